@@ -1,0 +1,31 @@
+// Package assay carries what the assay binary must have with it: the matrix,
+// its lock, and the source of the harness, which is compiled inside each build.
+package assay
+
+import "embed"
+
+// Version is the version of both binaries.
+const Version = "0.1.0"
+
+// GoVersion is the toolchain that the harness is compiled with.
+const GoVersion = "1.26.8"
+
+// Matrix is the default matrix.yaml, Lock its matrix.lock.
+//
+//go:embed matrix.yaml
+var Matrix []byte
+
+//go:embed matrix.lock
+var Lock []byte
+
+// HarnessSource is the module as far as ./cmd/harness needs it.
+//
+//go:embed go.mod go.sum cmd/harness harness
+var HarnessSource embed.FS
+
+// HarnessModules lists the modules that ./cmd/harness is compiled from, one
+// "path version" a line. "go generate" writes it, a test holds it.
+//
+//go:generate sh -c "go list -tags urfave_cli_no_docs -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}' ./cmd/harness | grep . | sort -u > cmd/harness/modules.txt"
+//go:embed cmd/harness/modules.txt
+var HarnessModules string

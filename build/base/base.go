@@ -1,0 +1,215 @@
+// Package base makes Debian base images with debootstrap. Which packages go in
+// is decided once, by Resolve, and written to matrix.lock; Make fetches exactly
+// these, serves them to debootstrap as a local archive, and turns the result
+// into an image that is the same on every machine and every day.
+package base
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// A Maker runs debootstrap.
+type Maker struct {
+	Dir     string                                            // for temporary trees; must allow device nodes
+	Archive string                                            // root URL to fetch from (mirrors applied)
+	Canon   string                                            // root URL that the image's own sources name
+	Name    func(url string) string                           // a package's URL as the lock has it
+	Fetch   func(context.Context, recipe.Deb) (string, error) // returns the path of a verified package
+	Epoch   time.Time
+	Log     func(format string, args ...any)
+}
+
+// ErrNotPossible says that this machine cannot run debootstrap; the message
+// has the remedy.
+var ErrNotPossible = errors.New("debootstrap cannot run here")
+
+// Check reports whether bases for the architecture can be made on this machine.
+func Check(arch string) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: it needs root (chroot, mknod); run as root or give --builder", ErrNotPossible)
+	}
+	if _, err := exec.LookPath("debootstrap"); err != nil {
+		return fmt.Errorf("%w: it is not installed; run: apt-get install debootstrap (or make deps)", ErrNotPossible)
+	}
+	if arch == hostArch() {
+		return nil
+	}
+	qemu := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch]
+	if _, err := os.Stat("/proc/sys/fs/binfmt_misc/qemu-" + qemu); err != nil {
+		return fmt.Errorf("%w for %s: no emulation is registered; run: make deps (qemu-user-static, binfmt-support, binfmt_misc mounted)", ErrNotPossible, arch)
+	}
+	return nil
+}
+
+// Resolve asks debootstrap, with the archive's signature checked, which
+// packages make up the base.
+func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) ([]recipe.Deb, error) {
+	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	root, err := os.MkdirTemp(m.Dir, "resolve-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(root)
+	keyring := "/usr/share/keyrings/debian-archive-keyring.gpg"
+	if _, err := os.Stat(keyring); err != nil {
+		return nil, fmt.Errorf("%w: %s is missing; run: apt-get install debian-archive-keyring (or make deps)", ErrNotPossible, keyring)
+	}
+	if err := m.run(ctx, "--download-only", "--force-check-gpg", "--keyring="+keyring, "--arch="+arch, "--variant="+d.Variant, d.Suite, root, m.Archive); err != nil {
+		return nil, err
+	}
+	lists, _ := filepath.Glob(filepath.Join(root, "var/lib/apt/lists/*_Packages"))
+	index := map[string]recipe.Deb{}
+	for _, l := range lists {
+		if err := readPackages(l, index); err != nil {
+			return nil, err
+		}
+	}
+	return m.downloaded(filepath.Join(root, "debootstrap/debpaths"), index)
+}
+
+// downloaded looks up in the archive's index what debootstrap fetched.
+func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]recipe.Deb, error) {
+	text, err := os.ReadFile(debpaths)
+	if err != nil {
+		return nil, err
+	}
+	var debs []recipe.Deb
+	for line := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(line, " ")
+		d, ok := index[name]
+		if !ok {
+			return nil, fmt.Errorf("debootstrap fetched %q, which the archive's index does not list", name)
+		}
+		d.URL = m.Name(m.Archive + "/" + d.URL)
+		debs = append(debs, d)
+	}
+	sortDebs(debs)
+	return debs, nil
+}
+
+func (m *Maker) run(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "debootstrap", args...)
+	cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()))
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return fmt.Errorf("debootstrap %s: %w\n%s", strings.Join(args, " "), err, tail(out.String(), 20))
+	}
+	return nil
+}
+
+// cleanEnv is the environment of debootstrap: nothing of the caller's locale
+// or temporary directories reaches maintainer scripts.
+func cleanEnv() []string {
+	env := []string{"LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"}
+	for _, k := range []string{"PATH", "HOME", "http_proxy", "https_proxy", "no_proxy"} {
+		if v, ok := os.LookupEnv(k); ok {
+			env = append(env, k+"="+v)
+		}
+	}
+	return env
+}
+
+func tail(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Make builds the base's tree from pinned packages and returns the path of a
+// tar of it, which the caller removes.
+func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, debs []recipe.Deb) (string, error) {
+	if err := Check(arch); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(m.Dir, 0o755); err != nil {
+		return "", err
+	}
+	work, err := os.MkdirTemp(m.Dir, "base-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(work)
+	repo, root := filepath.Join(work, "repo"), filepath.Join(work, "root")
+	m.Log("fetching %d packages of %s %s", len(debs), d.Suite, arch)
+	if err := m.archive(ctx, repo, d.Suite, arch, debs); err != nil {
+		return "", err
+	}
+	m.Log("debootstrap %s %s", d.Suite, arch)
+	if err := m.run(ctx, "--no-check-gpg", "--arch="+arch, "--variant="+d.Variant, d.Suite, root, "file://"+repo); err != nil {
+		return "", err
+	}
+	if err := m.normalise(root, d.Suite); err != nil {
+		return "", err
+	}
+	return m.tar(root)
+}
+
+// normalise removes what debootstrap took from this machine or this moment.
+func (m *Maker) normalise(root, suite string) error {
+	for _, pattern := range []string{
+		"etc/hostname", "etc/resolv.conf", "etc/*-", "etc/.pwd.lock", "var/log/*.log", "var/log/apt",
+		"var/cache/ldconfig/aux-cache", "var/cache/apt/archives/*.deb", "var/cache/apt/*.bin",
+		"var/lib/apt/lists/*", "var/lib/dpkg/*-old", "var/cache/debconf/*-old", "debootstrap", "dev/*", "proc/*", "sys/*", "run/*", "tmp/*",
+	} {
+		paths, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, p := range paths {
+			if err := os.RemoveAll(p); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.shadow(filepath.Join(root, "etc/shadow")); err != nil {
+		return err
+	}
+	files := map[string]string{
+		"etc/machine-id":       "",
+		"etc/apt/sources.list": fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n", m.Canon, suite),
+		// An image is no place for package lists' caches or for services that start.
+		"etc/apt/apt.conf.d/90assay": "Dir::Cache::pkgcache \"\";\nDir::Cache::srcpkgcache \"\";\nAPT::Install-Recommends \"false\";\n",
+		"usr/sbin/policy-rc.d":       "#!/bin/sh\nexit 101\n",
+	}
+	for name, content := range files {
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(name, "usr/sbin/") {
+			mode = 0o755
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), mode); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var lastChange = regexp.MustCompile(`(?m)^([^:]*:[^:]*:)\d+:`)
+
+// shadow sets the day on which each account was made.
+func (m *Maker) shadow(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	day := fmt.Sprintf("${1}%d:", m.Epoch.Unix()/86400)
+	return os.WriteFile(path, lastChange.ReplaceAll(text, []byte(day)), 0o640)
+}

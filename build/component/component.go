@@ -1,0 +1,234 @@
+// Package component knows how to make each part of an image: one file a
+// component, each a function that adds its stages, packages, files, variables
+// and checks to the recipe of one target. It is pure: what must be looked up
+// comes from matrix.lock, and what the lock lacks is reported, not guessed.
+package component
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/mod/module"
+
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Input is what a recipe is made from.
+type Input struct {
+	Target   matrix.Target
+	All      []matrix.Target // the whole matrix: shared parts are built on its oldest members
+	Platform recipe.Platform
+	Native   recipe.Platform // the builder's own; equal to Platform for hashing
+	Lock     *lock.Lock
+	Source   Source
+}
+
+// Source is the harness's own source, which assay carries.
+type Source struct {
+	Digest  string // "sha256:…" of the source tree
+	Version string // assay's version
+	Go      string // toolchain to compile with: "1.26.8"
+	Modules []module.Version
+}
+
+// Kind says what a Missing entry is.
+type Kind string
+
+const (
+	MissingImage    Kind = "image"
+	MissingDownload Kind = "download"
+	MissingDebs     Kind = "debs"
+	MissingBase     Kind = "base"
+)
+
+// Missing is one thing that the recipe needs and matrix.lock does not pin.
+type Missing struct {
+	Kind     Kind
+	Key      string // in matrix.lock
+	Platform recipe.Platform
+
+	// For debs: where in the recipe the set is installed.
+	Stage   string
+	Step    int
+	Request string
+	// For a base:
+	Base matrix.Debootstrap
+}
+
+// Result is a recipe and what it lacks. A recipe that lacks something can be
+// resolved and shown, but not built.
+type Result struct {
+	Recipe  *recipe.Recipe
+	Missing []Missing
+}
+
+type maker func(b *builder, version string)
+
+// makers is every component by its name in matrix.yaml.
+var makers = map[string]maker{
+	"openmpi":          debian("openmpi", "BSD-3-Clause-Open-MPI", "https://www.open-mpi.org", openmpi),
+	"ucx":              debian("ucx", "BSD-3-Clause", "https://openucx.org", ucx),
+	"pmix":             debian("pmix", "BSD-3-Clause-Open-MPI", "https://openpmix.github.io", pmix),
+	"rdma-core":        debian("rdma-core", "GPL-2.0-only OR Linux-OpenIB", "https://github.com/linux-rdma/rdma-core", rdmaCore),
+	"infiniband-diags": debian("infiniband-diags", "GPL-2.0-only OR Linux-OpenIB", "https://github.com/linux-rdma/rdma-core", infinibandDiags),
+	"hwloc":            debian("hwloc", "BSD-3-Clause", "https://www.open-mpi.org/projects/hwloc", hwloc),
+	"numactl":          debian("numactl", "GPL-2.0-only", "https://github.com/numactl/numactl", numactl),
+	"ssh":              ssh,
+	"perftest":         perftest,
+	"harness":          harness,
+}
+
+// Names returns the components that this package can make, sorted.
+func Names() []string {
+	var names []string
+	for n := range makers {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Make returns the recipe of a target on a platform.
+func Make(in Input) (Result, error) {
+	b := &builder{Input: in, env: map[string]string{}}
+	for _, c := range in.Target.Components {
+		make, ok := makers[c.Name]
+		if !ok {
+			return Result{}, fmt.Errorf("target %s: no component is called %q; there are %s", in.Target.Name, c.Name, strings.Join(Names(), ", "))
+		}
+		make(b, c.Version)
+	}
+	r := b.finish()
+	if err := r.Validate(); err != nil {
+		return Result{}, err
+	}
+	return Result{Recipe: r, Missing: b.missing}, b.err
+}
+
+// builder gathers one target's recipe.
+type builder struct {
+	Input
+	missing []Missing
+	err     error
+
+	stages     []recipe.Stage
+	components []certificate.Component
+	absent     []certificate.Absent
+
+	// The image's own steps, by the place in which they run.
+	sources  []recipe.Step // keys and lists of package repositories
+	packages []string
+	after    []recipe.Step // what must follow the packages
+	files    []recipe.Step
+	copies   []recipe.Step // from rarely to often changed, so that images share layers
+
+	paths    []string // put before PATH
+	libs     []string // put before LD_LIBRARY_PATH and into ld.so.conf.d
+	env      map[string]string
+	envOrder []string
+	workDir  string
+}
+
+func (b *builder) fail(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("target %s: "+format, append([]any{b.Target.Name}, args...)...)
+	}
+}
+
+func (b *builder) lacks(m Missing) {
+	same := func(have Missing) bool { return have.Kind == m.Kind && have.Key == m.Key }
+	if !slices.ContainsFunc(b.missing, same) {
+		b.missing = append(b.missing, m)
+	}
+}
+
+// baseOf returns the base of a target, pinned, for the platform.
+func (b *builder) baseOf(t matrix.Target, p recipe.Platform) recipe.Source {
+	if t.Base.Debootstrap != nil {
+		return b.debootstrap(*t.Base.Debootstrap, p)
+	}
+	e := b.Lock.Images[t.Base.Image]
+	if e.Digest == "" {
+		b.lacks(Missing{Kind: MissingImage, Key: t.Base.Image, Platform: p})
+	}
+	return recipe.Source{Kind: recipe.FromImage, Ref: t.Base.Image, Digest: e.Digest}
+}
+
+// BaseKey is the key in matrix.lock of a debootstrap base's packages.
+func BaseKey(d matrix.Debootstrap, p recipe.Platform) string {
+	return fmt.Sprintf("base-%s-%s/%s", d.Suite, d.Variant, p.Arch)
+}
+
+func (b *builder) debootstrap(d matrix.Debootstrap, p recipe.Platform) recipe.Source {
+	key := BaseKey(d, p)
+	set := b.Lock.Debs[key]
+	if len(set.Packages) == 0 {
+		b.lacks(Missing{Kind: MissingBase, Key: key, Platform: p, Base: d, Request: d.Suite + " " + d.Variant})
+	}
+	return recipe.Source{Kind: recipe.FromLayout, Ref: fmt.Sprintf("base-%s-%s", d.Suite, d.Variant), Digest: set.Digest()}
+}
+
+// platform returns what a stage runs on.
+func (b *builder) platform(native bool) recipe.Platform {
+	if native {
+		return b.Native
+	}
+	return b.Platform
+}
+
+// download returns a pinned download.
+func (b *builder) download(url string) recipe.Source {
+	e := b.Lock.Downloads[url]
+	if e.Digest == "" {
+		b.lacks(Missing{Kind: MissingDownload, Key: url})
+	}
+	return recipe.Source{Kind: recipe.FromURL, Ref: url, Digest: e.Digest}
+}
+
+// apt returns the step that installs packages at the end of the stage as it
+// is, from the set named after the stage and its architecture.
+func (b *builder) apt(s recipe.Stage, name string, upgrade bool, packages ...string) recipe.Apt {
+	p := b.platform(s.Native)
+	key := name + "/" + p.Arch
+	slices.Sort(packages)
+	a := recipe.Apt{Title: "install " + name + " packages", Set: key, Packages: slices.Compact(packages), Upgrade: upgrade}
+	request := a.RequestHash(s)
+	set := b.Lock.Debs[key]
+	if len(set.Packages) == 0 || set.Request != request {
+		b.lacks(Missing{Kind: MissingDebs, Key: key, Platform: p, Stage: s.Name, Step: len(s.Steps), Request: request})
+		return a
+	}
+	a.Debs = set.Packages
+	return a
+}
+
+// stage adds a stage unless it is there, and returns a source that is it.
+func (b *builder) stage(s recipe.Stage) recipe.Source {
+	if !slices.ContainsFunc(b.stages, func(have recipe.Stage) bool { return have.Name == s.Name }) {
+		b.stages = append(b.stages, s)
+	}
+	return recipe.Source{Kind: recipe.FromStage, Ref: s.Name}
+}
+
+func (b *builder) declare(c certificate.Component) { b.components = append(b.components, c) }
+
+func (b *builder) install(packages ...string) { b.packages = append(b.packages, packages...) }
+
+func (b *builder) file(path string, mode uint32, content string) {
+	b.files = append(b.files, recipe.File{Path: path, Mode: mode, Content: content})
+}
+
+func (b *builder) copy(from recipe.Source, src, dst string) {
+	b.copies = append(b.copies, recipe.Copy{From: from, Src: src, Dst: dst})
+}
+
+func (b *builder) setenv(name, value string) {
+	if _, ok := b.env[name]; !ok {
+		b.envOrder = append(b.envOrder, name)
+	}
+	b.env[name] = value
+}

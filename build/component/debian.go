@@ -1,0 +1,143 @@
+package component
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// part is what a component made of distribution packages consists of.
+type part struct {
+	packages []string // the first one gives the version
+	checks   func(version string, lib libdir) []certificate.Check
+}
+
+// libdir is the directory of the distribution's shared libraries.
+type libdir string
+
+// load is a check that the dynamic loader takes a library of the directory.
+func (d libdir) load(name string) certificate.Check { return load(string(d) + "/" + name) }
+
+// debian makes a component from the distribution's own packages.
+func debian(name, license, homepage string, p part) maker {
+	return func(b *builder, _ string) {
+		b.install(p.packages...)
+		version := b.locked(p.packages[0])
+		b.declare(certificate.Component{
+			Name: name, Version: version, License: license, Homepage: homepage,
+			Checks: p.checks(upstream(version), libdir("/usr/lib/"+b.Platform.Multiarch())),
+		})
+	}
+}
+
+// locked returns a package's version in the target's set, "" while unresolved.
+func (b *builder) locked(pkg string) string {
+	for _, d := range b.Lock.Debs[b.Target.Name+"/"+b.Platform.Arch].Packages {
+		if d.Name == pkg {
+			return d.Version
+		}
+	}
+	return ""
+}
+
+// upstream returns the part of a Debian version that the program itself
+// reports: no epoch, no revision, no repacking suffix.
+func upstream(v string) string {
+	if _, rest, ok := strings.Cut(v, ":"); ok {
+		v = rest
+	}
+	if i := strings.LastIndex(v, "-"); i >= 0 {
+		v = v[:i]
+	}
+	v, _, _ = strings.Cut(v, "+")
+	return v
+}
+
+// command is a check that a program runs and reports the version.
+func command(name, match string, argv ...string) certificate.Check {
+	return certificate.Check{Name: name, Kind: certificate.CheckCommand, Command: argv, Match: match}
+}
+
+func load(path string) certificate.Check {
+	return certificate.Check{Name: "loads " + path[strings.LastIndex(path, "/")+1:], Kind: certificate.CheckLoad, Path: path}
+}
+
+func executable(path string) certificate.Check {
+	return certificate.Check{Name: "has " + path, Kind: certificate.CheckFile, Path: path, Mode: 0o111}
+}
+
+// exact matches a version that is not a part of a longer one: "v4.1.4" and
+// "4.1.4rc2" but not "4.1.40".
+func exact(version string) string {
+	return `(?:^|[^0-9.])` + regexp.QuoteMeta(version) + `(?:[^0-9]|$)`
+}
+
+var (
+	openmpi = part{
+		[]string{"openmpi-bin", "libopenmpi3", "openmpi-common"},
+		func(v string, lib libdir) []certificate.Check {
+			return []certificate.Check{
+				command("version", `Open MPI `+exact(v), "ompi_info", "--version"),
+				command("has the UCX transport", `pml: ucx`, "ompi_info"),
+				command("has PMIx", `MCA pmix: \w+`, "ompi_info"),
+				lib.load("libmpi.so.40"),
+			}
+		},
+	}
+	ucx = part{
+		[]string{"libucx0", "ucx-utils"},
+		func(v string, lib libdir) []certificate.Check {
+			return []certificate.Check{
+				command("version", exact(v), "ucx_info", "-v"),
+				command("offers shared memory and TCP", `(?s)Transport: (posix|sysv|tcp)`, "ucx_info", "-d"),
+				lib.load("libucp.so.0"),
+			}
+		},
+	}
+	pmix = part{
+		[]string{"libpmix2", "libpmix-bin"},
+		func(v string, lib libdir) []certificate.Check {
+			return []certificate.Check{
+				command("version", `PMIX:`+exact(v), "pmix_info"),
+				lib.load("libpmix.so.2"),
+			}
+		},
+	}
+	rdmaCore = part{
+		[]string{"rdma-core", "libibverbs1", "librdmacm1", "libibumad3", "ibverbs-providers", "ibverbs-utils", "rdmacm-utils"},
+		func(_ string, lib libdir) []certificate.Check {
+			return []certificate.Check{
+				executable("/usr/bin/ibv_devinfo"), executable("/usr/bin/rping"),
+				lib.load("libibverbs.so.1"), lib.load("librdmacm.so.1"), lib.load("libmlx5.so.1"),
+			}
+		},
+	}
+	infinibandDiags = part{
+		[]string{"infiniband-diags"},
+		func(v string, _ libdir) []certificate.Check {
+			return []certificate.Check{
+				executable("/usr/sbin/ibstat"),
+				command("version", exact(v), "ibnetdiscover", "--version"),
+			}
+		},
+	}
+	hwloc = part{
+		[]string{"hwloc-nox"},
+		func(v string, _ libdir) []certificate.Check {
+			return []certificate.Check{
+				command("version", exact(v), "lstopo-no-graphics", "--version"),
+				command("reads the topology", `PU L#0`, "lstopo-no-graphics", "--of", "console"),
+			}
+		},
+	}
+	numactl = part{
+		[]string{"numactl", "libnuma1"},
+		func(_ string, lib libdir) []certificate.Check {
+			return []certificate.Check{
+				command("shows the policy", `policy:`, "numactl", "--show"),
+				lib.load("libnuma.so.1"),
+			}
+		},
+	}
+)

@@ -1,0 +1,109 @@
+package component
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// finish puts the image's stage together. Everything that tells a process of
+// its environment — the image's configuration, /etc/profile.d, ld.so.conf.d,
+// sudo's env_keep — is derived here from the same few lists.
+func (b *builder) finish() *recipe.Recipe {
+	b.environmentFiles()
+	s := recipe.Stage{Name: "image", From: b.baseOf(b.Target, b.Platform), Steps: b.sources}
+	if len(b.packages) > 0 {
+		s.Steps = append(s.Steps, b.apt(s, b.Target.Name, true, b.packages...))
+	}
+	s.Steps = append(s.Steps, b.after...)
+	s.Steps = append(s.Steps, b.files...)
+	s.Steps = append(s.Steps, b.copies...)
+	if len(b.libs) > 0 || b.copiesLibraries() {
+		s.Steps = append(s.Steps, recipe.Run{Title: "ldconfig", Script: "ldconfig; rm -f /var/cache/ldconfig/aux-cache\n"})
+	}
+	r := &recipe.Recipe{
+		Target: b.Target.Name, Platform: b.Platform, Stages: append(b.stages, s),
+		Config: recipe.Config{Env: b.vars(), Labels: b.labels(), WorkingDir: b.workDir}, Components: b.components, Absent: b.absent,
+	}
+	img := r.Image()
+	img.Steps = append(img.Steps, recipe.File{Path: certificate.SpecPath, Mode: 0o644, Content: specText(r.Spec())})
+	return r
+}
+
+func specText(spec certificate.ImageSpec) string {
+	text, err := json.MarshalIndent(spec, "", "  ")
+	if err != nil {
+		panic("component: " + err.Error()) // only plain data
+	}
+	return string(text) + "\n"
+}
+
+func (b *builder) copiesLibraries() bool {
+	for _, st := range b.copies {
+		if c := st.(recipe.Copy); strings.HasPrefix(c.Dst, "/usr/lib") || c.Dst == "/usr/" || c.Dst == "/" {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *builder) labels() map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":    "assay " + b.Target.Name,
+		"org.opencontainers.image.licenses": "Apache-2.0 AND LicenseRef-see-SBOM",
+		"dev.assay.target":                  b.Target.Name,
+	}
+}
+
+// vars returns the image's variables; lists go before the base's own.
+func (b *builder) vars() []recipe.Var {
+	var vars []recipe.Var
+	if len(b.paths) > 0 {
+		vars = append(vars, recipe.Var{Name: "PATH", Value: strings.Join(b.paths, ":") + ":${PATH}"})
+	}
+	if len(b.libs) > 0 {
+		vars = append(vars, recipe.Var{Name: "LD_LIBRARY_PATH", Value: strings.Join(b.libs, ":") + ":${LD_LIBRARY_PATH}"})
+	}
+	for _, n := range b.envOrder {
+		vars = append(vars, recipe.Var{Name: n, Value: b.env[n]})
+	}
+	return vars
+}
+
+// environmentFiles carries the image's variables to processes that do not
+// inherit them: login shells, sudo, and what sshd starts without a shell.
+func (b *builder) environmentFiles() {
+	if len(b.paths)+len(b.libs)+len(b.envOrder) == 0 {
+		return
+	}
+	var profile strings.Builder
+	fmt.Fprintln(&profile, "# Written by assay from the recipe: what a login shell shares with the image's configuration.")
+	for _, l := range []struct {
+		name string
+		dirs []string
+	}{{"PATH", b.paths}, {"LD_LIBRARY_PATH", b.libs}} {
+		if len(l.dirs) > 0 {
+			fmt.Fprintf(&profile, "export %s=\"%s${%s:+:$%s}\"\n", l.name, strings.Join(l.dirs, ":"), l.name, l.name)
+		}
+	}
+	var keep []string
+	for _, n := range b.envOrder {
+		if strings.Contains(b.env[n], "${") {
+			continue // extends a variable of the base, which only the configuration knows
+		}
+		fmt.Fprintf(&profile, "export %s=%q\n", n, b.env[n])
+		if !strings.Contains(n, "PATH") {
+			keep = append(keep, n)
+		}
+	}
+	b.file("/etc/profile.d/assay.sh", 0o644, profile.String())
+	if len(keep) > 0 {
+		b.file("/etc/sudoers.d/assay", 0o440, "Defaults env_keep += \""+strings.Join(keep, " ")+"\"\n")
+	}
+	if len(b.libs) > 0 {
+		b.file("/etc/ld.so.conf.d/assay.conf", 0o644, strings.Join(b.libs, "\n")+"\n")
+	}
+}

@@ -1,0 +1,130 @@
+package component
+
+import (
+	"fmt"
+
+	"golang.org/x/mod/module"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// HarnessSource is the name of the layout that holds the harness's source.
+const HarnessSource = "harness-source"
+
+// toolchain returns the download of the Go toolchain. It is the module that
+// the go command itself fetches toolchains from, so it comes from whatever
+// proxy this machine's go command uses.
+func toolchain(version string, p recipe.Platform) string {
+	return fmt.Sprintf("goproxy:golang.org/toolchain/@v/v0.0.1-go%s.linux-%s.zip", version, p.Arch)
+}
+
+// harness compiles the harness from assay's own source. The binary is static,
+// so it does not depend on the image it goes into: it is compiled once per
+// architecture, on the base that the matrix offers for the oldest system, by
+// the builder's own architecture (Go cross-compiles; emulating a compiler
+// would take ten times as long).
+func harness(b *builder, _ string) {
+	on := oldest(b.Target, b.All)
+	zip := b.download(toolchain(b.Source.Go, b.Native))
+	gostage := recipe.Stage{Name: "go-" + baseName(on), Native: true, From: b.baseOf(on, b.Native)}
+	gostage.Steps = []recipe.Step{
+		b.apt(gostage, "go-"+baseName(on), false, "unzip", "ca-certificates"),
+		recipe.Run{
+			Title: "unpack the Go toolchain",
+			// A module archive carries no permissions: the go command sets these
+			// itself when it fetches a toolchain.
+			Script: "mkdir /usr/local/go /tmp/go\nunzip -q /run/assay/go.zip -d /tmp/go\nmv /tmp/go/golang.org/toolchain@*/* /usr/local/go/\nrm -rf /tmp/go\nchmod -R a+rx /usr/local/go/bin /usr/local/go/pkg/tool\n",
+			Mounts: []recipe.Mount{{Target: "/run/assay/go.zip", From: zip}},
+		},
+	}
+	gosrc := b.stage(gostage)
+	compiled := b.stage(recipe.Stage{
+		Name: "harness-" + b.Platform.Arch, Native: true, From: gosrc,
+		Steps: []recipe.Step{recipe.Run{
+			Title: "compile the harness for " + b.Platform.Arch,
+			Env: []recipe.Var{
+				{Name: "GOOS", Value: "linux"}, {Name: "GOARCH", Value: b.Platform.Arch}, {Name: "CGO_ENABLED", Value: "0"},
+				{Name: "GOTOOLCHAIN", Value: "local"}, {Name: "GOFLAGS", Value: "-mod=readonly -trimpath -buildvcs=false -tags=urfave_cli_no_docs"},
+				// go.sum vouches for the modules; the checksum database would need network.
+				{Name: "GOPROXY", Value: "file://" + moduleDir}, {Name: "GOSUMDB", Value: "off"},
+				{Name: "GOMODCACHE", Value: "/run/assay/mod"}, {Name: "GOCACHE", Value: "/run/assay/cache"},
+			},
+			Mounts: append([]recipe.Mount{
+				{Target: "/src", From: recipe.Source{Kind: recipe.FromLayout, Ref: HarnessSource, Digest: b.Source.Digest}},
+				{Target: "/run/assay/mod", From: recipe.Source{Kind: recipe.CacheVolume, Ref: "assay-gomod"}},
+				{Target: "/run/assay/cache", From: recipe.Source{Kind: recipe.CacheVolume, Ref: "assay-gocache"}},
+			}, b.modules()...),
+			Script: fmt.Sprintf(`cd /src
+pkg=github.com/assay-hpc/assay/harness/version
+date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%%Y-%%m-%%dT%%H:%%M:%%SZ)
+mkdir -p /out
+/usr/local/go/bin/go build -o /out/harness -ldflags "-s -w -X $pkg.Version=%s -X $pkg.Commit=%s -X $pkg.Date=$date" ./cmd/harness
+`, b.Source.Version, sourceID(b.Source.Digest)),
+		}},
+	})
+	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
+	b.paths = append(b.paths, "/opt/assay/bin")
+	b.declare(certificate.Component{
+		Name: "harness", Version: b.Source.Version, License: "Apache-2.0", Homepage: "https://github.com/assay-hpc/assay",
+		Sources: []certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}},
+		Checks: []certificate.Check{
+			command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
+		},
+	})
+}
+
+// moduleDir is where the harness's modules lie, in the layout of a proxy.
+const moduleDir = "/run/assay/modules"
+
+// modules mounts every module that the harness needs, pinned: compiling it
+// takes no network.
+func (b *builder) modules() []recipe.Mount {
+	var mounts []recipe.Mount
+	for _, m := range b.Source.Modules {
+		dir, err := module.EscapePath(m.Path)
+		if err != nil {
+			b.fail("module %q: %w", m.Path, err)
+			continue
+		}
+		for _, ext := range []string{".mod", ".zip"} {
+			file := dir + "/@v/" + m.Version + ext
+			mounts = append(mounts, recipe.Mount{Target: moduleDir + "/" + file, From: b.download("goproxy:" + file)})
+		}
+	}
+	return mounts
+}
+
+// sourceID names a source tree in the harness's version: the commit of the
+// whole repository would make a new image of every commit to a document.
+func sourceID(digest string) string {
+	if len(digest) < 14 {
+		return "unknown"
+	}
+	return "tree-" + digest[7:14]
+}
+
+// oldest returns the member of the matrix that shared programs are built on:
+// a debootstrap target uses its own base; CUDA targets the oldest Ubuntu with
+// the lowest CUDA.
+func oldest(t matrix.Target, all []matrix.Target) matrix.Target {
+	best := t
+	for _, o := range all {
+		if o.Distro != t.Distro || o.Base.Debootstrap != nil || t.Base.Debootstrap != nil {
+			continue
+		}
+		if c := matrix.CompareVersions(o.Release, best.Release); c < 0 || c == 0 && matrix.CompareVersions(o.CUDA, best.CUDA) < 0 {
+			best = o
+		}
+	}
+	return best
+}
+
+// baseName names a target's base in stage names.
+func baseName(t matrix.Target) string {
+	if d := t.Base.Debootstrap; d != nil {
+		return d.Suite
+	}
+	return fmt.Sprintf("cuda%s-%s%s", t.CUDA, t.Distro, t.Release)
+}

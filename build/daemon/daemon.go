@@ -1,0 +1,321 @@
+// Package daemon finds buildkitd for a build: the builders that the user
+// names, or one of our own that is started for the run and stopped after it.
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/moby/buildkit/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// A Builder is one buildkitd with what it can build.
+type Builder struct {
+	Addr      string
+	Client    *client.Client
+	Native    recipe.Platform
+	Platforms []recipe.Platform // Native first, then what it emulates
+
+	stop func() error
+}
+
+// Close ends the connection, and the daemon if this package started it.
+func (b *Builder) Close() error {
+	err := b.Client.Close()
+	if b.stop != nil {
+		err = errors.Join(err, b.stop())
+	}
+	return err
+}
+
+// Supports reports whether the builder can run the platform at all.
+func (b *Builder) Supports(p recipe.Platform) bool {
+	for _, have := range b.Platforms {
+		if have == p {
+			return true
+		}
+	}
+	return false
+}
+
+// Options say how to get a builder.
+type Options struct {
+	Addrs    []string // from --builder or BUILDKIT_HOST; empty means one of our own
+	StateDir string   // of our own daemon
+	Binary   string   // of our own daemon; "" means look for it
+	Log      func(format string, args ...any)
+}
+
+// Connect returns the builders, ready to use.
+func Connect(ctx context.Context, o Options) ([]*Builder, error) {
+	if len(o.Addrs) == 0 {
+		b, err := start(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return []*Builder{b}, nil
+	}
+	var all []*Builder
+	for _, addr := range o.Addrs {
+		b, err := dial(ctx, addr)
+		if err != nil {
+			for _, b := range all {
+				b.Close()
+			}
+			return nil, fmt.Errorf("builder %s: %w", addr, err)
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// For returns the best builder for a platform: one that runs it natively
+// before one that emulates it.
+func For(builders []*Builder, p recipe.Platform) (*Builder, error) {
+	for _, b := range builders {
+		if b.Native == p {
+			return b, nil
+		}
+	}
+	for _, b := range builders {
+		if b.Supports(p) {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("no builder runs %s; give one with --builder, or let this machine emulate it: make deps installs qemu-user-static and registers it", p)
+}
+
+func dial(ctx context.Context, addr string) (*Builder, error) {
+	c, err := client.New(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	workers, err := c.ListWorkers(ctx)
+	if err != nil {
+		c.Close()
+		return nil, fmt.Errorf("it does not answer: %w", err)
+	}
+	b := &Builder{Addr: addr, Client: c}
+	for _, w := range workers {
+		for _, p := range w.Platforms {
+			if rp := (recipe.Platform{OS: p.OS, Arch: p.Architecture}); p.Variant == "" && !b.Supports(rp) {
+				b.Platforms = append(b.Platforms, rp)
+			}
+		}
+	}
+	if len(b.Platforms) == 0 {
+		c.Close()
+		return nil, errors.New("it offers no worker")
+	}
+	b.Native = b.Platforms[0]
+	return b, nil
+}
+
+// ErrCannotStart says that our own daemon cannot run on this machine; the
+// message has the remedy.
+var ErrCannotStart = errors.New("cannot start buildkitd")
+
+// Check reports whether our own daemon could be started.
+func Check(binary string) error {
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("%w: it needs root; run as root (sudo), or give --builder ADDR (or BUILDKIT_HOST) of a running one", ErrCannotStart)
+	}
+	if _, err := exec.LookPath("runc"); err != nil {
+		return fmt.Errorf("%w: runc is not installed; run: apt-get install runc (or make deps)", ErrCannotStart)
+	}
+	_, err := Find(binary)
+	return err
+}
+
+// Find returns the path of buildkitd: the one given, else the one beside this
+// program, which is built from the same go.sum.
+func Find(binary string) (string, error) {
+	if binary != "" {
+		if _, err := os.Stat(binary); err != nil {
+			return "", fmt.Errorf("%w: %w", ErrCannotStart, err)
+		}
+		return binary, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	beside := filepath.Join(filepath.Dir(self), "buildkitd")
+	if _, err := os.Stat(beside); err == nil {
+		return beside, nil
+	}
+	return "", fmt.Errorf("%w: there is no buildkitd beside %s; run: make build (or give --builder ADDR or ASSAY_BUILDKITD)", ErrCannotStart, self)
+}
+
+func start(ctx context.Context, o Options) (*Builder, error) {
+	if err := Check(o.Binary); err != nil {
+		return nil, err
+	}
+	binary, err := Find(o.Binary)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return nil, err
+	}
+	unlock, err := lockState(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	p, err := spawn(binary, o.StateDir)
+	if err != nil {
+		unlock()
+		return nil, err
+	}
+	stop := func() error { defer unlock(); return p.stop() }
+	b, err := p.wait(ctx)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	b.stop = stop
+	return b, nil
+}
+
+// lockState makes sure that one daemon at a time uses the state directory.
+func lockState(ctx context.Context, o Options) (func(), error) {
+	f, err := os.OpenFile(filepath.Join(o.StateDir, "assay.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	for told := false; ; told = true {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			f.Close()
+			return nil, err
+		}
+		if !told && o.Log != nil {
+			o.Log("another assay is using the builder in %s; waiting for it", o.StateDir)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// process is a running daemon of our own.
+type process struct {
+	cmd  *exec.Cmd
+	addr string
+	log  *tailBuffer
+	done chan struct{}
+	err  error
+}
+
+const config = `# Written by assay for its own buildkitd.
+[worker.oci]
+  gc = true
+  maxUsedSpace = "60GB"
+[log]
+  format = "text"
+`
+
+func spawn(binary, dir string) (*process, error) {
+	cfg := filepath.Join(dir, "buildkitd.toml")
+	if err := os.WriteFile(cfg, []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	sock := filepath.Join(dir, "buildkitd.sock")
+	p := &process{addr: "unix://" + sock, log: &tailBuffer{}, done: make(chan struct{})}
+	p.cmd = exec.Command(binary, "--config", cfg, "--root", filepath.Join(dir, "root"), "--addr", p.addr,
+		"--oci-worker=true", "--containerd-worker=false", "--otel-socket-path", filepath.Join(dir, "otel.sock"))
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	// Ctrl-C goes to assay, which cancels builds before it stops the daemon;
+	// if assay dies, so does the daemon.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	started := make(chan error)
+	go func() {
+		// The kernel sends the death signal when the starting thread ends, so
+		// that thread must live as long as the daemon.
+		runtime.LockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = p.cmd.Wait()
+		}
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCannotStart, err)
+	}
+	return p, nil
+}
+
+func (p *process) wait(ctx context.Context) (*Builder, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 60*time.Second, errors.New("buildkitd did not answer within a minute"))
+	defer cancel()
+	for {
+		if b, err := dial(ctx, p.addr); err == nil {
+			return b, nil
+		}
+		select {
+		case <-p.done:
+			return nil, fmt.Errorf("%w: it ended (%v):\n%s", ErrCannotStart, p.err, p.log)
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w\n%s", context.Cause(ctx), p.log)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (p *process) stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(15 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+	return nil
+}
+
+// tailBuffer keeps the last lines of the daemon's log for error messages.
+type tailBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf.Write(p)
+	if over := t.buf.Len() - 64<<10; over > 0 {
+		t.buf.Next(over)
+	}
+	return len(p), nil
+}
+
+func (t *tailBuffer) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lines := strings.Split(strings.TrimSpace(t.buf.String()), "\n")
+	if len(lines) > 15 {
+		lines = lines[len(lines)-15:]
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,446 @@
+package driver
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/provenance"
+	"github.com/assay-hpc/assay/build/publish"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/sbom"
+	"github.com/assay-hpc/assay/build/solve"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// BuildOptions are assay build's.
+type BuildOptions struct {
+	Names     []string
+	Platforms []recipe.Platform // "" for the target's own
+	OutDir    string            // OCI layout
+	Push      string            // repository, "" for none
+	Builders  []string
+	Jobs      int
+	Zstd      bool
+	Unlocked  bool // resolve what the lock lacks, for this build alone
+	Force     bool // build and certify even what is up to date
+	CacheFrom []string
+	CacheTo   []string
+	SignKey   crypto.Signer
+	Progress  string // progressui's mode
+	Buildkitd string
+}
+
+// An ImageResult is one platform of one target.
+type ImageResult struct {
+	Platform    string              `json:"platform"`
+	Digest      string              `json:"digest,omitempty"`
+	UpToDate    bool                `json:"upToDate,omitempty"`
+	Verdict     certificate.Verdict `json:"verdict,omitempty"`
+	Certificate json.RawMessage     `json:"certificate,omitempty"`
+	Error       string              `json:"error,omitempty"`
+
+	err error
+	rec record
+}
+
+// A TargetResult is what became of one target.
+type TargetResult struct {
+	Target string          `json:"target"`
+	Digest string          `json:"digest,omitempty"` // of the index
+	Tags   []string        `json:"tags,omitempty"`
+	Images []ImageResult   `json:"images"`
+	Pushed *publish.Result `json:"pushed,omitempty"`
+	Error  string          `json:"error,omitempty"`
+	Failed bool            `json:"failed"`
+}
+
+// A BuildResult is what became of a build.
+type BuildResult struct {
+	SchemaVersion int            `json:"schemaVersion"`
+	Targets       []TargetResult `json:"targets"`
+	Executed      int            `json:"stepsExecuted"`
+	Cached        int            `json:"stepsCached"`
+	Seconds       float64        `json:"seconds"`
+}
+
+// Failed reports whether any target failed.
+func (r *BuildResult) Failed() bool {
+	return slices.ContainsFunc(r.Targets, func(t TargetResult) bool { return t.Failed })
+}
+
+// Build builds, certifies and, if asked to, publishes targets. One target's
+// failure does not stop the others; it is in the result. The error is for what
+// kept the build from being carried out at all.
+func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, error) {
+	start := time.Now()
+	targets, err := w.Select(o.Names)
+	if err != nil {
+		return nil, err
+	}
+	if !o.Unlocked {
+		need, err := w.Unlocked(targets, o.Platforms)
+		if err != nil {
+			return nil, err
+		}
+		if len(need) > 0 {
+			return nil, NotLockedError(w.lockName(), need)
+		}
+	}
+	b := &build{Workspace: w, o: o, targets: targets}
+	if res, ok := b.allUpToDate(); ok {
+		return b.finish(ctx, res, start)
+	}
+	if err := b.open(ctx); err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if o.Unlocked {
+		if err := b.resolve(ctx); err != nil {
+			return nil, err
+		}
+	}
+	res := b.run(ctx)
+	res.Executed, res.Cached = b.solver.Progress.Steps()
+	b.solver.Progress.Close()
+	if ctx.Err() != nil {
+		return res, context.Cause(ctx)
+	}
+	return b.finish(ctx, res, start)
+}
+
+func (w *Workspace) lockName() string { return cmp.Or(w.LockPath, "matrix.lock (embedded)") }
+
+// NewSolver starts or finds the builders. The caller closes it.
+func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solver, func(), error) {
+	builders, err := daemon.Connect(ctx, daemon.Options{
+		Addrs: o.Builders, StateDir: filepath.Join(w.StateDir, "buildkit"), Binary: cmp.Or(o.Buildkitd, os.Getenv("ASSAY_BUILDKITD")), Log: w.Log,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	closeAll := func() {
+		for _, b := range builders {
+			if err := b.Close(); err != nil {
+				w.Log("builder %s: %v", b.Addr, err)
+			}
+		}
+	}
+	progress, err := solve.NewProgress(os.Stderr, cmp.Or(o.Progress, "auto"))
+	if err != nil {
+		closeAll()
+		return nil, nil, &InputError{err}
+	}
+	s := &solve.Solver{
+		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
+		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Log: w.Log},
+	}
+	stop := func() { progress.Close(); closeAll() }
+	if err := errors.Join(s.Provider.Open(), s.Open()); err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return s, stop, nil
+}
+
+// build is one run of Build.
+type build struct {
+	*Workspace
+	o       BuildOptions
+	targets []matrix.Target
+	solver  *solve.Solver
+	layout  *publish.Layout
+	close   func()
+}
+
+func (b *build) open(ctx context.Context) error {
+	var err error
+	if b.layout, err = publish.Create(b.o.OutDir); err != nil {
+		return err
+	}
+	b.solver, b.close, err = b.NewSolver(ctx, b.o)
+	return err
+}
+
+func (b *build) resolve(ctx context.Context) error {
+	rep, err := b.Resolve(ctx, b.solver, b.targets, b.o.Platforms)
+	if err != nil {
+		return err
+	}
+	for key, why := range rep.Unresolved {
+		return fmt.Errorf("%s cannot be resolved: %s", key, why)
+	}
+	return nil
+}
+
+// run builds all images at once, a few at a time: BuildKit shares what they
+// have in common.
+func (b *build) run(ctx context.Context) *BuildResult {
+	res := &BuildResult{SchemaVersion: 1, Targets: make([]TargetResult, len(b.targets))}
+	var g errgroup.Group
+	g.SetLimit(cmp.Or(b.o.Jobs, 4))
+	var left sync.WaitGroup
+	for i, t := range b.targets {
+		ps := platformsOf(t, b.o.Platforms)
+		tr := &res.Targets[i]
+		*tr = TargetResult{Target: t.Name, Images: make([]ImageResult, len(ps))}
+		var images sync.WaitGroup
+		for j, p := range ps {
+			images.Add(1)
+			g.Go(func() error {
+				defer images.Done()
+				tr.Images[j] = b.image(ctx, t, p)
+				return nil
+			})
+		}
+		left.Go(func() {
+			images.Wait()
+			b.assemble(t, tr)
+		})
+	}
+	left.Wait()
+	return res
+}
+
+// image builds and certifies one platform of one target.
+func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) ImageResult {
+	out := ImageResult{Platform: p.String()}
+	if ctx.Err() != nil {
+		return out.failed(context.Cause(ctx))
+	}
+	if done, ok := b.upToDate(t, p); ok && !b.o.Force && !b.o.Unlocked {
+		return done
+	}
+	builder, err := daemon.For(b.solver.Builders, p)
+	if err != nil {
+		return out.failed(err)
+	}
+	mk, err := b.Recipe(t, p, builder.Native)
+	if err != nil {
+		return out.failed(err)
+	}
+	if len(mk.Missing) > 0 { // for the builder's own architecture, say
+		return out.failed(NotLockedError(b.lockName(), map[string][]component.Missing{t.Name: mk.Missing}))
+	}
+	rec := record{Hash: b.buildHash(t, p), Started: time.Now()}
+	digest, err := b.solver.Build(ctx, mk.Recipe)
+	if err != nil {
+		return out.failed(err)
+	}
+	rec.Digest = digest.String()
+	out.Digest = rec.Digest
+	cfg, err := b.layout.Config(rec.Digest)
+	if err != nil {
+		return out.failed(err)
+	}
+	gate, err := b.solver.Gate(ctx, solve.Subject{Name: t.Name, Digest: digest, Platform: p, Env: cfg.Config.Env, Suite: "image", Fresh: b.o.Force})
+	if err != nil {
+		return out.failed(fmt.Errorf("the gate could not be run: %w", err))
+	}
+	rec.Certificate, rec.Inventory, rec.Finished = gate.Certificate, gate.Inventory, time.Now()
+	rec.Builder = builder.Addr
+	return b.judge(t, p, out, rec)
+}
+
+func (r ImageResult) failed(err error) ImageResult {
+	r.Error, r.err = err.Error(), err
+	return r
+}
+
+// judge reads the certificate and remembers an image that passed.
+func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec record) ImageResult {
+	st, err := certificate.Parse(rec.Certificate)
+	if err != nil {
+		return out.failed(err)
+	}
+	if err := st.Verify(rec.Digest); err != nil {
+		return out.failed(err)
+	}
+	out.Verdict, out.Certificate = st.Predicate.Verdict, rec.Certificate
+	if out.Verdict != certificate.Pass {
+		return out.failed(gateError(t.Name, p, st))
+	}
+	out.rec = rec
+	if err := rec.write(b.recordFile(rec.Hash)); err != nil {
+		return out.failed(err)
+	}
+	return out
+}
+
+// gateError names the checks that an image does not pass.
+func gateError(target string, p recipe.Platform, st *certificate.Statement) error {
+	var b strings.Builder
+	for _, r := range st.Predicate.Results {
+		if r.Verdict != certificate.Fail && r.Verdict != certificate.Error {
+			continue
+		}
+		fmt.Fprintf(&b, "\n  %s: %s: %s", r.Verdict, r.ID, r.Reason)
+		if r.Output != "" {
+			fmt.Fprintf(&b, "\n    | %s", strings.ReplaceAll(strings.TrimSpace(r.Output), "\n", "\n    | "))
+		}
+	}
+	return fmt.Errorf("%s %s does not pass the gate, so it gets no tag:%s", target, p.Arch, b.String())
+}
+
+// attach makes the image's documents referrers of its manifest.
+func (b *build) attach(t matrix.Target, p recipe.Platform, rec record) error {
+	// As in the hash, the builder's own platform is left out: the documents say
+	// what is in the image.
+	mk, err := b.Recipe(t, p, p)
+	if err != nil {
+		return err
+	}
+	docs, err := b.documents(t, p, rec, mk.Recipe)
+	if err != nil {
+		return err
+	}
+	subject, err := v1.NewHash(rec.Digest)
+	if err != nil {
+		return err
+	}
+	for _, d := range docs {
+		a, err := publish.StatementArtifact(d, b.o.SignKey)
+		if err != nil {
+			return err
+		}
+		if _, err := b.layout.Attach(subject, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, r *recipe.Recipe) ([][]byte, error) {
+	inv, err := certificate.ParseInventory(rec.Inventory)
+	if err != nil {
+		return nil, err
+	}
+	var base []recipe.Deb
+	if d := t.Base.Debootstrap; d != nil {
+		base = b.Lock.Debs[component.BaseKey(*d, p)].Packages
+	}
+	debs := slices.Clone(base)
+	for _, st := range r.Image().Steps {
+		if a, ok := st.(recipe.Apt); ok {
+			debs = append(debs, a.Debs...)
+		}
+	}
+	bom, err := sbom.Statement(sbom.Image{
+		Target: t.Name, Digest: rec.Digest, Platform: p, Distro: t.Distro, Release: t.Release, Tool: "assay-" + b.Version, Created: b.Epoch(),
+		Packages: inv.Packages, Debs: debs, Components: r.Components,
+	})
+	if err != nil {
+		return nil, err
+	}
+	prov, err := provenance.New(provenance.Build{
+		Recipe: r, Digest: rec.Digest, MatrixFile: b.File.Name, MatrixDigest: sha256Of(b.text), LockDigest: sha256Of(b.Lock.Marshal()),
+		Epoch: b.Lock.Epoch, More: base, Builder: provenance.Builder{ID: builderID()}, InvocationID: invocationID(), Started: rec.Started, Finished: rec.Finished,
+	})
+	if err != nil {
+		return nil, err
+	}
+	text, err := prov.Marshal()
+	return [][]byte{rec.Certificate, bom, text}, err
+}
+
+// builderID names who ran the build: the workflow on GitHub, this program
+// elsewhere.
+func builderID() string {
+	if ref := os.Getenv("GITHUB_WORKFLOW_REF"); ref != "" {
+		return "https://github.com/" + ref
+	}
+	return "https://github.com/assay-hpc/assay/local-build"
+}
+
+func invocationID() string {
+	if id := os.Getenv("GITHUB_RUN_ID"); id != "" {
+		return "https://github.com/" + os.Getenv("GITHUB_REPOSITORY") + "/actions/runs/" + id
+	}
+	return ""
+}
+
+// assemble attaches the documents and makes the multi-arch index, once every
+// platform has passed.
+func (b *build) assemble(t matrix.Target, tr *TargetResult) {
+	var images []publish.PlatformImage
+	for _, img := range tr.Images {
+		if img.err != nil {
+			tr.Failed = true
+			tr.Error = strings.TrimSpace(tr.Error + "\n" + img.Error)
+			continue
+		}
+		p, _ := recipe.ParsePlatform(img.Platform)
+		images = append(images, publish.PlatformImage{Platform: p, Digest: img.Digest})
+	}
+	if tr.Failed {
+		return
+	}
+	// What an image's name promises is there before the name is.
+	for _, img := range tr.Images {
+		p, _ := recipe.ParsePlatform(img.Platform)
+		if err := b.attach(t, p, img.rec); err != nil {
+			tr.Failed, tr.Error = true, err.Error()
+			return
+		}
+	}
+	h, err := b.layout.Assemble(t.Name, images, nil)
+	if err != nil {
+		tr.Failed, tr.Error = true, err.Error()
+		return
+	}
+	tr.Digest = h.String()
+}
+
+// finish names the tags, publishes what passed, and sums up.
+func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (*BuildResult, error) {
+	var pusher *publish.Pusher
+	if b.o.Push != "" {
+		var err error
+		if pusher, err = publish.NewPusher(b.o.Push, publish.Options{}); err != nil {
+			return res, &InputError{err}
+		}
+	}
+	for i, t := range b.targets {
+		tr := &res.Targets[i]
+		if tr.Failed {
+			continue
+		}
+		p, err := b.plan(t)
+		if err != nil {
+			return res, err
+		}
+		if len(platformsOf(t, b.o.Platforms)) == len(t.Platforms) {
+			// Tags say "for every platform"; a partial build gets none.
+			tr.Tags = append([]string{p.Tag}, t.Moving...)
+		}
+		if pusher == nil {
+			continue
+		}
+		if len(tr.Tags) == 0 {
+			b.Log("%s: built for %d of %d platforms, so it is pushed by digest, without a tag", t.Name, len(tr.Images), len(t.Platforms))
+		}
+		r, err := pusher.Push(ctx, b.o.OutDir, t.Name, tr.Tags)
+		if err != nil {
+			tr.Failed, tr.Error = true, err.Error()
+			continue
+		}
+		tr.Pushed = &r
+	}
+	res.Seconds = time.Since(start).Seconds()
+	return res, nil
+}

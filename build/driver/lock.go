@@ -1,0 +1,374 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/solve"
+)
+
+// LockReport says what became of each entry that was asked for.
+type LockReport struct {
+	Resolved   []string          `json:"resolved"`
+	Unresolved map[string]string `json:"unresolved"` // key to why
+}
+
+// Unlocked lists the entries that targets need and the lock lacks, by target.
+func (w *Workspace) Unlocked(targets []matrix.Target, platforms []recipe.Platform) (map[string][]component.Missing, error) {
+	out := map[string][]component.Missing{}
+	for _, t := range targets {
+		for _, p := range platformsOf(t, platforms) {
+			res, err := w.Recipe(t, p, p)
+			if err != nil {
+				return nil, err
+			}
+			if len(res.Missing) > 0 {
+				out[t.Name] = append(out[t.Name], res.Missing...)
+			}
+		}
+	}
+	return out, nil
+}
+
+func platformsOf(t matrix.Target, only []recipe.Platform) []recipe.Platform {
+	if len(only) == 0 {
+		return t.Platforms
+	}
+	var out []recipe.Platform
+	for _, p := range t.Platforms {
+		if slices.Contains(only, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Resolve fills in what the lock lacks for the targets. Package sets are
+// resolved inside the stage that installs them, which may itself lack
+// something, so it goes on round by round while there is progress. An entry
+// that cannot be resolved is reported and left out.
+func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform) (LockReport, error) {
+	rep := LockReport{Unresolved: map[string]string{}}
+	if w.Lock.Epoch == 0 {
+		w.setEpoch(time.Now())
+	}
+	s.Epoch, s.Provider.Epoch = w.Epoch(), w.Epoch()
+	for {
+		todo, err := w.round(s, targets, platforms, rep)
+		if err != nil || len(todo) == 0 {
+			return rep, err
+		}
+		for _, t := range todo {
+			w.Log("lock: resolving %s", t.Key)
+			if err := w.resolve(ctx, s, t); err != nil {
+				if ctx.Err() != nil {
+					return rep, context.Cause(ctx)
+				}
+				rep.Unresolved[t.Key] = err.Error()
+				continue
+			}
+			rep.Resolved = append(rep.Resolved, t.Key)
+		}
+	}
+}
+
+// setEpoch dates the lock by the day: finer than that says nothing.
+func (w *Workspace) setEpoch(t time.Time) {
+	w.Lock.Epoch = t.UTC().Truncate(24 * time.Hour).Unix()
+}
+
+type request struct {
+	component.Missing
+	recipe *recipe.Recipe
+}
+
+// round returns the entries that can be tried now: those whose recipe lacks
+// nothing on the way to them.
+func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, rep LockReport) ([]request, error) {
+	var todo []request
+	seen := map[string]bool{}
+	for _, t := range targets {
+		for _, p := range platformsOf(t, platforms) {
+			for _, native := range []recipe.Platform{p, s.Builders[0].Native} {
+				res, err := w.Recipe(t, p, native)
+				if err != nil {
+					return nil, err
+				}
+				blocked := map[string]bool{} // stages that lack something
+				for _, m := range res.Missing {
+					if m.Kind != component.MissingDebs || ready(res, m, blocked) {
+						if !seen[m.Key] && rep.Unresolved[m.Key] == "" {
+							todo = append(todo, request{m, res.Recipe})
+						}
+						seen[m.Key] = true
+					}
+				}
+			}
+		}
+	}
+	return todo, nil
+}
+
+// ready reports whether everything that the set's stage is made of, up to the
+// set, is pinned.
+func ready(res component.Result, m component.Missing, _ map[string]bool) bool {
+	return pinned(res.Recipe, m.Stage, m.Step)
+}
+
+// pinned reports whether a stage's first n steps, and all that they refer to,
+// have digests.
+func pinned(r *recipe.Recipe, stage string, n int) bool {
+	s := r.Stage(stage)
+	ok := func(src recipe.Source) bool {
+		switch src.Kind {
+		case recipe.FromStage:
+			return pinned(r, src.Ref, len(r.Stage(src.Ref).Steps))
+		case recipe.FromImage, recipe.FromURL, recipe.FromLayout:
+			return src.Digest != ""
+		}
+		return true
+	}
+	if !ok(s.From) {
+		return false
+	}
+	for _, st := range s.Steps[:n] {
+		switch st := st.(type) {
+		case recipe.Apt:
+			if len(st.Debs) == 0 {
+				return false
+			}
+		case recipe.Copy:
+			if !ok(st.From) {
+				return false
+			}
+		case recipe.Run:
+			for _, m := range st.Mounts {
+				if !ok(m.From) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) error {
+	switch t.Kind {
+	case component.MissingImage:
+		d, err := w.imageDigest(ctx, t.Key)
+		if err == nil {
+			w.Lock.Images[t.Key] = lock.Entry{Digest: d, From: "resolved"}
+		}
+		return err
+	case component.MissingDownload:
+		sum, err := s.Provider.Sum(ctx, t.Key)
+		if err == nil {
+			w.Lock.Downloads[t.Key] = lock.Entry{Digest: "sha256:" + sum, From: "resolved"}
+		}
+		return err
+	case component.MissingBase:
+		m, err := s.Provider.Maker()
+		if err != nil {
+			return err
+		}
+		debs, err := m.Resolve(ctx, t.Base, t.Platform.Arch)
+		if err == nil {
+			w.Lock.Debs[t.Key] = lock.PackageSet{Request: t.Request, Packages: debs}
+		}
+		return err
+	}
+	debs, err := s.ResolveDebs(ctx, t.recipe, t.Missing)
+	if err == nil && len(debs) == 0 {
+		err = errors.New("apt has nothing to install for this set")
+	}
+	if err == nil {
+		w.Lock.Debs[t.Key] = lock.PackageSet{Request: t.Request, Packages: debs}
+	}
+	return err
+}
+
+func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error) {
+	parsed, err := name.ParseReference(w.Mirror.Image(ref))
+	if err != nil {
+		return "", err
+	}
+	d, err := remote.Head(parsed, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	if err != nil {
+		return "", err
+	}
+	return d.Digest.String(), nil
+}
+
+// Forget drops the entries of the targets, so that Resolve resolves them anew.
+func (w *Workspace) Forget(targets []matrix.Target) error {
+	fresh := *w.Lock
+	w.Lock = lock.New()
+	need, err := w.Unlocked(targets, nil)
+	*w.Lock, fresh = fresh, lock.Lock{}
+	for _, list := range need {
+		for _, m := range list {
+			delete(w.Lock.Images, m.Key)
+			delete(w.Lock.Downloads, m.Key)
+			delete(w.Lock.Debs, m.Key)
+		}
+	}
+	return err
+}
+
+// Prune drops entries that no target needs, and enters what targets need and
+// nobody has resolved as unresolved, so that the file shows it.
+func (w *Workspace) Prune() error {
+	old := w.Lock
+	w.Lock = lock.New()
+	need, err := w.Unlocked(w.Targets, nil)
+	w.Lock = old
+	if err != nil {
+		return err
+	}
+	// A native stage's sets are needed for every architecture that builds.
+	keep := map[string]component.Missing{}
+	for _, list := range need {
+		for _, m := range list {
+			keep[m.Key] = m
+		}
+	}
+	drop := func(k string) bool { _, ok := keep[k]; return !ok }
+	maps.DeleteFunc(old.Images, func(k string, _ lock.Entry) bool { return drop(k) })
+	maps.DeleteFunc(old.Downloads, func(k string, _ lock.Entry) bool { return drop(k) })
+	maps.DeleteFunc(old.Debs, func(k string, _ lock.PackageSet) bool { return drop(k) })
+	for k, m := range keep {
+		w.mark(k, m)
+	}
+	return nil
+}
+
+func (w *Workspace) mark(key string, m component.Missing) {
+	l := w.Lock
+	switch m.Kind {
+	case component.MissingImage:
+		if _, ok := l.Images[key]; !ok {
+			l.Images[key] = lock.Entry{From: "unresolved"}
+		}
+	case component.MissingDownload:
+		if _, ok := l.Downloads[key]; !ok {
+			l.Downloads[key] = published(key)
+		}
+	default:
+		if _, ok := l.Debs[key]; !ok {
+			l.Debs[key] = lock.PackageSet{Request: m.Request}
+		}
+	}
+}
+
+// published returns the checksum that a publisher has announced for a URL, or
+// an unresolved entry.
+func published(url string) lock.Entry {
+	if p, ok := component.Published[url]; ok {
+		return lock.Entry{Digest: "sha256:" + p.SHA256, From: p.From}
+	}
+	return lock.Entry{From: "unresolved"}
+}
+
+// LockTargets resolves what the targets need and writes matrix.lock, also
+// when some of it could not be resolved.
+func (w *Workspace) LockTargets(ctx context.Context, targets []matrix.Target, o BuildOptions) (LockReport, error) {
+	var rep LockReport
+	if w.LockPath == "" {
+		return rep, errEmbeddedLock
+	}
+	if err := w.Prune(); err != nil {
+		return rep, err
+	}
+	need, err := w.Unlocked(targets, nil)
+	if err != nil || len(need) == 0 {
+		return rep, errors.Join(err, w.WriteLock())
+	}
+	dir, err := os.MkdirTemp("", "assay-lock-")
+	if err != nil {
+		return rep, err
+	}
+	defer os.RemoveAll(dir)
+	o.OutDir = dir
+	s, stop, err := w.NewSolver(ctx, o)
+	if err != nil {
+		return rep, err
+	}
+	defer stop()
+	rep, err = w.Resolve(ctx, s, targets, nil)
+	if err != nil {
+		return rep, err
+	}
+	return rep, errors.Join(w.Prune(), w.WriteLock())
+}
+
+// Stale lists the lock's entries that no target needs.
+func (w *Workspace) Stale() ([]string, error) {
+	keys := func(l *lock.Lock) []string {
+		return slices.Concat(slices.Sorted(maps.Keys(l.Images)), slices.Sorted(maps.Keys(l.Downloads)), slices.Sorted(maps.Keys(l.Debs)))
+	}
+	have := keys(w.Lock)
+	saved := w.Lock
+	defer func() { w.Lock = saved }()
+	c := *saved
+	c.Images, c.Downloads, c.Debs = maps.Clone(c.Images), maps.Clone(c.Downloads), maps.Clone(c.Debs)
+	w.Lock = &c
+	if err := w.Prune(); err != nil {
+		return nil, err
+	}
+	kept := keys(w.Lock)
+	return slices.DeleteFunc(have, func(k string) bool { return slices.Contains(kept, k) }), nil
+}
+
+var errEmbeddedLock = badInput("the embedded matrix has an embedded lock, which cannot be written; give --matrix FILE")
+
+// WriteLock writes matrix.lock, replacing it at once.
+func (w *Workspace) WriteLock() error {
+	if w.LockPath == "" {
+		return errEmbeddedLock
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(w.LockPath), ".matrix-*.lock")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name())
+	if _, err := tmp.Write(w.Lock.Marshal()); err != nil {
+		return err
+	}
+	if err := errors.Join(tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), w.LockPath)
+}
+
+// NotLockedError says what a build lacks and which command mends it.
+func NotLockedError(lockName string, need map[string][]component.Missing) error {
+	var b strings.Builder
+	var names []string
+	for _, target := range slices.Sorted(maps.Keys(need)) {
+		names = append(names, target)
+		var keys []string
+		for _, m := range need[target] {
+			if k := string(m.Kind) + " " + m.Key; !slices.Contains(keys, k) {
+				keys = append(keys, k)
+			}
+		}
+		fmt.Fprintf(&b, "  %s:\n    %s\n", target, strings.Join(keys, "\n    "))
+	}
+	return badInput("%s does not pin all that is needed:\n%sresolve it on a machine that reaches these sources:\n  assay lock %s\nor build with --unlocked, which resolves for this build alone",
+		lockName, b.String(), strings.Join(names, " "))
+}

@@ -1,0 +1,244 @@
+// Package driver carries out assay's commands: it connects the matrix, the
+// lock, the recipes, the builders, the gate and the registry. The command line
+// in cmd/assay only fills in its options and prints its results.
+package driver
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/module"
+
+	assay "github.com/assay-hpc/assay"
+	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/mirror"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/source"
+)
+
+// An InputError is bad input: exit status 2.
+type InputError struct{ Err error }
+
+func (e *InputError) Error() string { return e.Err.Error() }
+func (e *InputError) Unwrap() error { return e.Err }
+
+func badInput(format string, args ...any) error { return &InputError{fmt.Errorf(format, args...)} }
+
+// Options are common to all commands.
+type Options struct {
+	Matrix   string   // path; "" means ./matrix.yaml, else the embedded one
+	Mirrors  []string // FROM=TO
+	StateDir string   // "" means the user's cache directory
+	Version  string
+	Log      func(format string, args ...any)
+}
+
+// A Workspace is an opened matrix with its lock.
+type Workspace struct {
+	Options
+	File     *matrix.File
+	Targets  []matrix.Target
+	Lock     *lock.Lock
+	LockPath string // "" for the embedded lock, which cannot be written
+	Mirror   *mirror.Resolver
+
+	text      []byte // of the matrix
+	source    component.Source
+	sourceTar []byte
+}
+
+// DefaultStateDir is where builders, downloads and bases are kept.
+func DefaultStateDir() (string, error) {
+	if dir := os.Getenv("ASSAY_STATE_DIR"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache directory (%w); set ASSAY_STATE_DIR", err)
+	}
+	return filepath.Join(cache, "assay"), nil
+}
+
+// Open reads the matrix and its lock.
+func Open(o Options) (*Workspace, error) {
+	w := &Workspace{Options: o}
+	if w.Log == nil {
+		w.Log = func(string, ...any) {}
+	}
+	var err error
+	if w.StateDir == "" {
+		if w.StateDir, err = DefaultStateDir(); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.mirrors(); err != nil {
+		return nil, err
+	}
+	if err := w.matrix(); err != nil {
+		return nil, err
+	}
+	tar, digest, err := source.Tar(assay.HarnessSource)
+	if err != nil {
+		return nil, err
+	}
+	w.sourceTar, w.source = tar, component.Source{Digest: digest, Version: assay.Version, Go: assay.GoVersion}
+	for line := range strings.Lines(assay.HarnessModules) {
+		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+		w.source.Modules = append(w.source.Modules, module.Version{Path: path, Version: version})
+	}
+	return w, nil
+}
+
+// ConfigFile lists mirrors, one FROM=TO a line, for sites where every call
+// needs them.
+func ConfigFile() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "assay", "mirrors")
+}
+
+func (w *Workspace) mirrors() error {
+	lines := slices.Clone(w.Mirrors)
+	if text, err := os.ReadFile(ConfigFile()); err == nil {
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+				lines = append(lines, line)
+			}
+		}
+	}
+	var rules []mirror.Rule
+	for _, l := range lines {
+		r, err := mirror.ParseRule(l)
+		if err != nil {
+			return &InputError{err}
+		}
+		rules = append(rules, r)
+	}
+	w.Mirror = mirror.New(rules...)
+	return nil
+}
+
+func (w *Workspace) matrix() error {
+	name := w.Matrix
+	if name == "" {
+		if _, err := os.Stat("matrix.yaml"); err == nil {
+			name = "matrix.yaml"
+		}
+	}
+	lockName, lockText := "matrix.lock (embedded)", assay.Lock
+	if name == "" {
+		name, w.text = "matrix.yaml (embedded)", assay.Matrix
+	} else {
+		var err error
+		if w.text, err = os.ReadFile(name); err != nil {
+			return &InputError{err}
+		}
+		w.LockPath = strings.TrimSuffix(name, filepath.Ext(name)) + ".lock"
+		lockName = w.LockPath
+		lockText, err = os.ReadFile(w.LockPath)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return &InputError{err}
+		}
+	}
+	var err error
+	if w.File, err = matrix.Parse(name, bytes.NewReader(w.text)); err != nil {
+		return &InputError{err}
+	}
+	if w.Targets, err = w.File.Targets(); err != nil {
+		return &InputError{err}
+	}
+	if w.Lock, err = lock.Read(lockName, bytes.NewReader(lockText)); err != nil {
+		return &InputError{err}
+	}
+	return nil
+}
+
+// Epoch is the time that images of this lock carry.
+func (w *Workspace) Epoch() time.Time { return time.Unix(w.Lock.Epoch, 0).UTC() }
+
+// Select returns the targets of the given names and globs. With none, it is
+// the matrix's first target: a person who asks for no target in particular
+// should not start the build of everything.
+func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
+	if len(names) == 0 {
+		return w.Targets[:1], nil
+	}
+	ts, err := matrix.Select(w.Targets, names)
+	if err != nil {
+		return nil, &InputError{err}
+	}
+	return ts, nil
+}
+
+// Recipe makes the recipe of a target on a platform, for a builder of the
+// given native platform.
+func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (component.Result, error) {
+	return component.Make(component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source})
+}
+
+// A Planned target is a target with its recipes.
+type Planned struct {
+	matrix.Target
+	Hash    string   `json:"recipe,omitempty"` // SHA-256 over the platforms' recipes; "" while unresolved
+	FullTag string   `json:"image,omitempty"`  // repository:tag
+	Missing []string `json:"unresolved,omitempty"`
+}
+
+// Plan returns the targets with tags and recipe hashes. It does no network
+// access and starts nothing.
+func (w *Workspace) Plan(targets []matrix.Target) ([]Planned, error) {
+	plan := make([]Planned, 0, len(targets))
+	for _, t := range targets {
+		p, err := w.plan(t)
+		if err != nil {
+			return nil, err
+		}
+		plan = append(plan, p)
+	}
+	return plan, nil
+}
+
+func (w *Workspace) plan(t matrix.Target) (Planned, error) {
+	out := Planned{Target: t}
+	h := sha256.New()
+	fmt.Fprintln(h, w.Lock.Epoch)
+	for _, p := range t.Platforms {
+		// The builder's own platform does not change the result, so it is left
+		// out of the hash.
+		res, err := w.Recipe(t, p, p)
+		if err != nil {
+			return out, err
+		}
+		for _, m := range res.Missing {
+			if !slices.Contains(out.Missing, m.Key) {
+				out.Missing = append(out.Missing, m.Key)
+			}
+		}
+		fmt.Fprintln(h, res.Recipe.Hash())
+	}
+	if len(out.Missing) > 0 {
+		return out, nil
+	}
+	out.Hash = hex.EncodeToString(h.Sum(nil))
+	out.Tag = strings.ReplaceAll(t.Tag, "{recipe}", out.Hash[:7])
+	out.FullTag = w.File.Repository + ":" + out.Tag
+	return out, nil
+}
+
+func sha256Of(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}

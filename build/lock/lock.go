@@ -1,0 +1,105 @@
+// Package lock is matrix.lock: the digest of every base image and download and
+// the exact Debian packages of every package set. It reads and writes the
+// file; resolving what is not locked yet is build/resolve's work.
+package lock
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// A Lock is the content of matrix.lock.
+type Lock struct {
+	Version   int                   `yaml:"version"`
+	Epoch     int64                 `yaml:"epoch"`               // SOURCE_DATE_EPOCH of images built from this lock
+	Images    map[string]Entry      `yaml:"images,omitempty"`    // by reference with tag
+	Downloads map[string]Entry      `yaml:"downloads,omitempty"` // by URL
+	Debs      map[string]PackageSet `yaml:"debs,omitempty"`      // by set key, see SetKey
+}
+
+// An Entry is one pinned image or download. Digest is "" where it is
+// unresolved: nobody invents a digest.
+type Entry struct {
+	Digest string `yaml:"digest,omitempty"` // "sha256:…"
+	From   string `yaml:"from,omitempty"`   // who published it, or "resolved"
+}
+
+// A PackageSet is the closure of one apt installation on one base. Packages is
+// empty where it is unresolved.
+type PackageSet struct {
+	Request  string       `yaml:"request"` // hash of what was asked for: a changed request is unresolved again
+	Packages []recipe.Deb `yaml:"packages,omitempty"`
+}
+
+// Digest identifies the set's content: "sha256:…", "" for an unresolved one.
+func (s PackageSet) Digest() string {
+	if len(s.Packages) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, d := range s.Packages {
+		fmt.Fprintln(h, d.Name, d.Version, d.Arch, d.SHA256)
+	}
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// New returns an empty lock.
+func New() *Lock {
+	return &Lock{Version: 1, Images: map[string]Entry{}, Downloads: map[string]Entry{}, Debs: map[string]PackageSet{}}
+}
+
+// Read reads a lock file; name is for error messages.
+func Read(name string, r io.Reader) (*Lock, error) {
+	l := New()
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	if err := dec.Decode(l); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("%s: %w; \"assay lock\" writes it anew", name, err)
+	}
+	if l.Version != 1 {
+		return nil, fmt.Errorf("%s: version %d is not 1; this assay does not know the format", name, l.Version)
+	}
+	return l, nil
+}
+
+// Marshal returns the canonical text: sorted, one entry a line.
+func (l *Lock) Marshal() []byte {
+	var b bytes.Buffer
+	fmt.Fprint(&b, "# Written by \"assay lock\"; do not edit. An entry without a digest is unresolved:\n# \"assay lock\" on a machine that reaches its source fills it in.\nversion: 1\n")
+	fmt.Fprintf(&b, "epoch: %d # %s\n", l.Epoch, time.Unix(l.Epoch, 0).UTC().Format(time.DateOnly))
+	entries := func(title string, m map[string]Entry) {
+		fmt.Fprintf(&b, "%s:\n", title)
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			e := m[k]
+			fmt.Fprintf(&b, "  %s: {", k)
+			if e.Digest != "" {
+				fmt.Fprintf(&b, "digest: %q, ", e.Digest)
+			}
+			fmt.Fprintf(&b, "from: %q}\n", e.From)
+		}
+	}
+	entries("images", l.Images)
+	entries("downloads", l.Downloads)
+	fmt.Fprint(&b, "debs:\n")
+	for _, k := range slices.Sorted(maps.Keys(l.Debs)) {
+		s := l.Debs[k]
+		fmt.Fprintf(&b, "  %s:\n    request: %q\n", k, s.Request)
+		if len(s.Packages) > 0 {
+			fmt.Fprint(&b, "    packages:\n")
+		}
+		for _, d := range s.Packages {
+			fmt.Fprintf(&b, "      - {name: %s, version: %q, arch: %s, url: %q, sha256: %q, size: %d}\n", d.Name, d.Version, d.Arch, d.URL, d.SHA256, d.Size)
+		}
+	}
+	return b.Bytes()
+}

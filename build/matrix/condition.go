@@ -1,0 +1,164 @@
+package matrix
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+	"go.yaml.in/yaml/v3"
+)
+
+// facts is what is known of a row or a target, by key: "cuda", "ubuntu",
+// "variant", then "capability" and the components. A key without a value has
+// no entry: an image without CUDA has no "cuda".
+type facts map[string][]string
+
+// plain is what a condition on variant calls the image that is none.
+const plain = "none"
+
+var (
+	axisKeys = []string{"cuda", "ubuntu", "variant"}
+	factKeys = slices.Concat(axisKeys, []string{"capability"}, ComponentNames())
+)
+
+// A selector is conditions on a row: its CUDA, Ubuntu and variant.
+type selector []condition
+
+// A factTest is conditions on a finished target: also its components' versions
+// and its compute capabilities.
+type factTest []condition
+
+func (s *selector) decode(r *reporter, field string, n *yaml.Node) {
+	*s = r.conditions(field, n, axisKeys)
+}
+
+func (s *factTest) decode(r *reporter, field string, n *yaml.Node) {
+	*s = r.conditions(field, n, factKeys)
+}
+
+// JSONSchema implements the interface that jsonschema.Reflector looks for.
+func (selector) JSONSchema() *jsonschema.Schema { return conditionsSchema(axisKeys) }
+
+// JSONSchema implements the interface that jsonschema.Reflector looks for.
+func (factTest) JSONSchema() *jsonschema.Schema { return conditionsSchema(factKeys) }
+
+func conditionsSchema(keys []string) *jsonschema.Schema {
+	s := closedObject()
+	for _, k := range keys {
+		c := condition{}.JSONSchema()
+		if k == "variant" {
+			c = value[name]{}.JSONSchema()
+		}
+		s.Properties.Set(k, c)
+	}
+	return s
+}
+
+func (r *reporter) conditions(field string, n *yaml.Node, keys []string) []condition {
+	entries, ok := r.mapping(field, n, "key", keys)
+	if ok && len(n.Content) == 0 {
+		r.report(pos(n), field, "there is no condition here", "write at least one of "+strings.Join(axisKeys, ", "))
+	}
+	var out []condition
+	for _, e := range entries {
+		c := condition{Key: e.key}
+		c.decode(r, join(field, e.key), e.value)
+		out = append(out, c)
+	}
+	return out
+}
+
+// A condition is what one fact must be: `>=12.8 <13`, `20.04`, or a variant's
+// name. Versions are compared only as far as the condition writes them out, so
+// that 12.8.1 satisfies both "12.8" and "<=12.8".
+type condition struct {
+	Key  string
+	Text string
+	At   Pos
+
+	terms []term
+}
+
+type term struct {
+	op      string
+	version []int
+}
+
+const termPattern = `(>=|<=|>|<|=)?[0-9]{1,9}(\.[0-9]{1,9})*(-[0-9]{1,9})?`
+
+var conditionPattern = regexp.MustCompile(`^` + termPattern + `( ` + termPattern + `)*$`)
+
+func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
+	text, ok := r.text(field, n)
+	if !ok {
+		return
+	}
+	c.Text, c.At = text, pos(n)
+	switch {
+	case c.Key == "variant": // a name; check knows which there are
+	case !conditionPattern.MatchString(text):
+		r.report(c.At, field, fmt.Sprintf("%q is not a condition", text), `write versions with >=, <=, >, < or =, as in ">=12.8 <13"`)
+	default:
+		c.terms = parseTerms(text)
+	}
+}
+
+// JSONSchema implements the interface that jsonschema.Reflector looks for.
+func (condition) JSONSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: conditionPattern.String(), Examples: []any{">=12.8 <13", "20.04"}}
+}
+
+func parseTerms(text string) []term {
+	var out []term
+	for _, s := range strings.Fields(text) {
+		version := strings.TrimLeft(s, "<>=")
+		out = append(out, term{op: strings.TrimSuffix(s, version), version: numbers(version)})
+	}
+	return out
+}
+
+// holds reports whether one value satisfies the condition.
+func (c condition) holds(v string) bool {
+	if c.Key == "variant" {
+		return v == c.Text
+	}
+	return !slices.ContainsFunc(c.terms, func(t term) bool { return !t.holds(v) })
+}
+
+// holds is false for a version that has no numbers to compare ("distro").
+func (t term) holds(v string) bool {
+	have := numbers(v)
+	if len(have) == 0 {
+		return false
+	}
+	d := compareNumbers(have, t.version, len(t.version))
+	switch t.op {
+	case ">=":
+		return d >= 0
+	case "<=":
+		return d <= 0
+	case ">":
+		return d > 0
+	case "<":
+		return d < 0
+	}
+	return d == 0
+}
+
+// applies reports whether every condition holds for some value of its fact.
+func applies(conditions []condition, f facts) bool {
+	return !slices.ContainsFunc(conditions, func(c condition) bool { return !slices.ContainsFunc(f[c.Key], c.holds) })
+}
+
+// broken returns the first value that breaks the condition; a fact that is not
+// there breaks none.
+func (c condition) broken(f facts) (value string, is bool) {
+	for _, v := range f[c.Key] {
+		if !c.holds(v) {
+			return v, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,286 @@
+package matrix
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// A row is one target before its components' versions are known.
+type row struct {
+	name     string
+	explicit bool // written out, rather than a product of the axes
+	distro   string
+	release  string
+	cuda     string
+	variant  string
+	base     Base
+
+	platforms   []value[platform]
+	components  components
+	tag         value[tagTemplate]
+	moving      []value[tagTemplate]
+	tagField    string
+	movingField string
+
+	at, releaseAt, variantAt          Pos // of what asks for the row, of its Ubuntu, of its variant
+	field, releaseField, variantField string
+}
+
+func (r row) facts() facts {
+	f := facts{"variant": {plain}}
+	if r.variant != "" {
+		f["variant"] = []string{r.variant}
+	}
+	if r.cuda != "" {
+		f["cuda"] = []string{r.cuda}
+	}
+	if r.distro == "ubuntu" {
+		f["ubuntu"] = []string{r.release}
+	}
+	return f
+}
+
+// An expansion turns a document's rows into targets and remembers what of the
+// document had an effect.
+type expansion struct {
+	reporter
+	doc *document
+
+	rows       []row // all of the file's, in its order, before any is taken out
+	targets    []Target
+	names      map[string]Pos    // of targets
+	owners     map[string]string // of tags: the target
+	used       map[Pos]bool      // choices, excludes and capability lists, by their At
+	variants   map[string]bool   // those that some row has
+	told       map[Pos]bool      // where once has reported
+	violations []*violation
+}
+
+func newExpansion(f *File) *expansion {
+	e := &expansion{
+		reporter: reporter{file: f.Name}, doc: &f.doc,
+		names: map[string]Pos{}, owners: map[string]string{},
+		used: map[Pos]bool{}, variants: map[string]bool{}, told: map[Pos]bool{},
+	}
+	e.rows = f.doc.rows()
+	return e
+}
+
+// once reports only the first problem of a place: a template that is wrong for
+// one target is mostly wrong for all.
+func (e *expansion) once(at Pos, field, msg, remedy string) {
+	if !e.told[at] {
+		e.told[at] = true
+		e.report(at, field, msg, remedy)
+	}
+}
+
+func (doc *document) rows() []row {
+	var out []row
+	for i, im := range doc.Images {
+		out = append(out, imageRow(item("images", i), im))
+	}
+	out = append(out, doc.product()...)
+	for i, in := range doc.Include {
+		out = append(out, doc.includeRow(item("include", i), in))
+	}
+	return out
+}
+
+func imageRow(field string, im image) row {
+	base := Base{}
+	if d := im.Base.Debootstrap; d.At.set() {
+		base.Debootstrap = &Debootstrap{Suite: d.Suite.Text, Variant: d.Variant.Text}
+	} else {
+		base.Image, _ = fill(im.Base.Image.Text, map[string]string{"release": im.Release.Text})
+	}
+	return row{
+		name: im.Name.Text, explicit: true, distro: im.Distro.Text, release: im.Release.Text, base: base,
+		platforms: im.Platforms, components: im.Components,
+		tag: im.Tag, moving: im.Moving, tagField: field + ".tag", movingField: field + ".moving",
+		at: im.Name.At, field: field, releaseAt: im.Release.At, releaseField: field + ".release",
+	}
+}
+
+// product returns every Ubuntu with every CUDA, each with its variants.
+func (doc *document) product() []row {
+	a := doc.Axes
+	var out []row
+	for i, u := range a.Ubuntu {
+		for j, c := range a.CUDA {
+			r := doc.cudaRow(u.Text, c.Text, "", a.Platforms)
+			r.at, r.field, r.releaseAt, r.releaseField = c.At, item("axes.cuda", j), u.At, item("axes.ubuntu", i)
+			out = append(out, r)
+			for k, v := range doc.Variants {
+				if applies(v.When, r.facts()) {
+					w := r
+					w.variant, w.name = v.Name.Text, rowName(u.Text, c.Text, v.Name.Text)
+					w.variantAt, w.variantField = v.Name.At, item("variants", k)
+					out = append(out, w)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (doc *document) includeRow(field string, in include) row {
+	platforms := in.Platforms
+	if len(platforms) == 0 {
+		platforms = doc.Axes.Platforms
+	}
+	r := doc.cudaRow(in.Ubuntu.Text, in.CUDA.Text, in.Variant.Text, platforms)
+	r.explicit = true
+	r.at, r.field, r.releaseAt, r.releaseField = in.At, field, in.Ubuntu.At, field+".ubuntu"
+	r.variantAt, r.variantField = in.Variant.At, field+".variant"
+	return r
+}
+
+func (doc *document) cudaRow(ubuntu, cuda, variant string, platforms []value[platform]) row {
+	image, _ := fill(doc.Base.Text, map[string]string{"cuda": cuda, "ubuntu": ubuntu})
+	return row{
+		name: rowName(ubuntu, cuda, variant), distro: "ubuntu", release: ubuntu, cuda: cuda, variant: variant,
+		base: Base{Image: image}, platforms: platforms, components: doc.Components,
+		tag: doc.Tag, moving: doc.Moving, tagField: "tag", movingField: "moving",
+	}
+}
+
+func rowName(ubuntu, cuda, variant string) string {
+	name := "cuda" + cuda + "-ubuntu" + ubuntu
+	if variant != "" {
+		name += "-" + variant
+	}
+	return name
+}
+
+// add turns a row into a target unless the file takes it out.
+func (e *expansion) add(r row) {
+	f := r.facts()
+	if !r.explicit && e.removed(f) {
+		return
+	}
+	if first, taken := e.names[r.name]; taken {
+		e.report(r.at, r.field, fmt.Sprintf("the target %q is here twice", r.name), fmt.Sprintf("line %d asks for it already; remove one", first.Line))
+		e.decide(r, f) // its components are not unused on top
+		return
+	}
+	e.names[r.name], e.variants[r.variant] = r.at, true
+	t := Target{Name: r.name, Distro: r.distro, Release: r.release, CUDA: r.cuda, Variant: r.variant, Base: r.base}
+	t.Platforms = platformsOf(r.platforms)
+	capabilities := e.capabilities(r, f)
+	t.Capabilities = f["capability"]
+	var ok bool
+	if t.Components, ok = e.decide(r, f); !ok {
+		return
+	}
+	e.hold(r, f, capabilities)
+	e.tags(r, f, &t)
+	e.targets = append(e.targets, t)
+}
+
+func platformsOf(list []value[platform]) []recipe.Platform {
+	out := make([]recipe.Platform, 0, len(list))
+	for _, v := range list {
+		p, err := recipe.ParsePlatform(v.Text)
+		if err != nil {
+			panic("matrix: " + err.Error()) // the parser took only those that it knows
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// capabilities finds the list for the row's CUDA and adds it to the facts.
+func (e *expansion) capabilities(r row, f facts) *capabilityList {
+	if r.cuda == "" {
+		return nil
+	}
+	i := slices.IndexFunc(e.doc.Capabilities, func(l capabilityList) bool { return l.CUDA.holds(r.cuda) })
+	if i < 0 {
+		e.once(r.at, r.field, fmt.Sprintf("no entry of capabilities is for CUDA %q", r.cuda), "add one, or widen the condition of one")
+		return nil
+	}
+	l := &e.doc.Capabilities[i]
+	e.used[l.At] = true
+	for _, c := range l.Compile {
+		f["capability"] = append(f["capability"], c.Text)
+	}
+	return l
+}
+
+// finish reports what only shows when all rows are through.
+func (e *expansion) finish() {
+	for _, v := range e.violations {
+		v.report(e)
+	}
+	if len(e.targets) == 0 && !e.failed() {
+		e.report(Pos{1, 1}, "", "every row is taken out; no target is left", "take back an exclude, or add a row")
+		return
+	}
+	e.unused()
+}
+
+// unused reports parts that change nothing: they are slips, or they are left
+// over, and either way they mislead whoever reads the file.
+func (e *expansion) unused() {
+	for i, x := range e.doc.Exclude {
+		if !e.used[x.At] {
+			e.report(x.At, item("exclude", i), "it takes no row out", e.unmatched(x.When))
+		}
+	}
+	for i, v := range e.doc.Variants {
+		if !e.variants[v.Name.Text] {
+			e.report(v.Name.At, item("variants", i), fmt.Sprintf("no row has the variant %q", v.Name.Text), e.unmatched(v.When))
+		}
+	}
+	for i, l := range e.doc.Capabilities {
+		if cuda := l.CUDA; !e.used[l.At] {
+			cuda.Key = "cuda"
+			e.report(cuda.At, item("capabilities", i), fmt.Sprintf("no row takes the list for CUDA %q", cuda.Text), e.unmatched([]condition{cuda}))
+		}
+	}
+	for _, rule := range e.doc.rules() {
+		e.unusedChoices(rule)
+	}
+}
+
+func (e *expansion) unusedChoices(rule componentRule) {
+	for i, ch := range rule.choices {
+		if e.used[ch.At] {
+			continue
+		}
+		remedy := e.unmatched(ch.When)
+		if i > 0 && len(rule.choices[i-1].When) == 0 {
+			remedy = `the choice before it has no "when" and takes every row; put this one first`
+		}
+		e.report(ch.At, item(rule.field, i), "no target takes this choice", remedy)
+	}
+}
+
+// unmatched is the remedy for conditions that no row satisfies: where one of
+// them fits no value at all it is probably misspelt.
+func (e *expansion) unmatched(when []condition) string {
+	for _, c := range when {
+		values := e.values(c.Key)
+		if len(values) > 0 && !slices.ContainsFunc(values, c.holds) {
+			return fmt.Sprintf("no %s here is %q, the nearest is %q; correct it or remove the entry", c.Key, c.Text, nearest(strings.TrimLeft(c.Text, "<>="), values))
+		}
+	}
+	return "nothing before it leaves it a row; remove it"
+}
+
+// values returns what the file's rows have of a key.
+func (e *expansion) values(key string) []string {
+	var out []string
+	for _, r := range e.rows {
+		out = append(out, r.facts()[key]...)
+	}
+	if key == "variant" {
+		return append(e.doc.variantNames(), plain)
+	}
+	slices.SortFunc(out, CompareVersions)
+	return slices.Compact(out)
+}

@@ -1,0 +1,82 @@
+// Package matrix reads matrix.yaml, the one file that says which images there
+// are, and expands it into targets.
+//
+// The file is read in three passes, each of which reports every problem that
+// it finds: the form of the text ([Parse]: keys, types, spelling), what its
+// parts say about each other ([Parse]: names that must exist, duplicates), and
+// what comes out of it ([File.Targets]: impossible combinations, tags that
+// collide, lines that have no effect). A pass runs only when the one before it
+// found nothing, so that one mistake is not reported three times.
+//
+// The package does no I/O but for the reader it is given. docs/matrix.md is
+// the reference of the format for people, [Schema] the one for editors.
+package matrix
+
+import (
+	"fmt"
+	"io"
+	"slices"
+)
+
+// A File is a matrix file whose form is right.
+type File struct {
+	Name       string // as given to [Parse], for messages
+	Repository string // where the images go: "ghcr.io/assay-hpc/assay"
+
+	doc document
+}
+
+// maxSize bounds what Parse reads; the real file has less than a hundredth.
+const maxSize = 1 << 20
+
+// Parse reads a matrix file; name is for messages only. The error is an
+// [Errors] unless reading itself failed.
+func Parse(name string, r io.Reader) (*File, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	rep := &reporter{file: name}
+	f := &File{Name: name}
+	rep.decodeDocument(text, &f.doc)
+	if rep.failed() {
+		return nil, rep.err()
+	}
+	rep.check(&f.doc)
+	f.Repository = f.doc.Repository.Text
+	return f, rep.err()
+}
+
+// Targets expands the file, in its order: the images written out one by one,
+// then the product of the axes (for each Ubuntu each CUDA, its variants right
+// after the plain row), then what is included. The error is an [Errors].
+func (f *File) Targets() ([]Target, error) {
+	e := newExpansion(f)
+	for _, r := range e.rows {
+		e.add(r)
+	}
+	e.finish()
+	if e.failed() {
+		return nil, e.err()
+	}
+	return e.targets, nil
+}
+
+// Where returns "file:line:column" of the line that decides the version of a
+// component in the target of that name, or, with component "", of the line
+// that asks for the target. It is for messages of later stages; for an unknown
+// target it is the file's name alone.
+func (f *File) Where(target, component string) string {
+	rows := f.doc.rows()
+	i := slices.IndexFunc(rows, func(r row) bool { return r.name == target })
+	if i < 0 {
+		return f.Name
+	}
+	at := rows[i].at
+	if rule := rows[i].components.rule(component); rule != nil {
+		if c := rule.choose(rows[i].facts()); c != nil {
+			at = c.At
+		}
+	}
+	return fmt.Sprintf("%s:%s", f.Name, at)
+}

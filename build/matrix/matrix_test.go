@@ -1,0 +1,207 @@
+package matrix
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const realFile = "../../matrix.yaml"
+
+// golden compares got with a golden file, or writes it under -update.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; go test ./build/matrix -update rewrites it):\n%s", path, diff)
+	}
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// expand is Parse and Targets.
+func expand(name string, text []byte) ([]Target, error) {
+	f, err := Parse(name, bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	return f.Targets()
+}
+
+func expandReal(t testing.TB) []Target {
+	t.Helper()
+	targets, err := expand("matrix.yaml", read(t, realFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return targets
+}
+
+// lines prints targets for a golden file.
+func lines(targets []Target) string {
+	var b strings.Builder
+	for _, t := range targets {
+		base := t.Base.Image
+		if d := t.Base.Debootstrap; d != nil {
+			base = "debootstrap " + d.Suite + " " + d.Variant
+		}
+		fmt.Fprintf(&b, "%s\n\tbase         %s\n\tplatforms    %v\n", t.Name, base, t.Platforms)
+		if t.CUDA != "" {
+			fmt.Fprintf(&b, "\tcapabilities %s\n", strings.Join(t.Capabilities, " "))
+		}
+		b.WriteString("\tcomponents  ")
+		for _, c := range t.Components {
+			fmt.Fprintf(&b, " %s=%s", c.Name, c.Version)
+		}
+		fmt.Fprintf(&b, "\n\ttag          %s\n\tmoving       %s\n", t.Tag, strings.Join(t.Moving, " "))
+	}
+	return b.String()
+}
+
+func TestPlan(t *testing.T) {
+	golden(t, "testdata/plan.golden", lines(expandReal(t)))
+}
+
+// Every bad file must be refused with its golden text, and every problem in it
+// with a place, a value and a remedy.
+func TestBadFiles(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("Glob = %d files, %v; want at least 20", len(files), err)
+	}
+	for _, path := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".yaml"), func(t *testing.T) {
+			_, err := expand(filepath.Base(path), read(t, path))
+			var all Errors
+			if !errors.As(err, &all) {
+				t.Fatalf("error = %v (%T); want Errors", err, err)
+			}
+			var one *Error
+			if !errors.As(err, &one) || one != all[0] {
+				t.Errorf("errors.As finds %v; want the first of all", one)
+			}
+			for _, e := range all {
+				if !e.Pos.set() || e.Pos.Column < 1 || e.Msg == "" || e.Remedy == "" {
+					t.Errorf("%+v lacks a position, a message or a remedy", e)
+				}
+			}
+			golden(t, strings.TrimSuffix(path, ".yaml")+".golden", err.Error()+"\n")
+		})
+	}
+}
+
+// The bad files are single edits of this one, which is good.
+func TestGoodFile(t *testing.T) {
+	if _, err := expand("good.yaml", read(t, "testdata/good.yaml")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The tags of the seed's table, without the peer's commit.
+func TestSeedRows(t *testing.T) {
+	targets := expandReal(t)
+	for _, ubuntu := range []string{"20.04", "22.04"} {
+		for _, cuda := range []string{"12.2.2", "12.4.1", "12.6.3", "12.8.1", "12.9.1"} {
+			want := cuda + "-devel-ubuntu" + ubuntu + "-nccl2.27.6-1-{recipe}"
+			i := slices.IndexFunc(targets, func(t Target) bool { return t.Tag == want })
+			if i < 0 {
+				t.Errorf("no target has the tag %s", want)
+				continue
+			}
+			for component, version := range map[string]string{"hpcx": "2.23", "cudnn": "9.10.2.21-1"} {
+				if got := targets[i].Version(component); got != version {
+					t.Errorf("%s: Version(%q) = %q; want %q", targets[i].Name, component, got, version)
+				}
+			}
+		}
+	}
+}
+
+func TestEveryTargetHasBothPlatforms(t *testing.T) {
+	for _, target := range expandReal(t) {
+		if got := fmt.Sprint(target.Platforms); got != "[linux/amd64 linux/arm64]" {
+			t.Errorf("%s: Platforms = %s; want both", target.Name, got)
+		}
+	}
+}
+
+func TestFirstTargetIsFabric(t *testing.T) {
+	if got := expandReal(t)[0].Name; got != "fabric-debian12" {
+		t.Errorf("first target = %q; want fabric-debian12", got)
+	}
+}
+
+func TestRepositoryAndWhere(t *testing.T) {
+	text := read(t, "testdata/good.yaml")
+	f, err := Parse("good.yaml", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := f.Repository, "ghcr.io/assay-hpc/assay"; got != want {
+		t.Errorf("Repository = %q; want %q", got, want)
+	}
+	for _, c := range []struct{ target, component, want string }{
+		{"cuda12.4.1-ubuntu22.04", "", "good.yaml:5:10"},
+		{"cuda12.4.1-ubuntu22.04", "nccl", "good.yaml:13:9"},
+		{"cuda12.4.1-ubuntu22.04", "efa", "good.yaml:5:10"},
+		{"none", "nccl", "good.yaml"},
+	} {
+		if got := f.Where(c.target, c.component); got != c.want {
+			t.Errorf("Where(%q, %q) = %q; want %q", c.target, c.component, got, c.want)
+		}
+	}
+}
+
+func TestReadError(t *testing.T) {
+	broken := errors.New("the disk is on fire")
+	_, err := Parse("matrix.yaml", failingReader{broken})
+	if !errors.Is(err, broken) {
+		t.Errorf("Parse = %v; want %v", err, broken)
+	}
+}
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+func TestTooLarge(t *testing.T) {
+	_, err := expand("m", bytes.Repeat([]byte("#\n"), maxSize))
+	if err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("Parse of %d bytes = %v; want an error about the size", 2*maxSize, err)
+	}
+}
+
+func BenchmarkPlan(b *testing.B) {
+	text := read(b, realFile)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := expand("matrix.yaml", text); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package matrix
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Select returns the targets whose name matches at least one of the globs
+// (path.Match), in the order of targets; with no globs, all of them. A glob
+// that matches nothing is an error.
+func Select(targets []Target, globs []string) ([]Target, error) {
+	if len(globs) == 0 {
+		return targets, nil
+	}
+	wanted := map[string]bool{}
+	for _, g := range globs {
+		if err := match(targets, g, wanted); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(targets), func(t Target) bool { return !wanted[t.Name] }), nil
+}
+
+// match adds the names that one glob matches to wanted.
+func match(targets []Target, glob string, wanted map[string]bool) error {
+	found := false
+	for _, t := range targets {
+		ok, err := path.Match(glob, t.Name)
+		if err != nil {
+			return fmt.Errorf("%q is not a pattern of target names: %w; write it with *, ? and [a-z] as in a shell", glob, err)
+		}
+		if ok {
+			wanted[t.Name], found = true, true
+		}
+	}
+	if found {
+		return nil
+	}
+	near := nearest(glob, targetNames(targets))
+	if strings.ContainsAny(glob, `*?[\`) {
+		return fmt.Errorf("no target matches %q; one of the %d targets is %q", glob, len(targets), near)
+	}
+	return fmt.Errorf("there is no target %q; the nearest is %q", glob, near)
+}
+
+func targetNames(targets []Target) []string {
+	out := make([]string, len(targets))
+	for i, t := range targets {
+		out[i] = t.Name
+	}
+	return out
+}
+
+// OldestUbuntu returns the target with the same CUDA version on the oldest
+// Ubuntu, plain rather than a variant: what is compiled on its base runs on
+// all the others. Pass every target of the file, not a selection, or the
+// answer depends on what is being built. Without such a target it returns the
+// zero Target.
+func OldestUbuntu(targets []Target, cuda string) Target {
+	return lowest(targets,
+		func(t Target) bool { return t.CUDA == cuda },
+		func(t Target) string { return t.Release })
+}
+
+// LowestCUDA returns the target on the same Ubuntu with the lowest CUDA of the
+// same major version ("12"), plain rather than a variant. As OldestUbuntu, it
+// wants every target of the file.
+func LowestCUDA(targets []Target, ubuntu, major string) Target {
+	return lowest(targets,
+		func(t Target) bool { return t.Release == ubuntu && t.CUDAMajor() == major },
+		func(t Target) string { return t.CUDA })
+}
+
+// lowest returns the Ubuntu target that passes want and whose version is
+// lowest; of equals the plain one, then the first.
+func lowest(targets []Target, want func(Target) bool, version func(Target) string) Target {
+	var best Target
+	for _, t := range targets {
+		if t.Distro != "ubuntu" || t.CUDA == "" || !want(t) {
+			continue
+		}
+		d := CompareVersions(version(t), version(best))
+		if best.Name == "" || d < 0 || d == 0 && t.Variant == "" && best.Variant != "" {
+			best = t
+		}
+	}
+	return best
+}

@@ -1,0 +1,73 @@
+package matrix
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestSelect(t *testing.T) {
+	all := expandReal(t)
+	for _, c := range []struct {
+		globs string
+		want  string // names, or what the error says
+	}{
+		{"fabric-debian12", "fabric-debian12"},
+		{"cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
+		{"cuda12.2.2-ubuntu22.04 cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
+		{"*-efa fabric-*", "fabric-debian12 cuda12.9.1-ubuntu24.04-efa cuda13.0.2-ubuntu24.04-efa cuda13.1.1-ubuntu24.04-efa cuda13.2.1-ubuntu24.04-efa cuda12.9.1-ubuntu22.04-efa"},
+		{"fabric-debian13", `there is no target "fabric-debian13"; the nearest is "fabric-debian12"`},
+		{"cuda14*", `no target matches "cuda14*"; one of the 23 targets is "`},
+		{"cuda[", `"cuda[" is not a pattern of target names: syntax error in pattern; write it`},
+	} {
+		got := ""
+		targets, err := Select(all, strings.Fields(c.globs))
+		if err != nil {
+			got = err.Error()
+		} else {
+			got = strings.Join(targetNames(targets), " ")
+		}
+		if got != c.want && (err == nil || !strings.HasPrefix(got, c.want)) {
+			t.Errorf("Select(%s) = %s; want %s", c.globs, got, c.want)
+		}
+	}
+	if got, err := Select(all, nil); err != nil || len(got) != len(all) {
+		t.Errorf("Select(nil) = %d targets, %v; want all %d", len(got), err, len(all))
+	}
+}
+
+func TestSharedBases(t *testing.T) {
+	all := expandReal(t)
+	for cuda, want := range map[string]string{
+		"12.2.2": "cuda12.2.2-ubuntu20.04",
+		"12.9.1": "cuda12.9.1-ubuntu20.04",
+		"13.2.1": "cuda13.2.1-ubuntu22.04",
+		"14.0.0": "",
+		"":       "",
+	} {
+		if got := OldestUbuntu(all, cuda).Name; got != want {
+			t.Errorf("OldestUbuntu(%q) = %q; want %q", cuda, got, want)
+		}
+	}
+	for _, c := range []struct{ ubuntu, major, want string }{
+		{"20.04", "12", "cuda12.2.2-ubuntu20.04"},
+		{"22.04", "13", "cuda13.0.2-ubuntu22.04"},
+		{"24.04", "12", "cuda12.9.1-ubuntu24.04"},
+		{"20.04", "13", ""},
+		{"12", "", ""},
+	} {
+		if got := LowestCUDA(all, c.ubuntu, c.major).Name; got != c.want {
+			t.Errorf("LowestCUDA(%q, %q) = %q; want %q", c.ubuntu, c.major, got, c.want)
+		}
+	}
+}
+
+// The plain target is preferred wherever it stands in the list.
+func TestSharedBaseIsPlain(t *testing.T) {
+	efa := Target{Name: "a-efa", Distro: "ubuntu", Release: "22.04", CUDA: "12.9.1", Variant: "efa"}
+	plain := Target{Name: "a", Distro: "ubuntu", Release: "22.04", CUDA: "12.9.1"}
+	for _, list := range [][]Target{{efa, plain}, {plain, efa}} {
+		if got := OldestUbuntu(list, "12.9.1").Name; got != "a" {
+			t.Errorf("OldestUbuntu(%v) = %q; want a", targetNames(list), got)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+// Package mirror says where a download or image really comes from: it expands
+// the two schemes that stand for a client's default (debian:, goproxy:) and
+// applies the user's --mirror FROM=TO rules, for air-gapped sites and tests.
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Rule redirects every URL or image reference that starts with From.
+type Rule struct{ From, To string }
+
+// ParseRule reads "FROM=TO".
+func ParseRule(s string) (Rule, error) {
+	from, to, ok := strings.Cut(s, "=")
+	if !ok || from == "" || to == "" {
+		return Rule{}, fmt.Errorf("--mirror %q is not FROM=TO, for example docker.io=mirror.example:5000", s)
+	}
+	return Rule{strings.TrimSuffix(from, "/"), strings.TrimSuffix(to, "/")}, nil
+}
+
+// A Resolver maps the names in recipes to where things are fetched from.
+type Resolver struct {
+	rules []Rule // longest From first
+	// Debian returns the archive's root for debian:; nil means [DefaultDebian].
+	Debian func() (string, error)
+	// GoProxy returns the module proxy's root for goproxy:; nil means
+	// [DefaultGoProxy].
+	GoProxy func() (string, error)
+}
+
+// New returns a resolver with the given rules; the longest match wins.
+func New(rules ...Rule) *Resolver {
+	rules = slices.Clone(rules)
+	slices.SortStableFunc(rules, func(a, b Rule) int { return cmp.Compare(len(b.From), len(a.From)) })
+	return &Resolver{rules: rules, Debian: sync.OnceValues(DefaultDebian), GoProxy: sync.OnceValues(DefaultGoProxy)}
+}
+
+// Rules returns the rules, longest first.
+func (r *Resolver) Rules() []Rule { return r.rules }
+
+// URL returns where a download's URL is fetched from. Rules are applied to the
+// name as it stands in the lock first, then to the expanded URL.
+func (r *Resolver) URL(u string) (string, error) {
+	if to, ok := r.apply(u); ok {
+		return to, nil
+	}
+	root, rest, err := r.expand(u)
+	if err != nil {
+		return "", err
+	}
+	if root == "" {
+		return u, nil
+	}
+	full := root + "/" + rest
+	if to, ok := r.apply(full); ok {
+		return to, nil
+	}
+	return full, nil
+}
+
+// Name is the inverse of URL for what a package tool reports: it returns the
+// name to put into the lock.
+func (r *Resolver) Name(u string) string {
+	for _, rule := range r.rules {
+		if rest, ok := under(u, rule.To); ok {
+			u = join(rule.From, rest)
+			break
+		}
+	}
+	if root, err := r.Debian(); err == nil {
+		// The longer name first: …/debian is a prefix of …/debian-security.
+		for _, a := range []struct{ suffix, scheme string }{{"-security", "debian-security:"}, {"", "debian:"}} {
+			if rest, ok := under(u, root+a.suffix); ok {
+				return a.scheme + strings.TrimPrefix(rest, "/")
+			}
+		}
+	}
+	return u
+}
+
+// Image returns the reference to pull for a reference in the matrix.
+func (r *Resolver) Image(ref string) string {
+	if to, ok := r.apply(ref); ok {
+		return to
+	}
+	return ref
+}
+
+// Sed returns a sed script that applies the rules to text such as apt's source
+// lists.
+func (r *Resolver) Sed() string {
+	var b strings.Builder
+	for _, rule := range r.rules {
+		if from, err := r.URL(rule.From); strings.Contains(rule.From, "://") && err == nil && from != "" {
+			fmt.Fprintf(&b, "s|%s|%s|g;", regexp.QuoteMeta(rule.From), rule.To)
+		}
+	}
+	return b.String()
+}
+
+func (r *Resolver) apply(s string) (string, bool) {
+	for _, rule := range r.rules {
+		if rest, ok := under(s, rule.From); ok {
+			return join(rule.To, rest), true
+		}
+	}
+	return "", false
+}
+
+// join puts a rest behind a root; a rule that maps a scheme (debian:) to a URL
+// leaves a rest without a slash.
+func join(root, rest string) string {
+	if rest == "" || strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "@") || strings.HasSuffix(root, ":") {
+		return root + rest
+	}
+	return root + "/" + rest
+}
+
+// under reports whether s is prefix or lies below it, and the rest.
+func under(s, prefix string) (string, bool) {
+	rest, ok := strings.CutPrefix(s, prefix)
+	if !ok {
+		return "", false
+	}
+	if rest == "" || strings.HasSuffix(prefix, ":") || strings.ContainsRune("/:@", rune(rest[0])) {
+		return rest, true
+	}
+	return "", false
+}
+
+func (r *Resolver) expand(u string) (root, rest string, err error) {
+	switch scheme, rest, _ := strings.Cut(u, ":"); scheme {
+	case "debian", "debian-security":
+		root, err = r.Debian()
+		return root + strings.TrimPrefix(scheme, "debian"), rest, err
+	case "goproxy":
+		root, err = r.GoProxy()
+		return root, rest, err
+	}
+	return "", "", nil
+}
+
+// DefaultDebian returns the Debian archive that debootstrap on this machine
+// uses when it is given none.
+func DefaultDebian() (string, error) {
+	path, err := exec.LookPath("debootstrap")
+	if err != nil {
+		if _, err := os.Stat("/usr/sbin/debootstrap"); err != nil {
+			return "", fmt.Errorf("no Debian archive is known here: debootstrap, whose default it is, is not installed (make deps), and there is no --mirror debian:=URL")
+		}
+		path = "/usr/sbin/debootstrap"
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	m := regexp.MustCompile(`(?m)^DEF_MIRROR="([^"]+)"`).FindSubmatch(text)
+	if m == nil {
+		return "", fmt.Errorf("%s names no default archive; give --mirror debian:=URL", path)
+	}
+	return strings.TrimSuffix(string(m[1]), "/"), nil
+}
+
+// DefaultGoProxy returns the first proxy of GOPROXY, as the environment or the
+// go command has it.
+func DefaultGoProxy() (string, error) {
+	list := os.Getenv("GOPROXY")
+	if list == "" {
+		out, err := exec.CommandContext(context.Background(), "go", "env", "GOPROXY").Output()
+		if err != nil {
+			return "", fmt.Errorf("no Go module proxy is known here: GOPROXY is not set and the go command did not answer (%w)", err)
+		}
+		list = strings.TrimSpace(string(out))
+	}
+	for _, p := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == '|' }) {
+		if strings.Contains(p, "://") {
+			return strings.TrimSuffix(p, "/"), nil
+		}
+	}
+	return "", fmt.Errorf("GOPROXY=%q names no proxy to fetch from", list)
+}

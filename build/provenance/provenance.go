@@ -1,0 +1,243 @@
+// Package provenance says how an image was made: a SLSA Provenance v1
+// predicate in an in-toto Statement v1, with every base image, download and
+// Debian package that went in, by digest.
+//
+// It is pure. What the build was asked and where it ran comes from the caller,
+// what went in from the recipe. The same input gives the same bytes.
+package provenance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Types of what a statement says.
+const (
+	PredicateType = "https://slsa.dev/provenance/v1"
+	// BuildType says how to read the parameters: it is the document that
+	// describes External and Internal below.
+	BuildType = "https://github.com/assay-hpc/assay/build/v1"
+)
+
+// A Statement is the whole document.
+type Statement struct {
+	Type          string     `json:"_type"`
+	Subject       []Resource `json:"subject"`
+	PredicateType string     `json:"predicateType"`
+	Predicate     Predicate  `json:"predicate"`
+}
+
+// A Predicate is SLSA's provenance v1.
+type Predicate struct {
+	BuildDefinition BuildDefinition `json:"buildDefinition"`
+	RunDetails      RunDetails      `json:"runDetails"`
+}
+
+// A BuildDefinition holds all inputs of a build.
+type BuildDefinition struct {
+	BuildType            string     `json:"buildType"`
+	ExternalParameters   External   `json:"externalParameters"`
+	InternalParameters   Internal   `json:"internalParameters"`
+	ResolvedDependencies []Resource `json:"resolvedDependencies"`
+}
+
+// External is what whoever started the build chose.
+type External struct {
+	Target   string   `json:"target"`
+	Platform string   `json:"platform"` // "linux/amd64"
+	Matrix   Resource `json:"matrix"`   // matrix.yaml by its digest
+}
+
+// Internal is what assay set by itself.
+type Internal struct {
+	Recipe string `json:"recipe"`          // SHA-256 of the recipe
+	Lock   string `json:"lock,omitempty"`  // SHA-256 of matrix.lock
+	Epoch  int64  `json:"sourceDateEpoch"` // the time of every file in the image
+}
+
+// RunDetails is about this one run.
+type RunDetails struct {
+	Builder  Builder  `json:"builder"`
+	Metadata Metadata `json:"metadata"`
+}
+
+// A Builder is who vouches for the provenance: a URI, and the versions of what
+// took part.
+type Builder struct {
+	ID      string            `json:"id"`
+	Version map[string]string `json:"version,omitempty"` // "assay": "0.1.0", "buildkit": …
+}
+
+// Metadata of a run. Times are in UTC.
+type Metadata struct {
+	InvocationID string `json:"invocationId,omitempty"`
+	StartedOn    string `json:"startedOn,omitempty"`
+	FinishedOn   string `json:"finishedOn,omitempty"`
+}
+
+// A Resource is in-toto's ResourceDescriptor.
+type Resource struct {
+	Name             string            `json:"name,omitempty"`
+	URI              string            `json:"uri,omitempty"`
+	Digest           map[string]string `json:"digest,omitempty"` // algorithm → hex
+	DownloadLocation string            `json:"downloadLocation,omitempty"`
+}
+
+// A Build is what the caller knows of one build of one platform.
+type Build struct {
+	Recipe *recipe.Recipe
+	Digest string // of the image manifest that came out, "sha256:…"
+
+	MatrixFile   string // its name, as given
+	MatrixDigest string // "sha256:…" of its text
+	LockDigest   string
+	Epoch        int64
+	// More lists what went in besides what the recipe names, such as the
+	// packages of a base that assay made itself.
+	More []recipe.Deb
+
+	Builder           Builder
+	InvocationID      string
+	Started, Finished time.Time
+}
+
+// New returns the provenance of a build.
+func New(b Build) (*Statement, error) {
+	if b.Builder.ID == "" {
+		return nil, fmt.Errorf("provenance of %s: no builder id", b.Recipe.Target)
+	}
+	subject, err := digest(b.Digest)
+	if err != nil {
+		return nil, fmt.Errorf("provenance of %s: image: %w", b.Recipe.Target, err)
+	}
+	matrix, err := digest(b.MatrixDigest)
+	if err != nil {
+		return nil, fmt.Errorf("provenance of %s: %s: %w", b.Recipe.Target, b.MatrixFile, err)
+	}
+	deps, err := dependencies(b.Recipe, b.More)
+	if err != nil {
+		return nil, fmt.Errorf("provenance of %s: %w", b.Recipe.Target, err)
+	}
+	return &Statement{
+		Type: certificate.StatementType, PredicateType: PredicateType,
+		Subject: []Resource{{Name: b.Recipe.Target, Digest: subject}},
+		Predicate: Predicate{
+			BuildDefinition: BuildDefinition{
+				BuildType: BuildType,
+				ExternalParameters: External{
+					Target: b.Recipe.Target, Platform: b.Recipe.Platform.String(),
+					Matrix: Resource{Name: b.MatrixFile, Digest: matrix},
+				},
+				InternalParameters:   Internal{Recipe: b.Recipe.Hash(), Lock: strings.TrimPrefix(b.LockDigest, "sha256:"), Epoch: b.Epoch},
+				ResolvedDependencies: deps,
+			},
+			RunDetails: RunDetails{
+				Builder:  b.Builder,
+				Metadata: Metadata{InvocationID: b.InvocationID, StartedOn: stamp(b.Started), FinishedOn: stamp(b.Finished)},
+			},
+		},
+	}, nil
+}
+
+// Marshal returns the statement as one line of JSON.
+func (s *Statement) Marshal() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(s)
+	return bytes.TrimSpace(b.Bytes()), err
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+func digest(s string) (map[string]string, error) {
+	hex, ok := strings.CutPrefix(s, "sha256:")
+	if !ok || len(hex) != 64 {
+		return nil, fmt.Errorf("digest %q is not sha256", s)
+	}
+	return map[string]string{"sha256": hex}, nil
+}
+
+// dependencies lists what the recipe, in any of its stages, takes from outside,
+// once each, by URI.
+func dependencies(r *recipe.Recipe, more []recipe.Deb) ([]Resource, error) {
+	c := collector{}
+	for _, s := range r.Stages {
+		c.source(s.From)
+		for _, st := range s.Steps {
+			c.step(st)
+		}
+	}
+	c.debs(more)
+	out := []Resource{}
+	for _, uri := range slices.Sorted(maps.Keys(c)) {
+		d, err := digest(c[uri].digest)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", uri, err)
+		}
+		res := c[uri].Resource
+		res.Digest = d
+		out = append(out, res)
+	}
+	return out, nil
+}
+
+type dependency struct {
+	Resource
+	digest string
+}
+
+type collector map[string]dependency
+
+func (c collector) step(s recipe.Step) {
+	switch s := s.(type) {
+	case recipe.Run:
+		for _, m := range s.Mounts {
+			c.source(m.From)
+		}
+	case recipe.Copy:
+		c.source(s.From)
+	case recipe.Apt:
+		c.debs(s.Debs)
+	}
+}
+
+// source enters what comes from outside. Stages and caches do not.
+func (c collector) source(s recipe.Source) {
+	uri := ""
+	switch s.Kind {
+	case recipe.FromImage:
+		uri = "docker://" + s.Ref
+	case recipe.FromURL:
+		uri = s.Ref
+	case recipe.FromLayout:
+		uri = "assay:" + s.Ref
+	default:
+		return
+	}
+	c[uri] = dependency{Resource{Name: s.Name(), URI: uri}, s.Digest}
+}
+
+func (c collector) debs(debs []recipe.Deb) {
+	for _, d := range debs {
+		uri := fmt.Sprintf("pkg:deb/%s@%s?arch=%s", escape(d.Name), escape(d.Version), d.Arch)
+		c[uri] = dependency{Resource{Name: d.Name, URI: uri, DownloadLocation: d.URL}, "sha256:" + d.SHA256}
+	}
+}
+
+// escape percent-encodes what Debian's names and versions have that a package
+// URL may not hold as it is.
+func escape(s string) string { return strings.ReplaceAll(s, "+", "%2B") }

@@ -1,0 +1,233 @@
+package publish
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// A Retry says how long to insist. Zero fields mean the defaults.
+type Retry struct {
+	Attempts int           // of one blob or manifest; default 6
+	Delay    time.Duration // before the second attempt, doubled for each further one; default 500 ms
+	MaxDelay time.Duration // default 30 s; also the most that a Retry-After is obeyed
+}
+
+func (r Retry) orDefault() Retry {
+	if r.Attempts <= 0 {
+		r.Attempts = 6
+	}
+	if r.Delay <= 0 {
+		r.Delay = 500 * time.Millisecond
+	}
+	if r.MaxDelay <= 0 {
+		r.MaxDelay = 30 * time.Second
+	}
+	return r
+}
+
+func (r Retry) delay(attempt int) time.Duration {
+	return min(r.Delay<<min(attempt, 20), r.MaxDelay)
+}
+
+// requestAttempts is how often one request is sent when the registry itself
+// answers that it is overloaded or broken. An upload is four requests: to begin
+// all of it again for each would multiply a one-in-ten fault by four.
+const requestAttempts = 3
+
+// A wire is the transport of all requests to one registry. It repeats a
+// request that a 5xx, a 429 or nothing answered, and remembers the credentials that it
+// saw, so that no error text shows them, whatever a registry writes into its
+// answers.
+type wire struct {
+	base     http.RoundTripper
+	keychain authn.Keychain
+	retry    Retry
+
+	mu      sync.Mutex
+	secrets []string
+}
+
+func newWire(opts Options) *wire {
+	w := &wire{base: opts.Transport, keychain: opts.Keychain, retry: opts.Retry.orDefault()}
+	if w.base == nil {
+		w.base = remote.DefaultTransport
+	}
+	if w.keychain == nil {
+		w.keychain = authn.DefaultKeychain
+	}
+	return w
+}
+
+func nameOptions(opts Options) []name.Option {
+	if opts.Insecure {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}
+
+// options turns go-containerregistry's own retries off: they sleep without
+// regard to the context, and give up on a refused connection.
+func (w *wire) options(opts Options) []remote.Option {
+	o := []remote.Option{
+		remote.WithTransport(w),
+		remote.WithAuthFromKeychain(w),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
+		remote.WithRetryPredicate(func(error) bool { return false }),
+		remote.WithRetryStatusCodes(),
+	}
+	if opts.UserAgent != "" {
+		o = append(o, remote.WithUserAgent(opts.UserAgent))
+	}
+	return o
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	w.noteHeader(req.Header.Get("Authorization"))
+	for attempt := 0; ; attempt++ {
+		resp, err := w.base.RoundTrip(req)
+		if attempt+1 >= requestAttempts || !worthRepeating(resp, err) {
+			return resp, err
+		}
+		again, ok := repeat(req)
+		if !ok {
+			return resp, err
+		}
+		if err := sleep(req.Context(), w.wait(resp, attempt)); err != nil {
+			return nil, err
+		}
+		req = again
+	}
+}
+
+// worthRepeating: the registry answered that it is in trouble, or hung up. Other
+// network errors wait for a new attempt at the whole operation.
+func worthRepeating(resp *http.Response, err error) bool {
+	if err == nil {
+		return temporaryStatus(resp.StatusCode)
+	}
+	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, cut) {
+			return true
+		}
+	}
+	return false
+}
+
+// repeat returns the request once more, or false if it cannot be: a PATCH
+// leaves an upload that nobody knows the state of, which must begin anew.
+func repeat(req *http.Request) (*http.Request, bool) {
+	again := req.Clone(req.Context())
+	if req.Body == nil || req.Body == http.NoBody {
+		return again, true
+	}
+	if req.Method == http.MethodPatch || req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err == nil
+}
+
+// wait returns the time until the next attempt and is done with the answer to
+// this one; resp is nil if there was none.
+func (w *wire) wait(resp *http.Response, attempt int) time.Duration {
+	if resp == nil {
+		return w.retry.delay(attempt)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+	resp.Body.Close()
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		return min(time.Duration(s)*time.Second, w.retry.MaxDelay)
+	}
+	return w.retry.delay(attempt)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Resolve implements authn.Keychain.
+func (w *wire) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	return w.ResolveContext(context.Background(), target)
+}
+
+// ResolveContext implements authn.ContextKeychain.
+func (w *wire) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
+	auth, err := authn.Resolve(ctx, w.keychain, target)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := authn.Authorization(ctx, auth)
+	if err != nil {
+		return nil, err
+	}
+	w.note(cfg.Password, cfg.Auth, cfg.IdentityToken, cfg.RegistryToken)
+	return auth, nil
+}
+
+func (w *wire) noteHeader(authorization string) {
+	scheme, value, ok := strings.Cut(authorization, " ")
+	if !ok {
+		return
+	}
+	w.note(value)
+	if strings.EqualFold(scheme, "basic") {
+		b, _ := base64.StdEncoding.DecodeString(value)
+		_, password, _ := strings.Cut(string(b), ":")
+		w.note(password)
+	}
+}
+
+func (w *wire) note(secrets ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range secrets {
+		if s != "" && !slices.Contains(w.secrets, s) {
+			w.secrets = append(w.secrets, s)
+		}
+	}
+}
+
+// queryParameter is one parameter of a URL in an error text. Registries put
+// the state of an upload, and stores the right to it, into them.
+var queryParameter = regexp.MustCompile(`([?&])([\w.-]+)=[^&\s"]+`)
+
+var harmless = []string{"digest", "scope", "service", "mount", "from", "n", "last", "artifactType"}
+
+// scrub removes credentials from text.
+func (w *wire) scrub(text string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.secrets {
+		text = strings.ReplaceAll(text, s, "[hidden]")
+	}
+	return queryParameter.ReplaceAllStringFunc(text, func(p string) string {
+		m := queryParameter.FindStringSubmatch(p)
+		if slices.Contains(harmless, m[2]) {
+			return p
+		}
+		return m[1] + m[2] + "=[hidden]"
+	})
+}

@@ -1,0 +1,146 @@
+package recipe
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// DebsDir is where an Apt step finds its packages.
+const DebsDir = "/run/assay/debs"
+
+// File returns a file name for the package that apt accepts and that is
+// unique in its set.
+func (d Deb) File() string {
+	return fmt.Sprintf("%s_%s_%s.deb", d.Name, strings.NewReplacer(":", "_", "~", "-").Replace(d.Version), d.Arch)
+}
+
+// aptBegin prepares a stage for unattended installation: no service is
+// started, dpkg does not sync each file (the snapshot is discarded on a crash
+// anyway), and nothing asks.
+const aptBegin = `export DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes LC_ALL=C.UTF-8
+if [ ! -e /usr/sbin/policy-rc.d ]; then
+  printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d
+  trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+fi
+apt="apt-get -y -qq --no-install-recommends --allow-downgrades --allow-change-held-packages -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-unsafe-io -o Dpkg::Options::=--force-confold -o APT::Sandbox::User=root"
+`
+
+// Tidy is the end of every step that installs packages: it removes what
+// differs from run to run (logs, caches keyed by inode, backups, the day on
+// which an account was made), what belongs to one machine (host keys, the
+// machine id) and what is of no use in an image (package lists).
+const Tidy = `rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb /var/cache/ldconfig/aux-cache /var/cache/debconf/*-old /var/lib/dpkg/*-old /var/log/apt /var/log/alternatives.log /var/log/dpkg.log /var/log/bootstrap.log /etc/passwd- /etc/group- /etc/shadow- /etc/gshadow- /etc/subuid- /etc/subgid- /etc/.pwd.lock
+rm -f /etc/ssh/ssh_host_*
+find / -xdev -name __pycache__ -type d -prune -exec rm -rf {} +
+if [ -e /etc/machine-id ]; then : > /etc/machine-id; fi
+day=$((SOURCE_DATE_EPOCH / 86400))
+sed -i "s/^\([^:]*:[^:]*:\)[0-9][0-9]*:/\1$day:/" /etc/shadow
+`
+
+// Script installs the set from DebsDir.
+func (a Apt) Script() string {
+	return aptBegin +
+		"$apt install " + DebsDir + "/*.deb\n" +
+		a.marks() + Tidy
+}
+
+// marks tells apt which packages were asked for, so that autoremove is right
+// in images built on top.
+func (a Apt) marks() string {
+	asked := map[string]bool{}
+	for _, p := range a.Packages {
+		asked[p] = true
+	}
+	var auto []string
+	for _, d := range a.Debs {
+		if !asked[d.Name] {
+			auto = append(auto, d.Name)
+		}
+	}
+	if len(auto) == 0 {
+		return ""
+	}
+	return "apt-mark auto " + strings.Join(auto, " ") + " >/dev/null\n"
+}
+
+// OnlineScript installs the same set from the archives that the stage is set
+// up for, at the same versions: the form for a Dockerfile.
+func (a Apt) OnlineScript() string {
+	var pins []string
+	for _, d := range a.Debs {
+		pins = append(pins, "  "+d.Name+"="+d.Version)
+	}
+	return aptBegin + "apt-get update -qq\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\n" + a.marks() + Tidy
+}
+
+// ResolveScript writes to /out/uris, without installing anything, one line of
+// apt's --print-uris for every package that installing the set would fetch:
+// 'URI' name_version_arch.deb size SHA256:hex. The sed
+// script is applied to the stage's own sources first, for mirrors.
+func (a Apt) ResolveScript(sed string) string {
+	upgrade := ""
+	if a.Upgrade {
+		upgrade = "$apt upgrade >> /out/uris\n"
+	}
+	return aptBegin + `mkdir -p /tmp/assay-apt/parts
+cat /etc/apt/sources.list 2>/dev/null | sed -e '` + sed + `' > /tmp/assay-apt/sources.list
+for f in /etc/apt/sources.list.d/*; do
+  if [ -e "$f" ]; then sed -e '` + sed + `' "$f" > /tmp/assay-apt/parts/"${f##*/}"; fi
+done
+apt="$apt -o Dir::Etc::SourceList=/tmp/assay-apt/sources.list -o Dir::Etc::SourceParts=/tmp/assay-apt/parts -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
+$apt update -o APT::Update::Error-Mode=any
+apt="$apt --print-uris"
+: > /out/uris
+` + upgrade + "$apt install " + strings.Join(a.Packages, " ") + " >> /out/uris\n"
+}
+
+// ParseURIs reads what ResolveScript wrote.
+func ParseURIs(text string) ([]Deb, error) {
+	seen := map[string]Deb{}
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "'") {
+			continue // apt's own remarks
+		}
+		d, err := parseURI(line)
+		if err != nil {
+			return nil, err
+		}
+		seen[d.Name+":"+d.Arch] = d
+	}
+	debs := slices.Collect(maps.Values(seen))
+	slices.SortFunc(debs, func(a, b Deb) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Arch, b.Arch)) })
+	return debs, nil
+}
+
+func parseURI(line string) (Deb, error) {
+	bad := func(what string) (Deb, error) {
+		return Deb{}, fmt.Errorf("apt --print-uris: %s in %q", what, line)
+	}
+	f := strings.Fields(line)
+	if len(f) != 4 {
+		return bad("not four fields")
+	}
+	sum, ok := strings.CutPrefix(f[3], "SHA256:")
+	if !ok {
+		return bad("no SHA-256 (is the repository signed with a newer hash?)")
+	}
+	name, err := url.PathUnescape(strings.TrimSuffix(f[1], ".deb"))
+	if err != nil {
+		return bad("bad file name")
+	}
+	part := strings.Split(name, "_")
+	if len(part) != 3 {
+		return bad("file name is not name_version_arch.deb")
+	}
+	size, err := strconv.ParseInt(f[2], 10, 64)
+	if err != nil {
+		return bad("bad size")
+	}
+	return Deb{Name: part[0], Version: part[1], Arch: part[2], URL: strings.Trim(f[0], "'"), SHA256: sum, Size: size}, nil
+}

@@ -1,0 +1,137 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/moby/buildkit/client"
+	bkllb "github.com/moby/buildkit/client/llb"
+	gateway "github.com/moby/buildkit/frontend/gateway/client"
+	"github.com/moby/buildkit/solver/pb"
+	digest "github.com/opencontainers/go-digest"
+
+	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/llb"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// Subject is an image to certify: a manifest in the output layout.
+type Subject struct {
+	Name     string // what the certificate calls it
+	Digest   digest.Digest
+	Platform recipe.Platform
+	Env      []string // the image's own
+
+	// Harness is a harness binary to bring along, for an image that has none;
+	// "" runs the image's own. See [Provider.Harness].
+	Harness digest.Digest // of an image in the content store that holds /harness
+	Suite   string        // "image"
+	Fresh   bool          // run again even where BuildKit remembers the result
+}
+
+// GateResult is what the harness wrote inside the image.
+type GateResult struct {
+	Certificate []byte // in-toto statement
+	Inventory   []byte
+}
+
+// BundledHarness is where images carry the harness.
+const BundledHarness = "/opt/assay/bin/harness"
+
+const gateOut = "/run/assay/out"
+
+// Gate runs the harness inside a finished image, with no network, and returns
+// what it measured. A check that fails is in the certificate; the error is for
+// a gate that could not be run.
+func (s *Solver) Gate(ctx context.Context, sub Subject) (GateResult, error) {
+	b, err := daemon.For(s.Builders, sub.Platform)
+	if err != nil {
+		return GateResult{}, err
+	}
+	def, err := s.gateGraph(sub).Marshal(ctx, bkllb.Platform(llb.OCIPlatform(sub.Platform)))
+	if err != nil {
+		return GateResult{}, err
+	}
+	var res GateResult
+	err = s.read(ctx, b, def, "gate "+sub.Name+" "+sub.Platform.Arch, func(read func(string) ([]byte, error)) error {
+		var err error
+		if res.Certificate, err = read("certificate.json"); err != nil {
+			return err
+		}
+		res.Inventory, err = read("inventory.json")
+		return err
+	})
+	return res, err
+}
+
+func (s *Solver) gateGraph(sub Subject) bkllb.State {
+	platform := bkllb.Platform(llb.OCIPlatform(sub.Platform))
+	img := bkllb.OCILayout("assay.local/out@"+sub.Digest.String(), bkllb.OCIStore("", OutStore), platform,
+		bkllb.WithCustomNamef("[gate %s] load the image", sub.Platform.Arch)).Platform(llb.OCIPlatform(sub.Platform))
+	for _, kv := range sub.Env {
+		k, v, _ := strings.Cut(kv, "=")
+		img = img.AddEnv(k, v)
+	}
+	harness := BundledHarness
+	if sub.Harness != "" {
+		harness = "/run/assay/harness"
+	}
+	opts := []bkllb.RunOption{
+		bkllb.Args([]string{harness, "certify", "--suite", sub.Suite, "--subject", sub.Name + "@" + sub.Digest.String(),
+			"--out", gateOut + "/certificate.json", "--inventory", gateOut + "/inventory.json"}),
+		bkllb.Network(pb.NetMode_NONE),
+		bkllb.ValidExitCodes(0, 1, 3), // the verdict is in the certificate
+		bkllb.WithCustomNamef("[gate %s] certify %s from inside", sub.Platform.Arch, sub.Name),
+	}
+	if sub.Harness != "" {
+		opts = append(opts, bkllb.AddMount(harness, bkllb.OCILayout("assay.local/harness@"+sub.Harness.String(), bkllb.OCIStore("", llb.ContentStore), platform), bkllb.SourcePath("harness"), bkllb.Readonly))
+	}
+	if sub.Fresh {
+		opts = append(opts, bkllb.IgnoreCache)
+	}
+	return img.Run(opts...).AddMount(gateOut, bkllb.Scratch())
+}
+
+// read solves a graph and reads files of the result.
+func (s *Solver) read(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, name string, use func(read func(string) ([]byte, error)) error) error {
+	w := s.Progress.watch(name)
+	_, err := b.Client.Build(ctx, client.SolveOpt{Session: s.attachables(), OCIStores: s.stores()}, "assay",
+		func(ctx context.Context, c gateway.Client) (*gateway.Result, error) {
+			res, err := c.Solve(ctx, gateway.SolveRequest{Definition: def.ToPB(), Evaluate: true})
+			if err != nil {
+				return nil, err
+			}
+			ref, err := res.SingleRef()
+			if err != nil {
+				return nil, err
+			}
+			return gateway.NewResult(), use(func(file string) ([]byte, error) { return readFile(ctx, ref, file) })
+		}, w.ch)
+	w.wait()
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return w.stepError(err)
+}
+
+// readFile reads a whole file in parts: one answer of the gateway is limited
+// by the message size of gRPC.
+func readFile(ctx context.Context, ref gateway.Reference, file string) ([]byte, error) {
+	const part = 1 << 20
+	var all []byte
+	for {
+		data, err := ref.ReadFile(ctx, gateway.ReadRequest{Filename: file, Range: &gateway.FileRange{Offset: len(all), Length: part}})
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		all = append(all, data...)
+		if len(data) < part {
+			return all, nil
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/util/progress/progressui"
+	digest "github.com/opencontainers/go-digest"
+)
+
+// Progress shows all solves of a run in one display: BuildKit's own on a
+// terminal, plain lines otherwise.
+type Progress struct {
+	display chan *client.SolveStatus
+	done    chan struct{}
+	once    sync.Once
+
+	mu    sync.Mutex
+	steps map[digest.Digest]*Count
+}
+
+// Count tells what became of the run's vertices.
+type Count struct{ Started, Cached bool }
+
+// NewProgress starts a display on f. Mode is progressui's: auto, tty, plain,
+// quiet.
+func NewProgress(f *os.File, mode string) (*Progress, error) {
+	p := &Progress{display: make(chan *client.SolveStatus, 64), done: make(chan struct{}), steps: map[digest.Digest]*Count{}}
+	d, err := progressui.NewDisplay(f, progressui.DisplayMode(mode))
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(p.done)
+		// The display outlives a cancelled build, to show how it ended.
+		_, _ = d.UpdateFrom(context.Background(), p.display)
+	}()
+	return p, nil
+}
+
+// Close ends the display after what was sent to it is shown.
+func (p *Progress) Close() {
+	p.once.Do(func() { close(p.display) })
+	<-p.done
+}
+
+// Steps returns how many distinct steps were executed and how many came from
+// the cache.
+func (p *Progress) Steps() (executed, cached int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.steps {
+		switch {
+		case c.Cached:
+			cached++
+		case c.Started:
+			executed++
+		}
+	}
+	return executed, cached
+}
+
+func (p *Progress) count(v *client.Vertex) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.steps[v.Digest]
+	if c == nil {
+		c = &Count{}
+		p.steps[v.Digest] = c
+	}
+	c.Started = c.Started || v.Started != nil
+	c.Cached = c.Cached || v.Cached
+}
+
+// A watcher follows one solve and remembers the step that failed.
+type watcher struct {
+	ch   chan *client.SolveStatus
+	done chan struct{}
+	name string
+
+	failed *client.Vertex
+	logs   map[digest.Digest]*strings.Builder
+}
+
+func (p *Progress) watch(name string) *watcher {
+	w := &watcher{ch: make(chan *client.SolveStatus, 16), done: make(chan struct{}), name: name, logs: map[digest.Digest]*strings.Builder{}}
+	go func() {
+		defer close(w.done)
+		for st := range w.ch {
+			w.note(st)
+			for _, v := range st.Vertexes {
+				p.count(v)
+			}
+			p.display <- st
+		}
+	}()
+	return w
+}
+
+func (w *watcher) wait() { <-w.done }
+
+func (w *watcher) note(st *client.SolveStatus) {
+	for _, v := range st.Vertexes {
+		if v.Error != "" && (w.failed == nil || !strings.Contains(v.Error, "context canceled")) {
+			w.failed = v
+		}
+	}
+	for _, l := range st.Logs {
+		b := w.logs[l.Vertex]
+		if b == nil {
+			b = &strings.Builder{}
+			w.logs[l.Vertex] = b
+		}
+		b.Write(l.Data)
+	}
+}
+
+// A StepError says which step of which image failed, with the end of its log.
+type StepError struct {
+	Image string // "fabric-debian12 amd64"
+	Step  string // the step's name in the display
+	Log   string // its last lines
+	Err   error
+}
+
+func (e *StepError) Error() string {
+	if e.Step == "" {
+		return fmt.Sprintf("%s: %v", e.Image, e.Err)
+	}
+	msg := fmt.Sprintf("%s: step %q failed: %v", e.Image, e.Step, e.Err)
+	if e.Log != "" {
+		msg += "\n    | " + strings.ReplaceAll(e.Log, "\n", "\n    | ")
+	}
+	return msg
+}
+
+func (e *StepError) Unwrap() error { return e.Err }
+
+func (w *watcher) stepError(err error) error {
+	e := &StepError{Image: w.name, Err: err}
+	if w.failed != nil {
+		e.Step = w.failed.Name
+		if b := w.logs[w.failed.Digest]; b != nil {
+			e.Log = lastLines(b.String(), 15)
+		}
+	}
+	return e
+}
+
+func lastLines(s string, n int) string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	if len(lines) > n {
+		lines = lines[len(lines)-n:]
+	}
+	return strings.Join(lines, "\n")
+}

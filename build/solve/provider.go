@@ -1,0 +1,286 @@
+package solve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	contentlocal "github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	digest "github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/assay-hpc/assay/build/base"
+	"github.com/assay-hpc/assay/build/component"
+	layouts "github.com/assay-hpc/assay/build/content"
+	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/mirror"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/source"
+)
+
+type imageConfig = ocispec.ImageConfig
+
+// A Provider brings what recipes refer to but do not contain: bases made with
+// debootstrap, the harness's source, and the configuration of base images.
+type Provider struct {
+	Mirror   *mirror.Resolver
+	Lock     *lock.Lock
+	StateDir string
+	Source   []byte // tar of the harness's source
+	Epoch    time.Time
+	Log      func(format string, args ...any)
+
+	contents *layouts.Store
+	store    content.Store
+	cache    fetch.Cache
+	making   sync.Map // key to sync.OnceValue: each base is made once
+}
+
+// Open prepares the state directory.
+func (p *Provider) Open() error {
+	dir := filepath.Join(p.StateDir, "content")
+	var err error
+	if p.contents, err = layouts.Open(dir); err != nil {
+		return err
+	}
+	p.cache.Dir = filepath.Join(p.StateDir, "downloads")
+	p.store, err = contentlocal.NewStore(dir)
+	return err
+}
+
+// Prepare makes all content that the recipe refers to and the store lacks.
+func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.Platform) error {
+	for _, s := range r.Stages {
+		on := r.Platform
+		if s.Native {
+			on = native
+		}
+		for _, src := range sources(s) {
+			if src.Kind != recipe.FromLayout {
+				continue
+			}
+			if err := p.make(ctx, src, on); err != nil {
+				return fmt.Errorf("%s for %s: %w", src.Ref, on, err)
+			}
+		}
+	}
+	return nil
+}
+
+// sources returns everything that a stage starts from or mounts.
+func sources(s recipe.Stage) []recipe.Source {
+	all := []recipe.Source{s.From}
+	for _, st := range s.Steps {
+		switch st := st.(type) {
+		case recipe.Run:
+			for _, m := range st.Mounts {
+				all = append(all, m.From)
+			}
+		case recipe.Copy:
+			all = append(all, st.From)
+		}
+	}
+	return all
+}
+
+func (p *Provider) key(src recipe.Source, on recipe.Platform) string {
+	return fmt.Sprintf("%s@%s/%s@%d", src.Ref, src.Digest, on.Arch, p.Epoch.Unix())
+}
+
+func (p *Provider) make(ctx context.Context, src recipe.Source, on recipe.Platform) error {
+	key := p.key(src, on)
+	once, _ := p.making.LoadOrStore(key, sync.OnceValue(func() error {
+		if _, ok, err := p.contents.Get(key); ok || err != nil {
+			return err
+		}
+		img, done, err := p.image(ctx, src, on)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return p.contents.Put(key, img)
+	}))
+	return once.(func() error)()
+}
+
+func (p *Provider) image(ctx context.Context, src recipe.Source, on recipe.Platform) (v1.Image, func(), error) {
+	if src.Ref == component.HarnessSource {
+		img, err := source.Image(p.Source, on.Arch)
+		return img, func() {}, err
+	}
+	d, ok := parseBase(src.Ref)
+	if !ok {
+		return nil, nil, fmt.Errorf("nobody makes %q", src.Ref)
+	}
+	return p.debootstrap(ctx, d, on)
+}
+
+func parseBase(ref string) (matrix.Debootstrap, bool) {
+	f := strings.Split(ref, "-")
+	if len(f) != 3 || f[0] != "base" {
+		return matrix.Debootstrap{}, false
+	}
+	return matrix.Debootstrap{Suite: f[1], Variant: f[2]}, true
+}
+
+func (p *Provider) debootstrap(ctx context.Context, d matrix.Debootstrap, on recipe.Platform) (v1.Image, func(), error) {
+	m, err := p.Maker()
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := m.Make(ctx, d, on.Arch, p.Lock.Debs[component.BaseKey(d, on)].Packages)
+	if err != nil {
+		return nil, nil, err
+	}
+	done := func() { os.Remove(file) }
+	layer, err := tarball.LayerFromFile(file, tarball.WithCompressedCaching)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	img, err := source.FromLayer(layer, on.Arch, []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+	return img, done, err
+}
+
+// Harness brings a harness binary to the builder, and returns the image that
+// holds it.
+func (p *Provider) Harness(file string, on recipe.Platform) (digest.Digest, error) {
+	img, err := source.Binary(file, on.Arch)
+	if err != nil {
+		return "", err
+	}
+	if err := p.contents.Put("harness/"+on.Arch, img); err != nil {
+		return "", err
+	}
+	h, err := img.Digest()
+	return digest.Digest(h.String()), err
+}
+
+// Maker returns what makes bases on this machine.
+func (p *Provider) Maker() (*base.Maker, error) {
+	archive, err := p.Mirror.URL("debian:")
+	if err != nil {
+		return nil, err
+	}
+	canon, err := p.Mirror.Debian()
+	if err != nil {
+		canon = strings.TrimSuffix(archive, "/")
+	}
+	return &base.Maker{
+		Dir: filepath.Join(p.StateDir, "debootstrap"), Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
+		Name: p.Mirror.Name, Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
+	}, nil
+}
+
+func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
+	at, err := p.Mirror.URL(d.URL)
+	if err != nil {
+		return "", err
+	}
+	return p.cache.Get(ctx, at, d.SHA256)
+}
+
+// Sum downloads a URL and returns its SHA-256, for locking.
+func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
+	at, err := p.Mirror.URL(url)
+	if err != nil {
+		return "", err
+	}
+	return p.cache.Sum(ctx, at)
+}
+
+// Layout returns the manifest of content made by Prepare.
+func (p *Provider) Layout(src recipe.Source, on recipe.Platform) (digest.Digest, error) {
+	img, ok, err := p.contents.Get(p.key(src, on))
+	if err != nil {
+		return "", err
+	}
+	if !ok {
+		return "", fmt.Errorf("%s for %s was not prepared", src.Ref, on)
+	}
+	h, err := img.Digest()
+	return digest.Digest(h.String()), err
+}
+
+// Image returns the reference to pull for a pinned base.
+func (p *Provider) Image(src recipe.Source) (string, error) {
+	ref := p.Mirror.Image(src.Ref)
+	parsed, err := name.ParseReference(ref)
+	if err != nil {
+		return "", err
+	}
+	return parsed.Context().Name() + "@" + src.Digest, nil
+}
+
+// Config returns a base's image configuration.
+func (p *Provider) Config(ctx context.Context, src recipe.Source, on recipe.Platform) (imageConfig, error) {
+	if src.Kind == recipe.FromLayout {
+		img, ok, err := p.contents.Get(p.key(src, on))
+		if err != nil || !ok {
+			return imageConfig{}, fmt.Errorf("%s for %s was not prepared (%v)", src.Ref, on, err)
+		}
+		raw, err := img.RawConfigFile()
+		return parseConfig(raw, err)
+	}
+	file := filepath.Join(p.StateDir, "configs", strings.ReplaceAll(src.Digest, ":", "-")+"-"+on.Arch+".json")
+	raw, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		if raw, err = p.remoteConfig(ctx, src, on); err == nil {
+			err = writeFile(file, raw)
+		}
+	}
+	return parseConfig(raw, err)
+}
+
+func parseConfig(raw []byte, err error) (imageConfig, error) {
+	var img ocispec.Image
+	if err == nil {
+		err = json.Unmarshal(raw, &img)
+	}
+	return img.Config, err
+}
+
+func (p *Provider) remoteConfig(ctx context.Context, src recipe.Source, on recipe.Platform) ([]byte, error) {
+	at, err := p.Image(src)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := name.ParseReference(at)
+	if err != nil {
+		return nil, err
+	}
+	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithPlatform(v1.Platform{OS: on.OS, Architecture: on.Arch}))
+	if err != nil {
+		return nil, fmt.Errorf("base %s (from %s): %w", src.Ref, at, err)
+	}
+	return img.RawConfigFile()
+}
+
+// writeFile replaces a file atomically.
+func writeFile(file string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	tmp := file + "." + strconv.Itoa(os.Getpid()) + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
+}

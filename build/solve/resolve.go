@@ -1,0 +1,56 @@
+package solve
+
+import (
+	"context"
+	"fmt"
+
+	bkllb "github.com/moby/buildkit/client/llb"
+
+	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/llb"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// ResolveDebs asks apt, inside the stage where a set is to be installed, which
+// packages that would fetch.
+func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.Missing) ([]recipe.Deb, error) {
+	b, err := daemon.For(s.Builders, m.Platform)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Provider.Prepare(ctx, r, b.Native); err != nil {
+		return nil, err
+	}
+	state, err := llb.Before(r, m.Stage, m.Step, s.env(ctx, b))
+	if err != nil {
+		return nil, err
+	}
+	apt, ok := r.Stage(m.Stage).Steps[m.Step].(recipe.Apt)
+	if !ok {
+		return nil, fmt.Errorf("%s: step %d of stage %s installs no packages", m.Key, m.Step, m.Stage)
+	}
+	out := state.Run(
+		bkllb.Args([]string{"/bin/sh", "-euc", apt.ResolveScript(s.Provider.Mirror.Sed())}),
+		bkllb.AddEnv("SOURCE_DATE_EPOCH", fmt.Sprint(s.Epoch.Unix())),
+		bkllb.IgnoreCache, // the archive changes, the graph does not
+		bkllb.WithCustomNamef("[lock] resolve %s", m.Key),
+	).AddMount("/out", bkllb.Scratch())
+	def, err := out.Marshal(ctx, bkllb.Platform(llb.OCIPlatform(m.Platform)))
+	if err != nil {
+		return nil, err
+	}
+	var debs []recipe.Deb
+	err = s.read(ctx, b, def, "lock "+m.Key, func(read func(string) ([]byte, error)) error {
+		text, err := read("uris")
+		if err != nil {
+			return err
+		}
+		debs, err = recipe.ParseURIs(string(text))
+		return err
+	})
+	for i := range debs {
+		debs[i].URL = s.Provider.Mirror.Name(debs[i].URL)
+	}
+	return debs, err
+}

@@ -1,0 +1,180 @@
+// Package solve runs a plan: it turns recipes into images with BuildKit, all
+// targets at once so that steps they share run once, runs the gate inside each
+// finished image, and reports what failed, where, with the end of its log.
+package solve
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	contentlocal "github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/docker/cli/cli/config"
+	"github.com/moby/buildkit/client"
+	bkllb "github.com/moby/buildkit/client/llb"
+	"github.com/moby/buildkit/exporter/containerimage/exptypes"
+	"github.com/moby/buildkit/session"
+	"github.com/moby/buildkit/session/auth/authprovider"
+	digest "github.com/opencontainers/go-digest"
+
+	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/llb"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// OutStore is the id under which the session offers the output layout.
+const OutStore = "out"
+
+// A Solver builds recipes with a set of builders.
+type Solver struct {
+	Builders []*daemon.Builder
+	Provider *Provider
+	Epoch    time.Time
+	OutDir   string // OCI layout that images are written to
+	Zstd     bool   // compress layers with zstd instead of gzip
+	Progress *Progress
+	// CacheFrom and CacheTo are BuildKit cache references: "type=registry,ref=…".
+	CacheFrom, CacheTo []string
+
+	out content.Store
+}
+
+// Open prepares the output directory.
+func (s *Solver) Open() error {
+	var err error
+	s.out, err = contentlocal.NewStore(s.OutDir)
+	return err
+}
+
+// env is what the builder for the platform leaves open in a recipe.
+func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
+	return llb.Env{
+		Native: b.Native, Epoch: s.Epoch,
+		URL:    s.Provider.Mirror.URL,
+		Image:  s.Provider.Image,
+		Layout: s.Provider.Layout,
+		Config: func(src recipe.Source, p recipe.Platform) (imageConfig, error) { return s.Provider.Config(ctx, src, p) },
+	}
+}
+
+// Build builds a recipe's image into the output layout and returns the digest
+// of its manifest.
+func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, error) {
+	b, err := daemon.For(s.Builders, r.Platform)
+	if err != nil {
+		return "", err
+	}
+	if err := s.Provider.Prepare(ctx, r, b.Native); err != nil {
+		return "", err
+	}
+	state, img, err := llb.Image(r, s.env(ctx, b))
+	if err != nil {
+		return "", err
+	}
+	cfg, err := json.Marshal(img)
+	if err != nil {
+		return "", err
+	}
+	def, err := state.Marshal(ctx, bkllb.Platform(llb.OCIPlatform(r.Platform)))
+	if err != nil {
+		return "", err
+	}
+	attrs := s.exportAttrs()
+	attrs[exptypes.ExporterImageConfigKey] = string(cfg)
+	opt := client.SolveOpt{
+		Exports: []client.ExportEntry{{Type: client.ExporterOCI, Attrs: attrs, OutputStore: s.out}},
+		Session: s.attachables(), OCIStores: s.stores(),
+		CacheImports: cacheEntries(s.CacheFrom), CacheExports: cacheEntries(s.CacheTo),
+	}
+	res, err := s.solve(ctx, b, def, opt, r.Target+" "+r.Platform.Arch)
+	if err != nil {
+		return "", err
+	}
+	return digest.Parse(res.ExporterResponse[exptypes.ExporterImageDigestKey])
+}
+
+func (s *Solver) exportAttrs() map[string]string {
+	attrs := map[string]string{
+		"tar": "false", "oci-mediatypes": "true",
+		string(exptypes.OptKeySourceDateEpoch):  strconv.FormatInt(s.Epoch.Unix(), 10),
+		string(exptypes.OptKeyRewriteTimestamp): "true",
+	}
+	if s.Zstd {
+		maps.Copy(attrs, map[string]string{"compression": "zstd", "force-compression": "true"})
+	}
+	return attrs
+}
+
+func (s *Solver) stores() map[string]content.Store {
+	return map[string]content.Store{llb.ContentStore: s.Provider.store, OutStore: s.out}
+}
+
+// attachables lets the builder use this user's registry credentials.
+func (s *Solver) attachables() []session.Attachable {
+	return []session.Attachable{authprovider.NewDockerAuthProvider(authprovider.DockerAuthProviderConfig{
+		AuthConfigProvider: authprovider.LoadAuthConfig(config.LoadDefaultConfigFile(discard{})),
+	})}
+}
+
+// cacheEntries reads "type=registry,ref=host/repo:tag,mode=max".
+func cacheEntries(list []string) []client.CacheOptionsEntry {
+	var out []client.CacheOptionsEntry
+	for _, s := range list {
+		e := client.CacheOptionsEntry{Attrs: map[string]string{}}
+		for _, kv := range strings.Split(s, ",") {
+			if k, v, ok := strings.Cut(kv, "="); !ok {
+				e.Type, e.Attrs["ref"] = "registry", kv
+			} else if k == "type" {
+				e.Type = v
+			} else {
+				e.Attrs[k] = v
+			}
+		}
+		if e.Type == "" {
+			e.Type = "registry"
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// solve runs one request, shows its progress, and turns a failure into a
+// *StepError. Failures of the network are tried again: what is done already is
+// cached.
+func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, opt client.SolveOpt, name string) (*client.SolveResponse, error) {
+	const tries = 3
+	for n := 1; ; n++ {
+		w := s.Progress.watch(name)
+		res, err := b.Client.Solve(ctx, def, opt, w.ch)
+		w.wait()
+		if err == nil {
+			return res, nil
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if n == tries || !transient(err) {
+			return nil, w.stepError(err)
+		}
+		time.Sleep(time.Duration(n) * time.Second)
+	}
+}
+
+// transient reports whether an error is one that another try may cure.
+func transient(err error) bool {
+	text := err.Error()
+	for _, sign := range []string{"connection reset", "unexpected EOF", "i/o timeout", "TLS handshake timeout", "temporary failure", "502 Bad Gateway", "503 Service", "504 Gateway", "500 Internal Server Error", "response status code 50"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }

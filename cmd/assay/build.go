@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/report"
+)
+
+// builderFlags are shared by what needs BuildKit.
+type builderFlags struct {
+	builders  cli.StringSlice
+	buildkitd string
+	progress  string
+}
+
+func (o *builderFlags) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "builder", Usage: "`ADDR` of a buildkitd; may be repeated, each for its architectures (default: our own, started for the run)", EnvVars: []string{"BUILDKIT_HOST"}, Destination: &o.builders},
+		&cli.StringFlag{Name: "buildkitd", Usage: "`FILE` to start as our own builder (default: the one beside assay)", EnvVars: []string{"ASSAY_BUILDKITD"}, Destination: &o.buildkitd},
+		&cli.StringFlag{Name: "progress", Usage: "`MODE` of the display: auto, tty, plain, quiet", Value: "auto", Destination: &o.progress},
+	}
+}
+
+type buildFlags struct {
+	common
+	builderFlags
+	platform, cacheFrom, cacheTo cli.StringSlice
+	dest, push, signKey          string
+	form                         string
+	jobs                         int
+	zstd, unlocked, force        bool
+}
+
+func buildCommand() *cli.Command {
+	o := &buildFlags{}
+	return &cli.Command{
+		Name: "build", Usage: "build targets, certify each image from inside, and publish them",
+		ArgsUsage: "[TARGET...]",
+		Description: "Without a target it builds the matrix's first one; --only '*' builds all. An image gets its tag only after\n" +
+			"every check that the harness runs inside it has passed.",
+		Flags: append(o.common.flags(o.onlyFlag(),
+			&cli.StringSliceFlag{Name: "platform", Usage: "`PLATFORM` to build, such as linux/arm64; may be repeated (default: the target's own)", Destination: &o.platform},
+			&cli.StringFlag{Name: "output", Usage: "`oci:DIR`, an OCI layout that all targets share", Value: "oci:out", Destination: &o.dest},
+			&cli.StringFlag{Name: "push", Usage: "publish to `REPO`, such as ghcr.io/owner/assay", Destination: &o.push},
+			&cli.StringSliceFlag{Name: "cache-from", Usage: "BuildKit cache to read, `type=registry,ref=…`", Destination: &o.cacheFrom},
+			&cli.StringSliceFlag{Name: "cache-to", Usage: "BuildKit cache to write, `type=registry,ref=…,mode=max`", Destination: &o.cacheTo},
+			&cli.IntFlag{Name: "jobs", Usage: "`N` images at a time", Value: 4, Destination: &o.jobs},
+			&cli.BoolFlag{Name: "zstd", Usage: "compress layers with zstd instead of gzip", Destination: &o.zstd},
+			&cli.BoolFlag{Name: "unlocked", Usage: "resolve what matrix.lock lacks, for this build alone", Destination: &o.unlocked},
+			&cli.BoolFlag{Name: "force", Usage: "build and certify again what is up to date", Destination: &o.force},
+			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance with the PKCS#8 key in `FILE` (DSSE)", Destination: &o.signKey},
+			formatFlag(&o.form, "text", "json"),
+		), o.builderFlags.flags()...),
+		Action: func(c *cli.Context) error { return o.run(c) },
+	}
+}
+
+func (o *buildFlags) run(c *cli.Context) error {
+	if err := checkForm(o.form, "text", "json"); err != nil {
+		return err
+	}
+	opts, err := o.options(c)
+	if err != nil {
+		return err
+	}
+	w, err := o.open(c)
+	if err != nil {
+		return err
+	}
+	res, err := w.Build(c.Context, opts)
+	if res != nil && o.form == "json" {
+		if jerr := writeJSON(c.App.Writer, res); jerr != nil {
+			return jerr
+		}
+	} else if res != nil {
+		buildText(c.App.Writer, res)
+	}
+	if err != nil {
+		return err
+	}
+	if res.Failed() {
+		return &failedError{}
+	}
+	return nil
+}
+
+func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
+	dir, ok := strings.CutPrefix(o.dest, "oci:")
+	if !ok || dir == "" {
+		return driver.BuildOptions{}, usagef("--output %q is not oci:DIR", o.dest)
+	}
+	ps, err := platforms(o.platform.Value())
+	if err != nil {
+		return driver.BuildOptions{}, err
+	}
+	opts := driver.BuildOptions{
+		Names: o.names(c), Platforms: ps, OutDir: dir, Push: o.push, Builders: o.builders.Value(), Buildkitd: o.buildkitd, Jobs: o.jobs,
+		Zstd: o.zstd, Unlocked: o.unlocked, Force: o.force, CacheFrom: o.cacheFrom.Value(), CacheTo: o.cacheTo.Value(), Progress: o.progress,
+	}
+	if o.signKey != "" {
+		if opts.SignKey, err = certificate.LoadPrivateKey(o.signKey); err != nil {
+			return opts, &driver.InputError{Err: err}
+		}
+	}
+	return opts, nil
+}
+
+// buildText is the summary for a person.
+func buildText(out io.Writer, res *driver.BuildResult) {
+	for _, t := range res.Targets {
+		for _, img := range t.Images {
+			if !img.UpToDate {
+				certificateText(out, img)
+			}
+		}
+	}
+	for _, t := range res.Targets {
+		mark := "ok    "
+		if t.Failed {
+			mark = "FAILED"
+		}
+		fmt.Fprintf(out, "%s  %s", mark, t.Target)
+		for _, img := range t.Images {
+			note := ""
+			if img.UpToDate {
+				note = ", up to date"
+			}
+			if img.Error == "" {
+				fmt.Fprintf(out, "\n        %-12s %s (certificate: %s%s)", img.Platform, img.Digest, img.Verdict, note)
+			}
+		}
+		fmt.Fprintln(out)
+		if t.Digest != "" {
+			fmt.Fprintf(out, "        index        %s\n", t.Digest)
+		}
+		for _, tag := range t.Tags {
+			fmt.Fprintf(out, "        tag          %s\n", tag)
+		}
+		if p := t.Pushed; p != nil {
+			fmt.Fprintf(out, "        pushed       %d blobs (%.1f MB), %d manifests, %d tags; %d already there\n", p.Blobs, float64(p.Bytes)/1e6, p.Manifests, p.Tags, p.Present)
+		}
+		if t.Error != "" {
+			fmt.Fprintf(out, "        %s\n", strings.ReplaceAll(t.Error, "\n", "\n        "))
+		}
+	}
+	fmt.Fprintf(out, "%d targets, %d steps executed, %d from cache, %.1f s\n", len(res.Targets), res.Executed, res.Cached, res.Seconds)
+}
+
+// certificateText prints an image's certificate, if it came so far.
+func certificateText(out io.Writer, img driver.ImageResult) {
+	st, err := certificate.Parse(img.Certificate)
+	if err != nil {
+		return // the image's own error says why there is none
+	}
+	_ = report.Text(out, st, report.TextOptions{})
+	fmt.Fprintln(out)
+}

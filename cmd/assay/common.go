@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	assay "github.com/assay-hpc/assay"
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// common are the flags of every command that reads the matrix.
+type common struct {
+	matrix  string
+	mirrors cli.StringSlice
+	only    cli.StringSlice
+	output  string
+}
+
+func (o *common) flags(more ...cli.Flag) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "matrix", Usage: "matrix `FILE`; its lock lies beside it (default: ./matrix.yaml, else the embedded one)", Destination: &o.matrix},
+		&cli.StringSliceFlag{Name: "mirror", Usage: "`FROM=TO` redirects URLs and image references that start with FROM; may be repeated", Destination: &o.mirrors},
+	}, more...)
+}
+
+func (o *common) onlyFlag() cli.Flag {
+	return &cli.StringSliceFlag{Name: "only", Usage: "targets whose name matches `GLOB`; may be repeated", Destination: &o.only}
+}
+
+// outputFlag is -o for commands whose output has several forms.
+func outputFlag(dst *string, forms ...string) cli.Flag {
+	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: fmt.Sprintf("`FORM` of the output: %v", forms), Value: forms[0], Destination: dst}
+}
+
+// formatFlag is outputFlag for commands whose --output is a destination.
+func formatFlag(dst *string, forms ...string) cli.Flag {
+	return &cli.StringFlag{Name: "format", Aliases: []string{"o"}, Usage: fmt.Sprintf("`FORM` of the report: %v", forms), Value: forms[0], Destination: dst}
+}
+
+func checkForm(form string, forms ...string) error {
+	if !slices.Contains(forms, form) {
+		return usagef("-o %q is not one of %v", form, forms)
+	}
+	return nil
+}
+
+// open opens the workspace; logs go to the error output.
+func (o *common) open(c *cli.Context) (*driver.Workspace, error) {
+	return driver.Open(driver.Options{
+		Matrix: o.matrix, Mirrors: o.mirrors.Value(), Version: assay.Version,
+		Log: func(format string, args ...any) { fmt.Fprintf(c.App.ErrWriter, "assay: "+format+"\n", args...) },
+	})
+}
+
+// names joins the arguments and --only.
+func (o *common) names(c *cli.Context) []string {
+	return append(c.Args().Slice(), o.only.Value()...)
+}
+
+func platforms(list []string) ([]recipe.Platform, error) {
+	var out []recipe.Platform
+	for _, s := range list {
+		p, err := recipe.ParsePlatform(s)
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/build/driver"
+)
+
+func doctorCommand() *cli.Command {
+	o := &common{}
+	bf := &builderFlags{}
+	return &cli.Command{
+		Name: "doctor", Usage: "say what this machine lacks for each command, and the remedy",
+		Flags: append(o.flags(outputFlag(&o.output, "text", "json")), bf.flags()...),
+		Action: func(c *cli.Context) error {
+			w, err := o.open(c)
+			if err != nil {
+				return err
+			}
+			found := w.Doctor(c.Context, driver.BuildOptions{Builders: bf.builders.Value(), Buildkitd: bf.buildkitd})
+			if o.output == "json" {
+				err = writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "findings": found})
+			} else {
+				for _, f := range found {
+					mark := "ok      "
+					if !f.OK {
+						mark = "MISSING "
+					}
+					fmt.Fprintf(c.App.Writer, "%s%-22s %s\n", mark, f.What, f.Detail)
+					if f.Remedy != "" {
+						fmt.Fprintf(c.App.Writer, "        %-22s remedy: %s (for %s)\n", "", f.Remedy, f.For)
+					}
+				}
+			}
+			for _, f := range found {
+				if !f.OK && err == nil {
+					return &failedError{}
+				}
+			}
+			return err
+		},
+	}
+}

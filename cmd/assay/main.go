@@ -1,0 +1,106 @@
+// Command assay builds, certifies and publishes GPU-cluster images from
+// matrix.yaml.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/containerd/log"
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+// Exit statuses that scripts rely on.
+const (
+	exitFailed = 1 // a check or a build failed
+	exitUsage  = 2 // bad usage or bad input
+	exitCannot = 3 // it could not be carried out
+)
+
+func main() {
+	// BuildKit's client library logs remarks of no use to a person.
+	_ = log.SetLevel("error")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run carries out one call and returns its exit status.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	app := newApp(out, errOut)
+	err := app.RunContext(ctx, flagsFirst(app, args))
+	switch {
+	case err == nil:
+		return 0
+	case ctx.Err() != nil:
+		fmt.Fprintln(errOut, "assay: interrupted")
+		return exitCannot
+	}
+	var failed *failedError
+	if errors.As(err, &failed) {
+		if failed.msg != "" {
+			fmt.Fprintln(errOut, "assay: "+failed.msg)
+		}
+		return exitFailed
+	}
+	fmt.Fprintln(errOut, "assay: "+err.Error())
+	var input *driver.InputError
+	var usage *usageError
+	if errors.As(err, &input) || errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitCannot
+}
+
+// failedError is a check or build that failed: what it says is printed
+// already, or is msg.
+type failedError struct{ msg string }
+
+func (e *failedError) Error() string { return e.msg }
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
+
+func newApp(out, errOut io.Writer) *cli.App {
+	app := &cli.App{
+		Name:    "assay",
+		Usage:   "build, certify and publish GPU-cluster images from matrix.yaml",
+		Version: version.Get().String(),
+		Writer:  out, ErrWriter: errOut,
+		EnableBashCompletion: true,
+		HideVersion:          true,
+		Commands: []*cli.Command{
+			planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(),
+			lockCommand(), dockerfileCommand(), schemaCommand(), doctorCommand(), versionCommand(), completionCommand(),
+		},
+		// Errors come back to run, which alone decides the exit status.
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   onUsage,
+		CommandNotFound: func(c *cli.Context, name string) {
+			fmt.Fprintf(errOut, "assay: there is no command %q; \"assay help\" lists them\n", name)
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("there is no command %q; \"assay help\" lists them", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = onUsage
+	}
+	return app
+}
+
+func onUsage(_ *cli.Context, err error, _ bool) error { return &usageError{err} }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/matrix"
+)
+
+func planCommand() *cli.Command {
+	o := &common{}
+	return &cli.Command{
+		Name: "plan", Usage: "show every target with base, platforms, versions, tag and recipe hash",
+		ArgsUsage: "[TARGET...]",
+		Flags:     o.flags(o.onlyFlag(), outputFlag(&o.output, "table", "json", "github")),
+		Action: func(c *cli.Context) error {
+			if err := checkForm(o.output, "table", "json", "github"); err != nil {
+				return err
+			}
+			w, err := o.open(c)
+			if err != nil {
+				return err
+			}
+			targets := w.Targets
+			if names := o.names(c); len(names) > 0 {
+				if targets, err = w.Select(names); err != nil {
+					return err
+				}
+			}
+			plan, err := w.Plan(targets)
+			if err != nil {
+				return err
+			}
+			switch o.output {
+			case "json":
+				return writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "repository": w.File.Repository, "targets": plan})
+			case "github":
+				return writeJSON(c.App.Writer, githubMatrix(plan))
+			}
+			return planTable(c.App.Writer, plan)
+		},
+	}
+}
+
+func planTable(out io.Writer, plan []driver.Planned) error {
+	tw := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(tw, "TARGET\tPLATFORMS\tBASE\tRECIPE\tTAG\tCOMPONENTS")
+	for _, p := range plan {
+		hash, tag := "-", p.Tag
+		if p.Hash != "" {
+			hash = p.Hash[:12]
+		} else {
+			hash = fmt.Sprintf("unlocked (%d)", len(p.Missing))
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, platformList(p.Target), baseText(p.Base), hash, tag, components(p.Target))
+	}
+	return tw.Flush()
+}
+
+func platformList(t matrix.Target) string {
+	var archs []string
+	for _, p := range t.Platforms {
+		archs = append(archs, p.Arch)
+	}
+	return strings.Join(archs, ",")
+}
+
+func baseText(b matrix.Base) string {
+	if b.Debootstrap != nil {
+		return "debootstrap:" + b.Debootstrap.Suite + "/" + b.Debootstrap.Variant
+	}
+	return b.Image
+}
+
+func components(t matrix.Target) string {
+	var out []string
+	for _, c := range t.Components {
+		out = append(out, c.Name+"="+c.Version)
+	}
+	return strings.Join(out, " ")
+}
+
+// githubEntry is one job of a workflow: one target on one platform, on a
+// runner of that architecture.
+type githubEntry struct {
+	Target   string `json:"target"`
+	Platform string `json:"platform"`
+	Arch     string `json:"arch"`
+	Runner   string `json:"runner"`
+	Tag      string `json:"tag,omitempty"`
+	Locked   bool   `json:"locked"`
+}
+
+// githubMatrix is the document for a workflow's strategy.matrix.
+func githubMatrix(plan []driver.Planned) map[string][]githubEntry {
+	runners := map[string]string{"amd64": "ubuntu-24.04", "arm64": "ubuntu-24.04-arm"}
+	list := []githubEntry{}
+	for _, p := range plan {
+		for _, pl := range p.Platforms {
+			e := githubEntry{Target: p.Name, Platform: pl.String(), Arch: pl.Arch, Runner: runners[pl.Arch], Locked: p.Hash != ""}
+			if e.Locked {
+				e.Tag = p.Tag
+			}
+			list = append(list, e)
+		}
+	}
+	return map[string][]githubEntry{"include": list}
+}

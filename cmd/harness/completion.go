@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/urfave/cli/v2"
+)
+
+// The scripts ask the program itself, with urfave/cli's hidden flag, so they
+// never lag behind it.
+const (
+	bashCompletion = `# harness completion bash > /etc/bash_completion.d/harness
+_harness() {
+  local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}")
+  [[ $cur == -* ]] && words+=("$cur")
+  COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+}
+complete -o bashdefault -o default -F _harness harness
+`
+	zshCompletion = `#compdef harness
+# harness completion zsh > "${fpath[1]}/_harness"
+_harness() {
+  local -a opts words_before
+  words_before=("${(@)words[1,CURRENT-1]}")
+  [[ ${words[CURRENT]} == -* ]] && words_before+=("${words[CURRENT]}")
+  opts=("${(@f)$("${words_before[@]}" --generate-bash-completion 2>/dev/null)}")
+  compadd -- "${opts[@]}"
+  _files
+}
+compdef _harness harness
+`
+)
+
+func completionCommand(out io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "completion", Usage: "print a completion script for a shell", ArgsUsage: "bash|zsh|fish",
+		BashComplete: func(*cli.Context) { fmt.Fprint(out, "bash\nzsh\nfish\n") },
+		Action: func(c *cli.Context) error {
+			script, err := completion(c)
+			if err != nil {
+				return err
+			}
+			_, err = io.WriteString(out, script)
+			return err
+		},
+	}
+}
+
+func completion(c *cli.Context) (string, error) {
+	if c.NArg() != 1 {
+		return "", usagef("completion wants one shell: bash, zsh or fish")
+	}
+	switch c.Args().First() {
+	case "bash":
+		return bashCompletion, nil
+	case "zsh":
+		return zshCompletion, nil
+	case "fish":
+		return c.App.ToFishCompletion()
+	}
+	return "", usagef("there is no completion for %q: bash, zsh or fish", c.Args().First())
+}

@@ -1,0 +1,124 @@
+// Command harness runs inside an image, on whatever machine that runs it, and
+// certifies both: see harness certify --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+
+// run is main without the process: everything ends here, with a status.
+func run(args []string, out, errOut io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	err := newApp(out, errOut).RunContext(ctx, args)
+	code := exitCode(err)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintln(errOut, "harness:", err)
+	}
+	return code
+}
+
+// The exit statuses, which scripts rely on.
+const (
+	exitPass    = 0
+	exitFail    = 1 // a check failed
+	exitUsage   = 2 // usage or bad input
+	exitNotDone = 3 // it could not be carried out
+)
+
+// A statusError ends the program with a status. Its text may be empty, when
+// all was said on stdout.
+type statusError struct {
+	code int
+	err  error
+}
+
+func (e *statusError) Error() string {
+	if e.err == nil {
+		return ""
+	}
+	return e.err.Error()
+}
+
+func (e *statusError) Unwrap() error { return e.err }
+
+func usagef(format string, a ...any) error {
+	return &statusError{exitUsage, fmt.Errorf(format, a...)}
+}
+
+func exitCode(err error) int {
+	var s *statusError
+	switch {
+	case err == nil:
+		return exitPass
+	case errors.As(err, &s):
+		return s.code
+	}
+	return exitNotDone
+}
+
+// newApp returns the command line. It holds no state between runs.
+func newApp(out, errOut io.Writer) *cli.App {
+	v := version.Get()
+	app := &cli.App{
+		Name:                 "harness",
+		Usage:                "certify an image, from inside it",
+		Version:              v.String(),
+		Writer:               out,
+		ErrWriter:            errOut,
+		HideVersion:          true,
+		EnableBashCompletion: true,
+		Suggest:              true,
+		OnUsageError:         onUsageError,
+		ExitErrHandler:       func(*cli.Context, error) {}, // run decides
+		Action:               noCommand,
+		Commands: []*cli.Command{
+			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
+			completionCommand(out), rankCommand(out),
+		},
+	}
+	for _, c := range app.Commands {
+		c.OnUsageError = onUsageError
+	}
+	return app
+}
+
+func onUsageError(c *cli.Context, err error, _ bool) error {
+	where := "harness --help"
+	if c.Command != nil && c.Command.Name != "" && c.Command.Name != "harness" {
+		where = "harness " + c.Command.Name + " --help"
+	}
+	return usagef("%w (see %s)", err, where)
+}
+
+// noCommand is reached with no command, or with one that does not exist.
+func noCommand(c *cli.Context) error {
+	if !c.Args().Present() {
+		return cli.ShowAppHelp(c)
+	}
+	var names []string
+	for _, cmd := range c.App.VisibleCommands() {
+		names = append(names, cmd.Name)
+	}
+	return usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest(c.Args().First(), names))
+}
+
+// noArgs refuses arguments to a command that takes none.
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
+	}
+	return nil
+}

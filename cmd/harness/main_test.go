@@ -1,0 +1,101 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"harness": func() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) },
+	})
+}
+
+// TestScript runs the scripts of testdata/script on the real main.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": status, "certificate": parseCertificate, "mode": mode,
+		},
+	})
+}
+
+// status runs a command and wants an exit status: status 2 harness …
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N command …")
+	}
+	got := "0"
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("%s: exit status %s; want %s", strings.Join(args[1:], " "), got, args[0])
+	}
+}
+
+// parseCertificate holds a file against a digest and a verdict; with ! the
+// digest must not fit.
+func parseCertificate(ts *testscript.TestScript, neg bool, args []string) {
+	st, err := certificate.Parse([]byte(ts.ReadFile(args[0])))
+	ts.Check(err)
+	if err := st.Verify(args[1]); (err != nil) != neg {
+		ts.Fatalf("Verify(%s) = %v", args[1], err)
+	}
+	if got := string(st.Predicate.Verdict); got != args[2] {
+		ts.Fatalf("verdict %s; want %s", got, args[2])
+	}
+}
+
+// mode wants a file's permission bits.
+func mode(ts *testscript.TestScript, _ bool, args []string) {
+	st, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := st.Mode().Perm().String(); got != args[0] {
+		ts.Fatalf("%s has mode %s; want %s", args[1], got, args[0])
+	}
+}
+
+func TestMatches(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, id string
+		want        bool
+	}{
+		{"mpi/ranks", "mpi/ranks", true}, {"mpi", "mpi/ranks", true}, {"mpi*", "mpi/ranks", true}, {"component/*", "component/nccl/load", true},
+		{"component/*/load", "component/nccl/load", true}, {"*/load", "component/nccl/load", false}, {"ranks", "mpi/ranks", false},
+		{"component/nc", "component/nccl", false}, {"*", "a/b/c", true},
+	} {
+		if got := matches(tt.pattern, tt.id); got != tt.want {
+			t.Errorf("matches(%q, %q) = %v; want %v", tt.pattern, tt.id, got, tt.want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"certify", "inventory", "version", "completion"}
+	for in, want := range map[string]string{"certfy": "certify", "ver": "version", "": "certify", "complet": "completion"} {
+		if got := nearest(in, names); got != want {
+			t.Errorf("nearest(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
+// TestJSONOnStdout keeps the document on stdout readable by Parse.
+func TestJSONOnStdout(t *testing.T) {
+	var out, errOut strings.Builder
+	app := newApp(&out, &errOut)
+	err := app.RunContext(t.Context(), []string{"harness", "certify", "--root", t.TempDir(), "-o", "json"})
+	if got := exitCode(err); got != exitNotDone {
+		t.Errorf("an empty root: %v, status %d; want %d", err, got, exitNotDone)
+	}
+	if _, err := certificate.Parse([]byte(out.String())); err != nil || !json.Valid([]byte(out.String())) {
+		t.Errorf("Parse of stdout = %v\n%s", err, out.String())
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// matches reports whether a pattern covers an id: as a whole, or up to a
+// slash, so that "component/*" and "component" cover all checks below.
+func matches(pattern, id string) bool {
+	for {
+		if ok, _ := path.Match(pattern, id); ok {
+			return true
+		}
+		i := strings.LastIndexByte(id, '/')
+		if i < 0 {
+			return false
+		}
+		id = id[:i]
+	}
+}
+
+func matchesOne(patterns []string, id string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, id) })
+}
+
+func checkGlobs(patterns []string) error {
+	for _, p := range patterns {
+		if _, err := path.Match(p, ""); err != nil || p == "" {
+			return usagef("%q is no pattern of check ids (see certify --list)", p)
+		}
+	}
+	return nil
+}
+
+// matchesAny refuses a pattern that covers no check: a slip of the pen would
+// else leave checks out, or in, unseen.
+func (o *certifyOptions) matchesAny(checks []suite.Check) error {
+	var ids []string
+	for _, c := range checks {
+		ids = append(ids, c.ID)
+	}
+	for _, p := range slices.Concat(o.only, o.skip) {
+		if !slices.ContainsFunc(ids, func(id string) bool { return matches(p, id) }) {
+			return usagef("no check matches %q; the nearest is %q (see certify --list)", p, nearest(p, ids))
+		}
+	}
+	return nil
+}
+
+// selected is suite.Options.Select.
+func (o *certifyOptions) selected(c suite.Check) (bool, string) {
+	switch {
+	case matchesOne(o.skip, c.ID):
+		return false, "left out by --skip"
+	case len(o.only) > 0 && !matchesOne(o.only, c.ID):
+		return false, "left out by --only"
+	}
+	return true, ""
+}
+
+// deselected reports whether the flags left a check out.
+func (o *certifyOptions) deselected(id string) bool {
+	ok, _ := o.selected(suite.Check{ID: id})
+	return !ok
+}
+
+// nearest returns the name with the least edits from s.
+func nearest(s string, names []string) string {
+	best, least := "", -1
+	for _, n := range names {
+		if d := distance(s, n); least < 0 || d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is Levenshtein's.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

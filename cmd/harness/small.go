@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+func versionCommand(out io.Writer) *cli.Command {
+	var format string
+	return &cli.Command{
+		Name: "version", Usage: "say which build this is",
+		Flags:  []cli.Flag{formatFlag(&format)},
+		Before: noArgs,
+		Action: func(*cli.Context) error {
+			v := version.Get()
+			switch format {
+			case "text":
+				_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
+				return err
+			case "json":
+				return json.NewEncoder(out).Encode(v)
+			}
+			return usagef("--output is text or json, not %q", format)
+		},
+	}
+}
+
+func formatFlag(dst *string) cli.Flag {
+	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Destination: dst, Usage: "`FORMAT`: text or json"}
+}
+
+func inventoryCommand(out io.Writer) *cli.Command {
+	var format, root string
+	return &cli.Command{
+		Name: "inventory", Usage: "list the image's packages with versions and licences",
+		Flags: []cli.Flag{
+			formatFlag(&format),
+			&cli.StringFlag{Name: "root", Value: "/", Destination: &root, Usage: "the image's root is `DIR`"},
+		},
+		Before: noArgs,
+		Action: func(*cli.Context) error {
+			if format != "text" && format != "json" {
+				return usagef("--output is text or json, not %q", format)
+			}
+			return inventory(out, format, root)
+		},
+	}
+}
+
+func inventory(out io.Writer, format, dir string) error {
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		return usagef("--root: %w", err)
+	}
+	inv, err := image.Inventory(root)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		b, err := inv.Marshal()
+		if err != nil {
+			return err
+		}
+		return writeIndented(out, b)
+	}
+	for _, p := range inv.Packages {
+		if _, err := fmt.Fprintf(out, "%-40s %-30s %-6s %v\n", p.Name, p.Version, p.Arch, p.Licenses); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rankVars are the variables by which launchers tell a process its rank, and
+// how many there are: Open MPI, MPICH and Intel MPI (PMI), Slurm.
+var rankVars = [][2]string{
+	{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, {"PMI_RANK", "PMI_SIZE"}, {"SLURM_PROCID", "SLURM_NTASKS"},
+}
+
+// rankCommand is what mpirun starts in the check mpi/ranks.
+func rankCommand(out io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "rank", Usage: "print this process's rank, as the launcher says", Hidden: true,
+		Before: noArgs,
+		Action: func(*cli.Context) error {
+			for _, v := range rankVars {
+				rank, err1 := strconv.Atoi(os.Getenv(v[0]))
+				size, err2 := strconv.Atoi(os.Getenv(v[1]))
+				if err1 == nil && err2 == nil {
+					_, err := fmt.Fprintln(out, image.RankLine(rank, size))
+					return err
+				}
+			}
+			return fmt.Errorf("no launcher says which rank this is (looked for %v)", rankVars)
+		},
+	}
+}

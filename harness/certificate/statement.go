@@ -1,0 +1,181 @@
+// Package certificate holds what assay says about an image: the declaration
+// that an image carries ([ImageSpec]), the certificate that the harness makes
+// inside it ([Statement]), the list of its packages ([Inventory]), and DSSE
+// signatures over any of these.
+//
+// A certificate is an in-toto Statement v1. [New] makes one, [Statement.Marshal]
+// writes its only canonical form, [Parse] reads nothing else, [Statement.Verify]
+// holds it against the digest of the image at hand. The package does no
+// checking of its own and imports neither command line nor network.
+package certificate
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Types of an in-toto statement, as they stand in its JSON.
+const (
+	StatementType = "https://in-toto.io/Statement/v1"
+	PredicateType = "https://github.com/assay-hpc/assay/certificate/v1"
+	// PayloadType is DSSE's type for any in-toto statement.
+	PayloadType = "application/vnd.in-toto+json"
+)
+
+// SchemaVersion is the version of the predicate that this package writes.
+const SchemaVersion = 1
+
+// A Statement says which checks were made on an image and what came out.
+type Statement struct {
+	Type          string    `json:"_type"`
+	Subject       []Subject `json:"subject"`
+	PredicateType string    `json:"predicateType"`
+	Predicate     Predicate `json:"predicate"`
+}
+
+// A Subject is an image by name and digest.
+type Subject struct {
+	Name   string            `json:"name"`
+	Digest map[string]string `json:"digest"` // algorithm → hex
+}
+
+// A Predicate is the certificate proper.
+type Predicate struct {
+	Schema      int         `json:"schema"`
+	Suite       string      `json:"suite"`
+	Verdict     Verdict     `json:"verdict"` // always [Summary] of Results
+	Started     time.Time   `json:"started"`
+	Finished    time.Time   `json:"finished"`
+	Harness     Harness     `json:"harness"`
+	Environment Environment `json:"environment"`
+	Results     []Result    `json:"results"`
+}
+
+// Harness says which build of the harness made the certificate.
+type Harness struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+}
+
+// Environment says where the checks ran.
+type Environment struct {
+	Platform string `json:"platform"`         // "linux/amd64"
+	Kernel   string `json:"kernel,omitempty"` // uname -sr
+	OS       string `json:"os,omitempty"`     // PRETTY_NAME of the image's os-release
+	OSID     string `json:"osID,omitempty"`   // ID and VERSION_ID, "debian 12"
+	CPU      string `json:"cpu,omitempty"`    // model name
+	CPUs     int    `json:"cpus,omitempty"`   // that the harness may use
+	Target   string `json:"target,omitempty"` // of the image's declaration
+	Recipe   string `json:"recipe,omitempty"` // SHA-256 of the recipe, of the image's declaration
+}
+
+// Verdict is the outcome of a check.
+type Verdict string
+
+const (
+	Pass  Verdict = "pass"  // it was done, and all is well
+	Fail  Verdict = "fail"  // it was done, and something is wrong
+	Skip  Verdict = "skip"  // it does not apply here, for the given reason
+	Error Verdict = "error" // it could not be carried out
+)
+
+// A Result is one check's entry in a certificate.
+type Result struct {
+	ID        string  `json:"id"`
+	Component string  `json:"component,omitempty"`
+	Title     string  `json:"title"`
+	Verdict   Verdict `json:"verdict"`
+	// Reason is one sentence, and is never missing unless the verdict is pass.
+	Reason   string       `json:"reason,omitempty"`
+	Measured *Measurement `json:"measured,omitempty"`
+	Seconds  float64      `json:"seconds"`          // how long it took
+	Output   string       `json:"output,omitempty"` // the end of what it printed
+}
+
+// A Measurement is a value with what it was judged against.
+type Measurement struct {
+	Value    float64 `json:"value"`
+	Unit     string  `json:"unit"`
+	Expected float64 `json:"expected,omitempty"`
+	Source   string  `json:"source,omitempty"` // of the expected value
+	Ratio    float64 `json:"ratio,omitempty"`  // value / expected
+}
+
+// New returns a certificate without a subject: inside an image its digest is
+// not known. SetSubject adds it.
+func New(p Predicate) *Statement {
+	p.Schema = SchemaVersion
+	p.Verdict = Summary(p.Results)
+	p.Started, p.Finished = stamp(p.Started), stamp(p.Finished)
+	if p.Results == nil {
+		p.Results = []Result{}
+	}
+	return &Statement{Type: StatementType, Subject: []Subject{}, PredicateType: PredicateType, Predicate: p}
+}
+
+// stamp drops what JSON would not bring back.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
+
+// Summary returns the verdict over all results: the worst of them, where only
+// skips are no pass either, since nothing was shown.
+func Summary(results []Result) Verdict {
+	count := Count(results)
+	for _, v := range []Verdict{Fail, Error, Pass} {
+		if count[v] > 0 {
+			return v
+		}
+	}
+	return Skip
+}
+
+// Count returns how many results have each verdict.
+func Count(results []Result) map[Verdict]int {
+	count := map[Verdict]int{}
+	for _, r := range results {
+		count[r.Verdict]++
+	}
+	return count
+}
+
+var hex256 = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
+
+// SetSubject says which image the certificate is about. The digest is written
+// "sha256:…".
+func (s *Statement) SetSubject(name, digest string) error {
+	m := hex256.FindStringSubmatch(digest)
+	if m == nil {
+		return fmt.Errorf("digest %q is not sha256: and 64 hex digits in lower case", digest)
+	}
+	if name == "" {
+		return errors.New("a subject needs a name")
+	}
+	s.Subject = []Subject{{Name: name, Digest: map[string]string{"sha256": m[1]}}}
+	return nil
+}
+
+// ErrSubject says that a certificate is about another image, or about none.
+var ErrSubject = errors.New("the certificate is not about this image")
+
+// Verify reports whether the certificate is well-formed and about the image
+// with that digest ("sha256:…"). Whether the image passed is for the caller to
+// read in Predicate.Verdict.
+func (s *Statement) Verify(digest string) error {
+	if err := s.validate(); err != nil {
+		return err
+	}
+	m := hex256.FindStringSubmatch(digest)
+	if m == nil {
+		return fmt.Errorf("digest %q is not sha256: and 64 hex digits in lower case", digest)
+	}
+	for _, sub := range s.Subject {
+		if sub.Digest["sha256"] == m[1] {
+			return nil
+		}
+	}
+	if len(s.Subject) == 0 {
+		return fmt.Errorf("%w: it names no subject", ErrSubject)
+	}
+	return fmt.Errorf("%w: its subject is %s@sha256:%s, not %s", ErrSubject, s.Subject[0].Name, s.Subject[0].Digest["sha256"], digest)
+}

@@ -1,0 +1,159 @@
+// Package dpkg reads a Debian package database below a root directory: what is
+// installed, in which state, under which licences. It runs no dpkg. It is a
+// leaf.
+package dpkg
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/rootfs"
+)
+
+// A Package is one paragraph of a status file.
+type Package struct {
+	Name       string
+	Version    string
+	Arch       string
+	Status     string // "install ok installed"
+	Source     string // source package; empty: the same name
+	Maintainer string
+	Homepage   string
+}
+
+// Installed is the Status of a package that is entirely there.
+const Installed = "install ok installed"
+
+// StatusPath is dpkg's database; StatusDir holds one file a package in images
+// that were made without dpkg (distroless).
+const (
+	StatusPath = "/var/lib/dpkg/status"
+	StatusDir  = "/var/lib/dpkg/status.d"
+)
+
+const statusLimit = 256 << 20
+
+// ErrNoDatabase says that an image has no package database at all.
+var ErrNoDatabase = errors.New("the image has no dpkg database")
+
+// Read returns all packages of an image, sorted by name and architecture.
+func Read(root rootfs.FS) ([]Package, error) {
+	var all []Package
+	files, err := statusFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		b, err := root.ReadFile(f, statusLimit)
+		if err != nil {
+			return nil, err
+		}
+		pkgs, err := ParseStatus(b)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%w", f, err)
+		}
+		for _, p := range pkgs {
+			if p.Status == "" && strings.HasPrefix(f, StatusDir) {
+				p.Status = Installed // distroless leaves it out
+			}
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Package) int {
+		return strings.Compare(a.Name+":"+a.Arch, b.Name+":"+b.Arch)
+	})
+	return all, nil
+}
+
+func statusFiles(root rootfs.FS) ([]string, error) {
+	var files []string
+	if _, err := root.Stat(StatusPath); err == nil {
+		files = append(files, StatusPath)
+	}
+	more, err := root.Glob(StatusDir + "/*")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range more {
+		if path.Ext(f) != ".md5sums" { // lies beside the paragraph
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%w (%s): %w", ErrNoDatabase, StatusPath, fs.ErrNotExist)
+	}
+	return files, nil
+}
+
+// ParseStatus reads paragraphs in the syntax of deb-control(5). Its errors
+// start with the line.
+func ParseStatus(b []byte) ([]Package, error) {
+	var pkgs []Package
+	for para, err := range paragraphs(b) {
+		if err != nil {
+			return nil, err
+		}
+		p := Package{
+			Name: para.field["package"], Version: para.field["version"], Arch: para.field["architecture"],
+			Status: para.field["status"], Source: para.field["source"],
+			Maintainer: para.field["maintainer"], Homepage: para.field["homepage"],
+		}
+		if p.Name == "" {
+			return nil, fmt.Errorf("%d: a paragraph has no field Package", para.line)
+		}
+		pkgs = append(pkgs, p)
+	}
+	return pkgs, nil
+}
+
+// A paragraph holds fields by their names in lower case. Lines that continue a
+// field are left out: nothing here needs them.
+type paragraph struct {
+	line  int
+	field map[string]string
+}
+
+// paragraphs yields the paragraphs of a file in RFC 822 style.
+func paragraphs(b []byte) func(func(paragraph, error) bool) {
+	return func(yield func(paragraph, error) bool) {
+		sc := bufio.NewScanner(bytes.NewReader(b))
+		sc.Buffer(nil, len(b)+1)
+		para, last := paragraph{field: map[string]string{}}, ""
+		for n := 1; sc.Scan(); n++ {
+			line := sc.Text()
+			switch {
+			case strings.TrimSpace(line) == "":
+				if len(para.field) > 0 && !yield(para, nil) {
+					return
+				}
+				para, last = paragraph{field: map[string]string{}}, ""
+			case line[0] == '#':
+			case line[0] == ' ' || line[0] == '\t':
+				if last == "" {
+					yield(para, fmt.Errorf("%d: a line continues a field, and there is none", n))
+					return
+				}
+			default:
+				name, value, ok := strings.Cut(line, ":")
+				if !ok {
+					yield(para, fmt.Errorf("%d: %.40q is neither a field nor its continuation", n, line))
+					return
+				}
+				if len(para.field) == 0 {
+					para.line = n
+				}
+				last = strings.ToLower(strings.TrimSpace(name))
+				para.field[last] = strings.TrimSpace(value)
+			}
+		}
+		if len(para.field) > 0 {
+			yield(para, nil)
+		}
+	}
+}

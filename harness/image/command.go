@@ -1,0 +1,67 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// maxCapture bounds what a command may print; the rest is thrown away.
+const maxCapture = 4 << 20
+
+// killDelay is how long a cancelled command may take to clean up (mpirun ends
+// its ranks in it) before it is killed.
+const killDelay = 2 * time.Second
+
+// notInside is the reason why nothing of another root's programs is run.
+const notInside = "programs run only inside the image, and its root is another directory here (--root)"
+
+// run runs a program of the image in its environment, without a shell, and
+// returns stdout and stderr as they came. The error says in one line why it
+// did not end well. When ctx ends, the program's whole process group does.
+func run(ctx context.Context, env *suite.Env, extra []string, argv ...string) (string, error) {
+	program, err := env.Root.LookPath(argv[0], env.Getenv("PATH"))
+	if err != nil {
+		return "", err
+	}
+	var out limited
+	cmd := exec.CommandContext(ctx, program)
+	cmd.Args, cmd.Env, cmd.Dir = argv, append(env.Environ[:len(env.Environ):len(env.Environ)], extra...), "/"
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = killDelay
+	err = cmd.Run()
+	if cmd.Process != nil && (ctx.Err() != nil || errors.Is(err, exec.ErrWaitDelay)) {
+		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) //nolint:errcheck // mostly there is nobody left
+	}
+	return out.String(), describe(argv[0], err)
+}
+
+// describe turns what os/exec says into a reason.
+func describe(program string, err error) error {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return err
+	}
+	if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		return fmt.Errorf("%s was ended by signal %d (%v)", program, st.Signal(), st.Signal())
+	}
+	return fmt.Errorf("%s ended with exit status %d", program, exit.ExitCode())
+}
+
+// limited keeps the first bytes and drops the others.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(p []byte) (int, error) {
+	if room := maxCapture - l.Len(); room > 0 {
+		l.Buffer.Write(p[:min(len(p), room)])
+	}
+	return len(p), nil
+}

@@ -1,0 +1,198 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// componentChecks turns the declared checks into checks of the suite. A
+// component that declares none is listed too, as a skip.
+func (s *state) componentChecks() []suite.Check {
+	var list []suite.Check
+	used := map[string]int{}
+	add := func(component, name, title string, c suite.Check) {
+		id := "component/" + slug(component)
+		if name != "" {
+			id += "/" + slug(name)
+		}
+		if used[id]++; used[id] > 1 {
+			id += fmt.Sprintf("#%d", used[id])
+		}
+		c.ID, c.Component, c.Title = id, component, title
+		list = append(list, c)
+	}
+	for _, comp := range s.Spec.Components {
+		if len(comp.Checks) == 0 && comp.Name != "harness" { // the harness has harness/version
+			add(comp.Name, "", comp.Name+" works", suite.Check{Run: func(context.Context, *suite.Env) suite.Result {
+				return suite.Skipped("the declaration gives no check for this component")
+			}})
+		}
+		for _, c := range comp.Checks {
+			add(comp.Name, c.Name, comp.Name+": "+c.Name, suite.Check{
+				Timeout: time.Duration(c.Seconds) * time.Second,
+				Run:     func(ctx context.Context, env *suite.Env) suite.Result { return s.component(ctx, env, c) },
+			})
+		}
+	}
+	return list
+}
+
+// component runs one declared check.
+func (s *state) component(ctx context.Context, env *suite.Env, c certificate.Check) suite.Result {
+	switch c.Kind {
+	case certificate.CheckCommand:
+		return s.command(ctx, env, c)
+	case certificate.CheckFile:
+		return file(env, c)
+	case certificate.CheckLoad:
+		return s.load(ctx, env, c)
+	}
+	return suite.Errored("this harness knows no kind of check %q", c.Kind)
+}
+
+func (s *state) command(ctx context.Context, env *suite.Env, c certificate.Check) suite.Result {
+	if len(c.Command) == 0 {
+		return suite.Errored("the declared check has no command")
+	}
+	match, err := regexp.Compile(c.Match)
+	if err != nil {
+		return suite.Errored("the declared check's match: %v", err)
+	}
+	if !env.Root.Native() {
+		return suite.Skipped(notInside)
+	}
+	out, err := run(ctx, env, c.Env, c.Command...)
+	if err != nil {
+		return s.excuse(env, c.Command[0], suite.Failed("%v", err).WithOutput(out))
+	}
+	if !match.MatchString(out) {
+		return suite.Failed("%s printed nothing that matches %q", strings.Join(c.Command, " "), c.Match).WithOutput(out)
+	}
+	return suite.Passed("%s", match.FindString(out)).WithOutput(out)
+}
+
+// cannotLoad is how glibc's and musl's loaders start to say that they gave up.
+var cannotLoad = regexp.MustCompile(`(?i)error (while )?loading shared librar`)
+
+// excuse turns the failure of a program into a skip where it lacks nothing but
+// libraries that the image declares absent, and the loader gave up over that:
+// the program was never started.
+func (s *state) excuse(env *suite.Env, program string, failure suite.Result) suite.Result {
+	p, err := env.Root.LookPath(program, env.Getenv("PATH"))
+	if err != nil || !cannotLoad.MatchString(failure.Output) {
+		return failure
+	}
+	if p, err = env.Root.Resolve(p); err != nil {
+		return failure
+	}
+	if reason, only := s.onlyAbsent(p); only {
+		return suite.Skipped("%s", reason).WithOutput(failure.Output)
+	}
+	return failure
+}
+
+// onlyAbsent reports whether a file lacks libraries, and none but declared ones.
+func (s *state) onlyAbsent(p string) (reason string, only bool) {
+	sc, err := s.scan()
+	if err != nil {
+		return "", false
+	}
+	names := missingNames(sc.unresolved(p))
+	for _, lib := range names {
+		because, ok := s.absent(lib)
+		if !ok {
+			return "", false
+		}
+		reason += fmt.Sprintf("it needs %s, which is declared absent: %s; ", lib, because)
+	}
+	return strings.TrimSuffix(reason, "; "), len(names) > 0
+}
+
+func file(env *suite.Env, c certificate.Check) suite.Result {
+	st, err := env.Root.Stat(c.Path)
+	if err != nil {
+		return suite.Failed("%v", err)
+	}
+	have := mode(st.Mode())
+	if have&c.Mode != c.Mode {
+		return suite.Failed("%s has mode %04o; %04o must be set", c.Path, have, c.Mode)
+	}
+	if c.Mode&0o111 != 0 && !st.Mode().IsRegular() && !st.IsDir() {
+		return suite.Failed("%s is no regular file: %v", c.Path, st.Mode().Type())
+	}
+	return suite.Passed("%s, %s, mode %04o", c.Path, describeSize(st), have)
+}
+
+func describeSize(st fs.FileInfo) string {
+	if st.IsDir() {
+		return "a directory"
+	}
+	return fmt.Sprintf("%d bytes", st.Size())
+}
+
+// load has the image's own dynamic loader load a library into a program that
+// does nothing, with every symbol bound at once.
+func (s *state) load(ctx context.Context, env *suite.Env, c certificate.Check) suite.Result {
+	if !path.IsAbs(c.Path) || strings.ContainsAny(c.Path, ": \t\n") {
+		return suite.Errored("the library %q must be an absolute path without colons and spaces", c.Path)
+	}
+	sc, err := s.scan()
+	if err != nil {
+		return suite.Errored("%v", err)
+	}
+	real, err := env.Root.Resolve(c.Path)
+	if err != nil {
+		return suite.Failed("%v", err)
+	}
+	if missing := missingNames(sc.unresolved(c.Path)); len(missing) > 0 {
+		if reason, only := s.onlyAbsent(c.Path); only {
+			return suite.Skipped("%s", reason)
+		}
+		return suite.Failed("%s lacks %s", c.Path, strings.Join(missing, ", "))
+	}
+	if !env.Root.Native() {
+		return suite.Skipped(notInside)
+	}
+	return preload(ctx, env, sc, c, real)
+}
+
+// preload runs true with the library. glibc's loader reports one that it
+// cannot open on stderr and goes on; a symbol that is not found ends it.
+func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check, real string) suite.Result {
+	sc.mu.Lock()
+	host := sc.loader.File("/bin/true")
+	lib := sc.loader.File(real)
+	sc.mu.Unlock()
+	switch {
+	case lib == nil || !lib.Dynamic:
+		return suite.Failed("%s is no shared library", c.Path)
+	case lib.Kind != sc.kind:
+		return suite.Failed("%s is for %v, not %v", c.Path, lib.Kind, sc.kind)
+	case host == nil || host.Interp == "":
+		return suite.Errored("the image has no dynamically linked /bin/true to load a library into")
+	}
+	extra := append([]string{"LC_ALL=C", "LD_BIND_NOW=1", "LD_PRELOAD=" + c.Path}, c.Env...)
+	out, err := run(ctx, env, extra, "/bin/true")
+	if err != nil || strings.Contains(out, "ERROR: ld.so:") {
+		return suite.Failed("the loader refuses %s: %s", c.Path, firstLine(out, err)).WithOutput(out)
+	}
+	return suite.Passed("%s", c.Path)
+}
+
+// firstLine returns the first thing that was said.
+func firstLine(out string, err error) string {
+	for line := range strings.Lines(out) {
+		if line = strings.TrimSpace(line); line != "" {
+			return line
+		}
+	}
+	return fmt.Sprint(err)
+}

@@ -1,0 +1,137 @@
+package image
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// comesLater says why a directory that library paths name may be missing.
+func comesLater(dir string) (string, bool) {
+	if dir == "/usr/local/nvidia" || strings.HasPrefix(dir, "/usr/local/nvidia/") {
+		return "NVIDIA's images name it for drivers that a runtime mounts there", true
+	}
+	return "", false
+}
+
+// libraryPath is the check that LD_LIBRARY_PATH names directories that exist.
+func (s *state) libraryPath(_ context.Context, env *suite.Env) suite.Result {
+	value := env.Getenv("LD_LIBRARY_PATH")
+	if value == "" {
+		return suite.Skipped("LD_LIBRARY_PATH is not set")
+	}
+	var bad, notes []string
+	for _, dir := range filepath.SplitList(value) {
+		why, later := comesLater(dir)
+		switch {
+		case dir == "" || !path.IsAbs(dir):
+			bad = append(bad, fmt.Sprintf("the entry %q depends on where a program is started", dir))
+		case env.Root.IsDir(dir):
+		case later:
+			notes = append(notes, dir+" does not exist: "+why)
+		default:
+			bad = append(bad, dir+" does not exist")
+		}
+	}
+	return judge(bad, notes, value)
+}
+
+// judge makes a result from faults and remarks.
+func judge(bad, notes []string, seen string) suite.Result {
+	var out string
+	for _, l := range slices.Concat(bad, notes) {
+		out += l + "\n"
+	}
+	if len(bad) > 0 {
+		return suite.Failed("%s", someOf(bad)).WithOutput(out)
+	}
+	return suite.Passed("%s", seen).WithOutput(out)
+}
+
+// ldConf is the check that ld.so.conf names directories that exist. Files of
+// Debian packages are left alone: Debian itself names directories for the
+// administrator that are made when first needed.
+func (s *state) ldConf(_ context.Context, env *suite.Env) suite.Result {
+	dirs, err := ldso.ReadConf(env.Root)
+	if err != nil {
+		return suite.Failed("%v", err)
+	}
+	if len(dirs) == 0 {
+		return suite.Skipped("the image has no ld.so.conf")
+	}
+	owned := packageFiles(env.Root, "/etc/ld.so.conf")
+	var bad, notes []string
+	for _, d := range dirs {
+		why, later := comesLater(d.Dir)
+		if owned[d.File] {
+			why, later = "the file belongs to a Debian package", true
+		}
+		switch {
+		case env.Root.IsDir(d.Dir):
+		case later:
+			notes = append(notes, fmt.Sprintf("%s names %s, which does not exist: %s", d.File, d.Dir, why))
+		default:
+			bad = append(bad, fmt.Sprintf("%s names %s, which does not exist", d.File, d.Dir))
+		}
+	}
+	return judge(bad, notes, fmt.Sprintf("%d directories", len(dirs)))
+}
+
+// packageFiles returns the files with a prefix that belong to Debian packages.
+func packageFiles(root rootfs.FS, prefix string) map[string]bool {
+	owned := map[string]bool{}
+	lists, err := root.Glob("/var/lib/dpkg/info/*.list")
+	if err != nil {
+		return owned
+	}
+	for _, list := range lists {
+		f, err := root.Open(list)
+		if err != nil {
+			continue
+		}
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			if strings.HasPrefix(sc.Text(), prefix) {
+				owned[sc.Text()] = true
+			}
+		}
+		f.Close()
+	}
+	return owned
+}
+
+// profilePath is where the build puts the environment for login shells, whose
+// environment does not come from the image.
+const profilePath = "/etc/profile.d/assay.sh"
+
+// profile is the check that profilePath sets variables to what they are in the
+// image's environment.
+func (s *state) profile(_ context.Context, env *suite.Env) suite.Result {
+	b, err := env.Root.ReadFile(profilePath, 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return suite.Skipped("there is no %s", profilePath)
+	}
+	if err != nil {
+		return suite.Failed("%v", err)
+	}
+	vars, err := parseProfile(string(b))
+	if err != nil {
+		return suite.Failed("%s:%v", profilePath, err)
+	}
+	var bad []string
+	for _, v := range vars {
+		if have := env.Getenv(v.name); !v.agrees(have) {
+			bad = append(bad, fmt.Sprintf("%s is %q for login shells and %q in the image", v.name, v.value, have))
+		}
+	}
+	return judge(bad, nil, fmt.Sprintf("%d variables", len(vars)))
+}

@@ -1,0 +1,154 @@
+// Package image holds the checks of the suite "image": is a finished image
+// what it declares to be, and does what lies in it load and run? The suite
+// needs no GPU and no network. Most of it holds for any image; what needs the
+// declaration of [certificate.ImageSpec] is skipped in one without.
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// Config is what the suite is to hold an image against.
+type Config struct {
+	Spec *certificate.ImageSpec // nil: the image declares nothing
+	// SpecErr says why a declaration that is there cannot be read.
+	SpecErr error
+	Version string // of the running harness
+	Self    string // path of the running harness, for mpirun
+}
+
+const specLimit = certificate.MaxSize
+
+// ReadSpec reads an image's declaration: from a file of this machine where one
+// is named, else from the image itself, where there may be none (nil, nil).
+func ReadSpec(root rootfs.FS, file string) (*certificate.ImageSpec, error) {
+	if file != "" {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		return certificate.ParseSpec(b)
+	}
+	b, err := root.ReadFile(certificate.SpecPath, specLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return certificate.ParseSpec(b)
+}
+
+// Suite returns the suite "image".
+func Suite(cfg Config) suite.Suite {
+	return suite.Suite{
+		Name: "image", Title: "the image is what it declares, and all in it loads and runs",
+		Checks: func(_ context.Context, env *suite.Env) ([]suite.Check, error) { return checks(cfg, env), nil },
+	}
+}
+
+// A state is what the checks of one run share.
+type state struct {
+	Config
+	scan func() (*scan, error) // all ELF files, read once
+}
+
+// none is the empty declaration, so that checks need not ask for nil.
+var none = new(certificate.ImageSpec)
+
+func checks(cfg Config, env *suite.Env) []suite.Check {
+	s := &state{Config: cfg}
+	if s.Spec == nil {
+		s.Spec = none
+	}
+	s.scan = sync.OnceValues(func() (*scan, error) { return scanImage(env, s.Spec.Absent) })
+	list := []suite.Check{
+		{ID: "declaration", Title: "the image's declaration can be read and is for this platform", Run: s.declaration},
+		{ID: "dpkg/consistent", Title: "no Debian package is half installed", Run: s.consistent},
+		{ID: "dpkg/declared", Title: "the declared Debian packages are installed in the locked versions", Run: s.declared},
+		{ID: "libraries", Title: "every program and library finds all the libraries it needs", Run: s.libraries},
+	}
+	list = append(list, s.absentChecks()...)
+	list = append(list,
+		suite.Check{ID: "environment/library-path", Title: "the directories of LD_LIBRARY_PATH exist", Run: s.libraryPath},
+		suite.Check{ID: "environment/ld.so.conf", Title: "the directories of ld.so.conf exist", Run: s.ldConf},
+		suite.Check{ID: "environment/profile", Title: "login shells get the image's environment", Run: s.profile},
+		suite.Check{ID: "harness/version", Title: "the harness is the declared one", Component: "harness", Run: s.version},
+	)
+	list = append(list, s.componentChecks()...)
+	return append(list,
+		suite.Check{ID: "mpi/ranks", Title: "mpirun -np 2 starts two ranks", Run: s.mpiRanks},
+		suite.Check{ID: "ssh/config", Title: "sshd accepts its configuration", Run: s.sshConfig},
+		suite.Check{ID: "ssh/host-keys", Title: "no SSH host key is part of the image", Run: sshHostKeys(env)},
+	)
+}
+
+const noSpec = "the image carries no " + certificate.SpecPath
+
+func (s *state) declaration(_ context.Context, env *suite.Env) suite.Result {
+	switch {
+	case s.SpecErr != nil:
+		return suite.Failed("%v", s.SpecErr)
+	case s.Spec == none:
+		return suite.Skipped(noSpec)
+	case s.Spec.Platform != env.Platform:
+		return suite.Failed("it is for %s, and this is %s", s.Spec.Platform, env.Platform)
+	}
+	return suite.Passed("target %s, %d components, %d packages", s.Spec.Target, len(s.Spec.Components), len(s.Spec.Packages))
+}
+
+func (s *state) version(_ context.Context, _ *suite.Env) suite.Result {
+	for _, c := range s.Spec.Components {
+		switch {
+		case c.Name != "harness":
+		case c.Version == "":
+			return suite.Skipped("the declaration gives no version of the harness")
+		case c.Version != s.Version:
+			return suite.Failed("this harness is %s; %s is declared", s.Version, c.Version)
+		default:
+			return suite.Passed("%s", c.Version)
+		}
+	}
+	if s.Spec == none {
+		return suite.Skipped(noSpec)
+	}
+	return suite.Skipped("the harness is not among the declared components")
+}
+
+// absent returns why the image may lack a library, and whether it may.
+func (s *state) absent(library string) (string, bool) {
+	for _, a := range s.Spec.Absent {
+		if a.Library == library {
+			return a.Because, true
+		}
+	}
+	return "", false
+}
+
+var notID = regexp.MustCompile(`[^a-z0-9._+-]+`)
+
+// slug makes a name fit for an ID.
+func slug(name string) string {
+	return strings.Trim(notID.ReplaceAllString(strings.ToLower(name), "-"), "-")
+}
+
+// someOf joins the first few of many lines for a reason of one line; all of
+// them are in the output.
+func someOf(lines []string) string {
+	const few = 3
+	if len(lines) <= few {
+		return strings.Join(lines, "; ")
+	}
+	return fmt.Sprintf("%s; and %d more", strings.Join(lines[:few], "; "), len(lines)-few)
+}

@@ -1,0 +1,124 @@
+package image
+
+import (
+	"context"
+	delf "debug/elf"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/elf"
+	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+func isLoadable(f *elf.File) bool { return f.Type == delf.ET_EXEC || f.Type == delf.ET_DYN }
+
+// libraries is the check that no file of the image lacks a library, except for
+// those that the image declares to be absent: they have checks of their own,
+// and this one's pass does not cover them.
+func (s *state) libraries(_ context.Context, _ *suite.Env) suite.Result {
+	sc, err := s.scan()
+	if err != nil {
+		return suite.Errored("%v", err)
+	}
+	if len(sc.files)+len(sc.damaged)+len(sc.foreign) == 0 {
+		return suite.Skipped("the image has no ELF file in the usual directories")
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%d files of %v looked at\n", len(sc.files), sc.kind)
+	if n := len(sc.foreign); n > 0 {
+		fmt.Fprintf(&out, "%d files for other machines not looked at: %s\n", n, someOf(sc.foreign))
+	}
+	for lib, files := range sc.absent {
+		fmt.Fprintf(&out, "%d files need %s, which is declared absent\n", len(files), lib)
+	}
+	faults := slices.Concat(sc.missingByLibrary(), sc.interpreters, sc.damaged)
+	for _, f := range faults {
+		fmt.Fprintln(&out, f)
+	}
+	switch {
+	case len(faults) > 0:
+		return suite.Failed("%s", someOf(faults)).WithOutput(out.String())
+	case len(sc.files) == 0:
+		return suite.Skipped("all %d ELF files are for machines other than %v", len(sc.foreign), sc.kind).WithOutput(out.String())
+	}
+	return suite.Passed("%d files", len(sc.files)).WithOutput(out.String())
+}
+
+// missingByLibrary returns one line for each library that is missing.
+func (s *scan) missingByLibrary() []string {
+	by := map[string][]string{}
+	for _, m := range s.missing {
+		who := m.File
+		if m.By != m.File {
+			who += " (through " + m.By + ")"
+		}
+		by[m.Library] = append(by[m.Library], who)
+	}
+	var lines []string
+	for lib, files := range by {
+		lines = append(lines, fmt.Sprintf("%s is missing, needed by %s%s", lib, someOf(files), s.hint(lib)))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// hint says what a library's absence may be due to, where it is in the image.
+func (s *scan) hint(lib string) string {
+	if dirs := s.loader.Unlisted(lib); len(dirs) > 0 {
+		return fmt.Sprintf(" (it lies in %s, which ld.so.conf names, but ld.so.cache lacks it: run ldconfig)", dirs[0])
+	}
+	for _, f := range s.files {
+		if path.Base(f) == lib {
+			return fmt.Sprintf(" (it lies in %s, where the loader does not look)", path.Dir(f))
+		}
+	}
+	return ""
+}
+
+// absentChecks returns a check for each library that the image may lack.
+func (s *state) absentChecks() []suite.Check {
+	var list []suite.Check
+	seen := map[string]bool{}
+	for _, a := range s.Spec.Absent {
+		if seen[a.Library] {
+			continue
+		}
+		seen[a.Library] = true
+		list = append(list, suite.Check{
+			ID: "libraries/absent/" + a.Library, Title: "what needs " + a.Library + " finds it",
+			Run: func(context.Context, *suite.Env) suite.Result { return s.absentLibrary(a.Library, a.Because) },
+		})
+	}
+	return list
+}
+
+// absentLibrary skips, unless the image has the library after all.
+func (s *state) absentLibrary(library, because string) suite.Result {
+	sc, err := s.scan()
+	if err != nil {
+		return suite.Errored("%v", err)
+	}
+	if files := sc.absent[library]; len(files) > 0 {
+		return suite.Skipped("not in the image, by declaration: %s; %d files need it", because, len(files)).
+			WithOutput(strings.Join(files, "\n") + "\n")
+	}
+	for _, f := range sc.files {
+		if slices.Contains(sc.loader.File(f).Needed, library) {
+			return suite.Passed("it is here, although declared absent: all that need it find it")
+		}
+	}
+	return suite.Skipped("nothing in the image needs it at start; it is declared absent: %s", because)
+}
+
+// missingNames returns the libraries' names, each once, sorted.
+func missingNames(ms []ldso.Missing) []string {
+	var names []string
+	for _, m := range ms {
+		names = append(names, m.Library)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

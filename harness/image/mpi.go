@@ -1,0 +1,91 @@
+package image
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// mpiEnv lets Open MPI start two ranks as root on one processor. Each version
+// reads its own and ignores the others'; no option could do that.
+var mpiEnv = []string{
+	"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", // 3 to 5
+	"OMPI_MCA_rmaps_base_oversubscribe=1",                  // 4
+	"PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe", // 5
+	"OMPI_MCA_btl_base_warn_component_unused=0",            // no network is expected
+}
+
+const ranks = 2
+
+// RankLine is what `harness rank` prints, and what mpiRanks looks for.
+func RankLine(rank, size int) string { return fmt.Sprintf("assay rank %d of %d", rank, size) }
+
+var rankLine = regexp.MustCompile(`assay rank \d+ of \d+`)
+
+// mpiRanks is the check that mpirun starts two ranks that know who they are.
+// The ranks are this harness: that an MPI program communicates is for the
+// checks of the components.
+func (s *state) mpiRanks(ctx context.Context, env *suite.Env) suite.Result {
+	if _, err := env.Root.LookPath("mpirun", env.Getenv("PATH")); err != nil {
+		return suite.Skipped("there is no mpirun in PATH")
+	}
+	if !env.Root.Native() {
+		return suite.Skipped(notInside)
+	}
+	if s.Self == "" {
+		return suite.Errored("the harness does not know where it lies (is /proc mounted?)")
+	}
+	if err := raiseLoopback(); err != nil {
+		return suite.Errored("mpirun needs a network interface, lo at least: %v", err)
+	}
+	out, err := run(ctx, env, mpiEnv, "mpirun", "-np", fmt.Sprint(ranks), s.Self, "rank")
+	if err != nil {
+		return suite.Failed("%v", err).WithOutput(out)
+	}
+	got := rankLine.FindAllString(out, -1)
+	slices.Sort(got)
+	var want []string
+	for r := range ranks {
+		want = append(want, RankLine(r, ranks))
+	}
+	if !slices.Equal(got, want) {
+		return suite.Failed("the ranks called themselves %q; want %q", got, want).WithOutput(out)
+	}
+	return suite.Passed("%s", strings.Join(got, ", ")).WithOutput(out)
+}
+
+// raiseLoopback brings lo up in a sandbox that left it down. Where any
+// interface is up it does nothing.
+func raiseLoopback() error {
+	ifs, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(ifs, func(i net.Interface) bool { return i.Flags&net.FlagUp != 0 }) {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, req); err != nil {
+		return fmt.Errorf("read the flags of lo: %w", err)
+	}
+	req.SetUint16(req.Uint16() | unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
+		return fmt.Errorf("bring lo up: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,116 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/dpkg"
+	"github.com/assay-hpc/assay/harness/rootfs"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// consistent is the check that dpkg finished whatever it began. A package that
+// was removed but for its configuration is no fault.
+func (s *state) consistent(_ context.Context, env *suite.Env) suite.Result {
+	pkgs, err := dpkg.Read(env.Root)
+	if err != nil {
+		return noDatabase(err)
+	}
+	var bad []string
+	installed := 0
+	for _, p := range pkgs {
+		want, rest, _ := strings.Cut(p.Status, " ")
+		flag, state, _ := strings.Cut(rest, " ")
+		switch {
+		case flag == "ok" && state == "installed" && (want == "install" || want == "hold"):
+			installed++
+		case flag == "ok" && (state == "config-files" || state == "not-installed") && want != "install":
+		default:
+			bad = append(bad, fmt.Sprintf("%s %s is %q", p.Name, p.Version, p.Status))
+		}
+	}
+	if len(bad) > 0 {
+		return suite.Failed("%s", someOf(bad)).WithOutput(strings.Join(bad, "\n") + "\n")
+	}
+	return suite.Passed("%d packages", installed)
+}
+
+func noDatabase(err error) suite.Result {
+	if errors.Is(err, dpkg.ErrNoDatabase) {
+		return suite.Skipped("%v", dpkg.ErrNoDatabase)
+	}
+	return suite.Failed("the package database cannot be read: %v", err)
+}
+
+// declared is the check that each locked package is installed in its version.
+func (s *state) declared(_ context.Context, env *suite.Env) suite.Result {
+	if len(s.Spec.Packages) == 0 {
+		if s.Spec == none {
+			return suite.Skipped(noSpec)
+		}
+		return suite.Skipped("the declaration names no Debian package")
+	}
+	pkgs, err := dpkg.Read(env.Root)
+	if err != nil {
+		return suite.Failed("%d packages are declared: %v", len(s.Spec.Packages), err)
+	}
+	var bad []string
+	for _, want := range s.Spec.Packages {
+		if fault := compare(want, pkgs); fault != "" {
+			bad = append(bad, fault)
+		}
+	}
+	if len(bad) > 0 {
+		return suite.Failed("%s", someOf(bad)).WithOutput(strings.Join(bad, "\n") + "\n")
+	}
+	return suite.Passed("%d packages", len(s.Spec.Packages))
+}
+
+// compare says what is wrong with one declared package, or "".
+func compare(want certificate.Package, pkgs []dpkg.Package) string {
+	fault := fmt.Sprintf("%s %s is declared and not installed", want.Name, want.Version)
+	for _, p := range pkgs {
+		if p.Name != want.Name || (want.Arch != "" && p.Arch != want.Arch) {
+			continue
+		}
+		switch {
+		case !strings.HasSuffix(p.Status, " ok installed"):
+			fault = fmt.Sprintf("%s %s is declared; its status is %q", want.Name, want.Version, p.Status)
+		case p.Version != want.Version:
+			fault = fmt.Sprintf("%s %s is installed; %s is declared", p.Name, p.Version, want.Version)
+		default:
+			return ""
+		}
+	}
+	return fault
+}
+
+// Inventory lists the image's installed packages with their licences. An image
+// without a package database has none.
+func Inventory(root rootfs.FS) (*certificate.Inventory, error) {
+	inv := &certificate.Inventory{Version: certificate.InventoryVersion, Packages: []certificate.InstalledPackage{}}
+	pkgs, err := dpkg.Read(root)
+	if errors.Is(err, dpkg.ErrNoDatabase) {
+		return inv, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range pkgs {
+		if !strings.HasSuffix(p.Status, " ok installed") {
+			continue
+		}
+		licenses, err := dpkg.Licenses(root, p.Name)
+		if err != nil {
+			licenses = []string{certificate.NoAssertion} // no file, or prose
+		}
+		inv.Packages = append(inv.Packages, certificate.InstalledPackage{
+			Name: p.Name, Version: p.Version, Arch: p.Arch, Source: p.Source,
+			Maintainer: p.Maintainer, Homepage: p.Homepage, Licenses: licenses,
+		})
+	}
+	return inv, nil
+}

@@ -1,0 +1,102 @@
+package image
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// sshd finds the server, also where PATH is a user's, which often lacks it.
+// assay's own images have a wrapper of that name that first makes host keys and
+// the server itself beside it, which leaves the image as it is.
+func sshd(env *suite.Env) (program string, err error) {
+	for _, name := range []string{"sshd.openssh", "sshd"} {
+		program, err = env.Root.LookPath(name, env.Getenv("PATH")+":/usr/sbin:/usr/local/sbin")
+		if err == nil {
+			return program, nil
+		}
+	}
+	return "", err
+}
+
+const noSSHD = "there is no sshd in PATH or /usr/sbin"
+
+// privilegeDir is where sshd keeps its unprivileged half. Debian's service
+// makes it at start, so an image may lack it, but sshd -t wants it.
+const privilegeDir = "/run/sshd"
+
+// sshConfig is the check that sshd would start, given a host key.
+func (s *state) sshConfig(ctx context.Context, env *suite.Env) suite.Result {
+	program, err := sshd(env)
+	if err != nil {
+		return suite.Skipped(noSSHD)
+	}
+	if !env.Root.Native() {
+		return suite.Skipped(notInside)
+	}
+	key, remove, err := hostKey()
+	if err != nil {
+		return suite.Errored("make a host key for the test: %v", err)
+	}
+	defer remove()
+	// Nobody removes it again: another check may have sshd running by now.
+	if err := os.Mkdir(privilegeDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return suite.Errored("%s, which sshd needs: %v", privilegeDir, err)
+	}
+	out, err := run(ctx, env, nil, program, "-t", "-h", key)
+	if err != nil {
+		return suite.Failed("%s", firstLine(out, err)).WithOutput(out)
+	}
+	return suite.Passed("sshd -t").WithOutput(out)
+}
+
+// hostKey writes a key for this one test. sshd reads EC keys in PEM, so the
+// image needs no ssh-keygen.
+func hostKey() (name string, remove func(), err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", nil, err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return "", nil, err
+	}
+	f, err := os.CreateTemp("", "assay-host-key-") // mode 0600, as sshd wants it
+	if err != nil {
+		return "", nil, err
+	}
+	err = errors.Join(pem.Encode(f, &pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), f.Close())
+	if err != nil {
+		os.Remove(f.Name())
+		return "", nil, err
+	}
+	return f.Name(), func() { os.Remove(f.Name()) }, nil
+}
+
+// sshHostKeys is the check that containers make host keys of their own: with a
+// key in the image everyone who has the image can pose as every container. It
+// looks before any check runs: starting sshd may make some, as it should.
+func sshHostKeys(env *suite.Env) func(context.Context, *suite.Env) suite.Result {
+	keys, err := env.Root.Glob("/etc/ssh/ssh_host_*_key")
+	return func(context.Context, *suite.Env) suite.Result {
+		if _, err := sshd(env); err != nil {
+			return suite.Skipped(noSSHD)
+		}
+		if err != nil {
+			return suite.Errored("%v", err)
+		}
+		if len(keys) > 0 {
+			return suite.Failed("the image holds %s", strings.Join(keys, ", "))
+		}
+		return suite.Passed("none in /etc/ssh")
+	}
+}

@@ -1,0 +1,86 @@
+package ldso
+
+import (
+	"errors"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/rootfs"
+)
+
+// A ConfDir is one directory that ld.so.conf, or a file it includes, names.
+type ConfDir struct {
+	Dir  string
+	File string // that names it
+}
+
+const (
+	confPath  = "/etc/ld.so.conf"
+	confLimit = 1 << 20
+	maxConfs  = 1000
+)
+
+// ReadConf returns the directories that ldconfig would search because of
+// /etc/ld.so.conf, in order. An image without that file has none.
+func ReadConf(root rootfs.FS) ([]ConfDir, error) {
+	r := confReader{root: root, seen: map[string]bool{}}
+	err := r.read(confPath)
+	if errors.Is(err, fs.ErrNotExist) && len(r.seen) == 1 {
+		return nil, nil
+	}
+	return r.dirs, err
+}
+
+type confReader struct {
+	root rootfs.FS
+	seen map[string]bool
+	dirs []ConfDir
+}
+
+func (r *confReader) read(file string) error {
+	if r.seen[file] || len(r.seen) > maxConfs {
+		return nil // a file that includes itself adds nothing
+	}
+	r.seen[file] = true
+	b, err := r.root.ReadFile(file, confLimit)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(" \t\r\n:,", c) })
+		if len(words) == 0 || words[0] == "hwcap" {
+			continue
+		}
+		if words[0] == "include" {
+			if err := r.include(file, words[1:]); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, w := range words {
+			dir, _, _ := strings.Cut(w, "=") // "dir=TYPE" is an old form
+			r.dirs = append(r.dirs, ConfDir{path.Clean(dir), file})
+		}
+	}
+	return nil
+}
+
+func (r *confReader) include(from string, patterns []string) error {
+	for _, p := range patterns {
+		if !path.IsAbs(p) {
+			p = path.Join(path.Dir(from), p)
+		}
+		files, err := r.root.Glob(p)
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			if err := r.read(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+// Package rootfs reads an image's file system below a directory of this
+// machine. Names are absolute paths in the image, and every symbolic link,
+// absolute ones too, is followed inside it: what a process with that directory
+// as its root would see. It is a leaf.
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// An FS is an image's file system. The zero FS is the machine's own root.
+type FS struct{ dir string }
+
+// Open returns the file system whose root is dir.
+func Open(dir string) (FS, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return FS{}, err
+	}
+	st, err := os.Stat(abs)
+	if err != nil {
+		return FS{}, err
+	}
+	if !st.IsDir() {
+		return FS{}, &fs.PathError{Op: "open root", Path: dir, Err: syscall.ENOTDIR}
+	}
+	if abs == "/" {
+		abs = ""
+	}
+	return FS{abs}, nil
+}
+
+// Native reports whether f is the root of this process: its programs can be run.
+func (f FS) Native() bool { return f.dir == "" }
+
+// maxLinks is the kernel's own limit (MAXSYMLINKS).
+const maxLinks = 40
+
+// Resolve returns name with all its symbolic links followed inside the root.
+func (f FS) Resolve(name string) (string, error) {
+	rest, done, links := split(name), "/", 0
+	for len(rest) > 0 {
+		elem := rest[0]
+		rest = rest[1:]
+		if elem == ".." {
+			done = path.Dir(done)
+			continue
+		}
+		next := path.Join(done, elem)
+		st, err := os.Lstat(f.dir + next)
+		if err != nil {
+			return "", f.error("resolve", name, err)
+		}
+		if st.Mode()&fs.ModeSymlink == 0 {
+			done = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", f.error("resolve", name, syscall.ELOOP)
+		}
+		target, err := os.Readlink(f.dir + next)
+		if err != nil {
+			return "", f.error("resolve", name, err)
+		}
+		if path.IsAbs(target) {
+			done = "/"
+		}
+		rest = append(split(target), rest...)
+	}
+	return done, nil
+}
+
+func split(name string) []string {
+	return strings.FieldsFunc(name, func(r rune) bool { return r == '/' })
+}
+
+// error hides the root's own directory: messages name the image's paths.
+func (f FS) error(op, name string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// Path returns where the file lies on this machine, links followed.
+func (f FS) Path(name string) (string, error) {
+	r, err := f.Resolve(name)
+	return f.dir + r, err
+}
+
+// Open opens a file for reading.
+func (f FS) Open(name string) (*os.File, error) {
+	p, err := f.Path(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(p)
+}
+
+// OpenResolved opens a name that Resolve returned, or that was found in a
+// directory of such a name and is no link. It saves following links again.
+func (f FS) OpenResolved(name string) (*os.File, error) { return os.Open(f.dir + name) }
+
+// Stat describes what name leads to.
+func (f FS) Stat(name string) (fs.FileInfo, error) {
+	p, err := f.Path(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.Stat(p)
+}
+
+// IsDir reports whether name leads to a directory.
+func (f FS) IsDir(name string) bool {
+	st, err := f.Stat(name)
+	return err == nil && st.IsDir()
+}
+
+// ReadFile returns a file's content, and an error when it is longer than limit.
+func (f FS) ReadFile(name string, limit int64) ([]byte, error) {
+	file, err := f.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	st, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	if st.Size() > limit {
+		return nil, fmt.Errorf("%s is %d bytes long; at most %d are read", name, st.Size(), limit)
+	}
+	b := make([]byte, st.Size())
+	n, err := file.ReadAt(b, 0)
+	if n == len(b) {
+		err = nil
+	}
+	return b[:n], err
+}
+
+// ReadDir lists a directory, sorted by name.
+func (f FS) ReadDir(name string) ([]fs.DirEntry, error) {
+	p, err := f.Path(name)
+	if err != nil {
+		return nil, err
+	}
+	return os.ReadDir(p)
+}
+
+// Glob returns the names that match an absolute pattern whose last element
+// alone holds wildcards, sorted.
+func (f FS) Glob(pattern string) ([]string, error) {
+	dir, last := path.Split(pattern)
+	if _, err := path.Match(last, ""); err != nil {
+		return nil, err
+	}
+	entries, err := f.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var names []string
+	for _, e := range entries {
+		if ok, _ := path.Match(last, e.Name()); ok {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	return names, err
+}
+
+// LookPath finds a program as execvp would, in a PATH variable's directories.
+func (f FS) LookPath(program, pathVar string) (string, error) {
+	if strings.Contains(program, "/") {
+		return program, f.executable(program)
+	}
+	for _, dir := range filepath.SplitList(pathVar) {
+		if p := path.Join(dir, program); path.IsAbs(dir) && f.executable(p) == nil {
+			return p, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not in PATH (%s): %w", program, pathVar, fs.ErrNotExist)
+}
+
+func (f FS) executable(name string) error {
+	st, err := f.Stat(name)
+	if err != nil {
+		return err
+	}
+	if !st.Mode().IsRegular() || st.Mode().Perm()&0o111 == 0 {
+		return f.error("run", name, fs.ErrPermission)
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Options say how to run a list of checks. The zero value runs all, one after
+// the other.
+type Options struct {
+	Parallel int           // checks at once; less than 1 means 1
+	Timeout  time.Duration // for checks without their own; 0 means DefaultTimeout
+	// Grace is how long a check may take to return after its time is up. Then
+	// it is given up, and its goroutine with it. 0 means DefaultGrace.
+	Grace time.Duration
+	// Select says whether a check is wanted, and if not why not. What a wanted
+	// check needs is wanted too. nil wants all.
+	Select func(Check) (wanted bool, reason string)
+	// Observe is told of every start and end, one at a time.
+	Observe func(Event)
+}
+
+// Defaults for Options. A minute is long for anything in a finished image that
+// is not a measurement, and those set their own limit.
+const (
+	DefaultTimeout = time.Minute
+	DefaultGrace   = 5 * time.Second
+)
+
+// MaxOutput is how many bytes of a check's output are kept, counted from its end.
+const MaxOutput = 16 << 10
+
+// An Event is a check's start (Result is nil) or end.
+type Event struct {
+	Check  Check
+	Result *certificate.Result
+	Done   int // checks that have ended
+	Total  int
+}
+
+// Run runs the checks and returns their results in the order of the list. Its
+// error is only ever that of [Validate]: everything else is in the results.
+// When ctx ends, checks that run are cancelled and the others get an error.
+//
+// One goroutine, the caller's, decides what starts and keeps all state; a check
+// has two more while it runs, and they end with it unless it had to be given up.
+func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]certificate.Result, error) {
+	if err := Validate(checks); err != nil {
+		return nil, err
+	}
+	r := newRunner(env, checks, opt)
+	for r.pending(ctx) || r.running > 0 {
+		if r.running == 0 {
+			continue // something was settled without running; look again
+		}
+		d := <-r.ended
+		r.running--
+		r.settle(d.index, d.result, d.took)
+	}
+	return r.results, nil
+}
+
+type runner struct {
+	env      *Env
+	opt      Options
+	checks   []Check
+	index    map[string]int
+	unwanted map[int]string // reason, for checks that Select left out
+	started  []bool
+	results  []certificate.Result // settled where the verdict is set
+	running  int
+	done     int
+	ended    chan ended
+}
+
+type ended struct {
+	index  int
+	result Result
+	took   time.Duration
+}
+
+func newRunner(env *Env, checks []Check, opt Options) *runner {
+	opt.Parallel = max(1, opt.Parallel)
+	if opt.Timeout == 0 {
+		opt.Timeout = DefaultTimeout
+	}
+	if opt.Grace == 0 {
+		opt.Grace = DefaultGrace
+	}
+	r := &runner{
+		env: env, opt: opt, checks: checks, index: map[string]int{},
+		started: make([]bool, len(checks)), results: make([]certificate.Result, len(checks)),
+		ended: make(chan ended),
+	}
+	for i, c := range checks {
+		r.index[c.ID] = i
+	}
+	r.unwanted = r.selection()
+	return r
+}
+
+// selection returns the checks that are not wanted, with the reason.
+func (r *runner) selection() map[int]string {
+	unwanted, wanted := map[int]string{}, map[int]bool{}
+	var want func(int)
+	want = func(i int) {
+		if !wanted[i] {
+			wanted[i] = true
+			for _, need := range r.checks[i].Needs {
+				want(r.index[need])
+			}
+		}
+	}
+	for i, c := range r.checks {
+		ok, reason := true, ""
+		if r.opt.Select != nil {
+			ok, reason = r.opt.Select(c)
+		}
+		if ok {
+			want(i)
+		}
+		unwanted[i] = reason
+	}
+	for i := range wanted {
+		delete(unwanted, i)
+	}
+	return unwanted
+}
+
+// pending settles what needs no run, starts what may, in the list's order, and
+// reports whether anything has yet to be started.
+func (r *runner) pending(ctx context.Context) bool {
+	left := false
+	for i := range r.checks {
+		if r.started[i] {
+			continue
+		}
+		res, ready := r.without(ctx, i)
+		switch {
+		case res != nil:
+			r.started[i] = true
+			r.settle(i, *res, 0)
+		case ready && r.running < r.opt.Parallel:
+			r.started[i] = true
+			r.start(ctx, i)
+		default:
+			left = true
+		}
+	}
+	return left
+}
+
+// without returns the result of a check that is not to run at all, and
+// otherwise whether all that it needs has passed.
+func (r *runner) without(ctx context.Context, i int) (*Result, bool) {
+	settled := func(res Result) (*Result, bool) { return &res, false }
+	if reason, ok := r.unwanted[i]; ok {
+		return settled(Skipped("%s", reason))
+	}
+	for _, need := range r.checks[i].Needs {
+		dep := r.results[r.index[need]]
+		switch dep.Verdict {
+		case certificate.Pass:
+		case "":
+			if ctx.Err() == nil {
+				return nil, false
+			}
+		default:
+			return settled(Skipped("it needs %s, which did not pass (%s)", need, dep.Verdict))
+		}
+	}
+	if ctx.Err() != nil {
+		return settled(Errored("cancelled before its turn"))
+	}
+	return nil, true
+}
+
+func (r *runner) start(ctx context.Context, i int) {
+	c := r.checks[i]
+	r.running++
+	r.observe(Event{Check: c})
+	go func() {
+		begin := time.Now()
+		res := r.attempt(ctx, c)
+		r.ended <- ended{i, res, time.Since(begin)}
+	}()
+}
+
+// attempt runs one check within its time.
+func (r *runner) attempt(ctx context.Context, c Check) Result {
+	limit := c.Timeout
+	if limit == 0 {
+		limit = r.opt.Timeout
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
+	defer cancel()
+	out := make(chan Result, 1) // buffered: a check that was given up must not block
+	go func() { out <- protect(ctx, r.env, c) }()
+	select {
+	case res := <-out:
+		return late(ctx, limit, res)
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(r.opt.Grace)
+	defer grace.Stop()
+	select {
+	case res := <-out:
+		return late(ctx, limit, res)
+	case <-grace.C:
+		return late(ctx, limit, Errored("it does not stop"))
+	}
+}
+
+// protect turns a panic into a result.
+func protect(ctx context.Context, env *Env, c Check) (res Result) {
+	defer func() {
+		if v := recover(); v != nil {
+			res = Errored("the check itself panicked: %v", v).WithOutput(string(debug.Stack()))
+		}
+	}()
+	return c.Run(ctx, env)
+}
+
+// late replaces what a check says after its time is up: a timeout is never a
+// pass, and what fails because it was killed has not failed.
+func late(ctx context.Context, limit time.Duration, res Result) Result {
+	if ctx.Err() == nil {
+		return res
+	}
+	reason := "cancelled while it ran"
+	if errors.Is(context.Cause(ctx), errTimeout) {
+		reason = fmt.Sprintf("no result within %v", limit)
+	}
+	if res.Reason != "" {
+		reason += ": " + res.Reason
+	}
+	return Errored("%s", reason).WithOutput(res.Output)
+}
+
+// settle enters a check's only result.
+func (r *runner) settle(i int, res Result, took time.Duration) {
+	c := r.checks[i]
+	entry := certificate.Result{
+		ID: c.ID, Component: c.Component, Title: c.Title, Verdict: res.Verdict, Reason: sentence(res.Reason),
+		Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
+	}
+	if err := entry.Validate(); err != nil {
+		entry.Verdict, entry.Measured = certificate.Error, nil
+		entry.Reason = sentence("the check broke the rules of checks: " + err.Error())
+	}
+	r.results[i] = entry
+	r.done++
+	r.observe(Event{Check: c, Result: &entry})
+}
+
+func (r *runner) observe(e Event) {
+	if r.opt.Observe != nil {
+		e.Done, e.Total = r.done, len(r.checks)
+		r.opt.Observe(e)
+	}
+}
+
+// sentence makes a reason one line that JSON gives back unchanged.
+func sentence(s string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(s, "\uFFFD")), " ")
+}
+
+// tail keeps the end of an output, from the start of a line if there is one.
+func tail(s string) string {
+	if len(s) > MaxOutput {
+		s = s[len(s)-MaxOutput:]
+		if i := strings.IndexByte(s, '\n'); i >= 0 && i < len(s)-1 {
+			s = s[i+1:]
+		}
+		for len(s) > 0 && !utf8.RuneStart(s[0]) {
+			s = s[1:]
+		}
+		s = "[…]\n" + s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,162 @@
+// Package suite runs named lists of checks and knows nothing of any check's
+// inside. It promises that every check of a list has exactly one result: one
+// that hangs, panics, returns nonsense, is not selected or never got its turn
+// has one that says so.
+//
+// A [Registry] maps names to suites; a [Suite] makes its checks for an image,
+// since some depend on what the image declares; [Run] runs them.
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/rootfs"
+)
+
+// A Check shows one thing.
+type Check struct {
+	ID        string // unique in its suite; slash-separated, general before special
+	Title     string // what a person reads: a statement that a pass makes true
+	Component string // of the image that it is about, if any
+	// Needs names checks without which this one means nothing: unless all of
+	// them passed, it is skipped.
+	Needs   []string
+	Timeout time.Duration // 0: the runner's default
+	Run     func(context.Context, *Env) Result
+}
+
+// A Result is what a check reports. The runner adds the rest of
+// [certificate.Result] and distrusts this part.
+type Result struct {
+	Verdict  certificate.Verdict
+	Reason   string // needed unless Verdict is pass
+	Measured *certificate.Measurement
+	Output   string // its end is kept
+}
+
+// Passed returns a pass; the text, which may be empty, says what was seen.
+func Passed(format string, a ...any) Result {
+	return Result{Verdict: certificate.Pass, Reason: fmt.Sprintf(format, a...)}
+}
+
+// Failed returns a failure with its reason.
+func Failed(format string, a ...any) Result {
+	return Result{Verdict: certificate.Fail, Reason: fmt.Sprintf(format, a...)}
+}
+
+// Skipped returns a skip: the check does not apply, for this reason.
+func Skipped(format string, a ...any) Result {
+	return Result{Verdict: certificate.Skip, Reason: fmt.Sprintf(format, a...)}
+}
+
+// Errored returns an error: the check could not be carried out.
+func Errored(format string, a ...any) Result {
+	return Result{Verdict: certificate.Error, Reason: fmt.Sprintf(format, a...)}
+}
+
+// WithOutput returns the result with what a program printed.
+func (r Result) WithOutput(s string) Result {
+	r.Output = s
+	return r
+}
+
+// Env is what checks may look at. They share it and must not change it.
+type Env struct {
+	Root     rootfs.FS // the image's file system
+	Environ  []string  // the image's environment, NAME=VALUE
+	Platform string    // the image's, "linux/amd64"
+}
+
+// Getenv returns a variable of the image's environment.
+func (e *Env) Getenv(name string) string {
+	for _, kv := range slices.Backward(e.Environ) {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// A Suite makes a list of checks for an image.
+type Suite struct {
+	Name   string
+	Title  string
+	Checks func(context.Context, *Env) ([]Check, error)
+}
+
+// A Registry holds suites by name, in the order in which they were added.
+type Registry struct{ suites []Suite }
+
+// Add adds a suite. Two of one name are a programmer's error.
+func (r *Registry) Add(s Suite) {
+	if _, ok := r.Lookup(s.Name); ok {
+		panic("suite: two suites are called " + s.Name)
+	}
+	r.suites = append(r.suites, s)
+}
+
+// Lookup returns the suite of that name.
+func (r *Registry) Lookup(name string) (Suite, bool) {
+	i := slices.IndexFunc(r.suites, func(s Suite) bool { return s.Name == name })
+	if i < 0 {
+		return Suite{}, false
+	}
+	return r.suites[i], true
+}
+
+// Suites returns all of them.
+func (r *Registry) Suites() []Suite { return slices.Clone(r.suites) }
+
+// Validate reports what is wrong with a list of checks as a list: an id that
+// is missing or used twice, a need that does not exist, a circle of needs.
+func Validate(checks []Check) error {
+	index := map[string]int{}
+	for i, c := range checks {
+		if c.ID == "" || c.Run == nil {
+			return fmt.Errorf("suite: check %d (%q) lacks its id or its function", i, c.ID)
+		}
+		if _, ok := index[c.ID]; ok {
+			return fmt.Errorf("suite: two checks have the id %q", c.ID)
+		}
+		index[c.ID] = i
+	}
+	state := make([]int, len(checks))
+	for i := range checks {
+		if err := visit(checks, index, state, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// visit walks needs depth first; state is 1 while a check is on the path, 2
+// once all below it is known to be good.
+func visit(checks []Check, index map[string]int, state []int, i int) error {
+	switch state[i] {
+	case 1:
+		return fmt.Errorf("suite: check %q needs itself, through others", checks[i].ID)
+	case 2:
+		return nil
+	}
+	state[i] = 1
+	for _, need := range checks[i].Needs {
+		j, ok := index[need]
+		if !ok {
+			return fmt.Errorf("suite: check %q needs %q, which does not exist", checks[i].ID, need)
+		}
+		if err := visit(checks, index, state, j); err != nil {
+			return err
+		}
+	}
+	state[i] = 2
+	return nil
+}
+
+// errTimeout is the cause of a context that the runner's own limit ended.
+var errTimeout = errors.New("timed out")
