@@ -80,6 +80,16 @@ var makers = map[string]maker{
 	"ssh":              ssh,
 	"perftest":         perftest,
 	"harness":          harness,
+	"ofed":             ofed,
+	"cudnn":            cudnn,
+	"dcgm":             dcgm,
+	"hpcx":             hpcx,
+	"gdrcopy":          gdrcopy,
+	"nccl":             nccl,
+	"sharp":            sharp,
+	"nccl-tests":       ncclTests,
+	"nvbandwidth":      nvbandwidth,
+	"efa":              efa,
 }
 
 // Names returns the components that this package can make, sorted.
@@ -95,6 +105,9 @@ func Names() []string {
 // Make returns the recipe of a target on a platform.
 func Make(in Input) (Result, error) {
 	b := &builder{Input: in, env: map[string]string{}}
+	if in.Target.CUDA != "" {
+		b.cudaImage()
+	}
 	for _, c := range in.Target.Components {
 		make, ok := makers[c.Name]
 		if !ok {
@@ -126,8 +139,7 @@ type builder struct {
 	files    []recipe.Step
 	copies   []recipe.Step // from rarely to often changed, so that images share layers
 
-	paths    []string // put before PATH
-	libs     []string // put before LD_LIBRARY_PATH and into ld.so.conf.d
+	lists    []list // lists of directories, put before the base's own
 	env      map[string]string
 	envOrder []string
 	workDir  string
@@ -224,6 +236,34 @@ func (b *builder) file(path string, mode uint32, content string) {
 
 func (b *builder) copy(from recipe.Source, src, dst string) {
 	b.copies = append(b.copies, recipe.Copy{From: from, Src: src, Dst: dst})
+}
+
+// A list is a variable that holds directories.
+type list struct {
+	name string
+	dirs []string
+}
+
+// prepend puts directories before a variable's value, behind those that were
+// put there already. LD_LIBRARY_PATH also goes into ld.so.conf.d, for what
+// sshd starts without an environment.
+func (b *builder) prepend(name string, dirs ...string) {
+	for i := range b.lists {
+		if b.lists[i].name == name {
+			b.lists[i].dirs = append(b.lists[i].dirs, dirs...)
+			return
+		}
+	}
+	b.lists = append(b.lists, list{name, dirs})
+}
+
+func (b *builder) libs() []string {
+	for _, l := range b.lists {
+		if l.name == "LD_LIBRARY_PATH" {
+			return l.dirs
+		}
+	}
+	return nil
 }
 
 func (b *builder) setenv(name, value string) {

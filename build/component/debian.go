@@ -135,7 +135,9 @@ var (
 		[]string{"numactl", "libnuma1"},
 		func(_ string, lib libdir) []certificate.Check {
 			return []certificate.Check{
-				command("shows the policy", `policy:`, "numactl", "--show"),
+				// It fails where the kernel, or an emulator, has no NUMA, but still
+				// shows the processors.
+				command("shows the processors", `physcpubind:`, "/bin/sh", "-c", "numactl --show || true"),
 				lib.load("libnuma.so.1"),
 			}
 		},

@@ -16,17 +16,19 @@ func (b *builder) finish() *recipe.Recipe {
 	b.environmentFiles()
 	s := recipe.Stage{Name: "image", From: b.baseOf(b.Target, b.Platform), Steps: b.sources}
 	if len(b.packages) > 0 {
-		s.Steps = append(s.Steps, b.apt(s, b.Target.Name, true, b.packages...))
+		// A base of our own is as old as its packages; somebody else's is theirs
+		// to keep current.
+		s.Steps = append(s.Steps, b.apt(s, b.Target.Name, b.Target.Base.Debootstrap != nil, b.packages...))
 	}
 	s.Steps = append(s.Steps, b.after...)
 	s.Steps = append(s.Steps, b.files...)
 	s.Steps = append(s.Steps, b.copies...)
-	if len(b.libs) > 0 || b.copiesLibraries() {
+	if len(b.libs()) > 0 || b.copiesLibraries() {
 		s.Steps = append(s.Steps, recipe.Run{Title: "ldconfig", Script: "ldconfig; rm -f /var/cache/ldconfig/aux-cache\n"})
 	}
 	r := &recipe.Recipe{
 		Target: b.Target.Name, Platform: b.Platform, Stages: append(b.stages, s),
-		Config: recipe.Config{Env: b.vars(), Labels: b.labels(), WorkingDir: b.workDir}, Components: b.components, Absent: b.absent,
+		Config: recipe.Config{Env: b.vars(), Labels: b.labels(), WorkingDir: b.workDir, Cmd: []string{"/bin/bash"}}, Components: b.components, Absent: b.absent,
 	}
 	img := r.Image()
 	img.Steps = append(img.Steps, recipe.File{Path: certificate.SpecPath, Mode: 0o644, Content: specText(r.Spec())})
@@ -61,11 +63,8 @@ func (b *builder) labels() map[string]string {
 // vars returns the image's variables; lists go before the base's own.
 func (b *builder) vars() []recipe.Var {
 	var vars []recipe.Var
-	if len(b.paths) > 0 {
-		vars = append(vars, recipe.Var{Name: "PATH", Value: strings.Join(b.paths, ":") + ":${PATH}"})
-	}
-	if len(b.libs) > 0 {
-		vars = append(vars, recipe.Var{Name: "LD_LIBRARY_PATH", Value: strings.Join(b.libs, ":") + ":${LD_LIBRARY_PATH}"})
+	for _, l := range b.lists {
+		vars = append(vars, recipe.Var{Name: l.name, Value: strings.Join(l.dirs, ":") + ":${" + l.name + "}"})
 	}
 	for _, n := range b.envOrder {
 		vars = append(vars, recipe.Var{Name: n, Value: b.env[n]})
@@ -76,18 +75,13 @@ func (b *builder) vars() []recipe.Var {
 // environmentFiles carries the image's variables to processes that do not
 // inherit them: login shells, sudo, and what sshd starts without a shell.
 func (b *builder) environmentFiles() {
-	if len(b.paths)+len(b.libs)+len(b.envOrder) == 0 {
+	if len(b.lists)+len(b.envOrder) == 0 {
 		return
 	}
 	var profile strings.Builder
 	fmt.Fprintln(&profile, "# Written by assay from the recipe: what a login shell shares with the image's configuration.")
-	for _, l := range []struct {
-		name string
-		dirs []string
-	}{{"PATH", b.paths}, {"LD_LIBRARY_PATH", b.libs}} {
-		if len(l.dirs) > 0 {
-			fmt.Fprintf(&profile, "export %s=\"%s${%s:+:$%s}\"\n", l.name, strings.Join(l.dirs, ":"), l.name, l.name)
-		}
+	for _, l := range b.lists {
+		fmt.Fprintf(&profile, "export %s=\"%s${%s:+:$%s}\"\n", l.name, strings.Join(l.dirs, ":"), l.name, l.name)
 	}
 	var keep []string
 	for _, n := range b.envOrder {
@@ -103,7 +97,7 @@ func (b *builder) environmentFiles() {
 	if len(keep) > 0 {
 		b.file("/etc/sudoers.d/assay", 0o440, "Defaults env_keep += \""+strings.Join(keep, " ")+"\"\n")
 	}
-	if len(b.libs) > 0 {
-		b.file("/etc/ld.so.conf.d/assay.conf", 0o644, strings.Join(b.libs, "\n")+"\n")
+	if libs := b.libs(); len(libs) > 0 {
+		b.file("/etc/ld.so.conf.d/assay.conf", 0o644, strings.Join(libs, "\n")+"\n")
 	}
 }

@@ -65,7 +65,7 @@ mkdir -p /out
 		}},
 	})
 	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
-	b.paths = append(b.paths, "/opt/assay/bin")
+	b.prepend("PATH", "/opt/assay/bin")
 	b.declare(certificate.Component{
 		Name: "harness", Version: b.Source.Version, License: "Apache-2.0", Homepage: "https://github.com/assay-hpc/assay",
 		Sources: []certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}},

@@ -7,7 +7,34 @@ import (
 // perftest is the distribution's package on an image without CUDA, and built
 // with CUDA otherwise.
 func perftest(b *builder, version string) {
-	perftestDebian(b, version)
+	if b.Target.CUDA == "" {
+		perftestDebian(b, version)
+		return
+	}
+	perftestCUDA(b, version)
+}
+
+// perftestCUDA is built once per CUDA major version: that is how often the
+// driver's header changes what perftest compiles against, and verbs keep their
+// ABI.
+func perftestCUDA(b *builder, version string) {
+	on := b.oldestMajor()
+	src := b.download("https://github.com/linux-rdma/perftest/archive/refs/tags/" + version + ".tar.gz")
+	built := b.compile("perftest-"+version, on, src, `./autogen.sh
+./configure --prefix=/usr CUDA_H_PATH=/usr/local/cuda/include/cuda.h
+make -j"$(nproc)"
+make install DESTDIR=/out
+`)
+	b.copy(built, "/out/usr/", "/usr/")
+	b.declare(certificate.Component{
+		Name: "perftest", Version: version, License: "GPL-2.0-only OR BSD-2-Clause", Homepage: "https://github.com/linux-rdma/perftest",
+		Sources: sourcesOf(src),
+		Checks: []certificate.Check{
+			command("reports a version", `Version: \d+\.\d+`, "/bin/sh", "-c", "ib_write_bw --version || [ $? = 1 ]"),
+			command("has CUDA", `use_cuda`, "/bin/sh", "-c", "ib_write_bw --help || true"),
+			executable("/usr/bin/ib_read_lat"),
+		},
+	})
 }
 
 var perftestDebian = debian("perftest", "GPL-2.0-only OR BSD-2-Clause", "https://github.com/linux-rdma/perftest", part{

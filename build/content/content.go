@@ -4,17 +4,20 @@
 package content
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/match"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sys/unix"
 )
@@ -28,14 +31,22 @@ type Store struct {
 
 // Open opens the store in dir, making it if needed.
 func Open(dir string) (*Store, error) {
-	p, err := layout.FromPath(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		p, err = layout.Write(dir, empty.Index)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("content store %s: %w", dir, err)
+	}
+	s := &Store{path: layout.Path(dir)}
+	unlock, err := s.lock() // making it must not empty what another process has just made
+	if err != nil {
+		return nil, fmt.Errorf("content store %s: %w", dir, err)
+	}
+	defer unlock()
+	if _, err = layout.FromPath(dir); errors.Is(err, fs.ErrNotExist) {
+		_, err = layout.Write(dir, empty.Index)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("content store %s: %w", dir, err)
 	}
-	return &Store{path: p}, nil
+	return s, nil
 }
 
 // Dir returns the store's directory.
@@ -69,7 +80,39 @@ func (s *Store) Put(key string, img v1.Image) error {
 		return err
 	}
 	defer unlock()
-	return s.path.ReplaceImage(img, match.Name(key), layout.WithAnnotations(map[string]string{ocispec.AnnotationRefName: key}))
+	if err := s.path.WriteImage(img); err != nil {
+		return err
+	}
+	desc, err := partial.Descriptor(img)
+	if err != nil {
+		return err
+	}
+	desc.Annotations = map[string]string{ocispec.AnnotationRefName: key}
+	idx, err := s.path.ImageIndex()
+	if err != nil {
+		return err
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return err
+	}
+	m.Manifests = slices.DeleteFunc(m.Manifests, match.Name(key))
+	m.Manifests = append(m.Manifests, *desc)
+	return s.writeIndex(m)
+}
+
+// writeIndex replaces index.json at once: whoever reads it meanwhile, or after
+// a crash, finds it whole.
+func (s *Store) writeIndex(m *v1.IndexManifest) error {
+	data, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(string(s.path), "index.json.tmp") // the lock makes it ours
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, filepath.Join(string(s.path), "index.json"))
 }
 
 func (s *Store) lock() (func(), error) {

@@ -10,6 +10,7 @@ package dockerfile
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +33,9 @@ func Write(r *recipe.Recipe, env Env) (string, error) {
 			return "", fmt.Errorf("%s: stage %s: %w", r.Target, r.Stages[i].Name, err)
 		}
 	}
-	w.config()
+	if err := w.config(); err != nil {
+		return "", fmt.Errorf("%s: %w", r.Target, err)
+	}
 	return w.head() + w.pre.String() + w.body.String(), nil
 }
 
@@ -86,8 +89,8 @@ func (w *writer) stage(s *recipe.Stage, image bool) error {
 	if s.From.Kind != recipe.FromStage {
 		fmt.Fprintln(&w.body, "ARG SOURCE_DATE_EPOCH")
 	}
-	for _, v := range s.Env {
-		fmt.Fprintf(&w.body, "ENV %s=%q\n", v.Name, v.Value)
+	if err := w.vars("ENV", s.Env); err != nil {
+		return err
 	}
 	for _, st := range s.Steps {
 		if err := w.step(st); err != nil {
@@ -147,13 +150,13 @@ func (w *writer) step(st recipe.Step) error {
 		// them as verified downloads.
 		w.script("RUN", st.Title, st.OnlineScript())
 	case recipe.File:
-		fmt.Fprintf(&w.body, "COPY --chmod=%04o <<'ASSAY_EOF' %s\n%s", st.Mode, st.Path, st.Content)
-		if !strings.HasSuffix(st.Content, "\n") {
+		if st.Content != "" && !strings.HasSuffix(st.Content, "\n") {
 			return fmt.Errorf("file %s does not end in a newline, which a here-document cannot say", st.Path)
 		}
-		fmt.Fprintln(&w.body, "ASSAY_EOF")
+		end := delimiter(st.Content)
+		fmt.Fprintf(&w.body, "COPY --chmod=%04o <<'%s' %s\n%s%[2]s\n", st.Mode, end, st.Path, st.Content)
 	case recipe.Symlink:
-		w.script("RUN --network=none", "link "+st.Path, fmt.Sprintf("mkdir -p %q\nln -sfn %q %q\n", dir(st.Path), st.Target, st.Path))
+		w.script("RUN --network=none", "link "+st.Path, fmt.Sprintf("mkdir -p %s\nln -sfn %s %s\n", shellQuote(dir(st.Path)), shellQuote(st.Target), shellQuote(st.Path)))
 	case recipe.Copy:
 		return w.copy(st)
 	}
@@ -192,7 +195,7 @@ func (w *writer) run(r recipe.Run) error {
 	}
 	var env strings.Builder
 	for _, v := range r.Env {
-		fmt.Fprintf(&env, "export %s=%q\n", v.Name, v.Value)
+		fmt.Fprintf(&env, "export %s=%s\n", v.Name, shellQuote(v.Value))
 	}
 	w.script(opts, r.Title, env.String()+r.Script)
 	return nil
@@ -217,22 +220,94 @@ func (w *writer) mount(m recipe.Mount) (string, error) {
 
 // script writes a here-document that runs as the graph runs it: sh -eu.
 func (w *writer) script(opts, title, text string) {
-	fmt.Fprintf(&w.body, "# %s\n%s <<'ASSAY_EOF'\nset -eu\n%s", title, opts, text)
 	if !strings.HasSuffix(text, "\n") {
-		fmt.Fprintln(&w.body)
+		text += "\n"
 	}
-	fmt.Fprintln(&w.body, "ASSAY_EOF")
+	end := delimiter(text)
+	fmt.Fprintf(&w.body, "# %s\n%s <<'%s'\nset -eu\n%s%[3]s\n", title, opts, end, text)
 }
 
-func (w *writer) config() {
+// delimiter returns a word that is no line of the text. It is written in
+// quotes: nothing in the text is expanded.
+func delimiter(text string) string {
+	word := "ASSAY_EOF"
+	for n := 2; slices.Contains(strings.Split(text, "\n"), word); n++ {
+		word = fmt.Sprint("ASSAY_EOF", n)
+	}
+	return word
+}
+
+// shellQuote makes one word of a value that the shell leaves alone.
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// vars writes variables as one instruction, in which every reference is to a
+// value from before it, as in the graph.
+func (w *writer) vars(instruction string, vars []recipe.Var) error {
+	for i, v := range vars {
+		if strings.Contains(v.Value, "\n") {
+			return fmt.Errorf("the value of %s has more than one line, which %s cannot say", v.Name, instruction)
+		}
+		if i == 0 {
+			fmt.Fprint(&w.body, instruction, " ")
+		} else {
+			fmt.Fprint(&w.body, " \\\n    ")
+		}
+		fmt.Fprintf(&w.body, "%s=\"%s\"", v.Name, expression(v.Value))
+	}
+	if len(vars) > 0 {
+		fmt.Fprintln(&w.body)
+	}
+	return nil
+}
+
+var (
+	reference = regexp.MustCompile(`\$\{\w+\}`)
+	first     = regexp.MustCompile(`^\$\{(\w+)\}:`)
+	last      = regexp.MustCompile(`:\$\{(\w+)\}$`)
+)
+
+// expression is a value in which ${NAME} stands for a variable and all else for
+// itself. An empty variable at an end of a list takes its colon with it.
+func expression(v string) string {
+	var head, tail string
+	if m := first.FindStringSubmatch(v); m != nil {
+		head, v = fmt.Sprintf("${%s:+$%[1]s:}", m[1]), v[len(m[0]):]
+	}
+	if m := last.FindStringSubmatch(v); m != nil {
+		tail, v = fmt.Sprintf("${%s:+:$%[1]s}", m[1]), v[:len(v)-len(m[0])]
+	}
+	var b strings.Builder
+	at := 0
+	for _, m := range reference.FindAllStringIndex(v, -1) {
+		b.WriteString(literal(v[at:m[0]]) + v[m[0]:m[1]])
+		at = m[1]
+	}
+	return head + b.String() + literal(v[at:]) + tail
+}
+
+func literal(v string) string { return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(v) }
+
+func (w *writer) config() error {
 	c := w.r.Config
-	for _, v := range c.Env {
-		fmt.Fprintf(&w.body, "ENV %s=\"%s\"\n", v.Name, v.Value)
+	if err := w.vars("ENV", c.Env); err != nil {
+		return err
 	}
 	for _, k := range slices.Sorted(maps.Keys(c.Labels)) {
-		fmt.Fprintf(&w.body, "LABEL %s=%q\n", k, c.Labels[k])
+		fmt.Fprintf(&w.body, "LABEL %s=\"%s\"\n", k, literal(c.Labels[k]))
 	}
+	// People build FROM the image: nothing of the base's runs unasked.
+	fmt.Fprintf(&w.body, "ENTRYPOINT %s\nCMD %s\n", argv(c.Entrypoint), argv(c.Cmd))
 	if c.WorkingDir != "" {
 		fmt.Fprintf(&w.body, "WORKDIR %s\n", c.WorkingDir)
 	}
+	return nil
+}
+
+// argv is a command in exec form.
+func argv(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		quoted[i] = fmt.Sprintf("%q", a)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
 }

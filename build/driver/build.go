@@ -150,7 +150,13 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
 		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Log: w.Log},
 	}
-	stop := func() { progress.Close(); closeAll() }
+	stop := func() {
+		progress.Close()
+		closeAll()
+		if err := s.Close(); err != nil {
+			w.Log("%v", err)
+		}
+	}
 	if err := errors.Join(s.Provider.Open(), s.Open()); err != nil {
 		stop()
 		return nil, nil, err

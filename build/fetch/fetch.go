@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"time"
 )
 
@@ -44,87 +45,100 @@ const attempts = 5
 // Get returns the path of the file with the given SHA-256 (hex), downloading
 // it from url if the cache lacks it.
 func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
+	if !checksum.MatchString(sum) { // it becomes a file name
+		return "", fmt.Errorf("%s: %q is not a SHA-256 in hex", redact(url), sum)
+	}
 	path := filepath.Join(c.Dir, sum)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return "", err
-	}
-	part := fmt.Sprintf("%s.%d.part", path, os.Getpid())
-	got, err := c.download(ctx, url, part)
+	part, got, err := c.download(ctx, url)
 	if err != nil {
-		os.Remove(part)
 		return "", err
 	}
 	if got != sum {
 		os.Remove(part)
-		return "", &ChecksumError{URL: url, Want: sum, Got: got}
+		return "", &ChecksumError{URL: redact(url), Want: sum, Got: got}
 	}
 	return path, os.Rename(part, path)
 }
 
+var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
 // Sum downloads url and returns its SHA-256 in hex: for locking what nobody
 // has pinned yet. The file stays in the cache.
 func (c *Cache) Sum(ctx context.Context, url string) (string, error) {
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
-		return "", err
-	}
-	f, err := os.CreateTemp(c.Dir, "new-*.part")
+	part, sum, err := c.download(ctx, url)
 	if err != nil {
 		return "", err
 	}
-	f.Close()
-	sum, err := c.download(ctx, url, f.Name())
-	if err != nil {
-		os.Remove(f.Name())
-		return "", err
-	}
-	return sum, os.Rename(f.Name(), filepath.Join(c.Dir, sum))
+	return sum, os.Rename(part, filepath.Join(c.Dir, sum))
 }
 
-// download fetches url into file, with retries, and returns the SHA-256.
-func (c *Cache) download(ctx context.Context, url, file string) (string, error) {
-	f, err := os.Create(file)
-	if err != nil {
-		return "", err
+// download fetches url, with retries, into a file of its own in the cache's
+// directory, and returns the file's path and SHA-256.
+func (c *Cache) download(ctx context.Context, url string) (path, sum string, err error) {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return "", "", err
 	}
-	defer f.Close()
-	for n := 1; ; n++ {
-		err := c.resume(ctx, url, f)
-		if err == nil {
-			break
+	f, err := os.CreateTemp(c.Dir, "*.part")
+	if err != nil {
+		return "", "", err
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			os.Remove(f.Name())
 		}
-		var status *StatusError
-		if final := errors.As(err, &status) && status.Code < 500 && status.Code != 429; final || n == attempts || ctx.Err() != nil {
-			return "", err
-		}
-		select {
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		case <-time.After(time.Duration(n*n) * 200 * time.Millisecond):
-		}
+	}()
+	if err := c.fill(ctx, url, f); err != nil {
+		return "", "", err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return "", err
+		return "", "", err
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
-		return "", err
+		return "", "", err
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return f.Name(), hex.EncodeToString(h.Sum(nil)), f.Chmod(0o644)
 }
 
+// fill downloads url into f, going on where an earlier try stopped.
+func (c *Cache) fill(ctx context.Context, url string, f *os.File) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return fmt.Errorf("%s: not a URL", redact(url))
+	}
+	for n := 1; ; n++ {
+		err := c.resume(req, f)
+		if err == nil {
+			return nil
+		}
+		var status *StatusError
+		if final := errors.As(err, &status) && status.Code < 500 && status.Code != 429; final || n == attempts || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Duration(n*n) * 200 * time.Millisecond):
+		}
+	}
+}
+
+var userinfo = regexp.MustCompile(`//[^/@]*@`)
+
+// redact takes a mirror's user and password out of a URL: errors go into logs
+// that others read.
+func redact(url string) string { return userinfo.ReplaceAllString(url, "//***@") }
+
 // resume asks for what is missing behind what f already holds.
-func (c *Cache) resume(ctx context.Context, url string, f *os.File) error {
+func (c *Cache) resume(req *http.Request, f *os.File) error {
 	have, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
+	req.Header.Del("Range")
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
@@ -149,7 +163,7 @@ func (c *Cache) resume(ctx context.Context, url string, f *os.File) error {
 	case http.StatusRequestedRangeNotSatisfiable: // we have all of it
 		return nil
 	default:
-		return &StatusError{URL: url, Code: resp.StatusCode}
+		return &StatusError{URL: redact(req.URL.String()), Code: resp.StatusCode}
 	}
 	_, err = io.Copy(f, resp.Body)
 	return err

@@ -231,19 +231,25 @@ next:
 }
 
 // expand replaces ${NAME} by the base's value and drops what an empty value
-// leaves at the end of a list.
+// leaves at an end of a list.
 func expand(v string, base []string) string {
+	var out strings.Builder
+	rest := v
 	for {
-		i := strings.Index(v, "${")
-		if i < 0 {
-			return strings.Trim(v, ":")
+		before, ref, ok := strings.Cut(rest, "${")
+		name, after, closed := strings.Cut(ref, "}")
+		if !ok || !closed {
+			out.WriteString(rest)
+			break
 		}
-		j := strings.IndexByte(v[i:], '}')
-		if j < 0 {
-			return v
-		}
-		v = v[:i] + lookup(base, v[i+2:i+j]) + v[i+j+1:]
+		out.WriteString(before)
+		out.WriteString(lookup(base, name))
+		rest = after
 	}
+	if rest == v { // no reference
+		return v
+	}
+	return strings.Trim(out.String(), ":")
 }
 
 func lookup(env []string, name string) string {

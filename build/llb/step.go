@@ -90,6 +90,9 @@ func (c *cursor) copy(s recipe.Copy) error {
 	}
 	info := &llb.CopyInfo{CreateDestPath: true, CopyDirContentsOnly: strings.HasSuffix(s.Src, "/")}
 	src := path.Clean("/" + s.Src)
+	if s.From.Kind == recipe.FromURL {
+		src = "/" + s.From.Name() // all that a download holds
+	}
 	layer := llb.Scratch().Platform(OCIPlatform(c.platform)).
 		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label("copy "+s.Dst))
 	c.copies = append(c.copies, layer)

@@ -10,7 +10,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"regexp"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -60,16 +62,37 @@ func New() *Lock {
 
 // Read reads a lock file; name is for error messages.
 func Read(name string, r io.Reader) (*Lock, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	l := New()
-	dec := yaml.NewDecoder(r)
+	// The version first: another format has other keys. What is wrong beside it
+	// is found below.
+	if err := yaml.Unmarshal(text, &struct{ Version *int }{&l.Version}); err == nil && l.Version != 1 {
+		return nil, fmt.Errorf("%s: version %d is not 1; this assay does not know the format", name, l.Version)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(l); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("%s: %w; \"assay lock\" writes it anew", name, err)
 	}
+	if err := dec.Decode(&yaml.Node{}); err != io.EOF {
+		return nil, fmt.Errorf("%s: there is more behind the lock's end; \"assay lock\" writes it anew", name)
+	}
 	if l.Version != 1 {
 		return nil, fmt.Errorf("%s: version %d is not 1; this assay does not know the format", name, l.Version)
 	}
+	// "images:" with nothing below it is null.
+	l.Images, l.Downloads, l.Debs = made(l.Images), made(l.Downloads), made(l.Debs)
 	return l, nil
+}
+
+func made[V any](m map[string]V) map[string]V {
+	if m == nil {
+		return map[string]V{}
+	}
+	return m
 }
 
 // Marshal returns the canonical text: sorted, one entry a line.
@@ -81,7 +104,7 @@ func (l *Lock) Marshal() []byte {
 		fmt.Fprintf(&b, "%s:\n", title)
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			e := m[k]
-			fmt.Fprintf(&b, "  %s: {", k)
+			fmt.Fprintf(&b, "  %s: {", scalar(k))
 			if e.Digest != "" {
 				fmt.Fprintf(&b, "digest: %q, ", e.Digest)
 			}
@@ -93,13 +116,24 @@ func (l *Lock) Marshal() []byte {
 	fmt.Fprint(&b, "debs:\n")
 	for _, k := range slices.Sorted(maps.Keys(l.Debs)) {
 		s := l.Debs[k]
-		fmt.Fprintf(&b, "  %s:\n    request: %q\n", k, s.Request)
+		fmt.Fprintf(&b, "  %s:\n    request: %q\n", scalar(k), s.Request)
 		if len(s.Packages) > 0 {
 			fmt.Fprint(&b, "    packages:\n")
 		}
 		for _, d := range s.Packages {
-			fmt.Fprintf(&b, "      - {name: %s, version: %q, arch: %s, url: %q, sha256: %q, size: %d}\n", d.Name, d.Version, d.Arch, d.URL, d.SHA256, d.Size)
+			fmt.Fprintf(&b, "      - {name: %s, version: %q, arch: %s, url: %q, sha256: %q, size: %d}\n", scalar(d.Name), d.Version, scalar(d.Arch), d.URL, d.SHA256, d.Size)
 		}
 	}
 	return b.Bytes()
+}
+
+// plain is what YAML reads as a string without quotes, wherever it stands.
+var plain = regexp.MustCompile(`^[a-z][a-z0-9+._/@:?#&%~=-]*[a-z0-9]$`)
+
+func scalar(s string) string {
+	switch {
+	case !plain.MatchString(s), s == "null", s == "true", s == "false":
+		return strconv.Quote(s)
+	}
+	return s
 }

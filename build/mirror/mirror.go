@@ -21,11 +21,18 @@ type Rule struct{ From, To string }
 // ParseRule reads "FROM=TO".
 func ParseRule(s string) (Rule, error) {
 	from, to, ok := strings.Cut(s, "=")
-	if !ok || from == "" || to == "" {
-		return Rule{}, fmt.Errorf("--mirror %q is not FROM=TO, for example docker.io=mirror.example:5000", s)
+	if !ok || from == "" || to == "" || strings.ContainsFunc(s, forbidden) {
+		return Rule{}, fmt.Errorf("--mirror %q is not FROM=TO, for example docker.io=mirror.example:5000", userinfo.ReplaceAllString(s, "//***@"))
 	}
 	return Rule{strings.TrimSuffix(from, "/"), strings.TrimSuffix(to, "/")}, nil
 }
+
+// userinfo is a URL's user and password, which errors leave out.
+var userinfo = regexp.MustCompile(`//[^/@]*@`)
+
+// forbidden reports whether no URL or reference has the character; [Sed] relies
+// on it.
+func forbidden(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRune(`"'\`+"`|^<>", c) }
 
 // A Resolver maps the names in recipes to where things are fetched from.
 type Resolver struct {
@@ -70,12 +77,19 @@ func (r *Resolver) URL(u string) (string, error) {
 // Name is the inverse of URL for what a package tool reports: it returns the
 // name to put into the lock.
 func (r *Resolver) Name(u string) string {
+	longest := -1
+	name := u
 	for _, rule := range r.rules {
-		if rest, ok := under(u, rule.To); ok {
-			u = join(rule.From, rest)
-			break
+		for _, to := range []string{rule.To, userinfo.ReplaceAllString(rule.To, "//")} { // tools may leave a password out
+			if rest, ok := under(u, to); ok && len(to) > longest {
+				if strings.HasSuffix(rule.From, ":") {
+					rest = strings.TrimPrefix(rest, "/")
+				}
+				name, longest = join(rule.From, rest), len(to)
+			}
 		}
 	}
+	u = name
 	if root, err := r.Debian(); err == nil {
 		// The longer name first: …/debian is a prefix of …/debian-security.
 		for _, a := range []struct{ suffix, scheme string }{{"-security", "debian-security:"}, {"", "debian:"}} {
@@ -96,15 +110,32 @@ func (r *Resolver) Image(ref string) string {
 }
 
 // Sed returns a sed script that applies the rules to text such as apt's source
-// lists.
+// lists. Each URL is redirected once: what one rule puts in, no other rule
+// touches.
 func (r *Resolver) Sed() string {
-	var b strings.Builder
+	var find, put strings.Builder
+	for i, rule := range r.texts() {
+		from, mark := sedSpecial.ReplaceAllString(rule.From, `\$0`), fmt.Sprintf("@assay%d@", i)
+		fmt.Fprintf(&find, `s|%[1]s\([/[:space:]]\)|%[2]s\1|g;s|%[1]s$|%[2]s|;`, from, mark)
+		fmt.Fprintf(&put, "s|%s|%s|g;", mark, strings.ReplaceAll(rule.To, "&", `\&`))
+	}
+	return find.String() + put.String()
+}
+
+var sedSpecial = regexp.MustCompile(`[][.*$]`)
+
+// texts returns the rules in the order in which URL tries them, as they apply
+// to a text of plain URLs.
+func (r *Resolver) texts() []Rule {
+	var names, urls []Rule
 	for _, rule := range r.rules {
-		if from, err := r.URL(rule.From); strings.Contains(rule.From, "://") && err == nil && from != "" {
-			fmt.Fprintf(&b, "s|%s|%s|g;", regexp.QuoteMeta(rule.From), rule.To)
+		if strings.Contains(rule.From, "://") {
+			urls = append(urls, rule)
+		} else if root, rest, err := r.expand(rule.From); err == nil && root != "" {
+			names = append(names, Rule{strings.TrimSuffix(root+"/"+rest, "/"), rule.To})
 		}
 	}
-	return b.String()
+	return append(names, urls...)
 }
 
 func (r *Resolver) apply(s string) (string, bool) {
@@ -119,7 +150,7 @@ func (r *Resolver) apply(s string) (string, bool) {
 // join puts a rest behind a root; a rule that maps a scheme (debian:) to a URL
 // leaves a rest without a slash.
 func join(root, rest string) string {
-	if rest == "" || strings.HasPrefix(rest, "/") || strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "@") || strings.HasSuffix(root, ":") {
+	if rest == "" || strings.ContainsRune("/:@?#", rune(rest[0])) || strings.HasSuffix(root, ":") {
 		return root + rest
 	}
 	return root + "/" + rest
@@ -128,20 +159,23 @@ func join(root, rest string) string {
 // under reports whether s is prefix or lies below it, and the rest.
 func under(s, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(s, prefix)
-	if !ok {
-		return "", false
+	if !ok || rest == "" || strings.HasSuffix(prefix, ":") {
+		return rest, ok
 	}
-	if rest == "" || strings.HasSuffix(prefix, ":") || strings.ContainsRune("/:@", rune(rest[0])) {
-		return rest, true
+	if strings.Contains(prefix, "://") {
+		return rest, strings.ContainsRune("/?#", rune(rest[0])) // a colon starts another server's port
 	}
-	return "", false
+	if !strings.Contains(prefix, "/") && rest[0] == ':' && strings.Contains(rest, "/") {
+		return "", false // a registry on another port
+	}
+	return rest, strings.ContainsRune("/:@", rune(rest[0]))
 }
 
 func (r *Resolver) expand(u string) (root, rest string, err error) {
 	switch scheme, rest, _ := strings.Cut(u, ":"); scheme {
 	case "debian", "debian-security":
 		root, err = r.Debian()
-		return root + strings.TrimPrefix(scheme, "debian"), rest, err
+		return root + strings.TrimPrefix(scheme, "debian"), strings.TrimPrefix(rest, "/"), err
 	case "goproxy":
 		root, err = r.GoProxy()
 		return root, rest, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +55,8 @@ func (a Apt) Script() string {
 func (a Apt) marks() string {
 	asked := map[string]bool{}
 	for _, p := range a.Packages {
-		asked[p] = true
+		name, _, _ := strings.Cut(p, "=")
+		asked[name] = true
 	}
 	var auto []string
 	for _, d := range a.Debs {
@@ -118,6 +120,12 @@ func ParseURIs(text string) ([]Deb, error) {
 	return debs, nil
 }
 
+var (
+	uriSum     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	uriName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*$`)
+	uriVersion = regexp.MustCompile(`^[A-Za-z0-9.+:~-]+$`)
+)
+
 func parseURI(line string) (Deb, error) {
 	bad := func(what string) (Deb, error) {
 		return Deb{}, fmt.Errorf("apt --print-uris: %s in %q", what, line)
@@ -130,6 +138,9 @@ func parseURI(line string) (Deb, error) {
 	if !ok {
 		return bad("no SHA-256 (is the repository signed with a newer hash?)")
 	}
+	if !uriSum.MatchString(sum) {
+		return bad("bad SHA-256")
+	}
 	name, err := url.PathUnescape(strings.TrimSuffix(f[1], ".deb"))
 	if err != nil {
 		return bad("bad file name")
@@ -138,9 +149,17 @@ func parseURI(line string) (Deb, error) {
 	if len(part) != 3 {
 		return bad("file name is not name_version_arch.deb")
 	}
+	// The parts go into file names and scripts.
+	if !uriName.MatchString(part[0]) || !uriVersion.MatchString(part[1]) || !uriName.MatchString(part[2]) {
+		return bad("bad file name")
+	}
 	size, err := strconv.ParseInt(f[2], 10, 64)
-	if err != nil {
+	if err != nil || size < 0 {
 		return bad("bad size")
 	}
-	return Deb{Name: part[0], Version: part[1], Arch: part[2], URL: strings.Trim(f[0], "'"), SHA256: sum, Size: size}, nil
+	at, ok := strings.CutSuffix(f[0][1:], "'")
+	if u, err := url.Parse(at); !ok || err != nil || u.Scheme == "" {
+		return bad("bad URL")
+	}
+	return Deb{Name: part[0], Version: part[1], Arch: part[2], URL: at, SHA256: sum, Size: size}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"hash"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 )
@@ -287,6 +288,10 @@ func (r *Recipe) Validate() error {
 			case Copy:
 				if err := check(st.From); err != nil {
 					return err
+				}
+			case File:
+				if !utf8.ValidString(st.Content) { // JSON, and so the hash, would not tell it from other such content
+					return fmt.Errorf("recipe %s: stage %q: file %s is not UTF-8 text, which is all that a recipe holds", r.Target, s.Name, st.Path)
 				}
 			}
 		}

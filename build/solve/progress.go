@@ -131,11 +131,21 @@ func (e *StepError) Error() string {
 	if e.Step == "" {
 		return fmt.Sprintf("%s: %v", e.Image, e.Err)
 	}
-	msg := fmt.Sprintf("%s: step %q failed: %v", e.Image, e.Step, e.Err)
+	msg := fmt.Sprintf("%s: step %q failed: %s", e.Image, e.Step, why(e.Err))
 	if e.Log != "" {
 		msg += "\n    | " + strings.ReplaceAll(e.Log, "\n", "\n    | ")
 	}
 	return msg
+}
+
+// why is an error without the script that failed, which BuildKit quotes whole
+// and which the step's name stands for.
+func why(err error) string {
+	text := err.Error()
+	if _, rest, ok := strings.Cut(text, "did not complete successfully: "); ok {
+		return rest
+	}
+	return strings.TrimPrefix(text, "failed to solve: ")
 }
 
 func (e *StepError) Unwrap() error { return e.Err }

@@ -6,7 +6,7 @@ package solve
 import (
 	"context"
 	"encoding/json"
-	"maps"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -40,15 +40,25 @@ type Solver struct {
 	// CacheFrom and CacheTo are BuildKit cache references: "type=registry,ref=…".
 	CacheFrom, CacheTo []string
 
-	out content.Store
+	out, staging content.Store
+	finish       *finisher
 }
 
 // Open prepares the output directory.
 func (s *Solver) Open() error {
 	var err error
-	s.out, err = contentlocal.NewStore(s.OutDir)
-	return err
+	if s.out, err = contentlocal.NewStore(s.OutDir); err != nil {
+		return err
+	}
+	if s.staging, err = contentlocal.NewStore(s.stagingDir()); err != nil {
+		return err
+	}
+	s.finish = &finisher{from: s.staging, to: s.out, epoch: s.Epoch, zstd: s.Zstd}
+	return nil
 }
+
+// Close removes what is left of exports.
+func (s *Solver) Close() error { return os.RemoveAll(s.stagingDir()) }
 
 // env is what the builder for the platform leaves open in a recipe.
 func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
@@ -86,7 +96,7 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	attrs := s.exportAttrs()
 	attrs[exptypes.ExporterImageConfigKey] = string(cfg)
 	opt := client.SolveOpt{
-		Exports: []client.ExportEntry{{Type: client.ExporterOCI, Attrs: attrs, OutputStore: s.out}},
+		Exports: []client.ExportEntry{{Type: client.ExporterOCI, Attrs: attrs, OutputStore: s.staging}},
 		Session: s.attachables(), OCIStores: s.stores(),
 		CacheImports: cacheEntries(s.CacheFrom), CacheExports: cacheEntries(s.CacheTo),
 	}
@@ -94,19 +104,19 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	if err != nil {
 		return "", err
 	}
-	return digest.Parse(res.ExporterResponse[exptypes.ExporterImageDigestKey])
+	exported, err := digest.Parse(res.ExporterResponse[exptypes.ExporterImageDigestKey])
+	if err != nil {
+		return "", err
+	}
+	return s.finish.image(ctx, exported)
 }
 
+// exportAttrs asks for the image's own layers as plain tars; see finisher.
 func (s *Solver) exportAttrs() map[string]string {
-	attrs := map[string]string{
-		"tar": "false", "oci-mediatypes": "true",
-		string(exptypes.OptKeySourceDateEpoch):  strconv.FormatInt(s.Epoch.Unix(), 10),
-		string(exptypes.OptKeyRewriteTimestamp): "true",
+	return map[string]string{
+		"tar": "false", "oci-mediatypes": "true", "compression": "uncompressed",
+		string(exptypes.OptKeySourceDateEpoch): strconv.FormatInt(s.Epoch.Unix(), 10),
 	}
-	if s.Zstd {
-		maps.Copy(attrs, map[string]string{"compression": "zstd", "force-compression": "true"})
-	}
-	return attrs
 }
 
 func (s *Solver) stores() map[string]content.Store {

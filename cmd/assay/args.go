@@ -10,7 +10,7 @@ import (
 // write them in any order; the flag package stops at the first argument. What
 // follows "--" stays as it is.
 func flagsFirst(app *cli.App, args []string) []string {
-	if len(args) < 2 {
+	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
 		return args
 	}
 	cmd := app.Command(args[1])

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -25,6 +26,11 @@ func (o *builderFlags) flags() []cli.Flag {
 		&cli.StringFlag{Name: "buildkitd", Usage: "`FILE` to start as our own builder (default: the one beside assay)", EnvVars: []string{"ASSAY_BUILDKITD"}, Destination: &o.buildkitd},
 		&cli.StringFlag{Name: "progress", Usage: "`MODE` of the display: auto, tty, plain, quiet", Value: "auto", Destination: &o.progress},
 	}
+}
+
+// addrs returns the builders' addresses; BUILDKIT_HOST may be set to nothing.
+func (o *builderFlags) addrs() []string {
+	return slices.DeleteFunc(slices.Clone(o.builders.Value()), func(a string) bool { return a == "" })
 }
 
 type buildFlags struct {
@@ -57,14 +63,12 @@ func buildCommand() *cli.Command {
 			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance with the PKCS#8 key in `FILE` (DSSE)", Destination: &o.signKey},
 			formatFlag(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
-		Action: func(c *cli.Context) error { return o.run(c) },
+		BashComplete: o.complete,
+		Action:       func(c *cli.Context) error { return o.run(c) },
 	}
 }
 
 func (o *buildFlags) run(c *cli.Context) error {
-	if err := checkForm(o.form, "text", "json"); err != nil {
-		return err
-	}
 	opts, err := o.options(c)
 	if err != nil {
 		return err
@@ -100,7 +104,7 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 		return driver.BuildOptions{}, err
 	}
 	opts := driver.BuildOptions{
-		Names: o.names(c), Platforms: ps, OutDir: dir, Push: o.push, Builders: o.builders.Value(), Buildkitd: o.buildkitd, Jobs: o.jobs,
+		Names: o.names(c), Platforms: ps, OutDir: dir, Push: o.push, Builders: o.addrs(), Buildkitd: o.buildkitd, Jobs: o.jobs,
 		Zstd: o.zstd, Unlocked: o.unlocked, Force: o.force, CacheFrom: o.cacheFrom.Value(), CacheTo: o.cacheTo.Value(), Progress: o.progress,
 	}
 	if o.signKey != "" {

@@ -29,9 +29,6 @@ func certifyCommand() *cli.Command {
 }
 
 func (o *certifyFlags) run(c *cli.Context) error {
-	if err := checkForm(o.form, "text", "json"); err != nil {
-		return err
-	}
 	if c.NArg() != 1 {
 		return usagef("certify wants one image: a reference such as ghcr.io/owner/assay:TAG, or oci:DIR")
 	}
@@ -39,7 +36,7 @@ func (o *certifyFlags) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	res, err := w.Certify(c.Context, c.Args().First(), driver.BuildOptions{Builders: o.builders.Value(), Buildkitd: o.buildkitd, Progress: o.progress})
+	res, err := w.Certify(c.Context, c.Args().First(), driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress})
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -32,21 +34,49 @@ func (o *common) onlyFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "only", Usage: "targets whose name matches `GLOB`; may be repeated", Destination: &o.only}
 }
 
-// outputFlag is -o for commands whose output has several forms.
+// outputFlag is -o for commands whose output has several forms. It refuses any
+// other form.
 func outputFlag(dst *string, forms ...string) cli.Flag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: fmt.Sprintf("`FORM` of the output: %v", forms), Value: forms[0], Destination: dst}
+	return formFlag("output", dst, forms)
 }
 
 // formatFlag is outputFlag for commands whose --output is a destination.
 func formatFlag(dst *string, forms ...string) cli.Flag {
-	return &cli.StringFlag{Name: "format", Aliases: []string{"o"}, Usage: fmt.Sprintf("`FORM` of the report: %v", forms), Value: forms[0], Destination: dst}
+	return formFlag("format", dst, forms)
 }
 
-func checkForm(form string, forms ...string) error {
-	if !slices.Contains(forms, form) {
-		return usagef("-o %q is not one of %v", form, forms)
+func formFlag(name string, dst *string, forms []string) cli.Flag {
+	return &cli.StringFlag{
+		Name: name, Aliases: []string{"o"}, Usage: "`FORM` of the output: " + strings.Join(forms, ", "), Value: forms[0], Destination: dst,
+		Action: func(_ *cli.Context, form string) error {
+			if !slices.Contains(forms, form) {
+				return usagef("-o %q is none of %s", form, strings.Join(forms, ", "))
+			}
+			return nil
+		},
+	}
+}
+
+// noArgs refuses arguments to a command that takes none.
+func noArgs(c *cli.Context) error {
+	if c.Args().Present() {
+		return usagef("%s takes no argument %q", c.Command.Name, c.Args().First())
 	}
 	return nil
+}
+
+// complete answers a shell: flags where the word begins with "-", else the
+// matrix's targets. Without a matrix that can be read there is nothing to list.
+func (o *common) complete(c *cli.Context) {
+	if last := os.Args[max(len(os.Args)-2, 0)]; strings.HasPrefix(last, "-") {
+		cli.DefaultCompleteWithFlags(c.Command)(c)
+		return
+	}
+	if w, err := driver.Open(driver.Options{Matrix: o.matrix, Mirrors: o.mirrors.Value(), Version: assay.Version}); err == nil {
+		for _, t := range w.Targets {
+			fmt.Fprintln(c.App.Writer, t.Name)
+		}
+	}
 }
 
 // open opens the workspace; logs go to the error output.

@@ -13,13 +13,14 @@ func doctorCommand() *cli.Command {
 	bf := &builderFlags{}
 	return &cli.Command{
 		Name: "doctor", Usage: "say what this machine lacks for each command, and the remedy",
-		Flags: append(o.flags(outputFlag(&o.output, "text", "json")), bf.flags()...),
+		Flags:  append(o.flags(outputFlag(&o.output, "text", "json")), bf.flags()...),
+		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			w, err := o.open(c)
 			if err != nil {
 				return err
 			}
-			found := w.Doctor(c.Context, driver.BuildOptions{Builders: bf.builders.Value(), Buildkitd: bf.buildkitd})
+			found := w.Doctor(c.Context, driver.BuildOptions{Builders: bf.addrs(), Buildkitd: bf.buildkitd})
 			if o.output == "json" {
 				err = writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "findings": found})
 			} else {

@@ -29,7 +29,8 @@ func lockCommand() *cli.Command {
 			&cli.BoolFlag{Name: "update", Usage: "resolve anew what is locked already", Destination: &o.update},
 			outputFlag(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
-		Action: func(c *cli.Context) error { return o.run(c) },
+		BashComplete: o.complete,
+		Action:       func(c *cli.Context) error { return o.run(c) },
 	}
 }
 
@@ -52,7 +53,7 @@ func (o *lockFlags) run(c *cli.Context) error {
 			return err
 		}
 	}
-	rep, err := w.LockTargets(c.Context, targets, driver.BuildOptions{Builders: o.builders.Value(), Buildkitd: o.buildkitd, Progress: o.progress})
+	rep, err := w.LockTargets(c.Context, targets, driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress})
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ const (
 
 func main() {
 	// BuildKit's client library logs remarks of no use to a person.
-	_ = log.SetLevel("error")
+	_ = log.SetLevel("fatal")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args, os.Stdout, os.Stderr)
 	stop()

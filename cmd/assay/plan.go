@@ -16,12 +16,10 @@ func planCommand() *cli.Command {
 	o := &common{}
 	return &cli.Command{
 		Name: "plan", Usage: "show every target with base, platforms, versions, tag and recipe hash",
-		ArgsUsage: "[TARGET...]",
-		Flags:     o.flags(o.onlyFlag(), outputFlag(&o.output, "table", "json", "github")),
+		ArgsUsage:    "[TARGET...]",
+		Flags:        o.flags(o.onlyFlag(), outputFlag(&o.output, "table", "json", "github")),
+		BashComplete: o.complete,
 		Action: func(c *cli.Context) error {
-			if err := checkForm(o.output, "table", "json", "github"); err != nil {
-				return err
-			}
 			w, err := o.open(c)
 			if err != nil {
 				return err

@@ -4,8 +4,11 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io/fs"
+	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
@@ -36,7 +39,7 @@ func publishCommand() *cli.Command {
 			}
 			res, err := publish.Push(c.Context, dir, c.Args().Get(0), c.Args().Get(1), tags.Value(), publish.Options{Insecure: insecure})
 			if err != nil {
-				return err
+				return noSuchImage(err)
 			}
 			if form == "json" {
 				return writeJSON(c.App.Writer, res)
@@ -101,6 +104,19 @@ func verifyFailed(err error) error {
 	var v *publish.VerifyError
 	if errors.As(err, &v) {
 		return &failedError{err.Error()}
+	}
+	return noSuchImage(err)
+}
+
+// noSuchImage tells a name that makes no sense, or means nothing in the layout,
+// (2) from a layout or registry that could not be read (3).
+func noSuchImage(err error) error {
+	var nf *publish.NotFoundError
+	var bad *name.ErrBadName
+	var path *fs.PathError
+	noLayout := errors.As(err, &path) && errors.Is(err, fs.ErrNotExist) && filepath.Base(path.Path) == "index.json"
+	if errors.As(err, &nf) || errors.As(err, &bad) || noLayout {
+		return &driver.InputError{Err: err}
 	}
 	return err
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/dockerfile"
+	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/version"
@@ -15,6 +18,7 @@ import (
 func schemaCommand() *cli.Command {
 	return &cli.Command{
 		Name: "schema", Usage: "print the JSON Schema of matrix.yaml, for editors",
+		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			_, err := c.App.Writer.Write(append(matrix.Schema(), '\n'))
 			return err
@@ -26,7 +30,8 @@ func versionCommand() *cli.Command {
 	var form string
 	return &cli.Command{
 		Name: "version", Usage: "print version, commit and build date",
-		Flags: []cli.Flag{outputFlag(&form, "text", "json")},
+		Flags:  []cli.Flag{outputFlag(&form, "text", "json")},
+		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			if form == "json" {
 				return writeJSON(c.App.Writer, version.Get())
@@ -46,6 +51,7 @@ func dockerfileCommand() *cli.Command {
 		Flags: o.flags(
 			&cli.StringFlag{Name: "platform", Usage: "`PLATFORM` to write it for", Value: "linux/amd64", Destination: &platform},
 		),
+		BashComplete: o.complete,
 		Action: func(c *cli.Context) error {
 			p, err := recipe.ParsePlatform(platform)
 			if err != nil {
@@ -62,9 +68,15 @@ func dockerfileCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			if len(ts) != 1 {
+				return usagef("dockerfile writes one target, and %q are %d", c.Args().First(), len(ts))
+			}
 			res, err := w.Recipe(ts[0], p, p)
 			if err != nil {
 				return err
+			}
+			if len(res.Missing) > 0 { // it would install nothing and verify nothing
+				return driver.NotLockedError(cmp.Or(w.LockPath, "matrix.lock (embedded)"), map[string][]component.Missing{ts[0].Name: res.Missing})
 			}
 			text, err := dockerfile.Write(res.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image})
 			if err != nil {
@@ -78,22 +90,40 @@ func dockerfileCommand() *cli.Command {
 
 // completions are the scripts that make a shell ask the program itself.
 var completions = map[string]string{
-	"bash": `_assay() { COMPREPLY=($(compgen -W "$("${COMP_WORDS[@]:0:$COMP_CWORD}" --generate-bash-completion 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}")); }
-complete -o default -F _assay assay
+	"bash": `# assay completion bash > /etc/bash_completion.d/assay
+_assay() {
+  local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}")
+  [[ $cur == -* ]] && words+=("${cur/#--/-}") # a bare "--" would end the flags
+  COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
+}
+complete -o bashdefault -o default -F _assay assay
 `,
 	"zsh": `#compdef assay
-_assay() { local -a opts; opts=("${(@f)$(${words[@]:0:#words[@]-1} --generate-bash-completion 2>/dev/null)}"); _describe 'values' opts; }
+# assay completion zsh > "${fpath[1]}/_assay"
+_assay() {
+  local -a opts words_before
+  words_before=("${(@)words[1,CURRENT-1]}")
+  [[ ${words[CURRENT]} == -* ]] && words_before+=("${words[CURRENT]/#--/-}")
+  opts=("${(@f)$("${words_before[@]}" --generate-bash-completion 2>/dev/null)}")
+  compadd -- "${opts[@]}"
+  _files
+}
 compdef _assay assay
 `,
-	"fish": `complete -c assay -f -a '(eval (commandline -opc) --generate-bash-completion 2>/dev/null)'
+	"fish": `# assay completion fish > ~/.config/fish/completions/assay.fish
+complete -c assay -f -a '(eval (commandline -opc) --generate-bash-completion 2>/dev/null)'
 `,
 }
 
 func completionCommand() *cli.Command {
 	return &cli.Command{
 		Name: "completion", Usage: "print the completion script for bash, zsh or fish",
-		ArgsUsage: "SHELL",
+		ArgsUsage:    "bash|zsh|fish",
+		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "bash\nzsh\nfish\n") },
 		Action: func(c *cli.Context) error {
+			if c.NArg() > 1 {
+				return usagef("completion wants one shell: bash, zsh or fish")
+			}
 			text, ok := completions[strings.ToLower(c.Args().First())]
 			if !ok {
 				return usagef("completion wants bash, zsh or fish")

@@ -1,0 +1,81 @@
+# assay: two binaries, and the buildkitd that builds start when they are given
+# none. "make help" lists the targets.
+
+BIN     := bin
+VERSION := $(shell sed -n 's/^const Version = "\(.*\)"/\1/p' assay.go)
+COMMIT  := $(shell git rev-parse HEAD 2>/dev/null)
+DATE    := $(shell git log -1 --format=%cI 2>/dev/null)
+PKG     := github.com/assay-hpc/assay/harness/version
+LDFLAGS := -s -w -X $(PKG).Version=$(VERSION) -X $(PKG).Commit=$(COMMIT) -X $(PKG).Date=$(DATE)
+GOBUILD := CGO_ENABLED=0 go build -trimpath
+# What the harness is compiled with inside the images, too.
+TAGS    := urfave_cli_no_docs
+OUT     ?= out
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## install what a fresh Debian or Ubuntu lacks (needs root)
+	@./.ci/deps
+
+.PHONY: build
+build: $(BIN)/buildkitd ## build assay, harness and buildkitd into bin/
+	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/assay ./cmd/assay
+	$(GOBUILD) -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/harness ./cmd/harness
+
+# Built from our own go.sum: the version is pinned by go.mod.
+$(BIN)/buildkitd: go.mod go.sum
+	$(GOBUILD) -ldflags '-s -w' -o $@ github.com/moby/buildkit/cmd/buildkitd
+
+.PHONY: demo
+demo: deps build ## build fabric-debian12, certify it, print the certificate
+	$(BIN)/assay build fabric-debian12 --platform linux/$(shell go env GOARCH) --output oci:$(OUT)
+	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
+
+.PHONY: test
+test: deps build ## all tests that run here: unit, race, scripts, and images built and run for real
+	go vet ./...
+	go test -race -short ./...
+	go test -count=1 -timeout 25m ./build/e2e ./build/standin
+
+.PHONY: test-arm64
+test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation
+	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout 40m -run TestFabricBothPlatforms ./build/e2e
+
+.PHONY: lint
+lint: ## formatting, vet, staticcheck, workflows, schema
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+	go tool actionlint
+
+.PHONY: fmt
+fmt: ## format the code
+	gofmt -w .
+
+.PHONY: golden
+golden: ## regenerate golden files; review the difference as code
+	go test -short ./build/... ./cmd/... ./harness/... -args -update
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for half a minute
+	@go list ./... | while read -r pkg; do \
+	  for f in $$(go test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
+	    echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 30s -fuzzminimizetime 10x $$pkg || exit 1; \
+	  done; done
+
+.PHONY: bench
+bench: ## Go benchmarks of what must be fast
+	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./harness/...
+
+.PHONY: bench-build
+bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one run: prints the ratios
+	go build -o $(BIN)/buildctl github.com/moby/buildkit/cmd/buildctl
+	go run ./build/standin/bench -buildkitd $(BIN)/buildkitd -buildctl $(BIN)/buildctl
+
+.PHONY: clean
+clean: ## remove what was built here (images, caches and the builder's state stay in the user's cache directory)
+	rm -rf $(BIN) $(OUT)

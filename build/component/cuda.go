@@ -1,0 +1,99 @@
+package component
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// cudaImage adds what every CUDA image has besides its components.
+func (b *builder) cudaImage() {
+	b.workDir = "/opt/nccl-tests"
+	// The tools that people who build FROM the image, and their job scripts,
+	// expect. A compiler comes with the base.
+	b.install("build-essential", "autoconf", "automake", "libtool", "pkg-config", "ca-certificates", "curl", "wget", "git", "unzip",
+		"environment-modules", "iputils-ping", "net-tools", "numactl", "libnuma1", "pciutils")
+	for _, lib := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
+		b.absent = append(b.absent, certificate.Absent{Library: lib, Because: "it is the NVIDIA driver's; the container runtime mounts the host's"})
+	}
+}
+
+// oldestUbuntu is the member of the matrix on which what depends on the CUDA
+// version, but not on the Ubuntu, is built: its C library is the oldest, so
+// the result runs on the others too.
+func (b *builder) oldestUbuntu() matrix.Target { return matrix.OldestUbuntu(b.All, b.Target.CUDA) }
+
+// lowestCUDA is where that is built which depends on the Ubuntu and on CUDA's
+// major version alone.
+func (b *builder) lowestCUDA(t matrix.Target) matrix.Target {
+	return matrix.LowestCUDA(b.All, t.Release, t.CUDAMajor())
+}
+
+// oldestMajor is where that is built which depends on CUDA's major version
+// alone.
+func (b *builder) oldestMajor() matrix.Target {
+	var best matrix.Target
+	for _, t := range b.All {
+		if t.CUDA == "" || t.CUDAMajor() != b.Target.CUDAMajor() || t.Variant != "" {
+			continue
+		}
+		older := matrix.CompareVersions(t.Release, best.Release)
+		if best.Name == "" || older < 0 || older == 0 && matrix.CompareVersions(t.CUDA, best.CUDA) < 0 {
+			best = t
+		}
+	}
+	return best
+}
+
+// tools is a base with everything that components are compiled with: one
+// stage a base, so that its packages are installed once for all of them.
+func (b *builder) tools(on matrix.Target) recipe.Source {
+	name := "tools-" + baseName(on)
+	s := recipe.Stage{Name: name, From: b.baseOf(on, b.Platform), Steps: b.ofedRepository(on)}
+	packages := []string{
+		"build-essential", "autoconf", "automake", "libtool", "pkg-config", "bzip2", "python3",
+		"devscripts", "debhelper", "fakeroot", // NCCL packages itself
+		"libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libpci-dev", "libnuma-dev",
+		"libhwloc-dev", "libevent-dev", pmixDev(on), "libboost-program-options-dev",
+	}
+	s.Steps = append(s.Steps, b.apt(s, name, false, packages...))
+	return b.stage(s)
+}
+
+// compile unpacks a tar archive on the tools of a base and runs a script in
+// its directory. What the script leaves in /out is the result.
+func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
+	tools := b.tools(on)
+	return b.stage(recipe.Stage{
+		Name: name + "-" + baseName(on), From: tools,
+		Steps: []recipe.Step{recipe.Run{
+			Title:  "compile " + name,
+			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}}, more...),
+			Script: "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\ncd /src\n" + script,
+		}},
+	})
+}
+
+// gencode returns nvcc's flags for the target's architectures: a cubin for
+// each, and PTX of the last for what comes after it.
+func gencode(t matrix.Target) string {
+	var flags []string
+	last := ""
+	for _, c := range t.Capabilities {
+		last = strings.ReplaceAll(c, ".", "")
+		flags = append(flags, fmt.Sprintf("-gencode=arch=compute_%[1]s,code=sm_%[1]s", last))
+	}
+	return strings.Join(append(flags, fmt.Sprintf("-gencode=arch=compute_%[1]s,code=compute_%[1]s", last)), " ")
+}
+
+// sourcesOf lists downloads for the SBOM.
+func sourcesOf(srcs ...recipe.Source) []certificate.Download {
+	var out []certificate.Download
+	for _, s := range srcs {
+		out = append(out, certificate.Download{URL: s.Ref, Digest: s.Digest})
+	}
+	return out
+}

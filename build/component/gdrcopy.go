@@ -1,0 +1,47 @@
+package component
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// gdrcopy is the userspace of GDRCopy. Its tests are compiled by nvcc, so it
+// is built once per CUDA major version; the kernel module is the host's.
+func gdrcopy(b *builder, version string) {
+	src := b.download("https://github.com/NVIDIA/gdrcopy/archive/refs/tags/v" + version + ".tar.gz")
+	lib := "/usr/lib/" + b.Platform.Multiarch()
+	built := b.compile("gdrcopy-"+version, b.oldestMajor(), src, fmt.Sprintf(
+		"make -j\"$(nproc)\" CUDA=/usr/local/cuda prefix=/usr libdir=%s DESTDIR=/out lib_install exes_install\n", lib))
+	b.copy(built, "/out/usr/", "/usr/")
+	short := strings.Join(strings.Split(version, ".")[:2], ".") // the library's name has no patch level
+	b.declare(certificate.Component{
+		Name: "gdrcopy", Version: version, License: "MIT", Homepage: "https://github.com/NVIDIA/gdrcopy",
+		Sources: sourcesOf(src),
+		Checks: []certificate.Check{
+			{Name: "has the library of this version", Kind: certificate.CheckFile, Path: lib + "/libgdrapi.so." + short},
+			load(lib + "/libgdrapi.so.2"),
+			executable("/usr/bin/gdrcopy_copybw"), executable("/usr/bin/gdrcopy_sanity"),
+		},
+	})
+}
+
+// nvbandwidth measures copies between host and GPUs. Its own build wants a
+// newer CMake than the oldest Ubuntu has, for what is one call of nvcc.
+func nvbandwidth(b *builder, version string) {
+	src := b.download("https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v" + version + ".tar.gz")
+	built := b.compile("nvbandwidth-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`mkdir -p /out/usr/bin
+/usr/local/cuda/bin/nvcc -std=c++17 -O3 %s -I. -DGIT_VERSION='"v%s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
+  -L/usr/local/cuda/lib64/stubs -Xlinker -Bstatic -lboost_program_options -Xlinker -Bdynamic -lnvidia-ml -lcuda
+`, gencode(b.Target), version))
+	b.copy(built, "/out/usr/", "/usr/")
+	b.declare(certificate.Component{
+		Name: "nvbandwidth", Version: version, License: "Apache-2.0", Homepage: "https://github.com/NVIDIA/nvbandwidth",
+		Sources: sourcesOf(src),
+		Checks: []certificate.Check{
+			executable("/usr/bin/nvbandwidth"),
+			command("version", "v"+exact(version)[len(`(?:^|[^0-9.])`):], "grep", "-a", "-o", "-m", "1", "v"+version, "/usr/bin/nvbandwidth"),
+		},
+	})
+}

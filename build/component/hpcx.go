@@ -1,0 +1,166 @@
+package component
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// hpcxURL follows NVIDIA's naming: from 2.24 on there is a directory for each
+// CUDA major version.
+func hpcxURL(version string, t matrix.Target, p recipe.Platform) (url, dist string) {
+	dist = fmt.Sprintf("hpcx-v%s-gcc-doca_ofed-ubuntu%s-cuda%s-%s", version, t.Release, t.CUDAMajor(), p.Machine())
+	dir := "v" + version
+	if matrix.CompareVersions(version, "2.24") >= 0 {
+		dir += "_cuda" + t.CUDAMajor()
+	}
+	return "https://content.mellanox.com/hpc/hpc-x/" + dir + "/" + dist + ".tbz", dist
+}
+
+// pmixDev is the package with the process-management interface that Slurm
+// offers on an Ubuntu: 20.04's PMIx is too old for Open MPI, so it is PMI-2
+// there.
+func pmixDev(t matrix.Target) string {
+	if t.Release == "20.04" {
+		return "libpmi2-0-dev"
+	}
+	return "libpmix-dev"
+}
+
+func pmixLib(t matrix.Target) string {
+	if t.Release == "20.04" {
+		return "libpmi2-0"
+	}
+	return "libpmix2"
+}
+
+func pmixOption(t matrix.Target, p recipe.Platform) string {
+	if t.Release == "20.04" {
+		return "--with-pmi=/usr --with-pmi-libdir=/usr/lib/" + p.Multiarch()
+	}
+	return "--with-pmix=/usr/lib/" + p.Multiarch() + "/pmix2"
+}
+
+// hpcxStage unpacks HPC-X and rebuilds its Open MPI, whose shipped build knows
+// neither Slurm nor an external PMIx. That takes CUDA's headers only, so it is
+// done once per Ubuntu and CUDA major version, on the lowest CUDA.
+func (b *builder) hpcxStage(t matrix.Target) (recipe.Source, recipe.Source) {
+	on := b.lowestCUDA(t)
+	version := on.Version("hpcx")
+	if version == "" || version != t.Version("hpcx") {
+		on, version = t, t.Version("hpcx")
+	}
+	url, dist := hpcxURL(version, t, b.Platform)
+	src := b.download(url)
+	built := b.stage(recipe.Stage{
+		Name: "hpcx-" + version + "-" + baseName(on), From: b.tools(on),
+		Steps: []recipe.Step{
+			recipe.Run{
+				Title:  "unpack HPC-X",
+				Mounts: []recipe.Mount{{Target: "/run/assay/source", From: src}},
+				Script: fmt.Sprintf(`mkdir -p /opt/hpcx
+tar -xjf /run/assay/source -C /opt/hpcx --strip-components=1 --no-same-owner
+# Files remember where they were built.
+grep -rlI /build-result/%[1]s /opt/hpcx | while read -r f; do sed -i "s|/build-result/%[1]s|/opt/hpcx|g" "$f"; done
+# NCCL loads a plugin of the generic name without being asked: give each its
+# own, to be chosen with NCCL_NET_PLUGIN.
+for lib in /opt/hpcx/nccl_*_plugin/lib/libnccl-net.so; do
+  if [ -e "$lib" ]; then
+    name=${lib#/opt/hpcx/nccl_}; name=${name%%%%_plugin/*}; name=${name#rdma_}
+    cp -L "$lib" "${lib%%.so}-$name.so.tmp"
+    rm -f "$lib"*
+    mv "${lib%%.so}-$name.so.tmp" "${lib%%.so}-$name.so"
+  fi
+done
+`, dist),
+			},
+			recipe.Run{
+				Title: "rebuild HPC-X's Open MPI",
+				Script: fmt.Sprintf(`rm -rf /opt/hpcx/ompi /opt/hpcx/ompi4 /opt/hpcx/ompi5
+if [ -e /opt/hpcx/hpcx-init.sh ]; then sed -i 's|/ompi[45]\b|/ompi|g' /opt/hpcx/hpcx-init.sh; fi
+mkdir /tmp/ompi
+for f in /opt/hpcx/sources/openmpi4-gitclone.tar.gz /opt/hpcx/sources/openmpi-gitclone.tar.gz; do
+  if [ -e "$f" ]; then tar -xzf "$f" -C /tmp/ompi --strip-components=1 --no-same-owner; break; fi
+done
+cd /tmp/ompi
+if [ ! -x configure ]; then ./autogen.pl; fi
+./configure --cache-file=/tmp/ompi/config.cache --prefix=/opt/hpcx/ompi \
+  --with-hcoll=/opt/hpcx/hcoll --with-ucx=/opt/hpcx/ucx --with-ucc=/opt/hpcx/ucc \
+  --with-platform=contrib/platform/mellanox/optimized \
+  --with-slurm --with-hwloc --with-libevent --with-cuda=/usr/local/cuda --without-xpmem %s
+make -j"$(nproc)"
+make install
+cd /
+rm -rf /tmp/ompi /opt/hpcx/sources
+`, pmixOption(t, b.Platform)),
+			},
+		},
+	})
+	return built, src
+}
+
+// hpcx is NVIDIA's packaging of Open MPI, UCX, UCC, SHARP and HCOLL. Paths and
+// variables are the peers': downstream builds rely on them.
+func hpcx(b *builder, version string) {
+	built, src := b.hpcxStage(b.Target)
+	b.install(pmixDev(b.Target), pmixLib(b.Target), "libhwloc-dev", "libevent-dev")
+	b.copy(built, "/opt/hpcx/", "/opt/hpcx/")
+	b.hpcxEnvironment()
+	b.declare(certificate.Component{
+		Name: "hpcx", Version: version, License: "LicenseRef-NVIDIA-HPC-X-EULA AND BSD-3-Clause", Homepage: "https://developer.nvidia.com/networking/hpc-x",
+		Sources: sourcesOf(src),
+		Checks: []certificate.Check{
+			command("Open MPI runs", `Open MPI`, "/opt/hpcx/ompi/bin/ompi_info", "--version"),
+			command("mpirun is HPC-X's", `^/opt/hpcx/ompi/bin/mpirun`, "/bin/sh", "-c", "command -v mpirun"),
+			command("UCX runs", `\d+\.\d+\.\d+`, "/opt/hpcx/ucx/bin/ucx_info", "-v"),
+			load("/opt/hpcx/ompi/lib/libmpi.so.40"),
+		},
+	})
+}
+
+func (b *builder) hpcxEnvironment() {
+	const d = "/opt/hpcx/"
+	amd64 := b.Platform.Arch == "amd64"
+	for _, n := range []string{"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH"} {
+		b.setenv("OLD_"+n, "${"+n+"}")
+	}
+	b.setenv("HPCX_DIR", "/opt/hpcx")
+	for _, v := range []struct{ name, dir string }{
+		{"HPCX_UCX_DIR", "ucx"}, {"HPCX_UCC_DIR", "ucc"}, {"HPCX_SHARP_DIR", "sharp"}, {"HPCX_HCOLL_DIR", "hcoll"},
+		{"HPCX_NCCL_RDMA_SHARP_PLUGIN_DIR", "nccl_rdma_sharp_plugin"},
+		{"HPCX_MPI_DIR", "ompi"}, {"HPCX_OSHMEM_DIR", "ompi"}, {"OMPI_HOME", "ompi"}, {"MPI_HOME", "ompi"}, {"OSHMEM_HOME", "ompi"}, {"OPAL_PREFIX", "ompi"},
+	} {
+		b.setenv(v.name, d+v.dir)
+	}
+	clusterkit := ""
+	if amd64 { // the arm64 archive has none
+		clusterkit = d + "clusterkit"
+	}
+	b.setenv("HPCX_CLUSTERKIT_DIR", clusterkit)
+	b.prepend("PATH", d+"sharp/bin")
+	if amd64 {
+		b.prepend("PATH", d+"clusterkit/bin")
+	}
+	b.prepend("PATH", d+"hcoll/bin", d+"ucc/bin", d+"ucx/bin", d+"ompi/bin")
+	b.prepend("LD_LIBRARY_PATH", d+"ucc/lib/ucc", d+"ucc/lib", d+"ucx/lib/ucx", d+"ucx/lib", d+"sharp/lib", d+"hcoll/lib", d+"ompi/lib")
+	b.prepend("LIBRARY_PATH", d+"ompi/lib", d+"sharp/lib", d+"ucc/lib", d+"ucx/lib", d+"hcoll/lib")
+	b.prepend("CPATH", d+"ompi/include", d+"ucc/include", d+"ucx/include", d+"sharp/include", d+"hcoll/include")
+	b.prepend("PKG_CONFIG_PATH", d+"hcoll/lib/pkgconfig", d+"sharp/lib/pkgconfig", d+"ucx/lib/pkgconfig", d+"ompi/lib/pkgconfig")
+	b.setenv("UCX_VFS_ENABLE", "no") // its fuse mount fails in a container, with a message for each rank
+}
+
+// sharp is the NCCL plugin for in-network reductions, bundled with HPC-X. It is
+// chosen with NCCL_NET_PLUGIN=sharp.
+func sharp(b *builder, version string) {
+	const dir = "/opt/hpcx/nccl_rdma_sharp_plugin/lib"
+	b.prepend("LD_LIBRARY_PATH", dir)
+	b.declare(certificate.Component{
+		Name: "sharp", Version: version, License: "BSD-3-Clause", Homepage: "https://github.com/Mellanox/nccl-rdma-sharp-plugins",
+		Checks: []certificate.Check{
+			load(dir + "/libnccl-net-sharp.so"),
+			command("is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+dir+"/libnccl-net.so ]"),
+		},
+	})
+}

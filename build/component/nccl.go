@@ -1,0 +1,88 @@
+package component
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// ncclStage compiles NCCL for the target's architectures, once per CUDA
+// version, on the oldest Ubuntu. /out/deb holds its packages, /out/tree their
+// files.
+func (b *builder) ncclStage() (recipe.Source, recipe.Source) {
+	version := b.Target.Version("nccl")
+	src := b.download("https://github.com/NVIDIA/nccl/archive/refs/tags/v" + version + ".tar.gz")
+	built := b.compile("nccl-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`make -j"$(nproc)" pkg.debian.build CUDA_HOME=/usr/local/cuda NVCC_GENCODE=%q PKG_TIMESTAMP="$(date -Ru -d "@$SOURCE_DATE_EPOCH")"
+mkdir -p /out/deb /out/tree
+for p in libnccl2 libnccl-dev; do
+  cp build/pkg/deb/${p}_*.deb /out/deb/$p.deb
+  dpkg-deb -x /out/deb/$p.deb /out/tree
+done
+`, gencode(b.Target)))
+	return built, src
+}
+
+// nccl is built from source for the architecture list. Its files are a layer
+// of their own, which all images of one CUDA version share; dpkg is told of
+// the packages without unpacking them again, so that they replace the base's
+// NCCL and others may depend on them.
+func nccl(b *builder, version string) {
+	built, src := b.ncclStage()
+	b.after = append(b.after, recipe.Run{
+		Title:  "register NCCL's packages",
+		Mounts: []recipe.Mount{{Target: "/run/assay/nccl", From: built, Path: "/out/deb"}},
+		Script: "dpkg --path-exclude='/*' --force-depends -i /run/assay/nccl/libnccl2.deb /run/assay/nccl/libnccl-dev.deb\napt-mark hold libnccl2 libnccl-dev >/dev/null\n" + recipe.Tidy,
+	})
+	b.copy(built, "/out/tree/", "/")
+	lib := "/usr/lib/" + b.Platform.Multiarch()
+	short, _, _ := strings.Cut(version, "-")
+	cuda := strings.Join(strings.Split(b.Target.CUDA, ".")[:2], ".")
+	b.declare(certificate.Component{
+		Name: "nccl", Version: version, License: "Apache-2.0 AND BSD-3-Clause", Homepage: "https://github.com/NVIDIA/nccl",
+		Sources: sourcesOf(src),
+		Checks: []certificate.Check{
+			command("version", `NCCL version `+strings.ReplaceAll(short, ".", `\.`)+`\+cuda`+strings.ReplaceAll(cuda, ".", `\.`), "grep", "-a", "-o", "-m", "1", "NCCL version [0-9.]*+cuda[0-9.]*", lib+"/libnccl.so.2"),
+			command("dpkg has it at this version", `^`+strings.ReplaceAll(version, ".", `\.`)+`\+cuda`, "dpkg-query", "-W", "-f", "${Version}", "libnccl2"),
+			command("its files are the package's", "", "dpkg", "--verify", "libnccl2", "libnccl-dev"),
+			load(lib + "/libnccl.so.2"),
+		},
+	})
+}
+
+// ncclTests are NVIDIA's own, at the two paths that people's job scripts know.
+func ncclTests(b *builder, version string) {
+	built, src := b.ncclTestsStage(version)
+	b.copy(built, "/out/", "/opt/nccl-tests/")
+	b.files = append(b.files, recipe.Symlink{Path: "/opt/nccl_tests", Target: "/opt/nccl-tests"})
+	b.declare(certificate.Component{
+		Name: "nccl-tests", Version: version, License: "BSD-3-Clause", Homepage: "https://github.com/NVIDIA/nccl-tests",
+		Sources: sourcesOf(src),
+		Checks: []certificate.Check{
+			executable("/opt/nccl-tests/build/all_reduce_perf"), executable("/opt/nccl_tests/build/alltoall_perf"),
+		},
+	})
+}
+
+// ncclTestsStage is built once per CUDA version and NCCL, with the MPI of the
+// oldest Ubuntu: Open MPI 4 keeps its ABI.
+func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) {
+	on := b.oldestUbuntu()
+	ncclBuilt, _ := b.ncclStage()
+	mpi, _ := b.hpcxStage(on)
+	src := b.download("https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v" + version + ".tar.gz")
+	name := "nccl-tests-" + version + "-nccl-" + b.Target.Version("nccl")
+	built := b.compile(name, on, src, fmt.Sprintf(`cp -a /run/assay/nccl/usr /tmp/nccl
+mkdir -p /tmp/nccl/lib
+cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
+export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
+make -j"$(nproc)" MPI=1 MPI_HOME=/opt/hpcx/ompi CUDA_HOME=/usr/local/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
+mkdir -p /out/build
+cp build/*_perf /out/build/
+cp LICENSE.txt README.md /out/ 2>/dev/null || true
+`, b.Platform.Multiarch(), gencode(b.Target)),
+		recipe.Mount{Target: "/run/assay/nccl", From: ncclBuilt, Path: "/out/tree"},
+		recipe.Mount{Target: "/opt/hpcx", From: mpi, Path: "/opt/hpcx"})
+	return built, src
+}

@@ -1,0 +1,45 @@
+package component
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+const (
+	docaKey  = "https://linux.mellanox.com/public/repo/doca/GPG-KEY-Mellanox.pub"
+	docaRepo = "https://linux.mellanox.com/public/repo/doca/%s/ubuntu%s/%s/"
+)
+
+// ofedRepository sets a stage up for a target's DOCA repository; nothing for a
+// target without OFED.
+func (b *builder) ofedRepository(t matrix.Target) []recipe.Step {
+	version := t.Version("ofed")
+	if version == "" {
+		return nil
+	}
+	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64-sbsa"}[b.Platform.Arch]
+	key := b.download(docaKey)
+	return []recipe.Step{
+		recipe.Copy{From: key, Src: "/" + key.Name(), Dst: "/usr/share/keyrings/doca.asc"},
+		recipe.File{Path: "/etc/apt/sources.list.d/doca.list", Mode: 0o644, Content: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/doca.asc] "+docaRepo+" ./\n", version, t.Release, arch)},
+	}
+}
+
+// ofed is the userspace of the OFED stack, from the DOCA repository. The
+// kernel's side is the host's.
+func ofed(b *builder, version string) {
+	b.sources = append(b.sources, b.ofedRepository(b.Target)...)
+	b.install("libibverbs1", "libibverbs-dev", "ibverbs-providers", "ibverbs-utils", "libibumad3", "libibumad-dev", "librdmacm1", "librdmacm-dev", "rdmacm-utils", "infiniband-diags")
+	lib := libdir("/usr/lib/" + b.Platform.Multiarch())
+	b.declare(certificate.Component{
+		Name: "ofed", Version: version, License: "GPL-2.0-only OR Linux-OpenIB", Homepage: "https://developer.nvidia.com/networking/doca",
+		Checks: []certificate.Check{
+			command("rdma-core is the vendor's", `mlnx`, "dpkg-query", "-W", "-f", "${Version}", "libibverbs1"),
+			executable("/usr/bin/ibv_devinfo"), executable("/usr/sbin/ibstat"),
+			lib.load("libibverbs.so.1"), lib.load("librdmacm.so.1"), lib.load("libmlx5.so.1"),
+		},
+	})
+}

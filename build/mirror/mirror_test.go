@@ -1,0 +1,298 @@
+package mirror
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func rules(t testing.TB, list ...string) []Rule {
+	t.Helper()
+	var rs []Rule
+	for _, s := range list {
+		r, err := ParseRule(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+const (
+	debianRoot = "http://archive.example.org/debian"
+	proxyRoot  = "https://modules.example.org"
+)
+
+// resolver knows the defaults of no real machine.
+func resolver(t testing.TB, list ...string) *Resolver {
+	t.Helper()
+	r := New(rules(t, list...)...)
+	r.Debian = func() (string, error) { return debianRoot, nil }
+	r.GoProxy = func() (string, error) { return proxyRoot, nil }
+	return r
+}
+
+func TestParseRule(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want Rule
+		err  string
+	}{
+		{in: "docker.io=mirror.example.org:5000", want: Rule{"docker.io", "mirror.example.org:5000"}},
+		{in: "https://a.example.org/=http://b.example.org/a/", want: Rule{"https://a.example.org", "http://b.example.org/a"}},
+		{in: "debian:=http://b.example.org/debian", want: Rule{"debian:", "http://b.example.org/debian"}},
+		{in: "https://a.example.org=http://b.example.org/?x=y", want: Rule{"https://a.example.org", "http://b.example.org/?x=y"}},
+		{in: "docker.io", err: `--mirror "docker.io" is not FROM=TO, for example docker.io=mirror.example:5000`},
+		{in: "=b", err: `--mirror "=b" is not FROM=TO`},
+		{in: "a=", err: `--mirror "a=" is not FROM=TO`},
+		{in: "", err: `--mirror "" is not FROM=TO`},
+		{in: "https://a=http://b'; id", err: `is not FROM=TO`},
+		{in: "https://a=http://b|c", err: `is not FROM=TO`},
+		{in: "https://a=http://b\nc", err: `is not FROM=TO`},
+		{in: "https://robot:hunter2@mirror.example.org", err: `--mirror "https://***@mirror.example.org" is not FROM=TO`},
+	} {
+		got, err := ParseRule(tt.in)
+		if tt.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("ParseRule(%q) = %v, %v; want %s", tt.in, got, err, tt.err)
+			}
+			continue
+		}
+		if err != nil || got != tt.want {
+			t.Errorf("ParseRule(%q) = %v, %v; want %v", tt.in, got, err, tt.want)
+		}
+	}
+}
+
+func TestURL(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		rules []string
+		in    string
+		want  string
+	}{
+		{"no rules", nil, "https://a.example.org/x.tar.gz", "https://a.example.org/x.tar.gz"},
+		{"below", []string{"https://a.example.org=http://m.example.org/a"}, "https://a.example.org/x/y.tar.gz", "http://m.example.org/a/x/y.tar.gz"},
+		{"exactly", []string{"https://a.example.org/x=http://m.example.org/y"}, "https://a.example.org/x", "http://m.example.org/y"},
+		{"a query", []string{"https://a.example.org/x=http://m.example.org/y"}, "https://a.example.org/x?v=1", "http://m.example.org/y?v=1"},
+		{"a longer word", []string{"https://a.example.org/x=http://m.example.org/y"}, "https://a.example.org/xy", "https://a.example.org/xy"},
+		{"a longer host", []string{"https://a.example=http://m.example.org"}, "https://a.example.org/x", "https://a.example.org/x"},
+		{"another port", []string{"https://a.example.org=http://m.example.org"}, "https://a.example.org:8443/x", "https://a.example.org:8443/x"},
+		{"a user, not a host", []string{"https://a.example.org=http://m.example.org"}, "https://a.example.org@evil.example/x", "https://a.example.org@evil.example/x"},
+		{"another scheme", []string{"https://a.example.org=http://m.example.org"}, "http://a.example.org/x", "http://a.example.org/x"},
+		{"the longest wins", []string{"https://a.example.org=http://one", "https://a.example.org/x/y=http://three", "https://a.example.org/x=http://two"}, "https://a.example.org/x/y/z", "http://three/z"},
+		{"the first of two wins", []string{"https://a.example.org=http://one", "https://a.example.org=http://two"}, "https://a.example.org/x", "http://one/x"},
+		{"once", []string{"https://a.example.org=https://b.example.org", "https://b.example.org=https://a.example.org"}, "https://a.example.org/x", "https://b.example.org/x"},
+
+		{"debian", nil, "debian:pool/main/x.deb", debianRoot + "/pool/main/x.deb"},
+		{"debian-security", nil, "debian-security:pool/x.deb", debianRoot + "-security/pool/x.deb"},
+		{"debian's root", nil, "debian:", debianRoot + "/"},
+		{"debian by its scheme", []string{"debian:=http://m.example.org/d"}, "debian:pool/x.deb", "http://m.example.org/d/pool/x.deb"},
+		{"debian's root by its scheme", []string{"debian:=http://m.example.org/d"}, "debian:", "http://m.example.org/d"},
+		{"debian by its URL", []string{debianRoot + "=http://m.example.org/d"}, "debian:pool/x.deb", "http://m.example.org/d/pool/x.deb"},
+		{"the scheme before the URL", []string{debianRoot + "/pool=http://url", "debian:=http://scheme"}, "debian:pool/x.deb", "http://scheme/pool/x.deb"},
+		{"debian is not debian-security", []string{"debian:=http://m.example.org/d"}, "debian-security:pool/x.deb", debianRoot + "-security/pool/x.deb"},
+		{"debian-security by its scheme", []string{"debian-security:=http://m.example.org/s"}, "debian-security:pool/x.deb", "http://m.example.org/s/pool/x.deb"},
+
+		{"goproxy", nil, "goproxy:golang.org/x/sys/@v/v0.1.0.zip", proxyRoot + "/golang.org/x/sys/@v/v0.1.0.zip"},
+		{"goproxy by its scheme", []string{"goproxy:=http://m.example.org/go"}, "goproxy:a/@v/v1.zip", "http://m.example.org/go/a/@v/v1.zip"},
+		{"goproxy by its URL", []string{proxyRoot + "=http://m.example.org/go"}, "goproxy:a/@v/v1.zip", "http://m.example.org/go/a/@v/v1.zip"},
+	} {
+		got, err := resolver(t, tt.rules...).URL(tt.in)
+		if err != nil || got != tt.want {
+			t.Errorf("%s: URL(%q) = %q, %v; want %q", tt.name, tt.in, got, err, tt.want)
+		}
+	}
+}
+
+func TestURLWithoutDefault(t *testing.T) {
+	r := resolver(t, "goproxy:=http://m.example.org/go")
+	none := errors.New("no archive is known")
+	r.Debian = func() (string, error) { return "", none }
+	r.GoProxy = func() (string, error) { t.Error("the default is asked for, and a rule is there"); return "", none }
+	if got, err := r.URL("debian:pool/x.deb"); !errors.Is(err, none) {
+		t.Errorf("URL = %q, %v; want the default's error", got, err)
+	}
+	if got, err := r.URL("goproxy:a"); err != nil || got != "http://m.example.org/go/a" {
+		t.Errorf("URL = %q, %v", got, err)
+	}
+}
+
+func TestImage(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		rules []string
+		in    string
+		want  string
+	}{
+		{"no rules", nil, "docker.io/nvidia/cuda:12.9.1", "docker.io/nvidia/cuda:12.9.1"},
+		{"a registry", []string{"docker.io=mirror.example.org:5000"}, "docker.io/nvidia/cuda:12.9.1", "mirror.example.org:5000/nvidia/cuda:12.9.1"},
+		{"a namespace", []string{"docker.io/nvidia=mirror.example.org/nv"}, "docker.io/nvidia/cuda:12.9.1", "mirror.example.org/nv/cuda:12.9.1"},
+		{"a longer namespace", []string{"docker.io/nvidia=mirror.example.org/nv"}, "docker.io/nvidiax/cuda:1", "docker.io/nvidiax/cuda:1"},
+		{"a repository", []string{"docker.io/nvidia/cuda=mirror.example.org/cuda"}, "docker.io/nvidia/cuda:12.9.1", "mirror.example.org/cuda:12.9.1"},
+		{"a repository by digest", []string{"docker.io/nvidia/cuda=mirror.example.org/cuda"}, "docker.io/nvidia/cuda@sha256:12", "mirror.example.org/cuda@sha256:12"},
+		{"a longer repository", []string{"docker.io/nvidia/cuda=mirror.example.org/cuda"}, "docker.io/nvidia/cuda-dl:1", "docker.io/nvidia/cuda-dl:1"},
+		{"one tag", []string{"docker.io/nvidia/cuda:1=mirror.example.org/cuda:2"}, "docker.io/nvidia/cuda:1", "mirror.example.org/cuda:2"},
+		{"a longer tag", []string{"docker.io/nvidia/cuda:1=mirror.example.org/cuda:2"}, "docker.io/nvidia/cuda:12", "docker.io/nvidia/cuda:12"},
+		{"another port", []string{"localhost=mirror.example.org"}, "localhost:5000/cuda:1", "localhost:5000/cuda:1"},
+		{"a short name", []string{"ubuntu=mirror.example.org/ubuntu"}, "ubuntu:24.04", "mirror.example.org/ubuntu:24.04"},
+		{"the longest wins", []string{"docker.io=one", "docker.io/nvidia=two"}, "docker.io/nvidia/cuda:1", "two/cuda:1"},
+	} {
+		if got := resolver(t, tt.rules...).Image(tt.in); got != tt.want {
+			t.Errorf("%s: Image(%q) = %q; want %q", tt.name, tt.in, got, tt.want)
+		}
+	}
+}
+
+// TestName: Name gives back what URL was given, whatever the rules, so that a
+// lock does not depend on the mirrors of the machine that wrote it.
+func TestName(t *testing.T) {
+	names := []string{"debian:pool/main/x.deb", "debian-security:pool/main/x.deb", "https://a.example.org/repo/x.deb", "https://a.example.org/repo/y/z.deb", "http://b.example.org/x.deb"}
+	for _, list := range [][]string{
+		nil,
+		{"debian:=http://m.example.org/d"},
+		{"debian:=http://m.example.org/d", "debian-security:=http://m.example.org/d-security"},
+		{debianRoot + "=http://m.example.org/d"},
+		{debianRoot + "=http://m.example.org/d", debianRoot + "-security=http://m.example.org/s"},
+		{"http://archive.example.org=http://m.example.org/archive"},
+		{"https://a.example.org=http://m.example.org"},
+		// The longer FROM has the shorter TO.
+		{"https://a.example.org/repo/y=http://m.example.org", "http://b.example.org=http://m.example.org/b"},
+		{"debian:=http://m.example.org", "https://a.example.org=http://m.example.org/a", "http://b.example.org=http://m.example.org/ab"},
+		{"https://a.example.org=http://robot:hunter2@m.example.org/a"},
+	} {
+		r := resolver(t, list...)
+		for _, name := range names {
+			at, err := r.URL(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Name(at); got != name {
+				t.Errorf("with %q: Name(%q) = %q; want %q", list, at, got, name)
+			}
+		}
+	}
+	// A tool that leaves the password out of what it reports.
+	r := resolver(t, "https://a.example.org=http://robot:hunter2@m.example.org/a")
+	if got, want := r.Name("http://m.example.org/a/x.deb"), "https://a.example.org/x.deb"; got != want {
+		t.Errorf("Name = %q; want %q", got, want)
+	}
+	r = resolver(t)
+	r.Debian = func() (string, error) { return "", errors.New("no archive is known") }
+	if got, want := r.Name(debianRoot+"/pool/x.deb"), debianRoot+"/pool/x.deb"; got != want {
+		t.Errorf("without a default: Name = %q; want %q", got, want)
+	}
+}
+
+// TestSed runs sed over apt's own kinds of lists.
+func TestSed(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		rules    []string
+		in, want string
+	}{
+		{"no rules", nil, "deb https://a.example.org/x suite main\n", "deb https://a.example.org/x suite main\n"},
+		{
+			"a line of sources.list", []string{"https://a.example.org=http://m.example.org/a"},
+			"# https://a.example.org/x\ndeb [trusted=yes] https://a.example.org/x suite main\n", "# http://m.example.org/a/x\ndeb [trusted=yes] http://m.example.org/a/x suite main\n",
+		},
+		{"two of a line", []string{"https://a.example.org=http://m"}, "URIs: https://a.example.org/1 https://a.example.org/2\n", "URIs: http://m/1 http://m/2\n"},
+		{"the end of a line", []string{"https://a.example.org/x=http://m"}, "URIs: https://a.example.org/x\n", "URIs: http://m\n"},
+		{"a tab", []string{"https://a.example.org/x=http://m"}, "deb\thttps://a.example.org/x\tsuite\n", "deb\thttp://m\tsuite\n"},
+		{"a longer word", []string{debianRoot + "=http://m"}, "deb " + debianRoot + "-security suite\n", "deb " + debianRoot + "-security suite\n"},
+		{"a dot is a dot", []string{"https://a.example.org=http://m"}, "deb https://aXexample.org/x suite\n", "deb https://aXexample.org/x suite\n"},
+		{"special characters", []string{"https://a.example.org/[x]*+$=http://m/?a&b"}, "deb https://a.example.org/[x]*+$/ suite\n", "deb http://m/?a&b/ suite\n"},
+		{"the longest wins", []string{"https://a.example.org=http://one", "https://a.example.org/x=http://two"}, "deb https://a.example.org/x/y s\n", "deb http://two/y s\n"},
+		{"once", []string{"https://a.example.org=https://b.example.org", "https://b.example.org=https://a.example.org"}, "https://a.example.org/ https://b.example.org/\n", "https://b.example.org/ https://a.example.org/\n"},
+		{"an image's rule", []string{"docker.io=m.example.org"}, "docker.io/x\n", "docker.io/x\n"},
+		{
+			"the schemes", []string{"debian:=http://m/d", "debian-security:=http://m/s"},
+			"deb " + debianRoot + " s main\ndeb " + debianRoot + "-security s main\n", "deb http://m/d s main\ndeb http://m/s s main\n",
+		},
+	} {
+		script := resolver(t, tt.rules...).Sed()
+		if strings.Contains(script, "'") {
+			t.Errorf("%s: Sed() = %q, which stands in single quotes", tt.name, script)
+		}
+		cmd := exec.Command("sed", "-e", script)
+		cmd.Stdin = strings.NewReader(tt.in)
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != tt.want {
+			t.Errorf("%s: sed -e %q of %q = %q, %v; want %q", tt.name, script, tt.in, out, err, tt.want)
+		}
+	}
+}
+
+// FuzzRule: what ParseRule accepts makes a sed script that does what URL does.
+func FuzzRule(f *testing.F) {
+	f.Add("https://a.example.org/x=http://m.example.org/y", "/z")
+	f.Add("https://a.example.org/[x]*=http://m/?a&b", "")
+	f.Add("docker.io=m", "")
+	f.Add("debian:=http://m/d", "/pool")
+	f.Fuzz(func(t *testing.T, text, rest string) {
+		rule, err := ParseRule(text)
+		if err != nil || strings.ContainsFunc(rest, forbidden) || rest != "" && rest[0] != '/' || strings.Contains(text+rest, "@assay") {
+			return
+		}
+		r := resolver(t, text)
+		script := r.Sed()
+		if script == "" || strings.HasPrefix(rule.From, "debian") || strings.HasPrefix(rule.From, "goproxy") {
+			return
+		}
+		in := rule.From + rest
+		want, err := r.URL(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command("sed", "-e", script)
+		cmd.Env = []string{"LC_ALL=C.UTF-8"}
+		cmd.Stdin = strings.NewReader(in)
+		out, err := cmd.CombinedOutput()
+		if err != nil || string(out) != want {
+			t.Fatalf("sed -e %q of %q = %q, %v; URL says %q", script, in, out, err, want)
+		}
+	})
+}
+
+func TestRulesAreSorted(t *testing.T) {
+	in := rules(t, "a=1", "a/b/c=2", "a/b=3")
+	got := New(in...).Rules()
+	want := rules(t, "a/b/c=2", "a/b=3", "a=1")
+	if !slices.Equal(got, want) || in[0].From != "a" {
+		t.Errorf("Rules() = %v (from %v); want %v", got, in, want)
+	}
+}
+
+func TestDefaultGoProxy(t *testing.T) {
+	for _, tt := range []struct{ env, want, err string }{
+		{"https://modules.example.org", "https://modules.example.org", ""},
+		{"https://modules.example.org/,direct", "https://modules.example.org", ""},
+		{"off|file:///srv/modules", "file:///srv/modules", ""},
+		{"direct", "", `GOPROXY="direct" names no proxy to fetch from`},
+		{"off", "", `GOPROXY="off" names no proxy to fetch from`},
+	} {
+		t.Setenv("GOPROXY", tt.env)
+		got, err := DefaultGoProxy()
+		if got != tt.want || (err == nil) != (tt.err == "") || err != nil && err.Error() != tt.err {
+			t.Errorf("GOPROXY=%q: DefaultGoProxy() = %q, %v; want %q, %s", tt.env, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+// TestDefaultDebian reads this machine's debootstrap, where there is one.
+func TestDefaultDebian(t *testing.T) {
+	if paths, _ := filepath.Glob("/usr/sbin/debootstrap"); len(paths) == 0 {
+		if root, err := DefaultDebian(); err == nil || !strings.Contains(err.Error(), "make deps") {
+			t.Errorf("without debootstrap: DefaultDebian() = %q, %v; want the remedy", root, err)
+		}
+		return
+	}
+	root, err := DefaultDebian()
+	if err != nil || !strings.HasPrefix(root, "http") || strings.HasSuffix(root, "/") {
+		t.Errorf("DefaultDebian() = %q, %v; want an archive's root", root, err)
+	}
+}

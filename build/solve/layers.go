@@ -1,0 +1,219 @@
+package solve
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/klauspost/compress/zstd"
+	"github.com/klauspost/pgzip"
+	digest "github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// A finisher turns the images that BuildKit exports, whose own layers are
+// plain tars with the time of the build in them, into the images to publish:
+// no time is later than the epoch, and layers are compressed. BuildKit could do
+// both, but for each image anew; here a layer that ten images share is
+// finished once.
+type finisher struct {
+	from, to content.Store
+	epoch    time.Time
+	zstd     bool
+	layers   sync.Map // source digest to sync.OnceValues(finished layer)
+}
+
+// layer is a finished layer.
+type layer struct {
+	Desc   ocispec.Descriptor `json:"desc"`
+	DiffID digest.Digest      `json:"diffID"`
+}
+
+// image finishes the image whose manifest BuildKit has exported and returns
+// the digest of the new manifest.
+func (f *finisher) image(ctx context.Context, manifest digest.Digest) (digest.Digest, error) {
+	var m ocispec.Manifest
+	var cfg ocispec.Image
+	if err := f.readJSON(ctx, manifest, &m); err != nil {
+		return "", err
+	}
+	raw, err := content.ReadBlob(ctx, f.from, m.Config)
+	if err != nil {
+		return "", err
+	}
+	if err := json.Unmarshal(raw, &cfg); err != nil {
+		return "", err
+	}
+	if len(cfg.RootFS.DiffIDs) != len(m.Layers) {
+		return "", fmt.Errorf("image %s has %d layers and %d diff IDs", manifest, len(m.Layers), len(cfg.RootFS.DiffIDs))
+	}
+	for i, d := range m.Layers {
+		l, err := f.layer(ctx, d, cfg.RootFS.DiffIDs[i])
+		if err != nil {
+			return "", fmt.Errorf("layer %s: %w", d.Digest, err)
+		}
+		m.Layers[i], cfg.RootFS.DiffIDs[i] = l.Desc, l.DiffID
+	}
+	return f.manifest(ctx, cfg, m.Layers)
+}
+
+func (f *finisher) readJSON(ctx context.Context, d digest.Digest, into any) error {
+	info, err := f.from.Info(ctx, d)
+	if err != nil {
+		return err
+	}
+	raw, err := content.ReadBlob(ctx, f.from, ocispec.Descriptor{Digest: d, Size: info.Size})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, into)
+}
+
+func (f *finisher) manifest(ctx context.Context, cfg ocispec.Image, layers []ocispec.Descriptor) (digest.Digest, error) {
+	raw, err := json.Marshal(cfg)
+	if err != nil {
+		return "", err
+	}
+	cd, err := f.put(ctx, ocispec.MediaTypeImageConfig, raw)
+	if err != nil {
+		return "", err
+	}
+	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: cd, Layers: layers}
+	if raw, err = json.Marshal(m); err != nil {
+		return "", err
+	}
+	md, err := f.put(ctx, m.MediaType, raw)
+	return md.Digest, err
+}
+
+func (f *finisher) put(ctx context.Context, mediaType string, raw []byte) (ocispec.Descriptor, error) {
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
+	err := content.WriteBlob(ctx, f.to, d.Digest.String(), bytes.NewReader(raw), d)
+	return d, err
+}
+
+// layer finishes one layer, or waits for whoever is finishing it.
+func (f *finisher) layer(ctx context.Context, d ocispec.Descriptor, diffID digest.Digest) (layer, error) {
+	once, _ := f.layers.LoadOrStore(d.Digest, sync.OnceValues(func() (layer, error) {
+		if d.MediaType != ocispec.MediaTypeImageLayer {
+			return f.passOn(ctx, d, diffID)
+		}
+		return f.rewrite(ctx, d)
+	}))
+	l, err := once.(func() (layer, error))()
+	if err != nil {
+		f.layers.Delete(d.Digest) // the next build may fare better
+	}
+	return l, err
+}
+
+// passOn copies a base's layer as it is: registries have it already.
+func (f *finisher) passOn(ctx context.Context, d ocispec.Descriptor, diffID digest.Digest) (layer, error) {
+	if d.MediaType == "application/vnd.docker.image.rootfs.diff.tar.gzip" {
+		d.MediaType = ocispec.MediaTypeImageLayerGzip // an OCI manifest speaks OCI
+	}
+	d.Annotations = nil
+	if _, err := f.to.Info(ctx, d.Digest); err == nil {
+		return layer{d, diffID}, nil
+	}
+	ra, err := f.from.ReaderAt(ctx, d)
+	if err != nil {
+		return layer{}, err
+	}
+	defer ra.Close()
+	err = content.WriteBlob(ctx, f.to, "pass-"+d.Digest.String(), content.NewReader(ra), d)
+	return layer{d, diffID}, err
+}
+
+// rewrite clamps times and compresses.
+func (f *finisher) rewrite(ctx context.Context, d ocispec.Descriptor) (_ layer, err error) {
+	ra, err := f.from.ReaderAt(ctx, d)
+	if err != nil {
+		return layer{}, err
+	}
+	defer ra.Close()
+	w, err := content.OpenWriter(ctx, f.to, content.WithRef("finish-"+d.Digest.String()))
+	if err != nil {
+		return layer{}, err
+	}
+	defer w.Close()
+	if err := w.Truncate(0); err != nil {
+		return layer{}, err
+	}
+	count := &counter{w: w}
+	zw, mediaType, err := f.compressor(count)
+	if err != nil {
+		return layer{}, err
+	}
+	diff := digest.Canonical.Digester()
+	if err := clampTimes(io.MultiWriter(zw, diff.Hash()), content.NewReader(ra), f.epoch); err != nil {
+		return layer{}, err
+	}
+	if err := zw.Close(); err != nil {
+		return layer{}, err
+	}
+	if err := w.Commit(ctx, count.n, ""); err != nil && !cerrdefs.IsAlreadyExists(err) {
+		return layer{}, err
+	}
+	return layer{ocispec.Descriptor{MediaType: mediaType, Digest: w.Digest(), Size: count.n}, diff.Digest()}, nil
+}
+
+func (f *finisher) compressor(w io.Writer) (io.WriteCloser, string, error) {
+	if f.zstd {
+		// One encoder thread: with more, the bytes depend on how they were timed.
+		zw, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
+		return zw, ocispec.MediaTypeImageLayerZstd, err
+	}
+	// pgzip's bytes depend on the block size alone, not on the number of threads.
+	zw := pgzip.NewWriter(w)
+	return zw, ocispec.MediaTypeImageLayerGzip, zw.SetConcurrency(1<<20, 4)
+}
+
+// clampTimes copies a tar without any time later than the epoch.
+func clampTimes(w io.Writer, r io.Reader, epoch time.Time) error {
+	tr, tw := tar.NewReader(r), tar.NewWriter(w)
+	for {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return tw.Close()
+		}
+		if err != nil {
+			return err
+		}
+		for _, t := range []*time.Time{&h.ModTime, &h.AccessTime, &h.ChangeTime} {
+			if t.After(epoch) {
+				*t = epoch
+			}
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.Copy(tw, tr); err != nil {
+			return err
+		}
+	}
+}
+
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// stagingDir holds what BuildKit exports until it is finished.
+func (s *Solver) stagingDir() string { return filepath.Join(s.Provider.StateDir, "staging") }

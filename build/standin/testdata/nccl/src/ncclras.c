@@ -1,0 +1,7 @@
+/* Stand-in for ncclras. */
+#include <stdio.h>
+
+int main(void) {
+	puts("ncclras (stand-in) " VERSION);
+	return 0;
+}

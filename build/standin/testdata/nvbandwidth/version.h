@@ -1,0 +1,1 @@
+#define NVBANDWIDTH_VERSION "v@VERSION@"

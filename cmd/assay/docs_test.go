@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// TestCommandsDocument holds docs/commands.md against the program's own
+// commands and flags; -update writes it.
+func TestCommandsDocument(t *testing.T) {
+	file := filepath.Join("..", "..", "docs", "commands.md")
+	got := commandsDocument(newApp(io.Discard, io.Discard))
+	if *update {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("docs/commands.md differs from the program; go test ./cmd/assay -update writes it (-want +got):\n%s", d)
+	}
+}
+
+// block returns the first fenced block of the language in a document.
+func block(t *testing.T, file, language string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\n```"+language+"\n")
+	sample, _, closed := strings.Cut(rest, "\n```\n")
+	if !ok || !closed {
+		t.Fatalf("%s has no block of %s", file, language)
+	}
+	return sample
+}
+
+// TestSamples reads the documents' samples with the code that they describe.
+func TestSamples(t *testing.T) {
+	if _, err := certificate.Parse([]byte(block(t, "docs/certificate.md", "json"))); err != nil {
+		t.Errorf("docs/certificate.md: %v", err)
+	}
+	l, err := lock.Read("docs/lock.md", strings.NewReader(block(t, "docs/lock.md", "yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, written, _ := strings.Cut(string(l.Marshal()), "version:")
+	if d := cmp.Diff("version:"+written, block(t, "docs/lock.md", "yaml")+"\n"); d != "" {
+		t.Errorf("docs/lock.md: not as assay lock writes it (-written +sample):\n%s", d)
+	}
+}
+
+// TestREADME wants every command in the README's table.
+func TestREADME(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range newApp(io.Discard, io.Discard).Commands {
+		if !c.Hidden && !strings.Contains(string(text), "`assay "+c.Name+"`") {
+			t.Errorf("README.md does not name the command %q", c.Name)
+		}
+	}
+}
+
+const commandsHead = `# assay's commands
+
+<!-- Written by "go test ./cmd/assay -update" from the program itself. -->
+
+Results go to stdout, remarks and progress to stderr. Flags may stand before or after arguments; what follows ` + "`--`" + `
+is an argument. Exit status: 0 all is well, 1 a check or a build failed, 2 wrong usage or bad input, 3 it could not be
+carried out (no builder, no registry, interrupted).
+
+Without ` + "`--matrix`" + ` a command reads ` + "`./matrix.yaml`, else the matrix that the binary carries. `ASSAY_STATE_DIR`" + ` says where
+builders, downloads and bases are kept (default: ` + "`assay`" + ` in the user's cache directory).
+`
+
+func commandsDocument(app *cli.App) []byte {
+	var b bytes.Buffer
+	b.WriteString(commandsHead)
+	for _, c := range app.Commands {
+		if c.Hidden {
+			continue
+		}
+		fmt.Fprintf(&b, "\n## assay %s\n", strings.TrimSpace(c.Name+" "+c.ArgsUsage))
+		fmt.Fprintf(&b, "%s.\n", strings.ToUpper(c.Usage[:1])+c.Usage[1:])
+		if c.Description != "" {
+			fmt.Fprintf(&b, "\n%s\n", c.Description)
+		}
+		if len(c.Flags) > 0 {
+			b.WriteString("\n| flag | what it does | default |\n|---|---|---|\n")
+		}
+		for _, f := range c.Flags {
+			flagRow(&b, f)
+		}
+	}
+	return b.Bytes()
+}
+
+var placeholder = regexp.MustCompile("`([^`]+)`")
+
+func flagRow(b *bytes.Buffer, f cli.Flag) {
+	doc, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return
+	}
+	var names []string
+	for _, n := range f.Names() {
+		names = append(names, "`"+strings.Repeat("-", min(len(n), 2))+n+"`")
+	}
+	usage := doc.GetUsage()
+	value := ""
+	if m := placeholder.FindStringSubmatch(usage); m != nil && doc.TakesValue() {
+		value = " `" + m[1] + "`"
+	}
+	usage = placeholder.ReplaceAllString(usage, "$1")
+	if env := doc.GetEnvVars(); len(env) > 0 {
+		usage += " [`" + strings.Join(env, "`, `") + "`]"
+	}
+	def := ""
+	if doc.TakesValue() && doc.GetDefaultText() != "" && doc.GetDefaultText() != "[]" {
+		def = "`" + strings.Trim(doc.GetDefaultText(), `"`) + "`"
+	}
+	fmt.Fprintf(b, "| %s%s | %s | %s |\n", strings.Join(names, ", "), value, strings.ReplaceAll(usage, "|", `\|`), def)
+}
