@@ -74,7 +74,7 @@ bench: ## Go benchmarks of what must be fast
 .PHONY: bench-build
 bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one run: prints the ratios
 	go build -o $(BIN)/buildctl github.com/moby/buildkit/cmd/buildctl
-	go run ./build/standin/bench -buildkitd $(BIN)/buildkitd -buildctl $(BIN)/buildctl
+	go run ./build/e2e/bench -buildkitd $(BIN)/buildkitd -buildctl $(BIN)/buildctl
 
 .PHONY: clean
 clean: ## remove what was built here (images, caches and the builder's state stay in the user's cache directory)

@@ -3,6 +3,7 @@ module github.com/assay-hpc/assay
 go 1.26.8
 
 tool (
+	github.com/moby/buildkit/cmd/buildctl
 	github.com/moby/buildkit/cmd/buildkitd
 	github.com/rhysd/actionlint/cmd/actionlint
 	honnef.co/go/tools/cmd/staticcheck

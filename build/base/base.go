@@ -195,7 +195,11 @@ func (m *Maker) normalise(root, suite string) error {
 		if strings.HasPrefix(name, "usr/sbin/") {
 			mode = 0o755
 		}
-		if err := os.WriteFile(filepath.Join(root, name), []byte(content), mode); err != nil {
+		file := filepath.Join(root, name)
+		if err := os.WriteFile(file, []byte(content), mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(file, mode); err != nil { // whatever was there before, and whatever the umask
 			return err
 		}
 	}

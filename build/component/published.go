@@ -9,4 +9,33 @@ type Checksum struct {
 // Published maps a download's URL to the checksum that its publisher, or a
 // packager who verified it, has announced: what is pinned even where the
 // upstream cannot be reached.
-var Published = map[string]Checksum{}
+var Published = map[string]Checksum{
+	"https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz": {
+		"2df4201e046833c7dc8160907bee7f52b76ff80ed147376a2d0ed8a0dd66b2db",
+		"AWS EC2 user guide",
+	},
+	"https://github.com/NVIDIA/gdrcopy/archive/refs/tags/v2.5.2.tar.gz": {
+		"32bc7b2c198dd97ec251de0ff4823252c95e31a4c79a5f843c82514c9af2052b",
+		"Spack or EasyBuild package recipe",
+	},
+	"https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v2.17.6.tar.gz": {
+		"38974e70342150ede0e3fb8fd24bfe60ccbde90fa20241716ba8bb338e6b61a0",
+		"Spack or EasyBuild package recipe",
+	},
+	"https://github.com/NVIDIA/nccl/archive/refs/tags/v2.27.6-1.tar.gz": {
+		"be322d358891c48acf34ac23655e7ebdce27bcfa83d67d09483c335d3b5021cc",
+		"Spack or EasyBuild package recipe",
+	},
+	"https://github.com/NVIDIA/nccl/archive/refs/tags/v2.30.4-1.tar.gz": {
+		"fe12cb244a4aea4c802d0a18d1072e10f102fc39c2530a8251c2abdaeea9ecba",
+		"Spack or EasyBuild package recipe",
+	},
+	"https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v0.9.tar.gz": {
+		"552e7b2595c4b95ab1da86ba002f239185d247b2fb9929ed3cb9dc7f57bcd67c",
+		"Spack or EasyBuild package recipe",
+	},
+	"https://github.com/linux-rdma/perftest/archive/refs/tags/26.04.17.tar.gz": {
+		"18446f0390dbb097e623ab5f100ba163de6867bc5ad4e42669701e3ca3c4a4bf",
+		"a public Nix package (base64 there, hex here)",
+	},
+}

@@ -23,6 +23,7 @@ type Env struct {
 	Epoch time.Time
 	URL   func(string) (string, error) // where a download comes from
 	Image func(string) string          // where a base comes from
+	Sed   string                       // applied to the package sources, for mirrors
 }
 
 // Write returns the Dockerfile.
@@ -148,7 +149,7 @@ func (w *writer) step(st recipe.Step) error {
 	case recipe.Apt:
 		// Package lists and packages come over the network here; the graph has
 		// them as verified downloads.
-		w.script("RUN", st.Title, st.OnlineScript())
+		w.script("RUN", st.Title, st.OnlineScript(w.env.Sed))
 	case recipe.File:
 		if st.Content != "" && !strings.HasSuffix(st.Content, "\n") {
 			return fmt.Errorf("file %s does not end in a newline, which a here-document cannot say", st.Path)

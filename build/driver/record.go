@@ -21,8 +21,8 @@ import (
 type record struct {
 	Hash              string // of recipe and build options
 	Digest            string
-	Certificate       json.RawMessage
-	Inventory         json.RawMessage
+	Certificate       []byte // to the byte: signatures are over it
+	Inventory         []byte
 	Builder           string
 	Started, Finished time.Time
 }

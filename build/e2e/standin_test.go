@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"io"
-	"os"
+	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/build/driver"
@@ -31,21 +31,47 @@ func upstreams(t *testing.T, opts standin.Options) *standin.Upstreams {
 	return u
 }
 
-// TestStandinMatrix builds and certifies every row of the stand-in matrix.
-func TestStandinMatrix(t *testing.T) {
+// TestFaults: each fault is refused at its place, by name.
+func TestFaults(t *testing.T) {
 	addr := buildkit(t)
-	u := upstreams(t, standin.Options{})
-	w := workspace(t, "testdata/standin.yaml", u.Mirrors())
-	lockAll(t, w, addr)
-	out := t.TempDir()
-	if keep := os.Getenv("ASSAY_TEST_OUT"); keep != "" {
-		out = keep
-	}
-	res, err := w.Build(t.Context(), driver.BuildOptions{Names: []string{"*"}, OutDir: out, Builders: []string{addr}, Progress: progress()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res.Failed() {
-		t.Fatal(report(res))
+	const nccl = "https://github.com/NVIDIA/nccl/archive/refs/tags/v2.27.6-1.tar.gz"
+	for _, c := range []struct {
+		name   string
+		opts   standin.Options
+		damage string
+		want   []string
+	}{
+		{"damaged download", standin.Options{}, nccl, []string{"v2.27.6-1.tar.gz", "checksum mismatch", "matrix.lock has sha256:", "the download is sha256:"}},
+		{"library that does not resolve", standin.Options{Faults: map[string]standin.Fault{"gdrcopy": standin.Unresolved}}, "", []string{"does not pass the gate", "libstandin-absent.so.1 is missing", "libgdrapi.so"}},
+		{"wrong version", standin.Options{Faults: map[string]standin.Fault{"nccl": standin.WrongVersion}}, "", []string{"does not pass the gate", "component/nccl/version", "2.0.1"}},
+	} {
+		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
+			u := upstreams(t, c.opts)
+			w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())
+			lockAll(t, w, addr)
+			if c.damage != "" {
+				// The builder must not have the good one already.
+				prune(t, addr)
+				if err := u.Damage(c.damage, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+			res, err := w.Build(t.Context(), driver.BuildOptions{OutDir: t.TempDir(), Builders: []string{addr}, Progress: progress()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !res.Failed() {
+				t.Fatal("the build passed")
+			}
+			got := res.Targets[0].Error
+			for _, want := range c.want {
+				if !strings.Contains(got, want) {
+					t.Errorf("error has no %q:\n%s", want, got)
+				}
+			}
+			if res.Targets[0].Tags != nil {
+				t.Errorf("it got tags %v", res.Targets[0].Tags)
+			}
+		})
 	}
 }

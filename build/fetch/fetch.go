@@ -27,7 +27,7 @@ type Cache struct {
 type ChecksumError struct{ URL, Want, Got string }
 
 func (e *ChecksumError) Error() string {
-	return fmt.Sprintf("%s: checksum mismatch: matrix.lock has sha256:%s, the download is sha256:%s; if the publisher changed the file on purpose, run \"assay lock --update\" and review the difference", e.URL, e.Want, e.Got)
+	return fmt.Sprintf("%s: checksum mismatch: matrix.lock has sha256:%s, the download is sha256:%s; if the publisher changed the file on purpose, run \"assay lock --update\" and review the difference", redact(e.URL), e.Want, e.Got)
 }
 
 // A StatusError is an HTTP answer other than success.
@@ -37,7 +37,7 @@ type StatusError struct {
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s: %d %s", e.URL, e.Code, http.StatusText(e.Code))
+	return fmt.Sprintf("%s: %d %s", redact(e.URL), e.Code, http.StatusText(e.Code))
 }
 
 const attempts = 5
@@ -58,7 +58,7 @@ func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
 	}
 	if got != sum {
 		os.Remove(part)
-		return "", &ChecksumError{URL: redact(url), Want: sum, Got: got}
+		return "", &ChecksumError{URL: url, Want: sum, Got: got}
 	}
 	return path, os.Rename(part, path)
 }
@@ -163,7 +163,7 @@ func (c *Cache) resume(req *http.Request, f *os.File) error {
 	case http.StatusRequestedRangeNotSatisfiable: // we have all of it
 		return nil
 	default:
-		return &StatusError{URL: redact(req.URL.String()), Code: resp.StatusCode}
+		return &StatusError{URL: req.URL.String(), Code: resp.StatusCode}
 	}
 	_, err = io.Copy(f, resp.Body)
 	return err

@@ -70,31 +70,42 @@ func (a Apt) marks() string {
 	return "apt-mark auto " + strings.Join(auto, " ") + " >/dev/null\n"
 }
 
+// redirect makes apt read its sources through a sed script, without changing
+// the stage's own: for mirrors.
+func redirect(sed string) string {
+	if sed == "" {
+		return ""
+	}
+	return `mkdir -p /tmp/assay-apt/parts
+cat /etc/apt/sources.list 2>/dev/null | sed -e '` + sed + `' > /tmp/assay-apt/sources.list
+for f in /etc/apt/sources.list.d/*; do
+  if [ -e "$f" ]; then sed -e '` + sed + `' "$f" > /tmp/assay-apt/parts/"${f##*/}"; fi
+done
+apt="$apt -o Dir::Etc::SourceList=/tmp/assay-apt/sources.list -o Dir::Etc::SourceParts=/tmp/assay-apt/parts"
+`
+}
+
 // OnlineScript installs the same set from the archives that the stage is set
-// up for, at the same versions: the form for a Dockerfile.
-func (a Apt) OnlineScript() string {
+// up for, at the same versions: the form for a Dockerfile. The sed script is
+// applied to the stage's sources first.
+func (a Apt) OnlineScript(sed string) string {
 	var pins []string
 	for _, d := range a.Debs {
 		pins = append(pins, "  "+d.Name+"="+d.Version)
 	}
-	return aptBegin + "apt-get update -qq\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\n" + a.marks() + Tidy
+	return aptBegin + redirect(sed) + "$apt update\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\nrm -rf /tmp/assay-apt\n" + a.marks() + Tidy
 }
 
 // ResolveScript writes to /out/uris, without installing anything, one line of
 // apt's --print-uris for every package that installing the set would fetch:
-// 'URI' name_version_arch.deb size SHA256:hex. The sed
-// script is applied to the stage's own sources first, for mirrors.
+// 'URI' name_version_arch.deb size SHA256:hex. The sed script is applied to the
+// stage's own sources first.
 func (a Apt) ResolveScript(sed string) string {
 	upgrade := ""
 	if a.Upgrade {
 		upgrade = "$apt upgrade >> /out/uris\n"
 	}
-	return aptBegin + `mkdir -p /tmp/assay-apt/parts
-cat /etc/apt/sources.list 2>/dev/null | sed -e '` + sed + `' > /tmp/assay-apt/sources.list
-for f in /etc/apt/sources.list.d/*; do
-  if [ -e "$f" ]; then sed -e '` + sed + `' "$f" > /tmp/assay-apt/parts/"${f##*/}"; fi
-done
-apt="$apt -o Dir::Etc::SourceList=/tmp/assay-apt/sources.list -o Dir::Etc::SourceParts=/tmp/assay-apt/parts -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
+	return aptBegin + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
 $apt update -o APT::Update::Error-Mode=any
 apt="$apt --print-uris"
 : > /out/uris

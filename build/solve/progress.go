@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/util/progress/progressui"
 	digest "github.com/opencontainers/go-digest"
+
+	"github.com/assay-hpc/assay/build/fetch"
 )
 
 // Progress shows all solves of a run in one display: BuildKit's own on a
@@ -150,7 +153,13 @@ func why(err error) string {
 
 func (e *StepError) Unwrap() error { return e.Err }
 
+// mismatch is BuildKit's way to say that a download is not what was locked.
+var mismatch = regexp.MustCompile(`digest mismatch for (\S+): sha256:([0-9a-f]+) \(expected: sha256:([0-9a-f]+)\)`)
+
 func (w *watcher) stepError(err error) error {
+	if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
+		err = &fetch.ChecksumError{URL: m[1], Got: m[2], Want: m[3]}
+	}
 	e := &StepError{Image: w.name, Err: err}
 	if w.failed != nil {
 		e.Step = w.failed.Name

@@ -78,7 +78,7 @@ func dockerfileCommand() *cli.Command {
 			if len(res.Missing) > 0 { // it would install nothing and verify nothing
 				return driver.NotLockedError(cmp.Or(w.LockPath, "matrix.lock (embedded)"), map[string][]component.Missing{ts[0].Name: res.Missing})
 			}
-			text, err := dockerfile.Write(res.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image})
+			text, err := dockerfile.Write(res.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image, Sed: w.Mirror.Sed()})
 			if err != nil {
 				return err
 			}

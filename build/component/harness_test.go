@@ -1,0 +1,181 @@
+package component
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/module"
+
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+func TestUpstream(t *testing.T) {
+	for in, want := range map[string]string{
+		"4.1.4-3+b1":        "4.1.4",
+		"1:9.2p1-2+deb12u3": "9.2p1",
+		"1.13.1-1":          "1.13.1",
+		"4.2.2-1":           "4.2.2",
+		"2.0.16-1":          "2.0.16",
+		"4.5+0.17-2":        "4.5",
+		"2:1.0":             "1.0",
+		"1.0-rc1-2":         "1.0-rc1",
+		"":                  "",
+	} {
+		if got := upstream(in); got != want {
+			t.Errorf("upstream(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
+func TestExact(t *testing.T) {
+	for _, tt := range []struct {
+		version, output string
+		want            bool
+	}{
+		{"4.1.4", "Open MPI v4.1.4", true},
+		{"4.1.4", "4.1.4rc2", true},
+		{"4.1.4", "mpirun (Open MPI) 4.1.4\n", true},
+		{"4.1.4", "4.1.40", false},
+		{"4.1.4", "14.1.4", false},
+		{"4.1.4", "1.4.1.4", false},
+		{"4.1.4", "4x1.4", false},
+		{"2.0", "version 2.0.16", true}, // a prefix by whole numbers
+	} {
+		if got := regexp.MustCompile(exact(tt.version)).MatchString(tt.output); got != tt.want {
+			t.Errorf("exact(%q) matches %q: %v; want %v", tt.version, tt.output, got, tt.want)
+		}
+	}
+}
+
+func TestSourceID(t *testing.T) {
+	for in, want := range map[string]string{
+		"sha256:0123456789abcdef": "tree-0123456",
+		"sha256:0123456":          "tree-0123456",
+		"sha256:":                 "unknown",
+		"":                        "unknown",
+	} {
+		if got := sourceID(in); got != want {
+			t.Errorf("sourceID(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
+// TestHarnessStage: the harness is compiled by the builder's own architecture,
+// for the image's, without network, from pinned modules.
+func TestHarnessStage(t *testing.T) {
+	in := input(t, fabric, arm64, amd64)
+	r := resolved(t, in)
+	s := r.Stage("harness-arm64")
+	if s == nil || !s.Native || s.From.Kind != recipe.FromStage || !r.Stage(s.From.Ref).Native {
+		t.Fatalf("the stage is %+v", s)
+	}
+	run := s.Steps[0].(recipe.Run)
+	env := map[string]string{}
+	for _, v := range run.Env {
+		env[v.Name] = v.Value
+	}
+	if env["GOARCH"] != "arm64" || env["CGO_ENABLED"] != "0" || run.Network || !strings.HasPrefix(env["GOPROXY"], "file://") {
+		t.Errorf("it runs with %v, network %v", env, run.Network)
+	}
+	mounted := map[string]recipe.Source{}
+	for _, m := range run.Mounts {
+		mounted[m.Target] = m.From
+	}
+	for _, file := range []string{"github.com/!example/mod/@v/v1.2.3.mod", "github.com/!example/mod/@v/v1.2.3.zip", "golang.org/x/sys/@v/v0.48.0.zip"} {
+		src := mounted[moduleDir+"/"+file]
+		if src.Ref != "goproxy:"+file || src.Digest != "sha256:"+sum(src.Ref) {
+			t.Errorf("module %s is %+v; want it pinned", file, src)
+		}
+	}
+	if mounted["/src"].Digest != in.Source.Digest {
+		t.Errorf("the source is %+v", mounted["/src"])
+	}
+	var downloads []string
+	for _, st := range r.Stage(s.From.Ref).Steps {
+		if run, ok := st.(recipe.Run); ok {
+			for _, m := range run.Mounts {
+				downloads = append(downloads, m.From.Ref)
+			}
+		}
+	}
+	if want := []string{"goproxy:golang.org/toolchain/@v/v0.0.1-go1.26.8.linux-amd64.zip"}; !slices.Equal(downloads, want) {
+		t.Errorf("the toolchain is %q; want the builder's own, %q", downloads, want)
+	}
+}
+
+func TestBadModule(t *testing.T) {
+	in := input(t, fabric, amd64, amd64)
+	in.Source.Modules = []module.Version{{Path: "not a path", Version: "v1"}}
+	if _, err := Make(in); err == nil || !strings.Contains(err.Error(), `target fabric-debian12: module "not a path"`) {
+		t.Errorf("Make = %v; want the module named", err)
+	}
+}
+
+// TestSourceChangesRecipe: another source of the harness is another image.
+func TestSourceChangesRecipe(t *testing.T) {
+	in := input(t, fabric, amd64, amd64)
+	want := resolved(t, in).Hash()
+	in.Source.Digest = "sha256:" + sum("other")
+	if make1(t, in).Recipe.Hash() == want {
+		t.Error("the recipe's hash does not cover the harness's source")
+	}
+}
+
+func TestOldest(t *testing.T) {
+	cuda := func(release, version string) matrix.Target {
+		return matrix.Target{Name: version + release, Distro: "ubuntu", Release: release, CUDA: version, Base: matrix.Base{Image: "docker.io/cuda:" + version}}
+	}
+	debian := matrix.Target{Name: "debian", Distro: "debian", Release: "12", Base: matrix.Base{Debootstrap: &matrix.Debootstrap{Suite: "bookworm", Variant: "minbase"}}}
+	all := []matrix.Target{cuda("24.04", "12.9.1"), cuda("22.04", "12.10.0"), cuda("22.04", "12.9.1"), debian}
+	for _, tt := range []struct {
+		of   matrix.Target
+		want string
+	}{{all[0], "12.9.122.04"}, {all[1], "12.9.122.04"}, {all[2], "12.9.122.04"}, {debian, "debian"}} {
+		if got := oldest(tt.of, all); got.Name != tt.want {
+			t.Errorf("oldest(%s) = %s; want %s", tt.of.Name, got.Name, tt.want)
+		}
+	}
+	if got, want := baseName(all[0])+" "+baseName(debian), "cuda12.9.1-ubuntu24.04 bookworm"; got != want {
+		t.Errorf("baseName = %q; want %q", got, want)
+	}
+}
+
+// TestScripts holds every script of every recipe against the shell's own
+// parser.
+func TestScripts(t *testing.T) {
+	seen := map[string]bool{}
+	l := lock.New()
+	for _, target := range targets(t) {
+		in := input(t, target.Name, amd64, amd64)
+		in.Lock = l
+		for _, s := range resolved(t, in).Stages {
+			for _, st := range s.Steps {
+				var script string
+				switch st := st.(type) {
+				case recipe.Run:
+					script = st.Script
+				case recipe.Apt:
+					script = st.Script()
+				case recipe.File:
+					if strings.HasPrefix(st.Content, "#!/bin/sh") || strings.HasSuffix(st.Path, ".sh") {
+						script = st.Content
+					}
+				}
+				if seen[script] {
+					continue
+				}
+				seen[script] = true
+				cmd := exec.Command("/bin/sh", "-n")
+				cmd.Stdin = strings.NewReader(script)
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%s, stage %s: sh -n: %v\n%s\n%s", target.Name, s.Name, err, out, script)
+				}
+			}
+		}
+	}
+}

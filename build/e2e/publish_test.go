@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"crypto"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/publish"
+	"github.com/assay-hpc/assay/build/standin"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// flakyRegistry is a real registry that answers 500 on every tenth request.
+func flakyRegistry(t *testing.T) (repo string, requests *atomic.Int64) {
+	t.Helper()
+	requests = &atomic.Int64{}
+	reg := registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0)))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1)%10 == 0 {
+			http.Error(w, "every tenth request fails", http.StatusInternalServerError)
+			return
+		}
+		reg.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	return strings.TrimPrefix(srv.URL, "http://") + "/assay", requests
+}
+
+// TestStandinMatrix builds, certifies, signs and publishes every row of the
+// stand-in matrix, and verifies what is in the registry.
+func TestStandinMatrix(t *testing.T) {
+	addr := buildkit(t)
+	u := upstreams(t, standin.Options{})
+	w := workspace(t, "testdata/standin.yaml", u.Mirrors())
+	lockAll(t, w, addr)
+	pub, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo, _ := flakyRegistry(t)
+	opts := driver.BuildOptions{Names: []string{"*"}, OutDir: t.TempDir(), Push: repo, SignKey: key, Builders: []string{addr}, Progress: progress()}
+	res, err := w.Build(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Failed() {
+		t.Fatal(report(res))
+	}
+	for _, tr := range res.Targets {
+		checkPublished(t, repo, tr, pub)
+	}
+
+	again, err := w.Build(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tr := range again.Targets {
+		if tr.Failed || tr.Pushed == nil || tr.Pushed.Blobs+tr.Pushed.Manifests+tr.Pushed.Tags != 0 {
+			t.Errorf("second push of %s: failed=%v %+v; want nothing uploaded", tr.Target, tr.Failed, tr.Pushed)
+		}
+	}
+}
+
+func checkPublished(t *testing.T, repo string, tr driver.TargetResult, pub crypto.PublicKey) {
+	t.Helper()
+	for _, tag := range tr.Tags {
+		rep, err := publish.Inspect(t.Context(), repo+":"+tag, []crypto.PublicKey{pub}, publish.Options{})
+		if err != nil {
+			t.Errorf("inspect %s: %v", tag, err)
+			continue
+		}
+		if rep.Digest != tr.Digest {
+			t.Errorf("tag %s is %s; want %s", tag, rep.Digest, tr.Digest)
+		}
+		for _, img := range rep.Images {
+			if img.Certificate == nil || img.Certificate.Verdict != certificate.Pass || img.Packages == 0 || img.Provenance == nil || len(img.Components) < 10 {
+				t.Errorf("%s %s: certificate %v, %d packages, provenance %v, %d components", tag, img.Platform, img.Certificate, img.Packages, img.Provenance, len(img.Components))
+			}
+			for _, a := range img.Attached {
+				if a.Signature != publish.Verified {
+					t.Errorf("%s %s: %s is %s", tag, img.Platform, a.Predicate, a.Signature)
+				}
+			}
+		}
+	}
+}
