@@ -15,6 +15,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	godigest "github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/build/component"
@@ -50,6 +51,7 @@ type BuildOptions struct {
 type ImageResult struct {
 	Platform    string              `json:"platform"`
 	Digest      string              `json:"digest,omitempty"`
+	Certifier   string              `json:"certifierDigest,omitempty"` // the same image that starts "harness certify"
 	UpToDate    bool                `json:"upToDate,omitempty"`
 	Verdict     certificate.Verdict `json:"verdict,omitempty"`
 	Certificate json.RawMessage     `json:"certificate,omitempty"`
@@ -248,13 +250,17 @@ func (b *build) image(ctx context.Context, t matrix.Target, p recipe.Platform) I
 	if err != nil {
 		return out.failed(err)
 	}
-	rec.Digest = digest.String()
-	out.Digest = rec.Digest
+	certifier, err := b.solver.WithEntrypoint(ctx, digest, solve.BundledHarness, "certify")
+	if err != nil {
+		return out.failed(err)
+	}
+	rec.Digest, rec.Certifier = digest.String(), certifier.String()
+	out.Digest, out.Certifier = rec.Digest, rec.Certifier
 	cfg, err := b.layout.Config(rec.Digest)
 	if err != nil {
 		return out.failed(err)
 	}
-	gate, err := b.solver.Gate(ctx, solve.Subject{Name: t.Name, Digest: digest, Platform: p, Env: cfg.Config.Env, Suite: "image", Fresh: b.o.Force})
+	gate, err := b.solver.Gate(ctx, solve.Subject{Name: t.Name, Digest: digest, Same: map[string]godigest.Digest{t.Name + certifySuffix: certifier}, Platform: p, Env: cfg.Config.Env, Suite: "image", Fresh: b.o.Force})
 	if err != nil {
 		return out.failed(fmt.Errorf("the gate could not be run: %w", err))
 	}
@@ -304,18 +310,18 @@ func gateError(target string, p recipe.Platform, st *certificate.Statement) erro
 }
 
 // attach makes the image's documents referrers of its manifest.
-func (b *build) attach(t matrix.Target, p recipe.Platform, rec record) error {
+func (b *build) attach(t matrix.Target, p recipe.Platform, rec record, digest string) error {
 	// As in the hash, the builder's own platform is left out: the documents say
 	// what is in the image.
 	mk, err := b.Recipe(t, p, p)
 	if err != nil {
 		return err
 	}
-	docs, err := b.documents(t, p, rec, mk.Recipe)
+	docs, err := b.documents(t, p, rec, digest, mk.Recipe)
 	if err != nil {
 		return err
 	}
-	subject, err := v1.NewHash(rec.Digest)
+	subject, err := v1.NewHash(digest)
 	if err != nil {
 		return err
 	}
@@ -331,7 +337,7 @@ func (b *build) attach(t matrix.Target, p recipe.Platform, rec record) error {
 	return nil
 }
 
-func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, r *recipe.Recipe) ([][]byte, error) {
+func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, digest string, r *recipe.Recipe) ([][]byte, error) {
 	inv, err := certificate.ParseInventory(rec.Inventory)
 	if err != nil {
 		return nil, err
@@ -347,14 +353,14 @@ func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, r *rec
 		}
 	}
 	bom, err := sbom.Statement(sbom.Image{
-		Target: t.Name, Digest: rec.Digest, Platform: p, Distro: t.Distro, Release: t.Release, Tool: "assay-" + b.Version, Created: b.Epoch(),
+		Target: t.Name, Digest: digest, Platform: p, Distro: t.Distro, Release: t.Release, Tool: "assay-" + b.Version, Created: b.Epoch(),
 		Packages: inv.Packages, Debs: debs, Components: r.Components,
 	})
 	if err != nil {
 		return nil, err
 	}
 	prov, err := provenance.New(provenance.Build{
-		Recipe: r, Digest: rec.Digest, MatrixFile: b.File.Name, MatrixDigest: sha256Of(b.text), LockDigest: sha256Of(b.Lock.Marshal()),
+		Recipe: r, Digest: digest, MatrixFile: b.File.Name, MatrixDigest: sha256Of(b.text), LockDigest: sha256Of(b.Lock.Marshal()),
 		Epoch: b.Lock.Epoch, More: base, Builder: provenance.Builder{ID: builderID()}, InvocationID: invocationID(), Started: rec.Started, Finished: rec.Finished,
 	})
 	if err != nil {
@@ -380,36 +386,47 @@ func invocationID() string {
 	return ""
 }
 
-// assemble attaches the documents and makes the multi-arch index, once every
-// platform has passed.
+// certifySuffix marks the images, and their tags, that start "harness certify".
+const certifySuffix = "-certify"
+
+// assemble attaches the documents and makes the multi-arch indexes, once every
+// platform has passed: the target's own, and that of its certifier.
 func (b *build) assemble(t matrix.Target, tr *TargetResult) {
-	var images []publish.PlatformImage
 	for _, img := range tr.Images {
 		if img.err != nil {
 			tr.Failed = true
 			tr.Error = strings.TrimSpace(tr.Error + "\n" + img.Error)
-			continue
 		}
-		p, _ := recipe.ParsePlatform(img.Platform)
-		images = append(images, publish.PlatformImage{Platform: p, Digest: img.Digest})
 	}
 	if tr.Failed {
 		return
 	}
-	// What an image's name promises is there before the name is.
-	for _, img := range tr.Images {
-		p, _ := recipe.ParsePlatform(img.Platform)
-		if err := b.attach(t, p, img.rec); err != nil {
-			tr.Failed, tr.Error = true, err.Error()
-			return
-		}
+	h, err := b.index(t, t.Name, tr.Images, func(r record) string { return r.Digest })
+	if err == nil {
+		tr.Digest = h.String()
+		_, err = b.index(t, t.Name+certifySuffix, tr.Images, func(r record) string { return r.Certifier })
 	}
-	h, err := b.layout.Assemble(t.Name, images, nil)
 	if err != nil {
 		tr.Failed, tr.Error = true, err.Error()
-		return
 	}
-	tr.Digest = h.String()
+}
+
+// index attaches documents to one image of each platform and puts them under
+// a name: what a name promises is there before the name is.
+func (b *build) index(t matrix.Target, name string, results []ImageResult, which func(record) string) (v1.Hash, error) {
+	var images []publish.PlatformImage
+	for _, img := range results {
+		p, err := recipe.ParsePlatform(img.Platform)
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		digest := which(img.rec)
+		if err := b.attach(t, p, img.rec, digest); err != nil {
+			return v1.Hash{}, err
+		}
+		images = append(images, publish.PlatformImage{Platform: p, Digest: digest})
+	}
+	return b.layout.Assemble(name, images, nil)
 }
 
 // finish names the tags, publishes what passed, and sums up.
@@ -440,13 +457,28 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 		if len(tr.Tags) == 0 {
 			b.Log("%s: built for %d of %d platforms, so it is pushed by digest, without a tag", t.Name, len(tr.Images), len(t.Platforms))
 		}
-		r, err := pusher.Push(ctx, b.o.OutDir, t.Name, tr.Tags)
-		if err != nil {
+		if tr.Pushed, err = b.push(ctx, pusher, t, tr.Tags); err != nil {
 			tr.Failed, tr.Error = true, err.Error()
-			continue
 		}
-		tr.Pushed = &r
 	}
 	res.Seconds = time.Since(start).Seconds()
 	return res, nil
+}
+
+// push publishes a target and its certifier, whose tags end in "-certify".
+func (b *build) push(ctx context.Context, pusher *publish.Pusher, t matrix.Target, tags []string) (*publish.Result, error) {
+	r, err := pusher.Push(ctx, b.o.OutDir, t.Name, tags)
+	if err != nil {
+		return nil, err
+	}
+	var certifierTags []string
+	for _, tag := range tags {
+		certifierTags = append(certifierTags, tag+certifySuffix)
+	}
+	c, err := pusher.Push(ctx, b.o.OutDir, t.Name+certifySuffix, certifierTags)
+	if err != nil {
+		return nil, err
+	}
+	r.Blobs, r.Bytes, r.Manifests, r.Tags, r.Present = r.Blobs+c.Blobs, r.Bytes+c.Bytes, r.Manifests+c.Manifests, r.Tags+c.Tags, r.Present+c.Present
+	return &r, nil
 }

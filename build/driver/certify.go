@@ -153,14 +153,24 @@ func (w *Workspace) candidates(ctx context.Context, ref, tmp string) ([]candidat
 	return platformsIn(tmp, ref, idx)
 }
 
-// layoutCandidates reads DIR, DIR:TARGET or DIR@DIGEST.
-func layoutCandidates(ref string) ([]candidate, error) {
-	dir, what := ref, ""
-	if d, digest, ok := strings.Cut(ref, "@"); ok {
-		dir, what = d, digest
-	} else if i := strings.LastIndex(ref, ":"); i > 0 {
-		dir, what = ref[:i], ref[i+1:]
+// splitLayout reads DIR, DIR:TARGET, DIR/TARGET or DIR@DIGEST.
+func splitLayout(ref string) (dir, what string) {
+	if dir, digest, ok := strings.Cut(ref, "@"); ok {
+		return dir, digest
 	}
+	if i := strings.LastIndex(ref, ":"); i > 0 {
+		return ref[:i], ref[i+1:]
+	}
+	if _, err := os.Stat(ref); err != nil {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(ref), "index.json")); err == nil {
+			return filepath.Dir(ref), filepath.Base(ref)
+		}
+	}
+	return ref, ""
+}
+
+func layoutCandidates(ref string) ([]candidate, error) {
+	dir, what := splitLayout(ref)
 	l, err := publish.Open(dir)
 	if err != nil {
 		return nil, &InputError{err}

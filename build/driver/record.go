@@ -20,7 +20,7 @@ import (
 // blobs are there needs no builder to be known as up to date.
 type record struct {
 	Hash              string // of recipe and build options
-	Digest            string
+	Digest, Certifier string
 	Certificate       []byte // to the byte: signatures are over it
 	Inventory         []byte
 	Builder           string
@@ -99,10 +99,10 @@ func (b *build) upToDate(t matrix.Target, p recipe.Platform) (ImageResult, bool)
 		return out, false
 	}
 	var r record
-	if json.Unmarshal(data, &r) != nil || b.layout.Complete(r.Digest) != nil {
+	if json.Unmarshal(data, &r) != nil || b.layout.Complete(r.Digest) != nil || b.layout.Complete(r.Certifier) != nil {
 		return out, false
 	}
-	out.Digest, out.Certificate, out.Verdict = r.Digest, r.Certificate, certificate.Pass
+	out.Digest, out.Certifier, out.Certificate, out.Verdict = r.Digest, r.Certifier, r.Certificate, certificate.Pass
 	out.rec = r
 	return out, true
 }

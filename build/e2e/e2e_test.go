@@ -99,10 +99,17 @@ func open(t *testing.T, file string, mirrors map[string]string) *driver.Workspac
 	return w
 }
 
-// lockAll resolves what the targets need.
+// lockAll resolves what the targets need from the sources as they are. Unlike
+// "assay lock" it does not start from the checksums that publishers have
+// announced: a stand-in has others.
 func lockAll(t *testing.T, w *driver.Workspace, addr string) {
 	t.Helper()
-	rep, err := w.LockTargets(t.Context(), w.Targets, driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
+	s, stop, err := w.NewSolver(t.Context(), driver.BuildOptions{OutDir: t.TempDir(), Builders: []string{addr}, Progress: progress()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	rep, err := w.Resolve(t.Context(), s, w.Targets, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	contentlocal "github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/exporter/containerimage/exptypes"
 	"github.com/tonistiigi/fsutil"
 
 	"github.com/assay-hpc/assay/build/dockerfile"
@@ -18,7 +19,7 @@ import (
 )
 
 // dockerBuild builds a Dockerfile with BuildKit's own frontend and returns the
-// directory of the result. Contexts map a name to "STORE@DIGEST"; stores to
+// image's unpacked root. Contexts map a name to "STORE@DIGEST"; stores to
 // OCI layouts.
 func dockerBuild(t *testing.T, addr, dir string, args, contexts, stores map[string]string) string {
 	t.Helper()
@@ -35,7 +36,7 @@ func dockerBuild(t *testing.T, addr, dir string, args, contexts, stores map[stri
 		Frontend: "dockerfile.v0", FrontendAttrs: map[string]string{},
 		LocalMounts: map[string]fsutil.FS{"context": src, "dockerfile": src},
 		OCIStores:   map[string]content.Store{},
-		Exports:     []client.ExportEntry{{Type: client.ExporterLocal, OutputDir: filepath.Join(t.TempDir(), "rootfs")}},
+		Exports:     []client.ExportEntry{{Type: client.ExporterOCI, Attrs: map[string]string{"tar": "false"}, OutputDir: t.TempDir()}},
 	}
 	for k, v := range args {
 		opt.FrontendAttrs["build-arg:"+k] = v
@@ -48,10 +49,11 @@ func dockerBuild(t *testing.T, addr, dir string, args, contexts, stores map[stri
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Solve(t.Context(), nil, opt, display(t)); err != nil {
+	res, err := c.Solve(t.Context(), nil, opt, display(t))
+	if err != nil {
 		t.Fatalf("dockerfile: %v", err)
 	}
-	return opt.Exports[0].OutputDir
+	return unpack(t, opt.Exports[0].OutputDir, res.ExporterResponse[exptypes.ExporterImageDigestKey])
 }
 
 // display keeps the end of a build's log for a test that fails.

@@ -144,8 +144,8 @@ func (l *Layout) Find(ref string) (v1.Descriptor, error) {
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	if ref == "" && len(names) == 1 {
-		ref = names[0]
+	if main := withoutCertifiers(names); ref == "" && len(main) == 1 {
+		ref = main[0]
 	}
 	for _, d := range idx.Manifests {
 		if ref != "" && refName(d) == ref {
@@ -153,6 +153,15 @@ func (l *Layout) Find(ref string) (v1.Descriptor, error) {
 		}
 	}
 	return v1.Descriptor{}, &NotFoundError{Dir: l.dir, Ref: ref, Names: names}
+}
+
+// withoutCertifiers leaves out the "NAME-certify" that stands beside a NAME: the
+// same image with another entry point.
+func withoutCertifiers(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+		base, ok := strings.CutSuffix(n, "-certify")
+		return ok && slices.Contains(names, base)
+	})
 }
 
 // A NotFoundError says that a layout has no entry of that name.

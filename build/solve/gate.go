@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/moby/buildkit/client"
@@ -21,6 +23,7 @@ import (
 type Subject struct {
 	Name     string // what the certificate calls it
 	Digest   digest.Digest
+	Same     map[string]digest.Digest // images with the same content, by name, that the certificate is about too
 	Platform recipe.Platform
 	Env      []string // the image's own
 
@@ -78,9 +81,13 @@ func (s *Solver) gateGraph(sub Subject) bkllb.State {
 	if sub.Harness != "" {
 		harness = "/run/assay/harness"
 	}
+	args := []string{harness, "certify", "--suite", sub.Suite, "--out", gateOut + "/certificate.json", "--inventory", gateOut + "/inventory.json",
+		"--subject", sub.Name + "@" + sub.Digest.String()}
+	for _, name := range slices.Sorted(maps.Keys(sub.Same)) {
+		args = append(args, "--subject", name+"@"+sub.Same[name].String())
+	}
 	opts := []bkllb.RunOption{
-		bkllb.Args([]string{harness, "certify", "--suite", sub.Suite, "--subject", sub.Name + "@" + sub.Digest.String(),
-			"--out", gateOut + "/certificate.json", "--inventory", gateOut + "/inventory.json"}),
+		bkllb.Args(args),
 		bkllb.Network(pb.NetMode_NONE),
 		bkllb.ValidExitCodes(0, 1, 3), // the verdict is in the certificate
 		bkllb.WithCustomNamef("[gate %s] certify %s from inside", sub.Platform.Arch, sub.Name),

@@ -44,14 +44,10 @@ type layer struct {
 func (f *finisher) image(ctx context.Context, manifest digest.Digest) (digest.Digest, error) {
 	var m ocispec.Manifest
 	var cfg ocispec.Image
-	if err := f.readJSON(ctx, manifest, &m); err != nil {
+	if err := readJSON(ctx, f.from, manifest, &m); err != nil {
 		return "", err
 	}
-	raw, err := content.ReadBlob(ctx, f.from, m.Config)
-	if err != nil {
-		return "", err
-	}
-	if err := json.Unmarshal(raw, &cfg); err != nil {
+	if err := readJSON(ctx, f.from, m.Config.Digest, &cfg); err != nil {
 		return "", err
 	}
 	if len(cfg.RootFS.DiffIDs) != len(m.Layers) {
@@ -67,12 +63,27 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest) (digest.Di
 	return f.manifest(ctx, cfg, m.Layers)
 }
 
-func (f *finisher) readJSON(ctx context.Context, d digest.Digest, into any) error {
-	info, err := f.from.Info(ctx, d)
+// withEntrypoint makes an image that differs from a finished one in what it
+// starts, and returns its manifest's digest.
+func (f *finisher) withEntrypoint(ctx context.Context, manifest digest.Digest, entrypoint []string) (digest.Digest, error) {
+	var m ocispec.Manifest
+	var cfg ocispec.Image
+	if err := readJSON(ctx, f.to, manifest, &m); err != nil {
+		return "", err
+	}
+	if err := readJSON(ctx, f.to, m.Config.Digest, &cfg); err != nil {
+		return "", err
+	}
+	cfg.Config.Entrypoint, cfg.Config.Cmd = entrypoint, nil
+	return f.manifest(ctx, cfg, m.Layers)
+}
+
+func readJSON(ctx context.Context, store content.Store, d digest.Digest, into any) error {
+	info, err := store.Info(ctx, d)
 	if err != nil {
 		return err
 	}
-	raw, err := content.ReadBlob(ctx, f.from, ocispec.Descriptor{Digest: d, Size: info.Size})
+	raw, err := content.ReadBlob(ctx, store, ocispec.Descriptor{Digest: d, Size: info.Size})
 	if err != nil {
 		return err
 	}

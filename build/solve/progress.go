@@ -1,7 +1,9 @@
 package solve
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,6 +15,7 @@ import (
 	digest "github.com/opencontainers/go-digest"
 
 	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/recipe"
 )
 
 // Progress shows all solves of a run in one display: BuildKit's own on a
@@ -85,7 +88,7 @@ type watcher struct {
 	done chan struct{}
 	name string
 
-	failed *client.Vertex
+	failed []*client.Vertex
 	logs   map[digest.Digest]*strings.Builder
 }
 
@@ -108,8 +111,8 @@ func (w *watcher) wait() { <-w.done }
 
 func (w *watcher) note(st *client.SolveStatus) {
 	for _, v := range st.Vertexes {
-		if v.Error != "" && (w.failed == nil || !strings.Contains(v.Error, "context canceled")) {
-			w.failed = v
+		if v.Error != "" {
+			w.failed = append(w.failed, v)
 		}
 	}
 	for _, l := range st.Logs {
@@ -154,16 +157,63 @@ func why(err error) string {
 func (e *StepError) Unwrap() error { return e.Err }
 
 // mismatch is BuildKit's way to say that a download is not what was locked.
-var mismatch = regexp.MustCompile(`digest mismatch for (\S+): sha256:([0-9a-f]+) \(expected: sha256:([0-9a-f]+)\)`)
+var mismatch = regexp.MustCompile(`digest mismatch sha256:([0-9a-f]+): sha256:([0-9a-f]+)|digest mismatch for \S+: sha256:([0-9a-f]+) \(expected: sha256:([0-9a-f]+)\)`)
+
+// explain names the download whose checksum is wrong.
+func explain(r *recipe.Recipe, err error) error {
+	var e *StepError
+	m := mismatch.FindStringSubmatch(err.Error())
+	if m == nil || !errors.As(err, &e) {
+		return err
+	}
+	sum := &fetch.ChecksumError{URL: e.Step, Got: cmp.Or(m[1], m[3]), Want: cmp.Or(m[2], m[4])}
+	if url := downloads(r)["sha256:"+sum.Want]; url != "" {
+		sum.URL = url
+	}
+	e.Err = sum
+	return e
+}
+
+// downloads maps the digests of all that a recipe downloads to their URLs.
+func downloads(r *recipe.Recipe) map[string]string {
+	urls := map[string]string{}
+	for _, s := range r.Stages {
+		for _, src := range sources(s) {
+			if src.Kind == recipe.FromURL {
+				urls[src.Digest] = src.Ref
+			}
+		}
+		for _, st := range s.Steps {
+			if a, ok := st.(recipe.Apt); ok {
+				for _, d := range a.Debs {
+					urls["sha256:"+d.SHA256] = d.URL
+				}
+			}
+		}
+	}
+	return urls
+}
+
+// culprit returns the vertex that the solve's error is about: others failed
+// because of it, or are cancelled.
+func (w *watcher) culprit(err error) *client.Vertex {
+	var best *client.Vertex
+	for _, v := range w.failed {
+		if strings.Contains(err.Error(), v.Error) {
+			return v
+		}
+		if best == nil || strings.Contains(best.Error, "context canceled") {
+			best = v
+		}
+	}
+	return best
+}
 
 func (w *watcher) stepError(err error) error {
-	if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
-		err = &fetch.ChecksumError{URL: m[1], Got: m[2], Want: m[3]}
-	}
 	e := &StepError{Image: w.name, Err: err}
-	if w.failed != nil {
-		e.Step = w.failed.Name
-		if b := w.logs[w.failed.Digest]; b != nil {
+	if v := w.culprit(err); v != nil {
+		e.Step = v.Name
+		if b := w.logs[v.Digest]; b != nil {
 			e.Log = lastLines(b.String(), 15)
 		}
 	}

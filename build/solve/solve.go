@@ -102,13 +102,18 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	}
 	res, err := s.solve(ctx, b, def, opt, r.Target+" "+r.Platform.Arch)
 	if err != nil {
-		return "", err
+		return "", explain(r, err)
 	}
 	exported, err := digest.Parse(res.ExporterResponse[exptypes.ExporterImageDigestKey])
 	if err != nil {
 		return "", err
 	}
 	return s.finish.image(ctx, exported)
+}
+
+// WithEntrypoint makes an image of the same layers that starts a program.
+func (s *Solver) WithEntrypoint(ctx context.Context, manifest digest.Digest, entrypoint ...string) (digest.Digest, error) {
+	return s.finish.withEntrypoint(ctx, manifest, entrypoint)
 }
 
 // exportAttrs asks for the image's own layers as plain tars; see finisher.

@@ -95,7 +95,7 @@ func Binary(file, arch string) (v1.Image, error) {
 
 // FromLayer returns a one-layer image for the architecture.
 func FromLayer(layer v1.Layer, arch string, env []string) (v1.Image, error) {
-	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: arch, Config: v1.Config{Env: env}})
+	img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{OS: "linux", Architecture: arch, Config: v1.Config{Env: env}, RootFS: v1.RootFS{Type: "layers"}})
 	if err != nil {
 		return nil, err
 	}

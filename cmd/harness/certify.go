@@ -24,13 +24,14 @@ import (
 )
 
 type certifyOptions struct {
-	suite, spec, subject, root string
-	format, out, inventory     string
-	only, skip, env            []string
-	noSkip, list, verbose      bool
-	jobs                       int
-	timeout                    time.Duration
-	stdout, stderr             io.Writer
+	suite, spec, root      string
+	subjects               cli.StringSlice
+	format, out, inventory string
+	only, skip, env        []string
+	noSkip, list, verbose  bool
+	jobs                   int
+	timeout                time.Duration
+	stdout, stderr         io.Writer
 }
 
 func certifyCommand(out, errOut io.Writer) *cli.Command {
@@ -43,7 +44,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "suite", Value: "image", Destination: &o.suite, Usage: "the `NAME` of the suite"},
 			&cli.StringFlag{Name: "spec", Destination: &o.spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath},
-			&cli.StringFlag{Name: "subject", Destination: &o.subject, Usage: "the certificate is about the image `NAME@sha256:…`"},
+			&cli.StringSliceFlag{Name: "subject", Destination: &o.subjects, Usage: "the certificate is about the image `NAME@sha256:…`; again for images that differ in their entry point alone"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "the image's root is `DIR`; its programs are run only for /"},
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: the image's environment has `NAME=VALUE`"},
 			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
@@ -75,8 +76,10 @@ func (o *certifyOptions) validate() error {
 	if o.jobs < 1 || o.timeout <= 0 {
 		return usagef("--jobs and --timeout must be more than nothing")
 	}
-	if _, _, err := splitSubject(o.subject); err != nil {
-		return err
+	for _, subject := range o.subjects.Value() {
+		if _, _, err := splitSubject(subject); err != nil {
+			return err
+		}
 	}
 	for _, kv := range o.env {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" {
@@ -88,9 +91,6 @@ func (o *certifyOptions) validate() error {
 
 // splitSubject reads NAME@sha256:….
 func splitSubject(s string) (name, digest string, err error) {
-	if s == "" {
-		return "", "", nil
-	}
 	i := strings.LastIndex(s, "@")
 	if i < 0 {
 		return "", "", usagef("--subject %q is not NAME@sha256:…", s)
@@ -192,8 +192,12 @@ func (o *certifyOptions) certify(ctx context.Context, env *suite.Env, spec *cert
 		Environment: image.Describe(env.Root, spec),
 	})
 	st.Predicate.Environment.Platform = env.Platform
-	if name, digest, _ := splitSubject(o.subject); name != "" {
-		if err := st.SetSubject(name, digest); err != nil {
+	for _, subject := range o.subjects.Value() {
+		name, digest, err := splitSubject(subject)
+		if err == nil {
+			err = st.AddSubject(name, digest)
+		}
+		if err != nil {
 			return err
 		}
 	}

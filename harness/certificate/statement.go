@@ -144,6 +144,13 @@ var hex256 = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 // SetSubject says which image the certificate is about. The digest is written
 // "sha256:…".
 func (s *Statement) SetSubject(name, digest string) error {
+	s.Subject = []Subject{}
+	return s.AddSubject(name, digest)
+}
+
+// AddSubject says that the certificate is about another image too: one that
+// has the same file system and environment, and differs in what it starts.
+func (s *Statement) AddSubject(name, digest string) error {
 	m := hex256.FindStringSubmatch(digest)
 	if m == nil {
 		return fmt.Errorf("digest %q is not sha256: and 64 hex digits in lower case", digest)
@@ -151,7 +158,7 @@ func (s *Statement) SetSubject(name, digest string) error {
 	if name == "" {
 		return errors.New("a subject needs a name")
 	}
-	s.Subject = []Subject{{Name: name, Digest: map[string]string{"sha256": m[1]}}}
+	s.Subject = append(s.Subject, Subject{Name: name, Digest: map[string]string{"sha256": m[1]}})
 	return nil
 }
 

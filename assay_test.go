@@ -1,0 +1,144 @@
+package assay_test
+
+import (
+	"bytes"
+	"errors"
+	"go/version"
+	"io/fs"
+	"os/exec"
+	"path"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	assay "github.com/assay-hpc/assay"
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+)
+
+// goList runs go list on the harness as it is compiled in images.
+func goList(t *testing.T, arch, format string) []string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-tags", "urfave_cli_no_docs", "-deps", "-f", format, "./cmd/harness")
+	cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, stderr.String())
+	}
+	var lines []string
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return slices.Compact(lines)
+}
+
+// TestHarnessModules: the list that is fetched, pinned, for compiling the
+// harness is what it is compiled from.
+func TestHarnessModules(t *testing.T) {
+	got := strings.Split(strings.TrimSpace(assay.HarnessModules), "\n")
+	slices.Sort(got)
+	for _, arch := range []string{"amd64", "arm64"} {
+		want := goList(t, arch, "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}")
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("cmd/harness/modules.txt for %s (-want +got; go generate writes it):\n%s", arch, diff)
+		}
+	}
+	for _, m := range got {
+		if !strings.Contains(modFile(t, "go.sum"), m+" h1:") {
+			t.Errorf("go.sum does not vouch for %s", m)
+		}
+	}
+}
+
+func modFile(t *testing.T, name string) string {
+	t.Helper()
+	text, err := fs.ReadFile(assay.HarnessSource, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestHarnessSource: every file of this module that the harness is compiled
+// from, or embeds, is in the source that assay carries.
+func TestHarnessSource(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		files := goList(t, arch, `{{with .Module}}{{if .Main}}{{$dir := $.ImportPath}}{{range $.GoFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.EmbedFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.SFiles}}{{$dir}}/{{.}}
+{{end}}{{end}}{{end}}`)
+		if len(files) < 20 {
+			t.Fatalf("the harness has %d files", len(files))
+		}
+		for _, f := range files {
+			name := strings.TrimPrefix(f, modulePath+"/")
+			if _, err := fs.Stat(assay.HarnessSource, name); err != nil {
+				t.Errorf("the harness is compiled from %s, which is not embedded (add its directory to the go:embed line): %v", name, err)
+			}
+		}
+	}
+	// And no more than it: another directory would make new images of changes
+	// that do not touch them.
+	want := map[string]bool{}
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, p := range goList(t, arch, "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}") {
+			want[strings.TrimPrefix(p, modulePath+"/")] = true
+		}
+	}
+	err := fs.WalkDir(assay.HarnessSource, ".", func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == "testdata" {
+			return fs.SkipDir
+		}
+		dir := path.Dir(p)
+		if err == nil && strings.HasSuffix(p, ".go") && !strings.HasSuffix(p, "_test.go") && !want[dir] && !isTestSupport(dir) {
+			t.Errorf("%s is embedded, and the harness does not need it", p)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestGoVersion: the toolchain that images get compiles this module, and is
+// one that this module is tested with.
+func TestGoVersion(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^go (\S+)$`).FindStringSubmatch(modFile(t, "go.mod"))
+	if m == nil {
+		t.Fatal("go.mod has no go line")
+	}
+	ours := "go" + assay.GoVersion
+	if !version.IsValid(ours) || version.Compare(ours, "go"+m[1]) < 0 {
+		t.Errorf("GoVersion is %s; go.mod asks for %s", assay.GoVersion, m[1])
+	}
+	if got, want := version.Lang(ours), version.Lang(runtime.Version()); want != "" && version.Compare(got, want) > 0 {
+		t.Errorf("GoVersion is %s; this test runs with %s, which is older: nothing here shows that it works", assay.GoVersion, runtime.Version())
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if !regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`).MatchString(assay.Version) {
+		t.Errorf("Version is %q; want a semantic version", assay.Version)
+	}
+}
+
+// TestEmbeddedFiles: the default matrix and its lock can be read.
+func TestEmbeddedFiles(t *testing.T) {
+	f, err := matrix.Parse("matrix.yaml", bytes.NewReader(assay.Matrix))
+	if err == nil {
+		_, err = f.Targets()
+	}
+	_, lockErr := lock.Read("matrix.lock", bytes.NewReader(assay.Lock))
+	if err := errors.Join(err, lockErr); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,205 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+var (
+	amd64 = recipe.Platform{OS: "linux", Arch: "amd64"}
+	arm64 = recipe.Platform{OS: "linux", Arch: "arm64"}
+)
+
+func TestFor(t *testing.T) {
+	intel := &Builder{Addr: "intel", Native: amd64, Platforms: []recipe.Platform{amd64, arm64}}
+	arm := &Builder{Addr: "arm", Native: arm64, Platforms: []recipe.Platform{arm64}}
+	small := &Builder{Addr: "small", Native: amd64, Platforms: []recipe.Platform{amd64}}
+	for _, tt := range []struct {
+		name     string
+		builders []*Builder
+		p        recipe.Platform
+		want     string
+	}{
+		{"native", []*Builder{intel, arm}, amd64, "intel"},
+		{"native before emulated", []*Builder{intel, arm}, arm64, "arm"},
+		{"emulated", []*Builder{small, intel}, arm64, "intel"},
+		{"the first of two", []*Builder{small, intel}, amd64, "small"},
+		{"none", []*Builder{small}, arm64, ""},
+		{"no builders", nil, amd64, ""},
+	} {
+		got, err := For(tt.builders, tt.p)
+		if tt.want == "" {
+			if err == nil || !strings.Contains(err.Error(), tt.p.String()) || !strings.Contains(err.Error(), "--builder") {
+				t.Errorf("%s: For = %v, %v; want an error with the platform and the remedy", tt.name, got, err)
+			}
+			continue
+		}
+		if err != nil || got.Addr != tt.want {
+			t.Errorf("%s: For = %v, %v; want %s", tt.name, got, err, tt.want)
+		}
+	}
+	if !intel.Supports(arm64) || arm.Supports(amd64) {
+		t.Error("Supports does not say what the builder can run")
+	}
+}
+
+func TestFind(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "buildkitd")
+	if err := os.WriteFile(file, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Find(file); err != nil || got != file {
+		t.Errorf("Find(%q) = %q, %v", file, got, err)
+	}
+	if got, err := Find(file + "-gone"); !errors.Is(err, ErrCannotStart) || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Find of nothing = %q, %v; want ErrCannotStart", got, err)
+	}
+	// Beside the test's own program there is none.
+	if got, err := Find(""); !errors.Is(err, ErrCannotStart) || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("Find(\"\") = %q, %v; want the remedy", got, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	err := Check(filepath.Join(t.TempDir(), "gone"))
+	if !errors.Is(err, ErrCannotStart) {
+		t.Errorf("Check = %v; want ErrCannotStart", err)
+	}
+	if os.Geteuid() == 0 {
+		t.Setenv("PATH", t.TempDir())
+		if err := Check(""); err == nil || !strings.Contains(err.Error(), "apt-get install runc") {
+			t.Errorf("Check without runc = %v; want the remedy", err)
+		}
+	}
+}
+
+// TestConnectErrors: an address where nobody answers is named.
+func TestConnectErrors(t *testing.T) {
+	addr := "unix://" + filepath.Join(t.TempDir(), "nobody.sock")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // do not wait for somebody
+	if _, err := Connect(ctx, Options{Addrs: []string{addr}}); err == nil || !strings.Contains(err.Error(), "builder "+addr) {
+		t.Errorf("Connect = %v; want an error that names %s", err, addr)
+	}
+}
+
+// TestLockState: a second user of the state directory waits, says so once, and
+// stops waiting when it is told to.
+func TestLockState(t *testing.T) {
+	o := Options{StateDir: t.TempDir()}
+	unlock, err := lockState(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	why := errors.New("the user pressed Ctrl-C")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var told []string
+	o.Log = func(format string, args ...any) {
+		told = append(told, fmt.Sprintf(format, args...))
+		cancel(why)
+	}
+	if _, err := lockState(ctx, o); !errors.Is(err, why) {
+		t.Errorf("lockState of a locked directory = %v; want the cancellation", err)
+	}
+	if len(told) != 1 || !strings.Contains(told[0], o.StateDir) {
+		t.Errorf("the waiting one says %q", told)
+	}
+
+	waits := make(chan struct{})
+	o.Log = func(string, ...any) { close(waits) }
+	got := make(chan error)
+	go func() {
+		unlock, err := lockState(context.Background(), o)
+		if err == nil {
+			unlock()
+		}
+		got <- err
+	}()
+	<-waits
+	unlock()
+	if err := <-got; err != nil {
+		t.Errorf("lockState after the other has gone = %v", err)
+	}
+}
+
+// TestSpawnEnds: a daemon that ends at once is reported with its log, and is
+// not waited for.
+func TestSpawnEnds(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "buildkitd")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\necho 'no such option: '$1 >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := spawn(script, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.wait(t.Context())
+	if !errors.Is(err, ErrCannotStart) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such option: --config") {
+		t.Errorf("wait = %v; want the status and the log", err)
+	}
+	if err := p.stop(); err != nil {
+		t.Errorf("stop of what has ended = %v", err)
+	}
+	if _, err := spawn(filepath.Join(dir, "gone"), dir); !errors.Is(err, ErrCannotStart) {
+		t.Errorf("spawn of nothing = %v; want ErrCannotStart", err)
+	}
+}
+
+// TestStop: a daemon is told to end, and is gone when stop returns.
+func TestStop(t *testing.T) {
+	dir := t.TempDir()
+	script := filepath.Join(dir, "buildkitd")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ntrap 'echo stopped > "+dir+"/stopped; exit 0' TERM\necho > "+dir+"/ready\nwhile :; do sleep 0.05; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := spawn(script, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := exec.Command("/bin/sh", "-c", "while [ ! -e "+dir+"/ready ]; do sleep 0.02; done")
+	if err := ready.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.stop(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "stopped")); err != nil {
+		t.Errorf("the daemon was not told to end: %v", err)
+	}
+	if p.cmd.ProcessState == nil {
+		t.Error("the daemon still runs")
+	}
+}
+
+func TestTailBuffer(t *testing.T) {
+	var b tailBuffer
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 5000 {
+				fmt.Fprintln(&b, "a line of the daemon's log")
+			}
+		})
+	}
+	wg.Wait()
+	for i := range 20 {
+		fmt.Fprintf(&b, "last %d\n", i)
+	}
+	lines := strings.Split(b.String(), "\n")
+	if len(lines) != 15 || lines[0] != "last 5" || lines[14] != "last 19" {
+		t.Errorf("the tail is %q; want the last 15 lines", lines)
+	}
+	if n := b.buf.Len(); n > 64<<10 {
+		t.Errorf("it keeps %d bytes", n)
+	}
+}

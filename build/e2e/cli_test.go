@@ -1,0 +1,159 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/publish"
+	"github.com/assay-hpc/assay/build/standin"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// assay returns a command that runs the built binary.
+func assay(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := filepath.Abs("../../bin/assay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("bin/assay is not built: make build")
+	}
+	return exec.Command(path, args...)
+}
+
+// TestPublishKilled kills assay in the middle of a push, at several places, and
+// runs it again.
+func TestPublishKilled(t *testing.T) {
+	_, out, img := fabricImage(t)
+	for _, after := range []int64{3, 8, 14} {
+		t.Run(fmt.Sprint("after-", after), func(t *testing.T) {
+			reg := registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0)))
+			var changes atomic.Int64
+			var victim atomic.Pointer[os.Process]
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet && r.Method != http.MethodHead && changes.Add(1) == after {
+					if p := victim.Load(); p != nil {
+						_ = p.Kill()
+					}
+				}
+				reg.ServeHTTP(w, r)
+			}))
+			defer srv.Close()
+			repo := strings.TrimPrefix(srv.URL, "http://") + "/assay"
+			push := func() (*exec.Cmd, *bytes.Buffer) {
+				cmd := assay(t, "publish", "--from", "oci:"+out, "--tag", "t", fabric, repo)
+				var text bytes.Buffer
+				cmd.Stdout, cmd.Stderr = &text, &text
+				return cmd, &text
+			}
+			first, _ := push()
+			if err := first.Start(); err != nil {
+				t.Fatal(err)
+			}
+			victim.Store(first.Process)
+			var exit *exec.ExitError
+			if err := first.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("the first push was not killed: %v", err)
+			}
+			victim.Store(nil)
+			if _, err := publish.Inspect(t.Context(), repo+":t", nil, publish.Options{Retry: publish.Retry{Attempts: 1}}); err == nil {
+				t.Fatal("the tag was there before everything was")
+			}
+			second, text := push()
+			if err := second.Run(); err != nil {
+				t.Fatalf("second push: %v\n%s", err, text)
+			}
+			rep, err := publish.Inspect(t.Context(), repo+":t", nil, publish.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rep.Images[0].Digest != img.Digest || rep.Images[0].Certificate == nil {
+				t.Errorf("after the second push: %+v", rep.Images[0])
+			}
+		})
+	}
+}
+
+// TestInterrupt: Ctrl-C ends a build with status 3 and leaves no builder.
+func TestInterrupt(t *testing.T) {
+	w, _, _ := fabricImage(t)
+	state := t.TempDir()
+	cmd := assay(t, "build", "--matrix", filepath.Join(filepath.Dir(w.LockPath), "matrix.yaml"), "--output", "oci:"+filepath.Join(state, "out"), "--progress", "plain", "--force")
+	cmd.Env = append(os.Environ(), "ASSAY_STATE_DIR="+state, "BUILDKIT_HOST=")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var text bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sock := filepath.Join(state, "buildkit", "buildkitd.sock")
+	waitFor(t, func() bool { _, err := os.Stat(sock); return err == nil })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 3 || !strings.Contains(text.String(), "interrupted") {
+		t.Errorf("exit status %d (%v); want 3 and \"interrupted\":\n%s", code, err, text.String())
+	}
+	if out, _ := exec.Command("pgrep", "-f", "buildkitd.*"+state).Output(); len(out) > 0 {
+		t.Errorf("a builder is left: %s", out)
+	}
+}
+
+// waitFor polls until something is so, or the test's time is up.
+func waitFor(t *testing.T, so func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for !so() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it did not happen within a minute")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// TestCertifyForeign certifies an image that assay did not build, from a
+// registry: the harness is brought along.
+func TestCertifyForeign(t *testing.T) {
+	addr := buildkit(t)
+	u := upstreams(t, standin.Options{})
+	w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())
+	res, err := w.Certify(t.Context(), "docker.io/nvidia/cuda:12.9.1-devel-ubuntu22.04", driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(res) != 1 {
+		t.Fatalf("%d results; want one", len(res))
+	}
+	st, err := certificate.Parse(res[0].Certificate)
+	if err != nil {
+		t.Fatalf("%v; %s", err, res[0].Error)
+	}
+	verdicts := map[string]certificate.Verdict{}
+	for _, r := range st.Predicate.Results {
+		verdicts[r.ID] = r.Verdict
+	}
+	if verdicts["libraries"] == "" || verdicts["declaration"] != certificate.Skip {
+		t.Errorf("verdicts %v; want the libraries looked at and no declaration", verdicts)
+	}
+}

@@ -1,0 +1,389 @@
+package solve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/client/llb"
+	"github.com/moby/buildkit/solver/pb"
+	digest "github.com/opencontainers/go-digest"
+
+	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/mirror"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+var amd64 = recipe.Platform{OS: "linux", Arch: "amd64"}
+
+// vertex is a step as BuildKit reports it.
+func vertex(name, err string) *client.Vertex {
+	now := time.Unix(1, 0)
+	return &client.Vertex{Digest: digest.FromString(name), Name: name, Started: &now, Error: err}
+}
+
+func log(name, text string) *client.VertexLog {
+	return &client.VertexLog{Vertex: digest.FromString(name), Data: []byte(text)}
+}
+
+// progress swallows what would be displayed.
+func progress(t *testing.T) *Progress {
+	p := &Progress{display: make(chan *client.SolveStatus), done: make(chan struct{}), steps: map[digest.Digest]*Count{}}
+	go func() {
+		defer close(p.done)
+		for range p.display {
+		}
+	}()
+	t.Cleanup(p.Close)
+	return p
+}
+
+// watched sends what BuildKit reports through a watcher.
+func watched(p *Progress, name string, list ...*client.SolveStatus) *watcher {
+	w := p.watch(name)
+	for _, st := range list {
+		w.ch <- st
+	}
+	close(w.ch)
+	w.wait()
+	return w
+}
+
+func status(vs ...*client.Vertex) *client.SolveStatus { return &client.SolveStatus{Vertexes: vs} }
+
+func logs(ls ...*client.VertexLog) *client.SolveStatus { return &client.SolveStatus{Logs: ls} }
+
+func TestStepError(t *testing.T) {
+	const canceled = "context canceled: context canceled"
+	numbered := func(from, to int) string {
+		var b strings.Builder
+		for i := from; i <= to; i++ {
+			fmt.Fprintf(&b, "line %d\n", i)
+		}
+		return strings.TrimSuffix(b.String(), "\n")
+	}
+	exit := errors.New("process \"/bin/sh -euc a\\nlong\\nscript\" did not complete successfully: exit code: 2")
+	for _, tt := range []struct {
+		name      string
+		in        []*client.SolveStatus
+		err       error
+		step, log string
+		text      string
+	}{
+		{
+			name: "one step fails",
+			in: []*client.SolveStatus{
+				status(vertex("base", ""), vertex("compile", "")),
+				logs(log("base", "pulled\n"), log("compile", "cc\n")), logs(log("compile", "error: "), log("compile", "no\n")),
+				status(vertex("compile", "exit code: 2")),
+			},
+			err: exit, step: "compile", log: "cc\nerror: no",
+			text: "fabric amd64: step \"compile\" failed: exit code: 2\n    | cc\n    | error: no",
+		},
+		{
+			name: "others are cancelled after it",
+			in:   []*client.SolveStatus{status(vertex("compile", "exit code: 2")), logs(log("compile", "no\n")), status(vertex("other", canceled))},
+			err:  exit, step: "compile", log: "no",
+			text: "fabric amd64: step \"compile\" failed: exit code: 2\n    | no",
+		},
+		{
+			name: "others are cancelled before it is reported",
+			in:   []*client.SolveStatus{status(vertex("other", canceled)), status(vertex("compile", "exit code: 2"))},
+			err:  exit, step: "compile",
+			text: "fabric amd64: step \"compile\" failed: exit code: 2",
+		},
+		{
+			name: "the last lines",
+			in:   []*client.SolveStatus{logs(log("compile", numbered(1, 40)+"\n\n")), status(vertex("compile", "exit code: 2"))},
+			err:  exit, step: "compile", log: numbered(26, 40),
+			text: "fabric amd64: step \"compile\" failed: exit code: 2\n    | " + strings.ReplaceAll(numbered(26, 40), "\n", "\n    | "),
+		},
+		{
+			name: "no step",
+			in:   []*client.SolveStatus{status(vertex("base", ""))},
+			err:  errors.New("no such builder"),
+			text: "fabric amd64: no such builder",
+		},
+	} {
+		got := watched(progress(t), "fabric amd64", tt.in...).stepError(tt.err)
+		var e *StepError
+		if !errors.As(got, &e) || e.Step != tt.step || e.Log != tt.log || !errors.Is(got, tt.err) {
+			t.Errorf("%s: stepError = %#v; want step %q with log %q", tt.name, got, tt.step, tt.log)
+			continue
+		}
+		if diff := cmp.Diff(tt.text, got.Error()); diff != "" {
+			t.Errorf("%s: the message (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}
+
+// TestChecksumStep: what BuildKit says of a damaged download names both values
+// as our own downloads do.
+func TestChecksumStep(t *testing.T) {
+	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	err := fmt.Errorf("failed to solve: digest mismatch for http://robot:hunter2@m.example.org/x.tgz: sha256:%s (expected: sha256:%s)", a, b)
+	got := watched(progress(t), "fabric amd64", status(vertex("[download] x.tgz", err.Error()))).stepError(err)
+	var sum *fetch.ChecksumError
+	if !errors.As(got, &sum) || sum.Got != a || sum.Want != b {
+		t.Fatalf("stepError = %v; want a *fetch.ChecksumError", got)
+	}
+	if text := got.Error(); !strings.Contains(text, a) || !strings.Contains(text, b) || strings.Contains(text, "hunter2") {
+		t.Errorf("the message is %s", text)
+	}
+}
+
+// TestSteps: a step that several solves share counts once.
+func TestSteps(t *testing.T) {
+	p := progress(t)
+	cached := vertex("cached", "")
+	cached.Cached = true
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			watched(p, fmt.Sprint(i), status(vertex("shared", ""), cached), status(vertex("shared", ""), vertex(fmt.Sprint("own ", i), "")), status(&client.Vertex{Digest: digest.FromString("waiting")}))
+		})
+	}
+	wg.Wait()
+	if executed, hit := p.Steps(); executed != 5 || hit != 1 {
+		t.Errorf("Steps() = %d executed, %d cached; want 5 and 1", executed, hit)
+	}
+}
+
+func TestNewProgress(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p, err := NewProgress(f, "plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := vertex("[image amd64] compile", "")
+	at := time.Unix(2, 0)
+	done.Completed = &at
+	watched(p, "x", status(done))
+	p.Close()
+	p.Close() // a second time does no harm
+	text, err := os.ReadFile(f.Name())
+	if err != nil || !strings.Contains(string(text), "[image amd64] compile") {
+		t.Errorf("the display shows %q, %v", text, err)
+	}
+	if _, err := NewProgress(f, "colourful"); err == nil {
+		t.Error("NewProgress takes a mode that there is not")
+	}
+}
+
+func TestTransient(t *testing.T) {
+	for _, tt := range []struct {
+		err  string
+		want bool
+	}{
+		{"read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer", true},
+		{"failed to copy: httpReadSeeker: failed open: unexpected status code https://r.example.org/v2/x: 503 Service Unavailable", true},
+		{"unexpected EOF", true},
+		{"dial tcp: i/o timeout", true},
+		{"net/http: TLS handshake timeout", true},
+		{"Get \"http://x\": 500 Internal Server Error", true},
+		{"invalid response status code 502", true},
+		{"invalid response status code 404", false},
+		{"404 Not Found", false},
+		{"401 Unauthorized", false},
+		{"process \"/bin/sh -euc make\" did not complete successfully: exit code: 2", false},
+		{"digest mismatch for http://x: sha256:aa (expected: sha256:bb)", false},
+		{"no space left on device", false},
+	} {
+		if got := transient(errors.New(tt.err)); got != tt.want {
+			t.Errorf("transient(%q) = %v; want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
+func TestCacheEntries(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want client.CacheOptionsEntry
+	}{
+		{"registry.example.org/cache:tag", client.CacheOptionsEntry{Type: "registry", Attrs: map[string]string{"ref": "registry.example.org/cache:tag"}}},
+		{"type=registry,ref=registry.example.org/cache:tag,mode=max", client.CacheOptionsEntry{Type: "registry", Attrs: map[string]string{"ref": "registry.example.org/cache:tag", "mode": "max"}}},
+		{"ref=registry.example.org/cache", client.CacheOptionsEntry{Type: "registry", Attrs: map[string]string{"ref": "registry.example.org/cache"}}},
+		{"type=gha,scope=a=b", client.CacheOptionsEntry{Type: "gha", Attrs: map[string]string{"scope": "a=b"}}},
+		{"type=local,dest=/tmp/x", client.CacheOptionsEntry{Type: "local", Attrs: map[string]string{"dest": "/tmp/x"}}},
+	} {
+		got := cacheEntries([]string{tt.in})
+		if diff := cmp.Diff([]client.CacheOptionsEntry{tt.want}, got); diff != "" {
+			t.Errorf("cacheEntries(%q) (-want +got):\n%s", tt.in, diff)
+		}
+	}
+	if got := cacheEntries(nil); len(got) != 0 {
+		t.Errorf("cacheEntries(nil) = %v", got)
+	}
+}
+
+func TestParseBase(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		want matrix.Debootstrap
+		ok   bool
+	}{
+		{"base-bookworm-minbase", matrix.Debootstrap{Suite: "bookworm", Variant: "minbase"}, true},
+		{"base-bookworm", matrix.Debootstrap{}, false},
+		{"harness-source", matrix.Debootstrap{}, false},
+		{"other-a-b", matrix.Debootstrap{}, false},
+		{"", matrix.Debootstrap{}, false},
+	} {
+		if got, ok := parseBase(tt.in); got != tt.want || ok != tt.ok {
+			t.Errorf("parseBase(%q) = %v, %v; want %v, %v", tt.in, got, ok, tt.want, tt.ok)
+		}
+	}
+}
+
+func provider(t *testing.T) *Provider {
+	t.Helper()
+	p := &Provider{
+		Mirror: mirror.New(mirror.Rule{From: "docker.io", To: "mirror.example.org:5000"}), Lock: lock.New(), StateDir: t.TempDir(),
+		Source: []byte(strings.Repeat("\x00", 1024)), Epoch: time.Unix(1_767_225_600, 0).UTC(), Log: t.Logf,
+	}
+	if err := p.Open(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestPrepare: what a recipe refers to is made once, and found afterwards, also
+// by another process.
+func TestPrepare(t *testing.T) {
+	p := provider(t)
+	src := recipe.Source{Kind: recipe.FromLayout, Ref: component.HarnessSource, Digest: "sha256:12"}
+	r := &recipe.Recipe{Target: "x", Platform: recipe.Platform{OS: "linux", Arch: "arm64"}, Stages: []recipe.Stage{
+		{Name: "a", Native: true, Steps: []recipe.Step{recipe.Run{Mounts: []recipe.Mount{{From: src}}}}},
+	}}
+	if _, err := p.Layout(src, amd64); err == nil || !strings.Contains(err.Error(), "harness-source for linux/amd64 was not prepared") {
+		t.Errorf("Layout before Prepare: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if err := p.Prepare(t.Context(), r, amd64); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	want, err := p.Layout(src, amd64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Layout(src, r.Platform); err == nil {
+		t.Error("the native stage's source was made for the image's architecture")
+	}
+	if cfg, err := p.Config(t.Context(), src, amd64); err != nil || len(cfg.Env) != 0 {
+		t.Errorf("Config = %+v, %v", cfg, err)
+	}
+	other := &Provider{StateDir: p.StateDir, Epoch: p.Epoch}
+	if err := other.Open(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := other.Layout(src, amd64); err != nil || got != want {
+		t.Errorf("another process finds %v, %v; want %v", got, err, want)
+	}
+	// Another date is another content.
+	other.Epoch = other.Epoch.Add(24 * time.Hour)
+	if got, err := other.Layout(src, amd64); err == nil {
+		t.Errorf("another epoch finds %v", got)
+	}
+	r.Stages[0].Steps = []recipe.Step{recipe.Copy{From: recipe.Source{Kind: recipe.FromLayout, Ref: "unheard-of"}}}
+	if err := p.Prepare(t.Context(), r, amd64); err == nil || err.Error() != `unheard-of for linux/amd64: nobody makes "unheard-of"` {
+		t.Errorf("Prepare of what nobody makes: %v", err)
+	}
+}
+
+func TestProviderImage(t *testing.T) {
+	p := provider(t)
+	sum := "sha256:" + strings.Repeat("12", 32)
+	for in, want := range map[string]string{
+		"docker.io/nvidia/cuda:12.9.1-devel": "mirror.example.org:5000/nvidia/cuda@" + sum,
+		"registry.example.org/a/b:1":         "registry.example.org/a/b@" + sum,
+	} {
+		got, err := p.Image(recipe.Source{Kind: recipe.FromImage, Ref: in, Digest: sum})
+		if err != nil || got != want {
+			t.Errorf("Image(%s) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+	if got, err := p.Image(recipe.Source{Ref: "Not A Reference"}); err == nil {
+		t.Errorf("Image of nonsense = %q", got)
+	}
+}
+
+// TestGateWithoutBuilder: it says what would help.
+func TestGateWithoutBuilder(t *testing.T) {
+	s := &Solver{Provider: provider(t), Progress: progress(t), OutDir: t.TempDir()}
+	if err := s.Open(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Gate(context.Background(), Subject{Name: "x", Digest: digest.FromString("x"), Platform: amd64})
+	if err == nil || !strings.Contains(err.Error(), "no builder runs linux/amd64") || !strings.Contains(err.Error(), "--builder") {
+		t.Errorf("Gate = %v; want the remedy", err)
+	}
+}
+
+// TestGateGraph: the gate runs the image's own harness, or the one that is
+// brought along, without network, and takes a failed check for a result.
+func TestGateGraph(t *testing.T) {
+	s := &Solver{}
+	for _, tt := range []struct {
+		sub  Subject
+		want []string
+	}{
+		{Subject{Name: "fabric", Digest: digest.FromString("img"), Platform: amd64, Suite: "image", Env: []string{"PATH=/usr/bin", "A=b=c"}}, []string{BundledHarness, "certify", "--suite", "image"}},
+		{Subject{Name: "other", Digest: digest.FromString("img"), Platform: amd64, Suite: "image", Harness: digest.FromString("harness"), Fresh: true}, []string{"/run/assay/harness", "certify", "--suite", "image"}},
+	} {
+		def, err := s.gateGraph(tt.sub).Marshal(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, ignore := execOf(t, def)
+		if diff := cmp.Diff(tt.want, e.Meta.Args[:len(tt.want)]); diff != "" {
+			t.Errorf("%s: the command (-want +got):\n%s", tt.sub.Name, diff)
+		}
+		if !strings.Contains(strings.Join(e.Meta.Args, " "), "--subject "+tt.sub.Name+"@"+tt.sub.Digest.String()) {
+			t.Errorf("%s: the command %q does not name the subject", tt.sub.Name, e.Meta.Args)
+		}
+		if e.Network.String() != "NONE" || fmt.Sprint(e.Meta.ValidExitCodes) != "[0 1 3]" || ignore != tt.sub.Fresh {
+			t.Errorf("%s: network %v, exit codes %v, fresh %v", tt.sub.Name, e.Network, e.Meta.ValidExitCodes, ignore)
+		}
+		for _, kv := range tt.sub.Env {
+			if !strings.Contains(strings.Join(e.Meta.Env, "\n"), kv) {
+				t.Errorf("%s: the environment %q lacks the image's %s", tt.sub.Name, e.Meta.Env, kv)
+			}
+		}
+	}
+}
+
+// execOf returns the only command of a graph, and whether its cache is
+// ignored.
+func execOf(t *testing.T, def *llb.Definition) (*pb.ExecOp, bool) {
+	t.Helper()
+	for _, dt := range def.Def {
+		var op pb.Op
+		if err := op.Unmarshal(dt); err != nil {
+			t.Fatal(err)
+		}
+		if e := op.GetExec(); e != nil {
+			return e, def.Metadata[digest.FromBytes(dt)].IgnoreCache
+		}
+	}
+	t.Fatal("the graph runs nothing")
+	return nil, false
+}

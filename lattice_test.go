@@ -1,0 +1,265 @@
+package assay_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const modulePath = "github.com/assay-hpc/assay"
+
+// A rule forbids some packages of this module to import others.
+type rule struct {
+	name   string
+	who    []string // packages of the module, as patterns: "build/..." is build and all below it
+	unless []string // exceptions among them
+	not    []string // what they must not import: of the module ("./coll/...") or of others
+	except []string // what of that they may
+	deep   bool     // not even through another package
+	why    string
+}
+
+// lattice is the direction in which imports go; docs/architecture.md has the
+// picture.
+var lattice = []rule{
+	{
+		name: "mains", who: []string{"..."}, not: []string{"./cmd/..."},
+		why: "a main is nobody's library: what two of them need is a package",
+	},
+	{
+		name: "build knows no measuring", who: []string{"build/..."}, not: []string{"./coll/...", "./perftest/...", "./dcgm/..."}, deep: true,
+		why: "assay runs on laptops and in CI, without GPU and cgo; what measures is compiled inside the images",
+	},
+	{
+		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/version"},
+		why: "the certificate is all that passes between the two sides: a new check must not touch the build",
+	},
+	{
+		name: "the harness and build", who: []string{"harness/...", "cmd/harness"}, not: []string{"./build/..."}, deep: true,
+		why: "the harness is compiled in every image, from its own few modules",
+	},
+	{
+		name: "pure packages", who: []string{"build/matrix", "build/recipe", "build/component", "build/lock"},
+		not:  []string{"./build/llb", "./build/daemon", "./build/solve", "./build/driver", "github.com/moby/buildkit/...", "github.com/google/go-containerregistry/...", "net/http", "os/exec"},
+		deep: true,
+		why:  "what goes into an image is data, made without I/O: plan takes milliseconds and tests need no daemon",
+	},
+	{
+		name: "BuildKit", who: []string{"..."}, unless: []string{"build/llb", "build/daemon", "build/solve", "build/e2e/..."}, not: []string{"github.com/moby/buildkit/..."},
+		why: "BuildKit's API changes with each release; three packages follow it",
+	},
+	{
+		// design.md says publish and lock. Locking is driver's and solve's work.
+		name: "registries", who: []string{"..."}, unless: []string{"build/publish", "build/solve", "build/driver", "build/e2e/..."}, not: []string{"github.com/google/go-containerregistry/pkg/v1/remote/..."},
+		why: "what talks to a registry needs credentials, retries and mirrors; few places have them",
+	},
+	{
+		name: "backends", who: []string{"build/llb", "build/dockerfile"}, not: []string{"./build/..."}, except: []string{"./build/recipe", "./build/llb", "./build/dockerfile"},
+		why: "both make the same image from the same recipe, and know nothing else",
+	},
+	{
+		name: "command line", who: []string{"..."}, unless: []string{"cmd/..."}, not: []string{"github.com/urfave/cli/..."},
+		why: "a library that knows flags cannot be called without them",
+	},
+	{
+		name: "leaves", who: []string{"harness/rootfs", "harness/elf", "harness/ldso", "harness/dpkg", "harness/version", "harness/stat", "harness/sysfs", "harness/dl", "harness/probe"},
+		not:    []string{"*"},
+		except: []string{"./harness/rootfs", "./harness/elf", "./harness/ldso", "./harness/dpkg", "./harness/version", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "golang.org/x/sys/..."},
+		deep:   true,
+		why:    "everything in the image stands on them",
+	},
+	{
+		name: "the runner knows no check", who: []string{"harness/suite"}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/rootfs", "./harness/probe", "./harness/stat", "./harness/suite"},
+		why: "cmd/harness registers checks, so that one more of them changes nothing here",
+	},
+	{
+		name: "the certificate", who: []string{"harness/certificate"}, not: []string{"./..."}, except: []string{"./harness/certificate"}, deep: true,
+		why: "others read it with this package alone",
+	},
+	{
+		name: "collectives", who: []string{"coll/..."}, unless: []string{"coll/transport/verbs"}, not: []string{"./perftest/...", "./dcgm/...", "./harness/suite", "./build/..."},
+		why: "coll is a library that programs import; the verbs transport is the one place that needs perftest's binding",
+	},
+	{
+		name: "perftest", who: []string{"perftest/..."}, unless: []string{"perftest/membw"}, not: []string{"./coll/...", "./dcgm/...", "./harness/suite", "./build/..."},
+		why: "the three engines do not know one another; membw uses the CUDA binding",
+	},
+	{
+		name: "dcgm", who: []string{"dcgm/..."}, unless: []string{"dcgm/diag"}, not: []string{"./coll/...", "./perftest/...", "./harness/suite", "./build/..."},
+		why: "the three engines do not know one another; diag uses the CUDA binding",
+	},
+	{
+		name: "the exceptions' exception", who: []string{"perftest/membw", "dcgm/diag"}, not: []string{"./coll/..."}, except: []string{"./coll/cuda/driver"},
+		why: "only the CUDA binding is shared",
+	},
+	{
+		name: "the CUDA binding", who: []string{"..."}, unless: []string{"coll/cuda/driver"}, not: []string{"gorgonia.org/cu/..."},
+		why: "one package touches the driver's API",
+	},
+	{
+		name: "test support", who: []string{"..."}, unless: []string{"build/e2e/...", "build/standin"}, not: []string{"./build/standin", "./build/e2e/...", "./harness/elf/elftest", "./coll/colltest", "testing"},
+		why: "stand-ins and fixtures belong to tests and benchmarks, not into what we ship",
+	},
+}
+
+// isTestSupport reports whether a package is named as one for tests.
+func isTestSupport(pkg string) bool { return strings.HasSuffix(pkg, "test") }
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+// packages lists the module's packages with what their non-test files import
+// on an architecture.
+func packages(t *testing.T, arch string) []pkg {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, stderr.String())
+	}
+	var list []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		if err := dec.Decode(&p); err == io.EOF {
+			return list
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+}
+
+// short names a package of the module by its directory: "./build/llb", "." for
+// the root.
+func short(path string) string {
+	if path == modulePath {
+		return "."
+	}
+	if rest, ok := strings.CutPrefix(path, modulePath+"/"); ok {
+		return "./" + rest
+	}
+	return path
+}
+
+// standard reports whether a package is the standard library's.
+func standard(path string) bool {
+	first, _, _ := strings.Cut(path, "/")
+	return !strings.Contains(first, ".")
+}
+
+// match reports whether a pattern covers a package. "*" is all that is not the
+// standard library.
+func match(pattern, path string) bool {
+	if pattern == "*" {
+		return path == "." || strings.HasPrefix(path, "./") || !standard(path)
+	}
+	root, ok := strings.CutSuffix(pattern, "...")
+	if !ok {
+		return path == pattern
+	}
+	return root == "" || path == strings.TrimSuffix(root, "/") || strings.HasPrefix(path, root)
+}
+
+func matchAny(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, path) })
+}
+
+// broken returns what a package imports against a rule.
+func (r rule) broken(p pkg) []string {
+	name := strings.TrimPrefix(short(p.ImportPath), "./")
+	if !matchAny(r.who, name) || matchAny(r.unless, name) || isTestSupport(name) {
+		return nil
+	}
+	imports := p.Imports
+	if r.deep {
+		imports = p.Deps
+	}
+	var out []string
+	for _, imp := range imports {
+		if s := short(imp); s != short(p.ImportPath) && matchAny(r.not, s) && !matchAny(r.except, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func TestLattice(t *testing.T) {
+	for _, arch := range []string{"amd64", "arm64"} {
+		list := packages(t, arch)
+		if len(list) < 20 {
+			t.Fatalf("go list knows %d packages", len(list))
+		}
+		for _, r := range lattice {
+			for _, p := range list {
+				for _, imp := range r.broken(p) {
+					t.Errorf("%s imports %s: %s (%s)", short(p.ImportPath), imp, r.why, r.name)
+				}
+			}
+		}
+	}
+}
+
+// TestLatticeBites: each rule forbids what it is for.
+func TestLatticeBites(t *testing.T) {
+	in := func(name string) string { return modulePath + "/" + name }
+	for _, tt := range []struct {
+		rule, pkg, imports string
+		want               bool
+	}{
+		{"mains", "build/llb", in("cmd/assay"), true},
+		{"build knows no measuring", "build/solve", in("coll/schedule"), true},
+		{"build knows no measuring", "build/solve", in("coll"), true},
+		{"build knows no measuring", "build/solve", in("collation"), false},
+		{"build and the harness", "build/sbom", in("harness/dpkg"), true},
+		{"build and the harness", "build/sbom", in("harness/certificate"), false},
+		{"the harness and build", "harness/image", in("build/recipe"), true},
+		{"pure packages", "build/recipe", "github.com/moby/buildkit/client/llb", true},
+		{"pure packages", "build/recipe", "crypto/sha256", false},
+		{"BuildKit", "build/driver", "github.com/moby/buildkit/client", true},
+		{"BuildKit", "build/solve", "github.com/moby/buildkit/client", false},
+		{"registries", "build/source", "github.com/google/go-containerregistry/pkg/v1/remote", true},
+		{"registries", "build/source", "github.com/google/go-containerregistry/pkg/v1", false},
+		{"backends", "build/llb", in("build/component"), true},
+		{"command line", "build/driver", "github.com/urfave/cli/v2", true},
+		{"command line", "cmd/assay", "github.com/urfave/cli/v2", false},
+		{"leaves", "harness/elf", "go.yaml.in/yaml/v3", true},
+		{"leaves", "harness/elf", in("harness/certificate"), true},
+		{"leaves", "harness/elf", "strings", false},
+		{"leaves", "harness/ldso", in("harness/elf"), false},
+		{"leaves", "harness/elf", "golang.org/x/sys/unix", false},
+		{"the runner knows no check", "harness/suite", in("harness/image"), true},
+		{"the certificate", "harness/certificate", in("harness/suite"), true},
+		{"collectives", "coll/host", in("perftest/verbs"), true},
+		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
+		{"the exceptions' exception", "perftest/membw", in("coll/cuda/driver"), false},
+		{"the exceptions' exception", "perftest/membw", in("coll/schedule"), true},
+		{"test support", "build/driver", in("build/standin"), true},
+		{"test support", "build/driver", "testing", true},
+		{"test support", "harness/elf/elftest", "testing", false},
+	} {
+		i := slices.IndexFunc(lattice, func(r rule) bool { return r.name == tt.rule })
+		if i < 0 {
+			t.Errorf("there is no rule %q", tt.rule)
+			continue
+		}
+		p := pkg{ImportPath: in(tt.pkg), Imports: []string{tt.imports}, Deps: []string{tt.imports}}
+		if got := len(lattice[i].broken(p)) > 0; got != tt.want {
+			t.Errorf("rule %q, %s imports %s: broken = %v; want %v", tt.rule, tt.pkg, tt.imports, got, tt.want)
+		}
+	}
+	for _, r := range lattice {
+		if r.why == "" || len(r.who) == 0 || len(r.not) == 0 {
+			t.Errorf("rule %q is not complete", r.name)
+		}
+	}
+}
