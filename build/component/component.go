@@ -104,6 +104,29 @@ func Names() []string {
 
 // Make returns the recipe of a target on a platform.
 func Make(in Input) (Result, error) {
+	b, err := assemble(in)
+	if err != nil {
+		return Result{}, err
+	}
+	// What the image says of itself must not depend on where it was built.
+	canonical := b
+	if in.Native != in.Platform {
+		in.Native = in.Platform
+		if canonical, err = assemble(in); err != nil {
+			return Result{}, err
+		}
+	}
+	r := b.recipe
+	img := r.Image()
+	img.Steps = append(img.Steps, recipe.File{Path: certificate.SpecPath, Mode: 0o644, Content: specText(canonical.recipe.Spec())})
+	if err := r.Validate(); err != nil {
+		return Result{}, err
+	}
+	return Result{Recipe: r, Missing: b.missing}, b.err
+}
+
+// assemble makes the recipe but for the image's declaration of itself.
+func assemble(in Input) (*builder, error) {
 	b := &builder{Input: in, env: map[string]string{}}
 	if in.Target.CUDA != "" {
 		b.cudaImage()
@@ -111,15 +134,12 @@ func Make(in Input) (Result, error) {
 	for _, c := range in.Target.Components {
 		make, ok := makers[c.Name]
 		if !ok {
-			return Result{}, fmt.Errorf("target %s: no component is called %q; there are %s", in.Target.Name, c.Name, strings.Join(Names(), ", "))
+			return nil, fmt.Errorf("target %s: no component is called %q; there are %s", in.Target.Name, c.Name, strings.Join(Names(), ", "))
 		}
 		make(b, c.Version)
 	}
-	r := b.finish()
-	if err := r.Validate(); err != nil {
-		return Result{}, err
-	}
-	return Result{Recipe: r, Missing: b.missing}, b.err
+	b.recipe = b.finish()
+	return b, nil
 }
 
 // builder gathers one target's recipe.
@@ -127,6 +147,7 @@ type builder struct {
 	Input
 	missing []Missing
 	err     error
+	recipe  *recipe.Recipe
 
 	stages     []recipe.Stage
 	components []certificate.Component

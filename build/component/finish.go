@@ -26,13 +26,10 @@ func (b *builder) finish() *recipe.Recipe {
 	if len(b.libs()) > 0 || b.copiesLibraries() {
 		s.Steps = append(s.Steps, recipe.Run{Title: "ldconfig", Script: "ldconfig; rm -f /var/cache/ldconfig/aux-cache\n"})
 	}
-	r := &recipe.Recipe{
+	return &recipe.Recipe{
 		Target: b.Target.Name, Platform: b.Platform, Stages: append(b.stages, s),
 		Config: recipe.Config{Env: b.vars(), Labels: b.labels(), WorkingDir: b.workDir, Cmd: []string{"/bin/bash"}}, Components: b.components, Absent: b.absent,
 	}
-	img := r.Image()
-	img.Steps = append(img.Steps, recipe.File{Path: certificate.SpecPath, Mode: 0o644, Content: specText(r.Spec())})
-	return r
 }
 
 func specText(spec certificate.ImageSpec) string {

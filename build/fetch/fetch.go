@@ -114,8 +114,11 @@ func (c *Cache) fill(ctx context.Context, url string, f *os.File) error {
 		if err == nil {
 			return nil
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		var status *StatusError
-		if final := errors.As(err, &status) && status.Code < 500 && status.Code != 429; final || n == attempts || ctx.Err() != nil {
+		if final := errors.As(err, &status) && status.Code < 500 && status.Code != 429; final || n == attempts {
 			return err
 		}
 		select {

@@ -99,8 +99,12 @@ func sources(s recipe.Stage) []recipe.Source {
 	return all
 }
 
+// contentFormat changes whenever content made from the same inputs comes out
+// otherwise.
+const contentFormat = 2
+
 func (p *Provider) key(src recipe.Source, on recipe.Platform) string {
-	return fmt.Sprintf("%s@%s/%s@%d", src.Ref, src.Digest, on.Arch, p.Epoch.Unix())
+	return fmt.Sprintf("%d/%s@%s/%s@%d", contentFormat, src.Ref, src.Digest, on.Arch, p.Epoch.Unix())
 }
 
 func (p *Provider) make(ctx context.Context, src recipe.Source, on recipe.Platform) error {

@@ -175,13 +175,20 @@ func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Defini
 		if n == tries || !transient(err) {
 			return nil, w.stepError(err)
 		}
-		time.Sleep(time.Duration(n) * time.Second)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Duration(n) * time.Second):
+		}
 	}
 }
 
 // transient reports whether an error is one that another try may cure.
 func transient(err error) bool {
 	text := err.Error()
+	if strings.Contains(text, "did not complete successfully") {
+		return false // a step's program failed, and its script is quoted
+	}
 	for _, sign := range []string{"connection reset", "unexpected EOF", "i/o timeout", "TLS handshake timeout", "temporary failure", "502 Bad Gateway", "503 Service", "504 Gateway", "500 Internal Server Error", "response status code 50"} {
 		if strings.Contains(text, sign) {
 			return true

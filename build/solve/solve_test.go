@@ -128,18 +128,40 @@ func TestStepError(t *testing.T) {
 	}
 }
 
-// TestChecksumStep: what BuildKit says of a damaged download names both values
-// as our own downloads do.
+// TestChecksumStep: what BuildKit says of a damaged download names the URL and
+// both values, as our own downloads do.
 func TestChecksumStep(t *testing.T) {
-	a, b := strings.Repeat("a", 64), strings.Repeat("b", 64)
-	err := fmt.Errorf("failed to solve: digest mismatch for http://robot:hunter2@m.example.org/x.tgz: sha256:%s (expected: sha256:%s)", a, b)
-	got := watched(progress(t), "fabric amd64", status(vertex("[download] x.tgz", err.Error()))).stepError(err)
-	var sum *fetch.ChecksumError
-	if !errors.As(got, &sum) || sum.Got != a || sum.Want != b {
-		t.Fatalf("stepError = %v; want a *fetch.ChecksumError", got)
+	got, want := strings.Repeat("a", 64), strings.Repeat("b", 64)
+	r := &recipe.Recipe{Stages: []recipe.Stage{
+		{From: recipe.Source{Kind: recipe.FromURL, Ref: "https://robot:hunter2@a.example.org/x.tgz", Digest: "sha256:" + want}},
+	}}
+	deb := &recipe.Recipe{Stages: []recipe.Stage{{Steps: []recipe.Step{recipe.Apt{Debs: []recipe.Deb{{URL: "debian:pool/x.deb", SHA256: want}}}}}}}
+	mount := &recipe.Recipe{Stages: []recipe.Stage{{Steps: []recipe.Step{recipe.Run{Mounts: []recipe.Mount{{From: r.Stages[0].From}}}}}}}
+	for _, tt := range []struct {
+		name string
+		r    *recipe.Recipe
+		err  string
+		url  string
+	}{
+		{"after the download", r, fmt.Sprintf("failed to solve: digest mismatch sha256:%s: sha256:%s", got, want), "https://robot:hunter2@a.example.org/x.tgz"},
+		{"before it", r, fmt.Sprintf("digest mismatch for http://m.example.org/x.tgz: sha256:%s (expected: sha256:%s)", got, want), "https://robot:hunter2@a.example.org/x.tgz"},
+		{"a package", deb, fmt.Sprintf("digest mismatch sha256:%s: sha256:%s", got, want), "debian:pool/x.deb"},
+		{"a mount", mount, fmt.Sprintf("digest mismatch sha256:%s: sha256:%s", got, want), "https://robot:hunter2@a.example.org/x.tgz"},
+		{"another recipe's", &recipe.Recipe{}, fmt.Sprintf("digest mismatch sha256:%s: sha256:%s", got, want), "[download] x.tgz"},
+	} {
+		err := explain(tt.r, watched(progress(t), "fabric amd64", status(vertex("[download] x.tgz", tt.err))).stepError(errors.New(tt.err)))
+		var sum *fetch.ChecksumError
+		if !errors.As(err, &sum) || sum.Got != got || sum.Want != want || sum.URL != tt.url {
+			t.Errorf("%s: explain = %v; want a *fetch.ChecksumError of %s", tt.name, err, tt.url)
+			continue
+		}
+		if text := err.Error(); !strings.Contains(text, got) || !strings.Contains(text, want) || strings.Contains(text, "hunter2") {
+			t.Errorf("%s: the message is %s", tt.name, text)
+		}
 	}
-	if text := got.Error(); !strings.Contains(text, a) || !strings.Contains(text, b) || strings.Contains(text, "hunter2") {
-		t.Errorf("the message is %s", text)
+	other := watched(progress(t), "fabric amd64").stepError(errors.New("exit code: 1"))
+	if err := explain(r, other); err != other {
+		t.Errorf("explain of another error = %v", err)
 	}
 }
 

@@ -32,6 +32,9 @@ var prepare = sync.OnceValues(func() (*Upstreams, error) {
 // start returns running stand-ins, or skips the test where they cannot be made.
 func start(t *testing.T) *Upstreams {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: making stand-ins takes minutes")
+	}
 	if err := Available(); err != nil {
 		t.Skip(err)
 	}

@@ -214,13 +214,14 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 	res, err := w.Recipe(targets[0], p, p)
 	ts.Check(err)
 	hash := sha256.Sum256(fmt.Appendln(nil, res.Recipe.Hash(), w.Lock.Epoch, false))
-	digest := writeImage(ts, dir, p)
+	digest, certifier := writeImage(ts, dir, p, nil), writeImage(ts, dir, p, []string{"harness", "certify"})
 	st := certificate.New(certificate.Predicate{
 		Suite: "image", Started: w.Epoch(), Finished: w.Epoch().Add(time.Second), Harness: certificate.Harness{Version: assay.Version},
 		Environment: certificate.Environment{Platform: p.String(), Target: args[2], Recipe: res.Recipe.Hash()},
 		Results:     []certificate.Result{{ID: "image/stand-in", Title: "nothing was run", Verdict: certificate.Pass}},
 	})
 	ts.Check(st.SetSubject(args[2], digest))
+	ts.Check(st.AddSubject(args[2]+"-certify", certifier))
 	statement, err := st.Marshal()
 	ts.Check(err)
 	inventory, err := (&certificate.Inventory{Version: certificate.InventoryVersion, Packages: []certificate.InstalledPackage{
@@ -228,7 +229,7 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 	}}).Marshal()
 	ts.Check(err)
 	record, err := json.Marshal(map[string]any{
-		"Hash": hex.EncodeToString(hash[:]), "Digest": digest, "Certificate": json.RawMessage(statement), "Inventory": json.RawMessage(inventory),
+		"Hash": hex.EncodeToString(hash[:]), "Digest": digest, "Certifier": certifier, "Certificate": statement, "Inventory": inventory,
 		"Builder": "stand-in", "Started": w.Epoch(), "Finished": w.Epoch().Add(time.Second),
 	})
 	ts.Check(err)
@@ -236,7 +237,7 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(filepath.Join(dir, ".assay", hex.EncodeToString(hash[:])+".json"), record, 0o644))
 }
 
-func writeImage(ts *testscript.TestScript, dir string, p recipe.Platform) string {
+func writeImage(ts *testscript.TestScript, dir string, p recipe.Platform, entrypoint []string) string {
 	_, err := publish.Create(dir)
 	ts.Check(err)
 	img, err := random.Image(3000, 2, random.WithSource(rand.NewSource(int64(len(p.Machine())))))
@@ -245,6 +246,7 @@ func writeImage(ts *testscript.TestScript, dir string, p recipe.Platform) string
 	ts.Check(err)
 	cfg = cfg.DeepCopy()
 	cfg.OS, cfg.Architecture, cfg.Created, cfg.History = p.OS, p.Arch, v1.Time{}, nil
+	cfg.Config.Entrypoint = entrypoint
 	img, err = mutate.ConfigFile(img, cfg)
 	ts.Check(err)
 	img = mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
