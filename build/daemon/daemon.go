@@ -240,10 +240,16 @@ func spawn(binary, dir string) (*process, error) {
 	if err := os.WriteFile(cfg, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
+	// What a killed daemon left there goes with the next one.
+	tmp := filepath.Join(dir, "tmp")
+	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o700)); err != nil {
+		return nil, err
+	}
 	sock := filepath.Join(dir, "buildkitd.sock")
 	p := &process{addr: "unix://" + sock, log: &tailBuffer{}, done: make(chan struct{})}
 	p.cmd = exec.Command(binary, "--config", cfg, "--root", filepath.Join(dir, "root"), "--addr", p.addr,
 		"--oci-worker=true", "--containerd-worker=false", "--otel-socket-path", filepath.Join(dir, "otel.sock"))
+	p.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	// Ctrl-C goes to assay, which cancels builds before it stops the daemon;
 	// if assay dies, so does the daemon.

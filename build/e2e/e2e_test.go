@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 	for _, b := range builder.all {
 		b.Close()
 	}
+	os.RemoveAll(built.dir)
 	os.Exit(code)
 }
 

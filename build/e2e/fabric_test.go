@@ -17,6 +17,7 @@ import (
 	"github.com/moby/buildkit/client"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/driver"
@@ -31,6 +32,7 @@ const fabric = "fabric-debian12"
 var built struct {
 	once sync.Once
 	w    *driver.Workspace
+	dir  string
 	out  string
 	img  driver.ImageResult
 }
@@ -49,6 +51,7 @@ func fabricImage(t *testing.T) (*driver.Workspace, string, driver.ImageResult) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		built.dir = dir
 		w := fabricWorkspace(t, dir)
 		rep, err := w.LockTargets(t.Context(), w.Targets, driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
 		if err != nil {
@@ -173,6 +176,46 @@ func TestFabricReproduces(t *testing.T) {
 	if got := res.Targets[0].Images[0].Digest; got != img.Digest {
 		t.Errorf("the same lock gave %s, then %s: %s", img.Digest, got, difference(t, built.out, img.Digest, filepath.Join(dir, "out"), got))
 	}
+}
+
+// TestFabricZstd: layers of the other compression hold the same files.
+func TestFabricZstd(t *testing.T) {
+	w, out, img := fabricImage(t)
+	dir := t.TempDir()
+	res, err := w.Build(t.Context(), driver.BuildOptions{OutDir: dir, Builders: []string{buildkit(t)}, Zstd: true, Progress: progress()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Failed() {
+		t.Fatal(report(res))
+	}
+	a, b := manifest(t, out, img.Digest), manifest(t, dir, res.Targets[0].Images[0].Digest)
+	if len(a.Layers) != len(b.Layers) {
+		t.Fatalf("%d layers with gzip, %d with zstd", len(a.Layers), len(b.Layers))
+	}
+	// The first layer is the base's and stays as it is.
+	for i, l := range b.Layers[1:] {
+		if l.MediaType != types.OCILayerZStd {
+			t.Errorf("layer %d is %s", i+1, l.MediaType)
+		}
+	}
+}
+
+func manifest(t *testing.T, out, digest string) *v1.Manifest {
+	t.Helper()
+	h, err := v1.NewHash(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := layout.Path(out).Image(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := img.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 // prune empties the builder's cache.

@@ -41,9 +41,10 @@ func TestFaults(t *testing.T) {
 		damage string
 		want   []string
 	}{
-		{"damaged download", standin.Options{}, nccl, []string{"v2.27.6-1.tar.gz", "checksum mismatch", "matrix.lock has sha256:", "the download is sha256:"}},
 		{"library that does not resolve", standin.Options{Faults: map[string]standin.Fault{"gdrcopy": standin.Unresolved}}, "", []string{"does not pass the gate", "libstandin-absent.so.1 is missing", "libgdrapi.so"}},
 		{"wrong version", standin.Options{Faults: map[string]standin.Fault{"nccl": standin.WrongVersion}}, "", []string{"does not pass the gate", "component/nccl/version", "2.0.1"}},
+		// Last: it empties the builder's cache.
+		{"damaged download", standin.Options{}, nccl, []string{"v2.27.6-1.tar.gz", "checksum mismatch", "matrix.lock has sha256:", "the download is sha256:"}},
 	} {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 			u := upstreams(t, c.opts)
