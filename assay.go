@@ -20,7 +20,7 @@ var Lock []byte
 
 // HarnessSource is the module as far as ./cmd/harness needs it.
 //
-//go:embed go.mod go.sum cmd/harness harness
+//go:embed go.mod go.sum cmd/harness harness internal/nearest
 var HarnessSource embed.FS
 
 // HarnessModules lists the modules that ./cmd/harness is compiled from, one

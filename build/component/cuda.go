@@ -48,9 +48,26 @@ func (b *builder) oldestMajor() matrix.Target {
 	return best
 }
 
-// tools is a base with everything that components are compiled with: one
-// stage a base, so that its packages are installed once for all of them.
-func (b *builder) tools(on matrix.Target) recipe.Source {
+// reference is the member of the matrix that lends its base to the tools of an
+// Ubuntu: the plain one with the lowest CUDA.
+func (b *builder) reference(release string) matrix.Target {
+	var best matrix.Target
+	for _, t := range b.All {
+		if t.CUDA == "" || t.Release != release || t.Variant != "" {
+			continue
+		}
+		if best.Name == "" || matrix.CompareVersions(t.CUDA, best.CUDA) < 0 {
+			best = t
+		}
+	}
+	return best
+}
+
+// tools is an Ubuntu with everything that components are compiled with but the
+// CUDA toolkit, which a step mounts from the base that has the right one: its
+// packages are installed once per Ubuntu, not once per CUDA.
+func (b *builder) tools(release string) recipe.Source {
+	on := b.reference(release)
 	name := "tools-" + baseName(on)
 	s := recipe.Stage{Name: name, From: b.baseOf(on, b.Platform), Steps: b.ofedRepository(on)}
 	packages := []string{
@@ -63,15 +80,28 @@ func (b *builder) tools(on matrix.Target) recipe.Source {
 	return b.stage(s)
 }
 
-// compile unpacks a tar archive on the tools of a base and runs a script in
-// its directory. What the script leaves in /out is the result.
+// toolkit mounts the CUDA toolkit of a target's base at cudaHome. It is one
+// directory that refers to nothing outside.
+func (b *builder) toolkit(on matrix.Target) recipe.Mount {
+	return recipe.Mount{Target: cudaHome, From: b.baseOf(on, b.Platform), Path: "/usr/local/cuda-" + majorMinor(on.CUDA)}
+}
+
+const cudaHome = "/run/assay/cuda"
+
+// majorMinor returns "12.9" of "12.9.1".
+func majorMinor(version string) string {
+	return strings.Join(strings.Split(version, ".")[:2], ".")
+}
+
+// compile unpacks a tar archive on the tools of a target's Ubuntu, with the
+// target's CUDA, and runs a script in its directory. What the script leaves in
+// /out is the result.
 func (b *builder) compile(name string, on matrix.Target, src recipe.Source, script string, more ...recipe.Mount) recipe.Source {
-	tools := b.tools(on)
 	return b.stage(recipe.Stage{
-		Name: name + "-" + baseName(on), From: tools,
+		Name: name + "-" + baseName(on), From: b.tools(on.Release),
 		Steps: []recipe.Step{recipe.Run{
 			Title:  "compile " + name,
-			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}}, more...),
+			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...),
 			Script: "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\ncd /src\n" + script,
 		}},
 	})

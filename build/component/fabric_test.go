@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,26 +21,8 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./build/component -update rewrites it):\n%s", file, diff)
-	}
-}
 
 var (
 	amd64 = recipe.Platform{OS: "linux", Arch: "amd64"}
@@ -240,7 +221,7 @@ func TestFabric(t *testing.T) {
 			}
 		}
 	}
-	golden(t, fabric+".golden", texts[0])
+	golden.Check(t, fabric+".golden", texts[0])
 	digest := regexp.MustCompile(`sha256:[0-9a-f]+`)
 	want := strings.NewReplacer("amd64", "arm64", "x86_64", "aarch64").Replace(digest.ReplaceAllString(texts[0], "sha256:"))
 	if diff := cmp.Diff(want, digest.ReplaceAllString(texts[1], "sha256:")); diff != "" {
@@ -262,7 +243,7 @@ func TestFabricMissing(t *testing.T) {
 			fmt.Fprintf(&b, "  %s %s%s\n", m.Kind, m.Key, at)
 		}
 	}
-	golden(t, "missing.golden", b.String())
+	golden.Check(t, "missing.golden", b.String())
 }
 
 // TestMissing: whatever is taken out of a full lock is reported, and nothing

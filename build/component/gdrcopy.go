@@ -2,7 +2,6 @@ package component
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 )
@@ -13,9 +12,9 @@ func gdrcopy(b *builder, version string) {
 	src := b.download("https://github.com/NVIDIA/gdrcopy/archive/refs/tags/v" + version + ".tar.gz")
 	lib := "/usr/lib/" + b.Platform.Multiarch()
 	built := b.compile("gdrcopy-"+version, b.oldestMajor(), src, fmt.Sprintf(
-		"make -j\"$(nproc)\" CUDA=/usr/local/cuda prefix=/usr libdir=%s DESTDIR=/out lib_install exes_install\n", lib))
+		"make -j\"$(nproc)\" CUDA=/run/assay/cuda prefix=/usr libdir=%s DESTDIR=/out lib_install exes_install\n", lib))
 	b.copy(built, "/out/usr/", "/usr/")
-	short := strings.Join(strings.Split(version, ".")[:2], ".") // the library's name has no patch level
+	short := majorMinor(version) // the library's name has no patch level
 	b.declare(certificate.Component{
 		Name: "gdrcopy", Version: version, License: "MIT", Homepage: "https://github.com/NVIDIA/gdrcopy",
 		Sources: sourcesOf(src),
@@ -32,8 +31,8 @@ func gdrcopy(b *builder, version string) {
 func nvbandwidth(b *builder, version string) {
 	src := b.download("https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v" + version + ".tar.gz")
 	built := b.compile("nvbandwidth-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`mkdir -p /out/usr/bin
-/usr/local/cuda/bin/nvcc -std=c++17 -O3 %s -I. -DGIT_VERSION='"v%s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
-  -L/usr/local/cuda/lib64/stubs -Xlinker -Bstatic -lboost_program_options -Xlinker -Bdynamic -lnvidia-ml -lcuda
+/run/assay/cuda/bin/nvcc -std=c++17 -O3 %s -I. -DGIT_VERSION='"v%s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
+  -L/run/assay/cuda/lib64/stubs -Xlinker -Bstatic -lboost_program_options -Xlinker -Bdynamic -lnvidia-ml -lcuda
 `, gencode(b.Target), version))
 	b.copy(built, "/out/usr/", "/usr/")
 	b.declare(certificate.Component{

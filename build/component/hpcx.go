@@ -55,7 +55,7 @@ func (b *builder) hpcxStage(t matrix.Target) (recipe.Source, recipe.Source) {
 	url, dist := hpcxURL(version, t, b.Platform)
 	src := b.download(url)
 	built := b.stage(recipe.Stage{
-		Name: "hpcx-" + version + "-" + baseName(on), From: b.tools(on),
+		Name: "hpcx-" + version + "-" + baseName(on), From: b.tools(on.Release),
 		Steps: []recipe.Step{
 			recipe.Run{
 				Title:  "unpack HPC-X",
@@ -77,7 +77,8 @@ done
 `, dist),
 			},
 			recipe.Run{
-				Title: "rebuild HPC-X's Open MPI",
+				Title:  "rebuild HPC-X's Open MPI",
+				Mounts: []recipe.Mount{b.toolkit(on)},
 				Script: fmt.Sprintf(`rm -rf /opt/hpcx/ompi /opt/hpcx/ompi4 /opt/hpcx/ompi5
 if [ -e /opt/hpcx/hpcx-init.sh ]; then sed -i 's|/ompi[45]\b|/ompi|g' /opt/hpcx/hpcx-init.sh; fi
 mkdir /tmp/ompi
@@ -89,7 +90,7 @@ if [ ! -x configure ]; then ./autogen.pl; fi
 ./configure --cache-file=/tmp/ompi/config.cache --prefix=/opt/hpcx/ompi \
   --with-hcoll=/opt/hpcx/hcoll --with-ucx=/opt/hpcx/ucx --with-ucc=/opt/hpcx/ucc \
   --with-platform=contrib/platform/mellanox/optimized \
-  --with-slurm --with-hwloc --with-libevent --with-cuda=/usr/local/cuda --without-xpmem %s
+  --with-slurm --with-hwloc --with-libevent --with-cuda=/run/assay/cuda --without-xpmem %s
 make -j"$(nproc)"
 make install
 cd /

@@ -14,7 +14,7 @@ import (
 func (b *builder) ncclStage() (recipe.Source, recipe.Source) {
 	version := b.Target.Version("nccl")
 	src := b.download("https://github.com/NVIDIA/nccl/archive/refs/tags/v" + version + ".tar.gz")
-	built := b.compile("nccl-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`make -j"$(nproc)" pkg.debian.build CUDA_HOME=/usr/local/cuda NVCC_GENCODE=%q PKG_TIMESTAMP="$(date -Ru -d "@$SOURCE_DATE_EPOCH")"
+	built := b.compile("nccl-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`make -j"$(nproc)" pkg.debian.build CUDA_HOME=/run/assay/cuda NVCC_GENCODE=%q PKG_TIMESTAMP="$(date -Ru -d "@$SOURCE_DATE_EPOCH")"
 mkdir -p /out/deb /out/tree
 for p in libnccl2 libnccl-dev; do
   cp build/pkg/deb/${p}_*.deb /out/deb/$p.deb
@@ -38,7 +38,7 @@ func nccl(b *builder, version string) {
 	b.copy(built, "/out/tree/", "/")
 	lib := "/usr/lib/" + b.Platform.Multiarch()
 	short, _, _ := strings.Cut(version, "-")
-	cuda := strings.Join(strings.Split(b.Target.CUDA, ".")[:2], ".")
+	cuda := majorMinor(b.Target.CUDA)
 	b.declare(certificate.Component{
 		Name: "nccl", Version: version, License: "Apache-2.0 AND BSD-3-Clause", Homepage: "https://github.com/NVIDIA/nccl",
 		Sources: sourcesOf(src),
@@ -77,7 +77,7 @@ func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) 
 mkdir -p /tmp/nccl/lib
 cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
 export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
-make -j"$(nproc)" MPI=1 MPI_HOME=/opt/hpcx/ompi CUDA_HOME=/usr/local/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
+make -j"$(nproc)" MPI=1 MPI_HOME=/opt/hpcx/ompi CUDA_HOME=/run/assay/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
 mkdir -p /out/build
 cp build/*_perf /out/build/
 cp LICENSE.txt README.md /out/ 2>/dev/null || true

@@ -21,7 +21,7 @@ func perftestCUDA(b *builder, version string) {
 	on := b.oldestMajor()
 	src := b.download("https://github.com/linux-rdma/perftest/archive/refs/tags/" + version + ".tar.gz")
 	built := b.compile("perftest-"+version, on, src, `./autogen.sh
-./configure --prefix=/usr CUDA_H_PATH=/usr/local/cuda/include/cuda.h
+./configure --prefix=/usr CUDA_H_PATH=/run/assay/cuda/include/cuda.h
 make -j"$(nproc)"
 make install DESTDIR=/out
 `)

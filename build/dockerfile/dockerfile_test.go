@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,26 +26,8 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./build/dockerfile -update rewrites it):\n%s", file, diff)
-	}
-}
 
 func sum(s string) string {
 	h := sha256.Sum256([]byte(s))
@@ -130,7 +111,7 @@ func sample() *recipe.Recipe {
 
 func TestSample(t *testing.T) {
 	text := write(t, sample())
-	golden(t, "sample.golden", text)
+	golden.Check(t, "sample.golden", text)
 	if again := write(t, sample()); again != text {
 		t.Error("one recipe gives two texts")
 	}
@@ -371,7 +352,7 @@ func TestFabric(t *testing.T) {
 	// against goldens of its own.
 	got = strings.Replace(got, r.Hash()[:12], "HASH", 1)
 	spec := regexp.MustCompile(`(?s)(` + certificate.SpecPath + `\n)\{\n.*\n\}\n(ASSAY_EOF)`)
-	golden(t, "fabric-debian12.golden", spec.ReplaceAllString(got, "$1{…}\n$2"))
+	golden.Check(t, "fabric-debian12.golden", spec.ReplaceAllString(got, "$1{…}\n$2"))
 }
 
 // resolved makes a recipe with a lock in which every package set holds just

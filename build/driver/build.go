@@ -406,6 +406,9 @@ func (b *build) assemble(t matrix.Target, tr *TargetResult) {
 		tr.Digest = h.String()
 		_, err = b.index(t, t.Name+certifySuffix, tr.Images, func(r record) string { return r.Certifier })
 	}
+	if err == nil {
+		err = b.remember(tr)
+	}
 	if err != nil {
 		tr.Failed, tr.Error = true, err.Error()
 	}

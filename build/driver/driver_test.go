@@ -2,7 +2,6 @@ package driver
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -19,26 +18,8 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./build/driver -update rewrites it):\n%s", file, diff)
-	}
-}
 
 var (
 	amd64 = recipe.Platform{OS: "linux", Arch: "amd64"}
@@ -193,7 +174,7 @@ func TestNotLocked(t *testing.T) {
 	if !errors.As(err, &bad) {
 		t.Errorf("it is a %T; want an InputError: exit status 2", err)
 	}
-	golden(t, "notlocked.golden", err.Error()+"\n")
+	golden.Check(t, "notlocked.golden", err.Error()+"\n")
 }
 
 // TestBuildRefuses: nothing is started for a build that is not locked.
@@ -413,7 +394,7 @@ func TestGateError(t *testing.T) {
 		{ID: "gpu", Verdict: certificate.Skip, Reason: "there is none"},
 		{ID: "mpi", Verdict: certificate.Error, Reason: "timed out"},
 	}
-	golden(t, "gate.golden", gateError("fabric-debian12", arm64, st).Error()+"\n")
+	golden.Check(t, "gate.golden", gateError("fabric-debian12", arm64, st).Error()+"\n")
 }
 
 // TestBuildHash: the record of an image is found by what decides its bytes.

@@ -2,35 +2,14 @@ package lock
 
 import (
 	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./build/lock -update rewrites it):\n%s", file, diff)
-	}
-}
 
 func sum(pair string) string { return strings.Repeat(pair, 32) }
 
@@ -83,7 +62,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("%s: Marshal gives two texts for one lock", name)
 		}
 	}
-	golden(t, "sample.golden", string(sample().Marshal()))
+	golden.Check(t, "sample.golden", string(sample().Marshal()))
 }
 
 // TestRead: entries can be added to whatever was read.
@@ -119,7 +98,7 @@ func TestReadErrors(t *testing.T) {
 		}
 		b.WriteString(text + "=> " + err.Error() + "\n\n")
 	}
-	golden(t, "errors.golden", b.String())
+	golden.Check(t, "errors.golden", b.String())
 }
 
 func TestPackageSetDigest(t *testing.T) {

@@ -3,6 +3,8 @@ package matrix
 import (
 	"slices"
 	"testing"
+
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 func TestConditionHolds(t *testing.T) {
@@ -61,11 +63,11 @@ func TestNearest(t *testing.T) {
 	for _, c := range []struct{ s, want string }{
 		{"ncll", "nccl"}, {"harnes", "harness"}, {"nccl-test", "nccl-tests"}, {"rdmacore", "rdma-core"}, {"", "ssh"},
 	} {
-		if got := nearest(c.s, ComponentNames()); got != c.want {
-			t.Errorf("nearest(%q) = %q; want %q", c.s, got, c.want)
+		if got := nearest.To(c.s, ComponentNames()); got != c.want {
+			t.Errorf("nearest.To(%q) = %q; want %q", c.s, got, c.want)
 		}
 	}
-	if got := nearest("x", nil); got != "" {
+	if got := nearest.To("x", nil); got != "" {
 		t.Errorf("nearest of none = %q; want nothing", got)
 	}
 }

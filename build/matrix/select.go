@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 // Select returns the targets whose name matches at least one of the globs
@@ -38,7 +40,7 @@ func match(targets []Target, glob string, wanted map[string]bool) error {
 	if found {
 		return nil
 	}
-	near := nearest(glob, targetNames(targets))
+	near := nearest.To(glob, targetNames(targets))
 	if strings.ContainsAny(glob, `*?[\`) {
 		return fmt.Errorf("no target matches %q; one of the %d targets is %q", glob, len(targets), near)
 	}

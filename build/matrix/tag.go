@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 // recipeSuffix ends every tag that does not move. {recipe} is filled in from
@@ -39,7 +41,7 @@ func (r *reporter) checkTemplate(field, template string, at Pos, allowed []strin
 	for _, m := range placeholder.FindAllStringSubmatch(template, -1) {
 		if !slices.Contains(allowed, m[1]) {
 			r.report(at, field, fmt.Sprintf("unknown placeholder %q in %q", m[0], template),
-				fmt.Sprintf("the nearest placeholder is %q", "{"+nearest(m[1], allowed)+"}"))
+				fmt.Sprintf("the nearest placeholder is %q", "{"+nearest.To(m[1], allowed)+"}"))
 		}
 	}
 	if strings.ContainsAny(placeholder.ReplaceAllString(template, ""), "{}") {

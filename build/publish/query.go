@@ -1,6 +1,9 @@
 package publish
 
 import (
+	"encoding/json"
+	"slices"
+
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
@@ -32,4 +35,28 @@ func (l *Layout) Complete(digest string) error {
 		}
 	}
 	return nil
+}
+
+// Holds returns the digest of a target's index if it holds exactly the given
+// images, by the digests of their manifests.
+func (l *Layout) Holds(target string, images []string) (digest string, ok bool) {
+	d, err := l.Find(target)
+	if err != nil || !d.MediaType.IsIndex() {
+		return "", false
+	}
+	raw, err := l.ReadBlob(d.Digest)
+	if err != nil {
+		return "", false
+	}
+	var idx v1.IndexManifest
+	if json.Unmarshal(raw, &idx) != nil {
+		return "", false
+	}
+	var have []string
+	for _, m := range idx.Manifests {
+		have = append(have, m.Digest.String())
+	}
+	want := slices.Sorted(slices.Values(images))
+	slices.Sort(have)
+	return d.Digest.String(), slices.Equal(have, want)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -25,7 +26,7 @@ func TestAptScripts(t *testing.T) {
 		"install-plain.golden": plain.Script(), // nothing is a dependency: no marks
 		"resolve-plain.golden": plain.ResolveScript(""),
 	} {
-		golden(t, name, script)
+		golden.Check(t, name, script)
 		cmd := exec.Command("/bin/sh", "-n")
 		cmd.Stdin = strings.NewReader(script)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -1,10 +1,7 @@
 package recipe
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,26 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./build/recipe -update rewrites it):\n%s", file, diff)
-	}
-}
 
 func sum(pair string) string { return strings.Repeat(pair, 32) }
 
@@ -210,7 +189,7 @@ func TestHashIsOfTheWhole(t *testing.T) {
 // renames every image.
 func TestHashGolden(t *testing.T) {
 	r := sample()
-	golden(t, "hash.golden", fmt.Sprintf("recipe  %s\nrequest %s\n", r.Hash(), apt().RequestHash(r.Stages[1])))
+	golden.Check(t, "hash.golden", fmt.Sprintf("recipe  %s\nrequest %s\n", r.Hash(), apt().RequestHash(r.Stages[1])))
 }
 
 func TestRequestHash(t *testing.T) {

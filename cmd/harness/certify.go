@@ -21,6 +21,7 @@ import (
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 type certifyOptions struct {
@@ -150,7 +151,7 @@ func lookup(reg *suite.Registry, name string) (suite.Suite, error) {
 	for _, s := range reg.Suites() {
 		names = append(names, s.Name)
 	}
-	return s, usagef("there is no suite %q; the nearest is %q (all: %s)", name, nearest(name, names), strings.Join(names, ", "))
+	return s, usagef("there is no suite %q; the nearest is %q (all: %s)", name, nearest.To(name, names), strings.Join(names, ", "))
 }
 
 // defaultPath is what a container gets that sets no PATH.

@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
@@ -112,7 +113,7 @@ func noCommand(c *cli.Context) error {
 	for _, cmd := range c.App.VisibleCommands() {
 		names = append(names, cmd.Name)
 	}
-	return usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest(c.Args().First(), names))
+	return usagef("there is no command %q; did you mean %q?", c.Args().First(), nearest.To(c.Args().First(), names))
 }
 
 // noArgs refuses arguments to a command that takes none.

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 func TestMain(m *testing.M) {
@@ -81,8 +82,8 @@ func TestMatches(t *testing.T) {
 func TestNearest(t *testing.T) {
 	names := []string{"certify", "inventory", "version", "completion"}
 	for in, want := range map[string]string{"certfy": "certify", "ver": "version", "": "certify", "complet": "completion"} {
-		if got := nearest(in, names); got != want {
-			t.Errorf("nearest(%q) = %q; want %q", in, got, want)
+		if got := nearest.To(in, names); got != want {
+			t.Errorf("nearest.To(%q) = %q; want %q", in, got, want)
 		}
 	}
 }

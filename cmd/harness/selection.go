@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 // matches reports whether a pattern covers an id: as a whole, or up to a
@@ -45,7 +46,7 @@ func (o *certifyOptions) matchesAny(checks []suite.Check) error {
 	}
 	for _, p := range slices.Concat(o.only, o.skip) {
 		if !slices.ContainsFunc(ids, func(id string) bool { return matches(p, id) }) {
-			return usagef("no check matches %q; the nearest is %q (see certify --list)", p, nearest(p, ids))
+			return usagef("no check matches %q; the nearest is %q (see certify --list)", p, nearest.To(p, ids))
 		}
 	}
 	return nil
@@ -66,36 +67,4 @@ func (o *certifyOptions) selected(c suite.Check) (bool, string) {
 func (o *certifyOptions) deselected(id string) bool {
 	ok, _ := o.selected(suite.Check{ID: id})
 	return !ok
-}
-
-// nearest returns the name with the least edits from s.
-func nearest(s string, names []string) string {
-	best, least := "", -1
-	for _, n := range names {
-		if d := distance(s, n); least < 0 || d < least {
-			best, least = n, d
-		}
-	}
-	return best
-}
-
-// distance is Levenshtein's.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

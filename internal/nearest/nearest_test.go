@@ -1,0 +1,26 @@
+package nearest
+
+import "testing"
+
+func TestTo(t *testing.T) {
+	names := []string{"nccl", "nccl-tests", "hpcx", "harness"}
+	for in, want := range map[string]string{"ncll": "nccl", "ncl-tests": "nccl-tests", "hpc": "hpcx", "harnes": "harness"} {
+		if got := To(in, names); got != want {
+			t.Errorf("To(%q) = %q; want %q", in, got, want)
+		}
+	}
+	if got := To("x", nil); got != "" {
+		t.Errorf("To(x, nil) = %q; want none", got)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"same", "same", 0}} {
+		if got := Distance(c.a, c.b); got != c.want {
+			t.Errorf("Distance(%q, %q) = %d; want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
