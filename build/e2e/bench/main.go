@@ -140,7 +140,10 @@ func (b *bench) measure(ctx context.Context, who, what string, cold bool, build 
 		return f, err
 	}
 	f.Seconds, f.Executed = time.Since(start).Seconds(), executed
-	f.Downloaded = b.up.Total().Bytes + packages
+	f.Downloaded = b.up.Total().Bytes
+	if cold { // nothing is installed anew otherwise
+		f.Downloaded += packages
+	}
 	usage, err := b.builder.Client.DiskUsage(ctx)
 	if err != nil {
 		return f, err
