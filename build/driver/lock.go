@@ -109,9 +109,8 @@ func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []
 				if err != nil {
 					return nil, err
 				}
-				blocked := map[string]bool{} // stages that lack something
 				for _, m := range res.Missing {
-					if m.Kind != component.MissingDebs || ready(res, m, blocked) {
+					if m.Kind != component.MissingDebs || pinned(res.Recipe, m.Stage, m.Step) {
 						if !seen[m.Key] && rep.Unresolved[m.Key] == "" {
 							todo = append(todo, request{m, res.Recipe})
 						}
@@ -122,12 +121,6 @@ func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []
 		}
 	}
 	return todo, nil
-}
-
-// ready reports whether everything that the set's stage is made of, up to the
-// set, is pinned.
-func ready(res component.Result, m component.Missing, _ map[string]bool) bool {
-	return pinned(res.Recipe, m.Stage, m.Step)
 }
 
 // pinned reports whether a stage's first n steps, and all that they refer to,
@@ -214,43 +207,45 @@ func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error)
 	return d.Digest.String(), nil
 }
 
-// Forget drops the entries of the targets, so that Resolve resolves them anew.
+// Forget drops the entries of the targets, so that Resolve resolves them anew,
+// and the lock's date with them.
 func (w *Workspace) Forget(targets []matrix.Target) error {
-	fresh := *w.Lock
+	need, err := w.needed(targets)
+	for key := range need {
+		delete(w.Lock.Images, key)
+		delete(w.Lock.Downloads, key)
+		delete(w.Lock.Debs, key)
+	}
+	w.Lock.Epoch = 0
+	return err
+}
+
+// needed returns every entry that the targets need, locked or not, by key.
+func (w *Workspace) needed(targets []matrix.Target) (map[string]component.Missing, error) {
+	saved := w.Lock
+	defer func() { w.Lock = saved }()
 	w.Lock = lock.New()
 	need, err := w.Unlocked(targets, nil)
-	*w.Lock, fresh = fresh, lock.Lock{}
+	all := map[string]component.Missing{}
 	for _, list := range need {
 		for _, m := range list {
-			delete(w.Lock.Images, m.Key)
-			delete(w.Lock.Downloads, m.Key)
-			delete(w.Lock.Debs, m.Key)
+			all[m.Key] = m
 		}
 	}
-	return err
+	return all, err
 }
 
 // Prune drops entries that no target needs, and enters what targets need and
 // nobody has resolved as unresolved, so that the file shows it.
 func (w *Workspace) Prune() error {
-	old := w.Lock
-	w.Lock = lock.New()
-	need, err := w.Unlocked(w.Targets, nil)
-	w.Lock = old
+	keep, err := w.needed(w.Targets)
 	if err != nil {
 		return err
 	}
-	// A native stage's sets are needed for every architecture that builds.
-	keep := map[string]component.Missing{}
-	for _, list := range need {
-		for _, m := range list {
-			keep[m.Key] = m
-		}
-	}
 	drop := func(k string) bool { _, ok := keep[k]; return !ok }
-	maps.DeleteFunc(old.Images, func(k string, _ lock.Entry) bool { return drop(k) })
-	maps.DeleteFunc(old.Downloads, func(k string, _ lock.Entry) bool { return drop(k) })
-	maps.DeleteFunc(old.Debs, func(k string, _ lock.PackageSet) bool { return drop(k) })
+	maps.DeleteFunc(w.Lock.Images, func(k string, _ lock.Entry) bool { return drop(k) })
+	maps.DeleteFunc(w.Lock.Downloads, func(k string, _ lock.Entry) bool { return drop(k) })
+	maps.DeleteFunc(w.Lock.Debs, func(k string, _ lock.PackageSet) bool { return drop(k) })
 	for k, m := range keep {
 		w.mark(k, m)
 	}
