@@ -1,0 +1,211 @@
+package solve
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containerd/containerd/v2/core/content"
+	contentlocal "github.com/containerd/containerd/v2/plugins/content/local"
+	"github.com/klauspost/compress/zstd"
+	digest "github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+var epoch = time.Unix(1_700_000_000, 0).UTC()
+
+// plainTar is a layer as BuildKit exports it: one old file and one of now.
+func plainTar(t *testing.T, name string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	tw := tar.NewWriter(&b)
+	for _, f := range []struct {
+		name string
+		at   time.Time
+	}{{"old", epoch.Add(-time.Hour)}, {name, epoch.Add(240 * time.Hour)}} {
+		body := strings.Repeat(f.name, 1000)
+		h := &tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(body)), ModTime: f.at, Format: tar.FormatPAX}
+		if err := tw.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(tw, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func gzipped(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	zw := gzip.NewWriter(&b)
+	if _, err := zw.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := zw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func put(t *testing.T, s content.Store, mediaType string, data []byte) ocispec.Descriptor {
+	t.Helper()
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(data), Size: int64(len(data))}
+	if err := content.WriteBlob(t.Context(), s, d.Digest.String(), bytes.NewReader(data), d); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// exported writes an image with a base's layer and plain ones of its own.
+func exported(t *testing.T, s content.Store, own ...[]byte) digest.Digest {
+	t.Helper()
+	base := plainTar(t, "base")
+	layers := []ocispec.Descriptor{put(t, s, "application/vnd.docker.image.rootfs.diff.tar.gzip", gzipped(t, base))}
+	cfg := ocispec.Image{Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"}}
+	cfg.RootFS.Type, cfg.RootFS.DiffIDs = "layers", []digest.Digest{digest.FromBytes(base)}
+	for _, data := range own {
+		layers = append(layers, put(t, s, ocispec.MediaTypeImageLayer, data))
+		cfg.RootFS.DiffIDs = append(cfg.RootFS.DiffIDs, digest.FromBytes(data))
+	}
+	raw, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: put(t, s, ocispec.MediaTypeImageConfig, raw), Layers: layers}
+	if raw, err = json.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	return put(t, s, m.MediaType, raw).Digest
+}
+
+func store(t *testing.T) content.Store {
+	t.Helper()
+	s, err := contentlocal.NewStore(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func finished(t *testing.T, f *finisher, manifest digest.Digest) (ocispec.Manifest, ocispec.Image) {
+	t.Helper()
+	d, err := f.image(t.Context(), manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m ocispec.Manifest
+	var cfg ocispec.Image
+	if err := readJSON(t.Context(), f.to, d, &m); err != nil {
+		t.Fatal(err)
+	}
+	if err := readJSON(t.Context(), f.to, m.Config.Digest, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	return m, cfg
+}
+
+func TestFinish(t *testing.T) {
+	for _, z := range []bool{false, true} {
+		from := store(t)
+		a := exported(t, from, plainTar(t, "shared"), plainTar(t, "a"))
+		b := exported(t, from, plainTar(t, "shared"), plainTar(t, "b"))
+		f := &finisher{from: from, to: store(t), epoch: epoch, zstd: z}
+		ma, cfg := finished(t, f, a)
+		mb, _ := finished(t, f, b)
+		if ma.Layers[0].Digest != mb.Layers[0].Digest || ma.Layers[1].Digest != mb.Layers[1].Digest || ma.Layers[2].Digest == mb.Layers[2].Digest {
+			t.Errorf("zstd=%v: layers %v and %v; want the base's and the shared one to be the same", z, ma.Layers, mb.Layers)
+		}
+		if l := ma.Layers[0]; l.MediaType != ocispec.MediaTypeImageLayerGzip || l.Digest != digest.FromBytes(gzipped(t, plainTar(t, "base"))) {
+			t.Errorf("zstd=%v: the base's layer became %v", z, l)
+		}
+		checkLayer(t, f, ma.Layers[1], cfg.RootFS.DiffIDs[1])
+
+		again, _ := finished(t, &finisher{from: from, to: store(t), epoch: epoch, zstd: z}, a)
+		if again.Config.Digest != ma.Config.Digest || again.Layers[2].Digest != ma.Layers[2].Digest {
+			t.Errorf("zstd=%v: finished again, the image is another", z)
+		}
+	}
+}
+
+// checkLayer reads a finished layer: times, and the diff ID in the
+// configuration.
+func checkLayer(t *testing.T, f *finisher, d ocispec.Descriptor, diffID digest.Digest) {
+	t.Helper()
+	raw, err := content.ReadBlob(t.Context(), f.to, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain io.Reader
+	if f.zstd {
+		plain, err = zstd.NewReader(bytes.NewReader(raw))
+	} else {
+		plain, err = gzip.NewReader(bytes.NewReader(raw))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := digest.FromBytes(text); got != diffID {
+		t.Errorf("diff ID %s; want %s", diffID, got)
+	}
+	tr := tar.NewReader(bytes.NewReader(text))
+	for _, want := range []time.Time{epoch.Add(-time.Hour), epoch} {
+		h, err := tr.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !h.ModTime.Equal(want) {
+			t.Errorf("%s is of %s; want %s", h.Name, h.ModTime, want)
+		}
+	}
+}
+
+func TestWithEntrypoint(t *testing.T) {
+	from := store(t)
+	f := &finisher{from: from, to: store(t), epoch: epoch}
+	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := f.withEntrypoint(t.Context(), first, []string{"/harness", "certify"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b ocispec.Manifest
+	var cfg ocispec.Image
+	for d, m := range map[digest.Digest]*ocispec.Manifest{first: &a, second: &b} {
+		if err := readJSON(t.Context(), f.to, d, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := readJSON(t.Context(), f.to, b.Config.Digest, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	if a.Layers[1].Digest != b.Layers[1].Digest || len(cfg.Config.Entrypoint) != 2 || cfg.Config.Cmd != nil {
+		t.Errorf("layers %v and %v, entry point %v; want the same layers", a.Layers, b.Layers, cfg.Config.Entrypoint)
+	}
+}
+
+// TestFinishCutOff: a layer that ends early is an error, not a shorter layer.
+func TestFinishCutOff(t *testing.T) {
+	from := store(t)
+	whole := plainTar(t, "a")
+	manifest := exported(t, from, whole[:len(whole)/2-7])
+	f := &finisher{from: from, to: store(t), epoch: epoch}
+	if _, err := f.image(t.Context(), manifest); err == nil {
+		t.Error("a layer that was cut off was finished")
+	}
+}
