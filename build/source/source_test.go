@@ -110,7 +110,7 @@ func TestEmbeddedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"go.mod", "go.sum", "cmd/harness", "harness"} {
+	for _, name := range []string{"go.mod", "go.sum", "cmd/harness", "harness", "internal/nearest"} {
 		at := filepath.Join(dir, filepath.Dir(name))
 		if err := os.MkdirAll(at, 0o755); err != nil {
 			t.Fatal(err)
