@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -76,6 +77,10 @@ func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.
 				continue
 			}
 			if err := p.make(ctx, src, on); err != nil {
+				var status *fetch.StatusError
+				if errors.As(err, &status) && (status.Code == http.StatusNotFound || status.Code == http.StatusGone) {
+					err = fmt.Errorf("%w; %s", err, staleHint(r.Target))
+				}
 				return fmt.Errorf("%s for %s: %w", src.Ref, on, err)
 			}
 		}

@@ -409,3 +409,14 @@ func execOf(t *testing.T, def *llb.Definition) (*pb.ExecOp, bool) {
 	t.Fatal("the graph runs nothing")
 	return nil, false
 }
+
+// TestExplainGone: a package that its archive has dropped names the remedy.
+func TestExplainGone(t *testing.T) {
+	e := &StepError{Image: "fabric-debian12 amd64", Step: "[download] foo_1_amd64.deb", Err: errors.New("invalid response status 404")}
+	got := explain(&recipe.Recipe{Target: "fabric-debian12"}, e).Error()
+	for _, want := range []string{"foo_1_amd64.deb", "404", "assay lock --update fabric-debian12"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+}

@@ -47,11 +47,22 @@ func (e *StepError) Unwrap() error { return e.Err }
 // mismatch is BuildKit's way to say that a download is not what was locked.
 var mismatch = regexp.MustCompile(`digest mismatch sha256:([0-9a-f]+): sha256:([0-9a-f]+)|digest mismatch for \S+: sha256:([0-9a-f]+) \(expected: sha256:([0-9a-f]+)\)`)
 
-// explain names the download whose checksum is wrong.
+// gone is BuildKit's way to say that a server no longer has a file.
+var gone = regexp.MustCompile(`invalid response status (404|410)\b`)
+
+// explain names the download whose checksum is wrong, and the remedy where an
+// archive has dropped a superseded package.
 func explain(r *recipe.Recipe, err error) error {
 	var e *StepError
+	if !errors.As(err, &e) {
+		return err
+	}
+	if gone.MatchString(err.Error()) {
+		e.Err = fmt.Errorf("%w; %s", e.Err, staleHint(r.Target))
+		return e
+	}
 	m := mismatch.FindStringSubmatch(err.Error())
-	if m == nil || !errors.As(err, &e) {
+	if m == nil {
 		return err
 	}
 	sum := &fetch.ChecksumError{URL: e.Step, Got: cmp.Or(m[1], m[3]), Want: cmp.Or(m[2], m[4])}
@@ -60,6 +71,11 @@ func explain(r *recipe.Recipe, err error) error {
 	}
 	e.Err = sum
 	return e
+}
+
+// staleHint is the remedy for a lock whose files their sources have dropped.
+func staleHint(target string) string {
+	return fmt.Sprintf("the source has dropped this version since it was locked: run \"assay lock --update %s\" and review the difference, or give --mirror FROM=TO with a mirror that still has it", target)
 }
 
 // downloads maps the digests of all that a recipe downloads to their URLs.
