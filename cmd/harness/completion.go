@@ -13,7 +13,7 @@ const (
 	bashCompletion = `# harness completion bash > /etc/bash_completion.d/harness
 _harness() {
   local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}")
-  [[ $cur == -* ]] && words+=("$cur")
+  [[ $cur == -* ]] && words+=("${cur/#--/-}") # a bare "--" would end the flags
   COMPREPLY=($(compgen -W "$("${words[@]}" --generate-bash-completion 2>/dev/null)" -- "$cur"))
 }
 complete -o bashdefault -o default -F _harness harness
@@ -23,7 +23,7 @@ complete -o bashdefault -o default -F _harness harness
 _harness() {
   local -a opts words_before
   words_before=("${(@)words[1,CURRENT-1]}")
-  [[ ${words[CURRENT]} == -* ]] && words_before+=("${words[CURRENT]}")
+  [[ ${words[CURRENT]} == -* ]] && words_before+=("${words[CURRENT]/#--/-}")
   opts=("${(@f)$("${words_before[@]}" --generate-bash-completion 2>/dev/null)}")
   compadd -- "${opts[@]}"
   _files
