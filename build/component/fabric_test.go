@@ -488,3 +488,10 @@ func TestUnknownComponent(t *testing.T) {
 		t.Errorf("Names() = %q", names)
 	}
 }
+
+// TestNamesAgree: what matrix.yaml may ask for is what can be made.
+func TestNamesAgree(t *testing.T) {
+	if diff := cmp.Diff(Names(), slices.Sorted(slices.Values(matrix.ComponentNames()))); diff != "" {
+		t.Errorf("component.Names and matrix.ComponentNames differ (-made +accepted):\n%s", diff)
+	}
+}

@@ -1,6 +1,6 @@
 // Package lock is matrix.lock: the digest of every base image and download and
 // the exact Debian packages of every package set. It reads and writes the
-// file; resolving what is not locked yet is build/resolve's work.
+// file; resolving what is not locked yet is build/driver's work.
 package lock
 
 import (

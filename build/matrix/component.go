@@ -22,7 +22,6 @@ var known = []struct{ name, what string }{
 	{"nccl-tests", "NVIDIA's nccl-tests with MPI"},
 	{"perftest", "RDMA perftest, with CUDA where the image has it"},
 	{"nvbandwidth", "NVIDIA nvbandwidth"},
-	{"bandwidthtest", "bandwidthTest; \"harness\" provides it"},
 	{"efa", "AWS EFA installer"},
 	{"harness", "assay's harness, compiled in the target's own base"},
 	{"openmpi", "Open MPI of the distribution"},

@@ -43,7 +43,8 @@ type Package struct {
 }
 
 // Absent names a shared library that the image is allowed to lack, because
-// whoever starts the container brings it (the NVIDIA driver's libcuda.so.1).
+// whoever starts the container brings it (the NVIDIA driver's libcuda.so.1). A
+// load check that fails only for such libraries is skipped, never passed.
 type Absent struct {
 	Library string `json:"library"` // soname, exactly
 	Because string `json:"because"`
@@ -74,6 +75,4 @@ type Check struct {
 	Path    string    `json:"path,omitempty"`
 	Mode    uint32    `json:"mode,omitempty"`    // permission bits that must be set
 	Seconds int       `json:"seconds,omitempty"` // time limit; 0 means the suite's default
-	// Absent as on ImageSpec: a load check that fails only for these libraries
-	// is skipped, never passed.
 }
