@@ -23,6 +23,9 @@ func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
 func run(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	if op, ok := perfProgram(args[0]); ok {
+		return runPerf(ctx, op, args, out, errOut)
+	}
 	err := newApp(out, errOut).RunContext(ctx, args)
 	code := exitCode(err)
 	if err != nil && err.Error() != "" {
@@ -87,7 +90,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Action:               noCommand,
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			completionCommand(out), rankCommand(out),
+			collCommand(out, errOut), topoCommand(out, errOut), completionCommand(out), rankCommand(out),
 		},
 	}
 	for _, c := range app.Commands {

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// collCommand is the collective benchmark. Its flags are nccl-tests', which
+// package perf parses: urfave/cli knows neither -b8 nor base-0 integers.
+func collCommand(out, errOut io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "coll", Usage: "measure and verify a collective, as nccl-tests does", ArgsUsage: "OP [FLAG...]",
+		SkipFlagParsing: true,
+		BashComplete:    func(c *cli.Context) { completeColl(out, c.Args().Slice()) },
+		Action: func(c *cli.Context) error {
+			return collBench(c.Context, c.Args().Slice(), out, errOut)
+		},
+	}
+}
+
+// completeColl offers operations first, and then flags.
+func completeColl(out io.Writer, args []string) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		fmt.Fprintln(out, strings.Join(perf.FlagNames(), "\n"))
+		return
+	}
+	fmt.Fprintln(out, strings.Join(perf.Collectives(), "\n"))
+}
+
+// collBench runs "harness coll OP FLAG…".
+func collBench(ctx context.Context, args []string, out, errOut io.Writer) error {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+		_, err := fmt.Fprintf(out, "Operations: %s\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
+		return err
+	}
+	op := args[0]
+	if n := nearest.To(op, perf.Collectives()); n != op {
+		return usagef("there is no operation %q; did you mean %q?", op, n)
+	}
+	cfg, err := perf.Parse(op, "", args[1:])
+	var usage *perf.UsageError
+	switch {
+	case errors.Is(err, perf.ErrHelp):
+		_, err := io.WriteString(out, perf.Usage("harness coll "+op))
+		return err
+	case errors.As(err, &usage):
+		return usagef("coll %s: %w (see harness coll %s --help)", op, err, op)
+	case err != nil:
+		return err
+	}
+	res, err := runColl(ctx, cfg, out, errOut)
+	if err != nil {
+		return collError(err)
+	}
+	return verdict(res)
+}
+
+// runColl opens this process's ranks, runs the benchmark on them, and closes
+// them.
+func runColl(ctx context.Context, cfg perf.Config, out, errOut io.Writer) (*perf.Result, error) {
+	w, err := openWorld(ctx, cfg.PerProcess())
+	if err != nil {
+		return nil, err
+	}
+	res, err := perf.Run(ctx, cfg, *w, perf.Streams{Out: out, Err: errOut, Terminal: isTerminal(errOut), Environ: os.Environ()})
+	closed := closeWorld(w)
+	if err == nil { // else closing has nothing to add
+		err = closed
+	}
+	return res, err
+}
+
+// collError gives an error of a run the status that the harness's commands end
+// with.
+func collError(err error) error {
+	var f *perf.Failure
+	var usage *perf.UsageError
+	if errors.As(err, &usage) || errors.As(err, &f) && f.Status == perf.InvalidUsage {
+		return usagef("coll: %w", err)
+	}
+	return fmt.Errorf("coll: %w", err)
+}
+
+// verdict fails where data was wrong, or slower than was asked for.
+func verdict(res *perf.Result) error {
+	switch {
+	case res.OutOfBounds > 0:
+		return &statusError{exitFail, fmt.Errorf("coll: %d of %d results were wrong", res.OutOfBounds, 2*len(res.Rows))}
+	case res.Status != perf.OK:
+		return &statusError{exitFail, fmt.Errorf("coll: the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", res.AvgBusBW, res.MinBusBW)}
+	}
+	return nil
+}

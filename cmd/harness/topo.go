@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/coll/topology/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+type topoOptions struct {
+	format, load, dump, root string
+	pci, all, rings          bool
+	stdout, stderr           io.Writer
+}
+
+func topoCommand(out, errOut io.Writer) *cli.Command {
+	o := topoOptions{stdout: out, stderr: errOut}
+	return &cli.Command{
+		Name:  "topo",
+		Usage: "show how GPUs, network cards and processors are connected",
+		Description: "Prints the matrix of nvidia-smi topo -m. NVLinks are asked of NVIDIA's driver; the rest is read from\n" +
+			"/sys. NCCL_TOPO_FILE, when it is set, says where the machine's devices sit, as it does for NCCL.",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "matrix", Aliases: []string{"m"}, Usage: "show the matrix (always; for nvidia-smi's users)"},
+			&cli.BoolFlag{Name: "pci", Aliases: []string{"mp"}, Destination: &o.pci, Usage: "show the ways over PCI alone, without NVLinks"},
+			&cli.BoolFlag{Name: "all", Destination: &o.all, Usage: "list plain network interfaces, too, not only RDMA devices"},
+			&cli.BoolFlag{Name: "rings", Destination: &o.rings, Usage: "show the rings through the GPUs that can be used at the same time"},
+			formatFlag(&o.format),
+			&cli.StringFlag{Name: "load", Destination: &o.load, Usage: "show the machine in `FILE`: our JSON, or NCCL's XML (NCCL_TOPO_DUMP_FILE)"},
+			&cli.StringFlag{Name: "dump", Destination: &o.dump, Usage: "also write the topology to `FILE`: NCCL's XML if its name ends in .xml, otherwise JSON"},
+			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			if o.format != "text" && o.format != "json" {
+				return usagef("--output is text or json, not %q", o.format)
+			}
+			if o.load != "" && c.IsSet("root") {
+				return usagef("--load and --root both say which machine; give one of them")
+			}
+			return o.run(os.Getenv)
+		},
+	}
+}
+
+func (o *topoOptions) run(getenv func(string) string) error {
+	sys, err := o.system(getenv)
+	if err != nil {
+		return err
+	}
+	for _, n := range sys.Notes {
+		fmt.Fprintln(o.stderr, "harness:", n)
+	}
+	if o.dump != "" {
+		if err := o.write(sys); err != nil {
+			return err
+		}
+	}
+	matrix := sys.Matrix(topology.MatrixOptions{PCIOnly: o.pci, AllNICs: o.all})
+	if o.format == "json" {
+		return sys.WriteJSON(o.stdout, matrix)
+	}
+	if len(sys.GPUs) == 0 {
+		if err := writeProcessors(o.stdout, sys); err != nil {
+			return err
+		}
+	}
+	if err := matrix.Write(o.stdout, colored(o.stdout)); err != nil || !o.rings {
+		return err
+	}
+	return writeRings(o.stdout, sys)
+}
+
+// system is the machine that the options name.
+func (o *topoOptions) system(getenv func(string) string) (*topology.System, error) {
+	if o.load != "" {
+		return loadTopology("--load", o.load)
+	}
+	fs, err := sysfs.Open(o.root)
+	if err != nil {
+		return nil, usagef("--root: %w", err)
+	}
+	src, closeDriver := topology.Sources{FS: fs}, func() error { return nil }
+	if o.root == "/" {
+		src.NVML, closeDriver = o.driver(fs)
+	}
+	sys, err := topology.Read(src)
+	if err := errors.Join(err, closeDriver()); err != nil {
+		return nil, err
+	}
+	if name := getenv("NCCL_TOPO_FILE"); name != "" && o.root == "/" {
+		file, err := loadTopology("NCCL_TOPO_FILE", name)
+		if err != nil {
+			return nil, err
+		}
+		sys.Overlay(file)
+	}
+	return sys, nil
+}
+
+// driver opens NVML. Without it, a machine that has GPUs gets a word about
+// what is missing.
+func (o *topoOptions) driver(fs sysfs.FS) (topology.NVML, func() error) {
+	lib, err := nvml.Open()
+	if err == nil {
+		return lib, lib.Close
+	}
+	devices, _ := fs.PCI()
+	for _, d := range devices {
+		if d.IsGPU() {
+			fmt.Fprintf(o.stderr, "harness: NVLinks are not known, so the ways between GPUs are those over PCI: %v\n", err)
+			break
+		}
+	}
+	return nil, func() error { return nil }
+}
+
+func loadTopology(what, name string) (*topology.System, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usagef("%s: %w", what, err)
+	}
+	defer f.Close()
+	sys, err := topology.Load(f)
+	if err != nil {
+		return nil, usagef("%s: %s: %w", what, name, err)
+	}
+	return sys, nil
+}
+
+func (o *topoOptions) write(sys *topology.System) error {
+	var b bytes.Buffer
+	var err error
+	if strings.HasSuffix(strings.ToLower(o.dump), ".xml") {
+		err = sys.WriteXML(&b)
+	} else {
+		err = sys.WriteJSON(&b, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return writeFile(o.dump, b.Bytes())
+}
+
+// writeProcessors is what there is to say of a machine without GPUs.
+func writeProcessors(w io.Writer, sys *topology.System) error {
+	var b strings.Builder
+	b.WriteString("There are no GPUs.\n\n")
+	for _, c := range sys.CPUs {
+		fmt.Fprintf(&b, "NUMA node %d: processors %v", c.ID, c.CPUs)
+		if len(c.Distances) > 1 {
+			fmt.Fprintf(&b, ", distances %v", c.Distances)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeRings(w io.Writer, sys *topology.System) error {
+	var b strings.Builder
+	b.WriteString("\nRings:\n\n")
+	rings := sys.Rings(topology.RingOptions{})
+	for i, r := range rings {
+		fmt.Fprintf(&b, "  %2d: %v %.1f GB/s over %v\n", i, r.GPUs, r.GBps, r.Over)
+	}
+	if len(rings) == 0 {
+		b.WriteString("  none: a ring takes two GPUs\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,149 @@
+package bootstrap
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// MaxReport is the length that a report's payload may have, in bytes.
+const MaxReport = 64 << 10
+
+// What everybody shall know goes over all links: who hears it for the first
+// time passes it on to all neighbours but the one that it came from. A graph
+// of ring and tree has under 4 links a rank, so a flood costs under 4 small
+// frames a rank.
+
+// died records a death, if it is news, and passes it on.
+func (n *Net) died(e *transport.PeerError, from *link) {
+	if !n.spread(e, from) {
+		return
+	}
+	n.o.Logf("rank %d: %v", n.rank, e)
+	if f := n.o.OnDeath; f != nil {
+		what := fmt.Sprintf("%s (noticed by rank %d)", e.What, e.By)
+		if e.Wait > 0 {
+			what = fmt.Sprintf("%s since %v (noticed by rank %d)", e.What, e.Wait, e.By)
+		}
+		n.events.add(func() { f(e.Rank, what) })
+	}
+}
+
+// spread reports whether the death was news. It is with the neighbours before
+// anything that this rank does because of it, such as aborting.
+func (n *Net) spread(e *transport.PeerError, from *link) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dead[e.Rank] {
+		return false
+	}
+	n.dead[e.Rank] = true
+	n.floodLocked(frameDeath, encodeDeath(e), from)
+	n.failLocked(e)
+	return true
+}
+
+func (n *Net) floodLocked(k kind, p []byte, from *link) {
+	for _, l := range n.links {
+		if l != from {
+			l.send(k, p)
+		}
+	}
+}
+
+func encodeDeath(e *transport.PeerError) []byte {
+	p := binary.BigEndian.AppendUint32(nil, uint32(e.Rank))
+	p = binary.BigEndian.AppendUint32(p, uint32(e.By))
+	p = binary.BigEndian.AppendUint64(p, uint64(e.Wait))
+	return append(p, e.What[:min(len(e.What), 512)]...)
+}
+
+func decodeDeath(p []byte, size int) (*transport.PeerError, error) {
+	if len(p) < 16 {
+		return nil, errors.New("it sent a death that is cut off")
+	}
+	rank, by := binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:])
+	if rank >= uint32(size) || by >= uint32(size) {
+		return nil, fmt.Errorf("it sent the death of rank %d, noticed by %d, of %d", rank, by, size)
+	}
+	return &transport.PeerError{
+		Rank: int(rank), By: int(by), Wait: time.Duration(binary.BigEndian.Uint64(p[8:])), What: string(p[16:]),
+	}, nil
+}
+
+func (n *Net) heardOfDeath(l *link, p []byte) error {
+	e, err := decodeDeath(p, n.size)
+	if err != nil {
+		return err
+	}
+	n.died(e, l)
+	return nil
+}
+
+// errAborted ends the link of a neighbour that aborted.
+var errAborted = errors.New("it aborted")
+
+// neighbourAborted: an abort is a death, if there was none before it that all
+// know.
+func (n *Net) neighbourAborted(l *link, p []byte) error {
+	if len(p) == 1 && p[0] == 1 {
+		l.left.Store(true)
+	}
+	return errAborted
+}
+
+// neighbourLeft: who still exchanges cannot go on without it.
+func (n *Net) neighbourLeft(l *link) {
+	if n.ops.active(l, n) {
+		n.fail(fmt.Errorf("rank %d has left (its communicator was closed) during an exchange with rank %d", l.rank, n.rank))
+	}
+}
+
+// Report sends payload, at most MaxReport bytes, to all other ranks, whose
+// OnReport gets it. It does not wait, and does not say whether it arrived: it
+// is dropped where a link is far behind. A rank's reports arrive in order.
+func (n *Net) Report(payload []byte) {
+	payload = payload[:min(len(payload), MaxReport)]
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reported++
+	p := binary.BigEndian.AppendUint32(nil, uint32(n.rank))
+	p = binary.BigEndian.AppendUint64(p, n.reported)
+	n.floodReportLocked(append(p, payload...), nil)
+}
+
+func (n *Net) floodReportLocked(p []byte, from *link) {
+	for _, l := range n.links {
+		if l != from && !l.full() {
+			l.send(frameReport, p)
+		}
+	}
+}
+
+// heardReport: links keep order and reports are passed on when first seen, so
+// whoever has seen number 7 of a rank has seen all before it that were not
+// dropped.
+func (n *Net) heardReport(l *link, p []byte) error {
+	if len(p) < 12 {
+		return errors.New("it sent a report that is cut off")
+	}
+	from, number := int(binary.BigEndian.Uint32(p)), binary.BigEndian.Uint64(p[4:])
+	if from >= n.size {
+		return fmt.Errorf("it sent a report of rank %d of %d", from, n.size)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock() // all of it, or the next one could overtake
+	if from == n.rank || number <= n.reports[from] {
+		return nil
+	}
+	n.reports[from] = number
+	n.floodReportLocked(p, l)
+	if f := n.o.OnReport; f != nil {
+		payload := append([]byte(nil), p[12:]...) // p is still being sent
+		n.events.add(func() { f(from, payload) })
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package bootstrap
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// An ID names a communicator to be, and lets its holder join: it holds the
+// addresses of the root and a secret. Whoever has it is trusted. All its bytes
+// count; it may be copied and sent as they are.
+//
+//	0    4  "ASB1"
+//	4   32  secret
+//	36   1  number of addresses, at most 5; bit 7: the root may come later
+//	37  18  address: 16 bytes IP (IPv4 mapped into IPv6), 2 port, big endian
+//	…       the rest is zero
+//
+// Zones of link-local addresses are not there: they mean something on the
+// root's host only. Who connects tries its own.
+type ID [128]byte
+
+const (
+	idMagic     = "ASB1"
+	idAddrs     = 37
+	idMaxAddrs  = 5
+	idLate      = 0x80
+	secretBytes = 32
+)
+
+func newID(secret [secretBytes]byte, addrs []netip.AddrPort, late bool) ID {
+	var id ID
+	copy(id[:], idMagic)
+	copy(id[4:], secret[:])
+	addrs = addrs[:min(len(addrs), idMaxAddrs)]
+	id[36] = byte(len(addrs))
+	if late {
+		id[36] |= idLate
+	}
+	for i, a := range addrs {
+		putAddr(id[idAddrs+18*i:], a)
+	}
+	return id
+}
+
+func randomSecret() (s [secretBytes]byte) {
+	rand.Read(s[:]) // never fails: crypto/rand ends the process instead
+	return s
+}
+
+func (id ID) secret() []byte { return id[4 : 4+secretBytes] }
+
+// late reports whether the root may come up later than the ID is known.
+func (id ID) late() bool { return id[36]&idLate != 0 }
+
+// addrs returns the root's addresses, best first.
+func (id ID) addrs() ([]netip.AddrPort, error) {
+	if string(id[:4]) != idMagic {
+		return nil, errors.New("this is no communicator id: make one with NewRoot (is it all zero, or from another version?)")
+	}
+	n := int(id[36] &^ idLate)
+	if n == 0 || n > idMaxAddrs {
+		return nil, fmt.Errorf("communicator id with %d addresses; 1 to %d are possible", n, idMaxAddrs)
+	}
+	var out []netip.AddrPort
+	for i := range n {
+		a := getAddr(id[idAddrs+18*i:])
+		if !a.Addr().IsValid() || a.Addr().IsUnspecified() || a.Port() == 0 {
+			return nil, fmt.Errorf("communicator id with address %v", a)
+		}
+		out = append(out, a)
+	}
+	return out, nil
+}
+
+// String names the ID, with addresses and a fingerprint, without the secret.
+func (id ID) String() string {
+	addrs, err := id.addrs()
+	if err != nil {
+		return "id(invalid)"
+	}
+	var names []string
+	for _, a := range addrs {
+		names = append(names, a.String())
+	}
+	return fmt.Sprintf("id(%s, %x)", strings.Join(names, " "), derive(id.secret(), "fingerprint")[:4])
+}
+
+// GoString is String: %#v must not print the secret either.
+func (id ID) GoString() string { return id.String() }
+
+// derive makes a key for one purpose of a secret: HMAC-SHA256 over the label.
+func derive(secret []byte, label string) []byte {
+	m := hmac.New(sha256.New, secret)
+	m.Write([]byte("assay bootstrap 1 " + label))
+	return m.Sum(nil)
+}
+
+func putAddr(b []byte, a netip.AddrPort) {
+	ip := a.Addr().As16()
+	copy(b, ip[:])
+	binary.BigEndian.PutUint16(b[16:], a.Port())
+}
+
+func getAddr(b []byte) netip.AddrPort {
+	ip := netip.AddrFrom16([16]byte(b)).Unmap()
+	return netip.AddrPortFrom(ip, binary.BigEndian.Uint16(b[16:]))
+}

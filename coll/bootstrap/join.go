@@ -1,0 +1,303 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A joining is a rank on its way into a Net.
+type joining struct {
+	n        *Net
+	id       ID
+	root     net.Conn
+	expected int // links still to come
+	gate     *gate
+	ready    chan struct{} // closed when all links stand
+	mu       sync.Mutex
+	links    map[int]net.Conn // neighbour → connection; nil while it is being let in
+}
+
+// Join makes rank one of size ranks that joined with id. All must call it; it
+// returns when all ranks have links to their neighbours, or on all an error
+// that says why not. ctx and o.Timeout bound it. The Net is the caller's to
+// Close or Abort.
+func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
+	o = o.withDefaults()
+	addrs, err := id.addrs()
+	if err != nil {
+		return nil, err
+	}
+	// The root's word on what is late is better than ours: give it time.
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout+o.Timeout/8+time.Second,
+		wrapf(ErrTimeout, "rank %d: joining was not done within %v", rank, o.Timeout))
+	defer cancel()
+
+	j := &joining{n: newNet(rank, size, id, o), id: id, ready: make(chan struct{}), links: map[int]net.Conn{}}
+	if err := j.report(ctx, addrs); err != nil {
+		return nil, fmt.Errorf("rank %d cannot join at the root %v: %w", rank, addrs[0], err)
+	}
+	defer j.root.Close()
+	defer j.gate.shut()
+	if err := j.link(ctx); err != nil {
+		j.drop()
+		return nil, err
+	}
+	j.n.start(j.links)
+	return j.n, nil
+}
+
+// report connects to the root, listens where the root can be reached from,
+// and tells it.
+func (j *joining) report(ctx context.Context, addrs []netip.AddrPort) error {
+	c := &caller{
+		secret: j.id.secret(),
+		late:   j.id.late(),
+		hello:  hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)},
+	}
+	for _, a := range addrs {
+		c.addrs = append(c.addrs, zones(a, j.n.o)...)
+	}
+	if len(c.addrs) == 0 {
+		return errors.New("no interface leads to its link-local address")
+	}
+	conn, _, err := c.call(ctx)
+	if err != nil {
+		return err
+	}
+	if err := j.listen(conn); err != nil {
+		conn.Close()
+		return err
+	}
+	hello := make([]byte, 18)
+	putAddr(hello, j.n.listenAt)
+	if err := writeFrame(conn, frameHere, append(hello, whoAmI()...)); err != nil {
+		conn.Close()
+		j.gate.shut()
+		return err
+	}
+	j.root = conn
+	return nil
+}
+
+// whoAmI names this process to a person.
+func whoAmI() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	return fmt.Sprintf("process %d on %s", os.Getpid(), host[:min(len(host), 64)])
+}
+
+// listen opens the rank's own listener. Without an Ifname that is the address
+// that the root is reached from: others come the same way. With one it is that
+// interface's address, of the same family if it has one.
+func (j *joining) listen(root net.Conn) error {
+	n := j.n
+	local := addrPort(root.LocalAddr()).Addr()
+	addr := local
+	if n.o.Ifname != "" {
+		list, err := Interfaces(n.o)
+		if err != nil {
+			return err
+		}
+		addr = list[0].Addr
+		for _, same := range []func(netip.Addr) bool{
+			func(a netip.Addr) bool { return a == local },
+			func(a netip.Addr) bool { return a.Is4() == local.Is4() },
+		} {
+			if i := slices.IndexFunc(list, func(i Interface) bool { return same(i.Addr) }); i >= 0 {
+				addr = list[i].Addr
+				break
+			}
+		}
+	}
+	n.addr, n.zone = addr, addr.Zone()
+	j.gate = &gate{
+		secret: j.id.secret(), name: fmt.Sprintf("rank %d", n.rank), logf: n.o.Logf,
+		admit: j.admit, enter: j.enter,
+	}
+	var err error
+	if n.listenAt, err = j.gate.listen(netip.AddrPortFrom(addr, 0)); err != nil {
+		return err
+	}
+	j.expected = len(neighbours(n.rank, n.size))
+	if j.expected == 0 {
+		close(j.ready)
+	}
+	j.gate.open()
+	return nil
+}
+
+// admit lets in neighbours of higher rank, each once: the higher one dials.
+func (j *joining) admit(h hello) error {
+	from := int(h.from)
+	switch {
+	case h.purpose != toPeer || int(h.to) != j.n.rank || int(h.size) != j.n.size:
+		return fmt.Errorf("it wants %q of rank %d of %d; this is rank %d of %d", byte(h.purpose), h.to, h.size, j.n.rank, j.n.size)
+	case from <= j.n.rank || !slices.Contains(neighbours(j.n.rank, j.n.size), from):
+		return fmt.Errorf("it says it is rank %d, which does not call this one", from)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := j.links[from]; ok {
+		return fmt.Errorf("it says it is rank %d, which is here already", from)
+	}
+	j.links[from] = nil
+	return nil
+}
+
+func (j *joining) enter(h hello, c net.Conn, _ []byte) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.links[int(h.from)] = c
+	if j.expected--; j.expected == 0 {
+		close(j.ready)
+	}
+}
+
+// link makes all links, and waits for the root's word that all others have
+// theirs.
+func (j *joining) link(patience context.Context) error {
+	ctx, cancel := context.WithCancelCause(patience)
+	verdict := make(chan error, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	defer j.root.Close() // ends the reader
+	wg.Go(func() { verdict <- j.follow(ctx, cancel, &wg) })
+
+	select {
+	case err := <-verdict:
+		return err
+	case <-ctx.Done():
+	}
+	// Either the caller's patience is at an end, or a link could not be made:
+	// the root tells the others, and us.
+	cause := context.Cause(ctx)
+	j.root.SetWriteDeadline(time.Now().Add(lingerTime))
+	writeFrame(j.root, frameFailed, encodeFailure(cause))
+	select {
+	case err := <-verdict:
+		if err != nil && patience.Err() == nil {
+			return err
+		}
+	case <-time.After(lingerTime):
+	}
+	return cause
+}
+
+// follow does what the root says until it says go, or that it failed.
+func (j *joining) follow(ctx context.Context, fail context.CancelCauseFunc, wg *sync.WaitGroup) error {
+	for {
+		k, p, err := readFrame(j.root, maxHello)
+		switch {
+		case err != nil:
+			return wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, brief(err))
+		case k == frameFailed:
+			return decodeFailure(p)
+		case k == frameGo:
+			return nil
+		case k == framePeers:
+			peers, err := decodePeers(p)
+			if err != nil {
+				return err
+			}
+			wg.Go(func() { j.connect(ctx, fail, peers) })
+		default:
+			return fmt.Errorf("the root said something unexpected (%d)", k)
+		}
+	}
+}
+
+// A peer is where a neighbour listens.
+type peer struct {
+	rank int
+	addr netip.AddrPort
+}
+
+func decodePeers(b []byte) ([]peer, error) {
+	if len(b)%22 != 0 {
+		return nil, errors.New("the root's list of neighbours is cut off")
+	}
+	var out []peer
+	for ; len(b) > 0; b = b[22:] {
+		out = append(out, peer{int(binary.BigEndian.Uint32(b)), getAddr(b[4:])})
+	}
+	return out, nil
+}
+
+// connect calls the neighbours of lower rank, and tells the root when all
+// links stand.
+func (j *joining) connect(ctx context.Context, fail context.CancelCauseFunc, peers []peer) {
+	var wg sync.WaitGroup
+	for _, p := range peers {
+		if p.rank >= j.n.rank {
+			continue
+		}
+		wg.Go(func() {
+			c := &caller{
+				secret: j.id.secret(),
+				hello:  hello{purpose: toPeer, from: int32(j.n.rank), to: int32(p.rank), size: int32(j.n.size)},
+				addrs:  j.reach(p.addr),
+			}
+			conn, _, err := c.call(ctx)
+			if err != nil {
+				fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %v: %s", j.n.rank, p.rank, p.addr, brief(err)))
+				return
+			}
+			j.enter(hello{from: int32(p.rank)}, conn, nil)
+		})
+	}
+	wg.Wait()
+	select {
+	case <-j.ready:
+		writeFrame(j.root, frameLinked, nil)
+	case <-ctx.Done():
+	}
+}
+
+// reach is how a neighbour's address is dialled: link-local ones over the
+// interface that this rank has chosen.
+func (j *joining) reach(a netip.AddrPort) []netip.AddrPort {
+	if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() && j.n.zone != "" {
+		return []netip.AddrPort{netip.AddrPortFrom(a.Addr().WithZone(j.n.zone), a.Port())}
+	}
+	return zones(a, j.n.o)
+}
+
+// drop closes what links there are.
+func (j *joining) drop() {
+	j.gate.shut()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, c := range j.links {
+		if c != nil {
+			c.Close()
+		}
+	}
+}
+
+// brief is an error of a connection without the addresses in it.
+func brief(err error) string {
+	var tried *triedError
+	if errors.As(err, &tried) {
+		return tried.Error()
+	}
+	var op *net.OpError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed"
+	case errors.As(err, &op):
+		return op.Err.Error()
+	}
+	return err.Error()
+}

@@ -1,0 +1,219 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// closeTime bounds how long Close waits for the neighbours to leave, too;
+// abortTime how long Abort tries to get its last word out.
+const (
+	closeTime = 5 * time.Second
+	abortTime = 200 * time.Millisecond
+)
+
+// A Net is one rank's part of a communicator that has come up. Its methods may
+// be called by several goroutines at once; exchanges run one at a time, and
+// all ranks must make the same ones in the same order.
+//
+// It has two goroutines for each of its at most 7 neighbours, and one for the
+// callbacks of the options.
+type Net struct {
+	rank, size int
+	id         ID
+	o          Options
+	addr       netip.Addr
+	zone       string
+	listenAt   netip.AddrPort
+
+	links  []*link // sorted by rank
+	up     *link   // to the parent; nil at rank 0
+	down   []*link // to the children
+	wg     sync.WaitGroup
+	events events
+
+	exchange chan struct{} // holds one token: who has it exchanges
+	ops      ops
+
+	failed chan struct{} // closed by the first fail
+
+	mu       sync.Mutex // taken before that of a link
+	err      error
+	dead     map[int]bool
+	reports  map[int]uint64 // rank → number of its last report seen
+	reported uint64         // number of this rank's last report
+	closing  bool
+}
+
+func newNet(rank, size int, id ID, o Options) *Net {
+	n := &Net{
+		rank: rank, size: size, id: id, o: o,
+		exchange: make(chan struct{}, 1),
+		failed:   make(chan struct{}),
+		dead:     map[int]bool{},
+		reports:  map[int]uint64{},
+	}
+	n.exchange <- struct{}{}
+	n.ops.pending = map[uint32]*op{}
+	return n
+}
+
+// start takes over the connections to the neighbours.
+func (n *Net) start(conns map[int]net.Conn) {
+	byRank := map[int]*link{}
+	for _, p := range neighbours(n.rank, n.size) {
+		l := newLink(n, p, conns[p])
+		byRank[p] = l
+		n.links = append(n.links, l)
+	}
+	if n.rank > 0 {
+		n.up = byRank[parent(n.rank)]
+	}
+	for _, c := range children(n.rank, n.size) {
+		n.down = append(n.down, byRank[c])
+	}
+	if n.o.OnDeath != nil || n.o.OnReport != nil {
+		n.events.start(&n.wg)
+	}
+	for _, l := range n.links {
+		n.wg.Go(l.read)
+		n.wg.Go(l.write)
+	}
+}
+
+// Rank is this rank, Size how many there are.
+func (n *Net) Rank() int { return n.rank }
+
+// Size is the number of ranks.
+func (n *Net) Size() int { return n.size }
+
+// Addr is this rank's address as the others know it: of the interface that
+// NCCL_SOCKET_IFNAME names, or else the one through which the root was reached.
+func (n *Net) Addr() netip.Addr { return n.addr }
+
+// Addrs returns all addresses that the options admit, best first, that of Addr
+// before all others.
+func (n *Net) Addrs() []Interface {
+	list, err := Interfaces(n.o)
+	if err != nil {
+		n.o.Logf("rank %d: %v", n.rank, err)
+	}
+	var first, rest []Interface
+	for _, i := range list {
+		if i.Addr == n.addr {
+			first = append(first, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	if first == nil {
+		first = []Interface{{interfaceOf(n.addr), n.addr}}
+	}
+	return append(first, rest...)
+}
+
+// interfaceOf is the name of the interface that has an address.
+func interfaceOf(a netip.Addr) string {
+	all, err := systemInterfaces()
+	if err != nil {
+		return ""
+	}
+	for _, i := range all {
+		if i.Addr == a {
+			return i.Name
+		}
+	}
+	return ""
+}
+
+// Key is a key of 32 bytes that all ranks of this communicator have and nobody
+// else, for authenticating what they open besides. Different labels give
+// independent keys.
+func (n *Net) Key(label string) []byte { return derive(n.id.secret(), "user "+label) }
+
+// Err is why the Net does not work any more, or nil: the first death, an
+// exchange that went wrong, or ErrClosed. A death is a *transport.PeerError.
+func (n *Net) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.err
+}
+
+// fail records why the Net does not work any more, and wakes who waits.
+func (n *Net) fail(err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.failLocked(err)
+}
+
+func (n *Net) failLocked(err error) {
+	if n.err == nil {
+		n.err = err
+		close(n.failed)
+	}
+}
+
+// Close leaves, and waits at most 5 s for the neighbours to leave too. No
+// leaving is taken for a death. Afterwards nothing of the Net runs.
+func (n *Net) Close() error {
+	n.leave(frameLeave, nil, closeTime)
+	n.events.stop()
+	n.wg.Wait()
+	return nil
+}
+
+// Abort leaves at once. The others take it for a death, unless it is because
+// of one that they know. Afterwards nothing of the Net runs but a callback
+// that was running. It may be called from one.
+func (n *Net) Abort() {
+	var because [1]byte
+	if n.anyDead() {
+		because[0] = 1
+	}
+	n.leave(frameAbort, because[:], abortTime)
+	n.events.stop()
+}
+
+func (n *Net) anyDead() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.dead) > 0
+}
+
+// leave says goodbye to all neighbours, and waits for them to say it too.
+func (n *Net) leave(k kind, payload []byte, patience time.Duration) {
+	n.fail(fmt.Errorf("rank %d: the communicator's network is %w", n.rank, ErrClosed))
+	n.mu.Lock()
+	n.closing = true
+	n.mu.Unlock()
+	deadline := time.Now().Add(patience)
+	for _, l := range n.links {
+		l.finish(k, payload, deadline)
+	}
+	for _, l := range n.links {
+		<-l.done
+	}
+}
+
+func (n *Net) isClosing() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.closing
+}
+
+// lost is told by a link that it broke before the neighbour had left.
+func (n *Net) lost(l *link, err error) {
+	if n.isClosing() {
+		return
+	}
+	what, wait := brief(err), time.Duration(0)
+	if isTimeout(err) {
+		what, wait = "it is silent", n.o.Silence
+	}
+	n.died(&transport.PeerError{Rank: l.rank, By: n.rank, What: what, Wait: wait}, nil)
+}

@@ -1,0 +1,75 @@
+package bootstrap
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// block is what rank gives in round: of changing length.
+func block(rank, round int) []byte {
+	return bytes.Repeat(fmt.Appendf(nil, "%d.%d ", rank, round), (rank*7+round*13)%50)
+}
+
+func TestExchange(t *testing.T) {
+	sizes := []int{1, 2, 3, 4, 5, 6, 7, 16, 22, 64}
+	for _, size := range sizes {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			nets := comeUp(t, size, local(), nil)
+			defer closeAll(t, nets)
+			each(nets, func(n *Net) {
+				for round := range 10 {
+					got, err := n.AllGather(context.Background(), block(n.Rank(), round))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for r := range size {
+						if !bytes.Equal(got[r], block(r, round)) {
+							t.Errorf("round %d: rank %d has %q of rank %d; want %q", round, n.Rank(), got[r], r, block(r, round))
+						}
+						clear(got[r]) // it is ours
+					}
+					if round%3 == 0 {
+						if err := n.Barrier(context.Background()); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestThousand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("1,024 ranks take seconds")
+	}
+	o := local()
+	begun := time.Now()
+	root := newTestRoot(t, o)
+	nets, errs := joinAll(t, root.ID(), 1024, o, nil)
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("up after %v", time.Since(begun))
+	begun = time.Now()
+	each(nets, func(n *Net) {
+		got, err := n.AllGather(context.Background(), make([]byte, 256))
+		if err != nil || len(got) != 1024 {
+			t.Error(err)
+		}
+	})
+	t.Logf("all-gather of 256 bytes: %v", time.Since(begun))
+	begun = time.Now()
+	each(nets, func(n *Net) { n.Barrier(context.Background()) })
+	t.Logf("barrier: %v", time.Since(begun))
+	begun = time.Now()
+	closeAll(t, nets)
+	t.Logf("close: %v", time.Since(begun))
+}

@@ -1,0 +1,283 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// sharePorts is how many ports rank 0 tries to listen on, and the others to
+// find it at: a stranger may have some of them.
+const sharePorts = 8
+
+// ShareID gives all processes of a job the ID of one new communicator; all call
+// it, each time for one more. Rank 0 also gets its Root, which closes itself.
+// Carriers, the first that there is:
+//
+//   - NCCL_COMM_ID=host:port: the root listens there, and all know it.
+//   - PMI (srun --mpi=pmi2, MPICH's hydra): the launcher's key-value space.
+//   - Rank 0 listens on a port that is made of what all processes of the job
+//     know, and the others try the hosts where it may be. Both sides prove to
+//     know the job's secret, and the ID is encrypted with it.
+//
+// The secret is ASSAY_JOB_SECRET, or else the random token of an OpenMPI job.
+// Where there is neither it is made of names and numbers that others on the
+// network may guess, which o.Logf is told.
+func ShareID(ctx context.Context, w World, o Options) (ID, *Root, error) {
+	o = o.withDefaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout,
+		wrapf(ErrTimeout, "%v: the communicator id was not shared within %v", w, o.Timeout))
+	defer cancel()
+	var call uint32
+	if w.calls != nil {
+		call = w.calls.Add(1)
+	}
+	switch {
+	case w.Size <= 1 && w.commID == "":
+		return ownRoot(o)
+	case w.commID != "":
+		return w.shareAt(o, call)
+	case w.pmi != nil:
+		return w.sharePMI(ctx, o, call)
+	case w.Launcher == "flags":
+		return ID{}, nil, fmt.Errorf("%v: set NCCL_COMM_ID=host:port, an address of rank 0's host, so that the ranks can find one another", w)
+	}
+	s := w.newShare(o, call)
+	if w.Rank == 0 {
+		return s.publish()
+	}
+	id, err := s.obtain(ctx)
+	return id, nil, err
+}
+
+// Close tells the launcher, where it wants to know, that the process ends in
+// order. It is the last thing to do with a World.
+func (w World) Close() error {
+	if w.pmi == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	return closePMI(ctx, *w.pmi)
+}
+
+func ownRoot(o Options) (ID, *Root, error) {
+	r, err := NewRoot(o)
+	if err != nil {
+		return ID{}, nil, err
+	}
+	return r.ID(), r, nil
+}
+
+// key is the job's secret, for the call-th communicator.
+func (w World) key(o Options, call uint32) []byte {
+	secret := w.secret
+	if len(secret) == 0 && w.Rank == 0 {
+		o.Logf("%v: who can reach this host can guess what protects the communicator's start; set %s to a random value on all ranks to prevent it", w, jobSecretVar)
+	}
+	return derive(secret, fmt.Sprintf("job %q call %d", w.job, call))
+}
+
+// shareAt: everybody knows the address.
+func (w World) shareAt(o Options, call uint32) (ID, *Root, error) {
+	key := w.key(o, call)
+	if w.Rank != 0 {
+		id, err := IDAt(w.commID, key)
+		return id, nil, err
+	}
+	r, err := NewRootAt(w.commID, key, o)
+	if err != nil {
+		return ID{}, nil, err
+	}
+	return r.ID(), r, nil
+}
+
+// sharePMI: the launcher carries the ID.
+func (w World) sharePMI(ctx context.Context, o Options, call uint32) (id ID, root *Root, err error) {
+	p, err := openPMI(ctx, *w.pmi)
+	if err != nil {
+		return ID{}, nil, err
+	}
+	key := fmt.Sprintf("assay-id-%d", call)
+	if w.Rank == 0 {
+		if id, root, err = ownRoot(o); err != nil {
+			return ID{}, nil, err
+		}
+		defer func() {
+			if err != nil {
+				root.Close()
+			}
+		}()
+		if err = p.put(ctx, key, hex.EncodeToString(id[:])); err != nil {
+			return ID{}, nil, err
+		}
+	}
+	if err = p.fence(ctx); err != nil || w.Rank == 0 {
+		return id, root, err
+	}
+	value, err := p.get(ctx, key)
+	if err != nil {
+		return ID{}, nil, err
+	}
+	return parseID(value)
+}
+
+func parseID(s string) (ID, *Root, error) {
+	b, err := hex.DecodeString(s)
+	if err != nil || len(b) != len(ID{}) {
+		return ID{}, nil, fmt.Errorf("the launcher carried %d characters that are no communicator id", len(s))
+	}
+	return ID(b), nil, nil
+}
+
+// A share hands one ID out, or fetches it.
+type share struct {
+	w     World
+	o     Options
+	key   []byte
+	ports []uint16
+
+	mu     sync.Mutex
+	served map[int32]bool
+	done   chan struct{} // closed when all have it
+}
+
+func (w World) newShare(o Options, call uint32) *share {
+	s := &share{w: w, o: o, key: w.key(o, call), served: map[int32]bool{}, done: make(chan struct{})}
+	s.ports = portsOf(s.key)
+	return s
+}
+
+// portsOf picks ports from 16384 to 32767: below those that Linux gives to
+// outgoing connections, above most services.
+func portsOf(key []byte) []uint16 {
+	var out []uint16
+	for i := 0; len(out) < sharePorts; i++ {
+		p := 1<<14 + binary.BigEndian.Uint16(derive(key, "port "+strconv.Itoa(i)))%(1<<14)
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// publish makes the root, and hands its ID to the other ranks as they ask,
+// until all have it or the root is gone.
+func (s *share) publish() (ID, *Root, error) {
+	root, err := NewRoot(s.o)
+	if err != nil {
+		return ID{}, nil, err
+	}
+	g := &gate{secret: s.key, name: "id of " + s.w.job, logf: s.o.Logf, admit: s.admit}
+	g.enter = func(h hello, c net.Conn, transcript []byte) { s.serve(h, c, transcript, root.ID()) }
+	if err := s.listen(g); err != nil {
+		root.Close()
+		return ID{}, nil, err
+	}
+	g.open()
+	root.attach(func() {
+		select {
+		case <-s.done:
+		case <-root.said:
+		}
+		g.shut()
+	})
+	return root.ID(), root, nil
+}
+
+// listen takes the first port that is free on any of the addresses: all of
+// this host, or those of the interfaces that were asked for.
+func (s *share) listen(g *gate) error {
+	addrs := []netip.Addr{netip.IPv6Unspecified(), netip.IPv4Unspecified()}
+	if s.o.Ifname != "" || s.o.Family != "" {
+		list, err := Interfaces(s.o)
+		if err != nil {
+			return err
+		}
+		addrs = nil
+		for _, i := range list {
+			addrs = append(addrs, i.Addr)
+		}
+	}
+	var err error
+	for _, port := range s.ports {
+		for _, a := range addrs {
+			if _, lerr := g.listen(netip.AddrPortFrom(a, port)); lerr != nil {
+				err = lerr
+			}
+		}
+		if len(g.listeners) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("none of the ports %v on which rank 0 can share the communicator id is free: %w; set NCCL_COMM_ID=host:port", s.ports, err)
+}
+
+func (s *share) admit(h hello) error {
+	if h.purpose != toShare || h.to != 0 || int(h.size) != s.w.Size || h.from <= 0 || h.from >= h.size {
+		return fmt.Errorf("rank %d of %d asks rank %d; this is rank 0 of %d", h.from, h.size, h.to, s.w.Size)
+	}
+	return nil
+}
+
+// serve is called by the gate, which closes only when it has returned.
+func (s *share) serve(h hello, c net.Conn, transcript []byte, id ID) {
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(handshakeTime))
+	if _, err := c.Write(seal(s.key, transcript, id)); err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served[h.from] {
+		return
+	}
+	if s.served[h.from] = true; len(s.served) == s.w.Size-1 {
+		close(s.done)
+	}
+}
+
+const sealedBytes = 128 + 16
+
+// sealer is AES-GCM with a key that is used once: the handshake's nonces are
+// in it.
+func sealer(key, transcript []byte) cipher.AEAD {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte("assay bootstrap 1 seal\x00"))
+	m.Write(transcript)
+	block, err := aes.NewCipher(m.Sum(nil))
+	if err != nil {
+		panic("bootstrap: " + err.Error()) // 32 bytes are a key
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		panic("bootstrap: " + err.Error())
+	}
+	return gcm
+}
+
+func seal(key, transcript []byte, id ID) []byte {
+	g := sealer(key, transcript)
+	return g.Seal(nil, make([]byte, g.NonceSize()), id[:], nil)
+}
+
+func unseal(key, transcript, b []byte) (ID, error) {
+	g := sealer(key, transcript)
+	p, err := g.Open(nil, make([]byte, g.NonceSize()), b, nil)
+	if err != nil || len(p) != len(ID{}) {
+		return ID{}, errors.New("what came is no communicator id")
+	}
+	return ID(p), nil
+}

@@ -1,0 +1,256 @@
+package bootstrap
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func env(list ...string) func(string) string {
+	m := map[string]string{}
+	for _, kv := range list {
+		k, v, _ := strings.Cut(kv, "=")
+		m[k] = v
+	}
+	return func(k string) string { return m[k] }
+}
+
+var (
+	// As mpirun 4.1.4 sets them on two hosts that mpirun's is none of.
+	mpirunEnv = []string{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0", "OMPI_COMM_WORLD_LOCAL_SIZE=1",
+		"OMPI_MCA_orte_hnp_uri=92143616.0;tcp://10.77.9.254:41567;tcp6://[fd00::2]:55235", "OMPI_MCA_orte_node_regex=vm,bsq[1:1-2]@0(3)",
+		"OMPI_MCA_orte_precondition_transports=63b915669c18baef-a4519facbbf88fe8", "PMIX_RANK=1", "PMIX_NAMESPACE=92143617"}
+	// As srun 22.05 does.
+	srunEnv = []string{"SLURM_PROCID=3", "SLURM_STEP_NUM_TASKS=4", "SLURM_NTASKS=8", "SLURM_STEP_ID=2", "SLURM_JOB_ID=77", "SLURM_LOCALID=1",
+		"SLURM_NODEID=1", "SLURM_STEP_TASKS_PER_NODE=2(x2)", "SLURM_STEP_NODELIST=n[1-2]"}
+	torchEnv = []string{"RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=4", "MASTER_ADDR=node0", "MASTER_PORT=29500", "TORCHELASTIC_RUN_ID=r"}
+	hydraEnv = []string{"PMI_RANK=1", "PMI_SIZE=4", "PMI_FD=9", "MPI_LOCALRANKID=1", "MPI_LOCALNRANKS=4"}
+)
+
+func TestDetect(t *testing.T) {
+	plus := func(a []string, more ...string) []string { return append(slices.Clone(a), more...) }
+	for _, tt := range []struct {
+		name string
+		env  []string
+		want string // String of the World, or part of the error
+	}{
+		{"nothing", nil, "rank 0 of 1 (none)"},
+		{"mpirun", mpirunEnv, "rank 1 of 2 (mpirun, 0 of 1 on this host)"},
+		{"mpirun in a slurm job", plus(mpirunEnv, srunEnv...), "rank 1 of 2 (mpirun, 0 of 1 on this host)"},
+		{"srun", srunEnv, "rank 3 of 4 (slurm, 1 of 2 on this host)"},
+		{"srun with pmi2", plus(srunEnv, "PMI_RANK=3", "PMI_SIZE=4", "PMI_FD=5"), "rank 3 of 4 (slurm, 1 of 2 on this host)"},
+		{"srun with pmix", plus(srunEnv, "PMIX_RANK=3"), "rank 3 of 4 (slurm, 1 of 2 on this host)"},
+		{"a batch script", []string{"SLURM_PROCID=0", "SLURM_NTASKS=8", "SLURM_JOB_ID=7"}, "rank 0 of 1 (none)"},
+		{"torchrun", torchEnv, "rank 5 of 8 (torchrun, 1 of 4 on this host)"},
+		{"torchrun under srun", plus(torchEnv, srunEnv...), "rank 5 of 8 (torchrun, 1 of 4 on this host)"},
+		{"torch variables under mpirun", plus(mpirunEnv, "RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=a"), "rank 1 of 2 (mpirun, 0 of 1 on this host)"},
+		{"RANK alone", []string{"RANK=admiral"}, "rank 0 of 1 (none)"},
+		{"hydra", hydraEnv, "rank 1 of 4 (hydra, 1 of 4 on this host)"},
+
+		{"no size", []string{"OMPI_COMM_WORLD_RANK=1"}, "OMPI_COMM_WORLD_RANK is set but OMPI_COMM_WORLD_SIZE is not"},
+		{"no rank", []string{"PMI_SIZE=1"}, "PMI_SIZE is set but PMI_RANK is not"},
+		{"rank too high", []string{"RANK=4", "WORLD_SIZE=4", "LOCAL_RANK=0", "MASTER_ADDR=a"}, "RANK=4 does not fit WORLD_SIZE=4"},
+		{"local rank too high", plus(torchEnv[2:3:3], "RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=a", "LOCAL_WORLD_SIZE=1"), "LOCAL_RANK=1 does not fit LOCAL_WORLD_SIZE=1"},
+		{"no number", []string{"RANK=x", "WORLD_SIZE=4", "MASTER_ADDR=a"}, `RANK="x" is not a number`},
+		{"negative", []string{"RANK=-1", "WORLD_SIZE=4", "MASTER_ADDR=a"}, `RANK="-1" is not a number`},
+		{"torch without master", []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1"}, "MASTER_ADDR is not set"},
+		{"two launchers", plus(srunEnv, "PMIX_RANK=1"), "SLURM_PROCID=3 but PMIX_RANK=1: two launchers disagree"},
+		{"two sizes", plus(srunEnv, "PMI_SIZE=9"), "SLURM_STEP_NUM_TASKS=4 but PMI_SIZE=9"},
+		{"tasks per node", plus(srunEnv, "SLURM_STEP_TASKS_PER_NODE=4"), "SLURM_STEP_TASKS_PER_NODE=\"4\" has no node SLURM_NODEID=1"},
+		{"bad tasks per node", plus(srunEnv, "SLURM_STEP_TASKS_PER_NODE=4(y2)"), "is not like 4(x3),2"},
+		{"bad nodes", plus(srunEnv, "SLURM_STEP_NODELIST=n[1-"), "SLURM_STEP_NODELIST: host list"},
+		{"pmix alone", []string{"PMIX_RANK=1", "PMIX_NAMESPACE=x"}, "PMIX_RANK=1, but neither"},
+	} {
+		w, err := Detect(env(tt.env...))
+		got := w.String()
+		if err != nil {
+			got = err.Error()
+		}
+		if (err != nil || got != tt.want) && (err == nil || !strings.Contains(got, tt.want)) {
+			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func TestDetectHosts(t *testing.T) {
+	for _, tt := range []struct {
+		env  []string
+		want []string
+	}{
+		{mpirunEnv, []string{"vm", "bsq1", "bsq2", "10.77.9.254", "fd00::2"}},
+		{srunEnv, []string{"n1", "n2"}},
+		{torchEnv, []string{"node0"}},
+	} {
+		w, err := Detect(env(tt.env...))
+		if err != nil || !cmp.Equal(w.hosts, tt.want) {
+			t.Errorf("%v: hosts %v, %v; want %v", w, w.hosts, err, tt.want)
+		}
+	}
+}
+
+func TestFlags(t *testing.T) {
+	if w, err := Flags(1, 2, env()); err != nil || w.String() != "rank 1 of 2 (flags)" {
+		t.Error(w, err)
+	}
+	for _, bad := range [][2]int{{-1, 2}, {2, 2}, {0, 0}} {
+		if w, err := Flags(bad[0], bad[1], env()); err == nil {
+			t.Errorf("Flags(%v) = %v", bad, w)
+		}
+	}
+}
+
+func TestExpandHosts(t *testing.T) {
+	for _, tt := range []struct {
+		in     string
+		digits bool
+		want   string // or part of an error
+	}{
+		{"", false, ""},
+		{"n1", false, "n1"},
+		{"n[1-3],m7", false, "n1 n2 n3 m7"},
+		{"n[08-11,3]", false, "n08 n09 n10 n11 n3"},
+		{"r[1-2]n[1-2]", false, "r1n1 r1n2 r2n1 r2n2"},
+		{"r[1-2]-ib", false, "r1-ib r2-ib"},
+		{"vm,bsq[1:1-2]", true, "vm bsq1 bsq2"},
+		{"n[3:8-10,20].c", true, "n008.c n009.c n010.c n020.c"},
+		{"n[1-", false, "a [ without ]"},
+		{"n]1", false, "a ] without ["},
+		{"n[2-1]", false, "is no range"},
+		{"n[a]", false, "is no range"},
+		{"n[1-2]", true, "does not begin with a number of digits"},
+		{"n[0-999999999]", false, "more than 65536 hosts"},
+		{"a[0-999]b[0-999]", false, "more than 65536 hosts"},
+	} {
+		got, err := expandHosts(tt.in, tt.digits)
+		s := strings.Join(got, " ")
+		if err != nil {
+			s = err.Error()
+		}
+		if err == nil && s != tt.want || err != nil && (tt.want == "" || !strings.Contains(s, tt.want)) {
+			t.Errorf("expandHosts(%q, %v) = %q; want %q", tt.in, tt.digits, s, tt.want)
+		}
+	}
+}
+
+func FuzzExpandHosts(f *testing.F) {
+	for _, s := range []string{"n[1-3],m7", "r[1-2]n[01-2]", "vm,bsq[1:1-2]", "n[", "[[]]", "n[1:0-99999]"} {
+		f.Add(s, true)
+		f.Add(s, false)
+	}
+	f.Fuzz(func(t *testing.T, s string, digits bool) {
+		got, err := expandHosts(s, digits)
+		if err != nil {
+			return
+		}
+		if len(got) > maxHostlist {
+			t.Fatalf("%d hosts", len(got))
+		}
+		for _, h := range got {
+			if h == "" || strings.ContainsAny(h, "[]") {
+				t.Errorf("expandHosts(%q) has %q", s, h)
+			}
+		}
+	})
+}
+
+func TestUriHosts(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "", "x": "", "1.0;tcp://10.0.0.1,10.1.0.1:99": "10.0.0.1 10.1.0.1", "1.0;tcp6://[fd00::1]:9": "fd00::1", "1;usock;tcp://nonsense": "",
+	} {
+		if got := strings.Join(uriHosts(in), " "); got != want {
+			t.Errorf("uriHosts(%q) = %q; want %q", in, got, want)
+		}
+	}
+}
+
+func TestInterfaceSelection(t *testing.T) {
+	list := func(s string) (out []Interface) {
+		for f := range strings.FieldsSeq(s) {
+			name, a, _ := strings.Cut(f, "=")
+			out = append(out, iface(name, a))
+		}
+		return out
+	}
+	all := "lo=127.0.0.1 lo=::1 docker0=172.17.0.1 eth0=fe80::1%eth0 eth0=10.0.0.1 eth0=fd00::1 eth10=10.0.1.1 ib0=10.9.0.1"
+	for _, tt := range []struct{ all, ifname, family, want string }{
+		{all, "", "", "10.0.0.1 10.0.1.1 10.9.0.1 fd00::1 fe80::1%eth0"},
+		{all, "", "AF_INET6", "fd00::1 fe80::1%eth0"},
+		{all, "eth", "AF_INET", "10.0.0.1 10.0.1.1"},
+		{all, "=eth1", "AF_INET", "no interface fits NCCL_SOCKET_IFNAME=\"=eth1\""},
+		{all, "=eth10", "", "10.0.1.1"},
+		{all, "ib,eth", "AF_INET", "10.9.0.1 10.0.0.1 10.0.1.1"},
+		{all, "^docker,lo", "AF_INET", "10.0.0.1 10.0.1.1 10.9.0.1"},
+		{all, "^=eth0", "AF_INET", "127.0.0.1 172.17.0.1 10.0.1.1 10.9.0.1"},
+		{all, "lo", "", "127.0.0.1 ::1"},
+		{"lo=127.0.0.1 docker0=172.17.0.1", "", "", "172.17.0.1"},
+		{"lo=127.0.0.1 lo=::1", "", "", "127.0.0.1 ::1"},
+		{"eth0=fe80::1%eth0 lo=127.0.0.1", "", "", "fe80::1%eth0"},
+		{"eth0=10.0.0.1 lo=::1", "", "AF_INET6", "::1"},
+		{"", "", "", "no network interface"},
+		{all, "", "AF_UNIX", "NCCL_SOCKET_FAMILY"},
+	} {
+		got, err := selectInterfaces(list(tt.all), tt.ifname, tt.family)
+		var s []string
+		for _, i := range got {
+			s = append(s, i.Addr.String())
+		}
+		text := strings.Join(s, " ")
+		if err != nil {
+			text = err.Error()
+		}
+		if text != tt.want && (err == nil || !strings.Contains(text, tt.want)) {
+			t.Errorf("ifname %q, family %q of %s: %s; want %s", tt.ifname, tt.family, tt.all, text, tt.want)
+		}
+	}
+}
+
+func TestGraph(t *testing.T) {
+	for n := 1; n <= 200; n++ {
+		most := 0
+		for r := range n {
+			for _, p := range neighbours(r, n) {
+				if !slices.Contains(neighbours(p, n), r) {
+					t.Errorf("of %d, %d is %d's neighbour but not the other way round", n, p, r)
+				}
+			}
+			most = max(most, len(neighbours(r, n)))
+			below := 1
+			for _, c := range children(r, n) {
+				if parent(c) != r {
+					t.Errorf("parent(%d) = %d; want %d", c, parent(c), r)
+				}
+				below += subtree(c, n)
+			}
+			if subtree(r, n) != below {
+				t.Errorf("subtree(%d, %d) = %d; want %d", r, n, subtree(r, n), below)
+			}
+		}
+		if most > fanout+3 || subtree(0, n) != n {
+			t.Errorf("of %d: %d links, tree of %d", n, most, subtree(0, n))
+		}
+	}
+}
+
+func TestRankList(t *testing.T) {
+	for want, in := range map[string][]int{"": nil, "3": {3}, "0-2,5": {0, 1, 2, 5}, "1,3": {1, 3}} {
+		if got := rankList(in); got != want {
+			t.Errorf("rankList(%v) = %q; want %q", in, got, want)
+		}
+	}
+	var odd []int
+	for i := range 100 {
+		odd = append(odd, 2*i)
+	}
+	if got := rankList(odd); !strings.HasSuffix(got, ",38,…") {
+		t.Errorf("rankList of many = %q", got)
+	}
+}
+
+func ExampleDetect() {
+	w, err := Detect(env("RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "MASTER_ADDR=node0"))
+	fmt.Println(w, err)
+	// Output: rank 1 of 2 (torchrun) <nil>
+}

@@ -1,0 +1,206 @@
+package coll
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+func TestMain(m *testing.M) {
+	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums})
+}
+
+// joinTime is how long ranks wait for one another in the beginning; one that
+// is killed before it has joined is missed only then.
+const joinTime = 10 * time.Second
+
+// join makes the communicator of a job of processes. The argument "socket"
+// keeps them off shared memory.
+func join(s colltest.Self, timeout, silence time.Duration) (*Comm, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
+	defer cancel()
+	cfg := testConfig()
+	cfg.Knobs.Timeout = timeout
+	cfg.Silence = silence
+	cfg.Knobs.SHMDisable = strings.Contains(s.Arg, "socket")
+	if strings.Contains(s.Arg, "ipv6") {
+		cfg.Knobs.SocketFamily = "AF_INET6"
+	}
+	var id UniqueID
+	if s.Rank == 0 {
+		var err error
+		if id, err = GetUniqueID(cfg); err != nil {
+			return nil, err
+		}
+		if err := s.Publish("id", id[:]); err != nil {
+			return nil, err
+		}
+	} else {
+		b, err := s.Await(ctx, "id")
+		if err != nil {
+			return nil, err
+		}
+		copy(id[:], b)
+	}
+	return CommInitRank(ctx, s.Size, id, s.Rank, cfg)
+}
+
+// endless calls collectives of all sizes until one fails.
+func endless(s colltest.Self) error {
+	c, err := join(s, 15*time.Second, 2*time.Second)
+	if err != nil {
+		return err
+	}
+	s.Say("joined")
+	rng := rand.New(rand.NewPCG(1, 2)) // the same on all ranks
+	a, b := make([]float32, 1<<20), make([]float32, 1<<20)
+	for {
+		n := 1 << rng.IntN(18)
+		switch k := schedule.Collective(rng.IntN(5)); k {
+		case schedule.AllReduce:
+			err = c.AllReduce(Of(a), Of(b), n, Float32, Sum)
+		case schedule.Broadcast:
+			err = c.Broadcast(Of(a), Of(b), n, Float32, rng.IntN(s.Size))
+		case schedule.Reduce:
+			err = c.Reduce(Of(a), Of(b), n, Float32, Max, rng.IntN(s.Size))
+		case schedule.AllGather:
+			err = c.AllGather(Of(a), Of(b), n, Float32)
+		default:
+			err = c.ReduceScatter(Of(a), Of(b), n, Float32, Sum)
+		}
+		if err != nil {
+			_ = c.Abort()
+			return fmt.Errorf("code=%d %w", CodeOf(err), err)
+		}
+	}
+}
+
+// survivor wants a typed error: the rank that was killed, or another one that
+// says that it gave up because of it.
+func survivor(r colltest.Result) error {
+	for _, e := range r.Errors() {
+		for _, code := range []Code{RemoteError, Timeout} {
+			if strings.HasPrefix(e, "code="+strconv.Itoa(int(code))) {
+				return nil
+			}
+		}
+		// While joining there is no communicator yet, and the error says so.
+		if strings.Contains(e, "CommInitRank: ") {
+			return nil
+		}
+		return fmt.Errorf("error of another kind: %s", e)
+	}
+	return fmt.Errorf("no error; it said %q", r.Stdout)
+}
+
+// Whichever rank is killed at whatever moment, all others return an error
+// within the timeout. ASSAY_TEST_KILLS=200 is the long form.
+func TestKill(t *testing.T) {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	if n, err := strconv.Atoi(os.Getenv("ASSAY_TEST_KILLS")); err == nil {
+		rounds = n
+	}
+	for i, arg := range []string{"shm", "socket"} {
+		t.Run(arg, func(t *testing.T) {
+			slowest := colltest.Chaos{
+				Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: arg},
+				Rounds: (rounds + i) / 2, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: uint64(i + 1),
+				Survivor: survivor,
+			}.Run(t)
+			var worst time.Duration
+			for _, d := range slowest {
+				worst = max(worst, d)
+			}
+			t.Logf("%d kills; the last survivor returned at most %v after", len(slowest), worst)
+		})
+	}
+}
+
+// sums does some reductions, checks them, and says so.
+func sums(s colltest.Self) error {
+	c, err := join(s, 60*time.Second, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	counts := []int{1, 1000, 100_000, 1_000_000}
+	if strings.Contains(s.Arg, "small") {
+		counts = counts[:3]
+	}
+	for _, count := range counts {
+		for range 3 {
+			if err := sumOnce(c, count); err != nil {
+				return err
+			}
+		}
+	}
+	s.Say("sums are right")
+	return c.Destroy()
+}
+
+// Ranks in two network namespaces, over IPv4 and IPv6.
+func TestNamespaces(t *testing.T) {
+	for _, family := range []string{"ipv4", "ipv6"} {
+		t.Run(family, func(t *testing.T) {
+			n := colltest.Veth(t)
+			job := colltest.Start(t, colltest.JobOptions{
+				Program: "sums", Ranks: 4, Arg: "socket " + family,
+				Prefix: func(r int) []string { return n.Prefix(r % 2) },
+			})
+			for _, r := range job.Wait(time.Minute) {
+				if err := r.Clean(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// A network that loses one packet in a hundred and takes 50 ms changes no
+// result.
+func TestBadNetwork(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	w := colltest.NewWire(t)
+	w.Loss(0.01)
+	w.Delay(50 * time.Millisecond)
+	job := colltest.Start(t, colltest.JobOptions{
+		Program: "sums", Ranks: 2, Arg: "socket small",
+		Prefix: func(r int) []string { return w.Prefix(r % 2) },
+	})
+	for _, r := range job.Wait(3 * time.Minute) {
+		if err := r.Clean(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A peer behind a network that swallows everything is noticed.
+func TestHalfOpen(t *testing.T) {
+	w := colltest.NewWire(t)
+	job := colltest.Start(t, colltest.JobOptions{
+		Program: "endless", Ranks: 2, Arg: "socket",
+		Prefix: func(r int) []string { return w.Prefix(r % 2) },
+	})
+	job.Await(t, "joined", 30*time.Second)
+	time.Sleep(100 * time.Millisecond)
+	cut := time.Now()
+	w.Cut()
+	for _, r := range job.Wait(30 * time.Second) {
+		if err := survivor(r); r.TimedOut || err != nil {
+			t.Errorf("%v: %v", err, r)
+		}
+		t.Logf("rank %d noticed after %v: %v", r.Rank, r.End.Sub(cut).Round(time.Millisecond), r.Errors())
+	}
+}

@@ -1,0 +1,98 @@
+// Package coll is a collective communication library in the manner of NCCL:
+// AllReduce, Broadcast, Reduce, AllGather, ReduceScatter, AllToAll, Gather,
+// Scatter, Send and Recv among ranks that are goroutines of one process,
+// processes of one host, or processes of many hosts.
+//
+// # Communicators
+//
+// One rank calls GetUniqueID and hands the result to the others by whatever
+// way there is. Then every rank calls CommInitRank with the same ID and number
+// of ranks, and its own rank:
+//
+//	id, err := coll.GetUniqueID(cfg)          // rank 0
+//	…
+//	comm, err := coll.CommInitRank(ctx, n, id, rank, cfg)
+//	err = comm.AllReduce(coll.Of(grad), coll.Of(grad), len(grad), coll.Float32, coll.Sum)
+//	err = comm.Destroy()
+//
+// CommInitAll does all of it for ranks in one process. A communicator is used
+// by one goroutine at a time; a second one gets ErrBusy.
+//
+// # Operations
+//
+// An operation returns when this rank's part is done: its receive buffer holds
+// the result and its send buffer may be changed. All ranks call the same
+// operations in the same order with the same count, type, reduction and root.
+// Ranks that do not are told so with an error that names the rank and the
+// difference, and the communicator is then of no more use. Counts are elements:
+// of the whole vector for AllReduce, Broadcast and Reduce, of one rank's part
+// for the others. A count of 0 does nothing.
+//
+// In place: AllReduce, Broadcast and Reduce with the same buffer for both;
+// AllGather and Gather with the rank's part of the receive buffer as send
+// buffer; ReduceScatter and Scatter with the rank's part of the send buffer as
+// receive buffer. Other overlaps are errors.
+//
+// Results of AllReduce are the same bits on every rank, and the same from run
+// to run for the same ranks, size and settings.
+//
+// # Groups
+//
+// Operations between Group.Start and Group.End run together at the outermost
+// End: those of several communicators side by side, so that one goroutine can
+// be several ranks; those of one communicator one after the other without
+// coming back in between; Sends and Recvs all at once.
+//
+// # Failure
+//
+// Nothing waits for ever. When a rank dies, fails, or is silent for too long,
+// every operation in progress at every rank returns an *Error that says which
+// rank and what, and so do all later ones. Abort ends the waiting from another
+// goroutine.
+//
+// # Settings
+//
+// NCCL's environment variables are read where they make sense on host memory:
+// docs/knobs.md.
+package coll
+
+import (
+	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A Type is the type of an element.
+type Type = elem.Type
+
+// The element types.
+const (
+	Int8       = elem.Int8
+	Uint8      = elem.Uint8
+	Int32      = elem.Int32
+	Uint32     = elem.Uint32
+	Int64      = elem.Int64
+	Uint64     = elem.Uint64
+	Float16    = elem.Float16
+	Float32    = elem.Float32
+	Float64    = elem.Float64
+	BFloat16   = elem.BFloat16
+	Float8E4M3 = elem.Float8E4M3
+	Float8E5M2 = elem.Float8E5M2
+)
+
+// An Op is a reduction.
+type Op = elem.Op
+
+// The reductions.
+const (
+	Sum  = elem.Sum
+	Prod = elem.Prod
+	Max  = elem.Max
+	Min  = elem.Min
+	Avg  = elem.Avg
+)
+
+// A UniqueID names a communicator that is about to be made, and lets its
+// ranks prove to one another that they belong to it. Whoever has it can join:
+// it is a secret.
+type UniqueID = bootstrap.ID

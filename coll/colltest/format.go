@@ -1,0 +1,150 @@
+package colltest
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"sort"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A format is a floating-point type of 8 or 16 bits, by the numbers that it
+// has: decoded from the definition and encoded by looking them up, so that
+// there is no rounding code here that could be wrong in the way of an
+// engine's.
+type format struct {
+	expBits, manBits int
+	infinities       bool // the highest exponent is of infinities and NaNs; else only all ones is NaN (OCP E4M3)
+
+	once   sync.Once
+	sorted []float64 // the finite numbers from +0 up; the index is the bit pattern
+}
+
+var formats = [...]*format{
+	elem.Float16:    {expBits: 5, manBits: 10, infinities: true},
+	elem.BFloat16:   {expBits: 8, manBits: 7, infinities: true},
+	elem.Float8E4M3: {expBits: 4, manBits: 3},
+	elem.Float8E5M2: {expBits: 5, manBits: 2, infinities: true},
+}
+
+// numbers are the finite non-negative ones. Bit patterns of such formats are
+// in the order of what they stand for.
+func (f *format) numbers() []float64 {
+	f.once.Do(func() {
+		n := 1 << (f.expBits + f.manBits)
+		if f.infinities {
+			n -= 1 << f.manBits
+		} else {
+			n--
+		}
+		bias := 1<<(f.expBits-1) - 1
+		for bits := range n {
+			exp, man := bits>>f.manBits, float64(bits&(1<<f.manBits-1))/float64(int(1)<<f.manBits)
+			if exp == 0 {
+				f.sorted = append(f.sorted, math.Ldexp(man, 1-bias))
+			} else {
+				f.sorted = append(f.sorted, math.Ldexp(1+man, exp-bias))
+			}
+		}
+	})
+	return f.sorted
+}
+
+// nearest is the bit pattern of the number that is nearest to x, the even one
+// of two that are equally near. x is within the format's range.
+func (f *format) nearest(x float64) uint64 {
+	nums := f.numbers()
+	a := math.Abs(x)
+	i := sort.SearchFloat64s(nums, a)
+	if i == len(nums) {
+		i--
+	}
+	if i > 0 {
+		if below, above := a-nums[i-1], nums[i]-a; below < above || below == above && i%2 == 1 {
+			i--
+		}
+	}
+	bits := uint64(i)
+	if math.Signbit(x) {
+		bits |= 1 << (f.expBits + f.manBits)
+	}
+	return bits
+}
+
+// precision is how many bits a float type's significand has, the leading one
+// counted: integers up to 2^precision are exact.
+func precision(t elem.Type) int {
+	switch t {
+	case elem.Float32:
+		return 24
+	case elem.Float64:
+		return 53
+	}
+	return formats[t].manBits + 1
+}
+
+// round is the bit pattern of x in a float type, rounded to nearest even.
+func round(t elem.Type, x float64) uint64 {
+	switch t {
+	case elem.Float32:
+		return uint64(math.Float32bits(float32(x)))
+	case elem.Float64:
+		return math.Float64bits(x)
+	}
+	return formats[t].nearest(x)
+}
+
+// number is what a bit pattern of a float type, finite, stands for.
+func number(t elem.Type, bits uint64) float64 {
+	switch t {
+	case elem.Float32:
+		return float64(math.Float32frombits(uint32(bits)))
+	case elem.Float64:
+		return math.Float64frombits(bits)
+	}
+	f := formats[t]
+	sign := uint64(1) << (f.expBits + f.manBits)
+	x := f.numbers()[bits&^sign]
+	if bits&sign != 0 {
+		x = -x
+	}
+	return x
+}
+
+// exact is the bit pattern of x, which the type must have.
+func exact(t elem.Type, x float64) uint64 {
+	bits := round(t, x)
+	if number(t, bits) != x {
+		panic(fmt.Sprintf("colltest: %v is not exact in %v", x, t))
+	}
+	return bits
+}
+
+// load reads an element.
+func load(t elem.Type, p []byte, i int) uint64 {
+	switch t.Size() {
+	case 1:
+		return uint64(p[i])
+	case 2:
+		return uint64(binary.LittleEndian.Uint16(p[2*i:]))
+	case 4:
+		return uint64(binary.LittleEndian.Uint32(p[4*i:]))
+	}
+	return binary.LittleEndian.Uint64(p[8*i:])
+}
+
+// store writes an element.
+func store(t elem.Type, p []byte, i int, bits uint64) {
+	switch t.Size() {
+	case 1:
+		p[i] = byte(bits)
+	case 2:
+		binary.LittleEndian.PutUint16(p[2*i:], uint16(bits))
+	case 4:
+		binary.LittleEndian.PutUint32(p[4*i:], uint32(bits))
+	default:
+		binary.LittleEndian.PutUint64(p[8*i:], bits)
+	}
+}

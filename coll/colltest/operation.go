@@ -1,0 +1,156 @@
+package colltest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// String says what a rank is in, for whoever reads a failure.
+func (o operation) String() string {
+	s := fmt.Sprintf("%s of %d %v", o.coll.name, o.count, o.t)
+	if o.coll.reduces {
+		s += fmt.Sprintf(", %v", o.op)
+	}
+	if o.coll.rooted {
+		s += fmt.Sprintf(", root %d", o.root)
+	}
+	if o.inPlace {
+		s += ", in place"
+	}
+	return s
+}
+
+func (o operation) data(n int) data {
+	return data{seed: o.seed, t: o.t, op: o.op, n: n, move: !o.coll.reduces}
+}
+
+// guard is the memory on either side of a buffer that must not change. The
+// seed shifts buffers by up to three elements, because not all are aligned.
+const guard = 64
+
+// A region is a buffer between guards.
+type region struct{ all, buf []byte }
+
+func newRegion(size int, o operation, salt uint64) region {
+	shift := int(o.seed%4) * o.t.Size()
+	all := make([]byte, guard+shift+size+guard)
+	for i := 0; i < len(all); i += 8 {
+		var pattern [8]byte
+		binary.LittleEndian.PutUint64(pattern[:], mix(o.seed+salt+uint64(i)))
+		copy(all[i:], pattern[:])
+	}
+	return region{all, all[guard+shift : guard+shift+size : guard+shift+size]}
+}
+
+// A wrongResult is a difference between what is in memory and what must be.
+type wrongResult struct{ text string }
+
+func (w *wrongResult) Error() string { return w.text }
+
+func wrong(format string, a ...any) error { return &wrongResult{fmt.Sprintf(format, a...)} }
+
+// run makes the call on one rank and compares all of its memory with what must
+// be there. The error says where the first difference is.
+func (o operation) run(c Comm) error {
+	n, rank, size := c.Size(), c.Rank(), o.t.Size()
+	part := o.count * size
+	d := o.data(n)
+	input := func(p []byte) {
+		for i := range len(p) / size {
+			store(o.t, p, i, d.at(rank, i))
+		}
+	}
+
+	send := newRegion(o.coll.sends(n)*part, o, 1)
+	recv := newRegion(o.coll.recvs(n)*part, o, 2)
+	sendBuf, recvBuf := send.buf, recv.buf
+	if o.inPlace {
+		switch o.coll.alias {
+		case same:
+			sendBuf = recvBuf
+		case sendInRecv:
+			if o.coll.receives(rank, o.root) {
+				sendBuf = recvBuf[rank*part:][:part:part]
+			}
+		case recvInSend:
+			if !o.coll.rooted || rank == o.root {
+				recvBuf = sendBuf[rank*part:][:part:part]
+			}
+		}
+	}
+	input(sendBuf)
+
+	sendWant, recvWant := bytes.Clone(send.all), bytes.Clone(recv.all)
+	if o.coll.receives(rank, o.root) {
+		if o.coll.reduces {
+			d.bits = o.answer.get(d, o.coll.sends(n)*o.count)
+		}
+		want := within(recvWant, recv.all, recvBuf)
+		if want == nil {
+			want = within(sendWant, send.all, recvBuf)
+		}
+		for i := range len(want) / size {
+			store(o.t, want, i, o.coll.want(d, rank, o.root, o.count, i))
+		}
+	}
+	if o.coll.reduces {
+		o.answer.put(d)
+	}
+	if err := o.coll.call(c, o, sendBuf, recvBuf); err != nil {
+		return err
+	}
+	if err := o.compare("receive", recv, recvWant, d.ulps()); err != nil {
+		return err
+	}
+	return o.compare("send", send, sendWant, d.ulps())
+}
+
+// within is the part of a copy of all that corresponds to buf, nil when buf is
+// not part of all.
+func within(clone, all, buf []byte) []byte {
+	if len(buf) == 0 {
+		return clone[:0]
+	}
+	for off := range len(all) - len(buf) + 1 {
+		if &all[off] == &buf[0] {
+			return clone[off:][:len(buf)]
+		}
+	}
+	return nil
+}
+
+// compare finds the first byte outside and the first element inside a region
+// that is not as wanted.
+func (o operation) compare(what string, r region, want []byte, ulps uint64) error {
+	if bytes.Equal(r.all, want) {
+		return nil
+	}
+	start := len(r.all) - guard - len(r.buf)
+	end := start + len(r.buf)
+	for i := range r.all {
+		if (i < start || i >= end) && r.all[i] != want[i] {
+			return wrong("memory %d bytes from the start of the %s buffer, which has %d, was overwritten", i-start, what, len(r.buf))
+		}
+	}
+	for i := range len(r.buf) / o.t.Size() {
+		got, want := load(o.t, r.buf, i), load(o.t, want[start:end], i)
+		if apart(got, want) > ulps {
+			return wrong("element %d of the %s buffer is %s; want %s", i, what, show(o.t, got), show(o.t, want))
+		}
+	}
+	return nil
+}
+
+func apart(a, b uint64) uint64 { return max(a, b) - min(a, b) }
+
+// show prints an element as bits, and what they stand for if that is easy.
+func show(t elem.Type, bits uint64) string {
+	s := fmt.Sprintf("%#0*x", 2*t.Size()+2, bits)
+	if t == elem.Float32 || t == elem.Float64 {
+		s += fmt.Sprintf(" (%v)", number(t, bits))
+	}
+	return s
+}

@@ -1,0 +1,173 @@
+package colltest
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A board is where the ranks of the reference leave their send buffers. It
+// knows nothing of schedules and transports, and the reductions are done one
+// element after the other.
+type board struct {
+	mu    sync.Mutex
+	cond  sync.Cond
+	n     int
+	here  int
+	round int
+	sends [][]byte
+}
+
+// reference makes n ranks.
+func reference(n int) []Comm {
+	b := &board{n: n, sends: make([][]byte, n)}
+	b.cond.L = &b.mu
+	var out []Comm
+	for r := range n {
+		out = append(out, &ref{b, r})
+	}
+	return out
+}
+
+// meet waits for all ranks.
+func (b *board) meet() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	round := b.round
+	if b.here++; b.here == b.n {
+		b.here, b.round = 0, round+1
+		b.cond.Broadcast()
+	}
+	for b.round == round {
+		b.cond.Wait()
+	}
+}
+
+type ref struct {
+	b    *board
+	rank int
+}
+
+func (c *ref) Rank() int { return c.rank }
+func (c *ref) Size() int { return c.b.n }
+
+// exchange shows send to all, and has result computed from everybody's before
+// anybody's receive buffer is written.
+func (c *ref) exchange(send, recv []byte, receives bool, result func(sends [][]byte) []byte) error {
+	c.b.sends[c.rank] = send
+	c.b.meet()
+	var out []byte
+	if receives {
+		out = result(slices.Clone(c.b.sends))
+	}
+	c.b.meet()
+	if receives {
+		copy(recv, out)
+	}
+	c.b.meet()
+	return nil
+}
+
+// reduce reduces a part of all send buffers.
+func reduce(sends [][]byte, first, count int, t elem.Type, op elem.Op) []byte {
+	size := t.Size()
+	out := make([]byte, count*size)
+	for i := range count {
+		acc := load(t, sends[0], first+i)
+		if op == elem.Avg && t.Float() {
+			acc = round(t, number(t, acc)/float64(len(sends)))
+		}
+		for _, s := range sends[1:] {
+			acc = combine(t, op, acc, load(t, s, first+i), len(sends))
+		}
+		if op == elem.Avg && !t.Float() {
+			d := data{t: t}
+			if d.signed() {
+				acc = uint64(d.extend(acc) / int64(len(sends)))
+			} else {
+				acc /= uint64(len(sends))
+			}
+		}
+		store(t, out, i, acc)
+	}
+	return out
+}
+
+// combine rounds after each step, as an engine does.
+func combine(t elem.Type, op elem.Op, a, b uint64, n int) uint64 {
+	d := data{t: t}
+	if !t.Float() {
+		switch op {
+		case elem.Sum, elem.Avg:
+			return mask(t, a+b)
+		case elem.Prod:
+			return mask(t, a*b)
+		case elem.Max:
+			if d.less(a, b) {
+				return b
+			}
+			return a
+		}
+		if d.less(b, a) {
+			return b
+		}
+		return a
+	}
+	x, y := number(t, a), number(t, b)
+	switch op {
+	case elem.Sum:
+		return round(t, x+y)
+	case elem.Avg:
+		return round(t, x+number(t, round(t, y/float64(n))))
+	case elem.Prod:
+		return round(t, x*y)
+	case elem.Max:
+		return round(t, math.Max(x, y))
+	}
+	return round(t, math.Min(x, y))
+}
+
+func (c *ref) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	return c.exchange(send, recv, true, func(s [][]byte) []byte { return reduce(s, 0, count, t, op) })
+}
+
+func (c *ref) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
+	return c.exchange(send, recv, c.rank == root, func(s [][]byte) []byte { return reduce(s, 0, count, t, op) })
+}
+
+func (c *ref) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	return c.exchange(send, recv, true, func(s [][]byte) []byte { return reduce(s, c.rank*count, count, t, op) })
+}
+
+func (c *ref) Broadcast(send, recv []byte, _ int, _ elem.Type, root int) error {
+	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Clone(s[root]) })
+}
+
+func (c *ref) AllGather(send, recv []byte, _ int, _ elem.Type) error {
+	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Concat(s...) })
+}
+
+func (c *ref) AllToAll(send, recv []byte, count int, t elem.Type) error {
+	part := count * t.Size()
+	return c.exchange(send, recv, true, func(s [][]byte) (out []byte) {
+		for _, p := range s {
+			out = append(out, p[c.rank*part:][:part]...)
+		}
+		return out
+	})
+}
+
+func (c *ref) Gather(send, recv []byte, _ int, _ elem.Type, root int) error {
+	return c.exchange(send, recv, c.rank == root, func(s [][]byte) []byte { return slices.Concat(s...) })
+}
+
+func (c *ref) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
+	part := count * t.Size()
+	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Clone(s[root][c.rank*part:][:part]) })
+}
+
+func (c *ref) SendRecv(send []byte, to int, recv []byte, from int, count int, t elem.Type) error {
+	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Clone(s[from]) })
+}

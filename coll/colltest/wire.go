@@ -1,0 +1,147 @@
+package colltest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Wire is a Net whose packets pass through this process, which loses, delays
+// and swallows them. It needs no traffic control and no packet filter of the
+// kernel, which many have not. All methods may be called at any time.
+type Wire struct {
+	*Net
+	ends    [2]*os.File
+	loss    atomic.Uint64 // of 2^32
+	delay   atomic.Int64
+	cut     [2]atomic.Bool
+	passed  atomic.Int64
+	dropped atomic.Int64
+	wg      sync.WaitGroup
+}
+
+// maxQueue is how many packets are under way in a direction before more are
+// lost, as in a router. It holds 50 ms of 1 Gb/s.
+const maxQueue = 1 << 12
+
+// NewWire makes two namespaces with a wire between them. The test is skipped,
+// with the reason, where that cannot be.
+func NewWire(t testing.TB) *Wire {
+	t.Helper()
+	w := &Wire{Net: newNet(t)}
+	names := w.endNames()
+	for side, name := range names {
+		f, err := openTun(name)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			t.Skipf("no TUN devices here: %v", err)
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		w.ends[side] = f
+		t.Cleanup(func() { f.Close() })
+	}
+	w.adopt(t, names)
+	for side := range 2 {
+		w.carry(side)
+	}
+	t.Cleanup(func() {
+		w.ends[0].Close()
+		w.ends[1].Close()
+		w.wg.Wait()
+	})
+	return w
+}
+
+// openTun makes a network interface whose packets are read from and written to
+// the file.
+func openTun(name string) (*os.File, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: "/dev/net/tun", Err: err}
+	}
+	req, err := unix.NewIfreq(name)
+	if err == nil {
+		req.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("tun device %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), "/dev/net/tun"), nil
+}
+
+// A packet is under way until due.
+type packet struct {
+	data []byte
+	due  time.Time
+}
+
+// carry moves packets from a side to the other, in order.
+func (w *Wire) carry(from int) {
+	queue := make(chan packet, maxQueue)
+	rng := rand.New(rand.NewPCG(uint64(from), 1))
+	w.wg.Go(func() {
+		defer close(queue)
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := w.ends[from].Read(buf)
+			if err != nil {
+				return
+			}
+			if w.cut[from].Load() || uint64(rng.Uint32()) < w.loss.Load() {
+				w.dropped.Add(1)
+				continue
+			}
+			select {
+			case queue <- packet{bytes.Clone(buf[:n]), time.Now().Add(time.Duration(w.delay.Load()))}:
+			default:
+				w.dropped.Add(1)
+			}
+		}
+	})
+	w.wg.Go(func() {
+		for p := range queue {
+			time.Sleep(time.Until(p.due))
+			if w.cut[from].Load() {
+				w.dropped.Add(1)
+				continue
+			}
+			if _, err := w.ends[1-from].Write(p.data); err != nil {
+				w.dropped.Add(1)
+				continue
+			}
+			w.passed.Add(1)
+		}
+	})
+}
+
+// Loss has a share of the packets lost, each way: 0.01 is 1 %.
+func (w *Wire) Loss(share float64) { w.loss.Store(uint64(share * (1 << 32))) }
+
+// Delay has packets take so long, each way.
+func (w *Wire) Delay(d time.Duration) { w.delay.Store(int64(d)) }
+
+// Cut swallows all packets in both directions, those under way too. Neither
+// side is told: connections are half open from now on.
+func (w *Wire) Cut() { w.CutFrom(0); w.CutFrom(1) }
+
+// CutFrom swallows the packets that one side sends; those to it pass.
+func (w *Wire) CutFrom(side int) { w.cut[side].Store(true) }
+
+// Mend undoes Cut and CutFrom.
+func (w *Wire) Mend() {
+	w.cut[0].Store(false)
+	w.cut[1].Store(false)
+}
+
+// Counts returns how many packets have arrived and how many were lost.
+func (w *Wire) Counts() (passed, dropped int64) { return w.passed.Load(), w.dropped.Load() }

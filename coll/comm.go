@@ -1,0 +1,364 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// A Comm is one rank's side of a communicator.
+type Comm struct {
+	rank, size int
+	cfg        settings
+	net        *bootstrap.Net
+	links      *links
+	picks      picker
+	fault      transport.Fault
+	watch      host.Watch
+	busy       atomic.Int32
+	closed     atomic.Bool
+	stalls     stalls
+
+	// What the goroutine in an operation uses.
+	group   *Group
+	seq     uint32 // of the last collective
+	sent    []uint32
+	rcvd    []uint32
+	cur     call // of the operation in progress, for those who ask what it is
+	plans   map[planKey]*host.Plan
+	recent  [schedule.NumCollectives]recentPlan
+	one     host.Run
+	single  [1]*host.Run
+	pool    []*host.Run
+	pooled  int
+	barrier [1]byte
+}
+
+type planKey struct {
+	coll      schedule.Collective
+	algorithm string
+	root      int // or the peer of a Send, or -2 minus that of a Recv
+	channels  int
+}
+
+type recentPlan struct {
+	key  planKey
+	plan *host.Plan
+}
+
+// Rank is the caller's rank, Size the number of ranks.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// napMany is how long a goroutine that is several ranks sleeps when none of
+// them has anything to do.
+const napMany = 50 * time.Microsecond
+
+// enter claims the communicator for this goroutine.
+func (c *Comm) enter() error {
+	if !c.busy.CompareAndSwap(0, 1) {
+		return c.refuse(ErrBusy)
+	}
+	if c.fault.Err() != nil || c.closed.Load() {
+		c.busy.Store(0)
+		return c.refuse(nil)
+	}
+	return nil
+}
+
+// refuse says why there can be no operation.
+func (c *Comm) refuse(err error) error {
+	switch f := c.fault.Err(); {
+	case f != nil:
+		return c.wrap("an operation", f)
+	case c.closed.Load():
+		err = ErrDestroyed
+	}
+	return &Error{Code: InvalidUsage, Rank: c.rank, Op: "an operation", Peer: NoPeer, Err: err}
+}
+
+func (c *Comm) leave() { c.busy.Store(0) }
+
+// do runs an operation, or leaves it to the group.
+func (c *Comm) do(a call) error {
+	if g := c.group; g != nil {
+		if err := c.check(&a); err != nil {
+			g.err = err
+			return err
+		}
+		if a.count > 0 {
+			g.calls = append(g.calls, groupCall{c, a})
+		}
+		return nil
+	}
+	if err := c.enter(); err != nil {
+		return err
+	}
+	err := c.run(&a)
+	c.leave()
+	return err
+}
+
+func (c *Comm) run(a *call) error {
+	if err := c.check(a); err != nil || a.count == 0 {
+		return err
+	}
+	if a.coll == pointToPoint && a.peer == c.rank {
+		return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
+	}
+	if c.size == 1 {
+		a.alone()
+		return nil
+	}
+	if err := c.start(&c.one, a); err != nil {
+		return c.fail(a, err)
+	}
+	c.cur = *a
+	if _, err := host.Drive(c.single[:], &c.watch); err != nil {
+		return c.fail(a, err)
+	}
+	c.finish(a)
+	return nil
+}
+
+// start makes a run ready to be driven.
+func (c *Comm) start(r *host.Run, a *call) error {
+	op := host.Op{In: a.send.b, Out: a.recv.b, Count: a.count, Type: a.t, Op: a.op, Scale: a.scale, Scaled: a.scaled}
+	if a.op == Avg && a.t.Float() {
+		op.Scale, op.Scaled = 1/float64(c.size), true
+	}
+	op.Header.Sign = sign(a.coll, a.t, a.op, a.count, a.root)
+	var (
+		plan *host.Plan
+		err  error
+	)
+	if a.coll == pointToPoint {
+		n := c.rcvd
+		if a.sends() {
+			n = c.sent
+		}
+		n[a.peer]++
+		op.Header.Seq = n[a.peer]
+		plan, err = c.pointToPoint(a.peer, a.sends())
+	} else {
+		c.seq++
+		op.Header.Seq = c.seq
+		p := c.picks.pick(a.coll, a.count*a.t.Size())
+		op.Window = p.window
+		plan, err = c.plan(planKey{a.coll, p.algorithm, a.root, p.channels})
+	}
+	if err != nil {
+		return err
+	}
+	r.Start(plan, op)
+	return nil
+}
+
+// finish does what is left when the messages are through.
+func (c *Comm) finish(a *call) {
+	if a.op == Avg && !a.t.Float() && a.coll.Reduces() && len(a.recv.b) > 0 {
+		elem.Divide(a.t, a.recv.b, c.size)
+	}
+}
+
+// plan finds the plan of a schedule, or makes it.
+func (c *Comm) plan(k planKey) (*host.Plan, error) {
+	last := &c.recent[k.coll]
+	if last.plan != nil && last.key == k {
+		return last.plan, nil
+	}
+	p := c.plans[k]
+	if p == nil {
+		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.cfg.rings, Groups: c.links.groups})
+		if err != nil {
+			return nil, err
+		}
+		if p, err = host.NewPlan(s, c.rank, c.links.slot, c.links); err != nil {
+			return nil, err
+		}
+		c.plans[k] = p
+	}
+	*last = recentPlan{k, p}
+	return p, nil
+}
+
+// pointToPoint is the plan of a Send or Recv: a schedule of one step.
+func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
+	k := planKey{coll: pointToPoint, root: peer}
+	if !send {
+		k.root = -2 - peer
+	}
+	if p := c.plans[k]; p != nil {
+		return p, nil
+	}
+	st := schedule.Step{Send: int32(peer), Recv: schedule.Nobody, A: schedule.Ref{Buf: schedule.Input}, Data: schedule.Span{N: 1}}
+	if !send {
+		st = schedule.Step{Send: schedule.Nobody, Recv: int32(peer), Dst: schedule.Ref{Buf: schedule.Output}, Data: schedule.Span{N: 1}}
+	}
+	s := &schedule.Schedule{
+		Collective: schedule.SendRecv, Algorithm: "direct", Ranks: c.size, Blocks: 1, Channels: 1,
+		Program: func(int) schedule.Program {
+			return schedule.Program{Lanes: []schedule.Lane{{Steps: []schedule.Step{st}}}}
+		},
+	}
+	p, err := host.NewPlan(s, c.rank, c.links.slot, c.links.pointToPoint())
+	if err == nil {
+		c.plans[k] = p
+	}
+	return p, err
+}
+
+// fromPool returns a run of a group.
+func (c *Comm) fromPool() *host.Run {
+	if c.pooled == len(c.pool) {
+		c.pool = append(c.pool, new(host.Run))
+	}
+	c.pooled++
+	return c.pool[c.pooled-1]
+}
+
+// toSelf does a group's Sends and Recvs from a rank to itself.
+func (c *Comm) toSelf(calls []groupCall) error {
+	var sends, recvs []*call
+	for i := range calls {
+		a := &calls[i].a
+		if calls[i].c != c || a.coll != pointToPoint || a.peer != c.rank {
+			continue
+		}
+		if a.sends() {
+			sends = append(sends, a)
+		} else {
+			recvs = append(recvs, a)
+		}
+	}
+	if len(sends) != len(recvs) {
+		return c.errorOf(InvalidUsage, "Send to itself", "the group has %d Sends and %d Recvs", len(sends), len(recvs))
+	}
+	for i, s := range sends {
+		r := recvs[i]
+		if s.count != r.count || s.t != r.t {
+			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.count, s.t, r.count, r.t)
+		}
+		copy(r.recv.b, s.send.b)
+	}
+	return nil
+}
+
+// fail makes the communicator unusable, tells the others, and returns the
+// error that the caller gets.
+func (c *Comm) fail(a *call, err error) error {
+	e := c.wrap(a.name(c.seq), err)
+	c.fault.Set(e)
+	return e
+}
+
+// AsyncError is what went wrong with the communicator, here or elsewhere,
+// since it was made; nil if nothing did.
+func (c *Comm) AsyncError() error {
+	if err := c.fault.Err(); err != nil {
+		return c.wrap("asynchronous", err)
+	}
+	return nil
+}
+
+// Abort ends what the communicator is doing, here and at all other ranks,
+// whose operations return errors that wrap ErrAborted. It may be called from
+// any goroutine and returns soon. The communicator is of no more use.
+func (c *Comm) Abort() error {
+	c.fault.Set(&Error{Code: InvalidUsage, Rank: c.rank, Op: "Abort", Peer: NoPeer, Err: ErrAborted})
+	return c.close(c.net.Abort)
+}
+
+// Destroy frees the communicator. It waits, for some seconds at most, until
+// the other ranks do the same. The error says so when the ranks did not call
+// the same operations.
+func (c *Comm) Destroy() error {
+	var odd error
+	err := c.close(func() {
+		odd = c.unequal()
+		_ = c.net.Close()
+		if odd == nil {
+			odd = c.leftover()
+		}
+	})
+	if err == nil && c.fault.Err() == nil {
+		err = odd
+	}
+	return err
+}
+
+// unequal finds out whether the ranks called as many collectives.
+func (c *Comm) unequal() error {
+	if c.fault.Err() != nil || c.size == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	all, err := exchange(ctx, c.net, c.seq)
+	if err != nil {
+		return nil // others are not there any more: what they say, or fail with, counts
+	}
+	for r, seq := range all {
+		if seq != c.seq {
+			e := c.errorOf(InvalidUsage, "Destroy", "rank %d called %d collectives and this rank %d", r, seq, c.seq)
+			e.Peer = r
+			return e
+		}
+	}
+	return nil
+}
+
+// leaveWait is how long a rank that is done waits for the others.
+const leaveWait = 5 * time.Second
+
+// close frees everything, after the operation in progress has ended.
+func (c *Comm) close(net func()) error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "Destroy", Peer: NoPeer, Err: ErrDestroyed}
+	}
+	for c.fault.Err() == nil && !c.busy.CompareAndSwap(0, 2) {
+		time.Sleep(100 * time.Microsecond) // Destroy beside an operation waits for it
+	}
+	net()
+	for c.busy.Load() != 2 && !c.busy.CompareAndSwap(0, 2) {
+		time.Sleep(100 * time.Microsecond) // the fault ends the operation
+	}
+	return errors.Join(c.links.close(), c.cfg.owned.Close())
+}
+
+// leftover finds messages that nobody took.
+func (c *Comm) leftover() error {
+	if peer, h, ok := c.links.pending(); ok {
+		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %s that this rank never took", peer, describe(h))
+		e.Peer = peer
+		return e
+	}
+	return nil
+}
+
+// Exchange gives every rank what each of them passes, by rank. It is for
+// small things beside the data, goes over the bootstrap's network, and is
+// itself a collective.
+func (c *Comm) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
+	all, err := c.net.AllGather(ctx, b)
+	if err != nil {
+		if f := c.fault.Err(); f != nil {
+			err = f
+		}
+		return nil, c.wrap("Exchange", err)
+	}
+	return all, nil
+}
+
+// String is for logs.
+func (c *Comm) String() string { return fmt.Sprintf("rank %d of %d", c.rank, c.size) }

@@ -1,0 +1,101 @@
+package coll
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/knob"
+)
+
+// A conformer is a communicator as the conformance suite drives it.
+type conformer struct {
+	*Comm
+	g Group
+}
+
+func (r *conformer) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	return r.Comm.AllReduce(Bytes(send), Bytes(recv), count, t, op)
+}
+
+func (r *conformer) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
+	return r.Comm.Broadcast(Bytes(send), Bytes(recv), count, t, root)
+}
+
+func (r *conformer) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
+	return r.Comm.Reduce(Bytes(send), Bytes(recv), count, t, op, root)
+}
+
+func (r *conformer) AllGather(send, recv []byte, count int, t elem.Type) error {
+	return r.Comm.AllGather(Bytes(send), Bytes(recv), count, t)
+}
+
+func (r *conformer) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	return r.Comm.ReduceScatter(Bytes(send), Bytes(recv), count, t, op)
+}
+
+func (r *conformer) AllToAll(send, recv []byte, count int, t elem.Type) error {
+	return r.Comm.AllToAll(Bytes(send), Bytes(recv), count, t)
+}
+
+func (r *conformer) Gather(send, recv []byte, count int, t elem.Type, root int) error {
+	return r.Comm.Gather(Bytes(send), Bytes(recv), count, t, root)
+}
+
+func (r *conformer) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
+	return r.Comm.Scatter(Bytes(send), Bytes(recv), count, t, root)
+}
+
+func (r *conformer) SendRecv(send []byte, to int, recv []byte, from, count int, t elem.Type) error {
+	r.g.Start()
+	r.g.Add(r.Comm)
+	if err := r.Send(Bytes(send), count, t, to); err != nil {
+		return err
+	}
+	if err := r.Recv(Bytes(recv), count, t, from); err != nil {
+		return err
+	}
+	return r.g.End()
+}
+
+// open makes a communicator for the suite, ended with the test.
+func openConformers(t *testing.T, n int, set func(rank int, k *knob.Knobs)) []colltest.Comm {
+	t.Helper()
+	id, err := GetUniqueID(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, errs := make([]colltest.Comm, n), make([]error, n)
+	comms := make([]*Comm, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		wg.Go(func() {
+			cfg := testConfig()
+			set(r, cfg.Knobs)
+			comms[r], errs[r] = CommInitRank(context.Background(), n, id, r, cfg)
+			all[r] = &conformer{Comm: comms[r]}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { destroyAll(t, comms) })
+	return all
+}
+
+func TestConformance(t *testing.T) {
+	for _, tr := range transports {
+		t.Run(tr.name, func(t *testing.T) {
+			o := colltest.Options{}
+			if testing.Short() && tr.name != "shm" {
+				o.Ranks = []int{2, 3, 5}
+			}
+			colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm { return openConformers(t, n, tr.set) })
+		})
+	}
+}

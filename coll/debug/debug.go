@@ -1,0 +1,159 @@
+// Package debug writes the log that NCCL_DEBUG turns on: what the collective
+// engine does, in the lines that people grep for and that tools parse.
+//
+// A line is
+//
+//	host:pid:rank [n] NCCL INFO text
+//
+// where NCCL prints the thread's number we print the rank, and n is the rank's
+// index among those of its host, as NCCL's is the device's. Until the rank is
+// known the pid stands in its place, which is what NCCL's main thread shows.
+// WARN lines have the same form: no source line, no blank line before them.
+//
+// Differences from NCCL, on purpose: the log goes to standard error and not to
+// standard output, because standard output is for results; a level, a
+// subsystem or a file that cannot be used is an error and not a silent
+// default.
+//
+// A nil *Logger is silent, so that nobody has to ask whether there is one. All
+// methods may be called by several goroutines.
+package debug
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// A Level says how much is logged; each includes those before it.
+type Level uint8
+
+// The levels of NCCL_DEBUG.
+const (
+	None    Level = iota // nothing
+	Version              // one line with the version, at start
+	Warn                 // what went wrong
+	Info                 // what was chosen and done, by subsystem
+	Trace                // every step
+	numLevels
+)
+
+var levelNames = [numLevels]string{"NONE", "VERSION", "WARN", "INFO", "TRACE"}
+
+// String is the level as NCCL_DEBUG spells it.
+func (l Level) String() string {
+	if l >= numLevels {
+		return fmt.Sprintf("Level(%d)", uint8(l))
+	}
+	return levelNames[l]
+}
+
+// LevelNames lists the values of NCCL_DEBUG.
+func LevelNames() []string { return levelNames[:] }
+
+// ParseLevel reads NCCL_DEBUG's value. Case does not matter.
+func ParseLevel(s string) (Level, error) {
+	for i, name := range levelNames {
+		if strings.EqualFold(s, name) {
+			return Level(i), nil
+		}
+	}
+	return None, fmt.Errorf("there is no level %q; choose one of %s", s, strings.Join(levelNames[:], ", "))
+}
+
+// Subsystems is a set of the parts of the engine that log.
+type Subsystems uint32
+
+// The subsystems of NCCL_DEBUG_SUBSYS.
+const (
+	Init Subsystems = 1 << iota
+	Coll
+	P2P
+	SHM
+	Net
+	Graph
+	Tuning
+	Env
+	Bootstrap
+	Alloc
+	Call
+	Proxy
+	NVLS
+	Reg
+	Profile
+	RAS
+	Destroy
+	endOfSubsystems
+
+	All = endOfSubsystems - 1
+)
+
+// DefaultSubsystems are those that log when NCCL_DEBUG_SUBSYS is not set.
+const DefaultSubsystems = Init | Bootstrap | Env
+
+// subsystemNames are in the order of the bits.
+var subsystemNames = []string{
+	"INIT", "COLL", "P2P", "SHM", "NET", "GRAPH", "TUNING", "ENV", "BOOTSTRAP", "ALLOC", "CALL", "PROXY", "NVLS", "REG", "PROFILE", "RAS", "DESTROY",
+}
+
+// SubsystemNames lists what may stand in NCCL_DEBUG_SUBSYS.
+func SubsystemNames() []string { return append(slices.Clone(subsystemNames), "ALL") }
+
+// String is the set as NCCL_DEBUG_SUBSYS spells it; "" for the empty one.
+func (s Subsystems) String() string {
+	if s&All == All {
+		return "ALL"
+	}
+	var names []string
+	for i, name := range subsystemNames {
+		if s&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ",")
+}
+
+// ParseSubsystems reads NCCL_DEBUG_SUBSYS's value: names between commas, in
+// either case. A ^ before the first stands for all but those named; it may be
+// repeated before the others and means nothing more there.
+func ParseSubsystems(s string) (Subsystems, error) {
+	list, negate := strings.CutPrefix(s, "^")
+	var set Subsystems
+	for i, name := range strings.Split(list, ",") {
+		name = strings.TrimSpace(name)
+		if rest, again := strings.CutPrefix(name, "^"); again {
+			if !negate || i == 0 {
+				return 0, fmt.Errorf("%q: ^ stands before the first name and negates the whole list", s)
+			}
+			name = rest
+		}
+		bits, err := subsystem(name)
+		if err != nil {
+			return 0, err
+		}
+		set |= bits
+	}
+	if negate {
+		set = All &^ set
+	}
+	return set, nil
+}
+
+// subsystem finds one by name.
+func subsystem(name string) (Subsystems, error) {
+	if strings.EqualFold(name, "ALL") {
+		return All, nil
+	}
+	for i, n := range subsystemNames {
+		if strings.EqualFold(name, n) {
+			return 1 << i, nil
+		}
+	}
+	if name == "" {
+		return 0, fmt.Errorf("an empty name among the subsystems; known are %s", strings.Join(SubsystemNames(), ", "))
+	}
+	near := nearest.To(strings.ToUpper(name), SubsystemNames())
+	return 0, fmt.Errorf("there is no subsystem %q (did you mean %s?); known are %s", name, near, strings.Join(SubsystemNames(), ", "))
+}

@@ -1,0 +1,118 @@
+package debug
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// A sink is where lines go. Each piece is written by one call, so that those
+// of several ranks do not mix.
+type sink struct {
+	mu   sync.Mutex
+	w    io.Writer // nil once closed
+	path string    // "" when it is no file of ours
+	refs int       // loggers that have opened it; guarded by files.mu
+}
+
+// files are the log files of this process. A file is truncated once: the log
+// of a second communicator goes after that of the first, even when that is
+// gone.
+var files = struct {
+	mu      sync.Mutex
+	open    map[string]*sink
+	created map[string]bool
+}{open: map[string]*sink{}, created: map[string]bool{}}
+
+func openSink(o Options) (*sink, error) {
+	path := ""
+	if o.Level > Version {
+		path = expand(o.File, o.Host, o.PID)
+	}
+	switch path {
+	case "", "/dev/stderr":
+		if o.Stderr == nil {
+			o.Stderr = os.Stderr
+		}
+		return &sink{w: o.Stderr}, nil
+	case "/dev/stdout":
+		return &sink{w: os.Stdout}, nil // not opened anew: that would truncate what it is redirected to
+	}
+	return openFile(path)
+}
+
+func openFile(path string) (*sink, error) {
+	files.mu.Lock()
+	defer files.mu.Unlock()
+	if s := files.open[path]; s != nil {
+		s.refs++
+		return s, nil
+	}
+	mode := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	if !files.created[path] {
+		mode |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(path, mode, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("NCCL_DEBUG_FILE: %w; name a file in a directory that can be written", err)
+	}
+	s := &sink{w: f, path: path, refs: 1}
+	files.open[path], files.created[path] = s, true
+	return s, nil
+}
+
+// write drops what cannot be written: a log must not fail a collective.
+func (s *sink) write(p []byte) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.w != nil {
+		s.w.Write(p)
+	}
+}
+
+// close is the counterpart of openSink; the last one closes the file.
+func (s *sink) close() error {
+	if s.path == "" {
+		return nil
+	}
+	files.mu.Lock()
+	defer files.mu.Unlock()
+	if s.refs--; s.refs != 0 {
+		return nil
+	}
+	delete(files.open, s.path)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.w.(io.Closer)
+	s.w = nil
+	return f.Close()
+}
+
+// expand fills in a file name as NCCL does: %h, %p and %%; any other % stays.
+func expand(name, host string, pid int) string {
+	var b strings.Builder
+	for i := 0; i < len(name); i++ {
+		if name[i] != '%' || i+1 == len(name) {
+			b.WriteByte(name[i])
+			continue
+		}
+		i++
+		switch name[i] {
+		case 'h':
+			b.WriteString(host)
+		case 'p':
+			b.WriteString(strconv.Itoa(pid))
+		case '%':
+			b.WriteByte('%')
+		default:
+			b.WriteString(name[i-1 : i+1])
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,109 @@
+// Package elem knows the element types and the reductions of a collective:
+// their names and sizes, and the loops that apply them to memory.
+//
+// The loops are the engine's hot path: no allocation, vector instructions
+// where the processor has them (chosen once, at start), plain Go elsewhere.
+// Both give the same bits. 16- and 8-bit floats are computed in float32 and
+// rounded to nearest even when stored.
+package elem
+
+import "fmt"
+
+// A Type is the type of an element. The values are those of ncclDataType_t.
+type Type uint8
+
+// The types, in the order of ncclDataType_t.
+const (
+	Int8 Type = iota
+	Uint8
+	Int32
+	Uint32
+	Int64
+	Uint64
+	Float16
+	Float32
+	Float64
+	BFloat16
+	Float8E4M3
+	Float8E5M2
+	numTypes
+)
+
+// Types are all of them, in the order in which nccl-tests walks them.
+var Types = []Type{Int8, Uint8, Int32, Uint32, Int64, Uint64, Float16, Float32, Float64, BFloat16, Float8E4M3, Float8E5M2}
+
+var typeNames = [numTypes]string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "f8e4m3", "f8e5m2"}
+var typeSizes = [numTypes]int{1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}
+
+// Valid reports whether t is one of the types above.
+func (t Type) Valid() bool { return t < numTypes }
+
+// Size is the size of an element in bytes; 0 for what is no type.
+func (t Type) Size() int {
+	if !t.Valid() {
+		return 0
+	}
+	return typeSizes[t]
+}
+
+// String is the name that nccl-tests prints.
+func (t Type) String() string {
+	if !t.Valid() {
+		return fmt.Sprintf("type(%d)", uint8(t))
+	}
+	return typeNames[t]
+}
+
+// Float reports whether t is a floating-point type, of whatever width.
+func (t Type) Float() bool { return t >= Float16 && t < numTypes }
+
+// ParseType finds a type by the name that nccl-tests uses.
+func ParseType(s string) (Type, bool) {
+	for i, n := range typeNames {
+		if n == s {
+			return Type(i), true
+		}
+	}
+	return 0, false
+}
+
+// An Op is a reduction. The values are those of ncclRedOp_t.
+type Op uint8
+
+// The reductions, in the order of ncclRedOp_t.
+const (
+	Sum Op = iota
+	Prod
+	Max
+	Min
+	// Avg of floats multiplies what each rank gives by 1/n and sums; of
+	// integers it sums and divides, truncating.
+	Avg
+	numOps
+)
+
+// Ops are all of them, in the order in which nccl-tests walks them.
+var Ops = []Op{Sum, Prod, Max, Min, Avg}
+
+var opNames = [numOps]string{"sum", "prod", "max", "min", "avg"}
+
+// Valid reports whether o is one of the reductions above.
+func (o Op) Valid() bool { return o < numOps }
+
+// String is the name that nccl-tests prints.
+func (o Op) String() string {
+	if !o.Valid() {
+		return fmt.Sprintf("op(%d)", uint8(o))
+	}
+	return opNames[o]
+}
+
+// ParseOp finds a reduction by the name that nccl-tests uses.
+func ParseOp(s string) (Op, bool) {
+	for i, n := range opNames {
+		if n == s {
+			return Op(i), true
+		}
+	}
+	return 0, false
+}

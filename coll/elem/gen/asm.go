@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Vector registers by role. A body may write temporaries and its output only:
+// the inputs, and the pattern above all, must survive it.
+const (
+	regA, regB, regOut = 0, 1, 2
+	tmp0               = 3 // tmp0 … tmp5
+	regProduct         = 9
+	const0             = 10 // const0 … const0+3: the constants a body names first
+	numConstRegs       = 4
+	regPattern         = 14
+	regLast            = 15
+)
+
+// asm is one file of assembly in the making.
+type asm struct {
+	code   strings.Builder
+	consts map[string]bool   // 32-byte constants that the file uses
+	inReg  map[string]string // those that the present function holds in registers
+}
+
+func newAsm() *asm { return &asm{consts: map[string]bool{}} }
+
+// f writes an instruction.
+func (a *asm) f(format string, args ...any) {
+	fmt.Fprintf(&a.code, "\t"+format+"\n", args...)
+}
+
+func (a *asm) function(name string, args int) {
+	fmt.Fprintf(&a.code, "\nTEXT ·%s(SB), NOSPLIT, $0-%d\n", name, args)
+}
+
+func (a *asm) label(name string, number ...int) {
+	for _, n := range number {
+		name += fmt.Sprint(n)
+	}
+	fmt.Fprintf(&a.code, "\n%s:\n", name)
+}
+
+func y(r int) string { return fmt.Sprintf("Y%d", r) }
+func x(r int) string { return fmt.Sprintf("X%d", r) }
+
+// c is the operand for a constant: a register if the function holds it in
+// one, memory else. It may only stand where an instruction takes memory, that
+// is first.
+func (a *asm) c(name string) string {
+	if _, ok := constants[name]; !ok {
+		panic("gen: no constant " + name)
+	}
+	if r, ok := a.inReg[name]; ok {
+		return r
+	}
+	a.consts[name] = true
+	return name + "<>(SB)"
+}
+
+// holdConsts loads a function's constants into the registers set aside.
+func (a *asm) holdConsts(names []string) {
+	a.inReg = map[string]string{}
+	for i, n := range names {
+		if i == numConstRegs {
+			break
+		}
+		mem := a.c(n)
+		a.f("VMOVDQU %s, %s", mem, y(const0+i))
+		a.inReg[n] = y(const0 + i)
+	}
+}
+
+// constants are patterns of 4 bytes, repeated to 32; 8-byte ones are
+// written as their two halves, low first.
+var constants = map[string][2]uint32{
+	"nan32":     {0x7fffffff, 0x7fffffff},
+	"nan64":     {0xffffffff, 0x7fffffff},
+	"nanBF16":   {0x7fff0000, 0x7fff0000}, // rounds to 0x7fff; 0x7fffffff would carry into the sign
+	"highHalf":  {0xffff0000, 0xffff0000},
+	"round16":   {0x7fff, 0x7fff},
+	"one32":     {1, 1},
+	"lowBytes":  {0x00ff00ff, 0x00ff00ff},
+	"sign64":    {0, 0x80000000},
+	"abs32":     {0x7fffffff, 0x7fffffff},
+	"nan8":      {0x7f, 0x7f},
+	"mag8x16":   {0x007f007f, 0x007f007f},
+	"noBit14":   {0xbfffbfff, 0xbfffbfff},
+	"two8":      {0x43800000, 0x43800000}, // 256
+	"maxE4M3":   {0x43e00000, 0x43e00000}, // 448
+	"maxE5M2":   {0x47600000, 0x47600000}, // 57344
+	"minE4M3":   {0x3c800000, 0x3c800000}, // 2^-6, the smallest normal number
+	"minE5M2":   {0x38800000, 0x38800000}, // 2^-14
+	"magicE4M3": {0x46800000, 0x46800000}, // 2^14, whose last place is 2^-9, e4m3's smallest number
+	"magicE5M2": {0x43000000, 0x43000000}, // 2^7, whose last place is 2^-16
+	"roundE4M3": {rebias(3, 7), rebias(3, 7)},
+	"roundE5M2": {rebias(2, 15), rebias(2, 15)},
+}
+
+// rebias is half a last place less one of a format with m fraction bits, less
+// the difference of its exponent bias from float32's: adding it, and the last
+// bit kept, rounds to nearest even and rebiases at once.
+func rebias(m, bias uint32) uint32 { return 1<<(22-m) - 1 - (127-bias)<<23 }
+
+// text is the finished file.
+func (a *asm) text() string {
+	var b strings.Builder
+	b.WriteString(header + "\n#include \"textflag.h\"\n")
+	names := make([]string, 0, len(a.consts))
+	for n := range a.consts {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		v := constants[n]
+		b.WriteByte('\n')
+		for off := 0; off < 32; off += 8 {
+			fmt.Fprintf(&b, "DATA %s<>+%d(SB)/8, $%#x\n", n, off, uint64(v[1])<<32|uint64(v[0]))
+		}
+		fmt.Fprintf(&b, "GLOBL %s<>(SB), RODATA|NOPTR, $32\n", n)
+	}
+	b.WriteString(a.code.String())
+	return b.String()
+}

@@ -1,0 +1,255 @@
+package elem
+
+import (
+	"math"
+	"unsafe"
+)
+
+// The portable loops: what runs where there is no assembly, and what the
+// assembly is tested against.
+
+var portableReduce = [numTypes][numOps]Kernel{
+	Int8:       integers[int8](),
+	Uint8:      integers[uint8](),
+	Int32:      integers[int32](),
+	Uint32:     integers[uint32](),
+	Int64:      integers[int64](),
+	Uint64:     integers[uint64](),
+	Float16:    narrows(Float16),
+	Float32:    floats[float32](),
+	Float64:    floats[float64](),
+	BFloat16:   narrows(BFloat16),
+	Float8E4M3: narrows(Float8E4M3),
+	Float8E5M2: narrows(Float8E5M2),
+}
+
+type scaleFunc = func(dst, a []byte, scale uint64)
+
+var portableScale = [numTypes]scaleFunc{
+	Int8:       scaleInt[int8],
+	Uint8:      scaleInt[uint8],
+	Int32:      scaleInt[int32],
+	Uint32:     scaleInt[uint32],
+	Int64:      scaleInt[int64],
+	Uint64:     scaleInt[uint64],
+	Float16:    scaleNarrow(Float16),
+	Float32:    scaleFloat[float32],
+	Float64:    scaleFloat[float64],
+	BFloat16:   scaleNarrow(BFloat16),
+	Float8E4M3: scaleNarrow(Float8E4M3),
+	Float8E5M2: scaleNarrow(Float8E5M2),
+}
+
+type scaledFunc = func(dst, a, b []byte, scale uint64)
+
+var portableScaled = [numTypes]scaledFunc{
+	Int8:       scaledInt[int8],
+	Uint8:      scaledInt[uint8],
+	Int32:      scaledInt[int32],
+	Uint32:     scaledInt[uint32],
+	Int64:      scaledInt[int64],
+	Uint64:     scaledInt[uint64],
+	Float16:    scaledNarrow(Float16),
+	Float32:    scaledFloat[float32],
+	Float64:    scaledFloat[float64],
+	BFloat16:   scaledNarrow(BFloat16),
+	Float8E4M3: scaledNarrow(Float8E4M3),
+	Float8E5M2: scaledNarrow(Float8E5M2),
+}
+
+type manyFunc = func(dst []byte, srcs [][]byte)
+
+// portableMany is filled only where the order of the operands or the
+// precision of what is in between matters.
+var portableMany = [numTypes][numOps]manyFunc{
+	Float16:    manyNarrows(Float16),
+	Float32:    manyFloats[float32](),
+	Float64:    manyFloats[float64](),
+	BFloat16:   manyNarrows(BFloat16),
+	Float8E4M3: manyNarrows(Float8E4M3),
+	Float8E5M2: manyNarrows(Float8E5M2),
+}
+
+// view reads memory as elements, at any alignment: the processors that this
+// module runs on allow that.
+func view[T any](b []byte) []T {
+	var z T
+	n := len(b) / int(unsafe.Sizeof(z))
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+// views checks a kernel's arguments and reads them as elements.
+func views[T any](dst, a, b []byte) (d, x, y []T) {
+	var z T
+	if len(a) != len(dst) || len(b) != len(dst) || len(dst)%int(unsafe.Sizeof(z)) != 0 {
+		badLength()
+	}
+	d, x, y = view[T](dst), view[T](a), view[T](b)
+	return d, x[:len(d)], y[:len(d)]
+}
+
+type integer interface {
+	int8 | uint8 | int32 | uint32 | int64 | uint64
+}
+
+func integers[T integer]() [numOps]Kernel {
+	sum := func(dst, a, b []byte) {
+		d, x, y := views[T](dst, a, b)
+		for i := range d {
+			d[i] = x[i] + y[i]
+		}
+	}
+	prod := func(dst, a, b []byte) {
+		d, x, y := views[T](dst, a, b)
+		for i := range d {
+			d[i] = x[i] * y[i]
+		}
+	}
+	larger := func(dst, a, b []byte) {
+		d, x, y := views[T](dst, a, b)
+		for i := range d {
+			d[i] = max(x[i], y[i])
+		}
+	}
+	smaller := func(dst, a, b []byte) {
+		d, x, y := views[T](dst, a, b)
+		for i := range d {
+			d[i] = min(x[i], y[i])
+		}
+	}
+	return [numOps]Kernel{sum, prod, larger, smaller, sum}
+}
+
+func scaleInt[T integer](dst, a []byte, scale uint64) {
+	d, x, _ := views[T](dst, a, a)
+	for i := range d {
+		d[i] = x[i] * T(scale)
+	}
+}
+
+func scaledInt[T integer](dst, a, b []byte, scale uint64) {
+	d, x, y := views[T](dst, a, b)
+	for i := range d {
+		d[i] = x[i] + y[i]*T(scale)
+	}
+}
+
+type float interface{ float32 | float64 }
+
+// canonical gives x, or the NaN that is stored for any (see Reduce).
+func canonical[T float](x T) T {
+	if x == x {
+		return x
+	}
+	if unsafe.Sizeof(x) == 4 {
+		return T(math.Float32frombits(nan32))
+	}
+	return T(math.Float64frombits(nan64))
+}
+
+// maxNumber and minNumber: a number wins over a NaN. The built-in functions
+// order -0 below +0.
+func maxNumber[T float](x, y T) T {
+	if x != x {
+		return canonical(y)
+	}
+	if y != y {
+		return x
+	}
+	return max(x, y)
+}
+
+func minNumber[T float](x, y T) T {
+	if x != x {
+		return canonical(y)
+	}
+	if y != y {
+		return x
+	}
+	return min(x, y)
+}
+
+// apply computes d[i] = x[i] op y[i] in the precision of T.
+func apply[T float](op Op, d, x, y []T) {
+	x, y = x[:len(d)], y[:len(d)]
+	switch op {
+	case Sum, Avg:
+		for i := range d {
+			d[i] = canonical(x[i] + y[i])
+		}
+	case Prod:
+		for i := range d {
+			d[i] = canonical(x[i] * y[i])
+		}
+	case Max:
+		for i := range d {
+			d[i] = maxNumber(x[i], y[i])
+		}
+	case Min:
+		for i := range d {
+			d[i] = minNumber(x[i], y[i])
+		}
+	}
+}
+
+func floats[T float]() (k [numOps]Kernel) {
+	for op := range numOps {
+		k[op] = func(dst, a, b []byte) {
+			d, x, y := views[T](dst, a, b)
+			apply(op, d, x, y)
+		}
+	}
+	return k
+}
+
+// number reads a multiplier.
+func number[T float](scale uint64) T {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return T(math.Float32frombits(uint32(scale)))
+	}
+	return T(math.Float64frombits(scale))
+}
+
+func scaleFloat[T float](dst, a []byte, scale uint64) {
+	d, x, _ := views[T](dst, a, a)
+	s := number[T](scale)
+	for i := range d {
+		d[i] = canonical(x[i] * s)
+	}
+}
+
+func scaledFloat[T float](dst, a, b []byte, scale uint64) {
+	d, x, y := views[T](dst, a, b)
+	s := number[T](scale)
+	for i := range d {
+		// The conversion keeps the compiler from fusing.
+		d[i] = canonical(x[i] + T(y[i]*s))
+	}
+}
+
+// manyFloats reads all sources of an element before it stores the result:
+// dst may be any of them.
+func manyFloats[T float]() [numOps]manyFunc {
+	sum := func(dst []byte, srcs [][]byte) {
+		for i, d := 0, view[T](dst); i < len(d); i++ {
+			acc := view[T](srcs[0])[i]
+			for _, s := range srcs[1:] {
+				acc += view[T](s)[i]
+			}
+			d[i] = canonical(acc)
+		}
+	}
+	prod := func(dst []byte, srcs [][]byte) {
+		for i, d := 0, view[T](dst); i < len(d); i++ {
+			acc := view[T](srcs[0])[i]
+			for _, s := range srcs[1:] {
+				acc *= view[T](s)[i]
+			}
+			d[i] = canonical(acc)
+		}
+	}
+	return [numOps]manyFunc{Sum: sum, Prod: prod, Avg: sum}
+}

@@ -1,0 +1,172 @@
+package coll
+
+import (
+	"errors"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/host"
+)
+
+// A Group collects operations and runs them together. It belongs to one
+// goroutine. The zero value is ready.
+type Group struct {
+	depth int
+	comms []*Comm
+	calls []groupCall
+	err   error
+
+	// Of launch, kept for the next one.
+	runs  []*host.Run
+	which []int // of runs: the index in calls
+	tails []tail
+}
+
+type groupCall struct {
+	c *Comm
+	a call
+}
+
+// Start begins a group, or one within it. Operations of communicators that
+// have joined (Add) are collected until the End that belongs to the first
+// Start.
+func (g *Group) Start() { g.depth++ }
+
+// Add makes a communicator's operations part of the group until it ends.
+func (g *Group) Add(comms ...*Comm) {
+	for _, c := range comms {
+		if c.group == nil {
+			c.group = g
+			g.comms = append(g.comms, c)
+		}
+	}
+}
+
+// End ends what the last Start began. At the outermost one all that was
+// collected is run, and the error is the first of any operation.
+func (g *Group) End() error {
+	if g.depth == 0 {
+		return &Error{Code: InvalidUsage, Rank: NoPeer, Op: "GroupEnd", Peer: NoPeer, Err: errors.New("there is no Start that it ends")}
+	}
+	if g.depth--; g.depth > 0 {
+		return nil
+	}
+	err := g.err
+	if err == nil {
+		err = g.launch()
+	}
+	for _, c := range g.comms {
+		c.group = nil
+	}
+	clear(g.comms)
+	clear(g.calls)
+	g.comms, g.calls, g.err = g.comms[:0], g.calls[:0], nil
+	return err
+}
+
+// A tail is the last run on some connections, after which the next one comes.
+type tail struct {
+	c    *Comm
+	peer int // of a Send or Recv; NoPeer for collectives
+	send bool
+	run  *host.Run
+}
+
+// follow makes a run wait for the one before it on the same connections.
+func (g *Group) follow(c *Comm, a *call, r *host.Run) {
+	t := tail{c: c, peer: NoPeer, run: r}
+	if a.coll == pointToPoint {
+		t.peer, t.send = a.peer, a.sends()
+	}
+	for i := range g.tails {
+		o := &g.tails[i]
+		if o.c == t.c && o.peer == t.peer && o.send == t.send {
+			r.After(o.run)
+			o.run = r
+			return
+		}
+	}
+	g.tails = append(g.tails, t)
+}
+
+// launch runs all that was collected.
+func (g *Group) launch() error {
+	if len(g.calls) == 0 {
+		return nil
+	}
+	g.runs, g.which, g.tails = g.runs[:0], g.which[:0], g.tails[:0]
+	for _, c := range g.comms {
+		if err := c.enter(); err != nil {
+			return err
+		}
+		defer c.leave()
+		c.pooled = 0
+		if err := c.toSelf(g.calls); err != nil {
+			return err
+		}
+	}
+	for i := range g.calls {
+		c, a := g.calls[i].c, &g.calls[i].a
+		if c.size == 1 && a.coll != pointToPoint {
+			a.alone()
+		}
+		if c.size == 1 || a.coll == pointToPoint && a.peer == c.rank {
+			continue
+		}
+		r := c.fromPool()
+		if err := c.start(r, a); err != nil {
+			return c.fail(a, err)
+		}
+		g.follow(c, a, r)
+		g.runs, g.which = append(g.runs, r), append(g.which, i)
+	}
+	if len(g.runs) == 0 {
+		return nil
+	}
+	if i, err := host.Drive(g.runs, g.watch()); err != nil {
+		return g.failed(i, err)
+	}
+	for i := range g.calls {
+		g.calls[i].c.finish(&g.calls[i].a)
+	}
+	return nil
+}
+
+// failed makes an error of run i known to the communicators of the group: all
+// of them have operations that stopped halfway.
+func (g *Group) failed(i int, err error) error {
+	at := &g.calls[g.which[max(i, 0)]]
+	first := at.c.fail(&at.a, err)
+	for _, c := range g.comms {
+		if c != at.c {
+			_ = c.fail(&at.a, first)
+		}
+	}
+	return first
+}
+
+// watch is how the group waits: as its communicator does or, for several of
+// them, without sleeping for long on any one's bell.
+func (g *Group) watch() *host.Watch {
+	c := g.comms[0]
+	if len(g.comms) == 1 {
+		return &c.watch
+	}
+	w := c.watch
+	w.Waiter = &host.Spinner{Spin: 64, Yield: 256, Nap: napMany}
+	comms := g.comms
+	w.Fault = func() error {
+		for _, c := range comms {
+			if err := c.fault.Err(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w.Late = func(i int, b host.Blocked, d time.Duration) {
+		if i >= 0 {
+			at := &g.calls[g.which[i]]
+			at.c.late(&at.a, b, d)
+		}
+	}
+	return &w
+}

@@ -1,0 +1,209 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+// One goroutine is all ranks: without a group, the first call would wait for
+// the others for ever.
+func TestGroupSeveralRanks(t *testing.T) {
+	const n, count = 4, 100_001
+	comms, err := CommInitAll(context.Background(), n, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bufs := make([][]float32, n)
+	var g Group
+	for range 3 {
+		g.Start()
+		g.Add(comms...)
+		for r, c := range comms {
+			bufs[r] = make([]float32, count)
+			for i := range bufs[r] {
+				bufs[r][i] = float32(r + i%7)
+			}
+			if err := c.AllReduce(Of(bufs[r]), Of(bufs[r]), count, Float32, Sum); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := g.End(); err != nil {
+			t.Fatal(err)
+		}
+		for r := range bufs {
+			for i, got := range bufs[r] {
+				if want := float32(n*(n-1)/2 + n*(i%7)); got != want {
+					t.Fatalf("rank %d: [%d] = %v; want %v", r, i, got, want)
+				}
+			}
+		}
+	}
+	destroyAll(t, comms)
+}
+
+func destroyAll(t *testing.T, comms []*Comm) {
+	t.Helper()
+	errs := make(chan error, len(comms))
+	for _, c := range comms {
+		go func() { errs <- c.Destroy() }()
+	}
+	for range comms {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A group of several operations, nested groups among them, is one launch; all
+// results are there after the outermost End and none before.
+func TestGroupAggregates(t *testing.T) {
+	withRanks(t, 3, testConfig(), func(c *Comm) error {
+		const layers = 20
+		var g Group
+		in, out := make([]int64, layers), make([]int64, layers)
+		root := []int64{0}
+		if c.Rank() == 1 {
+			root[0] = 77
+		}
+		g.Start()
+		g.Add(c)
+		if err := c.Broadcast(Of(root), Of(root), 1, Int64, 1); err != nil {
+			return err
+		}
+		for i := range layers {
+			in[i] = int64(i + c.Rank())
+			g.Start()
+			if err := c.AllReduce(Of(in[i:i+1]), Of(out[i:i+1]), 1, Int64, Sum); err != nil {
+				return err
+			}
+			if err := g.End(); err != nil {
+				return err
+			}
+			if out[i] != 0 {
+				return fmt.Errorf("layer %d ran before the outermost End", i)
+			}
+		}
+		if err := g.End(); err != nil {
+			return err
+		}
+		for i := range layers {
+			if want := int64(3*i + 3); out[i] != want {
+				return fmt.Errorf("layer %d: %d; want %d", i, out[i], want)
+			}
+		}
+		if root[0] != 77 {
+			return fmt.Errorf("broadcast: %d; want 77", root[0])
+		}
+		// Outside of a group again.
+		return c.AllReduce(Of(in), Of(out), layers, Int64, Max)
+	})
+}
+
+func TestGroupEndWithoutStart(t *testing.T) {
+	var g Group
+	if err := g.End(); CodeOf(err) != InvalidUsage {
+		t.Errorf("End() = %v; want invalid usage", err)
+	}
+}
+
+// Everyone exchanges with everyone, itself included, several messages each,
+// far larger than what fits between two ranks, in whatever order.
+func TestGroupSendRecv(t *testing.T) {
+	for _, count := range []int{1, 1000, 700_000} {
+		withRanks(t, 4, testConfig(), func(c *Comm) error {
+			n := c.Size()
+			in, out := make([][]uint32, 2*n), make([][]uint32, 2*n)
+			var g Group
+			g.Start()
+			g.Add(c)
+			for k := range 2 * n {
+				peer := (k + c.Rank()) % n
+				in[k], out[k] = make([]uint32, count), make([]uint32, count)
+				for i := range in[k] {
+					in[k][i] = uint32(c.Rank()<<24 | peer<<16 | k/n<<15 | i&0x7fff)
+				}
+				if err := c.Send(Of(in[k]), count, Uint32, peer); err != nil {
+					return err
+				}
+				if err := c.Recv(Of(out[k]), count, Uint32, peer); err != nil {
+					return err
+				}
+			}
+			if err := g.End(); err != nil {
+				return err
+			}
+			for k := range 2 * n {
+				peer := (k + c.Rank()) % n
+				for i, got := range out[k] {
+					if want := uint32(peer<<24 | c.Rank()<<16 | k/n<<15 | i&0x7fff); got != want {
+						return fmt.Errorf("message %d from %d: [%d] = %#x; want %#x", k/n, peer, i, got, want)
+					}
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// Outside of a group, Sends and Recvs go in order, with collectives between.
+func TestSendRecvAlone(t *testing.T) {
+	withRanks(t, 2, testConfig(), func(c *Comm) error {
+		for round := range 50 {
+			v := []int32{int32(round)}
+			var err error
+			if c.Rank() == round%2 {
+				err = c.Send(Of(v), 1, Int32, 1-c.Rank())
+			} else {
+				v[0] = -1
+				err = c.Recv(Of(v), 1, Int32, 1-c.Rank())
+			}
+			if err != nil {
+				return err
+			}
+			if v[0] != int32(round) {
+				return fmt.Errorf("round %d: received %d", round, v[0])
+			}
+			if err := c.AllReduce(Of(v), Of(v), 1, Int32, Sum); err != nil {
+				return err
+			}
+		}
+		v := []int32{1}
+		if err := c.Send(Of(v), 1, Int32, c.Rank()); CodeOf(err) != InvalidUsage {
+			return fmt.Errorf("Send to itself, alone: %v; want invalid usage", err)
+		}
+		return nil
+	})
+}
+
+func TestSplit(t *testing.T) {
+	withRanks(t, 6, testConfig(), func(c *Comm) error {
+		color := c.Rank() % 2
+		if c.Rank() == 5 {
+			color = NoColor
+		}
+		sub, err := c.Split(context.Background(), color, -c.Rank())
+		if err != nil {
+			return err
+		}
+		if c.Rank() == 5 {
+			if sub != nil {
+				return errors.New("a rank without a color got a communicator")
+			}
+			return nil
+		}
+		want := [][]int{{4, 2, 0}, {3, 1}}[color]
+		if sub.Size() != len(want) || want[sub.Rank()] != c.Rank() {
+			return fmt.Errorf("rank %d became %d of %d", c.Rank(), sub.Rank(), sub.Size())
+		}
+		v := []int32{int32(c.Rank())}
+		if err := sub.AllReduce(Of(v), Of(v), 1, Int32, Sum); err != nil {
+			return err
+		}
+		if sum := []int32{6, 4}[color]; v[0] != sum {
+			return fmt.Errorf("sum over color %d: %d; want %d", color, v[0], sum)
+		}
+		return sub.Destroy()
+	})
+}

@@ -1,0 +1,180 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// A Waiter is what a rank does while it can do nothing else. It belongs to one
+// goroutine.
+type Waiter interface {
+	// Wait returns when it may be worth to look again, and whether that took
+	// long. idle counts the calls since something last moved, from 0.
+	Wait(idle int) (long bool)
+}
+
+// A Watch says how long to wait for peers, and what to do about it.
+type Watch struct {
+	Waiter  Waiter
+	Fault   func() error                                  // what happened to the communicator meanwhile, if anything
+	Timeout time.Duration                                 // without any progress; 0: for ever
+	Slow    time.Duration                                 // without any progress, until Late is called; 0: never
+	Late    func(run int, b Blocked, since time.Duration) // run is an index as Drive's
+}
+
+// Blocked says what a run is waiting for.
+type Blocked struct {
+	Peer int  // the rank, or -1 when it is all of them
+	Send bool // waiting for the peer to take messages; else for a message from it
+	Step int
+	Of   int
+}
+
+func (b Blocked) String() string {
+	who := fmt.Sprintf("rank %d", b.Peer)
+	if b.Peer < 0 {
+		who = "the other ranks"
+	}
+	if b.Send {
+		return fmt.Sprintf("%s to take a message (step %d of %d)", who, b.Step+1, b.Of)
+	}
+	return fmt.Sprintf("a message from %s (step %d of %d)", who, b.Step+1, b.Of)
+}
+
+// A TimeoutError says that nothing moved for too long.
+type TimeoutError struct {
+	Blocked Blocked
+	After   time.Duration
+}
+
+func (e *TimeoutError) Error() string {
+	return fmt.Sprintf("waited %v for %v", e.After.Round(time.Millisecond), e.Blocked)
+}
+
+// Drive runs the runs side by side until all are done, or one fails, or there
+// is a fault. The index is that of the run which failed, or -1.
+func Drive(runs []*Run, w *Watch) (int, error) {
+	idle, tick := 0, 0
+	var since time.Time
+	next := w.Slow // when to call Late
+	for {
+		moved, live := poll(runs)
+		if live == 0 {
+			return -1, nil
+		}
+		if moved {
+			idle, since, next = 0, time.Time{}, w.Slow
+			continue
+		}
+		for i, r := range runs {
+			if r.failed != nil {
+				return i, r.failed
+			}
+		}
+		if err := w.Fault(); err != nil {
+			return -1, err
+		}
+		long := w.Waiter.Wait(idle)
+		idle++
+		// The clock is read now and then only: it costs as much as a message.
+		if tick++; tick&255 != 0 && !long {
+			continue
+		}
+		now := time.Now()
+		if since.IsZero() {
+			since = now
+			continue
+		}
+		waited := now.Sub(since)
+		if w.Timeout > 0 && waited > w.Timeout {
+			i, b := blocked(runs)
+			return i, &TimeoutError{b, waited}
+		}
+		if w.Slow > 0 && waited > next && w.Late != nil {
+			next += w.Slow
+			i, b := blocked(runs)
+			w.Late(i, b, waited)
+		}
+	}
+}
+
+// poll lets every run that may run do what it can.
+func poll(runs []*Run) (moved bool, live int) {
+	for _, r := range runs {
+		if r.finished() {
+			continue
+		}
+		live++
+		if r.after != nil && !r.after.finished() {
+			continue
+		}
+		if r.live > 0 {
+			for i := range r.lanes {
+				if r.lanes[i].pc >= 0 && r.advance(&r.lanes[i]) {
+					moved = true
+				}
+			}
+		}
+		drained := r.drained() // also while lanes wait: it pushes on what did not leave at once
+		if r.live == 0 && drained {
+			r.live = -1
+			moved = true
+			live--
+		}
+	}
+	return moved, live
+}
+
+func (r *Run) finished() bool { return r.live < 0 }
+
+// drained reports whether nothing that was posted is still on its way out of
+// the caller's memory.
+func (r *Run) drained() bool {
+	all := true
+	for _, t := range r.plan.posted {
+		if !t.Idle() {
+			all = false
+		}
+	}
+	return all
+}
+
+// blocked finds the first lane that waits, and what for.
+func blocked(runs []*Run) (int, Blocked) {
+	for k, r := range runs {
+		if r.finished() || r.after != nil && !r.after.finished() {
+			continue
+		}
+		for i := range r.lanes {
+			if l := &r.lanes[i]; l.pc >= 0 {
+				st := &l.plan.steps[l.pc]
+				b := Blocked{Peer: int(st.from), Step: l.pc, Of: len(l.plan.steps)}
+				if st.rx == nil || l.got {
+					b.Send, b.Peer = true, int(st.to)
+				} else if _, _, ok := peekable(l, st); ok {
+					b.Send, b.Peer = true, int(st.to)
+				}
+				b.Peer = max(b.Peer, -1)
+				return k, b
+			}
+		}
+		return k, Blocked{Peer: -1, Send: true}
+	}
+	return -1, Blocked{Peer: -1}
+}
+
+func peekable(l *lane, st *step) ([]byte, transport.Header, bool) {
+	if l.posted {
+		return nil, transport.Header{}, false
+	}
+	return st.rx.Peek()
+}
+
+// After makes the run wait until another one is done.
+func (r *Run) After(other *Run) { r.after = other }
+
+// Collective returns what the run computes.
+func (r *Run) Collective() schedule.Collective { return r.plan.Schedule.Collective }

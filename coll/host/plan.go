@@ -1,0 +1,160 @@
+// Package host runs schedules on host memory: one rank's program, over
+// whatever transports its connections have, with coll/elem's loops for the
+// reductions.
+//
+// A schedule becomes a Plan once (connections are looked up, steps flattened)
+// and is then run any number of times with a Run, which allocates nothing. A
+// Run is a set of lanes, each a small state machine that advances when its
+// next message has come and a slot for what it sends is free; Drive advances
+// the lanes of any number of Runs in turn, in one goroutine, until all are
+// done, and waits when none can advance.
+package host
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// Links gives a rank's connections. Asked again for the same one it returns
+// the same one.
+type Links interface {
+	Tx(peer, channel int) (transport.Tx, error)
+	Rx(peer, channel int) (transport.Rx, error)
+	// MultiTx and MultiRx are for messages to everyone. They return nil when
+	// there is no such thing among these ranks: such messages are then sent one
+	// by one.
+	MultiTx(channel int) (transport.Tx, error)
+	MultiRx(from, channel int) (transport.Rx, error)
+}
+
+// A Plan is a rank's part of a schedule, ready to run.
+type Plan struct {
+	Schedule *schedule.Schedule
+	rank     int
+	lanes    []planLane
+	scratch  int // blocks of scratch memory a lane
+	slot     int // bytes that fit in one message, of any connection of any rank
+	vector   bool
+	posted   []transport.Tx // connections that may hold on to memory of the caller
+}
+
+type planLane struct {
+	channel int
+	steps   []step
+}
+
+// A step is a schedule.Step with its connections.
+type step struct {
+	tx         transport.Tx
+	rx         transport.Rx
+	a, b, dst  schedule.Ref
+	data       schedule.Span
+	directTx   bool // tx takes the value from where it is
+	directRx   bool // the message can be received at dst
+	from, to   int32
+	ownA, ownB bool // a or b is the rank's own input, which a premultiplied sum scales
+}
+
+// NewPlan makes the plan of a rank. It opens the connections, whose messages
+// may have slot bytes; all ranks must give the same number.
+func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
+	p := &Plan{Schedule: s, rank: rank, slot: slot}
+	switch s.Collective {
+	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
+		p.vector = true
+	}
+	prog := s.Program(rank)
+	p.scratch = prog.Scratch
+	for _, l := range prog.Lanes {
+		pl := planLane{channel: l.Channel}
+		for _, st := range l.Steps {
+			if err := p.add(&pl, st, links); err != nil {
+				return nil, fmt.Errorf("%v by %s: %w", s.Collective, s.Algorithm, err)
+			}
+		}
+		if len(pl.steps) > 0 {
+			p.lanes = append(p.lanes, pl)
+		}
+	}
+	return p, nil
+}
+
+func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
+	c := step{a: st.A, b: st.B, dst: st.Dst, data: st.Data, from: st.Recv, to: st.Send, ownA: st.A.Buf == schedule.Input, ownB: st.B.Buf == schedule.Input}
+	if int(st.Data.N) > max(1, p.Schedule.MaxSpan) {
+		return fmt.Errorf("a step of rank %d moves %d blocks, the schedule says %d at most", p.rank, st.Data.N, p.Schedule.MaxSpan)
+	}
+	var err error
+	if st.Recv >= 0 {
+		if st.Multi {
+			c.rx, err = links.MultiRx(int(st.Recv), l.channel)
+		}
+		if err == nil && c.rx == nil {
+			c.rx, err = links.Rx(int(st.Recv), l.channel)
+		}
+		if err != nil {
+			return err
+		}
+		c.directRx = c.rx.Direct() && st.A.Buf == schedule.NoBuf && st.B.Buf == schedule.NoBuf && st.Dst.Buf != schedule.NoBuf
+	}
+	to, err := p.targets(l.channel, st.Send, links)
+	if err != nil {
+		return err
+	}
+	if len(to) > 1 && c.rx != nil && st.Dst.Buf == schedule.NoBuf {
+		return fmt.Errorf("a step of rank %d receives and sends to everyone but stores nothing", p.rank)
+	}
+	for i, t := range to {
+		if i > 0 { // the value is where the first step put it, or where it took it from
+			c.rx, c.from, c.directRx = nil, schedule.Nobody, false
+			if st.Dst.Buf != schedule.NoBuf {
+				c.a, c.b, c.dst, c.ownA, c.ownB = st.Dst, schedule.Ref{}, schedule.Ref{}, false, false
+			}
+		}
+		c.tx, c.to, c.directTx = t.tx, t.rank, t.tx.Direct()
+		if c.directTx && !slices.Contains(p.posted, t.tx) {
+			p.posted = append(p.posted, t.tx)
+		}
+		l.steps = append(l.steps, c)
+	}
+	if len(to) == 0 {
+		l.steps = append(l.steps, c)
+	}
+	return nil
+}
+
+type target struct {
+	tx   transport.Tx
+	rank int32
+}
+
+// targets are the connections on which a step sends.
+func (p *Plan) targets(channel int, to int32, links Links) ([]target, error) {
+	if to == schedule.Nobody {
+		return nil, nil
+	}
+	if to == schedule.Everyone {
+		tx, err := links.MultiTx(channel)
+		if err != nil {
+			return nil, err
+		}
+		if tx != nil {
+			return []target{{tx, to}}, nil
+		}
+	}
+	var all []target
+	for r := range p.Schedule.Ranks {
+		if r == p.rank || to >= 0 && int(to) != r {
+			continue
+		}
+		tx, err := links.Tx(r, channel)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, target{tx, int32(r)})
+	}
+	return all, nil
+}

@@ -1,0 +1,183 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// An Op is what a plan is run for.
+type Op struct {
+	In, Out []byte // may overlap as the package comment of coll/schedule says; nil where the rank has none
+	Count   int    // elements: of the whole vector, or of one rank's block
+	Type    elem.Type
+	Op      elem.Op
+	Scale   float64 // of the rank's own input, if Scaled
+	Scaled  bool
+	Window  int // bytes of a block that a step moves at most; 0: as much as a slot takes
+	Header  transport.Header
+}
+
+// A Run is one execution of a plan. The zero value is ready for Start; it can
+// be started again when it is done.
+type Run struct {
+	Op
+	plan    *Plan
+	kernel  elem.Kernel
+	size    int // bytes of an element
+	per     int // bytes of a block
+	part    int // bytes of a block that a channel has
+	window  int // bytes of a channel's part that a step moves
+	total   int // bytes of a vector, which its last blocks do not fill
+	lanes   []lane
+	live    int // lanes that are not done
+	scratch []byte
+	failed  error
+	after   *Run // runs on the same connections, and has to be done first
+}
+
+// A lane's state: which step of which window.
+type lane struct {
+	plan    *planLane
+	pc      int
+	lo, hi  int // the window, in bytes from the start of a block
+	end     int
+	scratch int  // where the lane's scratch memory begins
+	posted  bool // a receive is under way
+	got     bool // the step's value is at its dst, and has to be sent
+}
+
+const vectorAlign = 64 // bytes; long blocks, parts and windows begin at multiples of it
+
+// Start prepares the run. Nothing moves before Drive.
+func (r *Run) Start(p *Plan, op Op) {
+	same := r.plan == p && r.Count == op.Count && r.Type == op.Type && r.Window == op.Window
+	r.Op, r.plan, r.failed, r.after = op, p, nil, nil
+	r.kernel = elem.KernelOf(op.Type, op.Op)
+	if !same {
+		r.layout()
+	}
+	r.live = 0
+	for i := range r.lanes {
+		l := &r.lanes[i]
+		l.lo = l.plan.channel * r.part
+		l.end = min(l.lo+r.part, r.per)
+		l.hi = min(l.lo+r.window, l.end)
+		l.pc, l.posted, l.got = 0, false, false
+		if l.lo < l.end {
+			r.live++
+		} else {
+			l.pc = -1
+		}
+	}
+}
+
+// layout computes what depends on the plan, the count and the type only.
+func (r *Run) layout() {
+	r.size = r.Type.Size()
+	s := r.plan.Schedule
+	r.total = r.Count * r.size
+	r.per = r.total
+	if r.plan.vector {
+		r.per = divUp(r.total, s.Blocks, r.size)
+	}
+	r.part = divUp(r.per, s.Channels, r.size)
+	r.window = r.plan.slot / max(1, s.MaxSpan)
+	if r.Window > 0 {
+		r.window = min(r.window, r.Window)
+	}
+	r.window = max(r.window/vectorAlign*vectorAlign, r.size)
+	r.window = min(r.window, r.part)
+	if len(r.lanes) != len(r.plan.lanes) {
+		r.lanes = make([]lane, len(r.plan.lanes))
+	}
+	each := r.plan.scratch * r.window
+	if need := each * len(r.lanes); need > len(r.scratch) {
+		r.scratch = make([]byte, need)
+	}
+	for i := range r.lanes {
+		r.lanes[i].plan = &r.plan.lanes[i]
+		r.lanes[i].scratch = i * each
+	}
+}
+
+// divUp cuts n bytes into k parts of whole elements: the length of all but
+// the last ones.
+func divUp(n, k, size int) int {
+	per := (n + k - 1) / k
+	per = (per + size - 1) / size * size
+	if per >= 64*vectorAlign {
+		per = (per + vectorAlign - 1) / vectorAlign * vectorAlign
+	}
+	return per
+}
+
+// length is how many bytes the lane's window has of the blocks of a span.
+func (r *Run) length(l *lane, d schedule.Span) int {
+	if !r.plan.vector {
+		return int(d.N) * (l.hi - l.lo)
+	}
+	n := 0
+	for b := int(d.First); b < int(d.First+d.N); b++ {
+		n += r.clip(b, l)
+	}
+	return n
+}
+
+// clip is how many bytes the lane's window has of a block of a vector.
+func (r *Run) clip(block int, l *lane) int {
+	return max(0, min(l.hi-l.lo, r.total-block*r.per-l.lo))
+}
+
+// whole reports whether the window is all of every block, so that a run of
+// blocks lies in one piece.
+func (r *Run) whole(l *lane) bool { return l.lo == 0 && l.hi == r.per }
+
+// mem returns where the lane's window of block number i of a span lies in a
+// buffer, n bytes of it.
+func (r *Run) mem(l *lane, ref schedule.Ref, i, n int) []byte {
+	block := int(ref.First) + i
+	switch ref.Buf {
+	case schedule.Input:
+		off := block*r.per + l.lo
+		return r.In[off : off+n : off+n]
+	case schedule.Output:
+		off := block*r.per + l.lo
+		return r.Out[off : off+n : off+n]
+	}
+	off := l.scratch + block*r.window
+	return r.scratch[off : off+n : off+n]
+}
+
+// fail ends the run with an error.
+func (r *Run) fail(err error) {
+	if r.failed == nil {
+		r.failed = err
+	}
+}
+
+// A MismatchError says that a peer's message belongs to another operation
+// than the one this rank is in: the ranks do not call the same operations in
+// the same order with the same arguments.
+type MismatchError struct {
+	Peer       int
+	Mine       transport.Header
+	Theirs     transport.Header
+	MyBytes    int
+	TheirBytes int
+}
+
+func (e *MismatchError) Error() string {
+	return fmt.Sprintf("rank %d's message belongs to operation %d (%08x, %d bytes), this rank is in operation %d (%08x, %d bytes)",
+		e.Peer, e.Theirs.Seq, e.Theirs.Sign, e.TheirBytes, e.Mine.Seq, e.Mine.Sign, e.MyBytes)
+}
+
+func (r *Run) check(peer int32, h transport.Header, n, want int) bool {
+	if h == r.Header && n == want {
+		return true
+	}
+	r.fail(&MismatchError{Peer: int(peer), Mine: r.Header, Theirs: h, MyBytes: want, TheirBytes: n})
+	return false
+}

@@ -1,0 +1,70 @@
+package host
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A Sleeper puts its rank to sleep until a peer rings, as shm.Bell does.
+type Sleeper interface {
+	Arm()
+	Disarm()
+	Sleep(time.Duration)
+}
+
+// A Spinner waits by spinning first, which notices a message within tens of
+// nanoseconds, then by yielding the processor to whoever has something to do
+// (which, where there are more ranks than processors, is likely the peer that
+// is waited for), and at last by sleeping. It implements Waiter.
+type Spinner struct {
+	// Spin and Yield are how many times to spin and to yield before the next
+	// way of waiting.
+	Spin, Yield int
+	// Process makes yielding a system call, which lets other processes run;
+	// goroutines of this one run in any case.
+	Process bool
+	// Sleeper, if not nil, is used in the end; else Nap is slept.
+	Sleeper Sleeper
+	Nap     time.Duration
+	// Poll, if not nil, is called instead of sleeping: it waits for sockets.
+	Poll func(time.Duration)
+
+	armed bool
+}
+
+// Wait implements Waiter.
+func (s *Spinner) Wait(idle int) (long bool) {
+	if idle == 0 && s.armed {
+		s.Sleeper.Disarm()
+		s.armed = false
+	}
+	switch {
+	case idle < s.Spin:
+		pause()
+		if idle&63 == 63 {
+			runtime.Gosched() // those who watch the peers need the processor, too
+		}
+		return false
+	case idle < s.Spin+s.Yield:
+		if s.Process && idle&7 != 7 {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		} else {
+			runtime.Gosched()
+		}
+		return false
+	case s.Poll != nil:
+		s.Poll(s.Nap)
+	case s.Sleeper == nil:
+		time.Sleep(s.Nap)
+	case !s.armed:
+		s.Sleeper.Arm() // and look once more
+		s.armed = true
+		return false
+	default:
+		s.Sleeper.Sleep(s.Nap)
+		s.armed = false
+	}
+	return true
+}

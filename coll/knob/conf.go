@@ -1,0 +1,105 @@
+package knob
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const (
+	confFile   = "NCCL_CONF_FILE"
+	systemConf = "/etc/nccl.conf"
+	homeConf   = ".nccl.conf"
+)
+
+// maxConf bounds a configuration file: a name such as /dev/zero ends, too.
+const maxConf = 1 << 20
+
+// readFile is os.ReadFile with a limit.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
+	if err == nil && len(data) > maxConf {
+		err = fmt.Errorf("%s: more than %d bytes are no configuration", name, maxConf)
+	}
+	return data, err
+}
+
+// confSettings returns what the configuration files set, strongest first.
+func confSettings(environ map[string]string, read func(string) ([]byte, error)) ([]Setting, error) {
+	user, named := environ[confFile], true
+	if user == "" {
+		named = false
+		if home := environ["HOME"]; home != "" {
+			user = filepath.Join(home, homeConf)
+		}
+	}
+	var out []Setting
+	var errs []error
+	for _, name := range []string{user, systemConf} {
+		if name == "" {
+			continue
+		}
+		data, err := read(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !(named && name == user):
+			continue
+		case err != nil && named && name == user:
+			errs = append(errs, fmt.Errorf("%s: %w; name a file that can be read, or unset it", confFile, err))
+			continue
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%w; make it readable or remove it", err))
+			continue
+		}
+		settings, err := parseConf(name, string(data))
+		out, errs = append(out, settings...), append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// parseConf reads lines KEY=VALUE. Empty ones and those that begin with # are
+// comments. Spaces around key and value do not count; a value goes to the end
+// of its line and has no quotes.
+func parseConf(name, data string) ([]Setting, error) {
+	var out []Setting
+	var errs []error
+	n := 0
+	for line := range strings.Lines(data) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		where := fmt.Sprintf("%s:%d", name, n)
+		key, value, ok := strings.Cut(line, "=")
+		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+		switch {
+		case !ok:
+			errs = append(errs, fmt.Errorf("%s: %.60q is not KEY=VALUE; a comment begins with #", where, line))
+		case !variable.MatchString(key):
+			errs = append(errs, fmt.Errorf("%s: %.60q is no name of a variable; write KEY=VALUE and nothing before it", where, key))
+		case strings.ContainsRune(value, 0):
+			errs = append(errs, fmt.Errorf("%s: a zero byte in the value of %s", where, key))
+		case quoted(value):
+			errs = append(errs, fmt.Errorf("%s: the quotes would be part of %s; write the value without them", where, key))
+		default:
+			out = append(out, Setting{Name: key, Value: value, From: where})
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+func quoted(s string) bool {
+	return len(s) >= 2 && (s[0] == '"' || s[0] == '\'') && s[len(s)-1] == s[0]
+}

@@ -1,0 +1,163 @@
+package knob
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// A Filter says which algorithms, or protocols, each collective may use. The
+// zero Filter allows all.
+//
+// Its text is NCCL's, of 2.24 and later: names with commas between them, after
+// a ^ all others; lists for single functions follow after semicolons, with the
+// function's name before a colon: "ring,tree;allgather:bruck;broadcast:^tree".
+// As in NCCL, a list without a function is about AllReduce, Broadcast, Reduce,
+// AllGather and ReduceScatter; the others, which NCCL makes of Send and Recv,
+// are only restricted by name.
+type Filter struct {
+	text   string
+	vocab  *vocabulary
+	denied [schedule.NumCollectives]uint32 // by position in vocab.names
+}
+
+// A vocabulary is what a filter's list may consist of.
+type vocabulary struct {
+	what   string              // "algorithm"
+	names  []string            // that run here
+	alias  map[string][]string // NCCL's names that stand for one or several of them
+	absent []string            // NCCL's names for what cannot run here
+}
+
+// algorithms are those of coll/schedule.
+var algorithms = vocabulary{
+	what:   "algorithm",
+	names:  []string{"ring", "tree", "double-tree", "recursive", "recursive-doubling", "bruck", "one-shot", "two-shot", "hierarchical", "packed-trees"},
+	alias:  map[string][]string{"tree": {"tree", "double-tree"}, "pat": {"bruck"}},
+	absent: []string{"collnetdirect", "collnetchain", "nvls", "nvlstree"},
+}
+
+var protocols = vocabulary{what: "protocol", names: []string{"ll", "simple"}, absent: []string{"ll128"}}
+
+// tuned are the collectives that a list without a function is about.
+var tuned = []schedule.Collective{schedule.AllReduce, schedule.Broadcast, schedule.Reduce, schedule.AllGather, schedule.ReduceScatter}
+
+func filter(v *vocabulary, field func(*Knobs) *Filter) kind {
+	values := "a list of " + strings.Join(v.all(), ", ") + "; ^ before it: all others; function:list after a semicolon"
+	return kind{values, func(k *Knobs, s string) error {
+		f, err := parseFilter(v, s)
+		if err == nil {
+			*field(k) = f
+		}
+		return err
+	}}
+}
+
+// all lists what may stand in a list.
+func (v *vocabulary) all() []string {
+	out := slices.Clone(v.names)
+	for a := range v.alias {
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	slices.Sort(out)
+	return append(out, v.absent...)
+}
+
+// bits returns the names that one in a list stands for; none if it is one that
+// cannot run here.
+func (v *vocabulary) bits(name string) (uint32, error) {
+	name = strings.ToLower(strings.TrimSpace(name))
+	stands := v.alias[name]
+	if stands == nil {
+		stands = []string{name}
+	}
+	var set uint32
+	for _, s := range stands {
+		if i := slices.Index(v.names, s); i >= 0 {
+			set |= 1 << i
+		}
+	}
+	if set == 0 && !slices.Contains(v.absent, name) {
+		return 0, fmt.Errorf("there is no %s %q (did you mean %s?)", v.what, name, nearest.To(name, v.all()))
+	}
+	return set, nil
+}
+
+// list reads names with commas between them: what they deny.
+func (v *vocabulary) list(s string) (denied uint32, err error) {
+	every := uint32(1)<<len(v.names) - 1
+	names, negate := strings.CutPrefix(strings.TrimSpace(s), "^")
+	var set uint32
+	for name := range strings.SplitSeq(names, ",") {
+		bits, err := v.bits(name)
+		if err != nil {
+			return 0, err
+		}
+		set |= bits
+	}
+	if !negate {
+		set = every &^ set
+	}
+	if set == every {
+		return 0, refusal{fmt.Sprintf("%q leaves no %s that runs here", strings.TrimSpace(s), v.what)}
+	}
+	return set, nil
+}
+
+func parseFilter(v *vocabulary, s string) (Filter, error) {
+	f := Filter{text: s, vocab: v}
+	for part := range strings.SplitSeq(s, ";") {
+		function, list, single := strings.Cut(part, ":")
+		if !single {
+			list = part
+		}
+		denied, err := v.list(list)
+		if err != nil {
+			return Filter{}, err
+		}
+		if !single {
+			for _, c := range tuned {
+				f.denied[c] = denied
+			}
+			continue
+		}
+		c, err := collective(function)
+		if err != nil {
+			return Filter{}, err
+		}
+		f.denied[c] = denied
+	}
+	return f, nil
+}
+
+// collective finds a function by NCCL's name for it.
+func collective(name string) (schedule.Collective, error) {
+	name = strings.TrimSpace(name)
+	var known []string
+	for c := range schedule.NumCollectives {
+		if strings.EqualFold(name, c.String()) {
+			return c, nil
+		}
+		known = append(known, strings.ToLower(c.String()))
+	}
+	return 0, fmt.Errorf("there is no function %q (did you mean %s?); known are %s", name, nearest.To(strings.ToLower(name), known), strings.Join(known, ", "))
+}
+
+// String is the text that the filter was made from, "" for the zero one.
+func (f Filter) String() string { return f.text }
+
+// Allows reports whether a collective may use an algorithm or protocol. Case
+// does not matter. What the filter has no word for is not allowed, unless it
+// is the zero one.
+func (f Filter) Allows(c schedule.Collective, name string) bool {
+	if f.vocab == nil {
+		return true
+	}
+	i := slices.IndexFunc(f.vocab.names, func(n string) bool { return strings.EqualFold(n, name) })
+	return i >= 0 && c < schedule.NumCollectives && f.denied[c]&(1<<i) == 0
+}

@@ -1,0 +1,148 @@
+// Package knob reads the environment variables of NCCL, with NCCL's names and
+// meaning, and two of our own.
+//
+// One table (Table) says of every name what becomes of it on host memory:
+// honoured, accepted (valid, but without effect here; one line in the log says
+// so when it is set) or refused (an error with a remedy, because to go on would
+// do something else than was asked for). A value that cannot be read is an
+// error too, and a name that nobody knows gives a warning with the nearest one
+// that exists. Nothing is ignored in silence. docs/knobs.md has the table.
+//
+// Values come, strongest first, from the process's environment, from the file
+// that NCCL_CONF_FILE names or else ~/.nccl.conf, and from /etc/nccl.conf. A
+// variable that is set to nothing counts as not set, and hides the files.
+//
+// What the values mean for an operation is the business of the packages that
+// they are handed to.
+package knob
+
+import (
+	"time"
+
+	"github.com/assay-hpc/assay/coll/debug"
+)
+
+// Auto is the value of an integer knob that leaves the choice to the engine.
+const Auto = -1
+
+// Knobs are the values, with the defaults where nothing is set. They do not
+// change after Load and may be read by many goroutines.
+type Knobs struct {
+	// How an operation runs.
+	Algo        Filter  // NCCL_ALGO
+	Proto       Filter  // NCCL_PROTO
+	Rings       [][]int // NCCL_RINGS, whatever their length: use RingsFor
+	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
+	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
+	BuffSize    int64   // NCCL_BUFFSIZE: bytes a connection
+	Threads     int     // NCCL_NTHREADS: goroutines that work for a rank; 0: as many as there are processors for it
+	// Operations of fewer bytes use one channel and the low-latency protocol.
+	// Auto: the cost model decides.
+	SingleRingThreshold int64 // NCCL_SINGLE_RING_THRESHOLD
+	LLThreshold         int64 // NCCL_LL_THRESHOLD
+
+	// Which transport connects two ranks.
+	P2PDisable bool      // NCCL_P2P_DISABLE; ask P2P
+	P2PLevel   PathLevel // NCCL_P2P_LEVEL; ask P2P
+	SHMDisable bool      // NCCL_SHM_DISABLE
+	IBDisable  bool      // NCCL_IB_DISABLE
+	Net        string    // NCCL_NET: "" or "Socket"
+
+	// Sockets and where ranks find one another.
+	SocketIfname     string // NCCL_SOCKET_IFNAME, as written
+	SocketFamily     string // NCCL_SOCKET_FAMILY: "", "AF_INET" or "AF_INET6"
+	SocketThreads    int    // NCCL_SOCKET_NTHREADS: threads a connection; Auto
+	SocketsPerThread int    // NCCL_NSOCKS_PERTHREAD; Auto
+	CommID           string // NCCL_COMM_ID: host:port where rank 0 listens
+	HostID           string // NCCL_HOSTID: ranks with the same one share a host
+
+	// InfiniBand, for the transport that will read it.
+	IB IB
+
+	// Checks, logs, files.
+	ChecksDisable   bool             // NCCL_CHECKS_DISABLE
+	CheckPointers   bool             // NCCL_CHECK_POINTERS
+	LaunchMode      string           // NCCL_LAUNCH_MODE: "", "PARALLEL" or "GROUP"
+	Debug           debug.Level      // NCCL_DEBUG
+	DebugSubsystems debug.Subsystems // NCCL_DEBUG_SUBSYS
+	DebugFile       string           // NCCL_DEBUG_FILE, with its %h and %p
+	TopoFile        string           // NCCL_TOPO_FILE
+	TopoDumpFile    string           // NCCL_TOPO_DUMP_FILE
+
+	// Ours.
+	Timeout time.Duration // ASSAY_TIMEOUT: an operation without progress for so long fails; 0: never
+	Slow    time.Duration // ASSAY_SLOW: a rank that others wait for so long is named in the log; 0: never
+
+	// The three names of each limit on channels, newest last; 0: not set.
+	minNames, maxNames [3]int
+	environ            map[string]string
+	settings           map[string]Setting
+}
+
+// IB are the knobs of InfiniBand. Nothing reads them yet.
+type IB struct {
+	HCA         string    // NCCL_IB_HCA, as written
+	Timeout     int       // NCCL_IB_TIMEOUT: 4.096 µs × 2^Timeout
+	RetryCount  int       // NCCL_IB_RETRY_CNT
+	GIDIndex    int       // NCCL_IB_GID_INDEX; Auto: by address family and RoCE version
+	ServiceLvl  int       // NCCL_IB_SL; Auto
+	TrafficCls  int       // NCCL_IB_TC; Auto
+	CUDASupport int       // NCCL_IB_CUDA_SUPPORT: 0, 1, Auto
+	GDRLevel    PathLevel // NCCL_IB_GDR_LEVEL
+	GDRRead     int       // NCCL_NET_GDR_READ: 0, 1, Auto
+}
+
+// Default returns the knobs when nothing is set.
+func Default() *Knobs {
+	return &Knobs{
+		BuffSize:            4 << 20, // the guide's default
+		SingleRingThreshold: Auto,
+		LLThreshold:         Auto,
+		P2PLevel:            SYS,
+		SocketThreads:       Auto,
+		SocketsPerThread:    Auto,
+		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, ServiceLvl: Auto, TrafficCls: Auto, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto},
+		DebugSubsystems:     debug.DefaultSubsystems,
+		// Programs leave ranks waiting for minutes while one of them saves its
+		// state or compiles; ten minutes is what frameworks above NCCL allow.
+		// A rank that is dead is noticed long before, by its connections.
+		Timeout: 10 * time.Minute,
+		Slow:    10 * time.Second,
+	}
+}
+
+// P2P reports whether ranks of one process may reach into each other's memory.
+// They are at no distance, so that any level other than LOC allows it.
+func (k *Knobs) P2P() bool { return !k.P2PDisable && k.P2PLevel > LOC }
+
+// A Setting is a variable that is set, and by what.
+type Setting struct {
+	Name, Value string
+	From        string // "environment" or file:line
+}
+
+// String is the line that NCCL logs for INFO and ENV.
+func (s Setting) String() string { return s.Name + " set by " + s.From + " to " + s.Value }
+
+// A PathLevel is a distance within a machine, as NCCL_P2P_LEVEL names it.
+type PathLevel int8
+
+// The levels, nearest first.
+const (
+	LOC PathLevel = iota // nothing is that near: never
+	NVL                  // NVLink
+	PIX                  // one PCIe switch
+	PXB                  // several PCIe switches
+	PHB                  // a host bridge, within a NUMA node
+	SYS                  // between NUMA nodes
+)
+
+var pathLevels = [...]string{"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}
+
+// String is the level's name.
+func (l PathLevel) String() string {
+	if l < 0 || int(l) >= len(pathLevels) {
+		return "PathLevel(?)"
+	}
+	return pathLevels[l]
+}

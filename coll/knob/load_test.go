@@ -1,0 +1,212 @@
+package knob
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/debug"
+)
+
+// files is a machine with these files.
+func files(f map[string]string) func(string) ([]byte, error) {
+	return func(name string) ([]byte, error) {
+		if text, ok := f[name]; ok {
+			return []byte(text), nil
+		}
+		return noFiles(name)
+	}
+}
+
+func TestSources(t *testing.T) {
+	read := files(map[string]string{
+		"/etc/nccl.conf":     "# all users\nNCCL_MIN_CTAS=1\nNCCL_MAX_CTAS=11\nNCCL_BUFFSIZE=2048\nNCCL_NTHREADS=8\n",
+		"/home/u/.nccl.conf": "NCCL_MAX_CTAS=12\nNCCL_BUFFSIZE=4096\n",
+		"/job.conf":          "\n  NCCL_MAX_CTAS = 13\r\nNCCL_SOCKET_IFNAME==eth0\n",
+	})
+	for _, c := range []struct {
+		environ []string
+		want    []string
+	}{
+		{nil, []string{"NCCL_BUFFSIZE set by /etc/nccl.conf:4 to 2048", "NCCL_MAX_CTAS set by /etc/nccl.conf:3 to 11", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_NTHREADS set by /etc/nccl.conf:5 to 8"}},
+		{[]string{"HOME=/home/u", "NCCL_NTHREADS=2"}, []string{"NCCL_BUFFSIZE set by /home/u/.nccl.conf:2 to 4096", "NCCL_MAX_CTAS set by /home/u/.nccl.conf:1 to 12", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_NTHREADS set by environment to 2"}},
+		{[]string{"HOME=/home/u", "NCCL_CONF_FILE=/job.conf", "NCCL_BUFFSIZE="}, []string{"NCCL_CONF_FILE set by environment to /job.conf", "NCCL_MAX_CTAS set by /job.conf:2 to 13", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_NTHREADS set by /etc/nccl.conf:5 to 8", "NCCL_SOCKET_IFNAME set by /job.conf:3 to =eth0"}},
+	} {
+		k, warnings, err := Load(c.environ, read)
+		if err != nil || warnings != nil {
+			t.Errorf("%v: %v, %v", c.environ, warnings, err)
+			continue
+		}
+		var got []string
+		for _, s := range k.Settings() {
+			got = append(got, s.String())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%v:\n got %s\nwant %s", c.environ, strings.Join(got, "\n     "), strings.Join(c.want, "\n     "))
+		}
+	}
+}
+
+func TestGetenv(t *testing.T) {
+	k, _, err := Load([]string{"HOME=/h", "NCCL_HOSTID=", "NCCL_ALGO=ring", "NCCL_ALGO=tree"}, files(map[string]string{
+		"/etc/nccl.conf": "NCCL_COMM_ID=a:1\nNCCL_HOSTID=x\n",
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"HOME": "/h", "NCCL_COMM_ID": "a:1", "NCCL_HOSTID": "", "NCCL_ALGO": "ring", "NOTHING": ""} {
+		if got := k.Getenv(name); got != want {
+			t.Errorf("Getenv(%q) = %q; want %q", name, got, want)
+		}
+	}
+	if k.HostID != "" {
+		t.Errorf("HostID is %q: an empty variable hides the file", k.HostID)
+	}
+}
+
+func TestFileErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"NCCL_ALGO=ring\nno equals sign":   `/etc/nccl.conf:2: "no equals sign" is not KEY=VALUE`,
+		"export NCCL_ALGO=ring":            `/etc/nccl.conf:1: "export NCCL_ALGO" is no name`,
+		"=x":                               `/etc/nccl.conf:1: "" is no name`,
+		"NCCL_RINGS=\"0 1\"":               `/etc/nccl.conf:1: the quotes would be part of NCCL_RINGS`,
+		"NCCL_HOSTID=a\x00b":               `/etc/nccl.conf:1: a zero byte`,
+		"\n\nNCCL_P2P_DISABLE=x # comment": `NCCL_P2P_DISABLE="x # comment" (/etc/nccl.conf:3)`,
+	} {
+		_, _, err := Load(nil, files(map[string]string{"/etc/nccl.conf": text}))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v; want %s", text, err, want)
+		}
+	}
+}
+
+func TestFilesThatCannotBeRead(t *testing.T) {
+	denied := func(name string) ([]byte, error) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	if _, _, err := Load(nil, denied); !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), systemConf) {
+		t.Errorf("error %v; want permission denied for %s", err, systemConf)
+	}
+	_, _, err := Load([]string{"NCCL_CONF_FILE=/no/such"}, noFiles)
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), confFile) {
+		t.Errorf("error %v; want one that names %s", err, confFile)
+	}
+	if k, _, err := Load([]string{"HOME=/h"}, noFiles); err != nil || diff(Default(), k) != "" {
+		t.Errorf("without files: %v", err)
+	}
+	if _, err := readFile("/dev/zero"); err == nil || !strings.Contains(err.Error(), "no configuration") {
+		t.Errorf("/dev/zero: %v; want an error", err)
+	}
+}
+
+func TestFileSystem(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, homeConf), []byte("NCCL_HOSTID=here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, _, err := Load([]string{"HOME=" + home}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.HostID != "here" {
+		t.Errorf("HostID %q; want here", k.HostID)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	read := files(map[string]string{"/etc/nccl.conf": "NCCL_ALGO=ring\nNCCL_ALGO=tree\nLD_PRELOAD=x.so\nNCCL_CONF_FILE=/x\n"})
+	_, warnings, err := Load([]string{
+		"NCCL_SOKET_IFNAME=eth0", "NCCL_TESTS_DEVICE=1", "NCCL_VERSION=2.30", "ASSAY_TIMEOT=3", "ASSAY_JOB_SECRET=hush",
+		"NCCL_MIN_NRINGS=2", "NCCL_MIN_CTAS=4", "NCCL_IB_HCA=mlx5", "OTHER=1", "NCCL_UNKNOWN=",
+	}, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range warnings {
+		got = append(got, w.Level.String()+" "+w.String())
+	}
+	want := []string{
+		"WARN /etc/nccl.conf:2: NCCL_ALGO is set at /etc/nccl.conf:1 already, and the first counts",
+		"WARN /etc/nccl.conf:3: LD_PRELOAD is left alone: it is no variable of NCCL",
+		"WARN /etc/nccl.conf:4: NCCL_CONF_FILE counts in the environment only",
+		"WARN ASSAY_TIMEOT (environment) is unknown and does nothing; did you mean ASSAY_TIMEOUT?",
+		"INFO NCCL_IB_HCA=mlx5 (environment) has no effect here: kept for the InfiniBand transport, which is not there yet",
+		"WARN NCCL_SOKET_IFNAME (environment) is unknown and does nothing; did you mean NCCL_SOCKET_IFNAME?",
+		"WARN NCCL_MIN_NRINGS=2 gives way to NCCL_MIN_CTAS=4",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if warnings[0].Level != debug.Warn || warnings[0].Name != "NCCL_ALGO" {
+		t.Errorf("%+v", warnings[0])
+	}
+}
+
+// TestTogether: values that are right one by one and not together, and the
+// newest name of a limit.
+func TestTogether(t *testing.T) {
+	for set, want := range map[string]string{
+		"NCCL_MIN_CTAS=4 NCCL_MAX_NRINGS=2":               `NCCL_MIN_CTAS="4" (environment): it is more than NCCL_MAX_NRINGS=2`,
+		"NCCL_SOCKET_NTHREADS=16 NCCL_NSOCKS_PERTHREAD=8": "more than 64 sockets",
+		"NCCL_P2P_DISABLE=x NCCL_SHM_DISABLE=y":           `NCCL_SHM_DISABLE="y"`,
+	} {
+		_, _, err := Load(strings.Fields(set), noFiles)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %s", set, err, want)
+		}
+	}
+	k, _, err := Load(strings.Fields("NCCL_MAX_CTAS=3 NCCL_MAX_NCHANNELS=2 NCCL_MAX_NRINGS=1 NCCL_MIN_NRINGS=1 NCCL_MIN_NCHANNELS=2"), noFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.MaxChannels != 3 || k.MinChannels != 2 {
+		t.Errorf("channels %d to %d; want 2 to 3", k.MinChannels, k.MaxChannels)
+	}
+}
+
+// FuzzLoad: any environment and file gives knobs or errors that name
+// something; what was read reads back the same.
+func FuzzLoad(f *testing.F) {
+	for _, c := range good {
+		f.Add(c.set, "")
+		f.Add("", c.set)
+	}
+	for name, values := range bad {
+		f.Add(name+"="+values[0], "NCCL_NOPE=1")
+	}
+	f.Add("NCCL_CONF_FILE=x\nHOME=/h", "# c\n\n =\n")
+	f.Fuzz(func(t *testing.T, environ, conf string) {
+		read := func(string) ([]byte, error) { return []byte(conf), nil }
+		k, _, err := Load(strings.Split(environ, "\n"), read)
+		if err != nil {
+			if k != nil || err.Error() == "" {
+				t.Fatalf("knobs %v with error %q", k != nil, err)
+			}
+			return
+		}
+		if k.MinChannels > 0 && k.MaxChannels > 0 && k.MinChannels > k.MaxChannels || k.Timeout < 0 || k.Slow < 0 || k.BuffSize < minBuffSize || k.Threads < 0 {
+			t.Fatalf("impossible knobs %+v", k)
+		}
+		var again []string
+		for _, s := range k.Settings() {
+			again = append(again, s.Name+"="+s.Value)
+		}
+		k2, _, err := Load(again, noFilesBut("/h"))
+		if err != nil {
+			t.Fatalf("what was read does not read back: %v", err)
+		}
+		if d := diff(k, k2); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// noFilesBut has empty configuration files: NCCL_CONF_FILE may name any.
+func noFilesBut(string) func(string) ([]byte, error) {
+	return func(string) ([]byte, error) { return nil, nil }
+}

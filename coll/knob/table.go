@@ -1,0 +1,76 @@
+package knob
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A Status says what becomes of a variable on host memory.
+type Status uint8
+
+// The statuses.
+const (
+	Honoured Status = iota // it does what NCCL's documentation says, on host memory
+	Accepted               // valid, and without effect; the log says so when it is set
+	Refused                // an error when it is set
+)
+
+// String is the status as docs/knobs.md prints it.
+func (s Status) String() string {
+	return [...]string{"honoured", "accepted", "refused"}[s]
+}
+
+// A Knob is a row of the table.
+type Knob struct {
+	Name    string
+	Since   string // the first release of NCCL that documents it, "" when it is older than the guide or not documented
+	Default string // the value that stands for "not set" where there is one, else "auto", "all", "unset"
+	Status  Status
+	Effect  string // what it does here; why not, if it does nothing
+	Remedy  string // what to set instead
+	Guide   bool   // it is in the guide of NCCL 2.3.5
+
+	kind kind
+}
+
+// Values says what may be set.
+func (k Knob) Values() string { return k.kind.values }
+
+// Table returns all known variables, by name.
+func Table() []Knob { return slices.Clone(table()) }
+
+var table = sync.OnceValue(func() []Knob {
+	var all []Knob
+	for _, k := range guide {
+		k.Guide = true
+		all = append(all, k)
+	}
+	all = append(all, newer...)
+	for _, g := range withoutEffect {
+		for name := range strings.FieldsSeq(g.names) {
+			all = append(all, Knob{Name: "NCCL_" + name, Default: "unset", Status: Accepted, Effect: g.why, kind: anything})
+		}
+	}
+	slices.SortFunc(all, func(a, b Knob) int { return strings.Compare(a.Name, b.Name) })
+	return all
+})
+
+// find returns the row of a variable, or nil.
+func find(name string) *Knob {
+	t := table()
+	i, ok := slices.BinarySearchFunc(t, name, func(k Knob, name string) int { return strings.Compare(k.Name, name) })
+	if !ok {
+		return nil
+	}
+	return &t[i]
+}
+
+// names lists what the table knows.
+func names() []string {
+	var out []string
+	for _, k := range table() {
+		out = append(out, k.Name)
+	}
+	return out
+}

@@ -1,0 +1,176 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/shm"
+	"github.com/assay-hpc/assay/coll/transport/socket"
+)
+
+// links are a rank's connections to the others. They are opened when a plan
+// first needs them and stay until the communicator ends. Only the goroutine
+// in an operation uses them.
+type links struct {
+	rank     int
+	channels int     // of collectives; Sends and Recvs have one more
+	slot     int     // bytes in a message, of any connection
+	groups   [][]int // the ranks of each host
+	shm      *shm.Endpoint
+	socket   *socket.Endpoint // nil when all ranks are in reach of shm
+	infos    []peerInfo
+	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
+
+	tx, rx       []map[int]conn // by channel, then peer
+	mtx          map[int]transport.Tx
+	mrx          map[[2]int]transport.Rx
+	openDeadline time.Duration
+}
+
+type conn struct {
+	tx transport.Tx
+	rx transport.Rx
+}
+
+// peerInfo is what a rank knows about another one.
+type peerInfo struct {
+	shm, socket []byte
+	near        bool // in reach of shared memory
+}
+
+func (l *links) init() {
+	n := l.channels + 1
+	l.tx, l.rx = make([]map[int]conn, n), make([]map[int]conn, n)
+	for i := range n {
+		l.tx[i], l.rx[i] = map[int]conn{}, map[int]conn{}
+	}
+	l.mtx, l.mrx = map[int]transport.Tx{}, map[[2]int]transport.Rx{}
+}
+
+func (l *links) endpoint(peer int) (transport.Endpoint, []byte, error) {
+	p := &l.infos[peer]
+	switch {
+	case p.near:
+		return l.shm, p.shm, nil
+	case l.socket != nil:
+		return l.socket, p.socket, nil
+	}
+	return nil, nil, fmt.Errorf("no transport reaches rank %d", peer)
+}
+
+// Tx implements host.Links.
+func (l *links) Tx(peer, channel int) (transport.Tx, error) { return l.openTx(peer, channel) }
+
+// Rx implements host.Links.
+func (l *links) Rx(peer, channel int) (transport.Rx, error) { return l.openRx(peer, channel) }
+
+func (l *links) openTx(peer, channel int) (transport.Tx, error) {
+	if c, ok := l.tx[channel][peer]; ok {
+		return c.tx, nil
+	}
+	e, info, err := l.endpoint(peer)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.openDeadline)
+	defer cancel()
+	t, err := e.Tx(ctx, peer, info, channel)
+	if err != nil {
+		return nil, &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
+	}
+	l.tx[channel][peer] = conn{tx: t}
+	return t, nil
+}
+
+func (l *links) openRx(peer, channel int) (transport.Rx, error) {
+	if c, ok := l.rx[channel][peer]; ok {
+		return c.rx, nil
+	}
+	e, info, err := l.endpoint(peer)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.openDeadline)
+	defer cancel()
+	r, err := e.Rx(ctx, peer, info, channel)
+	if err != nil {
+		return nil, &transport.PeerError{Rank: peer, By: l.rank, What: e.Name() + ": connecting: " + err.Error()}
+	}
+	l.rx[channel][peer] = conn{rx: r}
+	return r, nil
+}
+
+// MultiTx implements host.Links.
+func (l *links) MultiTx(channel int) (transport.Tx, error) {
+	if l.shmInfos == nil {
+		return nil, nil
+	}
+	t, err := l.mtx[channel], error(nil)
+	if t == nil {
+		if t, err = l.shm.MultiTx(context.Background(), l.shmInfos, channel); err != nil {
+			return nil, err
+		}
+		l.mtx[channel] = t
+	}
+	return t, err
+}
+
+// MultiRx implements host.Links.
+func (l *links) MultiRx(from, channel int) (transport.Rx, error) {
+	if l.shmInfos == nil {
+		return nil, nil
+	}
+	k := [2]int{from, channel}
+	r, err := l.mrx[k], error(nil)
+	if r == nil {
+		if r, err = l.shm.MultiRx(context.Background(), from, l.shmInfos, channel); err != nil {
+			return nil, err
+		}
+		l.mrx[k] = r
+	}
+	return r, err
+}
+
+// pointToPoint are the connections of Sends and Recvs, which collectives do
+// not use: both may be under way at once.
+func (l *links) pointToPoint() *p2pLinks { return &p2pLinks{l} }
+
+type p2pLinks struct{ l *links }
+
+func (p *p2pLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.channels) }
+func (p *p2pLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.channels) }
+func (p *p2pLinks) MultiTx(int) (transport.Tx, error)    { return nil, nil }
+func (p *p2pLinks) MultiRx(int, int) (transport.Rx, error) {
+	return nil, nil
+}
+
+// pending finds a message that has come but was not received.
+func (l *links) pending() (peer int, h transport.Header, ok bool) {
+	for _, byPeer := range l.rx {
+		for p, c := range byPeer {
+			if _, h, ok := c.rx.Peek(); ok {
+				return p, h, true
+			}
+		}
+	}
+	for k, r := range l.mrx {
+		if _, h, ok := r.Peek(); ok {
+			return k[0], h, true
+		}
+	}
+	return 0, h, false
+}
+
+func (l *links) close() error {
+	var errs []error
+	if l.socket != nil {
+		errs = append(errs, l.socket.Close())
+	}
+	if l.shm != nil {
+		errs = append(errs, l.shm.Close())
+	}
+	return errors.Join(errs...)
+}

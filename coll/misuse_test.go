@@ -1,0 +1,263 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// together runs f as each rank and returns the errors. A rank whose f returns
+// nil destroys its communicator: what is wrong may come out only then.
+func together(t *testing.T, n int, f func(c *Comm) error) []error {
+	t.Helper()
+	cfg := testConfig()
+	cfg.Knobs.Timeout = 5 * time.Second
+	comms, err := CommInitAll(context.Background(), n, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() {
+			if errs[i] = f(c); errs[i] == nil {
+				errs[i] = c.Destroy()
+			} else {
+				_ = c.Abort()
+			}
+		})
+	}
+	done := make(chan bool)
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Fatal("ranks hang")
+	}
+	return errs
+}
+
+func TestRanksThatDisagree(t *testing.T) {
+	const count = 1000
+	a, b := make([][]float32, 3), make([][]float32, 3)
+	for i := range a {
+		a[i], b[i] = make([]float32, 4*count), make([]float32, 4*count)
+	}
+	odd := 1 // the rank that does something else
+	tests := []struct {
+		name string
+		f    func(c *Comm, odd bool) error
+		want []string // in some rank's error
+	}{
+		{"count", func(c *Comm, odd bool) error {
+			n := count
+			if odd {
+				n = count - 8
+			}
+			return c.AllReduce(Of(a[c.Rank()]), Of(b[c.Rank()]), n, Float32, Sum)
+		}, []string{"another count or root", "AllReduce of float with sum"}},
+		{"type", func(c *Comm, odd bool) error {
+			ty := Float32
+			if odd {
+				ty = Int32
+			}
+			return c.AllReduce(Of(a[c.Rank()]), Of(b[c.Rank()]), count, ty, Sum)
+		}, []string{"AllReduce of int32 with sum", "AllReduce of float with sum"}},
+		{"op", func(c *Comm, odd bool) error {
+			op := Sum
+			if odd {
+				op = Max
+			}
+			return c.AllReduce(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32, op)
+		}, []string{"with max", "with sum"}},
+		{"collective", func(c *Comm, odd bool) error {
+			if odd {
+				return c.AllGather(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32)
+			}
+			return c.AllReduce(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32, Sum)
+		}, []string{"AllGather of float", "AllReduce of float"}},
+		{"order", func(c *Comm, odd bool) error {
+			if odd {
+				if err := c.AllGather(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32); err != nil {
+					return err
+				}
+			}
+			if err := c.AllReduce(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32, Sum); err != nil {
+				return err
+			}
+			return c.AllGather(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32)
+		}, []string{"AllGather of float", "AllReduce of float"}},
+		{"root", func(c *Comm, odd bool) error {
+			root := 0
+			if odd {
+				root = 1
+			}
+			if err := c.Broadcast(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32, root); err != nil {
+				return err
+			}
+			return c.Barrier()
+		}, nil},
+		{"reduce root", func(c *Comm, odd bool) error {
+			root := 0
+			if odd {
+				root = 1
+			}
+			if err := c.Reduce(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32, Sum, root); err != nil {
+				return err
+			}
+			return c.Barrier()
+		}, nil},
+		{"send count", func(c *Comm, odd bool) error {
+			switch c.Rank() {
+			case 0:
+				return c.Send(Of(a[0]), count, Float32, 1)
+			case 1:
+				return c.Recv(Of(b[1]), count+8, Float32, 0)
+			}
+			return nil
+		}, []string{"Send/Recv of float"}},
+		{"an operation too few", func(c *Comm, odd bool) error {
+			if odd {
+				return nil
+			}
+			return c.Broadcast(Of(a[c.Rank()]), Of(b[c.Rank()]), count, Float32, 0)
+		}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			errs := together(t, 3, func(c *Comm) error { return test.f(c, c.Rank() == odd) })
+			var all []string
+			usage := false
+			for _, err := range errs {
+				if err != nil {
+					all = append(all, err.Error())
+					usage = usage || CodeOf(err) == InvalidUsage
+				}
+			}
+			text := strings.Join(all, "\n")
+			t.Log(text)
+			if !usage {
+				t.Errorf("no rank reports invalid usage:\n%s", text)
+			}
+			for _, want := range test.want {
+				if !strings.Contains(text, want) {
+					t.Errorf("no error says %q:\n%s", want, text)
+				}
+			}
+		})
+	}
+}
+
+func TestBadArguments(t *testing.T) {
+	withRanks(t, 2, testConfig(), func(c *Comm) error {
+		b := make([]float32, 16)
+		buf := Of(b)
+		for name, err := range map[string]error{
+			"the receive buffer has 60 bytes":  c.AllReduce(buf, Of(b[:15]), 16, Float32, Sum),
+			"the send buffer has 64 bytes":     c.ReduceScatter(buf, Of(make([]float32, 16)), 9, Float32, Sum),
+			"there is no type 99":              c.AllReduce(buf, buf, 1, 99, Sum),
+			"there is no reduction 9":          c.AllReduce(buf, buf, 1, Float32, 9),
+			"count -1 is negative":             c.AllReduce(buf, buf, -1, Float32, Sum),
+			"root 2 is none of the 2 ranks":    c.Broadcast(buf, buf, 1, Float32, 2),
+			"root -1 is none of the 2 ranks":   c.Reduce(buf, buf, 1, Float32, Sum, -1),
+			"rank 7 is none of the 2 ranks":    c.Send(buf, 1, Float32, 7),
+			"overlap in another way than in p": c.AllReduce(Of(b[:8]), Of(b[4:12]), 8, Float32, Sum),
+			"more than an address can tell":    c.AllReduce(buf, buf, 1<<60, Float32, Sum),
+		} {
+			if CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), name) {
+				t.Errorf("got %v; want an invalid argument, %q", err, name)
+			}
+		}
+		if err := c.AllReduce(Buffer{}, Buffer{}, 0, Float32, Sum); err != nil {
+			t.Errorf("count 0: %v", err)
+		}
+		// None of it has done harm.
+		return c.AllReduce(buf, buf, 16, Float32, Sum)
+	})
+}
+
+func TestSecondGoroutine(t *testing.T) {
+	errs := together(t, 2, func(c *Comm) error {
+		b := make([]float32, 1)
+		if c.Rank() == 1 {
+			time.Sleep(200 * time.Millisecond)
+			return c.AllReduce(Of(b), Of(b), 1, Float32, Sum)
+		}
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			other := make([]float32, 1)
+			if err := c.AllReduce(Of(other), Of(other), 1, Float32, Sum); !errors.Is(err, ErrBusy) {
+				t.Errorf("a second goroutine got %v; want ErrBusy", err)
+			}
+		}()
+		return c.AllReduce(Of(b), Of(b), 1, Float32, Sum)
+	})
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAbort(t *testing.T) {
+	started := time.Now()
+	errs := together(t, 3, func(c *Comm) error {
+		b := make([]float32, 1)
+		if c.Rank() == 0 { // does not come
+			time.Sleep(50 * time.Millisecond)
+			if err := c.Abort(); err != nil {
+				t.Error(err)
+			}
+			return c.AllReduce(Of(b), Of(b), 1, Float32, Sum)
+		}
+		return c.AllReduce(Of(b), Of(b), 1, Float32, Sum)
+	})
+	for r, err := range errs {
+		if !errors.Is(err, ErrAborted) {
+			t.Errorf("rank %d: %v; want ErrAborted", r, err)
+		}
+	}
+	t.Logf("all ranks came back after %v", time.Since(started))
+}
+
+func TestDestroyed(t *testing.T) {
+	comms, err := CommInitAll(context.Background(), 2, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	destroyAll(t, comms)
+	b := make([]float32, 1)
+	if err := comms[0].AllReduce(Of(b), Of(b), 1, Float32, Sum); !errors.Is(err, ErrDestroyed) {
+		t.Errorf("after Destroy: %v; want ErrDestroyed", err)
+	}
+	if err := comms[0].Destroy(); CodeOf(err) != InvalidArgument {
+		t.Errorf("a second Destroy: %v; want an invalid argument", err)
+	}
+}
+
+func TestTimeout(t *testing.T) {
+	cfg := testConfig()
+	cfg.Knobs.Timeout = 300 * time.Millisecond
+	comms, err := CommInitAll(context.Background(), 2, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]float32, 1)
+	err = comms[0].AllReduce(Of(b), Of(b), 1, Float32, Sum)
+	var e *Error
+	if !errors.As(err, &e) || e.Code != Timeout || e.Peer != 1 {
+		t.Errorf("got %v; want a timeout that names rank 1", err)
+	}
+	for deadline := time.Now().Add(10 * time.Second); comms[1].AsyncError() == nil && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	if err := comms[1].AsyncError(); CodeOf(err) != RemoteError {
+		t.Errorf("rank 1's asynchronous error is %v; want a remote error", err)
+	}
+	for _, c := range comms {
+		_ = c.Abort()
+	}
+}

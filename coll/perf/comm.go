@@ -1,0 +1,91 @@
+package perf
+
+import (
+	"context"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A Comm is one rank's end of a communicator. Counts are in elements and mean
+// what NCCL's mean: the rank's own share for AllGather, ReduceScatter,
+// AllToAll, Gather and Scatter. Every operation blocks until this rank's part
+// is complete. A Comm is used by one goroutine at a time, except for Exchange
+// and Barrier of the World's communicators, which that goroutine calls too.
+//
+// Buffers come from Alloc. AllToAll and SendRecv are also called with send and
+// recv the same memory, as nccl-tests does: the result is not looked at, but
+// it must not be an error.
+type Comm interface {
+	Rank() int
+	Size() int
+
+	AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error
+	Broadcast(send, recv []byte, count int, t elem.Type, root int) error
+	Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error
+	AllGather(send, recv []byte, sendCount int, t elem.Type) error
+	ReduceScatter(send, recv []byte, recvCount int, t elem.Type, op elem.Op) error
+	AllToAll(send, recv []byte, count int, t elem.Type) error
+	Gather(send, recv []byte, count int, t elem.Type, root int) error
+	Scatter(send, recv []byte, count int, t elem.Type, root int) error
+	SendRecv(send []byte, to int, recv []byte, from int, count int, t elem.Type) error
+
+	// Group launches what f issues on this communicator as one.
+	Group(f func() error) error
+
+	// Exchange gives every rank what each rank gave, by rank. It is out of
+	// band and not timed. The result is the caller's.
+	Exchange(ctx context.Context, b []byte) ([][]byte, error)
+	// Barrier returns when all ranks have called it.
+	Barrier() error
+
+	// Alloc returns n bytes that the engine likes best; Free takes them back.
+	Alloc(n int) ([]byte, error)
+	Free([]byte)
+}
+
+// A PreMulSummer is a Comm with sums that multiply what this rank gives by a
+// scalar of its own first (-o mulsum).
+type PreMulSummer interface {
+	// PreMulSum makes such a reduction for t; scalar is one element of t. Every
+	// rank of the communicator makes it at the same point.
+	PreMulSum(scalar []byte, t elem.Type) (elem.Op, error)
+	FreeOp(op elem.Op) error
+}
+
+// A Waiter is a Comm that knows for how long its operations have waited for
+// peers since the start. The rank that waited least is the one that the others
+// waited for.
+type Waiter interface{ Waited() time.Duration }
+
+// A Chooser is a Comm that says with which algorithm and protocol it ran its
+// last operation, such as "ring/simple". Empty means that it does not know.
+type Chooser interface{ Chosen() string }
+
+// An Explainer is a Comm that has more to say about its last error.
+type Explainer interface{ LastError() string }
+
+// A Device is what a rank computes with, for the header.
+type Device struct {
+	Index int
+	Bus   [3]int // PCI domain, bus, device; zero for a processor
+	Name  string
+}
+
+// A World is what a process has opened: its own ranks, and what is to be known
+// about them. Only Comms must be set. A caller closes Comms itself after Run.
+type World struct {
+	Comms   []Comm // this process's ranks, ascending
+	Process int    // this process's number among all
+	Engine  string // for people and for benchstat: "assay"
+	Version int    // of the library whose calls the engine follows, as NCCL encodes it: 23007
+
+	// Device describes the i-th of Comms. Without it ranks are processors.
+	Device func(i int) Device
+	// Split returns a communicator of the ranks with the same color. Every
+	// rank calls it once. Without it NCCL_TESTS_SPLIT is refused.
+	Split func(c Comm, color int) (Comm, error)
+	// Abort makes every operation of the world's communicators, on every rank,
+	// return an error soon. It may be called from any goroutine, repeatedly.
+	Abort func(cause error)
+}

@@ -1,0 +1,364 @@
+// Package commtest is the slow and obvious implementation of perf's Comm, in
+// one process: every operation gathers copies of what all ranks gave and
+// computes this rank's result from them. The benchmark's tests run on it, and
+// break it on purpose (World.After) to see whether verification notices.
+package commtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A World is a set of ranks.
+type World struct {
+	// After, if not nil, is called on each rank after each operation. It may
+	// change the buffers.
+	After func(c *Comm, op string, send, recv []byte)
+	// Before, if not nil, is called before each operation; its error is the
+	// operation's.
+	Before func(c *Comm, op string) error
+
+	mu      sync.Mutex
+	turn    *sync.Cond
+	n       int
+	arrived int
+	epoch   int
+	slots   [][]byte
+	aborted error
+	splits  map[int]*World // by color, while a split is under way
+}
+
+// A Comm is one rank of a World.
+type Comm struct {
+	w     *World
+	rank  int
+	sums  map[elem.Op]float64 // scalars of pre-multiplied sums
+	last  elem.Op
+	mems  [][]byte
+	Calls map[string]int // how often each operation was called
+}
+
+// New makes a world of n ranks.
+func New(n int) (*World, []*Comm) {
+	w := &World{n: n, slots: make([][]byte, n)}
+	w.turn = sync.NewCond(&w.mu)
+	var cs []*Comm
+	for r := range n {
+		cs = append(cs, w.comm(r))
+	}
+	return w, cs
+}
+
+func (w *World) comm(rank int) *Comm {
+	return &Comm{w: w, rank: rank, sums: map[elem.Op]float64{}, last: elem.Avg, Calls: map[string]int{}}
+}
+
+// ErrAborted is what operations return after Abort.
+var ErrAborted = errors.New("the communicator was aborted")
+
+// Abort makes all operations return ErrAborted.
+func (w *World) Abort(cause error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aborted == nil {
+		w.aborted = fmt.Errorf("%w: %v", ErrAborted, cause)
+	}
+	for _, s := range w.splits {
+		go s.Abort(cause)
+	}
+	w.turn.Broadcast()
+}
+
+// barrier waits for all ranks. The last one runs f, which may be nil.
+func (w *World) barrier(f func()) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.aborted != nil {
+		return w.aborted
+	}
+	w.arrived++
+	if w.arrived == w.n {
+		if f != nil {
+			f()
+		}
+		w.arrived = 0
+		w.epoch++
+		w.turn.Broadcast()
+		return nil
+	}
+	for epoch := w.epoch; w.epoch == epoch; {
+		if w.aborted != nil {
+			return w.aborted
+		}
+		w.turn.Wait()
+	}
+	return nil
+}
+
+// gather returns what every rank gave.
+func (c *Comm) gather(b []byte) ([][]byte, error) {
+	c.w.mu.Lock()
+	c.w.slots[c.rank] = slices.Clone(b)
+	c.w.mu.Unlock()
+	if err := c.w.barrier(nil); err != nil {
+		return nil, err
+	}
+	c.w.mu.Lock()
+	all := slices.Clone(c.w.slots)
+	c.w.mu.Unlock()
+	return all, c.w.barrier(nil)
+}
+
+// do is every operation: compute gets what all ranks gave.
+func (c *Comm) do(op string, send, recv []byte, compute func(all [][]byte)) error {
+	c.Calls[op]++
+	if c.w.Before != nil {
+		if err := c.w.Before(c, op); err != nil {
+			return err
+		}
+	}
+	all, err := c.gather(send)
+	if err != nil {
+		return err
+	}
+	compute(all)
+	if c.w.After != nil {
+		c.w.After(c, op, send, recv)
+	}
+	return nil
+}
+
+// reduced combines a run of what all ranks gave, beginning with another rank
+// on each rank: the order must not matter.
+func (c *Comm) reduced(all [][]byte, first, n int, t elem.Type, op elem.Op) []byte {
+	scale := 0.0
+	switch {
+	case op == elem.Avg && t.Float():
+		scale = 1 / float64(c.w.n)
+	case op > elem.Avg:
+		op = elem.Sum
+	}
+	var acc []byte
+	for i := range all {
+		r := (c.rank + i) % len(all)
+		v := all[r][first : first+n]
+		if scale != 0 {
+			s := make([]byte, n)
+			elem.Scale(t, s, v, scale)
+			v = s
+		}
+		if acc == nil {
+			acc = slices.Clone(v)
+		} else {
+			elem.Reduce(t, op, acc, acc, v)
+		}
+	}
+	if op == elem.Avg && !t.Float() {
+		elem.Divide(t, acc, len(all))
+	}
+	return acc
+}
+
+// scaled is what this rank gives, times its scalar if op has one.
+func (c *Comm) scaled(send []byte, t elem.Type, op elem.Op) []byte {
+	if s, ok := c.sums[op]; ok {
+		out := make([]byte, len(send))
+		elem.Scale(t, out, send, s)
+		return out
+	}
+	return send
+}
+
+// Rank and Size are the communicator's.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is how many ranks there are.
+func (c *Comm) Size() int { return c.w.n }
+
+// AllReduce and the operations below are perf.Comm's.
+func (c *Comm) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	n := count * t.Size()
+	return c.do("all_reduce", c.scaled(send[:n], t, op), recv, func(all [][]byte) { copy(recv, c.reduced(all, 0, n, t, op)) })
+}
+
+// Broadcast is perf.Comm's.
+func (c *Comm) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
+	return c.do("broadcast", send[:count*t.Size()], recv, func(all [][]byte) { copy(recv, all[root]) })
+}
+
+// Reduce is perf.Comm's.
+func (c *Comm) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
+	n := count * t.Size()
+	return c.do("reduce", c.scaled(send[:n], t, op), recv, func(all [][]byte) {
+		if c.rank == root {
+			copy(recv, c.reduced(all, 0, n, t, op))
+		}
+	})
+}
+
+// AllGather is perf.Comm's.
+func (c *Comm) AllGather(send, recv []byte, count int, t elem.Type) error {
+	return c.do("all_gather", send[:count*t.Size()], recv, func(all [][]byte) { copy(recv, slices.Concat(all...)) })
+}
+
+// ReduceScatter is perf.Comm's.
+func (c *Comm) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	n := count * t.Size()
+	return c.do("reduce_scatter", c.scaled(send[:n*c.w.n], t, op), recv, func(all [][]byte) { copy(recv, c.reduced(all, c.rank*n, n, t, op)) })
+}
+
+// AllToAll is perf.Comm's.
+func (c *Comm) AllToAll(send, recv []byte, count int, t elem.Type) error {
+	n := count * t.Size()
+	return c.do("alltoall", send[:n*c.w.n], recv, func(all [][]byte) {
+		for r, b := range all {
+			copy(recv[r*n:], b[c.rank*n:(c.rank+1)*n])
+		}
+	})
+}
+
+// Gather is perf.Comm's.
+func (c *Comm) Gather(send, recv []byte, count int, t elem.Type, root int) error {
+	return c.do("gather", send[:count*t.Size()], recv, func(all [][]byte) {
+		if c.rank == root {
+			copy(recv, slices.Concat(all...))
+		}
+	})
+}
+
+// Scatter is perf.Comm's.
+func (c *Comm) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
+	n := count * t.Size()
+	return c.do("scatter", send, recv, func(all [][]byte) { copy(recv[:n], all[root][c.rank*n:]) })
+}
+
+// SendRecv is perf.Comm's.
+func (c *Comm) SendRecv(send []byte, _ int, recv []byte, from int, count int, t elem.Type) error {
+	return c.do("sendrecv", send[:count*t.Size()], recv, func(all [][]byte) { copy(recv, all[from]) })
+}
+
+// Group runs f.
+func (c *Comm) Group(f func() error) error {
+	c.Calls["group"]++
+	return f()
+}
+
+// Exchange is perf.Comm's.
+func (c *Comm) Exchange(_ context.Context, b []byte) ([][]byte, error) {
+	c.Calls["exchange"]++
+	return c.gather(b)
+}
+
+// Barrier is perf.Comm's.
+func (c *Comm) Barrier() error {
+	c.Calls["barrier"]++
+	return c.w.barrier(nil)
+}
+
+// Alloc keeps the memory for Memory.
+func (c *Comm) Alloc(n int) ([]byte, error) {
+	b := make([]byte, n)
+	c.mems = append(c.mems, b)
+	return b, nil
+}
+
+// Free forgets memory.
+func (c *Comm) Free(b []byte) {
+	c.mems = slices.DeleteFunc(c.mems, func(m []byte) bool { return &m[0] == &b[0] })
+}
+
+// Memory finds the allocation that b lies in, and where.
+func (c *Comm) Memory(b []byte) (mem []byte, at int) {
+	for _, m := range c.mems {
+		for i := range m {
+			if len(b) > 0 && &m[i] == &b[0] {
+				return m, i
+			}
+		}
+	}
+	panic("commtest: no such memory")
+}
+
+// Leaked is how many allocations were not freed.
+func (c *Comm) Leaked() int { return len(c.mems) }
+
+// PreMulSum is perf.PreMulSummer's. The scalar is 1 or 2.
+func (c *Comm) PreMulSum(scalar []byte, t elem.Type) (elem.Op, error) {
+	c.last++
+	for _, s := range []float64{1, 2} {
+		one := make([]byte, t.Size())
+		setOne(one, t)
+		got := make([]byte, t.Size())
+		elem.Scale(t, got, one, s)
+		if slices.Equal(got, scalar) {
+			c.sums[c.last] = s
+			return c.last, nil
+		}
+	}
+	return 0, fmt.Errorf("scalar % x of %v is neither 1 nor 2", scalar, t)
+}
+
+// setOne writes the number 1.
+func setOne(b []byte, t elem.Type) {
+	switch t {
+	case elem.Float16:
+		b[1] = 0x3c
+	case elem.BFloat16:
+		b[0], b[1] = 0x80, 0x3f
+	case elem.Float32:
+		bits := math.Float32bits(1)
+		b[0], b[1], b[2], b[3] = byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24)
+	case elem.Float64:
+		b[6], b[7] = 0xf0, 0x3f
+	case elem.Float8E4M3:
+		b[0] = 0x38
+	case elem.Float8E5M2:
+		b[0] = 0x3c
+	default:
+		b[0] = 1
+	}
+}
+
+// FreeOp is perf.PreMulSummer's.
+func (c *Comm) FreeOp(op elem.Op) error {
+	if _, ok := c.sums[op]; !ok {
+		return fmt.Errorf("there is no reduction %d", op)
+	}
+	delete(c.sums, op)
+	return nil
+}
+
+// Sums is how many pre-multiplied sums were not freed.
+func (c *Comm) Sums() int { return len(c.sums) }
+
+// Split makes communicators of the ranks with the same color.
+func (c *Comm) Split(color int) (*Comm, error) {
+	all, err := c.gather([]byte{byte(color)})
+	if err != nil {
+		return nil, err
+	}
+	rank, size := 0, 0
+	for r, b := range all {
+		if b[0] == byte(color) {
+			if r < c.rank {
+				rank++
+			}
+			size++
+		}
+	}
+	c.w.mu.Lock()
+	defer c.w.mu.Unlock()
+	if c.w.splits == nil {
+		c.w.splits = map[int]*World{}
+	}
+	if c.w.splits[color] == nil {
+		c.w.splits[color], _ = New(size)
+	}
+	return c.w.splits[color].comm(rank), nil
+}

@@ -1,0 +1,134 @@
+package perf
+
+import (
+	"slices"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A Config is what is to be run: the flags, parsed. Parse and Default make
+// one; the letters are nccl-tests' flags.
+type Config struct {
+	Collective string // "all_reduce", …: one of Collectives
+	Program    string // what the header calls it: "all_reduce_perf"
+	Args       []string
+
+	Threads, GPUs      int   // -t, -g: ranks in this process are Threads × GPUs
+	MinBytes, MaxBytes int64 // -b, -e
+	StepBytes          int64 // -i
+	StepFactor         int   // -f
+	Iters, AggIters    int   // -n, -m
+	Warmup, Cycles     int   // -w, -N (0: for ever)
+	ParallelInit       bool  // -p
+	Check              int   // -c: rounds of verification
+	Ops                []Reduction
+	Types              []elem.Type
+	Root               int // -r; -1: all
+	Blocking           int // -z
+	Timeout            int // -T in seconds; 0: none
+	Graph              int // -G; only reported
+	CPUTime            bool
+	Timestamps         bool
+	JSONFile           string // -J; empty: none
+	Average            Average
+	Memory             bool // -M
+	Unalign            int  // -u in elements
+	PerIter            bool // -I
+	PerIterSkip        int  // -K
+
+	Shape  []int64 // --shape
+	Trials int     // --trials
+	Split  int     // --split; 0: none
+	Plot   string  // --plot
+	Output string  // --output: "text" or "json"
+	Bench  bool    // --bench
+
+	maxBytesSet bool     // -e was given
+	notes       []string // flags that do nothing here
+	messages    []string // what parsing has to say, for stdout
+}
+
+// PerProcess is how many ranks a process has.
+func (c *Config) PerProcess() int { return c.Threads * c.GPUs }
+
+// sweeps reports whether sizes from -b to -e are run, as nccl-tests does.
+func (c *Config) sweeps() bool { return len(c.Shape) == 0 && c.Split == 0 }
+
+// An Average says how the ranks' times become one.
+type Average int
+
+// The ways of averaging, as -a numbers them.
+const (
+	RankZero Average = iota
+	Mean
+	Minimum
+	Maximum
+)
+
+// of reduces the ranks' times.
+func (a Average) of(v []float64) float64 {
+	switch a {
+	case RankZero:
+		return v[0]
+	case Minimum:
+		return slices.Min(v)
+	case Maximum:
+		return slices.Max(v)
+	}
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// A Reduction is one of the reductions that -o names. Only Mulsum is none of
+// elem's: it is made for each communicator.
+type Reduction struct {
+	Name   string
+	Op     elem.Op
+	Mulsum bool
+}
+
+// Reductions are all of them, in the order of -o all.
+var Reductions = []Reduction{
+	{Name: "sum", Op: elem.Sum}, {Name: "prod", Op: elem.Prod}, {Name: "max", Op: elem.Max}, {Name: "min", Op: elem.Min},
+	{Name: "avg", Op: elem.Avg}, {Name: "mulsum", Op: elem.Sum, Mulsum: true},
+}
+
+// Default returns nccl-tests' defaults for a collective.
+func Default(collective string) Config {
+	return Config{
+		Collective: collective, Program: collective + "_perf",
+		Threads: 1, GPUs: 1, MinBytes: 32 << 20, MaxBytes: 32 << 20, StepBytes: 1 << 20, StepFactor: 1,
+		Iters: 20, AggIters: 1, Warmup: 1, Cycles: 1, Check: 1,
+		Ops: Reductions[:1], Types: []elem.Type{elem.Float32}, Average: Mean,
+		Trials: 50, Output: "text",
+	}
+}
+
+// Sizes returns the sizes of the sweep, in bytes.
+func (c *Config) Sizes() []int64 {
+	var out []int64
+	for s := c.MinBytes; s <= c.MaxBytes; {
+		out = append(out, s)
+		step := c.StepBytes
+		if f := int64(c.StepFactor); f > 1 {
+			if s > c.MaxBytes/f {
+				break
+			}
+			step = s * (f - 1)
+		}
+		if step <= 0 || step > c.MaxBytes-s { // no step at all: validate refuses it
+			break
+		}
+		s += step
+	}
+	return out
+}
+
+// Notes are remarks about flags that do nothing on host memory.
+func (c *Config) Notes() []string { return c.notes }
+
+// Messages are what nccl-tests says about flags that it corrects.
+func (c *Config) Messages() []string { return c.messages }

@@ -1,0 +1,15 @@
+// Package perf is the benchmark of collectives: nccl-tests' flags, sweep
+// rules, timing, verification, table, JSON and exit statuses, over any engine
+// that implements Comm. It knows no engine and no command line library; a
+// command parses with Parse, opens a World of Config.PerProcess ranks and
+// calls Run.
+//
+// Every rank runs the same loop in a goroutine of its own (worker.go), and all
+// decisions that ranks must share are made from what they exchanged. The rank
+// 0 of the world feeds the sinks: the table (table.go), nccl-tests' JSON file
+// (jsonfile.go), our own document (document.go) and Go benchmark lines
+// (bench.go).
+//
+// The formats and rules are nccl-tests 2.19.6's; where this package does more
+// (percentiles, stragglers, guards around buffers) it says so.
+package perf

@@ -1,0 +1,204 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A flag is one option: nccl-tests' have a letter, ours do not.
+type flag struct {
+	short byte
+	long  string
+	arg   string // what the value is, for the usage; empty: takes none
+	help  string
+	set   func(c *Config, v string) error
+}
+
+func intFlag(p func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error { *p(c) = parseInt(v); return nil }
+}
+
+func boolFlag(p func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) error { *p(c) = parseInt(v) != 0; return nil }
+}
+
+// sizeFlag names the flag in the error as nccl-tests does.
+func sizeFlag(name string, p func(*Config) *int64) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		n, err := ParseSize(v)
+		if err != nil {
+			return &badSizeError{text: fmt.Sprintf("invalid size specified for '%s'", name), err: err}
+		}
+		*p(c) = n
+		return nil
+	}
+}
+
+// gpuOnly accepts a flag that has no meaning on host memory. A value of 0 asks
+// for nothing, so nothing is said.
+func gpuOnly(c *Config, flag, v string) {
+	if parseInt(v) != 0 {
+		c.notes = append(c.notes, flag)
+	}
+}
+
+func gpuFlag(flag string) func(*Config, string) error {
+	return func(c *Config, v string) error { gpuOnly(c, flag, v); return nil }
+}
+
+// flags are nccl-tests' in the order of its usage text, then ours.
+var flags = []flag{
+	{'t', "nthreads", "num threads", "host threads per process", intFlag(func(c *Config) *int { return &c.Threads })},
+	{'g', "ngpus", "ranks per thread", "ranks (GPUs) per thread", intFlag(func(c *Config) *int { return &c.GPUs })},
+	{'b', "minbytes", "size", "first size, such as 8, 64K, 1M, 0.5G", sizeFlag("minbytes", func(c *Config) *int64 { return &c.MinBytes })},
+	{'e', "maxbytes", "size", "last size; also how large the buffers are", setMaxBytes},
+	{'i', "stepbytes", "size", "what is added from one size to the next", sizeFlag("stepBytes", func(c *Config) *int64 { return &c.StepBytes })},
+	{'f', "stepfactor", "factor", "what a size is multiplied by to get the next; wins over -i when above 1", intFlag(func(c *Config) *int { return &c.StepFactor })},
+	{'n', "iters", "count", "timed iterations", intFlag(func(c *Config) *int { return &c.Iters })},
+	{'m', "agg_iters", "count", "operations grouped into one iteration", intFlag(func(c *Config) *int { return &c.AggIters })},
+	{'w', "warmup_iters", "count", "warm-up operations per size", intFlag(func(c *Config) *int { return &c.Warmup })},
+	{'N', "run_cycles", "count", "repeat the sweep; 0 for ever", intFlag(func(c *Config) *int { return &c.Cycles })},
+	{'p', "parallel_init", "0/1", "threads initialise communicators at the same time", boolFlag(func(c *Config) *bool { return &c.ParallelInit })},
+	{'c', "check", "rounds", "rounds of verification; 0 for none", intFlag(func(c *Config) *int { return &c.Check })},
+	{'o', "op", "sum/prod/max/min/avg/mulsum/all", "reduction", setOp},
+	{'d', "datatype", "type/all", "element type", setType},
+	{'r', "root", "root", "root rank; -1 for all", intFlag(func(c *Config) *int { return &c.Root })},
+	{'z', "blocking", "0/1/2/3", "1 wait and barrier after each operation, 2 wait only, 3 wait and untimed barrier after each iteration", intFlag(func(c *Config) *int { return &c.Blocking })},
+	{'y', "stream_null", "0/1", "null stream; nothing on host memory", gpuFlag("-y")},
+	{'T', "timeout", "seconds", "abort when no operation completes for so long; 0 never", intFlag(func(c *Config) *int { return &c.Timeout })},
+	{'G', "cudagraph", "launches", "CUDA graph; nothing on host memory", setGraph},
+	{'C', "report_cputime", "0/1", "time column shows the host's time to issue", boolFlag(func(c *Config) *bool { return &c.CPUTime })},
+	{'S', "report_timestamps", "0/1", "local time at the end of each row", boolFlag(func(c *Config) *bool { return &c.Timestamps })},
+	{'J', "output_file", "file.json", "write nccl-tests' JSON report", setJSONFile},
+	{'a', "average", "0/1/2/3", "time of rank 0, or mean, min, max of all ranks", func(c *Config, v string) error { c.Average = Average(parseInt(v)); return nil }},
+	{'R', "local_register", "0/1/2", "buffer registration; nothing on host memory", gpuFlag("-R")},
+	{'x', "cta_policy", "0/1/2", "nothing on host memory", gpuFlag("-x")},
+	{'D', "device_implementation", "number", "kernels of the test's own; nothing on host memory", gpuFlag("-D")},
+	{'V', "device_cta_count", "count", "nothing on host memory", gpuFlag("-V")},
+	{'M', "memory", "0/1", "memory use in the footer", boolFlag(func(c *Config) *bool { return &c.Memory })},
+	{'u', "unalign", "elements", "shift buffers by so many elements", intFlag(func(c *Config) *int { return &c.Unalign })},
+	{'I', "per_iter_timing", "0/1", "time each iteration, with columns for it", boolFlag(func(c *Config) *bool { return &c.PerIter })},
+	{'K', "per_iter_skip", "count", "leading iterations left out of -I's statistics", intFlag(func(c *Config) *int { return &c.PerIterSkip })},
+	{'h', "help", "", "print this text", func(*Config, string) error { return ErrHelp }},
+
+	{0, "shape", "RxC", "one tensor of this shape (rows x columns of -d): print its mean bandwidth", setShape},
+	{0, "trials", "count", "how often --shape runs it", intFlag(func(c *Config) *int { return &c.Trials })},
+	{0, "split", "parts", "one large operation against so many small ones of the same total (--shape or -e)", intFlag(func(c *Config) *int { return &c.Split })},
+	{0, "plot", "file.png", "draw bus bandwidth over size", func(c *Config, v string) error { c.Plot = v; return nil }},
+	{0, "output", "text/json", "what stdout gets: the table or one JSON document", setOutput},
+	{0, "bench", "", "stdout gets Go benchmark lines, for benchstat", func(c *Config, _ string) error { c.Bench = true; return nil }},
+}
+
+func setMaxBytes(c *Config, v string) error {
+	c.maxBytesSet = true
+	return sizeFlag("maxbytes", func(c *Config) *int64 { return &c.MaxBytes })(c, v)
+}
+
+func setGraph(c *Config, v string) error {
+	gpuOnly(c, "-G", v)
+	c.Graph = parseInt(v)
+	return nil
+}
+
+func setType(c *Config, v string) error {
+	if v == "all" {
+		c.Types = elem.Types
+		return nil
+	}
+	t, ok := elem.ParseType(v)
+	if !ok {
+		c.messages = append(c.messages, fmt.Sprintf("invalid type %s, defaulting to float .. ", v))
+		t = elem.Float32
+	}
+	c.Types = []elem.Type{t}
+	return nil
+}
+
+func setOp(c *Config, v string) error {
+	if v == "all" {
+		c.Ops = Reductions
+		return nil
+	}
+	for i, r := range Reductions {
+		if r.Name == v {
+			c.Ops = Reductions[i : i+1]
+			return nil
+		}
+	}
+	c.messages = append(c.messages, fmt.Sprintf("invalid op %s, defaulting to sum .. ", v))
+	c.Ops = Reductions[:1]
+	return nil
+}
+
+func setJSONFile(c *Config, v string) error {
+	if !strings.HasSuffix(v, ".json") {
+		c.messages = append(c.messages, fmt.Sprintf("# skipping json output; %s does not end in .json", v))
+		return nil
+	}
+	c.JSONFile = v
+	return nil
+}
+
+func setOutput(c *Config, v string) error {
+	if v != "text" && v != "json" {
+		return fmt.Errorf("--output is text or json, not %q", v)
+	}
+	c.Output = v
+	return nil
+}
+
+// setShape reads 500000x2000: any number of dimensions, each at least 1.
+func setShape(c *Config, v string) error {
+	c.Shape = nil
+	total := int64(1)
+	for f := range strings.SplitSeq(v, "x") {
+		n := digits(f, 0)
+		d := int64(parseInt(strings.TrimLeft(f, "0")))
+		if n == 0 || n != len(f) || n > 9 || d < 1 || total > (1<<50)/d {
+			return fmt.Errorf("--shape is rows x columns, such as 500000x2000, not %q", v)
+		}
+		total *= d
+		c.Shape = append(c.Shape, d)
+	}
+	return nil
+}
+
+// ErrHelp is Parse's error when the usage text was asked for.
+var ErrHelp = errors.New("help was asked for")
+
+// usage is the text of -h.
+func usage(program string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "USAGE: %s\n", program)
+	for _, f := range flags {
+		head := "      --" + f.long
+		if f.short != 0 {
+			head = fmt.Sprintf("  -%c, --%s", f.short, f.long)
+		}
+		if f.arg != "" {
+			head += " <" + f.arg + ">"
+		}
+		fmt.Fprintf(&b, "%s\n          %s\n", head, f.help)
+	}
+	b.WriteString("Sizes take G, M or K. Reductions apply to all_reduce, reduce and reduce_scatter, roots to broadcast, reduce, gather and scatter.\n")
+	b.WriteString("Environment: NCCL_TESTS_SPLIT, NCCL_TESTS_SPLIT_MASK, NCCL_TESTS_MIN_BW.\n")
+	return b.String()
+}
+
+// Usage returns the text of -h for a program.
+func Usage(program string) string { return usage(program) }
+
+// FlagNames are all flags as one types them, for a shell's completion.
+func FlagNames() []string {
+	var out []string
+	for _, f := range flags {
+		if f.short != 0 {
+			out = append(out, "-"+string(f.short))
+		}
+		out = append(out, "--"+f.long)
+	}
+	return out
+}

@@ -1,0 +1,61 @@
+package perf
+
+import (
+	"math"
+	"strconv"
+	"strings"
+)
+
+// fit prints a number right-aligned in a width: with two decimals, else with
+// one, else with none, else as a power of ten.
+func fit(v float64, width int) string {
+	if s, ok := special(v); ok {
+		return pad(s, width)
+	}
+	for _, decimals := range []int{2, 1, 0} {
+		if s := strconv.FormatFloat(v, 'f', decimals, 64); len(s) <= width {
+			return pad(s, width)
+		}
+	}
+	return pad(strconv.FormatFloat(v, 'e', width-6, 64), width)
+}
+
+// special names what is no number as C does.
+func special(v float64) (string, bool) {
+	switch {
+	case math.IsNaN(v):
+		return "nan", true
+	case math.IsInf(v, 1):
+		return "inf", true
+	case math.IsInf(v, -1):
+		return "-inf", true
+	}
+	return "", false
+}
+
+func pad(s string, width int) string {
+	return strings.Repeat(" ", max(0, width-len(s))) + s
+}
+
+// general prints as C's %g: six significant digits, no trailing zeros.
+func general(v float64) string {
+	if s, ok := special(v); ok {
+		return s
+	}
+	if v == 0 {
+		return "0"
+	}
+	mant, exp, _ := strings.Cut(strconv.FormatFloat(v, 'e', 5, 64), "e")
+	e, _ := strconv.Atoi(exp)
+	if e < -4 || e >= 6 {
+		return trimZeros(mant) + "e" + exp
+	}
+	return trimZeros(strconv.FormatFloat(v, 'f', 5-e, 64))
+}
+
+func trimZeros(s string) string {
+	if strings.Contains(s, ".") {
+		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
+	}
+	return s
+}

@@ -1,0 +1,75 @@
+package perf
+
+import (
+	"bytes"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A pattern is a period of elements that repeats for ever.
+type pattern struct {
+	t     elem.Type
+	data  []byte
+	slack uint64 // how many units in the last place an element may be off
+}
+
+// elements is the pattern's period.
+func (p *pattern) elements() int { return len(p.data) / p.t.Size() }
+
+// A segment is a run of elements of a pattern.
+type segment struct {
+	p     *pattern
+	first int64 // index of the run's first element
+	n     int64 // elements
+}
+
+// A layout is what memory holds: segments, one after the other.
+type layout []segment
+
+// runs calls f with each piece of mem, and what it should hold.
+func (im layout) runs(mem []byte, f func(p *pattern, mem, want []byte)) {
+	for _, s := range im {
+		size := int64(s.p.t.Size())
+		at := int(s.first % int64(s.p.elements()) * size)
+		for left := int(s.n * size); left > 0; at = 0 {
+			k := min(left, len(s.p.data)-at)
+			f(s.p, mem[:k], s.p.data[at:at+k])
+			mem, left = mem[k:], left-k
+		}
+	}
+}
+
+// bytes is how much memory the layout covers.
+func (im layout) bytes() int64 {
+	n := int64(0)
+	for _, s := range im {
+		n += s.n * int64(s.p.t.Size())
+	}
+	return n
+}
+
+// fill writes the layout into mem.
+func (im layout) fill(mem []byte) {
+	im.runs(mem, func(_ *pattern, mem, want []byte) { copy(mem, want) })
+}
+
+// wrong counts the elements of mem that are not as in the layout.
+func (im layout) wrong(mem []byte) int64 {
+	bad := int64(0)
+	im.runs(mem, func(p *pattern, mem, want []byte) {
+		if !bytes.Equal(mem, want) {
+			bad += p.wrong(mem, want)
+		}
+	})
+	return bad
+}
+
+func (p *pattern) wrong(mem, want []byte) int64 {
+	bad := int64(0)
+	for i := range len(mem) / p.t.Size() {
+		if ulps(elemBits(mem, p.t, i), elemBits(want, p.t, i)) > p.slack {
+			bad++
+		}
+	}
+	return bad
+}

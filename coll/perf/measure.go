@@ -1,0 +1,148 @@
+package perf
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"time"
+)
+
+// A measure is what one rank has to say about one placement of one size.
+type measure struct {
+	elapsed time.Duration // of all iterations
+	waited  time.Duration // of it, for peers; negative: the engine does not know
+	wrong   int64         // of the last round of verification; negative: not verified
+	chosen  string        // algorithm
+	samples []time.Duration
+}
+
+func (m *measure) encode() []byte {
+	b := make([]byte, 0, 32+len(m.chosen)+8*len(m.samples))
+	for _, v := range []int64{int64(m.elapsed), int64(m.waited), m.wrong, int64(len(m.chosen))} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	b = append(b, m.chosen...)
+	for _, s := range m.samples {
+		b = binary.LittleEndian.AppendUint64(b, uint64(s))
+	}
+	return b
+}
+
+var errMeasure = errors.New("a rank sent something that is no measurement: do all run the same program?")
+
+func decodeMeasure(b []byte) (measure, error) {
+	if len(b) < 32 {
+		return measure{}, errMeasure
+	}
+	word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
+	m := measure{elapsed: time.Duration(word(0)), waited: time.Duration(word(1)), wrong: word(2)}
+	n := word(3)
+	b = b[32:]
+	if n < 0 || n > int64(len(b)) || (int64(len(b))-n)%8 != 0 {
+		return measure{}, errMeasure
+	}
+	m.chosen, b = string(b[:n]), b[n:]
+	for ; len(b) > 0; b = b[8:] {
+		m.samples = append(m.samples, time.Duration(binary.LittleEndian.Uint64(b)))
+	}
+	return m, nil
+}
+
+// A Straggler is the rank that the others waited for.
+type Straggler struct {
+	Rank   int     `json:"rank"`
+	Excess float64 `json:"excess_us"` // by how much, per operation, against the median rank
+}
+
+// straggler finds it. Where the engine knows how long ranks waited it is the
+// one that waited least: all others waited for it. Else it is the one that took
+// longest, which says little, because a collective ends at about the same time
+// everywhere.
+func straggler(ms []measure, ops int) Straggler {
+	v := make([]float64, len(ms))
+	waits := !slices.ContainsFunc(ms, func(m measure) bool { return m.waited < 0 })
+	for i, m := range ms {
+		v[i] = float64(m.elapsed)
+		if waits {
+			v[i] = -float64(m.waited)
+		}
+	}
+	worst := 0
+	for i := range v {
+		if v[i] > v[worst] {
+			worst = i
+		}
+	}
+	sorted := slices.Sorted(slices.Values(v))
+	excess := v[worst] - sorted[(len(sorted)-1)/2]
+	return Straggler{Rank: worst, Excess: excess / 1e3 / float64(ops)}
+}
+
+// IterStats are statistics of iterations, in microseconds: of each the slowest
+// rank's time.
+type IterStats struct {
+	Skipped int       `json:"skipped_iterations"`
+	Min     float64   `json:"min_us"`
+	Max     float64   `json:"max_us"`
+	Mean    float64   `json:"avg_us"`
+	P50     float64   `json:"p50_us"`
+	P95     float64   `json:"p95_us"`
+	P99     float64   `json:"p99_us"`
+	Stdev   float64   `json:"stdev_us"` // of the population
+	CV      float64   `json:"cv_pct"`   // Stdev in percent of Mean
+	Times   []float64 `json:"times_us"` // all of them
+
+	byProcess [][]float64 // the slowest of each process, where there are several
+}
+
+// iterStats reduces the ranks' samples. process is each rank's process.
+func iterStats(ms []measure, process []int, skip int) *IterStats {
+	if len(ms) == 0 || len(ms[0].samples) == 0 {
+		return nil
+	}
+	n := len(ms[0].samples)
+	s := &IterStats{Skipped: min(skip, n-1), Times: make([]float64, n)}
+	if last := slices.Max(process); last > 0 {
+		s.byProcess = make([][]float64, last+1)
+	}
+	for r, m := range ms {
+		for i, d := range m.samples[:min(n, len(m.samples))] {
+			us := float64(d) / 1e3
+			s.Times[i] = max(s.Times[i], us)
+			if s.byProcess == nil {
+				continue
+			}
+			row := &s.byProcess[process[r]]
+			if *row == nil {
+				*row = make([]float64, n)
+			}
+			(*row)[i] = max((*row)[i], us)
+		}
+	}
+	s.summarize()
+	return s
+}
+
+func (s *IterStats) summarize() {
+	v := slices.Sorted(slices.Values(s.Times[s.Skipped:]))
+	n := len(v)
+	s.Min, s.Max, s.P50 = v[0], v[n-1], v[n/2]
+	s.P95, s.P99 = nearestRank(v, 95), nearestRank(v, 99)
+	for _, x := range v {
+		s.Mean += x / float64(n)
+	}
+	for _, x := range v {
+		s.Stdev += (x - s.Mean) * (x - s.Mean) / float64(n)
+	}
+	s.Stdev = math.Sqrt(s.Stdev)
+	if s.Mean > 0 {
+		s.CV = 100 * s.Stdev / s.Mean
+	}
+}
+
+// nearestRank is a percentile of sorted values as nccl-tests takes it.
+func nearestRank(v []float64, percent int) float64 {
+	n := len(v)
+	return v[min(n-1, (n*percent+99)/100-1)]
+}

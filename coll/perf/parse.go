@@ -1,0 +1,183 @@
+package perf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// A UsageError says what is wrong with the arguments.
+type UsageError struct {
+	Text string
+	// Status is how nccl-tests ends in this case: 0 for an option that does not
+	// exist (after the usage text), 255 for sizes.
+	Status int
+	// Option is set for an option that does not exist, or lacks its argument.
+	Option bool
+}
+
+func (e *UsageError) Error() string { return e.Text }
+
+// A badSizeError carries nccl-tests' text, and what is wrong in ours.
+type badSizeError struct {
+	text string
+	err  error
+}
+
+func (e *badSizeError) Error() string { return e.text }
+func (e *badSizeError) Unwrap() error { return e.err }
+
+// Parse reads the arguments after the program's name in the manner of
+// getopt_long: -b8, -b 8, --minbytes=8, --minbytes 8 and unambiguous
+// beginnings of long names; a value may begin with a minus; operands are
+// passed over. Its errors are ErrHelp or a *UsageError.
+func Parse(collective, program string, args []string) (Config, error) {
+	c := Default(collective)
+	if program != "" {
+		c.Program = program
+	}
+	c.Args = slices.Clone(args)
+	for len(args) > 0 && args[0] != "--" {
+		rest, err := c.option(args)
+		if err != nil {
+			return c, err
+		}
+		args = rest
+	}
+	return c, c.validate()
+}
+
+// option consumes the first argument, and the next one if that is its value.
+func (c *Config) option(args []string) ([]string, error) {
+	a, rest := args[0], args[1:]
+	switch {
+	case strings.HasPrefix(a, "--"):
+		return c.long(a[2:], rest)
+	case len(a) > 1 && a[0] == '-':
+		return c.short(a[1:], rest)
+	}
+	return rest, nil // an operand
+}
+
+func (c *Config) long(a string, rest []string) ([]string, error) {
+	name, value, has := strings.Cut(a, "=")
+	f, err := lookup(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.arg == "" && has:
+		return nil, optionErrorf("option '--%s' doesn't allow an argument", f.long)
+	case f.arg != "" && !has:
+		if len(rest) == 0 {
+			return nil, optionErrorf("option '--%s' requires an argument", f.long)
+		}
+		value, rest = rest[0], rest[1:]
+	}
+	return rest, c.apply(f, value)
+}
+
+func (c *Config) short(a string, rest []string) ([]string, error) {
+	i := slices.IndexFunc(flags, func(f flag) bool { return f.short == a[0] })
+	if i < 0 {
+		return nil, optionErrorf("invalid option -- '%c'", a[0])
+	}
+	f, value := flags[i], a[1:]
+	if f.arg != "" && value == "" {
+		if len(rest) == 0 {
+			return nil, optionErrorf("option requires an argument -- '%c'", a[0])
+		}
+		value, rest = rest[0], rest[1:]
+	}
+	return rest, c.apply(f, value)
+}
+
+func (c *Config) apply(f flag, value string) error {
+	err := f.set(c, value)
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *badSizeError:
+		return &UsageError{Text: e.text, Status: 255}
+	}
+	if err == ErrHelp {
+		return err
+	}
+	return &UsageError{Text: err.Error(), Status: int(InvalidUsage)}
+}
+
+// lookup finds a long flag by its name or by the beginning of one.
+func lookup(name string) (flag, error) {
+	var found []flag
+	var names []string
+	for _, f := range flags {
+		if f.long == name {
+			return f, nil
+		}
+		if strings.HasPrefix(f.long, name) {
+			found = append(found, f)
+		}
+		names = append(names, f.long)
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return flag{}, optionErrorf("unrecognized option '--%s'; did you mean '--%s'?", name, nearest.To(name, names))
+	}
+	return flag{}, optionErrorf("option '--%s' is ambiguous: '--%s' or '--%s'?", name, found[0].long, found[1].long)
+}
+
+func optionErrorf(format string, a ...any) error {
+	return &UsageError{Text: fmt.Sprintf(format, a...), Option: true}
+}
+
+// validate refuses what cannot be run, and corrects what nccl-tests corrects.
+func (c *Config) validate() error {
+	if c.MinBytes > c.MaxBytes && c.sweeps() {
+		return &UsageError{Text: fmt.Sprintf("invalid sizes for 'minbytes' and 'maxbytes': %d > %d", c.MinBytes, c.MaxBytes), Status: 255}
+	}
+	c.downgrade()
+	for _, r := range []struct {
+		bad  bool
+		text string
+	}{
+		{c.Threads < 1 || c.GPUs < 1 || c.PerProcess() > 1<<16, "-t and -g are at least 1, and at most 65536 together"},
+		{c.Iters < 1 || c.AggIters < 1, "-n and -m are at least 1"},
+		{c.Warmup < 0 || c.Cycles < 0 || c.Check < 0 || c.Timeout < 0, "-w, -N, -c and -T are at least 0"},
+		{c.Unalign < 0 || c.Unalign > 1<<20, "-u is a number of elements, from 0 to 1048576"},
+		{c.Root < -1, "-r is a rank, or -1 for all"},
+		{c.Blocking < 0 || c.Blocking > 3, "-z is 0, 1, 2 or 3"},
+		{c.Average < RankZero || c.Average > Maximum, "-a is 0, 1, 2 or 3"},
+		{c.MinBytes < c.MaxBytes && c.StepFactor <= 1 && c.StepBytes == 0, "-i 0 never gets from -b to -e: give -i, or -f 2"},
+		{c.MinBytes == 0 && c.MaxBytes > 0 && c.StepFactor > 1, "-b 0 never gets larger by -f: begin with 1"},
+		{!c.sweeps() && (len(c.Types) > 1 || len(c.Ops) > 1), "--shape and --split take one type and one reduction"},
+		{c.Trials < 1, "--trials is at least 1"},
+		{c.Split < 0, "--split is the number of parts, at least 1"},
+		{c.Bench && c.Output == "json", "--bench and --output json both want stdout"},
+		{!c.sweeps() && c.Plot != "", "--plot draws a sweep: leave out --shape and --split"},
+	} {
+		if r.bad {
+			return &UsageError{Text: r.text, Status: int(InvalidUsage)}
+		}
+	}
+	return nil
+}
+
+// downgrade resolves nccl-tests' conflicts. Graphs do not exist on host
+// memory, but scripts see what they would see there.
+func (c *Config) downgrade() {
+	if c.PerIter && c.Graph != 0 {
+		c.PerIter = false
+		c.messages = append(c.messages, "# per-iteration timing (-I) does not work with -G: turned off")
+	}
+	if c.Blocking == 3 && c.Graph != 0 {
+		c.Blocking = 0
+		c.messages = append(c.messages, "# -z 3 does not work with -G: using -z 0")
+	}
+	if c.PerIterSkip < 0 || c.PerIterSkip >= max(c.Iters, 1) {
+		c.messages = append(c.messages, fmt.Sprintf("# -K %d is not between 0 and the iterations: using 0", c.PerIterSkip))
+		c.PerIterSkip = 0
+	}
+}

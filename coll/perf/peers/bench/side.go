@@ -1,0 +1,278 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll"
+)
+
+// A side is a set of rank processes that time what they are told to.
+type side struct {
+	name  string
+	cmd   []*os.File
+	out   []*bufio.Reader
+	procs []*exec.Cmd
+	log   *bytes.Buffer
+}
+
+// pipes makes the named pipes of n ranks in dir.
+func pipes(dir string, n int) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for r := range n {
+		for _, kind := range []string{"cmd", "out"} {
+			if err := unix.Mkfifo(filepath.Join(dir, fmt.Sprintf("%s.%d", kind, r)), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// open connects to the ranks' pipes, which waits for the ranks to open theirs.
+func (s *side) open(dir string, n int) error {
+	for r := range n {
+		// Read and write, so that opening does not wait for a rank that died.
+		c, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("cmd.%d", r)), os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		o, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("out.%d", r)), os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		s.cmd, s.out = append(s.cmd, c), append(s.out, bufio.NewReader(o))
+	}
+	return nil
+}
+
+// time has all ranks run an operation, and returns the mean of their seconds.
+func (s *side) time(op string, size, warmup, iters int) (float64, error) {
+	for _, c := range s.cmd {
+		if _, err := fmt.Fprintf(c, "%s %d %d %d\n", op, size, warmup, iters); err != nil {
+			return 0, err
+		}
+	}
+	sum := 0.0
+	for r := range s.out {
+		got := make(chan error, 1)
+		go func() {
+			t, err := scan(s.out[r])
+			sum += t
+			got <- err
+		}()
+		select {
+		case err := <-got:
+			if err != nil {
+				return 0, err
+			}
+		case <-time.After(2 * time.Minute):
+			return 0, fmt.Errorf("%s: rank %d did not answer in two minutes (%s, %d bytes):\n%s", s.name, r, op, size, s.log)
+		}
+	}
+	return sum / float64(len(s.out)), nil
+}
+
+func (s *side) stop() {
+	for _, c := range s.cmd {
+		fmt.Fprintln(c, "quit")
+	}
+	for _, p := range s.procs {
+		t := time.AfterFunc(10*time.Second, func() { _ = p.Process.Kill() })
+		_ = p.Wait()
+		t.Stop()
+	}
+}
+
+const rankEnv = "ASSAY_BENCH_RANK"
+
+// startAssay starts n ranks of this program, each on a processor of its own
+// while there are enough, as mpirun does.
+func startAssay(ctx context.Context, dir string, n, maxBytes int) (*side, error) {
+	if err := pipes(dir, n); err != nil {
+		return nil, err
+	}
+	id, err := coll.GetUniqueID(coll.Config{})
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	s := &side{name: "assay", log: new(bytes.Buffer)}
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, err
+	}
+	var cpus []int
+	for i := range 1024 {
+		if allowed.IsSet(i) {
+			cpus = append(cpus, i)
+		}
+	}
+	for r := range n {
+		c := exec.CommandContext(ctx, self)
+		c.Env = append(os.Environ(), rankEnv+"="+dir,
+			fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, maxBytes, hex.EncodeToString(id[:])))
+		c.Stderr = s.log
+		pin := allowed
+		if n <= len(cpus) {
+			pin = unix.CPUSet{}
+			pin.Set(cpus[r])
+		}
+		if err := startOn(c, pin, allowed); err != nil {
+			return nil, err
+		}
+		s.procs = append(s.procs, c)
+	}
+	return s, s.open(dir, n)
+}
+
+// startOn starts a program on some of the processors: children inherit the
+// set of the thread that starts them.
+func startOn(c *exec.Cmd, set, after unix.CPUSet) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return err
+	}
+	err := c.Start()
+	return errors.Join(err, unix.SchedSetaffinity(0, &after))
+}
+
+func startMPI(ctx context.Context, dir string, n int, o options) (*side, error) {
+	if err := pipes(dir, n); err != nil {
+		return nil, err
+	}
+	args := strings.Fields(o.wrap)
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return nil, err
+	}
+	if n > allowed.Count() {
+		args = append(args, "--oversubscribe")
+	}
+	args = append(args, "-np", strconv.Itoa(n), o.mpi, dir, strconv.Itoa(o.max))
+	c := exec.CommandContext(ctx, args[0], args[1:]...)
+	s := &side{name: "OpenMPI", log: new(bytes.Buffer), procs: []*exec.Cmd{c}}
+	c.Stderr, c.Stdout = s.log, s.log
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("starting the peer: %w (apt-get install openmpi-bin libopenmpi-dev)", err)
+	}
+	return s, s.open(dir, n)
+}
+
+// rankMain is one of our ranks.
+func rankMain(dir string) error {
+	var r, n, maxBytes int
+	var hexID string
+	if _, err := fmt.Sscanf(os.Getenv("ASSAY_BENCH_JOB"), "%d %d %d %s", &r, &n, &maxBytes, &hexID); err != nil {
+		return fmt.Errorf("ASSAY_BENCH_JOB: %w", err)
+	}
+	var id coll.UniqueID
+	if m, err := hex.Decode(id[:], []byte(hexID)); err != nil || m != len(id) {
+		return errors.New("ASSAY_BENCH_JOB: no ID")
+	}
+	in, err := os.Open(filepath.Join(dir, fmt.Sprintf("cmd.%d", r)))
+	if err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("out.%d", r)), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	comm, err := coll.CommInitRank(ctx, n, id, r, coll.Config{})
+	if err != nil {
+		return err
+	}
+	b, err := newBuffers(maxBytes)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var op string
+		var size, warmup, iters int
+		if m, _ := fmt.Sscanf(lines.Text(), "%s %d %d %d", &op, &size, &warmup, &iters); m != 4 {
+			break // quit
+		}
+		t, err := b.time(comm, op, size, warmup, iters)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "%.9f\n", t.Seconds())
+	}
+	return comm.Destroy()
+}
+
+// buffers are a rank's, plain memory as a program has it.
+type buffers struct{ send, recv []byte }
+
+func newBuffers(n int) (b buffers, err error) {
+	if b.send, err = coll.Alloc(n); err == nil {
+		b.recv, err = coll.Alloc(n)
+	}
+	for i := range b.send {
+		b.send[i], b.recv[i] = 1, 1
+	}
+	return b, err
+}
+
+func (b *buffers) time(c *coll.Comm, op string, size, warmup, iters int) (time.Duration, error) {
+	count := size / 4
+	part := count / c.Size()
+	send, recv := coll.Bytes(b.send), coll.Bytes(b.recv)
+	var f func() error
+	switch op {
+	case "all_reduce":
+		f = func() error { return c.AllReduce(send, recv, count, coll.Float32, coll.Sum) }
+	case "broadcast":
+		f = func() error { return c.Broadcast(recv, recv, count, coll.Float32, 0) }
+	case "reduce":
+		f = func() error { return c.Reduce(send, recv, count, coll.Float32, coll.Sum, 0) }
+	case "all_gather":
+		f = func() error { return c.AllGather(send, recv, part, coll.Float32) }
+	case "reduce_scatter":
+		f = func() error { return c.ReduceScatter(send, recv, part, coll.Float32, coll.Sum) }
+	case "alltoall":
+		f = func() error { return c.AllToAll(send, recv, part, coll.Float32) }
+	default:
+		return 0, fmt.Errorf("there is no operation %s", op)
+	}
+	if err := c.Barrier(); err != nil {
+		return 0, err
+	}
+	for range warmup {
+		if err := f(); err != nil {
+			return 0, err
+		}
+	}
+	if err := c.Barrier(); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	for range iters {
+		if err := f(); err != nil {
+			return 0, err
+		}
+	}
+	t := time.Since(start)
+	return t, c.Barrier()
+}

@@ -1,0 +1,191 @@
+package perf
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+)
+
+// A sink is a form of output. Its methods are called in order, by one
+// goroutine: header once, row for each row, footer once, also after a failure.
+type sink interface {
+	header(r *reporter) error
+	row(r *reporter, row *Row) error
+	footer(r *reporter, res *Result, cause error) error
+}
+
+// A reporter turns measurements into rows, and gives them to the sinks. It
+// exists in the process with rank 0.
+type reporter struct {
+	*session
+	ranks   []introduction // empty until begin
+	process []int
+	n       int   // ranks in the group of rank 0
+	limit   int64 // of memory, bytes for each buffer
+	sinks   []sink
+	bar     *progressBar
+	started time.Time
+	memory  int64 // resident at the start
+	res     Result
+	sum     float64 // of bus bandwidths
+	remarks map[string]bool
+	tardy   map[int]*Tardy
+}
+
+func newReporter(s *session) *reporter {
+	r := &reporter{session: s, remarks: map[string]bool{}, tardy: map[int]*Tardy{}, started: s.host.now()}
+	r.res.MinBusBW = s.set.minBW
+	r.memory = resident(s.host.root)
+	r.bar = newProgressBar(s.std, r.started)
+	if s.cfg.JSONFile != "" {
+		r.sinks = append(r.sinks, &jsonFile{})
+	}
+	switch {
+	case s.cfg.Output == "json":
+		r.sinks = append(r.sinks, &document{out: s.std.Out})
+	case s.cfg.Bench:
+		r.sinks = append(r.sinks, &benchSink{out: s.std.Out})
+	case !s.cfg.sweeps():
+	default:
+		r.sinks = append(r.sinks, &table{out: s.std.Out})
+	}
+	if s.cfg.Plot != "" {
+		r.sinks = append(r.sinks, &plotSink{})
+	}
+	return r
+}
+
+// text is where remarks go: to the table, if that is what stdout gets.
+func (r *reporter) text() io.Writer {
+	for _, s := range r.sinks {
+		if _, ok := s.(*table); ok {
+			return r.std.Out
+		}
+	}
+	return r.std.Err
+}
+
+func (r *reporter) begin(ranks []introduction, limit int64) error {
+	r.ranks, r.process, r.limit = ranks, processes(ranks), limit
+	for _, x := range ranks {
+		if x.Group == ranks[0].Group {
+			r.n++
+		}
+	}
+	for _, m := range r.cfg.messages {
+		fmt.Fprintln(r.text(), m)
+	}
+	return r.each(func(s sink) error { return s.header(r) })
+}
+
+func (r *reporter) each(f func(sink) error) error {
+	var errs []error
+	for _, s := range r.sinks {
+		errs = append(errs, f(s))
+	}
+	return errors.Join(errs...)
+}
+
+// remark says something once.
+func (r *reporter) remark(key, text string) error {
+	if r.remarks[key] {
+		return nil
+	}
+	r.remarks[key] = true
+	_, err := fmt.Fprintln(r.text(), text)
+	return err
+}
+
+func (r *reporter) progress(v volume, k combination) {
+	r.bar.show(r.host.now(), fmt.Sprintf("%s %s %s, %d bytes, row %d", r.c.name, k.t, k.red.Name, v.bytes(), len(r.res.Rows)+1))
+}
+
+// placement makes half a row from what all ranks measured.
+func (r *reporter) placement(v volume, ms []measure) Placement {
+	ops := r.cfg.Iters * r.cfg.AggIters
+	times := make([]float64, len(ms))
+	p := Placement{Algorithm: ms[0].chosen}
+	for i, m := range ms {
+		times[i] = float64(m.elapsed) / 1e3 / float64(ops)
+		p.Wrong += m.wrong
+	}
+	if ms[0].wrong < 0 {
+		p.Wrong = -1
+	}
+	p.Time = r.cfg.Average.of(times)
+	p.AlgBW, p.BusBW = r.c.bandwidth(v, p.Time, r.n)
+	p.Iter = iterStats(ms, r.process, r.cfg.PerIterSkip)
+	if len(ms) > 1 {
+		s := straggler(ms, ops)
+		p.Straggler = &s
+	}
+	return p
+}
+
+// row counts a row, and shows it.
+func (r *reporter) row(row Row) error {
+	for _, p := range []*Placement{&row.OutOfPlace, &row.InPlace} {
+		r.sum += p.BusBW
+		if p.Wrong > 0 {
+			r.res.OutOfBounds++
+		}
+		if p.Straggler != nil {
+			r.count(p)
+		}
+	}
+	r.res.Rows = append(r.res.Rows, row)
+	r.bar.clear()
+	return r.each(func(s sink) error { return s.row(r, &row) })
+}
+
+// count adds a placement to its straggler's.
+func (r *reporter) count(p *Placement) {
+	t := r.tardy[p.Straggler.Rank]
+	if t == nil {
+		t = &Tardy{Rank: p.Straggler.Rank, Host: r.ranks[p.Straggler.Rank].Host}
+		r.tardy[t.Rank] = t
+	}
+	t.Often++
+	t.Excess += p.Straggler.Excess
+	t.Percent += p.Time // for now
+}
+
+// settle computes what all rows say together.
+func (r *reporter) settle() {
+	res := &r.res
+	if n := len(res.Rows); n > 0 {
+		res.AvgBusBW = r.sum / float64(2*n)
+	}
+	for _, rank := range slices.Sorted(maps.Keys(r.tardy)) {
+		if t := r.tardy[rank]; res.Straggler == nil || t.Excess > res.Straggler.Excess {
+			res.Straggler = t
+		}
+	}
+	if t := res.Straggler; t != nil {
+		if t.Percent > 0 {
+			t.Percent = 100 * t.Excess / t.Percent
+		}
+		t.Excess /= float64(t.Often)
+		t.Of = 2 * len(res.Rows)
+	}
+	if len(res.Rows) > 0 {
+		res.settle()
+	}
+}
+
+// finish writes the footers.
+func (r *reporter) finish(cause error) (*Result, error) {
+	r.bar.clear()
+	r.settle()
+	if len(r.ranks) == 0 { // it never began
+		return &r.res, nil
+	}
+	err := r.each(func(s sink) error { return s.footer(r, &r.res, cause) })
+	if err != nil {
+		err = &Failure{Status: InternalError, Where: where(1), Err: err}
+	}
+	return &r.res, err
+}

@@ -1,0 +1,73 @@
+package perf
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Result is what a run has found. Only the process with rank 0 has rows.
+type Result struct {
+	Rows        []Row
+	OutOfBounds int     // failed checks: a size and a placement each
+	AvgBusBW    float64 // GB/s: the mean over all rows and both placements
+	MinBusBW    float64 // NCCL_TESTS_MIN_BW; 0: not asked for
+	Status      Status
+	Straggler   *Tardy // nil with one rank
+	Shape       *ShapeResult
+	Split       *SplitResult
+}
+
+// fast reports whether the floor is kept: nccl-tests forgives a tenth.
+func (r *Result) fast() bool { return r.AvgBusBW >= 0.9*r.MinBusBW }
+
+func (r *Result) settle() {
+	if r.OutOfBounds > 0 || r.MinBusBW > 0 && !r.fast() {
+		r.Status = BadData
+	}
+}
+
+// A Tardy is the rank that was the straggler most often.
+type Tardy struct {
+	Rank    int     `json:"rank"`
+	Host    string  `json:"host"`
+	Often   int     `json:"placements"` // so often
+	Of      int     `json:"of"`
+	Excess  float64 `json:"excess_us"`  // mean over those placements, per operation
+	Percent float64 `json:"excess_pct"` // of the time of an operation
+}
+
+// A Row is one line of the table: a size, out of place and in place.
+type Row struct {
+	Bytes      int64     `json:"bytes"`
+	Count      int64     `json:"count"`
+	Type       string    `json:"type"`
+	Redop      string    `json:"redop"`
+	Root       int       `json:"root"` // -1: no root
+	Iterations int       `json:"iterations"`
+	OutOfPlace Placement `json:"out_of_place"`
+	InPlace    Placement `json:"in_place"`
+
+	at time.Time
+}
+
+// A Placement is half of a row. Time is that of one operation.
+type Placement struct {
+	Time      float64    `json:"time_us"`
+	AlgBW     float64    `json:"algbw_gbs"`
+	BusBW     float64    `json:"busbw_gbs"`
+	Wrong     int64      `json:"wrong"` // elements, over all ranks; -1: not verified
+	Algorithm string     `json:"algorithm,omitempty"`
+	Straggler *Straggler `json:"straggler,omitempty"`
+	Iter      *IterStats `json:"iterations,omitempty"`
+}
+
+// notable is from how many percent on a straggler is one.
+const notable = 5
+
+func (t *Tardy) String() string {
+	who := fmt.Sprintf("rank %d on %s, %.2f us (%.1f%%) behind the median rank in %d of %d measurements", t.Rank, t.Host, t.Excess, t.Percent, t.Often, t.Of)
+	if t.Percent < notable {
+		return "none; the slowest is " + who
+	}
+	return who
+}

@@ -1,0 +1,235 @@
+package perf
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// guard is how much memory on either side of a buffer is watched, in bytes.
+// A page, so that buffers stay aligned.
+const guard = 4096
+
+// A truth knows, for one rank, what every buffer of an operation holds before
+// and after.
+type truth struct {
+	c       collective
+	rank, n int
+	root    int
+	moved   *pattern // data that is only moved, see stride
+	mine    *pattern // what this rank gives to a reduction
+	want    *pattern // the reduction's result
+	poison  *pattern // what is in memory that nobody has written
+}
+
+// A sketch is a rank's two buffers, before or after.
+type sketch struct{ send, recv layout }
+
+// before is what the buffers hold when the operation begins, after what they
+// must hold when it has ended. In place only recv counts.
+func (t *truth) before(v volume, inPlace bool) sketch {
+	if !inPlace {
+		return sketch{t.given(t.rank, 0, v.send), layout{{t.poison, 0, v.recv}}}
+	}
+	if t.c.blocks && !t.c.inSend && !t.c.aliased { // the rank's block of recv, amid poison
+		return sketch{recv: t.amid(layout{{t.poison, 0, v.recv}}, t.given(t.rank, 0, v.send))}
+	}
+	return sketch{recv: t.given(t.rank, 0, v.send)}
+}
+
+func (t *truth) after(v volume, inPlace bool) sketch {
+	s := t.before(v, inPlace)
+	switch {
+	case !t.receives():
+	case inPlace && t.c.inSend:
+		s.recv = t.amid(s.recv, t.result(v))
+	default:
+		s.recv = t.result(v)
+	}
+	return s
+}
+
+// receives reports whether the operation writes anything on this rank.
+func (t *truth) receives() bool {
+	rootOnly := t.c.name == "reduce" || t.c.name == "gather"
+	return !rootOnly || t.rank == t.root
+}
+
+// given is a run of what a rank passes to the operation.
+func (t *truth) given(rank int, first, n int64) layout {
+	if t.c.reduces && t.mine != nil {
+		return layout{{t.mine, first, n}}
+	}
+	return t.of(rank, first, n)
+}
+
+// of is a run of the data of a rank, where data is only moved.
+func (t *truth) of(rank int, first, n int64) layout {
+	return layout{{t.moved, first + int64(stride(rank, t.moved.elements())), n}}
+}
+
+// result is what the operation writes on this rank.
+func (t *truth) result(v volume) layout {
+	block := int64(t.rank) * v.count
+	switch t.c.name {
+	case "all_reduce", "reduce":
+		return t.reduced(0, v.recv)
+	case "reduce_scatter":
+		return t.reduced(block, v.recv)
+	case "broadcast":
+		return t.of(t.root, 0, v.recv)
+	case "scatter":
+		return t.of(t.root, block, v.recv)
+	case "sendrecv":
+		return t.of((t.rank+t.n-1)%t.n, 0, v.recv)
+	case "alltoall":
+		return t.fromAll(block, v.count)
+	}
+	return t.fromAll(0, v.count) // all_gather, gather
+}
+
+func (t *truth) reduced(first, n int64) layout {
+	if t.want == nil {
+		return t.of(t.rank, first, n)
+	}
+	return layout{{t.want, first, n}}
+}
+
+// fromAll is a block of every rank, in their order.
+func (t *truth) fromAll(first, n int64) layout {
+	var im layout
+	for r := range t.n {
+		im = append(im, t.of(r, first, n)...)
+	}
+	return im
+}
+
+// amid replaces this rank's block of whole, which is one segment.
+func (t *truth) amid(whole, block layout) layout {
+	s, n := whole[0], block[0].n
+	at := int64(t.rank) * n
+	return slices.Concat(layout{{s.p, s.first, at}}, block, layout{{s.p, s.first + at + n, s.n - at - n}})
+}
+
+// A source makes the patterns of a run's type, reduction, seed and size. Ranks
+// of one process share what does not depend on the rank.
+type source struct {
+	mu     sync.Mutex
+	shared map[sharedKey]func() []byte
+	order  []sharedKey // oldest first
+}
+
+type sharedKey struct {
+	g      generator
+	period int
+	kind   patternKind
+}
+
+type patternKind byte
+
+const (
+	kindMoved patternKind = iota
+	kindWant
+	kindPoison
+)
+
+// keep bounds how many shared patterns stay in memory; users hold on to theirs.
+const keep = 16
+
+func (s *source) pattern(g generator, period int, kind patternKind) *pattern {
+	s.mu.Lock()
+	key := sharedKey{g, period, kind}
+	gen, ok := s.shared[key]
+	if !ok {
+		gen = sync.OnceValue(func() []byte { return key.data() })
+		if s.shared == nil {
+			s.shared = map[sharedKey]func() []byte{}
+		}
+		s.shared[key] = gen
+		s.order = append(s.order, key)
+		if len(s.order) > keep {
+			delete(s.shared, s.order[0])
+			s.order = s.order[1:]
+		}
+	}
+	s.mu.Unlock()
+	p := &pattern{t: g.t, data: gen()}
+	if kind == kindWant && !g.exact() {
+		p.slack = 2
+	}
+	return p
+}
+
+func (k sharedKey) data() []byte {
+	switch k.kind {
+	case kindWant:
+		return k.g.want(k.period)
+	case kindPoison:
+		return moves(k.g.t, ^k.g.seed, k.period)
+	}
+	return moves(k.g.t, k.g.seed, k.period)
+}
+
+// truth returns what is true of an operation with this seed.
+func (s *source) truth(c collective, g generator, rank, root, period int) *truth {
+	plain := generator{t: g.t, seed: g.seed} // moved data depends on nothing else
+	t := &truth{
+		c: c, rank: rank, n: g.n, root: root,
+		moved:  s.pattern(plain, period, kindMoved),
+		poison: s.pattern(plain, period, kindPoison),
+	}
+	if c.reduces && g.n > 1 {
+		t.mine = &pattern{t: g.t, data: g.input(rank, period)}
+		t.want = s.pattern(g, period, kindWant)
+	}
+	return t
+}
+
+// A buffer is memory with guards around what an operation may touch.
+type buffer struct {
+	mem  []byte // as it came from Alloc
+	base int    // where data begins in it
+}
+
+// data is where operations work.
+func (b *buffer) data() []byte { return b.mem[b.base : len(b.mem)-guard] }
+
+// guarded returns the layout im of the buffer's first bytes, with poison before
+// and after it, and the memory that it is a layout of.
+func (b *buffer) guarded(im layout, poison *pattern) (layout, []byte) {
+	n := int(im.bytes())
+	edge := int64(guard / poison.t.Size())
+	mem := b.mem[b.base-guard : b.base+n+guard]
+	return slices.Concat(layout{{poison, 1, edge}}, im, layout{{poison, 2, edge}}), mem
+}
+
+// prepare fills the buffers for one operation.
+func (t *truth) prepare(v volume, inPlace bool, send, recv *buffer) {
+	s := t.before(v, inPlace)
+	im, mem := recv.guarded(s.recv, t.poison)
+	im.fill(mem)
+	if !inPlace {
+		im, mem = send.guarded(s.send, t.poison)
+		im.fill(mem)
+	}
+}
+
+// wrong counts the elements of both buffers, and around them, that are not as
+// they must be after the operation.
+func (t *truth) wrong(v volume, inPlace bool, send, recv *buffer) int64 {
+	s := t.after(v, inPlace)
+	im, mem := recv.guarded(s.recv, t.poison)
+	bad := im.wrong(mem)
+	if !inPlace {
+		im, mem = send.guarded(s.send, t.poison)
+		bad += im.wrong(mem)
+	}
+	return bad
+}
+
+// verifiable reports whether a placement has a defined result.
+func (c collective) verifiable(inPlace bool) bool { return !inPlace || !c.aliased }
+
+// longest is the number of elements of the largest buffers of a type.
+func longest(maxBytes int64, t elem.Type) int64 { return maxBytes / int64(t.Size()) }

@@ -1,0 +1,299 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// A worker is one rank. All workers take the same way through the same loops:
+// whatever they do not know alike they exchange first.
+type worker struct {
+	*session
+	i      int // among this process's ranks
+	world  Comm
+	comm   Comm // the group's, where the world is split; else world
+	now    clock
+	pulse  pulse
+	report *reporter // on rank 0 of the world only
+
+	send, recv buffer
+}
+
+func (w *worker) run(ctx context.Context) error {
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	defer w.close()
+	switch {
+	case w.cfg.Split > 0:
+		return w.splitCompare(ctx)
+	case !w.cfg.sweeps():
+		return w.shape(ctx)
+	}
+	for cycle := 0; cycle < w.cfg.Cycles || w.cfg.Cycles == 0; cycle++ {
+		if err := w.combinations(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open introduces the ranks to one another, splits them into groups and
+// allocates the buffers.
+func (w *worker) open(ctx context.Context) error {
+	maxBytes, err := w.introduce(ctx)
+	if err != nil {
+		return err
+	}
+	if w.set.split.op != 0 {
+		c, err := w.session.world.Split(w.world, w.set.split.color(w.session.world.Process))
+		if err != nil {
+			return w.failed(EngineError, err)
+		}
+		w.comm = c
+	}
+	if w.cfg.sweeps() && maxBytes < w.cfg.MinBytes {
+		return w.failed(DeviceError, fmt.Errorf("-b %d bytes do not fit: memory allows %d for each buffer; use fewer ranks (-t, -g) or smaller sizes", w.cfg.MinBytes, maxBytes))
+	}
+	if w.cfg.Root >= w.comm.Size() {
+		return w.failed(InvalidUsage, fmt.Errorf("-r %d: there are %d ranks", w.cfg.Root, w.comm.Size()))
+	}
+	w.send, w.recv = buffer{}, buffer{}
+	for _, b := range []*buffer{&w.send, &w.recv} {
+		n := maxBytes + int64(8*w.cfg.Unalign) + 2*guard
+		if b.mem, err = w.comm.Alloc(int(n)); err != nil {
+			w.close()
+			return w.failed(DeviceError, fmt.Errorf("allocating %d bytes: %w", n, err))
+		}
+	}
+	return nil
+}
+
+func (w *worker) close() {
+	for _, b := range []*buffer{&w.send, &w.recv} {
+		if b.mem != nil {
+			w.comm.Free(b.mem)
+			b.mem = nil
+		}
+	}
+}
+
+// failed makes an error of this rank's.
+func (w *worker) failed(s Status, err error) error {
+	if err == nil {
+		return nil
+	}
+	f := &Failure{Status: s, Rank: w.world.Rank(), Where: where(2), Err: err}
+	if e, ok := w.comm.(Explainer); ok {
+		f.Last = e.LastError()
+	}
+	return f
+}
+
+// A combination is a type, a reduction and a root: one sweep.
+type combination struct {
+	t    elem.Type
+	red  Reduction
+	root int
+	op   elem.Op // red's, for this communicator
+}
+
+// redop is what the table's column shows.
+func (w *worker) redop(k combination) string {
+	if w.c.redop {
+		return k.red.Name
+	}
+	return "none"
+}
+
+// shownRoot is what the table's column shows.
+func (w *worker) shownRoot(k combination) int {
+	if w.c.rooted {
+		return k.root
+	}
+	return -1
+}
+
+func (w *worker) combinations(ctx context.Context) error {
+	reds := w.cfg.Ops
+	if !w.c.redop {
+		reds = Reductions[:1]
+	}
+	roots := []int{max(0, w.cfg.Root)}
+	if w.c.rooted && w.cfg.Root < 0 {
+		roots = roots[:0]
+		for r := range w.comm.Size() {
+			roots = append(roots, r)
+		}
+	}
+	for _, t := range w.cfg.Types {
+		w.touch(t)
+		for _, red := range reds {
+			for _, root := range roots {
+				if err := w.combination(ctx, combination{t: t, red: red, root: root, op: red.Op}); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// touch gives all of the buffers pages of their own and values that are
+// numbers: unwritten memory is one page of zeros, and too fast to read.
+func (w *worker) touch(t elem.Type) {
+	p := w.source.pattern(generator{t: t, seed: 1}, periods[1], kindMoved)
+	for _, b := range []*buffer{&w.send, &w.recv} {
+		b.base = guard + w.cfg.Unalign*t.Size()
+		mem := b.mem[w.cfg.Unalign*t.Size():]
+		layout{{p, 0, int64(len(mem) / t.Size())}}.fill(mem)
+	}
+}
+
+// combination runs one sweep, with a reduction of its own if it needs one.
+func (w *worker) combination(ctx context.Context, k combination) (err error) {
+	if k.red.Mulsum && w.c.reduces {
+		p, ok := w.comm.(PreMulSummer)
+		if !ok {
+			return w.withoutMulsum()
+		}
+		scalar := generator{t: k.t}.scalarBytes(w.comm.Rank())
+		if k.op, err = p.PreMulSum(scalar, k.t); err != nil {
+			return w.failed(EngineError, err)
+		}
+		defer func() { err = errors.Join(err, w.failed(EngineError, p.FreeOp(k.op))) }()
+	}
+	return w.sweep(ctx, k)
+}
+
+// withoutMulsum leaves it out of -o all, and fails where nothing else was
+// asked for.
+func (w *worker) withoutMulsum() error {
+	if len(w.cfg.Ops) == 1 {
+		return w.failed(NotImplemented, errors.New("-o mulsum: the engine has no sums with scalars"))
+	}
+	if w.report != nil {
+		return w.report.remark("mulsum", "# mulsum is left out: the engine has no sums with scalars")
+	}
+	return nil
+}
+
+func (g generator) scalarBytes(rank int) []byte {
+	s := mulsumScalar(rank)
+	return appendElem(nil, g.t, g.bits(number{i: s, f: float64(s)}))
+}
+
+func (w *worker) sweep(ctx context.Context, k combination) error {
+	if err := w.barrier(); err != nil {
+		return err
+	}
+	if err := w.warmUp(k); err != nil {
+		return err
+	}
+	for _, size := range w.sizes() {
+		if err := w.row(ctx, size, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sizes are the sweep's, as far as memory allows.
+func (w *worker) sizes() []int64 {
+	cfg := w.cfg
+	cfg.MaxBytes = min(cfg.MaxBytes, w.maxBytes())
+	return cfg.Sizes()
+}
+
+// maxBytes is how large an operation's buffers can be.
+func (w *worker) maxBytes() int64 {
+	return int64(len(w.recv.mem)) - int64(8*w.cfg.Unalign) - 2*guard
+}
+
+// warmUp runs sizes that double, so that everything there is has been used
+// once: connections, memory, branch predictors.
+func (w *worker) warmUp(k combination) error {
+	for size := max(1, w.cfg.MinBytes); size <= w.maxBytes(); size *= 2 {
+		o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, false)
+		for range w.cfg.Warmup {
+			if err := o.once(0); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// row measures one size in both placements.
+func (w *worker) row(ctx context.Context, size int64, k combination) error {
+	v := w.c.volume(size, w.comm.Size(), k.t)
+	if w.report != nil {
+		w.report.progress(v, k)
+	}
+	var both [2][]measure
+	for i, inPlace := range []bool{false, true} {
+		m, err := w.placement(ctx, w.operation(v, k, inPlace))
+		if err != nil {
+			return err
+		}
+		if both[i], err = w.collect(ctx, m); err != nil {
+			return err
+		}
+	}
+	if w.report == nil {
+		return nil
+	}
+	return w.report.row(Row{
+		Bytes: v.bytes(), Count: v.count, Type: k.t.String(), Redop: w.redop(k), Root: w.shownRoot(k),
+		Iterations: w.cfg.Iters * w.cfg.AggIters, at: w.host.now(),
+		OutOfPlace: w.report.placement(v, both[0]), InPlace: w.report.placement(v, both[1]),
+	})
+}
+
+// collect gives the ranks' measures to the rank that reports.
+func (w *worker) collect(ctx context.Context, m measure) ([]measure, error) {
+	all, err := w.world.Exchange(ctx, m.encode())
+	if err != nil || w.report == nil {
+		return nil, w.failed(EngineError, err)
+	}
+	ms := make([]measure, len(all))
+	for i, b := range all {
+		if ms[i], err = decodeMeasure(b); err != nil {
+			return nil, w.failed(InternalError, fmt.Errorf("rank %d: %w", i, err))
+		}
+	}
+	return ms, nil
+}
+
+func (w *worker) barrier() error { return w.failed(EngineError, w.world.Barrier()) }
+
+// sum adds a number of all ranks.
+func (w *worker) sum(ctx context.Context, v int64) (int64, error) {
+	m := measure{wrong: v}
+	all, err := w.world.Exchange(ctx, m.encode())
+	if err != nil {
+		return 0, w.failed(EngineError, err)
+	}
+	total := int64(0)
+	for _, b := range all {
+		m, err := decodeMeasure(b)
+		if err != nil {
+			return 0, w.failed(InternalError, err)
+		}
+		total += m.wrong
+	}
+	return total, nil
+}
+
+// processes lists the process of each rank.
+func processes(ranks []introduction) []int {
+	out := make([]int, len(ranks))
+	for i, r := range ranks {
+		out[i] = r.Process
+	}
+	return slices.Clip(out)
+}

@@ -1,0 +1,174 @@
+package schedule
+
+// One-shot: every message goes straight to whom it is for, one hop. Latency
+// does not grow with the number of ranks, but the bytes of AllReduce do.
+
+// oneShotAllReduce: each rank sends its vector to Everyone and reduces what
+// all have sent in the order of the ranks, so that all get the same bits. Out
+// of place zero copy is safe. In place it is not: a rank may be done, and
+// write its output, before others have read its input.
+func oneShotAllReduce(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.Blocks = 1
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		b := block(0)
+		steps := make([]Step, 0, n+1)
+		steps = append(steps, do(b).load(in(0)).send(Everyone))
+		// The partial result waits in scratch memory, because in place the own
+		// input must live until it is this rank's turn.
+		steps = append(steps, firstTwo(rank, n)...)
+		for r := 2; r < n; r++ {
+			step := do(b).load(scratch(0)).store(scratch(0))
+			if r == rank {
+				step = step.load(in(0))
+			} else {
+				step = step.recvMulti(int32(r))
+			}
+			steps = append(steps, step)
+		}
+		steps[len(steps)-1].Dst = out(0)
+		return [][]Step{steps}, 1
+	})
+	return nil
+}
+
+// firstTwo reduces the contributions of ranks 0 and 1 into scratch memory.
+func firstTwo(rank, n int) []Step {
+	step := do(block(0)).store(scratch(0))
+	switch rank {
+	case 0:
+		return []Step{step.load(in(0)).recvMulti(1)}
+	case 1:
+		return []Step{step.load(in(0)).recvMulti(0)}
+	}
+	return []Step{step.recvMulti(0), step.load(scratch(0)).recvMulti(1)}
+}
+
+// oneShotBroadcast: the root sends to Everyone. Zero copy is safe.
+func oneShotBroadcast(s *Schedule, _ Options) error {
+	s.Blocks = 1
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		if rank == s.Root {
+			return [][]Step{{do(block(0)).load(in(0)).store(out(0)).send(Everyone)}}, 0
+		}
+		return [][]Step{{do(block(0)).recvMulti(int32(s.Root)).store(out(0))}}, 0
+	})
+	return nil
+}
+
+// oneShotReduce: all send to the root. Zero copy is safe.
+func oneShotReduce(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.Blocks = 1
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		if rank != s.Root {
+			return [][]Step{{do(block(0)).load(in(0)).send(int32(s.Root))}}, 0
+		}
+		return [][]Step{collect(rank, n, block(0), in(0), out(0))}, 0
+	})
+	return nil
+}
+
+// collect reduces own and what all others send into dst.
+func collect(rank, n int, data Span, own, dst Ref) []Step {
+	steps := make([]Step, 0, n)
+	for k := 1; k < n; k++ {
+		steps = append(steps, do(data).load(own).recv(int32(mod(rank-k, n))).store(dst))
+		own = dst
+	}
+	return steps
+}
+
+// oneShotAllGather: each rank sends its block to Everyone. A lane sends and
+// one receives, so that no rank waits to send until others have. Zero copy is
+// safe.
+func oneShotAllGather(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		give := []Step{do(block(rank)).load(in(0)).store(out(rank)).send(Everyone)}
+		var take []Step
+		for k := 1; k < n; k++ {
+			from := mod(rank-k, n)
+			take = append(take, do(block(from)).recvMulti(int32(from)).store(out(from)))
+		}
+		return [][]Step{give, take}, 0
+	})
+	return nil
+}
+
+// oneShotReduceScatter: each rank sends each other one its block: n-1 blocks.
+// Zero copy is safe.
+func oneShotReduceScatter(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		return [][]Step{deal(rank, n), collect(rank, n, block(rank), in(rank), out(0))}, 0
+	})
+	return nil
+}
+
+// deal sends block r of the input to rank r, starting with the next rank so
+// that not all send to the same one at once.
+func deal(rank, n int) []Step {
+	steps := make([]Step, 0, n)
+	for k := 1; k < n; k++ {
+		to := mod(rank+k, n)
+		steps = append(steps, do(block(to)).load(in(to)).send(int32(to)))
+	}
+	return steps
+}
+
+// oneShotAllToAll: each rank sends n-1 blocks. Zero copy is safe.
+func oneShotAllToAll(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		take := []Step{do(block(rank)).load(in(rank)).store(out(rank))}
+		for k := 1; k < n; k++ {
+			from := mod(rank-k, n)
+			take = append(take, do(block(from)).recv(int32(from)).store(out(from)))
+		}
+		return [][]Step{deal(rank, n), take}, 0
+	})
+	return nil
+}
+
+// oneShotGather: all send to the root. Zero copy is safe.
+func oneShotGather(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		if rank != s.Root {
+			return [][]Step{{do(block(rank)).load(in(0)).send(int32(s.Root))}}, 0
+		}
+		steps := []Step{do(block(rank)).load(in(0)).store(out(rank))}
+		for k := 1; k < n; k++ {
+			from := mod(rank-k, n)
+			steps = append(steps, do(block(from)).recv(int32(from)).store(out(from)))
+		}
+		return [][]Step{steps}, 0
+	})
+	return nil
+}
+
+// oneShotScatter: the root sends to all. Zero copy is safe.
+func oneShotScatter(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		if rank != s.Root {
+			return [][]Step{{do(block(rank)).recv(int32(s.Root)).store(out(0))}}, 0
+		}
+		steps := deal(rank, n)
+		return [][]Step{append(steps, do(block(rank)).load(in(rank)).store(out(0)))}, 0
+	})
+	return nil
+}
+
+// sendRecv: each rank sends to the next one. Zero copy is safe.
+func sendRecv(s *Schedule, o Options) error {
+	n := o.Ranks
+	s.lanes(func(rank, _ int) ([][]Step, int) {
+		return [][]Step{
+			{do(block(0)).load(in(0)).send(int32(mod(rank+1, n)))},
+			{do(block(0)).recv(int32(mod(rank-1, n))).store(out(0))},
+		}, 0
+	})
+	return nil
+}

@@ -1,0 +1,219 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Options say for whom a schedule is made, and what is known of the machine.
+type Options struct {
+	Ranks int // how many ranks there are, at least 1
+	Root  int // of a rooted collective
+
+	// Channels is how many channels to use; 0 is the algorithm's own number:
+	// one a ring, one a packed tree, else 1. The double tree takes two channels
+	// for each one asked for, as each of its trees carries half the data.
+	Channels int
+
+	// Rings are orders of all ranks, for "ring": channel c uses Rings[c mod
+	// len(Rings)]. None is the ring 0, 1, 2, ….
+	Rings [][]int
+
+	// Groups are the nodes: each rank is in one of them. "hierarchical" needs
+	// them; in the trees, if given, the tree runs between nodes and a chain
+	// within each. The order within a group is that of the ring or chain in it.
+	Groups [][]int
+
+	// Links are the connections of the machine, for "packed-trees".
+	Links []Link
+}
+
+// A Link is a one-directional connection between two ranks with a bandwidth
+// in units of the caller's choice, such as NVLinks. Links between the same two
+// ranks add up.
+type Link struct{ From, To, Capacity int }
+
+// Limits of what New accepts: block numbers and the figures made of them are
+// int32, and nothing real comes near.
+const (
+	MaxRanks    = 1 << 14
+	MaxChannels = 1 << 10
+)
+
+// MinSlots is the number of messages that a connection must be able to hold
+// for schedules to be free of deadlock. One is not enough: in a ring where
+// everyone has sent one message, each next step receives one and sends one,
+// and would wait for room that is made only by the same step of the next rank.
+const MinSlots = 2
+
+// The names of the algorithms.
+const (
+	Ring              = "ring"
+	Tree              = "tree"
+	DoubleTree        = "double-tree"
+	Recursive         = "recursive"
+	RecursiveDoubling = "recursive-doubling"
+	Bruck             = "bruck"
+	OneShot           = "one-shot"
+	TwoShot           = "two-shot"
+	Hierarchical      = "hierarchical"
+	PackedTrees       = "packed-trees"
+)
+
+// A maker fills in Blocks, Channels and Program of a schedule for at least two
+// ranks; the options are valid.
+type maker func(s *Schedule, o Options) error
+
+// algorithms are what there is for each collective, the plain one first.
+var algorithms = [NumCollectives][]struct {
+	name string
+	make maker
+}{
+	AllReduce: {
+		{Ring, ringAllReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {Recursive, recursiveAllReduce},
+		{RecursiveDoubling, recursiveDoubling}, {OneShot, oneShotAllReduce}, {TwoShot, twoShotAllReduce},
+		{Hierarchical, hierAllReduce}, {PackedTrees, packedAllReduce},
+	},
+	Broadcast: {
+		{Ring, ringBroadcast}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotBroadcast},
+		{TwoShot, twoShotBroadcast}, {Hierarchical, hierTree}, {PackedTrees, packedBroadcast},
+	},
+	Reduce: {
+		{Ring, ringReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotReduce},
+		{TwoShot, twoShotReduce}, {Hierarchical, hierTree}, {PackedTrees, packedReduce},
+	},
+	AllGather: {
+		{Ring, ringAllGather}, {Recursive, recursiveAllGather}, {Bruck, bruckAllGather}, {OneShot, oneShotAllGather},
+		{Hierarchical, hierAllGather},
+	},
+	ReduceScatter: {
+		{Ring, ringReduceScatter}, {Recursive, recursiveReduceScatter}, {Bruck, bruckReduceScatter},
+		{OneShot, oneShotReduceScatter}, {Hierarchical, hierReduceScatter},
+	},
+	AllToAll: {{OneShot, oneShotAllToAll}, {Bruck, bruckAllToAll}},
+	Gather:   {{OneShot, oneShotGather}, {Tree, binomialGather}},
+	Scatter:  {{OneShot, oneShotScatter}, {Tree, binomialScatter}},
+	SendRecv: {{OneShot, sendRecv}},
+}
+
+// Algorithms returns the names of the algorithms that there are for a
+// collective, the plain one first.
+func Algorithms(c Collective) []string {
+	if c >= NumCollectives {
+		return nil
+	}
+	var names []string
+	for _, a := range algorithms[c] {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// New makes the schedule of an algorithm for a collective. It fails where the
+// collective has no such algorithm, and where the options make no sense or
+// lack what the algorithm needs. The schedule keeps no part of the options.
+func New(c Collective, algorithm string, o Options) (*Schedule, error) {
+	if c >= NumCollectives {
+		return nil, fmt.Errorf("schedule: there is no collective number %d", c)
+	}
+	i := slices.Index(Algorithms(c), algorithm)
+	if i < 0 {
+		return nil, fmt.Errorf("schedule: %v has no algorithm %q; it has %s", c, algorithm, strings.Join(Algorithms(c), ", "))
+	}
+	if err := o.validate(c); err != nil {
+		return nil, fmt.Errorf("schedule: %v %s: %w", c, algorithm, err)
+	}
+	s := &Schedule{Collective: c, Algorithm: algorithm, Ranks: o.Ranks, Blocks: o.Ranks, Channels: max(1, o.Channels), MaxSpan: 1}
+	if c.Rooted() {
+		s.Root = o.Root
+	}
+	if o.Ranks == 1 {
+		alone(s)
+		return s, nil
+	}
+	if err := algorithms[c][i].make(s, o); err != nil {
+		return nil, fmt.Errorf("schedule: %v %s: %w", c, algorithm, err)
+	}
+	if s.Channels > MaxChannels {
+		return nil, fmt.Errorf("schedule: %v %s: %d channels; there may be %d", c, algorithm, s.Channels, MaxChannels)
+	}
+	return s, nil
+}
+
+// alone is every collective of a single rank: a copy.
+func alone(s *Schedule) {
+	s.lanes(func(int, int) ([][]Step, int) {
+		return [][]Step{{do(Span{0, 1}).load(in(0)).store(out(0))}}, 0
+	})
+}
+
+// ZeroCopySafe reports whether a rank that runs the algorithm of this package
+// may send input and output from where they lie: that it never writes there
+// again before the receiver has taken them. A transport that copies needs no
+// such thing.
+func ZeroCopySafe(c Collective, algorithm string, inPlace bool) bool {
+	switch {
+	case c == AllReduce && algorithm == RecursiveDoubling:
+		return false
+	case c == AllReduce && algorithm == OneShot:
+		return !inPlace
+	}
+	return true
+}
+
+func (o Options) validate(c Collective) error {
+	if o.Ranks < 1 || o.Ranks > MaxRanks {
+		return fmt.Errorf("%d ranks; there may be 1 to %d", o.Ranks, MaxRanks)
+	}
+	if c.Rooted() && (o.Root < 0 || o.Root >= o.Ranks) {
+		return fmt.Errorf("root %d is not one of the %d ranks", o.Root, o.Ranks)
+	}
+	if o.Channels < 0 || o.Channels > MaxChannels {
+		return fmt.Errorf("%d channels; there may be up to %d, or 0 for the algorithm's own number", o.Channels, MaxChannels)
+	}
+	for i, r := range o.Rings {
+		if err := partition([][]int{r}, o.Ranks); err != nil {
+			return fmt.Errorf("ring %d: %w", i, err)
+		}
+	}
+	if o.Groups != nil {
+		if err := partition(o.Groups, o.Ranks); err != nil {
+			return fmt.Errorf("groups: %w", err)
+		}
+	}
+	for _, l := range o.Links {
+		if l.From < 0 || l.From >= o.Ranks || l.To < 0 || l.To >= o.Ranks || l.From == l.To {
+			return fmt.Errorf("a link from rank %d to rank %d; it must join two of the %d ranks", l.From, l.To, o.Ranks)
+		}
+		if l.Capacity < 0 || l.Capacity > 1<<20 {
+			return fmt.Errorf("the link from rank %d to rank %d has capacity %d; it may have 0 to %d", l.From, l.To, l.Capacity, 1<<20)
+		}
+	}
+	return nil
+}
+
+// partition reports why groups are not a partition of the ranks 0 … n-1.
+func partition(groups [][]int, n int) error {
+	seen := make([]bool, n)
+	left := n
+	for i, g := range groups {
+		if len(g) == 0 {
+			return fmt.Errorf("group %d is empty", i)
+		}
+		for _, r := range g {
+			if r < 0 || r >= n {
+				return fmt.Errorf("rank %d is not one of the %d ranks", r, n)
+			}
+			if seen[r] {
+				return fmt.Errorf("rank %d is there twice", r)
+			}
+			seen[r] = true
+			left--
+		}
+	}
+	if left > 0 {
+		return fmt.Errorf("rank %d is missing", slices.Index(seen, false))
+	}
+	return nil
+}

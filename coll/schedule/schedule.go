@@ -1,0 +1,157 @@
+// Package schedule holds the algorithms of the collectives as data: for each
+// rank, what it sends to whom, receives from whom, reduces and copies, in
+// which order. Nothing here moves a byte. A checker proves for a schedule
+// that it computes its collective, that it cannot deadlock and how many bytes
+// it moves; coll/tuning predicts its time; coll/host and coll/cuda run it.
+//
+// # Data
+//
+// A collective works on blocks. AllReduce, Broadcast and Reduce cut their
+// vector into Schedule.Blocks nearly equal blocks (all but the last ones have
+// the same length; some may be empty when the vector is short). AllGather,
+// ReduceScatter, AllToAll, Gather and Scatter have one block a rank, all of
+// one length: their Blocks is the number of ranks. Buffers in blocks:
+//
+//	               Input    Output
+//	AllReduce      Blocks   Blocks
+//	Broadcast      Blocks   Blocks    Input is read at the root only
+//	Reduce         Blocks   Blocks    Output is written at the root only
+//	AllGather      1        Ranks
+//	ReduceScatter  Ranks    1
+//	AllToAll       Ranks    Ranks     Output[i] of r is Input[r] of i
+//	Gather         1        Ranks     Output at the root only
+//	Scatter        Ranks    1         Input at the root only
+//	SendRecv       1        1         each rank sends to the next one
+//
+// Scratch is memory of the executor: Program.Scratch blocks for each lane, which
+// alone uses them, each as long as the longest block. What they hold is gone at
+// the end of a window. Nothing is sent from scratch memory without being copied
+// out of it first: the receiver may take it later. Input and Output may be the
+// same memory (AllReduce, Broadcast, Reduce), or Input may be the
+// rank's own block of Output (AllGather, Gather) or Output the rank's own
+// block of Input (ReduceScatter, Scatter). A schedule must be right in place,
+// too: it never reads a block of Input after writing the block of Output with
+// which it may share memory, other than in the same step.
+//
+// # Channels and windows
+//
+// A block is cut into Channels parts, one a channel, and a channel's part
+// into windows that are small enough for a transport's slot. A lane runs its
+// steps for its first window, then for the second, and so on; a step moves
+// the window's share of each of its blocks. Lanes of one rank run side by
+// side and share no connection: a connection is (sender, receiver, channel),
+// messages on it arrive in order, and on each side one lane uses it. Messages to
+// Everyone are another such queue, with a place of its own at each receiver.
+//
+// A step happens when its message has arrived and there is room for the one
+// that it sends; a connection has room for MinSlots messages or more.
+package schedule
+
+// A Collective is one of the operations.
+type Collective uint8
+
+// The collectives.
+const (
+	AllReduce Collective = iota
+	Broadcast
+	Reduce
+	AllGather
+	ReduceScatter
+	AllToAll
+	Gather
+	Scatter
+	SendRecv
+	NumCollectives
+)
+
+var collectiveNames = [NumCollectives]string{
+	"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter", "SendRecv",
+}
+
+// String is the collective's name as in NCCL's logs.
+func (c Collective) String() string {
+	if c >= NumCollectives {
+		return "Collective(?)"
+	}
+	return collectiveNames[c]
+}
+
+// Rooted reports whether the collective has a root.
+func (c Collective) Rooted() bool {
+	return c == Broadcast || c == Reduce || c == Gather || c == Scatter
+}
+
+// Reduces reports whether the collective applies a reduction.
+func (c Collective) Reduces() bool {
+	return c == AllReduce || c == Reduce || c == ReduceScatter
+}
+
+// A Buf names one of a rank's buffers.
+type Buf uint8
+
+// The buffers.
+const (
+	NoBuf Buf = iota
+	Input
+	Output
+	Scratch
+)
+
+// A Ref is a run of blocks of a buffer: blocks First, First+1, … The run is as
+// long as the step's Data. The zero Ref refers to nothing.
+type Ref struct {
+	Buf   Buf
+	First int32
+}
+
+// A Span is a run of logical blocks: the data that a step moves. It decides
+// how many bytes that is; both ends of a message have the same Span lengths.
+type Span struct{ First, N int32 }
+
+// Peers that are no rank.
+const (
+	Nobody   int32 = -1
+	Everyone int32 = -2 // Send: one message to all other ranks of the schedule
+)
+
+// A Step is what NCCL calls a primitive, such as recvReduceCopySend. Its value
+// is the reduction of those of its operands that are present, in the order A,
+// B, received message (floats: ((A op B) op received)); at most two are. The
+// value is stored at Dst, if that is present, and sent to Send, if that is
+// somebody. A step without operands does not exist.
+type Step struct {
+	Recv  int32 // rank that a message comes from, or Nobody
+	Send  int32 // rank that the value goes to, Nobody, or Everyone
+	Multi bool  // Recv's message was sent to Everyone
+	A, B  Ref
+	Dst   Ref
+	Data  Span
+}
+
+// A Lane is a list of steps that run one after the other, for each window of
+// a channel's part of the data.
+type Lane struct {
+	Channel int
+	Steps   []Step
+}
+
+// A Program is what one rank does.
+type Program struct {
+	Lanes   []Lane
+	Scratch int // blocks of scratch memory, each lane's own
+}
+
+// A Schedule is an algorithm for a collective among Ranks ranks.
+type Schedule struct {
+	Collective Collective
+	Algorithm  string // "ring", "tree", …
+	Ranks      int
+	Root       int
+	Blocks     int
+	Channels   int
+	MaxSpan    int // the largest Data.N of any step of any rank; 0 means 1
+
+	// Program returns what a rank does. It is pure: the same rank, the same
+	// program.
+	Program func(rank int) Program
+}

@@ -1,0 +1,124 @@
+package schedule
+
+import "math/bits"
+
+// A value stands for the content of a block while a schedule is checked. sum
+// adds up a random-looking number for each contribution (what rank r had in
+// block b of its input), so that it tells which contributions are in, and how
+// often, whatever the order in which they were added. tree is a hash of the
+// expression that made the value, where a op b equals b op a, as it does
+// bitwise for every reduction: equal trees are equal bits. Two different
+// multisets or expressions look alike with probability 2^-64. The zero value
+// is memory that nobody has written.
+type value struct{ sum, tree uint64 }
+
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// leaf is block b of rank r's input.
+func leaf(r, b int) value {
+	k := mix(mix(uint64(r))+uint64(b)) | 1
+	return value{k, k}
+}
+
+// reduce is a op b.
+func reduce(a, b value) value {
+	lo, hi := min(a.tree, b.tree), max(a.tree, b.tree)
+	return value{a.sum + b.sum, mix(lo^bits.RotateLeft64(mix(hi), 17)) | 1}
+}
+
+// InputBlocks is how many blocks a rank's Input has; 0 where it is not read.
+func (s *Schedule) InputBlocks(rank int) int {
+	switch s.Collective {
+	case AllReduce, Reduce:
+		return s.Blocks
+	case Broadcast:
+		if rank == s.Root {
+			return s.Blocks
+		}
+		return 0
+	case ReduceScatter, AllToAll:
+		return s.Ranks
+	case Scatter:
+		if rank == s.Root {
+			return s.Ranks
+		}
+		return 0
+	}
+	return 1
+}
+
+// OutputBlocks is how many blocks a rank's Output has; 0 where it is not
+// written.
+func (s *Schedule) OutputBlocks(rank int) int {
+	switch s.Collective {
+	case AllReduce, Broadcast:
+		return s.Blocks
+	case Reduce:
+		if rank == s.Root {
+			return s.Blocks
+		}
+		return 0
+	case AllGather, AllToAll:
+		return s.Ranks
+	case Gather:
+		if rank == s.Root {
+			return s.Ranks
+		}
+		return 0
+	}
+	return 1
+}
+
+// vector reports whether the collective cuts one vector into blocks, which may
+// then differ in length.
+func (c Collective) vector() bool { return c == AllReduce || c == Broadcast || c == Reduce }
+
+// overlay says where Input and Output of a rank start when they share memory,
+// and ok whether the collective may be in place at all.
+func (s *Schedule) overlay(rank int) (input, output int, ok bool) {
+	switch s.Collective {
+	case AllReduce, Broadcast, Reduce:
+		return 0, 0, true
+	case AllGather:
+		return rank, 0, true
+	case ReduceScatter:
+		return 0, rank, true
+	case Gather:
+		if rank == s.Root {
+			return rank, 0, true
+		}
+		return 0, 0, true
+	case Scatter:
+		if rank == s.Root {
+			return 0, rank, true
+		}
+		return 0, 0, true
+	}
+	return 0, 0, false
+}
+
+// want is what block b of rank r's output must be: a single contribution, or
+// (reduced) the reduction of block b of what every rank has.
+func (s *Schedule) want(r, b int) (single value, reduced bool, from int) {
+	switch s.Collective {
+	case AllReduce, Reduce:
+		return value{}, true, b
+	case ReduceScatter:
+		return value{}, true, r
+	case Broadcast:
+		return leaf(s.Root, b), false, 0
+	case AllGather, Gather:
+		return leaf(b, 0), false, 0
+	case AllToAll:
+		return leaf(b, r), false, 0
+	case Scatter:
+		return leaf(s.Root, r), false, 0
+	}
+	return leaf(mod(r-1, s.Ranks), 0), false, 0
+}

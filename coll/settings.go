@@ -1,0 +1,117 @@
+package coll
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math/bits"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/transport/shm"
+	"github.com/assay-hpc/assay/coll/transport/socket"
+)
+
+// hostID tells hosts apart, by name and boot, or as NCCL_HOSTID says.
+func (c *Comm) hostID() (uint64, error) {
+	h := fnv.New64a()
+	if c.cfg.HostID != "" {
+		h.Write([]byte(c.cfg.HostID))
+		return h.Sum64() | 1, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return 0, fmt.Errorf("telling hosts apart: %w", err)
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, fmt.Errorf("telling hosts apart: %w", err)
+	}
+	short, _, _ := strings.Cut(name, ".")
+	fmt.Fprintf(h, "%s\n%s", short, strings.TrimSpace(string(boot)))
+	return h.Sum64() | 1, nil
+}
+
+// channels is how many there may be.
+func (c *Comm) channels() int {
+	n := 4
+	if c.cfg.MaxChannels > 0 {
+		n = min(n, c.cfg.MaxChannels)
+	}
+	return max(n, c.cfg.MinChannels, len(c.cfg.rings), 1)
+}
+
+// settingsHash is of all that decides which messages an operation sends.
+func (c *Comm) settingsHash() uint64 {
+	h := fnv.New64a()
+	k := c.cfg.Knobs
+	fmt.Fprintln(h, k.Algo, k.Proto, c.cfg.rings, k.MinChannels, k.MaxChannels, k.BuffSize, k.SingleRingThreshold, k.LLThreshold, k.SHMDisable)
+	return h.Sum64()
+}
+
+// slot is the size of the largest message. Among ranks of one host it is small
+// enough for a second-level cache; a network wants larger ones.
+func (c *Comm) slot(near bool) int {
+	const slots = 8
+	if c.cfg.BuffSize != defaultBuffSize {
+		return int(min(max(c.cfg.BuffSize/slots, 4096), 64<<20)) / 64 * 64
+	}
+	if near {
+		return shm.DefaultSlot
+	}
+	return defaultBuffSize / slots
+}
+
+const defaultBuffSize = 4 << 20
+
+func onesOf(mask [16]uint64) (n int) {
+	for _, w := range mask {
+		n += bits.OnesCount64(w)
+	}
+	return n
+}
+
+// waitForSockets makes a rank that waits listen to its sockets.
+func (c *Comm) waitForSockets(s *host.Spinner) {
+	e := c.links.socket
+	if e == nil {
+		return
+	}
+	fds := []unix.PollFd{{Fd: int32(e.Fd()), Events: unix.POLLIN}}
+	s.Nap = pollTime
+	s.Poll = func(d time.Duration) {
+		if n, _ := unix.Poll(fds, int(d/time.Millisecond)); n > 0 {
+			e.Drain()
+		}
+	}
+}
+
+// pollTime is how long a rank sleeps on its sockets: messages through shared
+// memory do not wake it.
+const pollTime = time.Millisecond
+
+// openSocket makes the endpoint for ranks out of reach of shared memory.
+func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
+	o := socket.Options{
+		Rank: c.rank, Comm: c.net.Key("socket name"), Key: key, Fault: &c.fault,
+		MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
+	}
+	seen := map[string]bool{} // one address an interface: a second one is the same wire
+	for _, a := range c.net.Addrs() {
+		if !seen[a.Name] {
+			seen[a.Name] = true
+			o.Addrs = append(o.Addrs, a.Addr)
+		}
+	}
+	if n := c.cfg.SocketThreads; n >= 0 {
+		o.Threads = n
+	}
+	if n := c.cfg.SocketsPerThread; n >= 0 {
+		o.PerThread = n
+	}
+	return socket.Open(o)
+}

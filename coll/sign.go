@@ -1,0 +1,58 @@
+package coll
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// Every message carries what its sender takes the operation for, in 32 bits:
+// collective (4), type (4), reduction (3), and a hash of count and root (21).
+// A rank that gets a message of another operation says so instead of reducing
+// bytes that mean something else. Send and Recv use the value after the last
+// collective.
+const pointToPoint = schedule.NumCollectives
+
+func sign(c schedule.Collective, t elem.Type, op elem.Op, count, root int) uint32 {
+	h := uint64(count)*0x9E3779B97F4A7C15 + uint64(uint32(root))*0xC2B2AE3D27D4EB4F
+	return uint32(c)<<28 | uint32(t)<<24 | uint32(op&7)<<21 | uint32(h>>43)
+}
+
+func signed(s uint32) (c schedule.Collective, t elem.Type, op elem.Op) {
+	return schedule.Collective(s >> 28), elem.Type(s >> 24 & 15), elem.Op(s >> 21 & 7)
+}
+
+// explain says in which way a peer's operation differs from this rank's.
+func explain(m *host.MismatchError) error {
+	mine, theirs := m.Mine, m.Theirs
+	switch {
+	case theirs.Seq != mine.Seq && theirs.Sign != mine.Sign:
+		return fmt.Errorf("rank %d is in %s, this rank is in %s: one of them called an operation that the other did not", m.Peer, describe(theirs), describe(mine))
+	case theirs.Seq != mine.Seq:
+		return fmt.Errorf("rank %d is in operation #%d, this rank in #%d, both %s: one of them called an operation that the other did not", m.Peer, theirs.Seq, mine.Seq, kind(mine.Sign))
+	case kind(theirs.Sign) != kind(mine.Sign):
+		return fmt.Errorf("rank %d called %s as operation #%d, this rank called %s", m.Peer, kind(theirs.Sign), mine.Seq, kind(mine.Sign))
+	case theirs.Sign != mine.Sign:
+		return fmt.Errorf("rank %d called operation #%d, %s, with another count or root than this rank", m.Peer, mine.Seq, kind(mine.Sign))
+	}
+	return fmt.Errorf("rank %d sent a message of %d bytes for operation #%d, this rank expects %d: do both have the same NCCL_ variables?", m.Peer, m.TheirBytes, mine.Seq, m.MyBytes)
+}
+
+func describe(h transport.Header) string {
+	return fmt.Sprintf("operation #%d, %s", h.Seq, kind(h.Sign))
+}
+
+// kind names an operation as far as its sign tells.
+func kind(s uint32) string {
+	c, t, op := signed(s)
+	switch {
+	case c == pointToPoint:
+		return fmt.Sprintf("Send/Recv of %v", t)
+	case c.Reduces():
+		return fmt.Sprintf("%v of %v with %v", c, t, op)
+	}
+	return fmt.Sprintf("%v of %v", c, t)
+}

@@ -1,0 +1,90 @@
+package coll
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// Ranks that do not call the same operation notice by the messages they get.
+// Where each waits for a message that the other will never send, as when two
+// of them take themselves for the root of a Reduce, there are none. So a rank
+// that has been waiting for a while tells the others, over the bootstrap's
+// network, what it is in, and those who wait as well compare.
+
+// stallAfter is how long a rank waits before it tells, and between the times
+// it looks again whether to log it.
+const stallAfter = time.Second
+
+// A stall is the collective that a rank is waiting in.
+type stall struct {
+	Seq  uint32 `json:"seq"`
+	Sign uint32 `json:"sign"`
+}
+
+// stalls are what a rank knows of those who wait.
+type stalls struct {
+	mu     sync.Mutex
+	mine   stall // 0 when this rank does not wait
+	theirs map[int]stall
+	logged stall
+}
+
+// late is called while an operation waits for long, every stallAfter.
+func (c *Comm) late(a *call, b host.Blocked, d time.Duration) {
+	if a.coll == pointToPoint {
+		c.logLate(a, b, d, stall{})
+		return
+	}
+	s := stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)}
+	st := &c.stalls
+	st.mu.Lock()
+	first := st.mine != s
+	st.mine = s
+	for r, t := range st.theirs {
+		c.compare(r, t)
+	}
+	st.mu.Unlock()
+	if first {
+		if payload, err := json.Marshal(report{Waiting: &s}); err == nil {
+			c.net.Report(payload)
+		}
+	}
+	c.logLate(a, b, d, s)
+}
+
+// logLate names the rank that is waited for, once an operation.
+func (c *Comm) logLate(a *call, b host.Blocked, d time.Duration, s stall) {
+	if c.cfg.Slow == 0 || d < c.cfg.Slow || s != (stall{}) && c.stalls.logged == s {
+		return
+	}
+	c.stalls.logged = s
+	c.cfg.log.Warnf("%s: waiting for %v since %v", a.name(c.seq), b, d.Round(time.Second))
+}
+
+// heard takes note of a rank that waits. It is called by the bootstrap.
+func (st *stalls) heard(c *Comm, from int, t stall) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.theirs == nil {
+		st.theirs = map[int]stall{}
+	}
+	st.theirs[from] = t
+	c.compare(from, t)
+}
+
+// compare ends what can never end: two ranks in the same place that wait in
+// different operations.
+func (c *Comm) compare(peer int, t stall) {
+	mine := c.stalls.mine
+	if mine.Seq != t.Seq || mine.Sign == t.Sign {
+		return
+	}
+	c.fault.Set(c.wrap("waiting", &host.MismatchError{
+		Peer: peer,
+		Mine: transport.Header{Seq: mine.Seq, Sign: mine.Sign}, Theirs: transport.Header{Seq: t.Seq, Sign: t.Sign},
+	}))
+}

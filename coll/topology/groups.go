@@ -1,0 +1,89 @@
+package topology
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// Group gathers the places of equal keys, in the order in which keys first
+// come: ranks by host ([HostID]), or by NUMA node, for schedules in levels.
+func Group[K comparable](keys []K) [][]int {
+	at := map[K]int{}
+	var out [][]int
+	for i, k := range keys {
+		g, ok := at[k]
+		if !ok {
+			g = len(out)
+			at[k] = g
+			out = append(out, nil)
+		}
+		out[g] = append(out[g], i)
+	}
+	return out
+}
+
+// NUMAGroups gathers the GPUs by NUMA node.
+func (s *System) NUMAGroups() [][]int {
+	keys := make([]int, len(s.GPUs))
+	for i, g := range s.GPUs {
+		keys[i] = g.NUMA
+	}
+	return Group(keys)
+}
+
+// Nearest lists the NICs from the nearest to a GPU on: by the class of the
+// way over PCI, nvidia-smi's NODE before SYS, then by bandwidth.
+func (s *System) Nearest(gpu int) []int {
+	order := make([]int, len(s.NICs))
+	paths := make([]Path, len(s.NICs))
+	for i := range s.NICs {
+		order[i], paths[i] = i, s.PCIPath(gpu, len(s.GPUs)+i)
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(distance(paths[a])-distance(paths[b]), cmp.Compare(paths[b].GBps, paths[a].GBps))
+	})
+	return order
+}
+
+// distance is a rank of labels, near ones low.
+func distance(p Path) int {
+	return slices.Index([]string{"X", "PIX", "PXB", "PHB", "NODE", "SYS"}, p.Label)
+}
+
+// Rails gives each GPU one NIC for traffic between machines, or -1 where there
+// is none: the nearest, and among equally near ones that which serves the
+// fewest GPUs so far. Only RDMA devices count when there are any; a port that
+// is down does not. Machines of one kind get the same rails.
+func (s *System) Rails() []int {
+	usable := func(n NIC) bool {
+		return n.State == "" || n.State == "ACTIVE" || n.State == "up" || n.State == "unknown"
+	}
+	rdma := slices.ContainsFunc(s.NICs, func(n NIC) bool { return n.RDMA && usable(n) })
+	load := make([]int, len(s.NICs))
+	out := make([]int, len(s.GPUs))
+	for g := range s.GPUs {
+		out[g] = -1
+		var best Path
+		for _, n := range s.Nearest(g) {
+			p := s.PCIPath(g, len(s.GPUs)+n)
+			if !usable(s.NICs[n]) || s.NICs[n].RDMA != rdma {
+				continue
+			}
+			if out[g] < 0 {
+				out[g], best = n, p
+			}
+			if distance(p) == distance(best) && p.GBps == best.GBps && load[n] < load[out[g]] {
+				out[g] = n
+			}
+		}
+		if out[g] >= 0 {
+			load[out[g]]++
+		}
+	}
+	return out
+}
+
+// Affinity is the set of processors near a GPU; empty when it is not known.
+func (s *System) Affinity(gpu int) sysfs.CPUSet { return s.GPUs[gpu].CPUAffinity }

@@ -1,0 +1,60 @@
+package topology
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"golang.org/x/sys/unix"
+)
+
+// HostID tells machines apart: two ranks with the same number share one. It is
+// a hash of the host's name and boot ID, as in NCCL; NCCL_HOSTID's value takes
+// their place. Containers of one machine with names of their own count as
+// different machines, unless NCCL_HOSTID says otherwise. The number is not
+// NCCL's own for the same host.
+func HostID(getenv func(string) string, fs sysfs.FS) (uint64, error) {
+	if id := getenv("NCCL_HOSTID"); id != "" {
+		return hash("id", id), nil
+	}
+	h, err := fs.Host()
+	if err != nil {
+		return 0, err
+	}
+	return hash("host", h.Name, h.BootID), nil
+}
+
+func hash(parts ...string) uint64 {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return binary.BigEndian.Uint64(h.Sum(nil))
+}
+
+// OwnCPUs is the set of processors that the calling thread may run on.
+func OwnCPUs() (sysfs.CPUSet, error) {
+	var set unix.CPUSet
+	var out sysfs.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return out, err
+	}
+	for c := range len(set) * 64 {
+		if set.IsSet(c) {
+			out.Add(c)
+		}
+	}
+	return out, nil
+}
+
+// NUMANodeOf is the NUMA node that holds all of some processors, such as a
+// process's own; ok is false when they are spread over several, or none.
+func (s *System) NUMANodeOf(cpus sysfs.CPUSet) (node int, ok bool) {
+	for _, c := range s.CPUs {
+		if n := c.CPUs.Intersect(cpus).Len(); n > 0 {
+			return c.ID, n == cpus.Len()
+		}
+	}
+	return -1, false
+}

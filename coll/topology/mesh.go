@@ -1,0 +1,139 @@
+package topology
+
+import "slices"
+
+// A mesh is the links between GPUs that rings have not taken yet.
+type mesh struct {
+	n     int
+	free  [][]int // from i to j, one direction
+	steps int     // left to this search
+}
+
+func newMesh(links [][]int) *mesh {
+	m := &mesh{n: len(links), steps: ringSteps}
+	for _, row := range links {
+		m.free = append(m.free, slices.Clone(row))
+	}
+	return m
+}
+
+// rings takes as many rings as it finds. First rings whose reverse is taken
+// with them, the largest number that the links of the poorest GPU allow, then
+// fewer; then single ones out of what is left.
+func (m *mesh) rings(most int) [][]int {
+	if m.n == 2 {
+		out := make([][]int, min(m.free[0][1], m.free[1][0], most))
+		for i := range out {
+			out[i] = []int{0, 1}
+		}
+		return out
+	}
+	var out [][]int
+	for pairs := min(m.degree(), most) / 2; pairs > 0; pairs-- {
+		m.steps = ringSteps
+		if found := m.pairs(pairs, nil); found != nil {
+			for _, r := range found {
+				m.take(r, -1)
+				back := slices.Clone(r)
+				slices.Reverse(back[1:])
+				out = append(out, r, back)
+				m.take(back, -1)
+			}
+			break
+		}
+	}
+	for len(out) < most {
+		m.steps = ringSteps
+		r := m.cycle(nil, func([]int) bool { return true })
+		if r == nil {
+			break
+		}
+		m.take(r, -1)
+		out = append(out, r)
+	}
+	return out
+}
+
+// degree is the number of links of the GPU that has the fewest.
+func (m *mesh) degree() int {
+	least := 1 << 30
+	for _, row := range m.free {
+		sum := 0
+		for _, c := range row {
+			sum += c
+		}
+		least = min(least, sum)
+	}
+	return least
+}
+
+// take changes what is free along a ring by d.
+func (m *mesh) take(ring []int, d int) {
+	for k, i := range ring {
+		m.free[i][ring[(k+1)%len(ring)]] += d
+	}
+}
+
+// pairs finds that many rings which share no link, in ascending order: it
+// goes back to an earlier ring when a later one cannot be had.
+func (m *mesh) pairs(count int, after []int) [][]int {
+	if count == 0 {
+		return [][]int{}
+	}
+	var rest [][]int
+	first := m.cycle(after, func(r []int) bool {
+		if r[1] > r[len(r)-1] { // the reverse of one that was tried
+			return false
+		}
+		back := slices.Clone(r)
+		slices.Reverse(back[1:])
+		m.take(r, -1)
+		m.take(back, -1)
+		rest = m.pairs(count-1, r)
+		m.take(r, 1)
+		m.take(back, 1)
+		return rest != nil
+	})
+	if first == nil {
+		return nil
+	}
+	return append([][]int{first}, rest...)
+}
+
+// cycle finds a ring over free links that does not come before floor, and that
+// accept takes. accept owns the ring, and may search on.
+func (m *mesh) cycle(floor []int, accept func([]int) bool) []int {
+	return m.extend([]int{0}, make([]bool, m.n), len(floor) > 0, floor, accept)
+}
+
+// extend goes on with a path through used. atFloor says that the path is where
+// floor begins: there, lower numbers come before floor.
+func (m *mesh) extend(path []int, used []bool, atFloor bool, floor []int, accept func([]int) bool) []int {
+	if m.steps--; m.steps < 0 {
+		return nil
+	}
+	at := path[len(path)-1]
+	used[at] = true
+	defer func() { used[at] = false }()
+	if len(path) == m.n {
+		if m.free[at][path[0]] > 0 {
+			if ring := slices.Clone(path); accept(ring) {
+				return ring
+			}
+		}
+		return nil
+	}
+	first := 0
+	if atFloor {
+		first = floor[len(path)]
+	}
+	for next := first; next < m.n; next++ {
+		if m.free[at][next] <= 0 || used[next] {
+			continue
+		}
+		if ring := m.extend(append(path, next), used, atFloor && next == first, floor, accept); ring != nil {
+			return ring
+		}
+	}
+	return nil
+}

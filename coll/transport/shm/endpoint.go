@@ -1,0 +1,339 @@
+// Package shm moves messages between ranks of one host through shared memory.
+//
+// Each rank has one piece of memory, without a name in any file system: what
+// it sends lies there, in one queue for each receiver and channel (and one for
+// all receivers together), and a bell to wake the rank. The memory is made at
+// once but its pages come into being when they are used; peers map a queue
+// when they first need it. Whatever way the processes end, nothing stays
+// behind.
+//
+// A message is copied once by the sender, into a slot; the receiver reduces or
+// copies it from there. The processors exchange nothing but the messages'
+// own cache lines while there are free slots.
+package shm
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// Options describe a rank's endpoint. All ranks of a communicator must have
+// the same Ranks, Channels and Slot.
+type Options struct {
+	Rank, Ranks int
+	Channels    int
+	Slot        int    // bytes of payload of a slot; 0: DefaultSlot
+	Host        uint64 // what identifies the host; 0: found out
+	Secret      uint64 // of this communicator: memory that lacks it is somebody else's
+}
+
+// DefaultSlot is large enough for messages that keep the copying loops busy,
+// and small enough for a connection's slots to stay in a second-level cache.
+const DefaultSlot = 128 << 10
+
+// An Endpoint is a rank's shared memory. It implements transport.Endpoint and
+// transport.Multicaster.
+type Endpoint struct {
+	o      Options
+	nonce  uint64
+	file   *os.File
+	head   *mapping
+	region int // bytes of a connection's memory, page aligned
+	multi  int // the same of the one that all receive
+
+	mu    sync.Mutex
+	maps  []*mapping
+	peers map[int]*peer
+	done  bool
+}
+
+// A peer is another rank's memory, opened.
+type peer struct {
+	file  *os.File
+	owned bool // by us, not by an endpoint of this process
+	head  *mapping
+}
+
+// The first page of a rank's memory: its bell, and the secret that says whose
+// it is.
+const (
+	bellAt   = 0
+	secretAt = line
+	headSize = 4096
+)
+
+// endpoints of this process, by nonce, so that ranks in one process need not
+// go through /proc.
+var local sync.Map // uint64 -> *Endpoint
+
+var nonces atomic.Uint64
+
+// New makes a rank's memory.
+func New(o Options) (*Endpoint, error) {
+	if o.Slot == 0 {
+		o.Slot = DefaultSlot
+	}
+	if o.Rank < 0 || o.Rank >= o.Ranks || o.Channels < 1 || o.Slot < cacheLine {
+		return nil, fmt.Errorf("shm: rank %d of %d, %d channels, slots of %d bytes", o.Rank, o.Ranks, o.Channels, o.Slot)
+	}
+	if o.Host == 0 {
+		var err error
+		if o.Host, err = hostID(); err != nil {
+			return nil, err
+		}
+	}
+	e := &Endpoint{o: o, nonce: nonces.Add(1), peers: map[int]*peer{}}
+	e.region = pageAlign(newGeometry(1, o.Slot).size())
+	e.multi = pageAlign(newGeometry(max(1, o.Ranks-1), o.Slot).size())
+	size := int64(headSize) + int64(o.Channels)*(int64(o.Ranks)*int64(e.region)+int64(e.multi))
+	var err error
+	if e.file, err = createMemory(fmt.Sprintf("assay-rank%d", o.Rank), size); err != nil {
+		return nil, err
+	}
+	if e.head, err = mapFile(int(e.file.Fd()), 0, headSize); err != nil {
+		e.file.Close()
+		return nil, err
+	}
+	atomic.StoreUint64((*uint64)(e.head.at(secretAt)), o.Secret)
+	local.Store(e.nonce, e)
+	return e, nil
+}
+
+// Name implements transport.Endpoint.
+func (e *Endpoint) Name() string { return "SHM" }
+
+// Bell is the rank's own, to sleep on.
+func (e *Endpoint) Bell() *Bell { return (*Bell)(e.head.at(bellAt)) }
+
+var order = binary.LittleEndian
+
+// An info is what peers know of a rank's memory.
+type info struct {
+	Host, PIDs, Nonce          uint64 // PIDs: where the process's number means something
+	UID, PID, FD               uint32
+	Ranks, Channels, SlotBytes uint32
+}
+
+func (e *Endpoint) info() info {
+	return info{
+		Host: e.o.Host, PIDs: pidNamespace(), Nonce: e.nonce,
+		UID: uint32(os.Getuid()), PID: uint32(os.Getpid()), FD: uint32(e.file.Fd()),
+		Ranks: uint32(e.o.Ranks), Channels: uint32(e.o.Channels), SlotBytes: uint32(e.o.Slot),
+	}
+}
+
+// Info implements transport.Endpoint.
+func (e *Endpoint) Info() []byte {
+	b, err := binary.Append(nil, order, e.info())
+	if err != nil {
+		panic("shm: " + err.Error()) // info has a fixed size
+	}
+	return b
+}
+
+func parseInfo(b []byte) (info, error) {
+	var w info
+	n, err := binary.Decode(b, order, &w)
+	if err != nil || n != len(b) {
+		return w, fmt.Errorf("shm: a peer's description has %d bytes, want %d", len(b), binary.Size(w))
+	}
+	return w, nil
+}
+
+// Errors of Reach.
+var (
+	errOtherHost  = errors.New("on another host")
+	errOtherPIDs  = errors.New("in another PID namespace of this host")
+	errOtherUser  = errors.New("of another user")
+	errOtherShape = errors.New("with other settings of channels or buffer size")
+)
+
+// Reach implements transport.Endpoint.
+func (e *Endpoint) Reach(_ int, b []byte) error {
+	w, err := parseInfo(b)
+	mine := e.info()
+	switch {
+	case err != nil:
+		return err
+	case w.Host != mine.Host:
+		return errOtherHost
+	case w.PIDs != mine.PIDs || mine.PIDs == 0:
+		return errOtherPIDs
+	case w.UID != mine.UID:
+		return errOtherUser
+	case w.Ranks != mine.Ranks || w.Channels != mine.Channels || w.SlotBytes != mine.SlotBytes:
+		return errOtherShape
+	}
+	return nil
+}
+
+// Try opens a peer's memory, to see that this can be done.
+func (e *Endpoint) Try(rank int, b []byte) error {
+	_, err := e.open(rank, b)
+	return err
+}
+
+func (e *Endpoint) open(rank int, b []byte) (*peer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return nil, os.ErrClosed
+	}
+	if p := e.peers[rank]; p != nil {
+		return p, nil
+	}
+	w, err := parseInfo(b)
+	if err != nil {
+		return nil, err
+	}
+	p := &peer{}
+	if other, ok := local.Load(w.Nonce); ok && int(w.PID) == os.Getpid() {
+		p.file = other.(*Endpoint).file
+	} else {
+		p.owned = true
+		if p.file, err = openMemory(int(w.PID), int(w.FD)); err != nil {
+			if errors.Is(err, os.ErrNotExist) {
+				return nil, &transport.PeerError{Rank: rank, By: e.o.Rank, What: fmt.Sprintf("process %d is gone", w.PID)}
+			}
+			return nil, err
+		}
+	}
+	if p.head, err = mapFile(int(p.file.Fd()), 0, headSize); err == nil && atomic.LoadUint64((*uint64)(p.head.at(secretAt))) != e.o.Secret {
+		err = fmt.Errorf("shm: the memory of process %d is not that of rank %d", w.PID, rank)
+	}
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	e.peers[rank] = p
+	return p, nil
+}
+
+func (p *peer) close() {
+	if p.head != nil {
+		_ = p.head.unmap()
+	}
+	if p.owned {
+		p.file.Close()
+	}
+}
+
+func (p *peer) bell() *Bell { return (*Bell)(p.head.at(bellAt)) }
+
+// mapRegion maps a connection's memory, in the file of the rank that sends.
+func (e *Endpoint) mapRegion(f *os.File, channel, to int) (unsafe.Pointer, error) {
+	off, n := int64(headSize)+int64(channel)*(int64(e.o.Ranks)*int64(e.region)+int64(e.multi)), e.region
+	if to < 0 {
+		off, n = off+int64(e.o.Ranks)*int64(e.region), e.multi
+	} else {
+		off += int64(to) * int64(e.region)
+	}
+	m, err := mapFile(int(f.Fd()), off, n)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.maps = append(e.maps, m)
+	return m.at(0), nil
+}
+
+// Tx implements transport.Endpoint.
+func (e *Endpoint) Tx(_ context.Context, to int, b []byte, channel int) (transport.Tx, error) {
+	p, err := e.open(to, b)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := e.mapRegion(e.file, channel, to)
+	if err != nil {
+		return nil, err
+	}
+	return &tx{mem: mem, g: newGeometry(1, e.o.Slot), limit: numSlots, bells: []*Bell{p.bell()}}, nil
+}
+
+// Rx implements transport.Endpoint.
+func (e *Endpoint) Rx(_ context.Context, from int, b []byte, channel int) (transport.Rx, error) {
+	p, err := e.open(from, b)
+	if err != nil {
+		return nil, err
+	}
+	mem, err := e.mapRegion(p.file, channel, e.o.Rank)
+	if err != nil {
+		return nil, err
+	}
+	return &rx{mem: mem, g: newGeometry(1, e.o.Slot), tail: (*uint64)(mem), bell: p.bell()}, nil
+}
+
+// MultiTx implements transport.Multicaster.
+func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (transport.Tx, error) {
+	t := &tx{g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), limit: numSlots}
+	for rank, b := range infos {
+		if rank == e.o.Rank {
+			continue
+		}
+		p, err := e.open(rank, b)
+		if err != nil {
+			return nil, err
+		}
+		t.bells = append(t.bells, p.bell())
+	}
+	var err error
+	t.mem, err = e.mapRegion(e.file, channel, -1)
+	return t, err
+}
+
+// MultiRx implements transport.Multicaster.
+func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel int) (transport.Rx, error) {
+	p, err := e.open(from, infos[from])
+	if err != nil {
+		return nil, err
+	}
+	mem, err := e.mapRegion(p.file, channel, -1)
+	if err != nil {
+		return nil, err
+	}
+	i := e.o.Rank
+	if i > from {
+		i-- // the sender has no tail
+	}
+	return &rx{mem: mem, g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), tail: (*uint64)(unsafe.Add(mem, i*line)), bell: p.bell()}, nil
+}
+
+// Close unmaps everything. No connection of the endpoint may be in use.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done {
+		return nil
+	}
+	e.done = true
+	local.Delete(e.nonce)
+	var errs []error
+	for _, p := range e.peers {
+		p.close()
+	}
+	for _, m := range append(e.maps, e.head) {
+		errs = append(errs, m.unmap())
+	}
+	errs = append(errs, e.file.Close())
+	return errors.Join(errs...)
+}
+
+// pidNamespace is the inode of the PID namespace, 0 when it cannot be told.
+func pidNamespace() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/proc/self/ns/pid", &st) != nil {
+		return 0
+	}
+	return st.Ino
+}

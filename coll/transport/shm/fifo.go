@@ -1,0 +1,171 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// The memory of a connection: a line with a counter for each reader, then the
+// slots.
+//
+//	0                 tail of reader 0: how many messages it has released
+//	line              tail of reader 1 …
+//	readers*line      slot 0: header, payload
+//	… + stride        slot 1 …
+//
+// A slot's header and a small payload share a cache line: number of the
+// message (8 bytes, written last: it says that the message is there), length
+// and operation number, sign. Nothing but the message itself passes between
+// the processors when there are free slots: the writer looks at the tails only
+// when its own count of free slots is used up.
+const (
+	line       = 128 // two cache lines: processors fetch them in pairs
+	cacheLine  = 64
+	slotHeader = 24
+	inline     = cacheLine - slotHeader // payloads up to here stand behind the header, others in the next line
+	numSlots   = 8                      // credits, as in NCCL's FIFOs
+)
+
+// geometry is where things are in a connection's memory.
+type geometry struct {
+	readers int
+	slot    int // bytes of payload a slot takes
+	stride  int
+}
+
+func newGeometry(readers, slot int) geometry {
+	// The odd line keeps the headers of all slots out of one set of the cache.
+	return geometry{readers: readers, slot: slot, stride: slot + 3*cacheLine}
+}
+
+func (g geometry) size() int { return g.readers*line + numSlots*g.stride }
+
+// A slotAt is the place of a slot in memory.
+type slotAt struct{ p unsafe.Pointer }
+
+func (s slotAt) number() *uint64 { return (*uint64)(s.p) }
+
+func (s slotAt) payload(n int) []byte {
+	off := cacheLine
+	if n <= inline {
+		off = slotHeader
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(s.p, off)), n)
+}
+
+func (s slotAt) setHeader(n int, h transport.Header) {
+	*(*uint32)(unsafe.Add(s.p, 8)) = uint32(n)
+	*(*uint32)(unsafe.Add(s.p, 12)) = h.Seq
+	*(*uint32)(unsafe.Add(s.p, 16)) = h.Sign
+}
+
+func (s slotAt) header() (n int, h transport.Header) {
+	n = int(*(*uint32)(unsafe.Add(s.p, 8)))
+	h.Seq = *(*uint32)(unsafe.Add(s.p, 12))
+	h.Sign = *(*uint32)(unsafe.Add(s.p, 16))
+	return n, h
+}
+
+// slotIn returns the place of message number m, from 0.
+func slotIn(mem unsafe.Pointer, g geometry, m uint64) slotAt {
+	return slotAt{unsafe.Add(mem, g.readers*line+int(m%numSlots)*g.stride)}
+}
+
+// A tx is the writing end. It implements transport.Tx.
+type tx struct {
+	mem   unsafe.Pointer
+	g     geometry
+	next  uint64 // number of the next message, from 0
+	limit uint64 // messages below this one have a free slot
+	cur   slotAt // reserved, if resv
+	resv  int
+	bells []*Bell // the readers', in the order of their tails
+}
+
+func (t *tx) MaxMessage() int { return t.g.slot }
+func (t *tx) Slots() int      { return numSlots }
+func (t *tx) Direct() bool    { return false }
+func (t *tx) Idle() bool      { return true }
+
+func (t *tx) Reserve(n int) []byte {
+	if t.next >= t.limit && !t.refill() {
+		return nil
+	}
+	t.cur, t.resv = slotIn(t.mem, t.g, t.next), n
+	return t.cur.payload(n)
+}
+
+// refill reads the readers' tails.
+func (t *tx) refill() bool {
+	low := ^uint64(0)
+	for i := range t.g.readers {
+		low = min(low, atomic.LoadUint64((*uint64)(unsafe.Add(t.mem, i*line))))
+	}
+	t.limit = low + numSlots
+	return t.next < t.limit
+}
+
+func (t *tx) Commit(n int, h transport.Header) {
+	if n <= inline && t.resv > inline {
+		// Reserved more than a small payload and filled less: move it to where
+		// the reader looks for it.
+		copy(t.cur.payload(n), t.cur.payload(t.resv)[:n])
+	}
+	t.cur.setHeader(n, h)
+	t.next++
+	atomic.StoreUint64(t.cur.number(), t.next)
+	for _, b := range t.bells {
+		b.ring()
+	}
+}
+
+func (t *tx) Post(p []byte, h transport.Header) bool {
+	buf := t.Reserve(len(p))
+	if buf == nil {
+		return false
+	}
+	elem.Copy(buf, p)
+	t.Commit(len(p), h)
+	return true
+}
+
+// An rx is a reading end. It implements transport.Rx.
+type rx struct {
+	mem  unsafe.Pointer
+	g    geometry
+	tail *uint64
+	next uint64 // number of the message expected, from 0
+	bell *Bell  // the writer's
+}
+
+func (r *rx) MaxMessage() int { return r.g.slot }
+func (r *rx) Direct() bool    { return false }
+
+func (r *rx) Peek() ([]byte, transport.Header, bool) {
+	s := slotIn(r.mem, r.g, r.next)
+	if atomic.LoadUint64(s.number()) != r.next+1 {
+		return nil, transport.Header{}, false
+	}
+	n, h := s.header()
+	if n > r.g.slot {
+		n = r.g.slot // a damaged length must not lead outside the slot
+	}
+	return s.payload(n), h, true
+}
+
+func (r *rx) Release() {
+	r.next++
+	atomic.StoreUint64(r.tail, r.next)
+	r.bell.ring()
+}
+
+// Post and Done belong to transports that can receive into memory of the
+// caller; here messages lie in slots already.
+func (r *rx) Post([]byte) { panic("shm: Post on a connection that is not Direct") }
+
+func (r *rx) Done() (transport.Header, int, bool) {
+	panic("shm: Done on a connection that is not Direct")
+}

@@ -1,0 +1,111 @@
+package socket
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// takeFd takes a connection out of the runtime's poller: a non-blocking
+// descriptor of our own. The net.Conn is to be closed by the caller.
+func takeFd(c net.Conn) (int, error) {
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd, ferr := -1, error(nil)
+	if err := raw.Control(func(p uintptr) {
+		fd, ferr = unix.FcntlInt(p, unix.F_DUPFD_CLOEXEC, 0)
+	}); err != nil {
+		return -1, err
+	}
+	return fd, os.NewSyscallError("fcntl", ferr)
+}
+
+// control sets what must be set before a socket connects or listens: the
+// window's scale is agreed on when it connects.
+func (e *Endpoint) control(_, _ string, raw syscall.RawConn) error {
+	var err error
+	cerr := raw.Control(func(p uintptr) {
+		for opt, n := range map[int]int{unix.SO_SNDBUF: e.opt.SendBuffer, unix.SO_RCVBUF: e.opt.RecvBuffer} {
+			if n > 0 && err == nil {
+				err = os.NewSyscallError("setsockopt", unix.SetsockoptInt(int(p), unix.SOL_SOCKET, opt, n))
+			}
+		}
+	})
+	if cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// tcpRTOMaxMS bounds the pause between retransmissions and between probes of
+// a closed window (linux/tcp.h, since Linux 6.15).
+const tcpRTOMaxMS = 44
+
+// tune sets a stream's options. TCP_USER_TIMEOUT is none of them: it also
+// ends a connection whose living receiver has kept its window closed for so
+// long (Linux 5.11 and later), and a rank that is late is not lost. watch.go
+// has the rule instead.
+func (e *Endpoint) tune(fd int) error {
+	seconds := func(d time.Duration) int { return int(max(d/time.Second, 1)) }
+	for _, o := range []struct{ level, name, value int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(e.opt.Timeout / 2)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(e.opt.Timeout / 6)},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 3},
+	} {
+		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
+			return fmt.Errorf("socket option %d: %w", o.name, err)
+		}
+	}
+	// Older kernels pause for up to two minutes; then what is half open with a
+	// closed window is found that much later.
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, tcpRTOMaxMS, int(min(max(e.opt.Timeout/4, time.Second), 2*time.Minute).Milliseconds()))
+	return nil
+}
+
+// errAgain is unix.EAGAIN as an error, made once: none is allocated on the
+// way of a message.
+var errAgain error = unix.EAGAIN
+
+// writev writes a and then b as far as there is room. n is 0 with errAgain.
+func writev(fd int, a, b []byte) (int, error) {
+	return vector(unix.SYS_WRITEV, fd, a, b)
+}
+
+// readv reads into a and then into b what is there. It returns 0 and errAgain
+// when nothing is, 0 and nil at the end of the stream.
+func readv(fd int, a, b []byte) (int, error) {
+	return vector(unix.SYS_READV, fd, a, b)
+}
+
+func vector(call uintptr, fd int, a, b []byte) (int, error) {
+	var iov [2]unix.Iovec
+	n := 0
+	for _, p := range [2][]byte{a, b} {
+		if len(p) > 0 {
+			iov[n].Base = unsafe.SliceData(p)
+			iov[n].SetLen(len(p))
+			n++
+		}
+	}
+	for {
+		r, _, errno := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(&iov)), uintptr(n))
+		switch errno {
+		case 0:
+			return int(r), nil
+		case unix.EINTR:
+		case unix.EAGAIN:
+			return 0, errAgain
+		default:
+			return 0, errno
+		}
+	}
+}

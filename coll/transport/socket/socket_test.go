@@ -1,0 +1,283 @@
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/transporttest"
+)
+
+var testKey = []byte("the key of the tests, 32 bytes..")
+
+// opener opens ranks whose options begin as opt.
+func opener(opt Options) transporttest.Opener {
+	return func(t testing.TB, n int) []transporttest.Rank {
+		t.Helper()
+		var ranks []transporttest.Rank
+		for r := range n {
+			ranks = append(ranks, openRank(t, r, opt))
+		}
+		return ranks
+	}
+}
+
+func openRank(t testing.TB, r int, opt Options) transporttest.Rank {
+	t.Helper()
+	opt.Rank, opt.Key, opt.Comm, opt.Fault = r, testKey, []byte("test"), new(transport.Fault)
+	if opt.Logf == nil {
+		opt.Logf = t.Logf
+	}
+	e, err := Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { e.Close() })
+	return transporttest.Rank{Endpoint: e, Fault: opt.Fault}
+}
+
+func TestConformance(t *testing.T) {
+	loopback := netip.MustParseAddr("127.0.0.1")
+	six := netip.MustParseAddr("::1")
+	for _, tt := range []struct {
+		name  string
+		opt   Options
+		short bool // run with -short, too
+	}{
+		{"one stream", Options{}, true},
+		{"six", Options{Addrs: []netip.Addr{six}}, false},
+		{"several streams", Options{PerThread: 3}, false},
+		{"several addresses", Options{Addrs: []netip.Addr{loopback, six, netip.MustParseAddr("127.0.0.2")}}, true},
+		{"small buffers", Options{SendBuffer: 8 << 10, RecvBuffer: 8 << 10, PerThread: 2, MaxMessage: 200_000}, false},
+		{"helpers", Options{Threads: 2, PerThread: 2}, true},
+		{"small messages only", Options{MaxMessage: 1000}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if testing.Short() && !tt.short {
+				t.Skip("long")
+			}
+			transporttest.Run(t, opener(tt.opt))
+		})
+	}
+}
+
+func connect(t testing.TB, ranks []transporttest.Rank, from, to int) (*Tx, *Rx) {
+	t.Helper()
+	tx, err := ranks[from].Tx(t.Context(), to, ranks[to].Info(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rx, err := ranks[to].Rx(t.Context(), from, ranks[from].Info(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx.(*Tx), rx.(*Rx)
+}
+
+// wait polls f until it is true, and fails on a fault of ranks.
+func wait(t testing.TB, ranks []transporttest.Rank, what string, f func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(transporttest.Patience)
+	for !f() {
+		for _, r := range ranks {
+			if err := r.Fault.Err(); err != nil {
+				t.Fatalf("waiting for %s: %v", what, err)
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waiting for %s: nothing happens", what)
+		}
+		runtime.Gosched()
+	}
+}
+
+// say sends one message and receives it.
+func say(t testing.TB, ranks []transporttest.Rank, tx *Tx, rx *Rx, text string) {
+	t.Helper()
+	wait(t, ranks, "room", func() bool { return tx.Post([]byte(text), transport.Header{Seq: 7}) })
+	wait(t, ranks, "the message", func() bool {
+		tx.Idle()
+		p, h, ok := rx.Peek()
+		if ok && (string(p) != text || h.Seq != 7) {
+			t.Fatalf("Peek = %.20q, %v; want %.20q", p, h, text)
+		}
+		return ok
+	})
+	rx.Release()
+}
+
+// TestAligned: messages that are peeked at can be taken for any element.
+func TestAligned(t *testing.T) {
+	ranks := opener(Options{})(t, 2)
+	tx, rx := connect(t, ranks, 0, 1)
+	for _, n := range []int{1, 3, 8, 9001, 5, 8191, 8192, 8193, 70_001, 2, 7} {
+		wait(t, ranks, "room", func() bool { return tx.Post(make([]byte, n), transport.Header{}) })
+		tx.Post(make([]byte, 3), transport.Header{}) // so that something odd lies behind
+	}
+	for range 22 {
+		wait(t, ranks, "a message", func() bool {
+			tx.Idle()
+			p, _, ok := rx.Peek()
+			if ok && uintptr(unsafe.Pointer(unsafe.SliceData(p)))%align != 0 {
+				t.Errorf("a message of %d bytes lies at %p", len(p), p)
+			}
+			return ok
+		})
+		rx.Release()
+	}
+}
+
+// TestOptions: what cannot be is refused with the reason.
+func TestOptions(t *testing.T) {
+	good := Options{Key: testKey, Fault: new(transport.Fault)}
+	for want, spoil := range map[string]func(*Options){
+		"rank -1":        func(o *Options) { o.Rank = -1 },
+		"the key has 3":  func(o *Options) { o.Key = o.Key[:3] },
+		"no Fault":       func(o *Options) { o.Fault = nil },
+		"17 threads":     func(o *Options) { o.Threads = 17 },
+		"at most 64 soc": func(o *Options) { o.Threads, o.PerThread = 16, 5 },
+		"messages of -1": func(o *Options) { o.MaxMessage = -1 },
+		"listen on":      func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77")} },
+	} {
+		o := good
+		spoil(&o)
+		e, err := Open(o)
+		if err == nil {
+			e.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open = %v; want an error with %q", err, want)
+		}
+	}
+}
+
+// TestFd: who sleeps on Fd is woken by a message, by room, and by an end.
+func TestFd(t *testing.T) {
+	for _, opt := range []Options{{}, {Threads: 1, PerThread: 2}} {
+		ranks := opener(opt)(t, 2)
+		tx, rx := connect(t, ranks, 0, 1)
+		sleep := func(r int) {
+			t.Helper()
+			e := ranks[r].Endpoint.(*Endpoint)
+			n, err := unix.Poll([]unix.PollFd{{Fd: int32(e.Fd()), Events: unix.POLLIN}}, int(transporttest.Patience.Milliseconds()))
+			if err != nil && !errors.Is(err, unix.EINTR) || err == nil && n == 0 {
+				t.Fatalf("nothing wakes who sleeps: %d, %v", n, err)
+			}
+			e.Drain()
+		}
+		size := tx.MaxMessage()
+		buf, into := make([]byte, size), make([]byte, size)
+		const total = 100
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for range total {
+				rx.Post(into)
+				for {
+					if _, _, ok := rx.Done(); ok {
+						break
+					}
+					sleep(1)
+				}
+			}
+		})
+		for range total {
+			for !tx.Post(buf, transport.Header{}) {
+				sleep(0)
+			}
+		}
+		for !tx.Idle() {
+			sleep(0)
+		}
+		wg.Wait()
+		ranks[0].Close()
+		for ranks[1].Fault.Err() == nil {
+			if rx.Peek(); ranks[1].Fault.Err() == nil {
+				sleep(1)
+			}
+		}
+	}
+}
+
+// TestFallback: a peer's address that does not connect is left to others.
+func TestFallback(t *testing.T) {
+	var log strings.Builder
+	ranks := opener(Options{PerThread: 3, Logf: func(f string, a ...any) { fmt.Fprintf(&log, f, a...) }})(t, 2)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := l.Addr().(*net.TCPAddr).AddrPort()
+	l.Close()
+	i, err := parseInfo(ranks[1].Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.addrs = append([]netip.AddrPort{dead}, i.addrs...)
+	tx, err := ranks[0].Tx(t.Context(), 1, i.marshal(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rx, err := ranks[1].Rx(t.Context(), 0, ranks[0].Info(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	say(t, ranks, tx.(*Tx), rx.(*Rx), strings.Repeat("large", 80_000))
+	if n := strings.Count(log.String(), "cannot be reached"); n != 1 {
+		t.Errorf("%d complaints about the dead address; want 1:\n%s", n, log.String())
+	}
+	i.addrs = i.addrs[:1]
+	if _, err := ranks[0].Tx(t.Context(), 1, i.marshal(), 1); err == nil {
+		t.Error("Tx to a dead address; want an error")
+	}
+}
+
+// TestTxContext: a connection to one that says nothing ends with the context.
+func TestTxContext(t *testing.T) {
+	ranks := opener(Options{})(t, 1)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	i := info{maxMessage: 100, addrs: []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := ranks[0].Tx(ctx, 1, i.marshal(), 0); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Tx = %v; want %v", err, context.DeadlineExceeded)
+	}
+}
+
+// TestLate: a receiver that lives but does not receive for longer than
+// Timeout, its window closed, is not lost.
+func TestLate(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	ranks := opener(Options{Timeout: time.Second})(t, 2)
+	tx, rx := connect(t, ranks, 0, 1)
+	n := 0
+	for refused := 0; refused < 100; {
+		if p := tx.Reserve(tx.MaxMessage()); p != nil {
+			tx.Commit(len(p), transport.Header{Seq: uint32(n)})
+			n++
+		} else {
+			refused++
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	for i := range n {
+		wait(t, ranks, "a message", func() bool { tx.Idle(); _, h, ok := rx.Peek(); return ok && h.Seq == uint32(i) })
+		rx.Release()
+	}
+}

@@ -1,0 +1,140 @@
+// Package transport is the contract between the executor, which runs a
+// schedule, and what moves its messages: shared memory, sockets, InfiniBand.
+//
+// An Endpoint is one rank's side of one way of moving messages. From what its
+// peers said about theirs (Info, exchanged by the bootstrap) it opens
+// one-directional connections, each a queue of messages: Tx on one side, Rx
+// on the other. Messages arrive whole and in order. Every method of Tx and Rx
+// returns at once; the executor polls. All of a connection's methods are
+// called by one goroutine at a time, none of them allocates.
+//
+// A connection that breaks reports it once, to the Fault given to the
+// endpoint, and then stays silent: nothing more can be sent or received. The
+// executor looks at the Fault while it waits.
+package transport
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// A Header goes with every message: which operation it belongs to. The
+// receiver compares it with the operation that it is in.
+type Header struct {
+	Seq  uint32 // the communicator's operation number, from 1
+	Sign uint32 // what the sender takes the operation for: a hash of collective, count, type, reduction and root
+}
+
+// A Tx is the sending end of a connection. Two ways of sending: Reserve a slot,
+// write the message there, Commit; or Post memory that holds the message.
+type Tx interface {
+	// Reserve returns n bytes for the next message, or nil when there is no
+	// free slot now. Calling it again before Commit returns the same memory.
+	Reserve(n int) []byte
+	// Commit sends the first n bytes of what Reserve returned. n may be 0.
+	Commit(n int, h Header)
+	// Post sends p from where it is, or returns false when it cannot now. p
+	// must stay unchanged until Idle; where Direct is false Post copies.
+	Post(p []byte, h Header) bool
+	// Idle pushes on what is under way, and reports whether all that was
+	// posted has left its memory.
+	Idle() bool
+	// Direct reports whether Post spares a copy over Reserve and Commit.
+	Direct() bool
+	// MaxMessage is the size of a slot in bytes, Slots how many there are:
+	// so many messages can be under way unreceived.
+	MaxMessage() int
+	Slots() int
+}
+
+// An Rx is the receiving end of a connection. Two ways of receiving: Peek at
+// the next message in its slot, and Release it; or Post memory for it.
+type Rx interface {
+	// Peek returns the next message where it lies, if it is there. It is valid
+	// until Release. While a message is posted for, Peek is not called.
+	Peek() (p []byte, h Header, ok bool)
+	// Release gives the slot of the message last peeked at back to the sender.
+	Release()
+	// Post asks for the next message to be put into p, which has its length.
+	// Only where Direct is true.
+	Post(p []byte)
+	// Done pushes on a posted receive, and reports its header and that it is
+	// complete. n is the length that the sender said: when it is not len(p)
+	// nothing but the header is valid.
+	Done() (h Header, n int, ok bool)
+	// Direct reports whether Post spares a copy over Peek.
+	Direct() bool
+	MaxMessage() int
+}
+
+// An Endpoint opens a rank's connections over one kind of transport.
+type Endpoint interface {
+	// Name is what logs and NCCL_DEBUG call it: "SHM", "Socket", ….
+	Name() string
+	// Info is what peers need to know. It does not change.
+	Info() []byte
+	// Reach says why there can be no connection to the rank with this Info, nil
+	// if there can. Both sides must come to the same answer.
+	Reach(peer int, info []byte) error
+	// Tx opens the connection to a peer, on a channel. The peer need not have
+	// opened its Rx yet. It may block, until ctx is done.
+	Tx(ctx context.Context, peer int, info []byte, channel int) (Tx, error)
+	// Rx opens the other end. It does not wait for the peer.
+	Rx(ctx context.Context, peer int, info []byte, channel int) (Rx, error)
+	// Close frees everything. Peers that still use a connection see it break.
+	Close() error
+}
+
+// A Multicaster is an Endpoint that can also send one message to all other
+// ranks of the communicator, all of which it reaches. infos are everybody's,
+// by rank.
+type Multicaster interface {
+	MultiTx(ctx context.Context, infos [][]byte, channel int) (Tx, error)
+	MultiRx(ctx context.Context, from int, infos [][]byte, channel int) (Rx, error)
+}
+
+// A PeerError says that a peer is lost, and how it was noticed.
+type PeerError struct {
+	Rank int           // the lost peer, as the communicator numbers it
+	By   int           // the rank that noticed
+	What string        // what was noticed: "connection reset", "process 123 is gone", …
+	Wait time.Duration // how long it had been silent, when that is what was noticed
+}
+
+func (e *PeerError) Error() string {
+	s := fmt.Sprintf("rank %d is lost: %s (noticed by rank %d)", e.Rank, e.What, e.By)
+	if e.Wait > 0 {
+		s += fmt.Sprintf(" after %v", e.Wait.Round(time.Millisecond))
+	}
+	return s
+}
+
+// A Fault holds the first thing that went wrong with a communicator. The zero
+// value is ready; it may be used by many goroutines.
+type Fault struct {
+	err atomic.Pointer[error]
+	// Hook, if not nil, is called once, by the first Set. It is set before use.
+	Hook func(error)
+}
+
+// Set records err, unless something was recorded before, and reports whether
+// it was the first.
+func (f *Fault) Set(err error) bool {
+	if err == nil || !f.err.CompareAndSwap(nil, &err) {
+		return false
+	}
+	if f.Hook != nil {
+		f.Hook(err)
+	}
+	return true
+}
+
+// Err returns what was recorded first, or nil.
+func (f *Fault) Err() error {
+	if p := f.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}

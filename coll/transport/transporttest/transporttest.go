@@ -1,0 +1,145 @@
+// Package transporttest is the conformance suite of transport.Endpoint. A
+// transport's own test opens its endpoints and calls Run; what the contract
+// promises is tested here, once for all transports:
+//
+//	func TestConformance(t *testing.T) {
+//		transporttest.Run(t, func(t testing.TB, ranks int) []transporttest.Rank { … })
+//	}
+//
+// The suite polls as the executor does, without sleeping in between for long,
+// and gives up a wait after Patience; no test asserts on time otherwise.
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// Patience is how long the suite waits for what must happen before it fails.
+// It is generous: a machine under load is no failure.
+const Patience = 30 * time.Second
+
+// A Rank is one rank's endpoint and the Fault that it was given.
+type Rank struct {
+	transport.Endpoint
+	Fault *transport.Fault
+}
+
+// An Opener opens the endpoints of a new communicator's ranks, all of them in
+// this process. The suite closes them; closing twice must be harmless.
+type Opener func(t testing.TB, ranks int) []Rank
+
+// Run runs the suite on what open opens.
+func Run(t *testing.T, open Opener) {
+	for _, tt := range []struct {
+		name string
+		run  func(*testing.T, Opener)
+	}{
+		{"info", testInfo},
+		{"not ready", testNotReady},
+		{"sizes", testSizes},
+		{"reserve", testReserve},
+		{"stray length", testStrayLength},
+		{"mixed", testMixed},
+		{"back pressure", testBackPressure},
+		{"concurrent", testConcurrent},
+		{"many ranks", testManyRanks},
+		{"peer closes, receiver", testBreakReceiver},
+		{"peer closes, sender", testBreakSender},
+		{"messages before close", testLastWords},
+		{"quiet close", testQuietClose},
+		{"close in use", testCloseInUse},
+		{"allocations", testAllocs},
+		{"leaks", testLeaks},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.run(t, open) })
+	}
+}
+
+// openRanks opens endpoints that are closed when the test ends.
+func openRanks(t *testing.T, open Opener, n int) []Rank {
+	t.Helper()
+	ranks := open(t, n)
+	if len(ranks) != n {
+		t.Fatalf("the opener gave %d ranks; want %d", len(ranks), n)
+	}
+	t.Cleanup(func() {
+		for r := range ranks {
+			ranks[r].Close()
+		}
+	})
+	return ranks
+}
+
+// connect opens a connection from one rank to another.
+func connect(t testing.TB, ranks []Rank, from, to, channel int) (transport.Tx, transport.Rx) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	rx, err := ranks[to].Rx(ctx, from, ranks[from].Info(), channel)
+	if err != nil {
+		t.Fatalf("Rx(%d): %v", from, err)
+	}
+	tx, err := ranks[from].Tx(ctx, to, ranks[to].Info(), channel)
+	if err != nil {
+		t.Fatalf("Tx(%d): %v", to, err)
+	}
+	return tx, rx
+}
+
+// pair opens two ranks and a connection from 0 to 1.
+func pair(t *testing.T, open Opener) ([]Rank, transport.Tx, transport.Rx) {
+	t.Helper()
+	ranks := openRanks(t, open, 2)
+	tx, rx := connect(t, ranks, 0, 1, 0)
+	return ranks, tx, rx
+}
+
+var errPatience = errors.New("nothing happened")
+
+// poll calls f until it reports true, and returns the first Fault of ranks if
+// there is one before, or errPatience.
+func poll(ranks []Rank, f func() bool) error {
+	deadline := time.Now().Add(Patience)
+	for i := 1; !f(); i++ {
+		for r := range ranks {
+			if err := ranks[r].Fault.Err(); err != nil {
+				return err
+			}
+		}
+		runtime.Gosched()
+		if i%1024 == 0 {
+			if time.Now().After(deadline) {
+				return errPatience
+			}
+			time.Sleep(10 * time.Microsecond) // others want the core, too
+		}
+	}
+	return nil
+}
+
+// until is poll for what must not break.
+func until(t testing.TB, ranks []Rank, what string, f func() bool) {
+	t.Helper()
+	if err := poll(ranks, f); err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// pattern fills p with bytes that tell the message and the place apart.
+func pattern(p []byte, seed uint32) {
+	x := uint64(seed)*0x9e3779b97f4a7c15 + 1
+	for i := range p {
+		if i%8 == 0 {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+		}
+		p[i] = byte(x >> (8 * (i % 8)))
+	}
+}

@@ -1,0 +1,305 @@
+package tuning
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// A Choice is how to run an operation.
+type Choice struct {
+	Algorithm string // name in coll/schedule
+	Protocol  Protocol
+	Channels  int   // as schedule.Options has it
+	Window    int64 // bytes of a message at most
+}
+
+// An Env is what a tuner is made for: a communicator.
+type Env struct {
+	Ranks  int
+	Groups int       // nodes with equally many ranks, nearly; 0: 1
+	Cores  int       // that the ranks of a node share; 0: one each
+	Local  Transport // within a group
+	Net    Transport // between groups; needed if there are several
+}
+
+// A Filter says what a collective may use; knob.Filter is one. Names of
+// algorithms are coll/schedule's, of protocols "ll" and "simple".
+type Filter interface {
+	Allows(c schedule.Collective, name string) bool
+}
+
+// Overrides are what the user decided, by NCCL's knobs.
+type Overrides struct {
+	Algo  Filter // NCCL_ALGO; nil: all
+	Proto Filter // NCCL_PROTO; nil: all
+
+	// Rings are those of NCCL_RINGS for this communicator: where there is a
+	// ring algorithm, and Algo allows it, it is used, with a channel each.
+	Rings [][]int
+
+	MinChannels int // NCCL_MIN_NRINGS and newer names; 0: no limit
+	MaxChannels int // NCCL_MAX_NRINGS and newer names; 0: no limit
+
+	BuffSize int64 // NCCL_BUFFSIZE: bytes of a connection, 8 slots; 0: 4 MiB
+
+	// Operations of fewer bytes use one channel (NCCL_SINGLE_RING_THRESHOLD),
+	// or LL, and larger ones Simple (NCCL_LL_THRESHOLD). They win over the
+	// model and MinChannels. Negative: not set.
+	SingleRingThreshold int64
+	LLThreshold         int64
+}
+
+// NoOverrides leaves all to the model.
+var NoOverrides = Overrides{SingleRingThreshold: -1, LLThreshold: -1}
+
+const (
+	defaultBuffSize = 4 * mib
+	maxChannels     = 8 // that the model considers; more are used only when asked for
+)
+
+// A Tuner chooses for communicators of one Env. It may be used by many
+// goroutines and by the communicators of all ranks of a process. What holds
+// for a collective is worked out when it is first asked for.
+type Tuner struct {
+	rules    [schedule.NumCollectives]atomic.Pointer[[]rule]
+	env      Env
+	over     Overrides
+	measured series
+}
+
+// A rule holds for operations of fewer than below bytes, and not for what
+// the rule before it holds for.
+type rule struct {
+	below int64
+	Choice
+}
+
+// NewTuner computes the choices of a communicator. m may be nil. It fails if
+// the overrides leave nothing for some collective that the model knows.
+func NewTuner(env Env, over Overrides, m *Measurements) (*Tuner, error) {
+	env.Groups, env.Cores = max(1, env.Groups), max(0, env.Cores)
+	switch {
+	case env.Ranks < 1 || env.Groups > env.Ranks:
+		return nil, fmt.Errorf("tuner: %d ranks in %d groups", env.Ranks, env.Groups)
+	case env.Local.Simple.Rate <= 0 || env.Local.LL.Rate <= 0:
+		return nil, fmt.Errorf("tuner: the local transport %q has no rate", env.Local.Name)
+	case env.Groups > 1 && (env.Net.Simple.Rate <= 0 || env.Net.LL.Rate <= 0):
+		return nil, fmt.Errorf("tuner: %d groups, and the transport %q between them has no rate", env.Groups, env.Net.Name)
+	case over.MinChannels < 0 || over.MaxChannels < 0 || over.BuffSize < 0:
+		return nil, fmt.Errorf("tuner: a limit is negative")
+	case over.MaxChannels > 0 && over.MinChannels > over.MaxChannels:
+		return nil, fmt.Errorf("tuner: at least %d and at most %d channels; raise NCCL_MAX_NRINGS or lower NCCL_MIN_NRINGS", over.MinChannels, over.MaxChannels)
+	}
+	t := &Tuner{env: env, over: over, measured: m.index()}
+	for c := range schedule.NumCollectives {
+		if _, err := t.algorithms(c); err != nil {
+			return nil, err
+		}
+		if _, err := t.protocols(c, 0); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Pick returns how to run an operation of so many bytes: of the vector for
+// AllReduce, Broadcast, Reduce and SendRecv, of all ranks' blocks together for
+// the others. But for the first time with a collective it allocates nothing
+// and takes some tens of nanoseconds. It panics if there is no such collective.
+func (t *Tuner) Pick(c schedule.Collective, bytes int64) Choice {
+	known := t.rules[c].Load()
+	if known == nil {
+		known = t.fill(c)
+	}
+	rules := *known
+	lo, hi := 0, len(rules)-1
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); bytes < rules[mid].below {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return rules[lo].Choice
+}
+
+// fill makes the rules of a collective: the choice for a grid of sizes, equal
+// neighbours joined.
+func (t *Tuner) fill(c schedule.Collective) *[]rule {
+	edges := []int64{0}
+	for b := int64(256); b <= 1<<36; b *= 2 {
+		edges = append(edges, b, b+b/2)
+	}
+	for _, e := range []int64{t.over.SingleRingThreshold, t.over.LLThreshold} {
+		if e > 0 {
+			edges = append(edges, e)
+		}
+	}
+	slices.Sort(edges)
+	edges = slices.Compact(edges)
+	rules := make([]rule, 0, len(edges))
+	for i, from := range edges {
+		below := int64(math.MaxInt64)
+		if i+1 < len(edges) {
+			below = edges[i+1]
+		}
+		choice := t.choose(c, from, max(128, from+from/5)) // a size in the middle stands for all
+		if n := len(rules); n > 0 && rules[n-1].Choice == choice {
+			rules[n-1].below = below
+		} else {
+			rules = append(rules, rule{below, choice})
+		}
+	}
+	t.rules[c].Store(&rules)
+	return &rules
+}
+
+// choose finds the choice for sizes from from, of which one is bytes, by
+// trying all that is allowed. NewTuner made sure that something is.
+func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
+	var best Choice
+	least := math.Inf(1)
+	algorithms, _ := t.algorithms(c)
+	protocols, _ := t.protocols(c, from)
+	for _, a := range algorithms {
+		for _, p := range protocols {
+			for _, n := range t.channels(a, from) {
+				choice, time := t.cost(c, a, p, n, bytes)
+				if time < least {
+					best, least = choice, time
+				}
+			}
+		}
+	}
+	return best
+}
+
+// algorithms are those with a form that may be used, the plain ones first so
+// that they win ties.
+func (t *Tuner) algorithms(c schedule.Collective) ([]string, error) {
+	var all, allowed []string
+	for _, a := range schedule.Algorithms(c) {
+		if forms[c][a] == nil || a == schedule.Hierarchical && (t.env.Groups == 1 || t.env.Groups == t.env.Ranks) {
+			continue
+		}
+		all = append(all, a)
+		if t.over.Algo == nil || t.over.Algo.Allows(c, a) {
+			allowed = append(allowed, a)
+		}
+	}
+	if len(allowed) == 0 {
+		return nil, fmt.Errorf("NCCL_ALGO leaves no algorithm for %v here; there are %s", c, strings.Join(all, ", "))
+	}
+	if len(t.over.Rings) > 0 && slices.Contains(allowed, schedule.Ring) {
+		return []string{schedule.Ring}, nil
+	}
+	return allowed, nil
+}
+
+// Protocols names the protocols that overrides may name.
+func Protocols() []string { return []string{"ll", "simple"} }
+
+func (t *Tuner) protocols(c schedule.Collective, bytes int64) ([]Protocol, error) {
+	var allowed []Protocol
+	for _, p := range []Protocol{LL, Simple} {
+		if t.over.Proto == nil || t.over.Proto.Allows(c, strings.ToLower(p.String())) {
+			allowed = append(allowed, p)
+		}
+	}
+	if len(allowed) == 0 {
+		return nil, fmt.Errorf("NCCL_PROTO leaves no protocol for %v; there are %s", c, strings.Join(Protocols(), ", "))
+	}
+	if t.over.LLThreshold >= 0 {
+		want := Simple
+		if bytes < t.over.LLThreshold {
+			want = LL
+		}
+		if slices.Contains(allowed, want) {
+			return []Protocol{want}, nil
+		}
+	}
+	return allowed, nil
+}
+
+// channels are the numbers to try: powers of two within the limits.
+func (t *Tuner) channels(algorithm string, bytes int64) []int {
+	if bytes < t.over.SingleRingThreshold {
+		return []int{1}
+	}
+	if n := len(t.over.Rings); n > 0 && algorithm == schedule.Ring {
+		return []int{t.limit(n)}
+	}
+	var list []int
+	for n := 1; n <= maxChannels; n *= 2 {
+		if m := t.limit(n); !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (t *Tuner) limit(n int) int {
+	n = max(n, t.over.MinChannels)
+	if t.over.MaxChannels > 0 {
+		n = min(n, t.over.MaxChannels)
+	}
+	return n
+}
+
+// slot is the size of the largest message.
+func (t *Tuner) slot() int64 {
+	size := t.over.BuffSize
+	if size == 0 {
+		size = defaultBuffSize
+	}
+	size /= ncclSteps
+	for _, l := range []Transport{t.env.Local, t.env.Net} {
+		if l.MaxSlot > 0 {
+			size = min(size, l.MaxSlot)
+		}
+	}
+	return max(1, size)
+}
+
+// cost completes a choice with the window that suits, and says how long it
+// takes, in seconds.
+func (t *Tuner) cost(c schedule.Collective, algorithm string, p Protocol, channels int, bytes int64) (Choice, float64) {
+	w := plan{form: forms[c][algorithm](newShape(t.env.Ranks, t.env.Groups)), bytes: float64(bytes), channels: float64(channels), protocol: p}
+	if algorithm == schedule.DoubleTree {
+		w.channels *= 2 // one for each tree
+	}
+	w.window = w.best(t.env.Local, t.env.Net, float64(t.slot()))
+	window := roundWindow(int64(w.window))
+	choice := Choice{Algorithm: algorithm, Protocol: p, Channels: channels, Window: min(window, t.slot())}
+	w.window = float64(choice.Window)
+	crowded := 1.0
+	if t.env.Cores > 0 {
+		crowded = float64(t.env.Ranks) / float64(t.env.Groups) / float64(t.env.Cores)
+	}
+	seconds := w.time(t.env.Local, t.env.Net, crowded)
+	return choice, t.measured.correct(t.env, c, choice, bytes, seconds)
+}
+
+// roundWindow makes windows powers of two: few sizes, aligned ones.
+func roundWindow(w int64) int64 {
+	if w < 2 {
+		return 1
+	}
+	return 1 << (bits.Len64(uint64(w)) - 1)
+}
+
+// Estimate says what the tuner reckons an operation to take with a choice, in
+// seconds. It is the model's, corrected by measurements.
+func (t *Tuner) Estimate(c schedule.Collective, choice Choice, bytes int64) (float64, bool) {
+	if forms[c][choice.Algorithm] == nil {
+		return 0, false
+	}
+	_, s := t.cost(c, choice.Algorithm, choice.Protocol, choice.Channels, bytes)
+	return s, true
+}

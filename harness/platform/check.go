@@ -1,0 +1,91 @@
+package platform
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+)
+
+// check holds what the file says against itself.
+func (db *DB) check() error {
+	if db.Schema != 1 {
+		return fmt.Errorf("schema %d; this program reads schema 1", db.Schema)
+	}
+	if err := db.checkSources(reflect.ValueOf(db).Elem(), ""); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(db.Platforms)) {
+		p := db.Platforms[key]
+		if p == nil {
+			return fmt.Errorf("platforms.%s is empty", key)
+		}
+		if p.GPU != "" && db.GPUs[p.GPU] == nil {
+			return fmt.Errorf("platforms.%s: there is no GPU %q in gpus", key, p.GPU)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(db.Tables)) {
+		if err := db.checkTable(key); err != nil {
+			return fmt.Errorf("tables.%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+func (db *DB) checkTable(key string) error {
+	t := db.Tables[key]
+	if t == nil || len(t.Rows) == 0 {
+		return fmt.Errorf("it has no rows")
+	}
+	if db.Platforms[t.Platform] == nil {
+		return fmt.Errorf("there is no platform %q in platforms", t.Platform)
+	}
+	if t.Nodes < 1 || t.GPUs < t.Nodes || !t.Confidence.valid() {
+		return fmt.Errorf("nodes %d, gpus %d, confidence %q", t.Nodes, t.GPUs, t.Confidence)
+	}
+	for i, r := range t.Rows {
+		if i > 0 && r.Bytes <= t.Rows[i-1].Bytes {
+			return fmt.Errorf("row %d: sizes must grow", i+1)
+		}
+		// Two decimals of a small bandwidth are two digits.
+		if got := float64(r.Bytes) / r.Microseconds / 1e3; r.Microseconds <= 0 || math.Abs(got-r.AlgBW) > 0.006+0.002*r.AlgBW {
+			return fmt.Errorf("row %d: %d bytes in %g us are %.2f GB/s, not %g", i+1, r.Bytes, r.Microseconds, got, r.AlgBW)
+		}
+	}
+	return nil
+}
+
+// checkSources walks all that was read: every field Source must be listed.
+func (db *DB) checkSources(v reflect.Value, where string) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return db.checkSources(v.Elem(), where)
+		}
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			if err := db.checkSources(it.Value(), fmt.Sprintf("%s.%v", where, it.Key())); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			if err := db.checkSources(v.Index(i), fmt.Sprintf("%s[%d]", where, i)); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if s := v.Field(i); name == "Source" && s.String() != "" {
+				if _, ok := db.Sources[s.String()]; !ok {
+					return fmt.Errorf("%s: there is no source %q in sources", where, s)
+				}
+			} else if err := db.checkSources(s, where+"."+name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

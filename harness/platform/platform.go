@@ -1,0 +1,234 @@
+// Package platform is the hardware data base: what GPUs, links, NICs and nodes
+// can do, and what people measured on them. hardware.yaml holds it; every
+// figure there names its source and how far it can be trusted. Nothing is
+// computed here: coll/tuning predicts from these figures, and the suites judge
+// with them.
+//
+// Bandwidths are in GB/s (1e9 bytes) and unidirectional unless a name says
+// otherwise; Gbit fields are in Gb/s.
+package platform
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed hardware.yaml
+var hardware []byte
+
+// A DB is a hardware data base. It is read-only and may be used concurrently;
+// callers must not change what lookups return.
+type DB struct {
+	Schema          int                  `yaml:"schema"`
+	Figure          string               `yaml:"figure"` // says how figures are written
+	Units           map[string]string    `yaml:"units"`
+	FloorsMeaning   string               `yaml:"floors_meaning"`
+	MeasuredMeaning string               `yaml:"measured_meaning"`
+	Sources         map[string]Source    `yaml:"sources"`
+	GPUs            map[string]*GPU      `yaml:"gpus"`
+	Interconnects   Interconnects        `yaml:"interconnects"`
+	Rules           map[string]Rule      `yaml:"rules"`
+	Platforms       map[string]*Platform `yaml:"platforms"`
+	Tables          map[string]*Table    `yaml:"tables"`
+}
+
+// A Source is where a figure was read.
+type Source struct {
+	URL  string `yaml:"url"`
+	File string `yaml:"file"` // of the project's seeds
+	Read string `yaml:"read"` // when, or which version
+	What string `yaml:"what"`
+}
+
+// A GPU is a model. Figures that nobody published are not Known.
+type GPU struct {
+	Name              string       `yaml:"name"`
+	Arch              string       `yaml:"arch"`
+	PCIDeviceIDs      []string     `yaml:"pci_device_ids"`     // four hex digits each; the vendor is NVIDIA's or AMD's
+	ComputeCapability Figure       `yaml:"compute_capability"` // as text: "9.0"
+	SMCount           Figure       `yaml:"sm_count"`
+	MemoryGB          Figure       `yaml:"memory_gb"`
+	MemoryGBps        Figure       `yaml:"memory_gbps"`
+	NVLink            *NVLink      `yaml:"nvlink"` // nil: none
+	PCIe              *PCIe        `yaml:"pcie"`   // nil: not known
+	TDPWatts          Figure       `yaml:"tdp_w"`
+	BF16Dense         Figure       `yaml:"bf16_dense_tflops"`
+	BF16Measured      Figure       `yaml:"bf16_measured_max_tflops"`
+	DCGM              *DCGMTargets `yaml:"dcgm_targets"`
+	Notes             string       `yaml:"notes"`
+}
+
+// NVLink is a GPU's share of it: all its links together.
+type NVLink struct {
+	Gen     Figure `yaml:"gen"`
+	Links   Figure `yaml:"links"`
+	UniGBps Figure `yaml:"uni_gbps"`
+}
+
+// PCIe is a GPU's slot.
+type PCIe struct {
+	Gen     Figure `yaml:"gen"`
+	Width   Figure `yaml:"width"`
+	UniGBps Figure `yaml:"uni_gbps"`
+}
+
+// DCGMTargets are the targets of DCGM's own diagnostics for the model.
+type DCGMTargets struct {
+	PowerWatts   float64 `yaml:"power_w"`
+	StressGFLOPS float64 `yaml:"stress_gflops"`
+	MemoryMBps   float64 `yaml:"membw_mbps"`
+	Source       string  `yaml:"source"`
+}
+
+// Interconnects are links by kind and generation.
+type Interconnects struct {
+	PCIe struct {
+		PerLaneGBps map[int]float64 `yaml:"per_lane_gbps"`
+		X16UniGBps  map[int]Figure  `yaml:"x16_uni_gbps"` // by generation
+		Note        string          `yaml:"note"`
+	} `yaml:"pcie"`
+	NVLink             map[string]Link       `yaml:"nvlink"` // by generation: "4"
+	NVLinkRawToNominal Figure                `yaml:"nvlink_raw_to_nominal"`
+	InfiniBand         map[string]InfiniBand `yaml:"infiniband"` // by name: "NDR"
+	InfiniBandLatency  map[string]Figure     `yaml:"infiniband_latency_us"`
+	RoCE               struct {
+		Note          string  `yaml:"note"`
+		Example400GbE float64 `yaml:"example_400gbe_uni_gbps"`
+	} `yaml:"roce"`
+	EFA       map[string]Link `yaml:"efa"`
+	Slingshot map[string]Link `yaml:"slingshot"`
+	OmniPath  map[string]Link `yaml:"omni_path"`
+	GCP       map[string]Link `yaml:"gcp"`
+	XGMI      map[string]Link `yaml:"amd_xgmi"`
+	Gaudi     map[string]Link `yaml:"gaudi"`
+}
+
+// A Link is one kind of interconnect, as far as it is known.
+type Link struct {
+	Name             string   `yaml:"name"`
+	UniGBps          Figure   `yaml:"uni_gbps"` // of all links of an accelerator
+	Links            int      `yaml:"links"`
+	PerGPU           string   `yaml:"per_gpu"` // which models
+	RawLinkGBps      float64  `yaml:"raw_link_gbps"`
+	NICs             *int     `yaml:"nics"`
+	Gbit             *float64 `yaml:"gbit"` // of a NIC
+	TotalUniGBps     Figure   `yaml:"total_uni_gbps"`
+	PerPeerGBps      float64  `yaml:"per_peer_gbps"`
+	Peers            int      `yaml:"peers"`
+	InterNodeUniGBps Figure   `yaml:"inter_node_uni_gbps"`
+	Note             string   `yaml:"note"`
+}
+
+// InfiniBand is a generation of it.
+type InfiniBand struct {
+	LaneGbit Figure `yaml:"lane_gbit"`
+	X1       Width  `yaml:"x1"`
+	X4       Width  `yaml:"x4"`
+	X8       Width  `yaml:"x8"`
+	X12      Width  `yaml:"x12"`
+}
+
+// A Width is what so many lanes make.
+type Width struct {
+	Gbit    float64 `yaml:"gbit"`
+	UniGBps float64 `yaml:"uni_gbps"`
+}
+
+// A Platform is a node or a rack as somebody sells it.
+type Platform struct {
+	Name          string   `yaml:"name"`
+	GPU           string   `yaml:"gpu"` // key of DB.GPUs, "" when any
+	GPUsPerNode   Counts   `yaml:"gpus_per_node"`
+	GPUsPerDomain int      `yaml:"gpus_per_domain"` // of an NVLink domain; 0: a node's
+	NICs          *NICs    `yaml:"nics"`            // nil: not known
+	NVSwitch      *Switch  `yaml:"nvswitch"`
+	Floors        []Result `yaml:"floors"`
+	Measured      []Result `yaml:"measured"`
+	Notes         string   `yaml:"notes"`
+}
+
+// NICs are a node's.
+type NICs struct {
+	Count     Figure `yaml:"count"`
+	GbitEach  Figure `yaml:"gbit_each"`
+	TotalGbit Figure `yaml:"total_gbit"`
+	Kind      string `yaml:"kind"`
+}
+
+// A Switch is a node's or rack's NVSwitches.
+type Switch struct {
+	Count Figure `yaml:"count"`
+	Gen   Figure `yaml:"gen"`
+}
+
+var load = sync.OnceValues(func() (*DB, error) { return Parse(bytes.NewReader(hardware)) })
+
+// Load returns the embedded data base. It is parsed once.
+func Load() (*DB, error) { return load() }
+
+// Parse reads a data base. A key that is not of the schema, a source or GPU
+// that is named but not listed, and an impossible figure are errors.
+func Parse(r io.Reader) (*DB, error) {
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	db := new(DB)
+	if err := dec.Decode(db); err != nil {
+		return nil, fmt.Errorf("hardware data base: %w", err)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("hardware data base: more than one YAML document; keep one")
+	}
+	if err := db.check(); err != nil {
+		return nil, fmt.Errorf("hardware data base: %w", err)
+	}
+	return db, nil
+}
+
+// GPU returns a model by its key ("h100-sxm").
+func (db *DB) GPU(key string) (*GPU, error) {
+	if g := db.GPUs[key]; g != nil {
+		return g, nil
+	}
+	return nil, unknown("GPU", key, slices.Sorted(maps.Keys(db.GPUs)))
+}
+
+// GPUByPCI returns the model with a PCI device id (four hex digits), and its
+// key; nil when there is none.
+func (db *DB) GPUByPCI(id string) (key string, g *GPU) {
+	id = strings.ToLower(strings.TrimPrefix(id, "0x"))
+	for _, key := range slices.Sorted(maps.Keys(db.GPUs)) {
+		if slices.Contains(db.GPUs[key].PCIDeviceIDs, id) {
+			return key, db.GPUs[key]
+		}
+	}
+	return "", nil
+}
+
+// Platform returns a platform by its key ("gb200-nvl72").
+func (db *DB) Platform(key string) (*Platform, error) {
+	if p := db.Platforms[key]; p != nil {
+		return p, nil
+	}
+	return nil, unknown("platform", key, slices.Sorted(maps.Keys(db.Platforms)))
+}
+
+// Table returns a published sweep by its key ("a100-8").
+func (db *DB) Table(key string) (*Table, error) {
+	if t := db.Tables[key]; t != nil {
+		return t, nil
+	}
+	return nil, unknown("table", key, slices.Sorted(maps.Keys(db.Tables)))
+}
+
+func unknown(what, key string, all []string) error {
+	return fmt.Errorf("there is no %s %q; there are: %s", what, key, strings.Join(all, ", "))
+}

@@ -1,0 +1,49 @@
+package sysfs
+
+// An Interface is a network interface of /sys/class/net.
+type Interface struct {
+	Name      string
+	Index     int    // ifindex
+	OperState string // operstate: up, down, unknown (virtual ones), …
+	Mbit      int    // speed in Mb/s; 0 when it is not known (down, virtual)
+	MTU       int    // mtu in bytes
+	Type      int    // type: 1 Ethernet, 32 InfiniBand, 772 loopback (linux/if_arp.h)
+	Address   string // address: the hardware's
+
+	Virtual  bool  // there is no device below it: lo, bridges, veth
+	BusID    BusID // the device's PCI function, if OnPCI
+	OnPCI    bool
+	Problems []error
+}
+
+const netDir = "/sys/class/net"
+
+// Interfaces lists the network interfaces by name.
+func (f FS) Interfaces() ([]Interface, error) {
+	names, err := f.names(netDir)
+	if err != nil {
+		return nil, err
+	}
+	var out []Interface
+	for _, name := range names {
+		dir := netDir + "/" + name
+		if !f.root.IsDir(dir) {
+			continue // bonding_masters
+		}
+		a := &attrs{fs: f, dir: dir}
+		i := Interface{
+			Name:      name,
+			Index:     a.integer("ifindex", 0),
+			OperState: a.text("operstate"),
+			Mbit:      max(a.integer("speed", 0), 0), // virtual ones say -1
+			MTU:       a.integer("mtu", 0),
+			Type:      a.integer("type", 0),
+			Address:   a.text("address"),
+			Virtual:   !f.root.IsDir(dir + "/device"),
+		}
+		i.BusID, i.OnPCI = f.owner(dir)
+		i.Problems = a.problems
+		out = append(out, i)
+	}
+	return out, nil
+}

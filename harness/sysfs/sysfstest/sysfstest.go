@@ -1,0 +1,53 @@
+// Package sysfstest lays out trees of /sys and /proc for tests, from text
+// archives in the txtar format.
+package sysfstest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/rogpeppe/go-internal/txtar"
+)
+
+// Tree writes an archive's files into a directory of the test's and opens it.
+// A file named "link:sys/…" is a symbolic link to what its content says, one
+// named "dir:sys/…" an empty directory.
+func Tree(t testing.TB, archive []byte) sysfs.FS {
+	t.Helper()
+	fs, err := sysfs.Open(Dir(t, archive))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fs
+}
+
+// Dir is Tree without opening it.
+func Dir(t testing.TB, archive []byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, f := range txtar.Parse(archive).Files {
+		if err := write(dir, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func write(dir string, f txtar.File) error {
+	name, isLink := strings.CutPrefix(f.Name, "link:")
+	name, isDir := strings.CutPrefix(name, "dir:")
+	name = filepath.Join(dir, name)
+	if isDir {
+		return os.MkdirAll(name, 0o755)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if isLink {
+		return os.Symlink(strings.TrimSpace(string(f.Data)), name)
+	}
+	return os.WriteFile(name, f.Data, 0o644)
+}
