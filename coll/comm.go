@@ -22,6 +22,7 @@ type Comm struct {
 	links      *links
 	picks      picker
 	fault      transport.Fault
+	broken     context.Context // done when there is a fault
 	watch      host.Watch
 	busy       atomic.Int32
 	closed     atomic.Bool
@@ -154,8 +155,8 @@ func (c *Comm) start(r *host.Run, a *call) error {
 		c.seq++
 		op.Header.Seq = c.seq
 		p := c.picks.pick(a.coll, a.count*a.t.Size())
-		op.Window = p.window
-		plan, err = c.plan(planKey{a.coll, p.algorithm, a.root, p.channels})
+		op.Window = int(p.Window)
+		plan, err = c.plan(planKey{a.coll, p.Algorithm, a.root, p.Channels})
 	}
 	if err != nil {
 		return err
@@ -182,6 +183,9 @@ func (c *Comm) plan(k planKey) (*host.Plan, error) {
 		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.cfg.rings, Groups: c.links.groups})
 		if err != nil {
 			return nil, err
+		}
+		if s.Channels > c.links.channels || c.links.network && 2*s.Channels > c.links.channels {
+			return nil, fmt.Errorf("%v by %s wants %d channels; there are %d", k.coll, k.algorithm, s.Channels, c.links.channels)
 		}
 		if p, err = host.NewPlan(s, c.rank, c.links.slot, c.links); err != nil {
 			return nil, err
@@ -257,6 +261,9 @@ func (c *Comm) toSelf(calls []groupCall) error {
 // fail makes the communicator unusable, tells the others, and returns the
 // error that the caller gets.
 func (c *Comm) fail(a *call, err error) error {
+	if f := c.fault.Err(); f != nil {
+		err = f // what is seen here is likely its consequence
+	}
 	e := c.wrap(a.name(c.seq), err)
 	c.fault.Set(e)
 	return e

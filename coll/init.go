@@ -174,7 +174,12 @@ func newComm(rank, n int, s settings) *Comm {
 	c := &Comm{rank: rank, size: n, cfg: s, sent: make([]uint32, n), rcvd: make([]uint32, n)}
 	c.plans = map[planKey]*host.Plan{}
 	c.single[0] = &c.one
-	c.fault.Hook = func(err error) { c.announce(err) }
+	var cancel context.CancelCauseFunc
+	c.broken, cancel = context.WithCancelCause(context.Background())
+	c.fault.Hook = func(err error) {
+		cancel(err)
+		c.announce(err)
+	}
 	return c
 }
 
@@ -243,7 +248,7 @@ func (c *Comm) announce(err error) {
 // where they are.
 type hello struct {
 	Version  uint32
-	Channels uint32
+	_        uint32
 	Settings uint64 // a hash of what decides which messages are sent
 	Host     uint64
 	CPUs     [16]uint64 // which processors of the host the rank may use
@@ -262,21 +267,25 @@ func (c *Comm) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mine := hello{Version: protocolVersion, Channels: uint32(c.channels()), Settings: c.settingsHash(), Host: hostID, CPUs: affinity()}
+	mine := hello{Version: protocolVersion, Settings: c.settingsHash(), Host: hostID, CPUs: affinity()}
 	all, err := exchange(ctx, c.net, mine)
 	if err != nil {
 		return err
 	}
 	for r, h := range all {
-		if h.Version != mine.Version || h.Channels != mine.Channels || h.Settings != mine.Settings {
+		if h.Version != mine.Version || h.Settings != mine.Settings {
 			return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: r, Err: fmt.Errorf("rank %d has another version or other NCCL_ settings than rank %d", r, c.rank)}
 		}
 	}
-	l := &links{rank: c.rank, channels: c.channels(), groups: groups(all), infos: make([]peerInfo, c.size), openDeadline: 30 * time.Second}
+	l := &links{rank: c.rank, groups: groups(all), infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
+	l.network = len(l.groups) > 1 || c.cfg.SHMDisable
+	l.channels = 2 * c.maxChannels(l.network) // double trees have two for each
+	if l.network {
+		l.channels *= 2 // see host.Links
+	}
 	l.init()
 	c.links = l
-	near := !c.cfg.SHMDisable
-	l.slot = c.slot(near && len(l.groups) == 1)
+	l.slot = c.slot(!l.network)
 	return c.endpoints(ctx, all)
 }
 
@@ -313,7 +322,7 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 			l.shm = nil
 		}
 	}
-	if len(l.groups) > 1 || c.cfg.SHMDisable {
+	if l.network {
 		if l.socket, err = c.openSocket(c.net.Key("socket")); err != nil {
 			return err
 		}
@@ -327,9 +336,8 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 			l.shmInfos[r] = l.infos[r].shm
 		}
 	}
-	c.setWatch(all, local)
-	c.picks = newPicker(c)
-	return nil
+	c.picks, err = newPicker(c, c.setWatch(all, local))
+	return err
 }
 
 // share exchanges what the endpoints say of themselves, then whether shared
@@ -430,15 +438,15 @@ func affinity() (mask [16]uint64) {
 }
 
 // setWatch decides how the rank waits: spinning, if its host has a processor
-// for each of its ranks.
-func (c *Comm) setWatch(all []hello, local []int) {
+// for each of its ranks. It returns how many processors they have.
+func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	var union [16]uint64
 	for _, r := range local {
 		for i, w := range all[r].CPUs {
 			union[i] |= w
 		}
 	}
-	cpus := min(onesOf(union), max(runtime.GOMAXPROCS(0), onesOf(union)/max(1, len(local))*len(local)))
+	cpus = min(onesOf(union), max(runtime.GOMAXPROCS(0), onesOf(union)/max(1, len(local))*len(local)))
 	s := &host.Spinner{Spin: 20000, Yield: 200, Nap: 20 * time.Millisecond, Process: true}
 	if cpus < len(local) {
 		s.Spin, s.Yield = 20, 2000
@@ -451,4 +459,5 @@ func (c *Comm) setWatch(all []hello, local []int) {
 		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: stallAfter,
 		Late: func(_ int, b host.Blocked, d time.Duration) { c.late(&c.cur, b, d) },
 	}
+	return cpus
 }

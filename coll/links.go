@@ -19,6 +19,7 @@ type links struct {
 	channels int     // of collectives; Sends and Recvs have one more
 	slot     int     // bytes in a message, of any connection
 	groups   [][]int // the ranks of each host
+	network  bool    // some ranks are out of reach of shared memory
 	shm      *shm.Endpoint
 	socket   *socket.Endpoint // nil when all ranks are in reach of shm
 	infos    []peerInfo
@@ -27,6 +28,7 @@ type links struct {
 	tx, rx       []map[int]conn // by channel, then peer
 	mtx          map[int]transport.Tx
 	mrx          map[[2]int]transport.Rx
+	ctx          context.Context // done when the communicator is of no more use
 	openDeadline time.Duration
 }
 
@@ -75,7 +77,7 @@ func (l *links) openTx(peer, channel int) (transport.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.openDeadline)
+	ctx, cancel := context.WithTimeout(l.ctx, l.openDeadline)
 	defer cancel()
 	t, err := e.Tx(ctx, peer, info, channel)
 	if err != nil {
@@ -93,7 +95,7 @@ func (l *links) openRx(peer, channel int) (transport.Rx, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), l.openDeadline)
+	ctx, cancel := context.WithTimeout(l.ctx, l.openDeadline)
 	defer cancel()
 	r, err := e.Rx(ctx, peer, info, channel)
 	if err != nil {

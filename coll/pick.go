@@ -1,44 +1,48 @@
 package coll
 
-import "github.com/assay-hpc/assay/coll/schedule"
+import (
+	"fmt"
 
-// A choice is how an operation of some size is done.
-type choice struct {
-	algorithm string
-	channels  int
-	window    int // bytes
-}
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/tuning"
+)
 
-// picker chooses.
+// A picker chooses how an operation is done.
 type picker struct {
-	n    int
-	near bool // all ranks share memory, and messages to everyone are one
-	slot int
+	tuner *tuning.Tuner
+	slot  int
+	ranks int
+	force string // of tests: this algorithm, where the collective has it
 }
 
-func newPicker(c *Comm) picker {
-	return picker{n: c.size, near: c.links.shmInfos != nil, slot: c.links.slot}
-}
-
-func (p *picker) pick(coll schedule.Collective, bytes int) choice {
-	c := choice{channels: 1, window: p.slot}
-	switch coll {
-	case schedule.AllReduce:
-		switch {
-		case p.n <= 16 && bytes <= 4096:
-			c.algorithm = "one-shot"
-		case p.near && p.n <= 16:
-			c.algorithm = "two-shot"
-		default:
-			c.algorithm = "ring"
-		}
-	case schedule.SendRecv:
-		c.algorithm = "ring"
-	default:
-		c.algorithm = "one-shot"
-		if p.n > 16 {
-			c.algorithm = "ring"
-		}
+// newPicker makes the tuner of a communicator. All ranks come to the same
+// choices: they are made of what all know.
+func newPicker(c *Comm, cores int) (picker, error) {
+	k := c.cfg.Knobs
+	env := tuning.Env{Ranks: c.size, Groups: len(c.links.groups), Cores: cores, Local: tuning.SHM, Net: tuning.Socket}
+	if k.SHMDisable {
+		env.Local = tuning.Socket
 	}
-	return c
+	over := tuning.Overrides{
+		Algo: &k.Algo, Proto: &k.Proto, Rings: c.cfg.rings, MinChannels: k.MinChannels, MaxChannels: c.maxChannels(c.links.network),
+		BuffSize: int64(c.links.slot) * slots, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold,
+	}
+	t, err := tuning.NewTuner(env, over, nil)
+	if err != nil {
+		return picker{}, fmt.Errorf("choosing algorithms: %w", err)
+	}
+	return picker{tuner: t, slot: c.links.slot, ranks: c.size}, nil
+}
+
+// pick chooses for an operation whose count is so many bytes.
+func (p *picker) pick(coll schedule.Collective, bytes int) tuning.Choice {
+	if p.force != "" {
+		return tuning.Choice{Algorithm: p.force, Channels: 1}
+	}
+	switch coll {
+	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce, schedule.SendRecv:
+	default:
+		bytes *= p.ranks // of all ranks together
+	}
+	return p.tuner.Pick(coll, int64(bytes))
 }

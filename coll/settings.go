@@ -36,13 +36,18 @@ func (c *Comm) hostID() (uint64, error) {
 	return h.Sum64() | 1, nil
 }
 
-// channels is how many there may be.
-func (c *Comm) channels() int {
-	n := 4
+// maxChannels is how many channels the tuner may use. One goroutine drives all
+// of a rank's, so that more of them only help where they are more streams of a
+// network.
+func (c *Comm) maxChannels(network bool) int {
+	n := 1
+	if network {
+		n = 4
+	}
 	if c.cfg.MaxChannels > 0 {
 		n = min(n, c.cfg.MaxChannels)
 	}
-	return max(n, c.cfg.MinChannels, len(c.cfg.rings), 1)
+	return max(n, c.cfg.MinChannels, len(c.cfg.rings))
 }
 
 // settingsHash is of all that decides which messages an operation sends.
@@ -56,7 +61,6 @@ func (c *Comm) settingsHash() uint64 {
 // slot is the size of the largest message. Among ranks of one host it is small
 // enough for a second-level cache; a network wants larger ones.
 func (c *Comm) slot(near bool) int {
-	const slots = 8
 	if c.cfg.BuffSize != defaultBuffSize {
 		return int(min(max(c.cfg.BuffSize/slots, 4096), 64<<20)) / 64 * 64
 	}
@@ -66,7 +70,10 @@ func (c *Comm) slot(near bool) int {
 	return defaultBuffSize / slots
 }
 
-const defaultBuffSize = 4 << 20
+const (
+	defaultBuffSize = 4 << 20
+	slots           = 8 // of a connection
+)
 
 func onesOf(mask [16]uint64) (n int) {
 	for _, w := range mask {

@@ -39,7 +39,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color != NoColor && leader == c.rank {
 		root, err := bootstrap.NewRoot(c.cfg.boot)
 		if err != nil {
-			return nil, c.broken(op, err)
+			return nil, c.giveUp(op, err)
 		}
 		id := root.ID()
 		mine = id[:]
@@ -58,8 +58,8 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: c.cfg.Knobs, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
 }
 
-// broken is fail for what is no collective.
-func (c *Comm) broken(op string, err error) error {
+// giveUp is fail for what is no collective.
+func (c *Comm) giveUp(op string, err error) error {
 	e := c.wrap(op, err)
 	c.fault.Set(e)
 	return e

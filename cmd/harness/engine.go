@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/bootstrap"
@@ -179,6 +178,3 @@ func (r *rankComm) LastError() string {
 	}
 	return ""
 }
-
-// Waited implements perf.Waiter.
-func (r *rankComm) Waited() time.Duration { return r.Comm.Waited() }

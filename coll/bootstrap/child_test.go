@@ -92,6 +92,15 @@ func childVictim(o Options) error {
 	o.Silence = silence
 	o.Logf = nil
 	o.OnDeath = func(dead int, what string) { fmt.Printf("dead %d %s\n", dead, what) }
+	if id == (ID{}) {
+		root, err := NewRoot(o)
+		if err != nil {
+			return err
+		}
+		defer root.Close()
+		id = root.ID()
+		fmt.Printf("id %x\n", id[:])
+	}
 	n, err := Join(context.Background(), id, rank, size, o)
 	if err != nil {
 		return err

@@ -98,6 +98,7 @@ func without(n int, dead []int) (out []int) {
 // TestDeath: whoever dies, all others hear of it once, and their exchanges end
 // with it.
 func TestDeath(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		ranks int
 		dead  []int
@@ -172,6 +173,7 @@ func TestPartition(t *testing.T) {
 
 // TestSilence: connections stand but nothing comes: the rank counts as dead.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	o := local()
 	o.Silence = 300 * time.Millisecond
 	d := newDeaths()
@@ -255,6 +257,7 @@ func TestLeaveDuringExchange(t *testing.T) {
 }
 
 func TestExchangeErrors(t *testing.T) {
+	t.Parallel()
 	o := local()
 	o.Timeout = 300 * time.Millisecond
 	nets := comeUp(t, 6, o, nil)

@@ -15,8 +15,9 @@ const (
 	// dialTime bounds one attempt at one address. A lost SYN is sent again
 	// after 1 and 3 seconds.
 	dialTime = 5 * time.Second
-	// stagger is how long the better address is tried alone.
-	stagger = 100 * time.Millisecond
+	// stagger is how long the better address is tried alone: RFC 8305,
+	// "Connection Attempt Delay".
+	stagger = 250 * time.Millisecond
 	// refusedTime is how long a refused connection is tried again where the
 	// listener was there before its address was known: it is gone.
 	refusedTime = 3 * time.Second

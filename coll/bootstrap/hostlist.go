@@ -48,10 +48,10 @@ func splitOutside(s string) []string {
 
 func expandWord(word string, digits bool, limit int) ([]string, error) {
 	before, rest, ok := strings.Cut(word, "[")
+	if strings.Contains(before, "]") {
+		return nil, fmt.Errorf("a ] without [ in %q", word)
+	}
 	if !ok {
-		if strings.Contains(word, "]") {
-			return nil, fmt.Errorf("a ] without [ in %q", word)
-		}
 		return []string{word}, nil
 	}
 	inside, after, ok := strings.Cut(rest, "]")

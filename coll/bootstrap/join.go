@@ -97,36 +97,25 @@ func whoAmI() string {
 	return fmt.Sprintf("process %d on %s", os.Getpid(), host[:min(len(host), 64)])
 }
 
-// listen opens the rank's own listener. Without an Ifname that is the address
-// that the root is reached from: others come the same way. With one it is that
-// interface's address, of the same family if it has one.
+// listen opens the rank's own listener at the first of its addresses where
+// that is possible.
 func (j *joining) listen(root net.Conn) error {
 	n := j.n
-	local := addrPort(root.LocalAddr()).Addr()
-	addr := local
-	if n.o.Ifname != "" {
-		list, err := Interfaces(n.o)
-		if err != nil {
-			return err
-		}
-		addr = list[0].Addr
-		for _, same := range []func(netip.Addr) bool{
-			func(a netip.Addr) bool { return a == local },
-			func(a netip.Addr) bool { return a.Is4() == local.Is4() },
-		} {
-			if i := slices.IndexFunc(list, func(i Interface) bool { return same(i.Addr) }); i >= 0 {
-				addr = list[i].Addr
-				break
-			}
-		}
+	addrs, err := j.addresses(addrPort(root.LocalAddr()).Addr(), addrPort(root.RemoteAddr()).Addr())
+	if err != nil {
+		return err
 	}
-	n.addr, n.zone = addr, addr.Zone()
 	j.gate = &gate{
 		secret: j.id.secret(), name: fmt.Sprintf("rank %d", n.rank), logf: n.o.Logf,
 		admit: j.admit, enter: j.enter,
 	}
-	var err error
-	if n.listenAt, err = j.gate.listen(netip.AddrPortFrom(addr, 0)); err != nil {
+	for _, a := range addrs {
+		if n.listenAt, err = j.gate.listen(netip.AddrPortFrom(a, 0)); err == nil {
+			n.addr, n.zone = a, a.Zone()
+			break
+		}
+	}
+	if err != nil {
 		return err
 	}
 	j.expected = len(neighbours(n.rank, n.size))
@@ -135,6 +124,42 @@ func (j *joining) listen(root net.Conn) error {
 	}
 	j.gate.open()
 	return nil
+}
+
+// addresses are those that others can reach this rank at, best first. Without
+// an Ifname that is the one from which it reached the root: others come the
+// same way. On the root's own host any address leads to the root, also such as
+// no other host can reach, so there it is the one that the root puts first.
+// With an Ifname it is that interface's, of the root's family if there is one.
+func (j *joining) addresses(local, remote netip.Addr) ([]netip.Addr, error) {
+	if j.n.o.Ifname == "" {
+		if local.WithZone("") != remote.WithZone("") {
+			return []netip.Addr{local}, nil
+		}
+		var out []netip.Addr
+		ids, _ := j.id.addrs()
+		for _, z := range zones(ids[0], j.n.o) {
+			out = append(out, z.Addr())
+		}
+		return append(out, local), nil
+	}
+	list, err := Interfaces(j.n.o)
+	if err != nil {
+		return nil, err
+	}
+	var out []netip.Addr
+	for _, fits := range []func(netip.Addr) bool{
+		func(a netip.Addr) bool { return a == local },
+		func(a netip.Addr) bool { return a.Is4() == local.Is4() },
+		netip.Addr.IsValid,
+	} {
+		for _, i := range list {
+			if fits(i.Addr) && !slices.Contains(out, i.Addr) {
+				out = append(out, i.Addr)
+			}
+		}
+	}
+	return out, nil
 }
 
 // admit lets in neighbours of higher rank, each once: the higher one dials.

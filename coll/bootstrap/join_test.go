@@ -113,6 +113,7 @@ func TestJoinWithTheWrongSecret(t *testing.T) {
 
 // TestJoinWithoutRoot: the root is gone, which shows soon: its port is closed.
 func TestJoinWithoutRoot(t *testing.T) {
+	t.Parallel()
 	root := newTestRoot(t, local())
 	root.Close()
 	o := local()
@@ -160,5 +161,19 @@ func TestRootAt(t *testing.T) {
 		if id, err := IDAt(bad, nil); err == nil {
 			t.Errorf("IDAt(%q) = %v", bad, id)
 		}
+	}
+}
+
+func TestResolve(t *testing.T) {
+	for host, want := range map[string]string{"10.1.2.3": "10.1.2.3", "::ffff:10.1.2.3": "10.1.2.3", "fd00::1": "fd00::1"} {
+		if got, err := resolve(host); err != nil || len(got) != 1 || got[0].String() != want {
+			t.Errorf("resolve(%q) = %v, %v; want %s", host, got, err, want)
+		}
+	}
+	if got, err := resolve("localhost"); err != nil || len(got) == 0 || !got[0].IsLoopback() {
+		t.Errorf("resolve(localhost) = %v, %v", got, err)
+	}
+	if got, err := resolve("no such host"); err == nil {
+		t.Errorf("resolve of nonsense = %v", got)
 	}
 }

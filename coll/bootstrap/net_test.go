@@ -14,6 +14,7 @@ func block(rank, round int) []byte {
 }
 
 func TestExchange(t *testing.T) {
+	t.Parallel()
 	sizes := []int{1, 2, 3, 4, 5, 6, 7, 16, 22, 64}
 	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -72,4 +73,34 @@ func TestThousand(t *testing.T) {
 	begun = time.Now()
 	closeAll(t, nets)
 	t.Logf("close: %v", time.Since(begun))
+}
+
+// BenchmarkStart is from NewRoot until all ranks, in one process, are up.
+func BenchmarkStart(b *testing.B) {
+	for _, size := range []int{2, 8, 64, 1024} {
+		b.Run(fmt.Sprintf("ranks=%d", size), func(b *testing.B) {
+			for b.Loop() {
+				nets := comeUp(b, size, local(), nil)
+				b.StopTimer()
+				closeAll(b, nets)
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+func BenchmarkAllGather(b *testing.B) {
+	for _, size := range []int{2, 8, 64, 1024} {
+		nets := comeUp(b, size, local(), nil)
+		b.Run(fmt.Sprintf("ranks=%d/bytes=256", size), func(b *testing.B) {
+			each(nets, func(n *Net) {
+				for range b.N {
+					if _, err := n.AllGather(context.Background(), make([]byte, 256)); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+		closeAll(b, nets)
+	}
 }

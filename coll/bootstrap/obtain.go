@@ -7,123 +7,132 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// obtain asks for the ID wherever rank 0 may be, until it is there.
+// A search asks for the ID at all addresses and ports where rank 0 may be, each
+// again and again until one answers: rank 0 may not be there yet, and a
+// stranger that listens at one of them must not hold up the others.
+type search struct {
+	s     *share
+	wg    sync.WaitGroup
+	found chan ID // holds the first that comes
+
+	mu    sync.Mutex
+	asked []netip.Addr
+	last  error
+}
+
+// obtain returns the ID once it is found.
 func (s *share) obtain(ctx context.Context) (ID, error) {
-	known := map[string][]netip.Addr{}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
-		addrs := s.candidates(ctx, known)
-		id, err := s.round(ctx, addrs)
-		if err == nil {
-			return id, nil
+	ctx, cancel := context.WithCancel(ctx)
+	q := &search{s: s, found: make(chan ID, 1), last: errors.New("no address to ask at is known")}
+	defer q.wg.Wait()
+	defer cancel()
+	for _, h := range s.w.hosts {
+		q.wg.Go(func() { q.host(ctx, h) })
+	}
+	// The hosts that launchers name may have names that do not lead to them
+	// from here, or not be named at all: try this one.
+	if list, err := Interfaces(s.o); err == nil {
+		for _, i := range list[:min(len(list), maxHosts)] {
+			q.at(ctx, i.Addr)
 		}
+	}
+	q.at(ctx, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	q.at(ctx, netip.IPv6Loopback())
+
+	select {
+	case id := <-q.found:
+		return id, nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return ID{}, fmt.Errorf("%w: rank 0 answers on none of the ports %v at %s (last attempt: %v); set NCCL_COMM_ID=host:port",
+		context.Cause(ctx), s.ports, joinAddrs(q.asked), q.last)
+}
+
+// host looks a name up until it is found, and asks there.
+func (q *search) host(ctx context.Context, name string) {
+	q.again(ctx, func() error {
+		ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		for _, ip := range ips {
+			q.at(ctx, ip.Unmap())
+		}
+		return err
+	})
+}
+
+// at asks at the ports of an address, if that has not begun before.
+func (q *search) at(ctx context.Context, a netip.Addr) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range q.asked {
+		if a == b {
+			return
+		}
+	}
+	q.asked = append(q.asked, a)
+	for _, port := range q.s.ports {
+		q.wg.Go(func() {
+			q.again(ctx, func() error { return q.ask(ctx, netip.AddrPortFrom(a, port)) })
+		})
+	}
+}
+
+// again calls f until it succeeds, more and more rarely.
+func (q *search) again(ctx context.Context, f func() error) {
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		q.mu.Lock()
+		q.last = err
+		q.mu.Unlock()
 		select {
 		case <-ctx.Done():
-			return ID{}, fmt.Errorf("%w: rank 0 answers on none of the ports %v at %s (last attempt: %v); set NCCL_COMM_ID=host:port",
-				context.Cause(ctx), s.ports, joinAddrs(addrs), err)
+			return
 		case <-time.After(pause):
 		}
 	}
 }
 
-// candidates are the addresses where rank 0 may be: of the hosts that the
-// launcher named, and of this one. Names that were found are not looked up
-// again.
-func (s *share) candidates(ctx context.Context, known map[string][]netip.Addr) []netip.Addr {
-	var out []netip.Addr
-	for _, h := range s.w.hosts {
-		if known[h] == nil {
-			known[h] = lookup(ctx, h)
-		}
-		out = append(out, known[h]...)
-	}
-	if list, err := Interfaces(s.o); err == nil {
-		for _, i := range list[:min(len(list), maxHosts)] {
-			out = append(out, i.Addr)
-		}
-	}
-	out = append(out, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback())
-	var unique []netip.Addr
-	for _, a := range out {
-		if !slices.Contains(unique, a) {
-			unique = append(unique, a)
-		}
-	}
-	return unique
-}
-
-func lookup(ctx context.Context, host string) []netip.Addr {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return nil
-	}
-	for i := range ips {
-		ips[i] = ips[i].Unmap()
-	}
-	return ips
-}
-
-// round asks at all addresses and ports at once. The first answer counts.
-func (s *share) round(ctx context.Context, addrs []netip.Addr) (ID, error) {
+// ask asks once.
+func (q *search) ask(ctx context.Context, a netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
-	type result struct {
-		id  ID
-		err error
-	}
-	results := make(chan result)
-	n := 0
-	for _, a := range addrs {
-		for _, port := range s.ports {
-			n++
-			go func() {
-				id, err := s.ask(ctx, netip.AddrPortFrom(a, port))
-				select {
-				case results <- result{id, err}:
-				case <-ctx.Done():
-				}
-			}()
-		}
-	}
-	err := errors.New("there is no address to ask at")
-	for range n {
-		select {
-		case r := <-results:
-			if r.err == nil {
-				return r.id, nil
-			}
-			err = r.err
-		case <-ctx.Done():
-			return ID{}, ctx.Err()
-		}
-	}
-	return ID{}, err
-}
-
-// ask asks at one address. A stranger that listens there does not matter.
-func (s *share) ask(ctx context.Context, a netip.AddrPort) (ID, error) {
 	conn, err := dialAfter(ctx, a, 0)
 	if err != nil {
-		return ID{}, err
+		return err
 	}
 	defer conn.Close()
-	c := &caller{secret: s.key, hello: hello{purpose: toShare, from: int32(s.w.Rank), to: 0, size: int32(s.w.Size)}}
+	w := q.s.w
+	c := &caller{secret: q.s.key, hello: hello{purpose: toShare, from: int32(w.Rank), to: 0, size: int32(w.Size)}}
 	transcript, err := c.enter(ctx, conn)
 	if err != nil {
-		return ID{}, err
+		return err
 	}
 	conn.SetDeadline(time.Now().Add(handshakeTime))
 	var sealed [sealedBytes]byte
 	if _, err := io.ReadFull(conn, sealed[:]); err != nil {
-		return ID{}, err
+		return err
 	}
-	return unseal(s.key, transcript, sealed[:])
+	id, err := unseal(q.s.key, transcript, sealed[:])
+	if err != nil {
+		return err
+	}
+	select {
+	case q.found <- id:
+	default: // another address was faster
+	}
+	return nil
 }
 
 func joinAddrs(list []netip.Addr) string {

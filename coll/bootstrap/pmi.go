@@ -113,7 +113,7 @@ func newPMI(ctx context.Context, conn net.Conn, version int) (*pmi, error) {
 		p.kvs = a["kvsname"]
 	case "2":
 		p.version = 2
-		a, err = p.ask(ctx, "fullinit", "", "fullinit-response", "pmijobid", os.Getenv("PMI_JOBID"), "pmirank", os.Getenv("PMI_RANK"), "threaded", "FALSE")
+		_, err = p.ask(ctx, "fullinit", "", "fullinit-response", "pmijobid", os.Getenv("PMI_JOBID"), "pmirank", os.Getenv("PMI_RANK"), "threaded", "FALSE")
 		if err == nil {
 			a, err = p.ask(ctx, "job-getid", "", "job-getid-response")
 			p.jobid = a["jobid"]
@@ -269,7 +269,7 @@ func parsePMI2(s string) (map[string]string, error) {
 	out := map[string]string{}
 	for len(s) > 0 {
 		k, rest, ok := strings.Cut(s, "=")
-		if !ok || k == "" {
+		if !ok || k == "" || strings.Contains(k, ";") {
 			return nil, errors.New("an answer without key=value")
 		}
 		var v strings.Builder

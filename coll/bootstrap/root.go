@@ -130,19 +130,43 @@ func IDAt(addr string, secret []byte) (ID, error) {
 	if err != nil || port == 0 {
 		return ID{}, fmt.Errorf("root address %q: port %q is not in 1 … 65535", addr, service)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	ips, err := resolve(host)
 	if err != nil {
 		return ID{}, fmt.Errorf("root address %q: %w", addr, err)
 	}
 	var addrs []netip.AddrPort
 	for _, ip := range ips {
-		addrs = append(addrs, netip.AddrPortFrom(ip.Unmap().WithZone(""), uint16(port)))
+		addrs = append(addrs, netip.AddrPortFrom(ip, uint16(port)))
 	}
-	slices.SortFunc(addrs, netip.AddrPort.Compare)
-	slices.SortStableFunc(addrs, func(a, b netip.AddrPort) int { return addrRank(a.Addr()) - addrRank(b.Addr()) })
 	return newID([secretBytes]byte(derive(secret, "root at "+addr)), addrs, true), nil
+}
+
+// resolve returns a host's addresses, best first. A host often knows its own
+// name as a loopback address, which is of no use to the others: then it is
+// those of its interfaces.
+func resolve(host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip.Unmap()}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ips {
+		ips[i] = ips[i].Unmap().WithZone("")
+	}
+	if host != "localhost" && !slices.ContainsFunc(ips, func(a netip.Addr) bool { return !a.IsLoopback() }) {
+		if list, err := Interfaces(Options{}); err == nil {
+			ips = nil
+			for _, i := range list {
+				ips = append(ips, i.Addr.WithZone(""))
+			}
+		}
+	}
+	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return addrRank(a) - addrRank(b) })
+	return ips, nil
 }
 
 func newRoot(o Options, secret [secretBytes]byte) *Root {

@@ -67,6 +67,7 @@ func TestShare(t *testing.T) {
 // TestShareAmongStrangers: others listen on the first ports: one says nothing,
 // one has the same job but another secret, one talks nonsense.
 func TestShareAmongStrangers(t *testing.T) {
+	t.Parallel()
 	worlds := torchWorlds(t, 3, "ASSAY_JOB_SECRET=right")
 	ports := portsOf(worlds[1].key(local().withDefaults(), 1))
 	nonsense, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0]))
@@ -103,6 +104,7 @@ func TestShareAmongStrangers(t *testing.T) {
 
 // TestShareNobody: rank 0 does not come.
 func TestShareNobody(t *testing.T) {
+	t.Parallel()
 	o := local()
 	o.Timeout = 300 * time.Millisecond
 	w := torchWorlds(t, 2)[1]
@@ -192,6 +194,7 @@ func need(t *testing.T, names ...string) {
 }
 
 func TestMpirun(t *testing.T) {
+	t.Parallel()
 	need(t, "mpirun")
 	if out, _ := exec.Command("mpirun", "--version").CombinedOutput(); !strings.Contains(string(out), "Open MPI") {
 		t.Skip("mpirun is not Open MPI's")
@@ -206,6 +209,7 @@ func TestMpirun(t *testing.T) {
 }
 
 func TestHydra(t *testing.T) {
+	t.Parallel()
 	need(t, "mpiexec.hydra")
 	launch(t, 4, nil, "mpiexec.hydra", "-n", "4")
 }

@@ -14,7 +14,8 @@ import (
 type Chaos struct {
 	Job      JobOptions // its program must run until it is killed or fails
 	Rounds   int
-	Moment   time.Duration // the kill comes between the start and so long after it
+	Ready    string        // a line that all ranks say before the moment is counted; "" counts from the start
+	Moment   time.Duration // the kill comes between then and so long after
 	Deadline time.Duration // so long after the kill every survivor must have ended
 	Seed     uint64        // of ranks and moments; the same ones come again
 	// Survivor says what is wrong with how a rank that was not killed ended,
@@ -42,7 +43,12 @@ func (c Chaos) Run(t *testing.T) []time.Duration {
 func (c Chaos) round(t *testing.T, victim int, moment time.Duration) time.Duration {
 	before := sharedMemory()
 	job := Start(t, c.Job)
-	time.Sleep(time.Until(job.start.Add(moment)))
+	from := job.start
+	if c.Ready != "" {
+		job.Await(t, c.Ready, c.Deadline)
+		from = time.Now()
+	}
+	time.Sleep(time.Until(from.Add(moment)))
 	if err := job.Ranks[victim].Signal(syscall.SIGKILL); err != nil {
 		t.Fatalf("rank %d ended before it was killed: %v\n%v", victim, err, job.Wait(0)[victim])
 	}

@@ -74,8 +74,10 @@ func TestChaos(t *testing.T) {
 			return nil
 		},
 	}
-	if got := len(c.Run(t)); got != rounds {
-		t.Errorf("%d rounds; want %d", got, rounds)
+	for _, c.Ready = range []string{"", "listening"} {
+		if got := len(c.Run(t)); got != rounds {
+			t.Errorf("%d rounds; want %d", got, rounds)
+		}
 	}
 }
 

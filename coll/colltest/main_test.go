@@ -59,6 +59,7 @@ func ring(s Self) error {
 		return err
 	}
 	lost := make(chan error, 2)
+	s.Say("listening")
 	follow := func(c net.Conn, err error) {
 		if err == nil {
 			_, err = io.Copy(io.Discard, c)

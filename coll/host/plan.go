@@ -25,7 +25,7 @@ type Links interface {
 	Rx(peer, channel int) (transport.Rx, error)
 	// MultiTx and MultiRx are for messages to everyone. They return nil when
 	// there is no such thing among these ranks: such messages are then sent one
-	// by one.
+	// by one, on the channels that follow the schedule's own.
 	MultiTx(channel int) (transport.Tx, error)
 	MultiRx(from, channel int) (transport.Rx, error)
 }
@@ -55,6 +55,7 @@ type step struct {
 	directTx   bool // tx takes the value from where it is
 	directRx   bool // the message can be received at dst
 	from, to   int32
+	final      bool // nothing reads dst again
 	ownA, ownB bool // a or b is the rank's own input, which a premultiplied sum scales
 }
 
@@ -79,7 +80,33 @@ func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
 			p.lanes = append(p.lanes, pl)
 		}
 	}
+	p.findFinal()
 	return p, nil
+}
+
+// findFinal marks the steps whose results no step reads.
+func (p *Plan) findFinal() {
+	read := map[int32]bool{} // blocks of Output
+	for _, l := range p.lanes {
+		for _, st := range l.steps {
+			for _, r := range []schedule.Ref{st.a, st.b} {
+				for i := range st.data.N {
+					if r.Buf == schedule.Output {
+						read[r.First+i] = true
+					}
+				}
+			}
+		}
+	}
+	for _, l := range p.lanes {
+		for i := range l.steps {
+			st := &l.steps[i]
+			st.final = st.dst.Buf == schedule.Output
+			for k := range st.data.N {
+				st.final = st.final && !read[st.dst.First+k]
+			}
+		}
+	}
 }
 
 func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
@@ -93,7 +120,7 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 			c.rx, err = links.MultiRx(int(st.Recv), l.channel)
 		}
 		if err == nil && c.rx == nil {
-			c.rx, err = links.Rx(int(st.Recv), l.channel)
+			c.rx, err = links.Rx(int(st.Recv), p.channel(l.channel, st.Multi))
 		}
 		if err != nil {
 			return err
@@ -126,6 +153,15 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 	return nil
 }
 
+// channel is that of a connection between two ranks. Messages to everyone that
+// are sent one by one have connections of their own: another lane sends them.
+func (p *Plan) channel(c int, multi bool) int {
+	if multi {
+		return c + p.Schedule.Channels
+	}
+	return c
+}
+
 type target struct {
 	tx   transport.Tx
 	rank int32
@@ -150,7 +186,7 @@ func (p *Plan) targets(channel int, to int32, links Links) ([]target, error) {
 		if r == p.rank || to >= 0 && int(to) != r {
 			continue
 		}
-		tx, err := links.Tx(r, channel)
+		tx, err := links.Tx(r, p.channel(channel, to == schedule.Everyone))
 		if err != nil {
 			return nil, err
 		}

@@ -24,18 +24,21 @@ type Op struct {
 // be started again when it is done.
 type Run struct {
 	Op
-	plan    *Plan
-	kernel  elem.Kernel
-	size    int // bytes of an element
-	per     int // bytes of a block
-	part    int // bytes of a block that a channel has
-	window  int // bytes of a channel's part that a step moves
-	total   int // bytes of a vector, which its last blocks do not fill
-	lanes   []lane
-	live    int // lanes that are not done
-	scratch []byte
-	failed  error
-	after   *Run // runs on the same connections, and has to be done first
+	plan      *Plan
+	kernel    elem.Kernel
+	past      elem.Kernel // kernel, storing past the caches
+	reduction elem.Op     // what they do
+	large     bool        // more than the caches hold
+	size      int         // bytes of an element
+	per       int         // bytes of a block
+	part      int         // bytes of a block that a channel has
+	window    int         // bytes of a channel's part that a step moves
+	total     int         // bytes of a vector, which its last blocks do not fill
+	lanes     []lane
+	live      int // lanes that are not done
+	scratch   []byte
+	failed    error
+	after     *Run // runs on the same connections, and has to be done first
 }
 
 // A lane's state: which step of which window.
@@ -49,13 +52,20 @@ type lane struct {
 	got     bool // the step's value is at its dst, and has to be sent
 }
 
+// beyondCaches is the size of an operation whose results are not in the caches
+// any more when the program reads them, so that storing them there is waste.
+const beyondCaches = 8 << 20
+
 const vectorAlign = 64 // bytes; long blocks, parts and windows begin at multiples of it
 
 // Start prepares the run. Nothing moves before Drive.
 func (r *Run) Start(p *Plan, op Op) {
 	same := r.plan == p && r.Count == op.Count && r.Type == op.Type && r.Window == op.Window
 	r.Op, r.plan, r.failed, r.after = op, p, nil, nil
-	r.kernel = elem.KernelOf(op.Type, op.Op)
+	if !same || r.reduction != op.Op || r.kernel == nil {
+		r.kernel, r.past = elem.KernelOf(op.Type, op.Op), elem.KernelNT(op.Type, op.Op)
+		r.reduction = op.Op
+	}
 	if !same {
 		r.layout()
 	}
@@ -83,7 +93,8 @@ func (r *Run) layout() {
 	if r.plan.vector {
 		r.per = divUp(r.total, s.Blocks, r.size)
 	}
-	r.part = divUp(r.per, s.Channels, r.size)
+	r.large = r.per*s.Blocks >= beyondCaches
+	r.part = min(divUp(r.per, s.Channels, r.size), r.per)
 	r.window = r.plan.slot / max(1, s.MaxSpan)
 	if r.Window > 0 {
 		r.window = min(r.window, r.Window)

@@ -40,7 +40,7 @@ func (r *Run) step(l *lane, st *step, n int) bool {
 	if st.rx == nil {
 		return r.local(l, st, n, one)
 	}
-	if st.directRx && one && !l.got {
+	if st.directRx && one && !l.got && (st.tx == nil || st.dst.Buf == schedule.Output) {
 		return r.receiveDirect(l, st, n)
 	}
 	if l.got {
@@ -51,7 +51,7 @@ func (r *Run) step(l *lane, st *step, n int) bool {
 		return false
 	}
 	var out []byte
-	if st.tx != nil && !(st.directTx && one && st.dst.Buf != schedule.NoBuf) {
+	if st.tx != nil && !(st.directTx && one && st.dst.Buf == schedule.Output) {
 		if out = st.tx.Reserve(n); out == nil {
 			return false
 		}
@@ -94,7 +94,7 @@ func (r *Run) local(l *lane, st *step, n int, one bool) bool {
 		return true
 	}
 	plain := one && st.b.Buf == schedule.NoBuf && st.dst.Buf == schedule.NoBuf && !(r.Scaled && st.ownA)
-	if plain && st.directTx {
+	if plain && st.directTx && st.a.Buf != schedule.Scratch { // which the next window overwrites
 		return st.tx.Post(r.mem(l, st.a, 0, n), r.Header)
 	}
 	out := st.tx.Reserve(n)
@@ -167,11 +167,17 @@ func (r *Run) piece(l *lane, st *step, i, n int, msg, out []byte) {
 	if st.dst.Buf != schedule.NoBuf {
 		dst = r.mem(l, st.dst, i, n)
 	}
+	past := r.large && st.final
 	switch {
 	case dst == nil:
 		r.value(out, x, y, own)
+	case out == nil && past && own == 0:
+		r.valuePast(dst, x, y)
 	case out == nil:
 		r.value(dst, x, y, own)
+	case past:
+		r.value(out, x, y, own)
+		elem.CopyNT(dst, out)
 	default:
 		for at := 0; at < n; at += cached {
 			end := min(at+cached, n)
@@ -182,6 +188,16 @@ func (r *Run) piece(l *lane, st *step, i, n int, msg, out []byte) {
 			r.value(dst[at:end], x[at:end], yy, own)
 			copy(out[at:end], dst[at:end])
 		}
+	}
+}
+
+// valuePast is value, past the caches.
+func (r *Run) valuePast(dst, x, y []byte) {
+	switch {
+	case y != nil:
+		r.past(dst, x, y)
+	case &dst[0] != &x[0]:
+		elem.CopyNT(dst, x)
 	}
 }
 

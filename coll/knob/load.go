@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -28,7 +29,7 @@ func (e *Error) Error() string {
 }
 
 // A Warning is something about the variables that whoever set them should
-// know. It is for the log, once for each process.
+// know. It is for the log, once for each process: see News.
 type Warning struct {
 	Level   debug.Level // Warn for what is probably a mistake, Info for what has no effect
 	Name    string      // the variable
@@ -37,6 +38,18 @@ type Warning struct {
 
 // String is the message.
 func (w Warning) String() string { return w.Message }
+
+var said sync.Map // of messages
+
+// News returns those of the warnings that it has not returned before in this
+// process: many communicators load the same variables, and one of them is to
+// speak of them. Many goroutines may call it.
+func News(all []Warning) []Warning {
+	return slices.DeleteFunc(slices.Clone(all), func(w Warning) bool {
+		_, again := said.LoadOrStore(w.Message, nil)
+		return again
+	})
+}
 
 // Load reads the variables. environ is as os.Environ returns it; read reads a
 // configuration file and may be nil for the file system. The error joins one

@@ -147,6 +147,21 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+func TestNews(t *testing.T) {
+	unique := t.TempDir() // what is said stays said, for -count=2 as well
+	a, b := Warning{Message: unique + " a"}, Warning{Message: unique + " b"}
+	for _, c := range []struct{ in, want []Warning }{
+		{[]Warning{a}, []Warning{a}},
+		{[]Warning{a, b, b}, []Warning{b}},
+		{[]Warning{a, b}, nil},
+		{nil, nil},
+	} {
+		if got := News(c.in); !slices.Equal(got, c.want) {
+			t.Errorf("News(%v) = %v; want %v", c.in, got, c.want)
+		}
+	}
+}
+
 // TestTogether: values that are right one by one and not together, and the
 // newest name of a limit.
 func TestTogether(t *testing.T) {

@@ -44,7 +44,7 @@ func (r *introduction) decode(b []byte, all bool) error {
 }
 
 func (w *worker) introduction() introduction {
-	d := Device{Index: w.i, Name: processor(w.host.root, runtime.GOARCH)}
+	d := Device{Name: processor(w.host.root, runtime.GOARCH)}
 	if w.session.world.Device != nil {
 		d = w.session.world.Device(w.i)
 	}

@@ -88,7 +88,7 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 	}
 	launch := issue
 	if agg > 1 && cfg.Blocking != 1 {
-		launch = func() error { return w.group(issue) }
+		launch = w.grouped(issue)
 	}
 	m := measure{waited: -1}
 	if w.sampling() {
@@ -125,21 +125,27 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 	return m, nil
 }
 
-// group launches what f issues as one. The launch is where the time goes.
-func (w *worker) group(f func() error) error {
-	w.pulse.busy.Store(true)
-	err := w.comm.Group(func() error {
+// grouped launches what f issues as one. The launch is where the time goes.
+func (w *worker) grouped(f func() error) func() error {
+	queue := func() error {
 		err := f()
-		w.pulse.busy.Store(true) // f's operations only queued; the launch begins
+		w.pulse.busy.Store(true) // f's operations only queued: the launch begins
 		return err
-	})
-	w.pulse.ops.Add(1)
-	w.pulse.busy.Store(false)
-	var ours *Failure
-	if errors.As(err, &ours) {
-		return ours
 	}
-	return w.failed(EngineError, err)
+	return func() error {
+		w.pulse.busy.Store(true)
+		err := w.comm.Group(queue)
+		w.pulse.ops.Add(1)
+		w.pulse.busy.Store(false)
+		if err == nil {
+			return nil
+		}
+		var f *Failure
+		if errors.As(err, &f) {
+			return f
+		}
+		return w.failed(EngineError, err)
+	}
 }
 
 // sampling reports whether every iteration is timed by itself.

@@ -181,6 +181,7 @@ func segmentLine(img *image.RGBA, x0, y0, x1, y1 int, c color.RGBA) {
 		x, y := x0+(x1-x0)*i/n, y0+(y1-y0)*i/n
 		img.SetRGBA(x, y, c)
 		if c != gray {
+			img.SetRGBA(x+1, y, c)
 			img.SetRGBA(x, y+1, c)
 		}
 	}
@@ -207,7 +208,7 @@ func text(img *image.RGBA, x, y int, s string, c color.RGBA) {
 // top.
 var glyphs = map[rune]string{
 	'0': "ehjlphe", '1': "4c4444e", '2': "eh1248v", '3': "v2421he", '4': "26aiv22", '5': "vgu11he", '6': "68guhhe", '7': "v124888", '8': "ehhehhe", '9': "ehhf12c",
-	'A': "ehhvhhh", 'B': "uhhuhhu", 'C': "ehggghe", 'D': "shhhhhs", 'E': "vggsggv", 'F': "vggsggg", 'G': "ehgnhhe", 'H': "hhhvhhh", 'I': "e44444e", 'J': "72222ic", 'K': "hikokih",
+	'A': "ehhvhhh", 'B': "uhhuhhu", 'C': "ehggghe", 'D': "uhhhhhu", 'E': "vggsggv", 'F': "vggsggg", 'G': "ehgnhhe", 'H': "hhhvhhh", 'I': "e44444e", 'J': "72222ic", 'K': "hikokih",
 	'L': "ggggggv", 'M': "hrllhhh", 'N': "hhpljhh", 'O': "ehhhhhe", 'P': "uhhuggg", 'Q': "ehhhlid", 'R': "uhhukih", 'S': "fgge11u", 'T': "v444444", 'U': "hhhhhhe", 'V': "hhhhha4",
 	'W': "hhhllla", 'X': "hha4ahh", 'Y': "hha4444", 'Z': "v1248gv",
 	'.': "00000cc", ',': "00000c4", ':': "0cc0cc0", '/': "01248g0", '-': "000v000", '+': "044v440", '_': "000000v", '(': "2488842", ')': "8422248",

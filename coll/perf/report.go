@@ -70,9 +70,15 @@ func (r *reporter) text() io.Writer {
 
 func (r *reporter) begin(ranks []introduction, limit int64) error {
 	r.ranks, r.process, r.limit = ranks, processes(ranks), limit
-	for _, x := range ranks {
+	onHost := map[uint64]int{}
+	for i := range ranks {
+		x := &ranks[i]
 		if x.Group == ranks[0].Group {
 			r.n++
+		}
+		if r.world.Device == nil { // processors are numbered on each host
+			x.Device = onHost[x.hostID]
+			onHost[x.hostID]++
 		}
 	}
 	for _, m := range r.cfg.messages {
@@ -160,7 +166,7 @@ func (r *reporter) settle() {
 		res.AvgBusBW = r.sum / float64(2*n)
 	}
 	for _, rank := range slices.Sorted(maps.Keys(r.tardy)) {
-		if t := r.tardy[rank]; res.Straggler == nil || t.Excess > res.Straggler.Excess {
+		if t := r.tardy[rank]; res.Straggler == nil || t.Often > res.Straggler.Often {
 			res.Straggler = t
 		}
 	}

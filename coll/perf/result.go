@@ -61,13 +61,14 @@ type Placement struct {
 	Iter      *IterStats `json:"iterations,omitempty"`
 }
 
-// notable is from how many percent on a straggler is one.
+// notable is from how many percent on a rank that is behind in most of the
+// measurements is a straggler.
 const notable = 5
 
 func (t *Tardy) String() string {
 	who := fmt.Sprintf("rank %d on %s, %.2f us (%.1f%%) behind the median rank in %d of %d measurements", t.Rank, t.Host, t.Excess, t.Percent, t.Often, t.Of)
-	if t.Percent < notable {
-		return "none; the slowest is " + who
+	if t.Percent < notable || 2*t.Often <= t.Of {
+		return "none; most often it is " + who
 	}
 	return who
 }

@@ -116,7 +116,7 @@ func TestText(t *testing.T) {
 		line  string
 		setup setup
 	}{
-		"all_reduce":     {"all_reduce", 4, "-b 8 -e 64K -f 4", setup{}},
+		"all_reduce":     {"all_reduce", 4, "-b 8 -e 16K -f 4", setup{}},
 		"all_gather":     {"all_gather", 4, "-b 8 -e 4K -f 8 -c 0", setup{}},
 		"broadcast":      {"broadcast", 2, "-b 1K -e 3K -i 1K -r -1 -d double", setup{}},
 		"reduce_scatter": {"reduce_scatter", 3, "-b 1K -e 1K -d half -o all", setup{}},
@@ -126,9 +126,9 @@ func TestText(t *testing.T) {
 		"single":         {"all_reduce", 1, "-b 1K -e 1K -M 1 -d float9", setup{environ: []string{"NCCL_TESTS_MIN_BW=100"}}},
 		"fast":           {"reduce", 2, "-b 64K -e 64K -z 2 -G 3", setup{environ: []string{"NCCL_TESTS_MIN_BW=0.05"}}},
 		"split":          {"all_reduce", 4, "-b 1K -e 1K", setup{environ: []string{"NCCL_TESTS_SPLIT=MOD 2"}, world: func(w *World) { w.Process = 3 }}},
-		"memory":         {"all_reduce", 4, "-b 1M -e 1G -f 2", setup{host: smallHost}},
-		"shape":          {"all_reduce", 4, "--shape 500x2000 --trials 50", setup{}},
-		"compare":        {"all_reduce", 4, "--split 1000 --shape 1000x1000", setup{}},
+		"memory":         {"all_reduce", 4, "-b 64K -e 1G -f 2 -n 3", setup{host: smallHost}},
+		"shape":          {"all_reduce", 4, "--shape 50x200 --trials 50", setup{}},
+		"compare":        {"all_reduce", 4, "--split 100 --shape 100x100", setup{}},
 		"bench":          {"alltoall", 2, "-b 1K -e 2K -f 2 --bench -N 2", setup{}},
 		"json":           {"all_reduce", 2, "-b 1K -e 1K -n 4 --output json -o max", setup{environ: []string{"NCCL_ALGO=Ring", "SECRET=1"}}},
 	} {
@@ -144,13 +144,13 @@ func TestText(t *testing.T) {
 }
 
 func smallHost(h *host) {
-	h.root.(fstest.MapFS)["proc/meminfo"] = &fstest.MapFile{Data: []byte("MemAvailable: 32768 kB\n")}
+	h.root.(fstest.MapFS)["proc/meminfo"] = &fstest.MapFile{Data: []byte("MemAvailable: 2048 kB\n")}
 }
 
 // TestOwnTable: what we print is read back as what we measured.
 func TestOwnTable(t *testing.T) {
 	for _, op := range Collectives() {
-		o := bench(t, op, 3, "-b 8 -e 4K -f 8 -d all -n 2", setup{})
+		o := bench(t, op, 3, "-b 8 -e 512 -f 8 -d all -n 1 -w 0", setup{})
 		table, err := ParseTable(strings.NewReader(o.out))
 		if err != nil || o.fail != nil {
 			t.Fatalf("%s: %v, %v\n%s", op, err, o.fail, o.out)
@@ -325,6 +325,45 @@ func TestRounds(t *testing.T) {
 	}
 }
 
+// quiet is a Comm that does nothing.
+type quiet struct{ Comm }
+
+func (quiet) Rank() int                                                  { return 0 }
+func (quiet) Size() int                                                  { return 1 }
+func (quiet) Barrier() error                                             { return nil }
+func (quiet) Group(f func() error) error                                 { return f() }
+func (quiet) AllReduce(_, _ []byte, _ int, _ elem.Type, _ elem.Op) error { return nil }
+
+// TestTimedLoopAllocatesNothing for an operation: what is measured is the
+// engine.
+func TestTimedLoopAllocatesNothing(t *testing.T) {
+	for _, line := range []string{"", "-m 3", "-z 1", "-z 3"} {
+		cfg, err := parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := newSession(cfg, World{Comms: []Comm{quiet{}}}, Streams{}, fakeHost())
+		if err := s.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		w := s.workers[0]
+		w.send.mem, w.recv.mem = make([]byte, 1<<16), make([]byte, 1<<16)
+		w.touch(elem.Float32)
+		o := w.operation(w.c.volume(64, 1, elem.Float32), combination{t: elem.Float32, red: Reductions[0]}, false)
+		run := func(iters int) float64 {
+			return testing.AllocsPerRun(10, func() {
+				if _, err := w.timed(o, iters, cfg.AggIters); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		few, many := run(1), run(1000)
+		if many != few {
+			t.Errorf("%q: %v allocations for one iteration, %v for a thousand", line, few, many)
+		}
+	}
+}
+
 // TestWalk: timed operations walk through all of the memory.
 func TestWalk(t *testing.T) {
 	var offsets []int
@@ -423,7 +462,7 @@ func TestRefused(t *testing.T) {
 		status   Status
 		text     string
 	}{
-		"root":      {"reduce", "-r 5", setup{}, InvalidUsage, "-r 5: there are 2 ranks"},
+		"root":      {"reduce", "-r 5", setup{}, InvalidUsage, "-r 5 is no rank: they go from 0 to 1"},
 		"memory":    {"reduce", "-b 1G -e 1G", setup{host: smallHost}, DeviceError, "-b 1073741824 bytes do not fit: memory allows"},
 		"mulsum":    {"reduce", "-o mulsum", setup{wrap: func(c Comm) Comm { return struct{ Comm }{c} }}, NotImplemented, "no sums with scalars"},
 		"no split":  {"reduce", "", setup{environ: []string{"NCCL_TESTS_SPLIT=%2"}, world: func(w *World) { w.Split = nil }}, NotImplemented, "cannot split"},
@@ -530,7 +569,7 @@ func TestStragglerIsNamed(t *testing.T) {
 // TestPlot: a picture of the right size, with the lines' colors in it.
 func TestPlot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "p.png")
-	o := bench(t, "all_reduce", 2, "-b 4 -e 64K -f 2 --plot "+file, setup{})
+	o := bench(t, "all_reduce", 2, "-b 4 -e 8K -f 2 --plot "+file, setup{})
 	if o.fail != nil {
 		t.Fatal(o.fail)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -83,7 +84,7 @@ func (t *Table) line(line string, p *rowParser) error {
 		return nil
 	case line[0] != '#':
 		return t.row(line, p)
-	case strings.Contains(line, "algbw") && strings.Contains(line, "size"):
+	case isHead(strings.Fields(line[1:])):
 		p.columns = strings.Fields(line[1:])
 	case ok && strings.HasPrefix(label, "# Out of bounds values"):
 		return firstInt(value, &t.OutOfBounds)
@@ -96,6 +97,11 @@ func (t *Table) line(line string, p *rowParser) error {
 		}
 	}
 	return nil
+}
+
+// isHead reports whether these are the names above a table's columns.
+func isHead(f []string) bool {
+	return len(f) > 3 && f[0] == "size" && f[1] == "count" && f[2] == "type" && slices.Contains(f, "algbw")
 }
 
 func firstInt(s string, v *int) (err error) {
@@ -143,7 +149,7 @@ type rowParser struct {
 
 func (p *rowParser) parse(f []string) (TableRow, error) {
 	cols := p.columns
-	if len(cols) > 3 && len(f) == len(cols)-1 && cols[3] == "redop" { // hypercube's redop is blank
+	if len(f) == len(cols)-1 && cols[3] == "redop" { // hypercube's redop is blank
 		cols = append(append([]string(nil), cols[:3]...), cols[4:]...)
 	}
 	if len(f) < len(cols) && !strings.HasPrefix(strings.Join(cols[len(f):], " "), "timestamp") {

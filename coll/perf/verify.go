@@ -3,8 +3,6 @@ package perf
 import (
 	"slices"
 	"sync"
-
-	"github.com/assay-hpc/assay/coll/elem"
 )
 
 // guard is how much memory on either side of a buffer is watched, in bytes.
@@ -230,6 +228,3 @@ func (t *truth) wrong(v volume, inPlace bool, send, recv *buffer) int64 {
 
 // verifiable reports whether a placement has a defined result.
 func (c collective) verifiable(inPlace bool) bool { return !inPlace || !c.aliased }
-
-// longest is the number of elements of the largest buffers of a type.
-func longest(maxBytes int64, t elem.Type) int64 { return maxBytes / int64(t.Size()) }

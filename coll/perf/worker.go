@@ -60,7 +60,7 @@ func (w *worker) open(ctx context.Context) error {
 		return w.failed(DeviceError, fmt.Errorf("-b %d bytes do not fit: memory allows %d for each buffer; use fewer ranks (-t, -g) or smaller sizes", w.cfg.MinBytes, maxBytes))
 	}
 	if w.cfg.Root >= w.comm.Size() {
-		return w.failed(InvalidUsage, fmt.Errorf("-r %d: there are %d ranks", w.cfg.Root, w.comm.Size()))
+		return w.failed(InvalidUsage, fmt.Errorf("-r %d is no rank: they go from 0 to %d", w.cfg.Root, w.comm.Size()-1))
 	}
 	w.send, w.recv = buffer{}, buffer{}
 	for _, b := range []*buffer{&w.send, &w.recv} {

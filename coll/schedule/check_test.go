@@ -96,6 +96,8 @@ func variants(c Collective, a string, n int) []Options {
 		list = append(list, Options{Ranks: n, Root: n - 1}, Options{Ranks: n, Root: n / 3})
 	}
 	switch a {
+	case OneShot, TwoShot:
+		list = append(list, Options{Ranks: n, Root: n / 2, NoMulticast: true, Channels: 2})
 	case Ring:
 		order := make([]int, n)
 		for i := range order {
@@ -157,6 +159,16 @@ func TestLarge(t *testing.T) {
 // allPairs reports whether every rank sends something else to every other.
 func allPairs(c Collective, a string) bool {
 	return a == TwoShot || a == OneShot && (c == AllToAll || c == ReduceScatter) || c == AllToAll
+}
+
+// TestNoMulticast: no schedule sends to Everyone where that is not possible.
+func TestNoMulticast(t *testing.T) {
+	everything(func(c Collective, a string) {
+		st, err := mustNew(t, c, a, Options{Ranks: 7, NoMulticast: true}).Stats()
+		if err != nil || st.Multi != 0 {
+			t.Errorf("%v %s: %d messages to everyone, %v", c, a, st.Multi, err)
+		}
+	})
 }
 
 // TestRaces: lanes are proved free of races up to a number of lanes that covers

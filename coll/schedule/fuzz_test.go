@@ -44,7 +44,7 @@ func randomLinks(rng *rand.Rand, n int) []Link {
 
 // randomOptions are options of an algorithm for n ranks.
 func randomOptions(rng *rand.Rand, c Collective, algorithm string, n int) Options {
-	o := Options{Ranks: n, Channels: rng.IntN(4)}
+	o := Options{Ranks: n, Channels: rng.IntN(4), NoMulticast: rng.IntN(4) == 0}
 	if c.Rooted() {
 		o.Root = rng.IntN(n)
 	}
@@ -116,7 +116,7 @@ func FuzzNew(f *testing.F) {
 		}
 		names := append(Algorithms(Collective(c)), "no such algorithm")
 		name := names[int(algorithm)%len(names)]
-		o := Options{Ranks: n, Root: root, Channels: channels}
+		o := Options{Ranks: n, Root: root, Channels: channels, NoMulticast: seed%5 == 0}
 		for i, g := range slices.Collect(chunks(groups)) {
 			if i == 0 {
 				o.Groups = [][]int{}

@@ -214,3 +214,41 @@ func TestRef(t *testing.T) {
 		t.Error("the oracle finds nothing wrong with a ring that loses a contribution")
 	}
 }
+
+// FuzzMutations: what Check passes after any number of changes, the oracle
+// passes.
+func FuzzMutations(f *testing.F) {
+	f.Add(uint8(0), uint8(0), uint8(4), []byte{1, 0, 1, 2})
+	f.Add(uint8(1), uint8(4), uint8(3), []byte{0, 1, 0, 1, 2, 0, 0, 2})
+	f.Add(uint8(4), uint8(4), uint8(5), []byte{3, 0, 2, 8, 3, 0, 3, 9})
+	f.Fuzz(func(t *testing.T, c, algorithm, n uint8, changes []byte) {
+		if c >= uint8(NumCollectives) || n < 2 || n > 6 || len(changes) > 4*6 {
+			t.Skip()
+		}
+		names := Algorithms(Collective(c))
+		o := Options{Ranks: int(n), Root: int(n) / 2}
+		s := mustNew(t, Collective(c), names[int(algorithm)%len(names)], o)
+		for ; len(changes) >= 4; changes = changes[4:] {
+			rank := int(changes[0]) % s.Ranks
+			p := s.Program(rank)
+			if len(p.Lanes) == 0 {
+				continue
+			}
+			lane := int(changes[1]) % len(p.Lanes)
+			i := int(changes[2]) % len(p.Lanes[lane].Steps)
+			m := mutations[int(changes[3])%len(mutations)]
+			s = mutate(s, rank, lane, func(st []Step) []Step {
+				if changed := m.do(s, slices.Clone(st), i); changed != nil {
+					return changed
+				}
+				return st
+			})
+		}
+		if Check(s, CheckOptions{}) != nil {
+			return
+		}
+		if err := refAll(s, rand.New(rand.NewPCG(uint64(n), 1))); err != nil {
+			t.Errorf("Check passes what the oracle does not: %v\n%v", err, s)
+		}
+	})
+}

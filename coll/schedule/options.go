@@ -25,6 +25,10 @@ type Options struct {
 	// within each. The order within a group is that of the ring or chain in it.
 	Groups [][]int
 
+	// NoMulticast says that a transport cannot send to Everyone. What would be
+	// sent so is sent to one after the other.
+	NoMulticast bool
+
 	// Links are the connections of the machine, for "packed-trees".
 	Links []Link
 }
@@ -134,6 +138,9 @@ func New(c Collective, algorithm string, o Options) (*Schedule, error) {
 	}
 	if err := algorithms[c][i].make(s, o); err != nil {
 		return nil, fmt.Errorf("schedule: %v %s: %w", c, algorithm, err)
+	}
+	if o.NoMulticast {
+		s.unicast()
 	}
 	if s.Channels > MaxChannels {
 		return nil, fmt.Errorf("schedule: %v %s: %d channels; there may be %d", c, algorithm, s.Channels, MaxChannels)

@@ -20,7 +20,7 @@ func (l loop) reduceScatter(src func(segment int) Ref, dst Ref) []Step {
 	if l.n == 1 {
 		return nil
 	}
-	steps := make([]Step, 0, l.n)
+	steps := make([]Step, 0, 2*l.n) // room for an allGather
 	for k := range l.n {
 		seg := mod(l.pos-1-k, l.n)
 		if l.at(seg).N == 0 {

@@ -26,12 +26,13 @@
 // Scratch is memory of the executor: Program.Scratch blocks for each lane, which
 // alone uses them, each as long as the longest block. What they hold is gone at
 // the end of a window. Nothing is sent from scratch memory without being copied
-// out of it first: the receiver may take it later. Input and Output may be the
-// same memory (AllReduce, Broadcast, Reduce), or Input may be the
-// rank's own block of Output (AllGather, Gather) or Output the rank's own
-// block of Input (ReduceScatter, Scatter). A schedule must be right in place,
-// too: it never reads a block of Input after writing the block of Output with
-// which it may share memory, other than in the same step.
+// out of it first: the receiver may take it later.
+//
+// Input and Output may be the same memory (AllReduce, Broadcast, Reduce), or
+// Input may be the rank's own block of Output (AllGather, Gather) or Output the
+// rank's own block of Input (ReduceScatter, Scatter). A schedule must be right
+// in place, too: it never reads a block of Input after writing the block of
+// Output with which it may share memory, other than in the same step.
 //
 // # Channels and windows
 //
@@ -40,8 +41,8 @@
 // steps for its first window, then for the second, and so on; a step moves
 // the window's share of each of its blocks. Lanes of one rank run side by
 // side and share no connection: a connection is (sender, receiver, channel),
-// messages on it arrive in order, and on each side one lane uses it. Messages to
-// Everyone are another such queue, with a place of its own at each receiver.
+// messages on it arrive in order, and on each side one lane uses it. Messages
+// to Everyone are a queue apart from those to single ranks.
 //
 // A step happens when its message has arrived and there is room for the one
 // that it sends; a connection has room for MinSlots messages or more.

@@ -8,6 +8,7 @@ import (
 type Stats struct {
 	// Messages per window, of all ranks. One to Everyone counts once.
 	Messages int
+	Multi    int // those of them to Everyone
 	// Sent and Received, of each rank, count the blocks in its messages over all
 	// channels, as parts of 1/Channels of a block. What goes to Everyone is
 	// sent once and received by all others.
@@ -57,6 +58,9 @@ func (s *Schedule) count() Stats {
 				if step.Send != Nobody {
 					st.Sent[r] += int(step.Data.N)
 					st.Messages++
+					if step.Send == Everyone {
+						st.Multi++
+					}
 				}
 			}
 		}

@@ -104,7 +104,11 @@ func (t *tracker) block(l *lane, st *Step, now event, i int32) error {
 }
 
 func (t *tracker) write(l *lane, st *Step, a *access, now event, i int32) error {
-	for _, e := range append(a.reads, a.write) {
+	for n := range len(a.reads) + 1 {
+		e := a.write
+		if n < len(a.reads) {
+			e = a.reads[n]
+		}
 		if !e.before(l) {
 			return fmt.Errorf("race: writes block %d of %v, which lane %d uses, and nothing says which is first", st.Dst.First+i, st.Dst.Buf, t.m.lanes[e.lane].number)
 		}

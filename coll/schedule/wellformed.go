@@ -16,7 +16,7 @@ func (m *machine) wellFormed(rank int, st Step) error {
 		operands++
 	}
 	switch {
-	case st.Data.N < 1 || st.Data.First < 0 || int(st.Data.First+st.Data.N) > s.Blocks:
+	case st.Data.N < 1 || st.Data.First < 0 || int(st.Data.First)+int(st.Data.N) > s.Blocks:
 		return fmt.Errorf("the data are not within the %d blocks", s.Blocks)
 	case int(st.Data.N) > max(1, s.MaxSpan):
 		return fmt.Errorf("the schedule says that no step moves more than %d blocks", max(1, s.MaxSpan))
@@ -63,7 +63,7 @@ func (k *memory) holds(r Ref, d Span, vector bool) error {
 	default:
 		return fmt.Errorf("there is no buffer number %d", r.Buf)
 	}
-	if r.First < 0 || int(r.First+d.N) > n {
+	if r.First < 0 || int(r.First)+int(d.N) > n {
 		return fmt.Errorf("%v has %d blocks", r.Buf, n)
 	}
 	if vector && r.Buf != Scratch && r.First != d.First {

@@ -22,7 +22,7 @@ type Comparison struct {
 // A Compared is one row.
 type Compared struct {
 	Published time.Duration
-	BusBW     BytesPerSec // published
+	Row       BytesPerSec // bus bandwidth as published
 	Prediction
 }
 
@@ -60,7 +60,7 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 	out := Comparison{Table: t}
 	c, ok := CollectiveOf(t.Collective)
 	if !ok {
-		return out, fmt.Errorf("%s: there is no collective %q", t.Title, t.Collective)
+		return out, fmt.Errorf("%s: there is no model of %q", t.Title, t.Collective)
 	}
 	algorithm := map[string]string{"ring": "Ring"}[t.Algorithm]
 	if algorithm == "" {
@@ -75,24 +75,31 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 		if err != nil {
 			return out, fmt.Errorf("%s, %d bytes: %w", t.Title, r.Bytes, err)
 		}
-		row := Compared{Prediction: pred, BusBW: BytesPerSec(r.BusBW) * GBps}
+		row := Compared{Prediction: pred, Row: BytesPerSec(r.BusBW) * GBps}
 		row.Published = seconds(r.Microseconds * 1e-6)
 		if r.Microseconds == 0 { // only busbw was published
-			row.Published = seconds(float64(r.Bytes) * BusFactor(c, t.GPUs) / float64(row.BusBW))
+			row.Published = seconds(float64(r.Bytes) * BusFactor(c, t.GPUs) / float64(row.Row))
 		}
 		out.Rows = append(out.Rows, row)
 	}
 	return out, nil
 }
 
-// CollectiveOf finds a collective by nccl-tests' name for it: "all_reduce".
+// modelled are the collectives that there is a model of, by nccl-tests' names.
+var modelled = map[string]schedule.Collective{
+	"all_reduce": schedule.AllReduce, "all_gather": schedule.AllGather, "reduce_scatter": schedule.ReduceScatter,
+	"broadcast": schedule.Broadcast, "reduce": schedule.Reduce,
+}
+
+// CollectiveOf finds a collective that can be predicted by nccl-tests' name
+// for it: "all_reduce".
 func CollectiveOf(name string) (schedule.Collective, bool) {
-	c, ok := map[string]schedule.Collective{
-		"all_reduce": schedule.AllReduce, "all_gather": schedule.AllGather, "reduce_scatter": schedule.ReduceScatter,
-		"broadcast": schedule.Broadcast, "reduce": schedule.Reduce,
-	}[name]
+	c, ok := modelled[name]
 	return c, ok
 }
+
+// Collectives are the names that CollectiveOf knows.
+func Collectives() []string { return slices.Sorted(maps.Keys(modelled)) }
 
 // CompareAll compares all tables of the data base, in the order of their keys.
 func CompareAll(db *platform.DB, fit Fitted) ([]Comparison, error) {

@@ -78,7 +78,7 @@ func (m *machine) windows(part, window float64, fast bool) (float64, error) {
 		return run(n)
 	}
 	if m.contended() {
-		return steady(n, 4*m.slots, run)
+		return steady(n, m.slots, run)
 	}
 	return m.paced(n, run)
 }

@@ -11,9 +11,19 @@ import (
 )
 
 // maxPending bounds the handshakes under way: strangers that say nothing hold
-// no more descriptors than that. The oldest one gives way, because a genuine
-// peer is done within milliseconds.
-const maxPending = 256
+// no more descriptors than that. When they are so many, those older than
+// grace give way; a genuine peer is done within milliseconds, unless a
+// thousand of them come at once to a busy machine.
+const (
+	maxPending = 256
+	grace      = time.Second
+)
+
+// A candidate is a connection in handshake.
+type candidate struct {
+	net.Conn
+	since time.Time
+}
 
 // accept takes connections until the listener is closed.
 func (e *Endpoint) accept(l net.Listener) {
@@ -44,27 +54,33 @@ func (e *Endpoint) accept(l net.Listener) {
 }
 
 // begin lists a connection as in handshake; false when the endpoint is closed.
+// It waits while there are too many.
 func (e *Endpoint) begin(c net.Conn) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
+	for {
+		e.mu.Lock()
+		room := len(e.pending) < maxPending
+		if !room && time.Since(e.pending[0].since) > grace {
+			e.pending[0].Close()
+			e.pending = slices.Delete(e.pending, 0, 1)
+			room = true
+		}
+		closed := e.closed
+		if room && !closed {
+			e.pending = append(e.pending, candidate{c, time.Now()})
+		}
+		e.mu.Unlock()
+		if room || closed {
+			return !closed
+		}
+		time.Sleep(time.Millisecond)
 	}
-	if len(e.pending) >= maxPending {
-		e.pending[0].Close()
-		e.pending = slices.Delete(e.pending, 0, 1)
-	}
-	e.pending = append(e.pending, c)
-	return true
 }
 
 func (e *Endpoint) end(c net.Conn) {
 	c.Close()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if i := slices.Index(e.pending, c); i >= 0 {
-		e.pending = slices.Delete(e.pending, i, i+1)
-	}
+	e.pending = slices.DeleteFunc(e.pending, func(p candidate) bool { return p.Conn == c })
 }
 
 // stranger logs who was turned away: the first few, and then ever fewer.
@@ -83,7 +99,7 @@ func (e *Endpoint) stranger(c net.Conn, why error) {
 
 // admit shakes hands and gives the stream to its receiving end.
 func (e *Endpoint) admit(c net.Conn) error {
-	c.SetDeadline(time.Now().Add(min(helloPatient, e.opt.Timeout)))
+	c.SetDeadline(time.Now().Add(helloPatience))
 	w, err := e.opt.receive(c)
 	if err != nil {
 		return err

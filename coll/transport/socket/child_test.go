@@ -287,8 +287,8 @@ func startChild(t testing.TB, netns string, j job) *child {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{cmd: exec.Command("ip", "netns", "exec", netns, os.Args[0])}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text), "GOMAXPROCS=2")
+	c := &child{cmd: inside(netns, os.Args[0])}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	c.cmd.Stderr = os.Stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -13,8 +14,12 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// dialPatient bounds the attempt on one of several pairs of addresses.
-const dialPatient = 5 * time.Second
+// dialPatience bounds the attempt on one of several pairs of addresses.
+const dialPatience = 5 * time.Second
+
+// dialTries is how often one pair is tried when the acceptor hangs up: one
+// that is overrun by strangers may have hung up on the wrong peer.
+const dialTries = 3
 
 // Tx dials the peer's listener, once for each stream.
 func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (transport.Tx, error) {
@@ -67,11 +72,7 @@ func (e *Endpoint) dialAny(ctx context.Context, list []pair, h hello) (int, erro
 		if e.isBad(p) {
 			continue
 		}
-		patience := dialPatient
-		if len(list) == 1 {
-			patience = e.opt.Timeout
-		}
-		fd, err := e.dial(ctx, p, h, patience)
+		fd, err := e.dialPair(ctx, p, h, len(list) > 1)
 		if err == nil {
 			return fd, nil
 		}
@@ -102,10 +103,26 @@ func (e *Endpoint) markBad(p pair) {
 	e.bad[p] = true
 }
 
+// dialPair opens a stream between two addresses. If there are others, it does
+// not try for long.
+func (e *Endpoint) dialPair(ctx context.Context, p pair, h hello, others bool) (fd int, err error) {
+	if others {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, dialPatience)
+		defer cancel()
+	}
+	for try := range dialTries {
+		fd, err = e.dial(ctx, p, h)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) || ctx.Err() != nil {
+			break
+		}
+		time.Sleep(time.Duration(try) * 20 * time.Millisecond)
+	}
+	return fd, err
+}
+
 // dial opens one stream, up to the end of the handshake.
-func (e *Endpoint) dial(ctx context.Context, p pair, h hello, patience time.Duration) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
+func (e *Endpoint) dial(ctx context.Context, p pair, h hello) (int, error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.local, 0)), Control: e.control}
 	c, err := d.DialContext(ctx, "tcp", p.remote.String())
 	if err != nil {

@@ -86,6 +86,11 @@ func readv(fd int, a, b []byte) (int, error) {
 	return vector(unix.SYS_READV, fd, a, b)
 }
 
+// rawSize is up to how many bytes a call goes past the scheduler: it takes
+// microseconds then, and a small message must not lose its processor at the
+// end of the call. A longer one may.
+const rawSize = 64 << 10
+
 func vector(call uintptr, fd int, a, b []byte) (int, error) {
 	var iov [2]unix.Iovec
 	n := 0
@@ -97,7 +102,13 @@ func vector(call uintptr, fd int, a, b []byte) (int, error) {
 		}
 	}
 	for {
-		r, _, errno := unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(&iov)), uintptr(n))
+		var r uintptr
+		var errno unix.Errno
+		if len(a)+len(b) <= rawSize {
+			r, _, errno = unix.RawSyscall(call, uintptr(fd), uintptr(unsafe.Pointer(&iov)), uintptr(n))
+		} else {
+			r, _, errno = unix.Syscall(call, uintptr(fd), uintptr(unsafe.Pointer(&iov)), uintptr(n))
+		}
 		switch errno {
 		case 0:
 			return int(r), nil

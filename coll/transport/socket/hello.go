@@ -23,13 +23,15 @@ import (
 // direction, the communicator's name, both nonces and the hello: neither side
 // can be replayed, reflected, or taken from another stream.
 const (
-	magic        = "assay/tcp/1\x00"
-	nonceSize    = 32
-	bodySize     = len(magic) + 5*4 + nonceSize
-	macSize      = sha256.Size
-	helloSize    = bodySize + macSize
-	helloPatient = 10 * time.Second
+	magic     = "assay/tcp/1\x00"
+	nonceSize = 32
+	bodySize  = len(magic) + 5*4 + nonceSize
+	macSize   = sha256.Size
+	helloSize = bodySize + macSize
 )
+
+// helloPatience is how long an acceptor waits for a hello.
+const helloPatience = 10 * time.Second
 
 // A hello says which stream of which connection this is.
 type hello struct {

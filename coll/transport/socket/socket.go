@@ -97,11 +97,26 @@ func (o *Options) check() error {
 		return fmt.Errorf("socket: %d threads with %d sockets each; want at most %d sockets", o.Threads, o.PerThread, MaxStreams)
 	case o.MaxMessage < 0 || o.MaxMessage > 1<<30:
 		return fmt.Errorf("socket: messages of %d bytes; want at most %d", o.MaxMessage, 1<<30)
+	case len(o.Addrs) > maxAddrs:
+		return fmt.Errorf("socket: %d addresses; want at most %d", len(o.Addrs), maxAddrs)
+	}
+	for _, a := range o.Addrs {
+		if !a.IsValid() || a.IsUnspecified() {
+			return fmt.Errorf("socket: %v is no address of an interface", a)
+		}
+		if a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "" {
+			return fmt.Errorf("socket: link-local address %v needs a zone: %v%%eth0, say", a, a)
+		}
 	}
 	return nil
 }
 
 func (o *Options) setDefaults() {
+	addrs := make([]netip.Addr, len(o.Addrs))
+	for i, a := range o.Addrs {
+		addrs[i] = a.Unmap()
+	}
+	o.Addrs = addrs
 	if len(o.Addrs) == 0 {
 		o.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
 	}
@@ -148,7 +163,7 @@ type Endpoint struct {
 	closed    bool
 	tx        []*Tx
 	rx        map[rxKey]*Rx
-	pending   []net.Conn // in handshake, oldest first
+	pending   []candidate // in handshake, oldest first
 	strangers int
 	bad       map[pair]bool // address pairs that do not connect
 }

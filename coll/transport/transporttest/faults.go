@@ -87,7 +87,7 @@ func testQuietClose(t *testing.T, open Opener) {
 
 // testCloseInUse closes a rank's endpoint while its connections are used.
 func testCloseInUse(t *testing.T, open Opener) {
-	for round := range 5 {
+	for round := range 4 {
 		ranks, tx, rx := pair(t, open)
 		back, xr := connect(t, ranks, 1, 0, 0)
 		var stop atomic.Bool

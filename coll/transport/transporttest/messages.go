@@ -178,7 +178,7 @@ func testMixed(t *testing.T, open Opener) {
 	ranks, tx, rx := pair(t, open)
 	n := 2000
 	if testing.Short() {
-		n = 300
+		n = 150
 	}
 	rnd := rand.New(rand.NewPCG(1, 2))
 	all, list := ways(rx), make([]int, n)

@@ -16,7 +16,8 @@ func testInfo(t *testing.T, open Opener) {
 		if e.Name() == "" {
 			t.Error("an endpoint has no name")
 		}
-		if string(e.Info()) != string(e.Info()) {
+		info := string(e.Info())
+		if again := string(e.Info()); again != info {
 			t.Errorf("Info of rank %d changes", r)
 		}
 		if err := e.Reach(1-r, ranks[1-r].Info()); err != nil {
@@ -118,7 +119,7 @@ func testConcurrent(t *testing.T, open Opener) {
 	ranks := openRanks(t, open, 2)
 	n := 1000
 	if testing.Short() {
-		n = 200
+		n = 60
 	}
 	var wg sync.WaitGroup
 	for channel := range 3 {

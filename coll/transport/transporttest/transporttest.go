@@ -12,6 +12,7 @@ package transporttest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"runtime"
 	"testing"
@@ -134,12 +135,12 @@ func until(t testing.TB, ranks []Rank, what string, f func() bool) {
 // pattern fills p with bytes that tell the message and the place apart.
 func pattern(p []byte, seed uint32) {
 	x := uint64(seed)*0x9e3779b97f4a7c15 + 1
-	for i := range p {
-		if i%8 == 0 {
-			x ^= x << 13
-			x ^= x >> 7
-			x ^= x << 17
-		}
-		p[i] = byte(x >> (8 * (i % 8)))
+	var word [8]byte
+	for len(p) > 0 {
+		x ^= x << 13 // Marsaglia's xorshift
+		x ^= x >> 7
+		x ^= x << 17
+		binary.LittleEndian.PutUint64(word[:], x)
+		p = p[copy(p, word[:]):]
 	}
 }

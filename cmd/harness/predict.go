@@ -1,0 +1,198 @@
+package main
+
+import (
+	"io"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/tuning"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+type predictOptions struct {
+	tables            cli.StringSlice
+	leaveOneOut, held bool
+	platform          string
+	gpus, nodes       int
+	collective, algo  string
+	sizes, format     string
+	collectiveParsed  schedule.Collective
+	sizesParsed       []int64
+}
+
+const predictText = `Without --platform, the published tables of the hardware data base are
+predicted and compared, row by row. With it, times are predicted for a platform
+and a number of GPUs, and every figure that they rest on is listed with its
+source.
+
+  harness predict
+  harness predict --platform hgx-h100-ndr400 --gpus 256 --sizes 1M:8G
+
+docs/predict.md says what the model is made of and how wrong it is.`
+
+func predictCommand(out io.Writer) *cli.Command {
+	var o predictOptions
+	return &cli.Command{
+		Name: "predict", Usage: "predict collectives on GPU platforms, and compare with published tables",
+		Description: predictText,
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "table", Destination: &o.tables, Usage: "compare `TABLE` only; may be repeated"},
+			&cli.BoolFlag{Name: "leave-one-out", Destination: &o.leaveOneOut, Usage: "predict each table with constants fitted to the others (takes seconds)"},
+			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that nothing was fitted to"},
+			&cli.StringFlag{Name: "platform", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PLATFORM` of the data base"},
+			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
+			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs)"},
+			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE`"},
+			&cli.StringFlag{Name: "algorithm", Destination: &o.algo, Usage: "only `NAME`: Ring, Tree, NVLS, NVLSTree (default: what the model finds fastest)"},
+			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "1M:16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
+			formatFlag(&o.format),
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			if err := o.validate(c); err != nil {
+				return err
+			}
+			db, err := platform.Load()
+			if err != nil {
+				return err
+			}
+			if o.platform != "" {
+				return o.predict(out, db)
+			}
+			return o.compare(out, db)
+		},
+	}
+}
+
+func (o *predictOptions) validate(c *cli.Context) error {
+	if o.format != "text" && o.format != "json" {
+		return usagef("--output is text or json, not %q", o.format)
+	}
+	modes := 0
+	for _, on := range []bool{len(o.tables.Value()) > 0, o.leaveOneOut, o.held, o.platform != ""} {
+		if on {
+			modes++
+		}
+	}
+	if modes > 1 {
+		return usagef("--table, --leave-one-out, --held-out and --platform exclude one another")
+	}
+	if o.platform == "" {
+		for _, f := range []string{"gpus", "nodes", "collective", "algorithm", "sizes"} {
+			if c.IsSet(f) {
+				return usagef("--%s goes with --platform", f)
+			}
+		}
+		return nil
+	}
+	if o.gpus < 1 {
+		return usagef("--platform needs --gpus: how many in all")
+	}
+	var ok bool
+	if o.collectiveParsed, ok = tuning.CollectiveOf(o.collective); !ok {
+		return usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, tuning.Collectives()))
+	}
+	var err error
+	o.sizesParsed, err = parseSizes(o.sizes)
+	return err
+}
+
+// compare predicts published tables.
+func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
+	var list []tuning.Comparison
+	var skipped []error
+	var err error
+	switch tables := o.tables.Value(); {
+	case o.held:
+		list, skipped = tuning.HeldOut(db, tuning.DefaultFitted)
+	case o.leaveOneOut:
+		list, err = tuning.LeaveOneOut(db)
+	case len(tables) == 0:
+		list, err = tuning.CompareAll(db, tuning.DefaultFitted)
+	default:
+		for _, key := range tables {
+			t, err := db.Table(key)
+			if err != nil {
+				return usagef("--table: %w", err)
+			}
+			c, err := tuning.Compare(db, t, tuning.DefaultFitted)
+			if err != nil {
+				return err
+			}
+			c.Key = key
+			list = append(list, c)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if o.format == "json" {
+		return writeJSON(out, comparisonsDoc(list, skipped, !o.leaveOneOut))
+	}
+	return printComparisons(out, list, skipped)
+}
+
+// predict answers for a platform without published rows.
+func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
+	job := tuning.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
+	p, err := tuning.NewPredictor(db, job, tuning.DefaultFitted)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	var rows []tuning.Prediction
+	for _, b := range o.sizesParsed {
+		r, err := p.Predict(b)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, r)
+	}
+	if o.format == "json" {
+		return writeJSON(out, predictionDoc{
+			Schema: 1, Platform: o.platform, GPUs: o.gpus, Collective: o.collective, Rows: predictedRows(rows), Figures: p.Figures(),
+		})
+	}
+	return printPrediction(out, db.Platforms[o.platform].Name, o, rows, p.Figures())
+}
+
+func printPrediction(out io.Writer, name string, o *predictOptions, rows []tuning.Prediction, used []tuning.Used) error {
+	w := errWriter{out: out}
+	w.printf("%s: %s, %d GPUs (predicted, not measured)\n", name, o.collective, o.gpus)
+	w.printf("%14s %12s %10s %10s  %s\n", "bytes", "time us", "algbw GB/s", "busbw GB/s", "by")
+	for _, r := range rows {
+		w.printf("%14d %12.1f %10.2f %10.2f  %s %s\n", r.Bytes, micros(r), gb(r.AlgBW), gb(r.BusBW), r.Algorithm, r.Protocol)
+	}
+	w.printf("\nfigures:\n")
+	for _, u := range used {
+		w.printf("  %-28s %-40s %s\n", u.Name, u.Value, u.Source)
+	}
+	return w.err
+}
+
+func printComparisons(out io.Writer, list []tuning.Comparison, skipped []error) error {
+	w := errWriter{out: out}
+	var all []float64
+	for _, c := range list {
+		t := c.Table
+		w.printf("%s: %s, %d GPUs on %d nodes (%s", t.Title, t.Collective, t.GPUs, t.Nodes, t.Source)
+		if c.Key != "" {
+			w.printf(", table %s", c.Key)
+		}
+		w.printf(")\n%14s %12s %8s %12s %8s %8s  %s\n", "bytes", "published us", "busbw", "predicted us", "busbw", "error", "by")
+		for _, r := range c.Rows {
+			w.printf("%14d %12.1f %8.2f %12.1f %8.2f %+7.1f%%  %s %s\n", r.Bytes, r.Published.Seconds()*1e6, gb(r.Row), micros(r.Prediction), gb(r.BusBW), 100*r.Error(), r.Algorithm, r.Protocol)
+			all = append(all, max(r.Error(), -r.Error()))
+		}
+		w.printf("%14s %.1f%%, max %.1f%%\n\n", "error: median", 100*c.Median(), 100*c.Max())
+	}
+	if slices.Sort(all); len(list) > 1 {
+		w.printf("all %d rows of %d tables: median error %.1f%%, max %.1f%%\n", len(all), len(list), 100*all[len(all)/2], 100*all[len(all)-1])
+	}
+	for _, err := range skipped {
+		w.printf("not predicted: %v\n", err)
+	}
+	return w.err
+}

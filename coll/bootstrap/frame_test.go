@@ -1,0 +1,98 @@
+package bootstrap
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/google/go-cmp/cmp"
+)
+
+func FuzzFrame(f *testing.F) {
+	f.Add(appendFrame(nil, frameUp, []byte("payload")))
+	f.Add([]byte{255, 255, 255, 255, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, p, err := readFrame(bytes.NewReader(b), maxHello)
+		if err != nil {
+			return
+		}
+		if again := appendFrame(nil, k, p); !bytes.Equal(again, b[:len(again)]) {
+			t.Errorf("%x is read as %x", b, again)
+		}
+	})
+}
+
+func TestReadFrame(t *testing.T) {
+	whole := appendFrame(nil, frameUp, []byte("payload"))
+	for i := range whole {
+		_, _, err := readFrame(bytes.NewReader(whole[:i]), 7)
+		if want := io.ErrUnexpectedEOF; i > 0 && err != want || i == 0 && err != io.EOF {
+			t.Errorf("readFrame of %d bytes = %v", i, err)
+		}
+	}
+	if _, _, err := readFrame(bytes.NewReader(whole), 6); err == nil {
+		t.Error("a frame over the limit was read")
+	}
+}
+
+func FuzzID(f *testing.F) {
+	id := newID(randomSecret(), []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:99"), netip.MustParseAddrPort("[fe80::1]:7")}, true)
+	f.Add(id[:])
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var id ID
+		copy(id[:], b)
+		addrs, err := id.addrs()
+		if err != nil {
+			return
+		}
+		again := newID([secretBytes]byte(id.secret()), addrs, id.late())
+		got, err := again.addrs()
+		if err != nil || !cmp.Equal(got, addrs, cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })) || again.late() != id.late() {
+			t.Errorf("%v, encoded again, is %v, %v", addrs, got, err)
+		}
+	})
+}
+
+func FuzzDeath(f *testing.F) {
+	f.Add(encodeDeath(&transport.PeerError{Rank: 1, By: 2, What: "gone", Wait: time.Second}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := decodeDeath(b, 8)
+		if err == nil && len(b) < 500 && !bytes.Equal(encodeDeath(e), b) {
+			t.Errorf("%x is read as %+v", b, e)
+		}
+	})
+}
+
+func FuzzPeers(f *testing.F) {
+	f.Add(make([]byte, 44))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list, err := decodePeers(b)
+		if err == nil && len(list)*22 != len(b) {
+			t.Errorf("%d bytes are %d peers", len(b), len(list))
+		}
+	})
+}
+
+// FuzzHandle: whatever a neighbour sends, it ends its link at worst.
+func FuzzHandle(f *testing.F) {
+	for k := frameHere; k <= frameAbort; k++ {
+		f.Add(byte(k), []byte{})
+		f.Add(byte(k), append([]byte{0, 0, 0, 1, gathers, 1}, 0, 0, 0, 5, 0, 0, 0, 1, 'x'))
+		f.Add(byte(k), encodeDeath(&transport.PeerError{Rank: 1, By: 2, What: "gone"}))
+	}
+	f.Fuzz(func(t *testing.T, k byte, p []byte) {
+		n := newNet(1, 6, ID{}, Options{}.withDefaults())
+		for _, r := range neighbours(1, 6) {
+			c, _ := net.Pipe()
+			n.links = append(n.links, newLink(n, r, c))
+		}
+		n.up, n.down = n.links[0], n.links[2:]
+		for _, l := range n.links {
+			n.handle(l, kind(k), bytes.Clone(p))
+		}
+	})
+}

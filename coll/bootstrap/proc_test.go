@@ -1,0 +1,144 @@
+package bootstrap
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A victim is a rank in a process of its own.
+type victim struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+	lines chan string // closed at its end
+}
+
+func startVictim(t *testing.T, id ID, rank, size int, silence time.Duration, prefix ...string) *victim {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := append(prefix, self)
+	v := &victim{cmd: exec.Command(args[0], args[1:]...), lines: make(chan string, 1000)}
+	v.cmd.Env = append(os.Environ(), "BOOTSTRAP_TEST_ROLE=victim", fmt.Sprintf("BOOTSTRAP_TEST_ID=%x", id[:]),
+		fmt.Sprintf("BOOTSTRAP_TEST_RANK=%d", rank), fmt.Sprintf("BOOTSTRAP_TEST_SIZE=%d", size), fmt.Sprintf("BOOTSTRAP_TEST_SILENCE=%v", silence))
+	v.cmd.Stderr = os.Stderr
+	if v.stdin, err = v.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := v.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		v.cmd.Process.Kill()
+		v.cmd.Wait()
+	})
+	go func() {
+		defer close(v.lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			v.lines <- s.Text()
+		}
+	}()
+	return v
+}
+
+// expect waits for a line that begins with want.
+func (v *victim) expect(t *testing.T, rank int, want string) string {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case line, ok := <-v.lines:
+			if !ok {
+				t.Fatalf("rank %d ended; want %q", rank, want)
+			}
+			if strings.HasPrefix(line, want) {
+				return line
+			}
+			t.Errorf("rank %d says %q; want %q", rank, line, want)
+		case <-timeout:
+			t.Fatalf("rank %d does not say %q", rank, want)
+		}
+	}
+}
+
+func startVictims(t *testing.T, size int, silence time.Duration) []*victim {
+	t.Helper()
+	root := newTestRoot(t, local())
+	begun := time.Now()
+	var out []*victim
+	for r := range size {
+		out = append(out, startVictim(t, root.ID(), r, size, silence))
+	}
+	for r, v := range out {
+		v.expect(t, r, "up")
+	}
+	t.Logf("%d processes are up after %v", size, time.Since(begun))
+	return out
+}
+
+// TestKill: kill -9 of a process is told to all others, at once, and nobody
+// else counts as dead when those then abort.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	size := 64
+	if testing.Short() {
+		size = 8
+	}
+	list := startVictims(t, size, time.Hour)
+	dead := 5
+	list[dead].cmd.Process.Kill()
+	for r, v := range list {
+		if r != dead {
+			v.expect(t, r, "dead 5 ")
+		}
+	}
+	endVictims(t, list, dead)
+}
+
+// TestStop: a process that stands still, its connections open, is noticed by
+// its silence.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	list := startVictims(t, 6, time.Second)
+	dead := 3
+	list[dead].cmd.Process.Signal(syscall.SIGSTOP)
+	for r, v := range list {
+		if r != dead {
+			if line := v.expect(t, r, "dead 3 "); !strings.Contains(line, "silent since 1s") {
+				t.Errorf("rank %d says %q", r, line)
+			}
+		}
+	}
+	endVictims(t, list, dead)
+}
+
+// endVictims lets all but one end, and checks that they say no more.
+func endVictims(t *testing.T, list []*victim, dead int) {
+	t.Helper()
+	for _, v := range list {
+		v.stdin.Close()
+	}
+	for r, v := range list {
+		if r == dead {
+			continue
+		}
+		for line := range v.lines {
+			t.Errorf("rank %d also says %q", r, line)
+		}
+		if err := v.cmd.Wait(); err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
