@@ -138,7 +138,9 @@ func (c *Comm) start(r *host.Run, a *call) error {
 	if a.op == Avg && a.t.Float() {
 		op.Scale, op.Scaled = 1/float64(c.size), true
 	}
-	op.Header.Sign = sign(a.coll, a.t, a.op, a.count, a.root)
+	if !c.cfg.ChecksDisable {
+		op.Header.Sign = sign(a.coll, a.t, a.op, a.count, a.root)
+	}
 	var (
 		plan *host.Plan
 		err  error
@@ -180,11 +182,11 @@ func (c *Comm) plan(k planKey) (*host.Plan, error) {
 	}
 	p := c.plans[k]
 	if p == nil {
-		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.cfg.rings, Groups: c.links.groups})
+		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.cfg.rings, Groups: c.links.groups, NoMulticast: c.links.shmInfos == nil})
 		if err != nil {
 			return nil, err
 		}
-		if s.Channels > c.links.channels || c.links.network && 2*s.Channels > c.links.channels {
+		if s.Channels > c.links.channels {
 			return nil, fmt.Errorf("%v by %s wants %d channels; there are %d", k.coll, k.algorithm, s.Channels, c.links.channels)
 		}
 		if p, err = host.NewPlan(s, c.rank, c.links.slot, c.links); err != nil {

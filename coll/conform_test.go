@@ -2,12 +2,14 @@ package coll
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/schedule"
 )
 
 // A conformer is a communicator as the conformance suite drives it.
@@ -97,5 +99,34 @@ func TestConformance(t *testing.T) {
 			}
 			colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm { return openConformers(t, n, tr.set) })
 		})
+	}
+}
+
+// Every algorithm does its collective, whether the tuner would take it or not.
+func TestAlgorithms(t *testing.T) {
+	for _, tr := range transports {
+		for c := range schedule.SendRecv {
+			for _, a := range schedule.Algorithms(c) {
+				if a == schedule.PackedTrees { // needs links
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%v/%s", tr.name, c, a), func(t *testing.T) {
+					o := colltest.Options{Only: []string{c.String()}, Ranks: []int{2, 3, 4, 6, 8}}
+					if testing.Short() {
+						o.Ranks = []int{2, 5}
+						if tr.name == "mixed" {
+							o.Ranks = []int{5}
+						}
+					}
+					colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm {
+						all := openConformers(t, n, tr.set)
+						for _, r := range all {
+							r.(*conformer).picks.force[c] = a
+						}
+						return all
+					})
+				})
+			}
+		}
 	}
 }

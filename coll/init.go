@@ -42,7 +42,7 @@ type settings struct {
 }
 
 func (cfg Config) complete(rank, size int) (settings, error) {
-	s := settings{Knobs: cfg.Knobs, log: cfg.Log}
+	s := settings{Knobs: cfg.Knobs, log: cfg.Log} // a Knobs is shared, and not changed
 	var said []knob.Warning
 	if s.Knobs == nil {
 		k, warnings, err := knob.Load(os.Environ(), nil)
@@ -50,7 +50,7 @@ func (cfg Config) complete(rank, size int) (settings, error) {
 			return s, err
 		}
 		s.Knobs = k
-		said = warnings
+		said = knob.News(warnings)
 	}
 	if s.log == nil {
 		l, err := debug.Open(debug.Options{Level: s.Debug, Subsystems: s.DebugSubsystems, File: s.DebugFile})
@@ -89,11 +89,34 @@ func GetUniqueID(cfg Config) (UniqueID, error) {
 	if err != nil {
 		return UniqueID{}, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
 	}
+	if s.CommID != "" { // rank 0 will listen there
+		id, err := bootstrap.IDAt(s.CommID, jobSecret())
+		if err != nil {
+			return UniqueID{}, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
+		}
+		return id, nil
+	}
 	root, err := bootstrap.NewRoot(s.boot)
 	if err != nil {
 		return UniqueID{}, &Error{Code: SystemError, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
 	}
 	return root.ID(), nil
+}
+
+// jobSecret is what keeps strangers out who know NCCL_COMM_ID.
+func jobSecret() []byte { return []byte(os.Getenv("ASSAY_JOB_SECRET")) }
+
+// byCommID is the ID that NCCL_COMM_ID stands for, whatever ID the ranks were
+// given, as in NCCL. Rank 0 listens there.
+func (s *settings) byCommID(rank int) (UniqueID, error) {
+	if rank == 0 {
+		root, err := bootstrap.NewRootAt(s.CommID, jobSecret(), s.boot)
+		if err != nil {
+			return UniqueID{}, err
+		}
+		return root.ID(), nil
+	}
+	return bootstrap.IDAt(s.CommID, jobSecret())
 }
 
 // CommInitAll makes a communicator of n ranks in this process, by rank.
@@ -150,6 +173,11 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	if err != nil {
 		return fail(InvalidArgument, err)
 	}
+	if s.CommID != "" {
+		if id, err = s.byCommID(rank); err != nil {
+			return fail(SystemError, err)
+		}
+	}
 	c := newComm(rank, n, s)
 	if c.net, err = bootstrap.Join(ctx, id, rank, n, c.bootOptions()); err != nil {
 		if f := c.fault.Err(); f != nil {
@@ -165,6 +193,11 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 			_ = c.links.close()
 		}
 		return nil, e
+	}
+	if rank == 0 && s.TopoDumpFile != "" {
+		if err := dumpTopology(s.TopoFile, s.TopoDumpFile); err != nil {
+			c.cfg.log.Warnf("NCCL_TOPO_DUMP_FILE: %v", err)
+		}
 	}
 	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d - Init COMPLETE", rank, n)
 	return c, nil
@@ -280,9 +313,6 @@ func (c *Comm) connect(ctx context.Context) error {
 	l := &links{rank: c.rank, groups: groups(all), infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
 	l.network = len(l.groups) > 1 || c.cfg.SHMDisable
 	l.channels = 2 * c.maxChannels(l.network) // double trees have two for each
-	if l.network {
-		l.channels *= 2 // see host.Links
-	}
 	l.init()
 	c.links = l
 	l.slot = c.slot(!l.network)

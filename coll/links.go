@@ -108,7 +108,7 @@ func (l *links) openRx(peer, channel int) (transport.Rx, error) {
 // MultiTx implements host.Links.
 func (l *links) MultiTx(channel int) (transport.Tx, error) {
 	if l.shmInfos == nil {
-		return nil, nil
+		return nil, errNoMulticast
 	}
 	t, err := l.mtx[channel], error(nil)
 	if t == nil {
@@ -123,7 +123,7 @@ func (l *links) MultiTx(channel int) (transport.Tx, error) {
 // MultiRx implements host.Links.
 func (l *links) MultiRx(from, channel int) (transport.Rx, error) {
 	if l.shmInfos == nil {
-		return nil, nil
+		return nil, errNoMulticast
 	}
 	k := [2]int{from, channel}
 	r, err := l.mrx[k], error(nil)
@@ -144,10 +144,12 @@ type p2pLinks struct{ l *links }
 
 func (p *p2pLinks) Tx(peer, _ int) (transport.Tx, error) { return p.l.openTx(peer, p.l.channels) }
 func (p *p2pLinks) Rx(peer, _ int) (transport.Rx, error) { return p.l.openRx(peer, p.l.channels) }
-func (p *p2pLinks) MultiTx(int) (transport.Tx, error)    { return nil, nil }
+func (p *p2pLinks) MultiTx(int) (transport.Tx, error)    { return nil, errNoMulticast }
 func (p *p2pLinks) MultiRx(int, int) (transport.Rx, error) {
-	return nil, nil
+	return nil, errNoMulticast
 }
+
+var errNoMulticast = errors.New("no message reaches all ranks at once")
 
 // pending finds a message that has come but was not received.
 func (l *links) pending() (peer int, h transport.Header, ok bool) {

@@ -12,7 +12,7 @@ type picker struct {
 	tuner *tuning.Tuner
 	slot  int
 	ranks int
-	force string // of tests: this algorithm, where the collective has it
+	force [schedule.NumCollectives]string // of tests: the algorithm, whatever the tuner says
 }
 
 // newPicker makes the tuner of a communicator. All ranks come to the same
@@ -36,8 +36,8 @@ func newPicker(c *Comm, cores int) (picker, error) {
 
 // pick chooses for an operation whose count is so many bytes.
 func (p *picker) pick(coll schedule.Collective, bytes int) tuning.Choice {
-	if p.force != "" {
-		return tuning.Choice{Algorithm: p.force, Channels: 1}
+	if f := p.force[coll]; f != "" {
+		return tuning.Choice{Algorithm: f, Channels: 1}
 	}
 	switch coll {
 	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce, schedule.SendRecv:

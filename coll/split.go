@@ -55,7 +55,9 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if copy(id[:], ids[leader]) != len(id) {
 		return nil, c.errorOf(RemoteError, op, "rank %d sent no ID for color %d", leader, color)
 	}
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: c.cfg.Knobs, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
+	k := *c.cfg.Knobs
+	k.CommID = "" // that was for the parent
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
 }
 
 // giveUp is fail for what is no collective.

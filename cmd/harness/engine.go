@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/perf"
@@ -22,23 +23,27 @@ const libraryVersion = 23007
 // openWorld joins this process's ranks, perProcess of them, to those of the
 // other processes of the job that a launcher started, if one did.
 func openWorld(ctx context.Context, perProcess int) (*perf.World, error) {
-	where, err := bootstrap.Detect(os.Getenv)
-	if err != nil {
-		return nil, err
-	}
 	knobs, warnings, err := knob.Load(os.Environ(), nil)
 	if err != nil {
 		return nil, err
 	}
-	for _, w := range warnings {
-		fmt.Fprintln(os.Stderr, "harness:", w)
+	where, err := bootstrap.Detect(knobs.Getenv)
+	if err != nil {
+		return nil, err
 	}
-	cfg := coll.Config{Knobs: knobs}
+	for _, w := range knob.News(warnings) {
+		if w.Level == debug.Warn && where.Rank == 0 {
+			fmt.Fprintln(os.Stderr, "harness:", w)
+		}
+	}
 	boot := bootstrap.Options{Ifname: knobs.SocketIfname, Family: knobs.SocketFamily}
 	id, root, err := bootstrap.ShareID(ctx, where, boot)
 	if err != nil {
 		return nil, fmt.Errorf("finding the other processes of the job (%s): %w", where.Launcher, err)
 	}
+	joined := *knobs
+	joined.CommID = "" // ShareID has made use of it
+	cfg := coll.Config{Knobs: &joined}
 	if root != nil {
 		context.AfterFunc(ctx, func() { root.Close() })
 	}

@@ -170,10 +170,13 @@ func TestStrangers(t *testing.T) {
 		vandals.Go(func() {
 			rng := rand.New(rand.NewPCG(1, uint64(w)))
 			for i := int(thrown.Add(1)); i <= total; i = int(thrown.Add(1)) {
-				if i == total/2 {
-					for r := 1; r < ranks; r++ {
+				switch i {
+				case total / 2:
+					for r := 1; r < ranks-1; r++ {
 						join(r)
 					}
+				case total - 100:
+					join(ranks - 1)
 				}
 				if i%2 == 0 {
 					vandal(rng, addrs[0].String(), toTheRoot)

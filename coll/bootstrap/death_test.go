@@ -238,6 +238,8 @@ func TestLeave(t *testing.T) {
 		n.Barrier(context.Background())
 		time.Sleep(time.Duration(n.Rank()*3) * time.Millisecond)
 		n.Close()
+		n.Close()
+		n.Abort()
 	})
 	if len(d.seen) != 0 {
 		t.Errorf("deaths: %v", d.seen)

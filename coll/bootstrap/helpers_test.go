@@ -23,8 +23,23 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "goroutines of this package are left over:\n"+s)
 			code = 1
 		}
+		if n := sockets(); n > 0 {
+			fmt.Fprintln(os.Stderr, n, "sockets are left over")
+			code = 1
+		}
 	}
 	os.Exit(code)
+}
+
+// sockets counts the sockets that this process has open.
+func sockets() (n int) {
+	list, _ := os.ReadDir("/proc/self/fd")
+	for _, e := range list {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
+			n++
+		}
+	}
+	return n
 }
 
 // leaked returns the stacks of this package's goroutines, once they had time

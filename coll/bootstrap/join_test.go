@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,56 @@ func TestLostWhileJoining(t *testing.T) {
 			if tt.kind == ErrLost && !errors.Is(errs[2], context.Canceled) {
 				t.Errorf("rank 2: %v; want that it was cancelled", errs[2])
 			}
+		})
+	}
+}
+
+// TestLostWhileLinking: rank 0 is gone, or not to be reached, when the others
+// know of one another.
+func TestLostWhileLinking(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		stay bool
+		want string
+	}{
+		{"gone", false, "rank 0 (process 1 on host) was lost while joining"},
+		{"unreachable", true, "cannot reach rank 0 at 127.0.0.1:1: "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o := local()
+			o.Timeout = time.Hour
+			root := newTestRoot(t, o)
+			id := root.ID()
+			addrs, _ := id.addrs()
+			var wg sync.WaitGroup
+			wg.Go(func() { // rank 0
+				c := &caller{addrs: addrs, secret: id.secret(), hello: hello{purpose: toRoot, from: 0, to: nobodyRank, size: 3}}
+				conn, _, err := c.call(context.Background())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				here := make([]byte, 18)
+				putAddr(here, netip.MustParseAddrPort("127.0.0.1:1"))
+				writeFrame(conn, frameHere, append(here, "process 1 on host"...))
+				for {
+					k, _, err := readFrame(conn, maxHello)
+					if err != nil || k == frameFailed || k == framePeers && !tt.stay {
+						return
+					}
+				}
+			})
+			for r := 1; r < 3; r++ {
+				wg.Go(func() {
+					_, err := Join(context.Background(), id, r, 3, o)
+					if !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), tt.want) {
+						t.Errorf("rank %d: %v; want %v with %q", r, err, ErrLost, tt.want)
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }

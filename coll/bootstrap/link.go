@@ -104,7 +104,7 @@ func (l *link) limitLocked(deadline time.Time) {
 // quarter of the silence that the neighbour would endure.
 func (l *link) write() {
 	defer l.ended()
-	beat := time.NewTicker(l.n.o.Silence / 4)
+	beat := time.NewTicker(max(l.n.o.Silence/4, time.Millisecond))
 	defer beat.Stop()
 	for {
 		batch, last := l.take()

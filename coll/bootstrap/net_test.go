@@ -59,6 +59,16 @@ func TestThousand(t *testing.T) {
 		}
 	}
 	t.Logf("up after %v", time.Since(begun))
+	ends := 0
+	for r := range nets {
+		ends += len(neighbours(r, len(nets)))
+	}
+	// Listeners and the root's connections are closed by now, or soon.
+	root.Close()
+	if got := sockets(); got > ends+50 {
+		t.Errorf("%d sockets are open; want about %d, the ends of links", got, ends)
+	}
+	t.Logf("%d ends of links", ends)
 	begun = time.Now()
 	each(nets, func(n *Net) {
 		got, err := n.AllGather(context.Background(), make([]byte, 256))

@@ -102,6 +102,20 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
+// TestBadNetwork: with delay and loss it takes longer, and comes up all the
+// same.
+func TestBadNetwork(t *testing.T) {
+	l := newLan(t, 4, func(i int) string { return fmt.Sprintf("10.99.0.%d/24", i) })
+	need(t, "tc")
+	for _, h := range l.hosts {
+		if out, err := exec.Command("ip", "netns", "exec", h, "tc", "qdisc", "add", "dev", "eth0", "root", "netem", "delay", "50ms", "loss", "2%").CombinedOutput(); err != nil {
+			t.Skipf("this kernel has no netem: %s", out)
+		}
+	}
+	list, _ := l.start(time.Hour)
+	endVictims(t, list, -1)
+}
+
 // TestCableCut: packets are dropped in silence, in both directions; each side
 // takes the other for dead.
 func TestCableCut(t *testing.T) {

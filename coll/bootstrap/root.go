@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -103,19 +104,36 @@ func NewRootAt(addr string, secret []byte, o Options) (*Root, error) {
 		return nil, err
 	}
 	r := newRoot(o, [secretBytes]byte(id.secret()))
-	addrs, _ := id.addrs()
+	// The root before at the same address may not quite be gone.
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if err = r.listenAt(id); err == nil {
+			break
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > lingerTime+handshakeTime {
+			return nil, fmt.Errorf("the root cannot listen at %s: %w; NCCL_COMM_ID must be an address of rank 0's host, with a free port", addr, err)
+		}
+	}
+	r.start(id)
+	return r, nil
+}
+
+// listenAt listens at those of the ID's addresses that are this host's.
+func (r *Root) listenAt(id ID) error {
+	addrs, err := id.addrs()
+	if err != nil {
+		return err
+	}
 	for _, a := range addrs {
-		for _, z := range zones(a, o) {
+		for _, z := range zones(a, r.o) {
 			if _, lerr := r.gate.listen(z); lerr != nil {
 				err = lerr
 			}
 		}
 	}
-	if len(r.gate.listeners) == 0 {
-		return nil, fmt.Errorf("the root cannot listen at %s: %w; NCCL_COMM_ID must be an address of rank 0's host, with a free port", addr, err)
+	if len(r.gate.listeners) > 0 {
+		return nil
 	}
-	r.start(id)
-	return r, nil
+	return err
 }
 
 // IDAt is the ID of a root that listens, or will, at "host:port". Its secret

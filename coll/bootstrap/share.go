@@ -84,7 +84,7 @@ func ownRoot(o Options) (ID, *Root, error) {
 // key is the job's secret, for the call-th communicator.
 func (w World) key(o Options, call uint32) []byte {
 	secret := w.secret
-	if len(secret) == 0 && w.Rank == 0 {
+	if len(secret) == 0 && w.Rank == 0 && call <= 1 {
 		o.Logf("%v: who can reach this host can guess what protects the communicator's start; set %s to a random value on all ranks to prevent it", w, jobSecretVar)
 	}
 	return derive(secret, fmt.Sprintf("job %q call %d", w.job, call))

@@ -134,7 +134,7 @@ func (r *Run) finished() bool { return r.live < 0 }
 // the caller's memory.
 func (r *Run) drained() bool {
 	all := true
-	for _, t := range r.plan.posted {
+	for _, t := range r.plan.pushed {
 		if !t.Idle() {
 			all = false
 		}

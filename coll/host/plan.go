@@ -23,9 +23,8 @@ import (
 type Links interface {
 	Tx(peer, channel int) (transport.Tx, error)
 	Rx(peer, channel int) (transport.Rx, error)
-	// MultiTx and MultiRx are for messages to everyone. They return nil when
-	// there is no such thing among these ranks: such messages are then sent one
-	// by one, on the channels that follow the schedule's own.
+	// MultiTx and MultiRx are for messages to everyone. Where there is no such
+	// thing among these ranks the schedule has none.
 	MultiTx(channel int) (transport.Tx, error)
 	MultiRx(from, channel int) (transport.Rx, error)
 }
@@ -38,7 +37,8 @@ type Plan struct {
 	scratch  int // blocks of scratch memory a lane
 	slot     int // bytes that fit in one message, of any connection of any rank
 	vector   bool
-	posted   []transport.Tx // connections that may hold on to memory of the caller
+	zeroCopy bool
+	pushed   []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
 }
 
 type planLane struct {
@@ -62,7 +62,7 @@ type step struct {
 // NewPlan makes the plan of a rank. It opens the connections, whose messages
 // may have slot bytes; all ranks must give the same number.
 func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
-	p := &Plan{Schedule: s, rank: rank, slot: slot}
+	p := &Plan{Schedule: s, rank: rank, slot: slot, zeroCopy: schedule.ZeroCopySafe(s.Collective, s.Algorithm, true)}
 	switch s.Collective {
 	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
 		p.vector = true
@@ -118,79 +118,35 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 	if st.Recv >= 0 {
 		if st.Multi {
 			c.rx, err = links.MultiRx(int(st.Recv), l.channel)
-		}
-		if err == nil && c.rx == nil {
-			c.rx, err = links.Rx(int(st.Recv), p.channel(l.channel, st.Multi))
+		} else {
+			c.rx, err = links.Rx(int(st.Recv), l.channel)
 		}
 		if err != nil {
 			return err
 		}
 		c.directRx = c.rx.Direct() && st.A.Buf == schedule.NoBuf && st.B.Buf == schedule.NoBuf && st.Dst.Buf != schedule.NoBuf
 	}
-	to, err := p.targets(l.channel, st.Send, links)
+	c.tx, err = p.target(l.channel, st.Send, links)
 	if err != nil {
 		return err
 	}
-	if len(to) > 1 && c.rx != nil && st.Dst.Buf == schedule.NoBuf {
-		return fmt.Errorf("a step of rank %d receives and sends to everyone but stores nothing", p.rank)
-	}
-	for i, t := range to {
-		if i > 0 { // the value is where the first step put it, or where it took it from
-			c.rx, c.from, c.directRx = nil, schedule.Nobody, false
-			if st.Dst.Buf != schedule.NoBuf {
-				c.a, c.b, c.dst, c.ownA, c.ownB = st.Dst, schedule.Ref{}, schedule.Ref{}, false, false
-			}
+	if c.tx != nil {
+		c.directTx = c.tx.Direct() && p.zeroCopy
+		if c.tx.Direct() && !slices.Contains(p.pushed, c.tx) {
+			p.pushed = append(p.pushed, c.tx)
 		}
-		c.tx, c.to, c.directTx = t.tx, t.rank, t.tx.Direct()
-		if c.directTx && !slices.Contains(p.posted, t.tx) {
-			p.posted = append(p.posted, t.tx)
-		}
-		l.steps = append(l.steps, c)
 	}
-	if len(to) == 0 {
-		l.steps = append(l.steps, c)
-	}
+	l.steps = append(l.steps, c)
 	return nil
 }
 
-// channel is that of a connection between two ranks. Messages to everyone that
-// are sent one by one have connections of their own: another lane sends them.
-func (p *Plan) channel(c int, multi bool) int {
-	if multi {
-		return c + p.Schedule.Channels
-	}
-	return c
-}
-
-type target struct {
-	tx   transport.Tx
-	rank int32
-}
-
-// targets are the connections on which a step sends.
-func (p *Plan) targets(channel int, to int32, links Links) ([]target, error) {
-	if to == schedule.Nobody {
+// target is the connection on which a step sends, nil for none.
+func (p *Plan) target(channel int, to int32, links Links) (transport.Tx, error) {
+	switch to {
+	case schedule.Nobody:
 		return nil, nil
+	case schedule.Everyone:
+		return links.MultiTx(channel)
 	}
-	if to == schedule.Everyone {
-		tx, err := links.MultiTx(channel)
-		if err != nil {
-			return nil, err
-		}
-		if tx != nil {
-			return []target{{tx, to}}, nil
-		}
-	}
-	var all []target
-	for r := range p.Schedule.Ranks {
-		if r == p.rank || to >= 0 && int(to) != r {
-			continue
-		}
-		tx, err := links.Tx(r, p.channel(channel, to == schedule.Everyone))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, target{tx, int32(r)})
-	}
-	return all, nil
+	return links.Tx(int(to), channel)
 }

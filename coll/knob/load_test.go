@@ -24,7 +24,7 @@ func files(f map[string]string) func(string) ([]byte, error) {
 
 func TestSources(t *testing.T) {
 	read := files(map[string]string{
-		"/etc/nccl.conf":     "# all users\nNCCL_MIN_CTAS=1\nNCCL_MAX_CTAS=11\nNCCL_BUFFSIZE=2048\nNCCL_NTHREADS=8\n",
+		"/etc/nccl.conf":     "# all users\nNCCL_MIN_CTAS=1\nNCCL_MAX_CTAS=11\nNCCL_BUFFSIZE=2048\nNCCL_SINGLE_RING_THRESHOLD=8\n",
 		"/home/u/.nccl.conf": "NCCL_MAX_CTAS=12\nNCCL_BUFFSIZE=4096\n",
 		"/job.conf":          "\n  NCCL_MAX_CTAS = 13\r\nNCCL_SOCKET_IFNAME==eth0\n",
 	})
@@ -32,9 +32,9 @@ func TestSources(t *testing.T) {
 		environ []string
 		want    []string
 	}{
-		{nil, []string{"NCCL_BUFFSIZE set by /etc/nccl.conf:4 to 2048", "NCCL_MAX_CTAS set by /etc/nccl.conf:3 to 11", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_NTHREADS set by /etc/nccl.conf:5 to 8"}},
-		{[]string{"HOME=/home/u", "NCCL_NTHREADS=2"}, []string{"NCCL_BUFFSIZE set by /home/u/.nccl.conf:2 to 4096", "NCCL_MAX_CTAS set by /home/u/.nccl.conf:1 to 12", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_NTHREADS set by environment to 2"}},
-		{[]string{"HOME=/home/u", "NCCL_CONF_FILE=/job.conf", "NCCL_BUFFSIZE="}, []string{"NCCL_CONF_FILE set by environment to /job.conf", "NCCL_MAX_CTAS set by /job.conf:2 to 13", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_NTHREADS set by /etc/nccl.conf:5 to 8", "NCCL_SOCKET_IFNAME set by /job.conf:3 to =eth0"}},
+		{nil, []string{"NCCL_BUFFSIZE set by /etc/nccl.conf:4 to 2048", "NCCL_MAX_CTAS set by /etc/nccl.conf:3 to 11", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_SINGLE_RING_THRESHOLD set by /etc/nccl.conf:5 to 8"}},
+		{[]string{"HOME=/home/u", "NCCL_SINGLE_RING_THRESHOLD=2"}, []string{"NCCL_BUFFSIZE set by /home/u/.nccl.conf:2 to 4096", "NCCL_MAX_CTAS set by /home/u/.nccl.conf:1 to 12", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_SINGLE_RING_THRESHOLD set by environment to 2"}},
+		{[]string{"HOME=/home/u", "NCCL_CONF_FILE=/job.conf", "NCCL_BUFFSIZE="}, []string{"NCCL_CONF_FILE set by environment to /job.conf", "NCCL_MAX_CTAS set by /job.conf:2 to 13", "NCCL_MIN_CTAS set by /etc/nccl.conf:2 to 1", "NCCL_SINGLE_RING_THRESHOLD set by /etc/nccl.conf:5 to 8", "NCCL_SOCKET_IFNAME set by /job.conf:3 to =eth0"}},
 	} {
 		k, warnings, err := Load(c.environ, read)
 		if err != nil || warnings != nil {

@@ -43,23 +43,23 @@ func (r *introduction) decode(b []byte, all bool) error {
 	return json.Unmarshal(b[16:], r)
 }
 
-func (w *worker) introduction() introduction {
-	d := Device{Name: processor(w.host.root, runtime.GOARCH)}
-	if w.session.world.Device != nil {
-		d = w.session.world.Device(w.i)
-	}
-	p := w.session.world.Process
+// introduction is what all of a process's ranks say; the files are read once.
+func (s *session) introduction() introduction {
+	p := s.world.Process
 	return introduction{
-		Host: w.host.name, Pid: w.host.pid, Process: p, Group: w.set.split.color(p),
-		Device: d.Index, Bus: d.Bus, Name: d.Name,
-		hostID: w.host.id(), memory: available(w.host.root),
+		Host: s.host.name, Pid: s.host.pid, Process: p, Group: s.set.split.color(p),
+		Name: processor(s.host.root, runtime.GOARCH), hostID: s.host.id(), memory: available(s.host.root),
 	}
 }
 
 // introduce exchanges introductions, has the header written, and returns how
 // large buffers may be, on which all ranks agree.
 func (w *worker) introduce(ctx context.Context) (int64, error) {
-	me := w.introduction()
+	me := w.common()
+	if device := w.session.world.Device; device != nil {
+		d := device(w.i)
+		me.Device, me.Bus, me.Name = d.Index, d.Bus, d.Name
+	}
 	b, err := me.encode()
 	if err != nil {
 		return 0, w.failed(InternalError, err)

@@ -30,6 +30,7 @@ type reporter struct {
 	started time.Time
 	memory  int64 // resident at the start
 	res     Result
+	rows    int     // so many were measured; res keeps the first maxRows
 	sum     float64 // of bus bandwidths
 	remarks map[string]bool
 	tardy   map[int]*Tardy
@@ -106,7 +107,7 @@ func (r *reporter) remark(key, text string) error {
 }
 
 func (r *reporter) progress(v volume, k combination) {
-	r.bar.show(r.host.now(), fmt.Sprintf("%s %s %s, %d bytes, row %d", r.c.name, k.t, k.red.Name, v.bytes(), len(r.res.Rows)+1))
+	r.bar.show(r.host.now(), fmt.Sprintf("%s %s %s, %d bytes, row %d", r.c.name, k.t, k.red.Name, v.bytes(), r.rows+1))
 }
 
 // placement makes half a row from what all ranks measured.
@@ -131,6 +132,9 @@ func (r *reporter) placement(v volume, ms []measure) Placement {
 	return p
 }
 
+// maxRows bounds what is kept of a run without end (-N 0).
+const maxRows = 1 << 16
+
 // row counts a row, and shows it.
 func (r *reporter) row(row Row) error {
 	for _, p := range []*Placement{&row.OutOfPlace, &row.InPlace} {
@@ -142,7 +146,10 @@ func (r *reporter) row(row Row) error {
 			r.count(p)
 		}
 	}
-	r.res.Rows = append(r.res.Rows, row)
+	r.rows++
+	if len(r.res.Rows) < maxRows {
+		r.res.Rows = append(r.res.Rows, row)
+	}
 	r.bar.clear()
 	return r.each(func(s sink) error { return s.row(r, &row) })
 }
@@ -162,8 +169,8 @@ func (r *reporter) count(p *Placement) {
 // settle computes what all rows say together.
 func (r *reporter) settle() {
 	res := &r.res
-	if n := len(res.Rows); n > 0 {
-		res.AvgBusBW = r.sum / float64(2*n)
+	if r.rows > 0 {
+		res.AvgBusBW = r.sum / float64(2*r.rows)
 	}
 	for _, rank := range slices.Sorted(maps.Keys(r.tardy)) {
 		if t := r.tardy[rank]; res.Straggler == nil || t.Often > res.Straggler.Often {
@@ -175,9 +182,9 @@ func (r *reporter) settle() {
 			t.Percent = 100 * t.Excess / t.Percent
 		}
 		t.Excess /= float64(t.Often)
-		t.Of = 2 * len(res.Rows)
+		t.Of = 2 * r.rows
 	}
-	if len(res.Rows) > 0 {
+	if r.rows > 0 {
 		res.settle()
 	}
 }
@@ -191,7 +198,7 @@ func (r *reporter) finish(cause error) (*Result, error) {
 	}
 	err := r.each(func(s sink) error { return s.footer(r, &r.res, cause) })
 	if err != nil {
-		err = &Failure{Status: InternalError, Where: where(1), Err: err}
+		err = &Failure{Status: InternalError, Rank: -1, Where: where(1), Err: err}
 	}
 	return &r.res, err
 }

@@ -7,7 +7,7 @@ import (
 
 // A Result is what a run has found. Only the process with rank 0 has rows.
 type Result struct {
-	Rows        []Row
+	Rows        []Row   // at most 65,536 of them
 	OutOfBounds int     // failed checks: a size and a placement each
 	AvgBusBW    float64 // GB/s: the mean over all rows and both placements
 	MinBusBW    float64 // NCCL_TESTS_MIN_BW; 0: not asked for

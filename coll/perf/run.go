@@ -72,6 +72,7 @@ type session struct {
 	host   host
 	set    settings
 	source source
+	common func() introduction // see introduction
 
 	workers []*worker
 	report  *reporter // nil but in the process with rank 0
@@ -81,7 +82,9 @@ type session struct {
 }
 
 func newSession(cfg Config, world World, std Streams, h host) *session {
-	return &session{cfg: cfg, world: world, std: std, host: h}
+	s := &session{cfg: cfg, world: world, std: std, host: h}
+	s.common = sync.OnceValue(s.introduction)
+	return s
 }
 
 func (r *session) run(ctx context.Context) (*Result, error) {
@@ -115,10 +118,10 @@ func (r *session) prepare() error {
 		return &UsageError{Text: err.Error(), Status: int(InvalidUsage)}
 	}
 	if len(r.world.Comms) == 0 {
-		return &Failure{Status: InternalError, Where: where(1), Err: errors.New("the world has no ranks")}
+		return &Failure{Status: InternalError, Rank: -1, Where: where(1), Err: errors.New("the world has no ranks")}
 	}
 	if r.set.split.op != 0 && r.world.Split == nil {
-		return &Failure{Status: NotImplemented, Where: where(1), Err: errors.New("NCCL_TESTS_SPLIT: the engine cannot split communicators")}
+		return &Failure{Status: NotImplemented, Rank: -1, Where: where(1), Err: errors.New("NCCL_TESTS_SPLIT: the engine cannot split communicators")}
 	}
 	for i, c := range r.world.Comms {
 		w := &worker{session: r, i: i, world: c, comm: c, now: r.host.newClock()}
@@ -160,7 +163,7 @@ func (r *session) finish() (*Result, error) {
 	}
 	var f *Failure
 	if !errors.As(err, &f) {
-		f = &Failure{Status: InternalError, Where: where(1), Err: err}
+		f = &Failure{Status: InternalError, Rank: -1, Where: where(1), Err: err}
 	}
 	if r.late.Load() {
 		f.Status = TimedOut

@@ -20,13 +20,18 @@ const (
 // A Failure is why a run ended before its end.
 type Failure struct {
 	Status Status
-	Rank   int
+	Rank   int    // that it happened to; -1: none in particular
 	Where  string // file:line of this package where it was noticed
 	Err    error
 	Last   string // what the engine has to add
 }
 
-func (f *Failure) Error() string { return fmt.Sprintf("rank %d: %v", f.Rank, f.Err) }
+func (f *Failure) Error() string {
+	if f.Rank < 0 {
+		return f.Err.Error()
+	}
+	return fmt.Sprintf("rank %d: %v", f.Rank, f.Err)
+}
 func (f *Failure) Unwrap() error { return f.Err }
 
 // Lines are nccl-tests' two lines about a failure, for stderr.

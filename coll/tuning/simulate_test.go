@@ -254,6 +254,37 @@ func TestLarge(t *testing.T) {
 	}
 }
 
+// TestExtrapolation: where the pace of the first windows stands for all, it is
+// nearly theirs.
+func TestExtrapolation(t *testing.T) {
+	topo := Topology{Ranks: 64, Domain: 8, Port: 250 * GBps, Latency: 4000, Uplink: 100 * GBps, UplinkLatency: 14000}
+	s := newSchedule(t, schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: 64, Groups: groups(topo)})
+	m := compile(s, topo, ncclSteps, topo.Ranks)
+	const windows = 600
+	runs, most := 0, 0
+	run := func(n int) (float64, error) {
+		runs, most = runs+1, max(most, n)
+		return m.run(n, func(int) float64 { return 3 * mib })
+	}
+	exact, err := m.extrapolate(windows, run)
+	if err != nil || runs != 1 {
+		t.Fatalf("a small job takes %d runs, %v; want one, of all windows", runs, err)
+	}
+	idle := make([]op, exactWork/windows) // makes it too much work, and does nothing
+	for i := range idle {
+		idle[i].recv = -1
+	}
+	m.lane(idle)
+	runs, most = 0, 0
+	got, err := m.extrapolate(windows, run)
+	if err != nil || math.Abs(got/exact-1) > 0.01 {
+		t.Errorf("extrapolate(%d) = %.6f s, %v; want %.6f", windows, got, err, exact)
+	}
+	if runs != 2 || most != 2*paceFrom {
+		t.Errorf("%d runs of up to %d windows; want two short ones", runs, most)
+	}
+}
+
 func BenchmarkSimulate1440(b *testing.B) {
 	topo := Topology{Ranks: 1440, Domain: 72, Port: 700 * GBps, Uplink: 3000 * GBps, Latency: 3000, UplinkLatency: 14000}
 	s := newSchedule(b, schedule.AllReduce, schedule.Ring, schedule.Options{Ranks: 1440})

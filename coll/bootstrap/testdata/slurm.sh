@@ -11,11 +11,21 @@ cmd=$1
 dir=$2
 port=${PORT:-17000}
 
+# running tells whether a process is there and has not ended (a zombie has).
+running() {
+	grep -q '^State:.[^ZX]' "/proc/$1/status" 2>/dev/null
+}
+
 stop() {
 	for f in n1.pid n2.pid slurmctld.pid munged.pid; do
-		if [ -s "$dir/$f" ]; then
-			kill "$(cat "$dir/$f")" 2>/dev/null || true
-		fi
+		[ -s "$dir/$f" ] || continue
+		pid=$(cat "$dir/$f")
+		kill "$pid" 2>/dev/null || true
+		i=0
+		while running "$pid" && [ $i -lt 50 ]; do
+			i=$((i + 1))
+			sleep 0.1
+		done
 	done
 }
 

@@ -41,8 +41,8 @@ func BenchmarkPingPong(b *testing.B) {
 				}
 				b.ReportAllocs()
 				b.ResetTimer()
-				wg.Go(func() { side(back, xr, false) })
-				side(tx, rx, true)
+				wg.Go(func() { side(back, rx, false) })
+				side(tx, xr, true)
 				wg.Wait()
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/half")
 			})

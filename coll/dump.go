@@ -1,0 +1,42 @@
+package coll
+
+import (
+	"bytes"
+	"os"
+
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// dumpTopology writes the topology as NCCL does, from a file if there is one.
+func dumpTopology(from, to string) error {
+	sys, err := readTopology(from)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := sys.WriteXML(&b); err != nil {
+		return err
+	}
+	tmp := to + ".tmp"
+	if err := os.WriteFile(tmp, b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(tmp, to)
+}
+
+func readTopology(file string) (*topology.System, error) {
+	if file == "" {
+		fs, err := sysfs.Open("/")
+		if err != nil {
+			return nil, err
+		}
+		return topology.Read(topology.Sources{FS: fs})
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return topology.Load(f)
+}
