@@ -76,6 +76,12 @@ bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one 
 	go build -o $(BIN)/buildctl github.com/moby/buildkit/cmd/buildctl
 	go run ./build/e2e/bench -buildkitd $(BIN)/buildkitd -buildctl $(BIN)/buildctl
 
+.PHONY: bench-coll
+bench-coll: deps ## our collectives and OpenMPI's, and sockets against iperf3, in one run: prints the ratios
+	mpicc -O2 -o $(BIN)/collbench ./coll/perf/peers/mpi/collbench.c
+	$(GOBUILD) -o $(BIN)/bench ./coll/perf/peers/bench
+	$(BIN)/bench -mpi $(BIN)/collbench -ranks 2,4
+
 .PHONY: clean
 clean: ## remove what was built here (images, caches and the builder's state stay in the user's cache directory)
 	rm -rf $(BIN) $(OUT)

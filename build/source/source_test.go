@@ -110,16 +110,16 @@ func TestEmbeddedDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"go.mod", "go.sum", "cmd/harness", "harness", "internal/nearest"} {
-		at := filepath.Join(dir, filepath.Dir(name))
+	for _, pattern := range embedPatterns(t) {
+		names, err := filepath.Glob("../../" + pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, names, err)
+		}
+		at := filepath.Join(dir, filepath.Dir(pattern))
 		if err := os.MkdirAll(at, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		abs, err := filepath.Abs("../../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command("cp", "-r", abs, at).CombinedOutput(); err != nil {
+		if out, err := exec.Command("cp", append(append([]string{"-r"}, names...), at)...).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
@@ -127,6 +127,25 @@ func TestEmbeddedDirectory(t *testing.T) {
 	if err != nil || embedded != checkout {
 		t.Errorf("the embedded source is %s, the checkout's %s (%v)", embedded, checkout, err)
 	}
+}
+
+// embedPatterns are those of HarnessSource.
+func embedPatterns(t *testing.T) []string {
+	text, err := os.ReadFile("../../assay.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for line := range strings.Lines(string(text)) {
+		if list, ok := strings.CutPrefix(line, "//go:embed "); ok {
+			all = append(all, strings.Fields(list)...)
+		}
+		if strings.HasPrefix(line, "var HarnessSource") {
+			return all[2:] // without the matrix and its lock
+		}
+	}
+	t.Fatal("assay.go has no HarnessSource")
+	return nil
 }
 
 // TestHarnessSourceBuilds: what assay carries is enough to compile the

@@ -86,6 +86,9 @@ func childVictim(o Options) error {
 	rank, err1 := strconv.Atoi(os.Getenv("BOOTSTRAP_TEST_RANK"))
 	size, err2 := strconv.Atoi(os.Getenv("BOOTSTRAP_TEST_SIZE"))
 	silence, err3 := time.ParseDuration(os.Getenv("BOOTSTRAP_TEST_SILENCE"))
+	if s := os.Getenv("BOOTSTRAP_TEST_TIMEOUT"); s != "" {
+		o.Timeout, err3 = time.ParseDuration(s)
+	}
 	if err1 != nil || err2 != nil || err3 != nil {
 		return fmt.Errorf("%v, %v, %v", err1, err2, err3)
 	}

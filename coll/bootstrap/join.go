@@ -22,8 +22,11 @@ type joining struct {
 	expected int // links still to come
 	gate     *gate
 	ready    chan struct{} // closed when all links stand
-	mu       sync.Mutex
-	links    map[int]net.Conn // neighbour → connection; nil while it is being let in
+
+	introduced time.Time // when the root named the neighbours; set before it says go
+
+	mu    sync.Mutex
+	links map[int]net.Conn // neighbour → connection; nil while it is being let in
 }
 
 // Join makes rank one of size ranks that joined with id. All must call it; it
@@ -41,19 +44,25 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 		wrapf(ErrTimeout, "rank %d: joining was not done within %v", rank, o.Timeout))
 	defer cancel()
 
+	begun := time.Now()
 	j := &joining{n: newNet(rank, size, id, o), id: id, ready: make(chan struct{}), links: map[int]net.Conn{}}
 	if err := j.report(ctx, addrs); err != nil {
 		return nil, fmt.Errorf("rank %d cannot join at the root %v: %w", rank, addrs[0], err)
 	}
+	reported := time.Now()
 	defer j.root.Close()
 	defer j.gate.shut()
 	if err := j.link(ctx); err != nil {
 		j.drop()
 		return nil, err
 	}
+	o.Logf("rank %d of %d is up at %v with %d links: %v to the root, %v until all had come, %v until all were linked", rank, size, j.n.listenAt, len(j.links),
+		rounded(reported.Sub(begun)), rounded(j.introduced.Sub(reported)), rounded(time.Since(j.introduced)))
 	j.n.start(j.links)
 	return j.n, nil
 }
+
+func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
 
 // report connects to the root, listens where the root can be reached from,
 // and tells it.
@@ -63,11 +72,17 @@ func (j *joining) report(ctx context.Context, addrs []netip.AddrPort) error {
 		late:   j.id.late(),
 		hello:  hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)},
 	}
+	admits, err := familyFilter(j.n.o.Family)
+	if err != nil {
+		return err
+	}
 	for _, a := range addrs {
-		c.addrs = append(c.addrs, zones(a, j.n.o)...)
+		if admits(a.Addr()) {
+			c.addrs = append(c.addrs, zones(a, j.n.o)...)
+		}
 	}
 	if len(c.addrs) == 0 {
-		return errors.New("no interface leads to its link-local address")
+		return fmt.Errorf("no interface leads to it within the family %q", j.n.o.Family)
 	}
 	conn, _, err := c.call(ctx)
 	if err != nil {
@@ -236,6 +251,7 @@ func (j *joining) follow(ctx context.Context, fail context.CancelCauseFunc, wg *
 			if err != nil {
 				return err
 			}
+			j.introduced = time.Now()
 			wg.Go(func() { j.connect(ctx, fail, peers) })
 		default:
 			return fmt.Errorf("the root said something unexpected (%d)", k)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -112,5 +113,34 @@ func BenchmarkAllGather(b *testing.B) {
 			})
 		})
 		closeAll(b, nets)
+	}
+}
+
+// TestFamily: a rank does not use what it was told not to.
+func TestFamily(t *testing.T) {
+	root := newTestRoot(t, local()) // IPv4
+	o := local()
+	o.Family = "AF_INET6"
+	if _, err := Join(context.Background(), root.ID(), 0, 1, o); err == nil || !strings.Contains(err.Error(), "AF_INET6") {
+		t.Errorf("Join = %v; want that there is no address of AF_INET6", err)
+	}
+	o.Family = "AF_UNIX"
+	if _, err := Join(context.Background(), root.ID(), 0, 1, o); err == nil || !strings.Contains(err.Error(), "AF_UNIX") {
+		t.Errorf("Join = %v; want that there is no family AF_UNIX", err)
+	}
+}
+
+// TestAddr: ranks are where the root is reached from, and list that first.
+func TestAddr(t *testing.T) {
+	nets := comeUp(t, 3, local(), nil)
+	defer closeAll(t, nets)
+	for _, n := range nets {
+		list := n.Addrs()
+		if n.Addr().String() != "127.0.0.1" || list[0].Addr != n.Addr() || list[0].Name != "lo" {
+			t.Errorf("rank %d: Addr %v, Addrs %v", n.Rank(), n.Addr(), list)
+		}
+		if string(n.Key("a")) != string(nets[0].Key("a")) || string(n.Key("a")) == string(n.Key("b")) {
+			t.Errorf("rank %d: keys differ among ranks, or not among labels", n.Rank())
+		}
 	}
 }

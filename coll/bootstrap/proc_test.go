@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -29,7 +30,7 @@ func startVictim(t *testing.T, id ID, rank, size int, silence time.Duration, pre
 	v := &victim{cmd: exec.Command(args[0], args[1:]...), lines: make(chan string, 1000)}
 	v.cmd.Env = append(os.Environ(), "BOOTSTRAP_TEST_ROLE=victim", fmt.Sprintf("BOOTSTRAP_TEST_ID=%x", id[:]),
 		fmt.Sprintf("BOOTSTRAP_TEST_RANK=%d", rank), fmt.Sprintf("BOOTSTRAP_TEST_SIZE=%d", size), fmt.Sprintf("BOOTSTRAP_TEST_SILENCE=%v", silence))
-	v.cmd.Stderr = os.Stderr
+	v.cmd.Stderr = t.Output()
 	if v.stdin, err = v.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +140,61 @@ func endVictims(t *testing.T, list []*victim, dead int) {
 		}
 		if err := v.cmd.Wait(); err != nil {
 			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+// TestRandomKills: whatever moment a rank dies at, while the others come up or
+// later, each of them hears of it or fails.
+func TestRandomKills(t *testing.T) {
+	rounds := 40
+	if testing.Short() {
+		rounds = 3
+	}
+	t.Setenv("BOOTSTRAP_TEST_TIMEOUT", "1s")
+	const size = 6
+	rng := rand.New(rand.NewPCG(7, 7))
+	up := 0
+	for range rounds {
+		o := local()
+		o.Timeout = time.Second
+		root := newTestRoot(t, o)
+		var list []*victim
+		for r := range size {
+			list = append(list, startVictim(t, root.ID(), r, size, time.Hour))
+		}
+		dead := rng.IntN(size)
+		time.Sleep(time.Duration(15+rng.IntN(60)) * time.Millisecond)
+		list[dead].cmd.Process.Kill()
+		for r, v := range list {
+			if r != dead && v.fate(t, r, dead) {
+				up++
+			}
+			v.stdin.Close()
+		}
+		root.Close()
+	}
+	t.Logf("%d of %d were up before", up, rounds*(size-1))
+}
+
+// fate waits until a rank has heard of the death of another, or has failed. It
+// reports whether it was up before.
+func (v *victim) fate(t *testing.T, rank, dead int) (up bool) {
+	t.Helper()
+	timeout := time.After(30 * time.Second)
+	for {
+		select {
+		case line, ok := <-v.lines:
+			switch {
+			case line == "up":
+				up = true
+			case ok && strings.HasPrefix(line, fmt.Sprintf("dead %d ", dead)), !ok && !up:
+				return up
+			case !ok:
+				t.Fatalf("rank %d ended in silence", rank)
+			}
+		case <-timeout:
+			t.Fatalf("rank %d has not heard that %d is dead", rank, dead)
 		}
 	}
 }

@@ -34,6 +34,10 @@ type Spinner struct {
 	armed bool
 }
 
+// soon is how often to look without a pause in between: what is waited for is
+// often under way.
+const soon = 8
+
 // Wait implements Waiter.
 func (s *Spinner) Wait(idle int) (long bool) {
 	if idle == 0 && s.armed {
@@ -42,7 +46,9 @@ func (s *Spinner) Wait(idle int) (long bool) {
 	}
 	switch {
 	case idle < s.Spin:
-		pause()
+		if idle >= soon {
+			pause()
+		}
 		if idle&63 == 63 {
 			runtime.Gosched() // those who watch the peers need the processor, too
 		}

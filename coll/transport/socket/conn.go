@@ -75,5 +75,5 @@ func (c *conn) Gone() bool {
 func bye(fd int) {
 	var b [headerSize]byte
 	(&header{kind: kindBye}).put(b[:])
-	writev(fd, b[:], nil) // if there is no room, the peer will see a loss, and there is one
+	send(fd, b[:], nil) // if there is no room, the peer will see a loss, and there is one
 }

@@ -32,7 +32,7 @@ func (s *inbound) need(n int, greedy bool) (bool, error) {
 		if greedy {
 			limit = len(s.ahead)
 		}
-		got, err := arrived(readv(s.fd, s.ahead[s.w:limit], nil))
+		got, err := arrived(receive(s.fd, s.ahead[s.w:limit], nil))
 		if got == 0 {
 			return false, err
 		}
@@ -71,7 +71,7 @@ func (s *inbound) drain(number uint32, target *[]byte, limit int) (moved int, er
 			continue
 		}
 		s.r, s.w = 0, 0
-		n, err := arrived(readv(s.fd, s.body, s.ahead[:headerSize]))
+		n, err := arrived(receive(s.fd, s.body, s.ahead[:headerSize]))
 		if n == 0 {
 			return moved, err
 		}

@@ -323,7 +323,7 @@ func (t *Tx) deal(k int) bool {
 
 // write goes on with a stream's piece. It reports whether that is done.
 func (s *outbound) write() (bool, error) {
-	n, err := writev(s.fd, s.head, s.body)
+	n, err := send(s.fd, s.head, s.body)
 	if err != nil && err != errAgain {
 		return false, err
 	}
@@ -359,7 +359,7 @@ func (t *Tx) drop(err error) {
 // stream's error, io.EOF at its end.
 func (t *Tx) hear() error {
 	var b [headerSize]byte
-	n, err := readv(t.out[0].fd, b[:], nil)
+	n, err := receive(t.out[0].fd, b[:], nil)
 	switch {
 	case err == errAgain:
 		return nil
