@@ -300,8 +300,8 @@ func (c *Comm) Destroy() error {
 			odd = c.leftover()
 		}
 	})
-	if err == nil && c.fault.Err() == nil {
-		err = odd
+	if err == nil && odd != nil {
+		err = c.wrap("Destroy", odd)
 	}
 	return err
 }
@@ -313,9 +313,11 @@ func (c *Comm) unequal() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
+	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(stall{c.seq + 1, destroying}) })
+	defer tell.Stop()
 	all, err := exchange(ctx, c.net, c.seq)
 	if err != nil {
-		return nil // others are not there any more: what they say, or fail with, counts
+		return c.fault.Err() // or the others are not there any more
 	}
 	for r, seq := range all {
 		if seq != c.seq {

@@ -336,7 +336,7 @@ func groups(all []hello) [][]int {
 }
 
 // reached is what ranks tell one another in the end.
-type reached struct{ Shm uint32 }
+type reached struct{ Shm uint32 } // 1: shared memory works
 
 // endpoints makes them, exchanges what peers need to know, and chooses one for
 // each peer. Both ends of every pair must choose the same: the choice is made
@@ -347,6 +347,9 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 	local := l.groups[slices.IndexFunc(l.groups, func(g []int) bool { return slices.Contains(g, c.rank) })]
 	if !c.cfg.SHMDisable {
 		o := shm.Options{Rank: c.rank, Ranks: c.size, Channels: l.channels + 1, Slot: l.slot, Host: all[c.rank].Host, Secret: binary.LittleEndian.Uint64(c.net.Key("shm"))}
+		if c.cfg.P2P() {
+			o.Direct = &c.fault
+		}
 		if l.shm, err = shm.New(o); err != nil {
 			c.cfg.log.Warnf("no shared memory: %v", err)
 			l.shm = nil
@@ -398,8 +401,7 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 			*to, b = b[4:4+n], b[4+n:]
 		}
 	}
-	ok := c.tryShm(local)
-	works, err := exchange(ctx, c.net, reached{Shm: ok})
+	works, err := exchange(ctx, c.net, c.tryShm(local))
 	if err != nil {
 		return err
 	}
@@ -417,10 +419,10 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 }
 
 // tryShm opens the memory of the next rank on the host.
-func (c *Comm) tryShm(local []int) uint32 {
+func (c *Comm) tryShm(local []int) (r reached) {
 	l := c.links
 	if l.shm == nil {
-		return 0
+		return r
 	}
 	next := local[(slices.Index(local, c.rank)+1)%len(local)]
 	err := l.shm.Reach(next, l.infos[next].shm)
@@ -429,9 +431,10 @@ func (c *Comm) tryShm(local []int) uint32 {
 	}
 	if err != nil {
 		c.cfg.log.Warnf("no shared memory with rank %d: %v", next, err)
-		return 0
+		return r
 	}
-	return 1
+	r.Shm = 1
+	return r
 }
 
 // exchange gives every rank every rank's value, of a fixed size.

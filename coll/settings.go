@@ -54,7 +54,7 @@ func (c *Comm) maxChannels(network bool) int {
 func (c *Comm) settingsHash() uint64 {
 	h := fnv.New64a()
 	k := c.cfg.Knobs
-	fmt.Fprintln(h, k.Algo, k.Proto, c.cfg.rings, k.MinChannels, k.MaxChannels, k.BuffSize, k.SingleRingThreshold, k.LLThreshold, k.SHMDisable)
+	fmt.Fprintln(h, k.Algo, k.Proto, c.cfg.rings, k.MinChannels, k.MaxChannels, k.BuffSize, k.SingleRingThreshold, k.LLThreshold, k.SHMDisable, k.P2P())
 	return h.Sum64()
 }
 

@@ -16,6 +16,9 @@ import (
 // collective.
 const pointToPoint = schedule.NumCollectives
 
+// destroying is the sign of a rank that waits in Destroy for the others.
+const destroying = 15 << 28
+
 func sign(c schedule.Collective, t elem.Type, op elem.Op, count, root int) uint32 {
 	h := uint64(count)*0x9E3779B97F4A7C15 + uint64(uint32(root))*0xC2B2AE3D27D4EB4F
 	return uint32(c)<<28 | uint32(t)<<24 | uint32(op&7)<<21 | uint32(h>>43)
@@ -49,6 +52,8 @@ func describe(h transport.Header) string {
 func kind(s uint32) string {
 	c, t, op := signed(s)
 	switch {
+	case s == destroying:
+		return "Destroy"
 	case c == pointToPoint:
 		return fmt.Sprintf("Send/Recv of %v", t)
 	case c.Reduces():

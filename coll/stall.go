@@ -40,6 +40,13 @@ func (c *Comm) late(a *call, b host.Blocked, d time.Duration) {
 		return
 	}
 	s := stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)}
+	c.tellWaiting(s)
+	c.logLate(a, b, d, s)
+}
+
+// tellWaiting tells the others what this rank waits in, once, and compares it
+// with what they told.
+func (c *Comm) tellWaiting(s stall) {
 	st := &c.stalls
 	st.mu.Lock()
 	first := st.mine != s
@@ -53,7 +60,6 @@ func (c *Comm) late(a *call, b host.Blocked, d time.Duration) {
 			c.net.Report(payload)
 		}
 	}
-	c.logLate(a, b, d, s)
 }
 
 // logLate names the rank that is waited for, once an operation.

@@ -167,7 +167,7 @@ func printPrediction(out io.Writer, name string, o *predictOptions, rows []tunin
 	}
 	w.printf("\nfigures:\n")
 	for _, u := range used {
-		w.printf("  %-28s %-40s %s\n", u.Name, u.Value, u.Source)
+		w.printf("  %-33s %-46s %s\n", u.Name, u.Value, u.Source)
 	}
 	return w.err
 }

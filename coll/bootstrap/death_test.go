@@ -107,6 +107,9 @@ func TestDeath(t *testing.T) {
 		{22, []int{0, 5, 6}}, {64, []int{0, 1, 2, 3, 4}},
 	} {
 		t.Run(fmt.Sprint(tt.ranks, tt.dead), func(t *testing.T) {
+			if testing.Short() && tt.ranks > 22 {
+				t.Skip("many ranks")
+			}
 			d := newDeaths()
 			nets := comeUp(t, tt.ranks, local(), d.watch)
 			alive := without(tt.ranks, tt.dead)
@@ -175,7 +178,7 @@ func TestPartition(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	o := local()
-	o.Silence = 300 * time.Millisecond
+	o.Silence = time.Second
 	d := newDeaths()
 	nets := comeUp(t, 8, o, func(rank int, o *Options) {
 		d.watch(rank, o)
@@ -187,7 +190,7 @@ func TestSilence(t *testing.T) {
 	d.mu.Lock()
 	what := d.seen[0][3][0]
 	d.mu.Unlock()
-	if !strings.Contains(what, "silent since 300ms (noticed by rank") {
+	if !strings.Contains(what, "silent since 1s (noticed by rank") {
 		t.Errorf("what = %q", what)
 	}
 	each(nets, (*Net).Abort)
@@ -260,9 +263,10 @@ func TestLeaveDuringExchange(t *testing.T) {
 
 func TestExchangeErrors(t *testing.T) {
 	t.Parallel()
-	o := local()
-	o.Timeout = 300 * time.Millisecond
-	nets := comeUp(t, 6, o, nil)
+	nets := comeUp(t, 6, local(), nil)
+	for _, n := range nets {
+		n.o.Timeout = 300 * time.Millisecond
+	}
 	// Rank 5 does not come.
 	each(nets[:5], func(n *Net) {
 		if err := n.Barrier(context.Background()); !errors.Is(err, ErrTimeout) {

@@ -24,13 +24,13 @@ func TestDisagree(t *testing.T) {
 		{"negative", []rank{{0, 3}, {-1, 3}, {2, 3}}, ErrDisagree, "rank -1"},
 		{"sizes", []rank{{0, 3}, {1, 4}, {2, 3}}, ErrDisagree, "all must join with one size"},
 		{"no ranks", []rank{{0, 0}}, ErrDisagree, "says there are 0 ranks"},
-		{"missing", []rank{{0, 5}, {2, 5}}, ErrMissing, "2 of 5 ranks joined within 500ms; missing: 1,3-4"},
+		{"missing", []rank{{0, 5}, {2, 5}}, ErrMissing, "2 of 5 ranks joined within 2s; missing: 1,3-4"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			o := local()
 			if tt.kind == ErrMissing {
-				o.Timeout = 500 * time.Millisecond
+				o.Timeout = 2 * time.Second
 			}
 			root := newTestRoot(t, o)
 			errs := make([]error, len(tt.ranks))

@@ -101,7 +101,7 @@ func inherited(fd int) (net.Conn, error) {
 }
 
 func newPMI(ctx context.Context, conn net.Conn, version int) (*pmi, error) {
-	p := &pmi{conn: conn, r: bufio.NewReader(io.LimitReader(conn, 1<<40)), version: 1}
+	p := &pmi{conn: conn, r: bufio.NewReader(conn), version: 1}
 	sub := version % 2 // 1.1 and 2.0
 	a, err := p.ask(ctx, "init", "response_to_init", "", "pmi_version", strconv.Itoa(version), "pmi_subversion", strconv.Itoa(sub))
 	if err != nil {

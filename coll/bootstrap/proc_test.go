@@ -112,12 +112,12 @@ func TestKill(t *testing.T) {
 // its silence.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	list := startVictims(t, 6, time.Second)
+	list := startVictims(t, 6, 2*time.Second)
 	dead := 3
 	list[dead].cmd.Process.Signal(syscall.SIGSTOP)
 	for r, v := range list {
 		if r != dead {
-			if line := v.expect(t, r, "dead 3 "); !strings.Contains(line, "silent since 1s") {
+			if line := v.expect(t, r, "dead 3 "); !strings.Contains(line, "silent since 2s") {
 				t.Errorf("rank %d says %q", r, line)
 			}
 		}
@@ -149,7 +149,7 @@ func endVictims(t *testing.T, list []*victim, dead int) {
 func TestRandomKills(t *testing.T) {
 	rounds := 40
 	if testing.Short() {
-		rounds = 3
+		rounds = 2
 	}
 	t.Setenv("BOOTSTRAP_TEST_TIMEOUT", "1s")
 	const size = 6

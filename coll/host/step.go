@@ -89,19 +89,26 @@ func (r *Run) forward(l *lane, st *step, n int) bool {
 
 // local does a step that receives nothing.
 func (r *Run) local(l *lane, st *step, n int, one bool) bool {
-	if st.tx == nil {
+	direct := st.directTx && one
+	plain := one && st.b.Buf == schedule.NoBuf && !(r.Scaled && st.ownA)
+	switch {
+	case l.got:
+		return r.forward(l, st, n)
+	case st.tx == nil:
 		r.combine(l, st, nil, nil, n, one)
 		return true
-	}
-	plain := one && st.b.Buf == schedule.NoBuf && st.dst.Buf == schedule.NoBuf && !(r.Scaled && st.ownA)
-	if plain && st.directTx && st.a.Buf != schedule.Scratch { // which the next window overwrites
+	case direct && st.dst.Buf == schedule.Output:
+		r.combine(l, st, nil, nil, n, one)
+		l.got = true
+		return r.forward(l, st, n)
+	case direct && plain && st.dst.Buf == schedule.NoBuf && st.a.Buf != schedule.Scratch: // which the next window overwrites
 		return st.tx.Post(r.mem(l, st.a, 0, n), r.Header)
 	}
 	out := st.tx.Reserve(n)
 	if out == nil {
 		return false
 	}
-	if plain {
+	if plain && st.dst.Buf == schedule.NoBuf {
 		elem.Copy(out, r.mem(l, st.a, 0, n))
 	} else {
 		r.combine(l, st, nil, out, n, one)

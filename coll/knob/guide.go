@@ -12,9 +12,9 @@ const (
 // default has changed since, it is today's.
 var guide = []Knob{
 	{Name: "NCCL_P2P_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.P2PDisable }),
-		Effect: "1: ranks of one process exchange through shared memory or sockets, not through each other's memory"},
+		Effect: "1: ranks of one host exchange long messages through shared memory, too, and do not read them from each other's memory"},
 	{Name: "NCCL_P2P_LEVEL", Since: "2.3.4", Default: "SYS", Status: Honoured, kind: level(func(k *Knobs) *PathLevel { return &k.P2PLevel }),
-		Effect: "LOC (0): as NCCL_P2P_DISABLE=1. All others allow it: ranks of one process are at no distance"},
+		Effect: "LOC (0): as NCCL_P2P_DISABLE=1. All others allow it, whatever the distance"},
 	{Name: "NCCL_SHM_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.SHMDisable }),
 		Effect: "1: processes of one host exchange through sockets"},
 	{Name: "NCCL_SOCKET_IFNAME", Default: "auto", Status: Honoured, kind: interfaces(func(k *Knobs) *string { return &k.SocketIfname }),

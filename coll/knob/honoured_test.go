@@ -27,7 +27,7 @@ var readBy = map[string]string{
 // notYet are those that the table promises and nobody reads. It only ever gets
 // shorter, and ends empty. IBDisable and Net have nothing to decide as long as
 // sockets are the only network.
-var notYet = []string{"P2P", "IBDisable", "Net"}
+var notYet = []string{"IBDisable", "Net"}
 
 // TestHonouredIsRead: a variable that is parsed and then ignored is not
 // honoured. What is looked for is a selector on something that is named as

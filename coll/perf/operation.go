@@ -24,14 +24,28 @@ func (w *worker) operation(v volume, k combination, inPlace bool) *operation {
 func (o *operation) once(offset int64) error {
 	w := o.w
 	s, r := w.c.buffers(w.send.data()[offset:], w.recv.data()[offset:], o.v, w.comm.Rank(), o.inPlace)
-	w.pulse.busy.Store(true)
+	w.enter()
 	err := w.c.run(w.comm, s, r, o.a)
-	w.pulse.ops.Add(1)
-	w.pulse.busy.Store(false)
+	w.leave()
 	if err != nil {
 		return w.failed(EngineError, err)
 	}
 	return nil
+}
+
+// enter and leave tell the watchdog, if there is one, that an operation is
+// under way.
+func (w *worker) enter() {
+	if w.cfg.Timeout > 0 {
+		w.pulse.busy.Store(true)
+	}
+}
+
+func (w *worker) leave() {
+	if w.cfg.Timeout > 0 {
+		w.pulse.ops.Add(1)
+		w.pulse.busy.Store(false)
+	}
 }
 
 // placement measures the operation, and verifies it on fresh data.
@@ -129,14 +143,13 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 func (w *worker) grouped(f func() error) func() error {
 	queue := func() error {
 		err := f()
-		w.pulse.busy.Store(true) // f's operations only queued: the launch begins
+		w.enter() // f's operations only queued: the launch begins
 		return err
 	}
 	return func() error {
-		w.pulse.busy.Store(true)
+		w.enter()
 		err := w.comm.Group(queue)
-		w.pulse.ops.Add(1)
-		w.pulse.busy.Store(false)
+		w.leave()
 		if err == nil {
 			return nil
 		}

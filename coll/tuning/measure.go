@@ -97,7 +97,7 @@ func (s series) correct(env Env, c schedule.Collective, choice Choice, bytes int
 	}
 	bare := Tuner{env: env, over: NoOverrides}
 	wrong := func(p Point) float64 { // measured over modelled there
-		_, s := bare.cost(c, choice.Algorithm, choice.Protocol, choice.Channels, p.Bytes)
+		_, s := bare.cost(bare.form(c, choice.Algorithm), c, choice.Algorithm, choice.Protocol, choice.Channels, p.Bytes)
 		return p.Micros * 1e-6 / s
 	}
 	i, _ := slices.BinarySearchFunc(points, bytes, func(p Point, b int64) int { return cmp.Compare(p.Bytes, b) })

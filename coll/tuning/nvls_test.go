@@ -34,10 +34,10 @@ func TestInSwitchByHand(t *testing.T) {
 // TestInSwitchBounds: for any number of domains the time is that of what is
 // slowest, and not much more when the data are large.
 func TestInSwitchBounds(t *testing.T) {
-	for n := 2; n <= 40; n++ {
+	for _, n := range []int{2, 3, 4, 5, 8, 13, 20} {
 		topo := Topology{Ranks: 8 * n, Domain: 8, Port: 400 * GBps, Uplink: 300 * GBps, UplinkLatency: 10 * time.Microsecond}
-		sw := Switch{Rate: 300 * GBps, Window: 8 << 20}
-		const bytes = 8 << 30
+		sw := Switch{Rate: 300 * GBps, Window: 4 << 20}
+		const bytes = 1 << 30
 		got, err := inSwitch(topo, sw, bytes)
 		if err != nil {
 			t.Fatalf("%d domains: %v", n, err)
@@ -47,7 +47,7 @@ func TestInSwitchBounds(t *testing.T) {
 			through = 1
 		}
 		best := through * bytes / 300e9
-		if s := got.Seconds(); s < best*float64(n-1)/float64(n) || s > 1.15*best+0.005 {
+		if s := got.Seconds(); s < best*float64(n-1)/float64(n) || s > 1.15*best+0.0005 {
 			t.Errorf("%d domains: %.4f s; want about %.4f", n, s, best)
 		}
 	}

@@ -243,7 +243,7 @@ func TestBandwidthOptimal(t *testing.T) {
 func TestLarge(t *testing.T) {
 	topo := Topology{Ranks: 1440, Domain: 72, Port: 700 * GBps, Uplink: 3000 * GBps, Latency: 3000, UplinkLatency: 14000}
 	s := newSchedule(t, schedule.AllReduce, schedule.Ring, schedule.Options{Ranks: 1440})
-	const bytes, windows = 1440 << 20, 4
+	const bytes, windows = 1440 << 20, 2
 	got, err := Simulate(s, topo, Run{Bytes: bytes, Window: bytes / 1440 / windows})
 	// Every step of a domain's first rank waits for the network; the wave of
 	// waiting takes the latency of as many steps as the ring has.
@@ -257,8 +257,8 @@ func TestLarge(t *testing.T) {
 // TestExtrapolation: where the pace of the first windows stands for all, it is
 // nearly theirs.
 func TestExtrapolation(t *testing.T) {
-	topo := Topology{Ranks: 64, Domain: 8, Port: 250 * GBps, Latency: 4000, Uplink: 100 * GBps, UplinkLatency: 14000}
-	s := newSchedule(t, schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: 64, Groups: groups(topo)})
+	topo := Topology{Ranks: 32, Domain: 8, Port: 250 * GBps, Latency: 4000, Uplink: 100 * GBps, UplinkLatency: 14000}
+	s := newSchedule(t, schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: 32, Groups: groups(topo)})
 	m := compile(s, topo, ncclSteps, topo.Ranks)
 	const windows = 600
 	runs, most := 0, 0

@@ -18,7 +18,12 @@ type system struct {
 // ib_write_bw row of aws-p5en in the data base.
 const nicFraction = 193.72 / 200
 
-const fromNCCL = "NCCL 2.30.7"
+// Where NCCL's figures are read: those for NVLS in the version that the GB200
+// tables were measured with.
+const (
+	fromNCCL  = "NCCL 2.30.7"
+	fromNCCL2 = "NCCL 2.26.2"
+)
 
 func (s *system) use(name, value, source string) { s.used = append(s.used, Used{name, value, source}) }
 
@@ -39,7 +44,7 @@ func newSystem(db *platform.DB, j Job, fit Fitted) (system, error) {
 			return s, fmt.Errorf("%s: %w", j.Platform, err)
 		}
 	}
-	s.use("launch overhead", fit.Launch.String(), "fitted")
+	s.latencies(fit)
 	return s, s.t.validate()
 }
 
@@ -86,7 +91,7 @@ func (s *system) port(db *platform.DB, p *platform.Platform) error {
 	s.use("an NVLink", gbps(arch.link), fromNCCL+" src/graph/topo.h")
 	s.use("advertised NVLink of a GPU", g.NVLink.UniGBps.Text+" GB/s", g.NVLink.UniGBps.Source+", for comparison")
 	if arch.nvls > 0 {
-		s.use("in-switch reduction", fmt.Sprintf("%g x 5/6 of the links, %d channels", arch.nvls, arch.nvlsChannels), fromNCCL+" src/graph/tuning.cc, src/transport/nvls.cc")
+		s.use("in-switch reduction", fmt.Sprintf("%g x 5/6 of the links, %d channels", arch.nvls, arch.nvlsChannels), fromNCCL2+" src/graph/tuning.cc, src/transport/nvls.cc")
 	}
 	return nil
 }
@@ -114,6 +119,23 @@ func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	s.use("NICs of a node", fmt.Sprintf("%g Gb/s", gbit), total.Source)
 	s.use("data's share of a NIC", fmt.Sprintf("%.3f", nicFraction), "ib_write_bw of aws-p5en, mle-net")
 	return nil
+}
+
+// latencies lists what operations and steps take beside the transfer, in order
+// LL, LL128, Simple.
+func (s *system) latencies(fit Fitted) {
+	const from = fromNCCL + " src/graph/tuning.cc"
+	s.use("ring: operation, step", fmt.Sprintf("%v, %v", ringBase, ringNVLink), from)
+	if s.t.domains() > 1 {
+		s.use("ring: step between nodes", fmt.Sprint(ringNet), from)
+		s.use("tree: step, and between nodes", fmt.Sprintf("%v, %v", treeNVLink, treeNet), from)
+	}
+	if s.arch.nvls > 0 {
+		s.use("NVLS: operation, step between", fmt.Sprintf("%v, %v", nvlsBase, nvlsTreeNet), fromNCCL2+" src/graph/tuning.cc")
+	}
+	s.use("launch overhead", fit.Launch.String(), "fitted")
+	s.use("work of a step with Simple", fit.Step.String(), "fitted")
+	s.use("share of NCCL's allowance for LL", fmt.Sprintf("%.2f", fit.LLFraction), "fitted")
 }
 
 // ring is the topology as a ring with a protocol sees it.

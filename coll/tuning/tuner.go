@@ -1,6 +1,7 @@
 package tuning
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/bits"
@@ -168,9 +169,10 @@ func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
 	algorithms, _ := t.algorithms(c)
 	protocols, _ := t.protocols(c, from)
 	for _, a := range algorithms {
+		f, channels := t.form(c, a), t.channels(a, from)
 		for _, p := range protocols {
-			for _, n := range t.channels(a, from) {
-				choice, time := t.cost(c, a, p, n, bytes)
+			for _, n := range channels {
+				choice, time := t.cost(f, c, a, p, n, bytes)
 				if time < least {
 					best, least = choice, time
 				}
@@ -178,6 +180,32 @@ func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
 		}
 	}
 	return best
+}
+
+// Candidates are the choices that the tuner reckons fastest for an operation,
+// the best first, at most n: what a short measurement should try.
+func (t *Tuner) Candidates(c schedule.Collective, bytes int64, n int) []Choice {
+	type candidate struct {
+		Choice
+		time float64
+	}
+	var all []candidate
+	algorithms, _ := t.algorithms(c)
+	protocols, _ := t.protocols(c, bytes)
+	for _, a := range algorithms {
+		for _, p := range protocols {
+			for _, k := range t.channels(a, bytes) {
+				choice, time := t.cost(t.form(c, a), c, a, p, k, bytes)
+				all = append(all, candidate{choice, time})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.time, b.time) })
+	var out []Choice
+	for _, a := range all[:min(n, len(all))] {
+		out = append(out, a.Choice)
+	}
+	return out
 }
 
 // algorithms are those with a form that may be used, the plain ones first so
@@ -267,10 +295,14 @@ func (t *Tuner) slot() int64 {
 	return max(1, size)
 }
 
+func (t *Tuner) form(c schedule.Collective, algorithm string) form {
+	return forms[c][algorithm](newShape(t.env.Ranks, t.env.Groups))
+}
+
 // cost completes a choice with the window that suits, and says how long it
 // takes, in seconds.
-func (t *Tuner) cost(c schedule.Collective, algorithm string, p Protocol, channels int, bytes int64) (Choice, float64) {
-	w := plan{form: forms[c][algorithm](newShape(t.env.Ranks, t.env.Groups)), bytes: float64(bytes), channels: float64(channels), protocol: p}
+func (t *Tuner) cost(f form, c schedule.Collective, algorithm string, p Protocol, channels int, bytes int64) (Choice, float64) {
+	w := plan{form: f, bytes: float64(bytes), channels: float64(channels), protocol: p}
 	if algorithm == schedule.DoubleTree {
 		w.channels *= 2 // one for each tree
 	}
@@ -300,6 +332,6 @@ func (t *Tuner) Estimate(c schedule.Collective, choice Choice, bytes int64) (flo
 	if forms[c][choice.Algorithm] == nil {
 		return 0, false
 	}
-	_, s := t.cost(c, choice.Algorithm, choice.Protocol, choice.Channels, bytes)
+	_, s := t.cost(t.form(c, choice.Algorithm), c, choice.Algorithm, choice.Protocol, choice.Channels, bytes)
 	return s, true
 }

@@ -208,6 +208,25 @@ func TestTunerErrors(t *testing.T) {
 	}
 }
 
+func TestCandidates(t *testing.T) {
+	u := newTuner(t, fourLocal, NoOverrides, nil)
+	got := u.Candidates(schedule.AllReduce, 65536, 5)
+	if len(got) != 5 {
+		t.Fatalf("%d candidates; want 5", len(got))
+	}
+	last := 0.0
+	for _, c := range got {
+		s, ok := u.Estimate(schedule.AllReduce, c, 65536)
+		if !ok || s < last {
+			t.Errorf("candidate %+v takes %g s after %g s; want the fastest first", c, s, last)
+		}
+		last = s
+	}
+	if n := len(u.Candidates(schedule.SendRecv, 8, 1000)); n == 0 || n > 8 {
+		t.Errorf("%d candidates for SendRecv; want 2 protocols by 4 numbers of channels at most", n)
+	}
+}
+
 // TestMeasured: a measurement decides at its size, and bends the model around it.
 func TestMeasured(t *testing.T) {
 	plain := newTuner(t, fourLocal, NoOverrides, nil)

@@ -7,8 +7,9 @@
 // when they first need it. Whatever way the processes end, nothing stays
 // behind.
 //
-// A message is copied once by the sender, into a slot; the receiver reduces or
-// copies it from there. The processors exchange nothing but the messages'
+// A message is copied once by the sender, into a slot, and the receiver reduces
+// or copies it from there; or, if it is long and the receiver can see the
+// sender's memory, it is not copied by the sender at all (direct.go). The processors exchange nothing but the messages'
 // own cache lines while there are free slots.
 package shm
 
@@ -35,6 +36,9 @@ type Options struct {
 	Slot        int    // bytes of payload of a slot; 0: DefaultSlot
 	Host        uint64 // what identifies the host; 0: found out
 	Secret      uint64 // of this communicator: memory that lacks it is somebody else's
+	// Direct, if not nil, lets ranks look at each other's memory where they can
+	// (direct.go), and is told when that fails. All ranks have it, or none.
+	Direct *transport.Fault
 }
 
 // DefaultSlot is large enough for messages that keep the copying loops busy,
@@ -51,14 +55,16 @@ type Endpoint struct {
 	region int // bytes of a connection's memory, page aligned
 	multi  int // the same of the one that all receive
 
-	mu    sync.Mutex
-	maps  []*mapping
-	peers map[int]*peer
-	done  bool
+	mu      sync.Mutex
+	maps    []*mapping
+	peers   map[int]*peer
+	remotes map[remote]*mapping // among maps
+	done    bool
 }
 
 // A peer is another rank's memory, opened.
 type peer struct {
+	pid   int // 0: it is in this process
 	file  *os.File
 	owned bool // by us, not by an endpoint of this process
 	head  *mapping
@@ -92,7 +98,7 @@ func New(o Options) (*Endpoint, error) {
 			return nil, err
 		}
 	}
-	e := &Endpoint{o: o, nonce: nonces.Add(1), peers: map[int]*peer{}}
+	e := &Endpoint{o: o, nonce: nonces.Add(1), peers: map[int]*peer{}, remotes: map[remote]*mapping{}}
 	e.region = pageAlign(newGeometry(1, o.Slot).size())
 	e.multi = pageAlign(newGeometry(max(1, o.Ranks-1), o.Slot).size())
 	size := int64(headSize) + int64(o.Channels)*(int64(o.Ranks)*int64(e.region)+int64(e.multi))
@@ -122,11 +128,17 @@ type info struct {
 	Host, PIDs, Nonce          uint64 // PIDs: where the process's number means something
 	UID, PID, FD               uint32
 	Ranks, Channels, SlotBytes uint32
+	Direct                     uint32
 }
 
 func (e *Endpoint) info() info {
+	direct := uint32(0)
+	if e.o.Direct != nil {
+		direct = 1
+	}
 	return info{
-		Host: e.o.Host, PIDs: pidNamespace(), Nonce: e.nonce,
+		Direct: direct,
+		Host:   e.o.Host, PIDs: pidNamespace(), Nonce: e.nonce,
 		UID: uint32(os.Getuid()), PID: uint32(os.Getpid()), FD: uint32(e.file.Fd()),
 		Ranks: uint32(e.o.Ranks), Channels: uint32(e.o.Channels), SlotBytes: uint32(e.o.Slot),
 	}
@@ -171,7 +183,7 @@ func (e *Endpoint) Reach(_ int, b []byte) error {
 		return errOtherPIDs
 	case w.UID != mine.UID:
 		return errOtherUser
-	case w.Ranks != mine.Ranks || w.Channels != mine.Channels || w.SlotBytes != mine.SlotBytes:
+	case w.Ranks != mine.Ranks || w.Channels != mine.Channels || w.SlotBytes != mine.SlotBytes || w.Direct != mine.Direct:
 		return errOtherShape
 	}
 	return nil
@@ -200,7 +212,7 @@ func (e *Endpoint) open(rank int, b []byte) (*peer, error) {
 	if other, ok := local.Load(w.Nonce); ok && int(w.PID) == os.Getpid() {
 		p.file = other.(*Endpoint).file
 	} else {
-		p.owned = true
+		p.owned, p.pid = true, int(w.PID)
 		if p.file, err = openMemory(int(w.PID), int(w.FD)); err != nil {
 			if errors.Is(err, os.ErrNotExist) {
 				return nil, &transport.PeerError{Rank: rank, By: e.o.Rank, What: fmt.Sprintf("process %d is gone", w.PID)}
@@ -258,7 +270,7 @@ func (e *Endpoint) Tx(_ context.Context, to int, b []byte, channel int) (transpo
 	if err != nil {
 		return nil, err
 	}
-	return &tx{mem: mem, g: newGeometry(1, e.o.Slot), limit: numSlots, bells: []*Bell{p.bell()}}, nil
+	return &tx{mem: mem, g: newGeometry(1, e.o.Slot), limit: numSlots, bells: []*Bell{p.bell()}, direct: e.o.Direct != nil, within: p.pid == 0}, nil
 }
 
 // Rx implements transport.Endpoint.
@@ -271,12 +283,12 @@ func (e *Endpoint) Rx(_ context.Context, from int, b []byte, channel int) (trans
 	if err != nil {
 		return nil, err
 	}
-	return &rx{mem: mem, g: newGeometry(1, e.o.Slot), tail: (*uint64)(mem), bell: p.bell()}, nil
+	return &rx{mem: mem, g: newGeometry(1, e.o.Slot), tail: (*uint64)(mem), bell: p.bell(), fault: e.o.Direct, view: view{e: e, from: from, pid: p.pid}}, nil
 }
 
 // MultiTx implements transport.Multicaster.
 func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (transport.Tx, error) {
-	t := &tx{g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), limit: numSlots}
+	t := &tx{g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), limit: numSlots, direct: e.o.Direct != nil, within: true}
 	for rank, b := range infos {
 		if rank == e.o.Rank {
 			continue
@@ -286,6 +298,7 @@ func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (tran
 			return nil, err
 		}
 		t.bells = append(t.bells, p.bell())
+		t.within = t.within && p.pid == 0
 	}
 	var err error
 	t.mem, err = e.mapRegion(e.file, channel, -1)
@@ -306,7 +319,7 @@ func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel 
 	if i > from {
 		i-- // the sender has no tail
 	}
-	return &rx{mem: mem, g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), tail: (*uint64)(unsafe.Add(mem, i*line)), bell: p.bell()}, nil
+	return &rx{mem: mem, g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), tail: (*uint64)(unsafe.Add(mem, i*line)), bell: p.bell(), fault: e.o.Direct, view: view{e: e, from: from, pid: p.pid}}, nil
 }
 
 // Close unmaps everything. No connection of the endpoint may be in use.

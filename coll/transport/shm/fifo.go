@@ -83,12 +83,20 @@ type tx struct {
 	cur   slotAt // reserved, if resv
 	resv  int
 	bells []*Bell // the readers', in the order of their tails
+
+	direct bool    // readers may look at this rank's memory
+	within bool    // all of them are in this process
+	posted uint64  // the last message that lies there, from 1
+	recent *region // where the last one was
 }
 
 func (t *tx) MaxMessage() int { return t.g.slot }
 func (t *tx) Slots() int      { return numSlots }
-func (t *tx) Direct() bool    { return false }
-func (t *tx) Idle() bool      { return true }
+func (t *tx) Direct() bool    { return t.direct }
+
+func (t *tx) Idle() bool {
+	return t.posted+numSlots <= t.limit || t.lowest() >= t.posted
+}
 
 func (t *tx) Reserve(n int) []byte {
 	if t.next >= t.limit && !t.refill() {
@@ -100,12 +108,17 @@ func (t *tx) Reserve(n int) []byte {
 
 // refill reads the readers' tails.
 func (t *tx) refill() bool {
+	t.limit = t.lowest() + numSlots
+	return t.next < t.limit
+}
+
+// lowest is how many messages all readers have released.
+func (t *tx) lowest() uint64 {
 	low := ^uint64(0)
 	for i := range t.g.readers {
 		low = min(low, atomic.LoadUint64((*uint64)(unsafe.Add(t.mem, i*line))))
 	}
-	t.limit = low + numSlots
-	return t.next < t.limit
+	return low
 }
 
 func (t *tx) Commit(n int, h transport.Header) {
@@ -115,6 +128,11 @@ func (t *tx) Commit(n int, h transport.Header) {
 		copy(t.cur.payload(n), t.cur.payload(t.resv)[:n])
 	}
 	t.cur.setHeader(n, h)
+	t.publish(n)
+}
+
+// publish makes the reserved slot, of which n bytes were written, a message.
+func (t *tx) publish(n int) {
 	t.next++
 	atomic.StoreUint64(t.cur.number(), t.next)
 	for _, b := range t.bells {
@@ -134,6 +152,11 @@ func (t *tx) Commit(n int, h transport.Header) {
 const prefetchMax = 512
 
 func (t *tx) Post(p []byte, h transport.Header) bool {
+	if t.direct && len(p) >= directMin {
+		if at, ok := t.visible(p); ok {
+			return t.point(at, len(p), h)
+		}
+	}
 	buf := t.Reserve(len(p))
 	if buf == nil {
 		return false
@@ -145,15 +168,18 @@ func (t *tx) Post(p []byte, h transport.Header) bool {
 
 // An rx is a reading end. It implements transport.Rx.
 type rx struct {
-	mem  unsafe.Pointer
-	g    geometry
-	tail *uint64
-	next uint64 // number of the message expected, from 0
-	bell *Bell  // the writer's
+	mem   unsafe.Pointer
+	g     geometry
+	tail  *uint64
+	next  uint64 // number of the message expected, from 0
+	bell  *Bell  // the writer's
+	view  view
+	fault *transport.Fault
+	want  []byte // posted for
 }
 
 func (r *rx) MaxMessage() int { return r.g.slot }
-func (r *rx) Direct() bool    { return false }
+func (r *rx) Direct() bool    { return r.fault != nil }
 
 func (r *rx) Peek() ([]byte, transport.Header, bool) {
 	s := slotIn(r.mem, r.g, r.next)
@@ -161,10 +187,18 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 		return nil, transport.Header{}, false
 	}
 	n, h := s.header()
-	if n > r.g.slot {
-		n = r.g.slot // a damaged length must not lead outside the slot
+	if n&directFlag == 0 {
+		return s.payload(min(n, r.g.slot)), h, true // a damaged length must not lead outside the slot
 	}
-	return s.payload(n), h, true
+	if r.fault == nil {
+		return nil, h, true
+	}
+	p, err := r.view.at((*place)(unsafe.Pointer(unsafe.SliceData(s.payload(placeSize)))), n&^directFlag)
+	if err != nil {
+		r.fault.Set(&transport.PeerError{Rank: r.view.from, By: r.view.e.o.Rank, What: "its message cannot be read: " + err.Error()})
+		return nil, h, false
+	}
+	return p, h, true
 }
 
 func (r *rx) Release() {
@@ -173,10 +207,17 @@ func (r *rx) Release() {
 	r.bell.ring()
 }
 
-// Post and Done belong to transports that can receive into memory of the
-// caller; here messages lie in slots already.
-func (r *rx) Post([]byte) { panic("shm: Post on a connection that is not Direct") }
+func (r *rx) Post(p []byte) { r.want = p }
 
 func (r *rx) Done() (transport.Header, int, bool) {
-	panic("shm: Done on a connection that is not Direct")
+	p, h, ok := r.Peek()
+	if !ok {
+		return h, 0, false
+	}
+	if len(p) == len(r.want) { // else the caller finds that it is of another operation
+		elem.Copy(r.want, p)
+	}
+	r.want = nil
+	r.Release()
+	return h, len(p), true
 }

@@ -3,6 +3,7 @@ package shm
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -28,13 +29,27 @@ func open(t testing.TB, ranks, channels, slot int) []*Endpoint {
 }
 
 func TestConformance(t *testing.T) {
-	transporttest.Run(t, func(t testing.TB, n int) []transporttest.Rank {
-		var ranks []transporttest.Rank
-		for _, e := range open(t, n, 16, 0) {
-			ranks = append(ranks, transporttest.Rank{Endpoint: e, Fault: new(transport.Fault)})
-		}
-		return ranks
-	})
+	for _, direct := range []bool{false, true} {
+		t.Run(fmt.Sprintf("direct=%v", direct), func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB, n int) []transporttest.Rank {
+				var ranks []transporttest.Rank
+				for r := range n {
+					o := Options{Rank: r, Ranks: n, Channels: 16, Secret: 0xfeed}
+					f := new(transport.Fault)
+					if direct {
+						o.Direct = f
+					}
+					e, err := New(o)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Cleanup(func() { e.Close() })
+					ranks = append(ranks, transporttest.Rank{Endpoint: e, Fault: f})
+				}
+				return ranks
+			})
+		})
+	}
 }
 
 // One message to everyone reaches each, in order, and the sender stops when

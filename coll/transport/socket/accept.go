@@ -146,5 +146,9 @@ func (e *Endpoint) attach(h hello, fd int) error {
 	if slices.Contains(r.arrived, -1) {
 		return nil
 	}
-	return r.open()
+	if err := r.open(); err != nil {
+		r.fail("its connection cannot be used here: "+err.Error(), 0) // the next call on r reports it
+		return err
+	}
+	return nil
 }

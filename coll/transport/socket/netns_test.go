@@ -3,6 +3,7 @@ package socket
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -126,30 +127,48 @@ func own(t testing.TB, n nets, j job) flow {
 	return f
 }
 
-// BenchmarkVeth compares the stream between two namespaces with iperf3's,
-// turn by turn, for several sizes of messages.
+// BenchmarkVeth compares the stream between two namespaces with iperf3's, turn
+// by turn: -benchtime 5x is five turns. The figures are the best rate of each,
+// their ratio, and the processor seconds for each GB of sender and receiver.
+// ASSAY_BENCH_NET=loopback does without namespaces, ASSAY_BENCH_NOSPIN=1 shows
+// processor time without spinning, NCCL's variables set threads and streams.
 func BenchmarkVeth(b *testing.B) {
-	if os.Getenv("ASSAY_BENCH_VETH") == "" {
-		b.Skip("set ASSAY_BENCH_VETH=1 to compare with iperf3; takes a minute")
-	}
 	n := nets{addrs: [2][]netip.Addr{{netip.MustParseAddr("127.0.0.1")}, {netip.MustParseAddr("127.0.0.1")}}}
-	if os.Getenv("ASSAY_BENCH_VETH") != "loopback" {
+	if os.Getenv("ASSAY_BENCH_NET") != "loopback" {
 		n = twoHosts(b, 1, false)
 	}
 	threads, per := envInt("NCCL_SOCKET_NTHREADS", 0), envInt("NCCL_NSOCKS_PERTHREAD", 0)
-	for _, size := range []int{128 << 10, 512 << 10} {
-		var peer, ours []flow
-		for range envInt("ROUNDS", 4) {
-			peer = append(peer, iperf(b, n, 1))
-			ours = append(ours, own(b, n, job{Do: "stream", Size: size, Count: 2_000_000_000 / size, MaxMessage: size, Threads: threads, PerThread: per}))
-		}
-		p, o := summary(peer), summary(ours)
-		fmt.Printf("bytes=%-7d GB/s iperf3 %.2f ours %.2f: %.2f; cpu s/GB sender %.3f %.3f: %.2f, receiver %.3f %.3f: %.2f\n", size,
-			p.rate/1e9, o.rate/1e9, o.rate/p.rate, p.cpu[0], o.cpu[0], p.cpu[0]/o.cpu[0], p.cpu[1], o.cpu[1], p.cpu[1]/o.cpu[1])
+	for _, size := range []int{64 << 10, 128 << 10, 256 << 10, 512 << 10} {
+		b.Run(fmt.Sprintf("stream/bytes=%d", size), func(b *testing.B) {
+			var peer, ours []flow
+			for range b.N {
+				peer = append(peer, iperf(b, n, 1))
+				ours = append(ours, own(b, n, job{Do: "stream", Size: size, Count: 2_000_000_000 / size, MaxMessage: size, Threads: threads, PerThread: per}))
+			}
+			p, o := summary(peer), summary(ours)
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(p.rate/1e9, "iperf3-GB/s")
+			b.ReportMetric(o.rate/1e9, "GB/s")
+			b.ReportMetric(o.rate/p.rate, "ratio")
+			for i, end := range []string{"send", "recv"} {
+				b.ReportMetric(p.cpu[i], "iperf3-"+end+"-s/GB")
+				b.ReportMetric(o.cpu[i], end+"-s/GB")
+			}
+		})
 	}
-	for _, size := range []int{8, 1 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10} {
-		out := runPair(b, n, job{Do: "pingpong", Size: size, Count: 10000, Threads: threads, PerThread: per})
-		fmt.Printf("pingpong %8d %s ns\n", size, out[0])
+	for _, size := range []int{8, 256, 1 << 10, 8 << 10, 64 << 10, 256 << 10} {
+		b.Run(fmt.Sprintf("pingpong/bytes=%d", size), func(b *testing.B) {
+			best := math.Inf(1)
+			for range b.N {
+				ns, err := strconv.ParseFloat(runPair(b, n, job{Do: "pingpong", Size: size, Count: 2000, Threads: threads, PerThread: per})[0], 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				best = min(best, ns)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(best, "ns/half")
+		})
 	}
 }
 

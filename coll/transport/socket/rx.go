@@ -127,7 +127,8 @@ func (r *Rx) Release() {
 }
 
 // Post implements transport.Rx. While a message is peeked at, it is for the
-// one behind it.
+// one behind it. With helpers, p is in use until Done or Close, after a Fault,
+// too.
 func (r *Rx) Post(p []byte) {
 	r.mu.Lock()
 	r.posted, r.isPosted = p, true

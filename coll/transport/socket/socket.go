@@ -54,7 +54,7 @@ const (
 	// minPiece is the smallest piece that a message is cut into.
 	minPiece = 64 << 10
 	// aheadSize is how much a read for small messages may take at once.
-	aheadSize = 64 << 10
+	aheadSize = 32 << 10
 )
 
 // Options say how an Endpoint is to be. Rank, Key and Fault must be given.

@@ -21,13 +21,13 @@ import (
 
 var testKey = []byte("the key of the tests, 32 bytes..")
 
-// opener opens ranks whose options begin as opt.
-func opener(opt Options) transporttest.Opener {
+// opener opens ranks whose options begin as one of opt, in turn.
+func opener(opt ...Options) transporttest.Opener {
 	return func(t testing.TB, n int) []transporttest.Rank {
 		t.Helper()
 		var ranks []transporttest.Rank
 		for r := range n {
-			ranks = append(ranks, openRank(t, r, opt))
+			ranks = append(ranks, openRank(t, r, opt[r%len(opt)]))
 		}
 		return ranks
 	}
@@ -70,6 +70,12 @@ func TestConformance(t *testing.T) {
 			transporttest.Run(t, opener(tt.opt))
 		})
 	}
+	t.Run("unequal ranks", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("long")
+		}
+		transporttest.Run(t, opener(Options{Threads: 2, PerThread: 2, MaxMessage: 300_000}, Options{PerThread: 2}, Options{Threads: 1, PerThread: 1}))
+	})
 }
 
 func connect(t testing.TB, ranks []transporttest.Rank, from, to int) (*Tx, *Rx) {
@@ -281,5 +287,42 @@ func TestLate(t *testing.T) {
 	for i := range n {
 		wait(t, ranks, "a message", func() bool { tx.Idle(); _, h, ok := rx.Peek(); return ok && h.Seq == uint32(i) })
 		rx.Release()
+	}
+}
+
+// TestGone: a goodbye is known on both ends without being a fault.
+func TestGone(t *testing.T) {
+	ranks := opener(Options{Timeout: 200 * time.Millisecond})(t, 3)
+	tx, rx := connect(t, ranks, 0, 1)
+	say(t, ranks, tx, rx, "hello")
+	if tx.Gone() || rx.Gone() {
+		t.Error("a peer is gone that is not")
+	}
+	ranks[1].Close()
+	wait(t, ranks, "the sender to see the goodbye", tx.Gone)
+	if err := ranks[0].Fault.Err(); err != nil {
+		t.Errorf("a goodbye is a fault: %v", err)
+	}
+	tx, rx = connect(t, ranks, 0, 2)
+	say(t, ranks, tx, rx, "hello")
+	ranks[0].Close()
+	for deadline := time.Now().Add(transporttest.Patience); !rx.Gone() && time.Now().Before(deadline); {
+		rx.Peek()
+	}
+	if err := ranks[2].Fault.Err(); !rx.Gone() || err == nil || !strings.Contains(err.Error(), "good order") {
+		t.Errorf("who waits for a message behind the goodbye gets %v", err)
+	}
+}
+
+func TestHelpers(t *testing.T) {
+	for _, tt := range []struct {
+		bits       float64
+		cpus, want int
+	}{
+		{10e9, 16, 0}, {25e9, 16, 0}, {40e9, 16, 0}, {100e9, 16, 2}, {200e9, 16, 4}, {800e9, 64, 4}, {100e9, 2, 1}, {100e9, 1, 0}, {0, 0, 0},
+	} {
+		if got := Helpers(tt.bits, tt.cpus); got != tt.want {
+			t.Errorf("Helpers(%g, %d) = %d; want %d", tt.bits, tt.cpus, got, tt.want)
+		}
 	}
 }

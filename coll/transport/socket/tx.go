@@ -185,7 +185,8 @@ func (t *Tx) commit(n int, h transport.Header) {
 }
 
 // Post implements transport.Tx. A small message is copied: its memory is free
-// at once, though Idle reports it with the others.
+// at once, though Idle reports it with the others. With helpers, the memory of
+// one that is not Idle is in use until Close, after a Fault, too.
 func (t *Tx) Post(p []byte, h transport.Header) bool {
 	if len(p) > t.maxMessage {
 		panic(fmt.Sprintf("socket: Post of %d bytes; messages are at most %d bytes", len(p), t.maxMessage))
