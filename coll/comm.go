@@ -134,7 +134,7 @@ func (c *Comm) run(a *call) error {
 
 // start makes a run ready to be driven.
 func (c *Comm) start(r *host.Run, a *call) error {
-	op := host.Op{In: a.send.b, Out: a.recv.b, Count: a.count, Type: a.t, Op: a.op, Scale: a.scale, Scaled: a.scaled}
+	op := host.Op{In: a.send.b, Out: a.recv.b, Count: a.count, Type: a.t, Op: a.op, Scale: a.scale, Scaled: a.scaled, InPlace: overlap(a.send.b, a.recv.b)}
 	if a.op == Avg && a.t.Float() {
 		op.Scale, op.Scaled = 1/float64(c.size), true
 	}

@@ -37,7 +37,7 @@ type Plan struct {
 	scratch  int // blocks of scratch memory a lane
 	slot     int // bytes that fit in one message, of any connection of any rank
 	vector   bool
-	zeroCopy bool
+	zeroCopy [2]bool        // whether what is sent may be left where it is: out of place, in place
 	pushed   []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
 }
 
@@ -62,7 +62,7 @@ type step struct {
 // NewPlan makes the plan of a rank. It opens the connections, whose messages
 // may have slot bytes; all ranks must give the same number.
 func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
-	p := &Plan{Schedule: s, rank: rank, slot: slot, zeroCopy: schedule.ZeroCopySafe(s.Collective, s.Algorithm, true)}
+	p := &Plan{Schedule: s, rank: rank, slot: slot, zeroCopy: [2]bool{schedule.ZeroCopySafe(s.Collective, s.Algorithm, false), schedule.ZeroCopySafe(s.Collective, s.Algorithm, true)}}
 	switch s.Collective {
 	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
 		p.vector = true
@@ -131,7 +131,7 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 		return err
 	}
 	if c.tx != nil {
-		c.directTx = c.tx.Direct() && p.zeroCopy
+		c.directTx = c.tx.Direct()
 		if c.tx.Direct() && !slices.Contains(p.pushed, c.tx) {
 			p.pushed = append(p.pushed, c.tx)
 		}

@@ -16,7 +16,8 @@ type Op struct {
 	Op      elem.Op
 	Scale   float64 // of the rank's own input, if Scaled
 	Scaled  bool
-	Window  int // bytes of a block that a step moves at most; 0: as much as a slot takes
+	InPlace bool // In and Out overlap
+	Window  int  // bytes of a block that a step moves at most; 0: as much as a slot takes
 	Header  transport.Header
 }
 
@@ -36,6 +37,7 @@ type Run struct {
 	total     int         // bytes of a vector, which its last blocks do not fill
 	lanes     []lane
 	live      int // lanes that are not done
+	zeroCopy  bool
 	scratch   []byte
 	failed    error
 	after     *Run // runs on the same connections, and has to be done first
@@ -69,6 +71,7 @@ func (r *Run) Start(p *Plan, op Op) {
 	if !same {
 		r.layout()
 	}
+	r.zeroCopy = p.zeroCopy[0] && !op.InPlace || p.zeroCopy[1] && op.InPlace
 	r.live = 0
 	for i := range r.lanes {
 		l := &r.lanes[i]

@@ -51,7 +51,7 @@ func (r *Run) step(l *lane, st *step, n int) bool {
 		return false
 	}
 	var out []byte
-	if st.tx != nil && !(st.directTx && one && st.dst.Buf == schedule.Output) {
+	if st.tx != nil && !(st.directTx && one && r.zeroCopy && st.dst.Buf == schedule.Output) {
 		if out = st.tx.Reserve(n); out == nil {
 			return false
 		}
@@ -89,7 +89,7 @@ func (r *Run) forward(l *lane, st *step, n int) bool {
 
 // local does a step that receives nothing.
 func (r *Run) local(l *lane, st *step, n int, one bool) bool {
-	direct := st.directTx && one
+	direct := st.directTx && one && r.zeroCopy
 	plain := one && st.b.Buf == schedule.NoBuf && !(r.Scaled && st.ownA)
 	switch {
 	case l.got:
@@ -97,12 +97,18 @@ func (r *Run) local(l *lane, st *step, n int, one bool) bool {
 	case st.tx == nil:
 		r.combine(l, st, nil, nil, n, one)
 		return true
+	case direct && plain && st.a.Buf != schedule.Scratch: // which the next window overwrites
+		// From the operand, not from where it is copied to: what a receiver has
+		// looked at is slow to overwrite, and inputs seldom are.
+		if !st.tx.Post(r.mem(l, st.a, 0, n), r.Header) {
+			return false
+		}
+		r.combine(l, st, nil, nil, n, one)
+		return true
 	case direct && st.dst.Buf == schedule.Output:
 		r.combine(l, st, nil, nil, n, one)
 		l.got = true
 		return r.forward(l, st, n)
-	case direct && plain && st.dst.Buf == schedule.NoBuf && st.a.Buf != schedule.Scratch: // which the next window overwrites
-		return st.tx.Post(r.mem(l, st.a, 0, n), r.Header)
 	}
 	out := st.tx.Reserve(n)
 	if out == nil {
@@ -176,6 +182,7 @@ func (r *Run) piece(l *lane, st *step, i, n int, msg, out []byte) {
 	}
 	past := r.large && st.final
 	switch {
+	case dst == nil && out == nil:
 	case dst == nil:
 		r.value(out, x, y, own)
 	case out == nil && past && own == 0:
