@@ -164,8 +164,7 @@ func (g *Group) watch() *host.Watch {
 	}
 	w.Late = func(i int, b host.Blocked, d time.Duration) {
 		if i >= 0 {
-			at := &g.calls[g.which[i]]
-			at.c.late(&at.a, b, d)
+			g.calls[g.which[i]].c.late(g.runs[i].Header, b, d)
 		}
 	}
 	return &w

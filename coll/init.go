@@ -490,7 +490,7 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	c.waitForSockets(s)
 	c.watch = host.Watch{
 		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: stallAfter,
-		Late: func(_ int, b host.Blocked, d time.Duration) { c.late(&c.cur, b, d) },
+		Late: func(_ int, b host.Blocked, d time.Duration) { c.late(c.one.Header, b, d) },
 	}
 	return cpus
 }

@@ -24,61 +24,61 @@ type call struct {
 // AllReduce reduces count elements of all ranks' send buffers into every
 // rank's receive buffer.
 func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, op Op) error {
-	return c.do(call{coll: schedule.AllReduce, send: send, recv: recv, count: count, t: t, op: op, root: NoPeer})
+	return c.do(&call{coll: schedule.AllReduce, send: send, recv: recv, count: count, t: t, op: op, root: NoPeer})
 }
 
 // Broadcast copies count elements of the root's send buffer into every rank's
 // receive buffer. Other ranks' send buffers are not looked at.
 func (c *Comm) Broadcast(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(call{coll: schedule.Broadcast, send: send, recv: recv, count: count, t: t, root: root})
+	return c.do(&call{coll: schedule.Broadcast, send: send, recv: recv, count: count, t: t, root: root})
 }
 
 // Reduce reduces count elements of all ranks' send buffers into the root's
 // receive buffer. Other ranks' receive buffers are left alone.
 func (c *Comm) Reduce(send, recv Buffer, count int, t Type, op Op, root int) error {
-	return c.do(call{coll: schedule.Reduce, send: send, recv: recv, count: count, t: t, op: op, root: root})
+	return c.do(&call{coll: schedule.Reduce, send: send, recv: recv, count: count, t: t, op: op, root: root})
 }
 
 // AllGather puts count elements of every rank into every rank's receive
 // buffer, which takes count elements a rank, in the order of the ranks.
 func (c *Comm) AllGather(send, recv Buffer, count int, t Type) error {
-	return c.do(call{coll: schedule.AllGather, send: send, recv: recv, count: count, t: t, root: NoPeer})
+	return c.do(&call{coll: schedule.AllGather, send: send, recv: recv, count: count, t: t, root: NoPeer})
 }
 
 // ReduceScatter reduces the send buffers, of count elements a rank, and gives
 // each rank the count elements of the result that are its own.
 func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, op Op) error {
-	return c.do(call{coll: schedule.ReduceScatter, send: send, recv: recv, count: count, t: t, op: op, root: NoPeer})
+	return c.do(&call{coll: schedule.ReduceScatter, send: send, recv: recv, count: count, t: t, op: op, root: NoPeer})
 }
 
 // AllToAll sends count elements to each rank: part i of the send buffer goes to
 // part "own rank" of rank i's receive buffer. In place, which NCCL lacks, costs
 // a copy of the whole buffer.
 func (c *Comm) AllToAll(send, recv Buffer, count int, t Type) error {
-	return c.do(call{coll: schedule.AllToAll, send: send, recv: recv, count: count, t: t, root: NoPeer})
+	return c.do(&call{coll: schedule.AllToAll, send: send, recv: recv, count: count, t: t, root: NoPeer})
 }
 
 // Gather puts count elements of every rank into the root's receive buffer.
 func (c *Comm) Gather(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(call{coll: schedule.Gather, send: send, recv: recv, count: count, t: t, root: root})
+	return c.do(&call{coll: schedule.Gather, send: send, recv: recv, count: count, t: t, root: root})
 }
 
 // Scatter puts part i of the root's send buffer, count elements, into rank i's
 // receive buffer.
 func (c *Comm) Scatter(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(call{coll: schedule.Scatter, send: send, recv: recv, count: count, t: t, root: root})
+	return c.do(&call{coll: schedule.Scatter, send: send, recv: recv, count: count, t: t, root: root})
 }
 
 // Send sends count elements to a rank that calls Recv with the same count and
 // type. Outside of a group it may return before that, when the elements fit in
 // the connection, or wait for it.
 func (c *Comm) Send(send Buffer, count int, t Type, to int) error {
-	return c.do(call{coll: pointToPoint, send: send, count: count, t: t, root: NoPeer, peer: to})
+	return c.do(&call{coll: pointToPoint, send: send, count: count, t: t, root: NoPeer, peer: to})
 }
 
 // Recv receives what a rank sends.
 func (c *Comm) Recv(recv Buffer, count int, t Type, from int) error {
-	return c.do(call{coll: pointToPoint, recv: recv, count: count, t: t, root: NoPeer, peer: from})
+	return c.do(&call{coll: pointToPoint, recv: recv, count: count, t: t, root: NoPeer, peer: from})
 }
 
 // A PreMulSum is a sum to which each rank's input is multiplied first, by a
@@ -87,17 +87,17 @@ type PreMulSum struct{ Factor float64 }
 
 // AllReducePreMul is AllReduce with a PreMulSum.
 func (c *Comm) AllReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.do(call{coll: schedule.AllReduce, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
+	return c.do(&call{coll: schedule.AllReduce, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
 }
 
 // ReducePreMul is Reduce with a PreMulSum.
 func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, root int) error {
-	return c.do(call{coll: schedule.Reduce, send: send, recv: recv, count: count, t: t, op: Sum, root: root, scale: m.Factor, scaled: true})
+	return c.do(&call{coll: schedule.Reduce, send: send, recv: recv, count: count, t: t, op: Sum, root: root, scale: m.Factor, scaled: true})
 }
 
 // ReduceScatterPreMul is ReduceScatter with a PreMulSum.
 func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.do(call{coll: schedule.ReduceScatter, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
+	return c.do(&call{coll: schedule.ReduceScatter, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
 }
 
 // name is what logs and errors call the operation.

@@ -34,14 +34,16 @@ type stalls struct {
 }
 
 // late is called while an operation waits for long, every stallAfter.
-func (c *Comm) late(a *call, b host.Blocked, d time.Duration) {
-	if a.coll == pointToPoint {
-		c.logLate(a, b, d, stall{})
+func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
+	s := stall{h.Seq, h.Sign}
+	if coll, _, _ := signed(h.Sign); coll != pointToPoint { // whose numbers are their own
+		c.tellWaiting(s)
+	}
+	if c.cfg.Slow == 0 || d < c.cfg.Slow || c.stalls.logged == s {
 		return
 	}
-	s := stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)}
-	c.tellWaiting(s)
-	c.logLate(a, b, d, s)
+	c.stalls.logged = s
+	c.cfg.log.Warnf("%s: waiting for %v since %v", describe(h), b, d.Round(time.Second))
 }
 
 // tellWaiting tells the others what this rank waits in, once, and compares it
@@ -60,15 +62,6 @@ func (c *Comm) tellWaiting(s stall) {
 			c.net.Report(payload)
 		}
 	}
-}
-
-// logLate names the rank that is waited for, once an operation.
-func (c *Comm) logLate(a *call, b host.Blocked, d time.Duration, s stall) {
-	if c.cfg.Slow == 0 || d < c.cfg.Slow || s != (stall{}) && c.stalls.logged == s {
-		return
-	}
-	c.stalls.logged = s
-	c.cfg.log.Warnf("%s: waiting for %v since %v", a.name(c.seq), b, d.Round(time.Second))
 }
 
 // heard takes note of a rank that waits. It is called by the bootstrap.

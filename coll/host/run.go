@@ -72,6 +72,11 @@ func (r *Run) Start(p *Plan, op Op) {
 		r.layout()
 	}
 	r.zeroCopy = p.zeroCopy[0] && !op.InPlace || p.zeroCopy[1] && op.InPlace
+	r.rewind()
+}
+
+// rewind puts the lanes to their first windows.
+func (r *Run) rewind() {
 	r.live = 0
 	for i := range r.lanes {
 		l := &r.lanes[i]
@@ -86,6 +91,16 @@ func (r *Run) Start(p *Plan, op Op) {
 		}
 	}
 }
+
+// Again starts the run once more, with other memory but all else as before.
+func (r *Run) Again(in, out []byte, seq uint32) {
+	r.In, r.Out, r.Header.Seq = in, out, seq
+	r.failed = nil
+	r.rewind()
+}
+
+// Plan is what the run was started with.
+func (r *Run) Plan() *Plan { return r.plan }
 
 // layout computes what depends on the plan, the count and the type only.
 func (r *Run) layout() {

@@ -201,11 +201,21 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 	return p, h, true
 }
 
+// Release tells the writer of every few slots only, but of one that points to
+// the writer's memory at once: it waits for that.
 func (r *rx) Release() {
+	s := slotIn(r.mem, r.g, r.next)
+	n, _ := s.header()
 	r.next++
-	atomic.StoreUint64(r.tail, r.next)
-	r.bell.ring()
+	if n&directFlag != 0 || r.next%releaseEvery == 0 {
+		atomic.StoreUint64(r.tail, r.next)
+		r.bell.ring()
+	}
 }
+
+// releaseEvery leaves a writer numSlots-releaseEvery+1 slots in the worst
+// case, of which schedules need two.
+const releaseEvery = 4
 
 func (r *rx) Post(p []byte) { r.want = p }
 
