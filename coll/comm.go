@@ -117,7 +117,7 @@ func (c *Comm) collect(a call) error {
 }
 
 func (c *Comm) run(a *call) error {
-	if l := &c.last; l.is(a) && l.fits(a) {
+	if l := &c.last; l.is(a) && l.fits(c, a) {
 		c.seq++
 		a.send.b, a.recv.b = a.send.b[:l.send], a.recv.b[:l.recv]
 		c.one.Again(a.send.b, a.recv.b, c.seq)
@@ -173,12 +173,14 @@ func (l *repeat) is(a *call) bool {
 
 // fits reports whether the buffers are large enough, and apart or in place as
 // those before were.
-func (l *repeat) fits(a *call) bool {
+func (l *repeat) fits(c *Comm, a *call) bool {
 	if len(a.send.b) < l.send || len(a.recv.b) < l.recv {
 		return false
 	}
-	return !l.inPlace && !overlap(a.send.b[:l.send], a.recv.b[:l.recv]) ||
-		l.inPlace && l.coll == schedule.AllReduce && a.send.addr() == a.recv.addr()
+	if !overlap(a.send.b[:l.send], a.recv.b[:l.recv]) {
+		return !l.inPlace
+	}
+	return l.inPlace && c.inPlace(a)
 }
 
 // start makes a run ready to be driven.

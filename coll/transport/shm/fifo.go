@@ -37,8 +37,9 @@ type geometry struct {
 }
 
 func newGeometry(readers, slot int) geometry {
-	// The odd line keeps the headers of all slots out of one set of the cache.
-	return geometry{readers: readers, slot: slot, stride: slot + 3*cacheLine}
+	// Slots begin with a pair of lines, which processors fetch together. The
+	// extra pair keeps the headers of all slots out of one set of the cache.
+	return geometry{readers: readers, slot: slot, stride: (cacheLine+slot+line-1)/line*line + line}
 }
 
 func (g geometry) size() int { return g.readers*line + numSlots*g.stride }
