@@ -95,6 +95,9 @@ func (c *Comm) do(a *call) error {
 	if c.group != nil {
 		return c.collect(*a)
 	}
+	if a.count == 0 {
+		return c.check(a)
+	}
 	if err := c.enter(); err != nil {
 		return err
 	}

@@ -58,8 +58,8 @@ func (t *tx) point(at place, n int, h transport.Header) bool {
 		return false
 	}
 	*(*place)(unsafe.Pointer(unsafe.SliceData(slot))) = at
-	t.cur.setHeader(n|directFlag, h)
-	t.publish(placeSize)
+	t.cur.set(n|directFlag, h, 0)
+	t.publish()
 	t.posted = t.next
 	return true
 }

@@ -270,7 +270,7 @@ func (e *Endpoint) Tx(_ context.Context, to int, b []byte, channel int) (transpo
 	if err != nil {
 		return nil, err
 	}
-	return &tx{mem: mem, g: newGeometry(1, e.o.Slot), limit: numSlots, bells: []*Bell{p.bell()}, direct: e.o.Direct != nil, within: p.pid == 0}, nil
+	return &tx{mem: mem, g: newGeometry(1, e.o.Slot), bells: []*Bell{p.bell()}, direct: e.o.Direct != nil, within: p.pid == 0}, nil
 }
 
 // Rx implements transport.Endpoint.
@@ -288,7 +288,7 @@ func (e *Endpoint) Rx(_ context.Context, from int, b []byte, channel int) (trans
 
 // MultiTx implements transport.Multicaster.
 func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (transport.Tx, error) {
-	t := &tx{g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), limit: numSlots, direct: e.o.Direct != nil, within: true}
+	t := &tx{g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), direct: e.o.Direct != nil, within: true}
 	for rank, b := range infos {
 		if rank == e.o.Rank {
 			continue

@@ -8,25 +8,33 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// The memory of a connection: a line with a counter for each reader, then the
-// slots.
+// The memory of a connection: a counter for each reader, a ring of entries,
+// and slots for what does not fit in an entry.
 //
 //	0                 tail of reader 0: how many messages it has released
 //	line              tail of reader 1 …
-//	readers*line      slot 0: header, payload
+//	readers*line      entry 0: header, small payload
+//	… + line          entry 1 …
+//	… + numEntries    slot 0
 //	… + stride        slot 1 …
 //
-// A slot's header and a small payload share a cache line: number of the
-// message (8 bytes, written last: it says that the message is there), length
-// and operation number, sign. Nothing but the message itself passes between
-// the processors when there are free slots: the writer looks at the tails only
-// when its own count of free slots is used up.
+// An entry's header: number of the message (8 bytes, written last: it says
+// that the message is there), length, operation number, sign, which slot. A
+// small message lies behind it in the same lines, so that it costs one
+// transfer from processor to processor, and nothing else passes between them
+// while there are free entries: the writer looks at the tails only when those
+// that it knows of are used up.
+//
+// There are many entries, so that a rank can run ahead of others, who may not
+// even have a processor, with small messages; and few slots, so that long ones
+// stay in the cache.
 const (
-	line       = 128 // two cache lines: processors fetch them in pairs
+	line       = 128 // a pair of cache lines, which processors fetch together
 	cacheLine  = 64
-	slotHeader = 24
-	inline     = cacheLine - slotHeader // payloads up to here stand behind the header, others in the next line
-	numSlots   = 8                      // credits, as in NCCL's FIFOs
+	header     = 24
+	inline     = line - header // bytes of the largest small message
+	numEntries = 64
+	numSlots   = 8 // as many as NCCL's FIFOs have
 )
 
 // geometry is where things are in a connection's memory.
@@ -37,53 +45,53 @@ type geometry struct {
 }
 
 func newGeometry(readers, slot int) geometry {
-	// Slots begin with a pair of lines, which processors fetch together. The
-	// extra pair keeps the headers of all slots out of one set of the cache.
-	return geometry{readers: readers, slot: slot, stride: (cacheLine+slot+line-1)/line*line + line}
+	// The extra line keeps the slots' beginnings out of one set of the cache.
+	return geometry{readers: readers, slot: slot, stride: (slot+line-1)/line*line + line}
 }
 
-func (g geometry) size() int { return g.readers*line + numSlots*g.stride }
+func (g geometry) size() int { return (g.readers+numEntries)*line + numSlots*g.stride }
 
-// A slotAt is the place of a slot in memory.
-type slotAt struct{ p unsafe.Pointer }
-
-func (s slotAt) number() *uint64 { return (*uint64)(s.p) }
-
-func (s slotAt) payload(n int) []byte {
-	off := cacheLine
-	if n <= inline {
-		off = slotHeader
-	}
-	return unsafe.Slice((*byte)(unsafe.Add(s.p, off)), n)
+// entry is the place of message number m, from 0; slot that of slot i.
+func (g geometry) entry(mem unsafe.Pointer, m uint64) entry {
+	return entry{unsafe.Add(mem, (g.readers+int(m%numEntries))*line)}
 }
 
-func (s slotAt) setHeader(n int, h transport.Header) {
-	*(*uint32)(unsafe.Add(s.p, 8)) = uint32(n)
-	*(*uint32)(unsafe.Add(s.p, 12)) = h.Seq
-	*(*uint32)(unsafe.Add(s.p, 16)) = h.Sign
+func (g geometry) slotAt(mem unsafe.Pointer, i uint32) unsafe.Pointer {
+	return unsafe.Add(mem, (g.readers+numEntries)*line+int(i%numSlots)*g.stride)
 }
 
-func (s slotAt) header() (n int, h transport.Header) {
-	n = int(*(*uint32)(unsafe.Add(s.p, 8)))
-	h.Seq = *(*uint32)(unsafe.Add(s.p, 12))
-	h.Sign = *(*uint32)(unsafe.Add(s.p, 16))
-	return n, h
+// An entry is a message's place in memory.
+type entry struct{ p unsafe.Pointer }
+
+func (e entry) number() *uint64 { return (*uint64)(e.p) }
+
+func (e entry) payload(n int) []byte { return unsafe.Slice((*byte)(unsafe.Add(e.p, header)), n) }
+
+func (e entry) set(n int, h transport.Header, slot uint32) {
+	*(*uint32)(unsafe.Add(e.p, 8)) = uint32(n)
+	*(*uint32)(unsafe.Add(e.p, 12)) = h.Seq
+	*(*uint32)(unsafe.Add(e.p, 16)) = h.Sign
+	*(*uint32)(unsafe.Add(e.p, 20)) = slot
 }
 
-// slotIn returns the place of message number m, from 0.
-func slotIn(mem unsafe.Pointer, g geometry, m uint64) slotAt {
-	return slotAt{unsafe.Add(mem, g.readers*line+int(m%numSlots)*g.stride)}
+func (e entry) get() (n int, h transport.Header, slot uint32) {
+	n = int(*(*uint32)(unsafe.Add(e.p, 8)))
+	h.Seq = *(*uint32)(unsafe.Add(e.p, 12))
+	h.Sign = *(*uint32)(unsafe.Add(e.p, 16))
+	return n, h, *(*uint32)(unsafe.Add(e.p, 20))
 }
 
 // A tx is the writing end. It implements transport.Tx.
 type tx struct {
-	mem   unsafe.Pointer
-	g     geometry
-	next  uint64 // number of the next message, from 0
-	limit uint64 // messages below this one have a free slot
-	cur   slotAt // reserved, if resv
-	resv  int
-	bells []*Bell // the readers', in the order of their tails
+	mem      unsafe.Pointer
+	g        geometry
+	next     uint64           // number of the next message, from 0
+	released uint64           // messages that all readers have released, as far as known
+	cur      entry            // reserved
+	resv     int              // bytes that are
+	slot     uint32           // the next slot
+	users    [numSlots]uint64 // of the slots: their last messages, from 1
+	bells    []*Bell          // the readers', in the order of their tails
 
 	direct bool    // readers may look at this rank's memory
 	within bool    // all of them are in this process
@@ -94,63 +102,77 @@ type tx struct {
 func (t *tx) MaxMessage() int { return t.g.slot }
 func (t *tx) Slots() int      { return numSlots }
 func (t *tx) Direct() bool    { return t.direct }
+func (t *tx) Idle() bool      { return t.done(t.posted) }
 
-func (t *tx) Idle() bool {
-	return t.posted+numSlots <= t.limit || t.lowest() >= t.posted
-}
-
-func (t *tx) Reserve(n int) []byte {
-	if t.next >= t.limit && !t.refill() {
-		return nil
+// done reports whether all readers have released message number m, from 1.
+func (t *tx) done(m uint64) bool {
+	if m <= t.released {
+		return true
 	}
-	t.cur, t.resv = slotIn(t.mem, t.g, t.next), n
-	return t.cur.payload(n)
-}
-
-// refill reads the readers' tails.
-func (t *tx) refill() bool {
-	t.limit = t.lowest() + numSlots
-	return t.next < t.limit
-}
-
-// lowest is how many messages all readers have released.
-func (t *tx) lowest() uint64 {
 	low := ^uint64(0)
 	for i := range t.g.readers {
 		low = min(low, atomic.LoadUint64((*uint64)(unsafe.Add(t.mem, i*line))))
 	}
-	return low
+	t.released = low
+	return m <= low
+}
+
+func (t *tx) Reserve(n int) []byte {
+	if t.next >= numEntries && !t.done(t.next-numEntries+1) {
+		return nil
+	}
+	t.cur, t.resv = t.g.entry(t.mem, t.next), n
+	if n <= inline {
+		return t.cur.payload(n)
+	}
+	if !t.done(t.users[t.slot%numSlots]) {
+		return nil
+	}
+	return unsafe.Slice((*byte)(t.g.slotAt(t.mem, t.slot)), n)
 }
 
 func (t *tx) Commit(n int, h transport.Header) {
-	if n <= inline && t.resv > inline {
-		// Reserved more than a small payload and filled less: move it to where
-		// the reader looks for it.
-		copy(t.cur.payload(n), t.cur.payload(t.resv)[:n])
+	if t.resv <= inline {
+		t.cur.set(n, h, 0)
+		t.publish()
+		return
 	}
-	t.cur.setHeader(n, h)
-	t.publish(n)
+	at := t.g.slotAt(t.mem, t.slot)
+	if n <= inline { // less than was reserved: to where the reader looks for it
+		copy(t.cur.payload(n), unsafe.Slice((*byte)(at), n))
+		t.cur.set(n, h, 0)
+		t.publish()
+		return
+	}
+	t.cur.set(n, h, t.slot%numSlots)
+	t.users[t.slot%numSlots] = t.next + 1
+	t.slot++
+	t.publish()
+	t.fetch(t.g.slotAt(t.mem, t.slot), slotAhead)
 }
 
-// publish makes the reserved slot, of which n bytes were written, a message.
-func (t *tx) publish(n int) {
+// publish makes the current entry a message.
+func (t *tx) publish() {
 	t.next++
 	atomic.StoreUint64(t.cur.number(), t.next)
 	for _, b := range t.bells {
 		b.ring()
 	}
-	// The reader has the line of the next slot since it last read it. Fetching
-	// it now, while this rank waits for something else, takes that time out of
-	// the next message's way.
-	next := slotIn(t.mem, t.g, t.next).p
-	for at := 0; at <= min(n, prefetchMax); at += cacheLine {
-		prefetch(unsafe.Add(next, at))
-	}
+	// The reader has the lines of the next entry since it last read them.
+	// Fetching them now, while this rank waits for something else, takes that
+	// time out of the next message's way.
+	t.fetch(t.g.entry(t.mem, t.next).p, line)
 }
 
-// prefetchMax bounds what is fetched of the next slot: of a long message the
-// first lines are enough to hide the way to the others.
-const prefetchMax = 512
+// slotAhead is how much of the next slot is fetched: the first lines are
+// enough to hide the way to the others.
+const slotAhead = 512
+
+func (t *tx) fetch(p unsafe.Pointer, n int) {
+	for at := 0; at < n; at += cacheLine {
+		prefetch(unsafe.Add(p, at))
+	}
+}
 
 func (t *tx) Post(p []byte, h transport.Header) bool {
 	if t.direct && len(p) >= directMin {
@@ -173,6 +195,7 @@ type rx struct {
 	g     geometry
 	tail  *uint64
 	next  uint64 // number of the message expected, from 0
+	long  uint64 // released messages that lay in slots
 	bell  *Bell  // the writer's
 	view  view
 	fault *transport.Fault
@@ -183,18 +206,20 @@ func (r *rx) MaxMessage() int { return r.g.slot }
 func (r *rx) Direct() bool    { return r.fault != nil }
 
 func (r *rx) Peek() ([]byte, transport.Header, bool) {
-	s := slotIn(r.mem, r.g, r.next)
-	if atomic.LoadUint64(s.number()) != r.next+1 {
+	e := r.g.entry(r.mem, r.next)
+	if atomic.LoadUint64(e.number()) != r.next+1 {
 		return nil, transport.Header{}, false
 	}
-	n, h := s.header()
-	if n&directFlag == 0 {
-		return s.payload(min(n, r.g.slot)), h, true // a damaged length must not lead outside the slot
-	}
-	if r.fault == nil {
+	n, h, slot := e.get()
+	switch {
+	case n <= inline:
+		return e.payload(n), h, true
+	case n&directFlag == 0: // a damaged length must not lead outside the slot
+		return unsafe.Slice((*byte)(r.g.slotAt(r.mem, slot)), min(n, r.g.slot)), h, true
+	case r.fault == nil:
 		return nil, h, true
 	}
-	p, err := r.view.at((*place)(unsafe.Pointer(unsafe.SliceData(s.payload(placeSize)))), n&^directFlag)
+	p, err := r.view.at((*place)(unsafe.Pointer(unsafe.SliceData(e.payload(placeSize)))), n&^directFlag)
 	if err != nil {
 		r.fault.Set(&transport.PeerError{Rank: r.view.from, By: r.view.e.o.Rank, What: "its message cannot be read: " + err.Error()})
 		return nil, h, false
@@ -202,21 +227,28 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 	return p, h, true
 }
 
-// Release tells the writer of every few slots only, but of one that points to
-// the writer's memory at once: it waits for that.
+// Release tells the writer at once of a message in its own memory, for which
+// it waits, and of others now and then.
 func (r *rx) Release() {
-	s := slotIn(r.mem, r.g, r.next)
-	n, _ := s.header()
+	n, _, _ := r.g.entry(r.mem, r.next).get()
 	r.next++
-	if n&directFlag != 0 || r.next%releaseEvery == 0 {
+	tell := n&directFlag != 0 || r.next%entriesTold == 0
+	if n > inline {
+		r.long++
+		tell = tell || r.long%slotsTold == 0
+	}
+	if tell {
 		atomic.StoreUint64(r.tail, r.next)
 		r.bell.ring()
 	}
 }
 
-// releaseEvery leaves a writer numSlots-releaseEvery+1 slots in the worst
-// case, of which schedules need two.
-const releaseEvery = 4
+// A writer has numEntries-entriesTold+1 entries and numSlots-slotsTold+1 slots
+// in the worst case; schedules need two.
+const (
+	entriesTold = 16
+	slotsTold   = 4
+)
 
 func (r *rx) Post(p []byte) { r.want = p }
 

@@ -91,8 +91,8 @@ func TestMulticast(t *testing.T) {
 	}
 	for send(100) {
 	}
-	if sent != tx.Slots() {
-		t.Fatalf("%d messages fit; want %d", sent, tx.Slots())
+	if sent != numEntries {
+		t.Fatalf("%d messages fit; want %d", sent, numEntries)
 	}
 	took := make([]int, len(rxs))
 	for round := range 200 {
@@ -145,11 +145,11 @@ func TestBell(t *testing.T) {
 		}
 	}
 	woken(all[1].Bell(), func() { tx.Post([]byte("hello"), transport.Header{}) })
-	for range releaseEvery - 1 {
+	for range entriesTold - 1 {
 		tx.Post([]byte("hello"), transport.Header{})
 	}
 	woken(all[0].Bell(), func() {
-		for range releaseEvery {
+		for range entriesTold {
 			if _, _, ok := rx.Peek(); !ok {
 				t.Error("no message")
 			}
