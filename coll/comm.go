@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A Comm is one rank's side of a communicator.
@@ -211,7 +212,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 		c.seq++
 		op.Header.Seq = c.seq
 		p := c.picks.pick(a.coll, a.count*a.t.Size())
-		op.Window = int(p.Window)
+		op.Window, op.Copy = int(p.Window), p.Protocol == tuning.LL
 		plan, err = c.plan(planKey{a.coll, p.Algorithm, a.root, p.Channels})
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A conformer is a communicator as the conformance suite drives it.
@@ -121,7 +122,7 @@ func TestAlgorithms(t *testing.T) {
 					colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm {
 						all := openConformers(t, n, tr.set)
 						for _, r := range all {
-							r.(*conformer).picks.force[c] = a
+							r.(*conformer).picks.force = &forced{c, tuning.Choice{Algorithm: a, Channels: 1}}
 						}
 						return all
 					})

@@ -482,7 +482,7 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	cpus = min(onesOf(union), max(runtime.GOMAXPROCS(0), onesOf(union)/max(1, len(local))*len(local)))
 	s := &host.Spinner{Spin: 20000, Yield: 200, Nap: 20 * time.Millisecond, Process: true}
 	if cpus < len(local) {
-		s.Spin, s.Yield = 20, 2000
+		s.Spin, s.Yield = 0, 2000
 	}
 	if c.links.shm != nil {
 		s.Sleeper = c.links.shm.Bell()

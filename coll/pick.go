@@ -2,6 +2,7 @@ package coll
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/tuning"
@@ -12,7 +13,14 @@ type picker struct {
 	tuner *tuning.Tuner
 	slot  int
 	ranks int
-	force [schedule.NumCollectives]string // of tests: the algorithm, whatever the tuner says
+	env   tuning.Env
+	force *forced // this, whatever the tuner says
+}
+
+// A forced choice is for one collective.
+type forced struct {
+	coll schedule.Collective
+	tuning.Choice
 }
 
 // newPicker makes the tuner of a communicator. All ranks come to the same
@@ -27,17 +35,62 @@ func newPicker(c *Comm, cores int) (picker, error) {
 		Algo: &k.Algo, Proto: &k.Proto, Rings: c.cfg.rings, MinChannels: k.MinChannels, MaxChannels: c.maxChannels(c.links.network),
 		BuffSize: int64(c.links.slot) * slots, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold,
 	}
-	t, err := tuning.NewTuner(env, over, nil)
+	m, err := measurements(k.Tuning)
+	if err != nil {
+		return picker{}, err
+	}
+	t, err := shared.tuner(env, over, m)
 	if err != nil {
 		return picker{}, fmt.Errorf("choosing algorithms: %w", err)
 	}
-	return picker{tuner: t, slot: c.links.slot, ranks: c.size}, nil
+	return picker{tuner: t, slot: c.links.slot, ranks: c.size, env: env}, nil
+}
+
+// measurements are those of ASSAY_TUNING, or those that came with the package.
+func measurements(file string) (*tuning.Measurements, error) {
+	if file == "" {
+		return tuning.Defaults()
+	}
+	m, err := tuning.LoadMeasurements(file)
+	if err != nil {
+		return nil, fmt.Errorf("ASSAY_TUNING: %w", err)
+	}
+	return m, nil
+}
+
+// tuners are shared by the ranks of a process: making one takes a millisecond.
+type tuners struct {
+	mu  sync.Mutex
+	all map[string]*tuning.Tuner
+}
+
+var shared tuners
+
+func (s *tuners) tuner(env tuning.Env, over tuning.Overrides, m *tuning.Measurements) (*tuning.Tuner, error) {
+	key := fmt.Sprintf("%+v %p %v %v %v %d %d %d %d %d", env, m, over.Algo, over.Proto, over.Rings, over.MinChannels, over.MaxChannels, over.BuffSize, over.SingleRingThreshold, over.LLThreshold)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.all[key]; t != nil {
+		return t, nil
+	}
+	t, err := tuning.NewTuner(env, over, m)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.all) >= 32 { // programs make few kinds of communicators
+		clear(s.all)
+	}
+	if s.all == nil {
+		s.all = map[string]*tuning.Tuner{}
+	}
+	s.all[key] = t
+	return t, nil
 }
 
 // pick chooses for an operation whose count is so many bytes.
 func (p *picker) pick(coll schedule.Collective, bytes int) tuning.Choice {
-	if f := p.force[coll]; f != "" {
-		return tuning.Choice{Algorithm: f, Channels: 1}
+	if f := p.force; f != nil && f.coll == coll {
+		return f.Choice
 	}
 	switch coll {
 	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce, schedule.SendRecv:

@@ -39,10 +39,13 @@ func completeColl(out io.Writer, args []string) {
 // collBench runs "harness coll OP FLAG…".
 func collBench(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Operations: %s\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
+		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
 		return err
 	}
 	op := args[0]
+	if op == "tune" {
+		return collTune(ctx, args[1:], out, errOut)
+	}
 	if n := nearest.To(op, perf.Collectives()); n != op {
 		return usagef("there is no operation %q; did you mean %q?", op, n)
 	}

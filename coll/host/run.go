@@ -17,6 +17,7 @@ type Op struct {
 	Scale   float64 // of the rank's own input, if Scaled
 	Scaled  bool
 	InPlace bool // In and Out overlap
+	Copy    bool // messages are copied into slots, even where they could be sent from where they are
 	Window  int  // bytes of a block that a step moves at most; 0: as much as a slot takes
 	Header  transport.Header
 }
@@ -71,7 +72,7 @@ func (r *Run) Start(p *Plan, op Op) {
 	if !same {
 		r.layout()
 	}
-	r.zeroCopy = p.zeroCopy[0] && !op.InPlace || p.zeroCopy[1] && op.InPlace
+	r.zeroCopy = !op.Copy && (p.zeroCopy[0] && !op.InPlace || p.zeroCopy[1] && op.InPlace)
 	r.rewind()
 }
 

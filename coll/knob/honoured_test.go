@@ -13,7 +13,7 @@ import (
 var readBy = map[string]string{
 	"NCCL_P2P_DISABLE": "P2P", "NCCL_P2P_LEVEL": "P2P", "NCCL_SHM_DISABLE": "SHMDisable", "NCCL_IB_DISABLE": "IBDisable", "NCCL_NET": "Net",
 	"NCCL_SOCKET_IFNAME": "SocketIfname", "NCCL_SOCKET_FAMILY": "SocketFamily", "NCCL_SOCKET_NTHREADS": "SocketThreads", "NCCL_NSOCKS_PERTHREAD": "SocketsPerThread",
-	"NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
+	"ASSAY_TUNING": "Tuning", "NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
 	"NCCL_ALGO": "Algo", "NCCL_PROTO": "Proto", "NCCL_RINGS": "RingsFor", "NCCL_BUFFSIZE": "BuffSize", "NCCL_NTHREADS": "Threads",
 	"NCCL_MAX_NRINGS": "MaxChannels", "NCCL_MAX_NCHANNELS": "MaxChannels", "NCCL_MAX_CTAS": "MaxChannels",
 	"NCCL_MIN_NRINGS": "MinChannels", "NCCL_MIN_NCHANNELS": "MinChannels", "NCCL_MIN_CTAS": "MinChannels",

@@ -73,6 +73,8 @@ type Knobs struct {
 	Timeout time.Duration // ASSAY_TIMEOUT: an operation without progress for so long fails; 0: never
 	Slow    time.Duration // ASSAY_SLOW: a rank that others wait for so long is named in the log; 0: never
 
+	Tuning string // ASSAY_TUNING: a file of measurements
+
 	// The three names of each limit on channels, newest last; 0: not set.
 	minNames, maxNames [3]int
 	environ            map[string]string

@@ -41,6 +41,8 @@ var newer = []Knob{
 		Effect: "it fixes the order of ranks in rings and trees", Remedy: "unset it; NCCL_RINGS gives the order in rings"},
 	{Name: "ASSAY_TIMEOUT", Default: "600", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.Timeout }),
 		Effect: "ours: an operation that makes no progress for so long fails on all ranks; 0: it waits for ever"},
+	{Name: "ASSAY_TUNING", Default: "unset", Status: Honoured, kind: text("a file name", func(k *Knobs) *string { return &k.Tuning }),
+		Effect: "ours: the measurements, made by harness coll tune, by which algorithms are chosen; unset: those that came with the program"},
 	{Name: "ASSAY_SLOW", Default: "10", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.Slow }),
 		Effect: "ours: a rank that others have waited for so long is named in the log; 0: never"},
 }

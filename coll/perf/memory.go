@@ -3,9 +3,12 @@ package perf
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"path"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -102,4 +105,9 @@ func processor(root fs.FS, arch string) string {
 		}
 	}
 	return arch + " processor"
+}
+
+// MachineName names this machine's processor and how many there are.
+func MachineName() string {
+	return fmt.Sprintf("%s, %d processors", processor(os.DirFS("/"), runtime.GOARCH), runtime.NumCPU())
 }

@@ -43,25 +43,24 @@ type Transport struct {
 	MaxSlot int64       `json:"maxSlot"` // bytes of the largest message; 0: what NCCL_BUFFSIZE makes
 }
 
-// The default costs. They were measured once, on two cores of an AMD EPYC of
-// 2024 with Go's copy, a spinning goroutine and TCP over loopback: a hand-over
-// between two goroutines 0.75 µs, a copy 10 to 30 GB/s in the cache and 6
-// outside it, a TCP round trip 42 µs, a TCP stream 1.6 GB/s. They only have to
-// give the order of algorithms until Measurements say it better.
+// The default costs. Those of shared memory are rounded from what harness coll
+// tune measured with two ranks on two cores of an AMD EPYC of 2024; those of
+// TCP are of loopback there: a round trip 42 µs, a stream 1.6 GB/s. They only
+// have to give the order of algorithms where there are no Measurements.
 var (
 	// InProcess is between goroutines of one process.
 	InProcess = Transport{
 		Name:   "P2P",
-		Simple: Cost{Latency: 900, Message: 200, Rate: 10 * GBps, Port: 20 * GBps},
-		LL:     Cost{Latency: 700, Message: 150, Rate: 6 * GBps, Port: 12 * GBps},
-		Reduce: 8 * GBps,
+		Simple: Cost{Latency: 150, Message: 60, Rate: 20 * GBps, Port: 40 * GBps},
+		LL:     Cost{Latency: 100, Message: 50, Rate: 8 * GBps, Port: 16 * GBps},
+		Reduce: 15 * GBps,
 	}
 	// SHM is shared memory between processes.
 	SHM = Transport{
 		Name:   "SHM",
-		Simple: Cost{Latency: 1000, Message: 250, Rate: 8 * GBps, Port: 16 * GBps},
-		LL:     Cost{Latency: 800, Message: 150, Rate: 6 * GBps, Port: 12 * GBps},
-		Reduce: 8 * GBps,
+		Simple: Cost{Latency: 150, Message: 60, Rate: 20 * GBps, Port: 40 * GBps},
+		LL:     Cost{Latency: 100, Message: 50, Rate: 8 * GBps, Port: 16 * GBps},
+		Reduce: 15 * GBps,
 	}
 	// Socket is TCP.
 	Socket = Transport{

@@ -34,8 +34,9 @@ type Point struct {
 	Channels   int     `json:"channels"`
 	Ranks      int     `json:"ranks"`
 	Groups     int     `json:"groups"`
-	Local      string  `json:"local"`         // transport within groups
-	Net        string  `json:"net,omitempty"` // and between them
+	Local      string  `json:"local"`             // transport within groups
+	Net        string  `json:"net,omitempty"`     // and between them
+	Crowded    bool    `json:"crowded,omitempty"` // more ranks than processors
 	Bytes      int64   `json:"bytes"`
 	Micros     float64 `json:"micros"`
 }
@@ -44,7 +45,7 @@ type Point struct {
 func PointOf(env Env, c schedule.Collective, choice Choice, bytes int64, micros float64) Point {
 	p := Point{
 		Collective: c.String(), Algorithm: choice.Algorithm, Protocol: choice.Protocol.String(), Channels: choice.Channels,
-		Ranks: env.Ranks, Groups: max(1, env.Groups), Local: env.Local.Name, Bytes: bytes, Micros: micros,
+		Ranks: env.Ranks, Groups: max(1, env.Groups), Local: env.Local.Name, Crowded: env.crowded(), Bytes: bytes, Micros: micros,
 	}
 	if env.Groups > 1 {
 		p.Net = env.Net.Name

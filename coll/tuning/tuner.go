@@ -29,6 +29,9 @@ type Env struct {
 	Net    Transport // between groups; needed if there are several
 }
 
+// crowded reports whether a node has more ranks than processors for them.
+func (e Env) crowded() bool { return e.Cores > 0 && e.Ranks > e.Cores*max(1, e.Groups) }
+
 // A Filter says what a collective may use; knob.Filter is one. Names of
 // algorithms are coll/schedule's, of protocols "ll" and "simple".
 type Filter interface {

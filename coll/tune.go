@@ -1,0 +1,129 @@
+package coll
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/tuning"
+)
+
+// Tune measures every algorithm that comes into question for every collective
+// at some sizes, and hands each measurement to add, in the same order on all
+// ranks. It is a collective. Sizes are in bytes, as tuning.Tuner.Pick counts
+// them. Other ranks of a group or other goroutines must not use the
+// communicator meanwhile.
+func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) error {
+	const op = "Tune"
+	if c.size == 1 {
+		return c.errorOf(InvalidUsage, op, "there is nothing to choose with one rank")
+	}
+	defer func() { c.picks.force, c.last.plan = nil, nil }()
+	most := 0
+	for _, s := range sizes {
+		most = max(most, s)
+	}
+	in, err := Alloc(max(most, 8))
+	if err != nil {
+		return c.wrap(op, err)
+	}
+	defer Free(in)
+	out, err := Alloc(max(most, 8))
+	if err != nil {
+		return c.wrap(op, err)
+	}
+	defer Free(out)
+	for coll := range schedule.SendRecv {
+		for _, size := range sizes {
+			for _, choice := range c.picks.tuner.Candidates(coll, int64(size), math.MaxInt) {
+				if ctx.Err() != nil {
+					return c.wrap(op, context.Cause(ctx))
+				}
+				t, err := c.measure(ctx, coll, choice, size, in, out)
+				if err != nil {
+					return err
+				}
+				if t > 0 {
+					add(tuning.PointOf(c.picks.env, coll, choice, int64(size), t.Seconds()*1e6))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// measure is the time of an operation, the mean of all ranks' medians; 0 where
+// the size is too small for the ranks.
+func (c *Comm) measure(ctx context.Context, coll schedule.Collective, choice tuning.Choice, size int, in, out []byte) (time.Duration, error) {
+	c.picks.force, c.last.plan = &forced{coll, choice}, nil
+	count := size / 4
+	if coll >= schedule.AllGather {
+		count /= c.size
+	}
+	if count == 0 {
+		return 0, nil
+	}
+	a := call{coll: coll, send: Bytes(in), recv: Bytes(out), count: count, t: Float32, root: 0}
+	if !coll.Rooted() {
+		a.root = NoPeer
+	}
+	run := func(n int) (time.Duration, error) {
+		if err := c.Barrier(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		for range n {
+			b := a
+			if err := c.do(&b); err != nil {
+				return 0, err
+			}
+		}
+		return time.Since(start), nil
+	}
+	iters := 2
+	var best time.Duration
+	for k := range tuneRounds + 1 {
+		t, err := run(iters)
+		if err != nil {
+			return 0, err
+		}
+		mean, err := c.mean(ctx, t)
+		if err != nil {
+			return 0, err
+		}
+		per := mean / time.Duration(iters)
+		if k == 0 { // connects, touches memory, and tells how often to repeat
+			iters = min(max(2, int(tuneTime/(per+1))), 5000)
+			continue
+		}
+		if best == 0 || per < best {
+			best = per
+		}
+	}
+	return max(best, 1), nil
+}
+
+// A measurement is the best of so many rounds of about so long.
+const (
+	tuneRounds = 3
+	tuneTime   = 4 * time.Millisecond
+)
+
+// mean is the mean of what all ranks pass, the same on all of them.
+func (c *Comm) mean(ctx context.Context, t time.Duration) (time.Duration, error) {
+	all, err := c.Exchange(ctx, binary.LittleEndian.AppendUint64(nil, uint64(t)))
+	if err != nil {
+		return 0, err
+	}
+	var sum uint64
+	for _, b := range all {
+		if len(b) != 8 {
+			return 0, errors.New("ranks measure different things")
+		}
+		sum += binary.LittleEndian.Uint64(b)
+	}
+	return time.Duration(sum / uint64(len(all))), nil
+}
