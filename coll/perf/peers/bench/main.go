@@ -30,6 +30,7 @@ type options struct {
 	rounds   int
 	out      string
 	wrap     string
+	network  bool
 }
 
 func main() {
@@ -63,7 +64,11 @@ func parse(args []string) (o options, err error) {
 	fs.IntVar(&o.rounds, "rounds", 5, "measurements of each side at each size; the medians are compared")
 	fs.StringVar(&o.out, "json", "", "write the rows to this file")
 	fs.StringVar(&o.wrap, "mpirun", "mpirun --allow-run-as-root", "how to start the peer")
+	fs.BoolVar(&o.network, "network", false, "two ranks in two network namespaces joined by a veth pair, over TCP, and iperf3 between them (needs root)")
 	_ = fs.Parse(args)
+	if o.network {
+		*ranks = "2"
+	}
 	for _, r := range strings.Split(*ranks, ",") {
 		n, err := strconv.Atoi(r)
 		if err != nil || n < 2 {
@@ -121,7 +126,13 @@ func series(ctx context.Context, o options, n int) (rows []row, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	ours, err := startAssay(ctx, filepath.Join(dir, "assay"), n, o.max)
+	if o.network {
+		if err := joinNamespaces(); err != nil {
+			return nil, err
+		}
+		defer removeNamespaces()
+	}
+	ours, err := startAssay(ctx, filepath.Join(dir, "assay"), n, o)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +146,11 @@ func series(ctx context.Context, o options, n int) (rows []row, err error) {
 		defer theirs.stop()
 		sides = append(sides, theirs)
 	}
-	fmt.Printf("# %d ranks\n# %-14s %12s %12s %12s %8s\n", n, "collective", "bytes", "assay us", "OpenMPI us", "ratio")
+	where := ""
+	if o.network {
+		where = ", over TCP between two network namespaces"
+	}
+	fmt.Printf("# %d ranks%s\n# %-14s %12s %12s %12s %8s\n", n, where, "collective", "bytes", "assay us", "OpenMPI us", "ratio")
 	for _, op := range o.ops {
 		for size := o.min; size <= o.max; size *= o.step {
 			if ctx.Err() != nil {
@@ -149,6 +164,9 @@ func series(ctx context.Context, o options, n int) (rows []row, err error) {
 			rows = append(rows, r)
 			fmt.Printf("  %-14s %12d %12.2f %12.2f %8.2f\n", op, size, r.Assay, r.MPI, r.Ratio)
 		}
+	}
+	if o.network {
+		return rows, againstIperf(ctx, ours, o)
 	}
 	return rows, nil
 }

@@ -103,11 +103,11 @@ const rankEnv = "ASSAY_BENCH_RANK"
 
 // startAssay starts n ranks of this program, each on a processor of its own
 // while there are enough, as mpirun does.
-func startAssay(ctx context.Context, dir string, n, maxBytes int) (*side, error) {
+func startAssay(ctx context.Context, dir string, n int, o options) (*side, error) {
 	if err := pipes(dir, n); err != nil {
 		return nil, err
 	}
-	id, err := coll.GetUniqueID(coll.Config{})
+	id, err := bootstrapID(o)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,12 @@ func startAssay(ctx context.Context, dir string, n, maxBytes int) (*side, error)
 	for r := range n {
 		c := exec.CommandContext(ctx, self)
 		c.Env = append(os.Environ(), rankEnv+"="+dir,
-			fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, maxBytes, hex.EncodeToString(id[:])))
+			fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, o.max, hex.EncodeToString(id[:])))
+		if o.network {
+			c = exec.CommandContext(ctx, "ip", "netns", "exec", namespaces[r], self)
+			c.Env = append(os.Environ(), rankEnv+"="+dir, "NCCL_SHM_DISABLE=1", "NCCL_COMM_ID="+addresses[0]+":47111",
+				fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, o.max, hex.EncodeToString(id[:])))
+		}
 		c.Stderr = s.log
 		pin := allowed
 		if n <= len(cpus) {
@@ -165,7 +170,12 @@ func startMPI(ctx context.Context, dir string, n int, o options) (*side, error) 
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return nil, err
 	}
-	if n > allowed.Count() {
+	if o.network {
+		var err error
+		if args, err = acrossNamespaces(dir); err != nil {
+			return nil, err
+		}
+	} else if n > allowed.Count() {
 		args = append(args, "--oversubscribe")
 	}
 	args = append(args, "-np", strconv.Itoa(n), o.mpi, dir, strconv.Itoa(o.max))
