@@ -95,6 +95,7 @@ func (c *Comm) waitForSockets(s *host.Spinner) {
 	}
 	fds := []unix.PollFd{{Fd: int32(e.Fd()), Events: unix.POLLIN}}
 	s.Nap = pollTime
+	s.Pauses = socketPauses
 	s.Poll = func(d time.Duration) {
 		if n, _ := unix.Poll(fds, int(d/time.Millisecond)); n > 0 {
 			e.Drain()
@@ -105,6 +106,10 @@ func (c *Comm) waitForSockets(s *host.Spinner) {
 // pollTime is how long a rank sleeps on its sockets: messages through shared
 // memory do not wake it.
 const pollTime = time.Millisecond
+
+// socketPauses is about half a microsecond: a look at a socket takes about as
+// long.
+const socketPauses = 20
 
 // openSocket makes the endpoint for ranks out of reach of shared memory.
 func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {

@@ -22,6 +22,9 @@ type Spinner struct {
 	// Spin and Yield are how many times to spin and to yield before the next
 	// way of waiting.
 	Spin, Yield int
+	// Pauses is how many times the processor pauses between two looks, while
+	// spinning: looking at sockets keeps the kernel from filling them.
+	Pauses int
 	// Process makes yielding a system call, which lets other processes run;
 	// goroutines of this one run in any case.
 	Process bool
@@ -34,10 +37,6 @@ type Spinner struct {
 	armed bool
 }
 
-// soon is how often to look without a pause in between: what is waited for is
-// often under way.
-const soon = 8
-
 // Wait implements Waiter.
 func (s *Spinner) Wait(idle int) (long bool) {
 	if idle == 0 && s.armed {
@@ -46,7 +45,7 @@ func (s *Spinner) Wait(idle int) (long bool) {
 	}
 	switch {
 	case idle < s.Spin:
-		if idle >= soon {
+		for range s.Pauses {
 			pause()
 		}
 		if idle&63 == 63 {

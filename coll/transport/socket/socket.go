@@ -50,11 +50,11 @@ const (
 	// small is the size up to which a message is copied next to its header,
 	// to be one write, and taken out of the read-ahead, to be one read:
 	// copying this much costs no more than a second system call.
-	small = 8 << 10
+	small = 32 << 10
 	// minPiece is the smallest piece that a message is cut into.
 	minPiece = 64 << 10
 	// aheadSize is how much a read for small messages may take at once.
-	aheadSize = 32 << 10
+	aheadSize = 128 << 10
 )
 
 // Options say how an Endpoint is to be. Rank, Key and Fault must be given.
