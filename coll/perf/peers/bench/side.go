@@ -137,7 +137,7 @@ func startAssay(ctx context.Context, dir string, n int, o options) (*side, error
 		}
 		c.Stderr = s.log
 		pin := allowed
-		if n <= len(cpus) {
+		if n <= len(cpus) && !o.network {
 			pin = unix.CPUSet{}
 			pin.Set(cpus[r])
 		}
