@@ -10,7 +10,8 @@
 //
 // A connection that breaks reports it once, to the Fault given to the
 // endpoint, and then stays silent: nothing more can be sent or received. The
-// executor looks at the Fault while it waits.
+// executor looks at the Fault while it waits. Transports within a host may
+// leave it to the bootstrap to notice that a peer is lost.
 package transport
 
 import (

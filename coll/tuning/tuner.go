@@ -164,11 +164,15 @@ func (t *Tuner) fill(c schedule.Collective) *[]rule {
 	return &rules
 }
 
+// flattery is how far the model may be wrong in favour of what nobody measured.
+const flattery = 3
+
 // choose finds the choice for sizes from from, of which one is bytes, by
-// trying all that is allowed. NewTuner made sure that something is.
+// trying all that is allowed. NewTuner made sure that something is. What was
+// measured goes before what was not, unless the model has that far ahead.
 func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
-	var best Choice
-	least := math.Inf(1)
+	var best [2]Choice // not measured, measured
+	least := [2]float64{math.Inf(1), math.Inf(1)}
 	algorithms, _ := t.algorithms(c)
 	protocols, _ := t.protocols(c, from)
 	for _, a := range algorithms {
@@ -176,13 +180,20 @@ func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
 		for _, p := range protocols {
 			for _, n := range channels {
 				choice, time := t.cost(f, c, a, p, n, bytes)
-				if time < least {
-					best, least = choice, time
+				k := 0
+				if _, ok := t.measured[PointOf(t.env, c, choice, 0, 0)]; ok {
+					k = 1
+				}
+				if time < least[k] {
+					best[k], least[k] = choice, time
 				}
 			}
 		}
 	}
-	return best
+	if least[1] <= flattery*least[0] {
+		return best[1]
+	}
+	return best[0]
 }
 
 // Candidates are the choices that the tuner reckons fastest for an operation,

@@ -31,7 +31,7 @@ func open(t testing.TB, ranks, channels, slot int) []*Endpoint {
 func TestConformance(t *testing.T) {
 	for _, direct := range []bool{false, true} {
 		t.Run(fmt.Sprintf("direct=%v", direct), func(t *testing.T) {
-			transporttest.Run(t, func(t testing.TB, n int) []transporttest.Rank {
+			transporttest.RunUnwatched(t, func(t testing.TB, n int) []transporttest.Rank {
 				var ranks []transporttest.Rank
 				for r := range n {
 					o := Options{Rank: r, Ranks: n, Channels: 16, Secret: 0xfeed}
