@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/harness/version"
 )
 
 // A Config is what communicators are made with. The zero value takes the
@@ -53,6 +54,12 @@ func (cfg Config) complete(rank, size int) (settings, error) {
 		}
 		s.log, s.owned = l.ForRank(rank, rank), l
 	}
+	if rank == 0 {
+		s.log.Version("assay " + version.Get().Version + ", with the interface of NCCL " + ncclVersion)
+		for _, set := range s.Settings() {
+			s.log.Infof(debug.Env, "%v", set)
+		}
+	}
 	for _, w := range said {
 		if w.Level == debug.Warn {
 			s.log.Warnf("%v", w)
@@ -75,6 +82,9 @@ func (cfg Config) complete(rank, size int) (settings, error) {
 	}
 	return s, nil
 }
+
+// ncclVersion is the release whose calls and variables this package follows.
+const ncclVersion = "2.30.7"
 
 // GetUniqueID makes the ID of a communicator. The process that calls it must
 // live until all ranks have joined: they find one another through it.
@@ -193,7 +203,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 			c.cfg.log.Warnf("NCCL_TOPO_DUMP_FILE: %v", err)
 		}
 	}
-	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d - Init COMPLETE", rank, n)
+	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - Init COMPLETE", rank, n, c.links)
 	return c, nil
 }
 

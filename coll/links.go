@@ -168,6 +168,17 @@ func (l *links) pending() (peer int, h transport.Header, ok bool) {
 	return 0, h, false
 }
 
+// String says by which transports the other ranks are reached.
+func (l *links) String() string {
+	near := 0
+	for i := range l.infos {
+		if l.infos[i].near {
+			near++
+		}
+	}
+	return fmt.Sprintf("via SHM %d via Socket %d channels %d slots of %d bytes", near, max(0, len(l.infos)-1-near), l.channels, l.slot)
+}
+
 func (l *links) close() error {
 	var errs []error
 	if l.socket != nil {

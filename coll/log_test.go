@@ -1,0 +1,110 @@
+package coll
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/debug"
+)
+
+// A logBuffer is written by several ranks.
+type logBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// A rank that others wait for is named in the log, and how ranks are connected
+// stands there too.
+func TestLog(t *testing.T) {
+	var out logBuffer
+	log, err := debug.Open(debug.Options{Level: debug.Info, Subsystems: debug.All, Stderr: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cfg := testConfig()
+	cfg.Log = log
+	cfg.Knobs.Slow = time.Second
+	comms, err := CommInitAll(context.Background(), 3, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for _, c := range comms {
+		wg.Go(func() {
+			if c.Rank() == 1 { // until the others have complained
+				for deadline := time.Now().Add(15 * time.Second); strings.Count(out.String(), "NCCL WARN") < 2 && time.Now().Before(deadline); {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			v := []int32{1}
+			if err := c.AllGather(Of(v), Of(make([]int32, 3)), 1, Int32); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	destroyAll(t, comms)
+	for _, want := range []string{"AllGather of int32: waiting for a message from rank 1", "comm rank 2 nranks 3 via SHM 2 via Socket 0", "assay "} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, out.String())
+		}
+	}
+}
+
+// Nothing is allocated per operation, by any rank.
+func TestAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	for _, bytes := range []int{8, 1 << 10, 256 << 10} {
+		for name, f := range map[string]func(c *Comm, in, out Buffer) error{
+			"AllReduce":     func(c *Comm, in, out Buffer) error { return c.AllReduce(in, out, bytes/4, Float32, Sum) },
+			"AllReduce avg": func(c *Comm, in, out Buffer) error { return c.AllReduce(in, out, bytes/4, Float32, Avg) },
+			"Broadcast":     func(c *Comm, in, out Buffer) error { return c.Broadcast(in, out, bytes/4, Float32, 0) },
+			"AllGather":     func(c *Comm, in, out Buffer) error { return c.AllGather(in, out, bytes/8, Float32) },
+			"ReduceScatter": func(c *Comm, in, out Buffer) error { return c.ReduceScatter(in, out, bytes/8, Float32, Sum) },
+			"Reduce":        func(c *Comm, in, out Buffer) error { return c.Reduce(in, out, bytes/4, Float32, Max, 1) },
+		} {
+			const runs = 50
+			withRanks(t, 2, testConfig(), func(c *Comm) error {
+				in, out := make([]byte, bytes), make([]byte, bytes)
+				var err error
+				op := func() {
+					if e := f(c, Bytes(in), Bytes(out)); e != nil {
+						err = e
+					}
+				}
+				for range 5 {
+					op()
+				}
+				if c.Rank() == 0 {
+					if n := testing.AllocsPerRun(runs, op); n > 0 { // of the whole process
+						t.Errorf("%s of %d bytes: %v allocations an operation", name, bytes, n)
+					}
+				} else {
+					for range runs + 1 { // AllocsPerRun warms up with one
+						op()
+					}
+				}
+				return err
+			})
+		}
+	}
+}
