@@ -71,6 +71,7 @@ mkdir -p /out
 		Sources: []certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}},
 		Checks: []certificate.Check{
 			command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
+			command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, "harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2"),
 		},
 	})
 }
