@@ -69,7 +69,7 @@ fuzz: ## run every fuzz target for half a minute
 
 .PHONY: bench
 bench: ## Go benchmarks of what must be fast
-	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./harness/...
+	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./harness/... ./coll/...
 
 .PHONY: bench-build
 bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one run: prints the ratios

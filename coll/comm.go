@@ -35,6 +35,7 @@ type Comm struct {
 	sent    []uint32
 	rcvd    []uint32
 	last    repeat
+	chosen  tuning.Choice // for the last collective
 	plans   map[planKey]*host.Plan
 	recent  [schedule.NumCollectives]recentPlan
 	one     host.Run
@@ -213,6 +214,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 		op.Header.Seq = c.seq
 		p := c.picks.pick(a.coll, a.count*a.t.Size())
 		op.Window, op.Copy = int(p.Window), p.Protocol == tuning.LL
+		c.chosen = p
 		plan, err = c.plan(planKey{a.coll, p.Algorithm, a.root, p.Channels})
 	}
 	if err != nil {
@@ -424,6 +426,15 @@ func (c *Comm) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 		return nil, c.wrap("Exchange", err)
 	}
 	return all, nil
+}
+
+// Chosen says how the last collective was done: "two-shot/Simple". It belongs
+// to the goroutine that calls the operations.
+func (c *Comm) Chosen() string {
+	if c.chosen.Algorithm == "" {
+		return ""
+	}
+	return c.chosen.Algorithm + "/" + c.chosen.Protocol.String()
 }
 
 // String is for logs.
