@@ -2,39 +2,32 @@ package coll
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/bits"
 	"os"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 	"github.com/assay-hpc/assay/coll/transport/socket"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// hostID tells hosts apart, by name and boot, or as NCCL_HOSTID says.
+// hostID tells hosts apart.
 func (c *Comm) hostID() (uint64, error) {
-	h := fnv.New64a()
-	if c.cfg.HostID != "" {
-		h.Write([]byte(c.cfg.HostID))
-		return h.Sum64() | 1, nil
-	}
-	name, err := os.Hostname()
+	fs, err := sysfs.Open("/")
 	if err != nil {
 		return 0, fmt.Errorf("telling hosts apart: %w", err)
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, fmt.Errorf("telling hosts apart: %w", err)
+	id, err := topology.HostID(func(string) string { return c.cfg.HostID }, fs)
+	if err != nil {
+		return 0, fmt.Errorf("telling hosts apart: %w; NCCL_HOSTID can say it", err)
 	}
-	short, _, _ := strings.Cut(name, ".")
-	fmt.Fprintf(h, "%s\n%s", short, strings.TrimSpace(string(boot)))
-	return h.Sum64() | 1, nil
+	return id | 1, nil // 0 stands for none
 }
 
 // maxChannels is how many channels the tuner may use. One goroutine drives all

@@ -34,7 +34,7 @@ type Options struct {
 	Rank, Ranks int
 	Channels    int
 	Slot        int    // bytes of payload of a slot; 0: DefaultSlot
-	Host        uint64 // what identifies the host; 0: found out
+	Host        uint64 // what identifies the host
 	Secret      uint64 // of this communicator: memory that lacks it is somebody else's
 	// Direct, if not nil, lets ranks look at each other's memory where they can
 	// (direct.go), and is told when that fails. All ranks have it, or none.
@@ -91,12 +91,6 @@ func New(o Options) (*Endpoint, error) {
 	}
 	if o.Rank < 0 || o.Rank >= o.Ranks || o.Channels < 1 || o.Slot < cacheLine {
 		return nil, fmt.Errorf("shm: rank %d of %d, %d channels, slots of %d bytes", o.Rank, o.Ranks, o.Channels, o.Slot)
-	}
-	if o.Host == 0 {
-		var err error
-		if o.Host, err = hostID(); err != nil {
-			return nil, err
-		}
 	}
 	e := &Endpoint{o: o, nonce: nonces.Add(1), peers: map[int]*peer{}, remotes: map[remote]*mapping{}}
 	e.region = pageAlign(newGeometry(1, o.Slot).size())
