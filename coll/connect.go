@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"time"
@@ -19,7 +20,7 @@ import (
 // where they are.
 type hello struct {
 	Version  uint32
-	_        uint32
+	PID      uint32
 	Settings uint64 // a hash of what decides which messages are sent
 	Host     uint64
 	CPUs     [16]uint64 // which processors of the host the rank may use
@@ -38,7 +39,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mine := hello{Version: protocolVersion, Settings: c.settingsHash(), Host: hostID, CPUs: affinity()}
+	mine := hello{Version: protocolVersion, PID: uint32(os.Getpid()), Settings: c.settingsHash(), Host: hostID, CPUs: affinity()}
 	all, err := exchange(ctx, c.net, mine)
 	if err != nil {
 		return err
@@ -218,7 +219,19 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 		}
 	}
 	cpus = min(onesOf(union), max(runtime.GOMAXPROCS(0), onesOf(union)/max(1, len(local))*len(local)))
-	s := &host.Spinner{Spin: 20000, Yield: 200, Nap: 20 * time.Millisecond, Process: true}
+	within := 0 // ranks of this process
+	for _, r := range local {
+		if all[r].PID == all[c.rank].PID {
+			within++
+		}
+	}
+	s := &host.Spinner{Spin: 20000, Yield: 200, Nap: 20 * time.Millisecond}
+	switch {
+	case within == 1:
+		s.Process = 8
+	case within < len(local):
+		s.Process = 2
+	}
 	if cpus < len(local) {
 		s.Spin, s.Yield = 0, 2000
 	}

@@ -25,9 +25,9 @@ type Spinner struct {
 	// Pauses is how many times the processor pauses between two looks, while
 	// spinning: looking at sockets keeps the kernel from filling them.
 	Pauses int
-	// Process makes yielding a system call, which lets other processes run;
-	// goroutines of this one run in any case.
-	Process bool
+	// Process makes all but each Process-th yield a system call, which lets
+	// other processes run, instead of goroutines of this one; 0: none of them.
+	Process int
 	// Sleeper, if not nil, is used in the end; else Nap is slept.
 	Sleeper Sleeper
 	Nap     time.Duration
@@ -53,7 +53,7 @@ func (s *Spinner) Wait(idle int) (long bool) {
 		}
 		return false
 	case idle < s.Spin+s.Yield:
-		if s.Process && idle&7 != 7 {
+		if s.Process > 0 && idle%s.Process != 0 {
 			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		} else {
 			runtime.Gosched()
