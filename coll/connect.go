@@ -228,7 +228,7 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	s := &host.Spinner{Spin: 20000, Yield: 200, Nap: 20 * time.Millisecond}
 	switch {
 	case within == 1:
-		s.Process = 8
+		s.Process = 64 // the runtime wakes another thread when a goroutine yields
 	case within < len(local):
 		s.Process = 2
 	}

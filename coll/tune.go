@@ -108,7 +108,7 @@ func (c *Comm) measure(ctx context.Context, coll schedule.Collective, choice tun
 
 // A measurement is the best of so many rounds of about so long.
 const (
-	tuneRounds = 3
+	tuneRounds = 5
 	tuneTime   = 4 * time.Millisecond
 )
 

@@ -53,7 +53,7 @@ func (s *Spinner) Wait(idle int) (long bool) {
 		}
 		return false
 	case idle < s.Spin+s.Yield:
-		if s.Process > 0 && idle%s.Process != 0 {
+		if s.Process > 0 && idle%s.Process != s.Process-1 {
 			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 		} else {
 			runtime.Gosched()

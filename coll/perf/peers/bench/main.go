@@ -83,6 +83,14 @@ func parse(args []string) (o options, err error) {
 	return o, nil
 }
 
+// sizes are from -b to -e by the factor, with the last one in any case.
+func (o options) sizes() (all []int) {
+	for s := o.min; s < o.max; s *= o.step {
+		all = append(all, s)
+	}
+	return append(all, o.max)
+}
+
 // A row is what was measured at one size, in microseconds.
 type row struct {
 	Ranks int       `json:"ranks"`
@@ -152,7 +160,7 @@ func series(ctx context.Context, o options, n int) (rows []row, err error) {
 	}
 	fmt.Printf("# %d ranks%s\n# %-14s %12s %12s %12s %8s\n", n, where, "collective", "bytes", "assay us", "OpenMPI us", "ratio")
 	for _, op := range o.ops {
-		for size := o.min; size <= o.max; size *= o.step {
+		for _, size := range o.sizes() {
 			if ctx.Err() != nil {
 				return rows, ctx.Err()
 			}
