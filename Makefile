@@ -80,7 +80,8 @@ bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one 
 bench-coll: deps ## our collectives and OpenMPI's, and sockets against iperf3, in one run: prints the ratios
 	mpicc -O2 -o $(BIN)/collbench ./coll/perf/peers/mpi/collbench.c
 	$(GOBUILD) -o $(BIN)/bench ./coll/perf/peers/bench
-	$(BIN)/bench -mpi $(BIN)/collbench -ranks 2,4
+	$(BIN)/bench -mpi $(BIN)/collbench -ranks 2,4 -f 8
+	$(BIN)/bench -mpi $(BIN)/collbench -network -e 67108864 -f 8
 
 .PHONY: clean
 clean: ## remove what was built here (images, caches and the builder's state stay in the user's cache directory)
