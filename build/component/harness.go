@@ -65,6 +65,11 @@ mkdir -p /out
 		}},
 	})
 	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
+	// The harness answers to the names of nccl-tests' programs, in a directory
+	// of its own: /opt/nccl-tests has NVIDIA's.
+	for _, op := range []string{"all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "scatter", "gather", "sendrecv"} {
+		b.files = append(b.files, recipe.Symlink{Path: "/opt/assay/nccl-tests/" + op + "_perf", Target: "/opt/assay/bin/harness"})
+	}
 	b.prepend("PATH", "/opt/assay/bin")
 	b.declare(certificate.Component{
 		Name: "harness", Version: b.Source.Version, License: "Apache-2.0", Homepage: "https://github.com/assay-hpc/assay",
@@ -72,6 +77,7 @@ mkdir -p /out
 		Checks: []certificate.Check{
 			command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
 			command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, "harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2"),
+			command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, "/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2"),
 		},
 	})
 }
