@@ -55,6 +55,9 @@ type Endpoint struct {
 	region int // bytes of a connection's memory, page aligned
 	multi  int // the same of the one that all receive
 
+	fileMu sync.RWMutex // against closing file while another rank of the process maps it
+	closed bool
+
 	mu      sync.Mutex
 	maps    []*mapping
 	peers   map[int]*peer
@@ -64,9 +67,11 @@ type Endpoint struct {
 
 // A peer is another rank's memory, opened.
 type peer struct {
-	pid   int // 0: it is in this process
-	file  *os.File
-	owned bool // by us, not by an endpoint of this process
+	rank  int
+	by    int       // this rank
+	pid   int       // 0: it is in this process
+	file  *os.File  // of another process
+	local *Endpoint // in this process
 	head  *mapping
 }
 
@@ -202,11 +207,11 @@ func (e *Endpoint) open(rank int, b []byte) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{}
+	p := &peer{rank: rank, by: e.o.Rank}
 	if other, ok := local.Load(w.Nonce); ok && int(w.PID) == os.Getpid() {
-		p.file = other.(*Endpoint).file
+		p.local = other.(*Endpoint)
 	} else {
-		p.owned, p.pid = true, int(w.PID)
+		p.pid = int(w.PID)
 		if p.file, err = openMemory(int(w.PID), int(w.FD)); err != nil {
 			if errors.Is(err, os.ErrNotExist) {
 				return nil, &transport.PeerError{Rank: rank, By: e.o.Rank, What: fmt.Sprintf("process %d is gone", w.PID)}
@@ -214,7 +219,7 @@ func (e *Endpoint) open(rank int, b []byte) (*peer, error) {
 			return nil, err
 		}
 	}
-	if p.head, err = mapFile(int(p.file.Fd()), 0, headSize); err == nil && atomic.LoadUint64((*uint64)(p.head.at(secretAt))) != e.o.Secret {
+	if p.head, err = p.mapFile(0, headSize); err == nil && atomic.LoadUint64((*uint64)(p.head.at(secretAt))) != e.o.Secret {
 		err = fmt.Errorf("shm: the memory of process %d is not that of rank %d", w.PID, rank)
 	}
 	if err != nil {
@@ -229,22 +234,40 @@ func (p *peer) close() {
 	if p.head != nil {
 		_ = p.head.unmap()
 	}
-	if p.owned {
+	if p.file != nil {
 		p.file.Close()
 	}
 }
 
+// mapFile maps a part of the peer's memory.
+func (p *peer) mapFile(off int64, n int) (*mapping, error) {
+	if p.local == nil {
+		return mapFile(int(p.file.Fd()), off, n)
+	}
+	p.local.fileMu.RLock()
+	defer p.local.fileMu.RUnlock()
+	if p.local.closed {
+		return nil, &transport.PeerError{Rank: p.rank, By: p.by, What: "it has closed its communicator"}
+	}
+	return mapFile(int(p.local.file.Fd()), off, n)
+}
+
 func (p *peer) bell() *Bell { return (*Bell)(p.head.at(bellAt)) }
 
-// mapRegion maps a connection's memory, in the file of the rank that sends.
-func (e *Endpoint) mapRegion(f *os.File, channel, to int) (unsafe.Pointer, error) {
+// own maps a part of this rank's memory.
+func (e *Endpoint) own(off int64, n int) (*mapping, error) {
+	return mapFile(int(e.file.Fd()), off, n)
+}
+
+// mapRegion maps a connection's memory, which lies with the rank that sends.
+func (e *Endpoint) mapRegion(of func(off int64, n int) (*mapping, error), channel, to int) (unsafe.Pointer, error) {
 	off, n := int64(headSize)+int64(channel)*(int64(e.o.Ranks)*int64(e.region)+int64(e.multi)), e.region
 	if to < 0 {
 		off, n = off+int64(e.o.Ranks)*int64(e.region), e.multi
 	} else {
 		off += int64(to) * int64(e.region)
 	}
-	m, err := mapFile(int(f.Fd()), off, n)
+	m, err := of(off, n)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +283,7 @@ func (e *Endpoint) Tx(_ context.Context, to int, b []byte, channel int) (transpo
 	if err != nil {
 		return nil, err
 	}
-	mem, err := e.mapRegion(e.file, channel, to)
+	mem, err := e.mapRegion(e.own, channel, to)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +296,7 @@ func (e *Endpoint) Rx(_ context.Context, from int, b []byte, channel int) (trans
 	if err != nil {
 		return nil, err
 	}
-	mem, err := e.mapRegion(p.file, channel, e.o.Rank)
+	mem, err := e.mapRegion(p.mapFile, channel, e.o.Rank)
 	if err != nil {
 		return nil, err
 	}
@@ -295,7 +318,7 @@ func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (tran
 		t.within = t.within && p.pid == 0
 	}
 	var err error
-	t.mem, err = e.mapRegion(e.file, channel, -1)
+	t.mem, err = e.mapRegion(e.own, channel, -1)
 	return t, err
 }
 
@@ -305,7 +328,7 @@ func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel 
 	if err != nil {
 		return nil, err
 	}
-	mem, err := e.mapRegion(p.file, channel, -1)
+	mem, err := e.mapRegion(p.mapFile, channel, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +355,10 @@ func (e *Endpoint) Close() error {
 	for _, m := range append(e.maps, e.head) {
 		errs = append(errs, m.unmap())
 	}
+	e.fileMu.Lock()
+	e.closed = true
 	errs = append(errs, e.file.Close())
+	e.fileMu.Unlock()
 	return errors.Join(errs...)
 }
 
