@@ -78,6 +78,7 @@ bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one 
 
 .PHONY: bench-coll
 bench-coll: deps ## our collectives and OpenMPI's, and sockets against iperf3, in one run: prints the ratios
+	mkdir -p $(BIN)
 	mpicc -O2 -o $(BIN)/collbench ./coll/perf/peers/mpi/collbench.c
 	$(GOBUILD) -o $(BIN)/bench ./coll/perf/peers/bench
 	$(BIN)/bench -mpi $(BIN)/collbench -ranks 2,4 -f 8
