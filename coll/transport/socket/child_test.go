@@ -225,14 +225,20 @@ func exchangeJob(j job, e *Endpoint, tx *Tx, rx *Rx) (string, error) {
 	out, in, want := make([]byte, j.Size), make([]byte, j.Size), make([]byte, j.Size)
 	size := func(i int) int { return (i*7919 + 1) % (j.Size + 1) }
 	sent, posted := 0, false
+	// trySend sends the next message unless one is under way: out holds one.
+	trySend := func() {
+		if sent < j.Count && tx.Idle() {
+			p := out[:size(sent)]
+			fill(p, j.Rank, sent)
+			if tx.Post(p, transport.Header{Seq: uint32(sent)}) {
+				sent++
+			}
+		}
+	}
 	for i := 0; i < j.Count; {
 		err := e.spin(func() bool {
-			if sent < j.Count && sent <= i+4 && tx.Idle() {
-				p := out[:size(sent)]
-				fill(p, j.Rank, sent)
-				if tx.Post(p, transport.Header{Seq: uint32(sent)}) {
-					sent++
-				}
+			if sent <= i+4 {
+				trySend()
 			}
 			if !posted {
 				rx.Post(in[:size(i)])
@@ -250,6 +256,10 @@ func exchangeJob(j job, e *Endpoint, tx *Tx, rx *Rx) (string, error) {
 		}
 		posted = false
 		i++
+	}
+	// The peer may have sent all of its own while the last of these waited.
+	if err := e.spin(func() bool { trySend(); return sent == j.Count }); err != nil {
+		return "", err
 	}
 	return "right", e.spin(tx.Idle)
 }
