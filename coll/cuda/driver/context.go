@@ -1,0 +1,97 @@
+//go:build cuda && cgo
+
+package driver
+
+// #cgo noescape assay_bind
+// #cgo nocallback assay_bind
+// #include <cuda.h>
+//
+// // Making a context current that is so already costs the driver more than to
+// // say which one is.
+// static inline CUresult assay_bind(void *context) {
+// 	CUcontext current;
+// 	if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == (CUcontext)context)
+// 		return CUDA_SUCCESS;
+// 	return cuCtxSetCurrent((CUcontext)context);
+// }
+//
+// static inline void assay_unbind(void *context) {
+// 	CUcontext current;
+// 	if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == (CUcontext)context)
+// 		cuCtxSetCurrent(NULL);
+// }
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// A Context is the primary context of a device: the one that CUDA's runtime and
+// other libraries in the process use, too.
+type Context struct {
+	ordinal int
+	dev     cu.Device
+	ctx     cu.CUContext
+	raw     unsafe.Pointer
+}
+
+// Open retains the primary context of a device. The first time, in a process,
+// that takes a fraction of a second and some hundred MB of the device's memory.
+// It does not make the context current.
+func Open(ordinal int) (*Context, error) {
+	dev, err := device(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	ctx, err := dev.RetainPrimaryCtx()
+	if err != nil {
+		return nil, wrap("cuDevicePrimaryCtxRetain", err)
+	}
+	c := &Context{ordinal: ordinal, dev: dev, ctx: ctx}
+	c.raw = *(*unsafe.Pointer)(unsafe.Pointer(&c.ctx))
+	return c, nil
+}
+
+// Close releases the context, which is gone when all that retained it have. What
+// was made in it must not be used any more. It is not current on this thread
+// afterwards; on other threads where it was, Bind comes before anything else.
+func (c *Context) Close() error {
+	C.assay_unbind(c.raw)
+	return wrap("cuDevicePrimaryCtxRelease", c.dev.ReleasePrimaryCtx())
+}
+
+// Ordinal is the number of the device.
+func (c *Context) Ordinal() int { return c.ordinal }
+
+// Bind makes the context current on the calling thread, to which the goroutine
+// must be locked. It costs little where it is current already.
+func (c *Context) Bind() error { return failure("cuCtxSetCurrent", C.assay_bind(c.raw)) }
+
+// Synchronize waits until all work in the context is done. The context must be
+// current. An error may be that of any earlier work.
+func (c *Context) Synchronize() error { return wrap("cuCtxSynchronize", cu.Synchronize()) }
+
+// CanAccessPeer says whether this device can use the memory of another one
+// directly. A device that does not exist is out of reach.
+func (c *Context) CanAccessPeer(other int) bool {
+	dev, err := device(other)
+	if err != nil {
+		return false
+	}
+	can, err := c.dev.CanAccessPeer(dev)
+	return err == nil && can != 0
+}
+
+// EnablePeer lets work in this context, which must be current, use the memory of
+// the peer's device. That it may already is no error. ErrPeer: it cannot.
+func (c *Context) EnablePeer(peer *Context) error {
+	err := wrap("cuCtxEnablePeerAccess", peer.ctx.EnablePeerAccess(0))
+	var e *Error
+	if errors.As(err, &e) && e.Code == codePeerEnabled {
+		return nil
+	}
+	return err
+}

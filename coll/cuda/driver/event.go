@@ -1,0 +1,65 @@
+//go:build cuda && cgo
+
+package driver
+
+import (
+	"time"
+
+	"gorgonia.org/cu"
+)
+
+// An Event is a point in the work of a stream, a CUevent.
+type Event uintptr
+
+func (e Event) cu() cu.Event { return as[cu.Event](uintptr(e)) }
+
+// EventFlags say what an event is for. Without any it marks a point, no more,
+// which is cheapest.
+type EventFlags uint8
+
+// The flags.
+const (
+	Timing       EventFlags = 1 << iota // the event has a time; not with Interprocess
+	Interprocess                        // EventHandle works
+	Blocking                            // Synchronize sleeps, instead of spinning
+)
+
+// NewEvent makes an event in the current context.
+func NewEvent(flags EventFlags) (Event, error) {
+	var f cu.EventFlags
+	if flags&Timing == 0 {
+		f |= cu.DisableTiming
+	}
+	if flags&Interprocess != 0 {
+		f |= cu.InterprocessEvent
+	}
+	if flags&Blocking != 0 {
+		f |= cu.BlockingSyncEvent
+	}
+	e, err := cu.MakeEvent(f)
+	return Event(handle(e)), wrap("cuEventCreate", err)
+}
+
+// Destroy frees the event. What waits for it goes on to do so.
+func (e Event) Destroy() error {
+	t := e.cu()
+	return wrap("cuEventDestroy", cu.DestroyEvent(&t))
+}
+
+// Record moves the event to the end of the stream, whose context must be that of
+// the event.
+func (e Event) Record(s Stream) error { return wrap("cuEventRecord", e.cu().Record(s.cu())) }
+
+// Synchronize waits until the work before the event is done.
+func (e Event) Synchronize() error { return wrap("cuEventSynchronize", e.cu().Synchronize()) }
+
+// Query says whether the work before the event is done. An event that was never
+// recorded is.
+func (e Event) Query() (bool, error) { return ready(wrap("cuEventQuery", e.cu().Query())) }
+
+// Elapsed is the time between two events with Timing, both of which are done.
+// It is good to half a microsecond.
+func Elapsed(from, to Event) (time.Duration, error) {
+	ms, err := from.cu().Elapsed(to.cu())
+	return time.Duration(ms * float64(time.Millisecond)), wrap("cuEventElapsedTime", err)
+}

@@ -1,0 +1,81 @@
+//go:build cuda && cgo
+
+package driver
+
+// #cgo noescape cuGraphLaunch
+// #cgo nocallback cuGraphLaunch
+// #include <cuda.h>
+import "C"
+
+// A CaptureMode says what threads may do while a stream is captured.
+type CaptureMode int
+
+// The modes.
+const (
+	CaptureThreadLocal CaptureMode = C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL // this thread makes no call that could disturb it
+	CaptureRelaxed     CaptureMode = C.CU_STREAM_CAPTURE_MODE_RELAXED      // any calls
+)
+
+// A Graph is work that was captured.
+type Graph struct{ g C.CUgraph }
+
+// BeginCapture makes the stream collect what is enqueued, on it and on streams
+// that wait for its events, instead of running it.
+func (s Stream) BeginCapture(mode CaptureMode) error {
+	return failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), C.CUstreamCaptureMode(mode)))
+}
+
+// EndCapture gives what was collected since BeginCapture. After an error
+// (ErrCapture, mostly) the stream is not captured any more.
+func (s Stream) EndCapture() (*Graph, error) {
+	var g C.CUgraph
+	if err := failure("cuStreamEndCapture", C.cuStreamEndCapture(s.c(), &g)); err != nil {
+		return nil, err
+	}
+	return &Graph{g}, nil
+}
+
+// Capturing says whether the stream is captured. ErrCapture: it is, and the
+// capture is spoilt.
+func (s Stream) Capturing() (bool, error) {
+	var status C.CUstreamCaptureStatus
+	if err := failure("cuStreamIsCapturing", C.cuStreamIsCapturing(s.c(), &status)); err != nil {
+		return false, err
+	}
+	if status == C.CU_STREAM_CAPTURE_STATUS_INVALIDATED {
+		return true, failure("cuStreamIsCapturing", C.CUDA_ERROR_STREAM_CAPTURE_INVALIDATED)
+	}
+	return status == C.CU_STREAM_CAPTURE_STATUS_ACTIVE, nil
+}
+
+// Destroy frees the graph. What was instantiated from it stays.
+func (g *Graph) Destroy() error { return failure("cuGraphDestroy", C.cuGraphDestroy(g.g)) }
+
+// A GraphExec is a graph that can be launched.
+type GraphExec struct{ g C.CUgraphExec }
+
+// Instantiate makes the graph ready to be launched.
+func (g *Graph) Instantiate() (*GraphExec, error) {
+	var x C.CUgraphExec
+	if err := failure("cuGraphInstantiateWithFlags", C.cuGraphInstantiateWithFlags(&x, g.g, 0)); err != nil {
+		return nil, err
+	}
+	return &GraphExec{x}, nil
+}
+
+// Upload does on the stream what the first launch would have to do ahead of its
+// work.
+func (x *GraphExec) Upload(s Stream) error {
+	return failure("cuGraphUpload", C.cuGraphUpload(x.g, s.c()))
+}
+
+// Launch enqueues the graph's work. It starts after the launch before of the
+// same GraphExec has ended.
+func (x *GraphExec) Launch(s Stream) error {
+	return failure("cuGraphLaunch", C.cuGraphLaunch(x.g, s.c()))
+}
+
+// Destroy frees it; work that was launched goes on to its end.
+func (x *GraphExec) Destroy() error {
+	return failure("cuGraphExecDestroy", C.cuGraphExecDestroy(x.g))
+}

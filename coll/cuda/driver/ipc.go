@@ -1,0 +1,47 @@
+//go:build cuda && cgo
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+import "unsafe"
+
+// MemHandle gives another process of this host the allocation that an address is
+// in; the address within it (AddressRange) must be sent along. The memory must
+// be from Malloc or its like (PtrInfo.LegacyIPC), and not be freed before the
+// others have called CloseMem.
+func MemHandle(p Ptr) ([64]byte, error) {
+	var h C.CUipcMemHandle
+	err := failure("cuIpcGetMemHandle", C.cuIpcGetMemHandle(&h, C.CUdeviceptr(p)))
+	return *(*[64]byte)(unsafe.Pointer(&h)), err
+}
+
+// OpenMem maps the allocation of a handle into the current context, which may be
+// of another device, and gives its base. It fails in the process that the handle
+// is from.
+func OpenMem(handle [64]byte) (Ptr, error) {
+	var p C.CUdeviceptr
+	err := failure("cuIpcOpenMemHandle", C.cuIpcOpenMemHandle(&p, *(*C.CUipcMemHandle)(unsafe.Pointer(&handle)), C.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS))
+	return Ptr(p), err
+}
+
+// CloseMem unmaps what OpenMem gave.
+func CloseMem(p Ptr) error {
+	return failure("cuIpcCloseMemHandle", C.cuIpcCloseMemHandle(C.CUdeviceptr(p)))
+}
+
+// EventHandle gives another process of this host an event with Interprocess.
+func EventHandle(e Event) ([64]byte, error) {
+	var h C.CUipcEventHandle
+	err := failure("cuIpcGetEventHandle", C.cuIpcGetEventHandle(&h, *(*C.CUevent)(unsafe.Pointer(&e))))
+	return *(*[64]byte)(unsafe.Pointer(&h)), err
+}
+
+// OpenEvent makes the event of a handle known in the current context. It must be
+// destroyed before the original is.
+func OpenEvent(handle [64]byte) (Event, error) {
+	var e C.CUevent
+	err := failure("cuIpcOpenEventHandle", C.cuIpcOpenEventHandle(&e, *(*C.CUipcEventHandle)(unsafe.Pointer(&handle))))
+	return Event(uintptr(unsafe.Pointer(e))), err
+}

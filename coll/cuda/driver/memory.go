@@ -1,0 +1,143 @@
+//go:build cuda && cgo
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// A Ptr is an address that devices use. Addresses are unique among all devices
+// and the host's memory.
+type Ptr uint64
+
+func (p Ptr) String() string { return fmt.Sprintf("%#x", uint64(p)) }
+
+// Malloc allocates bytes of the current context's device, aligned to 256 bytes
+// at least. It may wait for work on the device, and so must not be called while
+// a kernel waits for something that this thread does later.
+func Malloc(n int) (Ptr, error) {
+	p, err := cu.MemAlloc(int64(n))
+	if err != nil {
+		return 0, describe("cuMemAlloc", codeOf(err), fmt.Sprintf("%d bytes", n))
+	}
+	return Ptr(p), nil
+}
+
+// Free frees what Malloc gave. It waits for the work that uses it.
+func Free(p Ptr) error { return wrap("cuMemFree", cu.MemFree(cu.DevicePtr(p))) }
+
+// MemInfo says how many bytes of the current context's device are free, and how
+// many there are.
+func MemInfo() (free, total int64, err error) {
+	free, total, err = cu.MemInfo()
+	return free, total, wrap("cuMemGetInfo", err)
+}
+
+// Memset8 sets n bytes and returns when they are. It does not wait for streams of
+// NewStream.
+func Memset8(p Ptr, v uint8, n int) error {
+	return settled(wrap("cuMemsetD8", cu.MemsetD8(cu.DevicePtr(p), v, int64(n))))
+}
+
+// Memset8Async sets n bytes when the stream comes to it.
+func Memset8Async(p Ptr, v uint8, n int, s Stream) error {
+	return wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(p), v, int64(n), s.cu()))
+}
+
+// Memset32 sets n words of 4 bytes and returns when they are. It does not wait for
+// streams of NewStream.
+func Memset32(p Ptr, v uint32, n int) error {
+	return settled(wrap("cuMemsetD32", cu.MemsetD32(cu.DevicePtr(p), v, int64(n))))
+}
+
+// Memset32Async sets n words of 4 bytes when the stream comes to it.
+func Memset32Async(p Ptr, v uint32, n int, s Stream) error {
+	return wrap("cuMemsetD32Async", cu.MemsetD32Async(cu.DevicePtr(p), uint(v), int64(n), s.cu()))
+}
+
+// CopyToDevice copies the bytes and returns when they are there. It does not
+// wait for streams of NewStream.
+func CopyToDevice(dst Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	return settled(wrap("cuMemcpyHtoD", cu.MemcpyHtoD(cu.DevicePtr(dst), unsafe.Pointer(&src[0]), int64(len(src)))))
+}
+
+// settled waits for the default stream, unless there is an error already. The
+// driver's calls without a stream may return while a part of their work is still
+// to be done there, which streams of NewStream do not wait for.
+func settled(err error) error {
+	if err != nil {
+		return err
+	}
+	return Stream(0).Synchronize()
+}
+
+// CopyFromDevice fills dst. It does not wait for streams of NewStream.
+func CopyFromDevice(dst []byte, src Ptr) error {
+	if len(dst) == 0 {
+		return nil
+	}
+	return wrap("cuMemcpyDtoH", cu.MemcpyDtoH(unsafe.Pointer(&dst[0]), cu.DevicePtr(src), int64(len(dst))))
+}
+
+// CopyAsync copies n bytes between any addresses, of one device, of two or of
+// pinned memory, when the stream comes to it.
+func CopyAsync(dst, src Ptr, n int, s Stream) error {
+	return wrap("cuMemcpyAsync", cu.MemcpyAsync(cu.DevicePtr(dst), cu.DevicePtr(src), int64(n), s.cu()))
+}
+
+// AddressRange gives the allocation that an address of device memory is in.
+func AddressRange(p Ptr) (base Ptr, size int, err error) {
+	n, b, err := cu.DevicePtr(p).AddressRange()
+	return Ptr(b), int(n), wrap("cuMemGetAddressRange", err)
+}
+
+// PtrInfo says what is at an address.
+type PtrInfo struct {
+	Ordinal   int    // of the device; -1 where none knows the address
+	BufferID  uint64 // another one when the memory is freed and the address used again
+	IsDevice  bool   // device memory, not the host's
+	LegacyIPC bool   // MemHandle works
+}
+
+// PointerInfo says what is at an address. An address that the driver does not
+// know, such as ordinary host memory, is no error.
+func PointerInfo(p Ptr) (PtrInfo, error) {
+	var (
+		kind    C.uint
+		ordinal C.int
+		id      C.ulonglong
+		legacy  C.int // the driver writes one byte of it
+	)
+	attributes := [...]C.CUpointer_attribute{
+		C.CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+		C.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+		C.CU_POINTER_ATTRIBUTE_BUFFER_ID,
+		C.CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+	}
+	// One by one: the call for several takes an array of pointers, which cannot
+	// be Go's.
+	for i, to := range [...]unsafe.Pointer{unsafe.Pointer(&kind), unsafe.Pointer(&ordinal), unsafe.Pointer(&id), unsafe.Pointer(&legacy)} {
+		code := C.cuPointerGetAttribute(to, attributes[i], C.CUdeviceptr(p))
+		if code == C.CUDA_ERROR_INVALID_VALUE && i == 0 {
+			return PtrInfo{Ordinal: -1}, nil
+		}
+		if err := failure("cuPointerGetAttribute", code); err != nil {
+			return PtrInfo{}, err
+		}
+	}
+	return PtrInfo{
+		Ordinal:   int(ordinal),
+		BufferID:  uint64(id),
+		IsDevice:  kind == C.CU_MEMORYTYPE_DEVICE,
+		LegacyIPC: legacy != 0,
+	}, nil
+}

@@ -1,0 +1,76 @@
+//go:build cuda && cgo
+
+package driver
+
+// #include <cuda.h>
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// Pinned is memory of the host that all devices can use.
+type Pinned struct {
+	Bytes []byte
+	Ptr   Ptr // where the devices see it
+}
+
+// HostAlloc allocates pinned memory, zeroed, mapped into all contexts. n is
+// bytes, more than 0.
+func HostAlloc(n int) (*Pinned, error) {
+	var p unsafe.Pointer
+	code := C.cuMemHostAlloc(&p, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)
+	if code != C.CUDA_SUCCESS {
+		return nil, describe("cuMemHostAlloc", int(code), fmt.Sprintf("%d bytes", n))
+	}
+	m := &Pinned{Bytes: unsafe.Slice((*byte)(p), n)}
+	clear(m.Bytes)
+	var err error
+	if m.Ptr, err = mapped(p); err != nil {
+		C.cuMemFreeHost(p)
+		return nil, err
+	}
+	return m, nil
+}
+
+// Free frees the memory, which neither the program nor a device may use any
+// more.
+func (m *Pinned) Free() error {
+	p := unsafe.Pointer(unsafe.SliceData(m.Bytes))
+	m.Bytes, m.Ptr = nil, 0
+	return wrap("cuMemFreeHost", cu.MemFreeHost(p))
+}
+
+// HostRegister pins memory that is there already, such as a shared mapping, and
+// maps it into all contexts. It must be outside of Go's heap and stay until
+// HostUnregister.
+func HostRegister(b []byte) (Ptr, error) {
+	if len(b) == 0 {
+		return 0, fmt.Errorf("cuMemHostRegister: %w: no bytes", ErrInvalid)
+	}
+	p := unsafe.Pointer(&b[0])
+	code := C.cuMemHostRegister(p, C.size_t(len(b)), C.CU_MEMHOSTREGISTER_PORTABLE|C.CU_MEMHOSTREGISTER_DEVICEMAP)
+	if code != C.CUDA_SUCCESS {
+		return 0, describe("cuMemHostRegister", int(code), fmt.Sprintf("%d bytes", len(b)))
+	}
+	d, err := mapped(p)
+	if err != nil {
+		C.cuMemHostUnregister(p)
+	}
+	return d, err
+}
+
+// HostUnregister is given the same bytes as HostRegister was.
+func HostUnregister(b []byte) error {
+	return failure("cuMemHostUnregister", C.cuMemHostUnregister(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// mapped gives the address at which devices see pinned memory.
+func mapped(p unsafe.Pointer) (Ptr, error) {
+	var d C.CUdeviceptr
+	err := failure("cuMemHostGetDevicePointer", C.cuMemHostGetDevicePointer(&d, p, 0))
+	return Ptr(d), err
+}

@@ -1,0 +1,77 @@
+//go:build cuda && cgo
+
+package driver
+
+// #cgo noescape cuStreamWaitValue32_v2
+// #cgo nocallback cuStreamWaitValue32_v2
+// #cgo noescape cuStreamWriteValue32_v2
+// #cgo nocallback cuStreamWriteValue32_v2
+// #include <cuda.h>
+//
+// // With CUDA 12's header these are macros for the functions they name.
+// #ifdef cuStreamWaitValue32
+// #undef cuStreamWaitValue32_v2
+// #undef cuStreamWriteValue32_v2
+// CUresult cuStreamWaitValue32_v2(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+// CUresult cuStreamWriteValue32_v2(CUstream, CUdeviceptr, cuuint32_t, unsigned);
+// #endif
+import "C"
+
+import (
+	"errors"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// A Stream is a CUstream or cudaStream_t, so that one of another library can be
+// converted. 0 is the context's default stream.
+type Stream uintptr
+
+func (s Stream) cu() cu.Stream { return as[cu.Stream](uintptr(s)) }
+
+func (s Stream) c() C.CUstream { return *(*C.CUstream)(unsafe.Pointer(&s)) }
+
+// NewStream makes a stream in the current context that does not wait for the
+// default stream. 0 is the usual priority, lower numbers come first (-1, -2, …);
+// what is out of range is clamped.
+func NewStream(priority int) (Stream, error) {
+	s, err := cu.MakeStreamWithPriority(priority, cu.NonBlocking)
+	return Stream(handle(s)), wrap("cuStreamCreateWithPriority", err)
+}
+
+// Destroy frees the stream. Work in it goes on to its end.
+func (s Stream) Destroy() error {
+	t := s.cu()
+	return wrap("cuStreamDestroy", t.Destroy())
+}
+
+// Synchronize waits until all work in the stream is done, which may have failed.
+func (s Stream) Synchronize() error { return wrap("cuStreamSynchronize", s.cu().Synchronize()) }
+
+// Query says whether all work in the stream is done.
+func (s Stream) Query() (bool, error) { return ready(wrap("cuStreamQuery", s.cu().Query())) }
+
+// WaitEvent lets what is enqueued from now on wait for the event as recorded
+// last.
+func (s Stream) WaitEvent(e Event) error { return wrap("cuStreamWaitEvent", s.cu().Wait(e.cu(), 0)) }
+
+// WaitValue32 lets what is enqueued from now on wait until the word at p is v or
+// up to 2³¹-1 more.
+func (s Stream) WaitValue32(p Ptr, v uint32) error {
+	return failure("cuStreamWaitValue32", C.cuStreamWaitValue32_v2(s.c(), C.CUdeviceptr(p), C.cuuint32_t(v), C.CU_STREAM_WAIT_VALUE_GEQ))
+}
+
+// WriteValue32 writes the word at p when all before it in the stream is done and
+// visible.
+func (s Stream) WriteValue32(p Ptr, v uint32) error {
+	return failure("cuStreamWriteValue32", C.cuStreamWriteValue32_v2(s.c(), C.CUdeviceptr(p), C.cuuint32_t(v), C.CU_STREAM_WRITE_VALUE_DEFAULT))
+}
+
+// ready turns ErrNotReady into a false.
+func ready(err error) (bool, error) {
+	if errors.Is(err, ErrNotReady) {
+		return false, nil
+	}
+	return err == nil, err
+}
