@@ -1,0 +1,78 @@
+// The structures that kernels are launched with, and the layout of a window.
+// The Go side of it is abi.go of coll/cuda, which a test holds to this file.
+#ifndef ASSAY_ABI_H
+#define ASSAY_ABI_H
+#include <stdint.h>
+
+#define MAX_RANKS 8
+
+// Channels: the first PACKET_CHANNELS are for packets (LL, LL128), the others
+// for chunks (Simple).
+#define PACKET_CHANNELS 64
+#define CHUNK_CHANNELS 64
+
+// Slots of a packet channel and pair of ranks, by the message's number modulo
+// this: an operation uses two at most, and those of the one before are free
+// only when the peer has begun the next one.
+#define PACKET_SLOTS 4
+
+// The second half of the chunk channels carries results.
+#define RESULT_CHANNEL (CHUNK_CHANNELS / 2)
+
+// A Channel is what a rank knows about one channel, by peer. It lies in the
+// rank's own window. Numbers of messages count from the communicator's start
+// and wrap; the first message is number 1.
+struct Channel {
+  uint32_t sent[MAX_RANKS];      // to the peer; written by this rank
+  uint32_t received[MAX_RANKS];  // from the peer; written by this rank
+  uint32_t credit[MAX_RANKS];    // to the peer, which is known to be done with them; written by this rank
+  uint32_t acked[MAX_RANKS];     // the same, written by the peer
+  uint32_t posted[MAX_RANKS];    // from the peer, that are there in whole; written by the peer (Simple only)
+  uint32_t pad[24];
+};  // 256 bytes
+
+// A Comm is a rank's view of its communicator.
+struct Comm {
+  char *win[MAX_RANKS];   // every rank's window, as mapped on this device
+  uint64_t ll;            // offset in a window: LL slots    [PACKET_SLOTS][PACKET_CHANNELS][ranks][ll_slot]
+  uint64_t ll128;         // LL128 slots                     [PACKET_SLOTS][PACKET_CHANNELS][ranks][ll128_slot]
+  uint64_t chunks;        // Simple slots                    [CHUNK_CHANNELS][ranks][depth][chunk_slot]
+  uint32_t ll_slot;       // bytes
+  uint32_t ll128_slot;    // bytes, a multiple of 128
+  uint32_t chunk_slot;    // bytes, a multiple of 128
+  uint32_t depth;         // slots of a Simple channel, a power of two
+  int32_t rank, ranks;
+  uint32_t *stop;         // host memory: not 0 when kernels are to leave
+  struct Report *report;  // host memory: [PACKET_CHANNELS + CHUNK_CHANNELS]
+  uint64_t timeout;       // ns that a wait may take; 0: for ever
+};  // 136 bytes
+
+// A Report says who waited for whom when a wait took too long or was stopped.
+// There is one for each channel, written with one store; the last one stays.
+struct Report {
+  uint32_t who;            // reason << 24 | peer << 16 | channel; reason 1: stopped, 2: timeout
+  uint32_t wanted, found;  // numbers of messages
+  uint32_t taken;          // 0: nothing to report
+};  // 16 bytes
+
+// The Args of an operation. Arrays are by rank. Which are used is said at each
+// kernel. in[rank] and out[rank] are the rank's own part.
+struct Args {
+  const char *in[MAX_RANKS];  // what goes to it
+  char *out[MAX_RANKS];       // where that goes which comes from it
+  uint64_t send[MAX_RANKS];   // bytes of in
+  uint64_t recv[MAX_RANKS];   // bytes of out
+  uint8_t to[MAX_RANKS];      // channels of the message to it; 0: as many as there are
+  uint8_t from[MAX_RANKS];    // channels of the message from it; 0: likewise
+  uint64_t factor;    // an element: what this rank's input is multiplied by first (scale 1)
+  uint32_t scale;     // 0: nothing, 1: factor, 2: integers are divided by divisor at the end
+  uint32_t divisor;
+  uint32_t channels;  // blocks, or blocks of each role
+  uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple)
+  uint32_t owners;    // bits: ranks that reduce, or pass on
+  uint32_t targets;   // bits: ranks that get the results of the owners
+  int32_t root;       // of a broadcast
+  uint32_t symmetric; // every rank sends to every other one and receives from it
+};  // 312 bytes
+
+#endif

@@ -1,0 +1,65 @@
+// Channels: numbers of messages, credit, slots.
+#ifndef ASSAY_CHANNEL_CUH
+#define ASSAY_CHANNEL_CUH
+#include "device.cuh"
+
+__device__ __forceinline__ Channel *channel_of(const Comm &c, int owner, uint32_t ch) { return (Channel *)c.win[owner] + ch; }
+
+// begin waits for the kernel before, and copies what is known of a channel to
+// shared memory: every thread needs it, and must have it before it is changed.
+// A block has 64 threads at least.
+__device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch) {
+  dependents_launch();
+  dependency_wait();
+  const uint32_t *from = (const uint32_t *)channel_of(c, c.rank, ch);
+  if (threadIdx.x < 5 * MAX_RANKS) ((uint32_t *)&s)[threadIdx.x] = ld_volatile(from + threadIdx.x);
+  __syncthreads();
+}
+
+// behind reports whether number a is before b, though numbers wrap.
+__device__ __forceinline__ bool behind(uint32_t a, uint32_t b) { return (int32_t)(a - b) < 0; }
+
+// acknowledge tells a peer that this rank is done with the messages that came
+// from it before this kernel. Ranks that send in both directions need not, but
+// do so now and then: a number that is never written again seems new once the
+// others have wrapped.
+__device__ __forceinline__ void acknowledge(const Comm &c, const Channel &s, uint32_t ch, int p, bool symmetric) {
+  if (symmetric && (s.received[p] & 0xffff) > 1) return;
+  st_volatile(&channel_of(c, p, ch)->acked[c.rank], s.received[p]);
+}
+
+// await_credit waits until the peer is done with the message whose slot this
+// one takes. After operations in which each sends to each it is known already.
+__device__ __forceinline__ void await_credit(const Comm &c, const Channel &s, uint32_t ch, int p, uint32_t number, uint32_t slots, Waiter &wait) {
+  const uint32_t need = number - slots;
+  if (!behind(s.credit[p], need) || !behind(s.acked[p], need)) return;
+  const uint32_t *acked = &channel_of(c, c.rank, ch)->acked[p];
+  uint32_t got;
+  while (behind(got = ld_acquire(acked), need))
+    if (!wait.again(p, need, got)) return;
+  wait.met();
+}
+
+// await_credits is await_credit for the next message to each peer of a mask.
+__device__ __forceinline__ void await_credits(const Comm &c, const Channel &s, uint32_t ch, uint32_t to, uint32_t slots, Waiter &wait) {
+  for (int p = 0; p < c.ranks; p++)
+    if (to >> p & 1) await_credit(c, s, ch, p, s.sent[p] + 1, slots, wait);
+}
+
+// finish writes back what has changed: so many messages were sent to, and came
+// from, each peer that the masks name.
+__device__ __forceinline__ void finish(const Comm &c, const Channel &s, uint32_t ch, uint32_t messages, uint32_t to, uint32_t from, bool symmetric) {
+  __syncthreads();
+  const uint32_t p = threadIdx.x;
+  if (p >= (uint32_t)c.ranks || p == (uint32_t)c.rank) return;
+  Channel *mine = channel_of(c, c.rank, ch);
+  if (to >> p & 1) mine->sent[p] = s.sent[p] + messages;
+  if (from >> p & 1) mine->received[p] = s.received[p] + messages;
+  // A peer that has begun this operation is done with all before.
+  if (symmetric)
+    mine->credit[p] = s.sent[p];
+  else if (behind(s.credit[p], s.acked[p]))
+    mine->credit[p] = s.acked[p];
+}
+
+#endif

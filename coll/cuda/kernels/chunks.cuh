@@ -1,0 +1,322 @@
+// Collectives over chunks: whole runs of memory, then a fence and a number.
+// Best for long messages. Each role of an operation has blocks of its own, so
+// that pushing, reducing and copying out overlap without a schedule.
+#ifndef ASSAY_CHUNKS_CUH
+#define ASSAY_CHUNKS_CUH
+#include "packets.cuh"
+
+// chunk_of is where message `number` of a channel and rank lies in owner's window.
+__device__ __forceinline__ char *chunk_of(const Comm &c, int owner, uint32_t ch, int from, uint32_t number) {
+  return c.win[owner] + c.chunks + ((uint64_t)(ch * c.ranks + from) * c.depth + (number & (c.depth - 1))) * c.chunk_slot;
+}
+
+// A Line is a chunk channel as one block sees it.
+struct Line {
+  uint32_t ch;     // among the chunk channels
+  uint32_t state;  // among all
+  __device__ __forceinline__ explicit Line(uint32_t ch_) : ch(ch_), state(PACKET_CHANNELS + ch_) {}
+};
+
+// await_posted waits until a message is there in whole.
+__device__ __forceinline__ void await_posted(const Comm &c, const Line &l, int p, uint32_t number, Waiter &wait) {
+  const uint32_t *posted = &channel_of(c, c.rank, l.state)->posted[p];
+  uint32_t got;
+  while (behind(got = ld_acquire(posted), number))
+    if (!wait.again(p, number, got)) return;
+  wait.met();
+}
+
+// post tells a peer that message s.sent[p]+1 is there. All threads' writes to
+// it come before, by a barrier of the block and the fence.
+__device__ __forceinline__ void post(const Comm &c, Channel &s, const Line &l, int p) {
+  fence_system();
+  s.sent[p]++;
+  st_volatile(&channel_of(c, p, l.state)->posted[c.rank], s.sent[p]);
+}
+
+// release gives a slot back to the peer that filled it.
+__device__ __forceinline__ void release(const Comm &c, Channel &s, const Line &l, int p) {
+  s.received[p]++;
+  st_volatile(&channel_of(c, p, l.state)->acked[c.rank], s.received[p]);
+}
+
+// leave_sent and leave_received write back what a role has changed, and what
+// it knows without a look: the slots before the last depth ones are done with.
+__device__ __forceinline__ void leave_sent(const Comm &c, const Channel &s, const Line &l) {
+  __syncthreads();
+  if (threadIdx.x >= (uint32_t)c.ranks) return;
+  Channel *mine = channel_of(c, c.rank, l.state);
+  mine->sent[threadIdx.x] = s.sent[threadIdx.x];
+  mine->credit[threadIdx.x] = s.sent[threadIdx.x] - c.depth;
+}
+__device__ __forceinline__ void leave_received(const Comm &c, const Channel &s, const Line &l) {
+  __syncthreads();
+  if (threadIdx.x < (uint32_t)c.ranks) channel_of(c, c.rank, l.state)->received[threadIdx.x] = s.received[threadIdx.x];
+}
+
+// A Source reads 16 bytes of memory.
+struct Memory {  // the user's
+  __device__ static __forceinline__ uint4 load(const char *p) { return *(const uint4 *)p; }
+};
+struct Slot {  // what a peer wrote
+  __device__ static __forceinline__ uint4 load(const char *p) { return ld_slot((const uint4 *)p); }
+};
+
+enum { UNROLL = 8 };
+
+// copy moves n bytes with all threads of a block.
+template <class S> __device__ __forceinline__ void copy(char *dst, const char *src, uint64_t n) {
+  uint64_t done = 0;
+  if ((((uintptr_t)dst | (uintptr_t)src) & 15) == 0) {
+    const uint64_t whole = n & ~(uint64_t)15, row = (uint64_t)blockDim.x * 16;
+    uint64_t at = (uint64_t)threadIdx.x * 16;
+    for (; at + (UNROLL - 1) * row < whole; at += UNROLL * row) {
+      uint4 v[UNROLL];
+#pragma unroll
+      for (int i = 0; i < UNROLL; i++) v[i] = S::load(src + at + i * row);
+#pragma unroll
+      for (int i = 0; i < UNROLL; i++) *(uint4 *)(dst + at + i * row) = v[i];
+    }
+    for (; at < whole; at += row) *(uint4 *)(dst + at) = S::load(src + at);
+    done = whole;
+  }
+  for (uint64_t at = done + (uint64_t)threadIdx.x * 16; at < n; at += (uint64_t)blockDim.x * 16) {
+    uint32_t w[4];
+    load_words(w, src, at, n);
+    store_words(w, dst, at, n);
+  }
+}
+
+// copy_scaled is copy with the rank's own factor.
+template <int T> __device__ __forceinline__ void copy_scaled(char *dst, const char *src, uint64_t n, const Args &a) {
+  if (a.scale != 1) {
+    copy<Memory>(dst, src, n);
+    return;
+  }
+  for (uint64_t at = (uint64_t)threadIdx.x * 16; at < n; at += (uint64_t)blockDim.x * 16) {
+    uint32_t w[4];
+    load_words(w, src, at, n);
+    scale_words<T, 4>(w, a.factor);
+    store_words(w, dst, at, n);
+  }
+}
+
+// step_at is where step k of a channel begins in a message.
+__device__ __forceinline__ uint64_t step_at(const Args &a, uint32_t ch, uint32_t channels, uint32_t k) { return ((uint64_t)k * channels + ch) * a.chunk; }
+
+// push_role sends in[p] to each peer of a mask. T < 0: bytes, as they are.
+template <int T> __device__ __forceinline__ void push_role(const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
+  SHARED(Channel, s);
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  uint64_t longest = 0;
+  for (int p = 0; p < c.ranks; p++)
+    if (mask >> p & 1) longest = max(longest, a.send[p]);
+  const int me = threadIdx.x;
+  for (uint32_t k = 0;; k++) {
+    // A block has channel ch of every message, if that has so many.
+    bool more = false;
+    for (int p = 0; p < c.ranks; p++)
+      if ((mask >> p & 1) && ch < to_channels(a, p) && step_at(a, ch, to_channels(a, p), k) < a.send[p]) more = true;
+    if (!more) break;
+    const bool mine = me < c.ranks && (mask >> me & 1) && ch < to_channels(a, me) && step_at(a, ch, to_channels(a, me), k) < a.send[me];
+    if (mine) await_credit(c, s, line.state, me, s.sent[me] + 1, c.depth, wait);
+    __syncthreads();
+    for (int j = 1; j < c.ranks; j++) {
+      const int p = next_peer(c, j);
+      if (!(mask >> p & 1) || ch >= to_channels(a, p)) continue;
+      const uint64_t at = step_at(a, ch, to_channels(a, p), k);
+      if (at >= a.send[p]) continue;
+      char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1);
+      const uint64_t n = min((uint64_t)a.chunk, a.send[p] - at);
+      if (T < 0)
+        copy<Memory>(dst, a.in[p] + at, n);
+      else
+        copy_scaled<T < 0 ? 0 : T>(dst, a.in[p] + at, n, a);
+    }
+    __syncthreads();
+    if (mine) post(c, s, line, me);
+  }
+  leave_sent(c, s, line);
+}
+
+// take_role copies what comes from each peer of a mask to out[p].
+__device__ __forceinline__ void take_role(const Comm &c, const Args &a, uint32_t ch, uint32_t base, uint32_t mask) {
+  SHARED(Channel, s);
+  const Line line(base + ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  const int me = threadIdx.x;
+  for (uint32_t k = 0;; k++) {
+    bool more = false;
+    for (int p = 0; p < c.ranks; p++)
+      if ((mask >> p & 1) && ch < from_channels(a, p) && step_at(a, ch, from_channels(a, p), k) < a.recv[p]) more = true;
+    if (!more) break;
+    const bool mine = me < c.ranks && (mask >> me & 1) && ch < from_channels(a, me) && step_at(a, ch, from_channels(a, me), k) < a.recv[me];
+    if (mine) await_posted(c, line, me, s.received[me] + 1, wait);
+    __syncthreads();
+    for (int j = 1; j < c.ranks; j++) {
+      const int p = next_peer(c, j);
+      if (!(mask >> p & 1) || ch >= from_channels(a, p)) continue;
+      const uint64_t at = step_at(a, ch, from_channels(a, p), k);
+      if (at >= a.recv[p]) continue;
+      copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
+    }
+    __syncthreads();
+    if (mine) release(c, s, line, me);
+  }
+  leave_received(c, s, line);
+}
+
+// own_part copies a rank's own part, with the blocks of one role.
+__device__ __forceinline__ void own_part(const Comm &c, const Args &a, uint32_t ch) {
+  const uint64_t n = a.send[c.rank];
+  if (a.in[c.rank] == a.out[c.rank]) return;
+  for (uint64_t at = (uint64_t)ch * a.chunk; at < n; at += (uint64_t)gridDim.x * a.chunk)
+    copy<Memory>(a.out[c.rank] + at, a.in[c.rank] + at, min((uint64_t)a.chunk, n - at));
+}
+
+__device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
+  const uint32_t ch = blockIdx.x;
+  if (blockIdx.y == 0) {
+    push_role<-1>(c, a, ch, peers_of(c));
+  } else if (blockIdx.y == 1) {
+    take_role(c, a, ch, 0, peers_of(c));
+  }
+  // Blocks that have pushed all they had are free for it: peers still take.
+  if (blockIdx.y == 0) own_part(c, a, ch);
+}
+
+// A role that combines what comes from the sources, writes it to out[rank],
+// and passes it on to the targets over the result channels.
+//
+// RELAY: there is one source, the root, and nothing to combine.
+template <bool RELAY, int T, int OP>
+__device__ __forceinline__ void combine_role(const Comm &c, const Args &a, uint32_t ch, uint32_t sources, uint32_t targets, bool keep) {
+  SHARED(Channel, s);
+  SHARED(Channel, r);
+  const Line line(ch), result(RESULT_CHANNEL + ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  begin(c, r, result.state);
+  const uint64_t total = RELAY ? a.recv[c.rank] : a.send[c.rank];
+  const int me = threadIdx.x, other = (int)threadIdx.x - 32;
+  for (uint32_t k = 0;; k++) {
+    const uint64_t at = step_at(a, ch, a.channels, k);
+    if (at >= total) break;
+    const uint64_t n = min((uint64_t)a.chunk, total - at);
+    const bool from = me < c.ranks && (sources >> me & 1);
+    const bool to = other >= 0 && other < c.ranks && (targets >> other & 1);
+    if (from) await_posted(c, line, me, s.received[me] + 1, wait);
+    if (to) await_credit(c, r, result.state, other, r.sent[other] + 1, c.depth, wait);
+    __syncthreads();
+    const char *in[ASSAY_RANKS];
+    char *out[ASSAY_RANKS];
+#pragma unroll
+    for (int p = 0; p < ASSAY_RANKS; p++) {
+      if (sources >> p & 1) in[p] = chunk_of(c, c.rank, line.ch, p, s.received[p] + 1);
+      if (targets >> p & 1) out[p] = chunk_of(c, p, result.ch, c.rank, r.sent[p] + 1);
+    }
+    enum { U = 2 };
+    const uint64_t row = (uint64_t)blockDim.x * 16;
+    for (uint64_t i = (uint64_t)threadIdx.x * 16; i < n; i += U * row) {
+      uint32_t own[U][4], w[U][ASSAY_RANKS][4];
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        if (i + u * row >= n) continue;
+        if (!RELAY) load_words(own[u], a.in[c.rank] + at, i + u * row, n);
+#pragma unroll
+        for (int p = 0; p < ASSAY_RANKS; p++)
+          if (sources >> p & 1) {
+            uint4 v = ld_slot((const uint4 *)(in[p] + i + u * row));
+            w[u][p][0] = v.x, w[u][p][1] = v.y, w[u][p][2] = v.z, w[u][p][3] = v.w;
+          }
+      }
+#pragma unroll
+      for (int u = 0; u < U; u++) {
+        if (i + u * row >= n) continue;
+        if (RELAY) {
+#pragma unroll
+          for (int p = 0; p < ASSAY_RANKS; p++)
+            if (sources >> p & 1) own[u][0] = w[u][p][0], own[u][1] = w[u][p][1], own[u][2] = w[u][p][2], own[u][3] = w[u][p][3];
+        } else {
+          scaled<T>(own[u], a);
+          fold<T, OP>(own[u], w[u], sources, c.rank);
+          divided<T>(own[u], a);
+        }
+        // Slots are longer than chunks by what 16 bytes need.
+#pragma unroll
+        for (int p = 0; p < ASSAY_RANKS; p++)
+          if (targets >> p & 1) *(uint4 *)(out[p] + i + u * row) = make_uint4(own[u][0], own[u][1], own[u][2], own[u][3]);
+        if (keep) store_words(own[u], a.out[c.rank] + at, i + u * row, n);
+      }
+    }
+    __syncthreads();
+    if (from) release(c, s, line, me);
+    if (to) post(c, r, result, other);
+  }
+  leave_received(c, s, line);
+  leave_sent(c, r, result);
+}
+
+template <int T, int OP> __device__ __forceinline__ void allreduce_chunks(const Comm &c, const Args &a) {
+  const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank;
+  const bool owner = a.owners & self, target = a.targets & self;
+  if (blockIdx.y == 0) {
+    push_role<T>(c, a, ch, peers & a.owners);
+  } else if (blockIdx.y == 1) {
+    if (owner) combine_role<false, T, OP>(c, a, ch, peers, peers & a.targets, target || a.targets == 0);
+  } else if (target) {
+    take_role(c, a, ch, RESULT_CHANNEL, peers & a.owners);
+  }
+}
+
+__device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
+  const uint32_t ch = blockIdx.x, peers = peers_of(c), self = 1u << c.rank, root = 1u << a.root;
+  if (blockIdx.y == 0) {
+    if (c.rank == a.root) push_role<-1>(c, a, ch, peers & a.owners);
+  } else if (blockIdx.y == 1) {
+    if (a.owners & self) combine_role<true, 0, 0>(c, a, ch, root, peers & ~root, true);
+  } else if (c.rank != a.root) {
+    take_role(c, a, ch, RESULT_CHANNEL, peers & a.owners);
+  } else {
+    dependency_wait();
+    for (int o = 0; o < c.ranks; o++) {
+      if (!(a.owners >> o & 1) || a.in[o] == a.out[o]) continue;
+      for (uint64_t at = (uint64_t)ch * a.chunk; at < a.send[o]; at += (uint64_t)gridDim.x * a.chunk)
+        copy<Memory>(a.out[o] + at, a.in[o] + at, min((uint64_t)a.chunk, a.send[o] - at));
+    }
+  }
+}
+
+// combine_local reduces what lies on this device: in[0 … ranks) to out[rank].
+template <int T, int OP> __device__ __forceinline__ void combine_local(const Comm &c, const Args &a) {
+  dependency_wait();
+  const uint64_t n = a.recv[c.rank], row = (uint64_t)gridDim.x * blockDim.x * 16;
+  enum { U = 2 };
+  for (uint64_t at = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) * 16; at < n; at += U * row) {
+    uint32_t w[U][ASSAY_RANKS][4];
+#pragma unroll
+    for (int u = 0; u < U; u++)
+#pragma unroll
+      for (int p = 0; p < ASSAY_RANKS; p++)
+        if (p < c.ranks) load_words(w[u][p], a.in[p], at + u * row, n);
+#pragma unroll
+    for (int u = 0; u < U; u++) {
+      if (a.scale == 1) {
+#pragma unroll
+        for (int p = 0; p < ASSAY_RANKS; p++)
+          if (p < c.ranks) scale_words<T, 4>(w[u][p], a.factor);
+      }
+      uint32_t own[4];
+#pragma unroll
+      for (int i = 0; i < 4; i++) own[i] = w[u][0][i];
+      fold<T, OP>(own, w[u], ((1u << c.ranks) - 1) & ~1u, 0);
+      divided<T>(own, a);
+      store_words(own, a.out[c.rank], at + u * row, n);
+    }
+  }
+}
+
+#endif

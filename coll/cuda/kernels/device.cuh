@@ -1,0 +1,186 @@
+// What differs between a GPU and the emulator of the tests: memory accesses
+// with an order, fences, time. All inline assembly is here.
+#ifndef ASSAY_DEVICE_CUH
+#define ASSAY_DEVICE_CUH
+#include "abi.h"
+
+// Loops over ranks are unrolled for so many. Kernels for few ranks have fewer
+// registers and less code to fetch.
+#ifndef ASSAY_RANKS
+#define ASSAY_RANKS MAX_RANKS
+#endif
+
+#ifdef __CUDACC__
+
+#define SHARED(type, name) __shared__ type name
+
+// Volatile accesses go past L1, are not merged, and have the strength of
+// relaxed ones at system scope.
+__device__ __forceinline__ uint4 ld_volatile(const uint4 *p) {
+  uint4 v;
+  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ uint32_t ld_volatile(const uint32_t *p) {
+  uint32_t v;
+  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void st_volatile(uint4 *p, uint4 v) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w) : "memory");
+}
+__device__ __forceinline__ void st_volatile(uint32_t *p, uint32_t v) {
+  asm volatile("st.volatile.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+// ld_slot reads what a peer wrote before the message was posted.
+__device__ __forceinline__ uint4 ld_slot(const uint4 *p) {
+  uint4 v;
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ uint32_t ld_acquire(const uint32_t *p) {
+  uint32_t v;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+__device__ __forceinline__ void fence_system() { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+__device__ __forceinline__ uint64_t now_ns() {
+  uint64_t t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+// dependency_wait returns when the kernel before has ended and its writes are
+// there, if this one was launched early.
+__device__ __forceinline__ void dependency_wait() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// dependents_launch lets the kernel behind be launched early.
+__device__ __forceinline__ void dependents_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+#else
+#include "emu/emu.h"
+#endif
+
+// patience looks for a reason to give up. It returns since when the thread
+// waits, or gave_up after it has written a report. A look at the host's memory
+// costs a microsecond: it is rare.
+static const uint64_t gave_up = ~(uint64_t)0;
+static __device__ __noinline__ uint64_t patience(const uint32_t *stop, Report *report, uint64_t timeout, uint64_t since, uint32_t place, uint32_t wanted, uint32_t found) {
+  uint32_t reason = 0;
+  if (ld_volatile(stop) != 0) {
+    reason = 1;
+  } else if (timeout != 0) {
+    const uint64_t t = now_ns();
+    if (since == 0) since = t;
+    if (t - since > timeout) reason = 2;
+  }
+  if (reason == 0) return since;
+  st_volatile((uint4 *)report, make_uint4(reason << 24 | place, wanted, found, 1));
+  return gave_up;
+}
+
+// A Waiter is a thread's patience. Once it has given up, it never waits again.
+// Its address is never taken: it lives in registers.
+struct Waiter {
+  const Comm &c;
+  uint32_t channel;
+  uint32_t polls;
+  uint64_t since;
+
+  __device__ __forceinline__ Waiter(const Comm &comm, uint32_t ch) : c(comm), channel(ch), polls(0), since(0) {}
+
+  // again is called after a look that found nothing, and reports whether to
+  // look again.
+  __device__ __forceinline__ bool again(uint32_t peer, uint32_t wanted, uint32_t found) {
+    if (since == gave_up) return false;
+    if (++polls & 1023) return true;
+    since = patience(c.stop, c.report + channel, c.timeout, since, peer << 16 | channel, wanted, found);
+    return since != gave_up;
+  }
+  __device__ __forceinline__ void leave() { since = gave_up; }
+  // met is called when a wait has ended well: the next one has all its time.
+  __device__ __forceinline__ void met() {
+    if (since != gave_up) since = 0;
+  }
+};
+
+// load_slow reads up to 16 bytes from any address; what is missing is zero.
+static __device__ __noinline__ uint4 load_slow(const char *p, uint32_t bytes) {
+  uint32_t w[4] = {0, 0, 0, 0};
+  if (((uintptr_t)p & 3) == 0) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (4 * i + 4 <= bytes) {
+        w[i] = *(const uint32_t *)(p + 4 * i);
+      } else {
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+          if (4 * i + k < bytes) w[i] |= (uint32_t) * (const unsigned char *)(p + 4 * i + k) << 8 * k;
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+      if (i < bytes) w[i / 4] |= (uint32_t) * (const unsigned char *)(p + i) << 8 * (i % 4);
+  }
+  return make_uint4(w[0], w[1], w[2], w[3]);
+}
+
+static __device__ __noinline__ void store_slow(char *p, uint32_t bytes, uint4 v) {
+  const uint32_t w[4] = {v.x, v.y, v.z, v.w};
+  if (((uintptr_t)p & 3) == 0) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      if (4 * i + 4 <= bytes) {
+        *(uint32_t *)(p + 4 * i) = w[i];
+      } else {
+#pragma unroll
+        for (int k = 0; k < 3; k++)
+          if (4 * i + k < bytes) *(unsigned char *)(p + 4 * i + k) = (unsigned char)(w[i] >> 8 * k);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+      if (i < bytes) *(unsigned char *)(p + i) = (unsigned char)(w[i / 4] >> 8 * (i % 4));
+  }
+}
+
+// load_words reads W words of a user's buffer at byte `at` of `end`.
+__device__ __forceinline__ void load_words(uint32_t (&w)[2], const char *p, uint64_t at, uint64_t end) {
+  if (at + 8 <= end && ((uintptr_t)(p + at) & 7) == 0) {
+    uint2 v = *(const uint2 *)(p + at);
+    w[0] = v.x, w[1] = v.y;
+  } else {
+    uint4 v = load_slow(p + at, at < end ? (uint32_t)min(end - at, (uint64_t)8) : 0);
+    w[0] = v.x, w[1] = v.y;
+  }
+}
+__device__ __forceinline__ void load_words(uint32_t (&w)[4], const char *p, uint64_t at, uint64_t end) {
+  uint4 v;
+  if (at + 16 <= end && ((uintptr_t)(p + at) & 15) == 0)
+    v = *(const uint4 *)(p + at);
+  else
+    v = load_slow(p + at, at < end ? (uint32_t)min(end - at, (uint64_t)16) : 0);
+  w[0] = v.x, w[1] = v.y, w[2] = v.z, w[3] = v.w;
+}
+__device__ __forceinline__ void store_words(const uint32_t (&w)[2], char *p, uint64_t at, uint64_t end) {
+  if (at + 8 <= end && ((uintptr_t)(p + at) & 7) == 0)
+    *(uint2 *)(p + at) = make_uint2(w[0], w[1]);
+  else if (at < end)
+    store_slow(p + at, (uint32_t)min(end - at, (uint64_t)8), make_uint4(w[0], w[1], 0, 0));
+}
+__device__ __forceinline__ void store_words(const uint32_t (&w)[4], char *p, uint64_t at, uint64_t end) {
+  if (at + 16 <= end && ((uintptr_t)(p + at) & 15) == 0)
+    *(uint4 *)(p + at) = make_uint4(w[0], w[1], w[2], w[3]);
+  else if (at < end)
+    store_slow(p + at, (uint32_t)min(end - at, (uint64_t)16), make_uint4(w[0], w[1], w[2], w[3]));
+}
+
+#endif

@@ -1,0 +1,30 @@
+// The kernels that the program was linked with, by name.
+#ifndef ASSAY_EMU_CATALOGUE_H
+#define ASSAY_EMU_CATALOGUE_H
+#include <string>
+#include <vector>
+
+#include "../abi.h"
+#include "reference.h"
+
+namespace emu {
+
+using Kernel = void(Comm, Args);
+
+enum Protocol { kLL, kLL128, kSimple };
+
+struct Typed {
+  Kernel *reduce[2], *allreduce[3], *combine;  // by protocol
+};
+
+Kernel *exchange(Protocol p);
+Kernel *relay();
+const Typed &typed(int type, int op);
+// types are those whose kernels are there.
+const std::vector<int> &types();
+const char *type_name(int type);
+const char *op_name(int op);
+const char *protocol_name(Protocol p);
+
+}  // namespace emu
+#endif

@@ -1,0 +1,363 @@
+#include "operation.h"
+
+namespace emu {
+
+namespace {
+
+constexpr uint32_t kMaxChannels = 3;
+
+// A Maker draws one operation.
+class Maker {
+ public:
+  explicit Maker(World &world) : w(world), r(world.machine.random), n(world.ranks), op() {
+    op.args.resize(n);
+    op.absent.assign(n, false);
+    channels = 1 + r.below(kMaxChannels);
+    protocol = Protocol(r.below(3));
+    uint32_t slot = w.comms[0].chunk_slot;
+    chunk = 128 * (1 + r.below(slot / 128));
+  }
+
+  Operation draw();
+
+ private:
+  void name(const std::string &what);
+  void common(uint32_t roles);
+  size_t longest(uint32_t ch) const;
+  size_t length(uint32_t ch);
+  std::vector<size_t> parts(bool none_empty);
+  void draw_type();
+  void scale();
+  void reduce(const Span &to, const std::vector<Span> &from);
+
+  void exchange_any();
+  void exchange_even();
+  void relay_root();
+  void reduce_one_hop();
+  void allreduce();
+  void combine();
+
+  World &w;
+  Random &r;
+  int n;
+  Operation op;
+  uint32_t channels, chunk;
+  Protocol protocol;
+  size_t element = 1;
+  int type = 0, what = 0;
+  Scaling scaling = {0, 0, 1};
+};
+
+void Maker::name(const std::string &s) {
+  op.name = s;
+  w.operation = s;
+}
+
+// common sets what all operations have.
+void Maker::common(uint32_t roles) {
+  op.grid = {channels, roles, 1};
+  op.lines = protocol == kLL128;
+  for (Args &a : op.args) {
+    a.channels = channels;
+    a.chunk = chunk;
+    a.root = -1;
+    a.scale = scaling.kind;
+    a.factor = scaling.factor;
+    a.divisor = scaling.divisor;
+    for (int p = 0; p < n; p++) a.to[p] = a.from[p] = uint8_t(channels);
+  }
+}
+
+// longest is what fits in the slots of so many channels, and for chunks what
+// takes a few rounds of them.
+size_t Maker::longest(uint32_t ch) const {
+  const Comm &c = w.comms[0];
+  const size_t units = size_t(ch) * (c.ll_slot / 16 / w.threads) * w.threads;
+  switch (protocol) {
+    case kLL: return units * 8;
+    case kLL128: return units / 8 * 112;
+    case kSimple: return size_t(ch) * chunk * (c.depth + 3);
+  }
+  return 0;
+}
+
+// length draws a message's length, in whole elements and never 0.
+size_t Maker::length(uint32_t ch) {
+  const size_t most = longest(ch) / element;
+  switch (r.below(4)) {
+    case 0: return element * (1 + r.below(3));
+    case 1: return element * (1 + r.below(uint32_t(most)));
+    case 2: return element * (most - r.below(2));
+    default: return element * (1 + r.below(uint32_t(std::min<size_t>(most, 300))));
+  }
+}
+
+// parts draws the lengths of the ranks' parts.
+std::vector<size_t> Maker::parts(bool none_empty) {
+  std::vector<size_t> v(n);
+  size_t even = length(channels);
+  bool same = r.one_in(2);
+  for (size_t &s : v) s = same ? even : !none_empty && r.one_in(4) ? 0 : length(channels);
+  return v;
+}
+
+void Maker::draw_type() {
+  type = types()[r.below(uint32_t(types().size()))];
+  what = int(r.below(kOps));
+  element = size_of(type);
+  bool integer = type < 6;
+  if (r.one_in(3)) scaling = {1, r.next(), 1};
+  if (integer && r.one_in(3)) scaling = {2, 0, 1 + r.below(9)};
+}
+
+void Maker::reduce(const Span &to, const std::vector<Span> &from) {
+  std::vector<const char *> in;
+  for (const Span &s : from) in.push_back(s.want());
+  std::vector<char> result(to.size);
+  emu::reduce(type, what, result.data(), in.data(), int(in.size()), to.size, scaling);
+  memcpy(to.want(), result.data(), to.size);
+}
+
+// exchange_any: any rank sends any length to any other one, or nothing.
+void Maker::exchange_any() {
+  element = size_t(1) << r.below(5);
+  name(std::string("exchange_") + protocol_name(protocol) + ", any pairs");
+  op.kernel = exchange(protocol);
+  common(protocol == kSimple ? 2 : 1);
+  const uint32_t density = w.one_way ? 1 : 1 + r.below(4);
+  std::vector<std::vector<size_t>> bytes(n, std::vector<size_t>(n));
+  for (int from = 0; from < n; from++)
+    for (int to = 0; to < n; to++) {
+      uint8_t ch = uint8_t(1 + r.below(channels));
+      op.args[from].to[to] = op.args[to].from[from] = ch;
+      if (w.one_way ? from >= to : from != to && density > 1 && !r.one_in(density)) continue;
+      bytes[from][to] = length(ch);
+    }
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    bool nothing = true;
+    for (int p = 0; p < n; p++) {
+      nothing &= !bytes[i][p] && !bytes[p][i];
+      a.send[p] = bytes[i][p];
+      a.recv[p] = bytes[p][i];
+    }
+    op.absent[i] = nothing && r.one_in(2);
+  }
+  // The sources are taken down before anything is written.
+  // Several peers may get some of the same.
+  std::vector<std::vector<std::vector<char>>> data(n, std::vector<std::vector<char>>(n));
+  std::vector<Span> last(n);
+  for (int i = 0; i < n; i++)
+    for (int p = 0; p < n; p++) {
+      if (!bytes[i][p]) continue;
+      Span s = w.input(i, bytes[i][p], element);
+      if (last[i].size >= bytes[i][p] && r.one_in(2)) s = last[i].part(0, bytes[i][p]);
+      last[i] = s;
+      op.args[i].in[p] = s.address();
+      data[i][p].assign(s.want(), s.want() + s.size);
+      if (p == i) op.args[i].out[i] = s.address();  // in place, if it stays so
+    }
+  for (int i = 0; i < n; i++)
+    for (int p = 0; p < n; p++) {
+      if (!bytes[p][i] || (p == i && r.one_in(2))) continue;
+      Span s = w.output(i, bytes[p][i], element);
+      op.args[i].out[p] = s.address();
+      memcpy(s.want(), data[p][i].data(), s.size);
+    }
+}
+
+// exchange_even: AllToAll, or AllGather in place or not.
+void Maker::exchange_even() {
+  element = size_t(1) << r.below(5);
+  const bool gather = r.one_in(2), in_place = gather && r.one_in(2);
+  name(std::string("exchange_") + protocol_name(protocol) + (gather ? in_place ? ", gather in place" : ", gather" : ", all to all"));
+  op.kernel = exchange(protocol);
+  common(protocol == kSimple ? 2 : 1);
+  std::vector<size_t> part = parts(true);
+  if (!gather) part.assign(n, part[0]);
+  std::vector<Span> in(n), out(n);
+  std::vector<size_t> at(n + 1);
+  for (int p = 0; p < n; p++) at[p + 1] = at[p] + part[p];
+  for (int i = 0; i < n; i++) {
+    if (!in_place) in[i] = w.input(i, gather ? part[i] : at[n], element);
+    out[i] = w.output(i, at[n], element);
+    if (in_place) in[i] = out[i].part(at[i], part[i]);
+  }
+  std::vector<std::vector<char>> data(n);
+  for (int i = 0; i < n; i++) data[i].assign(in[i].want(), in[i].want() + in[i].size);
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    a.symmetric = 1;
+    for (int p = 0; p < n; p++) {
+      a.send[p] = part[i];
+      a.recv[p] = part[p];
+      a.in[p] = gather ? in[i].address() : in[i].address() + at[p];
+      a.out[p] = out[i].address() + at[p];
+      memcpy(out[i].want() + at[p], data[p].data() + (gather ? 0 : at[i]), part[p]);
+    }
+  }
+}
+
+// relay_root: a Broadcast in which the others pass parts on.
+void Maker::relay_root() {
+  element = size_t(1) << r.below(5);
+  protocol = kSimple;
+  const int root = int(r.below(n));
+  name("relay_simple from " + std::to_string(root));
+  op.kernel = relay();
+  common(3);
+  uint32_t owners = 0;
+  while (!owners) owners = (r.one_in(2) ? ~0u : uint32_t(r.next())) & ((1u << n) - 1) & ~(1u << root);
+  std::vector<size_t> part = parts(false), at(n + 1);
+  for (int p = 0; p < n; p++) at[p + 1] = at[p] + (owners >> p & 1 ? part[p] : part[p] = 0);
+  Span in = w.input(root, at[n], element);
+  std::vector<char> data(in.want(), in.want() + in.size);
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    a.root = root;
+    a.owners = owners;
+    Span out = i == root && r.one_in(2) ? in : w.output(i, at[n], element);
+    memcpy(out.want(), data.data(), data.size());
+    for (int p = 0; p < n; p++) {
+      a.in[p] = i == root ? in.address() + at[p] : nullptr;
+      a.out[p] = out.address() + at[p];
+      a.send[p] = i == root ? part[p] : 0;
+      a.recv[p] = part[p];
+    }
+  }
+}
+
+// reduce_one_hop: AllReduce, ReduceScatter or Reduce with whole inputs sent to
+// those that reduce.
+void Maker::reduce_one_hop() {
+  draw_type();
+  protocol = Protocol(r.below(2));
+  enum { all, scatter, one } kind = r.one_in(3) ? all : r.one_in(2) ? scatter : one;
+  static const char *const kinds[] = {", to all", ", scattered", ", to one"};
+  name(std::string("reduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + kinds[kind]);
+  op.kernel = typed(type, what).reduce[protocol];
+  common(1);
+  const uint32_t owners = kind == one ? 1u << r.below(n) : (1u << n) - 1;
+  std::vector<size_t> part = parts(true);
+  if (kind != scatter) part.assign(n, part[0]);
+  std::vector<size_t> at(n + 1);
+  for (int p = 0; p < n; p++) at[p + 1] = at[p] + (kind == scatter ? part[p] : 0);
+  std::vector<Span> in(n), out(n);
+  for (int i = 0; i < n; i++) in[i] = w.input(i, kind == scatter ? at[n] : part[0], element);
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    a.owners = owners;
+    a.symmetric = kind != one;
+    for (int p = 0; p < n; p++) {
+      a.in[p] = in[i].address() + at[p];
+      a.send[p] = owners >> p & 1 ? part[p] : 0;
+    }
+    a.recv[i] = owners >> i & 1 ? part[i] : 0;
+  }
+  const bool in_place = r.one_in(2);
+  std::vector<std::vector<char>> result(n);
+  for (int i = 0; i < n; i++) {
+    if (!(owners >> i & 1)) continue;
+    out[i] = in_place ? in[i].part(at[i], part[i]) : w.output(i, part[i], element);
+    std::vector<Span> from;
+    for (int p = 0; p < n; p++) from.push_back(in[p].part(at[i], part[i]));
+    std::vector<char> before(out[i].want(), out[i].want() + part[i]);
+    reduce(out[i], from);
+    result[i].assign(out[i].want(), out[i].want() + part[i]);
+    memcpy(out[i].want(), before.data(), part[i]);  // the others reduce what was there
+    op.args[i].out[i] = out[i].address();
+  }
+  for (int i = 0; i < n; i++)
+    if (owners >> i & 1) memcpy(out[i].want(), result[i].data(), part[i]);
+}
+
+// allreduce: parts go to owners, which reduce them and send results to targets.
+void Maker::allreduce() {
+  draw_type();
+  const bool simple = protocol == kSimple;
+  op.kernel = typed(type, what).allreduce[protocol];
+  const uint32_t everyone = (1u << n) - 1;
+  uint32_t owners = everyone, targets = everyone;
+  if (simple && r.one_in(3)) owners = 1 + r.below(everyone);
+  if (simple && r.one_in(2)) targets = r.one_in(2) ? 0 : r.one_in(2) ? 1u << r.below(n) : r.below(everyone + 1);
+  name(std::string("allreduce_") + protocol_name(protocol) + "_" + type_name(type) + "_" + op_name(what) + (targets == everyone ? "" : targets ? ", to some" : ", scattered"));
+  common(simple ? 3 : 1);
+  std::vector<size_t> part = parts(!simple), at(n + 1);
+  for (int p = 0; p < n; p++) at[p + 1] = at[p] + (owners >> p & 1 ? part[p] : part[p] = 0);
+  const bool in_place = r.one_in(2);
+  std::vector<Span> in(n);
+  for (int i = 0; i < n; i++) in[i] = w.input(i, at[n], element);
+  std::vector<char> whole(at[n]);
+  for (int p = 0; p < n; p++) {
+    if (!part[p]) continue;
+    std::vector<const char *> from;
+    for (int i = 0; i < n; i++) from.push_back(in[i].want() + at[p]);
+    emu::reduce(type, what, whole.data() + at[p], from.data(), n, part[p], scaling);
+  }
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    a.owners = owners;
+    a.targets = targets;
+    a.symmetric = 1;
+    Span out = in_place ? in[i] : w.output(i, at[n], element);
+    for (int p = 0; p < n; p++) {
+      a.in[p] = in[i].address() + at[p];
+      a.send[p] = a.recv[p] = part[p];
+      a.out[p] = out.address() + at[p];
+      if (targets >> i & 1 || (!targets && p == i)) memcpy(out.want() + at[p], whole.data() + at[p], part[p]);
+    }
+  }
+}
+
+// combine: every rank reduces memory of its own.
+void Maker::combine() {
+  draw_type();
+  name(std::string("combine_") + type_name(type) + "_" + op_name(what));
+  op.kernel = typed(type, what).combine;
+  protocol = kSimple;
+  common(1);
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    const size_t bytes = length(channels);
+    std::vector<Span> in;
+    for (int p = 0; p < n; p++) {
+      in.push_back(w.input(i, bytes, element));
+      a.in[p] = in[p].address();
+    }
+    // An input that overlaps the output must be the same memory.
+    Span out = w.output(i, bytes, element);
+    if (r.one_in(2)) {
+      const int p = int(r.below(n));
+      in[p] = out;
+      a.in[p] = in[p].address();
+    }
+    a.out[i] = out.address();
+    a.recv[i] = bytes;
+    reduce(out, in);
+  }
+}
+
+Operation Maker::draw() {
+  // Senders that nobody answers run ahead as far as they may.
+  if (w.one_way && !r.one_in(8)) {
+    channels = 1;
+    if (!r.one_in(8)) protocol = w.one_way_over;
+    exchange_any();
+    return std::move(op);
+  }
+  switch (r.below(12)) {
+    case 0: case 1: case 2: exchange_any(); break;
+    case 3: case 4: exchange_even(); break;
+    case 5: relay_root(); break;
+    case 6: case 7: reduce_one_hop(); break;
+    case 8: case 9: case 10: allreduce(); break;
+    default: combine();
+  }
+  return std::move(op);
+}
+
+}  // namespace
+
+Operation make(World &w) { return Maker(w).draw(); }
+
+}  // namespace emu

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// archs are the compute capabilities to compile for.
+var archs = []int{80, 90}
+
+// A compiler is nvcc.
+type compiler struct {
+	path, version string
+}
+
+var release = regexp.MustCompile(`release .*, V(\S+)`)
+
+func newCompiler(path string) (*compiler, error) {
+	out, err := exec.Command(path, "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("no nvcc: %w", err)
+	}
+	m := release.FindSubmatch(out)
+	if m == nil {
+		return nil, fmt.Errorf("%s --version does not say which: %q", path, out)
+	}
+	return &compiler{path, string(m[1])}, nil
+}
+
+// A unit is a source compiled to one PTX.
+type unit struct {
+	name   string // of the PTX: MODULE.sm_ARCH.ptx
+	source string
+	arch   int
+	define string // a macro definition, or empty
+}
+
+func units() []unit {
+	var u []unit
+	for _, arch := range archs {
+		add := func(module, source, define string) {
+			u = append(u, unit{fmt.Sprintf("%s.sm_%d.ptx", module, arch), source, arch, define})
+		}
+		add("movement", "movement.cu", "")
+		for _, t := range elem.Types {
+			add(t.String(), "reduction.cu", fmt.Sprintf("ASSAY_TYPE=%d", t))
+		}
+	}
+	return u
+}
+
+// compileAll gives the PTX of every unit by its name. It compiles a copy of the
+// sources, so that what is edited meanwhile does not get in.
+func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, error) {
+	tmp, err := os.MkdirTemp("", "ptx")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	for name, text := range sources {
+		if err := os.WriteFile(filepath.Join(tmp, name), text, 0o644); err != nil {
+			return nil, err
+		}
+	}
+	todo := units()
+	texts := make([][]byte, len(todo))
+	slots := make(chan struct{}, runtime.NumCPU())
+	ctx, fail := context.WithCancelCause(context.Background())
+	defer fail(nil)
+	var all sync.WaitGroup
+	for i, u := range todo {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			text, err := c.compile(ctx, u, tmp)
+			if err != nil {
+				fail(err) // of those under way only the first counts
+			}
+			texts[i] = text
+		})
+	}
+	all.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	ptx := map[string][]byte{}
+	for i, u := range todo {
+		ptx[u.name] = texts[i]
+	}
+	return ptx, nil
+}
+
+func (c *compiler) compile(ctx context.Context, u unit, dir string) ([]byte, error) {
+	args := []string{"--ptx", "-O3", "-std=c++14", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", u.name}
+	if u.define != "" {
+		args = append(args, "-D"+u.define)
+	}
+	cmd := exec.CommandContext(ctx, c.path, append(args, u.source)...)
+	cmd.Dir = dir
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s", u.name, err, text)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, u.name))
+	if err != nil {
+		return nil, err
+	}
+	return strip(text), nil
+}
+
+// internal is what nvcc puts into the names of functions with internal linkage:
+// between hashes of the source's path and of more, the source's name.
+var internal = regexp.MustCompile(`[0-9a-f]{8}(_[0-9]+_[a-z]+_cu_)[0-9a-f]{8}`)
+
+// strip takes away what does not come from the sources: comments, which name the
+// compiler's build, and hashes of paths. It drops empty lines, too.
+func strip(ptx []byte) []byte {
+	var out []byte
+	for line := range bytes.Lines(ptx) {
+		if text := bytes.TrimSpace(line); len(text) > 0 && !bytes.HasPrefix(text, []byte("//")) {
+			out = append(out, line...)
+		}
+	}
+	return internal.ReplaceAll(out, []byte("00000000${1}00000000"))
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// fakeCompiler makes $NVCC a compiler that copies the source into what it
+// writes, below what differs from run to run.
+func fakeCompiler(t *testing.T, version string) {
+	t.Helper()
+	script := `#!/bin/sh
+if [ "$1" = --version ]; then echo "release 1.2, V` + version + `"; exit; fi
+while [ $# -gt 1 ]; do
+	case $1 in
+	-o) out=$2; shift ;;
+	-D*) define=$1 ;;
+	esac
+	shift
+done
+if grep -q wrong $1; then echo "no such thing" >&2; exit 1; fi
+{
+	echo "// Build $$"
+	echo
+	echo "call _ZN43_INTERNAL_$(printf %08x $$)_12_reduction_cu_9c0e4fef9load_slow; $define"
+	cat $1
+} > $out
+`
+	path := filepath.Join(t.TempDir(), "nvcc")
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NVCC", path)
+}
+
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sourceDir has sources, from which gen has run.
+func sourceDir(t *testing.T) string {
+	t.Helper()
+	fakeCompiler(t, "1.2.3")
+	dir := t.TempDir()
+	put(t, dir, "abi.h", "header\n")
+	put(t, dir, "movement.cu", "move\n")
+	put(t, dir, "reduction.cu", "reduce\n")
+	var stderr bytes.Buffer
+	if status := run([]string{"-dir", dir}, &stderr); status != 0 {
+		t.Fatalf("status %d: %s", status, &stderr)
+	}
+	return dir
+}
+
+func TestGenerate(t *testing.T) {
+	dir := sourceDir(t)
+	text, err := decompress(filepath.Join(dir, "ptx", "half.sm_90.ptx.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow; -DASSAY_TYPE=6\nreduce\n"
+	if string(text) != want {
+		t.Errorf("PTX is %q; want %q", text, want)
+	}
+	s, err := readSums(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 3 + 13*len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
+		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(dir string)
+		status int
+		says   string
+	}{
+		"the same":         {func(dir string) {}, 0, ""},
+		"another source":   {func(dir string) { put(t, dir, "movement.cu", "more\n") }, exitDiffers, "ptx/movement.sm_80.ptx: not what the sources give"},
+		"another header":   {func(dir string) { put(t, dir, "abi.h", "more\n") }, exitDiffers, "abi.h: changed"},
+		"a source too few": {func(dir string) { os.Remove(filepath.Join(dir, "abi.h")) }, exitDiffers, "abi.h: in SUM, but no more"},
+		"another PTX": {func(dir string) { put(t, dir, "ptx/half.sm_90.ptx.gz", string(compress([]byte("x")))) }, exitDiffers,
+			"ptx/half.sm_90.ptx.gz: not what SUM says"},
+		"no PTX":           {func(dir string) { os.Remove(filepath.Join(dir, "ptx/half.sm_90.ptx.gz")) }, exitDiffers, "half.sm_90.ptx.gz"},
+		"no SUM":           {func(dir string) { os.Remove(filepath.Join(dir, sumFile)) }, exitDiffers, "SUM"},
+		"a wrong source":   {func(dir string) { put(t, dir, "movement.cu", "wrong\n") }, exitDiffers, "no such thing"},
+		"another compiler": {func(dir string) { fakeCompiler(t, "1.2.4") }, exitCompiler, "version 1.2.4; the PTX there is by 1.2.3"},
+		"no compiler":      {func(dir string) { t.Setenv("NVCC", filepath.Join(dir, "none")) }, exitCompiler, "no nvcc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := sourceDir(t)
+			c.change(dir)
+			before := fmt.Sprint(os.ReadDir(filepath.Join(dir, "ptx")))
+			var stderr bytes.Buffer
+			if status := run([]string{"-check", "-dir", dir}, &stderr); status != c.status {
+				t.Errorf("status %d; want %d", status, c.status)
+			}
+			if !strings.Contains(stderr.String(), c.says) {
+				t.Errorf("it says %q; want %q", &stderr, c.says)
+			}
+			if fmt.Sprint(os.ReadDir(filepath.Join(dir, "ptx"))) != before {
+				t.Error("it wrote files")
+			}
+		})
+	}
+}
+
+func TestStaleFilesGo(t *testing.T) {
+	dir := sourceDir(t)
+	put(t, dir, "ptx/half.sm_70.ptx.gz", "")
+	if status := run([]string{"-dir", dir}, os.Stderr); status != 0 {
+		t.Fatalf("status %d", status)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ptx/half.sm_70.ptx.gz")); err == nil {
+		t.Error("the PTX of an architecture that is none is still there")
+	}
+}

@@ -1,0 +1,71 @@
+package kernels
+
+import "github.com/assay-hpc/assay/coll/elem"
+
+// The kernels of module Movement.
+const (
+	ExchangeLL     = "exchange_ll"
+	ExchangeLL128  = "exchange_ll128"
+	ExchangeSimple = "exchange_simple"
+	RelaySimple    = "relay_simple"
+)
+
+// What the names of the kernels of the other modules begin with; KernelName
+// has the rest.
+const (
+	ReduceLL        = "reduce_ll"
+	ReduceLL128     = "reduce_ll128"
+	AllReduceLL     = "allreduce_ll"
+	AllReduceLL128  = "allreduce_ll128"
+	AllReduceSimple = "allreduce_simple"
+	Combine         = "combine"
+)
+
+var (
+	movements  = []string{ExchangeLL, ExchangeLL128, ExchangeSimple, RelaySimple}
+	reductions = []string{ReduceLL, ReduceLL128, AllReduceLL, AllReduceLL128, AllReduceSimple, Combine}
+)
+
+// kernelTypes are the types' names in those of kernels.
+var kernelTypes = [...]string{
+	elem.Int8:       "i8",
+	elem.Uint8:      "u8",
+	elem.Int32:      "i32",
+	elem.Uint32:     "u32",
+	elem.Int64:      "i64",
+	elem.Uint64:     "u64",
+	elem.Float16:    "f16",
+	elem.Float32:    "f32",
+	elem.Float64:    "f64",
+	elem.BFloat16:   "bf16",
+	elem.Float8E4M3: "e4m3",
+	elem.Float8E5M2: "e5m2",
+}
+
+// KernelName is the name of a kernel that reduces, in t's module. Avg is Sum:
+// scaling and dividing are arguments.
+func KernelName(base string, t elem.Type, op elem.Op) string {
+	if op == elem.Avg {
+		op = elem.Sum
+	}
+	return base + "_" + kernelTypes[t] + "_" + op.String()
+}
+
+// KernelNames are the names of all kernels of a module; none if there is no
+// such module.
+func KernelNames(module string) []string {
+	if module == Movement {
+		return append([]string(nil), movements...)
+	}
+	t, ok := elem.ParseType(module)
+	if !ok {
+		return nil
+	}
+	var names []string
+	for _, base := range reductions {
+		for op := elem.Sum; op < elem.Avg; op++ {
+			names = append(names, KernelName(base, t, op))
+		}
+	}
+	return names
+}

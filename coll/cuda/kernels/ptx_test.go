@@ -1,0 +1,118 @@
+package kernels
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// TestCurrent fails when the sources were edited and the PTX was not made
+// again. It needs no compiler.
+func TestCurrent(t *testing.T) {
+	text, err := files.ReadFile("ptx/SUM")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) == 2 {
+			said[f[1]] = f[0]
+		}
+	}
+	var stale []string
+	same := func(name string, content []byte) {
+		if said[name] != fmt.Sprintf("%x", sha256.Sum256(content)) {
+			stale = append(stale, name)
+		}
+		delete(said, name)
+	}
+	for _, pattern := range []string{"*.h", "*.cuh", "*.cu"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			content, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(name, content)
+		}
+	}
+	for _, module := range Modules() {
+		for _, arch := range archs {
+			content, err := PTX(module, arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(fmt.Sprintf("ptx/%s.sm_%d.ptx", module, arch), content)
+		}
+	}
+	for name := range said {
+		stale = append(stale, name)
+	}
+	if len(stale) > 0 {
+		slices.Sort(stale)
+		t.Errorf("not what ptx/SUM says: %v; run: go generate ./coll/cuda/kernels", stale)
+	}
+}
+
+var entry = regexp.MustCompile(`\.visible \.entry (\w+)`)
+
+func TestPTX(t *testing.T) {
+	for _, module := range Modules() {
+		for cc, target := range map[int]string{80: "sm_80", 86: "sm_80", 89: "sm_80", 90: "sm_90", 103: "sm_90", 120: "sm_90"} {
+			text, err := PTX(module, cc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), ".target "+target+"\n") {
+				t.Errorf("%s for %d: the target is not %s", module, cc, target)
+			}
+			var names []string
+			for _, m := range entry.FindAllSubmatch(text, -1) {
+				names = append(names, string(m[1]))
+			}
+			slices.Sort(names)
+			want := KernelNames(module)
+			slices.Sort(want)
+			if !slices.Equal(names, want) {
+				t.Errorf("%s for %d: kernels %v; want %v", module, cc, names, want)
+			}
+		}
+		if _, err := PTX(module, 75); err == nil || !strings.Contains(err.Error(), "7.5 is too old: they need 8.0") {
+			t.Errorf("%s for 75: %v", module, err)
+		}
+	}
+	if _, err := PTX("float17", 90); err == nil {
+		t.Error("there is PTX of a type that is none")
+	}
+}
+
+func TestNames(t *testing.T) {
+	if got, want := KernelName(AllReduceLL128, elem.BFloat16, elem.Avg), "allreduce_ll128_bf16_sum"; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if n := KernelNames("float17"); n != nil {
+		t.Errorf("a module that is none has kernels %v", n)
+	}
+	seen := map[string]bool{}
+	for _, m := range Modules() {
+		for _, n := range KernelNames(m) {
+			if seen[n] {
+				t.Errorf("two kernels are called %s", n)
+			}
+			seen[n] = true
+		}
+	}
+	if len(seen) != 4+12*4*6 {
+		t.Errorf("%d kernels", len(seen))
+	}
+}

@@ -1,0 +1,49 @@
+// Kernels that reduce elements of one type, ASSAY_TYPE, a number of
+// ncclDataType_t.
+#include "chunks.cuh"
+
+#if ASSAY_TYPE == 0
+#define NAME i8
+#elif ASSAY_TYPE == 1
+#define NAME u8
+#elif ASSAY_TYPE == 2
+#define NAME i32
+#elif ASSAY_TYPE == 3
+#define NAME u32
+#elif ASSAY_TYPE == 4
+#define NAME i64
+#elif ASSAY_TYPE == 5
+#define NAME u64
+#elif ASSAY_TYPE == 6
+#define NAME f16
+#elif ASSAY_TYPE == 7
+#define NAME f32
+#elif ASSAY_TYPE == 8
+#define NAME f64
+#elif ASSAY_TYPE == 9
+#define NAME bf16
+#elif ASSAY_TYPE == 10
+#define NAME e4m3
+#elif ASSAY_TYPE == 11
+#define NAME e5m2
+#else
+#error "ASSAY_TYPE is none of ncclDataType_t"
+#endif
+
+#define JOIN(base, type, op) base##_##type##_##op
+#define JOINED(base, type, op) JOIN(base, type, op)
+#define KERNEL(base, op, body) \
+  extern "C" __global__ void __launch_bounds__(512, 1) JOINED(base, NAME, op)(const __grid_constant__ Comm c, const __grid_constant__ Args a) { body; }
+
+#define KERNELS(op, OP)                                                   \
+  KERNEL(reduce_ll, op, (reduce_packets<LL, LL_ROUNDS, ASSAY_TYPE, OP>(c, a)))       \
+  KERNEL(reduce_ll128, op, (reduce_packets<LL128, LL128_ROUNDS, ASSAY_TYPE, OP>(c, a))) \
+  KERNEL(allreduce_ll, op, (allreduce_packets<LL, LL_ROUNDS, ASSAY_TYPE, OP>(c, a))) \
+  KERNEL(allreduce_ll128, op, (allreduce_packets<LL128, LL128_ROUNDS, ASSAY_TYPE, OP>(c, a))) \
+  KERNEL(allreduce_simple, op, (allreduce_chunks<ASSAY_TYPE, OP>(c, a)))  \
+  KERNEL(combine, op, (combine_local<ASSAY_TYPE, OP>(c, a)))
+
+KERNELS(sum, OP_SUM)
+KERNELS(prod, OP_PROD)
+KERNELS(max, OP_MAX)
+KERNELS(min, OP_MIN)
