@@ -43,6 +43,19 @@
 // be several ranks; those of one communicator one after the other without
 // coming back in between; Sends and Recvs all at once.
 //
+// # Device memory
+//
+// In a program that imports coll/cuda (build tag cuda), a communicator that is
+// made with a Config.Device works on Buffers of Device, too. Such an operation
+// is enqueued on the communicator's CUDA stream (SetStream) and returns at
+// once: errors of what then happens come from AsyncError and from later calls.
+// It can be captured in a CUDA graph, once the like of it was called before,
+// which loads what it needs. Destroy waits for what is enqueued; the stream
+// must still be there. Of a group, operations on device memory are enqueued
+// first; for each communicator the collectives in their order, then the Sends
+// and Recvs as one. One call has buffers of one kind. Barrier is about the
+// processor's memory only.
+//
 // # Failure
 //
 // Nothing waits for ever. When a rank dies, fails, or is silent for too long,

@@ -43,6 +43,10 @@ type Comm struct {
 	pool    []*host.Run
 	pooled  int
 	barrier [1]byte
+
+	places []Place                // by rank
+	dev    *device                // nil: the communicator has no device
+	accel  atomic.Pointer[device] // the same, until it is closed
 }
 
 type planKey struct {
@@ -122,6 +126,12 @@ func (c *Comm) collect(a call) error {
 }
 
 func (c *Comm) run(a *call) error {
+	if a.onDevice() {
+		return c.enqueue(a)
+	}
+	if c.dev != nil {
+		c.dev.last = false
+	}
 	if l := &c.last; l.is(a) && l.fits(c, a) {
 		c.seq++
 		a.send.b, a.recv.b = a.send.b[:l.send], a.recv.b[:l.recv]
@@ -312,7 +322,12 @@ func (c *Comm) toSelf(calls []groupCall) error {
 		if s.count != r.count || s.t != r.t {
 			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.count, s.t, r.count, r.t)
 		}
-		copy(r.recv.b, s.send.b)
+		if s.send.device != r.recv.device {
+			return c.errorOf(InvalidUsage, "Send to itself", "one buffer is the device's and the other the processor's")
+		}
+		if !s.send.device { // else it is part of the exchange
+			copy(r.recv.b, s.send.b)
+		}
 	}
 	return nil
 }
@@ -352,6 +367,12 @@ func (c *Comm) Destroy() error {
 	var odd error
 	err := c.close(func() {
 		odd = c.unequal()
+		if a := c.accel.Load(); a != nil && c.fault.Err() == nil {
+			if odd != nil {
+				a.Abort(odd)
+			}
+			_ = c.closeDevice(c.leaveTogether)
+		}
 		_ = c.net.Close()
 		if odd == nil {
 			odd = c.leftover()
@@ -386,6 +407,16 @@ func (c *Comm) unequal() error {
 	return nil
 }
 
+// leaveTogether returns when all ranks have called it.
+func (c *Comm) leaveTogether() error {
+	if c.size == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	return c.net.Barrier(ctx)
+}
+
 // leaveWait is how long a rank that is done waits for the others.
 const leaveWait = 5 * time.Second
 
@@ -401,7 +432,7 @@ func (c *Comm) close(net func()) error {
 	for c.busy.Load() != 2 && !c.busy.CompareAndSwap(0, 2) {
 		time.Sleep(100 * time.Microsecond) // the fault ends the operation
 	}
-	return errors.Join(c.links.close(), c.cfg.owned.Close())
+	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())
 }
 
 // leftover finds messages that nobody took.
@@ -431,6 +462,9 @@ func (c *Comm) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 // Chosen says how the last collective was done: "two-shot/Simple". It belongs
 // to the goroutine that calls the operations.
 func (c *Comm) Chosen() string {
+	if c.dev != nil && c.dev.last {
+		return c.dev.Chosen()
+	}
 	if c.chosen.Algorithm == "" {
 		return ""
 	}

@@ -24,22 +24,24 @@ type hello struct {
 	Settings uint64 // a hash of what decides which messages are sent
 	Host     uint64
 	CPUs     [16]uint64 // which processors of the host the rank may use
+	Device   uint32     // 0: none; 1: one; 2: one, without anything that knows devices
 }
 
-const protocolVersion = 1
+const protocolVersion = 2
 
 // connect finds out who can be reached how, and makes the endpoints.
 func (c *Comm) connect(ctx context.Context) error {
 	if c.size == 1 {
 		c.links = &links{}
 		c.links.init()
+		c.places = []Place{{Process: uint32(os.Getpid())}}
 		return nil
 	}
 	hostID, err := c.hostID()
 	if err != nil {
 		return err
 	}
-	mine := hello{Version: protocolVersion, PID: uint32(os.Getpid()), Settings: c.settingsHash(), Host: hostID, CPUs: affinity()}
+	mine := hello{Version: protocolVersion, PID: uint32(os.Getpid()), Settings: c.settingsHash(), Host: hostID, CPUs: affinity(), Device: c.hasDevice()}
 	all, err := exchange(ctx, c.net, mine)
 	if err != nil {
 		return err
@@ -49,11 +51,15 @@ func (c *Comm) connect(ctx context.Context) error {
 			return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: r, Err: fmt.Errorf("rank %d has another version or other NCCL_ settings than rank %d", r, c.rank)}
 		}
 	}
+	if err := c.sameDevices(all); err != nil {
+		return err
+	}
 	l := &links{rank: c.rank, groups: groups(all), infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
 	l.network = len(l.groups) > 1 || c.cfg.SHMDisable
 	l.channels = 2 * c.maxChannels(l.network) // double trees have two for each
 	l.init()
 	c.links = l
+	c.setPlaces(all)
 	l.slot = c.slot(!l.network)
 	return c.endpoints(ctx, all)
 }

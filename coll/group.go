@@ -19,6 +19,8 @@ type Group struct {
 	runs  []*host.Run
 	which []int // of runs: the index in calls
 	tails []tail
+	batch []*DeviceOp
+	from  []int // of batch: the index in calls
 }
 
 type groupCall struct {
@@ -104,8 +106,14 @@ func (g *Group) launch() error {
 			return err
 		}
 	}
+	if err := g.enqueue(); err != nil {
+		return err
+	}
 	for i := range g.calls {
 		c, a := g.calls[i].c, &g.calls[i].a
+		if a.onDevice() {
+			continue
+		}
 		if c.size == 1 && a.coll != pointToPoint {
 			a.alone()
 		}
@@ -126,7 +134,9 @@ func (g *Group) launch() error {
 		return g.failed(i, err)
 	}
 	for i := range g.calls {
-		g.calls[i].c.finish(&g.calls[i].a)
+		if !g.calls[i].a.onDevice() {
+			g.calls[i].c.finish(&g.calls[i].a)
+		}
 	}
 	return nil
 }
@@ -134,7 +144,12 @@ func (g *Group) launch() error {
 // failed makes an error of run i known to the communicators of the group: all
 // of them have operations that stopped halfway.
 func (g *Group) failed(i int, err error) error {
-	at := &g.calls[g.which[max(i, 0)]]
+	return g.failedAt(g.which[max(i, 0)], err)
+}
+
+// failedAt is failed for a call.
+func (g *Group) failedAt(i int, err error) error {
+	at := &g.calls[i]
 	first := at.c.fail(&at.a, err)
 	for _, c := range g.comms {
 		if c != at.c {

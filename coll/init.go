@@ -25,19 +25,27 @@ type Config struct {
 	// Silence is how long a host may be unreachable before its ranks count as
 	// dead; 0 is the bootstrap's default.
 	Silence time.Duration
+	// Device is the ordinal of the CUDA device that the rank works on; nil:
+	// there is none, and all memory is the processor's. All ranks of a
+	// communicator have one or none has.
+	Device *int
+	// Devices are those of CommInitRanks and CommInitAll, in the order of the
+	// ranks that they join. They take precedence over Device.
+	Devices []int
 }
 
 // settings are a Config, completed.
 type settings struct {
 	*knob.Knobs
-	log   *debug.Logger
-	owned *debug.Logger // opened by us
-	rings [][]int
-	boot  bootstrap.Options
+	log    *debug.Logger
+	owned  *debug.Logger // opened by us
+	rings  [][]int
+	boot   bootstrap.Options
+	device *int
 }
 
 func (cfg Config) complete(rank, size int) (settings, error) {
-	s := settings{Knobs: cfg.Knobs, log: cfg.Log} // a Knobs is shared, and not changed
+	s := settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device} // a Knobs is shared, and not changed
 	var said []knob.Warning
 	if s.Knobs == nil {
 		k, warnings, err := knob.Load(os.Environ(), nil)
@@ -142,7 +150,14 @@ func CommInitAll(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 func CommInitRanks(ctx context.Context, n int, id UniqueID, ranks []int, cfg Config) ([]*Comm, error) {
 	comms, errs := make([]*Comm, len(ranks)), make([]error, len(ranks))
 	var wg sync.WaitGroup
+	if cfg.Devices != nil && len(cfg.Devices) != len(ranks) {
+		return nil, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "CommInitRanks", Peer: NoPeer, Err: fmt.Errorf("there are %d devices for %d ranks", len(cfg.Devices), len(ranks))}
+	}
 	for i, r := range ranks {
+		cfg := cfg
+		if cfg.Devices != nil {
+			cfg.Device = &cfg.Devices[i]
+		}
 		wg.Go(func() { comms[i], errs[i] = CommInitRank(ctx, n, id, r, cfg) })
 	}
 	wg.Wait()
@@ -189,7 +204,11 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 		}
 		return fail(joinCode(err), err)
 	}
-	if err := c.connect(ctx); err != nil {
+	err = c.connect(ctx)
+	if err == nil {
+		err = c.openDevice(ctx)
+	}
+	if err != nil {
 		e := c.wrap(op, err)
 		c.fault.Set(e)
 		c.net.Abort()
@@ -215,6 +234,9 @@ func newComm(rank, n int, s settings) *Comm {
 	c.broken, cancel = context.WithCancelCause(context.Background())
 	c.fault.Hook = func(err error) {
 		cancel(err)
+		if d := c.accel.Load(); d != nil {
+			d.Abort(err)
+		}
 		c.announce(err)
 	}
 	return c
@@ -240,6 +262,11 @@ func (c *Comm) bootOptions() bootstrap.Options {
 		}
 		if r.Waiting != nil {
 			c.stalls.heard(c, from, *r.Waiting)
+			c.compareRecent(from, []stall{*r.Waiting})
+			return
+		}
+		if r.Recent != nil {
+			c.compareRecent(from, r.Recent)
 			return
 		}
 		c.fault.Set(r.error(c.rank, from))
@@ -255,7 +282,10 @@ type report struct {
 	Text  string `json:"text"`
 	Abort bool   `json:"abort,omitempty"`
 
-	Waiting *stall `json:"waiting,omitempty"` // no error: what the rank has been waiting in
+	// No errors: what the rank has been waiting in, and what it called last on
+	// device memory.
+	Waiting *stall  `json:"waiting,omitempty"`
+	Recent  []stall `json:"recent,omitempty"`
 }
 
 func (r report) error(rank, from int) error {

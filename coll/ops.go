@@ -177,10 +177,15 @@ func (c *Comm) check(a *call) error {
 		return bad("the receive buffer has %d bytes, %d %v need %d", a.recv.Len(), r, a.t, r*size)
 	}
 	a.send.b, a.recv.b = a.send.b[:s*size], a.recv.b[:r*size]
+	if err := c.kindOfMemory(a); err != nil {
+		return bad("%w", err)
+	}
 	switch {
 	case !overlap(a.send.b, a.recv.b):
 	case a.coll == schedule.AllToAll && a.send.addr() == a.recv.addr():
-		a.send.b = slices.Clone(a.send.b)
+		if !a.send.device { // whose accelerator sees to it
+			a.send.b = slices.Clone(a.send.b)
+		}
 	case !c.inPlace(a):
 		return bad("send and receive buffers overlap in another way than in place")
 	}

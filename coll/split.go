@@ -57,7 +57,7 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	}
 	k := *c.cfg.Knobs
 	k.CommID = "" // that was for the parent
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device})
 }
 
 // giveUp is fail for what is no collective.

@@ -1,0 +1,553 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// A fake is an accelerator that takes note of what it is told.
+type fake struct {
+	mu      sync.Mutex
+	cfg     AcceleratorConfig
+	log     []string
+	ops     []DeviceOp
+	err     error      // of the next operation
+	gather  bool       // every operation is also a Gather
+	gone    chan error // the cause of Abort
+	quiet   bool       // take no notes
+	streams []uintptr
+}
+
+// fakes replaces the accelerators of the process until the end of the test.
+func fakes(t *testing.T) *sync.Map {
+	before := opener.Load()
+	t.Cleanup(func() { opener.Store(before) })
+	var all sync.Map
+	RegisterAccelerator(func(_ context.Context, cfg AcceleratorConfig) (Accelerator, error) {
+		f := &fake{cfg: cfg, gone: make(chan error, 1)}
+		all.Store(cfg.Rank, f)
+		return f, nil
+	})
+	return &all
+}
+
+func (f *fake) note(format string, a ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log = append(f.log, fmt.Sprintf(format, a...))
+}
+
+func (f *fake) Enqueue(op *DeviceOp) error {
+	if f.quiet {
+		return nil
+	}
+	f.note("%v", op.Coll)
+	o := *op
+	o.On, o.Transfers = nil, slices.Clone(op.Transfers)
+	f.ops = append(f.ops, o)
+	if f.gather {
+		got := make([]byte, f.cfg.Size)
+		if err := f.cfg.Host.Gather([]byte{byte(f.cfg.Rank)}, got); err != nil {
+			return err
+		}
+		f.note("%v", got)
+	}
+	err := f.err
+	f.err = nil
+	return err
+}
+
+func (f *fake) EnqueueAll(ops []*DeviceOp) (int, error) {
+	f.note("batch of %d", len(ops))
+	if f.gather {
+		var sides []*HostSide
+		var send, recv [][]byte
+		for _, op := range ops {
+			o := op.On.(*fake)
+			sides = append(sides, o.cfg.Host)
+			send, recv = append(send, []byte{byte(o.cfg.Rank)}), append(recv, make([]byte, o.cfg.Size))
+		}
+		if err := GatherAll(sides, send, recv); err != nil {
+			return 0, err
+		}
+		f.note("%v", recv)
+		return -1, nil
+	}
+	for i, op := range ops {
+		if err := op.On.Enqueue(op); err != nil {
+			return i, err
+		}
+	}
+	return -1, nil
+}
+
+func (f *fake) Stream(s uintptr) error {
+	f.streams = append(f.streams, s)
+	return nil
+}
+func (f *fake) Alloc(n int) (uintptr, error) { return uintptr(n) << 20, nil }
+func (f *fake) Free(addr uintptr) error      { f.note("free %#x", addr); return nil }
+func (f *fake) Chosen() string               { return "fake/1" }
+func (f *fake) Abort(cause error) {
+	select {
+	case f.gone <- cause:
+	default:
+	}
+}
+func (f *fake) Close(barrier func() error) error {
+	if barrier == nil {
+		f.note("close")
+		return nil
+	}
+	err := barrier()
+	f.note("close together: %v", err)
+	return nil
+}
+
+func of(all *sync.Map, rank int) *fake {
+	f, _ := all.Load(rank)
+	return f.(*fake)
+}
+
+func deviceConfig(n int) Config {
+	cfg := testConfig()
+	for i := range n {
+		cfg.Devices = append(cfg.Devices, 10+i)
+	}
+	return cfg
+}
+
+// mem is device memory: numbers, as far as anything here is concerned.
+func mem(i, bytes int) Buffer { return Device(uintptr(i+1)<<30, bytes) }
+
+func TestDeviceOperations(t *testing.T) {
+	all := fakes(t)
+	const n = 3
+	withRanks(t, n, deviceConfig(n), func(c *Comm) error {
+		f := of(all, c.Rank())
+		if d, ok := c.Device(); !ok || d != 10+c.Rank() || f.cfg.Device != d || f.cfg.Size != n || len(f.cfg.Places) != n {
+			return fmt.Errorf("device %d, %v; %+v", d, ok, f.cfg)
+		}
+		in, out := mem(0, 1<<20), mem(1, 1<<20)
+		root := NoPeer
+		steps := []struct {
+			err  error
+			want DeviceOp
+		}{
+			{c.AllReduce(in, out, 100, Float32, Max), DeviceOp{Coll: schedule.AllReduce, Op: Max}},
+			{c.AllReduce(in, out, 100, Float32, Avg), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 1.0 / 3, Factor: 0x3eaaaaab}},
+			{c.AllReduce(in, out, 100, Int32, Avg), DeviceOp{Coll: schedule.AllReduce, Divisor: 3, Type: Int32}},
+			{c.AllReducePreMul(in, out, 100, BFloat16, PreMulSum{2}), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 2, Factor: 0x4000, Type: BFloat16}},
+			{c.AllReducePreMul(in, out, 100, Uint8, PreMulSum{300}), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 300, Factor: 255, Type: Uint8}},
+			{c.AllGather(in, out, 100, Float32), DeviceOp{Coll: schedule.AllGather}},
+			{c.Broadcast(in, out, 100, Float32, 2), DeviceOp{Coll: schedule.Broadcast, Root: 2}},
+			{c.AllToAll(in, in, 100, Float32), DeviceOp{Coll: schedule.AllToAll}},
+			{c.AllReduce(in, out, 0, Float32, Sum), DeviceOp{Count: -1}},
+		}
+		for _, s := range steps {
+			if s.err != nil {
+				return s.err
+			}
+			w := s.want
+			if w.Count < 0 {
+				continue
+			}
+			w.Count, w.Send, w.Recv = 100, in.Addr(), out.Addr()
+			if w.Type == Int8 {
+				w.Type = Float32
+			}
+			if !w.Coll.Rooted() {
+				w.Root = root
+			}
+			if w.Coll == schedule.Broadcast && c.Rank() != w.Root {
+				w.Send = 0
+			}
+			if w.Coll == schedule.AllToAll {
+				w.Recv = w.Send
+			}
+			got := f.ops[0]
+			f.ops = f.ops[1:]
+			if len(got.Transfers) > 0 {
+				return fmt.Errorf("%v has transfers", got.Coll)
+			}
+			got.Transfers = nil
+			if !reflect.DeepEqual(got, w) {
+				return fmt.Errorf("got %+v; want %+v", got, w)
+			}
+		}
+		if len(f.ops) > 0 {
+			return fmt.Errorf("a count of 0 became %+v", f.ops)
+		}
+		if c.Chosen() != "fake/1" {
+			return fmt.Errorf("chosen: %s", c.Chosen())
+		}
+		// Host memory beside it.
+		v := []int32{int32(c.Rank())}
+		if err := c.AllReduce(Of(v), Of(v), 1, Int32, Sum); err != nil || v[0] != 3 || strings.Contains(c.Chosen(), "fake") {
+			return fmt.Errorf("on the host: %v, %v, %s", v, err, c.Chosen())
+		}
+		if err := c.SetStream(77); err != nil || !slices.Equal(f.streams, []uintptr{77}) {
+			return fmt.Errorf("stream: %v, %v", f.streams, err)
+		}
+		b, err := c.AllocDevice(5)
+		if err != nil || b.Len() != 5 || b.Addr() != 5<<20 {
+			return fmt.Errorf("alloc: %v, %v", b, err)
+		}
+		return c.FreeDevice(b)
+	})
+	for r := range n {
+		f := of(all, r)
+		if last := f.log[len(f.log)-1]; last != "close together: <nil>" {
+			t.Errorf("rank %d: %q", r, f.log)
+		}
+	}
+}
+
+func TestDeviceArguments(t *testing.T) {
+	fakes(t)
+	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
+		host := Bytes(make([]byte, 1<<10))
+		for want, err := range map[string]error{
+			"one buffer is the device's":   c.AllReduce(mem(0, 1024), host, 8, Float32, Sum),
+			"other the processor's":        c.AllGather(host, mem(0, 1024), 8, Float32),
+			"is a multiple of 4":           c.AllReduce(Device(1<<30+2, 1024), mem(1, 1024), 8, Float32, Sum),
+			"has 16 bytes":                 c.AllReduce(mem(0, 16), mem(1, 1024), 8, Float32, Sum),
+			"another way than in place":    c.AllReduce(mem(0, 1024), Device(1<<30+4, 1024), 8, Float32, Sum),
+			"needs a group":                c.Send(mem(0, 1024), 8, Float32, c.Rank()),
+			"no memory of AllocDevice":     c.FreeDevice(host),
+			"there is no memory of 0":      second(c.AllocDevice(0)),
+			"there is no reduction 9":      c.AllReduce(mem(0, 64), mem(1, 64), 8, Float32, Op(9)),
+			"root 5 is none of the 2 rank": c.Broadcast(mem(0, 64), mem(1, 64), 8, Float32, 5),
+		} {
+			if CodeOf(err) != InvalidArgument && CodeOf(err) != InvalidUsage || !strings.Contains(fmt.Sprint(err), want) {
+				return fmt.Errorf("%v; want one with %q", err, want)
+			}
+		}
+		return nil
+	})
+	withRanks(t, 2, testConfig(), func(c *Comm) error {
+		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Float32, Sum); !strings.Contains(fmt.Sprint(err), "made without a device") {
+			return fmt.Errorf("on a communicator without a device: %v", err)
+		}
+		if err := c.SetStream(1); CodeOf(err) != InvalidUsage {
+			return fmt.Errorf("SetStream: %v", err)
+		}
+		return nil
+	})
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// One goroutine is all ranks. Each communicator's collectives come in order,
+// then its Sends and Recvs as one.
+func TestDeviceGroup(t *testing.T) {
+	all := fakes(t)
+	const n = 3
+	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g Group
+	host := make([]int32, n)
+	for range 2 {
+		for r := range n {
+			f := of(all, r)
+			f.ops, f.log = nil, nil
+		}
+		g.Start()
+		g.Add(comms...)
+		for r, c := range comms {
+			host[r] = 1
+			steps := []error{
+				c.Send(mem(0, 64), 8, Int64, (r+1)%n),
+				c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum),
+				c.AllReduce(Of(host[r:r+1]), Of(host[r:r+1]), 1, Int32, Sum), // of the host, beside
+				c.Send(mem(4, 64), 1, Int64, r),
+				c.AllGather(mem(0, 64), mem(1, 640), 8, Int64),
+				c.Recv(mem(2, 64), 8, Int64, (r+n-1)%n),
+				c.Recv(mem(5, 64), 1, Int64, r),
+			}
+			if err := errors.Join(steps...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := g.End(); err != nil {
+			t.Fatal(err)
+		}
+		for r := range n {
+			f := of(all, r)
+			want := []DeviceOp{
+				{Coll: schedule.AllReduce, Send: 1 << 30, Recv: 2 << 30, Count: 8, Type: Int64, Root: NoPeer},
+				{Coll: schedule.AllGather, Send: 1 << 30, Recv: 2 << 30, Count: 8, Type: Int64, Root: NoPeer},
+				{Coll: schedule.SendRecv, Root: NoPeer, Transfers: []Transfer{
+					{(r + 1) % n, 1 << 30, 64, true}, {r, 5 << 30, 8, true}, {(r + n - 1) % n, 3 << 30, 64, false}, {r, 6 << 30, 8, false},
+				}},
+			}
+			if !reflect.DeepEqual(f.ops, want) {
+				t.Errorf("rank %d got\n%+v; want\n%+v", r, f.ops, want)
+			}
+			if host[r] != n {
+				t.Errorf("rank %d: %d on the host", r, host[r])
+			}
+		}
+		if got := of(all, 0).log[0]; got != "batch of 9" {
+			t.Errorf("%s", got)
+		}
+	}
+	destroyAll(t, comms)
+}
+
+// An accelerator can have the ranks agree while it enqueues.
+func TestDeviceGather(t *testing.T) {
+	all := fakes(t)
+	const n = 3
+	cfg := deviceConfig(n)
+	withRanks(t, n, cfg, func(c *Comm) error {
+		f := of(all, c.Rank())
+		f.gather = true
+		for range 3 {
+			if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+				return err
+			}
+			if got := f.log[len(f.log)-1]; got != "[0 1 2]" {
+				return fmt.Errorf("gathered %s", got)
+			}
+		}
+		return nil
+	})
+	comms, err := CommInitAll(context.Background(), n, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var g Group
+	g.Start()
+	g.Add(comms...)
+	for r, c := range comms {
+		of(all, r).gather = true
+		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.End(); err != nil {
+		t.Fatal(err)
+	}
+	if got := of(all, 0).log[1]; got != "[[0 1 2] [0 1 2] [0 1 2]]" {
+		t.Errorf("gathered %s", got)
+	}
+	destroyAll(t, comms)
+}
+
+// A fault anywhere ends what is enqueued everywhere, and a broken communicator
+// is not closed together.
+func TestDeviceFault(t *testing.T) {
+	all := fakes(t)
+	const n = 3
+	errs := deviceTogether(t, n, func(c *Comm) error {
+		f := of(all, c.Rank())
+		if c.Rank() == 1 {
+			f.err = &Error{Code: UnhandledCudaError, Rank: 1, Op: "AllReduce", Peer: NoPeer, Err: errors.New("a launch failed")}
+		}
+		err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum)
+		if c.Rank() == 1 && CodeOf(err) != UnhandledCudaError {
+			return fmt.Errorf("rank 1: %w", err)
+		}
+		select {
+		case cause := <-f.gone:
+			if cause == nil {
+				return errors.New("aborted without a cause")
+			}
+		case <-time.After(10 * time.Second):
+			return errors.New("nobody told the accelerator")
+		}
+		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err == nil {
+			return errors.New("an operation after a fault")
+		}
+		return c.AsyncError()
+	})
+	for r, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), "a launch failed") {
+			t.Errorf("rank %d: %v", r, err)
+		}
+		if f := of(all, r); f.log[len(f.log)-1] != "close" {
+			t.Errorf("rank %d: %q", r, f.log)
+		}
+	}
+}
+
+func deviceTogether(t *testing.T, n int, f func(c *Comm) error) []error {
+	t.Helper()
+	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() {
+			errs[i] = f(c)
+			_ = c.Destroy()
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// Ranks that call different operations on device memory hear so soon, though
+// nothing they send carries a signature.
+func TestDeviceMismatch(t *testing.T) {
+	fakes(t)
+	for name, odd := range map[string]func(c *Comm) error{
+		"with max":              func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
+		"AllGather of int64":    func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
+		"another count or root": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 7, Int64, Sum) },
+		"int32 with sum":        func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			errs := deviceTogether(t, 2, func(c *Comm) error {
+				for range 5 {
+					if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+						return err
+					}
+				}
+				var err error
+				if c.Rank() == 1 {
+					err = odd(c)
+				} else {
+					err = c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum)
+				}
+				for end := time.Now().Add(15 * time.Second); err == nil && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+					err = c.AsyncError()
+				}
+				return err
+			})
+			text := fmt.Sprint(errs)
+			if !strings.Contains(text, name) || !strings.Contains(text, "#6") {
+				t.Errorf("%v", errs)
+			}
+		})
+	}
+}
+
+// Ranks that fit together are left alone, however long they are quiet.
+func TestDeviceQuiet(t *testing.T) {
+	fakes(t)
+	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
+		for range 2 {
+			for range 100 {
+				if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+					return err
+				}
+			}
+			time.Sleep(2500 * time.Millisecond)
+		}
+		return c.AsyncError()
+	})
+}
+
+func TestDeviceSome(t *testing.T) {
+	fakes(t)
+	id, err := GetUniqueID(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for r := range 2 {
+		wg.Go(func() {
+			cfg := testConfig()
+			if r == 1 {
+				cfg.Device = new(int)
+			}
+			_, errs[r] = CommInitRank(context.Background(), 2, id, r, cfg)
+		})
+	}
+	wg.Wait()
+	for r, want := range []string{"rank 1 has a device, this rank no device", "rank 0 has no device, this rank a device"} {
+		if !strings.Contains(fmt.Sprint(errs[r]), want) {
+			t.Errorf("rank %d: %v; want %q", r, errs[r], want)
+		}
+	}
+	cfg := testConfig()
+	cfg.Devices = []int{1}
+	if _, err := CommInitAll(context.Background(), 2, cfg); CodeOf(err) != InvalidArgument {
+		t.Errorf("one device for two ranks: %v", err)
+	}
+}
+
+func TestDeviceWithout(t *testing.T) {
+	before := opener.Swap(nil)
+	t.Cleanup(func() { opener.Store(before) })
+	for n := 1; n <= 2; n++ {
+		if _, err := CommInitAll(context.Background(), n, deviceConfig(n)); !errors.Is(err, ErrNoAccelerator) {
+			t.Errorf("%d ranks: %v", n, err)
+		}
+	}
+}
+
+func TestDeviceSplit(t *testing.T) {
+	fakes(t)
+	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
+		sub, err := c.Split(context.Background(), 0, -c.Rank())
+		if err != nil {
+			return err
+		}
+		if d, ok := sub.Device(); !ok || d != 10+c.Rank() {
+			return fmt.Errorf("device %d, %v", d, ok)
+		}
+		if err := sub.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+			return err
+		}
+		return sub.Destroy()
+	})
+}
+
+func TestDeviceNoAllocation(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	all := fakes(t)
+	comms, err := CommInitAll(context.Background(), 1, deviceConfig(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := comms[0]
+	of(all, 0).quiet = true
+	in, out := mem(0, 1<<20), mem(1, 1<<20)
+	if n := testing.AllocsPerRun(100, func() {
+		if err := c.AllReduce(in, out, 1000, Float32, Avg); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	destroyAll(t, comms)
+}
+
+func BenchmarkDeviceEnqueue(b *testing.B) {
+	before := opener.Load()
+	defer opener.Store(before)
+	RegisterAccelerator(func(_ context.Context, cfg AcceleratorConfig) (Accelerator, error) {
+		return &fake{cfg: cfg, quiet: true, gone: make(chan error, 1)}, nil
+	})
+	comms, err := CommInitAll(context.Background(), 1, deviceConfig(1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	in, out := mem(0, 1<<20), mem(1, 1<<20)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := comms[0].AllReduce(in, out, 1000, Float32, Sum); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

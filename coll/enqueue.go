@@ -1,0 +1,163 @@
+package coll
+
+import (
+	"encoding/binary"
+
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// onDevice reports whether an operation is on device memory.
+func (a *call) onDevice() bool { return a.send.device || a.recv.device }
+
+// enqueue runs an operation on device memory.
+func (c *Comm) enqueue(a *call) error {
+	if err := c.check(a); err != nil || a.count == 0 {
+		return err
+	}
+	d := c.dev
+	op := &d.op
+	if a.coll == pointToPoint {
+		if a.peer == c.rank {
+			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
+		}
+		*op = DeviceOp{On: d.Accelerator, Coll: schedule.SendRecv, Root: NoPeer, Transfers: append(op.Transfers[:0], a.transfer())}
+	} else {
+		c.describe(op, a)
+	}
+	d.last = true
+	err := d.Enqueue(op)
+	if err == nil {
+		return nil
+	}
+	if code := CodeOf(err); code == InvalidUsage || code == InvalidArgument {
+		if a.coll != pointToPoint {
+			c.seq--
+		}
+		return c.wrap(a.name(c.seq+1), err)
+	}
+	return c.fail(a, err)
+}
+
+// describe makes what the accelerator gets of a collective, and takes note of
+// it.
+func (c *Comm) describe(op *DeviceOp, a *call) {
+	d := c.dev
+	c.seq++
+	if !c.cfg.ChecksDisable {
+		d.recent.add(stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)})
+	}
+	*op = DeviceOp{
+		On: d.Accelerator, Coll: a.coll, Send: a.send.used(), Recv: a.recv.used(), Count: a.count,
+		Type: a.t, Op: a.op, Root: a.root, Transfers: op.Transfers[:0],
+	}
+	switch {
+	case a.scaled:
+		d.scale(op, a.scale)
+	case a.op == Avg && a.coll.Reduces():
+		op.Op = Sum
+		if a.t.Float() {
+			d.scale(op, 1/float64(c.size))
+		} else {
+			op.Divisor = c.size
+		}
+	}
+}
+
+func (a *call) transfer() Transfer {
+	b, send := a.recv, a.sends()
+	if send {
+		b = a.send
+	}
+	return Transfer{Peer: a.peer, Addr: b.addr(), Bytes: b.Len(), Send: send}
+}
+
+// scale makes the rank's input be multiplied, by what elem makes of the factor.
+func (d *device) scale(op *DeviceOp, scale float64) {
+	op.Scaled, op.Scale = true, scale
+	op.Factor = d.factorOf(op.Type, scale)
+}
+
+// factorOf is a multiplier as an element.
+func (d *device) factorOf(t Type, scale float64) uint64 {
+	if f := &d.factor; f.t != t || f.scale != scale || f.bits == 0 {
+		var b [8]byte
+		binary.LittleEndian.PutUint64(b[:], ones[t])
+		elem.Scale(t, b[:t.Size()], b[:t.Size()], scale)
+		f.t, f.scale, f.bits = t, scale, binary.LittleEndian.Uint64(b[:])
+	}
+	return d.factor.bits
+}
+
+// ones are the bits of 1, by type.
+var ones = [...]uint64{
+	Int8: 1, Uint8: 1, Int32: 1, Uint32: 1, Int64: 1, Uint64: 1,
+	Float16: 0x3c00, Float32: 0x3f800000, Float64: 0x3ff0000000000000, BFloat16: 0x3f80,
+	Float8E4M3: 0x38, Float8E5M2: 0x3c,
+}
+
+// enqueue enqueues the group's operations on device memory: for each
+// communicator its collectives one after the other, then its Sends and Recvs
+// as one exchange.
+func (g *Group) enqueue() error {
+	g.batch, g.from = g.batch[:0], g.from[:0]
+	for _, c := range g.comms {
+		if c.dev != nil {
+			c.dev.prepare(c, g)
+		}
+	}
+	for i := range g.batch {
+		g.batch[i] = g.slot(i)
+	}
+	if len(g.batch) == 0 {
+		return nil
+	}
+	if i, err := g.batch[0].On.EnqueueAll(g.batch); err != nil {
+		return g.failedAt(g.from[max(i, 0)], err)
+	}
+	return nil
+}
+
+// prepare makes the operations of one communicator. Their addresses are taken
+// when all are there.
+func (d *device) prepare(c *Comm, g *Group) {
+	d.ops = d.ops[:0]
+	exchange, first := d.op.Transfers[:0], -1
+	for i := range g.calls {
+		a := &g.calls[i].a
+		if g.calls[i].c != c || !a.onDevice() {
+			continue
+		}
+		d.last = true
+		if a.coll == pointToPoint {
+			if first < 0 {
+				first = i
+			}
+			exchange = append(exchange, a.transfer())
+			continue
+		}
+		d.ops = append(d.ops, DeviceOp{})
+		c.describe(&d.ops[len(d.ops)-1], a)
+		g.batch, g.from = append(g.batch, nil), append(g.from, i)
+	}
+	d.op.Transfers = exchange
+	if first >= 0 {
+		d.ops = append(d.ops, DeviceOp{On: d.Accelerator, Coll: schedule.SendRecv, Root: NoPeer, Transfers: exchange})
+		g.batch, g.from = append(g.batch, nil), append(g.from, first)
+	}
+}
+
+// slot is where operation i of the batch lies.
+func (g *Group) slot(i int) *DeviceOp {
+	for _, c := range g.comms {
+		if c.dev == nil {
+			continue
+		}
+		if n := len(c.dev.ops); i >= n {
+			i -= n
+			continue
+		}
+		return &c.dev.ops[i]
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package coll
+
+import (
+	"context"
+
+	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// A HostSide is what an accelerator has of its communicator.
+type HostSide struct {
+	c   *Comm
+	run host.Run
+}
+
+// Exchange gives every rank what each passes, by rank. It takes a millisecond
+// or so.
+func (h *HostSide) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
+	return h.c.net.AllGather(ctx, b)
+}
+
+// Gather gives every rank what each passes, all of one length, by rank, in
+// some microseconds. Only an Accelerator's Enqueue may call it.
+func (h *HostSide) Gather(send, recv []byte) error {
+	if h.c.size == 1 {
+		copy(recv, send)
+		return nil
+	}
+	a := gatherOf(send, recv)
+	if err := h.c.start(&h.run, &a); err != nil {
+		return err
+	}
+	one := [1]*host.Run{&h.run}
+	_, err := host.Drive(one[:], &h.c.watch)
+	return err
+}
+
+func gatherOf(send, recv []byte) call {
+	return call{coll: schedule.AllGather, send: Bytes(send), recv: Bytes(recv), count: len(send), t: Uint8, root: NoPeer}
+}
+
+// GatherAll is Gather for several ranks that one goroutine is. Only an
+// Accelerator's EnqueueAll may call it, for accelerators of its group.
+func GatherAll(sides []*HostSide, send, recv [][]byte) error {
+	var g Group
+	runs := make([]*host.Run, 0, len(sides))
+	for i, h := range sides {
+		g.comms = append(g.comms, h.c)
+		if h.c.size == 1 {
+			copy(recv[i], send[i])
+			continue
+		}
+		a := gatherOf(send[i], recv[i])
+		if err := h.c.start(&h.run, &a); err != nil {
+			return err
+		}
+		runs = append(runs, &h.run)
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	w := *g.watch()
+	w.Late = nil // that knows the group's own runs only
+	_, err := host.Drive(runs, &w)
+	return err
+}
+
+// Comm makes a communicator of the same ranks on the processor's memory. All
+// ranks call it.
+func (h *HostSide) Comm(ctx context.Context) (*Comm, error) {
+	c := h.c
+	var mine []byte
+	if c.rank == 0 {
+		root, err := bootstrap.NewRoot(c.cfg.boot)
+		if err != nil {
+			return nil, err
+		}
+		id := root.ID()
+		mine = id[:]
+	}
+	ids, err := c.net.AllGather(ctx, mine)
+	if err != nil {
+		return nil, err
+	}
+	var id UniqueID
+	if copy(id[:], ids[0]) != len(id) {
+		return nil, c.errorOf(RemoteError, "CommInitRank", "rank 0 sent no ID")
+	}
+	k := *c.cfg.Knobs
+	k.CommID = ""
+	return CommInitRank(ctx, c.size, id, c.rank, Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
+}
+
+// Fail makes the communicator unusable, here and at all other ranks. Any
+// goroutine may call it.
+func (h *HostSide) Fail(err error) { h.c.fault.Set(h.c.wrap("asynchronous", err)) }
+
+// Err is what went wrong with the communicator, or nil.
+func (h *HostSide) Err() error { return h.c.fault.Err() }

@@ -1,0 +1,95 @@
+package coll
+
+import (
+	"encoding/json"
+	"sync/atomic"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// Operations on device memory return before anything has moved, and what moves
+// carries no signature. So a rank that has enqueued something, and then nothing
+// for a second, tells the others what its last collectives were, over the
+// bootstrap's network. They compare those that they have called, too. Of two
+// ranks that differ, the one that falls silent later finds the other's.
+
+// A recent holds the last collectives on device memory, by number. One
+// goroutine adds; others look.
+type recent struct {
+	at   [recentSize]atomic.Uint64 // number, signature
+	last atomic.Uint32
+}
+
+const (
+	recentSize = 64
+	recentTold = 16 // of them
+)
+
+func (r *recent) add(s stall) {
+	r.at[s.Seq%recentSize].Store(uint64(s.Seq)<<32 | uint64(s.Sign))
+	r.last.Store(s.Seq)
+}
+
+// of is the collective with a number, if it is still known.
+func (r *recent) of(seq uint32) (stall, bool) {
+	v := r.at[seq%recentSize].Load()
+	return stall{seq, uint32(v)}, v != 0 && uint32(v>>32) == seq
+}
+
+// list is the last ones, oldest first.
+func (r *recent) list() (all []stall) {
+	last := r.last.Load()
+	for i := uint32(recentTold); i > 0; i-- {
+		if s, ok := r.of(last - i + 1); ok {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// tellWhenQuiet tells the others what this rank called, when it has called
+// nothing for a while.
+func (c *Comm) tellWhenQuiet(d *device) {
+	tick := time.NewTicker(stallAfter)
+	defer tick.Stop()
+	var before, told uint32
+	for {
+		select {
+		case <-d.quiet:
+			return
+		case <-c.broken.Done():
+			return
+		case <-tick.C:
+		}
+		last := d.recent.last.Load()
+		if last == before && last != told {
+			told = last
+			if payload, err := json.Marshal(report{Recent: d.recent.list()}); err == nil {
+				c.net.Report(payload)
+			}
+		}
+		before = last
+	}
+}
+
+// compareRecent ends what can never end: ranks that called different
+// collectives under one number.
+func (c *Comm) compareRecent(from int, theirs []stall) {
+	d := c.accel.Load()
+	if d == nil {
+		return
+	}
+	for _, t := range theirs {
+		mine, ok := d.recent.of(t.Seq)
+		if !ok || mine.Sign == t.Sign {
+			continue
+		}
+		c.fault.Set(c.wrap("asynchronous", &host.MismatchError{
+			Peer: from,
+			Mine: transport.Header{Seq: mine.Seq, Sign: mine.Sign}, Theirs: transport.Header{Seq: t.Seq, Sign: t.Sign},
+		}))
+		return
+	}
+}
