@@ -1,0 +1,71 @@
+package cuda
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// The structures here are those of abi.h: a C program prints where its fields
+// lie.
+func TestABI(t *testing.T) {
+	gcc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no gcc")
+	}
+	var c commABI
+	var a argsABI
+	var r reportABI
+	fields := []struct {
+		name string
+		at   uintptr
+	}{
+		{"Comm win", unsafe.Offsetof(c.win)}, {"Comm ll", unsafe.Offsetof(c.ll)}, {"Comm ll128", unsafe.Offsetof(c.ll128)},
+		{"Comm chunks", unsafe.Offsetof(c.chunks)}, {"Comm ll_slot", unsafe.Offsetof(c.llSlot)},
+		{"Comm ll128_slot", unsafe.Offsetof(c.ll128Slot)}, {"Comm chunk_slot", unsafe.Offsetof(c.chunk)},
+		{"Comm depth", unsafe.Offsetof(c.depth)}, {"Comm rank", unsafe.Offsetof(c.rank)}, {"Comm ranks", unsafe.Offsetof(c.ranks)},
+		{"Comm stop", unsafe.Offsetof(c.stop)}, {"Comm report", unsafe.Offsetof(c.report)}, {"Comm timeout", unsafe.Offsetof(c.timeout)},
+		{"Args in", unsafe.Offsetof(a.in)}, {"Args out", unsafe.Offsetof(a.out)}, {"Args send", unsafe.Offsetof(a.send)},
+		{"Args recv", unsafe.Offsetof(a.recv)}, {"Args to", unsafe.Offsetof(a.to)}, {"Args from", unsafe.Offsetof(a.from)},
+		{"Args factor", unsafe.Offsetof(a.factor)}, {"Args scale", unsafe.Offsetof(a.scale)}, {"Args divisor", unsafe.Offsetof(a.divisor)},
+		{"Args channels", unsafe.Offsetof(a.channels)}, {"Args chunk", unsafe.Offsetof(a.chunk)}, {"Args owners", unsafe.Offsetof(a.owners)},
+		{"Args targets", unsafe.Offsetof(a.targets)}, {"Args root", unsafe.Offsetof(a.root)}, {"Args symmetric", unsafe.Offsetof(a.symmetric)},
+		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
+		{"Report taken", unsafe.Offsetof(r.taken)},
+	}
+	var program, want strings.Builder
+	program.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"abi.h\"\nint main(void) {\n#define P(s, n) printf(s \" %zu\\n\", (size_t)(n));\n")
+	for _, f := range fields {
+		s, m, _ := strings.Cut(f.name, " ")
+		fmt.Fprintf(&program, "P(%q, offsetof(struct %s, %s))\n", f.name, s, m)
+		fmt.Fprintf(&want, "%s %d\n", f.name, f.at)
+	}
+	for _, v := range []struct {
+		c string
+		n uintptr
+	}{
+		{"sizeof(struct Comm)", unsafe.Sizeof(c)}, {"sizeof(struct Args)", unsafe.Sizeof(a)}, {"sizeof(struct Report)", unsafe.Sizeof(r)},
+		{"sizeof(struct Channel)", channelBytes}, {"MAX_RANKS", maxRanks}, {"PACKET_CHANNELS", packetChannels},
+		{"CHUNK_CHANNELS", chunkChannels}, {"PACKET_SLOTS", packetSlots}, {"RESULT_CHANNEL", resultChannel},
+	} {
+		fmt.Fprintf(&program, "P(%q, %s)\n", v.c, v.c)
+		fmt.Fprintf(&want, "%s %d\n", v.c, v.n)
+	}
+	program.WriteString("return 0; }\n")
+	exe := filepath.Join(t.TempDir(), "abi")
+	build := exec.Command(gcc, "-x", "c", "-I", "kernels", "-o", exe, "-")
+	build.Stdin = strings.NewReader(program.String())
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	got, err := exec.Command(exe).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want.String() {
+		t.Errorf("abi.h has\n%s; Go has\n%s", got, &want)
+	}
+}

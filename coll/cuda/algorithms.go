@@ -1,0 +1,313 @@
+package cuda
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// A protocol is how a kernel moves bytes.
+type protocol uint8
+
+const (
+	ll protocol = iota
+	ll128
+	simple
+)
+
+var protocolNames = [...]string{"LL", "LL128", "Simple"}
+
+// String is NCCL's name of the protocol.
+func (p protocol) String() string { return protocolNames[p] }
+
+// A kernel is one of those in coll/cuda/kernels, without its type and
+// operation.
+type kernel uint8
+
+const (
+	noKernel kernel = iota
+	exchangeLL
+	exchangeLL128
+	exchangeSimple
+	relaySimple
+	reduceLL
+	reduceLL128
+	allReduceLL
+	allReduceLL128
+	allReduceSimple
+	combine
+	numKernels
+)
+
+var kernelInfo = [numKernels]struct {
+	name      string
+	protocol  protocol
+	typed     bool
+	roles     int    // blocks a channel
+	algorithm string // coll/schedule's name of what it does for an AllReduce
+}{
+	exchangeLL:      {"exchange_ll", ll, false, 1, ""},
+	exchangeLL128:   {"exchange_ll128", ll128, false, 1, ""},
+	exchangeSimple:  {"exchange_simple", simple, false, 2, ""},
+	relaySimple:     {"relay_simple", simple, false, 3, ""},
+	reduceLL:        {"reduce_ll", ll, true, 1, schedule.OneShot},
+	reduceLL128:     {"reduce_ll128", ll128, true, 1, schedule.OneShot},
+	allReduceLL:     {"allreduce_ll", ll, true, 1, schedule.TwoShot},
+	allReduceLL128:  {"allreduce_ll128", ll128, true, 1, schedule.TwoShot},
+	allReduceSimple: {"allreduce_simple", simple, true, 3, schedule.TwoShot},
+	combine:         {"combine", simple, true, 1, ""},
+}
+
+// String is the kernel's name in its source.
+func (k kernel) String() string { return kernelInfo[k].name }
+
+// A choice is how an operation is done.
+type choice struct {
+	kernel   kernel
+	channels int
+	threads  int // a block
+	chunk    int // bytes of a step (Simple)
+}
+
+// String is what ASSAY_GPU_ALGO takes.
+func (c choice) String() string {
+	return fmt.Sprintf("%v:%d:%d:%d", c.kernel, c.channels, c.threads, c.chunk)
+}
+
+// exchangeThreads is the same for all messages of Sends and Recvs: a kernel
+// has messages of several sizes, and both ends must cut each in the same way.
+const exchangeThreads = 512
+
+// A rule is for messages of up to so many bytes.
+type rule struct {
+	upTo int
+	choice
+}
+
+// An entry of the table is for a collective among some numbers of ranks.
+// Bytes are as in nccl-tests' first column for AllReduce, Broadcast and
+// Reduce, and of one rank's part for the others.
+type entry struct {
+	coll     schedule.Collective
+	min, max int // ranks
+	rules    []rule
+}
+
+// table is looked through from the top; of an entry the first rule counts that
+// is wide enough, allowed and can do it.
+var table = []entry{
+	{schedule.AllReduce, 2, 2, []rule{
+		{2 << 10, choice{reduceLL, 1, 256, 0}},
+		{8 << 10, choice{reduceLL, 2, 512, 0}},
+		{32 << 10, choice{reduceLL, 8, 512, 0}},
+		{128 << 10, choice{reduceLL128, 16, 512, 0}},
+		{512 << 10, choice{reduceLL128, 32, 512, 0}},
+		{2 << 20, choice{reduceLL128, 64, 512, 0}},
+		{8 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+	}},
+	{schedule.AllReduce, 3, maxRanks, []rule{
+		{2 << 10, choice{reduceLL, 1, 256, 0}},
+		{8 << 10, choice{reduceLL, 2, 512, 0}},
+		{32 << 10, choice{reduceLL, 8, 512, 0}},
+		{64 << 10, choice{reduceLL, 16, 512, 0}},
+		{256 << 10, choice{allReduceLL128, 16, 512, 0}},
+		{4 << 20, choice{allReduceLL128, 32, 512, 0}},
+		{16 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+	}},
+	{schedule.ReduceScatter, 2, maxRanks, []rule{
+		{2 << 10, choice{reduceLL, 1, 256, 0}},
+		{16 << 10, choice{reduceLL, 4, 512, 0}},
+		{128 << 10, choice{reduceLL128, 16, 512, 0}},
+		{1 << 20, choice{reduceLL128, 32, 512, 0}},
+		{4 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+	}},
+	{schedule.Reduce, 2, maxRanks, []rule{
+		{2 << 10, choice{reduceLL, 1, 256, 0}},
+		{32 << 10, choice{reduceLL, 8, 512, 0}},
+		{256 << 10, choice{reduceLL128, 32, 512, 0}},
+		{8 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+	}},
+	{schedule.Broadcast, 2, 2, []rule{
+		{2 << 10, choice{exchangeLL, 1, 256, 0}},
+		{32 << 10, choice{exchangeLL, 8, 512, 0}},
+		{1 << 20, choice{exchangeLL128, 32, 512, 0}},
+		{maxMessage, choice{exchangeSimple, 32, 512, 128 << 10}},
+	}},
+	{schedule.Broadcast, 3, maxRanks, []rule{
+		{2 << 10, choice{exchangeLL, 1, 256, 0}},
+		{32 << 10, choice{exchangeLL, 8, 512, 0}},
+		{512 << 10, choice{exchangeLL128, 32, 512, 0}},
+		{8 << 20, choice{relaySimple, 24, 512, 32 << 10}},
+		{maxMessage, choice{relaySimple, 32, 512, 128 << 10}},
+	}},
+	{schedule.SendRecv, 2, maxRanks, []rule{
+		{4 << 10, choice{exchangeLL, 1, exchangeThreads, 0}},
+		{32 << 10, choice{exchangeLL, 8, exchangeThreads, 0}},
+		{1 << 20, choice{exchangeLL128, 32, exchangeThreads, 0}},
+		{maxMessage, choice{exchangeSimple, 32, exchangeThreads, 128 << 10}},
+	}},
+}
+
+// general is for the collectives that send each rank something of its own.
+var general = []rule{
+	{2 << 10, choice{exchangeLL, 1, 256, 0}},
+	{16 << 10, choice{exchangeLL, 4, 512, 0}},
+	{128 << 10, choice{exchangeLL128, 16, 512, 0}},
+	{1 << 20, choice{exchangeLL128, 32, 512, 0}},
+	{4 << 20, choice{exchangeSimple, 24, 512, 32 << 10}},
+	{maxMessage, choice{exchangeSimple, 32, 512, 128 << 10}},
+}
+
+// A chooser chooses how operations are done. All ranks come to the same
+// choice: it is made of what all know.
+type chooser struct {
+	layout
+	blocks   int // that can be on a device at the same time, on all of them
+	min, max int // channels; 0: no limit
+	allows   func(c schedule.Collective, protocol string) bool
+	does     func(c schedule.Collective, algorithm string) bool
+	force    choice
+}
+
+// rules are those of a collective.
+func rules(c schedule.Collective, ranks int) []rule {
+	for i := range table {
+		if e := &table[i]; e.coll == c && ranks >= e.min && ranks <= e.max {
+			return e.rules
+		}
+	}
+	return general
+}
+
+// choose chooses for an operation of so many bytes (see entry).
+func (ch *chooser) choose(c schedule.Collective, bytes int) choice {
+	if f := ch.force; f.kernel != noKernel && does(f.kernel, c) {
+		if got := ch.limit(f); ch.fits(c, got, bytes) {
+			return got
+		}
+	}
+	all := rules(c, ch.ranks)
+	for _, strict := range [...]bool{true, false} { // what no rule obeys is not asked for twice
+		for i := range all {
+			r := &all[i]
+			if bytes > r.upTo && i < len(all)-1 || strict && !ch.permitted(c, r.kernel) {
+				continue
+			}
+			if got := ch.limit(r.choice); ch.fits(c, got, bytes) {
+				return got
+			}
+		}
+		if !strict {
+			break
+		}
+		// Of those that are allowed, the widest that takes it.
+		for i := len(all) - 1; i >= 0; i-- {
+			if !ch.permitted(c, all[i].kernel) {
+				continue
+			}
+			if got := ch.limit(all[i].choice); ch.fits(c, got, bytes) {
+				return got
+			}
+		}
+	}
+	return ch.limit(all[len(all)-1].choice)
+}
+
+// permitted reports whether the settings allow a kernel.
+func (ch *chooser) permitted(c schedule.Collective, k kernel) bool {
+	i := &kernelInfo[k]
+	if ch.allows != nil && !ch.allows(c, i.protocol.String()) {
+		return false
+	}
+	return c != schedule.AllReduce || ch.does == nil || ch.does(c, i.algorithm)
+}
+
+// limit keeps a choice within what settings and devices allow.
+func (ch *chooser) limit(c choice) choice {
+	most := packetChannels
+	switch kernelInfo[c.kernel].protocol {
+	case simple:
+		most = resultChannel
+		c.chunk = min(max(c.chunk, 128), ch.chunk) / 128 * 128
+	}
+	if ch.blocks > 0 {
+		most = min(most, max(1, ch.blocks/kernelInfo[c.kernel].roles))
+	}
+	if ch.max > 0 {
+		most = min(most, ch.max)
+	}
+	c.channels = min(max(c.channels, ch.min, 1), most)
+	return c
+}
+
+// fits reports whether a kernel takes an operation of so many bytes.
+func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
+	switch k.kernel {
+	case allReduceLL, allReduceLL128:
+		bytes = part(bytes, ch.ranks)
+	}
+	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
+}
+
+// part is the length of the parts, but for the last ones, into which a vector
+// is cut for the ranks.
+func part(bytes, ranks int) int {
+	return (bytes + ranks*partAlign - 1) / (ranks * partAlign) * partAlign
+}
+
+// partAlign keeps parts apart by whole lines.
+const partAlign = 128
+
+// does reports whether a kernel can do a collective at all.
+func does(k kernel, c schedule.Collective) bool {
+	switch k {
+	case exchangeLL, exchangeLL128, exchangeSimple:
+		return !c.Reduces()
+	case relaySimple:
+		return c == schedule.Broadcast
+	case reduceLL, reduceLL128, allReduceSimple:
+		return c.Reduces()
+	case allReduceLL, allReduceLL128:
+		return c == schedule.AllReduce
+	}
+	return false
+}
+
+// parseChoice reads "kernel:channels:threads:chunk", of which all but the
+// kernel may be left out.
+func parseChoice(s string) (choice, error) {
+	c := choice{channels: 8, threads: exchangeThreads, chunk: defaultChunk}
+	fields := strings.Split(s, ":")
+	for k := range numKernels {
+		if k != noKernel && k != combine && strings.EqualFold(k.String(), fields[0]) {
+			c.kernel = k
+		}
+	}
+	if c.kernel == noKernel || len(fields) > 4 {
+		return choice{}, fmt.Errorf("%q is no kernel:channels:threads:chunk", s)
+	}
+	for i, to := range []*int{&c.channels, &c.threads, &c.chunk} {
+		if i+1 >= len(fields) {
+			break
+		}
+		n, err := strconv.Atoi(fields[i+1])
+		if err != nil || n <= 0 {
+			return choice{}, fmt.Errorf("%q: %q is no number", s, fields[i+1])
+		}
+		*to = n
+	}
+	if c.threads%32 != 0 || c.threads > exchangeThreads {
+		return choice{}, fmt.Errorf("%q: a block has a multiple of 32 threads, 512 at most", s)
+	}
+	return c, nil
+}
+
+// bytesOf is what choose takes for an operation.
+func bytesOf(op *coll.DeviceOp) int { return op.Count * op.Type.Size() }

@@ -1,0 +1,168 @@
+package cuda
+
+import (
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+func testChooser(ranks int) *chooser {
+	return &chooser{layout: newLayout(ranks, 0), blocks: 132}
+}
+
+// sizes goes from 1 byte to 16 GB, with what lies beside powers of two.
+func sizes(f func(bytes int)) {
+	for n := 1; n <= 16<<30; n *= 2 {
+		f(n)
+		f(n + 1)
+		f(n - 1)
+	}
+}
+
+// Whatever is chosen can do the collective, fits into the slots, and can be on
+// the device all at once.
+func TestChoices(t *testing.T) {
+	settings := map[string]func(c *chooser){
+		"default":     func(*chooser) {},
+		"one channel": func(c *chooser) { c.max = 1 },
+		"many":        func(c *chooser) { c.min = 100 },
+		"half device": func(c *chooser) { c.blocks = 8 },
+		"Simple":      func(c *chooser) { c.allows = proto(t, "Simple") },
+		"LL":          func(c *chooser) { c.allows = proto(t, "LL") },
+		"two-shot":    func(c *chooser) { c.does = algo(t, "two-shot") },
+		"ring":        func(c *chooser) { c.does = algo(t, "ring") },
+		"forced":      func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} },
+		"small slots": func(c *chooser) { c.layout = newLayout(c.ranks, 64<<10) },
+	}
+	for name, set := range settings {
+		for ranks := 2; ranks <= maxRanks; ranks++ {
+			ch := testChooser(ranks)
+			set(ch)
+			for coll := range schedule.NumCollectives {
+				sizes(func(bytes int) {
+					c := ch.choose(coll, bytes)
+					i := kernelInfo[c.kernel]
+					switch {
+					case !does(c.kernel, coll):
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v does not do that", name, coll, bytes, ranks, c)
+					case !ch.fits(coll, c, bytes):
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v has no room", name, coll, bytes, ranks, c)
+					case c.channels < 1 || c.channels > packetChannels || c.channels*i.roles > max(ch.blocks, i.roles):
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v does not fit the device", name, coll, bytes, ranks, c)
+					case c.threads < 32 || c.threads > exchangeThreads || c.threads%32 != 0:
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v", name, coll, bytes, ranks, c)
+					case i.protocol == simple && (c.chunk < 128 || c.chunk > ch.chunk || c.chunk%128 != 0 || c.channels > resultChannel):
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v", name, coll, bytes, ranks, c)
+					}
+				})
+			}
+		}
+	}
+}
+
+func proto(t *testing.T, s string) func(schedule.Collective, string) bool {
+	t.Helper()
+	k, _, err := knob.Load([]string{"NCCL_PROTO=" + s}, func(string) ([]byte, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Proto.Allows
+}
+
+func algo(t *testing.T, s string) func(schedule.Collective, string) bool {
+	t.Helper()
+	k, _, err := knob.Load([]string{"NCCL_ALGO=" + s}, func(string) ([]byte, error) { return nil, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Algo.Allows
+}
+
+func TestSettingsCount(t *testing.T) {
+	ch := testChooser(4)
+	if c := ch.choose(schedule.AllReduce, 1024); c.kernel != reduceLL {
+		t.Errorf("1 KB by %v", c)
+	}
+	ch.does = algo(t, "two-shot")
+	if c := ch.choose(schedule.AllReduce, 1024); kernelInfo[c.kernel].algorithm != schedule.TwoShot {
+		t.Errorf("two-shot: 1 KB by %v", c)
+	}
+	ch.allows = proto(t, "Simple")
+	if c := ch.choose(schedule.AllReduce, 1024); c.kernel != allReduceSimple {
+		t.Errorf("two-shot, Simple: 1 KB by %v", c)
+	}
+	if c := ch.choose(schedule.AllGather, 8); c.kernel != exchangeSimple {
+		t.Errorf("Simple: 8 bytes of AllGather by %v", c)
+	}
+	ch.force = choice{allReduceLL128, 7, 96, 0}
+	if c := ch.choose(schedule.AllReduce, 4096); c != ch.force {
+		t.Errorf("forced: %v", c)
+	}
+	if c := ch.choose(schedule.AllReduce, 1<<30); c.kernel != allReduceSimple {
+		t.Errorf("forced, too long: %v", c)
+	}
+	if c := ch.choose(schedule.Broadcast, 4096); !does(c.kernel, schedule.Broadcast) {
+		t.Errorf("forced, another collective: %v", c)
+	}
+}
+
+func TestParseChoice(t *testing.T) {
+	c, err := parseChoice("allreduce_ll128:16:256:32768")
+	if err != nil || c != (choice{allReduceLL128, 16, 256, 32768}) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if again, err := parseChoice(c.String()); err != nil || again != c {
+		t.Errorf("%v, %v", again, err)
+	}
+	if c, err = parseChoice("exchange_ll:3"); err != nil || c.channels != 3 {
+		t.Errorf("%v, %v", c, err)
+	}
+	for _, s := range []string{"", "ring", "combine", "exchange_ll:x", "exchange_ll:0", "exchange_ll:1:33", "exchange_ll:1:1024", "exchange_ll:1:32:128:1"} {
+		if c, err := parseChoice(s); err == nil {
+			t.Errorf("%q: %v", s, c)
+		}
+	}
+}
+
+// A capacity is what the kernels' loops reach without leaving their slot.
+func TestCapacity(t *testing.T) {
+	l := newLayout(4, 0)
+	for _, threads := range []int{32, 96, 256, 480, 512} {
+		for _, channels := range []int{1, 3, 64} {
+			for _, p := range []protocol{ll, ll128} {
+				slot, data, units := l.llSlot, 8, 1
+				if p == ll128 {
+					slot, data, units = l.ll128Slot, 112, 8
+				}
+				n := l.capacity(p, channels, threads)
+				for bytes, fits := range map[int]bool{n: true, n + 1: false} {
+					total := (bytes + data - 1) / data * units
+					rounds := (total + channels*threads - 1) / (channels * threads)
+					if got := rounds*threads*16 <= slot; got != fits {
+						t.Errorf("%v, %d channels, %d threads: %d bytes of %d fit: %v", p, channels, threads, bytes, n, got)
+					}
+				}
+			}
+		}
+	}
+	if l.size() <= l.chunks() || l.ll()%128 != 0 || l.ll128()%128 != 0 || l.chunks()%128 != 0 {
+		t.Errorf("layout %+v: %d %d %d %d", l, l.ll(), l.ll128(), l.chunks(), l.size())
+	}
+	var c commABI
+	l.fill(&c)
+	if c.ll != uint64(l.ll()) || c.ll128 != uint64(l.ll128()) || c.chunks != uint64(l.chunks()) || c.depth&(c.depth-1) != 0 || c.ranks != 4 {
+		t.Errorf("%+v", c)
+	}
+}
+
+func BenchmarkPrepare(b *testing.B) {
+	ch := testChooser(4)
+	op := testOp(schedule.AllReduce, 1<<10)
+	var a argsABI
+	b.ReportAllocs()
+	for b.Loop() {
+		c := ch.choose(op.Coll, bytesOf(op))
+		fill(&a, 1, 4, op, c)
+	}
+}

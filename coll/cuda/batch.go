@@ -1,0 +1,179 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// A batch is a group's operations, of several engines perhaps. They are
+// launched in waves, each of which has one kernel of every engine that is not
+// done: one goroutine is several ranks, whose kernels wait for one another.
+type batch struct {
+	cursors  []cursor
+	launches []*driver.Launch
+}
+
+// A cursor is where an engine is in its operations.
+type cursor struct {
+	e          *engine
+	ops        []*coll.DeviceOp
+	index      []int // of ops: the index in the batch
+	at         int   // in ops: the next one
+	from       int   // the index of the operation that the last launch is of
+	exchanging bool
+}
+
+// EnqueueAll implements coll.Accelerator.
+func (e *engine) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
+	b := &e.batch
+	if i, err := b.take(ops); err != nil {
+		return i, err
+	}
+	if err := b.load(ops); err != nil {
+		return 0, failure(e.cfg.Rank, "a group", err)
+	}
+	for {
+		more, i, err := b.wave()
+		if err != nil {
+			return i, failure(b.rankOf(ops[i]), ops[i].Coll.String(), err)
+		}
+		if !more {
+			return -1, nil
+		}
+	}
+}
+
+// take sorts the operations by engine. What is staged is handed to its stager,
+// which does it beside.
+func (b *batch) take(ops []*coll.DeviceOp) (int, error) {
+	for i := range b.cursors {
+		c := &b.cursors[i]
+		clear(c.ops)
+		*c = cursor{ops: c.ops[:0], index: c.index[:0]}
+	}
+	b.cursors = b.cursors[:0]
+	for i, op := range ops {
+		e, ok := op.On.(*engine)
+		if !ok {
+			if err := op.On.Enqueue(op); err != nil {
+				return i, err
+			}
+			continue
+		}
+		if e.cfg.Knobs.CheckPointers {
+			if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, op); err != nil {
+				return i, err
+			}
+		}
+		c := b.of(e)
+		c.ops, c.index = append(c.ops, op), append(c.index, i)
+		e.busy = true
+	}
+	return -1, nil
+}
+
+// of finds the cursor of an engine, or makes one.
+func (b *batch) of(e *engine) *cursor {
+	for i := range b.cursors {
+		if b.cursors[i].e == e {
+			return &b.cursors[i]
+		}
+	}
+	if n := len(b.cursors); n < cap(b.cursors) {
+		b.cursors = b.cursors[:n+1] // with the room that it had
+	} else {
+		b.cursors = append(b.cursors, cursor{})
+	}
+	c := &b.cursors[len(b.cursors)-1]
+	c.e = e
+	return c
+}
+
+func (b *batch) rankOf(op *coll.DeviceOp) int {
+	if e, ok := op.On.(*engine); ok {
+		return e.cfg.Rank
+	}
+	return coll.NoPeer
+}
+
+// load loads the kernels of all operations before any of them is launched.
+func (b *batch) load(ops []*coll.DeviceOp) error {
+	var sides []*coll.HostSide
+	var send, recv [][]byte
+	for i := range b.cursors {
+		e, any := b.cursors[i].e, false
+		for _, op := range b.cursors[i].ops {
+			first, err := e.need(op)
+			if err != nil {
+				return err
+			}
+			any = any || first
+		}
+		if any {
+			sides, send, recv = append(sides, e.cfg.Host), append(send, make([]byte, 1)), append(recv, make([]byte, e.cfg.Size))
+		}
+	}
+	if len(sides) == 0 {
+		return nil
+	}
+	return coll.GatherAll(sides, send, recv)
+}
+
+// wave launches the next kernel of every engine. failed is an index in the
+// batch.
+func (b *batch) wave() (more bool, failed int, err error) {
+	b.launches = b.launches[:0]
+	var last *cursor
+	for i := range b.cursors {
+		c := &b.cursors[i]
+		if c.at == len(c.ops) {
+			continue
+		}
+		l, err := c.next()
+		if err != nil {
+			return false, c.from, err
+		}
+		more = true
+		if l != nil {
+			b.launches, last = append(b.launches, l), c
+		}
+	}
+	if err := driver.RunAll(b.launches); err != nil {
+		return false, last.from, err
+	}
+	return more, -1, nil
+}
+
+// next makes the next launch. It is nil where the operation was done in
+// another way, or there is nothing left of it.
+func (c *cursor) next() (*driver.Launch, error) {
+	e, op := c.e, c.ops[c.at]
+	c.from = c.index[c.at]
+	if c.exchanging {
+		l, err := e.nextExchange()
+		if l != nil || err != nil {
+			return l, err
+		}
+		c.exchanging = false
+		c.at++
+		return nil, nil
+	}
+	if e.cfg.Size == 1 {
+		c.at++
+		return nil, e.alone(op)
+	}
+	if handled, err := e.large(op); handled || err != nil {
+		c.at++
+		return nil, err
+	}
+	if op.Coll == schedule.SendRecv {
+		e.exchange.start(op.Transfers)
+		c.exchanging = true
+		return e.nextExchange()
+	}
+	c.at++
+	return e.prepare(op)
+}

@@ -1,0 +1,477 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+func noPeers(k *knob.Knobs) { k.P2PDisable = true }
+
+// places are the ways to put ranks onto so many devices.
+func places(devices int) map[string]world {
+	m := map[string]world{"one device, 2": spread(2, 1)}
+	for n := 1; n <= min(devices, maxRanks); n++ {
+		m[fmt.Sprintf("devices, %d", n)] = spread(n, n)
+	}
+	staged := spread(2, devices)
+	staged.set = noPeers
+	m["staged, 2"] = staged
+	if devices > 2 {
+		staged = spread(devices, devices)
+		staged.set = noPeers
+		m[fmt.Sprintf("staged, %d", devices)] = staged
+	}
+	return m
+}
+
+func TestConformance(t *testing.T) {
+	for name, w := range places(gpuCount(t)) {
+		t.Run(name, func(t *testing.T) {
+			colltest.Run(t, colltest.Options{Ranks: []int{w.ranks}, Edges: []int{2 << 10, 32 << 10, limit(9 << 20)}}, conformers(w))
+		})
+	}
+}
+
+// Every kernel does its collectives, whether it would be chosen or not.
+func TestKernels(t *testing.T) {
+	n := gpuCount(t)
+	for k := noKernel + 1; k < numKernels; k++ {
+		if k == combine {
+			continue
+		}
+		for _, shape := range []string{"1:32:128", "3:96:4096", "8:512:131072"} {
+			t.Run(fmt.Sprintf("%v:%s", k, shape), func(t *testing.T) {
+				t.Setenv("ASSAY_GPU_ALGO", fmt.Sprintf("%v:%s", k, shape))
+				var only []string
+				for c := range schedule.NumCollectives {
+					if does(k, c) {
+						only = append(only, c.String())
+					}
+				}
+				w := spread(min(max(2, n), maxRanks), n)
+				colltest.Run(t, colltest.Options{Ranks: []int{w.ranks}, Only: only}, conformers(w))
+			})
+		}
+	}
+}
+
+// Results are what elem computes in the order of the ranks, bit for bit, by
+// whatever kernel, and for random bits, too.
+func TestExact(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(min(max(2, n), maxRanks), n)
+	all := w.open(t)
+	for _, ty := range elem.Types {
+		for _, op := range []elem.Op{elem.Sum, elem.Prod, elem.Max, elem.Min} {
+			for _, bytes := range []int{8, 1000, 48 << 10, limit(600 << 10), limit(6 << 20)} {
+				exact(t, all, ty, op, bytes/ty.Size())
+			}
+		}
+	}
+}
+
+func exact(t *testing.T, all []*gpuRank, ty elem.Type, op elem.Op, count int) {
+	t.Helper()
+	n := len(all)
+	part := count / n
+	srcs := make([][]byte, n)
+	rnd := rand.NewChaCha8([32]byte{byte(ty), byte(op)})
+	for r := range srcs {
+		srcs[r] = make([]byte, count*ty.Size())
+		_, _ = rnd.Read(srcs[r]) // never fails
+	}
+	want := make([]byte, count*ty.Size())
+	elem.ReduceN(ty, op, want, srcs)
+	each(t, all, func(g *gpuRank) error {
+		got := make([]byte, len(want))
+		if err := g.AllReduce(bytes.Clone(srcs[g.Rank()]), got, count, ty, op); err != nil {
+			return err
+		}
+		if err := differ("AllReduce", g, ty, op, got, want); err != nil {
+			return err
+		}
+		scattered := make([]byte, part*ty.Size())
+		if part > 0 {
+			if err := g.ReduceScatter(bytes.Clone(srcs[g.Rank()])[:n*len(scattered)], scattered, part, ty, op); err != nil {
+				return err
+			}
+			if err := differ("ReduceScatter", g, ty, op, scattered, want[g.Rank()*len(scattered):][:len(scattered)]); err != nil {
+				return err
+			}
+		}
+		root := n - 1
+		clear(got)
+		if err := g.Reduce(bytes.Clone(srcs[g.Rank()]), got, count, ty, op, root); err != nil {
+			return err
+		}
+		if g.Rank() != root {
+			return nil
+		}
+		return differ("Reduce", g, ty, op, got, want)
+	})
+}
+
+func differ(what string, g *gpuRank, ty elem.Type, op elem.Op, got, want []byte) error {
+	for i := range want {
+		if got[i] != want[i] {
+			at := i / ty.Size() * ty.Size()
+			return fmt.Errorf("rank %d, %s of %d %v with %v by %s: element %d is %x; want %x", g.Rank(), what, len(want)/ty.Size(), ty, op, g.Chosen(), i/ty.Size(), got[at:at+ty.Size()], want[at:at+ty.Size()])
+		}
+	}
+	return nil
+}
+
+// Averages and premultiplied sums are what elem computes of scaled inputs.
+func TestScaled(t *testing.T) {
+	n := gpuCount(t)
+	for _, w := range []world{spread(1, n), spread(min(max(2, n), maxRanks), n)} {
+		all := w.open(t)
+		const count = 1000
+		for _, ty := range elem.Types {
+			size := ty.Size()
+			srcs, scaled := make([][]byte, w.ranks), make([][]byte, w.ranks)
+			for r := range srcs {
+				srcs[r], scaled[r] = make([]byte, count*size), make([]byte, count*size)
+				for i := range srcs[r] {
+					srcs[r][i] = byte(i*7 + r)
+				}
+				elem.Scale(ty, scaled[r], srcs[r], float64(r)+1.5)
+			}
+			want := make([]byte, count*size)
+			elem.ReduceN(ty, elem.Sum, want, scaled)
+			each(t, all, func(g *gpuRank) error {
+				got := make([]byte, count*size)
+				err := g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {
+					return g.AllReducePreMul(s, r, count, ty, coll.PreMulSum{Factor: float64(g.Rank()) + 1.5})
+				})
+				if err != nil {
+					return err
+				}
+				return differ("AllReducePreMul", g, ty, elem.Sum, got, want)
+			})
+		}
+	}
+}
+
+// One goroutine is all ranks, and has everyone exchange messages of all
+// lengths with everyone, itself included, between collectives.
+func TestGroup(t *testing.T) {
+	devices := gpuCount(t)
+	for name, w := range places(devices) {
+		t.Run(name, func(t *testing.T) {
+			lock(t)
+			all := w.open(t)
+			n := len(all)
+			lengths := []int{1, 300, 5000, 100_000, limit(1_500_000)}
+			slot := 2 << 20
+			at := func(kind, peer, i int) int {
+				return ((kind*n+peer)*len(lengths) + i) * slot % (arenaBytes - slot) / 256 * 256
+			}
+			if 2*n*len(lengths)*slot+3<<20 > arenaBytes {
+				lengths = lengths[:3]
+				slot = 64 << 10
+			}
+			sums := 2 * n * len(lengths) * slot
+			for r, g := range all {
+				for p := range n {
+					for i, length := range lengths {
+						fillDevice(t, g, at(0, p, i), length, byte(r*31+p*7+i))
+						fillDevice(t, g, at(1, p, i), length, 0)
+					}
+				}
+				fillDevice(t, g, sums, 1024, byte(r+1))
+			}
+			var group coll.Group
+			for round := range 3 {
+				group.Start()
+				for r, g := range all {
+					group.Add(g.Comm)
+					for k := range n {
+						p := (r + k) % n
+						for i, length := range lengths {
+							if err := errors.Join(
+								g.Send(g.at(at(0, p, i), length), length, coll.Uint8, p),
+								g.Recv(g.at(at(1, p, i), length), length, coll.Uint8, p),
+							); err != nil {
+								t.Fatal(err)
+							}
+						}
+						if k == 0 {
+							for range 2 {
+								if err := g.Comm.AllReduce(g.at(sums, 1024), g.at(sums+2048, 1024), 1024, coll.Uint8, coll.Sum); err != nil {
+									t.Fatal(err)
+								}
+							}
+						}
+					}
+				}
+				if err := group.End(); err != nil {
+					t.Fatal(round, err)
+				}
+			}
+			for r, g := range all {
+				if err := g.wait(); err != nil {
+					t.Fatal(err)
+				}
+				for p := range n {
+					for i, length := range lengths {
+						same(t, g, at(1, p, i), length, byte(p*31+r*7+i))
+					}
+				}
+				same(t, g, sums+2048, 1024, byte(n*(n+1)/2))
+			}
+		})
+	}
+}
+
+func fillDevice(t *testing.T, g *gpuRank, offset, n int, v byte) {
+	t.Helper()
+	err := g.dev.in(func() error {
+		return errors.Join(driver.Memset8Async(g.arena+driver.Ptr(offset), v, n, g.stream), g.stream.Synchronize())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func same(t *testing.T, g *gpuRank, offset, n int, want byte) {
+	t.Helper()
+	got := make([]byte, n)
+	if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena+driver.Ptr(offset)) }); err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range got {
+		if b != want {
+			t.Fatalf("rank %d: byte %d of %d at %d is %d; want %d", g.Rank(), i, n, offset, b, want)
+		}
+	}
+}
+
+// An AllToAll in place.
+func TestAllToAllInPlace(t *testing.T) {
+	n := gpuCount(t)
+	for name, w := range places(n) {
+		t.Run(name, func(t *testing.T) {
+			all := w.open(t)
+			for _, count := range []int{5, 70_000} {
+				each(t, all, func(g *gpuRank) error {
+					b := make([]byte, count*w.ranks)
+					for i := range b {
+						b[i] = byte(g.Rank()*16 + i/count)
+					}
+					if err := g.AllToAll(b, b, count, elem.Uint8); err != nil {
+						return err
+					}
+					for i := range b {
+						if want := byte(i/count*16 + g.Rank()); b[i] != want {
+							return fmt.Errorf("rank %d, %d each: byte %d is %d; want %d", g.Rank(), count, i, b[i], want)
+						}
+					}
+					return nil
+				})
+			}
+		})
+	}
+}
+
+// Operations that go from stream to stream are done in their order.
+func TestStreams(t *testing.T) {
+	n := gpuCount(t)
+	for name, w := range places(n) {
+		t.Run(name, func(t *testing.T) {
+			all := w.open(t)
+			each(t, all, func(g *gpuRank) error {
+				var streams [3]driver.Stream
+				err := g.dev.in(func() (err error) {
+					for i := range streams {
+						if streams[i], err = driver.NewStream(0); err != nil {
+							return err
+						}
+					}
+					return driver.Memset8(g.arena, 1, 4)
+				})
+				if err != nil {
+					return err
+				}
+				const rounds = 20
+				for i := range rounds {
+					if err := g.SetStream(uintptr(streams[i%3])); err != nil {
+						return err
+					}
+					if err := g.Comm.AllReduce(g.at(0, 4), g.at(0, 4), 1, coll.Uint32, coll.Sum); err != nil {
+						return err
+					}
+				}
+				if err := g.SetStream(uintptr(g.stream)); err != nil {
+					return err
+				}
+				if err := g.wait(); err != nil {
+					return err
+				}
+				want := uint32(0x01010101)
+				for range rounds {
+					want *= uint32(w.ranks)
+				}
+				var got [4]byte
+				if err := g.dev.in(func() error { return driver.CopyFromDevice(got[:], g.arena) }); err != nil {
+					return err
+				}
+				if v := uint32(got[0]) | uint32(got[1])<<8 | uint32(got[2])<<16 | uint32(got[3])<<24; v != want {
+					return fmt.Errorf("rank %d: %#x; want %#x", g.Rank(), v, want)
+				}
+				return g.dev.in(func() error {
+					return errors.Join(streams[0].Destroy(), streams[1].Destroy(), streams[2].Destroy())
+				})
+			})
+		})
+	}
+}
+
+// A graph of operations can be replayed, between others that are not captured.
+func TestGraph(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(min(max(2, n), maxRanks), n)
+	all := w.open(t)
+	each(t, all, func(g *gpuRank) error {
+		lengths := []int{64, 40_000, limit(3 << 20)}
+		capture := func() error {
+			for _, count := range lengths {
+				if err := g.Comm.AllReduce(g.at(0, count), g.at(8<<20, count), count, coll.Uint8, coll.Sum); err != nil {
+					return err
+				}
+				if err := g.Comm.AllGather(g.at(0, count), g.at(16<<20, count*w.ranks), count, coll.Uint8); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if err := g.dev.in(func() error { return driver.Memset8(g.arena, byte(g.Rank()+1), 4<<20) }); err != nil {
+			return err
+		}
+		if err := capture(); err != nil { // eagerly: the kernels are loaded
+			return err
+		}
+		if err := g.wait(); err != nil {
+			return err
+		}
+		return g.dev.in(func() error {
+			if err := g.stream.BeginCapture(driver.CaptureThreadLocal); err != nil {
+				return err
+			}
+			if err := capture(); err != nil {
+				return err
+			}
+			graph, err := g.stream.EndCapture()
+			if err != nil {
+				return err
+			}
+			exec, err := graph.Instantiate()
+			if err != nil {
+				return err
+			}
+			for i := range 50 {
+				if i%10 == 3 {
+					if err := capture(); err != nil {
+						return err
+					}
+				}
+				if err := exec.Launch(g.stream); err != nil {
+					return err
+				}
+			}
+			if err := g.stream.Synchronize(); err != nil {
+				return err
+			}
+			got := make([]byte, lengths[2]*w.ranks)
+			if err := driver.CopyFromDevice(got[:lengths[2]], g.arena+8<<20); err != nil {
+				return err
+			}
+			for i, b := range got[:lengths[2]] {
+				if b != byte(w.ranks*(w.ranks+1)/2) {
+					return fmt.Errorf("rank %d: sum %d at %d", g.Rank(), b, i)
+				}
+			}
+			if err := driver.CopyFromDevice(got, g.arena+16<<20); err != nil {
+				return err
+			}
+			for i, b := range got {
+				if b != byte(i/lengths[2]+1) {
+					return fmt.Errorf("rank %d: gathered %d at %d", g.Rank(), b, i)
+				}
+			}
+			return errors.Join(exec.Destroy(), graph.Destroy())
+		})
+	})
+}
+
+// What is staged is not captured, and says so.
+func TestStagedGraph(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	w.set = noPeers
+	all := w.open(t)
+	g := all[0]
+	err := g.dev.in(func() error {
+		if err := g.stream.BeginCapture(driver.CaptureThreadLocal); err != nil {
+			return err
+		}
+		err := g.Comm.AllReduce(g.at(0, 4), g.at(0, 4), 1, coll.Uint32, coll.Sum)
+		if graph, err := g.stream.EndCapture(); err == nil {
+			_ = graph.Destroy()
+		}
+		return err
+	})
+	if coll.CodeOf(err) != coll.InvalidUsage {
+		t.Errorf("%v; want invalid usage", err)
+	}
+}
+
+// Calls cost little and allocate nothing.
+func TestEnqueueCost(t *testing.T) {
+	w := spread(1, gpuCount(t))
+	w = spread(max(2, len(w.devices)), gpuCount(t))
+	all := w.open(t)
+	each(t, all, func(g *gpuRank) error {
+		return g.dev.in(func() error {
+			const rounds = 300
+			for pass := range 2 {
+				start := time.Now()
+				var err error
+				n := testing.AllocsPerRun(1, func() {
+					for range rounds {
+						if e := g.Comm.AllReduce(g.at(0, 1024), g.at(4096, 1024), 256, coll.Float32, coll.Sum); e != nil {
+							err = e
+						}
+					}
+				})
+				each := time.Since(start) / (2 * rounds)
+				if err != nil {
+					return err
+				}
+				if err := g.stream.Synchronize(); err != nil {
+					return err
+				}
+				if pass == 0 || g.Rank() > 0 {
+					continue
+				}
+				t.Logf("%v a call, %v allocations in %d", each, n, rounds)
+				if n > rounds/10 {
+					return fmt.Errorf("%d calls made %v allocations", rounds, n)
+				}
+			}
+			return nil
+		})
+	})
+}

@@ -1,0 +1,30 @@
+// Package cuda does coll's operations on the memory of NVIDIA GPUs. A program
+// that imports it can make communicators with a Config.Device.
+//
+// There is code only in builds with cgo and the tag cuda; in others the import
+// does nothing, and coll says so when a device is asked for.
+//
+// # How it works
+//
+// Each rank has a window: memory on its device that all other ranks of the
+// communicator write into. An operation is one kernel on every rank's stream.
+// It pushes what goes to the others into their windows, and takes what comes
+// out of its own (coll/cuda/kernels says how). Nothing of it needs the
+// processor once it is enqueued, so that operations can be captured in graphs
+// and be replayed.
+//
+// Windows are reached through peer access, between processes through CUDA's
+// handles for them. Where devices cannot reach one another, and between hosts,
+// operations are staged in the processor's memory and done by coll's engine
+// for that (staged.go); such operations cannot be captured.
+//
+// Operations are bit for bit what coll computes on host memory when it reduces
+// in the order of the ranks.
+//
+// # Rules for the caller
+//
+// All ranks enqueue the same operations in the same order, one of which is on
+// its way at a time: a rank that works on two streams has it ordered. Ranks
+// that share a device need streams of their own that do not wait for one
+// another; the default stream does.
+package cuda

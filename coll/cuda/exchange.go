@@ -1,0 +1,103 @@
+package cuda
+
+import (
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// An exchange makes kernels of Sends and Recvs. Two ranks know of a message
+// between them, and nothing of what else the other does: all that both must do
+// alike depends on the message's length, and on which one between them it is.
+//
+// The messages that are first between two ranks come first, then the second
+// ones, and of each the shorter ones before the longer. All ranks have that
+// order, so none waits for a kernel that is behind one which waits for it.
+type exchange struct {
+	rank      int
+	chooser   *chooser
+	transfers []coll.Transfer
+	keys      []key // by transfer
+	rounds    int
+	at        key // the next kernel
+}
+
+type key struct {
+	round int
+	class int // of classes
+}
+
+var classes = [...]kernel{exchangeLL, exchangeLL128, exchangeSimple}
+
+// exchangeChunk is the step of long messages, of whatever length.
+const exchangeChunk = 128 << 10
+
+// start begins with other transfers, which must stay until next is done.
+func (x *exchange) start(transfers []coll.Transfer) {
+	var sent, received [maxRanks]int
+	x.transfers, x.keys, x.rounds, x.at = transfers, x.keys[:0], 0, key{}
+	for i := range transfers {
+		t := &transfers[i]
+		n := &received[t.Peer]
+		if t.Send {
+			n = &sent[t.Peer]
+		}
+		x.keys = append(x.keys, key{*n, classOf(x.choose(t.Bytes).kernel)})
+		*n++
+		x.rounds = max(x.rounds, *n)
+	}
+}
+
+func classOf(k kernel) int {
+	for i, c := range classes {
+		if c == k {
+			return i
+		}
+	}
+	return len(classes) - 1
+}
+
+func (x *exchange) choose(bytes int) choice {
+	c := x.chooser.choose(schedule.SendRecv, bytes)
+	c.threads = exchangeThreads
+	if kernelInfo[c.kernel].protocol == simple {
+		c.chunk = min(exchangeChunk, x.chooser.chunk)
+	}
+	return c
+}
+
+// next writes the arguments of the next kernel; false: there is none.
+func (x *exchange) next(a *argsABI) (choice, bool) {
+	for ; x.at.round < x.rounds; x.at = x.at.after() {
+		var c choice
+		for i := range x.transfers {
+			if x.keys[i] != x.at {
+				continue
+			}
+			t := &x.transfers[i]
+			m := x.choose(t.Bytes)
+			if c.kernel == noKernel {
+				*a = argsABI{root: coll.NoPeer}
+				c = m
+			}
+			c.channels = max(c.channels, m.channels)
+			if t.Send {
+				a.in[t.Peer], a.send[t.Peer], a.to[t.Peer] = uint64(t.Addr), uint64(t.Bytes), uint8(m.channels)
+			} else {
+				a.out[t.Peer], a.recv[t.Peer], a.from[t.Peer] = uint64(t.Addr), uint64(t.Bytes), uint8(m.channels)
+			}
+		}
+		if c.kernel != noKernel {
+			a.channels, a.chunk = uint32(c.channels), uint32(c.chunk)
+			x.at = x.at.after()
+			return c, true
+		}
+	}
+	return choice{}, false
+}
+
+func (k key) after() key {
+	if k.class++; k.class == len(classes) {
+		k.round, k.class = k.round+1, 0
+	}
+	return k
+}

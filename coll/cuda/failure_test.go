@@ -1,0 +1,227 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/knob"
+)
+
+func TestMain(m *testing.M) {
+	colltest.Main(m, map[string]func(colltest.Self) error{"rank": rank})
+}
+
+// works checks that operations work on communicators that are made now.
+func works(t *testing.T, w world) {
+	t.Helper()
+	for _, count := range []int{10, 100_000} {
+		exact(t, w.open(t), coll.Float32, coll.Sum, count)
+	}
+}
+
+// An Abort ends kernels that wait for a rank which never comes; the devices
+// are usable afterwards.
+func TestAbort(t *testing.T) {
+	for name, w := range places(gpuCount(t)) {
+		if w.ranks == 1 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			for _, count := range []int{64, limit(4 << 20)} {
+				all := w.open(t)
+				errs := make(chan error, w.ranks)
+				for _, g := range all[1:] {
+					go func() {
+						errs <- errors.Join(g.Comm.AllReduce(g.at(0, 4*count), g.at(0, 4*count), count, coll.Int32, coll.Sum), g.wait())
+					}()
+				}
+				time.Sleep(100 * time.Millisecond)
+				start := time.Now()
+				if err := all[0].Abort(); err != nil {
+					t.Error(err)
+				}
+				for range all[1:] {
+					select {
+					case <-errs:
+					case <-time.After(15 * time.Second):
+						t.Fatal("kernels do not end")
+					}
+				}
+				if d := time.Since(start); d > 5*time.Second {
+					t.Errorf("it took %v", d)
+				}
+				for _, g := range all[1:] {
+					if err := g.AsyncError(); !errors.Is(err, coll.ErrAborted) {
+						t.Errorf("rank %d: %v; want one that it was aborted", g.Rank(), err)
+					}
+					if err := g.Comm.AllReduce(g.at(0, 8), g.at(0, 8), 2, coll.Int32, coll.Sum); err == nil {
+						t.Errorf("rank %d: an operation after it", g.Rank())
+					}
+				}
+			}
+			works(t, w)
+		})
+	}
+}
+
+// A kernel that waits for too long leaves and says for whom.
+func TestTimeout(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(max(2, min(n, maxRanks)), n)
+	w.timeout = time.Second
+	all := w.open(t)
+	g := all[0]
+	start := time.Now()
+	if err := g.Comm.Broadcast(g.at(0, 8), g.at(0, 8), 2, coll.Int32, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.wait(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	err := g.AsyncError()
+	var e *coll.Error
+	if !errors.As(err, &e) || e.Code != coll.Timeout || e.Peer != 1 {
+		t.Errorf("after %v: %v; want a timeout about rank 1", time.Since(start), err)
+	}
+	w.timeout = 0
+	works(t, w)
+}
+
+// Ranks that differ are told in which way.
+func TestMismatch(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(max(2, min(n, maxRanks)), n)
+	all := w.open(t)
+	each(t, all, func(g *gpuRank) error {
+		op := coll.Sum
+		if g.Rank() == 1 {
+			op = coll.Max
+		}
+		return g.Comm.AllReduce(g.at(0, 64), g.at(64, 64), 16-g.Rank(), coll.Int32, op)
+	})
+	deadline := time.Now().Add(10 * time.Second)
+	for all[0].AsyncError() == nil && time.Now().Before(deadline) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := all[0].AsyncError(); coll.CodeOf(err) != coll.InvalidUsage && coll.CodeOf(err) != coll.RemoteError {
+		t.Errorf("%v", err)
+	}
+}
+
+// rank is one process of TestProcesses: "sums" does operations and ends; "dies"
+// has rank 0 end in the middle.
+func rank(s colltest.Self) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	k := knob.Default()
+	k.Timeout = 20 * time.Second
+	k.P2PDisable = strings.Contains(s.Arg, "staged")
+	var devices, here int
+	if _, err := fmt.Sscanf(s.Arg, "%d", &devices); err != nil {
+		return err
+	}
+	here = s.Rank % devices
+	cfg := coll.Config{Knobs: k, Device: &here, Silence: 2 * time.Second}
+	var id coll.UniqueID
+	if s.Rank == 0 {
+		var err error
+		if id, err = coll.GetUniqueID(cfg); err != nil {
+			return err
+		}
+		if err := s.Publish("id", id[:]); err != nil {
+			return err
+		}
+	} else {
+		b, err := s.Await(ctx, "id")
+		if err != nil {
+			return err
+		}
+		copy(id[:], b)
+	}
+	c, err := coll.CommInitRank(ctx, s.Size, id, s.Rank, cfg)
+	if err != nil {
+		return err
+	}
+	g, err := newRank(c)
+	if err != nil {
+		return err
+	}
+	in, out := make([]byte, 100_000), make([]byte, 100_000)
+	for round := range 20 {
+		if round == 10 && strings.Contains(s.Arg, "dies") && s.Rank == 0 {
+			return nil
+		}
+		for i := range in {
+			in[i] = byte(i + s.Rank + round)
+		}
+		if err := g.AllReduce(in, out, len(in), coll.Uint8, coll.Sum); err != nil {
+			return err
+		}
+		for i, b := range out {
+			if want := byte(s.Size*(i+round) + s.Size*(s.Size-1)/2); b != want {
+				return fmt.Errorf("round %d: byte %d is %d; want %d", round, i, b, want)
+			}
+		}
+	}
+	return g.close()
+}
+
+func TestProcesses(t *testing.T) {
+	n := gpuCount(t)
+	for _, how := range []string{"", "staged", "dies", "staged dies"} {
+		t.Run("ranks "+how, func(t *testing.T) {
+			w := spread(max(2, min(n, maxRanks)), n)
+			job := colltest.Start(t, colltest.JobOptions{Program: "rank", Ranks: w.ranks, Arg: fmt.Sprintf("%d %s", n, how)})
+			for _, res := range job.Wait(90 * time.Second) {
+				switch said := strings.Join(res.Errors(), "\n"); {
+				case !strings.Contains(how, "dies"):
+					if err := res.Clean(); err != nil {
+						t.Error(err)
+					}
+				case res.Rank > 0 && !strings.Contains(said, "rank 0"):
+					t.Errorf("%v; want an error about rank 0", res)
+				}
+			}
+			works(t, w)
+		})
+	}
+}
+
+// With NCCL_CHECK_POINTERS, memory that is none is found before a kernel finds
+// it, and the communicator goes on.
+func TestPointers(t *testing.T) {
+	for name, w := range places(gpuCount(t)) {
+		t.Run(name, func(t *testing.T) {
+			set := w.set
+			w.set = func(k *knob.Knobs) {
+				k.CheckPointers = true
+				if set != nil {
+					set(k)
+				}
+			}
+			all := w.open(t)
+			host := make([]byte, 4096)
+			each(t, all, func(g *gpuRank) error {
+				bad := coll.Device(uintptr(unsafe.Pointer(unsafe.SliceData(host))), len(host))
+				for want, b := range map[string]coll.Buffer{"no address": bad, "its allocation ends": g.at(arenaBytes-64, 4096)} {
+					err := g.Comm.AllReduce(b, b, 1024, coll.Float32, coll.Sum)
+					if coll.CodeOf(err) != coll.InvalidArgument || !strings.Contains(err.Error(), want) {
+						return fmt.Errorf("rank %d: %v; want one with %q", g.Rank(), err, want)
+					}
+				}
+				return nil
+			})
+			exact(t, all, coll.Float32, coll.Sum, 1000)
+		})
+	}
+}

@@ -1,0 +1,336 @@
+// A libcuda.so.1 for tests of the engine on machines without a GPU: devices
+// whose kernels run on the emulator of kernels/emu, as streams that go on by
+// themselves. Blocks have 64 threads, whatever was asked for: the kernels are
+// right with any number.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "kernels/abi.h"
+#include "kernels/emu/machine.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using Flag = std::shared_ptr<bool>;
+
+// An Item is what a stream does: wait until it may, then run; a kernel takes
+// until its flag is set.
+struct Item {
+  std::function<bool()> may;
+  std::function<void()> run;
+  std::function<emu::Launch()> kernel;
+};
+
+struct CUstream_st {
+  unsigned gpu = 0;  // the emulator's: a queue of grids
+  std::deque<Item> items;
+  Flag running;  // the kernel's
+  bool capturing = false;
+  std::deque<Item> captured;
+};
+struct CUevent_st { Flag done = std::make_shared<bool>(true); };
+struct CUgraph_st { std::deque<Item> items; };
+struct CUgraphExec_st { std::deque<Item> items; };
+struct CUmod_st {};
+struct CUctx_st {};
+
+// FAKE_DEVICES is how many devices there are.
+static const int kDevices = getenv("FAKE_DEVICES") ? atoi(getenv("FAKE_DEVICES")) : 2;
+static CUctx_st contexts[8];
+static __thread CUcontext current;
+
+static std::mutex lock;
+static std::condition_variable moved, work;
+static std::set<CUstream> streams;
+static CUstream_st legacy;
+static unsigned gpus = 1;
+static bool started;
+
+static CUstream of(CUstream s) { return s ? s : &legacy; }
+
+// step lets every stream do what it can; the lock is held.
+static void step(emu::Machine &m) {
+  bool any = false;
+  for (CUstream s : streams) {
+    for (;;) {
+      if (s->running) {
+        if (!*s->running) break;
+        s->running = nullptr;
+        any = true;
+      }
+      if (s->items.empty()) break;
+      Item &i = s->items.front();
+      if (i.may && !i.may()) break;
+      if (i.kernel) {
+        s->running = std::make_shared<bool>(false);
+        m.enqueue(s->gpu, i.kernel());
+        emu::Launch end;
+        end.name = "end";
+        end.kernel = [done = s->running] { if (threadIdx.x == 0) *done = true; };
+        m.enqueue(s->gpu, end);
+      } else {
+        i.run();
+      }
+      s->items.pop_front();
+      any = true;
+    }
+  }
+  if (any) moved.notify_all();
+}
+
+static bool waiting() {
+  for (CUstream s : streams)
+    if (s->running || !s->items.empty()) return true;
+  return false;
+}
+
+static void *runner(void *) {
+  emu::Machine *m = new emu::Machine(getpid());
+  uint64_t turn = 0;
+  std::function<void()> tick = [&] {
+    {
+      std::lock_guard<std::mutex> l(lock);
+      step(*m);
+    }
+    turn += 500;
+    m->call(turn, tick);
+  };
+  m->call(turn, tick);
+  for (;;) {
+    {
+      std::unique_lock<std::mutex> l(lock);
+      while (!waiting()) work.wait(l);
+      step(*m);
+    }
+    std::string e = m->run();
+    if (!e.empty()) {
+      fprintf(stderr, "the emulated GPU failed: %s\n", e.c_str());
+      abort();
+    }
+    usleep(20);
+  }
+}
+
+static CUresult put(CUstream s, Item i) {
+  std::lock_guard<std::mutex> l(lock);
+  s = of(s);
+  if (s->capturing) {
+    s->captured.push_back(std::move(i));
+    return CUDA_SUCCESS;
+  }
+  if (s == &legacy) {
+    fprintf(stderr, "the default stream is not emulated\n");
+    abort();
+  }
+  s->items.push_back(std::move(i));
+  work.notify_all();
+  return CUDA_SUCCESS;
+}
+
+static void start() {
+  std::lock_guard<std::mutex> l(lock);
+  if (started) return;
+  started = true;
+  pthread_attr_t a;
+  pthread_attr_init(&a);
+  pthread_t t;
+  pthread_create(&t, &a, runner, nullptr);
+}
+
+template <class F> static void await(F f) {
+  std::unique_lock<std::mutex> l(lock);
+  while (!f()) moved.wait(l);
+}
+
+EXPORT CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+EXPORT CUresult cuDriverGetVersion(int *v) { return *v = 12080, CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceGetCount(int *n) { return *n = kDevices, CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceGet(CUdevice *d, int i) {
+  if (i < 0 || i >= kDevices) return CUDA_ERROR_INVALID_DEVICE;
+  return *d = i, CUDA_SUCCESS;
+}
+EXPORT CUresult cuDeviceGetName(char *name, int n, CUdevice) { return snprintf(name, n, "emulator"), CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) { return memset(u, d + 1, sizeof *u), CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceTotalMem(size_t *n, CUdevice) { return *n = 1ul << 32, CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
+  switch (int(a)) {
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = 9; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = 0; break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = 12; break;
+    case 122: *v = getenv("FAKE_NO_MEMOPS") == nullptr; break;
+    default: *v = 0;
+  }
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { return *c = &contexts[d], CUDA_SUCCESS; }
+EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return *can = a != b, CUDA_SUCCESS; }
+EXPORT CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
+EXPORT CUresult cuCtxGetCurrent(CUcontext *c) { return *c = current, CUDA_SUCCESS; }
+EXPORT CUresult cuCtxSetCurrent(CUcontext c) { return current = c, CUDA_SUCCESS; }
+EXPORT CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
+
+static CUresult bound() { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
+
+static std::map<CUdeviceptr, size_t> memory;
+
+// range is the allocation that an address is in.
+static std::map<CUdeviceptr, size_t>::iterator range(CUdeviceptr p) {
+  auto i = memory.upper_bound(p);
+  if (i == memory.begin()) return memory.end();
+  --i;
+  return p < i->first + i->second ? i : memory.end();
+}
+
+EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
+  *p = (CUdeviceptr)aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+  std::lock_guard<std::mutex> l(lock);
+  memory[*p] = n;
+  return bound();
+}
+EXPORT CUresult cuMemFree(CUdeviceptr p) {
+  std::lock_guard<std::mutex> l(lock);
+  if (!memory.erase(p)) return CUDA_ERROR_INVALID_VALUE;
+  free((void *)p);
+  return bound();
+}
+EXPORT CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *n, CUdeviceptr p) {
+  std::lock_guard<std::mutex> l(lock);
+  auto i = range(p);
+  if (i == memory.end()) return CUDA_ERROR_NOT_FOUND;
+  *base = i->first;
+  *n = i->second;
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p) {
+  std::lock_guard<std::mutex> l(lock);
+  if (range(p) == memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  switch (int(a)) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data = CU_MEMORYTYPE_DEVICE; break;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(unsigned long long *)data = 1; break;
+    default: *(bool *)data = true;
+  }
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemsetD8(CUdeviceptr p, unsigned char v, size_t n) { return memset((void *)p, v, n), bound(); }
+EXPORT CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {
+  return put(s, {nullptr, [=] { memset((void *)p, v, n); }, nullptr});
+}
+EXPORT CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t n) { return memcpy((void *)to, from, n), bound(); }
+EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return memcpy(to, (void *)from, n), bound(); }
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) {
+  return put(s, {nullptr, [=] { memmove((void *)to, (void *)from, n); }, nullptr});
+}
+EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096), bound(); }
+EXPORT CUresult cuMemFreeHost(void *p) { return free(p), bound(); }
+EXPORT CUresult cuMemHostRegister(void *, size_t, unsigned) { return bound(); }
+EXPORT CUresult cuMemHostUnregister(void *) { return bound(); }
+EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { return *d = (CUdeviceptr)p, bound(); }
+
+static CUresult new_stream(CUstream *s) {
+  start();
+  std::lock_guard<std::mutex> l(lock);
+  *s = new CUstream_st;
+  (*s)->gpu = gpus++;
+  streams.insert(*s);
+  return bound();
+}
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return new_stream(s); }
+EXPORT CUresult cuStreamCreate(CUstream *s, unsigned) { return new_stream(s); }
+EXPORT CUresult cuStreamDestroy(CUstream s) {  // when it is empty
+  await([=] { return s->items.empty() && !s->running; });
+  std::lock_guard<std::mutex> l(lock);
+  streams.erase(s);
+  return bound();
+}
+EXPORT CUresult cuStreamSynchronize(CUstream s) {
+  await([=] { return of(s)->items.empty() && !of(s)->running; });
+  return bound();
+}
+EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+  return put(s, {[done = e->done] { return *done; }, [] {}, nullptr});
+}
+EXPORT CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned) {
+  return put(s, {[=] { return int32_t(__atomic_load_n((uint32_t *)p, __ATOMIC_ACQUIRE) - v) >= 0; }, [] {}, nullptr});
+}
+EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *c) {
+  *c = of(s)->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) { return s->capturing = true, CUDA_SUCCESS; }
+EXPORT CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
+  *g = new CUgraph_st{s->captured};
+  s->captured.clear();
+  s->capturing = false;
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) { return *x = new CUgraphExec_st{g->items}, CUDA_SUCCESS; }
+EXPORT CUresult cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
+EXPORT CUresult cuGraphExecDestroy(CUgraphExec x) { return delete x, CUDA_SUCCESS; }
+EXPORT CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
+  for (const Item &i : x->items) put(s, i);
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuEventCreate(CUevent *e, unsigned) { return *e = new CUevent_st, bound(); }
+EXPORT CUresult cuEventDestroy(CUevent e) { return delete e, bound(); }
+EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
+  if (of(s) == &legacy) return CUDA_SUCCESS;  // on which there is nothing
+  Flag done = std::make_shared<bool>(false);
+  {
+    std::lock_guard<std::mutex> l(lock);
+    e->done = done;
+  }
+  return put(s, {nullptr, [=] { *done = true; }, nullptr});
+}
+EXPORT CUresult cuEventQuery(CUevent e) {
+  std::lock_guard<std::mutex> l(lock);
+  return *e->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+EXPORT CUresult cuEventSynchronize(CUevent e) {
+  Flag done = e->done;
+  await([=] { return *done; });
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = new CUmod_st, bound(); }
+EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
+  static void *self = [] {
+    Dl_info i;
+    dladdr((void *)cuInit, &i);
+    return dlopen(i.dli_fname, RTLD_NOW);
+  }();
+  *f = (CUfunction)dlsym(self, name);
+  return *f ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+EXPORT CUresult cuFuncGetAttribute(int *v, CUfunction_attribute, CUfunction) { return *v = 1, CUDA_SUCCESS; }
+EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **) {
+  if (!current || c->blockDimX > 512) return CUDA_ERROR_INVALID_VALUE;
+  using Kernel = void(Comm, Args);
+  Kernel *k = (Kernel *)f;
+  Dl_info info;
+  dladdr((void *)f, &info);
+  const std::string name = info.dli_sname ? info.dli_sname : "kernel";
+  const dim3 grid = {c->gridDimX, c->gridDimY, c->gridDimZ};
+  const unsigned threads = c->blockDimX < 64 ? c->blockDimX : 64;
+  return put(c->hStream, {nullptr, nullptr, [=, comm = *(Comm *)params[0], args = *(Args *)params[1]] {
+    emu::Launch l;
+    l.name = name;
+    l.grid = grid;
+    l.threads = threads;
+    l.lines = name.find("ll128") != std::string::npos;
+    l.kernel = [=] { k(comm, args); };
+    return l;
+  }});
+}
+EXPORT CUresult cuGetErrorName(CUresult, const char **s) { return *s = "CUDA_ERROR_EMULATOR", CUDA_SUCCESS; }
+EXPORT CUresult cuGetErrorString(CUresult, const char **s) { return *s = "an error of the emulator", CUDA_SUCCESS; }

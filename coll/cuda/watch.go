@@ -1,0 +1,55 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// watch looks at the reports of all engines of the process.
+var watch watchdog
+
+type watchdog struct {
+	mu   sync.Mutex
+	all  []*engine
+	busy bool // its goroutine runs
+}
+
+// watchEvery is how soon a report is noticed.
+const watchEvery = 2 * time.Millisecond
+
+func (w *watchdog) add(e *engine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, e)
+	if !w.busy {
+		w.busy = true
+		go w.run()
+	}
+}
+
+// remove returns when e is not looked at any more.
+func (w *watchdog) remove(e *engine) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = slices.DeleteFunc(w.all, func(o *engine) bool { return o == e })
+}
+
+func (w *watchdog) run() {
+	for w.look() {
+		time.Sleep(watchEvery)
+	}
+}
+
+// look looks once, and reports whether to go on.
+func (w *watchdog) look() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range w.all {
+		e.watchReports()
+	}
+	w.busy = len(w.all) > 0
+	return w.busy
+}

@@ -1,0 +1,57 @@
+package cuda
+
+// A layout says how a window is cut into slots.
+type layout struct {
+	ranks                    int
+	llSlot, ll128Slot, chunk int // bytes
+	depth                    int
+}
+
+// Sizes of slots. A packet slot takes what one channel has of a message; a
+// chunk slot a step of it, of which depth are on their way.
+const (
+	defaultLLSlot    = 16 << 10
+	defaultLL128Slot = 64 << 10
+	defaultChunk     = 128 << 10
+	defaultDepth     = 4
+)
+
+// newLayout cuts windows for so many ranks. buffer is NCCL_BUFFSIZE, 0 where
+// it is not set: what is on its way between two ranks on one channel.
+func newLayout(ranks, buffer int) layout {
+	l := layout{ranks: ranks, llSlot: defaultLLSlot, ll128Slot: defaultLL128Slot, chunk: defaultChunk, depth: defaultDepth}
+	if buffer > 0 {
+		l.chunk = min(max(buffer/l.depth, 4<<10), 4<<20) / 128 * 128
+	}
+	return l
+}
+
+// Offsets of the parts of a window, and its size.
+func (l layout) ll() int     { return (packetChannels + chunkChannels) * channelBytes }
+func (l layout) ll128() int  { return l.ll() + packetSlots*packetChannels*l.ranks*l.llSlot }
+func (l layout) chunks() int { return l.ll128() + packetSlots*packetChannels*l.ranks*l.ll128Slot }
+func (l layout) size() int   { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
+
+// fill writes the layout into what kernels see.
+func (l layout) fill(c *commABI) {
+	c.ll, c.ll128, c.chunks = uint64(l.ll()), uint64(l.ll128()), uint64(l.chunks())
+	c.llSlot, c.ll128Slot, c.chunk = uint32(l.llSlot), uint32(l.ll128Slot), uint32(l.chunk)
+	c.depth = uint32(l.depth)
+	c.ranks = int32(l.ranks)
+}
+
+// capacity is how many bytes a message may have that a kernel sends on so many
+// channels with so many threads a block: every thread moves a unit of 16 bytes
+// in a round, and all rounds of a channel must fit into its slot. Chunks have
+// no limit.
+func (l layout) capacity(p protocol, channels, threads int) int {
+	switch p {
+	case ll:
+		return l.llSlot / (16 * threads) * threads * channels * 8
+	case ll128:
+		return l.ll128Slot / (16 * threads) * threads * channels / 8 * 112
+	}
+	return maxMessage
+}
+
+const maxMessage = 1 << 56

@@ -1,0 +1,310 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+// An identity is what ranks tell one another of their devices.
+type identity struct {
+	Version uint32
+	SMs     uint32
+	Process [16]byte // another one for each process
+	UUID    [40]byte
+	P2P     uint8    // 1: the settings allow peer access
+	Forced  [64]byte // ASSAY_GPU_ALGO
+}
+
+// forced is what all operations are to be done with, for measurements:
+// ASSAY_GPU_ALGO=kernel:channels:threads:chunk.
+func forced() string { return os.Getenv("ASSAY_GPU_ALGO") }
+
+// abiVersion changes with kernels/abi.h and with what is exchanged here.
+const abiVersion = 1
+
+// process tells processes apart, those with one number in different
+// containers, too.
+var process = sync.OnceValue(func() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+})
+
+// An offer is a window, as its owner tells of it.
+type offer struct {
+	OK      uint8 // 1: the owner reaches all others' devices, and has a window
+	Addr    uint64
+	Ordinal int32
+	Handle  [64]byte
+}
+
+// windows are a rank's own window and its view of the others'.
+type windows struct {
+	own      driver.Ptr
+	at       []driver.Ptr // by rank
+	imported []driver.Ptr
+}
+
+// openWindows gives every rank a window and the addresses of the others'. If
+// that cannot be, why says the reason that this rank knows, and there are none
+// on any rank.
+func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (w windows, all []identity, why string, err error) {
+	if cfg.Size == 1 {
+		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
+	}
+	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process()}
+	copy(me.UUID[:], dev.info.UUID)
+	copy(me.Forced[:], forced())
+	if cfg.Knobs.P2P() {
+		me.P2P = 1
+	}
+	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
+		return w, nil, "", err
+	}
+	if r := slices.IndexFunc(all, func(id identity) bool { return id.Forced != me.Forced }); r >= 0 {
+		return w, nil, "", &coll.Error{Code: coll.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: r, Err: fmt.Errorf("rank %d has another ASSAY_GPU_ALGO", r)}
+	}
+	why = reach(cfg, dev, all)
+	var mine offer
+	if why == "" {
+		var err error
+		mine, err = w.offer(cfg, dev)
+		switch {
+		case errors.Is(err, driver.ErrOutOfMemory):
+			return w, nil, "", w.giveUp(fmt.Errorf("the window of this rank: %w", err))
+		case err != nil:
+			why = err.Error()
+		default:
+			mine.OK = 1
+		}
+	}
+	offers, err := exchangeAll(ctx, cfg.Host, mine)
+	if err != nil {
+		return w, nil, "", w.giveUp(err)
+	}
+	if r := slices.IndexFunc(offers, func(o offer) bool { return o.OK == 0 }); r >= 0 && why == "" {
+		why = fmt.Sprintf("rank %d does not reach all others", r)
+	}
+	if why != "" {
+		return windows{}, all, why, w.giveUp(nil)
+	}
+	mapped := uint8(1)
+	if err := w.open(cfg, dev, all, offers); err != nil {
+		mapped, why = 0, err.Error()
+	}
+	done, err := exchangeAll(ctx, cfg.Host, mapped)
+	if err != nil {
+		return w, nil, "", w.giveUp(err)
+	}
+	if r := slices.Index(done, 0); r >= 0 {
+		if why == "" {
+			why = fmt.Sprintf("rank %d cannot open all windows", r)
+		}
+		return windows{}, all, why, w.giveUp(nil)
+	}
+	return w, all, "", nil
+}
+
+// exchangeAll gives every rank every rank's value.
+func exchangeAll[T any](ctx context.Context, h *coll.HostSide, v T) ([]T, error) {
+	b, err := binary.Append(nil, binary.LittleEndian, v)
+	if err != nil {
+		return nil, err
+	}
+	got, err := h.Exchange(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(got))
+	for r, g := range got {
+		if n, err := binary.Decode(g, binary.LittleEndian, &all[r]); err != nil || n != len(g) {
+			return nil, fmt.Errorf("rank %d has another version of the engine", r)
+		}
+	}
+	return all, nil
+}
+
+// reach says why this rank's device does not reach those of all others; ""
+// when it does.
+func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
+	if cfg.Size > maxRanks {
+		return fmt.Sprintf("there are %d ranks, and peer access is for %d at most", cfg.Size, maxRanks)
+	}
+	visible, err := driver.Devices()
+	if err != nil {
+		return err.Error()
+	}
+	for r, id := range all {
+		switch {
+		case id.Version != abiVersion:
+			return fmt.Sprintf("rank %d has another version of the engine", r)
+		case cfg.Places[r].Host != cfg.Places[cfg.Rank].Host:
+			return fmt.Sprintf("rank %d is on another host", r)
+		case id.P2P == 0 && cfg.Size > 1:
+			return fmt.Sprintf("the NCCL_P2P_ settings of rank %d do not allow peer access", r)
+		}
+		i := slices.IndexFunc(visible, func(v driver.DeviceInfo) bool {
+			return v.UUID == string(bytes.TrimRight(id.UUID[:], "\x00"))
+		})
+		// What this process does not see it may still reach: that comes out
+		// when it opens the window.
+		if i >= 0 && i != dev.ctx.Ordinal() && !dev.ctx.CanAccessPeer(i) {
+			return fmt.Sprintf("device %d has no peer access to that of rank %d", dev.ctx.Ordinal(), r)
+		}
+	}
+	return ""
+}
+
+// offer allocates the rank's own window, all zero.
+func (w *windows) offer(cfg coll.AcceleratorConfig, dev *device) (o offer, err error) {
+	n := newChooser(cfg, nil).size()
+	retired.sweep()
+	if w.own, err = driver.Malloc(n); err != nil {
+		return o, err
+	}
+	if err = clearMemory(w.own, n); err == nil && len(processes(cfg)) > 1 {
+		o.Handle, err = driver.MemHandle(w.own)
+	}
+	o.Addr, o.Ordinal = uint64(w.own), int32(dev.ctx.Ordinal())
+	return o, err
+}
+
+// clearMemory zeroes device memory, and waits for nothing else.
+func clearMemory(p driver.Ptr, n int) error {
+	s, err := driver.NewStream(0)
+	if err != nil {
+		return err
+	}
+	if err = driver.Memset8Async(p, 0, n, s); err == nil {
+		err = s.Synchronize()
+	}
+	return errors.Join(err, s.Destroy())
+}
+
+// processes are those of the ranks.
+func processes(cfg coll.AcceleratorConfig) map[coll.Place]bool {
+	p := map[coll.Place]bool{}
+	for _, at := range cfg.Places {
+		p[at] = true
+	}
+	return p
+}
+
+// open maps the others' windows.
+func (w *windows) open(cfg coll.AcceleratorConfig, dev *device, all []identity, offers []offer) error {
+	w.at = make([]driver.Ptr, cfg.Size)
+	for r, o := range offers {
+		if r == cfg.Rank {
+			w.at[r] = w.own
+			continue
+		}
+		if all[r].Process == process() {
+			if err := enable(dev, int(o.Ordinal)); err != nil {
+				return fmt.Errorf("peer access to rank %d: %w", r, err)
+			}
+			w.at[r] = driver.Ptr(o.Addr)
+			continue
+		}
+		p, err := driver.OpenMem(o.Handle)
+		if err != nil {
+			return fmt.Errorf("the window of rank %d: %w", r, err)
+		}
+		w.imported = append(w.imported, p)
+		w.at[r] = p
+	}
+	return nil
+}
+
+// enable lets a device reach another one of the process.
+func enable(dev *device, ordinal int) error {
+	if ordinal == dev.ctx.Ordinal() {
+		return nil
+	}
+	peer, err := deviceOf(ordinal)
+	if err != nil {
+		return err
+	}
+	return dev.ctx.EnablePeer(peer.ctx)
+}
+
+// giveUp frees what there is before anybody has written to it.
+func (w *windows) giveUp(err error) error {
+	for _, p := range w.imported {
+		_ = driver.CloseMem(p)
+	}
+	if w.own != 0 {
+		_ = driver.Free(w.own)
+	}
+	*w = windows{}
+	return err
+}
+
+// close gives the windows back. barrier is as for Accelerator.Close; drained
+// says that no kernel of this rank uses them any more.
+//
+// A window must stay until the kernels of the others have left: one that
+// writes to memory which is not there loses its context with all that is in
+// it. When the ranks do not leave together, nobody can tell; so it stays for a
+// while.
+func (w *windows) close(barrier func() error, drained bool) {
+	if !drained || w.own == 0 {
+		return
+	}
+	together := barrier != nil && barrier() == nil
+	for _, p := range w.imported {
+		_ = driver.CloseMem(p)
+	}
+	if together && (len(w.imported) == 0 || barrier() == nil) {
+		_ = driver.Free(w.own)
+		return
+	}
+	retired.add(w.own)
+}
+
+// retired are windows that others may still write to.
+var retired retirement
+
+type retirement struct {
+	mu  sync.Mutex
+	all []retiree
+}
+
+type retiree struct {
+	p     driver.Ptr
+	since time.Time
+}
+
+// retireFor is longer than any kernel takes that was told to stop, and than
+// the telling.
+const retireFor = time.Minute
+
+func (r *retirement) add(p driver.Ptr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, retiree{p, time.Now()})
+}
+
+// sweep frees those that have been there for long enough.
+func (r *retirement) sweep() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(o retiree) bool {
+		if time.Since(o.since) < retireFor {
+			return false
+		}
+		_ = driver.Free(o.p)
+		return true
+	})
+}
