@@ -1,0 +1,155 @@
+//go:build cuda && cgo
+
+package nccl
+
+/*
+#include <stdlib.h>
+#include "library.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"sync/atomic"
+	"unsafe"
+)
+
+// A UniqueID is what the ranks of a communicator find one another by.
+type UniqueID [C.sizeof_struct_nccl_id]byte
+
+// UniqueID makes an ID, and listens for the ranks that will have it. One rank
+// calls it and hands the result to the others.
+func (l *Library) UniqueID() (id UniqueID, err error) {
+	err = l.check("ncclGetUniqueId", C.nccl_unique_id(l.c, unsafe.Pointer(&id)))
+	return id, err
+}
+
+// A Comm is one rank's side of a communicator. One goroutine at a time uses it;
+// Abort may be called by any.
+type Comm struct {
+	l     *Library
+	place *C.struct_nccl_place // in C's memory, so that calls pass no Go pointer; never freed, as a late call may look at it
+	over  atomic.Bool
+}
+
+// InitRank joins a communicator of n ranks on the device whose context is
+// current. It returns when all ranks have called it.
+func (l *Library) InitRank(n int, id UniqueID, rank int) (*Comm, error) {
+	var h unsafe.Pointer
+	if err := l.check("ncclCommInitRank", C.nccl_init_rank(l.c, &h, C.int(n), unsafe.Pointer(&id), C.int(rank))); err != nil {
+		return nil, err
+	}
+	return l.comm(h, n, rank), nil
+}
+
+// InitAll makes a communicator whose ranks are all in this process: rank i is
+// on devices[i].
+func (l *Library) InitAll(devices []int) ([]*Comm, error) {
+	n := len(devices)
+	if n == 0 {
+		return nil, errors.New("ncclCommInitAll: no devices")
+	}
+	h, d := make([]unsafe.Pointer, n), make([]C.int, n)
+	for i, x := range devices {
+		d[i] = C.int(x)
+	}
+	if err := l.check("ncclCommInitAll", C.nccl_init_all(l.c, &h[0], C.int(n), &d[0])); err != nil {
+		return nil, err
+	}
+	out := make([]*Comm, n)
+	for i := range out {
+		out[i] = l.comm(h[i], n, i)
+	}
+	return out, nil
+}
+
+func (l *Library) comm(h unsafe.Pointer, n, rank int) *Comm {
+	p := (*C.struct_nccl_place)(C.malloc(C.sizeof_struct_nccl_place)) // never nil: cgo's malloc ends the process
+	*p = C.struct_nccl_place{l: l.c, comm: h, rank: C.int(rank), ranks: C.int(n)}
+	return &Comm{l: l, place: p}
+}
+
+// Rank is the communicator's, Size the number of ranks.
+func (c *Comm) Rank() int { return int(c.place.rank) }
+
+// Size is how many ranks there are.
+func (c *Comm) Size() int { return int(c.place.ranks) }
+
+// Destroy waits for what is enqueued and frees the communicator. All ranks
+// call it.
+func (c *Comm) Destroy() error {
+	if c.over.Swap(true) {
+		return nil
+	}
+	return c.l.check("ncclCommDestroy", C.nccl_destroy(c.l.c, c.place.comm))
+}
+
+// Abort ends what is under way, on the device and in calls of other threads,
+// and frees the communicator. All ranks call it. Later operations, and those
+// of other ranks, fail.
+func (c *Comm) Abort() error {
+	if c.over.Swap(true) {
+		return nil
+	}
+	return c.l.check("ncclCommAbort", C.nccl_abort(c.l.c, c.place.comm))
+}
+
+// AsyncError is what has gone wrong since the last call, or before it: errors
+// that no call returns, such as that of a peer that died.
+func (c *Comm) AsyncError() error {
+	if c.over.Load() {
+		return ErrAborted
+	}
+	var r C.int
+	if err := c.l.check("ncclCommGetAsyncError", C.nccl_async_error(c.l.c, c.place.comm, &r)); err != nil {
+		return err
+	}
+	if Result(r) == InProgress {
+		return nil
+	}
+	return c.l.check("NCCL, in the background", r)
+}
+
+// A Registration is memory that is registered with a communicator. It is let
+// go of by the call that fits the one that made it.
+type Registration struct{ h unsafe.Pointer }
+
+// Register lets NCCL use the n bytes at an address in place, without copies on
+// the way. They come from MemAlloc.
+func (c *Comm) Register(address uintptr, n int) (r Registration, err error) {
+	if c.over.Load() {
+		return r, ErrAborted
+	}
+	err = c.l.check("ncclCommRegister", C.nccl_register(c.l.c, c.place.comm, C.uintptr_t(address), C.size_t(n), &r.h))
+	return r, err
+}
+
+// Deregister undoes Register.
+func (c *Comm) Deregister(r Registration) error {
+	if c.over.Load() {
+		return nil
+	}
+	return c.l.check("ncclCommDeregister", C.nccl_deregister(c.l.c, c.place.comm, r.h))
+}
+
+// symmetric is NCCL_WIN_COLL_SYMMETRIC: ranks pass buffers at equal offsets.
+const symmetric = 1
+
+// RegisterWindow makes the n bytes at an address this rank's part of a
+// symmetric window. They come from MemAlloc. All ranks call it, with the same
+// n, and pass buffers at the same offsets of it to operations.
+func (c *Comm) RegisterWindow(address uintptr, n int) (r Registration, err error) {
+	if c.over.Load() {
+		return r, ErrAborted
+	}
+	err = c.l.check("ncclCommWindowRegister", C.nccl_window_register(c.l.c, c.place.comm, C.uintptr_t(address), C.size_t(n), &r.h, symmetric))
+	return r, err
+}
+
+// DeregisterWindow undoes RegisterWindow. All ranks call it.
+func (c *Comm) DeregisterWindow(r Registration) error {
+	if c.over.Load() {
+		return nil
+	}
+	return c.l.check("ncclCommWindowDeregister", C.nccl_window_deregister(c.l.c, c.place.comm, r.h))
+}

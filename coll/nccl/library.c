@@ -1,0 +1,99 @@
+//go:build cuda && cgo
+
+#include "library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What nccl.h calls ncclInvalidUsage and ncclScalarHostImmediate.
+enum { invalid_usage = 5, host_immediate = 1 };
+
+// say makes *error from a format with one or two strings.
+static void *say(char **error, const char *format, const char *a, const char *b) {
+  size_t n = strlen(format) + strlen(a) + strlen(b) + 1;
+  *error = malloc(n);
+  if (*error) snprintf(*error, n, format, a, b);
+  return NULL;
+}
+
+struct nccl *nccl_open(const char *file, char **error) {
+  *error = NULL;
+  void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return say(error, "%s", dlerror(), "");
+  struct nccl *l = calloc(1, sizeof *l);
+  if (!l) return say(error, "out of memory", "", "");
+  const char *missing = NULL;
+  // POSIX has dlsym return functions as objects.
+#define FIND(name, args) *(void **)&l->name = dlsym(handle, "nccl" #name);
+#define NEED(name, args) \
+  FIND(name, args)       \
+  if (!l->name) missing = "nccl" #name;
+  NEED(GetErrorString, )
+  NEED(GetLastError, )
+  NCCL_REQUIRED(NEED)
+  NCCL_OPTIONAL(FIND)
+#undef NEED
+#undef FIND
+  if (!missing) return l;
+  free(l);
+  dlclose(handle);
+  return say(error, "%s has no function %s: it is no NCCL of 2.18 or later", file, missing);
+}
+
+int nccl_get_version(const struct nccl *l, int *version) { return l->GetVersion(version); }
+
+int nccl_unique_id(const struct nccl *l, void *id) { return l->GetUniqueId(id); }
+
+int nccl_init_rank(const struct nccl *l, void **comm, int ranks, const void *id, int rank) {
+  struct nccl_id by_value;
+  memcpy(&by_value, id, sizeof by_value);
+  return l->CommInitRank(comm, ranks, by_value, rank);
+}
+
+int nccl_init_all(const struct nccl *l, void **comms, int n, const int *devices) { return l->CommInitAll(comms, n, devices); }
+
+int nccl_destroy(const struct nccl *l, void *comm) { return l->CommDestroy(comm); }
+
+int nccl_abort(const struct nccl *l, void *comm) { return l->CommAbort(comm); }
+
+int nccl_async_error(const struct nccl *l, void *comm, int *result) { return l->CommGetAsyncError(comm, result); }
+
+const char *nccl_error_string(const struct nccl *l, int result) { return l->GetErrorString(result); }
+
+const char *nccl_last_error(const struct nccl *l, void *comm) { return l->GetLastError(comm); }
+
+int nccl_mem_alloc(const struct nccl *l, uintptr_t *address, size_t n) {
+  return l->MemAlloc ? l->MemAlloc((void **)address, n) : invalid_usage;
+}
+
+int nccl_mem_free(const struct nccl *l, uintptr_t address) {
+  return l->MemFree ? l->MemFree((void *)address) : invalid_usage;
+}
+
+int nccl_register(const struct nccl *l, void *comm, uintptr_t address, size_t n, void **handle) {
+  return l->CommRegister ? l->CommRegister(comm, (void *)address, n, handle) : invalid_usage;
+}
+
+int nccl_deregister(const struct nccl *l, void *comm, void *handle) {
+  return l->CommDeregister ? l->CommDeregister(comm, handle) : invalid_usage;
+}
+
+int nccl_window_register(const struct nccl *l, void *comm, uintptr_t address, size_t n, void **window, int flags) {
+  return l->CommWindowRegister ? l->CommWindowRegister(comm, (void *)address, n, window, flags) : invalid_usage;
+}
+
+int nccl_window_deregister(const struct nccl *l, void *comm, void *window) {
+  return l->CommWindowDeregister ? l->CommWindowDeregister(comm, window) : invalid_usage;
+}
+
+int nccl_pre_mul_sum(const struct nccl *l, int *op, void *scalar, int type, void *comm) {
+  return l->RedOpCreatePreMulSum(op, scalar, type, host_immediate, comm);
+}
+
+int nccl_op_destroy(const struct nccl *l, int op, void *comm) { return l->RedOpDestroy(op, comm); }
+
+int nccl_group_start(const struct nccl *l) { return l->GroupStart(); }
+
+int nccl_group_end(const struct nccl *l) { return l->GroupEnd(); }

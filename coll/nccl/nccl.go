@@ -1,0 +1,118 @@
+//go:build cuda && cgo
+
+package nccl
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "library.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+)
+
+// oldest is the first version that is supported.
+const oldest Version = 21800
+
+// A Library is libnccl.so.2, loaded. It stays so. Its methods may be called
+// from several goroutines.
+type Library struct {
+	c       *C.struct_nccl
+	version Version
+}
+
+// Open loads the library, once in a process. The error wraps ErrUnavailable.
+func Open() (*Library, error) { return open() }
+
+var open = sync.OnceValues(func() (*Library, error) {
+	if err := withoutMulticast(); err != nil {
+		return nil, err
+	}
+	return load(file(os.Getenv("ASSAY_NCCL_LIBRARY")))
+})
+
+// withoutMulticast keeps NVLink multicast off. With cgo Go's Setenv calls C's,
+// too, whose environment is the one that NCCL reads.
+func withoutMulticast() error {
+	const name = "NCCL_NVLS_ENABLE"
+	if os.Getenv(name) == "1" {
+		return nil
+	}
+	return os.Setenv(name, "0")
+}
+
+// file is what to pass to dlopen when the user named another library, or its
+// directory.
+func file(named string) string {
+	const soname = "libnccl.so.2"
+	if named == "" {
+		return soname
+	}
+	if st, err := os.Stat(named); err == nil && st.IsDir() {
+		return filepath.Join(named, soname)
+	}
+	return named
+}
+
+func load(file string) (*Library, error) {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	var text *C.char
+	c := C.nccl_open(name, &text)
+	if c == nil {
+		defer C.free(unsafe.Pointer(text))
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, C.GoString(text))
+	}
+	var v C.int
+	l := &Library{c: c}
+	if err := l.check("ncclGetVersion", C.nccl_get_version(c, &v)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if l.version = Version(v); l.version < oldest {
+		return nil, fmt.Errorf("%w: %s is NCCL %s; it has to be %s or later", ErrUnavailable, file, l.version, oldest)
+	}
+	return l, nil
+}
+
+// Version is the library's.
+func (l *Library) Version() Version { return l.version }
+
+// A Version is a library's as NCCL encodes it: 22803 for 2.28.3.
+type Version int
+
+// String is the usual way to write it: "2.28.3".
+func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
+
+// HasMemory reports whether there are MemAlloc and Register (2.19).
+func (l *Library) HasMemory() bool { return l.c.MemAlloc != nil && l.c.CommRegister != nil }
+
+// HasWindows reports whether there are symmetric windows (2.27).
+func (l *Library) HasWindows() bool { return l.HasMemory() && l.c.CommWindowRegister != nil }
+
+// MemAlloc returns the address of n bytes on the current device that NCCL can
+// use best: they can be registered as a window. All devices that can are
+// allowed to access them.
+func (l *Library) MemAlloc(n int) (address uintptr, err error) {
+	var p C.uintptr_t
+	err = l.check("ncclMemAlloc", C.nccl_mem_alloc(l.c, &p, C.size_t(n)))
+	return uintptr(p), err
+}
+
+// MemFree takes memory back. No work that uses it may be under way.
+func (l *Library) MemFree(address uintptr) error {
+	return l.check("ncclMemFree", C.nccl_mem_free(l.c, C.uintptr_t(address)))
+}
+
+// GroupStart begins a group of operations of the calling thread. They are
+// enqueued at the outermost GroupEnd.
+func (l *Library) GroupStart() error { return l.check("ncclGroupStart", C.nccl_group_start(l.c)) }
+
+// GroupEnd ends what GroupStart began. Errors of the operations may show here.
+func (l *Library) GroupEnd() error { return l.check("ncclGroupEnd", C.nccl_group_end(l.c)) }

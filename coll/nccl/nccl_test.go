@@ -1,0 +1,252 @@
+//go:build cuda && cgo
+
+package nccl
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// fake builds a library that notes its calls.
+func fake(t *testing.T, args ...string) string {
+	t.Helper()
+	so := filepath.Join(t.TempDir(), "libnccl.so.2")
+	args = append(args, "-shared", "-fPIC", "-o", so, "testdata/fake.c")
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("no C compiler")
+		}
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return so
+}
+
+// notes are the calls since the last time.
+func (l *Library) notes() string {
+	return l.check("notes", 1).(*Error).Last
+}
+
+func modern(t *testing.T) *Library {
+	t.Helper()
+	l, err := load(fake(t, "-DVERSION=22803", "-DMODERN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.notes()
+	return l
+}
+
+func old(t *testing.T) *Library {
+	t.Helper()
+	l, err := load(fake(t, "-DVERSION=21805"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.notes()
+	return l
+}
+
+func TestNoLibrary(t *testing.T) {
+	for file, want := range map[string]string{
+		"/nonexistent/libnccl.so.2":      "/nonexistent/libnccl.so.2: cannot open shared object file",
+		"libm.so.6":                      "libm.so.6 has no function nccl",
+		fake(t, "-DVERSION=21602"):       "is NCCL 2.16.2; it has to be 2.18.0 or later",
+		filepath.Join(t.TempDir(), "no"): "no: cannot open",
+	} {
+		_, err := load(file)
+		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("load(%s): %v; want %q in it", file, err, want)
+		}
+	}
+}
+
+func TestFile(t *testing.T) {
+	dir := t.TempDir()
+	for named, want := range map[string]string{
+		"":                "libnccl.so.2",
+		dir:               dir + "/libnccl.so.2",
+		"/a/libnccl.so.9": "/a/libnccl.so.9",
+	} {
+		if got := file(named); got != want {
+			t.Errorf("file(%q) = %q; want %q", named, got, want)
+		}
+	}
+}
+
+// TestMulticastIsOff: the library sees the variable in C's environment.
+func TestMulticastIsOff(t *testing.T) {
+	so := fake(t, "-DVERSION=22803")
+	for set, want := range map[string]string{"1": "nvls 1;", "0": "nvls 0;", "2": "nvls 0;", "": "nvls 0;"} {
+		t.Setenv("NCCL_NVLS_ENABLE", set)
+		if set == "" {
+			os.Unsetenv("NCCL_NVLS_ENABLE")
+		}
+		if err := withoutMulticast(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := load(so)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.notes(); got != want {
+			t.Errorf("NCCL_NVLS_ENABLE=%q: %s; want %s", set, got, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	l, o := modern(t), old(t)
+	if l.Version() != 22803 || l.Version().String() != "2.28.3" || o.Version().String() != "2.18.5" {
+		t.Errorf("versions %v and %v", l.Version(), o.Version())
+	}
+	if !l.HasMemory() || !l.HasWindows() || o.HasMemory() || o.HasWindows() {
+		t.Error("what the versions have is wrong")
+	}
+}
+
+// do runs f on rank 1 of 3, and compares the library's notes.
+func do(t *testing.T, l *Library, want string, f func(c *Comm) error) {
+	t.Helper()
+	id, err := l.UniqueID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.InitRank(3, id, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Rank() != 1 || c.Size() != 3 {
+		t.Errorf("rank %d of %d", c.Rank(), c.Size())
+	}
+	if got := l.notes(); got != "id;init 1 of 3, 1 127;" {
+		t.Errorf("the start was %s", got)
+	}
+	if err := f(c); err != nil {
+		t.Error(err)
+	}
+	if got := l.notes(); got != want {
+		t.Errorf("the calls were\n\t%s\nwant\n\t%s", got, want)
+	}
+	if err := c.Destroy(); err != nil {
+		t.Error(err)
+	}
+	if got := l.notes(); got != "destroy 0x1000;" {
+		t.Errorf("the end was %s", got)
+	}
+}
+
+const (
+	send   = uintptr(0x10000)
+	recv   = uintptr(0x20000)
+	stream = uintptr(0x99)
+)
+
+func TestOperations(t *testing.T) {
+	l := modern(t)
+	f16, i64 := elem.Float16, elem.Int64
+	do(t, l, "all_reduce 0x10000 0x20000 7 6 2 0x1000 0x99;", func(c *Comm) error { return c.AllReduce(send, recv, 7, f16, Reduction(elem.Max), stream) })
+	do(t, l, "broadcast 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Broadcast(send, recv, 7, i64, 2, stream) })
+	do(t, l, "reduce 0x10000 0x20000 7 4 4 2 0x1000 0x99;", func(c *Comm) error { return c.Reduce(send, recv, 7, i64, Reduction(elem.Avg), 2, stream) })
+	do(t, l, "all_gather 0x10000 0x20000 7 4 0x1000 0x99;", func(c *Comm) error { return c.AllGather(send, recv, 7, i64, stream) })
+	do(t, l, "reduce_scatter 0x10000 0x20000 7 4 1 0x1000 0x99;", func(c *Comm) error { return c.ReduceScatter(send, recv, 7, i64, Reduction(elem.Prod), stream) })
+	do(t, l, "alltoall 0x10000 0x20000 7 4 0x1000 0x99;", func(c *Comm) error { return c.AllToAll(send, recv, 7, i64, stream) })
+	do(t, l, "gather 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Gather(send, recv, 7, i64, 2, stream) })
+	do(t, l, "scatter 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Scatter(send, recv, 7, i64, 2, stream) })
+	do(t, l, "send 0x10000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Send(send, 7, i64, 2, stream) })
+	do(t, l, "recv 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Recv(recv, 7, i64, 2, stream) })
+	do(t, l, "(send 0x10000 7 4 2 0x1000 0x99;recv 0x20000 7 4 0 0x1000 0x99;)", func(c *Comm) error { return c.SendRecv(send, 2, recv, 0, 7, i64, stream) })
+	do(t, l, "(recv 0x20000 7 4 2 0x1000 0x99;)", func(c *Comm) error {
+		return errors.Join(l.GroupStart(), c.Recv(recv, 7, i64, 2, stream), l.GroupEnd())
+	})
+	do(t, l, "mulsum -2 0 1 0x1000;reduce 0x10000 0x20000 7 0 124076833 2 0x1000 0x99;free op 7654321 0x1000;", func(c *Comm) error {
+		op, err := c.PreMulSum([]byte{0xfe}, elem.Int8)
+		return errors.Join(err, c.Reduce(send, recv, 7, elem.Int8, op, 2, stream), c.FreeOp(op))
+	})
+	do(t, l, "alloc 4096;window 0x1000 0x70000000 4096 1;register 0x1000 0x70000000 64;deregister 0x1000 0x77;close window 0x1000 0x88;free 0x70000000;", func(c *Comm) error {
+		p, err := l.MemAlloc(4096)
+		w, err2 := c.RegisterWindow(p, 4096)
+		r, err3 := c.Register(p, 64)
+		return errors.Join(err, err2, err3, c.Deregister(r), c.DeregisterWindow(w), l.MemFree(p))
+	})
+}
+
+// TestOldLibraries: what they lack is made of Send and Recv, or an error.
+func TestOldLibraries(t *testing.T) {
+	l := old(t)
+	f := elem.Float32
+	do(t, l, "(send 0x10000 4 7 0 0x1000 0x99;recv 0x20000 4 7 0 0x1000 0x99;send 0x10010 4 7 1 0x1000 0x99;recv 0x20010 4 7 1 0x1000 0x99;send 0x10020 4 7 2 0x1000 0x99;recv 0x20020 4 7 2 0x1000 0x99;)",
+		func(c *Comm) error { return c.AllToAll(send, recv, 4, f, stream) })
+	do(t, l, "(send 0x10000 4 7 2 0x1000 0x99;)", func(c *Comm) error { return c.Gather(send, recv, 4, f, 2, stream) })
+	do(t, l, "(send 0x10000 4 7 1 0x1000 0x99;recv 0x20000 4 7 0 0x1000 0x99;recv 0x20010 4 7 1 0x1000 0x99;recv 0x20020 4 7 2 0x1000 0x99;)",
+		func(c *Comm) error { return c.Gather(send, recv, 4, f, 1, stream) })
+	do(t, l, "(recv 0x20000 4 7 2 0x1000 0x99;)", func(c *Comm) error { return c.Scatter(send, recv, 4, f, 2, stream) })
+	do(t, l, "(send 0x10000 4 7 0 0x1000 0x99;send 0x10010 4 7 1 0x1000 0x99;send 0x10020 4 7 2 0x1000 0x99;recv 0x20000 4 7 1 0x1000 0x99;)",
+		func(c *Comm) error { return c.Scatter(send, recv, 4, f, 1, stream) })
+	var e *Error
+	if _, err := l.MemAlloc(1); !errors.As(err, &e) || e.Result != 5 {
+		t.Errorf("MemAlloc: %v", err)
+	}
+}
+
+func TestErrors(t *testing.T) {
+	l := modern(t)
+	c, err := l.InitRank(1, UniqueID{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.notes()
+	err = c.Scatter(send, recv, 7, elem.Int8, 3, stream)
+	const want = "ncclScatter: invalid usage (5): scatter 0x10000 0x20000 7 0 3 0x1000 0x99;"
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v; want %s", err, want)
+	}
+	if err := c.AsyncError(); err == nil || !strings.HasPrefix(err.Error(), "NCCL, in the background: invalid usage") {
+		t.Errorf("AsyncError: %v", err)
+	}
+	_ = c.Abort()
+	for what, err := range map[string]error{"AsyncError": c.AsyncError(), "AllReduce": c.AllReduce(send, recv, 1, elem.Int8, 0, stream)} {
+		if !errors.Is(err, ErrAborted) {
+			t.Errorf("%s after Abort: %v", what, err)
+		}
+	}
+	if err := c.Destroy(); err != nil {
+		t.Errorf("Destroy after Abort: %v", err)
+	}
+}
+
+func TestInitAll(t *testing.T) {
+	l := modern(t)
+	cs, err := l.InitAll([]int{2, 0})
+	if err != nil || len(cs) != 2 || cs[1].Rank() != 1 || cs[1].Size() != 2 {
+		t.Fatalf("InitAll: %v, %v", cs, err)
+	}
+	if got := l.notes(); got != "all 2 0;" {
+		t.Errorf("the call was %s", got)
+	}
+	if _, err := l.InitAll(nil); err == nil {
+		t.Error("no devices were accepted")
+	}
+}
+
+// TestNoAllocation: an operation costs no memory of Go's.
+func TestNoAllocation(t *testing.T) {
+	l := modern(t)
+	c, err := l.InitRank(1, UniqueID{}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := testing.AllocsPerRun(100, func() {
+		if c.AllReduce(send, recv, 1, elem.Int8, 0, stream) != nil || c.SendRecv(send, 0, recv, 0, 1, elem.Int8, stream) != nil {
+			t.Fatal("failed")
+		}
+	})
+	if n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
