@@ -21,7 +21,7 @@ var Lock []byte
 // HarnessSource is the module as far as ./cmd/harness needs it.
 //
 //go:embed go.mod go.sum cmd/harness harness internal/nearest
-//go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/host coll/knob coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/shm coll/transport/socket coll/tuning
+//go:embed coll/*.go coll/cuda/driver/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/host coll/knob coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/shm coll/transport/socket coll/tuning
 var HarnessSource embed.FS
 
 // HarnessModules lists the modules that ./cmd/harness is compiled from, one

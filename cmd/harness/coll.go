@@ -70,12 +70,12 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 // runColl opens this process's ranks, runs the benchmark on them, and closes
 // them.
 func runColl(ctx context.Context, cfg perf.Config, out, errOut io.Writer) (*perf.Result, error) {
-	w, err := openWorld(ctx, cfg.PerProcess())
+	w, err := openWorld(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	res, err := perf.Run(ctx, cfg, *w, perf.Streams{Out: out, Err: errOut, Terminal: isTerminal(errOut), Environ: os.Environ()})
-	closed := closeWorld(w)
+	res, err := perf.Run(ctx, cfg, w.World, perf.Streams{Out: out, Err: errOut, Terminal: isTerminal(errOut), Environ: os.Environ()})
+	closed := w.close()
 	if err == nil { // else closing has nothing to add
 		err = closed
 	}
@@ -97,7 +97,13 @@ func collError(err error) error {
 func verdict(res *perf.Result) error {
 	switch {
 	case res.OutOfBounds > 0:
-		return &statusError{exitFail, fmt.Errorf("coll: %d of %d results were wrong", res.OutOfBounds, 2*len(res.Rows))}
+		results := 2 * len(res.Rows)
+		if res.Versus != nil {
+			for _, row := range res.Versus.Rows {
+				results += len(row.Engines)
+			}
+		}
+		return &statusError{exitFail, fmt.Errorf("coll: %d of %d results were wrong", res.OutOfBounds, results)}
 	case res.Status != perf.OK:
 		return &statusError{exitFail, fmt.Errorf("coll: the average bus bandwidth of %.3f GB/s is below 0.9 times NCCL_TESTS_MIN_BW, %.3f GB/s", res.AvgBusBW, res.MinBusBW)}
 	}

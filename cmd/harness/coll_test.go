@@ -37,14 +37,14 @@ func TestPerfPrograms(t *testing.T) {
 		out    string // in stdout
 		errOut string // in stderr
 	}{
-		{"/x/all_reduce_perf -b 8 -e 1K -f 8 -t 2 -n 2", "", 0, "# Collective test starting: all_reduce_perf\n", ""},
-		{"sendrecv_perf_mpi -b 8 -e 8 -t 2 -n 2", "", 0, "# Collective test concluded: sendrecv_perf_mpi\n", ""},
+		{"/x/all_reduce_perf -b 8 -e 1K -f 8 -t 2 -n 2 --device cpu", "", 0, "# Collective test starting: all_reduce_perf\n", ""},
+		{"sendrecv_perf_mpi -b 8 -e 8 -t 2 -n 2 --device cpu", "", 0, "# Collective test concluded: sendrecv_perf_mpi\n", ""},
 		{"all_reduce_perf -h", "", 0, "USAGE: all_reduce_perf\n", ""},
 		{"all_reduce_perf -q 1", "", 0, "invalid option '?'\nUSAGE: all_reduce_perf\n", "all_reduce_perf: invalid option -- 'q'\n"},
 		{"all_reduce_perf -b 1T", "", 255, "", "invalid size specified for 'minbytes'\n"},
 		{"all_reduce_perf -b 2 -e 1", "", 255, "", "invalid sizes for 'minbytes' and 'maxbytes': 2 > 1\n"},
-		{"reduce_perf -b 8 -e 8 -r 3", "", 6, "# error: rank 0: -r 3 is no rank: they go from 0 to 0\n", " .. "},
-		{"all_reduce_perf -b 8 -e 8 -t 2 -n 2", "NCCL_TESTS_MIN_BW=1000", 7, " FAILED\n", ""},
+		{"reduce_perf -b 8 -e 8 -r 3 --device cpu", "", 6, "# error: rank 0: -r 3 is no rank: they go from 0 to 0\n", " .. "},
+		{"all_reduce_perf -b 8 -e 8 -t 2 -n 2 --device cpu", "NCCL_TESTS_MIN_BW=1000", 7, " FAILED\n", ""},
 		{"hypercube_perf", "", 5, "", "hypercube_perf: there is no such test; there are all_reduce_perf "},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestEngineVerifies(t *testing.T) {
 		}
 		for _, line := range lines {
 			var out, errOut strings.Builder
-			args := append([]string{"harness", "coll", op}, strings.Fields(line+" -t 3 -n 1 -w 0 -u 1")...)
+			args := append([]string{"harness", "coll", op}, strings.Fields(line+" -t 3 -n 1 -w 0 -u 1 --device cpu")...)
 			if status := run(args, &out, &errOut); status != 0 {
 				t.Errorf("%v: status %d\n%s%s", args, status, out.String(), errOut.String())
 			}
@@ -125,7 +125,7 @@ func TestPerfStatusOfFailures(t *testing.T) {
 func TestCollFiles(t *testing.T) {
 	dir := t.TempDir()
 	var out, errOut strings.Builder
-	args := strings.Fields("harness coll all_gather -b 64 -e 4K -f 8 -t 2 -n 2 -J " + filepath.Join(dir, "r.json") + " --plot " + filepath.Join(dir, "p.png"))
+	args := strings.Fields("harness coll all_gather -b 64 -e 4K -f 8 -t 2 -n 2 --device cpu -J " + filepath.Join(dir, "r.json") + " --plot " + filepath.Join(dir, "p.png"))
 	if status := run(args, &out, &errOut); status != 0 {
 		t.Fatalf("status %d\n%s%s", status, out.String(), errOut.String())
 	}

@@ -50,12 +50,16 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	w, err := openWorld(ctx, *threads)
+	j, err := joinJob(ctx, *threads)
+	if err != nil {
+		return err
+	}
+	w, err := j.hostWorld(ctx)
 	if err != nil {
 		return err
 	}
 	count, err := tune(ctx, w, sizes, m, errOut)
-	if closed := closeWorld(w); err == nil {
+	if closed := w.close(); err == nil {
 		err = closed
 	}
 	if err != nil || w.Process != 0 {
@@ -69,7 +73,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 }
 
 // tune measures with all ranks of the process.
-func tune(ctx context.Context, w *perf.World, sizes []int, m *tuning.Measurements, errOut io.Writer) (count int, err error) {
+func tune(ctx context.Context, w *world, sizes []int, m *tuning.Measurements, errOut io.Writer) (count int, err error) {
 	errs := make([]error, len(w.Comms))
 	var wg sync.WaitGroup
 	last := time.Now()

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"sync"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/debug"
-	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/perf"
 )
@@ -20,9 +18,62 @@ import (
 // as NCCL encodes it.
 const libraryVersion = 23007
 
-// openWorld joins this process's ranks, perProcess of them, to those of the
-// other processes of the job that a launcher started, if one did.
-func openWorld(ctx context.Context, perProcess int) (*perf.World, error) {
+// A world is what the benchmark runs on, and how to end it.
+type world struct {
+	perf.World
+	aborts []func() // may be called at the same time
+	closes []func() error
+}
+
+// abort ends what is under way on all ranks.
+func (w *world) abort(error) {
+	var wg sync.WaitGroup
+	for _, f := range w.aborts {
+		wg.Go(f)
+	}
+	wg.Wait()
+}
+
+// close leaves in order: what was opened last is closed first.
+func (w *world) close() error {
+	var errs []error
+	for len(w.closes) > 0 {
+		last := len(w.closes) - 1
+		errs = append(errs, w.closes[last]())
+		w.closes = w.closes[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// discard closes a world that could not be opened as a whole.
+func (w *world) discard(cause error) {
+	w.abort(cause)
+	_ = w.close() // has nothing to add
+}
+
+// each runs f for all of the process's n ranks at once, as what they do
+// together needs.
+func each(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// A job is what this process is part of.
+type job struct {
+	where      bootstrap.World
+	perProcess int // ranks
+	knobs      *knob.Knobs
+	id         coll.UniqueID // of its first communicator
+}
+
+// joinJob finds the other processes of the job that a launcher started, if one
+// did.
+func joinJob(ctx context.Context, perProcess int) (*job, error) {
 	knobs, warnings, err := knob.Load(os.Environ(), nil)
 	if err != nil {
 		return nil, err
@@ -41,145 +92,87 @@ func openWorld(ctx context.Context, perProcess int) (*perf.World, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the other processes of the job (%s): %w", where.Launcher, err)
 	}
-	joined := *knobs
-	joined.CommID = "" // ShareID has made use of it
-	cfg := coll.Config{Knobs: &joined}
 	if root != nil {
 		context.AfterFunc(ctx, func() { root.Close() })
 	}
-	ranks := make([]int, perProcess)
+	joined := *knobs
+	joined.CommID = "" // ShareID has made use of it
+	return &job{where: where, perProcess: perProcess, knobs: &joined, id: id}, nil
+}
+
+// join joins this process's ranks to a communicator. Without devices they are
+// on the processor.
+func (j *job) join(ctx context.Context, id coll.UniqueID, knobs *knob.Knobs, devices []int) ([]*coll.Comm, error) {
+	ranks := make([]int, j.perProcess)
 	for i := range ranks {
-		ranks[i] = where.Rank*perProcess + i
+		ranks[i] = j.where.Rank*j.perProcess + i
 	}
-	comms, err := coll.CommInitRanks(ctx, where.Size*perProcess, id, ranks, cfg)
+	return coll.CommInitRanks(ctx, j.where.Size*j.perProcess, id, ranks, coll.Config{Knobs: knobs, Devices: devices})
+}
+
+// own makes the communicators the world's to abort and to close.
+func (w *world) own(comms []*coll.Comm) {
+	for _, c := range comms {
+		w.aborts = append(w.aborts, func() { _ = c.Abort() })
+	}
+	w.closes = append(w.closes, func() error {
+		return each(len(comms), func(i int) error { return comms[i].Destroy() })
+	})
+}
+
+// openWorld opens what the flags ask for: ranks on GPUs or on the processor,
+// and the engines.
+func openWorld(ctx context.Context, cfg perf.Config) (*world, error) {
+	gpus, missing := gpus()
+	use, err := onGPUs(cfg, missing)
 	if err != nil {
 		return nil, err
 	}
-	w := &perf.World{Process: where.Rank, Engine: "assay", Version: libraryVersion}
-	for _, c := range comms {
-		w.Comms = append(w.Comms, &rankComm{Comm: c})
+	j, err := joinJob(ctx, cfg.PerProcess())
+	if err != nil {
+		return nil, err
 	}
-	w.Split = func(c perf.Comm, color int) (perf.Comm, error) {
-		sub, err := c.(*rankComm).Comm.Split(ctx, color, c.Rank())
-		if err != nil {
-			return nil, err
-		}
-		return &rankComm{Comm: sub}, nil
+	if use {
+		return j.gpuWorld(ctx, cfg, gpus)
 	}
-	w.Abort = func(error) {
-		for _, c := range comms {
-			_ = c.Abort()
-		}
+	w, err := j.hostWorld(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Device == "" {
+		w.Notes = skipped(missing)
+	}
+	if err := j.rival(ctx, w, cfg.Versus, nil); err != nil {
+		w.discard(err)
+		return nil, err
 	}
 	return w, nil
 }
 
-// closeWorld leaves in order.
-func closeWorld(w *perf.World) error {
-	errs := make([]error, len(w.Comms))
-	var wg sync.WaitGroup
-	for i, c := range w.Comms {
-		wg.Go(func() { errs[i] = c.(*rankComm).Destroy() })
+// hostWorld opens the ranks on the processor.
+func (j *job) hostWorld(ctx context.Context) (*world, error) {
+	comms, err := j.join(ctx, j.id, j.knobs, nil)
+	if err != nil {
+		return nil, err
 	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// A rankComm makes a communicator what the benchmark drives.
-type rankComm struct {
-	*coll.Comm
-	group   coll.Group
-	factors []float64 // of premultiplied sums, by reduction minus firstFactor
-}
-
-// Reductions from here on are premultiplied sums.
-const firstFactor = elem.Op(64)
-
-func (r *rankComm) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	if op >= firstFactor {
-		return r.AllReducePreMul(coll.Bytes(send), coll.Bytes(recv), count, t, r.factor(op))
+	w := &world{World: perf.World{Process: j.where.Rank, Engine: "assay", Version: libraryVersion}}
+	w.own(comms)
+	for _, c := range comms {
+		w.Comms = append(w.Comms, &rankComm{Comm: c})
 	}
-	return r.Comm.AllReduce(coll.Bytes(send), coll.Bytes(recv), count, t, op)
+	w.Split = split(ctx)
+	w.Abort = w.abort
+	return w, nil
 }
 
-func (r *rankComm) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	if op >= firstFactor {
-		return r.ReducePreMul(coll.Bytes(send), coll.Bytes(recv), count, t, r.factor(op), root)
-	}
-	return r.Comm.Reduce(coll.Bytes(send), coll.Bytes(recv), count, t, op, root)
-}
-
-func (r *rankComm) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	if op >= firstFactor {
-		return r.ReduceScatterPreMul(coll.Bytes(send), coll.Bytes(recv), count, t, r.factor(op))
-	}
-	return r.Comm.ReduceScatter(coll.Bytes(send), coll.Bytes(recv), count, t, op)
-}
-
-func (r *rankComm) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Broadcast(coll.Bytes(send), coll.Bytes(recv), count, t, root)
-}
-
-func (r *rankComm) AllGather(send, recv []byte, count int, t elem.Type) error {
-	return r.Comm.AllGather(coll.Bytes(send), coll.Bytes(recv), count, t)
-}
-
-func (r *rankComm) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	return r.Comm.AllToAll(coll.Bytes(send), coll.Bytes(recv), count, t)
-}
-
-func (r *rankComm) Gather(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Gather(coll.Bytes(send), coll.Bytes(recv), count, t, root)
-}
-
-func (r *rankComm) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Scatter(coll.Bytes(send), coll.Bytes(recv), count, t, root)
-}
-
-func (r *rankComm) SendRecv(send []byte, to int, recv []byte, from, count int, t elem.Type) error {
-	return r.Group(func() error {
-		if err := r.Send(coll.Bytes(send), count, t, to); err != nil {
-			return err
+// split is perf.World's Split for a world of members.
+func split(ctx context.Context) func(c perf.Comm, color int) (perf.Comm, error) {
+	return func(c perf.Comm, color int) (perf.Comm, error) {
+		m := c.(member)
+		sub, err := m.communicator().Split(ctx, color, c.Rank())
+		if err != nil {
+			return nil, err
 		}
-		return r.Recv(coll.Bytes(recv), count, t, from)
-	})
-}
-
-func (r *rankComm) Group(f func() error) error {
-	r.group.Start()
-	r.group.Add(r.Comm)
-	err := f()
-	return errors.Join(err, r.group.End())
-}
-
-func (r *rankComm) Alloc(n int) ([]byte, error) { return coll.Alloc(n) }
-func (r *rankComm) Free(b []byte)               { _ = coll.Free(b) }
-
-// PreMulSum implements perf.PreMulSummer.
-func (r *rankComm) PreMulSum(scalar []byte, t elem.Type) (elem.Op, error) {
-	if int(firstFactor)+len(r.factors) > math.MaxUint8 {
-		return 0, errors.New("too many premultiplied sums")
+		return m.like(sub)
 	}
-	r.factors = append(r.factors, elem.Float(t, scalar))
-	return firstFactor + elem.Op(len(r.factors)-1), nil
-}
-
-// FreeOp implements perf.PreMulSummer.
-func (r *rankComm) FreeOp(op elem.Op) error {
-	if int(op-firstFactor) == len(r.factors)-1 {
-		r.factors = r.factors[:len(r.factors)-1]
-	}
-	return nil
-}
-
-func (r *rankComm) factor(op elem.Op) coll.PreMulSum {
-	return coll.PreMulSum{Factor: r.factors[op-firstFactor]}
-}
-
-// LastError implements perf.Explainer.
-func (r *rankComm) LastError() string {
-	if err := r.AsyncError(); err != nil {
-		return err.Error()
-	}
-	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -25,9 +26,15 @@ func versionCommand(out io.Writer) *cli.Command {
 			switch format {
 			case "text":
 				_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
+				if line := aboutGPUs(); err == nil && line != "" {
+					_, err = fmt.Fprintln(out, line)
+				}
 				return err
 			case "json":
-				return json.NewEncoder(out).Encode(v)
+				return json.NewEncoder(out).Encode(struct {
+					version.Info
+					GPUs string `json:"gpus,omitempty"`
+				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine)})
 			}
 			return usagef("--output is text or json, not %q", format)
 		},

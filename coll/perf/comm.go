@@ -13,6 +13,9 @@ import (
 // is complete. A Comm is used by one goroutine at a time, except for Exchange
 // and Barrier of the World's communicators, which that goroutine calls too.
 //
+// A Comm may also be a Remote: then operations are enqueued, and buffers are a
+// device's.
+//
 // Buffers come from Alloc. AllToAll and SendRecv are also called with send and
 // recv the same memory, as nccl-tests does: the result is not looked at, but
 // it must not be an error.
@@ -79,6 +82,11 @@ type World struct {
 	Process int    // this process's number among all
 	Engine  string // for people and for benchstat: "assay"
 	Version int    // of the library whose calls the engine follows, as NCCL encodes it: 23007
+
+	Notes []string // for the header
+
+	// Against are the engines that --versus compares this one with.
+	Against []Rival
 
 	// Device describes the i-th of Comms. Without it ranks are processors.
 	Device func(i int) Device

@@ -2,6 +2,7 @@ package perf
 
 import (
 	"slices"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
@@ -26,8 +27,9 @@ type Config struct {
 	Root               int // -r; -1: all
 	Blocking           int // -z
 	Timeout            int // -T in seconds; 0: none
-	Graph              int // -G; only reported
+	Graph              int // -G: launches of the graph; 0: none
 	CPUTime            bool
+	Register           int // -R; 2: symmetric windows
 	Timestamps         bool
 	JSONFile           string // -J; empty: none
 	Average            Average
@@ -43,8 +45,17 @@ type Config struct {
 	Output string  // --output: "text" or "json"
 	Bench  bool    // --bench
 
+	Engine  string        // --engine: "assay" or "nccl"
+	Device  string        // --device: "cpu", "gpu", or "" for GPUs where there are any
+	MinTime time.Duration // --min-time; 0: Iters iterations
+	Versus  string        // --versus: "nccl", "best", or variables such as NCCL_ALGO=Ring; empty: none
+	Launch  string        // --graph: "off", "on" or "both"
+	Repeat  int           // --repeat
+
 	maxBytesSet bool     // -e was given
-	notes       []string // flags that do nothing here
+	itersSet    bool     // -n was given
+	timeSet     bool     // --min-time was given
+	notes       []string // flags that do nothing on host memory
 	messages    []string // what parsing has to say, for stdout
 }
 
@@ -103,7 +114,7 @@ func Default(collective string) Config {
 		Threads: 1, GPUs: 1, MinBytes: 32 << 20, MaxBytes: 32 << 20, StepBytes: 1 << 20, StepFactor: 1,
 		Iters: 20, AggIters: 1, Warmup: 1, Cycles: 1, Check: 1,
 		Ops: Reductions[:1], Types: []elem.Type{elem.Float32}, Average: Mean,
-		Trials: 50, Output: "text",
+		Trials: 50, Output: "text", Engine: "assay", Launch: "both", Repeat: 5,
 	}
 }
 

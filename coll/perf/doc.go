@@ -10,6 +10,10 @@
 // (jsonfile.go), our own document (document.go) and Go benchmark lines
 // (bench.go).
 //
+// Ranks may be devices (device.go): then operations are enqueued, and all that
+// touches buffers goes through a medium. With --versus engines are measured in
+// turns (versus.go) and compared (standing.go, versustable.go).
+//
 // The formats and rules are nccl-tests 2.19.6's; where this package does more
 // (percentiles, stragglers, guards around buffers) it says so.
 package perf

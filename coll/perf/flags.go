@@ -3,7 +3,10 @@ package perf
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
@@ -57,7 +60,7 @@ var flags = []flag{
 	{'e', "maxbytes", "size", "last size; also how large the buffers are", setMaxBytes},
 	{'i', "stepbytes", "size", "what is added from one size to the next", sizeFlag("stepBytes", func(c *Config) *int64 { return &c.StepBytes })},
 	{'f', "stepfactor", "factor", "what a size is multiplied by to get the next; wins over -i when above 1", intFlag(func(c *Config) *int { return &c.StepFactor })},
-	{'n', "iters", "count", "timed iterations", intFlag(func(c *Config) *int { return &c.Iters })},
+	{'n', "iters", "count", "timed iterations", setIters},
 	{'m', "agg_iters", "count", "operations grouped into one iteration", intFlag(func(c *Config) *int { return &c.AggIters })},
 	{'w', "warmup_iters", "count", "warm-up operations per size", intFlag(func(c *Config) *int { return &c.Warmup })},
 	{'N', "run_cycles", "count", "repeat the sweep; 0 for ever", intFlag(func(c *Config) *int { return &c.Cycles })},
@@ -69,12 +72,12 @@ var flags = []flag{
 	{'z', "blocking", "0/1/2/3", "1 wait and barrier after each operation, 2 wait only, 3 wait and untimed barrier after each iteration", intFlag(func(c *Config) *int { return &c.Blocking })},
 	{'y', "stream_null", "0/1", "null stream; nothing on host memory", gpuFlag("-y")},
 	{'T', "timeout", "seconds", "abort when no operation completes for so long; 0 never", intFlag(func(c *Config) *int { return &c.Timeout })},
-	{'G', "cudagraph", "launches", "CUDA graph; nothing on host memory", setGraph},
+	{'G', "cudagraph", "launches", "record the iterations as a CUDA graph and launch that so often; nothing on host memory", setGraph},
 	{'C', "report_cputime", "0/1", "time column shows the host's time to issue", boolFlag(func(c *Config) *bool { return &c.CPUTime })},
 	{'S', "report_timestamps", "0/1", "local time at the end of each row", boolFlag(func(c *Config) *bool { return &c.Timestamps })},
 	{'J', "output_file", "file.json", "write nccl-tests' JSON report", setJSONFile},
 	{'a', "average", "0/1/2/3", "time of rank 0, or mean, min, max of all ranks", func(c *Config, v string) error { c.Average = Average(parseInt(v)); return nil }},
-	{'R', "local_register", "0/1/2", "buffer registration; nothing on host memory", gpuFlag("-R")},
+	{'R', "local_register", "0/1/2", "2 registers the buffers as symmetric windows, if the engine has such; nothing on host memory", setRegister},
 	{'x', "cta_policy", "0/1/2", "nothing on host memory", gpuFlag("-x")},
 	{'D', "device_implementation", "number", "kernels of the test's own; nothing on host memory", gpuFlag("-D")},
 	{'V', "device_cta_count", "count", "nothing on host memory", gpuFlag("-V")},
@@ -88,13 +91,59 @@ var flags = []flag{
 	{0, "trials", "count", "how often --shape runs it", intFlag(func(c *Config) *int { return &c.Trials })},
 	{0, "split", "parts", "one large operation against so many small ones of the same total (--shape or -e)", intFlag(func(c *Config) *int { return &c.Split })},
 	{0, "plot", "file.png", "draw bus bandwidth over size", func(c *Config, v string) error { c.Plot = v; return nil }},
-	{0, "output", "text/json", "what stdout gets: the table or one JSON document", setOutput},
+	{0, "output", "text/json", "what stdout gets: the table or one JSON document", oneOf("output", func(c *Config) *string { return &c.Output }, "text", "json")},
 	{0, "bench", "", "stdout gets Go benchmark lines, for benchstat", func(c *Config, _ string) error { c.Bench = true; return nil }},
+	{0, "engine", "assay/nccl", "whose collectives run", oneOf("engine", func(c *Config) *string { return &c.Engine }, "assay", "nccl")},
+	{0, "device", "cpu/gpu", "what a rank is; GPUs where there is a driver for them", oneOf("device", func(c *Config) *string { return &c.Device }, "cpu", "gpu")},
+	{0, "min-time", "ms", "as many iterations as take so long, at most 2000, instead of -n", setMinTime},
+	{0, "versus", "nccl/best/NAME=VALUE,...", "compare with another engine in the same run: NCCL, NCCL in whatever mode is fastest, or our own with other variables", setVersus},
+	{0, "graph", "off/on/both", "with --versus: eager launches, CUDA graphs, or both", oneOf("graph", func(c *Config) *string { return &c.Launch }, "off", "on", "both")},
+	{0, "repeat", "count", "with --versus: repetitions, of which the median counts", intFlag(func(c *Config) *int { return &c.Repeat })},
 }
 
 func setMaxBytes(c *Config, v string) error {
 	c.maxBytesSet = true
 	return sizeFlag("maxbytes", func(c *Config) *int64 { return &c.MaxBytes })(c, v)
+}
+
+func setIters(c *Config, v string) error {
+	c.itersSet = true
+	c.Iters = parseInt(v)
+	return nil
+}
+
+func setRegister(c *Config, v string) error {
+	gpuOnly(c, "-R", v)
+	c.Register = parseInt(v)
+	return nil
+}
+
+// oneOf is a flag of ours that takes one of a few words.
+func oneOf(name string, p func(*Config) *string, words ...string) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if !slices.Contains(words, v) {
+			return fmt.Errorf("--%s is %s, not %q", name, strings.Join(words, " or "), v)
+		}
+		*p(c) = v
+		return nil
+	}
+}
+
+func setMinTime(c *Config, v string) error {
+	ms, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(ms >= 0) || ms > 1e6 {
+		return fmt.Errorf("--min-time is a number of milliseconds, such as 10, not %q", v)
+	}
+	c.MinTime, c.timeSet = time.Duration(ms*float64(time.Millisecond)), true
+	return nil
+}
+
+func setVersus(c *Config, v string) error {
+	if v != "nccl" && v != Best && !strings.Contains(v, "=") {
+		return fmt.Errorf("--versus is nccl, best or variables such as NCCL_ALGO=Ring, not %q", v)
+	}
+	c.Versus = v
+	return nil
 }
 
 func setGraph(c *Config, v string) error {
@@ -139,14 +188,6 @@ func setJSONFile(c *Config, v string) error {
 		return nil
 	}
 	c.JSONFile = v
-	return nil
-}
-
-func setOutput(c *Config, v string) error {
-	if v != "text" && v != "json" {
-		return fmt.Errorf("--output is text or json, not %q", v)
-	}
-	c.Output = v
 	return nil
 }
 

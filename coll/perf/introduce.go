@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"runtime"
 )
 
@@ -19,7 +20,18 @@ type introduction struct {
 	Name    string `json:"name"`
 
 	hostID uint64
-	memory int64 // available on the host, bytes
+	pool   uint64 // what tells the memory apart that ranks share: the host's, or a device's
+	memory int64  // available in it, bytes
+}
+
+// device tells a rank's device apart from all others, on any host.
+func (r *introduction) device(i int) uint64 {
+	f := fnv.New64a()
+	fmt.Fprint(f, r.hostID, r.Bus, r.Device)
+	if r.Bus == [3]int{} { // a device that says nothing of itself is nobody else's
+		fmt.Fprint(f, r.Pid, i)
+	}
+	return f.Sum64()
 }
 
 // encode puts what every rank reads in front, in binary: with a thousand ranks
@@ -27,28 +39,30 @@ type introduction struct {
 func (r *introduction) encode() ([]byte, error) {
 	text, err := json.Marshal(r)
 	b := binary.LittleEndian.AppendUint64(nil, r.hostID)
+	b = binary.LittleEndian.AppendUint64(b, r.pool)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.memory))
 	return append(b, text...), err
 }
 
 // decode reads an introduction; all of it only where it is shown.
 func (r *introduction) decode(b []byte, all bool) error {
-	if len(b) < 16 {
+	const head = 3 * 8
+	if len(b) < head {
 		return fmt.Errorf("%d bytes are too few", len(b))
 	}
-	r.hostID, r.memory = binary.LittleEndian.Uint64(b), int64(binary.LittleEndian.Uint64(b[8:]))
+	r.hostID, r.pool, r.memory = binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), int64(binary.LittleEndian.Uint64(b[16:]))
 	if !all {
 		return nil
 	}
-	return json.Unmarshal(b[16:], r)
+	return json.Unmarshal(b[head:], r)
 }
 
 // introduction is what all of a process's ranks say; the files are read once.
 func (s *session) introduction() introduction {
-	p := s.world.Process
+	p, id := s.world.Process, s.host.id()
 	return introduction{
 		Host: s.host.name, Pid: s.host.pid, Process: p, Group: s.set.split.color(p),
-		Name: processor(s.host.root, runtime.GOARCH), hostID: s.host.id(), memory: available(s.host.root),
+		Name: processor(s.host.root, runtime.GOARCH), hostID: id, pool: id, memory: available(s.host.root),
 	}
 }
 
@@ -59,6 +73,16 @@ func (w *worker) introduce(ctx context.Context) (int64, error) {
 	if device := w.session.world.Device; device != nil {
 		d := device(w.i)
 		me.Device, me.Bus, me.Name = d.Index, d.Bus, d.Name
+	}
+	if l := w.medium.lane; l != nil {
+		free, total, err := l.Memory()
+		if err != nil {
+			return 0, w.failed(DeviceError, err)
+		}
+		if w.report != nil {
+			w.report.memory = total - free
+		}
+		me.memory, me.pool = free, me.device(w.i)
 	}
 	b, err := me.encode()
 	if err != nil {
@@ -74,7 +98,7 @@ func (w *worker) introduce(ctx context.Context) (int64, error) {
 			return 0, w.failed(InternalError, fmt.Errorf("rank %d introduces itself with %.40q: %w; do all run the same program?", i, b, err))
 		}
 	}
-	limit := memoryLimit(ranks)
+	limit := memoryLimit(ranks, len(w.kindsOf(w.i)))
 	if w.report != nil {
 		if err := w.report.begin(ranks, limit); err != nil {
 			return 0, w.failed(InternalError, err)
@@ -83,25 +107,25 @@ func (w *worker) introduce(ctx context.Context) (int64, error) {
 	return min(w.cfg.allocation(), limit), nil
 }
 
-// memoryLimit is how large a buffer may be so that those of all ranks fit on
-// every host.
-func memoryLimit(ranks []introduction) int64 {
-	type machine struct {
+// memoryLimit is how large a buffer may be so that those of all ranks, of
+// several kinds each, fit on every host or device.
+func memoryLimit(ranks []introduction, kinds int) int64 {
+	type share struct {
 		ranks  int
 		memory int64
 	}
-	hosts := map[uint64]machine{}
+	pools := map[uint64]share{}
 	for _, r := range ranks {
-		h, ok := hosts[r.hostID]
-		if !ok || r.memory < h.memory {
-			h.memory = r.memory
+		p, ok := pools[r.pool]
+		if !ok || r.memory < p.memory {
+			p.memory = r.memory
 		}
-		h.ranks++
-		hosts[r.hostID] = h
+		p.ranks++
+		pools[r.pool] = p
 	}
 	limit := int64(1) << 62
-	for _, h := range hosts {
-		limit = min(limit, fits(h.memory, h.ranks))
+	for _, p := range pools {
+		limit = min(limit, fits(p.memory, p.ranks*kinds))
 	}
 	return limit
 }

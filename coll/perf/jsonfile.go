@@ -174,7 +174,7 @@ func writeRow(j *jsonWriter, r *reporter, row *Row) {
 		}
 	}
 	j.key("actual_iterations")
-	j.int(int64(r.cfg.Iters))
+	j.int(int64(row.Iterations / r.cfg.AggIters))
 	j.key("experiment_name")
 	j.string(path.Base(r.cfg.Program))
 }

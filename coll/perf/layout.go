@@ -39,6 +39,23 @@ func (im layout) runs(mem []byte, f func(p *pattern, mem, want []byte)) {
 	}
 }
 
+// pieces calls f with the memory of each segment, and where in the pattern it
+// begins, in bytes.
+func (im layout) pieces(mem []byte, f func(s segment, mem []byte, phase int64) error) error {
+	for _, s := range im {
+		size := int64(s.p.t.Size())
+		n := s.n * size
+		if n == 0 {
+			continue
+		}
+		if err := f(s, mem[:n], s.first%int64(s.p.elements())*size); err != nil {
+			return err
+		}
+		mem = mem[n:]
+	}
+	return nil
+}
+
 // bytes is how much memory the layout covers.
 func (im layout) bytes() int64 {
 	n := int64(0)

@@ -11,6 +11,7 @@ import (
 // A measure is what one rank has to say about one placement of one size.
 type measure struct {
 	elapsed time.Duration // of all iterations
+	issued  time.Duration // of it, until all were enqueued; 0: they were complete then
 	waited  time.Duration // of it, for peers; negative: the engine does not know
 	wrong   int64         // of the last round of verification; negative: not verified
 	chosen  string        // algorithm
@@ -18,8 +19,8 @@ type measure struct {
 }
 
 func (m *measure) encode() []byte {
-	b := make([]byte, 0, 32+len(m.chosen)+8*len(m.samples))
-	for _, v := range []int64{int64(m.elapsed), int64(m.waited), m.wrong, int64(len(m.chosen))} {
+	b := make([]byte, 0, measureHead+len(m.chosen)+8*len(m.samples))
+	for _, v := range []int64{int64(m.elapsed), int64(m.issued), int64(m.waited), m.wrong, int64(len(m.chosen))} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	b = append(b, m.chosen...)
@@ -29,16 +30,19 @@ func (m *measure) encode() []byte {
 	return b
 }
 
+// measureHead is how long a measure is without what varies.
+const measureHead = 5 * 8
+
 var errMeasure = errors.New("a rank sent something that is no measurement: do all run the same program?")
 
 func decodeMeasure(b []byte) (measure, error) {
-	if len(b) < 32 {
+	if len(b) < measureHead {
 		return measure{}, errMeasure
 	}
 	word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	m := measure{elapsed: time.Duration(word(0)), waited: time.Duration(word(1)), wrong: word(2)}
-	n := word(3)
-	b = b[32:]
+	m := measure{elapsed: time.Duration(word(0)), issued: time.Duration(word(1)), waited: time.Duration(word(2)), wrong: word(3)}
+	n := word(4)
+	b = b[measureHead:]
 	if n < 0 || n > int64(len(b)) || (int64(len(b))-n)%8 != 0 {
 		return measure{}, errMeasure
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMeasureRoundTrip(t *testing.T) {
-	for _, m := range []measure{{}, {elapsed: time.Second, waited: -1, wrong: -1}, {1, 2, 3, "ring/simple", []time.Duration{1, 2, 3}}} {
+	for _, m := range []measure{{}, {elapsed: time.Second, waited: -1, wrong: -1}, {1, 4, 2, 3, "ring/simple", []time.Duration{1, 2, 3}}} {
 		got, err := decodeMeasure(m.encode())
 		if d := cmp.Diff(m, got, cmp.AllowUnexported(measure{})); d != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, d)
@@ -26,7 +26,7 @@ func TestMeasureRoundTrip(t *testing.T) {
 
 // FuzzDecodeMeasure: what is accepted is encoded as it came.
 func FuzzDecodeMeasure(f *testing.F) {
-	m := measure{1, 2, 3, "tree", []time.Duration{4}}
+	m := measure{1, 4, 2, 3, "tree", []time.Duration{4}}
 	f.Add(m.encode())
 	f.Add([]byte("short"))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -45,7 +45,7 @@ func FuzzIntroduction(f *testing.F) {
 	f.Add([]byte("{}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var x introduction
-		if err := x.decode(b, true); err == nil && memoryLimit([]introduction{x}) < 0 {
+		if err := x.decode(b, true); err == nil && memoryLimit([]introduction{x}, 1) < 0 {
 			t.Errorf("%x gives a negative limit", b)
 		}
 	})
@@ -124,9 +124,11 @@ func TestAvailable(t *testing.T) {
 }
 
 func TestMemoryLimit(t *testing.T) {
-	got := memoryLimit([]introduction{{hostID: 1, memory: 1 << 30}, {hostID: 2, memory: 1 << 20}, {hostID: 1, memory: 1 << 29}})
-	if want := min(fits(1<<29, 2), fits(1<<20, 1)); got != want {
-		t.Errorf("memoryLimit = %d; want %d", got, want)
+	ranks := []introduction{{pool: 1, memory: 1 << 30}, {pool: 2, memory: 1 << 20}, {pool: 1, memory: 1 << 29}}
+	for kinds := 1; kinds < 3; kinds++ {
+		if got, want := memoryLimit(ranks, kinds), min(fits(1<<29, 2*kinds), fits(1<<20, kinds)); got != want {
+			t.Errorf("memoryLimit of %d kinds = %d; want %d", kinds, got, want)
+		}
 	}
 }
 

@@ -89,7 +89,7 @@ func resident(root fs.FS) int64 {
 }
 
 // fits is how large the buffers of one rank may be when so many ranks share
-// the memory. An eighth is left for the engine and for others.
+// the memory, each with one kind of buffers. An eighth is left for the engine and for others.
 func fits(available int64, ranks int) int64 {
 	const buffers = 2 // send and receive; verification needs none of its own
 	share := (available - available/8) / int64(ranks) / buffers

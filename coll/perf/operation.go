@@ -3,13 +3,15 @@ package perf
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // An operation is a collective with a size, a placement and all else that it
 // needs, on one rank.
 type operation struct {
 	w       *worker
+	comm    Comm
+	lane    Lane // nil: an operation is complete when it returns
+	graph   int  // launches of a graph; 0: no graph
 	v       volume
 	k       combination
 	a       args
@@ -17,20 +19,57 @@ type operation struct {
 }
 
 func (w *worker) operation(v volume, k combination, inPlace bool) *operation {
-	return &operation{w: w, v: v, k: k, inPlace: inPlace, a: args{count: int(v.count), t: k.t, op: k.op, root: k.root}}
+	o := w.operationOf(w.comm, v, k, inPlace)
+	if o.lane != nil {
+		o.graph = w.cfg.Graph
+	}
+	return o
 }
 
-// once runs the operation, its buffers so many bytes further on.
-func (o *operation) once(offset int64) error {
+func (w *worker) operationOf(c Comm, v volume, k combination, inPlace bool) *operation {
+	return &operation{
+		w: w, comm: c, lane: laneOf(c), v: v, k: k, inPlace: inPlace,
+		a: args{count: int(v.count), t: k.t, op: k.op, root: k.root},
+	}
+}
+
+// issue begins the operation, its buffers so many bytes further on. On the
+// processor it is complete then.
+func (o *operation) issue(offset int64) error {
 	w := o.w
-	s, r := w.c.buffers(w.send.data()[offset:], w.recv.data()[offset:], o.v, w.comm.Rank(), o.inPlace)
+	s, r := w.c.buffers(w.send.data()[offset:], w.recv.data()[offset:], o.v, o.comm.Rank(), o.inPlace)
 	w.enter()
-	err := w.c.run(w.comm, s, r, o.a)
-	w.leave()
+	err := w.c.run(o.comm, s, r, o.a)
+	if o.lane == nil {
+		w.leave()
+	}
 	if err != nil {
-		return w.failed(EngineError, err)
+		return w.failedBy(o.comm, err)
 	}
 	return nil
+}
+
+// wait returns when all that was issued is complete.
+func (o *operation) wait() error {
+	if o.lane == nil {
+		return nil
+	}
+	w := o.w
+	w.enter()
+	err := o.lane.Wait()
+	w.leave()
+	if err != nil {
+		return w.failedBy(o.comm, err)
+	}
+	return nil
+}
+
+// once runs the operation, and waits for it.
+func (o *operation) once(offset int64) error {
+	if err := o.issue(offset); err != nil {
+		return err
+	}
+	return o.wait()
 }
 
 // enter and leave tell the watchdog, if there is one, that an operation is
@@ -49,10 +88,12 @@ func (w *worker) leave() {
 }
 
 // placement measures the operation, and verifies it on fresh data.
-func (w *worker) placement(ctx context.Context, o *operation) (measure, error) {
+func (w *worker) placement(ctx context.Context, o *operation, iters int) (measure, error) {
 	verify := w.cfg.Check > 0 && w.c.verifiable(o.inPlace)
 	if verify {
-		w.truth(o, 0).prepare(o.v, o.inPlace, &w.send, &w.recv)
+		if err := w.truth(o, 0).prepare(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
+			return measure{}, w.failed(EngineError, err)
+		}
 	}
 	if err := o.once(0); err != nil {
 		return measure{}, err
@@ -60,7 +101,7 @@ func (w *worker) placement(ctx context.Context, o *operation) (measure, error) {
 	if err := w.barrier(); err != nil {
 		return measure{}, err
 	}
-	m, err := w.timed(o, w.cfg.Iters, w.cfg.AggIters)
+	m, err := w.timed(o, iters, w.cfg.AggIters)
 	if err != nil {
 		return m, err
 	}
@@ -74,73 +115,9 @@ func (w *worker) placement(ctx context.Context, o *operation) (measure, error) {
 	return m, err
 }
 
-// timed runs all iterations back to back. Each begins where the last one's
-// buffers ended, so that small sizes walk through all of the memory.
-func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
-	cfg := &w.cfg
-	step := o.v.bytes()
-	wrap := int64(0) // where a step would leave the memory
-	if step > 0 {
-		wrap = w.maxBytes() / step * step
-	}
-	offset := int64(0)
-	issue := func() error {
-		for range agg {
-			if err := o.once(offset); err != nil {
-				return err
-			}
-			if offset += step; offset >= wrap {
-				offset = 0
-			}
-			if cfg.Blocking == 1 {
-				if err := w.barrier(); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}
-	launch := issue
-	if agg > 1 && cfg.Blocking != 1 {
-		launch = w.grouped(issue)
-	}
-	m := measure{waited: -1}
-	if w.sampling() {
-		m.samples = make([]time.Duration, 0, iters)
-	}
-	waited := w.waited()
-	start := w.now()
-	last, paused := start, time.Duration(0)
-	for range iters {
-		if err := launch(); err != nil {
-			return m, err
-		}
-		if m.samples != nil {
-			t := w.now()
-			m.samples = append(m.samples, t-last)
-			last = t
-		}
-		if cfg.Blocking == 3 {
-			t := w.now()
-			if err := w.barrier(); err != nil {
-				return m, err
-			}
-			last = w.now()
-			paused += last - t
-		}
-	}
-	m.elapsed = w.now() - start - paused
-	if after := w.waited(); after >= 0 {
-		m.waited = after - waited
-	}
-	if c, ok := w.comm.(Chooser); ok {
-		m.chosen = c.Chosen()
-	}
-	return m, nil
-}
-
 // grouped launches what f issues as one. The launch is where the time goes.
-func (w *worker) grouped(f func() error) func() error {
+func (o *operation) grouped(f func() error) func() error {
+	w := o.w
 	queue := func() error {
 		err := f()
 		w.enter() // f's operations only queued: the launch begins
@@ -148,8 +125,10 @@ func (w *worker) grouped(f func() error) func() error {
 	}
 	return func() error {
 		w.enter()
-		err := w.comm.Group(queue)
-		w.leave()
+		err := o.comm.Group(queue)
+		if o.lane == nil {
+			w.leave()
+		}
 		if err == nil {
 			return nil
 		}
@@ -157,20 +136,8 @@ func (w *worker) grouped(f func() error) func() error {
 		if errors.As(err, &f) {
 			return f
 		}
-		return w.failed(EngineError, err)
+		return w.failedBy(o.comm, err)
 	}
-}
-
-// sampling reports whether every iteration is timed by itself.
-func (w *worker) sampling() bool { return w.cfg.PerIter || w.cfg.Output == "json" }
-
-// waited is for how long this rank has waited for others; -1 when the engine
-// does not know.
-func (w *worker) waited() time.Duration {
-	if e, ok := w.comm.(Waiter); ok {
-		return e.Waited()
-	}
-	return -1
 }
 
 // truth is that of a round of verification.
@@ -187,15 +154,20 @@ func (w *worker) verify(ctx context.Context, o *operation) (int64, error) {
 	bad := int64(0)
 	for round := range w.cfg.Check {
 		t := w.truth(o, round)
-		t.prepare(o.v, o.inPlace, &w.send, &w.recv)
+		if err := t.prepare(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
+			return 0, w.failed(EngineError, err)
+		}
 		// A rank that waits for one that still prepares is not stuck (-T).
 		if err := w.barrier(); err != nil {
 			return 0, err
 		}
-		if err := o.once(0); err != nil {
+		if err := o.launchOnce(); err != nil {
 			return 0, err
 		}
-		bad = t.wrong(o.v, o.inPlace, &w.send, &w.recv)
+		var err error
+		if bad, err = t.wrong(o.v, o.inPlace, &w.buffers, &w.medium); err != nil {
+			return 0, w.failed(EngineError, err)
+		}
 		if round == w.cfg.Check-1 {
 			break
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -157,13 +158,25 @@ func (c *Config) validate() error {
 		{c.Split < 0, "--split is the number of parts, at least 1"},
 		{c.Bench && c.Output == "json", "--bench and --output json both want stdout"},
 		{!c.sweeps() && c.Plot != "", "--plot draws a sweep: leave out --shape and --split"},
+		{c.Repeat < 1, "--repeat is at least 1"},
+		{c.Versus != "" && !c.sweeps(), "--versus compares sweeps: leave out --shape and --split"},
+		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != ""), "--versus goes without -z, -I, -C, -G and -J: see --graph and --output json"},
+		{c.Versus != "" && c.Engine != "assay", "--versus compares --engine assay with another"},
+		{c.Versus == "" && c.Launch != "both", "--graph goes with --versus: -G launches graphs"},
 	} {
 		if r.bad {
 			return &UsageError{Text: r.text, Status: int(InvalidUsage)}
 		}
 	}
+	if c.Versus != "" && !c.itersSet && !c.timeSet {
+		c.MinTime = versusTime
+	}
 	return nil
 }
+
+// versusTime is how long a repetition takes at least when engines are
+// compared: long against the noise of one clock reading.
+const versusTime = 10 * time.Millisecond
 
 // downgrade resolves nccl-tests' conflicts. Graphs do not exist on host
 // memory, but scripts see what they would see there.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -76,7 +77,7 @@ func TestParse(t *testing.T) {
 			c.messages = []string{"# per-iteration timing (-I) does not work with -G: turned off", "# -z 3 does not work with -G: using -z 0"}
 		},
 		"-K 20":               func(c *Config) { c.messages = []string{"# -K 20 is not between 0 and the iterations: using 0"} },
-		"-y 1 -R 2 -x 1 -D 1": func(c *Config) { c.notes = []string{"-y", "-R", "-x", "-D"} },
+		"-y 1 -R 2 -x 1 -D 1": func(c *Config) { c.Register, c.notes = 2, []string{"-y", "-R", "-x", "-D"} },
 		"-y 0 -G 0 -R 0":      func(*Config) {},
 		"-J out.json":         func(c *Config) { c.JSONFile = "out.json" },
 		"-J out.txt":          func(c *Config) { c.messages = []string{"# skipping json output; out.txt does not end in .json"} },
@@ -86,6 +87,15 @@ func TestParse(t *testing.T) {
 		"--split=1000 -e 1G": func(c *Config) { c.Split, c.MaxBytes = 1000, 1<<30 },
 		"--bench":            func(c *Config) { c.Bench = true },
 		"--output json":      func(c *Config) { c.Output = "json" },
+		"--engine nccl --device gpu --min-time 2.5": func(c *Config) {
+			c.Engine, c.Device, c.MinTime = "nccl", "gpu", 2500*time.Microsecond
+		},
+		"--versus best":              func(c *Config) { c.Versus, c.MinTime = Best, 10*time.Millisecond },
+		"--versus nccl -n 7":         func(c *Config) { c.Versus, c.Iters = "nccl", 7 },
+		"--versus nccl --min-time 0": func(c *Config) { c.Versus = "nccl" },
+		"--versus A=B --graph on --repeat 3": func(c *Config) {
+			c.Versus, c.Launch, c.Repeat, c.MinTime = "A=B", "on", 3, 10*time.Millisecond
+		},
 	} {
 		want := Default("all_reduce")
 		set(&want)
@@ -94,7 +104,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q): %v", line, err)
 			continue
 		}
-		got.Args, got.maxBytesSet = nil, false
+		got.Args, got.maxBytesSet, got.itersSet, got.timeSet = nil, false, false, false
 		if d := cmp.Diff(want, got, cmp.AllowUnexported(Config{})); d != "" {
 			t.Errorf("Parse(%q) (-want +got):\n%s", line, d)
 		}
@@ -103,24 +113,34 @@ func TestParse(t *testing.T) {
 
 func TestParseErrors(t *testing.T) {
 	for line, want := range map[string]UsageError{
-		"-b x":             {Text: "invalid size specified for 'minbytes'", Status: 255},
-		"-e -5":            {Text: "invalid size specified for 'maxbytes'", Status: 255},
-		"-i 1T":            {Text: "invalid size specified for 'stepBytes'", Status: 255},
-		"-b 16 -e 8":       {Text: "invalid sizes for 'minbytes' and 'maxbytes': 16 > 8", Status: 255},
-		"-q":               {Text: "invalid option -- 'q'", Option: true},
-		"-b":               {Text: "option requires an argument -- 'b'", Option: true},
-		"--minbytes":       {Text: "option '--minbytes' requires an argument", Option: true},
-		"--minbite 8":      {Text: "unrecognized option '--minbite'; did you mean '--minbytes'?", Option: true},
-		"--s 8":            {Text: "option '--s' is ambiguous: '--stepbytes' or '--stepfactor'?", Option: true},
-		"--bench=1":        {Text: "option '--bench' doesn't allow an argument", Option: true},
-		"-n 0":             {Text: "-n and -m are at least 1", Status: 6},
-		"-t -1":            {Text: "-t and -g are at least 1, and at most 65536 together", Status: 6},
-		"-b 1 -e 2 -i 0":   {Text: "-i 0 never gets from -b to -e: give -i, or -f 2", Status: 6},
-		"-b 0 -f 2":        {Text: "-b 0 never gets larger by -f: begin with 1", Status: 6},
-		"--shape 5x":       {Text: "--shape is rows x columns, such as 500000x2000, not \"5x\"", Status: 6},
-		"--shape 0x4":      {Text: "--shape is rows x columns, such as 500000x2000, not \"0x4\"", Status: 6},
-		"--output xml":     {Text: "--output is text or json, not \"xml\"", Status: 6},
-		"-d all --split 4": {Text: "--shape and --split take one type and one reduction", Status: 6},
+		"-b x":                        {Text: "invalid size specified for 'minbytes'", Status: 255},
+		"-e -5":                       {Text: "invalid size specified for 'maxbytes'", Status: 255},
+		"-i 1T":                       {Text: "invalid size specified for 'stepBytes'", Status: 255},
+		"-b 16 -e 8":                  {Text: "invalid sizes for 'minbytes' and 'maxbytes': 16 > 8", Status: 255},
+		"-q":                          {Text: "invalid option -- 'q'", Option: true},
+		"-b":                          {Text: "option requires an argument -- 'b'", Option: true},
+		"--minbytes":                  {Text: "option '--minbytes' requires an argument", Option: true},
+		"--minbite 8":                 {Text: "unrecognized option '--minbite'; did you mean '--minbytes'?", Option: true},
+		"--s 8":                       {Text: "option '--s' is ambiguous: '--stepbytes' or '--stepfactor'?", Option: true},
+		"--bench=1":                   {Text: "option '--bench' doesn't allow an argument", Option: true},
+		"-n 0":                        {Text: "-n and -m are at least 1", Status: 6},
+		"-t -1":                       {Text: "-t and -g are at least 1, and at most 65536 together", Status: 6},
+		"-b 1 -e 2 -i 0":              {Text: "-i 0 never gets from -b to -e: give -i, or -f 2", Status: 6},
+		"-b 0 -f 2":                   {Text: "-b 0 never gets larger by -f: begin with 1", Status: 6},
+		"--shape 5x":                  {Text: "--shape is rows x columns, such as 500000x2000, not \"5x\"", Status: 6},
+		"--shape 0x4":                 {Text: "--shape is rows x columns, such as 500000x2000, not \"0x4\"", Status: 6},
+		"--output xml":                {Text: "--output is text or json, not \"xml\"", Status: 6},
+		"--engine nkkl":               {Text: "--engine is assay or nccl, not \"nkkl\"", Status: 6},
+		"--device 0":                  {Text: "--device is cpu or gpu, not \"0\"", Status: 6},
+		"--graph on":                  {Text: "--graph goes with --versus: -G launches graphs", Status: 6},
+		"--min-time 10ms":             {Text: "--min-time is a number of milliseconds, such as 10, not \"10ms\"", Status: 6},
+		"--min-time nan":              {Text: "--min-time is a number of milliseconds, such as 10, not \"nan\"", Status: 6},
+		"--versus gloo":               {Text: "--versus is nccl, best or variables such as NCCL_ALGO=Ring, not \"gloo\"", Status: 6},
+		"--versus nccl -I1":           {Text: "--versus goes without -z, -I, -C, -G and -J: see --graph and --output json", Status: 6},
+		"--versus best --shape 2x2":   {Text: "--versus compares sweeps: leave out --shape and --split", Status: 6},
+		"--versus best --engine nccl": {Text: "--versus compares --engine assay with another", Status: 6},
+		"--versus nccl --repeat 0":    {Text: "--repeat is at least 1", Status: 6},
+		"-d all --split 4":            {Text: "--shape and --split take one type and one reduction", Status: 6},
 	} {
 		_, err := parse(line)
 		var got *UsageError

@@ -10,6 +10,7 @@ import (
 	"image/png"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -30,7 +31,11 @@ func (*plotSink) row(*reporter, *Row) error { return nil }
 func (*plotSink) footer(r *reporter, res *Result, _ error) error {
 	var b bytes.Buffer
 	title := fmt.Sprintf("%s, %d ranks, %s: bus bandwidth in GB/s over size in bytes", r.c.name, r.n, r.world.Engine)
-	if err := png.Encode(&b, drawRows(title, res.Rows)); err != nil {
+	all := lines(res.Rows)
+	if res.Versus != nil {
+		all = versusLines(res.Versus.Rows, r.cfg.Versus == Best)
+	}
+	if err := png.Encode(&b, drawLines(title, all)); err != nil {
 		return err
 	}
 	if err := os.WriteFile(r.cfg.Plot, b.Bytes(), 0o644); err != nil {
@@ -48,25 +53,48 @@ type series struct {
 // lines makes a series of each combination and placement. Sizes of zero have
 // no logarithm and are left out.
 func lines(rows []Row) []series {
-	var out []series
-	index := map[string]int{}
+	var out chart
 	for _, row := range rows {
 		for i, p := range []Placement{row.OutOfPlace, row.InPlace} {
 			name := fmt.Sprintf("%s %s %s", row.Type, row.Redop, [2]string{"out of place", "in place"}[i])
-			if row.Bytes == 0 || finite(p.BusBW) != p.BusBW {
-				continue
-			}
-			j, ok := index[name]
-			if !ok {
-				j = len(out)
-				index[name] = j
-				out = append(out, series{name: name})
-			}
-			out[j].x = append(out[j].x, math.Log2(float64(row.Bytes)))
-			out[j].y = append(out[j].y, p.BusBW)
+			out.add(name, row.Bytes, p.BusBW)
 		}
 	}
 	return out
+}
+
+// versusLines makes a series of each engine in each variant. The kind of
+// memory is no variant where only the best is shown.
+func versusLines(rows []VersusRow, best bool) []series {
+	var out chart
+	for _, row := range rows {
+		for _, e := range row.Engines {
+			name := fmt.Sprintf("%s %s %s %s %s", e.Engine, row.Type, row.Redop, launchName(row.Graph), placeName(row.InPlace))
+			if !best {
+				name += " " + row.Memory
+			}
+			out.add(name, row.Bytes, e.BusBW)
+		}
+	}
+	return out
+}
+
+// A chart is all series of a plot.
+type chart []series
+
+// add adds a point to the series of a name.
+func (c *chart) add(name string, bytes int64, busBW float64) {
+	if bytes == 0 || finite(busBW) != busBW {
+		return
+	}
+	i := slices.IndexFunc(*c, func(s series) bool { return s.name == name })
+	if i < 0 {
+		i = len(*c)
+		*c = append(*c, series{name: name})
+	}
+	s := &(*c)[i]
+	s.x = append(s.x, math.Log2(float64(bytes)))
+	s.y = append(s.y, busBW)
 }
 
 const (
@@ -91,12 +119,11 @@ func (a axes) at(x, y float64) (px, py int) {
 	return px, py
 }
 
-// drawRows draws the plot: size in powers of two to the right, bandwidth
+// drawLines draws the plot: size in powers of two to the right, bandwidth
 // upwards from 0.
-func drawRows(title string, rows []Row) *image.RGBA {
+func drawLines(title string, all []series) *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, plotWidth, plotHeight))
 	draw.Draw(img, img.Bounds(), image.White, image.Point{}, draw.Src)
-	all := lines(rows)
 	a := span(all)
 	a.grid(img)
 	text(img, plotLeft, 20, title, black)

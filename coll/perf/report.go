@@ -28,7 +28,8 @@ type reporter struct {
 	sinks   []sink
 	bar     *progressBar
 	started time.Time
-	memory  int64 // resident at the start
+	memory  int64 // at the start: resident, or in use on the device
+	total   int64 // at the end, on the device
 	res     Result
 	rows    int     // so many were measured; res keeps the first maxRows
 	sum     float64 // of bus bandwidths
@@ -50,6 +51,8 @@ func newReporter(s *session) *reporter {
 	case s.cfg.Bench:
 		r.sinks = append(r.sinks, &benchSink{out: s.std.Out})
 	case !s.cfg.sweeps():
+	case s.cfg.Versus != "":
+		r.sinks = append(r.sinks, &versusTable{out: s.std.Out})
 	default:
 		r.sinks = append(r.sinks, &table{out: s.std.Out})
 	}
@@ -62,12 +65,16 @@ func newReporter(s *session) *reporter {
 // text is where remarks go: to the table, if that is what stdout gets.
 func (r *reporter) text() io.Writer {
 	for _, s := range r.sinks {
-		if _, ok := s.(*table); ok {
+		switch s.(type) {
+		case *table, *versusTable:
 			return r.std.Out
 		}
 	}
 	return r.std.Err
 }
+
+// remote reports whether ranks are devices.
+func (r *reporter) remote() bool { return r.workers[0].medium.lane != nil }
 
 func (r *reporter) begin(ranks []introduction, limit int64) error {
 	r.ranks, r.process, r.limit = ranks, processes(ranks), limit
@@ -111,12 +118,13 @@ func (r *reporter) progress(v volume, k combination) {
 }
 
 // placement makes half a row from what all ranks measured.
-func (r *reporter) placement(v volume, ms []measure) Placement {
-	ops := r.cfg.Iters * r.cfg.AggIters
-	times := make([]float64, len(ms))
+func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
+	ops := iters * r.cfg.AggIters
+	times, issued := make([]float64, len(ms)), make([]float64, len(ms))
 	p := Placement{Algorithm: ms[0].chosen}
 	for i, m := range ms {
 		times[i] = float64(m.elapsed) / 1e3 / float64(ops)
+		issued[i] = float64(m.issued) / 1e3 / float64(ops)
 		p.Wrong += m.wrong
 	}
 	if ms[0].wrong < 0 {
@@ -124,6 +132,9 @@ func (r *reporter) placement(v volume, ms []measure) Placement {
 	}
 	p.Time = r.cfg.Average.of(times)
 	p.AlgBW, p.BusBW = r.c.bandwidth(v, p.Time, r.n)
+	if r.cfg.CPUTime && ms[0].issued > 0 {
+		p.Time = r.cfg.Average.of(issued)
+	}
 	p.Iter = iterStats(ms, r.process, r.cfg.PerIterSkip)
 	if len(ms) > 1 {
 		s := straggler(ms, ops)
@@ -183,6 +194,9 @@ func (r *reporter) settle() {
 		}
 		t.Excess /= float64(t.Often)
 		t.Of = 2 * r.rows
+	}
+	if res.Versus != nil {
+		res.Versus.settle()
 	}
 	if r.rows > 0 {
 		res.settle()

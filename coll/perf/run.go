@@ -123,8 +123,11 @@ func (r *session) prepare() error {
 	if r.set.split.op != 0 && r.world.Split == nil {
 		return &Failure{Status: NotImplemented, Rank: -1, Where: where(1), Err: errors.New("NCCL_TESTS_SPLIT: the engine cannot split communicators")}
 	}
+	if err := r.comparable(); err != nil {
+		return err
+	}
 	for i, c := range r.world.Comms {
-		w := &worker{session: r, i: i, world: c, comm: c, now: r.host.newClock()}
+		w := &worker{session: r, i: i, world: c, comm: c, now: r.host.newClock(), medium: medium{lane: laneOf(c)}}
 		if c.Rank() == 0 {
 			r.report = newReporter(r)
 			w.report = r.report

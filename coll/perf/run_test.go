@@ -136,6 +136,8 @@ func (quiet) Size() int { return 1 }
 
 func (quiet) Barrier() error { return nil }
 
+func (quiet) Alloc(n int) ([]byte, error) { return make([]byte, n), nil }
+
 func (quiet) Group(f func() error) error { return f() }
 
 func (quiet) AllReduce(_, _ []byte, _ int, _ elem.Type, _ elem.Op) error { return nil }
@@ -153,8 +155,12 @@ func TestTimedLoopAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := s.workers[0]
-		w.send.mem, w.recv.mem = make([]byte, 1<<16), make([]byte, 1<<16)
-		w.touch(elem.Float32)
+		if err := w.allocate(1 << 16); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.touch(elem.Float32); err != nil {
+			t.Fatal(err)
+		}
 		o := w.operation(w.c.volume(64, 1, elem.Float32), combination{t: elem.Float32, red: Reductions[0]}, false)
 		run := func(iters int) float64 {
 			return testing.AllocsPerRun(10, func() {

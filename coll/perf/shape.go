@@ -121,7 +121,9 @@ func (w *worker) average(ctx context.Context, size int64, times int) (mean, erro
 		return mean{}, w.failed(InvalidUsage, fmt.Errorf("--shape and --split take no -o mulsum"))
 	}
 	k.op = k.red.Op
-	w.touch(k.t)
+	if err := w.touch(k.t); err != nil {
+		return mean{}, err
+	}
 	cfg := &w.cfg
 	o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, !w.c.aliased)
 	for range max(1, cfg.Warmup) {

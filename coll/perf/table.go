@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -66,6 +67,12 @@ func (c *Config) heads() string {
 }
 
 func (t *table) header(r *reporter) error {
+	_, err := io.WriteString(t.out, r.preamble()+r.cfg.heads())
+	return err
+}
+
+// preamble is what stands above the heads.
+func (r *reporter) preamble() string {
 	c := &r.cfg
 	var b strings.Builder
 	fmt.Fprintf(&b, "# nccl-tests version %s nccl-headers=%d nccl-library=%d\n", format, r.world.Version, r.world.Version)
@@ -80,18 +87,33 @@ func (t *table) header(r *reporter) error {
 	if r.world.Engine != "" {
 		fmt.Fprintf(&b, "# Engine: %s, %d ranks\n", r.world.Engine, r.n)
 	}
-	if notes := append(append([]string(nil), c.notes...), r.set.notes...); len(notes) > 0 {
-		fmt.Fprintf(&b, "# On host memory these do nothing: %s\n", strings.Join(notes, " "))
+	b.WriteString(r.comparison())
+	for _, note := range r.world.Notes {
+		fmt.Fprintf(&b, "# %s\n", note)
 	}
+	b.WriteString(r.notes())
 	b.WriteString("#\n# Using devices\n")
 	b.WriteString(devices(r.ranks))
 	if c.MaxBytes > r.limit {
 		fmt.Fprintf(&b, "#\n# Reducing maxBytes to %d due to memory limitation\n", r.limit)
 	}
 	b.WriteString("#\n")
-	b.WriteString(c.heads())
-	_, err := io.WriteString(t.out, b.String())
-	return err
+	return b.String()
+}
+
+// notes names the flags that do nothing here.
+func (r *reporter) notes() string {
+	where, nothing := "On host memory", slices.Concat(r.cfg.notes, r.set.notes)
+	if r.remote() {
+		where = "Here"
+		nothing = slices.DeleteFunc(nothing, func(flag string) bool {
+			return flag == "-G" || flag == "-R" && r.cfg.Versus == "" && r.kindsOf(0)[0] == symmetric
+		})
+	}
+	if len(nothing) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("# %s these do nothing: %s\n", where, strings.Join(nothing, " "))
 }
 
 // modes are the header's optional lines.
@@ -160,16 +182,10 @@ func (t *table) row(r *reporter, row *Row) error {
 
 func (t *table) footer(r *reporter, res *Result, cause error) error {
 	var b strings.Builder
-	verdict := func(ok bool) string {
-		if ok {
-			return "OK"
-		}
-		return "FAILED"
-	}
-	fmt.Fprintf(&b, "# %-20s : %d %s\n", "Out of bounds values", res.OutOfBounds, verdict(res.OutOfBounds == 0))
+	fmt.Fprintf(&b, "# %-20s : %d %s\n", "Out of bounds values", res.OutOfBounds, passed(res.OutOfBounds == 0))
 	floor := ""
 	if res.MinBusBW > 0 {
-		floor = verdict(res.fast())
+		floor = passed(res.fast())
 	}
 	fmt.Fprintf(&b, "# %-20s : %s %s\n", "Avg bus bandwidth", general(res.AvgBusBW), floor)
 	if s := res.Straggler; s != nil {
@@ -189,11 +205,16 @@ func (t *table) footer(r *reporter, res *Result, cause error) error {
 	return err
 }
 
-// memoryLine is -M's. On host memory it is what this process has resident:
-// before its buffers, those, and what the engine took for the operations.
+// memoryLine is -M's: what was taken before the buffers, those, and what the
+// engine took for the operations. On host memory it is what this process has
+// resident, on devices what rank 0's has in use.
 func (r *reporter) memoryLine() string {
-	user := 2 * min(r.cfg.allocation(), r.limit) * int64(len(r.workers))
-	total := resident(r.host.root)
+	user := 2 * min(r.cfg.allocation(), r.limit) * int64(len(r.kindsOf(0)))
+	total := r.total
+	if !r.remote() {
+		user *= int64(len(r.workers))
+		total = resident(r.host.root)
+	}
 	return fmt.Sprintf("# %-20s : Initialization %s | User-Allocated %s | Collective %s | Total  %s\n", "GPU memory usage",
 		megabytes(r.memory), megabytes(user), megabytes(max(0, total-user-r.memory)), megabytes(total))
 }

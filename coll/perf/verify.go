@@ -202,28 +202,35 @@ func (b *buffer) guarded(im layout, poison *pattern) (layout, []byte) {
 	return slices.Concat(layout{{poison, 1, edge}}, im, layout{{poison, 2, edge}}), mem
 }
 
+// buffers are a rank's two, of one kind of memory.
+type buffers struct {
+	kind       string // plain, or a mode of some Moder
+	send, recv buffer
+}
+
 // prepare fills the buffers for one operation.
-func (t *truth) prepare(v volume, inPlace bool, send, recv *buffer) {
-	s := t.before(v, inPlace)
-	im, mem := recv.guarded(s.recv, t.poison)
-	im.fill(mem)
-	if !inPlace {
-		im, mem = send.guarded(s.send, t.poison)
-		im.fill(mem)
+func (t *truth) prepare(v volume, inPlace bool, b *buffers, m *medium) error {
+	if err := t.visit(t.before(v, inPlace), inPlace, b, m.fill); err != nil {
+		return err
 	}
+	return m.settle()
 }
 
 // wrong counts the elements of both buffers, and around them, that are not as
 // they must be after the operation.
-func (t *truth) wrong(v volume, inPlace bool, send, recv *buffer) int64 {
-	s := t.after(v, inPlace)
-	im, mem := recv.guarded(s.recv, t.poison)
-	bad := im.wrong(mem)
-	if !inPlace {
-		im, mem = send.guarded(s.send, t.poison)
-		bad += im.wrong(mem)
+func (t *truth) wrong(v volume, inPlace bool, b *buffers, m *medium) (int64, error) {
+	if err := t.visit(t.after(v, inPlace), inPlace, b, m.compare); err != nil {
+		return 0, err
 	}
-	return bad
+	return m.wrong()
+}
+
+// visit calls f with each buffer's layout, guards and all.
+func (t *truth) visit(s sketch, inPlace bool, b *buffers, f func(layout, []byte) error) error {
+	if err := f(b.recv.guarded(s.recv, t.poison)); err != nil || inPlace {
+		return err
+	}
+	return f(b.send.guarded(s.send, t.poison))
 }
 
 // verifiable reports whether a placement has a defined result.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
@@ -19,15 +20,34 @@ type worker struct {
 	now    clock
 	pulse  pulse
 	report *reporter // on rank 0 of the world only
+	medium medium
 
-	send, recv buffer
+	buffers            // those that operations work on
+	kinds    []buffers // all of them; one kind, unless engines are compared
+	entrants []entrant // the engines, ours first, if they are compared
 }
 
-func (w *worker) run(ctx context.Context) error {
+func (w *worker) run(ctx context.Context) (err error) {
+	for _, c := range w.contenders(w.i) {
+		l := laneOf(c)
+		if l == nil {
+			continue
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := l.Bind(); err != nil {
+			return w.failed(DeviceError, err)
+		}
+	}
+	// Memory of some kinds is freed by all ranks together, unless the world was
+	// aborted: so it is, before a rank that failed frees its own.
+	defer func() {
+		w.stop(err)
+		w.close()
+	}()
 	if err := w.open(ctx); err != nil {
 		return err
 	}
-	defer w.close()
 	switch {
 	case w.cfg.Split > 0:
 		return w.splitCompare(ctx)
@@ -62,24 +82,11 @@ func (w *worker) open(ctx context.Context) error {
 	if w.cfg.Root >= w.comm.Size() {
 		return w.failed(InvalidUsage, fmt.Errorf("-r %d is no rank: they go from 0 to %d", w.cfg.Root, w.comm.Size()-1))
 	}
-	w.send, w.recv = buffer{}, buffer{}
-	for _, b := range []*buffer{&w.send, &w.recv} {
-		n := maxBytes + int64(8*w.cfg.Unalign) + 2*guard
-		if b.mem, err = w.comm.Alloc(int(n)); err != nil {
-			w.close()
-			return w.failed(DeviceError, fmt.Errorf("allocating %d bytes: %w", n, err))
-		}
+	n := maxBytes + int64(8*w.cfg.Unalign) + 2*guard
+	if err := w.allocate(int(n)); err != nil {
+		return w.failed(DeviceError, fmt.Errorf("allocating %d bytes: %w", n, err))
 	}
 	return nil
-}
-
-func (w *worker) close() {
-	for _, b := range []*buffer{&w.send, &w.recv} {
-		if b.mem != nil {
-			w.comm.Free(b.mem)
-			b.mem = nil
-		}
-	}
 }
 
 // failed makes an error of this rank's.
@@ -87,8 +94,18 @@ func (w *worker) failed(s Status, err error) error {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Status: s, Rank: w.world.Rank(), Where: where(2), Err: err}
-	if e, ok := w.comm.(Explainer); ok {
+	return w.failure(s, w.comm, err)
+}
+
+// failedBy makes an error of an engine's.
+func (w *worker) failedBy(c Comm, err error) error {
+	return w.failure(EngineError, c, err)
+}
+
+// failure is called by what the caller's caller calls.
+func (w *worker) failure(s Status, c Comm, err error) *Failure {
+	f := &Failure{Status: s, Rank: w.world.Rank(), Where: where(3), Err: err}
+	if e, ok := c.(Explainer); ok {
 		f.Last = e.LastError()
 	}
 	return f
@@ -131,7 +148,9 @@ func (w *worker) combinations(ctx context.Context) error {
 		}
 	}
 	for _, t := range w.cfg.Types {
-		w.touch(t)
+		if err := w.touch(t); err != nil {
+			return err
+		}
 		for _, red := range reds {
 			for _, root := range roots {
 				if err := w.combination(ctx, combination{t: t, red: red, root: root, op: red.Op}); err != nil {
@@ -145,29 +164,42 @@ func (w *worker) combinations(ctx context.Context) error {
 
 // touch gives all of the buffers pages of their own and values that are
 // numbers: unwritten memory is one page of zeros, and too fast to read.
-func (w *worker) touch(t elem.Type) {
+func (w *worker) touch(t elem.Type) error {
 	p := w.source.pattern(generator{t: t, seed: 1}, periods[1], kindMoved)
-	for _, b := range []*buffer{&w.send, &w.recv} {
-		b.base = guard + w.cfg.Unalign*t.Size()
-		mem := b.mem[w.cfg.Unalign*t.Size():]
-		layout{{p, 0, int64(len(mem) / t.Size())}}.fill(mem)
+	for i := range w.kinds {
+		for _, b := range []*buffer{&w.kinds[i].send, &w.kinds[i].recv} {
+			b.base = guard + w.cfg.Unalign*t.Size()
+			mem := b.mem[w.cfg.Unalign*t.Size():]
+			if err := w.medium.fill(layout{{p, 0, int64(len(mem) / t.Size())}}, mem); err != nil {
+				return w.failed(EngineError, err)
+			}
+		}
 	}
+	w.buffers = w.kinds[0]
+	return w.failed(EngineError, w.medium.settle())
 }
 
 // combination runs one sweep, with a reduction of its own if it needs one.
 func (w *worker) combination(ctx context.Context, k combination) (err error) {
+	if w.cfg.Versus != "" {
+		return w.versus(ctx, k)
+	}
 	if k.red.Mulsum && w.c.reduces {
 		p, ok := w.comm.(PreMulSummer)
 		if !ok {
 			return w.withoutMulsum()
 		}
-		scalar := generator{t: k.t}.scalarBytes(w.comm.Rank())
-		if k.op, err = p.PreMulSum(scalar, k.t); err != nil {
-			return w.failed(EngineError, err)
+		if k.op, err = w.preMulSum(p, k.t); err != nil {
+			return err
 		}
 		defer func() { err = errors.Join(err, w.failed(EngineError, p.FreeOp(k.op))) }()
 	}
 	return w.sweep(ctx, k)
+}
+
+func (w *worker) preMulSum(p PreMulSummer, t elem.Type) (elem.Op, error) {
+	op, err := p.PreMulSum(generator{t: t}.scalarBytes(w.comm.Rank()), t)
+	return op, w.failed(EngineError, err)
 }
 
 // withoutMulsum leaves it out of -o all, and fails where nothing else was
@@ -234,9 +266,13 @@ func (w *worker) row(ctx context.Context, size int64, k combination) error {
 	if w.report != nil {
 		w.report.progress(v, k)
 	}
+	iters, err := w.iterations(ctx, w.operation(v, k, false))
+	if err != nil {
+		return err
+	}
 	var both [2][]measure
 	for i, inPlace := range []bool{false, true} {
-		m, err := w.placement(ctx, w.operation(v, k, inPlace))
+		m, err := w.placement(ctx, w.operation(v, k, inPlace), iters)
 		if err != nil {
 			return err
 		}
@@ -249,8 +285,8 @@ func (w *worker) row(ctx context.Context, size int64, k combination) error {
 	}
 	return w.report.row(Row{
 		Bytes: v.bytes(), Count: v.count, Type: k.t.String(), Redop: w.redop(k), Root: w.shownRoot(k),
-		Iterations: w.cfg.Iters * w.cfg.AggIters, at: w.host.now(),
-		OutOfPlace: w.report.placement(v, both[0]), InPlace: w.report.placement(v, both[1]),
+		Iterations: iters * w.cfg.AggIters, at: w.host.now(),
+		OutOfPlace: w.report.placement(v, both[0], iters), InPlace: w.report.placement(v, both[1], iters),
 	})
 }
 
@@ -273,20 +309,25 @@ func (w *worker) barrier() error { return w.failed(EngineError, w.world.Barrier(
 
 // sum adds a number of all ranks.
 func (w *worker) sum(ctx context.Context, v int64) (int64, error) {
-	m := measure{wrong: v}
+	m, total := measure{wrong: v}, int64(0)
+	err := w.everyones(ctx, &m, func(m measure) { total += m.wrong })
+	return total, err
+}
+
+// everyones calls f with what each rank has measured.
+func (w *worker) everyones(ctx context.Context, m *measure, f func(measure)) error {
 	all, err := w.world.Exchange(ctx, m.encode())
 	if err != nil {
-		return 0, w.failed(EngineError, err)
+		return w.failed(EngineError, err)
 	}
-	total := int64(0)
 	for _, b := range all {
 		m, err := decodeMeasure(b)
 		if err != nil {
-			return 0, w.failed(InternalError, err)
+			return w.failed(InternalError, err)
 		}
-		total += m.wrong
+		f(m)
 	}
-	return total, nil
+	return nil
 }
 
 // processes lists the process of each rank.

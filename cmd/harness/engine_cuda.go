@@ -1,0 +1,175 @@
+//go:build cuda && cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll"
+	_ "github.com/assay-hpc/assay/coll/cuda" // operations on GPUs
+	"github.com/assay-hpc/assay/coll/cuda/bench"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/nccl"
+	"github.com/assay-hpc/assay/coll/perf"
+)
+
+// gpus lists the GPUs that this process sees, or says why there are none.
+func gpus() ([]perf.Device, error) { return listGPUs() }
+
+var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
+	if err := driver.Init(); err != nil {
+		return nil, err
+	}
+	all, err := driver.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, driver.ErrNoDevice
+	}
+	var out []perf.Device
+	for _, d := range all {
+		out = append(out, perf.Device{Index: d.Ordinal, Bus: [3]int{d.PCI.Domain, d.PCI.Bus, d.PCI.Device}, Name: d.Name})
+	}
+	return out, nil
+})
+
+// gpuWorld opens the ranks on GPUs. The engines share each rank's stream and
+// memory.
+func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) (_ *world, err error) {
+	own, err := j.ownGPUs(len(all))
+	if err != nil {
+		return nil, err
+	}
+	var lib *nccl.Library
+	if cfg.Engine == "nccl" || cfg.Versus == "nccl" || cfg.Versus == perf.Best {
+		if lib, err = nccl.Open(); err != nil {
+			return nil, err
+		}
+	}
+	w := &world{World: perf.World{Process: j.where.Rank}}
+	w.Abort = w.abort
+	w.Device = func(i int) perf.Device { return all[own[i]] }
+	defer func() {
+		if err != nil {
+			w.discard(err)
+		}
+	}()
+	lanes, err := w.lanes(own)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Engine == "nccl" {
+		meeting, err := j.join(ctx, j.id, j.knobs, nil)
+		if err != nil {
+			return nil, err
+		}
+		w.own(meeting)
+		r, err := w.nccl(ctx, lib, lanes, meeting)
+		w.Engine, w.Version, w.Comms = r.Engine, r.Version, r.Comms
+		return w, err
+	}
+	comms, err := j.join(ctx, j.id, j.knobs, own)
+	if err != nil {
+		return nil, err
+	}
+	w.own(comms)
+	w.Engine, w.Version, w.Split = "assay", libraryVersion, split(ctx)
+	for i, c := range comms {
+		g, err := (&gpuComm{Lane: lanes[i]}).like(c)
+		if err != nil {
+			return nil, err
+		}
+		w.Comms = append(w.Comms, g)
+	}
+	if lib != nil {
+		r, err := w.nccl(ctx, lib, lanes, comms)
+		if err != nil {
+			return nil, err
+		}
+		w.Against = []perf.Rival{r}
+	}
+	return w, j.rival(ctx, w, cfg.Versus, own)
+}
+
+// lanes opens a lane on each device.
+func (w *world) lanes(devices []int) ([]*bench.Lane, error) {
+	var out []*bench.Lane
+	for _, d := range devices {
+		c, err := driver.Open(d)
+		if err != nil {
+			return nil, err
+		}
+		w.closes = append(w.closes, c.Close)
+		l, err := bench.Open(c)
+		if err != nil {
+			return nil, err
+		}
+		w.closes = append(w.closes, l.Close)
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// nccl opens NCCL on the ranks of communicators, over which they meet.
+func (w *world) nccl(ctx context.Context, lib *nccl.Library, lanes []*bench.Lane, meeting []*coll.Comm) (perf.Rival, error) {
+	comms := make([]*bench.NCCL, len(lanes))
+	err := each(len(lanes), func(i int) (err error) {
+		if comms[i], err = bench.OpenNCCL(ctx, lib, lanes[i], meeting[i]); err != nil {
+			_ = meeting[i].Abort() // else the others wait for this one
+		}
+		return err
+	})
+	r := perf.Rival{Engine: "nccl", Version: int(lib.Version())}
+	for _, c := range comms {
+		if c == nil {
+			continue
+		}
+		r.Comms = append(r.Comms, c)
+		w.aborts = append(w.aborts, func() { _ = c.Abort() })
+	}
+	w.closes = append(w.closes, func() error {
+		return each(len(r.Comms), func(i int) error { return r.Comms[i].(*bench.NCCL).Close() })
+	})
+	if err != nil {
+		return r, fmt.Errorf("NCCL %s: %w", lib.Version(), err)
+	}
+	return r, nil
+}
+
+// A gpuComm is a communicator on a GPU, whose operations come on a lane's
+// stream.
+type gpuComm struct {
+	*rankComm
+	*bench.Lane
+}
+
+var (
+	_ perf.Remote       = (*gpuComm)(nil)
+	_ perf.PreMulSummer = (*gpuComm)(nil)
+	_ perf.Chooser      = (*gpuComm)(nil)
+	_ member            = (*gpuComm)(nil)
+)
+
+// like implements member.
+func (g *gpuComm) like(c *coll.Comm) (perf.Comm, error) {
+	if err := c.SetStream(g.Stream()); err != nil {
+		return nil, err
+	}
+	return &gpuComm{&rankComm{Comm: c, device: true}, g.Lane}, nil
+}
+
+// Alloc and Free are the lane's: memory as any program has it.
+func (g *gpuComm) Alloc(n int) ([]byte, error) { return g.Lane.Alloc(n) }
+
+// Free is the lane's.
+func (g *gpuComm) Free(b []byte) { g.Lane.Free(b) }
+
+// Wait returns when all enqueued work is done, with what went wrong in it: an
+// operation that was ended has no other way to say so.
+func (g *gpuComm) Wait() error {
+	return errors.Join(g.Lane.Wait(), g.AsyncError())
+}

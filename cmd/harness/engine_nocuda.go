@@ -1,0 +1,18 @@
+//go:build !cuda || !cgo
+
+package main
+
+import (
+	"context"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/perf"
+)
+
+// gpus says why there are none.
+func gpus() ([]perf.Device, error) { return nil, driver.Init() }
+
+// gpuWorld fails as gpus does.
+func (j *job) gpuWorld(context.Context, perf.Config, []perf.Device) (*world, error) {
+	return nil, driver.Init()
+}

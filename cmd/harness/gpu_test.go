@@ -1,0 +1,73 @@
+//go:build cuda && cgo
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/nccl"
+	"github.com/assay-hpc/assay/coll/perf"
+)
+
+// needsGPUs skips a test where there are too few.
+func needsGPUs(t *testing.T, n int) int {
+	t.Helper()
+	all, err := gpus()
+	if err != nil {
+		t.Skip(err)
+	}
+	if len(all) < n {
+		t.Skipf("%d GPUs are too few", len(all))
+	}
+	return len(all)
+}
+
+func runs(t *testing.T, line string) string {
+	t.Helper()
+	var out, errOut strings.Builder
+	if status := run(strings.Fields("harness coll "+line), &out, &errOut); status != 0 {
+		t.Errorf("%s: status %d\n%s%s", line, status, out.String(), errOut.String())
+	}
+	return out.String()
+}
+
+// TestGPUsVerify: every type and reduction of every operation is right on
+// GPUs, eager and in graphs, unaligned and from every root.
+func TestGPUsVerify(t *testing.T) {
+	n := needsGPUs(t, 1)
+	for _, op := range perf.Collectives() {
+		for _, how := range []string{"-b 1 -e 4M -f 130 -d all", "-b 8 -e 1M -f 32 -G 2 -d half", "-b 1 -e 20000 -f 130 -d all -u 1 -r -1 -c 2"} {
+			line := fmt.Sprintf("%s %s -g %d -n 2", op, how, n)
+			if strings.Contains(op, "reduce") {
+				line += " -o all"
+			}
+			table, err := perf.ParseTable(strings.NewReader(runs(t, line)))
+			if err != nil || table.OutOfBounds != 0 || len(table.Rows) < 3 || table.Ranks != n {
+				t.Errorf("%s: %v, %+v", line, err, table)
+			}
+		}
+	}
+}
+
+// TestVersusNCCL: both engines are measured in one run, in all modes, and both
+// are right.
+func TestVersusNCCL(t *testing.T) {
+	n := needsGPUs(t, 2)
+	if _, err := nccl.Open(); err != nil {
+		t.Skip(err)
+	}
+	for _, op := range perf.Collectives() {
+		out := runs(t, fmt.Sprintf("%s -b 8 -e 16M -f 128 -g %d --repeat 2 --min-time 1 --versus nccl --output json", op, n))
+		var doc perf.Document
+		if err := json.Unmarshal([]byte(out), &doc); err != nil || doc.Bad != 0 || doc.Versus == nil || len(doc.Versus.Ratios) != 2 {
+			t.Errorf("%s: %v\n%s", op, err, out)
+		}
+	}
+	table := runs(t, fmt.Sprintf("all_reduce -b 8 -e 1M -f 64 -g %d --engine nccl -R 2 -G 2", n))
+	if !strings.Contains(table, "# Engine: nccl, ") || !strings.Contains(table, "# Out of bounds values : 0 OK") {
+		t.Errorf("%s", table)
+	}
+}

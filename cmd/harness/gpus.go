@@ -1,0 +1,91 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/perf"
+)
+
+// onGPUs decides whether ranks are GPUs, given why there are none, if so. They
+// are unless the processor is asked for.
+func onGPUs(cfg perf.Config, missing error) (bool, error) {
+	needed := ""
+	switch {
+	case cfg.Engine == "nccl":
+		needed = "--engine nccl"
+	case cfg.Versus == "nccl", cfg.Versus == perf.Best:
+		needed = "--versus " + cfg.Versus
+	}
+	if cfg.Device == "cpu" {
+		if needed != "" {
+			return false, usagef("%s needs GPUs: leave out --device cpu", needed)
+		}
+		return false, nil
+	}
+	if cfg.Device == "gpu" && needed == "" {
+		needed = "--device gpu"
+	}
+	if missing != nil && needed != "" {
+		return false, &statusError{exitNotDone, fmt.Errorf("%s: %w", needed, missing)}
+	}
+	return missing == nil, nil
+}
+
+// gpuLine begins what is said about GPUs.
+const gpuLine = "GPUs: "
+
+// skipped is what a build with GPUs says where there are none. Others say
+// nothing: nobody expects it of them.
+func skipped(missing error) []string {
+	if missing == nil || !driver.Built {
+		return nil
+	}
+	return []string{fmt.Sprintf("%sskipped: %v", gpuLine, missing)}
+}
+
+// aboutGPUs is a line for harness version; empty in a build without GPUs.
+func aboutGPUs() string {
+	all, missing := gpus()
+	if notes := skipped(missing); len(notes) > 0 || missing != nil {
+		return strings.Join(notes, "\n")
+	}
+	return gpuLine + describeGPUs(all)
+}
+
+// ownGPUs are the numbers of the GPUs of this process's ranks, of n that it
+// sees. Launchers let each process see all GPUs of the host, or its own.
+func (j *job) ownGPUs(n int) ([]int, error) {
+	local := j.where.LocalRank
+	if j.where.LocalSize == 0 && n > j.perProcess { // the launcher does not say
+		local = j.where.Rank % (n / j.perProcess)
+	}
+	first := local * j.perProcess
+	if n == j.perProcess {
+		first = 0
+	}
+	if first+j.perProcess > n {
+		return nil, fmt.Errorf("%d GPUs are too few for %d ranks in this process, number %d of the host: use fewer ranks (-t, -g), or --device cpu", n, j.perProcess, local)
+	}
+	own := make([]int, j.perProcess)
+	for i := range own {
+		own[i] = first + i
+	}
+	return own, nil
+}
+
+// describeGPUs counts them by name: "4 x NVIDIA H200".
+func describeGPUs(gpus []perf.Device) string {
+	count := map[string]int{}
+	var names []string
+	for _, g := range gpus {
+		if count[g.Name]++; count[g.Name] == 1 {
+			names = append(names, g.Name)
+		}
+	}
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%d x %s", count[name], name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/perf"
+)
+
+// rival adds our own engine with other variables to a world, if --versus names
+// some.
+func (j *job) rival(ctx context.Context, w *world, versus string, devices []int) error {
+	if !strings.Contains(versus, "=") {
+		return nil
+	}
+	environ := append(strings.Split(versus, ","), os.Environ()...) // the first of two counts
+	knobs, _, err := knob.Load(environ, nil)
+	if err != nil {
+		return usagef("--versus %s: %w", versus, err)
+	}
+	other := *knobs
+	other.CommID = ""
+	id, err := shareID(ctx, w.Comms)
+	if err != nil {
+		return err
+	}
+	comms, err := j.join(ctx, id, &other, devices)
+	if err != nil {
+		return fmt.Errorf("--versus %s: %w", versus, err)
+	}
+	w.own(comms)
+	r := perf.Rival{Engine: versus, Version: libraryVersion}
+	for i, c := range comms {
+		like, err := w.Comms[i].(member).like(c)
+		if err != nil {
+			return err
+		}
+		r.Comms = append(r.Comms, like)
+	}
+	w.Against = append(w.Against, r)
+	return nil
+}
+
+// shareID makes the ID of another communicator of the same ranks.
+func shareID(ctx context.Context, comms []perf.Comm) (id coll.UniqueID, err error) {
+	ids := make([]coll.UniqueID, len(comms))
+	err = each(len(comms), func(i int) error {
+		var mine []byte
+		if comms[i].Rank() == 0 {
+			id, err := coll.GetUniqueID(coll.Config{})
+			if err != nil {
+				return err
+			}
+			mine = id[:]
+		}
+		all, err := comms[i].Exchange(ctx, mine)
+		if err == nil && copy(ids[i][:], all[0]) != len(id) {
+			err = errors.New("rank 0 has no ID for a second communicator")
+		}
+		return err
+	})
+	return ids[0], err
+}

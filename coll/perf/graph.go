@@ -1,0 +1,80 @@
+package perf
+
+import "time"
+
+// capture records iterations of an operation as a graph.
+func (w *worker) capture(o *operation, iters, agg int) (Graph, error) {
+	launch := w.iteration(o, agg, true)
+	g, err := o.lane.Capture(func() error {
+		for range iters {
+			if err := launch(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, w.failedBy(o.comm, err)
+	}
+	return g, nil
+}
+
+// launches runs a graph so often, and waits for the last.
+func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
+	start := w.now()
+	for range times {
+		if err := g.Launch(); err != nil {
+			return measure{}, w.failedBy(o.comm, err)
+		}
+		if err := w.complete(o); err != nil {
+			return measure{}, err
+		}
+	}
+	return w.ended(o, start)
+}
+
+// timedGraph records the iterations as a graph, and launches that as often as
+// -G says. The first launch, in which the driver puts the graph onto the
+// device, is not timed. Times are those of one launch.
+func (w *worker) timedGraph(o *operation, iters, agg int) (m measure, err error) {
+	g, err := w.capture(o, iters, agg)
+	if err != nil {
+		return m, err
+	}
+	defer func() { err = w.closeGraph(o, g, err) }()
+	if _, err := w.launches(o, g, 1); err != nil {
+		return m, err
+	}
+	if err := w.barrier(); err != nil {
+		return m, err
+	}
+	if m, err = w.launches(o, g, o.graph); err != nil {
+		return m, err
+	}
+	m.elapsed /= time.Duration(o.graph)
+	m.issued /= time.Duration(o.graph)
+	return m, nil
+}
+
+// closeGraph frees a graph; err is what went wrong before.
+func (w *worker) closeGraph(o *operation, g Graph, err error) error {
+	closed := g.Close()
+	if err == nil && closed != nil {
+		return w.failedBy(o.comm, closed)
+	}
+	return err
+}
+
+// launchOnce runs the operation once, by the way that is measured.
+func (o *operation) launchOnce() (err error) {
+	if o.graph == 0 {
+		return o.once(0)
+	}
+	g, err := o.w.capture(o, 1, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { err = o.w.closeGraph(o, g, err) }()
+	_, err = o.w.launches(o, g, 1)
+	return err
+}

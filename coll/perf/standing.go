@@ -1,0 +1,206 @@
+package perf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A VersusResult is what a comparison of engines has found.
+type VersusResult struct {
+	Rows   []VersusRow   `json:"rows"` // at most 65,536 of them
+	Ratios []VersusRatio `json:"ratios"`
+}
+
+// A VersusRow compares the engines in one operation, launch and kind of
+// memory: the same for all of them, and measured in turns.
+type VersusRow struct {
+	Bytes      int64      `json:"bytes"`
+	Count      int64      `json:"count"`
+	Type       string     `json:"type"`
+	Redop      string     `json:"redop"`
+	Root       int        `json:"root"` // -1: no root
+	InPlace    bool       `json:"in_place"`
+	Graph      bool       `json:"graph"`
+	Memory     string     `json:"memory"`     // "plain", or a mode of an engine: "symmetric"
+	Iterations int        `json:"iterations"` // of a repetition
+	Engines    []Standing `json:"engines"`    // ours first
+}
+
+// A Standing is one engine's part of a VersusRow. Time is the median of the
+// repetitions, and that of one operation.
+type Standing struct {
+	Engine    string    `json:"engine"`
+	Algorithm string    `json:"algorithm,omitempty"`
+	Time      float64   `json:"time_us"`
+	Times     []float64 `json:"times_us"` // of each repetition
+	AlgBW     float64   `json:"algbw_gbs"`
+	BusBW     float64   `json:"busbw_gbs"`
+	Wrong     int64     `json:"wrong"`           // elements, over all ranks; -1: not verified
+	Ratio     float64   `json:"ratio,omitempty"` // its time by ours: above 1 we are faster
+}
+
+// A VersusRatio sums up the ratios to one engine, with or without graphs.
+type VersusRatio struct {
+	Engine string  `json:"engine"`
+	Graph  bool    `json:"graph"`
+	Worst  float64 `json:"worst"`
+	Bytes  int64   `json:"worst_bytes"` // where that was
+	Mean   float64 `json:"mean"`        // geometric
+	Rows   int     `json:"rows"`
+}
+
+func (r VersusRatio) String() string {
+	return fmt.Sprintf("worst %.2f at %d bytes, geometric mean %.2f (%d rows)", r.Worst, r.Bytes, r.Mean, r.Rows)
+}
+
+// launchName says how operations are launched.
+func launchName(graph bool) string {
+	if graph {
+		return "graph"
+	}
+	return "eager"
+}
+
+// placeName says where results are put.
+func placeName(inPlace bool) string {
+	if inPlace {
+		return "in"
+	}
+	return "out"
+}
+
+// standing is what all ranks measured of one engine.
+func (r *reporter) standing(v volume, ms []measure, ops int) Standing {
+	s := Standing{Algorithm: ms[0].chosen}
+	ranks := make([]float64, len(ms))
+	for i := range ms[0].samples {
+		for j, m := range ms {
+			ranks[j] = float64(m.samples[i]) / 1e3 / float64(ops)
+		}
+		s.Times = append(s.Times, r.cfg.Average.of(ranks))
+	}
+	for _, m := range ms {
+		s.Wrong += m.wrong
+	}
+	if ms[0].wrong < 0 {
+		s.Wrong = -1
+	}
+	s.Time = median(s.Times)
+	s.AlgBW, s.BusBW = r.c.bandwidth(v, s.Time, r.n)
+	s.AlgBW, s.BusBW = finite(s.AlgBW), finite(s.BusBW)
+	return s
+}
+
+func median(v []float64) float64 {
+	s := slices.Sorted(slices.Values(v))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// versus counts and shows the rows of one operation.
+func (r *reporter) versus(rows []VersusRow) error {
+	r.bar.clear()
+	for i := range rows {
+		row := &rows[i]
+		row.Engines[0].Engine = r.world.Engine
+		for j := range row.Engines[1:] {
+			s := &row.Engines[j+1]
+			s.Engine = r.world.Against[j].Engine
+			s.Ratio = finite(s.Time / row.Engines[0].Time)
+		}
+	}
+	if r.cfg.Versus == Best {
+		rows = best(rows)
+	}
+	if r.res.Versus == nil {
+		r.res.Versus = &VersusResult{}
+	}
+	for i := range rows {
+		row := &rows[i]
+		for _, s := range row.Engines {
+			if s.Wrong > 0 {
+				r.res.OutOfBounds++
+			}
+		}
+		r.rows++
+		if len(r.res.Versus.Rows) < maxRows {
+			r.res.Versus.Rows = append(r.res.Versus.Rows, *row)
+		}
+		for _, s := range r.sinks {
+			if v, ok := s.(comparer); ok {
+				if err := v.versus(r, row); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// best keeps, of the kinds of memory, the one on which a rival was fastest;
+// with graphs and without them apart. What was wrong elsewhere is not lost.
+func best(rows []VersusRow) []VersusRow {
+	var out []VersusRow
+	for _, graph := range []bool{false, true} {
+		var kept *VersusRow
+		wrong := make([]int64, 0, 4)
+		for i := range rows {
+			row := &rows[i]
+			if row.Graph != graph {
+				continue
+			}
+			if wrong = wrong[:len(row.Engines)]; kept == nil || row.rival() < kept.rival() {
+				kept = row
+			}
+			for j, s := range row.Engines {
+				wrong[j] += max(0, s.Wrong)
+			}
+		}
+		if kept == nil {
+			continue
+		}
+		for j := range kept.Engines {
+			if s := &kept.Engines[j]; s.Wrong >= 0 {
+				s.Wrong = wrong[j]
+			}
+		}
+		out = append(out, *kept)
+	}
+	return out
+}
+
+// rival is the time of the fastest engine but ours.
+func (row *VersusRow) rival() float64 {
+	t := math.Inf(1)
+	for _, s := range row.Engines[1:] {
+		t = min(t, s.Time)
+	}
+	return t
+}
+
+// settle sums the rows up, but those in which nothing is moved.
+func (v *VersusResult) settle() {
+	for _, graph := range []bool{false, true} {
+		for j := range v.Rows[0].Engines[1:] {
+			sum := VersusRatio{Graph: graph, Worst: math.Inf(1)}
+			logs := 0.0
+			for _, row := range v.Rows {
+				s := row.Engines[j+1]
+				if row.Graph != graph || row.Bytes == 0 {
+					continue
+				}
+				sum.Engine = s.Engine
+				sum.Rows++
+				logs += math.Log(s.Ratio)
+				if s.Ratio < sum.Worst {
+					sum.Worst, sum.Bytes = s.Ratio, row.Bytes
+				}
+			}
+			if sum.Rows > 0 {
+				sum.Mean = math.Exp(logs / float64(sum.Rows))
+				v.Ratios = append(v.Ratios, sum)
+			}
+		}
+	}
+}

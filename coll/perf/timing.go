@@ -1,0 +1,245 @@
+package perf
+
+import (
+	"context"
+	"time"
+)
+
+// A walk steps through all of a buffer's memory: each operation begins where
+// the last one's buffers ended, so that small ones are not always in cache.
+type walk struct {
+	at, step int64
+	wrap     int64 // where a step would leave the memory
+}
+
+func (w *worker) walk(o *operation) walk {
+	s := walk{step: o.v.bytes()}
+	if s.step > 0 {
+		s.wrap = w.maxBytes() / s.step * s.step
+	}
+	return s
+}
+
+// next is where the next operation's buffers begin.
+func (s *walk) next() int64 {
+	at := s.at
+	if s.at += s.step; s.at >= s.wrap {
+		s.at = 0
+	}
+	return at
+}
+
+// iteration returns what issues one iteration: agg operations, launched as one
+// unless the ranks must wait after each (-z 1; on a device -z 2, too). What is
+// recorded for a graph waits for nothing.
+func (w *worker) iteration(o *operation, agg int, recorded bool) func() error {
+	at := w.walk(o)
+	each := w.cfg.Blocking == 1 || o.lane != nil && w.cfg.Blocking == 2
+	each = each && !recorded
+	issue := func() error {
+		for range agg {
+			if err := o.issue(at.next()); err != nil {
+				return err
+			}
+			if each {
+				if err := w.complete(o); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if agg > 1 && !each {
+		return o.grouped(issue)
+	}
+	return issue
+}
+
+// complete is what -z 1 and -z 2 ask for.
+func (w *worker) complete(o *operation) error {
+	if w.cfg.Blocking != 1 && w.cfg.Blocking != 2 {
+		return nil
+	}
+	if err := o.wait(); err != nil || w.cfg.Blocking == 2 {
+		return err
+	}
+	return w.barrier()
+}
+
+// timed runs all iterations back to back, and waits for the last.
+func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
+	if o.graph > 0 {
+		return w.timedGraph(o, iters, agg)
+	}
+	launch := w.iteration(o, agg, false)
+	waited := waited(o.comm)
+	start := w.now()
+	s, err := w.sampler(o, iters, start)
+	if err != nil {
+		return measure{}, err
+	}
+	paused := time.Duration(0)
+	for range iters {
+		if err := launch(); err != nil {
+			return measure{}, err
+		}
+		if w.cfg.Blocking == 3 {
+			if err := o.wait(); err != nil {
+				return measure{}, err
+			}
+		}
+		if err := s.lap(); err != nil {
+			return measure{}, err
+		}
+		if w.cfg.Blocking == 3 {
+			t := w.now()
+			if err := w.barrier(); err != nil {
+				return measure{}, err
+			}
+			s.last = w.now()
+			paused += s.last - t
+		}
+	}
+	m, err := w.ended(o, start)
+	if err != nil {
+		return m, err
+	}
+	m.elapsed -= paused
+	if waited >= 0 {
+		m.waited = o.comm.(Waiter).Waited() - waited
+	}
+	m.samples, err = s.laps()
+	return m, err
+}
+
+// ended waits for what was issued since start, and says how long it took.
+func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
+	m := measure{waited: -1}
+	if o.lane != nil {
+		m.issued = w.now() - start
+		if err := o.wait(); err != nil {
+			return m, err
+		}
+	}
+	m.elapsed = w.now() - start
+	if c, ok := o.comm.(Chooser); ok {
+		m.chosen = c.Chosen()
+	}
+	return m, nil
+}
+
+// waited is for how long a rank has waited for others; -1 when the engine does
+// not know.
+func waited(c Comm) time.Duration {
+	if e, ok := c.(Waiter); ok {
+		return e.Waited()
+	}
+	return -1
+}
+
+// A sampler takes the time of every iteration: on the processor by its clock,
+// on a device by marks in the stream, which iterations need not wait for.
+type sampler struct {
+	w     *worker
+	o     *operation
+	clock bool
+	marks bool
+	taken int
+	last  time.Duration
+	times []time.Duration
+}
+
+// sampler begins to sample, if iterations are to be timed by themselves. With
+// -z 3 each is complete before the next, and the clock serves devices, too.
+// The document alone is not worth the marks' time.
+func (w *worker) sampler(o *operation, iters int, now time.Duration) (sampler, error) {
+	s := sampler{w: w, o: o, last: now}
+	switch {
+	case o.lane == nil:
+		s.clock = w.cfg.PerIter || w.cfg.Output == "json" && w.cfg.Versus == ""
+	case w.cfg.PerIter:
+		s.clock = w.cfg.Blocking == 3
+		s.marks = !s.clock
+	}
+	if s.clock || s.marks {
+		s.times = make([]time.Duration, 0, iters)
+	}
+	return s, s.mark(0)
+}
+
+// lap ends an iteration.
+func (s *sampler) lap() error {
+	if s.clock {
+		t := s.w.now()
+		s.times = append(s.times, t-s.last)
+		s.last = t
+	}
+	s.taken++
+	return s.mark(s.taken)
+}
+
+func (s *sampler) mark(i int) error {
+	if !s.marks {
+		return nil
+	}
+	if err := s.o.lane.Mark(i); err != nil {
+		return s.w.failedBy(s.o.comm, err)
+	}
+	return nil
+}
+
+// laps are the times of all iterations; nil when they were not taken.
+func (s *sampler) laps() ([]time.Duration, error) {
+	if !s.marks {
+		return s.times, nil
+	}
+	for i := range s.taken {
+		d, err := s.o.lane.Between(i, i+1)
+		if err != nil {
+			return nil, s.w.failedBy(s.o.comm, err)
+		}
+		s.times = append(s.times, d)
+	}
+	return s.times, nil
+}
+
+// maxIters is how many iterations a time (--min-time) can stand for.
+const maxIters = 2000
+
+// iterations is how many are timed: -n, or as many as fill --min-time. All
+// ranks come to the same number. The operation has run once.
+func (w *worker) iterations(ctx context.Context, o *operation) (int, error) {
+	if w.cfg.MinTime == 0 {
+		return w.cfg.Iters, nil
+	}
+	for n := 1; ; n *= 8 {
+		if err := w.barrier(); err != nil {
+			return 0, err
+		}
+		start := w.now()
+		launch := w.iteration(o, w.cfg.AggIters, false)
+		for range n {
+			if err := launch(); err != nil {
+				return 0, err
+			}
+		}
+		m, err := w.ended(o, start)
+		if err != nil {
+			return 0, err
+		}
+		slowest, err := w.slowest(ctx, m.elapsed)
+		if err != nil {
+			return 0, err
+		}
+		if slowest >= w.cfg.MinTime/4 || n > maxIters {
+			return int(min(max(1, (int64(w.cfg.MinTime)*int64(n)+int64(slowest)-1)/max(1, int64(slowest))), maxIters)), nil
+		}
+	}
+}
+
+// slowest is the longest time of all ranks'.
+func (w *worker) slowest(ctx context.Context, d time.Duration) (time.Duration, error) {
+	m := measure{elapsed: d}
+	err := w.everyones(ctx, &m, func(m measure) { d = max(d, m.elapsed) })
+	return d, err
+}
