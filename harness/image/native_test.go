@@ -97,10 +97,11 @@ func TestLoad(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the test writes files for amd64")
 	}
-	s, env := machine(certificate.Absent{Library: "libcuda.so.1", Because: "the driver brings it"})
+	// Not libcuda.so.1: some machines have it.
+	s, env := machine(certificate.Absent{Library: "libassay-driver.so.1", Because: "the driver brings it"})
 	dir := t.TempDir()
 	write(t, dir, files{
-		"cuda.so": lib("libcuda.so.1"), "both.so": lib("libcuda.so.1", "libnone.so"), "text.so": "text",
+		"driver.so": lib("libassay-driver.so.1"), "both.so": lib("libassay-driver.so.1", "libnone.so"), "text.so": "text",
 		"static.so": string(elftest.File{Static: true}.Bytes()), "damaged.so": lib(),
 	})
 	libm, _ := filepath.Glob("/usr/lib/x86_64-linux-gnu/libm.so.6")
@@ -112,7 +113,7 @@ func TestLoad(t *testing.T) {
 		expect(t, p, s.component(t.Context(), env, certificate.Check{Kind: certificate.CheckLoad, Path: p}), v, text)
 	}
 	load(libm[0], "pass", "libm")
-	load(dir+"/cuda.so", "skip", "the driver brings it")
+	load(dir+"/driver.so", "skip", "the driver brings it")
 	load(dir+"/both.so", "fail", "libnone.so")
 	load(dir+"/text.so", "fail", "no shared library")
 	load(dir+"/static.so", "fail", "no shared library")

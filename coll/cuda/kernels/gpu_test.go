@@ -57,7 +57,10 @@ func TestReduceGPU(t *testing.T) {
 		defer driver.Free(buffers[i])
 	}
 	for _, ty := range elem.Types {
-		t.Run(ty.String(), func(t *testing.T) {
+		t.Run(ty.String(), func(t *testing.T) { // on a thread of its own
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			check(t, ctx.Bind())
 			text, err := PTX(ty.String(), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
 			check(t, err)
 			module, err := driver.Load(text)
