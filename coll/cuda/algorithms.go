@@ -39,6 +39,7 @@ const (
 	allReduceLL128
 	allReduceSimple
 	combine
+	copies // no kernel: copy engines move the bytes, see copies.go
 	numKernels
 )
 
@@ -59,6 +60,7 @@ var kernelInfo = [numKernels]struct {
 	allReduceLL128:  {"allreduce_ll128", ll128, true, 1, schedule.TwoShot},
 	allReduceSimple: {"allreduce_simple", simple, true, 3, schedule.TwoShot},
 	combine:         {"combine", simple, true, 1, ""},
+	copies:          {"copy", simple, false, 1, schedule.TwoShot},
 }
 
 // String is the kernel's name in its source.
@@ -232,8 +234,11 @@ func (ch *chooser) permitted(c schedule.Collective, k kernel) bool {
 // limit keeps a choice within what settings and devices allow.
 func (ch *chooser) limit(c choice) choice {
 	most := packetChannels
-	switch kernelInfo[c.kernel].protocol {
-	case simple:
+	switch {
+	case c.kernel == copies: // channels are the blocks that reduce
+		most = 2 * packetChannels
+		c.chunk = max(c.chunk, leastCopy)
+	case kernelInfo[c.kernel].protocol == simple:
 		most = resultChannel
 		c.chunk = min(max(c.chunk, 128), ch.chunk) / 128 * 128
 	}
@@ -252,6 +257,10 @@ func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
 	switch k.kernel {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
+	case copies:
+		// Among more than two ranks the root's link would be a bottleneck that
+		// kernels which pass data on do not have.
+		return ch.ranks == 2 || c != schedule.Broadcast && c != schedule.Reduce
 	}
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
 }
@@ -276,9 +285,14 @@ func does(k kernel, c schedule.Collective) bool {
 		return c.Reduces()
 	case allReduceLL, allReduceLL128:
 		return c == schedule.AllReduce
+	case copies:
+		return c != schedule.SendRecv
 	}
 	return false
 }
+
+// leastCopy is the shortest step of copy engines: each costs microseconds.
+const leastCopy = 64 << 10
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the
 // kernel may be left out.
