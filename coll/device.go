@@ -55,6 +55,7 @@ type DeviceOp struct {
 	Op         Op // Sum where the caller said Avg
 	Root       int
 	Scaled     bool
+	Average    bool    // Scaled, by 1/size on all ranks
 	Scale      float64 // of the rank's own input, if Scaled
 	Factor     uint64  // the same, as the bits of an element
 	Divisor    int     // of the result, of integers; 0: none

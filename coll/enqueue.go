@@ -58,6 +58,7 @@ func (c *Comm) describe(op *DeviceOp, a *call) {
 		op.Op = Sum
 		if a.t.Float() {
 			d.scale(op, 1/float64(c.size))
+			op.Average = true
 		} else {
 			op.Divisor = c.size
 		}

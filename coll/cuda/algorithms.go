@@ -189,8 +189,16 @@ func rules(c schedule.Collective, ranks int) []rule {
 }
 
 // choose chooses for an operation of so many bytes (see entry).
-func (ch *chooser) choose(c schedule.Collective, bytes int) choice {
-	if f := ch.force; f.kernel != noKernel && does(f.kernel, c) {
+func (ch *chooser) choose(c schedule.Collective, bytes int) choice { return ch.pick(c, bytes, true) }
+
+// chooseKernel chooses among kernels.
+func (ch *chooser) chooseKernel(c schedule.Collective, bytes int) choice {
+	return ch.pick(c, bytes, false)
+}
+
+func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
+	can := func(k kernel) bool { return does(k, c) && (copying || k != copies) }
+	if f := ch.force; f.kernel != noKernel && can(f.kernel) {
 		if got := ch.limit(f); ch.fits(c, got, bytes) {
 			return got
 		}
@@ -199,7 +207,7 @@ func (ch *chooser) choose(c schedule.Collective, bytes int) choice {
 	for _, strict := range [...]bool{true, false} { // what no rule obeys is not asked for twice
 		for i := range all {
 			r := &all[i]
-			if bytes > r.upTo && i < len(all)-1 || strict && !ch.permitted(c, r.kernel) {
+			if !can(r.kernel) || bytes > r.upTo && i < len(all)-1 || strict && !ch.permitted(c, r.kernel) {
 				continue
 			}
 			if got := ch.limit(r.choice); ch.fits(c, got, bytes) {
@@ -211,7 +219,7 @@ func (ch *chooser) choose(c schedule.Collective, bytes int) choice {
 		}
 		// Of those that are allowed, the widest that takes it.
 		for i := len(all) - 1; i >= 0; i-- {
-			if !ch.permitted(c, all[i].kernel) {
+			if !can(all[i].kernel) || !ch.permitted(c, all[i].kernel) {
 				continue
 			}
 			if got := ch.limit(all[i].choice); ch.fits(c, got, bytes) {

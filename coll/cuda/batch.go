@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"slices"
+
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -24,6 +26,7 @@ type cursor struct {
 	at         int   // in ops: the next one
 	from       int   // the index of the operation that the last launch is of
 	exchanging bool
+	copying    bool
 }
 
 // EnqueueAll implements coll.Accelerator.
@@ -116,10 +119,39 @@ func (b *batch) load(ops []*coll.DeviceOp) error {
 			sides, send, recv = append(sides, e.cfg.Host), append(send, make([]byte, 1)), append(recv, make([]byte, e.cfg.Size))
 		}
 	}
+	if len(sides) > 0 {
+		if err := coll.GatherAll(sides, send, recv); err != nil {
+			return err
+		}
+	}
+	return b.rooms()
+}
+
+// rooms opens those that are needed and not there.
+func (b *batch) rooms() error {
+	var all []*copier
+	var sides []*coll.HostSide
+	var send, recv [][]byte
+	for i := range b.cursors {
+		e := b.cursors[i].e
+		if e.cfg.Size == 1 || !slices.ContainsFunc(b.cursors[i].ops, e.copier.lacks) {
+			continue
+		}
+		mine, others := e.copier.offer()
+		all, sides, send, recv = append(all, &e.copier), append(sides, e.cfg.Host), append(send, mine), append(recv, others)
+	}
 	if len(sides) == 0 {
 		return nil
 	}
-	return coll.GatherAll(sides, send, recv)
+	if err := coll.GatherAll(sides, send, recv); err != nil {
+		return err
+	}
+	for i, k := range all {
+		if err := k.accept(recv[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wave launches the next kernel of every engine. failed is an index in the
@@ -161,13 +193,21 @@ func (c *cursor) next() (*driver.Launch, error) {
 		c.at++
 		return nil, nil
 	}
+	if c.copying {
+		more, err := e.copier.next()
+		if !more || err != nil {
+			c.copying = false
+			c.at++
+		}
+		return nil, err
+	}
 	if e.cfg.Size == 1 {
 		c.at++
 		return nil, e.alone(op)
 	}
-	if handled, err := e.large(op); handled || err != nil {
-		c.at++
-		return nil, err
+	if way, ok := e.copier.takes(op); ok {
+		c.copying = true
+		return nil, e.copier.start(op, way)
 	}
 	if op.Coll == schedule.SendRecv {
 		e.exchange.start(op.Transfers)

@@ -340,13 +340,39 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// Copy engines do what kernels do, in several chunks, and in graphs.
+func TestCopies(t *testing.T) {
+	n := gpuCount(t)
+	t.Setenv("ASSAY_GPU_ALGO", "copy:8:512:65536")
+	var only []string
+	for c := range schedule.NumCollectives {
+		if does(copies, c) {
+			only = append(only, c.String())
+		}
+	}
+	for _, ranks := range []int{2, min(max(2, n), maxRanks)} {
+		w := spread(ranks, n)
+		colltest.Run(t, colltest.Options{Ranks: []int{ranks}, Only: only}, conformers(w))
+		all := w.open(t)
+		for _, ty := range []elem.Type{elem.Uint8, elem.Float32, elem.BFloat16} {
+			exact(t, all, ty, elem.Sum, 1_100_001/ty.Size())
+			if by := all[0].Chosen(); ranks == 2 && by != "copy/8" { // else a Reduce is done by kernels
+				t.Errorf("a Reduce is done by %s", by)
+			}
+		}
+		replay(t, w, all, []int{64, 40_000, 700_000})
+	}
+}
+
 // A graph of operations can be replayed, between others that are not captured.
 func TestGraph(t *testing.T) {
 	n := gpuCount(t)
 	w := spread(min(max(2, n), maxRanks), n)
-	all := w.open(t)
+	replay(t, w, w.open(t), []int{64, 40_000, limit(3 << 20)})
+}
+
+func replay(t *testing.T, w world, all []*gpuRank, lengths []int) {
 	each(t, all, func(g *gpuRank) error {
-		lengths := []int{64, 40_000, limit(3 << 20)}
 		capture := func() error {
 			for _, count := range lengths {
 				if err := g.Comm.AllReduce(g.at(0, count), g.at(8<<20, count), count, coll.Uint8, coll.Sum); err != nil {

@@ -30,6 +30,8 @@ func TestEmulated(t *testing.T) {
 	for _, c := range []struct{ tests, devices string }{
 		{"TestScaled|TestGroup|TestAllToAllInPlace|TestStreams|TestAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph", "2"},
 		{"TestConformance", "2"},
+		{"TestCopies", "2"},
+		{"TestCopies", "3"},
 		{"TestGroup|TestAbort", "4"},
 	} {
 		t.Run(c.devices+" "+c.tests, func(t *testing.T) {

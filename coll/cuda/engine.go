@@ -29,6 +29,8 @@ type engine struct {
 	chooser chooser
 	comm    commABI
 	windows windows
+	all     []identity
+	copier  copier
 	pinned  *driver.Pinned // the stop word, then the reports
 	event   driver.Event   // between streams
 
@@ -96,7 +98,8 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 }
 
 func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity) (*engine, error) {
-	e := &engine{cfg: cfg, dev: dev, windows: w}
+	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
+	e.copier.e = e
 	e.chooser = newChooser(cfg, all)
 	if s := forced(); s != "" {
 		var err error
@@ -240,7 +243,7 @@ func (d *device) free(rank int, addr uintptr) error {
 // Chosen implements coll.Accelerator.
 func (e *engine) Chosen() string {
 	if e.chosen.kernel == noKernel {
-		return "copy"
+		return "memcpy"
 	}
 	return fmt.Sprintf("%v/%d", e.chosen.kernel, e.chosen.channels)
 }
@@ -355,6 +358,7 @@ func (e *engine) Close(barrier func() error) error {
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()
+		e.copier.close(barrier, drained)
 		e.windows.close(barrier, drained)
 		if !drained {
 			return nil // kernels may still look at the rest

@@ -34,8 +34,17 @@ func (e *engine) enqueue(op *coll.DeviceOp) error {
 			return err
 		}
 	}
-	if handled, err := e.large(op); handled || err != nil {
-		return err
+	if first := e.copier.lacks(op); first {
+		send, recv := e.copier.offer()
+		if err := e.cfg.Host.Gather(send, recv); err != nil {
+			return err
+		}
+		if err := e.copier.accept(recv); err != nil {
+			return err
+		}
+	}
+	if c, ok := e.copier.takes(op); ok {
+		return e.copier.all(op, c)
 	}
 	if op.Coll == schedule.SendRecv {
 		e.exchange.start(op.Transfers)
@@ -72,7 +81,7 @@ func (e *engine) prepare(op *coll.DeviceOp) (*driver.Launch, error) {
 		o.Send = in
 		op = &o
 	}
-	c := e.chooser.choose(op.Coll, bytesOf(op))
+	c := e.chooser.chooseKernel(op.Coll, bytesOf(op))
 	l, err := e.launch(c.kernel, op.Type, op.Op)
 	if err != nil {
 		return nil, err

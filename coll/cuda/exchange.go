@@ -57,7 +57,7 @@ func classOf(k kernel) int {
 }
 
 func (x *exchange) choose(bytes int) choice {
-	c := x.chooser.choose(schedule.SendRecv, bytes)
+	c := x.chooser.chooseKernel(schedule.SendRecv, bytes)
 	c.threads = exchangeThreads
 	if kernelInfo[c.kernel].protocol == simple {
 		c.chunk = min(exchangeChunk, x.chooser.chunk)

@@ -44,7 +44,7 @@ var process = sync.OnceValue(func() (id [16]byte) {
 
 // An offer is a window, as its owner tells of it.
 type offer struct {
-	OK      uint8 // 1: the owner reaches all others' devices, and has a window
+	OK      uint8 // 1: the owner reaches all others' devices, and has a window; 2: it may have one later
 	Addr    uint64
 	Ordinal int32
 	Handle  [64]byte
@@ -80,7 +80,10 @@ func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (
 	var mine offer
 	if why == "" {
 		var err error
-		mine, err = w.offer(cfg, dev)
+		n := newChooser(cfg, nil).size()
+		if mine, err = w.offer(cfg, dev, n); err == nil {
+			err = clearMemory(w.own, n)
+		}
 		switch {
 		case errors.Is(err, driver.ErrOutOfMemory):
 			return w, nil, "", w.giveUp(fmt.Errorf("the window of this rank: %w", err))
@@ -167,14 +170,13 @@ func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
 	return ""
 }
 
-// offer allocates the rank's own window, all zero.
-func (w *windows) offer(cfg coll.AcceleratorConfig, dev *device) (o offer, err error) {
-	n := newChooser(cfg, nil).size()
+// offer allocates the rank's own window of n bytes.
+func (w *windows) offer(cfg coll.AcceleratorConfig, dev *device, n int) (o offer, err error) {
 	retired.sweep()
 	if w.own, err = driver.Malloc(n); err != nil {
 		return o, err
 	}
-	if err = clearMemory(w.own, n); err == nil && len(processes(cfg)) > 1 {
+	if len(processes(cfg)) > 1 {
 		o.Handle, err = driver.MemHandle(w.own)
 	}
 	o.Addr, o.Ordinal = uint64(w.own), int32(dev.ctx.Ordinal())

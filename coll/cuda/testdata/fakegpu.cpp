@@ -24,24 +24,35 @@
 
 using Flag = std::shared_ptr<bool>;
 
-// An Item is what a stream does: wait until it may, then run; a kernel takes
-// until its flag is set.
+// An Item is what a stream does: wait for a flag or until it may, then run and
+// set a flag; a kernel takes until its flag is set.
 struct Item {
   std::function<bool()> may;
   std::function<void()> run;
   std::function<emu::Launch()> kernel;
+  Flag wait, set;
 };
+
+// A Capture is what was put on a stream while it was captured, and on those
+// which waited for its events.
+struct Capture {
+  CUstream origin;
+  std::deque<std::pair<CUstream, Item>> items;
+};
+using CaptureRef = std::shared_ptr<Capture>;
 
 struct CUstream_st {
   unsigned gpu = 0;  // the emulator's: a queue of grids
   std::deque<Item> items;
   Flag running;  // the kernel's
-  bool capturing = false;
-  std::deque<Item> captured;
+  CaptureRef capture;
 };
-struct CUevent_st { Flag done = std::make_shared<bool>(true); };
-struct CUgraph_st { std::deque<Item> items; };
-struct CUgraphExec_st { std::deque<Item> items; };
+struct CUevent_st {
+  Flag done = std::make_shared<bool>(true);
+  CaptureRef capture;  // that it was recorded in
+};
+struct CUgraph_st { CaptureRef items; };
+struct CUgraphExec_st { CaptureRef items; };
 struct CUmod_st {};
 struct CUctx_st {};
 
@@ -71,7 +82,7 @@ static void step(emu::Machine &m) {
       }
       if (s->items.empty()) break;
       Item &i = s->items.front();
-      if (i.may && !i.may()) break;
+      if (i.may && !i.may() || i.wait && !*i.wait) break;
       if (i.kernel) {
         s->running = std::make_shared<bool>(false);
         m.enqueue(s->gpu, i.kernel());
@@ -79,9 +90,10 @@ static void step(emu::Machine &m) {
         end.name = "end";
         end.kernel = [done = s->running] { if (threadIdx.x == 0) *done = true; };
         m.enqueue(s->gpu, end);
-      } else {
+      } else if (i.run) {
         i.run();
       }
+      if (i.set) *i.set = true;
       s->items.pop_front();
       any = true;
     }
@@ -125,8 +137,8 @@ static void *runner(void *) {
 static CUresult put(CUstream s, Item i) {
   std::lock_guard<std::mutex> l(lock);
   s = of(s);
-  if (s->capturing) {
-    s->captured.push_back(std::move(i));
+  if (s->capture) {
+    s->capture->items.emplace_back(s, std::move(i));
     return CUDA_SUCCESS;
   }
   if (s == &legacy) {
@@ -259,27 +271,59 @@ EXPORT CUresult cuStreamSynchronize(CUstream s) {
   return bound();
 }
 EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
-  return put(s, {[done = e->done] { return *done; }, [] {}, nullptr});
+  {
+    std::lock_guard<std::mutex> l(lock);
+    if (e->capture) s->capture = e->capture;
+  }
+  Item i{};
+  i.wait = e->done;
+  return put(s, i);
 }
 EXPORT CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned) {
   return put(s, {[=] { return int32_t(__atomic_load_n((uint32_t *)p, __ATOMIC_ACQUIRE) - v) >= 0; }, [] {}, nullptr});
 }
 EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *c) {
-  *c = of(s)->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  *c = of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
-EXPORT CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) { return s->capturing = true, CUDA_SUCCESS; }
+EXPORT CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+  std::lock_guard<std::mutex> l(lock);
+  s->capture = std::make_shared<Capture>();
+  s->capture->origin = s;
+  return CUDA_SUCCESS;
+}
 EXPORT CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
-  *g = new CUgraph_st{s->captured};
-  s->captured.clear();
-  s->capturing = false;
+  std::lock_guard<std::mutex> l(lock);
+  CaptureRef c = s->capture;
+  *g = new CUgraph_st{c};
+  for (CUstream other : streams)
+    if (other->capture == c) other->capture = nullptr;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) { return *x = new CUgraphExec_st{g->items}, CUDA_SUCCESS; }
 EXPORT CUresult cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec x) { return delete x, CUDA_SUCCESS; }
 EXPORT CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
-  for (const Item &i : x->items) put(s, i);
+  // Flags are new ones for each launch, and the other streams begin when this
+  // one comes to the graph.
+  std::map<Flag, Flag> fresh;
+  std::set<CUstream> begun;
+  Flag begin = std::make_shared<bool>(false);
+  Item first{};
+  first.set = begin;
+  put(s, first);
+  for (auto &[on, item] : x->items->items) {
+    Item i = item;
+    if (i.set) i.set = fresh[i.set] = std::make_shared<bool>(false);
+    if (i.wait && fresh.count(i.wait)) i.wait = fresh[i.wait];
+    CUstream to = on == x->items->origin ? s : on;
+    if (to != s && begun.insert(to).second) {
+      Item wait{};
+      wait.wait = begin;
+      put(to, wait);
+    }
+    put(to, i);
+  }
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuEventCreate(CUevent *e, unsigned) { return *e = new CUevent_st, bound(); }
@@ -290,8 +334,11 @@ EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
   {
     std::lock_guard<std::mutex> l(lock);
     e->done = done;
+    e->capture = of(s)->capture;
   }
-  return put(s, {nullptr, [=] { *done = true; }, nullptr});
+  Item i{};
+  i.set = done;
+  return put(s, i);
 }
 EXPORT CUresult cuEventQuery(CUevent e) {
   std::lock_guard<std::mutex> l(lock);
