@@ -144,7 +144,7 @@ func TestDeviceOperations(t *testing.T) {
 			want DeviceOp
 		}{
 			{c.AllReduce(in, out, 100, Float32, Max), DeviceOp{Coll: schedule.AllReduce, Op: Max}},
-			{c.AllReduce(in, out, 100, Float32, Avg), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 1.0 / 3, Factor: 0x3eaaaaab}},
+			{c.AllReduce(in, out, 100, Float32, Avg), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Average: true, Scale: 1.0 / 3, Factor: 0x3eaaaaab}},
 			{c.AllReduce(in, out, 100, Int32, Avg), DeviceOp{Coll: schedule.AllReduce, Divisor: 3, Type: Int32}},
 			{c.AllReducePreMul(in, out, 100, BFloat16, PreMulSum{2}), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 2, Factor: 0x4000, Type: BFloat16}},
 			{c.AllReducePreMul(in, out, 100, Uint8, PreMulSum{300}), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 300, Factor: 255, Type: Uint8}},

@@ -248,6 +248,9 @@ func (ch *chooser) limit(c choice) choice {
 		c.chunk = max(c.chunk, leastCopy)
 	case kernelInfo[c.kernel].protocol == simple:
 		most = resultChannel
+		if c.kernel == exchangeSimple { // which has no results to pass on
+			most = chunkChannels
+		}
 		c.chunk = min(max(c.chunk, 128), ch.chunk) / 128 * 128
 	}
 	if ch.blocks > 0 {
