@@ -39,12 +39,15 @@ func completeColl(out io.Writer, args []string) {
 // collBench runs "harness coll OP FLAG…".
 func collBench(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
+		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --output json, as Markdown)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
 		return err
 	}
 	op := args[0]
 	if op == "tune" {
 		return collTune(ctx, args[1:], out, errOut)
+	}
+	if op == "table" {
+		return collTable(args[1:], out)
 	}
 	if n := nearest.To(op, perf.Collectives()); n != op {
 		return usagef("there is no operation %q; did you mean %q?", op, n)
@@ -65,6 +68,31 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 		return collError(err)
 	}
 	return verdict(res)
+}
+
+// collTable is "harness coll table": comparisons as tables.
+func collTable(files []string, out io.Writer) error {
+	if len(files) == 0 {
+		return usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --output json > FILE")
+	}
+	for i, file := range files {
+		f, err := os.Open(file)
+		if err != nil {
+			return usagef("coll table: %w", err)
+		}
+		d, err := perf.ReadDocument(f)
+		_ = f.Close() // it was read
+		if err != nil {
+			return usagef("coll table: %s: %w", file, err)
+		}
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if err := d.Markdown(out); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // runColl opens this process's ranks, runs the benchmark on them, and closes

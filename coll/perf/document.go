@@ -29,8 +29,15 @@ type Document struct {
 	Shape      *ShapeResult  `json:"shape,omitempty"`
 	Split      *SplitResult  `json:"split,omitempty"`
 	Versus     *VersusResult `json:"versus,omitempty"`
+	Rivals     []EngineJSON  `json:"rivals,omitempty"` // of Versus
 	Status     Status        `json:"status"`
 	Error      string        `json:"error,omitempty"`
+}
+
+// EngineJSON names an engine, with its version as NCCL numbers it: 22809.
+type EngineJSON struct {
+	Engine  string `json:"engine"`
+	Version int    `json:"version"`
 }
 
 type introJSON struct {
@@ -46,6 +53,9 @@ func (d *document) footer(r *reporter, res *Result, cause error) error {
 		Schema: 1, Collective: r.c.name, Engine: r.world.Engine, Ranks: r.n, Started: r.started.UTC().Format("2006-01-02T15:04:05Z"),
 		Args: r.cfg.Args, Env: reportedEnviron(r.std.Environ), Notes: r.world.Notes, Rows: []Row{}, Bad: res.OutOfBounds, AvgBusBW: finite(res.AvgBusBW),
 		MinBusBW: res.MinBusBW, Straggler: res.Straggler, Shape: res.Shape, Split: res.Split, Versus: res.Versus, Status: res.Status,
+	}
+	for _, a := range r.world.Against {
+		doc.Rivals = append(doc.Rivals, EngineJSON{a.Engine, a.Version})
 	}
 	for i, x := range r.ranks {
 		doc.Devices = append(doc.Devices, introJSON{i, x})
