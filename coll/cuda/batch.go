@@ -5,6 +5,8 @@ package cuda
 import (
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -35,7 +37,7 @@ func (e *engine) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
 	if i, err := b.take(ops); err != nil {
 		return i, err
 	}
-	if err := b.load(ops); err != nil {
+	if err := b.load(); err != nil {
 		return 0, failure(e.cfg.Rank, "a group", err)
 	}
 	for {
@@ -102,24 +104,29 @@ func (b *batch) rankOf(op *coll.DeviceOp) int {
 	return coll.NoPeer
 }
 
-// load loads the kernels of all operations before any of them is launched.
-func (b *batch) load(ops []*coll.DeviceOp) error {
+// load loads the kernels of all operations before any of them is launched, on
+// all devices at once.
+func (b *batch) load() error {
 	var sides []*coll.HostSide
 	var send, recv [][]byte
+	var loads []func() error
 	for i := range b.cursors {
-		e, any := b.cursors[i].e, false
-		for _, op := range b.cursors[i].ops {
-			first, err := e.need(op)
-			if err != nil {
-				return err
-			}
-			any = any || first
+		c := &b.cursors[i]
+		e := c.e
+		if !slices.ContainsFunc(c.ops, e.lacks) {
+			continue
 		}
-		if any {
-			sides, send, recv = append(sides, e.cfg.Host), append(send, make([]byte, 1)), append(recv, make([]byte, e.cfg.Size))
-		}
+		loads = append(loads, c.load)
+		sides, send, recv = append(sides, e.cfg.Host), append(send, make([]byte, 1)), append(recv, make([]byte, e.cfg.Size))
 	}
-	if len(sides) > 0 {
+	if len(loads) > 0 {
+		var g errgroup.Group
+		for _, load := range loads {
+			g.Go(load)
+		}
+		if err := g.Wait(); err != nil {
+			return err
+		}
 		if err := coll.GatherAll(sides, send, recv); err != nil {
 			return err
 		}
@@ -148,6 +155,19 @@ func (b *batch) rooms() error {
 	}
 	for i, k := range all {
 		if err := k.accept(recv[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load loads the kernels of the cursor's operations.
+func (c *cursor) load() error {
+	for _, op := range c.ops {
+		if !c.e.lacks(op) {
+			continue
+		}
+		if err := c.e.load(op); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func (d *device) load(module string) error {
 func (d *device) function(k kernel, t elem.Type, op elem.Op) (driver.Func, error) {
 	module, name := kernels.Movement, k.String()
 	if kernelInfo[k].typed {
-		module, name = t.String(), kernels.KernelName(name, t, op)
+		module, name = kernels.Module(t, op), kernels.KernelName(name, t, op)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,7 +37,7 @@ type engine struct {
 	stream   driver.Stream
 	busy     bool // something was enqueued on stream
 	exchange exchange
-	ready    [numTypes]bool
+	ready    [numTypes][elem.Avg]bool
 	untyped  [numKernels]*launch
 	typed    [numKernels][numTypes][elem.Avg]*launch
 	one      [1]*driver.Launch
@@ -66,7 +66,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
-	for _, module := range [...]string{kernels.Movement, elem.Float32.String()} {
+	for _, module := range [...]string{kernels.Movement, kernels.Module(elem.Float32, elem.Sum)} {
 		if err == nil {
 			err = dev.load(module)
 		}
@@ -123,7 +123,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 	c.rank = int32(cfg.Rank)
 	c.stop, c.report = uint64(e.pinned.Ptr), uint64(e.pinned.Ptr)+reportsAt
 	c.timeout = uint64(cfg.Knobs.Timeout)
-	e.ready[elem.Float32] = true
+	e.ready[elem.Float32][elem.Sum] = true
 	for _, k := range classes {
 		if _, err := e.launch(k, 0, 0); err != nil {
 			return nil, err
@@ -195,19 +195,20 @@ func (e *engine) set(l *launch, c choice) *driver.Launch {
 	return l.l
 }
 
-// need loads the kernels of a type, and reports whether this is the first time
-// for the communicator: then all ranks do so, and wait for one another before
-// any of them launches. Loading waits for what runs on the device, perhaps for
-// a kernel that waits for this rank's.
-func (e *engine) need(op *coll.DeviceOp) (first bool, err error) {
-	if !op.Coll.Reduces() || e.ready[op.Type] {
-		return false, nil
+// lacks reports whether an operation's kernels have to be loaded: for the first
+// time of its type and reduction in the communicator. Then all ranks do so, and
+// wait for one another before any of them launches. Loading waits for what runs
+// on the device, perhaps for a kernel that waits for this rank's.
+func (e *engine) lacks(op *coll.DeviceOp) bool {
+	return op.Coll.Reduces() && !e.ready[op.Type][op.Op]
+}
+
+func (e *engine) load(op *coll.DeviceOp) error {
+	if err := e.dev.load(kernels.Module(op.Type, op.Op)); err != nil {
+		return err
 	}
-	if err := e.dev.load(op.Type.String()); err != nil {
-		return false, err
-	}
-	e.ready[op.Type] = true
-	return e.cfg.Size > 1, nil
+	e.ready[op.Type][op.Op] = true
+	return nil
 }
 
 // Alloc implements coll.Accelerator.

@@ -27,9 +27,10 @@ func (e *engine) enqueue(op *coll.DeviceOp) error {
 	if e.cfg.Size == 1 {
 		return e.alone(op)
 	}
-	if first, err := e.need(op); err != nil {
-		return err
-	} else if first {
+	if e.lacks(op) {
+		if err := e.load(op); err != nil {
+			return err
+		}
 		if err := e.cfg.Host.Gather(make([]byte, 1), make([]byte, e.cfg.Size)); err != nil {
 			return err
 		}
@@ -115,8 +116,10 @@ func (e *engine) alone(op *coll.DeviceOp) error {
 	case op.Coll == schedule.SendRecv:
 		return e.dev.in(func() error { return copyToSelf(op.Transfers, e.stream) })
 	case op.Scaled:
-		if _, err := e.need(op); err != nil {
-			return err
+		if e.lacks(op) {
+			if err := e.load(op); err != nil {
+				return err
+			}
 		}
 		l, err := e.launch(combine, op.Type, op.Op)
 		if err != nil {

@@ -42,13 +42,20 @@ var kernelTypes = [...]string{
 	elem.Float8E5M2: "e5m2",
 }
 
-// KernelName is the name of a kernel that reduces, in t's module. Avg is Sum:
-// scaling and dividing are arguments.
+// Module is the module of the kernels that reduce a type by an operation. Avg
+// is Sum: scaling and dividing are arguments.
+func Module(t elem.Type, op elem.Op) string { return t.String() + "_" + opName(op) }
+
+// KernelName is the name of a kernel that reduces, in the module of t and op.
 func KernelName(base string, t elem.Type, op elem.Op) string {
+	return base + "_" + kernelTypes[t] + "_" + opName(op)
+}
+
+func opName(op elem.Op) string {
 	if op == elem.Avg {
 		op = elem.Sum
 	}
-	return base + "_" + kernelTypes[t] + "_" + op.String()
+	return op.String()
 }
 
 // KernelNames are the names of all kernels of a module; none if there is no
@@ -57,14 +64,15 @@ func KernelNames(module string) []string {
 	if module == Movement {
 		return append([]string(nil), movements...)
 	}
-	t, ok := elem.ParseType(module)
-	if !ok {
-		return nil
-	}
 	var names []string
-	for _, base := range reductions {
+	for _, t := range elem.Types {
 		for op := elem.Sum; op < elem.Avg; op++ {
-			names = append(names, KernelName(base, t, op))
+			if Module(t, op) != module {
+				continue
+			}
+			for _, base := range reductions {
+				names = append(names, KernelName(base, t, op))
+			}
 		}
 	}
 	return names

@@ -3,7 +3,9 @@
 // and 9.0. Newer processors run the latter.
 //
 // A module holds the kernels that only move bytes, or those that reduce one
-// element type. Their arguments are the structures of abi.h.
+// element type by one operation: drivers compile a module whole, which takes
+// seconds for those of all operations. The kernels' arguments are the structures
+// of abi.h.
 package kernels
 
 import (
@@ -27,12 +29,14 @@ var archs = []int{90, 80}
 // Movement is the module of the kernels that only move bytes.
 const Movement = "movement"
 
-// Modules are the names of all modules: Movement, and the name of each element
-// type for the kernels that reduce it.
+// Modules are the names of all modules: Movement, and the Module of each element
+// type and operation.
 func Modules() []string {
 	m := []string{Movement}
 	for _, t := range elem.Types {
-		m = append(m, t.String())
+		for op := elem.Sum; op < elem.Avg; op++ {
+			m = append(m, Module(t, op))
+		}
 	}
 	return m
 }

@@ -91,8 +91,13 @@ func TestPTX(t *testing.T) {
 			t.Errorf("%s for 75: %v", module, err)
 		}
 	}
-	if _, err := PTX("float17", 90); err == nil {
-		t.Error("there is PTX of a type that is none")
+	for _, none := range []string{"float", "float17_sum", "float_avg"} {
+		if _, err := PTX(none, 90); err == nil {
+			t.Errorf("there is PTX of %s", none)
+		}
+		if n := KernelNames(none); n != nil {
+			t.Errorf("%s has kernels %v", none, n)
+		}
 	}
 }
 
@@ -100,8 +105,8 @@ func TestNames(t *testing.T) {
 	if got, want := KernelName(AllReduceLL128, elem.BFloat16, elem.Avg), "allreduce_ll128_bf16_sum"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
-	if n := KernelNames("float17"); n != nil {
-		t.Errorf("a module that is none has kernels %v", n)
+	if got, want := Module(elem.Float16, elem.Avg), "half_sum"; got != want {
+		t.Errorf("%s; want %s", got, want)
 	}
 	seen := map[string]bool{}
 	for _, m := range Modules() {

@@ -1,5 +1,6 @@
 // Kernels that reduce elements of one type, ASSAY_TYPE, a number of
-// ncclDataType_t.
+// ncclDataType_t, by one operation, ASSAY_OP, a number of ncclRedOp_t. Without
+// ASSAY_OP they are those of all operations.
 #include "chunks.cuh"
 
 #if ASSAY_TYPE == 0
@@ -43,7 +44,15 @@
   KERNEL(allreduce_simple, op, (allreduce_chunks<ASSAY_TYPE, OP>(c, a)))  \
   KERNEL(combine, op, (combine_local<ASSAY_TYPE, OP>(c, a)))
 
+#if !defined(ASSAY_OP) || ASSAY_OP == 0
 KERNELS(sum, OP_SUM)
+#endif
+#if !defined(ASSAY_OP) || ASSAY_OP == 1
 KERNELS(prod, OP_PROD)
+#endif
+#if !defined(ASSAY_OP) || ASSAY_OP == 2
 KERNELS(max, OP_MAX)
+#endif
+#if !defined(ASSAY_OP) || ASSAY_OP == 3
 KERNELS(min, OP_MIN)
+#endif

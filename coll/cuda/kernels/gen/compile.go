@@ -38,21 +38,23 @@ func newCompiler(path string) (*compiler, error) {
 
 // A unit is a source compiled to one PTX.
 type unit struct {
-	name   string // of the PTX: MODULE.sm_ARCH.ptx
-	source string
-	arch   int
-	define string // a macro definition, or empty
+	name    string // of the PTX: MODULE.sm_ARCH.ptx
+	source  string
+	arch    int
+	defines []string
 }
 
 func units() []unit {
 	var u []unit
 	for _, arch := range archs {
-		add := func(module, source, define string) {
-			u = append(u, unit{fmt.Sprintf("%s.sm_%d.ptx", module, arch), source, arch, define})
+		add := func(module, source string, defines ...string) {
+			u = append(u, unit{fmt.Sprintf("%s.sm_%d.ptx", module, arch), source, arch, defines})
 		}
-		add("movement", "movement.cu", "")
+		add("movement", "movement.cu")
 		for _, t := range elem.Types {
-			add(t.String(), "reduction.cu", fmt.Sprintf("ASSAY_TYPE=%d", t))
+			for op := elem.Sum; op < elem.Avg; op++ {
+				add(t.String()+"_"+op.String(), "reduction.cu", fmt.Sprintf("-DASSAY_TYPE=%d", t), fmt.Sprintf("-DASSAY_OP=%d", op))
+			}
 		}
 	}
 	return u
@@ -104,10 +106,8 @@ func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, err
 
 func (c *compiler) compile(ctx context.Context, u unit, dir string) ([]byte, error) {
 	args := []string{"--ptx", "-O3", "-std=c++14", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", u.name}
-	if u.define != "" {
-		args = append(args, "-D"+u.define)
-	}
-	cmd := exec.CommandContext(ctx, c.path, append(args, u.source)...)
+	args = append(append(args, u.defines...), u.source)
+	cmd := exec.CommandContext(ctx, c.path, args...)
 	cmd.Dir = dir
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%s: %w\n%s", u.name, err, text)

@@ -1,5 +1,5 @@
 // Command gen compiles the kernels to PTX: movement.cu, and reduction.cu once
-// for each element type, for each architecture in archs. It writes
+// for each element type and operation, for each architecture in archs. It writes
 //
 //	ptx/MODULE.sm_ARCH.ptx.gz  the PTX, without comments
 //	ptx/SUM                    the version of nvcc, and SHA-256 sums of the

@@ -18,7 +18,7 @@ if [ "$1" = --version ]; then echo "release 1.2, V` + version + `"; exit; fi
 while [ $# -gt 1 ]; do
 	case $1 in
 	-o) out=$2; shift ;;
-	-D*) define=$1 ;;
+	-D*) defines="$defines $1" ;;
 	esac
 	shift
 done
@@ -26,7 +26,7 @@ if grep -q wrong $1; then echo "no such thing" >&2; exit 1; fi
 {
 	echo "// Build $$"
 	echo
-	echo "call _ZN43_INTERNAL_$(printf %08x $$)_12_reduction_cu_9c0e4fef9load_slow; $define"
+	echo "call _ZN43_INTERNAL_$(printf %08x $$)_12_reduction_cu_9c0e4fef9load_slow;$defines"
 	cat $1
 } > $out
 `
@@ -61,11 +61,11 @@ func sourceDir(t *testing.T) string {
 
 func TestGenerate(t *testing.T) {
 	dir := sourceDir(t)
-	text, err := decompress(filepath.Join(dir, "ptx", "half.sm_90.ptx.gz"))
+	text, err := decompress(filepath.Join(dir, "ptx", "half_sum.sm_90.ptx.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow; -DASSAY_TYPE=6\nreduce\n"
+	want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow; -DASSAY_TYPE=6 -DASSAY_OP=0\nreduce\n"
 	if string(text) != want {
 		t.Errorf("PTX is %q; want %q", text, want)
 	}
@@ -73,7 +73,7 @@ func TestGenerate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 + 13*len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
+	if want := 3 + (1+12*4)*len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
 		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
 	}
 }
@@ -88,9 +88,9 @@ func TestCheck(t *testing.T) {
 		"another source":   {func(dir string) { put(t, dir, "movement.cu", "more\n") }, exitDiffers, "ptx/movement.sm_80.ptx: not what the sources give"},
 		"another header":   {func(dir string) { put(t, dir, "abi.h", "more\n") }, exitDiffers, "abi.h: changed"},
 		"a source too few": {func(dir string) { os.Remove(filepath.Join(dir, "abi.h")) }, exitDiffers, "abi.h: in SUM, but no more"},
-		"another PTX": {func(dir string) { put(t, dir, "ptx/half.sm_90.ptx.gz", string(compress([]byte("x")))) }, exitDiffers,
-			"ptx/half.sm_90.ptx.gz: not what SUM says"},
-		"no PTX":           {func(dir string) { os.Remove(filepath.Join(dir, "ptx/half.sm_90.ptx.gz")) }, exitDiffers, "half.sm_90.ptx.gz"},
+		"another PTX": {func(dir string) { put(t, dir, "ptx/half_sum.sm_90.ptx.gz", string(compress([]byte("x")))) }, exitDiffers,
+			"ptx/half_sum.sm_90.ptx.gz: not what SUM says"},
+		"no PTX":           {func(dir string) { os.Remove(filepath.Join(dir, "ptx/half_sum.sm_90.ptx.gz")) }, exitDiffers, "half_sum.sm_90.ptx.gz"},
 		"no SUM":           {func(dir string) { os.Remove(filepath.Join(dir, sumFile)) }, exitDiffers, "SUM"},
 		"a wrong source":   {func(dir string) { put(t, dir, "movement.cu", "wrong\n") }, exitDiffers, "no such thing"},
 		"another compiler": {func(dir string) { fakeCompiler(t, "1.2.4") }, exitCompiler, "version 1.2.4; the PTX there is by 1.2.3"},
@@ -116,11 +116,11 @@ func TestCheck(t *testing.T) {
 
 func TestStaleFilesGo(t *testing.T) {
 	dir := sourceDir(t)
-	put(t, dir, "ptx/half.sm_70.ptx.gz", "")
+	put(t, dir, "ptx/half_sum.sm_70.ptx.gz", "")
 	if status := run([]string{"-dir", dir}, os.Stderr); status != 0 {
 		t.Fatalf("status %d", status)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ptx/half.sm_70.ptx.gz")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "ptx/half_sum.sm_70.ptx.gz")); err == nil {
 		t.Error("the PTX of an architecture that is none is still there")
 	}
 }
