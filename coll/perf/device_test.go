@@ -373,6 +373,52 @@ func TestGraphLaunches(t *testing.T) {
 	}
 }
 
+// A namingDevice names its last operation, and barriers are operations.
+type namingDevice struct {
+	*testDevice
+	last string
+}
+
+func (n *namingDevice) Chosen() string { return n.last }
+
+func (n *namingDevice) Barrier() error {
+	n.last = "barrier"
+	return n.testDevice.Barrier()
+}
+
+func (n *namingDevice) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+	n.last = "eager"
+	if n.record != nil {
+		n.last = "recorded"
+	}
+	return n.testDevice.AllReduce(send, recv, count, t, op)
+}
+
+// TestChosen: the name is that of the operation, whatever the barriers around
+// it do.
+func TestChosen(t *testing.T) {
+	naming := func() setup {
+		var f fleet
+		s := f.setup(t, 1<<20)
+		wrap := s.wrap
+		s.wrap = func(c Comm) Comm { return &namingDevice{testDevice: wrap(c).(*testDevice)} }
+		return s
+	}
+	for line, want := range map[string]string{"": "eager", "-z 1": "eager", "-z 3": "eager", "-G 2": "recorded", "-G 2 -z 1": "recorded"} {
+		o := bench(t, "all_reduce", 2, "-b 1K -e 1K -n 2 "+line, naming())
+		if o.fail != nil || o.res.Rows[0].OutOfPlace.Algorithm != want || o.res.Rows[0].InPlace.Algorithm != want {
+			t.Errorf("%q: %v, %+v; want %s", line, o.fail, o.res.Rows, want)
+		}
+	}
+	m := match{setup: naming()}
+	o := bench(t, "all_reduce", 2, "-b 1K -e 1K --repeat 2 --versus nccl", m.against(t, 2))
+	for _, row := range o.res.Versus.Rows {
+		if got, want := row.Engines[0].Algorithm, map[bool]string{false: "eager", true: "recorded"}[row.Graph]; got != want {
+			t.Errorf("compared, graph %v: %q; want %q (%v)", row.Graph, got, want, o.fail)
+		}
+	}
+}
+
 // TestMarks: -I times iterations in the stream, without waiting for each.
 func TestMarks(t *testing.T) {
 	var f fleet

@@ -11,6 +11,7 @@ func (w *worker) capture(o *operation, iters, agg int) (Graph, error) {
 				return err
 			}
 		}
+		o.note()
 		return nil
 	})
 	if err != nil {

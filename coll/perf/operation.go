@@ -16,6 +16,7 @@ type operation struct {
 	k       combination
 	a       args
 	inPlace bool
+	chosen  string // the engine's name for how it is done; empty: it does not know
 }
 
 func (w *worker) operation(v volume, k combination, inPlace bool) *operation {
@@ -69,7 +70,16 @@ func (o *operation) once(offset int64) error {
 	if err := o.issue(offset); err != nil {
 		return err
 	}
+	o.note()
 	return o.wait()
+}
+
+// note asks the engine how the operation is done, right after it was issued or
+// recorded: barriers and exchanges may be operations of the engine, too.
+func (o *operation) note() {
+	if c, ok := o.comm.(Chooser); ok {
+		o.chosen = c.Chosen()
+	}
 }
 
 // enter and leave tell the watchdog, if there is one, that an operation is

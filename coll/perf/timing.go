@@ -114,7 +114,7 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 
 // ended waits for what was issued since start, and says how long it took.
 func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
-	m := measure{waited: -1}
+	m := measure{waited: -1, chosen: o.chosen}
 	if o.lane != nil {
 		m.issued = w.now() - start
 		if err := o.wait(); err != nil {
@@ -122,9 +122,6 @@ func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
 		}
 	}
 	m.elapsed = w.now() - start
-	if c, ok := o.comm.(Chooser); ok {
-		m.chosen = c.Chosen()
-	}
 	return m, nil
 }
 

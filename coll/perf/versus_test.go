@@ -101,6 +101,8 @@ func deviceOf(c Comm) *testDevice {
 		return d
 	case *badDevice:
 		return d.testDevice
+	case *namingDevice:
+		return d.testDevice
 	}
 	return nil
 }
