@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A fake is an accelerator that takes note of what it is told.
@@ -531,6 +533,19 @@ func TestDeviceNoAllocation(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 	destroyAll(t, comms)
+}
+
+// TestGPUsOnly: a file in which nothing was measured on the processor leaves
+// that to the measurements which came with the package.
+func TestGPUsOnly(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "tune.json")
+	if err := new(tuning.Measurements).Save(file); err != nil {
+		t.Fatal(err)
+	}
+	m, err := measurements(file)
+	if err != nil || len(m.Points) == 0 {
+		t.Errorf("%v, %v", m, err)
+	}
 }
 
 func BenchmarkDeviceEnqueue(b *testing.B) {

@@ -46,7 +46,8 @@ func newPicker(c *Comm, cores int) (picker, error) {
 	return picker{tuner: t, slot: c.links.slot, ranks: c.size, env: env}, nil
 }
 
-// measurements are those of ASSAY_TUNING, or those that came with the package.
+// measurements are those of ASSAY_TUNING, or those that came with the package
+// where that has none, or none of the processor's.
 func measurements(file string) (*tuning.Measurements, error) {
 	if file == "" {
 		return tuning.Defaults()
@@ -54,6 +55,9 @@ func measurements(file string) (*tuning.Measurements, error) {
 	m, err := tuning.LoadMeasurements(file)
 	if err != nil {
 		return nil, fmt.Errorf("ASSAY_TUNING: %w", err)
+	}
+	if len(m.Points) == 0 {
+		return tuning.Defaults()
 	}
 	return m, nil
 }

@@ -21,9 +21,10 @@ import (
 // nearest ones. They change only by Add, which must not run beside anything
 // else.
 type Measurements struct {
-	Schema  int     `json:"schema"`  // 1
-	Machine string  `json:"machine"` // where they were made, for people and for callers to compare
-	Points  []Point `json:"points"`
+	Schema  int        `json:"schema"`         // 1
+	Machine string     `json:"machine"`        // where they were made, for people and for callers to compare
+	Points  []Point    `json:"points"`         // of operations on the processor
+	GPUs    []GPUTable `json:"gpus,omitempty"` // what is best on GPUs: no model is there to correct
 }
 
 // A Point is one measurement.
@@ -136,7 +137,7 @@ func (m *Measurements) validate() error {
 			return fmt.Errorf("point %d: %g microseconds", i+1, p.Micros)
 		}
 	}
-	return nil
+	return validateGPUs(m.GPUs)
 }
 
 // ReadMeasurements reads what Write wrote. Anything else is an error.
@@ -158,12 +159,13 @@ func ReadMeasurements(r io.Reader) (*Measurements, error) {
 
 // Write writes the measurements as JSON, sorted.
 func (m *Measurements) Write(w io.Writer) error {
-	out := Measurements{Schema: 1, Machine: m.Machine, Points: slices.Clone(m.Points)}
+	out := Measurements{Schema: 1, Machine: m.Machine, Points: slices.Clone(m.Points), GPUs: slices.Clone(m.GPUs)}
 	slices.SortStableFunc(out.Points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Collective, b.Collective), cmp.Compare(a.Algorithm, b.Algorithm), cmp.Compare(a.Protocol, b.Protocol),
 			cmp.Compare(a.Channels, b.Channels), cmp.Compare(a.Ranks, b.Ranks), cmp.Compare(a.Groups, b.Groups),
 			cmp.Compare(a.Local, b.Local), cmp.Compare(a.Net, b.Net), cmp.Compare(a.Bytes, b.Bytes))
 	})
+	slices.SortFunc(out.GPUs, compareGPU)
 	if err := out.validate(); err != nil {
 		return fmt.Errorf("tuning measurements: %w", err)
 	}

@@ -326,6 +326,7 @@ func TestReadMeasurementsErrors(t *testing.T) {
 func FuzzReadMeasurements(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"machine":"","points":[{"collective":"AllReduce","algorithm":"ring","protocol":"LL","channels":1,"ranks":4,"groups":1,"local":"SHM","bytes":8,"micros":2}]}`))
 	f.Add([]byte(`{"schema":1,"machine":"x","points":null}`))
+	f.Add([]byte(goodGPUs))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := ReadMeasurements(bytes.NewReader(text))
 		if err != nil {
@@ -336,7 +337,7 @@ func FuzzReadMeasurements(f *testing.F) {
 			t.Fatalf("Write of what was accepted: %v", err)
 		}
 		again, err := ReadMeasurements(&out)
-		if err != nil || len(again.Points) != len(m.Points) {
+		if err != nil || len(again.Points) != len(m.Points) || len(again.GPUs) != len(m.GPUs) {
 			t.Fatalf("read again: %v, %v", again, err)
 		}
 		newTuner(t, fourLocal, NoOverrides, m).Pick(schedule.AllReduce, 1000)
