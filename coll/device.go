@@ -163,6 +163,15 @@ func (c *Comm) Device() (ordinal int, ok bool) {
 	return c.dev.ordinal, true
 }
 
+// Accelerator is what does the communicator's operations on device memory;
+// nil: there is none.
+func (c *Comm) Accelerator() Accelerator {
+	if c.dev == nil {
+		return nil
+	}
+	return c.dev.Accelerator
+}
+
 // SetStream makes later operations on device memory come on a CUDA stream, 0
 // being the default one. Operations are done in their order even where that
 // means waiting for what is on the stream before, except that none waits for

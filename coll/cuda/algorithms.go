@@ -175,6 +175,7 @@ type chooser struct {
 	min, max int // channels; 0: no limit
 	allows   func(c schedule.Collective, protocol string) bool
 	does     func(c schedule.Collective, algorithm string) bool
+	measured measured
 	force    choice
 }
 
@@ -202,6 +203,9 @@ func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
 		if got := ch.limit(f); ch.fits(c, got, bytes) {
 			return got
 		}
+	}
+	if got, ok := ch.measured.choose(ch, c, bytes); ok && can(got.kernel) {
+		return got
 	}
 	all := rules(c, ch.ranks)
 	for _, strict := range [...]bool{true, false} { // what no rule obeys is not asked for twice
@@ -323,7 +327,7 @@ func parseChoice(s string) (choice, error) {
 			break
 		}
 		n, err := strconv.Atoi(fields[i+1])
-		if err != nil || n <= 0 {
+		if err != nil || n < 0 || n == 0 && to != &c.chunk {
 			return choice{}, fmt.Errorf("%q: %q is no number", s, fields[i+1])
 		}
 		*to = n

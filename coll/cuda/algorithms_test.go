@@ -33,6 +33,10 @@ func TestChoices(t *testing.T) {
 		"two-shot":    func(c *chooser) { c.does = algo(t, "two-shot") },
 		"ring":        func(c *chooser) { c.does = algo(t, "ring") },
 		"forced":      func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} },
+		"measured": func(c *chooser) {
+			c.measured[schedule.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
+			c.measured[schedule.AllGather] = []rule{{1 << 30, choice{exchangeSimple, 64, 512, 1 << 30}}}
+		},
 		"small slots": func(c *chooser) { c.layout = newLayout(c.ranks, 64<<10) },
 	}
 	for name, set := range settings {
@@ -115,10 +119,13 @@ func TestParseChoice(t *testing.T) {
 	if again, err := parseChoice(c.String()); err != nil || again != c {
 		t.Errorf("%v, %v", again, err)
 	}
+	if c, err := parseChoice("reduce_ll:8:256:0"); err != nil || c != (choice{reduceLL, 8, 256, 0}) { // as String writes it
+		t.Errorf("%v, %v", c, err)
+	}
 	if c, err = parseChoice("exchange_ll:3"); err != nil || c.channels != 3 {
 		t.Errorf("%v, %v", c, err)
 	}
-	for _, s := range []string{"", "ring", "combine", "exchange_ll:x", "exchange_ll:0", "exchange_ll:1:33", "exchange_ll:1:1024", "exchange_ll:1:32:128:1"} {
+	for _, s := range []string{"", "ring", "combine", "exchange_ll:x", "exchange_ll:0", "exchange_ll:1:33", "exchange_ll:1:1024", "exchange_ll:1:32:128:1", "exchange_ll:1:0", "exchange_simple:1:32:-1"} {
 		if c, err := parseChoice(s); err == nil {
 			t.Errorf("%q: %v", s, c)
 		}

@@ -44,6 +44,7 @@ type engine struct {
 	batch    batch
 	scratch  scratch
 	chosen   choice
+	trial    bool // Tune tries choices
 
 	mu      sync.Mutex // Abort against Close
 	closed  bool
@@ -74,9 +75,13 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
+	rules, err := measuredFor(cfg.Knobs.Tuning, dev.info.Name, cfg.Size)
+	if err != nil {
+		return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: err}
+	}
 	var a coll.Accelerator
 	err = dev.in(func() error {
-		w, all, why, err := openWindows(ctx, cfg, dev)
+		w, all, why, err := openWindows(ctx, cfg, dev, rules.sum())
 		switch {
 		case err != nil:
 			return err
@@ -84,7 +89,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 			cfg.Log.Infof(debug.Init, "rank %d: device memory is staged: %s", cfg.Rank, why)
 			a, err = newStager(ctx, cfg, dev)
 		default:
-			a, err = newEngine(cfg, dev, w, all)
+			a, err = newEngine(cfg, dev, w, all, rules)
 			if err != nil {
 				w.close(nil, true)
 			}
@@ -97,10 +102,13 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	return a, nil
 }
 
-func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity) (*engine, error) {
+func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (*engine, error) {
 	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
 	e.copier.e = e
 	e.chooser = newChooser(cfg, all)
+	if measuredAlike(all) {
+		e.chooser.measured = rules
+	}
 	if s := forced(); s != "" {
 		var err error
 		if e.chooser.force, err = parseChoice(s); err != nil {

@@ -17,6 +17,9 @@ func (e *engine) Enqueue(op *coll.DeviceOp) error {
 		}
 	}
 	if err := e.enqueue(op); err != nil {
+		if e.trial { // it is recorded at most, and the record is thrown away
+			return &coll.Error{Code: coll.InvalidArgument, Rank: e.cfg.Rank, Op: op.Coll.String(), Peer: coll.NoPeer, Err: err}
+		}
 		return failure(e.cfg.Rank, op.Coll.String(), err)
 	}
 	return nil

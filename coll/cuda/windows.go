@@ -26,6 +26,22 @@ type identity struct {
 	UUID    [40]byte
 	P2P     uint8    // 1: the settings allow peer access
 	Forced  [64]byte // ASSAY_GPU_ALGO
+	Rules   [32]byte // measured.sum
+}
+
+// measuredAlike reports whether measured rules can be used: all ranks have the
+// same ones, and each has a device of its own, as when they were made. All know
+// alike. That all have the same file for ASSAY_TUNING has been seen to before;
+// GPUs may still have different names.
+func measuredAlike(all []identity) bool {
+	seen := map[[40]byte]bool{}
+	for _, id := range all {
+		if id.Rules != all[0].Rules || seen[id.UUID] {
+			return false
+		}
+		seen[id.UUID] = true
+	}
+	return true
 }
 
 // forced is what all operations are to be done with, for measurements:
@@ -33,7 +49,7 @@ type identity struct {
 func forced() string { return os.Getenv("ASSAY_GPU_ALGO") }
 
 // abiVersion changes with kernels/abi.h and with what is exchanged here.
-const abiVersion = 1
+const abiVersion = 2
 
 // process tells processes apart, those with one number in different
 // containers, too.
@@ -60,11 +76,11 @@ type windows struct {
 // openWindows gives every rank a window and the addresses of the others'. If
 // that cannot be, why says the reason that this rank knows, and there are none
 // on any rank.
-func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (w windows, all []identity, why string, err error) {
+func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, rules [32]byte) (w windows, all []identity, why string, err error) {
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
 	}
-	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process()}
+	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Rules: rules}
 	copy(me.UUID[:], dev.info.UUID)
 	copy(me.Forced[:], forced())
 	if cfg.Knobs.P2P() {

@@ -1,0 +1,82 @@
+package cuda
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"fmt"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/tuning"
+)
+
+// measured are rules that "harness coll tune -g" has made, by collective. They
+// go before those of table.
+type measured [schedule.NumCollectives][]rule
+
+// tables is such a file, of machines that are known.
+//
+//go:embed tables.json
+var tables []byte
+
+var builtIn = sync.OnceValues(func() (*tuning.Measurements, error) {
+	return tuning.ReadMeasurements(bytes.NewReader(tables))
+})
+
+// measuredFor finds the rules for so many GPUs of a name: those of a file, if
+// one is named, and else those that came with the program.
+func measuredFor(file, gpu string, ranks int) (m measured, err error) {
+	known, err := builtIn()
+	if err != nil {
+		return m, err
+	}
+	own := new(tuning.Measurements)
+	if file != "" {
+		if own, err = tuning.LoadMeasurements(file); err != nil {
+			return m, fmt.Errorf("ASSAY_TUNING: %w", err)
+		}
+	}
+	for c := range schedule.NumCollectives {
+		from := own.GPU(gpu, ranks, c)
+		if from == nil {
+			from = known.GPU(gpu, ranks, c)
+		}
+		for _, r := range from {
+			k, err := parseChoice(r.Choice)
+			if err == nil && !does(k.kernel, c) {
+				err = fmt.Errorf("%v does no %v", k.kernel, c)
+			}
+			if err != nil {
+				return m, fmt.Errorf("measured rules for %v among %d GPUs %q: %w", c, ranks, gpu, err)
+			}
+			if r.UpTo == 0 {
+				r.UpTo = maxMessage
+			}
+			m[c] = append(m[c], rule{int(r.UpTo), k})
+		}
+	}
+	return m, nil
+}
+
+// sum tells rules apart, so that ranks can compare theirs.
+func (m *measured) sum() [sha256.Size]byte {
+	h := sha256.New()
+	for c, rules := range m {
+		for _, r := range rules {
+			fmt.Fprintln(h, c, r.upTo, r.choice)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// choose is for messages that are not longer than what was measured.
+func (m *measured) choose(ch *chooser, c schedule.Collective, bytes int) (got choice, ok bool) {
+	for i := range m[c] {
+		if r := &m[c][i]; bytes <= r.upTo {
+			got = ch.limit(r.choice)
+			return got, ch.permitted(c, got.kernel) && ch.fits(c, got, bytes)
+		}
+	}
+	return got, false
+}
