@@ -249,7 +249,7 @@ func (ch *chooser) limit(c choice) choice {
 	switch {
 	case c.kernel == copies: // channels are the blocks that reduce
 		most = 2 * packetChannels
-		c.chunk = max(c.chunk, leastCopy)
+		c.chunk = min(max(c.chunk, leastCopy), copyChunk(ch.ranks)) / partAlign * partAlign
 	case kernelInfo[c.kernel].protocol == simple:
 		most = resultChannel
 		if c.kernel == exchangeSimple { // which has no results to pass on
@@ -306,8 +306,15 @@ func does(k kernel, c schedule.Collective) bool {
 	return false
 }
 
-// leastCopy is the shortest step of copy engines: each costs microseconds.
-const leastCopy = 64 << 10
+// What copy engines bring to a rank comes to its room, in slots.
+const (
+	leastCopy = 64 << 10  // bytes of a step: each costs microseconds
+	copyDepth = 4         // slots, of each rank, for inputs and for results
+	copyRoom  = 512 << 20 // bytes of a room
+)
+
+// copyChunk is the longest step for so many ranks.
+func copyChunk(ranks int) int { return copyRoom / (2 * copyDepth * ranks) / partAlign * partAlign }
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the
 // kernel may be left out.

@@ -26,14 +26,7 @@ import (
 //
 // An AllReduce has a second half: what a rank has reduced is copied to the
 // others resultLag chunks later.
-const (
-	copyDepth = 4         // slots, of each rank, for inputs and for results
-	copyRoom  = 512 << 20 // bytes of a room, at most
-	resultLag = 2         // chunks; less than copyDepth
-)
-
-// copyChunk is the longest chunk for so many ranks.
-func copyChunk(ranks int) int { return copyRoom / (2 * copyDepth * ranks) }
+const resultLag = 2 // chunks; less than copyDepth
 
 // A copier does operations of one rank by copy engines.
 type copier struct {
@@ -166,7 +159,6 @@ func (k *copier) start(op *coll.DeviceOp, c choice) error {
 	e := k.e
 	k.op, k.c, k.round = *op, c, 0
 	k.op.Transfers = nil
-	k.c.chunk = min(c.chunk, copyChunk(e.cfg.Size)) / partAlign * partAlign
 	k.rounds = (k.length(0) + k.c.chunk - 1) / k.c.chunk
 	if op.Coll == schedule.AllReduce {
 		k.rounds += resultLag

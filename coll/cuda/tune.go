@@ -172,18 +172,15 @@ func (s *search) coarse() (out []choice) {
 	return out
 }
 
-// copies are those of the copy engines. Blocks matter to what they reduce.
+// copies are those of the copy engines. Blocks must keep up with the link in
+// what they reduce, or move to its place.
 func (s *search) copies() (out []choice) {
 	if s.bytes < leastCopied {
 		return nil
 	}
-	blocks := []int{16, 32}
-	if !s.coll.Reduces() {
-		blocks = blocks[:1]
-	}
-	for _, b := range blocks {
-		for chunk := 4 << 20; chunk <= min(64<<20, s.bytes); chunk *= 2 {
-			out = append(out, choice{copies, b, exchangeThreads, chunk})
+	for _, blocks := range [...]int{32, 64} {
+		for chunk := 4 << 20; chunk <= min(copyChunk(s.ranks), s.bytes); chunk *= 2 {
+			out = append(out, choice{copies, blocks, exchangeThreads, chunk})
 		}
 	}
 	return out
