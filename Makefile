@@ -45,6 +45,13 @@ test: deps build ## all tests that run here: unit, race, scripts, and images bui
 test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation
 	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout 40m -run TestFabricBothPlatforms ./build/e2e
 
+.PHONY: test-gpu
+test-gpu: ## build the bundle that tries and measures the engine on GPUs, and run it if there are some here
+	LDFLAGS='$(LDFLAGS)' ./.ci/gpu/bundle $(OUT)/assay-gpu.tar.xz
+	@if nvidia-smi -L >/dev/null 2>&1; then \
+	  rm -rf $(OUT)/gpu && mkdir -p $(OUT)/gpu && tar -xJf $(OUT)/assay-gpu.tar.xz -C $(OUT)/gpu && $(OUT)/gpu/run -o $(OUT)/gpu-results; \
+	else echo "skipped: no GPU on this machine: run the bundle on one that has some"; fi
+
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, workflows, schema
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }

@@ -98,13 +98,16 @@ func TestNCCL(t *testing.T) {
 		"-b 1000 -e 1M -f 10 -n 2 -m 3 -u 1")
 }
 
-// TestNCCLOfBytes is what the fake library can do, too.
+// TestNCCLOfBytes is what the fake library can do, too. Not symmetric memory at
+// odd addresses: there an AllGather of NCCL 2.28.9 left half of the bytes wrong
+// on 2×H200.
 func TestNCCLOfBytes(t *testing.T) {
 	everywhere(t, world(t, 2),
 		"-b 48 -e 64K -f 8 -n 2 -d uint8",
 		"-b 48 -e 64K -f 8 -n 2 -d uint8 -o mulsum",
 		"-b 48 -e 64K -f 8 -n 2 -d uint8 -G 2 -m 3",
-		"-b 48 -e 64K -f 8 -n 2 -d uint8 -R 2 -r 1 -u 1")
+		"-b 48 -e 64K -f 8 -n 2 -d uint8 -r 1 -u 1",
+		"-b 48 -e 64K -f 8 -n 2 -d uint8 -R 2 -r 1")
 }
 
 // everywhere runs the benchmark of each collective with each of the flags.
