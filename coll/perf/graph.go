@@ -17,7 +17,9 @@ func (w *worker) capture(o *operation, iters, agg int) (Graph, error) {
 	if err != nil {
 		return nil, w.failedBy(o.comm, err)
 	}
-	return g, nil
+	// What the driver does to make a graph may wait for the device, and that for
+	// a rank whose graph is not made yet.
+	return g, w.barrier()
 }
 
 // launches runs a graph so often, and waits for the last.
