@@ -1,0 +1,105 @@
+package kernels
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// TestEmulator runs random sequences of kernels on emulated GPUs, after the
+// emulator has shown that it finds what is wrong. ASSAY_EMU_SEED is the first
+// sequence's seed.
+func TestEmulator(t *testing.T) {
+	const runs = 4 // beside one another, where there are processors
+	types, each := elem.Types, 100
+	if testing.Short() {
+		// One that has most to it: pairs, and a wider sum.
+		types, each = []elem.Type{elem.BFloat16}, 5
+	}
+	seed, err := strconv.Atoi(cmp.Or(os.Getenv("ASSAY_EMU_SEED"), "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := buildEmulator(t, types)
+
+	t.Run("selftest", func(t *testing.T) {
+		out, err := exec.Command(filepath.Join(dir, "selftest")).CombinedOutput()
+		const cases = 16
+		if n := strings.Count(string(out), "ok: "); err != nil || n < cases {
+			t.Errorf("%v; %d cases passed, of %d at least\n%s", err, n, cases, out)
+		}
+	})
+	for i := range runs {
+		first := seed + i*each
+		t.Run(fmt.Sprintf("seed %d", first), func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.Command(filepath.Join(dir, "drive"), strconv.Itoa(first), strconv.Itoa(each)).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s\nto begin with a seed, set ASSAY_EMU_SEED to it", err, out)
+			}
+			var ran, grids int
+			if _, err := fmt.Sscanf(string(out), "%d sequences, %d grids", &ran, &grids); err != nil || ran != each || grids < ran {
+				t.Errorf("%v; want %d sequences:\n%s", err, each, out)
+			}
+		})
+	}
+}
+
+// buildEmulator compiles the kernels that move bytes and those of the types,
+// and links them into the programs selftest and drive of the directory.
+func buildEmulator(t *testing.T, types []elem.Type) string {
+	t.Helper()
+	gxx, err := exec.LookPath("g++")
+	if err != nil {
+		t.Skip("no g++")
+	}
+	dir := t.TempDir()
+	var g errgroup.Group
+	g.SetLimit(runtime.NumCPU())
+	// Fibers jump from stack to stack, which a fortified longjmp takes for a
+	// mistake. Kernels round after each product and each sum.
+	flags := []string{"-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-ffp-contract=off"}
+	compile := func(name string, args ...string) string {
+		object := filepath.Join(dir, name+".o")
+		g.Go(func() error {
+			out, err := exec.Command(gxx, append(append(flags[:len(flags):len(flags)], args...), "-o", object)...).CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%s: %w\n%s", name, err, out)
+			}
+			return nil
+		})
+		return object
+	}
+	emulator := func(names ...string) (objects []string) {
+		for _, name := range names {
+			objects = append(objects, compile(name, "-I.", "-c", "emu/"+name+".cpp"))
+		}
+		return objects
+	}
+	machine := emulator("machine", "stores", "device")
+	selftest := append(emulator("selftest"), machine...)
+	drive := append(emulator("drive", "catalogue", "operation", "reference", "world"), machine...)
+	drive = append(drive, compile("movement", "-c", "-x", "c++", "movement.cu"))
+	for _, ty := range types {
+		drive = append(drive, compile(ty.String(), fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
+	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for name, objects := range map[string][]string{"selftest": selftest, "drive": drive} {
+		if out, err := exec.Command(gxx, append([]string{"-o", filepath.Join(dir, name)}, objects...)...).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", name, err, out)
+		}
+	}
+	return dir
+}
