@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,28 +22,46 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	fs := flag.NewFlagSet("harness coll tune", flag.ContinueOnError)
 	fs.SetOutput(errOut)
 	file := fs.String("out", "", "add the measurements to this `file` (made if it is not there)")
-	threads := fs.Int("t", 1, "ranks in this process")
-	from, to := fs.String("b", "8", "smallest size"), fs.String("e", "16M", "largest size")
-	factor := fs.Int("f", 8, "factor between sizes")
+	threads := fs.Int("t", 1, "ranks in this process, on the processor")
+	gpuRanks := fs.Int("g", 0, "GPUs in this process, each of which is a rank")
+	from, to := fs.String("b", "8", "smallest size"), fs.String("e", "", "largest size (default 16M; of GPUs 1G)")
+	factor := fs.Int("f", 0, "factor between sizes (default 8; of GPUs 2)")
+	names := fs.String("collectives", "", "on GPUs, only these: all_reduce,all_gather,...")
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
 		return &statusError{exitUsage, nil} // said already
 	}
+	set := map[string]bool{}
+	fs.Visit(func(f *flag.Flag) { set[f.Name] = true })
+	perProcess, onGPUs := *threads, set["g"]
+	if onGPUs {
+		perProcess = *gpuRanks
+	}
+	if !set["e"] {
+		*to = map[bool]string{false: "16M", true: "1G"}[onGPUs]
+	}
+	if !set["f"] {
+		*factor = map[bool]int{false: 8, true: 2}[onGPUs]
+	}
 	low, err1 := perf.ParseSize(*from)
 	high, err2 := perf.ParseSize(*to)
+	collectives, err := parseCollectives(*names)
 	switch {
 	case fs.NArg() > 0:
 		return usagef("coll tune takes no argument %q", fs.Arg(0))
 	case *file == "":
 		return usagef("coll tune needs --out FILE, where the measurements go")
-	case err1 != nil || err2 != nil || low < 1 || high < low || *factor < 2 || *threads < 1:
-		return usagef("-b %s -e %s -f %d -t %d: no series of sizes, or no ranks", *from, *to, *factor, *threads)
+	case onGPUs && set["t"]:
+		return usagef("coll tune takes -t or -g: ranks are on the processor or on GPUs")
+	case set["collectives"] && !onGPUs:
+		return usagef("coll tune takes --collectives with -g only")
+	case err != nil:
+		return usagef("coll tune --collectives: %w", err)
+	case err1 != nil || err2 != nil || low < 1 || high < low || *factor < 2 || perProcess < 1:
+		return usagef("-b %s -e %s -f %d -t %d -g %d: no series of sizes, or no ranks", *from, *to, *factor, *threads, *gpuRanks)
 	}
-	var sizes []int
-	for s := low; s <= high; s *= int64(*factor) {
-		sizes = append(sizes, int(s))
-	}
+	sizes := series(low, high, *factor)
 	m, err := tuning.LoadMeasurements(*file)
 	if errors.Is(err, os.ErrNotExist) {
 		m, err = &tuning.Measurements{Schema: 1, Machine: perf.MachineName()}, nil
@@ -50,26 +69,59 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	j, err := joinJob(ctx, *threads)
+	var all []perf.Device
+	if onGPUs {
+		if all, err = gpus(); err != nil {
+			return &statusError{exitNotDone, fmt.Errorf("-g %d: %w", *gpuRanks, err)}
+		}
+	}
+	j, err := joinJob(ctx, perProcess)
 	if err != nil {
 		return err
 	}
-	w, err := j.hostWorld(ctx)
-	if err != nil {
-		return err
+	var found string
+	if onGPUs {
+		found, err = j.tuneGPUs(ctx, gpuTuning{wholeFloats(sizes), collectives}, all, m, errOut)
+	} else {
+		found, err = j.tune(ctx, sizes, m, errOut)
 	}
-	count, err := tune(ctx, w, sizes, m, errOut)
-	if closed := w.close(); err == nil {
-		err = closed
-	}
-	if err != nil || w.Process != 0 {
+	if err != nil || j.where.Rank != 0 {
 		return err
 	}
 	if err := m.Save(*file); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d measurements with %d ranks are in %s; ASSAY_TUNING=%s makes use of them\n", count, w.Comms[0].Size(), *file, *file)
+	fmt.Fprintf(out, "%s are in %s; ASSAY_TUNING=%s makes use of them\n", found, *file, *file)
 	return nil
+}
+
+// series are sizes from one to another.
+func series(low, high int64, factor int) (sizes []int) {
+	for s := low; s <= high; s *= int64(factor) {
+		sizes = append(sizes, int(s))
+	}
+	return sizes
+}
+
+// wholeFloats rounds sizes up to whole floats, each once.
+func wholeFloats(sizes []int) (out []int) {
+	for _, s := range sizes {
+		out = append(out, (s+3)/4*4)
+	}
+	return slices.Compact(out)
+}
+
+// tune measures on the processor.
+func (j *job) tune(ctx context.Context, sizes []int, m *tuning.Measurements, errOut io.Writer) (found string, err error) {
+	w, err := j.hostWorld(ctx)
+	if err != nil {
+		return "", err
+	}
+	count, err := tune(ctx, w, sizes, m, errOut)
+	if closed := w.close(); err == nil {
+		err = closed
+	}
+	return fmt.Sprintf("%d measurements with %d ranks", count, w.Comms[0].Size()), err
 }
 
 // tune measures with all ranks of the process.

@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"io"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // gpus says why there are none.
@@ -15,4 +17,9 @@ func gpus() ([]perf.Device, error) { return nil, driver.Init() }
 // gpuWorld fails as gpus does.
 func (j *job) gpuWorld(context.Context, perf.Config, []perf.Device) (*world, error) {
 	return nil, driver.Init()
+}
+
+// tuneGPUs fails as gpus does.
+func (j *job) tuneGPUs(context.Context, gpuTuning, []perf.Device, *tuning.Measurements, io.Writer) (string, error) {
+	return "", driver.Init()
 }

@@ -5,11 +5,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // needsGPUs skips a test where there are too few.
@@ -49,6 +51,27 @@ func TestGPUsVerify(t *testing.T) {
 				t.Errorf("%s: %v, %+v", line, err, table)
 			}
 		}
+	}
+}
+
+// TestTuneGPUs: what is found goes into a file that the engine takes.
+func TestTuneGPUs(t *testing.T) {
+	n := needsGPUs(t, 2)
+	file := filepath.Join(t.TempDir(), "tune.json")
+	for range 2 {
+		out := runs(t, fmt.Sprintf("tune -g %d -b 8 -e 8M -f 1024 --collectives all_reduce,scatter,sendrecv --out %s", n, file))
+		if !strings.Contains(out, fmt.Sprintf("rules for 3 collectives among %d GPUs", n)) {
+			t.Error(out)
+		}
+	}
+	m, err := tuning.LoadMeasurements(file)
+	if err != nil || len(m.GPUs) != 3 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	t.Setenv("ASSAY_TUNING", file)
+	table, err := perf.ParseTable(strings.NewReader(runs(t, fmt.Sprintf("all_reduce -b 8 -e 16M -f 8 -g %d -n 2", n))))
+	if err != nil || table.OutOfBounds != 0 {
+		t.Errorf("%v, %+v", err, table)
 	}
 }
 

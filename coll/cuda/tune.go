@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -210,7 +211,7 @@ func (s *search) like(k choice) (out []choice) {
 func merge(all []finding) []tuning.GPURule {
 	var out []tuning.GPURule
 	for _, f := range all {
-		r := tuning.GPURule{UpTo: int64(f.bytes), Choice: f.choice.String(), Micros: f.micros}
+		r := tuning.GPURule{UpTo: int64(f.bytes), Choice: f.choice.String(), Micros: math.Round(f.micros*1e3) / 1e3}
 		if n := len(out); n > 0 && out[n-1].Choice == r.Choice {
 			out[n-1] = r
 			continue

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/tuning"
+)
+
+// TestTuneUsage: what is asked for wrongly is said before anything is opened.
+func TestTuneUsage(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.json")
+	if err := os.WriteFile(bad, []byte(`{"schema":1,"machine":"","points":[],"gpus":[{"gpu":"H","ranks":2,"collective":"AllReduce","rules":[]}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := " --out " + filepath.Join(dir, "t.json")
+	for line, want := range map[string]string{
+		"-g 2":                                 "needs --out FILE",
+		"-g 0" + file:                          "no ranks",
+		"-g 2 -t 2" + file:                     "takes -t or -g",
+		"-g 2 -f 1" + file:                     "no series of sizes",
+		"-g 2 -b 8 -e 4" + file:                "no series of sizes",
+		"--collectives all_reduce" + file:      "--collectives with -g only",
+		"-g 2 --collectives all_reduse" + file: `no collective "all_reduse"; did you mean "all_reduce"?`,
+		"-g 2 --collectives all_reduce,all_reduce" + file: "all_reduce is there twice",
+		"-g 2 --collectives all_reduce," + file:           `no collective ""`,
+		"-g 2 more" + file:                                `no argument "more"`,
+		"-g 2 --out " + bad:                               `AllReduce among 2 GPUs "H": there are no rules`,
+	} {
+		var out, errOut strings.Builder
+		if status := run(append([]string{"harness", "coll", "tune"}, strings.Fields(line)...), &out, &errOut); status != exitUsage || !strings.Contains(errOut.String(), want) {
+			t.Errorf("%s: status %d, %s; want %q", line, status, errOut.String(), want)
+		}
+	}
+	if _, err := gpus(); err != nil {
+		var out, errOut strings.Builder
+		if status := run(strings.Fields("harness coll tune -g 2"+file), &out, &errOut); status != exitNotDone || !strings.Contains(errOut.String(), "-g 2: ") {
+			t.Errorf("without GPUs: status %d, %s", status, errOut.String())
+		}
+	}
+}
+
+// TestTuneOnProcessor measures a little, and adds to the file.
+func TestTuneOnProcessor(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "t.json")
+	before := new(tuning.Measurements)
+	before.SetGPU(tuning.GPUTable{GPU: "H", Ranks: 2, Collective: "AllReduce", Rules: []tuning.GPURule{{UpTo: 8, Choice: "reduce_ll:1:64:0", Micros: 2}}})
+	if err := before.Save(file); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut strings.Builder
+	if status := run(strings.Fields("harness coll tune -t 2 -b 8 -e 8 --out "+file), &out, &errOut); status != 0 || !strings.Contains(out.String(), " measurements with 2 ranks are in "+file) {
+		t.Fatalf("status %d, %s%s", status, out.String(), errOut.String())
+	}
+	m, err := tuning.LoadMeasurements(file)
+	if err != nil || len(m.Points) == 0 || len(m.GPUs) != 1 {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestTuneSizes(t *testing.T) {
+	if got := series(8, 1<<30, 2); len(got) != 28 || got[27] != 1<<30 {
+		t.Errorf("%d sizes", len(got))
+	}
+	if got := wholeFloats([]int{1, 2, 4, 8, 9}); !slices.Equal(got, []int{4, 8, 12}) {
+		t.Errorf("whole floats: %v", got)
+	}
+}
+
+// TestTuneCollectives: every operation can be tuned, and the usual ones are
+// those that have rules of their own.
+func TestTuneCollectives(t *testing.T) {
+	all, err := parseCollectives(strings.Join(perf.Collectives(), ","))
+	if err != nil || len(all) != len(gpuCollectives) {
+		t.Errorf("%d of %d, %v", len(all), len(gpuCollectives), err)
+	}
+	if got, err := parseCollectives(""); err != nil || len(got) != 7 || got[6].name != "sendrecv" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
