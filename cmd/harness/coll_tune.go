@@ -81,7 +81,13 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	}
 	var found string
 	if onGPUs {
-		found, err = j.tuneGPUs(ctx, gpuTuning{wholeFloats(sizes), collectives}, all, m, errOut)
+		rules := 0
+		err = j.tuneGPUs(ctx, gpuTuning{wholeFloats(sizes), collectives}, all, func(t tuning.GPUTable) error {
+			rules += len(t.Rules)
+			m.SetGPU(t)
+			return m.Save(*file)
+		}, errOut)
+		found = fmt.Sprintf("%d rules for %d GPUs", rules, j.where.Size*perProcess)
 	} else {
 		found, err = j.tune(ctx, sizes, m, errOut)
 	}

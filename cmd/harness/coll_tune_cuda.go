@@ -21,39 +21,26 @@ import (
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
-// tuneGPUs measures with GPUs, and adds what was found to m.
-func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, m *tuning.Measurements, errOut io.Writer) (found string, err error) {
+// tuneGPUs measures with GPUs. Each table is handed to add at once, in the
+// process of rank 0: a run that is cut short has done something.
+func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add func(tuning.GPUTable) error, errOut io.Writer) (err error) {
 	w, err := j.gpuWorld(ctx, perf.Config{}, all)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() {
 		if closed := w.close(); err == nil {
 			err = closed
 		}
 	}()
-	name := w.Device(0).Name
-	tables := make([][]tuning.GPUTable, len(w.Comms))
-	err = each(len(w.Comms), func(i int) (err error) {
+	return each(len(w.Comms), func(i int) error {
 		g := w.Comms[i].(*gpuComm)
-		r := &gpuTuner{gpuComm: g, name: w.Device(i).Name, log: io.Discard}
+		r := &gpuTuner{gpuComm: g, name: w.Device(i).Name, log: io.Discard, refused: map[string]bool{}, add: func(tuning.GPUTable) error { return nil }}
 		if g.Rank() == 0 {
-			r.log, r.terminal = errOut, isTerminal(errOut)
+			r.log, r.terminal, r.add = errOut, isTerminal(errOut), add
 		}
-		if tables[i], err = r.run(ctx, t); err != nil {
-			_ = g.Abort() // else the others wait for this one
-		}
-		return err
+		return r.run(ctx, t)
 	})
-	if err != nil {
-		return "", err
-	}
-	rules := 0
-	for _, t := range tables[0] {
-		m.SetGPU(t)
-		rules += len(t.Rules)
-	}
-	return fmt.Sprintf("%d rules for %d collectives among %d GPUs %q", rules, len(tables[0]), w.Comms[0].Size(), name), nil
 }
 
 // A gpuTuner is one rank that measures.
@@ -61,48 +48,68 @@ type gpuTuner struct {
 	*gpuComm
 	name       string // of its GPU
 	send, recv []byte
+	add        func(tuning.GPUTable) error
 	log        io.Writer
 	terminal   bool
+	refused    map[string]bool // choices that somebody has been told of
+}
+
+// logf writes a line in place of that which shows the progress.
+func (r *gpuTuner) logf(format string, a ...any) {
+	if r.terminal {
+		format = "\r\x1b[K" + format
+	}
+	fmt.Fprintf(r.log, format+"\n", a...)
 }
 
 // samples are so many launches of a graph of operations, the shortest of which
 // counts.
 const samples = 5
 
-// run tunes one collective after the other. All ranks return the same tables.
-func (r *gpuTuner) run(ctx context.Context, t gpuTuning) (tables []tuning.GPUTable, err error) {
+// run is the rank.
+func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := r.Bind(); err != nil {
-		return nil, err
+	err := r.Bind()
+	if err == nil {
+		err = r.all(ctx, t)
 	}
+	if err != nil {
+		_ = r.Abort() // else the others wait for this one, and this one for its kernels
+	}
+	for _, b := range [][]byte{r.send, r.recv} {
+		if b != nil {
+			r.Free(b)
+		}
+	}
+	return err
+}
+
+// all tunes one collective after the other. All ranks come to the same rules.
+func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 	engine, ok := r.communicator().Accelerator().(cuda.Tuner)
 	switch {
 	case r.Size() == 1:
-		return nil, usagef("there is nothing to choose with one rank")
+		return usagef("there is nothing to choose with one rank")
 	case !ok:
-		return nil, errors.New("the GPUs do not reach one another's memory: there is nothing to choose")
+		return errors.New("the GPUs do not reach one another's memory: there is nothing to choose")
 	}
 	names, err := r.Exchange(ctx, []byte(r.name))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for p, n := range names {
 		if string(n) != r.name {
-			return nil, fmt.Errorf("rank %d is on a GPU %q, rank %d on a %q: they have no rules in common", r.Rank(), r.name, p, n)
+			return fmt.Errorf("rank %d is on a GPU %q, rank %d on a %q: they have no rules in common", r.Rank(), r.name, p, n)
 		}
 	}
 	if err := r.allocate(ctx, t); err != nil {
-		return nil, err
+		return err
 	}
-	defer func() {
-		r.Free(r.send)
-		r.Free(r.recv)
-	}()
 	for _, o := range t.collectives {
 		sizes := slices.DeleteFunc(slices.Clone(t.sizes), func(n int) bool { return n*o.parts(r.Size()) > len(r.send) })
 		if left := len(t.sizes) - len(sizes); left > 0 {
-			fmt.Fprintf(r.log, "%s: the memory is too small for the largest sizes, %d of %d\n", o.name, left, len(t.sizes))
+			r.logf("%s: the memory is too small for the largest sizes, %d of %d", o.name, left, len(t.sizes))
 		}
 		began := time.Now()
 		rules, err := engine.Tune(o.coll, sizes, func(choice string, bytes int) (float64, error) {
@@ -112,17 +119,17 @@ func (r *gpuTuner) run(ctx context.Context, t gpuTuning) (tables []tuning.GPUTab
 			return r.measure(o, choice, bytes)
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", o.name, err)
+			return fmt.Errorf("%s: %w", o.name, err)
 		}
-		if r.terminal {
-			fmt.Fprint(r.log, "\r\x1b[K")
+		r.logf("%-14s %3d rules, %.1f s", o.name, len(rules), time.Since(began).Seconds())
+		if len(rules) == 0 {
+			continue
 		}
-		fmt.Fprintf(r.log, "%-14s %3d rules, %.1f s\n", o.name, len(rules), time.Since(began).Seconds())
-		if len(rules) > 0 {
-			tables = append(tables, tuning.GPUTable{GPU: r.name, Ranks: r.Size(), Collective: o.coll.String(), Rules: rules})
+		if err := r.add(tuning.GPUTable{GPU: r.name, Ranks: r.Size(), Collective: o.coll.String(), Rules: rules}); err != nil {
+			return err
 		}
 	}
-	return tables, nil
+	return nil
 }
 
 // allocate makes buffers for the largest size, or for as much as all ranks
@@ -157,23 +164,25 @@ func (r *gpuTuner) measure(o gpuCollective, choice string, bytes int) (float64, 
 		fmt.Fprintf(r.log, "\r\x1b[K%-14s %11d bytes  %s", o.name, bytes, choice)
 	}
 	ops := min(40, max(2, (64<<20)/bytes)) // enough to hide the launch of a graph
-	graph, err := r.capture(o, bytes, ops)
+	graph, err := r.record(o, bytes, ops)
 	if graph != nil {
 		defer graph.Close()
 	}
 	if broken := r.AsyncError(); broken != nil {
 		return 0, errors.Join(err, broken)
 	}
-	// Nothing is launched unless all ranks can.
 	able, broken := r.able(err)
 	switch {
 	case broken != nil:
 		return 0, errors.Join(err, broken)
 	case able == 0:
-		fmt.Fprintf(r.log, "%s of %d bytes is not done by %s: %v\n", o.name, bytes, choice, err)
+		if !r.refused[choice] {
+			r.refused[choice] = true
+			r.logf("%s of %d bytes is not done by %s: %v", o.name, bytes, choice, err)
+		}
 		return 0, nil
 	case able < r.Size(): // they have not called the same operations
-		return 0, fmt.Errorf("%s of %d bytes can be recorded by %d of %d ranks with %s: %w", o.name, bytes, able, r.Size(), choice, cmp.Or(err, errOthers))
+		return 0, fmt.Errorf("%s of %d bytes can be done by %d of %d ranks with %s: %w", o.name, bytes, able, r.Size(), choice, cmp.Or(err, errOthers))
 	}
 	if err := r.Barrier(); err != nil {
 		return 0, err
@@ -214,15 +223,23 @@ func (r *gpuTuner) measure(o gpuCollective, choice string, bytes int) (float64, 
 	return float64(best) / 1e3 / float64(ops), nil
 }
 
+// errOthers is for a rank that has no error of its own.
 var errOthers = errors.New("others failed")
 
-// capture records operations that step through the buffers.
-func (r *gpuTuner) capture(o gpuCollective, bytes, ops int) (perf.Graph, error) {
+// record makes a graph of operations that step through the buffers. One is
+// done before, as what is made the first time cannot be recorded.
+func (r *gpuTuner) record(o gpuCollective, bytes, ops int) (perf.Graph, error) {
 	n := bytes * o.parts(r.Size())
 	at, step := 0, (n+511)/512*512
+	issue := func() error {
+		return o.run(r.gpuComm, r.send[at:][:n], r.recv[at:][:n], bytes/elem.Float32.Size())
+	}
+	if err := issue(); err != nil {
+		return nil, err
+	}
 	return r.Capture(func() error {
 		for range ops {
-			if err := o.run(r.gpuComm, r.send[at:][:n], r.recv[at:][:n], bytes/elem.Float32.Size()); err != nil {
+			if err := issue(); err != nil {
 				return err
 			}
 			if at += step; at+n > len(r.send) {
@@ -247,7 +264,7 @@ func (r *gpuTuner) able(err error) (int, error) {
 	return n, err
 }
 
-// gather gives every rank every rank's numbers, in microseconds.
+// gather gives every rank every rank's numbers, and takes microseconds.
 func (r *gpuTuner) gather(mine []uint64) ([]uint64, error) {
 	var send []byte
 	for _, v := range mine {

@@ -20,6 +20,6 @@ func (j *job) gpuWorld(context.Context, perf.Config, []perf.Device) (*world, err
 }
 
 // tuneGPUs fails as gpus does.
-func (j *job) tuneGPUs(context.Context, gpuTuning, []perf.Device, *tuning.Measurements, io.Writer) (string, error) {
-	return "", driver.Init()
+func (j *job) tuneGPUs(context.Context, gpuTuning, []perf.Device, func(tuning.GPUTable) error, io.Writer) error {
+	return driver.Init()
 }

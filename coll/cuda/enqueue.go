@@ -17,7 +17,7 @@ func (e *engine) Enqueue(op *coll.DeviceOp) error {
 		}
 	}
 	if err := e.enqueue(op); err != nil {
-		if e.trial { // it is recorded at most, and the record is thrown away
+		if e.trial { // a choice may be impossible, and the next one is not
 			return &coll.Error{Code: coll.InvalidArgument, Rank: e.cfg.Rank, Op: op.Coll.String(), Peer: coll.NoPeer, Err: err}
 		}
 		return failure(e.cfg.Rank, op.Coll.String(), err)
