@@ -57,7 +57,7 @@ func (s *stager) fetch(j *job, k int) error {
 			out += r.n
 		}
 	}
-	if err := l.room(in, out); err != nil {
+	if err := s.room(l, in, out); err != nil {
 		return err
 	}
 	at := driver.Ptr(0)

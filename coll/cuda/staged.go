@@ -33,8 +33,9 @@ type stager struct {
 	memops bool // the stream can wait for a word
 	number uint32
 
-	in, out driver.Stream
-	slots   [stageSlots]slot
+	in, out  driver.Stream
+	slots    [stageSlots]slot
+	replaced []stage
 
 	mu      sync.Mutex
 	more    *sync.Cond
@@ -86,18 +87,22 @@ func newStage(n int) (s stage, err error) {
 	return s, nil
 }
 
-func (s *stage) grow(n int) error {
+// grow replaces memory that is too small. What is replaced stays until nothing
+// waits for anything: giving it back waits for the device's streams, and those
+// wait for the goroutine that asks for more.
+func (s *stage) grow(n int, replaced *[]stage) error {
 	if n <= len(s.b) {
 		return nil
 	}
-	if err := s.release(); err != nil {
+	t, err := newStage(max(n, 2*len(s.b)))
+	if err != nil {
 		return err
 	}
-	t, err := newStage(max(n, 64<<10))
-	if err == nil {
-		*s = t
+	if s.b != nil {
+		*replaced = append(*replaced, *s)
 	}
-	return err
+	*s = t
+	return nil
 }
 
 func (s *stage) release() error {
@@ -136,6 +141,9 @@ func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (*s
 			if *to, err = driver.NewEvent(0); err != nil {
 				return nil, err
 			}
+		}
+		if err := s.room(&s.slots[i], stagePart, stagePart); err != nil { // enough for all but many Sends and Recvs at once
+			return nil, err
 		}
 	}
 	go s.work()
@@ -350,6 +358,9 @@ func (s *stager) release() error {
 		l := &s.slots[i]
 		errs = append(errs, l.in.release(), l.out.release(), l.came.Destroy(), l.won.Destroy())
 	}
+	for i := range s.replaced {
+		errs = append(errs, s.replaced[i].release())
+	}
 	for _, e := range s.free {
 		errs = append(errs, e.Destroy())
 	}
@@ -375,11 +386,11 @@ func (s *stager) settle() {
 }
 
 // room makes a slot large enough.
-func (l *slot) room(in, out int) error {
-	if err := l.in.grow(in); err != nil {
+func (s *stager) room(l *slot, in, out int) error {
+	if err := l.in.grow(in, &s.replaced); err != nil {
 		return fmt.Errorf("memory to stage in: %w", err)
 	}
-	if err := l.out.grow(out); err != nil {
+	if err := l.out.grow(out, &s.replaced); err != nil {
 		return fmt.Errorf("memory to stage in: %w", err)
 	}
 	return nil

@@ -46,6 +46,7 @@ struct CUstream_st {
   std::deque<Item> items;
   Flag running;  // the kernel's
   CaptureRef capture;
+  CUcontext context = nullptr;
 };
 struct CUevent_st {
   Flag done = std::make_shared<bool>(true);
@@ -165,6 +166,16 @@ template <class F> static void await(F f) {
   while (!f()) moved.wait(l);
 }
 
+// settle waits for all that was put on the device's streams, as the driver does
+// before it gives memory back.
+static void settle() {
+  await([] {
+    for (CUstream s : streams)
+      if (s->context == current && (s->running || !s->items.empty())) return false;
+    return true;
+  });
+}
+
 EXPORT CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 EXPORT CUresult cuDriverGetVersion(int *v) { return *v = 12080, CUDA_SUCCESS; }
 EXPORT CUresult cuDeviceGetCount(int *n) { return *n = kDevices, CUDA_SUCCESS; }
@@ -211,6 +222,7 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   return bound();
 }
 EXPORT CUresult cuMemFree(CUdeviceptr p) {
+  settle();
   std::lock_guard<std::mutex> l(lock);
   if (!memory.erase(p)) return CUDA_ERROR_INVALID_VALUE;
   free((void *)p);
@@ -245,9 +257,9 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstre
   return put(s, {nullptr, [=] { memmove((void *)to, (void *)from, n); }, nullptr});
 }
 EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096), bound(); }
-EXPORT CUresult cuMemFreeHost(void *p) { return free(p), bound(); }
+EXPORT CUresult cuMemFreeHost(void *p) { return settle(), free(p), bound(); }
 EXPORT CUresult cuMemHostRegister(void *, size_t, unsigned) { return bound(); }
-EXPORT CUresult cuMemHostUnregister(void *) { return bound(); }
+EXPORT CUresult cuMemHostUnregister(void *) { return settle(), bound(); }
 EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { return *d = (CUdeviceptr)p, bound(); }
 
 static CUresult new_stream(CUstream *s) {
@@ -255,6 +267,7 @@ static CUresult new_stream(CUstream *s) {
   std::lock_guard<std::mutex> l(lock);
   *s = new CUstream_st;
   (*s)->gpu = gpus++;
+  (*s)->context = current;
   streams.insert(*s);
   return bound();
 }
