@@ -41,6 +41,10 @@ test: deps build ## all tests that run here: unit, race, scripts, and images bui
 	go test -race -short ./...
 	go test -count=1 -timeout 25m ./build/e2e ./build/standin
 
+.PHONY: test-cuda
+test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX is current (installs CUDA's toolkit)
+	@./.ci/test-cuda
+
 .PHONY: test-arm64
 test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation
 	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout 40m -run TestFabricBothPlatforms ./build/e2e
