@@ -82,12 +82,25 @@ func joinJob(ctx context.Context, perProcess int) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	log, err := debug.Open(debug.Options{Level: knobs.Debug, Subsystems: knobs.DebugSubsystems, File: knobs.DebugFile})
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(ctx, func() { _ = log.Close() }) // the communicators have their own
+	log = log.ForRank(where.Rank*perProcess, where.LocalRank*perProcess)
 	for _, w := range knob.News(warnings) {
-		if w.Level == debug.Warn && where.Rank == 0 {
+		switch {
+		case where.Rank != 0:
+		case w.Level == debug.Warn:
 			fmt.Fprintln(os.Stderr, "harness:", w)
+		default:
+			log.Infof(debug.Env, "%v", w)
 		}
 	}
-	boot := bootstrap.Options{Ifname: knobs.SocketIfname, Family: knobs.SocketFamily}
+	boot := bootstrap.Options{
+		Ifname: knobs.SocketIfname, Family: knobs.SocketFamily,
+		Logf: func(f string, a ...any) { log.Infof(debug.Bootstrap, f, a...) },
+	}
 	id, root, err := bootstrap.ShareID(ctx, where, boot)
 	if err != nil {
 		return nil, fmt.Errorf("finding the other processes of the job (%s): %w", where.Launcher, err)

@@ -19,9 +19,14 @@ func (j *job) rival(ctx context.Context, w *world, versus string, devices []int)
 		return nil
 	}
 	environ := append(strings.Split(versus, ","), os.Environ()...) // the first of two counts
-	knobs, _, err := knob.Load(environ, nil)
+	knobs, warnings, err := knob.Load(environ, nil)
 	if err != nil {
 		return usagef("--versus %s: %w", versus, err)
+	}
+	for _, w := range knob.News(warnings) { // what is compared may not differ at all
+		if j.where.Rank == 0 {
+			fmt.Fprintf(os.Stderr, "harness: --versus: %v\n", w)
+		}
 	}
 	other := *knobs
 	other.CommID = ""
