@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"errors"
+
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -161,39 +163,39 @@ func copyToSelf(all []coll.Transfer, s driver.Stream) error {
 	return nil
 }
 
-// A scratch is device memory that grows as it is needed.
+// A scratch is device memory that grows as it is needed. What was too small
+// stays: to give it back waits for the device, on which a kernel may wait for
+// one that this goroutine launches later.
 type scratch struct {
-	p driver.Ptr
-	n int
+	p   driver.Ptr
+	n   int
+	all []driver.Ptr
 }
 
 func (s *scratch) grow(n int) error {
 	if n <= s.n {
 		return nil
 	}
-	if err := s.free(); err != nil {
-		return err
-	}
+	n = max(n, 2*s.n)
 	p, err := driver.Malloc(n)
 	if err != nil {
 		return err
 	}
-	s.p, s.n = p, n
+	s.p, s.n, s.all = p, n, append(s.all, p)
 	return nil
 }
 
 func (s *scratch) free() error {
-	if s.p == 0 {
-		return nil
+	var errs []error
+	for _, p := range s.all {
+		errs = append(errs, driver.Free(p))
 	}
-	p := s.p
 	*s = scratch{}
-	return driver.Free(p)
+	return errors.Join(errs...)
 }
 
 // aside copies the input of an AllToAll in place: what comes from a rank
-// overwrites what goes to it. Where the copy has to grow, that waits for what
-// runs on the device.
+// overwrites what goes to it.
 func (e *engine) aside(op *coll.DeviceOp) (uintptr, error) {
 	n := bytesOf(op) * e.cfg.Size
 	err := e.dev.in(func() error {
