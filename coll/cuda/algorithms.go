@@ -98,8 +98,9 @@ type entry struct {
 	rules    []rule
 }
 
-// table is looked through from the top; of an entry the first rule counts that
-// is wide enough, allowed and can do it.
+// table is for machines that nothing was measured on; it is made of what was
+// seen on H200s. It is looked through from the top; of an entry the first rule
+// counts that is wide enough, allowed and can do it.
 var table = []entry{
 	{schedule.AllReduce, 2, 2, []rule{
 		{2 << 10, choice{reduceLL, 1, 256, 0}},
@@ -112,29 +113,30 @@ var table = []entry{
 		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
 	}},
 	{schedule.AllReduce, 3, maxRanks, []rule{
-		{2 << 10, choice{reduceLL, 1, 256, 0}},
-		{8 << 10, choice{reduceLL, 2, 512, 0}},
-		{32 << 10, choice{reduceLL, 8, 512, 0}},
-		{64 << 10, choice{reduceLL, 16, 512, 0}},
-		{256 << 10, choice{allReduceLL128, 16, 512, 0}},
-		{4 << 20, choice{allReduceLL128, 32, 512, 0}},
-		{16 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
-		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+		{2 << 10, choice{reduceLL, 4, 128, 0}},
+		{8 << 10, choice{reduceLL, 16, 128, 0}},
+		{64 << 10, choice{reduceLL, 32, 256, 0}},
+		{128 << 10, choice{reduceLL128, 64, 256, 0}},
+		{512 << 10, choice{allReduceLL, 64, 256, 0}},
+		{1 << 20, choice{allReduceLL128, 64, 256, 0}},
+		{2 << 20, choice{allReduceLL128, 64, 512, 0}},
+		{4 << 20, choice{allReduceSimple, 32, 256, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
 	{schedule.ReduceScatter, 2, maxRanks, []rule{
 		{2 << 10, choice{reduceLL, 1, 256, 0}},
-		{16 << 10, choice{reduceLL, 4, 512, 0}},
-		{128 << 10, choice{reduceLL128, 16, 512, 0}},
-		{1 << 20, choice{reduceLL128, 32, 512, 0}},
-		{4 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
-		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+		{8 << 10, choice{reduceLL, 8, 256, 0}},
+		{64 << 10, choice{reduceLL, 32, 256, 0}},
+		{512 << 10, choice{reduceLL128, 64, 512, 0}},
+		{4 << 20, choice{allReduceSimple, 32, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
 	{schedule.Reduce, 2, maxRanks, []rule{
-		{2 << 10, choice{reduceLL, 1, 256, 0}},
-		{32 << 10, choice{reduceLL, 8, 512, 0}},
-		{256 << 10, choice{reduceLL128, 32, 512, 0}},
-		{8 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
-		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
+		{2 << 10, choice{reduceLL, 4, 128, 0}},
+		{32 << 10, choice{reduceLL, 32, 256, 0}},
+		{512 << 10, choice{reduceLL128, 64, 256, 0}},
+		{8 << 20, choice{allReduceSimple, 32, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
 	{schedule.Broadcast, 2, 2, []rule{
 		{2 << 10, choice{exchangeLL, 1, 256, 0}},
@@ -160,11 +162,11 @@ var table = []entry{
 // general is for the collectives that send each rank something of its own.
 var general = []rule{
 	{2 << 10, choice{exchangeLL, 1, 256, 0}},
-	{16 << 10, choice{exchangeLL, 4, 512, 0}},
-	{128 << 10, choice{exchangeLL128, 16, 512, 0}},
-	{1 << 20, choice{exchangeLL128, 32, 512, 0}},
-	{4 << 20, choice{exchangeSimple, 24, 512, 32 << 10}},
-	{maxMessage, choice{exchangeSimple, 32, 512, 128 << 10}},
+	{16 << 10, choice{exchangeLL, 8, 256, 0}},
+	{128 << 10, choice{exchangeLL128, 64, 256, 0}},
+	{512 << 10, choice{exchangeLL128, 64, 512, 0}},
+	{2 << 20, choice{exchangeSimple, 64, 256, 32 << 10}},
+	{maxMessage, choice{exchangeSimple, 64, 512, 64 << 10}},
 }
 
 // A chooser chooses how operations are done. All ranks come to the same

@@ -82,7 +82,12 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 				a.out[rank], a.recv[rank] = out, n
 			}
 		} else {
-			a.owners, a.targets = every, 1<<op.Root
+			// The root's link has all results to carry: it owns nothing, unless
+			// there is only one other, which then sends what it has.
+			a.owners, a.targets = every&^(1<<op.Root), 1<<op.Root
+			if ranks == 2 {
+				a.owners = 1 << op.Root
+			}
 			a.parts(true, rank == op.Root, in, out, n)
 		}
 	}

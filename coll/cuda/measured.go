@@ -56,6 +56,12 @@ func measuredFor(file, gpu string, ranks int) (m measured, err error) {
 			m[c] = append(m[c], rule{int(r.UpTo), k})
 		}
 	}
+	// These are AllToAlls of fewer messages.
+	for _, c := range [...]schedule.Collective{schedule.Gather, schedule.Scatter} {
+		if m[c] == nil {
+			m[c] = m[schedule.AllToAll]
+		}
+	}
 	return m, nil
 }
 
