@@ -43,6 +43,14 @@ func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add 
 	})
 }
 
+// parts are how many times its size a buffer has, with so many ranks.
+func (o gpuCollective) parts(ranks int) int {
+	if o.byPart {
+		return ranks
+	}
+	return 1
+}
+
 // A gpuTuner is one rank that measures.
 type gpuTuner struct {
 	*gpuComm

@@ -26,14 +26,6 @@ type gpuCollective struct {
 	run    func(c perf.Comm, send, recv []byte, count int) error
 }
 
-// parts are how many times its size a buffer has, with so many ranks.
-func (o gpuCollective) parts(ranks int) int {
-	if o.byPart {
-		return ranks
-	}
-	return 1
-}
-
 var gpuCollectives = []gpuCollective{
 	{"all_reduce", schedule.AllReduce, false, func(c perf.Comm, s, r []byte, n int) error { return c.AllReduce(s, r, n, elem.Float32, elem.Sum) }},
 	{"all_gather", schedule.AllGather, true, func(c perf.Comm, s, r []byte, n int) error { return c.AllGather(s, r, n, elem.Float32) }},
