@@ -18,6 +18,7 @@ import (
 type topoOptions struct {
 	format, load, dump, root string
 	pci, all, rings          bool
+	skipped                  error // why the driver was not asked
 	stdout, stderr           io.Writer
 }
 
@@ -69,7 +70,7 @@ func (o *topoOptions) run(getenv func(string) string) error {
 		return sys.WriteJSON(o.stdout, matrix)
 	}
 	if len(sys.GPUs) == 0 {
-		if err := writeProcessors(o.stdout, sys); err != nil {
+		if err := o.writeProcessors(sys); err != nil {
 			return err
 		}
 	}
@@ -120,6 +121,7 @@ func (o *topoOptions) driver(fs sysfs.FS) (topology.NVML, func() error) {
 			break
 		}
 	}
+	o.skipped = err
 	return nil, func() error { return nil }
 }
 
@@ -151,9 +153,13 @@ func (o *topoOptions) write(sys *topology.System) error {
 }
 
 // writeProcessors is what there is to say of a machine without GPUs.
-func writeProcessors(w io.Writer, sys *topology.System) error {
+func (o *topoOptions) writeProcessors(sys *topology.System) error {
 	var b strings.Builder
-	b.WriteString("There are no GPUs.\n\n")
+	b.WriteString("There are no GPUs.\n")
+	if o.skipped != nil {
+		fmt.Fprintf(&b, "GPUs: skipped: %v\n", o.skipped)
+	}
+	b.WriteByte('\n')
 	for _, c := range sys.CPUs {
 		fmt.Fprintf(&b, "NUMA node %d: processors %v", c.ID, c.CPUs)
 		if len(c.Distances) > 1 {
@@ -162,7 +168,7 @@ func writeProcessors(w io.Writer, sys *topology.System) error {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(o.stdout, b.String())
 	return err
 }
 

@@ -173,8 +173,11 @@ var general = []rule{
 // choice: it is made of what all know.
 type chooser struct {
 	layout
-	blocks   int // that can be on a device at the same time, on all of them
-	min, max int // channels; 0: no limit
+	blocks   int   // that can be on a device at the same time, on all of them
+	min, max int   // channels; 0: no limit
+	threads  int   // of a block, at most; 0: no limit
+	single   int64 // messages of fewer bytes have one channel
+	packets  int64 // messages of fewer bytes go by LL, if they fit
 	allows   func(c schedule.Collective, protocol string) bool
 	does     func(c schedule.Collective, algorithm string) bool
 	measured measured
@@ -202,7 +205,7 @@ func (ch *chooser) chooseKernel(c schedule.Collective, bytes int) choice {
 func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
 	can := func(k kernel) bool { return does(k, c) && (copying || k != copies) }
 	if f := ch.force; f.kernel != noKernel && can(f.kernel) {
-		if got := ch.limit(f); ch.fits(c, got, bytes) {
+		if got := ch.shape(f, bytes); ch.fits(c, got, bytes) {
 			return got
 		}
 	}
@@ -213,10 +216,10 @@ func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
 	for _, strict := range [...]bool{true, false} { // what no rule obeys is not asked for twice
 		for i := range all {
 			r := &all[i]
-			if !can(r.kernel) || bytes > r.upTo && i < len(all)-1 || strict && !ch.permitted(c, r.kernel) {
+			if !can(r.kernel) || bytes > r.upTo && i < len(all)-1 || strict && !ch.permitted(c, r.kernel, bytes) {
 				continue
 			}
-			if got := ch.limit(r.choice); ch.fits(c, got, bytes) {
+			if got := ch.shape(r.choice, bytes); ch.fits(c, got, bytes) {
 				return got
 			}
 		}
@@ -225,24 +228,36 @@ func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
 		}
 		// Of those that are allowed, the widest that takes it.
 		for i := len(all) - 1; i >= 0; i-- {
-			if !can(all[i].kernel) || !ch.permitted(c, all[i].kernel) {
+			if !can(all[i].kernel) || !ch.permitted(c, all[i].kernel, bytes) {
 				continue
 			}
-			if got := ch.limit(all[i].choice); ch.fits(c, got, bytes) {
+			if got := ch.shape(all[i].choice, bytes); ch.fits(c, got, bytes) {
 				return got
 			}
 		}
 	}
-	return ch.limit(all[len(all)-1].choice)
+	return ch.shape(all[len(all)-1].choice, bytes)
 }
 
-// permitted reports whether the settings allow a kernel.
-func (ch *chooser) permitted(c schedule.Collective, k kernel) bool {
+// permitted reports whether the settings allow a kernel for so many bytes.
+func (ch *chooser) permitted(c schedule.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]
+	if int64(bytes) < ch.packets && i.protocol != ll {
+		return false
+	}
 	if ch.allows != nil && !ch.allows(c, i.protocol.String()) {
 		return false
 	}
 	return c != schedule.AllReduce || ch.does == nil || ch.does(c, i.algorithm)
+}
+
+// shape is limit for a message of so many bytes.
+func (ch *chooser) shape(c choice, bytes int) choice {
+	c = ch.limit(c)
+	if int64(bytes) < ch.single {
+		c.channels = 1
+	}
+	return c
 }
 
 // limit keeps a choice within what settings and devices allow.
@@ -266,7 +281,16 @@ func (ch *chooser) limit(c choice) choice {
 		most = min(most, ch.max)
 	}
 	c.channels = min(max(c.channels, ch.min, 1), most)
+	c.threads = ch.warps(c.threads)
 	return c
+}
+
+// warps are as many threads as the settings allow.
+func (ch *chooser) warps(threads int) int {
+	if ch.threads == 0 {
+		return threads
+	}
+	return min(threads, max(ch.threads/32, 1)*32)
 }
 
 // fits reports whether a kernel takes an operation of so many bytes.

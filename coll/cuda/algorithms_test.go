@@ -32,6 +32,8 @@ func TestChoices(t *testing.T) {
 		"LL":          func(c *chooser) { c.allows = proto(t, "LL") },
 		"two-shot":    func(c *chooser) { c.does = algo(t, "two-shot") },
 		"ring":        func(c *chooser) { c.does = algo(t, "ring") },
+		"one warp":    func(c *chooser) { c.threads = 40 },
+		"thresholds":  func(c *chooser) { c.single, c.packets = 64<<10, 1<<20 },
 		"forced":      func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} },
 		"measured": func(c *chooser) {
 			c.measured[schedule.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
@@ -88,6 +90,18 @@ func TestSettingsCount(t *testing.T) {
 	if c := ch.choose(schedule.AllReduce, 1024); c.kernel != reduceLL {
 		t.Errorf("1 KB by %v", c)
 	}
+	ch.threads = 40
+	if c := ch.choose(schedule.AllReduce, 1024); c.threads != 32 {
+		t.Errorf("40 threads: %v", c)
+	}
+	ch.threads, ch.single, ch.packets = 0, 64<<10, 1<<20
+	if c := ch.choose(schedule.AllReduce, 8<<10); c.channels != 1 {
+		t.Errorf("one channel below 64 KB: %v", c)
+	}
+	if c := ch.choose(schedule.AllReduce, 512<<10); kernelInfo[c.kernel].protocol != ll {
+		t.Errorf("LL below 1 MB: %v", c)
+	}
+	ch.single, ch.packets = 0, 0
 	ch.does = algo(t, "two-shot")
 	if c := ch.choose(schedule.AllReduce, 1024); kernelInfo[c.kernel].algorithm != schedule.TwoShot {
 		t.Errorf("two-shot: 1 KB by %v", c)

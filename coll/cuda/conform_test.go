@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -132,6 +133,38 @@ func differ(what string, g *gpuRank, ty elem.Type, op elem.Op, got, want []byte)
 		}
 	}
 	return nil
+}
+
+// Results are the same bits on all ranks and in 100 runs.
+func TestRepeated(t *testing.T) {
+	n := gpuCount(t)
+	all := spread(min(max(2, n), maxRanks), n).open(t)
+	for _, ty := range []elem.Type{elem.Float32, elem.BFloat16} {
+		for _, bytes := range []int{1000, limit(100_000), limit(1_000_000), limit(8_000_000)} {
+			count := bytes / ty.Size()
+			srcs := make([][]byte, len(all))
+			for r := range srcs {
+				srcs[r] = make([]byte, count*ty.Size())
+				_, _ = rand.NewChaCha8([32]byte{byte(r), byte(ty)}).Read(srcs[r]) // never fails
+			}
+			var first []byte
+			for i := range 100 {
+				results := make([][]byte, len(all))
+				each(t, all, func(g *gpuRank) error {
+					results[g.Rank()] = make([]byte, count*ty.Size())
+					return g.AllReduce(srcs[g.Rank()], results[g.Rank()], count, ty, elem.Sum)
+				})
+				if first == nil {
+					first = results[0]
+				}
+				for r, b := range results {
+					if !slices.Equal(b, first) {
+						t.Fatalf("%d of %v: rank %d of run %d has other bits than rank 0 of the first", count, ty, r, i)
+					}
+				}
+			}
+		}
+	}
 }
 
 // Averages and premultiplied sums are what elem computes of scaled inputs.

@@ -148,7 +148,8 @@ func newChooser(cfg coll.AcceleratorConfig, all []identity) chooser {
 	if k.BuffSize != defaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
-	c := chooser{layout: newLayout(cfg.Size, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows}
+	c := chooser{layout: newLayout(cfg.Size, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
+		threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
 	for _, id := range all {
 		shared := 0
 		for _, other := range all {

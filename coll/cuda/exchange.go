@@ -58,7 +58,7 @@ func classOf(k kernel) int {
 
 func (x *exchange) choose(bytes int) choice {
 	c := x.chooser.chooseKernel(schedule.SendRecv, bytes)
-	c.threads = exchangeThreads
+	c.threads = x.chooser.warps(exchangeThreads)
 	if kernelInfo[c.kernel].protocol == simple {
 		c.chunk = min(exchangeChunk, x.chooser.chunk)
 	}

@@ -80,8 +80,8 @@ func (m *measured) sum() [sha256.Size]byte {
 func (m *measured) choose(ch *chooser, c schedule.Collective, bytes int) (got choice, ok bool) {
 	for i := range m[c] {
 		if r := &m[c][i]; bytes <= r.upTo {
-			got = ch.limit(r.choice)
-			return got, ch.permitted(c, got.kernel) && ch.fits(c, got, bytes)
+			got = ch.shape(r.choice, bytes)
+			return got, ch.permitted(c, got.kernel, bytes) && ch.fits(c, got, bytes)
 		}
 	}
 	return got, false

@@ -124,7 +124,7 @@ func (s *search) try(k choice) (finding, error) {
 		return s.found[i], nil
 	}
 	f := finding{choice: k, bytes: s.bytes}
-	if !s.permitted(s.coll, k.kernel) || !s.fits(s.coll, k, s.bytes) {
+	if !s.permitted(s.coll, k.kernel, s.bytes) || !s.fits(s.coll, k, s.bytes) {
 		return f, nil
 	}
 	micros, err := s.time(k)

@@ -4,7 +4,7 @@ import "github.com/assay-hpc/assay/coll/debug"
 
 // Remedies and reasons that several rows share.
 const (
-	gpuOnly  = "about GPU memory: there is none here"
+	gpuOnly  = "about GPU memory and networks: what goes between hosts is staged in host memory"
 	verbsYet = "kept for the InfiniBand transport, which is not there yet"
 )
 
@@ -12,7 +12,7 @@ const (
 // default has changed since, it is today's.
 var guide = []Knob{
 	{Name: "NCCL_P2P_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.P2PDisable }),
-		Effect: "1: ranks of one host exchange long messages through shared memory, too, and do not read them from each other's memory"},
+		Effect: "1: ranks of one host exchange long messages through shared memory, too, and do not read them from each other's memory; GPUs do not write to each other, and messages are staged on the host"},
 	{Name: "NCCL_P2P_LEVEL", Since: "2.3.4", Default: "SYS", Status: Honoured, kind: level(func(k *Knobs) *PathLevel { return &k.P2PLevel }),
 		Effect: "LOC (0): as NCCL_P2P_DISABLE=1. All others allow it, whatever the distance"},
 	{Name: "NCCL_SHM_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.SHMDisable }),
@@ -23,8 +23,8 @@ var guide = []Knob{
 		Effect: "how much is logged, on standard error (NCCL: standard output) or to NCCL_DEBUG_FILE"},
 	{Name: "NCCL_BUFFSIZE", Default: "4194304", Status: Honoured, kind: bytes(minBuffSize, maxBuffSize, func(k *Knobs) *int64 { return &k.BuffSize }),
 		Effect: "bytes of slots between two ranks, for each channel"},
-	{Name: "NCCL_NTHREADS", Default: "auto", Status: Accepted, kind: integer(1, 512, func(k *Knobs) *int { return &k.Threads }),
-		Effect: "threads of a CUDA block: on host memory one goroutine works for a rank"},
+	{Name: "NCCL_NTHREADS", Default: "auto", Status: Honoured, kind: integer(1, 512, func(k *Knobs) *int { return &k.Threads }),
+		Effect: "at most so many threads of a CUDA block, in whole warps; on host memory one goroutine works for a rank"},
 	{Name: "NCCL_RINGS", Default: "auto", Status: Honoured, kind: ringLists,
 		Effect: "the orders of the ranks in the ring algorithm, one a channel; rings of another length than the communicator are left out, as NCCL 2.3 does (gone from NCCL after 2.4)"},
 	{Name: "NCCL_MAX_NRINGS", Since: "2.0.5", Default: "auto", Status: Honoured, kind: integer(1, maxChannels, func(k *Knobs) *int { return &k.maxNames[0] }),
@@ -33,10 +33,10 @@ var guide = []Knob{
 		Effect: "at least so many channels; gives way to NCCL_MIN_NCHANNELS and NCCL_MIN_CTAS"},
 	{Name: "NCCL_CHECKS_DISABLE", Since: "2.0.5", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.ChecksDisable }),
 		Effect: "1: ranks do not compare what they call an operation with; what keeps memory safe is checked all the same (NCCL has not read it since 2.2.12)"},
-	{Name: "NCCL_CHECK_POINTERS", Since: "2.2.12", Default: "0", Status: Accepted, kind: flag(func(k *Knobs) *bool { return &k.CheckPointers }),
-		Effect: "each operation checks its buffers' lengths, and that they overlap in no other way than in place, whatever this says"},
+	{Name: "NCCL_CHECK_POINTERS", Since: "2.2.12", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.CheckPointers }),
+		Effect: "1: each operation on GPUs looks whether its buffers are device memory, each of one allocation. On host memory each operation checks its buffers' lengths, and that they overlap in no other way than in place, whatever this says"},
 	{Name: "NCCL_LAUNCH_MODE", Since: "2.1.0", Default: "unset", Status: Accepted, kind: oneOf(func(k *Knobs) *string { return &k.LaunchMode }, "PARALLEL", "GROUP"),
-		Effect: "how CUDA kernels are launched: there are none here"},
+		Effect: "how CUDA kernels are launched: those of a group are launched together in any case"},
 	{Name: "NCCL_IB_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.IBDisable }),
 		Effect: "1: hosts are connected by sockets, which until there is an InfiniBand transport they are in any case"},
 	{Name: "NCCL_IB_HCA", Default: "unset", Status: Accepted, kind: adapters(func(k *Knobs) *string { return &k.IB.HCA }), Effect: verbsYet},

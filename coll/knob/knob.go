@@ -35,7 +35,7 @@ type Knobs struct {
 	MinChannels int     // NCCL_MIN_CTAS and its older names; 0: the tuner's choice
 	MaxChannels int     // NCCL_MAX_CTAS and its older names; 0: the tuner's choice
 	BuffSize    int64   // NCCL_BUFFSIZE: bytes a connection
-	Threads     int     // NCCL_NTHREADS: goroutines that work for a rank; 0: as many as there are processors for it
+	Threads     int     // NCCL_NTHREADS: of a CUDA block, at most; 0: no limit
 	// Operations of fewer bytes use one channel and the low-latency protocol.
 	// Auto: the cost model decides.
 	SingleRingThreshold int64 // NCCL_SINGLE_RING_THRESHOLD
