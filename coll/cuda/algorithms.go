@@ -39,7 +39,8 @@ const (
 	allReduceLL128
 	allReduceSimple
 	combine
-	copies // no kernel: copy engines move the bytes, see copies.go
+	copies      // no kernel: copy engines move the bytes, see copies.go
+	copiesTwice // the same, with a second stream for every other copy
 	numKernels
 )
 
@@ -61,10 +62,14 @@ var kernelInfo = [numKernels]struct {
 	allReduceSimple: {"allreduce_simple", simple, true, 3, schedule.TwoShot},
 	combine:         {"combine", simple, true, 1, ""},
 	copies:          {"copy", simple, false, 1, schedule.TwoShot},
+	copiesTwice:     {"copy2", simple, false, 1, schedule.TwoShot},
 }
 
 // String is the kernel's name in its source.
 func (k kernel) String() string { return kernelInfo[k].name }
+
+// byCopies tells what copy engines do from kernels.
+func (k kernel) byCopies() bool { return k == copies || k == copiesTwice }
 
 // A choice is how an operation is done.
 type choice struct {
@@ -203,7 +208,7 @@ func (ch *chooser) chooseKernel(c schedule.Collective, bytes int) choice {
 }
 
 func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
-	can := func(k kernel) bool { return does(k, c) && (copying || k != copies) }
+	can := func(k kernel) bool { return does(k, c) && (copying || !k.byCopies()) }
 	if f := ch.force; f.kernel != noKernel && can(f.kernel) {
 		if got := ch.shape(f, bytes); ch.fits(c, got, bytes) {
 			return got
@@ -264,7 +269,7 @@ func (ch *chooser) shape(c choice, bytes int) choice {
 func (ch *chooser) limit(c choice) choice {
 	most := packetChannels
 	switch {
-	case c.kernel == copies: // channels are the blocks that reduce
+	case c.kernel.byCopies(): // channels are the blocks that reduce
 		most = 2 * packetChannels
 		c.chunk = min(max(c.chunk, leastCopy), copyChunk(ch.ranks)) / partAlign * partAlign
 	case kernelInfo[c.kernel].protocol == simple:
@@ -298,7 +303,7 @@ func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
 	switch k.kernel {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
-	case copies:
+	case copies, copiesTwice:
 		// Among more than two ranks the root's link would be a bottleneck that
 		// kernels which pass data on do not have.
 		return ch.ranks == 2 || c != schedule.Broadcast && c != schedule.Reduce
@@ -326,7 +331,7 @@ func does(k kernel, c schedule.Collective) bool {
 		return c.Reduces()
 	case allReduceLL, allReduceLL128:
 		return c == schedule.AllReduce
-	case copies:
+	case copies, copiesTwice:
 		return c != schedule.SendRecv
 	}
 	return false

@@ -375,11 +375,17 @@ func TestStreams(t *testing.T) {
 
 // Copy engines do what kernels do, in several chunks, and in graphs.
 func TestCopies(t *testing.T) {
+	for _, k := range []kernel{copies, copiesTwice} {
+		t.Run(k.String(), func(t *testing.T) { testCopies(t, k) })
+	}
+}
+
+func testCopies(t *testing.T, k kernel) {
 	n := gpuCount(t)
-	t.Setenv("ASSAY_GPU_ALGO", "copy:8:512:65536")
+	t.Setenv("ASSAY_GPU_ALGO", choice{k, 8, exchangeThreads, leastCopy}.String())
 	var only []string
 	for c := range schedule.NumCollectives {
-		if does(copies, c) {
+		if does(k, c) {
 			only = append(only, c.String())
 		}
 	}
@@ -389,7 +395,7 @@ func TestCopies(t *testing.T) {
 		all := w.open(t)
 		for _, ty := range []elem.Type{elem.Uint8, elem.Float32, elem.BFloat16} {
 			exact(t, all, ty, elem.Sum, 1_100_001/ty.Size())
-			if by := all[0].Chosen(); ranks == 2 && by != "copy/8" { // else a Reduce is done by kernels
+			if by := all[0].Chosen(); ranks == 2 && by != k.String()+"/8" { // else a Reduce is done by kernels
 				t.Errorf("a Reduce is done by %s", by)
 			}
 		}

@@ -31,13 +31,14 @@ const resultLag = 2 // chunks; less than copyDepth
 // A copier does operations of one rank by copy engines.
 type copier struct {
 	e       *engine
-	room    windows       // empty until the first operation
-	refused bool          // a rank cannot have one
-	stream  driver.Stream // of the copies
-	token   driver.Ptr    // what barriers exchange
-	move    *launch       // copies on this device
+	room    windows // empty until the first operation
+	refused bool    // a rank cannot have one
+	streams [2]driver.Stream
+	token   driver.Ptr // what barriers exchange
+	move    *launch    // copies on this device
 
-	copied, met, consumed [copyDepth]driver.Event // of chunks
+	copied        [2]ring // by stream
+	met, consumed ring
 
 	// The operation under way.
 	op     coll.DeviceOp
@@ -45,6 +46,9 @@ type copier struct {
 	rounds int // chunks, and what the results lag behind
 	round  int
 }
+
+// A ring has an event of each of the last rounds.
+type ring [copyDepth]driver.Event
 
 // slots are the two parts of a room.
 const (
@@ -58,14 +62,14 @@ func (k *copier) takes(op *coll.DeviceOp) (choice, bool) {
 		return choice{}, false
 	}
 	c := k.e.chooser.choose(op.Coll, bytesOf(op))
-	return c, c.kernel == copies
+	return c, c.kernel.byCopies()
 }
 
 // lacks reports whether an operation is one for copies, and there are no rooms
 // yet. It is the same on all ranks, which then make offers to one another.
 func (k *copier) lacks(op *coll.DeviceOp) bool {
 	return !k.refused && k.room.own == 0 && (!op.Scaled || op.Average) &&
-		k.e.chooser.choose(op.Coll, bytesOf(op)).kernel == copies
+		k.e.chooser.choose(op.Coll, bytesOf(op)).kernel.byCopies()
 }
 
 // What an offer says beside yes (1) and no (0): while its stream is captured a
@@ -106,8 +110,10 @@ func (k *copier) prepare() (err error) {
 		return nil
 	}
 	e := k.e
-	if k.stream, err = driver.NewStream(-1); err != nil {
-		return err
+	for i := range k.streams {
+		if k.streams[i], err = driver.NewStream(-1); err != nil {
+			return err
+		}
 	}
 	if k.token, err = driver.Malloc((e.cfg.Size + 1) * 8); err != nil {
 		return err
@@ -129,8 +135,8 @@ func (k *copier) prepare() (err error) {
 	return nil
 }
 
-func (k *copier) rings() [3]*[copyDepth]driver.Event {
-	return [...]*[copyDepth]driver.Event{&k.copied, &k.met, &k.consumed}
+func (k *copier) rings() [4]*ring {
+	return [...]*ring{&k.copied[0], &k.copied[1], &k.met, &k.consumed}
 }
 
 // accept opens the others' rooms, if all have one.
@@ -204,27 +210,39 @@ func (k *copier) all(op *coll.DeviceOp, c choice) error {
 
 func (k *copier) enqueue() error {
 	main, r := k.e.stream, k.round
-	// The slots of this round were emptied before the barrier that comes after
-	// their last round's.
-	if err := k.await(&k.met, max(r-copyDepth+1, -1), k.stream); err != nil {
+	on := k.on(inputs, r)
+	if err := k.begin(on, r); err != nil {
 		return err
 	}
-	if err := k.send(inputs, r); err != nil {
+	if err := k.send(inputs, r, k.streams[on]); err != nil {
 		return err
 	}
+	used := 1 << on
 	if k.op.Coll == schedule.AllReduce && r >= resultLag {
-		if err := k.await(&k.consumed, r-resultLag, k.stream); err != nil {
+		on := k.on(results, r)
+		if used>>on&1 == 0 {
+			if err := k.begin(on, r); err != nil {
+				return err
+			}
+		}
+		used |= 1 << on
+		if err := k.await(&k.consumed, r-resultLag, k.streams[on]); err != nil {
 			return err
 		}
-		if err := k.send(results, r-resultLag); err != nil {
+		if err := k.send(results, r-resultLag, k.streams[on]); err != nil {
 			return err
 		}
 	}
-	if err := k.mark(&k.copied, r, k.stream); err != nil {
-		return err
-	}
-	if err := k.await(&k.copied, r, main); err != nil {
-		return err
+	for i := range k.streams {
+		if used>>i&1 == 0 {
+			continue
+		}
+		if err := k.mark(&k.copied[i], r, k.streams[i]); err != nil {
+			return err
+		}
+		if err := k.await(&k.copied[i], r, main); err != nil {
+			return err
+		}
 	}
 	if err := k.barrier(); err != nil {
 		return err
@@ -238,14 +256,29 @@ func (k *copier) enqueue() error {
 	return k.mark(&k.consumed, r, main)
 }
 
-// mark and await are about an event of a round; round -1 is the barrier that
-// an operation begins with.
-func (k *copier) mark(ring *[copyDepth]driver.Event, round int, s driver.Stream) error {
-	return ring[(round+copyDepth)%copyDepth].Record(s)
+// on is which stream has a round's copies: with two of them the next copy is
+// made ready while the last one runs.
+func (k *copier) on(slots, round int) int {
+	if k.c.kernel == copies {
+		return 0
+	}
+	return (round + slots) % len(k.streams)
 }
 
-func (k *copier) await(ring *[copyDepth]driver.Event, round int, s driver.Stream) error {
-	return s.WaitEvent(ring[(round+copyDepth)%copyDepth])
+// begin lets a stream's copies of a round wait until their slots are free:
+// they were emptied before the barrier that comes after their last round's.
+func (k *copier) begin(on, round int) error {
+	return k.await(&k.met, max(round-copyDepth+1, -1), k.streams[on])
+}
+
+// mark and await are about an event of a round; round -1 is the barrier that
+// an operation begins with.
+func (k *copier) mark(r *ring, round int, s driver.Stream) error {
+	return r[(round+copyDepth)%copyDepth].Record(s)
+}
+
+func (k *copier) await(r *ring, round int, s driver.Stream) error {
+	return s.WaitEvent(r[(round+copyDepth)%copyDepth])
 }
 
 // barrier returns, on the stream, when all ranks have come to it.
@@ -291,7 +324,7 @@ func (k *copier) chunk(rank, round int) (at, n int) {
 
 // send copies a round's chunks to the others, in an order in which no two
 // ranks copy to the same one.
-func (k *copier) send(slots, round int) error {
+func (k *copier) send(slots, round int, on driver.Stream) error {
 	e := k.e
 	for i := 1; i < e.cfg.Size; i++ {
 		p := (e.cfg.Rank + i) % e.cfg.Size
@@ -300,7 +333,7 @@ func (k *copier) send(slots, round int) error {
 		if src == 0 || n == 0 {
 			continue
 		}
-		if err := driver.CopyAsync(k.slot(slots, round, p, e.cfg.Rank), src+driver.Ptr(at), n, k.stream); err != nil {
+		if err := driver.CopyAsync(k.slot(slots, round, p, e.cfg.Rank), src+driver.Ptr(at), n, on); err != nil {
 			return err
 		}
 	}
@@ -460,7 +493,9 @@ func (k *copier) close(barrier func() error, drained bool) {
 			_ = ev.Destroy()
 		}
 	}
-	_ = k.stream.Destroy()
+	for _, s := range k.streams {
+		_ = s.Destroy()
+	}
 	_ = driver.Free(k.token)
 	k.move.l.Close()
 }

@@ -156,8 +156,8 @@ func (s *search) coarse() (out []choice) {
 	for k := range numKernels {
 		switch {
 		case !does(k, s.coll):
-		case k == copies:
-			out = append(out, s.copies()...)
+		case k.byCopies():
+			out = append(out, s.copies(k)...)
 		case kernelInfo[k].protocol == simple:
 			for _, channels := range [...]int{8, 16, 24, 32, 48, 64} { // s.limit has the last word
 				if s.bytes >= leastChunked {
@@ -175,13 +175,13 @@ func (s *search) coarse() (out []choice) {
 
 // copies are those of the copy engines. Blocks must keep up with the link in
 // what they reduce, or move to its place.
-func (s *search) copies() (out []choice) {
+func (s *search) copies(k kernel) (out []choice) {
 	if s.bytes < leastCopied {
 		return nil
 	}
 	for _, blocks := range [...]int{32, 64} {
 		for chunk := 4 << 20; chunk <= min(copyChunk(s.ranks), s.bytes); chunk *= 2 {
-			out = append(out, choice{copies, blocks, exchangeThreads, chunk})
+			out = append(out, choice{k, blocks, exchangeThreads, chunk})
 		}
 	}
 	return out
@@ -189,7 +189,7 @@ func (s *search) copies() (out []choice) {
 
 // like are choices of the same kernel and channels.
 func (s *search) like(k choice) (out []choice) {
-	if s.coll == schedule.SendRecv || k.kernel == copies {
+	if s.coll == schedule.SendRecv || k.kernel.byCopies() {
 		return nil
 	}
 	if kernelInfo[k.kernel].protocol != simple {
