@@ -49,6 +49,12 @@ test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX i
 test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation
 	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout 40m -run TestFabricBothPlatforms ./build/e2e
 
+.PHONY: test-emulated
+test-emulated: ## the engine for GPUs and its kernels, whole, on an emulated driver (some minutes)
+	./.ci/deps-cuda
+	CGO_ENABLED=1 go test -tags cuda -count=1 -timeout 30m -run '^TestEmulated$$' ./coll/cuda
+	go test -count=1 -timeout 30m -run '^TestEmulator$$' ./coll/cuda/kernels
+
 .PHONY: test-gpu
 test-gpu: ## build the bundle that tries and measures the engine on GPUs, and run it if there are some here
 	LDFLAGS='$(LDFLAGS)' ./.ci/gpu/bundle $(OUT)/assay-gpu.tar.xz
