@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -66,6 +67,17 @@ func (d *deaths) await(t *testing.T, ranks, dead []int) {
 			t.Fatalf("not all have heard: %s", d.lacking(ranks, dead))
 		}
 	}
+}
+
+// of is what a rank has heard so far; of other deaths it may hear still.
+func (d *deaths) of(rank int) map[int][]string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	heard := map[int][]string{}
+	for dead, whats := range d.seen[rank] {
+		heard[dead] = slices.Clone(whats)
+	}
+	return heard
 }
 
 func (d *deaths) lacking(ranks, dead []int) string {
@@ -131,7 +143,7 @@ func TestDeath(t *testing.T) {
 			// Aborting because of it is no further death.
 			each(nets, (*Net).Abort)
 			for _, r := range alive {
-				for x, whats := range d.seen[r] {
+				for x, whats := range d.of(r) {
 					if len(whats) != 1 {
 						t.Errorf("rank %d heard %d times of rank %d: %q", r, len(whats), x, whats)
 					}
@@ -187,9 +199,7 @@ func TestSilence(t *testing.T) {
 		}
 	})
 	d.await(t, without(8, []int{3}), []int{3})
-	d.mu.Lock()
-	what := d.seen[0][3][0]
-	d.mu.Unlock()
+	what := d.of(0)[3][0]
 	if !strings.Contains(what, "silent since 1s (noticed by rank") {
 		t.Errorf("what = %q", what)
 	}
@@ -202,9 +212,7 @@ func TestAbort(t *testing.T) {
 	nets := comeUp(t, 8, local(), d.watch)
 	nets[5].Abort()
 	d.await(t, without(8, []int{5}), []int{5})
-	d.mu.Lock()
-	what := d.seen[0][5][0]
-	d.mu.Unlock()
+	what := d.of(0)[5][0]
 	if !strings.Contains(what, "it aborted") {
 		t.Errorf("what = %q", what)
 	}
@@ -244,6 +252,8 @@ func TestLeave(t *testing.T) {
 		n.Close()
 		n.Abort()
 	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if len(d.seen) != 0 {
 		t.Errorf("deaths: %v", d.seen)
 	}
