@@ -66,6 +66,45 @@ func GatherAll(sides []*HostSide, send, recv [][]byte) error {
 	return err
 }
 
+// A Swap is between a rank and some others: each gives the other what it has,
+// which is of one length.
+type Swap struct {
+	Side  *HostSide
+	Peers []int // not the rank itself
+	Send  []byte
+	Recv  [][]byte // by index in Peers
+}
+
+// SwapAll does swaps, of several ranks that one goroutine is, perhaps. Only an
+// Accelerator's Enqueue or EnqueueAll may call it, for accelerators of its
+// group. To others it is like Sends and Recvs: peers call it, too, and no one
+// else needs to.
+func SwapAll(swaps []Swap) error {
+	var g Group
+	var runs []*host.Run
+	for _, s := range swaps {
+		c := s.Side.c
+		g.comms = append(g.comms, c)
+		for i, p := range s.Peers {
+			for _, a := range [...]call{{send: Bytes(s.Send)}, {recv: Bytes(s.Recv[i])}} {
+				a.coll, a.peer, a.count, a.t, a.root = pointToPoint, p, len(s.Send), Uint8, NoPeer
+				r := new(host.Run)
+				if err := c.start(r, &a); err != nil {
+					return err
+				}
+				runs = append(runs, r)
+			}
+		}
+	}
+	if len(runs) == 0 {
+		return nil
+	}
+	w := *g.watch()
+	w.Late = nil
+	_, err := host.Drive(runs, &w)
+	return err
+}
+
 // Comm makes a communicator of the same ranks on the processor's memory. All
 // ranks call it.
 func (h *HostSide) Comm(ctx context.Context) (*Comm, error) {

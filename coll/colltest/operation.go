@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"runtime"
+	"sync"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
@@ -45,6 +47,21 @@ func newRegion(size int, o operation, salt uint64) region {
 	return region{all, all[guard+shift : guard+shift+size : guard+shift+size]}
 }
 
+// parallel has all processors do parts of a long loop.
+func parallel(n int, do func(from, to int)) {
+	const least = 64 << 10 // a part
+	parts := min(runtime.GOMAXPROCS(0), n/least)
+	if parts < 2 {
+		do(0, n)
+		return
+	}
+	var wg sync.WaitGroup
+	for i := range parts {
+		wg.Go(func() { do(i*n/parts, (i+1)*n/parts) })
+	}
+	wg.Wait()
+}
+
 // A wrongResult is a difference between what is in memory and what must be.
 type wrongResult struct{ text string }
 
@@ -59,9 +76,11 @@ func (o operation) run(c Comm) error {
 	part := o.count * size
 	d := o.data(n)
 	input := func(p []byte) {
-		for i := range len(p) / size {
-			store(o.t, p, i, d.at(rank, i))
-		}
+		parallel(len(p)/size, func(from, to int) {
+			for i := from; i < to; i++ {
+				store(o.t, p, i, d.at(rank, i))
+			}
+		})
 	}
 
 	send := newRegion(o.coll.sends(n)*part, o, 1)
@@ -92,9 +111,11 @@ func (o operation) run(c Comm) error {
 		if want == nil {
 			want = within(sendWant, send.all, recvBuf)
 		}
-		for i := range len(want) / size {
-			store(o.t, want, i, o.coll.want(d, rank, o.root, o.count, i))
-		}
+		parallel(len(want)/size, func(from, to int) {
+			for i := from; i < to; i++ {
+				store(o.t, want, i, o.coll.want(d, rank, o.root, o.count, i))
+			}
+		})
 	}
 	if o.coll.reduces {
 		o.answer.put(d)

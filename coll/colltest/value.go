@@ -195,9 +195,11 @@ type answer struct {
 func (a *answer) get(d data, count int) []uint64 {
 	a.once.Do(func() {
 		a.bits = make([]uint64, count)
-		for i := range a.bits {
-			a.bits[i] = d.reduced(i)
-		}
+		parallel(count, func(from, to int) {
+			for i := from; i < to; i++ {
+				a.bits[i] = d.reduced(i)
+			}
+		})
 	})
 	return a.bits
 }

@@ -34,6 +34,8 @@ type argsABI struct {
 	owners, targets uint32 // bits, by rank
 	root            int32
 	symmetric       uint32
+	inPlace         uint32
+	_               uint32
 }
 
 // What argsABI.scale says.

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,8 +40,7 @@ const (
 	allReduceLL128
 	allReduceSimple
 	combine
-	copies      // no kernel: copy engines move the bytes, see copies.go
-	copiesTwice // the same, with a second stream for every other copy
+	copies // no kernel: copy engines move the bytes, see copies.go
 	numKernels
 )
 
@@ -62,14 +62,10 @@ var kernelInfo = [numKernels]struct {
 	allReduceSimple: {"allreduce_simple", simple, true, 3, schedule.TwoShot},
 	combine:         {"combine", simple, true, 1, ""},
 	copies:          {"copy", simple, false, 1, schedule.TwoShot},
-	copiesTwice:     {"copy2", simple, false, 1, schedule.TwoShot},
 }
 
 // String is the kernel's name in its source.
 func (k kernel) String() string { return kernelInfo[k].name }
-
-// byCopies tells what copy engines do from kernels.
-func (k kernel) byCopies() bool { return k == copies || k == copiesTwice }
 
 // A choice is how an operation is done.
 type choice struct {
@@ -187,6 +183,20 @@ type chooser struct {
 	does     func(c schedule.Collective, algorithm string) bool
 	measured measured
 	force    choice
+	copying  bool // mayCopy, when all is settled
+}
+
+// mayCopy reports whether anything is done by copy engines.
+func (ch *chooser) mayCopy() bool {
+	if ch.force.kernel == copies {
+		return true
+	}
+	for _, rules := range ch.measured {
+		if slices.ContainsFunc(rules, func(r rule) bool { return r.kernel == copies }) {
+			return true
+		}
+	}
+	return false
 }
 
 // rules are those of a collective.
@@ -208,7 +218,7 @@ func (ch *chooser) chooseKernel(c schedule.Collective, bytes int) choice {
 }
 
 func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
-	can := func(k kernel) bool { return does(k, c) && (copying || !k.byCopies()) }
+	can := func(k kernel) bool { return does(k, c) && (copying || k != copies) }
 	if f := ch.force; f.kernel != noKernel && can(f.kernel) {
 		if got := ch.shape(f, bytes); ch.fits(c, got, bytes) {
 			return got
@@ -269,7 +279,7 @@ func (ch *chooser) shape(c choice, bytes int) choice {
 func (ch *chooser) limit(c choice) choice {
 	most := packetChannels
 	switch {
-	case c.kernel.byCopies(): // channels are the blocks that reduce
+	case c.kernel == copies: // channels are the blocks that reduce
 		most = 2 * packetChannels
 		c.chunk = min(max(c.chunk, leastCopy), copyChunk(ch.ranks)) / partAlign * partAlign
 	case kernelInfo[c.kernel].protocol == simple:
@@ -303,7 +313,7 @@ func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
 	switch k.kernel {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
-	case copies, copiesTwice:
+	case copies:
 		// Among more than two ranks the root's link would be a bottleneck that
 		// kernels which pass data on do not have.
 		return ch.ranks == 2 || c != schedule.Broadcast && c != schedule.Reduce
@@ -331,8 +341,8 @@ func does(k kernel, c schedule.Collective) bool {
 		return c.Reduces()
 	case allReduceLL, allReduceLL128:
 		return c == schedule.AllReduce
-	case copies, copiesTwice:
-		return c != schedule.SendRecv
+	case copies:
+		return true
 	}
 	return false
 }
@@ -346,6 +356,15 @@ const (
 
 // copyChunk is the longest step for so many ranks.
 func copyChunk(ranks int) int { return copyRoom / (2 * copyDepth * ranks) / partAlign * partAlign }
+
+// copyStep is the step of Sends and Recvs, of whatever length: as long as can
+// be, unless somebody tries another.
+func (ch *chooser) copyStep() int {
+	if ch.force.kernel == copies {
+		return ch.limit(ch.force).chunk
+	}
+	return copyChunk(ch.ranks)
+}
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the
 // kernel may be left out.

@@ -29,6 +29,9 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 			a.out[p], a.recv[p] = out+uint64(p)*n, n
 		}
 		a.symmetric = 1
+		if in == out {
+			a.inPlace = 1
+		}
 	case schedule.Broadcast:
 		if ch.kernel == relaySimple {
 			a.owners = every &^ (1 << op.Root)

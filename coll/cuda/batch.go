@@ -141,20 +141,39 @@ func (b *batch) rooms() error {
 	var send, recv [][]byte
 	for i := range b.cursors {
 		e := b.cursors[i].e
-		if e.cfg.Size == 1 || !slices.ContainsFunc(b.cursors[i].ops, e.copier.lacks) {
-			continue
+		if slices.ContainsFunc(b.cursors[i].ops, e.copier.lacks) {
+			all, sides = append(all, &e.copier), append(sides, e.cfg.Host)
+			send, recv = append(send, e.copier.offer()), append(recv, make([]byte, offerBytes*e.cfg.Size))
 		}
-		mine, others := e.copier.offer()
-		all, sides, send, recv = append(all, &e.copier), append(sides, e.cfg.Host), append(send, mine), append(recv, others)
-	}
-	if len(sides) == 0 {
-		return nil
 	}
 	if err := coll.GatherAll(sides, send, recv); err != nil {
 		return err
 	}
 	for i, k := range all {
-		if err := k.accept(recv[i]); err != nil {
+		if err := k.acceptAll(recv[i]); err != nil {
+			return err
+		}
+	}
+	return b.pairs()
+}
+
+// pairs opens rooms for Sends and Recvs.
+func (b *batch) pairs() error {
+	var all []*copier
+	var swaps []coll.Swap
+	for i := range b.cursors {
+		k := &b.cursors[i].e.copier
+		for _, op := range b.cursors[i].ops { // one is SendRecv at most
+			if s := k.swap(op); len(s.Peers) > 0 {
+				all, swaps = append(all, k), append(swaps, s)
+			}
+		}
+	}
+	if err := coll.SwapAll(swaps); err != nil {
+		return err
+	}
+	for i, k := range all {
+		if err := k.acceptSwap(swaps[i]); err != nil {
 			return err
 		}
 	}
@@ -205,13 +224,12 @@ func (c *cursor) next() (*driver.Launch, error) {
 	e, op := c.e, c.ops[c.at]
 	c.from = c.index[c.at]
 	if c.exchanging {
-		l, err := e.nextExchange()
-		if l != nil || err != nil {
-			return l, err
+		l, more, err := e.nextExchange()
+		if !more {
+			c.exchanging = false
+			c.at++
 		}
-		c.exchanging = false
-		c.at++
-		return nil, nil
+		return l, err
 	}
 	if c.copying {
 		more, err := e.copier.next()
@@ -225,15 +243,16 @@ func (c *cursor) next() (*driver.Launch, error) {
 		c.at++
 		return nil, e.alone(op)
 	}
-	if way, ok := e.copier.takes(op); ok {
+	if op.Coll == schedule.SendRecv {
+		e.startExchange(op)
+		c.exchanging = true
+		return c.next()
+	}
+	way := e.way(op)
+	if way.kernel == copies {
 		c.copying = true
 		return nil, e.copier.start(op, way)
 	}
-	if op.Coll == schedule.SendRecv {
-		e.exchange.start(op.Transfers)
-		c.exchanging = true
-		return e.nextExchange()
-	}
 	c.at++
-	return e.prepare(op)
+	return e.prepare(op, way)
 }

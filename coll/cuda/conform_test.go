@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -293,31 +294,127 @@ func same(t *testing.T, g *gpuRank, offset, n int, want byte) {
 	}
 }
 
-// An AllToAll in place.
+// An AllToAll in place, by everything that does one.
 func TestAllToAllInPlace(t *testing.T) {
 	n := gpuCount(t)
 	for name, w := range places(n) {
-		t.Run(name, func(t *testing.T) {
-			all := w.open(t)
-			for _, count := range []int{5, 70_000} {
-				each(t, all, func(g *gpuRank) error {
-					b := make([]byte, count*w.ranks)
-					for i := range b {
-						b[i] = byte(g.Rank()*16 + i/count)
-					}
-					if err := g.AllToAll(b, b, count, elem.Uint8); err != nil {
-						return err
-					}
-					for i := range b {
-						if want := byte(i/count*16 + g.Rank()); b[i] != want {
-							return fmt.Errorf("rank %d, %d each: byte %d is %d; want %d", g.Rank(), count, i, b[i], want)
-						}
-					}
-					return nil
-				})
+		t.Run(name, func(t *testing.T) { testAllToAllInPlace(t, w) })
+	}
+	for k := range numKernels {
+		if does(k, schedule.AllToAll) {
+			t.Run(k.String(), func(t *testing.T) {
+				t.Setenv("ASSAY_GPU_ALGO", choice{k, 3, 96, leastCopy}.String())
+				testAllToAllInPlace(t, spread(min(max(2, n), maxRanks), n))
+			})
+		}
+	}
+}
+
+func testAllToAllInPlace(t *testing.T, w world) {
+	all := w.open(t)
+	for _, count := range []int{5, 70_000, limit(3_000_000)} {
+		each(t, all, func(g *gpuRank) error {
+			b := make([]byte, count*w.ranks)
+			for i := range b {
+				b[i] = byte(g.Rank()*16 + i/count + i%7)
 			}
+			if err := g.AllToAll(b, b, count, elem.Uint8); err != nil {
+				return err
+			}
+			for i := range b {
+				at := g.Rank()*count + i%count // in the sender's
+				if want := byte(i/count*16 + g.Rank() + at%7); b[i] != want {
+					return fmt.Errorf("rank %d, %d each: byte %d is %d; want %d", g.Rank(), count, i, b[i], want)
+				}
+			}
+			return nil
 		})
 	}
+}
+
+// Sends and Recvs by copy engines, of which each rank lists those that it has a
+// part in; and what is received where it was sent from.
+func TestCopiedExchanges(t *testing.T) {
+	devices := gpuCount(t)
+	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
+	w := spread(min(max(3, devices), maxRanks), devices)
+	all := w.open(t)
+	type message struct{ from, to, bytes, sendAt, recvAt int }
+	for seed := range uint64(8) {
+		rnd := rand.New(rand.NewPCG(seed, 7))
+		at := 0
+		place := func(n int) int { at += (n + 511) / 256 * 256; return at - (n+511)/256*256 }
+		var messages []message
+		if seed%2 == 0 { // in place at both ends, the first message each way
+			m := message{from: 0, to: 1, bytes: 4*leastCopy + 5}
+			m.sendAt = place(m.bytes)
+			m.recvAt = m.sendAt
+			back := m
+			back.from, back.to = 1, 0
+			messages = append(messages, m, back)
+		}
+		for range 1 + rnd.IntN(8) {
+			m := message{from: rnd.IntN(w.ranks), bytes: 1 + rnd.IntN(5*leastCopy)}
+			m.to = (m.from + 1 + rnd.IntN(w.ranks-1)) % w.ranks
+			m.sendAt, m.recvAt = place(m.bytes), place(m.bytes)
+			messages = append(messages, m)
+		}
+		each(t, all, func(g *gpuRank) error {
+			me := g.Rank()
+			var send, recv []message
+			for i, m := range messages {
+				if m.from == me {
+					send = append(send, m)
+					if err := g.dev.in(func() error {
+						return driver.CopyToDevice(g.arena+driver.Ptr(m.sendAt), pattern(i, m.bytes))
+					}); err != nil {
+						return err
+					}
+				}
+				if m.to == me {
+					recv = append(recv, m)
+				}
+			}
+			g.group.Start()
+			g.group.Add(g.Comm)
+			for _, m := range recv {
+				if err := g.Recv(g.at(m.recvAt, m.bytes), m.bytes, coll.Uint8, m.from); err != nil {
+					return err
+				}
+			}
+			for _, m := range send {
+				if err := g.Send(g.at(m.sendAt, m.bytes), m.bytes, coll.Uint8, m.to); err != nil {
+					return err
+				}
+			}
+			if err := errors.Join(g.group.End(), g.wait()); err != nil {
+				return err
+			}
+			for i, m := range messages {
+				if m.to != me {
+					continue
+				}
+				got := make([]byte, m.bytes)
+				if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena+driver.Ptr(m.recvAt)) }); err != nil {
+					return err
+				}
+				if !bytes.Equal(got, pattern(i, m.bytes)) {
+					return fmt.Errorf("seed %d, rank %d: message %d, %d bytes from %d, is wrong", seed, me, i, m.bytes, m.from)
+				}
+			}
+			if len(send)+len(recv) > 0 && !strings.HasPrefix(g.Chosen(), "copy/") {
+				return fmt.Errorf("rank %d: by %s", me, g.Chosen())
+			}
+			return nil
+		})
+	}
+}
+
+// pattern is what a message has in it.
+func pattern(i, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(i), 9}).Read(b) // never fails
+	return b
 }
 
 // Operations that go from stream to stream are done in their order.
@@ -375,27 +472,15 @@ func TestStreams(t *testing.T) {
 
 // Copy engines do what kernels do, in several chunks, and in graphs.
 func TestCopies(t *testing.T) {
-	for _, k := range []kernel{copies, copiesTwice} {
-		t.Run(k.String(), func(t *testing.T) { testCopies(t, k) })
-	}
-}
-
-func testCopies(t *testing.T, k kernel) {
 	n := gpuCount(t)
-	t.Setenv("ASSAY_GPU_ALGO", choice{k, 8, exchangeThreads, leastCopy}.String())
-	var only []string
-	for c := range schedule.NumCollectives {
-		if does(k, c) {
-			only = append(only, c.String())
-		}
-	}
+	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
 	for _, ranks := range []int{2, min(max(2, n), maxRanks)} {
 		w := spread(ranks, n)
-		colltest.Run(t, colltest.Options{Ranks: []int{ranks}, Only: only}, conformers(w))
+		colltest.Run(t, colltest.Options{Ranks: []int{ranks}}, conformers(w))
 		all := w.open(t)
 		for _, ty := range []elem.Type{elem.Uint8, elem.Float32, elem.BFloat16} {
 			exact(t, all, ty, elem.Sum, 1_100_001/ty.Size())
-			if by := all[0].Chosen(); ranks == 2 && by != k.String()+"/8" { // else a Reduce is done by kernels
+			if by := all[0].Chosen(); ranks == 2 && by != "copy/8" { // else a Reduce is done by kernels
 				t.Errorf("a Reduce is done by %s", by)
 			}
 		}

@@ -28,20 +28,28 @@ import (
 // others resultLag chunks later.
 const resultLag = 2 // chunks; less than copyDepth
 
+// Sends and Recvs are done in the same way, but that the barrier is one of the
+// ranks that have a message between them, by twos, and so are their rooms
+// opened.
+//
 // A copier does operations of one rank by copy engines.
 type copier struct {
-	e       *engine
-	room    windows // empty until the first operation
-	refused bool    // a rank cannot have one
-	streams [2]driver.Stream
-	token   driver.Ptr // what barriers exchange
-	move    *launch    // copies on this device
+	e        *engine
+	room     windows // at has those that are open; own is made with the first
+	mine     offer
+	opened   uint32 // bits: ranks whose rooms are open, and this one's to them
+	shut     uint32 // bits: ranks with which there is no such pair
+	together bool   // all ranks have opened all rooms
+	refused  bool   // a rank cannot have one
+	stream   driver.Stream
+	token    driver.Ptr // what barriers exchange
+	move     *launch    // copies on this device
 
-	copied        [2]ring // by stream
-	met, consumed ring
+	copied, met, consumed ring
 
 	// The operation under way.
 	op     coll.DeviceOp
+	pairs  argsABI // of Sends and Recvs: addresses and lengths
 	c      choice
 	rounds int // chunks, and what the results lag behind
 	round  int
@@ -56,52 +64,79 @@ const (
 	results
 )
 
-// takes says how copies are to do an operation, if they are.
-func (k *copier) takes(op *coll.DeviceOp) (choice, bool) {
-	if k.refused || k.room.own == 0 || op.Scaled && !op.Average {
-		return choice{}, false
-	}
-	c := k.e.chooser.choose(op.Coll, bytesOf(op))
-	return c, c.kernel.byCopies()
-}
+// takes reports whether copies can do a collective now.
+func (k *copier) takes(op *coll.DeviceOp) bool { return k.together && !scaledFirst(op) }
 
-// lacks reports whether an operation is one for copies, and there are no rooms
+// scaledFirst reports whether the input is multiplied before it is sent.
+func scaledFirst(op *coll.DeviceOp) bool { return op.Scaled && !op.Average }
+
+// lacks reports whether a collective is one for copies, and there are no rooms
 // yet. It is the same on all ranks, which then make offers to one another.
 func (k *copier) lacks(op *coll.DeviceOp) bool {
-	return !k.refused && k.room.own == 0 && (!op.Scaled || op.Average) &&
-		k.e.chooser.choose(op.Coll, bytesOf(op)).kernel.byCopies()
+	e := k.e
+	return !k.together && !k.refused && e.chooser.copying && op.Coll != schedule.SendRecv && e.cfg.Size > 1 &&
+		!scaledFirst(op) && e.chooser.choose(op.Coll, bytesOf(op)).kernel == copies
+}
+
+// swap is what a rank does before Sends and Recvs with those peers with which
+// some are for copies, and rooms are not open yet. Both ends of a message know
+// alike.
+func (k *copier) swap(op *coll.DeviceOp) (s coll.Swap) {
+	e := k.e
+	if op.Coll != schedule.SendRecv || !e.chooser.copying {
+		return s
+	}
+	known := k.opened | k.shut | 1<<e.cfg.Rank
+	for i := range op.Transfers {
+		t := &op.Transfers[i]
+		if known>>t.Peer&1 == 0 && e.chooser.choose(schedule.SendRecv, t.Bytes).kernel == copies {
+			known |= 1 << t.Peer
+			s.Peers, s.Recv = append(s.Peers, t.Peer), append(s.Recv, make([]byte, offerBytes))
+		}
+	}
+	if len(s.Peers) > 0 {
+		s.Side, s.Send = e.cfg.Host, k.offer()
+	}
+	return s
 }
 
 // What an offer says beside yes (1) and no (0): while its stream is captured a
 // rank cannot allocate.
 const later = 2
 
-// offer makes this rank's room, and all else that the copier needs. It gives
-// what accept is to have from all ranks, and room for that.
-func (k *copier) offer() (mine, all []byte) {
+// offerBytes is how long an offer is on the way.
+var offerBytes = binary.Size(offer{})
+
+// offer makes this rank's room, and all else that the copier needs, and gives
+// what others are to have of it.
+func (k *copier) offer() []byte {
 	e := k.e
-	var o offer
 	err := e.dev.in(func() error {
+		if k.room.own != 0 {
+			return nil
+		}
 		captured, err := e.stream.Capturing()
 		if captured || err != nil {
-			o.OK = later
+			k.mine = offer{OK: later}
 			return err
 		}
-		if o, err = k.room.offer(e.cfg, e.dev, copyRoom); err != nil {
+		if k.mine, err = k.room.offer(e.cfg, e.dev, copyRoom); err != nil {
 			return err
 		}
-		o.OK = 1
+		k.mine.OK = 1
+		k.room.at = make([]driver.Ptr, e.cfg.Size)
+		k.room.at[e.cfg.Rank] = k.room.own
 		return k.prepare()
 	})
 	if err != nil {
 		e.cfg.Log.Infof(debug.Init, "rank %d: no copy engines for large messages: %v", e.cfg.Rank, err)
-		o.OK = 0
+		k.mine = offer{}
 	}
-	mine, err = binary.Append(nil, binary.LittleEndian, o)
+	b, err := binary.Append(nil, binary.LittleEndian, k.mine)
 	if err != nil {
 		panic(err) // it has a fixed size
 	}
-	return mine, make([]byte, len(mine)*e.cfg.Size)
+	return b
 }
 
 // prepare makes what a copier has beside its room.
@@ -110,10 +145,8 @@ func (k *copier) prepare() (err error) {
 		return nil
 	}
 	e := k.e
-	for i := range k.streams {
-		if k.streams[i], err = driver.NewStream(-1); err != nil {
-			return err
-		}
+	if k.stream, err = driver.NewStream(-1); err != nil {
+		return err
 	}
 	if k.token, err = driver.Malloc((e.cfg.Size + 1) * 8); err != nil {
 		return err
@@ -135,54 +168,100 @@ func (k *copier) prepare() (err error) {
 	return nil
 }
 
-func (k *copier) rings() [4]*ring {
-	return [...]*ring{&k.copied[0], &k.copied[1], &k.met, &k.consumed}
-}
+func (k *copier) rings() [3]*ring { return [...]*ring{&k.copied, &k.met, &k.consumed} }
 
-// accept opens the others' rooms, if all have one.
-func (k *copier) accept(all []byte) error {
+// acceptAll opens the rooms of all ranks, if all have one. offers are by rank.
+func (k *copier) acceptAll(offers []byte) error {
 	e := k.e
-	offers := make([]offer, e.cfg.Size)
-	n := len(all) / len(offers)
+	all := make([]offer, e.cfg.Size)
 	yes := true
-	for r := range offers {
-		if _, err := binary.Decode(all[r*n:][:n], binary.LittleEndian, &offers[r]); err != nil {
+	for r := range all {
+		if _, err := binary.Decode(offers[r*offerBytes:][:offerBytes], binary.LittleEndian, &all[r]); err != nil {
 			return err
 		}
-		yes = yes && offers[r].OK == 1
-		k.refused = k.refused || offers[r].OK == 0
+		yes = yes && all[r].OK == 1
+		k.refused = k.refused || all[r].OK == 0
 	}
 	return e.dev.in(func() error {
 		if !yes {
-			return k.room.giveUp(nil)
+			if k.opened == 0 {
+				return k.room.giveUp(nil)
+			}
+			return nil
 		}
-		return k.room.open(e.cfg, e.dev, e.all, offers)
+		for r := range all {
+			if err := k.open(r, all[r]); err != nil {
+				return err
+			}
+		}
+		k.together = true
+		return nil
 	})
 }
 
-// start begins an operation.
-func (k *copier) start(op *coll.DeviceOp, c choice) error {
-	e := k.e
-	k.op, k.c, k.round = *op, c, 0
-	k.op.Transfers = nil
-	k.rounds = (k.length(0) + k.c.chunk - 1) / k.c.chunk
-	if op.Coll == schedule.AllReduce {
-		k.rounds += resultLag
-	}
-	if op.Coll == schedule.AllToAll && op.Send == op.Recv {
-		in, err := e.aside(op)
-		if err != nil {
+// acceptSwap opens the rooms of peers, where both have one.
+func (k *copier) acceptSwap(s coll.Swap) error {
+	for i, p := range s.Peers {
+		var o offer
+		if _, err := binary.Decode(s.Recv[i], binary.LittleEndian, &o); err != nil {
 			return err
 		}
-		k.op.Send = in
+		switch {
+		case o.OK == 1 && k.mine.OK == 1:
+			if err := k.e.dev.in(func() error { return k.open(p, o) }); err != nil {
+				return err
+			}
+		case o.OK == 0 || k.mine.OK == 0:
+			k.shut |= 1 << p
+		}
 	}
+	return nil
+}
+
+// open opens the room of a rank.
+func (k *copier) open(rank int, o offer) error {
+	if rank == k.e.cfg.Rank || k.opened>>rank&1 == 1 {
+		return nil
+	}
+	if err := k.room.openOne(k.e.dev, k.e.all, rank, o); err != nil {
+		return err
+	}
+	k.opened |= 1 << rank
+	return nil
+}
+
+// start begins a collective.
+func (k *copier) start(op *coll.DeviceOp, c choice) error {
+	k.op = *op
+	k.op.Transfers = nil
+	chunks := (k.length(0) + c.chunk - 1) / c.chunk
+	if op.Coll == schedule.AllReduce {
+		chunks += resultLag
+	}
+	return k.begin(c, chunks)
+}
+
+// startPairs begins Sends and Recvs, of which args has addresses and lengths.
+func (k *copier) startPairs(args *argsABI, c choice) error {
+	k.op, k.pairs = coll.DeviceOp{Coll: schedule.SendRecv, Root: coll.NoPeer}, *args
+	longest := 0
+	for p := range k.e.cfg.Size {
+		longest = max(longest, int(args.send[p]), int(args.recv[p]))
+	}
+	return k.begin(c, (longest+c.chunk-1)/c.chunk)
+}
+
+// begin begins what was described.
+func (k *copier) begin(c choice, rounds int) error {
+	e := k.e
 	e.chosen = c
+	k.c, k.round, k.rounds = c, 0, rounds
 	// Behind this barrier all have emptied their rooms, and the input is there.
 	return e.dev.in(func() error {
-		if err := k.barrier(); err != nil {
+		if err := k.barrier(0); err != nil {
 			return err
 		}
-		return k.mark(&k.met, copyDepth-1, e.stream)
+		return k.mark(&k.met, -1, e.stream)
 	})
 }
 
@@ -196,7 +275,7 @@ func (k *copier) next() (bool, error) {
 	return true, err
 }
 
-// all enqueues an operation.
+// all enqueues a collective.
 func (k *copier) all(op *coll.DeviceOp, c choice) error {
 	if err := k.start(op, c); err != nil {
 		return err
@@ -210,41 +289,29 @@ func (k *copier) all(op *coll.DeviceOp, c choice) error {
 
 func (k *copier) enqueue() error {
 	main, r := k.e.stream, k.round
-	on := k.on(inputs, r)
-	if err := k.begin(on, r); err != nil {
+	// The slots were emptied before the barrier that comes after their last
+	// round's.
+	if err := k.await(&k.met, max(r-copyDepth+1, -1), k.stream); err != nil {
 		return err
 	}
-	if err := k.send(inputs, r, k.streams[on]); err != nil {
+	if err := k.send(inputs, r); err != nil {
 		return err
 	}
-	used := 1 << on
 	if k.op.Coll == schedule.AllReduce && r >= resultLag {
-		on := k.on(results, r)
-		if used>>on&1 == 0 {
-			if err := k.begin(on, r); err != nil {
-				return err
-			}
-		}
-		used |= 1 << on
-		if err := k.await(&k.consumed, r-resultLag, k.streams[on]); err != nil {
+		if err := k.await(&k.consumed, r-resultLag, k.stream); err != nil {
 			return err
 		}
-		if err := k.send(results, r-resultLag, k.streams[on]); err != nil {
+		if err := k.send(results, r-resultLag); err != nil {
 			return err
 		}
 	}
-	for i := range k.streams {
-		if used>>i&1 == 0 {
-			continue
-		}
-		if err := k.mark(&k.copied[i], r, k.streams[i]); err != nil {
-			return err
-		}
-		if err := k.await(&k.copied[i], r, main); err != nil {
-			return err
-		}
+	if err := k.mark(&k.copied, r, k.stream); err != nil {
+		return err
 	}
-	if err := k.barrier(); err != nil {
+	if err := k.await(&k.copied, r, main); err != nil {
+		return err
+	}
+	if err := k.barrier(r); err != nil {
 		return err
 	}
 	if err := k.mark(&k.met, r, main); err != nil {
@@ -254,21 +321,6 @@ func (k *copier) enqueue() error {
 		return err
 	}
 	return k.mark(&k.consumed, r, main)
-}
-
-// on is which stream has a round's copies: with two of them the next copy is
-// made ready while the last one runs.
-func (k *copier) on(slots, round int) int {
-	if k.c.kernel == copies {
-		return 0
-	}
-	return (round + slots) % len(k.streams)
-}
-
-// begin lets a stream's copies of a round wait until their slots are free:
-// they were emptied before the barrier that comes after their last round's.
-func (k *copier) begin(on, round int) error {
-	return k.await(&k.met, max(round-copyDepth+1, -1), k.streams[on])
 }
 
 // mark and await are about an event of a round; round -1 is the barrier that
@@ -281,8 +333,9 @@ func (k *copier) await(r *ring, round int, s driver.Stream) error {
 	return s.WaitEvent(r[(round+copyDepth)%copyDepth])
 }
 
-// barrier returns, on the stream, when all ranks have come to it.
-func (k *copier) barrier() error {
+// barrier returns, on the stream, when all have come to it that have something
+// to do in a round.
+func (k *copier) barrier(round int) error {
 	e := k.e
 	l, err := e.launch(exchangeLL, 0, 0)
 	if err != nil {
@@ -291,6 +344,15 @@ func (k *copier) barrier() error {
 	c := choice{exchangeLL, 1, 32, 0}
 	op := coll.DeviceOp{Coll: schedule.AllGather, Send: uintptr(k.token), Recv: uintptr(k.token) + 8, Count: 8, Type: elem.Uint8, Root: coll.NoPeer}
 	fill(l.args, e.cfg.Rank, e.cfg.Size, &op, c)
+	if k.op.Coll == schedule.SendRecv {
+		a := l.args
+		a.symmetric = 0
+		for p := range e.cfg.Size {
+			if max(k.pairs.send[p], k.pairs.recv[p]) <= uint64(round*k.c.chunk) {
+				a.send[p], a.recv[p] = 0, 0
+			}
+		}
+	}
 	e.set(l, c)
 	// What is ahead may be no kernel, and is to be over.
 	l.l.SetDependent(false)
@@ -305,8 +367,8 @@ func (k *copier) slot(part, round, of, from int) driver.Ptr {
 	return k.room.at[of] + driver.Ptr(((part*copyDepth+round%copyDepth)*n+from)*copyChunk(n))
 }
 
-// length is of a rank's part of the operation, in bytes. Those of rank 0 are
-// the longest.
+// length is of a rank's part of a collective, in bytes. Those of rank 0 are the
+// longest.
 func (k *copier) length(rank int) int {
 	n := bytesOf(&k.op)
 	if k.op.Coll != schedule.AllReduce {
@@ -316,57 +378,59 @@ func (k *copier) length(rank int) int {
 	return min(max(n-rank*per, 0), per)
 }
 
-// chunk is where a round's chunk of a part is in it.
-func (k *copier) chunk(rank, round int) (at, n int) {
+// chunk is where a round's chunk is of so many bytes.
+func (k *copier) chunk(length, round int) (at, n int) {
 	at = round * k.c.chunk
-	return at, min(max(k.length(rank)-at, 0), k.c.chunk)
+	return at, min(max(length-at, 0), k.c.chunk)
 }
 
 // send copies a round's chunks to the others, in an order in which no two
 // ranks copy to the same one.
-func (k *copier) send(slots, round int, on driver.Stream) error {
+func (k *copier) send(slots, round int) error {
 	e := k.e
 	for i := 1; i < e.cfg.Size; i++ {
 		p := (e.cfg.Rank + i) % e.cfg.Size
-		src, of := k.source(slots, p)
-		at, n := k.chunk(of, round)
-		if src == 0 || n == 0 {
+		src, length := k.source(slots, p)
+		at, n := k.chunk(length, round)
+		if n == 0 {
 			continue
 		}
-		if err := driver.CopyAsync(k.slot(slots, round, p, e.cfg.Rank), src+driver.Ptr(at), n, on); err != nil {
+		if err := driver.CopyAsync(k.slot(slots, round, p, e.cfg.Rank), src+driver.Ptr(at), n, k.stream); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// source is what goes to a peer, and whose part that is; 0: nothing.
-func (k *copier) source(slots, peer int) (src driver.Ptr, of int) {
+// source is what goes to a peer, and how long that is.
+func (k *copier) source(slots, peer int) (src driver.Ptr, length int) {
 	me, op := k.e.cfg.Rank, &k.op
 	send, recv, n := driver.Ptr(op.Send), driver.Ptr(op.Recv), driver.Ptr(bytesOf(op))
 	switch op.Coll {
+	case schedule.SendRecv:
+		return driver.Ptr(k.pairs.in[peer]), int(k.pairs.send[peer])
 	case schedule.AllReduce:
 		per := driver.Ptr(part(int(n), k.e.cfg.Size))
 		if slots == results {
-			return recv + driver.Ptr(me)*per, me
+			return recv + driver.Ptr(me)*per, k.length(me)
 		}
-		return send + driver.Ptr(peer)*per, peer
+		return send + driver.Ptr(peer)*per, k.length(peer)
 	case schedule.AllToAll, schedule.ReduceScatter:
-		return send + driver.Ptr(peer)*n, peer
+		return send + driver.Ptr(peer)*n, int(n)
 	case schedule.Scatter:
 		if me == op.Root {
-			return send + driver.Ptr(peer)*n, peer
+			return send + driver.Ptr(peer)*n, int(n)
 		}
 	case schedule.Broadcast:
 		if me == op.Root {
-			return send, peer
+			return send, int(n)
 		}
 	case schedule.Gather, schedule.Reduce:
 		if peer == op.Root {
-			return send, me
+			return send, int(n)
 		}
 	case schedule.AllGather:
-		return send, me
+		return send, int(n)
 	}
 	return 0, 0
 }
@@ -377,6 +441,13 @@ func (k *copier) consume(round int) error {
 	me, size := e.cfg.Rank, e.cfg.Size
 	send, recv, n := driver.Ptr(op.Send), driver.Ptr(op.Recv), driver.Ptr(bytesOf(op))
 	switch op.Coll {
+	case schedule.SendRecv:
+		for p := range size {
+			if err := k.take(driver.Ptr(k.pairs.out[p]), k.slot(inputs, round, me, p), int(k.pairs.recv[p]), round); err != nil {
+				return err
+			}
+		}
+		return nil
 	case schedule.AllReduce:
 		per := driver.Ptr(part(int(n), size))
 		own := driver.Ptr(me) * per
@@ -390,7 +461,7 @@ func (k *copier) consume(round int) error {
 			if p == me {
 				continue
 			}
-			if err := k.take(recv+driver.Ptr(p)*per, k.slot(results, round-resultLag, me, p), p, round-resultLag); err != nil {
+			if err := k.take(recv+driver.Ptr(p)*per, k.slot(results, round-resultLag, me, p), k.length(p), round-resultLag); err != nil {
 				return err
 			}
 		}
@@ -428,18 +499,18 @@ func (k *copier) consume(round int) error {
 func (k *copier) arrive(to, own driver.Ptr, from, round int) error {
 	me := k.e.cfg.Rank
 	if from != me {
-		return k.take(to, k.slot(inputs, round, me, from), from, round)
+		return k.take(to, k.slot(inputs, round, me, from), k.length(from), round)
 	}
 	if to == own {
 		return nil
 	}
-	at, _ := k.chunk(me, round)
-	return k.take(to, own+driver.Ptr(at), me, round)
+	at, _ := k.chunk(k.length(me), round)
+	return k.take(to, own+driver.Ptr(at), k.length(me), round)
 }
 
-// take moves a round's chunk of a rank's part to its place in the part.
-func (k *copier) take(to, from driver.Ptr, rank, round int) error {
-	at, n := k.chunk(rank, round)
+// take moves a round's chunk, of so many bytes at to, to its place in them.
+func (k *copier) take(to, from driver.Ptr, length, round int) error {
+	at, n := k.chunk(length, round)
 	if n == 0 {
 		return nil
 	}
@@ -452,7 +523,7 @@ func (k *copier) take(to, from driver.Ptr, rank, round int) error {
 // reduce reduces a round's chunk of this rank's part.
 func (k *copier) reduce(to, own driver.Ptr, round int) error {
 	e := k.e
-	at, n := k.chunk(e.cfg.Rank, round)
+	at, n := k.chunk(k.length(e.cfg.Rank), round)
 	if n == 0 {
 		return nil
 	}
@@ -479,13 +550,9 @@ func (k *copier) reduce(to, own driver.Ptr, round int) error {
 // blocks is how many a kernel for so many bytes has.
 func (k *copier) blocks(n int) int { return min(k.c.channels, max(1, n/(16*exchangeThreads))) }
 
-// close frees what the copier has. barrier and drained are as for windows.
-func (k *copier) close(barrier func() error, drained bool) {
-	if k.room.own == 0 {
-		return
-	}
-	k.room.close(barrier, drained)
-	if !drained {
+// close frees what the copier has, but for its room.
+func (k *copier) close() {
+	if k.move == nil {
 		return
 	}
 	for _, ring := range k.rings() {
@@ -493,9 +560,7 @@ func (k *copier) close(barrier func() error, drained bool) {
 			_ = ev.Destroy()
 		}
 	}
-	for _, s := range k.streams {
-		_ = s.Destroy()
-	}
+	_ = k.stream.Destroy()
 	_ = driver.Free(k.token)
 	k.move.l.Close()
 }

@@ -31,7 +31,7 @@ func TestEmulated(t *testing.T) {
 		{"TestScaled|TestGroup|TestAllToAllInPlace|TestStreams|TestAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestTuner", "2"},
 		{"TestConformance", "2"},
 		{"TestCopies", "2"},
-		{"TestCopies", "3"},
+		{"TestCopies|TestCopiedExchanges", "3"},
 		{"TestGroup|TestAbort", "4"},
 	} {
 		t.Run(c.devices+" "+c.tests, func(t *testing.T) {

@@ -42,7 +42,6 @@ type engine struct {
 	typed    [numKernels][numTypes][elem.Avg]*launch
 	one      [1]*driver.Launch
 	batch    batch
-	scratch  scratch
 	chosen   choice
 	trial    bool // Tune tries choices
 
@@ -91,7 +90,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 		default:
 			a, err = newEngine(cfg, dev, w, all, rules)
 			if err != nil {
-				w.close(nil, true)
+				w.close(&windows{}, nil, true)
 			}
 		}
 		return err
@@ -115,6 +114,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 			return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
+	e.chooser.copying = e.chooser.mayCopy()
 	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser}
 	var err error
 	if e.pinned, err = driver.HostAlloc(pinnedBytes); err != nil {
@@ -133,6 +133,9 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 	c.timeout = uint64(cfg.Knobs.Timeout)
 	e.ready[elem.Float32][elem.Sum] = true
 	for _, k := range classes {
+		if k == copies {
+			continue
+		}
 		if _, err := e.launch(k, 0, 0); err != nil {
 			return nil, err
 		}
@@ -368,13 +371,13 @@ func (e *engine) Close(barrier func() error) error {
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()
-		e.copier.close(barrier, drained)
-		e.windows.close(barrier, drained)
+		e.windows.close(&e.copier.room, barrier, drained)
 		if !drained {
 			return nil // kernels may still look at the rest
 		}
+		e.copier.close()
 		e.free()
-		return errors.Join(e.event.Destroy(), e.pinned.Free(), e.scratch.free())
+		return errors.Join(e.event.Destroy(), e.pinned.Free())
 	})
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {

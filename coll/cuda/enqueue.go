@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"errors"
-
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -40,35 +38,61 @@ func (e *engine) enqueue(op *coll.DeviceOp) error {
 			return err
 		}
 	}
-	if first := e.copier.lacks(op); first {
-		send, recv := e.copier.offer()
-		if err := e.cfg.Host.Gather(send, recv); err != nil {
+	if e.copier.lacks(op) {
+		all := make([]byte, offerBytes*e.cfg.Size)
+		if err := e.cfg.Host.Gather(e.copier.offer(), all); err != nil {
 			return err
 		}
-		if err := e.copier.accept(recv); err != nil {
+		if err := e.copier.acceptAll(all); err != nil {
 			return err
 		}
-	}
-	if c, ok := e.copier.takes(op); ok {
-		return e.copier.all(op, c)
 	}
 	if op.Coll == schedule.SendRecv {
-		e.exchange.start(op.Transfers)
-		for {
-			l, err := e.nextExchange()
-			if l == nil || err != nil {
-				return err
-			}
-			if err := e.run(l); err != nil {
-				return err
-			}
-		}
+		return e.sendRecv(op)
 	}
-	l, err := e.prepare(op)
+	c := e.way(op)
+	if c.kernel == copies {
+		return e.copier.all(op, c)
+	}
+	l, err := e.prepare(op, c)
 	if err != nil {
 		return err
 	}
 	return e.run(l)
+}
+
+// sendRecv enqueues Sends and Recvs.
+func (e *engine) sendRecv(op *coll.DeviceOp) error {
+	if s := e.copier.swap(op); len(s.Peers) > 0 {
+		if err := coll.SwapAll([]coll.Swap{s}); err != nil {
+			return err
+		}
+		if err := e.copier.acceptSwap(s); err != nil {
+			return err
+		}
+	}
+	e.startExchange(op)
+	for {
+		l, more, err := e.nextExchange()
+		if !more || err != nil {
+			return err
+		}
+		if l == nil {
+			continue
+		}
+		if err := e.run(l); err != nil {
+			return err
+		}
+	}
+}
+
+// way is how a collective is done.
+func (e *engine) way(op *coll.DeviceOp) choice {
+	c := e.chooser.choose(op.Coll, bytesOf(op))
+	if c.kernel == copies && !e.copier.takes(op) {
+		c = e.chooser.chooseKernel(op.Coll, bytesOf(op))
+	}
+	return c
 }
 
 func (e *engine) run(l *driver.Launch) error {
@@ -77,17 +101,7 @@ func (e *engine) run(l *driver.Launch) error {
 }
 
 // prepare makes the launch of a collective.
-func (e *engine) prepare(op *coll.DeviceOp) (*driver.Launch, error) {
-	if op.Coll == schedule.AllToAll && op.Send == op.Recv {
-		in, err := e.aside(op)
-		if err != nil {
-			return nil, err
-		}
-		o := *op
-		o.Send = in
-		op = &o
-	}
-	c := e.chooser.chooseKernel(op.Coll, bytesOf(op))
+func (e *engine) prepare(op *coll.DeviceOp, c choice) (*driver.Launch, error) {
 	l, err := e.launch(c.kernel, op.Type, op.Op)
 	if err != nil {
 		return nil, err
@@ -97,21 +111,33 @@ func (e *engine) prepare(op *coll.DeviceOp) (*driver.Launch, error) {
 	return e.set(l, c), nil
 }
 
-// nextExchange makes the next launch of what e.exchange was started with; nil:
-// there is none.
-func (e *engine) nextExchange() (*driver.Launch, error) {
+// startExchange begins Sends and Recvs.
+func (e *engine) startExchange(op *coll.DeviceOp) {
+	e.exchange.open = e.copier.opened
+	e.exchange.start(op.Transfers)
+}
+
+// nextExchange does the next piece of what startExchange has begun, or makes
+// the launch that does it. more: it was not the end.
+func (e *engine) nextExchange() (l *driver.Launch, more bool, err error) {
+	if more, err := e.copier.next(); more || err != nil {
+		return nil, more, err
+	}
 	var a argsABI
 	c, ok := e.exchange.next(&a)
 	if !ok {
-		return nil, nil
+		return nil, false, nil
 	}
-	l, err := e.launch(c.kernel, 0, 0)
+	if c.kernel == copies {
+		return nil, true, e.copier.startPairs(&a, c)
+	}
+	p, err := e.launch(c.kernel, 0, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	e.chosen = c
-	*l.args = a
-	return e.set(l, c), nil
+	*p.args = a
+	return e.set(p, c), true, nil
 }
 
 // alone does what an operation does on a communicator of one rank.
@@ -161,48 +187,4 @@ func copyToSelf(all []coll.Transfer, s driver.Stream) error {
 		r++
 	}
 	return nil
-}
-
-// A scratch is device memory that grows as it is needed. What was too small
-// stays: to give it back waits for the device, on which a kernel may wait for
-// one that this goroutine launches later.
-type scratch struct {
-	p   driver.Ptr
-	n   int
-	all []driver.Ptr
-}
-
-func (s *scratch) grow(n int) error {
-	if n <= s.n {
-		return nil
-	}
-	n = max(n, 2*s.n)
-	p, err := driver.Malloc(n)
-	if err != nil {
-		return err
-	}
-	s.p, s.n, s.all = p, n, append(s.all, p)
-	return nil
-}
-
-func (s *scratch) free() error {
-	var errs []error
-	for _, p := range s.all {
-		errs = append(errs, driver.Free(p))
-	}
-	*s = scratch{}
-	return errors.Join(errs...)
-}
-
-// aside copies the input of an AllToAll in place: what comes from a rank
-// overwrites what goes to it.
-func (e *engine) aside(op *coll.DeviceOp) (uintptr, error) {
-	n := bytesOf(op) * e.cfg.Size
-	err := e.dev.in(func() error {
-		if err := e.scratch.grow(n); err != nil {
-			return err
-		}
-		return driver.CopyAsync(e.scratch.p, driver.Ptr(op.Send), n, e.stream)
-	})
-	return uintptr(e.scratch.p), err
 }

@@ -15,6 +15,7 @@ import (
 type exchange struct {
 	rank      int
 	chooser   *chooser
+	open      uint32 // bits: peers to which copy engines can bring something
 	transfers []coll.Transfer
 	keys      []key // by transfer
 	rounds    int
@@ -26,8 +27,10 @@ type key struct {
 	class int // of classes
 }
 
-var classes = [...]kernel{exchangeLL, exchangeLL128, exchangeSimple}
+var classes = [...]kernel{exchangeLL, exchangeLL128, copies, exchangeSimple}
 
+// The last class is for all else.
+//
 // exchangeChunk is the step of long messages, of whatever length.
 const exchangeChunk = 128 << 10
 
@@ -41,7 +44,7 @@ func (x *exchange) start(transfers []coll.Transfer) {
 		if t.Send {
 			n = &sent[t.Peer]
 		}
-		x.keys = append(x.keys, key{*n, classOf(x.choose(t.Bytes).kernel)})
+		x.keys = append(x.keys, key{*n, classOf(x.choose(t).kernel)})
 		*n++
 		x.rounds = max(x.rounds, *n)
 	}
@@ -56,8 +59,15 @@ func classOf(k kernel) int {
 	return len(classes) - 1
 }
 
-func (x *exchange) choose(bytes int) choice {
-	c := x.chooser.chooseKernel(schedule.SendRecv, bytes)
+func (x *exchange) choose(t *coll.Transfer) choice {
+	c := x.chooser.choose(schedule.SendRecv, t.Bytes)
+	if c.kernel == copies {
+		if x.open>>t.Peer&1 == 1 {
+			c.chunk = x.chooser.copyStep()
+			return c
+		}
+		c = x.chooser.chooseKernel(schedule.SendRecv, t.Bytes)
+	}
 	c.threads = x.chooser.warps(exchangeThreads)
 	if kernelInfo[c.kernel].protocol == simple {
 		c.chunk = min(exchangeChunk, x.chooser.chunk)
@@ -74,7 +84,7 @@ func (x *exchange) next(a *argsABI) (choice, bool) {
 				continue
 			}
 			t := &x.transfers[i]
-			m := x.choose(t.Bytes)
+			m := x.choose(t)
 			if c.kernel == noKernel {
 				*a = argsABI{root: coll.NoPeer}
 				c = m
@@ -88,6 +98,11 @@ func (x *exchange) next(a *argsABI) (choice, bool) {
 		}
 		if c.kernel != noKernel {
 			a.channels, a.chunk = uint32(c.channels), uint32(c.chunk)
+			for p := range maxRanks {
+				if a.in[p] != 0 && a.in[p] == a.out[p] && a.send[p] == a.recv[p] {
+					a.inPlace = 1
+				}
+			}
 			x.at = x.at.after()
 			return c, true
 		}

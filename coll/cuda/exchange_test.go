@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/schedule"
 )
 
 // A wire is the messages from one rank to another, in the order of the
@@ -37,6 +38,12 @@ func TestExchanges(t *testing.T) {
 		sent, received := map[[2]int][]wire{}, map[[2]int][]wire{}
 		for r := range ranks {
 			x := exchange{rank: r, chooser: testChooser(ranks)}
+			x.chooser.measured[schedule.SendRecv] = []rule{{1 << 20, choice{exchangeSimple, 8, exchangeThreads, exchangeChunk}}, {maxMessage, choice{copies, 8, exchangeThreads, leastCopy}}}
+			for p := range ranks {
+				if (r+p+int(seed))%3 == 0 { // alike at both ends
+					x.open |= 1 << p &^ (1 << r)
+				}
+			}
 			x.start(lists[r])
 			for {
 				var a argsABI

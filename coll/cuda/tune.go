@@ -156,7 +156,7 @@ func (s *search) coarse() (out []choice) {
 	for k := range numKernels {
 		switch {
 		case !does(k, s.coll):
-		case k.byCopies():
+		case k == copies:
 			out = append(out, s.copies(k)...)
 		case kernelInfo[k].protocol == simple:
 			for _, channels := range [...]int{8, 16, 24, 32, 48, 64} { // s.limit has the last word
@@ -179,8 +179,12 @@ func (s *search) copies(k kernel) (out []choice) {
 	if s.bytes < leastCopied {
 		return nil
 	}
+	least := 4 << 20
+	if s.coll == schedule.SendRecv { // whose step is this
+		least = copyChunk(s.ranks)
+	}
 	for _, blocks := range [...]int{32, 64} {
-		for chunk := 4 << 20; chunk <= min(copyChunk(s.ranks), s.bytes); chunk *= 2 {
+		for chunk := least; chunk <= min(copyChunk(s.ranks), s.bytes); chunk *= 2 {
 			out = append(out, choice{k, blocks, exchangeThreads, chunk})
 		}
 	}
@@ -189,7 +193,7 @@ func (s *search) copies(k kernel) (out []choice) {
 
 // like are choices of the same kernel and channels.
 func (s *search) like(k choice) (out []choice) {
-	if s.coll == schedule.SendRecv || k.kernel.byCopies() {
+	if s.coll == schedule.SendRecv || k.kernel == copies {
 		return nil
 	}
 	if kernelInfo[k.kernel].protocol != simple {

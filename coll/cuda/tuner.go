@@ -11,7 +11,7 @@ var _ Tuner = (*engine)(nil)
 
 // Tune implements Tuner.
 func (e *engine) Tune(c schedule.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]tuning.GPURule, error) {
-	e.trial = true
+	e.trial, e.chooser.copying = true, true
 	defer func() { e.trial = false }()
 	return e.chooser.tune(c, sizes, measure)
 }

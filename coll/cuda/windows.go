@@ -223,25 +223,33 @@ func processes(cfg coll.AcceleratorConfig) map[coll.Place]bool {
 // open maps the others' windows.
 func (w *windows) open(cfg coll.AcceleratorConfig, dev *device, all []identity, offers []offer) error {
 	w.at = make([]driver.Ptr, cfg.Size)
+	w.at[cfg.Rank] = w.own
 	for r, o := range offers {
 		if r == cfg.Rank {
-			w.at[r] = w.own
 			continue
 		}
-		if all[r].Process == process() {
-			if err := enable(dev, int(o.Ordinal)); err != nil {
-				return fmt.Errorf("peer access to rank %d: %w", r, err)
-			}
-			w.at[r] = driver.Ptr(o.Addr)
-			continue
+		if err := w.openOne(dev, all, r, o); err != nil {
+			return err
 		}
-		p, err := driver.OpenMem(o.Handle)
-		if err != nil {
-			return fmt.Errorf("the window of rank %d: %w", r, err)
-		}
-		w.imported = append(w.imported, p)
-		w.at[r] = p
 	}
+	return nil
+}
+
+// openOne maps the window of another rank.
+func (w *windows) openOne(dev *device, all []identity, rank int, o offer) error {
+	if all[rank].Process == process() {
+		if err := enable(dev, int(o.Ordinal)); err != nil {
+			return fmt.Errorf("peer access to rank %d: %w", rank, err)
+		}
+		w.at[rank] = driver.Ptr(o.Addr)
+		return nil
+	}
+	p, err := driver.OpenMem(o.Handle)
+	if err != nil {
+		return fmt.Errorf("the window of rank %d: %w", rank, err)
+	}
+	w.imported = append(w.imported, p)
+	w.at[rank] = p
 	return nil
 }
 
@@ -269,26 +277,32 @@ func (w *windows) giveUp(err error) error {
 	return err
 }
 
-// close gives the windows back. barrier is as for Accelerator.Close; drained
-// says that no kernel of this rank uses them any more.
+// close gives the windows back, and a room, which some ranks have and others
+// have not. barrier is as for Accelerator.Close; drained says that no kernel of
+// this rank uses them any more.
 //
 // A window must stay until the kernels of the others have left: one that
 // writes to memory which is not there loses its context with all that is in
 // it. When the ranks do not leave together, nobody can tell; so it stays for a
 // while.
-func (w *windows) close(barrier func() error, drained bool) {
+func (w *windows) close(room *windows, barrier func() error, drained bool) {
 	if !drained || w.own == 0 {
 		return
 	}
 	together := barrier != nil && barrier() == nil
-	for _, p := range w.imported {
+	for _, p := range append(w.imported, room.imported...) {
 		_ = driver.CloseMem(p)
 	}
-	if together && (len(w.imported) == 0 || barrier() == nil) {
-		_ = driver.Free(w.own)
-		return
+	together = together && (len(w.imported) == 0 || barrier() == nil)
+	for _, p := range [...]driver.Ptr{w.own, room.own} {
+		switch {
+		case p == 0:
+		case together:
+			_ = driver.Free(p)
+		default:
+			retired.add(p)
+		}
 	}
-	retired.add(w.own)
 }
 
 // retired are windows that others may still write to.

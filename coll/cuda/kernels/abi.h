@@ -73,6 +73,7 @@ struct Args {
   uint32_t targets;   // bits: ranks that get the results of the owners
   int32_t root;       // of a broadcast
   uint32_t symmetric; // every rank sends to every other one and receives from it
-};  // 312 bytes
+  uint32_t in_place;  // of an exchange: what comes may overwrite what goes, each step the same one
+};  // 320 bytes
 
 #endif

@@ -104,41 +104,67 @@ template <int T> __device__ __forceinline__ void copy_scaled(char *dst, const ch
 // step_at is where step k of a channel begins in a message.
 __device__ __forceinline__ uint64_t step_at(const Args &a, uint32_t ch, uint32_t channels, uint32_t k) { return ((uint64_t)k * channels + ch) * a.chunk; }
 
-// push_role sends in[p] to each peer of a mask. T < 0: bytes, as they are.
+// push_step sends step k of in[p] to each peer of a mask, and reports whether
+// there was one. T < 0: bytes, as they are.
+template <int T> __device__ __forceinline__ bool push_step(const Comm &c, const Args &a, Channel &s, const Line &line, uint32_t ch, uint32_t mask, uint32_t k, Waiter &wait) {
+  // A block has channel ch of every message, if that has so many.
+  bool more = false;
+  for (int p = 0; p < c.ranks; p++)
+    if ((mask >> p & 1) && ch < to_channels(a, p) && step_at(a, ch, to_channels(a, p), k) < a.send[p]) more = true;
+  if (!more) return false;
+  const int me = threadIdx.x;
+  const bool mine = me < c.ranks && (mask >> me & 1) && ch < to_channels(a, me) && step_at(a, ch, to_channels(a, me), k) < a.send[me];
+  if (mine) await_credit(c, s, line.state, me, s.sent[me] + 1, c.depth, wait);
+  __syncthreads();
+  for (int j = 1; j < c.ranks; j++) {
+    const int p = next_peer(c, j);
+    if (!(mask >> p & 1) || ch >= to_channels(a, p)) continue;
+    const uint64_t at = step_at(a, ch, to_channels(a, p), k);
+    if (at >= a.send[p]) continue;
+    char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1);
+    const uint64_t n = min((uint64_t)a.chunk, a.send[p] - at);
+    if (T < 0)
+      copy<Memory>(dst, a.in[p] + at, n);
+    else
+      copy_scaled<T < 0 ? 0 : T>(dst, a.in[p] + at, n, a);
+  }
+  __syncthreads();
+  if (mine) post(c, s, line, me);
+  return true;
+}
+
+// push_role sends in[p] to each peer of a mask.
 template <int T> __device__ __forceinline__ void push_role(const Comm &c, const Args &a, uint32_t ch, uint32_t mask) {
   SHARED(Channel, s);
   const Line line(ch);
   Waiter wait(c, line.state);
   begin(c, s, line.state);
-  uint64_t longest = 0;
-  for (int p = 0; p < c.ranks; p++)
-    if (mask >> p & 1) longest = max(longest, a.send[p]);
-  const int me = threadIdx.x;
-  for (uint32_t k = 0;; k++) {
-    // A block has channel ch of every message, if that has so many.
-    bool more = false;
-    for (int p = 0; p < c.ranks; p++)
-      if ((mask >> p & 1) && ch < to_channels(a, p) && step_at(a, ch, to_channels(a, p), k) < a.send[p]) more = true;
-    if (!more) break;
-    const bool mine = me < c.ranks && (mask >> me & 1) && ch < to_channels(a, me) && step_at(a, ch, to_channels(a, me), k) < a.send[me];
-    if (mine) await_credit(c, s, line.state, me, s.sent[me] + 1, c.depth, wait);
-    __syncthreads();
-    for (int j = 1; j < c.ranks; j++) {
-      const int p = next_peer(c, j);
-      if (!(mask >> p & 1) || ch >= to_channels(a, p)) continue;
-      const uint64_t at = step_at(a, ch, to_channels(a, p), k);
-      if (at >= a.send[p]) continue;
-      char *dst = chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1);
-      const uint64_t n = min((uint64_t)a.chunk, a.send[p] - at);
-      if (T < 0)
-        copy<Memory>(dst, a.in[p] + at, n);
-      else
-        copy_scaled<T < 0 ? 0 : T>(dst, a.in[p] + at, n, a);
-    }
-    __syncthreads();
-    if (mine) post(c, s, line, me);
+  for (uint32_t k = 0; push_step<T>(c, a, s, line, ch, mask, k, wait); k++) {
   }
   leave_sent(c, s, line);
+}
+
+// take_step copies step k of what comes from each peer of a mask to out[p], and
+// reports whether there was one.
+__device__ __forceinline__ bool take_step(const Comm &c, const Args &a, Channel &s, const Line &line, uint32_t ch, uint32_t mask, uint32_t k, Waiter &wait) {
+  bool more = false;
+  for (int p = 0; p < c.ranks; p++)
+    if ((mask >> p & 1) && ch < from_channels(a, p) && step_at(a, ch, from_channels(a, p), k) < a.recv[p]) more = true;
+  if (!more) return false;
+  const int me = threadIdx.x;
+  const bool mine = me < c.ranks && (mask >> me & 1) && ch < from_channels(a, me) && step_at(a, ch, from_channels(a, me), k) < a.recv[me];
+  if (mine) await_posted(c, line, me, s.received[me] + 1, wait);
+  __syncthreads();
+  for (int j = 1; j < c.ranks; j++) {
+    const int p = next_peer(c, j);
+    if (!(mask >> p & 1) || ch >= from_channels(a, p)) continue;
+    const uint64_t at = step_at(a, ch, from_channels(a, p), k);
+    if (at >= a.recv[p]) continue;
+    copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
+  }
+  __syncthreads();
+  if (mine) release(c, s, line, me);
+  return true;
 }
 
 // take_role copies what comes from each peer of a mask to out[p].
@@ -147,45 +173,61 @@ __device__ __forceinline__ void take_role(const Comm &c, const Args &a, uint32_t
   const Line line(base + ch);
   Waiter wait(c, line.state);
   begin(c, s, line.state);
-  const int me = threadIdx.x;
-  for (uint32_t k = 0;; k++) {
-    bool more = false;
-    for (int p = 0; p < c.ranks; p++)
-      if ((mask >> p & 1) && ch < from_channels(a, p) && step_at(a, ch, from_channels(a, p), k) < a.recv[p]) more = true;
-    if (!more) break;
-    const bool mine = me < c.ranks && (mask >> me & 1) && ch < from_channels(a, me) && step_at(a, ch, from_channels(a, me), k) < a.recv[me];
-    if (mine) await_posted(c, line, me, s.received[me] + 1, wait);
-    __syncthreads();
-    for (int j = 1; j < c.ranks; j++) {
-      const int p = next_peer(c, j);
-      if (!(mask >> p & 1) || ch >= from_channels(a, p)) continue;
-      const uint64_t at = step_at(a, ch, from_channels(a, p), k);
-      if (at >= a.recv[p]) continue;
-      copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
-    }
-    __syncthreads();
-    if (mine) release(c, s, line, me);
+  for (uint32_t k = 0; take_step(c, a, s, line, ch, mask, k, wait); k++) {
   }
   leave_received(c, s, line);
 }
 
-// own_part copies a rank's own part, with the blocks of one role.
-__device__ __forceinline__ void own_part(const Comm &c, const Args &a, uint32_t ch) {
-  const uint64_t n = a.send[c.rank];
-  if (a.in[c.rank] == a.out[c.rank]) return;
-  for (uint64_t at = (uint64_t)ch * a.chunk; at < n; at += (uint64_t)gridDim.x * a.chunk)
-    copy<Memory>(a.out[c.rank] + at, a.in[c.rank] + at, min((uint64_t)a.chunk, n - at));
+// own_step copies step k of a rank's own part, and reports whether there was one.
+__device__ __forceinline__ bool own_step(const Comm &c, const Args &a, uint32_t ch, uint32_t k) {
+  const uint64_t at = step_at(a, ch, a.channels, k), n = a.send[c.rank];
+  if (at >= n || a.in[c.rank] == a.out[c.rank]) return false;
+  copy<Memory>(a.out[c.rank] + at, a.in[c.rank] + at, min((uint64_t)a.chunk, n - at));
+  return true;
+}
+
+// exchange_role sends in[p] to each peer, and copies the own part between the
+// steps: the link is busy with those of other blocks meanwhile.
+__device__ __forceinline__ void exchange_role(const Comm &c, const Args &a, uint32_t ch) {
+  SHARED(Channel, s);
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  bool push = true, own = true;
+  for (uint32_t k = 0; push || own; k++) {
+    if (push) push = push_step<-1>(c, a, s, line, ch, peers_of(c), k, wait);
+    if (own) own = own_step(c, a, ch, k);
+  }
+  leave_sent(c, s, line);
+}
+
+// in_place_role sends and takes where what comes overwrites what goes: a step
+// has left before it comes. Both ends take one only after as many as there are
+// slots, less one, so that a slot is always free in the end.
+__device__ __forceinline__ void in_place_role(const Comm &c, const Args &a, uint32_t ch) {
+  SHARED(Channel, s);
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  const uint32_t lag = c.depth - 1;
+  bool push = true, take = true;
+  for (uint32_t k = 0; push || take; k++) {
+    if (push) push = push_step<-1>(c, a, s, line, ch, peers_of(c), k, wait);
+    if (take && k >= lag) take = take_step(c, a, s, line, ch, peers_of(c), k - lag, wait);
+  }
+  leave_sent(c, s, line);
+  leave_received(c, s, line);
 }
 
 __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
   const uint32_t ch = blockIdx.x;
-  if (blockIdx.y == 0) {
-    push_role<-1>(c, a, ch, peers_of(c));
-  } else if (blockIdx.y == 1) {
+  if (a.in_place) {
+    if (blockIdx.y == 0) in_place_role(c, a, ch);
+  } else if (blockIdx.y == 0) {
+    exchange_role(c, a, ch);
+  } else {
     take_role(c, a, ch, 0, peers_of(c));
   }
-  // Blocks that have pushed all they had are free for it: peers still take.
-  if (blockIdx.y == 0) own_part(c, a, ch);
 }
 
 // A role that combines what comes from the sources, writes it to out[rank],
