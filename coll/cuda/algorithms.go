@@ -281,7 +281,7 @@ func (ch *chooser) limit(c choice) choice {
 	switch {
 	case c.kernel == copies: // channels are the blocks that reduce
 		most = 2 * packetChannels
-		c.chunk = min(max(c.chunk, leastCopy), copyChunk(ch.ranks)) / partAlign * partAlign
+		c.chunk = max(c.chunk, leastCopy) / partAlign * partAlign
 	case kernelInfo[c.kernel].protocol == simple:
 		most = resultChannel
 		if c.kernel == exchangeSimple { // which has no results to pass on
@@ -349,21 +349,28 @@ func does(k kernel, c schedule.Collective) bool {
 
 // What copy engines bring to a rank comes to its room, in slots.
 const (
-	leastCopy = 64 << 10  // bytes of a step: each costs microseconds
-	copyDepth = 4         // slots, of each rank, for inputs and for results
-	copyRoom  = 512 << 20 // bytes of a room
+	leastCopy    = 64 << 10  // bytes of a step: each costs microseconds
+	exchangeCopy = 64 << 20  // of a step of Sends and Recvs, of whatever length
+	copyDepth    = 3         // slots, of each other rank, for inputs and for results
+	copyRoom     = 512 << 20 // bytes of a room
 )
 
-// copyChunk is the longest step for so many ranks.
-func copyChunk(ranks int) int { return copyRoom / (2 * copyDepth * ranks) / partAlign * partAlign }
+// copyChunk is the longest step of a collective among so many ranks.
+func copyChunk(c schedule.Collective, ranks int) int {
+	slots := copyDepth * (ranks - 1)
+	if c == schedule.AllReduce { // which has results, too
+		slots *= 2
+	}
+	return copyRoom / slots / partAlign * partAlign
+}
 
-// copyStep is the step of Sends and Recvs, of whatever length: as long as can
-// be, unless somebody tries another.
+// copyStep is the step of Sends and Recvs, of whatever length, unless somebody
+// tries another.
 func (ch *chooser) copyStep() int {
 	if ch.force.kernel == copies {
 		return ch.limit(ch.force).chunk
 	}
-	return copyChunk(ch.ranks)
+	return min(exchangeCopy, copyChunk(schedule.SendRecv, ch.ranks))
 }
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the

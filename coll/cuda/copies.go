@@ -234,11 +234,7 @@ func (k *copier) open(rank int, o offer) error {
 func (k *copier) start(op *coll.DeviceOp, c choice) error {
 	k.op = *op
 	k.op.Transfers = nil
-	chunks := (k.length(0) + c.chunk - 1) / c.chunk
-	if op.Coll == schedule.AllReduce {
-		chunks += resultLag
-	}
-	return k.begin(c, chunks)
+	return k.begin(c, k.length(0))
 }
 
 // startPairs begins Sends and Recvs, of which args has addresses and lengths.
@@ -248,14 +244,18 @@ func (k *copier) startPairs(args *argsABI, c choice) error {
 	for p := range k.e.cfg.Size {
 		longest = max(longest, int(args.send[p]), int(args.recv[p]))
 	}
-	return k.begin(c, (longest+c.chunk-1)/c.chunk)
+	return k.begin(c, longest)
 }
 
-// begin begins what was described.
-func (k *copier) begin(c choice, rounds int) error {
+// begin begins what was described, of which nothing has more than so many bytes.
+func (k *copier) begin(c choice, longest int) error {
 	e := k.e
+	c.chunk = min(c.chunk, copyChunk(k.op.Coll, e.cfg.Size))
 	e.chosen = c
-	k.c, k.round, k.rounds = c, 0, rounds
+	k.c, k.round, k.rounds = c, 0, (longest+c.chunk-1)/c.chunk
+	if k.op.Coll == schedule.AllReduce {
+		k.rounds += resultLag
+	}
 	// Behind this barrier all have emptied their rooms, and the input is there.
 	return e.dev.in(func() error {
 		if err := k.barrier(0); err != nil {
@@ -363,8 +363,11 @@ func (k *copier) barrier(round int) error {
 
 // slot is where, in the room of a rank, the bytes of another are.
 func (k *copier) slot(part, round, of, from int) driver.Ptr {
-	n := k.e.cfg.Size
-	return k.room.at[of] + driver.Ptr(((part*copyDepth+round%copyDepth)*n+from)*copyChunk(n))
+	if from > of { // it has none of its own
+		from--
+	}
+	at := (part*copyDepth+round%copyDepth)*(k.e.cfg.Size-1) + from
+	return k.room.at[of] + driver.Ptr(at*k.c.chunk)
 }
 
 // length is of a rank's part of a collective, in bytes. Those of rank 0 are the
@@ -443,6 +446,9 @@ func (k *copier) consume(round int) error {
 	switch op.Coll {
 	case schedule.SendRecv:
 		for p := range size {
+			if p == me {
+				continue
+			}
 			if err := k.take(driver.Ptr(k.pairs.out[p]), k.slot(inputs, round, me, p), int(k.pairs.recv[p]), round); err != nil {
 				return err
 			}
@@ -540,9 +546,11 @@ func (k *copier) reduce(to, own driver.Ptr, round int) error {
 		a.scale, a.divisor = scaleDivide, uint32(k.op.Divisor)
 	}
 	for p := range e.cfg.Size {
-		a.in[p] = uint64(k.slot(inputs, round, e.cfg.Rank, p))
+		a.in[p] = uint64(own) + uint64(at)
+		if p != e.cfg.Rank {
+			a.in[p] = uint64(k.slot(inputs, round, e.cfg.Rank, p))
+		}
 	}
-	a.in[e.cfg.Rank] = uint64(own) + uint64(at)
 	a.out[e.cfg.Rank], a.recv[e.cfg.Rank] = uint64(to)+uint64(at), uint64(n)
 	return e.run(e.set(l, choice{combine, k.blocks(n), exchangeThreads, 0}))
 }

@@ -179,13 +179,17 @@ func (s *search) copies(k kernel) (out []choice) {
 	if s.bytes < leastCopied {
 		return nil
 	}
-	least := 4 << 20
-	if s.coll == schedule.SendRecv { // whose step is this
-		least = copyChunk(s.ranks)
-	}
+	most := copyChunk(s.coll, s.ranks)
 	for _, blocks := range [...]int{32, 64} {
-		for chunk := least; chunk <= min(copyChunk(s.ranks), s.bytes); chunk *= 2 {
+		if s.coll == schedule.SendRecv {
+			out = append(out, choice{k, blocks, exchangeThreads, s.copyStep()})
+			continue
+		}
+		for chunk := 4 << 20; chunk < min(most, s.bytes); chunk *= 2 {
 			out = append(out, choice{k, blocks, exchangeThreads, chunk})
+		}
+		if s.bytes > most {
+			out = append(out, choice{k, blocks, exchangeThreads, most})
 		}
 	}
 	return out
