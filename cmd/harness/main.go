@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,11 +18,36 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-func main() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	go leave(os.Stderr, grace)
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
+
+// ending are the signals that end the program.
+var ending = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+
+// grace is longer than what is under way takes to end when it is told, but for
+// a call of a library that never returns.
+const grace = 30 * time.Second
+
+// leave ends the program some time after a signal, or at a second one, whatever
+// it is in.
+func leave(errOut io.Writer, after time.Duration) {
+	told := make(chan os.Signal, 2)
+	signal.Notify(told, ending...)
+	<-told
+	select {
+	case s := <-told:
+		fmt.Fprintf(errOut, "harness: %v again: left without cleaning up\n", s)
+	case <-time.After(after):
+		fmt.Fprintf(errOut, "harness: something did not end within %v: left without cleaning up\n", after)
+	}
+	os.Exit(exitNotDone)
+}
 
 // run is main without the process: everything ends here, with a status.
 func run(args []string, out, errOut io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	defer stop()
 	if op, ok := perfProgram(args[0]); ok {
 		return runPerf(ctx, op, args, out, errOut)

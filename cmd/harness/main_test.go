@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"harness": func() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) },
+		"harness": main,
 	})
 }
 

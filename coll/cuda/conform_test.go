@@ -20,7 +20,8 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-func noPeers(k *knob.Knobs) { k.P2PDisable = true }
+// noPeers makes ranks stage what they do, each in several lanes.
+func noPeers(k *knob.Knobs) { k.P2PDisable, k.MinChannels = true, 3 }
 
 // places are the ways to put ranks onto so many devices.
 func places(devices int) map[string]world {

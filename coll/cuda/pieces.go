@@ -8,47 +8,50 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// do does an operation, piece by piece: the input of the next piece is copied
+// do does a lane's pieces of an operation: the input of the next one is copied
 // to the host while this one is worked on, and the result of the one before
 // copied back.
-func (s *stager) do(j *job) error {
-	if err := s.in.WaitEvent(j.start); err != nil {
+func (l *lane) do(j *job) error {
+	if err := l.in.WaitEvent(j.start); err != nil {
 		return err
 	}
-	if err := s.out.WaitEvent(j.start); err != nil {
+	if err := l.out.WaitEvent(j.start); err != nil {
 		return err
 	}
-	n := pieces(&j.op, s.cfg.Size)
-	if err := s.fetch(j, 0); err != nil {
+	n, step := pieces(&j.op, l.cfg.Size), len(l.lanes)
+	if err := l.fetch(j, l.index); err != nil {
 		return err
 	}
-	for k := range n {
-		if k+1 < n {
-			if err := s.fetch(j, k+1); err != nil {
+	for k := l.index; k < n; k += step {
+		if k+step < n {
+			if err := l.fetch(j, k+step); err != nil {
 				return err
 			}
 		}
-		l := &s.slots[k%stageSlots]
-		if err := l.came.Synchronize(); err != nil {
+		at := l.slot(k)
+		if err := at.came.Synchronize(); err != nil {
 			return err
 		}
-		if err := s.operate(&j.op, k, l); err != nil {
+		if err := l.operate(&j.op, k, at); err != nil {
 			return err
 		}
-		if err := s.deliver(j, k); err != nil {
+		if err := l.deliver(j, k); err != nil {
 			return err
 		}
 	}
-	return s.out.Synchronize()
+	return l.out.Synchronize()
 }
 
+// slot is where a piece of the lane's lies.
+func (l *lane) slot(k int) *slot { return &l.slots[k/len(l.lanes)%stageSlots] }
+
 // fetch copies the input of piece k to the host.
-func (s *stager) fetch(j *job, k int) error {
-	l := &s.slots[k%stageSlots]
-	if err := l.won.Synchronize(); err != nil { // the piece that was there before
+func (l *lane) fetch(j *job, k int) error {
+	to := l.slot(k)
+	if err := to.won.Synchronize(); err != nil { // the piece that was there before
 		return err
 	}
-	all := runs(&j.op, s.cfg.Rank, s.cfg.Size, k, nil)
+	all := runs(&j.op, l.cfg.Rank, l.cfg.Size, k, nil)
 	in, out := 0, 0
 	for _, r := range all {
 		if r.in {
@@ -57,7 +60,7 @@ func (s *stager) fetch(j *job, k int) error {
 			out += r.n
 		}
 	}
-	if err := s.room(l, in, out); err != nil {
+	if err := l.room(to, in, out); err != nil {
 		return err
 	}
 	at := driver.Ptr(0)
@@ -65,37 +68,37 @@ func (s *stager) fetch(j *job, k int) error {
 		if !r.in {
 			continue
 		}
-		if err := driver.CopyAsync(l.in.ptr+at, driver.Ptr(r.addr), r.n, s.in); err != nil {
+		if err := driver.CopyAsync(to.in.ptr+at, driver.Ptr(r.addr), r.n, l.in); err != nil {
 			return err
 		}
 		at += driver.Ptr(r.n)
 	}
-	return l.came.Record(s.in)
+	return to.came.Record(l.in)
 }
 
 // deliver copies the result of piece k to the device.
-func (s *stager) deliver(j *job, k int) error {
-	l := &s.slots[k%stageSlots]
+func (l *lane) deliver(j *job, k int) error {
+	to := l.slot(k)
 	at := driver.Ptr(0)
-	for _, r := range runs(&j.op, s.cfg.Rank, s.cfg.Size, k, nil) {
+	for _, r := range runs(&j.op, l.cfg.Rank, l.cfg.Size, k, nil) {
 		if r.in {
 			continue
 		}
-		if err := driver.CopyAsync(driver.Ptr(r.addr), l.out.ptr+at, r.n, s.out); err != nil {
+		if err := driver.CopyAsync(driver.Ptr(r.addr), to.out.ptr+at, r.n, l.out); err != nil {
 			return err
 		}
 		at += driver.Ptr(r.n)
 	}
-	return l.won.Record(s.out)
+	return to.won.Record(l.out)
 }
 
 // operate does the operation on a piece, which is on the host.
-func (s *stager) operate(op *coll.DeviceOp, k int, l *slot) error {
-	c, in, out := s.host, coll.Bytes(l.in.b), coll.Bytes(l.out.b)
+func (l *lane) operate(op *coll.DeviceOp, k int, at *slot) error {
+	c, in, out := l.host, coll.Bytes(at.in.b), coll.Bytes(at.out.b)
 	if op.Coll == schedule.SendRecv {
-		return s.sendRecv(op, k, l)
+		return l.sendRecv(op, k, at)
 	}
-	_, n := piece(op, s.cfg.Size, k)
+	_, n := piece(op, l.cfg.Size, k)
 	red := op.Op
 	if op.Divisor > 0 {
 		red = coll.Avg
@@ -131,10 +134,10 @@ func (s *stager) operate(op *coll.DeviceOp, k int, l *slot) error {
 }
 
 // sendRecv does piece k of all transfers.
-func (s *stager) sendRecv(op *coll.DeviceOp, k int, l *slot) error {
-	g := &s.group
+func (l *lane) sendRecv(op *coll.DeviceOp, k int, at *slot) error {
+	g := &l.group
 	g.Start()
-	g.Add(s.host)
+	g.Add(l.host)
 	in, out := 0, 0
 	for _, t := range op.Transfers {
 		_, n := pieceOf(t.Bytes, k)
@@ -143,10 +146,10 @@ func (s *stager) sendRecv(op *coll.DeviceOp, k int, l *slot) error {
 		}
 		var err error
 		if t.Send {
-			err = s.host.Send(coll.Bytes(l.in.b[in:in+n]), n, coll.Uint8, t.Peer)
+			err = l.host.Send(coll.Bytes(at.in.b[in:in+n]), n, coll.Uint8, t.Peer)
 			in += n
 		} else {
-			err = s.host.Recv(coll.Bytes(l.out.b[out:out+n]), n, coll.Uint8, t.Peer)
+			err = l.host.Recv(coll.Bytes(at.out.b[out:out+n]), n, coll.Uint8, t.Peer)
 			out += n
 		}
 		if err != nil {

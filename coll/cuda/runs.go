@@ -15,7 +15,7 @@ type run struct {
 
 // stagePart is the length of a piece of a Send or Recv, and at most that of a
 // piece of each part of a collective's longer buffer, all parts together.
-const stagePart = 4 << 20
+const stagePart = 2 << 20
 
 // piece is which elements of every part piece k of a collective has: at and
 // number.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,35 +18,45 @@ import (
 )
 
 // A stager does operations on device memory through the processor's: between
-// hosts, and where devices do not reach one another. A goroutine of its own
-// copies pieces of the input to the host, has coll's engine for host memory do
-// the operation on them, and copies the results back, while the next piece is
-// on its way. The stream waits meanwhile for a word that the goroutine writes.
+// hosts, and where devices do not reach one another. Lanes take pieces of an
+// operation in turn. The stream waits meanwhile for a word that the last of
+// them writes.
 type stager struct {
 	cfg    coll.AcceleratorConfig
 	dev    *device
-	host   *coll.Comm
-	group  coll.Group
 	word   *driver.Pinned
 	event  driver.Event // between streams
 	stream driver.Stream
 	busy   bool
 	memops bool // the stream can wait for a word
 	number uint32
-
-	in, out  driver.Stream
-	slots    [stageSlots]slot
-	replaced []stage
+	lanes  []*lane
 
 	mu      sync.Mutex
-	more    *sync.Cond
-	jobs    []job
 	free    []driver.Event
 	closing bool
 
 	released bool // guarded by mu: there is no word any more
 	aborted  atomic.Bool
-	ended    chan struct{} // closed when the goroutine has ended
+	ended    sync.WaitGroup // of lanes
+}
+
+// A lane is a goroutine that copies pieces of the input to the host, has coll's
+// engine for host memory do the operation on them, and copies the results
+// back, while the next piece is on its way. One processor moves some gigabytes
+// a second through a socket: that is why there are several.
+type lane struct {
+	*stager
+	index int
+	host  *coll.Comm
+	group coll.Group
+
+	in, out  driver.Stream
+	slots    [stageSlots]slot
+	replaced []stage
+
+	jobs []*job // guarded by mu
+	more *sync.Cond
 }
 
 // A job is an operation that waits for its turn.
@@ -53,6 +64,7 @@ type job struct {
 	op     coll.DeviceOp
 	start  driver.Event // the stream has come to the operation
 	number uint32       // what the word is when it is done
+	left   int          // guarded by mu: lanes that are not done with it
 	done   chan struct{}
 }
 
@@ -117,37 +129,71 @@ func (s *stage) release() error {
 	return errors.Join(driver.HostUnregister(b), coll.Free(b))
 }
 
+// mostLanes are as many as there is a use for.
+const mostLanes = 8
+
+// lanesOf is how many lanes this rank has processors for. Each of its host's
+// ranks keeps that many busy, and as many others again that bring the bytes.
+func lanesOf(cfg coll.AcceleratorConfig) int {
+	ranks := 0
+	for _, at := range cfg.Places {
+		if at.Host == cfg.Places[cfg.Rank].Host {
+			ranks++
+		}
+	}
+	n := min(runtime.NumCPU()/(2*ranks), mostLanes)
+	if most := cfg.Knobs.MaxChannels; most > 0 {
+		n = min(n, most)
+	}
+	return max(n, cfg.Knobs.MinChannels, 1)
+}
+
 // newStager is called with the context current.
 func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (*stager, error) {
-	s := &stager{cfg: cfg, dev: dev, memops: dev.info.CanStreamMemOps, ended: make(chan struct{})}
-	s.more = sync.NewCond(&s.mu)
-	var err error
-	if s.host, err = cfg.Host.Comm(ctx); err != nil {
+	s := &stager{cfg: cfg, dev: dev, memops: dev.info.CanStreamMemOps}
+	all, err := exchangeAll(ctx, cfg.Host, uint32(lanesOf(cfg)))
+	if err != nil {
 		return nil, err
 	}
 	if s.word, err = driver.HostAlloc(64); err != nil {
 		return nil, err
 	}
-	for _, to := range []*driver.Stream{&s.in, &s.out} {
-		if *to, err = driver.NewStream(0); err != nil {
-			return nil, err
-		}
-	}
 	if s.event, err = driver.NewEvent(0); err != nil {
 		return nil, err
 	}
-	for i := range s.slots {
-		for _, to := range []*driver.Event{&s.slots[i].came, &s.slots[i].won} {
-			if *to, err = driver.NewEvent(0); err != nil {
-				return nil, err
-			}
-		}
-		if err := s.room(&s.slots[i], stagePart, stagePart); err != nil { // enough for all but many Sends and Recvs at once
+	for i := range slices.Min(all) {
+		l := &lane{stager: s, index: int(i), more: sync.NewCond(&s.mu)}
+		if err := l.open(ctx); err != nil {
 			return nil, err
 		}
+		s.lanes = append(s.lanes, l)
 	}
-	go s.work()
+	for _, l := range s.lanes {
+		s.ended.Go(l.work)
+	}
 	return s, nil
+}
+
+func (l *lane) open(ctx context.Context) (err error) {
+	if l.host, err = l.cfg.Host.Comm(ctx); err != nil {
+		return err
+	}
+	for _, to := range []*driver.Stream{&l.in, &l.out} {
+		if *to, err = driver.NewStream(0); err != nil {
+			return err
+		}
+	}
+	for i := range l.slots {
+		for _, to := range []*driver.Event{&l.slots[i].came, &l.slots[i].won} {
+			if *to, err = driver.NewEvent(0); err != nil {
+				return err
+			}
+		}
+		if err := l.room(&l.slots[i], stagePart, stagePart); err != nil { // enough for all but many Sends and Recvs at once
+			return err
+		}
+	}
+	return nil
 }
 
 // Enqueue implements coll.Accelerator.
@@ -188,9 +234,9 @@ func (s *stager) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
 	return -1, nil
 }
 
-// put hands an operation to the goroutine and makes the stream wait for it, or
-// else gives back what to wait for.
-func (s *stager) put(op *coll.DeviceOp) (j job, err error) {
+// put hands an operation to the lanes and makes the stream wait for it, or else
+// gives back what to wait for.
+func (s *stager) put(op *coll.DeviceOp) (j *job, err error) {
 	if s.cfg.Knobs.CheckPointers {
 		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, op); err != nil {
 			return j, err
@@ -205,7 +251,7 @@ func (s *stager) put(op *coll.DeviceOp) (j job, err error) {
 	}
 	s.busy = true
 	s.number++
-	j = job{op: *op, number: s.number}
+	j = &job{op: *op, number: s.number, left: min(max(pieces(op, s.cfg.Size), 1), len(s.lanes))}
 	j.op.Transfers = append([]coll.Transfer(nil), op.Transfers...)
 	if !s.memops {
 		j.done = make(chan struct{})
@@ -218,9 +264,11 @@ func (s *stager) put(op *coll.DeviceOp) (j job, err error) {
 			return err
 		}
 		s.mu.Lock()
-		s.jobs = append(s.jobs, j)
+		for _, l := range s.lanes[:j.left] {
+			l.jobs = append(l.jobs, j)
+			l.more.Signal()
+		}
 		s.mu.Unlock()
-		s.more.Broadcast()
 		if s.memops {
 			return s.stream.WaitValue32(s.word.Ptr, j.number)
 		}
@@ -241,49 +289,53 @@ func (s *stager) fresh() (driver.Event, error) {
 	return driver.NewEvent(0)
 }
 
-// work is the goroutine.
-func (s *stager) work() {
-	defer close(s.ended)
+// work is the goroutine of a lane.
+func (l *lane) work() {
 	runtime.LockOSThread() // for good: the thread's context is the device's
-	if err := s.dev.ctx.Bind(); err != nil {
-		s.cfg.Host.Fail(failure(s.cfg.Rank, "asynchronous", err))
+	if err := l.dev.ctx.Bind(); err != nil {
+		l.cfg.Host.Fail(failure(l.cfg.Rank, "asynchronous", err))
 	}
 	for {
-		j, ok := s.take()
-		if !ok {
+		j := l.take()
+		if j == nil {
 			return
 		}
-		if !s.aborted.Load() {
-			if err := s.do(&j); err != nil {
-				s.cfg.Host.Fail(failure(s.cfg.Rank, j.op.Coll.String(), err))
+		if !l.aborted.Load() {
+			if err := l.do(j); err != nil {
+				l.cfg.Host.Fail(failure(l.cfg.Rank, j.op.Coll.String(), err))
 			}
 		}
-		s.finish(&j)
+		l.finish(j)
 	}
 }
 
-// take waits for a job; false: there will be none.
-func (s *stager) take() (job, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.jobs) == 0 {
-		if s.closing {
-			return job{}, false
+// take waits for a job; nil: there will be none.
+func (l *lane) take() *job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.jobs) == 0 {
+		if l.closing {
+			return nil
 		}
-		s.more.Wait()
+		l.more.Wait()
 	}
-	j := s.jobs[0]
-	s.jobs = s.jobs[1:]
-	return j, true
+	j := l.jobs[0]
+	l.jobs = l.jobs[1:]
+	return j
 }
 
+// finish says that a lane is done with a job. A lane does its jobs in their
+// order: the last one of a job is done with it before the next job is over.
 func (s *stager) finish(j *job) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j.left--; j.left > 0 {
+		return
+	}
 	s.free = append(s.free, j.start)
 	if !s.aborted.Load() { // else the word is beyond that
 		s.set(j.number)
 	}
-	s.mu.Unlock()
 	if j.done != nil {
 		close(j.done)
 	}
@@ -304,7 +356,9 @@ func (s *stager) Abort(error) {
 		return
 	}
 	s.set(atomic.LoadUint32((*uint32)(unsafe.Pointer(&s.word.Bytes[0]))) + beyond)
-	go func() { _ = s.host.Abort() }()
+	for _, l := range s.lanes {
+		go func() { _ = l.host.Abort() }()
+	}
 }
 
 // Stream implements coll.Accelerator.
@@ -337,34 +391,41 @@ func (s *stager) Close(barrier func() error) error {
 	}
 	s.mu.Lock()
 	s.closing = true
+	for _, l := range s.lanes {
+		l.more.Signal()
+	}
 	s.mu.Unlock()
-	s.more.Broadcast()
-	<-s.ended
+	s.ended.Wait()
 	var errs []error
 	if !s.aborted.Load() {
-		errs = append(errs, s.host.Destroy())
+		for _, l := range s.lanes {
+			errs = append(errs, l.host.Destroy())
+		}
 	}
 	return errors.Join(append(errs, s.dev.in(s.release))...)
 }
 
-// release frees what the goroutine used.
+// release frees what the lanes used.
 func (s *stager) release() error {
 	s.settle()
 	s.mu.Lock()
 	s.released = true
 	s.mu.Unlock()
 	var errs []error
-	for i := range s.slots {
-		l := &s.slots[i]
-		errs = append(errs, l.in.release(), l.out.release(), l.came.Destroy(), l.won.Destroy())
-	}
-	for i := range s.replaced {
-		errs = append(errs, s.replaced[i].release())
+	for _, l := range s.lanes {
+		for i := range l.slots {
+			at := &l.slots[i]
+			errs = append(errs, at.in.release(), at.out.release(), at.came.Destroy(), at.won.Destroy())
+		}
+		for i := range l.replaced {
+			errs = append(errs, l.replaced[i].release())
+		}
+		errs = append(errs, l.in.Destroy(), l.out.Destroy())
 	}
 	for _, e := range s.free {
 		errs = append(errs, e.Destroy())
 	}
-	errs = append(errs, s.in.Destroy(), s.out.Destroy(), s.event.Destroy(), s.word.Free())
+	errs = append(errs, s.event.Destroy(), s.word.Free())
 	err := errors.Join(errs...)
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
@@ -386,11 +447,11 @@ func (s *stager) settle() {
 }
 
 // room makes a slot large enough.
-func (s *stager) room(l *slot, in, out int) error {
-	if err := l.in.grow(in, &s.replaced); err != nil {
+func (l *lane) room(at *slot, in, out int) error {
+	if err := at.in.grow(in, &l.replaced); err != nil {
 		return fmt.Errorf("memory to stage in: %w", err)
 	}
-	if err := l.out.grow(out, &s.replaced); err != nil {
+	if err := at.out.grow(out, &l.replaced); err != nil {
 		return fmt.Errorf("memory to stage in: %w", err)
 	}
 	return nil
