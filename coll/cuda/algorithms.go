@@ -170,6 +170,55 @@ var general = []rule{
 	{maxMessage, choice{exchangeSimple, 64, 512, 64 << 10}},
 }
 
+// hostedTable is for windows in the processor's memory. A store takes as long
+// as a load there, links are slower than what a few blocks carry, and there is
+// no LL128.
+var hostedTable = []entry{
+	{schedule.AllReduce, 2, 2, []rule{
+		{2 << 10, choice{reduceLL, 1, 256, 0}},
+		{8 << 10, choice{reduceLL, 2, 512, 0}},
+		{64 << 10, choice{reduceLL, 16, 512, 0}},
+		{1 << 20, choice{allReduceSimple, 16, 512, 16 << 10}},
+		{8 << 20, choice{allReduceSimple, 16, 512, 32 << 10}},
+		{maxMessage, choice{allReduceSimple, 16, 512, 64 << 10}},
+	}},
+	{schedule.AllReduce, 3, maxRanks, []rule{
+		{2 << 10, choice{reduceLL, 2, 256, 0}},
+		{8 << 10, choice{reduceLL, 8, 256, 0}},
+		{64 << 10, choice{allReduceLL, 16, 512, 0}},
+		{2 << 20, choice{allReduceSimple, 16, 512, 16 << 10}},
+		{maxMessage, choice{allReduceSimple, 24, 512, 64 << 10}},
+	}},
+	{schedule.ReduceScatter, 2, maxRanks, hostedReduce},
+	{schedule.Reduce, 2, maxRanks, hostedReduce},
+	{schedule.Broadcast, 3, maxRanks, []rule{
+		{2 << 10, choice{exchangeLL, 1, 256, 0}},
+		{32 << 10, choice{exchangeLL, 8, 512, 0}},
+		{8 << 20, choice{relaySimple, 16, 512, 32 << 10}},
+		{maxMessage, choice{relaySimple, 16, 512, 64 << 10}},
+	}},
+	{schedule.SendRecv, 2, maxRanks, []rule{
+		{4 << 10, choice{exchangeLL, 1, exchangeThreads, 0}},
+		{32 << 10, choice{exchangeLL, 8, exchangeThreads, 0}},
+		{maxMessage, choice{exchangeSimple, 16, exchangeThreads, 128 << 10}},
+	}},
+}
+
+var hostedReduce = []rule{
+	{2 << 10, choice{reduceLL, 1, 256, 0}},
+	{32 << 10, choice{reduceLL, 8, 512, 0}},
+	{1 << 20, choice{allReduceSimple, 16, 512, 16 << 10}},
+	{maxMessage, choice{allReduceSimple, 16, 512, 64 << 10}},
+}
+
+// hostedGeneral is to hostedTable what general is to table.
+var hostedGeneral = []rule{
+	{2 << 10, choice{exchangeLL, 1, 256, 0}},
+	{32 << 10, choice{exchangeLL, 8, 512, 0}},
+	{1 << 20, choice{exchangeSimple, 16, 512, 16 << 10}},
+	{maxMessage, choice{exchangeSimple, 16, 512, 64 << 10}},
+}
+
 // A chooser chooses how operations are done. All ranks come to the same
 // choice: it is made of what all know.
 type chooser struct {
@@ -188,6 +237,9 @@ type chooser struct {
 
 // mayCopy reports whether anything is done by copy engines.
 func (ch *chooser) mayCopy() bool {
+	if ch.hosted {
+		return false
+	}
 	if ch.force.kernel == copies {
 		return true
 	}
@@ -200,9 +252,13 @@ func (ch *chooser) mayCopy() bool {
 }
 
 // rules are those of a collective.
-func rules(c schedule.Collective, ranks int) []rule {
+func (ch *chooser) rules(c schedule.Collective) []rule {
+	table, general := table, general
+	if ch.hosted {
+		table, general = hostedTable, hostedGeneral
+	}
 	for i := range table {
-		if e := &table[i]; e.coll == c && ranks >= e.min && ranks <= e.max {
+		if e := &table[i]; e.coll == c && ch.ranks >= e.min && ch.ranks <= e.max {
 			return e.rules
 		}
 	}
@@ -227,7 +283,7 @@ func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
 	if got, ok := ch.measured.choose(ch, c, bytes); ok && can(got.kernel) {
 		return got
 	}
-	all := rules(c, ch.ranks)
+	all := ch.rules(c)
 	for _, strict := range [...]bool{true, false} { // what no rule obeys is not asked for twice
 		for i := range all {
 			r := &all[i]
@@ -310,6 +366,9 @@ func (ch *chooser) warps(threads int) int {
 
 // fits reports whether a kernel takes an operation of so many bytes.
 func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
+	if ch.hosted && (k.kernel == copies || kernelInfo[k.kernel].protocol == ll128) { // these need windows on devices
+		return false
+	}
 	switch k.kernel {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)

@@ -39,7 +39,11 @@ func TestChoices(t *testing.T) {
 			c.measured[schedule.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
 			c.measured[schedule.AllGather] = []rule{{1 << 30, choice{exchangeSimple, 64, 512, 1 << 30}}}
 		},
-		"small slots": func(c *chooser) { c.layout = newLayout(c.ranks, 64<<10) },
+		"hosted":         func(c *chooser) { c.layout = c.onHost() },
+		"hosted, LL":     func(c *chooser) { c.layout, c.allows = c.onHost(), proto(t, "LL") },
+		"hosted, LL128":  func(c *chooser) { c.layout, c.force = c.onHost(), choice{allReduceLL128, 7, 96, 0} },
+		"hosted, copies": func(c *chooser) { c.layout, c.force = c.onHost(), choice{copies, 32, 512, 4 << 20} },
+		"small slots":    func(c *chooser) { c.layout = newLayout(c.ranks, 64<<10) },
 	}
 	for name, set := range settings {
 		for ranks := 2; ranks <= maxRanks; ranks++ {
@@ -56,6 +60,8 @@ func TestChoices(t *testing.T) {
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v has no room", name, coll, bytes, ranks, c)
 					case c.channels < 1 || c.channels > packetChannels || c.channels*i.roles > max(ch.blocks, i.roles):
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v does not fit the device", name, coll, bytes, ranks, c)
+					case ch.hosted && (i.protocol == ll128 || c.kernel == copies):
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v in the processor's memory", name, coll, bytes, ranks, c)
 					case c.threads < 32 || c.threads > exchangeThreads || c.threads%32 != 0:
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v", name, coll, bytes, ranks, c)
 					case i.protocol == simple && (c.chunk < 128 || c.chunk > ch.chunk || c.chunk%128 != 0 || i.roles > 2 && c.channels > resultChannel):
@@ -174,6 +180,18 @@ func TestCapacity(t *testing.T) {
 	l.fill(&c)
 	if c.ll != uint64(l.ll()) || c.ll128 != uint64(l.ll128()) || c.chunks != uint64(l.chunks()) || c.depth&(c.depth-1) != 0 || c.ranks != 4 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Windows in the processor's memory take no more of it than what they may.
+func TestHostedLayout(t *testing.T) {
+	for ranks := 2; ranks <= maxRanks; ranks++ {
+		for _, buffer := range []int{0, 64 << 10, 16 << 20} {
+			l := newLayout(ranks, buffer).onHost()
+			if n := l.size(); n > 81<<20 || l.chunk%128 != 0 || l.chunk < 16<<10 || n%4096 != 0 {
+				t.Errorf("%d ranks, buffers of %d: %d bytes, chunks of %d", ranks, buffer, n, l.chunk)
+			}
+		}
 	}
 }
 

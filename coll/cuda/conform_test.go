@@ -20,8 +20,11 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// noPeers makes ranks stage what they do, each in several lanes.
-func noPeers(k *knob.Knobs) { k.P2PDisable, k.MinChannels = true, 3 }
+// hosted has windows in the processor's memory.
+func hosted(k *knob.Knobs) { k.P2PDisable = true }
+
+// staged has none, and several lanes.
+func staged(k *knob.Knobs) { k.P2PDisable, k.SHMDisable, k.MinChannels = true, true, 3 }
 
 // places are the ways to put ranks onto so many devices.
 func places(devices int) map[string]world {
@@ -29,15 +32,27 @@ func places(devices int) map[string]world {
 	for n := 1; n <= min(devices, maxRanks); n++ {
 		m[fmt.Sprintf("devices, %d", n)] = spread(n, n)
 	}
-	staged := spread(2, devices)
-	staged.set = noPeers
-	m["staged, 2"] = staged
-	if devices > 2 {
-		staged = spread(devices, devices)
-		staged.set = noPeers
-		m[fmt.Sprintf("staged, %d", devices)] = staged
+	for name, set := range map[string]func(*knob.Knobs){"hosted": hosted, "staged": staged} {
+		for _, n := range []int{2, min(max(2, devices), maxRanks)} {
+			w := spread(n, devices)
+			w.set = set
+			m[fmt.Sprintf("%s, %d", name, n)] = w
+		}
 	}
 	return m
+}
+
+// Windows are where settings allow them to be.
+func TestWays(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	for want, set := range map[string]func(*knob.Knobs){"hosted": hosted, "staged": staged} {
+		w.set = set
+		for _, g := range w.open(t) {
+			if got := g.way(); got != want {
+				t.Errorf("%s; want %s", got, want)
+			}
+		}
+	}
 }
 
 func TestConformance(t *testing.T) {
@@ -493,7 +508,12 @@ func TestCopies(t *testing.T) {
 func TestGraph(t *testing.T) {
 	n := gpuCount(t)
 	w := spread(min(max(2, n), maxRanks), n)
-	replay(t, w, w.open(t), []int{64, 40_000, limit(3 << 20)})
+	for name, set := range map[string]func(*knob.Knobs){"devices": nil, "hosted": hosted} {
+		t.Run(name, func(t *testing.T) {
+			w.set = set
+			replay(t, w, w.open(t), []int{64, 40_000, limit(3 << 20)})
+		})
+	}
 }
 
 func replay(t *testing.T, w world, all []*gpuRank, lengths []int) {
@@ -571,7 +591,7 @@ func replay(t *testing.T, w world, all []*gpuRank, lengths []int) {
 // What is staged is not captured, and says so.
 func TestStagedGraph(t *testing.T) {
 	w := spread(2, gpuCount(t))
-	w.set = noPeers
+	w.set = staged
 	all := w.open(t)
 	g := all[0]
 	err := g.dev.in(func() error {

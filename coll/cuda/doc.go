@@ -15,9 +15,11 @@
 // measured to be faster (copies.go): several kernels and copies an operation.
 //
 // Windows are reached through peer access, between processes through CUDA's
-// handles for them. Where devices cannot reach one another, and between hosts,
-// operations are staged in the processor's memory and done by coll's engine
-// for that (staged.go); such operations cannot be captured.
+// handles for them. Where devices cannot reach one another, windows are in the
+// processor's memory, which they all reach (hosted.go). Between hosts, and where
+// no memory may be shared, operations are staged in the processor's memory and
+// done by coll's engine for that (staged.go); such operations cannot be
+// captured.
 //
 // Operations are bit for bit what coll computes on host memory when it reduces
 // in the order of the ranks.

@@ -22,7 +22,7 @@ import (
 func init() { coll.RegisterAccelerator(open) }
 
 // An engine is one rank's side of a communicator whose devices reach one
-// another.
+// another, or at least the same memory of the host.
 type engine struct {
 	cfg     coll.AcceleratorConfig
 	dev     *device
@@ -59,8 +59,8 @@ const (
 	pinnedBytes = reportsAt + (packetChannels+chunkChannels)*reportBytes
 )
 
-// open makes the accelerator of a rank: an engine if all devices reach one
-// another, or else a stager. All ranks come to the same.
+// open makes the accelerator of a rank: an engine if there can be windows, or
+// else a stager. All ranks come to the same.
 func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, error) {
 	dev, err := deviceOf(cfg.Device)
 	if err != nil {
@@ -104,8 +104,8 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (*engine, error) {
 	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
 	e.copier.e = e
-	e.chooser = newChooser(cfg, all)
-	if measuredAlike(all) {
+	e.chooser = newChooser(cfg, all, w.hosted)
+	if measuredAlike(all) && !w.hosted { // what was measured was on devices
 		e.chooser.measured = rules
 	}
 	if s := forced(); s != "" {
@@ -145,7 +145,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 }
 
 // newChooser makes what all ranks' devices and settings allow.
-func newChooser(cfg coll.AcceleratorConfig, all []identity) chooser {
+func newChooser(cfg coll.AcceleratorConfig, all []identity, hosted bool) chooser {
 	k := cfg.Knobs
 	buffer := 0
 	if k.BuffSize != defaultBuffSize {
@@ -153,6 +153,9 @@ func newChooser(cfg coll.AcceleratorConfig, all []identity) chooser {
 	}
 	c := chooser{layout: newLayout(cfg.Size, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
 		threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
+	if hosted {
+		c.layout = c.onHost()
+	}
 	for _, id := range all {
 		shared := 0
 		for _, other := range all {

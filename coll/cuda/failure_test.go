@@ -77,6 +77,15 @@ func TestAbort(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	n := gpuCount(t)
 	w := spread(max(2, min(n, maxRanks)), n)
+	for name, set := range map[string]func(*knob.Knobs){"devices": nil, "hosted": hosted} {
+		t.Run(name, func(t *testing.T) {
+			w.set = set
+			timeout(t, w)
+		})
+	}
+}
+
+func timeout(t *testing.T, w world) {
 	w.timeout = time.Second
 	all := w.open(t)
 	g := all[0]
@@ -125,7 +134,12 @@ func rank(s colltest.Self) error {
 	defer cancel()
 	k := knob.Default()
 	k.Timeout = 20 * time.Second
-	k.P2PDisable = strings.Contains(s.Arg, "staged")
+	switch {
+	case strings.Contains(s.Arg, "hosted"):
+		hosted(k)
+	case strings.Contains(s.Arg, "staged"):
+		staged(k)
+	}
 	var devices, here int
 	if _, err := fmt.Sscanf(s.Arg, "%d", &devices); err != nil {
 		return err
@@ -156,6 +170,9 @@ func rank(s colltest.Self) error {
 	if err != nil {
 		return err
 	}
+	if strings.Contains(s.Arg, "hosted") && g.way() != "hosted" {
+		return errors.New(g.way())
+	}
 	in, out := make([]byte, 100_000), make([]byte, 100_000)
 	for round := range 20 {
 		if round == 10 && strings.Contains(s.Arg, "dies") && s.Rank == 0 {
@@ -178,7 +195,7 @@ func rank(s colltest.Self) error {
 
 func TestProcesses(t *testing.T) {
 	n := gpuCount(t)
-	for _, how := range []string{"", "staged", "dies", "staged dies"} {
+	for _, how := range []string{"", "hosted", "staged", "dies", "hosted dies", "staged dies"} {
 		t.Run("ranks "+how, func(t *testing.T) {
 			w := spread(max(2, min(n, maxRanks)), n)
 			job := colltest.Start(t, colltest.JobOptions{Program: "rank", Ranks: w.ranks, Arg: fmt.Sprintf("%d %s", n, how)})

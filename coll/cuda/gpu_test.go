@@ -147,6 +147,18 @@ func (g *gpuRank) close() error {
 	}))
 }
 
+// way is how the rank's device reaches the others.
+func (g *gpuRank) way() string {
+	e, ok := g.Accelerator().(*engine)
+	switch {
+	case !ok:
+		return "staged"
+	case e.windows.hosted:
+		return "hosted"
+	}
+	return "devices"
+}
+
 // each runs f as each rank.
 func each(t testing.TB, all []*gpuRank, f func(g *gpuRank) error) {
 	t.Helper()

@@ -18,9 +18,8 @@ import (
 )
 
 // A stager does operations on device memory through the processor's: between
-// hosts, and where devices do not reach one another. Lanes take pieces of an
-// operation in turn. The stream waits meanwhile for a word that the last of
-// them writes.
+// hosts, and where there can be no windows. Lanes take pieces of an operation in
+// turn. The stream waits meanwhile for a word that the last of them writes.
 type stager struct {
 	cfg    coll.AcceleratorConfig
 	dev    *device

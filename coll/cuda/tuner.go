@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"errors"
+
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
@@ -11,6 +13,9 @@ var _ Tuner = (*engine)(nil)
 
 // Tune implements Tuner.
 func (e *engine) Tune(c schedule.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]tuning.GPURule, error) {
+	if e.windows.hosted {
+		return nil, errors.New("windows are in the processor's memory: rules are for GPUs that reach one another")
+	}
 	e.trial, e.chooser.copying = true, true
 	defer func() { e.trial = false }()
 	return e.chooser.tune(c, sizes, measure)

@@ -5,6 +5,7 @@ type layout struct {
 	ranks                    int
 	llSlot, ll128Slot, chunk int // bytes
 	depth                    int
+	hosted                   bool // windows are in the processor's memory
 }
 
 // Sizes of slots. A packet slot takes what one channel has of a message; a
@@ -23,6 +24,21 @@ func newLayout(ranks, buffer int) layout {
 	if buffer > 0 {
 		l.chunk = min(max(buffer/l.depth, 4<<10), 4<<20) / 128 * 128
 	}
+	return l
+}
+
+// What windows in the processor's memory have.
+const (
+	hostedLLSlot = 8 << 10
+	hostedChunks = 64 << 20 // bytes of all chunks of a window, at most
+)
+
+// onHost is the layout of windows in the processor's memory, of which there is
+// less to give away. There is no LL128, whose lines do not arrive there as a
+// whole.
+func (l layout) onHost() layout {
+	l.hosted, l.llSlot, l.ll128Slot = true, hostedLLSlot, 0
+	l.chunk = min(l.chunk, hostedChunks/(chunkChannels*l.ranks*l.depth)/128*128)
 	return l
 }
 

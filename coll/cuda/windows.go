@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/debug"
 )
 
 // An identity is what ranks tell one another of their devices.
@@ -25,6 +26,7 @@ type identity struct {
 	Process [16]byte // another one for each process
 	UUID    [40]byte
 	P2P     uint8    // 1: the settings allow peer access
+	SHM     uint8    // 1: the settings allow memory of the host that ranks share
 	Forced  [64]byte // ASSAY_GPU_ALGO
 	Rules   [32]byte // measured.sum
 }
@@ -49,7 +51,7 @@ func measuredAlike(all []identity) bool {
 func forced() string { return os.Getenv("ASSAY_GPU_ALGO") }
 
 // abiVersion changes with kernels/abi.h and with what is exchanged here.
-const abiVersion = 2
+const abiVersion = 3
 
 // process tells processes apart, those with one number in different
 // containers, too.
@@ -70,12 +72,15 @@ type offer struct {
 type windows struct {
 	own      driver.Ptr
 	at       []driver.Ptr // by rank
-	imported []driver.Ptr
+	hosted   bool         // they are in the processor's memory, see hosted.go
+	free     func() error // gives the own one back
+	imported []func() error
 }
 
-// openWindows gives every rank a window and the addresses of the others'. If
-// that cannot be, why says the reason that this rank knows, and there are none
-// on any rank.
+// openWindows gives every rank a window and the addresses of the others': on
+// the devices where these reach one another, and else in the processor's
+// memory. If neither can be, why says the reasons that this rank knows, and
+// there are none on any rank.
 func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, rules [32]byte) (w windows, all []identity, why string, err error) {
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
@@ -86,23 +91,48 @@ func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, r
 	if cfg.Knobs.P2P() {
 		me.P2P = 1
 	}
+	if !cfg.Knobs.SHMDisable {
+		me.SHM = 1
+	}
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err
 	}
 	if r := slices.IndexFunc(all, func(id identity) bool { return id.Forced != me.Forced }); r >= 0 {
 		return w, nil, "", &coll.Error{Code: coll.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: r, Err: fmt.Errorf("rank %d has another ASSAY_GPU_ALGO", r)}
 	}
-	why = reach(cfg, dev, all)
+	apart, err := w.meet(ctx, cfg, dev, all, reach(cfg, dev, all))
+	switch {
+	case err != nil:
+		return w, nil, "", err
+	case apart == "":
+		cfg.Log.Infof(debug.Init, "rank %d: windows are on the devices", cfg.Rank)
+		return w, all, "", nil
+	}
+	if why = hostable(cfg, all); why == "" { // all ranks know alike
+		w.hosted = true
+		why, err = w.meet(ctx, cfg, dev, all, "")
+	}
+	switch {
+	case err != nil:
+		return w, nil, "", err
+	case why == "":
+		cfg.Log.Infof(debug.Init, "rank %d: windows are in the processor's memory: %s", cfg.Rank, apart)
+		return w, all, "", nil
+	}
+	return w, all, apart + "; " + why, nil
+}
+
+// meet has all ranks make their windows and open the others'. apart is why this
+// rank does not reach all others, if so; why is the reason that this rank knows
+// for there being no windows on any rank.
+func (w *windows) meet(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, all []identity, apart string) (why string, err error) {
+	why = apart
 	var mine offer
 	if why == "" {
-		var err error
-		n := newChooser(cfg, nil).size()
-		if mine, err = w.offer(cfg, dev, n); err == nil {
-			err = clearMemory(w.own, n)
-		}
+		mine, err = w.make(cfg, dev)
 		switch {
-		case errors.Is(err, driver.ErrOutOfMemory):
-			return w, nil, "", w.giveUp(fmt.Errorf("the window of this rank: %w", err))
+		case errors.Is(err, driver.ErrOutOfMemory) && !w.hosted:
+			return "", w.giveUp(fmt.Errorf("the window of this rank: %w", err))
 		case err != nil:
 			why = err.Error()
 		default:
@@ -111,29 +141,47 @@ func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, r
 	}
 	offers, err := exchangeAll(ctx, cfg.Host, mine)
 	if err != nil {
-		return w, nil, "", w.giveUp(err)
+		return "", w.giveUp(err)
 	}
 	if r := slices.IndexFunc(offers, func(o offer) bool { return o.OK == 0 }); r >= 0 && why == "" {
 		why = fmt.Sprintf("rank %d does not reach all others", r)
 	}
 	if why != "" {
-		return windows{}, all, why, w.giveUp(nil)
+		return why, w.giveUp(nil)
+	}
+	open := w.open
+	if w.hosted {
+		open = w.openHosted
 	}
 	mapped := uint8(1)
-	if err := w.open(cfg, dev, all, offers); err != nil {
+	if err := open(cfg, dev, all, offers); err != nil {
 		mapped, why = 0, err.Error()
 	}
 	done, err := exchangeAll(ctx, cfg.Host, mapped)
 	if err != nil {
-		return w, nil, "", w.giveUp(err)
+		return "", w.giveUp(err)
 	}
-	if r := slices.Index(done, 0); r >= 0 {
-		if why == "" {
-			why = fmt.Sprintf("rank %d cannot open all windows", r)
-		}
-		return windows{}, all, why, w.giveUp(nil)
+	r := slices.Index(done, 0)
+	if r < 0 {
+		return "", nil
 	}
-	return w, all, "", nil
+	if why == "" {
+		why = fmt.Sprintf("rank %d cannot open all windows", r)
+	}
+	return why, w.giveUp(nil)
+}
+
+// make makes the rank's own window, zeroed.
+func (w *windows) make(cfg coll.AcceleratorConfig, dev *device) (offer, error) {
+	n := newChooser(cfg, nil, w.hosted).size()
+	if w.hosted {
+		return w.offerHosted(n)
+	}
+	o, err := w.offer(cfg, dev, n)
+	if err != nil {
+		return o, err
+	}
+	return o, clearMemory(w.own, n)
 }
 
 // exchangeAll gives every rank every rank's value.
@@ -186,12 +234,14 @@ func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
 	return ""
 }
 
-// offer allocates the rank's own window of n bytes.
+// offer allocates the rank's own window of n bytes on its device.
 func (w *windows) offer(cfg coll.AcceleratorConfig, dev *device, n int) (o offer, err error) {
 	retired.sweep()
-	if w.own, err = driver.Malloc(n); err != nil {
+	own, err := driver.Malloc(n)
+	if err != nil {
 		return o, err
 	}
+	w.own, w.free = own, func() error { return driver.Free(own) }
 	if len(processes(cfg)) > 1 {
 		o.Handle, err = driver.MemHandle(w.own)
 	}
@@ -248,7 +298,7 @@ func (w *windows) openOne(dev *device, all []identity, rank int, o offer) error 
 	if err != nil {
 		return fmt.Errorf("the window of rank %d: %w", rank, err)
 	}
-	w.imported = append(w.imported, p)
+	w.imported = append(w.imported, func() error { return driver.CloseMem(p) })
 	w.at[rank] = p
 	return nil
 }
@@ -267,11 +317,11 @@ func enable(dev *device, ordinal int) error {
 
 // giveUp frees what there is before anybody has written to it.
 func (w *windows) giveUp(err error) error {
-	for _, p := range w.imported {
-		_ = driver.CloseMem(p)
+	for _, unmap := range w.imported {
+		_ = unmap()
 	}
-	if w.own != 0 {
-		_ = driver.Free(w.own)
+	if w.free != nil {
+		_ = w.free()
 	}
 	*w = windows{}
 	return err
@@ -290,17 +340,17 @@ func (w *windows) close(room *windows, barrier func() error, drained bool) {
 		return
 	}
 	together := barrier != nil && barrier() == nil
-	for _, p := range append(w.imported, room.imported...) {
-		_ = driver.CloseMem(p)
+	for _, unmap := range append(w.imported, room.imported...) {
+		_ = unmap()
 	}
 	together = together && (len(w.imported) == 0 || barrier() == nil)
-	for _, p := range [...]driver.Ptr{w.own, room.own} {
+	for _, free := range [...]func() error{w.free, room.free} {
 		switch {
-		case p == 0:
+		case free == nil:
 		case together:
-			_ = driver.Free(p)
+			_ = free()
 		default:
-			retired.add(p)
+			retired.add(free)
 		}
 	}
 }
@@ -314,7 +364,7 @@ type retirement struct {
 }
 
 type retiree struct {
-	p     driver.Ptr
+	free  func() error
 	since time.Time
 }
 
@@ -322,10 +372,10 @@ type retiree struct {
 // the telling.
 const retireFor = time.Minute
 
-func (r *retirement) add(p driver.Ptr) {
+func (r *retirement) add(free func() error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = append(r.all, retiree{p, time.Now()})
+	r.all = append(r.all, retiree{free, time.Now()})
 }
 
 // sweep frees those that have been there for long enough.
@@ -336,7 +386,7 @@ func (r *retirement) sweep() {
 		if time.Since(o.since) < retireFor {
 			return false
 		}
-		_ = driver.Free(o.p)
+		_ = o.free()
 		return true
 	})
 }

@@ -12,7 +12,7 @@ const (
 // default has changed since, it is today's.
 var guide = []Knob{
 	{Name: "NCCL_P2P_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.P2PDisable }),
-		Effect: "1: ranks of one host exchange long messages through shared memory, too, and do not read them from each other's memory; GPUs do not write to each other, and messages are staged on the host"},
+		Effect: "1: ranks of one host exchange long messages through shared memory, too, and do not read them from each other's memory; GPUs do not write to each other, but into pinned memory of the host"},
 	{Name: "NCCL_P2P_LEVEL", Since: "2.3.4", Default: "SYS", Status: Honoured, kind: level(func(k *Knobs) *PathLevel { return &k.P2PLevel }),
 		Effect: "LOC (0): as NCCL_P2P_DISABLE=1. All others allow it, whatever the distance"},
 	{Name: "NCCL_SHM_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.SHMDisable }),

@@ -68,6 +68,12 @@ func HostUnregister(b []byte) error {
 	return failure("cuMemHostUnregister", C.cuMemHostUnregister(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
+// HostPtr gives the address at which the current context's device sees memory
+// that another context has registered.
+func HostPtr(addr uint64) (Ptr, error) {
+	return mapped(*(*unsafe.Pointer)(unsafe.Pointer(&addr))) // not Go's
+}
+
 // mapped gives the address at which devices see pinned memory.
 func mapped(p unsafe.Pointer) (Ptr, error) {
 	var d C.CUdeviceptr

@@ -101,6 +101,53 @@ func Free(b []byte) error {
 	return unix.Munmap(r.mem)
 }
 
+// A Handle tells other processes of the host of memory from Alloc.
+type Handle struct {
+	PIDs, PID, FD, Ino uint64 // PIDs: where the process's number means something
+}
+
+// HandleOf gives the handle of what Alloc returned.
+func HandleOf(b []byte) (Handle, error) {
+	r := find(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
+	if r == nil {
+		return Handle{}, fmt.Errorf("shm: memory that is not from Alloc")
+	}
+	return Handle{PIDs: pidNamespace(), PID: uint64(os.Getpid()), FD: uint64(r.fd), Ino: r.ino}, nil
+}
+
+// Open maps the memory of another process, by whole pages, until Close. It
+// stays when that process frees it, or ends.
+func Open(h Handle) ([]byte, error) {
+	if h.PIDs == 0 || h.PIDs != pidNamespace() {
+		return nil, fmt.Errorf("shm: process %d is %w", h.PID, errOtherPIDs)
+	}
+	m, err := mapRegion(int(h.PID), int(h.FD), h.Ino)
+	if err != nil {
+		return nil, err
+	}
+	return m.mem, nil
+}
+
+// Close unmaps what Open gave.
+func Close(b []byte) error { return unix.Munmap(b) }
+
+// mapRegion maps a region of another process, whole.
+func mapRegion(pid, fd int, ino uint64) (*mapping, error) {
+	f, err := openMemory(pid, fd)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return nil, os.NewSyscallError("fstat", err)
+	}
+	if ino == 0 || st.Ino != ino {
+		return nil, fmt.Errorf("descriptor %d of process %d is something else", fd, pid)
+	}
+	return mapFile(int(f.Fd()), 0, int(st.Size))
+}
+
 // change makes a new list of regions from a copy of the old one.
 func change(f func([]*region) []*region) {
 	regionsMu.Lock()

@@ -2,10 +2,7 @@ package shm
 
 import (
 	"fmt"
-	"os"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/transport"
 )
@@ -112,19 +109,7 @@ func (e *Endpoint) mapRemote(from, pid int, p *place) ([]byte, error) {
 	if m := e.remotes[k]; m != nil {
 		return m.mem, nil
 	}
-	f, err := openMemory(pid, int(p.fd))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return nil, os.NewSyscallError("fstat", err)
-	}
-	if p.ino == 0 || st.Ino != p.ino {
-		return nil, fmt.Errorf("descriptor %d of process %d is something else", p.fd, pid)
-	}
-	m, err := mapFile(int(f.Fd()), 0, int(st.Size))
+	m, err := mapRegion(pid, int(p.fd), p.ino)
 	if err != nil {
 		return nil, err
 	}

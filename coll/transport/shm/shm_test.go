@@ -3,6 +3,7 @@ package shm
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -176,6 +177,48 @@ func TestProcesses(t *testing.T) {
 		if err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("secret %s: %v\n%s\nwant %q", secret, err, out, want)
 		}
+	}
+}
+
+// Memory of Alloc is the same for whoever has its handle.
+func TestHandle(t *testing.T) {
+	b, err := Alloc(5000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := HandleOf(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Open(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := h
+	other.Ino++
+	if _, err := Open(other); err == nil {
+		t.Error("a descriptor of something else is accepted")
+	}
+	other = h
+	other.PIDs++
+	if _, err := Open(other); !errors.Is(err, errOtherPIDs) {
+		t.Errorf("%v; want %v", err, errOtherPIDs)
+	}
+	b[4999] = 7
+	if err := Free(b); err != nil {
+		t.Error(err)
+	}
+	if c[4999] != 7 {
+		t.Error("it is other memory")
+	}
+	if _, err := Open(h); err == nil {
+		t.Error("what was freed is opened")
+	}
+	if err := Close(c); err != nil {
+		t.Error(err)
+	}
+	if _, err := HandleOf(make([]byte, 8)); err == nil {
+		t.Error("any memory has a handle")
 	}
 }
 
