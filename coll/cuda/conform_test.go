@@ -55,6 +55,24 @@ func TestWays(t *testing.T) {
 	}
 }
 
+// Where one rank cannot have a window in the processor's memory, all are
+// staged.
+func TestHostedRefused(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	w.set = hosted
+	t.Setenv("FAKE_NO_REGISTER", "1")
+	all := w.open(t)
+	if all[0].dev.info.Name != "emulator" {
+		t.Skip("a real driver refuses nobody")
+	}
+	for _, g := range all {
+		if got := g.way(); got != "staged" {
+			t.Errorf("rank %d: %s", g.Rank(), got)
+		}
+	}
+	exact(t, all, coll.Int32, coll.Sum, 1000)
+}
+
 func TestConformance(t *testing.T) {
 	for name, w := range places(gpuCount(t)) {
 		t.Run(name, func(t *testing.T) {

@@ -144,7 +144,7 @@ func (w *windows) meet(ctx context.Context, cfg coll.AcceleratorConfig, dev *dev
 		return "", w.giveUp(err)
 	}
 	if r := slices.IndexFunc(offers, func(o offer) bool { return o.OK == 0 }); r >= 0 && why == "" {
-		why = fmt.Sprintf("rank %d does not reach all others", r)
+		why = fmt.Sprintf("rank %d has no window that all others reach", r)
 	}
 	if why != "" {
 		return why, w.giveUp(nil)

@@ -258,7 +258,8 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstre
 }
 EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096), bound(); }
 EXPORT CUresult cuMemFreeHost(void *p) { return settle(), free(p), bound(); }
-EXPORT CUresult cuMemHostRegister(void *, size_t, unsigned) { return bound(); }
+// With FAKE_NO_REGISTER, the second device's context registers nothing.
+EXPORT CUresult cuMemHostRegister(void *, size_t, unsigned) { return getenv("FAKE_NO_REGISTER") && current == &contexts[1] ? CUDA_ERROR_NOT_SUPPORTED : bound(); }
 EXPORT CUresult cuMemHostUnregister(void *) { return settle(), bound(); }
 EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { return *d = (CUdeviceptr)p, bound(); }
 
