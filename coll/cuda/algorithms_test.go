@@ -100,6 +100,9 @@ func TestSettingsCount(t *testing.T) {
 	if c := ch.choose(schedule.AllReduce, 1024); c.threads != 32 {
 		t.Errorf("40 threads: %v", c)
 	}
+	if c := ch.choose(schedule.AllReduce, 64<<20); c.kernel != allReduceSimple || c.threads != 64 {
+		t.Errorf("40 threads: 64 MB by %v", c)
+	}
 	ch.threads, ch.single, ch.packets = 0, 64<<10, 1<<20
 	if c := ch.choose(schedule.AllReduce, 8<<10); c.channels != 1 {
 		t.Errorf("one channel below 64 KB: %v", c)
