@@ -170,9 +170,9 @@ var general = []rule{
 	{maxMessage, choice{exchangeSimple, 64, 512, 64 << 10}},
 }
 
-// hostedTable is for windows in the processor's memory. A store takes as long
-// as a load there, links are slower than what a few blocks carry, and there is
-// no LL128.
+// hostedTable is for windows in the processor's memory. To read its own window
+// costs a rank a microsecond there, a few blocks carry all that the links do,
+// and there is no LL128. Nothing of it was measured yet.
 var hostedTable = []entry{
 	{schedule.AllReduce, 2, 2, []rule{
 		{2 << 10, choice{reduceLL, 1, 256, 0}},
