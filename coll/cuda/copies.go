@@ -15,8 +15,9 @@ import (
 
 // Copy engines reach what the links carry, which kernels' stores do not, and
 // leave the multiprocessors alone. An operation is cut into chunks. Of each,
-// copies bring what goes to the others into a slot of their rooms, on a stream
-// of their own; then, on the operation's stream, a barrier of all ranks tells
+// copies bring what goes to the others into a slot of their rooms, on streams of
+// their own, one for each of the others, as one engine carries two thirds of
+// what the links do; then, on the operation's stream, a barrier of all ranks tells
 // that everybody's copies of the chunk are there, and kernels reduce what came,
 // or move it to where it belongs. Copies run ahead of that by as many chunks
 // as there are slots: a copy stream that runs dry loses a third of its speed.
@@ -37,15 +38,16 @@ type copier struct {
 	e        *engine
 	room     windows // at has those that are open; own is made with the first
 	mine     offer
-	opened   uint32 // bits: ranks whose rooms are open, and this one's to them
-	shut     uint32 // bits: ranks with which there is no such pair
-	together bool   // all ranks have opened all rooms
-	refused  bool   // a rank cannot have one
-	stream   driver.Stream
-	token    driver.Ptr // what barriers exchange
-	move     *launch    // copies on this device
+	opened   uint32                  // bits: ranks whose rooms are open, and this one's to them
+	shut     uint32                  // bits: ranks with which there is no such pair
+	together bool                    // all ranks have opened all rooms
+	refused  bool                    // a rank cannot have one
+	streams  [maxRanks]driver.Stream // by peer
+	token    driver.Ptr              // what barriers exchange
+	move     *launch                 // copies on this device
 
-	copied, met, consumed ring
+	copied        [maxRanks]ring // by peer
+	met, consumed ring
 
 	// The operation under way.
 	op     coll.DeviceOp
@@ -145,8 +147,10 @@ func (k *copier) prepare() (err error) {
 		return nil
 	}
 	e := k.e
-	if k.stream, err = driver.NewStream(-1); err != nil {
-		return err
+	for i := 1; i < e.cfg.Size; i++ { // in this order, so that each gets an engine
+		if k.streams[k.peer(i)], err = driver.NewStream(-1); err != nil {
+			return err
+		}
 	}
 	if k.token, err = driver.Malloc((e.cfg.Size + 1) * 8); err != nil {
 		return err
@@ -168,7 +172,16 @@ func (k *copier) prepare() (err error) {
 	return nil
 }
 
-func (k *copier) rings() [3]*ring { return [...]*ring{&k.copied, &k.met, &k.consumed} }
+func (k *copier) rings() []*ring {
+	all := []*ring{&k.met, &k.consumed}
+	for i := 1; i < k.e.cfg.Size; i++ {
+		all = append(all, &k.copied[k.peer(i)])
+	}
+	return all
+}
+
+// peer is the i-th of the other ranks. No two ranks have the same one.
+func (k *copier) peer(i int) int { return (k.e.cfg.Rank + i) % k.e.cfg.Size }
 
 // acceptAll opens the rooms of all ranks, if all have one. offers are by rank.
 func (k *copier) acceptAll(offers []byte) error {
@@ -252,7 +265,7 @@ func (k *copier) begin(c choice, longest int) error {
 	e := k.e
 	c.chunk = min(c.chunk, copyChunk(k.op.Coll, e.cfg.Size))
 	e.chosen = c
-	k.c, k.round, k.rounds = c, 0, (longest+c.chunk-1)/c.chunk
+	k.c, k.round, k.rounds = c, 0, chunks(longest, c.chunk)
 	if k.op.Coll == schedule.AllReduce {
 		k.rounds += resultLag
 	}
@@ -289,27 +302,21 @@ func (k *copier) all(op *coll.DeviceOp, c choice) error {
 
 func (k *copier) enqueue() error {
 	main, r := k.e.stream, k.round
-	// The slots were emptied before the barrier that comes after their last
-	// round's.
-	if err := k.await(&k.met, max(r-copyDepth+1, -1), k.stream); err != nil {
-		return err
-	}
-	if err := k.send(inputs, r); err != nil {
-		return err
-	}
-	if k.op.Coll == schedule.AllReduce && r >= resultLag {
-		if err := k.await(&k.consumed, r-resultLag, k.stream); err != nil {
+	for i := 1; i < k.e.cfg.Size; i++ {
+		p := k.peer(i)
+		used, err := k.copy(p, r)
+		if err != nil {
 			return err
 		}
-		if err := k.send(results, r-resultLag); err != nil {
+		if !used {
+			continue
+		}
+		if err := k.mark(&k.copied[p], r, k.streams[p]); err != nil {
 			return err
 		}
-	}
-	if err := k.mark(&k.copied, r, k.stream); err != nil {
-		return err
-	}
-	if err := k.await(&k.copied, r, main); err != nil {
-		return err
+		if err := k.await(&k.copied[p], r, main); err != nil {
+			return err
+		}
 	}
 	if err := k.barrier(r); err != nil {
 		return err
@@ -348,7 +355,7 @@ func (k *copier) barrier(round int) error {
 		a := l.args
 		a.symmetric = 0
 		for p := range e.cfg.Size {
-			if max(k.pairs.send[p], k.pairs.recv[p]) <= uint64(round*k.c.chunk) {
+			if chunks(int(max(k.pairs.send[p], k.pairs.recv[p])), k.c.chunk) <= round {
 				a.send[p], a.recv[p] = 0, 0
 			}
 		}
@@ -381,28 +388,79 @@ func (k *copier) length(rank int) int {
 	return min(max(n-rank*per, 0), per)
 }
 
-// chunk is where a round's chunk is of so many bytes.
-func (k *copier) chunk(length, round int) (at, n int) {
-	at = round * k.c.chunk
-	return at, min(max(length-at, 0), k.c.chunk)
+// tail is how many rounds the last chunk has: when it has come, nothing is on
+// its way while it is reduced, or moved to its place.
+const tail = 4
+
+// chunks is how many rounds so many bytes take.
+func chunks(length, chunk int) int {
+	if length == 0 {
+		return 0
+	}
+	return (length+chunk-1)/chunk - 1 + tail
 }
 
-// send copies a round's chunks to the others, in an order in which no two
-// ranks copy to the same one.
-func (k *copier) send(slots, round int) error {
-	e := k.e
-	for i := 1; i < e.cfg.Size; i++ {
-		p := (e.cfg.Rank + i) % e.cfg.Size
-		src, length := k.source(slots, p)
-		at, n := k.chunk(length, round)
-		if n == 0 {
-			continue
-		}
-		if err := driver.CopyAsync(k.slot(slots, round, p, e.cfg.Rank), src+driver.Ptr(at), n, k.stream); err != nil {
-			return err
+// chunkOf is where a round's chunk is of so many bytes.
+func chunkOf(length, chunk, round int) (at, n int) {
+	whole := max(length-1, 0) / chunk // before the last one
+	if round < whole {
+		return round * chunk, chunk
+	}
+	last := length - whole*chunk
+	quarter := part(last, tail)
+	at = min((round-whole)*quarter, last)
+	return whole*chunk + at, min(quarter, last-at)
+}
+
+// chunk is where a round's chunk is of a message of so many bytes.
+func (k *copier) chunk(length, round int) (at, n int) {
+	if k.op.Coll != schedule.AllReduce {
+		return chunkOf(length, k.c.chunk, round)
+	}
+	at, n = chunkOf(k.length(0), k.c.chunk, round) // parts are cut alike
+	return at, min(max(length-at, 0), n)
+}
+
+// copy copies to a peer what goes there in a round, if there is anything.
+func (k *copier) copy(peer, round int) (used bool, err error) {
+	on := k.streams[peer]
+	in, out := k.goes(inputs, peer, round), stretch{}
+	if k.op.Coll == schedule.AllReduce && round >= resultLag {
+		out = k.goes(results, peer, round-resultLag)
+	}
+	if in.n == 0 && out.n == 0 {
+		return false, nil
+	}
+	// The slots were emptied before the barrier that comes after their last
+	// round's.
+	if err := k.await(&k.met, max(round-copyDepth+1, -1), on); err != nil {
+		return true, err
+	}
+	if in.n > 0 {
+		if err := driver.CopyAsync(in.to, in.from, in.n, on); err != nil {
+			return true, err
 		}
 	}
-	return nil
+	if out.n > 0 {
+		if err := k.await(&k.consumed, round-resultLag, on); err != nil {
+			return true, err
+		}
+		return true, driver.CopyAsync(out.to, out.from, out.n, on)
+	}
+	return true, nil
+}
+
+// A stretch is n bytes that go to a slot.
+type stretch struct {
+	from, to driver.Ptr
+	n        int
+}
+
+// goes is what goes to a peer in a round.
+func (k *copier) goes(slots, peer, round int) stretch {
+	src, length := k.source(slots, peer)
+	at, n := k.chunk(length, round)
+	return stretch{src + driver.Ptr(at), k.slot(slots, round, peer, k.e.cfg.Rank), n}
 }
 
 // source is what goes to a peer, and how long that is.
@@ -568,7 +626,9 @@ func (k *copier) close() {
 			_ = ev.Destroy()
 		}
 	}
-	_ = k.stream.Destroy()
+	for i := 1; i < k.e.cfg.Size; i++ {
+		_ = k.streams[k.peer(i)].Destroy()
+	}
 	_ = driver.Free(k.token)
 	k.move.l.Close()
 }

@@ -180,7 +180,7 @@ func (s *search) copies(k kernel) (out []choice) {
 		return nil
 	}
 	most := copyChunk(s.coll, s.ranks)
-	for _, blocks := range [...]int{32, 64} {
+	for _, blocks := range [...]int{32, 64, 128} {
 		if s.coll == schedule.SendRecv {
 			out = append(out, choice{k, blocks, exchangeThreads, s.copyStep()})
 			continue

@@ -28,7 +28,9 @@ struct Channel {
   uint32_t credit[MAX_RANKS];    // to the peer, which is known to be done with them; written by this rank
   uint32_t acked[MAX_RANKS];     // the same, written by the peer
   uint32_t posted[MAX_RANKS];    // from the peer, that are there in whole; written by the peer (Simple only)
-  uint32_t pad[24];
+  uint32_t pushed;               // steps of exchanges in place that were pushed; written by their pushing block
+  uint32_t used;                 // of those, the ones of kernels that have ended; written by their taking block
+  uint32_t pad[22];
 };  // 256 bytes
 
 // A Comm is a rank's view of its communicator.

@@ -7,12 +7,11 @@ __device__ __forceinline__ Channel *channel_of(const Comm &c, int owner, uint32_
 
 // begin waits for the kernel before, and copies what is known of a channel to
 // shared memory: every thread needs it, and must have it before it is changed.
-// A block has 64 threads at least.
 __device__ __forceinline__ void begin(const Comm &c, Channel &s, uint32_t ch) {
   dependents_launch();
   dependency_wait();
   const uint32_t *from = (const uint32_t *)channel_of(c, c.rank, ch);
-  if (threadIdx.x < 5 * MAX_RANKS) ((uint32_t *)&s)[threadIdx.x] = ld_volatile(from + threadIdx.x);
+  for (uint32_t i = threadIdx.x; i < 5 * MAX_RANKS + 2; i += blockDim.x) ((uint32_t *)&s)[i] = ld_volatile(from + i);
   __syncthreads();
 }
 

@@ -201,30 +201,64 @@ __device__ __forceinline__ void exchange_role(const Comm &c, const Args &a, uint
   leave_sent(c, s, line);
 }
 
-// in_place_role sends and takes where what comes overwrites what goes: a step
-// has left before it comes. Both ends take one only after as many as there are
-// slots, less one, so that a slot is always free in the end.
-__device__ __forceinline__ void in_place_role(const Comm &c, const Args &a, uint32_t ch) {
+// push_steps is how many steps a channel of an exchange pushes.
+__device__ __forceinline__ uint32_t push_steps(const Comm &c, const Args &a, uint32_t ch) {
+  uint32_t most = 0;
+  for (int p = 0; p < c.ranks; p++) {
+    const uint64_t first = (uint64_t)ch * a.chunk, row = (uint64_t)to_channels(a, p) * a.chunk;
+    if (p != c.rank && ch < to_channels(a, p) && first < a.send[p]) most = max(most, (uint32_t)((a.send[p] - first + row - 1) / row));
+  }
+  return most;
+}
+
+// Where what comes overwrites what goes, a step is taken only after the same one
+// was pushed, of which the two blocks of a channel count.
+__device__ __forceinline__ void push_in_place(const Comm &c, const Args &a, uint32_t ch) {
   SHARED(Channel, s);
   const Line line(ch);
   Waiter wait(c, line.state);
   begin(c, s, line.state);
-  const uint32_t lag = c.depth - 1;
-  bool push = true, take = true;
-  for (uint32_t k = 0; push || take; k++) {
-    if (push) push = push_step<-1>(c, a, s, line, ch, peers_of(c), k, wait);
-    if (take && k >= lag) take = take_step(c, a, s, line, ch, peers_of(c), k - lag, wait);
-  }
+  for (uint32_t k = 0; push_step<-1>(c, a, s, line, ch, peers_of(c), k, wait); k++)
+    if (threadIdx.x == 0) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + k + 1);
   leave_sent(c, s, line);
+}
+
+__device__ __forceinline__ void await_pushed(const Comm &c, const Line &line, uint32_t number, Waiter &wait) {
+  if (threadIdx.x == 0) {
+    const uint32_t *pushed = &channel_of(c, c.rank, line.state)->pushed;
+    uint32_t got;
+    while (behind(got = ld_acquire(pushed), number))
+      if (!wait.again(c.rank, number, got)) break;
+    wait.met();
+  }
+  __syncthreads();
+}
+
+__device__ __forceinline__ void take_in_place(const Comm &c, const Args &a, uint32_t ch) {
+  SHARED(Channel, s);
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  const uint32_t steps = push_steps(c, a, ch);
+  for (uint32_t k = 0;; k++) {
+    if (k < steps) await_pushed(c, line, s.used + k + 1, wait);
+    if (!take_step(c, a, s, line, ch, peers_of(c), k, wait)) break;
+  }
+  // Only now is it sure that the other block has begun, and seen what was used.
+  await_pushed(c, line, s.used + steps, wait);
   leave_received(c, s, line);
+  if (threadIdx.x == 0) channel_of(c, c.rank, line.state)->used = s.used + steps;
 }
 
 __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
   const uint32_t ch = blockIdx.x;
-  if (a.in_place) {
-    if (blockIdx.y == 0) in_place_role(c, a, ch);
-  } else if (blockIdx.y == 0) {
-    exchange_role(c, a, ch);
+  if (blockIdx.y == 0) {
+    if (a.in_place)
+      push_in_place(c, a, ch);
+    else
+      exchange_role(c, a, ch);
+  } else if (a.in_place) {
+    take_in_place(c, a, ch);
   } else {
     take_role(c, a, ch, 0, peers_of(c));
   }
