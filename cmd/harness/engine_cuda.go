@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/assay-hpc/assay/coll"
 	_ "github.com/assay-hpc/assay/coll/cuda" // operations on GPUs
 	"github.com/assay-hpc/assay/coll/cuda/bench"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
 )
@@ -36,6 +38,12 @@ var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
 	}
 	return out, nil
 })
+
+// aboutKernels says what compiled the kernels: several, where which of them is
+// used depends on the driver.
+func aboutKernels() string {
+	return kernelLine + "PTX by nvcc " + strings.Join(kernels.Compilers(), ", for older drivers by ")
+}
 
 // gpuWorld opens the ranks on GPUs. The engines share each rank's stream and
 // memory.

@@ -14,6 +14,9 @@ import (
 // gpus says why there are none.
 func gpus() ([]perf.Device, error) { return nil, driver.Init() }
 
+// aboutKernels says nothing: there are none.
+func aboutKernels() string { return "" }
+
 // gpuWorld fails as gpus does.
 func (j *job) gpuWorld(context.Context, perf.Config, []perf.Device) (*world, error) {
 	return nil, driver.Init()

@@ -33,8 +33,11 @@ func onGPUs(cfg perf.Config, missing error) (bool, error) {
 	return missing == nil, nil
 }
 
-// gpuLine begins what is said about GPUs.
-const gpuLine = "GPUs: "
+// gpuLine begins what is said about GPUs, kernelLine what about their kernels.
+const (
+	gpuLine    = "GPUs: "
+	kernelLine = "Kernels: "
+)
 
 // skipped is what a build with GPUs says where there are none. Others say
 // nothing: nobody expects it of them.
@@ -45,7 +48,8 @@ func skipped(missing error) []string {
 	return []string{fmt.Sprintf("%sskipped: %v", gpuLine, missing)}
 }
 
-// aboutGPUs is a line for harness version; empty in a build without GPUs.
+// aboutGPUs is a line for harness version; empty in a build without GPUs, as
+// aboutKernels.
 func aboutGPUs() string {
 	all, missing := gpus()
 	if notes := skipped(missing); len(notes) > 0 || missing != nil {

@@ -26,15 +26,18 @@ func versionCommand(out io.Writer) *cli.Command {
 			switch format {
 			case "text":
 				_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
-				if line := aboutGPUs(); err == nil && line != "" {
-					_, err = fmt.Fprintln(out, line)
+				for _, line := range []string{aboutGPUs(), aboutKernels()} {
+					if err == nil && line != "" {
+						_, err = fmt.Fprintln(out, line)
+					}
 				}
 				return err
 			case "json":
 				return json.NewEncoder(out).Encode(struct {
 					version.Info
-					GPUs string `json:"gpus,omitempty"`
-				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine)})
+					GPUs    string `json:"gpus,omitempty"`
+					Kernels string `json:"kernels,omitempty"`
+				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine), strings.TrimPrefix(aboutKernels(), kernelLine)})
 			}
 			return usagef("--output is text or json, not %q", format)
 		},

@@ -75,12 +75,12 @@ func (d *device) load(module string) error {
 	if d.funcs[module] != nil {
 		return nil
 	}
-	text, err := kernels.PTX(module, d.info.ComputeMajor*10+d.info.ComputeMinor)
+	texts, err := kernels.PTX(module, d.info.ComputeMajor*10+d.info.ComputeMinor)
 	if err != nil {
 		return err
 	}
 	return d.in(func() error {
-		m, err := driver.Load(text)
+		m, err := driver.LoadAny(texts)
 		if err != nil {
 			return fmt.Errorf("kernels for %s: %w", module, err)
 		}

@@ -193,7 +193,13 @@ func fakeLaunches(t *testing.T, ctx [2]*Context) {
 		if _, err := Load([]byte("bad")); !errors.Is(err, ErrImage) || !strings.Contains(err.Error(), ": line 1: what is this? (") {
 			t.Errorf("Load: %v", err)
 		}
-		m, err := Load([]byte("good"))
+		if _, err := LoadAny([][]byte{[]byte("new"), []byte("bad")}); !errors.Is(err, ErrImage) || !strings.Contains(err.Error(), "PTX newer than the driver") || !strings.Contains(err.Error(), "what is this?") {
+			t.Errorf("LoadAny of what the driver does not take: %v", err)
+		}
+		if _, err := LoadAny([][]byte{[]byte("large"), []byte("good")}); !errors.Is(err, ErrOutOfMemory) {
+			t.Errorf("LoadAny where there is no memory: %v", err)
+		}
+		m, err := LoadAny([][]byte{[]byte("new"), []byte("good"), []byte("bad")})
 		if err != nil {
 			t.Fatal(err)
 		}

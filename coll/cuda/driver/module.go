@@ -18,6 +18,7 @@ import "C"
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 	"unsafe"
@@ -49,6 +50,23 @@ func Load(image []byte) (*Module, error) {
 		return nil, describe("cuModuleLoadDataEx", int(code), strings.TrimSpace(string(said)))
 	}
 	return &Module{mod: as[cu.Module](uintptr(unsafe.Pointer(mod))), context: ctx}, nil
+}
+
+// LoadAny loads the first of several images of the same code that the driver
+// takes. Other errors than ErrImage end it: they say nothing of the image.
+func LoadAny(images [][]byte) (*Module, error) {
+	var errs []error
+	for _, image := range images {
+		m, err := Load(image)
+		if err == nil {
+			return m, nil
+		}
+		errs = append(errs, err)
+		if !errors.Is(err, ErrImage) {
+			break
+		}
+	}
+	return nil, errors.Join(errs...)
 }
 
 // Unload frees the code, in the current context.

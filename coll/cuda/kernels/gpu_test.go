@@ -63,9 +63,9 @@ func TestReduceGPU(t *testing.T) {
 			check(t, ctx.Bind())
 			all := tests(ty)
 			for op := elem.Sum; op < elem.Avg; op++ {
-				text, err := PTX(Module(ty, op), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
+				texts, err := PTX(Module(ty, op), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
 				check(t, err)
-				module, err := driver.Load(text)
+				module, err := driver.LoadAny(texts)
 				check(t, err)
 				defer module.Unload()
 				f, err := module.Function(KernelName(Combine, ty, op))

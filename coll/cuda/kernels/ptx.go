@@ -2,6 +2,12 @@
 // CUDA C++, and compiled to PTX, which is embedded, for compute capability 8.0
 // and 9.0. Newer processors run the latter.
 //
+// The PTX in ptx is by CUDA 11.8, so that every driver that is supported takes
+// it. A CUDA image's harness has, in ptx/own, also what the image's own nvcc made
+// of the same sources, which comes first. A driver older than that nvcc refuses
+// it: a newer CUDA of the same major version runs on such a driver, but not its
+// PTX.
+//
 // A module holds the kernels that only move bytes, or those that reduce one
 // element type by one operation: drivers compile a module whole, which takes
 // seconds for those of all operations. The kernels' arguments are the structures
@@ -12,8 +18,11 @@ import (
 	"bytes"
 	"compress/gzip"
 	"embed"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"strings"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
@@ -41,20 +50,51 @@ func Modules() []string {
 	return m
 }
 
-// PTX is a module's text for processors of compute capability cc, ten times the
-// major plus the minor number. It is the newest that such a processor can run.
-// It is an error if cc is below 80, or there is no such module.
-func PTX(module string, cc int) ([]byte, error) {
+// PTX is a module's texts for processors of compute capability cc, ten times the
+// major plus the minor number: for the newest that such a processor can run. The
+// first that the driver takes is the one to use. It is an error if cc is below
+// 80, or there is no such module.
+func PTX(module string, cc int) ([][]byte, error) { return ptx(files, module, cc) }
+
+func ptx(files fs.FS, module string, cc int) ([][]byte, error) {
 	for _, arch := range archs {
-		if arch <= cc {
-			return read(fmt.Sprintf("ptx/%s.sm_%d.ptx.gz", module, arch))
+		if arch > cc {
+			continue
 		}
+		var texts [][]byte
+		for _, dir := range []string{"ptx/own/", "ptx/"} {
+			text, err := read(files, fmt.Sprintf("%s%s.sm_%d.ptx.gz", dir, module, arch))
+			switch {
+			case err == nil:
+				texts = append(texts, text)
+			case dir == "ptx/" || !errors.Is(err, fs.ErrNotExist):
+				return nil, err
+			}
+		}
+		return texts, nil
 	}
 	return nil, fmt.Errorf("kernels: compute capability %d.%d is too old: they need %d.%d",
 		cc/10, cc%10, archs[len(archs)-1]/10, archs[len(archs)-1]%10)
 }
 
-func read(name string) ([]byte, error) {
+// Compilers are the versions of nvcc that the texts of PTX are by, in the same
+// order.
+func Compilers() []string { return compilers(files) }
+
+func compilers(files fs.FS) []string {
+	var versions []string
+	for _, name := range []string{"ptx/own/SUM", "ptx/SUM"} {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			continue // not in this build
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		versions = append(versions, strings.TrimPrefix(line, "# nvcc "))
+	}
+	return versions
+}
+
+func read(files fs.FS, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("kernels: %w", err)

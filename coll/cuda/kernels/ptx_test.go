@@ -1,14 +1,18 @@
 package kernels
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
@@ -48,11 +52,11 @@ func TestCurrent(t *testing.T) {
 	}
 	for _, module := range Modules() {
 		for _, arch := range archs {
-			content, err := PTX(module, arch)
+			texts, err := PTX(module, arch)
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(fmt.Sprintf("ptx/%s.sm_%d.ptx", module, arch), content)
+			same(fmt.Sprintf("ptx/%s.sm_%d.ptx", module, arch), texts[len(texts)-1])
 		}
 	}
 	for name := range said {
@@ -64,15 +68,63 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
+// TestOwn: what a CUDA image's nvcc made comes before what was committed, and is
+// no substitute for it.
+func TestOwn(t *testing.T) {
+	file := func(text string) *fstest.MapFile {
+		var b bytes.Buffer
+		w := gzip.NewWriter(&b)
+		w.Write([]byte(text))
+		w.Close()
+		return &fstest.MapFile{Data: b.Bytes()}
+	}
+	plain := fstest.MapFS{
+		"ptx/SUM": {Data: []byte("# nvcc 11.8.89\nsum  file\n")}, "ptx/movement.sm_80.ptx.gz": file("committed 80"), "ptx/movement.sm_90.ptx.gz": file("committed 90"),
+	}
+	own := maps.Clone(plain)
+	own["ptx/own/SUM"] = &fstest.MapFile{Data: []byte("# nvcc 12.9.86\nsum  file\n")}
+	own["ptx/own/movement.sm_80.ptx.gz"], own["ptx/own/movement.sm_90.ptx.gz"] = file("own 80"), file("own 90")
+	for _, c := range []struct {
+		files           fstest.MapFS
+		cc              int
+		want, compilers string
+	}{
+		{plain, 80, "committed 80", "11.8.89"},
+		{plain, 90, "committed 90", "11.8.89"},
+		{own, 89, "own 80, committed 80", "12.9.86, 11.8.89"},
+		{own, 120, "own 90, committed 90", "12.9.86, 11.8.89"},
+	} {
+		texts, err := ptx(c.files, Movement, c.cc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(bytes.Join(texts, []byte(", "))); got != c.want {
+			t.Errorf("PTX for %d: %s; want %s", c.cc, got, c.want)
+		}
+		if got := strings.Join(compilers(c.files), ", "); got != c.compilers {
+			t.Errorf("compilers %s; want %s", got, c.compilers)
+		}
+	}
+	own["ptx/own/movement.sm_90.ptx.gz"].Data = []byte("not gzip")
+	if _, err := ptx(own, Movement, 90); err == nil {
+		t.Error("damaged PTX passes")
+	}
+	delete(own, "ptx/movement.sm_80.ptx.gz")
+	if _, err := ptx(own, Movement, 80); err == nil {
+		t.Error("that the committed PTX is missing passes")
+	}
+}
+
 var entry = regexp.MustCompile(`\.visible \.entry (\w+)`)
 
 func TestPTX(t *testing.T) {
 	for _, module := range Modules() {
 		for cc, target := range map[int]string{80: "sm_80", 86: "sm_80", 89: "sm_80", 90: "sm_90", 103: "sm_90", 120: "sm_90"} {
-			text, err := PTX(module, cc)
+			texts, err := PTX(module, cc)
 			if err != nil {
 				t.Fatal(err)
 			}
+			text := texts[len(texts)-1]
 			if !strings.Contains(string(text), ".target "+target+"\n") {
 				t.Errorf("%s for %d: the target is not %s", module, cc, target)
 			}

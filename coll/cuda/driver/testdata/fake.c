@@ -138,6 +138,10 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned n, CUj
 		*module = (CUmodule)image;
 		return CUDA_SUCCESS;
 	}
+	if (strcmp(image, "new") == 0)
+		return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
+	if (strcmp(image, "large") == 0)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	for (unsigned i = 0; i < n; i++)
 		if (options[i] == CU_JIT_ERROR_LOG_BUFFER)
 			strcpy(values[i], "line 1: what is this?\n");
