@@ -18,15 +18,24 @@ var Matrix []byte
 //go:embed matrix.lock
 var Lock []byte
 
-// HarnessSource is the module as far as ./cmd/harness needs it.
+// HarnessSource is the module as far as ./cmd/harness needs it, with the code
+// for GPUs and what compiles the kernels of it.
 //
 //go:embed go.mod go.sum cmd/harness harness internal/nearest
-//go:embed coll/*.go coll/cuda/driver/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/host coll/knob coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/shm coll/transport/socket coll/tuning
+//go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/host coll/knob coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/shm coll/transport/socket coll/tuning
+//go:embed coll/cuda/*.go coll/cuda/tables.json coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h
+//go:embed coll/cuda/driver/*.go coll/cuda/driver/*.c coll/cuda/driver/*.h coll/cuda/driver/*.S coll/cuda/driver/lib
+//go:embed coll/cuda/kernels/*.go coll/cuda/kernels/*.cu coll/cuda/kernels/*.cuh coll/cuda/kernels/*.h coll/cuda/kernels/gen coll/cuda/kernels/ptx
 var HarnessSource embed.FS
 
 // HarnessModules lists the modules that ./cmd/harness is compiled from, one
-// "path version" a line. "go generate" writes it, a test holds it.
+// "path version" a line; CUDAModules those with the code for GPUs. "go generate"
+// writes them, a test holds them.
 //
 //go:generate sh -c "go list -tags urfave_cli_no_docs -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}' ./cmd/harness | grep . | sort -u > cmd/harness/modules.txt"
+//go:generate sh -c "CGO_ENABLED=1 go list -tags cuda,nvml,urfave_cli_no_docs -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}' ./cmd/harness | grep . | sort -u > cmd/harness/modules-cuda.txt"
 //go:embed cmd/harness/modules.txt
 var HarnessModules string
+
+//go:embed cmd/harness/modules-cuda.txt
+var CUDAModules string

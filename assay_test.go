@@ -5,6 +5,7 @@ import (
 	"errors"
 	"go/version"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"regexp"
@@ -20,11 +21,23 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 )
 
-// goList runs go list on the harness as it is compiled in images.
-func goList(t *testing.T, arch, format string) []string {
+// A build is one way in which the harness is compiled in images.
+type build struct {
+	name, tags, cgo string
+	modules         string
+	also            []string // packages that it takes besides ./cmd/harness
+}
+
+var builds = []build{
+	{"without GPUs", "urfave_cli_no_docs", "0", assay.HarnessModules, nil},
+	{"for GPUs", "cuda,nvml,urfave_cli_no_docs", "1", assay.CUDAModules, []string{"./coll/cuda/kernels/gen"}},
+}
+
+// list runs go list on packages, as they are compiled in images.
+func (b build) list(t *testing.T, arch, format string, packages ...string) []string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-tags", "urfave_cli_no_docs", "-deps", "-f", format, "./cmd/harness")
-	cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0", "GOFLAGS=-mod=readonly")
+	cmd := exec.Command("go", append([]string{"list", "-tags", b.tags, "-deps", "-f", format}, packages...)...)
+	cmd.Env = append(cmd.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED="+b.cgo, "GOFLAGS=-mod=readonly")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -41,20 +54,35 @@ func goList(t *testing.T, arch, format string) []string {
 	return slices.Compact(lines)
 }
 
+// all lists ./cmd/harness and what else the build takes.
+func (b build) all(t *testing.T, arch, format string) []string {
+	t.Helper()
+	return b.list(t, arch, format, append(b.also, "./cmd/harness")...)
+}
+
 // TestHarnessModules: the list that is fetched, pinned, for compiling the
 // harness is what it is compiled from.
 func TestHarnessModules(t *testing.T) {
-	got := strings.Split(strings.TrimSpace(assay.HarnessModules), "\n")
-	slices.Sort(got)
-	for _, arch := range []string{"amd64", "arm64"} {
-		want := goList(t, arch, "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("cmd/harness/modules.txt for %s (-want +got; go generate writes it):\n%s", arch, diff)
+	for _, b := range builds {
+		got := strings.Split(strings.TrimSpace(b.modules), "\n")
+		slices.Sort(got)
+		for _, arch := range []string{"amd64", "arm64"} {
+			const format = "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}"
+			want := b.list(t, arch, format, "./cmd/harness")
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("modules %s for %s (-want +got; go generate writes the list):\n%s", b.name, arch, diff)
+			}
+			// What else is compiled gets no modules of its own.
+			for _, m := range b.all(t, arch, format) {
+				if !slices.Contains(got, m) {
+					t.Errorf("%v needs %s, which the harness does not", b.also, m)
+				}
+			}
 		}
-	}
-	for _, m := range got {
-		if !strings.Contains(modFile(t, "go.sum"), m+" h1:") {
-			t.Errorf("go.sum does not vouch for %s", m)
+		for _, m := range got {
+			if !strings.Contains(modFile(t, "go.sum"), m+" h1:") {
+				t.Errorf("go.sum does not vouch for %s", m)
+			}
 		}
 	}
 }
@@ -71,27 +99,30 @@ func modFile(t *testing.T, name string) string {
 // TestHarnessSource: every file of this module that the harness is compiled
 // from, or embeds, is in the source that assay carries.
 func TestHarnessSource(t *testing.T) {
-	for _, arch := range []string{"amd64", "arm64"} {
-		files := goList(t, arch, `{{with .Module}}{{if .Main}}{{$dir := $.ImportPath}}{{range $.GoFiles}}{{$dir}}/{{.}}
-{{end}}{{range $.EmbedFiles}}{{$dir}}/{{.}}
-{{end}}{{range $.SFiles}}{{$dir}}/{{.}}
-{{end}}{{end}}{{end}}`)
-		if len(files) < 20 {
-			t.Fatalf("the harness has %d files", len(files))
-		}
-		for _, f := range files {
-			name := strings.TrimPrefix(f, modulePath+"/")
-			if _, err := fs.Stat(assay.HarnessSource, name); err != nil {
-				t.Errorf("the harness is compiled from %s, which is not embedded (add its directory to the go:embed line): %v", name, err)
-			}
-		}
-	}
 	// And no more than it: another directory would make new images of changes
 	// that do not touch them.
 	want := map[string]bool{}
-	for _, arch := range []string{"amd64", "arm64"} {
-		for _, p := range goList(t, arch, "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}") {
-			want[strings.TrimPrefix(p, modulePath+"/")] = true
+	for _, b := range builds {
+		for _, arch := range []string{"amd64", "arm64"} {
+			files := b.all(t, arch, `{{with .Module}}{{if .Main}}{{$dir := $.ImportPath}}{{range $.GoFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.CgoFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.CFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.HFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.EmbedFiles}}{{$dir}}/{{.}}
+{{end}}{{range $.SFiles}}{{$dir}}/{{.}}
+{{end}}{{end}}{{end}}`)
+			if len(files) < 20 {
+				t.Fatalf("the harness has %d files", len(files))
+			}
+			for _, f := range files {
+				name := strings.TrimPrefix(f, modulePath+"/")
+				if _, err := fs.Stat(assay.HarnessSource, name); err != nil {
+					t.Errorf("the harness is compiled from %s, which is not embedded (add its directory to the go:embed line): %v", name, err)
+				}
+			}
+			for _, p := range b.all(t, arch, "{{with .Module}}{{if .Main}}{{$.ImportPath}}{{end}}{{end}}") {
+				want[strings.TrimPrefix(p, modulePath+"/")] = true
+			}
 		}
 	}
 	err := fs.WalkDir(assay.HarnessSource, ".", func(p string, d fs.DirEntry, err error) error {
@@ -106,6 +137,29 @@ func TestHarnessSource(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestKernelSource: what nvcc compiles in CUDA images is there, too. Go knows
+// nothing of these files.
+func TestKernelSource(t *testing.T) {
+	const dir = "coll/cuda/kernels"
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, f := range files {
+		switch path.Ext(f.Name()) {
+		case ".cu", ".cuh", ".h":
+			n++
+			if _, err := fs.Stat(assay.HarnessSource, dir+"/"+f.Name()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if n < 3 {
+		t.Errorf("%s has %d files for nvcc", dir, n)
 	}
 }
 
