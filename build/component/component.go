@@ -29,10 +29,11 @@ type Input struct {
 
 // Source is the harness's own source, which assay carries.
 type Source struct {
-	Digest  string // "sha256:…" of the source tree
-	Version string // assay's version
-	Go      string // toolchain to compile with: "1.26.8"
-	Modules []module.Version
+	Digest      string           // "sha256:…" of the source tree
+	Version     string           // assay's version
+	Go          string           // toolchain to compile with: "1.26.8"
+	Modules     []module.Version // what the harness is compiled from
+	CUDAModules []module.Version // the same with the code for GPUs
 }
 
 // Kind says what a Missing entry is.

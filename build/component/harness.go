@@ -2,6 +2,7 @@ package component
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/mod/module"
 
@@ -20,50 +21,22 @@ func toolchain(version string, p recipe.Platform) string {
 	return fmt.Sprintf("goproxy:golang.org/toolchain/@v/v0.0.1-go%s.linux-%s.zip", version, p.Arch)
 }
 
-// harness compiles the harness from assay's own source. The binary is static,
-// so it does not depend on the image it goes into: it is compiled once per
-// architecture, on the base that the matrix offers for the oldest system, by
-// the builder's own architecture (Go cross-compiles; emulating a compiler
-// would take ten times as long).
+// harness compiles the harness from assay's own source. Without CUDA the binary
+// is static, so it does not depend on the image it goes into: it is compiled
+// once per architecture. For CUDA images see cudaHarness.
 func harness(b *builder, _ string) {
-	on := oldest(b.Target, b.All)
-	zip := b.download(toolchain(b.Source.Go, b.Native))
-	gostage := recipe.Stage{Name: "go-" + baseName(on), Native: true, From: b.baseOf(on, b.Native)}
-	gostage.Steps = []recipe.Step{
-		b.apt(gostage, "go-"+baseName(on), false, "unzip", "ca-certificates"),
-		recipe.Run{
-			Title: "unpack the Go toolchain",
-			// A module archive carries no permissions: the go command sets these
-			// itself when it fetches a toolchain.
-			Script: "mkdir /usr/local/go /tmp/go\nunzip -q /run/assay/go.zip -d /tmp/go\nmv /tmp/go/golang.org/toolchain@*/* /usr/local/go/\nrm -rf /tmp/go\nchmod -R a+rx /usr/local/go/bin /usr/local/go/pkg/tool\n",
-			Mounts: []recipe.Mount{{Target: "/run/assay/go.zip", From: zip}},
-		},
+	checks := []certificate.Check{
+		command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
+		command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, "harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2"),
+		command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, "/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2"),
 	}
-	gosrc := b.stage(gostage)
-	compiled := b.stage(recipe.Stage{
-		Name: "harness-" + b.Platform.Arch, Native: true, From: gosrc,
-		Steps: []recipe.Step{recipe.Run{
-			Title: "compile the harness for " + b.Platform.Arch,
-			Env: []recipe.Var{
-				{Name: "GOOS", Value: "linux"}, {Name: "GOARCH", Value: b.Platform.Arch}, {Name: "CGO_ENABLED", Value: "0"},
-				{Name: "GOTOOLCHAIN", Value: "local"}, {Name: "GOFLAGS", Value: "-mod=readonly -trimpath -buildvcs=false -tags=urfave_cli_no_docs"},
-				// go.sum vouches for the modules; the checksum database would need network.
-				{Name: "GOPROXY", Value: "file://" + moduleDir}, {Name: "GOSUMDB", Value: "off"},
-				{Name: "GOMODCACHE", Value: "/run/assay/mod"}, {Name: "GOCACHE", Value: "/run/assay/cache"},
-			},
-			Mounts: append([]recipe.Mount{
-				{Target: "/src", From: recipe.Source{Kind: recipe.FromLayout, Ref: HarnessSource, Digest: b.Source.Digest}},
-				{Target: "/run/assay/mod", From: recipe.Source{Kind: recipe.CacheVolume, Ref: "assay-gomod"}},
-				{Target: "/run/assay/cache", From: recipe.Source{Kind: recipe.CacheVolume, Ref: "assay-gocache"}},
-			}, b.modules()...),
-			Script: fmt.Sprintf(`cd /src
-pkg=github.com/assay-hpc/assay/harness/version
-date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%%Y-%%m-%%dT%%H:%%M:%%SZ)
-mkdir -p /out
-/usr/local/go/bin/go build -o /out/harness -ldflags "-s -w -X $pkg.Version=%s -X $pkg.Commit=%s -X $pkg.Date=$date" ./cmd/harness
-`, b.Source.Version, sourceID(b.Source.Digest)),
-		}},
-	})
+	var compiled recipe.Source
+	if b.Target.CUDA == "" {
+		compiled = b.staticHarness()
+	} else {
+		compiled = b.cudaHarness()
+		checks = append(checks, b.cudaHarnessChecks()...)
+	}
 	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
 	// The harness answers to the names of nccl-tests' programs, in a directory
 	// of its own: /opt/nccl-tests has NVIDIA's.
@@ -74,22 +47,104 @@ mkdir -p /out
 	b.declare(certificate.Component{
 		Name: "harness", Version: b.Source.Version, License: "Apache-2.0", Homepage: "https://github.com/assay-hpc/assay",
 		Sources: []certificate.Download{{URL: "https://github.com/assay-hpc/assay", Digest: b.Source.Digest}},
-		Checks: []certificate.Check{
-			command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
-			command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, "harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2"),
-			command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, "/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2"),
+		Checks:  checks,
+	})
+}
+
+// goStage is the Go toolchain on the base that the matrix offers for the oldest
+// system, on the builder's own architecture: compilers make code for the other
+// one as well, and emulating them would take ten times as long.
+func (b *builder) goStage() recipe.Source {
+	on := oldest(b.Target, b.All)
+	packages := []string{"unzip", "ca-certificates"}
+	if on.CUDA != "" {
+		packages = append(packages, b.crossCompilers()...)
+	}
+	zip := b.download(toolchain(b.Source.Go, b.Native))
+	s := recipe.Stage{Name: "go-" + baseName(on), Native: true, From: b.baseOf(on, b.Native)}
+	s.Steps = []recipe.Step{
+		b.apt(s, "go-"+baseName(on), false, packages...),
+		recipe.Run{
+			Title: "unpack the Go toolchain",
+			// A module archive carries no permissions: the go command sets these
+			// itself when it fetches a toolchain.
+			Script: "mkdir /usr/local/go /tmp/go\nunzip -q /run/assay/go.zip -d /tmp/go\nmv /tmp/go/golang.org/toolchain@*/* /usr/local/go/\nrm -rf /tmp/go\nchmod -R a+rx /usr/local/go/bin /usr/local/go/pkg/tool\n",
+			Mounts: []recipe.Mount{{Target: "/run/assay/go.zip", From: zip}},
 		},
+	}
+	return b.stage(s)
+}
+
+// A goBuild is one run of the go command on assay's own source.
+type goBuild struct {
+	title    string
+	platform recipe.Platform
+	cgo      bool
+	tags     string
+	env      []recipe.Var
+	source   string // where the source is mounted
+	modules  []module.Version
+	mounts   []recipe.Mount
+	script   string
+}
+
+// run makes it a step, for a stage that has the toolchain.
+func (b *builder) run(g goBuild) recipe.Run {
+	cgo := "0"
+	if g.cgo {
+		cgo = "1"
+	}
+	return recipe.Run{
+		Title: g.title,
+		Env: append([]recipe.Var{
+			{Name: "GOOS", Value: "linux"}, {Name: "GOARCH", Value: g.platform.Arch}, {Name: "CGO_ENABLED", Value: cgo},
+			{Name: "GOTOOLCHAIN", Value: "local"}, {Name: "GOFLAGS", Value: "-mod=readonly -trimpath -buildvcs=false -tags=" + g.tags},
+			// go.sum vouches for the modules; the checksum database would need network.
+			{Name: "GOPROXY", Value: "file://" + moduleDir}, {Name: "GOSUMDB", Value: "off"},
+			{Name: "GOMODCACHE", Value: "/run/assay/mod"}, {Name: "GOCACHE", Value: "/run/assay/cache"},
+		}, g.env...),
+		Mounts: slices.Concat([]recipe.Mount{
+			{Target: g.source, From: b.ownSource()},
+			{Target: "/run/assay/mod", From: recipe.Source{Kind: recipe.CacheVolume, Ref: "assay-gomod"}},
+			{Target: "/run/assay/cache", From: recipe.Source{Kind: recipe.CacheVolume, Ref: "assay-gocache"}},
+		}, b.modules(g.modules), g.mounts),
+		Script: g.script,
+	}
+}
+
+// ownSource is the source that assay carries.
+func (b *builder) ownSource() recipe.Source {
+	return recipe.Source{Kind: recipe.FromLayout, Ref: HarnessSource, Digest: b.Source.Digest}
+}
+
+// buildHarness is the script that compiles the harness from /src.
+func (b *builder) buildHarness() string {
+	return fmt.Sprintf(`cd /src
+pkg=github.com/assay-hpc/assay/harness/version
+date=$(date -u -d "@$SOURCE_DATE_EPOCH" +%%Y-%%m-%%dT%%H:%%M:%%SZ)
+mkdir -p /out
+/usr/local/go/bin/go build -o /out/harness -ldflags "-s -w -X $pkg.Version=%s -X $pkg.Commit=%s -X $pkg.Date=$date" ./cmd/harness
+`, b.Source.Version, sourceID(b.Source.Digest))
+}
+
+func (b *builder) staticHarness() recipe.Source {
+	return b.stage(recipe.Stage{
+		Name: "harness-" + b.Platform.Arch, Native: true, From: b.goStage(),
+		Steps: []recipe.Step{b.run(goBuild{
+			title: "compile the harness for " + b.Platform.Arch, platform: b.Platform, tags: "urfave_cli_no_docs",
+			source: "/src", modules: b.Source.Modules, script: b.buildHarness(),
+		})},
 	})
 }
 
 // moduleDir is where the harness's modules lie, in the layout of a proxy.
 const moduleDir = "/run/assay/modules"
 
-// modules mounts every module that the harness needs, pinned: compiling it
-// takes no network.
-func (b *builder) modules() []recipe.Mount {
+// modules mounts every module that a build needs, pinned: compiling takes no
+// network.
+func (b *builder) modules(list []module.Version) []recipe.Mount {
 	var mounts []recipe.Mount
-	for _, m := range b.Source.Modules {
+	for _, m := range list {
 		dir, err := module.EscapePath(m.Path)
 		if err != nil {
 			b.fail("module %q: %w", m.Path, err)

@@ -93,11 +93,18 @@ func Open(o Options) (*Workspace, error) {
 		return nil, err
 	}
 	w.sourceTar, w.source = tar, component.Source{Digest: digest, Version: assay.Version, Go: assay.GoVersion}
-	for line := range strings.Lines(assay.HarnessModules) {
-		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
-		w.source.Modules = append(w.source.Modules, module.Version{Path: path, Version: version})
-	}
+	w.source.Modules, w.source.CUDAModules = modules(assay.HarnessModules), modules(assay.CUDAModules)
 	return w, nil
+}
+
+// modules reads a list of modules, one "path version" a line.
+func modules(list string) []module.Version {
+	var out []module.Version
+	for line := range strings.Lines(list) {
+		path, version, _ := strings.Cut(strings.TrimSpace(line), " ")
+		out = append(out, module.Version{Path: path, Version: version})
+	}
+	return out
 }
 
 // ConfigFile lists mirrors, one FROM=TO a line, for sites where every call

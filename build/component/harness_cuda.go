@@ -1,0 +1,111 @@
+package component
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// cudaHarness compiles the harness with its code for GPUs: with cgo, so that it
+// is dynamic, and with the kernels as the image's own nvcc compiles them. What
+// it is linked with is the C library alone, and the oldest one of the matrix:
+// the driver and NCCL are looked up when it runs. It is compiled once per CUDA
+// version and architecture.
+func (b *builder) cudaHarness() recipe.Source {
+	toolkit := b.headers()
+	return b.stage(recipe.Stage{
+		Name: "harness-cuda" + b.Target.CUDA + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
+		Steps: []recipe.Step{b.run(goBuild{
+			title: "compile the harness with CUDA " + b.Target.CUDA + " for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "cuda,nvml,urfave_cli_no_docs",
+			env: []recipe.Var{
+				{Name: "CC", Value: b.Platform.Multiarch() + "-gcc"},
+				// go-nvml declares what NVML has deprecated.
+				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I" + toolkit.Target + "/include"},
+			},
+			source: "/run/assay/source", modules: b.Source.CUDAModules,
+			mounts: []recipe.Mount{toolkit, {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out/ptx"}},
+			script: "cp -r /run/assay/source /src\ncp -r /run/assay/ptx /src/coll/cuda/kernels/ptx/own\n" + b.buildHarness(),
+		})},
+	})
+}
+
+// headers mounts the toolkit that the harness's C code is compiled with. CUDA 13
+// changed functions that gorgonia.org/cu calls, and the driver's interface stays
+// compatible, so it is the oldest CUDA 12 of the matrix for all.
+func (b *builder) headers() recipe.Mount {
+	var best matrix.Target
+	for _, t := range b.All {
+		if t.CUDA == "" || t.CUDAMajor() != "12" {
+			continue
+		}
+		if c := matrix.CompareVersions(t.CUDA, best.CUDA); best.Name == "" || c < 0 || c == 0 && matrix.CompareVersions(t.Release, best.Release) < 0 {
+			best = t
+		}
+	}
+	if best.Name == "" {
+		b.fail("the harness's code for GPUs is compiled with the headers of CUDA 12: the matrix needs an image with one, beside CUDA %s", b.Target.CUDA)
+		return recipe.Mount{Target: cudaHome}
+	}
+	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + majorMinor(best.CUDA)}
+}
+
+// ptx compiles the kernels with the nvcc of the target's CUDA. What depends on
+// nothing else is a stage of its own, so that it is compiled again only when
+// the kernels or their compiler have changed. PTX is the same whichever
+// architecture makes it.
+func (b *builder) ptx() recipe.Source {
+	// A program instead of a toolchain and the source: what BuildKit compares are
+	// the files that a step is given.
+	gen := b.stage(recipe.Stage{
+		Name: "kernel-compiler", Native: true, From: b.goStage(),
+		Steps: []recipe.Step{b.run(goBuild{
+			title: "compile what compiles the kernels", platform: b.Native, tags: "urfave_cli_no_docs",
+			source: "/src", modules: b.Source.CUDAModules,
+			script: "cd /src\nmkdir -p /out\n/usr/local/go/bin/go build -o /out/gen -ldflags '-s -w' ./coll/cuda/kernels/gen\n",
+		})},
+	})
+	on := b.oldestUbuntu()
+	return b.stage(recipe.Stage{
+		Name: "ptx-" + baseName(on), Native: true, From: b.baseOf(on, b.Native),
+		Steps: []recipe.Step{recipe.Run{
+			Title: "compile the kernels with CUDA " + b.Target.CUDA,
+			Mounts: []recipe.Mount{
+				{Target: "/run/assay/gen", From: gen, Path: "/out"},
+				{Target: "/run/assay/kernels", From: b.ownSource(), Path: "/coll/cuda/kernels"},
+			},
+			Script: fmt.Sprintf(`mkdir -p /src /out
+cp /run/assay/kernels/*.cu /run/assay/kernels/*.cuh /run/assay/kernels/*.h /src/
+NVCC=/usr/local/cuda-%s/bin/nvcc /run/assay/gen/gen -dir /src
+mv /src/ptx /out/
+`, majorMinor(on.CUDA)),
+		}},
+	})
+}
+
+// crossCompilers are the packages of the C compilers for the matrix's other
+// architectures. The one for the builder's own comes with a CUDA base.
+func (b *builder) crossCompilers() []string {
+	var packages []string
+	for _, t := range b.All {
+		for _, p := range t.Platforms {
+			name := "gcc-" + strings.ReplaceAll(p.Multiarch(), "_", "-")
+			if p != b.Native && !slices.Contains(packages, name) {
+				packages = append(packages, name, "libc6-dev-"+p.Arch+"-cross")
+			}
+		}
+	}
+	return packages
+}
+
+// cudaHarnessChecks need no GPU: a build without the code for them says nothing
+// of them.
+func (b *builder) cudaHarnessChecks() []certificate.Check {
+	return []certificate.Check{
+		command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"),
+		command("its kernels are by the image's nvcc", `(?m)^Kernels: PTX by nvcc `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
+	}
+}
