@@ -69,7 +69,7 @@ func input(t testing.TB, name string, p, native recipe.Platform) Input {
 		Target: named(t, all, name), All: all, Platform: p, Native: native, Lock: lock.New(),
 		Source: Source{Digest: "sha256:" + sum("source"), Version: "0.1.0", Go: "1.26.8", Modules: []module.Version{
 			{Path: "github.com/Example/mod", Version: "v1.2.3"}, {Path: "golang.org/x/sys", Version: "v0.48.0"},
-		}},
+		}, CUDAModules: []module.Version{{Path: "example.org/cu", Version: "v0.9.6"}}},
 	}
 }
 

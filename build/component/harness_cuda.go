@@ -16,7 +16,6 @@ import (
 // the driver and NCCL are looked up when it runs. It is compiled once per CUDA
 // version and architecture.
 func (b *builder) cudaHarness() recipe.Source {
-	toolkit := b.headers()
 	return b.stage(recipe.Stage{
 		Name: "harness-cuda" + b.Target.CUDA + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
 		Steps: []recipe.Step{b.run(goBuild{
@@ -24,11 +23,16 @@ func (b *builder) cudaHarness() recipe.Source {
 			env: []recipe.Var{
 				{Name: "CC", Value: b.Platform.Multiarch() + "-gcc"},
 				// go-nvml declares what NVML has deprecated.
-				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I" + toolkit.Target + "/include"},
+				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/tmp/include"},
 			},
 			source: "/run/assay/source", modules: b.Source.CUDAModules,
-			mounts: []recipe.Mount{toolkit, {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out/ptx"}},
-			script: "cp -r /run/assay/source /src\ncp -r /run/assay/ptx /src/coll/cuda/kernels/ptx/own\n" + b.buildHarness(),
+			mounts: []recipe.Mount{b.headers(), {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out/ptx"}},
+			// Of the toolkit's headers cuda.h alone: go-nvml has an nvml.h of its own.
+			script: `mkdir /tmp/include
+ln -s ` + cudaHome + `/include/cuda.h /tmp/include/
+cp -r /run/assay/source /src
+cp -r /run/assay/ptx /src/coll/cuda/kernels/ptx/own
+` + b.buildHarness(),
 		})},
 	})
 }

@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/module"
 
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/golden"
 )
 
 func TestUpstream(t *testing.T) {
@@ -105,6 +107,94 @@ func TestHarnessStage(t *testing.T) {
 	}
 	if want := []string{"goproxy:golang.org/toolchain/@v/v0.0.1-go1.26.8.linux-amd64.zip"}; !slices.Equal(downloads, want) {
 		t.Errorf("the toolchain is %q; want the builder's own, %q", downloads, want)
+	}
+}
+
+// TestCUDAHarness: the stages that make the harness of a CUDA image, on a
+// builder of the other architecture, are the golden.
+func TestCUDAHarness(t *testing.T) {
+	r := resolved(t, input(t, "cuda13.0.2-ubuntu24.04", arm64, amd64))
+	part := *r
+	part.Stages, part.Components, part.Absent, part.Config = nil, nil, nil, recipe.Config{}
+	for _, s := range r.Stages {
+		for _, prefix := range []string{"go-", "kernel-compiler", "ptx-", "harness-"} {
+			if strings.HasPrefix(s.Name, prefix) {
+				part.Stages = append(part.Stages, s)
+			}
+		}
+	}
+	for _, c := range r.Components {
+		if c.Name == "harness" {
+			part.Components = append(part.Components, c)
+		}
+	}
+	golden.Check(t, "harness-cuda13.0.2-arm64.golden", describe(&part))
+}
+
+// TestCUDAHarnessShared: CUDA images of one CUDA and architecture have the same
+// harness, and those of another CUDA have their own, with one C compiler and one
+// set of headers for all.
+func TestCUDAHarnessShared(t *testing.T) {
+	l := lock.New()
+	stages := map[string]recipe.Stage{}
+	headers := map[string]bool{}
+	for _, target := range targets(t) {
+		in := input(t, target.Name, amd64, amd64)
+		in.Lock = l
+		r := resolved(t, in)
+		name := "harness-cuda" + target.CUDA + "-amd64"
+		if target.CUDA == "" {
+			name = "harness-amd64"
+		}
+		s := r.Stage(name)
+		if s == nil {
+			t.Fatalf("%s has no stage %s", target.Name, name)
+		}
+		if have, ok := stages[name]; ok && !cmp.Equal(have, *s) {
+			t.Errorf("%s: stage %s is another one:\n%s", target.Name, name, cmp.Diff(have, *s))
+		}
+		stages[name] = *s
+		run := s.Steps[0].(recipe.Run)
+		i := slices.IndexFunc(run.Mounts, func(m recipe.Mount) bool { return m.Target == cudaHome })
+		if (i >= 0) != (target.CUDA != "") {
+			t.Fatalf("%s: the harness is compiled with the mounts %v", target.Name, run.Mounts)
+		}
+		if i < 0 {
+			continue
+		}
+		headers[run.Mounts[i].From.Ref+run.Mounts[i].Path] = true
+		ptx := r.Stage("ptx-" + baseName(matrix.OldestUbuntu(in.All, target.CUDA)))
+		if ptx == nil || !strings.Contains(ptx.From.Ref, ":"+target.CUDA+"-") {
+			t.Errorf("%s: its kernels are compiled by %+v", target.Name, ptx)
+		}
+	}
+	if want := map[string]bool{"docker.io/nvidia/cuda:12.2.2-devel-ubuntu20.04/usr/local/cuda-12.2": true}; !cmp.Equal(headers, want) {
+		t.Errorf("the headers are %v; want %v", headers, want)
+	}
+}
+
+// TestNoCUDA12: without headers that the harness can be compiled with there is
+// no recipe.
+func TestNoCUDA12(t *testing.T) {
+	in := input(t, "cuda13.0.2-ubuntu24.04", amd64, amd64)
+	in.All = slices.DeleteFunc(in.All, func(t matrix.Target) bool { return t.CUDAMajor() == "12" })
+	if _, err := Make(in); err == nil || !strings.Contains(err.Error(), "target cuda13.0.2-ubuntu24.04: the harness's code for GPUs is compiled with the headers of CUDA 12") {
+		t.Errorf("Make = %v; want to hear of the headers", err)
+	}
+}
+
+// TestCrossCompilers: there are compilers for the architectures of the matrix,
+// whichever the builder's is.
+func TestCrossCompilers(t *testing.T) {
+	for native, want := range map[recipe.Platform][]string{
+		amd64: {"gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"},
+		arm64: {"gcc-x86-64-linux-gnu", "libc6-dev-amd64-cross"},
+	} {
+		in := input(t, "cuda12.9.1-ubuntu24.04", arm64, native)
+		b := &builder{Input: in}
+		if got := b.crossCompilers(); !slices.Equal(got, want) {
+			t.Errorf("on %v: %v; want %v", native, got, want)
+		}
 	}
 }
 

@@ -15,6 +15,9 @@ func upstreams(t *testing.T, opts standin.Options) *standin.Upstreams {
 	if err := standin.Available(); err != nil {
 		t.Skip(err)
 	}
+	if _, err := standin.Header(); err != nil {
+		t.Skip(err)
+	}
 	dir, err := standin.CacheDir()
 	if err != nil {
 		t.Fatal(err)

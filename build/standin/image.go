@@ -104,13 +104,19 @@ func (m *maker) makeToolkit(ctx context.Context, cuda, arch string) (string, err
 	if nccl == "" {
 		nccl = "2.27.3-1"
 	}
-	dir, err := m.store.make("toolkit-"+cuda+"-"+arch, []any{m.roots[arch], nccl, contentHash("cuda", "debs/lib.sh")}, func(dir string) error {
+	machine, inputs, err := m.makeMachine(ctx, cuda)
+	if err != nil {
+		return "", err
+	}
+	inputs = append(inputs, m.roots[arch], nccl, contentHash("cuda", "debs/lib.sh"))
+	dir, err := m.store.make("toolkit-"+cuda+"-"+arch, inputs, func(dir string) error {
 		debs := filepath.Join(dir, "debs")
 		if err := os.Mkdir(debs, 0o755); err != nil {
 			return err
 		}
 		return m.script(ctx, "cuda/build.sh", debs, sandbox{
 			layers: []string{m.roots[arch]}, upper: filepath.Join(dir, "root"), env: m.env(arch, "", "CUDA="+cuda, "NCCL="+nccl),
+			mounts: map[string]string{"machine": machine},
 		})
 	})
 	return filepath.Join(dir, "root"), err

@@ -46,11 +46,12 @@ const (
 
 // Options says what New prepares. The zero value is the whole matrix for amd64.
 type Options struct {
-	Bases   []Base           // default DefaultBases
-	Arches  []string         // of amd64 and arm64; default amd64. The other needs qemu's binfmt
-	Include []string         // Debian packages that the base images have besides build-essential and gnupg
-	Faults  map[string]Fault // by component: see Components
-	Log     io.Writer        // progress and the output of failed steps; default none
+	Bases    []Base           // default DefaultBases
+	Arches   []string         // of amd64 and arm64; default amd64. The other needs qemu's binfmt
+	Include  []string         // Debian packages that the base images have besides build-essential and gnupg
+	Faults   map[string]Fault // by component: see Components
+	Compiler bool             // nvcc compiles to PTX with this machine's nvcc, rather than pretend
+	Log      io.Writer        // progress and the output of failed steps; default none
 }
 
 // Upstreams is a prepared set of stand-ins. Its methods may be called from

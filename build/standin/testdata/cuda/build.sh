@@ -37,6 +37,10 @@ $cc -shared -Wl,-soname,libcuda.so.1 /mnt/in/cuda/cuda_stub.c -o $dir/lib/stubs/
 $cc -shared -Wl,-soname,libnvidia-ml.so.1 /mnt/in/cuda/nvml_stub.c -o $dir/lib/stubs/libnvidia-ml.so
 rm -f /tmp/cudart.o
 
+# What is this machine's own: see machine.go.
+if [ -e /mnt/machine/cuda.h ]; then cp /mnt/machine/cuda.h $dir/include/; fi
+if [ -d /mnt/machine/compiler ]; then cp -r /mnt/machine/compiler $home/; fi
+
 printf '%s\n' /usr/local/cuda/targets/$target/lib > /etc/ld.so.conf.d/000_cuda.conf
 printf '/usr/local/nvidia/lib\n/usr/local/nvidia/lib64\n' > /etc/ld.so.conf.d/nvidia.conf
 mkdir -p /opt/nvidia

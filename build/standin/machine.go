@@ -1,0 +1,125 @@
+package standin
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// What assay compiles from its own source wants what no stand-in has: CUDA's
+// whole driver header and, to yield kernels, a compiler. They are this
+// machine's, where it has them; .ci/deps-cuda installs them.
+
+// Header says where this machine's cuda.h is. The base images of CUDA 12 have
+// it in place of the stand-in's, if there is one. Without it the harness of CUDA
+// images cannot be compiled.
+func Header() (string, error) {
+	for _, dir := range []string{"/usr/local/cuda/include", "/usr/include"} {
+		file := filepath.Join(dir, "cuda.h")
+		if _, err := os.Stat(file); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("no cuda.h on this machine: .ci/deps-cuda installs a CUDA toolkit")
+}
+
+// Compiler says where this machine's nvcc is.
+func Compiler() (string, error) {
+	for _, name := range []string{"nvcc", "/usr/local/cuda/bin/nvcc"} {
+		if file, err := exec.LookPath(name); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("no nvcc on this machine: .ci/deps-cuda installs a CUDA toolkit")
+}
+
+// profile tells nvcc where its parts are in what copyCompiler makes.
+const profile = `TOP = $(_HERE_)/..
+NVVMIR_LIBRARY_DIR = $(TOP)/nvvm/libdevice
+PATH += $(TOP)/nvvm/bin:
+INCLUDES += "-I$(TOP)/include" $(_SPACE_)
+`
+
+// copyCompiler copies to dir what nvcc needs to compile to PTX, laid out as in
+// NVIDIA's toolkit.
+func copyCompiler(ctx context.Context, dir string) error {
+	nvcc, err := Compiler()
+	if err != nil {
+		return err
+	}
+	// Debian's and Ubuntu's package spreads the toolkit over the system.
+	packaged := "/usr/lib/nvidia-cuda-toolkit"
+	script := `mkdir -p bin nvvm/bin nvvm/libdevice include
+if [ -d "$PACKAGED" ]; then
+	cp "$PACKAGED/bin/nvcc" bin/
+	cp "$PACKAGED/bin/cicc" nvvm/bin/
+	cp -L "$PACKAGED"/libdevice/*.bc nvvm/libdevice/
+	dpkg -L nvidia-cuda-dev | sed -n 's|^/usr/include/||p' | while read -r f; do
+		if [ -d "/usr/include/$f" ]; then mkdir -p "include/$f"; else cp -L "/usr/include/$f" "include/$f"; fi
+	done
+else
+	top=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
+	cp "$top/bin/nvcc" bin/
+	cp "$top/nvvm/bin/cicc" nvvm/bin/
+	cp -L "$top"/nvvm/libdevice/*.bc nvvm/libdevice/
+	cp -rL "$top/include/." include/
+fi
+`
+	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", script)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PACKAGED="+packaged, "NVCC="+nvcc)
+	if err := runLogged(cmd, "copying nvcc"); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "bin", "nvcc.profile"), []byte(profile), 0o644)
+}
+
+// makeMachine returns a directory with what a toolkit takes from this machine,
+// and the inputs that it depends on.
+func (m *maker) makeMachine(ctx context.Context, cuda string) (string, []any, error) {
+	header, missing := Header()
+	inputs := []any{"no header", "no compiler"}
+	// CUDA 13's stands in for the change that broke programs written for 12.
+	with := missing == nil && strings.HasPrefix(cuda, "12.")
+	if with {
+		sum, err := m.store.sum(header)
+		if err != nil {
+			return "", nil, err
+		}
+		inputs[0] = sum
+	}
+	if m.Compiler {
+		nvcc, err := Compiler()
+		if err != nil {
+			return "", nil, err
+		}
+		version, err := exec.CommandContext(ctx, nvcc, "--version").Output()
+		if err != nil {
+			return "", nil, fmt.Errorf("%s --version: %w", nvcc, err)
+		}
+		inputs[1] = string(version)
+	}
+	dir, err := m.store.make("machine", append([]any{profile}, inputs...), func(dir string) error {
+		if with {
+			text, err := os.ReadFile(header)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(dir, "cuda.h"), text, 0o644); err != nil {
+				return err
+			}
+		}
+		if !m.Compiler {
+			return nil
+		}
+		compiler := filepath.Join(dir, "compiler")
+		if err := os.Mkdir(compiler, 0o755); err != nil {
+			return err
+		}
+		return copyCompiler(ctx, compiler)
+	})
+	return dir, inputs, err
+}
