@@ -39,7 +39,7 @@ demo: deps build ## build fabric-debian12, certify it, print the certificate
 test: deps build ## all tests that run here: unit, race, scripts, and images built and run for real
 	go vet ./...
 	go test -race -short ./...
-	go test -count=1 -timeout 25m ./build/e2e ./build/standin
+	go test -count=1 -timeout 30m ./build/e2e ./build/standin
 
 .PHONY: test-cuda
 test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX is current (installs CUDA's toolkit)
@@ -90,6 +90,7 @@ bench: ## Go benchmarks of what must be fast
 
 .PHONY: bench-build
 bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one run: prints the ratios
+	./.ci/deps-cuda
 	go build -o $(BIN)/buildctl github.com/moby/buildkit/cmd/buildctl
 	go run ./build/e2e/bench -buildkitd $(BIN)/buildkitd -buildctl $(BIN)/buildctl
 

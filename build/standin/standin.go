@@ -6,7 +6,8 @@
 // written for this package (see testdata), compiles with gcc, and yields
 // programs and libraries that run on a machine without a GPU and say that they
 // are stand-ins. With them, assay's tests run the whole CUDA recipe where the
-// upstreams cannot be reached.
+// upstreams cannot be reached. The exception is what the harness is compiled
+// with: Header and Compiler.
 //
 // New prepares everything under a cache directory; that needs root,
 // debootstrap, gpg and Debian's archive the first time, and next to no time

@@ -3,9 +3,10 @@
 // and Init says why there are no GPUs.
 //
 // There is code only in builds with cgo and the tag cuda, which need cuda.h of
-// CUDA 11.8 or 12. Where it is not in /usr/include or /usr/local/cuda/include,
-// CGO_CFLAGS names its directory: CGO_CFLAGS=-I$CUDA_HOME/include. The driver
-// must be of branch 525 (CUDA 12.0) or newer.
+// CUDA 11.8 or 12: CUDA 13 changed functions that gorgonia.org/cu calls. Where it
+// is not in /usr/include or /usr/local/cuda/include, CGO_CFLAGS names its
+// directory: CGO_CFLAGS=-I$CUDA_HOME/include. The driver must be of branch 525
+// (CUDA 12.0) or newer.
 //
 // Devices, contexts, memory, streams, events and modules are gorgonia.org/cu's
 // underneath. That package links with libcuda.so and calls cuInit when the
