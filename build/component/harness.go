@@ -25,10 +25,16 @@ func toolchain(version string, p recipe.Platform) string {
 // is static, so it does not depend on the image it goes into: it is compiled
 // once per architecture. For CUDA images see cudaHarness.
 func harness(b *builder, _ string) {
+	// With the code for GPUs ranks are those of the machine, which may be too few.
+	var device []string
+	if b.Target.CUDA != "" {
+		device = []string{"--device", "cpu"}
+	}
+	with := func(argv ...string) []string { return append(argv, device...) }
 	checks := []certificate.Check{
 		command("version", exact(b.Source.Version)+`(?s:.*)`+sourceID(b.Source.Digest), "harness", "version"),
-		command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, "harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2"),
-		command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, "/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2"),
+		command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, with("harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2")...),
+		command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, with("/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2")...),
 	}
 	var compiled recipe.Source
 	if b.Target.CUDA == "" {
