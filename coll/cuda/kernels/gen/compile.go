@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/elem"
@@ -120,8 +121,11 @@ func (c *compiler) compile(ctx context.Context, u unit, dir string) ([]byte, err
 }
 
 // internal is what nvcc puts into the names of functions with internal linkage:
-// between hashes of the source's path and of more, the source's name.
-var internal = regexp.MustCompile(`[0-9a-f]{8}(_[0-9]+_[a-z]+_cu_)[0-9a-f]{8}`)
+// a hash of the source's path, the source's name, and a hash of more or, by some
+// versions, the name of a kernel.
+var internal = regexp.MustCompile(`[0-9a-f]{8}(_[0-9]+_[a-z]+_cu_)([0-9a-f]{8})?`)
+
+var zeros = []byte("00000000")
 
 // strip takes away what does not come from the sources: comments, which name the
 // compiler's build, and hashes of paths. It drops empty lines, too.
@@ -132,5 +136,8 @@ func strip(ptx []byte) []byte {
 			out = append(out, line...)
 		}
 	}
-	return internal.ReplaceAll(out, []byte("00000000${1}00000000"))
+	return internal.ReplaceAllFunc(out, func(found []byte) []byte {
+		m := internal.FindSubmatch(found)
+		return slices.Concat(zeros, m[1], zeros[:len(m[2])])
+	})
 }

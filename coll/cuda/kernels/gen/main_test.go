@@ -78,6 +78,19 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// TestStrip: what depends on the directory goes, whatever nvcc's version.
+func TestStrip(t *testing.T) {
+	for in, want := range map[string]string{
+		"call _ZN43_INTERNAL_1234abcd_12_reduction_cu_9c0e4fef9load_slow;\n":          "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow;\n",
+		"call _ZN50_INTERNAL_1234abcd_12_reduction_cu_reduce_ll_sum_f329load_slow;\n": "call _ZN50_INTERNAL_00000000_12_reduction_cu_reduce_ll_sum_f329load_slow;\n",
+		"// Build 7\n\n.version 7.8\nmov.u64 a, 0;\n":                                 ".version 7.8\nmov.u64 a, 0;\n",
+	} {
+		if got := string(strip([]byte(in))); got != want {
+			t.Errorf("%q becomes %q; want %q", in, got, want)
+		}
+	}
+}
+
 func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(dir string)
