@@ -281,10 +281,11 @@ func TestFabricRuns(t *testing.T) {
 func runc(t *testing.T, rootfs string, args ...string) string {
 	t.Helper()
 	bundle := filepath.Dir(rootfs)
+	file := filepath.Join(bundle, "config.json")
+	_ = os.Remove(file) // of a call before
 	if text, err := exec.Command("runc", "spec", "--bundle", bundle).CombinedOutput(); err != nil {
 		t.Fatalf("runc spec: %v\n%s", err, text)
 	}
-	file := filepath.Join(bundle, "config.json")
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
