@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -232,23 +231,6 @@ type chooser struct {
 	does     func(c schedule.Collective, algorithm string) bool
 	measured measured
 	force    choice
-	copying  bool // mayCopy, when all is settled
-}
-
-// mayCopy reports whether anything is done by copy engines.
-func (ch *chooser) mayCopy() bool {
-	if ch.hosted {
-		return false
-	}
-	if ch.force.kernel == copies {
-		return true
-	}
-	for _, rules := range ch.measured {
-		if slices.ContainsFunc(rules, func(r rule) bool { return r.kernel == copies }) {
-			return true
-		}
-	}
-	return false
 }
 
 // rules are those of a collective.

@@ -76,7 +76,7 @@ func scaledFirst(op *coll.DeviceOp) bool { return op.Scaled && !op.Average }
 // yet. It is the same on all ranks, which then make offers to one another.
 func (k *copier) lacks(op *coll.DeviceOp) bool {
 	e := k.e
-	return !k.together && !k.refused && e.chooser.copying && op.Coll != schedule.SendRecv && e.cfg.Size > 1 &&
+	return !k.together && !k.refused && e.copying && op.Coll != schedule.SendRecv && e.cfg.Size > 1 &&
 		!scaledFirst(op) && e.chooser.choose(op.Coll, bytesOf(op)).kernel == copies
 }
 
@@ -85,7 +85,7 @@ func (k *copier) lacks(op *coll.DeviceOp) bool {
 // alike.
 func (k *copier) swap(op *coll.DeviceOp) (s coll.Swap) {
 	e := k.e
-	if op.Coll != schedule.SendRecv || !e.chooser.copying {
+	if op.Coll != schedule.SendRecv || !e.copying {
 		return s
 	}
 	known := k.opened | k.shut | 1<<e.cfg.Rank

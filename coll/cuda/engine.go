@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,6 +32,7 @@ type engine struct {
 	windows windows
 	all     []identity
 	copier  copier
+	copying bool           // something is done by copy engines
 	pinned  *driver.Pinned // the stop word, then the reports
 	event   driver.Event   // between streams
 
@@ -114,7 +116,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 			return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
-	e.chooser.copying = e.chooser.mayCopy()
+	e.copying = e.mayCopy()
 	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser}
 	var err error
 	if e.pinned, err = driver.HostAlloc(pinnedBytes); err != nil {
@@ -142,6 +144,24 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 	}
 	watch.add(e)
 	return e, nil
+}
+
+// mayCopy reports whether anything is done by copy engines, once all choices
+// are settled.
+func (e *engine) mayCopy() bool {
+	ch := &e.chooser
+	if ch.hosted {
+		return false
+	}
+	if ch.force.kernel == copies {
+		return true
+	}
+	for _, rules := range ch.measured {
+		if slices.ContainsFunc(rules, func(r rule) bool { return r.kernel == copies }) {
+			return true
+		}
+	}
+	return false
 }
 
 // newChooser makes what all ranks' devices and settings allow.

@@ -16,7 +16,7 @@ func (e *engine) Tune(c schedule.Collective, sizes []int, measure func(choice st
 	if e.windows.hosted {
 		return nil, errors.New("windows are in the processor's memory: rules are for GPUs that reach one another")
 	}
-	e.trial, e.chooser.copying = true, true
+	e.trial, e.copying = true, true
 	defer func() { e.trial = false }()
 	return e.chooser.tune(c, sizes, measure)
 }
