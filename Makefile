@@ -39,7 +39,7 @@ demo: deps build ## build fabric-debian12, certify it, print the certificate
 test: deps build ## all tests that run here: unit, race, scripts, and images built and run for real
 	go vet ./...
 	go test -race -short ./...
-	go test -count=1 -timeout 30m ./build/e2e ./build/standin
+	go test -count=1 -timeout 25m ./build/e2e ./build/standin
 
 .PHONY: test-cuda
 test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX is current (installs CUDA's toolkit)
@@ -48,6 +48,11 @@ test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX i
 .PHONY: test-arm64
 test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation
 	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout 40m -run TestFabricBothPlatforms ./build/e2e
+
+.PHONY: test-kernels
+test-kernels: deps build ## build a CUDA image whose harness has kernels by this machine's nvcc (some minutes)
+	./.ci/deps-cuda
+	ASSAY_TEST_KERNELS=1 go test -count=1 -v -timeout 40m -run '^TestHarnessCUDA$$' ./build/e2e
 
 .PHONY: test-emulated
 test-emulated: ## the engine for GPUs and its kernels, whole, on an emulated driver (some minutes)

@@ -14,8 +14,12 @@ import (
 
 // TestHarnessCUDA builds a CUDA image whose nvcc compiles kernels with this
 // machine's, so that all of the harness is real: its kernels, its C code, and
-// the program, which the gate has checked.
+// the program, which the gate has checked. Compiling all kernels takes minutes,
+// so it runs when ASSAY_TEST_KERNELS is set (make test-kernels).
 func TestHarnessCUDA(t *testing.T) {
+	if os.Getenv("ASSAY_TEST_KERNELS") == "" {
+		t.Skip("slow: make test-kernels runs it")
+	}
 	addr := buildkit(t)
 	nvcc, err := standin.Compiler()
 	if err != nil {
