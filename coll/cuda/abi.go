@@ -34,8 +34,7 @@ type argsABI struct {
 	owners, targets uint32 // bits, by rank
 	root            int32
 	symmetric       uint32
-	inPlace         uint32
-	_               uint32
+	inPlace, phased uint32
 }
 
 // What argsABI.scale says.

@@ -33,7 +33,7 @@ func TestABI(t *testing.T) {
 		{"Args factor", unsafe.Offsetof(a.factor)}, {"Args scale", unsafe.Offsetof(a.scale)}, {"Args divisor", unsafe.Offsetof(a.divisor)},
 		{"Args channels", unsafe.Offsetof(a.channels)}, {"Args chunk", unsafe.Offsetof(a.chunk)}, {"Args owners", unsafe.Offsetof(a.owners)},
 		{"Args targets", unsafe.Offsetof(a.targets)}, {"Args root", unsafe.Offsetof(a.root)}, {"Args symmetric", unsafe.Offsetof(a.symmetric)},
-		{"Args in_place", unsafe.Offsetof(a.inPlace)},
+		{"Args in_place", unsafe.Offsetof(a.inPlace)}, {"Args phased", unsafe.Offsetof(a.phased)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
 	}

@@ -33,11 +33,13 @@ const (
 	exchangeLL128
 	exchangeSimple
 	relaySimple
+	chainSimple
 	reduceLL
 	reduceLL128
 	allReduceLL
 	allReduceLL128
 	allReduceSimple
+	reduceChain
 	combine
 	copies // no kernel: copy engines move the bytes, see copies.go
 	numKernels
@@ -54,11 +56,13 @@ var kernelInfo = [numKernels]struct {
 	exchangeLL128:   {"exchange_ll128", ll128, false, 1, ""},
 	exchangeSimple:  {"exchange_simple", simple, false, 2, ""},
 	relaySimple:     {"relay_simple", simple, false, 3, ""},
+	chainSimple:     {"chain_simple", simple, false, 1, ""},
 	reduceLL:        {"reduce_ll", ll, true, 1, schedule.OneShot},
 	reduceLL128:     {"reduce_ll128", ll128, true, 1, schedule.OneShot},
 	allReduceLL:     {"allreduce_ll", ll, true, 1, schedule.TwoShot},
 	allReduceLL128:  {"allreduce_ll128", ll128, true, 1, schedule.TwoShot},
 	allReduceSimple: {"allreduce_simple", simple, true, 3, schedule.TwoShot},
+	reduceChain:     {"reduce_chain", simple, true, 1, ""},
 	combine:         {"combine", simple, true, 1, ""},
 	copies:          {"copy", simple, false, 1, schedule.TwoShot},
 }
@@ -131,12 +135,22 @@ var table = []entry{
 		{4 << 20, choice{allReduceSimple, 32, 512, 32 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
-	{schedule.Reduce, 2, maxRanks, []rule{
+	{schedule.Reduce, 2, 2, []rule{
 		{2 << 10, choice{reduceLL, 4, 128, 0}},
 		{32 << 10, choice{reduceLL, 32, 256, 0}},
 		{512 << 10, choice{reduceLL128, 64, 256, 0}},
 		{8 << 20, choice{allReduceSimple, 32, 512, 32 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
+	}},
+	{schedule.Reduce, 3, maxRanks, []rule{
+		{2 << 10, choice{reduceLL, 4, 128, 0}},
+		{32 << 10, choice{reduceLL, 32, 256, 0}},
+		{512 << 10, choice{reduceLL128, 64, 256, 0}},
+		{2 << 20, choice{reduceChain, 64, 512, 16 << 10}},
+		{16 << 20, choice{reduceChain, 64, 512, 32 << 10}},
+		{128 << 20, choice{reduceChain, 64, 512, 64 << 10}},
+		{maxMessage, choice{reduceChain, 64, 512, 128 << 10}},
+		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}}, // where a chain would round
 	}},
 	{schedule.Broadcast, 2, 2, []rule{
 		{2 << 10, choice{exchangeLL, 1, 256, 0}},
@@ -149,7 +163,7 @@ var table = []entry{
 		{32 << 10, choice{exchangeLL, 8, 512, 0}},
 		{512 << 10, choice{exchangeLL128, 32, 512, 0}},
 		{8 << 20, choice{relaySimple, 24, 512, 32 << 10}},
-		{maxMessage, choice{relaySimple, 32, 512, 128 << 10}},
+		{maxMessage, choice{chainSimple, 64, 512, 128 << 10}},
 	}},
 	{schedule.SendRecv, 2, maxRanks, []rule{
 		{4 << 10, choice{exchangeLL, 1, exchangeThreads, 0}},
@@ -248,15 +262,19 @@ func (ch *chooser) rules(c schedule.Collective) []rule {
 }
 
 // choose chooses for an operation of so many bytes (see entry).
-func (ch *chooser) choose(c schedule.Collective, bytes int) choice { return ch.pick(c, bytes, true) }
-
-// chooseKernel chooses among kernels.
-func (ch *chooser) chooseKernel(c schedule.Collective, bytes int) choice {
-	return ch.pick(c, bytes, false)
+func (ch *chooser) choose(c schedule.Collective, bytes int) choice {
+	return ch.chooseWithout(0, c, bytes)
 }
 
-func (ch *chooser) pick(c schedule.Collective, bytes int, copying bool) choice {
-	can := func(k kernel) bool { return does(k, c) && (copying || k != copies) }
+// Bits of what chooseWithout is to leave out.
+const (
+	withoutCopies = 1 << copies
+	withoutChain  = 1 << reduceChain
+)
+
+// chooseWithout chooses where some kernels cannot be used: bits.
+func (ch *chooser) chooseWithout(kernels uint32, c schedule.Collective, bytes int) choice {
+	can := func(k kernel) bool { return does(k, c) && kernels>>k&1 == 0 }
 	if f := ch.force; f.kernel != noKernel && can(f.kernel) {
 		if got := ch.shape(f, bytes); ch.fits(c, got, bytes) {
 			return got
@@ -322,7 +340,7 @@ func (ch *chooser) limit(c choice) choice {
 		c.chunk = max(c.chunk, leastCopy) / partAlign * partAlign
 	case kernelInfo[c.kernel].protocol == simple:
 		most = resultChannel
-		if c.kernel == exchangeSimple { // which has no results to pass on
+		if kernelInfo[c.kernel].roles < 3 { // which have no results to pass on
 			most = chunkChannels
 		}
 		c.chunk = min(max(c.chunk, 128), ch.chunk) / 128 * 128
@@ -379,8 +397,10 @@ func does(k kernel, c schedule.Collective) bool {
 	switch k {
 	case exchangeLL, exchangeLL128, exchangeSimple:
 		return !c.Reduces()
-	case relaySimple:
+	case relaySimple, chainSimple:
 		return c == schedule.Broadcast
+	case reduceChain:
+		return c == schedule.Reduce
 	case reduceLL, reduceLL128, allReduceSimple:
 		return c.Reduces()
 	case allReduceLL, allReduceLL128:
@@ -396,12 +416,12 @@ const (
 	leastCopy    = 64 << 10  // bytes of a step: each costs microseconds
 	exchangeCopy = 64 << 20  // of a step of Sends and Recvs, of whatever length
 	copyDepth    = 3         // slots, of each other rank, for inputs and for results
-	copyRoom     = 512 << 20 // bytes of a room
+	copyRoom     = 512 << 20 // bytes of a room, for each of the other ranks
 )
 
-// copyChunk is the longest step of a collective among so many ranks.
-func copyChunk(c schedule.Collective, ranks int) int {
-	slots := copyDepth * (ranks - 1)
+// copyChunk is the longest step of a collective.
+func copyChunk(c schedule.Collective) int {
+	slots := copyDepth
 	if c == schedule.AllReduce { // which has results, too
 		slots *= 2
 	}
@@ -414,7 +434,7 @@ func (ch *chooser) copyStep() int {
 	if ch.force.kernel == copies {
 		return ch.limit(ch.force).chunk
 	}
-	return min(exchangeCopy, copyChunk(schedule.SendRecv, ch.ranks))
+	return min(exchangeCopy, copyChunk(schedule.SendRecv))
 }
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the

@@ -23,6 +23,7 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 			a.out[p], a.recv[p] = out+uint64(p)*n, n
 		}
 		a.symmetric = 1
+		a.phased = phased(ch, ranks, n)
 	case schedule.AllToAll:
 		for p := range ranks {
 			a.in[p], a.send[p] = in+uint64(p)*n, n
@@ -32,7 +33,17 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 		if in == out {
 			a.inPlace = 1
 		}
+		if ranks&(ranks-1) == 0 { // or a rank that is in place would take before it sends
+			a.phased = phased(ch, ranks, n)
+		}
 	case schedule.Broadcast:
+		if ch.kernel == chainSimple {
+			a.out[rank], a.send[rank], a.recv[rank] = out, n, n
+			if rank == op.Root {
+				a.in[rank] = in
+			}
+			break
+		}
 		if ch.kernel == relaySimple {
 			a.owners = every &^ (1 << op.Root)
 			a.parts(rank == op.Root, true, in, out, n)
@@ -78,6 +89,13 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 		}
 		a.out[rank], a.recv[rank] = out, n
 	case schedule.Reduce:
+		if ch.kernel == reduceChain {
+			a.in[rank], a.send[rank] = in, n
+			if rank == op.Root {
+				a.out[rank], a.recv[rank] = out, n
+			}
+			break
+		}
 		if oneHop(ch.kernel) {
 			a.owners = 1 << op.Root
 			a.in[op.Root], a.send[op.Root] = in, n
@@ -94,6 +112,18 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 			a.parts(true, rank == op.Root, in, out, n)
 		}
 	}
+}
+
+// phasesFrom is how many steps of a channel a message to each peer has before
+// it is sent to one after the other: each change costs about one.
+const phasesFrom = 4
+
+// phased is 1 if an exchange goes by phases. All ranks know alike.
+func phased(ch choice, ranks int, n uint64) uint32 {
+	if ch.kernel != exchangeSimple || ranks < 3 || n < phasesFrom*uint64(ch.channels)*uint64(ch.chunk) {
+		return 0
+	}
+	return 1
 }
 
 // oneHop tells kernels that send each owner all it reduces from those that cut

@@ -56,7 +56,7 @@ func agree(all []argsABI, ch choice, op *coll.DeviceOp, ranks int) error {
 			if a.out[p] != 0 && (a.out[p] < 2e9 || a.out[p]+a.recv[p] > 2e9+uint64(out)*n) {
 				return fmt.Errorf("rank %d receives %d bytes from %d at %d", r, a.recv[p], p, a.out[p])
 			}
-			if a.channels != all[0].channels || a.chunk != all[0].chunk || a.owners != all[0].owners || a.symmetric != all[0].symmetric {
+			if a.channels != all[0].channels || a.chunk != all[0].chunk || a.owners != all[0].owners || a.symmetric != all[0].symmetric || a.phased != all[0].phased {
 				return fmt.Errorf("ranks differ: %+v, %+v", a, all[0])
 			}
 			// Exchanges: message by message.

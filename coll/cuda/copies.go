@@ -15,12 +15,18 @@ import (
 
 // Copy engines reach what the links carry, which kernels' stores do not, and
 // leave the multiprocessors alone. An operation is cut into chunks. Of each,
-// copies bring what goes to the others into a slot of their rooms, on streams of
-// their own, one for each of the others, as one engine carries two thirds of
-// what the links do; then, on the operation's stream, a barrier of all ranks tells
-// that everybody's copies of the chunk are there, and kernels reduce what came,
-// or move it to where it belongs. Copies run ahead of that by as many chunks
-// as there are slots: a copy stream that runs dry loses a third of its speed.
+// copies bring what goes to the others into a slot of their rooms, on a stream of
+// their own; then, on the operation's stream, a barrier of all ranks tells that
+// everybody's copies of the chunk are there, and kernels reduce what came, or
+// move it to where it belongs. Copies run ahead of that by as many chunks as
+// there are slots.
+//
+// All ranks copy to the next one, then to the one after it, and so on: a copy
+// has its receiver's links for itself as long as the ranks keep in step, and
+// gets out of step ever faster once two meet at one receiver, while another has
+// none. The barriers bring them together again; long chunks keep them so. Four
+// H200s carry 370 GB/s with chunks of 64 MB, 215 with 16 MB, or with a stream
+// for each peer.
 //
 // The barrier is an exchange_ll of 8 bytes, which needs nothing from the host:
 // so all this can be captured in a graph.
@@ -38,16 +44,15 @@ type copier struct {
 	e        *engine
 	room     windows // at has those that are open; own is made with the first
 	mine     offer
-	opened   uint32                  // bits: ranks whose rooms are open, and this one's to them
-	shut     uint32                  // bits: ranks with which there is no such pair
-	together bool                    // all ranks have opened all rooms
-	refused  bool                    // a rank cannot have one
-	streams  [maxRanks]driver.Stream // by peer
-	token    driver.Ptr              // what barriers exchange
-	move     *launch                 // copies on this device
+	opened   uint32 // bits: ranks whose rooms are open, and this one's to them
+	shut     uint32 // bits: ranks with which there is no such pair
+	together bool   // all ranks have opened all rooms
+	refused  bool   // a rank cannot have one
+	stream   driver.Stream
+	token    driver.Ptr // what barriers exchange
+	move     *launch    // copies on this device
 
-	copied        [maxRanks]ring // by peer
-	met, consumed ring
+	copied, met, consumed ring
 
 	// The operation under way.
 	op     coll.DeviceOp
@@ -122,7 +127,7 @@ func (k *copier) offer() []byte {
 			k.mine = offer{OK: later}
 			return err
 		}
-		if k.mine, err = k.room.offer(e.cfg, e.dev, copyRoom); err != nil {
+		if k.mine, err = k.room.offer(e.cfg, e.dev, copyRoom*(e.cfg.Size-1)); err != nil {
 			return err
 		}
 		k.mine.OK = 1
@@ -147,10 +152,8 @@ func (k *copier) prepare() (err error) {
 		return nil
 	}
 	e := k.e
-	for i := 1; i < e.cfg.Size; i++ { // in this order, so that each gets an engine
-		if k.streams[k.peer(i)], err = driver.NewStream(-1); err != nil {
-			return err
-		}
+	if k.stream, err = driver.NewStream(-1); err != nil {
+		return err
 	}
 	if k.token, err = driver.Malloc((e.cfg.Size + 1) * 8); err != nil {
 		return err
@@ -172,13 +175,7 @@ func (k *copier) prepare() (err error) {
 	return nil
 }
 
-func (k *copier) rings() []*ring {
-	all := []*ring{&k.met, &k.consumed}
-	for i := 1; i < k.e.cfg.Size; i++ {
-		all = append(all, &k.copied[k.peer(i)])
-	}
-	return all
-}
+func (k *copier) rings() [3]*ring { return [...]*ring{&k.copied, &k.met, &k.consumed} }
 
 // peer is the i-th of the other ranks. No two ranks have the same one.
 func (k *copier) peer(i int) int { return (k.e.cfg.Rank + i) % k.e.cfg.Size }
@@ -263,9 +260,9 @@ func (k *copier) startPairs(args *argsABI, c choice) error {
 // begin begins what was described, of which nothing has more than so many bytes.
 func (k *copier) begin(c choice, longest int) error {
 	e := k.e
-	c.chunk = min(c.chunk, copyChunk(k.op.Coll, e.cfg.Size))
+	c.chunk = min(c.chunk, copyChunk(k.op.Coll))
 	e.chosen = c
-	k.c, k.round, k.rounds = c, 0, chunks(longest, c.chunk)
+	k.c, k.round, k.rounds = c, 0, chunks(longest, c.chunk, k.tail())
 	if k.op.Coll == schedule.AllReduce {
 		k.rounds += resultLag
 	}
@@ -302,19 +299,24 @@ func (k *copier) all(op *coll.DeviceOp, c choice) error {
 
 func (k *copier) enqueue() error {
 	main, r := k.e.stream, k.round
-	for i := 1; i < k.e.cfg.Size; i++ {
-		p := k.peer(i)
-		used, err := k.copy(p, r)
+	// The slots were emptied before the barrier that comes after their last
+	// round's.
+	used, err := k.copy(inputs, r, &k.met, max(r-copyDepth+1, -1))
+	if err != nil {
+		return err
+	}
+	if k.op.Coll == schedule.AllReduce && r >= resultLag {
+		more, err := k.copy(results, r-resultLag, &k.consumed, r-resultLag)
 		if err != nil {
 			return err
 		}
-		if !used {
-			continue
-		}
-		if err := k.mark(&k.copied[p], r, k.streams[p]); err != nil {
+		used = used || more
+	}
+	if used {
+		if err := k.mark(&k.copied, r, k.stream); err != nil {
 			return err
 		}
-		if err := k.await(&k.copied[p], r, main); err != nil {
+		if err := k.await(&k.copied, r, main); err != nil {
 			return err
 		}
 	}
@@ -355,7 +357,7 @@ func (k *copier) barrier(round int) error {
 		a := l.args
 		a.symmetric = 0
 		for p := range e.cfg.Size {
-			if chunks(int(max(k.pairs.send[p], k.pairs.recv[p])), k.c.chunk) <= round {
+			if chunks(int(max(k.pairs.send[p], k.pairs.recv[p])), k.c.chunk, k.tail()) <= round {
 				a.send[p], a.recv[p] = 0, 0
 			}
 		}
@@ -389,11 +391,18 @@ func (k *copier) length(rank int) int {
 }
 
 // tail is how many rounds the last chunk has: when it has come, nothing is on
-// its way while it is reduced, or moved to its place.
-const tail = 4
+// its way while it is reduced, or moved to its place. Among more than two ranks
+// short copies would bring them out of step.
+func (k *copier) tail() int {
+	if k.e.cfg.Size == 2 {
+		return 4
+	}
+	return 1
+}
 
-// chunks is how many rounds so many bytes take.
-func chunks(length, chunk int) int {
+// chunks is how many rounds so many bytes take, of whose last chunk there are
+// so many parts.
+func chunks(length, chunk, tail int) int {
 	if length == 0 {
 		return 0
 	}
@@ -401,53 +410,45 @@ func chunks(length, chunk int) int {
 }
 
 // chunkOf is where a round's chunk is of so many bytes.
-func chunkOf(length, chunk, round int) (at, n int) {
+func chunkOf(length, chunk, tail, round int) (at, n int) {
 	whole := max(length-1, 0) / chunk // before the last one
 	if round < whole {
 		return round * chunk, chunk
 	}
 	last := length - whole*chunk
-	quarter := part(last, tail)
-	at = min((round-whole)*quarter, last)
-	return whole*chunk + at, min(quarter, last-at)
+	per := part(last, tail)
+	at = min((round-whole)*per, last)
+	return whole*chunk + at, min(per, last-at)
 }
 
 // chunk is where a round's chunk is of a message of so many bytes.
 func (k *copier) chunk(length, round int) (at, n int) {
 	if k.op.Coll != schedule.AllReduce {
-		return chunkOf(length, k.c.chunk, round)
+		return chunkOf(length, k.c.chunk, k.tail(), round)
 	}
-	at, n = chunkOf(k.length(0), k.c.chunk, round) // parts are cut alike
+	at, n = chunkOf(k.length(0), k.c.chunk, k.tail(), round) // parts are cut alike
 	return at, min(max(length-at, 0), n)
 }
 
-// copy copies to a peer what goes there in a round, if there is anything.
-func (k *copier) copy(peer, round int) (used bool, err error) {
-	on := k.streams[peer]
-	in, out := k.goes(inputs, peer, round), stretch{}
-	if k.op.Coll == schedule.AllReduce && round >= resultLag {
-		out = k.goes(results, peer, round-resultLag)
-	}
-	if in.n == 0 && out.n == 0 {
-		return false, nil
-	}
-	// The slots were emptied before the barrier that comes after their last
-	// round's.
-	if err := k.await(&k.met, max(round-copyDepth+1, -1), on); err != nil {
-		return true, err
-	}
-	if in.n > 0 {
-		if err := driver.CopyAsync(in.to, in.from, in.n, on); err != nil {
-			return true, err
+// copy copies to all peers what goes there of a round, if there is anything,
+// behind an event.
+func (k *copier) copy(slots, round int, behind *ring, at int) (used bool, err error) {
+	for i := 1; i < k.e.cfg.Size; i++ {
+		c := k.goes(slots, k.peer(i), round)
+		if c.n == 0 {
+			continue
+		}
+		if !used {
+			if err := k.await(behind, at, k.stream); err != nil {
+				return false, err
+			}
+		}
+		used = true
+		if err := driver.CopyAsync(c.to, c.from, c.n, k.stream); err != nil {
+			return false, err
 		}
 	}
-	if out.n > 0 {
-		if err := k.await(&k.consumed, round-resultLag, on); err != nil {
-			return true, err
-		}
-		return true, driver.CopyAsync(out.to, out.from, out.n, on)
-	}
-	return true, nil
+	return used, nil
 }
 
 // A stretch is n bytes that go to a slot.
@@ -626,9 +627,7 @@ func (k *copier) close() {
 			_ = ev.Destroy()
 		}
 	}
-	for i := 1; i < k.e.cfg.Size; i++ {
-		_ = k.streams[k.peer(i)].Destroy()
-	}
+	_ = k.stream.Destroy()
 	_ = driver.Free(k.token)
 	k.move.l.Close()
 }

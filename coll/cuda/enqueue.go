@@ -5,6 +5,7 @@ package cuda
 import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -89,8 +90,13 @@ func (e *engine) sendRecv(op *coll.DeviceOp) error {
 // way is how a collective is done.
 func (e *engine) way(op *coll.DeviceOp) choice {
 	c := e.chooser.choose(op.Coll, bytesOf(op))
+	var not uint32
 	if c.kernel == copies && !e.copier.takes(op) {
-		c = e.chooser.chooseKernel(op.Coll, bytesOf(op))
+		not |= withoutCopies
+		c = e.chooser.chooseWithout(not, op.Coll, bytesOf(op))
+	}
+	if c.kernel == reduceChain && kernels.Rounds(op.Type, op.Op) {
+		c = e.chooser.chooseWithout(not|withoutChain, op.Coll, bytesOf(op))
 	}
 	return c
 }

@@ -66,7 +66,7 @@ func (x *exchange) choose(t *coll.Transfer) choice {
 			c.chunk = x.chooser.copyStep()
 			return c
 		}
-		c = x.chooser.chooseKernel(schedule.SendRecv, t.Bytes)
+		c = x.chooser.chooseWithout(withoutCopies, schedule.SendRecv, t.Bytes)
 	}
 	c.threads = x.chooser.warps(exchangeThreads)
 	if kernelInfo[c.kernel].protocol == simple {

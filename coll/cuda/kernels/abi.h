@@ -76,6 +76,7 @@ struct Args {
   int32_t root;       // of a broadcast
   uint32_t symmetric; // every rank sends to every other one and receives from it
   uint32_t in_place;  // of an exchange: what comes may overwrite what goes, each step the same one
+  uint32_t phased;    // of an exchange: with one peer after the other
 };  // 320 bytes
 
 #endif

@@ -62,22 +62,31 @@ struct Slot {  // what a peer wrote
   __device__ static __forceinline__ uint4 load(const char *p) { return ld_slot((const uint4 *)p); }
 };
 
-enum { UNROLL = 8 };
+// A warp moves pieces of UNROLL rows of its own: NVLink carries a fifth more of
+// such from a few blocks than of rows of whole blocks.
+enum { UNROLL = 4, ROW = 512, PIECE = UNROLL * ROW };
 
 // copy moves n bytes with all threads of a block.
 template <class S> __device__ __forceinline__ void copy(char *dst, const char *src, uint64_t n) {
   uint64_t done = 0;
   if ((((uintptr_t)dst | (uintptr_t)src) & 15) == 0) {
     const uint64_t whole = n & ~(uint64_t)15, row = (uint64_t)blockDim.x * 16;
-    uint64_t at = (uint64_t)threadIdx.x * 16;
-    for (; at + (UNROLL - 1) * row < whole; at += UNROLL * row) {
+    for (; done + UNROLL * row <= whole; done += UNROLL * row) {
+      const uint64_t at = done + (uint64_t)(threadIdx.x / 32) * PIECE + (threadIdx.x % 32) * 16;
       uint4 v[UNROLL];
 #pragma unroll
-      for (int i = 0; i < UNROLL; i++) v[i] = S::load(src + at + i * row);
+      for (int i = 0; i < UNROLL; i++) v[i] = S::load(src + at + i * ROW);
 #pragma unroll
-      for (int i = 0; i < UNROLL; i++) *(uint4 *)(dst + at + i * row) = v[i];
+      for (int i = 0; i < UNROLL; i++) *(uint4 *)(dst + at + i * ROW) = v[i];
     }
-    for (; at < whole; at += row) *(uint4 *)(dst + at) = S::load(src + at);
+    const uint64_t at = done + (uint64_t)threadIdx.x * 16;
+    uint4 v[UNROLL];
+#pragma unroll
+    for (int i = 0; i < UNROLL; i++)
+      if (at + i * row < whole) v[i] = S::load(src + at + i * row);
+#pragma unroll
+    for (int i = 0; i < UNROLL; i++)
+      if (at + i * row < whole) *(uint4 *)(dst + at + i * row) = v[i];
     done = whole;
   }
   for (uint64_t at = done + (uint64_t)threadIdx.x * 16; at < n; at += (uint64_t)blockDim.x * 16) {
@@ -116,7 +125,11 @@ template <int T> __device__ __forceinline__ bool push_step(const Comm &c, const 
   const bool mine = me < c.ranks && (mask >> me & 1) && ch < to_channels(a, me) && step_at(a, ch, to_channels(a, me), k) < a.send[me];
   if (mine) await_credit(c, s, line.state, me, s.sent[me] + 1, c.depth, wait);
   __syncthreads();
-  for (int j = 1; j < c.ranks; j++) {
+  // Channels begin with different peers: where all blocks of all ranks went
+  // from peer to peer together, they would soon meet at the same one.
+  int j = ch % max(c.ranks - 1, 1);
+  for (int i = 1; i < c.ranks; i++) {
+    if (++j >= c.ranks) j = 1;
     const int p = next_peer(c, j);
     if (!(mask >> p & 1) || ch >= to_channels(a, p)) continue;
     const uint64_t at = step_at(a, ch, to_channels(a, p), k);
@@ -250,9 +263,84 @@ __device__ __forceinline__ void take_in_place(const Comm &c, const Args &a, uint
   if (threadIdx.x == 0) channel_of(c, c.rank, line.state)->used = s.used + steps;
 }
 
+// In phases every rank sends to one peer and receives from one, as long as it
+// takes, so that each link has one sender: four H200s exchange 360 GB/s in that
+// way, and 345 when each sends to all the time. That the receiver is in the same
+// phase keeps the ranks together. Where the number of ranks is a power of two,
+// the two peers are one, and the exchange may be in place.
+__device__ __forceinline__ int phase_to(const Comm &c, int j) { return c.ranks & (c.ranks - 1) ? next_peer(c, j) : c.rank ^ j; }
+__device__ __forceinline__ int phase_from(const Comm &c, int j) { return c.ranks & (c.ranks - 1) ? next_peer(c, c.ranks - j) : c.rank ^ j; }
+
+// steps_of is how many steps a channel has of a message.
+__device__ __forceinline__ uint32_t steps_of(const Args &a, uint32_t ch, uint64_t bytes) {
+  const uint64_t first = step_at(a, ch, a.channels, 0), row = (uint64_t)a.channels * a.chunk;
+  return first < bytes ? (uint32_t)((bytes - first + row - 1) / row) : 0;
+}
+
+// push_phase sends to a peer what there is at a place of the message.
+__device__ __forceinline__ void push_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, Waiter &wait) {
+  if (threadIdx.x == 0) await_credit(c, s, line.state, p, s.sent[p] + 1, c.depth, wait);
+  __syncthreads();
+  copy<Memory>(chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
+  __syncthreads();
+  if (threadIdx.x == 0) post(c, s, line, p);
+}
+
+__device__ __forceinline__ void push_phases(const Comm &c, const Args &a, uint32_t ch) {
+  SHARED(Channel, s);
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  uint32_t pushed = 0, copied = 0;
+  for (int j = 1; j < c.ranks; j++) {
+    const int p = phase_to(c, j);
+    const uint32_t steps = steps_of(a, ch, a.send[p]);
+    for (uint32_t k = 0; k < steps; k++) {
+      push_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), wait);
+      pushed++;
+      if (a.in_place && threadIdx.x == 0) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + pushed);
+      if (own_step(c, a, ch, copied)) copied++;
+    }
+  }
+  while (own_step(c, a, ch, copied)) copied++;
+  leave_sent(c, s, line);
+}
+
+// take_phase copies to its place what comes from a peer.
+__device__ __forceinline__ void take_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, Waiter &wait) {
+  if (threadIdx.x == 0) await_posted(c, line, p, s.received[p] + 1, wait);
+  __syncthreads();
+  copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
+  __syncthreads();
+  if (threadIdx.x == 0) release(c, s, line, p);
+}
+
+__device__ __forceinline__ void take_phases(const Comm &c, const Args &a, uint32_t ch) {
+  SHARED(Channel, s);
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  uint32_t pushed = 0;
+  for (int j = 1; j < c.ranks; j++) {
+    const int p = phase_from(c, j);
+    const uint32_t steps = steps_of(a, ch, a.recv[p]);
+    for (uint32_t k = 0; k < steps; k++) {
+      if (a.in_place) await_pushed(c, line, s.used + ++pushed, wait);
+      take_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), wait);
+    }
+  }
+  leave_received(c, s, line);
+  if (a.in_place && threadIdx.x == 0) channel_of(c, c.rank, line.state)->used = s.used + pushed;
+}
+
 __device__ __forceinline__ void exchange_chunks(const Comm &c, const Args &a) {
   const uint32_t ch = blockIdx.x;
-  if (blockIdx.y == 0) {
+  if (a.phased) {
+    if (blockIdx.y == 0)
+      push_phases(c, a, ch);
+    else
+      take_phases(c, a, ch);
+  } else if (blockIdx.y == 0) {
     if (a.in_place)
       push_in_place(c, a, ch);
     else
@@ -295,8 +383,8 @@ __device__ __forceinline__ void combine_role(const Comm &c, const Args &a, uint3
       if (targets >> p & 1) out[p] = chunk_of(c, p, result.ch, c.rank, r.sent[p] + 1);
     }
     enum { U = 2 };
-    const uint64_t row = (uint64_t)blockDim.x * 16;
-    for (uint64_t i = (uint64_t)threadIdx.x * 16; i < n; i += U * row) {
+    const uint64_t row = ROW, first = (uint64_t)(threadIdx.x / 32) * U * ROW + (threadIdx.x % 32) * 16;
+    for (uint64_t i = first; i < n; i += (uint64_t)blockDim.x * U * 16) {
       uint32_t own[U][4], w[U][ASSAY_RANKS][4];
 #pragma unroll
       for (int u = 0; u < U; u++) {
@@ -364,6 +452,64 @@ __device__ __forceinline__ void relay_chunks(const Comm &c, const Args &a) {
         copy<Memory>(a.out[o] + at, a.in[o] + at, min((uint64_t)a.chunk, a.send[o] - at));
     }
   }
+}
+
+// chain_chunks passes a message from rank to rank, each step of it as soon as it
+// is there, so that a link has one sender: a Broadcast from the root on, or a
+// Reduce that ends there, to which every rank adds what it has.
+template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chunks(const Comm &c, const Args &a) {
+  SHARED(Channel, s);
+  const uint32_t ch = blockIdx.x;
+  const Line line(ch);
+  Waiter wait(c, line.state);
+  begin(c, s, line.state);
+  const int prev = next_peer(c, c.ranks - 1), next = next_peer(c, 1);
+  const bool from = c.rank != (REDUCE ? (a.root + 1) % c.ranks : a.root);  // the first one of the chain
+  const bool to = (REDUCE ? c.rank : next) != a.root;                      // the last one
+  const bool keep = REDUCE ? !to : from || a.in[c.rank] != a.out[c.rank];
+  const uint64_t total = a.send[c.rank];
+  for (uint32_t k = 0;; k++) {
+    const uint64_t at = step_at(a, ch, a.channels, k);
+    if (at >= total) break;
+    const uint64_t n = min((uint64_t)a.chunk, total - at);
+    if (from && threadIdx.x == 0) await_posted(c, line, prev, s.received[prev] + 1, wait);
+    if (to && threadIdx.x == 32) await_credit(c, s, line.state, next, s.sent[next] + 1, c.depth, wait);
+    __syncthreads();
+    const char *in = chunk_of(c, c.rank, line.ch, prev, s.received[prev] + 1);
+    char *out = chunk_of(c, next, line.ch, c.rank, s.sent[next] + 1);
+    const uint64_t first = (uint64_t)(threadIdx.x / 32) * PIECE + (threadIdx.x % 32) * 16;
+    for (uint64_t i = first; i < n; i += (uint64_t)blockDim.x * UNROLL * 16) {
+      uint32_t own[UNROLL][4], w[UNROLL][ASSAY_RANKS][4];
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++) {
+        if (i + u * ROW >= n) continue;
+        if (REDUCE || !from) load_words(own[u], a.in[c.rank] + at, i + u * ROW, n);
+        if (from) {
+          const uint4 v = ld_slot((const uint4 *)(in + i + u * ROW));
+          w[u][0][0] = v.x, w[u][0][1] = v.y, w[u][0][2] = v.z, w[u][0][3] = v.w;
+        }
+      }
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++) {
+        if (i + u * ROW >= n) continue;
+        if (REDUCE) {
+          scaled<T>(own[u], a);
+          if (from) fold<T, OP>(own[u], w[u], 1, 1);
+          if (!to) divided<T>(own[u], a);
+        } else if (from) {
+          own[u][0] = w[u][0][0], own[u][1] = w[u][0][1], own[u][2] = w[u][0][2], own[u][3] = w[u][0][3];
+        }
+        // Slots are longer than chunks by what 16 bytes need.
+        if (to) *(uint4 *)(out + i + u * ROW) = make_uint4(own[u][0], own[u][1], own[u][2], own[u][3]);
+        if (keep) store_words(own[u], a.out[c.rank] + at, i + u * ROW, n);
+      }
+    }
+    __syncthreads();
+    if (from && threadIdx.x == 0) release(c, s, line, prev);
+    if (to && threadIdx.x == 32) post(c, s, line, next);
+  }
+  leave_received(c, s, line);
+  leave_sent(c, s, line);
 }
 
 // combine_local reduces what lies on this device: in[0 … ranks) to out[rank].

@@ -8,6 +8,7 @@ const (
 	ExchangeLL128  = "exchange_ll128"
 	ExchangeSimple = "exchange_simple"
 	RelaySimple    = "relay_simple"
+	ChainSimple    = "chain_simple"
 )
 
 // What the names of the kernels of the other modules begin with; KernelName
@@ -18,11 +19,12 @@ const (
 	AllReduceLL     = "allreduce_ll"
 	AllReduceLL128  = "allreduce_ll128"
 	AllReduceSimple = "allreduce_simple"
+	ReduceChain     = "reduce_chain"
 	Combine         = "combine"
 )
 
 var (
-	movements  = []string{ExchangeLL, ExchangeLL128, ExchangeSimple, RelaySimple}
+	movements  = []string{ExchangeLL, ExchangeLL128, ExchangeSimple, RelaySimple, ChainSimple}
 	reductions = []string{ReduceLL, ReduceLL128, AllReduceLL, AllReduceLL128, AllReduceSimple, Combine}
 )
 
@@ -58,6 +60,13 @@ func opName(op elem.Op) string {
 	return op.String()
 }
 
+// Rounds reports whether more than two elements are reduced in float32 and
+// rounded at the end: ReduceChain, which would round after each, is not there
+// for such.
+func Rounds(t elem.Type, op elem.Op) bool {
+	return t.Float() && t.Size() < 4 && op != elem.Max && op != elem.Min
+}
+
 // KernelNames are the names of all kernels of a module; none if there is no
 // such module.
 func KernelNames(module string) []string {
@@ -72,6 +81,9 @@ func KernelNames(module string) []string {
 			}
 			for _, base := range reductions {
 				names = append(names, KernelName(base, t, op))
+			}
+			if !Rounds(t, op) {
+				names = append(names, KernelName(ReduceChain, t, op))
 			}
 		}
 	}

@@ -44,15 +44,27 @@
   KERNEL(allreduce_simple, op, (allreduce_chunks<ASSAY_TYPE, OP>(c, a)))  \
   KERNEL(combine, op, (combine_local<ASSAY_TYPE, OP>(c, a)))
 
+// A chain rounds at each rank, which sums and products of narrow floats must not.
+#define CHAIN(op, OP) KERNEL(reduce_chain, op, (chain_chunks<true, ASSAY_TYPE, OP>(c, a)))
+#if ASSAY_TYPE == 6 || ASSAY_TYPE == 9 || ASSAY_TYPE == 10 || ASSAY_TYPE == 11
+#define EXACT(op, OP)
+#else
+#define EXACT(op, OP) CHAIN(op, OP)
+#endif
+
 #if !defined(ASSAY_OP) || ASSAY_OP == 0
 KERNELS(sum, OP_SUM)
+EXACT(sum, OP_SUM)
 #endif
 #if !defined(ASSAY_OP) || ASSAY_OP == 1
 KERNELS(prod, OP_PROD)
+EXACT(prod, OP_PROD)
 #endif
 #if !defined(ASSAY_OP) || ASSAY_OP == 2
 KERNELS(max, OP_MAX)
+CHAIN(max, OP_MAX)
 #endif
 #if !defined(ASSAY_OP) || ASSAY_OP == 3
 KERNELS(min, OP_MIN)
+CHAIN(min, OP_MIN)
 #endif

@@ -8,11 +8,12 @@
   KERNEL(allreduce_ll_##type##_##op) \
   KERNEL(allreduce_ll128_##type##_##op) \
   KERNEL(allreduce_simple_##type##_##op) \
-  KERNEL(combine_##type##_##op)
+  KERNEL(combine_##type##_##op)    \
+  KERNEL(reduce_chain_##type##_##op)
 #define ENTRY(type, op)                                                                        \
   {{reduce_ll_##type##_##op, reduce_ll128_##type##_##op},                                      \
    {allreduce_ll_##type##_##op, allreduce_ll128_##type##_##op, allreduce_simple_##type##_##op}, \
-   combine_##type##_##op},
+   combine_##type##_##op, reduce_chain_##type##_##op},
 #define OPS(what, type) what(type, sum) what(type, prod) what(type, max) what(type, min)
 #define TYPES(what)                                                                                 \
   OPS(what, i8) OPS(what, u8) OPS(what, i32) OPS(what, u32) OPS(what, i64) OPS(what, u64) OPS(what, f16) \
@@ -22,6 +23,7 @@ KERNEL(exchange_ll)
 KERNEL(exchange_ll128)
 KERNEL(exchange_simple)
 KERNEL(relay_simple)
+KERNEL(chain_simple)
 TYPES(KERNELS)
 
 namespace emu {
@@ -32,6 +34,8 @@ Kernel *exchange(Protocol p) {
 }
 
 Kernel *relay() { return relay_simple; }
+
+Kernel *chain() { return chain_simple; }
 
 const Typed &typed(int type, int op) {
   static const Typed table[kTypes * kOps] = {TYPES(ENTRY)};

@@ -15,10 +15,12 @@ enum Protocol { kLL, kLL128, kSimple };
 
 struct Typed {
   Kernel *reduce[2], *allreduce[3], *combine;  // by protocol
+  Kernel *chain;                               // null where it would round
 };
 
 Kernel *exchange(Protocol p);
 Kernel *relay();
+Kernel *chain();
 const Typed &typed(int type, int op);
 // types are those whose kernels are there.
 const std::vector<int> &types();

@@ -33,6 +33,7 @@ class Maker {
   void exchange_any();
   void exchange_even();
   void relay_root();
+  void chain_root();
   void reduce_one_hop();
   void allreduce();
   void combine();
@@ -166,11 +167,13 @@ void Maker::exchange_any() {
     }
 }
 
-// exchange_even: AllToAll, or AllGather in place or not.
+// exchange_even: AllToAll or AllGather, in place or not.
 void Maker::exchange_even() {
   element = size_t(1) << r.below(5);
-  const bool gather = r.one_in(2), in_place = gather && r.one_in(2);
-  name(std::string("exchange_") + protocol_name(protocol) + (gather ? in_place ? ", gather in place" : ", gather" : ", all to all"));
+  const bool gather = r.one_in(2), in_place = r.one_in(2);
+  // In place, a phase needs a peer that both takes and gives.
+  const bool phased = protocol == kSimple && (gather || !in_place || (n & (n - 1)) == 0) && r.one_in(2);
+  name(std::string("exchange_") + protocol_name(protocol) + (gather ? ", gather" : ", all to all") + (in_place ? " in place" : "") + (phased ? " by phases" : ""));
   op.kernel = exchange(protocol);
   common(protocol == kSimple ? 2 : 1);
   std::vector<size_t> part = parts(true);
@@ -181,13 +184,15 @@ void Maker::exchange_even() {
   for (int i = 0; i < n; i++) {
     if (!in_place) in[i] = w.input(i, gather ? part[i] : at[n], element);
     out[i] = w.output(i, at[n], element);
-    if (in_place) in[i] = out[i].part(at[i], part[i]);
+    if (in_place) in[i] = gather ? out[i].part(at[i], part[i]) : out[i];
   }
   std::vector<std::vector<char>> data(n);
   for (int i = 0; i < n; i++) data[i].assign(in[i].want(), in[i].want() + in[i].size);
   for (int i = 0; i < n; i++) {
     Args &a = op.args[i];
     a.symmetric = 1;
+    a.phased = phased;
+    a.in_place = in_place && !gather;
     for (int p = 0; p < n; p++) {
       a.send[p] = part[i];
       a.recv[p] = part[p];
@@ -224,6 +229,49 @@ void Maker::relay_root() {
       a.send[p] = i == root ? part[p] : 0;
       a.recv[p] = part[p];
     }
+  }
+}
+
+// chain_root: a Broadcast or a Reduce from rank to rank.
+void Maker::chain_root() {
+  const bool reduces = r.one_in(2);
+  if (reduces)
+    draw_type();
+  else
+    element = size_t(1) << r.below(5);
+  Kernel *const kernel = reduces ? typed(type, what).chain : chain();
+  if (!kernel) {
+    reduce_one_hop();
+    return;
+  }
+  protocol = kSimple;
+  const int root = int(r.below(n));
+  name((reduces ? std::string("reduce_chain_") + type_name(type) + "_" + op_name(what) + " to " : std::string("chain_simple from ")) + std::to_string(root));
+  op.kernel = kernel;
+  common(1);
+  const size_t bytes = length(channels);
+  const bool in_place = r.one_in(2);
+  std::vector<Span> in(n);
+  for (int i = 0; i < n; i++)
+    if (reduces || i == root) in[i] = w.input(i, bytes, element);
+  std::vector<char> data(bytes);
+  if (reduces) {
+    std::vector<const char *> from;
+    for (int i = 1; i <= n; i++) from.push_back(in[(root + i) % n].want());
+    emu::reduce(type, what, data.data(), from.data(), n, bytes, scaling);
+  } else {
+    data.assign(in[root].want(), in[root].want() + bytes);
+  }
+  for (int i = 0; i < n; i++) {
+    Args &a = op.args[i];
+    a.root = root;
+    a.send[i] = bytes;
+    a.in[i] = in[i].size ? in[i].address() : nullptr;
+    if (reduces && i != root) continue;
+    Span out = i == root && in_place ? in[i] : w.output(i, bytes, element);
+    a.out[i] = out.address();
+    a.recv[i] = bytes;
+    memcpy(out.want(), data.data(), bytes);
   }
 }
 
@@ -348,7 +396,7 @@ Operation Maker::draw() {
   switch (r.below(12)) {
     case 0: case 1: case 2: exchange_any(); break;
     case 3: case 4: exchange_even(); break;
-    case 5: relay_root(); break;
+    case 5: r.one_in(2) ? relay_root() : chain_root(); break;
     case 6: case 7: reduce_one_hop(); break;
     case 8: case 9: case 10: allreduce(); break;
     default: combine();
