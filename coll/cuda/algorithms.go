@@ -376,9 +376,7 @@ func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
 	case copies:
-		// Among more than two ranks the root's link would be a bottleneck that
-		// kernels which pass data on do not have.
-		return ch.ranks == 2 || c != schedule.Broadcast && c != schedule.Reduce
+		return ch.ranks == 2 || ringed(c) || c == schedule.SendRecv
 	}
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
 }
@@ -415,15 +413,15 @@ func does(k kernel, c schedule.Collective) bool {
 const (
 	leastCopy    = 64 << 10  // bytes of a step: each costs microseconds
 	exchangeCopy = 64 << 20  // of a step of Sends and Recvs, of whatever length
-	copyDepth    = 3         // slots, of each other rank, for inputs and for results
-	copyRoom     = 512 << 20 // bytes of a room, for each of the other ranks
+	copyDepth    = 3         // rounds that copies run ahead by, less one
+	copyRoom     = 512 << 20 // bytes of a room
 )
 
-// copyChunk is the longest step of a collective.
-func copyChunk(c schedule.Collective) int {
-	slots := copyDepth
-	if c == schedule.AllReduce { // which has results, too
-		slots *= 2
+// copyChunk is the longest step of a collective among so many ranks.
+func copyChunk(c schedule.Collective, ranks int) int {
+	slots := copyDepth * (ranks - 1)
+	if ringed(c) {
+		slots = ringSlots
 	}
 	return copyRoom / slots / partAlign * partAlign
 }
@@ -434,7 +432,7 @@ func (ch *chooser) copyStep() int {
 	if ch.force.kernel == copies {
 		return ch.limit(ch.force).chunk
 	}
-	return min(exchangeCopy, copyChunk(schedule.SendRecv))
+	return min(exchangeCopy, copyChunk(schedule.SendRecv, ch.ranks))
 }
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the

@@ -8,36 +8,27 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
 // Copy engines reach what the links carry, which kernels' stores do not, and
-// leave the multiprocessors alone. An operation is cut into chunks. Of each,
-// copies bring what goes to the others into a slot of their rooms, on a stream of
-// their own; then, on the operation's stream, a barrier of all ranks tells that
-// everybody's copies of the chunk are there, and kernels reduce what came, or
-// move it to where it belongs. Copies run ahead of that by as many chunks as
-// there are slots.
-//
-// All ranks copy to the next one, then to the one after it, and so on: a copy
-// has its receiver's links for itself as long as the ranks keep in step, and
-// gets out of step ever faster once two meet at one receiver, while another has
-// none. The barriers bring them together again; long chunks keep them so. Four
-// H200s carry 370 GB/s with chunks of 64 MB, 215 with 16 MB, or with a stream
-// for each peer.
+// leave the multiprocessors alone. An operation is cut into chunks, and goes in
+// rounds. In each, on a stream of its own, a rank copies a chunk into a slot of
+// another rank's room; then, on the operation's stream, a barrier of those that
+// copy to one another tells that the copies of the round are there, and a kernel
+// reduces what came, or moves it to where it belongs. Copies run ahead of that
+// by as many rounds as there are slots for.
 //
 // The barrier is an exchange_ll of 8 bytes, which needs nothing from the host:
 // so all this can be captured in a graph.
 //
-// An AllReduce has a second half: what a rank has reduced is copied to the
-// others resultLag chunks later.
-const resultLag = 2 // chunks; less than copyDepth
-
-// Sends and Recvs are done in the same way, but that the barrier is one of the
-// ranks that have a message between them, by twos, and so are their rooms
-// opened.
+// Collectives whose data can be passed on go by rings, see copyring.go. In Sends
+// and Recvs, and in what two ranks have for one another, a chunk goes straight to
+// its receiver. There the barrier is one of the ranks that have a message between
+// them, by twos, and so are their rooms opened.
 //
 // A copier does operations of one rank by copy engines.
 type copier struct {
@@ -52,37 +43,42 @@ type copier struct {
 	token    driver.Ptr // what barriers exchange
 	move     *launch    // copies on this device
 
-	copied, met, consumed ring
+	pairs [numTypes][elem.Avg]*launch // reduce two
+
+	copied, met events
 
 	// The operation under way.
-	op     coll.DeviceOp
-	pairs  argsABI // of Sends and Recvs: addresses and lengths
-	c      choice
-	rounds int // chunks, and what the results lag behind
-	round  int
+	op       coll.DeviceOp
+	messages argsABI // of Sends and Recvs: addresses and lengths
+	c        choice
+	plan     ring
+	ring     *ring // plan, or nil: straight
+	first    int   // round
+	round    int   // the next one
+	end      int   // it is over
 }
 
-// A ring has an event of each of the last rounds.
-type ring [copyDepth]driver.Event
-
-// slots are the two parts of a room.
-const (
-	inputs = iota
-	results
-)
+// events has one of each of the last rounds.
+type events [copyDepth]driver.Event
 
 // takes reports whether copies can do a collective now.
-func (k *copier) takes(op *coll.DeviceOp) bool { return k.together && !scaledFirst(op) }
+func (k *copier) takes(op *coll.DeviceOp) bool { return k.together && k.can(op) }
 
-// scaledFirst reports whether the input is multiplied before it is sent.
-func scaledFirst(op *coll.DeviceOp) bool { return op.Scaled && !op.Average }
+// can reports whether copies can do a collective at all: not where the input is
+// multiplied before it is sent, nor where a ring would round at each rank.
+func (k *copier) can(op *coll.DeviceOp) bool {
+	if op.Scaled && !op.Average {
+		return false
+	}
+	return k.e.cfg.Size == 2 || !op.Coll.Reduces() || !kernels.Rounds(op.Type, op.Op)
+}
 
 // lacks reports whether a collective is one for copies, and there are no rooms
 // yet. It is the same on all ranks, which then make offers to one another.
 func (k *copier) lacks(op *coll.DeviceOp) bool {
 	e := k.e
 	return !k.together && !k.refused && e.copying && op.Coll != schedule.SendRecv && e.cfg.Size > 1 &&
-		!scaledFirst(op) && e.chooser.choose(op.Coll, bytesOf(op)).kernel == copies
+		k.can(op) && e.chooser.choose(op.Coll, bytesOf(op)).kernel == copies
 }
 
 // swap is what a rank does before Sends and Recvs with those peers with which
@@ -158,24 +154,27 @@ func (k *copier) prepare() (err error) {
 	if k.token, err = driver.Malloc((e.cfg.Size + 1) * 8); err != nil {
 		return err
 	}
-	for _, ring := range k.rings() {
-		for i := range ring {
-			if ring[i], err = driver.NewEvent(0); err != nil {
+	for _, all := range [...]*events{&k.copied, &k.met} {
+		for i := range all {
+			if all[i], err = driver.NewEvent(0); err != nil {
 				return err
 			}
 		}
 	}
-	f, err := e.dev.function(combine, elem.Float32, elem.Sum)
-	if err != nil {
-		return err
-	}
-	l := driver.NewLaunch(f, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
-	*(*commABI)(l.Param(0)) = commABI{ranks: 1}
-	k.move = &launch{l, (*argsABI)(l.Param(1))}
-	return nil
+	k.move, err = k.local(elem.Float32, elem.Sum, 1)
+	return err
 }
 
-func (k *copier) rings() [3]*ring { return [...]*ring{&k.copied, &k.met, &k.consumed} }
+// local makes a launch that reduces so many inputs on this device.
+func (k *copier) local(t elem.Type, op elem.Op, inputs int32) (*launch, error) {
+	f, err := k.e.dev.function(combine, t, op)
+	if err != nil {
+		return nil, err
+	}
+	l := driver.NewLaunch(f, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
+	*(*commABI)(l.Param(0)) = commABI{ranks: inputs}
+	return &launch{l, (*argsABI)(l.Param(1))}, nil
+}
 
 // peer is the i-th of the other ranks. No two ranks have the same one.
 func (k *copier) peer(i int) int { return (k.e.cfg.Rank + i) % k.e.cfg.Size }
@@ -244,40 +243,49 @@ func (k *copier) open(rank int, o offer) error {
 func (k *copier) start(op *coll.DeviceOp, c choice) error {
 	k.op = *op
 	k.op.Transfers = nil
-	return k.begin(c, k.length(0))
+	n := bytesOf(op)
+	c.chunk = min(c.chunk, copyChunk(op.Coll, k.e.cfg.Size))
+	if ringed(op.Coll) {
+		k.plan = newRing(op, k.e.cfg.Rank, k.e.cfg.Size, c.chunk)
+		k.ring = &k.plan
+		c.chunk = k.ring.chunk
+		return k.begin(c, k.ring.first, k.ring.end)
+	}
+	k.ring = nil
+	return k.begin(c, 0, chunks(n, c.chunk, k.tail()))
 }
 
 // startPairs begins Sends and Recvs, of which args has addresses and lengths.
 func (k *copier) startPairs(args *argsABI, c choice) error {
-	k.op, k.pairs = coll.DeviceOp{Coll: schedule.SendRecv, Root: coll.NoPeer}, *args
+	k.op, k.messages, k.ring = coll.DeviceOp{Coll: schedule.SendRecv, Root: coll.NoPeer}, *args, nil
 	longest := 0
 	for p := range k.e.cfg.Size {
 		longest = max(longest, int(args.send[p]), int(args.recv[p]))
 	}
-	return k.begin(c, longest)
+	c.chunk = min(c.chunk, copyChunk(schedule.SendRecv, k.e.cfg.Size))
+	return k.begin(c, 0, chunks(longest, c.chunk, k.tail()))
 }
 
-// begin begins what was described, of which nothing has more than so many bytes.
-func (k *copier) begin(c choice, longest int) error {
+// begin begins what was described.
+func (k *copier) begin(c choice, first, end int) error {
 	e := k.e
-	c.chunk = min(c.chunk, copyChunk(k.op.Coll))
 	e.chosen = c
-	k.c, k.round, k.rounds = c, 0, chunks(longest, c.chunk, k.tail())
-	if k.op.Coll == schedule.AllReduce {
-		k.rounds += resultLag
-	}
+	k.c, k.first, k.round, k.end = c, first, first, end
 	// Behind this barrier all have emptied their rooms, and the input is there.
 	return e.dev.in(func() error {
-		if err := k.barrier(0); err != nil {
+		if err := k.barrier(begins); err != nil {
 			return err
 		}
-		return k.mark(&k.met, -1, e.stream)
+		return k.mark(&k.met, first-1, e.stream)
 	})
 }
 
+// begins is the round of the barrier that an operation begins with.
+const begins = -1
+
 // next enqueues another round; false: the operation is enqueued.
 func (k *copier) next() (bool, error) {
-	if k.round == k.rounds {
+	if k.round == k.end {
 		return false, nil
 	}
 	err := k.e.dev.in(k.enqueue)
@@ -299,18 +307,9 @@ func (k *copier) all(op *coll.DeviceOp, c choice) error {
 
 func (k *copier) enqueue() error {
 	main, r := k.e.stream, k.round
-	// The slots were emptied before the barrier that comes after their last
-	// round's.
-	used, err := k.copy(inputs, r, &k.met, max(r-copyDepth+1, -1))
+	used, err := k.copy(r)
 	if err != nil {
 		return err
-	}
-	if k.op.Coll == schedule.AllReduce && r >= resultLag {
-		more, err := k.copy(results, r-resultLag, &k.consumed, r-resultLag)
-		if err != nil {
-			return err
-		}
-		used = used || more
 	}
 	if used {
 		if err := k.mark(&k.copied, r, k.stream); err != nil {
@@ -326,24 +325,24 @@ func (k *copier) enqueue() error {
 	if err := k.mark(&k.met, r, main); err != nil {
 		return err
 	}
-	if err := k.consume(r); err != nil {
-		return err
+	if k.ring != nil {
+		return k.pass(r)
 	}
-	return k.mark(&k.consumed, r, main)
+	return k.consume(r)
 }
 
-// mark and await are about an event of a round; round -1 is the barrier that
-// an operation begins with.
-func (k *copier) mark(r *ring, round int, s driver.Stream) error {
-	return r[(round+copyDepth)%copyDepth].Record(s)
+// mark and await are about an event of a round; the one before the first is the
+// barrier that an operation begins with.
+func (k *copier) mark(all *events, round int, s driver.Stream) error {
+	return all[(round+copyDepth)%copyDepth].Record(s)
 }
 
-func (k *copier) await(r *ring, round int, s driver.Stream) error {
-	return s.WaitEvent(r[(round+copyDepth)%copyDepth])
+func (k *copier) await(all *events, round int, s driver.Stream) error {
+	return s.WaitEvent(all[(round+copyDepth)%copyDepth])
 }
 
 // barrier returns, on the stream, when all have come to it that have something
-// to do in a round.
+// to do with this rank in a round.
 func (k *copier) barrier(round int) error {
 	e := k.e
 	l, err := e.launch(exchangeLL, 0, 0)
@@ -352,12 +351,12 @@ func (k *copier) barrier(round int) error {
 	}
 	c := choice{exchangeLL, 1, 32, 0}
 	op := coll.DeviceOp{Coll: schedule.AllGather, Send: uintptr(k.token), Recv: uintptr(k.token) + 8, Count: 8, Type: elem.Uint8, Root: coll.NoPeer}
-	fill(l.args, e.cfg.Rank, e.cfg.Size, &op, c)
-	if k.op.Coll == schedule.SendRecv {
-		a := l.args
+	a := l.args
+	fill(a, e.cfg.Rank, e.cfg.Size, &op, c)
+	if k.ring != nil || k.op.Coll == schedule.SendRecv {
 		a.symmetric = 0
 		for p := range e.cfg.Size {
-			if chunks(int(max(k.pairs.send[p], k.pairs.recv[p])), k.c.chunk, k.tail()) <= round {
+			if !k.meets(p, round) {
 				a.send[p], a.recv[p] = 0, 0
 			}
 		}
@@ -370,29 +369,59 @@ func (k *copier) barrier(round int) error {
 	return err
 }
 
+// meets reports whether a rank and this one come together in a round.
+func (k *copier) meets(rank, round int) bool {
+	if k.ring != nil {
+		return k.ring.meets(rank, round) || round == begins && (rank == k.ring.next || rank == k.ring.prev)
+	}
+	return chunks(int(max(k.messages.send[rank], k.messages.recv[rank])), k.c.chunk, k.tail()) > max(round, 0)
+}
+
+// copy copies what goes to others in a round, if there is anything, once the
+// slots are empty: those of a round are before the barrier that comes
+// copyDepth-1 rounds later.
+func (k *copier) copy(round int) (used bool, err error) {
+	for i := 1; i < k.e.cfg.Size; i++ {
+		var c stretch
+		if k.ring == nil {
+			c = k.goes(k.peer(i), round)
+		} else if i == 1 {
+			c = k.passed(round)
+		}
+		if c.n == 0 {
+			continue
+		}
+		if !used {
+			if err := k.await(&k.met, max(round-copyDepth+1, k.first-1), k.stream); err != nil {
+				return false, err
+			}
+		}
+		used = true
+		if err := driver.CopyAsync(c.to, c.from, c.n, k.stream); err != nil {
+			return false, err
+		}
+	}
+	return used, nil
+}
+
+// A stretch is n bytes that go to a slot.
+type stretch struct {
+	from, to driver.Ptr
+	n        int
+}
+
 // slot is where, in the room of a rank, the bytes of another are.
-func (k *copier) slot(part, round, of, from int) driver.Ptr {
+func (k *copier) slot(round, of, from int) driver.Ptr {
 	if from > of { // it has none of its own
 		from--
 	}
-	at := (part*copyDepth+round%copyDepth)*(k.e.cfg.Size-1) + from
+	at := round%copyDepth*(k.e.cfg.Size-1) + from
 	return k.room.at[of] + driver.Ptr(at*k.c.chunk)
 }
 
-// length is of a rank's part of a collective, in bytes. Those of rank 0 are the
-// longest.
-func (k *copier) length(rank int) int {
-	n := bytesOf(&k.op)
-	if k.op.Coll != schedule.AllReduce {
-		return n
-	}
-	per := part(n, k.e.cfg.Size)
-	return min(max(n-rank*per, 0), per)
-}
-
 // tail is how many rounds the last chunk has: when it has come, nothing is on
-// its way while it is reduced, or moved to its place. Among more than two ranks
-// short copies would bring them out of step.
+// its way while it is moved to its place. Among more than two ranks short copies
+// would bring them out of step.
 func (k *copier) tail() int {
 	if k.e.cfg.Size == 2 {
 		return 4
@@ -421,139 +450,64 @@ func chunkOf(length, chunk, tail, round int) (at, n int) {
 	return whole*chunk + at, min(per, last-at)
 }
 
-// chunk is where a round's chunk is of a message of so many bytes.
-func (k *copier) chunk(length, round int) (at, n int) {
-	if k.op.Coll != schedule.AllReduce {
-		return chunkOf(length, k.c.chunk, k.tail(), round)
-	}
-	at, n = chunkOf(k.length(0), k.c.chunk, k.tail(), round) // parts are cut alike
-	return at, min(max(length-at, 0), n)
-}
-
-// copy copies to all peers what goes there of a round, if there is anything,
-// behind an event.
-func (k *copier) copy(slots, round int, behind *ring, at int) (used bool, err error) {
-	for i := 1; i < k.e.cfg.Size; i++ {
-		c := k.goes(slots, k.peer(i), round)
-		if c.n == 0 {
-			continue
-		}
-		if !used {
-			if err := k.await(behind, at, k.stream); err != nil {
-				return false, err
-			}
-		}
-		used = true
-		if err := driver.CopyAsync(c.to, c.from, c.n, k.stream); err != nil {
-			return false, err
-		}
-	}
-	return used, nil
-}
-
-// A stretch is n bytes that go to a slot.
-type stretch struct {
-	from, to driver.Ptr
-	n        int
-}
-
-// goes is what goes to a peer in a round.
-func (k *copier) goes(slots, peer, round int) stretch {
-	src, length := k.source(slots, peer)
-	at, n := k.chunk(length, round)
-	return stretch{src + driver.Ptr(at), k.slot(slots, round, peer, k.e.cfg.Rank), n}
+// goes is what goes straight to a peer in a round.
+func (k *copier) goes(peer, round int) stretch {
+	src, length := k.source(peer)
+	at, n := chunkOf(length, k.c.chunk, k.tail(), round)
+	return stretch{src + driver.Ptr(at), k.slot(round, peer, k.e.cfg.Rank), n}
 }
 
 // source is what goes to a peer, and how long that is.
-func (k *copier) source(slots, peer int) (src driver.Ptr, length int) {
+func (k *copier) source(peer int) (src driver.Ptr, length int) {
 	me, op := k.e.cfg.Rank, &k.op
-	send, recv, n := driver.Ptr(op.Send), driver.Ptr(op.Recv), driver.Ptr(bytesOf(op))
+	send, n := driver.Ptr(op.Send), bytesOf(op)
 	switch op.Coll {
 	case schedule.SendRecv:
-		return driver.Ptr(k.pairs.in[peer]), int(k.pairs.send[peer])
-	case schedule.AllReduce:
-		per := driver.Ptr(part(int(n), k.e.cfg.Size))
-		if slots == results {
-			return recv + driver.Ptr(me)*per, k.length(me)
-		}
-		return send + driver.Ptr(peer)*per, k.length(peer)
-	case schedule.AllToAll, schedule.ReduceScatter:
-		return send + driver.Ptr(peer)*n, int(n)
+		return driver.Ptr(k.messages.in[peer]), int(k.messages.send[peer])
+	case schedule.AllToAll:
+		return send + driver.Ptr(peer*n), n
 	case schedule.Scatter:
 		if me == op.Root {
-			return send + driver.Ptr(peer)*n, int(n)
+			return send + driver.Ptr(peer*n), n
 		}
-	case schedule.Broadcast:
-		if me == op.Root {
-			return send, int(n)
-		}
-	case schedule.Gather, schedule.Reduce:
+	case schedule.Gather:
 		if peer == op.Root {
-			return send, int(n)
+			return send, n
 		}
-	case schedule.AllGather:
-		return send, int(n)
 	}
 	return 0, 0
 }
 
 // consume empties the slots of a round.
 func (k *copier) consume(round int) error {
-	e, op := k.e, &k.op
-	me, size := e.cfg.Rank, e.cfg.Size
-	send, recv, n := driver.Ptr(op.Send), driver.Ptr(op.Recv), driver.Ptr(bytesOf(op))
+	op := &k.op
+	me, size, n := k.e.cfg.Rank, k.e.cfg.Size, bytesOf(op)
+	send, recv := driver.Ptr(op.Send), driver.Ptr(op.Recv)
 	switch op.Coll {
 	case schedule.SendRecv:
 		for p := range size {
 			if p == me {
 				continue
 			}
-			if err := k.take(driver.Ptr(k.pairs.out[p]), k.slot(inputs, round, me, p), int(k.pairs.recv[p]), round); err != nil {
+			if err := k.take(driver.Ptr(k.messages.out[p]), k.slot(round, me, p), int(k.messages.recv[p]), round); err != nil {
 				return err
 			}
 		}
-		return nil
-	case schedule.AllReduce:
-		per := driver.Ptr(part(int(n), size))
-		own := driver.Ptr(me) * per
-		if err := k.reduce(recv+own, send+own, round); err != nil {
-			return err
-		}
-		if round < resultLag {
-			return nil
-		}
-		for p := range size {
-			if p == me {
-				continue
-			}
-			if err := k.take(recv+driver.Ptr(p)*per, k.slot(results, round-resultLag, me, p), k.length(p), round-resultLag); err != nil {
-				return err
-			}
-		}
-		return nil
-	case schedule.ReduceScatter:
-		return k.reduce(recv, send+driver.Ptr(me)*n, round)
-	case schedule.Reduce:
-		if me != op.Root {
-			return nil
-		}
-		return k.reduce(recv, send, round)
-	case schedule.AllGather, schedule.AllToAll, schedule.Gather:
+	case schedule.AllToAll, schedule.Gather:
 		if op.Coll == schedule.Gather && me != op.Root {
 			return nil
 		}
 		if op.Coll == schedule.AllToAll {
-			send += driver.Ptr(me) * n
+			send += driver.Ptr(me * n)
 		}
 		for p := range size {
-			if err := k.arrive(recv+driver.Ptr(p)*n, send, p, round); err != nil {
+			if err := k.arrive(recv+driver.Ptr(p*n), send, p, round); err != nil {
 				return err
 			}
 		}
-		return nil
-	case schedule.Scatter, schedule.Broadcast:
-		if me == op.Root && op.Coll == schedule.Scatter {
-			send += driver.Ptr(me) * n
+	case schedule.Scatter:
+		if me == op.Root {
+			send += driver.Ptr(me * n)
 		}
 		return k.arrive(recv, send, op.Root, round)
 	}
@@ -562,56 +516,102 @@ func (k *copier) consume(round int) error {
 
 // arrive moves to its place what came from a rank, or the own input.
 func (k *copier) arrive(to, own driver.Ptr, from, round int) error {
-	me := k.e.cfg.Rank
-	if from != me {
-		return k.take(to, k.slot(inputs, round, me, from), k.length(from), round)
+	n := bytesOf(&k.op)
+	if from != k.e.cfg.Rank {
+		return k.take(to, k.slot(round, k.e.cfg.Rank, from), n, round)
 	}
-	if to == own {
-		return nil
-	}
-	at, _ := k.chunk(k.length(me), round)
-	return k.take(to, own+driver.Ptr(at), k.length(me), round)
+	at, _ := chunkOf(n, k.c.chunk, k.tail(), round)
+	return k.take(to, own+driver.Ptr(at), n, round)
 }
 
 // take moves a round's chunk, of so many bytes at to, to its place in them.
 func (k *copier) take(to, from driver.Ptr, length, round int) error {
-	at, n := k.chunk(length, round)
-	if n == 0 {
+	at, n := chunkOf(length, k.c.chunk, k.tail(), round)
+	return k.moveTo(to+driver.Ptr(at), from, n)
+}
+
+// moveTo copies on this device.
+func (k *copier) moveTo(to, from driver.Ptr, n int) error {
+	if n == 0 || to == from {
 		return nil
 	}
 	*k.move.args = argsABI{}
 	a := k.move.args
-	a.in[0], a.out[0], a.recv[0] = uint64(from), uint64(to)+uint64(at), uint64(n)
+	a.in[0], a.out[0], a.recv[0] = uint64(from), uint64(to), uint64(n)
 	return k.e.run(k.e.set(k.move, choice{combine, k.blocks(n), exchangeThreads, 0}))
 }
 
-// reduce reduces a round's chunk of this rank's part.
-func (k *copier) reduce(to, own driver.Ptr, round int) error {
-	e := k.e
-	at, n := k.chunk(k.length(e.cfg.Rank), round)
-	if n == 0 {
+// passed is what goes to the next rank of the ring in a round.
+func (k *copier) passed(round int) stretch {
+	m := k.ring.sends(round)
+	if m.n == 0 {
+		return stretch{}
+	}
+	from := k.at(m.where, &m)
+	if m.where == inSlot {
+		from = k.ringSlot(round-k.ring.lag, k.e.cfg.Rank)
+	}
+	return stretch{from, k.ringSlot(round, k.ring.next), m.n}
+}
+
+// pass empties a ring's slot of a round, or reduces in it.
+func (k *copier) pass(round int) error {
+	if m := k.ring.keeps(round); m.n > 0 {
+		if err := k.moveTo(k.at(output, &m), k.at(input, &m), m.n); err != nil {
+			return err
+		}
+	}
+	m := k.ring.gets(round)
+	if m.n == 0 {
 		return nil
 	}
-	l, err := e.launch(combine, k.op.Type, k.op.Op)
-	if err != nil {
-		return err
+	slot := k.ringSlot(round, k.e.cfg.Rank)
+	to := slot
+	if m.where == output {
+		to = k.at(output, &m)
+	}
+	if !m.reduce {
+		return k.moveTo(to, slot, m.n)
+	}
+	return k.reduce(to, slot, k.at(input, &m), &m)
+}
+
+// ringSlot is where, in the room of a rank, that is which came in a round.
+func (k *copier) ringSlot(round, of int) driver.Ptr {
+	return k.room.at[of] + driver.Ptr(round%ringSlots*k.c.chunk)
+}
+
+// at is where a chunk is, in the input or the output.
+func (k *copier) at(where place, m *move) driver.Ptr {
+	base := driver.Ptr(k.op.Recv)
+	if where == input {
+		base = driver.Ptr(k.op.Send)
+	}
+	return base + driver.Ptr(k.ring.offset(where, m))
+}
+
+// reduce reduces what came and the own input.
+func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
+	op := &k.op
+	l := k.pairs[op.Type][op.Op]
+	if l == nil {
+		var err error
+		if l, err = k.local(op.Type, op.Op, 2); err != nil {
+			return err
+		}
+		k.pairs[op.Type][op.Op] = l
 	}
 	a := l.args
 	*a = argsABI{}
 	switch {
-	case k.op.Scaled:
-		a.scale, a.factor = scaleFactor, k.op.Factor
-	case k.op.Divisor > 0:
-		a.scale, a.divisor = scaleDivide, uint32(k.op.Divisor)
+	case !m.last:
+	case op.Scaled: // an average: this multiplies what was not before
+		a.scale, a.factor = scaleFactor, op.Factor
+	case op.Divisor > 0:
+		a.scale, a.divisor = scaleDivide, uint32(op.Divisor)
 	}
-	for p := range e.cfg.Size {
-		a.in[p] = uint64(own) + uint64(at)
-		if p != e.cfg.Rank {
-			a.in[p] = uint64(k.slot(inputs, round, e.cfg.Rank, p))
-		}
-	}
-	a.out[e.cfg.Rank], a.recv[e.cfg.Rank] = uint64(to)+uint64(at), uint64(n)
-	return e.run(e.set(l, choice{combine, k.blocks(n), exchangeThreads, 0}))
+	a.in[0], a.in[1], a.out[0], a.recv[0] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
+	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))
 }
 
 // blocks is how many a kernel for so many bytes has.
@@ -622,12 +622,19 @@ func (k *copier) close() {
 	if k.move == nil {
 		return
 	}
-	for _, ring := range k.rings() {
-		for _, ev := range ring {
+	for _, all := range [...]*events{&k.copied, &k.met} {
+		for _, ev := range all {
 			_ = ev.Destroy()
 		}
 	}
 	_ = k.stream.Destroy()
 	_ = driver.Free(k.token)
 	k.move.l.Close()
+	for t := range k.pairs {
+		for _, l := range k.pairs[t] {
+			if l != nil {
+				l.l.Close()
+			}
+		}
+	}
 }

@@ -39,7 +39,6 @@ const (
 
 	leastChunked = 128 << 10 // shorter messages are not done in chunks
 	leastCopied  = 4 << 20   // nor by copy engines
-	longCopy     = 32 << 20  // a step among more than two ranks
 	leastPacket  = 512       // bytes of a channel
 	// steady is from where on bandwidth decides: what is best for so long a
 	// message is best for all longer ones.
@@ -180,16 +179,13 @@ func (s *search) copies(k kernel) (out []choice) {
 	if s.bytes < leastCopied {
 		return nil
 	}
-	most, least := copyChunk(s.coll), leastCopied
-	if s.ranks > 2 { // short ones bring the ranks out of step
-		least = longCopy
-	}
+	most := copyChunk(s.coll, s.ranks)
 	for _, blocks := range [...]int{32, 64, 128} {
 		if s.coll == schedule.SendRecv {
 			out = append(out, choice{k, blocks, exchangeThreads, s.copyStep()})
 			continue
 		}
-		for chunk := least; chunk < min(most, s.bytes); chunk *= 2 {
+		for chunk := 4 << 20; chunk < min(most, s.bytes); chunk *= 2 {
 			out = append(out, choice{k, blocks, exchangeThreads, chunk})
 		}
 		if s.bytes > most {

@@ -1,0 +1,234 @@
+package cuda
+
+import (
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// In a ring every rank copies to the next one only, and gets all from the one
+// before. So each link has one sender, and nobody need keep in step with anybody
+// but its neighbours. Ranks that copy to several others by turns get out of step
+// ever faster once two meet at one receiver, while another has none: four H200s
+// carried 215 GB/s in that way, and 375 in a ring.
+//
+// AllReduce is the ring of Patarasuk and Yuan, ReduceScatter and AllGather are its
+// halves: the vector has a segment for each rank, which goes once around to be
+// reduced, and once more to be given to all. Broadcast and Reduce are chains: a
+// ring without the link between its ends.
+//
+// What a rank has got in a round, and reduced, it passes on ringLag rounds
+// later, so that its copies never wait for it: a segment is passed on in groups
+// of as many chunks.
+const (
+	ringLag = copyDepth
+	// A slot is free once what was reduced in it has been passed on, and copies
+	// run ahead by copyDepth-1 rounds.
+	ringSlots = ringLag + copyDepth - 1
+)
+
+// A ring says what one rank does in each round of a collective.
+type ring struct {
+	coll       schedule.Collective
+	rank, size int
+	next, prev int // coll.NoPeer: none
+	position   int // in a chain
+	segment    int // bytes of the longest one
+	total      int // bytes of all, for AllReduce
+	chunk      int
+	lag        int // rounds
+	steps      int // of a segment: from rank to rank
+	chunks     int // of a segment
+	first, end int // rounds: those of this rank are from the first one, and before the end
+}
+
+// ringed reports whether a collective goes by a ring.
+func ringed(c schedule.Collective) bool {
+	switch c {
+	case schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast, schedule.Reduce:
+		return true
+	}
+	return false
+}
+
+// newRing plans a collective in chunks of so many bytes at most.
+func newRing(op *coll.DeviceOp, rank, size, chunk int) ring {
+	g := ring{coll: op.Coll, rank: rank, size: size, next: (rank + 1) % size, prev: (rank + size - 1) % size, segment: bytesOf(op), lag: ringLag}
+	switch op.Coll {
+	case schedule.Broadcast, schedule.Reduce:
+		g.position = (rank - op.Root + size) % size
+		if op.Coll == schedule.Reduce { // which ends at the root
+			g.position = (g.position + size - 1) % size
+		}
+		if g.position == 0 {
+			g.prev = coll.NoPeer
+		}
+		if g.position == size-1 {
+			g.next = coll.NoPeer
+		}
+		g.chunk, g.chunks = chunk, (g.segment+chunk-1)/chunk
+		// So the others may be in the operations before and after.
+		g.first = max(g.position-1, 0) * g.lag
+		g.end = min(g.position, size-2)*g.lag + g.chunks
+		return g
+	case schedule.AllReduce:
+		g.total, g.segment, g.steps = g.segment, part(g.segment, size), 2*(size-1)
+	default:
+		g.steps = size - 1
+	}
+	if g.steps == 1 { // nothing is passed on
+		g.lag = 1
+	}
+	g.chunks = ((g.segment+chunk-1)/chunk + g.lag - 1) / g.lag * g.lag
+	g.chunk = max(part(g.segment, g.chunks), partAlign)
+	g.end = g.chunks * g.steps
+	return g
+}
+
+// meets reports whether a rank and this one come together in a round: in a chain,
+// when there is something between them.
+func (g *ring) meets(rank, round int) bool {
+	if g.steps > 0 {
+		return rank == g.next || rank == g.prev
+	}
+	between := func(p int) bool { return round >= p*g.lag && round < p*g.lag+g.chunks } // those at p and p+1
+	return rank == g.next && between(g.position) || rank == g.prev && between(g.position-1)
+}
+
+// A place is where something is that is copied.
+type place uint8
+
+const (
+	nowhere place = iota
+	input         // a segment of the input, or the own part
+	output        // a segment of the output, or the own part
+	inSlot        // what came ringLag rounds before, reduced
+)
+
+// A move is what happens to a chunk of a segment.
+type move struct {
+	where   place
+	segment int // its number, 0 where there is one only
+	at, n   int // the chunk
+	reduce  bool
+	last    bool // of the reductions of the chunk
+}
+
+// at is the step and the chunk of a round.
+func (g *ring) at(round int) (step, chunk int) {
+	group := g.steps * g.lag
+	in := round % group
+	return in / g.lag, round/group*g.lag + in%g.lag
+}
+
+// cut is a chunk of a segment.
+func (g *ring) cut(segment, chunk int) (at, n int) {
+	length := g.segment
+	if g.coll == schedule.AllReduce {
+		length = min(max(g.total-segment*g.segment, 0), g.segment)
+	}
+	at = min(chunk*g.chunk, length)
+	return at, min(g.chunk, length-at)
+}
+
+// offset is where a chunk is in the input or the output.
+func (g *ring) offset(where place, m *move) int {
+	if g.coll == schedule.AllGather && where == input || g.coll == schedule.ReduceScatter && where == output {
+		return m.at // there is one segment only
+	}
+	return m.segment*g.segment + m.at
+}
+
+func (g *ring) mod(segment int) int { return (segment + 2*g.size) % g.size }
+
+// sends is what goes to the next rank in a round.
+func (g *ring) sends(round int) (m move) {
+	switch g.coll {
+	case schedule.Broadcast, schedule.Reduce:
+		chunk := round - g.position*g.lag
+		if g.next == coll.NoPeer || chunk < 0 {
+			return m
+		}
+		switch {
+		case g.position == 0:
+			m.where = input
+		case g.coll == schedule.Broadcast:
+			m.where = output
+		default:
+			m.where = inSlot
+		}
+		m.at, m.n = g.cut(0, chunk)
+		return m
+	}
+	step, chunk := g.at(round)
+	m.where = input
+	switch {
+	case g.coll == schedule.AllGather:
+		m.segment = g.mod(g.rank - step)
+		if step > 0 {
+			m.where = output
+		}
+	case g.coll == schedule.ReduceScatter:
+		m.segment = g.mod(g.rank - 1 - step)
+		if step > 0 {
+			m.where = inSlot
+		}
+	case step < g.size-1:
+		m.segment = g.mod(g.rank - step)
+		if step > 0 {
+			m.where = inSlot
+		}
+	default:
+		m.segment, m.where = g.mod(g.rank-step), output // step size-1: the one after the own
+	}
+	m.at, m.n = g.cut(m.segment, chunk)
+	return m
+}
+
+// gets is what is done with what came from the rank before: it goes to the
+// output, or is reduced in its slot.
+func (g *ring) gets(round int) (m move) {
+	switch g.coll {
+	case schedule.Broadcast, schedule.Reduce:
+		chunk := round - (g.position-1)*g.lag
+		if g.prev == coll.NoPeer || chunk < 0 {
+			return m
+		}
+		m.reduce = g.coll == schedule.Reduce
+		m.last = g.next == coll.NoPeer
+		m.at, m.n = g.cut(0, chunk)
+	case schedule.AllGather:
+		step, chunk := g.at(round)
+		m.segment = g.mod(g.rank - 1 - step)
+		m.at, m.n = g.cut(m.segment, chunk)
+	case schedule.ReduceScatter:
+		step, chunk := g.at(round)
+		m.segment, m.reduce, m.last = g.mod(g.rank-2-step), true, step == g.size-2
+		m.at, m.n = g.cut(m.segment, chunk)
+	default:
+		step, chunk := g.at(round)
+		m.segment, m.reduce, m.last = g.mod(g.rank-1-step), step < g.size-1, step == g.size-2
+		m.at, m.n = g.cut(m.segment, chunk)
+	}
+	m.where = output
+	if m.reduce && !m.last {
+		m.where = inSlot
+	}
+	return m
+}
+
+// keeps is what a rank copies of its own input in a round.
+func (g *ring) keeps(round int) (m move) {
+	switch g.coll {
+	case schedule.Broadcast:
+		if g.position == 0 {
+			m.where = output
+			m.at, m.n = g.cut(0, round)
+		}
+	case schedule.AllGather:
+		if step, chunk := g.at(round); step == 0 {
+			m.where, m.segment = output, g.rank
+			m.at, m.n = g.cut(g.rank, chunk)
+		}
+	}
+	return m
+}

@@ -1,0 +1,183 @@
+package cuda
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// Every rank has two streams, which go on in any order that events and barriers
+// allow; at the end all outputs have what the collective makes of the inputs.
+func TestRings(t *testing.T) {
+	for _, c := range []schedule.Collective{schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast, schedule.Reduce} {
+		for size := 2; size <= maxRanks; size++ {
+			t.Run(fmt.Sprintf("%v among %d", c, size), func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(30) {
+					r := rand.New(rand.NewPCG(seed, uint64(size)))
+					op := &coll.DeviceOp{Coll: c, Count: 1 + r.IntN(6000), Type: elem.Uint8, Root: r.IntN(size)}
+					for _, inPlace := range []bool{false, true} {
+						if err := newRingWorld(op, size, partAlign*(1+r.IntN(4)), inPlace).run(r); err != nil {
+							t.Fatalf("seed %d, %d bytes, root %d, in place %v: %v", seed, op.Count, op.Root, inPlace, err)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// A ringWorld has all ranks of a ring. What a byte holds is whose inputs are in
+// it: bits by rank, from bit 8 on where in the input it was.
+type ringWorld struct {
+	op            *coll.DeviceOp
+	plans         []ring
+	in, out, room [][]uint32
+	copied, met   []int // the rounds before these are over: copies, barriers
+	passed        []int
+}
+
+func newRingWorld(op *coll.DeviceOp, size, chunk int, inPlace bool) *ringWorld {
+	n := op.Count
+	w := &ringWorld{op: op, copied: make([]int, size), met: make([]int, size), passed: make([]int, size)}
+	for rank := range size {
+		w.plans = append(w.plans, newRing(op, rank, size, chunk))
+		first := w.plans[rank].first
+		w.copied[rank], w.met[rank], w.passed[rank] = first, first, first
+		ins, outs := partsHere(op, rank, size)
+		buffer := func(parts int) []uint32 { return make([]uint32, parts*n) }
+		in, out := buffer(ins), buffer(outs)
+		if inPlace {
+			switch {
+			case op.Coll == schedule.AllGather:
+				in = out[rank*n : (rank+1)*n]
+			case op.Coll == schedule.ReduceScatter:
+				out = in[rank*n : (rank+1)*n]
+			case ins == outs:
+				in = out
+			}
+		}
+		for i := range in {
+			in[i] = uint32(i)<<8 | 1<<rank
+		}
+		w.in, w.out = append(w.in, in), append(w.out, out)
+		w.room = append(w.room, make([]uint32, ringSlots*w.plans[rank].chunk))
+	}
+	return w
+}
+
+func (w *ringWorld) run(r *rand.Rand) error {
+	want := w.want()
+	size := len(w.plans)
+	for done := 0; done < size; {
+		rank := r.IntN(size)
+		if r.IntN(2) == 0 {
+			w.copy(rank)
+		} else if w.main(rank) && w.passed[rank] == w.plans[rank].end {
+			done++
+		}
+	}
+	for rank := range size {
+		if !slices.Equal(w.out[rank], want[rank]) {
+			return fmt.Errorf("rank %d has something else", rank)
+		}
+	}
+	return nil
+}
+
+// copy does the next copy of a rank, if it may.
+func (w *ringWorld) copy(rank int) {
+	g, t := &w.plans[rank], w.copied[rank]
+	if t == g.end || w.met[rank] < t-copyDepth+2 { // so many barriers are over
+		return
+	}
+	if m := g.sends(t); m.n > 0 {
+		var from []uint32
+		if m.where == inSlot {
+			from = w.slot(rank, t-g.lag)
+		} else {
+			from = w.at(rank, m.where, &m)
+		}
+		copy(w.slot(g.next, t)[:m.n], from[:m.n])
+	}
+	w.copied[rank]++
+}
+
+// main does the next barrier of a rank, and what comes behind it, if it may.
+func (w *ringWorld) main(rank int) bool {
+	g, t := &w.plans[rank], w.passed[rank]
+	if t == g.end || w.copied[rank] <= t {
+		return false
+	}
+	if w.met[rank] == t {
+		// The others have come to it when their copies are over.
+		for p := range w.plans {
+			if g.meets(p, t) && (w.copied[p] <= t || w.passed[p] < t) {
+				return false
+			}
+		}
+		w.met[rank]++
+		return false
+	}
+	if m := g.keeps(t); m.n > 0 {
+		copy(w.at(rank, output, &m)[:m.n], w.at(rank, input, &m)[:m.n])
+	}
+	if m := g.gets(t); m.n > 0 {
+		slot := w.slot(rank, t)
+		to := slot
+		if m.where == output {
+			to = w.at(rank, output, &m)
+		}
+		for i := range m.n {
+			v := slot[i]
+			if m.reduce {
+				v |= w.at(rank, input, &m)[i]
+			}
+			to[i] = v
+		}
+	}
+	w.passed[rank]++
+	return true
+}
+
+func (w *ringWorld) slot(rank, round int) []uint32 {
+	chunk := w.plans[rank].chunk
+	return w.room[rank][round%ringSlots*chunk:][:chunk]
+}
+
+func (w *ringWorld) at(rank int, where place, m *move) []uint32 {
+	base := w.out[rank]
+	if where == input {
+		base = w.in[rank]
+	}
+	return base[w.plans[rank].offset(where, m):]
+}
+
+// want is what the outputs are to have.
+func (w *ringWorld) want() [][]uint32 {
+	size, n := len(w.plans), w.op.Count
+	all := uint32(1)<<size - 1
+	want := make([][]uint32, size)
+	for rank := range want {
+		out := slices.Clone(w.out[rank])
+		for i := range out {
+			switch at := uint32(i); w.op.Coll {
+			case schedule.AllReduce, schedule.Reduce:
+				out[i] = at<<8 | all
+			case schedule.ReduceScatter:
+				out[i] = uint32(rank*n+i)<<8 | all
+			case schedule.AllGather:
+				out[i] = at%uint32(n)<<8 | 1<<(i/n)
+			case schedule.Broadcast:
+				out[i] = at<<8 | 1<<w.op.Root
+			}
+		}
+		want[rank] = out
+	}
+	return want
+}
