@@ -167,7 +167,7 @@ func (k *copier) prepare() (err error) {
 
 // local makes a launch that reduces so many inputs on this device.
 func (k *copier) local(t elem.Type, op elem.Op, inputs int32) (*launch, error) {
-	f, err := k.e.dev.function(combine, t, op)
+	f, err := k.e.dev.function(combine, t, op, k.e.cfg.Size)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type device struct {
 	info driver.DeviceInfo
 
 	mu    sync.Mutex
-	funcs map[string]map[string]driver.Func // by module and kernel
+	funcs map[string]map[string]driver.Func // by module or variant, and kernel
 }
 
 var devices struct {
@@ -66,10 +66,11 @@ func (d *device) in(f func() error) error {
 	return f()
 }
 
-// load loads a module and all its kernels, if that has not been done. The
-// driver may wait for all that runs on the device, and compiles for a while
-// the first time.
-func (d *device) load(module string) error {
+// load loads a module and all its kernels, for communicators of so many ranks,
+// if that has not been done. The driver may wait for all that runs on the
+// device, and compiles for a while the first time.
+func (d *device) load(module string, ranks int) error {
+	module = kernels.ForRanks(module, ranks)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.funcs[module] != nil {
@@ -95,15 +96,15 @@ func (d *device) load(module string) error {
 	})
 }
 
-// function finds a kernel of a module that was loaded.
-func (d *device) function(k kernel, t elem.Type, op elem.Op) (driver.Func, error) {
+// function finds a kernel of a module that was loaded for so many ranks.
+func (d *device) function(k kernel, t elem.Type, op elem.Op, ranks int) (driver.Func, error) {
 	module, name := kernels.Movement, k.String()
 	if kernelInfo[k].typed {
 		module, name = kernels.Module(t, op), kernels.KernelName(name, t, op)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f, ok := d.funcs[module][name]
+	f, ok := d.funcs[kernels.ForRanks(module, ranks)][name]
 	if !ok {
 		return f, fmt.Errorf("there is no kernel %s", name)
 	}

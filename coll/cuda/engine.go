@@ -70,7 +70,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	}
 	for _, module := range [...]string{kernels.Movement, kernels.Module(elem.Float32, elem.Sum)} {
 		if err == nil {
-			err = dev.load(module)
+			err = dev.load(module, cfg.Size)
 		}
 	}
 	if err != nil {
@@ -210,7 +210,7 @@ func (e *engine) launch(k kernel, t elem.Type, op elem.Op) (*launch, error) {
 	if *at != nil {
 		return *at, nil
 	}
-	f, err := e.dev.function(k, t, op)
+	f, err := e.dev.function(k, t, op, e.cfg.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -239,7 +239,7 @@ func (e *engine) lacks(op *coll.DeviceOp) bool {
 }
 
 func (e *engine) load(op *coll.DeviceOp) error {
-	if err := e.dev.load(kernels.Module(op.Type, op.Op)); err != nil {
+	if err := e.dev.load(kernels.Module(op.Type, op.Op), e.cfg.Size); err != nil {
 		return err
 	}
 	e.ready[op.Type][op.Op] = true

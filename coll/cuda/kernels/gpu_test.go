@@ -63,20 +63,22 @@ func TestReduceGPU(t *testing.T) {
 			check(t, ctx.Bind())
 			all := tests(ty)
 			for op := elem.Sum; op < elem.Avg; op++ {
-				texts, err := PTX(Module(ty, op), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
-				check(t, err)
-				module, err := driver.LoadAny(texts)
-				check(t, err)
-				defer module.Unload()
-				f, err := module.Function(KernelName(Combine, ty, op))
-				check(t, err)
-				for _, c := range all {
-					if c.op != op {
-						continue
+				for _, ranks := range []int{len(buffers) - 1, FewRanks} { // at most
+					texts, err := PTX(ForRanks(Module(ty, op), ranks), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
+					check(t, err)
+					module, err := driver.LoadAny(texts)
+					check(t, err)
+					defer module.Unload()
+					f, err := module.Function(KernelName(Combine, ty, op))
+					check(t, err)
+					for _, c := range all {
+						if c.op != op || len(c.srcs) > ranks {
+							continue
+						}
+						got := make([]byte, len(c.want))
+						combine(t, ctx, f, c, buffers, got)
+						c.check(t, got)
 					}
-					got := make([]byte, len(c.want))
-					combine(t, ctx, f, c, buffers, got)
-					c.check(t, got)
 				}
 			}
 		})

@@ -10,8 +10,9 @@
 //
 // A module holds the kernels that only move bytes, or those that reduce one
 // element type by one operation: drivers compile a module whole, which takes
-// seconds for those of all operations. The kernels' arguments are the structures
-// of abi.h.
+// seconds for those of all operations. Of each module there is a variant for few
+// ranks, whose kernels are smaller and start sooner. The kernels' arguments are
+// the structures of abi.h.
 package kernels
 
 import (
@@ -38,14 +39,17 @@ var archs = []int{90, 80}
 // Movement is the module of the kernels that only move bytes.
 const Movement = "movement"
 
-// Modules are the names of all modules: Movement, and the Module of each element
-// type and operation.
+// Modules are the names of all modules, Movement and the Module of each element
+// type and operation, and of their variants for few ranks.
 func Modules() []string {
 	m := []string{Movement}
 	for _, t := range elem.Types {
 		for op := elem.Sum; op < elem.Avg; op++ {
 			m = append(m, Module(t, op))
 		}
+	}
+	for _, module := range m {
+		m = append(m, ForRanks(module, FewRanks))
 	}
 	return m
 }

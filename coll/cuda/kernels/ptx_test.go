@@ -143,7 +143,7 @@ func TestPTX(t *testing.T) {
 			t.Errorf("%s for 75: %v", module, err)
 		}
 	}
-	for _, none := range []string{"float", "float17_sum", "float_avg"} {
+	for _, none := range []string{"float", "float17_sum", "float_avg", ForRanks("float_avg", 2), "float_sum.r3"} {
 		if _, err := PTX(none, 90); err == nil {
 			t.Errorf("there is PTX of %s", none)
 		}
@@ -160,14 +160,30 @@ func TestNames(t *testing.T) {
 	if got, want := Module(elem.Float16, elem.Avg), "half_sum"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
+	for ranks, want := range map[int]string{1: "movement.r4", 4: "movement.r4", 5: "movement", 8: "movement", 1000: "movement"} {
+		if got := ForRanks(Movement, ranks); got != want {
+			t.Errorf("of %d ranks: %s; want %s", ranks, got, want)
+		}
+	}
 	seen := map[string]bool{}
+	variants := 0
 	for _, m := range Modules() {
+		if strings.HasSuffix(m, ".r4") {
+			variants++
+			continue
+		}
 		for _, n := range KernelNames(m) {
 			if seen[n] {
 				t.Errorf("two kernels are called %s", n)
 			}
 			seen[n] = true
 		}
+		if few := KernelNames(ForRanks(m, 2)); !slices.Equal(few, KernelNames(m)) {
+			t.Errorf("%s for few ranks has kernels %v", m, few)
+		}
+	}
+	if want := 1 + 12*4; variants != want {
+		t.Errorf("%d variants; want %d", variants, want)
 	}
 	// Four types round: their sums and products have no chain.
 	if want := 5 + 12*4*7 - 4*2; len(seen) != want {

@@ -1,7 +1,8 @@
 // A libcuda.so.1 for tests of the engine on machines without a GPU: devices
 // whose kernels run on the emulator of kernels/emu, as streams that go on by
 // themselves. Blocks have 64 threads, whatever was asked for: the kernels are
-// right with any number.
+// right with any number. They are those for MAX_RANKS, whichever variant of a
+// module was loaded.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>

@@ -18,6 +18,10 @@ import (
 // archs are the compute capabilities to compile for.
 var archs = []int{80, 90}
 
+// fewRanks is for how many ranks loops are unrolled in the variants of modules
+// for few of them. kernels.FewRanks is the same.
+const fewRanks = 4
+
 // A compiler is nvcc.
 type compiler struct {
 	path, version string
@@ -39,7 +43,7 @@ func newCompiler(path string) (*compiler, error) {
 
 // A unit is a source compiled to one PTX.
 type unit struct {
-	name    string // of the PTX: MODULE.sm_ARCH.ptx
+	name    string // of the PTX: MODULE.sm_ARCH.ptx or MODULE.rRANKS.sm_ARCH.ptx
 	source  string
 	arch    int
 	defines []string
@@ -49,7 +53,9 @@ func units() []unit {
 	var u []unit
 	for _, arch := range archs {
 		add := func(module, source string, defines ...string) {
-			u = append(u, unit{fmt.Sprintf("%s.sm_%d.ptx", module, arch), source, arch, defines})
+			few := append(slices.Clone(defines), fmt.Sprintf("-DASSAY_RANKS=%d", fewRanks))
+			u = append(u, unit{fmt.Sprintf("%s.sm_%d.ptx", module, arch), source, arch, defines},
+				unit{fmt.Sprintf("%s.r%d.sm_%d.ptx", module, fewRanks, arch), source, arch, few})
 		}
 		add("movement", "movement.cu")
 		for _, t := range elem.Types {

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// fakeCompiler makes $NVCC a compiler that copies the source into what it
-// writes, below what differs from run to run.
+// fakeCompiler makes $NVCC a compiler that copies the source's line into what it
+// writes, below what differs from run to run. It starts no other program: it runs
+// thousands of times.
 func fakeCompiler(t *testing.T, version string) {
 	t.Helper()
 	script := `#!/bin/sh
@@ -22,12 +23,11 @@ while [ $# -gt 1 ]; do
 	esac
 	shift
 done
-if grep -q wrong $1; then echo "no such thing" >&2; exit 1; fi
+read -r source < $1
+if [ "$source" = wrong ]; then echo "no such thing" >&2; exit 1; fi
 {
-	echo "// Build $$"
-	echo
-	echo "call _ZN43_INTERNAL_$(printf %08x $$)_12_reduction_cu_9c0e4fef9load_slow;$defines"
-	cat $1
+	printf '// Build %d\n\n' $$
+	printf 'call _ZN43_INTERNAL_%08x_12_reduction_cu_9c0e4fef9load_slow;%s\n%s\n' $$ "$defines" "$source"
 } > $out
 `
 	path := filepath.Join(t.TempDir(), "nvcc")
@@ -61,19 +61,24 @@ func sourceDir(t *testing.T) string {
 
 func TestGenerate(t *testing.T) {
 	dir := sourceDir(t)
-	text, err := decompress(filepath.Join(dir, "ptx", "half_sum.sm_90.ptx.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow; -DASSAY_TYPE=6 -DASSAY_OP=0\nreduce\n"
-	if string(text) != want {
-		t.Errorf("PTX is %q; want %q", text, want)
+	for name, defines := range map[string]string{
+		"half_sum.sm_90.ptx.gz":    " -DASSAY_TYPE=6 -DASSAY_OP=0",
+		"half_sum.r4.sm_90.ptx.gz": " -DASSAY_TYPE=6 -DASSAY_OP=0 -DASSAY_RANKS=4",
+	} {
+		text, err := decompress(filepath.Join(dir, "ptx", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow;" + defines + "\nreduce\n"
+		if string(text) != want {
+			t.Errorf("%s is %q; want %q", name, text, want)
+		}
 	}
 	s, err := readSums(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 + (1+12*4)*len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
+	if want := 3 + 2*(1+12*4)*len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
 		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
 	}
 }
