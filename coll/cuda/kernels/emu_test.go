@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,11 +40,10 @@ func TestEmulator(t *testing.T) {
 			t.Errorf("%v; %d cases passed, of %d at least\n%s", err, n, cases, out)
 		}
 	})
-	for i := range runs {
-		first := seed + i*each
-		t.Run(fmt.Sprintf("seed %d", first), func(t *testing.T) {
+	drive := func(program string, first, ranks int) {
+		t.Run(fmt.Sprintf("%s, seed %d", program, first), func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.Command(filepath.Join(dir, "drive"), strconv.Itoa(first), strconv.Itoa(each)).CombinedOutput()
+			out, err := exec.Command(filepath.Join(dir, program), strconv.Itoa(first), strconv.Itoa(each), strconv.Itoa(ranks)).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s\nto begin with a seed, set ASSAY_EMU_SEED to it", err, out)
 			}
@@ -53,10 +53,15 @@ func TestEmulator(t *testing.T) {
 			}
 		})
 	}
+	for i := range runs {
+		drive("drive", seed+i*each, 8)
+	}
+	drive("few", seed, FewRanks)
 }
 
 // buildEmulator compiles the kernels that move bytes and those of the types,
-// and links them into the programs selftest and drive of the directory.
+// and links them into the programs selftest, drive and few, which is drive with
+// the variants for few ranks, of the directory.
 func buildEmulator(t *testing.T, types []elem.Type) string {
 	t.Helper()
 	gxx, err := exec.LookPath("g++")
@@ -89,14 +94,21 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 	machine := emulator("machine", "stores", "device")
 	selftest := append(emulator("selftest"), machine...)
 	drive := append(emulator("drive", "catalogue", "operation", "reference", "world"), machine...)
-	drive = append(drive, compile("movement", "-c", "-x", "c++", "movement.cu"))
-	for _, ty := range types {
-		drive = append(drive, compile(ty.String(), fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
+	few := slices.Clone(drive)
+	kernels := func(ranks int) (objects []string) {
+		unrolled := fmt.Sprintf("-DASSAY_RANKS=%d", ranks)
+		objects = append(objects, compile(ForRanks(Movement, ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
+		for _, ty := range types {
+			objects = append(objects, compile(ForRanks(ty.String(), ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
+		}
+		return objects
 	}
+	drive = append(drive, kernels(8)...)
+	few = append(few, kernels(FewRanks)...)
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for name, objects := range map[string][]string{"selftest": selftest, "drive": drive} {
+	for name, objects := range map[string][]string{"selftest": selftest, "drive": drive, "few": few} {
 		if out, err := exec.Command(gxx, append([]string{"-o", filepath.Join(dir, name)}, objects...)...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", name, err, out)
 		}

@@ -2,8 +2,11 @@
 // with what it should hold.
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "operation.h"
 
@@ -106,15 +109,16 @@ static void catch_crashes() {
 
 int main(int argc, char **argv) {
   using namespace emu;
-  if (argc != 3) {
-    fprintf(stderr, "usage: %s FIRST-SEED SEEDS\n", argv[0]);
+  if (argc != 4) {
+    fprintf(stderr, "usage: %s FIRST-SEED SEEDS MOST-RANKS\n", argv[0]);
     return 2;
   }
   catch_crashes();
   const uint64_t first = strtoull(argv[1], nullptr, 10), seeds = strtoull(argv[2], nullptr, 10);
+  const int most = atoi(argv[3]);  // that the kernels are compiled for
   static const int ranks[] = {2, 3, 4, 2, 3, 4, 2, 8, 3, 4};
   for (current = first; current < first + seeds; current++) {
-    const int n = ranks[current % 10];
+    const int n = std::min(ranks[current % 10], most);
     std::string e = current % 9 == 8 && n < 8 ? abandoned(current, n, current % 2) : sequence(current, n, n == 8 ? 4 : 12);
     if (e.empty()) continue;
     printf("seed %llu, %d ranks: %s\n", static_cast<unsigned long long>(current), n, e.c_str());
