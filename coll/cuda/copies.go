@@ -429,27 +429,6 @@ func (k *copier) tail() int {
 	return 1
 }
 
-// chunks is how many rounds so many bytes take, of whose last chunk there are
-// so many parts.
-func chunks(length, chunk, tail int) int {
-	if length == 0 {
-		return 0
-	}
-	return (length+chunk-1)/chunk - 1 + tail
-}
-
-// chunkOf is where a round's chunk is of so many bytes.
-func chunkOf(length, chunk, tail, round int) (at, n int) {
-	whole := max(length-1, 0) / chunk // before the last one
-	if round < whole {
-		return round * chunk, chunk
-	}
-	last := length - whole*chunk
-	per := part(last, tail)
-	at = min((round-whole)*per, last)
-	return whole*chunk + at, min(per, last-at)
-}
-
 // goes is what goes straight to a peer in a round.
 func (k *copier) goes(peer, round int) stretch {
 	src, length := k.source(peer)

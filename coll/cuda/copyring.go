@@ -26,6 +26,10 @@ const (
 	ringSlots = ringLag + copyDepth - 1
 )
 
+// chainTail is how many chunks of a chain the last one is cut into: the next
+// operation can begin when they have been passed on.
+const chainTail = 4
+
 // A ring says what one rank does in each round of a collective.
 type ring struct {
 	coll       schedule.Collective
@@ -34,7 +38,7 @@ type ring struct {
 	position   int // in a chain
 	segment    int // bytes of the longest one
 	total      int // bytes of all, for AllReduce
-	chunk      int
+	chunk      int // bytes of the longest one
 	lag        int // rounds
 	steps      int // of a segment: from rank to rank
 	chunks     int // of a segment
@@ -65,7 +69,7 @@ func newRing(op *coll.DeviceOp, rank, size, chunk int) ring {
 		if g.position == size-1 {
 			g.next = coll.NoPeer
 		}
-		g.chunk, g.chunks = chunk, (g.segment+chunk-1)/chunk
+		g.chunk, g.chunks = chunk, chunks(g.segment, chunk, chainTail)
 		// So the others may be in the operations before and after.
 		g.first = max(g.position-1, 0) * g.lag
 		g.end = min(g.position, size-2)*g.lag + g.chunks
@@ -122,6 +126,9 @@ func (g *ring) at(round int) (step, chunk int) {
 
 // cut is a chunk of a segment.
 func (g *ring) cut(segment, chunk int) (at, n int) {
+	if g.steps == 0 {
+		return chunkOf(g.segment, g.chunk, chainTail, chunk)
+	}
 	length := g.segment
 	if g.coll == schedule.AllReduce {
 		length = min(max(g.total-segment*g.segment, 0), g.segment)
@@ -231,4 +238,25 @@ func (g *ring) keeps(round int) (m move) {
 		}
 	}
 	return m
+}
+
+// chunks is how many rounds so many bytes take, of whose last chunk there are
+// so many parts.
+func chunks(length, chunk, tail int) int {
+	if length == 0 {
+		return 0
+	}
+	return (length+chunk-1)/chunk - 1 + tail
+}
+
+// chunkOf is where a round's chunk is of so many bytes.
+func chunkOf(length, chunk, tail, round int) (at, n int) {
+	whole := max(length-1, 0) / chunk // before the last one
+	if round < whole {
+		return round * chunk, chunk
+	}
+	last := length - whole*chunk
+	per := part(last, tail)
+	at = min((round-whole)*per, last)
+	return whole*chunk + at, min(per, last-at)
 }

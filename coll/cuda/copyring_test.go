@@ -181,3 +181,24 @@ func (w *ringWorld) want() [][]uint32 {
 	}
 	return want
 }
+
+// The chunks of a message are all of it, none is longer than it may be, and as
+// many are left at both ends.
+func TestChunks(t *testing.T) {
+	for _, tail := range []int{1, 4} {
+		const chunk = leastCopy
+		for _, length := range []int{0, 1, 127, 128, 129, chunk - 1, chunk, chunk + 1, 2 * chunk, 7*chunk + 5} {
+			end := 0
+			for round := range chunks(length, chunk, tail) {
+				at, n := chunkOf(length, chunk, tail, round)
+				if n > 0 && at != end || n < 0 || n > chunk {
+					t.Fatalf("%d bytes by %d: round %d has %d at %d; %d come before", length, chunk, round, n, at, end)
+				}
+				end += n
+			}
+			if _, n := chunkOf(length, chunk, tail, chunks(length, chunk, tail)); end != length || n != 0 {
+				t.Errorf("%d bytes by %d: %d in all, then %d", length, chunk, end, n)
+			}
+		}
+	}
+}
