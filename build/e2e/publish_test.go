@@ -13,7 +13,9 @@ import (
 
 	"crypto"
 
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/publish"
@@ -87,11 +89,42 @@ func checkPublished(t *testing.T, repo string, tr driver.TargetResult, pub crypt
 			if img.Certificate == nil || img.Certificate.Verdict != certificate.Pass || img.Packages == 0 || img.Provenance == nil || len(img.Components) < 10 {
 				t.Errorf("%s %s: certificate %v, %d packages, provenance %v, %d components", tag, img.Platform, img.Certificate, img.Packages, img.Provenance, len(img.Components))
 			}
+			checkHistory(t, repo, img.Digest)
 			for _, a := range img.Attached {
 				if a.Signature != publish.Verified {
 					t.Errorf("%s %s: %s is %s", tag, img.Platform, a.Predicate, a.Signature)
 				}
 			}
 		}
+	}
+}
+
+// checkHistory: an image says what its base is, not where the base was pulled
+// from, which would make another digest elsewhere.
+func checkHistory(t *testing.T, repo, digest string) {
+	t.Helper()
+	ref, err := name.NewDigest(repo + "@" + digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := remote.Image(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bases := 0
+	for _, h := range cfg.History {
+		if strings.Contains(h.CreatedBy, "127.0.0.1") || strings.Contains(h.CreatedBy, "localhost") {
+			t.Errorf("%s: history has %q", digest, h.CreatedBy)
+		}
+		if strings.HasPrefix(h.CreatedBy, "pulled from index.docker.io/") {
+			bases++
+		}
+	}
+	if bases == 0 {
+		t.Errorf("%s: history does not name the base: %v", digest, cfg.History)
 	}
 }

@@ -40,8 +40,8 @@ type layer struct {
 }
 
 // image finishes the image whose manifest BuildKit has exported and returns
-// the digest of the new manifest.
-func (f *finisher) image(ctx context.Context, manifest digest.Digest) (digest.Digest, error) {
+// the digest of the new manifest. base is what it is made on.
+func (f *finisher) image(ctx context.Context, manifest digest.Digest, base string) (digest.Digest, error) {
 	var m ocispec.Manifest
 	var cfg ocispec.Image
 	if err := readJSON(ctx, f.from, manifest, &m); err != nil {
@@ -53,6 +53,7 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest) (digest.Di
 	if len(cfg.RootFS.DiffIDs) != len(m.Layers) {
 		return "", fmt.Errorf("image %s has %d layers and %d diff IDs", manifest, len(m.Layers), len(cfg.RootFS.DiffIDs))
 	}
+	history(&cfg, m.Layers, base)
 	for i, d := range m.Layers {
 		l, err := f.layer(ctx, d, cfg.RootFS.DiffIDs[i])
 		if err != nil {
@@ -62,6 +63,25 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest) (digest.Di
 	}
 	return f.manifest(ctx, cfg, m.Layers)
 }
+
+// history says of the base's layers what they are of. BuildKit says where it
+// pulled them from, if it did and not somebody before: a mirror's address, and
+// another one elsewhere, would make another digest of the same image.
+func history(cfg *ocispec.Image, exported []ocispec.Descriptor, base string) {
+	i := 0
+	for h := range cfg.History {
+		if cfg.History[h].EmptyLayer {
+			continue
+		}
+		if i < len(exported) && !own(exported[i]) {
+			cfg.History[h].CreatedBy = "pulled from " + base
+		}
+		i++
+	}
+}
+
+// own reports whether a layer is one that the build made.
+func own(d ocispec.Descriptor) bool { return d.MediaType == ocispec.MediaTypeImageLayer }
 
 // withEntrypoint makes an image that differs from a finished one in what it
 // starts, and returns its manifest's digest.
@@ -116,7 +136,7 @@ func (f *finisher) put(ctx context.Context, mediaType string, raw []byte) (ocisp
 // layer finishes one layer, or waits for whoever is finishing it.
 func (f *finisher) layer(ctx context.Context, d ocispec.Descriptor, diffID digest.Digest) (layer, error) {
 	once, _ := f.layers.LoadOrStore(d.Digest, sync.OnceValues(func() (layer, error) {
-		if d.MediaType != ocispec.MediaTypeImageLayer {
+		if !own(d) {
 			return f.passOn(ctx, d, diffID)
 		}
 		return f.rewrite(ctx, d)

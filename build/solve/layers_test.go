@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,9 +74,11 @@ func exported(t *testing.T, s content.Store, own ...[]byte) digest.Digest {
 	layers := []ocispec.Descriptor{put(t, s, "application/vnd.docker.image.rootfs.diff.tar.gzip", gzipped(t, base))}
 	cfg := ocispec.Image{Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"}}
 	cfg.RootFS.Type, cfg.RootFS.DiffIDs = "layers", []digest.Digest{digest.FromBytes(base)}
+	cfg.History = []ocispec.History{{CreatedBy: "nothing", EmptyLayer: true}, {CreatedBy: "pulled from mirror.example.com/base:1"}}
 	for _, data := range own {
 		layers = append(layers, put(t, s, ocispec.MediaTypeImageLayer, data))
 		cfg.RootFS.DiffIDs = append(cfg.RootFS.DiffIDs, digest.FromBytes(data))
+		cfg.History = append(cfg.History, ocispec.History{CreatedBy: "a step"})
 	}
 	raw, err := json.Marshal(cfg)
 	if err != nil {
@@ -99,7 +102,7 @@ func store(t *testing.T) content.Store {
 
 func finished(t *testing.T, f *finisher, manifest digest.Digest) (ocispec.Manifest, ocispec.Image) {
 	t.Helper()
-	d, err := f.image(t.Context(), manifest)
+	d, err := f.image(t.Context(), manifest, "example.com/base@sha256:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +127,13 @@ func TestFinish(t *testing.T) {
 		mb, _ := finished(t, f, b)
 		if ma.Layers[0].Digest != mb.Layers[0].Digest || ma.Layers[1].Digest != mb.Layers[1].Digest || ma.Layers[2].Digest == mb.Layers[2].Digest {
 			t.Errorf("zstd=%v: layers %v and %v; want the base's and the shared one to be the same", z, ma.Layers, mb.Layers)
+		}
+		var said []string
+		for _, h := range cfg.History {
+			said = append(said, h.CreatedBy)
+		}
+		if want := []string{"nothing", "pulled from example.com/base@sha256:1", "a step", "a step"}; !slices.Equal(said, want) {
+			t.Errorf("zstd=%v: history %q; want %q", z, said, want)
 		}
 		if l := ma.Layers[0]; l.MediaType != ocispec.MediaTypeImageLayerGzip || l.Digest != digest.FromBytes(gzipped(t, plainTar(t, "base"))) {
 			t.Errorf("zstd=%v: the base's layer became %v", z, l)
@@ -176,7 +186,7 @@ func checkLayer(t *testing.T, f *finisher, d ocispec.Descriptor, diffID digest.D
 func TestWithEntrypoint(t *testing.T) {
 	from := store(t)
 	f := &finisher{from: from, to: store(t), epoch: epoch}
-	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")))
+	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")), "example.com/base@sha256:1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +215,7 @@ func TestFinishCutOff(t *testing.T) {
 	whole := plainTar(t, "a")
 	manifest := exported(t, from, whole[:len(whole)/2-7])
 	f := &finisher{from: from, to: store(t), epoch: epoch}
-	if _, err := f.image(t.Context(), manifest); err == nil {
+	if _, err := f.image(t.Context(), manifest, "example.com/base@sha256:1"); err == nil {
 		t.Error("a layer that was cut off was finished")
 	}
 }

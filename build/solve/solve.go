@@ -14,6 +14,7 @@ import (
 	"github.com/containerd/containerd/v2/core/content"
 	contentlocal "github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/docker/cli/cli/config"
+	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/moby/buildkit/client"
 	bkllb "github.com/moby/buildkit/client/llb"
 	"github.com/moby/buildkit/exporter/containerimage/exptypes"
@@ -108,7 +109,31 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	if err != nil {
 		return "", err
 	}
-	return s.finish.image(ctx, exported)
+	base, err := baseOf(r)
+	if err != nil {
+		return "", err
+	}
+	return s.finish.image(ctx, exported, base)
+}
+
+// baseOf names what a recipe's image is made on, wherever it was pulled from.
+func baseOf(r *recipe.Recipe) (string, error) {
+	stages := map[string]recipe.Source{}
+	for _, st := range r.Stages {
+		stages[st.Name] = st.From
+	}
+	src := r.Stages[len(r.Stages)-1].From
+	for src.Kind == recipe.FromStage {
+		src = stages[src.Ref]
+	}
+	if src.Kind != recipe.FromImage {
+		return src.Ref, nil
+	}
+	ref, err := name.ParseReference(src.Ref)
+	if err != nil {
+		return "", err
+	}
+	return ref.Context().Name() + "@" + src.Digest, nil
 }
 
 // WithEntrypoint makes an image of the same layers that starts a program.

@@ -353,7 +353,7 @@ func (ch *chooser) limit(c choice) choice {
 	}
 	c.channels = min(max(c.channels, ch.min, 1), most)
 	c.threads = ch.warps(c.threads)
-	if kernelInfo[c.kernel].roles > 2 { // one warp waits for what comes, another for where it goes on to
+	if kernelInfo[c.kernel].roles > 2 || c.kernel == chainSimple || c.kernel == reduceChain { // one warp waits for what comes, another for where it goes on to
 		c.threads = max(c.threads, 64)
 	}
 	return c
