@@ -50,21 +50,22 @@ var kernelInfo = [numKernels]struct {
 	protocol  protocol
 	typed     bool
 	roles     int    // blocks a channel
+	warps     int    // of a block, at least: where it passes on, one waits for what comes, another for where it goes
 	algorithm string // coll/schedule's name of what it does for an AllReduce
 }{
-	exchangeLL:      {"exchange_ll", ll, false, 1, ""},
-	exchangeLL128:   {"exchange_ll128", ll128, false, 1, ""},
-	exchangeSimple:  {"exchange_simple", simple, false, 2, ""},
-	relaySimple:     {"relay_simple", simple, false, 3, ""},
-	chainSimple:     {"chain_simple", simple, false, 1, ""},
-	reduceLL:        {"reduce_ll", ll, true, 1, schedule.OneShot},
-	reduceLL128:     {"reduce_ll128", ll128, true, 1, schedule.OneShot},
-	allReduceLL:     {"allreduce_ll", ll, true, 1, schedule.TwoShot},
-	allReduceLL128:  {"allreduce_ll128", ll128, true, 1, schedule.TwoShot},
-	allReduceSimple: {"allreduce_simple", simple, true, 3, schedule.TwoShot},
-	reduceChain:     {"reduce_chain", simple, true, 1, ""},
-	combine:         {"combine", simple, true, 1, ""},
-	copies:          {"copy", simple, false, 1, schedule.TwoShot},
+	exchangeLL:      {"exchange_ll", ll, false, 1, 1, ""},
+	exchangeLL128:   {"exchange_ll128", ll128, false, 1, 1, ""},
+	exchangeSimple:  {"exchange_simple", simple, false, 2, 1, ""},
+	relaySimple:     {"relay_simple", simple, false, 3, 2, ""},
+	chainSimple:     {"chain_simple", simple, false, 1, 2, ""},
+	reduceLL:        {"reduce_ll", ll, true, 1, 1, schedule.OneShot},
+	reduceLL128:     {"reduce_ll128", ll128, true, 1, 1, schedule.OneShot},
+	allReduceLL:     {"allreduce_ll", ll, true, 1, 1, schedule.TwoShot},
+	allReduceLL128:  {"allreduce_ll128", ll128, true, 1, 1, schedule.TwoShot},
+	allReduceSimple: {"allreduce_simple", simple, true, 3, 2, schedule.TwoShot},
+	reduceChain:     {"reduce_chain", simple, true, 1, 2, ""},
+	combine:         {"combine", simple, true, 1, 1, ""},
+	copies:          {"copy", simple, false, 1, 1, schedule.TwoShot},
 }
 
 // String is the kernel's name in its source.
@@ -352,10 +353,7 @@ func (ch *chooser) limit(c choice) choice {
 		most = min(most, ch.max)
 	}
 	c.channels = min(max(c.channels, ch.min, 1), most)
-	c.threads = ch.warps(c.threads)
-	if kernelInfo[c.kernel].roles > 2 || c.kernel == chainSimple || c.kernel == reduceChain { // one warp waits for what comes, another for where it goes on to
-		c.threads = max(c.threads, 64)
-	}
+	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
 	return c
 }
 

@@ -47,6 +47,9 @@ func newRingWorld(op *coll.DeviceOp, size, chunk int, inPlace bool) *ringWorld {
 	w := &ringWorld{op: op, copied: make([]int, size), met: make([]int, size), passed: make([]int, size)}
 	for rank := range size {
 		w.plans = append(w.plans, newRing(op, rank, size, chunk))
+		if longest := w.plans[rank].chunk; longest > chunk {
+			panic(fmt.Sprintf("a chunk has %d bytes, and slots have %d", longest, chunk))
+		}
 		first := w.plans[rank].first
 		w.copied[rank], w.met[rank], w.passed[rank] = first, first, first
 		ins, outs := partsHere(op, rank, size)

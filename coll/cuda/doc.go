@@ -21,8 +21,10 @@
 // done by coll's engine for that (staged.go); such operations cannot be
 // captured.
 //
-// Operations are bit for bit what coll computes on host memory when it reduces
-// in the order of the ranks.
+// Results have the same bits on all ranks and in every run. Sums and products of
+// narrow floats are bit for bit what coll computes on host memory when it reduces
+// in the order of the ranks; what goes from rank to rank (reduce_chain, and
+// copyring.go) begins with another rank.
 //
 // # Rules for the caller
 //
