@@ -1,0 +1,88 @@
+//go:build cgo && linux
+
+package verbs
+
+// #include "library.h"
+import "C"
+
+import (
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// A CQ is a completion queue. One goroutine at a time polls it.
+type CQ struct {
+	ctx     *Context
+	c       *C.struct_vb_cq
+	channel *C.struct_vb_comp_channel // nil without events
+}
+
+// CQ makes a completion queue of at least n entries. With events it has a
+// channel of its own, whose interrupts go to a vector below Vectors.
+func (c *Context) CQ(n int, events bool, vector int) (*CQ, error) {
+	q := &CQ{ctx: c}
+	if events {
+		ch, err := C.verbs_create_channel(c.c)
+		if ch == nil {
+			return nil, newError("ibv_create_comp_channel", c.name, err)
+		}
+		q.channel = ch
+	}
+	cq, err := C.verbs_create_cq(c.c, C.int(n), q.channel, C.int(vector))
+	if cq == nil {
+		if q.channel != nil {
+			C.verbs_destroy_channel(q.channel)
+		}
+		return nil, newError("ibv_create_cq", c.name, err)
+	}
+	q.c = cq
+	return q, nil
+}
+
+// Close frees the queue. Its QPs must have been closed.
+func (q *CQ) Close() error {
+	err := q.ctx.failed("ibv_destroy_cq", C.verbs_destroy_cq(q.c))
+	if q.channel != nil && err == nil {
+		err = q.ctx.failed("ibv_destroy_comp_channel", C.verbs_destroy_channel(q.channel))
+	}
+	return err
+}
+
+// Poll moves completions into wc and returns how many. It does not wait.
+func (q *CQ) Poll(wc []WC) (int, error) {
+	if len(wc) == 0 {
+		return 0, nil
+	}
+	n := C.verbs_poll(q.c, C.int(len(wc)), (*C.struct_vb_wc)(unsafe.Pointer(unsafe.SliceData(wc))))
+	if n < 0 {
+		return 0, newError("ibv_poll_cq", q.ctx.name, syscall.EIO)
+	}
+	return int(n), nil
+}
+
+// Notify asks for an event at the next completion. What came before it is to be
+// polled for afterwards: it brings no event.
+func (q *CQ) Notify() error {
+	return q.ctx.failed("ibv_req_notify_cq", C.verbs_notify(q.c, 0))
+}
+
+// Wait waits for an event, some time, and reports whether there was one.
+func (q *CQ) Wait(d time.Duration) (bool, error) {
+	n := C.verbs_wait(q.c, C.int(d.Milliseconds()))
+	if n < 0 {
+		return false, newError("ibv_get_cq_event", q.ctx.name, syscall.Errno(-n))
+	}
+	return n == 1, nil
+}
+
+// Handle is the queue for C code of this module: a struct vb_cq *.
+func (q *CQ) Handle() unsafe.Pointer { return unsafe.Pointer(q.c) }
+
+// Failed returns the error of a completion that is none, nil for success.
+func (q *CQ) Failed(w *WC, port int) error {
+	if w.Status == Success {
+		return nil
+	}
+	return &CompletionError{Status: w.Status, VendorError: w.VendorError, QPN: w.QPN, ID: w.ID, Device: q.ctx.name, Port: port}
+}

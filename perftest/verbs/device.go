@@ -1,0 +1,259 @@
+//go:build cgo && linux
+
+package verbs
+
+/*
+#cgo LDFLAGS: -ldl
+#include "library.h"
+#cgo noescape verbs_poll
+#cgo nocallback verbs_poll
+#cgo noescape verbs_post_send
+#cgo nocallback verbs_post_send
+#cgo noescape verbs_post_recv
+#cgo nocallback verbs_post_recv
+#cgo nocallback verbs_notify
+*/
+import "C"
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// Load reports why libibverbs cannot be used: nil, or an error that is
+// ErrNoLibrary.
+func Load() error {
+	if why := C.verbs_load(); why != nil {
+		return fmt.Errorf("%w: %s (Debian's package is libibverbs1, with ibverbs-providers)", ErrNoLibrary, C.GoString(why))
+	}
+	return nil
+}
+
+// Names lists the devices that libibverbs has a provider for.
+func Names() ([]string, error) {
+	var names []string
+	err := devices(func(name string, _ *C.struct_vb_device) bool {
+		names = append(names, name)
+		return true
+	})
+	return names, err
+}
+
+// devices calls f with each device while it returns true.
+func devices(f func(name string, d *C.struct_vb_device) bool) error {
+	if err := Load(); err != nil {
+		return err
+	}
+	var n C.int
+	list, err := C.verbs_list(&n)
+	if list == nil {
+		if err == syscall.ENOSYS {
+			return fmt.Errorf("%w: the kernel has no module ib_uverbs", ErrNoLibrary)
+		}
+		return newError("ibv_get_device_list", "this machine", err)
+	}
+	defer C.verbs_free_list(list)
+	for i := range n {
+		d := C.verbs_device_at(list, i)
+		if !f(C.GoString(C.verbs_name(d)), d) {
+			break
+		}
+	}
+	return nil
+}
+
+// A Context is an open device. Its methods may be called by any goroutine.
+type Context struct {
+	name string
+	c    *C.struct_vb_context
+
+	mu     sync.Mutex
+	qps    map[unsafe.Pointer]uint32
+	closed chan struct{} // ends the goroutine of Events
+	done   chan struct{} // it has ended
+}
+
+// Open opens a device by its name; "" is the first one. Close ends it.
+func Open(name string) (*Context, error) {
+	var c *C.struct_vb_context
+	var err error
+	found := ""
+	if e := devices(func(n string, d *C.struct_vb_device) bool {
+		if name != "" && n != name {
+			return true
+		}
+		found = n
+		c, err = C.verbs_open(d)
+		return false
+	}); e != nil {
+		return nil, e
+	}
+	switch {
+	case found == "":
+		return nil, noDevice(name)
+	case c == nil:
+		return nil, newError("ibv_open_device", found, err)
+	}
+	return &Context{name: found, c: c, qps: map[unsafe.Pointer]uint32{}}, nil
+}
+
+func noDevice(name string) error {
+	names, _ := Names()
+	switch {
+	case len(names) == 0:
+		return fmt.Errorf("%w: no RDMA device: none in /sys/class/infiniband, or no provider for it (ibverbs-providers), or no /dev/infiniband in this container", ErrNoLibrary)
+	case name == "":
+		return fmt.Errorf("%w: no RDMA device", ErrNoLibrary)
+	}
+	return fmt.Errorf("there is no RDMA device %q; there are %q", name, names)
+}
+
+// Name is the device's.
+func (c *Context) Name() string { return c.name }
+
+// Vectors is how many completion vectors the device has.
+func (c *Context) Vectors() int { return int(c.c.num_comp_vectors) }
+
+// Close closes the device. All that was made with it must have been closed.
+func (c *Context) Close() error {
+	if c.closed != nil {
+		close(c.closed)
+		<-c.done
+	}
+	return c.failed("ibv_close_device", C.verbs_close(c.c))
+}
+
+// failed makes an error of a call that returns an errno, or nil of 0. Some
+// providers return -1 and set errno.
+func (c *Context) failed(call string, rc C.int) error {
+	if rc == 0 {
+		return nil
+	}
+	return newError(call, c.name, syscall.Errno(max(rc, -rc)))
+}
+
+// Limits are what a device can have.
+type Limits struct {
+	Firmware   string
+	GUID       uint64
+	Vendor     uint32 // the maker's OUI
+	Part       uint32
+	QPs        int
+	Requests   int // in a queue of a QP
+	SGEs       int // in a request
+	CQEs       int // in a CQ
+	ReadsIn    int // reads and atomics that a QP can answer at once
+	ReadsOut   int // that it can have under way
+	Atomics    bool
+	RegionSize uint64 // bytes
+	Ports      int
+	Raw        []byte // struct ibv_device_attr, as this machine has it
+}
+
+// Limits asks the device what it can have.
+func (c *Context) Limits() (Limits, error) {
+	var a C.struct_vb_device_attr
+	if err := c.failed("ibv_query_device", C.verbs_query_device(c.c, &a)); err != nil {
+		return Limits{}, err
+	}
+	var guid [8]byte
+	binary.NativeEndian.PutUint64(guid[:], uint64(a.node_guid))
+	return Limits{
+		Firmware: C.GoString(&a.fw_ver[0]), GUID: binary.BigEndian.Uint64(guid[:]), Vendor: uint32(a.vendor_id), Part: uint32(a.vendor_part_id),
+		QPs: int(a.max_qp), Requests: int(a.max_qp_wr), SGEs: int(a.max_sge), CQEs: int(a.max_cqe),
+		ReadsIn: int(a.max_qp_rd_atom), ReadsOut: int(a.max_qp_init_rd_atom), Atomics: a.atomic_cap != 0,
+		RegionSize: uint64(a.max_mr_size), Ports: int(a.phys_port_cnt),
+		Raw: C.GoBytes(unsafe.Pointer(&a), C.int(unsafe.Sizeof(a))),
+	}, nil
+}
+
+// A Port is what a device says of one of its ports.
+type Port struct {
+	Number     int
+	State      PortState
+	MTU        MTU    // the one in use
+	MaxMTU     MTU    // what the port can do
+	LID        uint16 // 0 on Ethernet
+	MaxMessage uint32 // bytes
+	Ethernet   bool   // RoCE or iWARP; else InfiniBand
+	GIDs       int    // the table's length
+}
+
+// Port asks for a port, from 1.
+func (c *Context) Port(number int) (Port, error) {
+	var a C.struct_vb_port_attr
+	if err := c.failed("ibv_query_port", C.verbs_query_port(c.c, C.int(number), &a)); err != nil {
+		e := err.(*Error)
+		e.Port, e.Cause = number, cmp.Or(e.Cause, "the device has no such port (-i)")
+		return Port{}, e
+	}
+	return Port{
+		Number: number, State: PortState(a.state), MTU: MTU(a.active_mtu), MaxMTU: MTU(a.max_mtu), LID: uint16(a.lid),
+		MaxMessage: uint32(a.max_msg_sz), Ethernet: a.link_layer == 2, GIDs: int(a.gid_tbl_len),
+	}, nil
+}
+
+// GIDs lists a port's addresses, those in use.
+func (c *Context) GIDs(port int) ([]GIDEntry, error) {
+	fs, err := sysfs.Open("/")
+	if err != nil {
+		return nil, err
+	}
+	table, err := fs.GIDs(c.name, port)
+	if err != nil {
+		return nil, fmt.Errorf("the addresses of %s port %d: %w", c.name, port, err)
+	}
+	var out []GIDEntry
+	for _, t := range table {
+		g, err := ParseGID(t.GID)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, GIDEntry{Index: t.Index, GID: g, Type: gidType(t.Type), Netdev: t.Netdev})
+	}
+	return out, nil
+}
+
+// Events starts to listen for asynchronous events, which f gets one after the
+// other until the device is closed. It is called once at most.
+func (c *Context) Events(f func(Event)) {
+	c.closed, c.done = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(c.done)
+		for {
+			select {
+			case <-c.closed:
+				return
+			default:
+			}
+			e, ok, err := c.event(100 * time.Millisecond)
+			if err != nil {
+				return // the device is gone
+			}
+			if ok {
+				f(e)
+			}
+		}
+	}()
+}
+
+func (c *Context) event(wait time.Duration) (Event, bool, error) {
+	var kind, port C.int
+	var object unsafe.Pointer
+	switch n := C.verbs_event(c.c, C.int(wait.Milliseconds()), &kind, &object, &port); {
+	case n < 0:
+		return Event{}, false, newError("ibv_get_async_event", c.name, syscall.Errno(-n))
+	case n == 0:
+		return Event{}, false, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Event{Type: EventType(kind), QPN: c.qps[object], Port: int(port)}, true, nil
+}

@@ -1,0 +1,24 @@
+//go:build cgo && linux
+
+package verbs
+
+// #include "library.h"
+import "C"
+
+import "unsafe"
+
+// The requests and completions that are laid out in Go are those of C: an index
+// that is not 0 does not compile.
+var (
+	_ = [1]int{}[unsafe.Sizeof(WC{})-C.sizeof_struct_vb_wc]
+	_ = [1]int{}[unsafe.Offsetof(WC{}.Flags)-unsafe.Offsetof(C.struct_vb_wc{}.wc_flags)]
+	_ = [1]int{}[unsafe.Offsetof(WC{}.SL)-unsafe.Offsetof(C.struct_vb_wc{}.sl)]
+	_ = [1]int{}[unsafe.Sizeof(SGE{})-C.sizeof_struct_vb_sge]
+	_ = [1]int{}[unsafe.Offsetof(SGE{}.LKey)-unsafe.Offsetof(C.struct_vb_sge{}.lkey)]
+	_ = [1]int{}[unsafe.Sizeof(SendWR{})-C.sizeof_struct_vb_send_wr]
+	_ = [1]int{}[unsafe.Offsetof(SendWR{}.Imm)-unsafe.Offsetof(C.struct_vb_send_wr{}.imm_data)]
+	_ = [1]int{}[unsafe.Offsetof(SendWR{}.Remote)-unsafe.Offsetof(C.struct_vb_send_wr{}.wr)]
+	_ = [1]int{}[unsafe.Offsetof(SendWR{}.srqn)-unsafe.Offsetof(C.struct_vb_send_wr{}.remote_srqn)]
+	_ = [1]int{}[unsafe.Sizeof(RecvWR{})-C.sizeof_struct_vb_recv_wr]
+	_ = [1]int{}[unsafe.Offsetof(RecvWR{}.SGEs)-unsafe.Offsetof(C.struct_vb_recv_wr{}.num_sge)]
+)

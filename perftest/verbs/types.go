@@ -1,0 +1,271 @@
+package verbs
+
+import (
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// A Transport is a QP's service.
+type Transport int
+
+// The numbers are libibverbs'.
+const (
+	RC Transport = 2 // reliable connection
+	UC Transport = 3 // unreliable connection
+	UD Transport = 4 // unreliable datagram
+)
+
+func (t Transport) String() string {
+	switch t {
+	case RC:
+		return "RC"
+	case UC:
+		return "UC"
+	case UD:
+		return "UD"
+	}
+	return fmt.Sprintf("transport %d", int(t))
+}
+
+// A State is a QP's.
+type State int
+
+// The numbers are libibverbs'.
+const (
+	Reset State = iota
+	Init
+	RTR // ready to receive
+	RTS // ready to send
+	SQD // send queue drained
+	SQE // send queue in error
+	Err
+)
+
+func (s State) String() string {
+	return name(int(s), "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
+}
+
+func name(i int, names ...string) string {
+	if i < 0 || i >= len(names) {
+		return strconv.Itoa(i)
+	}
+	return names[i]
+}
+
+// Access is what may be done with a memory region, or through a QP.
+type Access int
+
+// The numbers are libibverbs'.
+const (
+	LocalWrite      Access = 1 << 0
+	RemoteWrite     Access = 1 << 1
+	RemoteRead      Access = 1 << 2
+	RemoteAtomic    Access = 1 << 3
+	RelaxedOrdering Access = 1 << 20 // PCIe writes may overtake others; ignored where it is not known
+)
+
+// An MTU is libibverbs' number of a path's packet size: 1 is 256 bytes, 5 4096.
+type MTU int
+
+// MTUOf returns the number of a size in bytes, 0 if it is none.
+func MTUOf(bytes int) MTU {
+	for m := MTU(1); m <= 5; m++ {
+		if m.Bytes() == bytes {
+			return m
+		}
+	}
+	return 0
+}
+
+// Bytes returns the size in bytes, 0 for a number that is none.
+func (m MTU) Bytes() int {
+	if m < 1 || m > 5 {
+		return 0
+	}
+	return 128 << m
+}
+
+// A PortState is the logical state of a port.
+type PortState int
+
+// The numbers are libibverbs'.
+const (
+	PortDown   PortState = 1
+	PortInit   PortState = 2
+	PortArmed  PortState = 3
+	PortActive PortState = 4
+)
+
+func (s PortState) String() string {
+	return name(int(s), "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
+}
+
+// A GID is a port's address, as it goes over the wire.
+type GID [16]byte
+
+// ParseGID parses the form of sysfs: eight groups of four hexadecimal digits.
+func ParseGID(s string) (g GID, err error) {
+	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(s), ":", ""))
+	if err != nil || len(b) != len(g) {
+		return g, fmt.Errorf("%.60q is no GID such as fe80:0000:0000:0000:0011:22ff:fe33:4455", s)
+	}
+	copy(g[:], b)
+	return g, nil
+}
+
+// String returns the form of IPv6, or of IPv4 where that is mapped: an address
+// that a person can ping.
+func (g GID) String() string { return netip.AddrFrom16(g).Unmap().String() }
+
+// IsIPv4 reports whether the GID is an IPv4 address: ::ffff:a.b.c.d.
+func (g GID) IsIPv4() bool { return netip.AddrFrom16(g).Is4In6() }
+
+// IsZero reports whether the table's entry is empty.
+func (g GID) IsZero() bool { return g == GID{} }
+
+// IsLinkLocal reports whether the GID is of fe80::/10 or 169.254.0.0/16.
+func (g GID) IsLinkLocal() bool { return netip.AddrFrom16(g).Unmap().IsLinkLocalUnicast() }
+
+// A GIDType is how packets to and from a GID look.
+type GIDType int
+
+// In the order of preference.
+const (
+	GIDUnknown GIDType = iota
+	GIDInfiniBand
+	RoCEv1
+	RoCEv2
+)
+
+func (t GIDType) String() string { return name(int(t), "unknown", "IB", "RoCE v1", "RoCE v2") }
+
+// A GIDEntry is one of a port's addresses.
+type GIDEntry struct {
+	Index  int
+	GID    GID
+	Type   GIDType
+	Netdev string // the interface it belongs to, if any
+}
+
+// DefaultGID returns the index that perftest 4.5 takes without -x, and whether
+// there is any: the last of the entries that beats what came before. An IPv4
+// address beats another one (with ipv6 it is the other way round), RoCE v2 beats
+// v1 within a family.
+func DefaultGID(table []GIDEntry, ipv6 bool) (index int, ok bool) {
+	var best GIDEntry
+	for _, e := range table {
+		if e.GID.IsZero() {
+			continue
+		}
+		if ok && !better(e, best, ipv6) {
+			continue
+		}
+		best, ok = e, true
+	}
+	return best.Index, ok
+}
+
+func better(e, than GIDEntry, ipv6 bool) bool {
+	if e.GID.IsIPv4() != than.GID.IsIPv4() {
+		return e.GID.IsIPv4() != ipv6
+	}
+	return e.Type > than.Type
+}
+
+// An Opcode is what a work request asks for.
+type Opcode int32
+
+// The numbers are libibverbs'.
+const (
+	OpWrite    Opcode = 0
+	OpWriteImm Opcode = 1
+	OpSend     Opcode = 2
+	OpSendImm  Opcode = 3
+	OpRead     Opcode = 4
+	OpCompSwap Opcode = 5
+	OpFetchAdd Opcode = 6
+)
+
+func (o Opcode) String() string {
+	return name(int(o), "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
+}
+
+// Flags of a send request, as libibverbs numbers them.
+const (
+	Signaled  uint32 = 1 << 1
+	Solicited uint32 = 1 << 2
+	Inline    uint32 = 1 << 3
+)
+
+// A WC is a work completion, as libibverbs lays it out.
+type WC struct {
+	ID          uint64
+	Status      Status
+	Opcode      int32 // WCRecv and above are receives
+	VendorError uint32
+	Bytes       uint32 // valid for receives
+	Imm         uint32 // in network order, valid with WCWithImm in Flags
+	QPN, SrcQPN uint32
+	Flags       uint32
+	PKeyIndex   uint16
+	SLID        uint16
+	SL          uint8
+	DLIDPath    uint8
+}
+
+// Of a completion's Opcode and Flags.
+const (
+	WCRecv    int32  = 1 << 7
+	WCRecvImm int32  = WCRecv + 1
+	WCGRH     uint32 = 1 << 0
+	WCWithImm uint32 = 1 << 1
+)
+
+// An Event is something that happened without being asked for.
+type Event struct {
+	Type EventType
+	QPN  uint32 // of events of a QP of this package, else 0
+	Port int    // of events of a port, else 0
+}
+
+func (e Event) String() string {
+	switch {
+	case e.Port != 0:
+		return fmt.Sprintf("%v on port %d", e.Type, e.Port)
+	case e.QPN != 0:
+		return fmt.Sprintf("%v on QP 0x%06x", e.Type, e.QPN)
+	}
+	return e.Type.String()
+}
+
+// An EventType is libibverbs' number of an asynchronous event.
+type EventType int
+
+// Those that are acted on.
+const (
+	EventQPFatal    EventType = 1
+	EventCommEst    EventType = 4
+	EventDeviceDead EventType = 8
+	EventPortActive EventType = 9
+	EventPortDown   EventType = 10
+)
+
+func (t EventType) String() string {
+	return name(int(t), "CQ error", "QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
+		"path migrated", "path migration error", "device fatal error", "port active", "port error", "LID change", "P_Key change", "SM change",
+		"SRQ error", "SRQ limit reached", "last WQE reached", "client reregister", "GID change", "WQ fatal error")
+}
+
+// gidType is what sysfs's word for a type says.
+func gidType(s string) GIDType {
+	switch s {
+	case "RoCE v2":
+		return RoCEv2
+	case "IB/RoCE v1":
+		return RoCEv1 // of an InfiniBand port it is none of them, and does not matter
+	}
+	return GIDUnknown
+}
