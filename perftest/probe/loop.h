@@ -35,6 +35,10 @@ struct loop_qp {
   struct vb_send_wr *last;  // its last one, the one to be signalled
   struct vb_recv_wr *recv;  // all alike: each is posted again and again
   uint64_t posted, completed, received;
+  // Messages that are short go through the buffer, so that not all of them touch
+  // the same lines: offset is the next one's.
+  uint64_t from, to;
+  uint32_t offset;
 };
 
 struct bandwidth {
@@ -42,6 +46,9 @@ struct bandwidth {
   struct loop_qp *qp;
   int qps;
   int list;          // messages in a list
+  int remote;        // requests have a remote address
+  uint32_t step;     // bytes from a message to the next in the buffer; 0: all at its beginning
+  uint32_t buffer;   // its bytes
   uint32_t depth;    // messages of a QP that may be under way
   uint32_t moderate; // every so many messages are signalled
   uint64_t sends;    // of each QP; 0: it only receives

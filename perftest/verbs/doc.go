@@ -19,3 +19,7 @@ import "errors"
 
 // ErrNoLibrary is that libibverbs cannot be used here at all.
 var ErrNoLibrary = errors.New("no RDMA verbs")
+
+// Missing reports whether err is that there is no RDMA on this machine, as far
+// as this program can see.
+func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }

@@ -77,6 +77,7 @@ var causes = []struct {
 	{"ibv_modify_qp(RTR)", syscall.EHOSTUNREACH, "there is no route to the peer's GID from this GID's interface"},
 	{"ibv_modify_qp(RTR)", syscall.ENETUNREACH, "there is no route to the peer's GID from this GID's interface"},
 	{"ibv_modify_qp(RTR)", syscall.EINVAL, "the GID index (-x) is of no address, or of another family than the peer's; or the MTU (-m) is more than the port's; or the port is down"},
+	{"ibv_modify_qp(RTR)", syscall.ENODATA, "there is no address at the GID index (-x)"},
 	{"ibv_modify_qp(RTR)", 0, "the path to the peer cannot be set up: GID index (-x), MTU (-m) or LID"},
 	{"ibv_modify_qp(RTS)", 0, "the timeout, retry count or number of outstanding reads is more than the device can have"},
 	{"ibv_create_ah", syscall.ETIMEDOUT, "nobody answers for the peer's GID (ARP or neighbour discovery)"},

@@ -7,6 +7,7 @@ import "C"
 
 import (
 	"fmt"
+	"syscall"
 	"unsafe"
 )
 
@@ -251,4 +252,9 @@ func (q *QP) postFailed(call string, rc C.int) error {
 	e := q.pd.ctx.failed(call, rc).(*Error)
 	e.Port, e.QPN, e.State = q.port, q.Number, State(q.q.state).String()
 	return e
+}
+
+// PostFailed is the error of a post that C code of this module made.
+func (q *QP) PostFailed(call string, errno syscall.Errno) error {
+	return q.postFailed(call, C.int(errno))
 }

@@ -1,0 +1,414 @@
+//go:build cgo && linux
+
+package probe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+	"github.com/assay-hpc/assay/perftest/verbs"
+)
+
+// An endpoint is this side's device, memory and QPs.
+type endpoint struct {
+	c      *Config
+	ctx    *verbs.Context
+	limits verbs.Limits
+	port   verbs.Port
+	gid    verbs.GIDEntry // Index is -1 without one
+	mtu    verbs.MTU      // own, and after the handshake the agreed one
+
+	cycle, line int // bytes, agreed
+	size        int // of the largest message
+	pd          *verbs.PD
+	cq, recvCQ  *verbs.CQ // recvCQ is nil unless messages are received
+	qps         []*verbs.QP
+	mem         []byte
+	mr          *verbs.MR
+	ahs         []*verbs.AH
+	sends       []*verbs.Sends
+	recvs       []*verbs.Recvs
+	mine, peers []wire.Address
+}
+
+// openDevice opens the device and looks at its port.
+func openDevice(c *Config) (*endpoint, error) {
+	ctx, err := verbs.Open(c.Device)
+	if err != nil {
+		return nil, err
+	}
+	e := &endpoint{c: c, ctx: ctx}
+	if err := e.look(); err != nil {
+		return nil, errors.Join(err, ctx.Close())
+	}
+	return e, nil
+}
+
+func (e *endpoint) look() (err error) {
+	if e.limits, err = e.ctx.Limits(); err != nil {
+		return err
+	}
+	if e.port, err = e.ctx.Port(e.c.IBPort); err != nil {
+		return err
+	}
+	if e.port.State != verbs.PortActive {
+		return fmt.Errorf("%s port %d is %v: is the cable in, the interface up, and on InfiniBand a subnet manager running?", e.ctx.Name(), e.c.IBPort, e.port.State)
+	}
+	if err := e.chooseGID(); err != nil {
+		return err
+	}
+	e.mtu = e.port.MTU
+	if m := verbs.MTUOf(e.c.MTU); e.c.MTU != 0 {
+		if m > e.port.MTU {
+			return &FlagError{Flag: "-m", Text: fmt.Sprintf("%d is more than the MTU of %s port %d, %d", e.c.MTU, e.ctx.Name(), e.c.IBPort, e.port.MTU.Bytes())}
+		}
+		e.mtu = m
+	}
+	return nil
+}
+
+// chooseGID takes the entry that -x names, or perftest's choice; on InfiniBand
+// without -x none.
+func (e *endpoint) chooseGID() error {
+	e.gid.Index = -1
+	if e.c.GIDIndex < 0 && !e.port.Ethernet {
+		return nil
+	}
+	table, err := e.ctx.GIDs(e.c.IBPort)
+	if err != nil {
+		return err
+	}
+	index := e.c.GIDIndex
+	if index < 0 {
+		var ok bool
+		if index, ok = verbs.DefaultGID(table, e.c.IPv6); !ok {
+			return fmt.Errorf("%s port %d has no GID: give its interface an address", e.ctx.Name(), e.c.IBPort)
+		}
+	}
+	for _, entry := range table {
+		if entry.Index == index {
+			e.gid = entry
+			return nil
+		}
+	}
+	return &FlagError{Flag: "-x", Text: fmt.Sprintf("%s port %d has no GID at index %d; it has %s", e.ctx.Name(), e.c.IBPort, index, listGIDs(table))}
+}
+
+func listGIDs(table []verbs.GIDEntry) string {
+	s := ""
+	for i, g := range table {
+		if i > 0 {
+			s += ", "
+		}
+		s += fmt.Sprintf("%d %v (%v)", g.Index, g.GID, g.Type)
+	}
+	return cmp.Or(s, "none")
+}
+
+// receives says whether messages arrive at this side in receives.
+func (e *endpoint) receives() bool {
+	return e.c.Operation == Send && (e.c.Measure == Latency || e.c.Bidirectional || !e.c.Sends())
+}
+
+// region is the part of the buffer that a QP has in each half, bytes.
+func (e *endpoint) region() int {
+	return roundUp(max(e.size, e.cycle), e.line)
+}
+
+func roundUp(n, to int) int { return (n + to - 1) / to * to }
+
+const grh = 40 // bytes in front of a datagram
+
+// build makes memory and QPs, in INIT. Cycle, line and MTU have been agreed on.
+func (e *endpoint) build() (err error) {
+	c := e.c
+	if err := c.CheckMTU(e.mtu.Bytes()); err != nil {
+		return err
+	}
+	e.size = int(c.LargestSize(e.mtu.Bytes()))
+	if e.pd, err = e.ctx.PD(); err != nil {
+		return err
+	}
+	n := e.region()*2*c.QPs + e.line + os.Getpagesize()
+	if e.mem, err = verbs.Alloc(n, false); err != nil {
+		return err
+	}
+	if e.mr, err = e.pd.Register(verbs.Address(e.mem), n, e.access()); err != nil {
+		return err
+	}
+	depth := min(c.SendDepth()*c.QPs, e.limits.CQEs)
+	if e.cq, err = e.ctx.CQ(depth, c.Events, max(c.Vector, 0)); err != nil {
+		return err
+	}
+	recvCQ := e.cq
+	if e.receives() {
+		if e.recvCQ, err = e.ctx.CQ(min(c.ReceiveDepth()*c.QPs, e.limits.CQEs), c.Events, max(c.Vector, 0)); err != nil {
+			return err
+		}
+		recvCQ = e.recvCQ
+	}
+	for i := range c.QPs {
+		q, err := e.pd.QP(verbs.QPOptions{Transport: e.transport(), SendCQ: e.cq, RecvCQ: recvCQ, Sends: c.SendDepth(), Recvs: c.ReceiveDepth(), Inline: e.inline()})
+		if err != nil {
+			return err
+		}
+		e.qps = append(e.qps, q)
+		if err := q.Init(c.IBPort, c.PKeyIndex, e.qpAccess(), verbs.QKey); err != nil {
+			return err
+		}
+		e.mine = append(e.mine, e.address(i))
+	}
+	return nil
+}
+
+// inline is how large messages may be that a request carries itself.
+func (e *endpoint) inline() int { return e.c.InlineSize(e.limits.Vendor == mellanox) }
+
+// The OUI that NVIDIA's NICs have kept.
+const mellanox = 0x02c9
+
+func (e *endpoint) transport() verbs.Transport {
+	switch e.c.Connection {
+	case UC:
+		return verbs.UC
+	case UD:
+		return verbs.UD
+	}
+	return verbs.RC
+}
+
+// access is what the memory is registered for, besides what arrives in it.
+func (e *endpoint) access() verbs.Access {
+	a := verbs.LocalWrite
+	switch e.c.Operation {
+	case Write:
+		a |= verbs.RemoteWrite
+	case Read:
+		a |= verbs.RemoteRead
+	case Atomic:
+		a |= verbs.RemoteAtomic
+	}
+	if e.c.RelaxedOrdering() {
+		a |= verbs.RelaxedOrdering
+	}
+	return a
+}
+
+func (e *endpoint) qpAccess() verbs.Access {
+	switch e.c.Operation {
+	case Read:
+		return verbs.RemoteRead
+	case Atomic:
+		return verbs.RemoteAtomic
+	case Send:
+		return verbs.LocalWrite | verbs.RemoteWrite
+	}
+	return verbs.RemoteWrite
+}
+
+// step is where the next QP's messages begin: without the rounding of region.
+func (e *endpoint) step() int { return max(e.size, e.cycle) }
+
+// source is where QP i's messages come from, target where they arrive, in the
+// peer's memory.
+func (e *endpoint) source(i int) uint64 { return e.mr.Address + uint64(i*e.step()) }
+func (e *endpoint) target(i int) uint64 { return e.mr.Address + uint64((e.c.QPs+i)*e.step()) }
+
+// at is where an address of the region lies in this process.
+func (e *endpoint) at(address uint64) unsafe.Pointer {
+	return unsafe.Pointer(&e.mem[address-e.mr.Address])
+}
+
+// outReads is how many reads of the peer's this side answers at once.
+func (e *endpoint) outReads() int {
+	if e.c.Operation != Read && e.c.Operation != Atomic {
+		return 1
+	}
+	return cmp.Or(e.c.OutReads, e.limits.ReadsIn)
+}
+
+func (e *endpoint) address(i int) wire.Address {
+	return wire.Address{
+		LID: e.port.LID, OutReads: e.outReads(), QPN: e.qps[i].Number, PSN: rand.Uint32() & 0xffffff, RKey: e.mr.RKey, VAddr: e.target(i),
+		GID: [16]byte(e.gid.GID), HasGID: e.gid.Index >= 0,
+	}
+}
+
+// connect moves the QPs on, so far as this side's part needs.
+func (e *endpoint) connect() error {
+	c := e.c
+	if e.gid.Index >= 0 && verbs.GID(e.peers[0].GID).IsIPv4() != e.gid.GID.IsIPv4() {
+		return fmt.Errorf("our GID is %v, the peer's is %v, of another family: choose with -x on both sides", e.gid.GID, verbs.GID(e.peers[0].GID))
+	}
+	for i, q := range e.qps {
+		p := e.peers[i]
+		con := verbs.Connection{
+			Path: verbs.Path{Port: c.IBPort, GIDIndex: e.gid.Index, GID: verbs.GID(p.GID), LID: cmp.Or(uint16(c.DLID), p.LID), SL: c.SL, TrafficClass: c.TClass},
+			MTU:  e.mtu, QPN: p.QPN, PSN: p.PSN, OwnPSN: e.mine[i].PSN,
+			ReadsIn: e.outReads(), ReadsOut: p.OutReads, Timeout: c.AckTimeout, Retries: 7, RNRRetry: 7, MinRNR: 12,
+		}
+		if err := q.ReadyToReceive(con); err != nil {
+			return err
+		}
+		if c.Measure == Bandwidth && !c.Sends() {
+			continue
+		}
+		if err := q.ReadyToSend(con); err != nil {
+			return err
+		}
+		if c.Connection == UD {
+			ah, err := e.pd.AH(con.Path)
+			if err != nil {
+				return err
+			}
+			e.ahs = append(e.ahs, ah)
+		}
+	}
+	return nil
+}
+
+// close frees what there is, in order.
+func (e *endpoint) close() error {
+	var errs []error
+	do := func(err error) { errs = append(errs, err) }
+	for _, q := range e.qps {
+		do(q.Close())
+	}
+	for _, a := range e.ahs {
+		do(a.Close())
+	}
+	e.closeRequests()
+	for _, q := range []*verbs.CQ{e.cq, e.recvCQ} {
+		if q != nil {
+			do(q.Close())
+		}
+	}
+	if e.mr != nil {
+		do(e.mr.Close())
+	}
+	if e.mem != nil {
+		do(verbs.Free(e.mem))
+	}
+	if e.pd != nil {
+		do(e.pd.Close())
+	}
+	do(e.ctx.Close())
+	return errors.Join(errs...)
+}
+
+// closeRequests frees the requests of one size.
+func (e *endpoint) closeRequests() {
+	for _, s := range e.sends {
+		s.Close()
+	}
+	for _, r := range e.recvs {
+		r.Close()
+	}
+	e.sends, e.recvs = nil, nil
+}
+
+// requests makes what is posted for messages of a size: a list for each QP, and
+// a receive.
+func (e *endpoint) requests(size uint64) error {
+	e.closeRequests()
+	for i := range e.qps {
+		if e.c.Sends() {
+			s, err := e.sendRequests(i, int(size))
+			if err != nil {
+				return err
+			}
+			e.sends = append(e.sends, s)
+		}
+		if e.receives() {
+			r, err := verbs.NewRecvs(1, 1)
+			if err != nil {
+				return err
+			}
+			e.recvs = append(e.recvs, r)
+			// For the largest message: what is not used of one size stays for the next.
+			at, n := e.mr.Address+uint64((e.c.QPs+i)*e.region()), e.size
+			if e.c.Connection == UD {
+				at, n = at+uint64(e.line-grh), n+grh
+			}
+			r.WR[0].ID = uint64(i)
+			r.SGE[0] = verbs.SGE{Address: at, Length: uint32(n), LKey: e.mr.LKey}
+		}
+	}
+	return nil
+}
+
+func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
+	c := e.c
+	list := 1
+	if c.Measure == Bandwidth {
+		list = c.PostList
+	}
+	s, err := verbs.NewSends(list, 1)
+	if err != nil {
+		return nil, err
+	}
+	for k := range s.WR {
+		w := &s.WR[k]
+		w.ID, w.Opcode = uint64(i), e.opcode()
+		at := uint64(0)
+		if step := e.messageStep(size); step > 0 {
+			at = uint64(k * step % (e.cycle / step * step))
+		}
+		s.SGE[k] = verbs.SGE{Address: e.source(i) + at, Length: uint32(size), LKey: e.mr.LKey}
+		if size <= e.inline() && c.Operation != Read && c.Operation != Atomic {
+			w.Flags |= verbs.Inline
+		}
+		switch {
+		case c.Connection == UD:
+			w.SetDatagram(e.ahs[i], e.peers[i].QPN, verbs.QKey)
+		case c.Operation == Atomic:
+			w.SetAtomic(e.peers[i].VAddr, e.peers[i].RKey, 1, 0)
+		default:
+			w.SetRemote(e.peers[i].VAddr+at, e.peers[i].RKey)
+		}
+	}
+	s.WR[list-1].Flags |= verbs.Signaled
+	s.Chain(0, list)
+	return s, nil
+}
+
+// messageStep is how far messages of a size are apart in the buffer: 0 if each
+// begins where the one before began.
+func (e *endpoint) messageStep(size int) int {
+	if e.c.Operation == Atomic || size > e.cycle/2 {
+		return 0
+	}
+	return roundUp(max(size, 1), e.line)
+}
+
+func (e *endpoint) opcode() verbs.Opcode {
+	switch e.c.Operation {
+	case Read:
+		return verbs.OpRead
+	case Send:
+		return verbs.OpSend
+	case Atomic:
+		if e.c.AtomicType == CompareAndSwap {
+			return verbs.OpCompSwap
+		}
+		return verbs.OpFetchAdd
+	}
+	return verbs.OpWrite
+}
+
+// postReceives fills the receive queues.
+func (e *endpoint) postReceives(have []int) error {
+	for i, q := range e.qps {
+		for ; have[i] < e.c.ReceiveDepth(); have[i]++ {
+			if err := q.PostRecv(&e.recvs[i].WR[0]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package probe
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// A LatencyResult is a line of a latency test. Times are nanoseconds, one way
+// for writes and sends, there and back for reads and atomics.
+type LatencyResult struct {
+	Bytes      uint64
+	Iterations uint64
+	Min, Max   float64 // Max is the second largest, see Latencies
+	Typical    float64 // the median
+	Average    float64
+	Stdev      float64
+	P99, P999  float64
+	TPS        float64    // messages and answers a second, with a duration; otherwise 0
+	Timed      bool       // of a test with a duration
+	Samples    []float64  // as they came, if they were asked for
+	Histogram  *Histogram // of the times that were measured, if there is one: RoundTrips each
+	RoundTrips int        // what those times were divided by
+}
+
+// tail is how many of the largest samples perftest leaves out.
+const tail = 2
+
+// Latencies makes a result of the times between messages, in nanoseconds, as
+// perftest does: each is divided by roundTrips, the two largest are left out
+// of everything but Max, which is the larger of what remains of the two. The
+// standard deviation differs: perftest cuts off each deviation's fraction of a
+// microsecond before it squares it, this does not. Without any times the
+// result is all zeros.
+func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) LatencyResult {
+	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(Histogram), Samples: make([]float64, len(deltas))}
+	for i, d := range deltas {
+		r.Histogram.Add(d)
+		r.Samples[i] = float64(d) / float64(roundTrips)
+	}
+	sorted := slices.Sorted(slices.Values(r.Samples))
+	if len(sorted) == 0 {
+		return r
+	}
+	m := len(sorted) - tail
+	if m < 1 { // too few to leave any out
+		m = len(sorted)
+	}
+	at := func(i int) float64 { return sorted[min(i, len(sorted)-1)] }
+	kept := sorted[:m]
+	r.Min, r.Max, r.Typical = sorted[0], at(m), median(kept)
+	r.P99, r.P999 = at(int(math.Ceil(0.99*float64(m)))), at(int(math.Ceil(0.999*float64(m))))
+	r.Average, r.Stdev = moments(kept)
+	return r
+}
+
+// median is that of sorted values.
+func median(sorted []float64) float64 {
+	n := len(sorted)
+	if n%2 == 1 {
+		return sorted[n/2]
+	}
+	return (sorted[n/2-1] + sorted[n/2]) / 2
+}
+
+// moments are mean and standard deviation.
+func moments(v []float64) (mean, stdev float64) {
+	for _, x := range v {
+		mean += x
+	}
+	mean /= float64(len(v))
+	for _, x := range v {
+		stdev += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(stdev / float64(len(v)))
+}
+
+// TimedLatency makes a result of a test with a duration: iterations within the
+// window, and the histogram of their times. perftest has the average and the
+// rate only.
+func TimedLatency(bytes, iterations uint64, window time.Duration, h *Histogram, roundTrips int) LatencyResult {
+	r := LatencyResult{Bytes: bytes, Iterations: iterations, Timed: true, Histogram: h, RoundTrips: roundTrips}
+	if iterations > 0 && window > 0 {
+		r.Average = float64(window) / float64(iterations) / float64(roundTrips)
+		r.TPS = float64(iterations) / window.Seconds()
+	}
+	if h != nil && h.Count() > 0 {
+		s := float64(roundTrips)
+		r.Min, r.Max, r.Stdev = float64(h.least)/s, float64(h.most)/s, h.Stdev()/s
+		r.Typical, r.P99, r.P999 = r.Quantile(0.5), r.Quantile(0.99), r.Quantile(0.999)
+	}
+	return r
+}
+
+// Quantile is the histogram's, in the result's unit; NaN without one. Unlike
+// P99 it is of all samples.
+func (r *LatencyResult) Quantile(q float64) float64 {
+	if r.Histogram == nil || r.Histogram.Count() == 0 {
+		return math.NaN()
+	}
+	return r.Histogram.Quantile(q) / float64(max(1, r.RoundTrips))
+}

@@ -1,0 +1,283 @@
+//go:build cgo && linux
+
+package probe
+
+// #include <stdlib.h>
+// #include "loop.h"
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+	"github.com/assay-hpc/assay/perftest/verbs"
+)
+
+// A StallError is a test in which nothing happened for too long.
+type StallError struct {
+	After    time.Duration
+	Sent     uint64 // messages whose completion was seen, of this size
+	Received uint64
+	What     string // what was waited for
+}
+
+func (e *StallError) Error() string {
+	return fmt.Sprintf("%s for %v, after %d messages were sent and %d received: packets are lost on an unreliable transport, the link is down, or the peer runs another test or number of iterations (-n, -q, -c, -D)",
+		e.What, e.After, e.Sent, e.Received)
+}
+
+// array allocates C memory for n values, which free gives back. All of what a
+// loop works on is C's: it has pointers to more of it.
+func array[T any](n int) []T {
+	var zero T
+	return unsafe.Slice((*T)(C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(zero)))), n)
+}
+
+func free[T any](s []T) { C.free(unsafe.Pointer(unsafe.SliceData(s))) }
+
+// until runs a loop, and ends it when ctx is done.
+func until(ctx context.Context, stop *C.int, loop func() C.int) (C.int, error) {
+	done := make(chan C.int, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		done <- loop()
+	}()
+	select {
+	case rc := <-done:
+		return rc, nil
+	case <-ctx.Done():
+		atomic.StoreInt32((*int32)(unsafe.Pointer(stop)), 1)
+		return <-done, context.Cause(ctx)
+	}
+}
+
+// bounds are those of a test by time, from now on; with late from 0.
+func (r *runner) bounds(late bool) C.struct_bounds {
+	if r.c.Duration == 0 {
+		return C.struct_bounds{}
+	}
+	before, sampled, _ := r.c.Window()
+	var now C.uint64_t
+	if !late {
+		now = C.cycles_now()
+	}
+	at := func(d time.Duration) C.uint64_t { return now + C.uint64_t(r.clock.of(d)) }
+	return C.struct_bounds{sample: at(before), cool: at(before + sampled), end: at(r.c.Duration)}
+}
+
+// transfer is what one run of the bandwidth loop found. Times are in ns.
+type transfer struct {
+	sent, received uint64
+	elapsed        float64
+	shortest       float64 // of a message, between any post and any completion; 0 without stamps
+}
+
+// bandwidth moves messages of a size: it sends if this side does, and receives
+// if this side does.
+func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
+	e, c := r.e, r.c
+	b := &array[C.struct_bandwidth](1)[0]
+	defer C.free(unsafe.Pointer(b))
+	qps := array[C.struct_loop_qp](c.QPs)
+	defer free(qps)
+	b.cq = (*C.struct_vb_cq)(e.cq.Handle())
+	if e.recvCQ != nil {
+		b.recv_cq = (*C.struct_vb_cq)(e.recvCQ.Handle())
+	}
+	b.qp, b.qps = unsafe.SliceData(qps), C.int(c.QPs)
+	for i := range qps {
+		q := &qps[i]
+		q.qp = (*C.struct_vb_qp)(e.qps[i].Handle())
+		q.from = C.uint64_t(e.source(i))
+		if c.Sends() {
+			q.send = (*C.struct_vb_send_wr)(unsafe.Pointer(&e.sends[i].WR[0]))
+			q.to = C.uint64_t(e.peers[i].VAddr)
+		}
+		if e.receives() {
+			q.recv = (*C.struct_vb_recv_wr)(unsafe.Pointer(&e.recvs[i].WR[0]))
+		}
+	}
+	each := c.Iters()
+	if each == 0 {
+		each = math.MaxUint64
+	}
+	b.list, b.depth, b.moderate = C.int(c.PostList), C.uint32_t(c.SendDepth()), C.uint32_t(c.CQMod())
+	if c.Sends() {
+		b.sends = C.uint64_t(each)
+	}
+	if e.receives() {
+		b.recvs = C.uint64_t(math.MaxUint64)
+		if c.Duration == 0 {
+			b.recvs = C.uint64_t(each * uint64(c.QPs))
+		}
+	}
+	if step := e.messageStep(int(size)); step > 0 && c.PostList == 1 {
+		b.step, b.buffer = C.uint32_t(step), C.uint32_t(e.cycle)
+	}
+	if c.Operation == Write || c.Operation == Read {
+		b.remote = 1
+	}
+	if c.Events {
+		b.events = 1
+		for _, q := range []*verbs.CQ{e.cq, e.recvCQ} {
+			if q != nil {
+				if err := q.Notify(); err != nil {
+					return transfer{}, err
+				}
+			}
+		}
+	}
+	total := each * uint64(c.QPs)
+	if c.Sends() && c.Peak() {
+		posts, completions := array[C.uint64_t](int(total)), array[C.uint64_t](int(total))
+		defer free(posts)
+		defer free(completions)
+		b.posts, b.completions = unsafe.SliceData(posts), unsafe.SliceData(completions)
+	}
+	late := !c.Sends()
+	if late {
+		b.starts_late = 1
+	}
+	b.patience = C.uint64_t(r.clock.of(r.patience()))
+	b.bounds = r.bounds(late)
+	rc, err := until(ctx, &b.stop, func() C.int { return C.run_bandwidth(b) })
+	r.clock.tune()
+	var sent, received uint64
+	for i := range qps {
+		sent += uint64(qps[i].completed)
+		received += uint64(qps[i].received)
+	}
+	if err == nil {
+		what := "no completion came"
+		if late {
+			what = "no message came"
+		}
+		err = r.ended(rc, int(b.error), (*verbs.WC)(unsafe.Pointer(&b.bad)), &StallError{After: r.patience(), Sent: sent, Received: received, What: what})
+	}
+	if err != nil {
+		return transfer{}, err
+	}
+	t := transfer{sent: uint64(b.sent), received: uint64(b.got), elapsed: r.clock.ns(uint64(b.end - b.first))}
+	if c.Duration > 0 {
+		_, sampled, _ := c.Window()
+		t.elapsed = float64(sampled)
+	}
+	if b.posts != nil {
+		t.shortest = r.clock.ns(1) * shortest(unsafe.Slice((*uint64)(b.posts), total), unsafe.Slice((*uint64)(b.completions), total))
+	}
+	return t, nil
+}
+
+// shortest is the least time of a message, in cycles, between any post and any
+// later completion: what perftest takes for the peak.
+func shortest(posts, completions []uint64) float64 {
+	best := math.Inf(1)
+	for j, done := range completions {
+		if done == 0 { // not signalled
+			continue
+		}
+		for i, from := range posts[:j+1] {
+			best = min(best, float64(done-from)/float64(j-i+1))
+		}
+	}
+	return best
+}
+
+// ended makes an error of how a loop ended, nil if all is well.
+func (r *runner) ended(rc C.int, errno int, bad *verbs.WC, stall *StallError) error {
+	switch rc {
+	case C.loop_done:
+		return nil
+	case C.loop_stalled:
+		return stall
+	case C.loop_failed:
+		return &verbs.CompletionError{Status: bad.Status, VendorError: bad.VendorError, QPN: bad.QPN, ID: bad.ID, Device: r.e.ctx.Name(), Port: r.c.IBPort}
+	case C.loop_post_send:
+		return r.e.qps[0].PostFailed("ibv_post_send", syscall.Errno(max(errno, -errno)))
+	case C.loop_post_recv:
+		return r.e.qps[0].PostFailed("ibv_post_recv", syscall.Errno(max(errno, -errno)))
+	case C.loop_event:
+		return fmt.Errorf("waiting for a completion event on %s: %w", r.e.ctx.Name(), syscall.Errno(max(errno, -errno)))
+	}
+	return fmt.Errorf("ibv_poll_cq failed on %s", r.e.ctx.Name())
+}
+
+// latencies is what one run of the latency loop found.
+type latencies struct {
+	posts   []uint64 // cycles; nil in tests by time
+	buckets []uint32 // of cycles, in tests by time
+	count   uint64
+	elapsed float64 // ns
+}
+
+// latency sends messages of a size to and fro, or reads.
+func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
+	e, c := r.e, r.c
+	l := &array[C.struct_latency](1)[0]
+	defer C.free(unsafe.Pointer(l))
+	l.cq = (*C.struct_vb_cq)(e.cq.Handle())
+	l.qp.qp = (*C.struct_vb_qp)(e.qps[0].Handle())
+	l.qp.send = (*C.struct_vb_send_wr)(unsafe.Pointer(&e.sends[0].WR[0]))
+	switch c.Operation {
+	case Write:
+		l.polls_memory = 1
+		l.in = (*C.uint8_t)(e.at(e.target(0) + size - 1))
+		l.out = (*C.uint8_t)(e.at(e.source(0) + size - 1))
+	case Send:
+		l.receives = 1
+		l.recv_cq = (*C.struct_vb_cq)(e.recvCQ.Handle())
+		l.qp.recv = (*C.struct_vb_recv_wr)(unsafe.Pointer(&e.recvs[0].WR[0]))
+	}
+	// Of writes the server's comes first, of sends the client's.
+	if (c.Role() == wire.Server) == (c.Operation == Write) {
+		l.first = 1
+	}
+	l.sends, l.recvs = C.uint64_t(c.Iters()), C.uint64_t(c.Iters())
+	var out latencies
+	if c.Duration > 0 {
+		l.sends, l.recvs = math.MaxUint64, math.MaxUint64
+		h := array[C.uint32_t](C.histogram_buckets)
+		defer free(h)
+		l.histogram = unsafe.SliceData(h)
+	} else {
+		p := array[C.uint64_t](int(c.Iters()))
+		defer free(p)
+		l.posts = unsafe.SliceData(p)
+	}
+	if c.Events {
+		l.events = 1
+		for _, q := range []*verbs.CQ{e.cq, e.recvCQ} {
+			if q != nil {
+				if err := q.Notify(); err != nil {
+					return out, err
+				}
+			}
+		}
+	}
+	l.gap, l.patience = C.uint64_t(r.clock.of(c.LatencyGap)), C.uint64_t(r.clock.of(r.patience()))
+	l.bounds = r.bounds(false)
+	rc, err := until(ctx, &l.stop, func() C.int { return C.run_latency(l) })
+	r.clock.tune()
+	if err == nil {
+		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &StallError{After: r.patience(), What: "nothing came from the peer"})
+	}
+	if err != nil {
+		return out, err
+	}
+	if l.posts != nil {
+		out.posts = append(out.posts, unsafe.Slice((*uint64)(l.posts), c.Iters())...)
+		out.count = c.Iters()
+	} else {
+		out.buckets = append(out.buckets, unsafe.Slice((*uint32)(l.histogram), C.histogram_buckets)...)
+		out.count, out.elapsed = uint64(l.count), r.clock.ns(uint64(l.last-l.begin))
+	}
+	return out, nil
+}

@@ -1,0 +1,151 @@
+package probe
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+)
+
+// Info is what the header says: what was agreed, and what the options came to.
+type Info struct {
+	Device       string
+	Transport    string // "IB", "iWARP", …
+	Link         string // "IB" or "Ethernet"
+	GIDIndex     int    // -1: none
+	MTU          int    // bytes
+	TxDepth      int
+	RxDepth      int
+	CQModeration int
+	Inline       int // bytes
+	OutReads     int
+	Relaxed      bool // memory is registered for relaxed ordering
+	Local        []wire.Address
+	Remote       []wire.Address
+	Peer         string // address on the control channel
+	PeerVersion  string // of the protocol
+}
+
+// A Row is a line of results. With --report-both both directions are given,
+// too.
+type Row struct {
+	Bandwidth     *BandwidthResult // one of these two
+	Latency       *LatencyResult
+	Local, Remote *BandwidthResult         // of a bidirectional test
+	Counters      map[string]CounterChange // with -W
+}
+
+// A CounterChange is a port's counter before and behind a measurement.
+type CounterChange struct{ Before, After uint64 }
+
+// Progress is how far a measurement is.
+type Progress struct {
+	Bytes       uint64 // of a message
+	Done, Total uint64 // messages; Total is 0 with a duration
+	Elapsed     time.Duration
+	Duration    time.Duration // 0 without one
+}
+
+func (p Progress) String() string {
+	if p.Duration > 0 {
+		return fmt.Sprintf("%d bytes, %v of %v", p.Bytes, p.Elapsed.Truncate(time.Second), p.Duration)
+	}
+	return fmt.Sprintf("%d bytes, %d of %d messages", p.Bytes, p.Done, p.Total)
+}
+
+// Events are told of a run as it goes on, by one goroutine. Each may be nil.
+type Events struct {
+	Waiting  func(addr string) // a server listens there
+	Header   func(Info)        // queue pairs are connected
+	Row      func(Row)         // a line is finished
+	Note     func(string)      // a remark for a person: a port scanner was turned away
+	Progress func(Progress)    // now and then
+}
+
+// TellWaiting tells that a server listens.
+func (e Events) TellWaiting(addr string) {
+	if e.Waiting != nil {
+		e.Waiting(addr)
+	}
+}
+
+// TellHeader tells what was agreed.
+func (e Events) TellHeader(i Info) {
+	if e.Header != nil {
+		e.Header(i)
+	}
+}
+
+// TellRow tells a line of results.
+func (e Events) TellRow(r Row) {
+	if e.Row != nil {
+		e.Row(r)
+	}
+}
+
+// TellNote tells a remark.
+func (e Events) TellNote(format string, a ...any) {
+	if e.Note != nil {
+		e.Note(fmt.Sprintf(format, a...))
+	}
+}
+
+// TellProgress tells how far it is.
+func (e Events) TellProgress(p Progress) {
+	if e.Progress != nil {
+		e.Progress(p)
+	}
+}
+
+// An Outcome is a test that was carried out.
+type Outcome struct {
+	Info Info
+	Rows []Row
+}
+
+// A LimitError is a test that was too slow.
+type LimitError struct {
+	Flag      string // "-w" or "-y"
+	Got, Want float64
+	Unit      string
+}
+
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("%.6g %s at best, which is below the limit (%s) of %.6g", e.Got, e.Unit, e.Flag, e.Want)
+}
+
+// Limits compares the best of all rows with -w and -y; its error is a
+// *LimitError. No rows, which a server without results has, pass.
+func (c *Config) Limits(rows []Row) error {
+	var bw, rate float64
+	seen := false
+	for _, r := range rows {
+		if b := r.Bandwidth; b != nil {
+			seen = true
+			bw, rate = max(bw, b.Average/unit(c.Gbits)), max(rate, b.Rate/million)
+		}
+	}
+	switch {
+	case !seen:
+		return nil
+	case bw < c.LimitBW:
+		return &LimitError{"-w", bw, c.LimitBW, c.unitName()}
+	case rate < c.LimitRate:
+		return &LimitError{"-y", rate, c.LimitRate, "Mpps"}
+	}
+	return nil
+}
+
+// unitName is the unit of bandwidths for a person.
+func (c *Config) unitName() string {
+	if c.Gbits {
+		return "Gb/s"
+	}
+	return "MiB/s"
+}
+
+// NotAvailable is the error of a test that cannot be carried out on this
+// machine: no device, no library, no driver.
+type NotAvailable struct{ What string }
+
+func (e *NotAvailable) Error() string { return e.What }

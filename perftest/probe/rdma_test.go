@@ -1,0 +1,283 @@
+//go:build cgo && linux
+
+package probe
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/perftest/verbs"
+)
+
+// These tests need RDMA devices, and perftest: make test-rdma runs them on soft
+// RoCE in a virtual machine.
+
+// A host is one of the two ends that a test has: a device and the address of
+// the control channel.
+type host struct{ device, address string }
+
+// hosts are those of the virtual machine.
+func hosts(t testing.TB) (client, server host) {
+	t.Helper()
+	if os.Getenv("ASSAY_RDMA_VM") == "" {
+		t.Skip("not in the virtual machine of make test-rdma")
+	}
+	names, err := verbs.Names()
+	if err != nil || len(names) < 2 {
+		t.Fatalf("two devices should be here: %q, %v", names, err)
+	}
+	return host{"rxe0", "10.9.0.1"}, host{"rxe1", "10.9.0.2"}
+}
+
+// port returns one that nobody listens at.
+func port(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// A perftest is a release of the C tools.
+type perftest struct{ name, dir string }
+
+// releases are those in the machine.
+func releases(t testing.TB) []perftest {
+	t.Helper()
+	var out []perftest
+	for _, p := range []perftest{{"Debian's", "/usr/bin"}, {"newer", "/opt/perftest-new/bin"}} {
+		if _, err := os.Stat(filepath.Join(p.dir, "ib_write_bw")); err == nil {
+			out = append(out, p)
+		} else {
+			t.Logf("no %s perftest: %v", p.name, err)
+		}
+	}
+	if len(out) == 0 {
+		t.Fatal("there is no perftest in the machine")
+	}
+	return out
+}
+
+// start starts a C tool. wait returns what it wrote, and how it ended.
+func (p perftest) start(t testing.TB, ctx context.Context, args ...string) (wait func() (string, error)) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(p.dir, args[0]), args[1:]...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &out, t.TempDir()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	return func() (string, error) {
+		err := <-done
+		return out.String(), err
+	}
+}
+
+// flags are the C tool's for the same test.
+func flags(c *Config) []string {
+	f := []string{"ib_" + c.Tool(), "-d", c.Device, "-p", strconv.Itoa(c.Port), "-x", "1", "-F"}
+	if c.Connection != RC {
+		f = append(f, "-c", c.Connection.String())
+	}
+	if c.Iterations > 0 {
+		f = append(f, "-n", strconv.FormatUint(c.Iterations, 10))
+	}
+	if c.Duration > 0 {
+		f = append(f, "-D", strconv.Itoa(int(c.Duration/time.Second)))
+	}
+	if c.Size > 0 {
+		f = append(f, "-s", strconv.FormatUint(c.Size, 10))
+	}
+	if c.QPs > 1 {
+		f = append(f, "-q", strconv.Itoa(c.QPs))
+	}
+	if c.PostList > 1 {
+		f = append(f, "-l", strconv.Itoa(c.PostList))
+	}
+	if c.Inline > 0 {
+		f = append(f, "-I", strconv.Itoa(c.Inline))
+	}
+	for flag, on := range map[string]bool{"-a": c.All, "-b": c.Bidirectional, "-e": c.Events, "--report_gbits": c.Gbits} {
+		if on {
+			f = append(f, flag)
+		}
+	}
+	if c.Operation == Atomic {
+		f = append(f, "-A", c.AtomicType.String())
+	}
+	return f
+}
+
+// A meeting is one test with both sides: ours is one of them or both.
+type meeting struct {
+	c        Config
+	oursName string // "client", "server" or "both"
+}
+
+// meet runs both sides. peer is nil if both are ours.
+func meet(t *testing.T, c Config, role string, peer *perftest) (ours *Outcome, theirs string) {
+	t.Helper()
+	client, server := hosts(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	defer cancel()
+	c.GIDIndex, c.Port, c.Timeout, c.Wait = 1, port(t), 20*time.Second, 20*time.Second
+	cc, sc := c, c
+	cc.Host, cc.Device = server.address, client.device
+	sc.Device = server.device
+	type ended struct {
+		out *Outcome
+		err error
+	}
+	run := func(c Config, ev Events) chan ended {
+		done := make(chan ended, 1)
+		go func() {
+			out, err := Run(ctx, c, ev)
+			done <- ended{out, err}
+		}()
+		return done
+	}
+	check := func(what string, e ended) *Outcome {
+		t.Helper()
+		if e.err != nil {
+			t.Errorf("our %s: %v", what, e.err)
+		}
+		return e.out
+	}
+	switch role {
+	case "client":
+		wait := peer.start(t, ctx, flags(&sc)...)
+		ours = check("client", <-run(cc, Events{}))
+		text, err := wait()
+		if err != nil {
+			t.Errorf("%s server: %v\n%s", peer.name, err, text)
+		}
+		return ours, text
+	case "server":
+		listening := make(chan string, 1)
+		done := run(sc, Events{Waiting: func(a string) { listening <- a }})
+		select {
+		case <-listening:
+		case e := <-done:
+			t.Fatalf("our server: %v", e.err)
+		}
+		text, err := peer.start(t, ctx, append(flags(&cc), server.address)...)()
+		if err != nil {
+			t.Errorf("%s client: %v\n%s", peer.name, err, text)
+			cancel()
+		}
+		return check("server", <-done), text
+	default:
+		done := run(sc, Events{})
+		ours = check("client", <-run(cc, Events{}))
+		check("server", <-done)
+		return ours, ""
+	}
+}
+
+// TestInterop runs each tool against perftest's, either way round.
+func TestInterop(t *testing.T) {
+	hosts(t)
+	set := func(op Operation, m Measure, change func(*Config)) Config {
+		c := Default(op, m)
+		c.Iterations = 40
+		change(&c)
+		return c
+	}
+	tests := []struct {
+		name string
+		c    Config
+	}{
+		{"write_bw", set(Write, Bandwidth, func(c *Config) { c.Size = 1 << 20; c.Iterations = 5 })},
+		{"write_bw sweep", set(Write, Bandwidth, func(c *Config) { c.All = true; c.Iterations = 5 })},
+		{"write_bw 4 QPs", set(Write, Bandwidth, func(c *Config) { c.QPs = 4; c.Size = 2 })},
+		{"write_bw UC", set(Write, Bandwidth, func(c *Config) { c.Connection = UC; c.Size = 4096 })},
+		{"write_bw both", set(Write, Bandwidth, func(c *Config) { c.Bidirectional = true; c.QPs = 4 })},
+		{"write_bw list", set(Write, Bandwidth, func(c *Config) { c.PostList = 8; c.Size = 64; c.Inline = 64 })},
+		{"write_bw time", set(Write, Bandwidth, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second; c.Size = 4096 })},
+		{"read_bw", set(Read, Bandwidth, func(c *Config) { c.Size = 65536 })},
+		{"read_bw 4 QPs", set(Read, Bandwidth, func(c *Config) { c.QPs = 4; c.Size = 2 })},
+		{"send_bw", set(Send, Bandwidth, func(c *Config) { c.Size = 65536 })},
+		{"send_bw sweep", set(Send, Bandwidth, func(c *Config) { c.All = true; c.Iterations = 5 })},
+		{"send_bw 4 QPs", set(Send, Bandwidth, func(c *Config) { c.QPs = 4; c.Size = 2 })},
+		{"send_bw UC", set(Send, Bandwidth, func(c *Config) { c.Connection = UC; c.Size = 1024 })},
+		{"send_bw UD", set(Send, Bandwidth, func(c *Config) { c.Connection = UD; c.Size = 1024 })},
+		{"send_bw both", set(Send, Bandwidth, func(c *Config) { c.Bidirectional = true; c.Size = 4096 })},
+		{"send_bw events", set(Send, Bandwidth, func(c *Config) { c.Events = true; c.Size = 4096 })},
+		{"send_bw time", set(Send, Bandwidth, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second; c.Size = 4096 })},
+		{"atomic_bw", set(Atomic, Bandwidth, func(*Config) {})},
+		{"write_lat", set(Write, Latency, func(*Config) {})},
+		{"write_lat sweep", set(Write, Latency, func(c *Config) { c.All = true; c.Iterations = 5 })},
+		{"write_lat UC", set(Write, Latency, func(c *Config) { c.Connection = UC })},
+		{"read_lat", set(Read, Latency, func(*Config) {})},
+		{"send_lat", set(Send, Latency, func(*Config) {})},
+		{"send_lat sweep", set(Send, Latency, func(c *Config) { c.All = true; c.Iterations = 5 })},
+		{"send_lat UD", set(Send, Latency, func(c *Config) { c.Connection = UD })},
+		{"send_lat UC", set(Send, Latency, func(c *Config) { c.Connection = UC })},
+		{"send_lat time", set(Send, Latency, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second })},
+		{"atomic_lat", set(Atomic, Latency, func(c *Config) { c.AtomicType = CompareAndSwap })},
+	}
+	for _, test := range tests {
+		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			t.Run("ours", func(t *testing.T) {
+				out, _ := meet(t, test.c, "both", nil)
+				look(t, test.c, out)
+			})
+			for _, p := range releases(t) {
+				for _, role := range []string{"client", "server"} {
+					t.Run(fmt.Sprintf("%s/our_%s", strings.TrimSuffix(p.name, "'s"), role), func(t *testing.T) {
+						out, text := meet(t, test.c, role, &p)
+						if out != nil {
+							look(t, test.c, out)
+						}
+						if t.Failed() {
+							t.Logf("perftest wrote:\n%s", text)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// look checks that an outcome has its lines, with figures that can be.
+func look(t *testing.T, c Config, out *Outcome) {
+	t.Helper()
+	if out == nil {
+		t.Error("no outcome")
+		return
+	}
+	for _, r := range out.Rows {
+		switch b, l := r.Bandwidth, r.Latency; {
+		case b != nil:
+			if b.Average <= 0 || b.Rate <= 0 || b.Bytes == 0 || b.Iterations == 0 || b.Average > 1e12 {
+				t.Errorf("%+v", *b)
+			}
+			if b.Peak != 0 && b.Peak < b.Average*0.9 {
+				t.Errorf("the peak, %g, is less than the average, %g", b.Peak, b.Average)
+			}
+		case l != nil:
+			if l.Average <= 0 || l.Min <= 0 || l.Max < l.Min || l.Typical < l.Min || l.Typical > l.Max {
+				t.Errorf("%+v", *l)
+			}
+		}
+	}
+	if len(out.Rows) == 0 && (c.Measure == Bandwidth || c.Operation != Read && c.Operation != Atomic) {
+		t.Error("no line")
+	}
+}
+
+var _ = errors.Is

@@ -1,0 +1,136 @@
+//go:build cgo && linux
+
+package probe
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/assay-hpc/assay/perftest/verbs"
+)
+
+// info is what the header says.
+func (r *runner) info() Info {
+	c, e := r.c, r.e
+	link := "IB"
+	if e.port.Ethernet {
+		link = "Ethernet"
+	}
+	i := Info{
+		Device: e.ctx.Name(), Transport: "IB", Link: link, GIDIndex: e.gid.Index, MTU: e.mtu.Bytes(), TxDepth: c.SendDepth(), RxDepth: c.ReceiveDepth(),
+		CQModeration: c.CQMod(), Inline: e.inline(), OutReads: e.outReads(), Relaxed: c.RelaxedOrdering(),
+		Local: e.mine, Remote: e.peers, Peer: r.conn.Peer(), PeerVersion: r.peerVersion,
+	}
+	return i
+}
+
+func (r *runner) row(out *Outcome, row Row) {
+	out.Rows = append(out.Rows, row)
+	r.ev.TellRow(row)
+}
+
+func (r *runner) bandwidthRow(out *Outcome, b BandwidthResult) { r.row(out, Row{Bandwidth: &b}) }
+
+// result is the line of one size.
+func (r *runner) result(size uint64, t transfer) BandwidthResult {
+	messages, each := t.sent, r.c.Iters()
+	if !r.c.Sends() || r.c.Bidirectional && r.c.Operation == Send && r.c.Duration > 0 {
+		// As perftest has it: both directions of a test by time are one sum.
+		messages += t.received
+	}
+	if each == 0 {
+		each = messages
+	}
+	b := Averaged(size, each, messages, time.Duration(t.elapsed))
+	if t.elapsed > 0 { // to less than a nanosecond
+		b.Rate = float64(messages) / t.elapsed * 1e9
+		b.Average = b.Rate * float64(size)
+	}
+	if t.shortest > 0 && !math.IsInf(t.shortest, 1) {
+		b.Peak = float64(size) / t.shortest * 1e9
+	}
+	return b
+}
+
+// swapReport exchanges results, and checks that the peer's is one.
+func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (BandwidthResult, error) {
+	theirs, err := r.conn.SwapReport(ctx, own.Report(r.c.Gbits))
+	if err != nil {
+		return BandwidthResult{}, err
+	}
+	if err := theirs.Check(); err != nil {
+		return BandwidthResult{}, err
+	}
+	return FromReport(theirs, r.c.Gbits), nil
+}
+
+// latencyRow is the line of one size.
+func (r *runner) latencyRow(out *Outcome, size uint64, l latencies) {
+	trips := r.c.RoundTrips()
+	var result LatencyResult
+	if l.posts == nil {
+		_, sampled, _ := r.c.Window()
+		if l.elapsed > 0 { // from the first to the last that counts
+			sampled = time.Duration(l.elapsed)
+		}
+		result = TimedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
+	} else {
+		deltas := make([]int64, 0, len(l.posts))
+		for i := 1; i < len(l.posts); i++ {
+			deltas = append(deltas, int64(math.Round(r.clock.ns(l.posts[i]-l.posts[i-1]))))
+		}
+		result = Latencies(size, l.count, deltas, trips)
+	}
+	r.row(out, Row{Latency: &result})
+}
+
+// histogram turns the loop's buckets of cycles, 32 to each power of two, into
+// one of nanoseconds. Each count goes where its bucket's middle is.
+func (r *runner) histogram(buckets []uint32) *Histogram {
+	h := new(Histogram)
+	for i, n := range buckets {
+		if n == 0 {
+			continue
+		}
+		power, fraction := i/32, i%32
+		middle := math.Ldexp(1+(float64(fraction)+0.5)/32, power)
+		h.addMany(int64(math.Round(middle/r.clock.rate)), uint64(n))
+	}
+	return h
+}
+
+// addMany counts a time n times.
+func (h *Histogram) addMany(ns int64, n uint64) {
+	h.Add(ns)
+	ns = min(max(ns, 0), 1<<topBits-1)
+	h.counts[bucket(uint64(ns))] += n - 1
+	h.n += n - 1
+	h.sum += float64(ns) * float64(n-1)
+	d := float64(ns) - h.first
+	h.squares += d * d * float64(n-1)
+}
+
+// patience is for how long nothing may happen.
+func (r *runner) patience() time.Duration {
+	switch {
+	case r.c.Timeout > 0:
+		return r.c.Timeout
+	case r.c.Timeout < 0:
+		return 1000 * time.Hour
+	}
+	return defaultPatience
+}
+
+// defaultPatience is longer than a reliable QP goes on trying: 4.096 µs << 14,
+// 7 times and more.
+const defaultPatience = 30 * time.Second
+
+// available makes a *NotAvailable of an error that says that there is no RDMA
+// here.
+func available(err error) error {
+	if verbs.Missing(err) {
+		return &NotAvailable{err.Error()}
+	}
+	return err
+}

@@ -1,0 +1,15 @@
+//go:build !cgo || !linux
+
+package probe
+
+import "context"
+
+// Run carries out this side of a test. Wrong options are a *FlagError, a
+// machine that cannot a *NotAvailable; errors of the control channel are
+// package wire's.
+func Run(_ context.Context, c Config, _ Events) (*Outcome, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return nil, &NotAvailable{"this harness was built without cgo, which RDMA takes"}
+}
