@@ -67,6 +67,10 @@ test-gpu: ## build the bundle that tries and measures the engine on GPUs, and ru
 	  rm -rf $(OUT)/gpu && mkdir -p $(OUT)/gpu && tar -xJf $(OUT)/assay-gpu.tar.xz -C $(OUT)/gpu && $(OUT)/gpu/run -o $(OUT)/gpu-results; \
 	else echo "skipped: no GPU on this machine: run the bundle on one that has some"; fi
 
+.PHONY: test-rdma
+test-rdma: ## the tests that need RDMA devices, in an emulated machine that has two (makes it first, some minutes, needs root)
+	@OUT='$(OUT)' ./.ci/rdma/test
+
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, workflows, schema
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
