@@ -1,0 +1,145 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+)
+
+// An Address is what a side says of one of its queue pairs: a K record. The
+// same records serve as barriers later.
+type Address struct {
+	LID      uint16 // 0 on RoCE
+	OutReads int    // RDMA reads in flight that this side takes, 1 for other tests; 0..65535
+	QPN, PSN uint32 // 24 bits each: number, and the first packet's sequence number
+	RKey     uint32 // of the memory that the peer may access
+	VAddr    uint64 // where that begins
+	GID      [16]byte
+	HasGID   bool   // the long form: this side uses a GID
+	SRQN     uint32 // shared receive queue, 0 for none
+}
+
+// The two forms of a record, in bytes with the NUL at the end.
+const (
+	longRecord  = 108
+	shortRecord = 59
+)
+
+// An addressReader takes apart colon separated hex of fixed width.
+type addressReader struct {
+	b   []byte
+	at  int
+	err error
+}
+
+// Marshal returns the record, in the long form if the address has a GID.
+func (a Address) Marshal() ([]byte, error) {
+	for _, f := range []struct {
+		name  string
+		value int64
+		most  int64
+	}{
+		{"outstanding reads", int64(a.OutReads), 1<<16 - 1}, {"QP number", int64(a.QPN), 1<<24 - 1}, {"PSN", int64(a.PSN), 1<<24 - 1},
+	} {
+		if f.value < 0 || f.value > f.most {
+			return nil, fmt.Errorf("%w: the %s %d is not between 0 and %d", ErrLocal, f.name, f.value, f.most)
+		}
+	}
+	b := fmt.Appendf(make([]byte, 0, longRecord), "%04x:%04x:%06x:%06x:%08x:%016x:", a.LID, a.OutReads, a.QPN, a.PSN, a.RKey, a.VAddr)
+	if !a.HasGID {
+		return fmt.Appendf(b, "%08x\x00", a.SRQN), nil
+	}
+	for _, c := range a.GID {
+		b = fmt.Appendf(b, "%02x:", c)
+	}
+	return fmt.Appendf(b, "%08x:\x00", a.SRQN), nil
+}
+
+// ParseAddress reads a record of either form, strictly: the digits are lower
+// case, each field has its width, the NUL is the last byte. What it accepts
+// Marshal gives back byte by byte.
+func ParseAddress(b []byte) (Address, error) {
+	if len(b) != longRecord && len(b) != shortRecord {
+		return Address{}, fmt.Errorf("an address record has %d or %d bytes, not %d", shortRecord, longRecord, len(b))
+	}
+	r := addressReader{b: b}
+	a := Address{
+		LID: uint16(r.hex("LID", 4)), OutReads: int(r.hex("outstanding reads", 4)), QPN: uint32(r.hex("QP number", 6)),
+		PSN: uint32(r.hex("PSN", 6)), RKey: uint32(r.hex("remote key", 8)), VAddr: r.hex("address", 16), HasGID: len(b) == longRecord,
+	}
+	if a.HasGID {
+		for i := range a.GID {
+			a.GID[i] = byte(r.hex("GID", 2))
+		}
+		a.SRQN = uint32(r.hex("SRQ number", 8))
+	} else {
+		a.SRQN = uint32(r.digits("SRQ number", 8))
+	}
+	r.byte("end", 0)
+	return a, r.err
+}
+
+// hex reads a field and the colon behind it.
+func (r *addressReader) hex(field string, width int) uint64 {
+	v := r.digits(field, width)
+	r.byte(field, ':')
+	return v
+}
+
+func (r *addressReader) digits(field string, width int) uint64 {
+	if r.err != nil {
+		return 0
+	}
+	text := r.b[r.at : r.at+width]
+	r.at += width
+	if !lowerHex(text) {
+		r.err = fmt.Errorf("the %s %q is not %d hex digits", field, text, width)
+		return 0
+	}
+	v, err := strconv.ParseUint(string(text), 16, 64)
+	r.err = err
+	return v
+}
+
+func (r *addressReader) byte(field string, want byte) {
+	if r.err != nil {
+		return
+	}
+	if r.b[r.at] != want {
+		r.err = fmt.Errorf("byte %d, behind the %s, is %q, not %q", r.at, field, r.b[r.at], want)
+	}
+	r.at++
+}
+
+func lowerHex(b []byte) bool {
+	for _, c := range b {
+		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// Swap makes one exchange of records. The form that is sent is also the one
+// that is expected.
+func (c *Conn) Swap(ctx context.Context, mine Address) (Address, error) {
+	return c.SwapFor(ctx, "an address record", mine)
+}
+
+// SwapFor is Swap with a name for errors: "QP 1's address record", "the
+// barrier before the measurement".
+func (c *Conn) SwapFor(ctx context.Context, what string, mine Address) (Address, error) {
+	b, err := mine.Marshal()
+	if err != nil {
+		return Address{}, fmt.Errorf("%s: %w", what, err)
+	}
+	got, err := c.swap(ctx, what, b)
+	if err != nil {
+		return Address{}, err
+	}
+	theirs, err := ParseAddress(got)
+	if err != nil {
+		return Address{}, c.mismatch(what, got, err)
+	}
+	return theirs, nil
+}

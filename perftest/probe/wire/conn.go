@@ -1,0 +1,178 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+)
+
+// A Conn is the control channel. One goroutine at a time makes exchanges on
+// it; Close may be called from any.
+type Conn struct {
+	nc      net.Conn
+	role    Role
+	timeout time.Duration
+	early   []byte // what was read of the first message when it was looked at
+	failed  error  // an exchange that failed left the stream out of step
+}
+
+// NewConn makes a channel of a connection that there is already.
+func NewConn(nc net.Conn, role Role, o Options) *Conn {
+	return &Conn{nc: nc, role: role, timeout: or(o.Timeout, exchangeTimeout)}
+}
+
+// Role is this side's.
+func (c *Conn) Role() Role { return c.role }
+
+// Peer is the other side's address.
+func (c *Conn) Peer() string { return c.nc.RemoteAddr().String() }
+
+// Local is this side's address.
+func (c *Conn) Local() string { return c.nc.LocalAddr().String() }
+
+// SetTimeout says how long each of the following exchanges may take, and
+// returns what was set before. A server that waits for its client to finish a
+// measurement needs more than one that waits for an address; 0 or less leaves
+// the limit to the context, and to TCP's keepalive, which notices a peer's
+// host that is gone.
+func (c *Conn) SetTimeout(d time.Duration) (before time.Duration) {
+	before, c.timeout = c.timeout, d
+	return before
+}
+
+// Close closes the connection without a farewell.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// bye is what releases up to 23.07 send before they close.
+var bye = []byte("done\x00")
+
+// Bye takes leave as the releases up to 23.07 do, and closes. Nobody waits for
+// it, and a peer that is gone already is no error.
+func (c *Conn) Bye() {
+	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.nc.Write(bye) // newer peers have closed by now
+	_ = c.nc.Close()
+}
+
+// AwaitClose waits until the peer closes its end, at most so long, and then
+// closes ours: a latency test of writes has no last exchange, so each side
+// must keep its queue pair alive until the other is done. It reports whether
+// the peer did close.
+func (c *Conn) AwaitClose(ctx context.Context, grace time.Duration) bool {
+	release := c.limit(ctx, grace)
+	_, err := io.CopyN(io.Discard, c.nc, 1<<16)
+	release()
+	_ = c.nc.Close()
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// limit sets deadlines for what follows: so long from now (0 or less: without
+// limit), the context's, and at once when that is cancelled. The function that
+// it returns lifts them.
+func (c *Conn) limit(ctx context.Context, d time.Duration) (release func()) {
+	var at time.Time
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	if t, ok := ctx.Deadline(); ok && (at.IsZero() || t.Before(at)) {
+		at = t
+	}
+	_ = c.nc.SetDeadline(at) // a closed connection says so when it is used
+	cancelled := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = c.nc.SetDeadline(time.Unix(1, 0))
+		close(cancelled)
+	})
+	return func() {
+		if !stop() {
+			<-cancelled // or it would set its deadline after this
+		}
+		_ = c.nc.SetDeadline(time.Time{})
+	}
+}
+
+// swap makes one exchange: mine is sent with one write, and as many bytes are
+// awaited.
+func (c *Conn) swap(ctx context.Context, what string, mine []byte) ([]byte, error) {
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	defer c.limit(ctx, c.timeout)()
+	theirs := make([]byte, len(mine))
+	n := 0
+	send := func() error { _, err := c.nc.Write(mine); return err }
+	receive := func() (err error) { n, err = c.read(theirs); return err }
+	first, second := receive, send
+	if c.role == Client {
+		first, second = send, receive
+	}
+	err := first()
+	if err == nil {
+		err = second()
+	}
+	if err != nil {
+		return nil, c.fail(c.broken(ctx, what, theirs[:n], len(mine), err))
+	}
+	return theirs, nil
+}
+
+// read fills b, first with what was read early.
+func (c *Conn) read(b []byte) (int, error) {
+	n := copy(b, c.early)
+	c.early = c.early[n:]
+	m, err := io.ReadFull(c.nc, b[n:])
+	return n + m, err
+}
+
+// fail remembers an error: after it the streams are out of step, and any
+// further exchange would report nonsense.
+func (c *Conn) fail(err error) error {
+	c.failed = err
+	return err
+}
+
+// broken explains a read or write that failed.
+func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, err error) error {
+	e := &Error{Peer: c.Peer(), Exchange: what, Got: got, Err: err}
+	switch {
+	case ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%s: %s: %w", c.Peer(), what, context.Cause(ctx))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e.Kind, e.Err = ErrTimeout, nil
+		e.Hint = "it waits for something else, or hangs: compare both command lines, which must ask for the same test with the same -n, -q, -b and -a"
+	default:
+		e.Kind = ErrClosed
+		e.Hint = "the reason is in the other side's message"
+		if err == io.EOF || err == io.ErrUnexpectedEOF {
+			e.Err = nil
+		}
+	}
+	if len(got) > 0 {
+		e.partial(got, want)
+	}
+	return e
+}
+
+// partial is for a message of which only the beginning came.
+func (e *Error) partial(got []byte, want int) {
+	if kind, hint := diagnose(got, want); kind != nil {
+		e.Kind, e.Hint = kind, hint
+		return
+	}
+	e.Hint = fmt.Sprintf("only %d of %d bytes came; %s", len(got), want, e.Hint)
+}
+
+// mismatch is a message that came whole, and is not what was expected.
+func (c *Conn) mismatch(what string, got []byte, err error) error {
+	e := &Error{Peer: c.Peer(), Exchange: what, Kind: ErrMismatch, Got: got, Err: err}
+	if kind, hint := diagnose(got, len(got)); kind != nil {
+		e.Kind, e.Hint, e.Err = kind, hint, nil
+	} else {
+		e.Hint = "compare both command lines: which test, -q, -b, -a and -D"
+	}
+	return c.fail(e)
+}

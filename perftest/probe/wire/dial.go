@@ -1,0 +1,180 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+)
+
+// keepalive notices within a minute that the peer's host is gone, or that the
+// network between is: the exchange after a long measurement has no other limit.
+var keepalive = net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 4}
+
+// Dial connects to a server at host:port. One attempt is made, or as many as
+// fit into Options.Retry while nobody listens.
+func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
+	d, err := o.dialer()
+	if err != nil {
+		return nil, err
+	}
+	until := time.Now().Add(o.Retry)
+	for {
+		nc, err := d.DialContext(ctx, o.network(), addr)
+		switch {
+		case err == nil:
+			return NewConn(nc, Client, o), nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("connecting to %s: %w", addr, context.Cause(ctx))
+		case !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(until):
+			return nil, noServer(addr, err)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done(): // the next attempt says so
+		}
+	}
+}
+
+func (o Options) dialer() (*net.Dialer, error) {
+	d := &net.Dialer{Timeout: or(o.DialTimeout, dialTimeout), KeepAliveConfig: keepalive}
+	if o.Source != "" {
+		ip := net.ParseIP(o.Source)
+		if ip == nil {
+			return nil, fmt.Errorf("the source %q is no IP address", o.Source)
+		}
+		d.LocalAddr = &net.TCPAddr{IP: ip}
+	}
+	return d, nil
+}
+
+// noServer explains why a connection was not made.
+func noServer(addr string, err error) error {
+	var dns *net.DNSError
+	hint := "is the route there, and the network up?"
+	var timeout net.Error
+	switch {
+	case errors.As(err, &dns):
+		hint = "is the host's name right?"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		hint = "start the server first: the same command without a host; or was it given another port (-p)?"
+	case errors.As(err, &timeout) && timeout.Timeout():
+		hint = "does a firewall drop connections to the port?"
+	}
+	return fmt.Errorf("%w at %s: %w: %s", ErrNoServer, addr, err, hint)
+}
+
+// A Listener waits for a client.
+type Listener struct {
+	ln *net.TCPListener
+	o  Options
+}
+
+// Listen opens a server's port; addr is "host:port", the host mostly empty.
+func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
+	lc := net.ListenConfig{KeepAliveConfig: keepalive}
+	ln, err := lc.Listen(ctx, o.network(), addr)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = ": another server runs there; end it, or give both sides another port (-p)"
+		}
+		return nil, fmt.Errorf("listening at %s: %w%s", addr, err, hint)
+	}
+	return &Listener{ln.(*net.TCPListener), o}, nil
+}
+
+// Addr is where the listener listens.
+func (l *Listener) Addr() net.Addr { return l.ln.Addr() }
+
+// Close ends listening.
+func (l *Listener) Close() error { return l.ln.Close() }
+
+// Accept waits for one client and closes the listener. A connection is a
+// client's once it has sent what may be a version; others (port scanners,
+// health checks) are closed, told to Options.Rejected, and do not keep the
+// client waiting.
+func (l *Listener) Accept(ctx context.Context) (*Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	found := make(chan *Conn)
+	ended := make(chan error, 1)
+	go func() { ended <- l.serve(ctx, found) }()
+	select {
+	case c := <-found:
+		cancel()
+		_ = l.ln.Close()
+		<-ended
+		return c, nil
+	case err := <-ended:
+		cancel()
+		_ = l.ln.Close()
+		return nil, err
+	case <-ctx.Done():
+		err := context.Cause(ctx)
+		cancel()
+		_ = l.ln.Close()
+		<-ended
+		return nil, fmt.Errorf("waiting for a client at %v: %w", l.ln.Addr(), err)
+	}
+}
+
+// serve hands each connection to a goroutine that looks at it, and returns
+// when the listener is closed and all of them have ended.
+func (l *Listener) serve(ctx context.Context, found chan<- *Conn) error {
+	places := make(chan struct{}, candidates)
+	defer func() {
+		for range cap(places) { // until all have left
+			places <- struct{}{}
+		}
+	}()
+	for {
+		nc, err := l.ln.Accept()
+		if err != nil {
+			if ctx.Err() == nil && transient(err) {
+				time.Sleep(10 * time.Millisecond)
+				continue
+			}
+			return fmt.Errorf("accepting a client at %v: %w", l.ln.Addr(), err)
+		}
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			_ = nc.Close()
+			continue
+		}
+		go func() {
+			defer func() { <-places }()
+			l.consider(ctx, nc, found)
+		}()
+	}
+}
+
+// transient reports whether accepting may succeed later: a connection that
+// was gone before it was accepted, descriptors that ran out.
+func transient(err error) bool {
+	for _, t := range []error{syscall.ECONNABORTED, syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, t) {
+			return true
+		}
+	}
+	return false
+}
+
+// consider waits for a connection's first message.
+func (l *Listener) consider(ctx context.Context, nc net.Conn, found chan<- *Conn) {
+	c := NewConn(nc, Server, l.o)
+	if err := c.peekVersion(ctx, or(l.o.HelloTimeout, helloTimeout)); err != nil {
+		_ = nc.Close()
+		if l.o.Rejected != nil && ctx.Err() == nil {
+			l.o.Rejected(err)
+		}
+		return
+	}
+	select {
+	case found <- c:
+	case <-ctx.Done():
+		_ = nc.Close()
+	}
+}

@@ -1,0 +1,124 @@
+package wire
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"testing"
+	"time"
+)
+
+// FuzzAddress: what is accepted is given back byte by byte.
+func FuzzAddress(f *testing.F) {
+	f.Add(marshal(f, record(f, Client)))
+	f.Add(marshal(f, Address{}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := ParseAddress(b)
+		if err != nil {
+			return
+		}
+		if again, err := a.Marshal(); err != nil || !bytes.Equal(again, b) {
+			t.Errorf("%q became %q, %v", b, again, err)
+		}
+	})
+}
+
+func FuzzVersion(f *testing.F) {
+	f.Add(version("6.06"))
+	f.Add([]byte("GET / HTTP/1.0\r\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		v, err := ParseVersion(b)
+		if err != nil {
+			return
+		}
+		if again, err := ParseVersion(marshalVersion(v)); err != nil || again != v {
+			t.Errorf("%q became %q, %v", v, again, err)
+		}
+		for n := 1; n <= len(b); n++ {
+			if !versionPrefix(b[:n]) {
+				t.Errorf("%q is a version and its beginning %q none", b, b[:n])
+			}
+		}
+	})
+}
+
+func FuzzParams(f *testing.F) {
+	f.Add(params().Marshal())
+	f.Add(make([]byte, ParamsBytes))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := ParseParams(b)
+		if err != nil {
+			return
+		}
+		again, err := ParseParams(p.Marshal())
+		if err != nil || again != p || p.Compare(again) != nil {
+			t.Errorf("%+v became %+v, %v", p, again, err)
+		}
+	})
+}
+
+// FuzzServer: whatever a client sends, a whole handshake ends.
+func FuzzServer(f *testing.F) {
+	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), true)
+	var whole []byte
+	for _, l := range transcript(f, "write_bw.txt") {
+		if l.from == Client {
+			whole = append(whole, l.data...)
+		}
+	}
+	f.Add(whole, true)
+	f.Add(whole[:90], false)
+	f.Fuzz(func(t *testing.T, b []byte, gid bool) {
+		ours, theirs := net.Pipe()
+		go func() {
+			go func() {
+				buf := make([]byte, 512)
+				for {
+					if _, err := theirs.Read(buf); err != nil {
+						return
+					}
+				}
+			}()
+			_, _ = theirs.Write(b)
+			theirs.Close()
+		}()
+		c := NewConn(ours, Server, Options{Timeout: time.Second})
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := serve(ctx, c, gid); err != nil && ctx.Err() != nil {
+			t.Errorf("%v, and it took 5 s", err)
+		}
+	})
+}
+
+// serve is a server's side of a bandwidth test without its measurement.
+func serve(ctx context.Context, c *Conn, gid bool) error {
+	if err := c.peekVersion(ctx, time.Second); err != nil {
+		return err
+	}
+	_, peer, err := c.Hello(ctx, hello, false)
+	if err != nil {
+		return err
+	}
+	if NeedsParams(Version, peer.Version) {
+		if _, err := c.SwapParams(ctx, params()); err != nil {
+			return err
+		}
+	}
+	for range 4 {
+		if _, err := c.Swap(ctx, Address{HasGID: gid}); err != nil {
+			return err
+		}
+	}
+	r, err := c.SwapReport(ctx, Report{})
+	if err != nil {
+		return err
+	}
+	_ = r.Check()
+	if _, err := c.Swap(ctx, Address{HasGID: gid}); err != nil {
+		return err
+	}
+	c.Bye()
+	return nil
+}

@@ -1,0 +1,109 @@
+package wire
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// A Report is what a side has measured, R. Bandwidths are in the unit that it
+// prints, so both sides must have the same --report_gbits. In a test in one
+// direction only the client's means something; a C server sends whatever its
+// memory holds.
+type Report struct {
+	Size       uint64  // bytes of a message
+	Iterations uint64  // messages that were counted
+	Peak       float64 // MiB/s, or Gb/s of 10⁹ bits
+	Average    float64 // as Peak
+	Rate       float64 // millions of messages a second
+}
+
+// maxReportSize is the largest message that a report is believed to be about.
+const maxReportSize = 1 << 40
+
+// SwapReport makes the five exchanges of a report. The peer's numbers are
+// whatever came; Check says whether they can be a measurement.
+func (c *Conn) SwapReport(ctx context.Context, mine Report) (Report, error) {
+	words := []struct {
+		name  string
+		value uint64
+	}{
+		{"message size", mine.Size}, {"iterations", mine.Iterations}, {"peak bandwidth", math.Float64bits(mine.Peak)},
+		{"average bandwidth", math.Float64bits(mine.Average)}, {"message rate", math.Float64bits(mine.Rate)},
+	}
+	var theirs [5]uint64
+	for i, w := range words {
+		var err error
+		if theirs[i], err = c.swapWord(ctx, "the report's "+w.name, w.value); err != nil {
+			return Report{}, err
+		}
+	}
+	return Report{
+		Size: theirs[0], Iterations: theirs[1], Peak: math.Float64frombits(theirs[2]),
+		Average: math.Float64frombits(theirs[3]), Rate: math.Float64frombits(theirs[4]),
+	}, nil
+}
+
+// A PortReport follows a Report with --report-per-port: bandwidth and rate of
+// each port, in the Report's units.
+type PortReport struct {
+	Bandwidth, Rate [2]float64
+}
+
+// SwapPorts makes the four further exchanges of --report-per-port.
+func (c *Conn) SwapPorts(ctx context.Context, mine PortReport) (theirs PortReport, err error) {
+	for i := range 2 {
+		for _, f := range []struct {
+			name    string
+			mine    float64
+			to      *float64
+			ordinal int
+		}{{"bandwidth", mine.Bandwidth[i], &theirs.Bandwidth[i], i + 1}, {"message rate", mine.Rate[i], &theirs.Rate[i], i + 1}} {
+			v, err := c.swapWord(ctx, fmt.Sprintf("the report's %s of port %d", f.name, f.ordinal), math.Float64bits(f.mine))
+			if err != nil {
+				return theirs, err
+			}
+			*f.to = math.Float64frombits(v)
+		}
+	}
+	return theirs, nil
+}
+
+func (c *Conn) swapWord(ctx context.Context, what string, mine uint64) (uint64, error) {
+	b, err := c.swap(ctx, what, binary.BigEndian.AppendUint64(nil, mine))
+	if err != nil {
+		return 0, err
+	}
+	if kind, _ := diagnose(b, len(b)); kind != nil {
+		return 0, c.mismatch(what, b, nil)
+	}
+	return binary.BigEndian.Uint64(b), nil
+}
+
+// Check reports whether the numbers can be a measurement, for a side that
+// makes use of them.
+func (r Report) Check() error {
+	bad := ""
+	switch {
+	case r.Size < 1 || r.Size > maxReportSize:
+		bad = fmt.Sprintf("a message size of %d bytes", r.Size)
+	case r.Iterations > 1<<48:
+		bad = fmt.Sprintf("%d iterations", r.Iterations)
+	case !plausible(r.Peak):
+		bad = fmt.Sprintf("a peak bandwidth of %g", r.Peak)
+	case !plausible(r.Average):
+		bad = fmt.Sprintf("an average bandwidth of %g", r.Average)
+	case !plausible(r.Rate):
+		bad = fmt.Sprintf("a message rate of %g million a second", r.Rate)
+	default:
+		return nil
+	}
+	return fmt.Errorf("the peer's report has %s: %w: -b, -q or --report-per-port is not the same on both sides, or the peer measured nothing", bad, ErrMismatch)
+}
+
+// plausible bandwidths and rates are up to 10¹², in any unit. A denormal
+// number is some integer's bytes.
+func plausible(v float64) bool {
+	return finite(v) && (v == 0 || v >= 1e-12 && v <= 1e12)
+}

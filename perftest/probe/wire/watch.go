@@ -1,0 +1,88 @@
+package wire
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watch notices that the peer closes or resets the connection while nothing is
+// exchanged, as in a measurement: the context that it returns is then
+// cancelled, with an *Error as its cause. It takes nothing from the stream, so
+// a message that arrives early is still there for the next exchange. stop ends
+// watching and returns that error, or nil; it must be called before the next
+// exchange, and may be called again.
+func (c *Conn) Watch(ctx context.Context) (watched context.Context, stop func() error) {
+	watched, cancel := context.WithCancelCause(ctx)
+	raw, ok := c.nc.(syscall.Conn)
+	if !ok { // a test's pipe
+		return watched, func() error { cancel(nil); return nil }
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := c.watch(raw)
+		cancel(err)
+		ended <- err
+	}()
+	var result error
+	stopped := false
+	return watched, func() error {
+		if !stopped {
+			stopped = true
+			_ = c.nc.SetReadDeadline(time.Unix(1, 0)) // wakes the watcher
+			result = <-ended
+			_ = c.nc.SetReadDeadline(time.Time{})
+			cancel(nil)
+		}
+		return result
+	}
+}
+
+// watch blocks until the peer is gone, which it returns, or a deadline passes.
+func (c *Conn) watch(nc syscall.Conn) error {
+	raw, err := nc.SyscallConn()
+	if err != nil {
+		return c.gone(err)
+	}
+	var gone error
+	err = raw.Read(func(fd uintptr) (done bool) {
+		gone = hungUp(int(fd))
+		return gone != nil
+	})
+	if gone == nil {
+		if t, ok := err.(net.Error); ok && t.Timeout() {
+			return nil
+		}
+		gone = err
+	}
+	return c.gone(gone)
+}
+
+func (c *Conn) gone(err error) error {
+	return &Error{Peer: c.Peer(), Exchange: "while nothing was due", Kind: ErrClosed, Err: err, Hint: "the reason is in the other side's message"}
+}
+
+// hungUp asks the kernel about a socket without waiting. Data may be pending
+// before the end, so reading would not tell.
+func hungUp(fd int) error {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	if _, err := unix.Poll(p, 0); err != nil && err != unix.EINTR && err != unix.EAGAIN {
+		return err
+	}
+	switch {
+	case p[0].Revents&unix.POLLERR != 0:
+		if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && n != 0 {
+			return syscall.Errno(n)
+		}
+		return fmt.Errorf("the connection is broken")
+	case p[0].Revents&unix.POLLHUP != 0:
+		return fmt.Errorf("both directions are closed")
+	case p[0].Revents&unix.POLLRDHUP != 0:
+		return fmt.Errorf("it sends no more")
+	}
+	return nil
+}
