@@ -159,7 +159,7 @@ func (c *Conn) broken(ctx context.Context, what string, got []byte, want int, er
 
 // partial is for a message of which only the beginning came.
 func (e *Error) partial(got []byte, want int) {
-	if kind, hint := diagnose(got, want); kind != nil {
+	if hint, kind := diagnose(got, want); kind != nil {
 		e.Kind, e.Hint = kind, hint
 		return
 	}
@@ -169,7 +169,7 @@ func (e *Error) partial(got []byte, want int) {
 // mismatch is a message that came whole, and is not what was expected.
 func (c *Conn) mismatch(what string, got []byte, err error) error {
 	e := &Error{Peer: c.Peer(), Exchange: what, Kind: ErrMismatch, Got: got, Err: err}
-	if kind, hint := diagnose(got, len(got)); kind != nil {
+	if hint, kind := diagnose(got, len(got)); kind != nil {
 		e.Kind, e.Hint, e.Err = kind, hint, nil
 	} else {
 		e.Hint = "compare both command lines: which test, -q, -b, -a and -D"

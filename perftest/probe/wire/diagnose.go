@@ -18,31 +18,31 @@ const (
 
 // diagnose recognises what came in place of a message of so many bytes, or of
 // which only the beginning came. Without an idea it returns nil.
-func diagnose(got []byte, want int) (kind error, hint string) {
+func diagnose(got []byte, want int) (hint string, kind error) {
 	switch {
 	case string(got) == string(bye):
-		return ErrMismatch, hintBye
+		return hintBye, ErrMismatch
 	case isReportWord(want): // a C server sends any bits here, so only what is certain counts
 		if len(got) == want && recordPrefix(got) {
-			return ErrMismatch, hintRecord
+			return hintRecord, ErrMismatch
 		}
-		return nil, ""
+		return "", nil
 	case foreign(got) != "":
-		return ErrGarbage, "this is " + foreign(got)
+		return "this is " + foreign(got), ErrGarbage
 	case want == longRecord && len(got) >= shortRecord && isShort(got[:shortRecord]):
-		return ErrMismatch, hintNoGID
+		return hintNoGID, ErrMismatch
 	case want == longRecord && recordPrefix(got) && len(got) > validatedAt+16 && lowerHex(got[validatedAt:validatedAt+16]):
-		return ErrMismatch, hintValidated
+		return hintValidated, ErrMismatch
 	case want == shortRecord && recordPrefix(got) && len(got) == want && got[gidAt+2] == ':':
-		return ErrMismatch, hintGID
+		return hintGID, ErrMismatch
 	case want == shortRecord && recordPrefix(got) && len(got) == want && lowerHex(got[validatedAt:validatedAt+8]):
-		return ErrMismatch, hintValidated
+		return hintValidated, ErrMismatch
 	case isRecord(want) && paramsPrefix(got):
-		return ErrMismatch, hintParams
+		return hintParams, ErrMismatch
 	case isRecord(want) && reportPrefix(got):
-		return ErrMismatch, hintReport
+		return hintReport, ErrMismatch
 	}
-	return nil, ""
+	return "", nil
 }
 
 // Where a record's GID begins, and where with --data_validation a second

@@ -75,7 +75,7 @@ func (c *Conn) swapWord(ctx context.Context, what string, mine uint64) (uint64, 
 	if err != nil {
 		return 0, err
 	}
-	if kind, _ := diagnose(b, len(b)); kind != nil {
+	if _, kind := diagnose(b, len(b)); kind != nil {
 		return 0, c.mismatch(what, b, nil)
 	}
 	return binary.BigEndian.Uint64(b), nil

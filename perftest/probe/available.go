@@ -1,0 +1,49 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// Available says in one line what of /sys is missing for a test, as a
+// *NotAvailable; a device of another name is a *FlagError.
+func (c *Config) Available(f sysfs.FS) error {
+	devices, err := f.RDMADevices()
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || err == nil && len(devices) == 0:
+		return &NotAvailable{"there is no RDMA device on this machine: /sys/class/infiniband has none (load the card's driver or, for soft RoCE, rdma link add rxe0 type rxe netdev IFACE; a container needs /dev/infiniband)"}
+	case err != nil:
+		return &NotAvailable{fmt.Sprintf("the RDMA devices cannot be listed: %v", err)}
+	case c.Device == "":
+		return nil
+	}
+	i := slices.IndexFunc(devices, func(d sysfs.RDMADevice) bool { return d.Name == c.Device })
+	if i < 0 {
+		var names []string
+		for _, d := range devices {
+			names = append(names, d.Name)
+		}
+		return flagErrorf("-d", "there is no RDMA device %q; there are %s; did you mean %q?", c.Device, strings.Join(names, ", "), nearest.To(c.Device, names))
+	}
+	return c.port(devices[i])
+}
+
+// port checks that the device has the port, and that it is up.
+func (c *Config) port(d sysfs.RDMADevice) error {
+	for _, p := range d.Ports {
+		switch {
+		case p.Number != c.IBPort:
+		case p.State != "ACTIVE" && p.State != "":
+			return &NotAvailable{fmt.Sprintf("port %d of %s is %s, not ACTIVE: bring the link up; InfiniBand needs a subnet manager, too", p.Number, d.Name, p.State)}
+		default:
+			return nil
+		}
+	}
+	return flagErrorf("-i", "%s has no port %d; it has %d ports", d.Name, c.IBPort, len(d.Ports))
+}

@@ -1,0 +1,203 @@
+package probe
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/netip"
+
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+)
+
+// Schema is the version of Document's layout: fields are added without a new
+// one, and change or go only with one.
+const Schema = 1
+
+// A Document is --output json's. Its numbers are in base units: bytes, bytes a
+// second, messages a second, nanoseconds.
+type Document struct {
+	Schema      int                `json:"schema"`
+	Tool        string             `json:"tool"` // "write_bw"
+	Role        string             `json:"role"` // "client" or "server"
+	Passed      bool               `json:"passed"`
+	Failure     string             `json:"failure,omitempty"` // which limit was not reached
+	Peer        string             `json:"peer,omitempty"`    // address of the control connection
+	PeerVersion string             `json:"peer_version,omitempty"`
+	Device      string             `json:"device"`
+	IBPort      int                `json:"ib_port"`
+	Transport   string             `json:"transport"`
+	Link        string             `json:"link"`
+	GIDIndex    *int               `json:"gid_index,omitempty"`
+	MTU         int                `json:"mtu_bytes"`
+	Connection  string             `json:"connection"`
+	QPs         int                `json:"qps"`
+	Both        bool               `json:"bidirectional"`
+	TxDepth     int                `json:"tx_depth"`
+	RxDepth     int                `json:"rx_depth"`
+	CQMod       int                `json:"cq_moderation"`
+	PostList    int                `json:"post_list"`
+	Inline      int                `json:"inline_bytes"`
+	OutReads    int                `json:"outstanding_reads,omitempty"`
+	Relaxed     bool               `json:"relaxed_ordering"`
+	GPU         string             `json:"gpu,omitempty"`
+	Local       []DocumentQP       `json:"local"`
+	Remote      []DocumentQP       `json:"remote"`
+	Bandwidth   []DocumentBW       `json:"bandwidth,omitempty"`
+	Latency     []DocumentLat      `json:"latency,omitempty"`
+	Counters    []map[string]int64 `json:"counters,omitempty"` // what each line's went up by
+}
+
+// A DocumentQP is a queue pair's address.
+type DocumentQP struct {
+	LID  uint16 `json:"lid"`
+	QPN  uint32 `json:"qpn"`
+	PSN  uint32 `json:"psn"`
+	RKey uint32 `json:"rkey"`
+	Addr string `json:"vaddr"`         // hex: JSON's numbers lose digits
+	GID  string `json:"gid,omitempty"` // eight groups of four hex digits
+}
+
+// A DocumentBW is a line of bandwidth. What was not measured is absent.
+type DocumentBW struct {
+	Bytes      uint64      `json:"bytes"`
+	Iterations uint64      `json:"iterations"`
+	Peak       *float64    `json:"peak_bytes_per_second,omitempty"`
+	Average    float64     `json:"average_bytes_per_second"`
+	Rate       float64     `json:"messages_per_second"`
+	CPU        *float64    `json:"cpu_percent,omitempty"`
+	Slowest    *float64    `json:"slowest_interval_bytes_per_second,omitempty"`
+	Middle     *float64    `json:"median_interval_bytes_per_second,omitempty"`
+	Local      *DocumentBW `json:"local,omitempty"` // of both directions
+	Remote     *DocumentBW `json:"remote,omitempty"`
+}
+
+// A DocumentLat is a line of latencies. Percentiles are those of all samples,
+// by name ("99.9"); the other fields are perftest's, without the two largest.
+type DocumentLat struct {
+	Bytes       uint64             `json:"bytes"`
+	Iterations  uint64             `json:"iterations"`
+	Min         *float64           `json:"min_ns,omitempty"`
+	Max         *float64           `json:"max_ns,omitempty"`
+	Typical     *float64           `json:"typical_ns,omitempty"`
+	Average     float64            `json:"average_ns"`
+	Stdev       *float64           `json:"stdev_ns,omitempty"`
+	P99         *float64           `json:"p99_ns,omitempty"`
+	P999        *float64           `json:"p999_ns,omitempty"`
+	TPS         *float64           `json:"transactions_per_second,omitempty"`
+	Percentiles map[string]float64 `json:"percentiles_ns,omitempty"`
+	Histogram   [][3]float64       `json:"histogram,omitempty"` // from ns, to ns, count
+}
+
+func documentQP(a wire.Address) DocumentQP {
+	d := DocumentQP{LID: a.LID, QPN: a.QPN, PSN: a.PSN, RKey: a.RKey, Addr: fmt.Sprintf("%#x", a.VAddr)}
+	if a.HasGID {
+		d.GID = netip.AddrFrom16(a.GID).StringExpanded()
+	}
+	return d
+}
+
+// Document makes the document of a run. failure is why limits were not
+// reached, or nil.
+func (c *Config) Document(o *Outcome, failure error) Document {
+	i := o.Info
+	d := Document{
+		Schema: Schema, Tool: c.Tool(), Role: c.Role().String(), Passed: failure == nil, Peer: i.Peer, PeerVersion: i.PeerVersion,
+		Device: i.Device, IBPort: c.IBPort, Transport: i.Transport, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex), MTU: i.MTU,
+		Connection: c.Connection.String(), QPs: c.QPs, Both: c.Bidirectional, TxDepth: i.TxDepth, RxDepth: i.RxDepth, CQMod: i.CQModeration,
+		PostList: c.PostList, Inline: i.Inline, OutReads: i.OutReads, Relaxed: i.Relaxed, GPU: c.gpu(), Local: []DocumentQP{}, Remote: []DocumentQP{},
+	}
+	if failure != nil {
+		d.Failure = failure.Error()
+	}
+	for _, a := range i.Local {
+		d.Local = append(d.Local, documentQP(a))
+	}
+	for _, a := range i.Remote {
+		d.Remote = append(d.Remote, documentQP(a))
+	}
+	for _, r := range o.Rows {
+		d.row(c, r)
+	}
+	return d
+}
+
+// gpu names the GPU whose memory is used.
+func (c *Config) gpu() string {
+	if c.GPU >= 0 {
+		return fmt.Sprint(c.GPU)
+	}
+	return c.GPUBusID
+}
+
+func (d *Document) row(c *Config, r Row) {
+	if r.Bandwidth != nil {
+		b := c.documentBW(r.Bandwidth)
+		if r.Local != nil && r.Remote != nil {
+			local, remote := c.documentBW(r.Local), c.documentBW(r.Remote)
+			b.Local, b.Remote = &local, &remote
+		}
+		d.Bandwidth = append(d.Bandwidth, b)
+	}
+	if r.Latency != nil {
+		d.Latency = append(d.Latency, c.documentLat(r.Latency))
+	}
+	if len(r.Counters) > 0 {
+		change := map[string]int64{}
+		for name, v := range r.Counters {
+			change[name] = int64(v.After - v.Before)
+		}
+		d.Counters = append(d.Counters, change)
+	}
+}
+
+// number is a field that is absent where there was no measurement.
+func number(there bool, v float64) *float64 {
+	if !there || math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return &v
+}
+
+func (c *Config) documentBW(r *BandwidthResult) DocumentBW {
+	slowest, middle := r.steady()
+	return DocumentBW{
+		Bytes: r.Bytes, Iterations: r.Iterations, Peak: number(r.Peak > 0, r.Peak), Average: r.Average, Rate: r.Rate, CPU: number(c.showsCPU(), r.CPU),
+		Slowest: number(len(r.Intervals) > 0, slowest), Middle: number(len(r.Intervals) > 0, middle),
+	}
+}
+
+func (c *Config) documentLat(r *LatencyResult) DocumentLat {
+	detail := !r.Timed || r.Histogram != nil && r.Histogram.Count() > 0
+	d := DocumentLat{
+		Bytes: r.Bytes, Iterations: r.Iterations, Average: r.Average, TPS: number(r.Timed, r.TPS),
+		Min: number(detail, r.Min), Max: number(detail, r.Max), Typical: number(detail, r.Typical), Stdev: number(detail, r.Stdev), P99: number(detail, r.P99), P999: number(detail, r.P999),
+	}
+	if r.Histogram == nil || r.Histogram.Count() == 0 {
+		return d
+	}
+	d.Percentiles = map[string]float64{}
+	for _, p := range percentiles {
+		d.Percentiles[p.name] = r.Quantile(p.q)
+	}
+	for _, k := range r.Histogram.Buckets(max(1, r.RoundTrips)) {
+		d.Histogram = append(d.Histogram, [3]float64{k.From, k.To, float64(k.Count)})
+	}
+	return d
+}
+
+// DocumentJSON is the Document as text.
+func (c *Config) DocumentJSON(o *Outcome, failure error) ([]byte, error) {
+	return indented(c.Document(o, failure))
+}
+
+// ReadDocument reads a Document back.
+func ReadDocument(b []byte) (Document, error) {
+	var d Document
+	if err := json.Unmarshal(b, &d); err != nil {
+		return d, fmt.Errorf("this is no result of harness ib --output json: %w", err)
+	}
+	if d.Schema != Schema {
+		return d, fmt.Errorf("the document's schema is %d; this reads %d: use the harness that wrote it", d.Schema, Schema)
+	}
+	return d, nil
+}

@@ -1,0 +1,265 @@
+package probe
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+)
+
+// A Table writes what perftest writes: header, addresses, and a line for each
+// size, as each is known. Lines of our own begin with "# ", behind the table,
+// where a parser that reads what begins with a number does not see them.
+type Table struct {
+	c      *Config
+	out    io.Writer
+	later  strings.Builder // what stands behind the table
+	headed bool            // the heads of the columns were written
+	failed error
+}
+
+// NewTable writes to out in the Config's Format, which is not JSON.
+func NewTable(c *Config, out io.Writer) *Table { return &Table{c: c, out: out} }
+
+const ruler = "---------------------------------------------------------------------------------------\n"
+
+// The heads of the columns, and the lines below them.
+const (
+	headBW       = " #bytes     #iterations    BW peak[%[1]s/sec]    BW average[%[1]s/sec]   MsgRate[Mpps]"
+	headCPU      = "    CPU_Util[%]"
+	headLat      = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] "
+	headTimedLat = " #bytes        #iterations       t_avg[usec]    tps average"
+	lineBW       = " %-7d    %-10d       %-7.2f            %-7.2f\t\t   %-7.6f"
+	lineSmallBW  = " %-7d    %d           %-7.6f            %-7.6f            %-7.6f"
+	lineCPU      = "\t    %-3.2f"
+	lineLat      = " %-7d %d          %-7.2f        %-7.2f      %-7.2f  \t       %-7.2f     \t%-7.2f\t\t%-7.2f \t\t%-7.2f"
+	lineTimedLat = " %-7d       %d            %-7.2f        %-7.2f"
+)
+
+// smallGbits is below what a bandwidth in Gb/s gets more digits.
+const smallGbits = 0.1
+
+// write keeps the first error, for Close.
+func (t *Table) write(s string) {
+	if t.failed == nil {
+		_, t.failed = io.WriteString(t.out, s)
+	}
+}
+
+// Waiting is what a server writes while it waits for its client.
+func (t *Table) Waiting(string) {
+	if t.c.Format == Text {
+		const stars = "************************************\n"
+		t.write("\n" + stars + "* Waiting for client to connect... *\n" + stars)
+	}
+}
+
+// Header writes what stands above the lines.
+func (t *Table) Header(i Info) {
+	if t.c.Format != Text {
+		return
+	}
+	t.write(ruler + t.c.about(i) + ruler + t.c.addresses(i) + ruler)
+	if t.c.prints() && !t.c.ReportBoth {
+		t.heads()
+	}
+}
+
+// prints reports whether there will be lines: the passive side of a latency
+// test of reads or atomics has none.
+func (c *Config) prints() bool { return c.Measure == Bandwidth || c.Sends() }
+
+// about is the block of what is tested.
+func (c *Config) about(i Info) string {
+	var b strings.Builder
+	sends, receives := c.Sends(), c.Operation == Send && (!c.Sends() || c.Bidirectional || c.Measure == Latency)
+	line := func(when bool, format string, a ...any) {
+		if when {
+			fmt.Fprintf(&b, " "+format+"\n", a...)
+		}
+	}
+	fmt.Fprintf(&b, "                    %s Test\n", strings.Join(c.title(), " "))
+	line(c.Events, "Test with events. Using %s_comp%d", i.Device, max(0, c.Vector))
+	line(true, "Dual-port       : OFF\t\tDevice         : %s", i.Device)
+	line(true, "Number of qps   : %d\t\tTransport type : %s", c.QPs, i.Transport)
+	line(true, "Connection type : %v\t\tUsing SRQ      : OFF", c.Connection)
+	line(true, "PCIe relax order: %s", onOff(i.Relaxed))
+	line(true, "ibv_wr* API     : OFF")
+	line(sends, "TX depth        : %d", i.TxDepth)
+	line(c.PostList > 1, "Post List       : %d", c.PostList)
+	line(receives, "RX depth        : %d", i.RxDepth)
+	line(c.Measure == Bandwidth, "CQ Moderation   : %d", i.CQModeration)
+	line(true, "Mtu             : %d[B]", i.MTU)
+	line(true, "Link type       : %s", i.Link)
+	line(i.GIDIndex >= 0, "GID index       : %d", i.GIDIndex)
+	reads := c.Operation == Read || c.Operation == Atomic
+	line(reads, "Outstand reads  : %d", i.OutReads)
+	line(!reads && sends, "Max inline data : %d[B]", i.Inline)
+	line(true, "rdma_cm QPs\t : OFF")
+	line(true, "Data ex. method : Ethernet")
+	return b.String()
+}
+
+// title is the test's name in words.
+func (c *Config) title() (words []string) {
+	words = append(words, [...]string{"RDMA_Write", "RDMA_Read", "Send", "Atomic"}[c.Operation])
+	if c.Bidirectional {
+		words = append(words, "Bidirectional")
+	}
+	if c.PostList > 1 {
+		words = append(words, "Post List")
+	}
+	if c.Measure == Latency {
+		return append(words, "Latency")
+	}
+	return append(words, "BW")
+}
+
+func onOff(v bool) string {
+	if v {
+		return "ON"
+	}
+	return "OFF"
+}
+
+// addresses are the queue pairs' lines, this side's first.
+func (c *Config) addresses(i Info) string {
+	var b strings.Builder
+	for _, side := range []struct {
+		name string
+		all  []wire.Address
+	}{{"local", i.Local}, {"remote", i.Remote}} {
+		for _, a := range side.all {
+			b.WriteString(c.address(side.name, a))
+		}
+	}
+	return b.String()
+}
+
+func (c *Config) address(side string, a wire.Address) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, " %s address: LID %s QPN %s PSN %s", side, chex(4, uint64(a.LID)), chex(6, uint64(a.QPN)), chex(6, uint64(a.PSN)))
+	if c.Operation == Read || c.Operation == Atomic {
+		fmt.Fprintf(&b, " OUT %s", chex(4, uint64(a.OutReads)))
+	}
+	if c.Operation != Send {
+		fmt.Fprintf(&b, " RKey %s VAddr %s", chex(8, uint64(a.RKey)), chex(16, a.VAddr))
+	}
+	b.WriteByte('\n')
+	if a.HasGID {
+		var parts []string
+		for _, g := range a.GID {
+			parts = append(parts, fmt.Sprintf("%02d", g)) // in decimal, there
+		}
+		fmt.Fprintf(&b, " GID: %s\n", strings.Join(parts, ":"))
+	}
+	return b.String()
+}
+
+// chex is C's %#0Nx: the width counts the 0x, which a zero lacks.
+func chex(width int, v uint64) string {
+	if v == 0 {
+		return strings.Repeat("0", width)
+	}
+	return fmt.Sprintf("0x%0*x", width-2, v)
+}
+
+// heads writes the names of the columns, once.
+func (t *Table) heads() {
+	if t.headed || t.c.Format != Text {
+		return
+	}
+	t.headed = true
+	t.write(t.c.heads())
+}
+
+func (c *Config) heads() string {
+	switch {
+	case c.Measure == Latency && c.Duration > 0:
+		return headTimedLat + "\n"
+	case c.Measure == Latency:
+		return headLat + "\n"
+	}
+	u := "MB"
+	if c.Gbits {
+		u = "Gb"
+	}
+	head := fmt.Sprintf(headBW, u)
+	if c.showsCPU() {
+		head += headCPU
+	}
+	return head + "\n"
+}
+
+func (c *Config) showsCPU() bool { return c.CPUUtil && c.Duration > 0 }
+
+// Row writes a line of results.
+func (t *Table) Row(r Row) {
+	switch {
+	case t.c.Format != Text:
+		t.write(t.c.bare(r))
+	case t.c.ReportBoth && r.Local != nil && r.Remote != nil:
+		for _, d := range []struct {
+			name string
+			r    *BandwidthResult
+		}{{"Local", r.Local}, {"Remote", r.Remote}} {
+			t.write(fmt.Sprintf("\n %s results: \n", d.name) + ruler + t.c.heads() + t.c.bandwidth(d.r) + ruler)
+		}
+	case r.Bandwidth != nil:
+		t.heads()
+		t.write(t.c.bandwidth(r.Bandwidth))
+	case r.Latency != nil:
+		t.heads()
+		t.write(t.c.samples(r.Latency) + t.c.latency(r.Latency))
+	}
+	t.counters(r)
+	if r.Latency != nil && t.c.Histogram && t.c.Format == Text {
+		t.later.WriteString(histogramText(r.Latency))
+	}
+}
+
+// bare is the one number that --output asks for.
+func (c *Config) bare(r Row) string {
+	switch {
+	case c.Format == OnlyBW && r.Bandwidth != nil:
+		return fmt.Sprintf("%f\n", r.Bandwidth.Average/unit(c.Gbits))
+	case c.Format == OnlyRate && r.Bandwidth != nil:
+		return fmt.Sprintf("%f\n", r.Bandwidth.Rate/million)
+	case c.Format == OnlyLatency && r.Latency != nil:
+		return fmt.Sprintf("%f\n", r.Latency.Average/1e3)
+	}
+	return ""
+}
+
+func (c *Config) bandwidth(r *BandwidthResult) string {
+	u := unit(c.Gbits)
+	format := lineBW
+	if c.Gbits && r.Average/u < smallGbits {
+		format = lineSmallBW
+	}
+	line := fmt.Sprintf(format, r.Bytes, r.Iterations, r.Peak/u, r.Average/u, r.Rate/million)
+	if c.showsCPU() {
+		line += fmt.Sprintf(lineCPU, r.CPU)
+	}
+	return line + "\n"
+}
+
+func (c *Config) latency(r *LatencyResult) string {
+	us := func(ns float64) float64 { return ns / 1e3 }
+	if c.Duration > 0 {
+		return fmt.Sprintf(lineTimedLat, r.Bytes, r.Iterations, us(r.Average), r.TPS) + "\n"
+	}
+	return fmt.Sprintf(lineLat, r.Bytes, r.Iterations, us(r.Min), us(r.Max), us(r.Typical), us(r.Average), us(r.Stdev), us(r.P99), us(r.P999)) + "\n"
+}
+
+// Close writes what stands behind the lines and returns the first error.
+func (t *Table) Close() error {
+	if t.c.Format == Text {
+		if !t.c.ReportBoth {
+			t.write(ruler)
+		}
+		t.write(t.later.String())
+	}
+	return t.failed
+}
