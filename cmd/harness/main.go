@@ -49,6 +49,9 @@ func leave(errOut io.Writer, after time.Duration) {
 func run(args []string, out, errOut io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	defer stop()
+	if t, ok := ibProgram(args[0]); ok {
+		return runIB(ctx, t, args, out, errOut)
+	}
 	if op, ok := perfProgram(args[0]); ok {
 		return runPerf(ctx, op, args, out, errOut)
 	}
@@ -116,7 +119,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Action:               noCommand,
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			collCommand(out, errOut), topoCommand(out, errOut), predictCommand(out), completionCommand(out), rankCommand(out),
+			collCommand(out, errOut), ibCommand(out, errOut), topoCommand(out, errOut), predictCommand(out), completionCommand(out), rankCommand(out),
 		},
 	}
 	for _, c := range app.Commands {

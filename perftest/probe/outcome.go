@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -143,6 +144,10 @@ func (c *Config) unitName() string {
 	}
 	return "MiB/s"
 }
+
+// ErrFailed marks, for errors.Is, a measurement that began and went wrong: a
+// completion with an error, a peer that was lost meanwhile.
+var ErrFailed = errors.New("the test failed")
 
 // NotAvailable is the error of a test that cannot be carried out on this
 // machine: no device, no library, no driver.

@@ -33,8 +33,8 @@ type rule struct {
 
 // Check refuses what cannot be run. Its errors are *FlagError.
 func (c *Config) Check() error {
-	for _, rules := range [][]rule{c.ranges(), c.kinds(), c.lengths(), c.batches(), c.memory(), c.reports()} {
-		for _, r := range rules {
+	for _, rules := range []func() []rule{c.ranges, c.kinds, c.lengths, c.batches, c.memory, c.reports} {
+		for _, r := range rules() { // each group relies on those before
 			if r.bad {
 				return &FlagError{r.flag, r.text}
 			}

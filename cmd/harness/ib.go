@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/probe"
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+)
+
+// ibCommand measures RDMA. Its flags are perftest's, which urfave/cli cannot
+// read: bundles such as -aF, values such as -s65536.
+func ibCommand(out, errOut io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "ib", Usage: "measure RDMA bandwidth and latency between two hosts, as perftest does", ArgsUsage: "TOOL|devices [FLAG...] [HOST]",
+		SkipFlagParsing: true,
+		BashComplete:    func(c *cli.Context) { completeIB(out, c.Args().Slice()) },
+		Action: func(c *cli.Context) error {
+			return ib(c.Context, c.Args().Slice(), out, errOut)
+		},
+	}
+}
+
+// ibTools are the tools' names.
+func ibTools() (names []string) {
+	for _, t := range probe.Tools() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// completeIB offers tools first, and then the tool's flags.
+func completeIB(out io.Writer, args []string) {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if t, ok := probe.FindTool(args[0]); ok {
+			fmt.Fprintln(out, strings.Join(ibFlagNames(t), "\n"))
+		}
+		return
+	}
+	fmt.Fprintln(out, strings.Join(append(ibTools(), "devices"), "\n"))
+}
+
+// ib runs "harness ib TOOL …".
+func ib(ctx context.Context, args []string, out, errOut io.Writer) error {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
+		_, err := fmt.Fprintf(out, "Usage: harness ib TOOL [FLAG...]        start a server and wait for a client\n       harness ib TOOL [FLAG...] HOST   connect to the server at HOST\n       harness ib devices               list RDMA devices, ports and GIDs\n\nTools: %s\nharness ib TOOL --help lists a tool's flags.\n", strings.Join(ibTools(), " "))
+		return err
+	}
+	name := strings.TrimPrefix(args[0], "ib_")
+	if name == "devices" {
+		return ibDevices(args[1:], out, errOut)
+	}
+	t, ok := probe.FindTool(name)
+	if !ok {
+		return usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(ibTools(), "devices")))
+	}
+	if err := ibTest(ctx, t, "harness ib "+t.Name, args[1:], out, errOut); err != nil {
+		return ibStatus(t, err)
+	}
+	return nil
+}
+
+// ibProgram reports whether a program's name is one of perftest's.
+func ibProgram(argv0 string) (t probe.Tool, ok bool) {
+	name, ok := strings.CutPrefix(filepath.Base(argv0), "ib_")
+	if !ok {
+		return t, false
+	}
+	return probe.FindTool(name)
+}
+
+// runIB is the program under one of perftest's names. Its statuses are the
+// harness's: perftest's do not tell a wrong option from a lost peer.
+func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writer) int {
+	name := filepath.Base(args[0])
+	err := ibTest(ctx, t, name, args[1:], out, errOut)
+	if err == nil {
+		return exitPass
+	}
+	fmt.Fprintf(errOut, "%s: %v\n", name, err)
+	return exitCode(ibStatus(t, err))
+}
+
+// ibStatus gives an error the status that the program ends with.
+func ibStatus(t probe.Tool, err error) error {
+	code := exitNotDone
+	var flag *probe.FlagError
+	var limit *probe.LimitError
+	var usage *ibUsageError
+	switch {
+	case errors.As(err, &flag), errors.As(err, &usage), errors.Is(err, wire.ErrLocal):
+		code = exitUsage
+		err = fmt.Errorf("%w (see harness ib %s --help)", err, t.Name)
+	case errors.As(err, &limit), errors.Is(err, probe.ErrFailed), errors.Is(err, wire.ErrMismatch):
+		code = exitFail
+	}
+	return &statusError{code, fmt.Errorf("ib %s: %w", t.Name, err)}
+}
+
+// ibTest runs one side of a test, called by a name.
+func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, errOut io.Writer) error {
+	c, err := parseIB(t, args)
+	switch {
+	case errors.Is(err, errIBHelp):
+		_, err = io.WriteString(out, ibUsage(t, name))
+		return err
+	case errors.Is(err, errIBVersion):
+		_, err = fmt.Fprintf(out, "Version: %s (harness %s)\n", wire.Version, version.Get())
+		return err
+	case err != nil:
+		return err
+	}
+	for _, r := range c.Remarks() {
+		fmt.Fprintf(errOut, "%s: %s\n", name, r)
+	}
+	return ibMeasure(ctx, &c, name, out, errOut)
+}
+
+// ibMeasure runs the test and writes what came of it.
+func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io.Writer) error {
+	table := probe.NewTable(c, out)
+	bar := &ibProgress{began: time.Now()}
+	if isTerminal(errOut) {
+		bar.w = errOut
+	}
+	ev := probe.Events{
+		Waiting:  table.Waiting,
+		Note:     func(s string) { bar.clear(); fmt.Fprintf(errOut, "%s: %s\n", name, s) },
+		Progress: bar.show,
+	}
+	if c.Format != probe.JSON {
+		ev.Header = table.Header
+		ev.Row = func(r probe.Row) { bar.clear(); table.Row(r) }
+	}
+	o, err := ibRun(ctx, *c, ev)
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	return ibReport(c, table, o, out)
+}
+
+// ibRun is probe.Run; tests put another there.
+var ibRun = probe.Run
+
+// ibReport writes what stands at the end, and says whether limits were
+// reached.
+func ibReport(c *probe.Config, table *probe.Table, o *probe.Outcome, out io.Writer) error {
+	limits := c.Limits(o.Rows)
+	if c.JSONFile != "" {
+		b, err := c.PerftestJSON(o)
+		if err == nil {
+			err = writeFile(c.JSONFile, b)
+		}
+		if err != nil {
+			return fmt.Errorf("--out_json: %w", err)
+		}
+	}
+	if c.Format != probe.JSON {
+		if err := table.Close(); err != nil {
+			return err
+		}
+		return limits
+	}
+	b, err := c.DocumentJSON(o, limits)
+	if err == nil {
+		_, err = out.Write(b)
+	}
+	if err != nil {
+		return err
+	}
+	return limits
+}
+
+// An ibProgress shows one line on a terminal, in a test that takes long.
+type ibProgress struct {
+	w     io.Writer // nil: none
+	began time.Time
+	shown bool
+}
+
+func (p *ibProgress) show(now probe.Progress) {
+	if p.w == nil || time.Since(p.began) < 2*time.Second {
+		return
+	}
+	p.shown = true
+	fmt.Fprintf(p.w, "\r\x1b[K%v", now)
+}
+
+func (p *ibProgress) clear() {
+	if p.shown {
+		p.shown = false
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}

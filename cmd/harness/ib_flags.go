@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/perftest/probe"
+)
+
+// An ibFlag is one of perftest's flags, or of our own.
+type ibFlag struct {
+	group string
+	short byte // 0: none
+	long  string
+	arg   string // what the value is, for the usage; empty: takes none
+	help  string
+	only  func(probe.Tool) bool // whose flag it is; nil: all tools'
+	set   func(c *probe.Config, v string) error
+}
+
+// offered reports whether a tool's usage has the flag. With another tool it is
+// read all the same, and Config.Check or Config.Remarks say what of it.
+func (f ibFlag) offered(t probe.Tool) bool { return f.only == nil || f.only(t) }
+
+// Whose flag it is.
+func isBW(t probe.Tool) bool      { return t.Measure == probe.Bandwidth }
+func isLat(t probe.Tool) bool     { return t.Measure == probe.Latency }
+func isSend(t probe.Tool) bool    { return t.Operation == probe.Send }
+func isAtomic(t probe.Tool) bool  { return t.Operation == probe.Atomic }
+func notAtomic(t probe.Tool) bool { return t.Operation != probe.Atomic }
+func initiates(t probe.Tool) bool { return t.Operation == probe.Read || t.Operation == probe.Atomic }
+func carries(t probe.Tool) bool   { return !initiates(t) }
+func hasEvents(t probe.Tool) bool { return t.Operation != probe.Write }
+func warmable(t probe.Tool) bool  { return isBW(t) && !isSend(t) }
+func takesGPU(t probe.Tool) bool  { return !isAtomic(t) && (isBW(t) || t.Operation != probe.Write) }
+
+const (
+	groupTest    = "What is measured:"
+	groupNet     = "The way through the network:"
+	groupQP      = "Queue pairs:"
+	groupControl = "The control connection:"
+	groupOut     = "What is reported:"
+	groupMore    = "More:"
+)
+
+// number reads an integer into a field. perftest takes decimal numbers only.
+func number(p func(*probe.Config) *int, least int) func(*probe.Config, string) error {
+	return func(c *probe.Config, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < least || n > math.MaxInt32 {
+			return fmt.Errorf("%q is no whole number from %d on", v, least)
+		}
+		*p(c) = n
+		return nil
+	}
+}
+
+// based is number for fields that perftest reads in any base.
+func based(p func(*probe.Config) *int) func(*probe.Config, string) error {
+	return func(c *probe.Config, v string) error {
+		n, err := strconv.ParseInt(v, 0, 32)
+		if err != nil || n < 0 {
+			return fmt.Errorf("%q is no whole number such as 10 or 0x0a", v)
+		}
+		*p(c) = int(n)
+		return nil
+	}
+}
+
+// yes sets a field.
+func yes(p func(*probe.Config) *bool) func(*probe.Config, string) error {
+	return func(c *probe.Config, _ string) error { *p(c) = true; return nil }
+}
+
+// text takes the value as it is.
+func text(p func(*probe.Config) *string) func(*probe.Config, string) error {
+	return func(c *probe.Config, v string) error {
+		if v == "" {
+			return fmt.Errorf("the value is empty")
+		}
+		*p(c) = v
+		return nil
+	}
+}
+
+// duration reads a whole number of a unit.
+func duration(p func(*probe.Config) *time.Duration, unit time.Duration, least int64) func(*probe.Config, string) error {
+	return func(c *probe.Config, v string) error {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil || n < least || n > int64(math.MaxInt64/unit) {
+			return fmt.Errorf("%q is no whole number from %d on", v, least)
+		}
+		*p(c) = time.Duration(n) * unit
+		return nil
+	}
+}
+
+// decimal reads a positive number.
+func decimal(p func(*probe.Config) *float64) func(*probe.Config, string) error {
+	return func(c *probe.Config, v string) error {
+		f, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(f > 0) || math.IsInf(f, 0) {
+			return fmt.Errorf("%q is no number above 0", v)
+		}
+		*p(c) = f
+		return nil
+	}
+}
+
+// nothing accepts a flag of which there is nothing to do.
+func nothing(note string) func(*probe.Config, string) error {
+	return func(c *probe.Config, _ string) error {
+		if note != "" {
+			c.Notes = append(c.Notes, note)
+		}
+		return nil
+	}
+}
+
+// setSize reads 65536, 64K, 8M or 1G; the letters are powers of 1024.
+func setSize(c *probe.Config, v string) error {
+	digits, shift := v, 0
+	if v != "" {
+		if i := strings.IndexByte("KMG", v[len(v)-1]&^0x20); i >= 0 {
+			digits, shift = v[:len(v)-1], 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseUint(digits, 10, 31)
+	if err != nil || n < 1 || n > math.MaxInt32>>shift {
+		return fmt.Errorf("%q is no size such as 65536, 64K or 8M, from 1 to %d bytes", v, math.MaxInt32)
+	}
+	c.Size = n << shift
+	return nil
+}
+
+func setIterations(c *probe.Config, v string) error {
+	n, err := strconv.ParseUint(v, 10, 63)
+	if err != nil || n < 1 {
+		return fmt.Errorf("%q is no number of iterations, which is at least 5", v)
+	}
+	c.Iterations = n
+	return nil
+}
+
+func setConnection(c *probe.Config, v string) error {
+	for _, k := range []probe.Connection{probe.RC, probe.UC, probe.UD} {
+		if k.String() == strings.ToUpper(v) {
+			c.Connection = k
+			return nil
+		}
+	}
+	if slices.Contains([]string{"XRC", "DC", "SRD", "RawEth"}, v) {
+		return fmt.Errorf("not supported: %s connections; there are RC, UC and UD", v)
+	}
+	return fmt.Errorf("%q is none of RC, UC and UD", v)
+}
+
+func setAtomic(c *probe.Config, v string) error {
+	for _, k := range []probe.AtomicType{probe.FetchAndAdd, probe.CompareAndSwap} {
+		if k.String() == v {
+			c.AtomicType = k
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is none of CMP_AND_SWAP and FETCH_AND_ADD", v)
+}
+
+func setFormat(c *probe.Config, v string) error {
+	c.Format = probe.Format(v)
+	if v == "" {
+		return fmt.Errorf("it is bandwidth, message_rate, latency or json")
+	}
+	return nil // Check knows which go with the test
+}
+
+func setLink(c *probe.Config, v string) error {
+	switch strings.ToUpper(v) {
+	case "IB", "INFINIBAND":
+		c.ForceLink = "IB"
+	case "ETHERNET":
+		c.ForceLink = "Ethernet"
+	default:
+		return fmt.Errorf("%q is neither IB nor Ethernet", v)
+	}
+	return nil
+}
+
+func setCounters(c *probe.Config, v string) error {
+	for name := range strings.SplitSeq(v, ",") {
+		dir, file, ok := strings.Cut(name, "/")
+		if !ok || dir != "counters" && dir != "hw_counters" || file == "" || strings.Contains(file, "/") {
+			return fmt.Errorf("%q is no counter such as counters/port_xmit_data or hw_counters/out_of_buffer", name)
+		}
+		c.Counters = append(c.Counters, name)
+	}
+	return nil
+}
+
+// setSeconds reads -D and --run_infinitely's interval.
+var setSeconds = duration(func(c *probe.Config) *time.Duration { return &c.Duration }, time.Second, 1)
