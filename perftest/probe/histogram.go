@@ -65,12 +65,18 @@ func bounds(i int) (from, to int64) {
 func (h *Histogram) Count() uint64 { return h.n }
 
 // Quantile is the least time that a fraction q of all do not exceed, in
-// nanoseconds, within the buckets' width; 0 without any.
+// nanoseconds, within the buckets' width; 0 if nothing was added.
 func (h *Histogram) Quantile(q float64) float64 {
 	if h.n == 0 {
 		return 0
 	}
 	rank := uint64(max(1, math.Ceil(q*float64(h.n))))
+	switch { // the ends are known exactly
+	case rank == 1:
+		return float64(h.least)
+	case rank >= h.n:
+		return float64(h.most)
+	}
 	var seen uint64
 	for i, c := range h.counts {
 		if seen += c; seen >= rank {
