@@ -34,6 +34,18 @@ func (c *Config) Available(f sysfs.FS) error {
 	return c.port(devices[i])
 }
 
+// ready checks the options, and that this machine can.
+func (c *Config) ready() error {
+	if err := c.Check(); err != nil {
+		return err
+	}
+	f, err := sysfs.Open("/")
+	if err != nil {
+		return &NotAvailable{err.Error()}
+	}
+	return c.Available(f)
+}
+
 // port checks that the device has the port, and that it is up.
 func (c *Config) port(d sysfs.RDMADevice) error {
 	for _, p := range d.Ports {

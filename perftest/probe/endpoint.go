@@ -56,6 +56,9 @@ func (e *endpoint) look() (err error) {
 	if e.port, err = e.ctx.Port(e.c.IBPort); err != nil {
 		return err
 	}
+	if e.c.ForceLink != "" {
+		e.port.Ethernet = e.c.ForceLink == "Ethernet"
+	}
 	if e.port.State != verbs.PortActive {
 		return fmt.Errorf("%s port %d is %v: is the cable in, the interface up, and on InfiniBand a subnet manager running?", e.ctx.Name(), e.c.IBPort, e.port.State)
 	}

@@ -257,7 +257,7 @@ int run_latency(struct latency *l) {
     }
     if (sent < l->sends) {
       if ((rc = send_one(l, sent))) return rc == loop_stopped && l->bounds.end && !l->stop ? loop_done : rc;
-      sent++;
+      l->qp.posted = ++sent;
     }
   }
   return loop_done;

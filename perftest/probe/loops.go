@@ -42,20 +42,26 @@ func array[T any](n int) []T {
 
 func free[T any](s []T) { C.free(unsafe.Pointer(unsafe.SliceData(s))) }
 
-// until runs a loop, and ends it when ctx is done.
-func until(ctx context.Context, stop *C.int, loop func() C.int) (C.int, error) {
+// until runs a loop, and ends it when ctx is done. Every second it calls tick.
+func until(ctx context.Context, stop *C.int, tick func(), loop func() C.int) (C.int, error) {
 	done := make(chan C.int, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		done <- loop()
 	}()
-	select {
-	case rc := <-done:
-		return rc, nil
-	case <-ctx.Done():
-		atomic.StoreInt32((*int32)(unsafe.Pointer(stop)), 1)
-		return <-done, context.Cause(ctx)
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case rc := <-done:
+			return rc, nil
+		case <-second.C:
+			tick()
+		case <-ctx.Done():
+			atomic.StoreInt32((*int32)(unsafe.Pointer(stop)), 1)
+			return <-done, context.Cause(ctx)
+		}
 	}
 }
 
@@ -148,7 +154,15 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	}
 	b.patience = C.uint64_t(r.clock.of(r.patience()))
 	b.bounds = r.bounds(late)
-	rc, err := until(ctx, &b.stop, func() C.int { return C.run_bandwidth(b) })
+	began := time.Now()
+	tick := func() {
+		var done uint64
+		for i := range qps {
+			done += atomic.LoadUint64((*uint64)(&qps[i].completed)) + atomic.LoadUint64((*uint64)(&qps[i].received))
+		}
+		r.ev.TellProgress(Progress{Bytes: size, Done: done, Total: c.Iters() * uint64(c.QPs), Elapsed: time.Since(began), Duration: c.Duration})
+	}
+	rc, err := until(ctx, &b.stop, tick, func() C.int { return C.run_bandwidth(b) })
 	r.clock.tune()
 	var sent, received uint64
 	for i := range qps {
@@ -191,8 +205,16 @@ func shortest(posts, completions []uint64) float64 {
 	return best
 }
 
-// ended makes an error of how a loop ended, nil if all is well.
+// ended makes an error of how a loop ended, nil if all is well. It is an
+// ErrFailed.
 func (r *runner) ended(rc C.int, errno int, bad *verbs.WC, stall *StallError) error {
+	if err := r.end(rc, errno, bad, stall); err != nil {
+		return fmt.Errorf("%w: %w", ErrFailed, err)
+	}
+	return nil
+}
+
+func (r *runner) end(rc C.int, errno int, bad *verbs.WC, stall *StallError) error {
 	switch rc {
 	case C.loop_done:
 		return nil
@@ -264,7 +286,11 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	}
 	l.gap, l.patience = C.uint64_t(r.clock.of(c.LatencyGap)), C.uint64_t(r.clock.of(r.patience()))
 	l.bounds = r.bounds(false)
-	rc, err := until(ctx, &l.stop, func() C.int { return C.run_latency(l) })
+	began := time.Now()
+	tick := func() {
+		r.ev.TellProgress(Progress{Bytes: size, Done: atomic.LoadUint64((*uint64)(&l.qp.posted)), Total: c.Iters(), Elapsed: time.Since(began), Duration: c.Duration})
+	}
+	rc, err := until(ctx, &l.stop, tick, func() C.int { return C.run_latency(l) })
 	r.clock.tune()
 	if err == nil {
 		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &StallError{After: r.patience(), What: "nothing came from the peer"})

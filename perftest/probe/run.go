@@ -1,24 +1,409 @@
+//go:build cgo && linux
+
 package probe
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
 
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/perftest/probe/wire"
+	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// Run carries out this side of a test. Wrong options are a *FlagError, a
-// machine that cannot a *NotAvailable; errors of the control channel are
-// package wire's.
-func Run(_ context.Context, c Config, _ Events) (*Outcome, error) {
-	if err := c.Check(); err != nil {
+// A runner is one test, from this side.
+type runner struct {
+	c     *Config
+	ev    Events
+	clock *clock
+	e     *endpoint
+	conn  *wire.Conn
+
+	mu      sync.Mutex
+	notices []string // what happened to the device meanwhile
+
+	peerVersion string
+}
+
+// Run carries out this side of a test: with c.Host set as the client, else as
+// the server of one client. Lines go to ev as they come, and into the outcome.
+//
+// Wrong options are a *FlagError, a machine that cannot a *NotAvailable; errors
+// of the control channel are package wire's, of the device package verbs'. A
+// peer that ends, or does nothing for c.Timeout, ends the test with an error,
+// and so does ctx.
+func Run(ctx context.Context, c Config, ev Events) (out *Outcome, err error) {
+	if err := c.ready(); err != nil {
 		return nil, err
 	}
-	root, err := sysfs.Open("/")
+	r := &runner{c: &c, ev: ev}
+	// The device before the peer: a server that cannot serve says so at once.
+	if r.e, err = openDevice(&c); err != nil {
+		return nil, available(err)
+	}
+	defer func() {
+		if err == nil && c.WaitDestroy > 0 {
+			wait(ctx, c.WaitDestroy)
+		}
+		err = errors.Join(err, r.e.close())
+	}()
+	r.e.ctx.Events(r.notice)
+	r.clock = newClock()
+	if r.conn, err = r.meet(ctx); err != nil {
+		return nil, err
+	}
+	defer r.conn.Close()
+	out, err = r.run(ctx)
 	if err != nil {
-		return nil, &NotAvailable{err.Error()}
+		err = r.explain(err)
 	}
-	if err := c.Available(root); err != nil {
+	return out, err
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// notice keeps what happens to the port and the QPs.
+func (r *runner) notice(e verbs.Event) {
+	if e.Type == verbs.EventCommEst { // a first message came before RTS
+		return
+	}
+	text := fmt.Sprintf("%s: %v at %s", r.e.ctx.Name(), e, time.Now().Format("15:04:05.000"))
+	r.mu.Lock()
+	r.notices = append(r.notices, text)
+	r.mu.Unlock()
+	r.ev.TellNote("%s", text)
+}
+
+// explain adds to an error what happened to the device before it.
+func (r *runner) explain(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.notices {
+		err = fmt.Errorf("%w (%s)", err, n)
+	}
+	return err
+}
+
+// meet connects to the peer, or waits for one.
+func (r *runner) meet(ctx context.Context) (*wire.Conn, error) {
+	c := r.c
+	o := c.Wire(func(err error) { r.ev.TellNote("%v", err) })
+	port := strconv.Itoa(c.Port)
+	if c.Role() == wire.Client {
+		return wire.Dial(ctx, net.JoinHostPort(c.Host, port), o)
+	}
+	l, err := wire.Listen(ctx, net.JoinHostPort(c.Source, port), o)
+	if err != nil {
 		return nil, err
 	}
-	return nil, &NotAvailable{"this harness was built without cgo, which RDMA takes"}
+	defer l.Close()
+	r.ev.TellWaiting(l.Addr().String())
+	return l.Accept(ctx)
+}
+
+// run is what follows once the two sides have met.
+func (r *runner) run(ctx context.Context) (*Outcome, error) {
+	if err := r.agree(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.e.build(); err != nil {
+		return nil, err
+	}
+	r.e.peers = make([]wire.Address, len(r.e.mine))
+	if err := r.introduce(ctx); err != nil {
+		return nil, err
+	}
+	out := &Outcome{Info: r.info()}
+	r.ev.TellHeader(out.Info)
+	var err error
+	switch {
+	case r.c.Measure == Latency:
+		err = r.measureLatency(ctx, out)
+	case r.c.Operation == Send:
+		err = r.measureSends(ctx, out)
+	case r.c.Bidirectional:
+		err = r.measureBoth(ctx, out)
+	default:
+		err = r.measureOne(ctx, out)
+	}
+	return out, err
+}
+
+// agree makes the handshake in front of the addresses.
+func (r *runner) agree(ctx context.Context) error {
+	agreed, peer, err := r.conn.Hello(ctx, wire.Hello{Version: wire.Version, Cycle: os.Getpagesize(), Line: cacheLine, MTU: r.e.mtu.Bytes()}, false)
+	if err != nil {
+		return err
+	}
+	r.e.cycle, r.e.line, r.e.mtu = agreed.Cycle, agreed.Line, verbs.MTUOf(agreed.MTU)
+	r.peerVersion = peer.Version
+	if wire.NeedsParams(wire.Version, peer.Version) {
+		theirs, err := r.conn.SwapParams(ctx, r.c.Params(r.e.mtu.Bytes(), int32(r.e.limits.ReadsIn)))
+		if err != nil {
+			return err
+		}
+		if n := int(theirs.MaxReads); n > 0 {
+			r.e.limits.ReadsIn = min(r.e.limits.ReadsIn, n)
+		}
+	}
+	return nil
+}
+
+// The first-level cache's line, of every processor that servers have.
+const cacheLine = 64
+
+// swapAll exchanges the addresses of all QPs.
+func (r *runner) swapAll(ctx context.Context) error {
+	for i, mine := range r.e.mine {
+		theirs, err := r.conn.SwapFor(ctx, "the address of QP "+strconv.Itoa(i), mine)
+		if err != nil {
+			return err
+		}
+		if r.e.peers[i] == (wire.Address{}) {
+			r.e.peers[i] = theirs
+		}
+	}
+	return nil
+}
+
+// meetAt is a barrier: the first QP's address once more.
+func (r *runner) meetAt(ctx context.Context, what string) error {
+	_, err := r.conn.SwapFor(ctx, what, r.e.mine[0])
+	return err
+}
+
+// idle is meetAt for as long as the peer is busy: until it has finished, or is
+// gone.
+func (r *runner) idle(ctx context.Context, what string) error {
+	before := r.conn.SetTimeout(-1)
+	defer r.conn.SetTimeout(before)
+	return r.meetAt(ctx, what)
+}
+
+// introduce exchanges addresses and connects the QPs. The rounds are those of
+// the C tools, each with its own.
+func (r *runner) introduce(ctx context.Context) error {
+	c := r.c
+	if c.Measure == Latency && c.Operation != Send {
+		if err := r.meetAt(ctx, "the first meeting"); err != nil {
+			return err
+		}
+	}
+	if err := r.swapAll(ctx); err != nil {
+		return err
+	}
+	if err := r.e.connect(); err != nil {
+		return err
+	}
+	if c.Operation == Send {
+		if err := r.meetAt(ctx, "the meeting of connected QPs"); err != nil {
+			return err
+		}
+		return r.swapAll(ctx)
+	}
+	if err := r.swapAll(ctx); err != nil {
+		return err
+	}
+	return r.meetAt(ctx, "the meeting of connected QPs")
+}
+
+// watching calls f with a context that ends when the peer closes.
+func (r *runner) watching(ctx context.Context, f func(context.Context) error) error {
+	watched, stop := r.conn.Watch(ctx)
+	err := f(watched)
+	gone := stop()
+	if err != nil && gone != nil && !errors.Is(err, gone) {
+		return fmt.Errorf("%w (%v)", gone, err)
+	}
+	return err
+}
+
+// sizes are those of the test, each once.
+func (r *runner) sizes() []uint64 { return r.c.Sizes(r.e.mtu.Bytes()) }
+
+// measureOne is a test of writes, reads or atomics in one direction: the
+// client's.
+func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
+	var last BandwidthResult
+	if r.c.Sends() {
+		if err := r.warmUp(ctx); err != nil {
+			return err
+		}
+		for _, size := range r.sizes() {
+			t, err := r.transfer(ctx, size)
+			if err != nil {
+				return err
+			}
+			last = r.result(size, t)
+			r.bandwidthRow(out, last)
+		}
+	}
+	if err := r.idle(ctx, "the client's end"); err != nil {
+		return err
+	}
+	if !r.c.Sends() {
+		theirs, err := r.swapReport(ctx, BandwidthResult{})
+		if err != nil {
+			return err
+		}
+		r.bandwidthRow(out, theirs)
+		return r.leave(ctx)
+	}
+	// What a C server reports of a test in which it only looked on is junk.
+	if _, err := r.conn.SwapReport(ctx, last.Report(r.c.Gbits)); err != nil {
+		return err
+	}
+	return r.leave(ctx)
+}
+
+// warmUp moves a queue's depth of messages that do not count.
+func (r *runner) warmUp(ctx context.Context) error {
+	if !r.c.WarmUp {
+		return nil
+	}
+	warm, cold := r.c, *r.c
+	cold.Duration, cold.Endless, cold.NoPeak = 0, false, true
+	cold.Iterations = uint64(roundUp(max(r.c.SendDepth(), minIterations), r.c.PostList))
+	r.c, r.e.c = &cold, &cold
+	defer func() { r.c, r.e.c = warm, warm }()
+	_, err := r.transfer(ctx, r.sizes()[0])
+	return err
+}
+
+// measureBoth is a test of writes, reads or atomics in both directions.
+func (r *runner) measureBoth(ctx context.Context, out *Outcome) error {
+	for _, size := range r.sizes() {
+		if err := r.meetAt(ctx, "the start"); err != nil {
+			return err
+		}
+		t, err := r.transfer(ctx, size)
+		if err != nil {
+			return err
+		}
+		own := r.result(size, t)
+		theirs, err := r.swapReport(ctx, own)
+		if err != nil {
+			return err
+		}
+		both := own.Plus(theirs)
+		r.row(out, Row{Bandwidth: &both, Local: &own, Remote: &theirs})
+	}
+	return r.leave(ctx)
+}
+
+// measureSends is a test of sends.
+func (r *runner) measureSends(ctx context.Context, out *Outcome) error {
+	posted := make([]int, r.c.QPs)
+	for _, size := range r.sizes() {
+		if err := r.e.requests(size); err != nil {
+			return err
+		}
+		if r.e.receives() {
+			if err := r.e.postReceives(posted); err != nil {
+				return err
+			}
+		}
+		if err := r.meetAt(ctx, "the start"); err != nil {
+			return err
+		}
+		var t transfer
+		if err := r.watching(ctx, func(ctx context.Context) (err error) {
+			t, err = r.bandwidth(ctx, size)
+			return err
+		}); err != nil {
+			return err
+		}
+		own := r.result(size, t)
+		if r.c.Bidirectional && r.c.Duration == 0 {
+			theirs, err := r.swapReport(ctx, own)
+			if err != nil {
+				return err
+			}
+			both := own.Plus(theirs)
+			r.row(out, Row{Bandwidth: &both, Local: &own, Remote: &theirs})
+		} else {
+			r.bandwidthRow(out, own)
+		}
+		if r.c.All {
+			if err := r.idle(ctx, "the end of a size"); err != nil {
+				return err
+			}
+		}
+	}
+	return r.leave(ctx)
+}
+
+// transfer makes the requests and runs the bandwidth loop.
+func (r *runner) transfer(ctx context.Context, size uint64) (t transfer, err error) {
+	if err := r.e.requests(size); err != nil {
+		return t, err
+	}
+	err = r.watching(ctx, func(ctx context.Context) (err error) {
+		t, err = r.bandwidth(ctx, size)
+		return err
+	})
+	return t, err
+}
+
+// measureLatency is a test of round trips.
+func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
+	c := r.c
+	if !c.Sends() {
+		if err := r.idle(ctx, "the client's end"); err != nil {
+			return err
+		}
+		r.conn.Bye()
+		return nil
+	}
+	posted := make([]int, c.QPs)
+	for _, size := range r.sizes() {
+		if err := r.e.requests(size); err != nil {
+			return err
+		}
+		if c.Operation == Send {
+			if err := r.e.postReceives(posted); err != nil {
+				return err
+			}
+			if err := r.meetAt(ctx, "the start"); err != nil {
+				return err
+			}
+		}
+		var l latencies
+		if err := r.watching(ctx, func(ctx context.Context) (err error) {
+			l, err = r.latency(ctx, size)
+			return err
+		}); err != nil {
+			return err
+		}
+		r.latencyRow(out, size, l)
+	}
+	if c.Operation == Write {
+		// The C tools exchange nothing more. The peer may still wait for the last
+		// write, which a QP that is destroyed would not bring.
+		r.conn.AwaitClose(ctx, lastWrite)
+		return nil
+	}
+	return r.leave(ctx)
+}
+
+// lastWrite is how long a QP stays for its last write to be seen.
+const lastWrite = 500 * time.Millisecond
+
+// leave is the end of all tests but that of write latency.
+func (r *runner) leave(ctx context.Context) error {
+	if err := r.idle(ctx, "the end"); err != nil {
+		return err
+	}
+	r.conn.Bye()
+	return nil
 }

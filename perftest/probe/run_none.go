@@ -8,7 +8,7 @@ import "context"
 // machine that cannot a *NotAvailable; errors of the control channel are
 // package wire's.
 func Run(_ context.Context, c Config, _ Events) (*Outcome, error) {
-	if err := c.Check(); err != nil {
+	if err := c.ready(); err != nil {
 		return nil, err
 	}
 	return nil, &NotAvailable{"this harness was built without cgo, which RDMA takes"}
