@@ -84,6 +84,8 @@ type transfer struct {
 	sent, received uint64
 	elapsed        float64
 	shortest       float64 // of a message, between any post and any completion; 0 without stamps
+	counters       map[string]CounterChange
+	cpu            float64 // per cent
 }
 
 // bandwidth moves messages of a size: it sends if this side does, and receives

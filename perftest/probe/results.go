@@ -30,8 +30,6 @@ func (r *runner) row(out *Outcome, row Row) {
 	r.ev.TellRow(row)
 }
 
-func (r *runner) bandwidthRow(out *Outcome, b BandwidthResult) { r.row(out, Row{Bandwidth: &b}) }
-
 // result is the line of one size.
 func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	messages, each := t.sent, r.c.Iters()
@@ -50,6 +48,7 @@ func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	if t.shortest > 0 && !math.IsInf(t.shortest, 1) {
 		b.Peak = float64(size) / t.shortest * 1e9
 	}
+	b.CPU = t.cpu
 	return b
 }
 
@@ -65,24 +64,21 @@ func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (Bandwidth
 	return FromReport(theirs, r.c.Gbits), nil
 }
 
-// latencyRow is the line of one size.
-func (r *runner) latencyRow(out *Outcome, size uint64, l latencies) {
+// latencyResult is the line of one size.
+func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 	trips := r.c.RoundTrips()
-	var result LatencyResult
 	if l.posts == nil {
 		_, sampled, _ := r.c.Window()
 		if l.elapsed > 0 { // from the first to the last that counts
 			sampled = time.Duration(l.elapsed)
 		}
-		result = TimedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
-	} else {
-		deltas := make([]int64, 0, len(l.posts))
-		for i := 1; i < len(l.posts); i++ {
-			deltas = append(deltas, int64(math.Round(r.clock.ns(l.posts[i]-l.posts[i-1]))))
-		}
-		result = Latencies(size, l.count, deltas, trips)
+		return TimedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
 	}
-	r.row(out, Row{Latency: &result})
+	deltas := make([]int64, 0, len(l.posts))
+	for i := 1; i < len(l.posts); i++ {
+		deltas = append(deltas, int64(math.Round(r.clock.ns(l.posts[i]-l.posts[i-1]))))
+	}
+	return Latencies(size, l.count, deltas, trips)
 }
 
 // histogram turns the loop's buckets of cycles, 32 to each power of two, into

@@ -244,8 +244,9 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 			if err != nil {
 				return err
 			}
-			last = r.result(size, t)
-			r.bandwidthRow(out, last)
+			own := r.result(size, t)
+			last = own
+			r.row(out, Row{Bandwidth: &own, Counters: t.counters})
 		}
 	}
 	if err := r.idle(ctx, "the client's end"); err != nil {
@@ -256,7 +257,7 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 		if err != nil {
 			return err
 		}
-		r.bandwidthRow(out, theirs)
+		r.row(out, Row{Bandwidth: &theirs})
 		return r.leave(ctx)
 	}
 	// What a C server reports of a test in which it only looked on is junk.
@@ -296,7 +297,7 @@ func (r *runner) measureBoth(ctx context.Context, out *Outcome) error {
 			return err
 		}
 		both := own.Plus(theirs)
-		r.row(out, Row{Bandwidth: &both, Local: &own, Remote: &theirs})
+		r.row(out, Row{Bandwidth: &both, Local: &own, Remote: &theirs, Counters: t.counters})
 	}
 	return r.leave(ctx)
 }
@@ -316,11 +317,8 @@ func (r *runner) measureSends(ctx context.Context, out *Outcome) error {
 		if err := r.meetAt(ctx, "the start"); err != nil {
 			return err
 		}
-		var t transfer
-		if err := r.watching(ctx, func(ctx context.Context) (err error) {
-			t, err = r.bandwidth(ctx, size)
-			return err
-		}); err != nil {
+		t, err := r.watched(ctx, size)
+		if err != nil {
 			return err
 		}
 		own := r.result(size, t)
@@ -330,9 +328,9 @@ func (r *runner) measureSends(ctx context.Context, out *Outcome) error {
 				return err
 			}
 			both := own.Plus(theirs)
-			r.row(out, Row{Bandwidth: &both, Local: &own, Remote: &theirs})
+			r.row(out, Row{Bandwidth: &both, Local: &own, Remote: &theirs, Counters: t.counters})
 		} else {
-			r.bandwidthRow(out, own)
+			r.row(out, Row{Bandwidth: &own, Counters: t.counters})
 		}
 		if r.c.All {
 			if err := r.idle(ctx, "the end of a size"); err != nil {
@@ -348,10 +346,23 @@ func (r *runner) transfer(ctx context.Context, size uint64) (t transfer, err err
 	if err := r.e.requests(size); err != nil {
 		return t, err
 	}
-	err = r.watching(ctx, func(ctx context.Context) (err error) {
+	return r.watched(ctx, size)
+}
+
+// watched runs the bandwidth loop while the peer is there, and looks at what is
+// around it.
+func (r *runner) watched(ctx context.Context, size uint64) (t transfer, err error) {
+	before, err := r.look()
+	if err != nil {
+		return t, err
+	}
+	if err := r.watching(ctx, func(ctx context.Context) (err error) {
 		t, err = r.bandwidth(ctx, size)
 		return err
-	})
+	}); err != nil {
+		return t, err
+	}
+	t.counters, t.cpu, err = r.since(before)
 	return t, err
 }
 
@@ -378,6 +389,10 @@ func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
 				return err
 			}
 		}
+		before, err := r.look()
+		if err != nil {
+			return err
+		}
 		var l latencies
 		if err := r.watching(ctx, func(ctx context.Context) (err error) {
 			l, err = r.latency(ctx, size)
@@ -385,7 +400,12 @@ func (r *runner) measureLatency(ctx context.Context, out *Outcome) error {
 		}); err != nil {
 			return err
 		}
-		r.latencyRow(out, size, l)
+		counters, _, err := r.since(before)
+		if err != nil {
+			return err
+		}
+		result := r.latencyResult(size, l)
+		r.row(out, Row{Latency: &result, Counters: counters})
 	}
 	if c.Operation == Write {
 		// The C tools exchange nothing more. The peer may still wait for the last
