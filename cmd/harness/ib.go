@@ -86,8 +86,12 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 	if err == nil {
 		return exitPass
 	}
+	code := exitCode(ibStatus(t, err))
+	if code == exitUsage {
+		err = fmt.Errorf("%w (see %s --help)", err, name)
+	}
 	fmt.Fprintf(errOut, "%s: %v\n", name, err)
-	return exitCode(ibStatus(t, err))
+	return code
 }
 
 // ibStatus gives an error the status that the program ends with.

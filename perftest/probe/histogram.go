@@ -7,7 +7,7 @@ import (
 
 // A Histogram counts times in buckets whose width grows with the value: exact
 // to the nanosecond below 128 ns, to less than 1 % above, up to 18 minutes,
-// in 17 KiB however many are counted. So percentiles are to be had of a test
+// in 18 KiB however many are counted. So percentiles are to be had of a test
 // of any length. The zero value is empty.
 type Histogram struct {
 	counts  [buckets]uint64

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"strconv"
 )
 
@@ -118,6 +119,21 @@ func lowerHex(b []byte) bool {
 		}
 	}
 	return true
+}
+
+// CompareGIDs refuses two sides of which one uses an IPv4-mapped GID and the
+// other an IPv6 one: they would connect and then lose every packet. The C
+// tools check the same after the first records.
+func CompareGIDs(mine, peer Address) error {
+	if !mine.HasGID || !peer.HasGID {
+		return nil
+	}
+	here, there := netip.AddrFrom16(mine.GID), netip.AddrFrom16(peer.GID)
+	if here.Is4In6() == there.Is4In6() {
+		return nil
+	}
+	return fmt.Errorf("%w: the GID is %v here and %v at the peer, of which one is IPv4 and one IPv6: choose alike with -x on both sides (harness ib devices lists GIDs)",
+		ErrMismatch, here, there)
 }
 
 // Swap makes one exchange of records. The form that is sent is also the one

@@ -80,6 +80,19 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+func TestCompareGIDs(t *testing.T) {
+	four, six := record(t, Client), record(t, Client)
+	six.GID = [16]byte{0xfe, 0x80, 15: 1}
+	for _, tt := range []struct {
+		mine, peer Address
+		ok         bool
+	}{{four, record(t, Server), true}, {six, six, true}, {four, six, false}, {six, four, false}, {Address{}, Address{}, true}} {
+		if err := CompareGIDs(tt.mine, tt.peer); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrMismatch) {
+			t.Errorf("CompareGIDs(%v, %v) = %v", tt.mine.GID, tt.peer.GID, err)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	for in, want := range map[string]int{"6.06": 606, "5.60": 560, "6.1": 610, "6.29": 629, "10.05": 1005} {
 		if got, ok := parseVersion(in); !ok || got != want {
