@@ -45,7 +45,6 @@ var ibFlags = []ibFlag{
 	{groupQP, 'u', "qp-timeout", "EXPONENT", "wait 4.096 us * 2^EXPONENT for an acknowledgement (default 14)", nil, number(func(c *probe.Config) *int { return &c.AckTimeout }, 0)},
 	{groupQP, 'e', "events", "", "sleep until completions come, instead of polling", hasEvents, yes(func(c *probe.Config) *bool { return &c.Events })},
 	{groupQP, 'X', "vector", "INDEX", "completion vector of -e", hasEvents, number(func(c *probe.Config) *int { return &c.Vector }, 0)},
-	{groupQP, 0, "mr_per_qp", "", "register memory for each queue pair by itself", isBW, yes(func(c *probe.Config) *bool { return &c.MRPerQP })},
 	{groupQP, 0, "disable_pcie_relaxed", "", "no relaxed ordering on PCIe", nil, func(c *probe.Config, _ string) error { c.Relaxed = false; return nil }},
 
 	{groupControl, 'p', "port", "PORT", "TCP port (default 18515)", nil, number(func(c *probe.Config) *int { return &c.Port }, 1)},
@@ -106,6 +105,7 @@ var ibUnsupported = []struct {
 	{'P', "client", "raw Ethernet"},
 	{'Z', "server", "raw Ethernet"},
 	{0, "use-srq", "shared receive queues"},
+	{0, "mr_per_qp", "memory regions of each queue pair: all use one"},
 	{0, "inline_recv", "inline receives"},
 	{0, "recv_post_list", "lists of receives"},
 	{0, "dont_xchg_versions", "without versions no release of perftest goes on"},

@@ -91,7 +91,7 @@ var flagCases = []flagCase{
 	{"read_bw", "-o 4", func(c *probe.Config) { c.OutReads = 4 }, ""},
 	{"read_bw", "--outs=4 -eX2", func(c *probe.Config) { c.OutReads, c.Events, c.Vector = 4, true, 2 }, ""},
 	{"read_bw", "--events --vector=2", func(c *probe.Config) { c.Events, c.Vector = true, 2 }, ""},
-	{"write_bw", "--mr_per_qp --disable_pcie_relaxed", func(c *probe.Config) { c.MRPerQP, c.Relaxed = true, false }, ""},
+	{"write_bw", "--disable_pcie_relaxed", func(c *probe.Config) { c.Relaxed = false }, ""},
 	{"write_bw", "-p 1234", func(c *probe.Config) { c.Port = 1234 }, ""},
 	{"write_bw", "--port=1234 --ipv6-addr --source_ip=::1", func(c *probe.Config) { c.Port, c.IPv6TCP, c.Source = 1234, true, "::1" }, ""},
 	{"write_bw", "--wait=20 --timeout=60", func(c *probe.Config) { c.Wait, c.Timeout = 20*time.Second, time.Minute }, ""},

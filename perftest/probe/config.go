@@ -105,7 +105,6 @@ type Config struct {
 	AckTimeout   int        // -u: 4.096 µs * 2^this
 	Events       bool       // -e: sleep instead of polling
 	Vector       int        // -X: completion vector; -1: none chosen
-	MRPerQP      bool       // --mr_per_qp
 	Relaxed      bool       // --disable_pcie_relaxed turns it off; see RelaxedOrdering
 
 	// The data.

@@ -174,7 +174,7 @@ func TestCheck(t *testing.T) {
 		{"send_bw", "--reversed", "leave one", func(c *Config) { c.Reversed, c.Bidirectional = true, true }},
 		{"send_bw", "--run_infinitely", "leave -a out", func(c *Config) { c.Endless, c.All = true, true }},
 		{"send_bw", "--run_infinitely", "leave -e out", func(c *Config) { c.Endless, c.Events = true, true }},
-		{"send_bw", "--run_infinitely", "send_bw -b", func(c *Config) { c.Endless, c.Bidirectional = true, true }},
+		{"send_bw", "--run_infinitely", "not for send_bw", func(c *Config) { c.Endless, c.Bidirectional = true, true }},
 		{"send_bw", "-D", "leave -a out", func(c *Config) { c.Duration, c.All = time.Minute, true }},
 		{"send_bw", "-D", "leave -e out", func(c *Config) { c.Duration, c.Events = time.Minute, true }},
 		{"send_bw", "-D", "more than twice the margin", func(c *Config) { c.Duration, c.Margin = 4*time.Second, 2*time.Second }},

@@ -130,6 +130,9 @@ const grh = 40 // bytes in front of a datagram
 // build makes memory and QPs, in INIT. Cycle, line and MTU have been agreed on.
 func (e *endpoint) build() (err error) {
 	c := e.c
+	if c.OnGPU() {
+		return &NotAvailable{"--use_cuda: a GPU's memory cannot be measured yet: leave it out"}
+	}
 	if err := c.CheckMTU(e.mtu.Bytes()); err != nil {
 		return err
 	}

@@ -217,10 +217,22 @@ func (r *runner) introduce(ctx context.Context) error {
 	return r.meetAt(ctx, "the meeting of connected QPs")
 }
 
-// watching calls f with a context that ends when the peer closes.
+// watching calls f with a context that ends when the peer closes. In a test of
+// write latency that is some time later: whoever sees the last write first just
+// closes, while the other one may still wait for it to complete.
 func (r *runner) watching(ctx context.Context, f func(context.Context) error) error {
 	watched, stop := r.conn.Watch(ctx)
-	err := f(watched)
+	patient := watched
+	if r.c.Measure == Latency && r.c.Operation == Write {
+		var cancel context.CancelCauseFunc
+		patient, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(watched, func() {
+			wait(ctx, lastWrite)
+			cancel(context.Cause(watched))
+		})()
+	}
+	err := f(patient)
 	gone := stop()
 	if err != nil && gone != nil && !errors.Is(err, gone) {
 		return fmt.Errorf("%w (%v)", gone, err)
@@ -239,14 +251,15 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 		if err := r.warmUp(ctx); err != nil {
 			return err
 		}
-		for _, size := range r.sizes() {
-			t, err := r.transfer(ctx, size)
-			if err != nil {
-				return err
-			}
-			own := r.result(size, t)
-			last = own
-			r.row(out, Row{Bandwidth: &own, Counters: t.counters})
+		var err error
+		if last, err = r.sendSizes(ctx, out); err != nil {
+			return err
+		}
+		// A test without end ends well when it is told to.
+		if r.c.Endless {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), farewell)
+			defer cancel()
 		}
 	}
 	if err := r.idle(ctx, "the client's end"); err != nil {
@@ -265,6 +278,48 @@ func (r *runner) measureOne(ctx context.Context, out *Outcome) error {
 		return err
 	}
 	return r.leave(ctx)
+}
+
+// farewell is how long the last exchanges of a test without end may take.
+const farewell = 5 * time.Second
+
+// sendSizes moves messages of all sizes, or of one for ever, and returns the
+// last result.
+func (r *runner) sendSizes(ctx context.Context, out *Outcome) (last BandwidthResult, err error) {
+	if r.c.Endless {
+		return r.sendForever(ctx, out)
+	}
+	for _, size := range r.sizes() {
+		t, err := r.transfer(ctx, size)
+		if err != nil {
+			return last, err
+		}
+		last = r.result(size, t)
+		own := last
+		r.row(out, Row{Bandwidth: &own, Counters: t.counters})
+	}
+	return last, nil
+}
+
+// sendForever gives a line after each period, until ctx ends.
+func (r *runner) sendForever(ctx context.Context, out *Outcome) (last BandwidthResult, err error) {
+	endless, period := r.c, *r.c
+	period.Endless, period.Duration, period.Margin = false, r.c.Period(), 0
+	r.c, r.e.c = &period, &period
+	defer func() { r.c, r.e.c = endless, endless }()
+	size := r.sizes()[0]
+	for {
+		t, err := r.transfer(ctx, size)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return last, nil
+		case err != nil:
+			return last, err
+		}
+		last = r.result(size, t)
+		own := last
+		r.row(out, Row{Bandwidth: &own, Counters: t.counters})
+	}
 }
 
 // warmUp moves a queue's depth of messages that do not count.

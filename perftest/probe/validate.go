@@ -91,6 +91,7 @@ func (c *Config) kinds() []rule {
 		{c.Connection == UC && oneSided, "-c", "UC carries no reads and atomics: use -c RC"},
 		{c.Operation == Atomic && c.Size != 0 && c.Size != 8, "-s", "atomics have 8 bytes: leave -s out"},
 		{c.Operation == Atomic && c.All, "-a", "atomics have 8 bytes only: leave -a out"},
+		{c.Events && c.Operation == Send && c.Bidirectional, "-e", "this does not go with send_bw -b: one queue's events would keep the other one waiting"},
 		{latency && c.QPs > 1, "-q", "a latency test has one QP: leave -q out"},
 		{latency && c.Bidirectional, "-b", "a latency test goes both ways by itself: leave -b out"},
 		{latency && c.PostList > 1, "-l", "a latency test has one message in flight: leave -l out"},
@@ -120,7 +121,7 @@ func (c *Config) lengths() []rule {
 	return []rule{
 		{c.Endless && c.All, "--run_infinitely", "one size never ends: leave -a out"},
 		{c.Endless && c.Events, "--run_infinitely", "this does not go with events: leave -e out"},
-		{c.Endless && c.Operation == Send && c.Bidirectional, "--run_infinitely", "this does not go with send_bw -b"},
+		{c.Endless && (c.Operation == Send || c.Bidirectional), "--run_infinitely", "this is for tests in one direction, and not for send_bw: give a long -D"},
 		{timed && c.All, "-D", "a duration is for one size: leave -a out and give -s"},
 		{timed && c.Events, "-D", "a duration does not go with events: leave -e out"},
 		{timed && !c.Endless && sampled <= 0, "-D", fmt.Sprintf("%v with a margin (-f) of %v before and behind leaves nothing to measure: the duration must be more than twice the margin", c.Duration, before)},
