@@ -119,7 +119,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Action:               noCommand,
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			collCommand(out, errOut), ibCommand(out, errOut), topoCommand(out, errOut), predictCommand(out), completionCommand(out), rankCommand(out),
+			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), topoCommand(out, errOut), predictCommand(out), completionCommand(out), rankCommand(out),
 		},
 	}
 	for _, c := range app.Commands {

@@ -73,6 +73,7 @@ const (
 	codeNoDevice         = 100
 	codeNotReady         = 600
 	codePeerEnabled      = 704
+	codePeerNotEnabled   = 705
 	codeContextDestroyed = 709
 	codeNotSupported     = 801
 )

@@ -21,8 +21,12 @@ type Pinned struct {
 // HostAlloc allocates pinned memory, zeroed, mapped into all contexts. n is
 // bytes, more than 0.
 func HostAlloc(n int) (*Pinned, error) {
+	return hostAlloc(n, C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)
+}
+
+func hostAlloc(n int, flags C.uint) (*Pinned, error) {
 	var p unsafe.Pointer
-	code := C.cuMemHostAlloc(&p, C.size_t(n), C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)
+	code := C.cuMemHostAlloc(&p, C.size_t(n), flags)
 	if code != C.CUDA_SUCCESS {
 		return nil, describe("cuMemHostAlloc", int(code), fmt.Sprintf("%d bytes", n))
 	}

@@ -21,3 +21,9 @@ func (*Library) GPUs() ([]topology.NVMLGPU, error) { return nil, ErrUnavailable 
 
 // Close does nothing.
 func (*Library) Close() error { return nil }
+
+// LinkStates fails with ErrUnavailable.
+func (*Library) LinkStates() ([]LinkState, error) { return nil, ErrUnavailable }
+
+// DriverVersion is empty.
+func (*Library) DriverVersion() string { return "" }

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/coll/topology/nvml"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/membw"
+)
+
+// openMachine opens the GPUs of this machine; tests have others.
+var openMachine = func(o membw.OpenOptions) (membw.Machine, error) { return membw.Open(sysfs.FS{}, o) }
+
+type bandwidthOptions struct {
+	format, size, versus    string
+	samples, copies, warmup int
+	accesses                int
+	only                    cli.StringSlice
+	noAffinity              bool
+	stdout, stderr          io.Writer
+}
+
+func bandwidthCommand(out, errOut io.Writer) *cli.Command {
+	o := bandwidthOptions{stdout: out, stderr: errOut}
+	d := membw.Defaults()
+	tool := func(name, usage, args string, run func(context.Context, []string, io.Writer, io.Writer) error) *cli.Command {
+		return &cli.Command{
+			Name: name, Usage: usage, ArgsUsage: args, SkipFlagParsing: true,
+			Action: func(c *cli.Context) error { return run(c.Context, c.Args().Slice(), out, errOut) },
+		}
+	}
+	return &cli.Command{
+		Name:  "bandwidth",
+		Usage: "measure copies between host and GPUs, between GPUs and within them",
+		Description: "Without a subcommand it measures every way through the node, verifies what was copied, and holds each\n" +
+			"figure against what the hardware should reach. Exit status: 0 passed, with warnings or without; 1 a\n" +
+			"figure failed or data was wrong; 3 there are no GPUs.",
+		Flags: []cli.Flag{
+			formatFlag(&o.format),
+			&cli.StringFlag{Name: "size", Value: "256M", Destination: &o.size, Usage: "bytes of a copy"},
+			&cli.IntFlag{Name: "samples", Value: d.Samples, Destination: &o.samples, Usage: "samples, of which the median counts"},
+			&cli.IntFlag{Name: "copies", Value: d.Copies, Destination: &o.copies, Usage: "copies that a sample times"},
+			&cli.IntFlag{Name: "warmup", Value: d.Warmup, Destination: &o.warmup, Usage: "copies before those"},
+			&cli.IntFlag{Name: "accesses", Value: d.Accesses, Destination: &o.accesses, Usage: "loads that a sample of latency times"},
+			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "measure only this `FAMILY`; may be repeated: " + strings.Join(membw.FamilyNames(), " ")},
+			&cli.StringFlag{Name: "versus", Destination: &o.versus, Usage: "memcpy: take turns with synchronous calls of cuMemcpy, as programs make them"},
+			&cli.BoolFlag{Name: "no-affinity", Destination: &o.noAffinity, Usage: "allocate host memory wherever this thread runs, not next to the GPU"},
+		},
+		Subcommands: []*cli.Command{
+			tool("table", "turn reports of --output json into Markdown", "FILE...", bandwidthTable),
+		},
+		OnUsageError: onUsageError,
+		Before: func(c *cli.Context) error {
+			if s := c.Args().First(); s != "" && c.Command.Name == "bandwidth" {
+				return bandwidthSubcommand(c, s)
+			}
+			return nil
+		},
+		Action: func(c *cli.Context) error {
+			options, err := o.parse()
+			if err != nil {
+				return err
+			}
+			return o.run(c.Context, options)
+		},
+	}
+}
+
+// bandwidthSubcommand refuses one that there is not.
+func bandwidthSubcommand(c *cli.Context, name string) error {
+	var names []string
+	for _, s := range c.Command.Subcommands {
+		names = append(names, s.Name)
+	}
+	if name == "help" || name == "h" || slices.Contains(names, name) {
+		return nil
+	}
+	return usagef("bandwidth has no subcommand %q; did you mean %q?", name, nearest.To(name, names))
+}
+
+// parse checks the flags.
+func (o *bandwidthOptions) parse() (membw.Options, error) {
+	m := membw.Defaults()
+	bytes, err := perf.ParseSize(o.size)
+	m.Bytes, m.Samples, m.Copies, m.Warmup, m.Accesses = int(bytes), o.samples, o.copies, o.warmup, o.accesses
+	m.Families, m.Versus = o.only.Value(), o.versus != ""
+	switch {
+	case o.format != "text" && o.format != "json":
+		return m, usagef("--output is text or json, not %q", o.format)
+	case err != nil || bytes < 1:
+		return m, usagef("--size %q is no size such as 256M", o.size)
+	case o.samples < 1 || o.copies < 1 || o.warmup < 0 || o.accesses < 1:
+		return m, usagef("--samples %d --copies %d --warmup %d --accesses %d: there must be one of each, but for --warmup", o.samples, o.copies, o.warmup, o.accesses)
+	case o.versus != "" && o.versus != "memcpy":
+		return m, usagef("--versus is memcpy, not %q", o.versus)
+	}
+	for _, f := range m.Families {
+		if n := nearest.To(f, membw.FamilyNames()); n != f {
+			return m, usagef("--only: there is no %q; did you mean %q?", f, n)
+		}
+	}
+	return m, nil
+}
+
+func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err error) {
+	m, err := openMachine(membw.OpenOptions{NoAffinity: o.noAffinity})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	if options.DB, err = platform.Load(); err != nil {
+		return err
+	}
+	driver := ""
+	if lib, err := nvml.Open(); err == nil {
+		defer lib.Close()
+		driver = lib.DriverVersion()
+		options.Links = func() map[sysfs.BusID]membw.Links { return linkStates(lib) }
+	}
+	show, clear := o.progress()
+	options.Progress = show
+	r, err := membw.Run(ctx, m, options)
+	clear()
+	if err != nil {
+		return err
+	}
+	r.Version, r.Time = version.Get().String(), time.Now().UTC().Truncate(time.Second)
+	r.Host, _ = os.Hostname()
+	r.Driver = driverLine(driver, m.CUDA())
+	return o.report(r)
+}
+
+// driverLine describes the driver.
+func driverLine(name string, cuda int) string {
+	line := fmt.Sprintf("CUDA %d.%d", cuda/1000, cuda%1000/10)
+	if name != "" {
+		line = "Driver " + name + ", " + line
+	}
+	return line
+}
+
+// progress shows what is measured on a terminal.
+func (o *bandwidthOptions) progress() (show func(string), clear func()) {
+	if !isTerminal(o.stderr) {
+		return nil, func() {}
+	}
+	return func(text string) { fmt.Fprintf(o.stderr, "\r\x1b[K%.78s", text) }, func() { fmt.Fprint(o.stderr, "\r\x1b[K") }
+}
+
+// report writes the report, and ends as its verdict says.
+func (o *bandwidthOptions) report(r *membw.Report) error {
+	var err error
+	if o.format == "json" {
+		enc := json.NewEncoder(o.stdout)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(r)
+	} else {
+		err = r.WriteText(o.stdout)
+	}
+	if err == nil && r.Verdict == membw.Fail {
+		return &statusError{exitFail, nil}
+	}
+	return err
+}
+
+// linkStates asks NVML; without an answer there is none.
+func linkStates(lib *nvml.Library) map[sysfs.BusID]membw.Links {
+	states, err := lib.LinkStates()
+	if err != nil {
+		return nil
+	}
+	out := map[sysfs.BusID]membw.Links{}
+	for _, s := range states {
+		out[s.BusID] = membw.Links{
+			PCIDevice: s.PCIDevice, PCIeGen: s.PCIeGen, PCIeWidth: s.PCIeWidth, MaxGen: s.MaxGen, MaxWidth: s.MaxWidth,
+			NVLinks: s.NVLinks, Peers: s.Peers, Errors: s.Errors,
+		}
+	}
+	return out
+}
+
+// bandwidthTable is "harness bandwidth table FILE...".
+func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
+	if len(files) == 0 {
+		return usagef("bandwidth table needs files that harness bandwidth --output json wrote")
+	}
+	var reports []*membw.Report
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return usagef("%w", err)
+		}
+		r := new(membw.Report)
+		if err := json.Unmarshal(b, r); err != nil || r.Schema != membw.Schema {
+			return usagef("%s is no report of harness bandwidth, schema %d: %w", name, membw.Schema, cmpErr(err))
+		}
+		reports = append(reports, r)
+	}
+	return membw.WriteMarkdown(out, reports)
+}
+
+// cmpErr is an error that may be missing.
+func cmpErr(err error) error {
+	if err == nil {
+		return errors.New("another schema")
+	}
+	return err
+}

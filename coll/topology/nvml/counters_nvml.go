@@ -1,0 +1,94 @@
+//go:build nvml && cgo
+
+package nvml
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// LinkStates asks all GPUs about their links.
+func (l *Library) LinkStates() ([]LinkState, error) {
+	n, ret := l.api.DeviceGetCount()
+	if err := check("counting GPUs", ret); err != nil {
+		return nil, err
+	}
+	var out []LinkState
+	for i := range n {
+		d, ret := l.api.DeviceGetHandleByIndex(i)
+		if err := check("opening a GPU", ret); err != nil {
+			return nil, fmt.Errorf("GPU %d: %w", i, err)
+		}
+		s, err := linkState(d)
+		if err != nil {
+			return nil, fmt.Errorf("GPU %d: %w", i, err)
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// DriverVersion is the driver's, such as "580.65.06"; empty where it is not known.
+func (l *Library) DriverVersion() string {
+	v, ret := l.api.SystemGetDriverVersion()
+	if ret != nvml.SUCCESS {
+		return ""
+	}
+	return v
+}
+
+func linkState(d nvml.Device) (s LinkState, err error) {
+	pci, ret := d.GetPciInfo()
+	if err := check("its PCI address", ret); err != nil {
+		return s, err
+	}
+	if s.BusID, err = busID(pci); err != nil {
+		return s, err
+	}
+	s.PCIDevice = fmt.Sprintf("%04x", pci.PciDeviceId>>16)
+	for _, q := range []struct {
+		to  *int
+		ask func() (int, nvml.Return)
+	}{
+		{&s.PCIeGen, d.GetCurrPcieLinkGeneration}, {&s.PCIeWidth, d.GetCurrPcieLinkWidth},
+		{&s.MaxGen, d.GetMaxPcieLinkGeneration}, {&s.MaxWidth, d.GetMaxPcieLinkWidth},
+	} {
+		if v, ret := q.ask(); ret == nvml.SUCCESS {
+			*q.to = v
+		}
+	}
+	s.Peers, s.Errors = map[sysfs.BusID]int{}, map[string]uint64{}
+	for _, l := range links(d) {
+		s.NVLinks++
+		if l.To == topology.ToGPU {
+			s.Peers[l.Remote]++
+		}
+	}
+	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
+		s.Errors["pcie_replay"] = uint64(v)
+	}
+	nvlinkErrors(d, s.Errors)
+	return s, nil
+}
+
+// nvlinkErrors adds the NVLinks' counters, those of all links that are up
+// together.
+func nvlinkErrors(d nvml.Device, to map[string]uint64) {
+	for name, counter := range map[string]nvml.NvLinkErrorCounter{
+		"nvlink_replay": nvml.NVLINK_ERROR_DL_REPLAY, "nvlink_recovery": nvml.NVLINK_ERROR_DL_RECOVERY,
+		"nvlink_crc_flit": nvml.NVLINK_ERROR_DL_CRC_FLIT, "nvlink_crc_data": nvml.NVLINK_ERROR_DL_CRC_DATA,
+	} {
+		for l := range nvml.NVLINK_MAX_LINKS {
+			if state, ret := d.GetNvLinkState(l); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+				continue
+			}
+			if v, ret := d.GetNvLinkErrorCounter(l, counter); ret == nvml.SUCCESS {
+				to[name] += v
+			}
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package membw
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// changes are what became of the GPUs' links, of those that the driver told of
+// both times.
+func changes(gpus []Subject, before, after map[sysfs.BusID]Links) (out []Change) {
+	for _, g := range gpus {
+		b, ok1 := before[g.Bus]
+		a, ok2 := after[g.Bus]
+		if !ok1 || !ok2 {
+			continue
+		}
+		c := Change{GPU: g.Index, Before: b, After: a, Difference: map[string]uint64{}}
+		for name, v := range a.Errors {
+			if old, ok := b.Errors[name]; ok && v > old {
+				c.Difference[name] = v - old
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// linkFindings names links that are slower than they could be. PCIe links rest
+// between transfers: it looks at what they were after copies to and from the host.
+func (r *Report) linkFindings() (out []Finding) {
+	for _, g := range r.GPUs {
+		if l := g.Links; l != nil && l.NVLinks > 0 && l.NVLinks < g.Peaks.NVLinks {
+			out = append(out, Finding{"", []int{g.Index}, Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
+		}
+	}
+	for _, f := range r.Families {
+		if f.Name != "device_to_host" {
+			continue
+		}
+		for _, c := range f.Changes {
+			if l := c.After; l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth {
+				out = append(out, Finding{f.Name, []int{c.GPU}, Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
+			}
+		}
+	}
+	return out
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

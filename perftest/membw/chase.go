@@ -1,0 +1,94 @@
+//go:build cuda && cgo
+
+package membw
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+// The memory in which pointers are followed, and how far apart they are: a line
+// of a GPU's second-level cache. nvbandwidth's buffer has the same size.
+const (
+	ringBytes  = 2 << 20
+	ringStride = 128
+)
+
+// ringSlot is the slot of the memory that has pointers.
+const ringSlot = -1
+
+// Latency implements Machine.
+func (r *rig) Latency(ctx context.Context, l Latency) ([]float64, error) {
+	m, order, err := r.ring(l.At)
+	if err != nil {
+		return nil, err
+	}
+	d := r.devices[l.By]
+	lane, err := r.first(d)
+	if err != nil {
+		return nil, err
+	}
+	// Once around, so that addresses have been translated.
+	if _, err := r.chase(d, lane, m.at, order, len(order)); err != nil {
+		return nil, err
+	}
+	var out []float64
+	for range l.Samples {
+		if err := context.Cause(ctx); err != nil {
+			return out, err
+		}
+		t, err := r.chase(d, lane, m.at, order, l.Accesses)
+		if err != nil {
+			return out, err
+		}
+		out = append(out, t/float64(l.Accesses))
+	}
+	return out, nil
+}
+
+// ring is memory with pointers through all its lines. order has their numbers.
+func (r *rig) ring(p Place) (*room, []int, error) {
+	m, err := r.room(key{p, ringSlot}, ringBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	order := ringOrder(ringBytes / ringStride)
+	b := make([]byte, ringBytes)
+	for i, line := range order {
+		next := order[(i+1)%len(order)]
+		binary.LittleEndian.PutUint64(b[line*ringStride:], uint64(m.at)+uint64(next*ringStride))
+	}
+	if m.pinned != nil {
+		copy(m.pinned.Bytes, b)
+		return m, order, nil
+	}
+	if err := r.devices[p.GPU].context.Bind(); err != nil {
+		return nil, nil, err
+	}
+	return m, order, driver.CopyToDevice(m.at, b)
+}
+
+// chase follows so many pointers, in seconds; the device's context is current.
+func (r *rig) chase(d *device, l *lane, at driver.Ptr, order []int, steps int) (float64, error) {
+	start := uint64(at) + uint64(order[0]*ringStride)
+	if err := l.begin.Record(l.stream); err != nil {
+		return 0, err
+	}
+	if err := d.run("chase", l.stream, 1, start, uint64(steps), uint64(r.words.Ptr)+wordEnd); err != nil {
+		return 0, err
+	}
+	if err := errors.Join(l.end.Record(l.stream), l.stream.Synchronize()); err != nil {
+		return 0, err
+	}
+	want := uint64(at) + uint64(order[steps%len(order)]*ringStride)
+	if got := *(*uint64)(unsafe.Pointer(&r.words.Bytes[wordEnd])); got != want {
+		return 0, fmt.Errorf("wrong data: %d pointers led to %#x, not %#x", steps, got, want)
+	}
+	t, err := driver.Elapsed(l.begin, l.end)
+	return positive(t), err
+}

@@ -1,0 +1,16 @@
+// Package membw measures how fast memory is copied: between hosts and GPUs,
+// between GPUs, and within one, by copy engines and by a kernel; and how long one
+// access takes.
+//
+// Report is what an operator asks for: every way through a node, held against
+// what the hardware should reach. The others measure and print as known tools do:
+// RunTest as bandwidthTest, RunP2P as p2pBandwidthLatencyTest, RunNV as
+// nvbandwidth. All of them ask a Machine, which Open gives in builds with cgo and
+// the tag cuda.
+//
+// A GB is 1e9 bytes. Bytes are counted once for each copy, although they are both
+// read and written, but for the tools that count them twice and say so.
+package membw
+
+//go:generate nvcc --ptx -O3 -std=c++14 -arch=compute_80 -o kernels.sm_80.ptx kernels.cu
+//go:generate nvcc --ptx -O3 -std=c++14 -arch=compute_90 -o kernels.sm_90.ptx kernels.cu

@@ -1,0 +1,338 @@
+//go:build cuda && cgo
+
+package membw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+// A way is a flow with all that it needs.
+type way struct {
+	Flow
+	*lane
+	rig      *rig
+	dev      *device
+	bytes    int
+	from, to *room
+	seed     uint64
+	back     *way // Both: the other direction, which has memory only
+}
+
+// patience is how long kernels hold a stream, in ticks of at most 2.5 GHz: 10 s
+// or more.
+const patience = 25e9
+
+// flushBytes is more than processors' caches have.
+const flushBytes = 256 << 20
+
+// Measure implements Machine.
+func (r *rig) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error) {
+	out := Outcome{Flows: make([][]float64, len(flows))}
+	ways, err := r.ways(flows, p)
+	if err != nil {
+		return out, err
+	}
+	for range p.Samples {
+		if err := context.Cause(ctx); err != nil {
+			return out, err
+		}
+		switch p.Timing {
+		case Held, Events:
+			err = r.sample(ways, p, &out)
+		case Stopwatch:
+			err = stopwatch(ways, p, &out)
+		case EachCall:
+			err = r.eachCall(ctx, ways, p, &out)
+		}
+		if err != nil {
+			return out, err
+		}
+	}
+	if p.NoVerify {
+		return out, nil
+	}
+	return out, r.verify(ways)
+}
+
+// ways finds memory and lanes for flows, and writes test data.
+func (r *rig) ways(flows []Flow, p Plan) ([]*way, error) {
+	used := map[Place]int{}
+	lanes := map[int]int{}
+	take := func(at Place, bytes int) (*room, error) {
+		used[at]++
+		return r.room(key{at, used[at] - 1}, bytes)
+	}
+	var ways []*way
+	for _, f := range flows {
+		w := &way{Flow: f, rig: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
+		halves := []*way{w}
+		if f.Both {
+			w.back = &way{Flow: Flow{From: f.To, To: f.From, By: f.By, Engine: f.Engine}, bytes: w.bytes}
+			halves = append(halves, w.back)
+		}
+		for _, h := range halves {
+			var err error
+			if h.from, err = take(h.From, h.bytes); err != nil {
+				return nil, err
+			}
+			if h.to, err = take(h.To, h.bytes); err != nil {
+				return nil, err
+			}
+			h.seed = r.seed << 32
+			r.seed++
+			if p.NoVerify {
+				continue
+			}
+			if err := errors.Join(r.fill(h.From, h.from, h.bytes, h.seed), r.fill(h.To, h.to, h.bytes, ^h.seed)); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.dev.context.Bind(); err != nil {
+			return nil, err
+		}
+		var err error
+		if w.lane, err = w.dev.lane(lanes[f.By]); err != nil {
+			return nil, err
+		}
+		lanes[f.By]++
+		ways = append(ways, w)
+	}
+	return ways, nil
+}
+
+// verify holds what has arrived against what was sent.
+func (r *rig) verify(ways []*way) error {
+	for _, w := range ways {
+		for _, h := range []*way{w, w.back} {
+			if h == nil {
+				continue
+			}
+			words, first, err := r.check(h.To, h.to, h.bytes, h.seed)
+			if err != nil {
+				return err
+			}
+			if words != 0 {
+				return &DataError{Flow: h.Flow, Words: words, First: first, Of: int64(h.bytes)}
+			}
+		}
+	}
+	return nil
+}
+
+// enqueue puts n copies on the way's stream.
+func (w *way) enqueue(n int) error {
+	if n == 0 {
+		return nil
+	}
+	if err := w.dev.context.Bind(); err != nil {
+		return err
+	}
+	switch {
+	case w.back != nil:
+		return w.dev.run("copy_both", w.stream, w.bytes/8, uint64(w.to.at), uint64(w.from.at), uint64(w.back.to.at), uint64(w.back.from.at), uint64(w.bytes), uint64(n))
+	case w.Engine == SM:
+		return w.dev.run("copy", w.stream, w.bytes/16, uint64(w.to.at), uint64(w.from.at), uint64(w.bytes), uint64(n))
+	}
+	for range n {
+		if err := w.copyAsync(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *way) copyAsync() error {
+	if w.From.Memory == Device && w.To.Memory == Device && w.From.GPU != w.To.GPU {
+		return driver.CopyPeerAsync(w.to.at, w.rig.devices[w.To.GPU].context, w.from.at, w.rig.devices[w.From.GPU].context, w.bytes, w.stream)
+	}
+	return driver.CopyAsync(w.to.at, w.from.at, w.bytes, w.stream)
+}
+
+// sample times a sample with events. The streams begin together, after their
+// warm-up.
+func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
+	if p.Timing == Held {
+		atomic.StoreUint32(r.u32(wordGo), 0)
+		atomic.StoreUint32(r.u32(wordLate), 0)
+	}
+	open := func() { atomic.StoreUint32(r.u32(wordGo), 1) }
+	defer func() { // no stream stays held, whatever happens
+		open()
+		err = errors.Join(err, wait(ways))
+		if err == nil && p.Timing == Held && atomic.LoadUint32(r.u32(wordLate)) != 0 {
+			err = fmt.Errorf("the copies were not enqueued within 10 s")
+		}
+		if err == nil {
+			err = collect(ways, out)
+		}
+	}()
+	for _, w := range ways {
+		if err := w.dev.context.Bind(); err != nil {
+			return err
+		}
+		if p.Timing == Held {
+			if err := w.dev.run("spin", w.stream, 1, uint64(r.words.Ptr)+wordGo, uint64(r.words.Ptr)+wordLate, patience); err != nil {
+				return err
+			}
+		}
+		if err := w.enqueue(p.Warmup); err != nil {
+			return err
+		}
+	}
+	if err := begin(ways); err != nil {
+		return err
+	}
+	for i, w := range ways {
+		from := time.Now()
+		if err := w.enqueue(p.Copies); err != nil {
+			return err
+		}
+		if i == 0 {
+			out.Enqueue = append(out.Enqueue, seconds(time.Since(from)))
+		}
+		if err := w.end.Record(w.stream); err != nil {
+			return err
+		}
+	}
+	return finish(ways)
+}
+
+// begin lets all streams wait for the first one's begin.
+func begin(ways []*way) error {
+	for i, w := range ways {
+		if err := w.dev.context.Bind(); err != nil {
+			return err
+		}
+		if i > 0 {
+			if err := w.stream.WaitEvent(ways[0].begin); err != nil {
+				return err
+			}
+		}
+		if err := w.begin.Record(w.stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish marks, on the first stream, the end of all.
+func finish(ways []*way) error {
+	first := ways[0]
+	if err := first.dev.context.Bind(); err != nil {
+		return err
+	}
+	for _, w := range ways[1:] {
+		if err := first.stream.WaitEvent(w.end); err != nil {
+			return err
+		}
+	}
+	return first.all.Record(first.stream)
+}
+
+func wait(ways []*way) error {
+	for _, w := range ways {
+		if err := errors.Join(w.dev.context.Bind(), w.stream.Synchronize()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// collect reads the marks.
+func collect(ways []*way, out *Outcome) error {
+	for i, w := range ways {
+		if err := w.dev.context.Bind(); err != nil {
+			return err
+		}
+		t, err := driver.Elapsed(w.begin, w.end)
+		if err != nil {
+			return err
+		}
+		out.Flows[i] = append(out.Flows[i], positive(t))
+	}
+	first := ways[0]
+	if err := first.dev.context.Bind(); err != nil {
+		return err
+	}
+	t, err := driver.Elapsed(first.begin, first.all)
+	out.Total = append(out.Total, positive(t))
+	return err
+}
+
+// positive is a duration in seconds: clocks are coarse, and rates are wanted.
+func positive(t time.Duration) float64 { return seconds(max(t, time.Nanosecond)) }
+
+// stopwatch times a sample by the host's clock.
+func stopwatch(ways []*way, p Plan, out *Outcome) error {
+	for _, w := range ways {
+		if err := w.enqueue(p.Warmup); err != nil {
+			return err
+		}
+	}
+	if err := wait(ways); err != nil {
+		return err
+	}
+	from := time.Now()
+	for _, w := range ways {
+		if err := w.enqueue(p.Copies); err != nil {
+			return err
+		}
+	}
+	if err := wait(ways); err != nil {
+		return err
+	}
+	t := positive(time.Since(from))
+	for i := range ways {
+		out.Flows[i] = append(out.Flows[i], t)
+	}
+	out.Total = append(out.Total, t)
+	return nil
+}
+
+// eachCall adds up the times of synchronous copies, one way after the other.
+func (r *rig) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) error {
+	var total time.Duration
+	for i, w := range ways {
+		d := w.dev
+		if err := d.context.Bind(); err != nil {
+			return err
+		}
+		var all time.Duration
+		for n := range p.Warmup + p.Copies {
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
+			if p.Flush {
+				r.flushCaches(byte(n))
+			}
+			from := time.Now()
+			// The default stream is awaited: between devices, and within one, the
+			// call returns before the copy is done.
+			if err := errors.Join(driver.Copy(w.to.at, w.from.at, w.bytes), driver.Stream(0).Synchronize()); err != nil {
+				return err
+			}
+			if n >= p.Warmup {
+				all += time.Since(from)
+			}
+		}
+		out.Flows[i] = append(out.Flows[i], positive(all))
+		total += all
+	}
+	out.Total = append(out.Total, positive(total))
+	return nil
+}
+
+func (r *rig) flushCaches(v byte) {
+	if r.flush == nil {
+		r.flush = make([]byte, flushBytes)
+	}
+	for i := range r.flush {
+		r.flush[i] = v
+	}
+}

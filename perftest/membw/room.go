@@ -1,0 +1,146 @@
+//go:build cuda && cgo
+
+package membw
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A key names memory that is kept for the next measurement: the place, and which
+// of several there.
+type key struct {
+	place Place
+	slot  int
+}
+
+// A room is memory.
+type room struct {
+	at     driver.Ptr
+	bytes  int
+	host   []byte         // pageable memory only
+	pinned *driver.Pinned // pinned memory only
+}
+
+// room is memory of so many bytes at least.
+func (r *rig) room(k key, bytes int) (*room, error) {
+	if m := r.rooms[k]; m != nil && m.bytes >= bytes {
+		return m, nil
+	} else if m != nil {
+		delete(r.rooms, k)
+		if err := errors.Join(r.devices[k.place.GPU].context.Bind(), m.free()); err != nil {
+			return nil, err
+		}
+	}
+	m, err := r.allocate(k.place, (bytes+255)&^255)
+	if err != nil {
+		return nil, err
+	}
+	r.rooms[k] = m
+	return m, nil
+}
+
+// allocate takes memory from next to the place's GPU, whose context becomes
+// current.
+func (r *rig) allocate(p Place, bytes int) (*room, error) {
+	d := r.devices[p.GPU]
+	if err := d.context.Bind(); err != nil {
+		return nil, err
+	}
+	m := &room{bytes: bytes}
+	cpus := d.cpus
+	if r.apart {
+		cpus = sysfs.CPUSet{}
+	}
+	return m, near(cpus, func() (err error) {
+		switch p.Memory {
+		case Device:
+			m.at, err = driver.Malloc(bytes)
+			return err
+		case Pageable:
+			if m.host, err = unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
+				clear(m.host)
+				m.at = driver.Ptr(uintptr(unsafe.Pointer(&m.host[0])))
+			}
+			return err
+		case Combined:
+			m.pinned, err = driver.HostAllocCombined(bytes)
+		default:
+			m.pinned, err = driver.HostAlloc(bytes)
+		}
+		if err == nil {
+			m.at = m.pinned.Ptr
+		}
+		return err
+	})
+}
+
+// free gives the memory back; the place's context is current.
+func (m *room) free() error {
+	switch {
+	case m.host != nil:
+		return unix.Munmap(m.host)
+	case m.pinned != nil:
+		return m.pinned.Free()
+	case m.at != 0:
+		return driver.Free(m.at)
+	}
+	return nil
+}
+
+// fill writes test data to memory of a place: a GPU does, unless it cannot reach
+// it.
+func (r *rig) fill(p Place, m *room, bytes int, seed uint64) error {
+	if m.host != nil {
+		fillHost(m.host[:(bytes+7)&^7], seed)
+		return nil
+	}
+	d := r.devices[p.GPU]
+	l, err := r.first(d)
+	if err != nil {
+		return err
+	}
+	if err := d.run("fill", l.stream, bytes/8, uint64(m.at), uint64(bytes), seed); err != nil {
+		return err
+	}
+	return l.stream.Synchronize()
+}
+
+// first is the device's first lane; its context becomes current.
+func (r *rig) first(d *device) (*lane, error) {
+	if err := d.context.Bind(); err != nil {
+		return nil, err
+	}
+	return d.lane(0)
+}
+
+// check compares memory of a place with test data.
+func (r *rig) check(p Place, m *room, bytes int, seed uint64) (words, first int64, err error) {
+	if m.host != nil {
+		words, first = checkHost(m.host, bytes, seed)
+		return words, first, nil
+	}
+	d := r.devices[p.GPU]
+	l, err := r.first(d)
+	if err != nil {
+		return 0, 0, err
+	}
+	counts := binary.LittleEndian.AppendUint64(make([]byte, 8), math.MaxUint64)
+	if err := driver.CopyToDevice(d.wrong, counts); err != nil {
+		return 0, 0, err
+	}
+	if err := d.run("check", l.stream, bytes/8, uint64(m.at), uint64(bytes), seed, uint64(d.wrong)); err != nil {
+		return 0, 0, err
+	}
+	if err := errors.Join(l.stream.Synchronize(), driver.CopyFromDevice(counts, d.wrong)); err != nil {
+		return 0, 0, err
+	}
+	return int64(binary.LittleEndian.Uint64(counts)), int64(binary.LittleEndian.Uint64(counts[8:])) * 8, nil
+}
