@@ -27,6 +27,7 @@ var openMachine = func(o membw.OpenOptions) (membw.Machine, error) { return memb
 
 type bandwidthOptions struct {
 	format, size, versus    string
+	file                    string
 	samples, copies, warmup int
 	accesses                int
 	only                    cli.StringSlice
@@ -51,6 +52,7 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 			"figure failed or data was wrong; 3 there are no GPUs.",
 		Flags: []cli.Flag{
 			formatFlag(&o.format),
+			&cli.StringFlag{Name: "json", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
 			&cli.StringFlag{Name: "size", Value: "256M", Destination: &o.size, Usage: "bytes of a copy"},
 			&cli.IntFlag{Name: "samples", Value: d.Samples, Destination: &o.samples, Usage: "samples, of which the median counts"},
 			&cli.IntFlag{Name: "copies", Value: d.Copies, Destination: &o.copies, Usage: "copies that a sample times"},
@@ -163,11 +165,18 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 
 // report writes the report, and ends as its verdict says.
 func (o *bandwidthOptions) report(r *membw.Report) error {
-	var err error
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if o.file != "" {
+		if err := writeFile(o.file, b); err != nil {
+			return err
+		}
+	}
 	if o.format == "json" {
-		enc := json.NewEncoder(o.stdout)
-		enc.SetIndent("", "  ")
-		err = enc.Encode(r)
+		_, err = o.stdout.Write(b)
 	} else {
 		err = r.WriteText(o.stdout)
 	}

@@ -1,0 +1,175 @@
+//go:build cuda && cgo
+
+package membw
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// open opens the GPUs, or skips the test.
+func open(t *testing.T) Machine {
+	t.Helper()
+	m, err := Open(sysfs.FS{}, OpenOptions{})
+	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
+		t.Skip(err)
+	}
+	check(t, err)
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// TestGPUFlows: every kind of copy, of sizes that are no multiple of anything,
+// arrives as it was sent.
+func TestGPUFlows(t *testing.T) {
+	m := open(t)
+	check(t, connect(m, true))
+	last := len(m.GPUs()) - 1
+	ctx := t.Context()
+	for _, bytes := range []int{1, 8, 15, 4096, 1<<20 + 13} {
+		for name, flows := range map[string][]Flow{
+			"up":            upload(0, last),
+			"down":          download(last, 0),
+			"combined":      {{From: Place{0, Combined}, To: gpu(0)}},
+			"pageable up":   {{From: Place{0, Pageable}, To: gpu(0)}},
+			"pageable down": {{From: gpu(0), To: Place{0, Pageable}}},
+			"up sm":         {{From: Place{last, Pinned}, To: gpu(last), By: last, Engine: SM}},
+			"down sm":       {{From: gpu(0), To: Place{0, Pinned}, Engine: SM}},
+			"both sm":       {{From: gpu(0), To: Place{0, Pinned}, Engine: SM, Both: true}},
+			"local":         write(CE)(0, 0),
+			"local sm":      write(SM)(0, 0),
+			"scaled":        append([]Flow{{From: gpu(0), To: Place{0, Pinned}, Scale: 2}}, upload(0, 0)...),
+		} {
+			for _, timing := range []Timing{Held, Events, Stopwatch, EachCall} {
+				if strings.HasPrefix(name, "pageable") && timing == Held || flows[0].Both && timing == EachCall {
+					continue // the driver waits for the stream; cuMemcpy copies one way
+				}
+				out, err := m.Measure(ctx, flows, Plan{Bytes: bytes, Samples: 2, Copies: 3, Warmup: 1, Timing: timing})
+				if err != nil || len(out.Flows) != len(flows) || len(out.Flows[0]) != 2 || len(out.Total) != 2 || out.Total[0] <= 0 {
+					t.Errorf("%s of %d bytes, timing %d: %v, %+v", name, bytes, timing, err, out)
+				}
+			}
+		}
+	}
+}
+
+// TestGPUPeers: between all that can reach each other, and through the host.
+func TestGPUPeers(t *testing.T) {
+	m := open(t)
+	n := len(m.GPUs())
+	if n < 2 {
+		t.Skip("it takes two GPUs")
+	}
+	for a := range n {
+		for b := range a {
+			for _, on := range []bool{true, false, true} {
+				if m.Peer(a, b) != nil && on {
+					continue
+				}
+				check(t, m.SetPeer(a, b, on))
+				flows := append(append(write(CE)(a, b), read(CE)(a, b)...), bothWays(CE)(a, b)...)
+				if on {
+					flows = append(append(flows, write(SM)(a, b)...), read(SM)(a, b)...)
+				}
+				if _, err := m.Measure(t.Context(), flows, Plan{Bytes: 1<<20 + 13, Samples: 2, Copies: 3, Warmup: 1}); err != nil {
+					t.Errorf("GPUs %d and %d, peer access %v: %v", a, b, on, err)
+				}
+			}
+		}
+	}
+}
+
+// TestGPULatency: pointers lead to where they should, from host and peers.
+func TestGPULatency(t *testing.T) {
+	m := open(t)
+	check(t, connect(m, true))
+	places := []Place{gpu(0), {0, Pinned}}
+	if n := len(m.GPUs()); n > 1 && m.Peer(0, n-1) == nil {
+		places = append(places, gpu(n-1))
+	}
+	for _, p := range places {
+		got, err := m.Latency(t.Context(), Latency{By: 0, At: p, Accesses: 20000, Samples: 2})
+		if err != nil || len(got) != 2 || got[0] <= 0 || got[0] > 1e-4 {
+			t.Errorf("%+v: %v s, %v", p, got, err)
+		}
+	}
+}
+
+// TestGPUReport: all families pass, or say why not, and an interrupt ends it.
+func TestGPUReport(t *testing.T) {
+	m := open(t)
+	db, err := platform.Load()
+	check(t, err)
+	o := Defaults()
+	o.DB, o.Versus = db, true
+	if os.Getenv(inside) != "" {
+		o.Bytes, o.Samples, o.Copies, o.Accesses = 1<<16, 2, 2, 1000
+	}
+	r, err := Run(t.Context(), m, o)
+	check(t, err)
+	for _, f := range r.Families {
+		for _, c := range f.Cells {
+			if c.Value <= 0 && c.Verdict != NotApplicable {
+				t.Errorf("%s, %s: %+v", f.Name, c.name(), c)
+			}
+		}
+	}
+	check(t, r.WriteText(t.Output()))
+	check(t, WriteMarkdown(t.Output(), []*Report{r}))
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := Run(ctx, m, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("an interrupt: %v", err)
+	}
+}
+
+// TestFakeWrong: a bit that is lost on the way to GPU 1 fails those cells alone,
+// and names it.
+func TestFakeWrong(t *testing.T) {
+	if os.Getenv("FAKE_WRONG") == "" {
+		t.Skip("another test starts this one")
+	}
+	o := Options{Bytes: 1 << 16, Samples: 1, Copies: 1, Accesses: 100, Families: []string{"local_ce", "peer_write_ce", "peer_read_sm"}}
+	r, err := Run(t.Context(), open(t), o)
+	check(t, err)
+	wrong := func(c Cell) bool {
+		return c.Verdict == Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
+	}
+	for _, f := range r.Families { // the fake kernel makes no mistake
+		for _, c := range f.Cells {
+			if want := f.Name == "peer_write_ce" && c.To == 1; wrong(c) != want {
+				t.Errorf("%s: %+v", f.Name, c)
+			}
+		}
+	}
+	if r.Verdict != Fail {
+		t.Errorf("verdict %s", r.Verdict)
+	}
+}
+
+// TestFakeSlow: a GPU that is slow with everyone is named.
+func TestFakeSlow(t *testing.T) {
+	if os.Getenv("FAKE_SLOW") == "" {
+		t.Skip("another test starts this one")
+	}
+	t.Setenv("FAKE_SLOW", "1")
+	o := Options{Bytes: 1 << 20, Samples: 1, Copies: 1, Families: []string{"peer_write_ce"}}
+	r, err := Run(t.Context(), open(t), o)
+	check(t, err)
+	for _, c := range r.Families[0].Cells {
+		if slow := c.From == 1 || c.To == 1; slow && c.Value > 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
