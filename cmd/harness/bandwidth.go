@@ -63,6 +63,9 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "no-affinity", Destination: &o.noAffinity, Usage: "allocate host memory wherever this thread runs, not next to the GPU"},
 		},
 		Subcommands: []*cli.Command{
+			tool("test", "measure and print as NVIDIA's bandwidthTest does", "[FLAG...]", bandwidthTestTool),
+			tool("p2p", "measure and print as NVIDIA's p2pBandwidthLatencyTest does", "[FLAG...]", bandwidthP2P),
+			tool("nv", "measure and print as nvbandwidth does", "[FLAG...]", bandwidthNV),
 			tool("table", "turn reports of --output json into Markdown", "FILE...", bandwidthTable),
 		},
 		OnUsageError: onUsageError,

@@ -55,6 +55,9 @@ func run(args []string, out, errOut io.Writer) int {
 	if op, ok := perfProgram(args[0]); ok {
 		return runPerf(ctx, op, args, out, errOut)
 	}
+	if code, ok := runBandwidth(ctx, args, out, errOut); ok {
+		return code
+	}
 	err := newApp(out, errOut).RunContext(ctx, args)
 	code := exitCode(err)
 	if err != nil && err.Error() != "" {

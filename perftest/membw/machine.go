@@ -71,6 +71,7 @@ type Plan struct {
 	Warmup   int // copies before those, of each flow and sample
 	Timing   Timing
 	Flush    bool // with EachCall, clear the processors' caches before each copy
+	Launches bool // SM: a launch for each copy; otherwise one kernel makes them all
 	NoVerify bool
 }
 

@@ -125,13 +125,22 @@ func (r *rig) verify(ways []*way) error {
 	return nil
 }
 
-// enqueue puts n copies on the way's stream.
-func (w *way) enqueue(n int) error {
+// enqueue puts n copies on the way's stream: those of a kernel as one launch, or
+// as one each.
+func (w *way) enqueue(n int, launches bool) error {
 	if n == 0 {
 		return nil
 	}
 	if err := w.dev.context.Bind(); err != nil {
 		return err
+	}
+	if launches && w.Engine == SM {
+		for range n {
+			if err := w.enqueue(1, false); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	switch {
 	case w.back != nil:
@@ -181,7 +190,7 @@ func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
 				return err
 			}
 		}
-		if err := w.enqueue(p.Warmup); err != nil {
+		if err := w.enqueue(p.Warmup, p.Launches); err != nil {
 			return err
 		}
 	}
@@ -190,7 +199,7 @@ func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
 	}
 	for i, w := range ways {
 		from := time.Now()
-		if err := w.enqueue(p.Copies); err != nil {
+		if err := w.enqueue(p.Copies, p.Launches); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -271,7 +280,7 @@ func positive(t time.Duration) float64 { return seconds(max(t, time.Nanosecond))
 // stopwatch times a sample by the host's clock.
 func stopwatch(ways []*way, p Plan, out *Outcome) error {
 	for _, w := range ways {
-		if err := w.enqueue(p.Warmup); err != nil {
+		if err := w.enqueue(p.Warmup, p.Launches); err != nil {
 			return err
 		}
 	}
@@ -280,7 +289,7 @@ func stopwatch(ways []*way, p Plan, out *Outcome) error {
 	}
 	from := time.Now()
 	for _, w := range ways {
-		if err := w.enqueue(p.Copies); err != nil {
+		if err := w.enqueue(p.Copies, p.Launches); err != nil {
 			return err
 		}
 	}
@@ -332,7 +341,11 @@ func (r *rig) flushCaches(v byte) {
 	if r.flush == nil {
 		r.flush = make([]byte, flushBytes)
 	}
-	for i := range r.flush {
-		r.flush[i] = v
+	var block [1 << 16]byte
+	for i := range block {
+		block[i] = v
+	}
+	for at := 0; at < len(r.flush); at += len(block) {
+		copy(r.flush[at:], block[:])
 	}
 }

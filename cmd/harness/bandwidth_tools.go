@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/topology/nvml"
+	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/perftest/membw"
+)
+
+// bandwidthPrograms are the names of NVIDIA's programs under which the harness
+// does what they do.
+var bandwidthPrograms = map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+	"bandwidthTest": bandwidthTestTool, "p2pBandwidthLatencyTest": bandwidthP2P, "nvbandwidth": bandwidthNV,
+}
+
+// runBandwidth is the program under one of those names.
+func runBandwidth(ctx context.Context, args []string, out, errOut io.Writer) (code int, ok bool) {
+	name := filepath.Base(args[0])
+	tool, ok := bandwidthPrograms[name]
+	if !ok {
+		return 0, false
+	}
+	err := tool(ctx, args[1:], out, errOut)
+	if err != nil && err.Error() != "" {
+		fmt.Fprintf(errOut, "%s: %v\n", name, err)
+	}
+	return exitCode(err), true
+}
+
+// parseTool parses a tool's flags. done: help was asked for.
+func parseTool(fs *flag.FlagSet, args []string, errOut io.Writer) (done bool, err error) {
+	fs.SetOutput(errOut)
+	switch err := fs.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return true, nil
+	case err != nil:
+		return false, &statusError{exitUsage, nil} // said already
+	case fs.NArg() > 0:
+		return false, usagef("%s takes no argument %q", fs.Name(), fs.Arg(0))
+	}
+	return false, nil
+}
+
+// onMachine runs a tool on the GPUs. What it measured wrongly or not at all is a
+// failed check.
+func onMachine(ctx context.Context, o membw.OpenOptions, f func(membw.Machine) error) error {
+	m, err := openMachine(o)
+	if err != nil {
+		return err
+	}
+	err = f(m)
+	closed := m.Close()
+	if err != nil && ctx.Err() == nil {
+		return &statusError{exitFail, err}
+	}
+	return errors.Join(err, closed)
+}
+
+// bandwidthTestTool is "harness bandwidth test".
+func bandwidthTestTool(ctx context.Context, args []string, out, errOut io.Writer) error {
+	o, done, err := parseBandwidthTest(args, errOut)
+	if done || err != nil {
+		return err
+	}
+	return onMachine(ctx, membw.OpenOptions{}, func(m membw.Machine) error { return membw.RunTest(ctx, m, o, out) })
+}
+
+func parseBandwidthTest(args []string, errOut io.Writer) (o membw.TestOptions, done bool, err error) {
+	fs := flag.NewFlagSet("harness bandwidth test", flag.ContinueOnError)
+	fs.StringVar(&o.Mode, "mode", "quick", "quick, range or shmoo")
+	memory := fs.String("memory", "pinned", "of the host: pinned or pageable")
+	device := fs.String("device", "0", "a GPU's `number`, or all: their bandwidths are added")
+	var wants [3]bool
+	for i, d := range [...]string{"htod", "dtoh", "dtod"} {
+		fs.BoolVar(&wants[i], d, false, "measure this direction (without any: all)")
+	}
+	start, end := fs.Int("start", 0, "smallest size in bytes, in range mode"), fs.Int("end", 0, "largest size in bytes, in range mode")
+	increment := fs.Int("increment", 0, "bytes between sizes, in range mode")
+	wc := fs.Bool("wc", false, "pinned memory is write-combined")
+	fs.BoolVar(&o.CSV, "csv", false, "print lines of CSV")
+	fs.BoolVar(&o.CPUTiming, "cputiming", false, "time by the host's clock")
+	if done, err := parseTool(fs, args, errOut); done || err != nil {
+		return o, done, err
+	}
+	for i, want := range wants {
+		if want || !slices.Contains(wants[:], true) {
+			o.Directions = append(o.Directions, membw.Direction(i))
+		}
+	}
+	switch {
+	case *memory == "pageable":
+		o.Memory = membw.Pageable
+	case *memory != "pinned":
+		return o, false, usagef("--memory is pinned or pageable, not %q", *memory)
+	case *wc:
+		o.Memory = membw.Combined
+	default:
+		o.Memory = membw.Pinned
+	}
+	if o.Device, err = strconv.Atoi(*device); *device == "all" {
+		o.Device = membw.AllDevices
+	} else if err != nil {
+		return o, false, usagef("--device is a GPU's number or all, not %q", *device)
+	}
+	switch o.Mode {
+	case "quick":
+		o.Sizes = membw.QuickSizes()
+	case "shmoo":
+		o.Sizes = membw.ShmooSizes()
+	case "range":
+		if *start < 1 || *end < *start || *increment < 1 {
+			return o, false, usagef("--mode=range takes --start, --end and --increment, in bytes: %d to %d by %d are no sizes", *start, *end, *increment)
+		}
+		o.Sizes = membw.RangeSizes(*start, *end, *increment)
+	default:
+		return o, false, usagef("--mode is quick, range or shmoo, not %q", o.Mode)
+	}
+	return o, false, nil
+}
+
+// bandwidthP2P is "harness bandwidth p2p".
+func bandwidthP2P(ctx context.Context, args []string, out, errOut io.Writer) error {
+	o := membw.P2PDefaults()
+	fs := flag.NewFlagSet("harness bandwidth p2p", flag.ContinueOnError)
+	fs.BoolVar(&o.Read, "p2p_read", false, "also measure copies that the receiving GPU makes")
+	fs.BoolVar(&o.SM, "sm_copy", false, "copy by a kernel, not by copy engines")
+	fs.IntVar(&o.Elements, "numElems", o.Elements, "integers of 4 bytes of a copy")
+	if done, err := parseTool(fs, args, errOut); done || err != nil {
+		return err
+	}
+	if o.Elements < 1 {
+		return usagef("--numElems=%d: there must be one", o.Elements)
+	}
+	return onMachine(ctx, membw.OpenOptions{}, func(m membw.Machine) error { return membw.RunP2P(ctx, m, o, out) })
+}
+
+// bandwidthNV is "harness bandwidth nv".
+func bandwidthNV(ctx context.Context, args []string, out, errOut io.Writer) error {
+	o := membw.NVDefaults()
+	var noAffinity, list bool
+	fs := flag.NewFlagSet("harness bandwidth nv", flag.ContinueOnError)
+	both(fs.IntVar, &o.MiB, "b", "bufferSize", o.MiB, "MiB of a buffer")
+	both(fs.IntVar, &o.Samples, "i", "testSamples", o.Samples, "samples of a testcase")
+	both(fs.BoolVar, &o.Mean, "m", "useMean", false, "report the mean of the samples, not the median")
+	both(fs.BoolVar, &list, "l", "list", false, "list the testcases")
+	both(fs.BoolVar, &o.Verbose, "v", "verbose", false, "print all samples, and least, most and average")
+	both(fs.BoolVar, &o.NoVerify, "s", "skipVerification", false, "do not check what was copied")
+	both(fs.BoolVar, &noAffinity, "d", "disableAffinity", false, "allocate host memory wherever this thread runs")
+	both(fs.BoolVar, &o.JSON, "j", "json", false, "print JSON")
+	for name, to := range map[string]*[]string{"t": &o.Testcases, "testcase": &o.Testcases, "p": &o.Prefixes, "testcasePrefixes": &o.Prefixes} {
+		usage := "testcase by `name` or index; several may follow"
+		if to == &o.Prefixes {
+			usage = "testcases whose names begin with this `prefix`; several may follow"
+		}
+		fs.Func(name, usage, func(s string) error { *to = append(*to, s); return nil })
+	}
+	if done, err := parseTool(fs, repeated(args), errOut); done || err != nil {
+		return err
+	}
+	if list {
+		return membw.ListNV(out)
+	}
+	if o.MiB < 1 || o.Samples < 1 {
+		return usagef("-b %d -i %d: there must be one of each", o.MiB, o.Samples)
+	}
+	o.Version, o.Driver = "assay "+version.Get().Version, "not known"
+	o.Host, _ = os.Hostname()
+	if lib, err := nvml.Open(); err == nil {
+		o.Driver = lib.DriverVersion()
+		defer lib.Close()
+	}
+	return onMachine(ctx, membw.OpenOptions{NoAffinity: noAffinity}, func(m membw.Machine) error { return membw.RunNV(ctx, m, o, out) })
+}
+
+// both defines a flag by two names.
+func both[T any](define func(*T, string, T, string), to *T, short, long string, value T, usage string) {
+	define(to, short, value, usage)
+	define(to, long, value, "the same as -"+short)
+}
+
+// repeated writes a list behind -t or -p as one flag for each: nvbandwidth takes
+// "-t A B".
+func repeated(args []string) (out []string) {
+	list := ""
+	for _, a := range args {
+		switch {
+		case strings.HasPrefix(a, "-"):
+			list = ""
+			if slices.Contains([]string{"t", "testcase", "p", "testcasePrefixes"}, strings.TrimLeft(a, "-")) {
+				list = a
+				continue
+			}
+			out = append(out, a)
+		case list != "":
+			out = append(out, list, a)
+		default:
+			out = append(out, a)
+		}
+	}
+	if n := len(args); list != "" && n > 0 && args[n-1] == list {
+		out = append(out, list) // to be told that it lacks a value
+	}
+	return out
+}

@@ -1,0 +1,187 @@
+package membw
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// What bandwidthTest does, of NVIDIA's cuda-samples 12.8: 100 copies a size, no
+// warm-up; sizes are decimal.
+const (
+	testCopies    = 100
+	testQuickSize = 32_000_000
+)
+
+// Direction is one of bandwidthTest's.
+type Direction uint8
+
+// The directions, in the order in which they are measured.
+const (
+	HtoD Direction = iota
+	DtoH
+	DtoD
+)
+
+// TestOptions are bandwidthTest's.
+type TestOptions struct {
+	Mode       string // quick, range or shmoo
+	Memory     Memory // of the host: Pinned, Combined or Pageable
+	Directions []Direction
+	Device     int // AllDevices: their bandwidths are added
+	Sizes      []int
+	CSV        bool
+	CPUTiming  bool
+}
+
+// AllDevices is TestOptions.Device for each of them.
+const AllDevices = -1
+
+// QuickSizes are the quick mode's.
+func QuickSizes() []int { return []int{testQuickSize} }
+
+// RangeSizes are those from start to end.
+func RangeSizes(start, end, increment int) (sizes []int) {
+	for s := start; s <= end; s += increment {
+		sizes = append(sizes, s)
+	}
+	return sizes
+}
+
+// ShmooSizes are the 81 of shmoo mode. The limit is looked at before each step,
+// so the last one is behind it.
+func ShmooSizes() (sizes []int) {
+	for s := 0; s <= 64_000_000; {
+		switch {
+		case s < 20_000:
+			s += 1000
+		case s < 50_000:
+			s += 2000
+		case s < 100_000:
+			s += 10_000
+		case s < 1_000_000:
+			s += 100_000
+		case s < 16_000_000:
+			s += 1_000_000
+		case s < 32_000_000:
+			s += 2_000_000
+		default:
+			s += 4_000_000
+		}
+		sizes = append(sizes, s)
+	}
+	return sizes
+}
+
+// sampleNote closes the output of NVIDIA's samples.
+const sampleNote = "\nNOTE: The CUDA Samples are not meant for performance measurements. Results may vary when GPU Boost is enabled.\n"
+
+// RunTest measures and prints as bandwidthTest does. Its error is why it printed
+// "Result = FAIL".
+func RunTest(ctx context.Context, m Machine, o TestOptions, w io.Writer) error {
+	fmt.Fprint(w, "[CUDA Bandwidth Test] - Starting...\n")
+	devices := []int{o.Device}
+	if o.Device == AllDevices {
+		devices = nil
+		for _, g := range m.GPUs() {
+			devices = append(devices, g.Index)
+		}
+		fmt.Fprint(w, "\n!!!!!Cumulative Bandwidth to be computed from all the devices !!!!!!\n\n")
+	} else if o.Device < 0 || o.Device >= len(m.GPUs()) {
+		fmt.Fprintf(w, "\n!!!!!Invalid GPU number %d given hence default gpu %d will be used !!!!!\n", o.Device, 0)
+		devices = []int{0}
+	}
+	fmt.Fprint(w, "Running on...\n\n")
+	for _, d := range devices {
+		fmt.Fprintf(w, " Device %d: %s\n", d, m.GPUs()[d].Name)
+	}
+	fmt.Fprintf(w, " %s Mode\n\n", map[string]string{"quick": "Quick", "range": "Range", "shmoo": "Shmoo"}[o.Mode])
+	err := o.directions(ctx, m, devices, w)
+	result := "PASS"
+	if err != nil {
+		result = "FAIL"
+	}
+	_, bad := fmt.Fprintf(w, "Result = %s\n%s", result, sampleNote)
+	return cmpErr(err, bad)
+}
+
+func (o *TestOptions) directions(ctx context.Context, m Machine, devices []int, w io.Writer) error {
+	for _, d := range o.Directions {
+		bandwidths := make([]float64, len(o.Sizes))
+		for _, gpu := range devices {
+			for i, size := range o.Sizes {
+				got, err := o.measure(ctx, m, d, gpu, size)
+				if err != nil {
+					return fmt.Errorf("GPU %d, %d bytes: %w", gpu, size, err)
+				}
+				bandwidths[i] += got
+				if o.Mode == "shmoo" {
+					fmt.Fprint(w, ".")
+				}
+			}
+		}
+		if o.Mode == "shmoo" {
+			fmt.Fprintln(w)
+		}
+		if o.CSV {
+			o.writeCSV(w, d, bandwidths, len(devices))
+		} else {
+			o.write(w, d, bandwidths, len(devices))
+		}
+	}
+	return nil
+}
+
+// measure gives GB/s; copies within a GPU count twice.
+func (o *TestOptions) measure(ctx context.Context, m Machine, d Direction, g, size int) (float64, error) {
+	host := Place{g, o.Memory}
+	flow, plan, times := Flow{From: host, To: gpu(g), By: g}, Plan{Bytes: size, Samples: 1, Copies: testCopies, Timing: Events}, 1.0
+	switch {
+	case d == DtoH:
+		flow.From, flow.To = flow.To, flow.From
+	case d == DtoD:
+		flow.From, times = gpu(g), 2
+	}
+	switch {
+	case o.Memory == Pageable && d != DtoD:
+		plan.Timing, plan.Flush = EachCall, true
+	case o.CPUTiming:
+		plan.Timing = Stopwatch
+	}
+	out, err := m.Measure(ctx, []Flow{flow}, plan)
+	if err != nil {
+		return 0, err
+	}
+	return rates(times*float64(size*testCopies), out.Flows[0])[0], nil
+}
+
+func (o *TestOptions) write(w io.Writer, d Direction, bandwidths []float64, devices int) {
+	memory := "PINNED"
+	if o.Memory == Pageable {
+		memory = "PAGEABLE"
+	}
+	fmt.Fprintf(w, " %s Bandwidth, %d Device(s)\n %s Memory Transfers\n", [...]string{"Host to Device", "Device to Host", "Device to Device"}[d], devices, memory)
+	if o.Memory == Combined {
+		fmt.Fprint(w, " Write-Combined Memory Writes are Enabled") // its line does not end there
+	}
+	fmt.Fprint(w, "   Transfer Size (Bytes)\tBandwidth(GB/s)\n")
+	for i, size := range o.Sizes {
+		tabs := "\t\t\t"
+		if size < 10000 {
+			tabs += "\t"
+		}
+		fmt.Fprintf(w, "   %d%s%.1f\n", size, tabs, bandwidths[i])
+	}
+	fmt.Fprintln(w)
+}
+
+func (o *TestOptions) writeCSV(w io.Writer, d Direction, bandwidths []float64, devices int) {
+	name := [...]string{"H2D", "D2H", "D2D"}[d]
+	if d != DtoD {
+		name += map[Memory]string{Pinned: "-Pinned", Combined: "-Pinned-WriteCombined", Pageable: "-Paged"}[o.Memory]
+	}
+	for i, size := range o.Sizes {
+		fmt.Fprintf(w, "bandwidthTest-%s, Bandwidth = %.1f GB/s, Time = %.5f s, Size = %d bytes, NumDevsUsed = %d\n",
+			name, bandwidths[i], float64(size)/(bandwidths[i]*1e9), size, devices)
+	}
+}
