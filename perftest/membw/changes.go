@@ -33,10 +33,11 @@ func changes(gpus []Subject, before, after map[sysfs.BusID]Links) (out []Change)
 // between transfers: it looks at what they were after copies to and from the host.
 func (r *Report) linkFindings() (out []Finding) {
 	for _, g := range r.GPUs {
-		if l := g.Links; l != nil && l.NVLinks > 0 && l.NVLinks < g.Peaks.NVLinks {
+		if l := g.Links; l != nil && l.NVLinks < g.Peaks.NVLinks {
 			out = append(out, Finding{"", []int{g.Index}, Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
 		}
 	}
+	out = append(out, r.counterFindings()...)
 	for _, f := range r.Families {
 		if f.Name != "device_to_host" {
 			continue
@@ -45,6 +46,27 @@ func (r *Report) linkFindings() (out []Finding) {
 			if l := c.After; l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth {
 				out = append(out, Finding{f.Name, []int{c.GPU}, Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
 			}
+		}
+	}
+	return out
+}
+
+// counterFindings are the counters of errors that moved, all families together.
+func (r *Report) counterFindings() (out []Finding) {
+	for _, g := range r.GPUs {
+		up, during := map[string]uint64{}, map[string]int{}
+		for _, f := range r.Families {
+			for _, c := range f.Changes {
+				for name, v := range c.Difference {
+					if c.GPU == g.Index {
+						up[name] += v
+						during[name]++
+					}
+				}
+			}
+		}
+		for _, name := range sortedKeys(up) {
+			out = append(out, Finding{"", []int{g.Index}, Warn, fmt.Sprintf("GPU %d: counter %s went up by %d, during %d of %d kinds of copies", g.Index, name, up[name], during[name], len(r.Families))})
 		}
 	}
 	return out

@@ -143,8 +143,12 @@ func (j *job) family(ctx context.Context, f family) error {
 	out.Seconds = time.Since(began).Seconds()
 	out.Changes = changes(j.report.GPUs, before, j.Links())
 	for i := range out.Cells {
-		if c := &out.Cells[i]; f.reference != nil {
+		c := &out.Cells[i]
+		if f.reference != nil {
 			c.Reference = f.reference(j, *c)
+		}
+		if out.matrix() && !f.latency && overPCIe(j.report.GPUs[c.From], j.report.GPUs[c.To]) {
+			c.Limits = &pciePeerLimits
 		}
 	}
 	out.judge()
@@ -254,7 +258,7 @@ func (c Cell) name() string {
 
 // References.
 
-// pcie is the slower of nothing but the GPU's own slot.
+// pcie is the GPU's slot's.
 func pcie(j *job, c Cell) float64 { return j.report.GPUs[max(c.From, c.To)].Peaks.PCIe }
 
 // halfMemory is what a copy can reach that reads and writes the same memory.

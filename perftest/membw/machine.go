@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -71,6 +70,7 @@ type Plan struct {
 	Warmup   int // copies before those, of each flow and sample
 	Timing   Timing
 	Flush    bool // with EachCall, clear the processors' caches before each copy
+	Short    bool // Held: hold for some milliseconds at most, since enqueueing may have to wait for the copies
 	Launches bool // SM: a launch for each copy; otherwise one kernel makes them all
 	NoVerify bool
 }
@@ -142,9 +142,6 @@ func rates(bytes float64, seconds []float64) []float64 {
 	}
 	return out
 }
-
-// seconds of a duration.
-func seconds(d time.Duration) float64 { return d.Seconds() }
 
 // OpenOptions are for Open.
 type OpenOptions struct {

@@ -131,6 +131,7 @@ func (t *p2pTest) cell(p2p bool, i, j int, flows func(bool, int, int) []Flow, p 
 		}
 		defer func() { err = cmpErr(err, t.SetPeer(i, j, false)) }()
 	}
+	p.Short = !direct
 	f := flows(direct, i, j)
 	out, err := t.Measure(t.ctx, f, p)
 	return out, len(f), err

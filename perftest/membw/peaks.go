@@ -117,7 +117,8 @@ func between(a, b Subject) float64 {
 	return nvlink * float64(direct) / float64(a.Peaks.NVLinks)
 }
 
-// overNVLink says whether the pair's peak is that of NVLinks.
-func overNVLink(a, b Subject) bool {
-	return between(a, b) > min(a.Peaks.PCIe, b.Peaks.PCIe)
+// overPCIe says whether that is so for want of NVLinks.
+func overPCIe(a, b Subject) bool {
+	peak := between(a, b)
+	return peak > 0 && peak == min(a.Peaks.PCIe, b.Peaks.PCIe)
 }

@@ -83,6 +83,7 @@ type Cell struct {
 	Efficiency float64   `json:"efficiency,omitempty"` // Value / Reference
 	Verdict    Verdict   `json:"verdict"`
 	Reason     string    `json:"reason,omitempty"` // of a verdict other than pass
+	Limits     *Limits   `json:"limits,omitempty"` // where the family's do not hold
 	Versus     *Rival    `json:"versus,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -53,6 +54,9 @@ var (
 	// H200 396 of 450, 0.88; A100 276 of 300, 0.92; GB200 746 of 900, 0.83; Azure's
 	// floors are 335 of 450, 0.74, and 235 of 300, 0.78.
 	peerLimits = Limits{Pass: 0.80, Fail: 0.72, MedianWarn: 0.95, MedianFail: 0.85}
+	// Peers without NVLink: switches and processors between them pass less on
+	// than a slot takes, and how much differs.
+	pciePeerLimits = Limits{Pass: 0.6, Fail: 0.4, MedianWarn: 0.8, MedianFail: 0.5}
 	// H200 366 to 376 of 450, 0.81 to 0.84.
 	kernelLimits = Limits{Pass: 0.75, Fail: 0.67, MedianWarn: 0.93, MedianFail: 0.85}
 	// Nobody publishes what it should be; another socket's memory is farther away.
@@ -68,8 +72,12 @@ func (f *Family) judge() {
 		}
 	}
 	for i := range f.Cells {
-		if c := &f.Cells[i]; c.Verdict == "" {
-			c.Verdict, c.Reason = f.Limits.judge(c, f.Unit, values)
+		c, limits := &f.Cells[i], f.Limits
+		if c.Limits != nil {
+			limits = *c.Limits
+		}
+		if c.Verdict == "" {
+			c.Verdict, c.Reason = limits.judge(c, f.Unit, values)
 		}
 	}
 }
@@ -109,84 +117,113 @@ func (l Limits) judge(c *Cell, unit string, values []float64) (Verdict, string) 
 	return v, why
 }
 
-// findings names the GPUs and pairs that are to blame for a family's bad cells,
-// and the counters that moved.
+// findings names the GPUs and pairs that are to blame for a family's bad cells.
 func (f *Family) findings(n int) (out []Finding) {
-	matrix := false
+	if f.matrix() {
+		return f.blame(n)
+	}
 	for _, c := range f.Cells {
-		matrix = matrix || c.From != c.To && c.From != Host && c.To != Host
-	}
-	if matrix {
-		out = f.blame(n)
-	} else {
-		for _, c := range f.Cells {
-			if c.Verdict.bad() {
-				out = append(out, Finding{f.Name, []int{max(c.From, c.To)}, c.Verdict, fmt.Sprintf("%s: %s: %s", c.name(), f.Title, c.Reason)})
-			}
-		}
-	}
-	for _, c := range f.Changes {
-		for _, name := range sortedKeys(c.Difference) {
-			out = append(out, Finding{f.Name, []int{c.GPU}, Warn, fmt.Sprintf("GPU %d: %s: counter %s went up by %d", c.GPU, f.Title, name, c.Difference[name])})
+		if c.Verdict.bad() {
+			out = append(out, Finding{f.Name, []int{max(c.From, c.To)}, c.Verdict, fmt.Sprintf("%s: %s: %s", c.name(), f.Title, c.Reason)})
 		}
 	}
 	return out
 }
 
-// blame goes through a matrix: a GPU that is slow with everyone is at fault
-// itself, a pair that alone is slow has a bad path.
+// blame goes through a matrix of n GPUs: one that is slow with everyone is at
+// fault itself, a pair that alone is slow has a bad path.
 func (f *Family) blame(n int) (out []Finding) {
-	var bad, measured []Cell
-	for _, c := range f.Cells {
-		if c.Verdict.bad() {
-			bad = append(bad, c)
-		}
-		if c.Verdict != NotApplicable {
-			measured = append(measured, c)
-		}
-	}
+	bad := selected(f.Cells, func(c Cell) bool { return c.Verdict.bad() })
+	measured := selected(f.Cells, func(c Cell) bool { return c.Verdict != NotApplicable })
 	find := func(cells []Cell, what string, gpus ...int) {
 		v := Pass
 		for _, c := range cells {
 			v = v.worse(c.Verdict)
 		}
-		out = append(out, Finding{f.Name, gpus, v, fmt.Sprintf("%s: %s: %s", what, f.Title, cells[0].Reason)})
+		out = append(out, Finding{f.Name, gpus, v, fmt.Sprintf("%s: %s: %s", what, f.Title, f.worst(cells).Reason)})
 	}
-	if len(bad) == 0 {
+	alone := " (this path alone)"
+	switch {
+	case len(bad) == 0:
 		return nil
-	}
-	if len(bad) == len(measured) && n > 2 {
+	case n == 2: // nobody else to compare with
+		alone = " (the path, or either GPU)"
+	case len(bad) == len(measured):
 		all := make([]int, n)
 		for i := range all {
 			all[i] = i
 		}
 		find(bad, fmt.Sprintf("all %d GPUs, between one another", n), all...)
 		return out
+	default:
+		left := bad
+		for _, s := range f.suspects(n, bad, measured) {
+			mine := selected(left, s.of)
+			if len(mine) < 2 {
+				continue // others explain it
+			}
+			find(mine, s.what, s.gpu)
+			left = selected(left, func(c Cell) bool { return !s.of(c) })
+		}
+		bad = left
 	}
-	ordered := slices.ContainsFunc(f.Cells, func(c Cell) bool { return c.From > c.To })
-	for i, who := range []struct {
+	for _, c := range bad {
+		find([]Cell{c}, c.name()+alone, c.From, c.To)
+	}
+	return out
+}
+
+// worst is the cell to quote: one without a value, or the slowest.
+func (f *Family) worst(cells []Cell) Cell {
+	return slices.MinFunc(cells, func(a, b Cell) int {
+		if f.Limits.Lower && a.Value > 0 && b.Value > 0 {
+			return cmp.Compare(b.Value, a.Value)
+		}
+		return cmp.Compare(a.Value, b.Value)
+	})
+}
+
+// A suspect is a GPU all of whose cells are bad: all that it has a part in, or
+// those to others, or those from them.
+type suspect struct {
+	gpu  int
+	what string
+	of   func(Cell) bool
+	rate float64 // of its cells together
+}
+
+// suspects come worst first, those with all cells before those with one
+// direction.
+func (f *Family) suspects(n int, bad, measured []Cell) (out []suspect) {
+	directions := []struct {
 		what string
 		of   func(c Cell, g int) bool
 	}{
 		{"GPU %d, with every other one", func(c Cell, g int) bool { return c.From == g || c.To == g }},
 		{"GPU %d, to every other one", func(c Cell, g int) bool { return c.From == g }},
 		{"GPU %d, from every other one", func(c Cell, g int) bool { return c.To == g }},
-	} {
-		if i > 0 && !ordered {
-			break // a pair's cell is of both directions
-		}
+	}
+	if !slices.ContainsFunc(f.Cells, func(c Cell) bool { return c.From > c.To }) {
+		directions = directions[:1] // a pair's cell is of both directions
+	}
+	for _, d := range directions {
+		var found []suspect
 		for g := range n {
-			of := func(c Cell) bool { return who.of(c, g) }
-			mine := selected(bad, of)
-			if len(mine) < 2 || len(mine) != len(selected(measured, of)) {
+			s := suspect{gpu: g, what: fmt.Sprintf(d.what, g), of: func(c Cell) bool { return d.of(c, g) }}
+			mine := selected(bad, s.of)
+			if len(mine) < 2 || len(mine) != len(selected(measured, s.of)) {
 				continue
 			}
-			find(mine, fmt.Sprintf(who.what, g), g)
-			bad = slices.DeleteFunc(bad, of)
+			for _, c := range mine {
+				s.rate += c.Value
+			}
+			if f.Limits.Lower {
+				s.rate = -s.rate
+			}
+			found = append(found, s)
 		}
-	}
-	for _, c := range bad {
-		find([]Cell{c}, c.name()+" (this path alone)", c.From, c.To)
+		slices.SortStableFunc(found, func(a, b suspect) int { return cmp.Compare(a.rate, b.rate) })
+		out = append(out, found...)
 	}
 	return out
 }

@@ -1,0 +1,373 @@
+package membw
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
+	"github.com/assay-hpc/assay/internal/golden"
+)
+
+// links is what a driver says of GPUs; each time it is asked, counters may have
+// moved.
+func links(b *bench, moved func(call int, bus sysfs.BusID, l *Links)) func() map[sysfs.BusID]Links {
+	call := 0
+	return func() map[sysfs.BusID]Links {
+		out := map[sysfs.BusID]Links{}
+		for _, g := range b.GPUs() {
+			l := Links{PCIDevice: "2335", PCIeGen: 5, PCIeWidth: 16, MaxGen: 5, MaxWidth: 16, NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_replay": 0}}
+			if moved != nil {
+				moved(call, g.Bus, &l)
+			}
+			out[g.Bus] = l
+		}
+		call++
+		return out
+	}
+}
+
+func report(t *testing.T, b *bench, change func(*Options)) *Report {
+	t.Helper()
+	db, err := platform.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Defaults()
+	o.DB, o.Samples, o.Links = db, 3, links(b, nil)
+	if change != nil {
+		change(&o)
+	}
+	r, err := Run(t.Context(), b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Version, r.Host, r.Driver, r.Time = "v1", "node1", "Driver 580.65.06, CUDA 13.0", time.Unix(1790000000, 0).UTC()
+	for i := range r.Families {
+		r.Families[i].Seconds = 0.5
+	}
+	return r
+}
+
+// broken are GPUs of which 2 is slow with everyone, and the path from 0 to 1 is
+// slow by itself; copies by kernels from 3 to 0 lose data.
+func broken() *bench {
+	b := h200s(4)
+	plain := b.gbps
+	b.gbps = func(f Flow) float64 {
+		v := plain(f)
+		peers := f.From.Memory == Device && f.To.Memory == Device && f.From.GPU != f.To.GPU
+		switch {
+		case peers && (f.From.GPU == 2 || f.To.GPU == 2):
+			return v / 2
+		case peers && f.From.GPU == 0 && f.To.GPU == 1:
+			return v * 0.85
+		}
+		return v
+	}
+	b.fail = func(f Flow) error {
+		if f.From == gpu(3) && f.To == gpu(0) && f.Engine == SM {
+			return &DataError{Flow: f, Words: 2, First: 64, Of: 1 << 28}
+		}
+		return nil
+	}
+	return b
+}
+
+// TestReport: a healthy node passes; the text, the JSON and the table.
+func TestReport(t *testing.T) {
+	r := report(t, h200s(4), nil)
+	if r.Verdict != Pass || len(r.Findings) != 0 {
+		t.Errorf("%s, %+v", r.Verdict, r.Findings)
+	}
+	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (Peaks{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
+		t.Errorf("%+v", r.GPUs[0])
+	}
+	check2 := func(name string, f func(b *strings.Builder) error) {
+		var b strings.Builder
+		if err := f(&b); err != nil {
+			t.Error(err)
+		}
+		golden.Check(t, name, b.String())
+	}
+	check2("report.txt", func(b *strings.Builder) error { return r.WriteText(b) })
+	check2("report.json", func(b *strings.Builder) error {
+		enc := json.NewEncoder(b)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report(t, h200s(2), func(o *Options) { o.Families = []string{"host_to_device", "peer_write_ce"} }))
+	})
+	versus := report(t, h200s(2), func(o *Options) { o.Versus = true })
+	check2("report.md", func(b *strings.Builder) error { return WriteMarkdown(b, []*Report{r, versus}) })
+	check2("versus.txt", func(b *strings.Builder) error { return versus.WriteText(b) })
+}
+
+// TestBroken: what is slow is named, and why.
+func TestBroken(t *testing.T) {
+	b := broken()
+	r := report(t, b, func(o *Options) {
+		o.Links = links(b, func(call int, bus sysfs.BusID, l *Links) {
+			if bus.Bus == 0x38 {
+				l.NVLinks, l.PCIeWidth = 9, 8
+				l.Errors["nvlink_replay"] = uint64(call)
+			}
+		})
+	})
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || r.Verdict != Fail {
+		t.Errorf("%v, %s", err, r.Verdict)
+	}
+	golden.Check(t, "broken.txt", text.String())
+	for _, want := range []string{"GPU 2, with every other one: write by copy engine", "GPU 0 to 1 (this path alone): write by copy engine", "GPU 3 to 0 (this path alone): write by kernel: wrong data", "GPU 2: 9 of 18 NVLinks are up", "GPU 2: its PCIe link is gen 5 x8", "GPU 2: counter nvlink_replay went up by 14, during 14 of 14 kinds"} {
+		if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.Contains(f.Text, want) }) {
+			t.Errorf("no finding %q in %+v", want, r.Findings)
+		}
+	}
+}
+
+// TestUnknown: GPUs that nobody knows, without a driver's word on their links,
+// and two of which have no peer access.
+func TestUnknown(t *testing.T) {
+	b := h200s(3)
+	b.name, b.apart = "NVIDIA Something", [2]int{0, 2}
+	r := report(t, b, func(o *Options) { o.Links = nil })
+	var text strings.Builder
+	if err := r.WriteText(&text); err != nil || r.Verdict != Pass {
+		t.Errorf("%v, %s, %+v", err, r.Verdict, r.Findings)
+	}
+	golden.Check(t, "unknown.txt", text.String())
+}
+
+// TestPCIePeers: GPUs whose NVLinks are all down copy over PCIe, and are held
+// against that.
+func TestPCIePeers(t *testing.T) {
+	b := h200s(3)
+	plain := b.gbps
+	b.gbps = func(f Flow) float64 {
+		if f.From.Memory == Device && f.To.Memory == Device && f.From.GPU != f.To.GPU {
+			return 40
+		}
+		return plain(f)
+	}
+	r := report(t, b, func(o *Options) {
+		o.Links = links(b, func(_ int, _ sysfs.BusID, l *Links) { l.NVLinks = 0 })
+		o.Families = []string{"peer_write_ce", "peer_both_sm"}
+	})
+	for _, f := range r.Families {
+		for _, c := range f.Cells {
+			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != Pass || c.Limits == nil {
+				t.Errorf("%s: %+v", f.Name, c)
+			}
+		}
+	}
+}
+
+// TestInterrupt: it ends between two cells.
+func TestInterrupt(t *testing.T) {
+	b := h200s(2)
+	ctx, stop := context.WithCancel(t.Context())
+	b.fail = func(f Flow) error {
+		stop()
+		return nil
+	}
+	o := Defaults()
+	if _, err := Run(ctx, b, o); !errors.Is(err, context.Canceled) || len(b.asked) != 1 {
+		t.Errorf("%v after %v", err, b.asked)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	l := Limits{Pass: 0.8, Fail: 0.7, MedianWarn: 0.95, MedianFail: 0.85}
+	for _, c := range []struct {
+		limits           Limits
+		value, reference float64
+		others           []float64
+		want             Verdict
+	}{
+		{l, 80, 100, nil, Pass},
+		{l, 79, 100, nil, Warn},
+		{l, 70, 100, nil, Warn},
+		{l, 69, 100, nil, Fail},
+		{l, 120, 100, nil, Pass},
+		{l, 69, 0, nil, Pass},                       // nothing is known
+		{l, 69, 0, []float64{69, 100}, Pass},        // two are too few for a median
+		{l, 69, 0, []float64{69, 100, 100}, Fail},   // far behind
+		{l, 90, 100, []float64{90, 100, 100}, Warn}, // behind
+		{l, 75, 100, []float64{75, 75, 75}, Warn},   // all the same, and slow
+		{l, 75, 100, []float64{75, 100, 100}, Fail}, // the worse of both
+		{latencyLimits, 100, 0, []float64{100, 100, 300}, Pass},
+		{latencyLimits, 160, 0, []float64{100, 100, 160}, Warn},
+		{latencyLimits, 301, 0, []float64{100, 100, 301}, Fail},
+		{contentionLimits, 30, 100, nil, Warn}, // shared by design
+	} {
+		got, why := c.limits.judge(&Cell{Value: c.value, Reference: c.reference}, "GB/s", c.others)
+		if got != c.want || (why == "") != (got == Pass) {
+			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, got, why, c.want)
+		}
+	}
+	for _, c := range []struct{ a, b, want Verdict }{{Pass, Warn, Warn}, {Fail, Warn, Fail}, {NotApplicable, Pass, Pass}, {"", NotApplicable, ""}} {
+		if got := c.a.worse(c.b); got != c.want {
+			t.Errorf("%q or %q: %q", c.a, c.b, got)
+		}
+	}
+}
+
+// TestBlame: a matrix's bad cells lead to those who are at fault.
+func TestBlame(t *testing.T) {
+	for name, c := range map[string]struct {
+		n     int
+		shape shape
+		bad   func(from, to int) bool
+		want  []string
+	}{
+		"none":             {4, pairs, func(f, t int) bool { return false }, nil},
+		"a GPU":            {4, pairs, func(f, t int) bool { return f == 2 || t == 2 }, []string{"GPU 2, with every other one"}},
+		"two GPUs":         {4, pairs, func(f, t int) bool { return f*t == 0 || f == 3 || t == 3 }, []string{"GPU 0, with every other one", "GPU 3, with every other one"}},
+		"a sender":         {4, pairs, func(f, t int) bool { return f == 1 }, []string{"GPU 1, to every other one"}},
+		"a receiver":       {3, pairs, func(f, t int) bool { return t == 0 }, []string{"GPU 0, from every other one"}},
+		"a path":           {4, pairs, func(f, t int) bool { return f == 1 && t == 3 }, []string{"GPU 1 to 3 (this path alone)"}},
+		"a GPU and a path": {4, pairs, func(f, t int) bool { return f == 2 || t == 2 || f == 0 && t == 1 }, []string{"GPU 2, with every other one", "GPU 0 to 1 (this path alone)"}},
+		"all":              {4, pairs, func(f, t int) bool { return true }, []string{"all 4 GPUs, between one another"}},
+		"two of two":       {2, pairs, func(f, t int) bool { return true }, []string{"GPU 0 to 1 (the path, or either GPU)", "GPU 1 to 0 (the path, or either GPU)"}},
+		"unordered GPU":    {4, unordered, func(f, t int) bool { return f == 3 || t == 3 }, []string{"GPU 3, with every other one"}},
+		"unordered paths":  {4, unordered, func(f, t int) bool { return f == 1 }, []string{"GPU 1 to 2 (this path alone)", "GPU 1 to 3 (this path alone)"}},
+	} {
+		f := Family{Title: "copies", Cells: c.shape.cells(c.n)}
+		for i := range f.Cells {
+			cell := &f.Cells[i]
+			cell.Value, cell.Verdict = 1, Pass
+			if c.bad(cell.From, cell.To) {
+				cell.Verdict, cell.Reason = Warn, "slow"
+			}
+		}
+		var got []string
+		for _, finding := range f.findings(c.n) {
+			got = append(got, strings.TrimSuffix(finding.Text, ": copies: slow"))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestPeaks(t *testing.T) {
+	db, err := platform.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"NVIDIA H200": "h200-sxm", "NVIDIA H200 NVL": "h200-nvl", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA H100 PCIe": "h100-pcie",
+		"NVIDIA A100-SXM4-80GB": "a100-sxm-80", "NVIDIA A100-SXM4-40GB": "a100-sxm-40", "NVIDIA A100 80GB PCIe": "a100-pcie-80", "NVIDIA Fake": "",
+	} {
+		if key, _ := byName(db, name); key != want {
+			t.Errorf("%s is %q; want %q", name, key, want)
+		}
+	}
+	bus := func(n uint8) sysfs.BusID { return sysfs.BusID{Bus: n} }
+	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: Peaks{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
+	for _, c := range []struct {
+		to   Subject
+		want float64
+	}{
+		{Subject{GPU: GPU{Bus: bus(2)}, Peaks: direct.Peaks}, 100}, // four links of twelve
+		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: direct.Peaks}, 31},  // none: over PCIe
+		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: Peaks{PCIe: 31}}, 31},
+	} {
+		if got := between(direct, c.to); got != c.want {
+			t.Errorf("%+v: %g; want %g", c.to, got, c.want)
+		}
+	}
+	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)
+	if slot.Peaks.PCIe != 15.5 {
+		t.Errorf("half of a PCIe 4 slot: %+v", slot.Peaks)
+	}
+}
+
+func TestPattern(t *testing.T) {
+	b := make([]byte, 64)
+	fillHost(b, 5)
+	if wrong, _ := checkHost(b, 61, 5); wrong != 0 {
+		t.Errorf("%d wrong words", wrong)
+	}
+	b[62] ^= 1 // beyond
+	if wrong, _ := checkHost(b, 61, 5); wrong != 0 {
+		t.Errorf("%d wrong words", wrong)
+	}
+	b[17] ^= 1
+	b[60] ^= 1
+	if wrong, first := checkHost(b, 61, 5); wrong != 2 || first != 16 {
+		t.Errorf("%d wrong words, the first at %d", wrong, first)
+	}
+	if wrong, _ := checkHost(b, 64, 6); wrong != 8 {
+		t.Errorf("another seed: %d wrong words", wrong)
+	}
+	order := ringOrder(1000)
+	if slices.IsSorted(order) {
+		t.Error("a prefetcher could guess it")
+	}
+	slices.Sort(order)
+	for i, v := range order {
+		if i != v {
+			t.Fatalf("no permutation: %v", order)
+		}
+	}
+}
+
+func TestPTXFor(t *testing.T) {
+	for cc, want := range map[int]string{80: "sm_80", 89: "sm_80", 90: "sm_90", 120: "sm_90"} {
+		if text, err := ptx(cc); err != nil || !strings.Contains(string(text), ".target "+want+"\n") {
+			t.Errorf("%d: %v", cc, err)
+		}
+	}
+	if _, err := ptx(75); err == nil {
+		t.Error("there is none for 7.5")
+	}
+}
+
+// TestNear: memory is allocated on the processors that were asked for, and the
+// thread is free again afterwards.
+func TestNear(t *testing.T) {
+	for _, text := range []string{"0", "4000", ""} {
+		cpus, err := sysfs.ParseCPUList(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		called := false
+		if err := near(cpus, func() error { called = true; return errors.New("said") }); err == nil || err.Error() != "said" || !called {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestLocalities: where a GPU sits is what the kernel says.
+func TestLocalities(t *testing.T) {
+	archive, err := os.ReadFile("../../harness/sysfs/testdata/h200-vm.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := sysfstest.Tree(t, archive)
+	devices, err := fs.PCI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := localities(fs)
+	gpus := 0
+	for _, d := range devices {
+		if !d.IsGPU() {
+			continue
+		}
+		gpus++
+		if l := got[d.BusID]; l.node != d.NUMANode || l.device != "2335" || l.node >= 0 && l.cpus.Len() == 0 {
+			t.Errorf("%v: %+v", d.BusID, l)
+		}
+	}
+	if gpus == 0 {
+		t.Error("the machine has no GPU")
+	}
+}

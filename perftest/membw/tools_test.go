@@ -1,0 +1,189 @@
+package membw
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/internal/golden"
+)
+
+// TestSizes: shmoo has 81 points, which grow, as bandwidthTest's.
+func TestSizes(t *testing.T) {
+	got := ShmooSizes()
+	if len(got) != 81 || got[0] != 1000 || got[80] != 68_000_000 || got[79] != 64_000_000 {
+		t.Errorf("%d sizes: %v", len(got), got)
+	}
+	if !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != 81 {
+		t.Errorf("not ascending: %v", got)
+	}
+	for _, step := range []struct{ from, to, n int }{{0, 20_000, 20}, {20_001, 50_000, 15}, {50_001, 100_000, 5}, {100_001, 1_000_000, 9}, {1_000_001, 16_000_000, 15}, {16_000_001, 32_000_000, 8}, {32_000_001, 68_000_000, 9}} {
+		n := 0
+		for _, s := range got {
+			if s >= step.from && s <= step.to {
+				n++
+			}
+		}
+		if n != step.n {
+			t.Errorf("%d sizes from %d to %d; want %d", n, step.from, step.to, step.n)
+		}
+	}
+	if got := RangeSizes(1024, 4000, 1024); !slices.Equal(got, []int{1024, 2048, 3072}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestBandwidthTest: the output of bandwidthTest, for all forms.
+func TestBandwidthTest(t *testing.T) {
+	all := []Direction{HtoD, DtoH, DtoD}
+	for name, o := range map[string]TestOptions{
+		"test-quick.txt":    {Mode: "quick", Memory: Pinned, Directions: all, Sizes: QuickSizes()},
+		"test-range.txt":    {Mode: "range", Memory: Combined, Directions: all[:1], Sizes: RangeSizes(5000, 20000, 5000), Device: AllDevices},
+		"test-shmoo.txt":    {Mode: "shmoo", Memory: Pageable, Directions: all[1:2], Sizes: ShmooSizes(), Device: 7},
+		"test-csv.txt":      {Mode: "quick", Memory: Combined, Directions: all, Sizes: QuickSizes(), CSV: true, Device: 1},
+		"test-csv-page.txt": {Mode: "quick", Memory: Pageable, Directions: all, Sizes: QuickSizes(), CSV: true},
+	} {
+		var b strings.Builder
+		if err := RunTest(t.Context(), h200s(2), o, &b); err != nil {
+			t.Error(err)
+		}
+		golden.Check(t, name, b.String())
+	}
+}
+
+// TestBandwidthTestMethods: what is timed how.
+func TestBandwidthTestMethods(t *testing.T) {
+	for _, c := range []struct {
+		o    TestOptions
+		want Timing
+	}{
+		{TestOptions{Memory: Pinned, Directions: []Direction{HtoD}}, Events},
+		{TestOptions{Memory: Pinned, Directions: []Direction{DtoH}, CPUTiming: true}, Stopwatch},
+		{TestOptions{Memory: Pageable, Directions: []Direction{DtoH}}, EachCall},
+		{TestOptions{Memory: Pageable, Directions: []Direction{DtoD}}, Events},
+	} {
+		m := h200s(1)
+		c.o.Sizes = []int{1}
+		var b strings.Builder
+		if err := RunTest(t.Context(), m, c.o, &b); err != nil || !strings.HasSuffix(m.asked[0], "1×100 "+string('0'+byte(c.want))) {
+			t.Errorf("%+v: %v, %v", c.o, m.asked, err)
+		}
+	}
+}
+
+// TestBandwidthTestFails: wrong data is a failure.
+func TestBandwidthTestFails(t *testing.T) {
+	m := h200s(1)
+	m.fail = func(f Flow) error { return &DataError{Flow: f, Words: 3, First: 8, Of: 32} }
+	var b strings.Builder
+	err := RunTest(t.Context(), m, TestOptions{Mode: "quick", Memory: Pinned, Directions: []Direction{HtoD}, Sizes: []int{32}}, &b)
+	var data *DataError
+	if !errors.As(err, &data) || !strings.Contains(b.String(), "Result = FAIL") || !strings.Contains(err.Error(), "3 words of 8 bytes differ from what was sent, the first at byte 8 of 32") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+// TestP2P: the output of p2pBandwidthLatencyTest, where two GPUs have no peer
+// access; and each pair has it only while it is measured.
+func TestP2P(t *testing.T) {
+	for name, o := range map[string]P2POptions{"p2p.txt": P2PDefaults(), "p2p-read-sm.txt": {Elements: 1 << 20, Read: true, SM: true}} {
+		m := h200s(3)
+		m.apart = [2]int{0, 2}
+		plain := m.gbps
+		m.gbps = func(f Flow) float64 {
+			if f.From.GPU != f.To.GPU && !m.on[[2]int{f.From.GPU, f.To.GPU}] {
+				if f.Engine == SM {
+					t.Errorf("a kernel without peer access: %+v", f)
+				}
+				return 21.5
+			}
+			return plain(f)
+		}
+		var b strings.Builder
+		if err := RunP2P(t.Context(), m, o, &b); err != nil {
+			t.Error(err)
+		}
+		golden.Check(t, name, b.String())
+		for pair, on := range m.on {
+			if on {
+				t.Errorf("peer access between %v was left on", pair)
+			}
+		}
+	}
+}
+
+// TestP2PFails: a pair that fails loses nothing else.
+func TestP2PFails(t *testing.T) {
+	m := h200s(2)
+	m.fail = func(f Flow) error {
+		if f.From.GPU == 0 && f.To.GPU == 1 {
+			return errors.New("broken")
+		}
+		return nil
+	}
+	var b strings.Builder
+	if err := RunP2P(t.Context(), m, P2PDefaults(), &b); err == nil || strings.Count(b.String(), "   N/A") != 10 || !strings.Contains(b.String(), "NOTE: The CUDA Samples") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+// TestNVCases: nvbandwidth's names have nvbandwidth's indexes.
+func TestNVCases(t *testing.T) {
+	want := map[int]string{
+		0: "host_to_device_memcpy_ce", 3: "device_to_host_bidirectional_memcpy_ce", 4: "device_to_device_memcpy_read_ce",
+		7: "device_to_device_bidirectional_memcpy_write_ce", 8: "all_to_host_memcpy_ce", 11: "host_to_all_bidirectional_memcpy_ce",
+		12: "all_to_one_write_ce", 15: "one_to_all_read_ce", 16: "host_to_device_memcpy_sm", 23: "device_to_device_bidirectional_memcpy_write_sm",
+		24: "all_to_host_memcpy_sm", 29: "all_to_one_read_sm", 31: "one_to_all_read_sm",
+		32: "host_device_latency_sm", 33: "device_to_device_latency_sm", 34: "device_local_copy",
+	}
+	if len(nvCases) != 35 {
+		t.Errorf("%d testcases", len(nvCases))
+	}
+	for i, name := range want {
+		if nvCases[i].name != name {
+			t.Errorf("%d is %s; want %s", i, nvCases[i].name, name)
+		}
+	}
+	var b strings.Builder
+	if err := ListNV(&b); err != nil || !strings.HasPrefix(b.String(), "Index, Name:\n\tDescription\n=======================\n0, host_to_device_memcpy_ce:\n\t") {
+		t.Errorf("%v\n%s", err, &b)
+	}
+}
+
+func nvOptions() NVOptions {
+	o := NVDefaults()
+	o.Version, o.Driver, o.Host = "assay v1", "580.65.06", "node1"
+	return o
+}
+
+// TestNV: the output of nvbandwidth, of all testcases.
+func TestNV(t *testing.T) {
+	var b strings.Builder
+	if err := RunNV(t.Context(), h200s(3), nvOptions(), &b); err != nil {
+		t.Error(err)
+	}
+	golden.Check(t, "nv.txt", b.String())
+}
+
+// TestNVForms: what is waived, wrong and unknown, samples, and JSON.
+func TestNVForms(t *testing.T) {
+	for name, want := range map[string]string{"nv-forms.txt": "", "nv-forms.json": "json"} {
+		o := nvOptions()
+		o.JSON, o.Verbose, o.Mean = want != "", true, true
+		o.Testcases, o.Prefixes = []string{"0", "device_to_device_memcpy_read_ce", "nosuch", "99"}, []string{"device_local"}
+		m := h200s(1)
+		m.fail = func(f Flow) error {
+			if f.From.GPU == f.To.GPU && f.Engine == SM {
+				return &DataError{Flow: f, Words: 1, First: 0, Of: 8}
+			}
+			return nil
+		}
+		var b strings.Builder
+		err := RunNV(t.Context(), m, o, &b)
+		if err == nil || !strings.Contains(err.Error(), `there is no testcase "nosuch"`) {
+			t.Errorf("%v", err)
+		}
+		golden.Check(t, name, b.String())
+	}
+}
