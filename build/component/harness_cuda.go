@@ -26,12 +26,13 @@ func (b *builder) cudaHarness() recipe.Source {
 				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/tmp/include"},
 			},
 			source: "/run/assay/source", modules: b.Source.CUDAModules,
-			mounts: []recipe.Mount{b.headers(), {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out/ptx"}},
+			mounts: []recipe.Mount{b.headers(), {Target: "/run/assay/ptx", From: b.ptx(), Path: "/out"}},
 			// Of the toolkit's headers cuda.h alone: go-nvml has an nvml.h of its own.
 			script: `mkdir /tmp/include
 ln -s ` + cudaHome + `/include/cuda.h /tmp/include/
 cp -r /run/assay/source /src
-cp -r /run/assay/ptx /src/coll/cuda/kernels/ptx/own
+cp -r /run/assay/ptx/ptx /src/coll/cuda/kernels/ptx/own
+cp -r /run/assay/ptx/membw /src/perftest/membw/ptx/own
 ` + b.buildHarness(),
 		})},
 	})
@@ -57,7 +58,7 @@ func (b *builder) headers() recipe.Mount {
 	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + majorMinor(best.CUDA)}
 }
 
-// ptx compiles the kernels with the nvcc of the target's CUDA. What depends on
+// ptx compiles the kernels, of the engine and of the copy benchmark, with the nvcc of the target's CUDA. What depends on
 // nothing else is a stage of its own, so that it is compiled again only when
 // the kernels or their compiler have changed. PTX is the same whichever
 // architecture makes it.
@@ -80,11 +81,17 @@ func (b *builder) ptx() recipe.Source {
 			Mounts: []recipe.Mount{
 				{Target: "/run/assay/gen", From: gen, Path: "/out"},
 				{Target: "/run/assay/kernels", From: b.ownSource(), Path: "/coll/cuda/kernels"},
+				{Target: "/run/assay/membw", From: b.ownSource(), Path: "/perftest/membw/ptx"},
 			},
-			Script: fmt.Sprintf(`mkdir -p /src /out
+			Script: fmt.Sprintf(`mkdir -p /src /out/membw
 cp /run/assay/kernels/*.cu /run/assay/kernels/*.cuh /run/assay/kernels/*.h /src/
-NVCC=/usr/local/cuda-%s/bin/nvcc /run/assay/gen/gen -dir /src
+export NVCC=/usr/local/cuda-%s/bin/nvcc
+/run/assay/gen/gen -dir /src
 mv /src/ptx /out/
+cp /run/assay/membw/kernels.cu /src/
+for arch in 80 90; do
+	$NVCC --ptx -O3 -std=c++14 -arch=compute_$arch -o /out/membw/kernels.sm_$arch.ptx /src/kernels.cu
+done
 `, majorMinor(on.CUDA)),
 		}},
 	})

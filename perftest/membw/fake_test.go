@@ -3,12 +3,14 @@
 package membw
 
 import (
+	"bytes"
 	_ "embed"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 // inside is set in processes whose driver is the fake one.
@@ -16,7 +18,7 @@ const inside = "MEMBW_TEST_FAKE"
 
 // In the program, which may run where the sources are not.
 //
-//go:embed kernels.cu
+//go:embed ptx/kernels.cu
 var kernelSource []byte
 
 // fakeDriver compiles testdata/fake.cpp and returns the directory that it is in.
@@ -75,18 +77,40 @@ func check(t testing.TB, err error) {
 // TestPTXIsCurrent compiles the kernels again, if nvcc is the one that the PTX
 // came from.
 func TestPTXIsCurrent(t *testing.T) {
-	for arch, want := range map[string][]byte{"80": ptx80, "90": ptx90} {
+	for _, arch := range []string{"80", "90"} {
+		want, err := files.ReadFile("ptx/kernels.sm_" + arch + ".ptx")
+		check(t, err)
 		_, rest, _ := strings.Cut(string(want), "Cuda compilation tools, ")
 		version, _, _ := strings.Cut(rest, "\n")
 		if v := tool(t, "nvcc", "--version"); !strings.Contains(string(v), version) {
 			t.Skipf("nvcc is not of %s", version)
 		}
 		file := filepath.Join(t.TempDir(), "kernels.ptx")
-		tool(t, "nvcc", "--ptx", "-O3", "-std=c++14", "-arch=compute_"+arch, "-o", file, "kernels.cu")
+		tool(t, "nvcc", "--ptx", "-O3", "-std=c++14", "-arch=compute_"+arch, "-o", file, "ptx/kernels.cu")
 		got, err := os.ReadFile(file)
 		check(t, err)
 		if string(got) != string(want) {
 			t.Errorf("kernels.sm_%s.ptx is not what nvcc makes of kernels.cu: go generate", arch)
 		}
+	}
+}
+
+// TestPTX: each processor has the newest that it can run, and what a CUDA image's
+// nvcc made comes before what was committed.
+func TestPTX(t *testing.T) {
+	for cc, want := range map[int]string{80: "sm_80", 89: "sm_80", 90: "sm_90", 120: "sm_90"} {
+		if texts, err := ptx(files, cc); err != nil || !strings.Contains(string(texts[len(texts)-1]), ".target "+want+"\n") {
+			t.Errorf("%d: %v", cc, err)
+		}
+	}
+	if _, err := ptx(files, 75); err == nil || !strings.Contains(err.Error(), "7.5 is too old") {
+		t.Errorf("7.5: %v", err)
+	}
+	both := fstest.MapFS{"ptx/kernels.sm_80.ptx": {Data: []byte("old")}, "ptx/own/kernels.sm_80.ptx": {Data: []byte("new")}}
+	if texts, err := ptx(both, 86); err != nil || string(bytes.Join(texts, []byte(" "))) != "new old" {
+		t.Errorf("%s, %v", texts, err)
+	}
+	if _, err := ptx(fstest.MapFS{}, 90); err == nil {
+		t.Error("there is none, and nothing is said")
 	}
 }

@@ -2,7 +2,7 @@ package membw
 
 import "encoding/binary"
 
-// word is the test data's word at an index, as in kernels.cu.
+// word is the test data's word at an index, as in ptx/kernels.cu.
 func word(seed, i uint64) uint64 {
 	z := (seed + i) * 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

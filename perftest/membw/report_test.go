@@ -319,17 +319,6 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-func TestPTXFor(t *testing.T) {
-	for cc, want := range map[int]string{80: "sm_80", 89: "sm_80", 90: "sm_90", 120: "sm_90"} {
-		if text, err := ptx(cc); err != nil || !strings.Contains(string(text), ".target "+want+"\n") {
-			t.Errorf("%d: %v", cc, err)
-		}
-	}
-	if _, err := ptx(75); err == nil {
-		t.Error("there is none for 7.5")
-	}
-}
-
 // TestNear: memory is allocated on the processors that were asked for, and the
 // thread is free again afterwards.
 func TestNear(t *testing.T) {

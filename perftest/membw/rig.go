@@ -107,11 +107,11 @@ func (d *device) prepare() error {
 	if err := d.context.Bind(); err != nil {
 		return err
 	}
-	text, err := ptx(10*d.info.ComputeMajor + d.info.ComputeMinor)
+	texts, err := ptx(files, 10*d.info.ComputeMajor+d.info.ComputeMinor)
 	if err != nil {
 		return err
 	}
-	if d.module, err = driver.Load(text); err != nil {
+	if d.module, err = driver.LoadAny(texts); err != nil {
 		return err
 	}
 	for name, params := range map[string]int{"spin": 3, "fill": 3, "check": 4, "copy": 4, "copy_both": 6, "chase": 3} {

@@ -1,5 +1,5 @@
 // Kernels of the copy benchmark. A grid of any size does, in blocks of 512
-// threads. testdata/fake.cpp compiles this file for the processor, too.
+// threads. ../testdata/fake.cpp compiles this file for the processor, too.
 #include <stdint.h>
 
 typedef unsigned long long u64;
