@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A family is one kind of measurement.
@@ -112,6 +114,7 @@ type job struct {
 	Machine
 	Options
 	report *Report
+	links  map[sysfs.BusID]Links // before the next family
 }
 
 // family measures one. An error is an interrupt.
@@ -124,7 +127,6 @@ func (j *job) family(ctx context.Context, f family) error {
 	if len(out.Cells) == 0 || f.together && n < 2 {
 		return nil
 	}
-	before := j.Links()
 	began := time.Now()
 	if f.together {
 		j.Progress(f.title)
@@ -141,7 +143,9 @@ func (j *job) family(ctx context.Context, f family) error {
 		}
 	}
 	out.Seconds = time.Since(began).Seconds()
-	out.Changes = changes(j.report.GPUs, before, j.Links())
+	now := j.Links()
+	out.Changes = changes(j.report.GPUs, j.links, now)
+	j.links = now
 	for i := range out.Cells {
 		c := &out.Cells[i]
 		if f.reference != nil {

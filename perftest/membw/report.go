@@ -148,7 +148,7 @@ func Run(ctx context.Context, m Machine, o Options) (*Report, error) {
 	if err := connect(m, true); err != nil {
 		r.Findings = append(r.Findings, Finding{Verdict: Fail, Text: fmt.Sprintf("peer access: %v", err)})
 	}
-	j := &job{Machine: m, Options: o, report: r}
+	j := &job{Machine: m, Options: o, report: r, links: links}
 	for _, f := range families {
 		if !wanted(f.name, o.Families) {
 			continue

@@ -476,3 +476,31 @@ func TestPeer(t *testing.T) {
 		}
 	}
 }
+
+// TestPeerSwitch: copies between two devices arrive with peer access and without
+// it, which can be taken back, by every call that makes them.
+func TestPeerSwitch(t *testing.T) {
+	ctx := gpus(t, 2)
+	const n = 4 << 10
+	check(t, ctx[1].Bind())
+	far := malloc(t, n)
+	check(t, ctx[0].Bind())
+	near, s := malloc(t, n), stream(t)
+	combined, err := HostAllocCombined(n)
+	check(t, err)
+	defer func() { check(t, combined.Free()) }()
+	for i, on := range []bool{true, false, false} {
+		if on && ctx[0].CanAccessPeer(1) {
+			check(t, ctx[0].EnablePeer(ctx[1]))
+		} else {
+			check(t, ctx[0].DisablePeer(ctx[1]))
+		}
+		want := bytes.Repeat([]byte{byte(i + 1)}, n)
+		copy(combined.Bytes, want)
+		check(t, Copy(near, combined.Ptr, n), Stream(0).Synchronize(), CopyPeerAsync(far, ctx[1], near, ctx[0], n, s), s.Synchronize())
+		got := make([]byte, n)
+		if check(t, CopyFromDevice(got, far)); !bytes.Equal(got, want) {
+			t.Errorf("peer access %v: byte %d, not %d", on, got[0], want[0])
+		}
+	}
+}

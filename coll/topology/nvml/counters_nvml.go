@@ -3,6 +3,7 @@
 package nvml
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -75,20 +76,36 @@ func linkState(d nvml.Device) (s LinkState, err error) {
 	return s, nil
 }
 
-// nvlinkErrors adds the NVLinks' counters, those of all links that are up
-// together.
+// nvlinkCounters are the fields that have a counter of all NVLinks together.
+var nvlinkCounters = []struct {
+	name  string
+	field uint32
+}{
+	{"nvlink_crc_data", nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
+	{"nvlink_crc_flit", nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
+	{"nvlink_recovery", nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL},
+	{"nvlink_replay", nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL},
+}
+
+// nvlinkErrors adds the counters that the GPU has.
 func nvlinkErrors(d nvml.Device, to map[string]uint64) {
-	for name, counter := range map[string]nvml.NvLinkErrorCounter{
-		"nvlink_replay": nvml.NVLINK_ERROR_DL_REPLAY, "nvlink_recovery": nvml.NVLINK_ERROR_DL_RECOVERY,
-		"nvlink_crc_flit": nvml.NVLINK_ERROR_DL_CRC_FLIT, "nvlink_crc_data": nvml.NVLINK_ERROR_DL_CRC_DATA,
-	} {
-		for l := range nvml.NVLINK_MAX_LINKS {
-			if state, ret := d.GetNvLinkState(l); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
-				continue
-			}
-			if v, ret := d.GetNvLinkErrorCounter(l, counter); ret == nvml.SUCCESS {
-				to[name] += v
-			}
+	values := make([]nvml.FieldValue, len(nvlinkCounters))
+	for i, c := range nvlinkCounters {
+		values[i].FieldId = c.field
+	}
+	if d.GetFieldValues(values) != nvml.SUCCESS {
+		return
+	}
+	for i, c := range nvlinkCounters {
+		v := values[i]
+		if nvml.Return(v.NvmlReturn) != nvml.SUCCESS {
+			continue
+		}
+		switch nvml.ValueType(v.ValueType) {
+		case nvml.VALUE_TYPE_UNSIGNED_INT:
+			to[c.name] = uint64(binary.LittleEndian.Uint32(v.Value[:]))
+		case nvml.VALUE_TYPE_UNSIGNED_LONG, nvml.VALUE_TYPE_UNSIGNED_LONG_LONG:
+			to[c.name] = binary.LittleEndian.Uint64(v.Value[:])
 		}
 	}
 }

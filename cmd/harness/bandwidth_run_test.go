@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/perftest/membw"
+)
+
+// A machine has two GPUs between which a copy of any size takes as long.
+type machine struct {
+	membw.Machine // what is not asked
+	seconds       float64
+	err           error
+	closed        *bool
+}
+
+func (m machine) GPUs() []membw.GPU {
+	return []membw.GPU{{Index: 0, Name: "NVIDIA H200", Node: -1}, {Index: 1, Name: "NVIDIA H200", Node: -1}}
+}
+func (m machine) CUDA() int                       { return 12080 }
+func (m machine) Peer(a, b int) error             { return nil }
+func (m machine) SetPeer(a, b int, on bool) error { return nil }
+func (m machine) Close() error                    { *m.closed = true; return nil }
+
+func (m machine) Measure(_ context.Context, flows []membw.Flow, p membw.Plan) (membw.Outcome, error) {
+	out := membw.Outcome{Flows: make([][]float64, len(flows))}
+	for range p.Samples {
+		for i := range flows {
+			out.Flows[i] = append(out.Flows[i], m.seconds)
+		}
+		out.Total, out.Enqueue = append(out.Total, m.seconds), append(out.Enqueue, 1e-6)
+	}
+	return out, m.err
+}
+
+func (m machine) Latency(_ context.Context, l membw.Latency) ([]float64, error) {
+	return []float64{m.seconds}, m.err
+}
+
+// TestBandwidthRuns: the exit status is what was found, the GPUs are let go, and
+// the report is where it was asked for.
+func TestBandwidthRuns(t *testing.T) {
+	before := openMachine
+	defer func() { openMachine = before }()
+	file := filepath.Join(t.TempDir(), "report.json")
+	const fast = 8 * 256 << 20 / 396e9
+	for _, c := range []struct {
+		line    string
+		seconds float64
+		err     error
+		status  int
+		out     string
+	}{
+		{"bandwidth --only peer_write_ce --json " + file, fast, nil, 0, "Verdict: pass"},
+		{"bandwidth --only peer_write_ce -o json", fast, nil, 0, `"verdict": "pass"`},
+		{"bandwidth --only peer_write_ce", 2 * fast, nil, exitFail, "Verdict: fail"},
+		{"bandwidth --only peer_read_sm", fast, errors.New("broken"), exitFail, "broken"},
+		{"bandwidth test --htod", fast, nil, 0, "Result = PASS"},
+		{"bandwidth test --htod", fast, errors.New("broken"), exitFail, "Result = FAIL"},
+		{"bandwidth p2p", fast, nil, 0, "P2P Connectivity Matrix"},
+		{"bandwidth p2p", fast, errors.New("broken"), exitFail, "N/A"},
+		{"bandwidth nv -t 5 -b 256", fast, nil, 0, "SUM device_to_device_memcpy_write_ce"},
+		{"bandwidth nv -t nosuch", fast, nil, exitFail, "Error: Testcase nosuch not found!"},
+	} {
+		closed := false
+		openMachine = func(membw.OpenOptions) (membw.Machine, error) {
+			return machine{seconds: c.seconds, err: c.err, closed: &closed}, nil
+		}
+		var out, errOut strings.Builder
+		status := run(append([]string{"harness"}, strings.Fields(c.line)...), &out, &errOut)
+		if status != c.status || !strings.Contains(out.String(), c.out) || !closed {
+			t.Errorf("%s: status %d, want %d; closed %v\n%s%s", c.line, status, c.status, closed, &out, &errOut)
+		}
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r membw.Report
+	if err := json.Unmarshal(b, &r); err != nil || r.Schema != membw.Schema || len(r.Families) != 1 || r.Families[0].Cells[0].Verdict != membw.Pass {
+		t.Errorf("%v, %+v", err, r)
+	}
+}
