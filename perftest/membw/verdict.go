@@ -76,6 +76,9 @@ func (f *Family) judge() {
 		if c.Limits != nil {
 			limits = *c.Limits
 		}
+		if c.Samples == nil {
+			c.Samples = []float64{} // a list in JSON, too
+		}
 		if c.Verdict == "" {
 			c.Verdict, c.Reason = limits.judge(c, f.Unit, values)
 		}
