@@ -74,6 +74,9 @@ func (r *rig) ways(flows []Flow, p Plan) ([]*way, error) {
 	}
 	var ways []*way
 	for _, f := range flows {
+		if p.Timing != EachCall && (f.From.Memory == Pageable || f.To.Memory == Pageable) {
+			return nil, errors.New("pageable memory is copied by synchronous calls") // others would wait for the stream
+		}
 		w := &way{Flow: f, rig: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
 		halves := []*way{w}
 		if f.Both {
@@ -331,7 +334,7 @@ func (r *rig) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) e
 			from := time.Now()
 			// The default stream is awaited: between devices, and within one, the
 			// call returns before the copy is done.
-			if err := errors.Join(driver.Copy(w.to.at, w.from.at, w.bytes), driver.Stream(0).Synchronize()); err != nil {
+			if err := errors.Join(w.copyNow(), driver.Stream(0).Synchronize()); err != nil {
 				return err
 			}
 			if n >= p.Warmup {
@@ -343,6 +346,17 @@ func (r *rig) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) e
 	}
 	out.Total = append(out.Total, positive(total))
 	return nil
+}
+
+// copyNow calls what a program without streams calls.
+func (w *way) copyNow() error {
+	switch {
+	case w.from.host != nil:
+		return driver.CopyToDevice(w.to.at, w.from.host[:w.bytes])
+	case w.to.host != nil:
+		return driver.CopyFromDevice(w.to.host[:w.bytes], w.from.at)
+	}
+	return driver.Copy(w.to.at, w.from.at, w.bytes)
 }
 
 func (r *rig) flushCaches(v byte) {
