@@ -16,7 +16,7 @@ const (
 	Device   Memory = iota
 	Pinned          // the host's, page-locked
 	Combined        // as Pinned, and processors write it past their caches
-	Pageable        // the host's as any program has it
+	Pageable        // the host's as any program has it; with EachCall only
 )
 
 // A Place is where a copy begins or ends: memory of a GPU, or of the host on the
