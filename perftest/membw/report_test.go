@@ -360,3 +360,18 @@ func TestLocalities(t *testing.T) {
 		t.Error("the machine has no GPU")
 	}
 }
+
+// TestCRC: errors that links mend all the time are no finding, unless there are
+// many of them.
+func TestCRC(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		up   uint64
+		want int
+	}{{"nvlink_crc_data", 199, 0}, {"nvlink_crc_data", 200, 1}, {"nvlink_crc_flit", 5, 0}, {"nvlink_replay", 1, 1}, {"nvlink_recovery", 1, 1}} {
+		r := &Report{GPUs: make([]Subject, 1), Families: []Family{{Seconds: 2, Changes: []Change{{Difference: map[string]uint64{c.name: c.up}}}}}}
+		if got := r.counterFindings(); len(got) != c.want {
+			t.Errorf("%s went up by %d in 2 s: %v, want %d findings", c.name, c.up, got, c.want)
+		}
+	}
+}

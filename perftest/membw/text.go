@@ -243,18 +243,24 @@ func (r *Report) writeEnd(b *strings.Builder) {
 
 // counters says what became of the links' counters.
 func (r *Report) counters() string {
-	known, moved := 0, 0
+	known, moved := 0, map[string]uint64{}
 	for _, f := range r.Families {
 		for _, c := range f.Changes {
 			known += len(c.After.Errors)
-			moved += len(c.Difference)
+			for name, n := range c.Difference {
+				moved[name] += n
+			}
 		}
 	}
 	switch {
 	case known == 0:
 		return "Error counters of NVLink and PCIe: not known"
-	case moved == 0:
+	case len(moved) == 0:
 		return "Error counters of NVLink and PCIe: none moved"
 	}
-	return fmt.Sprintf("Error counters of NVLink and PCIe: %d moved, see below", moved)
+	var all []string
+	for _, name := range sortedKeys(moved) {
+		all = append(all, fmt.Sprintf("%s by %d", name, moved[name]))
+	}
+	return "Error counters of NVLink and PCIe, all GPUs together, went up: " + strings.Join(all, ", ")
 }
