@@ -255,7 +255,7 @@ func TestIBProgram(t *testing.T) {
 }
 
 // runs puts another Run in place for a test.
-func runs(t *testing.T, f func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error)) {
+func ibRuns(t *testing.T, f func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error)) {
 	before := ibRun
 	ibRun = f
 	t.Cleanup(func() { ibRun = before })
@@ -279,7 +279,7 @@ func measured(_ context.Context, c probe.Config, ev probe.Events) (*probe.Outcom
 // TestIBRuns: output and statuses of tests that were carried out, under either
 // name.
 func TestIBRuns(t *testing.T) {
-	runs(t, measured)
+	ibRuns(t, measured)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "r.json")
 	for _, tt := range []struct {
@@ -335,7 +335,7 @@ func TestIBFailures(t *testing.T) {
 		{fmt.Errorf("%w at x:1", wire.ErrNoServer), exitNotDone},
 		{context.Canceled, exitNotDone},
 	} {
-		runs(t, func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error) { return nil, tt.err })
+		ibRuns(t, func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error) { return nil, tt.err })
 		for _, line := range []string{"ib_write_bw x", "harness ib write_bw x"} {
 			var out, errOut strings.Builder
 			if got := run(strings.Fields(line), &out, &errOut); got != tt.status || out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1 {
