@@ -53,7 +53,7 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			formatFlag(&o.format),
 			&cli.StringFlag{Name: "json", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
-			&cli.StringFlag{Name: "size", Value: "256M", Destination: &o.size, Usage: "bytes of a copy"},
+			&cli.StringFlag{Name: "size", Value: "512M", Destination: &o.size, Usage: "bytes of a copy"},
 			&cli.IntFlag{Name: "samples", Value: d.Samples, Destination: &o.samples, Usage: "samples, of which the median counts"},
 			&cli.IntFlag{Name: "copies", Value: d.Copies, Destination: &o.copies, Usage: "copies that a sample times"},
 			&cli.IntFlag{Name: "warmup", Value: d.Warmup, Destination: &o.warmup, Usage: "copies before those"},
@@ -107,7 +107,7 @@ func (o *bandwidthOptions) parse() (membw.Options, error) {
 	case o.format != "text" && o.format != "json":
 		return m, usagef("--output is text or json, not %q", o.format)
 	case err != nil || bytes < 1:
-		return m, usagef("--size %q is no size such as 256M", o.size)
+		return m, usagef("--size %q is no size such as 512M", o.size)
 	case o.samples < 1 || o.copies < 1 || o.warmup < 0 || o.accesses < 1:
 		return m, usagef("--samples %d --copies %d --warmup %d --accesses %d: there must be one of each, but for --warmup", o.samples, o.copies, o.warmup, o.accesses)
 	case o.versus != "" && o.versus != "memcpy":

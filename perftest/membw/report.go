@@ -128,7 +128,7 @@ type Options struct {
 // Defaults are good for a node of eight GPUs: the copies are larger than caches,
 // and all takes less than a minute.
 func Defaults() Options {
-	return Options{Bytes: 256 << 20, Samples: 5, Copies: 8, Warmup: 2, Accesses: 1 << 16}
+	return Options{Bytes: 512 << 20, Samples: 5, Copies: 8, Warmup: 2, Accesses: 1 << 16}
 }
 
 // Run measures all families. An interrupt is the only error: what fails is in the
