@@ -49,7 +49,7 @@ func TestBandwidthRuns(t *testing.T) {
 	before := openMachine
 	defer func() { openMachine = before }()
 	file := filepath.Join(t.TempDir(), "report.json")
-	const fast = 8 * 256 << 20 / 396e9
+	const fast = 8 * 512 << 20 / 396e9
 	for _, c := range []struct {
 		line    string
 		seconds float64
