@@ -1,0 +1,113 @@
+// Package netplugin is the transport over a network plugin of NCCL's: a shared
+// library libnccl-net.so, looked up when the program runs, by which vendors
+// bring networks that we have no code for, such as EFA's. Versions 8 to 12 of
+// the interface are supported, the newest that a library has is used.
+//
+// Without cgo there is no code here, and Load says so.
+//
+// # Connections
+//
+// A plugin connects two ranks by a handle: the receiver listens, the sender
+// gets the handle and connects, the receiver accepts, and none of these calls
+// blocks. So an Endpoint has a rendezvous.Point; a Tx dials its peer's and
+// says which device it would like; the peer's Point listens with its device of
+// that number, answers with the handle, and both sides go on until the plugin
+// says that they are connected. That work is a goroutine's of its own, locked
+// to its thread (setup.go), as plugins may keep state by thread.
+//
+// The TCP connection stays. Plugins need not notice that a peer has died: the
+// end of the TCP connection says so. It also carries the goodbye, below.
+//
+// # Messages
+//
+// Each end has slots in memory that is registered with the plugin. A message
+// is one send of the plugin's: 16 bytes of header (format.go) and what Reserve
+// gave out, behind it. The receiver keeps a receive under way for each slot
+// that is free, so that a plugin's own flow control, which lets a send wait for
+// a receive, is ours as well. All messages of a connection have one tag, and
+// receives are not grouped. The memory that callers Post is copied: it is not
+// registered.
+//
+// # Goodbye
+//
+// No plugin likes to close a connection with receives under way. So a sender
+// that closes says how many messages it has sent, a receiver that closes or
+// hears that says how many receives it has begun, and the sender fills up what
+// is between with empty messages. When one of them has died or does not answer
+// within a second, connections are closed as they are.
+package netplugin
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrUnavailable is why there is no plugin: the build has no cgo, no library
+// was found, or it is none.
+var ErrUnavailable = errors.New("no network plugin")
+
+// Limits of the interface.
+const (
+	HandleSize  = 128 // bytes of what a listener gives and a sender connects to
+	MaxRequests = 32  // of one connection, under way at once
+)
+
+// PtrHost is the bit of Properties.PtrSupport for memory of the processor.
+const PtrHost = 1
+
+// Properties are those of a network device, as the plugin says them.
+type Properties struct {
+	Name        string
+	PCIPath     string // of the device in /sys; "" for a virtual one
+	GUID        uint64
+	PtrSupport  int     // kinds of memory: 1 the processor's, 2 CUDA's, 4 by DMA-BUF, added up
+	RegIsGlobal bool    // registered memory serves all connections
+	Speed       int     // of the port in Mbit/s
+	Port        int     // number of the port
+	Latency     float32 // in microseconds; 0: the plugin does not say
+	MaxComms    int     // so many connections can be made
+	MaxRecvs    int     // so many receives can be grouped
+	MaxBytes    uint64  // longest message
+	Offload     int     // 0: the processor moves the data; others need a GPU's kernels
+	Parts       int     // devices that it consists of
+}
+
+// A CollNet is what a plugin says of the network's own reductions. Nothing here
+// makes use of them.
+type CollNet struct {
+	Name    string
+	Version int // of its table
+	Devices int
+	Reduces []string // "sum of float32" and so on
+}
+
+// A Line is one that the plugin logs.
+type Line struct {
+	Level      Level
+	Subsystems uint64 // NCCL's bits, of what it is about
+	Text       string
+}
+
+// A Level is a plugin's line's, by NCCL's numbers.
+type Level int
+
+// The levels that plugins log at.
+const (
+	Warn  Level = 2
+	Info  Level = 3
+	Trace Level = 5
+)
+
+// A Result is an ncclResult_t that is an error.
+type Result int
+
+var results = [...]string{1: "unhandled CUDA error", "system error", "internal error", "invalid argument", "invalid usage", "remote error", "in progress", "timeout"}
+
+// Error is what the number stands for, with the number.
+func (r Result) Error() string {
+	text := "unknown error"
+	if r > 0 && int(r) < len(results) {
+		text = results[r]
+	}
+	return fmt.Sprintf("%s (%d)", text, int(r))
+}

@@ -1,0 +1,220 @@
+//go:build cgo
+
+package netplugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
+)
+
+// An Endpoint is a rank's side of a plugin's network. Its methods may be called
+// by many goroutines.
+type Endpoint struct {
+	opt    Options
+	name   string // the plugin's
+	info   []byte
+	point  *rendezvous.Point
+	worker *worker
+
+	ctx    context.Context // done by Close: nothing new begins
+	cancel context.CancelFunc
+	dials  sync.WaitGroup // Tx calls
+	wg     sync.WaitGroup // watchers
+
+	mu     sync.Mutex
+	closed bool
+	tx     []*Tx
+	rx     map[rxKey]*Rx
+}
+
+type rxKey struct{ peer, channel int }
+
+var _ transport.Endpoint = (*Endpoint)(nil)
+
+// Open makes a rank's endpoint. It is to be closed; what Options.Fault calls as
+// its Hook must not do it.
+func Open(opt Options) (*Endpoint, error) {
+	if err := opt.check(); err != nil {
+		if opt.Net != nil {
+			opt.Net.Close()
+		}
+		return nil, err
+	}
+	if opt.MaxMessage == 0 {
+		opt.MaxMessage = DefaultMaxMessage
+	}
+	for _, d := range opt.Net.Devices() {
+		if most := d.MaxBytes; most > headerSize && most-headerSize < uint64(opt.MaxMessage) {
+			opt.MaxMessage = int(most - headerSize)
+		}
+	}
+	if opt.Logf == nil {
+		opt.Logf = func(string, ...any) {}
+	}
+	e := &Endpoint{opt: opt, name: opt.Net.Library().Name(), rx: map[rxKey]*Rx{}}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.worker = newWorker()
+	var err error
+	e.point, err = rendezvous.Listen(rendezvous.Options{
+		Rank: opt.Rank, Comm: append([]byte("netplugin "), opt.Comm...), Key: opt.Key, Addrs: opt.Addrs, Admit: e.admit, Timeout: opt.Timeout, Logf: opt.Logf,
+	})
+	if err != nil {
+		e.cancel()
+		e.worker.end()
+		opt.Net.Close()
+		return nil, fmt.Errorf("network plugin %s: %w", e.name, err)
+	}
+	e.info = info{opt.MaxMessage, e.point.Info(), e.name}.marshal()
+	return e, nil
+}
+
+// Name is the plugin's.
+func (e *Endpoint) Name() string { return e.name }
+
+// Info holds the plugin's name and where the endpoint listens. It is not
+// secret.
+func (e *Endpoint) Info() []byte { return e.info }
+
+// Reach reports whether the peer has the same plugin, and can be dialed.
+func (e *Endpoint) Reach(peer int, data []byte) error {
+	i, err := e.infoOf(peer, data)
+	if err != nil {
+		return err
+	}
+	if err := e.point.Reach(i.point); err != nil {
+		return fmt.Errorf("network plugin %s: rank %d: %w", e.name, peer, err)
+	}
+	return nil
+}
+
+func (e *Endpoint) infoOf(peer int, data []byte) (info, error) {
+	i, err := parseInfo(data)
+	if err != nil {
+		return i, fmt.Errorf("network plugin %s: info of rank %d: %w", e.name, peer, err)
+	}
+	if i.plugin != e.name {
+		return i, fmt.Errorf("rank %d has the network plugin %s, this rank %s", peer, i.plugin, e.name)
+	}
+	i.maxMessage = min(i.maxMessage, e.opt.MaxMessage)
+	return i, nil
+}
+
+// Rx returns the receiving end of a connection, which the peer opens whenever
+// it does.
+func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (transport.Rx, error) {
+	i, err := e.infoOf(peer, data)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, net.ErrClosed
+	}
+	return e.rxLocked(peer, channel, i.maxMessage), nil
+}
+
+// rxLocked finds or makes a receiving end.
+func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
+	k := rxKey{peer, channel}
+	if e.rx[k] == nil {
+		e.rx[k] = &Rx{conn: conn{e: e, peer: peer, channel: channel, maxMessage: maxMessage}}
+	}
+	return e.rx[k]
+}
+
+// goodbyePatience is how long Close waits for what is under way: a peer that
+// lives answers within a millisecond.
+const goodbyePatience = time.Second
+
+// Close tells peers that this rank leaves, and frees everything. Messages that
+// were sent (Idle) arrive still. Those who use a connection at the moment see it
+// silent.
+func (e *Endpoint) Close() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return nil
+	}
+	e.closed = true
+	e.cancel()
+	e.mu.Unlock()
+	e.dials.Wait()
+	e.point.Close()
+
+	var settles []func() bool
+	for _, t := range e.tx {
+		t.leave()
+		settles = append(settles, t.settle)
+	}
+	for _, r := range e.rx {
+		r.leave()
+		settles = append(settles, r.settle)
+	}
+	if e.opt.Fault.Err() == nil { // else not all peers are there to answer
+		e.settle(settles)
+	}
+	e.worker.end()
+	for _, t := range e.tx {
+		t.free()
+	}
+	for _, r := range e.rx {
+		r.free()
+	}
+	e.wg.Wait()
+	return e.opt.Net.Close()
+}
+
+// settle waits for jobs, for so long.
+func (e *Endpoint) settle(jobs []func() bool) {
+	var wg sync.WaitGroup
+	for _, job := range jobs {
+		wg.Add(1)
+		e.worker.add(func() bool {
+			done := job()
+			if done {
+				wg.Done()
+			}
+			return done
+		})
+	}
+	done := make(chan struct{})
+	stopped := e.worker.ended
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-stopped:
+	case <-time.After(goodbyePatience):
+		e.opt.Logf("network plugin %s: peers do not answer the goodbye within %v", e.name, goodbyePatience)
+	}
+}
+
+// do has the worker repeat a step until it is done or fails, or the endpoint is
+// closed.
+func (e *Endpoint) do(ctx context.Context, step func() (done bool, err error)) error {
+	var err error
+	ended := make(chan struct{})
+	e.worker.add(func() bool {
+		var done bool
+		if err = context.Cause(ctx); err == nil {
+			done, err = step()
+		}
+		if done || err != nil {
+			close(ended)
+			return true
+		}
+		return false
+	})
+	<-ended
+	return err
+}
+
+// errVanished is about a peer that is lost while a connection begins.
+var errVanished = errors.New("it hung up while the plugin connected")

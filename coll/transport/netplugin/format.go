@@ -1,0 +1,100 @@
+package netplugin
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// headerSize is the length of what goes before each message in its slot. It
+// keeps the message aligned for every element.
+const headerSize = 16
+
+// Kinds of messages.
+const (
+	kindMessage = 0x6e50a1b2
+	kindFiller  = 0x6e50b2c3 // for a receive that nobody wants any more
+)
+
+// putHeader writes a message's header. number is the message's on its
+// connection, from 0.
+func putHeader(b []byte, kind, number uint32, h transport.Header) {
+	_ = b[headerSize-1]
+	binary.LittleEndian.PutUint32(b, kind)
+	binary.LittleEndian.PutUint32(b[4:], number)
+	binary.LittleEndian.PutUint32(b[8:], h.Seq)
+	binary.LittleEndian.PutUint32(b[12:], h.Sign)
+}
+
+// parseHeader reads the header of message number, which with it is of b's
+// length.
+func parseHeader(b []byte, number uint32) (transport.Header, error) {
+	if len(b) < headerSize {
+		return transport.Header{}, fmt.Errorf("a message of %d bytes, header included", len(b))
+	}
+	kind, got := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
+	if kind != kindMessage || got != number {
+		return transport.Header{}, fmt.Errorf("message %d of kind %#x where message %d was due", got, kind, number)
+	}
+	return transport.Header{Seq: binary.LittleEndian.Uint32(b[8:]), Sign: binary.LittleEndian.Uint32(b[12:])}, nil
+}
+
+// What goes over the TCP connection of two ranks, each in a fixed length:
+//
+//	sender → receiver   ask: number of the device, longest message
+//	receiver → sender   offer: 0 and the handle; or the length of a text that says why not, and the text
+//	sender → receiver   wordBye, messages sent       when it closes
+//	receiver → sender   wordEnd, receives begun      when it closes, or hears that
+
+const (
+	askSize   = 8
+	offerSize = 4 + HandleSize
+	wordSize  = 8
+	maxReason = 1000 // bytes
+)
+
+// Words of the goodbye.
+const (
+	wordBye = 0x62796521
+	wordEnd = 0x656e6421
+)
+
+// pairOf is two numbers as they are sent.
+func pairOf(a, b uint32) []byte {
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, a), b)
+}
+
+func readPair(r io.Reader) (a, b uint32, err error) {
+	var p [8]byte
+	_, err = io.ReadFull(r, p[:])
+	return binary.LittleEndian.Uint32(p[:]), binary.LittleEndian.Uint32(p[4:]), err
+}
+
+// offer is a handle, or why there is none.
+func offer(handle [HandleSize]byte, failure error) []byte {
+	if failure == nil {
+		return append(make([]byte, 4, offerSize), handle[:]...)
+	}
+	text := failure.Error()
+	text = text[:min(len(text), maxReason)]
+	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(text))), text...)
+}
+
+func readOffer(r io.Reader) (handle [HandleSize]byte, err error) {
+	var status [4]byte
+	if _, err := io.ReadFull(r, status[:]); err != nil {
+		return handle, fmt.Errorf("it offered no handle: %w", err)
+	}
+	n := binary.LittleEndian.Uint32(status[:])
+	if n == 0 {
+		_, err = io.ReadFull(r, handle[:])
+		return handle, err
+	}
+	text := make([]byte, min(n, maxReason))
+	if _, err := io.ReadFull(r, text); err != nil {
+		return handle, err
+	}
+	return handle, fmt.Errorf("it cannot listen: %s", text)
+}

@@ -1,0 +1,249 @@
+//go:build cgo
+
+package netplugin
+
+/*
+#cgo CFLAGS: -std=gnu11 -Wall -Wextra
+#cgo LDFLAGS: -ldl
+#include <stdlib.h>
+#include "plugin.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unsafe"
+)
+
+// A Library is a plugin, loaded. It stays so. Its methods may be called from
+// several goroutines.
+type Library struct {
+	c    *C.struct_np_library
+	name string
+
+	mu   sync.Mutex
+	once bool // was initialized; of versions before 11, which is done once in a process
+}
+
+// loaded are the process's libraries, by file as dlopen got it. Those that
+// could not be loaded are tried again.
+var loaded struct {
+	mu   sync.Mutex
+	libs map[string]*Library
+}
+
+// Load loads the plugin that an entry of NCCL_NET_PLUGIN names (see Files). The
+// error wraps ErrUnavailable, and says of each file why not.
+func Load(entry string) (*Library, error) {
+	loaded.mu.Lock()
+	defer loaded.mu.Unlock()
+	errs := []error{ErrUnavailable}
+	for _, file := range Files(entry) {
+		if l := loaded.libs[file]; l != nil {
+			return l, nil
+		}
+		l, err := load(file)
+		if err == nil {
+			if loaded.libs == nil {
+				loaded.libs = map[string]*Library{}
+			}
+			loaded.libs[file] = l
+			return l, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, &loadError{errs}
+}
+
+// A loadError is several on one line.
+type loadError struct{ errs []error }
+
+func (e *loadError) Unwrap() []error { return e.errs }
+
+func (e *loadError) Error() string {
+	var b strings.Builder
+	for i, err := range e.errs {
+		if i > 0 {
+			b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 1])
+		}
+		b.WriteString(err.Error())
+	}
+	return b.String()
+}
+
+func load(file string) (*Library, error) {
+	name := C.CString(file)
+	defer C.free(unsafe.Pointer(name))
+	var text *C.char
+	c := C.np_open(name, &text)
+	if c == nil {
+		defer C.free(unsafe.Pointer(text))
+		return nil, errors.New(C.GoString(text)) // begins with the file
+	}
+	if C.np_find(c) == 0 {
+		C.np_close(c)
+		return nil, fmt.Errorf("%s has none of the symbols ncclNetPlugin_v%d to ncclNetPlugin_v%d: it is no network plugin, or of a version that is not supported", file, C.NP_OLDEST, C.NP_NEWEST)
+	}
+	l := &Library{c: c, name: C.GoString(C.np_name(c))}
+	if l.name == "" {
+		l.name = "without a name"
+	}
+	return l, nil
+}
+
+// Name is what NCCL_NET may call the network.
+func (l *Library) Name() string { return l.name }
+
+// Version is that of the table that is used: 8 to 12.
+func (l *Library) Version() int { return int(l.c.version) }
+
+// File is where the library was found.
+func (l *Library) File() string { return C.GoString(l.c.file) }
+
+// A Net is a plugin that was initialized, for one communicator. It is to be
+// closed. Its methods may be called from several goroutines.
+type Net struct {
+	lib     *Library
+	c       *C.struct_np_net
+	devices []Properties
+}
+
+// Init initializes the plugin for a communicator, which id tells from others.
+// The error says which of the plugin's calls failed, or what rules its devices
+// out.
+func (l *Library) Init(id uint64) (*Net, error) {
+	n := &Net{lib: l, c: (*C.struct_np_net)(C.calloc(1, C.sizeof_struct_np_net))}
+	n.c.l = l.c
+	if err := l.initialize(n, id); err != nil {
+		C.free(unsafe.Pointer(n.c))
+		return nil, err
+	}
+	if err := n.look(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (l *Library) initialize(n *Net, id uint64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.once && l.c.version < 11 {
+		n.c.config.traffic_class = C.NP_NO_TRAFFIC_CLASS
+		return nil
+	}
+	if err := l.failed("init", C.np_init(n.c, C.uint64_t(id))); err != nil {
+		return err
+	}
+	l.once = true
+	return nil
+}
+
+// failed makes an error of what a call returned; nil of success.
+func (l *Library) failed(call string, result C.int) error {
+	if result == 0 {
+		return nil
+	}
+	return fmt.Errorf("network plugin %s: %s: %w", l.name, call, Result(result))
+}
+
+// look reads the devices' properties.
+func (n *Net) look() error {
+	var count C.int
+	if err := n.lib.failed("devices", C.np_devices(n.c, &count)); err != nil {
+		return err
+	}
+	for d := range int(count) {
+		p, err := n.properties(d)
+		if err != nil {
+			return err
+		}
+		if p.PtrSupport&PtrHost == 0 || p.Offload != 0 {
+			return fmt.Errorf("network plugin %s: device %d, %s, does not move the processor's memory by itself (kinds of memory %#x, offload %d)", n.lib.name, d, p.Name, p.PtrSupport, p.Offload)
+		}
+		n.devices = append(n.devices, p)
+	}
+	if len(n.devices) == 0 {
+		return fmt.Errorf("network plugin %s has no devices", n.lib.name)
+	}
+	return nil
+}
+
+func (n *Net) properties(device int) (Properties, error) {
+	var p C.struct_np_props
+	if err := n.lib.failed("getProperties", C.np_properties(n.c, C.int(device), &p)); err != nil {
+		return Properties{}, err
+	}
+	return Properties{
+		Name: C.GoString(p.name), PCIPath: C.GoString(p.pci_path), GUID: uint64(p.guid), PtrSupport: int(p.ptr_support),
+		RegIsGlobal: p.reg_is_global != 0, Speed: int(p.speed), Port: int(p.port), Latency: float32(p.latency),
+		MaxComms: int(p.max_comms), MaxRecvs: int(p.max_recvs), MaxBytes: uint64(p.max_p2p), Offload: int(p.device_type), Parts: int(p.parts),
+	}, nil
+}
+
+// Library is the plugin.
+func (n *Net) Library() *Library { return n.lib }
+
+// Devices are the network's, by number; there is one at least.
+func (n *Net) Devices() []Properties { return n.devices }
+
+// Close lets go of what the communicator has of the plugin. Its connections
+// are closed before.
+func (n *Net) Close() error {
+	if n.c == nil {
+		return nil
+	}
+	err := n.lib.failed("finalize", C.np_finalize(n.c))
+	C.free(unsafe.Pointer(n.c))
+	n.c = nil
+	return err
+}
+
+// CollNetName is that of the table for reductions in the network, and whether
+// there is one.
+func (l *Library) CollNetName() (string, bool) {
+	if l.c.coll == nil {
+		return "", false
+	}
+	return C.GoString(C.np_coll_name(l.c)), true
+}
+
+// NCCL's numbers of types and reductions, by place.
+var (
+	collTypes = []string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16"}
+	collOps   = []string{"sum", "prod", "max", "min"}
+)
+
+// CollNet initializes the table for reductions in the network, asks what it
+// can do, and lets it go again. id is as in Init.
+func (n *Net) CollNet(id uint64) (CollNet, error) {
+	l := n.lib
+	name, ok := l.CollNetName()
+	if !ok {
+		return CollNet{}, fmt.Errorf("network plugin %s has none of the symbols ncclCollNetPlugin_v%d to ncclCollNetPlugin_v%d", l.name, C.NP_OLDEST, C.NP_NEWEST)
+	}
+	c := CollNet{Name: name, Version: int(l.c.coll_version)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.failed("CollNet init", C.np_coll_init(n.c, C.uint64_t(id))); err != nil {
+		return c, err
+	}
+	defer C.np_coll_finalize(n.c)
+	var count C.int
+	if err := l.failed("CollNet devices", C.np_coll_devices(n.c, &count)); err != nil {
+		return c, err
+	}
+	c.Devices = int(count)
+	for op := range collOps {
+		for t := range collTypes {
+			var supported C.int
+			if c.Devices > 0 && C.np_coll_reduces(n.c, C.int(t), C.int(op), &supported) == 0 && supported == 1 {
+				c.Reduces = append(c.Reduces, collOps[op]+" of "+collTypes[t])
+			}
+		}
+	}
+	return c, nil
+}

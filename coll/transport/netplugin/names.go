@@ -1,0 +1,37 @@
+package netplugin
+
+import "strings"
+
+// prefix begins the file names of network plugins.
+const prefix = "libnccl-net"
+
+// Files are those to try for an entry of NCCL_NET_PLUGIN, in their order, as
+// dlopen takes them: the entry itself, and unless it is a path or the whole
+// name of a library, libnccl-net-ENTRY.so. The empty entry is libnccl-net.so.
+func Files(entry string) []string {
+	switch {
+	case entry == "":
+		return []string{prefix + ".so"}
+	case strings.Contains(entry, "/"), strings.HasPrefix(entry, "lib") && strings.HasSuffix(entry, ".so"):
+		return []string{entry}
+	}
+	return []string{entry, prefix + "-" + entry + ".so"}
+}
+
+// Entries splits NCCL_NET_PLUGIN: names between commas, the first that serves
+// counts. Unset it stands for libnccl-net.so, "none" for no plugin.
+func Entries(setting string) []string {
+	if setting == "" {
+		return []string{""}
+	}
+	if strings.EqualFold(setting, "none") {
+		return nil
+	}
+	var list []string
+	for e := range strings.SplitSeq(setting, ",") {
+		if e != "" {
+			list = append(list, e)
+		}
+	}
+	return list
+}

@@ -1,0 +1,44 @@
+// Package netplugintest tests network plugins: Run takes any of them through
+// what the interface promises and the transport relies on, call by call, and
+// says which call broke which rule. Build compiles a plugin over TCP that
+// behaves as badly as the interface allows, to test what calls plugins.
+//
+// The package's own test runs any plugin:
+//
+//	ASSAY_NET_PLUGIN=/path/libnccl-net-NAME.so go test ./coll/transport/netplugin/netplugintest
+package netplugintest
+
+import (
+	_ "embed"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+//go:embed testdata/plugin.c
+var source []byte
+
+// Name is that of the test plugin's network.
+const Name = "assay test"
+
+// Build compiles the test plugin and returns its file. Its source says what
+// variables and flags, such as -DONLY=8, do. Without a C compiler the test is
+// skipped.
+func Build(t testing.TB, flags ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	c, so := filepath.Join(dir, "plugin.c"), filepath.Join(dir, "libnccl-net-test.so")
+	if err := os.WriteFile(c, source, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"-std=gnu11", "-Wall", "-Wextra", "-O2", "-shared", "-fPIC", "-o", so, c}, flags...)
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			t.Skip("no C compiler")
+		}
+		t.Fatalf("cc: %v\n%s", err, out)
+	}
+	return so
+}

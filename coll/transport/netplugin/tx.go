@@ -1,0 +1,173 @@
+//go:build cgo
+
+package netplugin
+
+/*
+#include "plugin.h"
+*/
+import "C"
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// A Tx is the sending end of a connection.
+type Tx struct {
+	conn
+	next uint32 // number of the next message
+
+	told   bool   // the receiver said how many receives it has begun
+	begun  uint32 // that many
+	parted bool   // this side said how many messages it has sent
+}
+
+var _ transport.Tx = (*Tx)(nil)
+
+// MaxMessage is the length of the longest message, in bytes.
+func (t *Tx) MaxMessage() int { return t.maxMessage }
+
+// Slots is how many messages the sender keeps.
+func (t *Tx) Slots() int { return slots }
+
+// Direct is false: what is posted is copied to registered memory.
+func (t *Tx) Direct() bool { return false }
+
+// Reserve implements transport.Tx.
+func (t *Tx) Reserve(n int) []byte {
+	t.check("Reserve", n)
+	t.mu.Lock()
+	var p []byte
+	if t.room() {
+		p = t.slot(uint32(t.ring.wanted))[headerSize : headerSize+n]
+	}
+	t.unlock()
+	return p
+}
+
+func (t *Tx) check(call string, n int) {
+	if n > t.maxMessage {
+		panic(fmt.Sprintf("netplugin: %s of %d bytes; messages are at most %d bytes", call, n, t.maxMessage))
+	}
+}
+
+// room reports whether a message can be added.
+func (t *Tx) room() bool {
+	if !t.usable() {
+		return false
+	}
+	if t.gone {
+		t.failOrderly()
+		return false
+	}
+	if t.ring.wanted-t.ring.ended == slots {
+		t.push()
+	}
+	return !t.broken && t.ring.wanted-t.ring.ended < slots
+}
+
+// push goes on with what is under way.
+func (t *Tx) push() {
+	if result := C.np_push(t.ring); result != 0 {
+		t.failCall(result)
+	}
+}
+
+// Commit implements transport.Tx: it begins to send at once.
+func (t *Tx) Commit(n int, h transport.Header) {
+	t.check("Commit", n)
+	t.mu.Lock()
+	if t.usable() && !t.gone {
+		t.add(n, kindMessage, h)
+		t.push()
+	}
+	t.unlock()
+}
+
+// add makes what is in the next slot a message of n bytes.
+func (t *Tx) add(n int, kind uint32, h transport.Header) {
+	i := uint32(t.ring.wanted)
+	putHeader(t.slot(i), kind, t.next, h)
+	t.ring.length[i%slots] = C.size_t(headerSize + n)
+	t.ring.wanted++
+	t.next++
+}
+
+// Post implements transport.Tx, by a copy.
+func (t *Tx) Post(p []byte, h transport.Header) bool {
+	t.check("Post", len(p))
+	t.mu.Lock()
+	ok := t.room()
+	if ok {
+		copy(t.slot(uint32(t.ring.wanted))[headerSize:], p)
+		t.add(len(p), kindMessage, h)
+		t.push()
+	}
+	t.unlock()
+	return ok
+}
+
+// Idle implements transport.Tx. It is false, too, while messages that were
+// committed are under way: the plugin moves them only while it is called.
+func (t *Tx) Idle() bool {
+	t.mu.Lock()
+	idle := true
+	if t.usable() && t.ring.wanted != t.ring.ended {
+		t.push()
+		idle = t.ring.wanted == t.ring.ended
+		if !idle && t.stranded() {
+			t.failOrderly()
+		}
+	}
+	t.unlock()
+	return idle
+}
+
+// stranded reports that there are messages for which no receive will ever be
+// begun.
+func (t *Tx) stranded() bool { return t.told && int32(uint32(t.ring.wanted)-t.begun) > 0 }
+
+// hear takes the receiver's goodbye.
+func (t *Tx) hear(word, n uint32) {
+	t.mu.Lock()
+	defer t.unlock()
+	if word != wordEnd {
+		t.fail(fmt.Sprintf("it sent the word %#x", word))
+		return
+	}
+	t.gone, t.told, t.begun = true, true, n
+	t.e.worker.add(t.settle)
+}
+
+// leave begins to close.
+func (t *Tx) leave() {
+	t.mu.Lock()
+	defer t.unlock()
+	if t.ring != nil && !t.parted {
+		t.parted = true
+		t.say(wordBye, uint32(t.ring.wanted))
+	}
+	t.closed = true
+}
+
+// settle sends fillers until no receive of the peer's is under way, and reports
+// whether that is done, or hopeless.
+func (t *Tx) settle() bool {
+	t.mu.Lock()
+	defer t.unlock()
+	if t.ring == nil || t.broken {
+		return true
+	}
+	if !t.told {
+		return t.ended
+	}
+	for int32(t.begun-uint32(t.ring.wanted)) > 0 && t.ring.wanted-t.ring.ended < slots {
+		t.add(0, kindFiller, transport.Header{})
+	}
+	if C.np_push(t.ring) != 0 { // the receiver has what it waits for, or is lost
+		t.broken = true
+		return true
+	}
+	return t.ring.ended == t.ring.wanted && uint32(t.ring.wanted) == t.begun || t.stranded()
+}
