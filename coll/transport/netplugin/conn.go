@@ -38,7 +38,8 @@ type conn struct {
 	closed bool // by this side
 	gone   bool // the peer said goodbye
 	ended  bool // the TCP connection did
-	broken bool // reported, or of no more use to anybody
+	broken bool // something failed: nothing more is tried
+	missed bool // more was wanted after the goodbye: it can be settled still, but not used
 	lost   error
 
 	wire   net.Conn          // the TCP connection
@@ -89,7 +90,7 @@ func (c *conn) slot(i uint32) []byte {
 }
 
 // usable reports whether anything can be done with the connection.
-func (c *conn) usable() bool { return c.ring != nil && !c.closed && !c.broken }
+func (c *conn) usable() bool { return c.ring != nil && !c.closed && !c.broken && !c.missed }
 
 // fail breaks the connection; unlock reports it.
 func (c *conn) fail(what string) {
@@ -97,11 +98,20 @@ func (c *conn) fail(what string) {
 		return
 	}
 	c.broken = true
-	c.lost = &transport.PeerError{Rank: c.peer, By: c.e.opt.Rank, What: what}
+	c.report(what)
 }
 
-// failOrderly is about a peer that has left and from which more is wanted.
-func (c *conn) failOrderly() { c.fail("it has closed its connections in good order, with more to do") }
+func (c *conn) report(what string) {
+	if !c.missed {
+		c.lost = &transport.PeerError{Rank: c.peer, By: c.e.opt.Rank, What: what}
+	}
+}
+
+// miss is about a peer that has left and from which more is wanted.
+func (c *conn) miss() {
+	c.report("it has closed its connections in good order, with more to do")
+	c.missed = true
+}
 
 // failCall is about a plugin's call.
 func (c *conn) failCall(result C.int) {

@@ -30,11 +30,12 @@
 //
 // # Goodbye
 //
-// No plugin likes to close a connection with receives under way. So a sender
-// that closes says how many messages it has sent, a receiver that closes or
-// hears that says how many receives it has begun, and the sender fills up what
-// is between with empty messages. When one of them has died or does not answer
-// within a second, connections are closed as they are.
+// No plugin likes to close a connection with requests under way. So whichever
+// end closes first tells the other one, and is told: a sender how many messages
+// it has sent, a receiver how many receives it has begun. Then the sender sends
+// empty messages for receives that are too many, or the receiver takes messages
+// that are. When one of them has died or does not answer within a second,
+// connections are closed as they are.
 package netplugin
 
 import (

@@ -131,8 +131,11 @@ func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
 }
 
 // goodbyePatience is how long Close waits for what is under way: a peer that
-// lives answers within a millisecond.
-const goodbyePatience = time.Second
+// lives answers within a millisecond. After a fault it may be one that does not.
+const (
+	goodbyePatience = time.Second
+	faultPatience   = 100 * time.Millisecond
+)
 
 // Close tells peers that this rank leaves, and frees everything. Messages that
 // were sent (Idle) arrive still. Those who use a connection at the moment see it
@@ -158,9 +161,11 @@ func (e *Endpoint) Close() error {
 		r.leave()
 		settles = append(settles, r.settle)
 	}
-	if e.opt.Fault.Err() == nil { // else not all peers are there to answer
-		e.settle(settles)
+	patience := goodbyePatience
+	if e.opt.Fault.Err() != nil {
+		patience = faultPatience
 	}
+	e.settle(settles, patience)
 	e.worker.end()
 	for _, t := range e.tx {
 		t.free()
@@ -173,26 +178,25 @@ func (e *Endpoint) Close() error {
 }
 
 // settle waits for jobs, for so long.
-func (e *Endpoint) settle(jobs []func() bool) {
-	var wg sync.WaitGroup
+func (e *Endpoint) settle(jobs []func() bool, patience time.Duration) {
+	ends := make(chan struct{}, len(jobs))
 	for _, job := range jobs {
-		wg.Add(1)
 		e.worker.add(func() bool {
 			done := job()
 			if done {
-				wg.Done()
+				ends <- struct{}{}
 			}
 			return done
 		})
 	}
-	done := make(chan struct{})
-	stopped := e.worker.ended
-	go func() { wg.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-stopped:
-	case <-time.After(goodbyePatience):
-		e.opt.Logf("network plugin %s: peers do not answer the goodbye within %v", e.name, goodbyePatience)
+	late := time.After(patience)
+	for range jobs {
+		select {
+		case <-ends:
+		case <-late:
+			e.opt.Logf("network plugin %s: peers do not answer the goodbye within %v", e.name, patience)
+			return
+		}
 	}
 }
 

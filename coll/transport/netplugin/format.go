@@ -45,8 +45,8 @@ func parseHeader(b []byte, number uint32) (transport.Header, error) {
 //
 //	sender → receiver   ask: number of the device, longest message
 //	receiver → sender   offer: 0 and the handle; or the length of a text that says why not, and the text
-//	sender → receiver   wordBye, messages sent       when it closes
-//	receiver → sender   wordEnd, receives begun      when it closes, or hears that
+//	sender → receiver   wordBye, messages sent       when it closes, or hears the other
+//	receiver → sender   wordEnd, receives begun      when it closes, or hears the other
 
 const (
 	askSize   = 8
@@ -60,6 +60,14 @@ const (
 	wordBye = 0x62796521
 	wordEnd = 0x656e6421
 )
+
+// later is the greater one of two counts, which may have wrapped around.
+func later(a, b uint32) uint32 {
+	if int32(a-b) > 0 {
+		return a
+	}
+	return b
+}
 
 // pairOf is two numbers as they are sent.
 func pairOf(a, b uint32) []byte {

@@ -63,7 +63,7 @@ func (r *Rx) arrived() bool {
 		return true
 	}
 	if r.gone && int32(r.released-r.sent) >= 0 {
-		r.failOrderly()
+		r.miss()
 		return false
 	}
 	if uint32(r.ring.ended) == r.released {
@@ -95,9 +95,11 @@ func (r *Rx) Release() {
 	if r.usable() && r.looked {
 		r.looked = false
 		r.released++
-		if !r.stopped {
+		if r.stopped {
+			r.e.worker.add(r.settle)
+		} else {
 			r.ring.wanted = C.uint32_t(r.released + slots)
-			if result := C.np_pull(r.ring); result != 0 && !r.gone {
+			if result := C.np_pull(r.ring); result != 0 {
 				r.failCall(result)
 			}
 		}
@@ -139,7 +141,8 @@ func (r *Rx) hear(word, n uint32) {
 	}
 }
 
-// stop begins no more receives, and says how many there are.
+// stop begins no more receives but for messages that were sent, and says how
+// many there are.
 func (r *Rx) stop() {
 	if r.stopped {
 		return
@@ -163,24 +166,37 @@ func (r *Rx) leave() {
 	r.closed = true
 }
 
-// settle ends the receives under way, and reports whether that is done, or
-// hopeless.
+// settle receives what was sent, as far as there is room, and ends the receives
+// under way. It reports whether that is done, or hopeless, or to be gone on with
+// when there is room again.
 func (r *Rx) settle() bool {
 	r.mu.Lock()
 	defer r.unlock()
 	if r.ring == nil || r.broken {
 		return true
 	}
-	for r.ring.ended != r.ring.begun {
+	if !r.gone || !r.stopped {
+		return r.ended
+	}
+	last := later(r.sent, uint32(r.ring.begun))
+	for uint32(r.ring.ended) != last {
+		free := r.released + slots
+		if r.closed { // nobody looks at messages any more
+			free = uint32(r.ring.ended) + slots
+		}
+		if int32(free-last) > 0 {
+			free = last
+		}
+		if int32(free-uint32(r.ring.wanted)) > 0 {
+			r.ring.wanted = C.uint32_t(free)
+		}
 		before := r.ring.ended
 		if C.np_pull(r.ring) != 0 {
-			if r.closed {
-				r.broken = true
-			}
-			return true // whoever still wants a message gets the error again
+			r.broken = r.closed // else whoever wants a message gets the error once more
+			return true
 		}
 		if r.ring.ended == before {
-			return r.ended
+			return r.ended || !r.closed && r.ring.ended == r.ring.wanted
 		}
 	}
 	return true

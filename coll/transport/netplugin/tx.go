@@ -18,9 +18,10 @@ type Tx struct {
 	conn
 	next uint32 // number of the next message
 
+	parted bool   // this side said how many messages it has sent
+	sent   uint32 // that many
 	told   bool   // the receiver said how many receives it has begun
 	begun  uint32 // that many
-	parted bool   // this side said how many messages it has sent
 }
 
 var _ transport.Tx = (*Tx)(nil)
@@ -58,7 +59,7 @@ func (t *Tx) room() bool {
 		return false
 	}
 	if t.gone {
-		t.failOrderly()
+		t.miss()
 		return false
 	}
 	if t.ring.wanted-t.ring.ended == slots {
@@ -116,17 +117,10 @@ func (t *Tx) Idle() bool {
 	if t.usable() && t.ring.wanted != t.ring.ended {
 		t.push()
 		idle = t.ring.wanted == t.ring.ended
-		if !idle && t.stranded() {
-			t.failOrderly()
-		}
 	}
 	t.unlock()
 	return idle
 }
-
-// stranded reports that there are messages for which no receive will ever be
-// begun.
-func (t *Tx) stranded() bool { return t.told && int32(uint32(t.ring.wanted)-t.begun) > 0 }
 
 // hear takes the receiver's goodbye.
 func (t *Tx) hear(word, n uint32) {
@@ -137,37 +131,44 @@ func (t *Tx) hear(word, n uint32) {
 		return
 	}
 	t.gone, t.told, t.begun = true, true, n
+	t.part()
 	t.e.worker.add(t.settle)
+}
+
+// part sends no more messages, and says how many there were.
+func (t *Tx) part() {
+	if !t.parted && t.ring != nil {
+		t.parted, t.sent = true, uint32(t.ring.wanted)
+		t.say(wordBye, t.sent)
+	}
 }
 
 // leave begins to close.
 func (t *Tx) leave() {
 	t.mu.Lock()
 	defer t.unlock()
-	if t.ring != nil && !t.parted {
-		t.parted = true
-		t.say(wordBye, uint32(t.ring.wanted))
-	}
+	t.part()
 	t.closed = true
 }
 
-// settle sends fillers until no receive of the peer's is under way, and reports
-// whether that is done, or hopeless.
+// settle ends the sends under way, and sends fillers until no receive of the
+// peer's is under way. It reports whether that is done, or hopeless.
 func (t *Tx) settle() bool {
 	t.mu.Lock()
 	defer t.unlock()
 	if t.ring == nil || t.broken {
 		return true
 	}
-	if !t.told {
+	if !t.told || !t.parted {
 		return t.ended
 	}
-	for int32(t.begun-uint32(t.ring.wanted)) > 0 && t.ring.wanted-t.ring.ended < slots {
+	last := later(t.sent, t.begun)
+	for uint32(t.ring.wanted) != last && t.ring.wanted-t.ring.ended < slots {
 		t.add(0, kindFiller, transport.Header{})
 	}
 	if C.np_push(t.ring) != 0 { // the receiver has what it waits for, or is lost
 		t.broken = true
 		return true
 	}
-	return t.ring.ended == t.ring.wanted && uint32(t.ring.wanted) == t.begun || t.stranded()
+	return uint32(t.ring.ended) == last
 }
