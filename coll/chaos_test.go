@@ -31,6 +31,9 @@ func join(s colltest.Self, timeout, silence time.Duration) (*Comm, error) {
 	cfg.Knobs.Timeout = timeout
 	cfg.Silence = silence
 	cfg.Knobs.SHMDisable = strings.Contains(s.Arg, "socket")
+	if strings.Contains(s.Arg, "plugin") {
+		usePlugin(cfg.Knobs)
+	}
 	if strings.Contains(s.Arg, "ipv6") {
 		cfg.Knobs.SocketFamily = "AF_INET6"
 	}

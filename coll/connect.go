@@ -27,7 +27,7 @@ type hello struct {
 	Device   uint32     // 0: none; 1: one; 2: one, without anything that knows devices
 }
 
-const protocolVersion = 2
+const protocolVersion = 3
 
 // connect finds out who can be reached how, and makes the endpoints.
 func (c *Comm) connect(ctx context.Context) error {
@@ -90,6 +90,11 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 	l := c.links
 	var err error
 	local := l.groups[slices.IndexFunc(l.groups, func(g []int) bool { return slices.Contains(g, c.rank) })]
+	if l.network {
+		if err := c.openNetwork(ctx, local); err != nil {
+			return err
+		}
+	}
 	if !c.cfg.SHMDisable {
 		o := shm.Options{Rank: c.rank, Ranks: c.size, Channels: l.channels + 1, Slot: l.slot, Host: all[c.rank].Host, Secret: binary.LittleEndian.Uint64(c.net.Key("shm"))}
 		if c.cfg.P2P() {
@@ -98,11 +103,6 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 		if l.shm, err = shm.New(o); err != nil {
 			c.cfg.log.Warnf("no shared memory: %v", err)
 			l.shm = nil
-		}
-	}
-	if l.network {
-		if l.socket, err = c.openSocket(c.net.Key("socket")); err != nil {
-			return err
 		}
 	}
 	if err := c.share(ctx, local); err != nil {
@@ -127,8 +127,8 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	if l.shm != nil {
 		infos[0] = l.shm.Info()
 	}
-	if l.socket != nil {
-		infos[1] = l.socket.Info()
+	if l.net != nil {
+		infos[1] = l.net.Info()
 	}
 	for _, b := range infos {
 		mine = append(binary.LittleEndian.AppendUint32(mine, uint32(len(b))), b...)
@@ -138,7 +138,7 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 		return err
 	}
 	for r, b := range all {
-		for _, to := range []*[]byte{&l.infos[r].shm, &l.infos[r].socket} {
+		for _, to := range []*[]byte{&l.infos[r].shm, &l.infos[r].net} {
 			if len(b) < 4 || int(binary.LittleEndian.Uint32(b)) > len(b)-4 {
 				return c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged description", r)
 			}
@@ -157,8 +157,8 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	for _, r := range local {
 		l.infos[r].near = usable == 1 && r != c.rank
 	}
-	if usable == 0 && len(local) > 1 && l.socket == nil {
-		return c.errorOf(SystemError, "CommInitRank", "the ranks of this host cannot share memory with one another, and there are no sockets between them: set NCCL_SHM_DISABLE=1 to use sockets")
+	if usable == 0 && len(local) > 1 && l.net == nil {
+		return c.errorOf(SystemError, "CommInitRank", "the ranks of this host cannot share memory with one another, and there is no network between them: set NCCL_SHM_DISABLE=1 to use one")
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	if c.links.shm != nil {
 		s.Sleeper = c.links.shm.Bell()
 	}
-	c.waitForSockets(s)
+	c.waitForNetwork(s)
 	c.watch = host.Watch{
 		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: stallAfter,
 		Late: func(_ int, b host.Blocked, d time.Duration) { c.late(c.one.Header, b, d) },

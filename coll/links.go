@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
-	"github.com/assay-hpc/assay/coll/transport/socket"
 )
 
 // links are a rank's connections to the others. They are opened when a plan
@@ -21,7 +21,8 @@ type links struct {
 	groups   [][]int // the ranks of each host
 	network  bool    // some ranks are out of reach of shared memory
 	shm      *shm.Endpoint
-	socket   *socket.Endpoint // nil when all ranks are in reach of shm
+	net      transport.Endpoint // nil when all ranks are in reach of shm
+	netName  string
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
 
@@ -39,8 +40,8 @@ type conn struct {
 
 // peerInfo is what a rank knows about another one.
 type peerInfo struct {
-	shm, socket []byte
-	near        bool // in reach of shared memory
+	shm, net []byte
+	near     bool // in reach of shared memory
 }
 
 func (l *links) init() {
@@ -57,8 +58,8 @@ func (l *links) endpoint(peer int) (transport.Endpoint, []byte, error) {
 	switch {
 	case p.near:
 		return l.shm, p.shm, nil
-	case l.socket != nil:
-		return l.socket, p.socket, nil
+	case l.net != nil:
+		return l.net, p.net, nil
 	}
 	return nil, nil, fmt.Errorf("no transport reaches rank %d", peer)
 }
@@ -176,13 +177,13 @@ func (l *links) String() string {
 			near++
 		}
 	}
-	return fmt.Sprintf("via SHM %d via Socket %d channels %d slots of %d bytes", near, max(0, len(l.infos)-1-near), l.channels, l.slot)
+	return fmt.Sprintf("via SHM %d via %s %d channels %d slots of %d bytes", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.channels, l.slot)
 }
 
 func (l *links) close() error {
 	var errs []error
-	if l.socket != nil {
-		errs = append(errs, l.socket.Close())
+	if l.net != nil {
+		errs = append(errs, l.net.Close())
 	}
 	if l.shm != nil {
 		errs = append(errs, l.shm.Close())

@@ -13,7 +13,6 @@ import (
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/coll/transport/shm"
-	"github.com/assay-hpc/assay/coll/transport/socket"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -80,14 +79,21 @@ func onesOf(mask [16]uint64) (n int) {
 	return n
 }
 
-// waitForSockets makes a rank that waits listen to its sockets.
-func (c *Comm) waitForSockets(s *host.Spinner) {
-	e := c.links.socket
-	if e == nil {
+// waitForNetwork makes a rank that waits listen to its network.
+func (c *Comm) waitForNetwork(s *host.Spinner) {
+	if c.links.net == nil {
+		return
+	}
+	s.Nap = pollTime
+	e, ok := c.links.net.(interface {
+		Fd() int // becomes readable when something may have come
+		Drain()
+	})
+	if !ok { // nothing wakes us
+		s.Poll = func(time.Duration) { time.Sleep(lookTime) }
 		return
 	}
 	fds := []unix.PollFd{{Fd: int32(e.Fd()), Events: unix.POLLIN}}
-	s.Nap = pollTime
 	s.Pauses = socketPauses
 	s.Poll = func(d time.Duration) {
 		if n, _ := unix.Poll(fds, int(d/time.Millisecond)); n > 0 {
@@ -100,28 +106,9 @@ func (c *Comm) waitForSockets(s *host.Spinner) {
 // memory do not wake it.
 const pollTime = time.Millisecond
 
+// lookTime is how long a rank sleeps that has to look at its network.
+const lookTime = 50 * time.Microsecond
+
 // socketPauses is about half a microsecond: a look at a socket takes about as
 // long.
 const socketPauses = 20
-
-// openSocket makes the endpoint for ranks out of reach of shared memory.
-func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
-	o := socket.Options{
-		Rank: c.rank, Comm: c.net.Key("socket name"), Key: key, Fault: &c.fault,
-		MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
-	}
-	seen := map[string]bool{} // one address an interface: a second one is the same wire
-	for _, a := range c.net.Addrs() {
-		if !seen[a.Name] {
-			seen[a.Name] = true
-			o.Addrs = append(o.Addrs, a.Addr)
-		}
-	}
-	if n := c.cfg.SocketThreads; n >= 0 {
-		o.Threads = n
-	}
-	if n := c.cfg.SocketsPerThread; n >= 0 {
-		o.PerThread = n
-	}
-	return socket.Open(o)
-}

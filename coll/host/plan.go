@@ -132,7 +132,7 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 	}
 	if c.tx != nil {
 		c.directTx = c.tx.Direct()
-		if c.tx.Direct() && !slices.Contains(p.pushed, c.tx) {
+		if transport.Leaves(c.tx) && !slices.Contains(p.pushed, c.tx) {
 			p.pushed = append(p.pushed, c.tx)
 		}
 	}

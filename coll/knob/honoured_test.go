@@ -11,7 +11,7 @@ import (
 // readBy is how each honoured variable is read by the engine: a field or a
 // method of Knobs.
 var readBy = map[string]string{
-	"NCCL_P2P_DISABLE": "P2P", "NCCL_P2P_LEVEL": "P2P", "NCCL_SHM_DISABLE": "SHMDisable", "NCCL_IB_DISABLE": "IBDisable", "NCCL_NET": "Net",
+	"NCCL_P2P_DISABLE": "P2P", "NCCL_P2P_LEVEL": "P2P", "NCCL_SHM_DISABLE": "SHMDisable", "NCCL_IB_DISABLE": "IBDisable", "NCCL_NET": "Net", "NCCL_NET_PLUGIN": "NetPlugin",
 	"NCCL_SOCKET_IFNAME": "SocketIfname", "NCCL_SOCKET_FAMILY": "SocketFamily", "NCCL_SOCKET_NTHREADS": "SocketThreads", "NCCL_NSOCKS_PERTHREAD": "SocketsPerThread",
 	"ASSAY_TUNING": "Tuning", "NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
 	"NCCL_ALGO": "Algo", "NCCL_PROTO": "Proto", "NCCL_RINGS": "RingsFor", "NCCL_BUFFSIZE": "BuffSize", "NCCL_NTHREADS": "Threads",
@@ -25,9 +25,9 @@ var readBy = map[string]string{
 }
 
 // notYet are those that the table promises and nobody reads. It only ever gets
-// shorter, and ends empty. IBDisable and Net have nothing to decide as long as
-// sockets are the only network.
-var notYet = []string{"IBDisable", "Net"}
+// shorter, and ends empty. IBDisable has nothing to decide as long as there is
+// no InfiniBand transport.
+var notYet = []string{"IBDisable"}
 
 // TestHonouredIsRead: a variable that is parsed and then ignored is not
 // honoured. What is looked for is a selector on something that is named as

@@ -141,13 +141,13 @@ var debugSubsystems = kind{"names with commas between them, after ^ all others: 
 	return err
 }}
 
-// net is NCCL_NET.
-var net = kind{"Socket", func(k *Knobs, s string) error {
+// net is NCCL_NET. Which names there are is known when plugins are loaded.
+var net = kind{"Socket, or the name of a plugin's network", func(k *Knobs, s string) error {
+	k.Net = s
 	if strings.EqualFold(s, "Socket") {
 		k.Net = "Socket"
-		return nil
 	}
-	return refusal{"there is no transport of this name here"}
+	return nil
 }}
 
 func hostPort(field func(*Knobs) *string) kind {

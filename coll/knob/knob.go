@@ -46,7 +46,8 @@ type Knobs struct {
 	P2PLevel   PathLevel // NCCL_P2P_LEVEL; ask P2P
 	SHMDisable bool      // NCCL_SHM_DISABLE
 	IBDisable  bool      // NCCL_IB_DISABLE
-	Net        string    // NCCL_NET: "" or "Socket"
+	Net        string    // NCCL_NET: "", "Socket" or the name of a plugin's network
+	NetPlugin  string    // NCCL_NET_PLUGIN, as written
 
 	// Sockets and where ranks find one another.
 	SocketIfname     string // NCCL_SOCKET_IFNAME, as written

@@ -78,6 +78,8 @@ var good = []struct {
 	{"NCCL_ALGO=Ring", func(k *Knobs) { k.Algo = mustFilter(&algorithms, "Ring") }},
 	{"NCCL_PROTO=^LL128", func(k *Knobs) { k.Proto = mustFilter(&protocols, "^LL128") }},
 	{"NCCL_NET=socket", func(k *Knobs) { k.Net = "Socket" }},
+	{"NCCL_NET=AWS Libfabric", func(k *Knobs) { k.Net = "AWS Libfabric" }},
+	{"NCCL_NET_PLUGIN=ofi,/opt/x/libnccl-net.so", func(k *Knobs) { k.NetPlugin = "ofi,/opt/x/libnccl-net.so" }},
 	{"NCCL_SOCKET_FAMILY=AF_INET6", func(k *Knobs) { k.SocketFamily = "AF_INET6" }},
 	{"NCCL_SOCKET_NTHREADS=4", func(k *Knobs) { k.SocketThreads = 4 }},
 	{"NCCL_NSOCKS_PERTHREAD=8", func(k *Knobs) { k.SocketsPerThread = 8 }},
@@ -135,7 +137,7 @@ var bad = map[string][]string{
 }
 
 // refused are values that are right and cannot be obeyed.
-var refused = []string{"NCCL_NET=IB", "NCCL_NET=AWS Libfabric", "NCCL_GRAPH_FILE=graph.xml", "NCCL_ALGO=NVLS", "NCCL_ALGO=ring;allreduce:NVLSTree,CollnetDirect",
+var refused = []string{"NCCL_GRAPH_FILE=graph.xml", "NCCL_ALGO=NVLS", "NCCL_ALGO=ring;allreduce:NVLSTree,CollnetDirect",
 	"NCCL_ALGO=^ring,tree,recursive,recursive-doubling,bruck,one-shot,two-shot,hierarchical,packed-trees", "NCCL_PROTO=LL128"}
 
 func TestGood(t *testing.T) {

@@ -11,8 +11,9 @@ var newer = []Knob{
 		Effect: "LL: messages are copied through slots; Simple: large ones go from and to where they lie. A list that leaves only LL128 is refused: it needs stores of 128 bytes that arrive whole",
 		Remedy: "name LL or Simple"},
 	{Name: "NCCL_NET", Since: "2.10", Default: "auto", Status: Honoured, kind: net,
-		Effect: "Socket: hosts are connected by sockets, which is what auto means as well. Any other name is refused: its transport is not there",
-		Remedy: "unset it, or NCCL_NET=Socket"},
+		Effect: "which network connects hosts, in whatever case: Socket, or the name that a plugin gives its own. A rank without it is an error. auto: the plugin's if all ranks have one of the same name, else Socket"},
+	{Name: "NCCL_NET_PLUGIN", Since: "2.11", Default: "unset", Status: Honoured, kind: text("none, or names with commas between them: NAME for libnccl-net-NAME.so, or a file", func(k *Knobs) *string { return &k.NetPlugin }),
+		Effect: "the network plugin, the first of the list that can be used; unset: libnccl-net.so, if there is one. Builds without cgo load none"},
 	{Name: "NCCL_MIN_NCHANNELS", Since: "2.5", Default: "auto", Status: Honoured, kind: integer(1, maxChannels, func(k *Knobs) *int { return &k.minNames[1] }),
 		Effect: "newer name of NCCL_MIN_NRINGS; gives way to NCCL_MIN_CTAS"},
 	{Name: "NCCL_MAX_NCHANNELS", Since: "2.5", Default: "auto", Status: Honoured, kind: integer(1, maxChannels, func(k *Knobs) *int { return &k.maxNames[1] }),
@@ -50,7 +51,8 @@ var newer = []Knob{
 // withoutEffect are the later variables of NCCL that mean nothing on host
 // memory, by what they are about. Their values are not looked at.
 var withoutEffect = []struct{ names, why string }{
-	{"NET_PLUGIN TUNER_PLUGIN PROFILER_PLUGIN ENV_PLUGIN GIN_PLUGIN RMA_PLUGIN TUNER_CONFIG_FILE", "no plugin is loaded"},
+	{"NET_PLUGIN_REF_COUNT", "a network plugin stays loaded"},
+	{"TUNER_PLUGIN PROFILER_PLUGIN ENV_PLUGIN GIN_PLUGIN RMA_PLUGIN TUNER_CONFIG_FILE", "of plugins only those for networks are loaded"},
 	{"MIN_P2P_NCHANNELS MAX_P2P_NCHANNELS NCHANNELS_PER_NET_PEER NCHANNELS_PER_PEER", "point-to-point operations have the channels of the others"},
 	{"CROSS_NIC NETDEVS_POLICY NET_SHARED_BUFFERS NET_SHARED_COMMS NET_DISABLE_INTRA PXN_DISABLE P2P_PXN_LEVEL PXN_C2C NET_OVERHEAD", "how GPUs share network devices"},
 	{"SOCKET_INLINE SOCKET_MIN_TASKSIZE SOCKET_RCVBUF SOCKET_SNDBUF SOCKET_RETRY_CNT SOCKET_RETRY_SLEEP_MSEC SOCKET_POLL_TIMEOUT_MSEC SOCKET_MAGIC", "a detail of NCCL's sockets; ours are made otherwise"},

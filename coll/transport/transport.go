@@ -50,6 +50,18 @@ type Tx interface {
 	Slots() int
 }
 
+// A Lazy Tx keeps messages that could not leave at once until one of its
+// methods is called again, though it is not Direct: the executor calls Idle.
+// Those that are Direct may do so in any case.
+type Lazy interface{ Lazy() }
+
+// Leaves reports whether messages of t may leave over time, for which Idle has
+// to be called.
+func Leaves(t Tx) bool {
+	_, lazy := t.(Lazy)
+	return lazy || t.Direct()
+}
+
 // An Rx is the receiving end of a connection. Two ways of receiving: Peek at
 // the next message in its slot, and Release it; or Post memory for it.
 type Rx interface {

@@ -34,7 +34,7 @@
 // end closes first tells the other one, and is told: a sender how many messages
 // it has sent, a receiver how many receives it has begun. Then the sender sends
 // empty messages for receives that are too many, or the receiver takes messages
-// that are. When one of them has died or does not answer within a second,
+// that are. When one of them has died or does not answer within seconds,
 // connections are closed as they are.
 package netplugin
 

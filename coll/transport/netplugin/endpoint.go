@@ -51,8 +51,8 @@ func Open(opt Options) (*Endpoint, error) {
 		opt.MaxMessage = DefaultMaxMessage
 	}
 	for _, d := range opt.Net.Devices() {
-		if most := d.MaxBytes; most > headerSize && most-headerSize < uint64(opt.MaxMessage) {
-			opt.MaxMessage = int(most - headerSize)
+		if most := LongestMessage(d.MaxBytes); most > 0 {
+			opt.MaxMessage = min(opt.MaxMessage, most)
 		}
 	}
 	if opt.Logf == nil {
@@ -133,8 +133,8 @@ func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
 // goodbyePatience is how long Close waits for what is under way: a peer that
 // lives answers within a millisecond. After a fault it may be one that does not.
 const (
-	goodbyePatience = time.Second
-	faultPatience   = 100 * time.Millisecond
+	goodbyePatience = 5 * time.Second
+	faultPatience   = time.Second
 )
 
 // Close tells peers that this rank leaves, and frees everything. Messages that

@@ -34,6 +34,9 @@ func (*Library) Init(uint64) (*Net, error) { return nil, ErrUnavailable }
 // A Net is a plugin that was initialized. In this build there is none.
 type Net struct{}
 
+// Library is none.
+func (*Net) Library() *Library { return nil }
+
 // Devices are none.
 func (*Net) Devices() []Properties { return nil }
 

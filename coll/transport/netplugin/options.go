@@ -33,6 +33,12 @@ type Options struct {
 	Logf func(format string, args ...any) // strangers and failures that others report; may be nil
 }
 
+// LongestMessage is how long messages can be over a network whose own can be of
+// so many bytes.
+func LongestMessage(bytes uint64) int {
+	return int(min(bytes, 1<<29) - min(bytes, headerSize))
+}
+
 // DefaultMaxMessage is for Options.MaxMessage, in bytes.
 const DefaultMaxMessage = 512 << 10
 

@@ -24,7 +24,14 @@ type Tx struct {
 	begun  uint32 // that many
 }
 
-var _ transport.Tx = (*Tx)(nil)
+var (
+	_ transport.Tx   = (*Tx)(nil)
+	_ transport.Lazy = (*Tx)(nil)
+)
+
+// Lazy is that a plugin may refuse to send just now, and moves messages only
+// while it is called.
+func (t *Tx) Lazy() {}
 
 // MaxMessage is the length of the longest message, in bytes.
 func (t *Tx) MaxMessage() int { return t.maxMessage }

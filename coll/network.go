@@ -1,0 +1,287 @@
+package coll
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/netplugin"
+	"github.com/assay-hpc/assay/coll/transport/socket"
+)
+
+// A network is a way to ranks out of reach of shared memory.
+type network struct {
+	name  string // as NCCL_NET calls it
+	limit int    // longest message in bytes; 0: whatever is wanted
+	open  func() (transport.Endpoint, error)
+	drop  func() // if it is not opened; may be nil
+}
+
+// Names that NCCL_NET may say. Plugins have names of their own.
+const socketNet = "Socket"
+
+// networks are those that this rank has, the preferred one first, and for each
+// that it might have and has not, why. local are the ranks of this host.
+func (c *Comm) networks(local []int) (list []network, lacks []string) {
+	list, lacks = c.pluginNetworks(slices.Index(local, c.rank))
+	// InfiniBand belongs here, unless NCCL_IB_DISABLE says otherwise.
+	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return c.openSocket(c.net.Key("socket")) }})
+	if forced := c.cfg.Net; forced != "" {
+		list = slices.DeleteFunc(list, func(n network) bool {
+			other := !strings.EqualFold(n.name, forced)
+			if other && n.drop != nil {
+				n.drop()
+			}
+			return other
+		})
+	}
+	return list, lacks
+}
+
+// pluginNetworks is the network of the first plugin of NCCL_NET_PLUGIN that can
+// be used. index is the rank's among those of its host.
+func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
+	if strings.EqualFold(c.cfg.Net, socketNet) {
+		return nil, nil
+	}
+	c.logPlugins()
+	for _, entry := range netplugin.Entries(c.cfg.NetPlugin) {
+		n, err := c.pluginNet(entry)
+		if err == nil {
+			return []network{c.pluginNetwork(n, index)}, lacks
+		}
+		lacks = append(lacks, err.Error())
+		if c.cfg.NetPlugin == "" { // nobody has asked for it
+			c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %v", err)
+		} else {
+			c.cfg.log.Warnf("NET/Plugin: NCCL_NET_PLUGIN=%s: %v", c.cfg.NetPlugin, err)
+		}
+	}
+	return nil, lacks
+}
+
+// pluginNet loads and initializes a plugin.
+func (c *Comm) pluginNet(entry string) (*netplugin.Net, error) {
+	l, err := netplugin.Load(entry)
+	if err != nil {
+		return nil, err
+	}
+	c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: loaded net plugin %s (v%d) from %s", l.Name(), l.Version(), l.File())
+	if c.cfg.Net != "" && !strings.EqualFold(l.Name(), c.cfg.Net) {
+		return nil, fmt.Errorf("the network of %s is %s, and NCCL_NET=%s", l.File(), l.Name(), c.cfg.Net)
+	}
+	id := binary.LittleEndian.Uint64(c.net.Key("net plugin id"))
+	n, err := l.Init(id)
+	if err != nil {
+		return nil, err
+	}
+	for d, p := range n.Devices() {
+		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %s: device %d is %s, port %d, %d Mbit/s", l.Name(), d, p.Name, p.Port, p.Speed)
+	}
+	c.logCollNet(l, n, id)
+	return n, nil
+}
+
+// logCollNet says what the plugin's network could reduce. No operation has it
+// do so.
+func (c *Comm) logCollNet(l *netplugin.Library, n *netplugin.Net, id uint64) {
+	const about = debug.Init | debug.Net
+	name, ok := l.CollNetName()
+	if !ok || !c.cfg.log.Enabled(debug.Info, about) {
+		return
+	}
+	if coll, err := n.CollNet(id); err != nil {
+		c.cfg.log.Infof(about, "NET/Plugin: collnet plugin %s: %v", name, err)
+	} else {
+		c.cfg.log.Infof(about, "NET/Plugin: collnet plugin %s (v%d), %d devices, reduces %s; no operation uses it", name, coll.Version, coll.Devices, cmp.Or(strings.Join(coll.Reduces, ", "), "nothing"))
+	}
+}
+
+// pluginNetwork is the network of a plugin that was initialized.
+func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
+	limit := uint64(0)
+	for _, d := range n.Devices() {
+		if limit == 0 || d.MaxBytes < limit {
+			limit = d.MaxBytes
+		}
+	}
+	return network{
+		name:  n.Library().Name(),
+		limit: netplugin.LongestMessage(limit),
+		drop:  func() { _ = n.Close() },
+		open: func() (transport.Endpoint, error) {
+			e, err := netplugin.Open(netplugin.Options{
+				Net: n, Rank: c.rank, Comm: c.net.Key("net plugin name"), Key: c.net.Key("net plugin"), Fault: &c.fault,
+				Addrs: c.addrs(), First: index, MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
+			})
+			if err != nil {
+				return nil, err
+			}
+			return e, nil
+		},
+	}
+}
+
+// logPlugins makes plugins log where this communicator does: they have one log
+// for the process, which is the newest communicator's.
+func (c *Comm) logPlugins() {
+	log := c.cfg.log
+	level := netplugin.Level(0)
+	switch {
+	case log.Enabled(debug.Trace, debug.All):
+		level = netplugin.Trace
+	case log.Enabled(debug.Info, debug.All):
+		level = netplugin.Info
+	case log.Enabled(debug.Warn, 0):
+		level = netplugin.Warn
+	default:
+		return
+	}
+	netplugin.Log(level, func(l netplugin.Line) {
+		about := pluginSubsystems(l.Subsystems)
+		switch {
+		case l.Level <= netplugin.Warn:
+			log.Warnf("%s", l.Text)
+		case l.Level == netplugin.Info:
+			log.Infof(about, "%s", l.Text)
+		default:
+			log.Tracef(about, "%s", l.Text)
+		}
+	})
+}
+
+// pluginBits are what a plugin's line is about, by NCCL's bits from the lowest.
+var pluginBits = []debug.Subsystems{
+	debug.Init, debug.Coll, debug.P2P, debug.SHM, debug.Net, debug.Graph, debug.Tuning, debug.Env,
+	debug.Alloc, debug.Call, debug.Proxy, debug.NVLS, debug.Bootstrap, debug.Reg, debug.Profile, debug.RAS, debug.Destroy,
+}
+
+func pluginSubsystems(bits uint64) (s debug.Subsystems) {
+	for i, sub := range pluginBits {
+		if bits&(1<<i) != 0 {
+			s |= sub
+		}
+	}
+	return s
+}
+
+// addrs are this host's addresses, one of each interface: a second one is the
+// same wire.
+func (c *Comm) addrs() (list []netip.Addr) {
+	seen := map[string]bool{}
+	for _, a := range c.net.Addrs() {
+		if !seen[a.Name] {
+			seen[a.Name] = true
+			list = append(list, a.Addr)
+		}
+	}
+	return list
+}
+
+// openSocket makes the endpoint over TCP.
+func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
+	o := socket.Options{
+		Rank: c.rank, Comm: c.net.Key("socket name"), Key: key, Fault: &c.fault,
+		Addrs: c.addrs(), MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
+	}
+	if n := c.cfg.SocketThreads; n >= 0 {
+		o.Threads = n
+	}
+	if n := c.cfg.SocketsPerThread; n >= 0 {
+		o.PerThread = n
+	}
+	return socket.Open(o)
+}
+
+// An offer is what a rank tells the others of its networks.
+type offer struct {
+	Forced string   `json:"forced,omitempty"` // NCCL_NET
+	Names  []string `json:"names"`            // the preferred one first
+	Limits []int    `json:"limits"`           // of messages, in bytes; 0: none
+	Lacks  []string `json:"lacks,omitempty"`  // why there is not more
+}
+
+// openNetwork chooses a network with the other ranks and opens it.
+func (c *Comm) openNetwork(ctx context.Context, local []int) error {
+	list, lacks := c.networks(local)
+	mine := offer{Forced: c.cfg.Net, Lacks: lacks}
+	for _, n := range list {
+		mine.Names, mine.Limits = append(mine.Names, n.name), append(mine.Limits, n.limit)
+	}
+	name, err := c.agree(ctx, mine)
+	for _, n := range list {
+		if err == nil && n.name == name {
+			c.cfg.log.Infof(debug.Init|debug.Net, "Using network %s", name)
+			c.links.netName = name
+			c.links.net, err = n.open()
+		} else if n.drop != nil {
+			n.drop()
+		}
+	}
+	return err
+}
+
+// agree makes all ranks choose the same network, with messages of a length that
+// suits them all.
+func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return "", err
+	}
+	got, err := c.net.AllGather(ctx, b)
+	if err != nil {
+		return "", err
+	}
+	all := make([]offer, len(got))
+	for r := range got {
+		if err := json.Unmarshal(got[r], &all[r]); err != nil || len(all[r].Names) != len(all[r].Limits) {
+			return "", c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged list of networks", r)
+		}
+	}
+	name, without, err := choose(all)
+	if err != nil {
+		return "", &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: without, Err: err}
+	}
+	if without >= 0 && c.rank == 0 {
+		c.cfg.log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(), name)
+	}
+	for _, o := range all {
+		if limit := o.Limits[slices.Index(o.Names, name)]; limit > 0 {
+			c.links.slot = min(c.links.slot, limit&^63)
+		}
+	}
+	return name, nil
+}
+
+// why is the reason for what an offer lacks.
+func (o offer) why() string { return cmp.Or(strings.Join(o.Lacks, "; "), "it was not asked for") }
+
+// choose takes the first network of rank 0's that all ranks have. without is a
+// rank for which one before that could not be taken, or because of which there
+// is none at all; NoPeer if there is no such rank.
+func choose(all []offer) (name string, without int, err error) {
+	without = NoPeer
+	for r, o := range all {
+		if len(o.Names) == 0 {
+			return "", r, fmt.Errorf("rank %d has no network of the name that NCCL_NET says, %s: %s", r, o.Forced, o.why())
+		}
+	}
+	for _, name := range all[0].Names {
+		lacking := slices.IndexFunc(all, func(o offer) bool { return !slices.Contains(o.Names, name) })
+		if lacking < 0 {
+			return name, without, nil
+		}
+		if without == NoPeer {
+			without = lacking
+		}
+	}
+	o := all[without]
+	return "", without, fmt.Errorf("rank %d has the networks %s, and rank 0 has %s: %s", without, strings.Join(o.Names, ", "), strings.Join(all[0].Names, ", "), o.why())
+}
