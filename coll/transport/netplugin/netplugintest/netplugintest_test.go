@@ -4,6 +4,8 @@ package netplugintest_test
 
 import (
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport/netplugin/netplugintest"
@@ -33,4 +35,26 @@ func TestOurs(t *testing.T) {
 		})
 	}
 	t.Run("version 8", func(t *testing.T) { netplugintest.Run(t, netplugintest.Build(t, "-DONLY=8")) })
+}
+
+// TestBites: a plugin that breaks a rule fails the suite, which says what the
+// rule is.
+func TestBites(t *testing.T) {
+	file := netplugintest.Build(t)
+	for rule, tt := range map[string]struct{ run, want string }{
+		"length": {"device_0/sizes", "test broke a rule: it says of a receive how many bytes came: 0 were sent, it says 1"},
+		"behind": {"device_0/receive", "irecv broke a rule: memory behind a message of 0 bytes in a receive of 100000 is not touched"},
+		"few":    {"device_0/requests", "network plugin assay test: irecv: internal error (3)"},
+		"speed":  {"properties", "getProperties(0) broke a rule: the speed is positive"},
+		"handle": {"device_0/listen", "listen: it wrote more than 128 bytes of handle"},
+		"block":  {"device_0/patience", "accept broke a rule: it does not block"},
+		"bytes":  {"device_0/order", "irecv broke a rule: what is received is what was sent"},
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestPlugin$/"+tt.run, "-test.v")
+		cmd.Env = append(os.Environ(), "ASSAY_NET_PLUGIN="+file, "ASSAY_TEST_NET_BREAK="+rule)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: %v; want a failure with %q:\n%s", rule, err, tt.want, out)
+		}
+	}
 }

@@ -8,6 +8,7 @@
 //	ASSAY_TEST_NET_PARTIAL=n   each call moves n bytes at most (all)
 //	ASSAY_TEST_NET_FAIL=n      the nth test of a connection fails (never)
 //	ASSAY_TEST_NET_LISTEN=n    listen returns n (0)
+//	ASSAY_TEST_NET_BREAK=rule  breaks the interface: length, behind, few, speed, handle, block or bytes
 //	ASSAY_TEST_NET_STRICT=1    closing a connection with requests under way prints a line and aborts
 //
 // Compiled with -DNAME="…" it has another name; with -DONLY=n it exports the
@@ -42,6 +43,11 @@ static logger_t logger;
 static long setting(const char *name, long unset) {
   const char *s = getenv(name);
   return s && *s ? atol(s) : unset;
+}
+
+static int breaks(const char *rule) {
+  const char *s = getenv("ASSAY_TEST_NET_BREAK");
+  return s && !strcmp(s, rule);
 }
 
 struct handle {
@@ -112,6 +118,7 @@ static int do_listen(int device, void *handle, void **listener) {
     return system_error;
   }
   if (set_nonblocking(l->fd)) return system_error;
+  if (breaks("handle")) ((char *)handle)[handle_size] = 1;
   *listener = l;
   return success;
 }
@@ -146,6 +153,7 @@ static int do_accept(void *listener, void **comm, void **device) {
   struct listener *l = listener;
   *comm = NULL;
   if (l->not_yet-- > 0) return success;
+  if (breaks("block")) usleep(1100 * 1000);
   int fd = accept(l->fd, NULL, NULL);
   if (fd < 0) return errno == EAGAIN ? success : system_error;
   if (set_nonblocking(fd)) return system_error;
@@ -183,7 +191,7 @@ static int begin(struct comm *c, void *data, size_t size, int tag, void *region,
   if (c->refused++ < c->busy) return success;
   c->refused = 0;
   struct request *r = &c->requests[c->begun % max_requests];
-  if (r->used) {
+  if (r->used || (breaks("few") && c->begun - c->moved >= 16)) {
     WARN("NET/Test : more than %d requests", max_requests);
     return internal_error;
   }
@@ -235,6 +243,8 @@ static int move(struct comm *c) {
     state = part(c, r, r->data, sizeof r->frame, r->frame.length);
     if (state <= 0) return -state;
     c->moved++;
+    if (c->receives && breaks("behind") && r->frame.length < r->size) r->data[r->frame.length] ^= 1;
+    if (c->receives && breaks("bytes") && r->frame.length > 1000) r->data[1000] ^= 1;
   }
   return success;
 }
@@ -258,7 +268,7 @@ static int do_test(void *request, int *done, int *sizes) {
   if (r->number < c->moved) {
     *done = 1;
     r->used = 0;
-    if (sizes) *sizes = (int)r->frame.length;
+    if (sizes) *sizes = (int)r->frame.length + breaks("length");
   }
   return success;
 }
@@ -302,7 +312,7 @@ static int close_listener(void *listener) {
   int maxComms, maxRecvs, netDeviceType, netDeviceVersion;
 #define COMMON                                                                             \
   .name = (char *)(device ? "test1" : "test0"), .pciPath = NULL, .guid = (uint64_t)device, \
-  .ptrSupport = 1, .speed = 10000, .port = 1, .latency = 5, .maxComms = 1 << 16, .maxRecvs = 1
+  .ptrSupport = 1, .speed = breaks("speed") ? 0 : 10000, .port = 1, .latency = 5, .maxComms = 1 << 16, .maxRecvs = 1
 #define LATER .parts = 1, .part = {device}, .maxP2pBytes = 1 << 30, .maxCollBytes = 1 << 30
 struct props8 {
   PROPERTIES_HEAD()
