@@ -105,13 +105,19 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// connect opens a connection from rank 0 to rank 1.
 func connect(t testing.TB, ranks []transporttest.Rank) (transport.Tx, transport.Rx) {
 	t.Helper()
-	tx, err := ranks[0].Tx(t.Context(), 1, ranks[1].Info(), 0)
+	return connectTo(t, ranks, 0, 1)
+}
+
+func connectTo(t testing.TB, ranks []transporttest.Rank, from, to int) (transport.Tx, transport.Rx) {
+	t.Helper()
+	tx, err := ranks[from].Tx(t.Context(), to, ranks[to].Info(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rx, err := ranks[1].Rx(t.Context(), 0, ranks[0].Info(), 0)
+	rx, err := ranks[to].Rx(t.Context(), from, ranks[from].Info(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
