@@ -250,23 +250,28 @@ func TestPluginBreaks(t *testing.T) {
 	wg.Wait()
 }
 
-// TestPluginKill: as TestKill, over the plugin.
+// TestPluginKill: as TestKill, over the plugin; also over one that does not
+// notice that its peer is dead.
 func TestPluginKill(t *testing.T) {
 	file := testPlugin(t)
 	rounds := 4
 	if testing.Short() {
 		rounds = 1
 	}
-	slowest := colltest.Chaos{
-		Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: "socket plugin", Env: []string{pluginVar + "=" + file}},
-		Rounds: rounds, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: 7,
-		Survivor: survivor,
-	}.Run(t)
-	var worst time.Duration
-	for _, d := range slowest {
-		worst = max(worst, d)
+	for i, deaf := range []string{"0", "1"} {
+		t.Run("deaf="+deaf, func(t *testing.T) {
+			slowest := colltest.Chaos{
+				Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: "socket plugin", Env: []string{pluginVar + "=" + file, "ASSAY_TEST_NET_DEAF=" + deaf}},
+				Rounds: rounds, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: uint64(7 + i),
+				Survivor: survivor,
+			}.Run(t)
+			var worst time.Duration
+			for _, d := range slowest {
+				worst = max(worst, d)
+			}
+			t.Logf("%d kills; the last survivor returned at most %v after", len(slowest), worst)
+		})
 	}
-	t.Logf("%d kills; the last survivor returned at most %v after", len(slowest), worst)
 }
 
 // pluginVar tells the processes of a job which plugin to use.

@@ -182,6 +182,22 @@ func TestPluginFails(t *testing.T) {
 	}
 }
 
+// TestVanished: the end of the TCP connection breaks a connection whose plugin
+// notices nothing.
+func TestVanished(t *testing.T) {
+	t.Setenv("ASSAY_TEST_NET_DEAF", "1")
+	ranks := opener(netplugintest.Build(t), netplugin.Options{})(t, 2)
+	tx, rx := connect(t, ranks)
+	say(t, ranks, tx, rx, "hello")
+	ranks[0].Endpoint.(*netplugin.Endpoint).HangUp()
+	for r, want := range []string{"rank 1 is lost", "rank 0 is lost: it closed the connection without a goodbye (noticed by rank 1)"} {
+		err := wait(t, ranks[r:r+1], "the fault", func() bool { return false })
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: the fault is %v; want %q", r, err, want)
+		}
+	}
+}
+
 // TestListenFails: both sides say why there is no connection.
 func TestListenFails(t *testing.T) {
 	file := netplugintest.Build(t)

@@ -8,6 +8,7 @@
 //	ASSAY_TEST_NET_PARTIAL=n   each call moves n bytes at most (all)
 //	ASSAY_TEST_NET_FAIL=n      the nth test of a connection fails (never)
 //	ASSAY_TEST_NET_LISTEN=n    listen returns n (0)
+//	ASSAY_TEST_NET_DEAF=1      a lost peer is not noticed: requests are never done
 //	ASSAY_TEST_NET_BREAK=rule  breaks the interface: length, behind, few, speed, handle, block or bytes
 //	ASSAY_TEST_NET_STRICT=1    closing a connection with requests under way prints a line and aborts
 //
@@ -220,6 +221,7 @@ static int part(struct comm *c, struct request *r, char *p, size_t from, size_t 
     char *at = p + (r->off - from);
     ssize_t got = c->receives ? recv(c->fd, at, left, 0) : send(c->fd, at, left, MSG_NOSIGNAL);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (got <= 0 && setting("ASSAY_TEST_NET_DEAF", 0)) return 0;
     if (got <= 0) {
       WARN("NET/Test : %s", got ? strerror(errno) : "the peer has closed the connection");
       return -remote_error;
