@@ -16,7 +16,7 @@ var guide = []Knob{
 	{Name: "NCCL_P2P_LEVEL", Since: "2.3.4", Default: "SYS", Status: Honoured, kind: level(func(k *Knobs) *PathLevel { return &k.P2PLevel }),
 		Effect: "LOC (0): as NCCL_P2P_DISABLE=1. All others allow it, whatever the distance"},
 	{Name: "NCCL_SHM_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.SHMDisable }),
-		Effect: "1: processes of one host exchange through sockets"},
+		Effect: "1: processes of one host exchange over the network that connects hosts"},
 	{Name: "NCCL_SOCKET_IFNAME", Default: "auto", Status: Honoured, kind: interfaces(func(k *Knobs) *string { return &k.SocketIfname }),
 		Effect: "which network interfaces bootstrap and sockets use; auto: any but lo, docker* and virbr*, and those when there is nothing else"},
 	{Name: "NCCL_DEBUG", Default: "NONE", Status: Honoured, kind: debugLevel,
@@ -38,7 +38,7 @@ var guide = []Knob{
 	{Name: "NCCL_LAUNCH_MODE", Since: "2.1.0", Default: "unset", Status: Accepted, kind: oneOf(func(k *Knobs) *string { return &k.LaunchMode }, "PARALLEL", "GROUP"),
 		Effect: "how CUDA kernels are launched: those of a group are launched together in any case"},
 	{Name: "NCCL_IB_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.IBDisable }),
-		Effect: "1: hosts are connected by sockets, which until there is an InfiniBand transport they are in any case"},
+		Effect: "1: no InfiniBand between hosts, but for a plugin's; until there is a transport for it, there is none in any case"},
 	{Name: "NCCL_IB_HCA", Default: "unset", Status: Accepted, kind: adapters(func(k *Knobs) *string { return &k.IB.HCA }), Effect: verbsYet},
 	// The guide allows 1 to 22; the field has five bits, of which 0 is "for ever".
 	{Name: "NCCL_IB_TIMEOUT", Default: "20", Status: Accepted, kind: integer(1, 31, func(k *Knobs) *int { return &k.IB.Timeout }), Effect: verbsYet},

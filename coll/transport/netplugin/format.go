@@ -1,3 +1,5 @@
+//go:build cgo
+
 package netplugin
 
 import (
@@ -7,10 +9,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/transport"
 )
-
-// headerSize is the length of what goes before each message in its slot. It
-// keeps the message aligned for every element.
-const headerSize = 16
 
 // Kinds of messages.
 const (
@@ -49,9 +47,7 @@ func parseHeader(b []byte, number uint32) (transport.Header, error) {
 //	receiver → sender   wordEnd, receives begun      when it closes, or hears the other
 
 const (
-	askSize   = 8
 	offerSize = 4 + HandleSize
-	wordSize  = 8
 	maxReason = 1000 // bytes
 )
 
