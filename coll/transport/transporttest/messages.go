@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport"
@@ -158,6 +159,7 @@ func exchange(t testing.TB, ranks []Rank, tx transport.Tx, rx transport.Rx, list
 		return received == len(list)
 	})
 	until(t, ranks, "Idle", tx.Idle)
+	runtime.KeepAlive(s.posted) // receivers may read it where it lies, by its address
 }
 
 func testSizes(t *testing.T, open Opener) {

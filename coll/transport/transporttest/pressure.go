@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -145,6 +146,7 @@ func stream(t *testing.T, wg *sync.WaitGroup, ranks []Rank, tx transport.Tx, rx 
 		if err := poll(ranks, tx.Idle); err != nil {
 			t.Errorf("Idle: %v", err)
 		}
+		runtime.KeepAlive(s.posted) // receivers may read it where it lies, by its address
 	})
 	wg.Go(func() {
 		r := receiver{rx: rx}
