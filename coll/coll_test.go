@@ -15,6 +15,7 @@ import (
 func testConfig() Config {
 	k := knob.Default()
 	k.Timeout = 20 * time.Second
+	k.NetPlugin = "none" // whatever this machine has
 	return Config{Knobs: k}
 }
 

@@ -261,7 +261,7 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 }
 
 // why is the reason for what an offer lacks.
-func (o offer) why() string { return cmp.Or(strings.Join(o.Lacks, "; "), "it was not asked for") }
+func (o offer) why() string { return cmp.Or(strings.Join(o.Lacks, "; "), "no plugin was asked for") }
 
 // choose takes the first network of rank 0's that all ranks have. without is a
 // rank for which one before that could not be taken, or because of which there

@@ -225,7 +225,11 @@ func TestLoad(t *testing.T) {
 		other:       {"libnccl-net-empty.so: file too short"},
 		"libm.so.6": {"libm.so.6 has none of the symbols ncclNetPlugin_v8 to ncclNetPlugin_v12"},
 	} {
-		_, err := netplugin.Load(entry)
+		l, err := netplugin.Load(entry)
+		if err == nil && entry == "" {
+			t.Logf("this machine has %s", l.File())
+			continue
+		}
 		for _, w := range want {
 			if err == nil || !strings.Contains(err.Error(), w) {
 				t.Errorf("Load(%q) = %v; want %q in it", entry, err, w)
