@@ -72,10 +72,12 @@ func TestKilled(t *testing.T) {
 					ctx, kill := context.WithCancel(context.Background())
 					defer kill()
 					started := make(chan bool, 1)
-					ev := Events{Header: func(Info) { started <- true }}
+					waiting := make(chan bool, 1)
+					ev := Events{Header: func(Info) { started <- true }, Waiting: func(string) { waiting <- true }}
 					var done, gone chan error
 					if role == "server" {
 						done = running(t.Context(), mine, ev)
+						<-waiting
 					}
 					if other == "ours" {
 						gone = running(ctx, theirs, Events{})

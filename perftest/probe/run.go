@@ -26,6 +26,7 @@ type runner struct {
 
 	mu      sync.Mutex
 	notices []string // what happened to the device meanwhile
+	down    bool     // the last of it is that the link went down
 
 	peerVersion string
 }
@@ -80,12 +81,27 @@ func (r *runner) notice(e verbs.Event) {
 	text := fmt.Sprintf("%s: %v at %s", r.e.ctx.Name(), e, time.Now().Format("15:04:05.000"))
 	r.mu.Lock()
 	r.notices = append(r.notices, text)
+	if e.Port == r.c.IBPort {
+		r.down = e.Type == verbs.EventPortDown
+	}
 	r.mu.Unlock()
 	r.ev.TellNote("%s", text)
 }
 
+// linkReturns is how long a link that went down is waited for, to say whether it
+// came back.
+const linkReturns = 3 * time.Second
+
 // explain adds to an error what happened to the device before it.
 func (r *runner) explain(err error) error {
+	isDown := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.down
+	}
+	for end := time.Now().Add(linkReturns); isDown() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range r.notices {
