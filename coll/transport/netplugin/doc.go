@@ -12,8 +12,8 @@
 // blocks. So an Endpoint has a rendezvous.Point; a Tx dials its peer's and
 // says which device it would like; the peer's Point listens with its device of
 // that number, answers with the handle, and both sides go on until the plugin
-// says that they are connected. That work is a goroutine's of its own, locked
-// to its thread (setup.go), as plugins may keep state by thread.
+// says that they are connected. Each connection is made on a thread of its own
+// (setup.go): some plugins keep state by thread, some block.
 //
 // The TCP connection stays. Plugins need not notice that a peer has died: the
 // end of the TCP connection says so. It also carries the goodbye, below.
@@ -21,8 +21,8 @@
 // # Messages
 //
 // Each end has slots in memory that is registered with the plugin. A message
-// is one send of the plugin's: 16 bytes of header (format.go) and what Reserve
-// gave out, behind it. The receiver keeps a receive under way for each slot
+// is one send of the plugin's: a header (format.go) and what Reserve gave out,
+// behind it. The length is in the header, for not every plugin's test tells it. The receiver keeps a receive under way for each slot
 // that is free, so that a plugin's own flow control, which lets a send wait for
 // a receive, is ours as well. All messages of a connection have one tag, and
 // receives are not grouped. The memory that callers Post is copied: it is not

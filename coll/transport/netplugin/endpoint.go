@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
@@ -25,8 +27,11 @@ type Endpoint struct {
 
 	ctx    context.Context // done by Close: nothing new begins
 	cancel context.CancelFunc
+	accept context.Context // done when Close waits no more for what peers have begun
+	giveUp context.CancelFunc
 	dials  sync.WaitGroup // Tx calls
 	wg     sync.WaitGroup // watchers
+	stuck  atomic.Bool    // a call of the plugin's has not returned
 
 	mu     sync.Mutex
 	closed bool
@@ -60,6 +65,7 @@ func Open(opt Options) (*Endpoint, error) {
 	}
 	e := &Endpoint{opt: opt, name: opt.Net.Library().Name(), rx: map[rxKey]*Rx{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.accept, e.giveUp = context.WithCancel(context.Background())
 	e.worker = newWorker()
 	var err error
 	e.point, err = rendezvous.Listen(rendezvous.Options{
@@ -67,6 +73,7 @@ func Open(opt Options) (*Endpoint, error) {
 	})
 	if err != nil {
 		e.cancel()
+		e.giveUp()
 		e.worker.end()
 		opt.Net.Close()
 		return nil, fmt.Errorf("network plugin %s: %w", e.name, err)
@@ -134,6 +141,7 @@ func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
 // lives answers within a millisecond. After a fault it may be one that does not.
 const (
 	goodbyePatience = 5 * time.Second
+	acceptPatience  = time.Second // for connections that have just begun
 	faultPatience   = time.Second
 )
 
@@ -149,8 +157,12 @@ func (e *Endpoint) Close() error {
 	e.closed = true
 	e.cancel()
 	e.mu.Unlock()
+	// A peer that is connecting does not know that nobody wants to hear it.
+	late := time.AfterFunc(acceptPatience, e.giveUp)
 	e.dials.Wait()
 	e.point.Close()
+	late.Stop()
+	e.giveUp()
 
 	var settles []func() bool
 	for _, t := range e.tx {
@@ -174,6 +186,9 @@ func (e *Endpoint) Close() error {
 		r.free()
 	}
 	e.wg.Wait()
+	if e.stuck.Load() { // in a call that uses it
+		return nil
+	}
 	return e.opt.Net.Close()
 }
 
@@ -200,24 +215,48 @@ func (e *Endpoint) settle(jobs []func() bool, patience time.Duration) {
 	}
 }
 
-// do has the worker repeat a step until it is done or fails, or the endpoint is
-// closed.
+// do repeats a step of a plugin's until it is done or fails, or ctx is done, on
+// a thread of its own. Calls must not block, by the interface; there are plugins
+// whose accept does. When one does not return in time, it is left behind with
+// all that it may use.
 func (e *Endpoint) do(ctx context.Context, step func() (done bool, err error)) error {
-	var err error
-	ended := make(chan struct{})
-	e.worker.add(func() bool {
-		var done bool
-		if err = context.Cause(ctx); err == nil {
-			done, err = step()
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		ended <- repeat(ctx, step)
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(stuckPatience):
+		e.stuck.Store(true)
+		return fmt.Errorf("%w: %w", errStuck, context.Cause(ctx))
+	}
+}
+
+// stuckPatience is how long a call may take after its result is of no use any
+// more.
+const stuckPatience = time.Second
+
+// errStuck is about a plugin's call that does not return.
+var errStuck = errors.New("a call of the plugin, which must not block, does not return")
+
+func repeat(ctx context.Context, step func() (done bool, err error)) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		if err := context.Cause(ctx); err != nil {
+			return err
 		}
-		if done || err != nil {
-			close(ended)
-			return true
+		if done, err := step(); done || err != nil {
+			return err
 		}
-		return false
-	})
-	<-ended
-	return err
+		time.Sleep(pause)
+	}
 }
 
 // errVanished is about a peer that is lost while a connection begins.

@@ -16,27 +16,30 @@ const (
 	kindFiller  = 0x6e50b2c3 // for a receive that nobody wants any more
 )
 
-// putHeader writes a message's header. number is the message's on its
-// connection, from 0.
-func putHeader(b []byte, kind, number uint32, h transport.Header) {
+// putHeader writes the header of a message of n bytes. number is the message's
+// on its connection, from 0.
+func putHeader(b []byte, kind, number uint32, n int, h transport.Header) {
 	_ = b[headerSize-1]
 	binary.LittleEndian.PutUint32(b, kind)
 	binary.LittleEndian.PutUint32(b[4:], number)
 	binary.LittleEndian.PutUint32(b[8:], h.Seq)
 	binary.LittleEndian.PutUint32(b[12:], h.Sign)
+	binary.LittleEndian.PutUint32(b[16:], uint32(n))
 }
 
-// parseHeader reads the header of message number, which with it is of b's
-// length.
-func parseHeader(b []byte, number uint32) (transport.Header, error) {
-	if len(b) < headerSize {
-		return transport.Header{}, fmt.Errorf("a message of %d bytes, header included", len(b))
-	}
+// parseHeader reads the header of message number, in its slot, and how long the
+// message is.
+func parseHeader(slot []byte, number uint32) (h transport.Header, n int, err error) {
+	b := slot[:headerSize]
 	kind, got := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:])
 	if kind != kindMessage || got != number {
-		return transport.Header{}, fmt.Errorf("message %d of kind %#x where message %d was due", got, kind, number)
+		return h, 0, fmt.Errorf("message %d of kind %#x where message %d was due", got, kind, number)
 	}
-	return transport.Header{Seq: binary.LittleEndian.Uint32(b[8:]), Sign: binary.LittleEndian.Uint32(b[12:])}, nil
+	n = int(binary.LittleEndian.Uint32(b[16:]))
+	if n > len(slot)-headerSize {
+		return h, 0, fmt.Errorf("a message of %d bytes; they are at most %d", n, len(slot)-headerSize)
+	}
+	return transport.Header{Seq: binary.LittleEndian.Uint32(b[8:]), Sign: binary.LittleEndian.Uint32(b[12:])}, n, nil
 }
 
 // What goes over the TCP connection of two ranks, each in a fixed length:

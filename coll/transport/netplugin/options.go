@@ -31,7 +31,7 @@ type Options struct {
 
 // headerSize is the length of what goes before each message in its slot, in
 // bytes. It keeps the message aligned for every element.
-const headerSize = 16
+const headerSize = 32
 
 // LongestMessage is how long messages can be over a network whose own can be of
 // so many bytes.

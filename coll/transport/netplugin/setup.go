@@ -53,7 +53,11 @@ func (e *Endpoint) dial(ctx context.Context, t *Tx, point string) (err error) {
 	}
 	e.wg.Go(func() { t.watch(t.hear) })
 	d := e.opt.Net.Dial(device, handle)
-	defer d.Close()
+	defer func() {
+		if !errors.Is(err, errStuck) {
+			d.Close()
+		}
+	}()
 	return e.do(ctx, func() (bool, error) {
 		comm, err := d.Connect()
 		if err != nil || comm == nil {
@@ -143,9 +147,9 @@ func (e *Endpoint) enter(peer, channel, maxMessage int, wire net.Conn) (*Rx, err
 }
 
 // receive listens with the plugin, offers the handle, and accepts.
-func (e *Endpoint) receive(r *Rx, device int) error {
+func (e *Endpoint) receive(r *Rx, device int) (err error) {
 	var l *Listener
-	err := e.do(e.ctx, func() (_ bool, err error) {
+	err = e.do(e.ctx, func() (_ bool, err error) {
 		l, err = e.opt.Net.Listen(device)
 		return err == nil, err
 	})
@@ -153,12 +157,16 @@ func (e *Endpoint) receive(r *Rx, device int) error {
 		_, werr := r.wire.Write(offer([HandleSize]byte{}, err))
 		return errors.Join(err, werr)
 	}
-	defer l.Close()
+	defer func() {
+		if !errors.Is(err, errStuck) {
+			l.Close()
+		}
+	}()
 	if _, err := r.wire.Write(offer(l.Handle, nil)); err != nil {
 		return fmt.Errorf("%w: %w", errVanished, err)
 	}
 	e.wg.Go(func() { r.watch(r.hear) })
-	return e.do(e.ctx, func() (bool, error) {
+	return e.do(e.accept, func() (bool, error) {
 		comm, err := l.Accept()
 		if err != nil || comm == nil {
 			return false, orVanished(err, &r.conn)

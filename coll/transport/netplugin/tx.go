@@ -96,7 +96,7 @@ func (t *Tx) Commit(n int, h transport.Header) {
 // add makes what is in the next slot a message of n bytes.
 func (t *Tx) add(n int, kind uint32, h transport.Header) {
 	i := uint32(t.ring.wanted)
-	putHeader(t.slot(i), kind, t.next, h)
+	putHeader(t.slot(i), kind, t.next, n, h)
 	t.ring.length[i%slots] = C.size_t(headerSize + n)
 	t.ring.wanted++
 	t.next++

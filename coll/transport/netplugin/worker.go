@@ -3,15 +3,13 @@
 package netplugin
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 )
 
-// A worker repeats the steps of jobs until each is done, on one thread: the
-// calls by which connections begin and end return at once, with or without
-// success.
+// A worker repeats the steps of jobs until each is done: the goodbyes of
+// connections that nobody uses any more.
 type worker struct {
 	mu   sync.Mutex
 	jobs []func() bool // new ones; each reports whether it is done
@@ -43,8 +41,8 @@ func (w *worker) end() {
 	<-w.ended
 }
 
-// Pauses between rounds of steps without success: connecting takes a plugin
-// tens of microseconds to milliseconds.
+// Pauses between steps without success: connecting takes a plugin tens of
+// microseconds to milliseconds.
 const (
 	firstPause = 5 * time.Microsecond
 	lastPause  = 500 * time.Microsecond
@@ -52,8 +50,6 @@ const (
 
 func (w *worker) run() {
 	defer close(w.ended)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	var todo []func() bool
 	for pause := firstPause; ; {
 		select {
