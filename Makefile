@@ -103,6 +103,11 @@ bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one 
 	go build -o $(BIN)/buildctl github.com/moby/buildkit/cmd/buildctl
 	go run ./build/e2e/bench -buildkitd $(BIN)/buildkitd -buildctl $(BIN)/buildctl
 
+.PHONY: bench-rdma
+bench-rdma: ## RDMA tests of the harness and of perftest in turns, on soft RoCE in a virtual machine: prints the ratios
+	ASSAY_RDMA_BENCH=write_bw,read_bw,send_bw,write_lat,read_lat,send_lat ./.ci/rdma/test -timeout 3000 -run '^TestVersus$$' ./perftest/probe
+	cat out/rdma/versus.md
+
 .PHONY: bench-coll
 bench-coll: deps ## our collectives and OpenMPI's, and sockets against iperf3, in one run: prints the ratios
 	mkdir -p $(BIN)
