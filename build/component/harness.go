@@ -21,9 +21,10 @@ func toolchain(version string, p recipe.Platform) string {
 	return fmt.Sprintf("goproxy:golang.org/toolchain/@v/v0.0.1-go%s.linux-%s.zip", version, p.Arch)
 }
 
-// harness compiles the harness from assay's own source. Without CUDA the binary
-// is static, so it does not depend on the image it goes into: it is compiled
-// once per architecture. For CUDA images see cudaHarness.
+// harness compiles the harness from assay's own source, with cgo: it looks up
+// libraries for RDMA and plugins when it runs. It is compiled once per
+// architecture, on the oldest system, whose C library any later one can stand
+// in for. For CUDA images see cudaHarness.
 func harness(b *builder, _ string) {
 	// With the code for GPUs ranks are those of the machine, which may be too few.
 	var device []string
@@ -38,7 +39,7 @@ func harness(b *builder, _ string) {
 	}
 	var compiled recipe.Source
 	if b.Target.CUDA == "" {
-		compiled = b.staticHarness()
+		compiled = b.plainHarness()
 	} else {
 		compiled = b.cudaHarness()
 		checks = append(checks, b.cudaHarnessChecks()...)
@@ -63,9 +64,10 @@ func harness(b *builder, _ string) {
 func (b *builder) goStage() recipe.Source {
 	on := oldest(b.Target, b.All)
 	packages := []string{"unzip", "ca-certificates"}
-	if on.CUDA != "" {
-		packages = append(packages, b.crossCompilers()...)
+	if on.CUDA == "" { // images with CUDA's toolkit have a compiler
+		packages = append(packages, "gcc", "libc6-dev")
 	}
+	packages = append(packages, b.crossCompilers()...)
 	zip := b.download(toolchain(b.Source.Go, b.Native))
 	s := recipe.Stage{Name: "go-" + baseName(on), Native: true, From: b.baseOf(on, b.Native)}
 	s.Steps = []recipe.Step{
@@ -133,14 +135,22 @@ mkdir -p /out
 `, b.Source.Version, sourceID(b.Source.Digest))
 }
 
-func (b *builder) staticHarness() recipe.Source {
+// plainHarness is the harness of images without CUDA.
+func (b *builder) plainHarness() recipe.Source {
 	return b.stage(recipe.Stage{
 		Name: "harness-" + b.Platform.Arch, Native: true, From: b.goStage(),
 		Steps: []recipe.Step{b.run(goBuild{
-			title: "compile the harness for " + b.Platform.Arch, platform: b.Platform, tags: "urfave_cli_no_docs",
+			title: "compile the harness for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "urfave_cli_no_docs",
+			env:    []recipe.Var{b.compiler()},
 			source: "/src", modules: b.Source.Modules, script: b.buildHarness(),
 		})},
 	})
+}
+
+// compiler is what cgo calls: that of the platform, which is there on a builder of
+// either architecture.
+func (b *builder) compiler() recipe.Var {
+	return recipe.Var{Name: "CC", Value: b.Platform.Multiarch() + "-gcc"}
 }
 
 // moduleDir is where the harness's modules lie, in the layout of a proxy.

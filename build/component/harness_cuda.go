@@ -21,7 +21,7 @@ func (b *builder) cudaHarness() recipe.Source {
 		Steps: []recipe.Step{b.run(goBuild{
 			title: "compile the harness with CUDA " + b.Target.CUDA + " for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "cuda,nvml,urfave_cli_no_docs",
 			env: []recipe.Var{
-				{Name: "CC", Value: b.Platform.Multiarch() + "-gcc"},
+				b.compiler(),
 				// go-nvml declares what NVML has deprecated.
 				{Name: "CGO_CFLAGS", Value: "-O2 -Wno-deprecated-declarations -I/tmp/include"},
 			},

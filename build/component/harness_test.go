@@ -81,7 +81,7 @@ func TestHarnessStage(t *testing.T) {
 	for _, v := range run.Env {
 		env[v.Name] = v.Value
 	}
-	if env["GOARCH"] != "arm64" || env["CGO_ENABLED"] != "0" || run.Network || !strings.HasPrefix(env["GOPROXY"], "file://") {
+	if env["GOARCH"] != "arm64" || env["CGO_ENABLED"] != "1" || env["CC"] != "aarch64-linux-gnu-gcc" || run.Network || !strings.HasPrefix(env["GOPROXY"], "file://") {
 		t.Errorf("it runs with %v, network %v", env, run.Network)
 	}
 	mounted := map[string]recipe.Source{}
