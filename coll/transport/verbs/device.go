@@ -1,0 +1,244 @@
+//go:build cgo && linux
+
+package verbs
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	rdma "github.com/assay-hpc/assay/perftest/verbs"
+)
+
+// A Net is the ports that can be used, open. An Endpoint takes it over.
+type Net struct {
+	adapters []*adapter
+	ports    []*port
+}
+
+// An adapter is an open device.
+type adapter struct {
+	ctx *rdma.Context
+	pd  *rdma.PD
+}
+
+// A port is one of an adapter's, with the address that it sends from.
+type port struct {
+	*adapter
+	rdma.Port
+	gid  rdma.GIDEntry // Index -1: there is none
+	down atomic.Int64  // when the link was last lost, in nanoseconds since 1970; 0: never
+}
+
+// Find opens the devices that have a port which is allowed, up and has an
+// address. Without any it fails with ErrUnavailable, and says why.
+func Find(s Selection) (*Net, error) {
+	if s.Logf == nil {
+		s.Logf = func(string, ...any) {}
+	}
+	names, err := rdma.Names()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	n := &Net{}
+	var lacks []error
+	for _, name := range names {
+		if err := n.add(name, &s); err != nil {
+			s.Logf("%v", err)
+			lacks = append(lacks, err)
+		}
+	}
+	if len(n.ports) > 0 {
+		return n, nil
+	}
+	n.Close()
+	if len(names) == 0 {
+		lacks = append(lacks, errors.New("no RDMA device: none in /sys/class/infiniband, or no provider for it (ibverbs-providers), or no /dev/infiniband in this container"))
+	}
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, joinLine(lacks))
+}
+
+// joinLine is errors in one line.
+func joinLine(errs []error) (err error) {
+	for _, e := range errs {
+		if err == nil {
+			err = e
+			continue
+		}
+		err = fmt.Errorf("%w; %w", err, e)
+	}
+	return err
+}
+
+// add opens a device, if it has a port that can be used, and reports why others
+// cannot.
+func (n *Net) add(name string, s *Selection) error {
+	ctx, err := rdma.Open(name)
+	if err != nil {
+		return err
+	}
+	a := &adapter{ctx: ctx}
+	limits, err := ctx.Limits()
+	if err != nil {
+		return errors.Join(err, ctx.Close())
+	}
+	var lacks []error
+	var ports []*port
+	for number := 1; number <= limits.Ports; number++ {
+		p, err := a.port(number, s)
+		if err != nil {
+			lacks = append(lacks, err)
+			continue
+		}
+		ports = append(ports, p)
+	}
+	if len(ports) > 0 {
+		if a.pd, err = ctx.PD(); err == nil {
+			n.adapters, n.ports = append(n.adapters, a), append(n.ports, ports...)
+			return joinLine(lacks)
+		}
+		lacks = append(lacks, err)
+	}
+	if err := ctx.Close(); err != nil {
+		lacks = append(lacks, err)
+	}
+	return joinLine(lacks)
+}
+
+// port asks for a port and its address, and reports why it cannot be used.
+func (a *adapter) port(number int, s *Selection) (*port, error) {
+	if !admits(s.HCA, a.ctx.Name(), number) {
+		return nil, fmt.Errorf("%s port %d is not one of NCCL_IB_HCA=%s", a.ctx.Name(), number, s.HCA)
+	}
+	p, err := a.ctx.Port(number)
+	if err != nil {
+		return nil, err
+	}
+	if p.State != rdma.PortActive {
+		return nil, fmt.Errorf("%s port %d is %v, not ACTIVE", a.ctx.Name(), number, p.State)
+	}
+	table, err := a.ctx.GIDs(number)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := s.choose(table, p.Ethernet)
+	if err != nil {
+		return nil, fmt.Errorf("%s port %d: %w", a.ctx.Name(), number, err)
+	}
+	return &port{adapter: a, Port: p, gid: gid}, nil
+}
+
+// choose takes an address of a port's table. On InfiniBand, where LIDs do, it
+// is there for subnets that are routed to.
+func (s *Selection) choose(table []rdma.GIDEntry, ethernet bool) (rdma.GIDEntry, error) {
+	index, ok := s.GIDIndex, s.GIDIndex >= 0
+	if !ok && !ethernet {
+		index, ok = 0, true
+	}
+	if !ok {
+		index, ok = rdma.DefaultGID(s.ofVersion(table), s.IPv6)
+	}
+	i := slices.IndexFunc(table, func(e rdma.GIDEntry) bool { return e.Index == index && !e.GID.IsZero() })
+	switch {
+	case ok && i >= 0:
+		return table[i], nil
+	case !ethernet && s.GIDIndex < 0:
+		return rdma.GIDEntry{Index: -1}, nil
+	case s.GIDIndex >= 0:
+		return rdma.GIDEntry{}, fmt.Errorf("there is no address at NCCL_IB_GID_INDEX=%d", s.GIDIndex)
+	}
+	return rdma.GIDEntry{}, errors.New("it has no address (GID): has its interface one?")
+}
+
+// ofVersion are a table's addresses of the RoCE version that is wanted, all if
+// none is.
+func (s *Selection) ofVersion(table []rdma.GIDEntry) []rdma.GIDEntry {
+	want := rdma.RoCEv2
+	if s.RoCEVersion == 1 {
+		want = rdma.RoCEv1
+	}
+	of := slices.DeleteFunc(slices.Clone(table), func(e rdma.GIDEntry) bool { return e.Type != want || e.GID.IsZero() })
+	if len(of) == 0 {
+		return table
+	}
+	return of
+}
+
+// Ports describes the ports, in the order in which channels take them.
+func (n *Net) Ports() (list []PortInfo) {
+	for _, p := range n.ports {
+		i := PortInfo{Device: p.ctx.Name(), Port: p.Number, Layer: p.layer(), MTU: p.MTU.Bytes()}
+		if p.Ethernet {
+			i.GID = fmt.Sprintf("GID %d %v %v", p.gid.Index, p.gid.GID, p.gid.Type)
+		} else {
+			i.GID = fmt.Sprintf("LID 0x%04x", p.LID)
+		}
+		list = append(list, i)
+	}
+	return list
+}
+
+func (p *port) layer() string {
+	if p.Ethernet {
+		return "RoCE"
+	}
+	return "IB"
+}
+
+func (p *port) String() string { return fmt.Sprintf("%s port %d", p.ctx.Name(), p.Number) }
+
+// Close closes the devices. What was made with them must have been closed.
+func (n *Net) Close() error {
+	errs := make([]error, len(n.adapters))
+	var wg sync.WaitGroup
+	for i, a := range n.adapters { // each waits for the one that listens to its events
+		wg.Go(func() { errs[i] = cmp.Or(a.pd.Close(), a.ctx.Close()) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// listen notes what happens to the ports, and tells fatal of devices that are
+// dead.
+func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
+	for _, a := range n.adapters {
+		a.ctx.Events(func(e rdma.Event) {
+			if e.Type == rdma.EventCommEst { // of each connection
+				return
+			}
+			logf("%s: event: %v", a.ctx.Name(), e)
+			if e.Type == rdma.EventDeviceDead {
+				fatal(fmt.Errorf("the RDMA device %s has failed (%v): see the kernel's log", a.ctx.Name(), e.Type))
+			}
+			for _, p := range n.ports {
+				if p.adapter == a && p.Number == e.Port {
+					p.note(e.Type)
+				}
+			}
+		})
+	}
+}
+
+// note keeps when the link was lost.
+func (p *port) note(t rdma.EventType) {
+	if t == rdma.EventPortDown {
+		p.down.Store(time.Now().UnixNano())
+	}
+}
+
+// trouble is what is known of a port that may be why requests fail, or "".
+func (p *port) trouble() string {
+	at := p.down.Load()
+	if at == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("; %v lost its link %v ago", p, time.Since(time.Unix(0, at)).Round(time.Millisecond))
+	if now, err := p.ctx.Port(p.Number); err == nil {
+		s += fmt.Sprintf(", and is %v now", now.State)
+	}
+	return s
+}
