@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/socket"
+	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
 
 // A network is a way to ranks out of reach of shared memory.
@@ -29,9 +30,16 @@ const socketNet = "Socket"
 
 // networks are those that this rank has, the preferred one first, and for each
 // that it might have and has not, why. local are the ranks of this host.
-func (c *Comm) networks(local []int) (list []network, lacks []string) {
-	list, lacks = c.pluginNetworks(slices.Index(local, c.rank))
-	// InfiniBand belongs here, unless NCCL_IB_DISABLE says otherwise.
+func (c *Comm) networks(local []int) (list []network, o offer) {
+	index := slices.Index(local, c.rank)
+	o.Forced = c.cfg.Net
+	list, o.Lacks = c.pluginNetworks(index)
+	ib, err := c.ibNetwork(index)
+	if err != nil {
+		o.LacksIB = err.Error()
+	} else {
+		list = append(list, ib)
+	}
 	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return c.openSocket(c.net.Key("socket")) }})
 	if forced := c.cfg.Net; forced != "" {
 		list = slices.DeleteFunc(list, func(n network) bool {
@@ -42,13 +50,16 @@ func (c *Comm) networks(local []int) (list []network, lacks []string) {
 			return other
 		})
 	}
-	return list, lacks
+	for _, n := range list {
+		o.Names, o.Limits = append(o.Names, n.name), append(o.Limits, n.limit)
+	}
+	return list, o
 }
 
 // pluginNetworks is the network of the first plugin of NCCL_NET_PLUGIN that can
 // be used. index is the rank's among those of its host.
 func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
-	if strings.EqualFold(c.cfg.Net, socketNet) {
+	if strings.EqualFold(c.cfg.Net, socketNet) || strings.EqualFold(c.cfg.Net, verbs.Name) && c.cfg.NetPlugin == "" {
 		return nil, nil
 	}
 	c.logPlugins()
@@ -205,16 +216,14 @@ type offer struct {
 	Forced string   `json:"forced,omitempty"` // NCCL_NET
 	Names  []string `json:"names"`            // the preferred one first
 	Limits []int    `json:"limits"`           // of messages, in bytes; 0: none
-	Lacks  []string `json:"lacks,omitempty"`  // why there is not more
+	Lacks  []string `json:"lacks,omitempty"`  // why there is no plugin's
+
+	LacksIB string `json:"lacks_ib,omitempty"` // why there is no InfiniBand
 }
 
 // openNetwork chooses a network with the other ranks and opens it.
 func (c *Comm) openNetwork(ctx context.Context, local []int) error {
-	list, lacks := c.networks(local)
-	mine := offer{Forced: c.cfg.Net, Lacks: lacks}
-	for _, n := range list {
-		mine.Names, mine.Limits = append(mine.Names, n.name), append(mine.Limits, n.limit)
-	}
+	list, mine := c.networks(local)
 	name, err := c.agree(ctx, mine)
 	for _, n := range list {
 		if err == nil && n.name == name {
@@ -250,7 +259,7 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 		return "", &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: without, Err: err}
 	}
 	if without >= 0 && c.rank == 0 {
-		c.cfg.log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(), name)
+		c.cfg.log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(all[0].Names[0]), name)
 	}
 	for _, o := range all {
 		if limit := o.Limits[slices.Index(o.Names, name)]; limit > 0 {
@@ -260,8 +269,13 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 	return name, nil
 }
 
-// why is the reason for what an offer lacks.
-func (o offer) why() string { return cmp.Or(strings.Join(o.Lacks, "; "), "no plugin was asked for") }
+// why is the reason for which an offer lacks a network.
+func (o offer) why(name string) string {
+	if strings.EqualFold(name, verbs.Name) && len(o.Lacks) == 0 {
+		return cmp.Or(o.LacksIB, "NCCL_NET is "+o.Forced)
+	}
+	return cmp.Or(strings.Join(o.Lacks, "; "), "no plugin was asked for")
+}
 
 // choose takes the first network of rank 0's that all ranks have. without is a
 // rank for which one before that could not be taken, or because of which there
@@ -270,7 +284,7 @@ func choose(all []offer) (name string, without int, err error) {
 	without = NoPeer
 	for r, o := range all {
 		if len(o.Names) == 0 {
-			return "", r, fmt.Errorf("rank %d has no network of the name that NCCL_NET says, %s: %s", r, o.Forced, o.why())
+			return "", r, fmt.Errorf("rank %d has no network of the name that NCCL_NET says, %s: %s", r, o.Forced, o.why(o.Forced))
 		}
 	}
 	for _, name := range all[0].Names {
@@ -283,5 +297,5 @@ func choose(all []offer) (name string, without int, err error) {
 		}
 	}
 	o := all[without]
-	return "", without, fmt.Errorf("rank %d has the networks %s, and rank 0 has %s: %s", without, strings.Join(o.Names, ", "), strings.Join(all[0].Names, ", "), o.why())
+	return "", without, fmt.Errorf("rank %d has the networks %s, and rank 0 has %s: %s", without, strings.Join(o.Names, ", "), strings.Join(all[0].Names, ", "), o.why(all[0].Names[0]))
 }

@@ -197,7 +197,7 @@ func TestNetworkForced(t *testing.T) {
 	}{
 		"nobody has it": {
 			func(_ int, k *knob.Knobs) { k.Net = "IB" },
-			"rank 0 has no network of the name that NCCL_NET says, IB: no plugin was asked for",
+			"rank 0 has no network of the name that NCCL_NET says, IB: no InfiniBand: ",
 		},
 		"one has no plugin": {
 			func(r int, k *knob.Knobs) { k.Net, k.NetPlugin = "Assay Test", []string{file, "absent"}[r] },

@@ -4,8 +4,7 @@ import "github.com/assay-hpc/assay/coll/debug"
 
 // Remedies and reasons that several rows share.
 const (
-	gpuOnly  = "about GPU memory and networks: what goes between hosts is staged in host memory"
-	verbsYet = "kept for the InfiniBand transport, which is not there yet"
+	gpuOnly = "about GPU memory and networks: what goes between hosts is staged in host memory"
 )
 
 // guide are the variables of section 5.4 of the guide of NCCL 2.3.5. Where a
@@ -38,14 +37,20 @@ var guide = []Knob{
 	{Name: "NCCL_LAUNCH_MODE", Since: "2.1.0", Default: "unset", Status: Accepted, kind: oneOf(func(k *Knobs) *string { return &k.LaunchMode }, "PARALLEL", "GROUP"),
 		Effect: "how CUDA kernels are launched: those of a group are launched together in any case"},
 	{Name: "NCCL_IB_DISABLE", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.IBDisable }),
-		Effect: "1: no InfiniBand between hosts, but for a plugin's; until there is a transport for it, there is none in any case"},
-	{Name: "NCCL_IB_HCA", Default: "unset", Status: Accepted, kind: adapters(func(k *Knobs) *string { return &k.IB.HCA }), Effect: verbsYet},
+		Effect: "1: no InfiniBand and RoCE between hosts, but for a plugin's"},
+	{Name: "NCCL_IB_HCA", Default: "unset", Status: Honoured, kind: adapters(func(k *Knobs) *string { return &k.IB.HCA }),
+		Effect: "which RDMA devices and ports are used, of those that are ACTIVE; unset: all"},
 	// The guide allows 1 to 22; the field has five bits, of which 0 is "for ever".
-	{Name: "NCCL_IB_TIMEOUT", Default: "20", Status: Accepted, kind: integer(1, 31, func(k *Knobs) *int { return &k.IB.Timeout }), Effect: verbsYet},
-	{Name: "NCCL_IB_RETRY_CNT", Since: "2.1.15", Default: "7", Status: Accepted, kind: integer(0, 7, func(k *Knobs) *int { return &k.IB.RetryCount }), Effect: verbsYet},
-	{Name: "NCCL_IB_GID_INDEX", Since: "2.1.4", Default: "-1", Status: Accepted, kind: integer(Auto, 255, func(k *Knobs) *int { return &k.IB.GIDIndex }), Effect: verbsYet},
-	{Name: "NCCL_IB_SL", Since: "2.1.4", Default: "-1", Status: Accepted, kind: integer(Auto, 15, func(k *Knobs) *int { return &k.IB.ServiceLvl }), Effect: verbsYet},
-	{Name: "NCCL_IB_TC", Since: "2.1.15", Default: "-1", Status: Accepted, kind: integer(Auto, 255, func(k *Knobs) *int { return &k.IB.TrafficCls }), Effect: verbsYet},
+	{Name: "NCCL_IB_TIMEOUT", Default: "20", Status: Honoured, kind: integer(1, 31, func(k *Knobs) *int { return &k.IB.Timeout }),
+		Effect: "a packet is sent again after 4.096 µs × 2^value without an answer"},
+	{Name: "NCCL_IB_RETRY_CNT", Since: "2.1.15", Default: "7", Status: Honoured, kind: integer(0, 7, func(k *Knobs) *int { return &k.IB.RetryCount }),
+		Effect: "so often is it sent again before the peer counts as lost"},
+	{Name: "NCCL_IB_GID_INDEX", Since: "2.1.4", Default: "-1", Status: Honoured, kind: integer(Auto, 255, func(k *Knobs) *int { return &k.IB.GIDIndex }),
+		Effect: "which of a port's addresses is used; -1: by NCCL_IB_ADDR_FAMILY and NCCL_IB_ROCE_VERSION_NUM"},
+	{Name: "NCCL_IB_SL", Since: "2.1.4", Default: "-1", Status: Honoured, kind: integer(Auto, 15, func(k *Knobs) *int { return &k.IB.ServiceLvl }),
+		Effect: "the service level; -1: 0"},
+	{Name: "NCCL_IB_TC", Since: "2.1.15", Default: "-1", Status: Honoured, kind: integer(Auto, 255, func(k *Knobs) *int { return &k.IB.TrafficCls }),
+		Effect: "the traffic class; -1: 0"},
 	{Name: "NCCL_IB_CUDA_SUPPORT", Default: "auto", Status: Accepted, kind: integer(0, 1, func(k *Knobs) *int { return &k.IB.CUDASupport }), Effect: gpuOnly},
 	{Name: "NCCL_IB_GDR_LEVEL", Since: "2.3.4", Default: "PXB", Status: Accepted, kind: level(func(k *Knobs) *PathLevel { return &k.IB.GDRLevel }), Effect: gpuOnly},
 	{Name: "NCCL_NET_GDR_READ", Default: "auto", Status: Accepted, kind: integer(0, 1, func(k *Knobs) *int { return &k.IB.GDRRead }), Effect: gpuOnly},

@@ -12,6 +12,9 @@ import (
 // method of Knobs.
 var readBy = map[string]string{
 	"NCCL_P2P_DISABLE": "P2P", "NCCL_P2P_LEVEL": "P2P", "NCCL_SHM_DISABLE": "SHMDisable", "NCCL_IB_DISABLE": "IBDisable", "NCCL_NET": "Net", "NCCL_NET_PLUGIN": "NetPlugin",
+	"NCCL_IB_HCA": "IB.HCA", "NCCL_IB_TIMEOUT": "IB.Timeout", "NCCL_IB_RETRY_CNT": "IB.RetryCount", "NCCL_IB_GID_INDEX": "IB.GIDIndex", "NCCL_IB_SL": "IB.ServiceLvl", "NCCL_IB_TC": "IB.TrafficCls",
+	"NCCL_IB_QPS_PER_CONNECTION": "IB.QPs", "NCCL_IB_SPLIT_DATA_ON_QPS": "IB.SplitData", "NCCL_IB_PKEY": "IB.PKey", "NCCL_IB_ROCE_VERSION_NUM": "IB.RoCEVersion", "NCCL_IB_ADDR_FAMILY": "IB.AddrFamily",
+	"NCCL_IB_ADAPTIVE_ROUTING": "IB.Adaptive", "NCCL_IB_AR_THRESHOLD": "IB.ARThreshold",
 	"NCCL_SOCKET_IFNAME": "SocketIfname", "NCCL_SOCKET_FAMILY": "SocketFamily", "NCCL_SOCKET_NTHREADS": "SocketThreads", "NCCL_NSOCKS_PERTHREAD": "SocketsPerThread",
 	"ASSAY_TUNING": "Tuning", "NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
 	"NCCL_ALGO": "Algo", "NCCL_PROTO": "Proto", "NCCL_RINGS": "RingsFor", "NCCL_BUFFSIZE": "BuffSize", "NCCL_NTHREADS": "Threads",
@@ -25,9 +28,8 @@ var readBy = map[string]string{
 }
 
 // notYet are those that the table promises and nobody reads. It only ever gets
-// shorter, and ends empty. IBDisable has nothing to decide as long as there is
-// no InfiniBand transport.
-var notYet = []string{"IBDisable"}
+// shorter.
+var notYet []string
 
 // TestHonouredIsRead: a variable that is parsed and then ignored is not
 // honoured. What is looked for is a selector on something that is named as

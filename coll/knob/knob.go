@@ -57,7 +57,7 @@ type Knobs struct {
 	CommID           string // NCCL_COMM_ID: host:port where rank 0 listens
 	HostID           string // NCCL_HOSTID: ranks with the same one share a host
 
-	// InfiniBand, for the transport that will read it.
+	// InfiniBand and RoCE.
 	IB IB
 
 	// Checks, logs, files.
@@ -82,14 +82,21 @@ type Knobs struct {
 	settings           map[string]Setting
 }
 
-// IB are the knobs of InfiniBand. Nothing reads them yet.
+// IB are the knobs of InfiniBand. Those about GPU memory nothing reads.
 type IB struct {
 	HCA         string    // NCCL_IB_HCA, as written
 	Timeout     int       // NCCL_IB_TIMEOUT: 4.096 µs × 2^Timeout
 	RetryCount  int       // NCCL_IB_RETRY_CNT
 	GIDIndex    int       // NCCL_IB_GID_INDEX; Auto: by address family and RoCE version
+	RoCEVersion int       // NCCL_IB_ROCE_VERSION_NUM: of the address that is chosen
+	AddrFamily  string    // NCCL_IB_ADDR_FAMILY: of the address that is chosen, AF_INET or AF_INET6
 	ServiceLvl  int       // NCCL_IB_SL; Auto
 	TrafficCls  int       // NCCL_IB_TC; Auto
+	PKey        int       // NCCL_IB_PKEY: an index
+	QPs         int       // NCCL_IB_QPS_PER_CONNECTION
+	SplitData   bool      // NCCL_IB_SPLIT_DATA_ON_QPS
+	Adaptive    int       // NCCL_IB_ADAPTIVE_ROUTING: 0, 1, Auto
+	ARThreshold int64     // NCCL_IB_AR_THRESHOLD, bytes
 	CUDASupport int       // NCCL_IB_CUDA_SUPPORT: 0, 1, Auto
 	GDRLevel    PathLevel // NCCL_IB_GDR_LEVEL
 	GDRRead     int       // NCCL_NET_GDR_READ: 0, 1, Auto
@@ -104,7 +111,7 @@ func Default() *Knobs {
 		P2PLevel:            SYS,
 		SocketThreads:       Auto,
 		SocketsPerThread:    Auto,
-		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, ServiceLvl: Auto, TrafficCls: Auto, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto},
+		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, RoCEVersion: 2, AddrFamily: "AF_INET", ServiceLvl: Auto, TrafficCls: Auto, QPs: 1, Adaptive: Auto, ARThreshold: 8 << 10, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto},
 		DebugSubsystems:     debug.DefaultSubsystems,
 		// Programs leave ranks waiting for minutes while one of them saves its
 		// state or compiles; ten minutes is what frameworks above NCCL allow.

@@ -121,7 +121,7 @@ func TestWarnings(t *testing.T) {
 	read := files(map[string]string{"/etc/nccl.conf": "NCCL_ALGO=ring\nNCCL_ALGO=tree\nLD_PRELOAD=x.so\nNCCL_CONF_FILE=/x\n"})
 	_, warnings, err := Load([]string{
 		"NCCL_SOKET_IFNAME=eth0", "NCCL_TESTS_DEVICE=1", "NCCL_VERSION=2.30", "ASSAY_TIMEOT=3", "ASSAY_JOB_SECRET=hush",
-		"NCCL_MIN_NRINGS=2", "NCCL_MIN_CTAS=4", "NCCL_IB_HCA=mlx5", "OTHER=1", "NCCL_UNKNOWN=",
+		"NCCL_MIN_NRINGS=2", "NCCL_MIN_CTAS=4", "NCCL_LAUNCH_MODE=GROUP", "OTHER=1", "NCCL_UNKNOWN=",
 	}, read)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestWarnings(t *testing.T) {
 		"WARN /etc/nccl.conf:3: LD_PRELOAD is left alone: it is no variable of NCCL",
 		"WARN /etc/nccl.conf:4: NCCL_CONF_FILE counts in the environment only",
 		"WARN ASSAY_TIMEOT (environment) is unknown and does nothing; did you mean ASSAY_TIMEOUT?",
-		"INFO NCCL_IB_HCA=mlx5 (environment) has no effect here: kept for the InfiniBand transport, which is not there yet",
+		"INFO NCCL_LAUNCH_MODE=GROUP (environment) has no effect here: how CUDA kernels are launched: those of a group are launched together in any case",
 		"WARN NCCL_SOKET_IFNAME (environment) is unknown and does nothing; did you mean NCCL_SOCKET_IFNAME?",
 		"WARN NCCL_MIN_NRINGS=2 gives way to NCCL_MIN_CTAS=4",
 	}

@@ -42,7 +42,7 @@ func TestTable(t *testing.T) {
 // TestNewerAreKnown: a sample of what later releases read gives no warning of
 // an unknown name.
 func TestNewerAreKnown(t *testing.T) {
-	for _, name := range []string{"NVLS_ENABLE", "CUMEM_ENABLE", "TUNER_PLUGIN", "IB_QPS_PER_CONNECTION", "CROSS_NIC", "RAS_ENABLE", "COMM_BLOCKING", "MNNVL_ENABLE", "DEBUG_TIMESTAMP_FORMAT", "CHECK_MODE", "PARAM_DUMP_ALL"} {
+	for _, name := range []string{"NVLS_ENABLE", "CUMEM_ENABLE", "TUNER_PLUGIN", "IB_ECE_ENABLE", "CROSS_NIC", "RAS_ENABLE", "COMM_BLOCKING", "MNNVL_ENABLE", "DEBUG_TIMESTAMP_FORMAT", "CHECK_MODE", "PARAM_DUMP_ALL"} {
 		_, warnings, err := Load([]string{"NCCL_" + name + "=1"}, noFiles)
 		if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0].Message, "has no effect here: ") {
 			t.Errorf("NCCL_%s: %v, %v; want one line that says it has no effect", name, warnings, err)

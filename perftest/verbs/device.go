@@ -12,6 +12,8 @@ package verbs
 #cgo noescape verbs_post_recv
 #cgo nocallback verbs_post_recv
 #cgo nocallback verbs_notify
+#cgo noescape verbs_event
+#cgo nocallback verbs_event
 */
 import "C"
 

@@ -152,13 +152,15 @@ const inspection = 250 * time.Millisecond
 func (e *Endpoint) inspect() {
 	tick := time.NewTicker(inspection)
 	defer tick.Stop()
+	var list []end
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-tick.C:
 		}
-		for _, c := range e.ends() {
+		list = e.ends(list[:0])
+		for _, c := range list {
 			c.inspect()
 		}
 	}
@@ -174,8 +176,8 @@ type end interface {
 
 func (c *conn) base() *conn { return c }
 
-// ends are all that there are.
-func (e *Endpoint) ends() (list []end) {
+// ends adds all that there are to list.
+func (e *Endpoint) ends(list []end) []end {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.tx {
@@ -213,7 +215,7 @@ func (e *Endpoint) Close() error {
 	if e.opt.Fault.Err() != nil {
 		patience = faultPatience
 	}
-	all := e.ends()
+	all := e.ends(nil)
 	e.leave(all, patience)
 	for _, c := range all {
 		c.end()

@@ -33,14 +33,16 @@ type Params struct {
 	QPs   int  // queue pairs of a connection; 0 stands for 1, at most MaxQPs
 	Split bool // each message goes over all queue pairs in parts; else they take turns
 
-	// Adaptive is the length in bytes above which a message is a write, which
-	// switches may route adaptively, and a write with immediate of nothing
-	// behind it; 0: never.
-	Adaptive int
+	// Adaptive: 1: what is longer than AdaptiveAbove, in bytes, is a write,
+	// which switches may route adaptively, and a write with immediate of nothing
+	// behind it; 0: that is never done; -1: on InfiniBand, not on RoCE.
+	Adaptive, AdaptiveAbove int
 }
 
 // DefaultParams are NCCL's.
-func DefaultParams() Params { return Params{Timeout: 20, Retries: 7, QPs: 1} }
+func DefaultParams() Params {
+	return Params{Timeout: 20, Retries: 7, QPs: 1, Adaptive: -1, AdaptiveAbove: 8 << 10}
+}
 
 // MaxQPs is how many queue pairs a connection can have.
 const MaxQPs = 64

@@ -68,6 +68,8 @@ func (t *Tx) prepare(p *port) error {
 	if err := t.makeSlots(0); err != nil {
 		return err
 	}
+	a := t.e.opt.Params.Adaptive
+	t.adaptive = a > 0 || a < 0 && !p.Ethernet
 	return t.makeCredit()
 }
 

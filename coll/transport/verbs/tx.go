@@ -25,8 +25,9 @@ type Tx struct {
 
 	// Two requests for each slot and queue pair: a write, and the write with
 	// immediate that follows it, or does all when the first one is left out.
-	sends *rdma.Sends
-	to    half // the receiver's
+	sends    *rdma.Sends
+	adaptive bool // long messages take both
+	to       half // the receiver's
 }
 
 var _ transport.Tx = (*Tx)(nil)
@@ -140,7 +141,7 @@ func (t *Tx) post(slot uint32, q, at, n int, imm uint32) {
 	w.Imm = imm
 	offset := uint64(int(slot)*t.stride + at)
 	from := rdma.SGE{Address: t.mr.Address + offset, Length: uint32(n), LKey: t.mr.LKey}
-	if adaptive := t.e.opt.Params.Adaptive; adaptive > 0 && n > adaptive {
+	if t.adaptive && n > t.e.opt.Params.AdaptiveAbove {
 		w.SGEs = 0
 		w = &t.sends.WR[first]
 		t.sends.SGE[first] = from

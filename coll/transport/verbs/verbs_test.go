@@ -3,9 +3,10 @@
 package verbs_test
 
 import (
-	"fmt"
 	"os"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/transporttest"
@@ -77,18 +78,109 @@ func params(change func(*verbs.Params)) verbs.Params {
 
 // TestConformance runs the transports' suite.
 func TestConformance(t *testing.T) {
+	transporttest.Run(t, opener(verbs.Options{}))
+}
+
+// TestParams moves messages in each of the ways that there are.
+func TestParams(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		opt  verbs.Options
 	}{
-		{"plain", verbs.Options{}},
 		{"in turn", verbs.Options{Params: params(func(p *verbs.Params) { p.QPs = 3 })}},
 		{"split", verbs.Options{Params: params(func(p *verbs.Params) { p.QPs, p.Split = 4, true })}},
-		{"adaptive", verbs.Options{MaxMessage: 20_000, Params: params(func(p *verbs.Params) { p.QPs, p.Split, p.Adaptive = 2, true, 8192 })}},
-		{"small messages", verbs.Options{MaxMessage: 1000}},
+		{"adaptive", verbs.Options{Params: params(func(p *verbs.Params) { p.QPs, p.Split, p.Adaptive = 2, true, 1 })}},
+		{"most", verbs.Options{MaxMessage: 100_000, Params: params(func(p *verbs.Params) { p.QPs, p.Split, p.TrafficClass = verbs.MaxQPs, true, 106 })}},
 	} {
-		t.Run(tt.name, func(t *testing.T) { transporttest.Run(t, opener(tt.opt)) })
+		t.Run(tt.name, func(t *testing.T) {
+			ranks := opener(tt.opt)(t, 2)
+			tx, rx := connect(t, ranks, 0, 1)
+			back, xr := connect(t, ranks, 1, 0)
+			for i := range 3 {
+				for _, size := range []int{0, 1, 8191, 16<<10 - 33, 16 << 10, 16<<10 + 1, 99_999, tx.MaxMessage()} {
+					stream(t, ranks, tx, rx, size, 3+i*4)
+					stream(t, ranks, back, xr, size, 1)
+				}
+			}
+			for r := range ranks {
+				if err := ranks[r].Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
+}
+
+// connect opens a connection between two ranks.
+func connect(t testing.TB, ranks []transporttest.Rank, from, to int) (transport.Tx, transport.Rx) {
+	t.Helper()
+	rx, err := ranks[to].Rx(t.Context(), from, ranks[from].Info(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := ranks[from].Tx(t.Context(), to, ranks[to].Info(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tx, rx
+}
+
+// stream sends n messages and receives them, as many under way as there can be.
+func stream(t testing.TB, ranks []transporttest.Rank, tx transport.Tx, rx transport.Rx, size, n int) {
+	t.Helper()
+	word := func(i, at int) byte { return byte(i*31 + at*7 + at>>8) }
+	sent, got := 0, 0
+	err := wait(t, ranks, func() bool {
+		if sent < n {
+			if p := tx.Reserve(size); p != nil {
+				for at := range p {
+					p[at] = word(sent, at)
+				}
+				tx.Commit(size, transport.Header{Seq: uint32(sent), Sign: uint32(size)})
+				sent++
+			}
+		}
+		p, h, ok := rx.Peek()
+		if !ok {
+			return false
+		}
+		if len(p) != size || h != (transport.Header{Seq: uint32(got), Sign: uint32(size)}) {
+			t.Fatalf("message %d of %d bytes: %d bytes, %v", got, size, len(p), h)
+		}
+		for at := range p {
+			if p[at] != word(got, at) {
+				t.Fatalf("message %d of %d bytes: byte %d is %d, want %d", got, size, at, p[at], word(got, at))
+			}
+		}
+		rx.Release()
+		got++
+		return got == n
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wait polls f until it is true, and returns a fault of ranks that comes
+// before.
+func wait(t testing.TB, ranks []transporttest.Rank, f func() bool) error {
+	t.Helper()
+	deadline := time.Now().Add(transporttest.Patience)
+	for i := 1; !f(); i++ {
+		for _, r := range ranks {
+			if err := r.Fault.Err(); err != nil {
+				return err
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nothing happens")
+		}
+		runtime.Gosched()
+		if i%1024 == 0 {
+			time.Sleep(10 * time.Microsecond)
+		}
+	}
+	return nil
 }
 
 func TestPorts(t *testing.T) {
@@ -103,6 +195,6 @@ func TestPorts(t *testing.T) {
 	if _, err := verbs.Find(verbs.Selection{HCA: "mlx5_99", GIDIndex: -1}); err == nil {
 		t.Error("a device that is not there was found")
 	} else {
-		fmt.Println(err)
+		t.Log(err)
 	}
 }
