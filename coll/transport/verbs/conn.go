@@ -207,8 +207,8 @@ func (c *conn) goodbye(pending func() bool, count func() uint32) {
 			c.mu.Lock()
 			c.stopped = true
 			done := !c.ready || c.broken || c.ended || !pending() || time.Now().After(end)
-			if done && c.wire != nil && !c.ended && !c.broken {
-				c.wire.Write(pairOf(wordBye, count())) // if it cannot be sent, the peer sees a loss, and there is one
+			if done && c.wire != nil {
+				c.say(count())
 			}
 			c.unlock()
 			if done {
@@ -217,6 +217,18 @@ func (c *conn) goodbye(pending func() bool, count func() uint32) {
 			time.Sleep(partPause)
 		}
 	})
+}
+
+// say sends the word of the goodbye, or hangs up where something has failed: the
+// peer is not to wait. If the word cannot be sent, the peer sees a loss, and
+// there is one.
+func (c *conn) say(n uint32) {
+	switch {
+	case c.broken:
+		c.wire.Close()
+	case !c.ended:
+		c.wire.Write(pairOf(wordBye, n))
+	}
 }
 
 // shut is the end of use by this side.

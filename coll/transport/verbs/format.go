@@ -15,6 +15,13 @@ import (
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
+// headerSize is the length of what goes before each message in its slot, in
+// bytes. It keeps the message aligned for every element.
+const headerSize = 32
+
+// slots is how many messages each end of a connection has room for.
+const slots = 8
+
 // kindMessage is the first word of a message.
 const kindMessage = 0x6962a1b2
 

@@ -71,13 +71,6 @@ type Options struct {
 	Logf func(format string, args ...any) // strangers, and what happens to ports; may be nil
 }
 
-// headerSize is the length of what goes before each message in its slot, in
-// bytes. It keeps the message aligned for every element.
-const headerSize = 32
-
-// slots is how many messages each end of a connection has room for.
-const slots = 8
-
 // DefaultMaxMessage is for Options.MaxMessage, in bytes.
 const DefaultMaxMessage = 512 << 10
 
