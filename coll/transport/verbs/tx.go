@@ -117,6 +117,13 @@ const (
 	partAlign  = 64
 )
 
+// partOf is the length of a part, but for the last one, of which there are at
+// most n.
+func partOf(length, n int) int {
+	each := (length + n - 1) / n
+	return (each + partAlign - 1) &^ (partAlign - 1)
+}
+
 // send makes what is in the next slot a message of n bytes, and posts it.
 func (t *Tx) send(n int, h transport.Header) {
 	i := t.next
@@ -124,7 +131,7 @@ func (t *Tx) send(n int, h transport.Header) {
 	t.next++
 	length, q, part := headerSize+n, int(i)%len(t.qps), headerSize+n
 	if t.e.opt.Params.Split && length >= leastSplit && len(t.qps) > 1 {
-		q, part = 0, (length/len(t.qps)+partAlign-1)&^(partAlign-1)
+		q, part = 0, partOf(length, len(t.qps))
 	}
 	parts := (length + part - 1) / part
 	imm := immediate(i, parts)
