@@ -34,11 +34,13 @@ func (c *Comm) networks(local []int) (list []network, o offer) {
 	index := slices.Index(local, c.rank)
 	o.Forced = c.cfg.Net
 	list, o.Lacks = c.pluginNetworks(index)
-	ib, err := c.ibNetwork(index)
-	if err != nil {
-		o.LacksIB = err.Error()
-	} else {
-		list = append(list, ib)
+	if !slices.ContainsFunc(list, func(n network) bool { return strings.EqualFold(n.name, verbs.Name) }) { // a plugin may take its place
+		ib, err := c.ibNetwork(index)
+		if err != nil {
+			o.LacksIB = err.Error()
+		} else {
+			list = append(list, ib)
+		}
 	}
 	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return c.openSocket(c.net.Key("socket")) }})
 	if forced := c.cfg.Net; forced != "" {
@@ -59,7 +61,7 @@ func (c *Comm) networks(local []int) (list []network, o offer) {
 // pluginNetworks is the network of the first plugin of NCCL_NET_PLUGIN that can
 // be used. index is the rank's among those of its host.
 func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
-	if strings.EqualFold(c.cfg.Net, socketNet) || strings.EqualFold(c.cfg.Net, verbs.Name) && c.cfg.NetPlugin == "" {
+	if strings.EqualFold(c.cfg.Net, socketNet) {
 		return nil, nil
 	}
 	c.logPlugins()
@@ -271,8 +273,8 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 
 // why is the reason for which an offer lacks a network.
 func (o offer) why(name string) string {
-	if strings.EqualFold(name, verbs.Name) && len(o.Lacks) == 0 {
-		return cmp.Or(o.LacksIB, "NCCL_NET is "+o.Forced)
+	if strings.EqualFold(name, verbs.Name) {
+		return o.LacksIB
 	}
 	return cmp.Or(strings.Join(o.Lacks, "; "), "no plugin was asked for")
 }
