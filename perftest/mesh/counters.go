@@ -1,0 +1,135 @@
+package mesh
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A meaning is what it says when a counter went up.
+type meaning struct {
+	verdict Verdict // Pass: worth to be shown, no more
+	text    string
+}
+
+// meanings are the counters that are watched, by the kernel's names. Those that
+// fail count what no healthy link has; those that warn cost time, but may come
+// of a neighbour's fault.
+var meanings = map[string]meaning{
+	"link_downed":                     {Fail, "the link went down"},
+	"link_error_recovery":             {Fail, "the link had to recover: cable, transceiver or switch port"},
+	"symbol_error":                    {Warn, "bit errors on the link: cable or transceiver"},
+	"port_rcv_errors":                 {Fail, "damaged packets arrived: cable, transceiver or the other end's port"},
+	"port_rcv_remote_physical_errors": {Warn, "packets arrived that were damaged on another link"},
+	"port_rcv_switch_relay_errors":    {Warn, "the switch could not pass packets on"},
+	"local_link_integrity_errors":     {Fail, "too many errors on the link"},
+	"excessive_buffer_overrun_errors": {Fail, "buffers overran"},
+	"port_xmit_discards":              {Warn, "packets were thrown away before they were sent: congestion, or a link that was down"},
+	"VL15_dropped":                    {Pass, "management packets were dropped"},
+	"port_xmit_wait":                  {Pass, "ticks in which there was data, and no credit to send it"},
+
+	"out_of_sequence":                {Warn, "packets came out of order: loss, or adaptive routing"},
+	"packet_seq_err":                 {Warn, "the peer asked for packets again: loss"},
+	"local_ack_timeout_err":          {Warn, "acknowledgements did not come in time: loss"},
+	"rnr_nak_retry_err":              {Warn, "the receiver was not ready"},
+	"out_of_buffer":                  {Warn, "nothing was posted for messages that came"},
+	"implied_nak_seq_err":            {Warn, "reads had to be repeated: loss"},
+	"duplicate_request":              {Pass, "requests came twice"},
+	"rx_icrc_encapsulated":           {Warn, "packets with a wrong checksum arrived"},
+	"roce_adp_retrans":               {Warn, "packets were sent again: loss"},
+	"roce_slow_restart":              {Warn, "sending slowed down after loss"},
+	"req_transport_retries_exceeded": {Fail, "a queue pair gave up"},
+
+	// Soft RoCE's.
+	"out_of_seq_request":     {Warn, "requests came out of order: loss"},
+	"rcvd_seq_err":           {Warn, "the peer asked for packets again: loss"},
+	"completer_retry_err":    {Pass, "requests were sent again"},
+	"retry_exceeded_err":     {Fail, "a queue pair gave up"},
+	"retry_rnr_exceeded_err": {Fail, "a queue pair gave up: the receiver was not ready"},
+	"send_rnr_err":           {Pass, "this receiver was not ready"},
+
+	"np_cnp_sent":                {Pass, "congestion notifications sent: marked packets arrived here"},
+	"rp_cnp_handled":             {Pass, "congestion notifications obeyed: this sender slowed down"},
+	"rp_cnp_ignored":             {Pass, "congestion notifications ignored"},
+	"np_ecn_marked_roce_packets": {Pass, "packets arrived that a switch had marked for congestion"},
+}
+
+// watched is a counter's meaning; of pause frames (PFC) only some devices tell
+// in sysfs, each by names of its own.
+func watched(name string) (m meaning, ok bool) {
+	if m, ok = meanings[name]; ok {
+		return m, true
+	}
+	if strings.Contains(name, "pause") || strings.Contains(name, "pfc") {
+		return meaning{Pass, "pause frames (PFC)"}, true
+	}
+	return m, false
+}
+
+// increases are what the watched counters went up by. One that went down was set
+// back meanwhile, and counts from 0.
+func increases(before, after map[string]uint64) map[string]uint64 {
+	out := map[string]uint64{}
+	for name, v := range after {
+		old, was := before[name]
+		if _, ok := watched(name); !ok || !was || v == old {
+			continue
+		}
+		if v > old {
+			out[name] = v - old
+		} else if v > 0 {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+// A localPort is a port as its own host sees it.
+type localPort struct {
+	Device   string
+	Port     int
+	LinkType string
+	Hardware bool
+	Link     Link
+}
+
+// localPorts are a host's ports, in the order of the devices' names.
+func localPorts(tree sysfs.FS) ([]localPort, error) {
+	devices, err := tree.RDMADevices()
+	if err != nil {
+		return nil, err
+	}
+	var out []localPort
+	for _, d := range devices {
+		for _, p := range d.Ports {
+			out = append(out, localPort{
+				Device: d.Name, Port: p.Number, LinkType: p.LinkLayer, Hardware: d.OnPCI,
+				Link: Link{State: p.State, Phys: p.PhysState, Gbit: p.Rate.Gbit, Lanes: p.Rate.Lanes, Speed: p.Rate.Name},
+			})
+		}
+	}
+	return out, nil
+}
+
+// choose takes those that were asked for. With no names and number 0 that is
+// all; a name that there is not is an error.
+func choose(all []localPort, devices []string, number int) ([]localPort, error) {
+	var out []localPort
+	for _, name := range devices {
+		if !slices.ContainsFunc(all, func(p localPort) bool { return p.Device == name }) {
+			var names []string
+			for _, p := range all {
+				names = append(names, p.Device)
+			}
+			return nil, fmt.Errorf("there is no RDMA device %q; there are %s", name, strings.Join(slices.Compact(names), ", "))
+		}
+	}
+	for _, p := range all {
+		if (len(devices) == 0 || slices.Contains(devices, p.Device)) && (number == 0 || p.Port == number) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,122 @@
+package mesh
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// missing finds hosts without a port, and ports that are down and should not be.
+func (r *runner) missing() {
+	for _, text := range r.absent {
+		r.report.Findings = append(r.report.Findings, Finding{Kind: "host", Verdict: Fail, Text: text})
+	}
+	for _, d := range r.down {
+		v, why := r.whetherDown(d)
+		r.report.Findings = append(r.report.Findings, Finding{Kind: "link", Hosts: []int{d.host}, Verdict: v,
+			Text: fmt.Sprintf("%s %s port %d is %s and was not measured%s", r.report.Hosts[d.host], d.port.Device, d.port.Port, states(d.port.Link), why)})
+	}
+}
+
+func states(l Link) string {
+	if l.Phys != "" && l.Phys != "LinkUp" {
+		return l.State + "/" + l.Phys
+	}
+	return l.State
+}
+
+// whetherDown judges a port that is down: many hosts have some that nothing is
+// plugged into. One that was asked for, or that is up on most other hosts, should
+// be up.
+func (r *runner) whetherDown(d downPort) (v Verdict, why string) {
+	up := 0
+	for _, p := range r.report.Ports {
+		if p.Device == d.port.Device && p.Port == d.port.Port {
+			up++
+		}
+	}
+	switch {
+	case d.asked:
+		return Fail, ", though it was asked for"
+	case up > 0 && 2*up >= len(r.report.Hosts)-len(r.absent):
+		return Fail, fmt.Sprintf("; it is up on %d of %d hosts", up, len(r.report.Hosts))
+	}
+	return Pass, ""
+}
+
+// links holds each port's link against what it should be, and against itself
+// before.
+func (r *Report) links() (out []Finding) {
+	add := func(i int, v Verdict, format string, a ...any) {
+		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: v, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
+	}
+	for i := range r.Ports {
+		p := &r.Ports[i]
+		usual, of := r.usual(i)
+		switch {
+		case p.Expected > 0 && p.Before.Gbit < p.Expected && p.Hardware:
+			add(i, Fail, "the link is at %v; %g Gb/s are expected", p.Before, p.Expected)
+		case usual.Gbit > p.Before.Gbit:
+			add(i, Fail, "the link is at %v; %d like it are at %v", p.Before, of, usual)
+		}
+		switch {
+		case p.After.State != p.Before.State:
+			add(i, Fail, "the link was %s before and is %s now", p.Before.State, states(p.After))
+		case p.After != p.Before:
+			add(i, Fail, "the link was at %v before and is at %v now", p.Before, p.After)
+		}
+	}
+	return out
+}
+
+// usual is the link that most ports have that are like a port: of the same
+// device and number on other hosts, or else all others. Zero: no majority.
+func (r *Report) usual(port int) (Link, int) {
+	p := &r.Ports[port]
+	pick := func(like func(q *Port) bool) (best Link, n int) {
+		count := map[Link]int{}
+		total := 0
+		for i := range r.Ports {
+			if q := &r.Ports[i]; i != port && q.Hardware && like(q) {
+				count[q.Before]++
+				total++
+			}
+		}
+		for l, k := range count {
+			if 2*k > total && total >= 2 {
+				return l, k
+			}
+		}
+		return Link{}, 0
+	}
+	if l, n := pick(func(q *Port) bool { return q.Device == p.Device && q.Port == p.Port && q.Host != p.Host }); n > 0 {
+		return l, n
+	}
+	return pick(func(q *Port) bool { return q.LinkType == p.LinkType && len(r.Hosts) == 1 })
+}
+
+// increased turns counters that went up into findings, one for each port and
+// verdict.
+func (r *Report) increased() (out []Finding) {
+	for i := range r.Ports {
+		texts := map[Verdict][]string{}
+		for _, name := range sortedKeys(r.Ports[i].Counters) {
+			m, ok := watched(name)
+			if !ok {
+				continue
+			}
+			texts[m.verdict] = append(texts[m.verdict], fmt.Sprintf("%s +%d (%s)", name, r.Ports[i].Counters[name], m.text))
+		}
+		for _, v := range []Verdict{Fail, Warn, Pass} {
+			if len(texts[v]) > 0 {
+				out = append(out, Finding{Kind: "counter", Ports: []int{i}, Verdict: v, Text: r.Name(i) + ": " + strings.Join(texts[v], ", ")})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int { return cmp.Compare(order(a.Verdict), order(b.Verdict)) })
+	return out
+}
+
+// order puts the worst first.
+func order(v Verdict) int { return slices.Index([]Verdict{Fail, Warn, Pass}, v) }

@@ -1,0 +1,375 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/assay-hpc/assay/perftest/probe"
+)
+
+// meeting is how long a server waits for its client, which has been told where
+// it listens.
+var meeting = 20 * time.Second
+
+// farewell is how long a server whose client failed may take to say what it saw.
+const farewell = time.Second
+
+// attempts are how often a server looks for a free port: another program may
+// take it before the server does.
+const attempts = 5
+
+// measure carries out the steps. A cell that has an error is not tried again.
+func (r *runner) measure(ctx context.Context, steps [][]Flow) error {
+	for i, step := range steps {
+		if r.o.Progress != nil {
+			r.o.Progress(Progress{i + 1, len(steps), r.names(step)})
+		}
+		for range r.o.Samples {
+			if err := r.sample(ctx, r.sound(step)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (r *runner) names(step []Flow) (out []string) {
+	for _, f := range step {
+		out = append(out, r.report.Name(f.From)+" → "+r.report.Name(f.To))
+	}
+	return out
+}
+
+// sound are the flows without an error. All ranks know the same of them.
+func (r *runner) sound(step []Flow) (out []Flow) {
+	for _, f := range step {
+		if r.report.Cell(f.From, f.To).Error == "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// client is the port that a flow's client has: it starts each message, and with
+// reads the data comes to it.
+func (r *runner) client(f Flow) int {
+	if r.o.Config.Operation == probe.Read {
+		return f.To
+	}
+	return f.From
+}
+
+func (r *runner) server(f Flow) int { return f.From + f.To - r.client(f) }
+
+// A listening is where a flow's server waits, or why it does not.
+type listening struct {
+	Port  int
+	Error string
+}
+
+// A side is what one end has to tell of a flow.
+type side struct {
+	Value, Reverse float64 // the client's; Reverse is of the other direction
+	Bytes          uint64  // of a message
+	Counters       map[string]uint64
+	Error          string
+}
+
+// sides are those of a rank, by the flow's place in the step.
+type sides struct{ Client, Server map[int]side }
+
+// A waiting server runs in a goroutine.
+type waiting struct {
+	cancel context.CancelCauseFunc
+	done   chan side
+}
+
+// result waits for the server to end. Where its client failed before it came, no
+// other will.
+func (w waiting) result(clientFailed bool) side {
+	if clientFailed {
+		late := time.AfterFunc(farewell, func() { w.cancel(errors.New("the client failed")) })
+		defer late.Stop()
+	}
+	return <-w.done
+}
+
+// sample measures the flows once, all at a time.
+func (r *runner) sample(ctx context.Context, flows []Flow) error {
+	if len(flows) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the servers that have no client
+	servers, addrs := r.serve(ctx, flows)
+	lists, err := gather(ctx, r.g, addrs)
+	if err != nil {
+		cancel()
+		for _, s := range servers {
+			<-s.done
+		}
+		return err
+	}
+	at := map[int]listening{}
+	for _, l := range lists {
+		for i, a := range l {
+			at[i] = a
+		}
+	}
+	mine := r.connect(ctx, flows, at)
+	for i, s := range servers {
+		mine.Server[i] = s.result(mine.Client[i].Error != "")
+	}
+	all, err := gather(ctx, r.g, mine)
+	if err != nil {
+		return err
+	}
+	for i, f := range flows {
+		r.take(f, i, at[i], all)
+	}
+	return nil
+}
+
+// serve starts the servers of this process's ports, and says where they listen.
+func (r *runner) serve(ctx context.Context, flows []Flow) (map[int]waiting, map[int]listening) {
+	servers, addrs := map[int]waiting{}, map[int]listening{}
+	for i, f := range flows {
+		if !r.own[r.server(f)] {
+			continue
+		}
+		port, w, err := r.listen(ctx, f)
+		if err != nil {
+			addrs[i] = listening{Error: oneLine(err)}
+			continue
+		}
+		servers[i], addrs[i] = w, listening{Port: port}
+	}
+	return servers, addrs
+}
+
+// listen starts one server, at a port that is free.
+func (r *runner) listen(ctx context.Context, f Flow) (port int, w waiting, err error) {
+	for range attempts {
+		if port, err = freePort(ctx); err != nil {
+			return 0, w, err
+		}
+		if w, err = r.listenAt(ctx, f, port); !errors.Is(err, syscall.EADDRINUSE) {
+			return port, w, err
+		}
+	}
+	return 0, w, err
+}
+
+func freePort(ctx context.Context) (int, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", ":0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+func (r *runner) listenAt(ctx context.Context, f Flow, port int) (waiting, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	c := r.config(r.server(f))
+	c.Port = port
+	ready := make(chan struct{}, 1)
+	done := make(chan side, 1)
+	failed := make(chan error, 1)
+	var late *time.Timer
+	var mu sync.Mutex
+	ev := probe.Events{
+		Waiting: func(string) {
+			mu.Lock()
+			late = time.AfterFunc(meeting, func() { cancel(fmt.Errorf("no client came within %v", meeting)) })
+			mu.Unlock()
+			ready <- struct{}{}
+		},
+		Header: func(probe.Info) {
+			mu.Lock()
+			defer mu.Unlock()
+			if late != nil {
+				late.Stop()
+			}
+		},
+	}
+	go func() {
+		defer cancel(nil)
+		before := r.counters(r.server(f))
+		_, err := r.run(ctx, c, ev)
+		s := side{Counters: increases(before, r.counters(r.server(f)))}
+		if err != nil {
+			s.Error = oneLine(err)
+		}
+		failed <- err
+		done <- s
+	}()
+	select {
+	case <-ready:
+		return waiting{cancel, done}, nil
+	case err := <-failed:
+		if err == nil {
+			err = errors.New("the server ended without a client")
+		}
+		return waiting{}, err
+	}
+}
+
+// config is a measurement's, for one of this process's ports.
+func (r *runner) config(port int) probe.Config {
+	c, p := r.o.Config, &r.report.Ports[port]
+	c.Device, c.IBPort, c.Host = p.Device, p.Port, ""
+	return c
+}
+
+// run measures within the limit.
+func (r *runner) run(ctx context.Context, c probe.Config, ev probe.Events) (*probe.Outcome, error) {
+	if r.o.Limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, r.o.Limit, fmt.Errorf("the measurement was not done within %v", r.o.Limit))
+		defer cancel()
+	}
+	out, err := r.o.Measure(ctx, c, ev)
+	if err != nil && errors.Is(err, ctx.Err()) && context.Cause(ctx) != nil {
+		err = context.Cause(ctx)
+	}
+	return out, err
+}
+
+// connect runs the clients of this process's ports, all at once.
+func (r *runner) connect(ctx context.Context, flows []Flow, at map[int]listening) sides {
+	out := sides{Client: map[int]side{}, Server: map[int]side{}}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for i, f := range flows {
+		if !r.own[r.client(f)] || at[i].Error != "" {
+			continue
+		}
+		wg.Go(func() {
+			s := r.askOne(ctx, f, at[i].Port)
+			mu.Lock()
+			out.Client[i] = s
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+func (r *runner) askOne(ctx context.Context, f Flow, port int) side {
+	from, to := r.client(f), r.report.Ports[r.server(f)]
+	c := r.config(from)
+	c.Host, c.Port = r.hellos[to.Rank].Addr, port
+	before := r.counters(from)
+	out, err := r.run(ctx, c, probe.Events{})
+	s := side{Counters: increases(before, r.counters(from))}
+	if err == nil {
+		s.Value, s.Reverse, err = figures(&c, out)
+		s.Bytes = bytesOf(out)
+	}
+	if err != nil {
+		s.Error = oneLine(err)
+	}
+	return s
+}
+
+// figures are what a client found: bytes a second or nanoseconds, and of a test
+// in both directions those of the other one.
+func figures(c *probe.Config, out *probe.Outcome) (value, reverse float64, err error) {
+	if len(out.Rows) > 0 {
+		row := out.Rows[len(out.Rows)-1]
+		switch {
+		case row.Latency != nil:
+			value = row.Latency.Typical
+			if value == 0 { // a test by time has the average alone
+				value = row.Latency.Average
+			}
+		case row.Bandwidth == nil:
+		case !c.Bidirectional:
+			value = row.Bandwidth.Average
+		case row.Local != nil && row.Remote != nil:
+			value, reverse = row.Local.Average, row.Remote.Average
+		default: // the sum alone is known
+			value, reverse = row.Bandwidth.Average/2, row.Bandwidth.Average/2
+		}
+	}
+	if !(value > 0) {
+		return 0, 0, errors.New("the measurement has no result")
+	}
+	return value, reverse, nil
+}
+
+// bytesOf is the size of a message.
+func bytesOf(out *probe.Outcome) uint64 {
+	for _, row := range out.Rows {
+		switch {
+		case row.Latency != nil:
+			return row.Latency.Bytes
+		case row.Bandwidth != nil:
+			return row.Bandwidth.Bytes
+		}
+	}
+	return 0
+}
+
+// take puts what both ends told of a flow into its cells.
+func (r *runner) take(f Flow, i int, at listening, all []sides) {
+	client, server := r.client(f), r.server(f)
+	mine, answered := all[r.report.Ports[client].Rank].Client[i]
+	theirs := all[r.report.Ports[server].Rank].Server[i]
+	if mine.Bytes > 0 { // of datagrams it depends on the MTU
+		r.report.Bytes = mine.Bytes
+	}
+	var problems []string
+	for _, p := range []struct {
+		port int
+		text string
+	}{{client, mine.Error}, {server, at.Error}, {server, theirs.Error}} {
+		if p.text != "" {
+			problems = append(problems, r.report.Name(p.port)+": "+p.text)
+		}
+	}
+	if !answered && len(problems) == 0 {
+		problems = []string{r.report.Name(client) + ": it did not measure"}
+	}
+	fill := func(c *Cell, value float64, from, to map[string]uint64) {
+		if c == nil {
+			return
+		}
+		if c.Error = strings.Join(problems, "; "); c.Error == "" {
+			c.Samples = append(c.Samples, value)
+		}
+		c.FromCounters, c.ToCounters = added(c.FromCounters, from), added(c.ToCounters, to)
+	}
+	from, to := mine.Counters, theirs.Counters
+	if client == f.To {
+		from, to = to, from
+	}
+	fill(r.report.Cell(f.From, f.To), mine.Value, from, to)
+	if r.o.Config.Bidirectional && f.From != f.To {
+		fill(r.report.Cell(f.To, f.From), mine.Reverse, to, from)
+	}
+}
+
+// added adds counters to others.
+func added(sum, more map[string]uint64) map[string]uint64 {
+	for name, v := range more {
+		if sum == nil {
+			sum = map[string]uint64{}
+		}
+		sum[name] += v
+	}
+	return sum
+}
+
+// oneLine is an error in one line.
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}

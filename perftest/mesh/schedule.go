@@ -1,0 +1,239 @@
+package mesh
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Pattern says which ports measure with which.
+type Pattern string
+
+const (
+	AllPairs  Pattern = "all-pairs" // each port with each port of the other hosts
+	Rail      Pattern = "rail"      // each port with those of its position on the other hosts
+	Ring      Pattern = "ring"      // as rail, with the next host alone
+	Bisection Pattern = "bisection" // as rail, with the host half of them further on, all at once
+	Loopback  Pattern = "loopback"  // each port with each other one of its host
+	Self      Pattern = "self"      // each port with itself
+)
+
+// Patterns are all of them.
+func Patterns() []Pattern { return []Pattern{AllPairs, Rail, Ring, Bisection, Loopback, Self} }
+
+// PatternNames lists them for a person.
+func PatternNames() string {
+	var names []string
+	for _, p := range Patterns() {
+		names = append(names, string(p))
+	}
+	return strings.Join(names, ", ")
+}
+
+// A Pair is two ports that measure with one another, by index. A is the same as
+// B only in the pattern Self.
+type Pair struct{ A, B int }
+
+// Schedule divides a pattern's pairs into rounds: each pair is in one of them,
+// and no port is twice in one, so that the pairs of a round can measure at once.
+// hosts says for each port which host has it; a host's ports stand in the order
+// of their rails. Ports of one single host are treated as if each had its own.
+func Schedule(p Pattern, hosts []int) ([][]Pair, error) {
+	groups := groupsOf(hosts)
+	apart := groups
+	if len(groups) == 1 {
+		apart = singles(len(hosts))
+	}
+	switch p {
+	case AllPairs:
+		return tournament(apart, true), nil
+	case Rail:
+		return tournament(apart, false), nil
+	case Ring:
+		return ring(apart), nil
+	case Bisection:
+		return bisection(apart), nil
+	case Loopback:
+		return loopback(groups), nil
+	case Self:
+		return self(len(hosts)), nil
+	}
+	return nil, fmt.Errorf("there is no pattern %q; there are %s", p, PatternNames())
+}
+
+// groupsOf are the ports of each host, hosts in the order in which they come.
+func groupsOf(hosts []int) (groups [][]int) {
+	at := map[int]int{}
+	for port, host := range hosts {
+		i, ok := at[host]
+		if !ok {
+			i = len(groups)
+			at[host] = i
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], port)
+	}
+	return groups
+}
+
+func singles(n int) (groups [][]int) {
+	for i := range n {
+		groups = append(groups, []int{i})
+	}
+	return groups
+}
+
+// circle is a tournament of n players by the circle method: one stays, the
+// others go round it. With an odd number one is idle in each round.
+func circle(n int) (rounds [][]Pair) {
+	m := n + n%2 // with an idle place
+	for r := range m - 1 {
+		pairs := []Pair{{r, m - 1}}
+		for i := 1; i < m/2; i++ {
+			pairs = append(pairs, Pair{(r + i) % (m - 1), (r - i + m - 1) % (m - 1)})
+		}
+		var round []Pair
+		for _, p := range pairs {
+			if p.A < n && p.B < n {
+				round = append(round, Pair{min(p.A, p.B), max(p.A, p.B)})
+			}
+		}
+		if len(round) > 0 {
+			rounds = append(rounds, round)
+		}
+	}
+	return rounds
+}
+
+// tournament has the groups play one another. Where two meet, their ports are
+// paired at once, and with all one side's ports move on by one until each has met
+// each.
+func tournament(groups [][]int, all bool) (rounds [][]Pair) {
+	for _, meeting := range circle(len(groups)) {
+		shifts := 1
+		for _, m := range meeting {
+			if all {
+				shifts = max(shifts, len(groups[m.A]), len(groups[m.B]))
+			}
+		}
+		for shift := range shifts {
+			var round []Pair
+			for _, m := range meeting {
+				round = append(round, shifted(groups[m.A], groups[m.B], shift)...)
+			}
+			if len(round) > 0 {
+				rounds = append(rounds, round)
+			}
+		}
+	}
+	return rounds
+}
+
+// shifted pairs the ports of two groups, those of b moved by some places.
+func shifted(a, b []int, shift int) (pairs []Pair) {
+	n := max(len(a), len(b))
+	if shift >= n {
+		return nil
+	}
+	for i := range n {
+		if k := (i + shift) % n; i < len(a) && k < len(b) {
+			pairs = append(pairs, Pair{a[i], b[k]})
+		}
+	}
+	return pairs
+}
+
+// ring pairs each group with the next one. Of a ring every second edge can be
+// used at once; an odd ring's last edge is left for a third round.
+func ring(groups [][]int) (rounds [][]Pair) {
+	n := len(groups)
+	edges := n
+	if n == 2 {
+		edges = 1 // there and back is one pair
+	}
+	colors := make([][]Pair, 3)
+	for i := range edges {
+		if n < 2 {
+			break
+		}
+		color := i % 2
+		if i == n-1 && n%2 == 1 {
+			color = 2
+		}
+		colors[color] = append(colors[color], shifted(groups[i], groups[(i+1)%n], 0)...)
+	}
+	return filled(colors)
+}
+
+// bisection pairs each group of the first half with one of the second.
+func bisection(groups [][]int) (rounds [][]Pair) {
+	half := len(groups) / 2
+	var round []Pair
+	for i := range half {
+		round = append(round, shifted(groups[i], groups[half+i], 0)...)
+	}
+	return filled([][]Pair{round})
+}
+
+// loopback has a tournament within each group, those of all groups at once.
+func loopback(groups [][]int) (rounds [][]Pair) {
+	for _, g := range groups {
+		for i, round := range circle(len(g)) {
+			if i == len(rounds) {
+				rounds = append(rounds, nil)
+			}
+			for _, p := range round {
+				rounds[i] = append(rounds[i], Pair{g[p.A], g[p.B]})
+			}
+		}
+	}
+	return rounds
+}
+
+func self(n int) [][]Pair {
+	var round []Pair
+	for i := range n {
+		round = append(round, Pair{i, i})
+	}
+	return filled([][]Pair{round})
+}
+
+// filled leaves empty rounds out.
+func filled(rounds [][]Pair) (out [][]Pair) {
+	for _, r := range rounds {
+		if len(r) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// A Flow is a measurement: data goes from one port to another. Of a test in both
+// directions it is both.
+type Flow struct{ From, To int }
+
+// steps are what is measured at once, one after the other: of each round the
+// one direction and then the other, or with both both; serial is one flow at a
+// time.
+func steps(rounds [][]Pair, both, serial bool) (out [][]Flow) {
+	for _, round := range rounds {
+		var there, back []Flow
+		for _, p := range round {
+			there = append(there, Flow{p.A, p.B})
+			if p.A != p.B && !both {
+				back = append(back, Flow{p.B, p.A})
+			}
+		}
+		for _, step := range [][]Flow{there, back} {
+			switch {
+			case len(step) == 0:
+			case serial:
+				for _, f := range step {
+					out = append(out, []Flow{f})
+				}
+			default:
+				out = append(out, step)
+			}
+		}
+	}
+	return out
+}
