@@ -21,7 +21,7 @@ import (
 // read: bundles such as -aF, values such as -s65536.
 func ibCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
-		Name: "ib", Usage: "measure RDMA bandwidth and latency between two hosts, as perftest does", ArgsUsage: "TOOL|devices [FLAG...] [HOST]",
+		Name: "ib", Usage: "measure RDMA bandwidth and latency between two hosts, as perftest does", ArgsUsage: "TOOL|mesh|devices [FLAG...] [HOST]",
 		SkipFlagParsing: true,
 		BashComplete:    func(c *cli.Context) { completeIB(out, c.Args().Slice()) },
 		Action: func(c *cli.Context) error {
@@ -40,28 +40,35 @@ func ibTools() (names []string) {
 
 // completeIB offers tools first, and then the tool's flags.
 func completeIB(out io.Writer, args []string) {
+	if len(args) > 0 && args[0] == "mesh" {
+		fmt.Fprintln(out, strings.Join(meshFlagNames(), "\n"))
+		return
+	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if t, ok := probe.FindTool(args[0]); ok {
 			fmt.Fprintln(out, strings.Join(ibFlagNames(t), "\n"))
 		}
 		return
 	}
-	fmt.Fprintln(out, strings.Join(append(ibTools(), "devices"), "\n"))
+	fmt.Fprintln(out, strings.Join(append(ibTools(), "mesh", "devices"), "\n"))
 }
 
 // ib runs "harness ib TOOL …".
 func ib(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Usage: harness ib TOOL [FLAG...]        start a server and wait for a client\n       harness ib TOOL [FLAG...] HOST   connect to the server at HOST\n       harness ib devices               list RDMA devices, ports and GIDs\n\nTools: %s\nharness ib TOOL --help lists a tool's flags.\n", strings.Join(ibTools(), " "))
+		_, err := fmt.Fprintf(out, "Usage: harness ib TOOL [FLAG...]        start a server and wait for a client\n       harness ib TOOL [FLAG...] HOST   connect to the server at HOST\n       harness ib devices               list RDMA devices, ports and GIDs\n       harness ib mesh [FLAG...]        measure between all ports of a job, or of this host\n\nTools: %s\nharness ib TOOL --help lists a tool's flags.\n", strings.Join(ibTools(), " "))
 		return err
 	}
 	name := strings.TrimPrefix(args[0], "ib_")
 	if name == "devices" {
 		return ibDevices(args[1:], out, errOut)
 	}
+	if name == "mesh" {
+		return ibMesh(ctx, args[1:], out, errOut)
+	}
 	t, ok := probe.FindTool(name)
 	if !ok {
-		return usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(ibTools(), "devices")))
+		return usagef("ib: there is no tool %q; did you mean %q?", args[0], nearest.To(name, append(ibTools(), "mesh", "devices")))
 	}
 	if err := ibTest(ctx, t, "harness ib "+t.Name, args[1:], out, errOut); err != nil {
 		return ibStatus(t, err)

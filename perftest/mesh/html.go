@@ -39,8 +39,9 @@ const (
 // comes from elsewhere, and nothing of it runs.
 func (r *Report) WriteHTML(w io.Writer, v View) error {
 	var squares []square
+	best := r.best()
 	for i := range r.Cells {
-		squares = append(squares, r.square(&r.Cells[i], v))
+		squares = append(squares, r.square(&r.Cells[i], best, v))
 	}
 	var labels []label
 	for i := range r.Ports {
@@ -63,9 +64,19 @@ func (r *Report) WriteHTML(w io.Writer, v View) error {
 	})
 }
 
-func (r *Report) square(c *Cell, v View) square {
+// best is the best of all values, 0 without any.
+func (r *Report) best() (best float64) {
+	for i := range r.Cells {
+		if v := r.Cells[i].Value; v > 0 && (best == 0 || r.better(v, best)) {
+			best = v
+		}
+	}
+	return best
+}
+
+func (r *Report) square(c *Cell, best float64, v View) square {
 	unit, _ := r.unit(v)
-	s := square{X: c.To * squareSize, Y: c.From * squareSize, Color: r.color(c), Bad: c.Verdict.bad()}
+	s := square{X: c.To * squareSize, Y: c.From * squareSize, Color: r.color(c, best), Bad: c.Verdict.bad()}
 	text := []string{r.Name(c.From) + " → " + r.Name(c.To)}
 	if c.Value > 0 {
 		text = append(text, r.show(c.Value, v)+" "+unit)
@@ -87,13 +98,7 @@ func (r *Report) square(c *Cell, v View) square {
 
 // color is from red, half of what is best or less, to green. A cell without a
 // value is black.
-func (r *Report) color(c *Cell) string {
-	best := 0.0
-	for i := range r.Cells {
-		if v := r.Cells[i].Value; v > 0 && (best == 0 || r.better(v, best)) {
-			best = v
-		}
-	}
+func (r *Report) color(c *Cell, best float64) string {
 	if c.Value == 0 || c.Error != "" {
 		return "#000000"
 	}

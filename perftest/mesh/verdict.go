@@ -85,25 +85,24 @@ func (r *Report) typical(value func(c *Cell) float64) float64 {
 
 // judge gives cells their verdicts and finds who is to blame.
 func (r *Report) judge() {
-	mixed := map[float64]bool{}
+	typical := map[float64]float64{} // by reference: ports of different rates each with their equals
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		c.Reference = r.reference(c)
-		mixed[c.Reference] = true
+		typical[c.Reference] = 0
+	}
+	for reference := range typical {
+		typical[reference] = r.typical(func(c *Cell) float64 {
+			if c.Reference != reference {
+				return 0
+			}
+			return c.Value
+		})
 	}
 	r.Typical = r.typical(func(c *Cell) float64 { return c.Value })
 	for i := range r.Cells {
 		c := &r.Cells[i]
-		typical := r.Typical
-		if len(mixed) > 1 { // ports of different rates: each with its equals
-			typical = r.typical(func(d *Cell) float64 {
-				if d.Reference != c.Reference {
-					return 0
-				}
-				return d.Value
-			})
-		}
-		c.Verdict, c.Reason = r.judgeCell(c, typical)
+		c.Verdict, c.Reason = r.judgeCell(c, typical[c.Reference])
 	}
 	r.Findings = append(r.Findings, r.links()...)
 	r.Findings = append(r.Findings, r.blame()...)

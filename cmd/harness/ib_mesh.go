@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/perftest/mesh"
+)
+
+// errMeshFailed ends "harness ib mesh" where the report has said all.
+var errMeshFailed = &statusError{exitFail, nil}
+
+// ibMesh is "harness ib mesh": all ports of a job with one another.
+func ibMesh(ctx context.Context, args []string, out, errOut io.Writer) error {
+	m, err := parseMesh(args)
+	switch {
+	case errors.Is(err, errIBHelp):
+		_, err = io.WriteString(out, meshUsage())
+		return err
+	case err != nil:
+		return usagef("ib mesh: %w (see harness ib mesh --help)", err)
+	}
+	return m.run(ctx, out, errOut)
+}
+
+// run measures, and has rank 0 print.
+func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
+	g, err := meetMesh(ctx)
+	if err != nil {
+		return fmt.Errorf("ib mesh: %w", err)
+	}
+	defer g.lose(nil)
+	first := g.Rank() == 0
+	// A mesh ends when one of its processes does: none has to wait for it.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(g.lost, func() { cancel(context.Cause(g.lost)) })
+	defer stop()
+	err = m.measure(ctx, g, out, errOut)
+	if cause := context.Cause(g.lost); cause != nil {
+		g.abort()
+		return fmt.Errorf("ib mesh: %w", cause)
+	}
+	closed := g.close()
+	var s *statusError
+	var usage *mesh.UsageError
+	switch {
+	case err == nil:
+		return closed
+	case errors.As(err, &s):
+		return err
+	case !first && !g.broken(err):
+		return &statusError{meshStatus(err), nil} // rank 0 says why
+	case errors.As(err, &usage):
+		return usagef("ib mesh: %w", err)
+	}
+	return &statusError{meshStatus(err), fmt.Errorf("ib mesh: %w", err)}
+}
+
+// meshStatus is an error's exit status.
+func meshStatus(err error) int {
+	var usage *mesh.UsageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitNotDone
+}
+
+// measure runs the mesh, and writes what came of it.
+func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Writer) error {
+	o, err := m.options(g)
+	if err != nil {
+		return err
+	}
+	first := g.Rank() == 0
+	bar := &meshProgress{}
+	if first && isTerminal(errOut) {
+		bar.w = errOut
+	}
+	o.Progress = bar.show
+	r, err := mesh.Run(ctx, o, g)
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	if first {
+		err = m.write(r, out)
+	}
+	// A launcher that sees a process fail may end the others: not before rank 0
+	// has written.
+	if _, waited := g.AllGather(ctx, nil); waited != nil && err == nil {
+		err = waited
+	}
+	if err == nil && r.Verdict == mesh.Fail {
+		return errMeshFailed
+	}
+	return err
+}
+
+// options are the mesh's.
+func (m *meshArgs) options(g *meshGroup) (mesh.Options, error) {
+	o := m.mesh
+	o.Addr, o.Measure = g.addr, ibRun
+	tree, err := sysfs.Open("/")
+	if err != nil {
+		return o, err
+	}
+	o.Tree = tree
+	host, err := os.Hostname()
+	if err != nil {
+		return o, err
+	}
+	o.Host, _, _ = strings.Cut(host, ".")
+	id, err := topology.HostID(g.getenv, tree)
+	if err != nil {
+		return o, fmt.Errorf("telling hosts apart: %w; NCCL_HOSTID can say it", err)
+	}
+	o.HostID = fmt.Sprintf("%016x", id)
+	return o, nil
+}
+
+// write writes the report.
+func (m *meshArgs) write(r *mesh.Report, out io.Writer) error {
+	view := mesh.View{Gbits: m.mesh.Config.Gbits}
+	if m.html != "" {
+		var b strings.Builder
+		err := r.WriteHTML(&b, view)
+		if err == nil {
+			err = writeFile(m.html, []byte(b.String()))
+		}
+		if err != nil {
+			return fmt.Errorf("--html: %w", err)
+		}
+	}
+	if !m.json {
+		return r.WriteText(out, view)
+	}
+	enc := json.NewEncoder(out)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// A meshGroup is the processes of the job.
+type meshGroup struct {
+	mesh.Group
+	net    *bootstrap.Net // nil: alone
+	addr   string
+	getenv func(string) string
+	lost   context.Context // ends when another process was lost
+	lose   context.CancelCauseFunc
+}
+
+// meshPatience is how long an exchange may take: processes that have nothing to
+// measure in a step wait for those that do, which have a limit of their own.
+const meshPatience = 24 * time.Hour
+
+// meetMesh finds the other processes that a launcher started.
+func meetMesh(ctx context.Context) (*meshGroup, error) {
+	knobs, _, err := knob.Load(os.Environ(), nil)
+	if err != nil {
+		return nil, err
+	}
+	where, err := bootstrap.Detect(knobs.Getenv)
+	if err != nil {
+		return nil, &statusError{exitUsage, err}
+	}
+	lost, lose := context.WithCancelCause(context.Background())
+	g := &meshGroup{Group: mesh.Alone{}, addr: "127.0.0.1", getenv: knobs.Getenv, lost: lost, lose: lose}
+	if where.Size == 1 {
+		return g, nil
+	}
+	boot := bootstrap.Options{
+		Ifname: knobs.SocketIfname, Family: knobs.SocketFamily,
+		OnDeath: func(rank int, what string) { lose(fmt.Errorf("rank %d was lost: %s", rank, what)) },
+	}
+	id, root, err := bootstrap.ShareID(ctx, where, boot)
+	if err != nil {
+		return nil, fmt.Errorf("finding the other processes of the job (%s): %w", where.Launcher, err)
+	}
+	if root != nil {
+		context.AfterFunc(ctx, func() { root.Close() })
+	}
+	// The root gives up joining after its own timeout, and tells all.
+	boot.Timeout = meshPatience
+	if g.net, err = bootstrap.Join(ctx, id, where.Rank, where.Size, boot); err != nil {
+		return nil, err
+	}
+	g.Group, g.addr = g.net, g.net.Addr().String()
+	return g, nil
+}
+
+// broken reports whether an error is of the exchange itself, which rank 0 may
+// know nothing of.
+func (g *meshGroup) broken(error) bool { return g.net != nil && g.net.Err() != nil }
+
+func (g *meshGroup) close() error {
+	if g.net == nil {
+		return nil
+	}
+	return g.net.Close()
+}
+
+// abort leaves at once.
+func (g *meshGroup) abort() {
+	if g.net != nil {
+		g.net.Abort()
+	}
+}
+
+// A meshProgress shows one line on a terminal.
+type meshProgress struct {
+	w     io.Writer // nil: none
+	shown bool
+}
+
+func (p *meshProgress) show(now mesh.Progress) {
+	if p.w == nil || len(now.Now) == 0 {
+		return
+	}
+	more := ""
+	if n := len(now.Now) - 1; n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	p.shown = true
+	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %.60s%s", now.Step, now.Steps, now.Now[0], more)
+}
+
+func (p *meshProgress) clear() {
+	if p.shown {
+		p.shown = false
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
