@@ -51,6 +51,7 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 		g.abort()
 		return fmt.Errorf("ib mesh: %w", cause)
 	}
+	broken := g.broken() // which rank 0 may know nothing of
 	closed := g.close()
 	var s *statusError
 	var usage *mesh.UsageError
@@ -59,7 +60,7 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 		return closed
 	case errors.As(err, &s):
 		return err
-	case !first && !g.broken(err):
+	case !first && !broken:
 		return &statusError{meshStatus(err), nil} // rank 0 says why
 	case errors.As(err, &usage):
 		return usagef("ib mesh: %w", err)
@@ -199,9 +200,8 @@ func meetMesh(ctx context.Context) (*meshGroup, error) {
 	return g, nil
 }
 
-// broken reports whether an error is of the exchange itself, which rank 0 may
-// know nothing of.
-func (g *meshGroup) broken(error) bool { return g.net != nil && g.net.Err() != nil }
+// broken reports whether the processes cannot exchange any more.
+func (g *meshGroup) broken() bool { return g.net != nil && g.net.Err() != nil }
 
 func (g *meshGroup) close() error {
 	if g.net == nil {

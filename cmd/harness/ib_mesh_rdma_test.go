@@ -20,7 +20,7 @@ func meshProcess(t *testing.T, env []string, args ...string) (out, errOut string
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "harness", append([]string{"ib", "mesh"}, args...)...)
+	cmd := exec.CommandContext(ctx, "harness", append([]string{"ib", "mesh", "-x", "1"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	var o, e strings.Builder
 	cmd.Stdout, cmd.Stderr = &o, &e

@@ -81,9 +81,6 @@ type side struct {
 	Error          string
 }
 
-// sides are those of a rank, by the flow's place in the step.
-type sides struct{ Client, Server map[int]side }
-
 // A waiting server runs in a goroutine.
 type waiting struct {
 	cancel context.CancelCauseFunc
@@ -122,18 +119,31 @@ func (r *runner) sample(ctx context.Context, flows []Flow) error {
 			at[i] = a
 		}
 	}
-	mine := r.connect(ctx, flows, at)
-	for i, s := range servers {
-		mine.Server[i] = s.result(mine.Client[i].Error != "")
+	clients, err := gather(ctx, r.g, r.connect(ctx, flows, at))
+	if err != nil {
+		cancel()
 	}
-	all, err := gather(ctx, r.g, mine)
+	mine := map[int]side{}
+	for i, s := range servers {
+		failed := err != nil || r.of(clients, r.client(flows[i]), i).Error != ""
+		mine[i] = s.result(failed)
+	}
+	if err != nil {
+		return err
+	}
+	ends, err := gather(ctx, r.g, mine)
 	if err != nil {
 		return err
 	}
 	for i, f := range flows {
-		r.take(f, i, at[i], all)
+		r.take(f, at[i], r.of(clients, r.client(f), i), r.of(ends, r.server(f), i))
 	}
 	return nil
+}
+
+// of is what a port's process told of the flow at a place.
+func (r *runner) of(all []map[int]side, port, place int) side {
+	return all[r.report.Ports[port].Rank][place]
 }
 
 // serve starts the servers of this process's ports, and says where they listen.
@@ -244,8 +254,8 @@ func (r *runner) run(ctx context.Context, c probe.Config, ev probe.Events) (*pro
 }
 
 // connect runs the clients of this process's ports, all at once.
-func (r *runner) connect(ctx context.Context, flows []Flow, at map[int]listening) sides {
-	out := sides{Client: map[int]side{}, Server: map[int]side{}}
+func (r *runner) connect(ctx context.Context, flows []Flow, at map[int]listening) map[int]side {
+	out := map[int]side{} // by the flow's place
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for i, f := range flows {
@@ -255,7 +265,7 @@ func (r *runner) connect(ctx context.Context, flows []Flow, at map[int]listening
 		wg.Go(func() {
 			s := r.askOne(ctx, f, at[i].Port)
 			mu.Lock()
-			out.Client[i] = s
+			out[i] = s
 			mu.Unlock()
 		})
 	}
@@ -319,11 +329,9 @@ func bytesOf(out *probe.Outcome) uint64 {
 	return 0
 }
 
-// take puts what both ends told of a flow into its cells.
-func (r *runner) take(f Flow, i int, at listening, all []sides) {
+// take puts what both ends of a flow told, mine the client, into its cells.
+func (r *runner) take(f Flow, at listening, mine, theirs side) {
 	client, server := r.client(f), r.server(f)
-	mine, answered := all[r.report.Ports[client].Rank].Client[i]
-	theirs := all[r.report.Ports[server].Rank].Server[i]
 	if mine.Bytes > 0 { // of datagrams it depends on the MTU
 		r.report.Bytes = mine.Bytes
 	}
@@ -336,7 +344,7 @@ func (r *runner) take(f Flow, i int, at listening, all []sides) {
 			problems = append(problems, r.report.Name(p.port)+": "+p.text)
 		}
 	}
-	if !answered && len(problems) == 0 {
+	if mine.Value == 0 && len(problems) == 0 {
 		problems = []string{r.report.Name(client) + ": it did not measure"}
 	}
 	fill := func(c *Cell, value float64, from, to map[string]uint64) {
