@@ -75,7 +75,7 @@ var meshFlags = []meshFlag{
 		m.mesh.Expect = f
 		return nil
 	}},
-	{"platform", "NAME", "the rate of this platform's ports: dgx-h100, … (see harness predict)", func(m *meshArgs, v string) error {
+	{"platform", "NAME", "the rate of this platform's ports: dgx-a100, … (see harness predict)", func(m *meshArgs, v string) error {
 		db, err := platform.Load()
 		if err != nil {
 			return err

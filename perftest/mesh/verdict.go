@@ -60,8 +60,9 @@ func (r *Report) better(a, b float64) bool {
 }
 
 // typical is the median of the ports' best values. A single slow port or host
-// spoils up to half of all cells and more, but only its own best. Of fewer than
-// three ports with a value there is none.
+// spoils up to half of all cells and more, but only its own best. Of two in the
+// middle it is the better one, as half the ports may be spoilt by the pairs they
+// are in. Of fewer than three ports with a value there is none.
 func (r *Report) typical(value func(c *Cell) float64) float64 {
 	best := make([]float64, len(r.Ports))
 	for i := range r.Cells {
@@ -80,7 +81,11 @@ func (r *Report) typical(value func(c *Cell) float64) float64 {
 	if len(best) < 3 {
 		return 0
 	}
-	return median(best)
+	slices.Sort(best)
+	if r.Latency() {
+		slices.Reverse(best)
+	}
+	return best[len(best)/2]
 }
 
 // judge gives cells their verdicts and finds who is to blame.
