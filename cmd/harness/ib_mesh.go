@@ -42,11 +42,15 @@ func (m *meshArgs) run(ctx context.Context, out, errOut io.Writer) error {
 	defer g.lose(nil)
 	first := g.Rank() == 0
 	// A mesh ends when one of its processes does: none has to wait for it.
-	ctx, cancel := context.WithCancelCause(ctx)
+	together, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(g.lost, func() { cancel(context.Cause(g.lost)) })
 	defer stop()
-	err = m.measure(ctx, g, out, errOut)
+	err = m.measure(together, g, out, errOut)
+	if err != nil && ctx.Err() != nil {
+		g.abort()
+		return errors.New("ib mesh: interrupted")
+	}
 	if cause := context.Cause(g.lost); cause != nil {
 		g.abort()
 		return fmt.Errorf("ib mesh: %w", cause)
@@ -193,7 +197,9 @@ func meetMesh(ctx context.Context) (*meshGroup, error) {
 	}
 	// The root gives up joining after its own timeout, and tells all.
 	boot.Timeout = meshPatience
-	if g.net, err = bootstrap.Join(ctx, id, where.Rank, where.Size, boot); err != nil {
+	joining, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	if g.net, err = bootstrap.Join(joining, id, where.Rank, where.Size, boot); err != nil {
 		return nil, err
 	}
 	g.Group, g.addr = g.net, g.net.Addr().String()
