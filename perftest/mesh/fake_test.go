@@ -17,7 +17,6 @@ import (
 type fabric struct {
 	value func(from, to string) float64         // by "a/mlx5_0"; bytes a second or nanoseconds
 	fail  func(role, device, host string) error // nil: none
-	tree  func(host string) string              // of /sys
 	touch func(host, device string)             // called in each measurement
 	mu    sync.Mutex
 	at    map[int]*appointment // servers by port
