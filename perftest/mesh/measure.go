@@ -149,17 +149,24 @@ func (r *runner) of(all []map[int]side, port, place int) side {
 // serve starts the servers of this process's ports, and says where they listen.
 func (r *runner) serve(ctx context.Context, flows []Flow) (map[int]waiting, map[int]listening) {
 	servers, addrs := map[int]waiting{}, map[int]listening{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
 	for i, f := range flows {
 		if !r.own[r.server(f)] {
 			continue
 		}
-		port, w, err := r.listen(ctx, f)
-		if err != nil {
-			addrs[i] = listening{Error: oneLine(err)}
-			continue
-		}
-		servers[i], addrs[i] = w, listening{Port: port}
+		wg.Go(func() { // opening a device takes a while
+			port, w, err := r.listen(ctx, f)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				addrs[i] = listening{Error: oneLine(err)}
+				return
+			}
+			servers[i], addrs[i] = w, listening{Port: port}
+		})
 	}
+	wg.Wait()
 	return servers, addrs
 }
 
