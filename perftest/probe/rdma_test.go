@@ -125,7 +125,7 @@ func flags(c *Config) []string {
 func meet(t *testing.T, c Config, role string, peer *perftest) (ours *Outcome, theirs string) {
 	t.Helper()
 	client, server := hosts(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	c.GIDIndex, c.Port, c.Timeout, c.Wait = 1, port(t), 20*time.Second, 20*time.Second
 	cc, sc := c, c

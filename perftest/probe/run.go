@@ -89,8 +89,12 @@ func (r *runner) notice(e verbs.Event) {
 }
 
 // linkReturns is how long a link that went down is waited for, to say whether it
-// came back.
-const linkReturns = 3 * time.Second
+// came back; eventComes how long the event itself may take, which a failed
+// request can overtake.
+const (
+	linkReturns = 3 * time.Second
+	eventComes  = time.Second
+)
 
 // explain adds to an error what happened to the device before it.
 func (r *runner) explain(err error) error {
@@ -98,6 +102,11 @@ func (r *runner) explain(err error) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.down
+	}
+	if errors.Is(err, ErrFailed) {
+		for end := time.Now().Add(eventComes); !isDown() && time.Now().Before(end); {
+			time.Sleep(20 * time.Millisecond)
+		}
 	}
 	for end := time.Now().Add(linkReturns); isDown() && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
