@@ -73,7 +73,7 @@ var ibFlags = []ibFlag{
 	{groupOut, 'y', "limit_msgrate", "MPPS", "fail below this message rate (of the best size)", isBW, decimal(func(c *probe.Config) *float64 { return &c.LimitRate })},
 
 	{groupMore, 0, "wait_destroy", "SECONDS", "wait before queue pairs are destroyed", nil, duration(func(c *probe.Config) *time.Duration { return &c.WaitDestroy }, time.Second, 0)},
-	{groupMore, 'F', "CPU-freq", "", "nothing: the clock does not depend on the processor's frequency", nil, nothing("")},
+	{groupMore, 'F', "CPU-freq", "", "nothing: the clock's rate is measured", nil, nothing("")},
 	{groupMore, 0, "use_old_post_send", "", "nothing: ibv_post_send is used always", nil, nothing("")},
 	{groupMore, 'V', "version", "", "print the version", nil, func(*probe.Config, string) error { return errIBVersion }},
 	{groupMore, 'h', "help", "", "print this text", nil, func(*probe.Config, string) error { return errIBHelp }},

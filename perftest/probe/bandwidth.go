@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/perftest/probe/wire"
@@ -15,7 +14,6 @@ type BandwidthResult struct {
 	Average    float64 // bytes a second
 	Rate       float64 // messages a second
 	CPU        float64 // percent of all processors, with --cpu_util
-	Intervals  []float64
 }
 
 // Units of bandwidth in bytes a second, and of rates in messages a second.
@@ -62,16 +60,5 @@ func (r BandwidthResult) Plus(peer BandwidthResult) BandwidthResult {
 	r.Peak += peer.Peak
 	r.Average += peer.Average
 	r.Rate += peer.Rate
-	r.Intervals = nil
 	return r
-}
-
-// Slowest and middle bandwidth of the intervals, bytes a second; 0 without
-// any. A link that stalls now and then shows in these, not in the average.
-func (r BandwidthResult) steady() (slowest, middle float64) {
-	if len(r.Intervals) == 0 {
-		return 0, 0
-	}
-	s := slices.Sorted(slices.Values(r.Intervals))
-	return s[0], median(s)
 }

@@ -65,8 +65,6 @@ type DocumentBW struct {
 	Average    float64     `json:"average_bytes_per_second"`
 	Rate       float64     `json:"messages_per_second"`
 	CPU        *float64    `json:"cpu_percent,omitempty"`
-	Slowest    *float64    `json:"slowest_interval_bytes_per_second,omitempty"`
-	Middle     *float64    `json:"median_interval_bytes_per_second,omitempty"`
 	Local      *DocumentBW `json:"local,omitempty"` // of both directions
 	Remote     *DocumentBW `json:"remote,omitempty"`
 }
@@ -159,10 +157,8 @@ func number(there bool, v float64) *float64 {
 }
 
 func (c *Config) documentBW(r *BandwidthResult) DocumentBW {
-	slowest, middle := r.steady()
 	return DocumentBW{
 		Bytes: r.Bytes, Iterations: r.Iterations, Peak: number(r.Peak > 0, r.Peak), Average: r.Average, Rate: r.Rate, CPU: number(c.showsCPU(), r.CPU),
-		Slowest: number(len(r.Intervals) > 0, slowest), Middle: number(len(r.Intervals) > 0, middle),
 	}
 }
 

@@ -248,8 +248,8 @@ func (e *endpoint) address(i int) wire.Address {
 // connect moves the QPs on, so far as this side's part needs.
 func (e *endpoint) connect() error {
 	c := e.c
-	if e.gid.Index >= 0 && verbs.GID(e.peers[0].GID).IsIPv4() != e.gid.GID.IsIPv4() {
-		return fmt.Errorf("our GID is %v, the peer's is %v, of another family: choose with -x on both sides", e.gid.GID, verbs.GID(e.peers[0].GID))
+	if err := wire.CompareGIDs(e.mine[0], e.peers[0]); err != nil {
+		return err
 	}
 	for i, q := range e.qps {
 		p := e.peers[i]

@@ -30,17 +30,20 @@ const (
 
 // Add counts a time in nanoseconds. A negative one, from a clock that went
 // back, counts as 0.
-func (h *Histogram) Add(ns int64) {
+func (h *Histogram) Add(ns int64) { h.addMany(ns, 1) }
+
+// addMany counts a time n times.
+func (h *Histogram) addMany(ns int64, n uint64) {
 	ns = min(max(ns, 0), 1<<topBits-1)
 	if h.n == 0 {
 		h.least, h.most, h.first = ns, ns, float64(ns)
 	}
 	h.least, h.most = min(h.least, ns), max(h.most, ns)
-	h.counts[bucket(uint64(ns))]++
-	h.n++
-	h.sum += float64(ns)
+	h.counts[bucket(uint64(ns))] += n
+	h.n += n
+	h.sum += float64(ns) * float64(n)
 	d := float64(ns) - h.first
-	h.squares += d * d
+	h.squares += d * d * float64(n)
 }
 
 func bucket(v uint64) int {
@@ -103,25 +106,6 @@ func (h *Histogram) Stdev() float64 {
 	}
 	d := h.Mean() - h.first
 	return math.Sqrt(max(0, h.squares/float64(h.n)-d*d))
-}
-
-// Merge adds what another histogram has counted.
-func (h *Histogram) Merge(o *Histogram) {
-	switch {
-	case o.n == 0:
-		return
-	case h.n == 0:
-		*h = *o
-		return
-	}
-	for i, c := range o.counts {
-		h.counts[i] += c
-	}
-	h.least, h.most = min(h.least, o.least), max(h.most, o.most)
-	d := o.first - h.first // from the other's differences to ours
-	h.squares += o.squares + 2*d*(o.sum-float64(o.n)*o.first) + float64(o.n)*d*d
-	h.n += o.n
-	h.sum += o.sum
 }
 
 // A Bucket is how many times lie from From to less than To nanoseconds.

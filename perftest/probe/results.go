@@ -96,17 +96,6 @@ func (r *runner) histogram(buckets []uint32) *Histogram {
 	return h
 }
 
-// addMany counts a time n times.
-func (h *Histogram) addMany(ns int64, n uint64) {
-	h.Add(ns)
-	ns = min(max(ns, 0), 1<<topBits-1)
-	h.counts[bucket(uint64(ns))] += n - 1
-	h.n += n - 1
-	h.sum += float64(ns) * float64(n-1)
-	d := float64(ns) - h.first
-	h.squares += d * d * float64(n-1)
-}
-
 // patience is for how long nothing may happen.
 func (r *runner) patience() time.Duration {
 	switch {

@@ -91,42 +91,34 @@ func TestBuckets(t *testing.T) {
 func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
-		var h, a, b Histogram
+		var h Histogram
 		var v []float64
 		for range 1 + r.IntN(5000) {
 			x := int64(math.Exp(r.NormFloat64()*2 + 9))
 			h.Add(x)
-			if r.IntN(2) == 0 {
-				a.Add(x)
-			} else {
-				b.Add(x)
-			}
 			v = append(v, float64(x))
 		}
 		slices.Sort(v)
 		mean, stdev := moments(v)
-		a.Merge(&b)
-		for name, h := range map[string]*Histogram{"added": &h, "merged": &a} {
-			if math.Abs(h.Mean()-mean) > 1e-6*mean || math.Abs(h.Stdev()-stdev) > 1e-6*mean {
-				t.Errorf("%s: mean %v, stdev %v; want %v, %v", name, h.Mean(), h.Stdev(), mean, stdev)
+		if math.Abs(h.Mean()-mean) > 1e-6*mean || math.Abs(h.Stdev()-stdev) > 1e-6*mean {
+			t.Errorf("mean %v, stdev %v; want %v, %v", h.Mean(), h.Stdev(), mean, stdev)
+		}
+		for _, q := range []float64{0, 0.5, 0.9, 0.99, 0.999, 1} {
+			want := v[max(0, int(math.Ceil(q*float64(len(v))))-1)]
+			if got := h.Quantile(q); math.Abs(got-want) > want/64+1 {
+				t.Errorf("quantile %v = %v; want %v", q, got, want)
 			}
-			for _, q := range []float64{0, 0.5, 0.9, 0.99, 0.999, 1} {
-				want := v[max(0, int(math.Ceil(q*float64(len(v))))-1)]
-				if got := h.Quantile(q); math.Abs(got-want) > want/64+1 {
-					t.Errorf("%s: quantile %v = %v; want %v", name, q, got, want)
-				}
+		}
+		var n uint64
+		last := -1.0
+		for _, k := range h.Buckets(2) {
+			if k.From < last || k.To <= k.From || k.Count == 0 {
+				t.Errorf("bucket %+v after %v", k, last)
 			}
-			var n uint64
-			last := -1.0
-			for _, k := range h.Buckets(2) {
-				if k.From < last || k.To <= k.From || k.Count == 0 {
-					t.Errorf("%s: bucket %+v after %v", name, k, last)
-				}
-				last, n = k.To, n+k.Count
-			}
-			if n != h.Count() || n != uint64(len(v)) {
-				t.Errorf("%s: %d in buckets, %d counted, %d there", name, n, h.Count(), len(v))
-			}
+			last, n = k.To, n+k.Count
+		}
+		if n != h.Count() || n != uint64(len(v)) {
+			t.Errorf("%d in buckets, %d counted, %d there", n, h.Count(), len(v))
 		}
 	}
 	var h Histogram

@@ -45,31 +45,6 @@ func (c *Conn) SwapReport(ctx context.Context, mine Report) (Report, error) {
 	}, nil
 }
 
-// A PortReport follows a Report with --report-per-port: bandwidth and rate of
-// each port, in the Report's units.
-type PortReport struct {
-	Bandwidth, Rate [2]float64
-}
-
-// SwapPorts makes the four further exchanges of --report-per-port.
-func (c *Conn) SwapPorts(ctx context.Context, mine PortReport) (theirs PortReport, err error) {
-	for i := range 2 {
-		for _, f := range []struct {
-			name    string
-			mine    float64
-			to      *float64
-			ordinal int
-		}{{"bandwidth", mine.Bandwidth[i], &theirs.Bandwidth[i], i + 1}, {"message rate", mine.Rate[i], &theirs.Rate[i], i + 1}} {
-			v, err := c.swapWord(ctx, fmt.Sprintf("the report's %s of port %d", f.name, f.ordinal), math.Float64bits(f.mine))
-			if err != nil {
-				return theirs, err
-			}
-			*f.to = math.Float64frombits(v)
-		}
-	}
-	return theirs, nil
-}
-
 func (c *Conn) swapWord(ctx context.Context, what string, mine uint64) (uint64, error) {
 	b, err := c.swap(ctx, what, binary.BigEndian.AppendUint64(nil, mine))
 	if err != nil {

@@ -200,15 +200,6 @@ func TestParamsSwap(t *testing.T) {
 	}
 }
 
-func TestPortReport(t *testing.T) {
-	ours, theirs := tcpPair(t)
-	want := PortReport{[2]float64{1, 2}, [2]float64{3, 4}}
-	go func() { _, _ = NewConn(theirs, Server, Options{}).SwapPorts(soon(t), want) }()
-	if got, err := NewConn(ours, Client, Options{}).SwapPorts(soon(t), PortReport{}); err != nil || got != want {
-		t.Errorf("SwapPorts = %+v, %v", got, err)
-	}
-}
-
 // TestReportCheck: a record's digits, or an integer's bytes, are no numbers.
 func TestReportCheck(t *testing.T) {
 	good := Report{65536, 5000, 11000.5, 10999.25, 0.176}
