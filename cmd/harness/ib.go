@@ -133,6 +133,7 @@ func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, 
 	for _, r := range c.Remarks() {
 		fmt.Fprintf(errOut, "%s: %s\n", name, r)
 	}
+	c.Allocate = gpuMemory
 	return ibMeasure(ctx, &c, name, out, errOut)
 }
 

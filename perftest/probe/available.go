@@ -39,6 +39,9 @@ func (c *Config) ready() error {
 	if err := c.Check(); err != nil {
 		return err
 	}
+	if c.OnGPU() && c.Allocate == nil {
+		return &NotAvailable{"--use_cuda: this harness was built without CUDA"}
+	}
 	f, err := sysfs.Open("/")
 	if err != nil {
 		return &NotAvailable{err.Error()}

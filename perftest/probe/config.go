@@ -114,6 +114,9 @@ type Config struct {
 	GPUBusID string // --use_cuda_bus_id: PCI address instead of an index
 	DMABuf   bool   // --use_cuda_dmabuf: register GPU memory by dma-buf
 
+	// Allocate allocates memory of a GPU; nil: this program has no code for GPUs.
+	Allocate Allocator
+
 	// How long.
 	Iterations uint64        // -n: 0: see Iters
 	Duration   time.Duration // -D: 0: Iterations counts; whole seconds

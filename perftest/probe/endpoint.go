@@ -28,7 +28,8 @@ type endpoint struct {
 	pd          *verbs.PD
 	cq, recvCQ  *verbs.CQ // recvCQ is nil unless messages are received
 	qps         []*verbs.QP
-	mem         []byte
+	memory      *Memory // where the data are, else
+	mem         []byte  // of the host
 	mr          *verbs.MR
 	ahs         []*verbs.AH
 	sends       []*verbs.Sends
@@ -36,7 +37,8 @@ type endpoint struct {
 	mine, peers []wire.Address
 }
 
-// openDevice opens the device and looks at its port.
+// openDevice opens the device and looks at its port, and whether it can use the
+// GPU's memory.
 func openDevice(c *Config) (*endpoint, error) {
 	ctx, err := verbs.Open(c.Device)
 	if err != nil {
@@ -44,7 +46,7 @@ func openDevice(c *Config) (*endpoint, error) {
 	}
 	e := &endpoint{c: c, ctx: ctx}
 	if err := e.look(); err != nil {
-		return nil, errors.Join(err, ctx.Close())
+		return nil, errors.Join(err, e.close())
 	}
 	return e, nil
 }
@@ -72,7 +74,10 @@ func (e *endpoint) look() (err error) {
 		}
 		e.mtu = m
 	}
-	return nil
+	if e.pd, err = e.ctx.PD(); err != nil {
+		return err
+	}
+	return e.tryGPU()
 }
 
 // chooseGID takes the entry that -x names, or perftest's choice; on InfiniBand
@@ -130,21 +135,11 @@ const grh = 40 // bytes in front of a datagram
 // build makes memory and QPs, in INIT. Cycle, line and MTU have been agreed on.
 func (e *endpoint) build() (err error) {
 	c := e.c
-	if c.OnGPU() {
-		return &NotAvailable{"--use_cuda: a GPU's memory cannot be measured yet: leave it out"}
-	}
 	if err := c.CheckMTU(e.mtu.Bytes()); err != nil {
 		return err
 	}
 	e.size = int(c.LargestSize(e.mtu.Bytes()))
-	if e.pd, err = e.ctx.PD(); err != nil {
-		return err
-	}
-	n := e.region()*2*c.QPs + e.line + os.Getpagesize()
-	if e.mem, err = verbs.Alloc(n, false); err != nil {
-		return err
-	}
-	if e.mr, err = e.pd.Register(verbs.Address(e.mem), n, e.access()); err != nil {
+	if err := e.allocate(e.region()*2*c.QPs + e.line + os.Getpagesize()); err != nil {
 		return err
 	}
 	depth := min(c.SendDepth()*c.QPs, e.limits.CQEs)
@@ -299,6 +294,9 @@ func (e *endpoint) close() error {
 	}
 	if e.mem != nil {
 		do(verbs.Free(e.mem))
+	}
+	if e.memory != nil {
+		do(e.memory.Close())
 	}
 	if e.pd != nil {
 		do(e.pd.Close())

@@ -23,6 +23,7 @@ type DeviceInfo struct {
 	CanStreamMemOps            bool  // Stream.WaitValue32 and WriteValue32
 	CanIPC                     bool  // memory and events for other processes
 	CanCooperate               bool  // Launch.Cooperative
+	CanDMABuf                  bool  // DMABuf
 }
 
 // A PCI is where on the bus a device is.
@@ -39,6 +40,7 @@ const (
 	attributeIPCEvents      cu.DeviceAttribute = 125
 	attributeMemSyncDomains cu.DeviceAttribute = 126
 	attributeCooperative    cu.DeviceAttribute = 95
+	attributeDMABuf         cu.DeviceAttribute = 124
 )
 
 // Devices lists the GPUs. Without a driver there are none, which is no error:
@@ -92,6 +94,7 @@ func inquire(ordinal int) (DeviceInfo, error) {
 		{attributeStreamMemOps, &info.CanStreamMemOps},
 		{attributeIPCEvents, &info.CanIPC},
 		{attributeCooperative, &info.CanCooperate},
+		{attributeDMABuf, &info.CanDMABuf},
 	} {
 		v, err := dev.Attribute(a.attribute)
 		if err != nil {

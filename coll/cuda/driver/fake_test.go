@@ -108,7 +108,7 @@ func TestFakeCalls(t *testing.T) {
 	want := DeviceInfo{
 		Ordinal: 1, Name: "Fake 1", UUID: "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", PCI: PCI{50, 33, 34},
 		ComputeMajor: 75, ComputeMinor: 76, SMs: 16, Memory: 1 << 30, AsyncEngines: 40, MemSyncDomains: 126,
-		CanStreamMemOps: true, CanIPC: true, CanCooperate: true,
+		CanStreamMemOps: true, CanIPC: true, CanCooperate: true, CanDMABuf: true,
 	}
 	if all[1] != want {
 		t.Errorf("%+v, want %+v", all[1], want)
@@ -171,6 +171,12 @@ func TestFakeCalls(t *testing.T) {
 	}
 	if d, err := Elapsed(1, 2); d != 1500*time.Microsecond || err != nil {
 		t.Errorf("Elapsed: %v, %v", d, err)
+	}
+	if fd, err := DMABuf(4096, 8192); fd != 12289 || err != nil {
+		t.Errorf("DMABuf: %v, %v", fd, err)
+	}
+	if fd, err := DMABuf(1, 8192); fd != -1 || !errors.Is(err, ErrInvalid) {
+		t.Errorf("DMABuf of an odd address: %v, %v", fd, err)
 	}
 	var handle [64]byte
 	for i := range handle {

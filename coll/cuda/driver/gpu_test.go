@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"runtime"
 	"strings"
 	"syscall"
@@ -200,6 +202,32 @@ func TestMemory(t *testing.T) {
 	free, total, err := MemInfo()
 	if err != nil || free <= 0 || free > total {
 		t.Errorf("MemInfo: %d, %d, %v", free, total, err)
+	}
+}
+
+func TestDMABuf(t *testing.T) {
+	gpus(t, 1)
+	all, err := Devices()
+	check(t, err)
+	const n = 2 << 20
+	p := malloc(t, n)
+	fd, err := DMABuf(p, n)
+	if !all[0].CanDMABuf {
+		if !errors.Is(err, ErrNotSupported) {
+			t.Errorf("DMABuf of a device that cannot: %v", err)
+		}
+		t.Skip("the device cannot export DMA buffers")
+	}
+	check(t, err)
+	defer syscall.Close(fd)
+	if link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err != nil || !strings.Contains(link, "dmabuf") {
+		t.Errorf("the descriptor is of %s (%v)", link, err)
+	}
+	if end, err := syscall.Seek(fd, 0, io.SeekEnd); err != nil || end != n {
+		t.Errorf("the buffer has %d bytes (%v), want %d", end, err, n)
+	}
+	if _, err := DMABuf(p+1, n); !errors.Is(err, ErrInvalid) {
+		t.Errorf("DMABuf of an odd address: %v", err)
 	}
 }
 

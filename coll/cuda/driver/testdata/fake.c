@@ -177,6 +177,14 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, 
 }
 
 // The handle is passed on the stack.
+// The descriptor is the end of the range, and the type.
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr p, size_t n, CUmemRangeHandleType type, unsigned long long flags) {
+	if (p % 4096 || n % 4096 || flags)
+		return CUDA_ERROR_INVALID_VALUE;
+	*(int *)handle = p + n + type;
+	return CUDA_SUCCESS;
+}
+
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned flags) {
 	*p = flags;
 	for (int i = 0; i < 64; i++)

@@ -1,0 +1,51 @@
+//go:build cgo && linux
+
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/assay-hpc/assay/perftest/verbs"
+)
+
+// allocate gets n bytes for the data and registers them.
+func (e *endpoint) allocate(n int) (err error) {
+	if e.c.OnGPU() {
+		e.memory, e.mr, err = e.allocateGPU(n)
+		return err
+	}
+	if e.mem, err = verbs.Alloc(n, false); err != nil {
+		return err
+	}
+	e.mr, err = e.pd.Register(verbs.Address(e.mem), n, e.access())
+	return err
+}
+
+func (e *endpoint) allocateGPU(n int) (m *Memory, mr *verbs.MR, err error) {
+	if m, err = e.c.Allocate(e.c, n); err != nil {
+		return nil, nil, err
+	}
+	if m.DMABuf >= 0 {
+		mr, err = e.pd.RegisterDMABuf(m.DMABuf, m.Offset, n, m.Address, e.access())
+	} else {
+		mr, err = e.pd.Register(uintptr(m.Address), n, e.access())
+	}
+	if err != nil {
+		return nil, nil, errors.Join(&NotAvailable{fmt.Sprintf("a GPU's memory is not to be had for this device: %v", err)}, m.Close())
+	}
+	return m, mr, nil
+}
+
+// tryGPU finds out before the peer is met whether a GPU's memory can be used.
+func (e *endpoint) tryGPU() error {
+	if !e.c.OnGPU() {
+		return nil
+	}
+	m, mr, err := e.allocateGPU(os.Getpagesize())
+	if err != nil {
+		return err
+	}
+	return errors.Join(mr.Close(), m.Close())
+}
