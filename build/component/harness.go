@@ -21,6 +21,19 @@ func toolchain(version string, p recipe.Platform) string {
 	return fmt.Sprintf("goproxy:golang.org/toolchain/@v/v0.0.1-go%s.linux-%s.zip", version, p.Arch)
 }
 
+// rivals are the programs whose names the harness answers to.
+var rivals = []struct {
+	dir      string // in /opt/assay
+	programs []string
+}{
+	{"nccl-tests", []string{"all_reduce_perf", "all_gather_perf", "broadcast_perf", "reduce_scatter_perf", "reduce_perf", "alltoall_perf", "scatter_perf", "gather_perf", "sendrecv_perf"}},
+	{"perftest", []string{"ib_write_bw", "ib_read_bw", "ib_send_bw", "ib_atomic_bw", "ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"}},
+	{"bandwidth", []string{"bandwidthTest", "p2pBandwidthLatencyTest", "nvbandwidth"}},
+}
+
+// libibverbs are the components that bring it.
+var libibverbs = []string{"rdma-core", "ofed", "efa"}
+
 // harness compiles the harness from assay's own source, with cgo: it looks up
 // libraries for RDMA and plugins when it runs. It is compiled once per
 // architecture, on the oldest system, whose C library any later one can stand
@@ -37,6 +50,13 @@ func harness(b *builder, _ string) {
 		command("four ranks reduce", `(?m)^# Out of bounds values : 0 OK$`, with("harness", "coll", "all_reduce", "-t", "4", "-b", "8", "-e", "256K", "-f", "8", "-n", "2")...),
 		command("all_gather_perf", `(?m)^# Out of bounds values : 0 OK$`, with("/opt/assay/nccl-tests/all_gather_perf", "-t", "2", "-b", "64K", "-e", "64K", "-n", "2")...),
 	}
+	if slices.ContainsFunc(libibverbs, func(c string) bool { return b.Target.Version(c) != "" }) {
+		checks = append(checks, command("finds libibverbs", `(?m)^RDMA: libibverbs; `, "harness", "version"))
+	}
+	checks = append(checks,
+		command("ib_write_bw", `(?m)^Version: \d+\.\d+ \(harness `, "/opt/assay/perftest/ib_write_bw", "--version"),
+		command("bandwidthTest", `(?m)^Usage of harness bandwidth test:`, "/bin/sh", "-c", "/opt/assay/bandwidth/bandwidthTest --help 2>&1"),
+	)
 	var compiled recipe.Source
 	if b.Target.CUDA == "" {
 		compiled = b.plainHarness()
@@ -45,10 +65,12 @@ func harness(b *builder, _ string) {
 		checks = append(checks, b.cudaHarnessChecks()...)
 	}
 	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
-	// The harness answers to the names of nccl-tests' programs, in a directory
-	// of its own: /opt/nccl-tests has NVIDIA's.
-	for _, op := range []string{"all_reduce", "all_gather", "broadcast", "reduce_scatter", "reduce", "alltoall", "scatter", "gather", "sendrecv"} {
-		b.files = append(b.files, recipe.Symlink{Path: "/opt/assay/nccl-tests/" + op + "_perf", Target: "/opt/assay/bin/harness"})
+	// The harness answers to the names of others' programs, in directories of its
+	// own: /opt/nccl-tests and PATH have theirs.
+	for _, p := range rivals {
+		for _, name := range p.programs {
+			b.files = append(b.files, recipe.Symlink{Path: "/opt/assay/" + p.dir + "/" + name, Target: "/opt/assay/bin/harness"})
+		}
 	}
 	b.prepend("PATH", "/opt/assay/bin")
 	b.declare(certificate.Component{

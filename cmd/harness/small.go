@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 func versionCommand(out io.Writer) *cli.Command {
@@ -26,7 +27,7 @@ func versionCommand(out io.Writer) *cli.Command {
 			switch format {
 			case "text":
 				_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
-				for _, line := range []string{aboutGPUs(), aboutKernels()} {
+				for _, line := range []string{aboutGPUs(), aboutKernels(), aboutRDMA()} {
 					if err == nil && line != "" {
 						_, err = fmt.Fprintln(out, line)
 					}
@@ -37,11 +38,31 @@ func versionCommand(out io.Writer) *cli.Command {
 					version.Info
 					GPUs    string `json:"gpus,omitempty"`
 					Kernels string `json:"kernels,omitempty"`
-				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine), strings.TrimPrefix(aboutKernels(), kernelLine)})
+					RDMA    string `json:"rdma"`
+				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine), strings.TrimPrefix(aboutKernels(), kernelLine), strings.TrimPrefix(aboutRDMA(), rdmaLine)})
 			}
 			return usagef("--output is text or json, not %q", format)
 		},
 	}
+}
+
+// rdmaLine begins what is said about RDMA.
+const rdmaLine = "RDMA: "
+
+// aboutRDMA is a line for harness version: whether libibverbs is found, and the
+// devices that it has a provider for.
+func aboutRDMA() string {
+	if err := verbs.Load(); err != nil {
+		return fmt.Sprintf("%sskipped: %v", rdmaLine, err)
+	}
+	names, err := verbs.Names()
+	switch {
+	case err != nil:
+		return rdmaLine + "libibverbs; no devices: " + strings.TrimPrefix(err.Error(), verbs.ErrNoLibrary.Error()+": ")
+	case len(names) == 0:
+		return rdmaLine + "libibverbs; no devices"
+	}
+	return rdmaLine + "libibverbs; " + strings.Join(names, ", ")
 }
 
 func formatFlag(dst *string) cli.Flag {
