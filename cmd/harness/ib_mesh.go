@@ -115,7 +115,7 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 // options are the mesh's.
 func (m *meshArgs) options(g *meshGroup) (mesh.Options, error) {
 	o := m.mesh
-	o.Addr, o.Measure = g.addr, ibRun
+	o.Addr, o.Measure, o.Config.Allocate = g.addr, ibRun, gpuMemory
 	tree, err := sysfs.Open("/")
 	if err != nil {
 		return o, err

@@ -91,6 +91,35 @@ func TestRDMAProcesses(t *testing.T) {
 	}
 }
 
+// TestRDMAPlugin: a network plugin takes the place of InfiniBand, for four ranks
+// of a process and for two processes.
+func TestRDMAPlugin(t *testing.T) {
+	bin := rdmaHarness(t)
+	file := os.Getenv("ASSAY_TEST_NET_PLUGIN")
+	if file == "" {
+		t.Fatal("ASSAY_TEST_NET_PLUGIN should name the test plugin")
+	}
+	env := []string{"NCCL_NET_PLUGIN=" + file, "NCCL_SHM_DISABLE=1", "NCCL_DEBUG=INFO", "ASSAY_TIMEOUT=60"}
+	args := []string{"coll", "all_reduce", "-b", "8", "-e", "1M", "-f", "16", "-n", "2", "-w", "1", "--device", "cpu"}
+	threads := output(t, 2*time.Minute, env, bin, append(args, "-t", "4")...)
+	verified(t, threads, 4, 5)
+	outs := [2]string{}
+	var wg sync.WaitGroup
+	for r := range outs {
+		wg.Go(func() {
+			rank := []string{fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", fmt.Sprintf("LOCAL_RANK=%d", r), "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29472", "ASSAY_JOB_SECRET=x"}
+			outs[r] = output(t, 2*time.Minute, append(rank, env...), bin, args...)
+		})
+	}
+	wg.Wait()
+	verified(t, outs[0], 2, 5)
+	for _, out := range []string{threads, outs[0], outs[1]} {
+		if want := "Using network assay test"; !strings.Contains(out, want) {
+			t.Errorf("there is no %q in\n%s", want, out)
+		}
+	}
+}
+
 // TestRDMAKilled: when a process is killed, the other one ends soon with an
 // error that names its rank.
 func TestRDMAKilled(t *testing.T) {

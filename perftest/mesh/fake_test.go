@@ -20,6 +20,7 @@ type fabric struct {
 	touch func(host, device string)             // called in each measurement
 	mu    sync.Mutex
 	at    map[int]*appointment // servers by port
+	next  int                  // the last of them
 	busy  map[string]bool      // ports that measure
 	most  int                  // measurements at once
 	twice []string             // ports that were used twice at once
@@ -79,9 +80,11 @@ func (f *fabric) serve(ctx context.Context, me, host string, c probe.Config, ev 
 	}
 	m := &appointment{me, make(chan struct{})}
 	f.mu.Lock()
-	f.at[c.Port] = m
+	f.next++
+	port := f.next
+	f.at[port] = m
 	f.mu.Unlock()
-	ev.TellWaiting(fmt.Sprint(c.Port))
+	ev.TellWaiting(fmt.Sprintf("[::]:%d", port))
 	select {
 	case <-m.came:
 		return &probe.Outcome{}, nil

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/assay-hpc/assay/perftest/probe"
@@ -19,10 +18,6 @@ var meeting = 20 * time.Second
 
 // farewell is how long a server whose client failed may take to say what it saw.
 const farewell = time.Second
-
-// attempts are how often a server looks for a free port: another program may
-// take it before the server does.
-const attempts = 5
 
 // measure carries out the steps. A cell that has an error is not tried again.
 func (r *runner) measure(ctx context.Context, steps [][]Flow) error {
@@ -170,44 +165,22 @@ func (r *runner) serve(ctx context.Context, flows []Flow) (map[int]waiting, map[
 	return servers, addrs
 }
 
-// listen starts one server, at a port that is free.
+// listen starts one server, at a port that the system chooses.
 func (r *runner) listen(ctx context.Context, f Flow) (port int, w waiting, err error) {
-	for range attempts {
-		if port, err = freePort(ctx); err != nil {
-			return 0, w, err
-		}
-		if w, err = r.listenAt(ctx, f, port); !errors.Is(err, syscall.EADDRINUSE) {
-			return port, w, err
-		}
-	}
-	return 0, w, err
-}
-
-func freePort(ctx context.Context) (int, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", ":0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-func (r *runner) listenAt(ctx context.Context, f Flow, port int) (waiting, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := r.config(r.server(f))
-	c.Port = port
-	ready := make(chan struct{}, 1)
+	c.Port = 0
+	ready := make(chan string, 1)
 	done := make(chan side, 1)
 	failed := make(chan error, 1)
 	var late *time.Timer
 	var mu sync.Mutex
 	ev := probe.Events{
-		Waiting: func(string) {
+		Waiting: func(addr string) {
 			mu.Lock()
 			late = time.AfterFunc(meeting, func() { cancel(fmt.Errorf("no client came within %v", meeting)) })
 			mu.Unlock()
-			ready <- struct{}{}
+			ready <- addr
 		},
 		Header: func(probe.Info) {
 			mu.Lock()
@@ -229,13 +202,18 @@ func (r *runner) listenAt(ctx context.Context, f Flow, port int) (waiting, error
 		done <- s
 	}()
 	select {
-	case <-ready:
-		return waiting{cancel, done}, nil
+	case addr := <-ready:
+		at, err := netip.ParseAddrPort(addr)
+		if err != nil {
+			cancel(err)
+			return 0, waiting{}, err
+		}
+		return int(at.Port()), waiting{cancel, done}, nil
 	case err := <-failed:
 		if err == nil {
 			err = errors.New("the server ended without a client")
 		}
-		return waiting{}, err
+		return 0, waiting{}, err
 	}
 }
 

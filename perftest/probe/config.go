@@ -75,7 +75,7 @@ type Config struct {
 
 	// The control channel.
 	Host    string        // the server's name or address; empty: this is the server
-	Port    int           // -p: TCP port
+	Port    int           // -p: TCP port; 0 lets a server's system choose, Events.Waiting tells
 	IPv6TCP bool          // --ipv6-addr: control over IPv6
 	Source  string        // --source_ip: local address to connect from; empty: by route
 	Wait    time.Duration // --wait: how long a client goes on trying to connect
@@ -115,7 +115,7 @@ type Config struct {
 	DMABuf   bool   // --use_cuda_dmabuf: register GPU memory by dma-buf
 
 	// Allocate allocates memory of a GPU; nil: this program has no code for GPUs.
-	Allocate Allocator
+	Allocate Allocator `json:"-"`
 
 	// How long.
 	Iterations uint64        // -n: 0: see Iters
