@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/socket"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
@@ -130,15 +131,17 @@ func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 		limit: netplugin.LongestMessage(limit),
 		drop:  func() { _ = n.Close() },
 		open: func() (transport.Endpoint, error) {
-			e, err := netplugin.Open(netplugin.Options{
-				Net: n, Rank: c.rank, Comm: c.net.Key("net plugin name"), Key: c.net.Key("net plugin"), Fault: &c.fault,
-				Addrs: c.addrs(), First: index, MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
-			})
-			if err != nil {
-				return nil, err
-			}
-			return e, nil
+			return netplugin.Open(netplugin.Options{Net: n, Options: c.slotOptions("net plugin", index)})
 		},
+	}
+}
+
+// slotOptions are those of networks whose messages go through registered slots,
+// all but the network. kind tells its keys from others'.
+func (c *Comm) slotOptions(kind string, index int) slots.Options {
+	return slots.Options{
+		Rank: c.rank, Comm: c.net.Key(kind + " name"), Key: c.net.Key(kind), Fault: &c.fault,
+		Addrs: c.addrs(), First: index, MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
 	}
 }
 

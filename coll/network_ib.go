@@ -38,20 +38,10 @@ func (c *Comm) ibNetwork(index int) (network, error) {
 	return network{
 		name: verbs.Name,
 		drop: func() { _ = ports.Close() },
-		open: func() (transport.Endpoint, error) { return c.openIB(ports, index) },
+		open: func() (transport.Endpoint, error) {
+			return verbs.Open(verbs.Options{Net: ports, Params: c.ibParams(), Options: c.slotOptions("verbs", index)})
+		},
 	}, nil
-}
-
-// openIB makes the endpoint. It takes the ports over.
-func (c *Comm) openIB(ports *verbs.Net, index int) (transport.Endpoint, error) {
-	e, err := verbs.Open(verbs.Options{
-		Net: ports, Rank: c.rank, Comm: c.net.Key("verbs name"), Key: c.net.Key("verbs"), Fault: &c.fault, Params: c.ibParams(),
-		Addrs: c.addrs(), First: index, MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
-	})
-	if err != nil {
-		return nil, err
-	}
-	return e, nil
 }
 
 // ibParams are the settings of queue pairs.

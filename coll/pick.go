@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -33,7 +34,7 @@ func newPicker(c *Comm, cores int) (picker, error) {
 	}
 	over := tuning.Overrides{
 		Algo: &k.Algo, Proto: &k.Proto, Rings: c.cfg.rings, MinChannels: k.MinChannels, MaxChannels: c.maxChannels(c.links.network),
-		BuffSize: int64(c.links.slot) * slots, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold,
+		BuffSize: int64(c.links.slot) * slots.N, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold,
 	}
 	m, err := measurements(k.Tuning)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/coll/transport/shm"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -59,18 +60,15 @@ func (c *Comm) settingsHash() uint64 {
 // enough for a second-level cache; a network wants larger ones.
 func (c *Comm) slot(near bool) int {
 	if c.cfg.BuffSize != defaultBuffSize {
-		return int(min(max(c.cfg.BuffSize/slots, 4096), 64<<20)) / 64 * 64
+		return int(min(max(c.cfg.BuffSize/slots.N, 4096), 64<<20)) / 64 * 64
 	}
 	if near {
 		return shm.DefaultSlot
 	}
-	return defaultBuffSize / slots
+	return defaultBuffSize / slots.N
 }
 
-const (
-	defaultBuffSize = 4 << 20
-	slots           = 8 // of a connection
-)
+const defaultBuffSize = 4 << 20
 
 func onesOf(mask [16]uint64) (n int) {
 	for _, w := range mask {

@@ -50,16 +50,16 @@ type Tx interface {
 	Slots() int
 }
 
-// A Lazy Tx keeps messages that could not leave at once until one of its
-// methods is called again, though it is not Direct: the executor calls Idle.
-// Those that are Direct may do so in any case.
-type Lazy interface{ Lazy() }
+// A Lazy Tx may keep messages that could not leave at once until one of its
+// methods is called again, though it is not Direct: if Lazy is true, the
+// executor calls Idle. Those that are Direct may do so in any case.
+type Lazy interface{ Lazy() bool }
 
 // Leaves reports whether messages of t may leave over time, for which Idle has
 // to be called.
 func Leaves(t Tx) bool {
-	_, lazy := t.(Lazy)
-	return lazy || t.Direct()
+	l, ok := t.(Lazy)
+	return ok && l.Lazy() || t.Direct()
 }
 
 // An Rx is the receiving end of a connection. Two ways of receiving: Peek at

@@ -7,35 +7,26 @@
 //
 // # Connections
 //
-// A plugin connects two ranks by a handle: the receiver listens, the sender
-// gets the handle and connects, the receiver accepts, and none of these calls
-// blocks. So an Endpoint has a rendezvous.Point; a Tx dials its peer's and
-// says which device it would like; the peer's Point listens with its device of
-// that number, answers with the handle, and both sides go on until the plugin
+// Package slots has all that is not the plugin's. A plugin connects two ranks
+// by a handle: the receiver listens, the sender gets the handle and connects,
+// the receiver accepts, and none of these calls blocks. So the receiver's answer
+// to a sender that asks is the handle, and both sides go on until the plugin
 // says that they are connected. Each connection is made on a thread of its own
-// (setup.go): some plugins keep state by thread, some block.
-//
-// The TCP connection stays. Plugins need not notice that a peer has died: the
-// end of the TCP connection says so. It also carries the goodbye, below.
+// (endpoint.go): some plugins keep state by thread, some block.
 //
 // # Messages
 //
-// Each end has slots in memory that is registered with the plugin. A message
-// is one send of the plugin's: a header (format.go) and what Reserve gave out,
-// behind it. The length is in the header, for not every plugin's test tells it. The receiver keeps a receive under way for each slot
-// that is free, so that a plugin's own flow control, which lets a send wait for
-// a receive, is ours as well. All messages of a connection have one tag, and
-// receives are not grouped. The memory that callers Post is copied: it is not
-// registered.
+// A message is one send of the plugin's. Its length is in the header, for not
+// every plugin's test tells it. The receiver keeps a receive under way for each
+// slot that is free, so that a plugin's own flow control, which lets a send wait
+// for a receive, is ours as well. All messages of a connection have one tag, and
+// receives are not grouped.
 //
 // # Goodbye
 //
-// No plugin likes to close a connection with requests under way. So whichever
-// end closes first tells the other one, and is told: a sender how many messages
-// it has sent, a receiver how many receives it has begun. Then the sender sends
-// empty messages for receives that are too many, or the receiver takes messages
-// that are. When one of them has died or does not answer within seconds,
-// connections are closed as they are.
+// A sender says how many messages it has sent, a receiver how many receives it
+// has begun. Then the sender sends empty messages for receives that are too
+// many, or the receiver takes messages that are.
 package netplugin
 
 import (

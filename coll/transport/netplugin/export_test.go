@@ -2,16 +2,14 @@
 
 package netplugin
 
+import (
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/slots"
+)
+
 // HangUp ends all TCP connections, as the death of the process would.
-func (e *Endpoint) HangUp() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range e.tx {
-		t.wire.Close()
-	}
-	for _, r := range e.rx {
-		if r.wire != nil {
-			r.wire.Close()
-		}
+func HangUp(e transport.Endpoint) {
+	for _, x := range e.(*slots.Endpoint).Ends(nil) {
+		x.(interface{ HangUp() }).HangUp()
 	}
 }

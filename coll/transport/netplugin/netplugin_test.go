@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/netplugin/netplugintest"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/transporttest"
 )
 
@@ -51,6 +52,11 @@ func openRank(t testing.TB, file string, r int, opt netplugin.Options) transport
 	return transporttest.Rank{Endpoint: e, Fault: opt.Fault}
 }
 
+// slotted are options with messages of so many bytes.
+func slotted(maxMessage int) netplugin.Options {
+	return netplugin.Options{Options: slots.Options{MaxMessage: maxMessage}}
+}
+
 // TestConformance runs the transports' suite over the test plugin in all its
 // moods. It aborts when a connection is closed with requests under way.
 func TestConformance(t *testing.T) {
@@ -65,8 +71,8 @@ func TestConformance(t *testing.T) {
 		{name: "plain"},
 		{name: "slow to connect", env: map[string]string{"ASSAY_TEST_NET_CONNECT": "7"}, long: true},
 		{name: "busy", env: map[string]string{"ASSAY_TEST_NET_BUSY": "2"}, long: true},
-		{name: "all", env: map[string]string{"ASSAY_TEST_NET_CONNECT": "3", "ASSAY_TEST_NET_BUSY": "1", "ASSAY_TEST_NET_PARTIAL": "3000"}, opt: netplugin.Options{MaxMessage: 20_000}},
-		{name: "small messages", opt: netplugin.Options{MaxMessage: 1000}, long: true},
+		{name: "all", env: map[string]string{"ASSAY_TEST_NET_CONNECT": "3", "ASSAY_TEST_NET_BUSY": "1", "ASSAY_TEST_NET_PARTIAL": "3000"}, opt: slotted(20_000)},
+		{name: "small messages", opt: slotted(1000), long: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.long && testing.Short() {
@@ -189,7 +195,7 @@ func TestVanished(t *testing.T) {
 	ranks := opener(netplugintest.Build(t), netplugin.Options{})(t, 2)
 	tx, rx := connect(t, ranks)
 	say(t, ranks, tx, rx, "hello")
-	ranks[0].Endpoint.(*netplugin.Endpoint).HangUp()
+	netplugin.HangUp(ranks[0].Endpoint)
 	for r, want := range []string{"rank 1 is lost", "rank 0 is lost: it closed the connection without a goodbye (noticed by rank 1)"} {
 		err := wait(t, ranks[r:r+1], "the fault", func() bool { return false })
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -204,7 +210,7 @@ func TestListenFails(t *testing.T) {
 	ranks := opener(file, netplugin.Options{})(t, 2)
 	t.Setenv("ASSAY_TEST_NET_LISTEN", "2")
 	_, err := ranks[0].Tx(t.Context(), 1, ranks[1].Info(), 0)
-	if err == nil || !strings.Contains(err.Error(), "it cannot listen: network plugin assay test: listen: system error (2)") {
+	if err == nil || !strings.Contains(err.Error(), "the receiver: network plugin assay test: listen: system error (2)") {
 		t.Errorf("Tx: %v", err)
 	}
 	err = wait(t, ranks[1:], "the receiver's fault", func() bool { return false })
@@ -308,7 +314,7 @@ func TestCollNet(t *testing.T) {
 func TestReach(t *testing.T) {
 	a := openRank(t, netplugintest.Build(t), 0, netplugin.Options{})
 	b := openRank(t, netplugintest.Build(t, `-DNAME="other"`), 1, netplugin.Options{})
-	if err := a.Reach(1, b.Info()); err == nil || err.Error() != "rank 1 has the network plugin other, this rank assay test" {
+	if err := a.Reach(1, b.Info()); err == nil || err.Error() != "rank 1 has the network other, this rank assay test" {
 		t.Errorf("Reach: %v", err)
 	}
 }

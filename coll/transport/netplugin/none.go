@@ -49,9 +49,5 @@ func (*Net) Close() error { return nil }
 // Log does nothing: no plugin logs.
 func Log(Level, func(Line)) {}
 
-// An Endpoint is a rank's side of a plugin's network. In this build there is
-// none.
-type Endpoint struct{ transport.Endpoint }
-
 // Open fails with ErrUnavailable.
-func Open(Options) (*Endpoint, error) { return nil, ErrUnavailable }
+func Open(Options) (transport.Endpoint, error) { return nil, ErrUnavailable }

@@ -8,174 +8,106 @@ package netplugin
 import "C"
 
 import (
-	"fmt"
+	"context"
+	"errors"
 
-	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
-// An Rx is the receiving end of a connection.
-type Rx struct {
-	conn
-	released uint32 // messages that the caller is done with
-	stopped  bool   // no receive is begun any more
-	sent     uint32 // messages that the sender says it has sent, when it is gone
-	header   transport.Header
-	length   int  // without the header
-	looked   bool // both are of message number released
-}
+// A receiver is the receiving end of a connection.
+type receiver struct{ conn }
 
-var _ transport.Rx = (*Rx)(nil)
+var _ slots.Receiver = (*receiver)(nil)
 
-// MaxMessage is the length of the longest message, in bytes.
-func (r *Rx) MaxMessage() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.maxMessage
-}
-
-// Direct is false: messages are received into registered memory.
-func (r *Rx) Direct() bool { return false }
-
-// Post is not called, as Direct is false.
-func (r *Rx) Post([]byte) { panic("netplugin: Post on a connection that is not direct") }
-
-// Done is not called, as Direct is false.
-func (r *Rx) Done() (transport.Header, int, bool) {
-	panic("netplugin: Done on a connection that is not direct")
-}
-
-// Peek implements transport.Rx.
-func (r *Rx) Peek() (p []byte, h transport.Header, ok bool) {
-	r.mu.Lock()
-	if r.usable() && r.arrived() {
-		p = r.slot(r.released)[headerSize : headerSize+r.length]
-		h, ok = r.header, true
-	}
-	r.unlock()
-	return p, h, ok
-}
-
-// arrived reports whether message number released is there, and right.
-func (r *Rx) arrived() bool {
-	if r.looked {
-		return true
-	}
-	if r.gone && int32(r.released-r.sent) >= 0 {
-		r.miss()
-		return false
-	}
-	if uint32(r.ring.ended) == r.released {
-		if result := C.np_pull(r.ring); result != 0 {
-			r.failCall(result)
-			return false
-		}
-		if uint32(r.ring.ended) == r.released {
-			return false
-		}
-	}
-	h, n, err := parseHeader(r.slot(r.released), r.released)
+// Accept implements slots.Receiver: it listens with the plugin, answers with
+// the handle, and accepts.
+func (r *receiver) Accept(ctx context.Context, _ []byte) error {
+	var l *Listener
+	err := r.n.do(ctx, func() (_ bool, err error) {
+		l, err = r.n.Listen(r.Device)
+		return err == nil, err
+	})
 	if err != nil {
-		r.fail("it sent " + err.Error())
-		return false
+		return err
 	}
-	r.header, r.length, r.looked = h, n, true
-	return true
-}
-
-// Release implements transport.Rx: a receive is begun in the slot.
-func (r *Rx) Release() {
-	r.mu.Lock()
-	if r.usable() && r.looked {
-		r.looked = false
-		r.released++
-		if r.stopped {
-			r.e.worker.add(r.settle)
-		} else {
-			r.ring.wanted = C.uint32_t(r.released + slots)
-			if result := C.np_pull(r.ring); result != 0 {
-				r.failCall(result)
-			}
+	defer func() {
+		if !errors.Is(err, errStuck) {
+			l.Close()
 		}
+	}()
+	if err = r.Answer(l.Handle[:]); err != nil {
+		return err
 	}
-	r.unlock()
+	r.Watch()
+	err = r.n.do(ctx, func() (bool, error) {
+		comm, err := l.Accept()
+		if err != nil || comm == nil {
+			return false, r.orVanished(err)
+		}
+		if err := r.begin(comm); err != nil {
+			return false, errors.Join(err, comm.Close())
+		}
+		return true, nil
+	})
+	return err
 }
 
 // begin makes the slots and begins the first receives, when the plugin has
 // connected.
-func (r *Rx) begin(comm *Comm) error {
-	r.mu.Lock()
-	defer r.unlock()
+func (r *receiver) begin(comm *Comm) error {
+	r.Lock()
+	defer r.Unlock()
 	if err := r.open(comm); err != nil {
 		return err
 	}
-	r.ring.wanted = slots
-	if result := C.np_pull(r.ring); result != 0 {
-		r.failCall(result)
-	}
-	if r.gone { // what was sent is on its way, and the sender waits for an answer
-		r.stop()
-		r.e.worker.add(r.settle)
-	}
+	r.want(slots.N)
 	return nil
 }
 
-// hear takes the sender's goodbye.
-func (r *Rx) hear(word, n uint32) {
-	r.mu.Lock()
-	defer r.unlock()
-	if word != wordBye {
-		r.fail(fmt.Sprintf("it sent the word %#x", word))
-		return
-	}
-	r.gone, r.sent = true, n
-	if r.ring != nil { // else begin goes on
-		r.stop()
-		r.e.worker.add(r.settle)
+// want begins receives, so many in all.
+func (r *receiver) want(n uint32) {
+	r.ring.wanted = C.uint32_t(n)
+	if result := C.np_pull(r.ring); result != 0 {
+		r.failCall(result)
 	}
 }
 
-// stop begins no more receives but for messages that were sent, and says how
-// many there are.
-func (r *Rx) stop() {
-	if r.stopped {
+// Arrived implements slots.Receiver.
+func (r *receiver) Arrived() bool {
+	if uint32(r.ring.ended) == r.Count {
+		if result := C.np_pull(r.ring); result != 0 {
+			r.failCall(result)
+		}
+	}
+	return uint32(r.ring.ended) != r.Count
+}
+
+// Release implements slots.Receiver: a receive is begun in the slot.
+func (r *receiver) Release() {
+	if r.Stopped {
+		r.Leave()
 		return
 	}
-	r.stopped = true
-	begun := uint32(0)
-	if r.ring != nil {
-		begun = uint32(r.ring.begun)
+	r.want(r.Count + slots.N)
+}
+
+// Settle begins no more receives but for messages that were sent, and says how
+// many there are; it receives what was sent, as far as there is room, and ends
+// the receives under way. That may have to be gone on with when there is room
+// again.
+func (r *receiver) Settle() bool {
+	if !r.Stopped {
 		r.ring.wanted = r.ring.begun
+		r.Bye(uint32(r.ring.begun))
 	}
-	r.say(wordEnd, begun)
-}
-
-// leave begins to close.
-func (r *Rx) leave() {
-	r.mu.Lock()
-	defer r.unlock()
-	if r.wire != nil {
-		r.stop()
+	if !r.Gone {
+		return r.Ended
 	}
-	r.closed = true
-}
-
-// settle receives what was sent, as far as there is room, and ends the receives
-// under way. It reports whether that is done, or hopeless, or to be gone on with
-// when there is room again.
-func (r *Rx) settle() bool {
-	r.mu.Lock()
-	defer r.unlock()
-	if r.ring == nil || r.broken {
-		return true
-	}
-	if !r.gone || !r.stopped {
-		return r.ended
-	}
-	last := later(r.sent, uint32(r.ring.begun))
+	last := later(r.Told, uint32(r.ring.begun))
 	for uint32(r.ring.ended) != last {
-		free := r.released + slots
-		if r.closed { // nobody looks at messages any more
-			free = uint32(r.ring.ended) + slots
+		free := r.Count + slots.N
+		if r.Closed { // nobody looks at messages any more
+			free = uint32(r.ring.ended) + slots.N
 		}
 		if int32(free-last) > 0 {
 			free = last
@@ -185,11 +117,11 @@ func (r *Rx) settle() bool {
 		}
 		before := r.ring.ended
 		if C.np_pull(r.ring) != 0 {
-			r.broken = r.closed // else whoever wants a message gets the error once more
+			r.Broken = r.Closed // else whoever wants a message gets the error once more
 			return true
 		}
 		if r.ring.ended == before {
-			return r.ended || !r.closed && r.ring.ended == r.ring.wanted
+			return r.Ended || !r.Closed && r.ring.ended == r.ring.wanted
 		}
 	}
 	return true

@@ -3,11 +3,8 @@
 package verbs_test
 
 import (
-	"fmt"
 	"net/netip"
 	"os"
-	"runtime"
-	"sync"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport"
@@ -40,69 +37,6 @@ func openSockets(t testing.TB, n int) (ranks []transporttest.Rank) {
 	return ranks
 }
 
-// spin polls, as an executor does.
-func spin(f func() bool) {
-	for i := 1; !f(); i++ {
-		if i%100 == 0 {
-			runtime.Gosched()
-		}
-	}
-}
+func BenchmarkPingPong(b *testing.B) { transporttest.PingPong(b, networks) }
 
-// BenchmarkPingPong is half a round trip, through slots.
-func BenchmarkPingPong(b *testing.B) {
-	for name, open := range networks {
-		for _, size := range []int{8, 8 << 10, 512 << 10} {
-			b.Run(fmt.Sprintf("%s/bytes=%d", name, size), func(b *testing.B) {
-				ranks := open(b, 2)
-				tx, rx := connect(b, ranks, 0, 1)
-				back, xr := connect(b, ranks, 1, 0)
-				side := func(tx transport.Tx, rx transport.Rx, first bool) {
-					for i := range 2 * b.N {
-						if first == (i%2 == 0) {
-							spin(func() bool { return tx.Reserve(size) != nil })
-							tx.Commit(size, transport.Header{})
-							spin(tx.Idle)
-							continue
-						}
-						spin(func() bool { _, _, ok := rx.Peek(); return ok })
-						rx.Release()
-					}
-				}
-				b.ReportAllocs()
-				b.ResetTimer()
-				var wg sync.WaitGroup
-				wg.Go(func() { side(back, rx, false) })
-				side(tx, xr, true)
-				wg.Wait()
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(2*b.N), "ns/half")
-			})
-		}
-	}
-}
-
-// BenchmarkStream is the bandwidth of one connection, in one direction.
-func BenchmarkStream(b *testing.B) {
-	const size = 512 << 10
-	for name, open := range networks {
-		b.Run(name, func(b *testing.B) {
-			ranks := open(b, 2)
-			tx, rx := connect(b, ranks, 0, 1)
-			b.SetBytes(size)
-			b.ResetTimer()
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for range b.N {
-					spin(func() bool { _, _, ok := rx.Peek(); return ok })
-					rx.Release()
-				}
-			})
-			for range b.N {
-				spin(func() bool { return tx.Reserve(size) != nil })
-				tx.Commit(size, transport.Header{})
-				spin(tx.Idle)
-			}
-			wg.Wait()
-		})
-	}
-}
+func BenchmarkStream(b *testing.B) { transporttest.Stream(b, networks) }

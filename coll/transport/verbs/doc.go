@@ -6,24 +6,19 @@
 //
 // # Connections
 //
-// Ranks find each other by a rendezvous.Point. A Tx dials its peer's, says
-// which of its devices it would like and what its queue pairs are; the receiver
-// makes as many on its device of the same number, brings them to RTS, and
-// answers; then the sender's follow (setup.go). Each connection has a completion
-// queue of its own, as each is used by one goroutine at a time.
-//
-// The TCP connection stays. Its end says that a peer has died, long before the
-// device has given up sending again; and it carries the goodbye, below.
+// Package slots has all that is not the device's. What a sender asks with and a
+// receiver answers are its queue pairs, as many on both sides, and where the
+// other one may write (setup.go). Each connection has a completion queue of its
+// own, as each is used by one goroutine at a time.
 //
 // # Messages
 //
-// Both ends have slots in registered memory. A message is a header (format.go)
-// and what Reserve gave out, behind it, and goes into the receiver's slot of
-// the same number by one RDMA write with immediate: the completion on the other
-// side says that all of it is there, and the immediate which message it is. With
-// several queue pairs messages take turns, or each is split over all of them
-// (Params.Split). They may complete in any order; the receiver counts the parts
-// of each and hands messages out in theirs.
+// A message goes into the receiver's slot of the same number by one RDMA write
+// with immediate: the completion on the other side says that all of it is there,
+// and the immediate which message it is. With several queue pairs messages take
+// turns, or each is split over all of them (Params.Split). They may complete in
+// any order; the receiver counts the parts of each and hands messages out in
+// theirs.
 //
 // The receiver writes how many messages it has released into a word of the
 // sender's memory: the credit. The sender looks at it there, without a
@@ -32,11 +27,9 @@
 //
 // # Goodbye
 //
-// Whichever end closes first posts nothing any more, waits until what it has
-// posted is done, and says so over TCP, with the number of its messages; the
-// other end does the same. Then neither writes into memory that the other one
-// takes down. When one of them has died or does not answer within seconds,
-// connections are closed as they are.
+// Each end waits until what it has posted is done and says how many messages it
+// has sent or released. Then neither writes into memory that the other one takes
+// down.
 package verbs
 
 import "errors"

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/transporttest"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
@@ -37,7 +38,10 @@ func childMain() error {
 	if err != nil {
 		return err
 	}
-	e, err := verbs.Open(verbs.Options{Net: n, Rank: 1, Key: testKey, Comm: []byte("test"), Fault: new(transport.Fault), Params: verbs.DefaultParams()})
+	e, err := verbs.Open(verbs.Options{
+		Net: n, Params: verbs.DefaultParams(),
+		Options: slots.Options{Rank: 1, Key: testKey, Comm: []byte("test"), Fault: new(transport.Fault)},
+	})
 	if err != nil {
 		return err
 	}
@@ -185,13 +189,15 @@ func TestCannotConnect(t *testing.T) {
 	if os.Getenv("ASSAY_RDMA_VM") == "" {
 		t.Skip("it is about the addresses of the virtual machine")
 	}
-	ranks := opener(verbs.Options{MaxMessage: 1000})(t, 1)
+	opt := verbs.Options{Options: slots.Options{MaxMessage: 1000}}
+	ranks := opener(opt)(t, 1)
 	n, err := verbs.Find(verbs.Selection{HCA: "rxe1", GIDIndex: 0}) // a link-local address, of another family
 	if err != nil {
 		t.Fatal(err)
 	}
-	ranks = append(ranks, openRank(t, 1, verbs.Options{MaxMessage: 1000, Net: n}))
-	if _, err := ranks[0].Tx(t.Context(), 1, ranks[1].Info(), 0); err == nil || !strings.Contains(err.Error(), "the receiver's half of the connection: connecting to rank 0's rxe0 port 1: ibv_modify_qp(RTR)") {
+	opt.Net = n
+	ranks = append(ranks, openRank(t, 1, opt))
+	if _, err := ranks[0].Tx(t.Context(), 1, ranks[1].Info(), 0); err == nil || !strings.Contains(err.Error(), "the receiver: connecting to rank 0's rxe0 port 1: ibv_modify_qp(RTR)") {
 		t.Errorf("%v", err)
 	} else {
 		t.Log(err)

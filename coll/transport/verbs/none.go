@@ -22,8 +22,5 @@ func (*Net) Ports() []PortInfo { return nil }
 // Close does nothing.
 func (*Net) Close() error { return nil }
 
-// An Endpoint is a rank's side of the network. In this build there is none.
-type Endpoint struct{ transport.Endpoint }
-
 // Open fails with ErrUnavailable.
-func Open(Options) (*Endpoint, error) { return nil, ErrUnavailable }
+func Open(Options) (transport.Endpoint, error) { return nil, ErrUnavailable }

@@ -1,11 +1,6 @@
 package verbs
 
-import (
-	"net/netip"
-	"time"
-
-	"github.com/assay-hpc/assay/coll/transport"
-)
+import "github.com/assay-hpc/assay/coll/transport/slots"
 
 // A Selection says which ports Find takes, and which of their addresses.
 type Selection struct {
@@ -49,30 +44,10 @@ const MaxQPs = 64
 
 // Options say how an Endpoint is to be. Net, Rank, Key and Fault must be given.
 type Options struct {
-	Net   *Net   // the Endpoint closes it, also when Open fails
-	Rank  int    // of this process in the communicator
-	Comm  []byte // names the communicator: those of another one are strangers
-	Key   []byte // secret of the communicator, 16 bytes or more
-	Fault *transport.Fault
-
+	slots.Options
+	Net    *Net // the Endpoint closes it, also when Open fails
 	Params Params
-
-	// Addrs are this host's addresses for the TCP connections over which ranks
-	// arrange theirs. None means the loopback address.
-	Addrs []netip.Addr
-
-	// First is the port of channel 0; the next ones take the next ones. Ranks
-	// of one host have different numbers.
-	First int
-
-	MaxMessage int           // bytes; the smaller one of two peers' holds
-	Timeout    time.Duration // how long a peer's host may be silent on TCP; 0: rendezvous.DefaultTimeout
-
-	Logf func(format string, args ...any) // strangers, and what happens to ports; may be nil
 }
-
-// DefaultMaxMessage is for Options.MaxMessage, in bytes.
-const DefaultMaxMessage = 512 << 10
 
 // A PortInfo describes a port for logs.
 type PortInfo struct {

@@ -4,95 +4,84 @@ package verbs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
-	"time"
+	"unsafe"
 
-	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// Tx dials the peer's point, and both make their queue pairs.
-func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (transport.Tx, error) {
-	i, err := e.infoOf(peer, data)
-	if err != nil {
-		return nil, err
-	}
-	e.mu.Lock()
-	if e.closed {
-		e.mu.Unlock()
-		return nil, net.ErrClosed
-	}
-	e.dials.Add(1)
-	e.mu.Unlock()
-	defer e.dials.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
-
-	t := &Tx{conn: newConn(e, peer, channel, i.maxMessage)}
-	if err := e.dial(ctx, t, i.point); err != nil {
-		t.end()
-		return nil, fmt.Errorf("IB: rank %d to rank %d, channel %d: %w", e.opt.Rank, peer, channel, err)
-	}
-	e.wg.Go(func() { t.watch(t.hear, t.part) })
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.tx = append(e.tx, t) // also while Close waits for this call
-	return t, nil
-}
-
-// dial makes the connection of a Tx.
-func (e *Endpoint) dial(ctx context.Context, t *Tx, point string) (err error) {
-	device := (e.opt.First + t.channel) % len(e.opt.Net.ports)
-	if err := t.prepare(e.opt.Net.ports[device]); err != nil {
+// Connect implements slots.Sender: it makes its queue pairs, has the receiver
+// make its own, and connects them.
+func (t *sender) Connect(ctx context.Context) error {
+	p := t.n.ports[t.Device]
+	if err := t.makeQPs(p, max(t.n.params.QPs, 1), qpSize{cqes: slots.N, sends: 2 * slots.N, receives: 1}); err != nil {
 		return err
 	}
-	if t.wire, err = e.point.Dial(ctx, t.peer, point, t.channel); err != nil {
+	if err := t.register(0, rdma.LocalWrite|rdma.RemoteWrite); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { t.wire.SetDeadline(time.Unix(1, 0)) })
-	err = t.agree(device)
-	if !stop() {
-		return context.Cause(ctx)
-	}
-	return err
-}
-
-// prepare makes what the sender needs before it knows the receiver.
-func (t *Tx) prepare(p *port) error {
-	if err := t.makeQPs(p, max(t.e.opt.Params.QPs, 1), qpSize{cqes: slots, sends: 2 * slots, receives: 1}); err != nil {
-		return err
-	}
-	if err := t.makeSlots(0); err != nil {
-		return err
-	}
-	a := t.e.opt.Params.Adaptive
+	a := t.n.params.Adaptive
 	t.adaptive = a > 0 || a < 0 && !p.Ethernet
-	return t.makeCredit()
-}
-
-// agree exchanges halves with the receiver, and connects to its.
-func (t *Tx) agree(device int) error {
-	mine := t.half(t.creditMR)
-	mine.Device = device
-	if err := writeHalf(t.wire, &mine); err != nil {
+	mine, err := t.half(t.creditMR)
+	if err != nil {
 		return err
 	}
-	theirs, err := readHalf(t.wire)
+	theirs, err := t.Ask(ctx, mine)
 	if err != nil {
+		return err
+	}
+	if t.to, err = parseHalf(theirs); err != nil {
 		return fmt.Errorf("the receiver's half of the connection: %w", err)
 	}
-	t.to = theirs
 	if err := t.makeSends(); err != nil {
 		return err
 	}
-	if err := t.join(&theirs); err != nil {
+	if err := t.join(&t.to); err != nil {
 		return err
 	}
-	t.ready = true
+	t.begin()
 	return nil
+}
+
+// Accept implements slots.Receiver. Finding the way to the sender may take
+// seconds.
+func (r *receiver) Accept(_ context.Context, asked []byte) error {
+	from, err := parseHalf(asked)
+	if err != nil {
+		return fmt.Errorf("the sender's half of the connection: %w", err)
+	}
+	if err := r.makeQPs(r.n.ports[r.Device], len(from.QPs), qpSize{cqes: slots.N, sends: creditDepth, receives: slots.N, more: creditDepth}); err != nil {
+		return err
+	}
+	if err := r.register(rdma.LocalWrite|rdma.RemoteWrite, rdma.LocalWrite); err != nil {
+		return err
+	}
+	if err := r.makeWrite(&from); err != nil {
+		return err
+	}
+	if err := r.postReceives(); err != nil {
+		return err
+	}
+	if err := r.join(&from); err != nil {
+		return err
+	}
+	mine, err := r.half(r.mr)
+	if err != nil {
+		return err
+	}
+	r.begin()
+	return r.Answer(mine)
+}
+
+// begin lets the connection be used.
+func (c *conn) begin() {
+	c.Lock()
+	c.Made()
+	c.Unlock()
+	c.Watch()
 }
 
 // qpSize is how much room a connection's queues have, for each queue pair.
@@ -113,28 +102,93 @@ func (c *conn) makeQPs(p *port, n int, s qpSize) (err error) {
 			return err
 		}
 		c.qps, c.psns = append(c.qps, q), append(c.psns, rand.Uint32N(1<<24))
-		if err := q.Init(p.Number, c.e.opt.Params.PKeyIndex, rdma.LocalWrite|rdma.RemoteWrite, 0); err != nil {
+		if err := q.Init(p.Number, c.n.params.PKeyIndex, rdma.LocalWrite|rdma.RemoteWrite, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// register makes the slots and the credit, and both known to the device.
+func (c *conn) register(slot, credit rdma.Access) (err error) {
+	b, _, stride := c.MakeSlots()
+	c.stride = stride
+	if c.mr, err = c.port.pd.Register(rdma.Address(b), len(b), slot); err != nil {
+		return err
+	}
+	word := c.Pages(creditSize)
+	c.credit = (*uint32)(unsafe.Pointer(&word[0]))
+	c.creditMR, err = c.port.pd.Register(rdma.Address(word), len(word), credit)
+	return err
+}
+
+// creditSize is a page: others are not to write to what is beside the word.
+const creditSize = 4096
+
+// makeSends makes the requests, when the receiver's memory is known.
+func (t *sender) makeSends() (err error) {
+	n := slots.N * len(t.qps)
+	if t.sends, err = rdma.NewSends(2*n, 1); err != nil {
+		return err
+	}
+	for i := range n {
+		w := t.sends.WR[2*i:]
+		w[0].Opcode = rdma.OpWrite
+		w[1].Opcode, w[1].Flags, w[1].ID = rdma.OpWriteImm, rdma.Signaled, uint64(i/len(t.qps))
+		w[1].SetRemote(t.to.Address, t.to.Key)
+		t.sends.Chain(2*i, 2*i+2)
+	}
+	return nil
+}
+
+// makeWrite makes the request that writes the credit, to where the sender has
+// it.
+func (r *receiver) makeWrite(to *half) (err error) {
+	if r.sends, err = rdma.NewSends(1, 1); err != nil {
+		return err
+	}
+	w := &r.sends.WR[0]
+	w.ID, w.Opcode, w.Flags = creditID, rdma.OpWrite, rdma.Signaled
+	if r.qps[0].Inline >= 4 {
+		w.Flags |= rdma.Inline
+	}
+	w.SetRemote(to.Address, to.Key)
+	r.sends.SGE[0] = rdma.SGE{Address: r.creditMR.Address, Length: 4, LKey: r.creditMR.LKey}
+	return nil
+}
+
+// postReceives posts a receive for all that can be under way.
+func (r *receiver) postReceives() (err error) {
+	if r.recvs, err = rdma.NewRecvs(len(r.qps), 1); err != nil {
+		return err
+	}
+	for i, q := range r.qps {
+		w := &r.recvs.WR[i]
+		w.ID, w.SGEs = uint64(i), 0
+		for range slots.N {
+			if err := q.PostRecv(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // half is what the peer must know of this end.
-func (c *conn) half(m *rdma.MR) half {
+func (c *conn) half(m *rdma.MR) ([]byte, error) {
 	h := half{
-		Name: c.port.String(), Max: c.maxMessage, MTU: c.port.MTU, Ethernet: c.port.Ethernet, LID: c.port.LID, GID: c.port.gid.GID,
+		Name: c.port.String(), MTU: c.port.MTU, Ethernet: c.port.Ethernet, LID: c.port.LID, GID: c.port.gid.GID,
 		Address: m.Address, Key: m.RKey,
 	}
 	for i, q := range c.qps {
 		h.QPs = append(h.QPs, qpNames{q.Number, c.psns[i]})
 	}
-	return h
+	return json.Marshal(h)
 }
 
 // join connects the queue pairs to the peer's.
 func (c *conn) join(to *half) error {
-	c.remote = fmt.Sprintf("rank %d's %s", c.peer, to.Name)
+	c.remote = fmt.Sprintf("rank %d's %s", c.Peer, to.Name)
 	if to.Ethernet != c.port.Ethernet {
 		return fmt.Errorf("%v is %s and %s is not: choose ports of one kind with NCCL_IB_HCA, the same ones on all hosts", c.port, c.port.layer(), c.remote)
 	}
@@ -160,7 +214,7 @@ const minRNR = 12
 
 // connection is how queue pairs get to the peer's.
 func (c *conn) connection(to *half) rdma.Connection {
-	p, gid := &c.e.opt.Params, c.port.gid.Index
+	p, gid := &c.n.params, c.port.gid.Index
 	if !c.port.Ethernet && subnet(to.GID) == subnet(c.port.gid.GID) {
 		gid = -1 // the LID does
 	}
@@ -173,87 +227,3 @@ func (c *conn) connection(to *half) rdma.Connection {
 
 // subnet is the prefix of an InfiniBand address.
 func subnet(g rdma.GID) [8]byte { return [8]byte(g[:8]) }
-
-// admit makes the receiving end of what a peer dials.
-func (e *Endpoint) admit(peer, channel int, wire net.Conn) {
-	h, err := e.readSender(wire)
-	if err == nil && h.Max > e.opt.MaxMessage {
-		err = fmt.Errorf("it wants messages of %d bytes; they are at most %d", h.Max, e.opt.MaxMessage)
-	}
-	if err != nil {
-		e.opt.Logf("IB: rank %d: %v", peer, err)
-		wire.Close()
-		return
-	}
-	r, err := e.enter(peer, channel, h.Max, wire)
-	if err != nil {
-		e.opt.Logf("IB: %v", err)
-		wire.Close()
-		return
-	}
-	if err := r.begin(&h); err != nil {
-		text := half{Failure: err.Error()}
-		writeHalf(wire, &text) // the sender reports it
-		e.opt.Logf("IB: receiving from rank %d: %v", peer, err)
-		r.end()
-		r.once.Do(func() { close(r.heard) })
-		return
-	}
-	e.wg.Go(func() { r.watch(r.hear, r.part) })
-}
-
-// askPatience is how long the receiver waits for what the sender says first.
-const askPatience = 10 * time.Second
-
-func (e *Endpoint) readSender(wire net.Conn) (half, error) {
-	wire.SetReadDeadline(time.Now().Add(askPatience))
-	stop := context.AfterFunc(e.ctx, func() { wire.Close() })
-	defer stop()
-	h, err := readHalf(wire)
-	wire.SetReadDeadline(time.Time{})
-	return h, err
-}
-
-// enter gives a TCP connection to the receiving end that it is for.
-func (e *Endpoint) enter(peer, channel, maxMessage int, wire net.Conn) (*Rx, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return nil, net.ErrClosed
-	}
-	r := e.rxLocked(peer, channel, maxMessage)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.wire != nil {
-		return nil, fmt.Errorf("rank %d dials channel %d twice", peer, channel)
-	}
-	r.wire, r.maxMessage = wire, maxMessage
-	return r, nil
-}
-
-// begin makes the receiver's half of a connection, and answers with it. Nobody
-// else looks at what it makes until it is ready: finding the way to the sender
-// may take seconds.
-func (r *Rx) begin(from *half) error {
-	ports := r.e.opt.Net.ports
-	if err := r.makeQPs(ports[from.Device%len(ports)], len(from.QPs), qpSize{cqes: slots, sends: creditDepth, receives: slots, more: creditDepth}); err != nil {
-		return err
-	}
-	if err := r.makeSlots(rdma.LocalWrite | rdma.RemoteWrite); err != nil {
-		return err
-	}
-	if err := r.makeCredit(from); err != nil {
-		return err
-	}
-	if err := r.postReceives(); err != nil {
-		return err
-	}
-	if err := r.join(from); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	r.ready = true
-	r.mu.Unlock()
-	mine := r.half(r.mr)
-	return writeHalf(r.wire, &mine)
-}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/transporttest"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
 )
@@ -92,7 +93,7 @@ func TestParams(t *testing.T) {
 		{"in turn", verbs.Options{Params: params(func(p *verbs.Params) { p.QPs = 3 })}},
 		{"split", verbs.Options{Params: params(func(p *verbs.Params) { p.QPs, p.Split = 4, true })}},
 		{"adaptive", verbs.Options{Params: params(func(p *verbs.Params) { p.QPs, p.Split, p.Adaptive = 2, true, 1 })}},
-		{"most", verbs.Options{MaxMessage: 100_000, Params: params(func(p *verbs.Params) { p.QPs, p.Split, p.TrafficClass = 16, true, 106 })}},
+		{"most", verbs.Options{Options: slots.Options{MaxMessage: 100_000}, Params: params(func(p *verbs.Params) { p.QPs, p.Split, p.TrafficClass = 16, true, 106 })}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ranks := opener(tt.opt)(t, 2)

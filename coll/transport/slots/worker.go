@@ -1,6 +1,4 @@
-//go:build cgo
-
-package netplugin
+package slots
 
 import (
 	"slices"
@@ -41,8 +39,7 @@ func (w *worker) end() {
 	<-w.ended
 }
 
-// Pauses between steps without success: connecting takes a plugin tens of
-// microseconds to milliseconds.
+// Pauses between steps without success: if all is well, they take microseconds.
 const (
 	firstPause = 5 * time.Microsecond
 	lastPause  = 500 * time.Microsecond

@@ -1,0 +1,91 @@
+package slots
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+func TestHeader(t *testing.T) {
+	slot := make([]byte, HeaderSize+100)
+	want := transport.Header{Seq: 3, Sign: 0xffffffff}
+	putHeader(slot, message, 7, 100, want)
+	if h, n, err := parseHeader(slot, 7); h != want || n != 100 || err != nil {
+		t.Errorf("%v %d %v", h, n, err)
+	}
+	if _, _, err := parseHeader(slot, 8); err == nil {
+		t.Error("a message was taken for another one")
+	}
+	if _, _, err := parseHeader(slot[:HeaderSize+99], 7); err == nil {
+		t.Error("a message is longer than its slot")
+	}
+	putHeader(slot, filler, 7, 0, want)
+	if _, _, err := parseHeader(slot, 7); err == nil {
+		t.Error("a filler was taken for a message")
+	}
+}
+
+func TestAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		wire    []byte
+		text    string
+		failure string
+	}{
+		{"granted", answer([]byte("half"), nil), "half", ""},
+		{"nothing to add", answer(nil, nil), "", ""},
+		{"refused", answer(nil, errors.New("no memory")), "", "the receiver: no memory"},
+		{"a long reason", answer(nil, errors.New(strings.Repeat("x", 2*maxText))), "", "the receiver: " + strings.Repeat("x", maxText)},
+		{"another word", pairOf(7, 0), "", "the receiver answers with the word 0x7"},
+		{"too long", pairOf(granted, maxText+1), "", "a text of 65537 bytes; they are at most 65536"},
+		{"hung up", nil, "", "the receiver does not answer: EOF"},
+		{"hung up within", answer([]byte("half"), nil)[:10], "", "unexpected EOF"},
+	} {
+		got, err := readAnswer(bytes.NewReader(tt.wire))
+		if string(got) != tt.text && err == nil || (err == nil) != (tt.failure == "") || err != nil && err.Error() != tt.failure {
+			t.Errorf("%s: readAnswer = %q, %v; want %q, %.60q", tt.name, got, err, tt.text, tt.failure)
+		}
+	}
+}
+
+// FuzzAsk: what is read was said in the same words, and no more was read.
+func FuzzAsk(f *testing.F) {
+	f.Add(ask{1, 512 << 10, []byte("half")}.marshal())
+	f.Add(ask{}.marshal())
+	f.Add([]byte{1, 2, 3})
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		r := bytes.NewReader(wire)
+		a, err := readAsk(r)
+		if err != nil {
+			return
+		}
+		rest, _ := io.ReadAll(r)
+		if got := append(a.marshal(), rest...); !bytes.Equal(got, wire) {
+			t.Errorf("%q is read as %+v, which is %q", wire, a, got)
+		}
+	})
+}
+
+// FuzzInfo: what is read means the same when it is said again.
+func FuzzInfo(f *testing.F) {
+	f.Add(info{4096, "127.0.0.1:1", "a plugin"}.marshal())
+	for _, bad := range []string{"", "slots/1 0 x y", "slots/0 1 x \"y\"", "slots/1 1", "slots/1 1 x y"} {
+		if _, err := parseInfo([]byte(bad)); err == nil {
+			f.Errorf("%q is an info", bad)
+		}
+		f.Add([]byte(bad))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		i, err := parseInfo(data)
+		if err != nil {
+			return
+		}
+		if again, err := parseInfo(i.marshal()); again != i || err != nil {
+			t.Errorf("%q is %+v, and said again %+v, %v", data, i, again, err)
+		}
+	})
+}
