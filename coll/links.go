@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // links are a rank's connections to the others. They are opened when a plan
@@ -23,6 +24,7 @@ type links struct {
 	shm      *shm.Endpoint
 	net      transport.Endpoint // nil when all ranks are in reach of shm
 	netName  string
+	netCost  tuning.Transport // of net, the same on all ranks
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
 

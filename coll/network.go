@@ -16,12 +16,14 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/socket"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A network is a way to ranks out of reach of shared memory.
 type network struct {
 	name  string // as NCCL_NET calls it
 	limit int    // longest message in bytes; 0: whatever is wanted
+	speed tuning.Network
 	open  func() (transport.Endpoint, error)
 	drop  func() // if it is not opened; may be nil
 }
@@ -54,7 +56,7 @@ func (c *Comm) networks(local []int) (list []network, o offer) {
 		})
 	}
 	for _, n := range list {
-		o.Names, o.Limits = append(o.Names, n.name), append(o.Limits, n.limit)
+		o.Names, o.Limits, o.Speeds = append(o.Names, n.name), append(o.Limits, n.limit), append(o.Speeds, n.speed)
 	}
 	return list, o
 }
@@ -121,14 +123,19 @@ func (c *Comm) logCollNet(l *netplugin.Library, n *netplugin.Net, id uint64) {
 // pluginNetwork is the network of a plugin that was initialized.
 func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 	limit := uint64(0)
-	for _, d := range n.Devices() {
+	devices := n.Devices()
+	speed := tuning.Network{Mbit: devices[0].Speed}
+	for _, d := range devices {
 		if limit == 0 || d.MaxBytes < limit {
 			limit = d.MaxBytes
 		}
+		speed = speed.Slower(tuning.Network{Mbit: d.Speed, Latency: float64(d.Latency)})
 	}
+	speed.Devices = len(devices)
 	return network{
 		name:  n.Library().Name(),
 		limit: netplugin.LongestMessage(limit),
+		speed: speed,
 		drop:  func() { _ = n.Close() },
 		open: func() (transport.Endpoint, error) {
 			return netplugin.Open(netplugin.Options{Net: n, Options: c.slotOptions("net plugin", index)})
@@ -218,10 +225,11 @@ func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
 
 // An offer is what a rank tells the others of its networks.
 type offer struct {
-	Forced string   `json:"forced,omitempty"` // NCCL_NET
-	Names  []string `json:"names"`            // the preferred one first
-	Limits []int    `json:"limits"`           // of messages, in bytes; 0: none
-	Lacks  []string `json:"lacks,omitempty"`  // why there is no plugin's
+	Forced string           `json:"forced,omitempty"` // NCCL_NET
+	Names  []string         `json:"names"`            // the preferred one first
+	Limits []int            `json:"limits"`           // of messages, in bytes; 0: none
+	Speeds []tuning.Network `json:"speeds"`
+	Lacks  []string         `json:"lacks,omitempty"` // why there is no plugin's
 
 	LacksIB string `json:"lacks_ib,omitempty"` // why there is no InfiniBand
 }
@@ -255,7 +263,7 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 	}
 	all := make([]offer, len(got))
 	for r := range got {
-		if err := json.Unmarshal(got[r], &all[r]); err != nil || len(all[r].Names) != len(all[r].Limits) {
+		if err := json.Unmarshal(got[r], &all[r]); err != nil || len(all[r].Names) != len(all[r].Limits) || len(all[r].Names) != len(all[r].Speeds) {
 			return "", c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged list of networks", r)
 		}
 	}
@@ -266,10 +274,17 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 	if without >= 0 && c.rank == 0 {
 		c.cfg.log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(all[0].Names[0]), name)
 	}
+	speed := all[0].Speeds[slices.Index(all[0].Names, name)]
 	for _, o := range all {
-		if limit := o.Limits[slices.Index(o.Names, name)]; limit > 0 {
+		i := slices.Index(o.Names, name)
+		if limit := o.Limits[i]; limit > 0 {
 			c.links.slot = min(c.links.slot, limit&^63)
 		}
+		speed = speed.Slower(o.Speeds[i])
+	}
+	c.links.netCost = tuning.Socket
+	if name != socketNet {
+		c.links.netCost = speed.Transport(name)
 	}
 	return name, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
+	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // ibNetwork is InfiniBand and RoCE, or why there is none. index is the rank's
@@ -30,14 +31,18 @@ func (c *Comm) ibNetwork(index int) (network, error) {
 		return network{}, err
 	}
 	var list strings.Builder
+	speed := tuning.Network{Mbit: ports.Ports()[0].Mbit}
 	for i, p := range ports.Ports() {
+		speed = speed.Slower(tuning.Network{Mbit: p.Mbit})
 		fmt.Fprintf(&list, " [%d]%s:%d/%s %s MTU %d", i, p.Device, p.Port, p.Layer, p.GID, p.MTU)
 	}
+	speed.Devices = len(ports.Ports())
 	c.cfg.log.Infof(about, "NET/IB : Using%s", list.String())
 	c.cfg.log.Infof(about, "NET/IB : GDR: not used: what is in GPU memory goes through host memory")
 	return network{
-		name: verbs.Name,
-		drop: func() { _ = ports.Close() },
+		name:  verbs.Name,
+		speed: speed,
+		drop:  func() { _ = ports.Close() },
 		open: func() (transport.Endpoint, error) {
 			return verbs.Open(verbs.Options{Net: ports, Params: c.ibParams(), Options: c.slotOptions("verbs", index)})
 		},

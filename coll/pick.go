@@ -28,9 +28,9 @@ type forced struct {
 // choices: they are made of what all know.
 func newPicker(c *Comm, cores int) (picker, error) {
 	k := c.cfg.Knobs
-	env := tuning.Env{Ranks: c.size, Groups: len(c.links.groups), Cores: cores, Local: tuning.SHM, Net: tuning.Socket}
+	env := tuning.Env{Ranks: c.size, Groups: len(c.links.groups), Cores: cores, Local: tuning.SHM, Net: c.links.netCost}
 	if k.SHMDisable {
-		env.Local = tuning.Socket
+		env.Local = c.links.netCost
 	}
 	over := tuning.Overrides{
 		Algo: &k.Algo, Proto: &k.Proto, Rings: c.cfg.rings, MinChannels: k.MinChannels, MaxChannels: c.maxChannels(c.links.network),

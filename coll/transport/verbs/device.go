@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/sysfs"
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
 
@@ -170,8 +171,10 @@ func (s *Selection) ofVersion(table []rdma.GIDEntry) []rdma.GIDEntry {
 
 // Ports describes the ports, in the order in which channels take them.
 func (n *Net) Ports() (list []PortInfo) {
+	speeds := speeds()
 	for _, p := range n.ports {
 		i := PortInfo{Device: p.ctx.Name(), Port: p.Number, Layer: p.layer(), MTU: p.MTU.Bytes()}
+		i.Mbit = speeds[p.String()]
 		if p.Ethernet {
 			i.GID = fmt.Sprintf("GID %d %v %v", p.gid.Index, p.gid.GID, p.gid.Type)
 		} else {
@@ -182,6 +185,24 @@ func (n *Net) Ports() (list []PortInfo) {
 	return list
 }
 
+// speeds are those of all ports, in Mbit/s, as far as they are known.
+func speeds() map[string]int {
+	all := map[string]int{}
+	fs, err := sysfs.Open("/")
+	if err != nil {
+		return all
+	}
+	devices, _ := fs.RDMADevices() // without any there is nothing to know
+	for _, d := range devices {
+		for _, p := range d.Ports {
+			all[portName(d.Name, p.Number)] = int(p.Rate.Gbit * 1000)
+		}
+	}
+	return all
+}
+
+func portName(device string, port int) string { return fmt.Sprintf("%s port %d", device, port) }
+
 func (p *port) layer() string {
 	if p.Ethernet {
 		return "RoCE"
@@ -189,7 +210,7 @@ func (p *port) layer() string {
 	return "IB"
 }
 
-func (p *port) String() string { return fmt.Sprintf("%s port %d", p.ctx.Name(), p.Number) }
+func (p *port) String() string { return portName(p.ctx.Name(), p.Number) }
 
 // Close closes the devices. What was made with them must have been closed.
 func (n *Net) Close() error {

@@ -55,5 +55,6 @@ type PortInfo struct {
 	Port   int
 	Layer  string // IB or RoCE
 	MTU    int    // bytes
+	Mbit   int    // a second, as the kernel says; 0: it does not
 	GID    string // its address with the index and kind, or its LID
 }
