@@ -5,6 +5,7 @@ import "github.com/assay-hpc/assay/coll/debug"
 // Remedies and reasons that several rows share.
 const (
 	gpuOnly = "about GPU memory and networks: what goes between hosts is staged in host memory"
+	gdrOnly = gpuOnly + "; only the log's lines on GPU Direct RDMA and harness topo --gdr go by it"
 )
 
 // guide are the variables of section 5.4 of the guide of NCCL 2.3.5. Where a
@@ -51,9 +52,9 @@ var guide = []Knob{
 		Effect: "the service level; -1: 0"},
 	{Name: "NCCL_IB_TC", Since: "2.1.15", Default: "-1", Status: Honoured, kind: integer(Auto, 255, func(k *Knobs) *int { return &k.IB.TrafficCls }),
 		Effect: "the traffic class; -1: 0"},
-	{Name: "NCCL_IB_CUDA_SUPPORT", Default: "auto", Status: Accepted, kind: integer(0, 1, func(k *Knobs) *int { return &k.IB.CUDASupport }), Effect: gpuOnly},
-	{Name: "NCCL_IB_GDR_LEVEL", Since: "2.3.4", Default: "PXB", Status: Accepted, kind: level(func(k *Knobs) *PathLevel { return &k.IB.GDRLevel }), Effect: gpuOnly},
-	{Name: "NCCL_NET_GDR_READ", Default: "auto", Status: Accepted, kind: integer(0, 1, func(k *Knobs) *int { return &k.IB.GDRRead }), Effect: gpuOnly},
+	{Name: "NCCL_IB_CUDA_SUPPORT", Default: "auto", Status: Accepted, kind: integer(0, 1, func(k *Knobs) *int { return &k.IB.CUDASupport }), Effect: gdrOnly},
+	{Name: "NCCL_IB_GDR_LEVEL", Since: "2.3.4", Default: "PXB", Status: Accepted, kind: level(func(k *Knobs) *PathLevel { return &k.IB.GDRLevel }), Effect: gdrOnly},
+	{Name: "NCCL_NET_GDR_READ", Default: "auto", Status: Accepted, kind: integer(0, 1, func(k *Knobs) *int { return &k.IB.GDRRead }), Effect: gdrOnly},
 	{Name: "NCCL_SINGLE_RING_THRESHOLD", Since: "2.1.0", Default: "auto", Status: Honoured, kind: bytes(0, maxBytes, func(k *Knobs) *int64 { return &k.SingleRingThreshold }),
 		Effect: "operations of fewer bytes use one channel; auto: the cost model decides (gone from NCCL since about 2.3)"},
 	{Name: "NCCL_LL_THRESHOLD", Since: "2.1.0", Default: "auto", Status: Honoured, kind: bytes(0, maxBytes, func(k *Knobs) *int64 { return &k.LLThreshold }),

@@ -98,8 +98,9 @@ type IB struct {
 	Adaptive    int       // NCCL_IB_ADAPTIVE_ROUTING: 0, 1, Auto
 	ARThreshold int64     // NCCL_IB_AR_THRESHOLD, bytes
 	CUDASupport int       // NCCL_IB_CUDA_SUPPORT: 0, 1, Auto
-	GDRLevel    PathLevel // NCCL_IB_GDR_LEVEL
+	GDRLevel    PathLevel // NCCL_IB_GDR_LEVEL, NCCL_NET_GDR_LEVEL
 	GDRRead     int       // NCCL_NET_GDR_READ: 0, 1, Auto
+	GDRC2C      bool      // NCCL_NET_GDR_C2C
 }
 
 // Default returns the knobs when nothing is set.
@@ -111,7 +112,7 @@ func Default() *Knobs {
 		P2PLevel:            SYS,
 		SocketThreads:       Auto,
 		SocketsPerThread:    Auto,
-		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, RoCEVersion: 2, AddrFamily: "AF_INET", ServiceLvl: Auto, TrafficCls: Auto, QPs: 1, Adaptive: Auto, ARThreshold: 8 << 10, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto},
+		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, RoCEVersion: 2, AddrFamily: "AF_INET", ServiceLvl: Auto, TrafficCls: Auto, QPs: 1, Adaptive: Auto, ARThreshold: 8 << 10, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto, GDRC2C: true},
 		DebugSubsystems:     debug.DefaultSubsystems,
 		// Programs leave ranks waiting for minutes while one of them saves its
 		// state or compiles; ten minutes is what frameworks above NCCL allow.

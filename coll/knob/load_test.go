@@ -225,3 +225,16 @@ func FuzzLoad(f *testing.F) {
 func noFilesBut(string) func(string) ([]byte, error) {
 	return func(string) ([]byte, error) { return nil, nil }
 }
+
+// TestGDRLevel: the newer name counts, wherever it stands.
+func TestGDRLevel(t *testing.T) {
+	for _, environ := range []string{"NCCL_NET_GDR_LEVEL=PIX NCCL_IB_GDR_LEVEL=SYS", "NCCL_IB_GDR_LEVEL=SYS NCCL_NET_GDR_LEVEL=PIX"} {
+		k, _, err := Load(strings.Fields(environ), noFiles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if k.IB.GDRLevel != PIX {
+			t.Errorf("%s: level %v; want PIX", environ, k.IB.GDRLevel)
+		}
+	}
+}
