@@ -38,13 +38,15 @@ func (c *Comm) ibNetwork(index int) (network, error) {
 	}
 	speed.Devices = len(ports.Ports())
 	c.cfg.log.Infof(about, "NET/IB : Using%s", list.String())
-	c.cfg.log.Infof(about, "NET/IB : GDR: not used: what is in GPU memory goes through host memory")
+	if c.cfg.device != nil {
+		c.cfg.log.Infof(about, "NET/IB : GDR: not used: what is in GPU memory goes through host memory")
+	}
 	return network{
 		name:  verbs.Name,
 		speed: speed,
 		drop:  func() { _ = ports.Close() },
 		open: func() (transport.Endpoint, error) {
-			return verbs.Open(verbs.Options{Net: ports, Params: c.ibParams(), Options: c.slotOptions("verbs", index)})
+			return verbs.Open(verbs.Options{Net: ports, Params: c.ibParams(), Options: c.slotOptions("verbs", c.firstPort(ports.Ports(), index))})
 		},
 	}, nil
 }

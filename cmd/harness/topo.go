@@ -10,6 +10,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/coll/topology/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -17,7 +19,7 @@ import (
 
 type topoOptions struct {
 	format, load, dump, root string
-	pci, all, rings          bool
+	pci, all, rings, gdr     bool
 	skipped                  error // why the driver was not asked
 	stdout, stderr           io.Writer
 }
@@ -34,6 +36,7 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "pci", Aliases: []string{"mp"}, Destination: &o.pci, Usage: "show the ways over PCI alone, without NVLinks"},
 			&cli.BoolFlag{Name: "all", Destination: &o.all, Usage: "list plain network interfaces, too, not only RDMA devices"},
 			&cli.BoolFlag{Name: "rings", Destination: &o.rings, Usage: "show the rings through the GPUs that can be used at the same time"},
+			&cli.BoolFlag{Name: "gdr", Destination: &o.gdr, Usage: "show each GPU's network card, and whether GPUDirect RDMA suits them by NCCL_NET_GDR_LEVEL, _READ and _C2C"},
 			formatFlag(&o.format),
 			&cli.StringFlag{Name: "load", Destination: &o.load, Usage: "show the machine in `FILE`: our JSON, or NCCL's XML (NCCL_TOPO_DUMP_FILE)"},
 			&cli.StringFlag{Name: "dump", Destination: &o.dump, Usage: "also write the topology to `FILE`: NCCL's XML if its name ends in .xml, otherwise JSON"},
@@ -74,10 +77,18 @@ func (o *topoOptions) run(getenv func(string) string) error {
 			return err
 		}
 	}
-	if err := matrix.Write(o.stdout, colored(o.stdout)); err != nil || !o.rings {
+	if err := matrix.Write(o.stdout, colored(o.stdout)); err != nil {
 		return err
 	}
-	return writeRings(o.stdout, sys)
+	if o.rings {
+		if err := writeRings(o.stdout, sys); err != nil {
+			return err
+		}
+	}
+	if o.gdr {
+		return writeGDR(o.stdout, sys)
+	}
+	return nil
 }
 
 // system is the machine that the options name.
@@ -183,5 +194,28 @@ func writeRings(w io.Writer, sys *topology.System) error {
 		b.WriteString("  none: a ring takes two GPUs\n")
 	}
 	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeGDR says of each GPU's card whether it could reach the GPU's memory.
+func writeGDR(w io.Writer, sys *topology.System) error {
+	k, _, err := knob.Load(os.Environ(), nil)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	var b strings.Builder
+	b.WriteString("\nGPUDirect RDMA, as NCCL would decide (harness coll stages data between hosts in host memory):\n\n")
+	for g, nic := range sys.Rails() {
+		if nic < 0 {
+			fmt.Fprintf(&b, "  GPU%d: no network card\n", g)
+			continue
+		}
+		d := sys.GDR(g, nic, coll.GDROptions(k))
+		fmt.Fprintf(&b, "  GPU%d: %s %v: %v\n", g, sys.Label(nic), d.Distance, d)
+	}
+	if len(sys.GPUs) == 0 {
+		b.WriteString("  none: there are no GPUs\n")
+	}
+	_, err = io.WriteString(w, b.String())
 	return err
 }

@@ -20,7 +20,10 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-func init() { coll.RegisterAccelerator(open) }
+func init() {
+	coll.RegisterAccelerator(open)
+	coll.RegisterDeviceBus(driver.Bus)
+}
 
 // An engine is one rank's side of a communicator whose devices reach one
 // another, or at least the same memory of the host.

@@ -62,6 +62,18 @@ func Devices() ([]DeviceInfo, error) {
 	return all, nil
 }
 
+// Bus is a GPU's PCI address.
+func Bus(ordinal int) (string, error) {
+	if err := Init(); err != nil {
+		return "", err
+	}
+	info, err := inquire(ordinal)
+	if err != nil {
+		return "", err
+	}
+	return info.PCI.String(), nil
+}
+
 func inquire(ordinal int) (DeviceInfo, error) {
 	info := DeviceInfo{Ordinal: ordinal}
 	dev, err := device(ordinal)

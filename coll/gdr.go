@@ -1,0 +1,81 @@
+package coll
+
+import (
+	"cmp"
+	"sync/atomic"
+
+	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/coll/transport/verbs"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// GDROptions are the variables about GPUDirect RDMA.
+func GDROptions(k *knob.Knobs) topology.GDROptions {
+	level := map[knob.PathLevel]topology.Class{
+		knob.LOC: topology.LOC, knob.NVL: topology.NVL, knob.PIX: topology.PIX,
+		knob.PXB: topology.PXB, knob.PHB: topology.PHB, knob.SYS: topology.SYS,
+	}[k.IB.GDRLevel]
+	return topology.GDROptions{Off: k.IB.CUDASupport == 0, Level: level, Read: k.IB.GDRRead, C2C: k.IB.GDRC2C}
+}
+
+var deviceBus atomic.Pointer[func(device int) (string, error)]
+
+// RegisterDeviceBus says how a device's PCI address is found, as
+// RegisterAccelerator does for accelerators.
+func RegisterDeviceBus(bus func(device int) (string, error)) { deviceBus.Store(&bus) }
+
+// firstPort is the port that a rank begins with: with a GPU, the nearest one;
+// else, and where the machine does not say what is near, the one of its index.
+func (c *Comm) firstPort(ports []verbs.PortInfo, index int) int {
+	bus := deviceBus.Load()
+	if c.cfg.device == nil || bus == nil {
+		return index
+	}
+	const about = debug.Init | debug.Net
+	sys, err := readTopology(c.cfg.TopoFile)
+	var id sysfs.BusID
+	if err == nil {
+		var name string
+		if name, err = (*bus)(*c.cfg.device); err == nil {
+			id, err = sysfs.ParseBusID(name)
+		}
+	}
+	if err != nil {
+		c.cfg.log.Infof(about, "NET/IB : which port is near GPU %d is not known: %v", *c.cfg.device, err)
+		return index
+	}
+	first, why := nearestPort(sys, id, ports, GDROptions(c.cfg.Knobs))
+	c.cfg.log.Infof(about, "NET/IB : %s", why)
+	if first < 0 {
+		return index
+	}
+	return first
+}
+
+// nearestPort is the port for a GPU, of those that are used, and what is to be
+// said of it; -1 where it is not known.
+func nearestPort(sys *topology.System, gpu sysfs.BusID, ports []verbs.PortInfo, opt topology.GDROptions) (first int, why string) {
+	at := func(n topology.NIC) int {
+		for i, p := range ports {
+			if n.RDMA && n.Name == p.Device && cmp.Or(n.Port, 1) == p.Port {
+				return i
+			}
+		}
+		return -1
+	}
+	sys = sys.Using(func(n topology.NIC) bool { return at(n) >= 0 })
+	g := sys.GPUAt(gpu)
+	if g < 0 || len(sys.NICs) == 0 {
+		return -1, "the topology lacks GPU " + gpu.String() + " or the ports: which port is near is not known"
+	}
+	nic := sys.Rails()[g]
+	if nic < 0 {
+		return -1, "no port near GPU " + gpu.String() + " is up"
+	}
+	first = at(sys.NICs[nic])
+	d := sys.GDR(g, nic, opt)
+	d.NIC = first
+	return first, d.String() + " " + sys.Label(nic) + "; not used: data are staged in host memory"
+}
