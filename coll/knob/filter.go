@@ -35,9 +35,9 @@ type vocabulary struct {
 // algorithms are those of coll/schedule.
 var algorithms = vocabulary{
 	what:   "algorithm",
-	names:  []string{"ring", "tree", "double-tree", "recursive", "recursive-doubling", "bruck", "one-shot", "two-shot", "hierarchical", "packed-trees"},
-	alias:  map[string][]string{"tree": {"tree", "double-tree"}, "pat": {"bruck"}},
-	absent: []string{"collnetdirect", "collnetchain", "nvls", "nvlstree"},
+	names:  []string{"ring", "tree", "double-tree", "recursive", "recursive-doubling", "bruck", "one-shot", "two-shot", "hierarchical", "packed-trees", "collnet"},
+	alias:  map[string][]string{"tree": {"tree", "double-tree"}, "pat": {"bruck"}, "collnetdirect": {"collnet"}, "collnetchain": {"collnet"}},
+	absent: []string{"nvls", "nvlstree"},
 }
 
 var protocols = vocabulary{what: "protocol", names: []string{"ll", "simple"}, absent: []string{"ll128"}}

@@ -18,7 +18,7 @@ func mustFilter(v *vocabulary, s string) Filter {
 }
 
 func TestFilter(t *testing.T) {
-	const all = "ring tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"
+	const all = "ring tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"
 	for _, c := range []struct {
 		text string
 		c    schedule.Collective
@@ -31,12 +31,14 @@ func TestFilter(t *testing.T) {
 		{"ring, tree", schedule.AllReduce, "ring tree double-tree"},
 		{"Double-Tree", schedule.AllReduce, "double-tree"},
 		{"PAT", schedule.AllGather, "bruck"},
-		{"^ring", schedule.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"},
+		{"^ring", schedule.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
+		{"CollnetDirect,CollnetChain", schedule.AllReduce, "collnet"},
+		{"^CollnetChain,ring", schedule.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"},
 		{"^NVLS", schedule.AllReduce, all},
 		{"NVLS,Ring", schedule.AllReduce, "ring"},
 		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.AllReduce, "tree double-tree"},
 		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.AllGather, "ring"},
-		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.Broadcast, "recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"},
+		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.Broadcast, "recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
 		{"AllGather:bruck", schedule.AllGather, "bruck"},
 		{"AllGather:bruck", schedule.AllReduce, all},
 	} {

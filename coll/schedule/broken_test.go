@@ -85,6 +85,13 @@ func TestCheckObjects(t *testing.T) {
 		{"zero copy", two(lanes(0, exchange(1))), CheckOptions{ZeroCopy: true}, "in place: rank 0"},
 		{"bits differ", fixed(AllReduce, 1, chain(0), chain(1), chain(2)), CheckOptions{}, "differ in bits"},
 		{"multi and single", fixed(Broadcast, 1, lanes(0, []Step{b.load(in(0)).store(out(0)).send(Everyone)}), lanes(0, []Step{b.recv(0).store(out(0))})), CheckOptions{}, "deadlock"},
+		{"network", two(lanes(0, []Step{b.load(in(0)).send(Network)}, []Step{b.recv(Network).store(out(0))})), CheckOptions{}, "deadlock"},
+		{"network of one head", two(lanes(0, []Step{b.recv(Network).store(out(0))})), CheckOptions{}, "deadlock"},
+		{"result that nobody takes", fixed(AllReduce, 1, lanes(0, []Step{b.load(in(0)).send(Network)}), lanes(0, []Step{b.load(in(0)).send(Network), b.recv(Network).store(out(0))})), CheckOptions{Slots: -1}, "messages from the network to rank 0 are never received"},
+		{"heads differ", fixed(AllReduce, 2,
+			lanes(0, []Step{do(block(0)).load(in(0)).send(Network), do(block(0)).recv(Network).store(out(0))}),
+			lanes(0, []Step{do(block(1)).load(in(1)).send(Network), do(block(1)).recv(Network).store(out(1))})), CheckOptions{}, "heads send different blocks to the network"},
+		{"network's multicast", two(lanes(0, []Step{b.recvMulti(Network).store(out(0))})), CheckOptions{}, "multi without a message of a rank"},
 	} {
 		err := Check(tt.s, tt.o)
 		switch {

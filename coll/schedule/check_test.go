@@ -22,6 +22,14 @@ func chop(n int, sizes ...int) [][]int {
 	return groups
 }
 
+// regular makes groups of one size, at most so many.
+func regular(n, size int) [][]int {
+	for n%size != 0 {
+		size--
+	}
+	return chop(n, size)
+}
+
 // mesh links all ranks, with capacities 1 and 2.
 func mesh(n int) []Link {
 	var links []Link
@@ -36,8 +44,12 @@ func mesh(n int) []Link {
 }
 
 // complete adds what an algorithm needs to the options.
-func complete(algorithm string, o Options) Options {
+func complete(c Collective, algorithm string, o Options) Options {
 	switch algorithm {
+	case CollNet:
+		if o.Groups == nil || c != AllReduce && !Regular(o.Groups) {
+			o.Groups = regular(o.Ranks, 4)
+		}
 	case Hierarchical:
 		if o.Groups == nil {
 			o.Groups = chop(o.Ranks, 4)
@@ -54,7 +66,7 @@ func complete(algorithm string, o Options) Options {
 
 func mustNew(t testing.TB, c Collective, algorithm string, o Options) *Schedule {
 	t.Helper()
-	s, err := New(c, algorithm, complete(algorithm, o))
+	s, err := New(c, algorithm, complete(c, algorithm, o))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +120,7 @@ func variants(c Collective, a string, n int) []Options {
 		if c.vector() {
 			list = append(list, Options{Ranks: n, Root: n / 2, Groups: chop(n, 3, 1, 4), Channels: 2})
 		}
-	case Hierarchical:
+	case Hierarchical, CollNet:
 		list = append(list, Options{Ranks: n, Root: n / 2, Groups: chop(n, 3, 1, 4)},
 			Options{Ranks: n, Root: n / 2, Groups: chop(n, n)}, Options{Ranks: n, Groups: chop(n, 1)})
 	}

@@ -54,6 +54,12 @@ func randomOptions(rng *rand.Rand, c Collective, algorithm string, n int) Option
 	if algorithm == Hierarchical || rng.IntN(2) == 0 {
 		o.Groups = randomGroups(rng, n)
 	}
+	if algorithm == CollNet {
+		o.Groups = randomGroups(rng, n)
+		if c != AllReduce {
+			o.Groups = regular(n, 1+rng.IntN(n))
+		}
+	}
 	if algorithm == PackedTrees {
 		o.Links = randomLinks(rng, n)
 	}

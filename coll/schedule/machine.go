@@ -17,6 +17,7 @@ type machine struct {
 	conns   []*conn
 	index   map[[2]int32]*conn
 	ready   []int32 // lanes to run
+	fabric  *fabric // nil: nobody sends to Network
 	track   *tracker
 	ops     map[uint64][2]uint64 // if not nil, remembers what was reduced with what
 }
@@ -80,6 +81,7 @@ func newMachine(s *Schedule, o CheckOptions, place Place, channel int) (*machine
 	if len(m.lanes) == 0 {
 		return nil, fmt.Errorf("no rank does anything")
 	}
+	m.fabric = m.newFabric()
 	if len(m.lanes) <= clockLanes && (o.ZeroCopy || m.sharing()) {
 		m.track = newTracker(m, o.ZeroCopy)
 	}
@@ -172,7 +174,7 @@ func (m *machine) run() error {
 	}
 	for _, c := range m.conns {
 		if n := c.queued(); n > 0 {
-			return fmt.Errorf("%d messages from rank %d to %s are never received", n, c.src, peerName(c.dst))
+			return fmt.Errorf("%d messages from %s to %s are never received", n, peerName(c.src), peerName(c.dst))
 		}
 	}
 	return nil
@@ -210,7 +212,7 @@ func (m *machine) step(id int32) (bool, error) {
 		if l.send, err = m.sending(l.send, id, st); err != nil {
 			return false, err
 		}
-		if m.slots >= 0 && l.send.queued() >= m.slots {
+		if m.slots >= 0 && l.send.queued() >= m.slots || st.Send == Network && m.fabric.full(l.rank, m.slots) {
 			return false, nil
 		}
 	}
@@ -231,6 +233,11 @@ func (m *machine) step(id int32) (bool, error) {
 	}
 	if err := m.move(l, st, got); err != nil {
 		return false, err
+	}
+	if st.Send == Network {
+		if err := m.reduceInFabric(); err != nil {
+			return false, err
+		}
 	}
 	if st.Recv != Nobody {
 		if l.recv.take(l.rank) {
@@ -348,7 +355,7 @@ func (m *machine) receiving(last *conn, id int32, st *Step) (*conn, error) {
 	c := m.find(last, st.Recv, dst)
 	r := &c.receivers[c.slot(m.lanes[id].rank)]
 	if *r >= 0 && *r != id {
-		return c, fmt.Errorf("lane %d also receives from rank %d", m.lanes[*r].number, st.Recv)
+		return c, fmt.Errorf("lane %d also receives from %s", m.lanes[*r].number, peerName(st.Recv))
 	}
 	*r = id
 	return c, nil

@@ -132,6 +132,9 @@ func TestMutations(t *testing.T) {
 			if a == Hierarchical {
 				o.Groups = chop(n, 2)
 			}
+			if a == CollNet { // with several heads: one alone asks the network for what it has
+				o.Groups = regular(n, max(1, n/4))
+			}
 			if a == PackedTrees {
 				o.Channels = 2
 			}

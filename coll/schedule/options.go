@@ -20,8 +20,8 @@ type Options struct {
 	// len(Rings)]. None is the ring 0, 1, 2, ….
 	Rings [][]int
 
-	// Groups are the nodes: each rank is in one of them. "hierarchical" needs
-	// them; in the trees, if given, the tree runs between nodes and a chain
+	// Groups are the nodes: each rank is in one of them. "hierarchical" and
+	// "collnet" need them; in the trees, if given, the tree runs between nodes and a chain
 	// within each. The order within a group is that of the ring or chain in it.
 	Groups [][]int
 
@@ -63,6 +63,7 @@ const (
 	TwoShot           = "two-shot"
 	Hierarchical      = "hierarchical"
 	PackedTrees       = "packed-trees"
+	CollNet           = "collnet"
 )
 
 // A maker fills in Blocks, Channels and Program of a schedule for at least two
@@ -77,7 +78,7 @@ var algorithms = [NumCollectives][]struct {
 	AllReduce: {
 		{Ring, ringAllReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {Recursive, recursiveAllReduce},
 		{RecursiveDoubling, recursiveDoubling}, {OneShot, oneShotAllReduce}, {TwoShot, twoShotAllReduce},
-		{Hierarchical, hierAllReduce}, {PackedTrees, packedAllReduce},
+		{Hierarchical, hierAllReduce}, {PackedTrees, packedAllReduce}, {CollNet, collNetAllReduce},
 	},
 	Broadcast: {
 		{Ring, ringBroadcast}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotBroadcast},
@@ -89,11 +90,11 @@ var algorithms = [NumCollectives][]struct {
 	},
 	AllGather: {
 		{Ring, ringAllGather}, {Recursive, recursiveAllGather}, {Bruck, bruckAllGather}, {OneShot, oneShotAllGather},
-		{Hierarchical, hierAllGather},
+		{Hierarchical, hierAllGather}, {CollNet, collNetAllGather},
 	},
 	ReduceScatter: {
 		{Ring, ringReduceScatter}, {Recursive, recursiveReduceScatter}, {Bruck, bruckReduceScatter},
-		{OneShot, oneShotReduceScatter}, {Hierarchical, hierReduceScatter},
+		{OneShot, oneShotReduceScatter}, {Hierarchical, hierReduceScatter}, {CollNet, collNetReduceScatter},
 	},
 	AllToAll: {{OneShot, oneShotAllToAll}, {Bruck, bruckAllToAll}},
 	Gather:   {{OneShot, oneShotGather}, {Tree, binomialGather}},

@@ -35,6 +35,8 @@ func peerName(rank int32) string {
 		return "everyone"
 	case Nobody:
 		return "nobody"
+	case Network:
+		return "the network"
 	}
 	return fmt.Sprintf("rank %d", rank)
 }
@@ -54,7 +56,11 @@ func (s Step) String() string {
 		if s.Multi {
 			name = "multi"
 		}
-		from = append(from, fmt.Sprintf("%s(%d)", name, s.Recv))
+		if s.Recv == Network {
+			from = append(from, name+"(network)")
+		} else {
+			from = append(from, fmt.Sprintf("%s(%d)", name, s.Recv))
+		}
 	}
 	if s.Dst.Buf != NoBuf {
 		to = append(to, run(s.Dst))
@@ -63,6 +69,8 @@ func (s Step) String() string {
 	case Nobody:
 	case Everyone:
 		to = append(to, "send(everyone)")
+	case Network:
+		to = append(to, "send(network)")
 	default:
 		to = append(to, fmt.Sprintf("send(%d)", s.Send))
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 )
 
 // content is what a block holds: how often what which rank had in which block.
@@ -55,6 +56,28 @@ func runRef(s *Schedule, slots, windows int, inPlace bool, rng *rand.Rand) error
 		}
 		l.window = 0
 	}
+	// answer is what the network does when it has a message of each head.
+	answer := func(channel int) {
+		var heads []int
+		for _, l := range lanes {
+			if !slices.Contains(heads, l.rank) && slices.ContainsFunc(l.Steps, func(st Step) bool { return st.Send == Network }) {
+				heads = append(heads, l.rank)
+			}
+		}
+		var got [][]content
+		for _, r := range heads {
+			q := single[key{r, int(Network), channel}]
+			if len(q) == 0 {
+				return
+			}
+			got = append(got, q[0].parts)
+		}
+		for i, r := range heads {
+			up, down := key{r, int(Network), channel}, key{int(Network), r, channel}
+			single[up] = single[up][1:]
+			single[down] = append(single[down], message{parts: networkRef(s.Collective, got, i)})
+		}
+	}
 	step := func(l *lane) (bool, error) {
 		st := l.Steps[l.pc]
 		queue := single
@@ -80,7 +103,11 @@ func runRef(s *Schedule, slots, windows int, inPlace bool, rng *rand.Rand) error
 			to = []key{{l.rank, int(st.Send), l.Channel}}
 		}
 		for _, k := range to {
-			if slots >= 0 && len(room[k]) >= slots {
+			used := len(room[k])
+			if k.dst == int(Network) {
+				used += len(room[key{k.dst, k.src, k.channel}])
+			}
+			if slots >= 0 && used >= slots {
 				return false, nil
 			}
 		}
@@ -113,6 +140,9 @@ func runRef(s *Schedule, slots, windows int, inPlace bool, rng *rand.Rand) error
 		}
 		for _, k := range to {
 			room[k] = append(room[k], message{data: st.Data, parts: parts})
+		}
+		if st.Send == Network {
+			answer(l.Channel)
 		}
 		if l.pc++; l.pc == len(l.Steps) {
 			l.pc, l.window = 0, l.window+1
@@ -158,6 +188,29 @@ func runRef(s *Schedule, slots, windows int, inPlace bool, rng *rand.Rand) error
 		}
 	}
 	return nil
+}
+
+// networkRef is what the network tells the i-th head, by what heads told it.
+func networkRef(c Collective, got [][]content, i int) []content {
+	if c == AllGather {
+		return slices.Concat(got...)
+	}
+	sums := make([]content, len(got[0]))
+	for b := range sums {
+		sums[b] = content{}
+		for _, parts := range got {
+			if b < len(parts) {
+				for k, n := range parts[b] {
+					sums[b][k] += n
+				}
+			}
+		}
+	}
+	if c != ReduceScatter {
+		return sums
+	}
+	per := len(sums) / len(got)
+	return sums[i*per : (i+1)*per]
 }
 
 // wantRef is the definition of the collectives.

@@ -43,6 +43,8 @@
 // side and share no connection: a connection is (sender, receiver, channel),
 // messages on it arrive in order, and on each side one lane uses it. Messages
 // to Everyone are a queue apart from those to single ranks.
+// Messages to Network, by which a network takes part that reduces, are answered
+// by it (collnet.go).
 //
 // A step happens when its message has arrived and there is room for the one
 // that it sends; a connection has room for MinSlots messages or more.
@@ -113,6 +115,7 @@ type Span struct{ First, N int32 }
 const (
 	Nobody   int32 = -1
 	Everyone int32 = -2 // Send: one message to all other ranks of the schedule
+	Network  int32 = -3 // a network that reduces: see CollNet
 )
 
 // A Step is what NCCL calls a primitive, such as recvReduceCopySend. Its value
@@ -121,8 +124,8 @@ const (
 // value is stored at Dst, if that is present, and sent to Send, if that is
 // somebody. A step without operands does not exist.
 type Step struct {
-	Recv  int32 // rank that a message comes from, or Nobody
-	Send  int32 // rank that the value goes to, Nobody, or Everyone
+	Recv  int32 // rank that a message comes from, Nobody, or Network
+	Send  int32 // rank that the value goes to, Nobody, Everyone, or Network
 	Multi bool  // Recv's message was sent to Everyone
 	A, B  Ref
 	Dst   Ref

@@ -17,8 +17,9 @@ type Bytes struct {
 }
 
 // Volume is how much data an algorithm of this package moves among n ranks, in
-// theory. ok is false where it has no such algorithm. Total is exact. Most is a
-// bound; where the table has a dash the groups and links decide.
+// theory. ok is false where it has no such algorithm, and for collnet, where the
+// groups decide. Total is exact. Most is a bound; where the table has a dash the
+// groups and links decide.
 //
 //	                                      Total              Most
 //	AllReduce   ring                      2(n-1)             2(n-1)/n
@@ -56,7 +57,7 @@ type Bytes struct {
 // van de Geijn, "Collective communication: theory, practice, and experience",
 // 2007.
 func Volume(c Collective, algorithm string, n int) (v Bytes, ok bool) {
-	if n < 1 || !slices.Contains(Algorithms(c), algorithm) {
+	if n < 1 || algorithm == CollNet || !slices.Contains(Algorithms(c), algorithm) {
 		return v, false
 	}
 	if n == 1 {

@@ -24,12 +24,12 @@ func (m *machine) wellFormed(rank int, st Step) error {
 		return fmt.Errorf("%d operands; a step has one or two", operands)
 	case operands == 2 && !s.Collective.Reduces():
 		return fmt.Errorf("%v reduces nothing", s.Collective)
-	case st.Recv != Nobody && !somebody(st.Recv):
+	case st.Recv != Nobody && st.Recv != Network && !somebody(st.Recv):
 		return fmt.Errorf("cannot receive from rank %d", st.Recv)
-	case st.Send != Nobody && st.Send != Everyone && !somebody(st.Send):
+	case st.Send != Nobody && st.Send != Everyone && st.Send != Network && !somebody(st.Send):
 		return fmt.Errorf("cannot send to rank %d", st.Send)
-	case st.Multi && st.Recv == Nobody:
-		return fmt.Errorf("multi without a message")
+	case st.Multi && (st.Recv == Nobody || st.Recv == Network):
+		return fmt.Errorf("multi without a message of a rank")
 	case st.Send == Nobody && st.Dst.Buf == NoBuf:
 		return fmt.Errorf("the value is neither stored nor sent")
 	case st.Dst.Buf == Input:

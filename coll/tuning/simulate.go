@@ -32,6 +32,9 @@ func simulate(s *schedule.Schedule, t Topology, r Run, fast bool) (time.Duration
 	if s.Ranks != t.Ranks {
 		return 0, fmt.Errorf("a schedule for %d ranks on a topology of %d", s.Ranks, t.Ranks)
 	}
+	if s.Algorithm == schedule.CollNet {
+		return 0, fmt.Errorf("simulation: %v %s: a topology has no network that reduces", s.Collective, s.Algorithm)
+	}
 	if r.Bytes < 0 || r.Window < 0 || r.Slots < 0 {
 		return 0, fmt.Errorf("simulation: %d bytes in windows of %d with %d slots; none may be negative", r.Bytes, r.Window, r.Slots)
 	}

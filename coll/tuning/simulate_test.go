@@ -180,6 +180,9 @@ func TestFastIsExact(t *testing.T) {
 	for _, topo := range topologies {
 		for c := range schedule.NumCollectives {
 			for _, a := range schedule.Algorithms(c) {
+				if a == schedule.CollNet {
+					continue
+				}
 				for _, channels := range []int{1, 3} {
 					s, err := schedule.New(c, a, schedule.Options{Ranks: topo.Ranks, Channels: channels, Groups: groups(topo)})
 					if err != nil {
