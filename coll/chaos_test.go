@@ -34,6 +34,9 @@ func join(s colltest.Self, timeout, silence time.Duration) (*Comm, error) {
 	if strings.Contains(s.Arg, "plugin") {
 		usePlugin(cfg.Knobs)
 	}
+	if strings.Contains(s.Arg, "collnet") {
+		onCollNet(os.Getenv(pluginVar), 2)(s.Rank, cfg.Knobs)
+	}
 	if strings.Contains(s.Arg, "ipv6") {
 		cfg.Knobs.SocketFamily = "AF_INET6"
 	}

@@ -222,7 +222,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 	} else {
 		c.seq++
 		op.Header.Seq = c.seq
-		p := c.picks.pick(a.coll, a.count*a.t.Size())
+		p := c.choose(a)
 		op.Window, op.Copy = int(p.Window), p.Protocol == tuning.LL
 		c.chosen = p
 		plan, err = c.plan(planKey{a.coll, p.Algorithm, a.root, p.Channels})
@@ -232,6 +232,15 @@ func (c *Comm) start(r *host.Run, a *call) error {
 	}
 	r.Start(plan, op)
 	return nil
+}
+
+// choose says how a collective is done.
+func (c *Comm) choose(a *call) tuning.Choice {
+	bytes := a.count * a.t.Size()
+	if c.picks.force == nil && c.links.collNet.can(a) {
+		return c.links.collNet.choice(bytes)
+	}
+	return c.picks.pick(a.coll, bytes)
 }
 
 // finish does what is left when the messages are through.

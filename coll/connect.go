@@ -108,6 +108,9 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 	if err := c.share(ctx, local); err != nil {
 		return err
 	}
+	if err := c.openCollNet(ctx); err != nil {
+		return err
+	}
 	if l.shm != nil && len(local) == c.size && l.infos[(c.rank+1)%c.size].near {
 		l.shmInfos = make([][]byte, c.size)
 		for r := range l.infos {

@@ -25,6 +25,7 @@ type links struct {
 	net      transport.Endpoint // nil when all ranks are in reach of shm
 	netName  string
 	netCost  tuning.Transport // of net, the same on all ranks
+	collNet  *collNet         // what the network reduces; nil with one rank
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
 
@@ -152,6 +153,10 @@ func (p *p2pLinks) MultiRx(int, int) (transport.Rx, error) {
 	return nil, errNoMulticast
 }
 
+func (p *p2pLinks) Network() (transport.Reducer, transport.Rx, error) {
+	return nil, nil, errNoCollNet
+}
+
 var errNoMulticast = errors.New("no message reaches all ranks at once")
 
 // pending finds a message that has come but was not received.
@@ -183,7 +188,7 @@ func (l *links) String() string {
 }
 
 func (l *links) close() error {
-	var errs []error
+	errs := []error{l.collNet.close()}
 	if l.net != nil {
 		errs = append(errs, l.net.Close())
 	}

@@ -93,32 +93,21 @@ func (c *Comm) pluginNet(entry string) (*netplugin.Net, error) {
 	if c.cfg.Net != "" && !strings.EqualFold(l.Name(), c.cfg.Net) {
 		return nil, fmt.Errorf("the network of %s is %s, and NCCL_NET=%s", l.File(), l.Name(), c.cfg.Net)
 	}
-	id := binary.LittleEndian.Uint64(c.net.Key("net plugin id"))
-	n, err := l.Init(id)
+	n, err := l.Init(c.pluginID())
 	if err != nil {
 		return nil, err
 	}
 	for d, p := range n.Devices() {
 		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %s: device %d is %s, port %d, %d Mbit/s", l.Name(), d, p.Name, p.Port, p.Speed)
 	}
-	c.logCollNet(l, n, id)
+	if name, ok := l.CollNetName(); ok && !c.cfg.CollNetEnable {
+		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: collnet plugin %s is not used: NCCL_COLLNET_ENABLE is not 1", name)
+	}
 	return n, nil
 }
 
-// logCollNet says what the plugin's network could reduce. No operation has it
-// do so.
-func (c *Comm) logCollNet(l *netplugin.Library, n *netplugin.Net, id uint64) {
-	const about = debug.Init | debug.Net
-	name, ok := l.CollNetName()
-	if !ok || !c.cfg.log.Enabled(debug.Info, about) {
-		return
-	}
-	if coll, err := n.CollNet(id); err != nil {
-		c.cfg.log.Infof(about, "NET/Plugin: collnet plugin %s: %v", name, err)
-	} else {
-		c.cfg.log.Infof(about, "NET/Plugin: collnet plugin %s (v%d), %d devices, reduces %s; no operation uses it", name, coll.Version, coll.Devices, cmp.Or(strings.Join(coll.Reduces, ", "), "nothing"))
-	}
-}
+// pluginID is what tells plugins communicators apart.
+func (c *Comm) pluginID() uint64 { return binary.LittleEndian.Uint64(c.net.Key("net plugin id")) }
 
 // pluginNetwork is the network of a plugin that was initialized.
 func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {

@@ -112,7 +112,7 @@ func TestNetworkLog(t *testing.T) {
 	}{
 		"plugin": {
 			knob: func(_ int, k *knob.Knobs) { k.NetPlugin = file },
-			want: []string{"NET/Plugin: loaded net plugin assay test (v12) from " + file, "device 1 is test1, port 1, 10000 Mbit/s", "collnet plugin assay test reducing (v8), 1 devices, reduces sum of float32; no operation uses it",
+			want: []string{"NET/Plugin: loaded net plugin assay test (v12) from " + file, "device 1 is test1, port 1, 10000 Mbit/s", "collnet plugin assay test reducing is not used: NCCL_COLLNET_ENABLE is not 1",
 				"NCCL INFO NET/Test : init returns 0", "Using network assay test", "via assay test 1 channels"},
 		},
 		"none": {

@@ -33,7 +33,7 @@ func newPicker(c *Comm, cores int) (picker, error) {
 		env.Local = c.links.netCost
 	}
 	over := tuning.Overrides{
-		Algo: &k.Algo, Proto: &k.Proto, Rings: c.cfg.rings, MinChannels: k.MinChannels, MaxChannels: c.maxChannels(c.links.network),
+		Algo: collNetOnly{&k.Algo}, Proto: &k.Proto, Rings: c.cfg.rings, MinChannels: k.MinChannels, MaxChannels: c.maxChannels(c.links.network),
 		BuffSize: int64(c.links.slot) * slots.N, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold,
 	}
 	m, err := measurements(k.Tuning)

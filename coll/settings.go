@@ -48,7 +48,7 @@ func (c *Comm) maxChannels(network bool) int {
 func (c *Comm) settingsHash() uint64 {
 	h := fnv.New64a()
 	k := c.cfg.Knobs
-	fmt.Fprintln(h, k.Algo, k.Proto, c.cfg.rings, k.MinChannels, k.MaxChannels, k.BuffSize, k.SingleRingThreshold, k.LLThreshold, k.Threads, k.SHMDisable, k.P2P())
+	fmt.Fprintln(h, k.Algo, k.Proto, c.cfg.rings, k.MinChannels, k.MaxChannels, k.BuffSize, k.SingleRingThreshold, k.LLThreshold, k.Threads, k.SHMDisable, k.P2P(), k.CollNetEnable, k.CollNetThreshold)
 	if k.Tuning != "" {
 		b, err := os.ReadFile(k.Tuning)
 		fmt.Fprintln(h, err != nil, sha256.Sum256(b))
@@ -87,7 +87,7 @@ func (c *Comm) waitForNetwork(s *host.Spinner) {
 		Fd() int // becomes readable when something may have come
 		Drain()
 	})
-	if !ok { // nothing wakes us
+	if !ok || c.links.collNet.heads != nil { // nothing wakes us
 		s.Poll = func(time.Duration) { time.Sleep(lookTime) }
 		return
 	}

@@ -27,18 +27,28 @@ type Links interface {
 	// thing among these ranks the schedule has none.
 	MultiTx(channel int) (transport.Tx, error)
 	MultiRx(from, channel int) (transport.Rx, error)
+	// Network is for messages to and from a network that reduces; those are the
+	// heads' only.
+	Network() (transport.Reducer, transport.Rx, error)
 }
 
 // A Plan is a rank's part of a schedule, ready to run.
 type Plan struct {
-	Schedule *schedule.Schedule
-	rank     int
-	lanes    []planLane
-	scratch  int // blocks of scratch memory a lane
-	slot     int // bytes that fit in one message, of any connection of any rank
-	vector   bool
-	zeroCopy [2]bool        // whether what is sent may be left where it is: out of place, in place
-	pushed   []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
+	Schedule  *schedule.Schedule
+	rank      int
+	lanes     []planLane
+	inNetwork transport.Collective // what a network that reduces does
+	scratch   int                  // blocks of scratch memory a lane
+	slot      int                  // bytes that fit in one message, of any connection of any rank
+	vector    bool
+	zeroCopy  [2]bool        // whether what is sent may be left where it is: out of place, in place
+	pushed    []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
+}
+
+// InNetwork are the collectives that networks which reduce do, as they call
+// them.
+var InNetwork = map[schedule.Collective]transport.Collective{
+	schedule.AllReduce: transport.AllReduce, schedule.AllGather: transport.AllGather, schedule.ReduceScatter: transport.ReduceScatter,
 }
 
 type planLane struct {
@@ -49,6 +59,7 @@ type planLane struct {
 // A step is a schedule.Step with its connections.
 type step struct {
 	tx         transport.Tx
+	reducer    transport.Reducer // tx, if it is one
 	rx         transport.Rx
 	a, b, dst  schedule.Ref
 	data       schedule.Span
@@ -67,6 +78,7 @@ func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
 	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
 		p.vector = true
 	}
+	p.inNetwork = InNetwork[s.Collective]
 	prog := s.Program(rank)
 	p.scratch = prog.Scratch
 	for _, l := range prog.Lanes {
@@ -115,10 +127,13 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 		return fmt.Errorf("a step of rank %d moves %d blocks, the schedule says %d at most", p.rank, st.Data.N, p.Schedule.MaxSpan)
 	}
 	var err error
-	if st.Recv >= 0 {
-		if st.Multi {
+	if st.Recv != schedule.Nobody {
+		switch {
+		case st.Recv == schedule.Network:
+			_, c.rx, err = links.Network()
+		case st.Multi:
 			c.rx, err = links.MultiRx(int(st.Recv), l.channel)
-		} else {
+		default:
 			c.rx, err = links.Rx(int(st.Recv), l.channel)
 		}
 		if err != nil {
@@ -131,6 +146,7 @@ func (p *Plan) add(l *planLane, st schedule.Step, links Links) error {
 		return err
 	}
 	if c.tx != nil {
+		c.reducer, _ = c.tx.(transport.Reducer)
 		c.directTx = c.tx.Direct()
 		if transport.Leaves(c.tx) && !slices.Contains(p.pushed, c.tx) {
 			p.pushed = append(p.pushed, c.tx)
@@ -147,6 +163,9 @@ func (p *Plan) target(channel int, to int32, links Links) (transport.Tx, error) 
 		return nil, nil
 	case schedule.Everyone:
 		return links.MultiTx(channel)
+	case schedule.Network:
+		r, _, err := links.Network()
+		return r, err
 	}
 	return links.Tx(int(to), channel)
 }

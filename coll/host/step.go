@@ -37,6 +37,9 @@ func (r *Run) nextWindow(l *lane) {
 // step does a step that moves n bytes, if it can.
 func (r *Run) step(l *lane, st *step, n int) bool {
 	one := st.data.N == 1 || r.whole(l)
+	if st.reducer != nil {
+		st.reducer.As(r.plan.inNetwork, r.Type, r.Op.Op)
+	}
 	if st.rx == nil {
 		return r.local(l, st, n, one)
 	}

@@ -21,6 +21,7 @@ var readBy = map[string]string{
 	"NCCL_MAX_NRINGS": "MaxChannels", "NCCL_MAX_NCHANNELS": "MaxChannels", "NCCL_MAX_CTAS": "MaxChannels",
 	"NCCL_MIN_NRINGS": "MinChannels", "NCCL_MIN_NCHANNELS": "MinChannels", "NCCL_MIN_CTAS": "MinChannels",
 	"NCCL_SINGLE_RING_THRESHOLD": "SingleRingThreshold", "NCCL_LL_THRESHOLD": "LLThreshold",
+	"NCCL_COLLNET_ENABLE": "CollNetEnable", "NCCL_COLLNET_NODE_THRESHOLD": "CollNetThreshold",
 	"NCCL_CHECKS_DISABLE": "ChecksDisable", "NCCL_CHECK_POINTERS": "CheckPointers",
 	"NCCL_DEBUG": "Debug", "NCCL_DEBUG_SUBSYS": "DebugSubsystems", "NCCL_DEBUG_FILE": "DebugFile",
 	"NCCL_TOPO_FILE": "TopoFile", "NCCL_TOPO_DUMP_FILE": "TopoDumpFile",

@@ -49,6 +49,10 @@ type Knobs struct {
 	Net        string    // NCCL_NET: "", "Socket" or the name of a plugin's network
 	NetPlugin  string    // NCCL_NET_PLUGIN, as written
 
+	// Reductions in the network.
+	CollNetEnable    bool // NCCL_COLLNET_ENABLE
+	CollNetThreshold int  // NCCL_COLLNET_NODE_THRESHOLD: so many hosts at least
+
 	// Sockets and where ranks find one another.
 	SocketIfname     string // NCCL_SOCKET_IFNAME, as written
 	SocketFamily     string // NCCL_SOCKET_FAMILY: "", "AF_INET" or "AF_INET6"
@@ -110,6 +114,7 @@ func Default() *Knobs {
 		SingleRingThreshold: Auto,
 		LLThreshold:         Auto,
 		P2PLevel:            SYS,
+		CollNetThreshold:    2,
 		SocketThreads:       Auto,
 		SocketsPerThread:    Auto,
 		IB:                  IB{Timeout: 20, RetryCount: 7, GIDIndex: Auto, RoCEVersion: 2, AddrFamily: "AF_INET", ServiceLvl: Auto, TrafficCls: Auto, QPs: 1, Adaptive: Auto, ARThreshold: 8 << 10, CUDASupport: Auto, GDRLevel: PXB, GDRRead: Auto, GDRC2C: true},

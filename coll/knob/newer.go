@@ -5,7 +5,7 @@ import "time"
 // newer are the later variables of NCCL that do something here, and our own.
 var newer = []Knob{
 	{Name: "NCCL_ALGO", Since: "2.5", Default: "all", Status: Honoured, kind: filter(&algorithms, func(k *Knobs) *Filter { return &k.Algo }),
-		Effect: "which algorithms may run; a list without a function is about all but AllToAll, Gather, Scatter and SendRecv. Tree stands for tree and double-tree, PAT for bruck. A list is refused when all it leaves are CollnetDirect, CollnetChain, NVLS and NVLSTree: they need a switch that reduces",
+		Effect: "which algorithms may run; a list without a function is about all but AllToAll, Gather, Scatter and SendRecv. Tree stands for tree and double-tree, PAT for bruck, CollnetDirect and CollnetChain for collnet. A list that leaves collnet only is about what the network can reduce, and leaves all else alone; it is an error at the start where NCCL_COLLNET_ENABLE is not 1 or no network reduces. A list is refused when all it leaves are NVLS and NVLSTree: they need a switch between GPUs that reduces",
 		Remedy: "name one of the algorithms that run on host memory"},
 	{Name: "NCCL_PROTO", Since: "2.5", Default: "all", Status: Honoured, kind: filter(&protocols, func(k *Knobs) *Filter { return &k.Proto }),
 		Effect: "LL: messages are copied through slots; Simple: large ones go from and to where they lie. A list that leaves only LL128 is refused: it needs stores of 128 bytes that arrive whole",
@@ -14,6 +14,10 @@ var newer = []Knob{
 		Effect: "which network connects hosts, in whatever case: IB, Socket, or the name that a plugin gives its own. A rank without it is an error. auto: the first of the plugin's, IB and Socket that all ranks have"},
 	{Name: "NCCL_NET_PLUGIN", Since: "2.11", Default: "unset", Status: Honoured, kind: text("none, or names with commas between them: NAME for libnccl-net-NAME.so, or a file", func(k *Knobs) *string { return &k.NetPlugin }),
 		Effect: "the network plugin, the first of the list that can be used; unset: libnccl-net.so, if there is one. Builds without cgo load none"},
+	{Name: "NCCL_COLLNET_ENABLE", Since: "2.6", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.CollNetEnable }),
+		Effect: "1: AllReduce, AllGather and ReduceScatter are done by the network, where there is a plugin for it (SHARP) that can"},
+	{Name: "NCCL_COLLNET_NODE_THRESHOLD", Since: "2.9.9", Default: "2", Status: Honoured, kind: integer(1, 1<<20, func(k *Knobs) *int { return &k.CollNetThreshold }),
+		Effect: "with fewer hosts they are not; with one they never are"},
 	{Name: "NCCL_IB_QPS_PER_CONNECTION", Since: "2.10", Default: "1", Status: Honoured, kind: integer(1, 64, func(k *Knobs) *int { return &k.IB.QPs }),
 		Effect: "so many queue pairs of a connection, which messages take in turn (NCCL: up to 128)"},
 	{Name: "NCCL_IB_SPLIT_DATA_ON_QPS", Since: "2.18", Default: "0", Status: Honoured, kind: flag(func(k *Knobs) *bool { return &k.IB.SplitData }),
@@ -77,7 +81,7 @@ var withoutEffect = []struct{ names, why string }{
 	{"LL_BUFFSIZE LL128_BUFFSIZE P2P_NET_CHUNKSIZE P2P_PCI_CHUNKSIZE P2P_NVL_CHUNKSIZE P2P_LL_THRESHOLD ALLOC_P2P_NET_LL_BUFFERS CHUNK_SIZE", "slots have one size, from NCCL_BUFFSIZE and the tuner"},
 	{"P2P_DIRECT_DISABLE P2P_READ_ENABLE P2P_USE_CUDA_MEMCPY SHM_LOCALITY SHM_USE_CUDA_MEMCPY SHM_MEMCPY_MODE NVB_DISABLE NVB_PRECONNECT IGNORE_DISABLED_P2P", "how GPUs of one host exchange"},
 	{"CUMEM_ENABLE CUMEM_HOST_ENABLE GDRCOPY_ENABLE GDRCOPY_FLUSH_ENABLE GDRCOPY_SYNC_ENABLE DMABUF_ENABLE LOCAL_REGISTER GRAPH_REGISTER WIN_ENABLE WIN_STRIDE GDR_FLUSH_DISABLE LEGACY_CUDA_REGISTER", gpuOnly},
-	{"COLLNET_ENABLE COLLNET_NODE_THRESHOLD NVLS_ENABLE NVLS_NCHANNELS NVLS_CHUNKSIZE NVLSTREE_MAX_CHUNKSIZE MNNVL_ENABLE MNNVL_UUID MNNVL_CLIQUE_ID", "there is no switch that reduces"},
+	{"NVLS_ENABLE NVLS_NCHANNELS NVLS_CHUNKSIZE NVLSTREE_MAX_CHUNKSIZE MNNVL_ENABLE MNNVL_UUID MNNVL_CLIQUE_ID", "there is no switch between GPUs that reduces"},
 	{"PAT_ENABLE RUNTIME_CONNECT WORK_FIFO_BYTES WORK_ARGS_BYTES SINGLE_PROC_MEM_REG_ENABLE PROGRESS_APPENDOP_FREQ TREE_THRESHOLD THREAD_THRESHOLD THREAD_THRESHOLDS LL128_NTHREADS", "a detail of NCCL's own tuning; NCCL_ALGO, NCCL_PROTO and the limits on channels do the like here"},
 	{"TOPO_DUMP_FILE_RANK GRAPH_DUMP_FILE GRAPH_DUMP_FILE_RANK", "rank 0 writes the topology, and there are no graphs to write"},
 	{"IGNORE_CPU_AFFINITY PROXY_CPUSET SET_THREAD_NAME SET_STACK_SIZE SET_CPU_STACK_SIZE MEM_SYNC_DOMAIN NVTX_DISABLE REPORT_CONNECT_PROGRESS MULTI_RANK_GPU_ENABLE CREATE_THREAD_CONTEXT PROXY_APPEND_BATCH_SIZE PROXY_DUMP_SIGNAL", "about NCCL's threads and GPUs"},

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/elem"
 )
 
 // A Header goes with every message: which operation it belongs to. The
@@ -60,6 +62,35 @@ type Lazy interface{ Lazy() bool }
 func Leaves(t Tx) bool {
 	l, ok := t.(Lazy)
 	return ok && l.Lazy() || t.Direct()
+}
+
+// A Reducer is the way to a network that reduces. What comes of each message is
+// one on the Rx that belongs to it, with the same header.
+type Reducer interface {
+	Tx
+	// As says what is to be done with the messages that are committed from now
+	// on, which the network can do. An AllGather has no type and reduction.
+	As(c Collective, t elem.Type, op elem.Op)
+}
+
+// A Collective is what a network does with the messages of several ranks, one
+// of each.
+type Collective uint8
+
+// The collectives.
+const (
+	AllReduce     Collective = iota // all get the reduction
+	AllGather                       // all get all, one after the other
+	ReduceScatter                   // each gets its part of the reduction
+	NumCollectives
+)
+
+// String is the collective's name as in NCCL's logs.
+func (c Collective) String() string {
+	if c >= NumCollectives {
+		return "Collective(?)"
+	}
+	return [...]string{"AllReduce", "AllGather", "ReduceScatter"}[c]
 }
 
 // An Rx is the receiving end of a connection. Two ways of receiving: Peek at

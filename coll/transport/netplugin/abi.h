@@ -144,15 +144,58 @@ struct np_net_v11 { // and 12, whose properties differ
   int (*set_net_attr)(void *context, void *attr);
 };
 
-// Of networks that reduce, only the beginning is used: what they can do.
-struct np_coll_v8 { // and 9, 10
+// Networks that reduce. A part is memory with its region; only one is ever
+// given. The window is that of all ranks' data, one after the other.
+struct np_part_v8 {
+  void *region, *address;
+  uint32_t size;
+};
+
+struct np_part_v9 { // and later
+  void *region, *address;
+  size_t size;
+};
+
+#define NP_GROUP                                                                                              \
+  int (*connect)(void **handles, int n, int rank, void *listener, void **comm);                               \
+  int (*reduce_support)(int type, int op, int *supported);                                                    \
+  int (*reg_mr)(void *comm, void *data, size_t size, int type, void **region);                                \
+  int (*reg_mr_dmabuf)(void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **region); \
+  int (*dereg_mr)(void *comm, void *region);
+#define NP_COLLECTIVES(count_t, part_t)                                                                       \
+  int (*iallreduce)(void *comm, void *from, void *to, count_t count, int type, int op, void *from_region,     \
+      void *to_region, void **request);                                                                       \
+  int (*iallgather)(void *comm, void *from, int n, part_t *to, size_t each, size_t window, size_t size,       \
+      void *region, void **request);                                                                          \
+  int (*ireducescatter)(void *comm, int n, part_t *from, void *to, size_t each, size_t window, size_t size,   \
+      int type, int op, void *region, void **request);
+#define NP_GROUP_ENDING                                                                                       \
+  int (*iflush)(void *comm, void *data, int size, void *region, void **request);                              \
+  int (*test)(void *request, int *done, int *size);                                                           \
+  int (*close_coll)(void *comm);                                                                              \
+  int (*close_listen)(void *listener);
+
+struct np_coll_v8 {
   const char *name;
   int (*init)(np_logger log);
   int (*devices)(int *n);
   int (*get_properties)(int device, void *p);
   int (*listen)(int device, void *handle, void **listener);
-  int (*connect)(void **handles, int n, int rank, void *listener, void **comm);
-  int (*reduce_support)(int type, int op, int *supported);
+  NP_GROUP
+  NP_COLLECTIVES(int, struct np_part_v8)
+  NP_GROUP_ENDING
+};
+
+struct np_coll_v9 { // and 10
+  const char *name;
+  int (*init)(np_logger log);
+  int (*devices)(int *n);
+  int (*get_properties)(int device, void *p);
+  int (*listen)(int device, void *handle, void **listener);
+  NP_GROUP
+  NP_COLLECTIVES(size_t, struct np_part_v9)
+  NP_GROUP_ENDING
+  int (*make_vdevice)(int *device, void *parts);
 };
 
 struct np_coll_v11 { // and 12
@@ -161,11 +204,10 @@ struct np_coll_v11 { // and 12
   int (*devices)(int *n);
   int (*get_properties)(int device, void *p);
   int (*listen)(void *context, int device, void *handle, void **listener);
-  int (*connect)(void **handles, int n, int rank, void *listener, void **comm);
-  int (*reduce_support)(int type, int op, int *supported);
-  // reg_mr, reg_mr_dmabuf, dereg_mr, iallreduce, iallgather, ireducescatter,
-  // iflush, test, close_coll, close_listen, make_vdevice
-  int (*unused[11])(void);
+  NP_GROUP
+  NP_COLLECTIVES(size_t, struct np_part_v9)
+  NP_GROUP_ENDING
+  int (*make_vdevice)(int *device, void *parts);
   int (*finalize)(void *context);
 };
 #endif

@@ -27,6 +27,16 @@
 // A sender says how many messages it has sent, a receiver how many receives it
 // has begun. Then the sender sends empty messages for receives that are too
 // many, or the receiver takes messages that are.
+//
+// # Reductions in the network
+//
+// A plugin may have a second table, for a network that reduces, such as SHARP's
+// (ncclCollNetPlugin_v8 to _v12). A CollNet is that table. Each host's first
+// rank, its head, listens; with the handles of all, which the communicator's
+// bootstrap exchanges, the heads become one group (Heads) in one call, which may
+// block. What a head commits is one collective of the group, in its own slot of
+// registered memory. As many as there are slots are under way at once. Headers
+// do not go through the network: a head sees its own again.
 package netplugin
 
 import (
@@ -59,18 +69,9 @@ type Properties struct {
 	Latency     float32 // in microseconds; 0: the plugin does not say
 	MaxComms    int     // so many connections can be made
 	MaxRecvs    int     // so many receives can be grouped
-	MaxBytes    uint64  // longest message
+	MaxBytes    uint64  // longest message, or collective of a network that reduces
 	Offload     int     // 0: the processor moves the data; others need a GPU's kernels
 	Parts       int     // devices that it consists of
-}
-
-// A CollNet is what a plugin says of the network's own reductions. Nothing here
-// makes use of them.
-type CollNet struct {
-	Name    string
-	Version int // of its table
-	Devices int
-	Reduces []string // "sum of float32" and so on
 }
 
 // A Line is one that the plugin logs.

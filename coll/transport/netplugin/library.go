@@ -24,8 +24,9 @@ type Library struct {
 	c    *C.struct_np_library
 	name string
 
-	mu   sync.Mutex
-	once bool // was initialized; of versions before 11, which is done once in a process
+	mu       sync.Mutex
+	once     bool // was initialized; of versions before 11, which is done once in a process
+	collOnce bool // the same of its table for reductions
 }
 
 // loaded are the process's libraries, by file as dlopen got it. Those that
@@ -177,11 +178,16 @@ func (n *Net) properties(device int) (Properties, error) {
 	if err := n.lib.failed("getProperties", C.np_properties(n.c, C.int(device), &p)); err != nil {
 		return Properties{}, err
 	}
+	return propertiesOf(&p, p.max_p2p), nil
+}
+
+// propertiesOf takes a device's properties over.
+func propertiesOf(p *C.struct_np_props, maxBytes C.size_t) Properties {
 	return Properties{
 		Name: C.GoString(p.name), PCIPath: C.GoString(p.pci_path), GUID: uint64(p.guid), PtrSupport: int(p.ptr_support),
 		RegIsGlobal: p.reg_is_global != 0, Speed: int(p.speed), Port: int(p.port), Latency: float32(p.latency),
-		MaxComms: int(p.max_comms), MaxRecvs: int(p.max_recvs), MaxBytes: uint64(p.max_p2p), Offload: int(p.device_type), Parts: int(p.parts),
-	}, nil
+		MaxComms: int(p.max_comms), MaxRecvs: int(p.max_recvs), MaxBytes: uint64(maxBytes), Offload: int(p.device_type), Parts: int(p.parts),
+	}
 }
 
 // Library is the plugin.
@@ -200,50 +206,4 @@ func (n *Net) Close() error {
 	C.free(unsafe.Pointer(n.c))
 	n.c = nil
 	return err
-}
-
-// CollNetName is that of the table for reductions in the network, and whether
-// there is one.
-func (l *Library) CollNetName() (string, bool) {
-	if l.c.coll == nil {
-		return "", false
-	}
-	return C.GoString(C.np_coll_name(l.c)), true
-}
-
-// NCCL's numbers of types and reductions, by place.
-var (
-	collTypes = []string{"int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64", "bfloat16"}
-	collOps   = []string{"sum", "prod", "max", "min"}
-)
-
-// CollNet initializes the table for reductions in the network, asks what it
-// can do, and lets it go again. id is as in Init.
-func (n *Net) CollNet(id uint64) (CollNet, error) {
-	l := n.lib
-	name, ok := l.CollNetName()
-	if !ok {
-		return CollNet{}, fmt.Errorf("network plugin %s has none of the symbols ncclCollNetPlugin_v%d to ncclCollNetPlugin_v%d", l.name, C.NP_OLDEST, C.NP_NEWEST)
-	}
-	c := CollNet{Name: name, Version: int(l.c.coll_version)}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.failed("CollNet init", C.np_coll_init(n.c, C.uint64_t(id))); err != nil {
-		return c, err
-	}
-	defer C.np_coll_finalize(n.c)
-	var count C.int
-	if err := l.failed("CollNet devices", C.np_coll_devices(n.c, &count)); err != nil {
-		return c, err
-	}
-	c.Devices = int(count)
-	for op := range collOps {
-		for t := range collTypes {
-			var supported C.int
-			if c.Devices > 0 && C.np_coll_reduces(n.c, C.int(t), C.int(op), &supported) == 0 && supported == 1 {
-				c.Reduces = append(c.Reduces, collOps[op]+" of "+collTypes[t])
-			}
-		}
-	}
-	return c, nil
 }

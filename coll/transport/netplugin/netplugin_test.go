@@ -293,23 +293,6 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestCollNet: what the network could reduce is told.
-func TestCollNet(t *testing.T) {
-	l, err := netplugin.Load(netplugintest.Build(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := l.Init(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
-	c, err := n.CollNet(1)
-	if got := fmt.Sprint(c, err); got != "{assay test reducing 8 1 [sum of float32]} <nil>" {
-		t.Errorf("CollNet = %s", got)
-	}
-}
-
 // TestReach: a rank with another plugin is named.
 func TestReach(t *testing.T) {
 	a := openRank(t, netplugintest.Build(t), 0, netplugin.Options{})

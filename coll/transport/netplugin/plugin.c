@@ -63,8 +63,6 @@ void np_close(struct np_library *l) {
 
 const char *np_name(const struct np_library *l) { return V8(l)->name; }
 
-const char *np_coll_name(const struct np_library *l) { return ((const struct np_coll_v8 *)l->coll)->name; }
-
 // Of Go.
 void assayNetPluginLog(int level, unsigned long subsystems, char *text);
 
@@ -73,7 +71,7 @@ static atomic_int wanted = NP_LOG_WARN;
 void np_log_wanted(int level) { atomic_store(&wanted, level); }
 
 __attribute__((format(printf, 5, 6)))
-static void logger(int level, unsigned long subsystems, const char *file, int line, const char *format, ...) {
+void np_log(int level, unsigned long subsystems, const char *file, int line, const char *format, ...) {
   (void)file, (void)line;
   if (level == NP_LOG_ABORT) level = NP_LOG_WARN;
   if (level > atomic_load(&wanted)) return;
@@ -95,10 +93,10 @@ static int profiler(void **event, int type, void *parent, int64_t plugin, void *
 int np_init(struct np_net *n, uint64_t comm) {
   n->config.traffic_class = NP_NO_TRAFFIC_CLASS;
   switch (n->l->version) {
-  case 8: return V8(n->l)->init(logger);
-  case 9: return V9(n->l)->init(logger);
-  case 10: return V10(n->l)->init(logger, profiler);
-  default: return V11(n->l)->init(&n->context, comm, &n->config, logger, profiler);
+  case 8: return V8(n->l)->init(np_log);
+  case 9: return V9(n->l)->init(np_log);
+  case 10: return V10(n->l)->init(np_log, profiler);
+  default: return V11(n->l)->init(&n->context, comm, &n->config, np_log, profiler);
   }
 }
 
@@ -117,52 +115,38 @@ int np_devices(const struct np_net *n, int *count) { return ALL(n, devices)(coun
       .device_type = (from).device_type, .latency = (from).latency}
 
 // Before version 9, messages were at most so many bytes.
-enum { v8_max = 1 << 30 };
+enum { v8_max = 1 << 30, v8_max_coll = 512 << 20 };
 
-static int properties_v8(const struct np_net *n, int device, struct np_props *p) {
-  struct np_props_v8 from = {0};
-  int result = V8(n->l)->get_properties(device, &from);
-  COPY(p, from);
-  p->parts = 1;
-  p->max_p2p = v8_max;
-  return result;
-}
-
-static int properties_v12(const struct np_net *n, int device, struct np_props *p) {
-  struct np_props_v12 from = {0};
-  int result = V11(n->l)->get_properties(device, &from);
-  COPY(p, from);
-  p->parts = from.parts;
-  p->max_p2p = from.max_p2p;
+int np_props_of(int version, int (*get)(int device, void *p), int device, struct np_props *p) {
+  if (version == 8) {
+    struct np_props_v8 from = {0};
+    int result = get(device, &from);
+    COPY(p, from);
+    p->parts = 1;
+    p->max_p2p = v8_max;
+    p->max_coll = v8_max_coll;
+    return result;
+  }
+  if (version >= 12) {
+    struct np_props_v12 from = {0};
+    int result = get(device, &from);
+    COPY(p, from);
+    p->parts = from.parts;
+    p->max_p2p = from.max_p2p;
+    p->max_coll = from.max_coll;
+    return result;
+  }
+  struct np_props_v11 from = {0}; // begins as versions 9 and 10 do
+  int result = get(device, &from);
+  COPY(p, from.base);
+  p->parts = from.base.parts;
+  p->max_p2p = from.base.max_p2p;
+  p->max_coll = from.base.max_coll;
   return result;
 }
 
 int np_properties(const struct np_net *n, int device, struct np_props *p) {
-  if (n->l->version == 8) return properties_v8(n, device, p);
-  if (n->l->version >= 12) return properties_v12(n, device, p);
-  struct np_props_v11 from = {0}; // begins as versions 9 and 10 do
-  int result = V11(n->l)->get_properties(device, &from);
-  COPY(p, from.base);
-  p->parts = from.base.parts;
-  p->max_p2p = from.base.max_p2p;
-  return result;
-}
-
-int np_coll_init(struct np_net *n, uint64_t comm) {
-  if (n->l->coll_version < 11) return ((const struct np_coll_v8 *)n->l->coll)->init(logger);
-  return ((const struct np_coll_v11 *)n->l->coll)->init(&n->coll_context, comm, logger);
-}
-
-int np_coll_devices(const struct np_net *n, int *count) { return ((const struct np_coll_v8 *)n->l->coll)->devices(count); }
-
-int np_coll_reduces(const struct np_net *n, int type, int op, int *supported) {
-  const struct np_coll_v8 *c = n->l->coll;
-  return c->reduce_support ? c->reduce_support(type, op, supported) : NP_INTERNAL_ERROR;
-}
-
-int np_coll_finalize(struct np_net *n) {
-  const struct np_coll_v11 *c = n->l->coll;
-  return n->l->coll_version < 11 || !c->finalize ? 0 : c->finalize(n->coll_context);
+  return np_props_of(n->l->version, (int (*)(int, void *))ALL(n, get_properties), device, p);
 }
 
 int np_listen(const struct np_net *n, int device, void *handle, void **listener) {

@@ -19,16 +19,17 @@ struct np_library *np_open(const char *file, char **error);
 int np_find(struct np_library *l);
 void np_close(struct np_library *l);
 const char *np_name(const struct np_library *l);
-const char *np_coll_name(const struct np_library *l);
 
 // A net is a library that was initialized; context is the communicator's, from
 // version 11 on.
 struct np_net {
   const struct np_library *l;
-  void *context, *coll_context;
+  void *context;
   struct np_config config;
 };
 
+// np_log is the logger that plugins get.
+void np_log(int level, unsigned long subsystems, const char *file, int line, const char *format, ...);
 // np_log_wanted says up to which of NP_LOG_… lines are wanted: others are
 // dropped before they are formatted.
 void np_log_wanted(int level);
@@ -43,14 +44,11 @@ struct np_props {
   uint64_t guid;
   int ptr_support, reg_is_global, speed, port, max_comms, max_recvs, device_type, parts;
   float latency;
-  size_t max_p2p;
+  size_t max_p2p, max_coll;
 };
+// np_props_of reads what a table of a version says of a device by get.
+int np_props_of(int version, int (*get)(int device, void *p), int device, struct np_props *p);
 int np_properties(const struct np_net *n, int device, struct np_props *p);
-
-int np_coll_init(struct np_net *n, uint64_t comm);
-int np_coll_devices(const struct np_net *n, int *count);
-int np_coll_reduces(const struct np_net *n, int type, int op, int *supported);
-int np_coll_finalize(struct np_net *n);
 
 int np_listen(const struct np_net *n, int device, void *handle, void **listener);
 int np_connect(struct np_net *n, int device, void *handle, void **comm);

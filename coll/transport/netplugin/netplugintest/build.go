@@ -1,6 +1,7 @@
 // Package netplugintest tests network plugins: Run takes any of them through
 // what the interface promises and the transport relies on, call by call, and
-// says which call broke which rule. Build compiles a plugin over TCP that
+// says which call broke which rule, and RunCollNet does the same for networks
+// that reduce. Build compiles a plugin over TCP that
 // behaves as badly as the interface allows, to test what calls plugins.
 //
 // The package's own test runs any plugin:
@@ -9,7 +10,7 @@
 package netplugintest
 
 import (
-	_ "embed"
+	"embed"
 	"errors"
 	"os"
 	"os/exec"
@@ -17,8 +18,8 @@ import (
 	"testing"
 )
 
-//go:embed testdata/plugin.c
-var source []byte
+//go:embed testdata
+var sources embed.FS
 
 // Name is that of the test plugin's network.
 const Name = "assay test"
@@ -33,10 +34,10 @@ func Build(t testing.TB, flags ...string) string {
 		return so
 	}
 	dir := t.TempDir()
-	c, so := filepath.Join(dir, "plugin.c"), filepath.Join(dir, "libnccl-net-test.so")
-	if err := os.WriteFile(c, source, 0o600); err != nil {
+	if err := os.CopyFS(dir, sources); err != nil {
 		t.Fatal(err)
 	}
+	c, so := filepath.Join(dir, "testdata", "plugin.c"), filepath.Join(dir, "libnccl-net-test.so")
 	args := append([]string{"-std=gnu11", "-Wall", "-Wextra", "-O2", "-shared", "-fPIC", "-o", so, c}, flags...)
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/netplugin/netplugintest"
 )
 
@@ -18,6 +19,23 @@ func TestPlugin(t *testing.T) {
 		t.Skip("ASSAY_NET_PLUGIN names no plugin")
 	}
 	netplugintest.Run(t, entry)
+}
+
+// TestCollNet runs the suite of networks that reduce on the plugin that
+// ASSAY_NET_PLUGIN names.
+func TestCollNet(t *testing.T) {
+	entry := os.Getenv("ASSAY_NET_PLUGIN")
+	if entry == "" {
+		t.Skip("ASSAY_NET_PLUGIN names no plugin")
+	}
+	l, err := netplugin.Load(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := l.CollNetName(); !ok {
+		t.Skip("the plugin has no table for networks that reduce")
+	}
+	netplugintest.RunCollNet(t, entry)
 }
 
 // TestOurs runs the suite on the test plugin, in several moods.
@@ -35,6 +53,39 @@ func TestOurs(t *testing.T) {
 		})
 	}
 	t.Run("version 8", func(t *testing.T) { netplugintest.Run(t, netplugintest.Build(t, "-DONLY=8")) })
+}
+
+// TestOursCollNet runs the suite on what of the test plugin reduces.
+func TestOursCollNet(t *testing.T) {
+	t.Setenv("ASSAY_TEST_NET_STRICT", "1")
+	file := netplugintest.Build(t)
+	t.Run("plain", func(t *testing.T) { netplugintest.RunCollNet(t, file) })
+	t.Run("nasty", func(t *testing.T) {
+		t.Setenv("ASSAY_TEST_COLLNET_BUSY", "2")
+		t.Setenv("ASSAY_TEST_NET_PARTIAL", "10000")
+		netplugintest.RunCollNet(t, file)
+	})
+	for _, v := range []string{"-DONLY=8", "-DONLY=10", "-DALLREDUCE_ONLY"} {
+		t.Run(v, func(t *testing.T) { netplugintest.RunCollNet(t, netplugintest.Build(t, v)) })
+	}
+}
+
+// TestCollNetBites: as TestBites, of networks that reduce.
+func TestCollNetBites(t *testing.T) {
+	file := netplugintest.Build(t)
+	for rule, tt := range map[string]struct{ run, want string }{
+		"sum":      {"reductions", "at head 0 broke a rule: the result is what is asked for"},
+		"few":      {"requests", "collnet plugin assay test reducing: iallreduce: internal error (3)"},
+		"null":     {"groups", "connect: it returned success and no object"},
+		"supports": {"reductions", "reduceSupport broke a rule: a network that reduces has a reduction"},
+	} {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestCollNet$/"+tt.run, "-test.v")
+		cmd.Env = append(os.Environ(), "ASSAY_NET_PLUGIN="+file, "ASSAY_TEST_COLLNET_BREAK="+rule)
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: %v; want a failure with %q:\n%s", rule, err, tt.want, out)
+		}
+	}
 }
 
 // TestBites: a plugin that breaks a rule fails the suite, which says what the

@@ -418,8 +418,4 @@ const struct table ncclNetPlugin_v11 = {NAME, {F(init11), F(devices), F(props11)
 const struct table ncclNetPlugin_v12 = {NAME, {F(init11), F(devices), F(props12), F(listen11), F(connect11), MIDDLE, F(isend10), F(irecv10), END, NULL, F(finalize11), NULL}};
 #endif
 
-// What reduces in the network is said only: one device that sums float32.
-static int coll_init8(logger_t log) { return (void)log, success; }
-static int coll_devices(int *n) { return *n = 1, success; }
-static int coll_supports(int type, int op, int *supported) { return *supported = type == 7 && op == 0, success; }
-const struct table ncclCollNetPlugin_v8 = {NAME " reducing", {F(coll_init8), F(coll_devices), NULL, NULL, NULL, F(coll_supports)}};
+#include "collnet.c"

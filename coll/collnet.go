@@ -1,0 +1,309 @@
+package coll
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/netplugin"
+	"github.com/assay-hpc/assay/coll/transport/slots"
+	"github.com/assay-hpc/assay/coll/tuning"
+)
+
+// A collNet is what a communicator has of a network that reduces: what it can
+// do, the same on all ranks, and on the first rank of each host, its head, the
+// connection.
+type collNet struct {
+	why     string               // there is none; "": there is
+	does    uint32               // bits of collectives that are done there
+	reduces [elem.Avg + 1]bitSet // of types, by reduction
+	heads   *netplugin.Heads     // nil on other ranks
+}
+
+type bitSet uint32
+
+func (b bitSet) has(i uint8) bool { return b&(1<<i) != 0 }
+
+// A headOffer is what a head tells all ranks of its network.
+type headOffer struct {
+	Name     string           `json:"name,omitempty"` // the network's
+	Handle   []byte           `json:"handle,omitempty"`
+	Does     uint32           `json:"does"`
+	Reduces  [elem.Avg]bitSet `json:"reduces"`
+	MaxBytes uint64           `json:"max_bytes"`
+	Error    string           `json:"error,omitempty"` // there is none
+}
+
+// openCollNet connects the hosts' heads over the plugin's network, if there is
+// to be one. What keeps them from it is no error, unless NCCL_ALGO leaves
+// nothing else.
+func (c *Comm) openCollNet(ctx context.Context) error {
+	n := &collNet{}
+	c.links.collNet = n
+	if n.why = c.unwanted(); n.why == "" {
+		if err := c.connectHeads(ctx, n); err != nil {
+			return err
+		}
+		if n.why != "" && c.rank == 0 {
+			c.cfg.log.Warnf("COLLNET: not used: %s", n.why)
+		}
+	} else if c.cfg.CollNetEnable && c.rank == 0 {
+		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
+	}
+	for coll := range schedule.NumCollectives {
+		if (collNetOnly{&c.cfg.Algo}).only(coll) && n.why != "" {
+			_ = c.net.Barrier(ctx) // all know why before the first of them is gone
+			return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.cfg.Algo, coll, n.why)}
+		}
+	}
+	return nil
+}
+
+// unwanted is why reductions are not left to the network, by what the ranks
+// have in common.
+func (c *Comm) unwanted() string {
+	k, hosts := c.cfg.Knobs, len(c.links.groups)
+	switch {
+	case !k.CollNetEnable:
+		return "NCCL_COLLNET_ENABLE is not 1"
+	case hosts == 1:
+		return "all ranks are of one host"
+	case hosts < k.CollNetThreshold:
+		return fmt.Sprintf("there are %d hosts, fewer than NCCL_COLLNET_NODE_THRESHOLD, which is %d", hosts, k.CollNetThreshold)
+	case !slices.ContainsFunc(slices.Collect(maps.Keys(host.InNetwork)), c.mayReduce):
+		return fmt.Sprintf("NCCL_ALGO=%v and NCCL_PROTO=%v leave it nothing", k.Algo, k.Proto)
+	case len(c.cfg.rings) > 0:
+		return "NCCL_RINGS says which rings are used"
+	}
+	return ""
+}
+
+// mayReduce reports whether a collective may be left to the network.
+func (c *Comm) mayReduce(coll schedule.Collective) bool {
+	k := c.cfg.Knobs
+	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == schedule.AllReduce || schedule.Regular(c.links.groups))
+}
+
+// connectHeads makes the heads' group. All ranks agree on whether it is there.
+func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
+	var mine headOffer
+	var table *netplugin.CollNet
+	var listener *netplugin.CollListener
+	index := slices.IndexFunc(c.links.groups, func(g []int) bool { return g[0] == c.rank })
+	if index >= 0 {
+		var err error
+		if table, listener, err = c.listenCollNet(); err != nil {
+			mine.Error = err.Error()
+		} else {
+			mine = offerOf(table, listener)
+		}
+	}
+	all, err := exchangeJSON(ctx, c, mine)
+	var handles [][netplugin.HandleSize]byte
+	if err == nil {
+		handles = n.agree(c, all)
+	}
+	if err != nil || n.why != "" {
+		if listener != nil {
+			_ = errors.Join(listener.Close(), table.Close())
+		}
+		return err
+	}
+	failed := ""
+	if index >= 0 {
+		if err := n.open(ctx, c, listener, handles, index); err != nil {
+			failed = err.Error()
+		}
+	}
+	ends, err := exchangeJSON(ctx, c, failed)
+	if err == nil {
+		if r := slices.IndexFunc(ends, func(why string) bool { return why != "" }); r >= 0 {
+			n.why = fmt.Sprintf("rank %d: %s", r, ends[r])
+		}
+	}
+	if n.heads != nil && (err != nil || n.why != "") {
+		_ = n.heads.Close()
+		n.heads = nil
+	}
+	if err == nil && n.why == "" {
+		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: %d heads over %s", len(handles), all[0].Name)
+	}
+	return err
+}
+
+// open makes this head's connection.
+func (n *collNet) open(ctx context.Context, c *Comm, l *netplugin.CollListener, handles [][netplugin.HandleSize]byte, index int) (err error) {
+	wait, cancel := context.WithTimeout(ctx, c.links.openDeadline)
+	defer cancel()
+	defer context.AfterFunc(c.broken, cancel)()
+	n.heads, err = netplugin.OpenHeads(wait, netplugin.HeadsOptions{
+		Listener: l, Handles: handles, Rank: index, MaxMessage: c.links.slot, Fault: &c.fault, Logf: c.cfg.boot.Logf,
+	})
+	return err
+}
+
+// listenCollNet makes a head of this rank, by the first plugin that has a
+// network that reduces.
+func (c *Comm) listenCollNet() (*netplugin.CollNet, *netplugin.CollListener, error) {
+	c.logPlugins()
+	var lacks []string
+	for _, entry := range netplugin.Entries(c.cfg.NetPlugin) {
+		l, err := netplugin.Load(entry)
+		if err != nil {
+			lacks = append(lacks, err.Error())
+			continue
+		}
+		n, err := l.CollNet(c.pluginID())
+		if err != nil {
+			lacks = append(lacks, err.Error())
+			continue
+		}
+		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: collnet plugin %s (v%d) from %s, device %s", n.Name(), n.Version(), l.File(), n.Devices()[0].Name)
+		listener, err := n.Listen(0)
+		if err == nil {
+			return n, listener, nil
+		}
+		lacks = append(lacks, err.Error())
+		_ = n.Close()
+	}
+	return nil, nil, errors.New(cmp.Or(strings.Join(lacks, "; "), "NCCL_NET_PLUGIN is none, so that there is no network that reduces"))
+}
+
+func offerOf(n *netplugin.CollNet, l *netplugin.CollListener) headOffer {
+	o := headOffer{Name: n.Name(), Handle: l.Handle[:], MaxBytes: n.Devices()[0].MaxBytes}
+	for coll, inNetwork := range host.InNetwork {
+		if n.Does(inNetwork) {
+			o.Does |= 1 << coll
+		}
+	}
+	for op := range o.Reduces {
+		for _, t := range elem.Types {
+			if n.Reduces(t, elem.Op(op)) {
+				o.Reduces[op] |= 1 << t
+			}
+		}
+	}
+	return o
+}
+
+// exchangeJSON gives every rank what each of them passes.
+func exchangeJSON[T any](ctx context.Context, c *Comm, mine T) ([]T, error) {
+	b, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	got, err := c.net.AllGather(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, len(got))
+	for r := range got {
+		if err := json.Unmarshal(got[r], &all[r]); err != nil {
+			return nil, c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged description: %v", r, err)
+		}
+	}
+	return all, nil
+}
+
+// agree makes of the heads' offers what all can do.
+func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSize]byte) {
+	n.does = ^uint32(0)
+	for op := range n.reduces {
+		n.reduces[op] = ^bitSet(0)
+	}
+	first := all[c.links.groups[0][0]]
+	for _, g := range c.links.groups {
+		o := all[g[0]]
+		switch {
+		case o.Error != "":
+			n.why = fmt.Sprintf("rank %d: %s", g[0], o.Error)
+		case o.Name != first.Name:
+			n.why = fmt.Sprintf("rank %d has the network %s, rank 0 has %s", g[0], o.Name, first.Name)
+		case len(o.Handle) != netplugin.HandleSize:
+			n.why = fmt.Sprintf("rank %d sent a damaged handle", g[0])
+		case o.MaxBytes < uint64(c.links.slot):
+			n.why = fmt.Sprintf("rank %d: collnet plugin %s takes %d bytes at once, and messages are of %d; a lower NCCL_BUFFSIZE makes them shorter", g[0], o.Name, o.MaxBytes, c.links.slot)
+		}
+		if n.why != "" {
+			return nil
+		}
+		handles = append(handles, [netplugin.HandleSize]byte(o.Handle))
+		n.does &= o.Does
+		for op, types := range o.Reduces {
+			n.reduces[op] &= types
+		}
+	}
+	n.reduces[elem.Avg] = n.reduces[elem.Sum]
+	for coll := range host.InNetwork {
+		if !c.mayReduce(coll) {
+			n.does &^= 1 << coll
+		}
+	}
+	return handles
+}
+
+// can reports whether the network does an operation.
+func (n *collNet) can(a *call) bool {
+	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(a.coll)) {
+		return false
+	}
+	return !a.coll.Reduces() || n.reduces[a.op].has(uint8(a.t))
+}
+
+// choice is how the network does an operation of so many bytes: in as many
+// windows as can be under way at once, if they are long enough.
+func (n *collNet) choice(bytes int) tuning.Choice {
+	window := minWindow
+	for window < bytes/slots.N {
+		window *= 2
+	}
+	return tuning.Choice{Algorithm: schedule.CollNet, Protocol: tuning.Simple, Channels: 1, Window: int64(window)}
+}
+
+// minWindow is how short windows of a network that reduces become, in bytes.
+const minWindow = 16 << 10
+
+func (n *collNet) close() error {
+	if n == nil || n.heads == nil {
+		return nil
+	}
+	return n.heads.Close()
+}
+
+// collNetOnly is NCCL_ALGO without the network's reductions: where it leaves
+// nothing else it leaves all, as what the network cannot do has to be done.
+type collNetOnly struct{ tuning.Filter }
+
+// only reports whether nothing is left to a collective but the network.
+func (f collNetOnly) only(coll schedule.Collective) bool {
+	return f.Filter.Allows(coll, schedule.CollNet) &&
+		!slices.ContainsFunc(schedule.Algorithms(coll), func(a string) bool { return a != schedule.CollNet && f.Filter.Allows(coll, a) })
+}
+
+// Allows implements tuning.Filter.
+func (f collNetOnly) Allows(coll schedule.Collective, name string) bool {
+	return f.Filter.Allows(coll, name) || f.only(coll)
+}
+
+// String is NCCL_ALGO.
+func (f collNetOnly) String() string { return fmt.Sprint(f.Filter) }
+
+// Network implements host.Links.
+func (l *links) Network() (transport.Reducer, transport.Rx, error) {
+	if l.collNet == nil || l.collNet.heads == nil {
+		return nil, nil, errNoCollNet
+	}
+	return l.collNet.heads.Tx(), l.collNet.heads.Rx(), nil
+}
+
+var errNoCollNet = errors.New("this rank is no head in a network that reduces")

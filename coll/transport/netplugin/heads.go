@@ -1,0 +1,272 @@
+//go:build cgo
+
+package netplugin
+
+/*
+#include <stdlib.h>
+#include "collnet.h"
+*/
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/slots"
+)
+
+// Heads are one head's connection to a network that reduces. One goroutine
+// uses them at a time.
+type Heads struct {
+	opt      HeadsOptions
+	group    *CollGroup
+	region   Region
+	mem      []byte // the slots; mapped, so that it does not matter whether the plugin lets go of it
+	stride   int
+	ring     *C.struct_np_coll_ring
+	header   [slots.N]transport.Header
+	released uint32 // results that the caller is done with
+	next     Job    // without its memory
+	broken   bool
+	report   *time.Timer
+}
+
+// connect is Connect and Close. It fails when ctx is done, also where the call
+// does not return; then the listener and its group are the plugin's.
+func (l *CollListener) connect(ctx context.Context, opt HeadsOptions) (*CollGroup, error) {
+	var g *CollGroup
+	err := onThread(ctx, func() (err error) {
+		if g, err = l.Connect(opt.Handles, opt.Rank); err != nil {
+			return errors.Join(err, l.Close())
+		}
+		if err = l.Close(); err != nil {
+			err = errors.Join(err, g.Close())
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// onThread runs a step of a plugin's, which may block, on a thread of its own,
+// and leaves it there when ctx is done.
+func onThread(ctx context.Context, step func() error) error {
+	ended := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		ended <- step()
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errLeft, context.Cause(ctx))
+	}
+}
+
+// errLeft is about a plugin's call that has not returned.
+var errLeft = errors.New("a call of the plugin does not return")
+
+// OpenHeads makes the group of all heads, each of which calls it. It closes the
+// listener and, when it fails, the CollNet, unless the plugin still uses them.
+func OpenHeads(ctx context.Context, opt HeadsOptions) (*Heads, error) {
+	n := opt.Listener.n
+	g, err := opt.Listener.connect(ctx, opt)
+	if err != nil {
+		if !errors.Is(err, errLeft) {
+			err = errors.Join(err, n.Close())
+		}
+		return nil, err
+	}
+	h := &Heads{opt: opt, group: g, stride: (opt.MaxMessage + headAlign - 1) &^ (headAlign - 1)}
+	if h.mem, err = unix.Mmap(-1, 0, 2*slots.N*h.stride, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE); err == nil {
+		if h.region, err = g.Register(h.mem); err != nil {
+			err = errors.Join(err, unix.Munmap(h.mem))
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.Close(), n.Close())
+	}
+	r := (*C.struct_np_coll_ring)(C.calloc(1, C.sizeof_struct_np_coll_ring))
+	r.c, r.comm, r.region, r.n = n.c, g.c, h.region.c, C.int(len(opt.Handles))
+	h.ring = r
+	return h, nil
+}
+
+// headAlign is what slots are aligned to.
+const headAlign = 64
+
+// Tx is the way into the network, Rx the way out.
+func (h *Heads) Tx() transport.Reducer { return (*headTx)(h) }
+
+// Rx is the way out of the network.
+func (h *Heads) Rx() transport.Rx { return (*headRx)(h) }
+
+// from and to are the memory of job i.
+func (h *Heads) from(i uint32) []byte { return h.slot(2 * int(i%slots.N)) }
+func (h *Heads) to(i uint32) []byte   { return h.slot(2*int(i%slots.N) + 1) }
+
+func (h *Heads) slot(k int) []byte {
+	return h.mem[k*h.stride:][:h.opt.MaxMessage:h.opt.MaxMessage]
+}
+
+// push goes on with what is under way.
+func (h *Heads) push() {
+	if h.broken {
+		return
+	}
+	if result := C.np_coll_push(h.ring); result != 0 {
+		h.broken = true
+		err := h.group.n.failed(C.GoString(h.ring.call), result)
+		h.report = time.AfterFunc(deathTime, func() { h.opt.Fault.Set(err) })
+	}
+}
+
+// deathTime is how long a failure is kept back: where a head has died, the
+// bootstrap says so and who it was, which no plugin does.
+const deathTime = time.Second
+
+// Close patience: of jobs that others have not begun, and of the plugin's calls.
+const (
+	jobPatience   = 200 * time.Millisecond
+	closePatience = 5 * time.Second
+)
+
+// Close ends the group, and the CollNet. What the plugin still works on, after
+// a fault, it keeps.
+func (h *Heads) Close() error {
+	if h.ring == nil {
+		return nil
+	}
+	if h.report != nil {
+		h.report.Stop()
+	}
+	h.ring.wanted = h.ring.begun
+	for late := time.Now().Add(jobPatience); !h.broken && h.ring.ended != h.ring.begun && time.Now().Before(late); time.Sleep(time.Millisecond) {
+		h.push()
+	}
+	h.broken = true
+	if n := h.ring.begun - h.ring.ended; n > 0 {
+		h.opt.Logf("collnet plugin %s: %d collectives were under way, and their memory is not given back", h.group.n.Name(), n)
+		h.ring = nil
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+	defer cancel()
+	err := onThread(ctx, func() error {
+		return errors.Join(h.group.Deregister(h.region), h.group.Close(), h.group.n.Close())
+	})
+	if err == nil || !errors.Is(err, errLeft) {
+		C.free(unsafe.Pointer(h.ring))
+		err = errors.Join(err, unix.Munmap(h.mem))
+	}
+	h.ring = nil
+	return err
+}
+
+type headTx Heads
+
+var _ transport.Reducer = (*headTx)(nil)
+
+// As implements transport.Reducer.
+func (t *headTx) As(c transport.Collective, typ elem.Type, op elem.Op) {
+	t.next.Do, t.next.Type, t.next.Op = c, typ, op
+}
+
+// Reserve implements transport.Tx.
+func (t *headTx) Reserve(n int) []byte {
+	if t.broken || uint32(t.ring.wanted)-t.released == slots.N {
+		return nil
+	}
+	return (*Heads)(t).from(uint32(t.ring.wanted))[:n]
+}
+
+// Commit implements transport.Tx.
+func (t *headTx) Commit(n int, hd transport.Header) {
+	h := (*Heads)(t)
+	i := uint32(h.ring.wanted)
+	j := h.next
+	j.From, j.To = h.from(i)[:n], h.to(i)
+	j.fill(&h.ring.jobs[i%slots.N])
+	h.header[i%slots.N] = hd
+	h.ring.wanted++
+	h.push()
+}
+
+// Post implements transport.Tx: it copies.
+func (t *headTx) Post(p []byte, hd transport.Header) bool {
+	b := t.Reserve(len(p))
+	if b == nil {
+		return false
+	}
+	copy(b, p)
+	t.Commit(len(p), hd)
+	return true
+}
+
+// Idle implements transport.Tx. What waits to begin is pushed by Peek.
+func (t *headTx) Idle() bool { return true }
+
+// Direct is false: messages are copied into registered memory.
+func (t *headTx) Direct() bool { return false }
+
+// MaxMessage is the length of the longest message and result, in bytes.
+func (t *headTx) MaxMessage() int { return t.opt.MaxMessage }
+
+// Slots is how many collectives can be under way.
+func (t *headTx) Slots() int { return slots.N }
+
+type headRx Heads
+
+var _ transport.Rx = (*headRx)(nil)
+
+// Peek implements transport.Rx.
+func (r *headRx) Peek() (p []byte, hd transport.Header, ok bool) {
+	h := (*Heads)(r)
+	i := h.released
+	if i == uint32(h.ring.wanted) {
+		return nil, hd, false
+	}
+	if i == uint32(h.ring.ended) {
+		if h.push(); i == uint32(h.ring.ended) {
+			return nil, hd, false
+		}
+	}
+	j := &h.ring.jobs[i%slots.N]
+	n := int(j.size)
+	switch j.kind {
+	case C.NP_ALLGATHER:
+		n *= int(h.ring.n)
+	case C.NP_REDUCESCATTER:
+		n /= int(h.ring.n)
+	}
+	return h.to(i)[:n], h.header[i%slots.N], true
+}
+
+// Release implements transport.Rx.
+func (r *headRx) Release() { r.released++ }
+
+// Direct is false: results come in registered memory.
+func (r *headRx) Direct() bool { return false }
+
+// Post is not called, as Direct is false.
+func (r *headRx) Post([]byte) { panic("netplugin: Post on a connection that is not direct") }
+
+// Done is not called, as Direct is false.
+func (r *headRx) Done() (transport.Header, int, bool) {
+	panic("netplugin: Done on a connection that is not direct")
+}
+
+// MaxMessage is the length of the longest result, in bytes.
+func (r *headRx) MaxMessage() int { return r.opt.MaxMessage }
