@@ -149,6 +149,15 @@ struct vb_qp_init_attr {
   int qp_type, sq_sig_all;
 };
 
+struct vb_srq_attr {
+  uint32_t max_wr, max_sge, srq_limit;
+};
+
+struct vb_srq_init_attr {
+  void *srq_context;
+  struct vb_srq_attr attr;
+};
+
 struct vb_qp_attr {
   int qp_state, cur_qp_state, path_mtu, path_mig_state;
   uint32_t qkey, rq_psn, sq_psn, dest_qp_num;

@@ -14,7 +14,7 @@ import (
 // which they are compared. Of the others (context, cq, qp) the machine's header
 // has members behind those that are used.
 var sameNamed = []string{
-	"pd", "mr", "comp_channel", "wc", "sge", "send_wr", "recv_wr", "global_route", "ah_attr", "qp_cap", "qp_init_attr", "qp_attr",
+	"pd", "mr", "comp_channel", "wc", "sge", "send_wr", "recv_wr", "global_route", "ah_attr", "qp_cap", "qp_init_attr", "srq_attr", "srq_init_attr", "qp_attr",
 	"device_attr", "port_attr", "async_event",
 }
 
@@ -56,14 +56,59 @@ func TestABI(t *testing.T) {
 	if members < 120 {
 		t.Fatalf("only %d members were found in abi.h", members)
 	}
+	compiles(t, b.String())
+}
+
+// compiles checks a C program's static assertions.
+func compiles(t *testing.T, text string) {
+	t.Helper()
 	c := filepath.Join(t.TempDir(), "abi.c")
-	if err := os.WriteFile(c, []byte(b.String()), 0o666); err != nil {
+	if err := os.WriteFile(c, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command("gcc", "-std=c11", "-fsyntax-only", "-I.", c).CombinedOutput()
+	out, err := exec.Command("gcc", "-std=gnu11", "-fsyntax-only", "-I.", c).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// TestCMABI compares cm_abi.h with the header of the machine's librdmacm.
+func TestCMABI(t *testing.T) {
+	if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {
+		t.Skip("no rdma/rdma_cma.h here (Debian's package is librdmacm-dev)")
+	}
+	text, err := os.ReadFile("cm_abi.h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	b.WriteString("#include <stddef.h>\n#include <rdma/rdma_cma.h>\n#include \"cm_library.h\"\n")
+	members := 0
+	for _, m := range regexp.MustCompile(`(?ms)^struct cm_(\w+) \{$(.*?)^\};$`).FindAllStringSubmatch(string(text), -1) {
+		theirs := "rdma_" + m[1]
+		if m[1] == "id" || m[1] == "event" {
+			theirs = "rdma_cm_" + m[1]
+		}
+		if m[1] != "id" { // members behind those that are used
+			fmt.Fprintf(&b, "_Static_assert(sizeof(struct %s) == sizeof(struct cm_%[2]s), \"size of %[2]s\");\n", theirs, m[1])
+		}
+		for _, member := range membersOf(m[2]) {
+			fmt.Fprintf(&b, "_Static_assert(offsetof(struct %s, %[2]s) == offsetof(struct cm_%[3]s, %[2]s), \"%[3]s.%[2]s\");\n", theirs, member, m[1])
+			members++
+		}
+	}
+	b.WriteString("_Static_assert(cm_tcp == RDMA_PS_TCP && cm_udp == RDMA_PS_UDP, \"port spaces\");\n")
+	for number, name := range map[CMEventType]string{
+		CMAddrResolved: "ADDR_RESOLVED", CMAddrError: "ADDR_ERROR", CMRouteResolved: "ROUTE_RESOLVED", CMRouteError: "ROUTE_ERROR", CMConnectRequest: "CONNECT_REQUEST",
+		CMConnectError: "CONNECT_ERROR", CMUnreachable: "UNREACHABLE", CMRejected: "REJECTED", CMEstablished: "ESTABLISHED", CMDisconnected: "DISCONNECTED",
+		CMDeviceRemoval: "DEVICE_REMOVAL", CMTimewaitExit: "TIMEWAIT_EXIT",
+	} {
+		fmt.Fprintf(&b, "_Static_assert(%d == RDMA_CM_EVENT_%s, \"%[2]s\");\n", number, name)
+	}
+	if members < 30 {
+		t.Fatalf("only %d members were found in cm_abi.h", members)
+	}
+	compiles(t, b.String())
 }
 
 func contains(list []string, s string) bool {

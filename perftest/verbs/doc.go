@@ -1,10 +1,11 @@
 // Package verbs is what RDMA probes and transports need of libibverbs: devices,
 // ports and their addresses, memory regions, completion queues, queue pairs and
-// their states, work requests, and asynchronous events.
+// their states, work requests, and asynchronous events; and of librdmacm,
+// connections by IP address (CM).
 //
-// The library is looked up when it is first needed (Load), so programs that use
-// this package start where it is not installed. Without cgo Load says that too,
-// and nothing else is there.
+// The libraries are looked up when they are first needed (Load, LoadCM), so
+// programs that use this package start where they are not installed. Without cgo
+// these say that too, and nothing else is there.
 //
 // Names are those of the InfiniBand specification: QP, CQ, PD, MR, GID, GRH,
 // LID, PSN, RC, UC, UD. Every call that fails returns an *Error, every

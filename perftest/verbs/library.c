@@ -126,15 +126,22 @@ int verbs_query_qp(struct vb_qp *qp, struct vb_qp_attr *a, int mask, struct vb_q
 }
 int verbs_destroy_qp(struct vb_qp *qp) { return verbs.destroy_qp(qp); }
 
+struct vb_srq *verbs_create_srq(struct vb_pd *pd, struct vb_srq_init_attr *a) { return verbs.create_srq(pd, a); }
+int verbs_destroy_srq(struct vb_srq *srq) { return verbs.destroy_srq(srq); }
+
 int verbs_post_send(struct vb_qp *qp, struct vb_send_wr *wr, struct vb_send_wr **bad) {
   return qp->context->ops.post_send(qp, wr, bad);
 }
 
 int verbs_post_recv(struct vb_qp *qp, struct vb_recv_wr *wr, struct vb_recv_wr **bad) {
+  if (qp->srq) return qp->context->ops.post_srq_recv(qp->srq, wr, bad);
   return qp->context->ops.post_recv(qp, wr, bad);
 }
 
 struct vb_ah *verbs_create_ah(struct vb_pd *pd, struct vb_ah_attr *a) { return verbs.create_ah(pd, a); }
+struct vb_ah *verbs_create_ah_from_wc(struct vb_pd *pd, struct vb_wc *wc, void *grh, int port) {
+  return verbs.create_ah_from_wc(pd, wc, grh, port);
+}
 int verbs_destroy_ah(struct vb_ah *ah) { return verbs.destroy_ah(ah); }
 
 // Events of a CQ (0), a QP (1 to 7), a port (9, 10), the device (8), a LID,

@@ -27,7 +27,10 @@
   X(int, modify_qp, (struct vb_qp *, struct vb_qp_attr *, int))                                               \
   X(int, query_qp, (struct vb_qp *, struct vb_qp_attr *, int, struct vb_qp_init_attr *))                      \
   X(int, destroy_qp, (struct vb_qp *))                                                                        \
+  X(struct vb_srq *, create_srq, (struct vb_pd *, struct vb_srq_init_attr *))                                 \
+  X(int, destroy_srq, (struct vb_srq *))                                                                      \
   X(struct vb_ah *, create_ah, (struct vb_pd *, struct vb_ah_attr *))                                         \
+  X(struct vb_ah *, create_ah_from_wc, (struct vb_pd *, struct vb_wc *, void *, uint8_t))                     \
   X(int, destroy_ah, (struct vb_ah *))                                                                        \
   X(int, get_async_event, (struct vb_context *, struct vb_async_event *))                                     \
   X(void, ack_async_event, (struct vb_async_event *))
@@ -75,9 +78,13 @@ struct vb_qp *verbs_create_qp(struct vb_pd *pd, struct vb_qp_init_attr *a);
 int verbs_modify_qp(struct vb_qp *qp, struct vb_qp_attr *a, int mask);
 int verbs_query_qp(struct vb_qp *qp, struct vb_qp_attr *a, int mask, struct vb_qp_init_attr *init);
 int verbs_destroy_qp(struct vb_qp *qp);
+struct vb_srq *verbs_create_srq(struct vb_pd *pd, struct vb_srq_init_attr *a);
+int verbs_destroy_srq(struct vb_srq *srq);
 int verbs_post_send(struct vb_qp *qp, struct vb_send_wr *wr, struct vb_send_wr **bad);
+// verbs_post_recv posts to the QP's own queue, or to the one it shares.
 int verbs_post_recv(struct vb_qp *qp, struct vb_recv_wr *wr, struct vb_recv_wr **bad);
 struct vb_ah *verbs_create_ah(struct vb_pd *pd, struct vb_ah_attr *a);
+struct vb_ah *verbs_create_ah_from_wc(struct vb_pd *pd, struct vb_wc *wc, void *grh, int port);
 int verbs_destroy_ah(struct vb_ah *ah);
 // verbs_event waits for an asynchronous event and acknowledges it: 1 for one,
 // 0 when none came in time, or -errno. *object is its QP, CQ or SRQ, or NULL.

@@ -3,6 +3,7 @@
 package verbs
 
 // #include "library.h"
+// #include "cm_library.h"
 import "C"
 
 import (
@@ -15,8 +16,9 @@ import (
 type QPOptions struct {
 	Transport      Transport
 	SendCQ, RecvCQ *CQ
-	Sends, Recvs   int // requests in the queues
-	SendSGEs       int // of a request; 0 is 1
+	Sends, Recvs   int  // requests in the queues
+	SRQ            *SRQ // instead of a receive queue of its own; nil: none
+	SendSGEs       int  // of a request; 0 is 1
 	RecvSGEs       int
 	Inline         int // bytes that a request may carry itself
 	SignalAll      bool
@@ -28,35 +30,54 @@ type QP struct {
 	q      *C.struct_vb_qp
 	port   int
 	t      Transport
+	id     *CMID // of a connection that rdma_cm makes, else nil
 	Number uint32
 	Inline int // bytes, what the device gave: it may be more than was asked for
 }
 
-// QP makes a queue pair, in RESET.
-func (p *PD) QP(o QPOptions) (*QP, error) {
+// attr is what the library takes. The CQs are the library's, not Go's: it points
+// to no memory of Go's.
+func (o *QPOptions) attr() C.struct_vb_qp_init_attr {
 	var a C.struct_vb_qp_init_attr
-	// The CQs are the library's, not Go's: a points to no memory of Go's.
 	a.send_cq, a.recv_cq = o.SendCQ.c, o.RecvCQ.c
 	a.cap = C.struct_vb_qp_cap{
 		max_send_wr: C.uint32_t(o.Sends), max_recv_wr: C.uint32_t(o.Recvs),
 		max_send_sge: C.uint32_t(max(o.SendSGEs, 1)), max_recv_sge: C.uint32_t(max(o.RecvSGEs, 1)),
 		max_inline_data: C.uint32_t(o.Inline),
 	}
+	if o.SRQ != nil {
+		a.srq, a.cap.max_recv_wr, a.cap.max_recv_sge = o.SRQ.s, 0, 0
+	}
 	a.qp_type = C.int(o.Transport)
 	if o.SignalAll {
 		a.sq_sig_all = 1
 	}
+	return a
+}
+
+// QP makes a queue pair, in RESET.
+func (p *PD) QP(o QPOptions) (*QP, error) {
+	a := o.attr()
 	q, err := C.verbs_create_qp(p.p, &a)
 	if q == nil {
-		e := newError("ibv_create_qp", p.ctx.name, err)
-		e.What = fmt.Sprintf("%v, %d sends and %d receives deep, %d bytes inline", o.Transport, o.Sends, o.Recvs, o.Inline)
-		return nil, e
+		return nil, p.qpFailed("ibv_create_qp", o, err)
 	}
+	return p.adopt(q, o, &a), nil
+}
+
+func (p *PD) qpFailed(call string, o QPOptions, err error) error {
+	e := newError(call, p.ctx.name, err)
+	e.What = fmt.Sprintf("%v, %d sends and %d receives deep, %d bytes inline", o.Transport, o.Sends, o.Recvs, o.Inline)
+	return e
+}
+
+// adopt keeps a QP that was made with a.
+func (p *PD) adopt(q *C.struct_vb_qp, o QPOptions, a *C.struct_vb_qp_init_attr) *QP {
 	qp := &QP{pd: p, q: q, t: o.Transport, Number: uint32(q.qp_num), Inline: int(a.cap.max_inline_data)}
 	p.ctx.mu.Lock()
 	p.ctx.qps[unsafe.Pointer(q)] = qp.Number
 	p.ctx.mu.Unlock()
-	return qp, nil
+	return qp
 }
 
 // Close frees it, whatever it has under way.
@@ -64,6 +85,10 @@ func (q *QP) Close() error {
 	q.pd.ctx.mu.Lock()
 	delete(q.pd.ctx.qps, unsafe.Pointer(q.q))
 	q.pd.ctx.mu.Unlock()
+	if q.id != nil {
+		C.cm_drop_qp(q.id.c)
+		return nil
+	}
 	return q.pd.ctx.failed("ibv_destroy_qp", C.verbs_destroy_qp(q.q))
 }
 
@@ -183,6 +208,12 @@ func (q *QP) ReadyToSend(c Connection) error {
 		mask |= setTimeout | setRetry | setRNR | setReads
 	}
 	return q.modify(&attr, mask, RTS, "")
+}
+
+// SetMinRNR sets the code of the time that a peer without a receive waits, of a
+// QP that is connected.
+func (q *QP) SetMinRNR(code int) error {
+	return q.modify(&C.struct_vb_qp_attr{min_rnr_timer: C.uint8_t(code)}, setMinRNR, RTS, "")
 }
 
 // Fail moves the QP to ERR: what it has under way ends as flushed.

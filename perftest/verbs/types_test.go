@@ -82,7 +82,7 @@ func TestErrors(t *testing.T) {
 	if !errors.Is(e, syscall.EINVAL) {
 		t.Error("the errno is lost")
 	}
-	for call, errno := range map[string]syscall.Errno{"ibv_reg_mr": syscall.ENOMEM, "ibv_create_qp": syscall.ENOMEM, "ibv_open_device": syscall.ENODEV, "ibv_modify_qp(RTS)": syscall.EINVAL} {
+	for call, errno := range map[string]syscall.Errno{"ibv_reg_mr": syscall.ENOMEM, "ibv_create_qp": syscall.ENOMEM, "ibv_open_device": syscall.ENODEV, "ibv_modify_qp(RTS)": syscall.EINVAL, "rdma_resolve_route": syscall.ENODEV, "rdma_bind_addr": syscall.EADDRNOTAVAIL} {
 		if newError(call, "mlx5_0", errno).Cause == "" {
 			t.Errorf("%s, %v: no cause is known", call, errno)
 		}
