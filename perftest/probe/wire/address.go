@@ -17,6 +17,7 @@ type Address struct {
 	VAddr    uint64 // where that begins
 	GID      [16]byte
 	HasGID   bool   // the long form: this side uses a GID
+	GIDIndex int    // its index; over rdma_cm only
 	SRQN     uint32 // shared receive queue, 0 for none
 }
 
@@ -33,8 +34,8 @@ type addressReader struct {
 	err error
 }
 
-// Marshal returns the record, in the long form if the address has a GID.
-func (a Address) Marshal() ([]byte, error) {
+// check refuses what does not fit its field.
+func (a Address) check() error {
 	for _, f := range []struct {
 		name  string
 		value int64
@@ -43,8 +44,16 @@ func (a Address) Marshal() ([]byte, error) {
 		{"outstanding reads", int64(a.OutReads), 1<<16 - 1}, {"QP number", int64(a.QPN), 1<<24 - 1}, {"PSN", int64(a.PSN), 1<<24 - 1},
 	} {
 		if f.value < 0 || f.value > f.most {
-			return nil, fmt.Errorf("%w: the %s %d is not between 0 and %d", ErrLocal, f.name, f.value, f.most)
+			return fmt.Errorf("%w: the %s %d is not between 0 and %d", ErrLocal, f.name, f.value, f.most)
 		}
+	}
+	return nil
+}
+
+// Marshal returns the record, in the long form if the address has a GID.
+func (a Address) Marshal() ([]byte, error) {
+	if err := a.check(); err != nil {
+		return nil, err
 	}
 	b := fmt.Appendf(make([]byte, 0, longRecord), "%04x:%04x:%06x:%06x:%08x:%016x:", a.LID, a.OutReads, a.QPN, a.PSN, a.RKey, a.VAddr)
 	if !a.HasGID {
@@ -145,7 +154,7 @@ func (c *Conn) Swap(ctx context.Context, mine Address) (Address, error) {
 // SwapFor is Swap with a name for errors: "QP 1's address record", "the
 // barrier before the measurement".
 func (c *Conn) SwapFor(ctx context.Context, what string, mine Address) (Address, error) {
-	b, err := mine.Marshal()
+	b, err := c.record(mine)
 	if err != nil {
 		return Address{}, fmt.Errorf("%s: %w", what, err)
 	}
@@ -153,7 +162,7 @@ func (c *Conn) SwapFor(ctx context.Context, what string, mine Address) (Address,
 	if err != nil {
 		return Address{}, err
 	}
-	theirs, err := ParseAddress(got)
+	theirs, err := c.parseRecord(got)
 	if err != nil {
 		return Address{}, c.mismatch(what, got, err)
 	}

@@ -18,11 +18,13 @@ type Conn struct {
 	timeout time.Duration
 	early   []byte // what was read of the first message when it was looked at
 	failed  error  // an exchange that failed left the stream out of step
+	cm      bool   // the connection is one of rdma_cm
+	binary  int    // bytes of a record over that, once the peer's version is known
 }
 
 // NewConn makes a channel of a connection that there is already.
 func NewConn(nc net.Conn, role Role, o Options) *Conn {
-	return &Conn{nc: nc, role: role, timeout: or(o.Timeout, exchangeTimeout)}
+	return &Conn{nc: nc, role: role, timeout: or(o.Timeout, exchangeTimeout), cm: o.CM}
 }
 
 // Role is this side's.
@@ -51,12 +53,21 @@ func (c *Conn) Close() error { return c.nc.Close() }
 var bye = []byte("done\x00")
 
 // Bye takes leave as the releases up to 23.07 do, and closes. Nobody waits for
-// it, and a peer that is gone already is no error.
+// it, and a peer that is gone already is no error. Over rdma_cm nothing is sent;
+// there a queue pair that is destroyed at once might not acknowledge the peer's
+// last message.
 func (c *Conn) Bye() {
+	if c.cm {
+		c.AwaitClose(context.Background(), cmFarewell)
+		return
+	}
 	_ = c.nc.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = c.nc.Write(bye) // newer peers have closed by now
 	_ = c.nc.Close()
 }
+
+// cmFarewell is how long the peer may take to end a connection of rdma_cm.
+const cmFarewell = 500 * time.Millisecond
 
 // AwaitClose waits until the peer closes its end, at most so long, and then
 // closes ours: a latency test of writes has no last exchange, so each side

@@ -66,6 +66,13 @@ func noServer(addr string, err error) error {
 	return fmt.Errorf("%w at %s: %w: %s", ErrNoServer, addr, err, hint)
 }
 
+// Accepted makes a server's channel of a connection that came in elsewhere, if
+// what it sends first may be a version.
+func Accepted(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
+	c := NewConn(nc, Server, o)
+	return c, c.peekVersion(ctx, or(o.HelloTimeout, helloTimeout))
+}
+
 // A Listener waits for a client.
 type Listener struct {
 	ln *net.TCPListener
@@ -164,8 +171,8 @@ func transient(err error) bool {
 
 // consider waits for a connection's first message.
 func (l *Listener) consider(ctx context.Context, nc net.Conn, found chan<- *Conn) {
-	c := NewConn(nc, Server, l.o)
-	if err := c.peekVersion(ctx, or(l.o.HelloTimeout, helloTimeout)); err != nil {
+	c, err := Accepted(ctx, nc, l.o)
+	if err != nil {
 		_ = nc.Close()
 		if l.o.Rejected != nil && ctx.Err() == nil {
 			l.o.Rejected(err)

@@ -23,6 +23,34 @@ func FuzzAddress(f *testing.F) {
 	})
 }
 
+// FuzzBinary: what is accepted is the same again, in either length.
+func FuzzBinary(f *testing.F) {
+	for _, n := range []int{binaryRecord, longBinaryRecord} {
+		b, err := record(f, Client).Binary(n)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+		f.Add(make([]byte, n))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := ParseBinary(b)
+		if err != nil {
+			return
+		}
+		for _, n := range []int{binaryRecord, longBinaryRecord} {
+			again, err := a.Binary(n)
+			if err != nil {
+				t.Fatalf("%+v: %v", a, err)
+			}
+			got, err := ParseBinary(again)
+			if err != nil || got != a {
+				t.Errorf("%+v became %+v, %v", a, got, err)
+			}
+		}
+	})
+}
+
 func FuzzVersion(f *testing.F) {
 	f.Add(version("6.06"))
 	f.Add([]byte("GET / HTTP/1.0\r\n"))

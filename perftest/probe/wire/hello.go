@@ -50,6 +50,9 @@ func (c *Conn) Hello(ctx context.Context, mine Hello, skipMTU bool) (agreed, pee
 	if peer.Version, err = c.swapVersion(ctx, mine.Version); err != nil {
 		return agreed, peer, err
 	}
+	if c.cm {
+		c.binary = binaryLength(peer.Version)
+	}
 	if peer.Cycle, err = c.swapInt(ctx, "the cycle buffer's size", mine.Cycle, maxCycle); err != nil {
 		return agreed, peer, err
 	}

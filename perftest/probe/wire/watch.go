@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"syscall"
@@ -18,6 +19,9 @@ import (
 // exchange, and may be called again.
 func (c *Conn) Watch(ctx context.Context) (watched context.Context, stop func() error) {
 	watched, cancel := context.WithCancelCause(ctx)
+	if g, ok := c.nc.(interface{ Gone() <-chan struct{} }); ok {
+		return c.watchGone(watched, cancel, g.Gone())
+	}
 	raw, ok := c.nc.(syscall.Conn)
 	if !ok { // a test's pipe
 		return watched, func() error { cancel(nil); return nil }
@@ -39,6 +43,27 @@ func (c *Conn) Watch(ctx context.Context) (watched context.Context, stop func() 
 			cancel(nil)
 		}
 		return result
+	}
+}
+
+// watchGone is Watch for a connection that tells when the peer is gone.
+func (c *Conn) watchGone(watched context.Context, cancel context.CancelCauseFunc, gone <-chan struct{}) (context.Context, func() error) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-gone:
+			cancel(c.gone(nil))
+		case <-watched.Done():
+		}
+	}()
+	return watched, func() error {
+		cancel(nil)
+		<-ended
+		if err := context.Cause(watched); errors.Is(err, ErrClosed) {
+			return err
+		}
+		return nil
 	}
 }
 

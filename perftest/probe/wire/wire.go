@@ -71,6 +71,9 @@ type Options struct {
 	// HelloTimeout is how long a server waits for the first message of a
 	// connection before it takes it for a port scanner's; 0 is 10 s.
 	HelloTimeout time.Duration
+	// CM is set for a connection of rdma_cm, each of whose writes is a message of
+	// its own: records are binary there.
+	CM bool
 	// Rejected is told of connections that a server did not take for a peer's.
 	// It may be nil, and must not block.
 	Rejected func(error)
