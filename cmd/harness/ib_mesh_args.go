@@ -132,6 +132,7 @@ var meshRefused = []struct {
 	{"--cpu_util", "pairs measured at once share the processors", func(c, _ *probe.Config) bool { return c.CPUUtil }},
 	{"--source_ip", "addresses are chosen: NCCL_SOCKET_IFNAME names the interface", func(c, _ *probe.Config) bool { return c.Source != "" }},
 	{"--dlid", "each port has its own", func(c, _ *probe.Config) bool { return c.DLID != 0 }},
+	{"-R, -z", "each device's ports are measured, and rdma_cm goes by address: use the tool itself", func(c, _ *probe.Config) bool { return c.ControlsByCM() }},
 	{"--wait", "nobody waits: servers are started first", func(c, _ *probe.Config) bool { return c.Wait != 0 }},
 	{"--wait_destroy", "it would hold up the mesh", func(c, _ *probe.Config) bool { return c.WaitDestroy != 0 }},
 }

@@ -35,7 +35,7 @@ func TestMeshFlags(t *testing.T) {
 func TestMeshRefuses(t *testing.T) {
 	for _, line := range []string{
 		"-p 1", "-a", "--run_infinitely", "--reversed", "-b --report-both", "--tool write_lat -H", "-W counters/symbol_error", "-w 5", "--out_json",
-		"--cpu_util", "--source_ip 10.0.0.1", "--dlid 4", "--wait 4", "--wait_destroy 4",
+		"--cpu_util", "--source_ip 10.0.0.1", "--dlid 4", "--wait 4", "--wait_destroy 4", "-R", "-z",
 	} {
 		if _, err := parseMesh(strings.Fields(line)); err == nil || !strings.Contains(err.Error(), "is not for a mesh: ") {
 			t.Errorf("%s: %v", line, err)

@@ -52,6 +52,10 @@ var ibFlags = []ibFlag{
 	{groupControl, 0, "source_ip", "ADDRESS", "connect from this address", nil, text(func(c *probe.Config) *string { return &c.Source })},
 	{groupControl, 0, "wait", "SECONDS", "go on trying so long while no server listens", nil, duration(func(c *probe.Config) *time.Duration { return &c.Wait }, time.Second, 0)},
 	{groupControl, 0, "timeout", "SECONDS", "longest wait for the peer's next message (default 30)", nil, duration(func(c *probe.Config) *time.Duration { return &c.Timeout }, time.Second, 1)},
+	{groupControl, 'z', "com_rdma_cm", "", "by rdma_cm instead of TCP; HOST is the RDMA interface's address", nil, yes(func(c *probe.Config) *bool { return &c.ControlCM })},
+	{groupControl, 'R', "rdma_cm", "", "queue pairs, too, are connected by rdma_cm", nil, yes(func(c *probe.Config) *bool { return &c.CM })},
+	{groupControl, 'T', "tos", "TOS", "type of service of -R, 0 to 255", nil, number(func(c *probe.Config) *int { return &c.TOS }, 0)},
+	{groupControl, 0, "retry_count", "COUNT", "retries of -R's queue pairs, 0 to 7 (default 7)", nil, number(func(c *probe.Config) *int { return &c.Retries }, 0)},
 
 	{groupOut, 0, "report_gbits", "", "Gb/s instead of MiB/s", isBW, yes(func(c *probe.Config) *bool { return &c.Gbits })},
 	{groupOut, 0, "report-both", "", "both directions of -b by themselves", isBW, yes(func(c *probe.Config) *bool { return &c.ReportBoth })},
@@ -85,10 +89,6 @@ var ibUnsupported = []struct {
 	long  string
 	why   string
 }{
-	{'R', "rdma_cm", "connecting by rdma_cm; leave it out on both sides"},
-	{'z', "com_rdma_cm", "control over rdma_cm; leave it out on both sides"},
-	{'T', "tos", "it is for -R; use --tclass"},
-	{0, "retry_count", "it is for -R; queue pairs retry 7 times"},
 	{'O', "dualport", "two ports in one test; run one test on each port"},
 	{0, "report-per-port", "it is for -O"},
 	{'g', "mcg", "multicast"},

@@ -96,6 +96,15 @@ var flagCases = []flagCase{
 	{"write_bw", "--port=1234 --ipv6-addr --source_ip=::1", func(c *probe.Config) { c.Port, c.IPv6TCP, c.Source = 1234, true, "::1" }, ""},
 	{"write_bw", "--wait=20 --timeout=60", func(c *probe.Config) { c.Wait, c.Timeout = 20*time.Second, time.Minute }, ""},
 	{"write_bw", "--timeout=0", nil, "--timeout"},
+	{"write_bw", "-R -T 104 --retry_count=3", func(c *probe.Config) { c.CM, c.TOS, c.Retries = true, 104, 3 }, ""},
+	{"write_bw", "--rdma_cm --tos=0", func(c *probe.Config) { c.CM, c.TOS = true, 0 }, ""},
+	{"write_bw", "-aR", func(c *probe.Config) { c.All, c.CM = true, true }, ""},
+	{"write_lat", "-z", func(c *probe.Config) { c.ControlCM = true }, ""},
+	{"write_lat", "--com_rdma_cm", func(c *probe.Config) { c.ControlCM = true }, ""},
+	{"write_bw", "-R -T 256", nil, "-T: a type of service is from 0 to 255"},
+	{"write_bw", "-z -T 4", nil, "add -R"},
+	{"write_bw", "--retry_count=8 -R", nil, "--retry_count: the number of retries is from 0 to 7"},
+	{"send_bw", "-R -c UC", nil, "rdma_cm connects no UC"},
 	{"write_bw", "--report_gbits --report-both --bidirectional", func(c *probe.Config) { c.Gbits, c.ReportBoth, c.Bidirectional = true, true, true }, ""},
 	{"write_bw", "--noPeak --all", func(c *probe.Config) { c.NoPeak, c.All = true, true }, ""},
 	{"write_lat", "-HU --histogram", func(c *probe.Config) { c.Sorted, c.Unsorted, c.Histogram = true, true, true }, ""},
@@ -126,8 +135,8 @@ var flagCases = []flagCase{
 	{"write_bw", "--sise=1", nil, "there is no flag --sise; did you mean --size?"},
 	{"write_bw", "--report-", nil, "--report-both or --report-histogram"},
 	{"write_bw", "-G", nil, "there is no flag -G; there are -"},
-	{"write_bw", "-R", nil, "-R: not supported: connecting by rdma_cm"},
-	{"write_bw", "-aR", nil, "-R: not supported"},
+	{"write_bw", "-O", nil, "-O: not supported: two ports"},
+	{"write_bw", "-aO", nil, "-O: not supported"},
 	{"write_bw", "--rate_limit=5", nil, "--rate_limit: not supported: rate limits"},
 	{"write_bw", "--odp", nil, "--odp: not supported: on-demand paging"},
 }
@@ -304,7 +313,7 @@ func TestIBRuns(t *testing.T) {
 		{"ib_write_bw -h", 0, "Usage: ib_write_bw [FLAG...]", ""},
 		{"ib_write_bw -V", 0, "Version: 6.06 (harness ", ""},
 		{"ib_write_bw --sise 4", 2, "", "did you mean --size? (see ib_write_bw --help)\n"},
-		{"harness ib write_bw -R", 2, "", "harness: ib write_bw: -R: not supported: connecting by rdma_cm; leave it out on both sides (see harness ib write_bw --help)\n"},
+		{"harness ib write_bw -O", 2, "", "harness: ib write_bw: -O: not supported: two ports in one test; run one test on each port (see harness ib write_bw --help)\n"},
 	} {
 		t.Run(tt.line, func(t *testing.T) {
 			var out, errOut strings.Builder

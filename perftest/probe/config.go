@@ -81,6 +81,12 @@ type Config struct {
 	Wait    time.Duration // --wait: how long a client goes on trying to connect
 	Timeout time.Duration // --timeout: of an exchange with the peer; 0: 30 s
 
+	// Connections by rdma_cm.
+	CM        bool // -R: of the queue pairs, and of the control channel
+	ControlCM bool // -z: of the control channel
+	TOS       int  // -T: type of service; -1: none
+	Retries   int  // --retry_count: of a request, and of one that found no receive
+
 	// The way through the network.
 	Device    string // -d: empty: the first one
 	IBPort    int    // -i
@@ -156,7 +162,7 @@ const JSONName = "perftest_out.json"
 func Default(op Operation, m Measure) Config {
 	return Config{
 		Operation: op, Measure: m, Port: wire.DefaultPort, IBPort: 1, GIDIndex: -1, QPs: 1, PostList: 1,
-		Inline: -1, AckTimeout: 14, Vector: -1, Relaxed: true, GPU: -1, Margin: -1,
+		Inline: -1, AckTimeout: defaultAckTimeout, TOS: -1, Retries: defaultRetries, Vector: -1, Relaxed: true, GPU: -1, Margin: -1,
 	}
 }
 
@@ -192,6 +198,9 @@ func (c *Config) Tool() string { return c.Operation.String() + "_" + c.Measure.S
 
 // Role is this side's on the control channel.
 func (c *Config) Role() wire.Role { return wire.Role(c.Host != "") }
+
+// ControlsByCM reports whether the control channel is one of rdma_cm.
+func (c *Config) ControlsByCM() bool { return c.CM || c.ControlCM }
 
 // Sends reports whether this side generates traffic: the client does, or with
 // --reversed the server, and in both directions both. Reads and atomics are

@@ -9,24 +9,26 @@ import (
 
 // The tools' limits and defaults; those of release 4.5.
 const (
-	minIterations = 5
-	maxIterations = 100_000_000
-	maxSize       = math.MaxInt32
-	sweepTo       = 8 << 20 // -a: the last size
-	maxTxDepth    = 15000
-	maxRxDepth    = 16384
-	maxQPs        = 16384
-	maxCQMod      = 1024
-	maxInline     = 912
-	maxInlineUD   = 884
-	maxGIDIndex   = 64
-	peakUpTo      = 20000 // iterations: beyond that the peak is not looked for
-	bulky         = 8192  // bytes: completions of larger messages are not moderated
-	uncountedRx   = 16000 // receives posted by UC and UD at most
-	defaultTx     = 128
-	defaultRx     = 512
-	defaultCQMod  = 100
-	defaultPeriod = 5 * time.Second // of reports that never end
+	minIterations     = 5
+	maxIterations     = 100_000_000
+	maxSize           = math.MaxInt32
+	sweepTo           = 8 << 20 // -a: the last size
+	maxTxDepth        = 15000
+	maxRxDepth        = 16384
+	maxQPs            = 16384
+	maxCQMod          = 1024
+	maxInline         = 912
+	maxInlineUD       = 884
+	maxGIDIndex       = 64
+	peakUpTo          = 20000 // iterations: beyond that the peak is not looked for
+	bulky             = 8192  // bytes: completions of larger messages are not moderated
+	uncountedRx       = 16000 // receives posted by UC and UD at most
+	defaultTx         = 128
+	defaultRx         = 512
+	defaultCQMod      = 100
+	defaultAckTimeout = 14
+	defaultRetries    = 7
+	defaultPeriod     = 5 * time.Second // of reports that never end
 )
 
 // Iters is how many messages each queue pair sends, 0 if time decides.
@@ -251,6 +253,9 @@ func (c *Config) Params(mtu int, maxReads int32) wire.Params {
 	}
 	if c.Duration > 0 || c.Endless {
 		p.Mode = wire.ModeDuration
+	}
+	if c.ControlsByCM() {
+		p.ControlCM = 1
 	}
 	if c.Gbits {
 		p.Format = wire.FormatGigabits

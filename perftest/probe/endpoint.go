@@ -32,6 +32,7 @@ type endpoint struct {
 	mem         []byte  // of the host
 	mr          *verbs.MR
 	ahs         []*verbs.AH
+	to          []destination // of datagrams, by rdma_cm
 	sends       []*verbs.Sends
 	recvs       []*verbs.Recvs
 	mine, peers []wire.Address
@@ -146,15 +147,16 @@ func (e *endpoint) build() (err error) {
 	if e.cq, err = e.ctx.CQ(depth, c.Events, max(c.Vector, 0)); err != nil {
 		return err
 	}
-	recvCQ := e.cq
 	if e.receives() {
 		if e.recvCQ, err = e.ctx.CQ(min(c.ReceiveDepth()*c.QPs, e.limits.CQEs), c.Events, max(c.Vector, 0)); err != nil {
 			return err
 		}
-		recvCQ = e.recvCQ
+	}
+	if c.CM {
+		return nil // see connectQueues
 	}
 	for i := range c.QPs {
-		q, err := e.pd.QP(verbs.QPOptions{Transport: e.transport(), SendCQ: e.cq, RecvCQ: recvCQ, Sends: c.SendDepth(), Recvs: c.ReceiveDepth(), Inline: e.inline()})
+		q, err := e.pd.QP(e.qpOptions())
 		if err != nil {
 			return err
 		}
@@ -165,6 +167,15 @@ func (e *endpoint) build() (err error) {
 		e.mine = append(e.mine, e.address(i))
 	}
 	return nil
+}
+
+// qpOptions are what each QP is made of.
+func (e *endpoint) qpOptions() verbs.QPOptions {
+	o := verbs.QPOptions{Transport: e.transport(), SendCQ: e.cq, RecvCQ: e.cq, Sends: e.c.SendDepth(), Recvs: e.c.ReceiveDepth(), Inline: e.inline()}
+	if e.recvCQ != nil {
+		o.RecvCQ = e.recvCQ
+	}
+	return o
 }
 
 // inline is how large messages may be that a request carries itself.
@@ -236,13 +247,17 @@ func (e *endpoint) outReads() int {
 func (e *endpoint) address(i int) wire.Address {
 	return wire.Address{
 		LID: e.port.LID, OutReads: e.outReads(), QPN: e.qps[i].Number, PSN: rand.Uint32() & 0xffffff, RKey: e.mr.RKey, VAddr: e.target(i),
-		GID: [16]byte(e.gid.GID), HasGID: e.gid.Index >= 0,
+		GID: [16]byte(e.gid.GID), HasGID: e.gid.Index >= 0, GIDIndex: max(e.gid.Index, 0),
 	}
 }
 
-// connect moves the QPs on, so far as this side's part needs.
+// connect moves the QPs on, so far as this side's part needs. rdma_cm has done
+// that by itself.
 func (e *endpoint) connect() error {
 	c := e.c
+	if c.CM {
+		return nil
+	}
 	if err := wire.CompareGIDs(e.mine[0], e.peers[0]); err != nil {
 		return err
 	}
@@ -369,7 +384,8 @@ func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
 		}
 		switch {
 		case c.Connection == UD:
-			w.SetDatagram(e.ahs[i], e.peers[i].QPN, verbs.QKey)
+			to := e.destination(i)
+			w.SetDatagram(e.ahs[i], to.qpn, to.qkey)
 		case c.Operation == Atomic:
 			w.SetAtomic(e.peers[i].VAddr, e.peers[i].RKey, 1, 0)
 		default:

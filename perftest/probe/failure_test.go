@@ -25,6 +25,9 @@ func sides(t testing.TB, c Config) (client, server Config) {
 	client, server = c, c
 	client.Host, client.Device = sh.address, ch.device
 	server.Device = sh.device
+	if c.CM {
+		client.Source = ch.address
+	}
 	return client, server
 }
 
@@ -60,10 +63,14 @@ func ends(t *testing.T, done chan error, within time.Duration) error {
 // its context. What is left ends soon, and says that the peer is gone.
 func TestKilled(t *testing.T) {
 	hosts(t)
-	for _, c := range []Config{long(Write, Bandwidth), long(Send, Bandwidth), long(Write, Latency), long(Send, Latency), long(Read, Latency)} {
+	for _, c := range []Config{long(Write, Bandwidth), long(Send, Bandwidth), long(Write, Latency), long(Send, Latency), long(Read, Latency), byCM(long(Write, Bandwidth))} {
 		for _, role := range []string{"client", "server"} {
 			for _, other := range []string{"perftest's", "ours"} {
-				t.Run(c.Tool()+"/our_"+role+"/"+other, func(t *testing.T) {
+				name := c.Tool()
+				if c.CM {
+					name += " -R"
+				}
+				t.Run(name+"/our_"+role+"/"+other, func(t *testing.T) {
 					cc, sc := sides(t, c)
 					mine, theirs := cc, sc
 					if role == "server" {

@@ -39,6 +39,7 @@ type testInfo struct {
 	OutReads   *int   `json:"Outstand_reads,omitempty"`
 	CM         string `json:"rdma_cm_QPs"`
 	Method     string `json:"Data_ex_method"`
+	TOS        *int   `json:"TOS,omitempty"`
 }
 
 // when is a field that is there on a condition.
@@ -57,7 +58,7 @@ func (c *Config) testInfo(i Info) testInfo {
 		TxDepth: when(sends, i.TxDepth), PostList: when(c.PostList > 1, c.PostList),
 		RxDepth: when(c.Operation == Send && (!sends || c.Bidirectional || c.Measure == Latency), i.RxDepth),
 		CQMod:   when(c.Measure == Bandwidth, i.CQModeration), MTU: i.MTU, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex),
-		Inline: when(!reads && sends, i.Inline), OutReads: when(reads, i.OutReads), CM: "OFF", Method: "Ethernet",
+		Inline: when(!reads && sends, i.Inline), OutReads: when(reads, i.OutReads), CM: onOff(c.CM), Method: c.exchange(), TOS: when(c.TOS >= 0, c.TOS),
 	}
 }
 

@@ -110,10 +110,13 @@ func flags(c *Config) []string {
 	if c.Inline > 0 {
 		f = append(f, "-I", strconv.Itoa(c.Inline))
 	}
-	for flag, on := range map[string]bool{"-a": c.All, "-b": c.Bidirectional, "-e": c.Events, "--report_gbits": c.Gbits} {
+	for flag, on := range map[string]bool{"-a": c.All, "-b": c.Bidirectional, "-e": c.Events, "--report_gbits": c.Gbits, "-R": c.CM, "-z": c.ControlCM} {
 		if on {
 			f = append(f, flag)
 		}
+	}
+	if c.Source != "" {
+		f = append(f, "--source_ip="+c.Source)
 	}
 	if c.Operation == Atomic {
 		f = append(f, "-A", c.AtomicType.String())
@@ -131,6 +134,9 @@ func meet(t *testing.T, c Config, role string, peer *perftest) (ours *Outcome, t
 	cc, sc := c, c
 	cc.Host, cc.Device = server.address, client.device
 	sc.Device = server.device
+	if c.CM { // both addresses are the machine's own: it would take the server's device
+		cc.Source = client.address
+	}
 	type ended struct {
 		out *Outcome
 		err error
@@ -175,7 +181,10 @@ func meet(t *testing.T, c Config, role string, peer *perftest) (ours *Outcome, t
 		return check("server", <-done), text
 	default:
 		done := run(sc, Events{})
-		ours = check("client", <-run(cc, Events{}))
+		e := <-run(cc, Events{})
+		if ours = check("client", e); e.err != nil {
+			cancel()
+		}
 		check("server", <-done)
 		return ours, ""
 	}
@@ -190,10 +199,11 @@ func TestInterop(t *testing.T) {
 		change(&c)
 		return c
 	}
-	tests := []struct {
+	type test struct {
 		name string
 		c    Config
-	}{
+	}
+	tests := []test{
 		{"write_bw", set(Write, Bandwidth, func(c *Config) { c.Size = 1 << 20; c.Iterations = 5 })},
 		{"write_bw sweep", set(Write, Bandwidth, func(c *Config) { c.All = true; c.Iterations = 5 })},
 		{"write_bw 4 QPs", set(Write, Bandwidth, func(c *Config) { c.QPs = 4; c.Size = 2 })},
@@ -223,10 +233,37 @@ func TestInterop(t *testing.T) {
 		{"send_lat time", set(Send, Latency, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second })},
 		{"atomic_lat", set(Atomic, Latency, func(c *Config) { c.AtomicType = CompareAndSwap })},
 	}
+	for _, by := range []struct {
+		name string
+		set  func(*Config)
+	}{{"-z", func(c *Config) { c.ControlCM = true }}, {"-R", func(c *Config) { c.CM = true }}} {
+		for _, tool := range Tools() {
+			tests = append(tests, test{tool.Name + " " + by.name, set(tool.Operation, tool.Measure, by.set)})
+		}
+	}
+	tests = append(tests,
+		test{"write_bw -R 4 QPs", set(Write, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4; c.Size = 2 })},
+		test{"write_bw -R both", set(Write, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4; c.Bidirectional = true })},
+		test{"write_lat -R sweep", set(Write, Latency, func(c *Config) { c.CM = true; c.All = true; c.Iterations = 5 })},
+		test{"read_bw -R 4 QPs", set(Read, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4 })},
+		test{"send_bw -R 4 QPs", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4 })},
+		test{"send_bw -R both", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Bidirectional = true; c.Size = 4096 })},
+		test{"send_bw -R UD", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Connection = UD; c.Size = 1024 })},
+		test{"send_bw -R UD 4 QPs", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Connection = UD; c.Size = 1024; c.QPs = 4 })},
+		test{"send_bw -R UD both", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Connection = UD; c.Size = 1024; c.Bidirectional = true })},
+		test{"send_lat -R UD", set(Send, Latency, func(c *Config) { c.CM = true; c.Connection = UD })},
+		test{"write_bw -z time", set(Write, Bandwidth, func(c *Config) {
+			c.ControlCM = true
+			c.Iterations, c.Duration, c.Size = 0, 3*time.Second, 4096
+		})},
+	)
 	// Of the newer release one test of each tool, and what is special.
 	newer := map[string]bool{"write_bw both": true, "write_bw time": true, "send_bw UD": true, "send_bw 4 QPs": true}
 	for _, tool := range Tools() {
 		newer[tool.Name] = true
+	}
+	for _, t := range tests {
+		newer[t.name] = newer[t.name] || t.c.ControlsByCM()
 	}
 	for _, test := range tests {
 		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {

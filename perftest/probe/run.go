@@ -23,6 +23,7 @@ type runner struct {
 	clock *clock
 	e     *endpoint
 	conn  *wire.Conn
+	cm    *session // nil without rdma_cm
 
 	mu      sync.Mutex
 	notices []string // what happened to the device meanwhile
@@ -52,6 +53,9 @@ func Run(ctx context.Context, c Config, ev Events) (out *Outcome, err error) {
 			wait(ctx, c.WaitDestroy)
 		}
 		err = errors.Join(err, r.e.close())
+		if r.cm != nil {
+			err = errors.Join(err, r.cm.close())
+		}
 	}()
 	r.e.ctx.Events(r.notice)
 	r.clock = newClock()
@@ -123,6 +127,9 @@ func (r *runner) explain(err error) error {
 func (r *runner) meet(ctx context.Context) (*wire.Conn, error) {
 	c := r.c
 	o := c.Wire(func(err error) { r.ev.TellNote("%v", err) })
+	if c.ControlsByCM() {
+		return r.meetCM(ctx, o)
+	}
 	port := strconv.Itoa(c.Port)
 	if c.Role() == wire.Client {
 		return wire.Dial(ctx, net.JoinHostPort(c.Host, port), o)
@@ -142,6 +149,9 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 		return nil, err
 	}
 	if err := r.e.build(); err != nil {
+		return nil, err
+	}
+	if err := r.connectQueues(ctx); err != nil {
 		return nil, err
 	}
 	r.e.peers = make([]wire.Address, len(r.e.mine))

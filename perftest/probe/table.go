@@ -96,9 +96,24 @@ func (c *Config) about(i Info) string {
 	reads := c.Operation == Read || c.Operation == Atomic
 	line(reads, "Outstand reads  : %d", i.OutReads)
 	line(!reads && sends, "Max inline data : %d[B]", i.Inline)
-	line(true, "rdma_cm QPs\t : OFF")
-	line(true, "Data ex. method : Ethernet")
+	line(true, "rdma_cm QPs\t : %s", onOff(c.CM))
+	line(true, "Data ex. method : %s", c.exchange()+c.tos())
 	return b.String()
+}
+
+// exchange is how the two sides talk, in perftest's words.
+func (c *Config) exchange() string {
+	if c.ControlsByCM() {
+		return "rdma_cm"
+	}
+	return "Ethernet"
+}
+
+func (c *Config) tos() string {
+	if c.TOS < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" \tTOS    : %d", c.TOS)
 }
 
 // title is the test's name in words.

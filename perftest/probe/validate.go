@@ -79,6 +79,8 @@ func (c *Config) ranges() []rule {
 		{c.WaitDestroy < 0, "--wait_destroy", "a pause is a number of seconds, 0 or more"},
 		{c.Wait < 0 || c.Timeout < 0, "--wait, --timeout", "a time is a number of seconds, 0 or more"},
 		{c.LimitBW < 0 || c.LimitRate < 0, "-w, -y", "a limit is a number above 0"},
+		{outside(c.TOS, -1, 255), "-T", between("a type of service", 0, 255)},
+		{outside(c.Retries, 0, 7), "--retry_count", between("the number of retries", 0, 7)},
 		{c.GPU < -1, "--use_cuda", "a GPU's index is 0 or more"},
 	}
 }
@@ -103,6 +105,9 @@ func (c *Config) kinds() []rule {
 		{!latency && (c.Sorted || c.Unsorted), "-H, -U", "these are for latency tests"},
 		{!latency && c.Histogram, "--histogram", "this is for latency tests"},
 		{!latency && c.LatencyGap > 0, "--latency_gap", "this is for latency tests"},
+		{c.CM && c.Connection == UC, "-c", "rdma_cm connects no UC: use -c RC, or leave -R out"},
+		{c.TOS >= 0 && !c.CM, "-T", "this is for queue pairs that rdma_cm connects: add -R, or use --tclass"},
+		{c.Retries != defaultRetries && !c.CM, "--retry_count", "this is for queue pairs that rdma_cm connects: add -R"},
 		{c.Inline > 0 && oneSided, "-I", "reads and atomics have nothing to put inline: leave -I out"},
 		{c.OutReads > 0 && !oneSided, "-o", "only reads and atomics have reads in flight: leave -o out"},
 		{c.Events && c.Operation == Write && !latency, "-e", "a write's receiver has no events: leave -e out, or use send_bw"},
@@ -142,6 +147,7 @@ func (c *Config) Remarks() []string {
 		{c.Measure == Latency && c.TxDepth > 1, "-t", "does nothing in a latency test, which has one message in flight"},
 		{c.Measure == Latency && c.CQModeration > 1, "-Q", "does nothing in a latency test"},
 		{c.Measure == Latency && c.Gbits, "--report_gbits", "does nothing in a latency test"},
+		{c.CM && (c.MTU > 0 || c.SL > 0 || c.TClass > 0 || c.PKeyIndex > 0 || c.DLID > 0), "-m, -S, --tclass, --pkey_index, --dlid", "do nothing with -R: rdma_cm finds the path; -T is the type of service"},
 		{c.RxDepth > 0 && c.Operation != Send, "-r", "does nothing where nothing is received"},
 	} {
 		if r.bad {
