@@ -146,6 +146,26 @@ func setIterations(c *probe.Config, v string) error {
 	return nil
 }
 
+// setFlowLabels reads numbers of any base.
+func setFlowLabels(c *probe.Config, v string) error {
+	c.FlowLabels = nil
+	for word := range strings.SplitSeq(v, ",") {
+		n, err := strconv.ParseUint(word, 0, 32)
+		if err != nil {
+			return fmt.Errorf("%q is no flow label such as 7 or 0x12345", word)
+		}
+		c.FlowLabels = append(c.FlowLabels, uint32(n))
+	}
+	return nil
+}
+
+func setFileOffset(c *probe.Config, v string) (err error) {
+	if c.FileOffset, err = strconv.ParseUint(v, 0, 62); err != nil {
+		return fmt.Errorf("%q is no number of bytes such as 4096 or 0x1000", v)
+	}
+	return nil
+}
+
 func setConnection(c *probe.Config, v string) error {
 	for _, k := range []probe.Connection{probe.RC, probe.UC, probe.UD} {
 		if k.String() == strings.ToUpper(v) {

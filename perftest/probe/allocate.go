@@ -13,24 +13,24 @@ import (
 // allocate gets n bytes for the data and registers them.
 func (e *endpoint) allocate(n int) (err error) {
 	if e.c.OnGPU() {
-		e.memory, e.mr, err = e.allocateGPU(n)
+		e.memory, e.mr, err = e.allocateGPU(e.pd, n)
 		return err
 	}
-	if e.mem, err = verbs.Alloc(n, false); err != nil {
+	if e.mem, err = e.c.hostMemory(n); err != nil {
 		return err
 	}
 	e.mr, err = e.pd.Register(verbs.Address(e.mem), n, e.access())
 	return err
 }
 
-func (e *endpoint) allocateGPU(n int) (m *Memory, mr *verbs.MR, err error) {
+func (e *endpoint) allocateGPU(pd *verbs.PD, n int) (m *Memory, mr *verbs.MR, err error) {
 	if m, err = e.c.Allocate(e.c, n); err != nil {
 		return nil, nil, err
 	}
 	if m.DMABuf >= 0 {
-		mr, err = e.pd.RegisterDMABuf(m.DMABuf, m.Offset, n, m.Address, e.access())
+		mr, err = pd.RegisterDMABuf(m.DMABuf, m.Offset, n, m.Address, e.access())
 	} else {
-		mr, err = e.pd.Register(uintptr(m.Address), n, e.access())
+		mr, err = pd.Register(uintptr(m.Address), n, e.access())
 	}
 	if err != nil {
 		return nil, nil, errors.Join(&NotAvailable{fmt.Sprintf("a GPU's memory is not to be had for this device: %v", err)}, m.Close())
@@ -43,9 +43,13 @@ func (e *endpoint) tryGPU() error {
 	if !e.c.OnGPU() {
 		return nil
 	}
-	m, mr, err := e.allocateGPU(os.Getpagesize())
+	pd, err := e.ctx.PD()
 	if err != nil {
 		return err
 	}
-	return errors.Join(mr.Close(), m.Close())
+	m, mr, err := e.allocateGPU(pd, os.Getpagesize())
+	if err == nil {
+		err = errors.Join(mr.Close(), m.Close())
+	}
+	return errors.Join(err, pd.Close())
 }

@@ -88,16 +88,17 @@ type Config struct {
 	Retries   int  // --retry_count: of a request, and of one that found no receive
 
 	// The way through the network.
-	Device    string // -d: empty: the first one
-	IBPort    int    // -i
-	MTU       int    // -m: bytes; 0: the port's active one
-	GIDIndex  int    // -x: -1: by rule
-	IPv6      bool   // --ipv6: prefer GIDs that are not IPv4-mapped
-	ForceLink string // --force-link: "IB" or "Ethernet"; empty: the port's
-	SL        int    // -S: service level
-	TClass    int    // --tclass: traffic class of the GRH
-	PKeyIndex int    // --pkey_index
-	DLID      int    // --dlid: 0: the peer's
+	Device     string   // -d: empty: the first one
+	IBPort     int      // -i
+	MTU        int      // -m: bytes; 0: the port's active one
+	GIDIndex   int      // -x: -1: by rule
+	IPv6       bool     // --ipv6: prefer GIDs that are not IPv4-mapped
+	ForceLink  string   // --force-link: "IB" or "Ethernet"; empty: the port's
+	SL         int      // -S: service level
+	TClass     int      // --tclass: traffic class of the GRH
+	PKeyIndex  int      // --pkey_index
+	FlowLabels []uint32 // --flow_label: of the GRH, one QP's after the other's; none: 0
+	DLID       int      // --dlid: 0: the peer's
 
 	// Queue pairs.
 	Connection   Connection // -c
@@ -106,6 +107,8 @@ type Config struct {
 	RxDepth      int        // -r: 0: see ReceiveDepth
 	CQModeration int        // -Q: 0: see CQMod
 	PostList     int        // -l: sends posted at a time; 1: one by one
+	RecvList     int        // --recv_post_list: receives posted at a time; 1: one by one
+	SRQ          bool       // --use-srq: one receive queue for all
 	Inline       int        // -I: bytes; -1: see InlineSize
 	OutReads     int        // -o: reads in flight; 0: the device's maximum
 	AckTimeout   int        // -u: 4.096 µs * 2^this
@@ -114,11 +117,14 @@ type Config struct {
 	Relaxed      bool       // --disable_pcie_relaxed turns it off; see RelaxedOrdering
 
 	// The data.
-	Size     uint64 // -s: bytes; 0: see MessageSize
-	All      bool   // -a: 2, 4, 8, … bytes to 8 MiB
-	GPU      int    // --use_cuda: CUDA's index; -1: host memory
-	GPUBusID string // --use_cuda_bus_id: PCI address instead of an index
-	DMABuf   bool   // --use_cuda_dmabuf: register GPU memory by dma-buf
+	Size       uint64 // -s: bytes; 0: see MessageSize
+	All        bool   // -a: 2, 4, 8, … bytes to 8 MiB
+	HugePages  bool   // --use_hugepages
+	File       string // --mmap: memory is this file's; empty: the process's own
+	FileOffset uint64 // --mmap-offset
+	GPU        int    // --use_cuda: CUDA's index; -1: host memory
+	GPUBusID   string // --use_cuda_bus_id: PCI address instead of an index
+	DMABuf     bool   // --use_cuda_dmabuf: register GPU memory by dma-buf
 
 	// Allocate allocates memory of a GPU; nil: this program has no code for GPUs.
 	Allocate Allocator `json:"-"`
@@ -161,7 +167,7 @@ const JSONName = "perftest_out.json"
 // Default is a tool without any flag.
 func Default(op Operation, m Measure) Config {
 	return Config{
-		Operation: op, Measure: m, Port: wire.DefaultPort, IBPort: 1, GIDIndex: -1, QPs: 1, PostList: 1,
+		Operation: op, Measure: m, Port: wire.DefaultPort, IBPort: 1, GIDIndex: -1, QPs: 1, PostList: 1, RecvList: 1,
 		Inline: -1, AckTimeout: defaultAckTimeout, TOS: -1, Retries: defaultRetries, Vector: -1, Relaxed: true, GPU: -1, Margin: -1,
 	}
 }

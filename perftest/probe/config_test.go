@@ -106,6 +106,11 @@ func TestParams(t *testing.T) {
 	if got, want := c.Params(2048, 16), (wire.Params{Method: wire.MethodAll, Connection: wire.ConnUD, Verb: wire.VerbSend, Size: 2048, Iterations: 1000, QPs: 1, Duration: 5, MaxReads: 16}); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
+	c = Default(Write, Bandwidth)
+	c.CM = true
+	if got := c.Params(4096, 16); got.ControlCM != 1 {
+		t.Errorf("%+v", got)
+	}
 	c = Default(Atomic, Bandwidth)
 	c.Duration = 10 * time.Second
 	if got := c.Params(0, 1); got.Atomic != 1 || got.Mode != wire.ModeDuration || got.Iterations != 0 || got.Duration != 10 {
@@ -151,6 +156,18 @@ func TestCheck(t *testing.T) {
 		{"write_bw", "--use_cuda", "0 or more", func(c *Config) { c.GPU = -2 }},
 		{"write_bw", "-c", "-c RC", func(c *Config) { c.Connection = UD }},
 		{"read_bw", "-c", "-c RC", func(c *Config) { c.Connection = UC }},
+		{"write_bw", "--use-srq", "send_bw", func(c *Config) { c.SRQ = true }},
+		{"send_bw", "--use-srq", "larger -r", func(c *Config) { c.SRQ, c.QPs, c.RxDepth = true, 9, 8 }},
+		{"send_lat", "--recv_post_list", "send_bw", func(c *Config) { c.RecvList = 2 }},
+		{"send_bw", "--recv_post_list", "16384", func(c *Config) { c.RecvList = 0 }},
+		{"send_bw", "--recv_post_list", "-n 1000 is no multiple", func(c *Config) { c.RecvList = 3 }},
+		{"send_bw", "--recv_post_list", "longer than a QP's receives (128)", func(c *Config) { c.SRQ, c.QPs, c.RecvList = true, 4, 200 }},
+		{"send_bw", "--flow_label", "1048575", func(c *Config) { c.FlowLabels = []uint32{1 << 20} }},
+		{"send_bw", "--use_hugepages", "leave one out", func(c *Config) { c.HugePages, c.File = true, "x" }},
+		{"send_bw", "--mmap-offset", "add --mmap", func(c *Config) { c.FileOffset = 4096 }},
+		{"send_bw", "--mmap-offset", "4096", func(c *Config) { c.FileOffset, c.File = 100, "x" }},
+		{"send_bw", "--use_cuda", "leave -R out", func(c *Config) { c.GPU, c.CM, c.Connection = 0, true, UD }},
+		{"send_bw", "--use_cuda", "leave --mmap", func(c *Config) { c.GPU, c.File = 0, "x" }},
 		{"write_bw", "-T", "255", func(c *Config) { c.CM, c.TOS = true, 256 }},
 		{"write_bw", "-T", "add -R", func(c *Config) { c.TOS = 4 }},
 		{"write_bw", "--retry_count", "from 0 to 7", func(c *Config) { c.CM, c.Retries = true, 8 }},
@@ -221,6 +238,11 @@ func TestRemarks(t *testing.T) {
 	c := Default(Write, Bandwidth)
 	c.Iterations, c.Duration, c.RxDepth = 100, time.Minute, 5
 	if got := c.Remarks(); !slices.Equal(got, []string{"-n does nothing with -D", "-r does nothing where nothing is received"}) {
+		t.Errorf("%q", got)
+	}
+	c = Default(Write, Bandwidth)
+	c.CM, c.FlowLabels = true, []uint32{7}
+	if got := c.Remarks(); len(got) != 1 || !strings.Contains(got[0], "rdma_cm finds the path") {
 		t.Errorf("%q", got)
 	}
 	c = Default(Send, Latency)

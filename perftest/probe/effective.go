@@ -19,6 +19,7 @@ const (
 	maxCQMod          = 1024
 	maxInline         = 912
 	maxInlineUD       = 884
+	maxFlowLabel      = 1<<20 - 1
 	maxGIDIndex       = 64
 	peakUpTo          = 20000 // iterations: beyond that the peak is not looked for
 	bulky             = 8192  // bytes: completions of larger messages are not moderated
@@ -132,6 +133,22 @@ func (c *Config) ReceiveDepth() int {
 		depth++
 	}
 	return depth
+}
+
+// eachReceives is how many of them a QP posts: with one queue for all its part.
+func (c *Config) eachReceives() int {
+	if c.SRQ {
+		return c.ReceiveDepth() / max(c.QPs, 1)
+	}
+	return c.ReceiveDepth()
+}
+
+// flowLabel is QP i's.
+func (c *Config) flowLabel(i int) uint32 {
+	if len(c.FlowLabels) == 0 {
+		return 0
+	}
+	return c.FlowLabels[i%len(c.FlowLabels)]
 }
 
 // CQMod is after how many messages one asks for a completion.

@@ -27,6 +27,7 @@ type endpoint struct {
 	size        int // of the largest message
 	pd          *verbs.PD
 	cq, recvCQ  *verbs.CQ // recvCQ is nil unless messages are received
+	srq         *verbs.SRQ
 	qps         []*verbs.QP
 	memory      *Memory // where the data are, else
 	mem         []byte  // of the host
@@ -74,9 +75,6 @@ func (e *endpoint) look() (err error) {
 			return &FlagError{Flag: "-m", Text: fmt.Sprintf("%d is more than the MTU of %s port %d, %d", e.c.MTU, e.ctx.Name(), e.c.IBPort, e.port.MTU.Bytes())}
 		}
 		e.mtu = m
-	}
-	if e.pd, err = e.ctx.PD(); err != nil {
-		return err
 	}
 	return e.tryGPU()
 }
@@ -140,6 +138,9 @@ func (e *endpoint) build() (err error) {
 		return err
 	}
 	e.size = int(c.LargestSize(e.mtu.Bytes()))
+	if e.pd, err = e.ctx.PD(); err != nil {
+		return err
+	}
 	if err := e.allocate(e.region()*2*c.QPs + e.line + os.Getpagesize()); err != nil {
 		return err
 	}
@@ -150,6 +151,11 @@ func (e *endpoint) build() (err error) {
 	if e.receives() {
 		if e.recvCQ, err = e.ctx.CQ(min(c.ReceiveDepth()*c.QPs, e.limits.CQEs), c.Events, max(c.Vector, 0)); err != nil {
 			return err
+		}
+		if c.SRQ {
+			if e.srq, err = e.pd.SRQ(c.ReceiveDepth()); err != nil {
+				return err
+			}
 		}
 	}
 	if c.CM {
@@ -173,7 +179,7 @@ func (e *endpoint) build() (err error) {
 func (e *endpoint) qpOptions() verbs.QPOptions {
 	o := verbs.QPOptions{Transport: e.transport(), SendCQ: e.cq, RecvCQ: e.cq, Sends: e.c.SendDepth(), Recvs: e.c.ReceiveDepth(), Inline: e.inline()}
 	if e.recvCQ != nil {
-		o.RecvCQ = e.recvCQ
+		o.RecvCQ, o.SRQ = e.recvCQ, e.srq
 	}
 	return o
 }
@@ -264,7 +270,7 @@ func (e *endpoint) connect() error {
 	for i, q := range e.qps {
 		p := e.peers[i]
 		con := verbs.Connection{
-			Path: verbs.Path{Port: c.IBPort, GIDIndex: e.gid.Index, GID: verbs.GID(p.GID), LID: cmp.Or(uint16(c.DLID), p.LID), SL: c.SL, TrafficClass: c.TClass},
+			Path: verbs.Path{Port: c.IBPort, GIDIndex: e.gid.Index, GID: verbs.GID(p.GID), LID: cmp.Or(uint16(c.DLID), p.LID), SL: c.SL, TrafficClass: c.TClass, FlowLabel: c.flowLabel(i)},
 			MTU:  e.mtu, QPN: p.QPN, PSN: p.PSN, OwnPSN: e.mine[i].PSN,
 			ReadsIn: e.outReads(), ReadsOut: p.OutReads, Timeout: c.AckTimeout, Retries: 7, RNRRetry: 7, MinRNR: 12,
 		}
@@ -299,6 +305,9 @@ func (e *endpoint) close() error {
 		do(a.Close())
 	}
 	e.closeRequests()
+	if e.srq != nil {
+		do(e.srq.Close())
+	}
 	for _, q := range []*verbs.CQ{e.cq, e.recvCQ} {
 		if q != nil {
 			do(q.Close())
@@ -344,18 +353,21 @@ func (e *endpoint) requests(size uint64) error {
 			e.sends = append(e.sends, s)
 		}
 		if e.receives() {
-			r, err := verbs.NewRecvs(1, 1)
+			r, err := verbs.NewRecvs(e.c.RecvList, 1)
 			if err != nil {
 				return err
 			}
+			r.Chain(0, e.c.RecvList)
 			e.recvs = append(e.recvs, r)
 			// For the largest message: what is not used of one size stays for the next.
 			at, n := e.mr.Address+uint64((e.c.QPs+i)*e.region()), e.size
 			if e.c.Connection == UD {
 				at, n = at+uint64(e.line-grh), n+grh
 			}
-			r.WR[0].ID = uint64(i)
-			r.SGE[0] = verbs.SGE{Address: at, Length: uint32(n), LKey: e.mr.LKey}
+			for k := range r.WR {
+				r.WR[k].ID = uint64(i)
+				r.SGE[k] = verbs.SGE{Address: at, Length: uint32(n), LKey: e.mr.LKey}
+			}
 		}
 	}
 	return nil
@@ -421,10 +433,11 @@ func (e *endpoint) opcode() verbs.Opcode {
 	return verbs.OpWrite
 }
 
-// postReceives fills the receive queues.
+// postReceives fills the receive queues, a shared one with each QP's part.
 func (e *endpoint) postReceives(have []int) error {
+	depth, list := e.c.eachReceives(), e.c.RecvList
 	for i, q := range e.qps {
-		for ; have[i] < e.c.ReceiveDepth(); have[i]++ {
+		for ; have[i]+list <= depth; have[i] += list {
 			if err := q.PostRecv(&e.recvs[i].WR[0]); err != nil {
 				return err
 			}

@@ -30,6 +30,7 @@ type testInfo struct {
 	PostSend   string `json:"ibv_wr_API"`
 	TxDepth    *int   `json:"TX_depth,omitempty"`
 	PostList   *int   `json:"Post_List,omitempty"`
+	RecvList   *int   `json:"Recv_Post_List,omitempty"`
 	RxDepth    *int   `json:"RX_depth,omitempty"`
 	CQMod      *int   `json:"CQ_Moderation,omitempty"`
 	MTU        int    `json:"Mtu"`
@@ -54,10 +55,11 @@ func (c *Config) testInfo(i Info) testInfo {
 	sends, reads := c.Sends(), c.Operation == Read || c.Operation == Atomic
 	return testInfo{
 		Test: strings.ReplaceAll(strings.Join(c.title(), "_"), " ", "_") + "_Test", DualPort: "OFF", Device: i.Device, QPs: c.QPs,
-		Transport: i.Transport, Connection: c.Connection.String(), SRQ: "OFF", Relaxed: onOff(i.Relaxed), PostSend: "OFF",
+		Transport: i.Transport, Connection: c.Connection.String(), SRQ: onOff(c.SRQ), Relaxed: onOff(i.Relaxed), PostSend: "OFF",
 		TxDepth: when(sends, i.TxDepth), PostList: when(c.PostList > 1, c.PostList),
-		RxDepth: when(c.Operation == Send && (!sends || c.Bidirectional || c.Measure == Latency), i.RxDepth),
-		CQMod:   when(c.Measure == Bandwidth, i.CQModeration), MTU: i.MTU, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex),
+		RecvList: when(c.RecvList > 1, c.RecvList),
+		RxDepth:  when(c.Operation == Send && (!sends || c.Bidirectional || c.Measure == Latency), i.RxDepth),
+		CQMod:    when(c.Measure == Bandwidth, i.CQModeration), MTU: i.MTU, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex),
 		Inline: when(!reads && sends, i.Inline), OutReads: when(reads, i.OutReads), CM: onOff(c.CM), Method: c.exchange(), TOS: when(c.TOS >= 0, c.TOS),
 	}
 }

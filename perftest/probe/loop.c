@@ -34,6 +34,7 @@ static inline int post(struct vb_qp *qp, struct vb_send_wr *wr) {
 
 static inline int post_recv(struct vb_qp *qp, struct vb_recv_wr *wr) {
   struct vb_recv_wr *bad;
+  if (qp->srq) return qp->context->ops.post_srq_recv(qp->srq, wr, &bad);
   return qp->context->ops.post_recv(qp, wr, &bad);
 }
 
@@ -132,6 +133,8 @@ static int take(struct bandwidth *b) {
     struct loop_qp *q = &b->qp[wc[k].wr_id];
     q->received++;
     if (in_sample(&b->bounds, now)) b->got++;
+    if (++q->taken < b->recv_list) continue;
+    q->taken = 0;
     if ((b->error = post_recv(q->qp, q->recv))) return loop_post_recv;
   }
   b->end = now;

@@ -33,7 +33,8 @@ struct loop_qp {
   struct vb_qp *qp;
   struct vb_send_wr *send;  // a list of as many as are posted at once
   struct vb_send_wr *last;  // its last one, the one to be signalled
-  struct vb_recv_wr *recv;  // all alike: each is posted again and again
+  struct vb_recv_wr *recv;  // a list, all alike, that is posted again and again
+  uint32_t taken;           // messages that came since it was posted
   uint64_t posted, completed, received;
   // Messages that are short go through the buffer, so that not all of them touch
   // the same lines: offset is the next one's.
@@ -46,6 +47,7 @@ struct bandwidth {
   struct loop_qp *qp;
   int qps;
   int list;          // messages in a list
+  uint32_t recv_list; // receives in a list
   int remote;        // requests have a remote address
   uint32_t step;     // bytes from a message to the next in the buffer; 0: all at its beginning
   uint32_t buffer;   // its bytes

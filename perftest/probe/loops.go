@@ -117,6 +117,7 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	if each == 0 {
 		each = math.MaxUint64
 	}
+	b.recv_list = C.uint32_t(c.RecvList)
 	b.list, b.depth, b.moderate = C.int(c.PostList), C.uint32_t(c.SendDepth()), C.uint32_t(c.CQMod())
 	if c.Sends() {
 		b.sends = C.uint64_t(each)

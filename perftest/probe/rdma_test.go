@@ -110,10 +110,19 @@ func flags(c *Config) []string {
 	if c.Inline > 0 {
 		f = append(f, "-I", strconv.Itoa(c.Inline))
 	}
-	for flag, on := range map[string]bool{"-a": c.All, "-b": c.Bidirectional, "-e": c.Events, "--report_gbits": c.Gbits, "-R": c.CM, "-z": c.ControlCM} {
+	for flag, on := range map[string]bool{"-a": c.All, "-b": c.Bidirectional, "-e": c.Events, "--report_gbits": c.Gbits, "-R": c.CM, "-z": c.ControlCM, "--use-srq": c.SRQ, "--use_hugepages": c.HugePages} {
 		if on {
 			f = append(f, flag)
 		}
+	}
+	if c.RecvList > 1 {
+		f = append(f, "--recv_post_list="+strconv.Itoa(c.RecvList))
+	}
+	if c.RxDepth > 0 {
+		f = append(f, "-r", strconv.Itoa(c.RxDepth))
+	}
+	if c.File != "" {
+		f = append(f, "--mmap="+c.File, fmt.Sprintf("--mmap-offset=%d", c.FileOffset))
 	}
 	if c.Source != "" {
 		f = append(f, "--source_ip="+c.Source)
@@ -122,6 +131,31 @@ func flags(c *Config) []string {
 		f = append(f, "-A", c.AtomicType.String())
 	}
 	return f
+}
+
+// hugePages gives the machine some for a test.
+func hugePages(t *testing.T) {
+	const name = "/proc/sys/vm/nr_hugepages"
+	before, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("16"), 0); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.WriteFile(name, before, 0) })
+}
+
+// file is one that a test's memory fits in.
+func file(t *testing.T) string {
+	name := filepath.Join(t.TempDir(), "memory")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // meet runs both sides. peer is nil if both are ours.
@@ -233,30 +267,42 @@ func TestInterop(t *testing.T) {
 		{"send_lat time", set(Send, Latency, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second })},
 		{"atomic_lat", set(Atomic, Latency, func(c *Config) { c.AtomicType = CompareAndSwap })},
 	}
-	for _, by := range []struct {
-		name string
-		set  func(*Config)
-	}{{"-z", func(c *Config) { c.ControlCM = true }}, {"-R", func(c *Config) { c.CM = true }}} {
-		for _, tool := range Tools() {
-			tests = append(tests, test{tool.Name + " " + by.name, set(tool.Operation, tool.Measure, by.set)})
+	// What is this side's alone, or goes unseen.
+	tests = append(tests, []test{
+		{"send_bw SRQ 4 QPs", set(Send, Bandwidth, func(c *Config) { c.SRQ, c.QPs, c.Size = true, 4, 4096 })},
+		{"send_bw SRQ UD both", set(Send, Bandwidth, func(c *Config) { c.SRQ, c.Connection, c.Bidirectional, c.Size = true, UD, true, 1024 })},
+		{"send_lat SRQ", set(Send, Latency, func(c *Config) { c.SRQ = true })},
+		{"send_bw lists", set(Send, Bandwidth, func(c *Config) { c.RecvList, c.RxDepth, c.Size = 4, 8, 4096 })},
+		{"send_bw huge", set(Send, Bandwidth, func(c *Config) { c.HugePages, c.Size = true, 65536 })},
+		{"write_bw file", set(Write, Bandwidth, func(c *Config) { c.File, c.FileOffset = file(t), 4096 })},
+	}...)
+	// By rdma_cm, against both releases.
+	control, queues := func(c *Config) { c.ControlCM = true }, func(c *Config) { c.CM = true }
+	with := func(changes ...func(*Config)) func(*Config) {
+		return func(c *Config) {
+			for _, change := range changes {
+				change(c)
+			}
 		}
 	}
-	tests = append(tests,
-		test{"write_bw -R 4 QPs", set(Write, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4; c.Size = 2 })},
-		test{"write_bw -R both", set(Write, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4; c.Bidirectional = true })},
-		test{"write_lat -R sweep", set(Write, Latency, func(c *Config) { c.CM = true; c.All = true; c.Iterations = 5 })},
-		test{"read_bw -R 4 QPs", set(Read, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4 })},
-		test{"send_bw -R 4 QPs", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.QPs = 4 })},
-		test{"send_bw -R both", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Bidirectional = true; c.Size = 4096 })},
-		test{"send_bw -R UD", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Connection = UD; c.Size = 1024 })},
-		test{"send_bw -R UD 4 QPs", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Connection = UD; c.Size = 1024; c.QPs = 4 })},
-		test{"send_bw -R UD both", set(Send, Bandwidth, func(c *Config) { c.CM = true; c.Connection = UD; c.Size = 1024; c.Bidirectional = true })},
-		test{"send_lat -R UD", set(Send, Latency, func(c *Config) { c.CM = true; c.Connection = UD })},
-		test{"write_bw -z time", set(Write, Bandwidth, func(c *Config) {
-			c.ControlCM = true
-			c.Iterations, c.Duration, c.Size = 0, 3*time.Second, 4096
-		})},
-	)
+	four, both, datagrams := func(c *Config) { c.QPs = 4 }, func(c *Config) { c.Bidirectional = true }, func(c *Config) { c.Connection, c.Size = UD, 1024 }
+	tests = append(tests, []test{
+		{"write_bw -z", set(Write, Bandwidth, control)},
+		{"write_lat -z", set(Write, Latency, control)},
+		{"write_bw -R", set(Write, Bandwidth, queues)},
+		{"write_bw -R 4 QPs", set(Write, Bandwidth, with(queues, four))},
+		{"write_bw -R both", set(Write, Bandwidth, with(queues, four, both))},
+		{"write_lat -R", set(Write, Latency, queues)},
+		{"read_bw -R 4 QPs", set(Read, Bandwidth, with(queues, four))},
+		{"read_lat -R", set(Read, Latency, queues)},
+		{"send_bw -R 4 QPs", set(Send, Bandwidth, with(queues, four))},
+		{"send_bw -R both", set(Send, Bandwidth, with(queues, both))},
+		{"send_bw -R UD 4 QPs", set(Send, Bandwidth, with(queues, four, datagrams))},
+		{"send_bw -R UD both", set(Send, Bandwidth, with(queues, both, datagrams))},
+		{"send_lat -R", set(Send, Latency, queues)},
+		{"send_lat -R UD", set(Send, Latency, with(queues, datagrams))},
+		{"atomic_bw -R", set(Atomic, Bandwidth, queues)},
+	}...)
 	// Of the newer release one test of each tool, and what is special.
 	newer := map[string]bool{"write_bw both": true, "write_bw time": true, "send_bw UD": true, "send_bw 4 QPs": true}
 	for _, tool := range Tools() {
@@ -267,6 +313,9 @@ func TestInterop(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(strings.ReplaceAll(test.name, " ", "_"), func(t *testing.T) {
+			if test.c.HugePages {
+				hugePages(t)
+			}
 			t.Run("ours", func(t *testing.T) {
 				out, _ := meet(t, test.c, "both", nil)
 				look(t, test.c, out)

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -54,7 +55,7 @@ func between(what string, least, most any) string {
 func (c *Config) ranges() []rule {
 	mtu := c.MTU
 	return []rule{
-		{outside(c.Port, 0, 65535) || c.Port == 0 && c.Host != "", "-p", between("a TCP port", 1, 65535)},
+		{outside(c.Port, 0, 65535) || c.Port == 0 && (c.Host != "" || c.CM || c.CMControl), "-p", between("a TCP port", 1, 65535)},
 		{outside(c.IBPort, 1, 255), "-i", between("a device's port", 1, 255)},
 		{mtu != 0 && mtu != 256 && mtu != 512 && mtu != 1024 && mtu != 2048 && mtu != 4096, "-m", "an MTU is 256, 512, 1024, 2048 or 4096 bytes"},
 		{outside(c.GIDIndex, -1, maxGIDIndex), "-x", between("a GID's index", 0, maxGIDIndex)},
@@ -67,6 +68,8 @@ func (c *Config) ranges() []rule {
 		{outside(c.RxDepth, 0, maxRxDepth), "-r", between("the receive queue's depth", 1, maxRxDepth)},
 		{outside(c.CQModeration, 0, maxCQMod), "-Q", between("CQ moderation", 1, maxCQMod)},
 		{outside(c.PostList, 1, maxTxDepth), "-l", between("the length of a list of sends", 1, maxTxDepth)},
+		{outside(c.RecvList, 1, maxRxDepth), "--recv_post_list", between("the length of a list of receives", 1, maxRxDepth)},
+		{slices.ContainsFunc(c.FlowLabels, func(l uint32) bool { return l > maxFlowLabel }), "--flow_label", between("a flow label", 0, maxFlowLabel)},
 		{outside(c.Inline, -1, maxInline), "-I", between("the inline size", 0, maxInline)},
 		{outside(c.OutReads, 0, 65535), "-o", between("the number of reads in flight", 1, 65535)},
 		{outside(c.AckTimeout, 0, 31), "-u", between("the timeout's exponent", 0, 31)},
@@ -89,6 +92,9 @@ func (c *Config) ranges() []rule {
 func (c *Config) kinds() []rule {
 	latency, oneSided := c.Measure == Latency, c.Operation == Read || c.Operation == Atomic
 	return []rule{
+		{c.SRQ && c.Operation != Send, "--use-srq", "only sends are received: use send_bw or send_lat"},
+		{c.SRQ && c.QPs > c.ReceiveDepth(), "--use-srq", fmt.Sprintf("%d receives are not one for each of %d QPs: give a larger -r", c.ReceiveDepth(), c.QPs)},
+		{c.RecvList > 1 && (c.Operation != Send || latency), "--recv_post_list", "this is for send_bw"},
 		{c.Connection == UD && c.Operation != Send, "-c", "UD carries sends only: use send_bw or send_lat, or -c RC"},
 		{c.Connection == UC && oneSided, "-c", "UC carries no reads and atomics: use -c RC"},
 		{c.Operation == Atomic && c.Size != 0 && c.Size != 8, "-s", "atomics have 8 bytes: leave -s out"},
@@ -147,7 +153,7 @@ func (c *Config) Remarks() []string {
 		{c.Measure == Latency && c.TxDepth > 1, "-t", "does nothing in a latency test, which has one message in flight"},
 		{c.Measure == Latency && c.CQModeration > 1, "-Q", "does nothing in a latency test"},
 		{c.Measure == Latency && c.Gbits, "--report_gbits", "does nothing in a latency test"},
-		{c.CM && (c.MTU > 0 || c.SL > 0 || c.TClass > 0 || c.PKeyIndex > 0 || c.DLID > 0), "-m, -S, --tclass, --pkey_index, --dlid", "do nothing with -R: rdma_cm finds the path; -T is the type of service"},
+		{c.CM && (c.MTU > 0 || c.SL > 0 || c.TClass > 0 || c.PKeyIndex > 0 || c.DLID > 0 || len(c.FlowLabels) > 0), "-m, -S, --tclass, --pkey_index, --dlid, --flow_label", "do nothing with -R: rdma_cm finds the path; -T is the type of service"},
 		{c.RxDepth > 0 && c.Operation != Send, "-r", "does nothing where nothing is received"},
 	} {
 		if r.bad {
@@ -162,6 +168,8 @@ func (c *Config) batches() []rule {
 	n, l := c.Iters(), uint64(c.PostList)
 	return []rule{
 		{n > 0 && n%l != 0, "-l", fmt.Sprintf("-n %d is no multiple of -l %d: give a multiple", n, l)},
+		{n > 0 && n%uint64(c.RecvList) != 0, "--recv_post_list", fmt.Sprintf("-n %d is no multiple of --recv_post_list %d: give a multiple", n, c.RecvList)},
+		{c.RecvList > 1 && c.RecvList > c.eachReceives(), "--recv_post_list", fmt.Sprintf("%d is longer than a QP's receives (%d): give a larger -r or a shorter list", c.RecvList, c.eachReceives())},
 		{c.PostList > c.SendDepth(), "-l", fmt.Sprintf("-l %d is longer than the send queue (%d): give a larger -t or a shorter list", l, c.SendDepth())},
 		{c.PostList > 1 && c.CQModeration > 0 && c.PostList%c.CQModeration != 0, "-l", fmt.Sprintf("-l %d is no multiple of -Q %d: leave -Q out", l, c.CQModeration)},
 	}
@@ -170,6 +178,11 @@ func (c *Config) batches() []rule {
 // memory: where the data lies.
 func (c *Config) memory() []rule {
 	return []rule{
+		{c.HugePages && c.File != "", "--use_hugepages", "this and --mmap both say where the data lies: leave one out"},
+		{c.FileOffset > 0 && c.File == "", "--mmap-offset", "this is about a file: add --mmap"},
+		{c.FileOffset%4096 != 0, "--mmap-offset", "a file is mapped from the beginning of a page: give a multiple of 4096"},
+		{c.OnGPU() && c.CM && c.Connection == UD, "--use_cuda", "with -R the processor reads the first datagram: use -c RC, or leave -R out"},
+		{c.OnGPU() && (c.HugePages || c.File != ""), "--use_cuda", "the data lies in a GPU's memory: leave --mmap and --use_hugepages out"},
 		{c.GPU >= 0 && c.GPUBusID != "", "--use_cuda_bus_id", "this and --use_cuda both say which GPU: leave one out"},
 		{c.DMABuf && !c.OnGPU(), "--use_cuda_dmabuf", "this is about a GPU's memory: add --use_cuda"},
 		{c.OnGPU() && c.Operation == Write && c.Measure == Latency, "--use_cuda", "the processor cannot watch a GPU's memory for a write: use read_lat or send_lat"},
