@@ -55,7 +55,7 @@ func between(what string, least, most any) string {
 func (c *Config) ranges() []rule {
 	mtu := c.MTU
 	return []rule{
-		{outside(c.Port, 0, 65535) || c.Port == 0 && (c.Host != "" || c.CM || c.CMControl), "-p", between("a TCP port", 1, 65535)},
+		{outside(c.Port, 0, 65535) || c.Port == 0 && (c.Host != "" || c.ControlsByCM()), "-p", between("a TCP port", 1, 65535)},
 		{outside(c.IBPort, 1, 255), "-i", between("a device's port", 1, 255)},
 		{mtu != 0 && mtu != 256 && mtu != 512 && mtu != 1024 && mtu != 2048 && mtu != 4096, "-m", "an MTU is 256, 512, 1024, 2048 or 4096 bytes"},
 		{outside(c.GIDIndex, -1, maxGIDIndex), "-x", between("a GID's index", 0, maxGIDIndex)},
