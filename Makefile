@@ -105,8 +105,9 @@ bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one 
 
 .PHONY: bench-rdma
 bench-rdma: ## RDMA tests of the harness and of perftest in turns, on soft RoCE in a virtual machine: prints the ratios
-	ASSAY_RDMA_BENCH=write_bw,read_bw,send_bw,write_lat,read_lat,send_lat ./.ci/rdma/test -timeout 3000 -run '^TestVersus$$' ./perftest/probe
-	cat out/rdma/versus.md
+	ASSAY_RDMA_BENCH=write_bw,read_bw,send_bw,read_lat OUT=out/instructions ./.ci/rdma/test -instructions -timeout 3000 -run '^TestVersus$$' ./perftest/probe
+	ASSAY_RDMA_BENCH=write_lat,send_lat OUT=out/clock ./.ci/rdma/test -timeout 3000 -run '^TestVersus$$' ./perftest/probe
+	cat out/instructions/rdma/versus.md out/clock/rdma/versus.md
 
 .PHONY: bench-coll
 bench-coll: deps ## our collectives and OpenMPI's, and sockets against iperf3, in one run: prints the ratios

@@ -5,6 +5,7 @@ package probe
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
 // How TestVersus measures: in turns that are short against the machine's ups
@@ -21,9 +24,16 @@ import (
 const (
 	turn    = 150 * time.Millisecond
 	settle  = 30 * time.Millisecond // before and behind a turn
-	turns   = 12                    // of each program
 	tooLong = time.Minute           // until messages flow
 )
+
+// turns of each program: few where time is the number of instructions.
+func turns() int {
+	if os.Getenv("ASSAY_RDMA_INSTRUCTIONS") != "" {
+		return 6
+	}
+	return 60
+}
 
 // TestVersus measures the harness and perftest with the same flags, both sides
 // by the same program, and writes the table of ratios to $OUT/versus.md: make
@@ -58,7 +68,8 @@ func versus(t *testing.T, tool string, size int) string {
 	defer ours.kill()
 	defer theirs.kill()
 	var a, c, ratios []float64
-	for i := range turns {
+	n := turns()
+	for i := range n {
 		pair := [2]*contender{ours, theirs}
 		if i%2 == 1 {
 			slices.Reverse(pair[:])
@@ -78,10 +89,11 @@ func versus(t *testing.T, tool string, size int) string {
 		ratios = append(ratios, ratio)
 	}
 	slices.Sort(ratios)
-	// The binomial's quantiles: the median is between the 3rd and the 10th of 12.
-	low, high := ratios[2], ratios[turns-3]
+	// The binomial's quantiles, as the normal distribution has them.
+	off := int(math.Ceil(0.98 * math.Sqrt(float64(n))))
+	low, high := ratios[max(0, n/2-off)], ratios[min(n-1, n/2-1+off)]
 	line := fmt.Sprintf("| %s | %d | %s | %s | %.3f | %.3f to %.3f |", tool, size,
-		figure(tool, size, middle(a)), figure(tool, size, middle(c)), middle(ratios), low, high)
+		figure(t, tool, size, middle(a)), figure(t, tool, size, middle(c)), middle(ratios), low, high)
 	t.Log(line, "retries:", ours.retries, theirs.retries)
 	return line
 }
@@ -92,8 +104,19 @@ func middle(v []float64) float64 {
 }
 
 // figure makes packets a second that the client sends what a tool prints.
-func figure(tool string, size int, rate float64) string {
-	const mtu = 1024
+func figure(t *testing.T, tool string, size int, rate float64) string {
+	t.Helper()
+	ch, _ := hosts(t)
+	ctx, err := verbs.Open(ch.device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ctx.Close()
+	p, err := ctx.Port(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mtu := p.MTU.Bytes()
 	packets := float64(max(1, (size+mtu-1)/mtu))
 	switch tool {
 	case "read_bw", "read_lat": // a request
