@@ -30,7 +30,7 @@ const (
 // turns of each program: few where time is the number of instructions.
 func turns() int {
 	if os.Getenv("ASSAY_RDMA_INSTRUCTIONS") != "" {
-		return 6
+		return 24
 	}
 	return 60
 }
