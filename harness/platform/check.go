@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,13 +17,16 @@ func (db *DB) check() error {
 	if err := db.checkSources(reflect.ValueOf(db).Elem(), ""); err != nil {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(db.Platforms)) {
-		p := db.Platforms[key]
-		if p == nil {
-			return fmt.Errorf("platforms.%s is empty", key)
-		}
-		if p.GPU != "" && db.GPUs[p.GPU] == nil {
-			return fmt.Errorf("platforms.%s: there is no GPU %q in gpus", key, p.GPU)
+	if err := errors.Join(checkEach("gpus", db.GPUs, db.checkGPU), checkEach("nics", db.NICs, db.checkNIC),
+		checkEach("clouds", db.Clouds, checkCloud), checkEach("platforms", db.Platforms, db.checkPlatform)); err != nil {
+		return err
+	}
+	if err := db.checkNumbers(); err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(db.Rules)) {
+		if r := db.Rules[key]; r.Source != "" && !(0 < r.Low && r.Low <= r.High && r.High <= 1.2) {
+			return fmt.Errorf("rules.%s: from %g to %g is no band of fractions", key, r.Low, r.High)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(db.Tables)) {

@@ -1,8 +1,9 @@
 // Package platform is the hardware data base: what GPUs, links, NICs and nodes
 // can do, and what people measured on them. hardware.yaml holds it; every
-// figure there names its source and how far it can be trusted. Nothing is
-// computed here: coll/tuning predicts from these figures, and the suites judge
-// with them.
+// figure there names its source and how far it can be trusted. coll/tuning
+// predicts from these figures. Recognise says which platform a node is, and
+// Expect what it should therefore reach, for suites to judge by. Both are pure:
+// whoever reads a machine describes it as a Node.
 //
 // Bandwidths are in GB/s (1e9 bytes) and unidirectional unless a name says
 // otherwise; Gbit fields are in Gb/s.
@@ -35,8 +36,10 @@ type DB struct {
 	MeasuredMeaning string               `yaml:"measured_meaning"`
 	Sources         map[string]Source    `yaml:"sources"`
 	GPUs            map[string]*GPU      `yaml:"gpus"`
+	NICs            map[string]*NIC      `yaml:"nics"`
 	Interconnects   Interconnects        `yaml:"interconnects"`
 	Rules           map[string]Rule      `yaml:"rules"`
+	Clouds          map[string]*Cloud    `yaml:"clouds"`
 	Platforms       map[string]*Platform `yaml:"platforms"`
 	Tables          map[string]*Table    `yaml:"tables"`
 }
@@ -60,11 +63,14 @@ type GPU struct {
 	MemoryGBps        Figure       `yaml:"memory_gbps"`
 	NVLink            *NVLink      `yaml:"nvlink"` // nil: none
 	PCIe              *PCIe        `yaml:"pcie"`   // nil: not known
+	C2C               string       `yaml:"c2c"`    // key of Interconnects.NVLink: the link to its processor, "" without
 	TDPWatts          Figure       `yaml:"tdp_w"`
 	BF16Dense         Figure       `yaml:"bf16_dense_tflops"`
 	BF16Measured      Figure       `yaml:"bf16_measured_max_tflops"`
 	DCGM              *DCGMTargets `yaml:"dcgm_targets"`
-	Notes             string       `yaml:"notes"`
+	// DCGMByPCI are the targets of devices of the model that have others.
+	DCGMByPCI map[string]*DCGMTargets `yaml:"dcgm_by_pci"`
+	Notes     string                  `yaml:"notes"`
 }
 
 // NVLink is a GPU's share of it: all its links together.
@@ -87,6 +93,28 @@ type DCGMTargets struct {
 	StressGFLOPS float64 `yaml:"stress_gflops"`
 	MemoryMBps   float64 `yaml:"membw_mbps"`
 	Source       string  `yaml:"source"`
+	// Suspect names the targets that are evident mistakes; nothing is judged by
+	// them.
+	Suspect []string `yaml:"suspect"`
+}
+
+// A NIC is a model of network adapter, or of its virtual functions.
+type NIC struct {
+	Name         string   `yaml:"name"`
+	Vendor       string   `yaml:"vendor"`         // PCI, four hex digits
+	PCIDeviceIDs []string `yaml:"pci_device_ids"` // four hex digits each
+	Source       string   `yaml:"source"`         // of the numbers
+	MaxGbit      Figure   `yaml:"max_gbit"`       // of a port of the fastest board
+	Notes        string   `yaml:"notes"`
+}
+
+// A Cloud is known by what DMI says; a field that is empty does not count.
+type Cloud struct {
+	Name     string `yaml:"name"`
+	Vendor   string `yaml:"sys_vendor"`
+	Product  string `yaml:"product_name"`
+	AssetTag string `yaml:"chassis_asset_tag"`
+	Source   string `yaml:"source"`
 }
 
 // Interconnects are links by kind and generation.
@@ -146,7 +174,12 @@ type Width struct {
 // A Platform is a node or a rack as somebody sells it.
 type Platform struct {
 	Name          string   `yaml:"name"`
-	GPU           string   `yaml:"gpu"` // key of DB.GPUs, "" when any
+	GPU           string   `yaml:"gpu"`             // key of DB.GPUs, "" when any
+	OtherGPUs     []string `yaml:"other_gpus"`      // keys of DB.GPUs that are sold under the same name
+	Cloud         string   `yaml:"cloud"`           // key of DB.Clouds: there only
+	Products      []string `yaml:"products"`        // how DMI's product name begins; it decides
+	ProductsFrom  string   `yaml:"products_source"` // key of DB.Sources
+	Reference     bool     `yaml:"reference"`       // results of others to compare with: no node is recognised as it
 	GPUsPerNode   Counts   `yaml:"gpus_per_node"`
 	GPUsPerDomain int      `yaml:"gpus_per_domain"` // of an NVLink domain; 0: a node's
 	NICs          *NICs    `yaml:"nics"`            // nil: not known

@@ -1,10 +1,6 @@
 package membw
 
 import (
-	"maps"
-	"slices"
-	"strings"
-
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -22,11 +18,7 @@ func subject(g GPU, links map[sysfs.BusID]Links, db *platform.DB) Subject {
 	if db == nil {
 		return s
 	}
-	key, model := db.GPUByPCI(s.PCIDevice)
-	if model == nil {
-		key, model = byName(db, g.Name)
-	}
-	if model != nil {
+	if key, model := db.IdentifyGPU(s.PCIDevice, g.Name); model != nil {
 		s.Model, s.Peaks = key, peaks(model)
 	}
 	if s.Peaks.PCIe == 0 && s.Links != nil {
@@ -44,61 +36,6 @@ func peaks(g *platform.GPU) Peaks {
 		p.NVLink, p.NVLinks = g.NVLink.UniGBps.Value, int(g.NVLink.Links.Value)
 	}
 	return p
-}
-
-// byName finds the model whose name has the most words of the driver's name for
-// a GPU, such as "NVIDIA H200 NVL" or "NVIDIA A100-SXM4-80GB". The first word
-// must be there, and the form (PCIe, NVL) be the same. Two that fit equally well
-// are none.
-func byName(db *platform.DB, name string) (key string, best *platform.GPU) {
-	have := words(name)
-	most, twice := 0, false
-	for _, k := range slices.Sorted(maps.Keys(db.GPUs)) {
-		want := words(db.GPUs[k].Name)
-		if len(want) == 0 || !slices.Contains(have, want[0]) || form(have) != form(want) {
-			continue
-		}
-		n := 0
-		for _, w := range want {
-			if slices.Contains(have, w) {
-				n++
-			}
-		}
-		if n > most {
-			most, key, best, twice = n, k, db.GPUs[k], false
-		} else if n == most {
-			twice = true
-		}
-	}
-	if twice {
-		return "", nil
-	}
-	return key, best
-}
-
-// words of a name, as far as they tell models apart. SXM4 is SXM.
-func words(name string) []string {
-	var out []string
-	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '-' }) {
-		switch {
-		case w == "nvidia" || w == "tesla" || w == "geforce":
-		case strings.HasPrefix(w, "sxm"):
-			out = append(out, "sxm")
-		default:
-			out = append(out, w)
-		}
-	}
-	return out
-}
-
-// form is how a model is built, if its name says so in a way that matters.
-func form(words []string) string {
-	for _, w := range words {
-		if w == "pcie" || w == "nvl" {
-			return w
-		}
-	}
-	return ""
 }
 
 // between is the peak of a pair, one direction.

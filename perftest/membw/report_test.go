@@ -261,14 +261,6 @@ func TestPeaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{
-		"NVIDIA H200": "h200-sxm", "NVIDIA H200 NVL": "h200-nvl", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA H100 PCIe": "h100-pcie",
-		"NVIDIA A100-SXM4-80GB": "a100-sxm-80", "NVIDIA A100-SXM4-40GB": "a100-sxm-40", "NVIDIA A100 80GB PCIe": "a100-pcie-80", "NVIDIA Fake": "",
-	} {
-		if key, _ := byName(db, name); key != want {
-			t.Errorf("%s is %q; want %q", name, key, want)
-		}
-	}
 	bus := func(n uint8) sysfs.BusID { return sysfs.BusID{Bus: n} }
 	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: Peaks{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
 	for _, c := range []struct {
@@ -281,6 +273,13 @@ func TestPeaks(t *testing.T) {
 	} {
 		if got := between(direct, c.to); got != c.want {
 			t.Errorf("%+v: %g; want %g", c.to, got, c.want)
+		}
+	}
+	for rule, limits := range map[string]Limits{
+		"host_copy_fraction": hostLimits, "memory_traffic_fraction": localLimits, "payload_fraction_of_advertised": peerLimits,
+	} {
+		if want := db.Rules[rule].Low; limits.Pass != want {
+			t.Errorf("cells pass from %g on; %s of the data base is %g", limits.Pass, rule, want)
 		}
 	}
 	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)

@@ -1,0 +1,34 @@
+package platform
+
+import "github.com/assay-hpc/assay/harness/sysfs"
+
+// A Node is what was found of one machine, without a judgement. What is not
+// known stays zero.
+type Node struct {
+	GPUs      []NodeGPU `json:"gpus"`
+	NICs      []NodeNIC `json:"nics"` // RDMA ports
+	DMI       sysfs.DMI `json:"dmi"`
+	Container string    `json:"container"` // what contains the process; "": nothing that shows
+	// LinksKnown says that the NVLinks were read: without it a GPU's 0 means
+	// nothing.
+	LinksKnown bool `json:"nvlinks_known"`
+}
+
+// A NodeGPU is a GPU of a Node.
+type NodeGPU struct {
+	Name     string        `json:"name,omitempty"`       // the driver's
+	Device   string        `json:"pci_device,omitempty"` // four hex digits
+	Slot     sysfs.PCILink `json:"slot,omitzero"`        // the best that it and its port can do
+	NVLinks  int           `json:"nvlinks"`              // that are up
+	Switched bool          `json:"nvswitch,omitempty"`   // they lead to NVSwitches
+}
+
+// A NodeNIC is a port of an RDMA device.
+type NodeNIC struct {
+	Name      string  `json:"name"`
+	Vendor    string  `json:"pci_vendor,omitempty"` // four hex digits
+	Device    string  `json:"pci_device,omitempty"` // four hex digits
+	Gbit      float64 `json:"gbit_per_s,omitempty"`
+	LinkLayer string  `json:"link_layer,omitempty"` // InfiniBand, Ethernet
+	State     string  `json:"state,omitempty"`      // ACTIVE, DOWN, …
+}
