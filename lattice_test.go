@@ -62,6 +62,14 @@ var lattice = []rule{
 		why: "both make the same image from the same recipe, and know nothing else",
 	},
 	{
+		name: "arithmetic", who: []string{"harness/estimate"}, not: []string{"./..."}, except: []string{"./harness/estimate"}, deep: true,
+		why: "what training should take follows from numbers alone; where they are from is the caller's matter",
+	},
+	{
+		name: "the data base", who: []string{"harness/platform"}, not: []string{"./..."}, except: []string{"./harness/platform", "./harness/sysfs"},
+		why: "all three engines judge by it: a node is described to it, and it knows nothing of how that was found",
+	},
+	{
 		name: "command line", who: []string{"..."}, unless: []string{"cmd/..."}, not: []string{"github.com/urfave/cli/..."},
 		why: "a library that knows flags cannot be called without them",
 	},

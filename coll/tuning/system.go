@@ -106,14 +106,9 @@ func (s *system) uplink(p *platform.Platform, fit Fitted) error {
 	if p.NICs == nil {
 		return fmt.Errorf("the data base has no NICs for it, and %d domains need them", s.t.domains())
 	}
-	total := p.NICs.TotalGbit
-	gbit := total.Value
-	if !total.Known() {
-		if !p.NICs.Count.Known() || !p.NICs.GbitEach.Known() {
-			return fmt.Errorf("the data base has no rate of its NICs, and %d domains need it", s.t.domains())
-		}
-		total = p.NICs.GbitEach
-		gbit = p.NICs.Count.Value * total.Value
+	gbit, total := p.NICs.Gbit()
+	if gbit == 0 {
+		return fmt.Errorf("the data base has no rate of its NICs, and %d domains need it", s.t.domains())
 	}
 	s.t.Uplink = BytesPerSec(gbit/8*nicFraction) * GBps
 	s.use("NICs of a node", fmt.Sprintf("%g Gb/s", gbit), total.Source)

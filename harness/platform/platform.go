@@ -265,3 +265,16 @@ func (db *DB) Table(key string) (*Table, error) {
 func unknown(what, key string, all []string) error {
 	return fmt.Errorf("there is no %s %q; there are: %s", what, key, strings.Join(all, ", "))
 }
+
+// Gbit is what a node's NICs carry together, in Gb/s, with the figure that says
+// so; 0 when it is not known.
+func (n *NICs) Gbit() (float64, Figure) {
+	switch {
+	case n == nil:
+	case n.TotalGbit.Known():
+		return n.TotalGbit.Value, n.TotalGbit
+	case n.Count.Known() && n.GbitEach.Known():
+		return n.Count.Value * n.GbitEach.Value, n.GbitEach
+	}
+	return 0, Figure{}
+}

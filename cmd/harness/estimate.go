@@ -1,0 +1,206 @@
+package main
+
+import (
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/estimate"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+type estimateOptions struct {
+	params, dtype, strategy string
+	gpus, perNode           int
+	intra, inter, platform  string
+	efficiency              float64
+	tflops, peak, mfu       float64
+	sequence, batch         int
+	recompute               bool
+	format                  string
+	job                     estimate.Job
+	figures                 []estimateFigure
+}
+
+const estimateText = `How many bytes a training step sends, how long that takes on given links, how
+long the step computes, and whether the one hides behind the other:
+
+  harness estimate --params 2e9 --dtype fp32 --gpus 32 --per-node 8 \
+    --intra 300GB/s --inter 200Gb/s --tflops 156 --seqlen 2048 --batch 64
+  harness estimate --params 70B --dtype bf16 --strategy zero3 --gpus 64 --platform hgx-h100-ndr400
+
+Rates are of one direction: --intra of a GPU, --inter of a node, all its NICs
+together (8x400Gb/s). Data get 80 % of what is advertised, 90 % at best:
+--efficiency 0.8 reckons with it. docs/estimate.md has the formulas.`
+
+func estimateCommand(out io.Writer) *cli.Command {
+	var o estimateOptions
+	return &cli.Command{
+		Name: "estimate", Usage: "reckon whether training waits for its network",
+		Description: estimateText,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "params", Destination: &o.params, Usage: "the model has `N` parameters: 2e9, 2B, 350M"},
+			&cli.StringFlag{Name: "dtype", Value: "fp32", Destination: &o.dtype, Usage: "parameters and gradients are sent as `TYPE`: fp32, bf16, fp16, fp8, …"},
+			&cli.StringFlag{Name: "strategy", Value: "dp", Destination: &o.strategy, Usage: "`NAME`: dp, zero1, zero2, zero3, fsdp"},
+			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "on `N` GPUs in all"},
+			&cli.IntFlag{Name: "per-node", Destination: &o.perNode, Usage: "`M` of them on a node (default: the platform's, else 8)"},
+			&cli.StringFlag{Name: "intra", Destination: &o.intra, Usage: "a GPU sends to others of its node at `RATE`: 300GB/s"},
+			&cli.StringFlag{Name: "inter", Destination: &o.inter, Usage: "a node sends to others at `RATE`: 200Gb/s, 8x400Gb/s"},
+			&cli.StringFlag{Name: "platform", Aliases: []string{"p"}, Destination: &o.platform, Usage: "what is not given is that of `PLATFORM` of the data base"},
+			&cli.Float64Flag{Name: "efficiency", Value: 1, Destination: &o.efficiency, Usage: "data get this `SHARE` of both rates"},
+			&cli.Float64Flag{Name: "tflops", Destination: &o.tflops, Usage: "a GPU really computes `N` TFLOP/s"},
+			&cli.Float64Flag{Name: "peak", Destination: &o.peak, Usage: "instead: the GPU's peak in `TFLOP/s`, of which --mfu is reached"},
+			&cli.Float64Flag{Name: "mfu", Value: 0.5, Destination: &o.mfu, Usage: "the `SHARE` of the peak that is reached"},
+			&cli.IntFlag{Name: "seqlen", Value: 2048, Destination: &o.sequence, Usage: "`TOKENS` of a sequence"},
+			&cli.IntFlag{Name: "batch", Destination: &o.batch, Usage: "`N` sequences a step, over all GPUs (default: 2 a GPU)"},
+			&cli.BoolFlag{Name: "recompute", Value: true, Destination: &o.recompute, Usage: "activations are computed a second time; --recompute=false: they are kept"},
+			formatFlag(&o.format),
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			if err := o.validate(c); err != nil {
+				return err
+			}
+			return o.run(out)
+		},
+	}
+}
+
+// An estimateFigure is one that was taken from the data base.
+type estimateFigure struct {
+	Flag   string  `json:"flag"`
+	Value  float64 `json:"value"`
+	Unit   string  `json:"unit"`
+	Source string  `json:"source"`
+}
+
+func (o *estimateOptions) validate(c *cli.Context) error {
+	switch {
+	case o.format != "text" && o.format != "json":
+		return usagef("--output is text or json, not %q", o.format)
+	case o.params == "" || o.gpus < 1:
+		return usagef("--params and --gpus are needed: how large the model is, and how many GPUs train it")
+	case o.tflops != 0 && o.peak != 0:
+		return usagef("--tflops and --peak both say how fast a GPU computes; give one of them")
+	case c.IsSet("mfu") && o.tflops != 0:
+		return usagef("--mfu goes with --peak or --platform")
+	case !(o.mfu > 0 && o.mfu <= 1):
+		return usagef("--mfu %g: it is a share above 0, up to 1", o.mfu)
+	case !(o.efficiency > 0 && o.efficiency <= 1):
+		return usagef("--efficiency %g: it is a share above 0, up to 1", o.efficiency)
+	case !slices.Contains(estimate.Strategies(), o.strategy):
+		return usagef("--strategy: there is no %q; did you mean %q?", o.strategy, nearest.To(o.strategy, estimate.Strategies()))
+	}
+	o.job = estimate.Job{
+		Strategy: estimate.Strategy(o.strategy), GPUs: o.gpus, PerNode: o.perNode, Efficiency: o.efficiency,
+		FLOPS: o.tflops * 1e12, Sequence: o.sequence, Batch: o.batch, Recompute: o.recompute,
+	}
+	if o.peak != 0 {
+		o.job.FLOPS = o.peak * o.mfu * 1e12
+	}
+	var err error
+	if o.job.Params, err = estimate.ParseParams(o.params); err != nil {
+		return usagef("--params: %w", err)
+	}
+	if o.job.Bytes, err = estimate.ParseDType(o.dtype); err != nil {
+		return usagef("--dtype: %w", err)
+	}
+	for _, r := range []struct {
+		flag, text string
+		to         *estimate.Rate
+	}{{"--intra", o.intra, &o.job.Intra}, {"--inter", o.inter, &o.job.Inter}} {
+		if r.text == "" {
+			continue
+		}
+		if *r.to, err = estimate.ParseRate(r.text); err != nil {
+			return usagef("%s: %w", r.flag, err)
+		}
+	}
+	if o.platform != "" {
+		if err := o.fromPlatform(); err != nil {
+			return err
+		}
+	}
+	if o.job.PerNode == 0 {
+		o.job.PerNode = 8
+	}
+	if o.job.Batch == 0 && !c.IsSet("batch") {
+		o.job.Batch = 2 * o.job.GPUs
+	}
+	return nil
+}
+
+// fromPlatform takes from the data base what the flags do not say.
+func (o *estimateOptions) fromPlatform() error {
+	db, err := platform.Load()
+	if err != nil {
+		return err
+	}
+	p, err := db.Platform(o.platform)
+	if err != nil {
+		return usagef("--platform: %w", err)
+	}
+	if o.job.PerNode == 0 {
+		o.job.PerNode = p.GPUsPerNode.Max()
+	}
+	g := db.GPUs[p.GPU]
+	if g == nil {
+		return usagef("--platform: the data base names no GPU of %s", o.platform)
+	}
+	if g.NVLink != nil && o.intra == "" {
+		o.job.Intra = estimate.Rate(g.NVLink.UniGBps.Value * 1e9)
+		o.use("intra", g.NVLink.UniGBps, g.NVLink.UniGBps.Value, "GB/s")
+	}
+	if gbit, f := p.NICs.Gbit(); gbit > 0 && o.inter == "" {
+		o.job.Inter = estimate.Rate(gbit / 8 * 1e9)
+		o.use("inter", f, gbit, "Gb/s")
+	}
+	if o.job.FLOPS == 0 && g.BF16Dense.Known() {
+		o.job.FLOPS = g.BF16Dense.Value * o.mfu * 1e12
+		o.use("peak", g.BF16Dense, g.BF16Dense.Value, "TFLOP/s")
+	}
+	return nil
+}
+
+func (o *estimateOptions) use(flag string, f platform.Figure, value float64, unit string) {
+	o.figures = append(o.figures, estimateFigure{flag, value, unit, f.Source})
+}
+
+// The document of harness estimate --output json, schema 1.
+type estimateDoc struct {
+	Schema     int              `json:"schema"`
+	Params     float64          `json:"params"`
+	DType      string           `json:"dtype"`
+	Strategy   string           `json:"strategy"`
+	GPUs       int              `json:"gpus"`
+	PerNode    int              `json:"perNode"`
+	Intra      float64          `json:"intraBytesPerSecond,omitempty"`
+	Inter      float64          `json:"interBytesPerSecond,omitempty"`
+	Efficiency float64          `json:"efficiency"`
+	FLOPS      float64          `json:"flops,omitempty"`
+	Sequence   int              `json:"seqlen"`
+	Batch      int              `json:"batch"`
+	Recompute  bool             `json:"recompute"`
+	Figures    []estimateFigure `json:"figures,omitempty"` // of the data base
+	estimate.Estimate
+}
+
+func (o *estimateOptions) run(out io.Writer) error {
+	e, err := estimate.Of(o.job)
+	if err != nil {
+		return usagef("%w: see --intra, --inter, --per-node, --seqlen and --batch", err)
+	}
+	j := o.job
+	doc := estimateDoc{
+		Schema: 1, Params: j.Params, DType: strings.ToLower(o.dtype), Strategy: o.strategy, GPUs: j.GPUs, PerNode: min(j.PerNode, j.GPUs),
+		Intra: float64(j.Intra), Inter: float64(j.Inter), Efficiency: j.Efficiency, FLOPS: j.FLOPS, Sequence: j.Sequence, Batch: j.Batch,
+		Recompute: j.Recompute, Figures: o.figures, Estimate: e,
+	}
+	if o.format == "json" {
+		return writeJSON(out, doc)
+	}
+	return doc.writeText(out)
+}
