@@ -188,8 +188,11 @@ func (x *expecting) peers(of of, m *GPU) {
 	for _, way := range [][2]string{{"p2p_write", "write to a peer"}, {"p2p_read", "read from a peer"}} {
 		e := of(way[0], way[1], "GB/s")
 		switch kind := x.Recognition.Fabric.Kind; {
-		case kind == "NVLink" && len(x.node.GPUs) == 2: // all links of both
-			e.Floor = x.shipped("p2p")
+		case kind == "NVLink" && len(x.node.GPUs) == 2 && (m.NVLink == nil || !m.NVLink.Links.Known()): // a bridge: all links of both
+			if m.NVLink != nil {
+				e.Peak = cited(m.NVLink.UniGBps)
+			}
+			e.Floor = cmp.Or(x.shipped("p2p"), x.share("payload_fraction_of_advertised", "peak", e.Peak))
 		case m.NVLink != nil && kind == "NVLink":
 			e.Peak = cited(m.NVLink.UniGBps)
 			e.Peak.Note = "all links of a GPU; a pair has those between the two"

@@ -41,6 +41,8 @@ func TestExpect(t *testing.T) {
 		"a40":        {GPUs: gpus(2, "2235", 0), NICs: ports(1, "15b3", "101b", 200), DMI: server, LinksKnown: true},
 		"nc a100":    {GPUs: []NodeGPU{{Device: "20b5", NVLinks: 12}, {Device: "20b5", NVLinks: 12}}, DMI: microsoft, LinksKnown: true},
 		"unread a40": {GPUs: gpus(8, "2235", 0), DMI: server},
+		"a40 pair":   {GPUs: []NodeGPU{{Device: "2235", NVLinks: 4}, {Device: "2235", NVLinks: 4}}, DMI: server, LinksKnown: true},
+		"v100 pair":  {GPUs: []NodeGPU{{Device: "1db5", NVLinks: 6}, {Device: "1db5", NVLinks: 6}}, DMI: server, LinksKnown: true},
 		"unread":     {GPUs: gpus(8, "2330", 0), DMI: server},
 		"unknown":    {GPUs: []NodeGPU{{Device: "2204", Slot: sysfs.PCILink{GTs: 16, Width: 8}}}, NICs: ports(1, "1234", "5678", 0), LinksKnown: true},
 	}
@@ -63,6 +65,8 @@ func TestExpect(t *testing.T) {
 		{"a40", "p2p_write", 0, 0, 0, ""},        // over PCIe
 		{"unread a40", "p2p_write", 0, 0, 0, ""}, // perhaps over a bridge
 		{"nc a100", "p2p_write", 0, 0, 238, "aznhc"},
+		{"a40 pair", "p2p_write", 56.25, 0, 45, "seed003"},
+		{"v100 pair", "p2p_write", 150, 0, 0, ""}, // which may have one link of six between them
 		{"h100", "nvlinks", 18, 0, 18, "mle-net"},
 		{"h100", "pcie_gen", 5, 0, 5, "mle-net"},
 		{"h100", "bf16", 989, 794.5, 0.87 * 794.5, "aznhc-readme"},
