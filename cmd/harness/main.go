@@ -122,7 +122,8 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Action:               noCommand,
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), topoCommand(out, errOut), predictCommand(out), platformCommand(out, errOut), estimateCommand(out), completionCommand(out), rankCommand(out),
+			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), diagCommand(out, errOut),
+			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out),
 		},
 	}
 	for _, c := range app.Commands {

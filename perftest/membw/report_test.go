@@ -327,7 +327,7 @@ func TestNear(t *testing.T) {
 			t.Fatal(err)
 		}
 		called := false
-		if err := near(cpus, func() error { called = true; return errors.New("said") }); err == nil || err.Error() != "said" || !called {
+		if err := sysfs.Near(cpus, func() error { called = true; return errors.New("said") }); err == nil || err.Error() != "said" || !called {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

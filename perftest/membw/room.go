@@ -60,7 +60,7 @@ func (r *rig) allocate(p Place, bytes int) (*room, error) {
 	if r.apart {
 		cpus = sysfs.CPUSet{}
 	}
-	return m, near(cpus, func() (err error) {
+	return m, sysfs.Near(cpus, func() (err error) {
 		switch p.Memory {
 		case Device:
 			m.at, err = driver.Malloc(bytes)

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/dcgm/diag"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+type diagOptions struct {
+	format, run, file string
+	gpus, child       string
+	params            cli.StringSlice
+	only, skip        cli.StringSlice
+	duration, timeout time.Duration
+	stdout, stderr    io.Writer
+}
+
+func diagCommand(out, errOut io.Writer) *cli.Command {
+	o := diagOptions{stdout: out, stderr: errOut}
+	return &cli.Command{
+		Name:  "diag",
+		Usage: "test GPUs by loading them, in the levels of dcgmi diag",
+		Description: "Level 1 looks at the software; 2 adds memory and copies (about a minute); 3 adds products, streams and power\n" +
+			"(about ten minutes); 4 adds memory over and over, and pulses (about 25 minutes). Each test runs in a process\n" +
+			"of its own. Exit status: 0 passed, with warnings or without; 1 a test failed or broke; 3 there are no GPUs, or all\n" +
+			"tests were skipped.",
+		Flags: []cli.Flag{
+			formatFlag(&o.format),
+			&cli.StringFlag{Name: "run", Aliases: []string{"r"}, Value: "1", Destination: &o.run, Usage: "`LEVEL`, 1 to 4 or quick, medium, long, xlong; or names of tests with commas between"},
+			&cli.StringFlag{Name: "gpus", Aliases: []string{"i"}, Destination: &o.gpus, Usage: "test only these GPUs, `0,1`, numbered as CUDA does"},
+			&cli.StringSliceFlag{Name: "parameters", Aliases: []string{"p"}, Destination: &o.params, Usage: "`TEST.PARAMETER=VALUE`, several with ; between; docs/diag.md lists them"},
+			&cli.DurationFlag{Name: "duration", Destination: &o.duration, Usage: "load GPUs so long in each test that has test_duration, such as 10s"},
+			&cli.DurationFlag{Name: "timeout", Destination: &o.timeout, Usage: "give up a test after so long (default: by its duration)"},
+			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "run only this `TEST`; may be repeated: " + strings.Join(diag.Names(), " ")},
+			&cli.StringSliceFlag{Name: "skip", Destination: &o.skip, Usage: "leave out this `TEST`; may be repeated"},
+			&cli.StringFlag{Name: "json", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
+			&cli.StringFlag{Name: "child", Destination: &o.child, Hidden: true},
+		},
+		OnUsageError: onUsageError,
+		Action: func(c *cli.Context) error {
+			if err := noArgs(c); err != nil {
+				return err
+			}
+			if o.child != "" {
+				return diagChild(c.Context, o.child, out)
+			}
+			plan, err := o.plan()
+			if err != nil {
+				return err
+			}
+			return o.report(c.Context, plan)
+		},
+	}
+}
+
+// plan checks the flags.
+func (o *diagOptions) plan() (diag.Plan, error) {
+	p, err := diag.Select(o.run, o.only.Value(), o.skip.Value())
+	if err != nil {
+		return p, usagef("%w", err)
+	}
+	if p.Params, err = diag.ParseParams(o.params.Value()...); err != nil {
+		return p, usagef("-p: %w", err)
+	}
+	p.Duration, p.Timeout = o.duration, o.timeout
+	switch {
+	case o.format != "text" && o.format != "json":
+		return p, usagef("--output is text or json, not %q", o.format)
+	case o.duration < 0 || o.timeout < 0:
+		return p, usagef("--duration %v --timeout %v: they are from 0 up", o.duration, o.timeout)
+	}
+	if o.gpus == "" {
+		return p, nil
+	}
+	for text := range strings.SplitSeq(o.gpus, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(text))
+		if err != nil || n < 0 {
+			return p, usagef("--gpus %q is no list of numbers such as 0,1", o.gpus)
+		}
+		p.GPUs = append(p.GPUs, n)
+	}
+	return p, nil
+}
+
+// diagChild is one test: what it is given and says is the parent's and its own
+// affair.
+func diagChild(ctx context.Context, name string, out io.Writer) error {
+	db, err := platform.Load()
+	if err != nil {
+		return err
+	}
+	return diag.Child(ctx, name, diag.Environment{
+		Open:    func() (diag.Machine, error) { return diag.Open(sysfs.FS{}) },
+		Sensors: diag.OpenSensors, DB: db, Root: "/", Environ: os.Environ(),
+	}, os.Stdin, out)
+}
+
+// diagCommandLine makes a child; tests have others.
+var diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
+	return exec.CommandContext(ctx, "/proc/self/exe", "diag", "--child", name)
+}
+
+// report runs the plan, and ends as its report says.
+func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
+	show, clear := o.progress()
+	runner := diag.Runner{Command: diagCommandLine, Observe: show}
+	r, err := runner.Run(ctx, plan)
+	clear()
+	switch {
+	case errors.Is(err, diag.ErrGPUs):
+		return usagef("--gpus %s: %w", o.gpus, err)
+	case r == nil:
+		if errors.Is(err, driver.ErrNoDriver) {
+			return err
+		}
+		return &statusError{exitNotDone, err}
+	}
+	r.Version, r.Time = version.Get().String(), time.Now().UTC().Truncate(time.Second)
+	r.Host, _ = os.Hostname()
+	if werr := o.write(r); werr != nil || err != nil {
+		return errors.Join(err, werr)
+	}
+	switch r.Status {
+	case diag.Fail, diag.Error:
+		return &statusError{exitFail, nil}
+	case diag.Skip:
+		return &statusError{exitNotDone, errors.New("all tests were skipped: nothing is known of these GPUs")}
+	}
+	return nil
+}
+
+func (o *diagOptions) write(r *diag.Report) error {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if o.file != "" {
+		if err := writeFile(o.file, b); err != nil {
+			return err
+		}
+	}
+	if o.format == "json" {
+		_, err = o.stdout.Write(b)
+		return err
+	}
+	return r.WriteText(o.stdout)
+}
+
+// progress shows on a terminal what is tested; elsewhere a line a test, so that a
+// log of some minutes shows where it is.
+func (o *diagOptions) progress() (show func(diag.Event), clear func()) {
+	if !isTerminal(o.stderr) {
+		return func(e diag.Event) {
+			if e.Result != nil {
+				fmt.Fprintf(o.stderr, "%d/%d %s: %s\n", e.Done, e.Total, e.Test.Name, e.Result.Status)
+			}
+		}, func() {}
+	}
+	return func(e diag.Event) {
+		fmt.Fprintf(o.stderr, "\r\x1b[K%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
+	}, func() { fmt.Fprint(o.stderr, "\r\x1b[K") }
+}

@@ -1,0 +1,172 @@
+//go:build cuda && cgo
+
+package diag
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// In the program, which may run where the sources are not.
+//
+//go:embed ptx/*.h ptx/*.cu ptx/generate
+var sources embed.FS
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unpack writes the sources of the kernels to a directory.
+func unpack(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	check(t, os.CopyFS(dir, sources))
+	return filepath.Join(dir, "ptx")
+}
+
+// fakeDriver compiles testdata/fake.cpp and returns the directory that it is in.
+func fakeDriver(t *testing.T) string {
+	t.Helper()
+	dir := unpack(t)
+	args := []string{"-std=c++20", "-O2", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", "-I" + dir, "-I/usr/local/cuda/include"}
+	args = append(args, strings.Fields(os.Getenv("CGO_CFLAGS"))...)
+	tool(t, "c++", append(args, "-o", filepath.Join(dir, "libcuda.so.1"), "testdata/fake.cpp")...)
+	return dir
+}
+
+// tool runs a compiler, and skips the test where there is none.
+func tool(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("no %s", name)
+	}
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+	return out
+}
+
+// TestOnFake runs the tests that need GPUs, in other processes, on a driver whose
+// devices are the processor.
+func TestOnFake(t *testing.T) {
+	if os.Getenv(inside) != "" {
+		t.Skip("this is that process")
+	}
+	lib := fakeDriver(t)
+	self, err := os.Executable()
+	check(t, err)
+	for _, env := range []string{"FAKE_DEVICES=2", "FAKE_DEVICES=1", "FAKE_NO_PEER=1"} {
+		cmd := exec.Command(self, "-test.run=GPU", "-test.v", "-test.timeout=120s")
+		cmd.Env = append(os.Environ(), inside+"=1", "LD_LIBRARY_PATH="+lib, env)
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
+			t.Errorf("with %s: %v\n%s", env, err, out)
+		}
+	}
+}
+
+// TestFakeFaults: a fault of the driver, a crash, a hang and wrong data each fail
+// their test, and the next one runs.
+func TestFakeFaults(t *testing.T) {
+	lib := fakeDriver(t)
+	self, err := os.Executable()
+	check(t, err)
+	params, err := ParseParams("memory_bandwidth.memory_size_mb=12; memory_bandwidth.test_loops=1; memory.max_memory_mb=4; pcie.copies=1")
+	check(t, err)
+	for _, tt := range []struct {
+		env, test string
+		status    Status
+		text      string
+	}{
+		{"FAKE_LOST=stream_copy", "memory_bandwidth", Fail, "not mapped"},
+		{"FAKE_CRASH=stream_copy", "memory_bandwidth", Error, "the fake driver crashes"},
+		{"FAKE_HANG=stream_copy", "memory_bandwidth", Error, "timed out: it was not done within 6s (at GPU "},
+		{"FAKE_WRONG=1", "pcie", Fail, "h2d: 1 words of 8 bytes are wrong"},
+	} {
+		plan, err := Select("context_create,"+tt.test, nil, nil)
+		check(t, err)
+		after, _ := find("context_create")
+		plan.Tests = append(plan.Tests, after)
+		plan.Params, plan.Timeout = params, 6*time.Second
+		if tt.test == "pcie" {
+			plan.Timeout = 0
+		}
+		r := Runner{Command: func(ctx context.Context, name string) *exec.Cmd {
+			cmd := exec.CommandContext(ctx, self)
+			cmd.Env = append(os.Environ(), childEnv+"="+name, scenarioEnv+"=driver", "LD_LIBRARY_PATH="+lib, "FAKE_DEVICES=2", tt.env)
+			return cmd
+		}}
+		report, err := r.Run(t.Context(), plan)
+		check(t, err)
+		got := report.Tests[1]
+		if text := fmt.Sprint(got); got.Status != tt.status || !strings.Contains(text, tt.text) {
+			t.Errorf("%s: %s", tt.env, text)
+		}
+		if report.Tests[0].Status != Pass || report.Tests[2].Status != Pass {
+			t.Errorf("%s: the others: %+v", tt.env, report.Tests)
+		}
+	}
+}
+
+func init() {
+	scenarios["driver"] = func() (Machine, error) { return Open(sysfs.FS{}) }
+}
+
+// TestPTXIsCurrent compiles the kernels again, if nvcc is the one that the PTX
+// came from.
+func TestPTXIsCurrent(t *testing.T) {
+	want, err := files.ReadFile("ptx/kernels.ptx")
+	check(t, err)
+	_, rest, _ := strings.Cut(string(want), "Cuda compilation tools, ")
+	version, _, _ := strings.Cut(rest, "\n")
+	if v := tool(t, "nvcc", "--version"); !strings.Contains(string(v), version) {
+		t.Skipf("nvcc is not of %s", version)
+	}
+	dir := unpack(t)
+	cmd := exec.Command("sh", "./generate", ".")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, name := range []string{"kernels.ptx", "warpgroup.ptx"} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		check(t, err)
+		if want, err := files.ReadFile("ptx/" + name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what nvcc makes of its source: go generate", name)
+		}
+	}
+}
+
+// TestPTX: what a CUDA image's nvcc made comes before what was committed.
+func TestPTX(t *testing.T) {
+	both := fstest.MapFS{"ptx/kernels.ptx": {Data: []byte("old")}, "ptx/own/kernels.ptx": {Data: []byte("new")}}
+	if texts, err := ptx(both, "kernels"); err != nil || string(bytes.Join(texts, []byte(" "))) != "new old" {
+		t.Errorf("%s, %v", texts, err)
+	}
+	if _, err := ptx(fstest.MapFS{}, "kernels"); err == nil {
+		t.Error("there is none, and nothing is said")
+	}
+	for _, name := range []string{"kernels", "warpgroup"} {
+		texts, err := ptx(files, name)
+		check(t, errors.Join(err))
+		if len(texts) != 1 || len(texts[0]) == 0 {
+			t.Errorf("%s: %d texts", name, len(texts))
+		}
+	}
+}

@@ -1,0 +1,202 @@
+//go:build cuda && cgo
+
+package diag
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// inside is set in processes whose driver is the fake one.
+const inside = "DIAG_TEST_FAKE"
+
+// open opens the GPUs, or skips the test.
+func open(t *testing.T) *rig {
+	t.Helper()
+	m, err := Open(sysfs.FS{})
+	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
+		t.Skip(err)
+	}
+	check(t, err)
+	runtime.LockOSThread()
+	t.Cleanup(func() {
+		defer runtime.UnlockOSThread()
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return m.(*rig)
+}
+
+// take prepares a GPU and some of its memory: little where it is the processor's.
+func take(t *testing.T, r *rig, gpu int) *device {
+	t.Helper()
+	d, err := r.Device(gpu)
+	check(t, err)
+	most := int64(4 << 30)
+	if os.Getenv(inside) != "" {
+		most = 6 << 20
+	}
+	got, of, err := d.Take(most)
+	check(t, err)
+	if got != most || of < got {
+		t.Fatalf("took %d bytes of %d; want %d", got, of, most)
+	}
+	return d.(*device)
+}
+
+// TestGPUPatterns: all patterns are found as they were written, and so are their
+// complements.
+func TestGPUPatterns(t *testing.T) {
+	d := take(t, open(t), 0)
+	for _, p := range patterns(64, 7) {
+		_, err := d.Write(p)
+		check(t, err)
+		inverse, ok := p.inverse()
+		m, _, err := d.Verify(p, ok)
+		check(t, err)
+		if m.Count != 0 {
+			t.Errorf("%s: %+v", p.Name, m)
+		}
+		if !ok {
+			continue
+		}
+		if m, _, err := d.Verify(inverse, false); err != nil || m.Count != 0 {
+			t.Errorf("%s, inverted: %+v, %v", p.Name, m, err)
+		}
+	}
+	// A pattern is not another one.
+	m, _, err := d.Verify(constants()[1], false)
+	if check(t, err); m.Count != uint64(d.pieces[0].bytes)/8 || len(m.First) != kept {
+		t.Errorf("random words as 0xFF: %d are wrong, %d were kept", m.Count, len(m.First))
+	}
+}
+
+// TestGPUFlip: one wrong bit is found wherever it is, with its address and what
+// should be there.
+func TestGPUFlip(t *testing.T) {
+	d := take(t, open(t), 0)
+	end := d.pieces[0].bytes
+	for _, p := range patterns(2, 3) {
+		for _, at := range []int64{0, 8, end / 3 &^ 7, end - 8} {
+			_, err := d.Write(p)
+			check(t, err)
+			check(t, d.Flip(at, 1<<33))
+			m, _, err := d.Verify(p, false)
+			check(t, err)
+			if m.Count != 1 || m.Bits != 1<<33 || len(m.First) != 1 || m.First[0].At != uint64(d.pieces[0].at)+uint64(at) || m.First[0].Expected^m.First[0].Found != 1<<33 {
+				t.Errorf("%s, byte %d: %+v", p.Name, at, m)
+			}
+		}
+	}
+	if err := d.Flip(end, 1); err == nil {
+		t.Error("a byte that was not taken")
+	}
+}
+
+// TestGPUTake: nearly all free memory can be had, and is given back.
+func TestGPUTake(t *testing.T) {
+	r := open(t)
+	d, err := r.Device(0)
+	check(t, err)
+	free, _, err := driver.MemInfo()
+	check(t, err)
+	for range 2 {
+		got, of, err := d.Take(0)
+		check(t, err)
+		if got < free-2*reserve || got > of {
+			t.Errorf("took %d bytes; %d were free", got, free)
+		}
+		t.Logf("took %d of %d bytes, %.2f %%, in %d pieces", got, of, 100*float64(got)/float64(of), len(d.(*device).pieces))
+	}
+	check(t, d.Free())
+	if after, _, err := driver.MemInfo(); err != nil || after < free-reserve {
+		t.Errorf("%d bytes are free, %d were; %v", after, free, err)
+	}
+}
+
+// TestGPUStreams: each stream leaves what it should.
+func TestGPUStreams(t *testing.T) {
+	d := take(t, open(t), 0)
+	for _, s := range []Stream{WriteOnly, Read, Copy, Triad} {
+		bytes, seconds, err := d.Stream(s)
+		check(t, err)
+		t.Logf("%s: %.0f GB/s", s, float64(bytes)/seconds/1e9)
+	}
+	if err := d.summed(d.pieces[0].at, 4096, 3); err == nil {
+		t.Error("what is not there adds up")
+	}
+}
+
+// TestGPUHost: copies to and from the host arrive.
+func TestGPUHost(t *testing.T) {
+	r := open(t)
+	for gpu := range r.gpus {
+		d, err := r.Device(gpu)
+		check(t, err)
+		for _, dir := range []Direction{ToDevice, ToHost, BothWays} {
+			bytes, seconds, m, err := d.Host(dir, 2)
+			if err != nil || m.Count != 0 || bytes < 2*hostBytes || seconds <= 0 {
+				t.Errorf("GPU %d, %s: %d bytes, %v s, %+v, %v", gpu, dir, bytes, seconds, m, err)
+			}
+		}
+		check(t, d.Free())
+	}
+}
+
+// TestGPURemote: peers find what was written, and it is read back.
+func TestGPURemote(t *testing.T) {
+	r := open(t)
+	if len(r.gpus) < 2 {
+		t.Skip("it takes two GPUs")
+	}
+	a, b := take(t, r, 0), take(t, r, 1)
+	for _, pair := range [][2]*device{{a, b}, {b, a}} {
+		x, err := pair[0].Remote(pair[1], Pattern{"random", Random, 5})
+		if err != nil || x.Written.Count+x.ReadBy.Count != 0 || x.Write <= 0 || !x.Staged && x.Read <= 0 {
+			t.Errorf("%+v, %v", x, err)
+		}
+		if direct := r.Peer(pair[0].gpu.Index, pair[1].gpu.Index) == nil; direct == x.Staged {
+			t.Errorf("direct access %v, staged %v", direct, x.Staged)
+		}
+	}
+}
+
+// TestGPUProducts: all kernels compute what the processor does, on all
+// multiprocessors, and a wrong bit of one of them shows.
+func TestGPUProducts(t *testing.T) {
+	r := open(t)
+	d := take(t, r, 0)
+	for _, fast := range []bool{true, false} {
+		if fast && !d.fast {
+			if d.gpu.Compute == "9.0" {
+				t.Error("the driver does not take the kernels of warpgroup.cu")
+			}
+			continue
+		}
+		d.fast = fast
+		for _, k := range []Kind{BF16, FP16, FP32, FP64} {
+			p, err := d.Product(Work{Kind: k, Seed: 9, Exact: true, Rounds: 3})
+			check(t, err)
+			l := load{job: &job{result: &Result{}}, kind: k}
+			if l.compare(p); p.Wrong != 0 || len(l.wrong)+len(l.changed) != 0 {
+				t.Errorf("%s by %s: %d results are wrong, %d multiprocessors differ, %d change", k, p.Way, p.Wrong, len(l.wrong), len(l.changed))
+			}
+			p, err = d.Product(Work{Kind: k, Seed: 9, Rounds: 4, FlipSM: 1})
+			check(t, err)
+			l = load{job: &job{result: &Result{}}, kind: k}
+			l.compare(p)
+			if _, ok := l.changed[0]; !ok || len(l.changed) != 1 || len(l.wrong) != 0 {
+				t.Errorf("%s by %s: with a wrong bit on multiprocessor 0, %v change and %v differ", k, p.Way, l.changed, l.wrong)
+			}
+			p, err = d.Product(Work{Kind: k, Seed: 10, For: 0.05})
+			check(t, err)
+			t.Logf("%s by %s: %.2f TFLOP/s, %d blocks, %.3f s", k, p.Way, p.Flops/p.Seconds/1e12, len(p.Blocks), p.Seconds)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package diag
+
+import (
+	"fmt"
+)
+
+// A Machine is the GPUs of this process.
+type Machine interface {
+	GPUs() []GPU
+	// Device prepares a GPU. What it gives is used by one goroutine at a time,
+	// which is locked to its thread.
+	Device(gpu int) (Device, error)
+	// Peer says why GPU a cannot use b's memory directly; nil: it can.
+	Peer(a, b int) error
+	Close() error
+}
+
+// A Device is a GPU with what is allocated on it. Seconds are those of the GPU's
+// own clock.
+type Device interface {
+	// Take allocates the free memory in pieces as large as they get, up to a
+	// number of bytes (0: all), and says how many bytes it has got of how many.
+	Take(most int64) (got, of int64, err error)
+	// Write fills what was taken.
+	Write(p Pattern) (seconds float64, err error)
+	// Verify compares what was taken with a pattern; with invert it leaves the
+	// complement.
+	Verify(p Pattern, invert bool) (m Miscompares, seconds float64, err error)
+	// Flip changes bits of one word of what was taken: an injected fault.
+	Flip(offset int64, mask uint64) error
+	// Stream goes through a part of what was taken, and checks the result.
+	Stream(o Stream) (bytes int64, seconds float64, err error)
+	// Host copies to or from pinned memory, so many times, and verifies what has
+	// come back.
+	Host(d Direction, copies int) (bytes int64, seconds float64, m Miscompares, err error)
+	// Remote writes a pattern to a peer's memory, has the peer verify it, and
+	// reads it back from here.
+	Remote(peer Device, p Pattern) (Remote, error)
+	// Product multiplies matrices.
+	Product(w Work) (Products, error)
+	// Free gives all memory back.
+	Free() error
+}
+
+// A Stream is a way through memory.
+type Stream uint8
+
+// The streams. Triad is a = b + 3c.
+const (
+	Read Stream = iota
+	WriteOnly
+	Copy
+	Triad
+)
+
+func (s Stream) String() string { return [...]string{"read", "write", "copy", "triad"}[s] }
+
+// A Direction is of copies between host and GPU.
+type Direction uint8
+
+// The directions.
+const (
+	ToDevice Direction = iota
+	ToHost
+	BothWays // counted together
+)
+
+func (d Direction) String() string { return [...]string{"h2d", "d2h", "both"}[d] }
+
+// A Remote is what came of access to a peer.
+type Remote struct {
+	Bytes           int64
+	Write, Read     float64 // seconds
+	Written, ReadBy Miscompares
+	Staged          bool // no direct access: copied through the host, Write is that copy
+}
+
+// Kind is the arithmetic of a product.
+type Kind uint8
+
+// The kinds.
+const (
+	BF16 Kind = iota
+	FP16
+	FP32
+	FP64
+)
+
+func (k Kind) String() string { return [...]string{"bf16", "fp16", "fp32", "fp64"}[k] }
+
+// Work is a launch of products on all multiprocessors.
+type Work struct {
+	Kind   Kind
+	Seed   uint64  // of the matrices
+	Exact  bool    // of small whole numbers, so that the processor knows the result
+	Rounds int     // after each, results are compared with the first round's
+	For    float64 // seconds that a launch is to take; instead of Rounds
+	FlipSM int     // the multiprocessor that gets a wrong bit, plus 1: an injected fault
+}
+
+// Products are what came of it.
+type Products struct {
+	Seconds float64
+	Flops   float64
+	Way     string // what computed them: "wgmma"
+	Blocks  []Outcome
+	Wrong   int // results of the first block that the processor's own differ from, with Exact
+}
+
+// An Outcome is a block's.
+type Outcome struct {
+	Sum uint64
+	SM  uint32
+	Bad uint32 // results that were not as in the first round
+}
+
+// Sensors read what GPUs say of themselves under load.
+type Sensors interface {
+	Read(bus string) (Reading, error)
+	Close() error
+}
+
+// A Reading is one GPU at one time. What the driver does not tell is 0.
+type Reading struct {
+	Celsius     int
+	Watts       float64
+	LimitWatts  float64
+	MHz, MaxMHz int
+	Reasons     uint64 // why clocks are as they are, NVML's bits
+	Replays     uint64 // of PCIe, since the driver was loaded
+	Persistence *bool
+}
+
+// Reasons for low clocks that a healthy node does not have under load.
+const (
+	HWSlowdown    = 0x08
+	SWThermal     = 0x20
+	HWThermal     = 0x40
+	HWPowerBrake  = 0x80
+	throttleFails = HWSlowdown | HWThermal | HWPowerBrake
+)
+
+// reasons names those of the bits that matter.
+func reasons(bits uint64) string {
+	text := ""
+	for _, r := range []struct {
+		bit  uint64
+		name string
+	}{{HWSlowdown, "hardware slowdown"}, {SWThermal, "software thermal slowdown"}, {HWThermal, "hardware thermal slowdown"}, {HWPowerBrake, "power brake"}} {
+		if bits&r.bit != 0 {
+			if text != "" {
+				text += ", "
+			}
+			text += r.name
+		}
+	}
+	if text == "" {
+		return fmt.Sprintf("%#x", bits)
+	}
+	return text
+}

@@ -1,0 +1,111 @@
+package diag
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// A shape is that of a kernel's product: so many rows and columns, of sums of k
+// terms.
+type shape struct{ rows, columns, k int }
+
+func (s shape) flops() float64 { return 2 * float64(s.rows) * float64(s.columns) * float64(s.k) }
+
+// values are a matrix of so many rows of k numbers, row after row. Exact ones are
+// whole, and so few and small that sums of their products are, too, in all kinds of
+// arithmetic. The others are from -1 to 1, with bits wherever the kind has some.
+func values(rows, k int, seed uint64, exact bool) []float64 {
+	out := make([]float64, rows*k)
+	for i := range out {
+		h := mix(seed, uint64(i))
+		if exact {
+			out[i] = float64(int64(h%17) - 8)
+		} else {
+			out[i] = float64(int64(h)) / (1 << 63)
+		}
+	}
+	return out
+}
+
+// mix is the finalizer of SplitMix64, by Vigna.
+func mix(seed, i uint64) uint64 {
+	z := (seed + i) * 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// encode writes a matrix as a kind's kernels take it: 16 bits a number row after
+// row, or wider ones with all rows' first number first.
+func encode(k Kind, m []float64, rows int) []byte {
+	var b []byte
+	columns := len(m) / rows
+	if k == BF16 || k == FP16 {
+		for _, v := range m {
+			h := bfloat16(v)
+			if k == FP16 {
+				h = float16(v)
+			}
+			b = binary.LittleEndian.AppendUint16(b, h)
+		}
+		return b
+	}
+	for c := range columns {
+		for r := range rows {
+			if v := m[r*columns+c]; k == FP32 {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
+			} else {
+				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
+			}
+		}
+	}
+	return b
+}
+
+// bfloat16 cuts a number off.
+func bfloat16(v float64) uint16 { return uint16(math.Float32bits(float32(v)) >> 16) }
+
+// float16 cuts a number off, whose size is below 65536; what is too small for a
+// normal one becomes 0.
+func float16(v float64) uint16 {
+	b := math.Float32bits(float32(v))
+	exponent := int(b>>23&0xff) - 127 + 15
+	if exponent <= 0 {
+		return uint16(b >> 16 & 0x8000)
+	}
+	return uint16(b>>16&0x8000) | uint16(exponent)<<10 | uint16(b>>13&0x3ff)
+}
+
+// mismatches counts the results that are not times the product of two matrices of
+// whole numbers.
+func mismatches(k Kind, got []byte, s shape, a, b []float64, times int) (int, error) {
+	wide := make([]float64, s.rows*s.columns)
+	if k == FP64 {
+		if err := binary.Read(bytes.NewReader(got), binary.LittleEndian, wide); err != nil {
+			return 0, fmt.Errorf("a product's results: %w", err)
+		}
+	} else {
+		narrow := make([]float32, len(wide))
+		if err := binary.Read(bytes.NewReader(got), binary.LittleEndian, narrow); err != nil {
+			return 0, fmt.Errorf("a product's results: %w", err)
+		}
+		for i, v := range narrow {
+			wide[i] = float64(v)
+		}
+	}
+	n := 0
+	for r := range s.rows {
+		for c := range s.columns {
+			sum := 0.0
+			for i := range s.k {
+				sum += a[r*s.k+i] * b[c*s.k+i]
+			}
+			if wide[r*s.columns+c] != sum*float64(times) {
+				n++
+			}
+		}
+	}
+	return n, nil
+}

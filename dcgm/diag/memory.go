@@ -1,0 +1,205 @@
+package diag
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// remedyMemory is for wrong memory.
+const remedyMemory = "take the GPU out of service, reset it (row remapping takes effect then) and run memtest; if it fails again, replace the GPU"
+
+// memory is one pass of each pattern, and moving inversions.
+func memory(ctx context.Context, j *job) error {
+	j.each(func(g GPU, d Device) error {
+		p, err := j.take(g, d)
+		if err != nil || p == nil {
+			return err
+		}
+		if err := p.pass(ctx, int(j.params["walks"]), 1); err != nil {
+			return err
+		}
+		p.report()
+		return nil
+	})
+	return nil
+}
+
+// memtest repeats it with other random words until its time is over.
+func memtest(ctx context.Context, j *job) error {
+	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
+	j.each(func(g GPU, d Device) error {
+		p, err := j.take(g, d)
+		if err != nil || p == nil {
+			return err
+		}
+		for seed := uint64(1); ; seed++ {
+			p.until = until
+			if err := p.pass(ctx, int(j.params["walks"]), seed); err != nil {
+				return err
+			}
+			if !time.Now().Before(until) {
+				break
+			}
+		}
+		p.report()
+		return nil
+	})
+	return nil
+}
+
+// A passage is the test of one GPU's memory.
+type passage struct {
+	j        *job
+	g        GPU
+	d        Device
+	got      int64
+	until    time.Time // zero: all patterns, whatever time they take
+	patterns int       // that were verified
+	wrong    Miscompares
+	by       string // the first pattern with wrong words
+	// Seconds of writing, of verifying, and of both at once.
+	write, verify, invert float64
+	writes, verifies      int
+	inverts               int
+	inject                bool
+}
+
+// take allocates the memory. Without enough of it there is no passage: what was
+// found says so.
+func (j *job) take(g GPU, d Device) (*passage, error) {
+	most := int64(j.params["max_memory_mb"]) * 1e6
+	got, of, err := d.Take(most)
+	if err != nil {
+		return nil, err
+	}
+	share := 100 * float64(got) / float64(of)
+	j.measure(Measurement{Name: "memory tested", GPU: g.Index, Value: float64(got), Unit: "B"})
+	j.measure(Measurement{Name: "share of all memory", GPU: g.Index, Value: share, Unit: "%"})
+	if least := j.params["minimum_allocation_percentage"]; most == 0 && share < least {
+		j.findf(g.Index, Error, "end the processes that use the GPU, and run the test again", "only %.0f %% of its memory is free; %.0f %% must be tested", share, least)
+		return nil, nil
+	}
+	return &passage{j: j, g: g, d: d, got: got, inject: j.params["inject_error"] != 0}, nil
+}
+
+// pass goes through all patterns.
+func (p *passage) pass(ctx context.Context, walks int, seed uint64) error {
+	all := patterns(min(walks, 64), seed)
+	for i, pattern := range all {
+		if p.over(ctx) {
+			return context.Cause(ctx)
+		}
+		p.j.progress("GPU %d: %s, pattern %d of %d", p.g.Index, pattern.Name, i+1, len(all))
+		if err := p.fill(pattern); err != nil {
+			return err
+		}
+		if err := p.check(pattern, false); err != nil {
+			return err
+		}
+	}
+	for _, pattern := range []Pattern{constants()[0], constants()[2], {"walking ones 0", WalkingOne, 0}} {
+		if p.over(ctx) {
+			return context.Cause(ctx)
+		}
+		p.j.progress("GPU %d: moving inversions of %s", p.g.Index, pattern.Name)
+		if err := p.inversions(pattern); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *passage) over(ctx context.Context) bool {
+	return ctx.Err() != nil || !p.until.IsZero() && p.patterns > 0 && time.Now().After(p.until)
+}
+
+// fill writes a pattern, and then the injected error.
+func (p *passage) fill(pattern Pattern) error {
+	s, err := p.d.Write(pattern)
+	if err != nil {
+		return err
+	}
+	p.write, p.writes = p.write+s, p.writes+1
+	if p.inject {
+		p.inject = false
+		return p.d.Flip(p.got/2&^7, 1<<41)
+	}
+	return nil
+}
+
+// inversions reads a pattern and leaves its complement, then the other way round.
+func (p *passage) inversions(pattern Pattern) error {
+	inverse, ok := pattern.inverse()
+	if !ok {
+		return fmt.Errorf("pattern %s has no complement", pattern.Name)
+	}
+	inverse.Name = "inverted " + pattern.Name
+	if err := p.fill(pattern); err != nil {
+		return err
+	}
+	for _, step := range []struct {
+		pattern Pattern
+		invert  bool
+	}{{pattern, true}, {inverse, true}, {pattern, false}} {
+		if err := p.check(step.pattern, step.invert); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *passage) check(pattern Pattern, invert bool) error {
+	m, s, err := p.d.Verify(pattern, invert)
+	if err != nil {
+		return err
+	}
+	p.patterns++
+	if invert {
+		p.invert, p.inverts = p.invert+s, p.inverts+1
+	} else {
+		p.verify, p.verifies = p.verify+s, p.verifies+1
+	}
+	if m.Count > 0 && p.by == "" {
+		p.by = pattern.Name
+	}
+	p.wrong.add(m)
+	return nil
+}
+
+// report says how fast it was, and what was wrong.
+func (p *passage) report() {
+	rate := func(name string, times int, passes int, s float64) {
+		if s > 0 {
+			m := Measurement{Name: name, GPU: p.g.Index, Value: float64(passes) * float64(times) * float64(p.got) / s / 1e9, Unit: "GB/s"}
+			if model := p.j.model(p.g); model != nil {
+				m = m.figure(model.MemoryGBps)
+			}
+			p.j.measure(m)
+		}
+	}
+	rate("write", 1, p.writes, p.write)
+	rate("verify", 1, p.verifies, p.verify)
+	rate("verify and invert", 2, p.inverts, p.invert)
+	p.j.measure(Measurement{Name: "patterns verified", GPU: p.g.Index, Value: float64(p.patterns), Unit: "passes"})
+	p.j.miscompared(p.g.Index, p.wrong, remedyMemory, "memory, first with pattern "+p.by)
+}
+
+// miscompared makes a finding of wrong words, if there are any.
+func (j *job) miscompared(gpu int, m Miscompares, remedy, where string) {
+	if m.Count == 0 {
+		return
+	}
+	j.findf(gpu, Fail, remedy, "%s: %d words of 8 bytes are wrong, in bits %#016x; the first %d: %s", where, m.Count, m.Bits, min(len(m.First), 4), first(m))
+}
+
+func first(m Miscompares) string {
+	text := ""
+	for i, c := range m.First[:min(len(m.First), 4)] {
+		if i > 0 {
+			text += "; "
+		}
+		text += c.String()
+	}
+	return text
+}

@@ -1,0 +1,165 @@
+package diag
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// Params are the values that were given, by test and parameter.
+type Params map[string]map[string]float64
+
+// A Plan is what to run.
+type Plan struct {
+	Level int // 0: tests were named
+	Tests []Test
+	// Params hold for the tests that they name.
+	Params   Params
+	Duration time.Duration // of each test that has test_duration; 0: its own
+	Timeout  time.Duration // of each test; 0: what it should need at most
+	GPUs     []int         // nil: all
+}
+
+// levels are DCGM's words for them.
+var levels = map[string]int{"1": 1, "2": 2, "3": 3, "4": 4, "quick": 1, "short": 1, "medium": 2, "long": 3, "xlong": 4}
+
+// Names lists the names of all tests.
+func Names() (names []string) {
+	for _, t := range Tests() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Select makes the plan of a run: a level, by number or DCGM's word, or names of
+// tests with commas between; of those only some, and not others.
+func Select(run string, only, skip []string) (p Plan, err error) {
+	for _, name := range slices.Concat(only, skip) {
+		if _, ok := find(name); !ok {
+			return p, unknownTest(name)
+		}
+	}
+	named := strings.Split(run, ",")
+	p.Level = levels[run]
+	if p.Level == 0 {
+		for i, name := range named {
+			named[i] = strings.TrimSpace(name)
+			if _, ok := find(named[i]); !ok {
+				return p, fmt.Errorf("-r is a level (1, 2, 3, 4, quick, medium, long, xlong) or names of tests: %w", unknownTest(named[i]))
+			}
+		}
+	}
+	for _, t := range Tests() {
+		in := slices.Contains(named, t.Name)
+		if p.Level > 0 {
+			in = t.Level > 0 && t.Level <= p.Level || slices.Contains(only, t.Name)
+		}
+		if in && (len(only) == 0 || slices.Contains(only, t.Name)) && !slices.Contains(skip, t.Name) {
+			p.Tests = append(p.Tests, t)
+		}
+	}
+	if len(p.Tests) == 0 {
+		return p, fmt.Errorf("no test is left: -r %s with --only and --skip selects none", run)
+	}
+	return p, nil
+}
+
+func unknownTest(name string) error {
+	return fmt.Errorf("there is no test %q; did you mean %q?", name, nearest.To(name, Names()))
+}
+
+// ParseParams reads DCGM's notation, "memtest.test_duration=60;memory.walks=64".
+func ParseParams(texts ...string) (Params, error) {
+	p := Params{}
+	for _, text := range texts {
+		for one := range strings.SplitSeq(text, ";") {
+			if one = strings.TrimSpace(one); one == "" {
+				continue
+			}
+			if err := p.parse(one); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return p, nil
+}
+
+func (p Params) parse(text string) error {
+	key, value, ok := strings.Cut(text, "=")
+	test, name, dot := strings.Cut(key, ".")
+	if !ok || !dot {
+		return fmt.Errorf("parameter %q is not TEST.PARAMETER=VALUE", text)
+	}
+	t, ok := find(test)
+	if !ok {
+		return fmt.Errorf("parameter %q: %w", text, unknownTest(test))
+	}
+	if _, ok := t.param(name); !ok {
+		var names []string
+		for _, q := range t.Params {
+			if !q.hidden {
+				names = append(names, q.Name)
+			}
+		}
+		return fmt.Errorf("parameter %q: %s has %s", text, test, cmpNone(strings.Join(names, ", ")))
+	}
+	v, err := number(value)
+	if err != nil {
+		return fmt.Errorf("parameter %q: %w", text, err)
+	}
+	if p[test] == nil {
+		p[test] = map[string]float64{}
+	}
+	p[test][name] = v
+	return nil
+}
+
+func cmpNone(list string) string {
+	if list == "" {
+		return "no parameters"
+	}
+	return list
+}
+
+// number reads a value, which may be a boolean.
+func number(s string) (float64, error) {
+	switch strings.ToLower(s) {
+	case "true":
+		return 1, nil
+	case "false":
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+		return 0, fmt.Errorf("%q is no number from 0 up, nor true or false", s)
+	}
+	return v, nil
+}
+
+// values are all parameters of a test.
+func (p *Plan) values(t Test) map[string]float64 {
+	out := map[string]float64{}
+	for _, q := range t.Params {
+		out[q.Name] = q.Default
+		if q.Name == duration && p.Duration > 0 {
+			out[q.Name] = p.Duration.Seconds()
+		}
+		if v, ok := p.Params[t.Name][q.Name]; ok {
+			out[q.Name] = v
+		}
+	}
+	return out
+}
+
+// limit is how long a test may take.
+func (p *Plan) limit(t Test) time.Duration {
+	if p.Timeout > 0 {
+		return p.Timeout
+	}
+	return t.Limit + time.Duration(1.5*p.values(t)[duration]*float64(time.Second))
+}

@@ -1,0 +1,113 @@
+package diag
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Status is how a test, or what it found, ended.
+type Status string
+
+// From good to bad. Skip: it does not apply here, the reason says why. Error: the
+// test could not be carried out, which is no pass.
+const (
+	Skip  Status = "skip"
+	Pass  Status = "pass"
+	Warn  Status = "warn"
+	Error Status = "error"
+	Fail  Status = "fail"
+)
+
+var severity = []Status{Skip, Pass, Warn, Error, Fail}
+
+// worse is the worse of two; nothing is better than all.
+func (s Status) worse(o Status) Status {
+	if slices.Index(severity, o) > slices.Index(severity, s) {
+		return o
+	}
+	return s
+}
+
+// NoGPU is for what is about no GPU in particular.
+const NoGPU = -1
+
+// A Finding is what is wrong, and what to do.
+type Finding struct {
+	GPU    int    `json:"gpu"` // NoGPU: none in particular
+	Status Status `json:"status"`
+	Text   string `json:"text"`
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// A Measurement is a figure. Reference is what the hardware should reach, where
+// that is known; Source says who says so.
+type Measurement struct {
+	Name      string  `json:"name"`
+	GPU       int     `json:"gpu"`
+	Peer      *int    `json:"peer,omitempty"` // the other GPU
+	Value     float64 `json:"value"`
+	Unit      string  `json:"unit"`
+	Reference float64 `json:"reference,omitempty"`
+	Source    string  `json:"source,omitempty"`
+	Floor     float64 `json:"floor,omitempty"` // less than this fraction of the reference fails
+}
+
+// A Result is one test's.
+type Result struct {
+	Test         string        `json:"test"`
+	Category     string        `json:"category"`
+	Status       Status        `json:"status"`
+	Reason       string        `json:"reason,omitempty"` // of a skip or an error
+	Seconds      float64       `json:"seconds"`
+	Findings     []Finding     `json:"findings,omitempty"`
+	Measurements []Measurement `json:"measurements,omitempty"`
+	Output       string        `json:"output,omitempty"` // what a test that broke had printed, the beginning and the end
+}
+
+// A GPU is one, as CUDA counts in this process.
+type GPU struct {
+	Index     int    `json:"index"`
+	Name      string `json:"name"`
+	UUID      string `json:"uuid"`
+	Bus       string `json:"bus"`
+	PCIDevice string `json:"pci_device,omitempty"` // four hex digits
+	Bytes     int64  `json:"bytes"`
+	SMs       int    `json:"sms"`
+	Compute   string `json:"compute_capability"`
+}
+
+// Schema is the version of Report.
+const Schema = 1
+
+// A Report is a whole run.
+type Report struct {
+	Schema  int       `json:"schema"`
+	Version string    `json:"version"` // of the program
+	Time    time.Time `json:"time"`
+	Host    string    `json:"host"`
+	Level   int       `json:"level"`
+	GPUs    []GPU     `json:"gpus"`
+	Status  Status    `json:"status"`
+	Tests   []Result  `json:"tests"`
+}
+
+// judge sets the report's status: the worst of its tests. Where all were skipped
+// nothing has been shown, and that is no pass.
+func (r *Report) judge() {
+	r.Status = Skip
+	for _, t := range r.Tests {
+		r.Status = r.Status.worse(t.Status)
+	}
+}
+
+// addf adds a finding, which the result is as bad as.
+func (r *Result) addf(gpu int, s Status, remedy, format string, a ...any) {
+	r.Findings = append(r.Findings, Finding{gpu, s, fmt.Sprintf(format, a...), remedy})
+	r.Status = r.Status.worse(s)
+}
+
+// skip ends the test as one that does not apply.
+func (r *Result) skip(format string, a ...any) {
+	r.Status, r.Reason = Skip, fmt.Sprintf(format, a...)
+}

@@ -1,0 +1,148 @@
+//go:build cuda && cgo
+
+package diag
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// hostBytes are those of a copy between host and GPU.
+const hostBytes = 64 << 20
+
+// Host implements Device. Host memory lies next to the GPU.
+func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, error) {
+	var none Miscompares
+	if d.pinned == nil {
+		if _, _, err := d.Take(2 * hostBytes); err != nil {
+			return 0, 0, none, err
+		}
+		err := sysfs.Near(d.cpus, func() (err error) {
+			d.pinned, err = driver.HostAlloc(2 * hostBytes)
+			return err
+		})
+		if err != nil {
+			return 0, 0, none, err
+		}
+	}
+	if d.pieces[0].bytes < 2*hostBytes {
+		return 0, 0, none, fmt.Errorf("%w: its memory is in pieces too small for a copy", driver.ErrOutOfMemory)
+	}
+	if err := d.context.Bind(); err != nil {
+		return 0, 0, none, err
+	}
+	from, to := d.pieces[0].at, d.pieces[0].at+hostBytes
+	host, back := d.pinned.Ptr, d.pinned.Ptr+hostBytes
+	clear(d.pinned.Bytes)
+	p := Pattern{Kind: Random, Seed: uint64(dir) + 1}
+	// What is read has the pattern, what is written has not.
+	if err := errors.Join(d.write(from, hostBytes, p), d.write(to, hostBytes, Pattern{}), driver.CopyAsync(host, from, hostBytes, d.stream), d.stream.Synchronize()); err != nil {
+		return 0, 0, none, err
+	}
+	one := func(s driver.Stream, to, from driver.Ptr) error { return driver.CopyAsync(to, from, hostBytes, s) }
+	total := int64(copies) * hostBytes
+	var seconds float64
+	var err error
+	switch dir {
+	case ToDevice:
+		seconds, err = d.timed(func() error { return repeat(copies, func() error { return one(d.stream, to, host) }) })
+	case ToHost:
+		seconds, err = d.timed(func() error { return repeat(copies, func() error { return one(d.stream, back, from) }) })
+	default:
+		total *= 2
+		begin := time.Now()
+		err = repeat(copies, func() error { return errors.Join(one(d.stream, back, from), one(d.other, to, host)) })
+		err = errors.Join(err, d.stream.Synchronize(), d.other.Synchronize())
+		seconds = time.Since(begin).Seconds()
+	}
+	if err != nil {
+		return 0, 0, none, err
+	}
+	var wrong Miscompares
+	if dir != ToHost {
+		m, _, err := d.found(func() error { return d.verify(to, hostBytes, p, from, false) })
+		if err != nil {
+			return 0, 0, none, err
+		}
+		wrong.add(m)
+	}
+	if dir != ToDevice {
+		m, _, err := d.found(func() error {
+			return errors.Join(one(d.stream, to, back), d.verify(to, hostBytes, p, from, false))
+		})
+		if err != nil {
+			return 0, 0, none, err
+		}
+		wrong.add(m)
+	}
+	return total, seconds, wrong, nil
+}
+
+// repeat calls f so many times.
+func repeat(n int, f func() error) error {
+	for range n {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remoteRepeats are the writes and reads that are timed together.
+const remoteRepeats = 4
+
+// Remote implements Device. Both devices have taken memory.
+func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
+	peer := other.(*device)
+	if len(d.pieces) == 0 || len(peer.pieces) == 0 {
+		return r, errors.New("no memory was taken for a peer's access")
+	}
+	mine, its := d.pieces[0], peer.pieces[0]
+	r.Bytes = min(mine.bytes, its.bytes)
+	// What it has been left with must go: a write that never arrives would find its
+	// own pattern there.
+	if err := peer.context.Bind(); err != nil {
+		return r, err
+	}
+	if err := errors.Join(peer.write(its.at, r.Bytes, Pattern{}), peer.stream.Synchronize(), d.context.Bind()); err != nil {
+		return r, err
+	}
+	base := its.at
+	if d.context.CanAccessPeer(peer.info.Ordinal) {
+		if err := d.context.EnablePeer(peer.context); err != nil {
+			return r, err
+		}
+		r.Write, err = d.timed(func() error {
+			return repeat(remoteRepeats, func() error { return d.write(its.at, r.Bytes, p) })
+		})
+	} else {
+		r.Staged, base = true, mine.at
+		if err := d.write(mine.at, r.Bytes, p); err != nil {
+			return r, err
+		}
+		r.Write, err = d.timed(func() error {
+			return repeat(remoteRepeats, func() error {
+				return driver.CopyPeerAsync(its.at, peer.context, mine.at, d.context, int(r.Bytes), d.stream)
+			})
+		})
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.Written, _, err = peer.found(func() error { return peer.verify(its.at, r.Bytes, p, base, false) }); err != nil {
+		return r, err
+	}
+	if !r.Staged {
+		var s float64
+		r.ReadBy, s, err = d.found(func() error {
+			return repeat(remoteRepeats, func() error { return d.verify(its.at, r.Bytes, p, base, false) })
+		})
+		r.Read = s / remoteRepeats
+	}
+	r.Write /= remoteRepeats
+	return r, errors.Join(err, d.context.Bind())
+}

@@ -1,0 +1,209 @@
+//go:build cuda && cgo
+
+package diag
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+const (
+	// kernelThreads are those of a block of the kernels that go through memory.
+	kernelThreads = 512
+	// Pieces are multiples of the smallest one that is tried: the driver's pages
+	// have that size.
+	smallest = 2 << 20
+	// reserve stays free while pieces are allocated: the driver takes some memory
+	// when a kernel runs first.
+	reserve = 64 << 20
+)
+
+// Take implements Device.
+func (d *device) Take(most int64) (got, of int64, err error) {
+	if err := d.Free(); err != nil {
+		return 0, 0, err
+	}
+	free, of, err := driver.MemInfo()
+	if err != nil {
+		return 0, 0, err
+	}
+	if most == 0 {
+		most = free - reserve
+	}
+	most = most / smallest * smallest
+	for size := most; size >= smallest && got < most; {
+		size = min(size, most-got)
+		p, err := driver.Malloc(int(size))
+		switch {
+		case errors.Is(err, driver.ErrOutOfMemory):
+			size = size / 2 / smallest * smallest
+		case err != nil:
+			return got, of, err
+		default:
+			d.pieces = append(d.pieces, piece{p, size})
+			got += size
+		}
+	}
+	if got == 0 {
+		return 0, of, fmt.Errorf("%w: %d bytes of %d are free: end the processes that use the GPU", driver.ErrOutOfMemory, free, of)
+	}
+	return got, of, nil
+}
+
+// Write implements Device.
+func (d *device) Write(p Pattern) (float64, error) {
+	if err := d.context.Bind(); err != nil {
+		return 0, err
+	}
+	return d.timed(func() error {
+		for _, m := range d.pieces {
+			if err := d.write(m.at, m.bytes, p); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (d *device) write(at driver.Ptr, bytes int64, p Pattern) error {
+	return d.launch("pattern_write", d.kernels["pattern_write"].blocks, uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
+}
+
+// verify enqueues the comparison; base is where the pattern was written.
+func (d *device) verify(at driver.Ptr, bytes int64, p Pattern, base driver.Ptr, invert bool) error {
+	flag := uint64(0)
+	if invert {
+		flag = 1
+	}
+	return d.launch("pattern_verify", d.kernels["pattern_verify"].blocks, uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed, uint64(base), flag, uint64(d.wrong))
+}
+
+// found runs comparisons, and gives what they found.
+func (d *device) found(f func() error) (m Miscompares, seconds float64, err error) {
+	if err := d.context.Bind(); err != nil {
+		return m, 0, err
+	}
+	if err := driver.Memset8Async(d.wrong, 0, miscompareBytes, d.stream); err != nil {
+		return m, 0, err
+	}
+	if seconds, err = d.timed(f); err != nil {
+		return m, 0, err
+	}
+	b := make([]byte, miscompareBytes)
+	if err := driver.CopyFromDevice(b, d.wrong); err != nil {
+		return m, 0, err
+	}
+	m, err = parseMiscompares(b)
+	return m, seconds, err
+}
+
+// Verify implements Device.
+func (d *device) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
+	return d.found(func() error {
+		for _, m := range d.pieces {
+			if err := d.verify(m.at, m.bytes, p, m.at, invert); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Flip implements Device.
+func (d *device) Flip(offset int64, mask uint64) error {
+	if err := d.context.Bind(); err != nil {
+		return err
+	}
+	for _, m := range d.pieces {
+		if offset < m.bytes {
+			if err := d.launch("flip", 1, uint64(m.at)+uint64(offset), mask); err != nil {
+				return err
+			}
+			return d.stream.Synchronize()
+		}
+		offset -= m.bytes
+	}
+	return fmt.Errorf("there is no byte %d of what was taken", offset)
+}
+
+// What streams have in b and c, and triad leaves in a.
+const streamB, streamC, streamA = 1.5, 2.25, streamB + 3*streamC
+
+// Stream implements Device. Arrays are a third each of the largest piece.
+func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
+	if err := d.context.Bind(); err != nil {
+		return 0, 0, err
+	}
+	var room piece
+	for _, m := range d.pieces {
+		if m.bytes > room.bytes {
+			room = m
+		}
+	}
+	n := room.bytes / 3 / 256 * 256
+	if n == 0 {
+		return 0, 0, errors.New("no memory was taken for a stream")
+	}
+	a, b, c := room.at, room.at+driver.Ptr(n), room.at+driver.Ptr(2*n)
+	fill := func(at driver.Ptr, v float64) error {
+		return d.write(at, n, Pattern{Kind: Constant, Seed: math.Float64bits(v)})
+	}
+	if err := errors.Join(fill(a, 0), fill(b, streamB), fill(c, streamC)); err != nil {
+		return 0, 0, err
+	}
+	words := uint64(n) / 16
+	run := func(name string, params ...uint64) func() error {
+		return func() error { return d.launch(name, d.kernels[name].blocks, append(params, words)...) }
+	}
+	switch s {
+	case WriteOnly:
+		seconds, err = d.timed(func() error { return fill(a, streamB) })
+		return n, seconds, errors.Join(err, d.summed(a, n, streamB))
+	case Copy:
+		seconds, err = d.timed(run("stream_copy", uint64(a), uint64(b)))
+		return 2 * n, seconds, errors.Join(err, d.summed(a, n, streamB))
+	case Triad:
+		seconds, err = d.timed(run("stream_triad", uint64(a), uint64(b), uint64(c)))
+		return 3 * n, seconds, errors.Join(err, d.summed(a, n, streamA))
+	}
+	seconds, err = d.sum(b, n, streamB)
+	return n, seconds, err
+}
+
+// summed says whether memory has a number everywhere.
+func (d *device) summed(at driver.Ptr, bytes int64, v float64) error {
+	_, err := d.sum(at, bytes, v)
+	return err
+}
+
+// sum reads memory, and adds it up.
+func (d *device) sum(at driver.Ptr, bytes int64, v float64) (float64, error) {
+	if err := driver.Memset8Async(d.wrong, 0, 8, d.stream); err != nil {
+		return 0, err
+	}
+	seconds, err := d.timed(func() error {
+		return d.launch("stream_read", d.kernels["stream_read"].blocks, uint64(at), uint64(bytes)/16, uint64(d.wrong))
+	})
+	if err != nil {
+		return 0, err
+	}
+	var b [8]byte
+	if err := driver.CopyFromDevice(b[:], d.wrong); err != nil {
+		return 0, err
+	}
+	if got, want := binary.LittleEndian.Uint64(b[:]), uint64(bytes)/8*math.Float64bits(v); got != want {
+		return 0, &wrongSum{got, want}
+	}
+	return seconds, nil
+}
+
+// A wrongSum is of memory that does not have what was written.
+type wrongSum struct{ got, want uint64 }
+
+func (e *wrongSum) Error() string {
+	return fmt.Sprintf("wrong data: the words of a stream add up to %#x, not %#x", e.got, e.want)
+}

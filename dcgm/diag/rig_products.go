@@ -1,0 +1,153 @@
+//go:build cuda && cgo
+
+package diag
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+// A product is a kernel that multiplies matrices, as in ptx/product.h. A round
+// makes so many of them, so that comparing the results costs nothing to speak of.
+type product struct {
+	kernel string
+	way    string
+	shape
+	reps int
+}
+
+// exactReps are few enough for results that no kind of arithmetic rounds.
+const exactReps = 4
+
+// product chooses the fastest kernel that the device has.
+func (d *device) product(k Kind) product {
+	switch {
+	case k == FP32:
+		return product{"fma_f32", "fma", shape{128, 128, 64}, 16}
+	case k == FP64:
+		return product{"fma_f64", "fma", shape{64, 64, 64}, 16}
+	}
+	suffix := map[Kind]string{BF16: "bf16", FP16: "f16"}[k]
+	if d.fast {
+		return product{"wgmma_" + suffix, "wgmma", shape{128, 256, 64}, 128}
+	}
+	return product{"mma_" + suffix, "mma", shape{128, 128, 64}, 128}
+}
+
+// What a product has room for: each matrix, the results, and the blocks' outcomes.
+const (
+	matrixBytes  = 128 << 10
+	resultBytes  = 256 << 10
+	outcomeBytes = 16
+	maxRounds    = 1 << 20
+)
+
+// Product implements Device.
+func (d *device) Product(w Work) (Products, error) {
+	p := d.product(w.Kind)
+	out := Products{Way: p.way}
+	if err := d.context.Bind(); err != nil {
+		return out, err
+	}
+	if err := d.matrices(p, w); err != nil {
+		return out, err
+	}
+	reps, results := p.reps, driver.Ptr(0)
+	if w.Exact {
+		reps, results = exactReps, d.rooms[2]
+	}
+	rounds := w.Rounds
+	if w.For > 0 {
+		if d.perRound == 0 {
+			const trial = 4
+			s, err := d.multiply(p, trial, reps, 0, 0)
+			if err != nil {
+				return out, err
+			}
+			d.perRound = s / trial
+		}
+		rounds = min(max(2, int(w.For/d.perRound)), maxRounds)
+	}
+	var err error
+	if out.Seconds, err = d.multiply(p, rounds, reps, w.FlipSM, results); err != nil {
+		return out, err
+	}
+	blocks := d.kernels[p.kernel].blocks
+	out.Flops = p.flops() * float64(rounds) * float64(reps) * float64(blocks)
+	b := make([]byte, blocks*outcomeBytes)
+	if err := driver.CopyFromDevice(b, d.rooms[3]); err != nil {
+		return out, err
+	}
+	out.Blocks = make([]Outcome, blocks)
+	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, out.Blocks); err != nil {
+		return out, fmt.Errorf("the outcomes of %s: %w", p.kernel, err)
+	}
+	if w.Exact {
+		out.Wrong, err = d.mismatches(p, w)
+	}
+	return out, err
+}
+
+// multiply runs the kernel.
+func (d *device) multiply(p product, rounds, reps, flip int, results driver.Ptr) (float64, error) {
+	k := d.kernels[p.kernel]
+	if err := driver.Memset8Async(d.rooms[3], 0, k.blocks*outcomeBytes, d.stream); err != nil {
+		return 0, err
+	}
+	return d.timed(func() error {
+		return d.launch(p.kernel, k.blocks, uint64(d.rooms[0]), uint64(d.rooms[1]), uint64(results), uint64(rounds), uint64(reps), uint64(flip), uint64(d.rooms[3]))
+	})
+}
+
+// matrices puts the two matrices into the device's memory.
+func (d *device) matrices(p product, w Work) error {
+	most := 1
+	for _, k := range d.kernels {
+		most = max(most, k.blocks)
+	}
+	for len(d.rooms) < 4 {
+		n := []int{matrixBytes, matrixBytes, resultBytes, most * outcomeBytes}[len(d.rooms)]
+		at, err := driver.Malloc(n)
+		if err != nil {
+			return err
+		}
+		d.rooms, d.made = append(d.rooms, at), Work{}
+	}
+	key := Work{Kind: w.Kind, Seed: w.Seed, Exact: w.Exact, Rounds: 1}
+	if d.made == key {
+		return nil
+	}
+	if d.made.Kind != w.Kind || d.made.Exact != w.Exact {
+		d.perRound = 0
+	}
+	a, b := p.matrices(w)
+	for i, m := range [][]byte{encode(w.Kind, a, p.rows), encode(w.Kind, b, p.columns)} {
+		if err := driver.CopyToDevice(d.rooms[i], m); err != nil {
+			return err
+		}
+	}
+	d.made = key
+	return nil
+}
+
+// matrices are those of some work.
+func (p product) matrices(w Work) (a, b []float64) {
+	return values(p.rows, p.k, 2*w.Seed, w.Exact), values(p.columns, p.k, 2*w.Seed+1, w.Exact)
+}
+
+// mismatches compares the results of the first block with the processor's own.
+func (d *device) mismatches(p product, w Work) (int, error) {
+	size := 4
+	if w.Kind == FP64 {
+		size = 8
+	}
+	got := make([]byte, p.rows*p.columns*size)
+	if err := driver.CopyFromDevice(got, d.rooms[2]); err != nil {
+		return 0, err
+	}
+	a, b := p.matrices(w)
+	return mismatches(w.Kind, got, p.shape, a, b, exactReps)
+}

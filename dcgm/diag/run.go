@@ -1,0 +1,260 @@
+package diag
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+// An Event is a test that begins, gets on, or ends.
+type Event struct {
+	Test        Test
+	Done, Total int // tests
+	Text        string
+	Result      *Result // at the end
+}
+
+// A Runner starts children.
+type Runner struct {
+	// Command is the program that runs as the child of a test: it calls Child with
+	// this name.
+	Command func(ctx context.Context, name string) *exec.Cmd
+	Observe func(Event) // may be nil
+}
+
+// ErrGPUs is for GPUs that were asked for and are not there.
+var ErrGPUs = errors.New("no such GPU")
+
+// listLimit is how long it may take to list the GPUs: after a start of the machine
+// without persistence some seconds each.
+const listLimit = 2 * time.Minute
+
+// Run runs a plan. driver.ErrNoDriver and ErrGPUs: there is nothing to test. The
+// report is there also when the context ends it, with what had been done.
+func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
+	gpus, err := r.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Schema: Schema, Level: p.Level}
+	for _, g := range gpus {
+		if p.GPUs == nil || slices.Contains(p.GPUs, g.Index) {
+			report.GPUs = append(report.GPUs, g)
+		}
+	}
+	for _, i := range p.GPUs {
+		if !slices.ContainsFunc(gpus, func(g GPU) bool { return g.Index == i }) {
+			return nil, fmt.Errorf("%w: %d of %d", ErrGPUs, i, len(gpus))
+		}
+	}
+	for i, t := range p.Tests {
+		if err := context.Cause(ctx); err != nil {
+			report.judge()
+			return report, err
+		}
+		e := Event{Test: t, Done: i, Total: len(p.Tests)}
+		r.observe(e)
+		result := r.test(ctx, &p, e)
+		report.Tests = append(report.Tests, result)
+		e.Done, e.Result = i+1, &result
+		r.observe(e)
+	}
+	report.judge()
+	return report, context.Cause(ctx)
+}
+
+func (r *Runner) observe(e Event) {
+	if r.Observe != nil {
+		r.Observe(e)
+	}
+}
+
+func (r *Runner) list(ctx context.Context) ([]GPU, error) {
+	ctx, stop := context.WithTimeout(ctx, listLimit)
+	defer stop()
+	var got message
+	output, err := r.child(ctx, ListGPUs, nil, func(m message) { got = m })
+	switch {
+	case got.Missing != "":
+		return nil, &missingError{got.Missing}
+	case err != nil:
+		return nil, fmt.Errorf("listing the GPUs: %w%s", err, tail(output))
+	}
+	return got.GPUs, nil
+}
+
+// A missingError says in a child's words that there are no GPUs.
+type missingError struct{ text string }
+
+func (e *missingError) Error() string { return e.text }
+
+func (e *missingError) Unwrap() error { return driver.ErrNoDriver }
+
+// test runs one test in a child. Whatever becomes of that, there is a result.
+func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
+	limit := p.limit(e.Test)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out: it was not done within %v", limit))
+	defer stop()
+	begin := time.Now()
+	var result *Result
+	last := ""
+	output, err := r.child(ctx, e.Test.Name, request{p.GPUs, p.values(e.Test)}, func(m message) {
+		if m.Result != nil {
+			result = m.Result
+			return
+		}
+		last, e.Text = m.Progress, m.Progress
+		r.observe(e)
+	})
+	if result != nil && err == nil {
+		return *result
+	}
+	// What it had found counts, though it did not end well.
+	if result == nil {
+		result = &Result{Test: e.Test.Name, Category: e.Test.Category, Seconds: time.Since(begin).Seconds()}
+	}
+	if err == nil {
+		err = errors.New("it ended without a result")
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	result.Status = result.Status.worse(Error)
+	result.Reason = err.Error()
+	if last != "" {
+		result.Reason += " (at " + last + ")"
+	}
+	result.Output = output
+	return *result
+}
+
+// maxOutput is how many bytes of what a child writes to its standard error are kept.
+const maxOutput = 4 << 10
+
+// killDelay is how long a killed child may take to go. One that is in the driver
+// may never: it is left behind.
+const killDelay = 10 * time.Second
+
+// child runs a child to its end, and gives what it wrote to its standard error.
+func (r *Runner) child(ctx context.Context, name string, q any, each func(message)) (output string, err error) {
+	// A parent's death, of which the child is told, is that of the thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cmd := r.Command(ctx, name)
+	in, err := json.Marshal(q)
+	if err != nil {
+		return "", err
+	}
+	said := new(words)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), said
+	// A group of its own, so that all of it can be killed.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = killDelay
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	to, ended := make(chan message), make(chan error, 1)
+	lines := (<-chan message)(to)
+	go func() {
+		err := messages(pipe, to)
+		if err != nil {
+			stop()
+		}
+		ended <- errors.Join(err, cmd.Wait())
+	}()
+	told, late := ctx.Done(), (<-chan time.Time)(nil)
+	for {
+		select {
+		case m, ok := <-lines:
+			if !ok {
+				lines = nil
+				continue
+			}
+			each(m)
+		case err := <-ended:
+			return said.String(), err
+		case <-told:
+			told, late = nil, time.After(2*killDelay)
+		case <-late:
+			go drain(to)
+			return said.String(), errors.New("it cannot be killed")
+		}
+	}
+}
+
+// drain lets the reader of a child that was left behind come to its end.
+func drain(lines <-chan message) {
+	for range lines {
+	}
+}
+
+// messages reads a child's lines. What is none of them ends it.
+func messages(in io.Reader, to chan<- message) error {
+	defer close(to)
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var m message
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return fmt.Errorf("it wrote %.200q: %w", lines.Text(), err)
+		}
+		to <- m
+	}
+	return lines.Err()
+}
+
+// words keep the beginning and the end of what is written to them: a crash says
+// what it was first, and then where everybody stood.
+type words struct {
+	mu        sync.Mutex
+	head, end []byte
+	left      int // out, between the two
+}
+
+func (w *words) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := len(b)
+	first := min(len(b), maxOutput/2-len(w.head))
+	w.head, b = append(w.head, b[:first]...), b[first:]
+	w.end = append(w.end, b...)
+	if more := len(w.end) - maxOutput/2; more > 0 {
+		w.end, w.left = w.end[more:], w.left+more
+	}
+	return n, nil
+}
+
+func (w *words) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left == 0 {
+		return string(w.head) + string(w.end)
+	}
+	return fmt.Sprintf("%s\n[%d bytes]\n%s", w.head, w.left, w.end)
+}
+
+func tail(output string) string {
+	if output == "" {
+		return ""
+	}
+	return "; it wrote: " + output
+}

@@ -1,0 +1,285 @@
+package diag
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How long a launch of products takes, about: short enough to stop in time, long
+// enough that the gap between launches is nothing.
+const launch = 0.05
+
+// A new pair of matrices comes after so many launches.
+const launchesPerSeed = 20
+
+// floorProduct is the least fraction of the fastest matrix product that somebody
+// measured on the model. Clocks fall under this load as far as the power limit
+// says, which differs among boards.
+const floorProduct = 0.75
+
+const remedyProduct = "take the GPU out of service: it computes wrongly; reset it and run sm_stress; if it fails again, replace it"
+
+// diagnostic shares its time out among the kinds of arithmetic.
+func diagnostic(ctx context.Context, j *job) error {
+	kinds := []Kind{BF16, FP16, FP32}
+	if j.params["use_doubles"] != 0 {
+		kinds = append(kinds, FP64)
+	}
+	return j.products(ctx, kinds)
+}
+
+// smStress is bf16 alone.
+func smStress(ctx context.Context, j *job) error { return j.products(ctx, []Kind{BF16}) }
+
+// products loads all GPUs, and watches them.
+func (j *job) products(ctx context.Context, kinds []Kind) error {
+	stop := j.watch()
+	each := time.Duration(j.params[duration] / float64(len(kinds)) * float64(time.Second))
+	j.each(func(g GPU, d Device) error {
+		for _, k := range kinds {
+			if err := j.exact(g, d, k); err != nil {
+				return err
+			}
+			j.progress("GPU %d: %s products", g.Index, k)
+			l := load{job: j, g: g, d: d, kind: k, inject: j.params["inject_error"] != 0}
+			if err := l.run(ctx, time.Now().Add(each)); err != nil {
+				return err
+			}
+			m := Measurement{Name: k.String() + " products, " + l.way, GPU: g.Index, Value: l.rate() / 1e12, Unit: "TFLOP/s"}
+			if model := j.model(g); model != nil && k <= FP16 {
+				m = m.figure(model.BF16Measured)
+			}
+			if l.way == "wgmma" {
+				j.hold(m, floorProduct, "look at the power limit, clocks and temperatures (harness diag -r targeted_power)")
+			} else {
+				j.measure(m) // not the way to this processor's full speed
+			}
+			l.report()
+		}
+		return nil
+	})
+	stop(nil)
+	return nil
+}
+
+// exact holds products of small whole numbers against the processor's own.
+func (j *job) exact(g GPU, d Device, k Kind) error {
+	p, err := d.Product(Work{Kind: k, Seed: 1, Exact: true, Rounds: 2})
+	if err != nil {
+		return err
+	}
+	if p.Wrong > 0 {
+		j.findf(g.Index, Fail, remedyProduct, "%s products by %s: %d results are not what the host computes", k, p.Way, p.Wrong)
+	}
+	l := load{job: j, g: g, d: d, kind: k}
+	l.compare(p)
+	l.report()
+	return nil
+}
+
+// A load is one GPU's products, whose results are compared.
+type load struct {
+	job    *job
+	g      GPU
+	d      Device
+	kind   Kind
+	way    string
+	inject bool
+
+	seconds, flops float64
+	launches       int
+	sum            uint64              // of this seed's product, once it is known
+	wrong          map[uint32]struct{} // multiprocessors that differ from most
+	changed        map[uint32]struct{} // whose results differ between repeats
+	repeats        bool                // all differ between launches
+}
+
+// run multiplies until then, and goes on where an error is still to be injected.
+func (l *load) run(ctx context.Context, until time.Time) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := l.once(); err != nil {
+			return err
+		}
+		if !time.Now().Before(until) {
+			return nil
+		}
+	}
+}
+
+// once is one launch.
+func (l *load) once() error {
+	w := Work{Kind: l.kind, Seed: uint64(2 + l.launches/launchesPerSeed), For: launch}
+	if l.inject && l.launches == 1 {
+		w.FlipSM = 1 + l.g.SMs/2
+	}
+	if l.launches%launchesPerSeed == 0 {
+		l.sum = 0
+	}
+	p, err := l.d.Product(w)
+	if err != nil {
+		return err
+	}
+	l.launches++
+	l.way = p.Way
+	l.seconds, l.flops = l.seconds+p.Seconds, l.flops+p.Flops
+	l.compare(p)
+	return nil
+}
+
+func (l *load) rate() float64 { return l.flops / max(l.seconds, 1e-9) }
+
+// compare holds the blocks' sums against one another and the launch before's.
+func (l *load) compare(p Products) {
+	if l.wrong == nil {
+		l.wrong, l.changed = map[uint32]struct{}{}, map[uint32]struct{}{}
+	}
+	votes := map[uint64]int{}
+	for _, b := range p.Blocks {
+		votes[b.Sum]++
+	}
+	most := uint64(0)
+	for _, sum := range slices.Sorted(maps.Keys(votes)) {
+		if votes[sum] > votes[most] {
+			most = sum
+		}
+	}
+	for _, b := range p.Blocks {
+		if b.Sum != most {
+			l.wrong[b.SM] = struct{}{}
+		}
+		if b.Bad > 0 {
+			l.changed[b.SM] = struct{}{}
+		}
+	}
+	l.repeats = l.repeats || l.sum != 0 && l.sum != most
+	l.sum = most
+}
+
+// report says which multiprocessors were wrong.
+func (l *load) report() {
+	if len(l.wrong) > 0 {
+		l.job.findf(l.g.Index, Fail, remedyProduct, "%s products: multiprocessors %s have other results than the rest", l.kind, numbers(l.wrong))
+	}
+	if len(l.changed) > 0 {
+		l.job.findf(l.g.Index, Fail, remedyProduct, "%s products: multiprocessors %s have other results when they repeat one", l.kind, numbers(l.changed))
+	}
+	if l.repeats {
+		l.job.findf(l.g.Index, Fail, remedyProduct, "%s products: most multiprocessors have other results than in the launch before", l.kind)
+	}
+}
+
+func numbers(set map[uint32]struct{}) string {
+	all := slices.Sorted(maps.Keys(set))
+	var text []string
+	for _, n := range all[:min(len(all), 8)] {
+		text = append(text, fmt.Sprint(n))
+	}
+	if len(all) > 8 {
+		text = append(text, fmt.Sprintf("and %d more", len(all)-8))
+	}
+	return strings.Join(text, ", ")
+}
+
+// targetedStress is DCGM's: fp32 products at a rate.
+func targetedStress(ctx context.Context, j *job) error {
+	stop := j.watch()
+	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
+	j.each(func(g GPU, d Device) error {
+		l := load{job: j, g: g, d: d, kind: FP32}
+		if err := l.run(ctx, until); err != nil {
+			return err
+		}
+		m := Measurement{Name: "fp32 products", GPU: g.Index, Value: l.rate() / 1e9, Unit: "GFLOP/s"}
+		if model := j.model(g); model != nil && model.DCGM != nil && model.DCGM.StressGFLOPS > 0 {
+			m.Reference, m.Source = model.DCGM.StressGFLOPS, model.DCGM.Source
+		}
+		if n, ok := m.given(j.params["target_stress"]); ok {
+			m = n
+		}
+		j.hold(m, j.params["target_perf_min_ratio"], "look at the power limit, clocks, temperatures and other processes on the GPU")
+		l.report()
+		return nil
+	})
+	stop(nil)
+	return nil
+}
+
+// targetedPower is DCGM's: does the board draw what it should.
+func targetedPower(ctx context.Context, j *job) error {
+	if j.sensors == nil {
+		j.result.skip("power cannot be read: %v", j.noSensor)
+		return nil
+	}
+	stop := j.watch()
+	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
+	j.each(func(g GPU, d Device) error {
+		l := load{job: j, g: g, d: d, kind: BF16}
+		err := l.run(ctx, until)
+		l.report()
+		return err
+	})
+	stop(func(g GPU, w watched) {
+		if w.n == 0 || w.watts == 0 {
+			j.findf(g.Index, Error, "", "the driver does not tell its power")
+			return
+		}
+		m := Measurement{Name: "highest power", GPU: g.Index, Value: w.watts, Unit: "W"}
+		if model := j.model(g); model != nil && model.DCGM != nil && model.DCGM.PowerWatts > 0 {
+			m.Reference, m.Source = model.DCGM.PowerWatts, model.DCGM.Source
+		}
+		if w.limit > 0 && (m.Reference == 0 || w.limit < m.Reference) {
+			m.Reference, m.Source = w.limit, "the GPU's power limit"
+		}
+		if n, ok := m.given(j.params["target_power"]); ok {
+			m = n
+		}
+		j.hold(m, j.params["target_power_min_ratio"], "look at the power limit (nvidia-smi -q -d POWER), at the supplies and at slowdown reasons")
+	})
+	return nil
+}
+
+// pulse has all GPUs begin and end their load at the same time.
+func pulse(ctx context.Context, j *job) error {
+	stop := j.watch()
+	on, off := j.params["on_ms"]/1e3, j.params["off_ms"]/1e3
+	begin := time.Now()
+	total := j.params[duration]
+	j.each(func(g GPU, d Device) error {
+		l := load{job: j, g: g, d: d, kind: BF16}
+		pulses := 0
+		for at := 0.0; at < total; at += on + off {
+			if err := pause(ctx, begin.Add(time.Duration(at*float64(time.Second)))); err != nil {
+				return err
+			}
+			if err := l.run(ctx, begin.Add(time.Duration((at+on)*float64(time.Second)))); err != nil {
+				return err
+			}
+			pulses++
+			j.progress("GPU %d: pulse %d", g.Index, pulses)
+		}
+		j.measure(Measurement{Name: "pulses", GPU: g.Index, Value: float64(pulses), Unit: "pulses"})
+		l.report()
+		return nil
+	})
+	stop(nil)
+	return nil
+}
+
+// pause waits until then.
+func pause(ctx context.Context, until time.Time) error {
+	t := time.NewTimer(time.Until(until))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,110 @@
+package diag
+
+import (
+	"context"
+	"time"
+)
+
+// A Param is a parameter of a test, all of which are numbers; true is 1.
+type Param struct {
+	Name    string
+	Default float64
+	Usage   string
+	hidden  bool // for tests of the tests
+}
+
+// A Test is one that there is.
+type Test struct {
+	Name     string // DCGM's, where DCGM has such a test
+	Category string // DCGM's
+	Title    string
+	Level    int // the lowest that has it; 0: none, it is run by name
+	Params   []Param
+	Limit    time.Duration // to be done in, beside test_duration
+	run      func(context.Context, *job) error
+}
+
+// duration is the parameter that says how long a test loads the GPUs.
+const duration = "test_duration"
+
+func seconds(s float64) Param { return Param{Name: duration, Default: s, Usage: "seconds of load"} }
+
+// injected is the parameter of tests that can make the error that they are to find.
+var injected = Param{Name: "inject_error", Usage: "1: make the error that the test is to find", hidden: true}
+
+// Tests lists all tests, in the order in which they run: copies before what heats.
+func Tests() []Test {
+	return []Test{
+		{Name: "software", Category: "Deployment", Title: "libraries, device files, permissions, environment", Level: 1, Limit: time.Minute, run: software},
+		{Name: "context_create", Category: "Hardware", Title: "a CUDA context on each GPU", Limit: 2 * time.Minute, run: contexts},
+		{Name: "memory", Category: "Hardware", Title: "patterns in all memory that is free", Level: 2, Limit: 5 * time.Minute, run: memory, Params: []Param{
+			{Name: "minimum_allocation_percentage", Default: 75, Usage: "of a GPU's memory that must be free, or the test is an error"},
+			{Name: "walks", Default: 8, Usage: "places through which a bit walks, 64 at most"},
+			{Name: "max_memory_mb", Usage: "MB of a GPU to test at most; 0: all"},
+			injected,
+		}},
+		{Name: "pcie", Category: "Integration", Title: "copies between host and GPUs, alone and all at once", Level: 2, Limit: 5 * time.Minute, run: pcie, Params: []Param{
+			{Name: "copies", Default: 64, Usage: "of 64 MB that are timed"},
+			{Name: "min_bandwidth", Usage: "GB/s that h2d and d2h must reach; 0: what the platform should"},
+			{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"},
+		}},
+		{Name: "p2p", Category: "Integration", Title: "each pair of GPUs: writes verified by the other one, reads verified here", Level: 2, Limit: 10 * time.Minute, run: p2p, Params: []Param{
+			{Name: "size_mb", Default: 256, Usage: "MB that are written and read"},
+			{Name: "min_bandwidth", Usage: "GB/s that writes must reach; 0: what the platform should"},
+		}},
+		{Name: "memory_bandwidth", Category: "Stress", Title: "streams through a GPU's memory", Level: 3, Limit: 3 * time.Minute, run: bandwidth, Params: []Param{
+			{Name: "minimum_bandwidth", Usage: "MB/s that triad must reach; 0: what the platform should"},
+			{Name: "memory_size_mb", Default: 12288, Usage: "MB that a stream goes through"},
+			{Name: "test_loops", Default: 10, Usage: "times that it does"},
+		}},
+		{Name: "diagnostic", Category: "Hardware", Title: "matrix products in four kinds of arithmetic, compared between multiprocessors and repeats", Level: 3, Limit: 3 * time.Minute, run: diagnostic, Params: []Param{
+			seconds(180), {Name: "use_doubles", Default: 1, Usage: "0: without fp64"}, injected,
+		}},
+		{Name: "sm_stress", Category: "Integration", Title: "bf16 matrix products, compared between multiprocessors and repeats", Limit: 3 * time.Minute, run: smStress, Params: []Param{
+			seconds(30), injected,
+		}},
+		{Name: "targeted_stress", Category: "Stress", Title: "fp32 matrix products at a rate, without throttling", Level: 3, Limit: 3 * time.Minute, run: targetedStress, Params: []Param{
+			seconds(30),
+			{Name: "target_stress", Usage: "GFLOP/s; 0: what DCGM has for the model"},
+			{Name: "target_perf_min_ratio", Default: 0.95, Usage: "of it that must be reached"},
+		}},
+		{Name: "targeted_power", Category: "Stress", Title: "load up to a board's power, without throttling", Level: 3, Limit: 3 * time.Minute, run: targetedPower, Params: []Param{
+			seconds(120),
+			{Name: "target_power", Usage: "W; 0: what DCGM has for the model, or the GPU's limit where that is lower"},
+			{Name: "target_power_min_ratio", Default: 0.75, Usage: "of it that must be reached"},
+		}},
+		{Name: "memtest", Category: "Stress", Title: "patterns in memory, over and over", Level: 4, Limit: 5 * time.Minute, run: memtest, Params: []Param{
+			seconds(600),
+			{Name: "walks", Default: 64, Usage: "places through which a bit walks, 64 at most"},
+			{Name: "minimum_allocation_percentage", Default: 75, Usage: "of a GPU's memory that must be free, or the test is an error"},
+			{Name: "max_memory_mb", Usage: "MB of a GPU to test at most; 0: all"},
+			injected,
+		}},
+		{Name: "pulse_test", Category: "Hardware", Title: "load on and off, at once on all GPUs", Level: 4, Limit: 3 * time.Minute, run: pulse, Params: []Param{
+			seconds(60), {Name: "on_ms", Default: 500, Usage: "of load"}, {Name: "off_ms", Default: 500, Usage: "without"},
+		}},
+	}
+}
+
+// find is the test of that name.
+func find(name string) (Test, bool) {
+	for _, t := range Tests() {
+		if t.Name == name {
+			return t, true
+		}
+	}
+	return Test{}, false
+}
+
+// Param is the one of that name.
+func (t Test) param(name string) (Param, bool) {
+	for _, p := range t.Params {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Param{}, false
+}
+
+// Hidden says whether a parameter is not for users.
+func (p Param) Hidden() bool { return p.hidden }

@@ -1,0 +1,101 @@
+package diag
+
+import (
+	"sync"
+	"time"
+)
+
+// watchEvery is the time between two readings of all GPUs.
+const watchEvery = 200 * time.Millisecond
+
+// watched is what was read of a GPU under load.
+type watched struct {
+	n       int
+	celsius int     // the highest
+	watts   float64 // the highest
+	limit   float64
+	mhz     int // the lowest
+	sum     float64
+	reasons uint64 // all that there were
+	err     error
+}
+
+func (w *watched) add(r Reading) {
+	w.n++
+	w.celsius, w.watts, w.limit = max(w.celsius, r.Celsius), max(w.watts, r.Watts), r.LimitWatts
+	if w.mhz == 0 || r.MHz < w.mhz {
+		w.mhz = r.MHz
+	}
+	w.sum += float64(r.MHz)
+	w.reasons |= r.Reasons
+}
+
+// watch reads the sensors of the job's GPUs until the function that it returns is
+// called, which reports what they said, and gives it to judge if that is not nil.
+// Without sensors nothing is reported, and the result says so.
+func (j *job) watch() func(judge func(GPU, watched)) {
+	if j.sensors == nil {
+		why := j.noSensor
+		return func(func(GPU, watched)) {
+			j.findf(NoGPU, Skip, "", "clocks, power and temperature were not watched: %v", why)
+		}
+	}
+	seen := make([]watched, len(j.gpus))
+	over := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-tick.C:
+			}
+			for i, g := range j.gpus {
+				if r, err := j.sensors.Read(g.Bus); err != nil {
+					seen[i].err = err
+				} else {
+					seen[i].add(r)
+				}
+			}
+		}
+	})
+	return func(judge func(GPU, watched)) {
+		close(over)
+		wg.Wait()
+		for i, g := range j.gpus {
+			j.watched(g, seen[i])
+			if judge != nil {
+				judge(g, seen[i])
+			}
+		}
+	}
+}
+
+// watched reports on one GPU.
+func (j *job) watched(g GPU, w watched) {
+	if w.n == 0 {
+		if w.err != nil {
+			j.findf(g.Index, Error, "", "its sensors cannot be read: %v", w.err)
+		}
+		return
+	}
+	for _, m := range []Measurement{
+		{Name: "highest temperature", Value: float64(w.celsius), Unit: "°C"},
+		{Name: "highest power", Value: w.watts, Unit: "W"},
+		{Name: "mean clock", Value: w.sum / float64(w.n), Unit: "MHz"},
+	} {
+		m.GPU = g.Index
+		if m.Value > 0 {
+			j.measure(m)
+		}
+	}
+	const remedy = "look at cooling, power supplies and temperatures (nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE)"
+	switch {
+	case w.reasons&throttleFails != 0:
+		j.findf(g.Index, Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", reasons(w.reasons), w.mhz)
+	case w.reasons&SWThermal != 0:
+		j.findf(g.Index, Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", reasons(w.reasons), w.mhz)
+	}
+}
