@@ -111,6 +111,10 @@ var lattice = []rule{
 		why: "the three engines do not know one another; diag uses the CUDA binding",
 	},
 	{
+		name: "diag", who: []string{"dcgm/diag"}, not: []string{"./perftest/...", "./harness/suite", "./build/..."},
+		why: "the three engines do not know one another; cmd/harness brings them together",
+	},
+	{
 		name: "the exceptions' exception", who: []string{"perftest/membw", "dcgm/diag"}, not: []string{"./coll/..."}, except: []string{"./coll/cuda/driver"},
 		why: "only the CUDA binding is shared",
 	},
@@ -261,6 +265,8 @@ func TestLatticeBites(t *testing.T) {
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
 		{"the exceptions' exception", "perftest/membw", in("coll/cuda/driver"), false},
 		{"the exceptions' exception", "perftest/membw", in("coll/schedule"), true},
+		{"diag", "dcgm/diag", in("perftest/membw"), true},
+		{"diag", "dcgm/diag", in("coll/cuda/driver"), false},
 		{"what perftest stands on", "perftest/probe", in("coll/elem"), true},
 		{"what perftest stands on", "perftest/probe", in("dcgm"), true},
 		{"what perftest stands on", "perftest/probe", in("harness/image"), true},

@@ -33,6 +33,7 @@ ln -s ` + cudaHome + `/include/cuda.h /tmp/include/
 cp -r /run/assay/source /src
 cp -r /run/assay/ptx/ptx /src/coll/cuda/kernels/ptx/own
 cp -r /run/assay/ptx/membw /src/perftest/membw/ptx/own
+cp -r /run/assay/ptx/diag /src/dcgm/diag/ptx/own
 ` + b.buildHarness(),
 		})},
 	})
@@ -58,9 +59,10 @@ func (b *builder) headers() recipe.Mount {
 	return recipe.Mount{Target: cudaHome, From: b.baseOf(best, b.Native), Path: "/usr/local/cuda-" + majorMinor(best.CUDA)}
 }
 
-// ptx compiles the kernels, of the engine and of the copy benchmark, with the nvcc of the target's CUDA. What depends on
-// nothing else is a stage of its own, so that it is compiled again only when
-// the kernels or their compiler have changed. PTX is the same whichever
+// ptx compiles the kernels, of the engine, the copy benchmark and the diagnostics,
+// with the nvcc of the target's CUDA. What depends on nothing else is a stage of
+// its own, so that it is compiled again only when the kernels or their compiler
+// have changed. PTX is the same whichever
 // architecture makes it.
 func (b *builder) ptx() recipe.Source {
 	// A program instead of a toolchain and the source: what BuildKit compares are
@@ -82,8 +84,9 @@ func (b *builder) ptx() recipe.Source {
 				{Target: "/run/assay/gen", From: gen, Path: "/out"},
 				{Target: "/run/assay/kernels", From: b.ownSource(), Path: "/coll/cuda/kernels"},
 				{Target: "/run/assay/membw", From: b.ownSource(), Path: "/perftest/membw/ptx"},
+				{Target: "/run/assay/diag", From: b.ownSource(), Path: "/dcgm/diag/ptx"},
 			},
-			Script: fmt.Sprintf(`mkdir -p /src /out/membw
+			Script: fmt.Sprintf(`mkdir -p /src /out/membw /out/diag
 cp /run/assay/kernels/*.cu /run/assay/kernels/*.cuh /run/assay/kernels/*.h /src/
 export NVCC=/usr/local/cuda-%s/bin/nvcc
 /run/assay/gen/gen -dir /src
@@ -92,6 +95,8 @@ cp /run/assay/membw/kernels.cu /src/
 for arch in 80 90; do
 	$NVCC --ptx -O3 -std=c++14 -arch=compute_$arch -o /out/membw/kernels.sm_$arch.ptx /src/kernels.cu
 done
+cd /run/assay/diag
+sh ./generate /out/diag
 `, majorMinor(on.CUDA)),
 		}},
 	})
