@@ -112,7 +112,9 @@ func diagChild(ctx context.Context, name string, out io.Writer) error {
 
 // diagCommandLine makes a child; tests have others.
 var diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
-	return exec.CommandContext(ctx, "/proc/self/exe", "diag", "--child", name)
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "diag", "--child", name)
+	cmd.Args[0] = "harness" // whatever name this one was called by
+	return cmd
 }
 
 // report runs the plan, and ends as its report says.

@@ -2,29 +2,197 @@ package diag
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/platform"
 )
 
-// In processes with these the test binary is a child, with one of the scenarios.
+// In processes with these the test binary is a child, with one of the scenarios, or
+// the fake machine with a fault.
 const (
 	childEnv    = "DIAG_TEST_CHILD"
 	scenarioEnv = "DIAG_TEST_SCENARIO"
 )
 
-// scenarios are the machines that children have.
-var scenarios = map[string]func() (Machine, error){}
+// scenarios are machines that children have instead.
+var scenarios = map[string]func() (Machine, error){
+	"no driver": func() (Machine, error) { return nil, fmt.Errorf("%w: not here", driver.ErrNoDriver) },
+	"broken":    func() (Machine, error) { return nil, errors.New("cuInit: broken") },
+}
 
 func TestMain(m *testing.M) {
 	name, ok := os.LookupEnv(childEnv)
 	if !ok {
 		os.Exit(m.Run())
 	}
-	sensors := func() (Sensors, error) { return fakeSensors{}, nil }
-	err := Child(context.Background(), name, Environment{Open: scenarios[os.Getenv(scenarioEnv)], Sensors: sensors, Root: "/"}, os.Stdin, os.Stdout)
+	db, err := platform.Load()
+	if err == nil {
+		scenario := os.Getenv(scenarioEnv)
+		open := scenarios[scenario]
+		if open == nil {
+			open = func() (Machine, error) { return fakeMachine{scenario}, nil }
+		}
+		sensors := func() (Sensors, error) { return fakeSensors{scenario, map[string]uint64{}}, nil }
+		if scenario == "no sensors" {
+			sensors = func() (Sensors, error) { return nil, errors.New("no NVML") }
+		}
+		err = Child(context.Background(), name, Environment{Open: open, Sensors: sensors, DB: db, Root: os.Getenv("DIAG_TEST_ROOT"), Environ: []string{"CUDA_PROFILE=1"}}, os.Stdin, os.Stdout)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(3)
+	}
+}
+
+// runner starts children with a scenario.
+func runner(t *testing.T, scenario string, env ...string) *Runner {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Runner{Command: func(ctx context.Context, name string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, self)
+		cmd.Env = append(append(os.Environ(), childEnv+"="+name, scenarioEnv+"="+scenario), env...)
+		return cmd
+	}}
+}
+
+// diagnose runs tests with a fault of GPU 1.
+func diagnose(t *testing.T, tests, fault, params string) *Report {
+	t.Helper()
+	p, err := Select(tests, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Params, err = ParseParams(params); err != nil {
+		t.Fatal(err)
+	}
+	p.Duration, p.Timeout = 300*time.Millisecond, 20*time.Second
+	if fault == "hang" {
+		p.Timeout = time.Second
+	}
+	r, err := runner(t, fault).Run(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestFaults: each test passes on a good machine, and finds what is its to find, on
+// the GPU that has it.
+func TestFaults(t *testing.T) {
+	for _, tt := range []struct {
+		test, fault, params string
+		want                Status
+		text                string
+	}{
+		{"memory", "", "", Pass, ""},
+		{"memory", "memory", "", Fail, "GPU 1: memory, first with pattern walking ones 3: 2 words of 8 bytes are wrong, in bits 0x0000000000000011; the first 2: at 0x7000"},
+		{"memory", "", "memory.inject_error=1", Fail, "first with pattern 0x00"},
+		{"memory", "full", "", Error, "GPU 1: only 20 % of its memory is free; 75 % must be tested"},
+		{"memory", "full", "memory.minimum_allocation_percentage=10", Pass, ""},
+		{"memory", "crash", "", Error, "panic: a crash"},
+		{"memory", "hang", "", Error, "timed out: it was not done within 1s (at GPU "},
+		{"memory", "lost", "", Fail, "GPU 1: cuEventSynchronize: CUDA error 700"},
+		{"memory", "babble", "", Error, `it wrote "not JSON"`},
+		{"memory", "leave", "", Error, "it ended without a result"},
+		{"memory", "no context", "", Error, "GPU 1: cuDevicePrimaryCtxRetain: out of memory"},
+		{"context_create", "", "", Pass, ""},
+		{"context_create", "no context", "", Error, "GPU 1: cuDevicePrimaryCtxRetain"},
+		{"memtest", "", "", Pass, ""},
+		{"memtest", "memory", "", Fail, "walking ones 3"},
+		{"pcie", "", "", Pass, ""},
+		{"pcie", "host", "", Fail, "GPU 1: d2h: 1 words"},
+		{"pcie", "slow", "", Fail, "GPU 1: h2d: 18.33 GB/s is 29 % of 63 (mle-net)"},
+		{"pcie", "", "pcie.min_bandwidth=60", Fail, "GPU 0: h2d: 55 GB/s is 92 % of 60 (parameter); 100 % or more"},
+		{"pcie", "replays", "", Fail, "GPU 1: 1000 PCIe replays during the test; 80 are allowed"},
+		{"p2p", "", "", Pass, ""},
+		{"p2p", "staged", "", Pass, ""},
+		{"p2p", "slow", "", Fail, "GPU 0: write: 126.7 GB/s is 28 % of 450 (mle-net)"},
+		{"p2p", "peer", "", Fail, "GPU 0: writing to GPU 1, as that one finds it: 1 words"},
+		{"p2p", "peer", "", Fail, "GPU 1: reading from GPU 0: 1 words"},
+		{"memory_bandwidth", "", "", Pass, ""},
+		{"memory_bandwidth", "slow", "", Fail, "GPU 1: triad: 1400 GB/s is 29 % of 4800"},
+		{"memory_bandwidth", "", "memory_bandwidth.minimum_bandwidth=4300000", Fail, "GPU 0: triad: 4200 GB/s is 98 % of 4300 (parameter)"},
+		{"diagnostic", "", "", Pass, ""},
+		{"diagnostic", "sm", "", Fail, "GPU 1: fp64 products: multiprocessors 17 have other results than the rest"},
+		{"diagnostic", "arithmetic", "", Fail, "GPU 1: fp32 products by fma: 5 results are not what the host computes"},
+		{"diagnostic", "hot", "", Fail, "GPU 1: clocks were held down under load: hardware thermal slowdown"},
+		{"sm_stress", "repeat", "", Fail, "GPU 1: bf16 products: multiprocessors 18 have other results when they repeat one"},
+		{"sm_stress", "drift", "", Fail, "GPU 1: bf16 products: most multiprocessors have other results than in the launch before"},
+		{"sm_stress", "", "sm_stress.inject_error=1", Fail, "multiprocessors 66"},
+		{"sm_stress", "slow", "", Fail, "GPU 1: bf16 products, wgmma: 250 TFLOP/s is 31 % of 794.5"},
+		{"sm_stress", "warm", "", Warn, "software thermal slowdown"},
+		{"sm_stress", "no sensors", "", Pass, "were not watched: no NVML"},
+		{"sm_stress", "blind", "", Error, "GPU 1: its sensors cannot be read: GPU is lost"},
+		{"targeted_stress", "", "", Pass, ""},
+		{"targeted_stress", "slow", "", Fail, "GPU 1: fp32 products: 1.667e+04 GFLOP/s is 44 % of 3.75e+04 (dcgm-skus)"},
+		{"targeted_power", "", "", Pass, ""},
+		{"targeted_power", "weak", "", Fail, "GPU 1: highest power: 300 W is 43 % of 700"},
+		{"targeted_power", "no sensors", "", Skip, "power cannot be read: no NVML"},
+		{"pulse_test", "", "pulse_test.on_ms=20;pulse_test.off_ms=20", Pass, ""},
+		{"pulse_test", "repeat", "pulse_test.on_ms=20;pulse_test.off_ms=20", Fail, "multiprocessors 18"},
+	} {
+		t.Run(tt.test+" "+tt.fault+" "+tt.params, func(t *testing.T) {
+			t.Parallel()
+			r := diagnose(t, tt.test, tt.fault, tt.params)
+			got := r.Tests[0]
+			text := got.Reason + "\n" + got.Output + "\n"
+			for _, f := range got.Findings {
+				text += on(f.GPU) + f.Text + "\n"
+			}
+			if got.Status != tt.want || r.Status != tt.want || !strings.Contains(text, tt.text) || tt.want == Pass && tt.text == "" && len(got.Findings) > 0 {
+				t.Errorf("%s, %s; want %s, %q", got.Status, text, tt.want, tt.text)
+			}
+			for _, f := range got.Findings {
+				if f.GPU == 0 && tt.fault != "" && tt.test != "p2p" {
+					t.Errorf("GPU 0 is blamed: %s", f.Text)
+				}
+				if f.Status == Fail && f.Remedy == "" {
+					t.Errorf("no remedy: %s", f.Text)
+				}
+			}
+		})
+	}
+}
+
+// TestRunnerGPUs: GPUs that are not there, or cannot be listed, are no report.
+func TestRunnerGPUs(t *testing.T) {
+	p, err := Select("context_create", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := runner(t, "no driver").Run(t.Context(), p); !errors.Is(err, driver.ErrNoDriver) || !strings.Contains(err.Error(), "not here") {
+		t.Errorf("no driver: %v", err)
+	}
+	if _, err := runner(t, "broken").Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "cuInit: broken") {
+		t.Errorf("broken: %v", err)
+	}
+	p.GPUs = []int{1}
+	r, err := runner(t, "no context").Run(t.Context(), p)
+	if err != nil || len(r.GPUs) != 1 || r.GPUs[0].Index != 1 || r.Status != Error {
+		t.Errorf("%+v, %v", r, err)
+	}
+	p.GPUs = []int{0}
+	if r, err := runner(t, "no context").Run(t.Context(), p); err != nil || r.Status != Pass {
+		t.Errorf("the other GPU: %+v, %v", r, err)
+	}
+	p.GPUs = []int{0, 2}
+	if _, err := runner(t, "").Run(t.Context(), p); !errors.Is(err, ErrGPUs) {
+		t.Errorf("GPU 2: %v", err)
+	}
+	p.GPUs = []int{0}
+	p.Tests, _ = nil, p.Tests
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := runner(t, "").Run(ctx, p); err == nil {
+		t.Error("interrupted, and nothing is said")
 	}
 }

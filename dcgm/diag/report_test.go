@@ -1,0 +1,72 @@
+package diag
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// sample has a test of each status.
+func sample() *Report {
+	one := 1
+	r := &Report{
+		Schema: Schema, Host: "node7", Level: 3,
+		GPUs: []GPU{{Index: 0, Name: "NVIDIA H200", Bus: "0000:1b:00.0", Bytes: 150_754_820_096, SMs: 132}, {Index: 1, Name: "NVIDIA H200", Bus: "0000:43:00.0", Bytes: 150_754_820_096, SMs: 132}},
+		Tests: []Result{
+			{Test: "software", Category: "Deployment", Status: Warn, Seconds: 0.4, Findings: []Finding{{GPU: 1, Status: Warn, Text: "persistence mode is off", Remedy: "start nvidia-persistenced"}}},
+			{Test: "memory", Category: "Hardware", Status: Pass, Seconds: 9.1, Measurements: []Measurement{
+				{Name: "memory tested", GPU: 0, Value: 148.3e9, Unit: "B"}, {Name: "memory tested", GPU: 1, Value: 148.3e9, Unit: "B"},
+				{Name: "verify", GPU: 0, Value: 4312.4, Unit: "GB/s", Reference: 4800, Source: "mle-acc"}, {Name: "verify", GPU: 1, Value: 4290, Unit: "GB/s", Reference: 4800, Source: "mle-acc"},
+			}},
+			{Test: "p2p", Category: "Integration", Status: Error, Seconds: 60, Reason: "timed out: it was not done within 1m0s (at GPU 0 and 1)", Output: "one line\nand another\n",
+				Measurements: []Measurement{{Name: "write", GPU: 0, Peer: &one, Value: 371.25, Unit: "GB/s"}}},
+			{Test: "targeted_power", Category: "Stress", Status: Skip, Reason: "power cannot be read: no NVML"},
+			{Test: "diagnostic", Category: "Hardware", Status: Fail, Seconds: 180.2, Findings: []Finding{{GPU: 0, Status: Fail, Text: "bf16 products: multiprocessors 17 have other results than the rest", Remedy: "replace the GPU"}}},
+		},
+	}
+	r.judge()
+	return r
+}
+
+// TestText: what failed comes first, with its remedy.
+func TestText(t *testing.T) {
+	var b strings.Builder
+	if err := sample().WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	const name = "testdata/report.txt"
+	if *update {
+		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("%s\nwant\n%s", b.String(), want)
+	}
+}
+
+// TestJudge: a report is as bad as its worst test, and only skips are no pass.
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		tests []Status
+		want  Status
+	}{
+		{nil, Skip}, {[]Status{Skip, Skip}, Skip}, {[]Status{Skip, Pass}, Pass}, {[]Status{Pass, Warn, Skip}, Warn},
+		{[]Status{Warn, Error, Pass}, Error}, {[]Status{Error, Fail, Pass}, Fail},
+	} {
+		var r Report
+		for _, s := range tt.tests {
+			r.Tests = append(r.Tests, Result{Status: s})
+		}
+		if r.judge(); r.Status != tt.want {
+			t.Errorf("%v: %s; want %s", tt.tests, r.Status, tt.want)
+		}
+	}
+}
