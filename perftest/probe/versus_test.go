@@ -22,9 +22,11 @@ import (
 // How TestVersus measures: in turns that are short against the machine's ups
 // and downs, many of them, and all by one clock and one counter.
 const (
-	turn    = 150 * time.Millisecond
-	settle  = 30 * time.Millisecond // before and behind a turn
-	tooLong = time.Minute           // until messages flow
+	turn    = 200 * time.Millisecond
+	settle  = 30 * time.Millisecond // before a turn
+	still   = 20 * time.Millisecond // without a packet nothing is under way
+	tooLong = time.Minute           // until messages flow, or have all gone
+	flying  = 256 << 10             // bytes: what is under way is sent before the other's turn
 )
 
 // turns of each program: few where time is the number of instructions.
@@ -152,6 +154,9 @@ func begin(t *testing.T, tool string, size int, program ...string) *contender {
 	c := &contender{}
 	start := func(h host, more ...string) *exec.Cmd {
 		args := append(slices.Clone(program[1:]), "-d", h.device, "-x", "1", "-F", "-s", strconv.Itoa(size), "-n", strconv.Itoa(n), "-p", p)
+		if strings.HasSuffix(tool, "bw") {
+			args = append(args, "-t", strconv.Itoa(min(128, max(2, flying/size))))
+		}
 		cmd := exec.Command(program[0], append(args, more...)...)
 		cmd.Dir, cmd.Stderr = t.TempDir(), &c.output
 		if err := cmd.Start(); err != nil {
@@ -194,11 +199,17 @@ func (c *contender) run(t *testing.T) float64 {
 	return float64(n) / took.Seconds()
 }
 
-// stop stops the client, and the server when it has nothing more to take.
+// stop stops the client, and the server when nothing is under way any more.
 func (c *contender) stop(t *testing.T) {
 	t.Helper()
 	c.signal(t, c.client, syscall.SIGSTOP)
-	time.Sleep(settle)
+	deadline := time.Now().Add(tooLong)
+	for n, last := counter(t, "sent_pkts"), -1; n != last; n, last = counter(t, "sent_pkts"), n {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v: the client was stopped, and packets still go out", c.client.Args)
+		}
+		time.Sleep(still)
+	}
 	c.signal(t, c.server, syscall.SIGSTOP)
 }
 
