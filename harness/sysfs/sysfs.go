@@ -1,5 +1,6 @@
 // Package sysfs reads what Linux tells about a machine in /sys and /proc: PCI
-// devices, NUMA nodes, processors, InfiniBand devices and network interfaces.
+// devices and their errors, NUMA nodes, processors, InfiniBand devices, network
+// interfaces, modules, limits, mounts, processes and the kernel's log.
 // It reads below a root of the caller's choice, so that a captured tree tests
 // what the machine itself would say; symbolic links are followed inside that
 // root. Reading and parsing are apart: the Parse functions take text and do no
@@ -55,22 +56,28 @@ func (e *AttrError) Error() string { return e.File + ": " + e.Err.Error() }
 
 func (e *AttrError) Unwrap() error { return e.Err }
 
-// read returns a file's text without white space around it. Sizes that sysfs
-// and proc give for their files mean nothing, so it reads to the end.
+// read returns a file's text without white space around it.
 func (f FS) read(name string) (string, error) {
+	b, err := f.bytes(name)
+	return strings.TrimSpace(string(b)), err
+}
+
+// bytes returns a file's content. Sizes that sysfs and proc give for their
+// files mean nothing, so it reads to the end.
+func (f FS) bytes(name string) ([]byte, error) {
 	file, err := f.root.Open(name)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	defer file.Close()
 	b, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	if len(b) > maxFile {
-		return "", fmt.Errorf("longer than %d bytes", maxFile)
+		return nil, fmt.Errorf("longer than %d bytes", maxFile)
 	}
-	return strings.TrimSpace(string(b)), nil
+	return b, nil
 }
 
 // names lists a directory's entries, sorted.

@@ -1,0 +1,80 @@
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelLogs are the files that have the kernel's messages, the first that can
+// be read counts: the kernel's own buffer, which a container mostly lacks and
+// which kernel.dmesg_restrict keeps from users, and what syslog, or a boot,
+// wrote down.
+var kernelLogs = []string{"/dev/kmsg", "/var/log/kern.log", "/var/log/messages", "/var/log/dmesg"}
+
+// maxLog is how much of a log is read, its end.
+const maxLog = 16 << 20
+
+// A KernelLog is what the kernel said.
+type KernelLog struct {
+	File string // that it is from
+	Text string
+}
+
+// KernelLog reads the kernel's messages. Without a log that can be read the
+// error has what was wrong with each; it is fs.ErrPermission if one is there
+// and may not be read.
+func (f FS) KernelLog() (KernelLog, error) {
+	var errs []error
+	for _, name := range kernelLogs {
+		text, err := f.log(name)
+		if err == nil && len(text) > 0 {
+			return KernelLog{File: name, Text: string(text)}, nil
+		}
+		if err == nil {
+			err = fmt.Errorf("%s is empty: %w", name, fs.ErrNotExist) // in a container /dev/kmsg may lead to /dev/null
+		}
+		errs = append(errs, err)
+	}
+	return KernelLog{}, errors.Join(errs...)
+}
+
+func (f FS) log(name string) ([]byte, error) {
+	p, err := f.root.Path(name)
+	if err != nil {
+		return nil, err
+	}
+	// The buffer would make a reader wait for the next message.
+	fd, err := unix.Open(p, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	defer unix.Close(fd)
+	if end, err := unix.Seek(fd, 0, io.SeekEnd); err == nil && end > maxLog {
+		_, err = unix.Seek(fd, end-maxLog, io.SeekStart)
+		if err != nil {
+			return nil, &fs.PathError{Op: "seek", Path: name, Err: err}
+		}
+	} else if _, err := unix.Seek(fd, 0, io.SeekStart); err != nil && !errors.Is(err, unix.ESPIPE) && !errors.Is(err, unix.EINVAL) {
+		return nil, &fs.PathError{Op: "seek", Path: name, Err: err}
+	}
+	var out bytes.Buffer
+	record := make([]byte, 64<<10) // a message of the buffer comes whole or not at all
+	for out.Len() < maxLog {
+		n, err := unix.Read(fd, record)
+		switch {
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.EINTR): // overwritten while it was read: the next one is there
+		case errors.Is(err, unix.EAGAIN), err == nil && n == 0:
+			return out.Bytes(), nil
+		case err != nil:
+			return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+		default:
+			out.Write(record[:n])
+		}
+	}
+	return out.Bytes(), nil
+}
