@@ -28,6 +28,7 @@ var Lock []byte
 //go:embed coll/cuda/driver/*.go coll/cuda/driver/*.c coll/cuda/driver/*.h coll/cuda/driver/*.S coll/cuda/driver/lib
 //go:embed dcgm/diag/*.go dcgm/diag/ptx
 //go:embed perftest/membw/*.go perftest/membw/ptx perftest/mesh/*.go perftest/mesh/heatmap.html
+//go:embed dcgm/health/*.go dcgm/health/thresholds.yaml dcgm/nvml/*.go
 //go:embed coll/cuda/kernels/*.go coll/cuda/kernels/*.cu coll/cuda/kernels/*.cuh coll/cuda/kernels/*.h coll/cuda/kernels/gen coll/cuda/kernels/ptx
 var HarnessSource embed.FS
 

@@ -115,6 +115,12 @@ var lattice = []rule{
 		why: "the three engines do not know one another; cmd/harness brings them together",
 	},
 	{
+		name: "what health stands on", who: []string{"dcgm/health"}, not: []string{"*"},
+		except: []string{"./dcgm/health", "./harness/platform", "./harness/rootfs", "./harness/sysfs", "go.yaml.in/yaml/...", "golang.org/x/sys/..."},
+		deep:   true,
+		why:    "it judges what it is given: the driver's binding is dcgm/nvml's",
+	},
+	{
 		name: "the exceptions' exception", who: []string{"perftest/membw", "dcgm/diag"}, not: []string{"./coll/..."}, except: []string{"./coll/cuda/driver"},
 		why: "only the CUDA binding is shared",
 	},
@@ -263,6 +269,10 @@ func TestLatticeBites(t *testing.T) {
 		{"the certificate", "harness/certificate", in("harness/suite"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
+		{"dcgm", "dcgm/health", in("coll/topology"), true},
+		{"what health stands on", "dcgm/health", in("dcgm/nvml"), true},
+		{"what health stands on", "dcgm/health", "github.com/NVIDIA/go-nvml/pkg/nvml", true},
+		{"what health stands on", "dcgm/health", in("harness/sysfs"), false},
 		{"the exceptions' exception", "perftest/membw", in("coll/cuda/driver"), false},
 		{"the exceptions' exception", "perftest/membw", in("coll/schedule"), true},
 		{"diag", "dcgm/diag", in("perftest/membw"), true},

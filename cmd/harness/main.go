@@ -122,7 +122,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Action:               noCommand,
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), diagCommand(out, errOut),
+			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
 			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out),
 		},
 	}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/dcgm/nvml"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// openGPUs is where health asks about GPUs; tests have others.
+var openGPUs = func() health.Source { return nvml.New() }
+
+type healthOptions struct {
+	format, platform, thresholds, root string
+	only, skip                         []string
+	gpus                               int
+	counted, quiet, list               bool // counted: --gpus was given
+	since, window, timeout             time.Duration
+	stdout, stderr                     io.Writer
+}
+
+func healthCommand(out, errOut io.Writer) *cli.Command {
+	o := healthOptions{stdout: out, stderr: errOut}
+	return &cli.Command{
+		Name:  "health",
+		Usage: "say whether this node and its GPUs are fit to work, without putting load on them",
+		Description: "Asks NVIDIA's driver, /sys, /proc and the kernel's log. Exits 0 if nothing failed (there may be warnings,\n" +
+			"and skipped checks, with a reason), 1 if a check failed, 2 on wrong usage, 3 if one could not be made.",
+		Flags: []cli.Flag{
+			formatFlag(&o.format),
+			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
+			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the node must be a `NAME` of the hardware data base, such as hgx-h100-ndr400"},
+			&cli.StringSliceFlag{Name: "only", Usage: "only checks whose id matches `GLOB`; may be repeated"},
+			&cli.StringSliceFlag{Name: "skip", Usage: "no checks whose id matches `GLOB`; may be repeated"},
+			&cli.DurationFlag{Name: "since", Value: 2 * time.Hour, Destination: &o.since, Usage: "messages of the kernel's log that are older than `TIME` do not count; 0: all do"},
+			&cli.DurationFlag{Name: "window", Value: 500 * time.Millisecond, Destination: &o.window, Usage: "watch error counters for `TIME`; 0: read them once"},
+			&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Destination: &o.timeout, Usage: "wait for the driver, for each GPU and for the kernel's files at most `TIME` each"},
+			&cli.StringFlag{Name: "thresholds", Destination: &o.thresholds, Usage: "limits and severities in `FILE` replace those of the program"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &o.quiet, Usage: "show only what is wrong, and the summary"},
+			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the checks with their limits and sources, and make none"},
+			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev and var/log below `DIR`, without asking the driver"},
+		},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			o.only, o.skip, o.counted = c.StringSlice("only"), c.StringSlice("skip"), c.IsSet("gpus")
+			x, err := o.expect()
+			if err != nil {
+				return err
+			}
+			if o.list {
+				return o.printList(x.Rules)
+			}
+			return o.run(c.Context, x)
+		},
+	}
+}
+
+// expect checks the flags, and reads what they name.
+func (o *healthOptions) expect() (x health.Expect, err error) {
+	switch {
+	case o.format != "text" && o.format != "json":
+		return x, usagef("--output is text or json, not %q", o.format)
+	case o.since < 0 || o.window < 0 || o.timeout <= 0:
+		return x, usagef("--since %v --window %v --timeout %v: none may be below 0, and --timeout must be more", o.since, o.window, o.timeout)
+	case o.counted && o.gpus < 0:
+		return x, usagef("--gpus %d: there cannot be fewer than none", o.gpus)
+	case o.quiet && o.format == "json":
+		return x, usagef("--quiet is for text; JSON always has everything")
+	}
+	for _, p := range slices.Concat(o.only, o.skip) {
+		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return matches(p, id) }) {
+			return x, usagef("no check matches %q; the nearest is %q (see health --list)", p, nearest.To(p, health.IDs()))
+		}
+	}
+	if !slices.ContainsFunc(health.IDs(), o.wanted) {
+		return x, usagef("--only and --skip leave no check")
+	}
+	x.Since = o.since
+	if o.counted {
+		x.Count = &o.gpus
+	}
+	if x.DB, err = platform.Load(); err != nil {
+		return x, err
+	}
+	if o.platform != "" {
+		if x.Platform, err = x.DB.Platform(o.platform); err != nil {
+			return x, usagef("--platform: %w", err)
+		}
+	}
+	if x.Rules, err = health.LoadRules(); err != nil || o.thresholds == "" {
+		return x, err
+	}
+	f, err := os.Open(o.thresholds)
+	if err != nil {
+		return x, usagef("--thresholds: %w", err)
+	}
+	defer f.Close()
+	if err := x.Rules.Override(o.thresholds, f); err != nil {
+		return x, usagef("--thresholds: %w", err)
+	}
+	return x, nil
+}
+
+func (o *healthOptions) wanted(id string) bool {
+	return !matchesOne(o.skip, id) && (len(o.only) == 0 || matchesOne(o.only, id))
+}
+
+// elsewhere is the source for --root: GPUs of another machine cannot be asked.
+type elsewhere struct{ health.Source }
+
+func (elsewhere) Driver() (health.Driver, error) {
+	return health.Driver{}, fmt.Errorf("%w (--root)", health.ErrElsewhere)
+}
+
+func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
+	f, err := sysfs.Open(o.root)
+	if err != nil {
+		return usagef("--root: %w", err)
+	}
+	src, getenv := openGPUs(), os.Getenv
+	if o.root != "/" {
+		src, getenv = elsewhere{}, func(string) string { return "" }
+	}
+	s := health.Read(ctx, src, f, health.ReadOptions{Timeout: o.timeout, Window: o.window, Now: time.Now(), Getenv: getenv})
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r := health.NewReport(version.Get().String(), s, x, health.Run(s, x, o.wanted))
+	if o.format == "json" {
+		err = r.WriteJSON(o.stdout)
+	} else {
+		err = r.WriteText(o.stdout, health.TextOptions{Color: colored(o.stdout), Quiet: o.quiet})
+	}
+	if err != nil {
+		return err
+	}
+	return healthError(r)
+}
+
+// healthError ends the program as the verdict says. What failed was said on
+// stdout; one line says so where only stderr is kept.
+func healthError(r *health.Report) error {
+	switch r.Verdict {
+	case health.Fail:
+		return &statusError{exitFail, fmt.Errorf("health: %s failed", plural(r.Count["fail"], "check"))}
+	case health.Error:
+		return &statusError{exitNotDone, fmt.Errorf("health: %s could not be made", plural(r.Count["error"], "check"))}
+	}
+	return nil
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func (o *healthOptions) printList(rules health.Rules) error {
+	if o.format == "json" {
+		return usagef("--list is text")
+	}
+	var b strings.Builder
+	for _, id := range health.IDs() {
+		if !o.wanted(id) {
+			continue
+		}
+		r := rules[id]
+		limit := ""
+		if r.Limit != nil {
+			limit = fmt.Sprintf(", limit %v %s", *r.Limit, r.Unit)
+		}
+		fmt.Fprintf(&b, "%-30s %s\n%-30s   %s%s: %s\n", id, health.Title(id), "", r.Severity, limit, r.Source)
+	}
+	_, err := io.WriteString(o.stdout, b.String())
+	return err
+}

@@ -1,0 +1,168 @@
+//go:build nvml && cgo
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+)
+
+// healthOf runs harness health and reads its document.
+func healthOf(t *testing.T, flags ...string) (health.Report, int) {
+	t.Helper()
+	var out, errOut strings.Builder
+	status := run(append([]string{"harness", "health", "-o", "json"}, flags...), &out, &errOut)
+	var r health.Report
+	if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
+		t.Fatalf("health %v: status %d, %v\n%s%s", flags, status, err, out.String(), errOut.String())
+	}
+	return r, status
+}
+
+// TestHealthGPUs: on real GPUs every check is made, and what they say is what
+// nvidia-smi says. What a machine lacks may fail; nothing may be an error.
+func TestHealthGPUs(t *testing.T) {
+	d, err := openGPUs().Driver()
+	if err != nil {
+		t.Skip(err)
+	}
+	if d.GPUs == 0 {
+		t.Skip("the driver has no GPU")
+	}
+	r, _ := healthOf(t)
+	t.Logf("verdict %s, %d GPUs, in %.3f s, counters watched for %.1f s", r.Verdict, len(r.GPUs), r.Seconds, r.Window)
+	for _, res := range r.Results {
+		switch res.Verdict {
+		case health.Error:
+			t.Errorf("%s %s: %s", res.ID, res.Object.Name, res.Reason)
+		case health.Fail, health.Warn, health.Skip:
+			t.Logf("%s %s %s: %s", res.Verdict, res.ID, res.Object.Name, res.Reason)
+		}
+	}
+	if len(r.GPUs) != d.GPUs || r.Driver != d.Version {
+		t.Errorf("%d GPUs of driver %s; want %d of %s", len(r.GPUs), r.Driver, d.GPUs, d.Version)
+	}
+	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != health.Fail {
+		t.Errorf("one GPU more than there is: status %d, verdict %s", status, wrong.Verdict)
+	}
+	agrees(t, r)
+}
+
+// smiFields are what nvidia-smi -q -x has, by the check that looks at the same.
+var smiFields = []struct {
+	check, path string
+	value       func(smi string) string // as the check puts it
+}{
+	{"gpu/persistence", "persistence_mode", smiOnOff},
+	{"gpu/ecc/mode", "ecc_mode/current_ecc", smiOnOff},
+	{"gpu/mig", "mig_mode/current_mig", smiOnOff},
+	{"gpu/compute-mode", "compute_mode", func(s string) string { return s }},
+	{"gpu/pcie/width", "pci/pci_gpu_link_info/link_widths/current_link_width", func(s string) string { return "x" + strings.TrimSuffix(s, "x") }},
+	{"gpu/row-remap/pending", "remapped_rows/remapped_row_pending", strings.ToLower},
+	{"gpu/row-remap/failed", "remapped_rows/remapped_row_failure", strings.ToLower},
+	{"gpu/row-remap/uncorrectable", "remapped_rows/remapped_row_unc", func(s string) string { return s + " rows" }},
+	{"gpu/power/cap", "gpu_power_readings/current_power_limit", func(s string) string { return strings.Replace(s, ".00 W", " W", 1) }},
+}
+
+func smiOnOff(s string) string {
+	return map[string]string{"Enabled": "on", "Disabled": "off"}[s]
+}
+
+// agrees holds a report against nvidia-smi, where it is installed.
+func agrees(t *testing.T, r health.Report) {
+	out, err := exec.Command("nvidia-smi", "-q", "-x").Output()
+	if err != nil {
+		t.Logf("skipped: the comparison with nvidia-smi: %v", err)
+		return
+	}
+	gpus, err := smiGPUs(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(gpus) != len(r.GPUs) {
+		t.Fatalf("nvidia-smi has %d GPUs, the report %d", len(gpus), len(r.GPUs))
+	}
+	compared := 0
+	for i, g := range gpus {
+		if r.GPUs[i].UUID != g["uuid"] || r.GPUs[i].Name != g["product_name"] {
+			t.Errorf("GPU %d: %+v; nvidia-smi has %s, %s", i, r.GPUs[i], g["uuid"], g["product_name"])
+		}
+		for _, f := range smiFields {
+			smi, ok := g[f.path]
+			if !ok || smi == "N/A" || smi == "[N/A]" {
+				t.Logf("GPU %d: nvidia-smi does not tell %s: %q", i, f.path, smi)
+				continue
+			}
+			res, ok := resultOf(r, f.check, i)
+			if !ok || res.Verdict == health.Skip {
+				t.Errorf("GPU %d: %s: %q, and nvidia-smi has %s", i, f.check, res.Reason, smi)
+				continue
+			}
+			if want := f.value(smi); res.Value != want {
+				t.Errorf("GPU %d: %s is %q; nvidia-smi has %q", i, f.check, res.Value, want)
+			}
+			compared++
+		}
+	}
+	if compared < 3*len(gpus) {
+		t.Errorf("only %d values could be compared with nvidia-smi's", compared)
+	}
+	t.Logf("%d values of %d GPUs are what nvidia-smi says", compared, len(gpus))
+}
+
+func resultOf(r health.Report, check string, gpu int) (health.Result, bool) {
+	for _, res := range r.Results {
+		if res.ID == check && res.Object.UUID == r.GPUs[gpu].UUID {
+			return res, true
+		}
+	}
+	return health.Result{}, false
+}
+
+// smiGPUs reads the leaves of each gpu element by their path below it.
+func smiGPUs(doc []byte) ([]map[string]string, error) {
+	var out []map[string]string
+	var path []string
+	for dec := xml.NewDecoder(bytes.NewReader(doc)); ; {
+		token, err := dec.Token()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch x := token.(type) {
+		case xml.StartElement:
+			path = append(path, x.Name.Local)
+			if len(path) == 2 && x.Name.Local == "gpu" {
+				out = append(out, map[string]string{})
+			}
+		case xml.EndElement:
+			path = path[:len(path)-1]
+		case xml.CharData:
+			if text := strings.TrimSpace(string(x)); text != "" && len(path) > 2 && path[1] == "gpu" {
+				out[len(out)-1][strings.Join(path[2:], "/")] = text
+			}
+		}
+	}
+}
+
+// TestSMI: the reader of nvidia-smi's document finds leaves by their path.
+func TestSMI(t *testing.T) {
+	got, err := smiGPUs([]byte(`<?xml version="1.0"?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
+<nvidia_smi_log><driver_version>580</driver_version>
+<gpu id="0"><uuid>GPU-1</uuid><ecc_mode><current_ecc>Enabled</current_ecc></ecc_mode></gpu>
+<gpu id="1"><uuid>GPU-2</uuid></gpu></nvidia_smi_log>`))
+	if err != nil || len(got) != 2 || got[0]["ecc_mode/current_ecc"] != "Enabled" || got[1]["uuid"] != "GPU-2" {
+		t.Errorf("smiGPUs = %v, %v", got, err)
+	}
+}

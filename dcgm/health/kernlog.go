@@ -1,0 +1,174 @@
+package health
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A Kind of kernel message.
+type Kind string
+
+// The kinds that are looked for.
+const (
+	KindXid  Kind = "Xid"  // of a GPU
+	KindSXid Kind = "SXid" // of an NVSwitch
+	KindInit Kind = "init" // the driver could not start a GPU
+)
+
+// A Message is one line of the kernel's log that is about a GPU or a switch.
+type Message struct {
+	Kind   Kind
+	Number int // of an Xid or SXid
+	Bus    sysfs.BusID
+	Fatal  bool // an SXid that says so
+	// When it was written: since boot, or by the clock, as the log has it;
+	// Timed is false when the log says neither.
+	Uptime time.Duration
+	Clock  time.Time
+	Timed  bool
+	Text   string // what follows the number
+}
+
+var (
+	xidLine  = regexp.MustCompile(`NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, ?(.*))?$`)
+	sxidLine = regexp.MustCompile(`nvidia-nvswitch\d*: SXid \((?:PCI:)?([0-9a-fA-F:.]+)\): (\d+)(?:, ?(.*))?$`)
+	initLine = regexp.MustCompile(`NVRM: GPU ([0-9a-fA-F:.]+): (?:RmInitAdapter failed!? ?|rm_init_adapter failed,? ?)(.*)$`)
+	// The PCI core says this of a driver whose probe did not succeed.
+	probeLine = regexp.MustCompile(`nvidia ([0-9a-fA-F:.]+): (probe with driver nvidia failed.*|probe of .* failed.*)$`)
+
+	kmsgHead   = regexp.MustCompile(`^\d+,\d+,(\d+),[^;]*;`)
+	dmesgHead  = regexp.MustCompile(`\[ *(\d+)\.(\d{6})\]`)
+	humanHead  = regexp.MustCompile(`^\[(\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})\]`)
+	isoHead    = regexp.MustCompile(`^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d))\s`)
+	syslogHead = regexp.MustCompile(`^(\w{3} [ \d]\d \d\d:\d\d:\d\d)\s`)
+)
+
+// ParseLog finds the messages in a log: that of /dev/kmsg, of dmesg with and
+// without -T, or syslog's. Lines of syslog lack the year, which is that of the
+// time before now.
+func ParseLog(text string, now time.Time) []Message {
+	var out []Message
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\r\n")
+		m, ok := parseMessage(line)
+		if !ok {
+			continue
+		}
+		m.Uptime, m.Clock, m.Timed = parseTime(line, now)
+		out = append(out, m)
+	}
+	return out
+}
+
+func parseMessage(line string) (Message, bool) {
+	for _, k := range []struct {
+		kind     Kind
+		line     *regexp.Regexp
+		numbered bool
+	}{{KindXid, xidLine, true}, {KindSXid, sxidLine, true}, {KindInit, initLine, false}, {KindInit, probeLine, false}} {
+		f := k.line.FindStringSubmatch(line)
+		if f == nil {
+			continue
+		}
+		bus, err := parseBus(f[1])
+		if err != nil {
+			return Message{}, false
+		}
+		m := Message{Kind: k.kind, Bus: bus, Text: f[len(f)-1]}
+		if k.numbered {
+			if m.Number, err = strconv.Atoi(f[2]); err != nil {
+				return Message{}, false
+			}
+			m.Fatal = m.Kind == KindSXid && strings.HasPrefix(m.Text, "Fatal")
+		}
+		return m, true
+	}
+	return Message{}, false
+}
+
+// parseBus reads an address that may lack the function.
+func parseBus(s string) (sysfs.BusID, error) {
+	if !strings.Contains(s, ".") {
+		s += ".0"
+	}
+	return sysfs.ParseBusID(s)
+}
+
+// parseTime reads the time at the head of a line.
+func parseTime(line string, now time.Time) (uptime time.Duration, clock time.Time, ok bool) {
+	if f := kmsgHead.FindStringSubmatch(line); f != nil {
+		us, err := strconv.ParseInt(f[1], 10, 64)
+		return time.Duration(us) * time.Microsecond, clock, err == nil && us < 1<<50
+	}
+	if f := isoHead.FindStringSubmatch(line); f != nil {
+		for _, layout := range []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05-0700"} {
+			if t, err := time.Parse(layout, strings.Replace(f[1], ",", ".", 1)); err == nil {
+				return 0, t, true
+			}
+		}
+	}
+	if f := syslogHead.FindStringSubmatch(line); f != nil {
+		if t, err := time.ParseInLocation(time.Stamp, f[1], now.Location()); err == nil {
+			t = t.AddDate(now.Year(), 0, 0) // time.Parse has year 0
+			if t.After(now.Add(24 * time.Hour)) {
+				t = t.AddDate(-1, 0, 0)
+			}
+			return 0, t, true
+		}
+	}
+	if f := humanHead.FindStringSubmatch(line); f != nil {
+		if t, err := time.ParseInLocation("Mon Jan _2 15:04:05 2006", f[1], now.Location()); err == nil {
+			return 0, t, true
+		}
+	}
+	if f := dmesgHead.FindStringSubmatch(line); f != nil {
+		s, err1 := strconv.ParseInt(f[1], 10, 64)
+		us, err2 := strconv.ParseInt(f[2], 10, 64)
+		return time.Duration(s)*time.Second + time.Duration(us)*time.Microsecond, clock, err1 == nil && err2 == nil && s < 1<<32
+	}
+	return 0, clock, false
+}
+
+// Age is how long ago the message was written, on a machine that has been up
+// for so long. ok is false when the log does not say.
+func (m *Message) Age(now time.Time, uptime time.Duration) (age time.Duration, ok bool) {
+	switch {
+	case !m.Timed:
+		return 0, false
+	case !m.Clock.IsZero():
+		return now.Sub(m.Clock), true
+	case uptime > 0:
+		return uptime - m.Uptime, true
+	}
+	return 0, false
+}
+
+// Event describes what happened. An Xid 154 to "None" says that all is well
+// again, an NVLink 5 error may say that it is not fatal.
+func (m *Message) Event() Event {
+	switch m.Kind {
+	case KindSXid:
+		return SXid(m.Fatal)
+	case KindInit:
+		return Event{"the driver could not start the GPU", ClassFail, reboot}
+	}
+	e := Xid(m.Number)
+	switch {
+	case m.clears():
+		e.Class, e.Action = ClassNote, ignore
+	case m.Number >= 144 && m.Number <= 150 && strings.Contains(strings.ToLower(m.Text), "nonfatal"):
+		e.Class, e.Action = ClassWarn, ignore
+	}
+	return e
+}
+
+// clears reports whether what went before is over: the GPU was recovered.
+func (m *Message) clears() bool {
+	return m.Kind == KindXid && m.Number == 154 && clearsText.MatchString(m.Text)
+}
+
+var clearsText = regexp.MustCompile(`to 0x0 \(None\)|to None\b`)

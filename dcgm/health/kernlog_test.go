@@ -1,0 +1,112 @@
+package health_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func TestParseLog(t *testing.T) {
+	gpu := sysfs.BusID{Bus: 0x3b}
+	off := health.Message{Kind: health.KindXid, Number: 79, Bus: gpu, Timed: true, Text: "pid=1, name=a b, GPU has fallen off the bus."}
+	const line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a b, GPU has fallen off the bus."
+	with := func(m health.Message, uptime time.Duration, clock time.Time) *health.Message {
+		m.Uptime, m.Clock = uptime, clock
+		return &m
+	}
+	for _, tt := range []struct {
+		name, text string
+		want       *health.Message
+	}{
+		{"kmsg", "4,1029,98765432100,-;" + line, with(off, 98765432100*time.Microsecond, time.Time{})},
+		{"kmsg with a continuation", "4,1029,1000000,-,caller=T1;" + line + "\n SUBSYSTEM=pci\n", with(off, time.Second, time.Time{})},
+		{"dmesg", "[98765.432100] " + line, with(off, 98765432100*time.Microsecond, time.Time{})},
+		{"dmesg, early", "[    1.000000] " + line + "\r\n", with(off, time.Second, time.Time{})},
+		{"dmesg -T", "[Thu Jan  1 23:59:59 2026] " + line, with(off, 0, time.Date(2026, 1, 1, 23, 59, 59, 0, time.UTC))},
+		{"syslog", "Jan  1 23:59:59 node1 kernel: [98765.432100] " + line, with(off, 0, time.Date(2026, 1, 1, 23, 59, 59, 0, time.UTC))},
+		{"syslog of last year", "Dec 31 23:59:59 node1 kernel: " + line, with(off, 0, time.Date(2025, 12, 31, 23, 59, 59, 0, time.UTC))},
+		{"rsyslog", "2026-01-01T23:59:59.123456+00:00 node1 kernel: " + line, with(off, 0, time.Date(2026, 1, 1, 23, 59, 59, 123456000, time.UTC))},
+		{"no time", line, &health.Message{Kind: health.KindXid, Number: 79, Bus: gpu, Text: off.Text}},
+		{"old form, function", "NVRM: Xid (0000:03:00.0): 13, Graphics Exception", &health.Message{Kind: health.KindXid, Number: 13, Bus: sysfs.BusID{Bus: 3}, Text: "Graphics Exception"}},
+		{"number alone", "NVRM: Xid (PCI:0000:3b:00): 43", &health.Message{Kind: health.KindXid, Number: 43, Bus: gpu}},
+		{"SXid", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", &health.Message{Kind: health.KindSXid, Number: 20034, Fatal: true, Bus: sysfs.BusID{Bus: 0xc1}, Text: "Fatal, Link 30 LTSSM Fault Up"}},
+		{"SXid, not fatal", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", &health.Message{Kind: health.KindSXid, Number: 12028, Bus: sysfs.BusID{Bus: 0xc1}, Text: "Non-fatal, Link 32"}},
+		{"start", "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2433)", &health.Message{Kind: health.KindInit, Bus: gpu, Text: "(0x62:0xffff:2433)"}},
+		{"probe", "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1", &health.Message{Kind: health.KindInit, Bus: gpu, Text: "probe with driver nvidia failed with error -1"}},
+		{"a process's name", "systemd: name=NVRM: Xid (PCI:zz): 79, x", nil},
+		{"number too long", "NVRM: Xid (PCI:0000:3b:00): 99999999999999999999, x", nil},
+		{"another driver", "mlx5_core 0000:3b:00.0: probe of something failed", nil},
+	} {
+		got := health.ParseLog("6,1,1,-;another line\n"+tt.text, now)
+		switch {
+		case tt.want == nil && len(got) != 0, tt.want != nil && len(got) != 1:
+			t.Errorf("%s: ParseLog = %+v; want %+v", tt.name, got, tt.want)
+		case tt.want != nil:
+			if diff := cmp.Diff(*tt.want, got[0]); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			}
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	for _, tt := range []struct {
+		line   string
+		uptime time.Duration
+		want   time.Duration
+		known  bool
+	}{
+		{"6,1,1000000,-;", time.Hour, time.Hour - time.Second, true},
+		{"6,1,1000000,-;", 0, 0, false},
+		{"2026-01-02T03:00:00Z node1 kernel: ", 0, 4*time.Minute + 5*time.Second, true},
+		{"", time.Hour, 0, false},
+	} {
+		m := health.ParseLog(tt.line+"NVRM: Xid (PCI:0000:3b:00): 43", now)[0]
+		if age, ok := m.Age(now, tt.uptime); age != tt.want || ok != tt.known {
+			t.Errorf("%q after %v: Age = %v, %v; want %v, %v", tt.line, tt.uptime, age, ok, tt.want, tt.known)
+		}
+	}
+}
+
+func TestXid(t *testing.T) {
+	for number, class := range map[int]health.Class{
+		13: health.ClassApp, 31: health.ClassApp, 48: health.ClassFail, 63: health.ClassWarn, 64: health.ClassFail, 74: health.ClassFail, 79: health.ClassFail,
+		92: health.ClassWarn, 93: health.ClassNote, 94: health.ClassWarn, 95: health.ClassFail, 119: health.ClassFail, 130: health.ClassWarn, 147: health.ClassFail, 1000: health.ClassWarn,
+	} {
+		if e := health.Xid(number); e.Class != class || e.Meaning == "" || e.Action == "" {
+			t.Errorf("Xid(%d) = %+v; want class %s", number, e, class)
+		}
+	}
+}
+
+// FuzzParseLog: what is found is in the text, and no text makes it panic.
+func FuzzParseLog(f *testing.F) {
+	for _, s := range []string{
+		"4,1029,98765432100,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=1", "Jan  1 23:59:59 node1 kernel: NVRM: Xid (PCI:0000:3b:00): 154, to 0x0 (None)",
+		"[ 1.000000] nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal", "2026-01-01T23:59:59,1+0000 NVRM: GPU 0000:3b:00.0: RmInitAdapter failed!",
+		"[Thu Jan  1 23:59:59 2026] nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		messages := health.ParseLog(text, now)
+		if len(messages) > strings.Count(text, "\n")+1 {
+			t.Errorf("%d messages of %q", len(messages), text)
+		}
+		for _, m := range messages {
+			if m.Number < 0 || !strings.Contains(text, m.Text) || m.Event().Meaning == "" || m.Event().Action == "" {
+				t.Errorf("ParseLog(%q) has %+v: %+v", text, m, m.Event())
+			}
+			if m.Timed != (m.Uptime != 0 || !m.Clock.IsZero()) && m.Uptime != 0 {
+				t.Errorf("ParseLog(%q): time of %+v", text, m)
+			}
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package health
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// messageChecks are about what the kernel's log has to say.
+var messageChecks = []check{
+	{
+		id: "gpu/xid", title: "The kernel's log has no Xid that speaks against the GPU", want: "none of class fail or warn", node: checkXid, uses: usesLog | usesDevices,
+		remedy: support,
+	},
+	{
+		id: "gpu/init", title: "The driver could start every GPU", want: "no failed start", node: checkInit, uses: usesLog | usesDevices,
+		remedy: reboot,
+	},
+	{
+		id: "nvswitch/sxid", title: "The kernel's log has no SXid that speaks against an NVSwitch", want: "none that is fatal", node: checkSXid, uses: usesLog | usesDevices,
+		remedy: SXid(true).Action,
+	},
+}
+
+// recent is what the log has of a kind and counts: not older than Since, and
+// of a GPU that was not recovered since. Messages without a time count.
+func (e *env) recent(kind Kind) map[sysfs.BusID][]Message {
+	out := map[sysfs.BusID][]Message{}
+	log := e.Node.Log.Value
+	for _, m := range log.Messages {
+		if m.Kind != kind {
+			continue
+		}
+		if age, ok := m.Age(e.Time, log.Uptime); ok && e.Since > 0 && age > e.Since {
+			continue
+		}
+		if m.clears() {
+			out[m.Bus] = nil
+		}
+		out[m.Bus] = append(out[m.Bus], m)
+	}
+	return out
+}
+
+// perDevice judges the messages of each device that has some.
+func (e *env) perDevice(kind Kind, object func(sysfs.BusID) Object) []finding {
+	if f := e.Node.Log; f.Err != nil {
+		if f.Err = permission(f.Err); f.Err == ErrNoPermission {
+			return node(without(f.Err))
+		}
+		return node(skipped("there is no kernel log: %s", strings.ReplaceAll(f.Err.Error(), "\n", "; ")))
+	}
+	by := e.recent(kind)
+	var out []finding
+	for _, bus := range slices.SortedFunc(maps.Keys(by), sysfs.BusID.Compare) {
+		out = append(out, finding{object(bus), judge(by[bus])})
+	}
+	return out
+}
+
+// judge sums up one device's messages by the worst of them.
+func judge(messages []Message) outcome {
+	count := map[string]int{}
+	var worst Event
+	var text string
+	rank := []Class{ClassNote, ClassApp, ClassWarn, ClassFail}
+	for _, m := range messages {
+		event := m.Event()
+		name := string(m.Kind)
+		if m.Kind != KindInit {
+			name = fmt.Sprintf("%s %d", m.Kind, m.Number)
+		}
+		count[name]++
+		// Of equals the last one counts: it is what is true now.
+		if slices.Index(rank, event.Class) >= slices.Index(rank, worst.Class) {
+			worst, text = event, fmt.Sprintf("%s: %s", name, event.Meaning)
+			if m.Text != "" {
+				text += fmt.Sprintf(" (%.120s)", m.Text)
+			}
+		}
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		if n := count[name]; n > 1 {
+			name += fmt.Sprintf(" ×%d", n)
+		}
+		parts = append(parts, name)
+	}
+	o := good(strings.Join(parts, ", "))
+	if worst.Class == ClassWarn || worst.Class == ClassFail {
+		o.bad, o.soft, o.reason, o.remedy = true, worst.Class == ClassWarn, text, worst.Action
+	}
+	return o
+}
+
+// busObject names a GPU by its number if the driver has it.
+func (e *env) busObject(bus sysfs.BusID) Object {
+	for i := range e.GPUs {
+		if g := &e.GPUs[i]; g.Err == nil && g.Bus == bus {
+			return g.object()
+		}
+	}
+	return Object{Kind: "gpu", Name: bus.String(), Bus: bus.String()}
+}
+
+func (e *env) window() string {
+	if e.Since == 0 {
+		return "since the log begins"
+	}
+	return fmt.Sprintf("in %v", e.Since)
+}
+
+func checkXid(e *env) []finding { return e.messages(KindXid, e.busObject, e.hasGPU()) }
+
+func checkInit(e *env) []finding { return e.messages(KindInit, e.busObject, e.hasGPU()) }
+
+func checkSXid(e *env) []finding {
+	object := func(bus sysfs.BusID) Object {
+		return Object{Kind: "nvswitch", Name: "NVSwitch " + bus.String(), Bus: bus.String()}
+	}
+	return e.messages(KindSXid, object, e.Node.Devices.Value.Switches() > 0)
+}
+
+func (e *env) hasGPU() bool { return len(e.GPUs) > 0 || len(e.Node.Devices.Value.GPUs()) > 0 }
+
+// messages judges what the log has of a kind. No message is a pass only where
+// there is a device that could have caused one.
+func (e *env) messages(kind Kind, object func(sysfs.BusID) Object, there bool) []finding {
+	switch out := e.perDevice(kind, object); {
+	case len(out) > 0:
+		return out
+	case !there:
+		return node(skipped("there is no device that could cause a message"))
+	default:
+		return node(good("none " + e.window()))
+	}
+}

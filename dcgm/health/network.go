@@ -1,0 +1,259 @@
+package health
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// networkChecks are about RDMA devices and their ports.
+var networkChecks = []check{
+	{
+		id: "port/count", title: "All RDMA devices are there", want: "the platform's", node: checkNICs, uses: usesDevices,
+		remedy: "look for the missing card on PCI and in the kernel's log (mlx5_core)",
+	},
+	{
+		id: "port/state", title: "The port is up", want: "ACTIVE and LinkUp", node: ports(checkPort), uses: usesDevices,
+		remedy: "look at cable, switch port and subnet manager",
+	},
+	{
+		id: "port/rate", title: "The port has its full rate", want: "that of the other ports of the same kind", node: checkRates, uses: usesDevices,
+		remedy: "look at cable, transceiver and the switch port's speed",
+	},
+	{
+		id: "port/width", title: "The port has all its lanes", want: "%s", node: ports(checkLanes), uses: usesDevices,
+		remedy: "clean or replace the cable",
+	},
+	{
+		id: "port/flaps", title: "The link did not go down often", want: "at most %s", remedy: "look at cable, transceiver and the switch's log", uses: usesDevices,
+		node: ports(portCounter("link_downed", "times the link went down since the counters were cleared")),
+	},
+	{
+		id: "port/recovery", title: "The link did not have to recover often", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
+		node: ports(portCounter("link_error_recovery", "recoveries of the link since the counters were cleared")),
+	},
+	{
+		id: "port/integrity", title: "The link's physical errors stay below its threshold", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
+		node: ports(portCounter("local_link_integrity_errors", "times the link had too many physical errors")),
+	},
+	{
+		id: "port/overrun", title: "The port's buffers did not overrun", want: "at most %s", remedy: "look at the switch's flow control; have the card replaced if it comes back", uses: usesDevices,
+		node: ports(portCounter("excessive_buffer_overrun_errors", "times the port's buffers overran")),
+	},
+	{
+		id: "port/rnr", title: "Receivers were ready", want: "at most %s", remedy: "find the job whose receivers fall behind", uses: usesDevices,
+		node: ports(portCounter("rnr_nak_retry_err", "retries given up as the receiver was not ready")),
+	},
+	{
+		id: "port/symbol", title: "Symbol errors are few", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
+		node: ports(portCounter("symbol_error", "symbol errors since the counters were cleared")),
+	},
+	{
+		id: "port/firmware", title: "Cards of one model have one firmware", want: "one for each model", node: checkFirmware, uses: usesDevices,
+		remedy: "bring the firmware of all cards to one version (mlxfwmanager)",
+	},
+	{
+		id: "port/verbs", title: "This process has the devices' files", want: "a file in /dev/infiniband for each device", node: checkVerbs, uses: usesDevices | usesSystem,
+		remedy: "start the container with --device=/dev/infiniband, and load ib_uverbs on the host",
+	},
+}
+
+// rdma lists the RDMA devices; without any the outcome says why.
+func (e *env) rdma() ([]sysfs.RDMADevice, *outcome) {
+	r := e.Node.Devices.Value.RDMA
+	if r.Err != nil && !errors.Is(r.Err, fs.ErrNotExist) {
+		o := without(permission(r.Err))
+		return nil, &o
+	}
+	if len(r.Value) == 0 {
+		o := skipped("there are no RDMA devices")
+		return nil, &o
+	}
+	return r.Value, nil
+}
+
+// ports makes a check of every port.
+func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []finding {
+	return func(e *env) []finding {
+		devices, none := e.rdma()
+		if none != nil {
+			return node(*none)
+		}
+		var out []finding
+		for _, d := range devices {
+			for _, p := range d.Ports {
+				name := portName(d.Name, p.Number)
+				out = append(out, finding{Object{Kind: "port", Name: name}, judge(e, name, p)})
+			}
+		}
+		if len(out) == 0 {
+			return node(skipped("the RDMA devices have no ports"))
+		}
+		return out
+	}
+}
+
+func checkNICs(e *env) []finding {
+	has := len(e.Node.Devices.Value.RDMA.Value)
+	switch p := e.Platform; {
+	case p == nil:
+		return node(skipped("no --platform was given"))
+	case p.NICs == nil || !p.NICs.Count.Known():
+		return node(skipped("it is not known how many network cards a %s has", p.Name))
+	default:
+		want := int(p.NICs.Count.Value)
+		n := float64(has)
+		o := good(fmt.Sprint(has))
+		if has < want {
+			o = bad(o.value, "%d RDMA devices; a %s has %d", has, p.Name, want)
+		}
+		o.number, o.want, o.source = &n, fmt.Sprintf("%d or more", want), "harness/platform: "+p.NICs.Count.Source
+		return node(o)
+	}
+}
+
+// checkPort warns of a port that is down where enough others are up, or where
+// it is not known how many are needed: not every port of a card has a cable.
+func checkPort(e *env, _ string, p sysfs.RDMAPort) outcome {
+	value := p.State + ", " + p.PhysState
+	if portUp(p) {
+		return good(value)
+	}
+	o := bad(value, "the port is %s, its link %s", p.State, p.PhysState)
+	o.soft = e.Platform == nil || e.Platform.NICs == nil || e.portsUp() >= int(e.Platform.NICs.Count.Value)
+	return o
+}
+
+func (e *env) portsUp() int {
+	n := 0
+	for _, d := range e.Node.Devices.Value.RDMA.Value {
+		for _, p := range d.Ports {
+			if portUp(p) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func portUp(p sysfs.RDMAPort) bool {
+	return p.State == "ACTIVE" && (p.PhysState == "LinkUp" || p.PhysState == "")
+}
+
+// checkRates holds every port against the platform's rate, or against the
+// fastest of the same model: ports of one kind have one rate.
+func checkRates(e *env) []finding {
+	devices, none := e.rdma()
+	if none != nil {
+		return node(*none)
+	}
+	fastest := map[string]float64{}
+	kind := func(d *sysfs.RDMADevice, p *sysfs.RDMAPort) string { return d.HCAType + d.Board + p.LinkLayer }
+	for i := range devices {
+		for _, p := range devices[i].Ports {
+			k := kind(&devices[i], &p)
+			fastest[k] = max(fastest[k], p.Rate.Gbit)
+		}
+	}
+	var out []finding
+	for i := range devices {
+		d := &devices[i]
+		for _, p := range d.Ports {
+			rate := p.Rate.Gbit
+			o := good(quantity(rate, "Gb/s"))
+			want := fastest[kind(d, &p)]
+			if pl := e.Platform; pl != nil && pl.NICs != nil && pl.NICs.GbitEach.Known() {
+				want = pl.NICs.GbitEach.Value
+				o.source = "harness/platform: " + pl.NICs.GbitEach.Source
+			}
+			if rate < want {
+				o.bad, o.reason = true, fmt.Sprintf("%s of %s", quantity(rate, "Gb/s"), quantity(want, "Gb/s"))
+			}
+			o.number, o.want = &rate, quantity(want, "Gb/s")
+			out = append(out, finding{Object{Kind: "port", Name: portName(d.Name, p.Number)}, o})
+		}
+	}
+	if len(out) == 0 {
+		return node(skipped("the RDMA devices have no ports"))
+	}
+	return out
+}
+
+func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
+	n := float64(p.Rate.Lanes)
+	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n}
+	switch {
+	case p.LinkLayer != "InfiniBand":
+		return skipped("lanes of %s are not told", p.LinkLayer)
+	case p.Rate.Lanes == 0:
+		return skipped("the port does not tell its lanes")
+	case n < e.rule.limit():
+		o.bad, o.reason = true, fmt.Sprintf("%d lanes: the cable or a lane of it is bad", p.Rate.Lanes)
+	}
+	return o
+}
+
+func portCounter(name, what string) func(*env, string, sysfs.RDMAPort) outcome {
+	return func(e *env, port string, _ sysfs.RDMAPort) outcome {
+		f := e.Node.Devices.Value.Ports[port]
+		v, ok := f.Value[name]
+		switch {
+		case f.Err != nil && !errors.Is(f.Err, fs.ErrNotExist):
+			return without(permission(f.Err))
+		case !ok:
+			return skipped("the port has no counter %s", name)
+		}
+		return e.atMost(float64(v), fmt.Sprintf("%d %s", v, what))
+	}
+}
+
+func checkFirmware(e *env) []finding {
+	devices, none := e.rdma()
+	if none != nil {
+		return node(*none)
+	}
+	by := map[string]map[string][]string{}
+	for _, d := range devices {
+		if d.Firmware == "" {
+			continue
+		}
+		model := strings.TrimSpace(d.HCAType + " " + d.Board)
+		if by[model] == nil {
+			by[model] = map[string][]string{}
+		}
+		by[model][d.Firmware] = append(by[model][d.Firmware], d.Name)
+	}
+	if len(by) == 0 {
+		return node(skipped("no RDMA device tells its firmware"))
+	}
+	var out []finding
+	for _, model := range slices.Sorted(maps.Keys(by)) {
+		var parts []string
+		for _, v := range slices.Sorted(maps.Keys(by[model])) {
+			parts = append(parts, fmt.Sprintf("%s (%s)", v, list(by[model][v])))
+		}
+		o := good(strings.Join(parts, "; "))
+		if len(parts) > 1 {
+			o = bad(fmt.Sprintf("%d different", len(parts)), "%s", strings.Join(parts, "; "))
+		}
+		out = append(out, finding{Object{Kind: "device", Name: model}, o})
+	}
+	return out
+}
+
+func checkVerbs(e *env) []finding {
+	devices, none := e.rdma()
+	if none != nil {
+		return node(*none)
+	}
+	n := e.Node.System.Value.count("infiniband/uverbs")
+	if n < len(devices) {
+		return node(bad(fmt.Sprint(n), "%d RDMA devices and %d files /dev/infiniband/uverbs*", len(devices), n))
+	}
+	return node(good(fmt.Sprint(n)))
+}

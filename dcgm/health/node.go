@@ -1,0 +1,227 @@
+package health
+
+import (
+	"errors"
+	"io/fs"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A Node is what the operating system tells. Its parts are read apart, each
+// within the deadline.
+type Node struct {
+	Devices Fact[Devices]
+	System  Fact[System]
+	Log     Fact[Log]
+}
+
+// Devices are those on PCI, and those of RDMA.
+type Devices struct {
+	PCI  Fact[[]sysfs.PCIDevice]
+	RDMA Fact[[]sysfs.RDMADevice]
+	// Errors and Access have the functions that data of GPUs goes through:
+	// GPUs, RDMA devices, and the bridges above them.
+	Errors map[sysfs.BusID]Fact[sysfs.AER]
+	Access map[sysfs.BusID]Fact[sysfs.ACS] // bridges alone
+	Ports  map[string]Fact[map[string]uint64]
+}
+
+// System is the kernel and what it gives this process.
+type System struct {
+	Host      string
+	Container bool         // the root file system is an overlay, as a container's is
+	Driver    Fact[string] // /proc/driver/nvidia/version
+	Modules   Fact[[]string]
+	Limits    Fact[map[string]sysfs.Limit]
+	Memory    Fact[map[string]uint64]
+	Mounts    Fact[[]sysfs.Mount]
+	CPUs      Fact[sysfs.CPUs]
+	Nodes     Fact[[]sysfs.NUMANode]
+	Allowed   Fact[sysfs.CPUSet] // processors that this process may run on
+	Processes Fact[[]sysfs.Process]
+	Dev       []string     // device files that matter here, as infiniband/uverbs0
+	CUDA      Fact[string] // version of the CUDA toolkit
+	Compat    bool         // the image has CUDA's forward compatibility library
+	Variables []string     // environment variables that are set, of those that slow or break programs
+}
+
+// A Log is what the kernel said about GPUs.
+type Log struct {
+	File     string
+	Messages []Message
+	Uptime   time.Duration // 0 when it is not known
+}
+
+// badVariables are those that DCGM's software test looks for, and one more
+// that makes every launch wait.
+var badVariables = []string{
+	"NSIGHT_CUDA_DEBUGGER", "CUDA_INJECTION32_PATH", "CUDA_INJECTION64_PATH", "CUDA_AUTO_BOOST", "CUDA_ENABLE_COREDUMP_ON_EXCEPTION",
+	"CUDA_COREDUMP_FILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_PROFILE", "COMPUTE_PROFILE", "OPENCL_PROFILE", "CUDA_LAUNCH_BLOCKING",
+}
+
+func fact[T any](v T, err error) Fact[T] { return Fact[T]{v, err} }
+
+func readDevices(f sysfs.FS) Devices {
+	d := Devices{
+		PCI: fact(f.PCI()), RDMA: fact(f.RDMADevices()),
+		Errors: map[sysfs.BusID]Fact[sysfs.AER]{}, Access: map[sysfs.BusID]Fact[sysfs.ACS]{}, Ports: map[string]Fact[map[string]uint64]{},
+	}
+	used := map[sysfs.BusID]bool{}
+	for _, r := range d.RDMA.Value {
+		used[r.BusID] = r.OnPCI
+		for _, p := range r.Ports {
+			d.Ports[portName(r.Name, p.Number)] = fact(f.Counters(r.Name, p.Number))
+		}
+	}
+	for _, p := range d.PCI.Value {
+		if !p.IsGPU() && !used[p.BusID] {
+			continue
+		}
+		d.Errors[p.BusID] = fact(f.AER(p.BusID))
+		for _, b := range p.Bridges {
+			d.Errors[b], d.Access[b] = fact(f.AER(b)), fact(f.ACS(b))
+		}
+	}
+	return d
+}
+
+func portName(device string, port int) string { return device + "/" + strconv.Itoa(port) }
+
+// GPUs are the NVIDIA GPUs that PCI has, whatever the driver thinks of them.
+func (d *Devices) GPUs() []sysfs.PCIDevice {
+	var out []sysfs.PCIDevice
+	for _, p := range d.PCI.Value {
+		if p.IsGPU() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// Switches is how many NVSwitches PCI has. In a virtual machine, and where
+// they are in another box, there are none.
+func (d *Devices) Switches() int {
+	n := 0
+	for _, p := range d.PCI.Value {
+		if p.Vendor == sysfs.VendorNVIDIA && p.Class>>8 == sysfs.ClassBridge {
+			n++
+		}
+	}
+	return n
+}
+
+func readSystem(f sysfs.FS, getenv func(string) string) System {
+	s := System{
+		Driver:    fact(f.Text("/proc/driver/nvidia/version")),
+		Modules:   fact(f.Modules()),
+		Limits:    fact(f.Limits()),
+		Memory:    fact(f.Memory()),
+		Mounts:    fact(f.Mounts()),
+		CPUs:      fact(f.CPUs()),
+		Nodes:     fact(f.NUMANodes()),
+		Allowed:   fact(allowed(f)),
+		Processes: fact(f.Processes()),
+		Dev:       devices(f),
+	}
+	if h, err := f.Host(); err == nil {
+		s.Host = h.Name
+	}
+	for _, m := range s.Mounts.Value {
+		if m.Dir == "/" {
+			s.Container = m.Type == "overlay" || m.Type == "fuse-overlayfs"
+		}
+	}
+	s.CUDA = fact(toolkit(f, getenv))
+	if _, err := f.Names("/usr/local/cuda/compat"); err == nil {
+		s.Compat = true
+	}
+	for _, v := range badVariables {
+		if getenv(v) != "" {
+			s.Variables = append(s.Variables, v)
+		}
+	}
+	return s
+}
+
+// allowed reads the processors that this process may run on.
+func allowed(f sysfs.FS) (sysfs.CPUSet, error) {
+	text, err := f.Text("/proc/self/status")
+	if err != nil {
+		return sysfs.CPUSet{}, err
+	}
+	for line := range strings.Lines(text) {
+		if list, ok := strings.CutPrefix(line, "Cpus_allowed_list:"); ok {
+			return sysfs.ParseCPUList(list)
+		}
+	}
+	return sysfs.CPUSet{}, fs.ErrNotExist
+}
+
+var deviceFile = regexp.MustCompile(`^(nvidia\d+|nvidia-uvm|gdrdrv|infiniband/uverbs\d+|nvidia-caps-imex-channels/channel\d+)$`)
+
+// devices lists the device files that matter.
+func devices(f sysfs.FS) []string {
+	var out []string
+	for _, dir := range []string{"", "infiniband/", "nvidia-caps-imex-channels/"} {
+		names, _ := f.Names("/dev/" + dir)
+		for _, n := range names {
+			if deviceFile.MatchString(dir + n) {
+				out = append(out, dir+n)
+			}
+		}
+	}
+	return out
+}
+
+// count is how many device files begin with a name and end in a number.
+func (s *System) count(prefix string) int {
+	n := 0
+	for _, d := range s.Dev {
+		if rest, ok := strings.CutPrefix(d, prefix); ok && rest != "" && strings.Trim(rest, "0123456789") == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *System) loaded(module string) bool { return slices.Contains(s.Modules.Value, module) }
+
+var cudaVersion = regexp.MustCompile(`"version"\s*:\s*"(\d+\.\d+[0-9.]*)"`)
+
+// toolkit is the version of the CUDA toolkit here: NVIDIA's images say it in
+// CUDA_VERSION, an installation in version.json, whose first entry is CUDA.
+func toolkit(f sysfs.FS, getenv func(string) string) (string, error) {
+	if v := getenv("CUDA_VERSION"); v != "" {
+		return v, nil
+	}
+	text, err := f.Text("/usr/local/cuda/version.json")
+	if err != nil {
+		return "", err
+	}
+	if _, rest, ok := strings.Cut(text, `"cuda"`); ok {
+		if m := cudaVersion.FindStringSubmatch(rest); m != nil {
+			return m[1], nil
+		}
+	}
+	return "", errors.New("/usr/local/cuda/version.json does not say which CUDA it is")
+}
+
+func readLog(f sysfs.FS, now time.Time) (Log, error) {
+	log, err := f.KernelLog()
+	if err != nil {
+		if errors.Is(err, fs.ErrPermission) {
+			return Log{}, ErrNoPermission
+		}
+		return Log{}, err
+	}
+	uptime, err := f.Uptime()
+	if err != nil {
+		uptime = 0
+	}
+	return Log{File: log.File, Messages: ParseLog(log.Text, now), Uptime: uptime}, nil
+}

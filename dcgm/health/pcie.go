@@ -1,0 +1,199 @@
+package health
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// pcieChecks are about the way between GPU, processor and network card.
+var pcieChecks = []check{
+	{
+		id: "gpu/pcie/width", title: "The PCIe link has all its lanes", want: "the most that GPU and slot can have", gpu: checkWidth,
+		remedy: "reseat the GPU or its riser; look at the slot's setting in the firmware",
+	},
+	{
+		id: "gpu/pcie/generation", title: "The PCIe link has its full speed", want: "the most that GPU and slot can have", gpu: checkGeneration,
+		remedy: "measure under load (harness bandwidth); reseat the GPU if the link stays slow",
+	},
+	{
+		id: "gpu/pcie/slot", title: "The slot is as fast as the GPU", want: "the GPU's own generation", gpu: checkSlot,
+		remedy: "look at the slot's speed in the firmware's setup; move the GPU to a faster slot",
+	},
+	{
+		id: "gpu/pcie/replay", title: "PCIe replays stand still", want: "growth of at most %s", remedy: "reseat the GPU; watch the counter under load",
+		gpu: growth("PCIe replays while they were watched", PCIeReplay),
+	},
+	{
+		id: "gpu/pcie/correctable", title: "PCIe correctable errors are few", want: "at most %s", remedy: "reseat the GPU; watch the counter under load",
+		gpu: rate("PCIe correctable errors a minute", 60, PCIeCorrectable),
+	},
+	{
+		id: "gpu/pcie/fatal", title: "There were no uncorrectable PCIe errors", want: "at most %s", remedy: reboot,
+		gpu: counter("uncorrectable PCIe errors since the driver was loaded", PCIeNonFatal, PCIeFatal),
+	},
+	{
+		id: "pci/aer/uncorrectable", title: "The kernel has seen no uncorrectable PCIe error", want: "at most %s", node: checkAERFatal, uses: usesDevices,
+		remedy: "look at the kernel's log (AER); reseat the card, replace it if errors come back",
+	},
+	{
+		id: "pci/aer/correctable", title: "The kernel has seen few correctable PCIe errors", want: "at most %s", node: checkAERCorrectable, uses: usesDevices,
+		remedy: "look at the kernel's log (AER); reseat the card if they keep coming",
+	},
+	{
+		id: "pci/acs", title: "GPUs and network cards reach one another directly", want: "no redirection to the root complex", node: checkACS, uses: usesDevices,
+		remedy: "turn ACS off in the firmware's setup, or on these bridges with setpci at boot; leave it on if devices are given to virtual machines",
+	},
+	{
+		id: "gpu/numa/node", title: "The GPU's NUMA node is known", want: "a node", gpu: checkNUMA, uses: usesDevices | usesSystem,
+		remedy: "have the firmware tell the devices' proximity (ACPI _PXM), or the virtual machine its topology",
+	},
+	{
+		id: "gpu/numa/cpus", title: "This process may run next to the GPU", want: "processors of the GPU's node", gpu: checkCPUs, uses: usesDevices | usesSystem,
+		remedy: "give the job or container processors of every GPU's NUMA node (--cpuset-cpus, Slurm's --gpu-bind)",
+	},
+}
+
+func checkWidth(_ *env, g *Seen) outcome {
+	if g.PCIe.Err != nil {
+		return without(g.PCIe.Err)
+	}
+	p := g.PCIe.Value
+	n := float64(p.Width)
+	o := good(fmt.Sprintf("x%d", p.Width))
+	if p.Width < p.MaxWidth {
+		o = bad(o.value, "%d of %d lanes", p.Width, p.MaxWidth)
+	}
+	o.number, o.want = &n, fmt.Sprintf("x%d, what GPU and slot can have", p.MaxWidth)
+	return o
+}
+
+// restful is the first performance state in which a link may rest: P2 is that
+// of computing on some boards.
+const restful = 3
+
+func checkGeneration(_ *env, g *Seen) outcome {
+	if g.PCIe.Err != nil {
+		return without(g.PCIe.Err)
+	}
+	p := g.PCIe.Value
+	n := float64(p.Generation)
+	o := good(fmt.Sprintf("generation %d", p.Generation))
+	switch {
+	case p.Generation >= p.MaxGeneration:
+	case g.Pstate.Err != nil || g.Pstate.Value >= restful:
+		return skipped("generation %d of %d: a link may rest while the GPU does; measure under load", p.Generation, p.MaxGeneration)
+	default:
+		o = bad(o.value, "generation %d of %d while the GPU is awake (P%d)", p.Generation, p.MaxGeneration, g.Pstate.Value)
+	}
+	o.number, o.want = &n, fmt.Sprintf("generation %d, what GPU and slot can have", p.MaxGeneration)
+	return o
+}
+
+func checkSlot(_ *env, g *Seen) outcome {
+	switch p := g.PCIe.Value; {
+	case g.PCIe.Err != nil:
+		return without(g.PCIe.Err)
+	case p.OwnGeneration == 0:
+		return skipped("the driver does not say what the GPU alone could do")
+	case p.MaxGeneration < p.OwnGeneration:
+		return bad(fmt.Sprintf("generation %d", p.MaxGeneration), "the GPU could have generation %d, its slot has %d", p.OwnGeneration, p.MaxGeneration)
+	default:
+		return good(fmt.Sprintf("generation %d", p.MaxGeneration))
+	}
+}
+
+func checkAERFatal(e *env) []finding {
+	return e.aer(func(a sysfs.AER) uint64 { return a.NonFatal + a.Fatal }, "uncorrectable errors since boot")
+}
+
+func checkAERCorrectable(e *env) []finding {
+	return e.aer(func(a sysfs.AER) uint64 { return a.Correctable }, "correctable errors since boot")
+}
+
+// aer judges each function that has counters.
+func (e *env) aer(get func(sysfs.AER) uint64, what string) []finding {
+	d := e.Node.Devices
+	if d.Err != nil {
+		return node(without(d.Err))
+	}
+	var out []finding
+	for _, id := range slices.SortedFunc(maps.Keys(d.Value.Errors), sysfs.BusID.Compare) {
+		if f := d.Value.Errors[id]; f.Err == nil {
+			v := get(f.Value)
+			out = append(out, finding{pciObject(id), e.atMost(float64(v), fmt.Sprintf("%d %s", v, what))})
+		}
+	}
+	switch {
+	case len(d.Value.Errors) == 0:
+		return node(skipped("there are no GPUs and no RDMA devices on PCI"))
+	case len(out) == 0:
+		return node(skipped("the kernel has no error counters for these devices (virtual machine, or the firmware keeps them)"))
+	}
+	return out
+}
+
+func pciObject(id sysfs.BusID) Object {
+	return Object{Kind: "pci", Name: id.String(), Bus: id.String()}
+}
+
+func checkACS(e *env) []finding {
+	d := e.Node.Devices
+	if d.Err != nil {
+		return node(without(d.Err))
+	}
+	var out []finding
+	seen, hidden := 0, error(nil)
+	for _, id := range slices.SortedFunc(maps.Keys(d.Value.Access), sysfs.BusID.Compare) {
+		f := d.Value.Access[id]
+		switch {
+		case f.Err == nil && f.Value.Redirects():
+			seen++
+			out = append(out, finding{pciObject(id), bad(fmt.Sprintf("%#04x", uint16(f.Value)), "the bridge sends what peers write to one another up to the root complex")})
+		case f.Err == nil:
+			seen++
+		case !isNoACS(f.Err):
+			hidden = f.Err
+		}
+	}
+	switch {
+	case len(out) > 0:
+		return out
+	case len(d.Value.Access) == 0:
+		return node(skipped("there are no bridges above GPUs and RDMA devices"))
+	case hidden != nil:
+		return node(without(permission(hidden)))
+	}
+	return node(good(fmt.Sprintf("off on %d bridges, %d lack it", seen, len(d.Value.Access)-seen)))
+}
+
+func checkNUMA(e *env, g *Seen) outcome {
+	d, ok := e.device(g.Bus)
+	switch nodes := len(e.Node.System.Value.Nodes.Value); {
+	case !ok:
+		return skipped("PCI is not to be seen here")
+	case nodes < 2:
+		return skipped("the machine has one NUMA node")
+	case d.NUMANode < 0:
+		return bad("none", "the machine has %d NUMA nodes, and the kernel does not know which is the GPU's", nodes)
+	}
+	return good(fmt.Sprintf("node %d", d.NUMANode))
+}
+
+func checkCPUs(e *env, g *Seen) outcome {
+	d, ok := e.device(g.Bus)
+	allowed := e.Node.System.Value.Allowed
+	switch {
+	case !ok || d.Local.Len() == 0:
+		return skipped("the kernel does not say which processors are the GPU's")
+	case allowed.Err != nil:
+		return without(allowed.Err)
+	}
+	both := d.Local.Intersect(allowed.Value)
+	if both.Len() == 0 {
+		return bad(allowed.Value.String(), "the process may run on %v, next to the GPU are %v", allowed.Value, d.Local)
+	}
+	return good(both.String())
+}

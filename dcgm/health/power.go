@@ -1,0 +1,177 @@
+package health
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// powerChecks are about clocks, heat and power.
+var powerChecks = []check{
+	{
+		id: "gpu/clocks/hardware", title: "The hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(hwSlowdown | hwThermal | powerBrake),
+		remedy: "look at cooling, power cables and power supplies; a power brake comes from the chassis",
+	},
+	{
+		id: "gpu/clocks/thermal", title: "The driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(swThermal),
+		remedy: "look at fans, air flow and the room's temperature",
+	},
+	{
+		id: "gpu/clocks/violation", title: "Heat and power faults hold nothing back now", want: "growth of at most %s", remedy: "look at cooling and power; measure under load",
+		gpu: heldBack,
+	},
+	{
+		id: "gpu/temperature/gpu", title: "The GPU is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
+		gpu: tooHot(func(g *Seen) Fact[int] { return g.Heat }, func(g *Seen) Fact[int] { return g.Hottest }),
+	},
+	{
+		id: "gpu/temperature/memory", title: "The GPU's memory is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
+		gpu: tooHot(func(g *Seen) Fact[int] { return g.MemoryHeat }, func(g *Seen) Fact[int] { return g.MemoryMax }),
+	},
+	{
+		id: "gpu/temperature/near", title: "The GPU is well below its highest temperature", want: "more than %s below", gpu: checkNear,
+		remedy: "look at fans, air flow and the room's temperature before the next load",
+	},
+	{
+		id: "gpu/temperature/margin", title: "The GPU has a margin before it slows down", want: "more than %s", gpu: checkMargin,
+		remedy: "take the load off; look at fans, air flow and heat sink",
+	},
+	{
+		id: "gpu/temperature/spread", title: "GPUs are about equally warm", want: "at most %s between the coolest and the warmest", node: checkSpread,
+		remedy: "compare under one load; look at the air flow of the warmest one",
+	},
+	{
+		id: "gpu/power/cap", title: "Power is not capped below the default", want: "the default limit", gpu: checkCap,
+		remedy: "nvidia-smi -pl with the default limit, unless the cap is meant",
+	},
+}
+
+// Bits of NVML's clock event reasons.
+const (
+	hwSlowdown Reasons = 0x8
+	swThermal  Reasons = 0x20
+	hwThermal  Reasons = 0x40
+	powerBrake Reasons = 0x80
+)
+
+var reasonNames = []struct {
+	bit  Reasons
+	name string
+}{
+	{0x1, "idle"}, {0x2, "application clocks"}, {0x4, "power cap"}, {hwSlowdown, "hardware slowdown"}, {0x10, "sync boost"},
+	{swThermal, "thermal slowdown by the driver"}, {hwThermal, "thermal slowdown by the hardware"}, {powerBrake, "power brake"}, {0x100, "display clocks"},
+}
+
+func (r Reasons) String() string {
+	var out []string
+	for _, n := range reasonNames {
+		if r&n.bit != 0 {
+			out = append(out, n.name)
+			r &^= n.bit
+		}
+	}
+	if r != 0 {
+		out = append(out, fmt.Sprintf("%#x", uint64(r)))
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
+
+func slowed(by Reasons) func(*env, *Seen) outcome {
+	return func(_ *env, g *Seen) outcome {
+		switch r := g.Clocks.Value; {
+		case g.Clocks.Err != nil:
+			return without(g.Clocks.Err)
+		case r&by != 0:
+			return bad(r.String(), "clocks are held down: %v", r&by)
+		default:
+			return good(r.String())
+		}
+	}
+}
+
+func heldBack(e *env, g *Seen) outcome {
+	ns, o, ok := e.grown(g, []string{ThermalViolation, BoardViolation, ReliabilityViolation})
+	if !ok {
+		return o
+	}
+	ms := float64(ns) / 1e6
+	return e.atMost(ms, fmt.Sprintf("clocks were held back for %.0f ms of %v, for heat, the board's limit or reliability", ms, e.Window))
+}
+
+func tooHot(now, most func(*Seen) Fact[int]) func(*env, *Seen) outcome {
+	return func(_ *env, g *Seen) outcome {
+		t, m := now(g), most(g)
+		switch {
+		case t.Err != nil:
+			return without(t.Err)
+		case m.Err != nil:
+			return without(m.Err)
+		}
+		v := float64(t.Value)
+		o := good(fmt.Sprintf("%d °C", t.Value))
+		if t.Value >= m.Value {
+			o = bad(o.value, "%d °C; the highest at work is %d °C", t.Value, m.Value)
+		}
+		o.number, o.want = &v, fmt.Sprintf("below %d °C, which the driver gives", m.Value)
+		return o
+	}
+}
+
+func checkNear(e *env, g *Seen) outcome {
+	switch {
+	case g.Heat.Err != nil:
+		return without(g.Heat.Err)
+	case g.Hottest.Err != nil:
+		return without(g.Hottest.Err)
+	}
+	return e.moreThan(float64(g.Hottest.Value-g.Heat.Value), fmt.Sprintf("%d °C, of %d °C at most", g.Heat.Value, g.Hottest.Value))
+}
+
+func checkMargin(e *env, g *Seen) outcome {
+	if g.Margin.Err != nil {
+		return without(g.Margin.Err)
+	}
+	return e.moreThan(float64(g.Margin.Value), fmt.Sprintf("%d °C to where it slows down", g.Margin.Value))
+}
+
+// moreThan judges a number that the rule's limit bounds from below.
+func (e *env) moreThan(v float64, reason string) outcome {
+	o := outcome{value: quantity(v, e.rule.Unit), number: &v}
+	if v <= e.rule.limit() {
+		o.bad, o.reason = true, reason
+	}
+	return o
+}
+
+func checkSpread(e *env) []finding {
+	var heat []int
+	for i := range e.GPUs {
+		if g := &e.GPUs[i]; g.Err == nil && g.Heat.Err == nil {
+			heat = append(heat, g.Heat.Value)
+		}
+	}
+	switch {
+	case len(e.GPUs) == 0:
+		return node(e.noGPU())
+	case len(heat) < 2:
+		return node(skipped("the temperatures of two GPUs are not known"))
+	}
+	low, high := slices.Min(heat), slices.Max(heat)
+	return node(e.atMost(float64(high-low), fmt.Sprintf("from %d °C to %d °C", low, high)))
+}
+
+func checkCap(_ *env, g *Seen) outcome {
+	if g.Power.Err != nil {
+		return without(g.Power.Err)
+	}
+	p := g.Power.Value
+	o := good(quantity(p.Limit, "W"))
+	if p.Limit < p.Default {
+		o = bad(o.value, "capped at %s; the default is %s", quantity(p.Limit, "W"), quantity(p.Default, "W"))
+	}
+	o.number, o.want = &p.Limit, "the default, "+quantity(p.Default, "W")
+	return o
+}

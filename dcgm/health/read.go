@@ -1,0 +1,136 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A State is all that was read of a node.
+type State struct {
+	Driver Fact[Driver]
+	GPUs   []Seen // one for each that the driver has, by index
+	Node   Node
+	Window time.Duration // between the two readings of counters; 0 for one reading
+	Time   time.Time
+	Took   time.Duration
+}
+
+// A Seen is a GPU, or why nothing is known of it.
+type Seen struct {
+	GPU
+	Err           error
+	Before, After Fact[map[string]uint64]
+}
+
+// ReadOptions say how Read reads.
+type ReadOptions struct {
+	// Timeout is how long each source may take: the driver as a whole, each
+	// GPU, the kernel's files. What took longer is ErrNoAnswer. Its goroutine
+	// stays behind, since a call of a library cannot be ended.
+	Timeout time.Duration
+	// Window is how long the counters are watched.
+	Window time.Duration
+	Now    time.Time
+	Getenv func(string) string
+}
+
+// Read reads a node. GPUs and files are read at the same time.
+func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
+	started := time.Now()
+	s := &State{Window: opt.Window, Time: opt.Now}
+	var all sync.WaitGroup
+	all.Go(func() {
+		s.Node.Devices = within(ctx, opt.Timeout, func(func(string)) (Devices, error) { return readDevices(f), nil })
+	})
+	all.Go(func() {
+		s.Node.System = within(ctx, opt.Timeout, func(func(string)) (System, error) { return readSystem(f, opt.Getenv), nil })
+	})
+	all.Go(func() {
+		s.Node.Log = within(ctx, opt.Timeout, func(func(string)) (Log, error) { return readLog(f, opt.Now) })
+	})
+	all.Go(func() { s.readGPUs(ctx, src, opt) })
+	all.Wait()
+	s.Took = time.Since(started)
+	return s
+}
+
+func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
+	s.Driver = within(ctx, opt.Timeout, func(asking func(string)) (Driver, error) {
+		asking("NVML's start")
+		return src.Driver()
+	})
+	if s.Driver.Err != nil {
+		return
+	}
+	s.GPUs = make([]Seen, s.Driver.Value.GPUs)
+	var all sync.WaitGroup
+	for i := range s.GPUs {
+		all.Go(func() { s.GPUs[i] = readGPU(ctx, src, i, opt) })
+	}
+	all.Wait()
+}
+
+func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) Seen {
+	counters := func() Fact[map[string]uint64] {
+		return within(ctx, opt.Timeout, func(asking func(string)) (map[string]uint64, error) {
+			asking("error counters")
+			return src.Counters(index)
+		})
+	}
+	g := Seen{GPU: GPU{Index: index}, Before: counters()}
+	if errors.Is(g.Before.Err, ErrNoAnswer) {
+		g.Err = g.Before.Err // what hangs once would take as long again
+		return g
+	}
+	began := time.Now()
+	gpu := within(ctx, opt.Timeout, func(asking func(string)) (GPU, error) { return src.GPU(index, asking) })
+	g.GPU, g.Err = gpu.Value, gpu.Err
+	g.Index = index
+	if opt.Window == 0 || g.Err != nil || g.Before.Err != nil {
+		g.After = g.Before
+		return g
+	}
+	select {
+	case <-time.After(opt.Window - time.Since(began)):
+	case <-ctx.Done():
+	}
+	g.After = counters()
+	return g
+}
+
+// within gives a function so much time, in a goroutine of its own: a call of
+// the driver may never return. The error says what it was asked for last.
+func within[T any](ctx context.Context, timeout time.Duration, do func(asking func(string)) (T, error)) Fact[T] {
+	var last atomic.Value
+	last.Store("")
+	done := make(chan Fact[T], 1)
+	go func() { done <- fact(do(func(what string) { last.Store(what) })) }()
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	select {
+	case f := <-done:
+		return f
+	case <-ctx.Done():
+	}
+	if what := last.Load().(string); what != "" {
+		return Unknown[T](fmt.Errorf("%w (%v), asked for %s", ErrNoAnswer, timeout, what))
+	}
+	return Unknown[T](fmt.Errorf("%w (%v)", ErrNoAnswer, timeout))
+}
+
+// Growth is how much a counter has grown while it was watched. ok is false
+// when it was not watched, or the GPU does not have it.
+func (g *Seen) Growth(name string) (grown uint64, ok bool) {
+	before, had := g.Before.Value[name]
+	after, has := g.After.Value[name]
+	if !had || !has || after < before {
+		return 0, false
+	}
+	return after - before, true
+}

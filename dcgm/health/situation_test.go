@@ -1,0 +1,242 @@
+package health_test
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// noGPUs takes the GPUs away from PCI and driver.
+func noGPUs(n *node, err error) {
+	n.GPUs, n.Driver = nil, health.Unknown[health.Driver](err)
+	n.d.PCI.Value = slices.DeleteFunc(n.d.PCI.Value, func(p sysfs.PCIDevice) bool { return p.Vendor == sysfs.VendorNVIDIA })
+	for i := range 8 {
+		delete(n.d.Errors, bus(i))
+	}
+}
+
+// TestSituations: what comes of a check where more than one thing is other
+// than in the healthy node.
+func TestSituations(t *testing.T) {
+	for _, tt := range []struct {
+		name, check string
+		inject      func(*node)
+		want        health.Verdict
+		says        string // in reason or value
+	}{
+		{"no driver and no GPU", "driver/nvml", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/ecc/mode", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/xid", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no device"},
+		{"no GPU where some must be", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary); n.x.Count = count(8) }, health.Fail, "PCI has 0 GPUs, not 8"},
+		{"no GPU where none must be", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary); n.x.Count = count(0) }, health.Pass, "0"},
+		{"driver without GPUs", "gpu/ecc/mode", func(n *node) { noGPUs(n, nil) }, health.Skip, "neither PCI nor the driver"},
+		{"no library", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoLibrary }, health.Fail, "PCI has 8 GPUs"},
+		{"no library", "gpu/ecc/mode", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoLibrary }, health.Error, "PCI has 8 GPUs"},
+		{"no binding", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoBinding }, health.Error, "no binding"},
+		{"no binding", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrNoBinding, count(8) }, health.Error, "cannot be asked"},
+		{"another machine", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrElsewhere }, health.Skip, "another machine"},
+		{"another machine", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrElsewhere }, health.Skip, "another machine"},
+		{"another machine", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrElsewhere, count(8) }, health.Pass, "8 on PCI"},
+		{"another machine", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrElsewhere, count(7) }, health.Fail, "8 GPUs, not 7"},
+		{"driver hangs", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoAnswer }, health.Error, "no answer in time"},
+		{"driver has lost all", "gpu/count", func(n *node) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, health.Fail, "0 GPUs, not 8"},
+		{"driver has lost all", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, health.Error, "the driver none"},
+
+		{"container with some", "gpu/count", func(n *node) {
+			n.GPUs, n.Driver.Value.GPUs, n.s.Dev = n.GPUs[:2], 2, []string{"nvidia0", "nvidia1"}
+			n.s.Container = true
+		}, health.Pass, "2 of the machine's 8"},
+		{"container with some lost", "gpu/count", func(n *node) { n.GPUs, n.Driver.Value.GPUs, n.s.Container = n.GPUs[:2], 2, true }, health.Fail, "2 GPUs, not 8"},
+		{"platform of eight", "gpu/count", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Pass, "8"},
+		{"platform of eight, seven there", "gpu/count", func(n *node) {
+			n.x.Platform, n.GPUs, n.Driver.Value.GPUs = db(n.t, "hgx-h100-ndr400"), n.GPUs[:7], 7
+		}, health.Fail, "7 GPUs, not 8"},
+		{"another model", "gpu/platform", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Fail, "it is device 2335"},
+		{"too few cards", "port/count", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Fail, "2 RDMA devices"},
+		{"down where all are needed", "port/state", func(n *node) { n.x.Platform, n.port().State = db(n.t, "hgx-h100-ndr400"), "INIT" }, health.Fail, "INIT"},
+		{"slower than the platform", "port/rate", func(n *node) {
+			n.x.Platform = db(n.t, "hgx-h100-ndr400")
+			n.d.RDMA.Value[0].Ports[0].Rate.Gbit, n.port().Rate.Gbit = 200, 200
+		}, health.Fail, "200 Gb/s of 400 Gb/s"},
+
+		{"no permission", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNoPermission) }, health.Skip, "root"},
+		{"not supported", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNotSupported) }, health.Skip, "not supported"},
+		{"odd answer", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](errOdd) }, health.Error, "Unknown Error"},
+		{"lost GPU", "gpu/ecc/mode", func(n *node) { n.g.Err = health.ErrLost }, health.Error, "lost"},
+		{"lost GPU", "gpu/same/vbios", func(n *node) { n.g.Err = health.ErrLost }, health.Error, "GPU 3"},
+		{"counters denied", "gpu/nvlink/crc", func(n *node) { n.g.Before.Err = health.ErrNoPermission }, health.Skip, "root"},
+		{"counters read once", "gpu/pcie/replay", func(n *node) { n.Window = 0 }, health.Skip, "--window 0"},
+		{"no such counter", "gpu/nvlink/errors", func(n *node) { delete(n.g.After.Value, health.NVLinkReplay) }, health.Skip, "does not count"},
+
+		{"too hot", "gpu/temperature/gpu", func(n *node) { n.g.Heat = known(87) }, health.Fail, "87 °C"},
+		{"capped", "gpu/power/cap", func(n *node) { n.g.Power.Value.Limit = 500 }, health.Warn, "500 W"},
+		{"capped", "gpu/same/power", func(n *node) { n.g.Power.Value.Limit = 500 }, health.Warn, "500 W (GPU 3)"},
+		{"link rests", "gpu/pcie/generation", func(n *node) { n.g.PCIe.Value.Generation, n.g.Pstate = 1, known(8) }, health.Skip, "may rest"},
+		{"bridged pair", "gpu/nvlink/links", func(n *node) {
+			n.g.ID = "ffff"
+			n.g.Links = known([]health.Link{{Up: true, To: "GPU"}, {Number: 1}})
+		}, health.Pass, "1"},
+		{"no NVLink", "gpu/nvlink/links", func(n *node) { n.g.Links = health.Unknown[[]health.Link](health.ErrNotSupported) }, health.Skip, "not supported"},
+		{"no fabric", "gpu/fabric/state", func(n *node) { n.g.Fabric.Value.State = 0 }, health.Skip, "no fabric"},
+		{"two cliques", "gpu/fabric/clique", func(n *node) {
+			for i := range n.GPUs {
+				n.GPUs[i].Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
+			}
+			n.g.Fabric.Value.Clique = 1
+		}, health.Fail, "2 different"},
+		{"no channel", "node/imex", func(n *node) { n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00" }, health.Fail, "no channel"},
+		{"channel", "node/imex", func(n *node) {
+			n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
+			n.s.Dev = append(n.s.Dev, "nvidia-caps-imex-channels/channel0")
+		}, health.Pass, "1 channels"},
+		{"manager outside", "node/fabric-manager", func(n *node) { n.s.Processes.Value, n.s.Container = nil, true }, health.Skip, "container"},
+		{"CUDA with compatibility", "driver/cuda", func(n *node) { n.s.CUDA, n.s.Compat = known("14.0"), true }, health.Pass, "forward compatibility"},
+		{"memlock without RDMA", "node/memlock", func(n *node) {
+			n.d.RDMA = health.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
+			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
+		}, health.Warn, "64 KiB"},
+		{"ACS only for root", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](fs.ErrPermission) }, health.Skip, "root"},
+		{"bridge without ACS", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, health.Pass, "1 lack it"},
+
+		{"old Xid", "gpu/xid", func(n *node) { n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Pass, "none in 2h"},
+		{"old Xid, all count", "gpu/xid", func(n *node) { n.x.Since = 0; n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Fail, "79"},
+		{"Xid without a time", "gpu/xid", func(n *node) { n.l.Uptime = 0; n.log(0, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Fail, "79"},
+		{"job's Xid", "gpu/xid", func(n *node) {
+			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 31, pid=1", "NVRM: Xid (PCI:0000:13:00): 31, pid=2")
+		}, health.Pass, "Xid 31 ×2"},
+		{"recovered", "gpu/xid", func(n *node) {
+			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 119, Timeout", "NVRM: Xid (PCI:0000:13:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
+		}, health.Pass, "Xid 154"},
+		{"unknown Xid", "gpu/xid", func(n *node) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 999, ?") }, health.Warn, "not described"},
+		{"NVLink 5, nonfatal", "gpu/xid", func(n *node) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 02") }, health.Warn, "NVLink 5"},
+		{"SXid that is not fatal", "nvswitch/sxid", func(n *node) {
+			n.log(time.Hour, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error")
+		}, health.Pass, "SXid 12028"},
+		{"log only for root", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](health.ErrNoPermission) }, health.Skip, "root"},
+		{"no log", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](fs.ErrNotExist) }, health.Skip, "no kernel log"},
+		{"files hang", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](health.ErrNoAnswer) }, health.Error, "kernel's log"},
+		{"files hang", "node/memlock", func(n *node) { n.Node.System = health.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
+		{"files hang", "port/state", func(n *node) { n.Node.Devices = health.Unknown[health.Devices](health.ErrNoAnswer) }, health.Error, "/sys"},
+		{"files hang", "driver/denylist", func(n *node) { n.Node.System = health.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
+	} {
+		t.Run(tt.name+"/"+tt.check, func(t *testing.T) {
+			n := newNode(t)
+			tt.inject(n)
+			results := health.Run(n.State, *n.x, func(id string) bool { return id == tt.check })
+			i := 0 // the only one, or that of GPU 3
+			for k, r := range results {
+				if strings.Contains(r.Object.Name, "3") || r.Object.Name == "mlx5_1/1" {
+					i = k
+				}
+			}
+			r := results[i]
+			if r.Verdict != tt.want || !strings.Contains(r.Reason+r.Value, tt.says) {
+				t.Errorf("%s, value %q; want %s and %q", row(r), r.Value, tt.want, tt.says)
+			}
+		})
+	}
+}
+
+// TestRead: what is read is what the sources have; one GPU that never answers
+// costs its own checks alone, and the time limit.
+func TestRead(t *testing.T) {
+	n := newNode(t)
+	src := &source{state: n.State, hang: map[int]string{5: "remapped rows"}, never: make(chan struct{})}
+	t.Cleanup(func() { close(src.never) })
+	f, err := sysfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := health.Read(t.Context(), src, f, health.ReadOptions{Timeout: 200 * time.Millisecond, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
+	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[health.PCIeReplay] != 3 {
+		t.Fatalf("%+v", s.GPUs)
+	}
+	if err := s.GPUs[5].Err; !errors.Is(err, health.ErrNoAnswer) || !strings.Contains(err.Error(), "remapped rows") {
+		t.Errorf("GPU 5: %v; want no answer, and what was asked", err)
+	}
+	if !errors.Is(s.Node.System.Value.Limits.Err, fs.ErrNotExist) {
+		t.Errorf("limits of an empty tree: %v", s.Node.System.Value.Limits.Err)
+	}
+	for _, r := range health.Run(s, *n.x, func(id string) bool { return id == "gpu/ecc/mode" || id == "gpu/answers" }) {
+		want := health.Pass
+		if r.Object.Name == "GPU 5" {
+			want = health.Error
+		}
+		if r.Verdict != want {
+			t.Errorf("%s; want %s", row(r), want)
+		}
+	}
+}
+
+// TestOverride: a file changes limits, severities and sources, and nothing
+// else.
+func TestOverride(t *testing.T) {
+	n := newNode(t)
+	n.g.DRAM.Value.Uncorrectable, n.GPUs[0].Heat = 1, known(40)
+	none := func(id string) bool {
+		return id == "gpu/ecc/dram/uncorrectable" || id == "gpu/temperature/spread" || id == "node/hugepages"
+	}
+	if got := wrong(health.Run(n.State, *n.x, none)); len(got) > 0 {
+		t.Errorf("what is only told is wrong: %v", got)
+	}
+	err := n.x.Rules.Override("site.yaml", strings.NewReader(`schema: 1
+thresholds:
+  gpu/ecc/dram/uncorrectable: {severity: fail}
+  gpu/temperature/spread: {limit: 8, severity: warn, source: our hall}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := wrong(health.Run(n.State, *n.x, none))
+	if len(got) != 2 || got[0].Verdict != health.Fail || got[0].Source != "site.yaml" || got[1].Verdict != health.Warn || got[1].Source != "our hall" || got[1].Threshold != "at most 8 °C between the coolest and the warmest" {
+		t.Errorf("%+v", got)
+	}
+	fresh, err := health.LoadRules()
+	if err != nil || fresh["gpu/temperature/spread"].Severity != health.SeverityInfo {
+		t.Errorf("the program's own rules have changed: %v, %v", fresh["gpu/temperature/spread"], err)
+	}
+	for text, says := range map[string]string{
+		"schema: 2":                             "schema 2",
+		"":                                      "schema 0",
+		"schema: 1\nthreshold: {}":              "threshold",
+		"schema: 1\nthresholds: {gpu/none: {}}": `no check "gpu/none"`,
+		"schema: 1\nthresholds: {gpu/mig: {limit: 1}}":                        "no limit",
+		"schema: 1\nthresholds: {gpu/mig: {severity: bad}}":                   "none of fail, warn, info",
+		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: -1}}":              "from 0 on",
+		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: .nan}}":            "from 0 on",
+		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: 1, unit: a week}}": `in "errors"`,
+	} {
+		if err := n.x.Rules.Override("site.yaml", strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "site.yaml") {
+			t.Errorf("Override(%q) = %v; want it to name site.yaml and %q", text, err, says)
+		}
+	}
+}
+
+// TestRules: every check has a rule, every rule a check, and a limit is there
+// exactly where the check has a number to hold against it.
+func TestRules(t *testing.T) {
+	rules := expect(t).Rules
+	ids := health.IDs()
+	for _, id := range ids {
+		r, ok := rules[id]
+		if !ok || r.Source == "" || r.Severity == "" || (r.Unit != "") != (r.Limit != nil) {
+			t.Errorf("%s: %+v", id, r)
+		}
+	}
+	for id := range rules {
+		if !slices.Contains(ids, id) {
+			t.Errorf("there is no check %s", id)
+		}
+	}
+	slices.Sort(ids)
+	if n := len(slices.Compact(ids)); n != len(rules) {
+		t.Errorf("%d IDs for %d rules", n, len(rules))
+	}
+}

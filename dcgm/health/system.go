@@ -1,0 +1,249 @@
+package health
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// softwareChecks are about what must be loaded.
+var softwareChecks = []check{
+	{
+		id: "module/uvm", title: "CUDA's kernel module is there", want: "nvidia_uvm and its device file", node: checkUVM, uses: usesSystem,
+		remedy: "modprobe nvidia_uvm; nvidia-modprobe -u -c 0 makes the device file",
+	},
+	{
+		id: "module/peermem", title: "Network cards can reach GPU memory", want: "nvidia_peermem, or a driver with DMA buffers", node: checkPeermem, uses: usesSystem | usesDevices,
+		remedy: "modprobe nvidia-peermem, or install the driver with open kernel modules",
+	},
+	{
+		id: "module/gdrdrv", title: "GDRCopy's module is there", want: "gdrdrv and its device file", node: checkGDR, uses: usesSystem | usesDevices,
+		remedy: "install gdrdrv-dkms and modprobe gdrdrv; give containers /dev/gdrdrv",
+	},
+}
+
+// systemChecks are about the kernel, and what it lets this process do.
+var systemChecks = []check{
+	{
+		id: "node/memlock", title: "This process may lock memory without limit", want: "unlimited", node: checkMemlock, uses: usesSystem | usesDevices,
+		remedy: "ulimit -l unlimited; docker --ulimit memlock=-1; Slurm: PropagateResourceLimitsExcept=MEMLOCK; systemd: LimitMEMLOCK=infinity",
+	},
+	{
+		id: "node/shm", title: "/dev/shm is large enough", want: "at least %s", node: checkSHM, uses: usesSystem,
+		remedy: "docker --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory on /dev/shm",
+	},
+	{
+		id: "node/hugepages", title: "Reserved huge pages are told", want: "any", node: checkHugepages, uses: usesSystem,
+	},
+	{
+		id: "node/governor", title: "Processors run at full speed", want: "governor performance", node: checkGovernor, uses: usesSystem,
+		remedy: "cpupower frequency-set -g performance",
+	},
+	{
+		id: "node/environment", title: "No variable is set that slows CUDA programs", want: "none", node: checkEnvironment, uses: usesSystem,
+		remedy: "unset them",
+	},
+	{
+		id: "node/stuck", title: "No process is stuck in a device", want: "at most %s", node: checkStuck, uses: usesSystem,
+		remedy: "look at the kernel's log for what they wait for; only a reboot ends them if it is a driver",
+	},
+}
+
+func checkUVM(e *env) []finding {
+	s := e.Node.System.Value
+	switch {
+	case len(e.GPUs) == 0:
+		return node(e.noGPU())
+	case s.Modules.Err != nil:
+		return node(skipped("the loaded modules are not known: %v", s.Modules.Err))
+	case !s.loaded("nvidia_uvm"):
+		return node(bad("not loaded", "nvidia_uvm is not loaded: CUDA programs cannot start"))
+	case !slices.Contains(s.Dev, "nvidia-uvm"):
+		return node(bad("loaded", "there is no /dev/nvidia-uvm: CUDA programs cannot start"))
+	}
+	return node(good("loaded"))
+}
+
+func checkPeermem(e *env) []finding {
+	s := e.Node.System.Value
+	if _, none := e.rdma(); none != nil {
+		return node(*none)
+	}
+	switch {
+	case len(e.GPUs) == 0:
+		return node(e.noGPU())
+	case s.Modules.Err != nil:
+		return node(skipped("the loaded modules are not known: %v", s.Modules.Err))
+	case s.loaded("nvidia_peermem"), s.loaded("nv_peer_mem"):
+		return node(good("nvidia_peermem"))
+	case strings.Contains(s.Driver.Value, "Open Kernel Module"):
+		return node(good("DMA buffers (open kernel modules)"))
+	}
+	return node(bad("neither", "nvidia_peermem is not loaded, and the driver is not of the open kind that has DMA buffers: data goes through the host's memory"))
+}
+
+func checkGDR(e *env) []finding {
+	s := e.Node.System.Value
+	if _, none := e.rdma(); none != nil {
+		return node(*none)
+	}
+	switch {
+	case len(e.GPUs) == 0:
+		return node(e.noGPU())
+	case s.Modules.Err != nil:
+		return node(skipped("the loaded modules are not known: %v", s.Modules.Err))
+	case !s.loaded("gdrdrv"):
+		return node(bad("not loaded", "gdrdrv is not loaded: small messages take longer"))
+	case !slices.Contains(s.Dev, "gdrdrv"):
+		return node(bad("loaded", "there is no /dev/gdrdrv here"))
+	}
+	return node(good("loaded"))
+}
+
+// checkMemlock fails where there are RDMA devices, whose memory must be locked;
+// elsewhere it warns: the job may be meant for a machine that has some.
+func checkMemlock(e *env) []finding {
+	f := e.Node.System.Value.Limits
+	l, ok := f.Value["Max locked memory"]
+	switch {
+	case f.Err != nil:
+		return node(without(permission(f.Err)))
+	case !ok:
+		return node(outcome{verdict: Error, reason: "/proc/self/limits has no line: Max locked memory"})
+	case l.Soft == sysfs.Unlimited:
+		return node(good("unlimited"))
+	}
+	n := float64(l.Soft)
+	o := bad(bytesText(l.Soft), "at most %s may be locked", bytesText(l.Soft))
+	_, none := e.rdma()
+	o.number, o.soft = &n, none != nil
+	return node(o)
+}
+
+// bytesText is a size in the largest unit that keeps it above 1.
+func bytesText(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	v, i := float64(n), 0
+	for v >= 1024 && i < len(units)-1 {
+		v, i = v/1024, i+1
+	}
+	return strconv.FormatFloat(v, 'g', 4, 64) + " " + units[i]
+}
+
+// checkSHM reads the size from the mount's options. A tmpfs without one may
+// take half of the memory.
+func checkSHM(e *env) []finding {
+	s := e.Node.System.Value
+	if s.Mounts.Err != nil {
+		return node(without(permission(s.Mounts.Err)))
+	}
+	var shm *sysfs.Mount
+	for i, m := range s.Mounts.Value {
+		if m.Dir == "/dev/shm" {
+			shm = &s.Mounts.Value[i]
+		}
+	}
+	if shm == nil {
+		return node(bad("none", "nothing is mounted on /dev/shm: ranks of one node cannot share memory"))
+	}
+	size := s.Memory.Value["MemTotal"] / 2
+	for _, o := range shm.Options {
+		if text, ok := strings.CutPrefix(o, "size="); ok {
+			v, err := parseSize(text)
+			if err != nil {
+				return node(outcome{verdict: Error, reason: fmt.Sprintf("/dev/shm: %v", err)})
+			}
+			size = v
+		}
+	}
+	if size == 0 {
+		return node(skipped("the size of /dev/shm is not told"))
+	}
+	gib := float64(size) / (1 << 30)
+	o := outcome{value: bytesText(size), number: &gib}
+	if gib < e.rule.limit() {
+		o.bad, o.reason = true, bytesText(size)+" are too few for NCCL and for data loaders"
+	}
+	return node(o)
+}
+
+// parseSize parses a size of tmpfs: bytes, or KiB as 65536k.
+func parseSize(s string) (uint64, error) {
+	shift := 0
+	for i, unit := range "kmg" {
+		if rest, ok := strings.CutSuffix(s, string(unit)); ok {
+			s, shift = rest, 10*(i+1)
+		}
+	}
+	v, err := strconv.ParseUint(s, 10, 64-shift)
+	if err != nil {
+		return 0, fmt.Errorf("%.20q is no size such as 65536k", s)
+	}
+	return v << shift, nil
+}
+
+func checkHugepages(e *env) []finding {
+	m := e.Node.System.Value.Memory
+	if m.Err != nil {
+		return node(without(permission(m.Err)))
+	}
+	total, free := m.Value["HugePages_Total"], m.Value["HugePages_Free"]
+	n := float64(total)
+	o := good(fmt.Sprintf("%d of %s, %d free", total, bytesText(m.Value["Hugepagesize"]), free))
+	o.number = &n
+	return node(o)
+}
+
+func checkGovernor(e *env) []finding {
+	c := e.Node.System.Value.CPUs
+	if c.Err != nil {
+		return node(skipped("the processors are not to be seen: %v", c.Err))
+	}
+	by := map[string]int{}
+	for _, core := range c.Value.Cores {
+		if core.Governor != "" {
+			by[core.Governor]++
+		}
+	}
+	var parts []string
+	for _, g := range slices.Sorted(maps.Keys(by)) {
+		parts = append(parts, fmt.Sprintf("%s on %d", g, by[g]))
+	}
+	value := strings.Join(parts, ", ")
+	switch {
+	case len(by) == 0:
+		return node(skipped("the kernel does not set the processors' frequency here"))
+	case by["performance"] == 0, len(by) > 1:
+		return node(bad(value, "%s processors", value))
+	}
+	return node(good(value))
+}
+
+func checkEnvironment(e *env) []finding {
+	if set := e.Node.System.Value.Variables; len(set) > 0 {
+		return node(bad(strings.Join(set, ", "), "set: %s", strings.Join(set, ", ")))
+	}
+	return node(good("none"))
+}
+
+// checkStuck looks for processes that wait for a device and cannot be ended.
+// One that is seen once may just be reading its disk, so only the warning that
+// the table has is right for it.
+func checkStuck(e *env) []finding {
+	f := e.Node.System.Value.Processes
+	if f.Err != nil {
+		return node(without(permission(f.Err)))
+	}
+	var who []string
+	for _, p := range f.Value {
+		// Threads of the kernel wait in D as a matter of course.
+		if p.State == 'D' && !p.Kernel {
+			who = append(who, fmt.Sprintf("%d (%s)", p.PID, p.Name))
+		}
+	}
+	return node(e.atMost(float64(len(who)), "waiting in the kernel: "+list(who)))
+}

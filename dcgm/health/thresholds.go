@@ -1,0 +1,120 @@
+package health
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed thresholds.yaml
+var thresholds []byte
+
+// A Severity says what becomes of an object that does not pass.
+type Severity string
+
+// The severities. What is only told always passes.
+const (
+	SeverityFail Severity = "fail"
+	SeverityWarn Severity = "warn"
+	SeverityInfo Severity = "info"
+)
+
+// A Rule is how a check judges.
+type Rule struct {
+	Limit    *float64 `yaml:"limit"` // nil: the check needs no number
+	Unit     string   `yaml:"unit"`
+	Severity Severity `yaml:"severity"`
+	Source   string   `yaml:"source"`
+}
+
+func (r Rule) limit() float64 {
+	if r.Limit == nil {
+		return 0
+	}
+	return *r.Limit
+}
+
+// Rules are the rules by the checks' IDs.
+type Rules map[string]Rule
+
+// file is the form of thresholds.yaml.
+type file struct {
+	Schema     int             `yaml:"schema"`
+	Thresholds map[string]Rule `yaml:"thresholds"`
+}
+
+var embedded = sync.OnceValues(func() (Rules, error) {
+	f, err := parse(bytes.NewReader(thresholds))
+	return f, err
+})
+
+// LoadRules returns the rules that come with the program.
+func LoadRules() (Rules, error) {
+	r, err := embedded()
+	return maps.Clone(r), err
+}
+
+// Override reads rules in the form of thresholds.yaml and puts them in place
+// of r's. An entry may leave out what it does not change; from names the file,
+// which is the source of what has none.
+func (r Rules) Override(from string, in io.Reader) error {
+	over, err := parse(in)
+	if err != nil {
+		return fmt.Errorf("%s: %w", from, err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(over)) {
+		old, ok := r[id]
+		o := over[id]
+		switch {
+		case !ok:
+			return fmt.Errorf("%s: there is no check %q (harness health --list has them)", from, id)
+		case o.Limit != nil && old.Limit == nil:
+			return fmt.Errorf("%s: %s has no limit that could be changed", from, id)
+		case o.Unit != "" && o.Unit != old.Unit:
+			return fmt.Errorf("%s: %s is in %q, not in %q", from, id, old.Unit, o.Unit)
+		}
+		if o.Limit != nil {
+			old.Limit = o.Limit
+		}
+		if o.Severity != "" {
+			old.Severity = o.Severity
+		}
+		old.Source = from
+		if o.Source != "" {
+			old.Source = o.Source
+		}
+		r[id] = old
+	}
+	return nil
+}
+
+func parse(in io.Reader) (Rules, error) {
+	dec := yaml.NewDecoder(in)
+	dec.KnownFields(true)
+	var f file
+	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if f.Schema != 1 {
+		return nil, fmt.Errorf("schema %d; this program reads schema 1", f.Schema)
+	}
+	for id, r := range f.Thresholds {
+		switch r.Severity {
+		case "", SeverityFail, SeverityWarn, SeverityInfo:
+		default:
+			return nil, fmt.Errorf("%s: severity %q is none of fail, warn, info", id, r.Severity)
+		}
+		if r.Limit != nil && (math.IsNaN(*r.Limit) || math.IsInf(*r.Limit, 0) || *r.Limit < 0) {
+			return nil, fmt.Errorf("%s: the limit %v is no number from 0 on", id, *r.Limit)
+		}
+	}
+	return f.Thresholds, nil
+}

@@ -1,0 +1,177 @@
+//go:build nvml && cgo
+
+package nvml
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+)
+
+// An asker fills in one GPU, a part at a time.
+type asker struct {
+	*source
+	d nvml.Device
+	g *health.GPU
+}
+
+func (a *asker) identity() {
+	d, g := a.d, a.g
+	g.Name = fact(d.GetName())
+	g.VBIOS = fact(d.GetVbiosVersion())
+	g.InfoROM = fact(d.GetInforomImageVersion())
+	g.Board = fact(ask(a.source, "nvmlDeviceGetBoardPartNumber", d.GetBoardPartNumber))
+	g.GSP = fact(ask(a.source, "nvmlDeviceGetGspFirmwareMode", func() (string, nvml.Return) {
+		on, _, ret := d.GetGspFirmwareMode()
+		return map[bool]string{true: "on", false: "off"}[on], ret
+	}))
+	m, ret := d.GetMemoryInfo()
+	g.MemoryBytes = fact(m.Total, ret)
+	clock, ret := d.GetMaxClockInfo(nvml.CLOCK_SM)
+	g.MaxClockMHz = fact(uint64(clock), ret)
+}
+
+func (a *asker) errors() {
+	d, g := a.d, a.g
+	now, pending, ret := d.GetEccMode()
+	g.ECC = fact(health.Modes{Now: now == nvml.FEATURE_ENABLED, Pending: pending == nvml.FEATURE_ENABLED}, ret)
+	g.Volatile = fact(d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC))
+
+	s, ret := ask(a.source, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus)
+	g.SRAM = fact(health.SRAM{
+		Uncorrectable: s.AggregateUncParity + s.AggregateUncSecDed, Correctable: s.AggregateCor, Exceeded: health.Known(s.BThresholdExceeded != 0),
+	}, ret)
+	if ret != nvml.SUCCESS { // drivers before 550 have the counts alone
+		uncorrectable, ret1 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_SRAM)
+		correctable, ret2 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_SRAM)
+		g.SRAM = fact(health.SRAM{Uncorrectable: uncorrectable, Correctable: correctable, Exceeded: health.Unknown[bool](failure(ret))}, worse(ret1, ret2))
+	}
+	uncorrectable, ret1 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_DRAM)
+	correctable, ret2 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_DRAM)
+	g.DRAM = fact(health.DRAM{Uncorrectable: uncorrectable, Correctable: correctable}, worse(ret1, ret2))
+}
+
+// worse is the first answer that is no success.
+func worse(rets ...nvml.Return) nvml.Return {
+	for _, ret := range rets {
+		if ret != nvml.SUCCESS {
+			return ret
+		}
+	}
+	return nvml.SUCCESS
+}
+
+func (a *asker) memory() {
+	d, g := a.d, a.g
+	c, u, pending, failed, ret := d.GetRemappedRows()
+	g.Remap = fact(health.Remap{Correctable: c, Uncorrectable: u, Pending: pending, Failed: failed}, ret)
+	h, ret := d.GetRowRemapperHistogram()
+	g.Spares = fact(health.Spares{Max: int(h.Max), High: int(h.High), Partial: int(h.Partial), Low: int(h.Low), None: int(h.None)}, ret)
+	single, ret1 := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
+	double, ret2 := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
+	waiting, ret3 := d.GetRetiredPagesPendingStatus()
+	g.Pages = fact(health.Pages{SingleBit: len(single), DoubleBit: len(double), Pending: waiting == nvml.FEATURE_ENABLED}, worse(ret1, ret2, ret3))
+	m, ret := ask(a.source, "nvmlDeviceGetUnrepairableMemoryFlag_v1", d.GetUnrepairableMemoryFlag_v1)
+	g.Unfixable = fact(m.BUnrepairableMemory != 0, ret)
+	r, ret := ask(a.source, "nvmlDeviceGetRepairStatus", d.GetRepairStatus)
+	g.Repair = fact(r.BChannelRepairPending != 0 || r.BTpcRepairPending != 0, ret)
+}
+
+func (a *asker) inforom() {
+	switch ret := a.d.ValidateInforom(); ret {
+	case nvml.SUCCESS, nvml.ERROR_CORRUPTED_INFOROM:
+		a.g.InfoROMOK = health.Known(ret == nvml.SUCCESS)
+	default:
+		a.g.InfoROMOK = fact(false, ret)
+	}
+}
+
+func (a *asker) pcie() {
+	d := a.d
+	gen, ret1 := d.GetCurrPcieLinkGeneration()
+	width, ret2 := d.GetCurrPcieLinkWidth()
+	maxGen, ret3 := d.GetMaxPcieLinkGeneration()
+	maxWidth, ret4 := d.GetMaxPcieLinkWidth()
+	own, ret := ask(a.source, "nvmlDeviceGetGpuMaxPcieLinkGeneration", d.GetGpuMaxPcieLinkGeneration)
+	if ret != nvml.SUCCESS {
+		own = 0
+	}
+	a.g.PCIe = fact(health.PCIe{Generation: gen, Width: width, MaxGeneration: maxGen, MaxWidth: maxWidth, OwnGeneration: own}, worse(ret1, ret2, ret3, ret4))
+}
+
+func (a *asker) clocks() {
+	reasons, ret := a.d.GetCurrentClocksThrottleReasons() // the name that drivers before 535 have, too
+	a.g.Clocks = fact(health.Reasons(reasons), ret)
+	state, ret := a.d.GetPerformanceState()
+	a.g.Pstate = fact(int(state), ret)
+}
+
+func (a *asker) heat() {
+	d, g := a.d, a.g
+	t, ret := d.GetTemperature(nvml.TEMPERATURE_GPU)
+	g.Heat = fact(int(t), ret)
+	t, ret = d.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_GPU_MAX)
+	if ret != nvml.SUCCESS { // newer GPUs have the slowdown alone
+		t, ret = d.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_SLOWDOWN)
+	}
+	g.Hottest = fact(int(t), ret)
+	t, ret = d.GetTemperatureThreshold(nvml.TEMPERATURE_THRESHOLD_MEM_MAX)
+	g.MemoryMax = fact(int(t), ret)
+	v, ret := a.field(nvml.FI_DEV_MEMORY_TEMP)
+	g.MemoryHeat = fact(int(v), ret)
+	m, ret := ask(a.source, "nvmlDeviceGetMarginTemperature", d.GetMarginTemperature)
+	g.Margin = fact(int(m.MarginTemperature), ret)
+}
+
+func (a *asker) power() {
+	d := a.d
+	draw, ret1 := d.GetPowerUsage() // milliwatts
+	limit, ret2 := d.GetEnforcedPowerLimit()
+	normal, ret3 := d.GetPowerManagementDefaultLimit()
+	a.g.Power = fact(health.Power{Draw: float64(draw) / 1e3, Limit: float64(limit) / 1e3, Default: float64(normal) / 1e3}, worse(ret1, ret2, ret3))
+}
+
+// Names of NVML's modes and recovery actions.
+var (
+	computeModes = map[nvml.ComputeMode]string{
+		nvml.COMPUTEMODE_DEFAULT: "Default", nvml.COMPUTEMODE_EXCLUSIVE_THREAD: "Exclusive_Thread",
+		nvml.COMPUTEMODE_PROHIBITED: "Prohibited", nvml.COMPUTEMODE_EXCLUSIVE_PROCESS: "Exclusive_Process",
+	}
+	recoveries = map[uint64]string{
+		0: "None", 1: "GPU reset", 2: "node reboot", 3: "drain peer-to-peer traffic", 4: "drain and reset", 5: "recovery of the IMEX domain",
+	}
+)
+
+func (a *asker) modes() {
+	d, g := a.d, a.g
+	on, ret := d.GetPersistenceMode()
+	g.Persistence = fact(on == nvml.FEATURE_ENABLED, ret)
+	now, pending, ret := d.GetMigMode()
+	g.MIG = fact(health.Modes{Now: now == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}, ret)
+	mode, ret := d.GetComputeMode()
+	g.Compute = fact(named(computeModes, mode), ret)
+	action, ret := a.field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION)
+	g.Recovery = fact(named(recoveries, action), ret)
+}
+
+func named[K comparable](names map[K]string, k K) string {
+	if n, ok := names[k]; ok {
+		return n
+	}
+	return fmt.Sprint(k)
+}
+
+func (a *asker) processes() {
+	compute, ret1 := a.d.GetComputeRunningProcesses()
+	graphics, ret2 := a.d.GetGraphicsRunningProcesses()
+	if ret2 == nvml.ERROR_NOT_SUPPORTED {
+		ret2 = nvml.SUCCESS // GPUs without graphics have none
+	}
+	pids := []int{}
+	for _, p := range append(compute, graphics...) {
+		pids = append(pids, int(p.Pid))
+	}
+	a.g.Processes = fact(pids, worse(ret1, ret2))
+}

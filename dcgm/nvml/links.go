@@ -1,0 +1,207 @@
+//go:build nvml && cgo
+
+package nvml
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+)
+
+// links lists the NVLinks that the GPU has, up or down.
+func (a *asker) links() {
+	out := []health.Link{}
+	for l := range nvml.NVLINK_MAX_LINKS {
+		state, ret := a.d.GetNvLinkState(l)
+		if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT {
+			continue // not a link of this GPU
+		}
+		if ret != nvml.SUCCESS {
+			a.g.Links = health.Unknown[[]health.Link](failure(ret))
+			return
+		}
+		link := health.Link{Number: l, Up: state == nvml.FEATURE_ENABLED}
+		if link.Up {
+			link.To = a.remote(l)
+			if v, ret := a.scoped(nvml.FI_DEV_NVLINK_GET_SPEED, uint32(l)); ret == nvml.SUCCESS {
+				link.Mbit = int(v)
+			}
+		}
+		out = append(out, link)
+	}
+	if len(out) == 0 {
+		a.g.Links = health.Unknown[[]health.Link](health.ErrNotSupported)
+		return
+	}
+	a.g.Links = health.Known(out)
+}
+
+func (a *asker) remote(link int) string {
+	kind, ret := ask(a.source, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
+		return a.d.GetNvLinkRemoteDeviceType(link)
+	})
+	if ret != nvml.SUCCESS {
+		return ""
+	}
+	return map[nvml.IntNvLinkDeviceType]string{
+		nvml.NVLINK_DEVICE_TYPE_GPU: "GPU", nvml.NVLINK_DEVICE_TYPE_IBMNPU: "CPU", nvml.NVLINK_DEVICE_TYPE_SWITCH: "switch",
+	}[kind]
+}
+
+// fabric asks the newest form that the driver knows.
+func (a *asker) fabric() {
+	if a.has("nvmlDeviceGetGpuFabricInfoV") {
+		h := a.d.GetGpuFabricInfoV()
+		if v, ret := h.V3(); ret == nvml.SUCCESS {
+			a.g.Fabric = health.Known(fabric(v.State, v.Status, v.HealthMask, v.HealthSummary, v.ClusterUuid, v.CliqueId))
+			return
+		}
+		if v, ret := h.V2(); ret == nvml.SUCCESS {
+			a.g.Fabric = health.Known(fabric(v.State, v.Status, v.HealthMask, 0, v.ClusterUuid, v.CliqueId))
+			return
+		}
+	}
+	v, ret := ask(a.source, "nvmlDeviceGetGpuFabricInfo", a.d.GetGpuFabricInfo)
+	a.g.Fabric = fact(fabric(v.State, v.Status, 0, 0, v.ClusterUuid, v.CliqueId), ret)
+}
+
+func fabric(state uint8, status, mask uint32, summary uint8, cluster [16]uint8, clique uint32) health.Fabric {
+	f := health.Fabric{State: int(state), Health: mask, Summary: int(summary), Clique: int(clique)}
+	// Before the end of the registration the status says nothing.
+	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
+		f.Status = ret.String()
+	}
+	if cluster != [16]uint8{} {
+		f.Cluster = fmt.Sprintf("%x-%x-%x-%x-%x", cluster[:4], cluster[4:6], cluster[6:8], cluster[8:10], cluster[10:])
+	}
+	return f
+}
+
+var p2pStatus = map[nvml.GpuP2PStatus]string{
+	nvml.P2P_STATUS_OK: "OK", nvml.P2P_STATUS_CHIPSET_NOT_SUPPORTED: "the chipset does not support it", nvml.P2P_STATUS_GPU_NOT_SUPPORTED: "the GPU does not support it",
+	nvml.P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED: "the topology does not support it", nvml.P2P_STATUS_DISABLED_BY_REGKEY: "turned off in the driver's settings",
+	nvml.P2P_STATUS_NOT_SUPPORTED: "not supported", nvml.P2P_STATUS_UNKNOWN: "unknown",
+}
+
+func (a *asker) peers() {
+	n, ret := a.api.DeviceGetCount()
+	out := map[int]string{}
+	for i := 0; i < n && ret == nvml.SUCCESS; i++ {
+		if i == a.g.Index {
+			continue
+		}
+		peer, bad := a.api.DeviceGetHandleByIndex(i)
+		if bad != nvml.SUCCESS {
+			out[i] = failure(bad).Error()
+			continue
+		}
+		var status nvml.GpuP2PStatus
+		if status, ret = a.d.GetP2PStatus(peer, nvml.P2P_CAPS_INDEX_NVLINK); ret == nvml.SUCCESS {
+			out[i] = named(p2pStatus, status)
+		}
+	}
+	a.g.Peers = fact(out, ret)
+}
+
+// field asks for one field of the GPU as a whole.
+func (a *asker) field(id uint32) (uint64, nvml.Return) { return a.scoped(id, 0) }
+
+func (a *asker) scoped(id, scope uint32) (uint64, nvml.Return) {
+	v := []nvml.FieldValue{{FieldId: id, ScopeId: scope}}
+	if ret := a.d.GetFieldValues(v); ret != nvml.SUCCESS {
+		return 0, ret
+	}
+	return value(v[0])
+}
+
+// value reads a field's number.
+func value(v nvml.FieldValue) (uint64, nvml.Return) {
+	if ret := nvml.Return(v.NvmlReturn); ret != nvml.SUCCESS {
+		return 0, ret
+	}
+	switch nvml.ValueType(v.ValueType) {
+	case nvml.VALUE_TYPE_UNSIGNED_INT, nvml.VALUE_TYPE_SIGNED_INT:
+		return uint64(binary.LittleEndian.Uint32(v.Value[:])), nvml.SUCCESS
+	case nvml.VALUE_TYPE_UNSIGNED_LONG, nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, nvml.VALUE_TYPE_SIGNED_LONG_LONG:
+		return binary.LittleEndian.Uint64(v.Value[:]), nvml.SUCCESS
+	}
+	return 0, nvml.ERROR_NOT_SUPPORTED
+}
+
+// A counter is a field that counts errors.
+type counter struct {
+	name string
+	id   uint32
+}
+
+// counters are the fields of the GPU as a whole.
+var counters = []counter{
+	{health.NVLinkCRCFlit, nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
+	{health.NVLinkCRCData, nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
+	{health.NVLinkReplay, nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL},
+	{health.NVLinkRecovery, nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL},
+	{health.PCIeCorrectable, nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS},
+	{health.PCIeNonFatal, nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR},
+	{health.PCIeFatal, nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR},
+}
+
+// linkCounters are those of each NVLink of the fifth generation; their scope is
+// the link.
+var linkCounters = []counter{
+	{health.NVLinkRecoveryFailed, nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS},
+	{health.NVLinkSymbol, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS},
+	{health.NVLinkReceive, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS},
+	{health.NVLinkIntegrity, nvml.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS},
+}
+
+// policies are the reasons for which a GPU counts the time that it was held
+// back.
+var policies = []struct {
+	name   string
+	policy nvml.PerfPolicyType
+}{
+	{health.ThermalViolation, nvml.PERF_POLICY_THERMAL}, {health.BoardViolation, nvml.PERF_POLICY_BOARD_LIMIT}, {health.ReliabilityViolation, nvml.PERF_POLICY_RELIABILITY},
+}
+
+// fields are the values to ask for, and their names. Those of one name add up.
+func fields() (names []string, values []nvml.FieldValue) {
+	for _, c := range counters {
+		names, values = append(names, c.name), append(values, nvml.FieldValue{FieldId: c.id})
+	}
+	for _, c := range linkCounters {
+		for l := range nvml.NVLINK_MAX_LINKS {
+			names, values = append(names, c.name), append(values, nvml.FieldValue{FieldId: c.id, ScopeId: uint32(l)})
+		}
+	}
+	return names, values
+}
+
+// Counters reads what the GPU counts.
+func (s *source) Counters(index int) (map[string]uint64, error) {
+	d, ret := s.api.DeviceGetHandleByIndex(index)
+	if ret != nvml.SUCCESS {
+		return nil, failure(ret)
+	}
+	names, values := fields()
+	if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
+		return nil, failure(ret)
+	}
+	out := map[string]uint64{}
+	for i, name := range names {
+		if v, ret := value(values[i]); ret == nvml.SUCCESS {
+			out[name] += v
+		}
+	}
+	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
+		out[health.PCIeReplay] = uint64(v)
+	}
+	for _, p := range policies {
+		if v, ret := d.GetViolationStatus(p.policy); ret == nvml.SUCCESS {
+			out[p.name] = v.ViolationTime
+		}
+	}
+	return out, nil
+}
