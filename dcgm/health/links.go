@@ -13,7 +13,7 @@ import (
 // linkChecks are about NVLink and the fabric of NVSwitches.
 var linkChecks = []check{
 	{
-		id: "gpu/nvlink/links", title: "All NVLinks are up", want: "all that the model has", gpu: checkLinks,
+		id: "gpu/nvlink/links", title: "All NVLinks are up", want: "all that the model has", gpu: checkLinks, uses: usesDevices,
 		remedy: "reset all GPUs together, look at the fabric manager; reseat or replace the GPU if links stay down",
 	},
 	{
@@ -45,15 +45,15 @@ var linkChecks = []check{
 		gpu: growth("NVLink errors while they were watched", NVLinkReplay, NVLinkSymbol, NVLinkReceive, NVLinkIntegrity),
 	},
 	{
-		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric,
+		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,
 		remedy: "look at the fabric manager (systemctl status nvidia-fabricmanager): it must run and be of the driver's version",
 	},
 	{
-		id: "gpu/fabric/health", title: "The fabric is healthy", want: "no bit of the health mask, not unhealthy", gpu: checkFabricHealth,
+		id: "gpu/fabric/health", title: "The fabric is healthy", want: "no bit of the health mask, not unhealthy", gpu: checkFabricHealth, uses: usesDevices,
 		remedy: "look at the fabric manager's log and at the NVSwitches; reset all GPUs together",
 	},
 	{
-		id: "gpu/fabric/limited", title: "The fabric has no limits", want: "not limited", gpu: checkFabricLimited,
+		id: "gpu/fabric/limited", title: "The fabric has no limits", want: "not limited", gpu: checkFabricLimited, uses: usesDevices,
 		remedy: "look at the fabric manager's log: NVLinks or a switch may be turned off",
 	},
 	{
@@ -85,6 +85,12 @@ func (g *Seen) linksUp() int {
 	return n
 }
 
+// alone reports whether a GPU is the only one, without NVLinks, as a virtual
+// machine gets one of a board.
+func (e *env) alone(g *Seen) bool {
+	return len(e.GPUs) == 1 && len(e.Node.Devices.Value.GPUs()) <= 1 && g.linksUp() == 0 && g.Fabric.Value.Cluster == ""
+}
+
 func checkLinks(e *env, g *Seen) outcome {
 	if g.Links.Err != nil {
 		return without(g.Links.Err)
@@ -92,6 +98,8 @@ func checkLinks(e *env, g *Seen) outcome {
 	up, want, source := g.linksUp(), len(g.Links.Value), "the links that the driver lists"
 	m := e.model(g)
 	switch {
+	case e.alone(g):
+		return skipped("no NVLink of the only GPU is up, and there is none to reach")
 	case m != nil && m.NVLink != nil && m.NVLink.Links.Known():
 		want, source = int(m.NVLink.Links.Value), "harness/platform: "+m.Name+", "+m.NVLink.Links.Source
 	case up == 0:
@@ -261,13 +269,15 @@ func (e *env) grown(g *Seen, names []string) (sum uint64, o outcome, ok bool) {
 }
 
 // fabric is why a GPU has nothing to do with a fabric; nil if it has.
-func (g *Seen) fabric() *outcome {
+func (e *env) fabric(g *Seen) *outcome {
 	var o outcome
 	switch {
 	case g.Fabric.Err != nil:
 		o = without(g.Fabric.Err)
 	case g.Fabric.Value.State == 0:
 		o = skipped("the GPU has no fabric to register with")
+	case e.alone(g):
+		o = skipped("no NVLink of the only GPU is up, and there is none to reach")
 	case !g.toSwitch() && g.Fabric.Value.Cluster == "" && g.linksUp() > 0:
 		o = skipped("the GPU has no NVLink to an NVSwitch")
 	default:
@@ -276,8 +286,8 @@ func (g *Seen) fabric() *outcome {
 	return &o
 }
 
-func checkFabric(_ *env, g *Seen) outcome {
-	if o := g.fabric(); o != nil {
+func checkFabric(e *env, g *Seen) outcome {
+	if o := e.fabric(g); o != nil {
 		return *o
 	}
 	f := g.Fabric.Value
@@ -307,8 +317,8 @@ var wrongSetup = map[uint32]string{
 	2: "wrong system GUID", 3: "wrong chassis serial number", 4: "no partition", 5: "too few NVLinks", 6: "incompatible GPU firmware", 7: "invalid location", 8: "invalid GPU state",
 }
 
-func checkFabricHealth(_ *env, g *Seen) outcome {
-	if o := g.fabric(); o != nil {
+func checkFabricHealth(e *env, g *Seen) outcome {
+	if o := e.fabric(g); o != nil {
 		return *o
 	}
 	f := g.Fabric.Value
@@ -333,8 +343,8 @@ func checkFabricHealth(_ *env, g *Seen) outcome {
 	return good(value)
 }
 
-func checkFabricLimited(_ *env, g *Seen) outcome {
-	if o := g.fabric(); o != nil {
+func checkFabricLimited(e *env, g *Seen) outcome {
+	if o := e.fabric(g); o != nil {
 		return *o
 	}
 	switch g.Fabric.Value.Summary {

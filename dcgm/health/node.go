@@ -34,7 +34,7 @@ type Devices struct {
 // System is the kernel and what it gives this process.
 type System struct {
 	Host      string
-	Container bool         // the root file system is an overlay, as a container's is
+	Container bool
 	Driver    Fact[string] // /proc/driver/nvidia/version
 	Modules   Fact[[]string]
 	Limits    Fact[map[string]sysfs.Limit]
@@ -131,11 +131,7 @@ func readSystem(f sysfs.FS, getenv func(string) string) System {
 	if h, err := f.Host(); err == nil {
 		s.Host = h.Name
 	}
-	for _, m := range s.Mounts.Value {
-		if m.Dir == "/" {
-			s.Container = m.Type == "overlay" || m.Type == "fuse-overlayfs"
-		}
-	}
+	s.Container = s.contained(f, getenv)
 	s.CUDA = fact(toolkit(f, getenv))
 	if _, err := f.Names("/usr/local/cuda/compat"); err == nil {
 		s.Compat = true
@@ -146,6 +142,23 @@ func readSystem(f sysfs.FS, getenv func(string) string) System {
 		}
 	}
 	return s
+}
+
+// contained reports whether this is a container: an engine's marks, or a root
+// file system as containers have it.
+func (s *System) contained(f sysfs.FS, getenv func(string) string) bool {
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
+		if _, err := f.Text(mark); err == nil {
+			return true
+		}
+	}
+	overlay := false
+	for _, m := range s.Mounts.Value {
+		if m.Dir == "/" {
+			overlay = m.Type == "overlay" || m.Type == "fuse-overlayfs"
+		}
+	}
+	return overlay || getenv("KUBERNETES_SERVICE_HOST") != "" || getenv("container") != ""
 }
 
 // allowed reads the processors that this process may run on.

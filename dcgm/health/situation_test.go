@@ -21,6 +21,14 @@ func noGPUs(n *node, err error) {
 	}
 }
 
+// onlyOne leaves one GPU, whose NVLinks are down.
+func (n *node) onlyOne() {
+	n.GPUs, n.Driver.Value.GPUs, n.d.PCI.Value = n.GPUs[:1], 1, n.d.PCI.Value[:1]
+	for i := range n.GPUs[0].Links.Value {
+		n.GPUs[0].Links.Value[i].Up = false
+	}
+}
+
 // TestSituations: what comes of a check where more than one thing is other
 // than in the healthy node.
 func TestSituations(t *testing.T) {
@@ -84,6 +92,8 @@ func TestSituations(t *testing.T) {
 			n.g.Links = known([]health.Link{{Up: true, To: "GPU"}, {Number: 1}})
 		}, health.Pass, "1"},
 		{"no NVLink", "gpu/nvlink/links", func(n *node) { n.g.Links = health.Unknown[[]health.Link](health.ErrNotSupported) }, health.Skip, "not supported"},
+		{"one GPU of a board", "gpu/nvlink/links", func(n *node) { n.onlyOne() }, health.Skip, "the only GPU"},
+		{"one GPU of a board", "gpu/fabric/state", func(n *node) { n.onlyOne(); n.GPUs[0].Fabric.Value.State = 1 }, health.Skip, "the only GPU"},
 		{"no fabric", "gpu/fabric/state", func(n *node) { n.g.Fabric.Value.State = 0 }, health.Skip, "no fabric"},
 		{"two cliques", "gpu/fabric/clique", func(n *node) {
 			for i := range n.GPUs {

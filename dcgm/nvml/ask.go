@@ -102,7 +102,10 @@ func (a *asker) pcie() {
 }
 
 func (a *asker) clocks() {
-	reasons, ret := a.d.GetCurrentClocksThrottleReasons() // the name that drivers before 535 have, too
+	reasons, ret := ask(a.source, "nvmlDeviceGetCurrentClocksEventReasons", a.d.GetCurrentClocksEventReasons)
+	if ret == nvml.ERROR_FUNCTION_NOT_FOUND { // drivers before 535 have another name for it
+		reasons, ret = ask(a.source, "nvmlDeviceGetCurrentClocksThrottleReasons", a.d.GetCurrentClocksThrottleReasons)
+	}
 	a.g.Clocks = fact(health.Reasons(reasons), ret)
 	state, ret := a.d.GetPerformanceState()
 	a.g.Pstate = fact(int(state), ret)

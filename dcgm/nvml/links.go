@@ -166,17 +166,15 @@ var policies = []struct {
 	{health.ThermalViolation, nvml.PERF_POLICY_THERMAL}, {health.BoardViolation, nvml.PERF_POLICY_BOARD_LIMIT}, {health.ReliabilityViolation, nvml.PERF_POLICY_RELIABILITY},
 }
 
-// fields are the values to ask for, and their names. Those of one name add up.
-func fields() (names []string, values []nvml.FieldValue) {
-	for _, c := range counters {
-		names, values = append(names, c.name), append(values, nvml.FieldValue{FieldId: c.id})
-	}
+// ofLinks are the linkCounters of every link that there could be.
+func ofLinks() []nvml.FieldValue {
+	var out []nvml.FieldValue
 	for _, c := range linkCounters {
 		for l := range nvml.NVLINK_MAX_LINKS {
-			names, values = append(names, c.name), append(values, nvml.FieldValue{FieldId: c.id, ScopeId: uint32(l)})
+			out = append(out, nvml.FieldValue{FieldId: c.id, ScopeId: uint32(l)})
 		}
 	}
-	return names, values
+	return out
 }
 
 // Counters reads what the GPU counts.
@@ -185,21 +183,33 @@ func (s *source) Counters(index int) (map[string]uint64, error) {
 	if ret != nvml.SUCCESS {
 		return nil, failure(ret)
 	}
-	names, values := fields()
+	values := make([]nvml.FieldValue, len(counters))
+	for i, c := range counters {
+		values[i].FieldId = c.id
+	}
 	if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
 		return nil, failure(ret)
 	}
+	// Older drivers may refuse all for one field that they do not know.
+	if links := ofLinks(); d.GetFieldValues(links) == nvml.SUCCESS {
+		values = append(values, links...)
+	}
+	names := map[uint32]string{}
+	for _, c := range append(counters[:len(counters):len(counters)], linkCounters...) {
+		names[c.id] = c.name
+	}
 	out := map[string]uint64{}
-	for i, name := range names {
-		if v, ret := value(values[i]); ret == nvml.SUCCESS {
-			out[name] += v
+	for _, v := range values {
+		if n, ret := value(v); ret == nvml.SUCCESS {
+			out[names[v.FieldId]] += n
 		}
 	}
 	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
 		out[health.PCIeReplay] = uint64(v)
 	}
 	for _, p := range policies {
-		if v, ret := d.GetViolationStatus(p.policy); ret == nvml.SUCCESS {
+		v, ret := ask(s, "nvmlDeviceGetViolationStatus", func() (nvml.ViolationTime, nvml.Return) { return d.GetViolationStatus(p.policy) })
+		if ret == nvml.SUCCESS {
 			out[p.name] = v.ViolationTime
 		}
 	}
