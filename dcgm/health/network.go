@@ -145,49 +145,74 @@ func portUp(p sysfs.RDMAPort) bool {
 	return p.State == "ACTIVE" && (p.PhysState == "LinkUp" || p.PhysState == "")
 }
 
-// checkRates holds every port against the platform's rate, or against the
-// fastest of the same model: ports of one kind have one rate.
+// checkRates holds every port that is up against the fastest of the same
+// model, and against the platform's rate as long as fewer ports than it has
+// reach that: others may be for storage, or for management.
 func checkRates(e *env) []finding {
 	devices, none := e.rdma()
 	if none != nil {
 		return node(*none)
 	}
+	want, source := e.platformRate(devices)
 	fastest := map[string]float64{}
-	kind := func(d *sysfs.RDMADevice, p *sysfs.RDMAPort) string { return d.HCAType + d.Board + p.LinkLayer }
 	for i := range devices {
 		for _, p := range devices[i].Ports {
-			k := kind(&devices[i], &p)
-			fastest[k] = max(fastest[k], p.Rate.Gbit)
+			if k := kindOf(&devices[i], p); portUp(p) {
+				fastest[k] = max(fastest[k], p.Rate.Gbit)
+			}
 		}
 	}
-	var out []finding
-	for i := range devices {
-		d := &devices[i]
+	return ports(func(_ *env, name string, p sysfs.RDMAPort) outcome {
+		if !portUp(p) {
+			return skipped("the port is not up")
+		}
+		i := slices.IndexFunc(devices, func(d sysfs.RDMADevice) bool { return portName(d.Name, p.Number) == name })
+		least := max(want, fastest[kindOf(&devices[i], p)])
+		rate := p.Rate.Gbit
+		o := good(quantity(rate, "Gb/s"))
+		if rate < least {
+			o.bad, o.reason = true, fmt.Sprintf("%s of %s", quantity(rate, "Gb/s"), quantity(least, "Gb/s"))
+		}
+		o.number, o.want = &rate, quantity(least, "Gb/s")
+		if least == want {
+			o.source = source
+		}
+		return o
+	})(e)
+}
+
+// kindOf is what ports of one rate have in common.
+func kindOf(d *sysfs.RDMADevice, p sysfs.RDMAPort) string {
+	return d.HCAType + " " + d.Board + " " + p.LinkLayer
+}
+
+// platformRate is the rate that every port must have, and who says so; 0 if
+// the platform is not known, or has all its ports.
+func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source string) {
+	if e.Platform == nil || e.Platform.NICs == nil || !e.Platform.NICs.GbitEach.Known() {
+		return 0, ""
+	}
+	n := e.Platform.NICs
+	fast := 0
+	for _, d := range devices {
 		for _, p := range d.Ports {
-			rate := p.Rate.Gbit
-			o := good(quantity(rate, "Gb/s"))
-			want := fastest[kind(d, &p)]
-			if pl := e.Platform; pl != nil && pl.NICs != nil && pl.NICs.GbitEach.Known() {
-				want = pl.NICs.GbitEach.Value
-				o.source = "harness/platform: " + pl.NICs.GbitEach.Source
+			if portUp(p) && p.Rate.Gbit >= n.GbitEach.Value {
+				fast++
 			}
-			if rate < want {
-				o.bad, o.reason = true, fmt.Sprintf("%s of %s", quantity(rate, "Gb/s"), quantity(want, "Gb/s"))
-			}
-			o.number, o.want = &rate, quantity(want, "Gb/s")
-			out = append(out, finding{Object{Kind: "port", Name: portName(d.Name, p.Number)}, o})
 		}
 	}
-	if len(out) == 0 {
-		return node(skipped("the RDMA devices have no ports"))
+	if n.Count.Known() && fast >= int(n.Count.Value) {
+		return 0, ""
 	}
-	return out
+	return n.GbitEach.Value, "harness/platform: " + e.Platform.Name + ", " + n.GbitEach.Source
 }
 
 func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
 	n := float64(p.Rate.Lanes)
 	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n}
 	switch {
+	case !portUp(p):
+		return skipped("the port is not up")
 	case p.LinkLayer != "InfiniBand":
 		return skipped("lanes of %s are not told", p.LinkLayer)
 	case p.Rate.Lanes == 0:

@@ -74,6 +74,16 @@ func TestSituations(t *testing.T) {
 			n.d.RDMA.Value[0].Ports[0].Rate.Gbit, n.port().Rate.Gbit = 200, 200
 		}, health.Fail, "200 Gb/s of 400 Gb/s"},
 
+		{"a slow port of another kind", "port/rate", func(n *node) { n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25 }, health.Pass, "25 Gb/s"},
+		{"a slow port that is down", "port/rate", func(n *node) { n.port().State, n.port().Rate.Gbit = "DOWN", 10 }, health.Skip, "not up"},
+		{"one lane of a port that is down", "port/width", func(n *node) { n.port().State, n.port().Rate.Lanes = "DOWN", 1 }, health.Skip, "not up"},
+		{"enough fast ports for the platform", "port/rate", func(n *node) {
+			n.x.Platform = db(n.t, "hgx-h100-ndr400")
+			for range 7 {
+				n.d.RDMA.Value = append(n.d.RDMA.Value, rdma("mlx5_9", sysfs.BusID{Bus: 0x49}))
+			}
+			n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25
+		}, health.Pass, "25 Gb/s"},
 		{"no permission", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNoPermission) }, health.Skip, "root"},
 		{"not supported", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNotSupported) }, health.Skip, "not supported"},
 		{"odd answer", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](errOdd) }, health.Error, "Unknown Error"},
@@ -164,7 +174,7 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := health.Read(t.Context(), src, f, health.ReadOptions{Timeout: 200 * time.Millisecond, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
+	s := health.Read(t.Context(), src, f, health.ReadOptions{Timeout: time.Second, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
 	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[health.PCIeReplay] != 3 {
 		t.Fatalf("%+v", s.GPUs)
 	}
@@ -227,6 +237,30 @@ thresholds:
 			t.Errorf("Override(%q) = %v; want it to name site.yaml and %q", text, err, says)
 		}
 	}
+}
+
+// FuzzOverride: what is refused changes nothing that cannot be changed, and
+// nothing makes it panic.
+func FuzzOverride(f *testing.F) {
+	f.Add("schema: 1\nthresholds: {gpu/ecc/volatile: {limit: 1, severity: warn, source: us}}")
+	f.Add("schema: 1\nthresholds: {gpu/mig: {limit: 1}}")
+	f.Add("schema: 1\n---\nschema: 2")
+	f.Fuzz(func(t *testing.T, text string) {
+		rules, err := health.LoadRules()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := len(rules)
+		err = rules.Override("f", strings.NewReader(text))
+		for id, r := range rules {
+			if r.Source == "" || (r.Unit != "") != (r.Limit != nil) || r.Limit != nil && !(*r.Limit >= 0) {
+				t.Errorf("Override(%q) = %v leaves %s with %+v", text, err, id, r)
+			}
+		}
+		if len(rules) != n {
+			t.Errorf("Override(%q) makes %d rules of %d", text, len(rules), n)
+		}
+	})
 }
 
 // TestRules: every check has a rule, every rule a check, and a limit is there
