@@ -65,6 +65,9 @@ func ParseLog(text string, now time.Time) []Message {
 }
 
 func parseMessage(line string) (Message, bool) {
+	if !strings.Contains(line, "NVRM: ") && !strings.Contains(line, "nvidia") {
+		return Message{}, false // a log has many lines, and few of these
+	}
 	for _, k := range []struct {
 		kind     Kind
 		line     *regexp.Regexp

@@ -86,6 +86,17 @@ func TestXid(t *testing.T) {
 	}
 }
 
+func BenchmarkParseLog(b *testing.B) {
+	text := strings.Repeat("6,1029,98765432100,-;mlx5_core 0000:18:00.0 ens1f0: Link up, and some more words of a usual length\n", 100_000) +
+		"4,1029,98765432100,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		if n := len(health.ParseLog(text, now)); n != 1 {
+			b.Fatalf("%d messages", n)
+		}
+	}
+}
+
 // FuzzParseLog: what is found is in the text, and no text makes it panic.
 func FuzzParseLog(f *testing.F) {
 	for _, s := range []string{

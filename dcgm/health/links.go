@@ -34,7 +34,7 @@ var linkChecks = []check{
 	},
 	{
 		id: "gpu/nvlink/recovery-failed", title: "No NVLink failed to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("recoveries of NVLinks failed since the driver was loaded", NVLinkRecoveryFailed),
+		gpu: counter("failed recoveries of NVLinks since the driver was loaded", NVLinkRecoveryFailed),
 	},
 	{
 		id: "gpu/nvlink/crc", title: "NVLink CRC errors are few", want: "at most %s", remedy: resetGPU,
@@ -42,7 +42,7 @@ var linkChecks = []check{
 	},
 	{
 		id: "gpu/nvlink/errors", title: "NVLink error counters stand still", want: "growth of at most %s", remedy: "watch them under load (harness bandwidth); reset the GPU if they keep growing",
-		gpu: growth("NVLink errors while they were watched", NVLinkReplay, NVLinkSymbol, NVLinkReceive, NVLinkIntegrity),
+		gpu: growth("NVLink errors", NVLinkReplay, NVLinkSymbol, NVLinkReceive, NVLinkIntegrity),
 	},
 	{
 		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,
@@ -223,7 +223,7 @@ func counter(what string, names ...string) func(*env, *Seen) outcome {
 		if !has {
 			return skipped("the GPU does not count them")
 		}
-		return e.atMost(float64(sum), fmt.Sprintf("%d %s", sum, what))
+		return e.atMost(float64(sum), fmt.Sprintf("%s: %d", what, sum))
 	}
 }
 
@@ -234,7 +234,7 @@ func growth(what string, names ...string) func(*env, *Seen) outcome {
 		if !ok {
 			return o
 		}
-		return e.atMost(float64(sum), fmt.Sprintf("%d %s for %v", sum, what, e.Window))
+		return e.atMost(float64(sum), fmt.Sprintf("%s within %v: %d", what, e.Window, sum))
 	}
 }
 
@@ -246,7 +246,7 @@ func rate(what string, seconds float64, names ...string) func(*env, *Seen) outco
 			return o
 		}
 		v := float64(sum) * seconds / e.Window.Seconds()
-		return e.atMost(v, fmt.Sprintf("%.4g %s, over %v", v, what, e.Window))
+		return e.atMost(v, fmt.Sprintf("%s: %.4g, over %v", what, v, e.Window))
 	}
 }
 

@@ -53,7 +53,7 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/row-remap/spares", title: "Every bank has spare rows left", want: "at most %s without", remedy: "plan to replace the GPU: the next bad row there cannot be remapped",
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{uint64(g.Spares.Value.None), g.Spares.Err} }, "banks of memory have no spare row left"),
+		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{uint64(g.Spares.Value.None), g.Spares.Err} }, "banks of memory without a spare row left"),
 	},
 	{
 		id: "gpu/pages/pending", title: "No page waits to be retired", want: "none pending", remedy: resetGPU,
@@ -63,7 +63,7 @@ var memoryChecks = []check{
 		id: "gpu/pages/retired", title: "Few pages are retired", want: "at most %s", remedy: "replace the GPU",
 		gpu: number(func(g *Seen) Fact[uint64] {
 			return Fact[uint64]{uint64(g.Pages.Value.SingleBit + g.Pages.Value.DoubleBit), g.Pages.Err}
-		}, "pages of memory are retired"),
+		}, "retired pages of memory"),
 	},
 	{
 		id: "gpu/memory/repairable", title: "All memory that failed could be repaired", want: "nothing beyond repair", remedy: "drain the node; replace the GPU",
@@ -86,7 +86,7 @@ func number(get func(*Seen) Fact[uint64], what string) func(*env, *Seen) outcome
 		if f.Err != nil {
 			return without(f.Err)
 		}
-		return e.atMost(float64(f.Value), fmt.Sprintf("%d %s", f.Value, what))
+		return e.atMost(float64(f.Value), fmt.Sprintf("%s: %d", what, f.Value))
 	}
 }
 

@@ -31,7 +31,7 @@ var networkChecks = []check{
 	},
 	{
 		id: "port/flaps", title: "The link did not go down often", want: "at most %s", remedy: "look at cable, transceiver and the switch's log", uses: usesDevices,
-		node: ports(portCounter("link_downed", "times the link went down since the counters were cleared")),
+		node: ports(portCounter("link_downed", "times that the link went down since the counters were cleared")),
 	},
 	{
 		id: "port/recovery", title: "The link did not have to recover often", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
@@ -39,11 +39,11 @@ var networkChecks = []check{
 	},
 	{
 		id: "port/integrity", title: "The link's physical errors stay below its threshold", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
-		node: ports(portCounter("local_link_integrity_errors", "times the link had too many physical errors")),
+		node: ports(portCounter("local_link_integrity_errors", "times that the link had too many physical errors")),
 	},
 	{
 		id: "port/overrun", title: "The port's buffers did not overrun", want: "at most %s", remedy: "look at the switch's flow control; have the card replaced if it comes back", uses: usesDevices,
-		node: ports(portCounter("excessive_buffer_overrun_errors", "times the port's buffers overran")),
+		node: ports(portCounter("excessive_buffer_overrun_errors", "times that the port's buffers overran")),
 	},
 	{
 		id: "port/rnr", title: "Receivers were ready", want: "at most %s", remedy: "find the job whose receivers fall behind", uses: usesDevices,
@@ -233,7 +233,7 @@ func portCounter(name, what string) func(*env, string, sysfs.RDMAPort) outcome {
 		case !ok:
 			return skipped("the port has no counter %s", name)
 		}
-		return e.atMost(float64(v), fmt.Sprintf("%d %s", v, what))
+		return e.atMost(float64(v), fmt.Sprintf("%s: %d", what, v))
 	}
 }
 

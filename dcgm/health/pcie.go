@@ -24,7 +24,7 @@ var pcieChecks = []check{
 	},
 	{
 		id: "gpu/pcie/replay", title: "PCIe replays stand still", want: "growth of at most %s", remedy: "reseat the GPU; watch the counter under load",
-		gpu: growth("PCIe replays while they were watched", PCIeReplay),
+		gpu: growth("PCIe replays", PCIeReplay),
 	},
 	{
 		id: "gpu/pcie/correctable", title: "PCIe correctable errors are few", want: "at most %s", remedy: "reseat the GPU; watch the counter under load",
@@ -123,7 +123,7 @@ func (e *env) aer(get func(sysfs.AER) uint64, what string) []finding {
 	for _, id := range slices.SortedFunc(maps.Keys(d.Value.Errors), sysfs.BusID.Compare) {
 		if f := d.Value.Errors[id]; f.Err == nil {
 			v := get(f.Value)
-			out = append(out, finding{pciObject(id), e.atMost(float64(v), fmt.Sprintf("%d %s", v, what))})
+			out = append(out, finding{pciObject(id), e.atMost(float64(v), fmt.Sprintf("%s: %d", what, v))})
 		}
 	}
 	switch {
