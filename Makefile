@@ -95,7 +95,7 @@ fuzz: ## run every fuzz target for half a minute
 
 .PHONY: bench
 bench: ## Go benchmarks of what must be fast
-	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./harness/... ./coll/...
+	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./harness/... ./coll/... ./dcgm/...
 
 .PHONY: bench-build
 bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one run: prints the ratios

@@ -36,12 +36,12 @@ func healthy(i int) health.GPU {
 		Name: known("NVIDIA H200"), VBIOS: known("96.00.AB.00.01"), InfoROM: known("G520.0200.00.05"), Board: known("692-2G520-0200-000"), GSP: known("on"),
 		MemoryBytes: known[uint64](150754820096), MaxClockMHz: known[uint64](1980),
 		ECC: known(health.Modes{Now: true, Pending: true}), Volatile: known[uint64](0), SRAM: known(health.SRAM{Exceeded: known(false)}), DRAM: known(health.DRAM{}),
-		Remap: known(health.Remap{}), Spares: known(health.Spares{Max: 6144}), Pages: health.Unknown[health.Pages](health.ErrNotSupported),
+		Remap: known(health.Remap{}), Spent: known(0), Pages: health.Unknown[health.Pages](health.ErrNotSupported),
 		Unfixable: known(false), Repair: known(false), InfoROMOK: known(true), Links: known(links),
 		Fabric: known(health.Fabric{State: 3, Health: 0x1aa, Summary: 1}), Peers: known(peers),
 		PCIe:   known(health.PCIe{Generation: 5, Width: 16, MaxGeneration: 5, MaxWidth: 16, OwnGeneration: 5}),
 		Clocks: known(health.Reasons(1)), Pstate: known(0), Heat: known(30 + i%3), Hottest: known(87), MemoryHeat: known(34), MemoryMax: known(95), Margin: known(56),
-		Power: known(health.Power{Draw: 75, Limit: 700, Default: 700}), Persistence: known(true), MIG: known(health.Modes{}), Compute: known("Default"),
+		Power: known(health.Power{Limit: 700, Default: 700}), Persistence: known(true), MIG: known(health.Modes{}), Compute: known("Default"),
 		Recovery: known("None"), Processes: known([]int{}),
 	}
 }

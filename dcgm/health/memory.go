@@ -53,7 +53,7 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/row-remap/spares", title: "Every bank has spare rows left", want: "at most %s without", remedy: "plan to replace the GPU: the next bad row there cannot be remapped",
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{uint64(g.Spares.Value.None), g.Spares.Err} }, "banks of memory without a spare row left"),
+		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{uint64(g.Spent.Value), g.Spent.Err} }, "banks of memory without a spare row left"),
 	},
 	{
 		id: "gpu/pages/pending", title: "No page waits to be retired", want: "none pending", remedy: resetGPU,

@@ -78,7 +78,7 @@ type GPU struct {
 	SRAM       Fact[SRAM]
 	DRAM       Fact[DRAM]
 	Remap      Fact[Remap]
-	Spares     Fact[Spares]
+	Spent      Fact[int] // banks of memory without a spare row
 	Pages      Fact[Pages]
 	Unfixable  Fact[bool] // memory that cannot be repaired
 	Repair     Fact[bool] // a repair of channels or TPCs waits for a reset
@@ -117,12 +117,9 @@ type DRAM struct{ Uncorrectable, Correctable uint64 }
 
 // Remap is a GPU's rows of memory that spare ones stand in for.
 type Remap struct {
-	Correctable, Uncorrectable int
-	Pending, Failed            bool
+	Uncorrectable   int // for uncorrectable errors
+	Pending, Failed bool
 }
-
-// Spares is how many banks have how many spare rows left.
-type Spares struct{ Max, High, Partial, Low, None int }
 
 // Pages is a GPU's retired pages (before Ampere).
 type Pages struct {
@@ -160,7 +157,7 @@ type Reasons uint64
 
 // Power is watts.
 type Power struct {
-	Draw, Limit, Default float64
+	Limit, Default float64
 }
 
 // why puts an error in few words.

@@ -2,9 +2,6 @@ package health
 
 import "fmt"
 
-// XidSource is where the table of Xids is from.
-const XidSource = "NVIDIA's Xid catalogue (docs.nvidia.com/deploy/xid-errors, edition 2025-10); DCGM 4.6 and gpud 2026-08 where it is silent"
-
 // A Class says what an event means for the node.
 type Class string
 
@@ -32,8 +29,9 @@ const (
 	support    = "drain the node and ask the vendor's support"
 )
 
-// xids has the numbers of which something is known. Those that share a row in
-// the catalogue share one here.
+// xids has the numbers of which something is known, from NVIDIA's Xid catalogue
+// (docs.nvidia.com/deploy/xid-errors, edition 2025-10), and from DCGM 4.6 and
+// gpud 2026-08 where it is silent. Those that share a row there share one here.
 var xids = table([]row{
 	{n(8), Event{"GPU stopped processing", ClassWarn, restartApp}},
 	{n(11, 25, 32, 80), Event{"bad push-buffer stream, or bad data sent to the GPU", ClassApp, restartApp}},

@@ -65,10 +65,10 @@ func worse(rets ...nvml.Return) nvml.Return {
 
 func (a *asker) memory() {
 	d, g := a.d, a.g
-	c, u, pending, failed, ret := d.GetRemappedRows()
-	g.Remap = fact(health.Remap{Correctable: c, Uncorrectable: u, Pending: pending, Failed: failed}, ret)
+	_, u, pending, failed, ret := d.GetRemappedRows()
+	g.Remap = fact(health.Remap{Uncorrectable: u, Pending: pending, Failed: failed}, ret)
 	h, ret := d.GetRowRemapperHistogram()
-	g.Spares = fact(health.Spares{Max: int(h.Max), High: int(h.High), Partial: int(h.Partial), Low: int(h.Low), None: int(h.None)}, ret)
+	g.Spent = fact(int(h.None), ret)
 	single, ret1 := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
 	double, ret2 := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
 	waiting, ret3 := d.GetRetiredPagesPendingStatus()
@@ -130,10 +130,9 @@ func (a *asker) heat() {
 
 func (a *asker) power() {
 	d := a.d
-	draw, ret1 := d.GetPowerUsage() // milliwatts
-	limit, ret2 := d.GetEnforcedPowerLimit()
-	normal, ret3 := d.GetPowerManagementDefaultLimit()
-	a.g.Power = fact(health.Power{Draw: float64(draw) / 1e3, Limit: float64(limit) / 1e3, Default: float64(normal) / 1e3}, worse(ret1, ret2, ret3))
+	limit, ret1 := d.GetEnforcedPowerLimit() // milliwatts
+	normal, ret2 := d.GetPowerManagementDefaultLimit()
+	a.g.Power = fact(health.Power{Limit: float64(limit) / 1e3, Default: float64(normal) / 1e3}, worse(ret1, ret2))
 }
 
 // Names of NVML's modes and recovery actions.
