@@ -1,6 +1,9 @@
 package health
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // A Class says what an event means for the node.
 type Class string
@@ -39,7 +42,7 @@ var xids = table([]row{
 	{n(31), Event{"memory page fault", ClassApp, restartApp + "; check it for accesses out of bounds"}},
 	{n(37), Event{"driver firmware error", ClassNote, ignore}},
 	{n(38), Event{"driver firmware error", ClassWarn, ignore}},
-	{append(span(39, 41), append(span(70, 72), append(span(75, 77), append(n(85), span(126, 135)...)...)...)...), Event{"copy engine exception", ClassWarn, restartApp}},
+	{slices.Concat(span(39, 41), span(70, 72), span(75, 77), n(85), span(126, 135)), Event{"copy engine exception", ClassWarn, restartApp}},
 	{n(43), Event{"GPU stopped, channel reset", ClassApp, "none if another Xid stands beside it"}},
 	{n(44), Event{"fault during a context switch", ClassWarn, ignore}},
 	{n(45), Event{"pre-emptive cleanup", ClassApp, "look at the Xid beside it; alone, restart the fabric manager"}},
@@ -50,7 +53,7 @@ var xids = table([]row{
 	{n(61, 62), Event{"micro-controller halted", ClassFail, resetGPU}},
 	{n(63), Event{"row remapped, or page retired", ClassWarn, "reset the GPU at the next chance: the remapping works from then on"}},
 	{n(64), Event{"row remapping, or page retirement, failed", ClassFail, resetGPU}},
-	{append(n(68), append(span(82, 84), append(n(86, 88, 89), append(span(96, 105), 139)...)...)...), Event{"decoder, JPEG or optical-flow engine exception", ClassWarn, restartApp}},
+	{slices.Concat(n(68), span(82, 84), n(86, 88, 89), span(96, 105), n(139)), Event{"decoder, JPEG or optical-flow engine exception", ClassWarn, restartApp}},
 	{n(69), Event{"graphics class error", ClassApp, restartApp}},
 	{n(74), Event{"NVLink error", ClassFail, resetGPU}},
 	{n(78), Event{"vGPU start error", ClassWarn, "update the software"}},
