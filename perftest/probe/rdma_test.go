@@ -329,6 +329,14 @@ func TestInterop(t *testing.T) {
 				for _, role := range []string{"client", "server"} {
 					t.Run(fmt.Sprintf("%s/our_%s", strings.TrimSuffix(p.name, "'s"), role), func(t *testing.T) {
 						out, text := meet(t, test.c, role, &p)
+						// The C tool's way to find its clock's rate fails at times on an
+						// emulated processor, and then it reports zeros.
+						for range 3 {
+							if t.Failed() || !strings.Contains(text, "Correlation coefficient") {
+								break
+							}
+							out, text = meet(t, test.c, role, &p)
+						}
 						if out != nil {
 							look(t, test.c, out)
 						}
