@@ -36,6 +36,7 @@ const ListGPUs = "gpus"
 type Environment struct {
 	Open    func() (Machine, error)
 	Sensors func() (Sensors, error)
+	Links   func() (map[string]Links, error) // of all GPUs, by PCI address
 	DB      *platform.DB
 	Root    string // of the file system: /
 	Environ []string
@@ -85,13 +86,15 @@ func list(env Environment, enc *json.Encoder) error {
 
 // A job is a test that runs.
 type job struct {
-	env      Environment
-	machine  Machine
-	sensors  Sensors // nil: none, noSensors says why
-	noSensor error
-	gpus     []GPU
-	params   map[string]float64
-	progress func(format string, a ...any)
+	env       Environment
+	machine   Machine
+	sensors   Sensors // nil: none, noSensors says why
+	noSensor  error
+	gpus      []GPU
+	expect    platform.Expectation // of all GPUs of the machine
+	params    map[string]float64
+	progress  func(format string, a ...any)
+	uncounted bool // it was said that links' errors are not known
 
 	mu     sync.Mutex
 	result *Result
@@ -113,6 +116,7 @@ func (j *job) do(ctx context.Context, t Test, gpus []int) (err error) {
 	} else {
 		defer func() { err = errors.Join(err, j.sensors.Close()) }()
 	}
+	j.expect = j.expectation()
 	return t.run(ctx, j)
 }
 
@@ -130,16 +134,18 @@ func (j *job) measure(m Measurement) {
 	j.result.Measurements = append(j.result.Measurements, m)
 }
 
-// hold adds a figure with a reference: below the floor, a fraction of it, it fails.
-func (j *job) hold(m Measurement, floor float64, remedy string) {
-	if m.Reference > 0 {
-		m.Floor = floor
-	}
+// hold adds a figure, which fails below its floor.
+func (j *job) hold(m Measurement, remedy string) {
 	j.measure(m)
-	if m.Reference > 0 && m.Value < floor*m.Reference {
-		j.findf(m.GPU, Fail, remedy, "%s: %.4g %s is %.0f %% of %.4g (%s); %.0f %% or more is expected",
-			m.Name, m.Value, m.Unit, 100*m.Value/m.Reference, m.Reference, m.Source, 100*floor)
+	if m.Value >= m.Floor {
+		return
 	}
+	if m.Reference > 0 {
+		j.findf(m.GPU, Fail, remedy, "%s: %.4g %s is %.0f %% of %.4g (%s); %.4g or more is expected (%s)",
+			m.Name, m.Value, m.Unit, 100*m.Value/m.Reference, m.Reference, m.Source, m.Floor, m.FloorSource)
+		return
+	}
+	j.findf(m.GPU, Fail, remedy, "%s: %.4g %s; %.4g or more is expected (%s)", m.Name, m.Value, m.Unit, m.Floor, m.FloorSource)
 }
 
 // broke is for errors. One that poisoned the GPU's context is the GPU's failure,
@@ -158,15 +164,18 @@ func (j *job) broke(gpu int, err error) {
 func (j *job) each(f func(GPU, Device) error) {
 	var wg sync.WaitGroup
 	for _, g := range j.gpus {
-		wg.Go(func() {
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			if err := j.with(g, f); err != nil {
-				j.broke(g.Index, err)
-			}
-		})
+		wg.Go(func() { j.alone(g, f) })
 	}
 	wg.Wait()
+}
+
+// alone runs f for a GPU, on a thread that is not shared.
+func (j *job) alone(g GPU, f func(GPU, Device) error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := j.with(g, f); err != nil {
+		j.broke(g.Index, err)
+	}
 }
 
 // with gives f a device, and takes back what f allocated.
@@ -176,30 +185,4 @@ func (j *job) with(g GPU, f func(GPU, Device) error) error {
 		return err
 	}
 	return errors.Join(f(g, d), d.Free())
-}
-
-// model is what the data base says of a GPU; nil: nothing.
-func (j *job) model(g GPU) *platform.GPU {
-	if j.env.DB == nil || g.PCIDevice == "" {
-		return nil
-	}
-	_, m := j.env.DB.GPUByPCI(g.PCIDevice)
-	return m
-}
-
-// figure fills in the reference of a measurement.
-func (m Measurement) figure(f platform.Figure) Measurement {
-	if f.Known() && f.Value > 0 {
-		m.Reference, m.Source = f.Value, f.Source
-	}
-	return m
-}
-
-// given is a reference that somebody gave as a parameter: it must be reached in
-// full.
-func (m Measurement) given(v float64) (Measurement, bool) {
-	if v > 0 {
-		m.Reference, m.Source = v, "parameter"
-	}
-	return m, v > 0
 }

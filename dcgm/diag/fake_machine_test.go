@@ -154,10 +154,7 @@ func (d *fakeDevice) Product(w Work) (Products, error) {
 func (d *fakeDevice) Free() error { d.taken = 0; return nil }
 
 // fakeSensors say the same of all GPUs, but for what fault says of the second.
-type fakeSensors struct {
-	fault string
-	reads map[string]uint64
-}
+type fakeSensors struct{ fault string }
 
 func (s fakeSensors) Close() error { return nil }
 
@@ -167,7 +164,6 @@ func (s fakeSensors) Read(bus string) (Reading, error) {
 	if bus != "0000:20:00.0" {
 		return r, nil
 	}
-	s.reads[bus]++
 	switch s.fault {
 	case "hot":
 		r.Reasons = HWThermal
@@ -175,12 +171,33 @@ func (s fakeSensors) Read(bus string) (Reading, error) {
 		r.Reasons = SWThermal
 	case "weak":
 		r.Watts = 300
-	case "replays":
-		r.Replays = 1000 * s.reads[bus]
 	case "off":
 		*r.Persistence = false
 	case "blind":
 		return r, errors.New("GPU is lost")
 	}
 	return r, nil
+}
+
+// fakeLinks are of two GPUs on an NVSwitch. What fault names goes up between two
+// readings, on GPU 1.
+func fakeLinks(fault string) func() (map[string]Links, error) {
+	reads := uint64(0)
+	return func() (map[string]Links, error) {
+		if fault == "no sensors" {
+			return nil, errors.New("no NVML")
+		}
+		reads++
+		out := map[string]Links{}
+		for i, bus := range []string{"0000:10:00.0", "0000:20:00.0"} {
+			l := Links{NVLinks: 18, Direct: fault == "direct", Errors: map[string]uint64{"pcie_replay": 7, "nvlink_crc_flit": 3, "nvlink_recovery": 0, "nvlink_replay": 9}}
+			for name := range l.Errors {
+				if i == 1 && fault == name {
+					l.Errors[name] += 1000 * reads
+				}
+			}
+			out[bus] = l
+		}
+		return out, nil
+	}
 }

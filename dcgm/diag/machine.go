@@ -127,8 +127,14 @@ type Reading struct {
 	LimitWatts  float64
 	MHz, MaxMHz int
 	Reasons     uint64 // why clocks are as they are, NVML's bits
-	Replays     uint64 // of PCIe, since the driver was loaded
 	Persistence *bool
+}
+
+// Links are those of a GPU at one time.
+type Links struct {
+	NVLinks int               // that are up
+	Direct  bool              // some of them lead to another GPU with no switch between
+	Errors  map[string]uint64 // counters since the driver was loaded, by name; what the driver does not tell is not there
 }
 
 // Reasons for low clocks that a healthy node does not have under load.

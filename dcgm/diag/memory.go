@@ -172,10 +172,8 @@ func (p *passage) report() {
 	rate := func(name string, times int, passes int, s float64) {
 		if s > 0 {
 			m := Measurement{Name: name, GPU: p.g.Index, Value: float64(passes) * float64(times) * float64(p.got) / s / 1e9, Unit: "GB/s"}
-			if model := p.j.model(p.g); model != nil {
-				m = m.figure(model.MemoryGBps)
-			}
-			p.j.measure(m)
+			m = m.against(p.j.expected(p.g, "memory_bandwidth"))
+			p.j.hold(m, remedyBandwidth)
 		}
 	}
 	rate("write", 1, p.writes, p.write)

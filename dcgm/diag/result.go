@@ -50,7 +50,9 @@ type Measurement struct {
 	Unit      string  `json:"unit"`
 	Reference float64 `json:"reference,omitempty"`
 	Source    string  `json:"source,omitempty"`
-	Floor     float64 `json:"floor,omitempty"` // less than this fraction of the reference fails
+	// Less than Floor fails; FloorSource says who says so.
+	Floor       float64 `json:"floor,omitempty"`
+	FloorSource string  `json:"floor_source,omitempty"`
 }
 
 // A Result is one test's.

@@ -116,6 +116,11 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 		if err := d.context.EnablePeer(peer.context); err != nil {
 			return r, err
 		}
+		// The first write wakes links that rest, and is not timed. The kernel and the
+		// pages are there by then, too.
+		if err := errors.Join(d.write(its.at, r.Bytes, Pattern{}), d.stream.Synchronize()); err != nil {
+			return r, err
+		}
 		r.Write, err = d.timed(func() error {
 			return repeat(remoteRepeats, func() error { return d.write(its.at, r.Bytes, p) })
 		})

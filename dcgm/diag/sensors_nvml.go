@@ -54,9 +54,6 @@ func (l library) Read(bus string) (r Reading, err error) {
 	if v, ret := d.GetCurrentClocksThrottleReasons(); ret == nvml.SUCCESS {
 		r.Reasons = v
 	}
-	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
-		r.Replays = uint64(v)
-	}
 	if v, ret := d.GetPersistenceMode(); ret == nvml.SUCCESS {
 		on := v == nvml.FEATURE_ENABLED
 		r.Persistence = &on

@@ -16,11 +16,6 @@ const launch = 0.05
 // A new pair of matrices comes after so many launches.
 const launchesPerSeed = 20
 
-// floorProduct is the least fraction of the fastest matrix product that somebody
-// measured on the model. Clocks fall under this load as far as the power limit
-// says, which differs among boards.
-const floorProduct = 0.75
-
 const remedyProduct = "take the GPU out of service: it computes wrongly; reset it and run sm_stress; if it fails again, replace it"
 
 // diagnostic shares its time out among the kinds of arithmetic.
@@ -50,14 +45,13 @@ func (j *job) products(ctx context.Context, kinds []Kind) error {
 				return err
 			}
 			m := Measurement{Name: k.String() + " products, " + l.way, GPU: g.Index, Value: l.rate() / 1e12, Unit: "TFLOP/s"}
-			if model := j.model(g); model != nil && k <= FP16 {
-				m = m.figure(model.BF16Measured)
+			if k <= FP16 { // whose rate is the same
+				m = m.against(j.expected(g, "bf16"))
 			}
-			if l.way == "wgmma" {
-				j.hold(m, floorProduct, "look at the power limit, clocks and temperatures (harness diag -r targeted_power)")
-			} else {
-				j.measure(m) // not the way to this processor's full speed
+			if l.way != "wgmma" { // not the way to the processor's full speed
+				m.Floor, m.FloorSource = 0, ""
 			}
+			j.hold(m, "look at the power limit, clocks and temperatures (harness diag -r targeted_power)")
 			l.report()
 		}
 		return nil
@@ -197,13 +191,9 @@ func targetedStress(ctx context.Context, j *job) error {
 			return err
 		}
 		m := Measurement{Name: "fp32 products", GPU: g.Index, Value: l.rate() / 1e9, Unit: "GFLOP/s"}
-		if model := j.model(g); model != nil && model.DCGM != nil && model.DCGM.StressGFLOPS > 0 {
-			m.Reference, m.Source = model.DCGM.StressGFLOPS, model.DCGM.Source
-		}
-		if n, ok := m.given(j.params["target_stress"]); ok {
-			m = n
-		}
-		j.hold(m, j.params["target_perf_min_ratio"], "look at the power limit, clocks, temperatures and other processes on the GPU")
+		fraction := j.params["target_perf_min_ratio"]
+		m = m.aimed(j.expected(g, "dcgm_stress"), fraction).given(j.params["target_stress"], fraction)
+		j.hold(m, "look at the power limit, clocks, temperatures and other processes on the GPU")
 		l.report()
 		return nil
 	})
@@ -231,16 +221,12 @@ func targetedPower(ctx context.Context, j *job) error {
 			return
 		}
 		m := Measurement{Name: "highest power", GPU: g.Index, Value: w.watts, Unit: "W"}
-		if model := j.model(g); model != nil && model.DCGM != nil && model.DCGM.PowerWatts > 0 {
-			m.Reference, m.Source = model.DCGM.PowerWatts, model.DCGM.Source
-		}
+		fraction := j.params["target_power_min_ratio"]
+		m = m.aimed(j.expected(g, "power"), fraction)
 		if w.limit > 0 && (m.Reference == 0 || w.limit < m.Reference) {
-			m.Reference, m.Source = w.limit, "the GPU's power limit"
+			m = m.target(w.limit, "the GPU's power limit", fraction)
 		}
-		if n, ok := m.given(j.params["target_power"]); ok {
-			m = n
-		}
-		j.hold(m, j.params["target_power_min_ratio"], "look at the power limit (nvidia-smi -q -d POWER), at the supplies and at slowdown reasons")
+		j.hold(m.given(j.params["target_power"], fraction), "look at the power limit (nvidia-smi -q -d POWER), at the supplies and at slowdown reasons")
 	})
 	return nil
 }

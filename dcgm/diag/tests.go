@@ -47,10 +47,12 @@ func Tests() []Test {
 			{Name: "copies", Default: 64, Usage: "of 64 MB that are timed"},
 			{Name: "min_bandwidth", Usage: "GB/s that h2d and d2h must reach; 0: what the platform should"},
 			{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"},
+			{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"},
 		}},
 		{Name: "p2p", Category: "Integration", Title: "each pair of GPUs: writes verified by the other one, reads verified here", Level: 2, Limit: 10 * time.Minute, run: p2p, Params: []Param{
 			{Name: "size_mb", Default: 256, Usage: "MB that are written and read"},
 			{Name: "min_bandwidth", Usage: "GB/s that writes must reach; 0: what the platform should"},
+			{Name: "max_nvlink_crc", Default: 100, Usage: "CRC errors of NVLink; more of them during the test fail it"},
 		}},
 		{Name: "memory_bandwidth", Category: "Stress", Title: "streams through a GPU's memory", Level: 3, Limit: 3 * time.Minute, run: bandwidth, Params: []Param{
 			{Name: "minimum_bandwidth", Usage: "MB/s that triad must reach; 0: what the platform should"},
