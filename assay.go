@@ -26,7 +26,7 @@ var Lock []byte
 //go:embed perftest/probe/*.go perftest/probe/*.c perftest/probe/*.h perftest/probe/wire/*.go perftest/verbs/*.go perftest/verbs/*.c perftest/verbs/*.h
 //go:embed coll/cuda/*.go coll/cuda/tables.json coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h
 //go:embed coll/cuda/driver/*.go coll/cuda/driver/*.c coll/cuda/driver/*.h coll/cuda/driver/*.S coll/cuda/driver/lib
-//go:embed dcgm/diag/*.go dcgm/diag/ptx
+//go:embed dcgm/diag/*.go dcgm/diag/ptx dcgm/hostengine/*.go
 //go:embed perftest/membw/*.go perftest/membw/ptx perftest/mesh/*.go perftest/mesh/heatmap.html
 //go:embed dcgm/health/*.go dcgm/health/thresholds.yaml dcgm/nvml/*.go
 //go:embed coll/cuda/kernels/*.go coll/cuda/kernels/*.cu coll/cuda/kernels/*.cuh coll/cuda/kernels/*.h coll/cuda/kernels/gen coll/cuda/kernels/ptx

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/topology/nvml"
 	"github.com/assay-hpc/assay/dcgm/diag"
+	"github.com/assay-hpc/assay/dcgm/hostengine"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -25,9 +26,11 @@ import (
 type diagOptions struct {
 	format, run, file string
 	gpus, child       string
+	engine            string
 	params            cli.StringSlice
 	only, skip        cli.StringSlice
 	duration, timeout time.Duration
+	dcgmTimeout       time.Duration
 	stdout, stderr    io.Writer
 }
 
@@ -39,7 +42,7 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 		Description: "Level 1 looks at the software; 2 adds memory and copies (about a minute); 3 adds products, streams and power\n" +
 			"(about ten minutes); 4 adds memory over and over, and pulses (about 25 minutes). Each test runs in a process\n" +
 			"of its own. Exit status: 0 passed, with warnings or without; 1 a test failed or broke; 3 there are no GPUs, or all\n" +
-			"tests were skipped.",
+			"tests were skipped, or there is no dcgmi for --engine dcgm.",
 		Flags: []cli.Flag{
 			formatFlag(&o.format),
 			&cli.StringFlag{Name: "run", Aliases: []string{"r"}, Value: "1", Destination: &o.run, Usage: "`LEVEL`, 1 to 4 or quick, medium, long, xlong; or names of tests with commas between"},
@@ -47,6 +50,8 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "parameters", Aliases: []string{"p"}, Destination: &o.params, Usage: "`TEST.PARAMETER=VALUE`, several with ; between; docs/diag.md lists them"},
 			&cli.DurationFlag{Name: "duration", Destination: &o.duration, Usage: "load GPUs so long in each test that has test_duration, such as 10s"},
 			&cli.DurationFlag{Name: "timeout", Destination: &o.timeout, Usage: "give up a test after so long (default: by its duration)"},
+			&cli.StringFlag{Name: "engine", Value: diag.Assay, Destination: &o.engine, Usage: "`ENGINE` that tests: assay, dcgm (NVIDIA's, by dcgmi diag), or both one after the other"},
+			&cli.DurationFlag{Name: "dcgm-timeout", Destination: &o.dcgmTimeout, Usage: "give up dcgmi diag after so long (default: by its level)"},
 			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "run only this `TEST`; may be repeated: " + strings.Join(diag.Names(), " ")},
 			&cli.StringSliceFlag{Name: "skip", Destination: &o.skip, Usage: "leave out this `TEST`; may be repeated"},
 			&cli.StringFlag{Name: "json", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
@@ -82,8 +87,11 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 	switch {
 	case o.format != "text" && o.format != "json":
 		return p, usagef("--output is text or json, not %q", o.format)
-	case o.duration < 0 || o.timeout < 0:
-		return p, usagef("--duration %v --timeout %v: they are from 0 up", o.duration, o.timeout)
+	case o.duration < 0 || o.timeout < 0 || o.dcgmTimeout < 0:
+		return p, usagef("--duration %v --timeout %v --dcgm-timeout %v: they are from 0 up", o.duration, o.timeout, o.dcgmTimeout)
+	}
+	if err := o.checkEngine(p); err != nil {
+		return p, err
 	}
 	if o.gpus == "" {
 		return p, nil
@@ -135,10 +143,11 @@ var diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
 // report runs the plan, and ends as its report says.
 func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	show, clear := o.progress()
-	runner := diag.Runner{Command: diagCommandLine, Observe: show}
-	r, err := runner.Run(ctx, plan)
+	r, err := o.engines(ctx, plan, show)
 	clear()
 	switch {
+	case errors.Is(err, hostengine.ErrMissing):
+		return &statusError{exitNotDone, err}
 	case errors.Is(err, diag.ErrGPUs):
 		return usagef("--gpus %s: %w", o.gpus, err)
 	case r == nil:

@@ -63,3 +63,80 @@ func TestDiag(t *testing.T) {
 		t.Errorf("GPU 3: status %d, %s", code, errOut.String())
 	}
 }
+
+// TestDiagEngines: DCGM's diagnostics beside or instead of assay's, and what is said
+// where there are none.
+func TestDiagEngines(t *testing.T) {
+	before := diagCommandLine
+	t.Cleanup(func() { diagCommandLine = before })
+	diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
+		text := `{"result": {"test": "` + name + `", "status": "pass"}}`
+		if name == diag.ListGPUs {
+			text = `{"gpus": [{"index": 0, "name": "NVIDIA H200"}]}`
+		}
+		return exec.CommandContext(ctx, "printf", "%s", text)
+	}
+	const pass = `{"DCGM Diagnostic": {"test_categories": [{"category": "Hardware", "tests": [{"name": "memory", "results": [{"entity_id": 0, "status": "Pass"}]}]}]}, "metadata": {"version": "4.4.1"}}`
+	missing, there, failing := t.TempDir(), t.TempDir(), t.TempDir()
+	for dir, script := range map[string]string{
+		there:   "echo \"$@\" >&2; echo '" + pass + "'",
+		failing: "echo '" + strings.Replace(pass, "Pass", "Fail", 1) + "'; exit 226",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "dcgmi"), []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := os.Getenv("PATH")
+	for _, tt := range []struct {
+		dir, args string
+		code      int
+		want      string
+	}{
+		{there, "-r 2 --engine dcgm", exitPass, "engine dcgm 4.4.1: pass"},
+		{there, "-r memory --engine both", exitPass, "dcgm memory  Hardware  pass"},
+		{failing, "-r memory --engine dcgm", exitFail, "FAIL: dcgm memory\n  GPU 0 as dcgm counts: DCGM says Fail"},
+		{failing, "-r memory --engine both", exitFail, "FAIL: dcgm memory"},
+		{failing, "-r memory --engine assay", exitPass, "memory"},
+		{there, "-r p2p --engine both", exitPass, "engine dcgm: skip: it has none of the tests"},
+		{missing, "-r 1 --engine dcgm", exitNotDone, "dcgmi is not installed: there is no dcgmi on PATH"},
+		{missing, "-r memory --engine both", exitPass, "engine dcgm: skip: dcgmi is not installed"},
+		{there, "-r p2p --engine dcgm", exitUsage, "DCGM has none of these tests"},
+		{there, "-r 1 --engine dcgm --duration 5s", exitUsage, "-p and --duration are assay's"},
+		{there, "-r 1 --engine both --gpus 0", exitUsage, "DCGM does otherwise"},
+		{there, "-r 1 --engine nvidia", exitUsage, `--engine is assay, dcgm or both, not "nvidia"`},
+	} {
+		t.Setenv("PATH", tt.dir+":"+path)
+		var out, errOut bytes.Buffer
+		code := run(append([]string{"harness", "diag"}, strings.Fields(tt.args)...), &out, &errOut)
+		if text := out.String() + errOut.String(); code != tt.code || !strings.Contains(text, tt.want) {
+			t.Errorf("%s: status %d, %s; want %d, %q", tt.args, code, text, tt.code, tt.want)
+		}
+		if tt.dir == missing && tt.code == exitNotDone && (out.Len() > 0 || strings.Count(errOut.String(), "\n") != 1) {
+			t.Errorf("%s: %s%s; want one line", tt.args, out.String(), errOut.String())
+		}
+	}
+}
+
+// TestDCGMTests: a level as it is, or those of its tests that DCGM has.
+func TestDCGMTests(t *testing.T) {
+	for _, tt := range []struct {
+		run        string
+		only, skip []string
+		want       string
+	}{
+		{"3", nil, nil, "3"},
+		{"long", nil, nil, "3"},
+		{"2", nil, []string{"pcie"}, "software,memory"},
+		{"3", []string{"p2p", "memory"}, nil, "memory"},
+		{"memory,p2p", nil, nil, "memory"},
+		{"p2p", nil, nil, ""},
+	} {
+		p, err := diag.Select(tt.run, tt.only, tt.skip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := dcgmTests(p); got != tt.want {
+			t.Errorf("-r %s, only %v, skip %v: %q; want %q", tt.run, tt.only, tt.skip, got, tt.want)
+		}
+	}
+}

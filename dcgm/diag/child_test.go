@@ -154,7 +154,7 @@ func TestFaults(t *testing.T) {
 			got := r.Tests[0]
 			text := got.Reason + "\n" + got.Output + "\n"
 			for _, f := range got.Findings {
-				text += on(f.GPU) + f.Text + "\n"
+				text += got.on(f.GPU) + f.Text + "\n"
 			}
 			if got.Status != tt.want || r.Status != tt.want || !strings.Contains(text, tt.text) || tt.want == Pass && tt.text == "" && len(got.Findings) > 0 {
 				t.Errorf("%s, %s; want %s, %q", got.Status, text, tt.want, tt.text)

@@ -27,7 +27,15 @@ func sample() *Report {
 			{Test: "diagnostic", Category: "Hardware", Status: Fail, Seconds: 180.2, Findings: []Finding{{GPU: 0, Status: Fail, Text: "bf16 products: multiprocessors 17 have other results than the rest", Remedy: "replace the GPU"}}},
 		},
 	}
-	r.judge()
+	for i := range r.Tests {
+		r.Tests[i].Engine = Assay
+	}
+	r.Engines = []Engine{{Name: Assay}}
+	r.Add(Engine{Name: "dcgm", Version: "4.2.3", Driver: "580.95.05", Seconds: 61.4}, []Result{
+		{Test: "software", Category: "Deployment", Status: Pass},
+		{Test: "pcie", Category: "Integration", Status: Fail, Findings: []Finding{{GPU: 3, Status: Fail, Text: "PCIe replays (DCGM error 3)", Remedy: "reset the GPU"}}},
+	})
+	r.Add(Engine{Name: "other", Reason: "it is not installed"}, nil)
 	return r
 }
 
@@ -61,11 +69,12 @@ func TestJudge(t *testing.T) {
 		{nil, Skip}, {[]Status{Skip, Skip}, Skip}, {[]Status{Skip, Pass}, Pass}, {[]Status{Pass, Warn, Skip}, Warn},
 		{[]Status{Warn, Error, Pass}, Error}, {[]Status{Error, Fail, Pass}, Fail},
 	} {
-		var r Report
+		r := Report{Engines: []Engine{{Name: "none"}}}
+		var all []Result
 		for _, s := range tt.tests {
-			r.Tests = append(r.Tests, Result{Status: s})
+			all = append(all, Result{Status: s})
 		}
-		if r.judge(); r.Status != tt.want {
+		if r.Add(Engine{Name: Assay}, all); r.Engines[1].Status != tt.want || r.Status != tt.want {
 			t.Errorf("%v: %s; want %s", tt.tests, r.Status, tt.want)
 		}
 	}

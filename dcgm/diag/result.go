@@ -21,8 +21,8 @@ const (
 
 var severity = []Status{Skip, Pass, Warn, Error, Fail}
 
-// worse is the worse of two; nothing is better than all.
-func (s Status) worse(o Status) Status {
+// Worse is the worse of two; nothing is better than all.
+func (s Status) Worse(o Status) Status {
 	if slices.Index(severity, o) > slices.Index(severity, s) {
 		return o
 	}
@@ -57,6 +57,7 @@ type Measurement struct {
 
 // A Result is one test's.
 type Result struct {
+	Engine       string        `json:"engine"`
 	Test         string        `json:"test"`
 	Category     string        `json:"category"`
 	Status       Status        `json:"status"`
@@ -91,22 +92,53 @@ type Report struct {
 	Level   int       `json:"level"`
 	GPUs    []GPU     `json:"gpus"`
 	Status  Status    `json:"status"`
+	Engines []Engine  `json:"engines"`
 	Tests   []Result  `json:"tests"`
 }
 
-// judge sets the report's status: the worst of its tests. Where all were skipped
-// nothing has been shown, and that is no pass.
+// Assay is the name of this package's engine.
+const Assay = "assay"
+
+// An Engine is what carried tests out. Others than Assay number GPUs in their own
+// way.
+type Engine struct {
+	Name    string  `json:"name"`
+	Version string  `json:"version,omitempty"` // nothing for this program's own
+	Driver  string  `json:"driver,omitempty"`
+	Status  Status  `json:"status"`
+	Reason  string  `json:"reason,omitempty"` // of an engine that was skipped
+	Seconds float64 `json:"seconds,omitempty"`
+}
+
+// Add adds what another engine found.
+func (r *Report) Add(e Engine, tests []Result) {
+	for _, t := range tests {
+		t.Engine = e.Name
+		r.Tests = append(r.Tests, t)
+	}
+	r.Engines = append(r.Engines, e)
+	r.judge()
+}
+
+// judge sets the statuses of the report and its engines: the worst of the tests.
+// Where all were skipped nothing has been shown, and that is no pass.
 func (r *Report) judge() {
 	r.Status = Skip
-	for _, t := range r.Tests {
-		r.Status = r.Status.worse(t.Status)
+	for i, e := range r.Engines {
+		r.Engines[i].Status = Skip
+		for _, t := range r.Tests {
+			if t.Engine == e.Name {
+				r.Engines[i].Status = r.Engines[i].Status.Worse(t.Status)
+			}
+		}
+		r.Status = r.Status.Worse(r.Engines[i].Status)
 	}
 }
 
 // addf adds a finding, which the result is as bad as.
 func (r *Result) addf(gpu int, s Status, remedy, format string, a ...any) {
 	r.Findings = append(r.Findings, Finding{gpu, s, fmt.Sprintf(format, a...), remedy})
-	r.Status = r.Status.worse(s)
+	r.Status = r.Status.Worse(s)
 }
 
 // skip ends the test as one that does not apply.

@@ -48,7 +48,7 @@ func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Schema: Schema, Level: p.Level}
+	report := &Report{Schema: Schema, Level: p.Level, Engines: []Engine{{Name: Assay}}}
 	for _, g := range gpus {
 		if p.GPUs == nil || slices.Contains(p.GPUs, g.Index) {
 			report.GPUs = append(report.GPUs, g)
@@ -67,6 +67,7 @@ func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
 		e := Event{Test: t, Done: i, Total: len(p.Tests)}
 		r.observe(e)
 		result := r.test(ctx, &p, e)
+		result.Engine = Assay
 		report.Tests = append(report.Tests, result)
 		e.Done, e.Result = i+1, &result
 		r.observe(e)
@@ -131,7 +132,7 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	result.Status = result.Status.worse(Error)
+	result.Status = result.Status.Worse(Error)
 	result.Reason = err.Error()
 	if last != "" {
 		result.Reason += " (at " + last + ")"

@@ -16,13 +16,18 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, g := range r.GPUs {
 		fmt.Fprintf(&b, "GPU %d: %s, %s, %.1f GB, %d multiprocessors\n", g.Index, g.Name, g.Bus, float64(g.Bytes)/1e9, g.SMs)
 	}
+	for _, e := range r.Engines {
+		if e.Name != Assay {
+			b.WriteString(e.line())
+		}
+	}
 	for _, t := range r.bad() {
-		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(t.Status)), t.Test)
+		fmt.Fprintf(&b, "\n%s: %s\n", strings.ToUpper(string(t.Status)), t.name())
 		if t.Reason != "" {
 			fmt.Fprintf(&b, "  %s\n", t.Reason)
 		}
 		for _, f := range t.Findings {
-			fmt.Fprintf(&b, "  %s%s\n", on(f.GPU), f.Text)
+			fmt.Fprintf(&b, "  %s%s\n", t.on(f.GPU), f.Text)
 			if f.Remedy != "" {
 				fmt.Fprintf(&b, "    remedy: %s\n", f.Remedy)
 			}
@@ -39,7 +44,11 @@ func (r *Report) WriteText(w io.Writer) error {
 		if x.Status == Skip {
 			lines = []string{x.Reason}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.1f s\t%s\n", x.Test, x.Category, x.Status, x.Seconds, first1(lines))
+		took := fmt.Sprintf("%.1f s", x.Seconds)
+		if x.Engine != Assay {
+			took = "" // they do not tell
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", x.name(), x.Category, x.Status, took, first1(lines))
 		for _, l := range lines[min(1, len(lines)):] {
 			fmt.Fprintf(t, "\t\t\t\t%s\n", l)
 		}
@@ -58,11 +67,39 @@ func levelText(n int) string {
 	return fmt.Sprintf("level %d", n)
 }
 
-func on(gpu int) string {
-	if gpu == NoGPU {
-		return ""
+// line says what another engine is, and how it ended.
+func (e Engine) line() string {
+	text := "engine " + e.Name
+	if e.Version != "" {
+		text += " " + e.Version
 	}
-	return fmt.Sprintf("GPU %d: ", gpu)
+	if e.Driver != "" {
+		text += ", driver " + e.Driver
+	}
+	text += ": " + string(e.Status)
+	if e.Reason != "" {
+		return text + ": " + e.Reason + "\n"
+	}
+	return fmt.Sprintf("%s, %.0f s\n", text, e.Seconds)
+}
+
+// name is the test's, with the engine that is not this one.
+func (r *Result) name() string {
+	if r.Engine == Assay {
+		return r.Test
+	}
+	return r.Engine + " " + r.Test
+}
+
+// on names a finding's GPU.
+func (r *Result) on(gpu int) string {
+	switch {
+	case gpu == NoGPU:
+		return ""
+	case r.Engine == Assay:
+		return fmt.Sprintf("GPU %d: ", gpu)
+	}
+	return fmt.Sprintf("GPU %d as %s counts: ", gpu, r.Engine)
 }
 
 func first1(lines []string) string {

@@ -1,0 +1,257 @@
+package hostengine
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/assay-hpc/assay/dcgm/diag"
+)
+
+// A Document is what dcgmi diag -j prints, as results.
+type Document struct {
+	Version string // of DCGM
+	Driver  string
+	Tests   []diag.Result
+}
+
+// A document as DCGM writes it. 4.x has the first of the two bodies, 2.x and 3.x
+// the other one; versions are in metadata, in the body or beside it.
+type document struct {
+	Body4    *body    `json:"DCGM Diagnostic"`
+	Body3    *body    `json:"DCGM GPU Diagnostic"`
+	Metadata versions `json:"metadata"`
+	versions
+}
+
+type versions struct {
+	Version string `json:"version"`
+	Driver  string `json:"Driver Version Detected"`
+}
+
+type body struct {
+	Categories []struct {
+		Category string `json:"category"`
+		Tests    []test `json:"tests"` // some are null
+	} `json:"test_categories"`
+	RuntimeError string `json:"runtime_error"`
+	versions
+}
+
+type test struct {
+	Name    string   `json:"name"`
+	Results []result `json:"results"`
+	Summary result   `json:"test_summary"` // 4.x
+}
+
+type result struct {
+	Status   string  `json:"status"`
+	Group    string  `json:"entity_group"` // 4.x
+	Entity   *int    `json:"entity_id"`    // 4.x
+	GPU      text    `json:"gpu_id"`       // 3.3
+	GPUs     text    `json:"gpu_ids"`      // before
+	Warnings entries `json:"warnings"`
+	Info     entries `json:"info"`
+}
+
+// A text is a string or a number.
+type text string
+
+func (t *text) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) != nil {
+		s = string(b)
+	}
+	*t = text(s)
+	return nil
+}
+
+// An entry is an error's or a remark's.
+type entry struct {
+	Text     string
+	ID       int // 0: none
+	Severity int // 0: none
+}
+
+// entries are a string, or a list of strings or of objects.
+type entries []entry
+
+func (e *entries) UnmarshalJSON(b []byte) error {
+	var all []json.RawMessage
+	if json.Unmarshal(b, &all) != nil {
+		all = []json.RawMessage{b}
+	}
+	for _, one := range all {
+		var s string
+		var o struct {
+			Text  string `json:"warning"`
+			Texts text   `json:"warnings"` // 3.3, level 1
+			ID    int    `json:"error_id"`
+			Level int    `json:"error_severity"`
+		}
+		switch {
+		case string(one) == "null":
+		case json.Unmarshal(one, &s) == nil:
+			if s = strings.TrimSpace(s); s != "" {
+				*e = append(*e, entry{Text: s})
+			}
+		default:
+			if err := json.Unmarshal(one, &o); err != nil {
+				return err
+			}
+			*e = append(*e, entry{strings.TrimSpace(cmp.Or(o.Text, string(o.Texts), "an error without a text")), o.ID, o.Level})
+		}
+	}
+	return nil
+}
+
+// Parse reads what dcgmi diag -j printed. Before the document may be lines of log.
+func Parse(out []byte) (*Document, error) {
+	begin := bytes.IndexByte(out, '{')
+	if begin < 0 {
+		return nil, errors.New("there is no JSON in what dcgmi printed")
+	}
+	var d document
+	if err := json.NewDecoder(bytes.NewReader(out[begin:])).Decode(&d); err != nil {
+		return nil, fmt.Errorf("what dcgmi printed: %w", err)
+	}
+	b := cmp.Or(d.Body4, d.Body3)
+	if b == nil {
+		return nil, errors.New(`what dcgmi printed has neither "DCGM Diagnostic" nor "DCGM GPU Diagnostic"`)
+	}
+	if b.RuntimeError != "" {
+		return nil, fmt.Errorf("dcgmi: %s", b.RuntimeError)
+	}
+	doc := &Document{Version: cmp.Or(d.Metadata.Version, d.Version, b.Version), Driver: cmp.Or(d.Metadata.Driver, d.Driver, b.Driver)}
+	for _, c := range b.Categories {
+		for _, t := range c.Tests {
+			if t.Name != "" {
+				doc.add(c.Category, t)
+			}
+		}
+	}
+	if len(doc.Tests) == 0 {
+		return nil, errors.New("what dcgmi printed has no test")
+	}
+	return doc, nil
+}
+
+// add adds a test. What is its own test in level 1 before 4.x is a part of software.
+func (d *Document) add(category string, t test) {
+	name, part := canonical(t.Name), ""
+	if category == "Deployment" && name != software {
+		name, part = software, t.Name+": "
+	}
+	i := slices.IndexFunc(d.Tests, func(r diag.Result) bool { return r.Test == name })
+	if i < 0 {
+		i, d.Tests = len(d.Tests), append(d.Tests, diag.Result{Test: name, Category: category, Status: diag.Skip})
+	}
+	into := &d.Tests[i]
+	said := false
+	for _, r := range t.Results {
+		said = said || len(r.Warnings) > 0
+		collect(into, part, r)
+	}
+	if !said { // what is of no entity is only there
+		collect(into, part, t.Summary)
+	}
+}
+
+// collect adds what a test found on a GPU, on something else, or in all.
+func collect(into *diag.Result, part string, r result) {
+	if r.Status == "" && len(r.Warnings) == 0 {
+		return // a summary that is not there
+	}
+	status := r.status()
+	gpu, where := r.where()
+	if status == diag.Skip && into.Reason == "" {
+		for _, e := range slices.Concat(r.Warnings, r.Info) {
+			into.Reason = part + where + e.Text
+			break
+		}
+	}
+	if into.Status == diag.Skip && status != diag.Skip {
+		into.Reason = "" // that was of another GPU
+	}
+	into.Status = into.Status.Worse(status)
+	if status == diag.Skip {
+		return
+	}
+	for _, e := range r.Warnings {
+		f := diag.Finding{GPU: gpu, Status: status, Text: part + where + e.Text, Remedy: remedies[e.Severity]}
+		if e.ID != 0 {
+			f.Text += fmt.Sprintf(" (DCGM error %d)", e.ID)
+		}
+		into.Findings = append(into.Findings, f)
+	}
+	if status != diag.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
+		return // a summary of what is there
+	}
+	if status != diag.Pass && len(r.Warnings) == 0 {
+		into.Findings = append(into.Findings, diag.Finding{GPU: gpu, Status: status, Text: part + where + "DCGM says " + r.Status + ", and not why"})
+	}
+}
+
+// where is the GPU, as DCGM counts, or in words what else it is about.
+func (r result) where() (gpu int, text string) {
+	if r.Entity != nil {
+		if r.Group == "" || r.Group == "GPU" {
+			return *r.Entity, ""
+		}
+		return diag.NoGPU, fmt.Sprintf("%s %d: ", r.Group, *r.Entity)
+	}
+	ids := string(cmp.Or(r.GPU, r.GPUs))
+	if n, err := strconv.Atoi(ids); err == nil && n >= 0 {
+		return n, ""
+	}
+	return diag.NoGPU, "" // all, "0,1,2,3"
+}
+
+// soft are the errors that dcgmi's own table has as warnings and its JSON as
+// failures: variables of the environment, and persistence mode.
+var soft = []int{28, 29}
+
+// status is what became of it. What DCGM has no word for here is no pass.
+func (r result) status() diag.Status {
+	switch strings.ToLower(strings.TrimSpace(r.Status)) {
+	case "pass", "passed":
+		return diag.Pass
+	case "skip", "skipped":
+		return diag.Skip
+	case "warn", "warning":
+		return diag.Warn
+	}
+	hard := func(e entry) bool { return !slices.Contains(soft, e.ID) }
+	if len(r.Warnings) > 0 && !slices.ContainsFunc(r.Warnings, hard) {
+		return diag.Warn
+	}
+	return diag.Fail
+}
+
+// remedies by DCGM's severity of an error.
+var remedies = map[int]string{
+	1: "watch it",
+	2: "take the GPU out of service; if a run after a restart finds it again, replace it",
+	4: "look for the cause before jobs use the GPU: harness diag on it alone, the kernel's log, cables and seat",
+	5: "correct the machine's configuration",
+	6: "reset the GPU, or restart the machine",
+}
+
+const software = "software"
+
+// canonical is the name that a test has in 4.x; before, the names are for people.
+func canonical(name string) string {
+	s := strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), " ", "_")
+	switch s {
+	case "gpu_memory":
+		return "memory"
+	case "eud_test":
+		return "eud"
+	}
+	return s
+}

@@ -1,0 +1,128 @@
+package hostengine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/assay-hpc/assay/dcgm/diag"
+)
+
+// Name is the engine's in reports.
+const Name = "dcgm"
+
+// Program is the one that is run, found by PATH.
+const Program = "dcgmi"
+
+// ErrMissing says that there is no dcgmi.
+var ErrMissing = errors.New("dcgmi is not installed")
+
+// A Run is one of dcgmi diag.
+type Run struct {
+	Tests   string        // a level, or names with commas between
+	Timeout time.Duration // of all of it
+}
+
+// endDelay is how long dcgmi may take to end what its host engine runs.
+const endDelay = 15 * time.Second
+
+// Do runs it. The error is ErrMissing; whatever else goes wrong is a result.
+func (r Run) Do(ctx context.Context) (diag.Engine, []diag.Result, error) {
+	e := diag.Engine{Name: Name}
+	program, err := exec.LookPath(Program)
+	if err != nil {
+		return e, nil, fmt.Errorf("%w: there is no %s on PATH; install NVIDIA's datacenter-gpu-manager, or use --engine assay", ErrMissing, Program)
+	}
+	limit := fmt.Errorf("timed out: dcgmi diag was not done within %v", r.Timeout)
+	ctx, stop := context.WithTimeoutCause(ctx, r.Timeout, limit)
+	defer stop()
+	begin := time.Now()
+	stdout, stderr, err := r.command(ctx, program)
+	e.Seconds = time.Since(begin).Seconds()
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return e, broke(cause, stdout, stderr), nil
+	}
+	doc, wrong := Parse(stdout)
+	if wrong != nil {
+		return e, broke(errors.Join(wrong, explain(err)), stdout, stderr), nil
+	}
+	e.Version, e.Driver = doc.Version, doc.Driver
+	good := func(t diag.Result) bool { return t.Status == diag.Pass || t.Status == diag.Skip }
+	if err != nil && !slices.ContainsFunc(doc.Tests, func(t diag.Result) bool { return !good(t) }) {
+		// Either alone has been wrong in the field: both must say that all is well.
+		doc.Tests = append(doc.Tests, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), nil, stderr)...)
+	}
+	return e, doc.Tests, nil
+}
+
+// command runs dcgmi in a process group of its own, and ends all of it.
+func (r Run) command(ctx context.Context, program string) (stdout, stderr []byte, err error) {
+	// A parent's death, of which the child is told, is that of the thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var out, errOut bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, "diag", "-r", r.Tests, "-j")
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	// Asked to end, it stops what runs in the host engine.
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = endDelay
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	err = cmd.Wait()
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // who is left of the group, if anybody
+	return out.Bytes(), errOut.Bytes(), err
+}
+
+// maxOutput is how much is kept of what a run that broke printed.
+const maxOutput = 4 << 10
+
+// broke is the result of a run that did not come to its end.
+func broke(err error, outputs ...[]byte) []diag.Result {
+	all := bytes.TrimSpace(bytes.Join(outputs, nil))
+	return []diag.Result{{Test: Program, Category: "Deployment", Status: diag.Error, Reason: err.Error(), Output: strings.ToValidUTF8(string(all[:min(len(all), maxOutput)]), "?")}}
+}
+
+// statuses are the exit statuses of dcgmi that say what to do: DCGM's return values
+// modulo 256.
+var statuses = map[int]string{
+	190: "it was stopped",
+	198: "none of the tests is there",
+	202: "diagnostics are paused",
+	203: "the diagnostic was killed",
+	204: "the diagnostic's program is missing",
+	205: "an error for which the GPU is to be taken out of service",
+	215: "the diagnostic could not be started",
+	216: "the diagnostic gave no result that can be read",
+	217: "another diagnostic runs on this host engine",
+	226: "a test found an error",
+	227: "it takes root",
+	233: "the GPUs are of different models",
+	235: "the host engine went away",
+	245: "DCGM's own time limit",
+	250: "not supported here",
+	254: "it does not know an argument",
+	255: "a parameter is wrong",
+}
+
+// explain says what an exit status of dcgmi means.
+func explain(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if text := statuses[exit.ExitCode()]; text != "" {
+			return fmt.Errorf("dcgmi ended with status %d: %s", exit.ExitCode(), text)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("dcgmi: %w", err)
+	}
+	return nil
+}
