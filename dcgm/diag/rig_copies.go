@@ -116,8 +116,8 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 		if err := d.context.EnablePeer(peer.context); err != nil {
 			return r, err
 		}
-		// The first write wakes links that rest, and is not timed. The kernel and the
-		// pages are there by then, too.
+		// The first write is not timed: by then the kernel is loaded, pages are
+		// mapped and links awake.
 		if err := errors.Join(d.write(its.at, r.Bytes, Pattern{}), d.stream.Synchronize()); err != nil {
 			return r, err
 		}
