@@ -89,6 +89,7 @@ type Result struct {
 	Verdict   Verdict `json:"verdict"`
 	// Reason is one sentence, and is never missing unless the verdict is pass.
 	Reason   string       `json:"reason,omitempty"`
+	Remedy   string       `json:"remedy,omitempty"` // one sentence: what to do about it, where the check knows
 	Measured *Measurement `json:"measured,omitempty"`
 	Seconds  float64      `json:"seconds"`          // how long it took
 	Output   string       `json:"output,omitempty"` // the end of what it printed

@@ -40,10 +40,10 @@ func (s *state) mpiRanks(ctx context.Context, env *suite.Env) suite.Result {
 		return suite.Skipped(notInside)
 	}
 	if s.Self == "" {
-		return suite.Errored("the harness does not know where it lies (is /proc mounted?)")
+		return suite.Errored("the harness does not know where it lies").WithRemedy("mount /proc in the container")
 	}
 	if err := raiseLoopback(); err != nil {
-		return suite.Errored("mpirun needs a network interface, lo at least: %v", err)
+		return suite.Errored("mpirun needs a network interface, lo at least: %v", err).WithRemedy("ip link set lo up, or start the container with the capability NET_ADMIN")
 	}
 	out, err := run(ctx, env, mpiEnv, "mpirun", "-np", fmt.Sprint(ranks), s.Self, "rank")
 	if err != nil {

@@ -151,6 +151,9 @@ func (t *text) faults(results []certificate.Result) {
 			continue
 		}
 		t.printf("\n%s %s: %s\n", t.mark(r.Verdict), t.paint("1", printable(r.ID)), printable(r.Reason))
+		if r.Remedy != "" {
+			t.printf("    remedy: %s\n", printable(r.Remedy))
+		}
 		t.output(r.Output)
 	}
 }

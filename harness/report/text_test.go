@@ -22,7 +22,7 @@ func sample() *certificate.Statement {
 		Harness:     certificate.Harness{Version: "v1.2.3", Commit: "0123456789abcdef"},
 		Environment: certificate.Environment{Platform: "linux/amd64", OS: "Debian 12", Target: "fabric-debian12", Recipe: "fedcba9876543210"},
 		Results: []certificate.Result{
-			{ID: "libraries", Title: "all libraries are found", Verdict: certificate.Fail, Reason: "libx.so.1 is missing", Seconds: 0.25, Output: "one\x1b[2J\n\ttwo\n"},
+			{ID: "libraries", Title: "all libraries are found", Verdict: certificate.Fail, Reason: "libx.so.1 is missing", Remedy: "install libx1", Seconds: 0.25, Output: "one\x1b[2J\n\ttwo\n"},
 			{ID: "component/nccl/load", Title: "nccl loads", Verdict: certificate.Pass, Reason: "2.27.6", Output: "hello\n"},
 			{ID: "bandwidth", Title: "memory is fast", Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: 187.5, Unit: "GB/s", Expected: 200, Source: "data sheet", Ratio: 0.9375}},
 			{ID: "gpu", Title: "there are GPUs", Verdict: certificate.Skip, Reason: "no GPU here"},

@@ -249,7 +249,7 @@ func (r *runner) settle(i int, res Result, took time.Duration) {
 	c := r.checks[i]
 	entry := certificate.Result{
 		ID: c.ID, Component: c.Component, Title: c.Title, Verdict: res.Verdict, Reason: sentence(res.Reason),
-		Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
+		Remedy: sentence(res.Remedy), Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
 	}
 	if err := entry.Validate(); err != nil {
 		entry.Verdict, entry.Measured = certificate.Error, nil

@@ -36,6 +36,7 @@ type Check struct {
 type Result struct {
 	Verdict  certificate.Verdict
 	Reason   string // needed unless Verdict is pass
+	Remedy   string // what to do about it, if that is known
 	Measured *certificate.Measurement
 	Output   string // its end is kept
 }
@@ -63,6 +64,12 @@ func Errored(format string, a ...any) Result {
 // WithOutput returns the result with what a program printed.
 func (r Result) WithOutput(s string) Result {
 	r.Output = s
+	return r
+}
+
+// WithRemedy returns the result with what to do about it.
+func (r Result) WithRemedy(s string) Result {
+	r.Remedy = s
 	return r
 }
 

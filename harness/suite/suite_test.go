@@ -58,7 +58,7 @@ func TestTrust(t *testing.T) {
 		{ID: "invents a verdict", Run: always(Result{Verdict: "splendid"})},
 		{ID: "skips without reason", Run: always(Result{Verdict: certificate.Skip})},
 		{ID: "measures nothing", Run: always(nan)},
-		{ID: "prints rubbish", Run: always(Failed("\xff").WithOutput("\xff\xfe"))},
+		{ID: "prints rubbish", Run: always(Failed("\xff").WithOutput("\xff\xfe").WithRemedy("mend\n it"))},
 		{ID: "prints much", Run: always(Passed("").WithOutput(strings.Repeat("line of text ü\n", 1e5)))},
 		{ID: "after all", Run: pass},
 	}, Options{})
@@ -69,6 +69,9 @@ func TestTrust(t *testing.T) {
 	verdict(t, got["skips without reason"], certificate.Error, "without a reason")
 	verdict(t, got["measures nothing"], certificate.Error, "not a number")
 	verdict(t, got["prints rubbish"], certificate.Fail, "\uFFFD")
+	if r := got["prints rubbish"].Remedy; r != "mend it" {
+		t.Errorf("remedy = %q", r)
+	}
 	verdict(t, got["after all"], certificate.Pass, "")
 	if !strings.Contains(got["panics"].Output, "suite_test.go") {
 		t.Errorf("the panic's output has no stack: %q", got["panics"].Output)
