@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 )
 
 // TestCommandsDocument holds docs/commands.md against the program's own
@@ -57,6 +58,9 @@ func TestSamples(t *testing.T) {
 	if _, err := certificate.Parse([]byte(block(t, "docs/certificate.md", "json"))); err != nil {
 		t.Errorf("docs/certificate.md: %v", err)
 	}
+	if err := certificatetest.Validate([]byte(block(t, "docs/certificate.md", "json"))); err != nil {
+		t.Errorf("docs/certificate.md: %v", err)
+	}
 	l, err := lock.Read("docs/lock.md", strings.NewReader(block(t, "docs/lock.md", "yaml")))
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +68,24 @@ func TestSamples(t *testing.T) {
 	_, written, _ := strings.Cut(string(l.Marshal()), "version:")
 	if d := cmp.Diff("version:"+written, block(t, "docs/lock.md", "yaml")+"\n"); d != "" {
 		t.Errorf("docs/lock.md: not as assay lock writes it (-written +sample):\n%s", d)
+	}
+}
+
+// TestPublishedSchema wants the schema in docs to be the program's; -update
+// writes it.
+func TestPublishedSchema(t *testing.T) {
+	file := filepath.Join("..", "..", "docs", "certificate.schema.json")
+	if *update {
+		if err := os.WriteFile(file, certificate.Schema(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(certificate.Schema()), string(got)); d != "" {
+		t.Errorf("docs/certificate.schema.json differs from the program's; go test ./cmd/assay -update writes it (-want +got):\n%s", d)
 	}
 }
 

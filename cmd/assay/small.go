@@ -12,15 +12,29 @@ import (
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/version"
 )
 
 func schemaCommand() *cli.Command {
 	return &cli.Command{
-		Name: "schema", Usage: "print the JSON Schema of matrix.yaml, for editors",
-		Before: noArgs,
+		Name: "schema", Usage: "print the JSON Schema of matrix.yaml, for editors, or of certificates, for programs that read them",
+		ArgsUsage:    "[matrix|certificate]",
+		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "matrix\ncertificate\n") },
 		Action: func(c *cli.Context) error {
-			_, err := c.App.Writer.Write(append(matrix.Schema(), '\n'))
+			if c.NArg() > 1 {
+				return usagef("schema takes one argument: matrix or certificate")
+			}
+			var doc []byte
+			switch c.Args().First() {
+			case "", "matrix":
+				doc = append(matrix.Schema(), '\n')
+			case "certificate":
+				doc = certificate.Schema()
+			default:
+				return usagef("there is no schema of %q: matrix or certificate", c.Args().First())
+			}
+			_, err := c.App.Writer.Write(doc)
 			return err
 		},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -49,8 +50,10 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 // parseCertificate holds a file against a digest and a verdict; with ! the
 // digest must not fit.
 func parseCertificate(ts *testscript.TestScript, neg bool, args []string) {
-	st, err := certificate.Parse([]byte(ts.ReadFile(args[0])))
+	doc := []byte(ts.ReadFile(args[0]))
+	st, err := certificate.Parse(doc)
 	ts.Check(err)
+	ts.Check(certificatetest.Validate(doc))
 	if err := st.Verify(args[1]); (err != nil) != neg {
 		ts.Fatalf("Verify(%s) = %v", args[1], err)
 	}
@@ -102,5 +105,8 @@ func TestJSONOnStdout(t *testing.T) {
 	}
 	if _, err := certificate.Parse([]byte(out.String())); err != nil || !json.Valid([]byte(out.String())) {
 		t.Errorf("Parse of stdout = %v\n%s", err, out.String())
+	}
+	if err := certificatetest.Validate([]byte(out.String())); err != nil {
+		t.Error(err)
 	}
 }
