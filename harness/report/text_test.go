@@ -2,18 +2,15 @@ package report
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/golden"
 )
 
-var update = flag.Bool("update", false, "write the golden files")
+var sampleDigest = "sha256:" + strings.Repeat("ab", 32)
 
 func sample() *certificate.Statement {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -23,14 +20,14 @@ func sample() *certificate.Statement {
 		Environment: certificate.Environment{Platform: "linux/amd64", OS: "Debian 12", Target: "fabric-debian12", Recipe: "fedcba9876543210"},
 		Results: []certificate.Result{
 			{ID: "libraries", Title: "all libraries are found", Verdict: certificate.Fail, Reason: "libx.so.1 is missing", Remedy: "install libx1", Seconds: 0.25, Output: "one\x1b[2J\n\ttwo\n"},
-			{ID: "component/nccl/load", Title: "nccl loads", Verdict: certificate.Pass, Reason: "2.27.6", Output: "hello\n"},
+			{ID: "component/nccl/load", Component: "nccl", Title: "nccl loads", Verdict: certificate.Pass, Reason: "2.27.6", Output: "hello\n"},
 			{ID: "bandwidth", Title: "memory is fast", Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: 187.5, Unit: "GB/s", Expected: 200, Source: "data sheet", Ratio: 0.9375}},
 			{ID: "gpu", Title: "there are GPUs", Verdict: certificate.Skip, Reason: "no GPU here"},
 			{ID: "slow", Title: "it ends", Verdict: certificate.Error, Reason: "no result within 1m0s"},
 			{ID: "not-wanted", Title: "x", Verdict: certificate.Skip, Reason: "left out by --skip"},
 		},
 	})
-	if err := s.SetSubject("ghcr.io/x/assay", "sha256:"+strings.Repeat("ab", 32)); err != nil {
+	if err := s.SetSubject("ghcr.io/x/assay", sampleDigest); err != nil {
 		panic(err)
 	}
 	return s
@@ -45,18 +42,7 @@ func TestText(t *testing.T) {
 		if err := Text(&got, sample(), opt); err != nil {
 			t.Fatal(err)
 		}
-		golden := "testdata/" + name + ".txt"
-		if *update {
-			os.WriteFile(golden, got.Bytes(), 0o644)
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(want), got.String()); d != "" {
-			os.WriteFile(golden+".got", got.Bytes(), 0o644)
-			t.Errorf("%s (-want +got):\n%s", golden, d)
-		}
+		golden.Check(t, name+".txt", got.String())
 		if name == "plain" && strings.Contains(got.String(), "\x1b") {
 			t.Error("an escape sequence of a program's output got through")
 		}

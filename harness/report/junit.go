@@ -1,0 +1,125 @@
+package report
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// The elements of JUnit's XML, as Ant and Jenkins have them: what a test case
+// holds comes in this order.
+type (
+	junitSuites struct {
+		XMLName  xml.Name     `xml:"testsuites"`
+		Name     string       `xml:"name,attr"`
+		Tests    int          `xml:"tests,attr"`
+		Failures int          `xml:"failures,attr"`
+		Errors   int          `xml:"errors,attr"`
+		Time     seconds      `xml:"time,attr"`
+		Suites   []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name       string          `xml:"name,attr"`
+		ID         int             `xml:"id,attr"`
+		Tests      int             `xml:"tests,attr"`
+		Failures   int             `xml:"failures,attr"`
+		Errors     int             `xml:"errors,attr"`
+		Skipped    int             `xml:"skipped,attr"`
+		Time       seconds         `xml:"time,attr"`
+		Timestamp  string          `xml:"timestamp,attr"`
+		Properties []junitProperty `xml:"properties>property"`
+		Cases      []junitCase     `xml:"testcase"`
+	}
+	junitProperty struct {
+		Name  string `xml:"name,attr"`
+		Value string `xml:"value,attr"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Time    seconds       `xml:"time,attr"`
+		Skipped *junitSkipped `xml:"skipped"`
+		Error   *junitFault   `xml:"error"`
+		Failure *junitFault   `xml:"failure"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitSkipped struct {
+		Message string `xml:"message,attr"`
+	}
+	junitFault struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// seconds are written without an exponent, which some readers do not know.
+type seconds float64
+
+// MarshalText implements encoding.TextMarshaler.
+func (s seconds) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%.6f", float64(s)), nil }
+
+// JUnit writes certificates as JUnit XML, which CI systems show: each is a test
+// suite, each check a test case whose class is the suite and the component.
+func JUnit(w io.Writer, certificates ...*certificate.Statement) error {
+	all := junitSuites{Name: "assay"}
+	for i, s := range certificates {
+		one := junit(s)
+		one.ID = i
+		all.Suites = append(all.Suites, one)
+		all.Tests += one.Tests
+		all.Failures += one.Failures
+		all.Errors += one.Errors
+		all.Time += one.Time
+	}
+	b, err := xml.MarshalIndent(all, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append([]byte(xml.Header), append(b, '\n')...))
+	return err
+}
+
+func junit(s *certificate.Statement) junitSuite {
+	p := &s.Predicate
+	count := certificate.Count(p.Results)
+	one := junitSuite{
+		Name: p.Suite, Tests: len(p.Results), Failures: count[certificate.Fail], Errors: count[certificate.Error], Skipped: count[certificate.Skip],
+		Time: seconds(p.Finished.Sub(p.Started).Seconds()), Timestamp: p.Started.Format(time.DateOnly + "T" + time.TimeOnly), // the format has no zone
+	}
+	for _, f := range facts(s) {
+		one.Properties = append(one.Properties, junitProperty{f.Name, f.Value})
+	}
+	for _, r := range p.Results {
+		one.Cases = append(one.Cases, junitCaseOf(p.Suite, r))
+	}
+	return one
+}
+
+func junitCaseOf(suite string, r certificate.Result) junitCase {
+	c := junitCase{Name: r.ID, Class: strings.TrimSuffix(suite+"."+r.Component, "."), Time: seconds(r.Seconds), Output: r.Output}
+	text := r.Title + "\n"
+	if r.Remedy != "" {
+		text += "remedy: " + r.Remedy + "\n"
+	}
+	figures := ""
+	if r.Measured != nil {
+		figures = "measured: " + measured(r.Measured) + "\n"
+	}
+	fault := &junitFault{Message: r.Reason, Type: string(r.Verdict), Text: text + figures}
+	switch r.Verdict {
+	case certificate.Skip:
+		c.Skipped = &junitSkipped{r.Reason}
+	case certificate.Error:
+		c.Error = fault
+	case certificate.Fail:
+		c.Failure = fault
+	case certificate.Pass:
+		c.Output = figures + r.Output
+	}
+	return c
+}

@@ -1,0 +1,94 @@
+package report
+
+import (
+	"bytes"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/golden"
+)
+
+// samples reads metrics as Prometheus does: values by name and labels.
+func samples(t *testing.T, text []byte) map[string]float64 {
+	t.Helper()
+	p := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := p.TextToMetricFamilies(bytes.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	out := map[string]float64{}
+	for name, f := range families {
+		for _, m := range f.GetMetric() {
+			set := model.Metric{model.MetricNameLabel: model.LabelValue(name)}
+			for _, l := range m.GetLabel() {
+				set[model.LabelName(l.GetName())] = model.LabelValue(l.GetValue())
+			}
+			key := set.String()
+			if _, ok := out[key]; ok {
+				t.Errorf("%s is there twice", key)
+			}
+			out[key] = m.GetGauge().GetValue()
+		}
+	}
+	return out
+}
+
+func prometheus(t *testing.T, in ...*certificate.Statement) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Prometheus(&b, in...); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestPrometheus(t *testing.T) {
+	text := prometheus(t, sample())
+	golden.Check(t, "metrics.prom", string(text))
+	got := samples(t, text)
+	const of = `image="ghcr.io/x/assay", platform="linux/amd64", suite="image"`
+	for key, want := range map[string]float64{
+		`assay_certificate_verdict{` + of + `, verdict="fail"}`:                                          1,
+		`assay_certificate_verdict{` + of + `, verdict="pass"}`:                                          0,
+		`assay_certificate_checks{` + of + `, verdict="skip"}`:                                           2,
+		`assay_certificate_finished_timestamp_seconds{` + of + `}`:                                       1767323046.234,
+		`assay_check_verdict{check="gpu", ` + of + `, verdict="skip"}`:                                   1,
+		`assay_check_verdict{check="component/nccl/load", component="nccl", ` + of + `, verdict="pass"}`: 1,
+		`assay_check_measured_bytes_per_second{check="bandwidth", ` + of + `, unit="B/s"}`:               187.5e9,
+		`assay_check_expected_bytes_per_second{check="bandwidth", ` + of + `, unit="B/s"}`:               200e9,
+		`assay_check_measured_of_expected_ratio{check="bandwidth", ` + of + `, unit="B/s"}`:              0.9375,
+		`assay_check_duration_seconds{check="libraries", ` + of + `}`:                                    0.25,
+	} {
+		if v, ok := got[key]; !ok || math.Abs(v-want) > 1e-12*want {
+			t.Errorf("%s = %v (%v); want %v", key, v, ok, want)
+		}
+	}
+	if strings.Contains(string(text), "NaN") {
+		t.Error("a value is no number")
+	}
+}
+
+func TestPrometheusEscapes(t *testing.T) {
+	got := samples(t, prometheus(t, sample(), hostile(), certificate.New(certificate.Predicate{Suite: "s"})))
+	found := 0
+	for key := range got {
+		if strings.Contains(key, `check="x\"y\\z"`) && strings.Contains(key, `component="<c>\n"`) {
+			found++
+		}
+	}
+	if found != 5 { // four verdicts and a duration
+		t.Errorf("%d series of the hostile check; want 5", found)
+	}
+}
+
+func TestPrometheusRefuses(t *testing.T) {
+	err := Prometheus(&bytes.Buffer{}, sample(), sample())
+	if err == nil || !strings.Contains(err.Error(), `suite="image"`) {
+		t.Errorf("two certificates of the same series: %v", err)
+	}
+}
