@@ -84,7 +84,7 @@ fmt: ## format the code
 
 .PHONY: golden
 golden: ## regenerate golden files; review the difference as code
-	go test -short $$(grep -rlE 'flag.Bool\("update"|internal/golden"' --include=*_test.go . | xargs -n1 dirname | sort -u) -args -update
+	go test -short $$(grep -rlE 'flag.Bool\("update"|assay/internal/golden"' --include=*_test.go . | xargs -n1 dirname | sort -u) -args -update
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for half a minute

@@ -12,14 +12,14 @@ import (
 type fact struct{ Name, Value string }
 
 // facts lists what a certificate is about and where it was made, without what
-// it does not know.
+// it does not know and without control characters.
 func facts(s *certificate.Statement) []fact {
 	p := &s.Predicate
 	e := p.Environment
 	var out []fact
 	add := func(name, value string) {
 		if value != "" {
-			out = append(out, fact{name, value})
+			out = append(out, fact{name, printable(value)})
 		}
 	}
 	for _, sub := range s.Subject {

@@ -178,13 +178,24 @@ func printable(s string) string {
 	}, s)
 }
 
-func (t *text) summary(p *certificate.Predicate) string {
-	count := certificate.Count(p.Results)
-	words := map[certificate.Verdict]string{
+// words say a certificate's verdict, outcomes a check's.
+var (
+	words = map[certificate.Verdict]string{
 		certificate.Pass: "PASS", certificate.Fail: "FAIL", certificate.Error: "ERROR", certificate.Skip: "NOTHING SHOWN",
 	}
-	return fmt.Sprintf("%s  suite %s: %d passed, %d failed, %d skipped, %d could not be carried out, in %v",
-		t.paint("1;"+marks[p.Verdict].color, words[p.Verdict]), p.Suite,
+	outcomes = map[certificate.Verdict]string{
+		certificate.Pass: "passed", certificate.Fail: "failed", certificate.Error: "not carried out", certificate.Skip: "skipped",
+	}
+)
+
+func (t *text) summary(p *certificate.Predicate) string {
+	return fmt.Sprintf("%s  suite %s: %s", t.paint("1;"+marks[p.Verdict].color, words[p.Verdict]), p.Suite, counts(p))
+}
+
+// counts says how many checks have each verdict, and how long all took.
+func counts(p *certificate.Predicate) string {
+	count := certificate.Count(p.Results)
+	return fmt.Sprintf("%d passed, %d failed, %d skipped, %d could not be carried out, in %v",
 		count[certificate.Pass], count[certificate.Fail], count[certificate.Skip], count[certificate.Error],
 		p.Finished.Sub(p.Started).Round(10*time.Millisecond))
 }
