@@ -1,14 +1,15 @@
 package main
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/internal/flagsfirst"
 )
 
 // flagsFirst moves a command's flags before its arguments, so that people can
-// write them in any order; the flag package stops at the first argument. What
-// follows "--" stays as it is.
+// write them in any order.
 func flagsFirst(app *cli.App, args []string) []string {
 	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
 		return args
@@ -17,38 +18,15 @@ func flagsFirst(app *cli.App, args []string) []string {
 	if cmd == nil {
 		return args
 	}
-	var flags, rest []string
-	for i := 2; i < len(args); i++ {
-		a := args[i]
-		switch {
-		case a == "--":
-			rest = append(rest, args[i:]...)
-			i = len(args)
-		case len(a) < 2 || a[0] != '-':
-			rest = append(rest, a)
-		default:
-			flags = append(flags, a)
-			if wantsValue(cmd, a) && i+1 < len(args) {
-				i++
-				flags = append(flags, args[i])
-			}
-		}
-	}
-	return append(append(args[:2:2], flags...), rest...)
+	return append(args[:2:2], flagsfirst.Args(args[2:], func(name string) bool { return wantsValue(cmd, name) })...)
 }
 
 // wantsValue reports whether the flag's value is the next argument.
-func wantsValue(cmd *cli.Command, arg string) bool {
-	name := strings.TrimLeft(arg, "-")
-	if strings.Contains(name, "=") {
-		return false
-	}
+func wantsValue(cmd *cli.Command, name string) bool {
 	for _, f := range cmd.Flags {
-		for _, n := range f.Names() {
-			if n == name {
-				_, isBool := f.(*cli.BoolFlag)
-				return !isBool
-			}
+		if slices.Contains(f.Names(), name) {
+			_, isBool := f.(*cli.BoolFlag)
+			return !isBool
 		}
 	}
 	return false

@@ -25,14 +25,15 @@ import (
 )
 
 type certifyOptions struct {
-	suite, spec, root      string
-	subjects               cli.StringSlice
-	format, out, inventory string
-	only, skip, env        []string
-	noSkip, list, verbose  bool
-	jobs                   int
-	timeout                time.Duration
-	stdout, stderr         io.Writer
+	suite, spec, root     string
+	subjects              cli.StringSlice
+	format, output        string
+	out, inventory        string
+	only, skip, env       []string
+	noSkip, list, verbose bool
+	jobs                  int
+	timeout               time.Duration
+	stdout, stderr        io.Writer
 }
 
 func certifyCommand(out, errOut io.Writer) *cli.Command {
@@ -48,7 +49,8 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "subject", Destination: &o.subjects, Usage: "the certificate is about the image `NAME@sha256:…`; again for images that differ in their entry point alone"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "the image's root is `DIR`; its programs are run only for /"},
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: the image's environment has `NAME=VALUE`"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
+			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
+			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "also write certificate.json, report.txt, report.html, junit.xml and metrics.prom into `DIR`"},
 			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write the certificate, an in-toto statement, to `FILE`"},
 			&cli.StringFlag{Name: "inventory", Destination: &o.inventory, Usage: "also write the list of packages to `FILE`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "only checks whose id matches `GLOB`, and what they need"},
@@ -72,7 +74,10 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 
 func (o *certifyOptions) validate() error {
 	if o.format != "text" && o.format != "json" {
-		return usagef("--output is text or json, not %q", o.format)
+		return usagef("--format is text or json, not %q", o.format)
+	}
+	if o.output == "text" || o.output == "json" {
+		return usagef("--output names a directory: say --format %s for stdout, or --output ./%s", o.output, o.output)
 	}
 	if o.jobs < 1 || o.timeout <= 0 {
 		return usagef("--jobs and --timeout must be more than nothing")
@@ -177,6 +182,14 @@ func (o *certifyOptions) environment() (*suite.Env, error) {
 
 // certify runs the checks and writes all that was asked for.
 func (o *certifyOptions) certify(ctx context.Context, env *suite.Env, spec *certificate.ImageSpec, checks []suite.Check) error {
+	var dir *outputDir
+	if o.output != "" {
+		var err error
+		if dir, err = openOutput(o.output); err != nil {
+			return err
+		}
+		defer dir.close()
+	}
 	started := time.Now()
 	progress := newProgress(o.stderr)
 	results, err := suite.Run(ctx, env, checks, suite.Options{
@@ -205,7 +218,7 @@ func (o *certifyOptions) certify(ctx context.Context, env *suite.Env, spec *cert
 	if ctx.Err() != nil {
 		return &statusError{exitNotDone, errors.New("interrupted; nothing was written")}
 	}
-	if err := o.write(env, st); err != nil {
+	if err := o.write(env, st, dir); err != nil {
 		return err
 	}
 	return o.verdict(st, checks)
@@ -213,13 +226,22 @@ func (o *certifyOptions) certify(ctx context.Context, env *suite.Env, spec *cert
 
 // write puts the documents where they were asked for, stdout last: what it
 // says is then already so.
-func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement) error {
+func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, dir *outputDir) error {
 	doc, err := st.Marshal()
 	if err != nil {
 		return err
 	}
 	if o.out != "" {
 		if err := writeFile(o.out, doc); err != nil {
+			return err
+		}
+	}
+	if dir != nil {
+		files, err := rendered([]document{{statement: st}}, renderings...)
+		if err != nil {
+			return err
+		}
+		if err := dir.write(files); err != nil {
 			return err
 		}
 	}

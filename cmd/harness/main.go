@@ -9,12 +9,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/flagsfirst"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -58,7 +60,8 @@ func run(args []string, out, errOut io.Writer) int {
 	if code, ok := runBandwidth(ctx, args, out, errOut); ok {
 		return code
 	}
-	err := newApp(out, errOut).RunContext(ctx, args)
+	app := newApp(out, errOut)
+	err := app.RunContext(ctx, flagsFirst(app, args))
 	code := exitCode(err)
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(errOut, "harness:", err)
@@ -121,7 +124,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		ExitErrHandler:       func(*cli.Context, error) {}, // run decides
 		Action:               noCommand,
 		Commands: []*cli.Command{
-			certifyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
+			certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), inventoryCommand(out), versionCommand(out),
 			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
 			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out),
 		},
@@ -130,6 +133,26 @@ func newApp(out, errOut io.Writer) *cli.App {
 		c.OnUsageError = onUsageError
 	}
 	return app
+}
+
+// flagsFirst moves the flags before the arguments of a command whose arguments
+// are files, so that people can write them in any order.
+func flagsFirst(app *cli.App, args []string) []string {
+	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
+		return args
+	}
+	cmd := app.Command(args[1])
+	if cmd == nil || cmd.SkipFlagParsing {
+		return args
+	}
+	return append(args[:2:2], flagsfirst.Args(args[2:], func(name string) bool {
+		i := slices.IndexFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		if i < 0 {
+			return false
+		}
+		_, isBool := cmd.Flags[i].(*cli.BoolFlag)
+		return !isBool
+	})...)
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {

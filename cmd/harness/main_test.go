@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,7 @@ func TestScript(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"status": status, "certificate": parseCertificate, "mode": mode,
+			"status": status, "certificate": parseCertificate, "mode": mode, "files": files,
 		},
 	})
 }
@@ -68,6 +69,19 @@ func mode(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if got := st.Mode().Perm().String(); got != args[0] {
 		ts.Fatalf("%s has mode %s; want %s", args[1], got, args[0])
+	}
+}
+
+// files wants a directory to hold these files and no other.
+func files(ts *testscript.TestScript, _ bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if !slices.Equal(got, args[1:]) {
+		ts.Fatalf("%s has %v; want %v", args[0], got, args[1:])
 	}
 }
 

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -63,21 +61,4 @@ func (p *progress) clear() {
 	if p.w != nil {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
-}
-
-// writeFile writes a whole file or none.
-func writeFile(name string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".harness-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

@@ -196,6 +196,10 @@ func TestSign(t *testing.T) {
 		if d := cmp.Diff(sample(t), got); d != "" {
 			t.Errorf("%s:\n%s", name, d)
 		}
+		id, _ := KeyID(key.Public())
+		if s, ids, err := OpenUnverified(env); err != nil || !slices.Equal(ids, []string{id}) || !cmp.Equal(s, got) {
+			t.Errorf("%s: OpenUnverified = %v, %v, %v", name, s, ids, err)
+		}
 		for other, k := range all {
 			if _, err := VerifySignature(env, k.Public()); (other == name) != (err == nil) || (err != nil && !errors.Is(err, ErrSignature)) {
 				t.Errorf("signed by %s, verified by %s: %v", name, other, err)
@@ -240,6 +244,11 @@ func TestVerifyDSSERefuses(t *testing.T) {
 	}
 	if _, err := VerifySignature(env, key.Public()); err == nil {
 		t.Error("another payload type was taken for a statement")
+	}
+	for _, bad := range [][]byte{env, nil, []byte("{}")} {
+		if _, _, err := OpenUnverified(bad); err == nil {
+			t.Errorf("OpenUnverified(%s) succeeded", bad)
+		}
 	}
 	weak, _ := rsa.GenerateKey(rand.Reader, 1024)
 	if weak != nil {

@@ -64,6 +64,27 @@ func VerifyDSSE(envelope []byte, keys ...crypto.PublicKey) (payload []byte, payl
 	return payload, env.PayloadType, nil
 }
 
+// OpenUnverified returns the statement in an envelope and the ids of the keys
+// that it says signed it. Nobody has verified that: it is for showing only.
+func OpenUnverified(envelope []byte) (s *Statement, keyIDs []string, err error) {
+	env, err := parseEnvelope(envelope)
+	if err != nil {
+		return nil, nil, err
+	}
+	if env.PayloadType != PayloadType {
+		return nil, nil, fmt.Errorf("the envelope holds %q; want %q", env.PayloadType, PayloadType)
+	}
+	body, err := env.DecodeB64Payload()
+	if err != nil {
+		return nil, nil, fmt.Errorf("envelope: %w", err)
+	}
+	for _, sig := range env.Signatures {
+		keyIDs = append(keyIDs, sig.KeyID)
+	}
+	s, err = Parse(body)
+	return s, keyIDs, err
+}
+
 func parseEnvelope(b []byte) (*dsse.Envelope, error) {
 	if len(b) > 2*MaxSize { // base64 makes it longer
 		return nil, fmt.Errorf("envelope: %d bytes are too many", len(b))

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// An outputDir is a directory that results are written to, all or none.
+type outputDir struct {
+	name string
+	made bool // it was not there
+}
+
+// openOutput makes a directory for results if there is none. It fails where no
+// file can be made, before anything runs whose results would be lost.
+func openOutput(name string) (*outputDir, error) {
+	d := &outputDir{name: name}
+	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+		d.made = true
+	}
+	err := os.MkdirAll(name, 0o777)
+	if err == nil {
+		var temp string
+		if temp, err = stage(name, []byte("room?")); err == nil {
+			err = os.Remove(temp)
+		}
+	}
+	if err != nil {
+		d.close()
+		return nil, d.failed(err)
+	}
+	return d, nil
+}
+
+func (d *outputDir) failed(err error) error {
+	return &statusError{exitNotDone, fmt.Errorf("--output %s: nothing was written there: %w; name a directory that is writable and has room", d.name, err)}
+}
+
+// write writes files by name. They get their names only when all of them are
+// whole on the disk.
+func (d *outputDir) write(files map[string][]byte) error {
+	staged := map[string]string{}
+	defer func() {
+		for _, temp := range staged {
+			os.Remove(temp)
+		}
+	}()
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		temp, err := stage(d.name, files[name])
+		if err != nil {
+			return d.failed(err)
+		}
+		staged[name] = temp
+	}
+	for _, name := range names {
+		if err := os.Rename(staged[name], filepath.Join(d.name, name)); err != nil {
+			return &statusError{exitNotDone, fmt.Errorf("--output %s: %w", d.name, err)}
+		}
+		delete(staged, name)
+	}
+	return nil
+}
+
+// close removes a directory that was made for nothing.
+func (d *outputDir) close() {
+	if d.made {
+		os.Remove(d.name) // fails, as it should, for one that has files
+	}
+}
+
+// writeFile writes a whole file or none.
+func writeFile(name string, b []byte) error {
+	temp, err := stage(filepath.Dir(name), b)
+	if err == nil {
+		if err = os.Rename(temp, name); err != nil {
+			os.Remove(temp)
+		}
+	}
+	return err
+}
+
+// stage writes a file to the disk under a name of its own.
+func stage(dir string, b []byte) (name string, err error) {
+	f, err := os.CreateTemp(dir, ".harness-*")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.Write(b)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		os.Remove(f.Name())
+	}
+	return f.Name(), err
+}

@@ -1,0 +1,250 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"crypto"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/report"
+)
+
+// A document is a certificate as it was read.
+type document struct {
+	statement *certificate.Statement
+	signature *report.Signature // nil: nothing is to be said about it
+}
+
+// A rendering is a form that certificates are written in.
+type rendering struct {
+	format, file string // its name, and what its file is called in a directory
+	write        func(w io.Writer, docs []document) error
+}
+
+var renderings = []rendering{
+	{"text", "report.txt", func(w io.Writer, docs []document) error {
+		for i, d := range docs {
+			if i > 0 {
+				fmt.Fprintln(w)
+			}
+			if err := report.Text(w, d.statement, report.TextOptions{Color: colored(w), Verbose: true}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+	{"json", "certificate.json", func(w io.Writer, docs []document) error {
+		for _, d := range docs {
+			b, err := d.statement.Marshal()
+			if err != nil {
+				return err
+			}
+			if _, err := w.Write(b); err != nil {
+				return err
+			}
+		}
+		return nil
+	}},
+	{"junit", "junit.xml", func(w io.Writer, docs []document) error { return report.JUnit(w, statements(docs)...) }},
+	{"prometheus", "metrics.prom", func(w io.Writer, docs []document) error { return report.Prometheus(w, statements(docs)...) }},
+	{"html", "report.html", func(w io.Writer, docs []document) error {
+		if len(docs) != 1 {
+			return usagef("a page shows one certificate, not %d: give one FILE, or another --format", len(docs))
+		}
+		return report.HTML(w, docs[0].statement, docs[0].signature)
+	}},
+}
+
+func statements(docs []document) (out []*certificate.Statement) {
+	for _, d := range docs {
+		out = append(out, d.statement)
+	}
+	return out
+}
+
+// lookupRendering finds a form by its name.
+func lookupRendering(format string) (rendering, error) {
+	var names []string
+	for _, r := range renderings {
+		if r.format == format {
+			return r, nil
+		}
+		names = append(names, r.format)
+	}
+	return rendering{}, usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
+}
+
+// rendered returns files of certificates by their names in a directory.
+func rendered(docs []document, all ...rendering) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, r := range all {
+		var b bytes.Buffer
+		if err := r.write(&b, docs); err != nil {
+			return nil, err
+		}
+		files[r.file] = b.Bytes()
+	}
+	return files, nil
+}
+
+type reportOptions struct {
+	format, output string
+	keys           cli.StringSlice
+}
+
+func reportCommand(out io.Writer) *cli.Command {
+	var o reportOptions
+	return &cli.Command{
+		Name: "report", Usage: "show certificates as text, JSON, JUnit, Prometheus metrics or a page", ArgsUsage: "FILE...",
+		Description: "FILE is a certificate, or the DSSE envelope of a signed one. Showing judges nothing: the exit status does not\n" +
+			"depend on the verdict (harness verify does).",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT`: text, json, junit, prometheus or html (default: text; with a directory as output, all)"},
+			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
+			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public key in `FILE` (PEM); again for further keys"},
+		},
+		Action: func(c *cli.Context) error { return o.run(c.Args().Slice(), out) },
+	}
+}
+
+func (o *reportOptions) run(files []string, out io.Writer) error {
+	if len(files) == 0 {
+		return usagef("report wants one FILE at least: a certificate, or a signed one's envelope")
+	}
+	forms := renderings
+	toDir := isDir(o.output)
+	if o.format != "" || !toDir {
+		r, err := lookupRendering(cmp.Or(o.format, "text"))
+		if err != nil {
+			return err
+		}
+		forms = []rendering{r}
+	}
+	keys, err := loadKeys(o.keys.Value())
+	if err != nil {
+		return err
+	}
+	var docs []document
+	for _, f := range files {
+		d, err := readDocument(f, keys)
+		if err != nil {
+			return err
+		}
+		docs = append(docs, d)
+	}
+	if o.output == "" {
+		return forms[0].write(out, docs)
+	}
+	made, err := rendered(docs, forms...)
+	if err != nil {
+		return err
+	}
+	if !toDir {
+		return writeFile(o.output, made[forms[0].file])
+	}
+	dir, err := openOutput(o.output)
+	if err != nil {
+		return err
+	}
+	defer dir.close()
+	return dir.write(made)
+}
+
+// isDir reports whether a name is a directory's: there is one, or it ends as one.
+func isDir(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.IsDir() || strings.HasSuffix(name, string(filepath.Separator))
+}
+
+func loadKeys(files []string) (keys []crypto.PublicKey, err error) {
+	for _, f := range files {
+		k, err := certificate.LoadPublicKey(f)
+		if err != nil {
+			return nil, usagef("--key: %w", err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// readDocument reads a certificate or an envelope. With keys, only what one of
+// them signed will do.
+func readDocument(file string, keys []crypto.PublicKey) (document, error) {
+	b, err := readCertificateFile(file)
+	if err != nil {
+		return document{}, err
+	}
+	var d document
+	switch {
+	case !isEnvelope(b) && len(keys) > 0:
+		return document{}, &statusError{exitFail, fmt.Errorf("%s: it is not signed; leave --key out to read it as it is", file)}
+	case !isEnvelope(b):
+		d.signature = &report.Signature{}
+		d.statement, err = certificate.Parse(b)
+	case len(keys) > 0:
+		if d, err = openVerified(b, keys); err != nil {
+			return document{}, &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
+		}
+	default:
+		d.signature = &report.Signature{}
+		d.statement, d.signature.Keys, err = certificate.OpenUnverified(b)
+	}
+	if err != nil {
+		return document{}, usagef("%s: %w", file, err)
+	}
+	return d, nil
+}
+
+// openVerified returns what one of the keys signed, and names those that did.
+func openVerified(envelope []byte, keys []crypto.PublicKey) (document, error) {
+	st, err := certificate.VerifySignature(envelope, keys...)
+	if err != nil {
+		return document{}, err
+	}
+	sig := &report.Signature{Verified: true}
+	for _, k := range keys {
+		if _, err := certificate.VerifySignature(envelope, k); err != nil {
+			continue
+		}
+		id, err := certificate.KeyID(k)
+		if err != nil {
+			return document{}, err
+		}
+		if !slices.Contains(sig.Keys, id) {
+			sig.Keys = append(sig.Keys, id)
+		}
+	}
+	return document{st, sig}, nil
+}
+
+// readCertificateFile reads no more than a certificate can have.
+func readCertificateFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 2*certificate.MaxSize+1))
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	return b, nil
+}
+
+// isEnvelope tells the two documents apart; that either is well-formed, its
+// reader says.
+func isEnvelope(b []byte) bool {
+	var probe struct {
+		PayloadType *string `json:"payloadType"`
+	}
+	return json.Unmarshal(b, &probe) == nil && probe.PayloadType != nil
+}
