@@ -71,6 +71,10 @@ test-gpu: ## build the bundle that tries and measures the engine on GPUs, and ru
 test-rdma: ## the tests that need RDMA devices, in an emulated machine that has two (makes it first, some minutes, needs root)
 	@OUT='$(OUT)' ./.ci/rdma/test
 
+.PHONY: test-html
+test-html: ## the certificate's page in a browser: axe, light and dark, narrow and wide (needs chromium, and npm for axe)
+	@OUT='$(OUT)/html' ./.ci/html
+
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, workflows, schema
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run: make fmt" >&2; exit 1; }
