@@ -92,7 +92,7 @@ func junit(s *certificate.Statement) junitSuite {
 		Time: seconds(p.Finished.Sub(p.Started).Seconds()), Timestamp: p.Started.Format(time.DateOnly + "T" + time.TimeOnly), // the format has no zone
 	}
 	for _, f := range facts(s) {
-		one.Properties = append(one.Properties, junitProperty{f.Name, f.Value})
+		one.Properties = append(one.Properties, junitProperty(f))
 	}
 	for _, r := range p.Results {
 		one.Cases = append(one.Cases, junitCaseOf(p.Suite, r))

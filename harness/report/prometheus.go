@@ -37,11 +37,11 @@ func Prometheus(w io.Writer, certificates ...*certificate.Statement) error {
 	seen := map[string]bool{}
 	for _, s := range certificates {
 		of := labels{"suite", s.Predicate.Suite, "image", imageName(s), "platform", s.Predicate.Environment.Platform}
-		if key := of.String(); seen[key] {
+		key := of.String()
+		if seen[key] {
 			return fmt.Errorf("two certificates have the labels %s, and metrics can show but one of them: leave one out", key)
-		} else {
-			seen[key] = true
 		}
+		seen[key] = true
 		m.certificate(of, s)
 		for i := range s.Predicate.Results {
 			m.check(of, &s.Predicate.Results[i])
