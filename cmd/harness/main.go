@@ -142,7 +142,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 		return args
 	}
 	cmd := app.Command(args[1])
-	if cmd == nil || cmd.SkipFlagParsing {
+	if cmd == nil || cmd.SkipFlagParsing || len(cmd.Subcommands) > 0 {
 		return args
 	}
 	return append(args[:2:2], flagsfirst.Args(args[2:], func(name string) bool {
