@@ -221,7 +221,9 @@ func (r *runner) adopt(id *verbs.CMID) error {
 		return err
 	}
 	r.e.ctx, r.c.IBPort = ctx, id.Port()
-	r.e.ctx.Events(r.notice)
+	if err := r.e.ctx.Events(r.notice); err != nil {
+		return err
+	}
 	return r.e.look()
 }
 

@@ -57,7 +57,9 @@ func Run(ctx context.Context, c Config, ev Events) (out *Outcome, err error) {
 			err = errors.Join(err, r.cm.close())
 		}
 	}()
-	r.e.ctx.Events(r.notice)
+	if err := r.e.ctx.Events(r.notice); err != nil {
+		return nil, err
+	}
 	r.clock = newClock()
 	if r.conn, err = r.meet(ctx); err != nil {
 		return nil, err

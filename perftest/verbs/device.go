@@ -23,8 +23,9 @@ import (
 	"fmt"
 	"sync"
 	"syscall"
-	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -77,10 +78,10 @@ type Context struct {
 	c        *C.struct_vb_context
 	borrowed bool // of librdmacm, which keeps it open
 
-	mu     sync.Mutex
-	qps    map[unsafe.Pointer]uint32
-	closed chan struct{} // ends the goroutine of Events
-	done   chan struct{} // it has ended
+	mu   sync.Mutex
+	qps  map[unsafe.Pointer]uint32
+	stop int           // an eventfd that ends the goroutine of Events
+	done chan struct{} // it has ended
 }
 
 // Open opens a device by its name; "" is the first one. Close ends it.
@@ -126,10 +127,11 @@ func (c *Context) Vectors() int { return int(c.c.num_comp_vectors) }
 
 // Close closes the device. All that was made with it must have been closed.
 func (c *Context) Close() error {
-	if c.closed != nil {
-		close(c.closed)
+	if c.done != nil {
+		_, _ = unix.Write(c.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		<-c.done
-		c.closed = nil
+		_ = unix.Close(c.stop)
+		c.done = nil
 	}
 	if c.borrowed {
 		return nil
@@ -230,31 +232,31 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 
 // Events starts to listen for asynchronous events, which f gets one after the
 // other until the device is closed. It is called once at most.
-func (c *Context) Events(f func(Event)) {
-	c.closed, c.done = make(chan struct{}), make(chan struct{})
+func (c *Context) Events(f func(Event)) error {
+	stop, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("listening for events of %s: eventfd: %w", c.name, err)
+	}
+	c.stop, c.done = stop, make(chan struct{})
 	go func() {
 		defer close(c.done)
 		for {
-			select {
-			case <-c.closed:
-				return
-			default:
-			}
-			e, ok, err := c.event(100 * time.Millisecond)
+			e, ok, err := c.event()
 			if err != nil {
-				return // the device is gone
+				return // it was closed, or the device is gone
 			}
 			if ok {
 				f(e)
 			}
 		}
 	}()
+	return nil
 }
 
-func (c *Context) event(wait time.Duration) (Event, bool, error) {
+func (c *Context) event() (Event, bool, error) {
 	var kind, port C.int
 	var object unsafe.Pointer
-	switch n := C.verbs_event(c.c, C.int(wait.Milliseconds()), &kind, &object, &port); {
+	switch n := C.verbs_event(c.c, C.int(c.stop), &kind, &object, &port); {
 	case n < 0:
 		return Event{}, false, newError("ibv_get_async_event", c.name, syscall.Errno(-n))
 	case n == 0:

@@ -147,9 +147,11 @@ int verbs_destroy_ah(struct vb_ah *ah) { return verbs.destroy_ah(ah); }
 // Events of a CQ (0), a QP (1 to 7), a port (9, 10), the device (8), a LID,
 // P_Key or SM (11 to 13), an SRQ (14, 15), a QP's last WQE (16), a client's
 // registration or GID (17, 18).
-int verbs_event(struct vb_context *c, int milliseconds, int *type, void **object, int *port) {
-  int n = readable(c->async_fd, milliseconds);
-  if (n <= 0) return n;
+int verbs_event(struct vb_context *c, int stop, int *type, void **object, int *port) {
+  // No time limit: a thread that wakes up now and then is seen in what is measured.
+  struct pollfd p[] = {{.fd = c->async_fd, .events = POLLIN}, {.fd = stop, .events = POLLIN}};
+  if (poll(p, 2, -1) < 0) return errno == EINTR ? 0 : -errno;
+  if (p[1].revents) return -ECANCELED;
   struct vb_async_event e;
   if (verbs.get_async_event(c, &e)) return errno == EAGAIN ? 0 : -errno;
   *type = e.event_type;

@@ -87,6 +87,7 @@ struct vb_ah *verbs_create_ah(struct vb_pd *pd, struct vb_ah_attr *a);
 struct vb_ah *verbs_create_ah_from_wc(struct vb_pd *pd, struct vb_wc *wc, void *grh, int port);
 int verbs_destroy_ah(struct vb_ah *ah);
 // verbs_event waits for an asynchronous event and acknowledges it: 1 for one,
-// 0 when none came in time, or -errno. *object is its QP, CQ or SRQ, or NULL.
-int verbs_event(struct vb_context *c, int milliseconds, int *type, void **object, int *port);
+// 0 for none after all, -ECANCELED when the file stop can be read, or -errno.
+// *object is its QP, CQ or SRQ, or NULL.
+int verbs_event(struct vb_context *c, int stop, int *type, void **object, int *port);
 #endif

@@ -466,7 +466,9 @@ func TestLinkDown(t *testing.T) {
 		t.Fatal(table, err)
 	}
 	events := make(chan Event, 64)
-	c.Events(func(e Event) { events <- e })
+	if err := c.Events(func(e Event) { events <- e }); err != nil {
+		t.Fatal(err)
+	}
 	for _, step := range []struct {
 		set  string
 		want EventType

@@ -216,7 +216,7 @@ func (p *port) String() string { return portName(p.ctx.Name(), p.Number) }
 func (n *Net) Close() error {
 	errs := make([]error, len(n.adapters))
 	var wg sync.WaitGroup
-	for i, a := range n.adapters { // each waits for the one that listens to its events
+	for i, a := range n.adapters { // closing takes the kernel a while
 		wg.Go(func() { errs[i] = cmp.Or(a.pd.Close(), a.ctx.Close()) })
 	}
 	wg.Wait()
@@ -227,7 +227,7 @@ func (n *Net) Close() error {
 // dead.
 func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
 	for _, a := range n.adapters {
-		a.ctx.Events(func(e rdma.Event) {
+		err := a.ctx.Events(func(e rdma.Event) {
 			if e.Type == rdma.EventCommEst { // of each connection
 				return
 			}
@@ -241,6 +241,9 @@ func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
 				}
 			}
 		})
+		if err != nil { // requests still fail by themselves
+			logf("%v", err)
+		}
 	}
 }
 
