@@ -164,10 +164,14 @@ func begin(t *testing.T, tool string, size int, program ...string) *contender {
 		}
 		return cmd
 	}
-	c.server = start(sh)
-	time.Sleep(700 * time.Millisecond)
-	c.client = start(ch, sh.address)
 	t.Cleanup(c.kill)
+	c.server = start(sh)
+	for deadline := time.Now().Add(tooLong); !listening(t, p); time.Sleep(settle) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v: it does not listen after %v\n%s", c.server.Args, tooLong, c.output.String())
+		}
+	}
+	c.client = start(ch, sh.address)
 	// A hundred packets, and half a second more.
 	from := counter(t, "sent_pkts")
 	for deadline := time.Now().Add(tooLong); counter(t, "sent_pkts") < from+100; time.Sleep(settle) {
@@ -178,6 +182,29 @@ func begin(t *testing.T, tool string, size int, program ...string) *contender {
 	time.Sleep(500 * time.Millisecond)
 	c.stop(t)
 	return c
+}
+
+// listening looks whether somebody listens at a port, without connecting: a
+// server serves one client.
+func listening(t *testing.T, port string) bool {
+	t.Helper()
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			// The local address is the second field, the state the fourth.
+			if f := strings.Fields(line); len(f) > 3 && strings.HasSuffix(f[1], fmt.Sprintf(":%04X", n)) && f[3] == "0A" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // run lets it run for a turn, and returns the packets a second that the client
