@@ -34,7 +34,7 @@ func turns() int {
 	if os.Getenv("ASSAY_RDMA_INSTRUCTIONS") != "" {
 		return 24
 	}
-	return 60
+	return 30
 }
 
 // TestVersus measures the harness and perftest with the same flags, both sides
