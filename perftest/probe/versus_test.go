@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,7 +35,7 @@ func turns() int {
 	if os.Getenv("ASSAY_RDMA_INSTRUCTIONS") != "" {
 		return 24
 	}
-	return 30
+	return 20
 }
 
 // TestVersus measures the harness and perftest with the same flags, both sides
@@ -100,6 +101,12 @@ func versus(t *testing.T, tool string, size int) string {
 	return line
 }
 
+// processor is the number of the one that a side is to run on.
+func (h host) processor() int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(h.device, "rxe"))
+	return n
+}
+
 func middle(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
@@ -157,7 +164,10 @@ func begin(t *testing.T, tool string, size int, program ...string) *contender {
 		if strings.HasSuffix(tool, "bw") {
 			args = append(args, "-t", strconv.Itoa(min(128, max(2, flying/size))))
 		}
-		cmd := exec.Command(program[0], append(args, more...)...)
+		// Each side has a processor, if there are two: where a scheduler puts them
+		// makes more of a difference than the program.
+		args = append([]string{"-c", strconv.Itoa(h.processor() % runtime.NumCPU()), program[0]}, append(args, more...)...)
+		cmd := exec.Command("taskset", args...)
 		cmd.Dir, cmd.Stderr = t.TempDir(), &c.output
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
