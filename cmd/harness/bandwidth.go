@@ -168,21 +168,7 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 
 // report writes the report, and ends as its verdict says.
 func (o *bandwidthOptions) report(r *membw.Report) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
-	if o.file != "" {
-		if err := writeFile(o.file, b); err != nil {
-			return err
-		}
-	}
-	if o.format == "json" {
-		_, err = o.stdout.Write(b)
-	} else {
-		err = r.WriteText(o.stdout)
-	}
+	err := writeReport(r, o.stdout, o.format, o.file)
 	if err == nil && r.Verdict == membw.Fail {
 		return &statusError{exitFail, nil}
 	}

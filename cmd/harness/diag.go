@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -158,7 +157,7 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	}
 	r.Version, r.Time = version.Get().String(), time.Now().UTC().Truncate(time.Second)
 	r.Host, _ = os.Hostname()
-	if werr := o.write(r); werr != nil || err != nil {
+	if werr := writeReport(r, o.stdout, o.format, o.file); werr != nil || err != nil {
 		return errors.Join(err, werr)
 	}
 	switch r.Status {
@@ -168,24 +167,6 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 		return &statusError{exitNotDone, errors.New("all tests were skipped: nothing is known of these GPUs")}
 	}
 	return nil
-}
-
-func (o *diagOptions) write(r *diag.Report) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
-	if o.file != "" {
-		if err := writeFile(o.file, b); err != nil {
-			return err
-		}
-	}
-	if o.format == "json" {
-		_, err = o.stdout.Write(b)
-		return err
-	}
-	return r.WriteText(o.stdout)
 }
 
 // progress shows on a terminal what is tested; elsewhere a line a test, so that a

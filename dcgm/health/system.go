@@ -53,13 +53,26 @@ var systemChecks = []check{
 	},
 }
 
+// noModules is why nothing can be said about modules for GPUs; nil: it can.
+func (e *env) noModules() *outcome {
+	var f outcome
+	switch err := e.Node.System.Value.Modules.Err; {
+	case len(e.GPUs) == 0:
+		f = e.noGPU()
+	case err != nil:
+		f = skipped("the loaded modules are not known: %v", err)
+	default:
+		return nil
+	}
+	return &f
+}
+
 func checkUVM(e *env) []finding {
 	s := e.Node.System.Value
+	if none := e.noModules(); none != nil {
+		return node(*none)
+	}
 	switch {
-	case len(e.GPUs) == 0:
-		return node(e.noGPU())
-	case s.Modules.Err != nil:
-		return node(skipped("the loaded modules are not known: %v", s.Modules.Err))
 	case !s.loaded("nvidia_uvm"):
 		return node(bad("not loaded", "nvidia_uvm is not loaded: CUDA programs cannot start"))
 	case !slices.Contains(s.Dev, "nvidia-uvm"):
@@ -73,11 +86,10 @@ func checkPeermem(e *env) []finding {
 	if _, none := e.rdma(); none != nil {
 		return node(*none)
 	}
+	if none := e.noModules(); none != nil {
+		return node(*none)
+	}
 	switch {
-	case len(e.GPUs) == 0:
-		return node(e.noGPU())
-	case s.Modules.Err != nil:
-		return node(skipped("the loaded modules are not known: %v", s.Modules.Err))
 	case s.loaded("nvidia_peermem"), s.loaded("nv_peer_mem"):
 		return node(good("nvidia_peermem"))
 	case strings.Contains(s.Driver.Value, "Open Kernel Module"):
@@ -91,11 +103,10 @@ func checkGDR(e *env) []finding {
 	if _, none := e.rdma(); none != nil {
 		return node(*none)
 	}
+	if none := e.noModules(); none != nil {
+		return node(*none)
+	}
 	switch {
-	case len(e.GPUs) == 0:
-		return node(e.noGPU())
-	case s.Modules.Err != nil:
-		return node(skipped("the loaded modules are not known: %v", s.Modules.Err))
 	case !s.loaded("gdrdrv"):
 		return node(bad("not loaded", "gdrdrv is not loaded: small messages take longer"))
 	case !slices.Contains(s.Dev, "gdrdrv"):

@@ -23,20 +23,13 @@ import (
 // How TestVersus measures: in turns that are short against the machine's ups
 // and downs, many of them, and all by one clock and one counter.
 const (
+	turns   = 24 // of each program
 	turn    = 200 * time.Millisecond
 	settle  = 30 * time.Millisecond // before a turn
 	still   = 20 * time.Millisecond // without a packet nothing is under way
 	tooLong = time.Minute           // until messages flow, or have all gone
 	flying  = 256 << 10             // bytes: what is under way is sent before the other's turn
 )
-
-// turns of each program: few where time is the number of instructions.
-func turns() int {
-	if os.Getenv("ASSAY_RDMA_INSTRUCTIONS") != "" {
-		return 24
-	}
-	return 20
-}
 
 // TestVersus measures the harness and perftest with the same flags, both sides
 // by the same program, and writes the table of ratios to $OUT/versus.md: make
@@ -71,8 +64,7 @@ func versus(t *testing.T, tool string, size int) string {
 	defer ours.kill()
 	defer theirs.kill()
 	var a, c, ratios []float64
-	n := turns()
-	for i := range n {
+	for i := range turns {
 		pair := [2]*contender{ours, theirs}
 		if i%2 == 1 {
 			slices.Reverse(pair[:])
@@ -93,8 +85,8 @@ func versus(t *testing.T, tool string, size int) string {
 	}
 	slices.Sort(ratios)
 	// The binomial's quantiles, as the normal distribution has them.
-	off := int(math.Ceil(0.98 * math.Sqrt(float64(n))))
-	low, high := ratios[max(0, n/2-off)], ratios[min(n-1, n/2-1+off)]
+	off := int(math.Ceil(0.98 * math.Sqrt(turns)))
+	low, high := ratios[turns/2-off], ratios[turns/2-1+off]
 	line := fmt.Sprintf("| %s | %d | %s | %s | %.3f | %.3f to %.3f |", tool, size,
 		figure(t, tool, size, middle(a)), figure(t, tool, size, middle(c)), middle(ratios), low, high)
 	t.Log(line, "retries:", ours.retries, theirs.retries)
