@@ -75,7 +75,7 @@ func TestVerify(t *testing.T) {
 		{good + " --key " + key, 0, "verdict  pass"},
 		{"--key " + other + " --key " + key + " " + good, 0, "signed   by SHA256:"},
 		{good + " --subject " + verifyDigest + " --key " + key, 0, "about    " + verifyDigest + `, "ghcr.io/x/assay"`},
-		{good + " --subject sha256:" + strings.Repeat("0b", 32) + " --key " + key, 1, "not about this image"},
+		{good + " --subject sha256:" + strings.Repeat("0b", 32) + " --key " + key, 1, "not about this digest"},
 		{good + " --key " + other, 1, "does not verify"},
 		{failed + " --key " + key, 1, "its verdict is fail"},
 		{bare + " --key " + key, 1, "bare.json: "},

@@ -95,10 +95,10 @@ func TestInToto(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	for in, want := range map[string]Verdict{"": Skip, "s": Skip, "sp": Pass, "pse": Error, "psef": Fail, "pp": Pass} {
+	for in, want := range map[string]Verdict{"": Skip, "s": Skip, "sp": Pass, "pse": Error, "psef": Fail, "pp": Pass, "sw": Pass, "wse": Error} {
 		var rs []Result
 		for _, c := range in {
-			rs = append(rs, Result{Verdict: map[rune]Verdict{'s': Skip, 'p': Pass, 'e': Error, 'f': Fail}[c]})
+			rs = append(rs, Result{Verdict: map[rune]Verdict{'s': Skip, 'p': Pass, 'e': Error, 'f': Fail, 'w': Warn}[c]})
 		}
 		if got := Summary(rs); got != want {
 			t.Errorf("Summary(%s) = %s; want %s", in, got, want)

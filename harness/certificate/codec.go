@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -117,6 +118,9 @@ func (s *Statement) validate() error {
 			return errors.New("a subject lacks name or digest")
 		}
 	}
+	if err := s.validateNode(); err != nil {
+		return err
+	}
 	seen := map[string]bool{}
 	for i := range p.Results {
 		r := &p.Results[i]
@@ -133,24 +137,82 @@ func (s *Statement) validate() error {
 
 // Validate reports the first rule that the result breaks.
 func (r *Result) Validate() error {
-	switch {
-	case r.ID == "":
+	if r.ID == "" {
 		return errors.New("a result has no id")
-	case r.Verdict != Pass && r.Verdict != Fail && r.Verdict != Skip && r.Verdict != Error:
-		return fmt.Errorf("result %s: verdict %q is none of pass, fail, skip, error", r.ID, r.Verdict)
-	case r.Verdict != Pass && strings.TrimSpace(r.Reason) == "":
-		return fmt.Errorf("result %s: %s without a reason", r.ID, r.Verdict)
-	case !finite(r.Seconds) || r.Seconds < 0:
-		return fmt.Errorf("result %s: it took %v seconds", r.ID, r.Seconds)
-	case r.Measured == nil:
-		return nil
 	}
-	m := r.Measured
-	if !finite(m.Value) || !finite(m.Expected) || !finite(m.Ratio) {
-		return fmt.Errorf("result %s: a measured value is not a number", r.ID)
+	if err := r.validate(); err != nil {
+		return fmt.Errorf("result %s: %w", r.ID, err)
 	}
-	if m.Unit == "" || (m.Expected != 0 && m.Source == "") {
-		return fmt.Errorf("result %s: a measured value needs a unit, an expected one its source", r.ID)
+	return nil
+}
+
+func (r *Result) validate() error {
+	if err := judged(r.Verdict, r.Reason, r.Measured); err != nil {
+		return err
+	}
+	if !finite(r.Seconds) || r.Seconds < 0 {
+		return fmt.Errorf("it took %v seconds", r.Seconds)
+	}
+	type key struct{ name, peer, quantity string }
+	seen := map[key]bool{}
+	for _, o := range r.Objects {
+		k := key{o.Name, o.Peer, o.Quantity}
+		if o.Name == "" || seen[k] {
+			return fmt.Errorf("the object %q %q %q has no name, or another one has the same", o.Name, o.Peer, o.Quantity)
+		}
+		seen[k] = true
+		if err := judged(o.Verdict, o.Reason, o.Measured); err != nil {
+			return fmt.Errorf("%s: %w", o.Name, err)
+		}
+	}
+	for _, c := range r.Curves {
+		if err := c.validate(); err != nil {
+			return fmt.Errorf("the curve %q: %w", c.Name, err)
+		}
+	}
+	return nil
+}
+
+// judged reports what is wrong with a verdict and what it is about.
+func judged(v Verdict, reason string, m *Measurement) error {
+	switch {
+	case !slices.Contains(Verdicts(), v):
+		return fmt.Errorf("verdict %q is none of pass, warn, fail, skip, error", v)
+	case v != Pass && strings.TrimSpace(reason) == "":
+		return fmt.Errorf("%s without a reason", v)
+	case m != nil:
+		return m.validate()
+	}
+	return nil
+}
+
+func (m *Measurement) validate() error {
+	switch {
+	case !finite(m.Value) || !finite(m.Expected) || !finite(m.Ratio):
+		return errors.New("a measured value is not a number")
+	case m.Unit == "" || (m.Expected != 0 && m.Source == ""):
+		return errors.New("a measured value needs a unit, an expected one its source")
+	}
+	if l := m.Limit; l != nil && (!finite(l.Value) || l.Source == "" || l.Kind != AtLeast && l.Kind != AtMost) {
+		return errors.New("a limit needs a number, a source, and a kind, atLeast or atMost")
+	}
+	if s := m.Spread; s != nil && (!finite(s.Low) || !finite(s.High) || s.Low > s.High || s.Samples < 1 || s.Kind != Range && s.Kind != Confidence) {
+		return errors.New("a spread needs two numbers, the lower one first, samples, and a kind, range or confidence")
+	}
+	return nil
+}
+
+func (c *Curve) validate() error {
+	if c.Name == "" || c.X == "" || c.Y == "" || len(c.Points) == 0 {
+		return errors.New("it lacks its name, its units or its points")
+	}
+	if !finite(c.Expected) || c.Expected != 0 && c.Source == "" {
+		return errors.New("an expected value needs a source")
+	}
+	for i, p := range c.Points {
+		if !finite(p.X) || !finite(p.Y) || i > 0 && p.X <= c.Points[i-1].X {
+			return errors.New("its points do not rise in x, or are not numbers")
+		}
 	}
 	return nil
 }

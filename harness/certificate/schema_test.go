@@ -41,8 +41,20 @@ func full(t *testing.T) string {
 	return string(b)
 }
 
+func nodeText(t *testing.T) string {
+	t.Helper()
+	b, err := certificatetest.Node(4).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
 func TestSchemaTakesCertificates(t *testing.T) {
 	if err := certificatetest.Validate([]byte(full(t))); err != nil {
+		t.Error(err)
+	}
+	if err := certificatetest.Validate([]byte(nodeText(t))); err != nil {
 		t.Error(err)
 	}
 	for _, results := range [][]certificate.Result{
@@ -115,6 +127,8 @@ func TestSchemaFields(t *testing.T) {
 	for name, v := range map[string]any{
 		"statement": certificate.Statement{}, "subject": certificate.Subject{}, "predicate": certificate.Predicate{}, "harness": certificate.Harness{},
 		"environment": certificate.Environment{}, "result": certificate.Result{}, "measurement": certificate.Measurement{},
+		"limit": certificate.Limit{}, "spread": certificate.Spread{}, "object": certificate.Object{}, "curve": certificate.Curve{}, "node": certificate.Node{},
+		"gpu": certificate.GPU{}, "port": certificate.Port{}, "topology": certificate.Topology{},
 	} {
 		var all, required []string
 		for f := range reflect.TypeOf(v).Fields() {

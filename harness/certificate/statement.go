@@ -1,11 +1,11 @@
-// Package certificate holds what assay says about an image: the declaration
-// that an image carries ([ImageSpec]), the certificate that the harness makes
-// inside it ([Statement]), the list of its packages ([Inventory]), and DSSE
-// signatures over any of these.
+// Package certificate holds what assay says about an image and about a machine:
+// the declaration that an image carries ([ImageSpec]), the certificate that the
+// harness makes inside it ([Statement]), the list of its packages ([Inventory]),
+// and DSSE signatures over any of these.
 //
 // A certificate is an in-toto Statement v1. [New] makes one, [Statement.Marshal]
 // writes its only canonical form, [Parse] reads nothing else, [Statement.Verify]
-// holds it against the digest of the image at hand. The package does no
+// holds it against the digest of the image or machine at hand. The package does no
 // checking of its own and imports neither command line nor network.
 package certificate
 
@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 )
 
@@ -27,7 +28,8 @@ const (
 // SchemaVersion is the version of the predicate that this package writes.
 const SchemaVersion = 1
 
-// A Statement says which checks were made on an image and what came out.
+// A Statement says which checks were made, on an image or a machine, and what
+// came out.
 type Statement struct {
 	Type          string    `json:"_type"`
 	Subject       []Subject `json:"subject"`
@@ -35,7 +37,7 @@ type Statement struct {
 	Predicate     Predicate `json:"predicate"`
 }
 
-// A Subject is an image by name and digest.
+// A Subject is an image or a machine, by name and digest.
 type Subject struct {
 	Name   string            `json:"name"`
 	Digest map[string]string `json:"digest"` // algorithm → hex
@@ -50,6 +52,7 @@ type Predicate struct {
 	Finished    time.Time   `json:"finished"`
 	Harness     Harness     `json:"harness"`
 	Environment Environment `json:"environment"`
+	Node        *Node       `json:"node,omitempty"` // of a certificate that is about a machine
 	Results     []Result    `json:"results"`
 }
 
@@ -76,10 +79,24 @@ type Verdict string
 
 const (
 	Pass  Verdict = "pass"  // it was done, and all is well
+	Warn  Verdict = "warn"  // it was done, something is not as it should be, and work goes on
 	Fail  Verdict = "fail"  // it was done, and something is wrong
 	Skip  Verdict = "skip"  // it does not apply here, for the given reason
 	Error Verdict = "error" // it could not be carried out
 )
+
+// Verdicts are all of them, the worst first.
+func Verdicts() []Verdict { return []Verdict{Fail, Error, Warn, Pass, Skip} }
+
+// Worst returns the worst of verdicts; Skip where there is none.
+func Worst(verdicts ...Verdict) Verdict {
+	for _, v := range Verdicts() {
+		if slices.Contains(verdicts, v) {
+			return v
+		}
+	}
+	return Skip
+}
 
 // A Result is one check's entry in a certificate.
 type Result struct {
@@ -91,8 +108,23 @@ type Result struct {
 	Reason   string       `json:"reason,omitempty"`
 	Remedy   string       `json:"remedy,omitempty"` // one sentence: what to do about it, where the check knows
 	Measured *Measurement `json:"measured,omitempty"`
-	Seconds  float64      `json:"seconds"`          // how long it took
+	Seconds  float64      `json:"seconds"`           // how long it took
+	Objects  []Object     `json:"objects,omitempty"` // each thing that it looked at, where that is several or has a name
+	Curves   []Curve      `json:"curves,omitempty"`
 	Output   string       `json:"output,omitempty"` // the end of what it printed
+}
+
+// An Object is one thing that a check looked at, or two: a GPU, a port, a pair.
+// No two of a result have the same Name, Peer and Quantity.
+type Object struct {
+	Name string `json:"name"`           // "GPU 3", "mlx5_0/1"
+	Peer string `json:"peer,omitempty"` // the other end: from Name to Peer
+	ID   string `json:"id,omitempty"`   // that stays when numbers change: a GPU's UUID, a port's GUID
+	// Quantity tells several figures of one thing apart: "write", "read".
+	Quantity string       `json:"quantity,omitempty"`
+	Verdict  Verdict      `json:"verdict"`
+	Reason   string       `json:"reason,omitempty"` // what was seen; needed as in Result
+	Measured *Measurement `json:"measured,omitempty"`
 }
 
 // A Measurement is a value with what it was judged against.
@@ -102,6 +134,65 @@ type Measurement struct {
 	Expected float64 `json:"expected,omitempty"`
 	Source   string  `json:"source,omitempty"` // of the expected value
 	Ratio    float64 `json:"ratio,omitempty"`  // value / expected
+	Limit    *Limit  `json:"limit,omitempty"`  // what decides; without it nothing was judged
+	Spread   *Spread `json:"spread,omitempty"`
+}
+
+// A Limit is the least or the most that passes.
+type Limit struct {
+	Value  float64   `json:"value"`
+	Kind   LimitKind `json:"kind"`
+	Source string    `json:"source"`
+}
+
+// LimitKind says on which side of a limit a value passes.
+type LimitKind string
+
+// The kinds of limits.
+const (
+	AtLeast LimitKind = "atLeast"
+	AtMost  LimitKind = "atMost"
+)
+
+// Passes reports whether a value does; NaN never.
+func (l Limit) Passes(v float64) bool {
+	if l.Kind == AtMost {
+		return v <= l.Value
+	}
+	return v >= l.Value
+}
+
+// A Spread says how certain a value is.
+type Spread struct {
+	Low     float64    `json:"low"`
+	High    float64    `json:"high"`
+	Kind    SpreadKind `json:"kind"`
+	Samples int        `json:"samples"`
+}
+
+// SpreadKind says what lies between a spread's ends.
+type SpreadKind string
+
+// The kinds of spreads.
+const (
+	Range      SpreadKind = "range"      // all samples
+	Confidence SpreadKind = "confidence" // the median, with a confidence of 95 %
+)
+
+// A Curve is a value over another one: bandwidth over bytes.
+type Curve struct {
+	Name     string  `json:"name"`
+	X        string  `json:"x"` // unit: "B"
+	Y        string  `json:"y"` // "GB/s"
+	Points   []Point `json:"points"`
+	Expected float64 `json:"expected,omitempty"` // of Y, where X is largest
+	Source   string  `json:"source,omitempty"`   // of Expected
+}
+
+// A Point of a curve: X rises from one to the next.
+type Point struct {
+	X float64 `json:"x"`
+	Y float64 `json:"y"`
 }
 
 // New returns a certificate without a subject: inside an image its digest is
@@ -119,14 +210,18 @@ func New(p Predicate) *Statement {
 // stamp drops what JSON would not bring back.
 func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
-// Summary returns the verdict over all results: the worst of them, where only
-// skips are no pass either, since nothing was shown.
+// Summary returns the verdict over all results: fail before error before pass,
+// where only skips are no pass, since nothing was shown. What only warns has
+// been done and does not keep from work: that is a pass.
 func Summary(results []Result) Verdict {
 	count := Count(results)
-	for _, v := range []Verdict{Fail, Error, Pass} {
-		if count[v] > 0 {
-			return v
-		}
+	switch {
+	case count[Fail] > 0:
+		return Fail
+	case count[Error] > 0:
+		return Error
+	case count[Pass]+count[Warn] > 0:
+		return Pass
 	}
 	return Skip
 }
@@ -142,8 +237,8 @@ func Count(results []Result) map[Verdict]int {
 
 var hex256 = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
 
-// SetSubject says which image the certificate is about. The digest is written
-// "sha256:…".
+// SetSubject says which image the certificate is about, and no other thing. The
+// digest is written "sha256:…".
 func (s *Statement) SetSubject(name, digest string) error {
 	s.Subject = []Subject{}
 	return s.AddSubject(name, digest)
@@ -163,12 +258,12 @@ func (s *Statement) AddSubject(name, digest string) error {
 	return nil
 }
 
-// ErrSubject says that a certificate is about another image, or about none.
-var ErrSubject = errors.New("the certificate is not about this image")
+// ErrSubject says that a certificate is about something else, or about nothing.
+var ErrSubject = errors.New("the certificate is not about this digest")
 
-// Verify reports whether the certificate is well-formed and about the image
-// with that digest ("sha256:…"). Whether the image passed is for the caller to
-// read in Predicate.Verdict.
+// Verify reports whether the certificate is well-formed and about the image or
+// machine with that digest ("sha256:…"). Whether that passed is for the caller
+// to read in Predicate.Verdict.
 func (s *Statement) Verify(digest string) error {
 	if err := s.validate(); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -62,6 +63,9 @@ func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]certific
 		}
 		d := <-r.ended
 		r.running--
+		for _, name := range r.checks[d.index].Uses {
+			delete(r.used, name)
+		}
 		r.settle(d.index, d.result, d.took)
 	}
 	return r.results, nil
@@ -76,6 +80,7 @@ type runner struct {
 	started  []bool
 	results  []certificate.Result // settled where the verdict is set
 	running  int
+	used     map[string]bool // what checks that run use
 	done     int
 	ended    chan ended
 }
@@ -97,7 +102,7 @@ func newRunner(env *Env, checks []Check, opt Options) *runner {
 	r := &runner{
 		env: env, opt: opt, checks: checks, index: map[string]int{},
 		started: make([]bool, len(checks)), results: make([]certificate.Result, len(checks)),
-		ended: make(chan ended),
+		used: map[string]bool{}, ended: make(chan ended),
 	}
 	for i, c := range checks {
 		r.index[c.ID] = i
@@ -147,7 +152,7 @@ func (r *runner) pending(ctx context.Context) bool {
 		case res != nil:
 			r.started[i] = true
 			r.settle(i, *res, 0)
-		case ready && r.running < r.opt.Parallel:
+		case ready && r.running < r.opt.Parallel && r.take(i):
 			r.started[i] = true
 			r.start(ctx, i)
 		default:
@@ -155,6 +160,18 @@ func (r *runner) pending(ctx context.Context) bool {
 		}
 	}
 	return left
+}
+
+// take takes what a check uses, unless another one has some of it.
+func (r *runner) take(i int) bool {
+	uses := r.checks[i].Uses
+	if slices.ContainsFunc(uses, func(name string) bool { return r.used[name] }) {
+		return false
+	}
+	for _, name := range uses {
+		r.used[name] = true
+	}
+	return true
 }
 
 // without returns the result of a check that is not to run at all, and
@@ -167,7 +184,7 @@ func (r *runner) without(ctx context.Context, i int) (*Result, bool) {
 	for _, need := range r.checks[i].Needs {
 		dep := r.results[r.index[need]]
 		switch dep.Verdict {
-		case certificate.Pass:
+		case certificate.Pass, certificate.Warn:
 		case "":
 			if ctx.Err() == nil {
 				return nil, false
@@ -241,7 +258,7 @@ func late(ctx context.Context, limit time.Duration, res Result) Result {
 	if res.Reason != "" {
 		reason += ": " + res.Reason
 	}
-	return Errored("%s", reason).WithOutput(res.Output)
+	return Errored("%s", reason).WithOutput(res.Output).WithRemedy(res.Remedy)
 }
 
 // settle enters a check's only result.
@@ -250,9 +267,13 @@ func (r *runner) settle(i int, res Result, took time.Duration) {
 	entry := certificate.Result{
 		ID: c.ID, Component: c.Component, Title: c.Title, Verdict: res.Verdict, Reason: sentence(res.Reason),
 		Remedy: sentence(res.Remedy), Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
+		Objects: res.Objects, Curves: res.Curves,
+	}
+	for i := range entry.Objects {
+		entry.Objects[i].Reason = sentence(entry.Objects[i].Reason)
 	}
 	if err := entry.Validate(); err != nil {
-		entry.Verdict, entry.Measured = certificate.Error, nil
+		entry.Verdict, entry.Measured, entry.Objects, entry.Curves = certificate.Error, nil, nil, nil
 		entry.Reason = sentence("the check broke the rules of checks: " + err.Error())
 	}
 	r.results[i] = entry

@@ -26,7 +26,10 @@ type Check struct {
 	Component string // of the image that it is about, if any
 	// Needs names checks without which this one means nothing: unless all of
 	// them passed, it is skipped.
-	Needs   []string
+	Needs []string
+	// Uses names what must not be shared while it is used, such as "gpu": of
+	// checks with a name in common one runs at a time.
+	Uses    []string
 	Timeout time.Duration // 0: the runner's default
 	Run     func(context.Context, *Env) Result
 }
@@ -38,12 +41,19 @@ type Result struct {
 	Reason   string // needed unless Verdict is pass
 	Remedy   string // what to do about it, if that is known
 	Measured *certificate.Measurement
+	Objects  []certificate.Object
+	Curves   []certificate.Curve
 	Output   string // its end is kept
 }
 
 // Passed returns a pass; the text, which may be empty, says what was seen.
 func Passed(format string, a ...any) Result {
 	return Result{Verdict: certificate.Pass, Reason: fmt.Sprintf(format, a...)}
+}
+
+// Warned returns a warning: something is not as it should be, and work goes on.
+func Warned(format string, a ...any) Result {
+	return Result{Verdict: certificate.Warn, Reason: fmt.Sprintf(format, a...)}
 }
 
 // Failed returns a failure with its reason.

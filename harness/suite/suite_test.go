@@ -109,6 +109,40 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// TestUses has checks that share something take turns, and others run beside them.
+func TestUses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var gpu, all, most atomic.Int32
+		use := func(n *atomic.Int32) func(context.Context, *Env) Result {
+			return func(context.Context, *Env) Result {
+				if n.Add(1) > 1 {
+					t.Error("two checks use the same thing")
+				}
+				now := all.Add(1)
+				if now > most.Load() {
+					most.Store(now)
+				}
+				time.Sleep(time.Second)
+				all.Add(-1)
+				n.Add(-1)
+				return Passed("")
+			}
+		}
+		var own [2]atomic.Int32
+		begin := time.Now()
+		mustRun(t, t.Context(), []Check{
+			{ID: "a", Uses: []string{"gpu"}, Run: use(&gpu)},
+			{ID: "b", Uses: []string{"net", "gpu"}, Run: use(&gpu)},
+			{ID: "c", Uses: []string{"gpu"}, Run: use(&gpu)},
+			{ID: "d", Run: use(&own[0])},
+			{ID: "e", Uses: []string{"net"}, Run: use(&own[1])},
+		}, Options{Parallel: 8})
+		if took := time.Since(begin); took != 3*time.Second || most.Load() != 3 {
+			t.Errorf("%v, %d at once; want 3s, 3", took, most.Load())
+		}
+	})
+}
+
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
