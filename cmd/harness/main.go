@@ -126,7 +126,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), inventoryCommand(out), versionCommand(out),
 			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
-			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out),
+			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out), identifyCommand(out),
 		},
 	}
 	for _, c := range app.Commands {

@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -24,41 +28,105 @@ func colored(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// progress shows one line on a terminal, and nothing elsewhere.
+// progress shows on a terminal what runs, in one line, with what is wrong above
+// it. Elsewhere it has a line for each check that took its time or found
+// something, if the suite is a long one.
 type progress struct {
-	w       io.Writer
-	running []string
+	w        io.Writer
+	terminal bool
+	begun    time.Time
+	running  []running
+	now      func() time.Time
 }
 
-func newProgress(w io.Writer) *progress {
-	if !isTerminal(w) {
-		return &progress{}
+type running struct{ id, text string }
+
+func newProgress(w io.Writer, long bool) *progress {
+	p := &progress{w: w, terminal: isTerminal(w), begun: time.Now(), now: time.Now}
+	if !p.terminal && !long {
+		p.w = nil
 	}
-	return &progress{w: w}
+	return p
 }
+
+// notable is from when on a check that ended has a line of its own.
+const notable = 500 * time.Millisecond
 
 func (p *progress) observe(e suite.Event) {
 	if p.w == nil {
 		return
 	}
-	if e.Result == nil {
-		p.running = append(p.running, e.Check.ID)
+	i := slices.IndexFunc(p.running, func(r running) bool { return r.id == e.Check.ID })
+	switch {
+	case e.Result != nil:
+		if i >= 0 {
+			p.running = slices.Delete(p.running, i, i+1)
+		}
+		p.ended(e)
+	case i < 0:
+		p.running = append(p.running, running{id: e.Check.ID})
+	default:
+		p.running[i].text = e.Text
 	}
-	for i, id := range p.running {
-		if e.Result != nil && id == e.Check.ID {
-			p.running = append(p.running[:i], p.running[i+1:]...)
-			break
+	if p.terminal {
+		p.show(e)
+	}
+}
+
+// ended has a line for what is worth one.
+func (p *progress) ended(e suite.Event) {
+	r := e.Result
+	bad := r.Verdict != certificate.Pass && r.Verdict != certificate.Skip
+	took := time.Duration(r.Seconds * float64(time.Second))
+	if !bad && (p.terminal || took < notable) {
+		return
+	}
+	if p.terminal {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+	line := fmt.Sprintf("%d/%d %s %s", e.Done, e.Total, r.Verdict, r.ID)
+	if bad {
+		line += ": " + r.Reason
+	}
+	fmt.Fprintf(p.w, "%.300s (%v)\n", line, took.Round(100*time.Millisecond))
+}
+
+// show writes the one line.
+func (p *progress) show(e suite.Event) {
+	text := ""
+	if n := len(p.running); n > 0 {
+		last := p.running[n-1]
+		for _, r := range p.running { // the one that has something to say
+			if r.text != "" {
+				last = r
+			}
+		}
+		text = last.id
+		if last.text != "" {
+			text += ": " + last.text
 		}
 	}
-	now := ""
-	if len(p.running) > 0 {
-		now = p.running[0]
+	const width = 20
+	full := 0
+	if e.Total > 0 {
+		full = width * e.Done / e.Total
 	}
-	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %.60s", e.Done, e.Total, now)
+	bar := strings.Repeat("=", full) + strings.Repeat(" ", width-full)
+	fmt.Fprintf(p.w, "\r\x1b[K[%s] %d/%d %v %.80s", bar, e.Done, e.Total, p.now().Sub(p.begun).Round(time.Second), printable(text))
 }
 
 func (p *progress) clear() {
-	if p.w != nil {
+	if p.w != nil && p.terminal {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
+}
+
+// printable takes from what a child says what could steer the terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '·'
+		}
+		return r
+	}, s)
 }

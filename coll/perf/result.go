@@ -66,9 +66,12 @@ type Placement struct {
 // measurements is a straggler.
 const notable = 5
 
+// Notable reports whether the rank is behind by more than chance makes one.
+func (t *Tardy) Notable() bool { return t.Percent >= notable && 2*t.Often > t.Of }
+
 func (t *Tardy) String() string {
 	who := fmt.Sprintf("rank %d on %s, %.2f us (%.1f%%) behind the median rank in %d of %d measurements", t.Rank, t.Host, t.Excess, t.Percent, t.Often, t.Of)
-	if t.Percent < notable || 2*t.Often <= t.Of {
+	if !t.Notable() {
 		return "none; most often it is " + who
 	}
 	return who

@@ -156,8 +156,8 @@ func (p *Plan) values(t Test) map[string]float64 {
 	return out
 }
 
-// limit is how long a test may take.
-func (p *Plan) limit(t Test) time.Duration {
+// Longest is how long a test may take.
+func (p *Plan) Longest(t Test) time.Duration {
 	if p.Timeout > 0 {
 		return p.Timeout
 	}

@@ -121,12 +121,12 @@ func TestValues(t *testing.T) {
 		if got := p.values(test)[duration]; got != tt.want {
 			t.Errorf("%s: %v s; want %v", tt.test, got, tt.want)
 		}
-		if least := time.Duration(tt.want * float64(time.Second)); p.limit(test) <= least {
-			t.Errorf("%s: to be done within %v", tt.test, p.limit(test))
+		if least := time.Duration(tt.want * float64(time.Second)); p.Longest(test) <= least {
+			t.Errorf("%s: to be done within %v", tt.test, p.Longest(test))
 		}
 	}
 	p.Timeout = time.Second
-	if got := p.limit(Tests()[0]); got != time.Second {
+	if got := p.Longest(Tests()[0]); got != time.Second {
 		t.Errorf("limit %v", got)
 	}
 }

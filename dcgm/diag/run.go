@@ -105,7 +105,7 @@ func (e *missingError) Unwrap() error { return driver.ErrNoDriver }
 
 // test runs one test in a child. Whatever becomes of that, there is a result.
 func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
-	limit := p.limit(e.Test)
+	limit := p.Longest(e.Test)
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out: it was not done within %v", limit))
 	defer stop()
 	begin := time.Now()

@@ -42,6 +42,7 @@ type Result struct {
 	Value   string   `json:"value,omitempty"`  // what was found
 	Number  *float64 `json:"number,omitempty"` // the same, when it is a number, in Unit
 	Limit   *float64 `json:"limit,omitempty"`
+	Least   bool     `json:"at_least,omitempty"` // of Limit: what is below fails
 	Unit    string   `json:"unit,omitempty"`
 	// Threshold is what passes, in words, and Source says who wants it so.
 	Threshold string   `json:"threshold"`
@@ -106,6 +107,7 @@ type outcome struct {
 	verdict Verdict // "" until judged
 	bad     bool    // the rule's severity decides
 	soft    bool    // a warning at most
+	least   bool    // the rule's limit bounds the number from below
 	value   string
 	number  *float64
 	want    string // instead of the check's
@@ -254,7 +256,7 @@ func (g *Seen) object() Object {
 func (c *check) result(r Rule, f finding) Result {
 	out := Result{
 		ID: c.id, Title: c.title, Object: f.object, Verdict: f.verdict, Value: f.value, Number: f.number,
-		Limit: r.Limit, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
+		Limit: r.Limit, Least: f.least, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
 	}
 	if f.want != "" {
 		out.Threshold, out.Limit = f.want, nil

@@ -209,7 +209,7 @@ func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source str
 
 func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
 	n := float64(p.Rate.Lanes)
-	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n}
+	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n, least: true}
 	switch {
 	case !portUp(p):
 		return skipped("the port is not up")

@@ -139,7 +139,7 @@ func checkMargin(e *env, g *Seen) outcome {
 
 // moreThan judges a number that the rule's limit bounds from below.
 func (e *env) moreThan(v float64, reason string) outcome {
-	o := outcome{value: quantity(v, e.rule.Unit), number: &v}
+	o := outcome{value: quantity(v, e.rule.Unit), number: &v, least: true}
 	if v <= e.rule.limit() {
 		o.bad, o.reason = true, reason
 	}

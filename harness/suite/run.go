@@ -24,7 +24,11 @@ type Options struct {
 	// Select says whether a check is wanted, and if not why not. What a wanted
 	// check needs is wanted too. nil wants all.
 	Select func(Check) (wanted bool, reason string)
-	// Observe is told of every start and end, one at a time.
+	// Earlier are results of a run that was cut off: these checks are not run
+	// again.
+	Earlier []certificate.Result
+	// Observe is told of every start and end, and of what checks Tell meanwhile,
+	// one at a time.
 	Observe func(Event)
 }
 
@@ -38,12 +42,23 @@ const (
 // MaxOutput is how many bytes of a check's output are kept, counted from its end.
 const MaxOutput = 16 << 10
 
-// An Event is a check's start (Result is nil) or end.
+// An Event is a check's start, what it tells (Text), or its end (Result).
 type Event struct {
 	Check  Check
+	Text   string
 	Result *certificate.Result
 	Done   int // checks that have ended
 	Total  int
+}
+
+type telling struct{}
+
+// Tell says for people what a check is at. It never waits: what nobody has time
+// for is lost.
+func Tell(ctx context.Context, text string) {
+	if tell, ok := ctx.Value(telling{}).(func(string)); ok {
+		tell(text)
+	}
 }
 
 // Run runs the checks and returns their results in the order of the list. Its
@@ -61,12 +76,16 @@ func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]certific
 		if r.running == 0 {
 			continue // something was settled without running; look again
 		}
-		d := <-r.ended
-		r.running--
-		for _, name := range r.checks[d.index].Uses {
-			delete(r.used, name)
+		select {
+		case s := <-r.said:
+			r.observe(Event{Check: checks[s.index], Text: s.text})
+		case d := <-r.ended:
+			r.running--
+			for _, name := range checks[d.index].Uses {
+				delete(r.used, name)
+			}
+			r.settle(d.index, d.result, d.took)
 		}
-		r.settle(d.index, d.result, d.took)
 	}
 	return r.results, nil
 }
@@ -83,6 +102,12 @@ type runner struct {
 	used     map[string]bool // what checks that run use
 	done     int
 	ended    chan ended
+	said     chan said
+}
+
+type said struct {
+	index int
+	text  string
 }
 
 type ended struct {
@@ -102,12 +127,18 @@ func newRunner(env *Env, checks []Check, opt Options) *runner {
 	r := &runner{
 		env: env, opt: opt, checks: checks, index: map[string]int{},
 		started: make([]bool, len(checks)), results: make([]certificate.Result, len(checks)),
-		used: map[string]bool{}, ended: make(chan ended),
+		used: map[string]bool{}, ended: make(chan ended), said: make(chan said, 64),
 	}
 	for i, c := range checks {
 		r.index[c.ID] = i
 	}
 	r.unwanted = r.selection()
+	for _, earlier := range opt.Earlier {
+		if i, ok := r.index[earlier.ID]; ok && !r.started[i] {
+			r.started[i] = true
+			r.enter(i, earlier)
+		}
+	}
 	return r
 }
 
@@ -205,7 +236,12 @@ func (r *runner) start(ctx context.Context, i int) {
 	r.observe(Event{Check: c})
 	go func() {
 		begin := time.Now()
-		res := r.attempt(ctx, c)
+		res := r.attempt(context.WithValue(ctx, telling{}, func(text string) {
+			select {
+			case r.said <- said{i, text}:
+			default:
+			}
+		}), c)
 		r.ended <- ended{i, res, time.Since(begin)}
 	}()
 }
@@ -276,9 +312,13 @@ func (r *runner) settle(i int, res Result, took time.Duration) {
 		entry.Verdict, entry.Measured, entry.Objects, entry.Curves = certificate.Error, nil, nil, nil
 		entry.Reason = sentence("the check broke the rules of checks: " + err.Error())
 	}
+	r.enter(i, entry)
+}
+
+func (r *runner) enter(i int, entry certificate.Result) {
 	r.results[i] = entry
 	r.done++
-	r.observe(Event{Check: c, Result: &entry})
+	r.observe(Event{Check: r.checks[i], Result: &entry})
 }
 
 func (r *runner) observe(e Event) {

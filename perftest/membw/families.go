@@ -107,6 +107,16 @@ func FamilyNames() (names []string) {
 	return names
 }
 
+// FamilyTitle says what a family is; "" if there is none of that name.
+func FamilyTitle(name string) string {
+	for _, f := range families {
+		if f.name == name {
+			return f.title
+		}
+	}
+	return ""
+}
+
 func wanted(name string, only []string) bool { return len(only) == 0 || slices.Contains(only, name) }
 
 // A job is a report that is being made.

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+// notesFile is what a run writes down of itself in its output directory, so that
+// another one can go on where it was cut off.
+const notesFile = ".certify.partial"
+
+// notes are the results so far: a line that says what run it is, and a line for
+// each check that ended.
+type notes struct {
+	started time.Time
+	earlier []certificate.Result
+	file    *os.File // nil: nothing is written down
+	kept    bool     // there is something to go on with
+}
+
+// noted is the first line.
+type noted struct {
+	Run     string    `json:"run"` // digest of what makes two runs the same
+	Started time.Time `json:"started"`
+}
+
+// openNotes begins or goes on. It refuses to go on with another suite, program
+// or machine.
+func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes, error) {
+	n := &notes{started: started}
+	if o.output == "" || c.file == nil {
+		if o.resume {
+			return nil, usagef("--resume is for suites about the machine; %s is made anew each time", c.suite.Name)
+		}
+		return n, nil
+	}
+	name := filepath.Join(o.output, notesFile)
+	same := o.sameness(c)
+	if o.resume {
+		if err := n.read(name, same); err != nil {
+			return nil, err
+		}
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, &statusError{exitNotDone, err}
+	}
+	n.file = f
+	n.line(noted{same, n.started})
+	return n, nil
+}
+
+// sameness is a digest of all that makes results of two runs comparable.
+func (o *certifyOptions) sameness(c *certification) string {
+	var ids []string
+	for _, check := range c.checks {
+		ids = append(ids, check.ID)
+	}
+	b, _ := json.Marshal([]any{version.Get(), c.suite.Name, o.platform, o.counted, o.gpus, c.node.Identity, ids})
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// stale is how old results may be to be gone on with: a node changes.
+const stale = 6 * time.Hour
+
+func (n *notes) read(name, same string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return usagef("--resume: %s has no run that was cut off", filepath.Dir(name))
+	}
+	if err != nil {
+		return usagef("--resume: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, certificate.MaxSize)
+	var head noted
+	if !lines.Scan() || json.Unmarshal(lines.Bytes(), &head) != nil {
+		return usagef("--resume: %s cannot be read; run without --resume", name)
+	}
+	switch {
+	case head.Run != same:
+		return usagef("--resume: the run in %s was of another suite, harness or machine; run without --resume", filepath.Dir(name))
+	case time.Since(head.Started) > stale:
+		return usagef("--resume: the run in %s began %v ago, and results of more than %v ago do not count; run without --resume", filepath.Dir(name), time.Since(head.Started).Round(time.Minute), stale)
+	}
+	n.started = head.Started
+	for lines.Scan() {
+		var r certificate.Result
+		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Validate() != nil {
+			break // the last line of a run that was killed
+		}
+		// A skip may have been for want of what went wrong, and costs nothing.
+		if r.Verdict != certificate.Error && r.Verdict != certificate.Skip {
+			n.earlier = append(n.earlier, r)
+		}
+	}
+	return nil
+}
+
+// add writes a result down. A disk that is full does not end the run: the
+// certificate will say so.
+func (n *notes) add(r *certificate.Result) {
+	if n.file != nil {
+		n.line(r)
+		n.kept = true
+	}
+}
+
+func (n *notes) line(v any) {
+	b, err := json.Marshal(v)
+	if err == nil {
+		_, err = n.file.Write(append(b, '\n'))
+	}
+	if err != nil {
+		n.done()
+	}
+}
+
+// done forgets what was written down.
+func (n *notes) done() {
+	if n.file != nil {
+		os.Remove(n.file.Name())
+		n.close()
+	}
+}
+
+func (n *notes) close() {
+	if n.file != nil {
+		n.file.Close()
+		n.file = nil
+	}
+}
+
+// hint says how to go on.
+func (n *notes) hint() string {
+	if n.file == nil || !n.kept {
+		return ""
+	}
+	return fmt.Sprintf(" (--resume goes on with what is in %s)", filepath.Dir(n.file.Name()))
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/report"
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+// A certification is a suite with what it is to be run on.
+type certification struct {
+	suite  *suite.Suite
+	file   *suite.File // nil: the suite image
+	env    *suite.Env
+	spec   *certificate.ImageSpec
+	node   *certificate.Node // nil: it is not about the machine
+	checks []suite.Check
+}
+
+// run does what the options ask for.
+func (o *certifyOptions) run(ctx context.Context) error {
+	c, err := o.prepare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.matchesAny(c.checks); err != nil {
+		return err
+	}
+	if o.list {
+		return o.printList(c)
+	}
+	return o.certify(ctx, c)
+}
+
+// prepare finds out what to check, and on what.
+func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
+	env, err := o.environment()
+	if err != nil {
+		return nil, err
+	}
+	c := &certification{env: env}
+	var specErr error
+	c.spec, specErr = image.ReadSpec(env.Root, o.spec)
+	if specErr != nil && o.spec != "" {
+		return nil, usagef("--spec %s: %w", o.spec, specErr)
+	}
+	if c.spec != nil && !env.Root.Native() {
+		env.Platform = c.spec.Platform
+	}
+	self, _ := os.Executable() // fails without /proc; the check that needs it says so
+	cfg := image.Config{Spec: c.spec, SpecErr: specErr, Version: version.Get().Version, Self: self}
+	name := o.chosen()
+	if name == imageSuite {
+		s := image.Suite(cfg)
+		c.suite = &s
+	} else if err := o.prepareMachine(ctx, c, name, cfg); err != nil {
+		return nil, err
+	}
+	c.checks, err = c.suite.Checks(ctx, env)
+	if err != nil {
+		if c.file != nil {
+			return nil, usagef("--suite: %w", err)
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+// prepareMachine is prepare for a suite that is about the machine.
+func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, name string, cfg image.Config) error {
+	if !c.env.Root.Native() {
+		return usagef("--root: the suite %s is about the machine that this runs on", name)
+	}
+	if _, err := o.suiteFile(name); err != nil { // before drivers are asked
+		return err
+	}
+	id := identified(ctx, runChild)
+	machine, err := o.config(id)
+	if err != nil {
+		return err
+	}
+	c.node = &id.Node
+	c.suite, c.file, err = o.aboutMachine(name, machine, imageKind(c.env, cfg))
+	return err
+}
+
+// certify runs the checks and writes all that was asked for.
+func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
+	var dir *outputDir
+	if o.output != "" {
+		var err error
+		if dir, err = openOutput(o.output); err != nil {
+			return err
+		}
+		defer dir.close()
+	}
+	started := time.Now()
+	notes, err := o.openNotes(c, started)
+	if err != nil {
+		return err
+	}
+	defer notes.close()
+	results, err := o.runChecks(ctx, c, notes)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return &statusError{exitNotDone, errors.New("interrupted; no certificate was written" + notes.hint())}
+	}
+	st, err := o.statement(c, notes.started, results)
+	if err != nil {
+		return err
+	}
+	if err := o.write(c.env, st, dir); err != nil {
+		return err
+	}
+	notes.done()
+	return o.verdict(st)
+}
+
+// runChecks runs them within the suite's time.
+func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes *notes) ([]certificate.Result, error) {
+	if c.file != nil && c.file.Limit > 0 {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeoutCause(ctx, c.file.Limit, fmt.Errorf("the suite's limit of %v", c.file.Limit))
+		defer stop()
+	}
+	show := newProgress(o.stderr, c.file != nil)
+	defer show.clear()
+	return suite.Run(ctx, c.env, c.checks, suite.Options{
+		Parallel: o.jobs, Timeout: o.timeout, Select: o.selected, Earlier: notes.earlier,
+		Observe: func(e suite.Event) {
+			show.observe(e)
+			if e.Result != nil && ctx.Err() == nil {
+				notes.add(e.Result)
+			}
+		},
+	})
+}
+
+// statement makes the certificate.
+func (o *certifyOptions) statement(c *certification, started time.Time, results []certificate.Result) (*certificate.Statement, error) {
+	v := version.Get()
+	st := certificate.New(certificate.Predicate{
+		Suite: c.suite.Name, Started: started, Finished: time.Now(), Results: results,
+		Harness:     certificate.Harness{Version: v.Version, Commit: v.Commit},
+		Environment: image.Describe(c.env.Root, c.spec),
+	})
+	st.Predicate.Environment.Platform = c.env.Platform
+	for _, subject := range o.subjects.Value() {
+		name, digest, err := splitSubject(subject)
+		if err == nil {
+			err = st.AddSubject(name, digest)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if c.node != nil {
+		if err := st.SetNode(c.node); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
+// write puts the documents where they were asked for, stdout last: what it
+// says is then already so.
+func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, dir *outputDir) error {
+	doc, err := st.Marshal()
+	if err != nil {
+		return err
+	}
+	if o.out != "" {
+		if err := writeFile(o.out, doc); err != nil {
+			return err
+		}
+	}
+	if dir != nil {
+		files, err := rendered([]document{{statement: st}}, renderings...)
+		if err != nil {
+			return err
+		}
+		if err := dir.write(files); err != nil {
+			return err
+		}
+	}
+	if o.inventory != "" {
+		inv, err := image.Inventory(env.Root)
+		if err != nil {
+			return err
+		}
+		b, err := inv.Marshal()
+		if err != nil {
+			return err
+		}
+		if err := writeFile(o.inventory, b); err != nil {
+			return err
+		}
+	}
+	if o.format == "json" {
+		return writeIndented(o.stdout, doc)
+	}
+	return report.Text(o.stdout, st, report.TextOptions{
+		Color: colored(o.stdout), Verbose: o.verbose, Hide: func(r certificate.Result) bool { return o.deselected(r.ID) },
+	})
+}
+
+func writeIndented(w io.Writer, doc []byte) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, doc, "", "  "); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// verdict turns the certificate's verdict into the exit status.
+func (o *certifyOptions) verdict(st *certificate.Statement) error {
+	switch st.Predicate.Verdict {
+	case certificate.Fail:
+		return &statusError{code: exitFail}
+	case certificate.Error:
+		return &statusError{code: exitNotDone}
+	case certificate.Skip:
+		return &statusError{exitNotDone, errors.New("every check was skipped: nothing was shown")}
+	}
+	if !o.noSkip {
+		return nil
+	}
+	for _, r := range st.Predicate.Results {
+		if r.Verdict == certificate.Skip && !o.deselected(r.ID) {
+			return &statusError{exitFail, fmt.Errorf("--no-skip: %s was skipped: %s", r.ID, r.Reason)}
+		}
+	}
+	return nil
+}
+
+func (o *certifyOptions) printList(c *certification) error {
+	if o.format == "json" {
+		type item struct {
+			ID        string   `json:"id"`
+			Component string   `json:"component,omitempty"`
+			Title     string   `json:"title"`
+			Needs     []string `json:"needs,omitempty"`
+		}
+		items := []item{}
+		for _, c := range c.checks {
+			items = append(items, item{c.ID, c.Component, c.Title, c.Needs})
+		}
+		enc := json.NewEncoder(o.stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(map[string]any{"version": 1, "suite": c.suite.Name, "checks": items})
+	}
+	for _, c := range c.checks {
+		if _, err := fmt.Fprintf(o.stdout, "%-32s %s\n", c.ID, c.Title); err != nil {
+			return err
+		}
+	}
+	return nil
+}

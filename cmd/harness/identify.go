@@ -1,0 +1,304 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/node"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// An identity is what is known of the machine before anything is measured.
+type identity struct {
+	Machine node.Machine     `json:"machine"`
+	Node    certificate.Node `json:"node"`
+}
+
+// identifyCommand is certify's own: it asks drivers, which may hang or crash, so
+// that certify does so in a process of its own.
+func identifyCommand(out io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			id, err := identify(os.Getenv, os.Environ())
+			if err != nil {
+				return err
+			}
+			return writeJSON(out, id)
+		},
+	}
+}
+
+// identify asks files and drivers. What cannot be found out is left out, but for
+// the name and the processors.
+func identify(getenv func(string) string, environ []string) (*identity, error) {
+	db, err := platform.Load()
+	if err != nil {
+		return nil, err
+	}
+	fs, err := sysfs.Open("/")
+	if err != nil {
+		return nil, err
+	}
+	o := platformOptions{root: "/", stderr: os.Stderr}
+	found, _, err := o.node(getenv)
+	if err != nil {
+		return nil, err
+	}
+	id := &identity{Machine: node.Machine{CUDA: driver.Built, Expect: db.Expect(found)}}
+	devices, _ := fs.PCI()
+	for _, d := range devices {
+		if d.IsGPU() {
+			id.Machine.PCI++
+		}
+	}
+	seen, missing := gpus()
+	if id.Machine.GPUs = len(seen); missing != nil {
+		id.Machine.Why = missing.Error()
+	}
+	r := &id.Machine.Expect.Recognition
+	n := &id.Node
+	n.Name = nodeName(getenv)
+	n.Vendor, n.Product, n.Container = found.DMI.Vendor, found.DMI.Product, found.Container
+	n.Cloud, n.Platform, n.Differences = r.Cloud, r.Platform, r.Differences
+	if r.Cloud != "" {
+		n.Instance = r.Instance
+	}
+	id.askDriver(openGPUs())
+	id.askPorts(fs)
+	n.Versions, n.Variables = moduleVersions(fs), variables(environ)
+	if sys, err := (&topoOptions{root: "/", stderr: io.Discard}).system(getenv); err == nil {
+		n.Topology = drawing(sys)
+	}
+	n.Identity = identityOf(fs, n)
+	return id, nil
+}
+
+// nodeName is the node's own, which in a container may be another than the
+// host name.
+func nodeName(getenv func(string) string) string {
+	host, _ := os.Hostname()
+	return cmp.Or(getenv("NODE_NAME"), getenv("SLURMD_NODENAME"), host, "unnamed")
+}
+
+func (id *identity) askDriver(src health.Source) {
+	d, err := src.Driver()
+	if err != nil {
+		return
+	}
+	n := &id.Node
+	n.Driver = d.Version
+	if d.CUDA > 0 {
+		n.CUDA = fmt.Sprintf("%d.%d", d.CUDA/1000, d.CUDA%1000/10)
+	}
+	for i := range d.GPUs {
+		g, err := src.GPU(i, func(string) {})
+		if err != nil {
+			n.GPUs = append(n.GPUs, certificate.GPU{Index: i, Name: "does not answer: " + err.Error()})
+			continue
+		}
+		n.GPUs = append(n.GPUs, certificate.GPU{
+			Index: i, Name: g.Name.Value, UUID: g.UUID, Bus: g.Bus.String(), VBIOS: g.VBIOS.Value, Memory: int64(g.MemoryBytes.Value),
+		})
+	}
+}
+
+func (id *identity) askPorts(fs sysfs.FS) {
+	devices, _ := fs.RDMADevices()
+	for _, d := range devices {
+		for _, p := range d.Ports {
+			if p.State == "ACTIVE" {
+				id.Machine.Ports++
+			}
+			id.Node.Ports = append(id.Node.Ports, certificate.Port{
+				Name: fmt.Sprintf("%s/%d", d.Name, p.Number), Device: d.HCAType, GUID: d.NodeGUID, Firmware: d.Firmware,
+				LinkLayer: p.LinkLayer, State: p.State, Gbit: p.Rate.Gbit,
+			})
+		}
+	}
+}
+
+// moduleVersions are those of the kernel's modules that measurements depend on.
+func moduleVersions(fs sysfs.FS) map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{"nvidia", "nvidia_peermem", "gdrdrv", "mlx5_core", "efa"} {
+		if v, err := fs.Text("sys/module/" + name + "/version"); err == nil && strings.TrimSpace(v) != "" {
+			out["module "+name] = strings.TrimSpace(v)
+		}
+	}
+	return none(out)
+}
+
+// none is nothing where a map is empty, as certificates have it.
+func none(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// telling are the beginnings of variables that change what is measured.
+var telling = []string{"NCCL_", "UCX_", "FI_", "OMPI_MCA_", "CUDA_", "NVIDIA_", "SHARP_", "ASSAY_", "SLURM_JOB_ID", "OMP_"}
+
+// variables are those of the environment that change what is measured, without
+// what might be a secret.
+func variables(environ []string) map[string]string {
+	out := map[string]string{}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		begins := slices.ContainsFunc(telling, func(p string) bool { return strings.HasPrefix(name, p) })
+		secret := slices.ContainsFunc([]string{"TOKEN", "SECRET", "PASS", "KEY", "CREDENTIAL"}, func(s string) bool { return strings.Contains(strings.ToUpper(name), s) })
+		if begins && !secret {
+			out[name] = strings.ToValidUTF8(value, "?")
+		}
+	}
+	return none(out)
+}
+
+// identityOf is what tells the machine from others. It must stay what it is when
+// a GPU falls off the bus, and whoever asks: so it is of one kind, the first
+// that there is.
+func identityOf(fs sysfs.FS, n *certificate.Node) []string {
+	if id, err := fs.Text("sys/class/dmi/id/product_uuid"); err == nil && strings.Trim(id, " \n0-fF") != "" {
+		return []string{"dmi " + strings.ToLower(strings.TrimSpace(id))}
+	}
+	var out []string
+	for _, p := range n.Ports {
+		if p.GUID != "" {
+			out = append(out, "port "+p.GUID)
+		}
+	}
+	for _, g := range n.GPUs {
+		if len(n.Ports) == 0 && g.UUID != "" {
+			out = append(out, g.UUID)
+		}
+	}
+	if len(out) > 0 {
+		slices.Sort(out)
+		return slices.Compact(out)
+	}
+	// The number itself is nobody's business: machine-id(5) asks for a hash.
+	if id, err := fs.Text("etc/machine-id"); err == nil && strings.TrimSpace(id) != "" {
+		sum := sha256.Sum256([]byte("assay " + strings.TrimSpace(id)))
+		return []string{"machine-id " + hex.EncodeToString(sum[:16])}
+	}
+	return []string{"name " + n.Name}
+}
+
+// identified runs identify as a process of its own. If it does not end well the
+// machine has a name, and the reason.
+func identified(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) *identity {
+	id, err := askIdentity(ctx, run)
+	if err != nil {
+		name := nodeName(os.Getenv)
+		id = &identity{
+			Machine: node.Machine{CUDA: driver.Built, Why: err.Error()},
+			Node:    certificate.Node{Name: name, Identity: []string{"name " + name}},
+		}
+		if fs, err := sysfs.Open("/"); err == nil {
+			devices, _ := fs.PCI()
+			for _, d := range devices {
+				if d.IsGPU() {
+					id.Machine.PCI++
+				}
+			}
+		}
+	}
+	return id
+}
+
+// drawing is a topology as certificates have it.
+func drawing(sys *topology.System) *certificate.Topology {
+	t := new(certificate.Topology)
+	cpus := map[int]string{}
+	for _, c := range sys.CPUs {
+		id := fmt.Sprintf("cpu%d", c.ID)
+		cpus[c.ID] = id
+		label := fmt.Sprintf("NUMA %d", c.ID)
+		if c.ID < 0 {
+			label = "processors"
+		}
+		t.Parts = append(t.Parts, certificate.Part{ID: id, Kind: certificate.PartCPU, Label: label})
+	}
+	drawn := map[string]bool{}
+	under := func(p *topology.PCI) string {
+		above := cpus[p.NUMA]
+		for _, s := range p.Switches {
+			id := "switch " + s.String()
+			if !drawn[id] {
+				drawn[id] = true
+				t.Parts = append(t.Parts, certificate.Part{ID: id, Kind: certificate.PartSwitch, Label: "PCIe switch", Under: above})
+			}
+			above = id
+		}
+		return above
+	}
+	ends := map[sysfs.BusID]string{}
+	for i := range sys.GPUs {
+		g := &sys.GPUs[i]
+		id := fmt.Sprintf("gpu%d", i)
+		ends[g.BusID] = id
+		t.Parts = append(t.Parts, certificate.Part{ID: id, Kind: certificate.PartGPU, Label: fmt.Sprintf("GPU %d", i), Under: under(&g.PCI), Link: slot(g.Link)})
+	}
+	for i := range sys.NICs {
+		c := &sys.NICs[i]
+		if !c.RDMA {
+			continue
+		}
+		p := certificate.Part{ID: fmt.Sprintf("nic%d", i), Kind: certificate.PartNIC, Label: sys.Label(i)}
+		if c.OnPCI {
+			p.Under, p.Link = under(&c.PCI), slot(c.Link)
+		}
+		t.Parts = append(t.Parts, p)
+	}
+	nvlinks(t, sys, ends)
+	return t
+}
+
+// nvlinks adds the links between GPUs, each pair's once, and to switches.
+func nvlinks(t *certificate.Topology, sys *topology.System, ends map[sysfs.BusID]string) {
+	for i := range sys.GPUs {
+		g := &sys.GPUs[i]
+		own, toSwitch := ends[g.BusID], 0
+		for _, l := range g.NVLinks {
+			switch l.To {
+			case topology.ToSwitch:
+				toSwitch += l.Count
+			case topology.ToGPU:
+				if other := ends[l.Target]; other != "" && own < other {
+					t.Links = append(t.Links, certificate.Link{A: own, B: other, Kind: "NVLink", Count: l.Count})
+				}
+			}
+		}
+		if toSwitch > 0 {
+			if !slices.ContainsFunc(t.Parts, func(p certificate.Part) bool { return p.Kind == certificate.PartNVSwitch }) {
+				t.Parts = append(t.Parts, certificate.Part{ID: "nvswitch", Kind: certificate.PartNVSwitch, Label: "NVSwitch"})
+			}
+			t.Links = append(t.Links, certificate.Link{A: own, B: "nvswitch", Kind: "NVLink", Count: toSwitch})
+		}
+	}
+}
+
+// slot says by what a function is plugged in.
+func slot(l sysfs.PCILink) string {
+	gen := map[float64]int{2.5: 1, 5: 2, 8: 3, 16: 4, 32: 5, 64: 6, 128: 7}[l.GTs]
+	if gen == 0 || l.Width == 0 {
+		return ""
+	}
+	return fmt.Sprintf("PCIe %d x%d", gen, l.Width)
+}

@@ -1,0 +1,136 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/membw"
+)
+
+// bandwidthParams is what stands under "with" of bandwidth.
+type bandwidthParams struct {
+	Families []string `yaml:"families"` // none: all
+	Size     string   `yaml:"size"`     // of a copy
+	Samples  int      `yaml:"samples"`
+	Copies   int      `yaml:"copies"` // that a sample times
+}
+
+// bandwidth makes a check of each family, all from one run.
+func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
+	d := membw.Defaults()
+	p := bandwidthParams{Families: membw.FamilyNames(), Size: "512M", Samples: d.Samples, Copies: d.Copies}
+	if err := e.Decode(&p); err != nil {
+		return nil, err
+	}
+	if p.Samples < 1 || p.Copies < 1 {
+		return nil, e.Errorf("with: samples and copies are 1 at least")
+	}
+	if err := figures(e, p.Families); err != nil {
+		return nil, err
+	}
+	args := []string{"bandwidth", "-o", "json", "--size", p.Size, "--samples", strconv.Itoa(p.Samples), "--copies", strconv.Itoa(p.Copies)}
+	for _, f := range p.Families {
+		if !slices.Contains(membw.FamilyNames(), f) {
+			return nil, e.Errorf("with: families: there is no %q; did you mean %q?", f, nearest.To(f, membw.FamilyNames()))
+		}
+		args = append(args, "--only", f)
+	}
+	shared := new(once[membw.Report])
+	var out []suite.Check
+	for _, name := range p.Families {
+		out = append(out, suite.Check{
+			ID: e.ID + "/" + name, Title: "memory is copied fast enough: " + membw.FamilyTitle(name), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
+			Run: func(ctx context.Context, _ *suite.Env) suite.Result {
+				if res, none := c.noGPUs(); none {
+					return res
+				}
+				r, bad := shared.get(ctx, func(ctx context.Context) (*membw.Report, *suite.Result) {
+					return report[membw.Report](ctx, c.Run, args...)
+				})
+				if bad != nil {
+					return *bad
+				}
+				return bandwidthResult(e, r, name)
+			},
+		})
+	}
+	return out, nil
+}
+
+// bandwidthResult is a family of a report.
+func bandwidthResult(e *suite.Entry, r *membw.Report, name string) suite.Result {
+	i := slices.IndexFunc(r.Families, func(f membw.Family) bool { return f.Name == name })
+	if i < 0 {
+		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
+	}
+	f := &r.Families[i]
+	var objects []certificate.Object
+	for _, c := range f.Cells {
+		objects = append(objects, cell(e, r, f, c))
+	}
+	if len(objects) == 0 {
+		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
+	}
+	res := of(objects)
+	res.Measured = lowest(objects)
+	if res.Verdict == certificate.Fail || res.Verdict == certificate.Warn {
+		res.Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
+		var said []string
+		for _, finding := range r.Findings {
+			if finding.Family == name {
+				said = append(said, finding.Text)
+			}
+		}
+		if len(said) > 0 && len(e.Limits) == 0 { // they name who is to blame
+			res.Reason = strings.Join(said, "; ")
+		}
+	}
+	if res.Verdict == certificate.Pass {
+		res.Reason = values(objects)
+	}
+	return res
+}
+
+// cell is a GPU or a pair.
+func cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) certificate.Object {
+	o := certificate.Object{Reason: c.Reason}
+	from, to := c.From, c.To
+	if from == membw.Host {
+		from = to
+	}
+	o.Name, o.ID = gpuName(from), r.GPUs[from].UUID
+	if to != membw.Host && to != from {
+		o.Peer = gpuName(to)
+	}
+	switch c.Verdict {
+	case membw.NotApplicable:
+		o.Verdict = certificate.Skip
+		if o.Reason == "" {
+			o.Reason = "it is not possible here"
+		}
+		return o
+	default:
+		o.Verdict = certificate.Verdict(c.Verdict)
+	}
+	if c.Value <= 0 { // it went wrong: the reason says how
+		return o
+	}
+	o.Measured = measured(c.Value, f.Unit, c.Reference, "hardware data base")
+	o.Measured.Spread = spread(c.Samples)
+	limits := f.Limits
+	if c.Limits != nil {
+		limits = *c.Limits
+	}
+	if c.Reference > 0 {
+		atLeast(o.Measured, limits.Pass*c.Reference, fmt.Sprintf("harness bandwidth: %.2f of the reference", limits.Pass))
+	}
+	override(e, f.Name, &o)
+	return o
+}

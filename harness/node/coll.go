@@ -1,0 +1,159 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// collParams is what stands under "with" of coll.
+type collParams struct {
+	Operations []string      `yaml:"operations"`
+	Device     string        `yaml:"device"` // gpu: all GPUs; cpu: ranks on host memory
+	Ranks      int           `yaml:"ranks"`  // on host memory
+	Engine     string        `yaml:"engine"` // assay or nccl
+	Min        string        `yaml:"min"`
+	Max        string        `yaml:"max"`
+	Factor     int           `yaml:"factor"`
+	MinTime    time.Duration `yaml:"min_time"` // of each size
+}
+
+// coll makes a check of each operation.
+func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
+	p := collParams{Device: "gpu", Ranks: 4, Engine: "assay", Min: "8", Max: "1G", Factor: 4, MinTime: 20 * time.Millisecond}
+	if err := e.Decode(&p); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(p.Operations) == 0:
+		return nil, e.Errorf("with: operations: name one at least of %s", strings.Join(perf.Collectives(), ", "))
+	case p.Device != "gpu" && p.Device != "cpu":
+		return nil, e.Errorf("with: device: %q; want gpu or cpu", p.Device)
+	case p.Engine != "assay" && p.Engine != "nccl" || p.Engine == "nccl" && p.Device == "cpu":
+		return nil, e.Errorf("with: engine: %q; want assay, or on GPUs nccl", p.Engine)
+	case p.Ranks < 2 || p.Factor < 2:
+		return nil, e.Errorf("with: ranks and factor are 2 at least")
+	}
+	if err := figures(e, p.Operations); err != nil {
+		return nil, err
+	}
+	var out []suite.Check
+	for _, op := range p.Operations {
+		if n := nearest.To(op, perf.Collectives()); n != op {
+			return nil, e.Errorf("with: operations: there is no %q; did you mean %q?", op, n)
+		}
+		check := suite.Check{
+			ID: e.ID + "/" + op, Title: fmt.Sprintf("%s among all GPUs is right, and fast enough", op), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
+			Run: func(ctx context.Context, _ *suite.Env) suite.Result { return c.collective(ctx, e, p, op) },
+		}
+		if p.Device == "cpu" {
+			check.Title, check.Uses = fmt.Sprintf("%s among %d ranks on host memory is right", op, p.Ranks), []string{useHost}
+		}
+		out = append(out, check)
+	}
+	return out, nil
+}
+
+// collective measures one operation.
+func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, op string) suite.Result {
+	ranks := p.Ranks
+	if p.Device == "gpu" {
+		if res, none := c.noGPUs(); none {
+			return res
+		}
+		if ranks = c.Machine.GPUs; ranks < 2 {
+			return suite.Skipped("it takes two GPUs, and there is one")
+		}
+	}
+	ms := strconv.FormatFloat(float64(p.MinTime)/float64(time.Millisecond), 'f', -1, 64)
+	args := []string{
+		"coll", op, "-g", strconv.Itoa(ranks), "-b", p.Min, "-e", p.Max, "-f", strconv.Itoa(p.Factor), "--min-time", ms,
+		"--device", p.Device, "--engine", p.Engine, "--output", "json",
+	}
+	d, bad := report[perf.Document](ctx, c.Run, args...)
+	if bad != nil {
+		return *bad
+	}
+	return c.collResult(e, d, op, p.Device == "gpu")
+}
+
+// collResult is a benchmark's report.
+func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bool) suite.Result {
+	switch {
+	case d.Error != "":
+		return suite.Errored("%s", d.Error)
+	case len(d.Rows) == 0:
+		return suite.Errored("nothing was measured")
+	}
+	res := suite.Passed("%s, every result verified", count(d.Ranks, "rank"))
+	out := certificate.Curve{Name: op + ", out of place", X: "B", Y: "GB/s"}
+	in := certificate.Curve{Name: op + ", in place", X: "B", Y: "GB/s"}
+	for _, r := range d.Rows {
+		if n := len(out.Points); n > 0 && float64(r.Bytes) <= out.Points[n-1].X {
+			continue // one point a size: of several types or operations the first
+		}
+		out.Points = append(out.Points, certificate.Point{X: float64(r.Bytes), Y: r.OutOfPlace.BusBW})
+		in.Points = append(in.Points, certificate.Point{X: float64(r.Bytes), Y: r.InPlace.BusBW})
+	}
+	last := out.Points[len(out.Points)-1]
+	o := certificate.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: certificate.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
+	if figure := c.figure(op, d.Ranks, int64(last.X)); gpus && figure != nil {
+		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
+			o.Measured = measured(last.Y, "GB/s", best.Value, best.Source)
+			out.Expected, out.Source = best.Value, best.Source
+		}
+		if figure.Floor != nil {
+			atLeast(o.Measured, figure.Floor.Value, figure.Floor.Source)
+		}
+	}
+	if l := o.Measured.Limit; l != nil && !l.Passes(last.Y) {
+		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
+	}
+	override(e, op, &o)
+	res.Measured, res.Curves = o.Measured, []certificate.Curve{out, in}
+	if o.Verdict == certificate.Fail {
+		res.Verdict, res.Reason, res.Remedy = o.Verdict, o.Reason, "look at bandwidth and health of the single GPUs and links first"
+	}
+	// A rank on host memory is late whenever something else runs: that says nothing.
+	if t := d.Straggler; gpus && t != nil && t.Notable() {
+		who := certificate.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: certificate.Warn, Reason: t.String(), Measured: measured(t.Percent, "%", 0, "")}
+		res.Objects = append(res.Objects, who)
+		if res.Verdict == certificate.Pass {
+			res.Verdict, res.Reason = certificate.Warn, who.Name+" is late: "+t.String()
+			res.Remedy = "see whether something else runs there (harness health --only gpu/processes), and at its clocks, temperature and links"
+		} else {
+			res.Reason += "; " + who.Name + " is late: " + t.String()
+		}
+	}
+	if d.Bad > 0 {
+		res.Verdict, res.Reason = certificate.Fail, fmt.Sprintf("%d results were wrong", d.Bad)
+		res.Remedy = "do not use the node: run harness diag -r 3 to find out which GPU or link it is"
+	}
+	return res
+}
+
+// figure is what the data base expects of a collective of one node: of several
+// algorithms' figures the lowest, of a message no larger than what was measured.
+func (c *Config) figure(op string, ranks int, bytes int64) *platform.Expected {
+	var fit []platform.Expected
+	for _, f := range c.Machine.Expect.Figures {
+		if f.Name == op && f.Nodes <= 1 && f.GPUs == ranks && f.Bytes <= bytes && f.Floor != nil {
+			fit = append(fit, f)
+		}
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	lowest := slices.MinFunc(fit, func(a, b platform.Expected) int { return cmp.Compare(a.Floor.Value, b.Floor.Value) })
+	return &lowest
+}

@@ -1,0 +1,188 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// healthParams is what stands under "with" of health.
+type healthParams struct {
+	Window time.Duration `yaml:"window"` // for which error counters are watched
+	Since  time.Duration `yaml:"since"`  // how far back the kernel's log counts
+	Only   []string      `yaml:"only"`
+	Skip   []string      `yaml:"skip"`
+}
+
+// health makes a check of each of harness health's, all from one run of it.
+func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
+	p := healthParams{Window: 500 * time.Millisecond, Since: 2 * time.Hour}
+	if err := e.Decode(&p); err != nil {
+		return nil, err
+	}
+	if err := figures(e, nil); err != nil {
+		return nil, err
+	}
+	args := []string{"health", "-o", "json", "--window", p.Window.String(), "--since", p.Since.String()}
+	if c.GPUs != nil {
+		args = append(args, "--gpus", strconv.Itoa(*c.GPUs))
+	}
+	if c.Platform != "" {
+		args = append(args, "--platform", c.Platform)
+	}
+	shared := new(once[health.Report])
+	var out []suite.Check
+	for _, id := range health.IDs() {
+		if len(p.Only) > 0 && !covered(p.Only, id) || covered(p.Skip, id) {
+			continue
+		}
+		out = append(out, suite.Check{
+			ID: e.ID + "/" + id, Title: sentence(health.Title(id)),
+			Run: func(ctx context.Context, _ *suite.Env) suite.Result {
+				r, bad := shared.get(ctx, func(ctx context.Context) (*health.Report, *suite.Result) {
+					return report[health.Report](ctx, c.Run, args...)
+				})
+				if bad != nil {
+					return *bad
+				}
+				return healthResult(r, id)
+			},
+		})
+	}
+	if len(out) == 0 {
+		return nil, e.Errorf("only and skip leave no check of health (harness health --list has them)")
+	}
+	return out, nil
+}
+
+// covered reports whether a pattern covers an id, as a whole or up to a slash.
+func covered(patterns []string, id string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		for s := id; s != "."; s = path.Dir(s) {
+			if ok, _ := path.Match(p, s); ok {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// sentence makes a title what a certificate's titles are: without a capital.
+func sentence(s string) string {
+	if first, rest, _ := strings.Cut(s, " "); first == strings.ToUpper(first) && len(first) > 1 {
+		return first + " " + rest // PCIe
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
+// healthResult is one check of a report.
+func healthResult(r *health.Report, id string) suite.Result {
+	var objects []certificate.Object
+	var worst certificate.Verdict
+	remedy := ""
+	for _, one := range r.Results {
+		if one.ID != id {
+			continue
+		}
+		o := certificate.Object{Name: one.Object.Name, ID: one.Object.UUID, Verdict: certificate.Verdict(one.Verdict), Reason: one.Reason}
+		if one.Number != nil && one.Unit != "" {
+			o.Measured = &certificate.Measurement{Value: *one.Number, Unit: one.Unit}
+			if one.Limit != nil {
+				kind := certificate.AtMost
+				if one.Least {
+					kind = certificate.AtLeast
+				}
+				o.Measured.Limit = &certificate.Limit{Value: *one.Limit, Kind: kind, Source: one.Source}
+			}
+		} else if o.Reason == "" {
+			o.Reason = one.Value
+		}
+		if w := certificate.Worst(o.Verdict, worst); w != worst {
+			worst, remedy = w, one.Remedy
+		}
+		objects = append(objects, o)
+	}
+	if len(objects) == 0 {
+		return suite.Errored("the report of harness health has nothing about %s", id)
+	}
+	res := of(distinct(objects))
+	res.Remedy = remedy
+	if res.Verdict == certificate.Pass {
+		res.Reason = values(objects)
+	}
+	if len(objects) == 1 && objects[0].ID == "" { // the node itself
+		res.Objects, res.Measured, res.Reason = nil, objects[0].Measured, objects[0].Reason
+	} else {
+		res.Measured = lowest(objects)
+	}
+	return res
+}
+
+// unit is a measurement's, which is never missing.
+func unit(s string) string {
+	if s == "" {
+		return "count"
+	}
+	return s
+}
+
+// distinct numbers objects that have one name: two findings about one device.
+func distinct(objects []certificate.Object) []certificate.Object {
+	type key struct{ name, peer, quantity string }
+	seen := map[key]int{}
+	for i := range objects {
+		o := &objects[i]
+		k := key{o.Name, o.Peer, o.Quantity}
+		seen[k]++
+		if n := seen[k]; n > 1 {
+			o.Quantity = strings.TrimSpace(fmt.Sprintf("%s %d", o.Quantity, n))
+		}
+	}
+	return objects
+}
+
+// values says what all objects have, or between what their values lie.
+func values(objects []certificate.Object) string {
+	var low, high *certificate.Measurement
+	for _, o := range objects {
+		m := o.Measured
+		if m == nil {
+			return reasons(objects)
+		}
+		if low == nil || m.Value < low.Value {
+			low = m
+		}
+		if high == nil || m.Value > high.Value {
+			high = m
+		}
+	}
+	switch {
+	case len(objects) == 1:
+		return "" // it stands in the measurement
+	case low.Value == high.Value:
+		return fmt.Sprintf("%.4g %s, all %d", low.Value, low.Unit, len(objects))
+	}
+	return fmt.Sprintf("%.4g to %.4g %s", low.Value, high.Value, low.Unit)
+}
+
+// reasons says what all objects have in words.
+func reasons(objects []certificate.Object) string {
+	first := objects[0].Reason
+	switch {
+	case len(objects) == 1:
+		return first
+	case slices.ContainsFunc(objects, func(o certificate.Object) bool { return o.Reason != first }):
+		return fmt.Sprintf("%s: %s; and %d more", objects[0].Name, first, len(objects)-1)
+	case first == "":
+		return ""
+	}
+	return fmt.Sprintf("%s, all %d", first, len(objects))
+}

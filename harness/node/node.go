@@ -1,0 +1,271 @@
+// Package node makes the checks of suites that are about a machine. Each runs a
+// command of the harness as a process of its own, so that a crash, a hang or a
+// GPU's poisoned context is that check's alone, and turns the JSON report of that
+// command into results.
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/suite"
+)
+
+// What checks use, so that they do not disturb one another.
+const (
+	useGPUs    = "gpus"
+	useNetwork = "network"
+	useHost    = "host" // its processors and memory
+)
+
+// Output is what a command of the harness wrote, and how it ended.
+type Output struct {
+	Stdout []byte
+	Stderr string // the end of it
+	Status int    // exit status; below 0: it was killed
+}
+
+// A Config is what the checks are made from.
+type Config struct {
+	// Run runs a command of the harness to its end. An error says that it could
+	// not be started, or was ended with the context.
+	Run func(ctx context.Context, args ...string) (Output, error)
+	// Machine is what the node is.
+	Machine Machine
+	// GPUs is how many there must be; nil: nobody says.
+	GPUs *int
+	// Platform is what the node must be, a key of the data base; "": nobody says.
+	Platform string
+}
+
+// A Machine is what is known of the node before anything is measured.
+type Machine struct {
+	PCI    int                  `json:"pci"`   // GPUs on PCI
+	GPUs   int                  `json:"gpus"`  // that CUDA has
+	CUDA   bool                 `json:"cuda"`  // this build of the harness has code for GPUs
+	Ports  int                  `json:"ports"` // of RDMA devices, that are up
+	Why    string               `json:"why"`   // CUDA has no GPU
+	Expect platform.Expectation `json:"expect"`
+}
+
+// Kinds are the kinds of checks that files of suites can name.
+func (c *Config) Kinds() []suite.Kind {
+	return []suite.Kind{
+		{Name: "platform", Usage: "the machine is recognised, and is the one that it should be", Make: c.platform},
+		{Name: "health", Usage: "what harness health looks at, without load", Make: c.health},
+		{Name: "diag", Usage: "tests of harness diag, which load the GPUs", Make: c.diag},
+		{Name: "bandwidth", Usage: "copies between host and GPUs and among GPUs, as harness bandwidth measures them", Make: c.bandwidth},
+		{Name: "coll", Usage: "collectives of harness coll: speed, and every result verified", Make: c.coll},
+		{Name: "mesh", Usage: "RDMA between all ports, as harness ib mesh measures it", Make: c.mesh},
+	}
+}
+
+// noGPUs is the result of checks of GPUs where there are none that they could
+// load. If there are some after all, that is no skip.
+func (c *Config) noGPUs() (suite.Result, bool) {
+	m := &c.Machine
+	switch {
+	case m.PCI == 0 && m.GPUs == 0 && (c.GPUs == nil || *c.GPUs == 0):
+		return suite.Skipped("there is no GPU on PCI"), true
+	case !m.CUDA:
+		return suite.Errored("PCI has %s, and this harness has no code for GPUs", count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
+	case m.GPUs == 0:
+		return suite.Errored("PCI has %s, and CUDA none: %s", count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
+	}
+	return suite.Result{}, false
+}
+
+// report runs a command and decodes what it wrote. Statuses 0 and 1 are a
+// report's; any other is the command's failure, of which the result tells.
+func report[T any](ctx context.Context, run func(context.Context, ...string) (Output, error), args ...string) (*T, *suite.Result) {
+	out, err := run(ctx, args...)
+	text := strings.TrimSpace(out.Stderr)
+	broke := func(format string, a ...any) (*T, *suite.Result) {
+		res := suite.Errored("harness %s: %v", strings.Join(args, " "), fmt.Errorf(format, a...)).WithOutput(text)
+		return nil, &res
+	}
+	if err != nil {
+		return broke("%w", err)
+	}
+	doc := new(T)
+	wrong := json.Unmarshal(out.Stdout, doc)
+	switch {
+	case out.Status < 0:
+		return broke("it was killed")
+	case wrong != nil && out.Status != 0:
+		return broke("it ended with status %d%s", out.Status, lastLine(text))
+	case wrong != nil:
+		return broke("its report cannot be read: %w", wrong)
+	}
+	return doc, nil
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(text, "\n")
+	if last := lines[len(lines)-1]; last != "" {
+		return ": " + strings.TrimPrefix(last, "harness: ")
+	}
+	return ""
+}
+
+// once runs something for several checks, when the first of them needs it.
+type once[T any] struct {
+	mu   sync.Mutex
+	done bool
+	doc  *T
+	bad  *suite.Result
+}
+
+func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *suite.Result)) (*T, *suite.Result) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.done {
+		o.doc, o.bad = make(ctx)
+		// What was cut off says nothing of the next check, which has time of its own.
+		o.done = ctx.Err() == nil
+	}
+	return o.doc, o.bad
+}
+
+// of sums objects up: the worst verdict, and why.
+func of(objects []certificate.Object) suite.Result {
+	var verdicts []certificate.Verdict
+	for _, o := range objects {
+		verdicts = append(verdicts, o.Verdict)
+	}
+	res := suite.Result{Verdict: certificate.Worst(verdicts...), Objects: objects}
+	var bad []certificate.Object
+	for _, o := range objects {
+		if o.Verdict == res.Verdict && res.Verdict != certificate.Pass {
+			bad = append(bad, o)
+		}
+	}
+	if len(bad) > 0 {
+		res.Reason = named(bad)
+	}
+	return res
+}
+
+// named puts the reasons of objects in a sentence: once, where all have one.
+func named(bad []certificate.Object) string {
+	first := bad[0]
+	same := !slices.ContainsFunc(bad, func(o certificate.Object) bool { return o.Reason != first.Reason })
+	switch {
+	case len(bad) == 1:
+		return place(first) + ": " + first.Reason
+	case same && len(bad) <= 4:
+		var names []string
+		for _, o := range bad {
+			names = append(names, place(o))
+		}
+		return strings.Join(names, ", ") + ": " + first.Reason
+	case same:
+		return fmt.Sprintf("%s and %d more: %s", place(first), len(bad)-1, first.Reason)
+	}
+	return fmt.Sprintf("%s: %s; and %d more", place(first), first.Reason, len(bad)-1)
+}
+
+// place names an object.
+func place(o certificate.Object) string {
+	s := o.Name
+	if o.Peer != "" {
+		s += " to " + o.Peer
+	}
+	if o.Quantity != "" {
+		s += ", " + o.Quantity
+	}
+	return s
+}
+
+// lowest is the measurement that speaks for all: the one nearest its limit, or
+// where nothing is expected the lowest.
+func lowest(objects []certificate.Object) *certificate.Measurement {
+	var out *certificate.Measurement
+	key := func(m *certificate.Measurement) float64 {
+		switch {
+		case m.Limit != nil && m.Limit.Kind == certificate.AtMost && m.Value > 0:
+			return m.Limit.Value / m.Value
+		case m.Limit != nil && m.Limit.Value > 0:
+			return m.Value / m.Limit.Value
+		}
+		return m.Value
+	}
+	for _, o := range objects {
+		if m := o.Measured; m != nil && (out == nil || key(m) < key(out)) {
+			out = m
+		}
+	}
+	return out
+}
+
+// measured is a value with what is expected of it; 0 and "" are not known.
+func measured(value float64, unit string, expected float64, source string) *certificate.Measurement {
+	m := &certificate.Measurement{Value: value, Unit: unit}
+	if expected > 0 && source != "" {
+		m.Expected, m.Source, m.Ratio = expected, source, value/expected
+	}
+	return m
+}
+
+// atLeast sets the least that passes.
+func atLeast(m *certificate.Measurement, limit float64, source string) {
+	if limit > 0 && source != "" {
+		m.Limit = &certificate.Limit{Value: limit, Kind: certificate.AtLeast, Source: source}
+	}
+}
+
+// spread of samples, of which there should be two.
+func spread(samples []float64) *certificate.Spread {
+	if len(samples) < 2 {
+		return nil
+	}
+	return &certificate.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: certificate.Range, Samples: len(samples)}
+}
+
+// override puts a file's own limits in place of those of the data base, and
+// judges by them.
+func override(e *suite.Entry, figure string, o *certificate.Object) {
+	rule, ok := e.Limits[figure]
+	if !ok || o.Measured == nil || o.Verdict == certificate.Skip || o.Verdict == certificate.Error {
+		return
+	}
+	limit := rule.Value
+	if rule.Fraction > 0 {
+		limit = rule.Fraction * o.Measured.Expected
+	}
+	if limit == 0 { // a fraction of what nobody knows
+		return
+	}
+	o.Measured.Limit = &certificate.Limit{Value: limit, Kind: certificate.AtLeast, Source: e.Place()}
+	o.Verdict, o.Reason = certificate.Pass, ""
+	if o.Measured.Value < limit {
+		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g %s, less than %.4g", o.Measured.Value, o.Measured.Unit, limit)
+	}
+}
+
+// figures refuses limits of what an entry does not measure.
+func figures(e *suite.Entry, known []string) error {
+	for name := range e.Limits {
+		if !slices.Contains(known, name) {
+			return e.Errorf("limits: %q is no figure of this check (there are %s)", name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// unmatched says which of an entry's limits were of nothing that was measured.
+func unmatched(e *suite.Entry, objects []certificate.Object) error {
+	for _, name := range slices.Sorted(maps.Keys(e.Limits)) {
+		if !slices.ContainsFunc(objects, func(o certificate.Object) bool { return o.Quantity == name }) {
+			return fmt.Errorf("limits of %s: no figure is called %q", e.Place(), name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,315 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+// FileVersion is the version of the files that [ParseFile] reads.
+const FileVersion = 1
+
+// A File is a suite as data: which kinds of checks to make, and how.
+type File struct {
+	Name    string // where it was read from, for errors
+	Title   string
+	Limit   time.Duration // for all checks together; 0: none
+	Entries []Entry
+}
+
+// An Entry is one kind of check in a file, of which several checks may come.
+type Entry struct {
+	ID      string // of its checks, or what they begin with; its kind, if the file does not say
+	Run     string // the kind
+	Needs   []string
+	Timeout time.Duration // of each check; 0: what the kind thinks right
+	Limits  map[string]LimitRule
+	file    string
+	line    int
+	with    *yaml.Node
+}
+
+// A LimitRule replaces the limit of a figure: by a value, or by a fraction of
+// what is expected.
+type LimitRule struct {
+	Value    float64 // in the figure's unit; 0: Fraction decides
+	Fraction float64
+	Of       string // peak or typical
+}
+
+// A Kind makes checks of entries.
+type Kind struct {
+	Name  string
+	Usage string // what it checks, for people
+	Make  func(*Entry) ([]Check, error)
+}
+
+// document is a file as it stands there.
+type document struct {
+	Version int       `yaml:"version"`
+	Title   string    `yaml:"title"`
+	Limit   string    `yaml:"limit"`
+	Checks  yaml.Node `yaml:"checks"`
+}
+
+type entryDocument struct {
+	Run     string               `yaml:"run"`
+	ID      string               `yaml:"id"`
+	Needs   []string             `yaml:"needs"`
+	Timeout string               `yaml:"timeout"`
+	Limits  map[string]yaml.Node `yaml:"limits"`
+	With    yaml.Node            `yaml:"with"`
+}
+
+type limitDocument struct {
+	Value    float64 `yaml:"value"`
+	Fraction float64 `yaml:"fraction"`
+	Of       string  `yaml:"of"`
+}
+
+// maxFile is far above what a list of checks needs.
+const maxFile = 1 << 20
+
+// ParseFile reads a file strictly: what it does not know is an error, with the
+// name and the line.
+func ParseFile(name string, r io.Reader) (*File, error) {
+	b, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(b) > maxFile {
+		return nil, fmt.Errorf("%s: more than %d bytes are no list of checks", name, maxFile)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(b, &root); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if root.Kind == 0 {
+		return nil, fmt.Errorf("%s: it is empty; want version, title and checks", name)
+	}
+	f := &File{Name: name}
+	if err := f.read(root.Content[0]); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *File) read(n *yaml.Node) error {
+	var d document
+	if err := decode(f.Name, n, &d); err != nil {
+		return err
+	}
+	f.Title = strings.TrimSpace(d.Title)
+	switch {
+	case d.Version != FileVersion:
+		return at(f.Name, n, "version: %d; this harness reads version %d", d.Version, FileVersion)
+	case f.Title == "":
+		return at(f.Name, n, "title: there is none; say in a few words what a pass shows")
+	case d.Checks.Kind != yaml.SequenceNode || len(d.Checks.Content) == 0:
+		return at(f.Name, n, "checks: want a list of at least one, such as - run: health")
+	}
+	var err error
+	if f.Limit, err = duration(d.Limit); err != nil {
+		return at(f.Name, n, "limit: %w", err)
+	}
+	for _, c := range d.Checks.Content {
+		e, err := f.entry(c)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(f.Entries, func(o Entry) bool { return o.ID == e.ID }) {
+			return at(f.Name, c, "id: two entries are called %q; give one of them an id of its own", e.ID)
+		}
+		f.Entries = append(f.Entries, *e)
+	}
+	return nil
+}
+
+func (f *File) entry(n *yaml.Node) (*Entry, error) {
+	var d entryDocument
+	if err := decode(f.Name, n, &d); err != nil {
+		return nil, err
+	}
+	e := &Entry{ID: d.ID, Run: d.Run, Needs: d.Needs, file: f.Name, line: n.Line, with: &d.With}
+	if e.Run == "" {
+		return nil, at(f.Name, n, "run: there is none; say what kind of check this is")
+	}
+	if e.ID == "" {
+		e.ID = e.Run
+	}
+	if strings.ContainsAny(e.ID, " \t*?[]\\") || strings.Trim(e.ID, "/") != e.ID {
+		return nil, at(f.Name, n, "id: %q; want words with slashes between, such as gpu/memory", e.ID)
+	}
+	var err error
+	if e.Timeout, err = duration(d.Timeout); err != nil {
+		return nil, at(f.Name, n, "timeout: %w", err)
+	}
+	for name, node := range d.Limits {
+		rule, err := limitRule(f.Name, &node)
+		if err != nil {
+			return nil, err
+		}
+		if e.Limits == nil {
+			e.Limits = map[string]LimitRule{}
+		}
+		e.Limits[name] = rule
+	}
+	return e, nil
+}
+
+func limitRule(file string, n *yaml.Node) (LimitRule, error) {
+	var d limitDocument
+	if err := decode(file, n, &d); err != nil {
+		return LimitRule{}, err
+	}
+	switch {
+	case d.Value < 0 || d.Fraction < 0 || (d.Value > 0) == (d.Fraction > 0):
+		return LimitRule{}, at(file, n, "want either value or fraction, a number above 0")
+	case d.Fraction > 0 && d.Of != "peak" && d.Of != "typical":
+		return LimitRule{}, at(file, n, "of: %q; a fraction is of peak (the hardware's own figure) or typical (what was published of healthy nodes)", d.Of)
+	case d.Value > 0 && d.Of != "":
+		return LimitRule{}, at(file, n, "of: a value is a fraction of nothing")
+	}
+	return LimitRule(d), nil
+}
+
+// duration reads 30s; nothing is 0.
+func duration(s string) (time.Duration, error) {
+	if s == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is no time such as 30s or 5m", s)
+	}
+	return d, nil
+}
+
+func at(file string, n *yaml.Node, format string, a ...any) error {
+	return fmt.Errorf("%s:%d: %w", file, n.Line, fmt.Errorf(format, a...))
+}
+
+// decode is yaml's, but that it refuses keys which v does not have.
+func decode(file string, n *yaml.Node, v any) error {
+	if n.Kind != yaml.MappingNode {
+		return at(file, n, "want keys and values")
+	}
+	known := keys(v)
+	for i := 0; i < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if !slices.Contains(known, key.Value) {
+			return at(file, key, "there is no key %q here; did you mean %q? (all: %s)", key.Value, nearest.To(key.Value, known), strings.Join(known, ", "))
+		}
+	}
+	if err := n.Decode(v); err != nil {
+		var typed *yaml.TypeError
+		if errors.As(err, &typed) {
+			err = errors.New(strings.Join(typed.Errors, "; ")) // they have lines
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		return at(file, n, "%w", err)
+	}
+	return nil
+}
+
+// keys are the names that a struct's fields have in YAML.
+func keys(v any) (out []string) {
+	for f := range reflect.TypeOf(v).Elem().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		out = append(out, name)
+	}
+	return out
+}
+
+// Decode puts what stands under the entry's "with" into a struct, whose fields
+// keep their values where nothing is said.
+func (e *Entry) Decode(v any) error {
+	if e.with == nil || e.with.Kind == 0 {
+		return nil
+	}
+	return decode(e.file, e.with, v)
+}
+
+// Errorf returns an error with the entry's place.
+func (e *Entry) Errorf(format string, a ...any) error {
+	return fmt.Errorf("%s:%d: %w", e.file, e.line, fmt.Errorf(format, a...))
+}
+
+// Checks makes the file's checks. A need may name an entry: that is all of its
+// checks.
+func (f *File) Checks(kinds []Kind) ([]Check, error) {
+	var out []Check
+	made := map[string][]string{} // by entry
+	for i := range f.Entries {
+		e := &f.Entries[i]
+		k, err := kind(kinds, e)
+		if err != nil {
+			return nil, err
+		}
+		checks, err := k.Make(e)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range checks {
+			c.Needs = slices.Concat(c.Needs, e.Needs)
+			if e.Timeout > 0 {
+				c.Timeout = e.Timeout
+			}
+			made[e.ID] = append(made[e.ID], c.ID)
+			out = append(out, c)
+		}
+	}
+	for i := range out {
+		out[i].Needs = expanded(out[i].Needs, made)
+	}
+	if err := Validate(out); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
+	}
+	return out, nil
+}
+
+func kind(kinds []Kind, e *Entry) (Kind, error) {
+	var names []string
+	for _, k := range kinds {
+		if k.Name == e.Run {
+			return k, nil
+		}
+		names = append(names, k.Name)
+	}
+	return Kind{}, e.Errorf("run: there is no kind of check %q; did you mean %q? (all: %s)", e.Run, nearest.To(e.Run, names), strings.Join(names, ", "))
+}
+
+// expanded puts an entry's checks in its place.
+func expanded(needs []string, made map[string][]string) (out []string) {
+	for _, n := range needs {
+		if ids, ok := made[n]; ok {
+			out = append(out, ids...)
+		} else {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// Suite is the file as a suite of that name.
+func (f *File) Suite(name string, kinds []Kind) Suite {
+	return Suite{Name: name, Title: f.Title, Checks: func(context.Context, *Env) ([]Check, error) { return f.Checks(kinds) }}
+}
+
+// FileSuite is the name of a suite that is in a file.
+func FileSuite(path string) string {
+	return strings.TrimSuffix(strings.TrimSuffix(filepath.Base(path), ".yaml"), ".yml")
+}
+
+// Place is where the entry stands: file and line.
+func (e *Entry) Place() string { return fmt.Sprintf("%s:%d", e.file, e.line) }
