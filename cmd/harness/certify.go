@@ -22,7 +22,7 @@ type certifyOptions struct {
 	out, inventory        string
 	only, skip, env       []string
 	noSkip, list, verbose bool
-	resume                bool
+	resume, show          bool
 	jobs, gpus            int
 	counted               bool // --gpus was given
 	platform              string
@@ -56,6 +56,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "resume", Destination: &o.resume, Usage: "with --output: go on with a run that was cut off, without the checks that had ended"},
 			&cli.BoolFlag{Name: "no-skip", Destination: &o.noSkip, Usage: "a skipped check is a failure (those that --only and --skip leave out are not)"},
 			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the suite's checks for this image and run none"},
+			&cli.BoolFlag{Name: "show", Destination: &o.show, Usage: "print the suite's file, to make one of your own from, and run nothing"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show the output of checks that passed, too"},
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), Destination: &o.jobs, Usage: "at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.timeout, Usage: "`TIME` for each check that sets none itself"},

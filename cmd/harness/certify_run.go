@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
@@ -29,6 +31,9 @@ type certification struct {
 
 // run does what the options ask for.
 func (o *certifyOptions) run(ctx context.Context) error {
+	if o.show {
+		return o.printSuite()
+	}
 	c, err := o.prepare(ctx)
 	if err != nil {
 		return err
@@ -244,6 +249,17 @@ func (o *certifyOptions) verdict(st *certificate.Statement) error {
 		}
 	}
 	return nil
+}
+
+// printSuite shows the file of a suite that comes with the harness.
+func (o *certifyOptions) printSuite() error {
+	name := o.chosen()
+	text, err := node.Text(name)
+	if err != nil {
+		return usagef("--show: the suite %q is no file that comes with the harness (these are %s)", name, strings.Join(node.Names(), ", "))
+	}
+	_, err = o.stdout.Write(text)
+	return err
 }
 
 func (o *certifyOptions) printList(c *certification) error {

@@ -26,6 +26,7 @@ func TestScript(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CUDA_VISIBLE_DEVICES", "") // ranks are on the processor, whatever there is
+			e.Setenv("NODE_NAME", "here")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

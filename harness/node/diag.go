@@ -87,6 +87,9 @@ func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
 	}
 	var objects []certificate.Object
 	for _, m := range t.Measurements {
+		if m.Unit == "GFLOP/s" {
+			m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
+		}
 		o := certificate.Object{Name: "all GPUs", Quantity: m.Name, Verdict: certificate.Pass, Measured: measured(m.Value, unit(m.Unit), m.Reference, m.Source)}
 		if m.GPU != diag.NoGPU {
 			o.Name, o.ID = gpuName(m.GPU), uuids[m.GPU]
@@ -101,7 +104,7 @@ func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
 		override(e, m.Name, &o)
 		objects = append(objects, o)
 	}
-	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: lowest(objects), Output: t.Output}
+	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: telling(objects), Output: t.Output}
 	var said []string
 	for _, f := range t.Findings {
 		if verdictOf(f.Status) == res.Verdict && res.Remedy == "" {

@@ -45,7 +45,8 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 			continue
 		}
 		out = append(out, suite.Check{
-			ID: e.ID + "/" + id, Title: sentence(health.Title(id)),
+			// Not while something loads the GPUs, whose processes and temperatures it would see.
+			ID: e.ID + "/" + id, Title: sentence(health.Title(id)), Uses: []string{useGPUs},
 			Run: func(ctx context.Context, _ *suite.Env) suite.Result {
 				r, bad := shared.get(ctx, func(ctx context.Context) (*health.Report, *suite.Result) {
 					return report[health.Report](ctx, c.Run, args...)
@@ -75,12 +76,13 @@ func covered(patterns []string, id string) bool {
 	})
 }
 
-// sentence makes a title what a certificate's titles are: without a capital.
+// sentence makes a title what a certificate's titles are: without a capital, but
+// for names such as PCIe.
 func sentence(s string) string {
-	if first, rest, _ := strings.Cut(s, " "); first == strings.ToUpper(first) && len(first) > 1 {
-		return first + " " + rest // PCIe
+	if len(s) > 1 && s[1] >= 'a' && s[1] <= 'z' && !strings.HasPrefix(s, "Info") {
+		return strings.ToLower(s[:1]) + s[1:]
 	}
-	return strings.ToLower(s[:1]) + s[1:]
+	return s
 }
 
 // healthResult is one check of a report.
@@ -121,7 +123,7 @@ func healthResult(r *health.Report, id string) suite.Result {
 	if len(objects) == 1 && objects[0].ID == "" { // the node itself
 		res.Objects, res.Measured, res.Reason = nil, objects[0].Measured, objects[0].Reason
 	} else {
-		res.Measured = lowest(objects)
+		res.Measured = telling(objects)
 	}
 	return res
 }

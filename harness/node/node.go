@@ -5,10 +5,12 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -184,25 +186,52 @@ func place(o certificate.Object) string {
 	return s
 }
 
-// lowest is the measurement that speaks for all: the one nearest its limit, or
-// where nothing is expected the lowest.
-func lowest(objects []certificate.Object) *certificate.Measurement {
-	var out *certificate.Measurement
-	key := func(m *certificate.Measurement) float64 {
-		switch {
-		case m.Limit != nil && m.Limit.Kind == certificate.AtMost && m.Value > 0:
-			return m.Limit.Value / m.Value
-		case m.Limit != nil && m.Limit.Value > 0:
-			return m.Value / m.Limit.Value
-		}
-		return m.Value
-	}
+// telling is the measurement that speaks for all: the one nearest its limit; of
+// those without one what is least of what is expected; else the worst, where all
+// are of one unit.
+func telling(objects []certificate.Object) *certificate.Measurement {
+	var limited, expected, plain []*certificate.Measurement
 	for _, o := range objects {
-		if m := o.Measured; m != nil && (out == nil || key(m) < key(out)) {
-			out = m
+		switch m := o.Measured; {
+		case m == nil:
+		case m.Limit != nil:
+			limited = append(limited, m)
+		case m.Expected > 0:
+			expected = append(expected, m)
+		default:
+			plain = append(plain, m)
 		}
 	}
-	return out
+	switch {
+	case len(limited) > 0:
+		return slices.MinFunc(limited, by(room))
+	case len(expected) > 0:
+		return slices.MinFunc(expected, by(func(m *certificate.Measurement) float64 { return m.Ratio }))
+	case len(plain) == 0 || slices.ContainsFunc(plain, func(m *certificate.Measurement) bool { return m.Unit != plain[0].Unit }):
+		return nil
+	case slices.Contains([]string{"ns", "us", "ms", "s"}, plain[0].Unit):
+		return slices.MaxFunc(plain, by(func(m *certificate.Measurement) float64 { return m.Value }))
+	}
+	return slices.MinFunc(plain, by(func(m *certificate.Measurement) float64 { return m.Value }))
+}
+
+func by(key func(*certificate.Measurement) float64) func(a, b *certificate.Measurement) int {
+	return func(a, b *certificate.Measurement) int { return cmp.Compare(key(a), key(b)) }
+}
+
+// room is how far a value is from its limit: 1 is at it, more passes.
+func room(m *certificate.Measurement) float64 {
+	value, limit := m.Value, m.Limit.Value
+	if m.Limit.Kind == certificate.AtMost {
+		value, limit = limit, value
+	}
+	switch {
+	case limit > 0:
+		return value / limit
+	case value >= limit:
+		return math.Inf(1)
+	}
+	return math.Inf(-1)
 }
 
 // measured is a value with what is expected of it; 0 and "" are not known.

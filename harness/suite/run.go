@@ -134,7 +134,8 @@ func newRunner(env *Env, checks []Check, opt Options) *runner {
 	}
 	r.unwanted = r.selection()
 	for _, earlier := range opt.Earlier {
-		if i, ok := r.index[earlier.ID]; ok && !r.started[i] {
+		i, ok := r.index[earlier.ID]
+		if _, out := r.unwanted[i]; ok && !out && !r.started[i] {
 			r.started[i] = true
 			r.enter(i, earlier)
 		}

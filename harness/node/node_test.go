@@ -1,0 +1,433 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/dcgm/diag"
+	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/perftest/membw"
+	"github.com/assay-hpc/assay/perftest/mesh"
+)
+
+// twoGPUs is a machine with a driver.
+var twoGPUs = Machine{PCI: 2, GPUs: 2, CUDA: true}
+
+// certify runs a suite whose only entry is this, on a machine whose commands all
+// print the same.
+func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Result {
+	t.Helper()
+	f, err := suite.ParseFile("own.yaml", strings.NewReader("version: 1\ntitle: t\nchecks:\n- "+entry+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks, err := f.Checks(cfg.Kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	results, err := suite.Run(t.Context(), &suite.Env{}, checks, suite.Options{Parallel: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]certificate.Result{}
+	for _, r := range results {
+		out[r.ID] = r
+	}
+	return out
+}
+
+// says is a harness whose commands all print this document.
+func says(t *testing.T, status int, doc any) func(context.Context, ...string) (Output, error) {
+	t.Helper()
+	b, err := json.Marshal(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(context.Context, ...string) (Output, error) {
+		return Output{Stdout: b, Stderr: "harness: as it was\n", Status: status}, nil
+	}
+}
+
+func want(t *testing.T, r certificate.Result, v certificate.Verdict, text string) {
+	t.Helper()
+	if err := r.Validate(); err != nil {
+		t.Error(err)
+	}
+	if all := r.Reason + " | " + r.Remedy; r.Verdict != v || !strings.Contains(all, text) {
+		t.Errorf("%s: %s: %s; want %s, …%s…", r.ID, r.Verdict, all, v, text)
+	}
+}
+
+func TestSuites(t *testing.T) {
+	cfg := &Config{Machine: twoGPUs}
+	kinds := append(cfg.Kinds(), suite.Kind{Name: "image", Make: func(e *suite.Entry) ([]suite.Check, error) {
+		return []suite.Check{{ID: e.ID, Run: func(context.Context, *suite.Env) suite.Result { return suite.Passed("") }}}, nil
+	}})
+	var before int
+	for _, name := range Names() {
+		f, err := Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks, err := f.Checks(kinds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(checks) <= before || f.Limit == 0 {
+			t.Errorf("%s: %d checks in %v; the one before has %d", name, len(checks), f.Limit, before)
+		}
+		before = len(checks)
+		text, err := Text(name)
+		if err != nil || !strings.Contains(string(text), f.Title) {
+			t.Errorf("the text of %s: %v", name, err)
+		}
+	}
+	if _, err := Load("none"); err == nil {
+		t.Error("a suite that does not exist was loaded")
+	}
+}
+
+func TestEntriesRefused(t *testing.T) {
+	cfg := &Config{}
+	for entry, wrong := range map[string]string{
+		"{run: platform, with: {a: 1}}":                                     `there is no key "a"`,
+		"{run: platform, limits: {a: {value: 1}}}":                          `"a" is no figure`,
+		"{run: health, with: {only: [nothing]}}":                            "leave no check of health",
+		"{run: health, limits: {a: {value: 1}}}":                            `"a" is no figure`,
+		"{run: diag}":                                                       "tests: name one at least",
+		"{run: diag, with: {tests: [memry]}}":                               `did you mean "memory"?`,
+		"{run: diag, with: {tests: [\"3\"]}}":                               `there is no test "3"`,
+		"{run: diag, with: {tests: [memory], parameters: [memory.walk=1]}}": "memory has",
+		"{run: bandwidth, with: {families: [host_to_devise]}}":              `did you mean "host_to_device"?`,
+		"{run: bandwidth, with: {samples: 0}}":                              "1 at least",
+		"{run: bandwidth, limits: {h2d: {value: 1}}}":                       `"h2d" is no figure`,
+		"{run: coll}": "operations: name one at least",
+		"{run: coll, with: {operations: [all_redeuce]}}":                         `did you mean "all_reduce"?`,
+		"{run: coll, with: {operations: [all_reduce], device: tpu}}":             "want gpu or cpu",
+		"{run: coll, with: {operations: [all_reduce], engine: mpi}}":             "want assay",
+		"{run: coll, with: {operations: [all_reduce], ranks: 1}}":                "2 at least",
+		"{run: coll, with: {operations: [all_reduce]}, limits: {x: {value: 1}}}": `"x" is no figure`,
+		"{run: mesh, with: {arg: []}}":                                           `did you mean "args"?`,
+	} {
+		f, err := suite.ParseFile("own.yaml", strings.NewReader("version: 1\ntitle: t\nchecks:\n- "+entry+"\n"))
+		if err == nil {
+			_, err = f.Checks(cfg.Kinds())
+		}
+		if err == nil || !strings.Contains(err.Error(), wrong) || !strings.Contains(err.Error(), "own.yaml:4") {
+			t.Errorf("%s: %v; want own.yaml:4 … %s", entry, err, wrong)
+		}
+	}
+}
+
+// TestNoGPUs: where there are none, that is a skip; where there are some that
+// cannot be used, it is none.
+func TestNoGPUs(t *testing.T) {
+	eight := 8
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want certificate.Verdict
+		text string
+	}{
+		"none":         {Config{}, certificate.Skip, "there is no GPU on PCI"},
+		"none wanted":  {Config{GPUs: new(int)}, certificate.Skip, "there is no GPU on PCI"},
+		"eight wanted": {Config{GPUs: &eight, Machine: Machine{CUDA: true, Why: "no driver"}}, certificate.Error, "CUDA none: no driver"},
+		"no code":      {Config{Machine: Machine{PCI: 8, Why: "w"}}, certificate.Error, "use the harness of a CUDA image"},
+		"no driver":    {Config{Machine: Machine{PCI: 8, CUDA: true, Why: "no libcuda"}}, certificate.Error, "docker run --gpus all"},
+	} {
+		for entry, id := range map[string]string{
+			"{run: diag, with: {tests: [memory]}}":           "diag/memory",
+			"{run: bandwidth, with: {families: [local_ce]}}": "bandwidth/local_ce",
+			"{run: coll, with: {operations: [all_reduce]}}":  "coll/all_reduce",
+		} {
+			got := certify(t, &tt.cfg, entry)[id]
+			if t.Run(name+" "+id, func(t *testing.T) { want(t, got, tt.want, tt.text) }); t.Failed() {
+				return
+			}
+		}
+	}
+}
+
+// TestChildren has children end in all ways that are not a report.
+func TestChildren(t *testing.T) {
+	entry := "{run: diag, with: {tests: [memory]}}"
+	for name, tt := range map[string]struct {
+		out  Output
+		err  error
+		text string
+	}{
+		"cannot start": {err: errors.New("no such program"), text: "harness diag -r memory -o json: no such program"},
+		"killed":       {out: Output{Status: -1, Stdout: []byte(`{"tests": [{"test": "memory", "status": "pass"}]}`)}, text: "it was killed"},
+		"not done":     {out: Output{Status: 3, Stderr: "more\nharness: out of memory\n"}, text: "it ended with status 3: out of memory"},
+		"no report":    {out: Output{Stdout: []byte("Segmentation fault")}, text: "its report cannot be read"},
+		"another test": {out: Output{Stdout: []byte(`{"tests": []}`)}, text: "has no test memory"},
+	} {
+		cfg := &Config{Machine: twoGPUs, Run: func(context.Context, ...string) (Output, error) { return tt.out, tt.err }}
+		t.Run(name, func(t *testing.T) { want(t, certify(t, cfg, entry)["diag/memory"], certificate.Error, tt.text) })
+	}
+}
+
+// TestSharedRun: what was cut off is tried again by the next check, which has
+// time of its own.
+func TestSharedRun(t *testing.T) {
+	calls := 0
+	run := func(ctx context.Context) (*int, *suite.Result) {
+		calls++
+		if calls == 1 {
+			<-ctx.Done()
+			res := suite.Errored("cut off")
+			return nil, &res
+		}
+		return &calls, nil
+	}
+	var o once[int]
+	ctx, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if _, bad := o.get(ctx, run); bad == nil {
+		t.Error("what was cut off has a report")
+	}
+	for range 3 {
+		if doc, bad := o.get(t.Context(), run); bad != nil || *doc != 2 {
+			t.Errorf("%v, %v", doc, bad)
+		}
+	}
+}
+
+func TestPlatform(t *testing.T) {
+	h200 := platform.Recognition{Platform: "hgx-h200", Name: "HGX H200 8x", GPUs: []platform.GPUGroup{{Name: "H200", Count: 2}}, Differences: []string{"2 GPUs of 8"}}
+	unknown := platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}}
+	for name, tt := range map[string]struct {
+		cfg  Config
+		want certificate.Verdict
+		text string
+	}{
+		"known":     {Config{Machine: Machine{PCI: 2, Expect: platform.Expectation{Recognition: h200}}}, certificate.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
+		"as wanted": {Config{Platform: "hgx-h200", Machine: Machine{Expect: platform.Expectation{Recognition: h200}}}, certificate.Pass, "HGX"},
+		"another":   {Config{Platform: "hgx-h100-ndr400", Machine: Machine{Expect: platform.Expectation{Recognition: h200}}}, certificate.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
+		"unknown":   {Config{Machine: Machine{PCI: 2, Expect: platform.Expectation{Recognition: unknown}}}, certificate.Skip, "has 2 × X1"},
+		"no GPU":    {Config{}, certificate.Skip, "a machine without GPUs"},
+		"dumb GPUs": {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, certificate.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
+	} {
+		t.Run(name, func(t *testing.T) { want(t, certify(t, &tt.cfg, "{run: platform}")["platform"], tt.want, tt.text) })
+	}
+}
+
+func number(v float64) *float64 { return &v }
+
+func TestHealth(t *testing.T) {
+	gpu := func(i int) health.Object {
+		return health.Object{Kind: "gpu", Name: gpuName(i), UUID: fmt.Sprintf("GPU-%d", i)}
+	}
+	r := health.Report{Results: []health.Result{
+		{ID: "gpu/ecc/volatile", Object: gpu(0), Verdict: health.Pass, Number: number(0), Limit: number(0), Unit: "errors", Source: "DCGM"},
+		{ID: "gpu/ecc/volatile", Object: gpu(1), Verdict: health.Fail, Number: number(3), Limit: number(0), Unit: "errors", Source: "DCGM", Reason: "3 errors", Remedy: "reset it"},
+		{ID: "gpu/temperature/margin", Object: gpu(0), Verdict: health.Pass, Number: number(40), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
+		{ID: "gpu/temperature/margin", Object: gpu(1), Verdict: health.Pass, Number: number(48), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
+		{ID: "gpu/mig", Object: gpu(0), Verdict: health.Pass, Value: "off"},
+		{ID: "gpu/mig", Object: gpu(1), Verdict: health.Pass, Value: "off"},
+		{ID: "gpu/persistence", Object: gpu(0), Verdict: health.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
+		{ID: "gpu/persistence", Object: gpu(1), Verdict: health.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
+		{ID: "node/shm", Object: health.Object{Kind: "node", Name: "node"}, Verdict: health.Pass, Value: "8 GiB", Number: number(8), Limit: number(1), Unit: "GiB", Source: "NVIDIA", Least: true},
+		{ID: "gpu/xid", Object: gpu(0), Verdict: health.Fail, Reason: "Xid 79"},
+		{ID: "gpu/xid", Object: gpu(0), Verdict: health.Fail, Reason: "Xid 94"},
+	}}
+	args := [][]string{}
+	run := says(t, 1, r)
+	eight := 8
+	cfg := &Config{GPUs: &eight, Platform: "hgx-h200", Run: func(ctx context.Context, a ...string) (Output, error) {
+		args = append(args, a)
+		return run(ctx, a...)
+	}}
+	got := certify(t, cfg, "{run: health, with: {window: 1s, only: [gpu, node/shm], skip: [gpu/same]}}")
+	want(t, got["health/gpu/ecc/volatile"], certificate.Fail, "GPU 1: 3 errors | reset it")
+	if m := got["health/gpu/ecc/volatile"].Measured; m == nil || m.Value != 3 || m.Limit.Kind != certificate.AtMost {
+		t.Errorf("the measurement that speaks for all is %+v; want GPU 1's", m)
+	}
+	want(t, got["health/gpu/temperature/margin"], certificate.Pass, "40 to 48 °C")
+	if o := got["health/gpu/temperature/margin"].Objects; len(o) != 2 || o[1].ID != "GPU-1" || o[1].Measured.Limit.Kind != certificate.AtLeast {
+		t.Errorf("%+v", o)
+	}
+	want(t, got["health/gpu/mig"], certificate.Pass, "off, all 2")
+	want(t, got["health/gpu/persistence"], certificate.Warn, "GPU 0, GPU 1: it is off | nvidia-smi")
+	want(t, got["health/node/shm"], certificate.Pass, "")
+	want(t, got["health/gpu/xid"], certificate.Fail, "GPU 0: Xid 79; and 1 more")
+	want(t, got["health/gpu/count"], certificate.Error, "nothing about gpu/count")
+	if _, ok := got["health/gpu/same/vbios"]; ok {
+		t.Error("a check was made that skip names")
+	}
+	all := strings.Join(args[0], " ")
+	if len(args) != 1 || all != "health -o json --window 1s --since 2h0m0s --gpus 8 --platform hgx-h200" {
+		t.Errorf("%d runs: %s", len(args), all)
+	}
+}
+
+func diagReport(status diag.Status, m ...diag.Measurement) diag.Report {
+	return diag.Report{
+		GPUs:  []diag.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}},
+		Tests: []diag.Result{{Engine: diag.Assay, Test: "memory", Status: status, Measurements: m}},
+	}
+}
+
+func TestDiag(t *testing.T) {
+	write := func(gpu int, v float64) diag.Measurement {
+		return diag.Measurement{Name: "write", GPU: gpu, Value: v, Unit: "GB/s", Reference: 4800, Source: "sheet", Floor: 3456, FloorSource: "rule"}
+	}
+	counted := diag.Measurement{Name: "patterns verified", GPU: 0, Value: 33, Unit: "passes"}
+	slow := diagReport(diag.Fail, write(0, 4300), write(1, 3000), counted)
+	slow.Tests[0].Findings = []diag.Finding{{GPU: 1, Status: diag.Fail, Text: "3000 GB/s, less than 3456", Remedy: "reset it"}}
+	broken := diagReport(diag.Error)
+	broken.Tests[0].Reason = "killed by signal 11"
+	for name, tt := range map[string]struct {
+		entry string
+		r     diag.Report
+		want  certificate.Verdict
+		text  string
+	}{
+		"passes":           {"", diagReport(diag.Pass, write(0, 4300), write(1, 4301), counted), certificate.Pass, "2 GPUs"},
+		"slow":             {"", slow, certificate.Fail, "GPU 1: 3000 GB/s, less than 3456 | reset it"},
+		"broken":           {"", broken, certificate.Error, "killed by signal 11"},
+		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(diag.Pass, write(0, 4300), write(1, 4700)), certificate.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
+		"own value":        {", limits: {write: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Pass, "2 GPUs"},
+		"limit of nothing": {", limits: {wirte: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Error, `no figure is called "wirte"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := &Config{Machine: twoGPUs, Run: says(t, 1, tt.r)}
+			r := certify(t, cfg, "{run: diag, with: {tests: [memory]}"+tt.entry+"}")["diag/memory"]
+			want(t, r, tt.want, tt.text)
+			if r.Verdict != certificate.Error && (r.Measured == nil || r.Measured.Unit != "GB/s" || r.Objects[0].ID != "GPU-a") {
+				t.Errorf("measured %+v, objects %+v", r.Measured, r.Objects)
+			}
+		})
+	}
+}
+
+func TestDiagArguments(t *testing.T) {
+	var got []string
+	cfg := &Config{Machine: twoGPUs, Run: func(_ context.Context, a ...string) (Output, error) {
+		got = append(got, strings.Join(a, " "))
+		return Output{Status: 3}, nil
+	}}
+	certify(t, cfg, "{run: diag, with: {tests: [pcie, sm_stress], duration: 5s, parameters: [pcie.copies=16]}}")
+	slices.Sort(got)
+	if all := strings.Join(got, "; "); all != "diag -r pcie -o json --duration 5s -p pcie.copies=16; diag -r sm_stress -o json --duration 5s" {
+		t.Error(all)
+	}
+}
+
+func TestBandwidth(t *testing.T) {
+	r := membw.Report{
+		GPUs: []membw.Subject{{GPU: membw.GPU{UUID: "GPU-a"}}, {GPU: membw.GPU{UUID: "GPU-b"}}},
+		Families: []membw.Family{
+			{Name: "host_to_device", Unit: "GB/s", Limits: membw.Limits{Pass: 0.76}, Cells: []membw.Cell{
+				{From: membw.Host, To: 0, Value: 55, Samples: []float64{54, 55, 56}, Reference: 63, Verdict: membw.Pass},
+				{From: membw.Host, To: 1, Value: 20, Samples: []float64{20, 21}, Reference: 63, Verdict: membw.Fail, Reason: "20.0 GB/s is 32 %"},
+			}},
+			{Name: "peer_write_ce", Unit: "GB/s", Cells: []membw.Cell{
+				{From: 0, To: 1, Value: 396, Samples: []float64{396}, Reference: 450, Verdict: membw.Pass},
+				{From: 1, To: 0, Verdict: membw.NotApplicable},
+			}},
+			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{
+				{From: 0, To: membw.Host, Value: 1100, Verdict: membw.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: membw.Pass},
+			}},
+		},
+		Findings: []membw.Finding{{Family: "host_to_device", GPUs: []int{1}, Verdict: membw.Fail, Text: "GPU 1 is slow"}},
+	}
+	cfg := &Config{Machine: twoGPUs, Run: says(t, 1, r)}
+	got := certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device, peer_write_ce, host_latency, peer_both_ce]}}")
+	h2d := got["bandwidth/host_to_device"]
+	want(t, h2d, certificate.Fail, "GPU 1 is slow")
+	if o := h2d.Objects; o[1].ID != "GPU-b" || o[1].Peer != "" || o[0].Measured.Spread.Low != 54 || o[0].Measured.Limit.Value != 0.76*63 || h2d.Measured.Value != 20 {
+		t.Errorf("%+v", h2d)
+	}
+	p2p := got["bandwidth/peer_write_ce"]
+	want(t, p2p, certificate.Pass, "")
+	if o := p2p.Objects; o[0].Name != "GPU 0" || o[0].Peer != "GPU 1" || o[1].Verdict != certificate.Skip {
+		t.Errorf("%+v", o)
+	}
+	if m := got["bandwidth/host_latency"].Measured; m == nil || m.Value != 1200 {
+		t.Errorf("the latency that speaks for all is %+v; want the highest", m)
+	}
+	want(t, got["bandwidth/peer_both_ce"], certificate.Skip, "more GPUs than there are: 2")
+	got = certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.3, of: peak}}}")
+	want(t, got["bandwidth/host_to_device"], certificate.Pass, "20 to 55 GB/s")
+}
+
+func document(busbw float64) perf.Document {
+	return perf.Document{Ranks: 2, Rows: []perf.Row{
+		{Bytes: 1 << 20, OutOfPlace: perf.Placement{BusBW: 100}, InPlace: perf.Placement{BusBW: 101}},
+		{Bytes: 1 << 30, OutOfPlace: perf.Placement{BusBW: busbw}, InPlace: perf.Placement{BusBW: busbw}},
+	}}
+}
+
+func TestColl(t *testing.T) {
+	machine := twoGPUs
+	machine.Expect.Figures = []platform.Expected{
+		{Name: "all_reduce", Nodes: 1, GPUs: 2, Algorithm: "nvls", Floor: &platform.Floor{Cited: platform.Cited{Value: 420, Source: "s"}}},
+		{Name: "all_reduce", Nodes: 1, GPUs: 2, Algorithm: "ring", Peak: &platform.Cited{Value: 450, Source: "sheet"}, Floor: &platform.Floor{Cited: platform.Cited{Value: 351, Source: "rule"}}},
+		{Name: "all_reduce", Nodes: 1, GPUs: 2, Bytes: 16 << 30, Floor: &platform.Floor{Cited: platform.Cited{Value: 1, Source: "of larger messages"}}},
+		{Name: "all_reduce", Nodes: 1, GPUs: 8, Floor: &platform.Floor{Cited: platform.Cited{Value: 1, Source: "of more GPUs"}}},
+	}
+	late := document(380)
+	late.Straggler = &perf.Tardy{Rank: 1, Host: "h", Excess: 30, Percent: 40, Often: 9, Of: 10}
+	wrong := document(380)
+	wrong.Bad = 2
+	failed := document(380)
+	failed.Error = "rank 1: the peer has gone"
+	for name, tt := range map[string]struct {
+		d     perf.Document
+		entry string
+		want  certificate.Verdict
+		text  string
+	}{
+		"fast":   {document(380), "", certificate.Pass, "2 ranks, every result verified"},
+		"slow":   {document(340), "", certificate.Fail, "340 GB/s with 1073741824 bytes, less than 351"},
+		"late":   {late, "", certificate.Warn, "GPU 1 is late: rank 1 on h"},
+		"wrong":  {wrong, "", certificate.Fail, "2 results were wrong | do not use the node"},
+		"failed": {failed, "", certificate.Error, "the peer has gone"},
+		"empty":  {perf.Document{Ranks: 2}, "", certificate.Error, "nothing was measured"},
+		"own":    {document(340), ", limits: {all_reduce: {value: 300}}", certificate.Pass, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := &Config{Machine: machine, Run: says(t, 0, tt.d)}
+			r := certify(t, cfg, "{run: coll, with: {operations: [all_reduce]}"+tt.entry+"}")["coll/all_reduce"]
+			want(t, r, tt.want, tt.text)
+			if r.Verdict != certificate.Error && (len(r.Curves) != 2 || len(r.Curves[0].Points) != 2 || r.Curves[0].Expected != 450 || r.Measured.Expected != 450) {
+				t.Errorf("%+v %+v", r.Curves, r.Measured)
+			}
+		})
+	}
+	one := &Config{Machine: Machine{PCI: 1, GPUs: 1, CUDA: true}}
+	want(t, certify(t, one, "{run: coll, with: {operations: [all_reduce]}}")["coll/all_reduce"], certificate.Skip, "it takes two GPUs")
+	host := &Config{Run: says(t, 0, late)}
+	r := certify(t, host, "{run: coll, id: host, with: {operations: [all_reduce], device: cpu, ranks: 2}}")["host/all_reduce"]
+	want(t, r, certificate.Pass, "2 ranks") // who is late there says nothing
+}
+
+func TestMesh(t *testing.T) {
+	r := mesh.Report{
+		Unit: "bytes_per_second", Verdict: mesh.Fail,
+		Ports: []mesh.Port{{Device: "mlx5_0", Port: 1}, {Device: "mlx5_1", Port: 1}},
+		Cells: []mesh.Cell{
+			{From: 0, To: 1, Value: 48e9, Samples: []float64{47e9, 48e9}, Reference: 50e9, Verdict: mesh.Pass},
+			{From: 1, To: 0, Verdict: mesh.Fail, Error: "the link is down"},
+		},
+		Findings: []mesh.Finding{{Kind: "port", Verdict: mesh.Fail, Text: "port mlx5_1/1 is down"}},
+	}
+	run := says(t, 1, r)
+	got := certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"]
+	want(t, got, certificate.Fail, "port mlx5_1/1 is down")
+	if o := got.Objects; o[0].Name != "mlx5_0/1" || o[0].Peer != "mlx5_1/1" || o[0].Measured.Value != 384 || o[0].Measured.Unit != "Gb/s" || o[1].Verdict != certificate.Error {
+		t.Errorf("%+v", o)
+	}
+	want(t, certify(t, &Config{Run: run}, "{run: mesh}")["mesh"], certificate.Skip, "no RDMA device has a port that is up")
+	want(t, certify(t, &Config{Machine: Machine{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], certificate.Skip, "it takes two")
+}
