@@ -217,7 +217,7 @@ func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, dir *o
 		return writeIndented(o.stdout, doc)
 	}
 	return report.Text(o.stdout, st, report.TextOptions{
-		Color: colored(o.stdout), Verbose: o.verbose, Hide: func(r certificate.Result) bool { return o.deselected(r.ID) },
+		Color: colored(o.stdout), Width: columns(o.stdout), Verbose: o.verbose, Hide: func(r certificate.Result) bool { return o.deselected(r.ID) },
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/urfave/cli/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
@@ -22,6 +23,7 @@ import (
 type document struct {
 	statement *certificate.Statement
 	signature *report.Signature // nil: nothing is to be said about it
+	history   []*certificate.Statement
 }
 
 // A rendering is a form that certificates are written in.
@@ -36,7 +38,7 @@ var renderings = []rendering{
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if err := report.Text(w, d.statement, report.TextOptions{Color: colored(w), Verbose: true}); err != nil {
+			if err := report.Text(w, d.statement, report.TextOptions{Color: colored(w), Width: columns(w), Verbose: true}); err != nil {
 				return err
 			}
 		}
@@ -60,7 +62,7 @@ var renderings = []rendering{
 		if len(docs) != 1 {
 			return usagef("a page shows one certificate, not %d: give one FILE, or another --format", len(docs))
 		}
-		return report.HTML(w, docs[0].statement, docs[0].signature)
+		return report.HTML(w, docs[0].statement, report.Page{Signature: docs[0].signature, History: docs[0].history})
 	}},
 }
 
@@ -83,6 +85,19 @@ func lookupRendering(format string) (rendering, error) {
 	return rendering{}, usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
 }
 
+// columns is how wide a terminal is; 0: it is none, or does not say.
+func columns(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(size.Col)
+}
+
 // rendered returns files of certificates by their names in a directory.
 func rendered(docs []document, all ...rendering) (map[string][]byte, error) {
 	files := map[string][]byte{}
@@ -98,7 +113,7 @@ func rendered(docs []document, all ...rendering) (map[string][]byte, error) {
 
 type reportOptions struct {
 	format, output string
-	keys           cli.StringSlice
+	keys, history  cli.StringSlice
 }
 
 func reportCommand(out io.Writer) *cli.Command {
@@ -110,6 +125,7 @@ func reportCommand(out io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT`: text, json, junit, prometheus or html (default: text; with a directory as output, all)"},
 			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
+			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "show in a page how values came about: an earlier certificate is in `FILE`; again for further ones"},
 			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public key in `FILE` (PEM); again for further keys"},
 		},
 		Action: func(c *cli.Context) error { return o.run(c.Args().Slice(), out) },
@@ -140,6 +156,13 @@ func (o *reportOptions) run(files []string, out io.Writer) error {
 			return err
 		}
 		docs = append(docs, d)
+	}
+	for _, f := range o.history.Value() {
+		d, err := readDocument(f, keys)
+		if err != nil {
+			return fmt.Errorf("--history: %w", err)
+		}
+		docs[0].history = append(docs[0].history, d.statement)
 	}
 	if o.output == "" {
 		return forms[0].write(out, docs)
@@ -223,7 +246,7 @@ func openVerified(envelope []byte, keys []crypto.PublicKey) (document, error) {
 			sig.Keys = append(sig.Keys, id)
 		}
 	}
-	return document{st, sig}, nil
+	return document{statement: st, signature: sig}, nil
 }
 
 // readCertificateFile reads no more than a certificate can have.

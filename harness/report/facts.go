@@ -2,45 +2,143 @@ package report
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// A fact is a line about where a certificate comes from.
+// A fact is a line about what a certificate is about.
 type fact struct{ Name, Value string }
 
-// facts lists what a certificate is about and where it was made, without what
-// it does not know and without control characters.
+// A factList leaves out what is not known.
+type factList []fact
+
+func (l *factList) add(name, value string) {
+	if value != "" {
+		*l = append(*l, fact{name, value})
+	}
+}
+
+// facts lists what a certificate is about and where it was made.
 func facts(s *certificate.Statement) []fact {
 	p := &s.Predicate
 	e := p.Environment
-	var out []fact
-	add := func(name, value string) {
-		if value != "" {
-			out = append(out, fact{name, printable(value)})
-		}
-	}
+	var out factList
 	for _, sub := range s.Subject {
-		add("image", subject(sub))
+		name := "image"
+		if isNode(sub) {
+			name = "node"
+		}
+		out.add(name, subject(sub))
 	}
-	add("target", e.Target)
-	add("recipe", e.Recipe)
-	add("platform", e.Platform)
-	add("system", e.OS)
-	add("kernel", e.Kernel)
-	add("processor", e.CPU)
+	out.add("target", e.Target)
+	out.add("recipe", e.Recipe)
+	out.add("platform", e.Platform)
+	out.add("system", e.OS)
+	out.add("kernel", e.Kernel)
+	out.add("processor", e.CPU)
 	if e.CPUs > 0 {
-		add("processors", strconv.Itoa(e.CPUs))
+		out.add("processors", strconv.Itoa(e.CPUs))
 	}
-	add("harness", join(p.Harness.Version, p.Harness.Commit))
-	add("started", p.Started.Format(time.RFC3339))
-	add("took", fmt.Sprint(p.Finished.Sub(p.Started)))
+	out.add("harness", join(p.Harness.Version, p.Harness.Commit))
+	out.add("started", p.Started.Format(time.RFC3339))
+	out.add("took", fmt.Sprint(p.Finished.Sub(p.Started)))
 	return out
 }
 
-// subject names an image as registries do.
+// nodeFacts lists what is known of the machine.
+func nodeFacts(n *certificate.Node) []fact {
+	var out factList
+	out.add("name", n.Name)
+	out.add("machine", machine(n))
+	out.add("cloud", cloud(n))
+	out.add("inside", n.Container)
+	out.add("hardware", platform(n))
+	out.add("GPUs", gpus(n))
+	out.add("driver", n.Driver)
+	out.add("CUDA", n.CUDA)
+	out.add("ports", ports(n))
+	for _, name := range slices.Sorted(maps.Keys(n.Versions)) {
+		out.add(name, n.Versions[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Variables)) {
+		out.add("variable", name+"="+n.Variables[name])
+	}
+	return out
+}
+
+func machine(n *certificate.Node) string { return strings.TrimSpace(n.Vendor + " " + n.Product) }
+
+func cloud(n *certificate.Node) string { return strings.TrimSpace(n.Cloud + " " + n.Instance) }
+
+// platform says which of the data base's the machine is like, and how it is not.
+func platform(n *certificate.Node) string {
+	if len(n.Differences) == 0 {
+		return n.Platform
+	}
+	name := n.Platform
+	if name == "" {
+		name = "no known platform"
+	}
+	return name + "; differs: " + strings.Join(n.Differences, "; ")
+}
+
+func gpus(n *certificate.Node) string {
+	return counted(n.GPUs, func(g certificate.GPU) string {
+		if g.Memory == 0 {
+			return g.Name
+		}
+		return fmt.Sprintf("%s (%.0f GB)", g.Name, float64(g.Memory)/1e9)
+	})
+}
+
+func ports(n *certificate.Node) string {
+	return counted(n.Ports, func(p certificate.Port) string {
+		rate := ""
+		if p.Gbit != 0 {
+			rate = fmt.Sprintf("%.4g Gb/s", p.Gbit)
+		}
+		return strings.Join(strings.Fields(p.Device+" "+p.LinkLayer+" "+rate+" "+p.State), " ")
+	})
+}
+
+// counted lists things by what they are, each with how many there are of it:
+// "8 × NVIDIA H200".
+func counted[T any](things []T, what func(T) string) string {
+	var order []string
+	n := map[string]int{}
+	for _, t := range things {
+		s := what(t)
+		if n[s] == 0 {
+			order = append(order, s)
+		}
+		n[s]++
+	}
+	for i, s := range order {
+		order[i] = strings.TrimSpace(fmt.Sprintf("%d × %s", n[s], s))
+	}
+	return strings.Join(order, ", ")
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// join lists what is there.
+func join(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+func isNode(s certificate.Subject) bool { return strings.HasPrefix(s.Name, certificate.NodePrefix) }
+
+// subject names an image as registries do, and a machine likewise.
 func subject(s certificate.Subject) string {
 	if d := s.Digest["sha256"]; d != "" {
 		return s.Name + "@sha256:" + d

@@ -1,7 +1,7 @@
 package report
 
 import (
-	_ "embed"
+	"embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -29,10 +29,18 @@ func (s *Signature) String() string {
 	return "It says that " + keys + " signed it; nobody has verified that here (harness verify does)."
 }
 
-//go:embed page.html
-var pageText string
+// A Page says what HTML shows beside the certificate.
+type Page struct {
+	Signature *Signature // nil: nothing is said about it
+	// History has other certificates, of which those of the same suite about the
+	// same machine or image are shown: how values came about.
+	History []*certificate.Statement
+}
 
-var page = template.Must(template.New("page").Parse(pageText))
+//go:embed *.html
+var pageFiles embed.FS
+
+var pages = template.Must(template.ParseFS(pageFiles, "*.html"))
 
 // The measures of a bar: it ends at barMost times the expected value.
 const (
@@ -41,27 +49,44 @@ const (
 )
 
 // HTML writes a certificate as a page of its own: nothing of it comes from
-// elsewhere, and nothing of it runs. The signature may be nil: nothing is then
-// said about it.
-func HTML(w io.Writer, s *certificate.Statement, sig *Signature) error {
+// elsewhere, and nothing of it runs.
+func HTML(w io.Writer, s *certificate.Statement, about Page) error {
+	s = clean(s)
 	p := &s.Predicate
 	view := pageView{
-		Suite: printable(p.Suite), Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(p),
-		When: p.Finished.Format(time.RFC3339), Harness: printable(p.Harness.Version), Facts: facts(s), Signature: sig,
+		Suite: p.Suite, Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(p),
+		When: p.Finished.Format(time.RFC3339), Harness: p.Harness.Version, Facts: facts(s),
 		BarWidth: barWidth, BarFull: barWidth / barMost,
 	}
-	for _, r := range p.Results {
+	if about.Signature != nil {
+		view.Signature = printable(about.Signature.String())
+	}
+	if p.Node != nil {
+		view.Node, view.NodeFacts = p.Node.Name, nodeFacts(p.Node)
+		if p.Node.Topology != nil && len(p.Node.Topology.Parts) > 0 {
+			d := draw(p.Node.Topology, p.Results)
+			view.Topology = &d
+		}
+	}
+	for i, r := range p.Results {
 		row := rowOf(r)
-		switch r.Verdict {
-		case certificate.Fail, certificate.Error:
-			view.Faults = append(view.Faults, row)
-		case certificate.Skip:
+		view.Curves = append(view.Curves, curvePlots(&r)...)
+		for _, m := range heatMaps(&r) {
+			m.ID = fmt.Sprintf("pairs-%d-%d", i, len(row.Heat))
+			row.Heat = append(row.Heat, m)
+			view.Heat = append(view.Heat, m)
+		}
+		if r.Verdict == certificate.Skip {
 			view.Skipped = append(view.Skipped, row)
 			continue
 		}
 		view.add(row)
 	}
-	return page.Execute(w, view)
+	for _, r := range faulty(p.Results) {
+		view.Faults = append(view.Faults, rowOf(*r))
+	}
+	view.history(s, about.History)
+	return pages.ExecuteTemplate(w, "page.html", view)
 }
 
 type pageView struct {
@@ -69,9 +94,30 @@ type pageView struct {
 	Verdict                                   certificate.Verdict
 	Faults, Skipped                           []row
 	Groups                                    []group
-	Facts                                     []fact
-	Signature                                 *Signature
+	Heat                                      []heatMap
+	Curves                                    []plot
+	Node                                      string
+	NodeFacts, Facts                          []fact
+	Topology                                  *drawing
+	History                                   *story
+	Signature                                 string
 	BarWidth, BarFull                         float64
+}
+
+// history picks what is about the same thing as the certificate, which must not
+// stand alone.
+func (v *pageView) history(s *certificate.Statement, others []*certificate.Statement) {
+	id, _ := identity(s)
+	all := []*certificate.Statement{s}
+	for _, o := range others {
+		if other, _ := identity(o); other == id && id != "" && o.Predicate.Suite == s.Predicate.Suite {
+			all = append(all, clean(o))
+		}
+	}
+	if st := stories(all)[0]; len(st.all) > 1 {
+		st.tell(true)
+		v.History = st
+	}
 }
 
 // A group is what concerns one component, or one part of what has none.
@@ -80,36 +126,63 @@ type group struct {
 	Rows []row
 }
 
+// A row is a check's.
 type row struct {
 	certificate.Result
-	Sign, Word             string
-	Output                 string // printable
-	Took                   string
-	Value, Expected, Share string
-	Source                 string
-	Bar                    float64 // pixels
-	HasBar                 bool
+	Sign, Word string
+	Took       string
+	measurement
+	Bunches []bunchRow // of what is not well
+	Tally   string
+	Each    []objectRow
+	Heat    []heatMap
+}
+
+// A measurement is a value in the words of a table's cells.
+type measurement struct {
+	Value, Spread, Limit, Expected, Share string
+	Bar                                   float64 // pixels
+	HasBar                                bool
+}
+
+// A bunchRow is a line about objects.
+type bunchRow struct {
+	Verdict     certificate.Verdict
+	Sign, Word  string
+	Names, Said string
+}
+
+// An objectRow is an object's.
+type objectRow struct {
+	certificate.Object
+	Sign, Word string
+	measurement
 }
 
 func rowOf(r certificate.Result) row {
-	for _, s := range []*string{&r.ID, &r.Component, &r.Title, &r.Reason, &r.Remedy} {
-		*s = printable(*s)
+	out := row{Result: r, Sign: marks[r.Verdict].sign, Word: outcomes[r.Verdict], Took: fmt.Sprintf("%.1f s", r.Seconds), measurement: measurementOf(r.Measured)}
+	for _, b := range bunches(r.Objects) {
+		if worthy(b.Verdict) {
+			out.Bunches = append(out.Bunches, bunchRow{b.Verdict, marks[b.Verdict].sign, outcomes[b.Verdict], b.names(), b.said()})
+		}
 	}
-	out := row{Result: r, Sign: marks[r.Verdict].sign, Word: outcomes[r.Verdict], Took: fmt.Sprintf("%.1f s", r.Seconds)}
-	var b strings.Builder
-	for line := range strings.Lines(r.Output) {
-		b.WriteString(printable(strings.TrimRight(line, "\r\n")) + "\n")
+	for _, o := range r.Objects {
+		out.Each = append(out.Each, objectRow{o, marks[o.Verdict].sign, outcomes[o.Verdict], measurementOf(o.Measured)})
 	}
-	out.Output = b.String()
-	m := r.Measured
+	if len(r.Objects) > 0 {
+		out.Tally = tally(r.Objects)
+	}
+	return out
+}
+
+func measurementOf(m *certificate.Measurement) (out measurement) {
 	if m == nil {
 		return out
 	}
-	out.Value = fmt.Sprintf("%.4g %s", m.Value, printable(m.Unit))
+	out.Value, out.Limit, out.Spread = figure(m.Value, m.Unit), limitText(m), spreadText(m)
 	if m.Expected != 0 {
-		out.Expected = fmt.Sprintf("%.4g %s", m.Expected, printable(m.Unit))
+		out.Expected = expectedText(m)
 		out.Share = fmt.Sprintf("%.0f %%", 100*m.Ratio)
-		out.Source = printable(m.Source)
 		out.HasBar = true
 		out.Bar = barWidth * min(max(m.Ratio, 0), barMost) / barMost
 	}

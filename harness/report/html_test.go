@@ -2,23 +2,31 @@ package report
 
 import (
 	"bytes"
+	"encoding/xml"
+	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
-func render(t *testing.T, s *certificate.Statement, sig *Signature) string {
+func render(t testing.TB, s *certificate.Statement, about Page) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := HTML(&b, s, sig); err != nil {
+	if err := HTML(&b, s, about); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -43,8 +51,25 @@ func said(n *html.Node) string {
 	return strings.Join(strings.Fields(b.String()), " ")
 }
 
+// wellFormed wants a page that a strict reader of XML reads to its end: every
+// element is closed, every attribute quoted, every character allowed.
+func wellFormed(t testing.TB, page string) {
+	t.Helper()
+	d := xml.NewDecoder(strings.NewReader(page))
+	for {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			line, column := d.InputPos()
+			t.Fatalf("the page is not well-formed at %d:%d: %v: %q", line, column, err, strings.Split(page, "\n")[line-1])
+		}
+	}
+}
+
 // elements returns a page's elements by name, in order.
-func elements(t *testing.T, page string) (all []*html.Node, byName map[string][]*html.Node) {
+func elements(t testing.TB, page string) (all []*html.Node, byName map[string][]*html.Node) {
 	t.Helper()
 	doc, err := html.Parse(strings.NewReader(page))
 	if err != nil {
@@ -60,32 +85,52 @@ func elements(t *testing.T, page string) (all []*html.Node, byName map[string][]
 	return all, byName
 }
 
-var pages = map[string]func() (*certificate.Statement, *Signature){
-	"sample": func() (*certificate.Statement, *Signature) {
-		return sample(), &Signature{Keys: []string{"SHA256:abc"}, Verified: true}
+var signed = Page{Signature: &Signature{Keys: []string{"SHA256:abc"}, Verified: true}}
+
+// samplePages are written as files, too, which the browser's test reads.
+var samplePages = map[string]func(t testing.TB) string{
+	"report": func(t testing.TB) string { return render(t, sample(), signed) },
+	"node8":  func(t testing.TB) string { return render(t, certificatetest.Node(8), Page{History: past(8)}) },
+	"node2":  func(t testing.TB) string { return render(t, well(2), signed) },
+	"trend":  func(t testing.TB) string { return renderTrend(t, "Node node07", past(8)) },
+	"trend2": func(t testing.TB) string { return renderTrend(t, "Node node07", past(2)) },
+	"hostile": func(t testing.TB) string {
+		return render(t, hostile(), Page{Signature: &Signature{Keys: []string{"<script>"}}, History: []*certificate.Statement{hostile(), later(hostile(), time.Hour)}})
 	},
-	"hostile": func() (*certificate.Statement, *Signature) { return hostile(), &Signature{Keys: []string{"<script>"}} },
-	"empty": func() (*certificate.Statement, *Signature) {
-		return certificate.New(certificate.Predicate{Suite: "s"}), nil
+	"hostile trend": func(t testing.TB) string {
+		return renderTrend(t, "</title><script>\x00", []*certificate.Statement{hostile(), later(hostile(), time.Hour)})
 	},
+	"empty": func(t testing.TB) string {
+		return render(t, certificate.New(certificate.Predicate{Suite: "s"}), Page{})
+	},
+	"empty trend": func(t testing.TB) string { return renderTrend(t, "none", nil) },
 }
+
+// small are golden files; the others are too long to be reviewed as such.
+var small = []string{"report", "trend2"}
 
 func TestHTML(t *testing.T) {
-	golden.Check(t, "report.html", render(t, sample(), &Signature{Keys: []string{"SHA256:abc"}, Verified: true}))
-	for name, in := range pages {
-		t.Run(name, func(t *testing.T) { checkPage(t, renderOf(t, in)) })
+	for name, page := range samplePages {
+		t.Run(name, func(t *testing.T) {
+			got := page(t)
+			checkPage(t, got)
+			if slices.Contains(small, name) {
+				golden.Check(t, name+".html", got)
+			}
+			if dir := os.Getenv("ASSAY_HTML_DIR"); dir != "" && !strings.Contains(name, " ") {
+				if err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
-}
-
-func renderOf(t *testing.T, in func() (*certificate.Statement, *Signature)) string {
-	s, sig := in()
-	return render(t, s, sig)
 }
 
 // checkPage wants a page that needs nothing from elsewhere and that a screen
 // reader finds its way about in.
-func checkPage(t *testing.T, page string) {
+func checkPage(t testing.TB, page string) {
 	t.Helper()
+	wellFormed(t, page)
 	all, byName := elements(t, page)
 	ids := map[string]bool{}
 	level := 0
@@ -133,11 +178,14 @@ func checkPage(t *testing.T, page string) {
 		}
 	}
 	for _, n := range byName["svg"] {
-		if attr(n, "role") != "img" || attr(n, "aria-label") == "" {
+		if attr(n, "aria-hidden") != "true" && (attr(n, "role") != "img" || attr(n, "aria-label") == "") {
 			t.Error("a picture has no text")
 		}
 	}
 	for _, n := range all {
+		if attr(n, "class") == "scroll" && (attr(n, "tabindex") != "0" || attr(n, "aria-label")+attr(n, "aria-labelledby") == "") {
+			t.Error("what scrolls cannot be reached by keyboard, or has no name")
+		}
 		if c := attr(n, "class"); strings.HasPrefix(c, "verdict ") && n.Data == "span" && len(said(n)) < len("✓ PASS") {
 			t.Errorf("verdict %q is told by colour alone: %q", c, said(n))
 		}
@@ -148,7 +196,7 @@ func checkPage(t *testing.T, page string) {
 }
 
 func TestHTMLFaultsFirst(t *testing.T) {
-	page := render(t, sample(), nil)
+	page := render(t, sample(), Page{})
 	_, byName := elements(t, page)
 	var h2 []string
 	for _, n := range byName["h2"] {
@@ -158,7 +206,7 @@ func TestHTMLFaultsFirst(t *testing.T) {
 		t.Errorf("sections: %s", got)
 	}
 	main := said(byName["main"][0])
-	for _, want := range []string{"✗ failed : libraries Reason: libx.so.1 is missing Remedy: install libx1", "! not carried out : slow Reason: no result within 1m0s", "gpu: no GPU here", "187.5 GB/s 200 GB/s 94 % data sheet"} {
+	for _, want := range []string{"✗ failed : libraries Reason: libx.so.1 is missing Remedy: install libx1", "! not carried out : slow Reason: no result within 1m0s", "gpu: no GPU here", "187.5 GB/s 200 GB/s (data sheet) 94 %"} {
 		if !strings.Contains(main, want) {
 			t.Errorf("the page does not say %q:\n%s", want, main)
 		}
@@ -180,27 +228,53 @@ func TestSignatureString(t *testing.T) {
 
 var colorVar = regexp.MustCompile(`--([a-z]+): #([0-9a-f]{6})`)
 
-// TestContrast holds the colours of text against WCAG's 4.5, on both grounds
-// and in both themes.
+// TestContrast holds the colours against WCAG: text has 4.5 on both grounds,
+// lines and frames have 3, in both themes.
 func TestContrast(t *testing.T) {
-	light, dark, ok := strings.Cut(pageText, "prefers-color-scheme: dark")
-	if !ok {
+	b, err := pageFiles.ReadFile("style.html")
+	if err != nil {
+		t.Fatal(err)
+	}
+	light, rest, ok := strings.Cut(string(b), "prefers-color-scheme: dark")
+	dark, rest, ok2 := strings.Cut(rest, "box-sizing")
+	if !ok || !ok2 {
 		t.Fatal("there is no dark theme")
 	}
 	for theme, css := range map[string]string{"light": light, "dark": dark} {
-		colors := map[string]float64{}
+		colors := map[string]string{}
 		for _, m := range colorVar.FindAllStringSubmatch(css, -1) {
-			colors[m[1]] = luminance(m[2])
+			colors[m[1]] = m[2]
 		}
-		for _, fore := range []string{"text", "quiet", "link", "pass", "fail", "error", "skip"} {
-			for _, back := range []string{"back", "panel"} {
-				a, b := colors[fore], colors[back]
-				if got := (max(a, b) + 0.05) / (min(a, b) + 0.05); got < 4.5 || len(colors) != 10 {
-					t.Errorf("%s: %s on %s has contrast %.2f; want 4.5 (of %d colours)", theme, fore, back, got, len(colors))
+		if len(colors) != 17 {
+			t.Errorf("%s: %d colours; want 17", theme, len(colors))
+		}
+		for _, back := range []string{"back", "panel"} {
+			for fore, least := range map[string]float64{
+				"text": 4.5, "quiet": 4.5, "link": 4.5, "pass": 4.5, "warn": 4.5, "fail": 4.5, "error": 4.5, "skip": 4.5,
+				"one": 3, "two": 3, "three": 3, "four": 3, "five": 3, "six": 3,
+			} {
+				if got := contrast(colors[fore], colors[back]); got < least {
+					t.Errorf("%s: %s on %s has contrast %.2f; want %v", theme, fore, back, got, least)
 				}
 			}
 		}
 	}
+	heat := heatColor.FindAllStringSubmatch(rest, -1)
+	if len(heat) != len(heatBounds)+1 {
+		t.Errorf("%d colours of heat maps; want %d", len(heat), len(heatBounds)+1)
+	}
+	for _, m := range heat {
+		if got := contrast(m[2], m[3]); got < 4.5 {
+			t.Errorf("heat-%s has contrast %.2f; want 4.5", m[1], got)
+		}
+	}
+}
+
+var heatColor = regexp.MustCompile(`[.]heat-([0-9]) { background: #([0-9a-f]{6}); color: #([0-9a-f]{6}); }`)
+
+func contrast(a, b string) float64 {
+	x, y := luminance(a), luminance(b)
+	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
 // luminance is WCAG's relative luminance of an sRGB colour.

@@ -47,8 +47,10 @@ type (
 		Failure *junitFault   `xml:"failure"`
 		Output  string        `xml:"system-out,omitempty"`
 	}
+	// The schema of Jenkins has no attribute here; what reads the attribute
+	// elsewhere reads the text where there is none.
 	junitSkipped struct {
-		Message string `xml:"message,attr"`
+		Reason string `xml:",chardata"`
 	}
 	junitFault struct {
 		Message string `xml:"message,attr"`
@@ -100,26 +102,44 @@ func junit(s *certificate.Statement) junitSuite {
 	return one
 }
 
+// junitCaseOf has no word of JUnit for a warning: that is a test which passed,
+// and whose output says so.
 func junitCaseOf(suite string, r certificate.Result) junitCase {
-	c := junitCase{Name: r.ID, Class: strings.TrimSuffix(suite+"."+r.Component, "."), Time: seconds(r.Seconds), Output: r.Output}
-	text := r.Title + "\n"
-	if r.Remedy != "" {
-		text += "remedy: " + r.Remedy + "\n"
-	}
+	c := junitCase{Name: r.ID, Class: strings.TrimSuffix(suite+"."+r.Component, "."), Time: seconds(r.Seconds)}
 	figures := ""
 	if r.Measured != nil {
-		figures = "measured: " + measured(r.Measured) + "\n"
+		figures = "measured: " + measuredAll(r.Measured) + "\n"
 	}
-	fault := &junitFault{Message: r.Reason, Type: string(r.Verdict), Text: text + figures}
+	remedy := ""
+	if r.Remedy != "" {
+		remedy = "remedy: " + r.Remedy + "\n"
+	}
+	fault := &junitFault{Message: r.Reason, Type: string(r.Verdict), Text: r.Title + "\n" + remedy + figures}
 	switch r.Verdict {
 	case certificate.Skip:
 		c.Skipped = &junitSkipped{r.Reason}
+		c.Output = r.Output
 	case certificate.Error:
 		c.Error = fault
+		c.Output = junitObjects(r.Objects) + r.Output
 	case certificate.Fail:
 		c.Failure = fault
+		c.Output = junitObjects(r.Objects) + r.Output
+	case certificate.Warn:
+		c.Output = "warning: " + r.Reason + "\n" + remedy + figures + junitObjects(r.Objects) + r.Output
 	case certificate.Pass:
 		c.Output = figures + r.Output
 	}
 	return c
+}
+
+// junitObjects has a line for each bunch of what is not well.
+func junitObjects(objects []certificate.Object) string {
+	var b strings.Builder
+	for _, of := range bunches(objects) {
+		if worthy(of.Verdict) {
+			fmt.Fprintf(&b, "%s: %s: %s\n", of.Verdict, of.names(), of.said())
+		}
+	}
+	return b.String()
 }

@@ -26,17 +26,17 @@ var scales = map[string]scale{
 	"B": {"bytes", "B", 1}, "KiB": {"bytes", "B", 1 << 10}, "MiB": {"bytes", "B", 1 << 20}, "GiB": {"bytes", "B", 1 << 30}, "GB": {"bytes", "B", 1e9},
 	"s": {"seconds", "s", 1}, "ms": {"seconds", "s", 1e-3}, "us": {"seconds", "s", 1e-6}, "µs": {"seconds", "s", 1e-6}, "ns": {"seconds", "s", 1e-9},
 	"MHz": {"hertz", "Hz", 1e6}, "GHz": {"hertz", "Hz", 1e9}, "W": {"watts", "W", 1}, "°C": {"celsius", "°C", 1}, "C": {"celsius", "°C", 1},
-	"%": {"ratio", "1", 1e-2}, "TFLOPS": {"flops", "FLOPS", 1e12}, "GFLOPS": {"flops", "FLOPS", 1e9},
+	"%": {"ratio", "1", 1e-2}, "TFLOPS": {"flops", "FLOPS", 1e12}, "GFLOPS": {"flops", "FLOPS", 1e9}, "TFLOP/s": {"flops", "FLOPS", 1e12}, "GFLOP/s": {"flops", "FLOPS", 1e9},
 }
 
 // Prometheus writes certificates as a text file for node_exporter's textfile
-// collector. Verdicts are state sets: of four series one is 1. Two certificates
-// of one suite, image and platform would be the same series: an error.
+// collector. Verdicts are state sets: of five series one is 1. Two certificates
+// of one suite, node, image and platform would be the same series: an error.
 func Prometheus(w io.Writer, certificates ...*certificate.Statement) error {
 	var m metrics
 	seen := map[string]bool{}
 	for _, s := range certificates {
-		of := labels{"suite", s.Predicate.Suite, "image", imageName(s), "platform", s.Predicate.Environment.Platform}
+		of := labels{"suite", s.Predicate.Suite, "node", nodeName(s), "image", imageName(s), "platform", s.Predicate.Environment.Platform}
 		key := of.String()
 		if seen[key] {
 			return fmt.Errorf("two certificates have the labels %s, and metrics can show but one of them: leave one out", key)
@@ -51,21 +51,29 @@ func Prometheus(w io.Writer, certificates ...*certificate.Statement) error {
 	return err
 }
 
-func imageName(s *certificate.Statement) string {
-	if len(s.Subject) == 0 {
+func nodeName(s *certificate.Statement) string {
+	if s.Predicate.Node == nil {
 		return ""
 	}
-	return s.Subject[0].Name
+	return s.Predicate.Node.Name
 }
 
-var verdicts = []certificate.Verdict{certificate.Pass, certificate.Fail, certificate.Skip, certificate.Error}
+// imageName is the first image's that the certificate is about.
+func imageName(s *certificate.Statement) string {
+	for _, sub := range s.Subject {
+		if !isNode(sub) {
+			return sub.Name
+		}
+	}
+	return ""
+}
 
 func (m *metrics) certificate(of labels, s *certificate.Statement) {
 	p := &s.Predicate
 	info := of.with("harness", p.Harness.Version, "target", p.Environment.Target, "recipe", p.Environment.Recipe, "kernel", p.Environment.Kernel, "os", p.Environment.OS)
 	m.add("assay_certificate_info", "What the certificate is about and where it was made; always 1.", info, 1)
 	count := certificate.Count(p.Results)
-	for _, v := range verdicts {
+	for _, v := range certificate.Verdicts() {
 		m.add("assay_certificate_verdict", "1 for the certificate's verdict, 0 for the others.", of.with("verdict", string(v)), is(p.Verdict == v))
 		m.add("assay_certificate_checks", "Checks by verdict.", of.with("verdict", string(v)), float64(count[v]))
 	}
@@ -75,23 +83,42 @@ func (m *metrics) certificate(of labels, s *certificate.Statement) {
 
 func (m *metrics) check(of labels, r *certificate.Result) {
 	of = of.with("check", r.ID, "component", r.Component)
-	for _, v := range verdicts {
+	for _, v := range certificate.Verdicts() {
 		m.add("assay_check_verdict", "1 for the check's verdict, 0 for the others.", of.with("verdict", string(v)), is(r.Verdict == v))
 	}
 	m.add("assay_check_duration_seconds", "How long the check took.", of, r.Seconds)
-	if r.Measured == nil {
+	m.measurement("check", of, r.Measured)
+	for i := range r.Objects {
+		m.object(of, &r.Objects[i])
+	}
+}
+
+func (m *metrics) object(of labels, o *certificate.Object) {
+	of = of.with("object", o.Name, "peer", o.Peer, "quantity", o.Quantity, "id", o.ID)
+	for _, v := range certificate.Verdicts() {
+		m.add("assay_object_verdict", "1 for the object's verdict in the check, 0 for the others.", of.with("verdict", string(v)), is(o.Verdict == v))
+	}
+	m.measurement("object", of, o.Measured)
+}
+
+// measurement adds what a check measured, of all or of an object.
+func (m *metrics) measurement(whose string, of labels, v *certificate.Measurement) {
+	if v == nil {
 		return
 	}
-	to, ok := scales[r.Measured.Unit]
+	to, ok := scales[v.Unit]
 	if !ok {
-		to = scale{"", r.Measured.Unit, 1}
+		to = scale{"", v.Unit, 1}
 	}
 	of = of.with("unit", to.unit)
-	name := func(s string) string { return strings.TrimSuffix("assay_check_"+s+"_"+to.suffix, "_") }
-	m.add(name("measured"), "What the check measured.", of, r.Measured.Value*to.factor)
-	if r.Measured.Expected != 0 {
-		m.add(name("expected"), "What the check should have measured, by the certificate's source.", of, r.Measured.Expected*to.factor)
-		m.add("assay_check_measured_of_expected_ratio", "What was measured as a part of what was expected.", of, r.Measured.Ratio)
+	name := func(s string) string { return strings.TrimSuffix("assay_"+whose+"_"+s+"_"+to.suffix, "_") }
+	m.add(name("measured"), "What the "+whose+" was measured at.", of, v.Value*to.factor)
+	if v.Limit != nil {
+		m.add(name("limit"), "What decides: the least or the most that passes, as the label kind says.", of.with("kind", string(v.Limit.Kind)), v.Limit.Value*to.factor)
+	}
+	if v.Expected != 0 {
+		m.add(name("expected"), "What should have been measured, by the certificate's source.", of, v.Expected*to.factor)
+		m.add("assay_"+whose+"_measured_of_expected_ratio", "What was measured as a part of what was expected.", of, v.Ratio)
 	}
 }
 

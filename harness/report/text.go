@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/certificate"
@@ -17,53 +16,56 @@ type TextOptions struct {
 	Color bool
 	// Verbose adds the output of checks that passed too.
 	Verbose bool
+	// Width is the terminal's, in characters; 0: unknown.
+	Width int
 	// Hide leaves out results, which the summary still counts.
 	Hide func(certificate.Result) bool
 }
 
-// Text writes a certificate for people: a line for each check, then what
-// failed with all that is known, then one line that sums up.
+// Lines are as long as the terminal is wide, within what can be read.
+const (
+	narrowest = 60
+	widest    = 160
+	// unfolded is where longer texts wrap, if the terminal is not narrower.
+	unfolded = 100
+)
+
+// Text writes a certificate for people: what was looked at, what failed or
+// warns with all that is known of it, a line for each check, and one line that
+// sums up.
 func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
-	t := text{opt: opt, w: w}
-	p := &s.Predicate
-	t.head(s)
-	width := 0
-	hidden := 0
-	for _, r := range p.Results {
+	t := text{opt: opt, w: w, width: widest}
+	if opt.Width > 0 {
+		t.width = min(max(opt.Width, narrowest), widest)
+	}
+	c := clean(s)
+	t.head(c)
+	t.faults(c.Predicate.Results)
+	var shown []certificate.Result
+	for i, r := range s.Predicate.Results {
 		if opt.Hide == nil || !opt.Hide(r) {
-			width = max(width, utf8.RuneCountInString(r.ID))
+			shown = append(shown, c.Predicate.Results[i])
 		}
 	}
-	for _, r := range p.Results {
-		if opt.Hide != nil && opt.Hide(r) {
-			hidden++
-			continue
-		}
-		t.line(r, width)
+	t.lines(shown)
+	if hidden := len(s.Predicate.Results) - len(shown); hidden > 0 {
+		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d %s not selected", hidden, plural(hidden, "check"))))
 	}
-	if hidden > 0 {
-		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d checks not selected", hidden)))
-	}
-	t.faults(p.Results)
-	t.printf("\n%s\n", t.summary(p))
+	t.summary(&c.Predicate)
 	return t.err
 }
 
 type text struct {
-	opt TextOptions
-	w   io.Writer
-	err error
+	opt   TextOptions
+	w     io.Writer
+	width int
+	err   error
 }
 
 func (t *text) printf(format string, a ...any) {
 	if t.err == nil {
 		_, t.err = fmt.Fprintf(t.w, format, a...)
 	}
-}
-
-// marks has, for each verdict, its sign and its colour.
-var marks = map[certificate.Verdict]struct{ sign, color string }{
-	certificate.Pass: {"✓", "32"}, certificate.Fail: {"✗", "31"}, certificate.Skip: {"–", "33"}, certificate.Error: {"!", "31"},
 }
 
 func (t *text) paint(code, s string) string {
@@ -77,27 +79,122 @@ func (t *text) dim(s string) string { return t.paint("2", s) }
 
 func (t *text) mark(v certificate.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
 
-// head says what was looked at.
-func (t *text) head(s *certificate.Statement) {
-	e := s.Predicate.Environment
-	for _, sub := range s.Subject {
-		t.printf("image    %s@sha256:%s\n", printable(sub.Name), sub.Digest["sha256"])
+// wrapped prints a text after an indentation that its further lines have, too.
+// The painted start stands in the first line's indentation.
+func (t *text) wrapped(start string, indent int, s string) {
+	for i, line := range wrap(s, min(t.width, unfolded)-indent) {
+		if i > 0 {
+			start = strings.Repeat(" ", indent)
+		}
+		t.printf("%s%s\n", start, line)
 	}
-	if e.Target != "" {
-		t.printf("target   %s, recipe %.7s\n", printable(e.Target), e.Recipe)
-	}
-	t.printf("system   %s\n", printable(join(e.OS, e.Platform, e.Kernel)))
-	t.printf("harness  %s\n\n", join(s.Predicate.Harness.Version, fmt.Sprintf("%.12s", s.Predicate.Harness.Commit)))
 }
 
-func join(parts ...string) string {
-	var have []string
-	for _, p := range parts {
-		if p != "" {
-			have = append(have, p)
+// wrap breaks a text at its spaces. A word that is too long stays whole: it is
+// to be copied.
+func wrap(s string, width int) (lines []string) {
+	line, length := "", 0
+	for word := range strings.FieldsSeq(s) {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case length == 0:
+			line, length = word, n
+		case length+1+n > width:
+			lines = append(lines, line)
+			line, length = word, n
+		default:
+			line += " " + word
+			length += 1 + n
 		}
 	}
-	return strings.Join(have, ", ")
+	return append(lines, line)
+}
+
+// head says what was looked at.
+func (t *text) head(s *certificate.Statement) {
+	const indent = 9
+	line := func(name, value string) {
+		if value != "" {
+			t.wrapped(fmt.Sprintf("%-*s", indent, name), indent, value)
+		}
+	}
+	p := &s.Predicate
+	e := p.Environment
+	for _, sub := range s.Subject {
+		if !isNode(sub) {
+			line("image", subject(sub))
+		}
+	}
+	if n := p.Node; n != nil {
+		line("node", join(n.Name, machine(n), prefixed("cloud ", cloud(n)), prefixed("inside ", n.Container)))
+		line("is", platform(n))
+		line("GPUs", join(gpus(n), prefixed("driver ", n.Driver), prefixed("CUDA ", n.CUDA)))
+		line("ports", ports(n))
+	}
+	if e.Target != "" {
+		line("target", fmt.Sprintf("%s, recipe %.7s", e.Target, e.Recipe))
+	}
+	line("system", join(e.OS, e.Platform, e.Kernel))
+	line("harness", join(p.Harness.Version, fmt.Sprintf("%.12s", p.Harness.Commit)))
+	t.printf("\n")
+}
+
+// faults writes everything about what is wrong.
+func (t *text) faults(results []certificate.Result) {
+	for _, r := range faulty(results) {
+		t.printf("%s %s:", t.mark(r.Verdict), t.paint("1", r.ID))
+		first := min(t.width, unfolded) - utf8.RuneCountInString(r.ID) - 4
+		if utf8.RuneCountInString(r.Reason) <= first {
+			t.printf(" %s\n", r.Reason)
+		} else {
+			t.printf("\n")
+			t.wrapped("    ", 4, r.Reason)
+		}
+		if r.Remedy != "" {
+			t.wrapped("    remedy: ", 12, r.Remedy)
+		}
+		t.objects(r.Objects)
+		if r.Verdict != certificate.Warn || t.opt.Verbose {
+			t.output(r.Output)
+		}
+		t.printf("\n")
+	}
+}
+
+// mostBunches is how many lines about objects a check has.
+const mostBunches = 12
+
+func (t *text) objects(objects []certificate.Object) {
+	var well []certificate.Object
+	written, left := 0, 0
+	for _, b := range bunches(objects) {
+		switch {
+		case !worthy(b.Verdict):
+			well = append(well, b.Objects...)
+		case written == mostBunches:
+			left += len(b.Objects)
+		default:
+			t.wrapped("    "+t.mark(b.Verdict)+" ", 6, b.names()+": "+b.said())
+			written++
+		}
+	}
+	if left > 0 {
+		t.printf("    … %d more (harness report --format html has them all)\n", left)
+	}
+	if len(well) > 0 && written > 0 {
+		t.printf("    %s\n", t.dim("the other "+tally(well)))
+	}
+}
+
+// lines has one for each check.
+func (t *text) lines(results []certificate.Result) {
+	width := 0
+	for _, r := range results {
+		width = max(width, utf8.RuneCountInString(r.ID))
+	}
+	for _, r := range results {
+		t.line(r, width)
+	}
 }
 
 func (t *text) line(r certificate.Result, width int) {
@@ -108,23 +205,18 @@ func (t *text) line(r certificate.Result, width int) {
 		text += ": " + r.Reason
 	}
 	if r.Measured != nil {
-		text += " " + measured(r.Measured)
+		text += "; " + measured(r.Measured)
 	}
-	const longest = 160
-	text = shorten(printable(text), longest)
+	took := t.took(r.Seconds)
+	room := t.width - width - 4
+	if took != "" {
+		room -= len(" 1000.0 s")
+	}
 	pad := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(r.ID)))
-	t.printf("%s %s%s  %s%s\n", t.mark(r.Verdict), printable(r.ID), pad, text, t.took(r.Seconds))
+	t.printf("%s %s%s  %s%s\n", t.mark(r.Verdict), r.ID, pad, shorten(text, max(room, 20)), took)
 	if t.opt.Verbose && r.Verdict == certificate.Pass {
 		t.output(r.Output)
 	}
-}
-
-func measured(m *certificate.Measurement) string {
-	s := fmt.Sprintf("%.4g %s", m.Value, m.Unit)
-	if m.Expected != 0 {
-		s += fmt.Sprintf(" of %.4g (%.0f %%, %s)", m.Expected, 100*m.Ratio, m.Source)
-	}
-	return s
 }
 
 // took adds how long it was, and leaves out what nobody waits for.
@@ -143,59 +235,21 @@ func shorten(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// faults writes everything about what failed, below the table: on a terminal
-// the end is what people see.
-func (t *text) faults(results []certificate.Result) {
-	for _, r := range results {
-		if r.Verdict != certificate.Fail && r.Verdict != certificate.Error {
-			continue
-		}
-		t.printf("\n%s %s: %s\n", t.mark(r.Verdict), t.paint("1", printable(r.ID)), printable(r.Reason))
-		if r.Remedy != "" {
-			t.printf("    remedy: %s\n", printable(r.Remedy))
-		}
-		t.output(r.Output)
-	}
-}
-
 func (t *text) output(s string) {
 	for line := range strings.Lines(s) {
-		t.printf("    %s\n", printable(strings.TrimRight(line, "\r\n")))
+		t.printf("    %s", line)
 	}
 }
 
-// printable takes from a text what could steer the terminal: it comes from
-// programs of an image that nobody vouches for yet.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' {
-			return ' '
+// summary is one line, which programs look for, unless the terminal is known
+// to be narrower.
+func (t *text) summary(p *certificate.Predicate) {
+	word := words[p.Verdict]
+	for i, line := range wrap(fmt.Sprintf("suite %s: %s", p.Suite, counts(p)), t.width-len(word)-2) {
+		if i == 0 {
+			t.printf("\n%s  %s\n", t.paint("1;"+marks[p.Verdict].color, word), line)
+		} else {
+			t.printf("%*s%s\n", len(word)+2, "", line)
 		}
-		if r < ' ' || (r >= 0x7f && r < 0xa0) {
-			return '·'
-		}
-		return r
-	}, s)
-}
-
-// words say a certificate's verdict, outcomes a check's.
-var (
-	words = map[certificate.Verdict]string{
-		certificate.Pass: "PASS", certificate.Fail: "FAIL", certificate.Error: "ERROR", certificate.Skip: "NOTHING SHOWN",
 	}
-	outcomes = map[certificate.Verdict]string{
-		certificate.Pass: "passed", certificate.Fail: "failed", certificate.Error: "not carried out", certificate.Skip: "skipped",
-	}
-)
-
-func (t *text) summary(p *certificate.Predicate) string {
-	return fmt.Sprintf("%s  suite %s: %s", t.paint("1;"+marks[p.Verdict].color, words[p.Verdict]), p.Suite, counts(p))
-}
-
-// counts says how many checks have each verdict, and how long all took.
-func counts(p *certificate.Predicate) string {
-	count := certificate.Count(p.Results)
-	return fmt.Sprintf("%d passed, %d failed, %d skipped, %d could not be carried out, in %v",
-		count[certificate.Pass], count[certificate.Fail], count[certificate.Skip], count[certificate.Error],
-		p.Finished.Sub(p.Started).Round(10*time.Millisecond))
 }

@@ -2,11 +2,14 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -33,18 +36,97 @@ func sample() *certificate.Statement {
 	return s
 }
 
+func textOf(t testing.TB, s *certificate.Statement, opt TextOptions) string {
+	t.Helper()
+	var got bytes.Buffer
+	if err := Text(&got, s, opt); err != nil {
+		t.Fatal(err)
+	}
+	return got.String()
+}
+
 func TestText(t *testing.T) {
-	for name, opt := range map[string]TextOptions{
-		"plain": {Hide: func(r certificate.Result) bool { return r.ID == "not-wanted" }},
-		"color": {Color: true, Verbose: true},
+	for name, in := range map[string]struct {
+		of  *certificate.Statement
+		opt TextOptions
+	}{
+		"plain":    {sample(), TextOptions{Hide: func(r certificate.Result) bool { return r.ID == "not-wanted" }}},
+		"color":    {sample(), TextOptions{Color: true, Verbose: true}},
+		"node":     {certificatetest.Node(8), TextOptions{}},
+		"node-80":  {certificatetest.Node(8), TextOptions{Width: 80}},
+		"sick-80":  {sick(), TextOptions{Width: 80}},
+		"sick-160": {sick(), TextOptions{Width: 160}},
 	} {
-		var got bytes.Buffer
-		if err := Text(&got, sample(), opt); err != nil {
-			t.Fatal(err)
+		got := textOf(t, in.of, in.opt)
+		golden.Check(t, name+".txt", got)
+		for line := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(strings.TrimSpace(line)); in.opt.Width > 0 && n > in.opt.Width && !strings.Contains(line, "sha256:") {
+				t.Errorf("%s: a line has %d characters: %s", name, n, line)
+			}
 		}
-		golden.Check(t, name+".txt", got.String())
-		if name == "plain" && strings.Contains(got.String(), "\x1b") {
+		if name != "color" && strings.Contains(got, "\x1b") {
 			t.Error("an escape sequence of a program's output got through")
 		}
+	}
+	if got := textOf(t, hostile(), TextOptions{Verbose: true}); strings.ContainsAny(got, "\x00\x07\x08\x1b\u202e") {
+		t.Errorf("what steers a terminal got through: %q", got)
+	}
+}
+
+// sick is a machine whose every GPU and pair has something.
+func sick() *certificate.Statement {
+	s := certificatetest.Node(8)
+	p := &s.Predicate
+	for i := range p.Results {
+		r := &p.Results[i]
+		for j := range r.Objects {
+			o := &r.Objects[j]
+			switch r.ID {
+			case "health/gpu/temperature":
+				r.Verdict, r.Reason, r.Remedy = certificate.Fail, "8 GPUs fell off the bus", "drain the node, power it down completely, and if it comes back without them send it to its maker with the log of nvidia-bug-report"
+				o.Verdict, o.Reason, o.Measured = certificate.Fail, "fell off the bus", nil
+			case "bandwidth/p2p":
+				r.Verdict, r.Reason = certificate.Fail, "56 pairs are slow"
+				m := *o.Measured
+				m.Value /= 2
+				o.Verdict, o.Reason, o.Measured = certificate.Fail, figure(m.Value, m.Unit)+", less than 360", &m
+			case "bandwidth/h2d":
+				o.Verdict = certificate.Error
+				o.Reason = fmt.Sprintf("cuMemAlloc on the device with the serial number %c%c%c: out of memory, although nothing else runs there", 'A'+j, 'K'-j, 'Q'+j)
+				o.Measured = nil
+			}
+		}
+	}
+	p.Verdict = certificate.Summary(p.Results)
+	return s
+}
+
+func TestNames(t *testing.T) {
+	for want, names := range map[string][]string{
+		"GPU 0-3, 7":             {"GPU 0", "GPU 1", "GPU 2", "GPU 3", "GPU 7"},
+		"GPU 1, 0":               {"GPU 1", "GPU 0"},
+		"mlx5_0-1, eth0, a b":    {"mlx5_0", "mlx5_1", "eth0", "a b"},
+		"GPU 07, GPU 08":         {"GPU 07", "GPU 08"},
+		"0-2":                    {"0", "1", "2"},
+		"a0-1, b0":               {"a0", "a1", "b0"},
+		"mlx5_0/1, mlx5_1/1":     {"mlx5_0/1", "mlx5_1/1"},
+		"x99999999999999999999 ": {"x99999999999999999999 "},
+	} {
+		if got := condense(names); got != want {
+			t.Errorf("condense(%q) = %q; want %q", names, got, want)
+		}
+	}
+}
+
+// TestFaultsOnTop: what is wrong comes before the list of checks.
+func TestFaultsOnTop(t *testing.T) {
+	got := textOf(t, certificatetest.Node(8), TextOptions{})
+	at := 0
+	for _, want := range []string{"node     node07", "8 × NVIDIA H200", "✗ bandwidth/h2d: ", "remedy: look at", "✗ GPU 0: 31.2 GB/s, less than 48; limit: at least 48 GB/s (Azure)", "! diag/pulse: ", "    round 4", "⚠ health/xid: ", "remedy: restart", "✓ health/gpu/temperature", "FAIL  suite node"} {
+		i := strings.Index(got[at:], want)
+		if i < 0 {
+			t.Fatalf("%q does not follow:\n%s", want, got[at:])
+		}
+		at += i
 	}
 }

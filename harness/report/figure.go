@@ -1,0 +1,56 @@
+package report
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }
+
+// measured is a value with what it should be, in few words.
+func measured(m *certificate.Measurement) string {
+	s := figure(m.Value, m.Unit)
+	if m.Expected != 0 {
+		s += fmt.Sprintf(" of %.4g (%.0f %%, %s)", m.Expected, 100*m.Ratio, m.Source)
+	}
+	return s
+}
+
+// measuredAll is all that is known of a value.
+func measuredAll(m *certificate.Measurement) string {
+	s := measured(m)
+	if t := limitText(m); t != "" {
+		s += "; limit: " + t
+	}
+	if t := spreadText(m); t != "" {
+		s += "; " + t
+	}
+	return s
+}
+
+func expectedText(m *certificate.Measurement) string {
+	return fmt.Sprintf("%s (%s)", figure(m.Expected, m.Unit), m.Source)
+}
+
+// limitWords say a limit's kind.
+var limitWords = map[certificate.LimitKind]string{certificate.AtLeast: "at least", certificate.AtMost: "at most"}
+
+func limitText(m *certificate.Measurement) string {
+	if m.Limit == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s (%s)", limitWords[m.Limit.Kind], figure(m.Limit.Value, m.Unit), m.Limit.Source)
+}
+
+func spreadText(m *certificate.Measurement) string {
+	s := m.Spread
+	if s == nil {
+		return ""
+	}
+	of := fmt.Sprintf("%d %s", s.Samples, plural(s.Samples, "sample"))
+	if s.Kind == certificate.Confidence {
+		return fmt.Sprintf("%.4g to %.4g with 95 %% confidence, %s", s.Low, s.High, of)
+	}
+	return fmt.Sprintf("%.4g to %.4g in %s", s.Low, s.High, of)
+}

@@ -1,0 +1,211 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// A heatMap is what a check measured from each object to each other one.
+type heatMap struct {
+	ID, Title string
+	Of        string // what the cells' colours are a part of
+	Columns   []string
+	Rows      []heatRow
+	Scale     []heatStep
+}
+
+type heatRow struct {
+	Name  string
+	Cells []heatCell
+}
+
+// A heatCell is a pair's, or none's: where an object would meet itself.
+type heatCell struct {
+	Class string // "heat heat-3"
+	Sign  string // of a verdict that is not pass
+	Word  string
+	Text  string
+	None  bool // nothing was measured here
+}
+
+// A heatStep is one of the colours' meanings.
+type heatStep struct {
+	Class, Text string
+}
+
+// mostHeat is how many rows or columns a heat map has at most: beyond, only the
+// list of objects can be read.
+const mostHeat = 72
+
+// heatBounds are the parts of the best at which colours change.
+var heatBounds = []float64{0.5, 0.7, 0.8, 0.9, 0.97}
+
+// heatMaps draws a check's pairs: one map for each quantity and unit.
+func heatMaps(r *certificate.Result) (out []heatMap) {
+	type kind struct{ quantity, unit string }
+	var order []kind
+	by := map[kind][]certificate.Object{}
+	for _, o := range r.Objects {
+		if o.Peer == "" {
+			continue
+		}
+		k := kind{o.Quantity, ""}
+		if o.Measured != nil {
+			k.unit = o.Measured.Unit
+		} else if u := unitOfQuantity(r.Objects, o.Quantity); u != "" {
+			k.unit = u
+		}
+		if by[k] == nil {
+			order = append(order, k)
+		}
+		by[k] = append(by[k], o)
+	}
+	for _, k := range order {
+		if m, ok := heatOf(by[k]); ok && k.unit != "" {
+			m.Title = join(r.ID, k.quantity, k.unit)
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// unitOfQuantity is the unit of those that were measured: a pair that failed
+// without a figure stands among them.
+func unitOfQuantity(objects []certificate.Object, quantity string) string {
+	for _, o := range objects {
+		if o.Peer != "" && o.Quantity == quantity && o.Measured != nil {
+			return o.Measured.Unit
+		}
+	}
+	return ""
+}
+
+func heatOf(pairs []certificate.Object) (heatMap, bool) {
+	rows, columns := ends(pairs)
+	if len(rows) > mostHeat || len(columns) > mostHeat {
+		return heatMap{}, false
+	}
+	m := heatMap{Columns: columns, Scale: heatScale()}
+	best, of := reference(pairs)
+	m.Of = of
+	cells := map[[2]string]certificate.Object{}
+	for _, o := range pairs {
+		cells[[2]string{o.Name, o.Peer}] = o
+	}
+	for _, from := range rows {
+		row := heatRow{Name: from}
+		for _, to := range columns {
+			o, ok := cells[[2]string{from, to}]
+			if !ok {
+				row.Cells = append(row.Cells, heatCell{None: true})
+				continue
+			}
+			row.Cells = append(row.Cells, heatCellOf(o, best))
+		}
+		m.Rows = append(m.Rows, row)
+	}
+	return m, true
+}
+
+// ends are the objects on both sides: the same list where sides have objects in
+// common.
+func ends(pairs []certificate.Object) (rows, columns []string) {
+	seen := map[string]bool{}
+	add := func(list *[]string, side, name string) {
+		if !seen[side+name] {
+			seen[side+name] = true
+			*list = append(*list, name)
+		}
+	}
+	var both []string
+	for _, o := range pairs {
+		add(&rows, "from ", o.Name)
+		add(&both, "both ", o.Name)
+	}
+	for _, o := range pairs {
+		add(&columns, "to ", o.Peer)
+		add(&both, "both ", o.Peer)
+	}
+	if len(both) < len(rows)+len(columns) {
+		return both, both
+	}
+	return rows, columns
+}
+
+// reference is what colours are judged by: the expected value, if all pairs have
+// the same one, and otherwise the best that was measured.
+func reference(pairs []certificate.Object) (float64, string) {
+	var values, expected []float64
+	low := lowerBetter(pairs)
+	for _, o := range pairs {
+		if o.Measured != nil {
+			values, expected = append(values, o.Measured.Value), append(expected, o.Measured.Expected)
+		}
+	}
+	if len(values) == 0 {
+		return 0, ""
+	}
+	if e := expected[0]; e > 0 && slices.Min(expected) == slices.Max(expected) {
+		return e, fmt.Sprintf("the expected %.4g", e)
+	}
+	best := slices.Max(values)
+	if low {
+		best = slices.Min(values)
+	}
+	return best, fmt.Sprintf("the best, %.4g", best)
+}
+
+// lowerBetter reports whether the limits say that less is better, as in latencies.
+func lowerBetter(objects []certificate.Object) bool {
+	return slices.ContainsFunc(objects, func(o certificate.Object) bool {
+		return o.Measured != nil && o.Measured.Limit != nil && o.Measured.Limit.Kind == certificate.AtMost
+	})
+}
+
+func heatCellOf(o certificate.Object, best float64) heatCell {
+	c := heatCell{Class: "heat"}
+	if o.Verdict != certificate.Pass {
+		c.Sign, c.Word = marks[o.Verdict].sign, outcomes[o.Verdict]
+	}
+	if o.Measured == nil {
+		return c
+	}
+	c.Text = fmt.Sprintf("%.4g", o.Measured.Value)
+	if o.Measured.Value <= 0 || best <= 0 {
+		return c
+	}
+	part := o.Measured.Value / best
+	if lowerBetter([]certificate.Object{o}) {
+		part = 1 / part
+	}
+	c.Class = heatClass(part)
+	return c
+}
+
+// heatClass is the colour of a part.
+func heatClass(part float64) string {
+	step := 0
+	for _, bound := range heatBounds {
+		if part >= bound {
+			step++
+		}
+	}
+	return fmt.Sprintf("heat heat-%d", step)
+}
+
+// heatScale explains the colours.
+func heatScale() (out []heatStep) {
+	for i, bound := range heatBounds {
+		text := fmt.Sprintf("from %.0f %%", 100*bound)
+		if i == 0 {
+			out = append(out, heatStep{heatClass(0), fmt.Sprintf("below %.0f %%", 100*bound)})
+		}
+		if i+1 < len(heatBounds) {
+			text += fmt.Sprintf(" to %.0f %%", 100*heatBounds[i+1])
+		}
+		out = append(out, heatStep{heatClass(bound), text})
+	}
+	return out
+}

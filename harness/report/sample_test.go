@@ -1,0 +1,140 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+)
+
+func renderTrend(t testing.TB, title string, all []*certificate.Statement) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := Trend(&b, title, all); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// later is the same certificate, made later.
+func later(s *certificate.Statement, by time.Duration) *certificate.Statement {
+	s.Predicate.Started, s.Predicate.Finished = s.Predicate.Started.Add(by), s.Predicate.Finished.Add(by)
+	return s
+}
+
+// past has certificates of a machine from five days before its latest one on:
+// copies get slower, one pair too.
+func past(gpus int) (out []*certificate.Statement) {
+	for day := -5; day <= 0; day++ {
+		s := later(certificatetest.Node(gpus), time.Duration(day)*24*time.Hour)
+		for i := range s.Predicate.Results {
+			r := &s.Predicate.Results[i]
+			for j := range r.Objects {
+				m := r.Objects[j].Measured
+				m.Value += float64((5*j+3*day+20)%4) * 0.4
+				if r.ID == "bandwidth/h2d" && j == 0 {
+					m.Value -= 4 * float64(day)
+				}
+				if r.ID == "bandwidth/p2p" && j == 1 {
+					m.Value += 2 * float64(-day*day)
+				}
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// well is a machine of which nothing is wrong.
+func well(gpus int) *certificate.Statement {
+	s := certificatetest.Node(gpus)
+	p := &s.Predicate
+	for i := range p.Results {
+		r := &p.Results[i]
+		if !worthy(r.Verdict) {
+			continue
+		}
+		r.Verdict, r.Reason, r.Remedy, r.Output = certificate.Pass, "", "", ""
+		for j := range r.Objects {
+			o := &r.Objects[j]
+			o.Verdict, o.Reason, o.Measured = certificate.Pass, "", r.Objects[len(r.Objects)-1].Measured
+		}
+		if len(r.Objects) > 0 {
+			r.Measured = r.Objects[0].Measured
+		}
+	}
+	p.Verdict = certificate.Summary(p.Results)
+	return s
+}
+
+// evil is a text that every format must escape.
+const evil = "\x00\x1b[31m </script> \"q\" \\ ' ]]> \uFFFE \u202e <img src=x onerror=alert(1)>\n&"
+
+// hostile has such texts everywhere.
+func hostile() *certificate.Statement {
+	m := &certificate.Measurement{
+		Value: -1e300, Unit: `"widgets"` + "\n", Expected: 1e-300, Source: "<s>", Ratio: -5,
+		Limit:  &certificate.Limit{Value: 1e300, Kind: certificate.AtMost, Source: evil},
+		Spread: &certificate.Spread{Low: -1e308, High: 1e308, Kind: certificate.Range, Samples: 1},
+	}
+	s := certificate.New(certificate.Predicate{
+		Suite: `a"b\c`, Environment: certificate.Environment{Platform: "linux/<b>", OS: "Debian \"12\"\n & <script>alert(1)</script>"},
+		Results: []certificate.Result{
+			{ID: `x"y\z`, Component: "<c>\n", Title: "]]>", Verdict: certificate.Fail, Reason: evil, Remedy: "<img src=x onerror=alert(1)>", Output: "]]>\x07</pre>\xff"},
+			{ID: "ok", Title: "t", Verdict: certificate.Pass, Output: "\x08"},
+			{ID: "odd", Title: "t", Verdict: certificate.Pass, Measured: m},
+			{ID: "rest", Title: "t", Verdict: certificate.Skip, Reason: "a\nb"},
+			{
+				ID: "objects" + evil, Title: evil, Verdict: certificate.Warn, Reason: evil,
+				Objects: []certificate.Object{
+					{Name: evil, ID: evil, Quantity: evil, Verdict: certificate.Error, Reason: evil, Measured: m},
+					{Name: evil, Peer: "b", Verdict: certificate.Fail, Reason: evil, Measured: m},
+					{Name: "b", Peer: evil, Verdict: certificate.Warn, Reason: evil},
+					{Name: "c", Verdict: certificate.Skip, Reason: evil},
+				},
+				Curves: []certificate.Curve{
+					{Name: evil, X: evil, Y: evil, Points: []certificate.Point{{X: -1e308, Y: 1e308}, {X: 1e308, Y: -1e308}}, Expected: 1, Source: evil},
+					{Name: evil, X: "B", Y: "s", Points: []certificate.Point{{X: 0, Y: 0}}},
+				},
+			},
+		},
+	})
+	if err := s.SetSubject(`evil"name<b>\`, sampleDigest); err != nil {
+		panic(err)
+	}
+	n := &certificate.Node{
+		Name: evil, Identity: []string{evil}, Vendor: evil, Product: evil, Cloud: evil, Instance: evil, Container: evil, Platform: evil,
+		Differences: []string{evil}, Driver: evil, CUDA: evil, GPUs: []certificate.GPU{{Name: evil, UUID: evil}}, Ports: []certificate.Port{{Name: evil, Device: evil, State: evil}},
+		Versions: map[string]string{evil: evil}, Variables: map[string]string{evil: evil},
+		Topology: &certificate.Topology{
+			Parts: []certificate.Part{{ID: evil, Kind: evil, Label: evil}, {ID: "b", Kind: certificate.PartGPU, Label: evil, Under: evil, Link: evil}, {ID: "c", Kind: certificate.PartNVSwitch}},
+			Links: []certificate.Link{{A: evil, B: "b", Kind: evil, Count: -1, GBps: 1e300}, {A: "b", B: "b", Kind: evil}, {A: "b", B: "c", Kind: evil}},
+		},
+	}
+	if err := s.SetNode(n); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+func TestClean(t *testing.T) {
+	s := hostile()
+	c := clean(s)
+	if s.Predicate.Results[0].Reason != evil || s.Predicate.Node.Topology.Parts[0].Label != evil {
+		t.Error("clean changed the original")
+	}
+	if got := c.Predicate.Results[0].Output; got != "]]>·</pre>\ufffd\n" {
+		t.Errorf("output: %q", got)
+	}
+	for _, got := range []string{c.Predicate.Results[4].Curves[0].Name, c.Predicate.Node.Topology.Parts[0].Label, c.Predicate.Node.Versions[printable(evil)], c.Predicate.Results[4].Objects[0].Measured.Limit.Source} {
+		if got != printable(evil) || strings.ContainsAny(got, "\x00\x1b\n\u202e\ufffe") {
+			t.Errorf("a text is %q; want %q", got, printable(evil))
+		}
+	}
+	if c.Predicate.Finished != s.Predicate.Finished || c.Predicate.Environment.CPUs != s.Predicate.Environment.CPUs {
+		t.Error("what is no text differs")
+	}
+}
