@@ -11,6 +11,7 @@ import (
 type heatMap struct {
 	ID, Title string
 	Of        string // what the cells' colours are a part of
+	Limit     string // of all pairs
 	Columns   []string
 	Rows      []heatRow
 	Scale     []heatStep
@@ -89,7 +90,7 @@ func heatOf(pairs []certificate.Object) (heatMap, bool) {
 	}
 	m := heatMap{Columns: columns, Scale: heatScale()}
 	best, of := reference(pairs)
-	m.Of = of
+	m.Of, m.Limit = of, commonLimit(pairs)
 	cells := map[[2]string]certificate.Object{}
 	for _, o := range pairs {
 		cells[[2]string{o.Name, o.Peer}] = o
@@ -134,27 +135,39 @@ func ends(pairs []certificate.Object) (rows, columns []string) {
 	return rows, columns
 }
 
-// reference is what colours are judged by: the expected value, if all pairs have
-// the same one, and otherwise the best that was measured.
+// reference is what colours are judged by: the best that was measured, so that
+// what falls behind the others is seen. Whether that is enough the verdicts say.
 func reference(pairs []certificate.Object) (float64, string) {
-	var values, expected []float64
-	low := lowerBetter(pairs)
+	var values []float64
 	for _, o := range pairs {
 		if o.Measured != nil {
-			values, expected = append(values, o.Measured.Value), append(expected, o.Measured.Expected)
+			values = append(values, o.Measured.Value)
 		}
 	}
 	if len(values) == 0 {
 		return 0, ""
 	}
-	if e := expected[0]; e > 0 && slices.Min(expected) == slices.Max(expected) {
-		return e, fmt.Sprintf("the expected %.4g", e)
-	}
 	best := slices.Max(values)
-	if low {
+	if lowerBetter(pairs) {
 		best = slices.Min(values)
 	}
 	return best, fmt.Sprintf("the best, %.4g", best)
+}
+
+// commonLimit is the limit, if all pairs have the same one.
+func commonLimit(pairs []certificate.Object) string {
+	limits := map[string]bool{}
+	limit := ""
+	for _, o := range pairs {
+		if o.Measured != nil {
+			limit = limitText(o.Measured)
+			limits[limit] = true
+		}
+	}
+	if len(limits) != 1 {
+		return ""
+	}
+	return limit
 }
 
 // lowerBetter reports whether the limits say that less is better, as in latencies.

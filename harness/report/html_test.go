@@ -117,7 +117,7 @@ func TestHTML(t *testing.T) {
 			if slices.Contains(small, name) {
 				golden.Check(t, name+".html", got)
 			}
-			if dir := os.Getenv("ASSAY_HTML_DIR"); dir != "" && !strings.Contains(name, " ") {
+			if dir := os.Getenv("ASSAY_REPORT_DIR"); dir != "" && !strings.Contains(name, " ") {
 				if err := os.WriteFile(filepath.Join(dir, name+".html"), []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}
