@@ -72,8 +72,12 @@ test-rdma: ## the tests that need RDMA devices, in an emulated machine that has 
 	@OUT='$(OUT)' ./.ci/rdma/test
 
 .PHONY: test-html
-test-html: ## the certificate's page in a browser: axe, light and dark, narrow and wide (needs chromium, and npm for axe)
+test-html: ## pages of reports in a browser: axe, keyboard, light and dark, narrow and wide (needs chromium and npm)
 	@OUT='$(OUT)/html' ./.ci/html
+
+.PHONY: test-junit
+test-junit: ## JUnit files of reports against Jenkins's schema (needs xmllint and npm)
+	@OUT='$(OUT)/junit' ./.ci/junit
 
 .PHONY: lint
 lint: ## formatting, vet, staticcheck, workflows, schema

@@ -2,7 +2,7 @@
 //
 //   test.mjs DIR OUT CHROMIUM
 //
-// DIR has report.html, node8.html, node2.html and trend.html. Screenshots go to
+// DIR has the pages below. Screenshots go to
 // OUT. The exit status is 1 if something is wrong with a page.
 import { readFileSync } from "node:fs"
 import { createRequire } from "node:module"
@@ -13,7 +13,7 @@ const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.mi
 
 // gpus is how many the node of a page has: its heat map and drawing must show
 // them all.
-const pages = { report: { plots: 0 }, node8: { gpus: 8, plots: 5 }, node2: { gpus: 2, plots: 1 }, trend: { plots: 11 } }
+const pages = { report: { plots: 0 }, node8: { gpus: 8, plots: 5 }, node2: { gpus: 2, plots: 1 }, bridge: { gpus: 2, plots: 1 }, trend: { plots: 11 } }
 
 // look runs in the page and returns what it finds wrong.
 function look({ gpus, plots }) {

@@ -55,7 +55,7 @@ func curvePlot(title string, curves []certificate.Curve) plot {
 		for _, at := range c.Points {
 			points = append(points, [2]float64{x.at(at.X), y.at(at.Y)})
 		}
-		p.addLine(c.Name, fmt.Sprintf("line-%d", i%shapes), i, points)
+		p.addLine(c.Name, fmt.Sprintf("line-%d", i%shapes), i+i/shapes, points)
 		text := fmt.Sprintf("expected at the largest: %s (%s)", figure(c.Expected, c.Y), c.Source)
 		if c.Expected != 0 && !ruled[text] {
 			ruled[text] = true

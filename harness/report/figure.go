@@ -8,6 +8,14 @@ import (
 
 func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }
 
+// span is from one value to another of a unit.
+func span(low, high float64, unit string) string {
+	if low == high {
+		return figure(low, unit)
+	}
+	return fmt.Sprintf("%.4g to %s", low, figure(high, unit))
+}
+
 // measured is a value with what it should be, in few words.
 func measured(m *certificate.Measurement) string {
 	s := figure(m.Value, m.Unit)

@@ -90,7 +90,8 @@ func heatOf(pairs []certificate.Object) (heatMap, bool) {
 	}
 	m := heatMap{Columns: columns, Scale: heatScale()}
 	best, of := reference(pairs)
-	m.Of, m.Limit = of, commonLimit(pairs)
+	m.Of = of
+	_, m.Limit = across(pairs)
 	cells := map[[2]string]certificate.Object{}
 	for _, o := range pairs {
 		cells[[2]string{o.Name, o.Peer}] = o
@@ -152,22 +153,6 @@ func reference(pairs []certificate.Object) (float64, string) {
 		best = slices.Min(values)
 	}
 	return best, fmt.Sprintf("the best, %.4g", best)
-}
-
-// commonLimit is the limit, if all pairs have the same one.
-func commonLimit(pairs []certificate.Object) string {
-	limits := map[string]bool{}
-	limit := ""
-	for _, o := range pairs {
-		if o.Measured != nil {
-			limit = limitText(o.Measured)
-			limits[limit] = true
-		}
-	}
-	if len(limits) != 1 {
-		return ""
-	}
-	return limit
 }
 
 // lowerBetter reports whether the limits say that less is better, as in latencies.

@@ -186,7 +186,6 @@ func (t *trend) plot() plot {
 	if len(t.order) == 1 {
 		p.Note = "at last: " + figure(value, t.unit)
 	}
-	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), plural(len(t.order), "object"), p.Note)
 	var xs, ys []float64
 	for _, l := range t.lines {
 		for _, at := range l.at {
@@ -198,8 +197,9 @@ func (t *trend) plot() plot {
 	}
 	if t.limit != nil {
 		ys = append(ys, t.limit.Value)
-		p.Alt += fmt.Sprintf("; limit: %s %s", limitWords[t.limit.Kind], figure(t.limit.Value, t.unit))
+		p.Note += fmt.Sprintf("; dashed: the limit, %s %s (%s)", limitWords[t.limit.Kind], figure(t.limit.Value, t.unit), t.limit.Source)
 	}
+	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), plural(len(t.order), "object"), p.Note)
 	t.table(&p)
 	if !drawable(ys) || !drawable(xs) {
 		p.Note += "; the figures are too far apart to be drawn"
@@ -224,7 +224,7 @@ func (t *trend) plot() plot {
 		p.addLine(t.lines[id].name, class, 0, points)
 	}
 	if t.limit != nil {
-		p.addRule("limit", "limit: "+limitWords[t.limit.Kind]+" "+figure(t.limit.Value, t.unit), y.at(t.limit.Value))
+		p.addRule("limit", "", y.at(t.limit.Value))
 	}
 	return p
 }

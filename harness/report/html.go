@@ -172,6 +172,9 @@ func rowOf(r certificate.Result) row {
 	if len(r.Objects) > 0 {
 		out.Tally = tally(r.Objects)
 	}
+	if r.Measured == nil {
+		out.Value, out.Limit = across(r.Objects)
+	}
 	return out
 }
 

@@ -19,7 +19,6 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -90,7 +89,8 @@ var signed = Page{Signature: &Signature{Keys: []string{"SHA256:abc"}, Verified: 
 // samplePages are written as files, too, which the browser's test reads.
 var samplePages = map[string]func(t testing.TB) string{
 	"report": func(t testing.TB) string { return render(t, sample(), signed) },
-	"node8":  func(t testing.TB) string { return render(t, certificatetest.Node(8), Page{History: past(8)}) },
+	"node8":  func(t testing.TB) string { return render(t, crowded(), Page{History: past(8)}) },
+	"bridge": func(t testing.TB) string { return render(t, bridged(), Page{}) },
 	"node2":  func(t testing.TB) string { return render(t, well(2), signed) },
 	"trend":  func(t testing.TB) string { return renderTrend(t, "Node node07", past(8)) },
 	"trend2": func(t testing.TB) string { return renderTrend(t, "Node node07", past(2)) },

@@ -31,6 +31,7 @@ type (
 		Skipped    int             `xml:"skipped,attr"`
 		Time       seconds         `xml:"time,attr"`
 		Timestamp  string          `xml:"timestamp,attr"`
+		Hostname   string          `xml:"hostname,attr,omitempty"`
 		Properties []junitProperty `xml:"properties>property"`
 		Cases      []junitCase     `xml:"testcase"`
 	}
@@ -95,6 +96,12 @@ func junit(s *certificate.Statement) junitSuite {
 	}
 	for _, f := range facts(s) {
 		one.Properties = append(one.Properties, junitProperty(f))
+	}
+	if p.Node != nil {
+		one.Hostname = p.Node.Name
+		for _, f := range nodeFacts(p.Node) {
+			one.Properties = append(one.Properties, junitProperty(f))
+		}
 	}
 	for _, r := range p.Results {
 		one.Cases = append(one.Cases, junitCaseOf(p.Suite, r))

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -127,6 +130,7 @@ func TestJUnit(t *testing.T) {
 	golden.Check(t, "junit.xml", got.String())
 	for name, in := range map[string][]*certificate.Statement{
 		"one": {sample()}, "several": {sample(), hostile(), sample()}, "none": nil, "empty": {certificate.New(certificate.Predicate{Suite: "s"})},
+		"node": {certificatetest.Node(8)}, "sick": {sick()},
 	} {
 		got.Reset()
 		if err := JUnit(&got, in...); err != nil {
@@ -134,6 +138,41 @@ func TestJUnit(t *testing.T) {
 		}
 		if err := checkJUnit(got.Bytes()); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, got.String())
+		}
+		if dir := os.Getenv("ASSAY_REPORT_DIR"); dir != "" {
+			if err := os.WriteFile(filepath.Join(dir, name+".xml"), got.Bytes(), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestJUnitNode: a warning is a passed test that says so, and a failure names
+// the objects.
+func TestJUnitNode(t *testing.T) {
+	var got bytes.Buffer
+	if err := JUnit(&got, certificatetest.Node(8)); err != nil {
+		t.Fatal(err)
+	}
+	golden.Check(t, "node.xml", got.String())
+	var doc junitSuites
+	if err := xml.Unmarshal(got.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	said := map[string]string{}
+	for _, c := range doc.Suites[0].Cases {
+		said[c.Name] = c.Output
+		if bad := c.Failure != nil || c.Error != nil; bad != (c.Name == "bandwidth/h2d" || c.Name == "diag/pulse") {
+			t.Errorf("%s: failed: %v", c.Name, bad)
+		}
+	}
+	for name, want := range map[string]string{
+		"health/xid":    "warning: Xid 94 on GPU 1, 40 minutes ago\nremedy: restart the program that was hit\n",
+		"bandwidth/h2d": "fail: GPU 0: 31.2 GB/s, less than 48; limit: at least 48 GB/s (Azure); expected: 64 GB/s (PCIe 5 x16)\n",
+		"diag/pulse":    "round 3\nround 4\n",
+	} {
+		if said[name] != want {
+			t.Errorf("%s says %q; want %q", name, said[name], want)
 		}
 	}
 }

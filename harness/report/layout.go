@@ -190,7 +190,7 @@ func (l *layout) across(link certificate.Link) (edge, bool) {
 		a, b = b, a
 	}
 	y := a.middle()
-	if y >= b.Y && y <= b.Y+b.H {
+	if (l.isFabric(*l.part[link.A]) || l.isFabric(*l.part[link.B])) && y >= b.Y && y <= b.Y+b.H {
 		return edge{
 			Class: "link", Path: fmt.Sprintf("M%.0f %.1fH%.0f", a.X+a.W, y, b.X), Text: shorten(linkText(link), boxChars+6),
 			TextX: b.X - 6, TextY: y - 4, Anchor: "end",

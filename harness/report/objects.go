@@ -63,10 +63,7 @@ func (b bunch) said() string {
 			low, high = min(low, other.Measured.Value), max(high, other.Measured.Value)
 			same = same && other.Reason == o.Reason
 		}
-		value := figure(low, m.Unit)
-		if high != low {
-			value = fmt.Sprintf("%.4g to %s", low, figure(high, m.Unit))
-		}
+		value := span(low, high, m.Unit)
 		if same && o.Reason != "" {
 			parts = append(parts, o.Reason)
 		}
@@ -179,6 +176,35 @@ func tally(objects []certificate.Object) string {
 		}
 	}
 	return fmt.Sprintf("%d %s: %s", len(objects), kindOf(objects), strings.Join(parts, ", "))
+}
+
+// across is from which to which value objects were measured, and the limit that
+// they have in common; nothing, if not all are of one quantity.
+func across(objects []certificate.Object) (values, limit string) {
+	var low, high float64
+	unit, quantity := "", ""
+	limits := map[string]bool{}
+	for _, o := range objects {
+		m := o.Measured
+		switch {
+		case m == nil:
+			continue
+		case unit == "":
+			low, high, unit, quantity = m.Value, m.Value, m.Unit, o.Quantity
+		case m.Unit != unit || o.Quantity != quantity:
+			return "", ""
+		}
+		low, high = min(low, m.Value), max(high, m.Value)
+		limit = limitText(m)
+		limits[limit] = true
+	}
+	if len(limits) > 1 {
+		limit = ""
+	}
+	if unit == "" {
+		return "", ""
+	}
+	return span(low, high, unit), limit
 }
 
 // kindOf says what objects are, where their names tell.

@@ -43,8 +43,7 @@ func (p *plot) frame(w, h int, left, right, top, bottom float64) {
 	p.Left, p.Right, p.Top, p.Bottom = left, float64(w)-right, top, float64(h)-bottom
 }
 
-// shapes is how many marks and colours there are; lines beyond take both
-// again, and have names in the legend.
+// shapes is how many marks and how many colours there are.
 const shapes = 6
 
 // markPath draws a mark of one of the shapes.

@@ -6,10 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -70,6 +72,47 @@ func TestPrometheus(t *testing.T) {
 	}
 	if strings.Contains(string(text), "NaN") {
 		t.Error("a value is no number")
+	}
+}
+
+// TestPrometheusNode: a node's certificate has series for each object.
+func TestPrometheusNode(t *testing.T) {
+	text := prometheus(t, certificatetest.Node(8), sample())
+	got := samples(t, text)
+	key := func(metric, check, id, labels, unit string) string {
+		return metric + `{check="` + check + `", id="` + id + `", ` + labels + `platform="linux/amd64", suite="node", ` + unit + `}`
+	}
+	const (
+		gpu  = "GPU-00000000-1111-2222-3333-444444444444"
+		on   = `node="node07", object="GPU 0", `
+		rate = `unit="B/s"`
+	)
+	for key, want := range map[string]float64{
+		`assay_certificate_verdict{node="node07", platform="linux/amd64", suite="node", verdict="fail"}`:                                             1,
+		`assay_certificate_checks{node="node07", platform="linux/amd64", suite="node", verdict="warn"}`:                                              1,
+		`assay_check_verdict{check="health/xid", node="node07", platform="linux/amd64", suite="node", verdict="warn"}`:                               1,
+		`assay_check_limit_bytes_per_second{check="bandwidth/h2d", kind="atLeast", node="node07", platform="linux/amd64", suite="node", unit="B/s"}`: 48e9,
+
+		key("assay_object_verdict", "bandwidth/h2d", gpu, on, `verdict="fail"`):                                                                                                       1,
+		key("assay_object_verdict", "bandwidth/h2d", gpu, on, `verdict="pass"`):                                                                                                       0,
+		key("assay_object_measured_bytes_per_second", "bandwidth/h2d", gpu, on, rate):                                                                                                 31.2e9,
+		key("assay_object_measured_celsius", "health/gpu/temperature", gpu, on, `unit="°C"`):                                                                                          41,
+		key("assay_object_limit_celsius", "health/gpu/temperature", gpu, `kind="atLeast", `+on, `unit="°C"`):                                                                          5,
+		`assay_object_measured_bytes_per_second{check="bandwidth/p2p", id="` + gpu + `", ` + on + `peer="GPU 3", platform="linux/amd64", quantity="write", suite="node", unit="B/s"}`: 389e9,
+	} {
+		if v, ok := got[key]; !ok || math.Abs(v-want) > 1e-12*want {
+			t.Errorf("%s = %v (%v); want %v", key, v, ok, want)
+		}
+	}
+}
+
+// TestPrometheusLint: what promtool check metrics looks at finds nothing.
+func TestPrometheusLint(t *testing.T) {
+	for name, s := range map[string]*certificate.Statement{"image": sample(), "node": certificatetest.Node(8), "hostile": hostile()} {
+		problems, err := promlint.New(bytes.NewReader(prometheus(t, s))).Lint()
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%s: %v, %v", name, problems, err)
+		}
 	}
 }
 

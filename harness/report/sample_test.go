@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,57 @@ func well(gpus int) *certificate.Statement {
 		}
 	}
 	p.Verdict = certificate.Summary(p.Results)
+	return s
+}
+
+// crowded is a machine with an adapter for each GPU.
+func crowded() *certificate.Statement {
+	s := certificatetest.Node(8)
+	t := s.Predicate.Node.Topology
+	t.Parts = t.Parts[:len(t.Parts)-1]
+	for i := range 8 {
+		name := fmt.Sprintf("mlx5_%d", i)
+		t.Parts = append(t.Parts, certificate.Part{ID: name, Kind: certificate.PartNIC, Label: name, Under: fmt.Sprintf("switch%d", i/2), Link: "PCIe 5 x16"})
+	}
+	s.Predicate.Results[0].Objects = append(s.Predicate.Results[0].Objects, certificate.Object{Name: "mlx5_3/1", Verdict: certificate.Warn, Reason: "87 °C"})
+	return s
+}
+
+// bridged is a machine whose two GPUs are joined by a bridge, and are at their
+// processors by more than PCIe; with several curves, and a pair that is slow.
+func bridged() *certificate.Statement {
+	s := certificatetest.Node(2)
+	n := s.Predicate.Node
+	n.Topology = &certificate.Topology{
+		Parts: []certificate.Part{
+			{ID: "cpu0", Kind: certificate.PartCPU, Label: "NUMA 0"},
+			{ID: "gpu0", Kind: certificate.PartGPU, Label: "GPU 0", Under: "cpu0", Link: "PCIe 4 x16"},
+			{ID: "cpu1", Kind: certificate.PartCPU, Label: "NUMA 1"},
+			{ID: "gpu1", Kind: certificate.PartGPU, Label: "GPU 1", Under: "cpu1", Link: "PCIe 4 x16"},
+		},
+		Links: []certificate.Link{{A: "gpu0", B: "gpu1", Kind: "NVLink", Count: 4, GBps: 56.25}, {A: "gpu1", B: "cpu1", Kind: "C2C", GBps: 450}, {A: "cpu0", B: "gpu0", Kind: "C2C", GBps: 450}, {A: "cpu1", B: "cpu0", Kind: "UPI", Count: 3}},
+	}
+	for i := range s.Predicate.Results {
+		r := &s.Predicate.Results[i]
+		switch r.ID {
+		case "bandwidth/p2p":
+			r.Verdict, r.Reason = certificate.Fail, "GPU 1 → GPU 0: 202 GB/s, less than 360"
+			o := &r.Objects[1]
+			o.Verdict, o.Reason, o.Measured.Value = certificate.Fail, "202 GB/s, less than 360", 202
+		case "coll/all_reduce":
+			for j := range 7 {
+				c := r.Curves[0]
+				c.Name = fmt.Sprintf("all_reduce, %d channels", 2<<j)
+				c.Points = nil
+				for _, p := range r.Curves[0].Points[2:] {
+					c.Points = append(c.Points, certificate.Point{X: p.X, Y: p.Y * float64(j+1) / 8})
+				}
+				c.Expected = 350
+				r.Curves = append(r.Curves, c)
+			}
+		}
+	}
+	s.Predicate.Verdict = certificate.Summary(s.Predicate.Results)
 	return s
 }
 

@@ -206,6 +206,8 @@ func (t *text) line(r certificate.Result, width int) {
 	}
 	if r.Measured != nil {
 		text += "; " + measured(r.Measured)
+	} else if values, _ := across(r.Objects); values != "" {
+		text += "; " + values
 	}
 	took := t.took(r.Seconds)
 	room := t.width - width - 4
