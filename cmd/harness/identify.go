@@ -153,7 +153,7 @@ func none(m map[string]string) map[string]string {
 }
 
 // telling are the beginnings of variables that change what is measured.
-var telling = []string{"NCCL_", "UCX_", "FI_", "OMPI_MCA_", "CUDA_", "NVIDIA_", "SHARP_", "ASSAY_", "SLURM_JOB_ID", "OMP_"}
+var telling = []string{"NCCL_", "UCX_", "FI_", "OMPI_MCA_", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_", "CUDA_LAUNCH_BLOCKING", "NVIDIA_VISIBLE_DEVICES", "SHARP_", "ASSAY_", "SLURM_JOB_ID", "OMP_"}
 
 // variables are those of the environment that change what is measured, without
 // what might be a secret.

@@ -48,7 +48,7 @@ func TestIdentityOf(t *testing.T) {
 }
 
 func TestVariables(t *testing.T) {
-	got := variables([]string{"NCCL_ALGO=Ring", "PATH=/bin", "NCCL_SECRET=x", "UCX_TLS=rc", "CUDA_API_KEY=k", "NCCL_DEBUG"})
+	got := variables([]string{"NCCL_ALGO=Ring", "PATH=/bin", "NCCL_SECRET=x", "UCX_API_KEY=k", "UCX_TLS=rc", "NCCL_DEBUG"})
 	if d := cmp.Diff(map[string]string{"NCCL_ALGO": "Ring", "UCX_TLS": "rc", "NCCL_DEBUG": ""}, got); d != "" {
 		t.Error(d)
 	}
