@@ -40,11 +40,11 @@ func (a *axis) place(values []float64, label func(float64) string) {
 	}
 }
 
-// drawable reports whether values can stand on one axis: differences between
-// them are numbers.
+// drawable reports whether values can stand on an axis: what is reckoned with
+// them neither overflows nor vanishes.
 func drawable(values []float64) bool {
 	for _, v := range values {
-		if math.Abs(v) > 1e100 {
+		if size := math.Abs(v); size > 1e100 || size < 1e-100 && v != 0 {
 			return false
 		}
 	}
@@ -62,8 +62,10 @@ func fromZero(values []float64, from, to float64, most int) axis {
 
 // rounded is an axis from one round number to another.
 func rounded(low, high, from, to float64, most int) axis {
-	if high-low < 1e-100 {
-		high = low + 1
+	if size := max(math.Abs(low), math.Abs(high)); size == 0 {
+		high = 1
+	} else if high-low < 1e-6*size {
+		low, high = low-size/20, high+size/20
 	}
 	step := roundStep((high - low) / float64(most))
 	first, last := math.Floor(low/step), math.Ceil(high/step)

@@ -37,7 +37,7 @@ func curvePlot(title string, curves []certificate.Curve) plot {
 	}
 	p.curveTable(curves)
 	if !drawable(xs) || !drawable(ys) {
-		p.Note = "The figures are too far apart to be drawn; the table has them."
+		p.Note = "Such figures cannot be drawn; the table has them."
 		return p
 	}
 	p.Drawn = true

@@ -202,7 +202,7 @@ func (t *trend) plot() plot {
 	p.Alt = fmt.Sprintf("%d values of %d %s over time; %s", len(t.times), len(t.order), plural(len(t.order), "object"), p.Note)
 	t.table(&p)
 	if !drawable(ys) || !drawable(xs) {
-		p.Note += "; the figures are too far apart to be drawn"
+		p.Note += "; such figures cannot be drawn"
 		return p
 	}
 	p.Drawn = true

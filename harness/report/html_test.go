@@ -150,6 +150,8 @@ func checkPage(t testing.TB, page string) {
 		}
 		for _, a := range n.Attr {
 			switch {
+			case n.Namespace == "svg" && slices.Contains([]string{"d", "points", "x", "y", "width", "height", "viewBox"}, a.Key) && nonNumber.MatchString(a.Val):
+				t.Errorf("%s of %s is %s", a.Key, n.Data, a.Val)
 			case strings.HasPrefix(a.Key, "on"), a.Key == "src", a.Key == "style":
 				t.Errorf("%s has %s", n.Data, a.Key)
 			case a.Key == "href" && !strings.HasPrefix(a.Val, "#"):
@@ -225,6 +227,8 @@ func TestSignatureString(t *testing.T) {
 		}
 	}
 }
+
+var nonNumber = regexp.MustCompile(`NaN|Inf|e[+-]`)
 
 var colorVar = regexp.MustCompile(`--([a-z]+): #([0-9a-f]{6})`)
 

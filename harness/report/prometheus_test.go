@@ -16,7 +16,7 @@ import (
 )
 
 // samples reads metrics as Prometheus does: values by name and labels.
-func samples(t *testing.T, text []byte) map[string]float64 {
+func samples(t testing.TB, text []byte) map[string]float64 {
 	t.Helper()
 	p := expfmt.NewTextParser(model.LegacyValidation)
 	families, err := p.TextToMetricFamilies(bytes.NewReader(text))
@@ -40,7 +40,7 @@ func samples(t *testing.T, text []byte) map[string]float64 {
 	return out
 }
 
-func prometheus(t *testing.T, in ...*certificate.Statement) []byte {
+func prometheus(t testing.TB, in ...*certificate.Statement) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Prometheus(&b, in...); err != nil {

@@ -126,11 +126,15 @@ func bridged() *certificate.Statement {
 const evil = "\x00\x1b[31m </script> \"q\" \\ ' ]]> \uFFFE \u202e <img src=x onerror=alert(1)>\n&"
 
 // hostile has such texts everywhere.
-func hostile() *certificate.Statement {
+func hostile() *certificate.Statement { return strange(evil, -1e300, 1e308) }
+
+// strange has a text and two numbers everywhere.
+func strange(evil string, a, b float64) *certificate.Statement {
+	low, high := min(a, b), max(a, b)
 	m := &certificate.Measurement{
-		Value: -1e300, Unit: `"widgets"` + "\n", Expected: 1e-300, Source: "<s>", Ratio: -5,
-		Limit:  &certificate.Limit{Value: 1e300, Kind: certificate.AtMost, Source: evil},
-		Spread: &certificate.Spread{Low: -1e308, High: 1e308, Kind: certificate.Range, Samples: 1},
+		Value: a, Unit: `"widgets"` + "\n", Expected: 1e-300, Source: "<s>", Ratio: -5,
+		Limit:  &certificate.Limit{Value: b, Kind: certificate.AtMost, Source: evil},
+		Spread: &certificate.Spread{Low: low, High: high, Kind: certificate.Range, Samples: 1},
 	}
 	s := certificate.New(certificate.Predicate{
 		Suite: `a"b\c`, Environment: certificate.Environment{Platform: "linux/<b>", OS: "Debian \"12\"\n & <script>alert(1)</script>"},
@@ -148,8 +152,10 @@ func hostile() *certificate.Statement {
 					{Name: "c", Verdict: certificate.Skip, Reason: evil},
 				},
 				Curves: []certificate.Curve{
-					{Name: evil, X: evil, Y: evil, Points: []certificate.Point{{X: -1e308, Y: 1e308}, {X: 1e308, Y: -1e308}}, Expected: 1, Source: evil},
+					{Name: evil, X: evil, Y: evil, Points: []certificate.Point{{X: low, Y: b}, {X: high, Y: a}}, Expected: b, Source: evil},
 					{Name: evil, X: "B", Y: "s", Points: []certificate.Point{{X: 0, Y: 0}}},
+					{Name: evil, X: "B", Y: "one", Points: []certificate.Point{{X: low, Y: b}}},
+					{Name: evil, X: "B", Y: evil, Points: []certificate.Point{{X: low, Y: b}}},
 				},
 			},
 		},
@@ -162,8 +168,8 @@ func hostile() *certificate.Statement {
 		Differences: []string{evil}, Driver: evil, CUDA: evil, GPUs: []certificate.GPU{{Name: evil, UUID: evil}}, Ports: []certificate.Port{{Name: evil, Device: evil, State: evil}},
 		Versions: map[string]string{evil: evil}, Variables: map[string]string{evil: evil},
 		Topology: &certificate.Topology{
-			Parts: []certificate.Part{{ID: evil, Kind: evil, Label: evil}, {ID: "b", Kind: certificate.PartGPU, Label: evil, Under: evil, Link: evil}, {ID: "c", Kind: certificate.PartNVSwitch}},
-			Links: []certificate.Link{{A: evil, B: "b", Kind: evil, Count: -1, GBps: 1e300}, {A: "b", B: "b", Kind: evil}, {A: "b", B: "c", Kind: evil}},
+			Parts: []certificate.Part{{ID: evil, Kind: certificate.PartKind(evil), Label: evil}, {ID: "b", Kind: certificate.PartGPU, Label: evil, Under: evil, Link: evil}, {ID: "c", Kind: certificate.PartNVSwitch}},
+			Links: []certificate.Link{{A: evil, B: "b", Kind: evil, Count: -1, GBps: b}, {A: "b", B: "b", Kind: evil}, {A: "b", B: "c", Kind: evil}},
 		},
 	}
 	if err := s.SetNode(n); err != nil {
