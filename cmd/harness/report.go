@@ -145,6 +145,9 @@ func (o *reportOptions) run(files []string, out io.Writer) error {
 		}
 		forms = []rendering{r}
 	}
+	if len(o.history.Value()) > 0 && !slices.ContainsFunc(forms, func(r rendering) bool { return r.format == "html" }) {
+		return usagef("--history is shown in a page: say --format html")
+	}
 	keys, err := loadKeys(o.keys.Value())
 	if err != nil {
 		return err
