@@ -10,6 +10,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/assay-hpc/assay/internal/ociclient"
 )
 
 // DefaultJobs is how many blobs are uploaded at once unless Options say
@@ -26,6 +28,16 @@ type Options struct {
 	UserAgent string
 	Retry     Retry
 	Progress  func(Progress) // called from one goroutine at a time
+}
+
+// A Retry says how long to insist.
+type Retry = ociclient.Retry
+
+// A RemoteError says what a registry refused, or that it cannot be reached.
+type RemoteError = ociclient.RemoteError
+
+func (o Options) client() *ociclient.Client {
+	return ociclient.New(ociclient.Options{Insecure: o.Insecure, Keychain: o.Keychain, Transport: o.Transport, UserAgent: o.UserAgent, Retry: o.Retry})
 }
 
 // A Result says what one push did. A push of what is there already has zeros
@@ -47,19 +59,19 @@ type Pusher struct {
 	remote *remote.Pusher
 	puller *remote.Puller
 	jobs   int
-	call   caller
+	call   ociclient.Caller
 	report func(Progress)
 }
 
 // NewPusher returns a Pusher for a repository such as ghcr.io/owner/assay. It
 // does not connect yet.
 func NewPusher(repo string, opts Options) (*Pusher, error) {
-	r, err := name.NewRepository(repo, nameOptions(opts)...)
+	client := opts.client()
+	r, err := name.NewRepository(repo, client.NameOptions()...)
 	if err != nil {
 		return nil, fmt.Errorf("repository: %w", err)
 	}
-	w := newWire(opts)
-	ropts := w.options(opts)
+	ropts := client.RemoteOptions()
 	push, err := remote.NewPusher(ropts...)
 	if err != nil {
 		return nil, err
@@ -69,7 +81,7 @@ func NewPusher(repo string, opts Options) (*Pusher, error) {
 		return nil, err
 	}
 	p := &Pusher{repo: r, remote: push, puller: pull, jobs: opts.Jobs, report: opts.Progress}
-	p.call = caller{wire: w, repo: r, verb: "push to"}
+	p.call = client.Caller(r, "push to")
 	if p.jobs <= 0 {
 		p.jobs = DefaultJobs
 	}
@@ -163,7 +175,7 @@ func (r *run) uploads(ctx context.Context, blobs []v1.Descriptor) error {
 
 func (r *run) upload(ctx context.Context, d v1.Descriptor) error {
 	b := &upload{storedBlob: storedBlob{r.layout, d}, meter: r.meter}
-	err := r.call.do(ctx, "blob "+d.Digest.String(), func() error {
+	err := r.call.Do(ctx, "blob "+d.Digest.String(), func() error {
 		b.restart()
 		err := r.remote.Upload(ctx, r.repo, b)
 		if b.fault() != nil {
@@ -178,7 +190,7 @@ func (r *run) upload(ctx context.Context, d v1.Descriptor) error {
 // put writes a manifest under a digest or a tag unless it is there already.
 func (r *run) put(ctx context.Context, ref name.Reference, m manifest) error {
 	_, isTag := ref.(name.Tag)
-	return r.call.do(ctx, "manifest "+ref.Identifier(), func() error {
+	return r.call.Do(ctx, "manifest "+ref.Identifier(), func() error {
 		there, err := r.has(ctx, ref, m.desc.Digest)
 		if err != nil {
 			return err
@@ -198,7 +210,7 @@ func (r *run) has(ctx context.Context, ref name.Reference, want v1.Hash) (bool, 
 	switch {
 	case err == nil:
 		return d.Digest == want, nil
-	case httpStatus(err) == http.StatusUnauthorized || temporary(err):
+	case ociclient.Status(err) == http.StatusUnauthorized || ociclient.Temporary(err):
 		return false, err
 	}
 	// Not there, or a registry that answers 403 for a repository that the first
@@ -211,7 +223,7 @@ func (r *run) has(ctx context.Context, ref name.Reference, want v1.Hash) (bool, 
 // and the fallback tag.
 func (r *run) attach(ctx context.Context, m manifest) error {
 	ref := r.repo.Digest(m.desc.Digest.String())
-	return r.call.do(ctx, "referrer "+ref.Identifier(), func() error {
+	return r.call.Do(ctx, "referrer "+ref.Identifier(), func() error {
 		listed, err := r.listed(ctx, m)
 		if err != nil {
 			return err

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/assay-hpc/assay/internal/ociclient"
 )
 
 var bothReferrers = map[string]bool{"referrers API": true, "fallback tag": false}
@@ -158,7 +160,7 @@ func TestPushGivesUp(t *testing.T) {
 			}
 			want := 1
 			if status == http.StatusServiceUnavailable {
-				want = opts.Retry.Attempts * requestAttempts
+				want = opts.Retry.Attempts * ociclient.RequestAttempts
 			}
 			if uploads != want {
 				t.Errorf("%d attempts to upload; want %d", uploads, want)
@@ -381,15 +383,5 @@ func TestErrorsHoldNoCredentials(t *testing.T) {
 				t.Errorf("error %q lacks %q", err, want)
 			}
 		}
-	}
-}
-
-func TestScrubHidesUploadState(t *testing.T) {
-	w := newWire(Options{})
-	w.note("tok3n")
-	in := `Put "https://r.io/v2/a/blobs/uploads/1?_state=abc%3D&digest=sha256:12": tok3n refused`
-	want := `Put "https://r.io/v2/a/blobs/uploads/1?_state=[hidden]&digest=sha256:12": [hidden] refused`
-	if got := w.scrub(in); got != want {
-		t.Errorf("scrub = %s; want %s", got, want)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/assay-hpc/assay/internal/ociclient"
 )
 
 // A source is where [Inspect] reads: a layout or a repository. What it returns
@@ -28,16 +30,16 @@ func openSource(ref string, opts Options) (source, error) {
 		l, err := Open(dir)
 		return layoutSource{l, target}, err
 	}
-	r, err := name.ParseReference(ref, nameOptions(opts)...)
+	client := opts.client()
+	r, err := name.ParseReference(ref, client.NameOptions()...)
 	if err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
-	w := newWire(opts)
-	pull, err := remote.NewPuller(w.options(opts)...)
+	pull, err := remote.NewPuller(client.RemoteOptions()...)
 	if err != nil {
 		return nil, err
 	}
-	return remoteSource{r, pull, caller{wire: w, repo: r.Context(), verb: "read from"}}, nil
+	return remoteSource{r, pull, client.Caller(r.Context(), "read from")}, nil
 }
 
 // splitLayout splits "DIR", "DIR:TARGET" and "DIR@sha256:…". A directory whose
@@ -75,7 +77,7 @@ func (s layoutSource) referrers(_ context.Context, subject v1.Hash) ([]v1.Descri
 type remoteSource struct {
 	ref  name.Reference
 	pull *remote.Puller
-	call caller
+	call ociclient.Caller
 }
 
 func (s remoteSource) resolve(ctx context.Context) (v1.Descriptor, error) {
@@ -98,7 +100,7 @@ func (s remoteSource) manifest(ctx context.Context, h v1.Hash) ([]byte, error) {
 // was asked for by digest, and computes that of one asked for by tag.
 func (s remoteSource) get(ctx context.Context, ref name.Reference) (*remote.Descriptor, error) {
 	var d *remote.Descriptor
-	err := s.call.do(ctx, "manifest "+ref.Identifier(), func() (err error) {
+	err := s.call.Do(ctx, "manifest "+ref.Identifier(), func() (err error) {
 		d, err = s.pull.Get(ctx, ref)
 		return err
 	})
@@ -107,7 +109,7 @@ func (s remoteSource) get(ctx context.Context, ref name.Reference) (*remote.Desc
 
 func (s remoteSource) blob(ctx context.Context, h v1.Hash) ([]byte, error) {
 	var b []byte
-	err := s.call.do(ctx, "blob "+h.String(), func() error {
+	err := s.call.Do(ctx, "blob "+h.String(), func() error {
 		layer, err := s.pull.Layer(ctx, s.ref.Context().Digest(h.String()))
 		if err != nil {
 			return err
@@ -128,7 +130,7 @@ func (s remoteSource) blob(ctx context.Context, h v1.Hash) ([]byte, error) {
 
 func (s remoteSource) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
 	var idx *v1.IndexManifest
-	err := s.call.do(ctx, "referrers of "+subject.String(), func() error {
+	err := s.call.Do(ctx, "referrers of "+subject.String(), func() error {
 		list, err := remote.Referrers(s.ref.Context().Digest(subject.String()), remote.Reuse(s.pull), remote.WithContext(ctx))
 		if err != nil {
 			return err

@@ -28,6 +28,9 @@ type BlobError struct {
 	Got    string  // its digest, or what else is wrong; "" when missing
 }
 
+// Permanent says that another attempt does not help.
+func (e *BlobError) Permanent() {}
+
 func (e *BlobError) Error() string {
 	if e.Got == "" {
 		return fmt.Sprintf("blob %s is missing from the layout: no file %s; build the target again", e.Digest, e.Path)

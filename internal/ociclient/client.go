@@ -1,4 +1,7 @@
-package publish
+// Package ociclient is how assay and the harness speak to a registry through
+// go-containerregistry: what may succeed the next time is repeated, what does not
+// becomes a [RemoteError], and no error text shows a credential.
+package ociclient
 
 import (
 	"context"
@@ -18,6 +21,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
+
+// Options are for one client. The zero value is useful.
+type Options struct {
+	Insecure  bool              // plain HTTP; registries on localhost get it without asking
+	Keychain  authn.Keychain    // nil means Docker's: config.json and credential helpers
+	Transport http.RoundTripper // nil means remote.DefaultTransport
+	UserAgent string
+	Retry     Retry
+}
 
 // A Retry says how long to insist. Zero fields mean the defaults.
 type Retry struct {
@@ -43,16 +55,17 @@ func (r Retry) delay(attempt int) time.Duration {
 	return min(r.Delay<<min(attempt, 20), r.MaxDelay)
 }
 
-// requestAttempts is how often one request is sent when the registry itself
+// RequestAttempts is how often one request is sent when the registry itself
 // answers that it is overloaded or broken. An upload is four requests: to begin
 // all of it again for each would multiply a one-in-ten fault by four.
-const requestAttempts = 3
+const RequestAttempts = 3
 
-// A wire is the transport of all requests to one registry. It repeats a
+// A Client is the transport of all requests to one registry. It repeats a
 // request that a 5xx, a 429 or nothing answered, and remembers the credentials that it
 // saw, so that no error text shows them, whatever a registry writes into its
 // answers.
-type wire struct {
+type Client struct {
+	opts     Options
 	base     http.RoundTripper
 	keychain authn.Keychain
 	retry    Retry
@@ -61,8 +74,9 @@ type wire struct {
 	secrets []string
 }
 
-func newWire(opts Options) *wire {
-	w := &wire{base: opts.Transport, keychain: opts.Keychain, retry: opts.Retry.orDefault()}
+// New returns a client. It does not connect yet.
+func New(opts Options) *Client {
+	w := &Client{opts: opts, base: opts.Transport, keychain: opts.Keychain, retry: opts.Retry.orDefault()}
 	if w.base == nil {
 		w.base = remote.DefaultTransport
 	}
@@ -72,16 +86,18 @@ func newWire(opts Options) *wire {
 	return w
 }
 
-func nameOptions(opts Options) []name.Option {
-	if opts.Insecure {
+// NameOptions are for parsing the names of what the client is to reach.
+func (w *Client) NameOptions() []name.Option {
+	if w.opts.Insecure {
 		return []name.Option{name.Insecure}
 	}
 	return nil
 }
 
-// options turns go-containerregistry's own retries off: they sleep without
-// regard to the context, and give up on a refused connection.
-func (w *wire) options(opts Options) []remote.Option {
+// RemoteOptions have go-containerregistry use the client. They turn its own
+// retries off: those sleep without regard to the context, and give up on a
+// refused connection.
+func (w *Client) RemoteOptions() []remote.Option {
 	o := []remote.Option{
 		remote.WithTransport(w),
 		remote.WithAuthFromKeychain(w),
@@ -89,18 +105,18 @@ func (w *wire) options(opts Options) []remote.Option {
 		remote.WithRetryPredicate(func(error) bool { return false }),
 		remote.WithRetryStatusCodes(),
 	}
-	if opts.UserAgent != "" {
-		o = append(o, remote.WithUserAgent(opts.UserAgent))
+	if w.opts.UserAgent != "" {
+		o = append(o, remote.WithUserAgent(w.opts.UserAgent))
 	}
 	return o
 }
 
 // RoundTrip implements http.RoundTripper.
-func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	w.noteHeader(req.Header.Get("Authorization"))
 	for attempt := 0; ; attempt++ {
 		resp, err := w.base.RoundTrip(req)
-		if attempt+1 >= requestAttempts || !worthRepeating(resp, err) {
+		if attempt+1 >= RequestAttempts || !worthRepeating(resp, err) {
 			return resp, err
 		}
 		again, ok := repeat(req)
@@ -145,7 +161,7 @@ func repeat(req *http.Request) (*http.Request, bool) {
 
 // wait returns the time until the next attempt and is done with the answer to
 // this one; resp is nil if there was none.
-func (w *wire) wait(resp *http.Response, attempt int) time.Duration {
+func (w *Client) wait(resp *http.Response, attempt int) time.Duration {
 	if resp == nil {
 		return w.retry.delay(attempt)
 	}
@@ -169,12 +185,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Resolve implements authn.Keychain.
-func (w *wire) Resolve(target authn.Resource) (authn.Authenticator, error) {
+func (w *Client) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	return w.ResolveContext(context.Background(), target)
 }
 
 // ResolveContext implements authn.ContextKeychain.
-func (w *wire) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
+func (w *Client) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
 	auth, err := authn.Resolve(ctx, w.keychain, target)
 	if err != nil {
 		return nil, err
@@ -187,7 +203,7 @@ func (w *wire) ResolveContext(ctx context.Context, target authn.Resource) (authn
 	return auth, nil
 }
 
-func (w *wire) noteHeader(authorization string) {
+func (w *Client) noteHeader(authorization string) {
 	scheme, value, ok := strings.Cut(authorization, " ")
 	if !ok {
 		return
@@ -200,7 +216,7 @@ func (w *wire) noteHeader(authorization string) {
 	}
 }
 
-func (w *wire) note(secrets ...string) {
+func (w *Client) note(secrets ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range secrets {
@@ -217,7 +233,7 @@ var queryParameter = regexp.MustCompile(`([?&])([\w.-]+)=[^&\s"]+`)
 var harmless = []string{"digest", "scope", "service", "mount", "from", "n", "last", "artifactType"}
 
 // scrub removes credentials from text.
-func (w *wire) scrub(text string) string {
+func (w *Client) scrub(text string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.secrets {

@@ -1,4 +1,4 @@
-package publish
+package ociclient
 
 import (
 	"context"
@@ -51,15 +51,21 @@ func (e *RemoteError) remedy() string {
 	return ""
 }
 
-// A caller makes calls to one repository, repeats what may succeed the next
+// A Caller makes calls to one repository, repeats what may succeed the next
 // time, and turns what does not into a RemoteError.
-type caller struct {
-	*wire
-	repo name.Repository
-	verb string
+type Caller struct {
+	client *Client
+	repo   name.Repository
+	verb   string
 }
 
-func (c caller) do(ctx context.Context, what string, f func() error) error {
+// Caller returns what makes calls to a repository; verb is how its errors begin:
+// "push to", "read from".
+func (w *Client) Caller(repo name.Repository, verb string) Caller { return Caller{w, repo, verb} }
+
+// Do calls f until it succeeds, fails for good, or was called often enough. What
+// names it in errors: "blob sha256:…".
+func (c Caller) Do(ctx context.Context, what string, f func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := f()
 		if err == nil {
@@ -68,26 +74,33 @@ func (c caller) do(ctx context.Context, what string, f func() error) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s %s: %s: %w", c.verb, c.repo, what, context.Cause(ctx))
 		}
-		if !temporary(err) || attempt >= c.retry.Attempts {
+		if !Temporary(err) || attempt >= c.client.retry.Attempts {
 			return c.fault(what, attempt, err)
 		}
-		_ = sleep(ctx, c.retry.delay(attempt-1)) // f fails at once if it ends early
+		_ = sleep(ctx, c.client.retry.delay(attempt-1)) // f fails at once if it ends early
 	}
 }
 
-func (c caller) fault(what string, attempts int, err error) error {
-	var damage *BlobError
-	if errors.As(err, &damage) {
-		return damage
+func (c Caller) fault(what string, attempts int, err error) error {
+	var own Permanent
+	if errors.As(err, &own) {
+		return own
 	}
 	return &RemoteError{
 		Op: c.verb, Registry: c.repo.RegistryStr(), Repository: c.repo.RepositoryStr(), What: what,
-		Status: httpStatus(err), Reason: c.scrub(err.Error()), Attempts: attempts,
+		Status: Status(err), Reason: c.client.scrub(err.Error()), Attempts: attempts,
 	}
 }
 
-// httpStatus returns the status that a registry refused a request with, or 0.
-func httpStatus(err error) int {
+// Permanent is an error of the caller's own side, such as a damaged file: it is
+// returned as it is, at once.
+type Permanent interface {
+	error
+	Permanent()
+}
+
+// Status returns the HTTP status that a registry refused a request with, or 0.
+func Status(err error) int {
 	var te *transport.Error
 	if errors.As(err, &te) {
 		return te.StatusCode
@@ -105,17 +118,17 @@ func temporaryStatus(status int) bool {
 	return status >= 500
 }
 
-// temporary reports whether the same call may succeed later. What a registry
+// Temporary reports whether the same call may succeed later. What a registry
 // decided does not change; that it, or the way to it, is broken does. So does
 // a cancellation that is not the caller's own: another push of the same Pusher
 // was waited for, and given up.
-func temporary(err error) bool {
+func Temporary(err error) bool {
 	var te *transport.Error
 	if errors.As(err, &te) {
 		return temporaryStatus(te.StatusCode) || lostUpload(te)
 	}
-	var damage *BlobError
-	if errors.As(err, &damage) || permanentNetwork(err) {
+	var own Permanent
+	if errors.As(err, &own) || permanentNetwork(err) {
 		return false
 	}
 	var ue *url.Error
