@@ -11,6 +11,7 @@ import (
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
+	"github.com/assay-hpc/assay/harness/sign"
 )
 
 // builderFlags are shared by what needs BuildKit.
@@ -60,7 +61,7 @@ func buildCommand() *cli.Command {
 			&cli.BoolFlag{Name: "zstd", Usage: "compress layers with zstd instead of gzip", Destination: &o.zstd},
 			&cli.BoolFlag{Name: "unlocked", Usage: "resolve what matrix.lock lacks, for this build alone", Destination: &o.unlocked},
 			&cli.BoolFlag{Name: "force", Usage: "build and certify again what is up to date", Destination: &o.force},
-			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance with the PKCS#8 key in `FILE` (DSSE)", Destination: &o.signKey},
+			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance (DSSE) with `KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves", Destination: &o.signKey},
 			formatFlag(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
@@ -108,7 +109,10 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 		Zstd: o.zstd, Unlocked: o.unlocked, Force: o.force, CacheFrom: o.cacheFrom.Value(), CacheTo: o.cacheTo.Value(), Progress: o.progress,
 	}
 	if o.signKey != "" {
-		if opts.SignKey, err = certificate.LoadPrivateKey(o.signKey); err != nil {
+		if opts.SignKey, err = sign.Open(c.Context, o.signKey); err == nil {
+			err = sign.Check(opts.SignKey)
+		}
+		if err != nil {
 			return opts, &driver.InputError{Err: err}
 		}
 	}

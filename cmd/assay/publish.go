@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto"
 	"errors"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/publish"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/sign"
 )
 
 func publishCommand() *cli.Command {
@@ -59,7 +60,7 @@ func inspectCommand() *cli.Command {
 		Name: "inspect", Usage: "show and verify an image's components, certificate, SBOM, provenance and signatures",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "key", Usage: "public key (PEM) in `FILE` that signatures must verify with; may be repeated", Destination: &keyFiles},
+			&cli.StringSliceFlag{Name: "key", Usage: "public `KEY` that signatures must verify with, a PEM file or a service's reference as for --sign-key; may be repeated", Destination: &keyFiles},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
 			outputFlag(&form, "text", "json"),
 		},
@@ -67,7 +68,7 @@ func inspectCommand() *cli.Command {
 			if c.NArg() != 1 {
 				return usagef("inspect wants one image: a reference, or oci:DIR")
 			}
-			keys, err := loadKeys(keyFiles.Value())
+			keys, err := loadKeys(c.Context, keyFiles.Value())
 			if err != nil {
 				return err
 			}
@@ -86,10 +87,10 @@ func inspectCommand() *cli.Command {
 	}
 }
 
-func loadKeys(files []string) ([]crypto.PublicKey, error) {
+func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {
 	var keys []crypto.PublicKey
-	for _, f := range files {
-		k, err := certificate.LoadPublicKey(f)
+	for _, key := range names {
+		k, err := sign.Public(ctx, key)
 		if err != nil {
 			return nil, &driver.InputError{Err: err}
 		}

@@ -11,10 +11,12 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/sign/signtest"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 func TestMain(m *testing.M) {
+	signtest.Program()
 	testscript.Main(m, map[string]func(){
 		"harness": main,
 	})

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto"
 	"encoding/json"
 	"fmt"
@@ -126,13 +127,13 @@ func reportCommand(out io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT`: text, json, junit, prometheus or html (default: text; with a directory as output, all)"},
 			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
 			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "show in a page how values came about: an earlier certificate is in `FILE`; again for further ones"},
-			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public key in `FILE` (PEM); again for further keys"},
+			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; again for further keys"},
 		},
-		Action: func(c *cli.Context) error { return o.run(c.Args().Slice(), out) },
+		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice(), out) },
 	}
 }
 
-func (o *reportOptions) run(files []string, out io.Writer) error {
+func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) error {
 	if len(files) == 0 {
 		return usagef("report wants one FILE at least: a certificate, or a signed one's envelope")
 	}
@@ -148,7 +149,7 @@ func (o *reportOptions) run(files []string, out io.Writer) error {
 	if len(o.history.Value()) > 0 && !slices.ContainsFunc(forms, func(r rendering) bool { return r.format == "html" }) {
 		return usagef("--history is shown in a page: say --format html")
 	}
-	keys, err := loadKeys(o.keys.Value())
+	keys, err := loadKeys(ctx, o.keys.Value())
 	if err != nil {
 		return err
 	}
@@ -189,17 +190,6 @@ func (o *reportOptions) run(files []string, out io.Writer) error {
 func isDir(name string) bool {
 	st, err := os.Stat(name)
 	return err == nil && st.IsDir() || strings.HasSuffix(name, string(filepath.Separator))
-}
-
-func loadKeys(files []string) (keys []crypto.PublicKey, err error) {
-	for _, f := range files {
-		k, err := certificate.LoadPublicKey(f)
-		if err != nil {
-			return nil, usagef("--key: %w", err)
-		}
-		keys = append(keys, k)
-	}
-	return keys, nil
 }
 
 // readDocument reads a certificate or an envelope. With keys, only what one of

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -17,7 +18,7 @@ func verifyCommand(out io.Writer) *cli.Command {
 		Description: "FILE is the DSSE envelope of a signed certificate. Exits 0 if one of the keys signed exactly these bytes, they are about\n" +
 			"the subject, and the certificate's verdict is pass; 1 if not.",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "one of the public keys that may have signed it, in `FILE` (PEM); again for further keys"},
+			&cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "one of the public keys that may have signed it, by `KEY`: a PEM file, or a service's reference as for harness sign; again for further keys"},
 			&cli.StringFlag{Name: "subject", Destination: &subject, Usage: "the image that it must be about, by `DIGEST` (sha256:…)"},
 		},
 		Action: func(c *cli.Context) error {
@@ -25,20 +26,20 @@ func verifyCommand(out io.Writer) *cli.Command {
 				return usagef("verify wants one FILE, a signed certificate's envelope")
 			}
 			if len(keys.Value()) == 0 {
-				return usagef("verify wants --key FILE, the public key of whom you trust: a signature alone says nothing")
+				return usagef("verify wants --key KEY, the public key of whom you trust: a signature alone says nothing")
 			}
-			return verify(out, c.Args().First(), keys.Value(), subject)
+			return verify(c.Context, out, c.Args().First(), keys.Value(), subject)
 		},
 	}
 }
 
-func verify(out io.Writer, file string, keyFiles []string, digest string) error {
+func verify(ctx context.Context, out io.Writer, file string, keyNames []string, digest string) error {
 	if digest != "" {
 		if err := new(certificate.Statement).SetSubject("subject", digest); err != nil {
 			return usagef("--subject: %w", err)
 		}
 	}
-	keys, err := loadKeys(keyFiles)
+	keys, err := loadKeys(ctx, keyNames)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/sign"
+)
+
+// keyUsage says how keys are named.
+const keyUsage = "`KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves, awskms://…"
+
+// signOptions are for commands that can sign what they make.
+type signOptions struct {
+	key    string
+	signer crypto.Signer // that check opened
+}
+
+func (o *signOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "sign-key", Destination: &o.key, Usage: "sign the certificate (DSSE) with " + keyUsage},
+	}
+}
+
+// check reports, before anything runs, whether the key can be read and signs. A
+// signal that ends the program ends it, too.
+func (o *signOptions) check() error {
+	if o.key == "" {
+		return nil
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ending...)
+	defer stop()
+	signer, err := sign.Open(ctx, o.key)
+	if err == nil {
+		err = sign.Check(signer)
+	}
+	if err != nil {
+		return keyError(ctx, "the signing key", o.key, err)
+	}
+	o.signer = signer
+	return nil
+}
+
+// sign returns a certificate in a signed envelope; it needs check to have passed.
+func (o *signOptions) sign(ctx context.Context, doc []byte) (envelope []byte, err error) {
+	if o.signer == nil {
+		return nil, errors.New("there is no key to sign with")
+	}
+	if envelope, err = certificate.SignDSSE(certificate.PayloadType, doc, sign.With(ctx, o.signer)); err != nil {
+		return nil, keyError(ctx, "the signing key", o.key, err)
+	}
+	return envelope, nil
+}
+
+// keyError: a file that is none is bad input; a service that does not answer is
+// what could not be carried out.
+func keyError(ctx context.Context, what, key string, err error) error {
+	if ctx.Err() == nil && !sign.IsReference(key) {
+		return usagef("%s: %w", what, err)
+	}
+	return &statusError{exitNotDone, fmt.Errorf("%s: %w", what, err)}
+}
+
+// loadKeys returns the public keys of files and references.
+func loadKeys(ctx context.Context, named []string) (keys []crypto.PublicKey, err error) {
+	for _, key := range named {
+		k, err := sign.Public(ctx, key)
+		if err != nil {
+			return nil, keyError(ctx, "--key", key, err)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+func signCommand(out io.Writer) *cli.Command {
+	var o signOptions
+	var to string
+	return &cli.Command{
+		Name: "sign", Usage: "sign a certificate", ArgsUsage: "FILE",
+		Description: "FILE is a certificate. What is written is its DSSE envelope, which harness verify, report, push and history read.\n" +
+			"The certificate's verdict does not matter: a signature says who made it.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "key", Destination: &o.key, Usage: "sign with " + keyUsage},
+			&cli.StringFlag{Name: "out", Destination: &to, Usage: "write the envelope to `FILE` (default: stdout)"},
+		},
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 || o.key == "" {
+				return usagef("sign wants one FILE, a certificate, and --key KEY")
+			}
+			return o.run(c.Context, c.Args().First(), to, out)
+		},
+	}
+}
+
+func (o *signOptions) run(ctx context.Context, file, to string, out io.Writer) error {
+	b, err := readCertificateFile(file)
+	if err != nil {
+		return err
+	}
+	if isEnvelope(b) {
+		return usagef("%s: it is signed already", file)
+	}
+	st, err := certificate.Parse(b)
+	if err != nil {
+		return usagef("%s: %w", file, err)
+	}
+	doc, err := st.Marshal() // white space is not signed
+	if err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	envelope, err := o.sign(ctx, doc)
+	if err != nil {
+		return err
+	}
+	if to == "" {
+		_, err = out.Write(envelope)
+		return err
+	}
+	return writeFile(to, envelope)
+}

@@ -1,0 +1,79 @@
+package signtest
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/kms/cliplugin"
+	"github.com/sigstore/sigstore/pkg/signature/kms/cliplugin/common"
+	"github.com/sigstore/sigstore/pkg/signature/kms/cliplugin/handler"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Scheme is what the plugin program of the tests serves: testkms://FILE is the key
+// in the PEM file.
+const Scheme = "testkms"
+
+// Program makes a test binary the plugin program, if it was started under its
+// name: a TestMain calls it first. Install gives it that name.
+func Program() {
+	if filepath.Base(os.Args[0]) != cliplugin.PluginBinaryPrefix+Scheme {
+		return
+	}
+	if err := serve(); err != nil {
+		_ = handler.WriteErrorResponse(os.Stdout, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Install makes this test binary the plugin program in dir, which belongs on PATH.
+func Install(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	return os.Symlink(self, filepath.Join(dir, cliplugin.PluginBinaryPrefix+Scheme))
+}
+
+func serve() error {
+	args, err := handler.GetPluginArgs(os.Args)
+	if err != nil {
+		return err
+	}
+	switch {
+	case strings.HasPrefix(args.InitOptions.KeyResourceID, "silent"): // says nothing that was asked for
+		return handler.WriteResponse(os.Stdout, &common.PluginResp{})
+	case strings.HasPrefix(args.InitOptions.KeyResourceID, "telling"):
+		return fmt.Errorf("no key for the token %s", os.Getenv("VAULT_TOKEN"))
+	}
+	key, err := certificate.LoadPrivateKey(args.InitOptions.KeyResourceID)
+	if err != nil {
+		return err
+	}
+	sv, err := signature.LoadSignerVerifier(key, args.InitOptions.HashFunc)
+	if err != nil {
+		return err
+	}
+	_, err = handler.Dispatch(os.Stdout, os.Stdin, args, service{sv})
+	return err
+}
+
+// service is a key of a file as a service's.
+type service struct{ signature.SignerVerifier }
+
+var errNotHere = errors.New("the tests' plugin does not do that")
+
+func (service) CreateKey(context.Context, string) (crypto.PublicKey, error) { return nil, errNotHere }
+func (service) CryptoSigner(context.Context, func(error)) (crypto.Signer, crypto.SignerOpts, error) {
+	return nil, nil, errNotHere
+}
+func (service) SupportedAlgorithms() []string { return nil }
+func (service) DefaultAlgorithm() string      { return "" }
