@@ -21,7 +21,7 @@ var Lock []byte
 // HarnessSource is the module as far as ./cmd/harness needs it, with the code
 // for GPUs and what compiles the kernels of it.
 //
-//go:embed go.mod go.sum cmd/harness harness internal/nearest internal/flagsfirst
+//go:embed go.mod go.sum cmd/harness harness internal/nearest internal/flagsfirst internal/ociclient
 //go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/host coll/knob coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/netplugin/*.go coll/transport/netplugin/*.c coll/transport/netplugin/*.h coll/transport/rendezvous coll/transport/shm coll/transport/slots coll/transport/socket coll/transport/verbs/*.go coll/tuning
 //go:embed perftest/probe/*.go perftest/probe/*.c perftest/probe/*.h perftest/probe/wire/*.go perftest/verbs/*.go perftest/verbs/*.c perftest/verbs/*.h
 //go:embed coll/cuda/*.go coll/cuda/tables.json coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h

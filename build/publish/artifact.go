@@ -11,19 +11,20 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/ociclient"
 )
 
 // Media types of what is attached to an image; the package comment says why
 // these.
 const (
-	TypeStatement = "application/vnd.in-toto+json"
-	TypeEnvelope  = "application/vnd.dsse.envelope.v1+json"
+	TypeStatement = ociclient.TypeStatement
+	TypeEnvelope  = ociclient.TypeEnvelope
 
-	typeEmpty = types.MediaType("application/vnd.oci.empty.v1+json")
+	typeEmpty = ociclient.TypeEmpty
 )
 
 // AnnotationPredicate says what kind of statement an artifact holds.
-const AnnotationPredicate = "in-toto.io/predicate-type"
+const AnnotationPredicate = ociclient.AnnotationPredicate
 
 // An Artifact is one document to attach to a manifest.
 type Artifact struct {
@@ -65,7 +66,7 @@ func (l *Layout) Attach(subject v1.Hash, a Artifact) (v1.Descriptor, error) {
 	if err != nil {
 		return v1.Descriptor{}, fmt.Errorf("attaching to %s: %w", subject, err)
 	}
-	config, err := l.put(typeEmpty, []byte("{}"))
+	config, err := l.put(typeEmpty, ociclient.Empty)
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
@@ -73,17 +74,7 @@ func (l *Layout) Attach(subject v1.Hash, a Artifact) (v1.Descriptor, error) {
 	if err != nil {
 		return v1.Descriptor{}, err
 	}
-	m := v1.Manifest{
-		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, ArtifactType: a.Type,
-		Config: config, Layers: []v1.Descriptor{layer}, Subject: &sd, Annotations: map[string]string{},
-	}
-	for k, v := range a.Annotations {
-		m.Annotations[k] = v
-	}
-	if a.Predicate != "" {
-		m.Annotations[AnnotationPredicate] = a.Predicate
-		m.Layers[0].Annotations = map[string]string{AnnotationPredicate: a.Predicate}
-	}
+	m := ociclient.ArtifactManifest(a.Predicate, config, layer, &sd, a.Annotations)
 	d, err := l.put(types.OCIManifestSchema1, marshal(m))
 	if err != nil {
 		return v1.Descriptor{}, err

@@ -1,0 +1,153 @@
+// Package registry keeps certificates in an OCI registry: as referrers of the image
+// that they are about, as build/publish attaches them, and those of machines as
+// artifacts of their own with a tag each. It reads them back from a repository or
+// from an OCI layout, for a history. Credentials are docker's.
+//
+// A machine's certificate has the tag node-NAME-TIME, where TIME is when it was
+// finished (20260301T120123.250Z), so that a list of tags tells which of thousands
+// are of interest. Its manifest repeats that in annotations. Readers trust neither.
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/ociclient"
+)
+
+// Annotations of a certificate's manifest, besides the predicate type.
+const (
+	AnnotationNode     = "io.github.assay-hpc.node"        // the machine's name
+	AnnotationDigest   = "io.github.assay-hpc.node.digest" // and its identity's digest
+	AnnotationSuite    = "io.github.assay-hpc.suite"
+	AnnotationVerdict  = "io.github.assay-hpc.verdict"
+	AnnotationFinished = "io.github.assay-hpc.finished" // RFC 3339
+)
+
+// Options are for a registry. The zero value is useful.
+type Options = ociclient.Options
+
+// RequestTimeout is how long a registry may take for one call before it is tried
+// again.
+const RequestTimeout = time.Minute
+
+// A Repository is where certificates go to and come from. It may be used from
+// several goroutines.
+type Repository struct {
+	repo    name.Repository
+	subject *v1.Hash // the image that certificates are attached to
+	push    *remote.Pusher
+	pull    *remote.Puller
+	write   ociclient.Caller
+	read    ociclient.Caller
+}
+
+// Open names a repository, REPO, or an image in it by digest, REPO@sha256:…. It
+// does not connect yet.
+func Open(where string, opts Options) (*Repository, error) {
+	client := ociclient.New(opts)
+	r := new(Repository)
+	repo, digest, byDigest := strings.Cut(where, "@")
+	var err error
+	if r.repo, err = name.NewRepository(repo, client.NameOptions()...); err != nil {
+		if _, terr := name.NewTag(repo, client.NameOptions()...); terr == nil {
+			return nil, fmt.Errorf("%q names a tag, which may move: name the repository, or an image by REPO@sha256:…", where)
+		}
+		return nil, fmt.Errorf("repository: %w", err)
+	}
+	if byDigest {
+		h, err := v1.NewHash(digest)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not REPO@sha256:…: %w", where, err)
+		}
+		r.subject = &h
+	}
+	if r.push, err = remote.NewPusher(client.RemoteOptions()...); err != nil {
+		return nil, err
+	}
+	if r.pull, err = remote.NewPuller(client.RemoteOptions()...); err != nil {
+		return nil, err
+	}
+	r.write, r.read = client.Caller(r.repo, "push to"), client.Caller(r.repo, "read from")
+	return r, nil
+}
+
+// do calls f, each time with a limit, until it succeeds or fails for good.
+func do(ctx context.Context, c ociclient.Caller, what string, f func(context.Context) error) error {
+	return c.Do(ctx, what, func() error {
+		ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+		defer cancel()
+		return f(ctx)
+	})
+}
+
+// found turns "there is none" into false.
+func found(err error) (bool, error) {
+	if err != nil && ociclient.Status(err) == http.StatusNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// tagTime is a time in a tag.
+const tagTime = "20060102T150405.000Z"
+
+var (
+	notInTag = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+	nodeTag  = regexp.MustCompile(`^node-(.+)-(\d{8}T\d{6}\.\d{3}Z)(?:-[0-9a-f]{12})?$`)
+)
+
+// TagName is a machine's name as tags have it.
+func TagName(node string) string {
+	const most = 80 // of 128, with room for the rest of a tag
+	node = notInTag.ReplaceAllString(node, "_")
+	return node[:min(len(node), most)]
+}
+
+// Tag returns the tag of a machine's certificate.
+func Tag(st *certificate.Statement) string {
+	return "node-" + TagName(st.Predicate.Node.Name) + "-" + st.Predicate.Finished.UTC().Format(tagTime)
+}
+
+// parseTag is Tag backwards: the machine's name as in TagName.
+func parseTag(tag string) (node string, finished time.Time, ok bool) {
+	m := nodeTag.FindStringSubmatch(tag)
+	if m == nil {
+		return "", time.Time{}, false
+	}
+	t, err := time.Parse(tagTime, m[2])
+	return m[1], t, err == nil
+}
+
+// annotations of a certificate's manifest.
+func annotations(st *certificate.Statement) map[string]string {
+	p := &st.Predicate
+	a := map[string]string{
+		AnnotationSuite: p.Suite, AnnotationVerdict: string(p.Verdict), AnnotationFinished: p.Finished.UTC().Format(time.RFC3339Nano),
+	}
+	if n := p.Node; n != nil {
+		a[AnnotationNode], a[AnnotationDigest] = n.Name, certificate.NodeDigest(n.Identity)
+	}
+	return a
+}
+
+// mediaType tells an envelope from a bare certificate.
+func mediaType(doc []byte) string {
+	var probe struct {
+		PayloadType *string `json:"payloadType"`
+	}
+	if json.Unmarshal(doc, &probe) == nil && probe.PayloadType != nil {
+		return ociclient.TypeEnvelope
+	}
+	return ociclient.TypeStatement
+}
