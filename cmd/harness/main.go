@@ -124,7 +124,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		ExitErrHandler:       func(*cli.Context, error) {}, // run decides
 		Action:               noCommand,
 		Commands: []*cli.Command{
-			certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out), inventoryCommand(out), versionCommand(out),
+			certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out), historyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
 			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
 			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out), identifyCommand(out),
 		},

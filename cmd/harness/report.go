@@ -262,5 +262,6 @@ func isEnvelope(b []byte) bool {
 	var probe struct {
 		PayloadType *string `json:"payloadType"`
 	}
-	return json.Unmarshal(b, &probe) == nil && probe.PayloadType != nil
+	// Most are none, and then nothing needs to be decoded.
+	return bytes.Contains(b, []byte(`"payloadType"`)) && json.Unmarshal(b, &probe) == nil && probe.PayloadType != nil
 }

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/history"
+)
+
+type historyOptions struct {
+	since, node, format string
+	checks, keys        cli.StringSlice
+	tolerance           float64
+	failOnDrift         bool
+	insecure, verbose   bool
+	stdout, stderr      io.Writer
+
+	from    time.Time // of since
+	trusted []crypto.PublicKey
+}
+
+func historyCommand(out, errOut io.Writer) *cli.Command {
+	o := historyOptions{stdout: out, stderr: errOut}
+	return &cli.Command{
+		Name: "history", Usage: "show how machines' figures went over many certificates, and what drifted", ArgsUsage: "DIR|oci:DIR|REPO...",
+		Description: "Reads the certificates, bare or signed, in a directory and those below it (*.json), in an OCI layout, or of machines in a\n" +
+			"registry's repository (of an image in REPO@sha256:…). Each figure of each GPU, port and pair is followed by UUID and\n" +
+			"GUID. A change is a drift if it is larger than the tolerance and than the noise of the figure, which is found by medians.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Destination: &o.since, Usage: "only certificates finished since `TIME`: 2026-03-01, 2026-03-01T12:00:00Z, or so long ago: 30d, 12h"},
+			&cli.StringFlag{Name: "node", Destination: &o.node, Usage: "only machines whose name matches `GLOB`"},
+			&cli.StringSliceFlag{Name: "check", Destination: &o.checks, Usage: "only checks whose id matches `GLOB`; again for further ones"},
+			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "only certificates that one of these public keys signed, by `KEY`: a PEM file, or a service's reference as for harness sign"},
+			&cli.Float64Flag{Name: "tolerance", Value: 100 * history.DefaultTolerance, Destination: &o.tolerance, Usage: "a change of `PERCENT` or less is no drift"},
+			&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.failOnDrift, Usage: "exit 1 if something drifted, other than for the better"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show pairs one by one, too"},
+			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
+			&cli.BoolFlag{Name: "insecure", Destination: &o.insecure, Usage: "speak plain HTTP to a registry"},
+		},
+		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice(), time.Now()) },
+	}
+}
+
+func (o *historyOptions) validate(args []string, now time.Time) (err error) {
+	if len(args) == 0 {
+		return usagef("history wants a directory of certificates, oci:DIR, or a REPO in a registry")
+	}
+	if o.format != "text" && o.format != "json" {
+		return usagef("--format is text or json, not %q", o.format)
+	}
+	if !(o.tolerance > 0 && o.tolerance < 100) {
+		return usagef("--tolerance %v is not a percentage between 0 and 100", o.tolerance)
+	}
+	if _, err := path.Match(o.node, ""); err != nil {
+		return usagef("--node %q: %w", o.node, err)
+	}
+	if o.from, err = parseSince(o.since, now); err != nil {
+		return err
+	}
+	return checkGlobs(o.checks.Value())
+}
+
+// parseSince reads a date, a time, or how long ago.
+func parseSince(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t, nil
+		}
+	}
+	if n, ok := strings.CutSuffix(s, "d"); ok {
+		if days, err := strconv.ParseFloat(n, 64); err == nil && days >= 0 && days < 1e5 {
+			return now.Add(-time.Duration(days * 24 * float64(time.Hour))), nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	return time.Time{}, usagef("--since %q is no date (2026-03-01), no time (2026-03-01T12:00:00Z) and no duration (30d, 12h)", s)
+}
+
+func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) error {
+	if err := o.validate(args, now); err != nil {
+		return err
+	}
+	var err error
+	if o.trusted, err = loadKeys(ctx, o.keys.Value()); err != nil {
+		return err
+	}
+	c := history.NewCollector(history.Options{Tolerance: o.tolerance / 100, Wants: o.wantsCheck})
+	r := newHistoryReader(o, c)
+	for _, where := range args {
+		if err := r.read(ctx, where); err != nil {
+			return err
+		}
+	}
+	r.summary(o.stderr)
+	h := c.History()
+	if h.Certificates == 0 {
+		return &statusError{exitNotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.seen)}
+	}
+	if err := o.write(h); err != nil {
+		return err
+	}
+	if n := h.Worse(); o.failOnDrift && n > 0 {
+		return &statusError{exitFail, fmt.Errorf("--fail-on-drift: %d figures drifted", n)}
+	}
+	return nil
+}
+
+func (o *historyOptions) write(h *history.History) error {
+	return writeReport(historyText{h, o.verbose}, o.stdout, o.format, "")
+}
+
+// historyText is a history as writeReport has it.
+type historyText struct {
+	*history.History
+	verbose bool
+}
+
+func (h historyText) WriteText(w io.Writer) error {
+	return h.History.WriteText(w, history.TextOptions{Verbose: h.verbose})
+}
+
+func (o *historyOptions) wantsCheck(id string) bool {
+	patterns := o.checks.Value()
+	return len(patterns) == 0 || matchesOne(patterns, id)
+}
+
+// wants reports whether a certificate is of interest.
+func (o *historyOptions) wants(st *certificate.Statement) bool {
+	if st.Predicate.Finished.Before(o.from) {
+		return false
+	}
+	if o.node == "" {
+		return true
+	}
+	n := st.Predicate.Node
+	if n == nil {
+		return false
+	}
+	ok, _ := path.Match(o.node, n.Name) // validate has tried the pattern
+	return ok
+}
+
+// errNotSigned refuses what nobody vouches for.
+var errNotSigned = errors.New("it is not signed")
+
+// parse reads a document as a certificate that may be counted; nil is something else.
+func (o *historyOptions) parse(b []byte) (*certificate.Statement, error) {
+	switch {
+	case isEnvelope(b) && len(o.trusted) > 0:
+		return certificate.VerifySignature(b, o.trusted...)
+	case isEnvelope(b):
+		st, _, err := certificate.OpenUnverified(b)
+		return st, err
+	case !bytes.Contains(b, []byte(certificate.PredicateType)):
+		return nil, nil
+	case len(o.trusted) > 0:
+		return nil, errNotSigned
+	}
+	return certificate.Parse(b)
+}

@@ -1,0 +1,294 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Options are for a Collector.
+type Options struct {
+	Tolerance float64                 // relative; 0 means DefaultTolerance
+	Wants     func(check string) bool // nil means all
+}
+
+// A Collector takes certificates in any order and keeps only what a History needs
+// of each. It is for one goroutine at a time.
+type Collector struct {
+	opts     Options
+	machines map[string]*machine
+	repeated int
+	refused  int
+}
+
+// NewCollector returns an empty one.
+func NewCollector(o Options) *Collector {
+	if o.Tolerance == 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	return &Collector{opts: o, machines: map[string]*machine{}}
+}
+
+// machine is what is known of one subject.
+type machine struct {
+	digest string
+	seen   map[string]bool
+	runs   []run
+	series map[key]*series
+}
+
+// run is one certificate.
+type run struct {
+	at       time.Time
+	name     string
+	facts    map[string]string // versions by what they are of
+	verdicts map[string]judgement
+}
+
+type judgement struct {
+	verdict certificate.Verdict
+	reason  string
+}
+
+// key tells series apart: by ids where there are some, since numbers change.
+type key struct{ check, object, peer, quantity, unit string }
+
+// series is a figure as it is collected.
+type series struct {
+	thing  Thing
+	named  time.Time // of the certificate that thing is from
+	order  int       // where it stood there
+	lower  bool      // is better
+	points []point
+}
+
+type point struct {
+	at     time.Time
+	value  float64
+	spread float64 // half of it; 0 for none
+}
+
+// Add takes a certificate in. It keeps nothing of it.
+func (c *Collector) Add(st *certificate.Statement) {
+	name, digest := subject(st)
+	m := c.machines[digest]
+	if m == nil {
+		m = &machine{digest: digest, seen: map[string]bool{}, series: map[key]*series{}}
+		c.machines[digest] = m
+	}
+	p := &st.Predicate
+	// The same one bare and signed, or in two places.
+	id := fmt.Sprint(p.Suite, p.Started.UnixMilli(), p.Finished.UnixMilli(), p.Verdict, len(p.Results))
+	if m.seen[id] {
+		c.repeated++
+		return
+	}
+	m.seen[id] = true
+	r := run{at: p.Finished, name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
+	for i := range p.Results {
+		if res := &p.Results[i]; c.wants(res.ID) {
+			r.verdicts[res.ID] = judgement{res.Verdict, res.Reason}
+		}
+	}
+	for order, f := range figures(st) {
+		if c.wants(f.thing.Check) {
+			m.add(f.thing, f.measured, p.Finished, order)
+		}
+	}
+	m.runs = append(m.runs, r)
+}
+
+func (c *Collector) wants(check string) bool { return c.opts.Wants == nil || c.opts.Wants(check) }
+
+// A figure is one measured value of a certificate.
+type figure struct {
+	thing    Thing
+	measured *certificate.Measurement
+}
+
+// figures returns a certificate's, in its order. A check's own is one of its
+// objects', where those have any.
+func figures(st *certificate.Statement) (out []figure) {
+	p := &st.Predicate
+	ids := identities(p)
+	for i := range p.Results {
+		res := &p.Results[i]
+		own := true
+		for j := range res.Objects {
+			o := &res.Objects[j]
+			if o.Measured == nil {
+				continue
+			}
+			own = false
+			out = append(out, figure{
+				Thing{res.ID, o.Name, cmp.Or(o.ID, ids[o.Name]), o.Peer, ids[o.Peer], o.Quantity, o.Measured.Unit}, o.Measured,
+			})
+		}
+		if own && res.Measured != nil {
+			out = append(out, figure{Thing{Check: res.ID, Unit: res.Measured.Unit}, res.Measured})
+		}
+	}
+	return out
+}
+
+// Refuse counts a certificate that was not taken in.
+func (c *Collector) Refuse() { c.refused++ }
+
+func (m *machine) add(t Thing, v *certificate.Measurement, at time.Time, order int) {
+	k := keyOf(t)
+	s := m.series[k]
+	if s == nil {
+		s = new(series)
+		m.series[k] = s
+	}
+	if !at.Before(s.named) {
+		s.thing, s.named, s.order, s.lower = t, at, order, lowerIsBetter(v)
+	}
+	s.points = append(s.points, point{at, v.Value, halfSpread(v)})
+}
+
+func keyOf(t Thing) key {
+	return key{t.Check, cmp.Or(t.ID, t.Object), cmp.Or(t.PeerID, t.Peer), t.Quantity, t.Unit}
+}
+
+// halfSpread is how far a value may be off, by its own certificate; 0 if that does
+// not say.
+func halfSpread(v *certificate.Measurement) float64 {
+	if v.Spread == nil {
+		return 0
+	}
+	return (v.Spread.High - v.Spread.Low) / 2
+}
+
+// lowerIsBetter reports which way is the better one: a limit says so, else the unit.
+func lowerIsBetter(v *certificate.Measurement) bool {
+	if v.Limit != nil {
+		return v.Limit.Kind == certificate.AtMost
+	}
+	return slices.Contains([]string{"s", "ms", "µs", "μs", "us", "ns", "seconds", "°C", "errors"}, v.Unit)
+}
+
+// subject returns what a certificate is about: its machine, else its first image.
+func subject(st *certificate.Statement) (name, digest string) {
+	if n := st.Predicate.Node; n != nil {
+		return n.Name, certificate.NodeDigest(n.Identity)
+	}
+	for _, s := range st.Subject {
+		return s.Name, "sha256:" + s.Digest["sha256"]
+	}
+	return "", ""
+}
+
+// identities returns what stays of each name: a GPU's UUID, a port's GUID.
+func identities(p *certificate.Predicate) map[string]string {
+	ids := map[string]string{}
+	if n := p.Node; n != nil {
+		for _, g := range n.GPUs {
+			ids[fmt.Sprintf("GPU %d", g.Index)] = g.UUID
+		}
+		for _, port := range n.Ports {
+			ids[port.Name] = port.GUID
+		}
+	}
+	for i := range p.Results {
+		for _, o := range p.Results[i].Objects {
+			if o.ID != "" {
+				ids[o.Name] = o.ID
+			}
+		}
+	}
+	return ids
+}
+
+// facts returns what may change between certificates of one machine.
+func facts(p *certificate.Predicate) map[string]string {
+	f := map[string]string{
+		"harness": strings.TrimSpace(p.Harness.Version + " " + p.Harness.Commit),
+		"kernel":  p.Environment.Kernel, "system": p.Environment.OS, "image": p.Environment.Target,
+	}
+	if n := p.Node; n != nil {
+		f["driver"], f["CUDA"], f["name"] = n.Driver, n.CUDA, n.Name
+		for _, g := range n.GPUs {
+			f["VBIOS of "+cmp.Or(g.UUID, fmt.Sprintf("GPU %d", g.Index))] = g.VBIOS
+		}
+		for _, port := range n.Ports {
+			f["firmware of "+port.Name] = port.Firmware
+		}
+		for k, v := range n.Versions {
+			f[k] = v
+		}
+		for k, v := range n.Variables {
+			f["$"+k] = v
+		}
+	}
+	maps.DeleteFunc(f, func(_, v string) bool { return v == "" })
+	return f
+}
+
+// History returns what was collected so far.
+func (c *Collector) History() *History {
+	h := &History{Version: Version, Tolerance: c.opts.Tolerance, Repeated: c.repeated, Refused: c.refused, Machines: []Machine{}}
+	for _, m := range c.machines {
+		out := m.finish(c.opts.Tolerance)
+		h.Certificates += out.Certificates
+		h.Machines = append(h.Machines, out)
+	}
+	slices.SortFunc(h.Machines, func(a, b Machine) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Digest, b.Digest))
+	})
+	return h
+}
+
+func (m *machine) finish(tolerance float64) Machine {
+	slices.SortStableFunc(m.runs, func(a, b run) int { return a.at.Compare(b.at) })
+	last := m.runs[len(m.runs)-1]
+	out := Machine{
+		Name: last.name, Digest: m.digest, Certificates: len(m.runs), First: m.runs[0].at, Last: last.at,
+		Series: []Series{}, Changes: m.changes(), Verdicts: m.verdictChanges(),
+	}
+	all := slices.SortedFunc(maps.Values(m.series), func(a, b *series) int {
+		return cmp.Or(b.named.Compare(a.named), cmp.Compare(a.order, b.order))
+	})
+	for _, s := range all {
+		out.Series = append(out.Series, s.finish(tolerance, out.Changes))
+	}
+	return out
+}
+
+// changes lists what has another version than it had when it was last known.
+func (m *machine) changes() []Change {
+	out := []Change{}
+	known := map[string]string{}
+	for _, r := range m.runs {
+		for _, what := range slices.Sorted(maps.Keys(r.facts)) {
+			if was, ok := known[what]; ok && was != r.facts[what] {
+				out = append(out, Change{r.at, what, was, r.facts[what]})
+			}
+			known[what] = r.facts[what]
+		}
+	}
+	return out
+}
+
+func (m *machine) verdictChanges() []VerdictChange {
+	out := []VerdictChange{}
+	known := map[string]certificate.Verdict{}
+	for _, r := range m.runs {
+		for _, check := range slices.Sorted(maps.Keys(r.verdicts)) {
+			now := r.verdicts[check]
+			if now.verdict == certificate.Skip {
+				continue
+			}
+			if was, ok := known[check]; ok && was != now.verdict {
+				out = append(out, VerdictChange{r.at, check, was, now.verdict, now.reason})
+			}
+			known[check] = now.verdict
+		}
+	}
+	return out
+}

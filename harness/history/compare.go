@@ -1,0 +1,37 @@
+package history
+
+import (
+	"math"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Compare returns what drifted from one certificate to another one, for the worse and
+// for the better, in the order of the second: figures of the same check, thing (by
+// UUID or GUID before name), peer and quantity whose change is larger than the
+// tolerance, which is relative, and than both figures' spreads together. What only
+// one of them has is no drift.
+func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
+	before := map[key]point{}
+	for _, f := range figures(baseline) {
+		before[keyOf(f.thing)] = point{value: f.measured.Value, spread: halfSpread(f.measured)}
+	}
+	from, to := baseline.Predicate.Finished, now.Predicate.Finished
+	var out []Drift
+	for _, f := range figures(now) {
+		was, ok := before[keyOf(f.thing)]
+		if !ok {
+			continue
+		}
+		is := f.measured.Value
+		joint := math.Hypot(was.spread, halfSpread(f.measured))
+		if d := math.Abs(is - was.value); d == 0 || d <= tolerance*math.Abs(was.value) || d <= joint {
+			continue
+		}
+		out = append(out, Drift{
+			Thing: f.thing, Kind: Compared, Before: was.value, After: is, Change: relative(was.value, is), Noise: joint,
+			From: from, To: to, Better: (is < was.value) == lowerIsBetter(f.measured),
+		})
+	}
+	return out
+}

@@ -1,0 +1,229 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// TextOptions are for WriteText.
+type TextOptions struct {
+	Verbose bool // pairs that did not drift one by one, too
+}
+
+// WriteText writes a history for a person: for each machine a table of its figures,
+// then what changed, and last of all the drifts.
+func (h *History) WriteText(w io.Writer, o TextOptions) error {
+	b := new(strings.Builder)
+	for _, m := range h.Machines {
+		m.text(b, o)
+	}
+	drifts := h.Drifts()
+	for _, d := range drifts {
+		mark := "drift "
+		if d.Better {
+			mark = "better"
+		}
+		fmt.Fprintf(b, "%s  %s\n", mark, d)
+	}
+	if len(drifts) > 0 {
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(b, "%s of %s; %s (more than %s, and than the noise), %d for the better",
+		count(h.Certificates, "certificate"), count(len(h.Machines), "machine"), count(len(drifts), "drift"), percent(h.Tolerance), len(drifts)-h.Worse())
+	if h.Repeated > 0 {
+		fmt.Fprintf(b, "; %d repeated", h.Repeated)
+	}
+	if h.Refused > 0 {
+		fmt.Fprintf(b, "; %d refused", h.Refused)
+	}
+	b.WriteByte('\n')
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (m *Machine) text(b *strings.Builder, o TextOptions) {
+	digest := m.Digest[:min(len(m.Digest), len("sha256:")+12)]
+	fmt.Fprintf(b, "%s  %s  %s, %s to %s\n\n", cmp.Or(m.Name, "no subject"), digest, count(m.Certificates, "certificate"), stamp(m.First), stamp(m.Last))
+	var table strings.Builder
+	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	if len(m.Series) > 0 {
+		fmt.Fprintf(t, "%sn\tfirst\tmedian\tlast\tunit\tchange\tnoise\t\n", left("figure"))
+	}
+	for i := 0; i < len(m.Series); {
+		n := i + 1
+		for n < len(m.Series) && sameTable(m.Series[n].Thing, m.Series[i].Thing) {
+			n++
+		}
+		title := strings.TrimSpace(m.Series[i].Check + " " + m.Series[i].Quantity)
+		fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\n", left(title))
+		rows(t, m.Series[i:n], o)
+		i = n
+	}
+	t.Flush()
+	for line := range strings.Lines(table.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	b.WriteByte('\n')
+	for _, c := range m.Changes {
+		fmt.Fprintf(b, "%s  %s: %s to %s\n", stamp(c.At), c.What, c.From, c.To)
+	}
+	for _, v := range m.Verdicts {
+		line := fmt.Sprintf("%s  verdict of %s: %s to %s", stamp(v.At), cmp.Or(v.Check, "the whole"), v.From, v.To)
+		if v.Reason != "" {
+			line += ": " + v.Reason
+		}
+		fmt.Fprintln(b, line)
+	}
+	if len(m.Changes)+len(m.Verdicts) > 0 {
+		b.WriteByte('\n')
+	}
+}
+
+// sameTable reports whether two figures stand under one heading.
+func sameTable(a, b Thing) bool { return a.Check == b.Check && a.Quantity == b.Quantity }
+
+// nameWidth is where a name's column ends.
+const nameWidth = 26
+
+// left makes a cell that stands on the left in a table whose others do not.
+func left(s string) string { return fmt.Sprintf("%-*s\t", nameWidth, s) }
+
+// rows writes a heading's figures. Pairs are many: those that did not drift share a
+// line.
+func rows(w io.Writer, all []Series, o TextOptions) {
+	var quiet []Series
+	for _, s := range all {
+		if s.Peer != "" && s.Drift == nil && !o.Verbose {
+			quiet = append(quiet, s)
+			continue
+		}
+		name := cmp.Or(s.Object, "all")
+		if s.Peer != "" {
+			name += " to " + s.Peer
+		}
+		row(w, name, s)
+	}
+	if len(quiet) == 0 {
+		return
+	}
+	pick := func(f func(Series) float64) float64 {
+		var v []float64
+		for _, s := range quiet {
+			v = append(v, f(s))
+		}
+		return median(v)
+	}
+	sum := Series{
+		Thing: quiet[0].Thing, Points: slices.MaxFunc(quiet, func(a, b Series) int { return cmp.Compare(a.Points, b.Points) }).Points,
+		First: pick(func(s Series) float64 { return s.First }), Last: pick(func(s Series) float64 { return s.Last }),
+		Median: pick(func(s Series) float64 { return s.Median }), Noise: pick(func(s Series) float64 { return s.Noise }),
+	}
+	row(w, fmt.Sprintf("%d pairs, median", len(quiet)), sum)
+}
+
+func row(w io.Writer, name string, s Series) {
+	change, mark := relative(s.First, s.Last), ""
+	if d := s.Drift; d != nil {
+		change, mark = d.Change, "  DRIFT"
+		if d.Better {
+			mark = "  better"
+		}
+	}
+	fmt.Fprintf(w, "%s%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", left("  "+name), s.Points, number(s.First), number(s.Median), number(s.Last), s.Unit,
+		signed(change), "±"+percent(ofValue(s.Noise, s.Median)), mark)
+}
+
+// ofValue is noise as a part of a value.
+func ofValue(noise, value float64) float64 {
+	if value == 0 {
+		return 0
+	}
+	return noise / math.Abs(value)
+}
+
+// String says it in a sentence.
+func (d Drift) String() string {
+	what := d.Check
+	if d.Object != "" {
+		what += ": " + d.Object
+		if d.ID != "" {
+			what += " (" + d.ID + ")"
+		}
+	}
+	if d.Peer != "" {
+		what += " to " + d.Peer
+		if d.PeerID != "" {
+			what += " (" + d.PeerID + ")"
+		}
+	}
+	if d.Quantity != "" {
+		what += " " + d.Quantity
+	}
+	verb := "rose"
+	if d.After < d.Before {
+		verb = "fell"
+	}
+	by, noise := percent(math.Abs(d.Change)), percent(ofValue(d.Noise, d.Before))
+	if d.Before == 0 {
+		by, noise = number(d.After)+" "+d.Unit, number(d.Noise)+" "+d.Unit
+	}
+	how := "between"
+	if d.Kind == Slope {
+		how = "bit by bit between"
+	}
+	s := fmt.Sprintf("%s %s %s %s %s and %s, from %s to %s %s, outside of the noise of ±%s", what, verb, by, how, stamp(d.From), stamp(d.To),
+		number(d.Before), number(d.After), d.Unit, noise)
+	for i, c := range d.With {
+		if i == 0 {
+			s += "; in between"
+		} else {
+			s += ","
+		}
+		s += fmt.Sprintf(" %s went from %s to %s", c.What, c.From, c.To)
+	}
+	return s
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
+
+// number has four digits that mean something.
+func number(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case v == math.Trunc(v) && a < 1e7, a >= 1000:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 100:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
+// percent has a digit behind the point below ten.
+func percent(v float64) string {
+	if math.Abs(v) < 0.0995 {
+		return fmt.Sprintf("%.1f %%", 100*v)
+	}
+	return fmt.Sprintf("%.0f %%", 100*v)
+}
+
+func signed(v float64) string {
+	if v > 0 {
+		return "+" + percent(v)
+	}
+	return percent(v)
+}
