@@ -27,6 +27,9 @@ type certifyOptions struct {
 	counted               bool // --gpus was given
 	platform              string
 	timeout               time.Duration
+	baseline              baselineOptions
+	sign                  signOptions
+	push                  pushOptions
 	stdout, stderr        io.Writer
 }
 
@@ -39,7 +42,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			"are about the machine: health, diagnostics under load, copies, collectives, RDMA, each in a process of its own.\n" +
 			"Exits 0 if all checks passed (some may be skipped, with a reason), 1 if one failed,\n" +
 			"2 on wrong usage, 3 if checks could not be carried out or nothing was shown.",
-		Flags: []cli.Flag{
+		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.suite, Usage: "the `NAME` of the suite, or a file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
 			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the machine must be a `NAME` of the hardware data base, such as hgx-h200"},
@@ -48,8 +51,8 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "the image's root is `DIR`; its programs are run only for /"},
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: the image's environment has `NAME=VALUE`"},
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
-			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "also write certificate.json, report.txt, report.html, junit.xml and metrics.prom into `DIR`"},
-			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write the certificate, an in-toto statement, to `FILE`"},
+			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "also write certificate.json, report.txt, report.html, junit.xml and metrics.prom into `DIR`, and with --sign-key certificate.dsse.json"},
+			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write the certificate, an in-toto statement, to `FILE`; with --sign-key its envelope"},
 			&cli.StringFlag{Name: "inventory", Destination: &o.inventory, Usage: "also write the list of packages to `FILE`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "only checks whose id matches `GLOB`, and what they need"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "no checks whose id matches `GLOB`"},
@@ -60,7 +63,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show the output of checks that passed, too"},
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), Destination: &o.jobs, Usage: "at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.timeout, Usage: "`TIME` for each check that sets none itself"},
-		},
+		}, o.baseline.flags(), o.sign.flags(), o.push.flags()),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			o.only, o.skip, o.env = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env")
@@ -88,6 +91,9 @@ func (o *certifyOptions) validate() error {
 	}
 	if o.resume && o.output == "" {
 		return usagef("--resume goes with --output, the directory of the run that was cut off")
+	}
+	if o.sign.key != "" && o.output == "" && o.out == "" && o.push.to == "" {
+		return usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")
 	}
 	for _, subject := range o.subjects.Value() {
 		if _, _, err := splitSubject(subject); err != nil {

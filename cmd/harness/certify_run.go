@@ -44,6 +44,12 @@ func (o *certifyOptions) run(ctx context.Context) error {
 	if o.list {
 		return o.printList(c)
 	}
+	// What would be missed at the end is missed before anything runs.
+	for _, check := range []func() error{o.baseline.check, o.sign.check, o.push.check} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
 	return o.certify(ctx, c)
 }
 
@@ -126,11 +132,37 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 	if err != nil {
 		return err
 	}
-	if err := o.write(c.env, st, dir); err != nil {
+	if err := o.publish(ctx, c, st, dir); err != nil {
 		return err
 	}
 	notes.done()
 	return o.verdict(st)
+}
+
+// publish puts the certificate wherever it was asked for.
+func (o *certifyOptions) publish(ctx context.Context, c *certification, st *certificate.Statement, dir *outputDir) error {
+	doc, err := st.Marshal()
+	if err != nil {
+		return err
+	}
+	signed := doc
+	if o.sign.key != "" {
+		if signed, err = o.sign.sign(ctx, doc); err != nil {
+			return err
+		}
+	}
+	if err := o.write(c.env, st, doc, signed, dir); err != nil {
+		return err
+	}
+	if o.push.to == "" {
+		return nil
+	}
+	ref, err := o.push.push(ctx, signed, st)
+	if err != nil {
+		return &statusError{exitNotDone, fmt.Errorf("--push %s: %w (harness push sends what was written)", o.push.to, err)}
+	}
+	fmt.Fprintln(o.stderr, "harness: pushed", ref)
+	return nil
 }
 
 // runChecks runs them within the suite's time.
@@ -156,12 +188,16 @@ func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes 
 // statement makes the certificate.
 func (o *certifyOptions) statement(c *certification, started time.Time, results []certificate.Result) (*certificate.Statement, error) {
 	v := version.Get()
-	st := certificate.New(certificate.Predicate{
-		Suite: c.suite.Name, Started: started, Finished: time.Now(), Results: results,
+	p := certificate.Predicate{
+		Suite: c.suite.Name, Started: started, Finished: time.Now(), Results: results, Node: c.node,
 		Harness:     certificate.Harness{Version: v.Version, Commit: v.Commit},
 		Environment: image.Describe(c.env.Root, c.spec),
-	})
-	st.Predicate.Environment.Platform = c.env.Platform
+	}
+	p.Environment.Platform = c.env.Platform
+	if r := o.baseline.result(p); r != nil {
+		p.Results = append(p.Results, *r)
+	}
+	st := certificate.New(p)
 	for _, subject := range o.subjects.Value() {
 		name, digest, err := splitSubject(subject)
 		if err == nil {
@@ -181,13 +217,9 @@ func (o *certifyOptions) statement(c *certification, started time.Time, results 
 
 // write puts the documents where they were asked for, stdout last: what it
 // says is then already so.
-func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, dir *outputDir) error {
-	doc, err := st.Marshal()
-	if err != nil {
-		return err
-	}
+func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, doc, signed []byte, dir *outputDir) error {
 	if o.out != "" {
-		if err := writeFile(o.out, doc); err != nil {
+		if err := writeFile(o.out, signed); err != nil {
 			return err
 		}
 	}
@@ -195,6 +227,9 @@ func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, dir *o
 		files, err := rendered([]document{{statement: st}}, renderings...)
 		if err != nil {
 			return err
+		}
+		if o.sign.key != "" {
+			files["certificate.dsse.json"] = signed
 		}
 		if err := dir.write(files); err != nil {
 			return err

@@ -66,5 +66,5 @@ func (o *certifyOptions) selected(c suite.Check) (bool, string) {
 // deselected reports whether the flags left a check out.
 func (o *certifyOptions) deselected(id string) bool {
 	ok, _ := o.selected(suite.Check{ID: id})
-	return !ok
+	return !ok && id != baselineID // which is of no suite
 }

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/history"
+)
+
+// baselineOptions hold figures against those of an earlier certificate.
+type baselineOptions struct {
+	file      string
+	tolerance float64 // %
+	fail      bool
+	earlier   *certificate.Statement // that check read
+}
+
+func (o *baselineOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "baseline", Destination: &o.file, Usage: "warn of figures that are worse than in the machine's earlier certificate in `FILE`, beyond their spread and the tolerance"},
+		&cli.Float64Flag{Name: "tolerance", Value: 5, Destination: &o.tolerance, Usage: "with --baseline: a change of `PERCENT` is none"},
+		&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.fail, Usage: "with --baseline: figures that are worse are a failure"},
+	}
+}
+
+// check reads the earlier certificate.
+func (o *baselineOptions) check() error {
+	switch {
+	case o.file == "" && o.fail:
+		return usagef("--fail-on-drift goes with --baseline")
+	case o.file == "":
+		return nil
+	case !(o.tolerance >= 0 && o.tolerance <= 100):
+		return usagef("--tolerance %v is no percentage", o.tolerance)
+	}
+	d, err := readDocument(o.file, nil)
+	if err != nil {
+		return fmt.Errorf("--baseline: %w", err)
+	}
+	o.earlier = d.statement
+	return nil
+}
+
+// baselineID is the check's, which no suite has.
+const baselineID = "baseline"
+
+// result is a check of all that was measured; nil where nothing is to be compared.
+func (o *baselineOptions) result(p certificate.Predicate) *certificate.Result {
+	if o.earlier == nil {
+		return nil
+	}
+	r := &certificate.Result{ID: baselineID, Title: "no figure is worse than it was", Verdict: certificate.Pass}
+	was := o.earlier.Predicate.Node
+	if was == nil || p.Node == nil || certificate.NodeDigest(was.Identity) != certificate.NodeDigest(p.Node.Identity) {
+		r.Verdict, r.Reason = certificate.Skip, "the baseline is not of this machine"
+		return r
+	}
+	bad := certificate.Warn
+	if o.fail {
+		bad = certificate.Fail
+	}
+	var worse []string
+	better := 0
+	for _, d := range history.Compare(o.earlier, &certificate.Statement{Predicate: p}, o.tolerance/100) {
+		if d.Better {
+			better++
+			continue
+		}
+		worse = append(worse, d.String())
+		r.Objects = append(r.Objects, certificate.Object{
+			Name: strings.Trim(d.Check+" "+d.Object, " "), Peer: d.Peer, ID: d.ID, Quantity: d.Quantity, Verdict: bad, Reason: d.String(),
+			Measured: &certificate.Measurement{Value: d.After, Unit: d.Unit, Expected: d.Before, Source: "the baseline", Ratio: ratio(d.After, d.Before)},
+		})
+	}
+	if len(worse) == 0 {
+		r.Reason = fmt.Sprintf("against %s; %d better", o.earlier.Predicate.Finished.Format("2006-01-02 15:04 UTC"), better)
+		return r
+	}
+	r.Verdict, r.Reason = bad, worse[0]
+	if n := len(worse) - 1; n > 0 {
+		r.Reason += fmt.Sprintf("; and %d more", n)
+	}
+	r.Remedy = "see what else changed since (harness history), and repeat before anything is replaced"
+	return r
+}
+
+func ratio(a, b float64) float64 {
+	if b == 0 {
+		return 0
+	}
+	return a / b
+}

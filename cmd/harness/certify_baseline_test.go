@@ -1,0 +1,57 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+)
+
+func TestBaseline(t *testing.T) {
+	slow := func(st *certificate.Statement) {
+		for _, r := range st.Predicate.Results {
+			if r.ID == "bandwidth/p2p" {
+				m := r.Objects[1].Measured
+				m.Value, m.Spread = 300, nil
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*certificate.Statement)
+		fail   bool
+		want   certificate.Verdict
+		text   string
+	}{
+		"same":            {func(*certificate.Statement) {}, true, certificate.Pass, "against 2026-03-01 12:01 UTC; 0 better"},
+		"slower":          {slow, false, certificate.Warn, "bandwidth/p2p: GPU 1 (GPU-00000001-1111-2222-3333-444444444444) to GPU 0"},
+		"slower, failing": {slow, true, certificate.Fail, "write fell"},
+		"another machine": {func(st *certificate.Statement) { st.Predicate.Node.Identity = []string{"x"} }, true, certificate.Skip, "not of this machine"},
+		"an image":        {func(st *certificate.Statement) { st.Predicate.Node = nil }, true, certificate.Skip, "not of this machine"},
+	} {
+		earlier := certificatetest.Node(2)
+		b, err := earlier.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "earlier.json")
+		if err := os.WriteFile(file, b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		now := certificatetest.Node(2)
+		tt.change(now)
+		o := baselineOptions{file: file, tolerance: 5, fail: tt.fail}
+		if err := o.check(); err != nil {
+			t.Fatal(err)
+		}
+		r := o.result(now.Predicate)
+		if r.Verdict != tt.want || !strings.Contains(r.Reason, tt.text) {
+			t.Errorf("%s: %s: %s; want %s, …%s…", name, r.Verdict, r.Reason, tt.want, tt.text)
+		}
+		if err := r.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
