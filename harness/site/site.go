@@ -1,0 +1,93 @@
+// Package site says in one line what a certificate means for the machine that
+// it is about, for those who decide whether that gets work: schedulers, and the
+// people who read their reasons. What a scheduler is told, and how, is for the
+// packages below.
+package site
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// Prefix begins every reason that is ours, and no other.
+const Prefix = "assay: "
+
+// Reason returns why a certificate is no pass, in one line of at most limit
+// bytes that begins with [Prefix]: check, thing, what was seen, remedy, and how
+// many more checks there are. It is "" for a pass. Control characters of
+// whatever was seen are left out.
+func Reason(st *certificate.Statement, limit int) string {
+	p := &st.Predicate
+	worst, lead := certificate.Fail, ""
+	switch p.Verdict {
+	case certificate.Pass:
+		return ""
+	case certificate.Skip:
+		return cut(Prefix+"every check was skipped: nothing was shown", limit)
+	case certificate.Error:
+		worst, lead = certificate.Error, "not carried out: "
+	}
+	var first *certificate.Result
+	count := 0
+	for i := range p.Results {
+		if r := &p.Results[i]; r.Verdict == worst {
+			if count++; first == nil {
+				first = r
+			}
+		}
+	}
+	more := ""
+	if count > 1 {
+		more = fmt.Sprintf(" (+%d more)", count-1)
+	}
+	line := Prefix + lead + first.ID + ": " + seen(first)
+	if first.Remedy != "" {
+		line += "; " + first.Remedy
+	}
+	return cut(oneLine(line), limit-len(more)) + more
+}
+
+// seen is a result's reason with the first thing that is to blame, unless the
+// reason names it.
+func seen(r *certificate.Result) string {
+	i := slices.IndexFunc(r.Objects, func(o certificate.Object) bool { return o.Verdict == r.Verdict })
+	if i < 0 || strings.Contains(r.Reason, r.Objects[i].Name) {
+		return r.Reason
+	}
+	name := r.Objects[i].Name
+	if peer := r.Objects[i].Peer; peer != "" {
+		name += " to " + peer
+	}
+	return name + ": " + r.Reason
+}
+
+// oneLine makes a space of whatever cannot be printed: of line ends, escape
+// sequences, bytes that are no text, marks that turn the direction of writing.
+func oneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	return strings.Join(strings.Fields(s), " ")
+}
+
+const ellipsis = "…"
+
+// cut shortens a line to so many bytes, between characters.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	end := max(limit-len(ellipsis), 0)
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.TrimRight(s[:end], " ") + ellipsis
+}

@@ -1,0 +1,218 @@
+package slurm
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+func statement(v certificate.Verdict) *certificate.Statement {
+	return certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{ID: "x", Verdict: v, Reason: "why"}}})
+}
+
+// TestDecide: what is done about a node, by verdict and state.
+func TestDecide(t *testing.T) {
+	const (
+		fail, broken = "assay: x: why", "assay: not carried out: x: why"
+		drain, back  = "drain", "undrain"
+	)
+	for _, tt := range []struct {
+		verdict       certificate.Verdict
+		state, reason string
+		o             Options
+		want, says    string
+	}{
+		{certificate.Pass, "IDLE", "", Options{Resume: true}, "", "in service"},
+		{certificate.Pass, "IDLE DRAIN", fail, Options{Resume: true}, back, "taken back"},
+		{certificate.Pass, "IDLE DRAIN", fail, Options{}, "", "--slurm-resume"},
+		{certificate.Pass, "DOWN DRAIN", fail, Options{Resume: true}, back, "taken back"}, // DOWN stays
+		{certificate.Pass, "IDLE DRAIN", "fan", Options{Resume: true}, "", "not ours"},
+		{certificate.Pass, "IDLE DRAIN", "assay:x", Options{Resume: true}, "", "not ours"},
+		{certificate.Pass, "IDLE DRAIN", "", Options{Resume: true}, "", "not ours"},
+		{certificate.Pass, "DOWN", fail, Options{Resume: true}, "", "in service"},
+		{certificate.Fail, "IDLE", "", Options{}, drain, fail},
+		{certificate.Fail, "ALLOCATED", "", Options{Resume: true}, drain, fail},
+		{certificate.Fail, "IDLE DRAIN", fail, Options{}, "", "already"},
+		{certificate.Fail, "IDLE DRAIN", "assay: y: other", Options{}, drain, fail},
+		{certificate.Fail, "IDLE DRAIN", "fan", Options{}, "", `"fan"`},
+		{certificate.Fail, "DOWN", "board swap", Options{}, "", `"board swap"`},
+		{certificate.Fail, "DOWN", "Not responding", Options{}, drain, fail},
+		{certificate.Fail, "DOWN", "Node unexpectedly rebooted", Options{}, drain, fail},
+		{certificate.Fail, "DOWN DRAIN", "Not responding", Options{}, "", "Not responding"},
+		{certificate.Fail, "IDLE", "an old reason", Options{}, drain, fail},
+		{certificate.Error, "IDLE", "", Options{}, "", "left as it is: not carried out: x: why"},
+		{certificate.Error, "IDLE", "", Options{OnError: true}, drain, broken},
+		{certificate.Error, "IDLE DRAIN", fail, Options{Resume: true}, "", "left as it is"},
+		{certificate.Error, "IDLE DRAIN", "fan", Options{OnError: true}, "", `"fan"`},
+		{certificate.Skip, "IDLE DRAIN", fail, Options{Resume: true}, "", "every check was skipped"},
+		{certificate.Skip, "IDLE", "", Options{OnError: true}, drain, "every check was skipped"},
+	} {
+		n := Node{Name: "n1", State: strings.Fields(tt.state), Reason: tt.reason}
+		got := Decide(statement(tt.verdict), n, tt.o)
+		if got.State != tt.want || !strings.Contains(got.Note, tt.says) || (got.State == drain) != (got.Reason != "") {
+			t.Errorf("Decide(%s, %+v, %+v) = %+v; want %q, %q", tt.verdict, n, tt.o, got, tt.want, tt.says)
+		}
+	}
+}
+
+func TestParseNode(t *testing.T) {
+	for _, tt := range []struct {
+		name, out, reason string
+		state             []string
+	}{
+		{"drained", "NodeName=gpu-1 Arch=x86_64 CoresPerSocket=1 \n   NodeAddr=10.0.0.1 NodeHostName=gpu-1 Port=6818\n   OS=Linux 6.8 #1 SMP\n" +
+			"   State=IDLE*+DRAIN+NOT_RESPONDING ThreadsPerCore=1\n   Reason=assay: State=DOWN [x@y] z [root@2026-11-22T17:57:43]\n   Comment=State=FAIL\n",
+			"assay: State=DOWN [x@y] z", []string{"IDLE", "DRAIN", "NOT_RESPONDING"}},
+		{"no reason", "NodeName=gpu-1 CoresPerSocket=1\n   State=MIXED- Weight=1\n   NextState=DOWN\n", "", []string{"MIXED"}},
+		{"nobody's reason", "NodeName=gpu-1\n   State=DOWN\n   Reason=Low Memory\n", "Low Memory", []string{"DOWN"}},
+	} {
+		n, err := parseNode(tt.out)
+		if err != nil || n.Name != "gpu-1" || n.Reason != tt.reason || !slices.Equal(n.State, tt.state) {
+			t.Errorf("%s: parseNode = %+v, %v; want %q, %v", tt.name, n, err, tt.reason, tt.state)
+		}
+	}
+	for _, out := range []string{"", "Node x not found", "NodeName=a\n   Reason=b State=IDLE\n"} {
+		if n, err := parseNode(out); err == nil {
+			t.Errorf("parseNode(%q) = %+v", out, n)
+		}
+	}
+}
+
+func FuzzParseNode(f *testing.F) {
+	f.Add("NodeName=a b\n   State=IDLE+DRAIN x\n   Reason=assay: y [root@2026]\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		n, err := parseNode(out)
+		if err == nil && (n.Name == "" || len(n.State) == 0 || strings.Contains(n.Reason, "\n")) {
+			t.Errorf("parseNode(%q) = %+v", out, n)
+		}
+	})
+}
+
+func TestDetect(t *testing.T) {
+	for in, want := range map[string]Context{"": ByHand, "prolog_slurmd": Prolog, "epilog_slurmd": Epilog, "prolog_slurmctld": "", "prolog_task": "", "epilog_srun": ""} {
+		got, err := Detect(func(name string) string { return map[string]string{"SLURM_SCRIPT_CONTEXT": in}[name] })
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("Detect(%q) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}
+
+func TestNodeName(t *testing.T) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	of := statement(certificate.Pass)
+	of.Predicate.Node = &certificate.Node{Name: "gpu-3.cluster.example"}
+	for _, tt := range []struct {
+		given, variable string
+		st              *certificate.Statement
+		want            string
+	}{
+		{"a", "b", of, "a"}, {"", "b", of, "b"}, {"", "", of, "gpu-3"}, {"", "", statement(certificate.Pass), host},
+	} {
+		t.Setenv("SLURMD_NODENAME", tt.variable)
+		if got, err := nodeName(tt.given, tt.st); got != tt.want || err != nil {
+			t.Errorf("nodeName(%q) with %q = %q, %v; want %q", tt.given, tt.variable, got, err, tt.want)
+		}
+	}
+}
+
+// TestQuote: a shell reads the arguments as they are.
+func TestQuote(t *testing.T) {
+	args := []string{"update", "nodename=n[1-2]", "reason=assay: don't \"$(x)\" `y` \\ 41 °C; a=b\t*", "state=drain"}
+	out, err := exec.Command("sh", "-c", "printf '%s\\n' "+quote(args)).Output()
+	if err != nil || string(out) != strings.Join(args, "\n")+"\n" {
+		t.Errorf("quote(%q) = %s, which a shell reads as %q, %v", args, quote(args), out, err)
+	}
+}
+
+// TestQuiet: where nodes by the thousand do it at once, the controller is not
+// asked unless there is something to do.
+func TestQuiet(t *testing.T) {
+	never := Scontrol(filepath.Join(t.TempDir(), "none"))
+	for _, tt := range []struct {
+		context Context
+		verdict certificate.Verdict
+		o       Options
+		asked   bool
+	}{
+		{Prolog, certificate.Pass, Options{}, false}, {Prolog, certificate.Error, Options{}, false}, {Prolog, certificate.Error, Options{OnError: true}, true},
+		{Prolog, certificate.Fail, Options{}, true}, {Epilog, certificate.Pass, Options{}, false}, {Epilog, certificate.Pass, Options{Resume: true}, true},
+		{Health, certificate.Pass, Options{}, true}, {ByHand, certificate.Pass, Options{}, true},
+	} {
+		tt.o.Context = tt.context
+		_, err := Act(t.Context(), never, statement(tt.verdict), tt.o)
+		if (err != nil) != tt.asked {
+			t.Errorf("%+v: Act on %s: %v; asked should be %v", tt.o, tt.verdict, err, tt.asked)
+		}
+	}
+	if _, err := Act(t.Context(), never, statement(certificate.Pass), Options{Context: Prolog, Resume: true}); err == nil || !strings.Contains(err.Error(), "epilog") {
+		t.Errorf("resume in a prolog: %v", err)
+	}
+}
+
+// program writes a program that takes scontrol's place, for what a real one
+// does not do on demand.
+func program(t *testing.T, script string) Scontrol {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "scontrol")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return Scontrol(file)
+}
+
+// TestFaults: what scontrol says of a fault is passed on, with what to do.
+func TestFaults(t *testing.T) {
+	const show = "[ \"$1\" = update ] || { printf 'NodeName=n1\\n State=IDLE\\n'; exit 0; }\n"
+	var denied *Denied
+	for _, tt := range []struct {
+		name, script, want string
+		denied             bool
+	}{
+		{"no controller", "echo 'slurm_load_node error: Unable to contact slurm controller' >&2; exit 1", "Unable to contact slurm controller", false},
+		{"silent", "exit 1", "exit status 1", false},
+		{"another node", "printf 'NodeName=n2\\n State=IDLE\\n'", `it says "n2"`, false},
+		{"refused otherwise", show + "echo 'slurm_update error: Invalid node state specified' >&2; exit 1", "to do it by hand: scontrol update nodename=n1 state=drain reason='assay: x: why'", false},
+		{"newer words", show + "echo 'slurm_update error: Access/permission denied' >&2; exit 1", "one of them can run: scontrol update nodename=n1", true},
+	} {
+		_, err := Act(t.Context(), program(t, tt.script), statement(certificate.Fail), Options{Node: "n1"})
+		if err == nil || !strings.Contains(err.Error(), tt.want) || errors.As(err, &denied) != tt.denied {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// TestCheck: rights are looked at before anything else is done.
+func TestCheck(t *testing.T) {
+	for _, tt := range []struct {
+		user, accounting, uid string
+		want                  bool
+	}{
+		{"slurm(64030)", "accounting_storage/none", "0", true},
+		{"slurm(64030)", "accounting_storage/none", "64030", true},
+		{"slurm(64030)", "accounting_storage/none", "4030", false},
+		{"root(0)", "(null)", "65534", false},
+		{"root(0)", "accounting_storage/slurmdbd", "65534", true},
+	} {
+		config, err := program(t, fmt.Sprintf("printf 'AccountingStorageType   = %s\\nSlurmUser               = %s\\n'", tt.accounting, tt.user)).config(t.Context())
+		if got := mayTry(config, tt.uid); err != nil || got != tt.want {
+			t.Errorf("mayTry(%v, %s) = %v, %v; want %v", config, tt.uid, got, err, tt.want)
+		}
+	}
+	if err := program(t, "exit 1").Check(t.Context(), Options{Context: Prolog}); err != nil {
+		t.Errorf("a prolog asked the controller: %v", err)
+	}
+	if err := program(t, "exit 1").Check(t.Context(), Options{Context: Health}); err == nil {
+		t.Error("no controller, and nobody minds")
+	}
+}
