@@ -93,6 +93,19 @@ var lattice = []rule{
 		why: "others read it with this package alone",
 	},
 	{
+		name: "telling the site", who: []string{"harness/site/..."}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/site/..."}, deep: true,
+		why: "it acts on a certificate, whoever made that, and looks at no machine itself",
+	},
+	{
+		name: "Kubernetes", who: []string{"..."}, unless: []string{"harness/site/kubernetes"}, not: []string{"k8s.io/..."},
+		why: "its client is a third of the harness; one package knows it",
+	},
+	{
+		// In tests they are welcome.
+		name: "Kubernetes' types", who: []string{"harness/...", "cmd/harness"}, not: []string{"k8s.io/api/...", "k8s.io/client-go/kubernetes/..."}, deep: true,
+		why: "they more than double the harness",
+	},
+	{
 		name: "collectives", who: []string{"coll/..."}, unless: []string{"coll/transport/verbs"}, not: []string{"./perftest/...", "./dcgm/...", "./harness/suite", "./build/..."},
 		why: "coll is a library that programs import; the verbs transport is the one place that needs perftest's binding",
 	},
@@ -273,6 +286,12 @@ func TestLatticeBites(t *testing.T) {
 		{"history", "harness/history", in("harness/registry"), true},
 		{"history", "harness/history", in("harness/certificate"), false},
 		{"the certificate", "harness/certificate", in("harness/suite"), true},
+		{"telling the site", "harness/site/slurm", in("harness/suite"), true},
+		{"telling the site", "harness/site/slurm", in("harness/site"), false},
+		{"Kubernetes", "cmd/harness", "k8s.io/client-go/dynamic", true},
+		{"Kubernetes", "harness/site/kubernetes", "k8s.io/client-go/dynamic", false},
+		{"Kubernetes' types", "harness/site/kubernetes", "k8s.io/api/core/v1", true},
+		{"Kubernetes' types", "harness/site/kubernetes", "k8s.io/client-go/rest", false},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},

@@ -1,0 +1,208 @@
+// Package kubernetes writes onto a node of Kubernetes what its certificate says:
+// a condition, a label, the certificate's digest, and if asked for a taint that
+// keeps work away.
+package kubernetes
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// What is written onto a node.
+const (
+	ConditionType = "AssayCertified"
+	// VerdictKey is the label's and the taint's key: pass or fail. A node whose
+	// checks could not be carried out has no such label.
+	VerdictKey = "assay-hpc.github.io/verdict"
+	// CertificateKey is the annotation's: the SHA-256 of the certificate in its
+	// canonical form.
+	CertificateKey = "assay-hpc.github.io/certificate"
+)
+
+// taintEffects are those that Kubernetes has.
+var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
+
+// Options say what to write onto which node.
+type Options struct {
+	Node  string
+	Taint string // effect of the taint of a node that fails; "": leave taints alone
+}
+
+// Validate reports what is missing or wrong.
+func (o Options) Validate() error {
+	if o.Node == "" {
+		return errors.New("which node is this? set NODE_NAME in the pod from fieldRef spec.nodeName, or name it")
+	}
+	if o.Taint != "" && !slices.Contains(taintEffects, o.Taint) {
+		return fmt.Errorf("the taint's effect is one of %s, not %q", strings.Join(taintEffects, ", "), o.Taint)
+	}
+	return nil
+}
+
+// A Cluster is a connection to an API server.
+type Cluster struct {
+	client dynamic.Interface
+	now    func() time.Time
+}
+
+// limit is how long one request may take.
+const limit = 15 * time.Second
+
+// Connect returns the cluster that KUBECONFIG names, else ~/.kube/config, else
+// the one that this pod runs in. It asks for nothing yet.
+func Connect() (*Cluster, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.WarnIfAllMissing = false
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no cluster to talk to: neither KUBECONFIG nor a pod's service account: %w", err)
+	}
+	return connect(config)
+}
+
+func connect(config *rest.Config) (*Cluster, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout, config.UserAgent = limit, "assay-harness"
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{client, time.Now}, nil
+}
+
+var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+// Act writes what the certificate says onto the node and returns what is to be
+// said of it. Its error is a [*Denied] if the right is missing.
+func (c *Cluster) Act(ctx context.Context, st *certificate.Statement, o Options) (string, error) {
+	if err := o.Validate(); err != nil {
+		return "", err
+	}
+	doc, err := st.Marshal()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(doc)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	again := func(err error) bool { return ctx.Err() == nil && passing(err) }
+	err = retry.OnError(backoff, again, func() error { return c.write(ctx, st, digest, o) })
+	if apierrors.IsForbidden(err) {
+		if missing := c.Check(ctx, o); missing != nil {
+			err = missing
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("node %s: %w", o.Node, err)
+	}
+	cond := condition(st)
+	return fmt.Sprintf("node %s: %s=%s, %s: %s", o.Node, ConditionType, cond.Status, cond.Reason, cond.Message), nil
+}
+
+// write reads the node and writes what differs: first taint, label and
+// annotation, which keep work away, then the condition, which tells people.
+func (c *Cluster) write(ctx context.Context, st *certificate.Statement, digest string, o Options) error {
+	object, err := c.client.Resource(nodes).Get(ctx, o.Node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	n, err := readNode(object.Object)
+	if err != nil {
+		return err
+	}
+	patch, err := n.metaPatch(st, digest, o.Taint)
+	if err != nil {
+		return err
+	}
+	changed, err := c.client.Resource(nodes).Patch(ctx, o.Node, mergePatch, patch, metav1.PatchOptions{FieldManager: manager})
+	if err != nil {
+		return err
+	}
+	if n, err = readNode(changed.Object); err != nil {
+		return err
+	}
+	if patch, err = n.statusPatch(condition(st), c.now()); err != nil {
+		return err
+	}
+	_, err = c.client.Resource(nodes).Patch(ctx, o.Node, strategicPatch, patch, metav1.PatchOptions{FieldManager: manager}, "status")
+	return err
+}
+
+// manager is whose fields these are, in a node's managedFields.
+const manager = "assay"
+
+// A right is a rule of RBAC.
+type right struct{ verb, resource, subresource string }
+
+// rights are what Act needs.
+var rights = []right{{"get", "nodes", ""}, {"patch", "nodes", ""}, {"patch", "nodes", "status"}}
+
+// A Denied says which rights this process has not.
+type Denied struct {
+	Node    string
+	missing []right
+}
+
+func (d *Denied) Error() string {
+	var rules []string
+	for _, r := range d.missing {
+		resource := r.resource
+		if r.subresource != "" {
+			resource += "/" + r.subresource
+		}
+		rules = append(rules, fmt.Sprintf(`{apiGroups: [""], resources: [%s], verbs: [%s]}`, resource, r.verb))
+	}
+	return "this account may not write onto nodes; its ClusterRole lacks " + strings.Join(rules, ", ")
+}
+
+var reviews = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+
+// Check reports, before anything is done, which rights are missing: as a
+// [*Denied].
+func (c *Cluster) Check(ctx context.Context, o Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	var missing []right
+	for _, r := range rights {
+		allowed, err := c.may(ctx, r, o.Node)
+		if err != nil {
+			return fmt.Errorf("asking for rights: %w", err)
+		}
+		if !allowed {
+			missing = append(missing, r)
+		}
+	}
+	if len(missing) > 0 {
+		return &Denied{o.Node, missing}
+	}
+	return nil
+}
+
+// backoff is six tries within some seconds.
+var backoff = wait.Backoff{Steps: 6, Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.2}
+
+// passing reports whether an error may be gone at the next try: somebody wrote
+// in between, and all is to be read anew, or the API server does not answer.
+func passing(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) ||
+		apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)
+}

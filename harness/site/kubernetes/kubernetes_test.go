@@ -1,0 +1,214 @@
+package kubernetes
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+func statement(v certificate.Verdict) *certificate.Statement {
+	return certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{ID: "gpu/ecc", Verdict: v, Reason: "2 errors\n\x1b"}}})
+}
+
+func open(t *testing.T, config *rest.Config, now time.Time) *Cluster {
+	t.Helper()
+	c, err := connect(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.now = func() time.Time { return now }
+	return c
+}
+
+// ours is what assay wrote onto a node.
+type ours struct {
+	Status, Reason, Message string
+	Heartbeat, Transition   string
+	Label, Certificate      string
+	Taint                   corev1.TaintEffect
+}
+
+// read returns what is ours on a node, and fails if what others wrote is not
+// as it was.
+func (s *apiServer) read(t *testing.T, name string) (o ours) {
+	t.Helper()
+	n := s.node(t, name)
+	var ready, gpu bool
+	for _, c := range n.Status.Conditions {
+		ready = ready || c.Type == corev1.NodeReady && c.Reason == "KubeletReady"
+		if c.Type == ConditionType {
+			o.Status, o.Reason, o.Message = string(c.Status), c.Reason, c.Message
+			o.Heartbeat, o.Transition = c.LastHeartbeatTime.UTC().Format(time.TimeOnly), c.LastTransitionTime.UTC().Format(time.TimeOnly)
+		}
+	}
+	for _, taint := range n.Spec.Taints {
+		gpu = gpu || taint.Key == "gpu" && taint.Value == "yes"
+		if taint.Key == VerdictKey {
+			o.Taint = taint.Effect
+		}
+	}
+	if !ready || !gpu || n.Labels["zone"] != "a" || n.Annotations["owner"] != "x" {
+		t.Errorf("something of others is lost: %+v", n)
+	}
+	o.Label, o.Certificate = n.Labels[VerdictKey], n.Annotations[CertificateKey]
+	return o
+}
+
+// TestAct: one node, certificate after certificate.
+func TestAct(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	const (
+		passed = "assay: suite node, 1 checks passed"
+		failed = "assay: gpu/ecc: 2 errors"
+	)
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for i, tt := range []struct {
+		verdict certificate.Verdict
+		taint   string
+		want    ours
+	}{
+		{certificate.Pass, "", ours{"True", "ChecksPassed", passed, "12:00:00", "12:00:00", "pass", "", ""}},
+		{certificate.Pass, "", ours{"True", "ChecksPassed", passed, "12:01:00", "12:00:00", "pass", "", ""}},
+		{certificate.Fail, "", ours{"False", "ChecksFailed", failed, "12:02:00", "12:02:00", "fail", "", ""}},
+		{certificate.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:03:00", "12:02:00", "fail", "", "NoSchedule"}},
+		{certificate.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:04:00", "12:02:00", "fail", "", "NoSchedule"}},
+		{certificate.Fail, "PreferNoSchedule", ours{"False", "ChecksFailed", failed, "12:05:00", "12:02:00", "fail", "", "PreferNoSchedule"}},
+		{certificate.Error, "NoSchedule", ours{"Unknown", "ChecksNotCarriedOut", "assay: not carried out: gpu/ecc: 2 errors", "12:06:00", "12:06:00", "", "", "PreferNoSchedule"}},
+		{certificate.Pass, "", ours{"True", "ChecksPassed", passed, "12:07:00", "12:07:00", "pass", "", "PreferNoSchedule"}},
+		{certificate.Pass, "NoSchedule", ours{"True", "ChecksPassed", passed, "12:08:00", "12:07:00", "pass", "", ""}},
+		{certificate.Skip, "NoSchedule", ours{"Unknown", "EveryCheckSkipped", "assay: every check was skipped: nothing was shown", "12:09:00", "12:09:00", "", "", ""}},
+	} {
+		c := open(t, s.as(harness), at.Add(time.Duration(i)*time.Minute))
+		note, err := c.Act(t.Context(), statement(tt.verdict), Options{Node: "gpu-1", Taint: tt.taint})
+		if err != nil {
+			t.Fatalf("%d, %s: %v", i, tt.verdict, err)
+		}
+		if want := "node gpu-1: AssayCertified=" + tt.want.Status; !strings.HasPrefix(note, want) {
+			t.Errorf("%d, %s: says %q; want %q", i, tt.verdict, note, want)
+		}
+		got := s.read(t, "gpu-1")
+		if !strings.HasPrefix(got.Certificate, "sha256:") || len(got.Certificate) != len("sha256:")+64 {
+			t.Errorf("%d: the certificate's digest is %q", i, got.Certificate)
+		}
+		got.Certificate = ""
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%d, %s (-want +got):\n%s", i, tt.verdict, diff)
+		}
+	}
+}
+
+// TestRights: what is missing is named, before anything is done and when it
+// is tried.
+func TestRights(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	o := Options{Node: "gpu-1"}
+	const (
+		get    = `{apiGroups: [""], resources: [nodes], verbs: [get]}`
+		patch  = `{apiGroups: [""], resources: [nodes], verbs: [patch]}`
+		status = `{apiGroups: [""], resources: [nodes/status], verbs: [patch]}`
+	)
+	for user, want := range map[string]string{harness: "", nobody: get + ", " + patch + ", " + status, reader: patch + ", " + status} {
+		c := open(t, s.as(user), time.Now())
+		_, actErr := c.Act(t.Context(), statement(certificate.Pass), o)
+		for what, err := range map[string]error{"Check": c.Check(t.Context(), o), "Act": actErr} {
+			var denied *Denied
+			if errors.As(err, &denied) != (want != "") || want == "" && err != nil || want != "" && !strings.HasSuffix(err.Error(), "lacks "+want) {
+				t.Errorf("%s by %s: %v; want %q", what, user, err, want)
+			}
+		}
+	}
+	if _, err := open(t, s.as("stranger"), time.Now()).Act(t.Context(), statement(certificate.Pass), o); err == nil || !strings.Contains(err.Error(), "gpu-1: ") {
+		t.Errorf("a stranger: %v", err)
+	}
+	if _, err := open(t, s.as(harness), time.Now()).Act(t.Context(), statement(certificate.Pass), Options{Node: "gpu-9"}); err == nil || !strings.Contains(err.Error(), `"gpu-9" not found`) {
+		t.Errorf("a node that is not there: %v", err)
+	}
+}
+
+// A disturbance comes before a request.
+type disturbance struct {
+	http.RoundTripper
+	before func(*http.Request) *http.Response
+}
+
+func (d disturbance) RoundTrip(r *http.Request) (*http.Response, error) {
+	if resp := d.before(r); resp != nil {
+		return resp, nil
+	}
+	return d.RoundTripper.RoundTrip(r)
+}
+
+// TestDisturbed: others who write in between lose nothing, and neither do we.
+func TestDisturbed(t *testing.T) {
+	s := startServer(t)
+	for name, tt := range map[string]struct {
+		times  int32
+		do     func(r *http.Request, node string) *http.Response
+		failed bool
+	}{
+		"written in between": {3, func(r *http.Request, node string) *http.Response {
+			if r.Method == "PATCH" {
+				_, err := s.admin.Resource(nodes).Patch(t.Context(), node, mergePatch, []byte(`{"metadata":{"labels":{"other":"`+time.Now().Format("150405.000000000")+`"}}}`), metav1.PatchOptions{})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			return nil
+		}, false},
+		"unavailable": {2, func(*http.Request, string) *http.Response {
+			return &http.Response{StatusCode: 503, Body: http.NoBody, Header: http.Header{}}
+		}, false},
+		"unavailable for ever": {1 << 30, func(*http.Request, string) *http.Response {
+			return &http.Response{StatusCode: 503, Body: http.NoBody, Header: http.Header{}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := strings.ReplaceAll(name, " ", "-")
+			s.newNode(t, node)
+			var left atomic.Int32
+			left.Store(tt.times)
+			config := s.as(harness)
+			config.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+				return disturbance{rt, func(r *http.Request) *http.Response {
+					if left.Add(-1) < 0 {
+						return nil
+					}
+					return tt.do(r, node)
+				}}
+			})
+			_, err := open(t, config, time.Now()).Act(t.Context(), statement(certificate.Fail), Options{Node: node, Taint: "NoSchedule"})
+			got := s.read(t, node)
+			if (err != nil) != tt.failed || !tt.failed && (got.Status != "False" || got.Taint != "NoSchedule" || got.Label != "fail") {
+				t.Errorf("%v, %+v", err, got)
+			}
+			if name == "written in between" && (s.node(t, node).Labels["other"] == "" || left.Load() > 0) {
+				t.Errorf("nobody wrote in between: %d times left", left.Load())
+			}
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for want, o := range map[string]Options{
+		"NODE_NAME":                   {},
+		`NoExecute, not "noschedule"`: {Node: "x", Taint: "noschedule"},
+		"":                            {Node: "x", Taint: "NoExecute"},
+	} {
+		err := o.Validate()
+		if (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v; want %q", o, err, want)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/site"
+)
+
+// The types of Kubernetes' core API would more than double the harness; these
+// are the parts of a node that are read or written here.
+type node struct {
+	Metadata struct {
+		ResourceVersion string            `json:"resourceVersion"`
+		Labels          map[string]string `json:"labels"`
+	} `json:"metadata"`
+	Spec struct {
+		Taints []map[string]any `json:"taints"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []nodeCondition `json:"conditions"`
+	} `json:"status"`
+}
+
+type nodeCondition struct {
+	Type               string `json:"type"`
+	Status             string `json:"status"`
+	Reason             string `json:"reason"`
+	Message            string `json:"message"`
+	LastHeartbeatTime  string `json:"lastHeartbeatTime"`
+	LastTransitionTime string `json:"lastTransitionTime"`
+}
+
+func readNode(object map[string]any) (*node, error) {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	n := new(node)
+	if err := json.Unmarshal(b, n); err != nil {
+		return nil, fmt.Errorf("the node as the API server has it: %w", err)
+	}
+	return n, nil
+}
+
+const (
+	mergePatch = types.MergePatchType
+	// A strategic merge knows that conditions are told apart by their type, so
+	// that others' stay as they are.
+	strategicPatch = types.StrategicMergePatchType
+)
+
+// metaPatch is the patch of label, annotation and taint. It names the version
+// that it was made from, so that no taint of others is lost between.
+func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]byte, error) {
+	var label any // nil takes it away
+	if v := st.Predicate.Verdict; v == certificate.Pass || v == certificate.Fail {
+		label = string(v)
+	}
+	patch := map[string]any{"metadata": map[string]any{
+		"resourceVersion": n.Metadata.ResourceVersion,
+		"labels":          map[string]any{VerdictKey: label},
+		"annotations":     map[string]any{CertificateKey: digest},
+	}}
+	if taints, changed := n.taints(st.Predicate.Verdict, effect); changed {
+		patch["spec"] = map[string]any{"taints": taints}
+	}
+	return json.Marshal(patch)
+}
+
+// taints returns the node's taints as they should be. What could not be carried
+// out changes none.
+func (n *node) taints(v certificate.Verdict, effect string) (taints []map[string]any, changed bool) {
+	if effect == "" || v != certificate.Pass && v != certificate.Fail {
+		return nil, false
+	}
+	ours := func(t map[string]any) bool { return t["key"] == VerdictKey }
+	i := slices.IndexFunc(n.Spec.Taints, ours)
+	taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), ours)
+	if v == certificate.Pass {
+		return taints, i >= 0
+	}
+	if i >= 0 && n.Spec.Taints[i]["effect"] == effect && len(taints) == len(n.Spec.Taints)-1 {
+		return nil, false // and keeps the time at which it was added
+	}
+	return append(taints, map[string]any{"key": VerdictKey, "value": string(certificate.Fail), "effect": effect}), true
+}
+
+// maxMessage is how long a condition's message may be: kubectl describe shows
+// it on one line.
+const maxMessage = 256
+
+// condition says what a certificate means, without times.
+func condition(st *certificate.Statement) nodeCondition {
+	p := &st.Predicate
+	c := nodeCondition{Type: ConditionType, Status: "Unknown", Message: site.Reason(st, maxMessage)}
+	switch p.Verdict {
+	case certificate.Pass:
+		c.Status, c.Reason = "True", "ChecksPassed"
+		c.Message = fmt.Sprintf("assay: suite %s, %d checks passed", p.Suite, certificate.Count(p.Results)[certificate.Pass])
+		if n := certificate.Count(p.Results)[certificate.Warn]; n > 0 {
+			c.Message += fmt.Sprintf(", %d warned", n)
+		}
+	case certificate.Fail:
+		c.Status, c.Reason = "False", "ChecksFailed"
+	case certificate.Error:
+		c.Reason = "ChecksNotCarriedOut"
+	case certificate.Skip:
+		c.Reason = "EveryCheckSkipped"
+	}
+	return c
+}
+
+// statusPatch is the patch of our condition. Its time of transition stays while
+// its status does.
+func (n *node) statusPatch(c nodeCondition, now time.Time) ([]byte, error) {
+	c.LastHeartbeatTime = now.UTC().Format(time.RFC3339)
+	c.LastTransitionTime = c.LastHeartbeatTime
+	for _, old := range n.Status.Conditions {
+		if old.Type == c.Type && old.Status == c.Status && old.LastTransitionTime != "" {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": n.Metadata.ResourceVersion},
+		"status":   map[string]any{"conditions": []nodeCondition{c}},
+	})
+}
+
+// may asks whether this account has a right.
+func (c *Cluster) may(ctx context.Context, r right, name string) (bool, error) {
+	review := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+		"spec": map[string]any{"resourceAttributes": map[string]any{
+			"verb": r.verb, "resource": r.resource, "subresource": r.subresource, "name": name,
+		}},
+	}}
+	got, err := c.client.Resource(reviews).Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	allowed, found, err := unstructured.NestedBool(got.Object, "status", "allowed")
+	if err == nil && !found {
+		err = fmt.Errorf("the API server's answer has no status")
+	}
+	return allowed, err
+}
