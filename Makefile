@@ -71,6 +71,14 @@ test-gpu: ## build the bundle that tries and measures the engine on GPUs, and ru
 test-rdma: ## the tests that need RDMA devices, in an emulated machine that has two (makes it first, some minutes, needs root)
 	@OUT='$(OUT)' ./.ci/rdma/test
 
+.PHONY: test-slurm
+test-slurm: deps ## nodes drained and taken back in a real Slurm, by hand, in prolog, epilog and health check (a minute, needs root)
+	@./.ci/slurm
+
+.PHONY: test-kubernetes
+test-kubernetes: ## nodes marked on a real API server, which is built from source first (some ten minutes, kept in the cache)
+	@./.ci/kubernetes/test
+
 .PHONY: test-html
 test-html: ## pages of reports in a browser: axe, keyboard, light and dark, narrow and wide (needs chromium and npm)
 	@OUT='$(OUT)/html' ./.ci/html

@@ -110,15 +110,15 @@ func imageKind(env *suite.Env, cfg image.Config) suite.Kind {
 		if err != nil {
 			return nil, err
 		}
-		return prefixed(e.ID, all, func(id string) bool {
+		return below(e.ID, all, func(id string) bool {
 			return (len(p.Only) == 0 || matchesOne(p.Only, id)) && !matchesOne(p.Skip, id)
 		}), nil
 	}}
 }
 
-// prefixed are those of a list that are wanted, and what they need, under one
+// below are those of a list that are wanted, and what they need, under one
 // name.
-func prefixed(name string, all []suite.Check, wanted func(string) bool) (out []suite.Check) {
+func below(name string, all []suite.Check, wanted func(string) bool) (out []suite.Check) {
 	in := map[string]bool{}
 	for _, c := range slices.Backward(all) { // what others need comes before them
 		if !in[c.ID] && !wanted(c.ID) {

@@ -124,7 +124,8 @@ func newApp(out, errOut io.Writer) *cli.App {
 		ExitErrHandler:       func(*cli.Context, error) {}, // run decides
 		Action:               noCommand,
 		Commands: []*cli.Command{
-			certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out), historyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
+			certifyCommand(out, errOut), applyCommand(errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out),
+			historyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
 			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
 			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out), identifyCommand(out),
 		},
@@ -150,9 +151,20 @@ func flagsFirst(app *cli.App, args []string) []string {
 		if i < 0 {
 			return false
 		}
-		_, isBool := cmd.Flags[i].(*cli.BoolFlag)
-		return !isBool
+		return takesValue(cmd.Flags[i])
 	})...)
+}
+
+// takesValue reports whether the value of a flag may be the next argument.
+func takesValue(f cli.Flag) bool {
+	switch f := f.(type) {
+	case *cli.BoolFlag:
+		return false
+	case *cli.GenericFlag:
+		b, ok := f.Value.(interface{ IsBoolFlag() bool })
+		return !ok || !b.IsBoolFlag()
+	}
+	return true
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {

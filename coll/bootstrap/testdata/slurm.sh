@@ -6,6 +6,7 @@
 #
 # All of it (daemons, keys, sockets, logs) lives in DIR, which is owned by root
 # and on no network file system. The ports are PORT … PORT+2, 17000 by default.
+# What EXTRA has is added to slurm.conf.
 set -eu
 cmd=$1
 dir=$2
@@ -64,6 +65,7 @@ start() {
 	NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=64 State=UNKNOWN
 	PartitionName=test Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 	SlurmdParameters=config_overrides
+	${EXTRA-}
 	CONF
 	SLURM_CONF=$dir/slurm.conf
 	export SLURM_CONF

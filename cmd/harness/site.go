@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/site/kubernetes"
+	"github.com/assay-hpc/assay/harness/site/slurm"
+)
+
+// siteOptions say whom to tell what a certificate means for its node.
+type siteOptions struct {
+	slurm      slurmContext
+	s          slurm.Options
+	kubernetes bool
+	k          kubernetes.Options
+	stderr     io.Writer
+}
+
+// slurmContext is the value of --slurm, which needs none: then the environment
+// says it.
+type slurmContext string
+
+var slurmContexts = []slurm.Context{slurm.Prolog, slurm.Epilog, slurm.Health, slurm.ByHand}
+
+func (c *slurmContext) String() string   { return string(*c) }
+func (c *slurmContext) IsBoolFlag() bool { return true }
+
+func (c *slurmContext) Set(s string) error {
+	switch {
+	case s == "true":
+		*c = "auto"
+	case s == "false":
+		*c = ""
+	case slices.Contains(slurmContexts, slurm.Context(s)):
+		*c = slurmContext(s)
+	default:
+		return fmt.Errorf("it is prolog, epilog, health or by-hand, or alone: as Slurm's environment says")
+	}
+	return nil
+}
+
+func (o *siteOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.GenericFlag{Name: "slurm", Value: &o.slurm, Usage: "drain this node in Slurm if the verdict is fail; --slurm=`CONTEXT` is prolog, epilog, health or by-hand, where the environment does not say it"},
+		&cli.StringFlag{Name: "slurm-node", Destination: &o.s.Node, Usage: "`NAME` of the node in Slurm (default: SLURMD_NODENAME, the certificate's node, this host)"},
+		&cli.BoolFlag{Name: "slurm-resume", Destination: &o.s.Resume, Usage: "on a pass take the node back, if it was drained by assay"},
+		&cli.BoolFlag{Name: "slurm-on-error", Destination: &o.s.OnError, Usage: "drain the node, too, when checks could not be carried out"},
+		&cli.BoolFlag{Name: "kubernetes", Destination: &o.kubernetes, Usage: "set a condition, a label and an annotation of this node in Kubernetes"},
+		&cli.StringFlag{Name: "kubernetes-node", Destination: &o.k.Node, Usage: "`NAME` of the node in Kubernetes (default: NODE_NAME)"},
+		&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure give the node a taint with `EFFECT` NoSchedule, PreferNoSchedule or NoExecute; on a pass take it away"},
+	}
+}
+
+// named reports whether anybody is to be told.
+func (o *siteOptions) named() bool { return o.slurm != "" || o.kubernetes }
+
+// validate reports what is wrong with the flags, and completes them.
+func (o *siteOptions) validate() error {
+	switch {
+	case o.slurm == "" && (o.s != slurm.Options{}):
+		return usagef("--slurm-node, --slurm-resume and --slurm-on-error go with --slurm")
+	case !o.kubernetes && (o.k != kubernetes.Options{}):
+		return usagef("--kubernetes-node and --kubernetes-taint go with --kubernetes")
+	}
+	if o.slurm != "" {
+		found, err := slurm.Detect(os.Getenv)
+		if err == nil {
+			o.s.Context = found
+			if o.slurm != "auto" {
+				o.s.Context = slurm.Context(o.slurm)
+			}
+			err = o.s.Validate()
+		}
+		if err != nil {
+			return usagef("--slurm: %w", err)
+		}
+	}
+	if o.kubernetes {
+		if o.k.Node == "" {
+			o.k.Node = os.Getenv("NODE_NAME")
+		}
+		if err := o.k.Validate(); err != nil {
+			return usagef("--kubernetes: %w", err)
+		}
+	}
+	return nil
+}
+
+// check says before any check runs what is missing to tell the site.
+func (o *siteOptions) check(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	var all []error
+	if o.slurm != "" {
+		s, err := slurm.Find()
+		if err == nil {
+			err = s.Check(ctx, o.s)
+		}
+		all = append(all, prefixed("--slurm", err))
+	}
+	if o.kubernetes {
+		c, err := kubernetes.Connect()
+		if err == nil {
+			err = c.Check(ctx, o.k)
+		}
+		all = append(all, prefixed("--kubernetes", err))
+	}
+	if err := errors.Join(all...); err != nil {
+		return &statusError{exitNotDone, fmt.Errorf("%w\n(harness apply acts later on a certificate that is made without these flags)", err)}
+	}
+	return nil
+}
+
+func prefixed(flag string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
+
+// act tells the site what the certificate means. Whoever can be told is told,
+// even if another cannot.
+func (o *siteOptions) act(ctx context.Context, st *certificate.Statement) error {
+	var all []error
+	if o.slurm != "" {
+		var note string
+		s, err := slurm.Find()
+		if err == nil {
+			note, err = slurm.Act(ctx, s, st, o.s)
+		}
+		all = append(all, o.told("slurm", note, err))
+	}
+	if o.kubernetes {
+		var note string
+		c, err := kubernetes.Connect()
+		if err == nil {
+			note, err = c.Act(ctx, st, o.k)
+		}
+		all = append(all, o.told("kubernetes", note, err))
+	}
+	if err := errors.Join(all...); err != nil {
+		return &statusError{exitNotDone, err}
+	}
+	return nil
+}
+
+// told says what was done, if it was.
+func (o *siteOptions) told(whom, note string, err error) error {
+	if err != nil {
+		return fmt.Errorf("%s: %w", whom, err)
+	}
+	if note != "" {
+		fmt.Fprintf(o.stderr, "%s: %s\n", whom, note)
+	}
+	return nil
+}
+
+func applyCommand(errOut io.Writer) *cli.Command {
+	o := siteOptions{stderr: errOut}
+	var keys cli.StringSlice
+	return &cli.Command{
+		Name: "apply", Usage: "tell Slurm or Kubernetes what a certificate means for its node", ArgsUsage: "FILE",
+		Description: "FILE is a certificate, or the DSSE envelope of a signed one. Exits 0 if the node is as the certificate wants it,\n" +
+			"whatever its verdict is; 1 if with --key no key signed it; 2 on wrong usage; 3 if the site could not be told.",
+		Flags: append(o.flags(), &cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "act only on what the public `KEY` signed, as for harness verify; again for further keys"}),
+		Action: func(c *cli.Context) error {
+			if c.NArg() != 1 {
+				return usagef("apply wants one FILE: a certificate, or a signed one's envelope; not %s", strings.Join(c.Args().Slice(), " "))
+			}
+			if !o.named() {
+				return usagef("apply wants --slurm or --kubernetes")
+			}
+			if err := o.validate(); err != nil {
+				return err
+			}
+			keys, err := loadKeys(c.Context, keys.Value())
+			if err != nil {
+				return err
+			}
+			d, err := readDocument(c.Args().First(), keys)
+			if err != nil {
+				return err
+			}
+			return o.act(c.Context, d.statement)
+		},
+	}
+}

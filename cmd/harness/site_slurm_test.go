@@ -1,0 +1,300 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// A slurmSite is a Slurm cluster of two nodes, n1 and n2, with the scripts of
+// examples/slurm in its directory.
+type slurmSite struct {
+	t       *testing.T
+	dir     string
+	harness string
+	env     []string
+}
+
+// standIn stands in for "harness certify --suite node" in the scripts: it takes
+// the outcome from files, and does with it what the flags for the site say.
+const standIn = `#!/bin/sh
+[ "$1 $2 $3 $4 $5" = "certify --suite node --only health" ] || exit 2
+shift 5
+cd %[1]s/"$SLURMD_NODENAME" || exit 2
+%[2]s apply certificate.json "$@" 2>>log
+read -r status <status
+exit "$status"
+`
+
+// startSlurm starts one with some lines in slurm.conf, in which %s is the
+// directory.
+func startSlurm(t *testing.T, lines string) *slurmSite {
+	t.Helper()
+	bin := harnessBinary(t)
+	for program, pkg := range map[string]string{"slurmctld": "slurm-wlm", "munged": "munge"} {
+		needs(t, program, pkg)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("a Slurm cluster needs root")
+	}
+	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &slurmSite{t: t, dir: dir, harness: filepath.Join(dir, "harness")}
+	s.env = append(os.Environ(), "PORT=17500", "SLURM_CONF="+filepath.Join(dir, "c", "slurm.conf"),
+		"EXTRA="+strings.ReplaceAll(lines, "%s", dir))
+	program, err := os.ReadFile(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil { // nobody runs the harness, too
+		t.Fatal(err)
+	}
+	s.write("harness", string(program))
+	s.write("certify", fmt.Sprintf(standIn, dir, s.harness))
+	s.write("assay.conf", fmt.Sprintf("ASSAY_HARNESS=%s/certify\nexport SLURM_CONF=%s/c/slurm.conf\n[ ! -e %s/drain ] || ASSAY_ON_ERROR=drain\n", dir, dir, dir))
+	for _, name := range []string{"prolog.sh", "epilog.sh", "healthcheck.sh"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "examples", "slurm", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.write(name, string(text))
+	}
+	for _, node := range []string{"n1", "n2"} {
+		s.outcome(node, certificate.Pass)
+	}
+	script := filepath.Join("..", "..", "coll", "bootstrap", "testdata", "slurm.sh")
+	t.Cleanup(func() {
+		stop := exec.Command("sh", script, "stop", filepath.Join(dir, "c"))
+		if out, err := stop.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	output(t, time.Minute, s.env, "sh", script, "start", filepath.Join(dir, "c"))
+	return s
+}
+
+func (s *slurmSite) write(name, text string) {
+	s.t.Helper()
+	name = filepath.Join(s.dir, name)
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil { // a script that runs must not see half of it
+		err = os.WriteFile(name+".new", []byte(text), 0o755)
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// failing is a reason with all that a shell, Slurm and a terminal could stumble on.
+const failing = "2 \"errors\" at 41 °C, don't; $(x) Reason=`y`\n\x1b[31m[z@w]"
+
+const wantReason = "assay: gpu/ecc: GPU 3: 2 \"errors\" at 41 °C, don't; $(x) Reason=`y` [31m[z@w]; reset it"
+
+// outcome is what the node's checks will find, and its certificate's file.
+func (s *slurmSite) outcome(node string, v certificate.Verdict) string {
+	s.t.Helper()
+	r := certificate.Result{ID: "gpu/ecc", Title: "no errors", Verdict: v}
+	status := map[certificate.Verdict]string{certificate.Pass: "0", certificate.Fail: "1", certificate.Error: "3"}[v]
+	if v != certificate.Pass {
+		r.Reason, r.Remedy = failing, "reset it"
+		r.Objects = []certificate.Object{{Name: "GPU 3", Verdict: v, Reason: "2"}}
+	}
+	st := certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{r}, Started: time.Unix(1e9, 0), Finished: time.Unix(1e9, 0)})
+	doc, err := st.Marshal()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.write(node+"/status", status+"\n")
+	s.write(node+"/certificate.json", string(doc))
+	return filepath.Join(s.dir, node, "certificate.json")
+}
+
+// run runs a command and returns what it prints, both streams, and its status.
+func (s *slurmSite) run(uid uint32, name string, args ...string) (string, int) {
+	s.t.Helper()
+	var out bytes.Buffer
+	cmd := exec.Command(name, args...)
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.env, "/", &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		s.t.Fatal(err)
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+func (s *slurmSite) apply(want int, said string, args ...string) {
+	s.t.Helper()
+	out, got := s.run(0, s.harness, append([]string{"apply"}, args...)...)
+	if got != want || !strings.Contains(out, said) {
+		s.t.Errorf("apply %v: status %d\n%swant %d, %q", args, got, out, want, said)
+	}
+}
+
+// node returns a node's state and reason.
+func (s *slurmSite) node(name string) (state, reason string) {
+	s.t.Helper()
+	out, _ := s.run(0, "scontrol", "show", "node", name)
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if rest, ok := strings.CutPrefix(line, "State="); ok {
+			state, _, _ = strings.Cut(rest, " ")
+		}
+		if rest, ok := strings.CutPrefix(line, "Reason="); ok {
+			reason = rest[:strings.LastIndex(rest, " [")]
+		}
+	}
+	return state, reason
+}
+
+func (s *slurmSite) want(name string, drained bool, reason string) {
+	s.t.Helper()
+	state, got := s.node(name)
+	if strings.Contains(state, "DRAIN") != drained || got != reason {
+		s.t.Errorf("node %s: %s, %q; want drained %v, %q", name, state, got, drained, reason)
+	}
+}
+
+// until waits for something that Slurm does by and by.
+func (s *slurmSite) until(what string, done func() bool) {
+	s.t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
+		if time.Now().After(end) {
+			out, _ := s.run(0, "sh", "-c", "scontrol show node; scontrol show job; tail -n 20 "+s.dir+"/c/*.log "+s.dir+"/n*/log")
+			s.t.Fatalf("waited in vain: %s\n%s", what, out)
+		}
+	}
+}
+
+func (s *slurmSite) scontrol(args ...string) {
+	s.t.Helper()
+	if out, status := s.run(0, "scontrol", args...); status != 0 {
+		s.t.Fatalf("scontrol %v: %s", args, out)
+	}
+}
+
+func TestSlurmApply(t *testing.T) {
+	s := startSlurm(t, "")
+	fail, noRight := s.outcome("n1", certificate.Fail), "only root, SlurmUser (root(0)) and operators"
+	pass := s.outcome("pass", certificate.Pass)
+	broken := s.outcome("broken", certificate.Error)
+	n1 := []string{"--slurm", "--slurm-node", "n1"}
+	with := func(args ...string) []string { return append(args, n1...) }
+
+	// Who may not says so, with a command that does exactly the same.
+	out, status := s.run(65534, s.harness, with("apply", fail)...)
+	s.want("n1", false, "")
+	_, command, _ := strings.Cut(out, "can run: ")
+	if status != exitNotDone || !strings.Contains(out, noRight) || !strings.HasPrefix(command, "scontrol update") {
+		t.Fatalf("without rights: status %d, %s", status, out)
+	}
+	s.run(0, "sh", "-c", command)
+	s.want("n1", true, wantReason)
+	s.apply(0, "is drained already", with(fail)...)
+
+	// Ours is taken back when that is asked for, on a pass alone.
+	s.apply(0, "stays drained", with(pass)...)
+	s.apply(0, "is left as it is: not carried out", with(broken, "--slurm-resume")...)
+	s.want("n1", true, wantReason)
+	s.apply(0, "is taken back", with(pass, "--slurm-resume")...)
+	s.want("n1", false, "")
+	s.apply(0, "is in service", with(pass, "--slurm-resume")...)
+	s.apply(0, `node n1 is drained: "assay: gpu/ecc`, with(fail)...)
+	s.want("n1", true, wantReason)
+	s.apply(0, "is drained: \"assay: not carried out: ", with(broken, "--slurm-on-error")...)
+	s.apply(0, "is taken back", with(pass, "--slurm-resume")...)
+
+	// Others' reasons stay.
+	s.scontrol("update", "nodename=n1", "state=drain", "reason=fan assay: x")
+	s.apply(0, "stays drained: the reason is not ours", with(pass, "--slurm-resume")...)
+	s.apply(0, "out of service already", with(fail)...)
+	s.want("n1", true, "fan assay: x")
+
+	s.apply(exitNotDone, "Node n9 not found; --slurm-node says", fail, "--slurm=health", "--slurm-node=n9")
+}
+
+// submit submits a job that writes a file when it runs.
+func (s *slurmSite) submit(node, file string) (job string) {
+	s.t.Helper()
+	out, status := s.run(0, "sbatch", "--parsable", "-w", node, "-o", "/dev/null", "--wrap", "echo >"+filepath.Join(s.dir, file))
+	if status != 0 {
+		s.t.Fatal(out)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (s *slurmSite) wrote(file string) bool {
+	_, err := os.Stat(filepath.Join(s.dir, file))
+	return err == nil
+}
+
+func (s *slurmSite) wantHeld(job, file string) {
+	s.t.Helper()
+	s.until("the job is held", func() bool {
+		out, _ := s.run(0, "squeue", "-h", "-j", job, "-o", "%T %r")
+		return strings.HasPrefix(out, "PENDING") && strings.Contains(out, "held")
+	})
+	if s.wrote(file) {
+		s.t.Errorf("the job that wants %s ran", file)
+	}
+}
+
+func TestSlurmProlog(t *testing.T) {
+	s := startSlurm(t, "Prolog=%s/prolog.sh\nEpilog=%s/epilog.sh")
+	s.outcome("n1", certificate.Error)
+	s.submit("n1", "unchecked")
+	s.until("a job runs where checks could not be carried out", func() bool { return s.wrote("unchecked") })
+	s.until("its epilog has ended", func() bool { state, _ := s.node("n1"); return state == "IDLE" })
+	s.want("n1", false, "")
+
+	s.outcome("n1", certificate.Fail)
+	s.wantHeld(s.submit("n1", "failed"), "failed")
+	s.want("n1", true, wantReason)
+
+	// The node fails while a job runs there: the epilog finds it.
+	job := s.submit("n2", "well")
+	s.until("the job has ended", func() bool {
+		out, _ := s.run(0, "scontrol", "show", "job", job)
+		return strings.Contains(out, "JobState=COMPLETED")
+	})
+	s.want("n2", false, "")
+	long, _ := s.run(0, "sbatch", "--parsable", "-w", "n2", "-o", "/dev/null", "--wrap", "echo >"+s.dir+"/long; sleep 600")
+	s.until("the job runs", func() bool { return s.wrote("long") })
+	s.outcome("n2", certificate.Fail)
+	s.run(0, "scancel", strings.TrimSpace(long))
+	s.until("the epilog drains n2", func() bool { _, reason := s.node("n2"); return reason == wantReason })
+
+	// Where the site wants it, what could not be carried out drains, too.
+	s.scontrol("update", "nodename=n2", "state=undrain")
+	s.outcome("n2", certificate.Error)
+	s.write("drain", "")
+	s.until("n2 takes jobs", func() bool { state, _ := s.node("n2"); return state == "IDLE" })
+	s.wantHeld(s.submit("n2", "strict"), "strict")
+	s.want("n2", true, strings.Replace(wantReason, "assay: ", "assay: not carried out: ", 1))
+}
+
+func TestSlurmHealthCheck(t *testing.T) {
+	s := startSlurm(t, "HealthCheckProgram=%s/healthcheck.sh\nHealthCheckInterval=2\nHealthCheckNodeState=IDLE,CYCLE")
+	s.outcome("n1", certificate.Fail)
+	s.until("n1 is drained", func() bool { _, reason := s.node("n1"); return reason == wantReason })
+	s.want("n2", false, "")
+	s.outcome("n1", certificate.Pass)
+	s.until("n1 is taken back", func() bool { state, _ := s.node("n1"); return !strings.Contains(state, "DRAIN") })
+	s.scontrol("update", "nodename=n1", "state=drain", "reason=fan")
+	s.outcome("n2", certificate.Fail)
+	s.until("n2 is drained", func() bool { _, reason := s.node("n2"); return reason == wantReason })
+	s.want("n1", true, "fan")
+}
