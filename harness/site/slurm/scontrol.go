@@ -62,9 +62,10 @@ func (s Scontrol) run(ctx context.Context, args ...string) (string, error) {
 
 // A Node is what Slurm knows of one.
 type Node struct {
-	Name   string
-	State  []string // base state first, then flags: IDLE, DRAIN
-	Reason string   // why it is out of service, "" if nobody said
+	Name     string
+	HostName string
+	State    []string // base state first, then flags: IDLE, DRAIN
+	Reason   string   // why it is out of service, "" if nobody said
 }
 
 // Is reports whether one of these is among the node's state and flags.
@@ -89,7 +90,7 @@ func (s Scontrol) Node(ctx context.Context, name string) (Node, error) {
 }
 
 var (
-	nodeField = regexp.MustCompile(`(?m)^(?:\s*|.* )(NodeName|State)=(\S+)`)
+	nodeField = regexp.MustCompile(`(?m)^(?:\s*|.* )(NodeName|NodeHostName|State)=(\S+)`)
 	// The reason has its line to itself, and ends with who gave it and when.
 	nodeReason = regexp.MustCompile(`(?m)^\s*Reason=(.*?)(?: \[[^\[\]]*@[^\[\]]*\])?$`)
 )
@@ -107,6 +108,8 @@ func parseNode(out string) (n Node, err error) {
 		switch {
 		case m[1] == "NodeName" && n.Name == "":
 			n.Name = m[2]
+		case m[1] == "NodeHostName" && n.HostName == "":
+			n.HostName = m[2]
 		case m[1] == "State" && n.State == nil:
 			for s := range strings.SplitSeq(m[2], "+") {
 				n.State = append(n.State, strings.TrimRight(s, nodeMarks))

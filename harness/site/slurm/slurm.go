@@ -135,6 +135,9 @@ func Act(ctx context.Context, s Scontrol, st *certificate.Statement, o Options) 
 	if err != nil {
 		return "", err
 	}
+	if o.Node == "" && !about(st, n) {
+		return "", fmt.Errorf("the certificate is about %s, not about node %s (host %s); --slurm-node %s says that they are one", st.Predicate.Node.Name, n.Name, n.HostName, n.Name)
+	}
 	c := Decide(st, n, o)
 	if c.State == "" {
 		return c.Note, nil
@@ -150,13 +153,24 @@ func nodeName(given string, st *certificate.Statement) (string, error) {
 			return name, nil
 		}
 	}
-	host, err := os.Hostname()
 	if st.Predicate.Node != nil {
-		host, err = st.Predicate.Node.Name, nil
+		return short(st.Predicate.Node.Name), nil
 	}
-	short, _, _ := strings.Cut(host, ".")
-	if err == nil && short == "" {
-		err = errors.New("this host has no name")
+	host, err := os.Hostname()
+	return short(host), err
+}
+
+func short(host string) string {
+	host, _, _ = strings.Cut(host, ".")
+	return host
+}
+
+// about reports whether a certificate that names its machine was made on the
+// node.
+func about(st *certificate.Statement, n Node) bool {
+	if st.Predicate.Node == nil {
+		return true
 	}
-	return short, err
+	host := short(st.Predicate.Node.Name)
+	return strings.EqualFold(host, n.Name) || strings.EqualFold(host, short(n.HostName))
 }

@@ -126,6 +126,28 @@ func TestNodeName(t *testing.T) {
 	}
 }
 
+// TestAbout: another machine's certificate changes nothing, unless it is said
+// that it is the same machine.
+func TestAbout(t *testing.T) {
+	st := statement(certificate.Pass)
+	const show = "printf 'NodeName=n1 A=b\\n NodeAddr=1 NodeHostName=gpu-3 Port=1\\n State=IDLE\\n'"
+	t.Setenv("SLURMD_NODENAME", "n1")
+	for _, tt := range []struct {
+		machine, given string
+		want           bool
+	}{
+		{"", "", true}, {"gpu-3.example", "", true}, {"N1", "", true}, {"gpu-4", "", false}, {"gpu-4", "n1", true},
+	} {
+		if st.Predicate.Node = nil; tt.machine != "" {
+			st.Predicate.Node = &certificate.Node{Name: tt.machine}
+		}
+		_, err := Act(t.Context(), program(t, show), st, Options{Node: tt.given})
+		if (err == nil) != tt.want || err != nil && !strings.Contains(err.Error(), "about gpu-4, not about node n1 (host gpu-3)") {
+			t.Errorf("of %q, --slurm-node %q: %v; want %v", tt.machine, tt.given, err, tt.want)
+		}
+	}
+}
+
 // TestQuote: a shell reads the arguments as they are.
 func TestQuote(t *testing.T) {
 	args := []string{"update", "nodename=n[1-2]", "reason=assay: don't \"$(x)\" `y` \\ 41 °C; a=b\t*", "state=drain"}
