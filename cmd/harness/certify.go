@@ -30,11 +30,12 @@ type certifyOptions struct {
 	baseline              baselineOptions
 	sign                  signOptions
 	push                  pushOptions
+	site                  siteOptions
 	stdout, stderr        io.Writer
 }
 
 func certifyCommand(out, errOut io.Writer) *cli.Command {
-	o := certifyOptions{stdout: out, stderr: errOut}
+	o := certifyOptions{stdout: out, stderr: errOut, site: siteOptions{stderr: errOut}}
 	return &cli.Command{
 		Name:  "certify",
 		Usage: "run a suite of checks and make a certificate of what came out",
@@ -63,7 +64,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show the output of checks that passed, too"},
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), Destination: &o.jobs, Usage: "at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.timeout, Usage: "`TIME` for each check that sets none itself"},
-		}, o.baseline.flags(), o.sign.flags(), o.push.flags()),
+		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags()),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			o.only, o.skip, o.env = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env")

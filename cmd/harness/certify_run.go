@@ -45,7 +45,8 @@ func (o *certifyOptions) run(ctx context.Context) error {
 		return o.printList(c)
 	}
 	// What would be missed at the end is missed before anything runs.
-	for _, check := range []func() error{o.baseline.check, o.sign.check, o.push.check} {
+	site := func() error { return o.site.check(ctx) }
+	for _, check := range []func() error{o.baseline.check, o.sign.check, o.push.check, site} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -133,10 +134,17 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 		return err
 	}
 	if err := o.publish(ctx, c, st, dir); err != nil {
-		return err
+		return errors.Join(err, o.site.act(ctx, st)) // a full disk is no reason to give a bad node work
 	}
 	notes.done()
-	return o.verdict(st)
+	told := o.site.act(ctx, st)
+	if err := o.verdict(st); err != nil {
+		if told != nil {
+			fmt.Fprintln(o.stderr, "harness:", told)
+		}
+		return err // the verdict's status, whoever could not be told
+	}
+	return told
 }
 
 // publish puts the certificate wherever it was asked for.
