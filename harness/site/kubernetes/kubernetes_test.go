@@ -2,7 +2,10 @@ package kubernetes
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -197,6 +200,32 @@ func TestDisturbed(t *testing.T) {
 				t.Errorf("nobody wrote in between: %d times left", left.Load())
 			}
 		})
+	}
+}
+
+// TestConnect: KUBECONFIG says which cluster, and as whom.
+func TestConnect(t *testing.T) {
+	s := startServer(t)
+	s.newNode(t, "gpu-1")
+	file := filepath.Join(t.TempDir(), "config")
+	t.Setenv("KUBECONFIG", file)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for user, may := range map[string]bool{harness: true, nobody: false} {
+		text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "x",
+"clusters": [{"name": "x", "cluster": {"server": %q, "certificate-authority": %q}}],
+"users": [{"name": "x", "user": {"token": %q}}],
+"contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}`, s.config.Host, s.config.CAFile, user)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, err := Connect()
+		if err == nil {
+			err = c.Check(t.Context(), Options{Node: "gpu-1"})
+		}
+		var denied *Denied
+		if may && err != nil || !may && !errors.As(err, &denied) {
+			t.Errorf("as %s: %v; may write: %v", user, err, may)
+		}
 	}
 }
 

@@ -3,12 +3,14 @@ package kubernetes
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,9 +54,13 @@ func startServer(t *testing.T) *apiServer {
 	if bin := os.Getenv("ASSAY_KUBERNETES_BIN"); bin != "" {
 		s.config = startReal(t, bin)
 	} else {
-		small := httptest.NewServer(&smallServer{t: t, nodes: map[string]*corev1.Node{}})
+		small := httptest.NewTLSServer(&smallServer{t: t, nodes: map[string]*corev1.Node{}})
 		t.Cleanup(small.Close)
-		s.config = &rest.Config{Host: small.URL}
+		ca := filepath.Join(t.TempDir(), "ca.crt")
+		if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: small.Certificate().Raw}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.config = &rest.Config{Host: small.URL, TLSClientConfig: rest.TLSClientConfig{CAFile: ca}}
 	}
 	var err error
 	if s.admin, err = dynamic.NewForConfig(s.as(admin)); err != nil {
