@@ -26,6 +26,12 @@ build: $(BIN)/buildkitd ## build assay, harness and buildkitd into bin/
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/assay ./cmd/assay
 	$(GOBUILD) -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/harness ./cmd/harness
 
+.PHONY: kms
+kms: ## build the programs that let harness and assay sign with keys of AWS, Google Cloud and Azure into bin/
+	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/sigstore-kms-awskms ./cmd/sigstore-kms
+	ln -sf sigstore-kms-awskms $(BIN)/sigstore-kms-gcpkms
+	ln -sf sigstore-kms-awskms $(BIN)/sigstore-kms-azurekms
+
 # Built from our own go.sum: the version is pinned by go.mod.
 $(BIN)/buildkitd: go.mod go.sum
 	$(GOBUILD) -ldflags '-s -w' -o $@ github.com/moby/buildkit/cmd/buildkitd
