@@ -29,8 +29,8 @@ func main() {
 	}
 }
 
-// serve answers the one call that the arguments hold. The caller learns of an error
-// from the answer, too.
+// serve answers the one call that the arguments hold. What the key's service refuses
+// stands in the answer; an error is that there is none.
 func serve(args []string, in io.Reader, out io.Writer) error {
 	scheme, err := scheme(args[0])
 	if err != nil {
@@ -51,8 +51,7 @@ func serve(args []string, in io.Reader, out io.Writer) error {
 	}
 	key, err := kms.Get(ctx, scheme+"://"+call.InitOptions.KeyResourceID, call.InitOptions.HashFunc)
 	if err != nil {
-		_ = handler.WriteErrorResponse(out, err)
-		return err
+		return handler.WriteErrorResponse(out, err)
 	}
 	_, err = handler.Dispatch(out, in, call, key)
 	return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 )
@@ -23,8 +24,9 @@ func TestServe(t *testing.T) {
 	for _, s := range []string{"awskms", "gcpkms", "azurekms"} {
 		var out strings.Builder
 		err := serve([]string{"sigstore-kms-" + s, "v1", call}, strings.NewReader(""), &out)
-		if err == nil || !strings.Contains(out.String(), `"errorMessage":"`) || !strings.Contains(err.Error(), s) {
-			t.Errorf("%s: %v, and answered %s", s, err, out.String())
+		var answer struct{ ErrorMessage string }
+		if jerr := json.Unmarshal([]byte(out.String()), &answer); err != nil || jerr != nil || !strings.Contains(answer.ErrorMessage, s) {
+			t.Errorf("%s: %v, and answered %s; want its own refusal", s, err, out.String())
 		}
 	}
 	for _, args := range [][]string{{}, {"v1", "{}"}, {"v1", "no JSON"}} {
