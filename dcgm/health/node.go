@@ -38,6 +38,7 @@ type System struct {
 	Driver    Fact[string] // /proc/driver/nvidia/version
 	Modules   Fact[[]string]
 	Limits    Fact[map[string]sysfs.Limit]
+	Caps      Fact[uint64] // capabilities in effect, a bit each
 	Memory    Fact[map[string]uint64]
 	Mounts    Fact[[]sysfs.Mount]
 	CPUs      Fact[sysfs.CPUs]
@@ -120,6 +121,7 @@ func readSystem(f sysfs.FS, getenv func(string) string) System {
 		Driver:    fact(f.Text("/proc/driver/nvidia/version")),
 		Modules:   fact(f.Modules()),
 		Limits:    fact(f.Limits()),
+		Caps:      fact(f.Capabilities()),
 		Memory:    fact(f.Memory()),
 		Mounts:    fact(f.Mounts()),
 		CPUs:      fact(f.CPUs()),

@@ -122,6 +122,10 @@ func TestSituations(t *testing.T) {
 			n.d.RDMA = health.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
 		}, health.Warn, "64 KiB"},
+		{"memlock with the capability", "node/memlock", func(n *node) {
+			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
+			n.s.Caps = known(uint64(1 << sysfs.CapIPCLock))
+		}, health.Pass, "64 KiB, and CAP_IPC_LOCK"},
 		{"ACS only for root", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](fs.ErrPermission) }, health.Skip, "root"},
 		{"bridge without ACS", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, health.Pass, "1 lack it"},
 

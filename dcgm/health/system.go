@@ -127,6 +127,8 @@ func checkMemlock(e *env) []finding {
 		return node(outcome{verdict: Error, reason: "/proc/self/limits has no line: Max locked memory"})
 	case l.Soft == sysfs.Unlimited:
 		return node(good("unlimited"))
+	case e.Node.System.Value.Caps.Value&(1<<sysfs.CapIPCLock) != 0: // the kernel does not look at the limit then
+		return node(good(bytesText(l.Soft) + ", and CAP_IPC_LOCK"))
 	}
 	n := float64(l.Soft)
 	o := bad(bytesText(l.Soft), "at most %s may be locked", bytesText(l.Soft))

@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -89,6 +90,24 @@ func parseLimit(s string) (uint64, error) {
 		return Unlimited, nil
 	}
 	return strconv.ParseUint(s, 10, 64)
+}
+
+// CapIPCLock is the number of CAP_IPC_LOCK among capabilities.
+const CapIPCLock = 14
+
+// Capabilities reads this process's effective capabilities: bit n is that of
+// number n.
+func (f FS) Capabilities() (uint64, error) {
+	text, err := f.read("/proc/self/status")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(text) {
+		if v, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			return strconv.ParseUint(strings.TrimSpace(v), 16, 64)
+		}
+	}
+	return 0, errors.New("/proc/self/status has no line: CapEff")
 }
 
 // Memory reads /proc/meminfo: bytes by name, and plain numbers for what has no

@@ -177,3 +177,32 @@ func FuzzKernel(f *testing.F) {
 		}
 	})
 }
+
+func TestCapabilities(t *testing.T) {
+	for text, want := range map[string]uint64{
+		"Name:\tx\nCapPrm:\t0\nCapEff:\t00000000a80425fb\nCapBnd:\t0\n": 0xa80425fb,
+		"CapEff:\t000001ffffffffff\n":                                   0x1ffffffffff,
+	} {
+		root := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(root, "proc/self"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, "proc/self/status"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, err := sysfs.Open(root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.Capabilities(); err != nil || got != want {
+			t.Errorf("%q: %x, %v; want %x", text, got, err, want)
+		}
+	}
+	f, err := sysfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Capabilities(); err == nil {
+		t.Error("capabilities of nothing")
+	}
+}
