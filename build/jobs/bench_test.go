@@ -1,0 +1,26 @@
+package jobs
+
+import (
+	"bytes"
+	"testing"
+)
+
+func BenchmarkRender(b *testing.B) {
+	for _, s := range []string{SlurmEnroot, MPIOperator} {
+		b.Run(s, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Render(Options{Profile: "gb300-nvl72", Scheduler: s, Image: "r.example/assay:1", NoExec: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkLoad(b *testing.B) {
+	for b.Loop() {
+		if _, err := parseProfiles(bytes.NewReader(profilesYAML)); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package jobs
+
+import (
+	"strconv"
+	"time"
+
+	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// mpiJob is an MPIJob of the MPI Operator: a pod with sshd for each node, and a
+// launcher that waits for them and runs mpirun.
+func (j *job) mpiJob() ([]byte, error) {
+	worker := j.worker()
+	c := &worker.Spec.Containers[0]
+	// Without a command the operator starts sshd; with WaitForWorkersReady the
+	// launcher starts when all of them answer.
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(22)}}, PeriodSeconds: 2}
+	o := &mpi.MPIJob{
+		TypeMeta:   metav1.TypeMeta{APIVersion: mpi.SchemeGroupVersion.String(), Kind: mpi.Kind},
+		ObjectMeta: j.meta(),
+		Spec: mpi.MPIJobSpec{
+			SlotsPerWorker: ptr(int32(j.GPUs)),
+			RunPolicy: mpi.RunPolicy{
+				CleanPodPolicy:          ptr(mpi.CleanPodPolicyRunning), // workers go, the launcher's log stays
+				ActiveDeadlineSeconds:   ptr(int64(j.Time / time.Second)),
+				BackoffLimit:            ptr[int32](0), // a measurement that failed is a result
+				TTLSecondsAfterFinished: ptr[int32](keepFor),
+			},
+			MPIReplicaSpecs: map[mpi.MPIReplicaType]*mpi.ReplicaSpec{
+				mpi.MPIReplicaTypeLauncher: {Replicas: ptr[int32](1), RestartPolicy: mpi.RestartPolicyNever, Template: j.launcher()},
+				mpi.MPIReplicaTypeWorker:   {Replicas: ptr(int32(j.Nodes)), RestartPolicy: mpi.RestartPolicyNever, Template: worker},
+			},
+			SSHAuthMountPath:       "/root/.ssh",
+			LauncherCreationPolicy: mpi.LauncherCreationPolicyWaitForWorkersReady,
+			MPIImplementation:      mpi.MPIImplementationOpenMPI,
+		},
+	}
+	if j.computed {
+		return j.document(j.computeDomain(), o)
+	}
+	return j.document(o)
+}
+
+func (j *job) launcher() corev1.PodTemplateSpec {
+	// Open MPI 5 does not read what the operator sets for version 4.
+	env := append([]corev1.EnvVar{{Name: "PRTE_MCA_prte_keep_fqdn_hostnames", Value: "true"}}, envVars(j.vars)...)
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{nameLabel: "assay-launcher"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "launcher", Image: j.Image, Env: env,
+			Command: []string{"mpirun"}, Args: escape(j.mpirun()),
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"),
+			}},
+		}}},
+	}
+}
+
+// mpirun's arguments. What ranks must have is handed on by name: sshd gives them
+// nothing of the pod's environment.
+func (j *job) mpirun() []string {
+	args := []string{"--allow-run-as-root", "--hostfile", "/etc/mpi/hostfile", "-np", strconv.Itoa(j.ranks), "--map-by", "slot", "--bind-to", "none"}
+	if j.Run == RunNCCL && j.profile.Image == "" { // NCCL's plugins and HPC-X, as the image sets it
+		args = append(args, "-x", "LD_LIBRARY_PATH")
+	}
+	for _, v := range j.vars {
+		args = append(args, "-x", v.Name)
+	}
+	return append(args, j.withOutput(j.output())...)
+}
+
+// A ComputeDomain is NVIDIA's resource.nvidia.com/v1beta1, of its DRA driver,
+// as far as a job needs it: the pods that claim its channel share NVLink memory.
+type ComputeDomain struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              ComputeDomainSpec `json:"spec"`
+}
+
+// ComputeDomainSpec is what is asked for.
+type ComputeDomainSpec struct {
+	NumNodes int                   `json:"numNodes"` // 0: pods do not wait for one another
+	Channel  *ComputeDomainChannel `json:"channel"`
+}
+
+// ComputeDomainChannel names the template that pods' claims are made from.
+type ComputeDomainChannel struct {
+	ResourceClaimTemplate ComputeDomainTemplate `json:"resourceClaimTemplate"`
+}
+
+// ComputeDomainTemplate is a ResourceClaimTemplate, which the driver makes.
+type ComputeDomainTemplate struct {
+	Name string `json:"name"`
+}
+
+func (j *job) channelTemplate() string { return j.Name + "-channel" }
+
+func (j *job) computeDomain() *ComputeDomain {
+	return &ComputeDomain{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "resource.nvidia.com/v1beta1", Kind: "ComputeDomain"},
+		ObjectMeta: j.meta(),
+		Spec:       ComputeDomainSpec{Channel: &ComputeDomainChannel{ResourceClaimTemplate: ComputeDomainTemplate{Name: j.channelTemplate()}}},
+	}
+}

@@ -1,0 +1,248 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A job is what a renderer needs: options and profile brought together.
+type job struct {
+	Options
+	profile  *Profile
+	fabric   string
+	ranks    int
+	vars     []Var    // that ranks must have, in the order of the profile
+	onMake   []Var    // that the container runtime must have
+	command  []string // of a rank
+	reasons  []string // of the variants
+	devices  []string
+	rdma     bool // the containers get RDMA adapters
+	spread   bool
+	domain   string // label of an NVLink domain; "": does not matter
+	computed bool   // a compute domain is claimed
+	cpus     int
+	memory   string
+	items    []Resource // that device plugins hand out, without GPUs
+	selector string
+	networks string
+}
+
+const (
+	inImage     = "/opt/assay/bin/harness"
+	ncclTests   = "/opt/nccl-tests/build"
+	defaultTime = 30 * time.Minute
+)
+
+// plan brings options and profile together, or says all that is against it.
+func plan(doc *Document, o Options) (*job, error) {
+	p, err := doc.Profile(o.Profile)
+	if err != nil {
+		return nil, &Refusal{[]string{err.Error()}}
+	}
+	if problems := refusals(p, o); len(problems) > 0 {
+		return nil, &Refusal{problems}
+	}
+	j := &job{Options: o, profile: p, fabric: p.Fabric, cpus: p.CPUs.Value, memory: p.Memory.Value, domain: p.Domain.Value}
+	j.Run, j.Op, j.Time = cmp.Or(o.Run, RunCertify), cmp.Or(o.Op, "all_reduce"), cmp.Or(o.Time, defaultTime)
+	j.GPUs, j.Nodes = cmp.Or(o.GPUs, p.GPUs.Value), o.nodes(p)
+	j.ranks = j.Nodes * j.GPUs
+	j.Site = cmp.Or(o.Site, p.Site)
+	site := p.Sites[j.Site]
+	j.selector, j.networks = cmp.Or(o.Selector, site.Selector.Value), cmp.Or(o.Networks, site.Networks.Value)
+	j.domain = cmp.Or(site.Domain.Value, j.domain)
+	j.items = p.Resources
+	vars := j.fromSets(doc, nil, p.Sets)
+	for _, name := range VariantNames {
+		if slices.Contains(o.Variants, name) {
+			vars = j.vary(doc, vars, name)
+		}
+	}
+	if j.fabric != "roce" {
+		j.networks = o.Networks
+	}
+	j.rdma = len(j.items) > 0 && (j.fabric == "infiniband" || j.fabric == "roce" || j.fabric == "efa")
+	j.choose(vars)
+	j.Name = cmp.Or(o.Name, j.defaultName())
+	j.command = j.argv()
+	return j, nil
+}
+
+// nodes is how many a job is for.
+func (o Options) nodes(p *Profile) int {
+	if o.Nodes > 0 {
+		return o.Nodes
+	}
+	switch {
+	case o.Scheduler == Hostfile:
+		return len(o.Hosts)
+	case o.Scheduler == Docker:
+		return 1
+	case slices.Contains(o.Variants, "multirack"):
+		return p.Variants["multirack"].Nodes.Value
+	case o.onSlurm() && p.Slurm.Nodes.known():
+		return p.Slurm.Nodes.Value
+	}
+	return p.Nodes.Value
+}
+
+func (o Options) onSlurm() bool { return o.Scheduler == SlurmBare || o.Scheduler == SlurmEnroot }
+
+// byNode reports whether nodes run by themselves, without ranks.
+func (o Options) byNode() bool { return o.Scheduler == Kubernetes || o.Scheduler == Docker }
+
+// container reports whether the job runs in the image.
+func (o Options) container() bool { return o.Scheduler != SlurmBare && o.Scheduler != Hostfile }
+
+func (j *job) has(variant string) bool { return slices.Contains(j.Variants, variant) }
+
+// vary changes the plan as a variant says.
+func (j *job) vary(doc *Document, vars []Var, name string) []Var {
+	v := j.profile.Variants[name]
+	vars = j.fromSets(doc, vars, v.Sets)
+	vars = slices.DeleteFunc(vars, func(x Var) bool { return slices.Contains(v.Drop, x.Name) })
+	j.reasons = append(j.reasons, "--"+name+": "+v.Why)
+	j.devices = append(j.devices, v.Devices...)
+	j.fabric = cmp.Or(v.Fabric, j.fabric)
+	j.spread = j.spread || v.Spread
+	j.computed = j.computed || v.ComputeDomain
+	j.cpus, j.memory = cmp.Or(v.CPUs.Value, j.cpus), cmp.Or(v.Memory.Value, j.memory)
+	if v.NoRDMA {
+		j.items = nil
+	}
+	return vars
+}
+
+// fromSets adds sets' variables that are for this launcher; a later one takes the
+// place of an earlier one of the same name.
+func (j *job) fromSets(doc *Document, vars []Var, names []string) []Var {
+	launcher := "mpi"
+	if j.onSlurm() {
+		launcher = "slurm"
+	}
+	for _, name := range names {
+		for _, v := range doc.Sets[name] {
+			if len(v.In) == 0 || slices.Contains(v.In, launcher) {
+				vars = set(vars, v)
+			}
+		}
+	}
+	return vars
+}
+
+func set(vars []Var, v Var) []Var {
+	if i := slices.IndexFunc(vars, func(x Var) bool { return x.Name == v.Name }); i >= 0 {
+		vars[i] = v
+		return vars
+	}
+	return append(vars, v)
+}
+
+// choose leaves of the variables those that this job sets, and adds the user's.
+func (j *job) choose(vars []Var) {
+	bench := j.Run != RunCertify && j.Op == "all_reduce"
+	for _, v := range vars {
+		switch {
+		case !j.NoExec && !v.Intent, v.Only == "bench" && !bench:
+		case v.At == "container":
+			if j.container() {
+				j.onMake = append(j.onMake, v)
+			}
+		default:
+			j.vars = append(j.vars, v)
+		}
+	}
+	for _, v := range j.Env {
+		j.vars = set(j.vars, v)
+	}
+}
+
+// argv is what a rank runs, or a node where nodes run by themselves.
+func (j *job) argv() []string {
+	harness := inImage
+	if !j.container() {
+		harness = cmp.Or(j.Harness, "harness")
+	}
+	var argv []string
+	if !j.NoExec {
+		argv = append(argv, harness, "exec", "--")
+	}
+	switch j.Run {
+	case RunColl:
+		argv = append(argv, harness, "coll", j.Op)
+	case RunNCCL:
+		argv = append(argv, ncclTests+"/"+j.Op+"_perf")
+	default:
+		suite := "fabric"
+		if j.byNode() {
+			suite = "node"
+		}
+		argv = append(argv, harness, "certify", "--suite", cmp.Or(j.Suite, suite))
+		return argv
+	}
+	lo, hi := "8", "16G"
+	if j.Run == RunNCCL {
+		lo, hi = "512M", "8G"
+	}
+	ranks := 1
+	if j.byNode() {
+		ranks = j.GPUs
+	}
+	return append(argv, "-b", cmp.Or(j.Min, lo), "-e", cmp.Or(j.Max, hi), "-f", strconv.Itoa(cmp.Or(j.Factor, 2)), "-g", strconv.Itoa(ranks))
+}
+
+// defaultName says profile, variants, what is run, and size, so that two jobs
+// of one namespace do not share a name.
+func (j *job) defaultName() string {
+	parts := []string{"assay", j.Profile}
+	for _, v := range VariantNames {
+		if j.has(v) {
+			parts = append(parts, strings.ReplaceAll(v, "-", ""))
+		}
+	}
+	if j.Run != RunCertify {
+		parts = append(parts, strings.ReplaceAll(j.Run, "-", ""), strings.ReplaceAll(j.Op, "_", ""))
+	}
+	if j.DaemonSet {
+		return strings.Join(append(parts, "nodes"), "-")
+	}
+	if j.Scheduler == Kubernetes {
+		parts = append(parts, "nodes")
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%dx%d", j.Nodes, j.GPUs)), "-")
+}
+
+// title is one line for a person.
+func (j *job) title() string {
+	if j.DaemonSet {
+		return j.profile.Title + "; every node that the selector matches"
+	}
+	nodes := "nodes"
+	if j.Nodes == 1 {
+		nodes = "node"
+	}
+	return fmt.Sprintf("%s; %d %s of %d GPUs", j.profile.Title, j.Nodes, nodes, j.GPUs)
+}
+
+// remarks are the lines that stand atop of every file.
+func (j *job) remarks() []string {
+	out := []string{j.title() + ".", "Written by assay jobs render for profile " + j.Profile + "; render it again rather than edit it."}
+	for _, r := range j.reasons {
+		out = append(out, r+".")
+	}
+	if !j.NoExec {
+		out = append(out, "On each node harness exec sets the variables of NCCL, UCX and libfabric that suit it.")
+	}
+	return out
+}
+
+// reason is a variable's comment.
+func (v Var) reason() string {
+	if v.Source == "" {
+		return cmp.Or(v.Why, "asked for with --env")
+	}
+	return v.Why + " [" + v.Source + "]"
+}

@@ -1,0 +1,255 @@
+package jobs
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/assay-hpc/assay/internal/nearest"
+)
+
+//go:embed profiles.yaml
+var profilesYAML []byte
+
+// A Fact is a value with where it is from.
+type Fact[T any] struct {
+	Value  T      `json:"value"`
+	Source string `json:"source"` // key of Document.Sources
+	Note   string `json:"note,omitempty"`
+}
+
+// known reports whether the profile has the fact.
+func (f Fact[T]) known() bool { return f.Source != "" }
+
+// UnmarshalYAML reads [value, source] or [value, source, note].
+func (f *Fact[T]) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.SequenceNode || len(n.Content) < 2 || len(n.Content) > 3 {
+		return fmt.Errorf("line %d: a fact is [value, source] or [value, source, note]", n.Line)
+	}
+	err := errors.Join(n.Content[0].Decode(&f.Value), n.Content[1].Decode(&f.Source))
+	if len(n.Content) == 3 {
+		err = errors.Join(err, n.Content[2].Decode(&f.Note))
+	}
+	return err
+}
+
+// A Var is an environment variable and the reason for it.
+type Var struct {
+	Name   string   `yaml:"name" json:"name"`
+	Value  string   `yaml:"value" json:"value"`
+	Source string   `yaml:"source" json:"source,omitempty"`
+	Why    string   `yaml:"why" json:"why,omitempty"`
+	Intent bool     `yaml:"intent" json:"intent,omitempty"` // what somebody wants: "harness exec" cannot find it on a node
+	At     string   `yaml:"at" json:"at,omitempty"`         // "container": the container runtime reads it
+	In     []string `yaml:"in" json:"in,omitempty"`         // launchers "mpi", "slurm"; empty: all
+	Only   string   `yaml:"only" json:"only,omitempty"`     // "bench": not with a suite
+}
+
+// A Resource is something that a device plugin hands out.
+type Resource struct {
+	Name   string `yaml:"name" json:"name"`
+	Value  string `yaml:"value" json:"value"`
+	Source string `yaml:"source" json:"source"`
+}
+
+// A Site is what is called differently from cluster to cluster.
+type Site struct {
+	Selector Fact[string] `yaml:"selector" json:"selector,omitzero"` // KEY=VALUE,VALUE: nodes with this label
+	Domain   Fact[string] `yaml:"domain" json:"domain,omitzero"`     // as Profile.Domain
+	Networks Fact[string] `yaml:"networks" json:"networks,omitzero"` // Multus's, separated by spaces
+}
+
+// A Variant is what a profile can be asked for besides.
+type Variant struct {
+	Source        string       `yaml:"source" json:"source"`
+	Why           string       `yaml:"why" json:"why"`
+	Sets          []string     `yaml:"sets" json:"sets,omitempty"`
+	Drop          []string     `yaml:"drop" json:"drop,omitempty"`       // variables that it goes without
+	Devices       []string     `yaml:"devices" json:"devices,omitempty"` // device files that the container needs
+	Fabric        string       `yaml:"fabric" json:"fabric,omitempty"`
+	NoRDMA        bool         `yaml:"no_rdma" json:"noRDMA,omitempty"`
+	Spread        bool         `yaml:"spread" json:"spread,omitempty"` // over several NVLink domains
+	ComputeDomain bool         `yaml:"compute_domain" json:"computeDomain,omitempty"`
+	Nodes         Fact[int]    `yaml:"nodes" json:"nodes,omitzero"`
+	CPUs          Fact[int]    `yaml:"cpus" json:"cpus,omitzero"`
+	Memory        Fact[string] `yaml:"memory" json:"memory,omitzero"`
+}
+
+// Slurm is what a profile's job asks Slurm for where that differs from Kubernetes.
+type Slurm struct {
+	Nodes       Fact[int]    `yaml:"nodes" json:"nodes,omitzero"`
+	Segment     Fact[int]    `yaml:"segment" json:"segment,omitzero"`
+	CPUsPerTask Fact[int]    `yaml:"cpus_per_task" json:"cpusPerTask,omitzero"`
+	Memory      Fact[string] `yaml:"memory" json:"memory,omitzero"`
+}
+
+// A Profile is a platform, as far as a job must know it.
+type Profile struct {
+	ID        string             `yaml:"id" json:"id"`
+	Title     string             `yaml:"title" json:"title"`
+	Hardware  string             `yaml:"hardware" json:"hardware,omitempty"` // its row of the hardware data base
+	Arch      Fact[string]       `yaml:"arch" json:"arch"`
+	GPUs      Fact[int]          `yaml:"gpus" json:"gpus"`   // of a node
+	Nodes     Fact[int]          `yaml:"nodes" json:"nodes"` // where --nodes does not say
+	Fabric    string             `yaml:"fabric" json:"fabric"`
+	Image     string             `yaml:"image" json:"image,omitempty"`  // variant of the images in matrix.yaml
+	CPUs      Fact[int]          `yaml:"cpus" json:"cpus,omitzero"`     // that a pod asks for
+	Memory    Fact[string]       `yaml:"memory" json:"memory,omitzero"` // that a pod asks for
+	Resources []Resource         `yaml:"resources" json:"resources,omitempty"`
+	Slurm     Slurm              `yaml:"slurm" json:"slurm,omitzero"`
+	Domain    Fact[string]       `yaml:"domain" json:"domain,omitzero"` // label that is equal on the nodes of one NVLink domain
+	Sets      []string           `yaml:"sets" json:"sets,omitempty"`
+	Site      string             `yaml:"site" json:"site,omitempty"` // where --site does not say
+	Sites     map[string]Site    `yaml:"sites" json:"sites,omitempty"`
+	Variants  map[string]Variant `yaml:"variants" json:"variants,omitempty"`
+	Refuse    map[string]string  `yaml:"refuse" json:"refuse,omitempty"` // variants that it has not, and why
+}
+
+// Source is where a fact was read.
+type Source struct {
+	URL  string `yaml:"url" json:"url,omitempty"`
+	File string `yaml:"file" json:"file,omitempty"`
+	Read string `yaml:"read" json:"read,omitempty"`
+	What string `yaml:"what" json:"what"`
+}
+
+// A Document is all profiles with what they refer to.
+type Document struct {
+	Schema   int               `yaml:"schema" json:"schemaVersion"`
+	Sources  map[string]Source `yaml:"sources" json:"sources"`
+	Sets     map[string][]Var  `yaml:"sets" json:"sets"`
+	Profiles []Profile         `yaml:"profiles" json:"profiles"`
+}
+
+var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(bytes.NewReader(profilesYAML)) })
+
+// Load returns the embedded profiles. They are parsed once, and not to be changed.
+func Load() (*Document, error) { return load() }
+
+func parseProfiles(r io.Reader) (*Document, error) {
+	dec := yaml.NewDecoder(r)
+	dec.KnownFields(true)
+	d := &Document{}
+	if err := dec.Decode(d); err != nil {
+		return nil, fmt.Errorf("profiles.yaml: %w", err)
+	}
+	if err := d.check(); err != nil {
+		return nil, fmt.Errorf("profiles.yaml: %w", err)
+	}
+	return d, nil
+}
+
+// check wants every reference to lead somewhere and every fact to have a source.
+func (d *Document) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	source := func(where, s string) {
+		if _, ok := d.Sources[s]; !ok {
+			bad("%s: there is no source %q", where, s)
+		}
+	}
+	if d.Schema != 1 {
+		bad("schema %d; want 1", d.Schema)
+	}
+	for _, set := range slices.Sorted(maps.Keys(d.Sets)) {
+		for _, v := range d.Sets[set] {
+			source("set "+set+", "+v.Name, v.Source)
+			if v.Name == "" || v.Value == "" || v.Why == "" {
+				bad("set %s: %q lacks its name, value or reason", set, v.Name)
+			}
+			if v.At != "" && v.At != "container" || v.Only != "" && v.Only != "bench" {
+				bad("set %s: %s: at %q, only %q", set, v.Name, v.At, v.Only)
+			}
+		}
+	}
+	seen := map[string]bool{}
+	for i := range d.Profiles {
+		p := &d.Profiles[i]
+		if seen[p.ID] {
+			bad("%s is there twice", p.ID)
+		}
+		seen[p.ID] = true
+		for _, err := range p.check(d, source) {
+			bad("%s: %w", p.ID, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Profile) check(d *Document, source func(where, s string)) []error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	sets := func(names []string) {
+		for _, s := range names {
+			if d.Sets[s] == nil {
+				bad("there is no set %q", s)
+			}
+		}
+	}
+	quantity := func(s string) {
+		if _, err := resource.ParseQuantity(s); err != nil {
+			bad("%q is no quantity", s)
+		}
+	}
+	for _, s := range []string{p.Arch.Source, p.GPUs.Source, p.Nodes.Source} {
+		source(p.ID, s) // these none can lack
+	}
+	for _, s := range []string{
+		p.CPUs.Source, p.Memory.Source, p.Domain.Source, p.Slurm.Nodes.Source, p.Slurm.Segment.Source, p.Slurm.CPUsPerTask.Source, p.Slurm.Memory.Source,
+	} {
+		if s != "" {
+			source(p.ID, s)
+		}
+	}
+	for _, r := range p.Resources {
+		source(p.ID+", "+r.Name, r.Source)
+		quantity(r.Value)
+	}
+	if p.Memory.known() {
+		quantity(p.Memory.Value)
+	}
+	sets(p.Sets)
+	for name, s := range p.Sites {
+		for _, f := range []Fact[string]{s.Selector, s.Domain, s.Networks} {
+			if f.known() {
+				source(p.ID+", site "+name, f.Source)
+			}
+		}
+	}
+	if _, ok := p.Sites[p.Site]; p.Site != "" && !ok {
+		bad("there is no site %q", p.Site)
+	}
+	for _, v := range VariantNames {
+		_, has := p.Variants[v]
+		if _, not := p.Refuse[v]; has == not {
+			bad("%s must be among variants or among those refused", v)
+		}
+	}
+	for name, v := range p.Variants {
+		source(p.ID+", "+name, v.Source)
+		sets(v.Sets)
+	}
+	if len(p.Variants)+len(p.Refuse) != len(VariantNames) {
+		bad("it names a variant that there is not")
+	}
+	return errs
+}
+
+// Profile returns the profile of that id.
+func (d *Document) Profile(id string) (*Profile, error) {
+	ids := make([]string, len(d.Profiles))
+	for i := range d.Profiles {
+		if ids[i] = d.Profiles[i].ID; ids[i] == id {
+			return &d.Profiles[i], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no profile %q; did you mean %q? \"assay jobs list\" has them all", id, nearest.To(id, ids))
+}

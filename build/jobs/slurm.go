@@ -1,0 +1,159 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// slurm is a script for sbatch. Directives that a site wants otherwise can be
+// given to sbatch on its command line, which goes before them.
+func (j *job) slurm() []byte {
+	s := &script{}
+	s.line("#!/bin/bash")
+	for _, r := range j.remarks() {
+		s.comment(r)
+	}
+	for _, d := range j.directives() {
+		s.line("#SBATCH --" + d)
+	}
+	s.line("set -euo pipefail\n")
+	if j.Run == RunCertify {
+		if j.OutputDir == "" {
+			s.line(`out=$SLURM_SUBMIT_DIR/assay-$SLURM_JOB_ID`)
+		} else {
+			s.line("out=" + quote(j.OutputDir))
+		}
+		s.line("mkdir -p \"$out\"\n")
+	}
+	vars := j.vars
+	if j.Scheduler == SlurmEnroot {
+		vars = append(j.onMake[:len(j.onMake):len(j.onMake)], vars...)
+	}
+	for _, v := range vars {
+		s.export(v)
+	}
+	if len(vars) > 0 {
+		s.line("")
+	}
+	if j.Scheduler == SlurmEnroot {
+		j.importImage(s)
+	}
+	s.command(j.srun(vars)...)
+	return s.bytes()
+}
+
+// directives are what the job asks Slurm for.
+func (j *job) directives() []string {
+	slurm := j.profile.Slurm
+	out := []string{
+		"job-name=" + j.Name,
+		"output=%x_%j.out",
+		"nodes=" + strconv.Itoa(j.Nodes),
+		"ntasks-per-node=" + strconv.Itoa(j.GPUs),
+		"gpus-per-node=" + strconv.Itoa(j.GPUs),
+	}
+	if slurm.CPUsPerTask.known() {
+		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value))
+	}
+	if slurm.Memory.known() {
+		out = append(out, "mem="+slurmMemory(slurm.Memory.Value))
+	}
+	segment := cmp.Or(j.Segment, slurm.Segment.Value)
+	if j.Segment == 0 && segment > 0 && j.Nodes%segment != 0 {
+		segment = 0 // the profile's does not divide the nodes, which Slurm refuses
+	}
+	if segment > 0 {
+		out = append(out, "segment="+strconv.Itoa(segment))
+	}
+	out = append(out, "time="+slurmTime(j.Time), "distribution=block:block", "exclusive")
+	if j.Run == RunCertify {
+		out = append(out, "no-kill") // a node that dies is a result of the run, not its end
+	}
+	if j.Partition != "" {
+		out = append(out, "partition="+j.Partition)
+	}
+	if j.Account != "" {
+		out = append(out, "account="+j.Account)
+	}
+	return out
+}
+
+// slurmMemory is a quantity in MB, Slurm's own being powers of two, too.
+func slurmMemory(s string) string {
+	q := resource.MustParse(s)
+	return strconv.FormatInt(q.Value()>>20, 10) + "M"
+}
+
+func slurmTime(d time.Duration) string {
+	m := int((d + time.Minute - 1) / time.Minute)
+	return fmt.Sprintf("%d-%02d:%02d:00", m/(24*60), m/60%24, m%60)
+}
+
+// importImage has the image as a file once, however many jobs want it at the
+// same time: each imports under a name of its own, and renaming is atomic. The
+// architecture is part of the name, for clusters that have two.
+func (j *job) importImage(s *script) {
+	registry, rest, _ := strings.Cut(j.Image, "/")
+	arch := j.profile.Arch.Value
+	file := strings.NewReplacer("/", "+", ":", "+", "@", "+").Replace(rest) + "." + arch + ".sqsh"
+	s.line("image=" + quote("docker://"+registry+"#"+rest))
+	if j.ImageDir == "" {
+		s.line("squash=$SLURM_SUBMIT_DIR/" + quote(file))
+	} else {
+		s.line("squash=" + quote(path.Join(j.ImageDir, file)))
+	}
+	s.line(`if [ ! -s "$squash" ]; then`)
+	s.line(`  trap 'rm -f "$squash.$SLURM_JOB_ID"' EXIT`)
+	s.line(`  enroot import --arch ` + arch + ` --output "$squash.$SLURM_JOB_ID" "$image"`)
+	s.line(`  mv -f "$squash.$SLURM_JOB_ID" "$squash"`)
+	s.line("fi")
+	s.comment("As root of its own namespace an ordinary user is another one to PMIx.")
+	s.line(`if [ "$(id -u)" -eq 0 ]; then root=--container-remap-root; else root=--no-container-remap-root; fi`)
+	s.line("")
+}
+
+// srun starts the ranks.
+func (j *job) srun(vars []Var) []string {
+	words := []string{"srun"}
+	if j.Run == RunNCCL { // the harness has its rank from Slurm's own variables
+		words = append(words, "--mpi=pmix")
+	}
+	bad := "--kill-on-bad-exit=1"
+	if j.Run == RunCertify { // a rank that dies is a result of the run, not its end
+		bad = "--kill-on-bad-exit=0"
+	}
+	words = append(words, bad)
+	if n := j.profile.Slurm.CPUsPerTask; n.known() { // srun does not take it from sbatch since Slurm 22.05
+		words = append(words, "--cpus-per-task="+strconv.Itoa(n.Value))
+	}
+	if j.Scheduler == SlurmEnroot {
+		words = append(words, `--container-image="$squash"`, "--no-container-mount-home", `"$root"`)
+		var mounts, names []string
+		if j.Run == RunCertify {
+			mounts = append(mounts, "$out:$out")
+		}
+		for _, d := range j.devices {
+			mounts = append(mounts, d+":"+d)
+		}
+		if len(mounts) > 0 {
+			words = append(words, `--container-mounts="`+strings.Join(mounts, ",")+`"`)
+		}
+		for _, v := range vars { // what the image sets would go before the job's otherwise
+			names = append(names, v.Name)
+		}
+		if len(names) > 0 {
+			words = append(words, "--container-env="+strings.Join(names, ","))
+		}
+	}
+	words = append(words, j.rankCommand("")...)
+	if j.Run == RunCertify {
+		words = append(words, "--output", `"$out"`)
+	}
+	return words
+}
