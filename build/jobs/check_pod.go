@@ -1,0 +1,193 @@
+package jobs
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ranks holds an MPIJob's numbers against one another: workers, slots, GPUs and
+// what mpirun is told.
+func (s *strict) ranks(job *mpi.MPIJob) {
+	worker := job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeWorker]
+	if worker == nil || worker.Replicas == nil || job.Spec.SlotsPerWorker == nil {
+		return
+	}
+	slots, replicas := int64(*job.Spec.SlotsPerWorker), int64(*worker.Replicas)
+	for i, c := range worker.Template.Spec.Containers {
+		if gpus, ok := c.Resources.Limits[gpuResource]; ok && gpus.Value() != slots {
+			s.report(LevelError, fmt.Sprintf("spec.mpiReplicaSpecs[Worker].template.spec.containers[%d].resources.limits[%s]", i, gpuResource),
+				fmt.Sprintf("a worker has %d GPUs, but slotsPerWorker is %d", gpus.Value(), slots), "write the same number: one rank a GPU")
+		}
+	}
+	if launcher := job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeLauncher]; launcher != nil {
+		for i, c := range launcher.Template.Spec.Containers {
+			n, path, ok := mpirunRanks(c)
+			if ok && int64(n) != slots*replicas {
+				s.report(LevelError, fmt.Sprintf("spec.mpiReplicaSpecs[Launcher].template.spec.containers[%d].%s", i, path),
+					fmt.Sprintf("mpirun starts %d ranks, but %d workers of %d slots are %d", n, replicas, slots, slots*replicas), "write that number, or other replicas")
+			}
+		}
+	}
+	if job.Spec.RunPolicy.ActiveDeadlineSeconds == nil {
+		s.report(LevelWarning, "spec.runPolicy", "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
+	}
+}
+
+// mpirunRanks is the number after mpirun's -np, as a word of its own or inside a
+// shell's command.
+func mpirunRanks(c corev1.Container) (n int, path string, ok bool) {
+	words := append(slices.Clone(c.Command), c.Args...)
+	for i, w := range words {
+		path = fmt.Sprintf("command[%d]", i)
+		if i >= len(c.Command) {
+			path = fmt.Sprintf("args[%d]", i-len(c.Command))
+		}
+		parts := strings.Fields(w)
+		if len(parts) == 1 && i+1 < len(words) {
+			parts = append(parts, words[i+1])
+		}
+		for k := 0; k+1 < len(parts); k++ {
+			if parts[k] == "-np" || parts[k] == "--np" {
+				if n, err := strconv.Atoi(parts[k+1]); err == nil {
+					return n, path, true
+				}
+			}
+		}
+	}
+	return 0, "", false
+}
+
+// pods checks the pods of an object.
+func (s *strict) pods(o any) {
+	switch o := o.(type) {
+	case *mpi.MPIJob:
+		for _, t := range slices.Sorted(maps.Keys(o.Spec.MPIReplicaSpecs)) {
+			if r := o.Spec.MPIReplicaSpecs[t]; r != nil {
+				s.pod(r.Template.Spec, fmt.Sprintf("spec.mpiReplicaSpecs[%s].template.spec", t))
+			}
+		}
+	case *batchv1.Job:
+		s.pod(o.Spec.Template.Spec, "spec.template.spec")
+		if p := o.Spec.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
+			s.report(LevelError, "spec.template.spec.restartPolicy", fmt.Sprintf("a Job's pods cannot have %q", p), "write Never")
+		}
+		if o.Spec.ActiveDeadlineSeconds == nil {
+			s.report(LevelWarning, "spec", "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
+		}
+	case *appsv1.DaemonSet:
+		s.pod(o.Spec.Template.Spec, "spec.template.spec")
+		if o.Spec.Selector == nil {
+			s.report(LevelError, "spec.selector", "it is missing", "name labels of the template")
+			return
+		}
+		for k, v := range o.Spec.Selector.MatchLabels {
+			if o.Spec.Template.Labels[k] != v {
+				s.report(LevelError, "spec.selector.matchLabels["+k+"]", "the template's metadata has no such label", "write it there, too")
+			}
+		}
+	case *corev1.Pod:
+		s.pod(o.Spec, "spec")
+	}
+}
+
+func (s *strict) pod(p corev1.PodSpec, path string) {
+	if len(p.Containers) == 0 {
+		s.report(LevelError, path+".containers", "there is no container", "name one")
+	}
+	volumes := map[string]corev1.Volume{}
+	for i, v := range p.Volumes {
+		volumes[v.Name] = v
+		if v.EmptyDir != nil && v.EmptyDir.Medium == corev1.StorageMediumMemory && v.EmptyDir.SizeLimit == nil {
+			s.report(LevelWarning, fmt.Sprintf("%s.volumes[%d].emptyDir", path, i), "memory without sizeLimit", "write one; it could take the node's memory")
+		}
+	}
+	claims := map[string]bool{}
+	for _, r := range p.ResourceClaims {
+		claims[r.Name] = true
+	}
+	for i, c := range p.Containers {
+		at := fmt.Sprintf("%s.containers[%d]", path, i)
+		s.resources(c, at)
+		for k, r := range c.Resources.Claims {
+			if !claims[r.Name] {
+				s.report(LevelError, fmt.Sprintf("%s.resources.claims[%d]", at, k), fmt.Sprintf("the pod has no resource claim %q", r.Name), "name it in the pod's resourceClaims")
+			}
+		}
+		for k, m := range c.VolumeMounts {
+			if _, ok := volumes[m.Name]; !ok {
+				s.report(LevelError, fmt.Sprintf("%s.volumeMounts[%d].name", at, k), fmt.Sprintf("the pod has no volume %q", m.Name), "name one of the pod's volumes")
+			}
+		}
+		if gpus := amount(c, gpuResource); gpus > 1 && !p.HostIPC && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == "/dev/shm" }) {
+			s.report(LevelError, at+".volumeMounts", fmt.Sprintf("nothing is mounted at /dev/shm for %d GPUs", gpus), "mount an emptyDir in memory; NCCL's ranks of one node need more than the 64 MB that a container has")
+		}
+		if name := rdmaResource(c); name != "" && !mayPin(c) {
+			s.report(LevelError, at+".securityContext", "it asks for "+name+", but has not the capability IPC_LOCK", "add it; memory for RDMA is pinned")
+		}
+	}
+}
+
+// native reports whether a resource is Kubernetes' own, where requests may be
+// less than limits.
+func native(name corev1.ResourceName) bool {
+	return !strings.Contains(string(name), "/") && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// resources checks what device plugins hand out: what is asked for is what one
+// gets. Limits alone are requests, too.
+func (s *strict) resources(c corev1.Container, at string) {
+	r := c.Resources
+	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
+		request := r.Requests[name]
+		limit, ok := r.Limits[name]
+		path := fmt.Sprintf("%s.resources.requests[%s]", at, name)
+		switch {
+		case ok && request.Cmp(limit) > 0:
+			s.report(LevelError, path, fmt.Sprintf("the request %s is above the limit %s", &request, &limit), "write no more than the limit")
+		case native(name):
+		case !ok:
+			s.report(LevelError, path, "it has no limit", fmt.Sprintf("write limits: {%s: %q}; both must be equal", name, &request))
+		case request.Cmp(limit) != 0:
+			s.report(LevelError, path, fmt.Sprintf("the request %s differs from the limit %s", &request, &limit), "write the same; a device cannot be overcommitted")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
+		if q := r.Limits[name]; !native(name) && strings.Contains(string(name), "/") && q.MilliValue()%1000 != 0 {
+			s.report(LevelError, fmt.Sprintf("%s.resources.limits[%s]", at, name), fmt.Sprintf("%s is no whole number of devices", &q), "write a whole number")
+		}
+	}
+}
+
+func amount(c corev1.Container, name corev1.ResourceName) int64 {
+	q, ok := c.Resources.Limits[name]
+	if !ok {
+		q = c.Resources.Requests[name]
+	}
+	return q.Value()
+}
+
+// rdmaResource is an adapter that the container asks for, "" for none.
+func rdmaResource(c corev1.Container) string {
+	for _, list := range []corev1.ResourceList{c.Resources.Limits, c.Resources.Requests} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			if strings.HasPrefix(string(name), "rdma/") || name == "vpc.amazonaws.com/efa" {
+				return string(name)
+			}
+		}
+	}
+	return ""
+}
+
+func mayPin(c corev1.Container) bool {
+	sc := c.SecurityContext
+	return sc != nil && (sc.Privileged != nil && *sc.Privileged ||
+		sc.Capabilities != nil && (slices.Contains(sc.Capabilities.Add, "IPC_LOCK") || slices.Contains(sc.Capabilities.Add, "ALL")))
+}
