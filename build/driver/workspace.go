@@ -139,20 +139,13 @@ func (w *Workspace) mirrors() error {
 }
 
 func (w *Workspace) matrix() error {
-	name := w.Matrix
-	if name == "" {
-		if _, err := os.Stat("matrix.yaml"); err == nil {
-			name = "matrix.yaml"
-		}
+	name, text, err := readMatrix(w.Matrix)
+	if err != nil {
+		return err
 	}
+	w.text = text
 	lockName, lockText := "matrix.lock (embedded)", assay.Lock
-	if name == "" {
-		name, w.text = "matrix.yaml (embedded)", assay.Matrix
-	} else {
-		var err error
-		if w.text, err = os.ReadFile(name); err != nil {
-			return &InputError{err}
-		}
+	if name != embeddedMatrix {
 		w.LockPath = strings.TrimSuffix(name, filepath.Ext(name)) + ".lock"
 		lockName = w.LockPath
 		lockText, err = os.ReadFile(w.LockPath)
@@ -160,17 +153,51 @@ func (w *Workspace) matrix() error {
 			return &InputError{err}
 		}
 	}
-	var err error
-	if w.File, err = matrix.Parse(name, bytes.NewReader(w.text)); err != nil {
-		return &InputError{err}
-	}
-	if w.Targets, err = w.File.Targets(); err != nil {
-		return &InputError{err}
+	if w.File, w.Targets, err = parseMatrix(name, text); err != nil {
+		return err
 	}
 	if w.Lock, err = lock.Read(lockName, bytes.NewReader(lockText)); err != nil {
 		return &InputError{err}
 	}
 	return nil
+}
+
+const embeddedMatrix = "matrix.yaml (embedded)"
+
+// readMatrix reads the named file, else ./matrix.yaml, else the embedded one.
+func readMatrix(name string) (string, []byte, error) {
+	if name == "" {
+		if _, err := os.Stat("matrix.yaml"); err != nil {
+			return embeddedMatrix, assay.Matrix, nil
+		}
+		name = "matrix.yaml"
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", nil, &InputError{err}
+	}
+	return name, text, nil
+}
+
+func parseMatrix(name string, text []byte) (*matrix.File, []matrix.Target, error) {
+	f, err := matrix.Parse(name, bytes.NewReader(text))
+	if err != nil {
+		return nil, nil, &InputError{err}
+	}
+	targets, err := f.Targets()
+	if err != nil {
+		return nil, nil, &InputError{err}
+	}
+	return f, targets, nil
+}
+
+// ReadMatrix reads a matrix as Open does, and nothing else: no lock, no source.
+func ReadMatrix(name string) (*matrix.File, []matrix.Target, error) {
+	name, text, err := readMatrix(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	return parseMatrix(name, text)
 }
 
 // Epoch is the time that images of this lock carry.
