@@ -121,19 +121,26 @@ func commandsDocument(app *cli.App) []byte {
 		if c.Hidden {
 			continue
 		}
-		fmt.Fprintf(&b, "\n## assay %s\n", strings.TrimSpace(c.Name+" "+c.ArgsUsage))
-		fmt.Fprintf(&b, "%s.\n", strings.ToUpper(c.Usage[:1])+c.Usage[1:])
-		if c.Description != "" {
-			fmt.Fprintf(&b, "\n%s\n", c.Description)
-		}
-		if len(c.Flags) > 0 {
-			b.WriteString("\n| flag | what it does | default |\n|---|---|---|\n")
-		}
-		for _, f := range c.Flags {
-			flagRow(&b, f)
+		commandSection(&b, "assay", c)
+		for _, s := range c.Subcommands {
+			commandSection(&b, "assay "+c.Name, s)
 		}
 	}
 	return b.Bytes()
+}
+
+func commandSection(b *bytes.Buffer, parent string, c *cli.Command) {
+	fmt.Fprintf(b, "\n## %s %s\n", parent, strings.TrimSpace(c.Name+" "+c.ArgsUsage))
+	fmt.Fprintf(b, "%s.\n", strings.ToUpper(c.Usage[:1])+c.Usage[1:])
+	if c.Description != "" {
+		fmt.Fprintf(b, "\n%s\n", c.Description)
+	}
+	if len(c.Flags) > 0 {
+		b.WriteString("\n| flag | what it does | default |\n|---|---|---|\n")
+	}
+	for _, f := range c.Flags {
+		flagRow(b, f)
+	}
 }
 
 var placeholder = regexp.MustCompile("`([^`]+)`")

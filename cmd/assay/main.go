@@ -82,7 +82,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		HideVersion:          true,
 		Commands: []*cli.Command{
 			planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(),
-			lockCommand(), dockerfileCommand(), schemaCommand(), doctorCommand(), versionCommand(), completionCommand(),
+			lockCommand(), dockerfileCommand(), jobsCommand(), schemaCommand(), doctorCommand(), versionCommand(), completionCommand(),
 		},
 		// Errors come back to run, which alone decides the exit status.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -99,6 +99,9 @@ func newApp(out, errOut io.Writer) *cli.App {
 	}
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsage
+		for _, s := range c.Subcommands {
+			s.OnUsageError = onUsage
+		}
 	}
 	return app
 }

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/mod/semver"
+
+	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/jobs"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+func jobsCommand() *cli.Command {
+	return &cli.Command{
+		Name: "jobs", Usage: "write and check the jobs that run the harness on a cluster: Slurm, Kubernetes, Docker, hostfiles",
+		Subcommands: []*cli.Command{jobsListCommand(), jobsRenderCommand(), jobsCheckCommand()},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("jobs has no command %q: list, render or check", c.Args().First())
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func jobsListCommand() *cli.Command {
+	var form string
+	return &cli.Command{
+		Name: "list", Usage: "show the platforms that jobs can be rendered for, and their variants; -o json has every fact with its source",
+		Flags:  []cli.Flag{outputFlag(&form, "table", "json")},
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			doc, err := jobs.Load()
+			if err != nil {
+				return err
+			}
+			if form == "json" {
+				return writeJSON(c.App.Writer, doc)
+			}
+			tw := tabwriter.NewWriter(c.App.Writer, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(tw, "PROFILE\tNODES\tGPUS\tARCH\tFABRIC\tVARIANTS\tPLATFORM")
+			for _, p := range doc.Profiles {
+				var has []string
+				for _, v := range jobs.VariantNames {
+					if _, ok := p.Variants[v]; ok {
+						has = append(has, "--"+v)
+					}
+				}
+				fmt.Fprintf(tw, "%s\t%d\t%d\t%s\t%s\t%s\t%s\n", p.ID, p.Nodes.Value, p.GPUs.Value, p.Arch.Value, p.Fabric, cmp.Or(strings.Join(has, " "), "-"), p.Title)
+			}
+			return tw.Flush()
+		},
+	}
+}
+
+type jobsRender struct {
+	jobs.Options
+	matrix     string
+	variants   [6]bool // in the order of jobs.VariantNames
+	env        cli.StringSlice
+	hosts, out string
+}
+
+// variantUsage is in the order of jobs.VariantNames.
+var variantUsage = [6]string{
+	"reductions in InfiniBand's switches", "GDRCopy for NCCL", "sockets, without RDMA adapters", "nodes of at least two NVLink racks",
+	"the platform's RoCE fabric instead of InfiniBand", "NVLink across nodes by NVIDIA's DRA driver (ComputeDomain)",
+}
+
+func jobsRenderCommand() *cli.Command {
+	o := &jobsRender{}
+	return &cli.Command{
+		Name: "render", Usage: "write a job for a platform and a scheduler",
+		ArgsUsage: "PROFILE",
+		Description: "Ranks run `harness exec -- …`, which sets NCCL's, UCX's and libfabric's variables on each node by what it finds there;\n" +
+			"with --no-exec the job has the profile's own, fixed. Exits 2, with all reasons, where the flags make no job.",
+		Flags: o.flags(),
+		BashComplete: func(c *cli.Context) {
+			if last := os.Args[max(len(os.Args)-2, 0)]; strings.HasPrefix(last, "-") {
+				cli.DefaultCompleteWithFlags(c.Command)(c)
+				return
+			}
+			if doc, err := jobs.Load(); err == nil {
+				for _, p := range doc.Profiles {
+					fmt.Fprintln(c.App.Writer, p.ID)
+				}
+			}
+		},
+		Action: o.run,
+	}
+}
+
+func (o *jobsRender) flags() []cli.Flag {
+	text := func(dst *string, name, usage string) cli.Flag {
+		return &cli.StringFlag{Name: name, Usage: usage, Destination: dst}
+	}
+	flags := []cli.Flag{
+		text(&o.Scheduler, "scheduler", "`NAME`: "+strings.Join(jobs.Schedulers, ", ")),
+		&cli.IntFlag{Name: "nodes", Usage: "`N` nodes (default: the profile's)", Destination: &o.Nodes},
+		&cli.IntFlag{Name: "gpus", Usage: "`N` GPUs a node (default: the profile's)", Destination: &o.GPUs},
+	}
+	for i, v := range jobs.VariantNames {
+		flags = append(flags, &cli.BoolFlag{Name: v, Usage: variantUsage[i], Destination: &o.variants[i]})
+	}
+	return append(flags,
+		text(&o.Run, "run", "`WHAT` ranks run: "+strings.Join(jobs.Runs, ", ")+" (default: certify)"),
+		text(&o.Suite, "suite", "`NAME` of the suite of certify (default: fabric; node for kubernetes and docker)"),
+		text(&o.Op, "op", "`NAME` of a benchmark's operation (default: all_reduce)"),
+		text(&o.Min, "min", "a benchmark's smallest `SIZE` (default: 8, of nccl-tests 512M)"),
+		text(&o.Max, "max", "a benchmark's largest `SIZE` (default: 16G, of nccl-tests 8G)"),
+		&cli.IntFlag{Name: "factor", Usage: "each size is `N` times the one before (default: 2)", Destination: &o.Factor},
+		text(&o.Image, "image", "`REFERENCE` of the image (default: the matrix's newest for CUDA)"),
+		text(&o.matrix, "matrix", "matrix `FILE` that names the image (default: ./matrix.yaml, else the embedded one)"),
+		&cli.BoolFlag{Name: "no-exec", Usage: "fix the variables from the profile", Destination: &o.NoExec},
+		&cli.StringSliceFlag{Name: "env", Usage: "set `NAME=VALUE`, too; may be repeated", Destination: &o.env},
+		text(&o.Name, "name", "the job's `NAME` (default: made from the rest)"),
+		&cli.DurationFlag{Name: "time", Usage: "the job is ended after `TIME` (default: 30m)", Destination: &o.Time},
+		text(&o.OutputDir, "output-dir", "certificates go to `DIR` (default: with Slurm one beside the job's log; else they are only printed)"),
+		text(&o.Site, "site", "labels and networks as `SITE` calls them, or none"),
+		text(&o.Partition, "partition", "Slurm's `PARTITION`"),
+		text(&o.Account, "account", "Slurm's `ACCOUNT`"),
+		&cli.IntFlag{Name: "segment", Usage: "`N` nodes in one block of Slurm's topology, -1 to ask for none (default: the profile's)", Destination: &o.Segment},
+		text(&o.ImageDir, "image-dir", "enroot keeps the image in the shared `DIR` (default: where sbatch is called)"),
+		text(&o.Harness, "harness", "`PATH` of the harness on hosts (default: found by PATH)"),
+		text(&o.Namespace, "namespace", "Kubernetes `NAMESPACE`"),
+		text(&o.Claim, "claim", "`NAME` of a PersistentVolumeClaim for certificates"),
+		text(&o.Selector, "selector", "nodes with the label `KEY=VALUE,VALUE`"),
+		text(&o.Networks, "networks", "additional `NETWORKS` of pods, separated by spaces, as Multus calls them"),
+		&cli.BoolFlag{Name: "daemonset", Usage: "kubernetes: on every node, which the pods hold until they are deleted", Destination: &o.DaemonSet},
+		text(&o.hosts, "hosts", "`LIST` of a hostfile's hosts: node01,node02 or node[01-08]"),
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` (default: stdout)", Destination: &o.out},
+	)
+}
+
+func (o *jobsRender) run(c *cli.Context) error {
+	if c.NArg() != 1 {
+		return usagef("jobs render wants one PROFILE; \"assay jobs list\" has them all")
+	}
+	o.Profile = c.Args().First()
+	for i, v := range jobs.VariantNames {
+		if o.variants[i] {
+			o.Variants = append(o.Variants, v)
+		}
+	}
+	for _, kv := range o.env.Value() {
+		name, value, ok := strings.Cut(kv, "=")
+		if !ok {
+			return usagef("--env %q is not NAME=VALUE", kv)
+		}
+		o.Env = append(o.Env, jobs.Var{Name: name, Value: value})
+	}
+	if o.hosts != "" {
+		hosts, err := jobs.Hosts(o.hosts)
+		if err != nil {
+			return usagef("--hosts: %w", err)
+		}
+		o.Hosts = hosts
+	}
+	if o.Image == "" && o.Scheduler != jobs.SlurmBare && o.Scheduler != jobs.Hostfile {
+		image, err := o.defaultImage()
+		if err != nil {
+			return err
+		}
+		o.Image = image
+	}
+	text, err := jobs.Render(o.Options)
+	var no *jobs.Refusal
+	if errors.As(err, &no) {
+		return usagef("these flags make no job:\n  %s", strings.Join(no.Problems, "\n  "))
+	}
+	if err != nil {
+		return err
+	}
+	if o.out != "" && o.out != "-" {
+		return writeFile(o.out, text)
+	}
+	_, err = c.App.Writer.Write(text)
+	return err
+}
+
+// defaultImage is the moving tag of the newest image for the profile's platform.
+func (o *jobsRender) defaultImage() (string, error) {
+	doc, err := jobs.Load()
+	if err != nil {
+		return "", err
+	}
+	p, err := doc.Profile(o.Profile)
+	if err != nil {
+		return "", &usageError{err}
+	}
+	f, targets, err := driver.ReadMatrix(o.matrix)
+	if err != nil {
+		return "", err
+	}
+	fits := slices.DeleteFunc(targets, func(t matrix.Target) bool {
+		arch := slices.ContainsFunc(t.Platforms, func(pl recipe.Platform) bool { return pl.Arch == p.Arch.Value })
+		return t.CUDA == "" || t.Variant != p.Image || !arch || len(t.Moving) == 0
+	})
+	if len(fits) == 0 {
+		return "", &driver.InputError{Err: fmt.Errorf("%s has no CUDA image for %s on %s; name one with --image", f.Name, p.ID, p.Arch.Value)}
+	}
+	newest := slices.MaxFunc(fits, func(a, b matrix.Target) int {
+		return cmp.Or(semver.Compare("v"+a.CUDA, "v"+b.CUDA), cmp.Compare(a.Release, b.Release))
+	})
+	return f.Repository + ":" + newest.Moving[0], nil
+}
+
+// writeFile puts a file in its place whole or not at all.
+func writeFile(name string, text []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".jobs-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // it is gone when it was renamed
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+type jobsCheck struct {
+	crd, form       string
+	noTools, noSkip bool
+}
+
+func jobsCheckCommand() *cli.Command {
+	o := &jobsCheck{}
+	return &cli.Command{
+		Name: "check", Usage: "check manifests, scripts and hostfiles, also those that assay did not write",
+		ArgsUsage: "FILE...",
+		Description: "Manifests are held against the API's types, the MPI Operator's own validation and, with --crd, its CRD; GPUs, slots, ranks,\n" +
+			"adapters and memory against one another. Scripts go through bash -n, shellcheck and sbatch --test-only, where they are there.\n" +
+			"A file called - is standard input. Exits 1 if something is wrong.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "crd", Usage: "the MPI Operator's CustomResourceDefinition is in `FILE`", Destination: &o.crd},
+			&cli.BoolFlag{Name: "no-tools", Usage: "do not ask bash, shellcheck and sbatch", Destination: &o.noTools},
+			&cli.BoolFlag{Name: "no-skip", Usage: "what could not be looked at is an error", Destination: &o.noSkip},
+			outputFlag(&o.form, "text", "json"),
+		},
+		Action: o.run,
+	}
+}
+
+func (o *jobsCheck) run(c *cli.Context) error {
+	if !c.Args().Present() {
+		return usagef("jobs check wants a FILE, or several")
+	}
+	opts := jobs.CheckOptions{Tools: !o.noTools}
+	if o.crd != "" {
+		text, err := os.ReadFile(o.crd)
+		if err != nil {
+			return &usageError{err}
+		}
+		if opts.CRD, err = jobs.ParseCRD(text); err != nil {
+			return usagef("--crd %s: %w", o.crd, err)
+		}
+	}
+	files, err := readFiles(c.Args().Slice(), c.App.Reader)
+	if err != nil {
+		return &usageError{err}
+	}
+	found := jobs.Check(c.Context, files, opts)
+	if c.Context.Err() != nil {
+		return c.Context.Err()
+	}
+	count := map[string]int{}
+	for _, f := range found {
+		count[f.Level]++
+	}
+	if o.form == "json" {
+		err = writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "files": c.Args().Slice(), "findings": append([]jobs.Finding{}, found...)})
+	} else {
+		for _, f := range found {
+			fmt.Fprintln(c.App.Writer, f)
+		}
+		_, err = fmt.Fprintf(c.App.Writer, "%d files, %d errors, %d warnings, %d skipped\n", len(files), count[jobs.LevelError], count[jobs.LevelWarning], count[jobs.LevelSkipped])
+	}
+	if err == nil && (count[jobs.LevelError] > 0 || o.noSkip && count[jobs.LevelSkipped] > 0) {
+		return &failedError{}
+	}
+	return err
+}
+
+// readFiles reads all files, and says of all that it could not read why.
+func readFiles(names []string, in io.Reader) ([]jobs.File, error) {
+	var out []jobs.File
+	var errs []error
+	for _, name := range names {
+		var text []byte
+		var err error
+		if name == "-" {
+			var b bytes.Buffer
+			_, err = b.ReadFrom(in)
+			text = b.Bytes()
+		} else {
+			text, err = os.ReadFile(name)
+		}
+		errs = append(errs, err)
+		out = append(out, jobs.File{Name: name, Text: text})
+	}
+	return out, errors.Join(errs...)
+}

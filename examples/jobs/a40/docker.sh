@@ -1,0 +1,9 @@
+#!/bin/bash
+# 8x A40 over Ethernet; 1 node of 8 GPUs.
+# Written by assay jobs render for profile a40; render it again rather than edit it.
+# On each node harness exec sets the variables of NCCL, UCX and libfabric that suit it.
+set -euo pipefail
+
+timeout 1800 docker run --rm --gpus all --network host --ipc host \
+  ghcr.io/assay-hpc/assay:13.2.1-devel-ubuntu24.04-nccl2.30.4-1 /opt/assay/bin/harness exec -- \
+  /opt/assay/bin/harness certify --suite node

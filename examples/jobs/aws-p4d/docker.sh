@@ -1,0 +1,13 @@
+#!/bin/bash
+# AWS p4d.24xlarge and p4de.24xlarge, EFA; 1 node of 8 GPUs.
+# Written by assay jobs render for profile aws-p4d; render it again rather than edit it.
+# On each node harness exec sets the variables of NCCL, UCX and libfabric that suit it.
+set -euo pipefail
+
+# RDMA: memory is pinned, and its device files must be in the container.
+rdma=(--ulimit memlock=-1 --cap-add IPC_LOCK)
+if [ -d /dev/infiniband ]; then rdma+=(--device /dev/infiniband); fi
+
+timeout 1800 docker run --rm --gpus all --network host --ipc host "${rdma[@]}" \
+  ghcr.io/assay-hpc/assay:13.2.1-devel-ubuntu24.04-nccl2.30.4-1-efa /opt/assay/bin/harness exec -- \
+  /opt/assay/bin/harness certify --suite node
