@@ -85,6 +85,10 @@ test-slurm: deps ## nodes drained and taken back in a real Slurm, by hand, in pr
 test-kubernetes: ## nodes marked on a real API server, which is built from source first (some ten minutes, kept in the cache)
 	@./.ci/kubernetes/test
 
+.PHONY: test-jobs
+test-jobs: ## every rendered Slurm script through a real sbatch --test-only, bash and shellcheck (half a minute)
+	@./.ci/jobs
+
 .PHONY: test-html
 test-html: ## pages of reports in a browser: axe, keyboard, light and dark, narrow and wide (needs chromium and npm)
 	@OUT='$(OUT)/html' ./.ci/html
@@ -117,7 +121,7 @@ fuzz: ## run every fuzz target for half a minute
 
 .PHONY: bench
 bench: ## Go benchmarks of what must be fast
-	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./harness/... ./coll/... ./dcgm/...
+	go test -run '^$$' -bench . -benchmem ./build/matrix ./build/driver ./build/jobs ./cmd/assay ./harness/... ./coll/... ./dcgm/...
 
 .PHONY: bench-build
 bench-build: deps build ## the stand-in matrix by assay and by buildctl, in one run: prints the ratios

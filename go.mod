@@ -49,7 +49,7 @@ require (
 	k8s.io/client-go v0.36.3
 )
 
-require k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9 // indirect
+require k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9
 
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect

@@ -49,6 +49,14 @@ var lattice = []rule{
 		why:  "what goes into an image is data, made without I/O: plan takes milliseconds and tests need no daemon",
 	},
 	{
+		name: "jobs", who: []string{"build/jobs"}, not: []string{"./..."}, except: []string{"./internal/nearest"}, deep: true,
+		why: "a job follows from a profile and options alone: no matrix, no image, no cluster is needed to write one",
+	},
+	{
+		name: "Kubernetes", who: []string{"..."}, unless: []string{"build/jobs"}, not: []string{"k8s.io/...", "sigs.k8s.io/...", "github.com/kubeflow/..."},
+		why: "its types are large and change; one package writes manifests",
+	},
+	{
 		name: "BuildKit", who: []string{"..."}, unless: []string{"build/llb", "build/daemon", "build/solve", "build/e2e/..."}, not: []string{"github.com/moby/buildkit/..."},
 		why: "BuildKit's API changes with each release; three packages follow it",
 	},
@@ -270,6 +278,9 @@ func TestLatticeBites(t *testing.T) {
 		{"the harness and build", "harness/image", in("build/recipe"), true},
 		{"pure packages", "build/recipe", "github.com/moby/buildkit/client/llb", true},
 		{"pure packages", "build/recipe", "crypto/sha256", false},
+		{"jobs", "build/jobs", in("build/matrix"), true},
+		{"jobs", "build/jobs", in("internal/nearest"), false},
+		{"Kubernetes", "cmd/assay", "k8s.io/api/core/v1", true},
 		{"BuildKit", "build/driver", "github.com/moby/buildkit/client", true},
 		{"BuildKit", "build/solve", "github.com/moby/buildkit/client", false},
 		{"registries", "build/source", "github.com/google/go-containerregistry/pkg/v1/remote", true},

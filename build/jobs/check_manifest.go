@@ -84,12 +84,15 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 	before := len(c.found)
 	o := make()
 	s.walk(n, reflect.TypeOf(o), "", 0)
-	if len(c.found) > before {
-		return // what follows would only repeat it
-	}
 	if err := k8syaml.UnmarshalStrict(text, o); err != nil {
-		s.report(LevelError, "", "the API's decoder refuses it: "+err.Error(), "correct it")
-		return
+		if len(c.found) == before {
+			s.report(LevelError, "", "the API's decoder refuses it: "+err.Error(), "correct it")
+		}
+		// Without unknown fields there may be more to say; with a wrong type not.
+		o = make()
+		if k8syaml.Unmarshal(text, o) != nil {
+			return
+		}
 	}
 	s.names(kind, o)
 	if job, ok := o.(*mpi.MPIJob); ok {

@@ -67,6 +67,9 @@ func plan(doc *Document, o Options) (*job, error) {
 	j.rdma = len(j.items) > 0 && (j.fabric == "infiniband" || j.fabric == "roce" || j.fabric == "efa")
 	j.choose(vars)
 	j.Name = cmp.Or(o.Name, j.defaultName())
+	if no := nameRefusal(j.Scheduler, j.Name, j.Nodes); no != "" {
+		return nil, &Refusal{[]string{no}}
+	}
 	j.command = j.argv()
 	return j, nil
 }
@@ -203,8 +206,14 @@ func (j *job) defaultName() string {
 			parts = append(parts, strings.ReplaceAll(v, "-", ""))
 		}
 	}
-	if j.Run != RunCertify {
-		parts = append(parts, strings.ReplaceAll(j.Run, "-", ""), strings.ReplaceAll(j.Op, "_", ""))
+	switch j.Run { // a Kubernetes name is short
+	case RunColl:
+		parts = append(parts, "coll")
+	case RunNCCL:
+		parts = append(parts, "nccl")
+	}
+	if j.Op != "all_reduce" {
+		parts = append(parts, strings.ReplaceAll(j.Op, "_", ""))
 	}
 	if j.DaemonSet {
 		return strings.Join(append(parts, "nodes"), "-")

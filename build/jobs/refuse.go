@@ -188,12 +188,6 @@ func (o Options) kubernetesRefusals(p *Profile, no func(string, ...any)) {
 			no("%s %q is no name on Kubernetes: lower-case letters, digits and hyphens, at most 63", s.flag, s.value)
 		}
 	}
-	if o.Name != "" {
-		longest := fmt.Sprintf("%s-worker-%d", o.Name, o.nodes(p)-1)
-		if len(validation.IsDNS1035Label(longest)) > 0 {
-			no("--name %q: pods are called %s, which must begin with a letter, have lower-case letters, digits and hyphens, and at most 63 of them", o.Name, longest)
-		}
-	}
 	if o.Selector != "" {
 		if _, _, err := parseSelector(o.Selector); err != nil {
 			no("--selector %q: %v", o.Selector, err)
@@ -212,6 +206,18 @@ func (o Options) kubernetesRefusals(p *Profile, no func(string, ...any)) {
 	if o.DaemonSet && o.Selector == "" && !site.Selector.known() {
 		no("--daemonset: it would run on every node of the cluster; say on which with --selector or --site")
 	}
+}
+
+// nameRefusal says why pods cannot be called so, "" if they can.
+func nameRefusal(scheduler, name string, nodes int) string {
+	if scheduler != MPIOperator && scheduler != Kubernetes {
+		return ""
+	}
+	longest := fmt.Sprintf("%s-worker-%d", name, nodes-1)
+	if len(validation.IsDNS1035Label(longest)) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("--name: a pod would be called %s, but must begin with a letter, have lower-case letters, digits and hyphens, and at most 63 of them; give another", longest)
 }
 
 func (o Options) hostRefusals(no func(string, ...any)) {

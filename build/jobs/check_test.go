@@ -1,0 +1,173 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/internal/golden"
+)
+
+// operatorCRD is the MPI Operator's own, from the module that go.mod pins.
+func operatorCRD(t *testing.T) *CRD {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/mpi-operator").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "manifests", "base", "kubeflow.org_mpijobs.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd, err := ParseCRD(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// TestCheckGolden: testdata/check has files with mistakes, each with what is
+// found in it beside it.
+func TestCheckGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/check/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, ".found") {
+			continue
+		}
+		n++
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, f := range Check(context.Background(), []File{{filepath.Base(file), text}}, CheckOptions{CRD: operatorCRD(t)}) {
+			b.WriteString(f.String() + "\n")
+		}
+		golden.Check(t, strings.TrimPrefix(file, "testdata/")+".found", b.String())
+	}
+	if n < 10 {
+		t.Errorf("%d files were checked", n)
+	}
+}
+
+// good is a job that passes.
+func good(t testing.TB, scheduler string) string {
+	t.Helper()
+	o := Options{Profile: "h100-8x", Scheduler: scheduler, Image: image}
+	if scheduler == Hostfile {
+		o.Hosts = []string{"n1", "n2"}
+	}
+	text, err := Render(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestMutations: one change of a good job is found, on its line.
+func TestMutations(t *testing.T) {
+	crd := operatorCRD(t)
+	for _, tt := range []struct{ scheduler, old, new, want string }{
+		{MPIOperator, "  slotsPerWorker: 8", "  slotsPerWorker: 4", "slotsPerWorker is 4"},
+		{MPIOperator, "  slotsPerWorker: 8", "  slotsPerWorker: eight", `"eight" is no whole number`},
+		{MPIOperator, "  slotsPerWorker: 8", "  slotPerWorker: 8", `did you mean "slotsPerWorker"?`},
+		{MPIOperator, `- "64"`, `- "60"`, "mpirun starts 60 ranks"},
+		{MPIOperator, `- "64"`, `- 64`, "64 is not a string"},
+		{MPIOperator, "      replicas: 1\n", "      replicas: 2\n", "must be 1"},
+		{MPIOperator, "mpiImplementation: OpenMPI", "mpiImplementation: LAM", "LAM"},
+		{MPIOperator, "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes", "Sometimes"},
+		{MPIOperator, "                nvidia.com/gpu: \"8\"\n                rdma/ib: \"1\"\n              requests:", "                nvidia.com/gpu: \"8\"\n              requests:", "it has no limit"},
+		{MPIOperator, "                - IPC_LOCK", "                - NET_ADMIN", "IPC_LOCK"},
+		{MPIOperator, "mountPath: /dev/shm", "mountPath: /shm", "/dev/shm"},
+		{MPIOperator, "kind: MPIJob", "kind: MPIjob", "did you mean MPIJob"},
+		{MPIOperator, "kubeflow.org/v2beta1", "kubeflow.org/v1", "write kubeflow.org/v2beta1"},
+		{MPIOperator, "memory: 960Gi", "memory: 960GiB", "no quantity"},
+		{MPIOperator, "          labels:\n            app.kubernetes.io/instance", "          lables:\n            app.kubernetes.io/instance", `did you mean "labels"?`},
+		{MPIOperator, "  runPolicy:\n", "  runPolicy:\n    backoffLimit: 0\n", "twice"},
+		{Kubernetes, "  parallelism: 8", "  parallelism: 99999999999", "out of range"},
+		{Kubernetes, "      restartPolicy: Never", "      restartPolicy: Always", "a Job's pods cannot have"},
+		{Kubernetes, "mountPath: /dev/shm\n          name: shm", "mountPath: /dev/shm\n          name: shm2", `no volume "shm2"`},
+		{SlurmBare, "#SBATCH --gpus-per-node=8", "#SBATCH --gpus-per-node=4", "8 tasks, but 4 GPUs"},
+		{SlurmBare, "#SBATCH --exclusive", "#SBATCH exclusive", "is no directive"},
+		{SlurmBare, "#SBATCH --exclusive", "true\n#SBATCH --exclusive", "after the first command"},
+		{SlurmBare, "#SBATCH --exclusive", "#SBATCH --nodes=3", "it is there already"},
+		{SlurmBare, "#!/bin/bash\n", "", "which shell"},
+		{SlurmBare, "mkdir -p \"$out\"", "if mkdir -p \"$out\"", "bash: "},
+		{Hostfile, "n2 slots=8", "n1 slots=8", "there already, on line"},
+		{Hostfile, "n2 slots=8", "n2", "DeepSpeed"},
+		{Hostfile, "n2 slots=8", "n2 slots=0", "how many ranks"},
+		{Hostfile, "n2 slots=8", "n2 slots=4", "the first host 8"},
+		{Docker, "--ulimit memlock=-1 ", "", "may not pin memory"},
+	} {
+		text := good(t, tt.scheduler)
+		changed := strings.Replace(text, tt.old, tt.new, 1)
+		if changed == text {
+			t.Errorf("%s: %q is not in the job:\n%s", tt.scheduler, tt.old, text)
+			continue
+		}
+		name := map[string]string{SlurmBare: "job.slurm", MPIOperator: "job.yaml", Kubernetes: "job.yaml", Docker: "job.sh"}[tt.scheduler]
+		found := Check(context.Background(), []File{{name, []byte(changed)}}, CheckOptions{CRD: crd, Tools: strings.HasPrefix(tt.want, "bash")})
+		hit := false
+		for _, f := range found {
+			hit = hit || strings.Contains(f.String(), tt.want) && (f.Line > 0 || f.Level != LevelError)
+		}
+		if !hit {
+			t.Errorf("%s, %q for %q: %v; want %q with a line", tt.scheduler, tt.new, tt.old, found, tt.want)
+		}
+	}
+}
+
+// TestWithoutCRD: what was not looked at is said, once.
+func TestWithoutCRD(t *testing.T) {
+	text := []byte(good(t, MPIOperator))
+	other := bytes.ReplaceAll(text, []byte("assay-h100-8x-8x8"), []byte("another"))
+	found := Check(context.Background(), []File{{"a.yaml", text}, {"b.yaml", other}}, CheckOptions{})
+	if len(found) != 1 || found[0].Level != LevelSkipped || !strings.Contains(found[0].Remedy, "--crd") {
+		t.Errorf("found %v; want one thing skipped", found)
+	}
+	found = Check(context.Background(), []File{{"a.yaml", text}, {"b.yaml", text}}, CheckOptions{CRD: operatorCRD(t)})
+	if len(found) != 1 || found[0].File != "b.yaml" || !strings.Contains(found[0].Message, "a.yaml has a MPIJob of this name") {
+		t.Errorf("found %v; want two jobs of one name", found)
+	}
+}
+
+func TestParseCRD(t *testing.T) {
+	for _, text := range []string{"", "kind: Pod", "a: [", "kind: CustomResourceDefinition\nspec: {group: kubeflow.org, names: {kind: MPIJob}, versions: [{name: v1}]}"} {
+		if _, err := ParseCRD([]byte(text)); err == nil {
+			t.Errorf("ParseCRD(%q) took it", text)
+		}
+	}
+}
+
+// FuzzCheck: no file makes a check panic or point outside of it, and what it
+// finds nothing wrong with the API's decoder takes, too (or Check would say so).
+func FuzzCheck(f *testing.F) {
+	for _, s := range Schedulers {
+		for _, name := range []string{"a.yaml", "a.slurm", "a"} {
+			f.Add(name, []byte(good(f, s)))
+		}
+	}
+	for _, text := range []string{"---\n---\n", "a: &a [*a]", "apiVersion: v1\nkind: Pod\nspec: 3", "&a {<<: *a}", "apiVersion: v1\nkind: Pod\nmetadata: {name: y}\nspec: {containers: [{name: yes}]}", "\xff", "? [a]\n: b"} {
+		f.Add("a.yaml", []byte(text))
+	}
+	f.Fuzz(func(t *testing.T, name string, text []byte) {
+		lines := bytes.Count(text, []byte("\n")) + 1
+		for _, x := range Check(context.Background(), []File{{name, text}}, CheckOptions{}) {
+			if x.Line < 0 || x.Line > lines || x.Message == "" || x.Level == "" {
+				t.Errorf("%+v in a file of %d lines", x, lines)
+			}
+			if _, err := json.Marshal(x); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,282 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/platform"
+)
+
+const image = "registry.example/assay:13.0"
+
+// TestHardware holds the profiles against the hardware data base of the harness,
+// which this package may not import.
+func TestHardware(t *testing.T) {
+	db, err := platform.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := 0
+	for _, p := range doc.Profiles {
+		if p.Hardware == "" {
+			continue
+		}
+		hw, err := db.Platform(p.Hardware)
+		if err != nil {
+			t.Errorf("%s: %v", p.ID, err)
+			continue
+		}
+		if n := hw.GPUsPerNode; len(n) > 0 {
+			compared++
+			if !slices.Contains(n, p.GPUs.Value) {
+				t.Errorf("%s has %d GPUs a node, the data base %v", p.ID, p.GPUs.Value, n)
+			}
+		}
+		if hw.GPUsPerDomain > 0 && p.Nodes.Value*p.GPUs.Value != hw.GPUsPerDomain {
+			t.Errorf("%s: %d nodes of %d GPUs; a domain has %d", p.ID, p.Nodes.Value, p.GPUs.Value, hw.GPUsPerDomain)
+		}
+		if hw.NICs == nil {
+			continue
+		}
+		if isEFA := strings.HasPrefix(hw.NICs.Kind, "EFA"); isEFA != (p.Fabric == "efa") {
+			t.Errorf("%s: fabric %s, the data base says %q", p.ID, p.Fabric, hw.NICs.Kind)
+		}
+		for _, r := range p.Resources {
+			if r.Name == "vpc.amazonaws.com/efa" && r.Value != strconv.FormatFloat(hw.NICs.Count.Value, 'f', -1, 64) {
+				t.Errorf("%s asks for %s adapters, the data base has %v", p.ID, r.Value, hw.NICs.Count.Value)
+			}
+		}
+	}
+	if compared < 6 {
+		t.Errorf("only %d profiles were compared", compared)
+	}
+}
+
+// TestProfilesStrict: what is wrong in the file does not load.
+func TestProfilesStrict(t *testing.T) {
+	text := string(profilesYAML)
+	for _, tt := range []struct{ name, old, new, want string }{
+		{"unknown field", "fabric: ethernet", "fabrik: ethernet", "fabrik"},
+		{"unknown source", "[8, cw-head]\n    nodes: [8, cw-head]\n    fabric: ethernet", "[8, cw-hed]\n    nodes: [8, cw-head]\n    fabric: ethernet", `no source "cw-hed"`},
+		{"fact without source", "arch: [amd64, cw-head]", "arch: [amd64]", "a fact is"},
+		{"unknown set", "sets: [efa]", "sets: [eva]", `no set "eva"`},
+		{"variant neither there nor refused", "      no-ib: an A40 node has no InfiniBand\n", "", "no-ib must be among"},
+		{"no quantity", "memory: [400Gi, cw-head]", "memory: [400GiB, cw-head]", `"400GiB" is no quantity`},
+		{"no reason", "why: no HCOLL inside MPI", "why: ''", "lacks its name, value or reason"},
+		{"twice", "- id: a40", "- id: a100-8x", "a100-8x is there twice"},
+	} {
+		changed := strings.Replace(text, tt.old, tt.new, 1)
+		if changed == text {
+			t.Fatalf("%s: %q is not in the file", tt.name, tt.old)
+		}
+		if _, err := parseProfiles(strings.NewReader(changed)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %q in it", tt.name, err, tt.want)
+		}
+	}
+}
+
+// pairs are all sets of at most two variants.
+func pairs() [][]string {
+	out := [][]string{nil}
+	for i, a := range VariantNames {
+		out = append(out, []string{a})
+		for _, b := range VariantNames[i+1:] {
+			out = append(out, []string{a, b})
+		}
+	}
+	return out
+}
+
+// TestEveryCombination: profile by scheduler by variants either renders, and
+// passes a check, or is refused with a reason for each variant that is at fault.
+func TestEveryCombination(t *testing.T) {
+	doc, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := operatorCRD(t)
+	rendered, refused := 0, 0
+	for _, p := range doc.Profiles {
+		for _, s := range Schedulers {
+			for _, variants := range pairs() {
+				for _, o := range []Options{{}, {Run: RunNCCL, NoExec: true}} {
+					o.Profile, o.Scheduler, o.Variants, o.Image, o.Site = p.ID, s, variants, image, p.Site
+					if s == Hostfile {
+						o.Hosts = []string{"n1", "n2"}
+					}
+					if _, ok := p.Sites["coreweave"]; ok {
+						o.Site = "coreweave"
+					}
+					text, err := Render(o)
+					var no *Refusal
+					if errors.As(err, &no) {
+						refused++
+						for _, line := range no.Problems {
+							if !strings.HasPrefix(line, "--") || len(line) < 20 {
+								t.Errorf("%s %s %v: the reason %q is not clear", p.ID, s, variants, line)
+							}
+						}
+						continue
+					}
+					if err != nil {
+						t.Fatalf("%s %s %v: %v", p.ID, s, variants, err)
+					}
+					rendered++
+					name := "job" + map[string]string{MPIOperator: ".yaml", Kubernetes: ".yaml", Hostfile: ""}[s]
+					for _, f := range Check(context.Background(), []File{{name, text}}, CheckOptions{CRD: crd}) {
+						t.Errorf("%s %s %v: %s", p.ID, s, variants, f)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d rendered, %d refused", rendered, refused)
+	if rendered < 300 || refused < 300 {
+		t.Errorf("%d rendered, %d refused: too few to mean anything", rendered, refused)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	ok := Options{Profile: "h100-8x", Scheduler: MPIOperator, Image: image}
+	for _, tt := range []struct {
+		name   string
+		change func(*Options)
+		want   []string // parts of each problem, in order
+	}{
+		{"nothing", func(*Options) {}, nil},
+		{"profile", func(o *Options) { o.Profile = "h100-8" }, []string{`did you mean "h100-8x"`}},
+		{"scheduler", func(o *Options) { o.Scheduler = "pbs" }, []string{`no scheduler "pbs"`}},
+		{"several at once", func(o *Options) { o.Variants, o.Run, o.Nodes = []string{"dra", "sharpe"}, "all", -1 },
+			[]string{"--dra: NVLink", `did you mean "sharp"`, `--run "all"`, "--nodes -1"}},
+		{"contradiction", func(o *Options) { o.Variants = []string{"no-ib", "sharp", "gdrcopy"} }, []string{"--no-ib with --sharp", "--no-ib with --gdrcopy"}},
+		{"sizes of a suite", func(o *Options) { o.Min = "8" }, []string{"a suite has its own"}},
+		{"suite of a benchmark", func(o *Options) { o.Run, o.Suite = RunColl, "fabric" }, []string{"--suite"}},
+		{"size", func(o *Options) { o.Run, o.Min, o.Max, o.Factor = RunColl, "8 GB", "-1", 1 }, []string{"--min", "--max", "--factor"}},
+		{"image", func(o *Options) { o.Image = "assay; rm -rf /" }, []string{"--image"}},
+		{"site", func(o *Options) { o.Site = "moon" }, []string{"h100-8x knows coreweave, none"}},
+		{"partition elsewhere", func(o *Options) { o.Partition = "gpu" }, []string{"--partition is for slurm"}},
+		{"partition with a line break", func(o *Options) { o.Scheduler, o.Partition = SlurmBare, "a\n#SBATCH --uid=0" }, []string{"--partition"}},
+		{"env", func(o *Options) { o.Env = []Var{{Name: "A B", Value: "1"}, {Name: "A", Value: "1\n2"}} }, []string{`"A B"`, "one line"}},
+		{"name too long", func(o *Options) { o.Name = strings.Repeat("a", 60) }, []string{"--name"}},
+		{"output without a claim", func(o *Options) { o.OutputDir = "/out" }, []string{"--claim"}},
+		{"relative output", func(o *Options) { o.Scheduler, o.OutputDir = SlurmBare, "out" }, []string{"absolute"}},
+		{"time", func(o *Options) { o.Time = time.Second }, []string{"--time"}},
+		{"selector", func(o *Options) { o.Selector = "a b=c" }, []string{"--selector"}},
+		{"daemonset of all nodes", func(o *Options) { o.Scheduler, o.DaemonSet, o.Site = Kubernetes, true, "none" }, []string{"every node of the cluster"}},
+		{"hostfile without hosts", func(o *Options) { o.Scheduler = Hostfile }, []string{"--hosts"}},
+		{"docker on two nodes", func(o *Options) { o.Scheduler, o.Nodes = Docker, 2 }, []string{"--nodes 2"}},
+		{"roce without networks", func(o *Options) { o.Profile, o.Variants = "gb300-nvl72", []string{"roce"} }, []string{"--networks or --site"}},
+		{"generic and fixed", func(o *Options) { o.Profile, o.NoExec = "generic", true }, []string{"fixes no variables"}},
+	} {
+		o := ok
+		tt.change(&o)
+		_, err := Render(o)
+		var no *Refusal
+		errors.As(err, &no)
+		if no == nil {
+			no = &Refusal{}
+			if err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+		}
+		good := len(no.Problems) == len(tt.want)
+		for i := range tt.want {
+			good = good && strings.Contains(no.Problems[i], tt.want[i])
+		}
+		if !good {
+			t.Errorf("%s: %q; want %q", tt.name, no.Problems, tt.want)
+		}
+	}
+}
+
+// TestLongestName: where all variants, a benchmark and the number of nodes make
+// a name too long for Kubernetes, that is said before the operator says it.
+func TestLongestName(t *testing.T) {
+	o := Options{Profile: "gb300-nvl72", Scheduler: MPIOperator, Image: image, Nodes: 9999, Run: RunNCCL, Variants: []string{"multirack", "roce", "dra"}, Site: "coreweave"}
+	if _, err := Render(o); err != nil {
+		t.Error(err)
+	}
+	o.Op = "reduce_scatter"
+	if _, err := Render(o); err == nil || !strings.Contains(err.Error(), "--name") {
+		t.Errorf("%v; want that --name is needed", err)
+	}
+	o.Name = "short"
+	if _, err := Render(o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRows: what the rows of nccl-tests' README differ in is in the jobs.
+func TestRows(t *testing.T) {
+	for _, tt := range []struct {
+		profile, variant, scheduler string
+		has, not                    []string
+	}{
+		{"a100-8x", "", SlurmBare, []string{"NCCL_NET_PLUGIN=none", "UCX_NET_DEVICES=ibp0:1,ibp1:1,ibp2:1,ibp3:1\n"}, []string{"COLLNET", "UCX_TLS"}},
+		{"a100-8x", "sharp", SlurmBare, []string{"NCCL_COLLNET_ENABLE=1"}, []string{"NCCL_NET_PLUGIN", "NCCL_ALGO"}},
+		{"a100-8x", "gdrcopy", MPIOperator, []string{"NCCL_GDRCOPY_ENABLE", "path: /dev/gdrdrv", "memory: 400Gi"}, []string{"COLLNET"}},
+		{"a100-8x", "no-ib", MPIOperator, []string{"NCCL_IB_DISABLE"}, []string{"rdma/ib", "IPC_LOCK", "NCCL_IB_HCA"}},
+		{"h100-8x", "", SlurmEnroot, []string{"UCX_TLS=tcp", "PMIX_MCA_gds='^ds12'", "cpus-per-task=8"}, []string{"ibp7"}},
+		{"h100-8x", "", MPIOperator, []string{"ibp7:1", "NCCL_NET_PLUGIN"}, []string{"UCX_TLS", "NCCL_ALGO"}},
+		{"h100-8x", "sharp", MPIOperator, []string{"COLLNETCHAIN"}, []string{"NCCL_NET_PLUGIN"}},
+		{"gb200-nvl72", "", MPIOperator, []string{"slotsPerWorker: 4", `- "72"`, "NVIDIA_IMEX_CHANNELS", "NCCL_MNNVL_ENABLE"}, []string{"NCCL_NVLS_ENABLE"}},
+		{"gb300-nvl72", "roce", MPIOperator, []string{"fd02::/16", "cw-multus/ibs3p3-macvlan"}, []string{"NVIDIA_IMEX_CHANNELS", "NCCL_MNNVL_ENABLE"}},
+		{"gb300-nvl72", "multirack", MPIOperator, []string{"minDomains: 2", `- "128"`}, nil},
+		{"gb300-nvl72", "dra", MPIOperator, []string{"kind: ComputeDomain", "resourceClaimTemplateName"}, []string{"NVIDIA_IMEX_CHANNELS"}},
+		{"aws-p5", "", MPIOperator, []string{`vpc.amazonaws.com/efa: "32"`, "hugepages-2Mi: 5Gi", "Libfabric"}, []string{"FI_PROVIDER", "NCCL_PROTO"}},
+	} {
+		o := Options{Profile: tt.profile, Scheduler: tt.scheduler, Image: image, NoExec: true, Run: RunNCCL}
+		if tt.variant != "" {
+			o.Variants = []string{tt.variant}
+		}
+		if tt.variant == "roce" {
+			o.Site = "coreweave"
+		}
+		text, err := Render(o)
+		if err != nil {
+			t.Errorf("%s %s: %v", tt.profile, tt.variant, err)
+		}
+		for _, want := range tt.has {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s %s %s lacks %q:\n%s", tt.profile, tt.variant, tt.scheduler, want, text)
+			}
+		}
+		for _, not := range tt.not {
+			if strings.Contains(string(text), not) {
+				t.Errorf("%s %s %s has %q", tt.profile, tt.variant, tt.scheduler, not)
+			}
+		}
+	}
+}
+
+// TestQuote has a shell read what was quoted for it.
+func TestQuote(t *testing.T) {
+	for _, s := range []string{"", "plain", "^docker,lo", "it's", `a"b`, "$HOME", "a b", "`id`", "~", "=x", "*", "a\\b", "ü", "!x", "-n"} {
+		out, err := exec.Command("bash", "-c", "printf %s "+quote(s)).Output()
+		if err != nil || string(out) != s {
+			t.Errorf("a shell reads %s as %q, %v; want %q", quote(s), out, err, s)
+		}
+	}
+}
+
+func TestHosts(t *testing.T) {
+	for in, want := range map[string]string{
+		"a,b": "a b", "n[1-3]": "n1 n2 n3", "n[08-10].x,b": "n08 n09 n10.x b", "n[3-1]": "", "n[1-": "", "n[x-y]": "", "n[1-999999999]": "",
+	} {
+		want := strings.ReplaceAll(want, "n08 n09 n10.x", "n08.x n09.x n10.x")
+		got, err := Hosts(in)
+		if strings.Join(got, " ") != want || (err != nil) != (want == "") {
+			t.Errorf("Hosts(%s) = %q, %v; want %q", in, got, err, want)
+		}
+	}
+}

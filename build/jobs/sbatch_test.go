@@ -1,0 +1,107 @@
+package jobs
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// needSbatch skips where no Slurm of .ci/jobs answers.
+func needSbatch(t *testing.T) {
+	if os.Getenv("ASSAY_TEST_SBATCH") == "" {
+		t.Skip("make test-jobs starts a Slurm controller for this")
+	}
+	if out, err := exec.Command("scontrol", "ping").CombinedOutput(); err != nil {
+		t.Fatalf("scontrol ping: %v\n%s", err, out)
+	}
+}
+
+// TestSbatchTakesAll gives every Slurm script to a real sbatch --test-only, and
+// to bash and shellcheck. A topology in blocks is for newer versions than
+// Debian's, so those scripts go without segments.
+func TestSbatchTakesAll(t *testing.T) {
+	needSbatch(t)
+	doc, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, p := range doc.Profiles {
+		for _, s := range []string{SlurmBare, SlurmEnroot} {
+			for _, variants := range append([][]string{nil}, singles(p)...) {
+				for _, o := range []Options{{}, {Run: RunNCCL, NoExec: true}, {Run: RunColl}} {
+					if o.NoExec && p.ID == "generic" {
+						continue
+					}
+					o.Profile, o.Scheduler, o.Image, o.Variants, o.Segment, o.Partition = p.ID, s, image, variants, -1, "all"
+					text, err := Render(o)
+					if err != nil {
+						t.Errorf("%s %s %v: %v", p.ID, s, variants, err)
+						continue
+					}
+					n++
+					for _, f := range Check(context.Background(), []File{{"job.slurm", text}}, CheckOptions{Tools: true}) {
+						t.Errorf("%s %s %v %s: %s", p.ID, s, variants, o.Run, f)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d scripts", n)
+	if n < 100 {
+		t.Errorf("%d scripts are too few", n)
+	}
+}
+
+// singles are the variants that a profile has under Slurm, one by one.
+func singles(p Profile) [][]string {
+	var out [][]string
+	for _, v := range VariantNames {
+		if _, ok := p.Variants[v]; ok && v != "dra" {
+			out = append(out, []string{v})
+		}
+	}
+	return out
+}
+
+// TestSbatchRefuses: what Slurm says no to comes out as an error with its words.
+func TestSbatchRefuses(t *testing.T) {
+	needSbatch(t)
+	text, err := Render(Options{Profile: "h100-8x", Scheduler: SlurmBare})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ old, new, want string }{
+		{"--nodes=8", "--nodes=800", "sbatch --test-only: "},
+		{"--gpus-per-node=8", "--gpus-per-node=9", "sbatch --test-only: "},
+		{"--exclusive", "--partition=moon", "invalid partition"},
+		{"--exclusive", "--colour=red", "unrecognized option"},
+	} {
+		changed := strings.Replace(string(text), tt.old, tt.new, 1)
+		found := Check(context.Background(), []File{{"job.slurm", []byte(changed)}}, CheckOptions{Tools: true})
+		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Level == LevelError && strings.Contains(f.Message, tt.want) }) {
+			t.Errorf("%s: %v; want %q", tt.new, found, tt.want)
+		}
+	}
+}
+
+// TestSbatchSegment: a Slurm that does not know segments is said to be too old,
+// and how to do without.
+func TestSbatchSegment(t *testing.T) {
+	needSbatch(t)
+	text, err := Render(Options{Profile: "gb200-nvl72", Scheduler: SlurmBare})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "#SBATCH --segment=16\n") {
+		t.Fatalf("no segment in\n%s", text)
+	}
+	for _, f := range Check(context.Background(), []File{{"job.slurm", text}}, CheckOptions{Tools: true}) {
+		if f.Level == LevelError && !strings.Contains(f.Remedy, "--segment -1") {
+			t.Error(f)
+		}
+	}
+}

@@ -1,0 +1,1 @@
+docker run --device /dev/infiniband example/a:1
