@@ -3,7 +3,9 @@ package jobs
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -278,5 +280,31 @@ func TestHosts(t *testing.T) {
 		if strings.Join(got, " ") != want || (err != nil) != (want == "") {
 			t.Errorf("Hosts(%s) = %q, %v; want %q", in, got, err, want)
 		}
+	}
+}
+
+// TestHostfileRuns has a real mpirun read the hostfile and its command.
+func TestHostfileRuns(t *testing.T) {
+	if _, err := exec.LookPath("mpirun"); err != nil {
+		t.Skip("no mpirun on this machine: apt-get install openmpi-bin")
+	}
+	text, err := Render(Options{
+		Profile: "generic", Scheduler: Hostfile, Hosts: []string{"localhost"}, GPUs: 2, Harness: "/bin/echo", NoExec: true, Run: RunColl,
+		Env: []Var{{Name: "GREETING", Value: "a b'c"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, command, _ := strings.Cut(string(text), "#   mpirun ")
+	command, _, _ = strings.Cut(command, "\n")
+	cmd := exec.Command("bash", "-c", "mpirun "+strings.Replace(command, " FILE ", " "+file+" ", 1))
+	cmd.Env = append(os.Environ(), "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+	out, err := cmd.CombinedOutput()
+	if want := "coll all_reduce -b 8 -e 16G -f 2 -g 1"; err != nil || strings.Count(string(out), want) != 2 {
+		t.Errorf("%s: %v\n%s\nwant %q from two ranks", command, err, out, want)
 	}
 }
