@@ -91,7 +91,7 @@ func heatOf(pairs []certificate.Object) (heatMap, bool) {
 	m := heatMap{Columns: columns, Scale: heatScale()}
 	best, of := reference(pairs)
 	m.Of = of
-	_, m.Limit = across(pairs)
+	_, m.Limit = valuesOf(pairs)
 	cells := map[[2]string]certificate.Object{}
 	for _, o := range pairs {
 		cells[[2]string{o.Name, o.Peer}] = o

@@ -173,7 +173,7 @@ func rowOf(r certificate.Result) row {
 		out.Tally = tally(r.Objects)
 	}
 	if r.Measured == nil {
-		out.Value, out.Limit = across(r.Objects)
+		out.Value, out.Limit = valuesOf(r.Objects)
 	}
 	return out
 }

@@ -178,9 +178,9 @@ func tally(objects []certificate.Object) string {
 	return fmt.Sprintf("%d %s: %s", len(objects), kindOf(objects), strings.Join(parts, ", "))
 }
 
-// across is from which to which value objects were measured, and the limit that
+// valuesOf says from which to which value objects were measured, and the limit that
 // they have in common; nothing, if not all are of one quantity.
-func across(objects []certificate.Object) (values, limit string) {
+func valuesOf(objects []certificate.Object) (values, limit string) {
 	var low, high float64
 	unit, quantity := "", ""
 	limits := map[string]bool{}

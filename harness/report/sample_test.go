@@ -40,7 +40,7 @@ func past(gpus int) (out []*certificate.Statement) {
 					m.Value -= 4 * float64(day)
 				}
 				if r.ID == "bandwidth/p2p" && j == 1 {
-					m.Value += 2 * float64(-day*day)
+					m.Value -= float64((5 + day) * (5 + day))
 				}
 			}
 		}

@@ -206,7 +206,7 @@ func (t *text) line(r certificate.Result, width int) {
 	}
 	if r.Measured != nil {
 		text += "; " + measured(r.Measured)
-	} else if values, _ := across(r.Objects); values != "" {
+	} else if values, _ := valuesOf(r.Objects); values != "" {
 		text += "; " + values
 	}
 	took := t.took(r.Seconds)

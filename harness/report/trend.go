@@ -1,7 +1,6 @@
 package report
 
 import (
-	_ "embed"
 	"io"
 
 	"github.com/assay-hpc/assay/harness/certificate"
