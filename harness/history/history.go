@@ -20,7 +20,7 @@
 // change is a drift if it is larger than the tolerance, larger than 3 σ, and for a
 // step 5+24/m standard errors, where m is the smaller number of points on a side:
 // the fewer there are, the less the noise is known. On pure noise, normal or with
-// heavy tails, a test finds fewer than one false step in a thousand series.
+// heavy tails, a test finds fewer than one false drift in a thousand series.
 package history
 
 import (

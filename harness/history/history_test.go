@@ -168,8 +168,8 @@ func TestNoise(t *testing.T) {
 			}
 		}
 		t.Logf("%s: %d steps and %d slopes in %d series", name, steps, slopes, all)
-		if steps > all/1000 || slopes > all/1000 {
-			t.Errorf("%s: %d steps and %d slopes in %d series of noise; want one in 1000 at most of each", name, steps, slopes, all)
+		if steps+slopes >= all/1000 {
+			t.Errorf("%s: %d steps and %d slopes in %d series of noise; want fewer than one in 1000", name, steps, slopes, all)
 		}
 	}
 }
