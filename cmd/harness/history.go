@@ -20,6 +20,7 @@ import (
 
 type historyOptions struct {
 	since, node, format string
+	html                string
 	checks, keys        cli.StringSlice
 	tolerance           float64
 	failOnDrift         bool
@@ -46,6 +47,7 @@ func historyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.failOnDrift, Usage: "exit 1 if something drifted, other than for the better"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show pairs one by one, too"},
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
+			&cli.StringFlag{Name: "html", Destination: &o.html, Usage: "also write a page of all checks to `FILE`"},
 			&cli.BoolFlag{Name: "insecure", Destination: &o.insecure, Usage: "speak plain HTTP to a registry"},
 		},
 		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice(), time.Now()) },
@@ -111,6 +113,15 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 	h := c.History()
 	if h.Certificates == 0 {
 		return &statusError{exitNotDone, fmt.Errorf("there is no certificate of interest among %d files: nothing is shown", r.seen)}
+	}
+	if o.html != "" {
+		var page bytes.Buffer
+		if err := r.page(&page); err != nil {
+			return err
+		}
+		if err := writeFile(o.html, page.Bytes()); err != nil {
+			return err
+		}
 	}
 	if err := o.write(h); err != nil {
 		return err

@@ -8,13 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
 	ociregistry "github.com/assay-hpc/assay/harness/registry"
+	"github.com/assay-hpc/assay/harness/report"
 )
 
 // A historyReader brings certificates from wherever they are into a history. Parsing
@@ -24,9 +27,10 @@ type historyReader struct {
 
 	mu      sync.Mutex // guards what is below
 	to      *history.Collector
-	seen    int      // documents
-	refused int      // of them
-	why     []string // of the first ones
+	seen    int                      // documents
+	refused int                      // of them
+	why     []string                 // of the first ones
+	kept    []*certificate.Statement // for a page, if there is to be one
 }
 
 // told is how many refusals are told one by one.
@@ -125,7 +129,9 @@ func (r *historyReader) document(name string, b []byte) {
 			r.why = append(r.why, fmt.Sprintf("%s: %v", name, err))
 		}
 	case st != nil && r.opts.wants(st):
-		r.to.Add(st)
+		if r.to.Add(st) && r.opts.html != "" {
+			r.kept = append(r.kept, st)
+		}
 	}
 }
 
@@ -137,4 +143,10 @@ func (r *historyReader) summary(w io.Writer) {
 	if more := r.refused - len(r.why); more > 0 {
 		fmt.Fprintf(w, "refused: %d more\n", more)
 	}
+}
+
+// page writes the certificates as a page, the oldest first.
+func (r *historyReader) page(w io.Writer) error {
+	slices.SortStableFunc(r.kept, func(a, b *certificate.Statement) int { return a.Predicate.Finished.Compare(b.Predicate.Finished) })
+	return report.Trend(w, "History", r.kept)
 }

@@ -206,6 +206,21 @@ func TestHistoryRegistry(t *testing.T) {
 	}
 }
 
+func TestHistoryPage(t *testing.T) {
+	dir := t.TempDir()
+	for day := range 12 {
+		write(t, dir, daily(t, "n1", 2, day))
+	}
+	page := filepath.Join(t.TempDir(), "page.html")
+	if code, _, errOut := tell("history", dir, "--html", page); code != exitPass {
+		t.Fatalf("history --html: %d, %s", code, errOut)
+	}
+	b, err := os.ReadFile(page)
+	if err != nil || !strings.Contains(string(b), "n1") {
+		t.Errorf("the page is %s, %v; want one that names the machine", b, err)
+	}
+}
+
 func TestParseSince(t *testing.T) {
 	now := time.Date(2026, 3, 31, 12, 0, 0, 0, time.UTC)
 	for in, want := range map[string]time.Time{

@@ -73,8 +73,8 @@ type point struct {
 	spread float64 // half of it; 0 for none
 }
 
-// Add takes a certificate in. It keeps nothing of it.
-func (c *Collector) Add(st *certificate.Statement) {
+// Add takes a certificate in, unless it was there already, and keeps nothing of it.
+func (c *Collector) Add(st *certificate.Statement) (isNew bool) {
 	name, digest := subject(st)
 	m := c.machines[digest]
 	if m == nil {
@@ -86,7 +86,7 @@ func (c *Collector) Add(st *certificate.Statement) {
 	id := fmt.Sprint(p.Suite, p.Started.UnixMilli(), p.Finished.UnixMilli(), p.Verdict, len(p.Results))
 	if m.seen[id] {
 		c.repeated++
-		return
+		return false
 	}
 	m.seen[id] = true
 	r := run{at: p.Finished, name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
@@ -101,6 +101,7 @@ func (c *Collector) Add(st *certificate.Statement) {
 		}
 	}
 	m.runs = append(m.runs, r)
+	return true
 }
 
 func (c *Collector) wants(check string) bool { return c.opts.Wants == nil || c.opts.Wants(check) }
