@@ -1,5 +1,10 @@
 package sysfs
 
+import (
+	"path"
+	"strings"
+)
+
 // An Interface is a network interface of /sys/class/net.
 type Interface struct {
 	Name      string
@@ -10,8 +15,11 @@ type Interface struct {
 	Type      int    // type: 1 Ethernet, 32 InfiniBand, 772 loopback (linux/if_arp.h)
 	Address   string // address: the hardware's
 
-	Virtual  bool  // there is no device below it: lo, bridges, veth
-	BusID    BusID // the device's PCI function, if OnPCI
+	Virtual  bool     // there is no device below it: lo, bridges, veth
+	Kind     string   // uevent's DEVTYPE: bridge, bond, vlan, vxlan, wlan; "" for plain ones
+	Master   string   // master: the bridge or bond that it is part of
+	Lower    []string // lower_*: the parts of a bridge or bond, or what a VLAN is on
+	BusID    BusID    // the device's PCI function, if OnPCI
 	OnPCI    bool
 	Problems []error
 }
@@ -41,9 +49,33 @@ func (f FS) Interfaces() ([]Interface, error) {
 			Address:   a.text("address"),
 			Virtual:   !f.root.IsDir(dir + "/device"),
 		}
+		i.Kind = deviceType(a.text("uevent"))
+		if master, err := f.root.Resolve(dir + "/master"); err == nil && f.root.IsDir(dir+"/master") {
+			i.Master = path.Base(master)
+		}
+		entries, err := f.names(dir)
+		if err != nil {
+			a.note("", err)
+		}
+		for _, e := range entries {
+			if lower, ok := strings.CutPrefix(e, "lower_"); ok {
+				i.Lower = append(i.Lower, lower)
+			}
+		}
 		i.BusID, i.OnPCI = f.owner(dir)
 		i.Problems = a.problems
 		out = append(out, i)
 	}
 	return out, nil
+}
+
+// deviceType is the DEVTYPE of a uevent file, which has a line KEY=VALUE for
+// each.
+func deviceType(uevent string) string {
+	for line := range strings.Lines(uevent) {
+		if v, ok := strings.CutPrefix(strings.TrimSpace(line), "DEVTYPE="); ok {
+			return v
+		}
+	}
+	return ""
 }

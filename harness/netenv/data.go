@@ -1,0 +1,320 @@
+package netenv
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A Kind is what carries the data between hosts.
+type Kind string
+
+// The kinds.
+const (
+	InfiniBand Kind = "InfiniBand"
+	RoCE       Kind = "RoCE"
+	EFA        Kind = "EFA"
+	Sockets    Kind = "sockets"
+)
+
+// VendorAmazon is the PCI vendor of EFA.
+const VendorAmazon = "1d0f"
+
+// Data is what carries the data between hosts, and which ports do.
+type Data struct {
+	Kind  Kind     `json:"kind"`
+	Why   string   `json:"why"`
+	Ports []Choice `json:"ports"` // all of the node's, in its order
+	// GID is what is the same of all ports that are used, for RoCE.
+	GID *Address `json:"gid,omitempty"`
+}
+
+// A Choice is a port with what became of it.
+type Choice struct {
+	Device string `json:"device"`
+	Port   int    `json:"port"`
+	Used   bool   `json:"used"`
+	Why    string `json:"why,omitempty"`  // it is left out
+	GPUs   []int  `json:"gpus,omitempty"` // to which no port is nearer
+	Path   string `json:"path,omitempty"` // the way to those
+	GID    int    `json:"gid_index"`      // of RoCE; -1: none
+}
+
+// used lists the ports that carry data.
+func (d Data) used() []Choice {
+	return slices.DeleteFunc(slices.Clone(d.Ports), func(c Choice) bool { return !c.Used })
+}
+
+// chooseData sorts the ports into those that carry data and those that do not.
+func (m *maker) chooseData() Data {
+	s := &sorter{m: m, ports: m.n.Ports, out: make([]Choice, len(m.n.Ports))}
+	for i, p := range s.ports {
+		s.out[i] = Choice{Device: p.Device, Port: p.Number, Used: true, GID: -1}
+	}
+	d := Data{Kind: Sockets, Ports: s.out}
+	switch {
+	case m.opt.NoIB:
+		s.drop(s.all, "sockets were asked for (--no-ib)")
+		d.Why = "sockets were asked for (--no-ib)"
+		return d
+	case len(s.ports) == 0:
+		d.Why = "there is no RDMA device here"
+		if m.n.Container != "" {
+			d.Why += ", or the container hides it"
+		}
+		return d
+	case m.n.Modules.DevKnown && !m.n.Modules.Verbs:
+		s.drop(s.all, "/dev/infiniband has no device to open")
+		d.Why = "/dev/infiniband is not here, so that no RDMA device can be opened"
+		m.warn("the RDMA devices "+some(s.devices())+" are in /sys, and /dev/infiniband is not here: NCCL goes over TCP",
+			"docker --device=/dev/infiniband; Kubernetes: ask for the device plugin's resource (rdma/ib, vpc.amazonaws.com/efa); pyxis passes it on by itself; on a host: modprobe ib_uverbs")
+		return d
+	}
+	if s.any(s.isEFA) {
+		s.drop(func(i int) bool { return !s.isEFA(i) }, "EFA carries the data")
+		s.dropDown()
+		s.near()
+		d.Kind, d.Why = EFA, "there are EFA devices"
+	} else {
+		s.drop(func(i int) bool { return !s.ports[i].OnPCI }, "it is made of software (soft RoCE or the like)")
+		s.dropControl()
+		s.dropLayer()
+		s.near()
+		s.dropFar()
+		s.dropDown()
+		s.dropSlow()
+		d.GID = s.addresses()
+		d.Kind, d.Why = s.kind()
+	}
+	if len(d.used()) == 0 {
+		d.Kind, d.GID, d.Why = Sockets, nil, "no RDMA port can carry data"
+	}
+	return d
+}
+
+// A sorter takes ports out one rule after the other.
+type sorter struct {
+	m     *maker
+	ports []Port
+	out   []Choice
+}
+
+func (s *sorter) all(int) bool { return true }
+
+func (s *sorter) isEFA(i int) bool { return s.ports[i].Vendor == VendorAmazon }
+
+func (s *sorter) any(is func(i int) bool) bool {
+	return slices.ContainsFunc(s.left(), is)
+}
+
+// left are the ports that no rule has taken out.
+func (s *sorter) left() []int {
+	var out []int
+	for i, c := range s.out {
+		if c.Used {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+func (s *sorter) drop(is func(i int) bool, why string, a ...any) {
+	for _, i := range s.left() {
+		if is(i) {
+			s.out[i].Used, s.out[i].Why = false, fmt.Sprintf(why, a...)
+		}
+	}
+}
+
+func (s *sorter) devices() []string {
+	var out []string
+	for _, p := range s.ports {
+		if !slices.Contains(out, p.Device) {
+			out = append(out, p.Device)
+		}
+	}
+	return out
+}
+
+func (s *sorter) active(i int) bool { return s.ports[i].State == "" || s.ports[i].State == "ACTIVE" }
+
+// dropControl takes out the ports under the interface of the control plane,
+// if others are left that can carry data.
+func (s *sorter) dropControl() {
+	c := s.m.Control.Interface
+	if c == "" {
+		return
+	}
+	under := s.m.n.below(c)
+	shared := func(i int) bool {
+		return slices.ContainsFunc(s.ports[i].Netdevs, func(d string) bool { return slices.Contains(under, d) })
+	}
+	if s.any(func(i int) bool { return !shared(i) && s.active(i) }) {
+		s.drop(shared, "the control plane goes over it (%s)", c)
+	}
+}
+
+// pathOrder are the ways over PCI, short ones first.
+var pathOrder = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+
+// near notes for each GPU the ports that are nearest to it. Ports that are
+// down count: a cable that came off must not make a far card a near one.
+func (s *sorter) near() {
+	for g := range s.m.n.GPUs {
+		best := len(pathOrder)
+		for _, i := range s.left() {
+			best = min(best, s.distance(i, g))
+		}
+		for _, i := range s.left() {
+			if best < len(pathOrder) && s.distance(i, g) == best {
+				s.out[i].GPUs, s.out[i].Path = append(s.out[i].GPUs, g), s.nearest(i, pathOrder[best])
+			}
+		}
+	}
+}
+
+// nearest keeps the shorter of a port's path so far and another one.
+func (s *sorter) nearest(i int, path string) string {
+	have := s.out[i].Path
+	if have == "" || slices.Index(pathOrder, path) < slices.Index(pathOrder, have) {
+		return path
+	}
+	return have
+}
+
+func (s *sorter) distance(port, gpu int) int {
+	if gpu < len(s.ports[port].Paths) {
+		if d := slices.Index(pathOrder, s.ports[port].Paths[gpu]); d >= 0 {
+			return d
+		}
+	}
+	return len(pathOrder)
+}
+
+// dropFar takes out the ports that are no GPU's nearest, if there are GPUs
+// whose places are known.
+func (s *sorter) dropFar() {
+	served := func(i int) bool { return len(s.out[i].GPUs) > 0 }
+	if s.any(served) {
+		s.drop(func(i int) bool { return !served(i) }, "every GPU has a nearer one: it is for storage or management")
+	}
+}
+
+// dropLayer takes out one of two link layers, since NCCL would use both: the one
+// whose ports are farther from the GPUs, or of equally near ones that which
+// carries less.
+func (s *sorter) dropLayer() {
+	type weight struct{ far, gbit float64 }
+	layers := map[string]weight{}
+	for _, i := range s.left() {
+		if p := s.ports[i]; s.active(i) {
+			w := layers[p.Layer]
+			w.gbit += p.Gbit
+			layers[p.Layer] = w
+		}
+	}
+	for layer, w := range layers {
+		for g := range s.m.n.GPUs {
+			nearest := len(pathOrder)
+			for _, i := range s.left() {
+				if s.ports[i].Layer == layer {
+					nearest = min(nearest, s.distance(i, g))
+				}
+			}
+			w.far += float64(nearest)
+		}
+		layers[layer] = w
+	}
+	if len(layers) < 2 {
+		return
+	}
+	best := slices.SortedFunc(maps.Keys(layers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(layers[a].far, layers[b].far), cmp.Compare(layers[b].gbit, layers[a].gbit), cmp.Compare(b, a)) // InfiniBand of two equals
+	})[0]
+	for _, i := range s.left() {
+		if l := s.ports[i].Layer; l != best {
+			s.out[i].Used, s.out[i].Why = false, fmt.Sprintf("it is on %s, and the GPUs' network is %s", l, best)
+		}
+	}
+}
+
+// dropDown takes out the ports that are not active. One that is down on a card
+// that works is just not cabled; else it is worth a warning.
+func (s *sorter) dropDown() {
+	for _, i := range s.left() {
+		if s.active(i) {
+			continue
+		}
+		p := s.ports[i]
+		s.out[i].Used, s.out[i].Why = false, "it is "+p.State
+		second := slices.ContainsFunc(s.ports, func(o Port) bool { return o.Device == p.Device && (o.State == "" || o.State == "ACTIVE") })
+		if !second {
+			s.m.warn(fmt.Sprintf("%s port %d%s is %s, not ACTIVE", p.Device, p.Number, gpuText(" of ", s.out[i].GPUs), p.State),
+				"look at cable and switch port; on InfiniBand at the subnet manager, too: harness health names the fault")
+		}
+	}
+}
+
+// dropSlow takes out slower ports of another model. One of the same model is
+// kept, with a warning: its link is not what it should be.
+func (s *sorter) dropSlow() {
+	most, model := 0.0, ""
+	for _, i := range s.left() {
+		if s.ports[i].Gbit > most {
+			most, model = s.ports[i].Gbit, s.ports[i].Vendor+s.ports[i].Model
+		}
+	}
+	slow := func(i int) bool { return s.ports[i].Gbit < most }
+	other := func(i int) bool { return s.ports[i].Vendor+s.ports[i].Model != model }
+	for _, i := range s.left() {
+		if slow(i) && !other(i) {
+			s.m.warn(fmt.Sprintf("%s port %d runs at %g Gb/s where others of its model run at %g", s.ports[i].Device, s.ports[i].Number, s.ports[i].Gbit, most),
+				"look at cable and switch port: all of a ring goes as slowly as this link")
+		}
+	}
+	for _, i := range s.left() {
+		if slow(i) && other(i) {
+			s.out[i].Used, s.out[i].Why = false, fmt.Sprintf("it is another model with %g of %g Gb/s", s.ports[i].Gbit, most)
+		}
+	}
+}
+
+// kind says what the ports that are left are.
+func (s *sorter) kind() (Kind, string) {
+	left := s.left()
+	if len(left) == 0 {
+		return Sockets, ""
+	}
+	p := s.ports[left[0]]
+	text := fmt.Sprintf("%s of %s", count(len(left), "port"), p.Layer)
+	if p.Layer == "Ethernet" {
+		return RoCE, text + " that speak RDMA"
+	}
+	return InfiniBand, text
+}
+
+// gpuText names GPUs: "GPU0" or "GPUs 0-3,5".
+func gpuText(before string, gpus []int) string {
+	if len(gpus) == 0 {
+		return ""
+	}
+	if len(gpus) == 1 {
+		return fmt.Sprintf("%sGPU %d", before, gpus[0])
+	}
+	var parts []string
+	for i := 0; i < len(gpus); {
+		j := i
+		for j+1 < len(gpus) && gpus[j+1] == gpus[j]+1 {
+			j++
+		}
+		if j > i {
+			parts = append(parts, fmt.Sprintf("%d-%d", gpus[i], gpus[j]))
+		} else {
+			parts = append(parts, fmt.Sprint(gpus[i]))
+		}
+		i = j + 1
+	}
+	return before + "GPUs " + strings.Join(parts, ",")
+}

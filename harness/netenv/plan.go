@@ -1,0 +1,157 @@
+package netenv
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Options say what is wanted.
+type Options struct {
+	SHARP   bool // reductions in the network
+	GDRCopy bool // NCCL_GDRCOPY_ENABLE
+	NoIB    bool // sockets only
+	// Env is what is set already, in the environment or a file of NCCL's.
+	Env []Setting
+	// Problems are what NCCL's own reader finds wrong with it.
+	Problems []string
+}
+
+// A Setting is a variable that is set, and by what.
+type Setting struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	From  string `json:"from"` // "environment" or file:line
+}
+
+// A Plan is what to set on a node, and why. Each name is in one of Set, Kept
+// and Unset.
+type Plan struct {
+	Control  Control    `json:"control"`
+	Data     Data       `json:"data"`
+	Set      []Variable `json:"set"`
+	Kept     []Kept     `json:"kept"`
+	Unset    []Unset    `json:"unset"`
+	Warnings []Warning  `json:"warnings"`
+}
+
+// A Variable is one to set.
+type Variable struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Reason string `json:"reason"`
+}
+
+// A Kept is a variable that the user has set.
+type Kept struct {
+	Setting
+	// Found is what would have been set, "" where nothing would.
+	Found  string `json:"found,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Against says how it contradicts the node; "": it does not.
+	Against string `json:"against,omitempty"`
+}
+
+// An Unset is a variable that is left alone though people might expect it.
+type Unset struct {
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
+}
+
+// A Warning is what will go wrong, and the remedy.
+type Warning struct {
+	What   string `json:"what"`
+	Remedy string `json:"remedy"`
+}
+
+// Make plans the environment of a node.
+func Make(n *Node, opt Options) *Plan {
+	m := &maker{n: n, opt: opt, Plan: &Plan{Set: []Variable{}, Kept: []Kept{}, Unset: []Unset{}, Warnings: []Warning{}}}
+	m.Control = m.chooseControl()
+	m.Data = m.chooseData()
+	m.controlPlane()
+	switch m.Data.Kind {
+	case EFA:
+		m.efa()
+	case InfiniBand, RoCE:
+		m.verbs()
+	default:
+		m.sockets()
+	}
+	m.gpuMemory()
+	m.nvlink()
+	m.topology()
+	m.limits()
+	for _, text := range opt.Problems {
+		m.warn(text, "correct the variable or unset it")
+	}
+	m.keep()
+	return m.Plan
+}
+
+// A maker is a Plan in the making.
+type maker struct {
+	n   *Node
+	opt Options
+	*Plan
+}
+
+func (m *maker) set(name, value, reason string, a ...any) {
+	m.Set = append(m.Set, Variable{name, value, fmt.Sprintf(reason, a...)})
+}
+
+func (m *maker) leave(name, reason string, a ...any) {
+	m.Unset = append(m.Unset, Unset{name, fmt.Sprintf(reason, a...)})
+}
+
+func (m *maker) warn(what, remedy string) {
+	m.Warnings = append(m.Warnings, Warning{what, remedy})
+}
+
+// env is a variable that the user has set to something. One that is set to
+// nothing counts as not set, as it does for NCCL.
+func (m *maker) env(name string) (Setting, bool) {
+	i := slices.IndexFunc(m.opt.Env, func(s Setting) bool { return s.Name == name && s.Value != "" })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return m.opt.Env[i], true
+}
+
+// plugin finds a network plugin of a kind.
+func (m *maker) plugin(kind string) (Plugin, bool) {
+	i := slices.IndexFunc(m.n.Plugins, func(p Plugin) bool { return p.Kind == kind })
+	if i < 0 {
+		return Plugin{}, false
+	}
+	return m.n.Plugins[i], true
+}
+
+// unasked is the plugin that NCCL loads when nobody names one.
+func (m *maker) unasked() (Plugin, bool) {
+	i := slices.IndexFunc(m.n.Plugins, func(p Plugin) bool { return p.Name == "" && p.Listed })
+	if i < 0 {
+		return Plugin{}, false
+	}
+	return m.n.Plugins[i], true
+}
+
+// join writes names as people do: a, b and c.
+func join(names []string) string {
+	switch n := len(names); n {
+	case 0:
+		return "none"
+	case 1:
+		return names[0]
+	default:
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
