@@ -127,7 +127,8 @@ func newApp(out, errOut io.Writer) *cli.App {
 			certifyCommand(out, errOut), applyCommand(errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out),
 			historyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
 			collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
-			topoCommand(out, errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out), completionCommand(out), rankCommand(out), identifyCommand(out),
+			topoCommand(out, errOut), envCommand(out, errOut), execCommand(errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out),
+			completionCommand(out), rankCommand(out), identifyCommand(out),
 		},
 	}
 	for _, c := range app.Commands {
@@ -143,7 +144,7 @@ func flagsFirst(app *cli.App, args []string) []string {
 		return args
 	}
 	cmd := app.Command(args[1])
-	if cmd == nil || cmd.SkipFlagParsing || len(cmd.Subcommands) > 0 {
+	if cmd == nil || cmd.SkipFlagParsing || len(cmd.Subcommands) > 0 || cmd.Name == execName { // whose arguments have flags of their own
 		return args
 	}
 	return append(args[:2:2], flagsfirst.Args(args[2:], func(name string) bool {

@@ -166,7 +166,7 @@ func checkSHM(e *env) []finding {
 	size := s.Memory.Value["MemTotal"] / 2
 	for _, o := range shm.Options {
 		if text, ok := strings.CutPrefix(o, "size="); ok {
-			v, err := parseSize(text)
+			v, err := sysfs.ParseMountSize(text)
 			if err != nil {
 				return node(outcome{verdict: Error, reason: fmt.Sprintf("/dev/shm: %v", err)})
 			}
@@ -182,21 +182,6 @@ func checkSHM(e *env) []finding {
 		o.bad, o.reason = true, bytesText(size)+" are too few for NCCL and for data loaders"
 	}
 	return node(o)
-}
-
-// parseSize parses a size of tmpfs: bytes, or KiB as 65536k.
-func parseSize(s string) (uint64, error) {
-	shift := 0
-	for i, unit := range "kmg" {
-		if rest, ok := strings.CutSuffix(s, string(unit)); ok {
-			s, shift = rest, 10*(i+1)
-		}
-	}
-	v, err := strconv.ParseUint(s, 10, 64-shift)
-	if err != nil {
-		return 0, fmt.Errorf("%.20q is no size such as 65536k", s)
-	}
-	return v << shift, nil
 }
 
 func checkHugepages(e *env) []finding {

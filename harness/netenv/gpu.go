@@ -61,6 +61,15 @@ func (m *maker) nvlink() {
 	}
 }
 
+// TopoFiles are where clouds' images have topology files, by platform of the
+// hardware data base.
+var TopoFiles = map[string][]string{
+	"azure-ndv2":       {"/opt/microsoft/ndv2-topo.xml", "/opt/microsoft/ndv2/topo.xml"},
+	"azure-nd-a100-v4": {"/opt/microsoft/ndv4-topo.xml", "/opt/microsoft/ndv4/topo.xml"},
+	"azure-nd-h100-v5": {"/opt/microsoft/ndv5-topo.xml", "/opt/microsoft/ndv5/topo.xml"},
+	"azure-nd-h200-v5": {"/opt/microsoft/ndv5-topo.xml", "/opt/microsoft/ndv5/topo.xml"},
+}
+
 // topology points to the file that a cloud ships for its instances.
 func (m *maker) topology() {
 	if m.Data.Kind != InfiniBand && m.Data.Kind != RoCE || m.n.Cloud == "" || len(m.n.GPUs) == 0 {

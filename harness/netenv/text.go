@@ -9,7 +9,9 @@ import (
 // WriteText writes a plan for people.
 func (p *Plan) WriteText(w io.Writer, n *Node) error {
 	var b strings.Builder
-	line := func(what, format string, a ...any) { fmt.Fprintf(&b, "%-10s %s\n", what, oneLine(fmt.Sprintf(format, a...))) }
+	line := func(what, format string, a ...any) {
+		fmt.Fprintf(&b, "%-10s %s\n", what, oneLine(fmt.Sprintf(format, a...)))
+	}
 	if c := p.Control; c.Interface != "" {
 		line("control", "%s, %s: %s", c.Interface, c.Family, c.Why)
 	} else {

@@ -169,6 +169,21 @@ func ParseMounts(text string) []Mount {
 	return out
 }
 
+// ParseMountSize parses a tmpfs's option size: bytes, or KiB as in 65536k.
+func ParseMountSize(s string) (uint64, error) {
+	shift := 0
+	for i, unit := range "kmg" {
+		if rest, ok := strings.CutSuffix(s, string(unit)); ok {
+			s, shift = rest, 10*(i+1)
+		}
+	}
+	v, err := strconv.ParseUint(s, 10, 64-shift)
+	if err != nil {
+		return 0, fmt.Errorf("%.20q is no size such as 65536k", s)
+	}
+	return v << shift, nil
+}
+
 // A Process is an entry of /proc.
 type Process struct {
 	PID   int

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/harness/netenv"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// envOptions are what harness env and harness exec have in common, and env's
+// own.
+type envOptions struct {
+	root, topo, peers, hostfile string
+	netenv.Options
+
+	format string
+	export bool
+	stderr io.Writer
+}
+
+// flags are those of both commands.
+func (o *envOptions) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "peers", Destination: &o.peers, Usage: "the job's other hosts are `HOST,…`: the control plane takes the interface that leads to them"},
+		&cli.StringFlag{Name: "hostfile", Destination: &o.hostfile, Usage: "they are in `FILE`, as mpirun and DeepSpeed read it"},
+		&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "GPUs and network cards sit as `FILE` says, written by harness topo --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+		&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev, etc and opt below `DIR`"},
+		&cli.BoolFlag{Name: "gdrcopy", Destination: &o.GDRCopy, Usage: "have NCCL use GDRCopy"},
+		&cli.BoolFlag{Name: "sharp", Destination: &o.SHARP, Usage: "have the switches reduce, where there is the SHARP plugin"},
+		&cli.BoolFlag{Name: "no-ib", Destination: &o.NoIB, Usage: "use sockets only"},
+	}
+}
+
+func envCommand(out, errOut io.Writer) *cli.Command {
+	o := envOptions{stderr: errOut}
+	return &cli.Command{
+		Name:  "env",
+		Usage: "say which variables NCCL, UCX, libfabric and Open MPI need on this node, and why",
+		Description: "Looks at network cards, GPUs, interfaces, routes and limits, and prints what to set so that start-up goes over\n" +
+			"the right interface and data over the right cards, each with its reason; what is left alone, and why; what is\n" +
+			"set already, and whether that contradicts the node. eval \"$(harness env --export)\" sets it in a shell,\n" +
+			"harness exec for one command. docs/env.md has the rules and their sources.",
+		Flags: append([]cli.Flag{
+			formatFlag(&o.format),
+			&cli.BoolFlag{Name: "export", Destination: &o.export, Usage: "print lines for a shell to evaluate"},
+		}, o.flags()...),
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			if o.format != "text" && o.format != "json" {
+				return usagef("--output is text or json, not %q", o.format)
+			}
+			if o.export && c.IsSet("output") {
+				return usagef("--export and --output both say in which form; give one of them")
+			}
+			return o.run(c.Context, out)
+		},
+	}
+}
+
+// The document of harness env --output json, schema 1.
+type envDoc struct {
+	Schema int          `json:"schema"`
+	Node   *netenv.Node `json:"node"`
+	*netenv.Plan
+}
+
+func (o *envOptions) run(ctx context.Context, out io.Writer) error {
+	node, plan, err := o.plan(ctx, os.Environ())
+	if err != nil {
+		return err
+	}
+	switch {
+	case o.export:
+		for _, w := range plan.Warnings {
+			fmt.Fprintf(o.stderr, "harness: %s; remedy: %s\n", w.What, w.Remedy)
+		}
+		return plan.WriteExport(out)
+	case o.format == "json":
+		return writeJSON(out, envDoc{Schema: 1, Node: node, Plan: plan})
+	}
+	return plan.WriteText(out, node)
+}
+
+// plan reads the node and makes its plan.
+func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, *netenv.Plan, error) {
+	names, err := o.peerNames()
+	if err != nil {
+		return nil, nil, err
+	}
+	machine, err := sysfs.Open(o.root)
+	if err != nil {
+		return nil, nil, usagef("--root: %w", err)
+	}
+	opt := o.Options
+	opt.Env, opt.Problems = alreadySet(environ, machine)
+	node, err := o.node(machine, opt.Env)
+	if err != nil {
+		return nil, nil, err
+	}
+	node.Peers = lookUp(ctx, names)
+	return node, netenv.Make(node, opt), nil
+}
+
+// alreadySet is the environment, and what NCCL's files add to it; and what is
+// wrong with either.
+func alreadySet(environ []string, machine sysfs.FS) (set []netenv.Setting, problems []string) {
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !slices.ContainsFunc(set, func(s netenv.Setting) bool { return s.Name == name }) { // getenv takes the first
+			set = append(set, netenv.Setting{Name: name, Value: value, From: "environment"})
+		}
+	}
+	read := func(name string) ([]byte, error) {
+		text, err := machine.Text(name)
+		return []byte(text), err
+	}
+	k, _, err := knob.Load(environ, read)
+	if err != nil {
+		return set, strings.Split(err.Error(), "\n")
+	}
+	for _, s := range k.Settings() {
+		if s.From != "environment" {
+			set = append(set, netenv.Setting{Name: s.Name, Value: s.Value, From: s.From})
+		}
+	}
+	return set, nil
+}

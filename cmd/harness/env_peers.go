@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/netenv"
+)
+
+// peerNames are the hosts that the flags name.
+func (o *envOptions) peerNames() ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(o.peers, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	if o.hostfile != "" {
+		text, err := os.ReadFile(o.hostfile)
+		if err != nil {
+			return nil, usagef("--hostfile: %w", err)
+		}
+		more := hostfileNames(string(text))
+		if len(more) == 0 {
+			return nil, usagef("--hostfile: %s names no host", o.hostfile)
+		}
+		names = append(names, more...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// hostfileNames reads a host file: a host a line, then what does not matter
+// here (slots=8), and comments after #. Users before @ and numbers of slots
+// after a colon are left out.
+func hostfileNames(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) == 0 {
+			continue
+		}
+		name := fields[0][strings.LastIndexByte(fields[0], '@')+1:]
+		if _, err := netip.ParseAddr(name); err != nil {
+			name, _, _ = strings.Cut(name, ":")
+		}
+		if name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Name services answer within milliseconds or not at all; a hundred questions
+// at a time is what they bear.
+const (
+	lookUpTime = 5 * time.Second
+	lookUps    = 100
+)
+
+// lookUp asks for the addresses of hosts.
+func lookUp(ctx context.Context, names []string) []netenv.Peer {
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	out := make([]netenv.Peer, len(names))
+	slots := make(chan struct{}, lookUps)
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			out[i] = netenv.Peer{Name: name, Addrs: []netip.Addr{}}
+			if a, err := netip.ParseAddr(name); err == nil {
+				out[i].Addrs = []netip.Addr{a}
+				return
+			}
+			addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+			if err != nil {
+				out[i].Err = err.Error()
+				return
+			}
+			for _, a := range addrs {
+				out[i].Addrs = append(out[i].Addrs, a.Unmap())
+			}
+		})
+	}
+	wg.Wait()
+	return out
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/elf"
+	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/netenv"
+	"github.com/assay-hpc/assay/harness/rootfs"
+)
+
+// pluginDirs are where installers put NCCL's network plugins, for images whose
+// loader does not look there: AWS's EFA installer, HPC-X.
+var pluginDirs = []string{
+	"/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu", "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
+	"/opt/aws-ofi-nccl/lib", "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
+}
+
+// systemDirs are the loader's own.
+var systemDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+
+const (
+	pluginFile = "libnccl-net.so"
+	ofiFile    = "libnccl-net-ofi.so"
+)
+
+// plugins finds the network plugins in the order in which the loader looks,
+// and after them those where it does not.
+func plugins(dir, libraryPath string) []netenv.Plugin {
+	out := []netenv.Plugin{}
+	root, err := rootfs.Open(dir)
+	if err != nil {
+		return out
+	}
+	dirs := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
+	conf, _ := ldso.ReadConf(root) // without it there are the other directories
+	for _, c := range conf {
+		dirs = append(dirs, c.Dir)
+	}
+	dirs = append(dirs, systemDirs...)
+	listed := len(dirs)
+	seen := map[string]bool{}
+	for i, d := range append(dirs, pluginDirs...) {
+		for _, file := range []string{pluginFile, ofiFile} {
+			name := path.Join(d, file)
+			real, err := root.Resolve(name)
+			if _, statErr := root.Stat(name); err != nil || statErr != nil || !path.IsAbs(d) || seen[file+real] {
+				continue
+			}
+			seen[file+real] = true
+			p := netenv.Plugin{Path: name, Kind: pluginKind(root, real), Listed: i < listed}
+			if file == ofiFile {
+				p.Name, p.Kind = "ofi", netenv.PluginOFI
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// pluginKind tells plugins apart by what they need, or by where they lie if
+// they look that up at run time.
+func pluginKind(root rootfs.FS, real string) string {
+	needs := ""
+	if f, err := root.Open(real); err == nil {
+		defer f.Close()
+		if lib, err := elf.Parse(f); err == nil {
+			needs = strings.Join(lib.Needed, " ")
+		}
+	}
+	has := func(text string, words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
+	switch {
+	case has(needs, "libfabric"), has(real, "ofi-nccl", "libnccl-net-ofi"):
+		return netenv.PluginOFI
+	case has(needs, "libsharp"), has(real, "sharp"):
+		return netenv.PluginSHARP
+	}
+	return netenv.PluginOther
+}

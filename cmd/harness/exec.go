@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+)
+
+// execName is the command whose arguments are a command.
+const execName = "exec"
+
+// ignoredAtStart are the signals that whoever started the program wants
+// ignored, as nohup does. The program itself listens to them, which execve
+// would turn into what kills the command.
+var ignoredAtStart = slices.DeleteFunc(slices.Clone(ending), func(s os.Signal) bool { return !signal.Ignored(s) })
+
+func execCommand(errOut io.Writer) *cli.Command {
+	o := envOptions{stderr: errOut}
+	var override, quiet bool
+	return &cli.Command{
+		Name:      execName,
+		Usage:     "run a command in the environment that harness env prints",
+		ArgsUsage: "[--] COMMAND [ARGUMENT…]",
+		Description: "Becomes the command, with the same process id: launchers, signals and exit statuses are the command's. What is\n" +
+			"set already stays, unless --override. Start each rank by it, so that each node has its own settings, and mpirun\n" +
+			"too, for its own connections: harness exec -- mpirun -np 16 harness exec -q -- ./program",
+		Flags: append([]cli.Flag{
+			&cli.BoolFlag{Name: "override", Destination: &override, Usage: "replace what is set already by what was found"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &quiet, Usage: "do not say on stderr what was set"},
+		}, o.flags()...),
+		Action: func(c *cli.Context) error {
+			args := c.Args().Slice()
+			if len(args) == 0 {
+				return usagef("exec: which command? harness exec -- COMMAND")
+			}
+			program, err := exec.LookPath(args[0])
+			if err != nil {
+				return &statusError{exitNotDone, fmt.Errorf("exec: %w", err)}
+			}
+			_, plan, err := o.plan(c.Context, os.Environ())
+			if err != nil {
+				return err
+			}
+			if !quiet {
+				fmt.Fprintln(errOut, "harness:", plan.Line(override))
+			}
+			for _, s := range ignoredAtStart {
+				signal.Ignore(s)
+			}
+			err = syscall.Exec(program, args, plan.Apply(os.Environ(), override))
+			return &statusError{exitNotDone, fmt.Errorf("exec: %s: %w", program, err)}
+		},
+	}
+}
