@@ -78,6 +78,10 @@ var lattice = []rule{
 		why: "all three engines judge by it: a node is described to it, and it knows nothing of how that was found",
 	},
 	{
+		name: "the environment", who: []string{"harness/netenv"}, not: []string{"*"}, deep: true,
+		why: "which variables a node needs follows from its description alone, so that captures of real platforms are its tests",
+	},
+	{
 		name: "command line", who: []string{"..."}, unless: []string{"cmd/..."}, not: []string{"github.com/urfave/cli/..."},
 		why: "a library that knows flags cannot be called without them",
 	},

@@ -215,8 +215,9 @@ func (n *Node) family(i Interface) string {
 
 // localNames begin the names of interfaces that lead to containers and virtual
 // machines of this host: Docker's, libvirt's, CNI's, Podman's, LXC's, those of
-// Kubernetes' networks.
-var localNames = []string{"docker", "br-", "virbr", "vnet", "cni", "podman", "lxcbr", "lxdbr", "lxc", "flannel", "cali", "cilium", "veth", "kube-", "nodelocaldns", "tunl", "dummy"}
+// Kubernetes' networks. Bridges with other names (br-3f2c9d1e5a77) are known by
+// their kind; br-ex of Open vSwitch, which has the host's address, is of none.
+var localNames = []string{"docker", "virbr", "vnet", "cni", "podman", "lxcbr", "lxdbr", "lxc", "flannel", "cali", "cilium", "kube-", "nodelocaldns", "tunl", "dummy"}
 
 // hostOnly reports whether an interface leads to no other host.
 func (n *Node) hostOnly(i Interface) (bool, string) {
@@ -229,11 +230,8 @@ func (n *Node) hostOnly(i Interface) (bool, string) {
 		return true, "an overlay of containers"
 	case i.Kind == "bridge" && !n.reachesWire(i):
 		return true, "a bridge of this host's containers or virtual machines"
-	case i.Virtual || i.Kind == "":
-		local := slices.ContainsFunc(localNames, func(p string) bool { return strings.HasPrefix(i.Name, p) })
-		if local && i.Virtual && !n.reachesWire(i) {
-			return true, "an interface of this host's containers or virtual machines"
-		}
+	case slices.ContainsFunc(localNames, func(p string) bool { return strings.HasPrefix(i.Name, p) }):
+		return true, "an interface of this host's containers or virtual machines"
 	}
 	return false, ""
 }

@@ -38,7 +38,7 @@ type Choice struct {
 	Used   bool   `json:"used"`
 	Why    string `json:"why,omitempty"`  // it is left out
 	GPUs   []int  `json:"gpus,omitempty"` // to which no port is nearer
-	Path   string `json:"path,omitempty"` // the way to those
+	Path   string `json:"path,omitempty"` // the way to the nearest of those
 	GID    int    `json:"gid_index"`      // of RoCE; -1: none
 }
 
@@ -76,7 +76,7 @@ func (m *maker) chooseData() Data {
 		s.drop(func(i int) bool { return !s.isEFA(i) }, "EFA carries the data")
 		s.dropDown()
 		s.near()
-		d.Kind, d.Why = EFA, "there are EFA devices"
+		d.Kind, d.Why = EFA, count(len(s.left()), "device")
 	} else {
 		s.drop(func(i int) bool { return !s.ports[i].OnPCI }, "it is made of software (soft RoCE or the like)")
 		s.dropControl()
@@ -152,7 +152,7 @@ func (s *sorter) dropControl() {
 		return slices.ContainsFunc(s.ports[i].Netdevs, func(d string) bool { return slices.Contains(under, d) })
 	}
 	if s.any(func(i int) bool { return !shared(i) && s.active(i) }) {
-		s.drop(shared, "the control plane goes over it (%s)", c)
+		s.drop(shared, "it carries the control plane")
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *sorter) dropLayer() {
 		}
 		layers[layer] = w
 	}
-	if len(layers) < 2 {
+	if len(layers) == 0 { // all are down
 		return
 	}
 	best := slices.SortedFunc(maps.Keys(layers), func(a, b string) int {
@@ -288,9 +288,12 @@ func (s *sorter) kind() (Kind, string) {
 		return Sockets, ""
 	}
 	p := s.ports[left[0]]
-	text := fmt.Sprintf("%s of %s", count(len(left), "port"), p.Layer)
+	text := count(len(left), "port")
+	if p.Gbit > 0 {
+		text += fmt.Sprintf(" of %g Gb/s", p.Gbit)
+	}
 	if p.Layer == "Ethernet" {
-		return RoCE, text + " that speak RDMA"
+		return RoCE, text
 	}
 	return InfiniBand, text
 }

@@ -1,6 +1,9 @@
 package netenv
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // firstEFA is the PCI device of the first generation, which cannot read the
 // memory of others.
@@ -10,10 +13,13 @@ const firstEFA = "efa0"
 func (m *maker) efa() {
 	used := m.Data.used()
 	m.set("FI_PROVIDER", "efa", "%s: programs that use libfabric fail where they cannot open them, and do not take TCP", count(len(used), "EFA device"))
-	if slices.ContainsFunc(m.n.Ports, func(p Port) bool { return p.Vendor == VendorAmazon && p.Model == firstEFA }) {
+	switch {
+	case slices.ContainsFunc(m.n.Ports, func(p Port) bool { return p.Vendor == VendorAmazon && p.Model == firstEFA }):
 		m.leave("FI_EFA_USE_DEVICE_RDMA", "EFA of the first generation cannot read remote memory, and libfabric ends the program when it is asked for")
-	} else {
-		m.set("FI_EFA_USE_DEVICE_RDMA", "1", "these EFA devices read remote memory; libfabric before 1.18 asks for this, later ones do it anyway")
+	case strings.HasPrefix(m.n.Platform, "aws-p"):
+		m.set("FI_EFA_USE_DEVICE_RDMA", "1", "EFA of these instances reads remote memory; libfabric before 1.18 asks for this, later ones do it anyway")
+	default:
+		m.leave("FI_EFA_USE_DEVICE_RDMA", "not all instances' EFA can read remote memory, and libfabric ends the program where it cannot; libfabric from 1.18 on asks the device")
 	}
 	p, found := m.plugin(PluginOFI)
 	unasked, loads := m.unasked()

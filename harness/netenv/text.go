@@ -3,6 +3,7 @@ package netenv
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -64,8 +65,9 @@ func (p *Plan) portText(port Port, c Choice) string {
 		return text + ": left out, " + c.Why
 	}
 	text += ": used"
-	if c.Path != "" {
-		text += gpuText(", "+c.Path+" to ", c.GPUs)
+	for _, path := range pathOrder {
+		on := slices.DeleteFunc(slices.Clone(c.GPUs), func(g int) bool { return port.Paths[g] != path })
+		text += gpuText(", "+path+" to ", on)
 	}
 	if c.GID >= 0 {
 		text += fmt.Sprintf(", GID %d", c.GID)

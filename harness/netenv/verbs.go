@@ -25,6 +25,9 @@ func (m *maker) verbs() {
 	}
 	m.leave("NCCL_IB_TC", "traffic class and NCCL_IB_SL name queues that only who runs the network knows: ask, and set them then")
 	m.leave("NCCL_IB_TIMEOUT", "with NCCL_IB_RETRY_CNT, NCCL_IB_QPS_PER_CONNECTION and the sizes of buffers: NCCL's defaults hold until a measurement says otherwise")
+	if m.n.Cloud == "azure" {
+		m.leave("NCCL_IB_PCI_RELAXED_ORDERING", "Microsoft's images set 1; NCCL's default (2) does the same wherever libibverbs can")
+	}
 	m.set("OMPI_MCA_coll_hcoll_enable", "0", "HCOLL inside MPI opens the RDMA devices by itself, whatever UCX_NET_DEVICES says; start-up needs none of it")
 }
 
@@ -46,7 +49,7 @@ func (m *maker) hcaList() string {
 
 func (m *maker) hcaReason() string {
 	used := m.Data.used()
-	text := fmt.Sprintf("data plane over %s", m.Data.Why)
+	text := fmt.Sprintf("data plane over %s, %s", m.Data.Kind, m.Data.Why)
 	switch near, far := m.pathsUsed(); {
 	case len(m.n.GPUs) == 0:
 		text += "; there are no GPUs to be near to"

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/harness/netenv"
+	"github.com/assay-hpc/assay/internal/golden"
+)
+
+// planOf plans a fixture's node as harness env with the run's flags would.
+func planOf(t *testing.T, f *fixture, run fixtureRun) (*netenv.Node, *netenv.Plan, string) {
+	t.Helper()
+	var stderr bytes.Buffer
+	o := envOptions{stderr: &stderr}
+	var node *netenv.Node
+	var plan *netenv.Plan
+	app := &cli.App{
+		Name: "env", Flags: o.flags(), Writer: io.Discard, ErrWriter: io.Discard,
+		Action: func(c *cli.Context) (err error) {
+			node, plan, err = o.plan(context.Background(), f.env)
+			return err
+		},
+	}
+	if err := app.Run(append([]string{"env", "--root", f.layOut(run)}, run.flags...)); err != nil {
+		t.Fatal(err)
+	}
+	return node, plan, stderr.String()
+}
+
+// TestEnvPlatforms holds the plans of real platforms' nodes against what was
+// reviewed.
+func TestEnvPlatforms(t *testing.T) {
+	files, err := filepath.Glob("testdata/env/*.node")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("fixtures: %v, %v", files, err)
+	}
+	for _, file := range files {
+		f := readFixture(t, file)
+		name := strings.TrimSuffix(filepath.Base(file), ".node")
+		for _, run := range f.runs {
+			t.Run(name+"/"+run.name, func(t *testing.T) {
+				t.Parallel()
+				own := *f
+				own.t = t
+				node, plan, stderr := planOf(t, &own, run)
+				if stderr != "" {
+					t.Errorf("stderr: %s", stderr)
+				}
+				var b bytes.Buffer
+				if err := plan.WriteText(&b, node); err != nil {
+					t.Fatal(err)
+				}
+				golden.Check(t, "env/"+name+"."+run.name+".golden", b.String())
+				ncclReads(t, plan)
+			})
+		}
+	}
+}
+
+// ncclReads wants NCCL's reader to know each name and to take each value.
+func ncclReads(t *testing.T, plan *netenv.Plan) {
+	t.Helper()
+	var environ []string
+	for _, v := range plan.Set {
+		environ = append(environ, v.Name+"="+v.Value)
+	}
+	_, warnings, err := knob.Load(environ, func(string) ([]byte, error) { return nil, os.ErrNotExist })
+	if err != nil {
+		t.Errorf("knob.Load: %v", err)
+	}
+	for _, w := range warnings {
+		if w.Level == debug.Warn {
+			t.Errorf("knob.Load: %s", w.Message)
+		}
+	}
+}
