@@ -67,18 +67,17 @@ func readFixture(t *testing.T, file string) *fixture {
 
 // A tree is a fixture on the disk.
 type tree struct {
-	t        *testing.T
-	root     string
-	device   map[string]string // of interfaces and RDMA devices: where in /sys
-	ports    map[string]int    // of a host bridge or switch: how many below it
-	gpus     []string          // addresses, as are
-	cards    []string          // those of RDMA devices
-	index    int
-	mounts   string
-	routes   [2]string
-	addrs    string
-	modules  string
-	withText string
+	t       *testing.T
+	root    string
+	device  map[string]string // of interfaces and RDMA devices: where in /sys
+	ports   map[string]int    // of a host bridge or switch: how many below it
+	gpus    []string          // addresses, as are
+	cards   []string          // those of RDMA devices
+	index   int
+	mounts  string
+	routes  [2]string
+	addrs   string
+	modules string
 }
 
 func (f *fixture) layOut(run fixtureRun) string {
