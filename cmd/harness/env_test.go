@@ -84,3 +84,29 @@ func ncclReads(t *testing.T, plan *netenv.Plan) {
 		}
 	}
 }
+
+// TestEnvTopologyFile: a file of NCCL's or ours says what cards there are where
+// the tree has none, and where they sit where it has.
+func TestEnvTopologyFile(t *testing.T) {
+	bare := &fixture{t: t, lines: []string{"cpus GenuineIntel 2 56", "net eth0", "route 0.0.0.0/0 10.0.0.1 eth0"}}
+	for _, tt := range []struct{ file, hca string }{
+		{"dgx-h100.xml", "=mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7"},
+		{"gb200-4.xml", "=mlx5_0,mlx5_1,mlx5_2,mlx5_3"},
+	} {
+		node, plan, _ := planOf(t, bare, fixtureRun{flags: []string{"--topo", "../../coll/topology/testdata/" + tt.file}})
+		got := ""
+		for _, v := range plan.Set {
+			if v.Name == "NCCL_IB_HCA" {
+				got = v.Value
+			}
+		}
+		if got != tt.hca || len(node.GPUs) == 0 || plan.Control.Interface != "eth0" {
+			t.Errorf("%s: NCCL_IB_HCA=%s, %d GPUs, control %s; want %s", tt.file, got, len(node.GPUs), plan.Control.Interface, tt.hca)
+		}
+	}
+	one := &fixture{t: t, lines: append(bare.lines, "rdma mlx5_3 0000:99:00.0 device=1021 numa=0 at=0000:98/p layer=InfiniBand rate=400,NDR")}
+	node, _, _ := planOf(t, one, fixtureRun{flags: []string{"--topo", "../../coll/topology/testdata/dgx-h100.xml"}})
+	if len(node.Ports) != 1 || node.Ports[0].Paths[3] != "PXB" || node.Ports[0].Paths[7] != "SYS" {
+		t.Errorf("the place of mlx5_3 by the file: %+v", node.Ports)
+	}
+}
