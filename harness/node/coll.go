@@ -142,12 +142,17 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bo
 	return res
 }
 
+// saturated is from how many bytes on bus bandwidth is about that of any larger
+// message: with 8 H200 512 MiB reach 0.93 of 16 GiB, and floors are 0.87 of that.
+const saturated = 512 << 20
+
 // figure is what the data base expects of a collective of one node: of several
-// algorithms' figures the lowest, of a message no larger than what was measured.
+// algorithms' figures the lowest, and none of a message that small ones cannot be
+// held against.
 func (c *Config) figure(op string, ranks int, bytes int64) *platform.Expected {
 	var fit []platform.Expected
 	for _, f := range c.Machine.Expect.Figures {
-		if f.Name == op && f.Nodes <= 1 && f.GPUs == ranks && f.Bytes <= bytes && f.Floor != nil {
+		if f.Name == op && f.Nodes <= 1 && f.GPUs == ranks && (f.Bytes <= bytes || bytes >= saturated) && f.Floor != nil {
 			fit = append(fit, f)
 		}
 	}

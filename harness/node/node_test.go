@@ -373,7 +373,7 @@ func TestColl(t *testing.T) {
 	machine.Expect.Figures = []platform.Expected{
 		{Name: "all_reduce", Nodes: 1, GPUs: 2, Algorithm: "nvls", Floor: &platform.Floor{Cited: platform.Cited{Value: 420, Source: "s"}}},
 		{Name: "all_reduce", Nodes: 1, GPUs: 2, Algorithm: "ring", Peak: &platform.Cited{Value: 450, Source: "sheet"}, Floor: &platform.Floor{Cited: platform.Cited{Value: 351, Source: "rule"}}},
-		{Name: "all_reduce", Nodes: 1, GPUs: 2, Bytes: 16 << 30, Floor: &platform.Floor{Cited: platform.Cited{Value: 1, Source: "of larger messages"}}},
+		{Name: "all_gather", Nodes: 1, GPUs: 2, Bytes: 16 << 30, Floor: &platform.Floor{Cited: platform.Cited{Value: 351, Source: "of larger messages"}}},
 		{Name: "all_reduce", Nodes: 1, GPUs: 8, Floor: &platform.Floor{Cited: platform.Cited{Value: 1, Source: "of more GPUs"}}},
 	}
 	late := document(380)
@@ -404,6 +404,11 @@ func TestColl(t *testing.T) {
 				t.Errorf("%+v %+v", r.Curves, r.Measured)
 			}
 		})
+	}
+	for bytes, want := range map[int64]bool{256 << 20: false, 1 << 30: true, 16 << 30: true} {
+		if got := (&Config{Machine: machine}).figure("all_gather", 2, bytes) != nil; got != want {
+			t.Errorf("%d bytes are held against a figure of 16 GiB: %v; want %v", bytes, got, want)
+		}
 	}
 	one := &Config{Machine: Machine{PCI: 1, GPUs: 1, CUDA: true}}
 	want(t, certify(t, one, "{run: coll, with: {operations: [all_reduce]}}")["coll/all_reduce"], certificate.Skip, "it takes two GPUs")
