@@ -75,20 +75,27 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// lines keeps the end of what is written, and tells each line.
+// lines keeps the beginning and the end of what is written, and tells each line: a
+// crash says what it was first, and then where everybody stood.
 type lines struct {
-	tell func(string)
-	mu   sync.Mutex
-	kept []byte
-	line []byte
+	tell      func(string)
+	mu        sync.Mutex
+	head, end []byte
+	left      int // out, between the two
+	line      []byte
 }
+
+// halfKept is how many bytes of the beginning, and of the end, are kept.
+const halfKept = suite.MaxOutput/2 - 64
 
 func (l *lines) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.kept = append(l.kept, b...)
-	if n := len(l.kept) - suite.MaxOutput; n > 0 {
-		l.kept = l.kept[n:]
+	first := min(len(b), halfKept-len(l.head))
+	l.head = append(l.head, b[:first]...)
+	l.end = append(l.end, b[first:]...)
+	if n := len(l.end) - halfKept; n > 0 {
+		l.end, l.left = l.end[n:], l.left+n
 	}
 	l.line = append(l.line, b...)
 	for {
@@ -105,7 +112,10 @@ func (l *lines) Write(b []byte) (int, error) {
 func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return string(l.kept)
+	if l.left == 0 {
+		return string(l.head) + string(l.end)
+	}
+	return fmt.Sprintf("%s\n[%d bytes]\n%s", l.head, l.left, l.end)
 }
 
 // askIdentity runs identify.

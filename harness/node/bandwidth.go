@@ -79,7 +79,7 @@ func bandwidthResult(e *suite.Entry, r *membw.Report, name string) suite.Result 
 		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
 	}
 	res := of(objects)
-	res.Measured = telling(objects)
+	res.Measured = speaking(objects)
 	if res.Verdict == certificate.Fail || res.Verdict == certificate.Warn {
 		res.Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 		var said []string

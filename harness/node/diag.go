@@ -104,7 +104,7 @@ func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
 		override(e, m.Name, &o)
 		objects = append(objects, o)
 	}
-	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: telling(objects), Output: t.Output}
+	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: speaking(objects), Output: t.Output}
 	var said []string
 	for _, f := range t.Findings {
 		if verdictOf(f.Status) == res.Verdict && res.Remedy == "" {

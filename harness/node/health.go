@@ -123,7 +123,7 @@ func healthResult(r *health.Report, id string) suite.Result {
 	if len(objects) == 1 && objects[0].ID == "" { // the node itself
 		res.Objects, res.Measured, res.Reason = nil, objects[0].Measured, objects[0].Reason
 	} else {
-		res.Measured = telling(objects)
+		res.Measured = speaking(objects)
 	}
 	return res
 }

@@ -63,7 +63,7 @@ func meshResult(r *mesh.Report) suite.Result {
 		objects = append(objects, o)
 	}
 	res := of(distinct(objects))
-	res.Measured = telling(objects)
+	res.Measured = speaking(objects)
 	var said []string
 	for _, f := range r.Findings {
 		said = append(said, f.Text)

@@ -102,19 +102,27 @@ func report[T any](ctx context.Context, run func(context.Context, ...string) (Ou
 	case out.Status < 0:
 		return broke("it was killed")
 	case wrong != nil && out.Status != 0:
-		return broke("it ended with status %d%s", out.Status, lastLine(text))
+		return broke("it ended with status %d%s", out.Status, telling(text))
 	case wrong != nil:
 		return broke("its report cannot be read: %w", wrong)
 	}
 	return doc, nil
 }
 
-func lastLine(text string) string {
-	lines := strings.Split(text, "\n")
-	if last := lines[len(lines)-1]; last != "" {
-		return ": " + strings.TrimPrefix(last, "harness: ")
+// telling is the line that says why a command ended: how a crash begins, else
+// the last.
+func telling(text string) string {
+	last := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "SIG") {
+			return ": " + line
+		}
+		if line != "" {
+			last = ": " + strings.TrimPrefix(line, "harness: ")
+		}
 	}
-	return ""
+	return last
 }
 
 // once runs something for several checks, when the first of them needs it.
@@ -186,10 +194,10 @@ func place(o certificate.Object) string {
 	return s
 }
 
-// telling is the measurement that speaks for all: the one nearest its limit; of
+// speaking is the measurement that speaks for all: the one nearest its limit; of
 // those without one what is least of what is expected; else the worst, where all
 // are of one unit.
-func telling(objects []certificate.Object) *certificate.Measurement {
+func speaking(objects []certificate.Object) *certificate.Measurement {
 	var limited, expected, plain []*certificate.Measurement
 	for _, o := range objects {
 		switch m := o.Measured; {

@@ -168,6 +168,7 @@ func TestChildren(t *testing.T) {
 		"cannot start": {err: errors.New("no such program"), text: "harness diag -r memory -o json: no such program"},
 		"killed":       {out: Output{Status: -1, Stdout: []byte(`{"tests": [{"test": "memory", "status": "pass"}]}`)}, text: "it was killed"},
 		"not done":     {out: Output{Status: 3, Stderr: "more\nharness: out of memory\n"}, text: "it ended with status 3: out of memory"},
+		"crash":        {out: Output{Status: 2, Stderr: "at work\nfatal error: unexpected signal\n[signal SIGSEGV]\ngoroutine 1\ngs 0x0\n"}, text: "it ended with status 2: fatal error: unexpected signal"},
 		"no report":    {out: Output{Stdout: []byte("Segmentation fault")}, text: "its report cannot be read"},
 		"another test": {out: Output{Stdout: []byte(`{"tests": []}`)}, text: "has no test memory"},
 	} {
