@@ -69,8 +69,8 @@ func printVerified(out io.Writer, file string, d document) error {
 		fmt.Fprintf(out, "about    sha256:%s, %q\n", s.Digest["sha256"], s.Name)
 	}
 	count := certificate.Count(p.Results)
-	_, err := fmt.Fprintf(out, "verdict  %s: suite %q, %d passed, %d failed, %d skipped, %d could not be carried out\n", p.Verdict, p.Suite,
-		count[certificate.Pass], count[certificate.Fail], count[certificate.Skip], count[certificate.Error])
+	_, err := fmt.Fprintf(out, "verdict  %s: suite %q, %d passed, %d warned, %d failed, %d skipped, %d could not be carried out\n", p.Verdict, p.Suite,
+		count[certificate.Pass], count[certificate.Warn], count[certificate.Fail], count[certificate.Skip], count[certificate.Error])
 	if err == nil && p.Verdict != certificate.Pass {
 		err = &statusError{exitFail, fmt.Errorf("%s: it is what was signed, but its verdict is %s (harness report shows why)", file, p.Verdict)}
 	}

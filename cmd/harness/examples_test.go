@@ -1,0 +1,75 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/golden"
+)
+
+// TestExamples: the certificates in docs/examples are what machines said and what
+// was signed; the pages beside them are what this program makes of them.
+func TestExamples(t *testing.T) {
+	dirs, err := filepath.Glob("../../docs/examples/*/certificate.json")
+	if err != nil || len(dirs) < 4 {
+		t.Fatalf("%d examples, %v", len(dirs), err)
+	}
+	key, err := certificate.LoadPublicKey("../../docs/examples/key.pub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(dir, name string) []byte {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	for _, file := range dirs {
+		dir := filepath.Dir(file)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			doc := read(dir, "certificate.json")
+			st, err := certificate.Parse(doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := certificatetest.Validate(doc); err != nil {
+				t.Error(err)
+			}
+			signed, err := certificate.VerifySignature(read(dir, "certificate.dsse.json"), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(st, signed); d != "" {
+				t.Errorf("what was signed is another certificate (-file +signed):\n%s", d)
+			}
+			for _, r := range st.Predicate.Results {
+				if r.Verdict == certificate.Error || r.Verdict == certificate.Fail {
+					t.Errorf("%s: %s: %s", r.ID, r.Verdict, r.Reason)
+				}
+			}
+			for _, name := range []string{"report.html", "report.txt"} {
+				page := filepath.Join(t.TempDir(), name)
+				form := map[string]string{"report.html": "html", "report.txt": "text"}[name]
+				code, _, errOut := tell("report", filepath.Join(dir, "certificate.dsse.json"), "--key", "../../docs/examples/key.pub", "--format", form, "--output", page)
+				if code != exitPass {
+					t.Fatal(errOut)
+				}
+				got := read(filepath.Dir(page), name)
+				if golden.Update() {
+					if err := os.WriteFile(filepath.Join(dir, name), got, 0o644); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if string(got) != string(read(dir, name)) {
+					t.Errorf("%s is not what this program makes of the certificate; go test ./cmd/harness -run TestExamples -args -update writes it", name)
+				}
+			}
+		})
+	}
+}
