@@ -35,8 +35,8 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	if c.GPUs != nil {
 		args = append(args, "--gpus", strconv.Itoa(*c.GPUs))
 	}
-	if c.Platform != "" {
-		args = append(args, "--platform", c.Platform)
+	if p := c.surePlatform(); p != "" {
+		args = append(args, "--platform", p)
 	}
 	shared := new(once[health.Report])
 	var out []suite.Check
@@ -62,6 +62,16 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 		return nil, e.Errorf("only and skip leave no check of health (harness health --list has them)")
 	}
 	return out, nil
+}
+
+// surePlatform is the platform by which health judges: the one that was named, or
+// one that the machine is in all that is known of it. One that is only the nearest
+// would make what is different a fault.
+func (c *Config) surePlatform() string {
+	if r := &c.Machine.Expect.Recognition; c.Platform == "" && len(r.Differences) == 0 {
+		return r.Platform
+	}
+	return c.Platform
 }
 
 // covered reports whether a pattern covers an id, as a whole or up to a slash.

@@ -222,6 +222,22 @@ func TestPlatform(t *testing.T) {
 	}
 }
 
+func TestSurePlatform(t *testing.T) {
+	like := func(differences ...string) Machine {
+		return Machine{Expect: platform.Expectation{Recognition: platform.Recognition{Platform: "hgx-h200", Differences: differences}}}
+	}
+	for want, cfg := range map[string]Config{
+		"hgx-h200": {Machine: like()},
+		"":         {Machine: like("2 GPUs of 8")},
+		"own":      {Platform: "own", Machine: like("2 GPUs of 8")},
+		"other":    {Platform: "other", Machine: like()},
+	} {
+		if got := cfg.surePlatform(); got != want {
+			t.Errorf("%+v: %q; want %q", cfg, got, want)
+		}
+	}
+}
+
 func number(v float64) *float64 { return &v }
 
 func TestHealth(t *testing.T) {
