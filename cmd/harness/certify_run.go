@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +27,16 @@ type certification struct {
 	env    *suite.Env
 	spec   *certificate.ImageSpec
 	node   *certificate.Node // nil: it is not about the machine
+	fabric *fabric           // nil: no other machines
 	checks []suite.Check
+}
+
+// first reports whether this process is the one that speaks for all machines.
+func (c *certification) first() bool { return c.fabric == nil || c.fabric.Rank() == 0 }
+
+// together reports whether all machines make a check together.
+func (c *certification) together(id string) bool {
+	return slices.ContainsFunc(c.checks, func(k suite.Check) bool { return k.ID == id && slices.Contains(k.Uses, node.UseJob) })
 }
 
 // run does what the options ask for.
@@ -37,6 +47,9 @@ func (o *certifyOptions) run(ctx context.Context) error {
 	c, err := o.prepare(ctx)
 	if err != nil {
 		return err
+	}
+	if c.fabric != nil {
+		defer c.fabric.leave()
 	}
 	if err := o.matchesAny(c.checks); err != nil {
 		return err
@@ -102,6 +115,15 @@ func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, n
 		return err
 	}
 	c.node = &id.Node
+	if suite.FileSuite(name) == fabricSuite && !o.list {
+		if c.fabric, err = joinFabric(ctx, id.Node.Name); err != nil {
+			return err
+		}
+		if c.fabric != nil {
+			machine.Job = c.fabric
+			o.jobs = 1 // the machines must come to what they do together in one order
+		}
+	}
 	c.suite, c.file, err = o.aboutMachine(name, machine, imageKind(c.env, cfg))
 	return err
 }
@@ -109,6 +131,9 @@ func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, n
 // certify runs the checks and writes all that was asked for.
 func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 	var dir *outputDir
+	if !c.first() {
+		o.silence()
+	}
 	if o.output != "" {
 		var err error
 		if dir, err = openOutput(o.output); err != nil {
@@ -132,6 +157,11 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 	st, err := o.statement(c, notes.started, results)
 	if err != nil {
 		return err
+	}
+	if c.fabric != nil {
+		if st, err = o.ofAll(ctx, c, st, dir); err != nil || st == nil {
+			return err
+		}
 	}
 	if err := o.publish(ctx, c, st, dir); err != nil {
 		return errors.Join(err, o.site.act(ctx, st)) // a full disk is no reason to give a bad node work

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -30,12 +31,18 @@ var childProgram = "/proc/self/exe"
 // runChild runs a command of this program as a process of its own, and tells what
 // it says on stderr.
 func runChild(ctx context.Context, args ...string) (node.Output, error) {
+	return runChildIn(ctx, os.Environ(), args...)
+}
+
+// runChildIn is runChild with an environment of the child's own.
+func runChildIn(ctx context.Context, environ []string, args ...string) (node.Output, error) {
 	// A parent's death, of which the child is told, is that of the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var out limited
 	said := &lines{tell: func(text string) { suite.Tell(ctx, text) }}
 	cmd := exec.CommandContext(ctx, childProgram, args...)
+	cmd.Env = environ
 	cmd.Args[0] = "harness" // whatever name this one was called by
 	cmd.Stdout, cmd.Stderr = &out, said
 	// A group of its own, so that all of it can be ended.

@@ -165,6 +165,14 @@ type meshGroup struct {
 	lose   context.CancelCauseFunc
 }
 
+// A lostError says that another process was lost.
+type lostError struct {
+	rank int
+	what string
+}
+
+func (e *lostError) Error() string { return fmt.Sprintf("rank %d was lost: %s", e.rank, e.what) }
+
 // meshPatience is how long an exchange may take: processes that have nothing to
 // measure in a step wait for those that do, which have a limit of their own.
 const meshPatience = 24 * time.Hour
@@ -186,7 +194,7 @@ func meetMesh(ctx context.Context) (*meshGroup, error) {
 	}
 	boot := bootstrap.Options{
 		Ifname: knobs.SocketIfname, Family: knobs.SocketFamily,
-		OnDeath: func(rank int, what string) { lose(fmt.Errorf("rank %d was lost: %s", rank, what)) },
+		OnDeath: func(rank int, what string) { lose(&lostError{rank, what}) },
 	}
 	id, root, err := bootstrap.ShareID(ctx, where, boot)
 	if err != nil {

@@ -178,6 +178,7 @@ var faults = []fault{
 	{"node/environment", health.Warn, "node", "CUDA_LAUNCH_BLOCKING", func(n *node) { n.s.Variables = []string{"CUDA_LAUNCH_BLOCKING"} }},
 	{"node/stuck", health.Warn, "node", "4711 (python)", func(n *node) {
 		n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "python", State: 'D'})
+		n.s.Later.Value = append(n.s.Later.Value, sysfs.Process{PID: 4711, Name: "python", State: 'D'})
 	}},
 }
 

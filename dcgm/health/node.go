@@ -45,10 +45,11 @@ type System struct {
 	Nodes     Fact[[]sysfs.NUMANode]
 	Allowed   Fact[sysfs.CPUSet] // processors that this process may run on
 	Processes Fact[[]sysfs.Process]
-	Dev       []string     // device files that matter here, as infiniband/uverbs0
-	CUDA      Fact[string] // version of the CUDA toolkit
-	Compat    bool         // the image has CUDA's forward compatibility library
-	Variables []string     // environment variables that are set, of those that slow or break programs
+	Later     Fact[[]sysfs.Process] // the same after the window; an error without one
+	Dev       []string              // device files that matter here, as infiniband/uverbs0
+	CUDA      Fact[string]          // version of the CUDA toolkit
+	Compat    bool                  // the image has CUDA's forward compatibility library
+	Variables []string              // environment variables that are set, of those that slow or break programs
 }
 
 // A Log is what the kernel said about GPUs.

@@ -50,6 +50,16 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 	})
 	all.Go(func() {
 		s.Node.System = within(ctx, opt.Timeout, func(func(string)) (System, error) { return readSystem(f, opt.Getenv), nil })
+		s.Node.System.Value.Later = Unknown[[]sysfs.Process](errUnwatched)
+		if opt.Window == 0 || s.Node.System.Err != nil {
+			return
+		}
+		select {
+		case <-time.After(opt.Window):
+		case <-ctx.Done():
+			return
+		}
+		s.Node.System.Value.Later = within(ctx, opt.Timeout, func(func(string)) ([]sysfs.Process, error) { return f.Processes() })
 	})
 	all.Go(func() {
 		s.Node.Log = within(ctx, opt.Timeout, func(func(string)) (Log, error) { return readLog(f, opt.Now) })
@@ -59,6 +69,9 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 	s.Took = time.Since(started)
 	return s
 }
+
+// errUnwatched says that nothing was read a second time.
+var errUnwatched = errors.New("it was read once")
 
 func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
 	s.Driver = within(ctx, opt.Timeout, func(asking func(string)) (Driver, error) {

@@ -126,6 +126,14 @@ func TestSituations(t *testing.T) {
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
 			n.s.Caps = known(uint64(1 << sysfs.CapIPCLock))
 		}, health.Pass, "64 KiB, and CAP_IPC_LOCK"},
+		{"waits for a disk", "node/stuck", func(n *node) {
+			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
+			n.s.Later.Value = append(n.s.Later.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'R'}, sysfs.Process{PID: 4712, Name: "gcc", State: 'D'})
+		}, health.Pass, "0 processes"},
+		{"stuck, seen once", "node/stuck", func(n *node) {
+			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
+			n.s.Later = health.Unknown[[]sysfs.Process](health.ErrNoAnswer)
+		}, health.Warn, "4711 (gcc)"},
 		{"ACS only for root", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](fs.ErrPermission) }, health.Skip, "root"},
 		{"bridge without ACS", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, health.Pass, "1 lack it"},
 

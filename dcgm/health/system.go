@@ -236,10 +236,16 @@ func checkStuck(e *env) []finding {
 	if f.Err != nil {
 		return node(without(permission(f.Err)))
 	}
+	// Who waits for a disk is seen once; who is stuck, also later.
+	later := map[int]bool{}
+	for _, p := range e.Node.System.Value.Later.Value {
+		later[p.PID] = p.State == 'D'
+	}
+	once := e.Node.System.Value.Later.Err != nil
 	var who []string
 	for _, p := range f.Value {
 		// Threads of the kernel wait in D as a matter of course.
-		if p.State == 'D' && !p.Kernel {
+		if p.State == 'D' && !p.Kernel && (once || later[p.PID]) {
 			who = append(who, fmt.Sprintf("%d (%s)", p.PID, p.Name))
 		}
 	}

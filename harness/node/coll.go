@@ -26,6 +26,7 @@ type collParams struct {
 	Max        string        `yaml:"max"`
 	Factor     int           `yaml:"factor"`
 	MinTime    time.Duration `yaml:"min_time"` // of each size
+	Over       string        `yaml:"over"`     // nodes: all machines of the job
 }
 
 // coll makes a check of each operation.
@@ -41,7 +42,9 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		return nil, e.Errorf("with: device: %q; want gpu or cpu", p.Device)
 	case p.Engine != "assay" && p.Engine != "nccl" || p.Engine == "nccl" && p.Device == "cpu":
 		return nil, e.Errorf("with: engine: %q; want assay, or on GPUs nccl", p.Engine)
-	case p.Ranks < 2 || p.Factor < 2:
+	case p.Over != "" && p.Over != "nodes":
+		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
+	case p.Ranks < 2 && p.Over == "" || p.Ranks < 1 || p.Factor < 2:
 		return nil, e.Errorf("with: ranks and factor are 2 at least")
 	}
 	if err := figures(e, p.Operations); err != nil {
@@ -59,6 +62,9 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		if p.Device == "cpu" {
 			check.Title, check.Uses = fmt.Sprintf("%s among %d ranks on host memory is right", op, p.Ranks), []string{useHost}
 		}
+		if p.Over != "" {
+			check.Title, check.Uses = fmt.Sprintf("%s over all machines is right, and fast enough", op), []string{useGPUs, useHost, useNetwork, UseJob}
+		}
 		out = append(out, check)
 	}
 	return out, nil
@@ -66,29 +72,43 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 
 // collective measures one operation.
 func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, op string) suite.Result {
-	ranks := p.Ranks
+	ranks, run := p.Ranks, c.Run
+	var own *suite.Result // why it cannot be made here
 	if p.Device == "gpu" {
+		ranks = c.Machine.GPUs
 		if res, none := c.noGPUs(); none {
+			own = &res
+		} else if ranks < 2 && p.Over == "" {
+			own = result(suite.Skipped("it takes two GPUs, and there is one"))
+		}
+	}
+	if p.Over != "" {
+		if res, alone := c.alone(); alone {
 			return res
 		}
-		if ranks = c.Machine.GPUs; ranks < 2 {
-			return suite.Skipped("it takes two GPUs, and there is one")
+		gpus := 0
+		if p.Device == "gpu" {
+			gpus = ranks
 		}
+		own, run = c.agree(ctx, e.ID+"/"+op, gpus, own), c.Job.Run
+	}
+	if own != nil {
+		return *own
 	}
 	ms := strconv.FormatFloat(float64(p.MinTime)/float64(time.Millisecond), 'f', -1, 64)
 	args := []string{
 		"coll", op, "-g", strconv.Itoa(ranks), "-b", p.Min, "-e", p.Max, "-f", strconv.Itoa(p.Factor), "--min-time", ms,
 		"--device", p.Device, "--engine", p.Engine, "--output", "json",
 	}
-	d, bad := report[perf.Document](ctx, c.Run, args...)
+	d, bad := report[perf.Document](ctx, run, args...)
 	if bad != nil {
 		return *bad
 	}
-	return c.collResult(e, d, op, p.Device == "gpu")
+	return c.collResult(e, d, op, d.Ranks/ranks, p.Device == "gpu")
 }
 
 // collResult is a benchmark's report.
-func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bool) suite.Result {
+func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes int, gpus bool) suite.Result {
 	switch {
 	case d.Error != "":
 		return suite.Errored("%s", d.Error)
@@ -96,6 +116,9 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bo
 		return suite.Errored("nothing was measured")
 	}
 	res := suite.Passed("%s, every result verified", count(d.Ranks, "rank"))
+	if nodes > 1 {
+		res.Reason = fmt.Sprintf("%d machines, %s", nodes, res.Reason)
+	}
 	out := certificate.Curve{Name: op + ", out of place", X: "B", Y: "GB/s"}
 	in := certificate.Curve{Name: op + ", in place", X: "B", Y: "GB/s"}
 	for _, r := range d.Rows {
@@ -107,7 +130,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bo
 	}
 	last := out.Points[len(out.Points)-1]
 	o := certificate.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: certificate.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
-	if figure := c.figure(op, d.Ranks, int64(last.X)); gpus && figure != nil {
+	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
 		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
 			o.Measured = measured(last.Y, "GB/s", best.Value, best.Source)
 			out.Expected, out.Source = best.Value, best.Source
@@ -127,6 +150,9 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bo
 	// A rank on host memory is late whenever something else runs: that says nothing.
 	if t := d.Straggler; gpus && t != nil && t.Notable() {
 		who := certificate.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: certificate.Warn, Reason: t.String(), Measured: measured(t.Percent, "%", 0, "")}
+		if nodes > 1 {
+			who.Name = fmt.Sprintf("rank %d on %s", t.Rank, t.Host)
+		}
 		res.Objects = append(res.Objects, who)
 		if res.Verdict == certificate.Pass {
 			res.Verdict, res.Reason = certificate.Warn, who.Name+" is late: "+t.String()
@@ -146,13 +172,13 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, gpus bo
 // message: with 8 H200 512 MiB reach 0.93 of 16 GiB, and floors are 0.87 of that.
 const saturated = 512 << 20
 
-// figure is what the data base expects of a collective of one node: of several
+// figure is what the data base expects of a collective: of several
 // algorithms' figures the lowest, and none of a message that small ones cannot be
 // held against.
-func (c *Config) figure(op string, ranks int, bytes int64) *platform.Expected {
+func (c *Config) figure(op string, nodes, ranks int, bytes int64) *platform.Expected {
 	var fit []platform.Expected
 	for _, f := range c.Machine.Expect.Figures {
-		if f.Name == op && f.Nodes <= 1 && f.GPUs == ranks && (f.Bytes <= bytes || bytes >= saturated) && f.Floor != nil {
+		if f.Name == op && max(f.Nodes, 1) == nodes && f.GPUs == ranks && (f.Bytes <= bytes || bytes >= saturated) && f.Floor != nil {
 			fit = append(fit, f)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 // meshParams is what stands under "with" of mesh.
 type meshParams struct {
 	Args []string `yaml:"args"` // flags of harness ib mesh
+	Over string   `yaml:"over"` // nodes: all machines of the job
 }
 
 // mesh makes one check: of all ports of the node with one another.
@@ -25,27 +26,55 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 	if err := figures(e, nil); err != nil {
 		return nil, err
 	}
-	return []suite.Check{{
-		ID: e.ID, Title: "RDMA between the node's ports is as fast as they are", Uses: []string{useNetwork}, Timeout: 5 * time.Minute,
-		Run: func(ctx context.Context, _ *suite.Env) suite.Result {
-			switch c.Machine.Ports {
-			case 0:
-				return suite.Skipped("no RDMA device has a port that is up")
-			case 1:
-				return suite.Skipped("one port of an RDMA device is up, and it takes two")
+	check := suite.Check{ID: e.ID, Title: "RDMA between the node's ports is as fast as they are", Uses: []string{useNetwork}, Timeout: 5 * time.Minute}
+	switch p.Over {
+	case "":
+		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result { return c.meshOf(ctx, p, c.Run, c.fewPorts(2)) }
+	case "nodes":
+		check.Title, check.Timeout, check.Uses = "RDMA between all machines' ports is as fast as they are", time.Hour, []string{useGPUs, useHost, useNetwork, UseJob}
+		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result {
+			if res, alone := c.alone(); alone {
+				return res
 			}
-			r, bad := report[mesh.Report](ctx, c.Run, append([]string{"ib", "mesh", "--output", "json"}, p.Args...)...)
-			if bad != nil {
-				return *bad
-			}
-			return meshResult(r)
-		},
-	}}, nil
+			return c.meshOf(ctx, p, c.Job.Run, c.agree(ctx, e.ID, 0, c.fewPorts(1)))
+		}
+	default:
+		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
+	}
+	return []suite.Check{check}, nil
+}
+
+// fewPorts is the result where too few ports are up.
+func (c *Config) fewPorts(least int) *suite.Result {
+	switch {
+	case c.Machine.Ports >= least:
+		return nil
+	case c.Machine.Ports == 0:
+		return result(suite.Skipped("no RDMA device has a port that is up"))
+	}
+	return result(suite.Skipped("one port of an RDMA device is up, and it takes two"))
+}
+
+func (c *Config) meshOf(ctx context.Context, p meshParams, run runner, cannot *suite.Result) suite.Result {
+	if cannot != nil {
+		return *cannot
+	}
+	r, bad := report[mesh.Report](ctx, run, append([]string{"ib", "mesh", "--output", "json"}, p.Args...)...)
+	if bad != nil {
+		return *bad
+	}
+	return meshResult(r)
 }
 
 // meshResult is a mesh's report.
 func meshResult(r *mesh.Report) suite.Result {
-	name := func(i int) string { return fmt.Sprintf("%s/%d", r.Ports[i].Device, r.Ports[i].Port) }
+	name := func(i int) string {
+		s := fmt.Sprintf("%s/%d", r.Ports[i].Device, r.Ports[i].Port)
+		if len(r.Hosts) > 1 {
+			s = r.Hosts[r.Ports[i].Host] + " " + s
+		}
+		return s
+	}
 	var objects []certificate.Object
 	for _, cell := range r.Cells {
 		o := certificate.Object{Name: name(cell.From), Peer: name(cell.To), Verdict: certificate.Verdict(cell.Verdict), Reason: cell.Reason}

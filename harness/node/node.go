@@ -34,17 +34,21 @@ type Output struct {
 	Status int    // exit status; below 0: it was killed
 }
 
+type runner = func(ctx context.Context, args ...string) (Output, error)
+
 // A Config is what the checks are made from.
 type Config struct {
 	// Run runs a command of the harness to its end. An error says that it could
 	// not be started, or was ended with the context.
-	Run func(ctx context.Context, args ...string) (Output, error)
+	Run runner
 	// Machine is what the node is.
 	Machine Machine
 	// GPUs is how many there must be; nil: nobody says.
 	GPUs *int
 	// Platform is what the node must be, a key of the data base; "": nobody says.
 	Platform string
+	// Job is the machines that run the suite together; nil: this one alone.
+	Job Job
 }
 
 // A Machine is what is known of the node before anything is measured.
@@ -86,7 +90,7 @@ func (c *Config) noGPUs() (suite.Result, bool) {
 
 // report runs a command and decodes what it wrote. Statuses 0 and 1 are a
 // report's; any other is the command's failure, of which the result tells.
-func report[T any](ctx context.Context, run func(context.Context, ...string) (Output, error), args ...string) (*T, *suite.Result) {
+func report[T any](ctx context.Context, run runner, args ...string) (*T, *suite.Result) {
 	out, err := run(ctx, args...)
 	text := strings.TrimSpace(out.Stderr)
 	broke := func(format string, a ...any) (*T, *suite.Result) {

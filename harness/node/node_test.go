@@ -83,7 +83,7 @@ func TestSuites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(checks) <= before || f.Limit == 0 {
+		if name != "fabric" && len(checks) <= before || f.Limit == 0 {
 			t.Errorf("%s: %d checks in %v; the one before has %d", name, len(checks), f.Limit, before)
 		}
 		before = len(checks)
@@ -423,7 +423,7 @@ func TestColl(t *testing.T) {
 		})
 	}
 	for bytes, want := range map[int64]bool{256 << 20: false, 1 << 30: true, 16 << 30: true} {
-		if got := (&Config{Machine: machine}).figure("all_gather", 2, bytes) != nil; got != want {
+		if got := (&Config{Machine: machine}).figure("all_gather", 1, 2, bytes) != nil; got != want {
 			t.Errorf("%d bytes are held against a figure of 16 GiB: %v; want %v", bytes, got, want)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 //go:embed suites/*.yaml
 var suites embed.FS
 
-// Names are the suites that come with the harness, the shortest first.
-func Names() []string { return []string{"quick", "node", "full"} }
+// Names are the suites that come with the harness: of one machine, the shortest
+// first, and of several.
+func Names() []string { return []string{"quick", "node", "full", "fabric"} }
 
 // Load returns the suite of that name that comes with the harness.
 func Load(name string) (*suite.File, error) {

@@ -1,0 +1,88 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/platform"
+)
+
+// threeNodes are machines of which the others say what they are told to.
+type threeNodes struct {
+	says func(own word) []word
+	run  runner
+	err  error
+}
+
+func (threeNodes) Size() int            { return 3 }
+func (threeNodes) Name(rank int) string { return fmt.Sprintf("node%d", rank) }
+
+func (j threeNodes) AllGather(_ context.Context, b []byte) ([][]byte, error) {
+	if j.err != nil {
+		return nil, j.err
+	}
+	var own word
+	if err := json.Unmarshal(b, &own); err != nil {
+		return nil, err
+	}
+	out := [][]byte{b}
+	for _, w := range j.says(own) {
+		other, err := json.Marshal(w)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, other)
+	}
+	return out, nil
+}
+
+func (j threeNodes) Run(ctx context.Context, args ...string) (Output, error) {
+	return j.run(ctx, args...)
+}
+
+// TestOverNodes: a check that all make together has one result for all, whatever
+// keeps one of them from it.
+func TestOverNodes(t *testing.T) {
+	six := document(300)
+	six.Ranks = 6
+	machine := twoGPUs
+	machine.Expect.Figures = []platform.Expected{
+		{Name: "all_reduce", Nodes: 3, GPUs: 6, Floor: &platform.Floor{Cited: platform.Cited{Value: 250, Source: "of three machines"}}},
+		{Name: "all_reduce", Nodes: 1, GPUs: 6, Floor: &platform.Floor{Cited: platform.Cited{Value: 999, Source: "of one"}}},
+	}
+	none := Machine{}
+	agree := func(own word) []word { return []word{own, own} }
+	for name, tt := range map[string]struct {
+		machine Machine
+		job     threeNodes
+		want    certificate.Verdict
+		text    string
+	}{
+		"all":        {machine, threeNodes{says: agree}, certificate.Pass, "3 machines, 6 ranks, every result verified"},
+		"no GPUs":    {none, threeNodes{says: agree}, certificate.Skip, "there is no GPU on PCI"},
+		"one has no": {none, threeNodes{says: func(own word) []word { return []word{{Check: own.Check, GPUs: 2}, {Check: own.Check, GPUs: 2}} }}, certificate.Error, "node0: there is no GPU on PCI"},
+		"broken": {machine, threeNodes{says: func(own word) []word {
+			return []word{own, {Check: own.Check, Verdict: certificate.Error, Reason: "no driver", Remedy: "load it"}}
+		}}, certificate.Error, "node2: no driver | load it"},
+		"fewer":     {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: own.Check, GPUs: 1}} }}, certificate.Error, "node2 has 1 GPU, and node0 has 2 GPUs"},
+		"elsewhere": {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: "mesh"}} }}, certificate.Error, `node2 is at another check ("mesh")`},
+		"lost":      {machine, threeNodes{err: errors.New("node1: rank 1 was lost")}, certificate.Error, "node1: rank 1 was lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tt.job.run = says(t, 0, six)
+			r := certify(t, &Config{Machine: tt.machine, Job: tt.job}, "{run: coll, with: {operations: [all_reduce], over: nodes}}")["coll/all_reduce"]
+			want(t, r, tt.want, tt.text)
+			if r.Verdict == certificate.Pass && r.Measured.Limit.Value != 250 {
+				t.Errorf("it is held against %+v; want the figure of three machines", r.Measured.Limit)
+			}
+		})
+	}
+	alone := certify(t, &Config{Machine: machine}, "{run: coll, with: {operations: [all_reduce], over: nodes}}")["coll/all_reduce"]
+	want(t, alone, certificate.Skip, "it takes several machines")
+	want(t, certify(t, &Config{Job: threeNodes{says: agree}}, "{run: mesh, with: {over: nodes}}")["mesh"], certificate.Skip, "no RDMA device has a port that is up")
+	want(t, certify(t, &Config{}, "{run: mesh, with: {over: nodes}}")["mesh"], certificate.Skip, "it takes several machines")
+}
