@@ -1,0 +1,196 @@
+package hunt
+
+import (
+	"context"
+	"math"
+	"slices"
+)
+
+// explain turns charges into suspects. Where most nodes of a block are accused
+// they are measured among themselves, as are those of the other blocks: who is
+// well there has a slow path to the others, and is not slow itself.
+func (h *hunt) explain(ctx context.Context) error {
+	excused := map[int]bool{}
+	for _, level := range h.levels() {
+		var blocks [][]int
+		for _, b := range level {
+			if h.mostAccused(b, excused) {
+				blocks = append(blocks, b)
+			}
+		}
+		if len(blocks) == 0 {
+			continue
+		}
+		well, err := h.among(ctx, level, blocks)
+		for _, b := range blocks {
+			h.blamePath(b, well, excused)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// levels are ways to cut the cluster into blocks of nodes that are near one
+// another, largest blocks first: by switch, or else by halving it again and
+// again.
+func (h *hunt) levels() (out [][][]int) {
+	if h.plan.switches != nil {
+		return [][][]int{h.plan.switches}
+	}
+	for size := 1 << max(log2(h.n)-1, 0); size >= 2; size /= 2 {
+		var level [][]int
+		for first := 0; first < h.n; first += size {
+			var b []int
+			for node := first; node < min(first+size, h.n); node++ {
+				b = append(b, node)
+			}
+			level = append(level, b)
+		}
+		out = append(out, level)
+	}
+	return out
+}
+
+// mostAccused reports whether at least two, and three in four, of a block's
+// living nodes are accused, and are not the larger part of the cluster.
+func (h *hunt) mostAccused(block []int, excused map[int]bool) bool {
+	living, accused := 0, 0
+	for _, node := range block {
+		if h.alive[node] {
+			living++
+		}
+		if h.alive[node] && h.accused[node] != nil && !excused[node] {
+			accused++
+		}
+	}
+	return accused >= 2 && 4*accused >= 3*living && 2*living <= len(h.living())
+}
+
+// maxAmong bounds the rounds within blocks. They decide between two
+// explanations of what is certain already.
+const maxAmong = 24
+
+// among measures inside blocks, and returns which of the accused are well there.
+func (h *hunt) among(ctx context.Context, level, blocks [][]int) (well map[int]bool, err error) {
+	var ask []int
+	for _, b := range blocks {
+		for _, node := range b {
+			if h.alive[node] && h.accused[node] != nil {
+				ask = append(ask, node)
+			}
+		}
+	}
+	// What was within a block before counts, too, but for few nodes that is
+	// nearly nothing, and for many rare: it begins anew.
+	h.inside = evidence{}
+	well = map[int]bool{}
+	slow := map[int]bool{}
+	for begun := h.rounds; h.rounds < begun+maxAmong && len(well)+len(slow) < len(ask); {
+		groups := h.plan.among(level, h.living())
+		if len(groups) == 0 {
+			break
+		}
+		if err := h.round(ctx, &h.inside, groups); err != nil {
+			return well, err
+		}
+		w := h.inside.look(stratumRounds(len(h.living()), 2), func(v *value) bool {
+			return slices.ContainsFunc(v.group, func(node int) bool { return !h.alive[node] })
+		}, func(*value) int { return 0 })
+		level := 1 / float64(2*len(ask)*maxAmong)
+		for _, node := range ask {
+			ways, good := 0, 0
+			for _, d := range w.ways() {
+				if !h.accused[node].is(d) {
+					continue
+				}
+				ways++
+				slower, faster := w.question(node, d, func(*value) bool { return true }, h.least, h.find)
+				if faster.p() <= h.o.Beta*level {
+					good++
+				}
+				if slower.p() <= h.o.Alpha*level {
+					slow[node] = true
+				}
+			}
+			if good == ways && !slow[node] {
+				well[node] = true
+			}
+		}
+	}
+	return well, nil
+}
+
+// blamePath puts a path in the place of the nodes that are well among
+// themselves.
+func (h *hunt) blamePath(block []int, well, excused map[int]bool) {
+	var nodes, accused []int
+	for _, node := range block {
+		if h.alive[node] {
+			nodes = append(nodes, node)
+		}
+		if h.alive[node] && h.accused[node] != nil && !excused[node] {
+			accused = append(accused, node)
+		}
+	}
+	good := slices.DeleteFunc(slices.Clone(accused), func(node int) bool { return !well[node] })
+	if len(good) < 2 || 4*len(good) < 3*len(accused) {
+		return
+	}
+	s := Suspect{Kind: SlowPath, Nodes: nodes}
+	var out, in int
+	for _, node := range good {
+		excused[node] = true
+		c := h.accused[node]
+		s.P = max(s.P, least(c.p))
+		if c.is(sends) {
+			out++
+		}
+		if c.is(receives) {
+			in++
+		}
+	}
+	s.Direction = direction(2*out > len(good), 2*in > len(good), h.all.directed)
+	for _, node := range good {
+		s.Evidence = append(s.Evidence, h.seen.evidenceOf(node, s.Direction, 2)...)
+	}
+	s.Ratio = ratioOf(s.Evidence)
+	h.suspects = append(h.suspects, s)
+	h.excused = excused
+}
+
+func direction(out, in, directed bool) Direction {
+	switch {
+	case !directed || out == in:
+		return Both
+	case out:
+		return Sending
+	}
+	return Receiving
+}
+
+// evidenceOf are the last values of a node, each with what is usual.
+func (w *view) evidenceOf(node int, d Direction, most int) (out []Value) {
+	for s := len(w.values) - 1; s >= 0; s-- {
+		for _, i := range slices.Backward(w.byNode[s][node]) {
+			v := &w.values[s][i]
+			if d == Sending && !v.of(node, sends) || d == Receiving && !v.of(node, receives) {
+				continue
+			}
+			if len(out) == most {
+				return out
+			}
+			out = append(out, v.asValue(w.usual[s][i]))
+		}
+	}
+	return out
+}
+
+func (v *value) asValue(usual float64) Value {
+	e := Value{Round: v.round, Group: v.group, Value: math.Exp(v.x), Usual: math.Exp(usual), Resent: v.resent}
+	if v.from > v.to {
+		e.Group = []int{v.group[1], v.group[0]}
+	}
+	return e
+}

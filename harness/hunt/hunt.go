@@ -1,0 +1,308 @@
+// Package hunt finds the nodes of a cluster that are slower than the rest, by
+// more than the noise, in a number of rounds that grows with the logarithm of
+// the cluster's size. It measures nothing itself: a [Probe] measures disjoint
+// groups of nodes, all at once, and hunt says which groups, how often, and what
+// follows.
+//
+// # How
+//
+// A round pairs all nodes with one another at random (few nodes: each with each,
+// in turns), so that each round measures every node, with another partner. A
+// node that is slow is slow with everyone; its partners are so once. In each
+// round a node's value has a rank among those of the others of the same round,
+// and the ranks of all rounds together say how probable they are for a node that
+// is no slower than the rest: docs/scale.md has the test. No value is compared
+// with a fixed number.
+//
+// Two questions are asked of each node, each with an error probability for the
+// whole hunt. It is accused when "it is at most Least slower than the rest" is
+// refuted, and cleared when "it is Find slower, or more" is. Rounds go on until
+// every node is one or the other, or MaxRounds. Nodes that are still neither are
+// named as undecided, never as suspects.
+//
+// Where most nodes of a switch are accused, they are measured among themselves:
+// if they are well there, it is the path to the others that is slow.
+//
+// The package is pure: the same seed and the same answers of the probe give the
+// same rounds and the same report.
+package hunt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// A Flow is what was measured in one direction.
+type Flow struct {
+	// Value is a bandwidth, in any unit, the same one throughout.
+	Value float64
+	// Resent is the share of packets that had to be sent again; 0: none, or
+	// not known.
+	Resent float64
+}
+
+// A Sample is what a group did in a round.
+type Sample struct {
+	// Flow is the group's; of a pair with Back it is from the first node to the
+	// second.
+	Flow
+	// Back is from a pair's second node to its first. Without it the value is
+	// of both directions.
+	Back *Flow
+	// Dead are nodes that did not answer, or said that they cannot go on. They
+	// are left out from then on, and the group's values do not count.
+	Dead []int
+	// Err says why there is no value; with Dead it is the reason. Where nobody
+	// is named as dead, hunt finds out who makes groups fail.
+	Err error
+}
+
+// A Probe measures all groups at once and returns a Sample of each. An error
+// ends the hunt.
+type Probe func(ctx context.Context, groups [][]int) ([]Sample, error)
+
+// Options of a hunt. The zero value is ready.
+type Options struct {
+	// Alpha bounds the probability of accusing anybody who is at most Least
+	// slower than the rest; Beta that of clearing anybody who is Find slower.
+	// 0 is 0.01.
+	Alpha, Beta float64
+	// Least is the difference that is never worth an accusation, as a share of
+	// the rest's value, 0 is 0.05; Find one that must not go unnoticed, 0 is
+	// 0.10. Where nodes differ more among themselves both grow: Report.Least
+	// and Report.Find are what they became.
+	Least, Find float64
+	// MaxRounds bounds the rounds; 0 is 48 and 8 for each doubling of nodes.
+	MaxRounds int
+	// GroupSize is how many nodes a group has; 0 is 2, a pair. Larger ones are
+	// for collectives, and tell no directions.
+	GroupSize int
+	// Switch says which switch (rack, rail group) each node is at, by any
+	// numbers. Without it nodes with neighbouring numbers are taken to be near
+	// one another, where that matters.
+	Switch []int
+	// Seed chooses the pairs.
+	Seed uint64
+	// Progress, if not nil, is called before each round.
+	Progress func(round, undecided int)
+}
+
+func (o Options) check(nodes int) (Options, error) {
+	def := func(v *float64, d float64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&o.Alpha, 0.01)
+	def(&o.Beta, 0.01)
+	def(&o.Least, 0.05)
+	def(&o.Find, 0.10)
+	if o.GroupSize == 0 {
+		o.GroupSize = 2
+	}
+	if o.MaxRounds == 0 {
+		o.MaxRounds = 48 + 8*log2(nodes)
+	}
+	in := func(v, high float64) bool { return v > 0 && v <= high }
+	switch {
+	case nodes < 1 || nodes > 1<<20:
+		return o, fmt.Errorf("a hunt among %d nodes; 1 to %d are possible", nodes, 1<<20)
+	case !in(o.Alpha, 0.5) || !in(o.Beta, 0.5):
+		return o, fmt.Errorf("error probabilities %v and %v; each must be above 0 and at most 0.5", o.Alpha, o.Beta)
+	case !in(o.Least, 0.9) || !in(o.Find, 0.95) || o.Find <= o.Least:
+		return o, fmt.Errorf("differences of %v (never accused) and %v (to be found); the second must be the larger one, both between 0 and 0.95", o.Least, o.Find)
+	case o.MaxRounds < 1:
+		return o, fmt.Errorf("at most %d rounds; there must be one at least", o.MaxRounds)
+	case o.GroupSize < 2:
+		return o, fmt.Errorf("groups of %d nodes; 2 are the fewest", o.GroupSize)
+	case o.Switch != nil && len(o.Switch) != nodes:
+		return o, fmt.Errorf("the switches of %d nodes are given, of %d", len(o.Switch), nodes)
+	}
+	return o, nil
+}
+
+// log2 is how often n must be halved to be 1, rounded up.
+func log2(n int) int { return int(math.Ceil(math.Log2(float64(max(n, 1))))) }
+
+// A hunt is one Run's state.
+type hunt struct {
+	o     Options
+	n     int
+	probe Probe
+	rng   *rand.Rand
+
+	alive   []bool
+	dead    []Death
+	strikes map[int][]int // node → partners with whom its groups failed, none of them well
+	rounds  int
+	flows   int
+	all     evidence // of rounds among all nodes
+	inside  evidence // of rounds inside switches
+	plan    *planner
+
+	verdicts            // what follows from all so far
+	suspects  []Suspect // paths that excuse nodes
+	excused   map[int]bool
+	lastError error
+}
+
+// Run hunts among nodes 0 to nodes-1. It returns a report also with an error,
+// of what was found until then.
+func Run(ctx context.Context, nodes int, probe Probe, o Options) (*Report, error) {
+	o, err := o.check(nodes)
+	if err != nil {
+		return nil, err
+	}
+	o.Switch = numbered(o.Switch)
+	h := &hunt{
+		o: o, n: nodes, probe: probe,
+		rng:     rand.New(rand.NewPCG(o.Seed, 0x68756e74)),
+		alive:   slices.Repeat([]bool{true}, nodes),
+		strikes: map[int][]int{},
+	}
+	h.plan = newPlanner(h.rng, nodes, o)
+	err = h.search(ctx)
+	if err == nil {
+		err = h.explain(ctx)
+	}
+	return h.report(), err
+}
+
+// search measures and looks at what has come, in growing intervals, until every
+// node is accused or cleared.
+func (h *hunt) search(ctx context.Context) error {
+	for look := 1; ; look++ {
+		// Of what is compared there is a quarter more at each look.
+		l := h.stratum()
+		strata := len(h.all.rounds) / l
+		until := l * max(minStrata, strata+max(1, strata/4))
+		for len(h.all.rounds) < until && h.rounds < h.o.MaxRounds && len(h.living()) >= 2 {
+			groups := h.plan.next(h.living())
+			if err := h.round(ctx, &h.all, groups); err != nil {
+				return err
+			}
+		}
+		h.judge(look)
+		if h.rounds >= h.o.MaxRounds || len(h.living()) < 2 || len(h.undecided())+len(h.strikes) == 0 && h.enoughEvidence() {
+			return nil
+		}
+	}
+}
+
+// rest are the living that nobody accuses: what others are compared with.
+func (h *hunt) rest() (out []int) {
+	for _, node := range h.living() {
+		if h.accused[node] == nil {
+			out = append(out, node)
+		}
+	}
+	return out
+}
+
+// stratum is how many rounds are compared as one: the fewer nodes are left, the
+// more it takes.
+func (h *hunt) stratum() int { return stratumRounds(max(len(h.rest()), 2), h.o.GroupSize) }
+
+// minStrata is how many comparisons there are before the first look. A fault
+// that lasts for one of them is no node's.
+const minStrata = 3
+
+// minValues is how many values of a suspect there are at least, so that what
+// ails it can be told.
+const minValues = 8
+
+func (h *hunt) enoughEvidence() bool {
+	for node := range h.accused {
+		if h.all.count[node] < minValues {
+			return false
+		}
+	}
+	return true
+}
+
+func (h *hunt) living() (out []int) {
+	for i, ok := range h.alive {
+		if ok {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// round measures groups, and takes down what came of it.
+func (h *hunt) round(ctx context.Context, e *evidence, groups [][]int) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("hunt: round %d: %w", h.rounds+1, context.Cause(ctx))
+	}
+	if h.o.Progress != nil {
+		h.o.Progress(h.rounds+1, len(h.undecided()))
+	}
+	samples, err := h.probe(ctx, groups)
+	if err != nil {
+		return fmt.Errorf("hunt: round %d: %w", h.rounds+1, err)
+	}
+	if len(samples) != len(groups) {
+		return fmt.Errorf("hunt: round %d: %d groups were to be measured, %d have a result", h.rounds+1, len(groups), len(samples))
+	}
+	h.rounds++
+	e.next()
+	for i, s := range samples {
+		g := groups[i]
+		err := s.Err
+		if err == nil && len(s.Dead) == 0 {
+			err = e.add(h.rounds, g, s)
+		}
+		switch {
+		case len(s.Dead) > 0:
+			for _, node := range s.Dead {
+				h.buried(node, g, err)
+			}
+		case err != nil:
+			h.lastError = err
+			h.failed(g, err)
+		default:
+			h.flows++
+			if s.Back != nil {
+				h.flows++
+			}
+			for _, node := range g {
+				delete(h.strikes, node)
+			}
+		}
+	}
+	return nil
+}
+
+// buried leaves a node out from here on.
+func (h *hunt) buried(node int, group []int, why error) {
+	if node < 0 || node >= h.n || !h.alive[node] || !slices.Contains(group, node) {
+		return
+	}
+	if why == nil {
+		why = errors.New("it did not answer")
+	}
+	h.alive[node] = false
+	h.dead = append(h.dead, Death{Node: node, Round: h.rounds, Reason: why.Error()})
+}
+
+// failed notes that a group failed and nobody knows whose fault it was: it is
+// that of who fails with different partners, and with none does not.
+func (h *hunt) failed(group []int, why error) {
+	for _, node := range group {
+		for _, other := range group {
+			if other != node && !slices.Contains(h.strikes[node], other) {
+				h.strikes[node] = append(h.strikes[node], other)
+			}
+		}
+	}
+	for _, node := range group {
+		// With as many partners as two groups have, it is not theirs.
+		if len(h.strikes[node]) > h.o.GroupSize-1 {
+			h.buried(node, group, fmt.Errorf("every group that it was in failed: %w", why))
+		}
+	}
+}

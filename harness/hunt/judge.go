@@ -1,0 +1,262 @@
+package hunt
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/stat"
+)
+
+// A charge is what a node is accused of.
+type charge struct {
+	p [2]float64 // by way; 0: not in this direction
+}
+
+func (c *charge) is(w way) bool { return c != nil && c.p[w] > 0 }
+
+// A route is from one switch to another one; of two nodes alone it is from the one to the other.
+type route struct{ from, to int }
+
+// verdicts are what is known so far.
+type verdicts struct {
+	accused map[int]*charge
+	cleared [2]map[int]bool // by way
+	routes  map[route]float64
+	seen    *view // the last look
+	least   float64
+	find    float64
+	met     map[route]bool
+}
+
+// living pairs of nodes that are alone have nobody to be compared with but each
+// other.
+func (h *hunt) alone() bool { return len(h.living()) == 2 && h.o.GroupSize == 2 }
+
+// explained reports whether somebody is accused already of what a value shows.
+func (h *hunt) explained(v *value) bool { return h.explainedBut(v, -1) }
+
+// explainedBut is explained, as if one node had not been accused.
+func (h *hunt) explainedBut(v *value, but int) bool {
+	for i, node := range v.group {
+		if !h.alive[node] {
+			return true
+		}
+		c := h.accused[node]
+		if c == nil || node == but {
+			continue
+		}
+		if v.from < 0 || v.from == i && c.is(sends) || v.to == i && c.is(receives) {
+			return true
+		}
+	}
+	return v.from >= 0 && h.routes[h.routeOf(v)] > 0
+}
+
+// own reports whether it is a node's own charge alone that explains a value.
+func (h *hunt) own(node int) func(*value) bool {
+	return func(v *value) bool { return !h.explainedBut(v, node) }
+}
+
+// switchOf is a node's switch; -1 where that is not known.
+func (h *hunt) switchOf(node int) int {
+	if h.o.Switch == nil {
+		return -1
+	}
+	return h.o.Switch[node]
+}
+
+func (h *hunt) routeOf(v *value) route {
+	return route{h.switchOf(v.group[v.from]), h.switchOf(v.group[v.to])}
+}
+
+// class tells values within a switch from those between two.
+func (h *hunt) class(v *value) int {
+	for _, node := range v.group {
+		if h.switchOf(node) != h.switchOf(v.group[0]) {
+			return 1
+		}
+	}
+	return 0
+}
+
+// judge asks all questions again, with what has come since. A look takes its
+// part of the error probabilities: 1/2, 1/6, 1/12, … add up to 1 however many
+// looks there are, and all questions of a look share it.
+func (h *hunt) judge(look int) {
+	if h.accused == nil {
+		h.accused, h.routes, h.met = map[int]*charge{}, map[route]float64{}, map[route]bool{}
+		h.cleared = [2]map[int]bool{{}, {}}
+	}
+	living := h.living()
+	questions := len(h.all.ways())*len(living) + len(h.plan.switches)*len(h.plan.switches)
+	share := 1 / float64(look*(look+1)*max(questions, 1))
+	for {
+		h.seen = h.all.look(h.stratum(), h.explained, h.class)
+		h.limits(living)
+		n := h.accuse(living, h.o.Alpha*share)
+		n += h.accuseRoutes(h.o.Alpha * share)
+		if n == 0 {
+			break
+		}
+	}
+	// Clearing of less than was asked for waits until it is certain that there
+	// will be no better chance.
+	if h.find <= -math.Log1p(-h.o.Find)+1e-9 || 2*h.rounds >= h.o.MaxRounds {
+		h.clear(living, h.o.Beta*share)
+	}
+}
+
+// limits are the differences that are too small to be told from how nodes
+// differ anyway, and that can be told.
+func (h *hunt) limits(living []int) {
+	fence := 0.0
+	if len(living) >= fewNodes {
+		// So far out is the farthest of n normal values.
+		fence = math.Sqrt(2*math.Log(float64(len(living))/h.o.Alpha)) * h.seen.spread(living)
+	}
+	h.least = max(-math.Log1p(-h.o.Least), fence)
+	h.find = max(-math.Log1p(-h.o.Find), 1.5*fence)
+}
+
+// accuse returns how many charges are new. Among few nodes a slow one is in a
+// large part of all values, so that they are looked at again after each charge.
+func (h *hunt) accuse(living []int, level float64) int {
+	if h.alone() {
+		return h.accuseEither(level)
+	}
+	type candidate struct {
+		node int
+		p    [2]float64
+	}
+	var found []candidate
+	for _, node := range living {
+		c := candidate{node: node}
+		hit := false
+		for _, d := range h.seen.ways() {
+			if h.accused[node].is(d) {
+				continue
+			}
+			slower, _ := h.seen.question(node, d, h.own(node), h.least, h.find)
+			if p := slower.p(); p <= level {
+				c.p[d], hit = p, true
+			}
+		}
+		if hit {
+			found = append(found, c)
+		}
+	}
+	if len(found) == 0 {
+		return 0
+	}
+	if len(living) < fewNodes {
+		found = []candidate{slices.MinFunc(found, func(a, b candidate) int { return cmp.Compare(least(a.p), least(b.p)) })}
+	}
+	for _, c := range found {
+		if h.accused[c.node] == nil {
+			h.accused[c.node] = &charge{}
+		}
+		for d, p := range c.p {
+			if p > 0 {
+				h.accused[c.node].p[d] = p
+			}
+		}
+	}
+	return len(found)
+}
+
+// least is the smaller one of those above 0.
+func least(p [2]float64) float64 {
+	if p[0] == 0 || p[1] > 0 && p[1] < p[0] {
+		return p[1]
+	}
+	return p[0]
+}
+
+// accuseEither compares the two directions of a pair that is alone.
+func (h *hunt) accuseEither(level float64) (found int) {
+	living := h.living()
+	for i, node := range living {
+		r := route{-1 - node, -1 - living[1-i]}
+		if slower, _ := h.either(node); h.routes[r] == 0 && slower.p() <= level {
+			h.routes[r] = slower.p()
+			found++
+		}
+	}
+	return found
+}
+
+func (h *hunt) either(node int) (slower, faster tally) {
+	for s := range h.seen.values {
+		var there, back []float64
+		for _, i := range h.seen.byNode[s][node] {
+			if v := &h.seen.values[s][i]; slices.ContainsFunc(v.group, func(n int) bool { return !h.alive[n] }) {
+				continue
+			} else if v.from >= 0 && v.of(node, sends) {
+				there = append(there, v.x)
+			} else if v.from >= 0 {
+				back = append(back, v.x)
+			}
+		}
+		if len(there) == 0 || len(back) == 0 {
+			continue
+		}
+		slower.add(stat.Below(shifted(there, h.least), back))
+		faster.add(stat.Below(shifted(back, -h.find), there))
+	}
+	return slower, faster
+}
+
+func shifted(values []float64, by float64) []float64 {
+	out := slices.Clone(values)
+	for i := range out {
+		out[i] += by
+	}
+	return out
+}
+
+// clear finds those who are not slower than what must be found.
+func (h *hunt) clear(living []int, level float64) {
+	alone := h.alone()
+	for _, d := range h.all.ways() {
+		for _, node := range living {
+			if h.cleared[d][node] || h.accused[node].is(d) {
+				continue
+			}
+			var faster tally
+			if alone {
+				_, faster = h.either(node)
+			} else {
+				_, faster = h.seen.question(node, d, h.own(node), h.least, h.find)
+			}
+			if faster.p() <= level {
+				h.cleared[d][node] = true
+			}
+		}
+	}
+}
+
+// undecided are the living that are neither accused nor cleared in some
+// direction. Two that are left when all others are accused are what those were
+// compared with.
+func (h *hunt) undecided() (out []int) {
+	left := len(h.accused) > 0 && len(h.rest()) <= 2
+	slow := map[int]bool{} // of two nodes that are alone, who sends slowly
+	for r := range h.routes {
+		if r.from < 0 {
+			slow[-1-r.from] = true
+		}
+	}
+	for _, node := range h.living() {
+		if left && h.accused[node] == nil {
+			continue
+		}
+		for _, d := range h.all.ways() {
+			if !h.accused[node].is(d) && !h.cleared[d][node] && !slow[node] {
+				out = append(out, node)
+				break
+			}
+		}
+	}
+	return out
+}

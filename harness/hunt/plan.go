@@ -1,0 +1,222 @@
+package hunt
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/stat"
+)
+
+// fewNodes is below how many nodes each is paired with each in turns. With more
+// of them one round has enough others to compare with.
+const fewNodes = 16
+
+// A planner says who is measured with whom.
+type planner struct {
+	rng      *rand.Rand
+	size     int
+	switches [][]int // nodes by switch; nil where they are not known
+
+	sweep    [][][]int // what is left of a round-robin
+	sweepOf  []int     // the nodes it is of
+	meetings [][][2]int
+	meeting  int    // next of meetings
+	again    [2]int // a meeting of two switches to repeat next
+	repeat   bool   // there is one
+	turn     int
+}
+
+func newPlanner(rng *rand.Rand, nodes int, o Options) *planner {
+	p := &planner{rng: rng, size: o.GroupSize, switches: bySwitch(o.Switch)}
+	// Of two switches nothing says what is usual between switches.
+	if len(p.switches) >= 3 && p.size == 2 && nodes >= fewNodes {
+		p.meetings = circle(len(p.switches))
+		rng.Shuffle(len(p.meetings), func(i, j int) { p.meetings[i], p.meetings[j] = p.meetings[j], p.meetings[i] })
+	}
+	return p
+}
+
+// numbered gives switches the numbers 0, 1, … in the order of their first nodes.
+func numbered(label []int) []int {
+	if label == nil {
+		return nil
+	}
+	number := map[int]int{}
+	out := make([]int, len(label))
+	for node, l := range label {
+		if _, ok := number[l]; !ok {
+			number[l] = len(number)
+		}
+		out[node] = number[l]
+	}
+	return out
+}
+
+// bySwitch are the nodes of each switch, by its number.
+func bySwitch(number []int) (out [][]int) {
+	for node, i := range number {
+		if i == len(out) {
+			out = append(out, nil)
+		}
+		out[i] = append(out[i], node)
+	}
+	return out
+}
+
+// next is a round among the living.
+func (p *planner) next(living []int) [][]int {
+	p.turn++
+	switch {
+	case p.size > 2:
+		return p.groups(living)
+	case len(living) < fewNodes:
+		return p.roundRobin(living)
+	case p.meetings != nil && p.turn%2 == 0:
+		return p.meet(living)
+	}
+	return p.pairs(slices.Clone(living))
+}
+
+// pairs pairs nodes at random. Of an odd number one is left out.
+func (p *planner) pairs(nodes []int) (out [][]int) {
+	p.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	for i := 0; i+1 < len(nodes); i += 2 {
+		out = append(out, []int{nodes[i], nodes[i+1]})
+	}
+	return out
+}
+
+// groups are random ones of the same size; who is left over has a rest. There
+// are at least three, so that there is something to compare with.
+func (p *planner) groups(living []int) (out [][]int) {
+	nodes := slices.Clone(living)
+	p.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	size := groupSize(len(nodes), p.size)
+	for ; len(nodes) >= size; nodes = nodes[size:] {
+		out = append(out, nodes[:size:size])
+	}
+	return out
+}
+
+func groupSize(nodes, size int) int { return max(2, min(size, nodes/3)) }
+
+// roundRobin has each meet each, in an order that changes from time to time.
+func (p *planner) roundRobin(living []int) [][]int {
+	if len(p.sweep) == 0 || !slices.Equal(p.sweepOf, living) {
+		names := slices.Clone(living)
+		p.rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		p.sweep, p.sweepOf = nil, slices.Clone(living)
+		for _, round := range circle(len(names)) {
+			var groups [][]int
+			for _, m := range round {
+				groups = append(groups, []int{names[m[0]], names[m[1]]})
+			}
+			p.sweep = append(p.sweep, groups)
+		}
+		p.rng.Shuffle(len(p.sweep), func(i, j int) { p.sweep[i], p.sweep[j] = p.sweep[j], p.sweep[i] })
+	}
+	if len(p.sweep) == 0 {
+		return nil
+	}
+	round := p.sweep[0]
+	p.sweep = p.sweep[1:]
+	return round
+}
+
+// meet pairs all nodes of a switch with those of one other at once: that loads
+// the path between the two, which random pairs do not.
+func (p *planner) meet(living []int) [][]int {
+	round := p.meetings[p.meeting%len(p.meetings)]
+	if i := slices.IndexFunc(p.meetings, func(r [][2]int) bool { return slices.Contains(r, p.again) }); p.repeat && i >= 0 {
+		round = p.meetings[i]
+	} else {
+		p.meeting++
+	}
+	p.repeat = false
+	alive := map[int]bool{}
+	for _, node := range living {
+		alive[node] = true
+	}
+	var out [][]int
+	left := slices.Clone(living)
+	for _, m := range round {
+		a, b := p.shuffled(p.switches[m[0]], alive), p.shuffled(p.switches[m[1]], alive)
+		for i := range min(len(a), len(b)) {
+			out = append(out, []int{a[i], b[i]})
+			delete(alive, a[i])
+			delete(alive, b[i])
+		}
+	}
+	left = slices.DeleteFunc(left, func(node int) bool { return !alive[node] })
+	return append(out, p.pairs(left)...)
+}
+
+// among pairs nodes within each block.
+func (p *planner) among(blocks [][]int, living []int) (out [][]int) {
+	alive := map[int]bool{}
+	for _, node := range living {
+		alive[node] = true
+	}
+	for _, b := range blocks {
+		out = append(out, p.pairs(p.shuffled(b, alive))...)
+	}
+	return out
+}
+
+func (p *planner) shuffled(nodes []int, alive map[int]bool) (out []int) {
+	for _, node := range nodes {
+		if alive[node] {
+			out = append(out, node)
+		}
+	}
+	p.rng.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	return out
+}
+
+// circle is a tournament of n players by the circle method: one stays, the
+// others go round it. With an odd number one is idle in each round.
+func circle(n int) (rounds [][][2]int) {
+	m := n + n%2 // with an idle place
+	for r := range m - 1 {
+		var round [][2]int
+		for i := range m / 2 {
+			a, b := (r+i)%(m-1), (r-i+m-1)%(m-1)
+			if i == 0 {
+				b = m - 1
+			}
+			if a < n && b < n {
+				round = append(round, [2]int{min(a, b), max(a, b)})
+			}
+		}
+		if len(round) > 0 {
+			rounds = append(rounds, round)
+		}
+	}
+	return rounds
+}
+
+// stratumRounds is how many rounds are compared as one, so that having the
+// lowest values of all has a probability of 1/15, among few nodes of 1/50.
+func stratumRounds(nodes, size int) int {
+	enough := 1.0 / 15
+	if nodes < fewNodes {
+		enough = 1.0 / 50
+	}
+	for l := 1; l < 64; l++ {
+		mine, others := l, 0
+		if size > 2 {
+			groups := nodes / groupSize(nodes, size)
+			others = l * (groups - 1)
+		} else if nodes == 2 {
+			others = l // the other direction
+		} else {
+			idle := nodes % 2 * ((l + nodes - 1) / nodes)
+			mine = l - idle
+			others = 2 * (mine*(nodes/2-1) + idle*(nodes/2))
+		}
+		if stat.RankTail(mine, others, 0) <= enough {
+			return l
+		}
+	}
+	return 1
+}

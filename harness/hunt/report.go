@@ -1,0 +1,335 @@
+package hunt
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/stat"
+)
+
+// A Verdict is a hunt's outcome.
+type Verdict string
+
+// The verdicts.
+const (
+	Clean     Verdict = "clean"     // nobody is Find slower than the rest
+	Found     Verdict = "found"     // there are suspects, or dead nodes
+	Undecided Verdict = "undecided" // nobody is accused, and not everybody is cleared
+)
+
+// A Kind says what a suspect is.
+type Kind string
+
+// The kinds of suspects.
+const (
+	Slow     Kind = "slow"  // a node is slower with everybody
+	Lossy    Kind = "lossy" // a node is slower, from one time to the next by very different amounts, or sends much again
+	SlowPath Kind = "path"  // nodes that are well among themselves are slow with others
+)
+
+// A Direction is the one in which a suspect is slow.
+type Direction string
+
+// The directions.
+const (
+	Both      Direction = "both" // also where values have none
+	Sending   Direction = "sending"
+	Receiving Direction = "receiving"
+)
+
+// A Report is what a hunt has found.
+type Report struct {
+	Verdict   Verdict   `json:"verdict"`
+	Nodes     int       `json:"nodes"`
+	Suspects  []Suspect `json:"suspects,omitempty"` // the worst first
+	Dead      []Death   `json:"dead,omitempty"`     // in the order of dying
+	Undecided []int     `json:"undecided,omitempty"`
+	Ranking   []Rank    `json:"ranking"` // the slowest first; the dead are not in it
+
+	Alpha float64 `json:"alpha"` // probability of a false accusation, at most
+	Beta  float64 `json:"beta"`  // of clearing somebody who is Find slower
+	Least float64 `json:"least"` // a smaller difference accuses nobody
+	Find  float64 `json:"find"`  // a larger one would have been found, where nobody is undecided
+
+	Rounds       int    `json:"rounds"`
+	Measurements int    `json:"measurements"`
+	Seed         uint64 `json:"seed"`
+	// Note is what a reader has to know besides.
+	Note string `json:"note,omitempty"`
+}
+
+// A Suspect is what is slower than the rest.
+type Suspect struct {
+	Kind      Kind      `json:"kind"`
+	Nodes     []int     `json:"nodes"`
+	Peers     []int     `json:"peers,omitempty"` // the path's other end; none: everybody else
+	Direction Direction `json:"direction"`
+	Ratio     float64   `json:"ratio"`            // median of its values, over what is usual
+	Resent    float64   `json:"resent,omitempty"` // median share of what was sent again
+	P         float64   `json:"p"`                // probability of such ranks, or worse, without it being Least slower
+	Evidence  []Value   `json:"evidence"`         // the newest first
+}
+
+// A Value is one measurement.
+type Value struct {
+	Round  int     `json:"round"`
+	Group  []int   `json:"group"` // of a direction: from, to
+	Value  float64 `json:"value"`
+	Usual  float64 `json:"usual"` // the median of its like in the same rounds
+	Resent float64 `json:"resent,omitempty"`
+}
+
+// A Death is a node that stopped answering.
+type Death struct {
+	Node   int    `json:"node"`
+	Round  int    `json:"round"`
+	Reason string `json:"reason"`
+}
+
+// A Rank is a node's place among all.
+type Rank struct {
+	Node   int     `json:"node"`
+	Ratio  float64 `json:"ratio"` // median of its values over what is usual, in its worse direction
+	Low    float64 `json:"low"`   // confidence interval of that, 95 % where there are six values or more
+	High   float64 `json:"high"`
+	Values int     `json:"values"`
+}
+
+// maxEvidence is how many values of a suspect a report quotes.
+const maxEvidence = 12
+
+func (h *hunt) report() *Report {
+	r := &Report{
+		Nodes: h.n, Dead: h.dead, Suspects: h.suspects, Undecided: h.undecided(),
+		Alpha: h.o.Alpha, Beta: h.o.Beta, Least: -math.Expm1(-h.least), Find: -math.Expm1(-h.find),
+		Rounds: h.rounds, Measurements: h.flows, Seed: h.o.Seed,
+	}
+	if h.seen != nil {
+		for _, node := range h.living() {
+			if c := h.accused[node]; c != nil && !h.excused[node] {
+				r.Suspects = append(r.Suspects, h.suspect(node, c))
+			}
+			if rank, ok := h.rank(node); ok {
+				r.Ranking = append(r.Ranking, rank)
+			}
+		}
+		for _, q := range sortedRoutes(h.routes) {
+			if q.from >= 0 && (h.mostAccused(h.plan.switches[q.from], nil) || h.mostAccused(h.plan.switches[q.to], nil)) {
+				continue // its nodes, or their path to all others, explain it
+			}
+			r.Suspects = append(r.Suspects, h.suspectRoute(q))
+		}
+	}
+	slices.SortStableFunc(r.Suspects, func(a, b Suspect) int { return cmp.Compare(a.Ratio, b.Ratio) })
+	slices.SortStableFunc(r.Ranking, func(a, b Rank) int { return cmp.Compare(a.Ratio, b.Ratio) })
+	r.Note = h.note()
+	switch {
+	case len(r.Suspects)+len(r.Dead) > 0:
+		r.Verdict = Found
+	case len(r.Undecided) > 0 || h.seen == nil || len(h.living()) < 2:
+		r.Verdict = Undecided
+	default:
+		r.Verdict = Clean
+	}
+	return r
+}
+
+func (h *hunt) note() string {
+	var notes []string
+	switch {
+	case len(h.living()) < 2:
+		notes = append(notes, "fewer than two nodes are left: there is nothing to compare")
+	case h.alone():
+		notes = append(notes, "of two nodes only the directions can be compared: a pair that is slow both ways is not noticed, and which end is at fault cannot be told")
+	}
+	if h.plan.meetings != nil {
+		n := len(h.plan.switches)
+		if of := n * (n - 1); len(h.met) < of {
+			notes = append(notes, fmt.Sprintf("paths between switches: %d of %d were loaded and compared", len(h.met), of))
+		}
+	}
+	if h.lastError != nil {
+		notes = append(notes, "the last measurement that failed: "+h.lastError.Error())
+	}
+	return strings.Join(notes, "; ")
+}
+
+func (h *hunt) suspect(node int, c *charge) Suspect {
+	s := Suspect{Kind: Slow, Nodes: []int{node}, P: least(c.p), Direction: direction(c.is(sends), c.is(receives), h.all.directed)}
+	s.Evidence = h.seen.evidenceOf(node, s.Direction, maxEvidence)
+	var mine []float64
+	for _, d := range h.seen.ways() {
+		if c.is(d) {
+			mine = append(mine, h.seen.residuals(node, d, h.own(node))...)
+		}
+	}
+	s.Ratio = math.Exp(stat.Median(mine))
+	s.Resent = medianResent(s.Evidence)
+	if h.unsteady(mine) || s.Resent > lossyShare && s.Resent > 10*h.usuallyResent() {
+		s.Kind = Lossy
+	}
+	return s
+}
+
+// lossyShare is from which share of what is sent again on a node is called
+// lossy; healthy fabrics have next to none.
+const lossyShare = 1e-3
+
+// unsteady reports whether values vary at least three times as much as the
+// rest's do, and not by chance: the test of Brown and Forsythe (J. Amer.
+// Statist. Assoc. 69, 1974) with ranks.
+func (h *hunt) unsteady(mine []float64) bool {
+	var rest []float64
+	for s := range h.seen.values {
+		for i := range h.seen.values[s] {
+			if !h.seen.gone[s][i] {
+				rest = append(rest, -math.Abs(h.seen.residual(s, i)))
+			}
+		}
+	}
+	if len(rest) == 0 {
+		return false
+	}
+	m := stat.Median(mine)
+	dev := make([]float64, len(mine))
+	for i, x := range mine {
+		dev[i] = -math.Abs(x - m)
+	}
+	return stat.Median(dev) < 3*stat.Median(rest) && stat.Below(dev, rest) < 1e-4
+}
+
+func (h *hunt) usuallyResent() float64 {
+	var all []float64
+	for s := range h.seen.values {
+		for i := range h.seen.values[s] {
+			if !h.seen.gone[s][i] {
+				all = append(all, h.seen.values[s][i].resent)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return 0
+	}
+	return stat.Median(all)
+}
+
+func medianResent(list []Value) float64 {
+	var out []float64
+	for _, v := range list {
+		out = append(out, v.Resent)
+	}
+	if len(out) == 0 {
+		return 0
+	}
+	return stat.Median(out)
+}
+
+func ratioOf(list []Value) float64 {
+	var out []float64
+	for _, v := range list {
+		out = append(out, v.Value/v.Usual)
+	}
+	if len(out) == 0 {
+		return 0
+	}
+	return stat.Median(out)
+}
+
+// suspectRoute is a path between two switches, or between two nodes that are
+// alone.
+func (h *hunt) suspectRoute(r route) Suspect {
+	s := Suspect{Kind: SlowPath, Direction: Sending, P: h.routes[r]}
+	if r.from < 0 {
+		s.Nodes, s.Peers = []int{-1 - r.from}, []int{-1 - r.to}
+		s.Evidence = h.seen.evidenceOf(s.Nodes[0], Sending, maxEvidence)
+		// What is usual is the other direction.
+		var back []float64
+		for _, e := range h.seen.evidenceOf(s.Nodes[0], Receiving, 1<<20) {
+			back = append(back, e.Value)
+		}
+		for i := range s.Evidence {
+			s.Evidence[i].Usual = stat.Median(back)
+		}
+		s.Ratio = ratioOf(s.Evidence)
+		return s
+	}
+	s.Nodes, s.Peers = h.plan.switches[r.from], h.plan.switches[r.to]
+	for st := len(h.seen.values) - 1; st >= 0; st-- {
+		for i := range h.seen.values[st] {
+			if v := &h.seen.values[st][i]; v.from >= 0 && h.routeOf(v) == r {
+				s.Evidence = append(s.Evidence, v.asValue(h.seen.usual[st][i]))
+			}
+		}
+	}
+	s.Ratio = ratioOf(s.Evidence)
+	s.Evidence = s.Evidence[:min(len(s.Evidence), maxEvidence)]
+	return s
+}
+
+// rank is of all values that nobody else is accused of.
+func (h *hunt) rank(node int) (Rank, bool) {
+	out := Rank{Node: node}
+	for _, d := range h.seen.ways() {
+		x := h.seen.residuals(node, d, h.own(node))
+		if len(x) == 0 {
+			continue
+		}
+		in := stat.MedianInterval(x, 0.95)
+		if ratio := math.Exp(stat.Median(x)); out.Values == 0 || ratio < out.Ratio {
+			out.Ratio, out.Low, out.High = ratio, math.Exp(in.Low), math.Exp(in.High)
+		}
+		out.Values += len(x)
+	}
+	return out, out.Values > 0
+}
+
+// String is one line for a person.
+func (s Suspect) String() string {
+	who := "node " + numbers(s.Nodes)
+	if s.Kind == SlowPath {
+		who = "the path from nodes " + numbers(s.Nodes) + " to the others"
+		switch {
+		case s.Peers != nil && len(s.Nodes) == 1 && len(s.Peers) == 1:
+			who = fmt.Sprintf("the path from node %d to node %d (either end, or what is between)", s.Nodes[0], s.Peers[0])
+		case s.Peers != nil:
+			who = "the path from nodes " + numbers(s.Nodes) + " to nodes " + numbers(s.Peers)
+		case s.Direction == Receiving:
+			who = "the path from the others to nodes " + numbers(s.Nodes)
+		case s.Direction == Both:
+			who = "the path between nodes " + numbers(s.Nodes) + " and the others"
+		}
+	}
+	what := "is slow"
+	if s.Kind == Lossy {
+		what = "is slow and loses"
+	}
+	if s.Kind != SlowPath && s.Direction != Both {
+		what += ", " + string(s.Direction)
+	}
+	text := fmt.Sprintf("%s %s: %.0f %% of what is usual (p = %.1g", who, what, 100*s.Ratio, s.P)
+	if s.Resent > 0 {
+		text += fmt.Sprintf(", %.2g %% sent again", 100*s.Resent)
+	}
+	return text + ")"
+}
+
+// numbers prints nodes as "0-3,7".
+func numbers(nodes []int) string {
+	var out []string
+	for i := 0; i < len(nodes); {
+		j := i
+		for j+1 < len(nodes) && nodes[j+1] == nodes[j]+1 {
+			j++
+		}
+		s := fmt.Sprint(nodes[i])
+		if j > i {
+			s += fmt.Sprintf("-%d", nodes[j])
+		}
+		out = append(out, s)
+		i = j + 1
+	}
+	return strings.Join(out, ",")
+}

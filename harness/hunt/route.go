@@ -1,0 +1,115 @@
+package hunt
+
+import (
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/stat"
+)
+
+// leastOfRound is the least that one meeting of two switches can show: all its
+// values share a path, so that one passing event can slow down all of them.
+const leastOfRound = 0.01
+
+// accuseRoutes looks at paths from one switch to another one, where rounds have
+// had their nodes meet, and sees to it that the most suspect ones meet again.
+func (h *hunt) accuseRoutes(level float64) (found int) {
+	if h.plan.meetings == nil {
+		return 0
+	}
+	tallies := map[route]*tally{}
+	for s := range h.seen.values {
+		h.meetings(s, func(r route, p float64) {
+			if tallies[r] == nil {
+				tallies[r] = &tally{}
+			}
+			tallies[r].add(p)
+			h.met[r] = true
+		})
+	}
+	var again route
+	worst := 0.02 // on average: what makes another meeting worth while
+	for _, r := range sortedRoutes(tallies) {
+		t := tallies[r]
+		if h.routed(r) {
+			continue
+		}
+		if p := t.p(); p <= level {
+			h.routes[r] = p
+			found++
+		} else if mean := t.sum / float64(t.strata); mean < worst {
+			again, worst = r, mean
+		}
+	}
+	if worst < 0.02 {
+		h.plan.meetAgain(again.from, again.to)
+	}
+	return found
+}
+
+// routed reports whether a path from the same switch, or to the same one, is
+// accused already. If there are two it is not the path that they do not share,
+// and nodes will tell.
+func (h *hunt) routed(r route) bool {
+	for q := range h.routes {
+		if q.from == r.from || q.to == r.to {
+			return true
+		}
+	}
+	return false
+}
+
+// meetings tests each path that a stratum loaded, against the other ones.
+func (h *hunt) meetings(s int, each func(r route, p float64)) {
+	of := map[route][]float64{}
+	for i := range h.seen.values[s] {
+		v := &h.seen.values[s][i]
+		if v.from < 0 || h.seen.gone[s][i] || h.class(v) == 0 {
+			continue
+		}
+		r := h.routeOf(v)
+		of[r] = append(of[r], h.seen.residual(s, i))
+	}
+	routes := sortedRoutes(of)
+	for _, r := range routes {
+		// By chance a few nodes of two switches meet in any round.
+		if len(of[r]) < 2 || 2*len(of[r]) < min(h.livingAt(r.from), h.livingAt(r.to)) {
+			continue
+		}
+		var others []float64
+		for _, q := range routes {
+			if q.from != r.from && q.from != r.to && q.to != r.from && q.to != r.to {
+				others = append(others, of[q]...)
+			}
+		}
+		if len(others) > 0 {
+			each(r, max(leastOfRound, stat.Below(shifted(of[r], h.least), others)))
+		}
+	}
+}
+
+func sortedRoutes[V any](m map[route]V) []route {
+	out := make([]route, 0, len(m))
+	for r := range m {
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b route) int {
+		if a.from != b.from {
+			return a.from - b.from
+		}
+		return a.to - b.to
+	})
+	return out
+}
+
+func (h *hunt) livingAt(at int) (n int) {
+	for _, node := range h.plan.switches[at] {
+		if h.alive[node] {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *planner) meetAgain(a, b int) {
+	p.again, p.repeat = [2]int{min(a, b), max(a, b)}, true
+}
