@@ -256,7 +256,11 @@ func (w *view) spread(nodes []int) (most float64) {
 		if len(medians) < fewNodes {
 			continue
 		}
-		between, within := stat.MAD(medians), stat.MAD(noise)
+		// A pair is as fast as its slower node, so that slow nodes stand out
+		// more than fast ones: it is the slower half that matters.
+		m := stat.Median(medians)
+		lower := slices.DeleteFunc(slices.Clone(medians), func(x float64) bool { return x > m })
+		between, within := max(stat.MAD(medians), 1.4826*(m-stat.Median(lower))), stat.MAD(noise)
 		// A median of m normal values varies π/2 times as much as their mean.
 		of := math.Pi / 2 * within * within * float64(len(medians)) / float64(values)
 		most = max(most, math.Sqrt(max(0, between*between-of)))

@@ -187,7 +187,7 @@ func (h *hunt) search(ctx context.Context) error {
 			}
 		}
 		h.judge(look)
-		if h.rounds >= h.o.MaxRounds || len(h.living()) < 2 || len(h.undecided())+len(h.strikes) == 0 && h.enoughEvidence() {
+		if h.rounds >= h.o.MaxRounds || len(h.living()) < 2 || len(h.undecided())+len(h.strikes) == 0 && h.enoughEvidence() && h.plan.met() {
 			return nil
 		}
 	}

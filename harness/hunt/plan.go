@@ -14,6 +14,7 @@ const fewNodes = 16
 // A planner says who is measured with whom.
 type planner struct {
 	rng      *rand.Rand
+	nodes    int
 	size     int
 	switches [][]int // nodes by switch; nil where they are not known
 
@@ -27,7 +28,7 @@ type planner struct {
 }
 
 func newPlanner(rng *rand.Rand, nodes int, o Options) *planner {
-	p := &planner{rng: rng, size: o.GroupSize, switches: bySwitch(o.Switch)}
+	p := &planner{rng: rng, nodes: nodes, size: o.GroupSize, switches: bySwitch(o.Switch)}
 	// Of two switches nothing says what is usual between switches.
 	if len(p.switches) >= 3 && p.size == 2 && nodes >= fewNodes {
 		p.meetings = circle(len(p.switches))
@@ -149,6 +150,12 @@ func (p *planner) meet(living []int) [][]int {
 	}
 	left = slices.DeleteFunc(left, func(node int) bool { return !alive[node] })
 	return append(out, p.pairs(left)...)
+}
+
+// met reports whether the switches have met, each with each or, of many
+// switches, as often as rounds grow by the logarithm, and none has to meet again.
+func (p *planner) met() bool {
+	return p.meetings == nil || p.meeting >= min(len(p.meetings), 8+log2(p.nodes)) && !p.repeat
 }
 
 // among pairs nodes within each block.

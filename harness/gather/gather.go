@@ -1,0 +1,214 @@
+// Package gather brings what every rank of a job has to say to rank 0, over a
+// tree of TCP connections, and does not wait for those who say nothing.
+//
+// # How
+//
+// The tree has a fan-out k: the parent of rank r is (r-1)/k. A rank listens,
+// dials its parent, collects its children's summaries, merges them with its own
+// and sends the result up. A [Summary] has a size that depends on the checks that
+// ranks made, and hardly on their number, so that no rank holds or sends more
+// than k+1 of them; documents in full go the same way, one at a time, only if
+// rank 0 wants them.
+//
+// # Who is missing
+//
+// All of it has one time limit. A rank d levels from the root stops waiting for
+// its subtree at a time of its own, later the nearer it is to the root, and
+// names who it does not have. A rank whose parent does not answer goes to its
+// grandparent, and so on up to rank 0. It is done when its parent has passed on
+// what it sent; if that does not happen, it sends the same further up. What comes
+// twice is counted once. So nothing is lost but with a rank and its parent both.
+//
+// # Who may come in
+//
+// A connection starts with a mutual challenge and response keyed with the
+// token, which never crosses the wire; strangers are dropped. What follows is
+// neither encrypted nor signed.
+package gather
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+)
+
+// Options of a rank. Size, Fanout, Token and Limit are the same on all.
+type Options struct {
+	Rank, Size int
+	// Fanout is how many children a rank has; 0 is 8.
+	Fanout int
+	// Token is the secret that all ranks know.
+	Token []byte
+	// Listener is where this rank's descendants reach it. Run closes it. A
+	// rank without children needs none.
+	Listener net.Listener
+	// Peers returns the address of a rank's listener, "host:port". It is asked
+	// for ancestors alone, at least for the parent.
+	Peers func(ctx context.Context, rank int) (string, error)
+	// Name is a rank's host as far as it is known here; nil or "" is not known.
+	Name func(rank int) string
+	// Limit is for all of it; 0 is 30 s.
+	Limit time.Duration
+	// Document is what rank 0 gets in full besides the summary; nil is nothing.
+	// One is lost where a rank on its way dies, other than a summary.
+	Document []byte
+	// Keep, at rank 0, is called for each document that comes, one at a time,
+	// perhaps twice for one rank. Without it they are dropped.
+	Keep func(rank int, document []byte) error
+	// Logf gets what a person may want to know; nil is silence.
+	Logf func(format string, a ...any)
+}
+
+const (
+	defaultFanout = 8
+	defaultLimit  = 30 * time.Second
+	// maxRanks bounds what a message can make a rank allocate.
+	maxRanks = 1 << 20
+	// MaxDocument is how long a document may be, in bytes.
+	MaxDocument = 32 << 20
+	// maxSummary is how long an encoded summary may be.
+	maxSummary = 64 << 20
+)
+
+func (o Options) check() (Options, error) {
+	if o.Fanout == 0 {
+		o.Fanout = defaultFanout
+	}
+	if o.Limit == 0 {
+		o.Limit = defaultLimit
+	}
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
+	switch {
+	case o.Size < 1 || o.Size > maxRanks:
+		return o, fmt.Errorf("gathering from %d ranks; 1 to %d are possible", o.Size, maxRanks)
+	case o.Rank < 0 || o.Rank >= o.Size:
+		return o, fmt.Errorf("rank %d of %d is out of range", o.Rank, o.Size)
+	case o.Fanout < 1 || o.Limit < 0:
+		return o, fmt.Errorf("a fan-out of %d within %v; both must be above 0", o.Fanout, o.Limit)
+	case len(o.Token) == 0:
+		return o, errors.New("gathering without a token: anybody could send results")
+	case o.Rank > 0 && o.Peers == nil:
+		return o, errors.New("a rank other than 0 needs to know where the others are: Peers is not set")
+	case o.Listener == nil && len(children(o.Rank, o.Size, o.Fanout)) > 0:
+		return o, fmt.Errorf("rank %d has children and no listener", o.Rank)
+	case len(o.Document) > MaxDocument:
+		return o, fmt.Errorf("a document of %d bytes; at most %d are possible", len(o.Document), MaxDocument)
+	}
+	return o, nil
+}
+
+// parent is the rank above r.
+func parent(r, fanout int) int { return (r - 1) / fanout }
+
+// children are the ranks below r.
+func children(r, size, fanout int) (out []int) {
+	for c := fanout*r + 1; c <= fanout*r+fanout && c < size; c++ {
+		out = append(out, c)
+	}
+	return out
+}
+
+// level is how far r is from rank 0.
+func level(r, fanout int) (n int) {
+	for ; r > 0; r = parent(r, fanout) {
+		n++
+	}
+	return n
+}
+
+// under reports whether r is in the tree below top.
+func under(r, top, fanout int) bool {
+	for r > top {
+		r = parent(r, fanout)
+	}
+	return r == top
+}
+
+// subtree are the ranks under r but r, in order.
+func subtree(r, size, fanout int) (out []int) {
+	for first, last := children(r, size, fanout), 0; len(first) > 0; {
+		out = append(out, first...)
+		last = first[len(first)-1]
+		lo, hi := fanout*first[0]+1, min(fanout*last+fanout, size-1)
+		first = nil
+		for c := lo; c <= hi; c++ {
+			first = append(first, c)
+		}
+	}
+	return out
+}
+
+// slice is the part of the limit by which a rank's parent waits longer than
+// itself.
+func (o *Options) slice() time.Duration {
+	return o.Limit / time.Duration(level(o.Size-1, o.Fanout)+1)
+}
+
+// waits is how long a rank waits for its subtree, from the beginning.
+func (o *Options) waits(rank int) time.Duration {
+	return o.Limit - time.Duration(level(rank, o.Fanout))*o.slice()
+}
+
+// who names a rank to a person.
+func (o *Options) who(rank int) string {
+	if o.Name != nil {
+		if host := o.Name(rank); host != "" {
+			return fmt.Sprintf("rank %d on %s", rank, host)
+		}
+	}
+	return fmt.Sprintf("rank %d", rank)
+}
+
+// A Missing is a rank whose result is not there.
+type Missing struct {
+	Rank   int    `json:"rank"`
+	Host   string `json:"host,omitempty"`
+	Reason string `json:"reason"`
+}
+
+func (m Missing) String() string {
+	if m.Host != "" {
+		return fmt.Sprintf("rank %d on %s: %s", m.Rank, m.Host, m.Reason)
+	}
+	return fmt.Sprintf("rank %d: %s", m.Rank, m.Reason)
+}
+
+// Stats are what one rank's part in it cost.
+type Stats struct {
+	Messages int   // sent and received, handshakes aside
+	Bytes    int64 // of them
+	Level    int   // from rank 0
+}
+
+// Run gathers. At rank 0 it returns the summary of all, at other ranks nil when
+// rank 0 has theirs. Ranks that are missing are no error but in the summary.
+func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) {
+	o, err := o.check()
+	if err != nil {
+		return nil, Stats{}, fmt.Errorf("gather: %w", err)
+	}
+	if own == nil {
+		return nil, Stats{}, fmt.Errorf("gather: rank %d has no summary", o.Rank)
+	}
+	g := newGathering(o, own)
+	out, err := g.run(ctx)
+	st := Stats{Messages: int(g.messages.Load()), Bytes: g.bytes.Load(), Level: level(o.Rank, o.Fanout)}
+	if err != nil {
+		return nil, st, fmt.Errorf("gather: %s: %w", o.who(o.Rank), err)
+	}
+	return out, st, nil
+}
+
+// brief is an error's text without what Go's network errors say twice.
+func brief(err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err.Error()
+	}
+	return strings.TrimSpace(err.Error())
+}

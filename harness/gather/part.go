@@ -1,0 +1,102 @@
+package gather
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// A part is a summary of some ranks, as it is sent.
+type part struct {
+	Covers  [][2]int `json:"covers"` // from, to: ranks that it counts
+	Summary *Summary `json:"summary"`
+}
+
+// ranges writes sorted ranks as runs.
+func ranges(ranks []int) (out [][2]int) {
+	for _, r := range ranks {
+		if n := len(out); n > 0 && out[n-1][1] == r-1 {
+			out[n-1][1] = r
+		} else {
+			out = append(out, [2]int{r, r})
+		}
+	}
+	return out
+}
+
+// ranks are those that a part covers.
+func (p *part) ranks() (out []int) {
+	for _, c := range p.Covers {
+		for r := c[0]; r <= c[1]; r++ {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// decodePart reads a part that a rank under top sent.
+func decodePart(b []byte, top, size, fanout int) (*part, error) {
+	var p part
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return nil, err
+	}
+	if p.Summary == nil {
+		return nil, errors.New("it has no summary")
+	}
+	last, n := -1, 0
+	for _, c := range p.Covers {
+		if c[0] <= last || c[1] < c[0] || c[1] >= size {
+			return nil, fmt.Errorf("it covers ranks %d to %d of %d", c[0], c[1], size)
+		}
+		last, n = c[1], n+c[1]-c[0]+1
+	}
+	for _, r := range p.ranks() {
+		if r == 0 || !under(r, top, fanout) {
+			return nil, fmt.Errorf("it covers rank %d, which is not under rank %d", r, top)
+		}
+	}
+	for _, m := range p.Summary.Missing {
+		if m.Rank < 1 || m.Rank >= size || !under(m.Rank, top, fanout) {
+			return nil, fmt.Errorf("it misses rank %d, which is not under rank %d", m.Rank, top)
+		}
+	}
+	if n != p.Summary.Ranks {
+		return nil, fmt.Errorf("it covers %d ranks and counts %d", n, p.Summary.Ranks)
+	}
+	return &p, p.Summary.validate()
+}
+
+// merge makes one part of several and of what this rank has itself. missing says
+// why a rank of the subtree is not there that no part knows of.
+func merge(rank int, own *Summary, parts []*part, subtree []int, missing func(rank int) Missing) *part {
+	out := &Summary{}
+	out.Merge(own)
+	ranks := []int{rank}
+	known := map[int]Missing{}
+	for _, p := range parts {
+		for _, m := range p.Summary.Missing {
+			if _, ok := known[m.Rank]; !ok {
+				known[m.Rank] = m
+			}
+		}
+		out.Merge(p.Summary)
+		ranks = append(ranks, p.ranks()...)
+	}
+	slices.Sort(ranks)
+	out.Missing = nil
+	for _, r := range subtree {
+		if _, ok := slices.BinarySearch(ranks, r); ok {
+			continue
+		}
+		m, ok := known[r]
+		if !ok {
+			m = missing(r)
+		}
+		out.Missing = append(out.Missing, m)
+	}
+	return &part{Covers: ranges(ranks), Summary: out}
+}

@@ -1,0 +1,477 @@
+package gather
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A gathering is one rank's part in it.
+type gathering struct {
+	o       Options
+	own     *Summary
+	begun   time.Time
+	subtree []int
+	wg      sync.WaitGroup
+
+	messages atomic.Int64
+	bytes    atomic.Int64
+
+	passed chan struct{} // closed when what was collected is above
+	once   sync.Once     // for passed
+	lost   chan struct{} // closed when it will never be
+
+	keep sync.Mutex // held while Keep runs
+
+	mu     sync.Mutex
+	conns  map[net.Conn]bool // true: it has sent its part, and waits
+	up     net.Conn          // to an ancestor, once it stands
+	upOpen chan struct{}     // closed then
+	upLock sync.Mutex        // held while writing to it
+	parts  []*part
+	count  int           // ranks of the subtree that parts cover
+	full   chan struct{} // closed when that is all of them
+	closed bool          // nothing is taken any more
+	seen   map[int]Missing
+}
+
+func newGathering(o Options, own *Summary) *gathering {
+	g := &gathering{
+		o: o, own: own, begun: time.Now(), subtree: subtree(o.Rank, o.Size, o.Fanout),
+		passed: make(chan struct{}), lost: make(chan struct{}), full: make(chan struct{}),
+		upOpen: make(chan struct{}), conns: map[net.Conn]bool{}, seen: map[int]Missing{},
+	}
+	if len(g.subtree) == 0 {
+		close(g.full)
+	}
+	return g
+}
+
+func (g *gathering) at(after time.Duration) time.Time { return g.begun.Add(after) }
+
+func (g *gathering) run(ctx context.Context) (*Summary, error) {
+	ctx, cancel := context.WithDeadlineCause(ctx, g.at(g.o.Limit+g.o.slice()/2), fmt.Errorf("nobody above took its result within %v", g.o.Limit))
+	defer g.wg.Wait()
+	defer g.shut()
+	defer cancel()
+	if g.o.Listener != nil {
+		g.wg.Go(g.accept)
+	}
+	way := &climb{g: g, next: g.o.Rank}
+	if g.o.Rank > 0 {
+		g.wg.Go(func() { way.first(ctx) })
+	}
+	wait := time.NewTimer(time.Until(g.at(g.o.waits(g.o.Rank))))
+	defer wait.Stop()
+	select {
+	case <-g.full:
+	case <-wait.C:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	p := g.close()
+	if g.o.Rank == 0 {
+		close(g.passed)
+		if g.o.Document != nil && g.o.Keep != nil {
+			g.keepDocument(0, g.o.Document)
+		}
+		return p.Summary, nil
+	}
+	err := way.send(ctx, p)
+	if err != nil {
+		close(g.lost)
+	}
+	return nil, err
+}
+
+// close makes one part of what has come, and takes nothing any more.
+func (g *gathering) close() *part {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	return merge(g.o.Rank, g.own, g.parts, g.subtree, func(r int) Missing {
+		m, ok := g.seen[r]
+		if !ok {
+			m.Reason = fmt.Sprintf("no answer within %v", g.o.Limit)
+		}
+		m.Rank = r
+		if m.Host == "" && g.o.Name != nil {
+			m.Host = g.o.Name(r)
+		}
+		return m
+	})
+}
+
+// shut hangs up on everybody but those that are about to hear that what they
+// sent has been passed on.
+func (g *gathering) shut() {
+	if g.o.Listener != nil {
+		g.o.Listener.Close()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for c, answering := range g.conns {
+		if !answering {
+			c.Close()
+		}
+	}
+	g.conns = nil
+}
+
+// hold takes over a connection until forget; false: it is too late.
+func (g *gathering) hold(c net.Conn) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.conns == nil {
+		c.Close()
+		return false
+	}
+	g.conns[c] = false
+	return true
+}
+
+func (g *gathering) forget(c net.Conn) {
+	c.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.conns, c)
+}
+
+func (g *gathering) accept() {
+	for {
+		c, err := g.o.Listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, most likely: it may pass
+			g.o.Logf("gather: rank %d: accept: %v", g.o.Rank, err)
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		if g.hold(c) {
+			g.wg.Go(func() {
+				defer g.forget(c)
+				g.serve(c)
+			})
+		}
+	}
+}
+
+// serve hears one descendant out.
+func (g *gathering) serve(c net.Conn) {
+	c.SetDeadline(time.Now().Add(g.o.slice() / 2))
+	from, err := examine(c, g.o.Token, g.o.Rank, g.o.Size)
+	if err == nil && (from == g.o.Rank || !under(from, g.o.Rank, g.o.Fanout)) {
+		err = fmt.Errorf("it is rank %d, which is not under this one", from)
+	}
+	if err != nil {
+		g.o.Logf("gather: rank %d: dropped a connection from %s: %v", g.o.Rank, c.RemoteAddr(), err)
+		return
+	}
+	host := ""
+	note := func(format string, a ...any) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.seen[from] = Missing{Rank: from, Host: host, Reason: fmt.Sprintf(format, a...)}
+	}
+	note("it came, and did not finish within %v", g.o.Limit)
+	c.SetDeadline(g.at(g.o.Limit + g.o.slice()))
+	r := bufio.NewReader(c)
+	for {
+		k, p, err := readFrame(r, maxSummary)
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				note("it broke off before its result was here: %v", brief(err))
+			}
+			return
+		}
+		g.messages.Add(1)
+		g.bytes.Add(int64(len(p)))
+		switch k {
+		case frameHost:
+			host = string(p[:min(len(p), 255)])
+			note("it came, and did not finish within %v", g.o.Limit)
+		case frameDocument:
+			if err := g.document(p); err != nil {
+				note("its document: %v", err)
+				return
+			}
+		case frameSummary:
+			part, err := decodePart(p, from, g.o.Size, g.o.Fanout)
+			if err != nil {
+				note("it sent nonsense: %v", err)
+				return
+			}
+			g.mu.Lock()
+			if g.conns != nil {
+				g.conns[c] = true
+			}
+			g.mu.Unlock()
+			g.answer(c, part)
+			return
+		default:
+			note("it sent nonsense: a message of kind %d", k)
+			return
+		}
+	}
+}
+
+// answer takes a part, and tells so twice: when it is here, and when it is
+// further up.
+func (g *gathering) answer(c net.Conn, p *part) {
+	if err := g.take(p); err != nil {
+		g.write(c, frameRefused, []byte(err.Error()))
+		return
+	}
+	if g.write(c, frameTaken, nil) != nil {
+		return
+	}
+	select {
+	case <-g.passed:
+		g.write(c, framePassed, nil)
+	case <-g.lost:
+	case <-time.After(time.Until(g.at(g.o.Limit + g.o.slice()))):
+	}
+}
+
+func (g *gathering) write(c net.Conn, k kind, p []byte) error {
+	g.messages.Add(1)
+	g.bytes.Add(int64(len(p)))
+	return writeFrame(c, k, p)
+}
+
+// take adds a part, if there is nothing of it yet. One that holds others, which
+// had come by themselves, replaces them.
+func (g *gathering) take(p *part) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	mine := p.ranks()
+	has := func(list []int, r int) bool { _, ok := slices.BinarySearch(list, r); return ok }
+	var rest []*part
+	replaced, known := 0, 0
+	for _, q := range g.parts {
+		theirs := q.ranks()
+		common := 0
+		for _, r := range theirs {
+			if has(mine, r) {
+				common++
+			}
+		}
+		known += common
+		switch {
+		case common == 0:
+			rest = append(rest, q)
+		case common == len(theirs):
+			replaced += common
+		default:
+			rest = append(rest, q)
+		}
+	}
+	switch {
+	case known == len(mine):
+		return nil // all of it is here
+	case g.closed:
+		return fmt.Errorf("rank %d has sent its result already", g.o.Rank)
+	case known > replaced:
+		return fmt.Errorf("rank %d has a part of it already, with others", g.o.Rank)
+	}
+	g.parts = append(rest, p)
+	if g.count += len(mine) - replaced; g.count == len(g.subtree) {
+		close(g.full)
+	}
+	return nil
+}
+
+// document passes one on, or keeps it.
+func (g *gathering) document(p []byte) error {
+	if len(p) < 4 || len(p)-4 > MaxDocument {
+		return fmt.Errorf("it has %d bytes", len(p)-4)
+	}
+	if g.o.Rank == 0 {
+		if g.o.Keep != nil {
+			g.keepDocument(int(binary.BigEndian.Uint32(p)), p[4:])
+		}
+		return nil
+	}
+	select {
+	case <-g.upOpen:
+	case <-time.After(time.Until(g.at(g.o.waits(g.o.Rank)))):
+		return errors.New("there was no way up for it")
+	}
+	g.upLock.Lock()
+	defer g.upLock.Unlock()
+	return g.write(g.up, frameDocument, p)
+}
+
+func (g *gathering) keepDocument(rank int, b []byte) {
+	g.keep.Lock()
+	defer g.keep.Unlock()
+	if err := g.o.Keep(rank, b); err != nil {
+		g.o.Logf("gather: the document of %s is not kept: %v", g.o.who(rank), err)
+	}
+}
+
+// A climb goes from ancestor to ancestor until one takes what this rank has.
+type climb struct {
+	g    *gathering
+	next int // the rank that was tried last
+	conn net.Conn
+}
+
+// first makes the way up while the subtree is still collected, so that who is
+// above knows of this rank, and documents can go.
+func (w *climb) first(ctx context.Context) {
+	g := w.g
+	for at := parent(w.next, g.o.Fanout); ctx.Err() == nil; at = parent(at, g.o.Fanout) {
+		w.next = at
+		c, err := g.dial(ctx, at)
+		if err == nil {
+			w.conn, g.up = c, c
+			break
+		}
+		g.o.Logf("gather: %s: %s does not answer: %v", g.o.who(g.o.Rank), g.o.who(at), brief(err))
+		if at == 0 {
+			break
+		}
+	}
+	close(g.upOpen)
+}
+
+// send sends a part to the first ancestor that takes it and passes it on.
+func (w *climb) send(ctx context.Context, p *part) error {
+	g := w.g
+	b, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-g.upOpen:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	last := errors.New("rank 0 does not answer")
+	for {
+		if w.conn != nil {
+			if last = w.deliver(ctx, b); last == nil {
+				return nil
+			}
+			g.forget(w.conn)
+			w.conn = nil
+			g.o.Logf("gather: %s: %s did not take the result: %v", g.o.who(g.o.Rank), g.o.who(w.next), brief(last))
+		}
+		if w.next == 0 || ctx.Err() != nil {
+			return fmt.Errorf("no rank above took its result; the last error, of %s: %w", g.o.who(w.next), last)
+		}
+		w.next = parent(w.next, g.o.Fanout)
+		c, err := g.dial(ctx, w.next)
+		if err != nil {
+			last = err
+			continue
+		}
+		w.conn = c
+	}
+}
+
+// deliver returns nil when a part has been passed on.
+func (w *climb) deliver(ctx context.Context, b []byte) error {
+	g := w.g
+	stop := context.AfterFunc(ctx, func() { w.conn.Close() })
+	defer stop()
+	w.conn.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
+	if w.next > 0 {
+		// Who is above sends at this time at the latest.
+		w.conn.SetDeadline(g.at(g.o.waits(w.next) + g.o.slice()/2))
+	}
+	g.upLock.Lock()
+	if g.o.Document != nil {
+		d := binary.BigEndian.AppendUint32(nil, uint32(g.o.Rank))
+		if err := g.write(w.conn, frameDocument, append(d, g.o.Document...)); err != nil {
+			g.upLock.Unlock()
+			return err
+		}
+	}
+	err := g.write(w.conn, frameSummary, b)
+	g.upLock.Unlock()
+	if err != nil {
+		return err
+	}
+	taken := false
+	for {
+		k, p, err := readFrame(w.conn, 4096)
+		switch {
+		case err != nil:
+			return err
+		case k == frameRefused:
+			return errors.New(string(p))
+		case k == frameTaken && !taken:
+			taken = true
+			g.once.Do(func() { close(g.passed) }) // for those below
+		case k == framePassed && taken:
+			return nil
+		default:
+			return fmt.Errorf("it sent a message of kind %d", k)
+		}
+	}
+}
+
+// dial connects to an ancestor: again and again for a while, since it may not
+// listen yet.
+func (g *gathering) dial(ctx context.Context, rank int) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.o.slice()/3)
+	defer cancel()
+	addr, err := g.o.Peers(ctx, rank)
+	if err != nil {
+		return nil, err
+	}
+	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		var c net.Conn
+		if c, err = g.enter(ctx, addr, rank); err == nil {
+			return c, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (g *gathering) enter(ctx context.Context, addr string, rank int) (net.Conn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if !g.hold(c) {
+		return nil, net.ErrClosed
+	}
+	until, _ := ctx.Deadline()
+	c.SetDeadline(until)
+	err = greet(c, g.o.Token, g.o.Rank, rank, g.o.Size)
+	if err == nil {
+		host := ""
+		if g.o.Name != nil {
+			host = g.o.Name(g.o.Rank)
+		}
+		if host == "" {
+			host, _ = os.Hostname()
+		}
+		err = g.write(c, frameHost, []byte(host))
+	}
+	if err != nil {
+		g.forget(c)
+		return nil, err
+	}
+	c.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
+	return c, nil
+}

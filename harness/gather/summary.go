@@ -1,0 +1,203 @@
+package gather
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/stat"
+)
+
+const (
+	// worstKept is how many of the worst results of a check a summary names.
+	worstKept = 16
+	// maxChecks bounds a summary's checks.
+	maxChecks = 4096
+	maxReason = 200
+)
+
+// A Summary is what certificates of any number of ranks say together. Counts
+// are exact, quantiles within stat.SketchError. Merging is the same in any order.
+type Summary struct {
+	Ranks    int                         `json:"ranks"`
+	Verdicts map[certificate.Verdict]int `json:"verdicts"` // of whole certificates
+	Checks   map[string]*Check           `json:"checks"`   // by id; with a quantity, by "id quantity"
+	Missing  []Missing                   `json:"missing,omitempty"`
+}
+
+// A Check is one check of all ranks.
+type Check struct {
+	Verdicts map[certificate.Verdict]int `json:"verdicts"`
+	Unit     string                      `json:"unit,omitempty"`
+	Values   *stat.Sketch                `json:"values,omitempty"`
+	Worst    []Worst                     `json:"worst,omitempty"` // the worst first
+}
+
+// A Worst is one of the worst results of a check.
+type Worst struct {
+	Rank    int                 `json:"rank"`
+	Node    string              `json:"node,omitempty"`
+	Object  string              `json:"object,omitempty"`
+	Verdict certificate.Verdict `json:"verdict"`
+	Reason  string              `json:"reason,omitempty"`
+	Value   float64             `json:"value,omitempty"`
+	// Score orders values: the lower, the worse. It is the value or, where one
+	// is expected, its share of that; negative where less is better.
+	Score float64 `json:"score,omitempty"`
+}
+
+// Summarize makes a rank's summary of its certificate.
+func Summarize(rank int, s *certificate.Statement) *Summary {
+	p := &s.Predicate
+	out := &Summary{Ranks: 1, Verdicts: map[certificate.Verdict]int{p.Verdict: 1}, Checks: map[string]*Check{}}
+	node := ""
+	if p.Node != nil {
+		node = p.Node.Name
+	}
+	for _, r := range p.Results {
+		out.count(r.ID, Worst{Rank: rank, Node: node, Verdict: r.Verdict, Reason: r.Reason}, r.Measured)
+		for _, o := range r.Objects {
+			if o.Measured == nil {
+				continue
+			}
+			id, name := r.ID+" "+cmp.Or(o.Quantity, "objects"), o.Name
+			if o.Peer != "" {
+				name += " → " + o.Peer
+			}
+			out.count(id, Worst{Rank: rank, Node: node, Object: name, Verdict: o.Verdict, Reason: o.Reason}, o.Measured)
+		}
+	}
+	return out
+}
+
+func (s *Summary) count(id string, w Worst, m *certificate.Measurement) {
+	c := s.Checks[id]
+	if c == nil {
+		c = &Check{Verdicts: map[certificate.Verdict]int{}}
+		s.Checks[id] = c
+	}
+	c.Verdicts[w.Verdict]++
+	w.Reason = w.Reason[:min(len(w.Reason), maxReason)]
+	if m != nil {
+		w.Value, w.Score = m.Value, cmp.Or(m.Ratio, m.Value)
+		if m.Limit != nil && m.Limit.Kind == certificate.AtMost {
+			w.Score = -w.Score
+		}
+		c.Unit = cmp.Or(c.Unit, m.Unit)
+		// Values of another unit, or below zero, are counted and judged like all
+		// others; a distribution of them would mean nothing.
+		if c.Unit == m.Unit && m.Value >= 0 {
+			if c.Values == nil {
+				c.Values = &stat.Sketch{}
+			}
+			c.Values.Add(m.Value)
+		}
+	}
+	if m != nil || w.Verdict != certificate.Pass && w.Verdict != certificate.Skip {
+		c.keep(w)
+	}
+}
+
+// keep takes w in, if it is among the worst.
+func (c *Check) keep(w Worst) {
+	i, _ := slices.BinarySearchFunc(c.Worst, w, compareWorst)
+	if i < worstKept {
+		c.Worst = slices.Insert(c.Worst, i, w)
+		c.Worst = c.Worst[:min(len(c.Worst), worstKept)]
+	}
+}
+
+func compareWorst(a, b Worst) int {
+	severity := func(v certificate.Verdict) int { return slices.Index(certificate.Verdicts(), v) }
+	return cmp.Or(cmp.Compare(severity(a.Verdict), severity(b.Verdict)), cmp.Compare(a.Score, b.Score),
+		cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Reason, b.Reason))
+}
+
+// Merge adds what another summary says.
+func (s *Summary) Merge(o *Summary) {
+	s.Ranks += o.Ranks
+	if s.Verdicts == nil {
+		s.Verdicts, s.Checks = map[certificate.Verdict]int{}, map[string]*Check{}
+	}
+	for v, n := range o.Verdicts {
+		s.Verdicts[v] += n
+	}
+	for id, c := range o.Checks {
+		mine := s.Checks[id]
+		if mine == nil {
+			mine = &Check{Verdicts: map[certificate.Verdict]int{}, Unit: c.Unit}
+			s.Checks[id] = mine
+		}
+		for v, n := range c.Verdicts {
+			mine.Verdicts[v] += n
+		}
+		mine.Unit = cmp.Or(mine.Unit, c.Unit)
+		if c.Values != nil {
+			if mine.Values == nil {
+				mine.Values = &stat.Sketch{}
+			}
+			mine.Values.Merge(c.Values)
+		}
+		for _, w := range c.Worst {
+			mine.keep(w)
+		}
+	}
+	s.Missing = append(s.Missing, o.Missing...)
+}
+
+// Verdict is that of all ranks together: a rank that is missing is an error,
+// unless something failed.
+func (s *Summary) Verdict() certificate.Verdict {
+	n := s.Verdicts
+	switch {
+	case n[certificate.Fail] > 0:
+		return certificate.Fail
+	case n[certificate.Error]+len(s.Missing) > 0:
+		return certificate.Error
+	case n[certificate.Pass]+n[certificate.Warn] > 0:
+		return certificate.Pass
+	}
+	return certificate.Skip
+}
+
+// validate reports what is wrong with a summary from elsewhere.
+func (s *Summary) validate() error {
+	if len(s.Checks) > maxChecks || len(s.Missing) > maxRanks {
+		return fmt.Errorf("a summary of %d checks with %d missing ranks", len(s.Checks), len(s.Missing))
+	}
+	if err := counts(s.Verdicts, s.Ranks); err != nil {
+		return err
+	}
+	for id, c := range s.Checks {
+		if c == nil || len(c.Worst) > worstKept {
+			return fmt.Errorf("check %q: it is empty, or names too many of the worst", id)
+		}
+		if err := counts(c.Verdicts, -1); err != nil {
+			return fmt.Errorf("check %q: %w", id, err)
+		}
+		if !slices.IsSortedFunc(c.Worst, compareWorst) {
+			return fmt.Errorf("check %q: the worst are not in order", id)
+		}
+		if c.Values != nil {
+			if err := c.Values.Validate(); err != nil {
+				return fmt.Errorf("check %q: %w", id, err)
+			}
+		}
+	}
+	return nil
+}
+
+func counts(n map[certificate.Verdict]int, want int) error {
+	total := 0
+	for v, k := range n {
+		if !slices.Contains(certificate.Verdicts(), v) || k < 0 || k > 1<<40 {
+			return fmt.Errorf("%d of the verdict %q", k, v)
+		}
+		total += k
+	}
+	if want >= 0 && total != want {
+		return fmt.Errorf("%d verdicts of %d ranks", total, want)
+	}
+	return nil
+}
