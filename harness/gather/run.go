@@ -98,6 +98,13 @@ func (g *gathering) close() *part {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	defer func() {
+		// Who took part is still asked for; what they said is in the whole.
+		for _, p := range g.parts {
+			p.Summary = nil
+		}
+		g.own = nil
+	}()
 	return merge(g.o.Rank, g.own, g.parts, g.subtree, func(r int) Missing {
 		m, ok := g.seen[r]
 		if !ok {
@@ -354,6 +361,7 @@ func (w *climb) send(ctx context.Context, p *part) error {
 	if err != nil {
 		return err
 	}
+	p.Summary = nil // it is in b
 	select {
 	case <-g.upOpen:
 	case <-ctx.Done():
@@ -424,11 +432,18 @@ func (w *climb) deliver(ctx context.Context, b []byte) error {
 	}
 }
 
-// dial connects to an ancestor: again and again for a while, since it may not
-// listen yet.
+// dial connects to an ancestor: again and again, since it may not have started
+// yet, until shortly before that one stops waiting. Rank 0 is the last hope.
 func (g *gathering) dial(ctx context.Context, rank int) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.o.slice()/3)
-	defer cancel()
+	if rank > 0 {
+		until := g.at(g.o.waits(rank) - g.o.slice()/2)
+		if soon := time.Now().Add(g.o.slice() / 3); until.Before(soon) {
+			until = soon
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, until)
+		defer cancel()
+	}
 	addr, err := g.o.Peers(ctx, rank)
 	if err != nil {
 		return nil, err
@@ -455,8 +470,7 @@ func (g *gathering) enter(ctx context.Context, addr string, rank int) (net.Conn,
 	if !g.hold(c) {
 		return nil, net.ErrClosed
 	}
-	until, _ := ctx.Deadline()
-	c.SetDeadline(until)
+	c.SetDeadline(time.Now().Add(g.o.slice() / 3))
 	err = greet(c, g.o.Token, g.o.Rank, rank, g.o.Size)
 	if err == nil {
 		host := ""

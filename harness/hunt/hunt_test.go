@@ -73,7 +73,7 @@ func TestFaults(t *testing.T) {
 		{"sending", fault{times(0.5), nil}, Slow, Sending, 3},
 		{"receiving", fault{nil, times(0.5)}, Slow, Receiving, 3},
 		{"loses what it sends", fault{lossRDMA, nil}, Lossy, Sending, 3},
-		{"a tenth", fault{times(0.9), times(0.9)}, Slow, Both, 3},
+		{"a tenth", fault{times(0.9), times(0.9)}, Slow, Both, 4},
 	} {
 		for _, n := range sizes(t) {
 			if n < tt.from {

@@ -1,0 +1,49 @@
+package bootstrap
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestScaleTable prints what coming up costs as ranks grow, all of them in this
+// process, and holds messages to docs/scale.md's formulas.
+func TestScaleTable(t *testing.T) {
+	list := []int{8, 64, 256}
+	if !testing.Short() {
+		list = append(list, 1024)
+	}
+	t.Log("ranks  levels  ends of links  of a rank, at most  up, seconds  barrier, seconds  all-gather of 256 B, seconds")
+	for _, n := range list {
+		begun := time.Now()
+		nets := comeUp(t, n, local(), nil)
+		up := time.Since(begun)
+		begun = time.Now()
+		each(nets, func(n *Net) {
+			if err := n.Barrier(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		barrier := time.Since(begun)
+		begun = time.Now()
+		each(nets, func(n *Net) {
+			if _, err := n.AllGather(context.Background(), make([]byte, 256)); err != nil {
+				t.Error(err)
+			}
+		})
+		gather := time.Since(begun)
+		ends, most, levels := 0, 0, 0
+		for r := range nets {
+			ends += len(nets[r].links)
+			most = max(most, len(nets[r].links))
+		}
+		for r := n - 1; r > 0; r = parent(r) {
+			levels++
+		}
+		closeAll(t, nets)
+		t.Logf("%5d  %6d  %13d  %17d  %11.3f  %16.4f  %28.4f", n, levels, ends, most, up.Seconds(), barrier.Seconds(), gather.Seconds())
+		if most > 7 || ends > 4*n {
+			t.Errorf("%d ranks: %d ends of links, of one rank up to %d; at most %d and 7 are expected", n, ends, most, 4*n)
+		}
+	}
+}
