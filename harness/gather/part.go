@@ -1,7 +1,6 @@
 package gather
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,9 +38,7 @@ func (p *part) ranks() (out []int) {
 // decodePart reads a part that a rank under top sent.
 func decodePart(b []byte, top, size, fanout int) (*part, error) {
 	var p part
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&p); err != nil {
+	if err := json.Unmarshal(b, &p); err != nil {
 		return nil, err
 	}
 	if p.Summary == nil {

@@ -1,6 +1,7 @@
 package gather
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 )
 
 // A connection begins with a handshake, the caller first:
@@ -102,8 +104,12 @@ func examine(c io.ReadWriter, token []byte, to, size int) (from int, err error) 
 }
 
 func writeFrame(w io.Writer, k kind, payload []byte) error {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, 5+len(payload)), uint32(len(payload)))
-	_, err := w.Write(append(append(b, byte(k)), payload...))
+	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(payload))), byte(k))
+	if c, ok := w.(net.Conn); ok {
+		_, err := (&net.Buffers{head, payload}).WriteTo(c)
+		return err
+	}
+	_, err := w.Write(append(head, payload...))
 	return err
 }
 
@@ -118,9 +124,13 @@ func readFrame(r io.Reader, limit int) (kind, []byte, error) {
 	if n > int64(limit) {
 		return 0, nil, fmt.Errorf("a frame of %d bytes; at most %d are possible", n, limit)
 	}
-	p, err := io.ReadAll(io.LimitReader(r, n))
-	if err == nil && int64(len(p)) < n {
-		err = io.ErrUnexpectedEOF
+	var p bytes.Buffer
+	p.Grow(int(min(n, 64<<10)) + bytes.MinRead) // room to see the end
+	if _, err := io.CopyN(&p, r, n); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, nil, err
 	}
-	return kind(head[4]), p, err
+	return kind(head[4]), p.Bytes(), nil
 }
