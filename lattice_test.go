@@ -119,6 +119,14 @@ var lattice = []rule{
 		why: "they more than double the harness",
 	},
 	{
+		name: "the hunt", who: []string{"harness/hunt"}, not: []string{"*", "net/..."}, except: []string{"./harness/hunt", "./harness/stat"}, deep: true,
+		why: "it says what to measure and what follows; who measures, and how, is the caller's matter",
+	},
+	{
+		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/stat"}, deep: true,
+		why: "a communicator ends when a rank dies; gathering has to go on, so it has connections of its own",
+	},
+	{
 		name: "collectives", who: []string{"coll/..."}, unless: []string{"coll/transport/verbs"}, not: []string{"./perftest/...", "./dcgm/...", "./harness/suite", "./build/..."},
 		why: "coll is a library that programs import; the verbs transport is the one place that needs perftest's binding",
 	},
@@ -310,6 +318,11 @@ func TestLatticeBites(t *testing.T) {
 		{"Kubernetes", "harness/site/kubernetes", "k8s.io/client-go/dynamic", false},
 		{"Kubernetes' types", "harness/site/kubernetes", "k8s.io/api/core/v1", true},
 		{"Kubernetes' types", "harness/site/kubernetes", "k8s.io/client-go/rest", false},
+		{"the hunt", "harness/hunt", in("perftest/mesh"), true},
+		{"the hunt", "harness/hunt", "net/http", true},
+		{"the hunt", "harness/hunt", in("harness/stat"), false},
+		{"gathering", "harness/gather", in("coll/bootstrap"), true},
+		{"gathering", "harness/gather", in("harness/certificate"), false},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},

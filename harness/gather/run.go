@@ -193,7 +193,7 @@ func (g *gathering) serve(c net.Conn) {
 	}
 	note("it came, and did not finish within %v", g.o.Limit)
 	c.SetDeadline(g.at(g.o.Limit + g.o.slice()))
-	r := bufio.NewReader(c)
+	r := bufio.NewReaderSize(c, 512) // for the headers of frames: there may be many connections
 	for {
 		k, p, err := readFrame(r, maxSummary)
 		if err != nil {
