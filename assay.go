@@ -21,7 +21,8 @@ var Lock []byte
 // HarnessSource is the module as far as ./cmd/harness needs it, with the code
 // for GPUs and what compiles the kernels of it.
 //
-//go:embed go.mod go.sum cmd/harness harness internal/nearest internal/flagsfirst internal/ociclient
+//go:embed go.mod go.sum cmd/harness internal/nearest internal/flagsfirst internal/ociclient
+//go:embed harness/certificate harness/dpkg harness/elf harness/estimate harness/history harness/image harness/ldso harness/netenv harness/node harness/platform harness/registry harness/report harness/rootfs harness/sign harness/site harness/suite harness/sysfs harness/version
 //go:embed coll/*.go coll/bootstrap coll/debug coll/elem/*.go coll/elem/*.s coll/host coll/knob coll/perf/*.go coll/schedule coll/topology coll/transport/*.go coll/transport/netplugin/*.go coll/transport/netplugin/*.c coll/transport/netplugin/*.h coll/transport/rendezvous coll/transport/shm coll/transport/slots coll/transport/socket coll/transport/verbs/*.go coll/tuning
 //go:embed perftest/probe/*.go perftest/probe/*.c perftest/probe/*.h perftest/probe/wire/*.go perftest/verbs/*.go perftest/verbs/*.c perftest/verbs/*.h
 //go:embed coll/cuda/*.go coll/cuda/tables.json coll/cuda/bench/*.go coll/cuda/bench/check.ptx coll/nccl/*.go coll/nccl/*.c coll/nccl/*.h
@@ -32,12 +33,13 @@ var Lock []byte
 //go:embed coll/cuda/kernels/*.go coll/cuda/kernels/*.cu coll/cuda/kernels/*.cuh coll/cuda/kernels/*.h coll/cuda/kernels/gen coll/cuda/kernels/ptx
 var HarnessSource embed.FS
 
-// HarnessModules lists the modules that ./cmd/harness is compiled from, one
+// HarnessModules lists the modules that ./cmd/harness is compiled from, with those in
+// which Go looks for packages because their paths begin alike, one
 // "path version" a line; CUDAModules those with the code for GPUs. "go generate"
 // writes them, a test holds them.
 //
-//go:generate sh -c "go list -tags urfave_cli_no_docs -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}' ./cmd/harness | grep . | sort -u > cmd/harness/modules.txt"
-//go:generate sh -c "CGO_ENABLED=1 go list -tags cuda,nvml,urfave_cli_no_docs -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}' ./cmd/harness | grep . | sort -u > cmd/harness/modules-cuda.txt"
+//go:generate sh -c ".ci/modules urfave_cli_no_docs 0 > cmd/harness/modules.txt"
+//go:generate sh -c ".ci/modules cuda,nvml,urfave_cli_no_docs 1 > cmd/harness/modules-cuda.txt"
 //go:embed cmd/harness/modules.txt
 var HarnessModules string
 

@@ -47,9 +47,8 @@ require (
 	k8s.io/api v0.36.3
 	k8s.io/apimachinery v0.36.3
 	k8s.io/client-go v0.36.3
+	k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9
 )
-
-require k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9
 
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
