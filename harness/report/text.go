@@ -187,13 +187,30 @@ func (t *text) objects(objects []certificate.Object) {
 }
 
 // lines has one for each check.
+// many is from how many checks on those that were skipped for one reason are one
+// line: on a machine without GPUs that is nearly all.
+const many = 8
+
 func (t *text) lines(results []certificate.Result) {
 	width := 0
+	skipped := map[string][]string{}
 	for _, r := range results {
 		width = max(width, utf8.RuneCountInString(r.ID))
+		if r.Verdict == certificate.Skip && !t.opt.Verbose {
+			skipped[r.Reason] = append(skipped[r.Reason], r.ID)
+		}
 	}
 	for _, r := range results {
-		t.line(r, width)
+		ids := skipped[r.Reason]
+		switch {
+		case r.Verdict != certificate.Skip || len(ids) < many:
+			t.line(r, width)
+		case r.ID == ids[0]:
+			t.line(certificate.Result{
+				ID: fmt.Sprintf("%d checks", len(ids)), Verdict: r.Verdict,
+				Reason: fmt.Sprintf("%s: %s … %s (--verbose shows all)", r.Reason, ids[0], ids[len(ids)-1]),
+			}, width)
+		}
 	}
 }
 

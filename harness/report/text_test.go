@@ -130,3 +130,26 @@ func TestFaultsOnTop(t *testing.T) {
 		at += i
 	}
 }
+
+// TestManySkipped: what was skipped for one reason is a line, unless all is asked for.
+func TestManySkipped(t *testing.T) {
+	var results []certificate.Result
+	for i := range 3 * many {
+		results = append(results, certificate.Result{ID: fmt.Sprintf("gpu/%02d", i), Title: "t", Verdict: certificate.Skip, Reason: "there is no GPU"})
+	}
+	results = append(results, certificate.Result{ID: "other", Title: "t", Verdict: certificate.Skip, Reason: "another reason"}, certificate.Result{ID: "good", Title: "it is good", Verdict: certificate.Pass})
+	st := certificate.New(certificate.Predicate{Suite: "s", Results: results})
+	for _, verbose := range []bool{false, true} {
+		var b strings.Builder
+		if err := Text(&b, st, TextOptions{Verbose: verbose}); err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Count(b.String(), "there is no GPU")
+		if want := map[bool]int{false: 1, true: 3 * many}[verbose]; lines != want || !strings.Contains(b.String(), "another reason") {
+			t.Errorf("verbose %v: %d lines; want %d\n%s", verbose, lines, want, b.String())
+		}
+		if !verbose && !strings.Contains(b.String(), "– 24 checks  there is no GPU: gpu/00 … gpu/23 (--verbose shows all)") {
+			t.Error(b.String())
+		}
+	}
+}
