@@ -41,7 +41,7 @@ func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certi
 			return nil, err
 		}
 	}
-	return c.fabric.merged(all, lost, c.together)
+	return c.fabric.merged(all, lost, c.together), nil
 }
 
 // writeNodes writes each machine's certificate under its name.

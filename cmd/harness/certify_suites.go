@@ -31,9 +31,8 @@ func (o *certifyOptions) chosen() string {
 	if err != nil {
 		return imageSuite
 	}
-	devices, _ := fs.PCI()
 	rdma, _ := fs.RDMADevices()
-	if slices.ContainsFunc(devices, sysfs.PCIDevice.IsGPU) || len(rdma) > 0 {
+	if gpusOnPCI(fs) > 0 || len(rdma) > 0 {
 		return "node"
 	}
 	return imageSuite

@@ -61,12 +61,7 @@ func identify(getenv func(string) string, environ []string) (*identity, error) {
 		return nil, err
 	}
 	id := &identity{Machine: node.Machine{CUDA: driver.Built, Expect: db.Expect(found)}}
-	devices, _ := fs.PCI()
-	for _, d := range devices {
-		if d.IsGPU() {
-			id.Machine.PCI++
-		}
-	}
+	id.Machine.PCI = gpusOnPCI(fs)
 	seen, missing := gpus()
 	if id.Machine.GPUs = len(seen); missing != nil {
 		id.Machine.Why = missing.Error()
@@ -87,6 +82,17 @@ func identify(getenv func(string) string, environ []string) (*identity, error) {
 	}
 	n.Identity = identityOf(fs, n)
 	return id, nil
+}
+
+// gpusOnPCI counts them, whether or not a driver has them.
+func gpusOnPCI(fs sysfs.FS) (n int) {
+	devices, _ := fs.PCI()
+	for _, d := range devices {
+		if d.IsGPU() {
+			n++
+		}
+	}
+	return n
 }
 
 // nodeName is the node's own, which in a container may be another than the
@@ -211,12 +217,7 @@ func identified(ctx context.Context, run func(context.Context, ...string) (node.
 			Node:    certificate.Node{Name: name, Identity: []string{"name " + name}},
 		}
 		if fs, err := sysfs.Open("/"); err == nil {
-			devices, _ := fs.PCI()
-			for _, d := range devices {
-				if d.IsGPU() {
-					id.Machine.PCI++
-				}
-			}
+			id.Machine.PCI = gpusOnPCI(fs)
 		}
 	}
 	return id
