@@ -36,6 +36,7 @@ const (
 	toRoot  purpose = 'R' // a rank reports to the root
 	toPeer  purpose = 'L' // a link between two ranks
 	toShare purpose = 'S' // a rank asks for the ID
+	toCrew  purpose = 'C' // a rank comes to a Crew's rank 0
 )
 
 // nobodyRank stands for the root, which has no rank.

@@ -27,6 +27,9 @@ const (
 	frameReport // from 4, number 4, payload
 	frameLeave  // I close; nothing more comes
 	frameAbort  // I abort; 1 if because of a death that I have told before
+
+	// Of a Crew, besides here, go, failed, beat and leave.
+	framePart // number 4, a rank's part of an exchange, or rank 0's answer
 )
 
 const (

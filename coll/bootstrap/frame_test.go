@@ -88,7 +88,7 @@ func FuzzHandle(f *testing.F) {
 		n := newNet(1, 6, ID{}, Options{}.withDefaults())
 		for _, r := range neighbours(1, 6) {
 			c, _ := net.Pipe()
-			n.links = append(n.links, newLink(n, r, c))
+			n.links = append(n.links, newLink(n, n.o.Silence, r, c))
 		}
 		n.up, n.down = n.links[0], n.links[2:]
 		for _, l := range n.links {

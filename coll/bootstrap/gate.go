@@ -2,6 +2,7 @@ package bootstrap
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/bits"
 	"net"
@@ -47,6 +48,56 @@ func (g *gate) listen(a netip.AddrPort) (netip.AddrPort, error) {
 	}
 	g.listeners = append(g.listeners, l)
 	return addrPort(l.Addr()), nil
+}
+
+// listenAnywhere adds a port of each interface that o admits, and returns the ID
+// of who listens there.
+func (g *gate) listenAnywhere(o Options) (ID, error) {
+	list, err := Interfaces(o)
+	if err != nil {
+		return ID{}, err
+	}
+	var addrs []netip.AddrPort
+	for _, i := range list {
+		if len(addrs) == idMaxAddrs {
+			break
+		}
+		a, lerr := g.listen(netip.AddrPortFrom(i.Addr, 0))
+		if lerr != nil {
+			err = lerr
+			continue
+		}
+		addrs = append(addrs, a)
+	}
+	if len(addrs) == 0 {
+		return ID{}, fmt.Errorf("the root cannot listen on any of %s: %w", names(list), err)
+	}
+	return newID([secretBytes]byte(g.secret), addrs, false), nil
+}
+
+// listenAt adds those of an ID's addresses that are this host's; addr is what they
+// were made of.
+func (g *gate) listenAt(id ID, addr string, o Options) error {
+	addrs, err := id.addrs()
+	if err != nil {
+		return err
+	}
+	// Who listened before at the same address may not quite be gone.
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		for _, a := range addrs {
+			for _, z := range zones(a, o) {
+				if _, lerr := g.listen(z); lerr != nil {
+					err = lerr
+				}
+			}
+		}
+		if len(g.listeners) > 0 {
+			return nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > lingerTime+handshakeTime {
+			return fmt.Errorf("the root cannot listen at %s: %w; NCCL_COMM_ID must be an address of rank 0's host, with a free port", addr, err)
+		}
+	}
 }
 
 func (g *gate) open() {

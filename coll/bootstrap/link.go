@@ -25,11 +25,12 @@ const maxQueued = 4 << 20
 //
 //	open ──finish──▶ last words in the queue ──▶ CloseWrite ──▶ until EOF, or the deadline ──▶ closed
 type link struct {
-	n    *Net
-	rank int
-	conn net.Conn
-	left atomic.Bool   // the neighbour has said that it leaves
-	done chan struct{} // closed when read and write have ended
+	owner   owner
+	silence time.Duration // of the neighbour, that is taken for its death
+	rank    int
+	conn    net.Conn
+	left    atomic.Bool   // the neighbour has said that it leaves
+	done    chan struct{} // closed when read and write have ended
 
 	mu       sync.Mutex
 	queue    net.Buffers
@@ -41,8 +42,16 @@ type link struct {
 	deadline time.Time     // set by finish
 }
 
-func newLink(n *Net, rank int, c net.Conn) *link {
-	return &link{n: n, rank: rank, conn: c, wake: make(chan struct{}, 1), done: make(chan struct{}), running: 2}
+// An owner is who a link's neighbour talks to.
+type owner interface {
+	// handle does what a frame asks for. An error ends the link.
+	handle(l *link, k kind, p []byte) error
+	// lost is told once that the link broke before the neighbour had left.
+	lost(l *link, err error)
+}
+
+func newLink(by owner, silence time.Duration, rank int, c net.Conn) *link {
+	return &link{owner: by, silence: silence, rank: rank, conn: c, wake: make(chan struct{}, 1), done: make(chan struct{}), running: 2}
 }
 
 // send queues a frame. The payload must not change any more.
@@ -104,7 +113,7 @@ func (l *link) limitLocked(deadline time.Time) {
 // quarter of the silence that the neighbour would endure.
 func (l *link) write() {
 	defer l.ended()
-	beat := time.NewTicker(max(l.n.o.Silence/4, time.Millisecond))
+	beat := time.NewTicker(max(l.silence/4, time.Millisecond))
 	defer beat.Stop()
 	for {
 		batch, last := l.take()
@@ -165,7 +174,7 @@ func (l *link) ended() {
 func (l *link) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	if l.deadline.IsZero() {
-		l.conn.SetReadDeadline(time.Now().Add(l.n.o.Silence))
+		l.conn.SetReadDeadline(time.Now().Add(l.silence))
 	}
 	l.mu.Unlock()
 	return l.conn.Read(p)
@@ -177,7 +186,7 @@ func (l *link) read() {
 	for {
 		k, p, err := readFrame(r, maxFrame)
 		if err == nil {
-			err = l.n.handle(l, k, p)
+			err = l.owner.handle(l, k, p)
 		}
 		if err == nil {
 			continue
@@ -187,7 +196,7 @@ func (l *link) read() {
 		}
 		l.breakOff(err)
 		if !l.left.Load() {
-			l.n.lost(l, l.why())
+			l.owner.lost(l, l.why())
 		}
 		return
 	}

@@ -67,7 +67,7 @@ func newNet(rank, size int, id ID, o Options) *Net {
 func (n *Net) start(conns map[int]net.Conn) {
 	byRank := map[int]*link{}
 	for _, p := range neighbours(n.rank, n.size) {
-		l := newLink(n, p, conns[p])
+		l := newLink(n, n.o.Silence, p, conns[p])
 		byRank[p] = l
 		n.links = append(n.links, l)
 	}

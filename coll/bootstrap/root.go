@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -72,27 +71,12 @@ type rootEvent struct {
 
 // NewRoot listens on the interfaces that o admits, with a new random secret.
 func NewRoot(o Options) (*Root, error) {
-	list, err := Interfaces(o)
+	r := newRoot(o, randomSecret())
+	id, err := r.gate.listenAnywhere(r.o)
 	if err != nil {
 		return nil, err
 	}
-	r := newRoot(o, randomSecret())
-	var addrs []netip.AddrPort
-	for _, i := range list {
-		if len(addrs) == idMaxAddrs {
-			break
-		}
-		a, lerr := r.gate.listen(netip.AddrPortFrom(i.Addr, 0))
-		if lerr != nil {
-			err = lerr
-			continue
-		}
-		addrs = append(addrs, a)
-	}
-	if len(addrs) == 0 {
-		return nil, fmt.Errorf("the root cannot listen on any of %s: %w", names(list), err)
-	}
-	r.start(newID([secretBytes]byte(r.gate.secret), addrs, false))
+	r.start(id)
 	return r, nil
 }
 
@@ -104,36 +88,11 @@ func NewRootAt(addr string, secret []byte, o Options) (*Root, error) {
 		return nil, err
 	}
 	r := newRoot(o, [secretBytes]byte(id.secret()))
-	// The root before at the same address may not quite be gone.
-	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		if err = r.listenAt(id); err == nil {
-			break
-		}
-		if !errors.Is(err, syscall.EADDRINUSE) || time.Since(begun) > lingerTime+handshakeTime {
-			return nil, fmt.Errorf("the root cannot listen at %s: %w; NCCL_COMM_ID must be an address of rank 0's host, with a free port", addr, err)
-		}
+	if err := r.gate.listenAt(id, addr, r.o); err != nil {
+		return nil, err
 	}
 	r.start(id)
 	return r, nil
-}
-
-// listenAt listens at those of the ID's addresses that are this host's.
-func (r *Root) listenAt(id ID) error {
-	addrs, err := id.addrs()
-	if err != nil {
-		return err
-	}
-	for _, a := range addrs {
-		for _, z := range zones(a, r.o) {
-			if _, lerr := r.gate.listen(z); lerr != nil {
-				err = lerr
-			}
-		}
-	}
-	if len(r.gate.listeners) > 0 {
-		return nil
-	}
-	return err
 }
 
 // IDAt is the ID of a root that listens, or will, at "host:port". Its secret
@@ -222,6 +181,8 @@ func (r *Root) Close() error {
 func (r *Root) attach(f func()) {
 	r.beside.Go(f)
 }
+
+func (r *Root) over() <-chan struct{} { return r.said }
 
 // Done is closed when the root has closed itself.
 func (r *Root) Done() <-chan struct{} { return r.done }

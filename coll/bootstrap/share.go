@@ -36,7 +36,32 @@ const sharePorts = 8
 // Where there is neither it is made of names and numbers that others on the
 // network may guess, which o.Logf is told.
 func ShareID(ctx context.Context, w World, o Options) (ID, *Root, error) {
-	o = o.withDefaults()
+	id, m, err := w.share(ctx, o.withDefaults(), opener{
+		anywhere: func(o Options) (meeting, error) { return NewRoot(o) },
+		at:       func(addr string, secret []byte, o Options) (meeting, error) { return NewRootAt(addr, secret, o) },
+	})
+	root, _ := m.(*Root) // none but rank 0 has one
+	return id, root, err
+}
+
+// A meeting is where an ID leads to: a Root, or the first of a Crew.
+type meeting interface {
+	ID() ID
+	// attach runs f beside it.
+	attach(f func())
+	// over is closed when nobody needs the ID any more.
+	over() <-chan struct{}
+	Close() error
+}
+
+// An opener opens a meeting on rank 0.
+type opener struct {
+	anywhere func(Options) (meeting, error)
+	at       func(addr string, secret []byte, o Options) (meeting, error)
+}
+
+// share is ShareID for any meeting.
+func (w World) share(ctx context.Context, o Options, open opener) (ID, meeting, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout,
 		wrapf(ErrTimeout, "%v: the communicator id was not shared within %v", w, o.Timeout))
 	defer cancel()
@@ -46,17 +71,17 @@ func ShareID(ctx context.Context, w World, o Options) (ID, *Root, error) {
 	}
 	switch {
 	case w.Size <= 1 && w.commID == "":
-		return ownRoot(o)
+		return open.own(o)
 	case w.commID != "":
-		return w.shareAt(o, call)
+		return w.shareAt(o, call, open)
 	case w.pmi != nil:
-		return w.sharePMI(ctx, o, call)
+		return w.sharePMI(ctx, o, call, open)
 	case w.Launcher == "flags":
 		return ID{}, nil, fmt.Errorf("%v: set NCCL_COMM_ID=host:port, an address of rank 0's host, so that the ranks can find one another", w)
 	}
 	s := w.newShare(o, call)
 	if w.Rank == 0 {
-		return s.publish()
+		return s.publish(open)
 	}
 	id, err := s.obtain(ctx)
 	return id, nil, err
@@ -73,12 +98,12 @@ func (w World) Close() error {
 	return closePMI(ctx, *w.pmi)
 }
 
-func ownRoot(o Options) (ID, *Root, error) {
-	r, err := NewRoot(o)
+func (open opener) own(o Options) (ID, meeting, error) {
+	m, err := open.anywhere(o)
 	if err != nil {
 		return ID{}, nil, err
 	}
-	return r.ID(), r, nil
+	return m.ID(), m, nil
 }
 
 // key is the job's secret, for the call-th communicator.
@@ -91,33 +116,33 @@ func (w World) key(o Options, call uint32) []byte {
 }
 
 // shareAt: everybody knows the address.
-func (w World) shareAt(o Options, call uint32) (ID, *Root, error) {
+func (w World) shareAt(o Options, call uint32, open opener) (ID, meeting, error) {
 	key := w.key(o, call)
 	if w.Rank != 0 {
 		id, err := IDAt(w.commID, key)
 		return id, nil, err
 	}
-	r, err := NewRootAt(w.commID, key, o)
+	m, err := open.at(w.commID, key, o)
 	if err != nil {
 		return ID{}, nil, err
 	}
-	return r.ID(), r, nil
+	return m.ID(), m, nil
 }
 
 // sharePMI: the launcher carries the ID.
-func (w World) sharePMI(ctx context.Context, o Options, call uint32) (id ID, root *Root, err error) {
+func (w World) sharePMI(ctx context.Context, o Options, call uint32, open opener) (id ID, m meeting, err error) {
 	p, err := openPMI(ctx, *w.pmi)
 	if err != nil {
 		return ID{}, nil, err
 	}
 	key := fmt.Sprintf("assay-id-%d", call)
 	if w.Rank == 0 {
-		if id, root, err = ownRoot(o); err != nil {
+		if id, m, err = open.own(o); err != nil {
 			return ID{}, nil, err
 		}
 		defer func() {
 			if err != nil {
-				root.Close()
+				m.Close()
 			}
 		}()
 		if err = p.put(ctx, key, hex.EncodeToString(id[:])); err != nil {
@@ -125,21 +150,22 @@ func (w World) sharePMI(ctx context.Context, o Options, call uint32) (id ID, roo
 		}
 	}
 	if err = p.fence(ctx); err != nil || w.Rank == 0 {
-		return id, root, err
+		return id, m, err
 	}
 	value, err := p.get(ctx, key)
 	if err != nil {
 		return ID{}, nil, err
 	}
-	return parseID(value)
+	id, err = parseID(value)
+	return id, nil, err
 }
 
-func parseID(s string) (ID, *Root, error) {
+func parseID(s string) (ID, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(ID{}) {
-		return ID{}, nil, fmt.Errorf("the launcher carried %d characters that are no communicator id", len(s))
+		return ID{}, fmt.Errorf("the launcher carried %d characters that are no communicator id", len(s))
 	}
-	return ID(b), nil, nil
+	return ID(b), nil
 }
 
 // A share hands one ID out, or fetches it.
@@ -173,28 +199,28 @@ func portsOf(key []byte) []uint16 {
 	return out
 }
 
-// publish makes the root, and hands its ID to the other ranks as they ask,
-// until all have it or the root is gone.
-func (s *share) publish() (ID, *Root, error) {
-	root, err := NewRoot(s.o)
+// publish opens the meeting, and hands its ID to the other ranks as they ask,
+// until all have it or the meeting is over.
+func (s *share) publish(open opener) (ID, meeting, error) {
+	m, err := open.anywhere(s.o)
 	if err != nil {
 		return ID{}, nil, err
 	}
 	g := &gate{secret: s.key, name: "id of " + s.w.job, logf: s.o.Logf, admit: s.admit}
-	g.enter = func(h hello, c net.Conn, transcript []byte) { s.serve(h, c, transcript, root.ID()) }
+	g.enter = func(h hello, c net.Conn, transcript []byte) { s.serve(h, c, transcript, m.ID()) }
 	if err := s.listen(g); err != nil {
-		root.Close()
+		m.Close()
 		return ID{}, nil, err
 	}
 	g.open()
-	root.attach(func() {
+	m.attach(func() {
 		select {
 		case <-s.done:
-		case <-root.said:
+		case <-m.over():
 		}
 		g.shut()
 	})
-	return root.ID(), root, nil
+	return m.ID(), m, nil
 }
 
 // listen takes the first port that is free on any of the addresses: all of

@@ -1,0 +1,279 @@
+package bootstrap
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Crew is the processes of a job that go on when some of them die: all but rank
+// 0, whose end is everybody's. A Net is for communicators, which end with the first
+// death; a Crew is for what is said around them.
+//
+// It is a star: each rank has one connection, to rank 0, with heartbeats both
+// ways. So what rank 0 sends and receives grows with the number of ranks, and what
+// the others do does not.
+type Crew struct {
+	rank, size int
+	o          Options
+	secret     []byte
+	addr       netip.Addr // this rank's, as others reach it
+	first      netip.Addr // rank 0's, as this rank reaches it
+	turn       chan struct{}
+	seq        uint32 // of the last exchange; of who has the turn
+
+	hub *crewHub // rank 0's; nil elsewhere
+	up  *link    // to rank 0; nil there
+	wg  sync.WaitGroup
+
+	answers chan answer
+	ended   context.Context // when this rank cannot go on, with the reason
+	end     context.CancelCauseFunc
+	goAhead chan struct{} // closed when rank 0 says that it begins
+	going   sync.Once
+}
+
+// An answer is rank 0's, to a part of an exchange.
+type answer struct {
+	seq  uint32
+	text []byte
+	err  error
+}
+
+// Muster brings the processes of a job together; all call it. Each gives what rank
+// 0 is to know of it. It waits until all have come, or o.Timeout is over: who is not
+// there then is lost, and the others go on. Who comes later gets an error. o.Silence
+// is how long nothing may come from a rank until it is lost; o.OnDeath is called at
+// rank 0 for each loss, one call at a time. The Crew is the caller's to Close.
+func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error) {
+	o = o.withDefaults()
+	if len(here) > MaxBlock {
+		return nil, fmt.Errorf("%d bytes about rank %d; at most %d are possible", len(here), w.Rank, MaxBlock)
+	}
+	id, m, err := w.share(ctx, o, opener{
+		anywhere: func(o Options) (meeting, error) { return newCrewHub(w.Size, o) },
+		at: func(addr string, secret []byte, o Options) (meeting, error) {
+			return newCrewHubAt(addr, secret, w.Size, o)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	c := &Crew{
+		rank: w.Rank, size: w.Size, o: o, secret: id.secret(), turn: make(chan struct{}, 1),
+		answers: make(chan answer, 1), goAhead: make(chan struct{}),
+	}
+	c.ended, c.end = context.WithCancelCause(context.Background())
+	if w.Rank != 0 {
+		if err := c.report(ctx, id, here); err != nil {
+			return nil, fmt.Errorf("rank %d cannot come to rank 0: %w", w.Rank, err)
+		}
+		return c, nil
+	}
+	c.hub = m.(*crewHub)
+	if err := c.hub.wait(ctx, here); err != nil {
+		c.Close(err)
+		return nil, err
+	}
+	c.addr = c.hub.address()
+	c.first = c.addr
+	return c, nil
+}
+
+// Rank is this rank, Size how many there were to be.
+func (c *Crew) Rank() int { return c.rank }
+
+// Size is how many ranks there were to be, the lost included.
+func (c *Crew) Size() int { return c.size }
+
+// Addr is this rank's address as others reach it, First rank 0's as this rank does.
+func (c *Crew) Addr() netip.Addr { return c.addr }
+
+// First is rank 0's address as this rank reaches it.
+func (c *Crew) First() netip.Addr { return c.first }
+
+// Key is a key that this crew has and nobody else; see Net.Key.
+func (c *Crew) Key(label string) []byte { return derive(c.secret, "crew "+label) }
+
+// Context ends when this rank cannot go on, since rank 0 is lost or has closed; the
+// cause says why.
+func (c *Crew) Context() context.Context { return c.ended }
+
+// Here is what a rank said of itself, at rank 0; nil: it did not come.
+func (c *Crew) Here(rank int) []byte {
+	if c.hub == nil {
+		return nil
+	}
+	return c.hub.here(rank)
+}
+
+// Lost says at rank 0 which ranks are lost, and why.
+func (c *Crew) Lost() map[int]string {
+	if c.hub == nil {
+		return nil
+	}
+	return c.hub.losses()
+}
+
+// Exchange has each rank that is left give b, at most MaxBlock bytes, and rank 0
+// answer each: of what all gave, by rank and nil where a rank is lost, judge makes
+// the answers, which may be fewer than ranks. All call it, in the same order, and get
+// their answers; judge is called at rank 0 only, and its error is everybody's.
+//
+// When the deadline of ctx at rank 0 passes, who has not come is lost, and the
+// exchange goes on. Other ends of ctx end it, and the rank.
+func (c *Crew) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
+	if len(b) > MaxBlock {
+		return nil, fmt.Errorf("rank %d: %d bytes for an exchange; at most %d are possible", c.rank, len(b), MaxBlock)
+	}
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c.seq++
+	if c.hub != nil {
+		return c.hub.exchange(ctx, c.seq, b, judge)
+	}
+	c.up.send(framePart, append(binary.BigEndian.AppendUint32(nil, c.seq), b...))
+	select {
+	case a := <-c.answers:
+		if a.seq != c.seq {
+			return nil, fmt.Errorf("rank %d: rank 0 answered its exchange %d, and this is %d", c.rank, a.seq, c.seq)
+		}
+		return a.text, a.err
+	case <-c.ended.Done():
+		return nil, context.Cause(c.ended)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close leaves. why, if not nil, is what the others are told: of a rank, that it is
+// lost for this reason; of rank 0, why all end.
+func (c *Crew) Close(why error) {
+	var text []byte
+	if why != nil {
+		text = []byte(why.Error())
+		text = text[:min(len(text), maxHello)]
+	}
+	if c.hub != nil {
+		c.hub.close(text)
+		c.end(ErrClosed)
+		return
+	}
+	c.up.finish(frameLeave, text, time.Now().Add(closeTime))
+	c.wg.Wait()
+	c.end(ErrClosed)
+}
+
+// report connects a rank with rank 0, and waits for its word to begin.
+func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
+	addrs, err := id.addrs()
+	if err != nil {
+		return err
+	}
+	call := &caller{secret: c.secret, late: id.late(), hello: hello{purpose: toCrew, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}}
+	admits, err := familyFilter(c.o.Family)
+	if err != nil {
+		return err
+	}
+	for _, a := range addrs {
+		if admits(a.Addr()) {
+			call.addrs = append(call.addrs, zones(a, c.o)...)
+		}
+	}
+	if len(call.addrs) == 0 {
+		return fmt.Errorf("no interface leads to it within the family %q", c.o.Family)
+	}
+	// Rank 0's word on what is late is better than ours: give it time.
+	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+c.o.Timeout/8+time.Second, wrapf(ErrTimeout, "it did not begin within %v", c.o.Timeout))
+	defer cancel()
+	conn, _, err := call.call(ctx)
+	if err != nil {
+		return err
+	}
+	c.addr, c.first = addrPort(conn.LocalAddr()).Addr(), addrPort(conn.RemoteAddr()).Addr()
+	c.up = newLink(c, c.o.Silence, 0, conn)
+	c.up.send(frameHere, here)
+	c.wg.Go(c.up.read)
+	c.wg.Go(c.up.write)
+	select {
+	case <-c.goAhead:
+		return nil
+	case <-c.ended.Done():
+		err = context.Cause(c.ended)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	c.Close(err)
+	return err
+}
+
+// handle is a rank's: what rank 0 says.
+func (c *Crew) handle(l *link, k kind, p []byte) error {
+	switch k {
+	case frameBeat:
+	case frameGo:
+		c.going.Do(func() { close(c.goAhead) })
+	case framePart, frameFailed:
+		if len(p) < 4 {
+			return errors.New("rank 0's answer is cut off")
+		}
+		a := answer{seq: binary.BigEndian.Uint32(p), text: slices.Clone(p[4:])}
+		if k == frameFailed {
+			a.text, a.err = nil, errors.New(string(p[4:]))
+		}
+		select {
+		case c.answers <- a:
+		default:
+			return errors.New("rank 0 answered what nobody asked")
+		}
+	case frameLeave:
+		l.left.Store(true)
+		why := wrapf(ErrClosed, "rank 0 has ended")
+		if len(p) > 0 {
+			why = wrapf(ErrClosed, "rank 0 has ended: %s", p)
+		}
+		c.end(why)
+	default:
+		return fmt.Errorf("rank 0 sent a frame of unknown kind %d", k)
+	}
+	return nil
+}
+
+// lost is a rank's, of rank 0.
+func (c *Crew) lost(l *link, err error) {
+	c.end(wrapf(ErrLost, "rank 0 is lost: %s", silentOr(err, c.o.Silence)))
+}
+
+// silentOr says why a link broke.
+func silentOr(err error, silence time.Duration) string {
+	if isTimeout(err) {
+		return fmt.Sprintf("nothing was heard of it for %v", silence)
+	}
+	return brief(err)
+}
+
+// ownAddr is where others reach who listens on an ID's addresses.
+func ownAddr(id ID, o Options, members []net.Conn) netip.Addr {
+	for _, c := range members {
+		// Somebody on this host may have come by an address that no other can use.
+		if a, b := addrPort(c.LocalAddr()).Addr(), addrPort(c.RemoteAddr()).Addr(); a.WithZone("") != b.WithZone("") {
+			return a
+		}
+	}
+	if addrs, err := id.addrs(); err == nil {
+		for _, z := range zones(addrs[0], o) {
+			return z.Addr()
+		}
+	}
+	return netip.IPv6Loopback()
+}

@@ -1,0 +1,294 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// muster brings a crew of n together in this process, but for the ranks that stay
+// away; those have nil.
+func muster(t *testing.T, n int, o Options, away ...int) ([]*Crew, []error) {
+	t.Helper()
+	crews, errs := make([]*Crew, n), make([]error, n)
+	job := jobOf(t, n)
+	var wg sync.WaitGroup
+	for r := range n {
+		if slices.Contains(away, r) {
+			continue
+		}
+		wg.Go(func() {
+			crews[r], errs[r] = Muster(t.Context(), job(r), fmt.Appendf(nil, "host%d", r), o)
+		})
+	}
+	wg.Wait()
+	return crews, errs
+}
+
+// jobOf makes the worlds of a job whose ranks find one another at an address.
+func jobOf(t *testing.T, n int) func(rank int) World {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	return func(rank int) World {
+		w, err := Flags(rank, n, func(name string) string {
+			return map[string]string{"NCCL_COMM_ID": addr, jobSecretVar: "s3cret"}[name]
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return w
+	}
+}
+
+func closeCrew(crews []*Crew) {
+	var wg sync.WaitGroup
+	for _, c := range crews {
+		if c != nil {
+			wg.Go(func() { c.Close(nil) })
+		}
+	}
+	wg.Wait()
+}
+
+// say has all living ranks give their names, and returns what rank 0 answered each.
+func say(t *testing.T, ctx context.Context, crews []*Crew) ([]string, []error) {
+	t.Helper()
+	out, errs := make([]string, len(crews)), make([]error, len(crews))
+	var wg sync.WaitGroup
+	for r, c := range crews {
+		if c == nil {
+			continue
+		}
+		wg.Go(func() {
+			ctx := ctx
+			if r != 0 {
+				ctx = context.WithoutCancel(ctx) // a deadline is rank 0's
+			}
+			b, err := c.Exchange(ctx, fmt.Appendf(nil, "r%d", r), func(all [][]byte) ([][]byte, error) {
+				var text []string
+				answers := make([][]byte, len(all))
+				for rank, b := range all {
+					if b == nil {
+						b = []byte("-")
+					}
+					text = append(text, string(b))
+					answers[rank] = fmt.Appendf(nil, "%d:", rank)
+				}
+				for rank := range answers {
+					answers[rank] = append(answers[rank], strings.Join(text, " ")...)
+				}
+				return answers, nil
+			})
+			out[r], errs[r] = string(b), err
+		})
+	}
+	wg.Wait()
+	return out, errs
+}
+
+func TestCrew(t *testing.T) {
+	crews, errs := muster(t, 5, local())
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		got, errs := say(t, t.Context(), crews)
+		for r := range crews {
+			if want := fmt.Sprintf("%d:r0 r1 r2 r3 r4", r); errs[r] != nil || got[r] != want {
+				t.Errorf("rank %d was answered %q, %v; want %q", r, got[r], errs[r], want)
+			}
+		}
+	}
+	for r, c := range crews {
+		if c.Rank() != r || c.Size() != 5 || !c.Addr().IsLoopback() || !c.First().IsLoopback() {
+			t.Errorf("rank %d takes itself for %d of %d at %v, rank 0 for %v", r, c.Rank(), c.Size(), c.Addr(), c.First())
+		}
+		if got := crews[0].Here(r); string(got) != fmt.Sprintf("host%d", r) {
+			t.Errorf("rank %d said of itself %q", r, got)
+		}
+		if string(c.Key("x")) != string(crews[0].Key("x")) || string(c.Key("x")) == string(c.Key("y")) {
+			t.Error("keys are not the crew's")
+		}
+	}
+	closeCrew(crews)
+	if _, err := crews[1].Exchange(t.Context(), nil, nil); err == nil {
+		t.Error("an exchange after the end")
+	}
+}
+
+// What rank 0 says when it cannot judge is what all hear.
+func TestCrewRefusal(t *testing.T) {
+	crews, _ := muster(t, 3, local())
+	defer closeCrew(crews)
+	var wg sync.WaitGroup
+	for r, c := range crews {
+		wg.Go(func() {
+			_, err := c.Exchange(t.Context(), nil, func([][]byte) ([][]byte, error) { return nil, errors.New("they do not fit together") })
+			if err == nil || err.Error() != "they do not fit together" {
+				t.Errorf("rank %d: %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, errs := say(t, t.Context(), crews); errors.Join(errs...) != nil || got[2] != "2:r0 r1 r2" {
+		t.Errorf("after it: %q, %v", got, errs)
+	}
+}
+
+// A death is the end of one, and not of the others.
+func TestCrewDeath(t *testing.T) {
+	o := local()
+	type death struct {
+		rank int
+		why  string
+	}
+	deaths := make(chan death, 8)
+	o.OnDeath = func(rank int, why string) { deaths <- death{rank, why} }
+	crews, errs := muster(t, 4, o)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	dead := crews[2]
+	crews[2] = nil
+	dead.up.breakOff(errors.New("killed"))
+	got, errs := say(t, t.Context(), crews)
+	if errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
+		t.Errorf("after a death: %q, %v", got, errs)
+	}
+	if d := <-deaths; d.rank != 2 || d.why != "the connection was closed" {
+		t.Errorf("told of the death of %v", d)
+	}
+	// One that gives up says why.
+	gone := crews[1]
+	crews[1] = nil
+	gone.Close(errors.New("no space left"))
+	if got, errs := say(t, t.Context(), crews); errors.Join(errs...) != nil || got[0] != "0:r0 - - r3" {
+		t.Errorf("after two: %q, %v", got, errs)
+	}
+	if lost := crews[0].Lost(); len(lost) != 2 || lost[1] != "it has ended: no space left" || lost[2] != "the connection was closed" {
+		t.Errorf("lost: %v", lost)
+	}
+	dead.Close(nil)
+	closeCrew(crews)
+}
+
+// A process that is stopped keeps its connection, and says nothing.
+func TestCrewSilence(t *testing.T) {
+	o := local()
+	o.Silence = 300 * time.Millisecond
+	crews, errs := muster(t, 3, o)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	frozen := crews[1]
+	crews[1] = nil
+	frozen.up.mu.Lock() // neither reads nor writes
+	got, errs := say(t, t.Context(), crews)
+	if errors.Join(errs...) != nil || got[0] != "0:r0 - r2" {
+		t.Errorf("with one frozen: %q, %v", got, errs)
+	}
+	if why := crews[0].Lost()[1]; why != "nothing was heard of it for 300ms" {
+		t.Errorf("lost because %q", why)
+	}
+	frozen.up.mu.Unlock()
+	frozen.Close(nil)
+	closeCrew(crews)
+}
+
+// Who is alive and does not come is lost when the deadline passes.
+func TestCrewDeadline(t *testing.T) {
+	crews, errs := muster(t, 3, local())
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	stuck := crews[2]
+	crews[2] = nil
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	got, errs := say(t, ctx, crews)
+	if errors.Join(errs...) != nil || got[1] != "1:r0 r1 -" {
+		t.Errorf("with one stuck: %q, %v", got, errs)
+	}
+	if _, err := stuck.Exchange(t.Context(), nil, nil); err == nil || !strings.Contains(err.Error(), "taken for lost") {
+		t.Errorf("who was given up hears %v", err)
+	}
+	stuck.Close(nil)
+	closeCrew(crews)
+}
+
+// Who does not come is waited for so long, and comes too late then.
+func TestCrewMissing(t *testing.T) {
+	o := local()
+	o.Timeout = time.Second
+	n := 4
+	job := jobOf(t, n)
+	crews, errs := make([]*Crew, n), make([]error, n)
+	var wg sync.WaitGroup
+	for _, r := range []int{0, 1, 3} {
+		wg.Go(func() { crews[r], errs[r] = Muster(t.Context(), job(r), nil, o) })
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if why := crews[0].Lost()[2]; why != "it did not come within 1s" {
+		t.Errorf("who stays away is lost because %q", why)
+	}
+	if got, errs := say(t, t.Context(), crews); errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
+		t.Errorf("without it: %q, %v", got, errs)
+	}
+	if _, err := Muster(t.Context(), job(2), nil, o); err == nil || !strings.Contains(err.Error(), "came too late") {
+		t.Errorf("who comes late hears %v", err)
+	}
+	if _, err := Muster(t.Context(), job(1), nil, o); err == nil || !strings.Contains(err.Error(), "came twice") {
+		t.Errorf("who comes twice hears %v", err)
+	}
+	closeCrew(crews)
+}
+
+// Without rank 0 nobody goes on, and all know why.
+func TestCrewWithoutFirst(t *testing.T) {
+	for name, tt := range map[string]struct {
+		end  func(first *Crew)
+		want string
+	}{
+		"killed": {func(first *Crew) {
+			for _, m := range first.hub.mates[1:] {
+				m.link.conn.Close()
+			}
+		}, "rank 0 is lost: "}, // closed, or reset
+		"gave up": {func(first *Crew) { first.Close(errors.New("no such suite")) }, "rank 0 has ended: no such suite"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			crews, errs := muster(t, 3, local())
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for _, c := range crews[1:] {
+				wg.Go(func() {
+					if _, err := c.Exchange(t.Context(), nil, nil); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+						t.Errorf("rank %d: %v", c.Rank(), err)
+					}
+					if c.Context().Err() == nil {
+						t.Error("its context goes on")
+					}
+					c.Close(nil)
+				})
+			}
+			tt.end(crews[0])
+			wg.Wait()
+			crews[0].Close(nil)
+		})
+	}
+}
