@@ -47,6 +47,9 @@ func detectSlurm(e *environment, w *World) bool {
 	}
 	// Rank 0 is on the first node, whatever the distribution but arbitrary.
 	w.hosts = hosts[:min(len(hosts), maxHosts)]
+	if len(hosts) == w.Size {
+		w.byRank = hosts // a task on each, in this order
+	}
 	return true
 }
 

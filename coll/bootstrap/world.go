@@ -19,6 +19,7 @@ type World struct {
 	Launcher string
 
 	hosts     []string // where rank 0 may be, best first
+	byRank    []string // each rank's host; nil: not known
 	job       string   // what all processes of the job know, and no other job has
 	secret    []byte   // of the job; nil if there is none
 	secretVar string   // where it comes from
@@ -86,6 +87,14 @@ func (w *World) common(getenv func(string) string) {
 	if s := getenv(jobSecretVar); s != "" {
 		w.secret, w.secretVar = []byte(s), jobSecretVar
 	}
+}
+
+// Host is the host that a rank is on, as the launcher says, or "" where it does not.
+func (w World) Host(rank int) string {
+	if rank < 0 || rank >= len(w.byRank) {
+		return ""
+	}
+	return w.byRank[rank]
 }
 
 // String is for logs.

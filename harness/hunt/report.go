@@ -288,18 +288,28 @@ func (h *hunt) rank(node int) (Rank, bool) {
 
 // String is one line for a person.
 func (s Suspect) String() string {
-	who := "node " + numbers(s.Nodes)
+	return s.Text(func(nodes []int) string {
+		if len(nodes) == 1 {
+			return "node " + numbers(nodes)
+		}
+		return "nodes " + numbers(nodes)
+	})
+}
+
+// Text is String with names.
+func (s Suspect) Text(name func(nodes []int) string) string {
+	who := name(s.Nodes)
 	if s.Kind == SlowPath {
-		who = "the path from nodes " + numbers(s.Nodes) + " to the others"
+		who = "the path from " + who + " to the others"
 		switch {
 		case s.Peers != nil && len(s.Nodes) == 1 && len(s.Peers) == 1:
-			who = fmt.Sprintf("the path from node %d to node %d (either end, or what is between)", s.Nodes[0], s.Peers[0])
+			who = fmt.Sprintf("the path from %s to %s (either end, or what is between)", name(s.Nodes), name(s.Peers))
 		case s.Peers != nil:
-			who = "the path from nodes " + numbers(s.Nodes) + " to nodes " + numbers(s.Peers)
+			who = "the path from " + name(s.Nodes) + " to " + name(s.Peers)
 		case s.Direction == Receiving:
-			who = "the path from the others to nodes " + numbers(s.Nodes)
+			who = "the path from the others to " + name(s.Nodes)
 		case s.Direction == Both:
-			who = "the path between nodes " + numbers(s.Nodes) + " and the others"
+			who = "the path between " + name(s.Nodes) + " and the others"
 		}
 	}
 	what := "is slow"

@@ -1,0 +1,289 @@
+package fabric
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/assay-hpc/assay/harness/hunt"
+)
+
+// A driver runs hunts at the first machine, one for each kind of port, and makes
+// of what they want measured what each machine has to do.
+type driver struct {
+	f      *Fabric
+	o      HuntOptions
+	plan   plan
+	setups []*setup
+	hunts  []*running
+	cancel context.CancelFunc
+}
+
+// A running is one hunt, on a goroutine of its own, which waits whenever it wants
+// something measured.
+type running struct {
+	port   string
+	seats  []int // rank of each of its nodes
+	asks   chan [][]int
+	gives  chan []hunt.Sample
+	done   chan struct{}
+	report *hunt.Report
+	err    error
+
+	groups [][]int // that are being measured, by node
+	parts  []part  // of what came, by group
+}
+
+// A part is what has come of a group.
+type part struct {
+	there, back *hunt.Flow
+	resent      [2]float64 // by who sends, of a pair
+	err         error
+}
+
+// newDriver decides what is measured with, and starts the hunts.
+func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (*driver, error) {
+	d := &driver{f: f, o: o, setups: setups, plan: plan{Tool: o.Tool, Duration: o.Duration, Bytes: o.Bytes}}
+	left := f.left()
+	if len(left) < 2 {
+		return nil, errFew
+	}
+	ports := map[string][]int{}
+	for _, rank := range left {
+		for _, port := range setups[rank].Ports {
+			ports[port] = append(ports[port], rank)
+		}
+	}
+	// What half of the machines do not have is no kind of port of the cluster.
+	maps.DeleteFunc(ports, func(_ string, ranks []int) bool { return len(ranks) < 2 || 2*len(ranks) < len(left) })
+	switch {
+	case o.Tool == RDMA && len(ports) == 0:
+		return nil, errors.New("no RDMA port that is up has the same name on two machines and on half of all")
+	case o.Tool == Auto && len(ports) > 0:
+		d.plan.Tool = RDMA
+	case o.Tool == Auto:
+		d.plan.Tool = TCP
+	}
+	if d.plan.Tool != RDMA {
+		ports = map[string][]int{"": left}
+	}
+	ctx, d.cancel = context.WithCancel(ctx)
+	for _, port := range slices.Sorted(maps.Keys(ports)) {
+		d.start(ctx, port, ports[port])
+	}
+	return d, nil
+}
+
+// start begins a hunt among machines.
+func (d *driver) start(ctx context.Context, port string, seats []int) {
+	r := &running{port: port, seats: seats, asks: make(chan [][]int), gives: make(chan []hunt.Sample), done: make(chan struct{})}
+	o := d.o.Options
+	if d.plan.Tool != Coll {
+		o.GroupSize = 0
+	} else {
+		o.GroupSize = min(o.GroupSize, len(seats))
+	}
+	if o.Switch != nil {
+		o.Switch = nil
+		for _, rank := range seats {
+			o.Switch = append(o.Switch, d.o.Switch[rank])
+		}
+	}
+	if len(d.hunts) == 0 {
+		o.Progress = d.o.Progress
+	}
+	d.hunts = append(d.hunts, r)
+	go func() {
+		defer close(r.done)
+		r.report, r.err = hunt.Run(ctx, len(seats), func(ctx context.Context, groups [][]int) ([]hunt.Sample, error) {
+			select {
+			case r.asks <- groups:
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			select {
+			case samples := <-r.gives:
+				return samples, nil
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+		}, o)
+	}()
+}
+
+// stop ends the hunts.
+func (d *driver) stop() {
+	d.cancel()
+	for _, r := range d.hunts {
+		<-r.done
+	}
+}
+
+// next takes what all machines found, and tells each what comes next.
+func (d *driver) next(all [][]byte) ([][]byte, error) {
+	lost := d.f.Lost()
+	results, err := decoded[[]found](all)
+	if err != nil {
+		return nil, err
+	}
+	for rank, list := range results {
+		if list == nil {
+			continue
+		}
+		for _, one := range *list {
+			if err := d.take(rank, one); err != nil {
+				return nil, err
+			}
+		}
+	}
+	tasks := make([]task, len(all))
+	going := 0
+	for number, r := range d.hunts {
+		if r.groups != nil {
+			select {
+			case r.gives <- r.samples(lost):
+			case <-r.done:
+			}
+			r.groups = nil
+		}
+		select {
+		case r.groups = <-r.asks:
+			going++
+			d.assign(number, r, lost, tasks)
+		case <-r.done:
+		}
+	}
+	if going == 0 || len(d.f.left()) < 2 {
+		for rank := range tasks {
+			tasks[rank] = task{End: true}
+		}
+	}
+	out := make([][]byte, len(all))
+	for rank := range out {
+		if out[rank], err = json.Marshal(tasks[rank]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// assign tells the members of each group what to do.
+func (d *driver) assign(number int, r *running, lost map[int]string, tasks []task) {
+	r.parts = make([]part, len(r.groups))
+	for g, group := range r.groups {
+		token := ""
+		if d.plan.Tool == Coll {
+			token = rand.Text()
+		}
+		if slices.ContainsFunc(group, func(node int) bool { _, is := lost[r.seats[node]]; return is }) {
+			continue // samples says so
+		}
+		for me, node := range group {
+			rank := r.seats[node]
+			j := job{Hunt: number, Group: g, Me: me, Size: len(group), Port: r.port, Token: token}
+			switch {
+			case d.plan.Tool == Coll:
+				j.First = d.setups[r.seats[group[0]]].Host
+			case me == 0 && d.plan.Tool == TCP:
+				j.Peer = d.setups[r.seats[group[1]]].Addr
+			case me == 0:
+				j.Peer = d.setups[r.seats[group[1]]].Host
+			}
+			tasks[rank].Jobs = append(tasks[rank].Jobs, j)
+		}
+	}
+}
+
+// take puts what a machine found where it belongs.
+func (d *driver) take(rank int, one found) error {
+	if one.Hunt < 0 || one.Hunt >= len(d.hunts) {
+		return fmt.Errorf("%s has a result of hunt %d; there are %d", d.f.Name(rank), one.Hunt, len(d.hunts))
+	}
+	r := d.hunts[one.Hunt]
+	if one.Group < 0 || one.Group >= len(r.groups) || one.Me < 0 || one.Me >= len(r.groups[one.Group]) || r.seats[r.groups[one.Group][one.Me]] != rank {
+		return fmt.Errorf("%s has a result of a group that it is not in", d.f.Name(rank))
+	}
+	p := &r.parts[one.Group]
+	if one.Error != "" {
+		p.err = errors.Join(p.err, fmt.Errorf("%s: %s", d.f.Name(rank), one.Error))
+	}
+	if one.Me == 0 {
+		p.there, p.back = one.There, one.Back
+	}
+	if one.Me < len(p.resent) {
+		p.resent[one.Me] = one.Resent
+	}
+	return nil
+}
+
+// samples is what came of the round. A group with a member that is lost has no
+// value.
+func (r *running) samples(lost map[int]string) []hunt.Sample {
+	out := make([]hunt.Sample, len(r.groups))
+	for g, group := range r.groups {
+		p, s := &r.parts[g], &out[g]
+		for _, node := range group {
+			if why, is := lost[r.seats[node]]; is {
+				s.Dead = append(s.Dead, node)
+				s.Err = errors.New(why)
+			}
+		}
+		switch {
+		case s.Err != nil:
+		case p.err != nil:
+			s.Err = p.err
+		case p.there == nil:
+			s.Err = errors.New("nothing was measured")
+		default:
+			s.Flow = *p.there
+			s.Resent = max(s.Resent, p.resent[0])
+			if p.back != nil {
+				back := *p.back
+				back.Resent = max(back.Resent, p.resent[1])
+				s.Back = &back
+			}
+		}
+	}
+	return out
+}
+
+// A door is where a machine waits for the other one of a pair.
+type door struct {
+	Hunt  int    `json:"hunt"`
+	Group int    `json:"group"`
+	At    int    `json:"at,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// route tells those who measure where the others wait.
+func (d *driver) route(all [][]byte) ([][]byte, error) {
+	lists, err := decoded[[]door](all)
+	if err != nil {
+		return nil, err
+	}
+	to := make([][]door, len(all))
+	for rank, list := range lists {
+		if list == nil {
+			continue
+		}
+		for _, at := range *list {
+			if at.Hunt < 0 || at.Hunt >= len(d.hunts) || at.Group < 0 || at.Group >= len(d.hunts[at.Hunt].groups) {
+				return nil, fmt.Errorf("%s waits for a pair that there is not", d.f.Name(rank))
+			}
+			r := d.hunts[at.Hunt]
+			first := r.seats[r.groups[at.Group][0]]
+			to[first] = append(to[first], at)
+		}
+	}
+	out := make([][]byte, len(all))
+	for rank := range out {
+		if out[rank], err = json.Marshal(to[rank]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

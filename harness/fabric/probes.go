@@ -1,0 +1,225 @@
+package fabric
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/perftest/tcp"
+)
+
+// probes are what a machine measures with.
+type probes struct {
+	o     HuntOptions
+	run   Runner
+	key   []byte
+	serve *tcp.Server
+	host  string
+	setup setup
+	plan  plan
+}
+
+func newProbes(ctx context.Context, f *Fabric, o HuntOptions) (*probes, error) {
+	p := &probes{o: o, run: f.o.Run, key: f.crew.Key("hunt"), host: addr(f.crew.Addr())}
+	var err error
+	if p.serve, err = tcp.Listen(net.JoinHostPort(f.crew.Addr().String(), "0"), p.key); err != nil {
+		return nil, err
+	}
+	p.setup = setup{Addr: net.JoinHostPort(p.host, strconv.Itoa(int(p.serve.Addr().Port()))), Host: p.host}
+	if o.RDMA != nil {
+		p.setup.Ports = o.Ports
+	}
+	return p, nil
+}
+
+func (p *probes) close() { p.serve.Close() }
+
+// Times besides the measurement's own.
+const (
+	// A TCP connection's window grows for so long before anything is counted.
+	warmUp = 50 * time.Millisecond
+	// A peer that does nothing for so long is given up.
+	pairLimit = 10 * time.Second
+	// Processes and GPUs start, and end, within this.
+	collLimit = 3 * time.Minute
+)
+
+// limit is how long one measurement may take.
+func (p *probes) limit() time.Duration {
+	if p.plan.Tool == Coll {
+		return collLimit + 2*p.plan.Duration
+	}
+	return pairLimit + 4*p.plan.Duration
+}
+
+// patience is how much later than the first a machine may be with its results.
+func (p *probes) patience() time.Duration { return p.limit() + 20*time.Second }
+
+// measure does what a machine has to do in a round.
+func (p *probes) measure(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, p.limit(), fmt.Errorf("no result within %v", p.limit()))
+	defer cancel()
+	switch p.plan.Tool {
+	case TCP:
+		return each(jobs, func(j job) *found { return p.tcp(ctx, j) }), nil
+	case Coll:
+		return each(jobs, func(j job) *found { return p.coll(ctx, j) }), nil
+	case RDMA:
+		return p.rdma(ctx, f, jobs, d)
+	}
+	return nil, fmt.Errorf("a hunt with %q", p.plan.Tool)
+}
+
+// each does all jobs at once.
+func each(jobs []job, do func(job) *found) []found {
+	all := make([]*found, len(jobs))
+	var wg sync.WaitGroup
+	for i, j := range jobs {
+		wg.Go(func() { all[i] = do(j) })
+	}
+	wg.Wait()
+	out := []found{}
+	for _, one := range all {
+		if one != nil {
+			out = append(out, *one)
+		}
+	}
+	return out
+}
+
+func (j job) found() *found { return &found{Hunt: j.Hunt, Group: j.Group, Me: j.Me} }
+
+func (j job) failed(err error) *found {
+	out := j.found()
+	out.Error = strings.Join(strings.Fields(err.Error()), " ")
+	return out
+}
+
+// tcp is one pair's, of which the first measures both ways.
+func (p *probes) tcp(ctx context.Context, j job) *found {
+	if j.Me != 0 {
+		return nil
+	}
+	r, err := tcp.Measure(ctx, j.Peer, p.key, tcp.Options{Duration: p.plan.Duration, Warmup: warmUp, Limit: p.limit()})
+	if err != nil {
+		return j.failed(err)
+	}
+	flow := func(x tcp.Flow) *hunt.Flow { return &hunt.Flow{Value: x.Rate, Resent: x.ResentShare()} }
+	out := j.found()
+	out.There, out.Back = flow(r.Forward), flow(r.Back)
+	return out
+}
+
+// rdma has the second of each pair listen, and the first measure.
+func (p *probes) rdma(ctx context.Context, f *Fabric, jobs []job, d *driver) ([]found, error) {
+	type waiting struct {
+		wait func() (Side, error)
+		err  error
+	}
+	listens := make([]waiting, len(jobs))
+	doors := make([]door, len(jobs))
+	var wg sync.WaitGroup
+	for i, j := range jobs {
+		doors[i] = door{Hunt: j.Hunt, Group: j.Group}
+		if j.Me == 0 {
+			continue
+		}
+		wg.Go(func() {
+			doors[i].At, listens[i].wait, listens[i].err = p.o.RDMA.Listen(ctx, j.Port, p.plan.Duration)
+			if listens[i].err != nil {
+				doors[i].Error = listens[i].err.Error()
+			}
+		})
+	}
+	wg.Wait()
+	doors = slices.DeleteFunc(doors, func(at door) bool { return at.At == 0 && at.Error == "" })
+	b, err := json.Marshal(doors)
+	if err != nil {
+		return nil, err
+	}
+	if b, err = f.exchangeWithin(p.patience(), b, func(all [][]byte) ([][]byte, error) { return d.route(all) }); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, &doors); err != nil {
+		return nil, err
+	}
+	at := map[[2]int]door{}
+	for _, one := range doors {
+		at[[2]int{one.Hunt, one.Group}] = one
+	}
+	place := map[job]int{}
+	for i, j := range jobs {
+		place[j] = i
+	}
+	return each(jobs, func(j job) *found {
+		if j.Me != 0 {
+			l := listens[place[j]]
+			if l.err != nil {
+				return nil // the other one says so
+			}
+			side, err := l.wait()
+			if err != nil {
+				return j.failed(err)
+			}
+			out := j.found()
+			out.Resent = side.share()
+			return out
+		}
+		to := at[[2]int{j.Hunt, j.Group}]
+		if to.At == 0 {
+			return j.failed(errors.New(cmp.Or(to.Error, "the other one does not wait")))
+		}
+		there, back, side, err := p.o.RDMA.Measure(ctx, j.Port, j.Peer, to.At, p.plan.Duration)
+		if err != nil {
+			return j.failed(err)
+		}
+		out := j.found()
+		out.There, out.Back, out.Resent = &hunt.Flow{Value: there}, &hunt.Flow{Value: back}, side.share()
+		return out
+	}), nil
+}
+
+func (s Side) share() float64 {
+	if s.Sent == 0 {
+		return 0
+	}
+	return min(1, float64(s.Resent)/float64(s.Sent))
+}
+
+// coll is one group's all-reduce, for which each machine starts a process.
+func (p *probes) coll(ctx context.Context, j job) *found {
+	at := place{Rank: j.Me, Size: j.Size, First: j.First, Token: j.Token}
+	if j.Me == 0 {
+		at.First = p.host
+	}
+	ms := strconv.FormatFloat(float64(p.plan.Duration)/float64(time.Millisecond), 'f', -1, 64)
+	out, err := p.run(ctx, at.environ(), slices.Concat([]string{"coll", "all_reduce"}, p.o.Coll, []string{"-b", p.plan.Bytes, "-e", p.plan.Bytes, "--min-time", ms, "--output", "json"})...)
+	switch {
+	case err != nil:
+		return j.failed(err)
+	case out.Status != 0:
+		return j.failed(fmt.Errorf("status %d: %s", out.Status, lastWords(out.Stderr)))
+	case j.Me != 0:
+		return nil
+	}
+	var doc perf.Document
+	if err := json.Unmarshal(out.Stdout, &doc); err != nil {
+		return j.failed(fmt.Errorf("its report: %w", err))
+	}
+	if len(doc.Rows) == 0 {
+		return j.failed(fmt.Errorf("nothing was measured: %s", doc.Error))
+	}
+	r := j.found()
+	r.There = &hunt.Flow{Value: doc.Rows[len(doc.Rows)-1].OutOfPlace.BusBW * 1e9}
+	return r
+}
