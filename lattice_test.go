@@ -123,8 +123,12 @@ var lattice = []rule{
 		why: "it says what to measure and what follows; who measures, and how, is the caller's matter",
 	},
 	{
-		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/stat"}, deep: true,
+		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/stat", "./internal/handshake"}, deep: true,
 		why: "a communicator ends when a rank dies; gathering has to go on, so it has connections of its own",
+	},
+	{
+		name: "the handshake", who: []string{"internal/handshake"}, not: []string{"*"}, deep: true,
+		why: "who comes in is decided here: little code, and the standard library's",
 	},
 	{
 		name: "collectives", who: []string{"coll/..."}, unless: []string{"coll/transport/verbs"}, not: []string{"./perftest/...", "./dcgm/...", "./harness/suite", "./build/..."},
@@ -136,7 +140,7 @@ var lattice = []rule{
 	},
 	{
 		name: "what perftest stands on", who: []string{"perftest/..."}, unless: []string{"perftest/membw"}, not: []string{"./..."},
-		except: []string{"./perftest/...", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/nearest"},
+		except: []string{"./perftest/...", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/handshake", "./internal/nearest"},
 		deep:   true,
 		why:    "it measures with the harness's leaves alone, so that a test needs two hosts and nothing else of assay",
 	},
@@ -323,6 +327,9 @@ func TestLatticeBites(t *testing.T) {
 		{"the hunt", "harness/hunt", in("harness/stat"), false},
 		{"gathering", "harness/gather", in("coll/bootstrap"), true},
 		{"gathering", "harness/gather", in("harness/certificate"), false},
+		{"gathering", "harness/gather", in("internal/handshake"), false},
+		{"the handshake", "internal/handshake", in("harness/stat"), true},
+		{"the handshake", "internal/handshake", "crypto/hmac", false},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},
@@ -338,6 +345,8 @@ func TestLatticeBites(t *testing.T) {
 		{"what perftest stands on", "perftest/probe", in("harness/image"), true},
 		{"what perftest stands on", "perftest/probe", in("harness/sysfs"), false},
 		{"what perftest stands on", "perftest/probe", in("perftest/verbs"), false},
+		{"what perftest stands on", "perftest/tcp", in("harness/hunt"), true},
+		{"what perftest stands on", "perftest/tcp", in("internal/handshake"), false},
 		{"the control channel", "perftest/probe/wire", in("perftest/verbs"), true},
 		{"the control channel", "perftest/probe/wire", "golang.org/x/sys/unix", false},
 		{"test support", "build/driver", in("build/standin"), true},
