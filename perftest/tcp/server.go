@@ -1,0 +1,315 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	maxStreams  = 64
+	maxDuration = 10 * time.Minute
+	maxLimit    = time.Hour
+)
+
+// bounds are what a server lets others hold.
+type bounds struct {
+	handshake time.Duration // until a caller has proved who it is, and its streams are here
+	unknown   int           // connections in the handshake: one more, and the oldest goes
+	sessions  int           // measurements at once
+}
+
+var usual = bounds{handshake: 5 * time.Second, unknown: 512, sessions: 16}
+
+// A Server measures with those who call and know the token. Its methods may be
+// called from several goroutines at once.
+type Server struct {
+	l     *net.TCPListener
+	token []byte
+	max   bounds
+	done chan struct{} // closed by Close
+	wg   sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool
+	conns    map[*net.TCPConn]bool // all that are open
+	unknown  []*net.TCPConn        // those in the handshake, oldest first
+	sessions map[sessionID]*session
+}
+
+// Listen serves measurements at an address, "ip:port", until Close. Port 0 is
+// any; an IPv6 address may have a zone.
+func Listen(addr string, token []byte) (*Server, error) { return listen(addr, token, usual) }
+
+func listen(addr string, token []byte, b bounds) (*Server, error) {
+	if len(token) == 0 {
+		return nil, errors.New("measuring TCP without a token: anybody could fill the network")
+	}
+	var lc net.ListenConfig
+	lc.SetMultipathTCP(false)
+	l, err := lc.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("measuring TCP: %w", err)
+	}
+	s := &Server{
+		l: l.(*net.TCPListener), token: slices.Clone(token), max: b, done: make(chan struct{}),
+		conns: map[*net.TCPConn]bool{}, sessions: map[sessionID]*session{},
+	}
+	s.wg.Go(s.accept)
+	return s, nil
+}
+
+// Addr is where the server listens.
+func (s *Server) Addr() netip.AddrPort {
+	a := s.l.Addr().(*net.TCPAddr).AddrPort()
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
+}
+
+// Close ends all measurements and waits until nothing of the server is left.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	if !s.closed {
+		s.closed = true
+		close(s.done)
+	}
+	err := s.l.Close()
+	for c := range s.conns {
+		c.Close()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *Server) accept() {
+	for {
+		c, err := s.l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of file descriptors, most likely: it may pass
+			select {
+			case <-time.After(10 * time.Millisecond):
+			case <-s.done:
+			}
+			continue
+		}
+		if s.take(c) {
+			s.wg.Go(func() { s.serve(c) })
+		}
+	}
+}
+
+// take takes over a connection of somebody unknown until forget.
+func (s *Server) take(c *net.TCPConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		c.Close()
+		return false
+	}
+	if len(s.unknown) >= s.max.unknown {
+		s.unknown[0].Close() // its goroutine forgets it
+		s.unknown = s.unknown[1:]
+	}
+	s.unknown = append(s.unknown, c)
+	s.conns[c] = true
+	return true
+}
+
+func (s *Server) forget(list ...*net.TCPConn) {
+	cut(list)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range list {
+		delete(s.conns, c)
+	}
+}
+
+// serve finds out who calls and for what.
+func (s *Server) serve(c *net.TCPConn) {
+	c.SetDeadline(time.Now().Add(s.max.handshake))
+	b, err := protocol.Examine(c, s.token)
+	s.mu.Lock()
+	if i := slices.Index(s.unknown, c); i >= 0 {
+		s.unknown = slices.Delete(s.unknown, i, i+1)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		s.forget(c)
+		return
+	}
+	what, err := decodeClaim(b)
+	switch {
+	case err != nil:
+		s.refuse(c, err)
+	case what.direction != 0:
+		if !s.attach(c, what) {
+			s.forget(c)
+		}
+		return // the session's
+	default:
+		if err := s.control(c, what.session); err != nil {
+			s.refuse(c, err)
+		}
+	}
+	c.Close() // what was said last still goes out
+	s.forget(c)
+}
+
+// refuse tells the caller why there is no measurement, if it still listens.
+func (s *Server) refuse(c *net.TCPConn, why error) {
+	c.SetWriteDeadline(time.Now().Add(s.max.handshake))
+	writeFrame(c, frameRefused, []byte(why.Error()))
+}
+
+// A session is one measurement. The server's mutex guards what changes.
+type session struct {
+	request
+	until   time.Time
+	lanes   map[direction][]*net.TCPConn
+	missing int           // streams that are not here yet
+	ready   chan struct{} // closed when they are
+}
+
+// open begins a session.
+func (s *Server) open(id sessionID, r request) (*session, error) {
+	q := &session{
+		request: r, until: time.Now().Add(r.limit), missing: 2 * r.streams, ready: make(chan struct{}),
+		lanes: map[direction][]*net.TCPConn{forward: make([]*net.TCPConn, r.streams), back: make([]*net.TCPConn, r.streams)},
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.sessions[id] != nil:
+		return nil, errors.New("this measurement is being made already")
+	case len(s.sessions) >= s.max.sessions:
+		return nil, fmt.Errorf("%d measurements are being made, which is the most", len(s.sessions))
+	}
+	s.sessions[id] = q
+	return q, nil
+}
+
+// end closes what a session has left. Reset, it holds no memory afterwards.
+func (s *Server) end(id sessionID) {
+	s.mu.Lock()
+	q := s.sessions[id]
+	delete(s.sessions, id)
+	s.mu.Unlock()
+	for d := range q.lanes {
+		s.forget(s.lane(q, d)...)
+	}
+}
+
+// lane is what a session has of streams, once.
+func (s *Server) lane(q *session, d direction) (out []*net.TCPConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range q.lanes[d] {
+		if c != nil {
+			out = append(out, c)
+		}
+	}
+	q.lanes[d] = nil
+	return out
+}
+
+// attach gives a stream to its session.
+func (s *Server) attach(c *net.TCPConn, what claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.sessions[what.session]
+	if q == nil || what.stream >= len(q.lanes[what.direction]) || q.lanes[what.direction][what.stream] != nil {
+		return false
+	}
+	c.SetDeadline(q.until)
+	q.lanes[what.direction][what.stream] = c
+	if q.missing--; q.missing == 0 {
+		close(q.ready)
+	}
+	return true
+}
+
+// control is a session, from its request to the caller's hanging up. An error
+// is for the caller to know.
+func (s *Server) control(c *net.TCPConn, id sessionID) error {
+	b, err := expect(c, frameRequest)
+	if err != nil {
+		return err
+	}
+	r, err := decodeRequest(b)
+	if err != nil {
+		return err
+	}
+	q, err := s.open(id, r)
+	if err != nil {
+		return err
+	}
+	defer s.end(id)
+	if err := writeFrame(c, frameAccepted, nil); err != nil {
+		return err
+	}
+	wait := time.NewTimer(min(s.max.handshake, r.limit))
+	defer wait.Stop()
+	select {
+	case <-q.ready:
+	case <-wait.C:
+		return fmt.Errorf("not all of %d streams came", 2*r.streams)
+	case <-s.done:
+		return errors.New("the server is being closed")
+	}
+	c.SetDeadline(q.until)
+	if err := writeFrame(c, frameReady, nil); err != nil {
+		return err
+	}
+	for range q.lanes { // each is measured once at most
+		b, err := expect(c, frameRun)
+		if err != nil {
+			return err
+		}
+		if len(b) != 1 || b[0] == 0 || direction(b[0]) > both {
+			return fmt.Errorf("a run of %d bytes, % x", len(b), b)
+		}
+		res, err := s.run(q, direction(b[0]))
+		if err != nil {
+			return err
+		}
+		if err := writeFrame(c, frameResult, res.encode()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run measures directions at once.
+func (s *Server) run(q *session, d direction) (res result, err error) {
+	lanes := map[direction][]*net.TCPConn{}
+	for _, one := range []direction{forward, back} {
+		if d&one == 0 {
+			continue
+		}
+		lane := s.lane(q, one)
+		if lane == nil {
+			return result{}, errors.New("this direction has been measured already")
+		}
+		defer s.forget(lane...)
+		lanes[one] = lane
+	}
+	var wg sync.WaitGroup
+	if lane := lanes[forward]; lane != nil {
+		wg.Go(func() { res.received, err = receive(lane, q.request, q.until) })
+	}
+	if lane := lanes[back]; lane != nil {
+		wg.Go(func() { res.sent = send(lane, q.request) })
+	}
+	wg.Wait()
+	return res, err
+}

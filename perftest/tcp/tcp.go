@@ -1,0 +1,115 @@
+package tcp
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+)
+
+// Options of a measurement. The zero value is ready.
+type Options struct {
+	// Duration is how long each direction is measured; 0 is 500 ms.
+	Duration time.Duration
+	// Warmup is how long a direction runs before that, for TCP to find its
+	// rate; 0 is 100 ms.
+	Warmup time.Duration
+	// Streams is how many connections a direction has; 0 is 4.
+	Streams int
+	// Both measures both directions at the same time.
+	Both bool
+	// Limit is for all of it: there is a result by then or an error. 0 is 10 s
+	// more than the measurement takes.
+	Limit time.Duration
+	// LocalAddr is where connections come from, if it matters; it may have a
+	// zone.
+	LocalAddr netip.Addr
+}
+
+func (o Options) check() (Options, error) {
+	if o.Duration == 0 {
+		o.Duration = 500 * time.Millisecond
+	}
+	if o.Warmup == 0 {
+		o.Warmup = 100 * time.Millisecond
+	}
+	if o.Streams == 0 {
+		o.Streams = 4
+	}
+	takes := o.Warmup + o.Duration
+	if !o.Both {
+		takes *= 2
+	}
+	if o.Limit == 0 {
+		o.Limit = takes + 10*time.Second
+	}
+	if err := o.request(o.Limit).check(); err != nil {
+		return o, err
+	}
+	if o.Limit <= takes {
+		return o, fmt.Errorf("a limit of %v, and the measurement takes %v", o.Limit, takes)
+	}
+	return o, nil
+}
+
+func (o Options) request(limit time.Duration) request {
+	return request{warmup: o.Warmup, duration: o.Duration, limit: limit, streams: o.Streams}
+}
+
+// A Result is what was measured between two hosts.
+type Result struct {
+	Forward Flow // from the one that called Measure
+	Back    Flow // to it
+}
+
+// A Flow is one direction, all its streams together, after warm-up.
+type Flow struct {
+	Bytes   int64   // that the receiver counted
+	Seconds float64 // Bytes by Rate: each stream is counted from the end of one read to that of another
+	Rate    float64 // bytes a second, by the receiver's clock
+	// Segments and Resent are how many segments with data the sender's kernel
+	// sent, and how many of them again. Segments is 0 where it does not say
+	// (Linux before 4.6).
+	Segments, Resent int64
+	RTT              time.Duration // smoothed by the sender's kernel, at the end, under load; mean over streams
+	MinRTT           time.Duration // the least of any stream, its connecting included; 0: not known
+}
+
+// ResentShare is the share of segments that were sent again; 0 where it is not
+// known.
+func (f Flow) ResentShare() float64 {
+	if f.Segments == 0 {
+		return 0
+	}
+	return float64(f.Resent) / float64(f.Segments)
+}
+
+func flow(r received, s sent) Flow {
+	return Flow{
+		Bytes: r.bytes, Seconds: float64(r.bytes) / r.rate, Rate: r.rate,
+		Segments: s.segments, Resent: s.resent, RTT: s.rtt, MinRTT: s.minRTT,
+	}
+}
+
+// Measure measures from here to the server at an address, "ip:port", and then
+// from there to here, or both at once. Errors name the address and what was
+// being done.
+func Measure(ctx context.Context, addr string, token []byte, o Options) (Result, error) {
+	o, err := o.check()
+	if err != nil {
+		return Result{}, fmt.Errorf("measuring TCP with %s: %w", addr, err)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Limit, fmt.Errorf("not done within %v", o.Limit))
+	defer cancel()
+	m := &measurement{addr: addr, token: token, o: o}
+	defer m.hangUp()
+	defer context.AfterFunc(ctx, m.hangUp)()
+	r, err := m.run(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return Result{}, fmt.Errorf("measuring TCP with %s: %s: %w", addr, m.doing, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,191 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/assay-hpc/assay/internal/handshake"
+)
+
+// A measurement has a connection for control and, for each direction, some
+// streams. On that for control:
+//
+//	caller → server   request
+//	server → caller   accepted
+//	(the caller opens the streams)
+//	server → caller   ready
+//	caller → server   run: the directions that are to be measured at once
+//	(they are)
+//	server → caller   result: what it received, and what its kernel says of what it sent
+//
+// and runs follow as long as there are directions left. Instead of each of its
+// answers the server may say refused, and why. A frame is kind 1, length of the
+// payload 2, payload. Integers are big endian.
+
+var protocol = handshake.Protocol{Magic: "assay\x00p1", Label: "assay perftest tcp 1", Claim: claimBytes}
+
+type kind byte
+
+const (
+	frameRequest kind = iota + 1
+	frameAccepted
+	frameReady
+	frameRun
+	frameResult
+	frameRefused
+)
+
+const (
+	claimBytes   = 20
+	requestBytes = 26
+	resultBytes  = 48
+	maxPayload   = 1024
+)
+
+// A direction is a set of bits.
+type direction byte
+
+const (
+	forward direction = 1 << iota // from the caller to the server
+	back
+	both = forward | back
+)
+
+type sessionID [16]byte
+
+// A claim is what a caller says a connection is for: control, if it has no
+// direction, or a stream.
+type claim struct {
+	direction direction
+	stream    int
+	session   sessionID
+}
+
+func (c claim) encode() []byte {
+	b := make([]byte, claimBytes)
+	b[0] = byte(c.direction)
+	binary.BigEndian.PutUint16(b[2:], uint16(c.stream))
+	copy(b[4:], c.session[:])
+	return b
+}
+
+func decodeClaim(b []byte) (c claim, err error) {
+	if len(b) == claimBytes {
+		c = claim{direction: direction(b[0]), stream: int(binary.BigEndian.Uint16(b[2:])), session: sessionID(b[4:])}
+	}
+	if len(b) != claimBytes || b[1] != 0 || c.direction > back || c.stream >= maxStreams || c.direction == 0 && c.stream != 0 {
+		return claim{}, errors.New("it asks for what this version does not know")
+	}
+	return c, nil
+}
+
+// A request is what is to be measured.
+type request struct {
+	warmup, duration time.Duration
+	limit            time.Duration // for all of it
+	streams          int           // of each direction
+}
+
+func (r request) encode() []byte {
+	b := make([]byte, 0, requestBytes)
+	for _, d := range []time.Duration{r.warmup, r.duration, r.limit} {
+		b = binary.BigEndian.AppendUint64(b, uint64(d))
+	}
+	return binary.BigEndian.AppendUint16(b, uint16(r.streams))
+}
+
+func decodeRequest(b []byte) (request, error) {
+	if len(b) != requestBytes {
+		return request{}, fmt.Errorf("a request of %d bytes; it has %d", len(b), requestBytes)
+	}
+	at := func(i int) time.Duration { return time.Duration(binary.BigEndian.Uint64(b[8*i:])) }
+	r := request{warmup: at(0), duration: at(1), limit: at(2), streams: int(binary.BigEndian.Uint16(b[24:]))}
+	return r, r.check()
+}
+
+func (r request) check() error {
+	switch {
+	case r.duration <= 0 || r.duration > maxDuration || r.warmup < 0 || r.warmup > maxDuration:
+		return fmt.Errorf("%v after a warm-up of %v; both may be up to %v, the first above 0", r.duration, r.warmup, maxDuration)
+	case r.limit <= 0 || r.limit > maxLimit:
+		return fmt.Errorf("a limit of %v; it may be up to %v", r.limit, maxLimit)
+	case r.streams < 1 || r.streams > maxStreams:
+		return fmt.Errorf("%d streams; 1 to %d are possible", r.streams, maxStreams)
+	}
+	return nil
+}
+
+// A result is what a side has to say of a run.
+type result struct {
+	received
+	sent
+}
+
+func (r result) encode() []byte {
+	b := binary.BigEndian.AppendUint64(nil, uint64(r.bytes))
+	b = binary.BigEndian.AppendUint64(b, math.Float64bits(r.rate))
+	for _, n := range []int64{r.segments, r.resent, int64(r.rtt), int64(r.minRTT)} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+func decodeResult(b []byte) (r result, err error) {
+	if len(b) != resultBytes {
+		return r, fmt.Errorf("a result of %d bytes; it has %d", len(b), resultBytes)
+	}
+	at := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[8*i:])) }
+	r.bytes, r.rate = at(0), math.Float64frombits(uint64(at(1)))
+	r.segments, r.resent, r.rtt, r.minRTT = at(2), at(3), time.Duration(at(4)), time.Duration(at(5))
+	if r.bytes < 0 || !(r.rate >= 0) || math.IsInf(r.rate, 1) || r.segments < 0 || r.resent < 0 || r.rtt < 0 || r.minRTT < 0 {
+		return result{}, errors.New("a result with figures that cannot be")
+	}
+	return r, nil
+}
+
+func writeFrame(w io.Writer, k kind, payload []byte) error {
+	payload = payload[:min(len(payload), maxPayload)]
+	b := append([]byte{byte(k), 0, 0}, payload...)
+	binary.BigEndian.PutUint16(b[1:], uint16(len(payload)))
+	_, err := w.Write(b)
+	return err
+}
+
+func readFrame(r io.Reader) (kind, []byte, error) {
+	var head [3]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := int(binary.BigEndian.Uint16(head[1:]))
+	if n > maxPayload {
+		return 0, nil, fmt.Errorf("a message of %d bytes; at most %d are possible", n, maxPayload)
+	}
+	p := make([]byte, n)
+	if _, err := io.ReadFull(r, p); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return 0, nil, err
+	}
+	return kind(head[0]), p, nil
+}
+
+// expect reads a frame of a kind.
+func expect(r io.Reader, want kind) ([]byte, error) {
+	k, p, err := readFrame(r)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, errors.New("it hung up")
+	case err != nil:
+		return nil, err
+	case k == frameRefused:
+		return nil, fmt.Errorf("it says: %q", p)
+	case k != want:
+		return nil, fmt.Errorf("it sent nonsense: a message of kind %d, not %d", k, want)
+	}
+	return p, nil
+}
