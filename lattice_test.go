@@ -123,6 +123,11 @@ var lattice = []rule{
 		why: "it says what to measure and what follows; who measures, and how, is the caller's matter",
 	},
 	{
+		name: "the machines of a job", who: []string{"harness/fabric"}, not: []string{"./..."},
+		except: []string{"./harness/certificate", "./harness/fabric", "./harness/gather", "./harness/hunt", "./harness/node", "./coll/bootstrap", "./coll/perf", "./perftest/tcp"},
+		why:    "it brings machines together and asks them to measure; what is measured on one of them is the harness's commands",
+	},
+	{
 		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/stat", "./internal/handshake"}, deep: true,
 		why: "a communicator ends when a rank dies; gathering has to go on, so it has connections of its own",
 	},

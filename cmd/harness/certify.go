@@ -31,6 +31,7 @@ type certifyOptions struct {
 	sign                  signOptions
 	push                  pushOptions
 	site                  siteOptions
+	fabric                fabricOptions
 	stdout, stderr        io.Writer
 }
 
@@ -64,7 +65,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show the output of checks that passed, too"},
 			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), Destination: &o.jobs, Usage: "at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.timeout, Usage: "`TIME` for each check that sets none itself"},
-		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags()),
+		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags(), o.fabric.flags()),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			o.only, o.skip, o.env = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env")
@@ -86,6 +87,9 @@ func (o *certifyOptions) validate() error {
 	}
 	if o.jobs < 1 || o.timeout <= 0 {
 		return usagef("--jobs and --timeout must be more than nothing")
+	}
+	if err := o.fabric.check(); err != nil {
+		return err
 	}
 	if o.gpus < 0 {
 		return usagef("--gpus %d: there cannot be fewer than none", o.gpus)

@@ -6,9 +6,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/fabric"
 )
 
 // fabricSuite is the suite that several machines run together.
@@ -21,10 +21,14 @@ func (o *certifyOptions) silence() {
 	o.push, o.baseline = pushOptions{}, baselineOptions{}
 }
 
-// ofAll makes one certificate of all machines', which are written beside it; nil
-// on the others. A site is told by each machine what its own one means.
-func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, dir *outputDir) (*certificate.Statement, error) {
-	all, lost := c.fabric.gather(ctx, own)
+// ofAll makes one certificate of all machines' and of what they did together. The
+// machines' are inside, and beside it in files; nil on the others. A site is told by
+// each machine what its own one means.
+func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, together []certificate.Result, dir *outputDir) (*certificate.Statement, error) {
+	g, err := c.fabric.Gather(ctx, own)
+	if err != nil {
+		return nil, &statusError{exitNotDone, fmt.Errorf("gathering the machines' certificates: %w", err)}
+	}
 	told := o.site.act(ctx, own)
 	o.site = siteOptions{}
 	if !c.first() {
@@ -33,19 +37,16 @@ func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certi
 	if told != nil {
 		fmt.Fprintln(o.stderr, "harness:", told)
 	}
-	if lost != nil {
-		fmt.Fprintln(o.stderr, "harness:", lost)
-	}
 	if dir != nil {
-		if err := writeNodes(filepath.Join(dir.name, "nodes"), c.fabric.names, all); err != nil {
+		if err := writeNodes(filepath.Join(dir.name, "nodes"), c.fabric, g.Certificates); err != nil {
 			return nil, err
 		}
 	}
-	return c.fabric.merged(all, lost, c.together), nil
+	return c.fabric.Merge(g, together)
 }
 
 // writeNodes writes each machine's certificate under its name.
-func writeNodes(dir string, names []string, all []*certificate.Statement) error {
+func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return &statusError{exitNotDone, err}
 	}
@@ -57,9 +58,21 @@ func writeNodes(dir string, names []string, all []*certificate.Statement) error 
 		if err != nil {
 			return err
 		}
-		if err := writeFile(filepath.Join(dir, strings.ReplaceAll(names[rank], "/", "_")+".json"), b); err != nil {
+		if err := writeFile(filepath.Join(dir, fabric.FileName(f.Name(rank))+".json"), b); err != nil {
 			return &statusError{exitNotDone, err}
 		}
 	}
 	return nil
+}
+
+// apart divides results into a machine's own and those of what all did together.
+func (c *certification) apart(all []certificate.Result) (own, together []certificate.Result) {
+	for _, r := range all {
+		if c.together(r.ID) {
+			together = append(together, r)
+		} else {
+			own = append(own, r)
+		}
+	}
+	return own, together
 }

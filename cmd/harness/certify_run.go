@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/report"
@@ -27,7 +28,7 @@ type certification struct {
 	env    *suite.Env
 	spec   *certificate.ImageSpec
 	node   *certificate.Node // nil: it is not about the machine
-	fabric *fabric           // nil: no other machines
+	fabric *fabric.Fabric    // nil: no other machines
 	checks []suite.Check
 }
 
@@ -40,7 +41,7 @@ func (c *certification) together(id string) bool {
 }
 
 // run does what the options ask for.
-func (o *certifyOptions) run(ctx context.Context) error {
+func (o *certifyOptions) run(ctx context.Context) (err error) {
 	if o.show {
 		return o.printSuite()
 	}
@@ -49,7 +50,7 @@ func (o *certifyOptions) run(ctx context.Context) error {
 		return err
 	}
 	if c.fabric != nil {
-		defer c.fabric.leave()
+		defer func() { err = leaveFabric(c.fabric, err) }()
 	}
 	if err := o.matchesAny(c.checks); err != nil {
 		return err
@@ -116,7 +117,7 @@ func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, n
 	}
 	c.node = &id.Node
 	if suite.FileSuite(name) == fabricSuite && !o.list {
-		if c.fabric, err = joinFabric(ctx, id.Node.Name); err != nil {
+		if c.fabric, err = o.fabric.join(ctx, id.Node.Name, o.stderr); err != nil {
 			return err
 		}
 		if c.fabric != nil {
@@ -147,19 +148,32 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 		return err
 	}
 	defer notes.close()
-	results, err := o.runChecks(ctx, c, notes)
+	going, stop := ctx, func() {}
+	if c.fabric != nil {
+		going, stop = c.fabric.UntilGone(ctx)
+	}
+	results, err := o.runChecks(going, c, notes)
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		err = &statusError{exitNotDone, errors.New("interrupted; no certificate was written" + notes.hint())}
+	case going.Err() != nil:
+		err = &statusError{exitNotDone, context.Cause(going)}
+	}
+	stop()
 	if err != nil {
 		return err
 	}
-	if ctx.Err() != nil {
-		return &statusError{exitNotDone, errors.New("interrupted; no certificate was written" + notes.hint())}
+	var together []certificate.Result
+	if c.fabric != nil {
+		results, together = c.apart(results)
 	}
 	st, err := o.statement(c, notes.started, results)
 	if err != nil {
 		return err
 	}
 	if c.fabric != nil {
-		if st, err = o.ofAll(ctx, c, st, dir); err != nil || st == nil {
+		if st, err = o.ofAll(ctx, c, st, together, dir); err != nil || st == nil {
 			return err
 		}
 	}

@@ -37,6 +37,32 @@ type Crew struct {
 	end     context.CancelCauseFunc
 	goAhead chan struct{} // closed when rank 0 says that it begins
 	going   sync.Once
+	loss    loss
+}
+
+// A loss is told to whoever waits for the next one.
+type loss struct {
+	mu   sync.Mutex
+	next chan struct{}
+}
+
+// wait is closed by the next loss.
+func (l *loss) wait() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next == nil {
+		l.next = make(chan struct{})
+	}
+	return l.next
+}
+
+func (l *loss) tell() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next != nil {
+		close(l.next)
+		l.next = nil
+	}
 }
 
 // An answer is rank 0's, to a part of an exchange.
@@ -119,6 +145,14 @@ func (c *Crew) Lost() map[int]string {
 		return nil
 	}
 	return c.hub.losses()
+}
+
+// NextLoss is closed when another rank is lost; all that are left hear of it.
+func (c *Crew) NextLoss() <-chan struct{} {
+	if c.hub != nil {
+		return c.hub.loss.wait()
+	}
+	return c.loss.wait()
 }
 
 // Exchange has each rank that is left give b, at most MaxBlock bytes, and rank 0
@@ -221,6 +255,8 @@ func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
 func (c *Crew) handle(l *link, k kind, p []byte) error {
 	switch k {
 	case frameBeat:
+	case frameDeath:
+		c.loss.tell()
 	case frameGo:
 		c.going.Do(func() { close(c.goAhead) })
 	case framePart, frameFailed:

@@ -21,6 +21,7 @@ type crewHub struct {
 	beside sync.WaitGroup // of attach
 	closed chan struct{}
 	deaths events
+	loss   loss
 
 	mu      sync.Mutex
 	mates   []*mate // by rank; nil: has not come, and of rank 0
@@ -178,6 +179,12 @@ func (h *crewHub) loseLocked(rank int, why string, tell bool) {
 		return
 	}
 	h.lostBy[rank] = why
+	h.loss.tell()
+	for other, m := range h.mates {
+		if _, gone := h.lostBy[other]; m != nil && !gone {
+			m.link.send(frameDeath, nil)
+		}
+	}
 	if f := h.o.OnDeath; f != nil && tell {
 		h.deaths.add(func() { f(rank, why) })
 	}

@@ -160,6 +160,7 @@ func TestCrewDeath(t *testing.T) {
 	}
 	dead := crews[2]
 	crews[2] = nil
+	heard := []<-chan struct{}{crews[0].NextLoss(), crews[3].NextLoss()}
 	dead.up.breakOff(errors.New("killed"))
 	got, errs := say(t, t.Context(), crews)
 	if errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
@@ -167,6 +168,9 @@ func TestCrewDeath(t *testing.T) {
 	}
 	if d := <-deaths; d.rank != 2 || d.why != "the connection was closed" {
 		t.Errorf("told of the death of %v", d)
+	}
+	for _, c := range heard {
+		<-c
 	}
 	// One that gives up says why.
 	gone := crews[1]

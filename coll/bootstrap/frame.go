@@ -28,7 +28,7 @@ const (
 	frameLeave  // I close; nothing more comes
 	frameAbort  // I abort; 1 if because of a death that I have told before
 
-	// Of a Crew, besides here, go, failed, beat and leave.
+	// Of a Crew, besides here, go, failed, beat, leave and death, which is empty.
 	framePart // number 4, a rank's part of an exchange, or rank 0's answer
 )
 

@@ -2,6 +2,8 @@ package certificate
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -113,6 +115,9 @@ func (s *Statement) validate() error {
 	case !p.Started.Equal(stamp(p.Started)), !p.Finished.Equal(stamp(p.Finished)):
 		return errors.New("a time is finer than a millisecond")
 	}
+	if err := validateMachines(p.Machines); err != nil {
+		return err
+	}
 	for _, sub := range s.Subject {
 		if sub.Name == "" || len(sub.Digest) == 0 {
 			return errors.New("a subject lacks name or digest")
@@ -218,3 +223,36 @@ func (c *Curve) validate() error {
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// validateMachines holds the certificates inside against their digests.
+func validateMachines(machines []Machine) error {
+	for _, m := range machines {
+		if sum, err := hex.DecodeString(m.SHA256); err != nil || len(sum) != sha256.Size || m.Name == "" {
+			return fmt.Errorf("machine %q lacks its name, or the SHA-256 of its certificate (%q)", m.Name, m.SHA256)
+		}
+		if m.Certificate == nil {
+			continue
+		}
+		if m.Certificate.Predicate.Machines != nil {
+			return fmt.Errorf("the certificate of the machine %s has machines itself", m.Name)
+		}
+		sum, err := m.Certificate.SHA256()
+		if err != nil {
+			return fmt.Errorf("the certificate of the machine %s: %w", m.Name, err)
+		}
+		if sum != m.SHA256 {
+			return fmt.Errorf("the certificate of the machine %s has the SHA-256 %s, not %s", m.Name, sum, m.SHA256)
+		}
+	}
+	return nil
+}
+
+// SHA256 is that of the canonical form, in hex.
+func (s *Statement) SHA256() (string, error) {
+	b, err := s.Marshal()
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
+}

@@ -53,7 +53,18 @@ type Predicate struct {
 	Harness     Harness     `json:"harness"`
 	Environment Environment `json:"environment"`
 	Node        *Node       `json:"node,omitempty"` // of a certificate that is about a machine
-	Results     []Result    `json:"results"`
+	// Machines are those of a certificate that is about several.
+	Machines []Machine `json:"machines,omitempty"`
+	Results  []Result  `json:"results"`
+}
+
+// A Machine is one of a cluster, with the certificate of what it did on its own.
+type Machine struct {
+	Name string `json:"name"`
+	// SHA256 is that of the certificate's canonical form, in hex.
+	SHA256 string `json:"sha256"`
+	// Certificate is the certificate itself; nil: it is elsewhere.
+	Certificate *Statement `json:"certificate,omitempty"`
 }
 
 // Harness says which build of the harness made the certificate.

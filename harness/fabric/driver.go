@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/assay-hpc/assay/harness/hunt"
 )
@@ -68,6 +69,12 @@ func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (
 	case o.Tool == Auto:
 		d.plan.Tool = TCP
 	}
+	if d.plan.Duration == 0 {
+		d.plan.Duration = map[Tool]time.Duration{TCP: 200 * time.Millisecond}[d.plan.Tool]
+	}
+	if d.plan.Duration == 0 {
+		d.plan.Duration = 500 * time.Millisecond
+	}
 	if d.plan.Tool != RDMA {
 		ports = map[string][]int{"": left}
 	}
@@ -87,12 +94,7 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 	} else {
 		o.GroupSize = min(o.GroupSize, len(seats))
 	}
-	if o.Switch != nil {
-		o.Switch = nil
-		for _, rank := range seats {
-			o.Switch = append(o.Switch, d.o.Switch[rank])
-		}
-	}
+	o.Switch = d.switches(seats)
 	if len(d.hunts) == 0 {
 		o.Progress = d.o.Progress
 	}
@@ -113,6 +115,26 @@ func (d *driver) start(ctx context.Context, port string, seats []int) {
 			}
 		}, o)
 	}()
+}
+
+// switches numbers those that machines are at; nil where one does not know.
+func (d *driver) switches(seats []int) []int {
+	number := map[string]int{}
+	var out []int
+	for _, rank := range seats {
+		at := d.setups[rank].At
+		if at == "" {
+			return nil
+		}
+		if _, known := number[at]; !known {
+			number[at] = len(number)
+		}
+		out = append(out, number[at])
+	}
+	if len(number) == 1 {
+		return nil
+	}
+	return out
 }
 
 // stop ends the hunts.

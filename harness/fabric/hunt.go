@@ -25,12 +25,14 @@ const (
 type HuntOptions struct {
 	hunt.Options
 	Tool     Tool
-	Duration time.Duration // of a measurement, in each direction
+	Duration time.Duration // of a measurement, in each direction; 0: 200 ms of TCP, else 500
 	Bytes    string        // of the all-reduce
 	Coll     []string      // flags of harness coll on this machine besides: how many GPUs
 	// Ports are this machine's by name, which RDMA measures. Without it there are none.
 	Ports []string
 	RDMA  Prober
+	// At is the switch or rack that this machine is at; "": not known.
+	At string
 	// Progress, if not nil, is called before each round at the first machine.
 	Progress func(round, undecided int)
 }
@@ -56,6 +58,7 @@ type (
 		Addr  string   `json:"addr"` // of the TCP server, with its port
 		Host  string   `json:"host"` // where it is reached
 		Ports []string `json:"ports,omitempty"`
+		At    string   `json:"at,omitempty"` // switch
 	}
 	plan struct {
 		Tool     Tool          `json:"tool"`
@@ -155,7 +158,7 @@ func (f *Fabric) rounds(ctx context.Context, p *probes, d *driver) error {
 		if t.End {
 			return nil
 		}
-		together, stop := f.untilGone(ctx)
+		together, stop := f.UntilGone(ctx)
 		results, err = p.measure(together, f, t.Jobs, d)
 		stop()
 		if err != nil {

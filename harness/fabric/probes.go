@@ -35,7 +35,7 @@ func newProbes(ctx context.Context, f *Fabric, o HuntOptions) (*probes, error) {
 	if p.serve, err = tcp.Listen(net.JoinHostPort(f.crew.Addr().String(), "0"), p.key); err != nil {
 		return nil, err
 	}
-	p.setup = setup{Addr: net.JoinHostPort(p.host, strconv.Itoa(int(p.serve.Addr().Port()))), Host: p.host}
+	p.setup = setup{Addr: net.JoinHostPort(p.host, strconv.Itoa(int(p.serve.Addr().Port()))), Host: p.host, At: o.At}
 	if o.RDMA != nil {
 		p.setup.Ports = o.Ports
 	}

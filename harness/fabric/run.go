@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/assay-hpc/assay/harness/node"
 )
@@ -42,18 +44,47 @@ const maxTries = 3
 
 // Run runs a command of the harness on all machines that are left, as one job.
 // What the first one wrote is what came of it, at the first one; where it did not
-// end well on another, the error says so. When a machine is lost meanwhile, and
-// with it the result, the others run it again.
+// end well on another, the error says so. When a machine is lost meanwhile the
+// command is ended, and the others run it again.
 func (f *Fabric) Run(ctx context.Context, args ...string) (node.Output, error) {
 	for try := 1; ; try++ {
-		out, again, err := f.runOnce(ctx, try, args)
+		out, again, err := f.runOnce(ctx, try, false, args)
 		if !again {
 			return out, err
 		}
 	}
 }
 
-func (f *Fabric) runOnce(ctx context.Context, try int, args []string) (out node.Output, again bool, err error) {
+// RunOn is Run of a command that goes on by itself when machines are lost.
+func (f *Fabric) RunOn(ctx context.Context, args ...string) (node.Output, error) {
+	out, _, err := f.runOnce(ctx, maxTries, true, args)
+	return out, err
+}
+
+// broken is how long a command may take to notice that a machine is lost, and to
+// say so.
+const broken = 2 * time.Second
+
+// whole ends with ctx, and a while after a machine is lost.
+func whole(ctx context.Context, loss <-chan struct{}) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-loss:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(broken):
+			cancel(errors.New("a machine was lost"))
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (out node.Output, again bool, err error) {
+	loss := f.crew.NextLoss()
 	var took []int // part, at the first machine
 	b, err := f.exchange([]byte(addr(f.crew.Addr())), func(all [][]byte) ([][]byte, error) {
 		took = f.left()
@@ -70,7 +101,13 @@ func (f *Fabric) runOnce(ctx context.Context, try int, args []string) (out node.
 	if p.Rank > 0 {
 		p.First = addr(f.crew.First())
 	}
-	together, stop := f.untilGone(ctx)
+	together, stop := f.UntilGone(ctx)
+	if !on {
+		end := stop
+		var broke func()
+		together, broke = whole(together, loss)
+		stop = func() { broke(); end() }
+	}
 	out, failed := f.o.Run(together, p.environ(), args...)
 	stop()
 	e := ending{Status: out.Status}
@@ -143,8 +180,8 @@ func (f *Fabric) outcome(took []int, all []*ending) error {
 	return nil
 }
 
-// untilGone ends with ctx, and when the first machine is lost.
-func (f *Fabric) untilGone(ctx context.Context) (context.Context, func()) {
+// UntilGone ends with ctx, and when the first machine is lost.
+func (f *Fabric) UntilGone(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	gone := f.crew.Context()
 	stop := context.AfterFunc(gone, func() { cancel(context.Cause(gone)) })

@@ -90,7 +90,7 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 		if p.Device == "gpu" {
 			gpus = ranks
 		}
-		own, run = c.agree(ctx, e.ID+"/"+op, gpus, own), c.Job.Run
+		own, run = c.agree(e.ID+"/"+op, gpus, own), c.Job.Run
 	}
 	if own != nil {
 		return *own

@@ -14,17 +14,22 @@ import (
 // them come to such a check, in the same order.
 const UseJob = "job"
 
-// A Job is the machines that run a suite together, a process each.
+// A Job is the machines that run a suite together, a process each. Any of them but
+// the first may be lost on the way.
 type Job interface {
+	// Size is how many machines there were at the start.
 	Size() int
-	// Name is what a machine is called.
+	// Name is what a machine is called, at the first one.
 	Name(rank int) string
-	// AllGather gives b to all machines and returns what each gave.
-	AllGather(ctx context.Context, b []byte) ([][]byte, error)
-	// Run runs a command of the harness on all machines at once, as the ranks of
-	// one job. What the first one wrote is what came of it; where it did not end
-	// well anywhere, the error says so.
+	// Ask has each machine give b, and the first judge what all gave, by rank and
+	// nil of who is lost. The answer is everybody's.
+	Ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte, error)
+	// Run runs a command of the harness on all machines that are left, as the ranks
+	// of one job. What the first one wrote is what came of it, there; where it did
+	// not end well anywhere, the error says so.
 	Run(ctx context.Context, args ...string) (Output, error)
+	// RunOn is Run of a command that goes on by itself when machines are lost.
+	RunOn(ctx context.Context, args ...string) (Output, error)
 }
 
 // alone is the result of a check that takes several machines; agreed, whether
@@ -47,7 +52,7 @@ type word struct {
 
 // agree has all machines say whether they can make a check, with so many GPUs
 // each: own is the result of one that cannot. It returns the result for all where one cannot.
-func (c *Config) agree(ctx context.Context, check string, gpus int, own *suite.Result) *suite.Result {
+func (c *Config) agree(check string, gpus int, own *suite.Result) *suite.Result {
 	mine := word{Check: check, GPUs: gpus}
 	if own != nil {
 		mine.Verdict, mine.Reason, mine.Remedy = own.Verdict, own.Reason, own.Remedy
@@ -56,22 +61,37 @@ func (c *Config) agree(ctx context.Context, check string, gpus int, own *suite.R
 	if err != nil {
 		return result(suite.Errored("%v", err))
 	}
-	all, err := c.Job.AllGather(ctx, b)
+	b, err = c.Job.Ask(b, func(all [][]byte) ([]byte, error) {
+		var words []word
+		var ranks []int
+		for rank, b := range all {
+			if b == nil {
+				continue // its certificate will tell
+			}
+			var w word
+			if err := json.Unmarshal(b, &w); err != nil || w.Check != check {
+				return json.Marshal(suite.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, check))
+			}
+			words, ranks = append(words, w), append(ranks, rank)
+		}
+		return json.Marshal(c.judgeWords(words, ranks))
+	})
 	if err != nil {
 		return result(suite.Errored("%v", err))
 	}
-	var words []word
-	for rank, b := range all {
-		var w word
-		if err := json.Unmarshal(b, &w); err != nil || w.Check != check {
-			return result(suite.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, check))
-		}
-		words = append(words, w)
+	var agreed *suite.Result
+	if err := json.Unmarshal(b, &agreed); err != nil {
+		return result(suite.Errored("%v", err))
 	}
-	return c.judgeWords(words)
+	return agreed
 }
 
-func (c *Config) judgeWords(words []word) *suite.Result {
+// judgeWords is the result where not all can make a check, of what the machines
+// that are left say.
+func (c *Config) judgeWords(words []word, ranks []int) *suite.Result {
+	if len(words) < 2 {
+		return result(suite.Errored("fewer than two machines are left"))
+	}
 	var verdicts []certificate.Verdict
 	for _, w := range words {
 		if w.Verdict != "" {
@@ -81,9 +101,9 @@ func (c *Config) judgeWords(words []word) *suite.Result {
 	if len(verdicts) > 0 {
 		res := suite.Result{Verdict: certificate.Worst(verdicts...)}
 		var who []string
-		for rank, w := range words {
+		for i, w := range words {
 			if w.Verdict == res.Verdict {
-				who = append(who, c.Job.Name(rank))
+				who = append(who, c.Job.Name(ranks[i]))
 				res.Reason, res.Remedy = w.Reason, w.Remedy
 			}
 		}
@@ -95,9 +115,9 @@ func (c *Config) judgeWords(words []word) *suite.Result {
 		}
 		return &res
 	}
-	for rank, w := range words {
+	for i, w := range words {
 		if w.GPUs != words[0].GPUs {
-			return result(suite.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(rank), count(w.GPUs, "GPU"), c.Job.Name(0), count(words[0].GPUs, "GPU")))
+			return result(suite.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), count(words[0].GPUs, "GPU")))
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ type threeNodes struct {
 func (threeNodes) Size() int            { return 3 }
 func (threeNodes) Name(rank int) string { return fmt.Sprintf("node%d", rank) }
 
-func (j threeNodes) AllGather(_ context.Context, b []byte) ([][]byte, error) {
+func (j threeNodes) Ask(b []byte, judge func([][]byte) ([]byte, error)) ([]byte, error) {
 	if j.err != nil {
 		return nil, j.err
 	}
@@ -29,18 +29,25 @@ func (j threeNodes) AllGather(_ context.Context, b []byte) ([][]byte, error) {
 	if err := json.Unmarshal(b, &own); err != nil {
 		return nil, err
 	}
-	out := [][]byte{b}
+	all := [][]byte{b}
 	for _, w := range j.says(own) {
 		other, err := json.Marshal(w)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, other)
+		if w.Check == "" { // lost
+			other = nil
+		}
+		all = append(all, other)
 	}
-	return out, nil
+	return judge(all)
 }
 
 func (j threeNodes) Run(ctx context.Context, args ...string) (Output, error) {
+	return j.run(ctx, args...)
+}
+
+func (j threeNodes) RunOn(ctx context.Context, args ...string) (Output, error) {
 	return j.run(ctx, args...)
 }
 
@@ -70,7 +77,9 @@ func TestOverNodes(t *testing.T) {
 		}}, certificate.Error, "node2: no driver | load it"},
 		"fewer":     {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: own.Check, GPUs: 1}} }}, certificate.Error, "node2 has 1 GPU, and node0 has 2 GPUs"},
 		"elsewhere": {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: "mesh"}} }}, certificate.Error, `node2 is at another check ("mesh")`},
-		"lost":      {machine, threeNodes{err: errors.New("node1: rank 1 was lost")}, certificate.Error, "node1: rank 1 was lost"},
+		"lost":      {machine, threeNodes{says: func(own word) []word { return []word{own, {}} }}, certificate.Pass, "3 machines"},
+		"alone":     {machine, threeNodes{says: func(word) []word { return []word{{}, {}} }}, certificate.Error, "fewer than two machines are left"},
+		"broken up": {machine, threeNodes{err: errors.New("rank 0 is lost")}, certificate.Error, "rank 0 is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.job.run = says(t, 0, six)

@@ -36,7 +36,7 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 			if res, alone := c.alone(); alone {
 				return res
 			}
-			return c.meshOf(ctx, p, c.Job.Run, c.agree(ctx, e.ID, 0, c.fewPorts(1)))
+			return c.meshOf(ctx, p, c.Job.Run, c.agree(e.ID, 0, c.fewPorts(1)))
 		}
 	default:
 		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)

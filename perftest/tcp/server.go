@@ -32,8 +32,8 @@ type Server struct {
 	l     *net.TCPListener
 	token []byte
 	max   bounds
-	done chan struct{} // closed by Close
-	wg   sync.WaitGroup
+	done  chan struct{} // closed by Close
+	wg    sync.WaitGroup
 
 	mu       sync.Mutex
 	closed   bool

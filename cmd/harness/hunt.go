@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/hunt"
+)
+
+// huntOptions are what "harness hunt" was asked for.
+type huntOptions struct {
+	fabric.HuntOptions
+	job            fabricOptions
+	tool           string
+	gpus, seed     uint64
+	output         string
+	stdout, stderr io.Writer
+}
+
+func huntCommand(out, errOut io.Writer) *cli.Command {
+	o := huntOptions{stdout: out, stderr: errOut}
+	return &cli.Command{
+		Name:  "hunt",
+		Usage: "find the machines of a job that are slower than the rest",
+		Description: "Started by srun, mpirun or torchrun, a process on each machine. Random pairs are measured, all at once, round after round,\n" +
+			"until each machine is accused or cleared with a stated probability of error; no value is compared with a fixed number.\n" +
+			"Exits 0 if nobody is accused, 1 if somebody is, or is lost, 2 on wrong usage, 3 if it could not be carried out or decided.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Name: "tool", Value: "auto", Destination: &o.tool, Usage: "measure with `TOOL`: tcp, rdma (each kind of port by itself), coll (all-reduce in groups, on GPUs), or auto: rdma where there are ports"},
+			&cli.DurationFlag{Name: "duration", Destination: &o.Duration, Usage: "`TIME` of a measurement, in each direction (default: 200ms with tcp, 500ms with rdma and coll)"},
+			&cli.IntFlag{Name: "group", Value: 2, Destination: &o.GroupSize, Usage: "with coll: `N` machines a group"},
+			&cli.StringFlag{Name: "bytes", Value: "256M", Destination: &o.Bytes, Usage: "with coll: `SIZE` of the all-reduce"},
+			&cli.Uint64Flag{Name: "gpus", Destination: &o.gpus, Usage: "with coll: `N` GPUs of each machine (default: all); 0 with --device cpu is one process"},
+			&cli.StringFlag{Name: "device", Value: "gpu", Usage: "with coll: gpu, or cpu for host memory"},
+			&cli.Float64Flag{Name: "alpha", Value: 0.01, Destination: &o.Alpha, Usage: "accuse who is not slower with a probability of at most `P`"},
+			&cli.Float64Flag{Name: "beta", Value: 0.01, Destination: &o.Beta, Usage: "clear who is slower with a probability of at most `P`"},
+			&cli.Float64Flag{Name: "least", Value: 0.05, Destination: &o.Least, Usage: "a difference of this `SHARE` is nothing"},
+			&cli.Float64Flag{Name: "find", Value: 0.10, Destination: &o.Find, Usage: "a difference of this `SHARE` must be found"},
+			&cli.IntFlag{Name: "max-rounds", Destination: &o.MaxRounds, Usage: "give up after `N` rounds (default: 48 and 8 for each doubling of machines)"},
+			&cli.Uint64Flag{Name: "seed", Destination: &o.seed, Usage: "choose the same pairs as a hunt with seed `N` (default: any)"},
+			&cli.StringFlag{Name: "switch", EnvVars: []string{"ASSAY_SWITCH"}, Destination: &o.At, Usage: "this machine is at the switch or rack `NAME` (default: what Slurm says); paths between switches are looked at as well"},
+			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Destination: &o.output, Usage: "`FORMAT` on stdout: text or json"},
+		}, o.job.flags()...),
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			if err := o.validate(c.String("device")); err != nil {
+				return err
+			}
+			return o.run(c.Context)
+		},
+	}
+}
+
+func (o *huntOptions) validate(device string) error {
+	if err := o.job.check(); err != nil {
+		return err
+	}
+	switch o.tool {
+	case "auto":
+		o.Tool = fabric.Auto
+	case "tcp", "rdma", "coll":
+		o.Tool = fabric.Tool(o.tool)
+	default:
+		return usagef("--tool is auto, tcp, rdma or coll, not %q", o.tool)
+	}
+	if o.output != "text" && o.output != "json" {
+		return usagef("--output is text or json, not %q", o.output)
+	}
+	if o.Duration < 0 {
+		return usagef("--duration must be more than nothing")
+	}
+	switch device {
+	case "cpu":
+		o.Coll = []string{"--device", "cpu", "-g", "1"}
+	case "gpu":
+		o.Coll = []string{"--device", "gpu"}
+		if o.gpus > 0 {
+			o.Coll = append(o.Coll, "-g", strconv.FormatUint(o.gpus, 10))
+		}
+	default:
+		return usagef("--device is gpu or cpu, not %q", device)
+	}
+	if o.At == "" {
+		// The switches from the root down, and the node: topology/tree.
+		if way := strings.Split(os.Getenv("SLURM_TOPOLOGY_ADDR"), "."); len(way) > 1 {
+			o.At = way[len(way)-2]
+		}
+	}
+	if o.Seed = o.seed; o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	return nil
+}
+
+func (o *huntOptions) run(ctx context.Context) (err error) {
+	f, err := o.job.join(ctx, nodeName(os.Getenv), o.stderr)
+	if err != nil {
+		return err
+	}
+	if f == nil {
+		return usagef("it takes several machines: start it with srun, mpirun or torchrun, a process on each")
+	}
+	defer func() { err = leaveFabric(f, err) }()
+	o.Ports, o.RDMA = huntPorts()
+	if isTerminal(o.stderr) && f.Rank() == 0 {
+		o.Progress = func(round, undecided int) { fmt.Fprintf(o.stderr, "\r\x1b[Kround %d, %d undecided", round, undecided) }
+		defer fmt.Fprint(o.stderr, "\r\x1b[K")
+	}
+	r, err := f.Hunt(ctx, o.HuntOptions)
+	if r != nil {
+		if werr := o.write(r); werr != nil {
+			return werr
+		}
+	}
+	switch {
+	case err != nil:
+		return &statusError{exitNotDone, fmt.Errorf("hunt: %w", err)}
+	case r == nil:
+		return nil
+	case r.Verdict == hunt.Found:
+		return &statusError{code: exitFail}
+	case r.Verdict == hunt.Undecided:
+		return &statusError{code: exitNotDone}
+	}
+	return nil
+}
+
+func (o *huntOptions) write(r *fabric.HuntReport) error {
+	if o.output == "text" {
+		return r.WriteText(o.stdout)
+	}
+	enc := json.NewEncoder(o.stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/perftest/probe"
+)
+
+// A huntProber measures RDMA writes between ports, both ways at once.
+type huntProber struct {
+	tree  sysfs.FS
+	ports map[string]huntPort
+}
+
+type huntPort struct {
+	device string
+	number int
+	rate   float64 // B/s
+}
+
+// huntMessage is the size of a message.
+const huntMessage = 1 << 20
+
+// huntPorts are this machine's ports that are up, by name; none: nil.
+func huntPorts() ([]string, fabric.Prober) {
+	tree, err := sysfs.Open("/")
+	if err != nil {
+		return nil, nil
+	}
+	devices, err := tree.RDMADevices()
+	if err != nil {
+		return nil, nil
+	}
+	p := &huntProber{tree: tree, ports: map[string]huntPort{}}
+	for _, d := range devices {
+		for _, port := range d.Ports {
+			if port.State == "ACTIVE" {
+				p.ports[fmt.Sprintf("%s/%d", d.Name, port.Number)] = huntPort{d.Name, port.Number, port.Rate.Gbit / 8 * 1e9}
+			}
+		}
+	}
+	if len(p.ports) == 0 {
+		return nil, nil
+	}
+	return slices.Sorted(maps.Keys(p.ports)), p
+}
+
+// config is a measurement that takes d at the port's rate.
+func (p *huntProber) config(name string, d time.Duration) (huntPort, probe.Config, error) {
+	port, ok := p.ports[name]
+	if !ok {
+		return port, probe.Config{}, fmt.Errorf("there is no port %s", name)
+	}
+	c := probe.Default(probe.Write, probe.Bandwidth)
+	c.Device, c.IBPort, c.Bidirectional, c.Port = port.device, port.number, true, 0
+	c.Size, c.Iterations = huntMessage, max(20, uint64(port.rate*d.Seconds()/huntMessage))
+	return port, c, nil
+}
+
+// Listen is fabric.Prober's.
+func (p *huntProber) Listen(ctx context.Context, name string, d time.Duration) (at int, wait func() (fabric.Side, error), err error) {
+	port, c, err := p.config(name, d)
+	if err != nil {
+		return 0, nil, err
+	}
+	before := p.counters(port)
+	ready, done := make(chan string, 1), make(chan error, 1)
+	go func() {
+		_, err := ibRun(ctx, c, probe.Events{Waiting: func(addr string) { ready <- addr }})
+		done <- err
+	}()
+	select {
+	case addr := <-ready:
+		to, err := netip.ParseAddrPort(addr)
+		return int(to.Port()), func() (fabric.Side, error) {
+			err := <-done
+			return p.side(port, before), err
+		}, err
+	case err := <-done:
+		if err == nil {
+			err = errors.New("it ended without a peer")
+		}
+		return 0, nil, err
+	}
+}
+
+// Measure is fabric.Prober's.
+func (p *huntProber) Measure(ctx context.Context, name, host string, at int, d time.Duration) (there, back float64, own fabric.Side, err error) {
+	port, c, err := p.config(name, d)
+	if err != nil {
+		return 0, 0, own, err
+	}
+	c.Host, c.Port = host, at
+	before := p.counters(port)
+	out, err := ibRun(ctx, c, probe.Events{})
+	if err != nil {
+		return 0, 0, own, err
+	}
+	if len(out.Rows) == 0 || out.Rows[0].Local == nil || out.Rows[0].Remote == nil {
+		return 0, 0, own, errors.New("the measurement has no result for each direction")
+	}
+	row := out.Rows[len(out.Rows)-1]
+	return row.Local.Average, row.Remote.Average, p.side(port, before), nil
+}
+
+// counters of a port; nil where they cannot be read.
+func (p *huntProber) counters(port huntPort) map[string]uint64 {
+	c, err := p.tree.Counters(port.device, port.number)
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// resent are counters of packets that had to be sent again, as seen by who sends:
+// mlx5's and soft RoCE's names.
+var resent = []string{"packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans", "rcvd_seq_err", "completer_retry_err"}
+
+// side is what a port saw of loss since before. Each event is one packet at the
+// least.
+func (p *huntProber) side(port huntPort, before map[string]uint64) (s fabric.Side) {
+	after := p.counters(port)
+	up := func(name string) uint64 {
+		if was, is := before[name], after[name]; is > was {
+			return is - was
+		}
+		return 0
+	}
+	for _, name := range resent {
+		s.Resent = max(s.Resent, up(name))
+	}
+	s.Sent = max(up("port_xmit_packets"), up("sent_pkts"))
+	return s
+}

@@ -1,0 +1,130 @@
+package fabric
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/gather"
+)
+
+// inside is up to how many bytes machines' certificates are inside the cluster's.
+const inside = certificate.MaxSize / 2
+
+// Merge is the certificate of all machines: a result for each, of what it did on
+// its own, and those of what they did together. Where a machine's certificate did not
+// come, that is its result. Machines' certificates are inside as long as there is
+// room; else their digests are.
+func (f *Fabric) Merge(g *Gathered, together []certificate.Result) (*certificate.Statement, error) {
+	first := g.Certificates[0]
+	p := certificate.Predicate{
+		Suite: first.Predicate.Suite, Started: first.Predicate.Started, Finished: first.Predicate.Finished,
+		Harness: first.Predicate.Harness, Environment: first.Predicate.Environment,
+	}
+	room := inside
+	for rank, st := range g.Certificates {
+		if st == nil && g.Missing[rank] == "" {
+			continue // only the summary has it
+		}
+		p.Results = append(p.Results, f.machine(rank, st, g.Missing[rank]))
+		if st == nil {
+			continue
+		}
+		doc, err := st.Marshal()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name(rank), err)
+		}
+		sum := sha256.Sum256(doc)
+		m := certificate.Machine{Name: f.Name(rank), SHA256: hex.EncodeToString(sum[:])}
+		if room -= len(doc); room >= 0 {
+			m.Certificate = st
+		}
+		p.Machines = append(p.Machines, m)
+	}
+	if len(p.Machines)+len(g.Missing) < len(g.Certificates) {
+		p.Results = append(p.Results, summarized(g.Summary)...)
+	}
+	p.Results = append(p.Results, together...)
+	out := certificate.New(p)
+	known := map[string]bool{}
+	for _, st := range g.Certificates {
+		if st == nil {
+			continue
+		}
+		for _, s := range st.Subject {
+			if key := s.Name + "@" + s.Digest["sha256"]; !known[key] {
+				known[key] = true
+				out.Subject = append(out.Subject, s)
+			}
+		}
+	}
+	return out, nil
+}
+
+// summarized are results of checks that more machines made than there are
+// certificates of.
+func summarized(s *gather.Summary) (out []certificate.Result) {
+	for _, id := range slices.Sorted(maps.Keys(s.Checks)) {
+		c := s.Checks[id]
+		n, verdicts := 0, []certificate.Verdict{}
+		var said []string
+		for _, v := range certificate.Verdicts() {
+			if c.Verdicts[v] > 0 {
+				n += c.Verdicts[v]
+				verdicts = append(verdicts, v)
+				said = append(said, fmt.Sprintf("%d %s", c.Verdicts[v], v))
+			}
+		}
+		r := certificate.Result{ID: "all/" + id, Title: id + " on all machines", Verdict: certificate.Worst(verdicts...), Reason: strings.Join(said, ", ")}
+		for _, w := range c.Worst {
+			if w.Verdict != certificate.Pass && w.Verdict != certificate.Skip {
+				r.Objects = append(r.Objects, certificate.Object{Name: strings.TrimSpace(w.Node + " " + w.Object), Verdict: w.Verdict, Reason: w.Reason})
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// machine is the result of one machine's own checks.
+func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) certificate.Result {
+	r := certificate.Result{ID: "node/" + FileName(f.Name(rank)), Title: f.Name(rank) + " is fit on its own"}
+	if st == nil {
+		r.Verdict, r.Reason = certificate.Error, "no certificate came of it: "+lost
+		r.Remedy = "see whether the machine is up, and what the launcher and its kernel's log say of it"
+		return r
+	}
+	own := st.Predicate.Results
+	for _, one := range own {
+		r.Seconds += one.Seconds
+	}
+	r.Verdict = certificate.Summary(own)
+	count := certificate.Count(own)
+	for _, v := range []certificate.Verdict{certificate.Fail, certificate.Error, certificate.Warn} {
+		for _, one := range own {
+			if one.Verdict != v {
+				continue
+			}
+			r.Objects = append(r.Objects, certificate.Object{Name: one.ID, Verdict: v, Reason: one.Reason, Measured: one.Measured})
+			if r.Reason == "" && v != certificate.Warn {
+				r.Reason, r.Remedy = one.ID+": "+one.Reason, one.Remedy
+			}
+		}
+	}
+	switch n := len(r.Objects) - count[certificate.Warn]; {
+	case r.Verdict == certificate.Pass && count[certificate.Warn] > 0:
+		r.Verdict, r.Reason = certificate.Warn, fmt.Sprintf("%s: %s", r.Objects[0].Name, r.Objects[0].Reason)
+	case r.Verdict == certificate.Skip:
+		r.Reason = "all of its own checks were skipped"
+	case n > 1:
+		r.Reason += fmt.Sprintf("; and %d more", n-1)
+	}
+	return r
+}
+
+// FileName is a machine's name as a file can have it.
+func FileName(name string) string { return strings.ReplaceAll(name, "/", "_") }
