@@ -11,9 +11,6 @@ import (
 	"github.com/assay-hpc/assay/harness/fabric"
 )
 
-// fabricSuite is the suite that several machines run together.
-const fabricSuite = "fabric"
-
 // silence has rank 0 alone write and tell.
 func (o *certifyOptions) silence() {
 	o.output, o.out, o.inventory, o.resume = "", "", "", false

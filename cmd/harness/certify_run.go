@@ -86,10 +86,11 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 	self, _ := os.Executable() // fails without /proc; the check that needs it says so
 	cfg := image.Config{Spec: c.spec, SpecErr: specErr, Version: version.Get().Version, Self: self}
 	name := o.chosen()
+	var machine *node.Config
 	if name == imageSuite {
 		s := image.Suite(cfg)
 		c.suite = &s
-	} else if err := o.prepareMachine(ctx, c, name, cfg); err != nil {
+	} else if machine, err = o.prepareMachine(ctx, c, name, cfg); err != nil {
 		return nil, err
 	}
 	c.checks, err = c.suite.Checks(ctx, env)
@@ -99,34 +100,40 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 		}
 		return nil, err
 	}
+	if machine != nil && !o.list && slices.ContainsFunc(c.checks, func(k suite.Check) bool { return slices.Contains(k.Uses, node.UseJob) }) {
+		if err := o.joinMachines(ctx, c, machine); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
 }
 
+// joinMachines brings machines together that make checks together.
+func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, machine *node.Config) (err error) {
+	if c.fabric, err = o.fabric.join(ctx, c.node.Name, o.stderr); err != nil || c.fabric == nil {
+		return err
+	}
+	machine.Job = c.fabric
+	o.jobs = 1 // the machines must come to what they do together in one order
+	return nil
+}
+
 // prepareMachine is prepare for a suite that is about the machine.
-func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, name string, cfg image.Config) error {
+func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, name string, cfg image.Config) (*node.Config, error) {
 	if !c.env.Root.Native() {
-		return usagef("--root: the suite %s is about the machine that this runs on", name)
+		return nil, usagef("--root: the suite %s is about the machine that this runs on", name)
 	}
 	if _, err := o.suiteFile(name); err != nil { // before drivers are asked
-		return err
+		return nil, err
 	}
 	id := identified(ctx, runChild)
 	machine, err := o.config(id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.node = &id.Node
-	if suite.FileSuite(name) == fabricSuite && !o.list {
-		if c.fabric, err = o.fabric.join(ctx, id.Node.Name, o.stderr); err != nil {
-			return err
-		}
-		if c.fabric != nil {
-			machine.Job = c.fabric
-			o.jobs = 1 // the machines must come to what they do together in one order
-		}
-	}
 	c.suite, c.file, err = o.aboutMachine(name, machine, imageKind(c.env, cfg))
-	return err
+	return machine, err
 }
 
 // certify runs the checks and writes all that was asked for.

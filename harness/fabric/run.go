@@ -10,12 +10,17 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/assay-hpc/assay/harness/node"
 )
 
+// An Output is what a command of the harness wrote, and how it ended.
+type Output struct {
+	Stdout []byte
+	Stderr string // the end of it
+	Status int    // exit status; below 0: it was killed
+}
+
 // A Runner runs a command of the harness to its end, with an environment.
-type Runner func(ctx context.Context, environ []string, args ...string) (node.Output, error)
+type Runner func(ctx context.Context, environ []string, args ...string) (Output, error)
 
 // A place is what a process of a command must know of the job that it is in.
 type place struct {
@@ -24,6 +29,10 @@ type place struct {
 	First string `json:"first"` // address of rank 0's machine
 	Token string `json:"token"` // of this run alone
 }
+
+// SilenceVar says how long nothing may be heard of a machine until it is lost, for
+// commands that several machines run.
+const SilenceVar = "ASSAY_SILENCE"
 
 // environ makes a process find its rank as torchrun's do, which every launcher
 // goes behind.
@@ -46,7 +55,7 @@ const maxTries = 3
 // What the first one wrote is what came of it, at the first one; where it did not
 // end well on another, the error says so. When a machine is lost meanwhile the
 // command is ended, and the others run it again.
-func (f *Fabric) Run(ctx context.Context, args ...string) (node.Output, error) {
+func (f *Fabric) Run(ctx context.Context, args ...string) (Output, error) {
 	for try := 1; ; try++ {
 		out, again, err := f.runOnce(ctx, try, false, args)
 		if !again {
@@ -56,7 +65,7 @@ func (f *Fabric) Run(ctx context.Context, args ...string) (node.Output, error) {
 }
 
 // RunOn is Run of a command that goes on by itself when machines are lost.
-func (f *Fabric) RunOn(ctx context.Context, args ...string) (node.Output, error) {
+func (f *Fabric) RunOn(ctx context.Context, args ...string) (Output, error) {
 	out, _, err := f.runOnce(ctx, maxTries, true, args)
 	return out, err
 }
@@ -83,7 +92,7 @@ func whole(ctx context.Context, loss <-chan struct{}) (context.Context, func()) 
 	return ctx, func() { cancel(nil) }
 }
 
-func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (out node.Output, again bool, err error) {
+func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (out Output, again bool, err error) {
 	loss := f.crew.NextLoss()
 	var took []int // part, at the first machine
 	b, err := f.exchange([]byte(addr(f.crew.Addr())), func(all [][]byte) ([][]byte, error) {
@@ -108,7 +117,7 @@ func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (
 		together, broke = whole(together, loss)
 		stop = func() { broke(); end() }
 	}
-	out, failed := f.o.Run(together, p.environ(), args...)
+	out, failed := f.o.Run(together, append(p.environ(), SilenceVar+"="+f.o.Boot.Silence.String()), args...)
 	stop()
 	e := ending{Status: out.Status}
 	switch {
@@ -158,11 +167,19 @@ func (f *Fabric) places(took []int, first string) ([][]byte, error) {
 }
 
 // outcome is an error where a command did not end well. Statuses 0 and 1 are a
-// report's. A machine that is lost is one only if the first one's process did not
+// report's, and others that nothing is said of. A machine that is lost is one only if the first one's process did not
 // do without it.
 func (f *Fabric) outcome(took []int, all []*ending) error {
 	bad := func(e *ending) bool {
-		return e.Status != 0 && e.Status != 1 || e.Error != "" && e.Status == 0
+		switch e.Status {
+		case 0:
+			return e.Error != "" // it was not begun, or ended
+		case 1:
+			return false
+		case 3:
+			return e.Error != ""
+		}
+		return true
 	}
 	fine := all[0] != nil && !bad(all[0])
 	lost := f.Lost()

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 )
@@ -28,11 +29,7 @@ const (
 )
 
 // Output is what a command of the harness wrote, and how it ended.
-type Output struct {
-	Stdout []byte
-	Stderr string // the end of it
-	Status int    // exit status; below 0: it was killed
-}
+type Output = fabric.Output
 
 type runner = func(ctx context.Context, args ...string) (Output, error)
 
@@ -69,6 +66,7 @@ func (c *Config) Kinds() []suite.Kind {
 		{Name: "diag", Usage: "tests of harness diag, which load the GPUs", Make: c.diag},
 		{Name: "bandwidth", Usage: "copies between host and GPUs and among GPUs, as harness bandwidth measures them", Make: c.bandwidth},
 		{Name: "coll", Usage: "collectives of harness coll: speed, and every result verified", Make: c.coll},
+		{Name: "hunt", Usage: "which machine of several is slower than the rest, as harness hunt finds it", Make: c.hunt},
 		{Name: "mesh", Usage: "RDMA between all ports, as harness ib mesh measures it", Make: c.mesh},
 	}
 }
