@@ -1,0 +1,246 @@
+package fabric
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/harness/hunt"
+)
+
+// A wire is a network of ports for tests: what each sends and receives, of what is
+// usual.
+type wire struct {
+	mu       sync.Mutex
+	rng      *rand.Rand
+	sends    map[string]float64 // by "rank port"; else 1
+	receives map[string]float64
+	waiting  map[int]string // who listens there
+	next     int
+}
+
+// A wired is a machine on it.
+type wired struct {
+	w    *wire
+	rank int
+}
+
+func (p wired) name(port string) string { return fmt.Sprintf("%d %s", p.rank, port) }
+
+func (p wired) Listen(_ context.Context, port string, _ time.Duration) (int, func() (Side, error), error) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	p.w.next++
+	p.w.waiting[p.w.next] = p.name(port)
+	return p.w.next, func() (Side, error) { return Side{0, 1000}, nil }, nil
+}
+
+func (p wired) Measure(_ context.Context, port, _ string, at int, _ time.Duration) (there, back float64, own Side, err error) {
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	other, ok := p.w.waiting[at]
+	if !ok {
+		return 0, 0, own, fmt.Errorf("nobody waits at %d", at)
+	}
+	me := p.name(port)
+	rate := func(from, to string) float64 {
+		f := func(m map[string]float64, k string) float64 {
+			if v, ok := m[k]; ok {
+				return v
+			}
+			return 1
+		}
+		return 50e9 * min(f(p.w.sends, from), f(p.w.receives, to)) * (1 + 0.01*p.w.rng.NormFloat64())
+	}
+	if strings.Fields(me)[1] != strings.Fields(other)[1] {
+		return 0, 0, own, fmt.Errorf("%s measures with %s", me, other)
+	}
+	return rate(me, other), rate(other, me), Side{0, 1000}, nil
+}
+
+// hunted runs a hunt on machines of two ports each.
+func hunted(t *testing.T, n int, w *wire, change func(f *Fabric, rank int, o *HuntOptions)) (*HuntReport, []error) {
+	t.Helper()
+	w.rng, w.waiting = rand.New(rand.NewPCG(1, 2)), map[int]string{}
+	fs := machines(t, n, nil)
+	var r *HuntReport
+	errs := make([]error, n)
+	all(n, func(rank int) {
+		o := HuntOptions{Options: hunt.Options{Seed: 7}, Tool: RDMA, Duration: time.Millisecond, Ports: []string{"mlx5_0/1", "mlx5_1/1"}, RDMA: wired{w, rank}}
+		if change != nil {
+			change(fs[rank], rank, &o)
+		}
+		got, err := fs[rank].Hunt(t.Context(), o)
+		if errs[rank] = err; rank == 0 {
+			r = got
+		}
+	})
+	return r, errs
+}
+
+var errTestDeath = errors.New("killed")
+
+func TestHunt(t *testing.T) {
+	for name, tt := range map[string]struct {
+		w       *wire
+		verdict hunt.Verdict
+		suspect string // "machine port kind direction"
+	}{
+		"clean":     {&wire{}, hunt.Clean, ""},
+		"half":      {&wire{sends: map[string]float64{"5 mlx5_1/1": 0.5}, receives: map[string]float64{"5 mlx5_1/1": 0.5}}, hunt.Found, "node5 mlx5_1/1 slow both"},
+		"sending":   {&wire{sends: map[string]float64{"2 mlx5_0/1": 0.5}}, hunt.Found, "node2 mlx5_0/1 slow sending"},
+		"receiving": {&wire{receives: map[string]float64{"0 mlx5_0/1": 0.7}}, hunt.Found, "node0 mlx5_0/1 slow receiving"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, errs := hunted(t, 8, tt.w, nil)
+			if err := errors.Join(errs...); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, s := range r.Suspects {
+				got = append(got, fmt.Sprint(strings.Join(s.Machines, "+"), " ", s.Port, " ", s.Kind, " ", s.Direction))
+			}
+			if r.Verdict != tt.verdict || strings.Join(got, "; ") != tt.suspect {
+				t.Errorf("%s, suspects %q; want %s, %q", r.Verdict, got, tt.verdict, tt.suspect)
+			}
+			if len(r.Ranking) != 16 || r.Tool != RDMA || len(r.Lost)+len(r.Absent) > 0 {
+				t.Errorf("the report is %+v", r)
+			}
+			var page bytes.Buffer
+			if err := r.WriteText(&page); err != nil || !strings.Contains(page.String(), strings.ToUpper(string(tt.verdict))) {
+				t.Errorf("the page, %v:\n%s", err, page.String())
+			}
+			if tt.suspect != "" && (!strings.Contains(page.String(), "✗ "+r.Suspects[0].Text) || r.Ranking[0].Machine != r.Suspects[0].Machines[0]) {
+				t.Errorf("the page:\n%s", page.String())
+			}
+		})
+	}
+}
+
+// TestHuntTCP measures for real, over loopback, where nobody can be told from
+// another; that all rounds have values is what it shows.
+func TestHuntTCP(t *testing.T) {
+	r, errs := hunted(t, 4, &wire{}, func(_ *Fabric, _ int, o *HuntOptions) {
+		o.Tool, o.RDMA, o.MaxRounds, o.Duration = Auto, nil, 3, 20*time.Millisecond
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if r.Tool != TCP || r.Measurements < 8 || r.Rounds != 3 || len(r.Lost) > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// TestHuntDeath: a machine that dies is named, with the round; the others are
+// judged.
+func TestHuntDeath(t *testing.T) {
+	w := &wire{sends: map[string]float64{"1 mlx5_0/1": 0.5}}
+	r, errs := hunted(t, 8, w, func(f *Fabric, rank int, o *HuntOptions) {
+		if rank == 6 {
+			o.RDMA = dying{wired{w, 6}, f, new(int)}
+		}
+	})
+	errs[6] = nil
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Lost) != 1 || r.Lost[0].Machine != "node6" || r.Lost[0].Round == 0 || r.Lost[0].Reason != "it has ended: killed" {
+		t.Errorf("lost: %+v", r.Lost)
+	}
+	if len(r.Suspects) != 1 || r.Suspects[0].Machines[0] != "node1" || r.Suspects[0].Port != "mlx5_0/1" {
+		t.Errorf("suspects: %+v", r.Suspects)
+	}
+}
+
+// dying ends its machine when it has measured some times.
+type dying struct {
+	wired
+	f     *Fabric
+	times *int
+}
+
+func (d dying) Listen(ctx context.Context, port string, t time.Duration) (int, func() (Side, error), error) {
+	if *d.times++; *d.times > 3 {
+		d.f.Leave(errTestDeath)
+	}
+	return d.wired.Listen(ctx, port, t)
+}
+
+// TestHuntAbsent: a port that all others have is missed; one that few have is no
+// kind of port.
+func TestHuntAbsent(t *testing.T) {
+	r, errs := hunted(t, 8, &wire{}, func(_ *Fabric, rank int, o *HuntOptions) {
+		switch rank {
+		case 3:
+			o.Ports = []string{"mlx5_0/1"}
+		case 4:
+			o.Ports = append(o.Ports, "mlx5_9/1")
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if want := []Absent{{"node3", "mlx5_1/1"}}; !slices.Equal(r.Absent, want) || r.Verdict != hunt.Found || len(r.Ranking) != 15 {
+		t.Errorf("absent %v, %s, %d places", r.Absent, r.Verdict, len(r.Ranking))
+	}
+}
+
+// TestHuntColl hunts by collectives in groups: each group is a job of its own.
+func TestHuntColl(t *testing.T) {
+	var mu sync.Mutex
+	jobs := map[string][]string{} // token → machines
+	fs := machines(t, 8, func(rank int, o *Options) {
+		o.Run = func(_ context.Context, environ []string, args ...string) (Output, error) {
+			env := map[string]string{}
+			for _, kv := range environ {
+				k, v, _ := strings.Cut(kv, "=")
+				env[k] = v
+			}
+			mu.Lock()
+			token := env["TORCHELASTIC_RUN_ID"]
+			jobs[token] = append(jobs[token], fmt.Sprint(rank))
+			mu.Unlock()
+			if env["WORLD_SIZE"] != "4" || env["MASTER_ADDR"] != "127.0.0.1" || args[0] != "coll" || args[2] != "-g" {
+				return Output{Status: 2, Stderr: fmt.Sprintf("harness: %q, %v", args, env)}, nil
+			}
+			// All of a group must have come before one knows who is slow.
+			for {
+				mu.Lock()
+				group := slices.Clone(jobs[token])
+				mu.Unlock()
+				if len(group) == 4 {
+					bus := 100.0
+					if slices.Contains(group, "3") {
+						bus = 60
+					}
+					b, err := json.Marshal(perf.Document{Ranks: 4, Rows: []perf.Row{{OutOfPlace: perf.Placement{BusBW: bus + float64(len(token)%7)/100}}}})
+					return Output{Stdout: b}, err
+				}
+				time.Sleep(time.Millisecond)
+			}
+		}
+	})
+	var r *HuntReport
+	errs := make([]error, len(fs))
+	all(len(fs), func(rank int) {
+		got, err := fs[rank].Hunt(t.Context(), HuntOptions{Options: hunt.Options{Seed: 3, GroupSize: 4}, Tool: Coll, Duration: time.Millisecond, Bytes: "1M", Coll: []string{"-g", "8"}})
+		if errs[rank] = err; rank == 0 {
+			r = got
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Suspects) != 1 || r.Suspects[0].Machines[0] != "node3" || r.Verdict != hunt.Found {
+		t.Errorf("%s: %+v, notes %q", r.Verdict, r.Suspects, r.Notes)
+	}
+}
