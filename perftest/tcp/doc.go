@@ -6,8 +6,8 @@
 //
 // A direction has some streams, all of them open before the first byte moves.
 // The sender keeps them full. The receiver's clock begins with the first byte
-// that comes; after the warm-up it counts what it reads, for as long as was
-// asked for, and then cuts the streams off by a reset. So nobody waits for what
+// that comes; after the warm-up, and again after as long as was asked for, it
+// reads how much has come, and then cuts the streams off by a reset. So nobody waits for what
 // is on its way at the end: a deep queue makes a measurement longer by a few
 // round trips, not by the time that it takes to drain.
 //

@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,27 +16,36 @@ type sent struct {
 	minRTT   time.Duration
 }
 
-// infos reads TCP_INFO of each stream; what the kernel does not tell is zero,
-// which is no connection's State.
-func infos(conns []*net.TCPConn) []unix.TCPInfo {
-	out := make([]unix.TCPInfo, len(conns))
+// A reading is what the kernel said of a stream, and when. What it does not tell
+// is zero, which is no connection's State.
+type reading struct {
+	unix.TCPInfo
+	at    time.Time
+	count int64 // bytes that this process had read
+}
+
+// read takes readings of streams.
+func read(conns []*net.TCPConn, counts []atomic.Int64) []reading {
+	out := make([]reading, len(conns))
 	for i, c := range conns {
-		raw, err := c.SyscallConn()
-		if err != nil {
-			continue
+		if raw, err := c.SyscallConn(); err == nil {
+			raw.Control(func(fd uintptr) {
+				if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+					out[i].TCPInfo = *info
+				}
+			})
 		}
-		raw.Control(func(fd uintptr) {
-			if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
-				out[i] = *info
-			}
-		})
+		if counts != nil {
+			out[i].count = counts[i].Load()
+		}
+		out[i].at = time.Now()
 	}
 	return out
 }
 
 // difference is what happened between two readings. The kernel's counters have
 // 32 bits and begin again at 0.
-func difference(before, after []unix.TCPInfo) (s sent) {
+func difference(before, after []reading) (s sent) {
 	told, streams := true, int64(0)
 	var rtt int64
 	for i, a := range after {

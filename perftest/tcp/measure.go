@@ -140,7 +140,7 @@ func (m *measurement) measure(d direction, lanes map[direction][]*net.TCPConn, u
 	if broken != nil {
 		return here, there, broken
 	}
-	if there, err = decodeResult(b); err == nil && d&forward != 0 && there.rate == 0 {
+	if there, err = decodeResult(b); err == nil && d&forward != 0 && there.bytes == 0 {
 		err = errors.New("it sent nonsense: a result without what it received")
 	}
 	return here, there, err

@@ -4,8 +4,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,15 +70,15 @@ func send(conns []*net.TCPConn, r request) sent {
 		}
 	}
 	wait(r.warmup)
-	before := infos(conns)
+	before := read(conns, nil)
 	wait(r.warmup + r.duration)
-	return difference(before, infos(conns))
+	return difference(before, read(conns, nil))
 }
 
 // received is what a receiver counted after warm-up.
 type received struct {
 	bytes int64
-	rate  float64 // bytes a second
+	took  time.Duration
 }
 
 var errNothing = errors.New("nothing came")
@@ -87,118 +87,80 @@ var errNothing = errors.New("nothing came")
 // first byte must come in half of the time that is left, so that there is time
 // to say that it did not.
 func receive(conns []*net.TCPConn, r request, until time.Time) (received, error) {
-	defer cut(conns)
-	base := time.Now()
-	for _, c := range conns {
-		c.SetReadDeadline(base.Add(until.Sub(base) / 2))
-	}
-	var first atomic.Int64 // when the first byte came, after base
-	begin := func(now time.Duration) {
-		if first.CompareAndSwap(0, max(int64(now), 1)) {
-			for _, c := range conns {
-				c.SetReadDeadline(base.Add(now + r.warmup + r.duration))
-			}
-		}
-	}
-	tallies, errs := make([]tally, len(conns)), make([]error, len(conns))
+	counts := make([]atomic.Int64, len(conns))
+	first := make(chan struct{})
+	var once sync.Once
+	broken := make(chan error, len(conns))
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cut(conns)
 	for i, c := range conns {
 		wg.Go(func() {
-			if errs[i] = tallies[i].count(c, base, &first, begin, r); errs[i] != nil {
-				errs[i] = fmt.Errorf("stream %d of %d: %w", i+1, len(conns), errs[i])
-				cut(conns) // the others wait for nothing
+			block := blocks.Get().(*[blockBytes]byte)
+			defer blocks.Put(block)
+			for begun := false; ; {
+				n, err := c.Read(block[:])
+				counts[i].Add(int64(n))
+				if !begun && n > 0 {
+					begun = true
+					once.Do(func() { close(first) })
+				}
+				if err != nil {
+					broken <- fmt.Errorf("stream %d of %d broke off: %w", i+1, len(conns), err)
+					return
+				}
 			}
 		})
 	}
-	wg.Wait()
-	// Those that were cut off for another's sake say nothing new.
-	for _, err := range errs {
-		if err != nil && !errors.Is(err, net.ErrClosed) {
-			return received{}, err
+	wait := func(d time.Duration, on <-chan struct{}) error {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-on:
+		case <-t.C:
+		case err := <-broken:
+			return err
 		}
+		return nil
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := wait(time.Until(until)/2, first); err != nil {
 		return received{}, err
 	}
-	var out received
-	for i := range tallies {
-		bytes, took := tallies[i].result(r.duration)
-		out.bytes += bytes
-		out.rate += float64(bytes) / took.Seconds()
-	}
-	if first.Load() == 0 {
+	begun := time.Now()
+	select {
+	case <-first:
+	default:
 		return received{}, fmt.Errorf("%w on any of %d streams; small messages do: is the MTU right all the way?", errNothing, len(conns))
 	}
+	if err := wait(r.warmup, nil); err != nil {
+		return received{}, err
+	}
+	before := read(conns, counts)
+	if err := wait(time.Until(begun.Add(r.warmup+r.duration)), nil); err != nil {
+		return received{}, err
+	}
+	out := count(before, read(conns, counts))
 	if out.bytes == 0 {
 		return received{}, fmt.Errorf("%w for %v after a warm-up of %v", errNothing, r.duration, r.warmup)
 	}
 	return out, nil
 }
 
-// A tally is what one stream received in the time that counts. Times are from
-// the beginning of that.
-type tally struct {
-	reads       int
-	bytes       int64
-	firstBytes  int64         // of the first read
-	first, last time.Duration // when reads ended
-	longest     time.Duration // between two of them
-}
-
-// count reads a stream until the time is over.
-func (t *tally) count(c *net.TCPConn, base time.Time, first *atomic.Int64, begin func(time.Duration), r request) error {
-	block := blocks.Get().(*[blockBytes]byte)
-	defer blocks.Put(block)
-	from := time.Duration(-1)
-	for {
-		n, err := c.Read(block[:])
-		now := time.Since(base)
-		if n > 0 {
-			if from < 0 {
-				begin(now)
-				from = time.Duration(first.Load()) + r.warmup
-			}
-			if now >= from+r.duration {
-				return nil
-			}
-			if now >= from {
-				t.add(n, now-from)
-			}
+// count is what came on all streams between two readings. The kernel's own count
+// is better than what has been read: it does not wait for a processor.
+func count(before, after []reading) (out received) {
+	var rate float64 // each stream has its own times
+	for i, a := range after {
+		b := before[i]
+		n := a.count - b.count
+		if a.State != 0 && b.State != 0 && a.Bytes_received > 0 {
+			n = int64(a.Bytes_received - b.Bytes_received)
 		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("it broke off: %w", err)
-		}
+		out.bytes += n
+		rate += float64(n) / float64(a.at.Sub(b.at))
 	}
-}
-
-func (t *tally) add(n int, at time.Duration) {
-	if t.reads == 0 {
-		t.first, t.firstBytes = at, int64(n)
-	} else {
-		t.longest = max(t.longest, at-t.last)
+	if rate > 0 {
+		out.took = time.Duration(math.Round(float64(out.bytes) / rate))
 	}
-	t.last = at
-	t.reads++
-	t.bytes += int64(n)
-}
-
-// result is what was counted from one read's end to another's, which is exact
-// however few there are. But a silence at either end that is longer than any
-// between reads counts: the stream stood still.
-func (t *tally) result(duration time.Duration) (bytes int64, took time.Duration) {
-	bytes, took = t.bytes, duration
-	if t.reads < 2 {
-		return bytes, took
-	}
-	if t.first <= t.longest {
-		bytes -= t.firstBytes
-		took -= t.first
-	}
-	if silence := duration - t.last; silence <= t.longest {
-		took -= silence
-	}
-	return bytes, took
+	return out
 }

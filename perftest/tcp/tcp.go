@@ -64,9 +64,9 @@ type Result struct {
 
 // A Flow is one direction, all its streams together, after warm-up.
 type Flow struct {
-	Bytes   int64   // that the receiver counted
-	Seconds float64 // Bytes by Rate: each stream is counted from the end of one read to that of another
-	Rate    float64 // bytes a second, by the receiver's clock
+	Bytes   int64   // that came to the receiver, its kernel's count
+	Seconds float64 // by its clock: about Options.Duration
+	Rate    float64 // bytes a second
 	// Segments and Resent are how many segments with data the sender's kernel
 	// sent, and how many of them again. Segments is 0 where it does not say
 	// (Linux before 4.6).
@@ -86,7 +86,7 @@ func (f Flow) ResentShare() float64 {
 
 func flow(r received, s sent) Flow {
 	return Flow{
-		Bytes: r.bytes, Seconds: float64(r.bytes) / r.rate, Rate: r.rate,
+		Bytes: r.bytes, Seconds: r.took.Seconds(), Rate: float64(r.bytes) / r.took.Seconds(),
 		Segments: s.segments, Resent: s.resent, RTT: s.rtt, MinRTT: s.minRTT,
 	}
 }

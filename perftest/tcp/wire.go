@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"time"
 
 	"github.com/assay-hpc/assay/internal/handshake"
@@ -126,9 +125,8 @@ type result struct {
 }
 
 func (r result) encode() []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(r.bytes))
-	b = binary.BigEndian.AppendUint64(b, math.Float64bits(r.rate))
-	for _, n := range []int64{r.segments, r.resent, int64(r.rtt), int64(r.minRTT)} {
+	b := make([]byte, 0, resultBytes)
+	for _, n := range []int64{r.bytes, int64(r.took), r.segments, r.resent, int64(r.rtt), int64(r.minRTT)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	return b
@@ -139,9 +137,9 @@ func decodeResult(b []byte) (r result, err error) {
 		return r, fmt.Errorf("a result of %d bytes; it has %d", len(b), resultBytes)
 	}
 	at := func(i int) int64 { return int64(binary.BigEndian.Uint64(b[8*i:])) }
-	r.bytes, r.rate = at(0), math.Float64frombits(uint64(at(1)))
+	r.bytes, r.took = at(0), time.Duration(at(1))
 	r.segments, r.resent, r.rtt, r.minRTT = at(2), at(3), time.Duration(at(4)), time.Duration(at(5))
-	if r.bytes < 0 || !(r.rate >= 0) || math.IsInf(r.rate, 1) || r.segments < 0 || r.resent < 0 || r.rtt < 0 || r.minRTT < 0 {
+	if min(r.bytes, int64(r.took), r.segments, r.resent, int64(r.rtt), int64(r.minRTT)) < 0 || (r.bytes > 0) != (r.took > 0) {
 		return result{}, errors.New("a result with figures that cannot be")
 	}
 	return r, nil
