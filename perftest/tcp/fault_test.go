@@ -153,8 +153,8 @@ func TestHangs(t *testing.T) {
 				pipe(up, c, nil)
 				<-done
 			})
-			o := Options{Duration: 100 * time.Millisecond, Limit: 3 * time.Second}
-			_, err := Measure(t.Context(), addr, token, o)
+			o := Options{Duration: 300 * time.Millisecond, Limit: 3 * time.Second}
+			_, err := measure(t, addr, o)
 			if err == nil || !strings.Contains(err.Error(), doing) || !strings.Contains(err.Error(), addr) {
 				t.Errorf("%v; want %q and %s", err, doing, addr)
 			}
