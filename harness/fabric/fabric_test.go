@@ -164,7 +164,6 @@ func TestRunLoss(t *testing.T) {
 					return Output{}, context.Cause(ctx)
 				}
 			})
-			run := fs[0].Run
 			want := "of two"
 			if on {
 				want = "of all"
@@ -176,7 +175,7 @@ func TestRunLoss(t *testing.T) {
 			})
 			all(3, func(rank int) {
 				f := fs[rank]
-				run = f.Run
+				run := f.Run
 				if on {
 					run = f.RunOn
 				}
@@ -206,7 +205,7 @@ func TestGather(t *testing.T) {
 		}
 		st := certificatetest.Node(2)
 		st.Predicate.Suite = fmt.Sprintf("of %d", rank)
-		got, err := fs[rank].Gather(t.Context(), certificate.New(st.Predicate))
+		got, err := fs[rank].Gather(t.Context(), st)
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,7 +131,7 @@ func TestHunt(t *testing.T) {
 // another; that all rounds have values is what it shows.
 func TestHuntTCP(t *testing.T) {
 	r, errs := hunted(t, 4, &wire{}, func(_ *Fabric, _ int, o *HuntOptions) {
-		o.Tool, o.RDMA, o.MaxRounds, o.Duration = Auto, nil, 3, 20*time.Millisecond
+		o.Tool, o.RDMA, o.MaxRounds, o.Duration = Auto, nil, 3, 200*time.Millisecond
 	})
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
@@ -146,7 +147,7 @@ func TestHuntDeath(t *testing.T) {
 	w := &wire{sends: map[string]float64{"1 mlx5_0/1": 0.5}}
 	r, errs := hunted(t, 8, w, func(f *Fabric, rank int, o *HuntOptions) {
 		if rank == 6 {
-			o.RDMA = dying{wired{w, 6}, f, new(int)}
+			o.RDMA = dying{wired{w, 6}, f, new(atomic.Int32)}
 		}
 	})
 	errs[6] = nil
@@ -165,11 +166,11 @@ func TestHuntDeath(t *testing.T) {
 type dying struct {
 	wired
 	f     *Fabric
-	times *int
+	times *atomic.Int32
 }
 
 func (d dying) Listen(ctx context.Context, port string, t time.Duration) (int, func() (Side, error), error) {
-	if *d.times++; *d.times > 3 {
+	if d.times.Add(1) > 3 {
 		d.f.Leave(errTestDeath)
 	}
 	return d.wired.Listen(ctx, port, t)
@@ -198,7 +199,7 @@ func TestHuntAbsent(t *testing.T) {
 func TestHuntColl(t *testing.T) {
 	var mu sync.Mutex
 	jobs := map[string][]string{} // token → machines
-	fs := machines(t, 8, func(rank int, o *Options) {
+	fs := machines(t, 12, func(rank int, o *Options) {
 		o.Run = func(_ context.Context, environ []string, args ...string) (Output, error) {
 			env := map[string]string{}
 			for _, kv := range environ {
@@ -210,7 +211,7 @@ func TestHuntColl(t *testing.T) {
 			jobs[token] = append(jobs[token], fmt.Sprint(rank))
 			mu.Unlock()
 			if env["WORLD_SIZE"] != "4" || env["MASTER_ADDR"] != "127.0.0.1" || args[0] != "coll" || args[2] != "-g" {
-				return Output{Status: 2, Stderr: fmt.Sprintf("harness: %q, %v", args, env)}, nil
+				return Output{Status: 2, Stderr: fmt.Sprintf("harness: %q, of %s at %s", args, env["WORLD_SIZE"], env["MASTER_ADDR"])}, nil
 			}
 			// All of a group must have come before one knows who is slow.
 			for {

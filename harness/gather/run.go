@@ -393,7 +393,8 @@ func (w *climb) send(ctx context.Context, p *part) error {
 // deliver returns nil when a part has been passed on.
 func (w *climb) deliver(ctx context.Context, b []byte) error {
 	g := w.g
-	stop := context.AfterFunc(ctx, func() { w.conn.Close() })
+	conn := w.conn // which send may let go of
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	w.conn.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
 	if w.next > 0 {
