@@ -38,13 +38,14 @@ func (c *checker) hosts(text []byte) {
 		slots, err := strconv.Atoi(m[2])
 		switch {
 		case err != nil || slots < 1:
-			c.bad(at, "", fmt.Sprintf("slots=%s", m[2]), "write how many ranks the host takes: one a GPU")
+			c.bad(at, "", fmt.Sprintf("slots=%s", m[2]), "write how many ranks the host takes: one a GPU, or one for harness certify")
 		case first == 0:
 			first = slots
 		case slots != first:
 			c.add(LevelWarning, at, 0, "", fmt.Sprintf("%s has %d slots, the first host %d", host, slots, first), "is that so? algorithms of several nodes want them equal")
 		}
 	}
+	c.hostCommand(strings.Split(string(text), "\n"), n, first)
 	if n == 0 {
 		c.bad(0, "", "it names no host", `write "HOST slots=8", one a line`)
 	}

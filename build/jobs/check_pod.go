@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	mpi "github.com/kubeflow/mpi-operator/pkg/apis/kubeflow/v2beta1"
@@ -12,58 +11,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 )
-
-// ranks holds an MPIJob's numbers against one another: workers, slots, GPUs and
-// what mpirun is told.
-func (s *strict) ranks(job *mpi.MPIJob) {
-	worker := job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeWorker]
-	if worker == nil || worker.Replicas == nil || job.Spec.SlotsPerWorker == nil {
-		return
-	}
-	slots, replicas := int64(*job.Spec.SlotsPerWorker), int64(*worker.Replicas)
-	for i, c := range worker.Template.Spec.Containers {
-		if gpus, ok := c.Resources.Limits[gpuResource]; ok && gpus.Value() != slots {
-			s.report(LevelError, fmt.Sprintf("spec.mpiReplicaSpecs[Worker].template.spec.containers[%d].resources.limits[%s]", i, gpuResource),
-				fmt.Sprintf("a worker has %d GPUs, but slotsPerWorker is %d", gpus.Value(), slots), "write the same number: one rank a GPU")
-		}
-	}
-	if launcher := job.Spec.MPIReplicaSpecs[mpi.MPIReplicaTypeLauncher]; launcher != nil {
-		for i, c := range launcher.Template.Spec.Containers {
-			n, path, ok := mpirunRanks(c)
-			if ok && int64(n) != slots*replicas {
-				s.report(LevelError, fmt.Sprintf("spec.mpiReplicaSpecs[Launcher].template.spec.containers[%d].%s", i, path),
-					fmt.Sprintf("mpirun starts %d ranks, but %d workers of %d slots are %d", n, replicas, slots, slots*replicas), "write that number, or other replicas")
-			}
-		}
-	}
-	if job.Spec.RunPolicy.ActiveDeadlineSeconds == nil {
-		s.report(LevelWarning, "spec.runPolicy", "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
-	}
-}
-
-// mpirunRanks is the number after mpirun's -np, as a word of its own or inside a
-// shell's command.
-func mpirunRanks(c corev1.Container) (n int, path string, ok bool) {
-	words := append(slices.Clone(c.Command), c.Args...)
-	for i, w := range words {
-		path = fmt.Sprintf("command[%d]", i)
-		if i >= len(c.Command) {
-			path = fmt.Sprintf("args[%d]", i-len(c.Command))
-		}
-		parts := strings.Fields(w)
-		if len(parts) == 1 && i+1 < len(words) {
-			parts = append(parts, words[i+1])
-		}
-		for k := 0; k+1 < len(parts); k++ {
-			if parts[k] == "-np" || parts[k] == "--np" {
-				if n, err := strconv.Atoi(parts[k+1]); err == nil {
-					return n, path, true
-				}
-			}
-		}
-	}
-	return 0, "", false
-}
 
 // pods checks the pods of an object.
 func (s *strict) pods(o any) {

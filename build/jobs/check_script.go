@@ -72,11 +72,7 @@ func (c *checker) directives(lines []string) bool {
 	if len(at) == 0 {
 		return false
 	}
-	tasks, err1 := strconv.Atoi(value["ntasks-per-node"])
-	gpus, err2 := strconv.Atoi(value["gpus-per-node"])
-	if err1 == nil && err2 == nil && tasks != gpus {
-		c.bad(at["ntasks-per-node"], "ntasks-per-node", fmt.Sprintf("%d tasks, but %d GPUs a node", tasks, gpus), "write the same number: one rank a GPU")
-	}
+	c.tasks(lines, at, value)
 	nodes, err1 := strconv.Atoi(value["nodes"])
 	segment, err2 := strconv.Atoi(value["segment"])
 	if err1 == nil && err2 == nil && (segment < 1 || nodes%segment != 0) {

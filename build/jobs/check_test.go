@@ -60,9 +60,9 @@ func TestCheckGolden(t *testing.T) {
 }
 
 // good is a job that passes.
-func good(t testing.TB, scheduler string) string {
+func good(t testing.TB, scheduler, run string) string {
 	t.Helper()
-	o := Options{Profile: "h100-8x", Scheduler: scheduler, Image: image}
+	o := Options{Profile: "h100-8x", Scheduler: scheduler, Image: image, Run: run}
 	if scheduler == Hostfile {
 		o.Hosts = []string{"n1", "n2"}
 	}
@@ -76,39 +76,53 @@ func good(t testing.TB, scheduler string) string {
 // TestMutations: one change of a good job is found, on its line.
 func TestMutations(t *testing.T) {
 	crd := operatorCRD(t)
-	for _, tt := range []struct{ scheduler, old, new, want string }{
-		{MPIOperator, "  slotsPerWorker: 8", "  slotsPerWorker: 4", "slotsPerWorker is 4"},
-		{MPIOperator, "  slotsPerWorker: 8", "  slotsPerWorker: eight", `"eight" is no whole number`},
-		{MPIOperator, "  slotsPerWorker: 8", "  slotPerWorker: 8", `did you mean "slotsPerWorker"?`},
-		{MPIOperator, `- "64"`, `- "60"`, "mpirun starts 60 ranks"},
-		{MPIOperator, `- "64"`, `- 64`, "64 is not a string"},
-		{MPIOperator, "      replicas: 1\n", "      replicas: 2\n", "must be 1"},
-		{MPIOperator, "mpiImplementation: OpenMPI", "mpiImplementation: LAM", "LAM"},
-		{MPIOperator, "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes", "Sometimes"},
-		{MPIOperator, "                nvidia.com/gpu: \"8\"\n                rdma/ib: \"1\"\n              requests:", "                nvidia.com/gpu: \"8\"\n              requests:", "it has no limit"},
-		{MPIOperator, "                - IPC_LOCK", "                - NET_ADMIN", "IPC_LOCK"},
-		{MPIOperator, "mountPath: /dev/shm", "mountPath: /shm", "/dev/shm"},
-		{MPIOperator, "kind: MPIJob", "kind: MPIjob", "did you mean MPIJob"},
-		{MPIOperator, "kubeflow.org/v2beta1", "kubeflow.org/v1", "write kubeflow.org/v2beta1"},
-		{MPIOperator, "memory: 960Gi", "memory: 960GiB", "no quantity"},
-		{MPIOperator, "          labels:\n            app.kubernetes.io/instance", "          lables:\n            app.kubernetes.io/instance", `did you mean "labels"?`},
-		{MPIOperator, "  runPolicy:\n", "  runPolicy:\n    backoffLimit: 0\n", "twice"},
-		{Kubernetes, "  parallelism: 8", "  parallelism: 99999999999", "out of range"},
-		{Kubernetes, "      restartPolicy: Never", "      restartPolicy: Always", "a Job's pods cannot have"},
-		{Kubernetes, "mountPath: /dev/shm\n          name: shm", "mountPath: /dev/shm\n          name: shm2", `no volume "shm2"`},
-		{SlurmBare, "#SBATCH --gpus-per-node=8", "#SBATCH --gpus-per-node=4", "8 tasks, but 4 GPUs"},
-		{SlurmBare, "#SBATCH --exclusive", "#SBATCH exclusive", "is no directive"},
-		{SlurmBare, "#SBATCH --exclusive", "true\n#SBATCH --exclusive", "after the first command"},
-		{SlurmBare, "#SBATCH --exclusive", "#SBATCH --nodes=3", "it is there already"},
-		{SlurmBare, "#!/bin/bash\n", "", "which shell"},
-		{SlurmBare, "mkdir -p \"$out\"", "if mkdir -p \"$out\"", "bash: "},
-		{Hostfile, "n2 slots=8", "n1 slots=8", "there already, on line"},
-		{Hostfile, "n2 slots=8", "n2", "DeepSpeed"},
-		{Hostfile, "n2 slots=8", "n2 slots=0", "how many ranks"},
-		{Hostfile, "n2 slots=8", "n2 slots=4", "the first host 8"},
-		{Docker, "--ulimit memlock=-1 ", "", "may not pin memory"},
+	for _, tt := range []struct{ run, scheduler, old, new, want string }{
+		{RunColl, MPIOperator, "  slotsPerWorker: 8", "  slotsPerWorker: 4", "slotsPerWorker is 4"},
+		{RunColl, MPIOperator, "  slotsPerWorker: 8", "  slotsPerWorker: eight", `"eight" is no whole number`},
+		{RunColl, MPIOperator, "  slotsPerWorker: 8", "  slotPerWorker: 8", `did you mean "slotsPerWorker"?`},
+		{RunColl, MPIOperator, `- "64"`, `- "60"`, "mpirun starts 60 ranks"},
+		{RunColl, MPIOperator, `- "64"`, `- 64`, "64 is not a string"},
+		{RunCertify, MPIOperator, "      replicas: 1\n", "      replicas: 2\n", "must be 1"},
+		{RunCertify, MPIOperator, "mpiImplementation: OpenMPI", "mpiImplementation: LAM", "LAM"},
+		{RunCertify, MPIOperator, "cleanPodPolicy: Running", "cleanPodPolicy: Sometimes", "Sometimes"},
+		{RunCertify, MPIOperator, "                nvidia.com/gpu: \"8\"\n                rdma/ib: \"1\"\n              requests:", "                nvidia.com/gpu: \"8\"\n              requests:", "it has no limit"},
+		{RunCertify, MPIOperator, "                - IPC_LOCK", "                - NET_ADMIN", "IPC_LOCK"},
+		{RunCertify, MPIOperator, "mountPath: /dev/shm", "mountPath: /shm", "/dev/shm"},
+		{RunCertify, MPIOperator, "kind: MPIJob", "kind: MPIjob", "did you mean MPIJob"},
+		{RunCertify, MPIOperator, "kubeflow.org/v2beta1", "kubeflow.org/v1", "write kubeflow.org/v2beta1"},
+		{RunCertify, MPIOperator, "memory: 960Gi", "memory: 960GiB", "no quantity"},
+		{RunCertify, MPIOperator, "          labels:\n            app.kubernetes.io/instance", "          lables:\n            app.kubernetes.io/instance", `did you mean "labels"?`},
+		{RunCertify, MPIOperator, "  runPolicy:\n", "  runPolicy:\n    backoffLimit: 0\n", "twice"},
+		{RunCertify, Kubernetes, "  parallelism: 8", "  parallelism: 99999999999", "out of range"},
+		{RunCertify, Kubernetes, "      restartPolicy: Never", "      restartPolicy: Always", "a Job's pods cannot have"},
+		{RunCertify, Kubernetes, "mountPath: /dev/shm\n          name: shm", "mountPath: /dev/shm\n          name: shm2", `no volume "shm2"`},
+		{RunColl, SlurmBare, "#SBATCH --gpus-per-node=8", "#SBATCH --gpus-per-node=4", "8 tasks, but 4 GPUs"},
+		{RunCertify, SlurmBare, "#SBATCH --exclusive", "#SBATCH exclusive", "is no directive"},
+		{RunCertify, SlurmBare, "#SBATCH --exclusive", "true\n#SBATCH --exclusive", "after the first command"},
+		{RunCertify, SlurmBare, "#SBATCH --exclusive", "#SBATCH --nodes=3", "it is there already"},
+		{RunCertify, SlurmBare, "#!/bin/bash\n", "", "which shell"},
+		{RunCertify, SlurmBare, "mkdir -p \"$out\"", "if mkdir -p \"$out\"", "bash: "},
+		{RunColl, Hostfile, "n2 slots=8", "n1 slots=8", "there already, on line"},
+		{RunColl, Hostfile, "n2 slots=8", "n2", "DeepSpeed"},
+		{RunColl, Hostfile, "n2 slots=8", "n2 slots=0", "how many ranks"},
+		{RunColl, Hostfile, "n2 slots=8", "n2 slots=4", "the first host 8"},
+		// The two kinds of job: a process a GPU, and one a node.
+		{RunCertify, SlurmBare, "--ntasks-per-node=1", "--ntasks-per-node=8", "8 tasks a node, but harness certify takes one"},
+		{RunCertify, SlurmBare, "srun ", "srun --ntasks-per-node=8 ", "8 tasks a node, but harness certify takes one"},
+		{RunCertify, SlurmBare, "harness certify --suite", "harness coll all_reduce", "1 tasks, but 8 GPUs"},
+		{RunColl, SlurmBare, "--ntasks-per-node=8", "--ntasks-per-node=1", "1 tasks, but 8 GPUs"},
+		{RunColl, SlurmBare, "harness coll all_reduce", "harness certify", "8 tasks a node, but harness certify takes one"},
+		{RunColl, MPIOperator, "- slot\n", "- ppr:1:node\n", "one rank a node, but slotsPerWorker is 8"},
+		{RunCertify, MPIOperator, "- -np\n            - \"8\"", "- -np\n            - \"64\"", "mpirun starts 64 processes on 8 workers"},
+		{RunCertify, MPIOperator, "            - certify\n            - --suite\n            - fabric", "            - coll", "a worker has 8 GPUs, but slotsPerWorker is 1"},
+		{RunColl, MPIOperator, "            - coll\n", "            - certify\n", "slotsPerWorker: it is 8, but harness certify takes one"},
+		{RunCertify, Hostfile, "-np 2", "-np 16", "mpirun starts 16 processes on 2 hosts"},
+		{RunColl, Hostfile, "harness coll all_reduce", "harness certify", "hosts have 8 slots, but harness certify takes one"},
+		{RunColl, Hostfile, "-np 16", "-np 17", "starts 17 ranks, but 2 hosts of 8 slots are 16"},
+		{RunColl, Hostfile, "--map-by slot", "--map-by ppr:1:node", "one rank a host, but hosts have 8 slots"},
+		{RunCertify, Docker, "--ulimit memlock=-1 ", "", "may not pin memory"},
 	} {
-		text := good(t, tt.scheduler)
+		text := good(t, tt.scheduler, tt.run)
 		changed := strings.Replace(text, tt.old, tt.new, 1)
 		if changed == text {
 			t.Errorf("%s: %q is not in the job:\n%s", tt.scheduler, tt.old, text)
@@ -128,7 +142,7 @@ func TestMutations(t *testing.T) {
 
 // TestWithoutCRD: what was not looked at is said, once.
 func TestWithoutCRD(t *testing.T) {
-	text := []byte(good(t, MPIOperator))
+	text := []byte(good(t, MPIOperator, RunCertify))
 	other := bytes.ReplaceAll(text, []byte("assay-h100-8x-8x8"), []byte("another"))
 	found := Check(context.Background(), []File{{"a.yaml", text}, {"b.yaml", other}}, CheckOptions{})
 	if len(found) != 1 || found[0].Level != LevelSkipped || !strings.Contains(found[0].Remedy, "--crd") {
@@ -153,7 +167,7 @@ func TestParseCRD(t *testing.T) {
 func FuzzCheck(f *testing.F) {
 	for _, s := range Schedulers {
 		for _, name := range []string{"a.yaml", "a.slurm", "a"} {
-			f.Add(name, []byte(good(f, s)))
+			f.Add(name, []byte(good(f, s, RunCertify)))
 		}
 	}
 	for _, text := range []string{"---\n---\n", "a: &a [*a]", "apiVersion: v1\nkind: Pod\nspec: 3", "&a {<<: *a}", "apiVersion: v1\nkind: Pod\nmetadata: {name: y}\nspec: {containers: [{name: yes}]}", "\xff", "? [a]\n: b"} {

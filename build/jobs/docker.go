@@ -28,11 +28,20 @@ func (j *job) docker() []byte {
 		s.comment(v.Name + ": " + v.reason())
 		words = append(words, "--env", quote(v.Name+"="+v.Value))
 	}
-	if j.OutputDir != "" {
-		s.line("mkdir -p " + quote(j.OutputDir))
-		words = append(words, "--volume", quote(j.OutputDir+":"+j.OutputDir))
+	if j.certifies() {
+		s.comment(j.results("$out"))
+		if j.OutputDir == "" {
+			s.line("out=$PWD/" + quote(j.Name) + "-$(date +%Y%m%d-%H%M%S)")
+		} else {
+			s.line("out=" + quote(j.OutputDir))
+		}
+		s.line("mkdir -p \"$out\"\n")
+		words = append(words, "--volume", `"$out:$out"`)
 	}
-	words = append(words, quote(j.Image))
-	s.command(append(words, j.rankCommand(j.OutputDir)...)...)
+	words = append(append(words, quote(j.Image)), j.rankCommand()...)
+	if j.certifies() {
+		words = append(words, "--output", `"$out"`)
+	}
+	s.command(words...)
 	return s.bytes()
 }

@@ -1,15 +1,15 @@
 package jobs
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// hostfile is what mpirun and DeepSpeed read, with the command that uses it:
-// both take "host slots=N" lines and pass over comments.
+// hostfile is what mpirun reads, with the command that uses it; and DeepSpeed,
+// where slots are GPUs: both take "host slots=N" lines and pass over comments.
 func (j *job) hostfile() []byte {
 	var s script
 	for _, r := range j.remarks() {
@@ -20,35 +20,37 @@ func (j *job) hostfile() []byte {
 	for _, v := range j.vars {
 		s.comment("  " + v.Name + ": " + v.reason())
 	}
-	words := []string{"mpirun", "--hostfile", "FILE", "-np", strconv.Itoa(j.ranks), "--map-by", "slot", "--bind-to", "none"}
+	words := append([]string{"mpirun", "--hostfile", "FILE"}, j.placed()...)
 	for _, v := range j.vars {
 		words = append(words, "-x", quote(v.Name+"="+v.Value))
 	}
-	words = append(words, j.rankCommand(j.OutputDir)...)
+	for _, w := range j.onNode(j.resultsDir()) {
+		words = append(words, quote(w))
+	}
 	s.comment("  " + strings.Join(words, " "))
-	s.comment("DeepSpeed reads the same file: deepspeed --hostfile FILE SCRIPT")
+	if j.certifies() {
+		s.comment(j.results("the directory " + j.resultsDir() + " on the first host"))
+		s.comment("With --enable-recovery mpirun's own status says nothing, and it waits for a host that died: the report has the verdict.")
+	} else {
+		s.comment("DeepSpeed reads the same file: deepspeed --hostfile FILE SCRIPT")
+	}
 	for _, h := range j.Hosts {
-		s.line(fmt.Sprintf("%s slots=%d", h, j.GPUs))
+		s.line(fmt.Sprintf("%s slots=%d", h, j.slots))
 	}
 	return s.bytes()
 }
 
-// rankCommand is the command's words, quoted for a shell, with the certificates'
-// directory, if there is one.
-func (j *job) rankCommand(output string) []string {
+// resultsDir is where certificates go: below the directory in which mpirun is
+// called, unless the options say otherwise.
+func (j *job) resultsDir() string { return cmp.Or(j.OutputDir, j.Name) }
+
+// rankCommand is the command's words, quoted for a shell.
+func (j *job) rankCommand() []string {
 	var out []string
-	for _, w := range j.withOutput(output) {
+	for _, w := range j.command {
 		out = append(out, quote(w))
 	}
 	return out
-}
-
-// withOutput is the command with the certificates' directory, if there is one.
-func (j *job) withOutput(dir string) []string {
-	if j.Run != RunCertify || dir == "" {
-		return j.command
-	}
-	return append(slices.Clone(j.command), "--output", dir)
 }
 
 var hostRange = regexp.MustCompile(`^([^\[\]]*)\[([0-9]+)-([0-9]+)\]([^\[\]]*)$`)

@@ -51,7 +51,7 @@ type Options struct {
 
 	Run    string // "": certify
 	Op     string // of a benchmark; "": all_reduce
-	Suite  string // of certify; "": fabric, or node where nodes run by themselves
+	Suite  string // of certify; "": fabric, or node where a node runs by itself
 	Min    string // smallest and largest size of a benchmark: "8", "16G"
 	Max    string
 	Factor int

@@ -17,8 +17,10 @@ func (j *job) nodeJob() ([]byte, error) {
 	c := &t.Spec.Containers[0]
 	c.Env = append(c.Env, envVars(j.vars)...)
 	c.Command = escape(j.command)
-	if j.Claim != "" && j.Run == RunCertify { // each node has a directory of its own; Kubernetes expands its name
-		c.Env = append(c.Env, corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}})
+	if j.certifies() {
+		c.Env = append(c.Env, nodeName())
+	}
+	if j.Claim != "" && j.certifies() { // each node has a directory of its own; Kubernetes expands its name
 		c.Command = append(c.Command, "--output", j.output()+"/$(NODE_NAME)")
 	}
 	if j.DaemonSet {
@@ -37,6 +39,11 @@ func (j *job) nodeJob() ([]byte, error) {
 			Template: t,
 		},
 	})
+}
+
+// nodeName has certificates name the node, which a pod does not know by itself.
+func nodeName() corev1.EnvVar {
+	return corev1.EnvVar{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}}
 }
 
 // daemonSet runs once on each node and then holds it, until it is deleted; a pod

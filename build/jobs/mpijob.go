@@ -19,11 +19,14 @@ func (j *job) mpiJob() ([]byte, error) {
 	// Without a command the operator starts sshd; with WaitForWorkersReady the
 	// launcher starts when all of them answer.
 	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(22)}}, PeriodSeconds: 2}
+	if j.certifies() {
+		c.Env = append(c.Env, nodeName())
+	}
 	o := &mpi.MPIJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: mpi.SchemeGroupVersion.String(), Kind: mpi.Kind},
 		ObjectMeta: j.meta(),
 		Spec: mpi.MPIJobSpec{
-			SlotsPerWorker: ptr(int32(j.GPUs)),
+			SlotsPerWorker: ptr(int32(j.slots)),
 			RunPolicy: mpi.RunPolicy{
 				CleanPodPolicy:          ptr(mpi.CleanPodPolicyRunning), // workers go, the launcher's log stays
 				ActiveDeadlineSeconds:   ptr(int64(j.Time / time.Second)),
@@ -48,29 +51,20 @@ func (j *job) mpiJob() ([]byte, error) {
 func (j *job) launcher() corev1.PodTemplateSpec {
 	// Open MPI 5 does not read what the operator sets for version 4.
 	env := append([]corev1.EnvVar{{Name: "PRTE_MCA_prte_keep_fqdn_hostnames", Value: "true"}}, envVars(j.vars)...)
+	command, args := []string{"mpirun"}, j.mpirun()
+	if j.certifies() {
+		command, args = []string{"bash", "-c", follow, "-", strconv.Itoa(j.tellers())}, append(command, args...)
+	}
 	return corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{nameLabel: "assay-launcher"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
 			Name: "launcher", Image: j.Image, Env: env,
-			Command: []string{"mpirun"}, Args: escape(j.mpirun()),
+			Command: escape(command), Args: escape(args),
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
 				corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"),
 			}},
 		}}},
 	}
-}
-
-// mpirun's arguments. What ranks must have is handed on by name: sshd gives them
-// nothing of the pod's environment.
-func (j *job) mpirun() []string {
-	args := []string{"--allow-run-as-root", "--hostfile", "/etc/mpi/hostfile", "-np", strconv.Itoa(j.ranks), "--map-by", "slot", "--bind-to", "none"}
-	if j.Run == RunNCCL && j.profile.Image == "" { // NCCL's plugins and HPC-X, as the image sets it
-		args = append(args, "-x", "LD_LIBRARY_PATH")
-	}
-	for _, v := range j.vars {
-		args = append(args, "-x", v.Name)
-	}
-	return append(args, j.withOutput(j.output())...)
 }
 
 // A ComputeDomain is NVIDIA's resource.nvidia.com/v1beta1, of its DRA driver,

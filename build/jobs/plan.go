@@ -14,6 +14,7 @@ type job struct {
 	Options
 	profile  *Profile
 	fabric   string
+	slots    int // processes of a node
 	ranks    int
 	vars     []Var    // that ranks must have, in the order of the profile
 	onMake   []Var    // that the container runtime must have
@@ -35,7 +36,12 @@ const (
 	inImage     = "/opt/assay/bin/harness"
 	ncclTests   = "/opt/nccl-tests/build"
 	defaultTime = 30 * time.Minute
+	fabricSuite = "fabric"
 )
+
+// suiteTime is for suites that may take longer than the default: their own limit
+// and what comes before and after, since a job that is ended writes nothing.
+var suiteTime = map[string]time.Duration{fabricSuite: 75 * time.Minute, "full": time.Hour}
 
 // plan brings options and profile together, or says all that is against it.
 func plan(doc *Document, o Options) (*job, error) {
@@ -47,9 +53,14 @@ func plan(doc *Document, o Options) (*job, error) {
 		return nil, &Refusal{problems}
 	}
 	j := &job{Options: o, profile: p, fabric: p.Fabric, cpus: p.CPUs.Value, memory: p.Memory.Value, domain: p.Domain.Value}
-	j.Run, j.Op, j.Time = cmp.Or(o.Run, RunCertify), cmp.Or(o.Op, "all_reduce"), cmp.Or(o.Time, defaultTime)
+	j.Run, j.Op = cmp.Or(o.Run, RunCertify), cmp.Or(o.Op, "all_reduce")
 	j.GPUs, j.Nodes = cmp.Or(o.GPUs, p.GPUs.Value), o.nodes(p)
-	j.ranks = j.Nodes * j.GPUs
+	j.slots = j.GPUs
+	if j.certifies() { // one process sees all GPUs and adapters of its node
+		j.slots, j.Suite = 1, cmp.Or(o.Suite, j.suite())
+	}
+	j.ranks = j.Nodes * j.slots
+	j.Time = cmp.Or(o.Time, suiteTime[j.Suite], defaultTime)
 	j.Site = cmp.Or(o.Site, p.Site)
 	site := p.Sites[j.Site]
 	j.selector, j.networks = cmp.Or(o.Selector, site.Selector.Value), cmp.Or(o.Networks, site.Networks.Value)
@@ -96,6 +107,21 @@ func (o Options) onSlurm() bool { return o.Scheduler == SlurmBare || o.Scheduler
 
 // byNode reports whether nodes run by themselves, without ranks.
 func (o Options) byNode() bool { return o.Scheduler == Kubernetes || o.Scheduler == Docker }
+
+// certifies reports whether the job runs a suite, and no benchmark.
+func (j *job) certifies() bool { return j.Run == RunCertify }
+
+// suite is the one that suits the nodes.
+func (j *job) suite() string {
+	if j.byNode() || j.Nodes == 1 {
+		return "node"
+	}
+	return fabricSuite
+}
+
+// apart reports whether several nodes make a certificate each, rather than one
+// together.
+func (j *job) apart() bool { return j.certifies() && j.Nodes > 1 && j.Suite != fabricSuite }
 
 // container reports whether the job runs in the image.
 func (o Options) container() bool { return o.Scheduler != SlurmBare && o.Scheduler != Hostfile }
@@ -146,7 +172,7 @@ func set(vars []Var, v Var) []Var {
 
 // choose leaves of the variables those that this job sets, and adds the user's.
 func (j *job) choose(vars []Var) {
-	bench := j.Run != RunCertify && j.Op == "all_reduce"
+	bench := !j.certifies() && j.Op == "all_reduce"
 	for _, v := range vars {
 		switch {
 		case !j.NoExec && !v.Intent, v.Only == "bench" && !bench:
@@ -179,12 +205,7 @@ func (j *job) argv() []string {
 	case RunNCCL:
 		argv = append(argv, ncclTests+"/"+j.Op+"_perf")
 	default:
-		suite := "fabric"
-		if j.byNode() {
-			suite = "node"
-		}
-		argv = append(argv, harness, "certify", "--suite", cmp.Or(j.Suite, suite))
-		return argv
+		return append(argv, harness, "certify", "--suite", j.Suite)
 	}
 	lo, hi := "8", "16G"
 	if j.Run == RunNCCL {
@@ -246,6 +267,17 @@ func (j *job) remarks() []string {
 		out = append(out, "On each node harness exec sets the variables of NCCL, UCX and libfabric that suit it.")
 	}
 	return out
+}
+
+// results says where a certification's are.
+func (j *job) results(dir string) string {
+	switch {
+	case j.apart():
+		return "Certificates and reports go to " + dir + ", NODE/ for each node."
+	case j.Suite != fabricSuite || j.Nodes == 1:
+		return "Certificate and reports go to " + dir + "."
+	}
+	return "The cluster's certificate and reports go to " + dir + ", each node's certificate to nodes/ in it."
 }
 
 // reason is a variable's comment.

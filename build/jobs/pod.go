@@ -180,6 +180,9 @@ func (j *job) document(objects ...any) ([]byte, error) {
 	for _, r := range j.remarks() {
 		s.comment(r)
 	}
+	if j.certifies() {
+		s.comment(j.inPods())
+	}
 	for _, v := range append(j.onMake[:len(j.onMake):len(j.onMake)], j.vars...) {
 		s.comment(v.Name + ": " + v.reason())
 	}
@@ -194,6 +197,18 @@ func (j *job) document(objects ...any) ([]byte, error) {
 		s.b.Write(text)
 	}
 	return s.bytes(), nil
+}
+
+// inPods says where a certification's results are.
+func (j *job) inPods() string {
+	logs := "each pod's log: kubectl logs --prefix --tail=-1 -l " + jobLabel + "=" + j.Name
+	if j.Scheduler == MPIOperator {
+		logs = "the launcher's log: kubectl logs -l training.kubeflow.org/job-name=" + j.Name + ",training.kubeflow.org/job-role=launcher --tail=-1"
+	}
+	if j.Claim == "" {
+		return "The report is in " + logs + ". Certificates as files go with the pods; --claim names a volume that keeps them."
+	}
+	return j.results("the volume of "+j.Claim) + " The report is also in " + logs + "."
 }
 
 // marshal is an object without what its types print for nothing: a status and

@@ -23,7 +23,8 @@ func (j *job) slurm() []byte {
 		s.line("#SBATCH --" + d)
 	}
 	s.line("set -euo pipefail\n")
-	if j.Run == RunCertify {
+	if j.certifies() {
+		s.comment(j.results("$out"))
 		if j.OutputDir == "" {
 			s.line(`out=$SLURM_SUBMIT_DIR/assay-$SLURM_JOB_ID`)
 		} else {
@@ -44,6 +45,9 @@ func (j *job) slurm() []byte {
 	if j.Scheduler == SlurmEnroot {
 		j.importImage(s)
 	}
+	if j.apart() {
+		s.comment("shellcheck disable=SC2016 # each node knows its own name")
+	}
 	s.command(j.srun(vars)...)
 	return s.bytes()
 }
@@ -55,11 +59,11 @@ func (j *job) directives() []string {
 		"job-name=" + j.Name,
 		"output=%x_%j.out",
 		"nodes=" + strconv.Itoa(j.Nodes),
-		"ntasks-per-node=" + strconv.Itoa(j.GPUs),
+		"ntasks-per-node=" + strconv.Itoa(j.slots),
 		"gpus-per-node=" + strconv.Itoa(j.GPUs),
 	}
 	if slurm.CPUsPerTask.known() {
-		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value))
+		out = append(out, "cpus-per-task="+strconv.Itoa(slurm.CPUsPerTask.Value*j.GPUs/j.slots)) // the fact is for one GPU
 	}
 	if slurm.Memory.known() {
 		out = append(out, "mem="+slurmMemory(slurm.Memory.Value))
@@ -72,7 +76,7 @@ func (j *job) directives() []string {
 		out = append(out, "segment="+strconv.Itoa(segment))
 	}
 	out = append(out, "time="+slurmTime(j.Time), "distribution=block:block", "exclusive")
-	if j.Run == RunCertify {
+	if j.certifies() {
 		out = append(out, "no-kill") // a node that dies is a result of the run, not its end
 	}
 	if j.Partition != "" {
@@ -124,18 +128,21 @@ func (j *job) srun(vars []Var) []string {
 	if j.Run == RunNCCL { // the harness has its rank from Slurm's own variables
 		words = append(words, "--mpi=pmix")
 	}
-	bad := "--kill-on-bad-exit=1"
-	if j.Run == RunCertify { // a rank that dies is a result of the run, not its end
-		bad = "--kill-on-bad-exit=0"
-	}
-	words = append(words, bad)
-	if n := j.profile.Slurm.CPUsPerTask; n.known() { // srun does not take it from sbatch since Slurm 22.05
-		words = append(words, "--cpus-per-task="+strconv.Itoa(n.Value))
+	switch n := j.profile.Slurm.CPUsPerTask; {
+	case j.certifies():
+		// A process or node that dies is a result of the run, not its end; who
+		// is done first waits, whatever slurm.conf's WaitTime; and what the
+		// process starts may use all processors that the job has on the node.
+		words = append(words, "--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none")
+	case n.known(): // srun does not take it from sbatch since Slurm 22.05
+		words = append(words, "--kill-on-bad-exit=1", "--cpus-per-task="+strconv.Itoa(n.Value))
+	default:
+		words = append(words, "--kill-on-bad-exit=1")
 	}
 	if j.Scheduler == SlurmEnroot {
 		words = append(words, `--container-image="$squash"`, "--no-container-mount-home", `"$root"`)
 		var mounts, names []string
-		if j.Run == RunCertify {
+		if j.certifies() {
 			mounts = append(mounts, "$out:$out")
 		}
 		for _, d := range j.devices {
@@ -151,8 +158,12 @@ func (j *job) srun(vars []Var) []string {
 			words = append(words, "--container-env="+strings.Join(names, ","))
 		}
 	}
-	words = append(words, j.rankCommand("")...)
-	if j.Run == RunCertify {
+	if j.apart() {
+		words = append(words, "bash", "-c", `'exec "${@:2}" --output "$1/$SLURMD_NODENAME"'`, "-", `"$out"`)
+		return append(words, j.rankCommand()...)
+	}
+	words = append(words, j.rankCommand()...)
+	if j.certifies() {
 		words = append(words, "--output", `"$out"`)
 	}
 	return words

@@ -4,6 +4,10 @@
 # On each node harness exec sets the variables of NCCL, UCX and libfabric that suit it.
 set -euo pipefail
 
-timeout 1800 docker run --rm --gpus all --network host --ipc host \
+# Certificate and reports go to $out.
+out=$PWD/assay-a40-1x8-$(date +%Y%m%d-%H%M%S)
+mkdir -p "$out"
+
+timeout 1800 docker run --rm --gpus all --network host --ipc host --volume "$out:$out" \
   ghcr.io/assay-hpc/assay:13.2.1-devel-ubuntu24.04-nccl2.30.4-1 /opt/assay/bin/harness exec -- \
-  /opt/assay/bin/harness certify --suite node
+  /opt/assay/bin/harness certify --suite node --output "$out"

@@ -9,6 +9,11 @@ rdma=(--ulimit memlock=-1 --cap-add IPC_LOCK)
 if [ -d /dev/infiniband ]; then rdma+=(--device /dev/infiniband); fi
 
 # NVIDIA_IMEX_CHANNELS: IMEX channel 0, for NVLink memory of other nodes [cw-head]
+# Certificate and reports go to $out.
+out=$PWD/assay-gb200-nvl72-1x4-$(date +%Y%m%d-%H%M%S)
+mkdir -p "$out"
+
 timeout 1800 docker run --rm --gpus all --network host --ipc host "${rdma[@]}" --env \
-  NVIDIA_IMEX_CHANNELS=0 ghcr.io/assay-hpc/assay:13.2.1-devel-ubuntu24.04-nccl2.30.4-1 \
-  /opt/assay/bin/harness exec -- /opt/assay/bin/harness certify --suite node
+  NVIDIA_IMEX_CHANNELS=0 --volume "$out:$out" \
+  ghcr.io/assay-hpc/assay:13.2.1-devel-ubuntu24.04-nccl2.30.4-1 /opt/assay/bin/harness exec -- \
+  /opt/assay/bin/harness certify --suite node --output "$out"
