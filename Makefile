@@ -78,7 +78,7 @@ test-rdma: ## the tests that need RDMA devices, in an emulated machine that has 
 	@OUT='$(OUT)' ./.ci/rdma/test
 
 .PHONY: test-slurm
-test-slurm: deps ## nodes drained and taken back in a real Slurm, by hand, in prolog, epilog and health check (a minute, needs root)
+test-slurm: deps ## a real Slurm: rendered jobs on two nodes and on eight, also as one dies; nodes drained and taken back (some minutes, needs root)
 	@./.ci/slurm
 
 .PHONY: test-kubernetes

@@ -1,16 +1,19 @@
 #!/bin/sh
-# Starts or stops a Slurm cluster of two nodes on this host, for tests:
+# Starts or stops a Slurm cluster on this host, for tests:
 #
 #	slurm.sh start DIR    then SLURM_CONF=DIR/slurm.conf srun -N 2 -n 4 …
 #	slurm.sh stop DIR
 #
 # All of it (daemons, keys, sockets, logs) lives in DIR, which is owned by root
-# and on no network file system. The ports are PORT … PORT+2, 17000 by default.
-# What EXTRA has is added to slurm.conf.
+# and on no network file system. It has SLURM_NODES nodes, n1, n2, …, by default
+# two; the ports are PORT … PORT+SLURM_NODES, from 17000 by default. With SLURM_GPUS
+# each node has that many GPUs to give away, which are empty files. What EXTRA has
+# is added to slurm.conf.
 set -eu
 cmd=$1
 dir=$2
 port=${PORT:-17000}
+nodes=$(seq "${SLURM_NODES:-2}")
 
 # running tells whether a process is there and has not ended (a zombie has).
 running() {
@@ -18,7 +21,7 @@ running() {
 }
 
 stop() {
-	for f in n1.pid n2.pid slurmctld.pid munged.pid; do
+	for f in $(printf 'n%s.pid ' $nodes) slurmctld.pid munged.pid; do
 		[ -s "$dir/$f" ] || continue
 		pid=$(cat "$dir/$f")
 		kill "$pid" 2>/dev/null || true
@@ -32,7 +35,7 @@ stop() {
 
 start() {
 	host=$(hostname -s)
-	mkdir -p "$dir/state" "$dir/n1" "$dir/n2"
+	mkdir -p "$dir/state"
 	# munged insists on directories that others cannot write to.
 	mkdir -p -m 0755 "$dir/munge"
 	dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 2>/dev/null
@@ -61,19 +64,27 @@ start() {
 	SelectTypeParameters=CR_Core
 	ReturnToService=2
 	MpiDefault=none
-	NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=64 State=UNKNOWN
-	NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=64 State=UNKNOWN
-	PartitionName=test Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+	PartitionName=test Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
 	SlurmdParameters=config_overrides
 	${EXTRA-}
 	CONF
+	gres=
+	if [ -n "${SLURM_GPUS-}" ]; then
+		for i in $(seq 0 $((SLURM_GPUS - 1))); do : >"$dir/gpu$i"; done
+		echo "Name=gpu File=$dir/gpu[0-$((SLURM_GPUS - 1))]" >"$dir/gres.conf"
+		echo GresTypes=gpu >>"$dir/slurm.conf"
+		gres=Gres=gpu:$SLURM_GPUS
+	fi
+	for i in $nodes; do
+		mkdir -p "$dir/n$i"
+		echo "NodeName=n$i NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + i)) CPUs=64 $gres State=UNKNOWN" >>"$dir/slurm.conf"
+	done
 	SLURM_CONF=$dir/slurm.conf
 	export SLURM_CONF
 	slurmctld -f "$SLURM_CONF"
-	slurmd -f "$SLURM_CONF" -N n1
-	slurmd -f "$SLURM_CONF" -N n2
+	for i in $nodes; do slurmd -f "$SLURM_CONF" -N "n$i"; done
 	i=0
-	until [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = 2 ]; do
+	until [ "$(sinfo -h -t idle -o %D 2>/dev/null)" = "${SLURM_NODES:-2}" ]; do
 		i=$((i + 1))
 		if [ $i -gt 100 ]; then
 			sinfo -N -l
