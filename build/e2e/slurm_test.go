@@ -227,6 +227,25 @@ func TestSlurmFabric(t *testing.T) {
 	}
 }
 
+// TestSlurmApart: nodes that make a certificate each write it under their name, and
+// do nothing together.
+func TestSlurmApart(t *testing.T) {
+	s := startSlurm(t)
+	j := s.submit(jobs.Options{Suite: "quick"})
+	j.ends("COMPLETED")
+	for _, node := range s.nodes {
+		st := j.certificate(filepath.Join(node, "certificate.json"))
+		if st.Predicate.Node.Name != node {
+			t.Errorf("%s/certificate.json is about %s", node, st.Predicate.Node.Name)
+		}
+		for _, r := range st.Predicate.Results {
+			if r.ID == "coll/host/all_reduce" && !strings.HasPrefix(r.Reason, "2 ranks, ") {
+				t.Errorf("%s: %s: %s; want its own ranks alone", node, r.ID, r.Reason)
+			}
+		}
+	}
+}
+
 // survivorsTell is whether the certificates of those who live reach the first one
 // after somebody died. Until they do, only its own is asked for.
 const survivorsTell = false

@@ -29,9 +29,16 @@ const (
 var childProgram = "/proc/self/exe"
 
 // runChild runs a command of this program as a process of its own, and tells what
-// it says on stderr.
+// it says on stderr. Whatever started this one, the child is no rank of that job.
 func runChild(ctx context.Context, args ...string) (node.Output, error) {
-	return runChildIn(ctx, os.Environ(), args...)
+	return runChildIn(ctx, alone(os.Environ()), args...)
+}
+
+// alone makes a process find itself as torchrun's only one, which every launcher
+// goes behind.
+func alone(environ []string) []string {
+	return append(environ, "TORCHELASTIC_RUN_ID=alone", "TORCHELASTIC_RESTART_COUNT=0", "RANK=0", "WORLD_SIZE=1",
+		"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1")
 }
 
 // runChildIn is runChild with an environment of the child's own.
