@@ -36,6 +36,9 @@ func TestLauncher(t *testing.T) {
 	if _, err := exec.LookPath("mpirun"); err != nil {
 		t.Skip("no mpirun on this machine: apt-get install openmpi-bin")
 	}
+	if testing.Short() {
+		t.Skip("-short: mpirun gives a dead host up after ten seconds")
+	}
 	for _, tt := range []struct {
 		name, suite, die, first, last string
 		want                          int

@@ -21,13 +21,15 @@ func (j *job) placed() []string {
 // certificate, says what it ended with (tell), and the launcher goes by that
 // (follow): when all have, it ends with the highest, and gives mpirun some seconds
 // to end by itself. Both get that number as their first argument. sshd hands
-// nothing of the pod's environment on, but is process 1 and has the node's name.
+// nothing of the pod's environment on, but is process 1 and has the node's name;
+// mpirun gives ranks a terminal, which the log is not.
 const (
 	told = "assay: ended with status "
 
 	tell = `while IFS= read -r -d '' v; do
   case $v in NODE_NAME=*) export "$v" ;; esac
 done </proc/1/environ
+export NO_COLOR=1
 status=0
 "${@:2}" || status=$?
 if [ "$OMPI_COMM_WORLD_RANK" -lt "$1" ]; then echo "` + told + `$status"; fi
