@@ -195,6 +195,9 @@ func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) 
 	if own == nil {
 		return nil, Stats{}, fmt.Errorf("gather: rank %d has no summary", o.Rank)
 	}
+	if err := own.validate(); err != nil {
+		return nil, Stats{}, fmt.Errorf("gather: rank %d's own summary: %w", o.Rank, err)
+	}
 	g := newGathering(o, own)
 	out, err := g.run(ctx)
 	st := Stats{Messages: int(g.messages.Load()), Bytes: g.bytes.Load(), Level: level(o.Rank, o.Fanout)}

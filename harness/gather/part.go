@@ -1,16 +1,14 @@
 package gather
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 )
 
 // A part is a summary of some ranks, as it is sent.
 type part struct {
-	Covers  [][2]int `json:"covers"` // from, to: ranks that it counts
-	Summary *Summary `json:"summary"`
+	Covers  [][2]int // from, to: ranks that it counts
+	Summary *Summary
 }
 
 // ranges writes sorted ranks as runs.
@@ -37,12 +35,9 @@ func (p *part) ranks() (out []int) {
 
 // decodePart reads a part that a rank under top sent.
 func decodePart(b []byte, top, size, fanout int) (*part, error) {
-	var p part
-	if err := json.Unmarshal(b, &p); err != nil {
+	p, err := decode(b)
+	if err != nil {
 		return nil, err
-	}
-	if p.Summary == nil {
-		return nil, errors.New("it has no summary")
 	}
 	last, n := -1, 0
 	for _, c := range p.Covers {
@@ -64,12 +59,15 @@ func decodePart(b []byte, top, size, fanout int) (*part, error) {
 	if n != p.Summary.Ranks {
 		return nil, fmt.Errorf("it covers %d ranks and counts %d", n, p.Summary.Ranks)
 	}
-	return &p, p.Summary.validate()
+	return p, p.Summary.validate()
 }
 
 // merge makes one part of several and of what this rank has itself. missing says
 // why a rank of the subtree is not there that no part knows of.
 func merge(rank int, own *Summary, parts []*part, subtree []int, missing func(rank int) Missing) *part {
+	if len(subtree) == 0 { // nothing is added: own need not be copied
+		return &part{Covers: [][2]int{{rank, rank}}, Summary: own}
+	}
 	out := &Summary{}
 	out.Merge(own)
 	ranks := []int{rank}

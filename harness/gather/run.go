@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -357,10 +356,7 @@ func (w *climb) first(ctx context.Context) {
 // send sends a part to the first ancestor that takes it and passes it on.
 func (w *climb) send(ctx context.Context, p *part) error {
 	g := w.g
-	b, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
+	b := p.encode()
 	p.Summary = nil // it is in b
 	select {
 	case <-g.upOpen:

@@ -100,16 +100,30 @@ func (s *Summary) count(id string, w Worst, m *certificate.Measurement) {
 }
 
 // keep takes w in, if it is among the worst.
-func (c *Check) keep(w Worst) {
-	i, _ := slices.BinarySearchFunc(c.Worst, w, compareWorst)
-	if i < worstKept {
-		c.Worst = slices.Insert(c.Worst, i, w)
-		c.Worst = c.Worst[:min(len(c.Worst), worstKept)]
+func (c *Check) keep(w Worst) { c.keepAll([]Worst{w}) }
+
+// keepAll takes in those of list, which is in order, that are among the worst.
+func (c *Check) keepAll(list []Worst) {
+	if n := len(c.Worst); len(list) == 0 || n == worstKept && compareWorst(&c.Worst[n-1], &list[0]) <= 0 {
+		return
 	}
+	var old [worstKept]Worst
+	mine := old[:copy(old[:], c.Worst)]
+	out := slices.Grow(c.Worst[:0], min(len(mine)+len(list), worstKept))
+	for len(out) < worstKept && len(mine)+len(list) > 0 {
+		if len(list) == 0 || len(mine) > 0 && compareWorst(&mine[0], &list[0]) <= 0 {
+			out, mine = append(out, mine[0]), mine[1:]
+		} else {
+			out, list = append(out, list[0]), list[1:]
+		}
+	}
+	c.Worst = out
 }
 
-func compareWorst(a, b Worst) int {
-	severity := func(v certificate.Verdict) int { return slices.Index(certificate.Verdicts(), v) }
+// severity is a verdict's place among all of them, the worst first.
+func severity(v certificate.Verdict) int { return slices.Index(verdicts, v) }
+
+func compareWorst(a, b *Worst) int {
 	return cmp.Or(cmp.Compare(severity(a.Verdict), severity(b.Verdict)), cmp.Compare(a.Score, b.Score),
 		cmp.Compare(a.Rank, b.Rank), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Value, b.Value), cmp.Compare(a.Reason, b.Reason))
 }
@@ -139,9 +153,7 @@ func (s *Summary) Merge(o *Summary) {
 			}
 			mine.Values.Merge(c.Values)
 		}
-		for _, w := range c.Worst {
-			mine.keep(w)
-		}
+		mine.keepAll(c.Worst)
 	}
 	s.Missing = append(s.Missing, o.Missing...)
 }
@@ -176,7 +188,7 @@ func (s *Summary) validate() error {
 		if err := counts(c.Verdicts, -1); err != nil {
 			return fmt.Errorf("check %q: %w", id, err)
 		}
-		if !slices.IsSortedFunc(c.Worst, compareWorst) {
+		if !slices.IsSortedFunc(c.Worst, func(a, b Worst) int { return compareWorst(&a, &b) }) {
 			return fmt.Errorf("check %q: the worst are not in order", id)
 		}
 		if c.Values != nil {
@@ -191,7 +203,7 @@ func (s *Summary) validate() error {
 func counts(n map[certificate.Verdict]int, want int) error {
 	total := 0
 	for v, k := range n {
-		if !slices.Contains(certificate.Verdicts(), v) || k < 0 || k > 1<<40 {
+		if severity(v) < 0 || k < 0 || k > 1<<40 {
 			return fmt.Errorf("%d of the verdict %q", k, v)
 		}
 		total += k
