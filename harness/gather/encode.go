@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/stat"
@@ -32,11 +33,21 @@ type encoder struct {
 	number  map[string]int
 }
 
+// encoders are reused: their buffers are several times what they write.
+var encoders = sync.Pool{New: func() any { return &encoder{number: map[string]int{}} }}
+
 func (p *part) encode() []byte {
-	e := encoder{number: map[string]int{}}
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	e.body, e.strings = e.body[:0], e.strings[:0]
+	clear(e.number)
 	e.covers(p.Covers)
 	e.summary(p.Summary)
-	out := []byte{partVersion}
+	size := 1 + binary.MaxVarintLen64*(1+len(e.strings)) + len(e.body)
+	for _, s := range e.strings {
+		size += len(s)
+	}
+	out := append(make([]byte, 0, size), partVersion)
 	out = binary.AppendUvarint(out, uint64(len(e.strings)))
 	for _, s := range e.strings {
 		out = binary.AppendUvarint(out, uint64(len(s)))

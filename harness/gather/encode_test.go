@@ -141,7 +141,7 @@ func FuzzPart(f *testing.F) {
 		if err != nil || !reflect.DeepEqual(again, p) {
 			t.Fatalf("%+v is read again as %+v, %v", p, again, err)
 		}
-		m := merge(0, small(0), []*part{p}, subtree(0, 100, 4), func(r int) Missing { return Missing{Rank: r, Reason: "x"} })
+		m := merge(0, small(0), []*part{{Covers: p.Covers, sent: b}}, subtree(0, 100, 4), func(r int) Missing { return Missing{Rank: r, Reason: "x"} })
 		if m.Summary.Ranks+len(m.Summary.Missing) != 100 {
 			t.Fatalf("%d ranks and %d missing ones", m.Summary.Ranks, len(m.Summary.Missing))
 		}

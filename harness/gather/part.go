@@ -9,6 +9,22 @@ import (
 type part struct {
 	Covers  [][2]int // from, to: ranks that it counts
 	Summary *Summary
+	sent    []byte // in place of Summary while it waits: as it came, a third of the memory
+}
+
+// pack gives the summary up for the bytes that it was read from.
+func (p *part) pack(b []byte) { p.Summary, p.sent = nil, b }
+
+// summary is that of a part, packed or not.
+func (p *part) summary() *Summary {
+	if p.Summary != nil {
+		return p.Summary
+	}
+	q, err := decode(p.sent)
+	if err != nil {
+		panic(fmt.Sprintf("gather: a part that was read before is read again: %v", err))
+	}
+	return q.Summary
 }
 
 // ranges writes sorted ranks as runs.
@@ -73,12 +89,13 @@ func merge(rank int, own *Summary, parts []*part, subtree []int, missing func(ra
 	ranks := []int{rank}
 	known := map[int]Missing{}
 	for _, p := range parts {
-		for _, m := range p.Summary.Missing {
+		sum := p.summary()
+		for _, m := range sum.Missing {
 			if _, ok := known[m.Rank]; !ok {
 				known[m.Rank] = m
 			}
 		}
-		out.Merge(p.Summary)
+		out.Merge(sum)
 		ranks = append(ranks, p.ranks()...)
 	}
 	slices.Sort(ranks)

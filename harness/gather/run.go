@@ -100,7 +100,7 @@ func (g *gathering) close() *part {
 	defer func() {
 		// Who took part is still asked for; what they said is in the whole.
 		for _, p := range g.parts {
-			p.Summary = nil
+			p.pack(nil)
 		}
 		g.own = nil
 	}()
@@ -218,6 +218,7 @@ func (g *gathering) serve(c net.Conn) {
 				note("it sent nonsense: %v", err)
 				return
 			}
+			part.pack(p)
 			g.mu.Lock()
 			if g.conns != nil {
 				g.conns[c] = true

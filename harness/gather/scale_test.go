@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 // A cost is what gathering from fake ranks in this process took.
 type cost struct {
 	seconds      float64
-	mostMessages int // of a rank
+	processor    float64 // seconds of it, in user and system mode
+	mostMessages int     // of a rank
 	mostBytes    int64
 	messages     int // of all, sent and received
 	bytes        int64
@@ -28,16 +30,16 @@ type cost struct {
 }
 
 // gatherAll has n ranks in this process gather their summaries, and rank 0 judge.
-func gatherAll(t testing.TB, n int, own []*Summary) cost {
+func gatherAll(t testing.TB, n int, own fleet) cost {
 	t.Helper()
 	j := newJob(t, n, 8, time.Minute)
 	stats, errs := make([]Stats, n), make([]error, n)
 	var got *Summary
 	var wg sync.WaitGroup
-	begun := time.Now()
+	begun, used := time.Now(), processor(t)
 	for r := range n {
 		wg.Go(func() {
-			sum, st, err := Run(context.Background(), own[r], j.options(r))
+			sum, st, err := Run(context.Background(), own.summary(r), j.options(r))
 			stats[r], errs[r] = st, err
 			if r == 0 {
 				got = sum
@@ -45,7 +47,7 @@ func gatherAll(t testing.TB, n int, own []*Summary) cost {
 		})
 	}
 	wg.Wait()
-	c := cost{seconds: time.Since(begun).Seconds()}
+	c := cost{seconds: time.Since(begun).Seconds(), processor: processor(t) - used}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
@@ -66,15 +68,33 @@ func gatherAll(t testing.TB, n int, own []*Summary) cost {
 	return c
 }
 
-// summaries are of certificates, which are not kept: of real ranks each has its
-// own alone.
-func summaries(t testing.TB, n int) []*Summary {
-	out := make([]*Summary, n)
+// A fleet is what each rank has found, packed, since thousands of them are in
+// this process. A rank unpacks its own when it starts, and Run gives it up when
+// it is sent.
+type fleet [][]byte
+
+func newFleet(t testing.TB, n int) fleet {
+	out := make(fleet, n)
 	for r := range out {
-		out[r] = summary(t, r)
+		p := part{Summary: summary(t, r)}
+		out[r] = p.encode()
 	}
-	runtime.GC()
+	debug.FreeOSMemory()
 	return out
+}
+
+func (f fleet) summary(rank int) *Summary {
+	p := part{sent: f[rank]}
+	return p.summary()
+}
+
+// processor is the processor time that this process has had, in seconds.
+func processor(t testing.TB) float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
 // peak is the most memory that this process has had, in MB.
@@ -103,7 +123,7 @@ func TestScaleTable(t *testing.T) {
 	if !testing.Short() {
 		list = append(list, 512, 1440, 4096)
 	}
-	all := summaries(t, list[len(list)-1])
+	all := newFleet(t, list[len(list)-1])
 	t.Logf("a certificate has %d bytes", len(document(t, 0)))
 	t.Log("ranks  levels  seconds  messages of a rank, at most  kB of a rank, at most  MB of all  kB of the result  peak MB")
 	for _, n := range list {
@@ -127,11 +147,12 @@ func TestScaleTable(t *testing.T) {
 func BenchmarkGather(b *testing.B) {
 	for _, n := range []int{64, 512, 4096} {
 		b.Run(fmt.Sprintf("ranks=%d", n), func(b *testing.B) {
-			all := summaries(b, n)
+			all := newFleet(b, n)
 			b.ResetTimer()
 			for range b.N {
 				c := gatherAll(b, n, all)
 				b.ReportMetric(c.seconds, "s")
+				b.ReportMetric(c.processor, "processor-s")
 				b.ReportMetric(float64(c.messages)/float64(n), "messages/rank")
 			}
 			b.ReportMetric(peak(b), "peakMB")
