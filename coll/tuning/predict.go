@@ -37,6 +37,7 @@ type Prediction struct {
 	Time      time.Duration
 	Algorithm string // as NCCL calls it
 	Protocol  string
+	Simulated int // GPUs that were simulated: all, or so many that the rest follows from (see extend)
 	AlgBW     BytesPerSec
 	BusBW     BytesPerSec
 }
@@ -63,6 +64,7 @@ type way struct {
 	protocol  protocol
 	estimate  func(bytes float64) float64 // closed form, in seconds: cheap, for choosing
 	simulate  func(bytes int64) (time.Duration, error)
+	gpus      int // that simulate simulates
 }
 
 // A memo remembers simulations, for fits that ask the same again and again.
@@ -152,7 +154,7 @@ func (p *Predictor) Predict(bytes int64) (Prediction, error) {
 	}
 	alg := BytesPerSec(float64(bytes) / t.Seconds())
 	return Prediction{
-		Bytes: bytes, Time: t, Algorithm: w.algorithm, Protocol: w.protocol.String(),
+		Bytes: bytes, Time: t, Algorithm: w.algorithm, Protocol: w.protocol.String(), Simulated: w.gpus,
 		AlgBW: alg, BusBW: alg * BytesPerSec(BusFactor(p.job.Collective, p.sys.t.Ranks)),
 	}, nil
 }
@@ -173,19 +175,28 @@ func BusFactor(c schedule.Collective, ranks int) float64 {
 // addRings adds the ring with each protocol. Its channels are alike, so they
 // are simulated as one with the bandwidth of all.
 func (p *Predictor) addRings() error {
-	s, err := schedule.New(p.job.Collective, schedule.Ring, schedule.Options{Ranks: p.sys.t.Ranks})
-	if err != nil {
-		return fmt.Errorf("no model of %v: %w", p.job.Collective, err)
+	x := p.sys.t.extent(ringDomains)
+	schedules := map[int]*schedule.Schedule{}
+	for _, n := range x.simulated() {
+		s, err := schedule.New(p.job.Collective, schedule.Ring, schedule.Options{Ranks: n * p.sys.t.domain()})
+		if err != nil {
+			return fmt.Errorf("no model of %v: %w", p.job.Collective, err)
+		}
+		schedules[n] = s
 	}
 	for proto := range numProtocols {
 		t := p.sys.ring(proto, p.fit)
 		base := ringBase[proto] + p.fit.Launch
+		one := func(n int, bytes int64) (time.Duration, error) {
+			t := t.of(n)
+			r := Run{Bytes: bytes, Window: ringChannels * proto.chunk()}
+			return p.memo.get(question{collective: p.job.Collective, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(schedules[n], t, r) })
+		}
 		p.ways = append(p.ways, way{
-			algorithm: "Ring", protocol: proto,
+			algorithm: "Ring", protocol: proto, gpus: x.most() * t.domain(),
 			estimate: func(bytes float64) float64 { return base.Seconds() + ringEstimate(p.job.Collective, t, bytes) },
 			simulate: func(bytes int64) (time.Duration, error) {
-				r := Run{Bytes: bytes, Window: ringChannels * proto.chunk()}
-				d, err := p.memo.get(question{collective: p.job.Collective, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(s, t, r) })
+				d, err := x.along(bytes, inParts(p.job.Collective), one)
 				return base + d, err
 			},
 		})
@@ -216,30 +227,41 @@ func ringEstimate(c schedule.Collective, t Topology, bytes float64) float64 {
 // chain in each, and two trees between them with half of the data each. A
 // tree's channels are simulated as one, like a ring's.
 func (p *Predictor) addTrees() error {
-	d := p.sys.t.domain()
-	groups := make([][]int, p.sys.t.domains())
-	for r := range p.sys.t.Ranks {
-		groups[r/d] = append(groups[r/d], r)
-	}
-	s, err := schedule.New(schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: p.sys.t.Ranks, Groups: groups})
-	if err != nil {
-		return err
+	x := p.sys.t.extent(treeDomains)
+	schedules := map[int]*schedule.Schedule{}
+	for _, n := range x.simulated() {
+		s, err := treeSchedule(p.sys.t.of(n))
+		if err != nil {
+			return err
+		}
+		schedules[n] = s
 	}
 	for proto := range numProtocols {
 		t := p.sys.tree(proto, p.fit)
 		base := treeBase[proto] + p.fit.Launch
-		r := Run{Window: ringChannels * min(proto.chunk(), treeChunk) / int64(s.Channels)}
+		one := func(n int, bytes int64) (time.Duration, error) {
+			t, s := t.of(n), schedules[n]
+			r := Run{Bytes: bytes, Window: ringChannels * min(proto.chunk(), treeChunk) / int64(s.Channels)}
+			return p.memo.get(question{collective: treeQuestion, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(s, t, r) })
+		}
 		p.ways = append(p.ways, way{
-			algorithm: "Tree", protocol: proto,
+			algorithm: "Tree", protocol: proto, gpus: x.most() * t.domain(),
 			estimate: func(bytes float64) float64 { return base.Seconds() + treeEstimate(t, bytes) },
 			simulate: func(bytes int64) (time.Duration, error) {
-				r.Bytes = bytes
-				d, err := p.memo.get(question{collective: treeQuestion, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(s, t, r) })
+				d, err := x.down(bytes, one)
 				return base + d, err
 			},
 		})
 	}
 	return nil
+}
+
+func treeSchedule(t Topology) (*schedule.Schedule, error) {
+	groups := make([][]int, t.domains())
+	for r := range t.Ranks {
+		groups[r/t.domain()] = append(groups[r/t.domain()], r)
+	}
+	return schedule.New(schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: t.Ranks, Groups: groups})
 }
 
 // treeEstimate is latency and bandwidth of a double tree with chains: through
@@ -282,8 +304,13 @@ func (p *Predictor) addSwitch() {
 		}
 		return latency.Seconds() + 2*levels*t.UplinkLatency.Seconds() + bytes*rate.perByte()
 	}
+	x := t.extent(treeDomains)
+	w.gpus = x.most() * t.domain()
 	w.simulate = func(bytes int64) (time.Duration, error) {
-		d, err := p.memo.get(question{t: t, window: sw.Window, rate: sw.Rate, bytes: bytes}, func() (time.Duration, error) { return inSwitch(t, sw, bytes) })
+		d, err := x.down(bytes, func(n int, bytes int64) (time.Duration, error) {
+			t := t.of(n)
+			return p.memo.get(question{t: t, window: sw.Window, rate: sw.Rate, bytes: bytes}, func() (time.Duration, error) { return inSwitch(t, sw, bytes) })
+		})
 		return latency + d, err
 	}
 	p.ways = append(p.ways, w)

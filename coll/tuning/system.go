@@ -14,6 +14,9 @@ type system struct {
 	used []Used
 }
 
+// maxGPUs is far beyond any machine.
+const maxGPUs = 1 << 24
+
 // nicFraction is how much of a NIC's rate data get: 193.72 of 200 Gb/s, the
 // ib_write_bw row of aws-p5en in the data base.
 const nicFraction = 193.72 / 200
@@ -61,6 +64,8 @@ func (s *system) ranks(p *platform.Platform, j Job) error {
 	switch {
 	case j.GPUs < 2:
 		return fmt.Errorf("%d GPUs; want 2 or more", j.GPUs)
+	case j.GPUs > maxGPUs:
+		return fmt.Errorf("%d GPUs; want %d at most", j.GPUs, maxGPUs)
 	case nodes < 1 || j.GPUs%nodes != 0:
 		return fmt.Errorf("%d GPUs on %d nodes; each must have as many", j.GPUs, nodes)
 	case j.GPUs/nodes > node:
