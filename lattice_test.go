@@ -70,8 +70,8 @@ var lattice = []rule{
 		why: "both make the same image from the same recipe, and know nothing else",
 	},
 	{
-		name: "arithmetic", who: []string{"harness/estimate"}, not: []string{"./..."}, except: []string{"./harness/estimate"}, deep: true,
-		why: "what training should take follows from numbers alone; where they are from is the caller's matter",
+		name: "arithmetic", who: []string{"harness/estimate", "harness/scale"}, not: []string{"./..."}, deep: true,
+		why: "what training should take, and what a run costs, follows from numbers alone; where they are from is the caller's matter",
 	},
 	{
 		name: "the data base", who: []string{"harness/platform"}, not: []string{"./..."}, except: []string{"./harness/platform", "./harness/sysfs"},

@@ -20,18 +20,22 @@ type predictOptions struct {
 	collective, algo  string
 	sizes, format     string
 	collectiveParsed  schedule.Collective
+	collectiveSet     bool
 	sizesParsed       []int64
 }
 
 const predictText = `Without --platform, the published tables of the hardware data base are
 predicted and compared, row by row. With it, times are predicted for a platform
 and a number of GPUs, and every figure that they rest on is listed with its
-source.
+source. With --nodes alone it is all GPUs of so many nodes: all collectives,
+and what a run of the suite fabric over them costs.
 
   harness predict
   harness predict --platform hgx-h100-ndr400 --gpus 256 --sizes 1M:8G
+  harness predict --platform gb200-nvl72 --nodes 360
 
-docs/predict.md says what the model is made of and how wrong it is.`
+docs/predict.md says what the model is made of and how wrong it is, docs/scale.md
+what runs cost.`
 
 func predictCommand(out io.Writer) *cli.Command {
 	var o predictOptions
@@ -44,8 +48,8 @@ func predictCommand(out io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that nothing was fitted to"},
 			&cli.StringFlag{Name: "platform", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PLATFORM` of the data base"},
 			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
-			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs)"},
-			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE`"},
+			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},
+			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE` (with --nodes alone: all)"},
 			&cli.StringFlag{Name: "algorithm", Destination: &o.algo, Usage: "only `NAME`: Ring, Tree, NVLS, NVLSTree (default: what the model finds fastest)"},
 			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "1M:16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
 			formatFlag(&o.format),
@@ -58,6 +62,9 @@ func predictCommand(out io.Writer) *cli.Command {
 			db, err := platform.Load()
 			if err != nil {
 				return err
+			}
+			if o.platform != "" && o.gpus == 0 {
+				return o.cluster(out, db)
 			}
 			if o.platform != "" {
 				return o.predict(out, db)
@@ -88,8 +95,18 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		}
 		return nil
 	}
-	if o.gpus < 1 {
-		return usagef("--platform needs --gpus: how many in all")
+	if c.IsSet("nodes") && o.nodes < 1 || c.IsSet("gpus") && o.gpus < 1 {
+		return usagef("--nodes and --gpus are 1 or more")
+	}
+	if o.gpus == 0 && o.nodes == 0 {
+		return usagef("--platform needs --gpus: how many in all; or --nodes: all of theirs")
+	}
+	o.collectiveSet = c.IsSet("collective")
+	if o.gpus == 0 && o.algo != "" && !o.collectiveSet {
+		return usagef("--algorithm with --nodes alone needs --collective: not all have it")
+	}
+	if o.gpus == 0 && !c.IsSet("sizes") {
+		o.sizes = clusterSizes
 	}
 	var ok bool
 	if o.collectiveParsed, ok = tuning.CollectiveOf(o.collective); !ok {
@@ -142,13 +159,9 @@ func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
-	var rows []tuning.Prediction
-	for _, b := range o.sizesParsed {
-		r, err := p.Predict(b)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, r)
+	rows, err := o.predictAll(p)
+	if err != nil {
+		return err
 	}
 	if o.format == "json" {
 		return writeJSON(out, predictionDoc{
@@ -163,7 +176,7 @@ func printPrediction(out io.Writer, name string, o *predictOptions, rows []tunin
 	w.printf("%s: %s, %d GPUs (predicted, not measured)\n", name, o.collective, o.gpus)
 	w.printf("%14s %12s %10s %10s  %s\n", "bytes", "time us", "algbw GB/s", "busbw GB/s", "by")
 	for _, r := range rows {
-		w.printf("%14d %12.1f %10.2f %10.2f  %s %s\n", r.Bytes, micros(r), gb(r.AlgBW), gb(r.BusBW), r.Algorithm, r.Protocol)
+		w.printf("%14d %12.1f %10.2f %10.2f  %s %s%s\n", r.Bytes, micros(r), gb(r.AlgBW), gb(r.BusBW), r.Algorithm, r.Protocol, extended(predictedRow{Simulated: r.Simulated}, o.gpus))
 	}
 	w.printf("\nfigures:\n")
 	for _, u := range used {

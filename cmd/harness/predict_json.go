@@ -29,6 +29,7 @@ type (
 		BusBW     float64 `json:"busbwGBps"`
 		Algorithm string  `json:"algorithm"`
 		Protocol  string  `json:"protocol"`
+		Simulated int     `json:"simulatedGPUs"` // fewer than all: the rest follows from them (docs/predict.md)
 	}
 	comparisonDoc struct {
 		Schema  int             `json:"schema"`
@@ -66,7 +67,7 @@ type (
 func predictedRows(rows []tuning.Prediction) []predictedRow {
 	var out []predictedRow
 	for _, r := range rows {
-		out = append(out, predictedRow{r.Bytes, round(micros(r), 3), round(gb(r.AlgBW), 4), round(gb(r.BusBW), 4), r.Algorithm, r.Protocol})
+		out = append(out, predictedRow{r.Bytes, round(micros(r), 3), round(gb(r.AlgBW), 4), round(gb(r.BusBW), 4), r.Algorithm, r.Protocol, r.Simulated})
 	}
 	return out
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/scale/scaletest"
 )
 
 // TestScaleTable prints what coming up costs as ranks grow, all of them in this
@@ -12,12 +14,20 @@ func TestScaleTable(t *testing.T) {
 	list := []int{8, 64, 256}
 	if !testing.Short() {
 		list = append(list, 1024)
+		for _, n := range []int{1440, 2048, 4096} {
+			if files := 8*n + 100; scaletest.Files(files) {
+				list = append(list, n)
+			} else {
+				t.Logf("skipped: %d ranks: the limit of open files (ulimit -n) cannot be raised to %d", n, files)
+			}
+		}
 	}
-	t.Log("ranks  levels  ends of links  of a rank, at most  up, seconds  barrier, seconds  all-gather of 256 B, seconds")
+	var rows [][]float64
+	t.Log("ranks  levels  ends of links  of a rank, at most  up, seconds  processor-s  barrier, seconds  all-gather of 256 B, seconds")
 	for _, n := range list {
-		begun := time.Now()
+		begun, used := time.Now(), scaletest.Processor(t)
 		nets := comeUp(t, n, local(), nil)
-		up := time.Since(begun)
+		up, work := time.Since(begun), scaletest.Processor(t)-used
 		begun = time.Now()
 		each(nets, func(n *Net) {
 			if err := n.Barrier(context.Background()); err != nil {
@@ -41,9 +51,11 @@ func TestScaleTable(t *testing.T) {
 			levels++
 		}
 		closeAll(t, nets)
-		t.Logf("%5d  %6d  %13d  %17d  %11.3f  %16.4f  %28.4f", n, levels, ends, most, up.Seconds(), barrier.Seconds(), gather.Seconds())
+		t.Logf("%5d  %6d  %13d  %17d  %11.3f  %11.2f  %16.4f  %28.4f", n, levels, ends, most, up.Seconds(), work, barrier.Seconds(), gather.Seconds())
+		rows = append(rows, []float64{float64(n), up.Seconds(), work, float64(ends), float64(most), barrier.Seconds(), gather.Seconds()})
 		if most > 7 || ends > 4*n {
 			t.Errorf("%d ranks: %d ends of links, of one rank up to %d; at most %d and 7 are expected", n, ends, most, 4*n)
 		}
 	}
+	scaletest.Record(t, "bootstrap", []string{"ranks", "seconds", "processor seconds", "ends of links", "links of a rank", "barrier seconds", "all-gather seconds"}, rows)
 }

@@ -13,19 +13,27 @@ import (
 type extent struct{ all, large, small int } // large is 0 where all are simulated
 
 const (
-	// ringDomains and treeDomains are up to how many are simulated one by one.
-	ringDomains = 32
+	// ringDomains and treeDomains are up to how many domains all are simulated.
+	ringDomains = 8
 	treeDomains = 64
-	// extendRanks is how many ranks the larger of two simulations has, about.
-	extendRanks = 512
+	// treeRanks is how many the larger of two simulations of trees has, about.
+	treeRanks = 256
 	// leastDomains of the smaller one: fewer have no inner nodes in their trees.
 	leastDomains = 8
 )
 
-func (t Topology) extent(most int) extent {
+// ringExtent: any two numbers do, for a line that is exact.
+func (t Topology) ringExtent() extent {
+	if t.domains() <= ringDomains {
+		return extent{all: t.domains()}
+	}
+	return extent{all: t.domains(), large: ringDomains, small: ringDomains / 2}
+}
+
+func (t Topology) treeExtent() extent {
 	x := extent{all: t.domains()}
-	if x.all > most {
-		for x.small = leastDomains; 4*x.small*t.domain() <= extendRanks && 4*x.small <= most; {
+	if x.all > treeDomains {
+		for x.small = leastDomains; 4*x.small*t.domain() <= treeRanks && 4*x.small <= treeDomains; {
 			x.small *= 2
 		}
 		x.large = 2 * x.small

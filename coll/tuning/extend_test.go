@@ -82,8 +82,9 @@ func TestExtent(t *testing.T) {
 		{schedule.AllReduce, 48 * 8, 1e-4},
 		{schedule.Broadcast, 61 * 8, 1e-4},
 		{schedule.Reduce, 40 * 8, 1e-4},
-		{schedule.AllReduce, 128 * 8, 0.06},
-		{schedule.AllReduce, 200 * 8, 0.06},
+		{schedule.AllReduce, 72 * 8, 0.08},
+		{schedule.AllReduce, 128 * 8, 0.08},
+		{schedule.AllReduce, 200 * 8, 0.08},
 	} {
 		p := predictorOf(t, Job{Platform: platform, GPUs: tt.gpus, Collective: tt.collective})
 		for _, w := range p.ways {

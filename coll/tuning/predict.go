@@ -138,6 +138,9 @@ func (p *Predictor) only(algorithm string) {
 // Figures are what the predictions rest on, with sources.
 func (p *Predictor) Figures() []Used { return p.sys.used }
 
+// Domains are how many NVLink domains the job has, and the GPUs of each.
+func (p *Predictor) Domains() (domains, gpus int) { return p.sys.t.domains(), p.sys.t.domain() }
+
 // Predict chooses by closed forms what is fastest, as NCCL does, and simulates
 // that.
 func (p *Predictor) Predict(bytes int64) (Prediction, error) {
@@ -175,7 +178,7 @@ func BusFactor(c schedule.Collective, ranks int) float64 {
 // addRings adds the ring with each protocol. Its channels are alike, so they
 // are simulated as one with the bandwidth of all.
 func (p *Predictor) addRings() error {
-	x := p.sys.t.extent(ringDomains)
+	x := p.sys.t.ringExtent()
 	schedules := map[int]*schedule.Schedule{}
 	for _, n := range x.simulated() {
 		s, err := schedule.New(p.job.Collective, schedule.Ring, schedule.Options{Ranks: n * p.sys.t.domain()})
@@ -227,7 +230,7 @@ func ringEstimate(c schedule.Collective, t Topology, bytes float64) float64 {
 // chain in each, and two trees between them with half of the data each. A
 // tree's channels are simulated as one, like a ring's.
 func (p *Predictor) addTrees() error {
-	x := p.sys.t.extent(treeDomains)
+	x := p.sys.t.treeExtent()
 	schedules := map[int]*schedule.Schedule{}
 	for _, n := range x.simulated() {
 		s, err := treeSchedule(p.sys.t.of(n))
@@ -304,7 +307,7 @@ func (p *Predictor) addSwitch() {
 		}
 		return latency.Seconds() + 2*levels*t.UplinkLatency.Seconds() + bytes*rate.perByte()
 	}
-	x := t.extent(treeDomains)
+	x := t.treeExtent()
 	w.gpus = x.most() * t.domain()
 	w.simulate = func(bytes int64) (time.Duration, error) {
 		d, err := x.down(bytes, func(n int, bytes int64) (time.Duration, error) {

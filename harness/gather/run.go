@@ -390,30 +390,30 @@ func (w *climb) send(ctx context.Context, p *part) error {
 // deliver returns nil when a part has been passed on.
 func (w *climb) deliver(ctx context.Context, b []byte) error {
 	g := w.g
-	conn := w.conn // which send may let go of
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	c := w.conn // which is none any more when this fails, and AfterFunc's may come later
+	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	w.conn.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
+	c.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
 	if w.next > 0 {
 		// Who is above sends at this time at the latest.
-		w.conn.SetDeadline(g.at(g.o.waits(w.next) + g.o.slice()/2))
+		c.SetDeadline(g.at(g.o.waits(w.next) + g.o.slice()/2))
 	}
 	g.upLock.Lock()
 	if g.o.Document != nil {
 		d := binary.BigEndian.AppendUint32(nil, uint32(g.o.Rank))
-		if err := g.write(w.conn, frameDocument, append(d, g.o.Document...)); err != nil {
+		if err := g.write(c, frameDocument, append(d, g.o.Document...)); err != nil {
 			g.upLock.Unlock()
 			return err
 		}
 	}
-	err := g.write(w.conn, frameSummary, b)
+	err := g.write(c, frameSummary, b)
 	g.upLock.Unlock()
 	if err != nil {
 		return err
 	}
 	taken := false
 	for {
-		k, p, err := readFrame(w.conn, 4096)
+		k, p, err := readFrame(c, 4096)
 		switch {
 		case err != nil:
 			return err

@@ -10,11 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/scale/scaletest"
 )
 
 // A cost is what gathering from fake ranks in this process took.
@@ -32,11 +32,11 @@ type cost struct {
 // gatherAll has n ranks in this process gather their summaries, and rank 0 judge.
 func gatherAll(t testing.TB, n int, own fleet) cost {
 	t.Helper()
-	j := newJob(t, n, 8, time.Minute)
+	j := newJob(t, n, 8, 5*time.Minute)
 	stats, errs := make([]Stats, n), make([]error, n)
 	var got *Summary
 	var wg sync.WaitGroup
-	begun, used := time.Now(), processor(t)
+	begun, used := time.Now(), scaletest.Processor(t)
 	for r := range n {
 		wg.Go(func() {
 			sum, st, err := Run(context.Background(), own.summary(r), j.options(r))
@@ -47,7 +47,7 @@ func gatherAll(t testing.TB, n int, own fleet) cost {
 		})
 	}
 	wg.Wait()
-	c := cost{seconds: time.Since(begun).Seconds(), processor: processor(t) - used}
+	c := cost{seconds: time.Since(begun).Seconds(), processor: scaletest.Processor(t) - used}
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
@@ -88,15 +88,6 @@ func (f fleet) summary(rank int) *Summary {
 	return p.summary()
 }
 
-// processor is the processor time that this process has had, in seconds.
-func processor(t testing.TB) float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
 // peak is the most memory that this process has had, in MB.
 func peak(t testing.TB) float64 {
 	b, err := os.ReadFile("/proc/self/status")
@@ -122,13 +113,23 @@ func TestScaleTable(t *testing.T) {
 	list := []int{8, 64, 256}
 	if !testing.Short() {
 		list = append(list, 512, 1440, 4096)
+		for _, n := range []int{8192, 12_500} {
+			// Both ends of connections are here, and listeners.
+			if files := 9*n/4 + 100; scaletest.Files(files) {
+				list = append(list, n)
+			} else {
+				t.Logf("skipped: %d ranks: the limit of open files (ulimit -n) cannot be raised to %d", n, files)
+			}
+		}
 	}
 	all := newFleet(t, list[len(list)-1])
 	t.Logf("a certificate has %d bytes", len(document(t, 0)))
-	t.Log("ranks  levels  seconds  messages of a rank, at most  kB of a rank, at most  MB of all  kB of the result  peak MB")
+	var rows [][]float64
+	t.Log("ranks  levels  seconds  processor-s  messages of a rank, at most  kB of a rank, at most  MB of all  kB of the result  peak MB")
 	for _, n := range list {
 		c := gatherAll(t, n, all)
-		t.Logf("%5d  %6d  %7.2f  %27d  %21.0f  %9.1f  %16.0f  %7.0f", n, c.level, c.seconds, c.mostMessages, float64(c.mostBytes)/1e3, float64(c.bytes)/2e6, float64(c.root)/1e3, peak(t))
+		t.Logf("%5d  %6d  %7.2f  %11.2f  %27d  %21.0f  %9.1f  %16.0f  %7.0f", n, c.level, c.seconds, c.processor, c.mostMessages, float64(c.mostBytes)/1e3, float64(c.bytes)/2e6, float64(c.root)/1e3, peak(t))
+		rows = append(rows, []float64{float64(n), c.seconds, c.processor, float64(c.mostMessages), float64(c.mostBytes), float64(c.bytes) / 2, float64(c.root), peak(t)})
 		levels := 0
 		for last := 0; last < n-1; levels++ {
 			last = 8*last + 8
@@ -141,6 +142,7 @@ func TestScaleTable(t *testing.T) {
 			t.Errorf("%d ranks: the result has %d bytes; at most %d are expected", n, c.root, limit)
 		}
 	}
+	scaletest.Record(t, "gathering", []string{"ranks", "seconds", "processor seconds", "messages of a rank", "bytes of a rank", "bytes", "result bytes", "peak MB"}, rows)
 }
 
 // BenchmarkGather is certificates gathered and judged.

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/scale/scaletest"
 )
 
 // sizes are those that every kind of fault is tried at; the largest ones take
@@ -280,10 +282,11 @@ func TestSameSeed(t *testing.T) {
 
 // TestScaleTable prints how rounds grow, and holds them to a logarithm.
 func TestScaleTable(t *testing.T) {
-	list := []int{4, 8, 16, 64, 180}
+	list := []int{4, 8, 16, 64, 180, 360}
 	if !testing.Short() {
-		list = append(list, 1024, 4096, 12500)
+		list = append(list, 1024, 1440, 4096, 12500)
 	}
+	var rows [][]float64
 	t.Log("nodes  rounds clean  rounds, one at half rate  measurements")
 	for _, n := range list {
 		clean := run(t, newCluster(n, 1), Options{})
@@ -291,6 +294,7 @@ func TestScaleTable(t *testing.T) {
 		c.faults[n/3] = fault{times(0.5), times(0.5)}
 		slow := run(t, c, Options{})
 		t.Logf("%5d  %12d  %24d  %12d", n, clean.Rounds, slow.Rounds, slow.Measurements)
+		rows = append(rows, []float64{float64(n), float64(clean.Rounds), float64(slow.Rounds), float64(slow.Measurements)})
 		if limit := 24 + 2*log2(n); clean.Rounds > limit || slow.Rounds > limit+12 {
 			t.Errorf("%d nodes: %d and %d rounds; at most %d and %d are the bound", n, clean.Rounds, slow.Rounds, limit, limit+12)
 		}
@@ -298,6 +302,7 @@ func TestScaleTable(t *testing.T) {
 			t.Errorf("%d nodes: %s; %s", n, describe(clean), describe(slow))
 		}
 	}
+	scaletest.Record(t, "hunt", []string{"nodes", "rounds", "rounds with a fault", "measurements"}, rows)
 }
 
 func TestErrors(t *testing.T) {
