@@ -82,7 +82,7 @@ test-slurm: deps ## a real Slurm: rendered jobs on two nodes and on eight, also 
 	@./.ci/slurm
 
 .PHONY: test-kubernetes
-test-kubernetes: ## nodes marked on a real API server, which is built from source first (some ten minutes, kept in the cache)
+test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it; it is built first (some ten minutes, kept in the cache)
 	@./.ci/kubernetes/test
 
 .PHONY: test-jobs

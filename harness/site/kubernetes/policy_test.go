@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/apiservertest"
 )
 
 // install makes the objects of an example on the API server, which refuses fields
@@ -74,7 +75,7 @@ func (s *apiServer) podToken(t *testing.T, node string) string {
 // TestExamples: a real API server takes the examples, and with them a pod may
 // write onto its own node and no other.
 func TestExamples(t *testing.T) {
-	if os.Getenv("ASSAY_KUBERNETES_BIN") == "" {
+	if !apiservertest.Available() {
 		t.Skip("needs a real API server: make test-kubernetes")
 	}
 	s := startServer(t)

@@ -23,11 +23,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"github.com/assay-hpc/assay/internal/apiservertest"
 )
 
 // Users of the test's API servers: their tokens are their names.
 const (
-	admin   = "admin"
+	admin   = apiservertest.Admin
 	harness = "harness"
 	nobody  = "nobody"
 	reader  = "reader" // may get nodes
@@ -43,16 +45,14 @@ type apiServer struct {
 
 // as is a client's configuration for a user.
 func (s *apiServer) as(user string) *rest.Config {
-	c := rest.CopyConfig(s.config)
-	c.BearerToken = user
-	return c
+	return apiservertest.As(s.config, user)
 }
 
 func startServer(t *testing.T) *apiServer {
 	t.Helper()
 	s := new(apiServer)
-	if bin := os.Getenv("ASSAY_KUBERNETES_BIN"); bin != "" {
-		s.config = startReal(t, bin)
+	if apiservertest.Available() {
+		s.config = startReal(t)
 	} else {
 		small := httptest.NewTLSServer(&smallServer{t: t, nodes: map[string]*corev1.Node{}})
 		t.Cleanup(small.Close)
