@@ -12,20 +12,21 @@ import (
 	"github.com/assay-hpc/assay/harness/gather"
 )
 
-// inside is up to how many bytes machines' certificates are inside the cluster's.
+// inside is up to how many bytes all machines' certificates are inside the
+// cluster's.
 const inside = certificate.MaxSize / 2
 
 // Merge is the certificate of all machines: a result for each, of what it did on
 // its own, and those of what they did together. Where a machine's certificate did not
-// come, that is its result. Machines' certificates are inside as long as there is
-// room; else their digests are.
+// come, that is its result. Machines' certificates are inside if there is room for
+// all; else their digests are.
 func (f *Fabric) Merge(g *Gathered, together []certificate.Result) (*certificate.Statement, error) {
 	first := g.Certificates[0]
 	p := certificate.Predicate{
 		Suite: first.Predicate.Suite, Started: first.Predicate.Started, Finished: first.Predicate.Finished,
 		Harness: first.Predicate.Harness, Environment: first.Predicate.Environment,
 	}
-	room := inside
+	size := 0
 	for rank, st := range g.Certificates {
 		if st == nil && g.Missing[rank] == "" {
 			continue // only the summary has it
@@ -40,10 +41,14 @@ func (f *Fabric) Merge(g *Gathered, together []certificate.Result) (*certificate
 		}
 		sum := sha256.Sum256(doc)
 		m := certificate.Machine{Name: f.Name(rank), SHA256: hex.EncodeToString(sum[:])}
-		if room -= len(doc); room >= 0 {
-			m.Certificate = st
-		}
+		m.Certificate = st
+		size += len(doc)
 		p.Machines = append(p.Machines, m)
+	}
+	for i := range p.Machines {
+		if size > inside {
+			p.Machines[i].Certificate = nil
+		}
 	}
 	if len(p.Machines)+len(g.Missing) < len(g.Certificates) {
 		p.Results = append(p.Results, summarized(g.Summary)...)

@@ -84,13 +84,21 @@ type Certificate struct {
 }
 
 const (
-	certificateBytes = 205    // of a node in the cluster's certificate
+	certificateBytes = 310    // of a node in the cluster's certificate
 	nodeBytes        = 28.5e3 // of a node's own: 12 checks of 8 GPUs
 )
 
+// mostInside is up to how many bytes the nodes' own certificates are inside the
+// cluster's.
+const mostInside = 16 << 20
+
 // CertificateOf is that of so many nodes.
 func CertificateOf(nodes int) Certificate {
-	return Certificate{nodes, certificateBytes * float64(nodes), nodeBytes * float64(nodes)}
+	c := Certificate{nodes, certificateBytes * float64(nodes), nodeBytes * float64(nodes)}
+	if c.Embedded <= mostInside {
+		c.Bytes += c.Embedded
+	}
+	return c
 }
 
 // Hunt is the search for slow nodes.
