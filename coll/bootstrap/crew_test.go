@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/scale/scaletest"
 )
 
 // muster brings a crew of n together in this process, but for the ranks that stay
@@ -295,4 +297,49 @@ func TestCrewWithoutFirst(t *testing.T) {
 			crews[0].Close(nil)
 		})
 	}
+}
+
+// TestCrewScaleTable prints what the meeting of a Crew and an exchange cost as
+// ranks grow, all of them in this process.
+func TestCrewScaleTable(t *testing.T) {
+	list := []int{8, 64, 360}
+	if !testing.Short() {
+		for _, n := range []int{1440, 4096, 12500} {
+			if files := 2*n + 100; scaletest.Files(files) {
+				list = append(list, n)
+			} else {
+				t.Logf("skipped: %d ranks: the limit of open files (ulimit -n) cannot be raised to %d", n, files)
+			}
+		}
+	}
+	var rows [][]float64
+	for _, n := range list {
+		o := local()
+		o.Timeout = 2 * time.Minute
+		begun, used := time.Now(), scaletest.Processor(t)
+		crews, errs := muster(t, n, o)
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		up, work := time.Since(begun), scaletest.Processor(t)-used
+		var wg sync.WaitGroup
+		begun, used = time.Now(), scaletest.Processor(t)
+		for _, c := range crews {
+			wg.Go(func() {
+				_, err := c.Exchange(t.Context(), make([]byte, 100), func(all [][]byte) ([][]byte, error) { return all, nil })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		exchange, exchanged := time.Since(begun), scaletest.Processor(t)-used
+		if lost := crews[0].Lost(); len(lost) > 0 {
+			t.Errorf("of %d ranks %d are lost", n, len(lost))
+		}
+		closeCrew(crews)
+		t.Logf("%5d ranks: up %.3f s, %.3f processor-s; an exchange %.4f s, %.4f processor-s", n, up.Seconds(), work, exchange.Seconds(), exchanged)
+		rows = append(rows, []float64{float64(n), up.Seconds(), work, exchange.Seconds(), exchanged})
+	}
+	scaletest.Record(t, "crew", []string{"machines", "seconds", "processor seconds", "exchange seconds", "exchange processor seconds"}, rows)
 }
