@@ -23,13 +23,20 @@ type crewHub struct {
 	deaths events
 	loss   loss
 
-	mu      sync.Mutex
-	mates   []*mate // by rank; nil: has not come, and of rank 0
-	own     []byte
-	lostBy  map[int]string
-	begun   bool
-	ending  bool
-	changed chan struct{} // closed, and made anew, when mates or parts change
+	mu     sync.Mutex
+	mates  []*mate // by rank; nil: has not come, and of rank 0
+	own    []byte
+	lostBy map[int]string
+	begun  bool
+	ending bool
+	await  *await // who waits for all ranks; nil: nobody
+}
+
+// An await is a wait until all ranks that are not lost are ready.
+type await struct {
+	ready func(*mate) bool
+	left  int           // that are not
+	done  chan struct{} // closed when none is left
 }
 
 // A mate is a rank that has come.
@@ -43,7 +50,7 @@ type mate struct {
 }
 
 func emptyHub(size int, o Options, secret [secretBytes]byte) *crewHub {
-	h := &crewHub{size: size, o: o, closed: make(chan struct{}), mates: make([]*mate, size), lostBy: map[int]string{}, changed: make(chan struct{})}
+	h := &crewHub{size: size, o: o, closed: make(chan struct{}), mates: make([]*mate, size), lostBy: map[int]string{}}
 	h.gate = &gate{secret: secret[:], name: "rank 0", logf: o.Logf, admit: h.admit, enter: h.enter}
 	return h
 }
@@ -117,10 +124,26 @@ func (h *crewHub) enter(hello hello, c net.Conn, _ []byte) {
 	h.wg.Go(l.write)
 }
 
-// noteLocked wakes who waits for ranks or for what they give.
-func (h *crewHub) noteLocked() {
-	close(h.changed)
-	h.changed = make(chan struct{})
+// awaitLocked begins to wait, without looking at all ranks whenever one changes:
+// of many that would take the square of their number.
+func (h *crewHub) awaitLocked(ready func(*mate) bool) *await {
+	h.await = &await{ready: ready, left: len(h.missingLocked(ready)), done: make(chan struct{})}
+	if h.await.left == 0 {
+		close(h.await.done)
+	}
+	return h.await
+}
+
+// readyLocked counts a rank that has become ready, or is lost, and was not ready
+// before.
+func (h *crewHub) readyLocked() {
+	if h.await.left--; h.await.left == 0 {
+		close(h.await.done)
+	}
+}
+
+func (h *crewHub) awaitedLocked(m *mate) bool {
+	return h.await != nil && (m == nil || !h.await.ready(m))
 }
 
 // handle is what a rank says.
@@ -131,9 +154,15 @@ func (h *crewHub) handle(l *link, k kind, p []byte) error {
 	if m == nil || m.link != l {
 		return nil // it was refused
 	}
+	if h.awaitedLocked(m) {
+		defer func() {
+			if _, lost := h.lostBy[l.rank]; !lost && !h.awaitedLocked(m) {
+				h.readyLocked()
+			}
+		}()
+	}
 	switch k {
 	case frameBeat:
-		return nil
 	case frameHere:
 		if m.said {
 			return errors.New("it introduced itself twice")
@@ -159,7 +188,6 @@ func (h *crewHub) handle(l *link, k kind, p []byte) error {
 	default:
 		return fmt.Errorf("it sent a frame of unknown kind %d", k)
 	}
-	h.noteLocked()
 	return nil
 }
 
@@ -188,7 +216,9 @@ func (h *crewHub) loseLocked(rank int, why string, tell bool) {
 	if f := h.o.OnDeath; f != nil && tell {
 		h.deaths.add(func() { f(rank, why) })
 	}
-	h.noteLocked()
+	if h.awaitedLocked(h.mates[rank]) {
+		h.readyLocked()
+	}
 }
 
 // leaveLocked goes on without a rank.
@@ -207,32 +237,31 @@ func (h *crewHub) wait(ctx context.Context, own []byte) error {
 	h.mu.Unlock()
 	limit := time.NewTimer(h.o.Timeout)
 	defer limit.Stop()
-	for late := false; ; {
+	said := func(m *mate) bool { return m.said }
+	h.mu.Lock()
+	all := h.awaitLocked(said)
+	h.mu.Unlock()
+	select {
+	case <-all.done:
+	case <-limit.C:
+	case <-ctx.Done():
 		h.mu.Lock()
-		missing := h.missingLocked(func(m *mate) bool { return m.said })
-		if late || len(missing) == 0 {
-			for _, rank := range missing {
-				h.leaveLocked(rank, fmt.Sprintf("it did not come within %v", h.o.Timeout))
-			}
-			h.begun = true
-			for rank, m := range h.mates {
-				if _, lost := h.lostBy[rank]; m != nil && !lost {
-					m.link.send(frameGo, nil)
-				}
-			}
-			h.mu.Unlock()
-			return nil
-		}
-		changed := h.changed
-		h.mu.Unlock()
-		select {
-		case <-changed:
-		case <-limit.C:
-			late = true
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for rank %s: %w", rankList(missing), context.Cause(ctx))
+		defer h.mu.Unlock()
+		return fmt.Errorf("waiting for rank %s: %w", rankList(h.missingLocked(said)), context.Cause(ctx))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.await = nil
+	for _, rank := range h.missingLocked(said) {
+		h.leaveLocked(rank, fmt.Sprintf("it did not come within %v", h.o.Timeout))
+	}
+	h.begun = true
+	for rank, m := range h.mates {
+		if _, lost := h.lostBy[rank]; m != nil && !lost {
+			m.link.send(frameGo, nil)
 		}
 	}
+	return nil
 }
 
 // missingLocked are the ranks that are not lost, and not ready.
@@ -279,35 +308,32 @@ func (h *crewHub) exchange(ctx context.Context, seq uint32, own []byte, judge fu
 
 // collect waits for what all who are left give.
 func (h *crewHub) collect(ctx context.Context, seq uint32, begun time.Time) ([][]byte, error) {
-	for late := false; ; {
-		h.mu.Lock()
-		missing := h.missingLocked(func(m *mate) bool { return m.part != nil && m.seq == seq })
-		if late {
-			for _, rank := range missing {
-				h.leaveLocked(rank, fmt.Sprintf("the others waited for it for %v", time.Since(begun).Round(time.Millisecond)))
-			}
-			missing = nil
+	given := func(m *mate) bool { return m.part != nil && m.seq == seq }
+	h.mu.Lock()
+	wait := h.awaitLocked(given)
+	h.mu.Unlock()
+	select {
+	case <-wait.done:
+	case <-ctx.Done():
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.await = nil
+	if missing := h.missingLocked(given); len(missing) > 0 {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, fmt.Errorf("waiting for rank %s: %w", rankList(missing), context.Cause(ctx))
 		}
-		if len(missing) == 0 {
-			all := make([][]byte, h.size)
-			for rank, m := range h.mates {
-				if _, lost := h.lostBy[rank]; m != nil && !lost {
-					all[rank] = m.part
-				}
-			}
-			h.mu.Unlock()
-			return all, nil
-		}
-		changed := h.changed
-		h.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			if late = errors.Is(ctx.Err(), context.DeadlineExceeded); !late {
-				return nil, fmt.Errorf("waiting for rank %s: %w", rankList(missing), context.Cause(ctx))
-			}
+		for _, rank := range missing {
+			h.leaveLocked(rank, fmt.Sprintf("the others waited for it for %v", time.Since(begun).Round(time.Millisecond)))
 		}
 	}
+	all := make([][]byte, h.size)
+	for rank, m := range h.mates {
+		if _, lost := h.lostBy[rank]; m != nil && !lost {
+			all[rank] = m.part
+		}
+	}
+	return all, nil
 }
 
 func (h *crewHub) here(rank int) []byte {
