@@ -86,7 +86,7 @@ test-kubernetes: ## nodes marked on a real API server, all rendered manifests ta
 	@./.ci/kubernetes/test
 
 .PHONY: test-jobs
-test-jobs: ## every rendered Slurm script through a real sbatch --test-only, bash and shellcheck (half a minute)
+test-jobs: ## every rendered Slurm script through a real sbatch --test-only, bash and shellcheck (a minute)
 	@./.ci/jobs
 
 .PHONY: test-html

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/platform"
 )
 
@@ -111,7 +113,7 @@ func TestEveryCombination(t *testing.T) {
 	for _, p := range doc.Profiles {
 		for _, s := range Schedulers {
 			for _, variants := range pairs() {
-				for _, o := range []Options{{}, {Run: RunNCCL, NoExec: true}} {
+				for _, o := range []Options{{}, {Suite: "node"}, {Run: RunNCCL, NoExec: true}} {
 					o.Profile, o.Scheduler, o.Variants, o.Image, o.Site = p.ID, s, variants, image, p.Site
 					if s == Hostfile {
 						o.Hosts = []string{"n1", "n2"}
@@ -163,6 +165,7 @@ func TestRefusals(t *testing.T) {
 		{"contradiction", func(o *Options) { o.Variants = []string{"no-ib", "sharp", "gdrcopy"} }, []string{"--no-ib with --sharp", "--no-ib with --gdrcopy"}},
 		{"sizes of a suite", func(o *Options) { o.Min = "8" }, []string{"a suite has its own"}},
 		{"suite of a benchmark", func(o *Options) { o.Run, o.Suite = RunColl, "fabric" }, []string{"--suite"}},
+		{"fabric of one", func(o *Options) { o.Scheduler, o.Suite = Kubernetes, "fabric" }, []string{"--suite fabric: with kubernetes nodes run by themselves"}},
 		{"size", func(o *Options) { o.Run, o.Min, o.Max, o.Factor = RunColl, "8 GB", "-1", 1 }, []string{"--min", "--max", "--factor"}},
 		{"image", func(o *Options) { o.Image = "assay; rm -rf /" }, []string{"--image"}},
 		{"site", func(o *Options) { o.Site = "moon" }, []string{"h100-8x knows coreweave, none"}},
@@ -257,6 +260,63 @@ func TestRows(t *testing.T) {
 			if strings.Contains(string(text), not) {
 				t.Errorf("%s %s %s has %q", tt.profile, tt.variant, tt.scheduler, not)
 			}
+		}
+	}
+}
+
+// TestSuites: which suite a certification runs, with how many processes, until
+// when, and where its results go.
+func TestSuites(t *testing.T) {
+	for _, tt := range []struct {
+		scheduler, suite string
+		nodes            int
+		has, not         []string
+	}{
+		{SlurmBare, "", 4, []string{"--ntasks-per-node=1\n", "--gpus-per-node=8\n", "--cpus-per-task=64\n", "fabric --output \"$out\"", "--wait=0", "time=0-01:15"}, []string{"SLURMD_NODENAME"}},
+		{SlurmBare, "", 1, []string{"certify", "--suite node", "time=0-00:30"}, []string{"SLURMD_NODENAME", "--suite fabric"}},
+		{SlurmBare, "full", 4, []string{"--output \"$1/$SLURMD_NODENAME\"", "time=0-01:00"}, []string{"--suite fabric"}},
+		{MPIOperator, "", 4, []string{"slotsPerWorker: 1\n", "ppr:1:node", "--enable-recovery", "- fabric\n", "fieldPath: spec.nodeName"}, nil},
+		{MPIOperator, "", 1, []string{"- node\n"}, []string{"- fabric\n"}},
+		{MPIOperator, "quick", 4, []string{`--output "$dir/${NODE_NAME:-$$(hostname)}"`}, []string{"- fabric\n"}},
+		{Kubernetes, "", 4, []string{"- node\n"}, []string{"- fabric\n"}},
+		{Hostfile, "", 2, []string{"n1 slots=1\n", "-np 2 --map-by ppr:1:node"}, []string{"DeepSpeed"}},
+		{Docker, "", 1, []string{"--suite node --output \"$out\""}, nil},
+	} {
+		o := Options{Profile: "h100-8x", Scheduler: tt.scheduler, Suite: tt.suite, Nodes: tt.nodes, Image: image}
+		switch tt.scheduler {
+		case Hostfile:
+			o.Hosts = []string{"n1", "n2"}
+		case MPIOperator, Kubernetes:
+			o.Claim = "results"
+		}
+		text, err := Render(o)
+		if err != nil {
+			t.Errorf("%s %s %d: %v", tt.scheduler, tt.suite, tt.nodes, err)
+		}
+		joined := strings.ReplaceAll(string(text), " \\\n ", "")
+		for _, want := range tt.has {
+			if !strings.Contains(joined, want) {
+				t.Errorf("%s %s %d lacks %q:\n%s", tt.scheduler, tt.suite, tt.nodes, want, text)
+			}
+		}
+		for _, not := range tt.not {
+			if strings.Contains(joined, not) {
+				t.Errorf("%s %s %d has %q:\n%s", tt.scheduler, tt.suite, tt.nodes, not, text)
+			}
+		}
+	}
+}
+
+// TestSuiteTime holds the jobs' limits against those of the harness's suites, which
+// this package may not import.
+func TestSuiteTime(t *testing.T) {
+	for _, name := range node.Names() {
+		f, err := node.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit := cmp.Or(suiteTime[name], defaultTime); limit < f.Limit+10*time.Minute {
+			t.Errorf("a job of the suite %s has %v; the suite may take %v", name, limit, f.Limit)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestSbatchTakesAll(t *testing.T) {
 	for _, p := range doc.Profiles {
 		for _, s := range []string{SlurmBare, SlurmEnroot} {
 			for _, variants := range append([][]string{nil}, singles(p)...) {
-				for _, o := range []Options{{}, {Run: RunNCCL, NoExec: true}, {Run: RunColl}} {
+				for _, o := range []Options{{}, {Suite: "node"}, {Run: RunNCCL, NoExec: true}, {Run: RunColl}} {
 					if o.NoExec && p.ID == "generic" {
 						continue
 					}
