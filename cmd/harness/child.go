@@ -41,11 +41,15 @@ func alone(environ []string) []string {
 		"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1")
 }
 
-// runChildIn is runChild with an environment of the child's own.
+// runChildIn is runChild with an environment of the child's own. NAME=VALUE before
+// the command come to it.
 func runChildIn(ctx context.Context, environ []string, args ...string) (node.Output, error) {
 	// A parent's death, of which the child is told, is that of the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		environ, args = append(environ, args[0]), args[1:]
+	}
 	var out limited
 	said := &lines{tell: func(text string) { suite.Tell(ctx, text) }}
 	cmd := exec.CommandContext(ctx, childProgram, args...)

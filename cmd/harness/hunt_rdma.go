@@ -27,7 +27,7 @@ type huntPort struct {
 }
 
 // huntMessage is the size of a message.
-const huntMessage = 1 << 20
+const huntMessage = 64 << 10
 
 // huntPorts are this machine's ports that are up, by name; none: nil.
 func huntPorts() ([]string, fabric.Prober) {

@@ -30,6 +30,12 @@ func parseSplit(s string) (splitting, error) {
 	return splitting{op, v}, nil
 }
 
+// CheckSplit says what is wrong with a value of NCCL_TESTS_SPLIT.
+func CheckSplit(s string) error {
+	_, err := parseSplit(s)
+	return err
+}
+
 // splitValue reads a decimal number, or one after 0x or 0b.
 func splitValue(s string) (uint64, error) {
 	base := 10

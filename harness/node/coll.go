@@ -27,6 +27,7 @@ type collParams struct {
 	Factor     int           `yaml:"factor"`
 	MinTime    time.Duration `yaml:"min_time"` // of each size
 	Over       string        `yaml:"over"`     // nodes: all machines of the job
+	Split      string        `yaml:"split"`    // into groups of machines, as NCCL_TESTS_SPLIT
 }
 
 // coll makes a check of each operation.
@@ -44,8 +45,15 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		return nil, e.Errorf("with: engine: %q; want assay, or on GPUs nccl", p.Engine)
 	case p.Over != "" && p.Over != "nodes":
 		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
+	case p.Split != "" && p.Over == "":
+		return nil, e.Errorf("with: split: it goes with over: nodes")
 	case p.Ranks < 2 && p.Over == "" || p.Ranks < 1 || p.Factor < 2:
 		return nil, e.Errorf("with: ranks and factor are 2 at least")
+	}
+	if p.Split != "" {
+		if err := perf.CheckSplit(p.Split); err != nil {
+			return nil, e.Errorf("with: split: %w", err)
+		}
 	}
 	if err := figures(e, p.Operations); err != nil {
 		return nil, err
@@ -64,6 +72,9 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		}
 		if p.Over != "" {
 			check.Title, check.Uses = fmt.Sprintf("%s over all machines is right, and fast enough", op), []string{useGPUs, useHost, useNetwork, UseJob}
+		}
+		if p.Split != "" {
+			check.Title = fmt.Sprintf("%s over groups of machines (%s) at once is right, and fast enough", op, p.Split)
 		}
 		out = append(out, check)
 	}
@@ -99,6 +110,9 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 	args := []string{
 		"coll", op, "-g", strconv.Itoa(ranks), "-b", p.Min, "-e", p.Max, "-f", strconv.Itoa(p.Factor), "--min-time", ms,
 		"--device", p.Device, "--engine", p.Engine, "--output", "json",
+	}
+	if p.Split != "" {
+		args = append([]string{"NCCL_TESTS_SPLIT=" + p.Split}, args...)
 	}
 	d, bad := report[perf.Document](ctx, run, args...)
 	if bad != nil {

@@ -35,8 +35,9 @@ type runner = func(ctx context.Context, args ...string) (Output, error)
 
 // A Config is what the checks are made from.
 type Config struct {
-	// Run runs a command of the harness to its end. An error says that it could
-	// not be started, or was ended with the context.
+	// Run runs a command of the harness to its end; NAME=VALUE before the command
+	// are variables of its environment. An error says that it could not be
+	// started, or was ended with the context.
 	Run runner
 	// Machine is what the node is.
 	Machine Machine

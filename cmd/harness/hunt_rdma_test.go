@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/fabric"
+)
+
+// TestRDMAHunt: a hunt over soft RoCE's ports, by three processes that take
+// themselves for machines. They share two devices and two processors, so that none
+// is slower than the rest by itself, and no verdict is asked for: that all pairs of
+// each kind of port were measured, both ways, is.
+func TestRDMAHunt(t *testing.T) {
+	needsRDMA(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	const n = 3
+	out := make([]strings.Builder, n)
+	status := make([]int, n)
+	var wg sync.WaitGroup
+	for rank := range n {
+		wg.Go(func() {
+			cmd := exec.CommandContext(ctx, "harness", "hunt", "--duration", "2ms", "--max-rounds", "6", "--output", "json", "--seed", "1")
+			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", n), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
+				"MASTER_ADDR=127.0.0.1", "MASTER_PORT=29600", "TORCHELASTIC_RUN_ID=hunt", "ASSAY_JOB_SECRET=x", fmt.Sprintf("NODE_NAME=node%d", rank))
+			cmd.Stdout, cmd.Stderr = &out[rank], os.Stderr
+			if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+				t.Error(err)
+				return
+			}
+			status[rank] = cmd.ProcessState.ExitCode()
+		})
+	}
+	wg.Wait()
+	var r fabric.HuntReport
+	if err := json.Unmarshal([]byte(out[0].String()), &r); err != nil {
+		t.Fatalf("%v\n%s", err, out[0].String())
+	}
+	t.Logf("%s", out[0].String())
+	if r.Tool != fabric.RDMA || len(r.Lost)+len(r.Absent) > 0 || r.Rounds != 6 && r.Verdict == "undecided" {
+		t.Errorf("%s with %s, lost %v, absent %v, %d rounds", r.Verdict, r.Tool, r.Lost, r.Absent, r.Rounds)
+	}
+	places := map[string]int{}
+	for _, p := range r.Ranking {
+		places[p.Port]++
+	}
+	if places["rxe0/1"] != n || places["rxe1/1"] != n || r.Measurements < 2*2*n {
+		t.Errorf("places %v, %d measurements, notes %q", places, r.Measurements, r.Notes)
+	}
+	if status[1] != 0 || status[2] != 0 || status[0] == exitUsage {
+		t.Errorf("statuses %v", status)
+	}
+}
