@@ -1,0 +1,132 @@
+// Package clustertest makes a cluster out of this machine, for tests. Each host
+// is a set of namespaces with a name, a root, an identity and an address of its
+// own; a bridge that leads nowhere else joins them. Their links have a rate, and
+// can be made slow, lossy or dead; hosts can be frozen and killed.
+package clustertest
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Options of a cluster.
+type Options struct {
+	Hosts int // 0 is 4
+	// Rate is that of each host's link, each way, in bits a second; 0: as fast as
+	// the kernel is.
+	Rate int
+	// SSH has each host be what a worker of our image is: OpenSSH's server, as the
+	// image sets it up, is its first process, and its root may log into the others.
+	SSH bool
+	// Programs are what each host has in /usr/local/bin.
+	Programs []string
+}
+
+// A Cluster is hosts and the switch between them. It is gone when its test has
+// ended, or the test's process.
+type Cluster struct {
+	Hosts  []*Host
+	Shared string // a directory, which all hosts see as /shared
+
+	t     testing.TB
+	o     Options
+	hub   *machine // the bridge's namespace
+	seed  string   // what roots get: see machine.sh
+	image string
+	files string
+}
+
+// Start makes a cluster. The test is skipped, with the reason, where that cannot
+// be.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	if o.Hosts == 0 {
+		o.Hosts = 4
+	}
+	if o.Hosts < 2 || o.Hosts > 250 {
+		t.Fatalf("a cluster of %d hosts", o.Hosts)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("a cluster of namespaces needs root")
+	}
+	for _, need := range []string{"ip:iproute2", "tc:iproute2", "nft:nftables", "nsenter:util-linux", "bash:bash"} {
+		program, pkg, _ := strings.Cut(need, ":")
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("there is no %s: apt-get install %s", program, pkg)
+		}
+	}
+	c := &Cluster{t: t, o: o, Shared: t.TempDir(), files: t.TempDir()}
+	c.programs()
+	if o.SSH {
+		c.ssh()
+	}
+	c.startHub()
+	for i := range o.Hosts {
+		h := &Host{Name: fmt.Sprintf("node%02d", i+1), Addr: netip.AddrFrom4([4]byte{10, 88, 0, byte(i + 1)}), c: c, i: i}
+		h.Link = Link{Send: o.Rate, Receive: o.Rate}
+		c.Hosts = append(c.Hosts, h)
+	}
+	var names strings.Builder
+	names.WriteString("127.0.0.1 localhost\n")
+	for _, h := range c.Hosts {
+		fmt.Fprintf(&names, "%s %s\n", h.Addr, h.Name)
+	}
+	c.write(filepath.Join(c.Shared, "hosts"), names.String(), 0o644)
+	for _, h := range c.Hosts {
+		h.Boot()
+	}
+	return c
+}
+
+// programs are beside what is shared, and every root has links to them.
+func (c *Cluster) programs() {
+	for _, from := range c.o.Programs {
+		name := filepath.Base(from)
+		b, err := os.ReadFile(from)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		c.write(filepath.Join(c.Shared, "bin", name), string(b), 0o755)
+		link := filepath.Join(c.files, "usr/local/bin", name)
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			c.t.Fatal(err)
+		}
+		if err := os.Symlink("/shared/bin/"+name, link); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// startHub makes the namespace with the bridge.
+func (c *Cluster) startHub() {
+	c.t.Helper()
+	hub, err := spawn(newNet, nil, "sleep", "infinity")
+	if err != nil {
+		c.t.Skipf("no namespaces here: %v", err)
+	}
+	c.hub = hub
+	c.t.Cleanup(hub.kill)
+	hub.mustIP(c.t, "link add name bridge0 type bridge mcast_snooping 0\nlink set bridge0 up\n")
+	if err := hub.nft("add table bridge loss\nadd chain bridge loss forward { type filter hook forward priority 0; }\n"); err != nil {
+		c.t.Skipf("no packets can be lost here: %v", err)
+	}
+}
+
+func (c *Cluster) write(name, text string, mode os.FileMode) {
+	c.t.Helper()
+	err := os.MkdirAll(filepath.Dir(name), 0o755)
+	if err == nil {
+		err = os.WriteFile(name, []byte(text), mode)
+	}
+	if err == nil {
+		err = os.Chmod(name, mode) // whatever the umask is
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}

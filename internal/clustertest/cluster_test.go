@@ -1,0 +1,243 @@
+package clustertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+func run(t *testing.T, h *Host, name string, args ...string) string {
+	t.Helper()
+	out, err := h.Command(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %s %q: %v: %s", h.Name, name, args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// dial is what becomes of a connection to a port that nobody listens on: a kernel
+// that is there refuses it.
+func dial(t *testing.T, from *Host, to string) string {
+	t.Helper()
+	out, _ := from.Command(t.Context(), "timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/"+to+"/9").CombinedOutput()
+	return string(out)
+}
+
+// TestHosts: each is a machine of its own.
+func TestHosts(t *testing.T) {
+	c := Start(t, Options{Hosts: 3})
+	for _, what := range []string{"hostname", "cat /etc/hostname", "cat /etc/machine-id", "cat /proc/sys/kernel/random/boot_id", "hostname -I", "readlink /proc/1/ns/ipc"} {
+		seen := map[string]string{}
+		for _, h := range c.Hosts {
+			out := run(t, h, "sh", "-c", what)
+			if other := seen[out]; other != "" || out == "" {
+				t.Errorf("%s: %q on %s and %s", what, out, other, h.Name)
+			}
+			seen[out] = h.Name
+		}
+	}
+	a, b := c.Hosts[0], c.Hosts[1]
+	run(t, a, "sh", "-c", "echo mine >/root/file; echo mine >/run/file; echo mine >/tmp/file; echo mine >/dev/shm/file; echo ours >/shared/file")
+	if got := run(t, b, "sh", "-c", "cat /shared/file; ls /root/file /run/file /tmp/file /dev/shm/file 2>/dev/null || true"); got != "ours" {
+		t.Errorf("%s sees %q; want what is shared alone", b.Name, got)
+	}
+	if out := dial(t, a, b.Name); !strings.Contains(out, "refused") {
+		t.Errorf("%s does not answer: %s", b.Name, out)
+	}
+	if out := dial(t, a, "192.0.2.1"); !strings.Contains(out, "unreachable") {
+		t.Errorf("the outside answers: %s", out)
+	}
+	if n := len(strings.Fields(run(t, a, "sh", "-c", "cd /proc; echo [0-9]*"))); n > 3 {
+		t.Errorf("%d processes; want its own", n)
+	}
+}
+
+// TestFaults: what a host is after each of them, and after it came back.
+func TestFaults(t *testing.T) {
+	c := Start(t, Options{Hosts: 2})
+	a, b := c.Hosts[0], c.Hosts[1]
+	answers := func() bool { return strings.Contains(dial(t, a, b.Name), "refused") }
+	lives := func() bool {
+		ctx, end := context.WithTimeout(t.Context(), time.Second)
+		defer end()
+		// The first process that starts on a frozen host is not frozen itself.
+		state, err := b.Command(ctx, "cat", "/proc/1/stat").Output()
+		return err == nil && !strings.Contains(string(state), ") T ")
+	}
+	for _, tt := range []struct {
+		name           string
+		fault          func() error
+		answers, lives bool
+	}{
+		{"none", func() error { return nil }, true, true},
+		{"frozen", b.Freeze, true, false},
+		{"cut", b.Cut, false, true},
+		{"killed", func() error { b.Kill(); return nil }, false, false},
+	} {
+		if err := tt.fault(); err != nil {
+			t.Fatal(err)
+		}
+		if got := answers(); got != tt.answers {
+			t.Errorf("%s: answers is %v", tt.name, got)
+		}
+		if b.machine != nil || tt.lives {
+			if got := lives(); got != tt.lives {
+				t.Errorf("%s: lives is %v", tt.name, got)
+			}
+		}
+		b.Boot()
+		if !answers() || !lives() {
+			t.Errorf("after %s it did not come back", tt.name)
+		}
+	}
+}
+
+// TestKilled: what runs on a host dies with it.
+func TestKilled(t *testing.T) {
+	c := Start(t, Options{Hosts: 2})
+	cmd := c.Hosts[1].Command(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.Hosts[1].Kill()
+	if err := cmd.Wait(); err == nil {
+		t.Error("it ended well")
+	}
+}
+
+// A flow is what iperf3 measured.
+type flow struct{ rate, resent float64 } // bits a second; share of packets
+
+// iperf sends from one host to another for a while.
+func iperf(t *testing.T, from, to *Host) flow {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	server := to.Command(ctx, "iperf3", "-s", "-1")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	type report struct {
+		Error string
+		End   struct {
+			Sent struct {
+				Bytes       float64
+				Retransmits float64
+			} `json:"sum_sent"`
+			Received struct {
+				BitsPerSecond float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		}
+	}
+	var doc report
+	for range 50 {
+		doc = report{}
+		out, _ := from.Command(ctx, "iperf3", "-J", "-t", "2", "-c", to.Addr.String()).Output()
+		if err := json.Unmarshal(out, &doc); err != nil {
+			t.Fatalf("iperf3: %v: %s", err, out)
+		}
+		if !strings.Contains(doc.Error, "refused") {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // the server is not up yet
+	}
+	if doc.Error != "" {
+		t.Fatalf("iperf3: %s", doc.Error)
+	}
+	_ = server.Wait()
+	return flow{doc.End.Received.BitsPerSecond, doc.End.Sent.Retransmits / (doc.End.Sent.Bytes / segment)}
+}
+
+// segment is how much a packet of TCP carries on Ethernet.
+const segment = 1448
+
+// TestLinks measures what links are set to.
+func TestLinks(t *testing.T) {
+	if _, err := exec.LookPath("iperf3"); err != nil {
+		t.Skip("there is no iperf3: apt-get install iperf3")
+	}
+	const rate = 200e6
+	c := Start(t, Options{Hosts: 2, Rate: rate})
+	a, b := c.Hosts[0], c.Hosts[1]
+	whole := Link{Send: rate, Receive: rate}
+	for _, tt := range []struct {
+		name     string
+		link     Link // of the second
+		to, from float64
+		loss     [2]float64
+	}{
+		{"as it is", whole, rate, rate, [2]float64{0, 0}},
+		{"half, both ways", Link{Send: rate / 2, Receive: rate / 2}, rate / 2, rate / 2, [2]float64{0, 0}},
+		{"half, sending", Link{Send: rate / 2, Receive: rate}, rate, rate / 2, [2]float64{0, 0}},
+		{"half, receiving", Link{Send: rate, Receive: rate / 2}, rate / 2, rate, [2]float64{0, 0}},
+		{"2 % of what it sends", Link{Send: rate, Receive: rate, SendLoss: 0.02}, rate, rate, [2]float64{0, 0.02}},
+		{"2 % of what it receives", Link{Send: rate, Receive: rate, ReceiveLoss: 0.02}, rate, rate, [2]float64{0.02, 0}},
+		{"mended", whole, rate, rate, [2]float64{0, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b.SetLink(tt.link)
+			for i, way := range []struct {
+				from, to *Host
+				rate     float64
+			}{{a, b, tt.to}, {b, a, tt.from}} {
+				f := iperf(t, way.from, way.to)
+				name := way.from.Name + " to " + way.to.Name
+				t.Logf("%s: %.1f Mbit/s, %.2f %% resent", name, f.rate/1e6, 100*f.resent)
+				if f.rate > 1.1*way.rate || tt.loss[i] == 0 && f.rate < 0.8*way.rate {
+					t.Errorf("%s: %.1f Mbit/s; want about %.0f", name, f.rate/1e6, way.rate/1e6)
+				}
+				// Of 15,000 packets or more, a share's standard deviation is at most 0.12 %.
+				if f.resent < tt.loss[i]*0.7 || f.resent > tt.loss[i]*1.3+0.002 {
+					t.Errorf("%s: %.2f %% lost; want %.2f", name, 100*f.resent, 100*tt.loss[i])
+				}
+			}
+		})
+	}
+}
+
+// TestSSH: hosts log into one another, as the image's configuration has it, with
+// keys that each made itself.
+func TestSSH(t *testing.T) {
+	c := Start(t, Options{Hosts: 2, SSH: true})
+	a, b := c.Hosts[0], c.Hosts[1]
+	if got := run(t, a, "ssh", b.Name, "hostname; readlink /proc/1/exe; ls -ld /root/.ssh"); !strings.HasPrefix(got, b.Name+"\n/usr/sbin/sshd.openssh\ndrwxrwxrwt") {
+		t.Errorf("%s: %q", b.Name, got)
+	}
+	for _, setting := range []string{"strictmodes no", "usepam yes"} {
+		if out := run(t, b, "/usr/sbin/sshd", "-T"); !strings.Contains("\n"+out+"\n", "\n"+setting+"\n") {
+			t.Errorf("sshd has not %q", setting)
+		}
+	}
+	key := func(h *Host) string { return run(t, h, "cat", "/etc/ssh/ssh_host_ed25519_key.pub") }
+	if key(a) == key(b) {
+		t.Error("two hosts have one key")
+	}
+	if _, err := os.Stat("/etc/ssh/ssh_host_ed25519_key.pub"); err == nil {
+		theirs, err := os.ReadFile("/etc/ssh/ssh_host_ed25519_key.pub")
+		if err == nil && key(a) == strings.TrimSpace(string(theirs)) {
+			t.Error("it is this machine's own")
+		}
+	}
+	// Without the image's settings neither end accepts the other.
+	run(t, b, "sh", "-c", "rm /etc/ssh/sshd_config.d/assay.conf && kill -HUP 1")
+	denied := false
+	for range 100 {
+		out, err := a.Command(t.Context(), "ssh", "-o", "BatchMode=yes", b.Name, "true").CombinedOutput()
+		if denied = err != nil && strings.Contains(string(out), "Permission denied"); denied {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if !denied {
+		t.Error("a directory that all may write is accepted without StrictModes no")
+	}
+	run(t, a, "rm", "/etc/ssh/ssh_config.d/assay.conf")
+	if out, err := a.Command(t.Context(), "ssh", "-o", "BatchMode=yes", b.Name, "true").CombinedOutput(); err == nil || !strings.Contains(fmt.Sprintf("%s", out), "Host key verification failed") {
+		t.Errorf("an unknown host: %v: %s", err, out)
+	}
+}

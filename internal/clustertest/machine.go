@@ -1,0 +1,143 @@
+package clustertest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What a process has of its own.
+const (
+	newNet = syscall.CLONE_NEWNET
+	newAll = newNet | syscall.CLONE_NEWNS | syscall.CLONE_NEWUTS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC
+)
+
+// A machine is the process whose namespaces it is, its first.
+type machine struct {
+	cmd    *exec.Cmd
+	stdout io.Reader
+	stderr *bytes.Buffer
+	once   sync.Once
+}
+
+// spawn starts a machine, which dies with this process.
+func spawn(namespaces uintptr, environ []string, name string, args ...string) (*machine, error) {
+	m := &machine{cmd: exec.Command(name, args...), stderr: new(bytes.Buffer)}
+	m.cmd.Env = append(environ, "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces, Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	m.cmd.Stderr, m.cmd.WaitDelay = m.stderr, time.Second
+	var err error
+	if m.stdout, err = m.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	// The signal comes when the thread ends that forked, so it must be one that stays.
+	done := make(chan error)
+	forker() <- func() { done <- m.cmd.Start() }
+	if err := <-done; err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+var forker = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+func (m *machine) pid() int { return m.cmd.Process.Pid }
+
+// up waits for the line that says so.
+func (m *machine) up() error {
+	line, err := bufio.NewReader(m.stdout).ReadString('\n')
+	if line != "up\n" {
+		m.kill()
+		return fmt.Errorf("it did not come up: %w: %q %s", err, line, m.stderr)
+	}
+	return nil
+}
+
+// kill ends all of its processes.
+func (m *machine) kill() {
+	m.once.Do(func() {
+		_ = m.cmd.Process.Kill()
+		_ = m.cmd.Wait()
+	})
+}
+
+// in is a command in namespaces of the machine, that nsenter's options name.
+func (m *machine) in(which []string, name string, args ...string) *exec.Cmd {
+	enter := append([]string{"--target", strconv.Itoa(m.pid())}, which...)
+	return exec.Command("nsenter", append(append(enter, "--", name), args...)...)
+}
+
+// tool gives text to a program that works on the machine's network.
+func (m *machine) tool(text, name string, args ...string) error {
+	cmd := m.in([]string{"--net"}, name, args...)
+	cmd.Stdin = strings.NewReader(text)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s\n%s", name, err, out, text)
+	}
+	return nil
+}
+
+func (m *machine) ip(batch string) error  { return m.tool(batch, "ip", "-batch", "-") }
+func (m *machine) tc(batch string) error  { return m.tool(batch, "tc", "-batch", "-") }
+func (m *machine) nft(batch string) error { return m.tool(batch, "nft", "-f", "-") }
+
+func (m *machine) mustIP(t testing.TB, batch string) {
+	t.Helper()
+	if err := m.ip(batch); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freeze stops all processes of the machine, as a hung kernel or hypervisor would,
+// but that its kernel goes on answering packets.
+func (m *machine) freeze() error {
+	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid_for_children", m.pid()))
+	if err != nil {
+		return err
+	}
+	for {
+		entries, err := os.ReadDir("/proc")
+		if err != nil {
+			return err
+		}
+		running := 0
+		for _, e := range entries {
+			pid, err := strconv.Atoi(e.Name())
+			if err != nil {
+				continue
+			}
+			if s, err := os.Readlink("/proc/" + e.Name() + "/ns/pid"); err != nil || s != space {
+				continue
+			}
+			// State, after the name in parentheses: T is stopped, Z dead.
+			b, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+			if _, after, ok := strings.Cut(string(b), ") "); err == nil && ok && !strings.ContainsAny(after[:1], "TZX") {
+				running++
+				_ = syscall.Kill(pid, syscall.SIGSTOP)
+			}
+		}
+		if running == 0 {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
