@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -97,16 +98,30 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestKilled: what runs on a host dies with it.
+// TestKilled: what runs on a host dies with it, also on one that is frozen.
 func TestKilled(t *testing.T) {
 	c := Start(t, Options{Hosts: 2})
-	cmd := c.Hosts[1].Command(t.Context(), "sleep", "60")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	c.Hosts[1].Kill()
-	if err := cmd.Wait(); err == nil {
-		t.Error("it ended well")
+	for _, h := range c.Hosts {
+		cmd := h.Command(t.Context(), "sh", "-c", "echo up; sleep 600")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(out, make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+		if h == c.Hosts[0] {
+			if err := h.Freeze(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.Kill()
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 137 {
+			t.Errorf("%s: %v", h.Name, err)
+		}
 	}
 }
 

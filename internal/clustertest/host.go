@@ -79,12 +79,15 @@ func (h *Host) awaitSSH() {
 }
 
 // Command is a command that runs on the host, with nothing of this process's
-// environment. When ctx ends it is killed.
+// environment. When ctx ends it is killed. It ends when the host is killed, with
+// status 137.
 func (h *Host) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	one := h.in([]string{"--mount", "--uts", "--ipc", "--net", "--pid"}, name, args...)
+	// nsenter would fork, and stop itself when the child is stopped; a shell waits.
+	shell := []string{"-c", `"$@"; exit`, name, name}
+	one := h.in([]string{"--mount", "--uts", "--ipc", "--net", "--pid", "--no-fork"}, "sh", append(shell, args...)...)
 	cmd := exec.CommandContext(ctx, one.Args[0], one.Args[1:]...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
-	// nsenter forks, and a signal must reach the child.
+	// A signal must reach shell and child.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second

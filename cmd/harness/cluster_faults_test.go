@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/clustertest"
+)
+
+// TestClusterFaults: a host dies, hangs, or is cut off while all work together, or
+// is not there at all. The run ends, and the certificate names the host.
+func TestClusterFaults(t *testing.T) {
+	c := newLabour(t, clustertest.Options{})
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for _, tt := range []struct {
+		name  string
+		fault func(h *clustertest.Host) error // nil: the host's harness is not started
+	}{
+		{"killed", func(h *clustertest.Host) error { h.Kill(); return nil }},
+		{"frozen", (*clustertest.Host).Freeze},
+		{"cut", (*clustertest.Host).Cut},
+		{"absent", nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			rank, moment := 1+rng.IntN(len(c.Hosts)-1), time.Duration(rng.Int64N(int64(300*time.Millisecond)))
+			host := c.Hosts[rank]
+			ctx, end := context.WithTimeout(t.Context(), 4*time.Minute)
+			defer end()
+			var absent []int
+			if tt.fault == nil {
+				absent = append(absent, rank)
+			}
+			j := c.job(ctx, tt.name, absent, "certify", "--suite", "/shared/fabric.yaml", "--output", "/shared/"+tt.name)
+			if tt.fault != nil {
+				// The pattern does not match itself.
+				at := host.Command(ctx, "sh", "-c", "until grep -qs 'all_[r]educe' /proc/[0-9]*/cmdline; do sleep 0.02; done")
+				if out, err := at.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+				time.Sleep(moment)
+				if err := tt.fault(host); err != nil {
+					t.Fatal(err)
+				}
+			}
+			j.wait(rank)
+			host.Kill() // a frozen one never ends
+			j.wait(-1)
+			host.Boot()
+			if ctx.Err() != nil {
+				t.Fatalf("%s, %v after the start of what they do together: the run did not end within minutes\n%s", host.Name, moment, j)
+			}
+			t.Logf("%s, %v after the start of what they do together: the first ended after %v", host.Name, moment, j.ranks[0].wall)
+			c.named(t, tt.name, rank, j)
+		})
+	}
+}
+
+// named wants a certificate in which one host is not fit.
+func (c *labour) named(t *testing.T, dir string, rank int, j *clusterJob) {
+	t.Helper()
+	for _, r := range c.certificate(t, filepath.Join(dir, "certificate.json")).Predicate.Results {
+		if name, ok := strings.CutPrefix(r.ID, "node/"); ok && (name == c.Hosts[rank].Name || name == fmt.Sprintf("rank %d", rank)) {
+			if r.Verdict != certificate.Error || r.Reason == "" {
+				t.Errorf("%s: %s: %q\n%s", r.ID, r.Verdict, r.Reason, j)
+			}
+			return
+		}
+	}
+	t.Errorf("nothing is said of %s\n%s", c.Hosts[rank].Name, j)
+}
