@@ -81,6 +81,10 @@ test-rdma: ## the tests that need RDMA devices, in an emulated machine that has 
 test-slurm: deps ## a real Slurm: rendered jobs on two nodes and on eight, also as one dies; nodes drained and taken back (some minutes, needs root)
 	@./.ci/slurm
 
+.PHONY: test-fabric
+test-fabric: ## the suite fabric and the hunt on a cluster of namespaces, hosts made slow, lossy or dead at random, TRIALS=N of each (5 minutes, needs root)
+	@./.ci/fabric/test
+
 .PHONY: test-kubernetes
 test-kubernetes: ## nodes marked on a real API server, all rendered manifests taken by it; it is built first (some ten minutes, kept in the cache)
 	@./.ci/kubernetes/test
