@@ -30,7 +30,7 @@ func TestRDMAHunt(t *testing.T) {
 		wg.Go(func() {
 			cmd := exec.CommandContext(ctx, "harness", "hunt", "--duration", "2ms", "--max-rounds", "6", "--output", "json", "--seed", "1")
 			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("WORLD_SIZE=%d", n), "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
-				"MASTER_ADDR=127.0.0.1", "MASTER_PORT=29600", "TORCHELASTIC_RUN_ID=hunt", "ASSAY_JOB_SECRET=x", fmt.Sprintf("NODE_NAME=node%d", rank))
+				"MASTER_ADDR=127.0.0.1", "MASTER_PORT=29600", "NCCL_SOCKET_IFNAME=lo", "TORCHELASTIC_RUN_ID=hunt", "ASSAY_JOB_SECRET=x", fmt.Sprintf("NODE_NAME=node%d", rank))
 			cmd.Stdout, cmd.Stderr = &out[rank], os.Stderr
 			if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
 				t.Error(err)

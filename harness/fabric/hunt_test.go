@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/hunt"
 )
@@ -71,8 +72,12 @@ func (p wired) Measure(_ context.Context, port, _ string, at int, _ time.Duratio
 // hunted runs a hunt on machines of two ports each.
 func hunted(t *testing.T, n int, w *wire, change func(f *Fabric, rank int, o *HuntOptions)) (*HuntReport, []error) {
 	t.Helper()
+	return huntedOn(t, machines(t, n, nil), w, change)
+}
+
+func huntedOn(t *testing.T, fs []*Fabric, w *wire, change func(f *Fabric, rank int, o *HuntOptions)) (*HuntReport, []error) {
+	n := len(fs)
 	w.rng, w.waiting = rand.New(rand.NewPCG(1, 2)), map[int]string{}
-	fs := machines(t, n, nil)
 	var r *HuntReport
 	errs := make([]error, n)
 	all(n, func(rank int) {
@@ -244,4 +249,30 @@ func TestHuntColl(t *testing.T) {
 	if len(r.Suspects) != 1 || r.Suspects[0].Machines[0] != "node3" || r.Verdict != hunt.Found {
 		t.Errorf("%s: %+v, notes %q", r.Verdict, r.Suspects, r.Notes)
 	}
+}
+
+// FuzzResults: whatever another machine says in a round is taken or refused.
+func FuzzResults(f *testing.F) {
+	f.Add([]byte(`[{"hunt":0,"group":0,"me":0,"there":{"Value":1,"Resent":0},"back":{"Value":2,"Resent":0}}]`), []byte(`[{"hunt":0,"group":0,"at":5}]`))
+	f.Add([]byte(`[{"hunt":0,"group":1,"me":3,"error":"x"}]`), []byte(`[{"hunt":9,"group":-1}]`))
+	f.Add([]byte(`null`), []byte(`{}`))
+	f.Fuzz(func(t *testing.T, results, doors []byte) {
+		d := &driver{f: &Fabric{names: []string{"a", "b", "c", "d"}, crew: new(bootstrap.Crew)}}
+		r := &running{seats: []int{0, 1, 2, 3}, groups: [][]int{{1, 0}, {2, 3}}, parts: make([]part, 2)}
+		d.hunts = []*running{r}
+		all := [][]byte{nil, results, nil, nil}
+		if list, err := decoded[[]found](all); err == nil {
+			for _, one := range *list[1] {
+				if err := d.take(1, one); err == nil && (one.Hunt != 0 || one.Group != 0 || one.Me != 0) {
+					t.Errorf("rank 1 was believed %+v", one)
+				}
+			}
+		}
+		if got := r.samples(map[int]string{3: "it is silent"}); len(got) != 2 || !slices.Equal(got[1].Dead, []int{3}) {
+			t.Errorf("samples %+v", got)
+		}
+		if out, err := d.route([][]byte{nil, doors, nil, nil}); err == nil && len(out) != 4 {
+			t.Errorf("routed to %d", len(out))
+		}
+	})
 }
