@@ -14,6 +14,7 @@ type cluster struct {
 	rng     *rand.Rand
 	noise   float64 // of a measurement, standard deviation of the logarithm
 	outlier float64 // share of measurements that something else disturbs
+	resends float64 // share that healthy connections send again, on average
 	bias    []float64
 	at      []int // switch
 	faults  map[int]fault
@@ -48,6 +49,12 @@ func lossRDMA(rng *rand.Rand) (float64, float64) {
 		}
 	}
 	return bursts / sent, 0.02 * (1 + 0.1*rng.NormFloat64())
+}
+
+// lossQuiet is TCP's over a short way that is not fast: it makes up for what is
+// lost, but for a few per cent.
+func lossQuiet(rng *rand.Rand) (float64, float64) {
+	return 0.94, 0.02 * (1 + 0.1*rng.NormFloat64())
 }
 
 // lossTCP is the square-root law (Mathis et al., 1997), around which single
@@ -96,12 +103,12 @@ func (c *cluster) share(from, to int, crossing map[[2]int]int) float64 {
 }
 
 func (c *cluster) flow(from, to int, together float64, crossing map[[2]int]int) Flow {
-	rate, resent := c.bias[from], 0.0
+	rate, resent := c.bias[from], c.resends*c.rng.ExpFloat64()
 	rate = min(rate, c.bias[to])
 	for _, f := range []func(*rand.Rand) (float64, float64){c.faults[from].send, c.faults[to].receive} {
 		if f != nil {
 			factor, r := f(c.rng)
-			rate, resent = rate*factor, max(resent, r)
+			rate, resent = rate*factor, resent+r
 		}
 	}
 	rate *= c.share(c.at[from], c.at[to], crossing)

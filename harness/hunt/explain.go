@@ -138,7 +138,7 @@ func (h *hunt) blamePath(block []int, well, excused map[int]bool) {
 	if len(good) < 2 || 4*len(good) < 3*len(accused) {
 		return
 	}
-	s := Suspect{Kind: SlowPath, Nodes: nodes}
+	s := Suspect{Kind: SlowPath, Nodes: nodes, Slower: true}
 	var out, in int
 	for _, node := range good {
 		excused[node] = true

@@ -20,6 +20,9 @@
 // every node is one or the other, or MaxRounds. Nodes that are still neither are
 // named as undecided, never as suspects.
 //
+// Where the share of packets that are sent again is known, the same questions are
+// asked of it: TCP hides a few lost packets from whoever looks at bandwidth alone.
+//
 // Where most nodes of a switch are accused, they are measured among themselves:
 // if they are well there, it is the path to the others that is slow.
 //
@@ -145,6 +148,7 @@ type hunt struct {
 	plan    *planner
 
 	verdicts            // what follows from all so far
+	loss      verdicts  // and of what was sent again
 	suspects  []Suspect // paths that excuse nodes
 	excused   map[int]bool
 	lastError error
@@ -186,8 +190,9 @@ func (h *hunt) search(ctx context.Context) error {
 				return err
 			}
 		}
-		h.judge(look)
-		if h.rounds >= h.o.MaxRounds || len(h.living()) < 2 || len(h.undecided())+len(h.strikes) == 0 && h.enoughEvidence() && h.plan.met() {
+		h.judge(look, 1-lossPart)
+		h.judgeLoss(look)
+		if h.rounds >= h.o.MaxRounds || len(h.living()) < 2 || len(h.undecided())+len(h.strikes) == 0 && h.enoughEvidence() && h.plan.met() && h.lossDecided() {
 			return nil
 		}
 	}
@@ -216,9 +221,11 @@ const minStrata = 3
 const minValues = 8
 
 func (h *hunt) enoughEvidence() bool {
-	for node := range h.accused {
-		if h.all.count[node] < minValues {
-			return false
+	for _, accused := range []map[int]*charge{h.accused, h.loss.accused} {
+		for node := range accused {
+			if h.all.count[node] < minValues {
+				return false
+			}
 		}
 	}
 	return true

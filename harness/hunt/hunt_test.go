@@ -88,6 +88,8 @@ func TestFaults(t *testing.T) {
 		{"half", fault{times(0.5), times(0.5)}, Slow, Both, 3},
 		{"RDMA 2 % loss", fault{lossRDMA, lossRDMA}, Lossy, Both, 3},
 		{"TCP 2 % loss", fault{lossTCP, lossTCP}, Lossy, Both, 3},
+		{"2 % loss, made up for", fault{lossQuiet, lossQuiet}, Lossy, Both, 3},
+		{"loses what it gets, made up for", fault{nil, lossQuiet}, Lossy, Receiving, 3},
 		{"sending", fault{times(0.5), nil}, Slow, Sending, 3},
 		{"receiving", fault{nil, times(0.5)}, Slow, Receiving, 3},
 		{"loses what it sends", fault{lossRDMA, nil}, Lossy, Sending, 3},
@@ -110,6 +112,35 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			t.Logf("%s, %d nodes: at most %d rounds", tt.name, n, most)
+		}
+	}
+}
+
+// TestResends: where all connections lose, as TCP does on links that it fills, only
+// who loses more is named.
+func TestResends(t *testing.T) {
+	for _, resends := range []float64{0.0004, 0.004, 0.03} {
+		for _, n := range middle(t, 4, 8, 64, 180) {
+			most := 0
+			for seed := range seeds(t, 50) {
+				c := newCluster(n, seed)
+				c.resends = resends
+				r := run(t, c, Options{Seed: seed})
+				if most = max(most, r.Rounds); r.Verdict != Clean {
+					t.Errorf("%g sent again by all of %d, seed %d: %s", resends, n, seed, describe(r))
+				}
+				if resends > 0.001 {
+					continue // 2 % is not much more
+				}
+				c = newCluster(n, seed)
+				who := c.rng.IntN(n)
+				c.resends, c.faults[who] = resends, fault{lossQuiet, lossQuiet}
+				r = run(t, c, Options{Seed: seed})
+				if most = max(most, r.Rounds); !slices.Equal(accusedNodes(r), []int{who}) || r.Suspects[0].Kind != Lossy {
+					t.Errorf("%g sent again by all of %d, 2 %% more by %d, seed %d: %s", resends, n, who, seed, describe(r))
+				}
+			}
+			t.Logf("%g sent again by all of %d: at most %d rounds", resends, n, most)
 		}
 	}
 }

@@ -82,15 +82,16 @@ func (h *hunt) class(v *value) int {
 
 // judge asks all questions again, with what has come since. A look takes its
 // part of the error probabilities: 1/2, 1/6, 1/12, … add up to 1 however many
-// looks there are, and all questions of a look share it.
-func (h *hunt) judge(look int) {
+// looks there are, and all questions of a look share it. part is what is left of
+// them for these questions.
+func (h *hunt) judge(look int, part float64) {
 	if h.accused == nil {
 		h.accused, h.routes, h.met = map[int]*charge{}, map[route]float64{}, map[route]bool{}
 		h.cleared = [2]map[int]bool{{}, {}}
 	}
 	living := h.living()
 	questions := len(h.all.ways())*len(living) + len(h.plan.switches)*len(h.plan.switches)
-	share := 1 / float64(look*(look+1)*max(questions, 1))
+	share := part / float64(look*(look+1)*max(questions, 1))
 	for {
 		h.seen = h.all.look(h.stratum(), h.explained, h.class)
 		h.limits(living)
@@ -248,8 +249,8 @@ func (h *hunt) undecided() (out []int) {
 		}
 	}
 	for _, node := range h.living() {
-		if left && h.accused[node] == nil {
-			continue
+		if left && h.accused[node] == nil || h.loss.accused[node] != nil {
+			continue // what a lossy node's bandwidth is does not matter
 		}
 		for _, d := range h.all.ways() {
 			if !h.accused[node].is(d) && !h.cleared[d][node] && !slow[node] {

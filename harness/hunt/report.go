@@ -26,7 +26,7 @@ type Kind string
 // The kinds of suspects.
 const (
 	Slow     Kind = "slow"  // a node is slower with everybody
-	Lossy    Kind = "lossy" // a node is slower, from one time to the next by very different amounts, or sends much again
+	Lossy    Kind = "lossy" // a node loses packets, or is slower from one time to the next by very different amounts
 	SlowPath Kind = "path"  // nodes that are well among themselves are slow with others
 )
 
@@ -67,6 +67,7 @@ type Suspect struct {
 	Nodes     []int     `json:"nodes"`
 	Peers     []int     `json:"peers,omitempty"` // the path's other end; none: everybody else
 	Direction Direction `json:"direction"`
+	Slower    bool      `json:"slower"`           // its bandwidth accuses it; false: what it loses alone
 	Ratio     float64   `json:"ratio"`            // median of its values, over what is usual
 	Resent    float64   `json:"resent,omitempty"` // median share of what was sent again
 	P         float64   `json:"p"`                // probability of such ranks, or worse, without it being Least slower
@@ -109,8 +110,12 @@ func (h *hunt) report() *Report {
 	}
 	if h.seen != nil {
 		for _, node := range h.living() {
-			if c := h.accused[node]; c != nil && !h.excused[node] {
-				r.Suspects = append(r.Suspects, h.suspect(node, c))
+			slow, lossy := h.accused[node], h.loss.accused[node]
+			if h.excused[node] {
+				slow = nil
+			}
+			if slow != nil || lossy != nil {
+				r.Suspects = append(r.Suspects, h.suspect(node, slow, lossy))
 			}
 			if rank, ok := h.rank(node); ok {
 				r.Ranking = append(r.Ranking, rank)
@@ -151,14 +156,23 @@ func (h *hunt) note() string {
 			notes = append(notes, fmt.Sprintf("paths between switches: %d of %d were loaded and compared", len(h.met), of))
 		}
 	}
+	if n := len(h.lossUndecided()); n > 0 && h.all.loses() && !h.alone() {
+		notes = append(notes, fmt.Sprintf("of %d nodes it was not decided whether they lose more packets than the rest", n))
+	}
 	if h.lastError != nil {
 		notes = append(notes, "the last measurement that failed: "+h.lastError.Error())
 	}
 	return strings.Join(notes, "; ")
 }
 
-func (h *hunt) suspect(node int, c *charge) Suspect {
-	s := Suspect{Kind: Slow, Nodes: []int{node}, P: least(c.p), Direction: direction(c.is(sends), c.is(receives), h.all.directed)}
+// suspect is a node that is accused of being slow, of losing packets, or of both.
+func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
+	s := Suspect{Kind: Slow, Nodes: []int{node}, Slower: slow != nil}
+	c := slow
+	if c == nil {
+		c = lossy
+	}
+	s.P, s.Direction = least(c.p), direction(c.is(sends), c.is(receives), h.all.directed)
 	s.Evidence = h.seen.evidenceOf(node, s.Direction, maxEvidence)
 	var mine []float64
 	for _, d := range h.seen.ways() {
@@ -168,14 +182,14 @@ func (h *hunt) suspect(node int, c *charge) Suspect {
 	}
 	s.Ratio = math.Exp(stat.Median(mine))
 	s.Resent = medianResent(s.Evidence)
-	if h.unsteady(mine) || s.Resent > lossyShare && s.Resent > 10*h.usuallyResent() {
+	if lossy != nil || h.unsteady(mine) {
 		s.Kind = Lossy
 	}
 	return s
 }
 
-// lossyShare is from which share of what is sent again on a node is called
-// lossy; healthy fabrics have next to none.
+// lossyShare is the share of what is sent again that is worth no accusation;
+// healthy fabrics have next to none.
 const lossyShare = 1e-3
 
 // unsteady reports whether values vary at least three times as much as the
@@ -199,21 +213,6 @@ func (h *hunt) unsteady(mine []float64) bool {
 		dev[i] = -math.Abs(x - m)
 	}
 	return stat.Median(dev) < 3*stat.Median(rest) && stat.Below(dev, rest) < 1e-4
-}
-
-func (h *hunt) usuallyResent() float64 {
-	var all []float64
-	for s := range h.seen.values {
-		for i := range h.seen.values[s] {
-			if !h.seen.gone[s][i] {
-				all = append(all, h.seen.values[s][i].resent)
-			}
-		}
-	}
-	if len(all) == 0 {
-		return 0
-	}
-	return stat.Median(all)
 }
 
 func medianResent(list []Value) float64 {
@@ -241,7 +240,7 @@ func ratioOf(list []Value) float64 {
 // suspectRoute is a path between two switches, or between two nodes that are
 // alone.
 func (h *hunt) suspectRoute(r route) Suspect {
-	s := Suspect{Kind: SlowPath, Direction: Sending, P: h.routes[r]}
+	s := Suspect{Kind: SlowPath, Direction: Sending, Slower: true, P: h.routes[r]}
 	if r.from < 0 {
 		s.Nodes, s.Peers = []int{-1 - r.from}, []int{-1 - r.to}
 		s.Evidence = h.seen.evidenceOf(s.Nodes[0], Sending, maxEvidence)
@@ -313,8 +312,11 @@ func (s Suspect) Text(name func(nodes []int) string) string {
 		}
 	}
 	what := "is slow"
-	if s.Kind == Lossy {
-		what = "is slow and loses"
+	switch {
+	case !s.Slower && s.Kind == Lossy:
+		what = "loses packets"
+	case s.Kind == Lossy:
+		what = "is slow and loses packets"
 	}
 	if s.Kind != SlowPath && s.Direction != Both {
 		what += ", " + string(s.Direction)
