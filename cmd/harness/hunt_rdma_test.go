@@ -22,7 +22,7 @@ func TestRDMAHunt(t *testing.T) {
 	needsRDMA(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	const n = 3
+	const n = 2
 	out := make([]strings.Builder, n)
 	status := make([]int, n)
 	var wg sync.WaitGroup
