@@ -50,8 +50,11 @@ type part struct {
 func newDriver(ctx context.Context, f *Fabric, o HuntOptions, setups []*setup) (*driver, error) {
 	d := &driver{f: f, o: o, setups: setups, plan: plan{Tool: o.Tool, Duration: o.Duration, Bytes: o.Bytes}}
 	left := f.left()
-	if len(left) < 2 {
+	switch {
+	case len(left) < 2:
 		return nil, errFew
+	case len(left) < 3 && o.Tool == Coll:
+		return nil, errors.New("a hunt by collectives takes three machines: two are one group, and there is none to compare it with")
 	}
 	ports := map[string][]int{}
 	for _, rank := range left {

@@ -50,14 +50,19 @@ const (
 	warmUp = 50 * time.Millisecond
 	// A peer that does nothing for so long is given up.
 	pairLimit = 10 * time.Second
+	// Devices are opened and memory is registered besides, at both ends.
+	rdmaLimit = 40 * time.Second
 	// Processes and GPUs start, and end, within this.
 	collLimit = 3 * time.Minute
 )
 
 // limit is how long one measurement may take.
 func (p *probes) limit() time.Duration {
-	if p.plan.Tool == Coll {
+	switch p.plan.Tool {
+	case Coll:
 		return collLimit + 2*p.plan.Duration
+	case RDMA:
+		return rdmaLimit + 4*p.plan.Duration
 	}
 	return pairLimit + 4*p.plan.Duration
 }

@@ -46,6 +46,9 @@ func (c *Config) huntWith(ctx context.Context, id string, p huntParams) suite.Re
 	if res, alone := c.alone(); alone {
 		return res
 	}
+	if p.Tool == "coll" && c.Job.Size() < 3 {
+		return suite.Skipped("it takes three machines: two are one group, and there is none to compare it with")
+	}
 	gpus := 0
 	var own *suite.Result
 	if p.Tool == "coll" && !slices.Contains(p.Args, "cpu") {
