@@ -168,10 +168,7 @@ func (h *hunt) note() string {
 // suspect is a node that is accused of being slow, of losing packets, or of both.
 func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
 	s := Suspect{Kind: Slow, Nodes: []int{node}, Slower: slow != nil}
-	c := slow
-	if c == nil {
-		c = lossy
-	}
+	c := both(slow, lossy)
 	s.P, s.Direction = least(c.p), direction(c.is(sends), c.is(receives), h.all.directed)
 	s.Evidence = h.seen.evidenceOf(node, s.Direction, maxEvidence)
 	var mine []float64
@@ -188,13 +185,27 @@ func (h *hunt) suspect(node int, slow, lossy *charge) Suspect {
 	return s
 }
 
+// both is what either charge says.
+func both(a, b *charge) *charge {
+	out := &charge{}
+	for _, c := range []*charge{a, b} {
+		for d := range out.p {
+			if c.is(way(d)) && (out.p[d] == 0 || c.p[d] < out.p[d]) {
+				out.p[d] = c.p[d]
+			}
+		}
+	}
+	return out
+}
+
 // lossyShare is the share of what is sent again that is worth no accusation;
 // healthy fabrics have next to none.
 const lossyShare = 1e-3
 
 // unsteady reports whether values vary at least three times as much as the
 // rest's do, and not by chance: the test of Brown and Forsythe (J. Amer.
-// Statist. Assoc. 69, 1974) with ranks.
+// Statist. Assoc. 69, 1974) with ranks. The two directions of a pair share much of
+// their noise, so that it must be as improbable as if there were half as many values.
 func (h *hunt) unsteady(mine []float64) bool {
 	var rest []float64
 	for s := range h.seen.values {
@@ -212,7 +223,7 @@ func (h *hunt) unsteady(mine []float64) bool {
 	for i, x := range mine {
 		dev[i] = -math.Abs(x - m)
 	}
-	return stat.Median(dev) < 3*stat.Median(rest) && stat.Below(dev, rest) < 1e-4
+	return stat.Median(dev) < 3*stat.Median(rest) && stat.Below(dev, rest) < 1e-8
 }
 
 func medianResent(list []Value) float64 {
