@@ -3,7 +3,6 @@ package clustertest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -252,7 +251,7 @@ func TestSSH(t *testing.T) {
 		t.Error("a directory that all may write is accepted without StrictModes no")
 	}
 	run(t, a, "rm", "/etc/ssh/ssh_config.d/assay.conf")
-	if out, err := a.Command(t.Context(), "ssh", "-o", "BatchMode=yes", b.Name, "true").CombinedOutput(); err == nil || !strings.Contains(fmt.Sprintf("%s", out), "Host key verification failed") {
+	if out, err := a.Command(t.Context(), "ssh", "-o", "BatchMode=yes", b.Name, "true").CombinedOutput(); err == nil || !strings.Contains(string(out), "Host key verification failed") {
 		t.Errorf("an unknown host: %v: %s", err, out)
 	}
 }
