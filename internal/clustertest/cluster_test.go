@@ -24,7 +24,7 @@ func run(t *testing.T, h *Host, name string, args ...string) string {
 // that is there refuses it.
 func dial(t *testing.T, from *Host, to string) string {
 	t.Helper()
-	out, _ := from.Command(t.Context(), "timeout", "1", "bash", "-c", "exec 3<>/dev/tcp/"+to+"/9").CombinedOutput()
+	out, _ := from.Command(t.Context(), "timeout", "20", "bash", "-c", "exec 3<>/dev/tcp/"+to+"/9").CombinedOutput()
 	return string(out)
 }
 
@@ -63,7 +63,7 @@ func TestFaults(t *testing.T) {
 	a, b := c.Hosts[0], c.Hosts[1]
 	answers := func() bool { return strings.Contains(dial(t, a, b.Name), "refused") }
 	lives := func() bool {
-		ctx, end := context.WithTimeout(t.Context(), time.Second)
+		ctx, end := context.WithTimeout(t.Context(), 20*time.Second)
 		defer end()
 		// The first process that starts on a frozen host is not frozen itself.
 		state, err := b.Command(ctx, "cat", "/proc/1/stat").Output()

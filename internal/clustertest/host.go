@@ -48,8 +48,6 @@ func (h *Host) Boot() {
 	if err := m.up(); err != nil {
 		c.t.Fatalf("%s: %v", h.Name, err)
 	}
-	// The port of a host that was killed may not be gone yet.
-	_ = c.hub.ip("link del " + h.port() + "\n")
 	// One packet at a time, not dozens as one: so they are lost on a wire, too.
 	c.hub.mustIP(c.t, fmt.Sprintf("link add name %s gso_max_segs 1 type veth peer name eth0 address 02:00:00:00:00:%02x gso_max_segs 1 netns %d\nlink set %[1]s master bridge0\nlink set %[1]s up\n",
 		h.port(), h.i+1, m.pid()))
@@ -99,6 +97,8 @@ func (h *Host) Kill() {
 	if h.machine != nil {
 		h.kill()
 		h.machine = nil
+		// Its network lives on until the kernel comes to it.
+		_ = h.c.hub.ip("link del " + h.port() + "\n")
 	}
 }
 
