@@ -24,7 +24,7 @@ func run(t *testing.T, h *Host, name string, args ...string) string {
 // that is there refuses it.
 func dial(t *testing.T, from *Host, to string) string {
 	t.Helper()
-	out, _ := from.Command(t.Context(), "timeout", "20", "bash", "-c", "exec 3<>/dev/tcp/"+to+"/9").CombinedOutput()
+	out, _ := from.Command(t.Context(), "timeout", "5", "bash", "-c", "exec 3<>/dev/tcp/"+to+"/9").CombinedOutput()
 	return string(out)
 }
 
