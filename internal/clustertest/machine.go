@@ -114,30 +114,26 @@ func (m *machine) freeze() error {
 	if err != nil {
 		return err
 	}
-	for {
+	// Until no new one has come: one may have forked before it was stopped.
+	stopped := map[int]bool{}
+	for more := true; more; {
+		more = false
 		entries, err := os.ReadDir("/proc")
 		if err != nil {
 			return err
 		}
-		running := 0
 		for _, e := range entries {
 			pid, err := strconv.Atoi(e.Name())
-			if err != nil {
+			if err != nil || stopped[pid] {
 				continue
 			}
 			if s, err := os.Readlink("/proc/" + e.Name() + "/ns/pid"); err != nil || s != space {
 				continue
 			}
-			// State, after the name in parentheses: T is stopped, Z dead.
-			b, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-			if _, after, ok := strings.Cut(string(b), ") "); err == nil && ok && !strings.ContainsAny(after[:1], "TZX") {
-				running++
-				_ = syscall.Kill(pid, syscall.SIGSTOP)
+			if syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				stopped[pid], more = true, true
 			}
 		}
-		if running == 0 {
-			return nil
-		}
-		time.Sleep(time.Millisecond)
 	}
+	return nil
 }
