@@ -227,6 +227,11 @@ func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
 	if len(call.addrs) == 0 {
 		return fmt.Errorf("no interface leads to it within the family %q", c.o.Family)
 	}
+	// Where this rank comes from is where others look for it: a link-local address,
+	// which needs a zone of their own, is the last that will do.
+	if global := slices.DeleteFunc(slices.Clone(call.addrs), func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() }); len(global) > 0 {
+		call.addrs = global
+	}
 	// Rank 0's word on what is late is better than ours: give it time.
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+c.o.Timeout/8+time.Second, wrapf(ErrTimeout, "it did not begin within %v", c.o.Timeout))
 	defer cancel()

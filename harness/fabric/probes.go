@@ -118,9 +118,9 @@ func (p *probes) tcp(ctx context.Context, j job) *found {
 	begun := time.Now()
 	o := tcp.Options{Duration: p.plan.Duration, Warmup: warmUp, Limit: p.limit()}
 	r, err := tcp.Measure(ctx, j.Peer, p.key, o)
-	if err != nil && time.Since(begun) < p.limit()/4 {
-		// On a machine that does much else a whole measurement can go by without its
-		// being let on a processor.
+	// Nothing may come for a while: from a machine that does much else, or since the
+	// first packets were lost and TCP waits before it sends them again.
+	for try := 1; err != nil && try < maxTries && time.Since(begun) < p.limit()/4; try++ {
 		o.Duration, o.Limit = 2*o.Duration, p.limit()-time.Since(begun)
 		r, err = tcp.Measure(ctx, j.Peer, p.key, o)
 	}

@@ -48,7 +48,8 @@ type ending struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// maxTries is how often a command is run when machines are lost on the way.
+// maxTries is how often a command is run when machines are lost on the way, and a
+// pair is measured that fails.
 const maxTries = 3
 
 // Run runs a command of the harness on all machines that are left, as one job.
