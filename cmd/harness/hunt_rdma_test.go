@@ -16,8 +16,8 @@ import (
 
 // TestRDMAHunt: a hunt over soft RoCE's ports, by three processes that take
 // themselves for machines. They share two devices and two processors, so that none
-// is slower than the rest by itself, and no verdict is asked for: that all pairs of
-// each kind of port were measured, both ways, is.
+// is slower than the rest by itself, and no verdict is asked for: that a pair of
+// each kind of port was measured in each round, both ways, is.
 func TestRDMAHunt(t *testing.T) {
 	needsRDMA(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -48,12 +48,8 @@ func TestRDMAHunt(t *testing.T) {
 	if r.Tool != fabric.RDMA || len(r.Lost)+len(r.Absent) > 0 || r.Rounds != 3 && r.Verdict == "undecided" {
 		t.Errorf("%s with %s, lost %v, absent %v, %d rounds", r.Verdict, r.Tool, r.Lost, r.Absent, r.Rounds)
 	}
-	places := map[string]int{}
-	for _, p := range r.Ranking {
-		places[p.Port]++
-	}
-	if places["rxe0/1"] != n || places["rxe1/1"] != n || r.Measurements < 2*2*3 {
-		t.Errorf("places %v, %d measurements, notes %q", places, r.Measurements, r.Notes)
+	if r.Measurements != 2*2*3 || strings.Contains(strings.Join(r.Notes, " "), "failed") {
+		t.Errorf("%d measurements; want a pair a round, both ways, of two ports, without a failure; notes %q", r.Measurements, r.Notes)
 	}
 	if status[1] != 0 || status[2] != 0 || status[0] == exitUsage {
 		t.Errorf("statuses %v", status)
