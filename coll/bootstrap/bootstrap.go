@@ -21,6 +21,12 @@
 // links. When several ranks die at once and the graph falls apart, each part
 // still hears of a death, since the part ends at a dead rank.
 //
+// # A job that goes on
+//
+// A [Crew] is for what is said around communicators: processes that [Muster]
+// brings together in a star, in which any but the first may die, or never come,
+// without an end for the others.
+//
 // # Who may come in
 //
 // A connection starts with a mutual challenge and response keyed with the ID's
