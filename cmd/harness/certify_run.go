@@ -113,6 +113,9 @@ func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, mac
 	if c.fabric, err = o.fabric.join(ctx, c.node.Name, o.stderr); err != nil || c.fabric == nil {
 		return err
 	}
+	if o.resume {
+		return usagef("--resume is for one machine: on several nobody knows where all were")
+	}
 	machine.Job = c.fabric
 	o.jobs = 1 // the machines must come to what they do together in one order
 	return nil

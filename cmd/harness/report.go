@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 // A document is a certificate as it was read.
@@ -113,8 +115,8 @@ func rendered(docs []document, all ...rendering) (map[string][]byte, error) {
 }
 
 type reportOptions struct {
-	format, output string
-	keys, history  cli.StringSlice
+	format, output, machine string
+	keys, history           cli.StringSlice
 }
 
 func reportCommand(out io.Writer) *cli.Command {
@@ -126,6 +128,7 @@ func reportCommand(out io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT`: text, json, junit, prometheus or html (default: text; with a directory as output, all)"},
 			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
+			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "of a cluster's certificate: show the one of the machine `NAME` that is inside"},
 			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "show in a page how values came about: an earlier certificate is in `FILE`; again for further ones"},
 			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; again for further keys"},
 		},
@@ -159,6 +162,11 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		if err != nil {
 			return err
 		}
+		if o.machine != "" {
+			if d.statement, err = d.inside(o.machine); err != nil {
+				return usagef("%s: %w", f, err)
+			}
+		}
 		docs = append(docs, d)
 	}
 	for _, f := range o.history.Value() {
@@ -184,6 +192,25 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 	}
 	defer dir.close()
 	return dir.write(made)
+}
+
+// inside is the certificate of one of a cluster's machines.
+func (d *document) inside(machine string) (*certificate.Statement, error) {
+	var names []string
+	for _, m := range d.statement.Predicate.Machines {
+		switch {
+		case m.Name != machine:
+			names = append(names, m.Name)
+		case m.Certificate == nil:
+			return nil, fmt.Errorf("the certificate of %s is not inside: it is the file with the SHA-256 %s", machine, m.SHA256)
+		default:
+			return m.Certificate, nil
+		}
+	}
+	if names == nil {
+		return nil, errors.New("--machine: it is no certificate of several machines")
+	}
+	return nil, fmt.Errorf("--machine: there is no %q; did you mean %q?", machine, nearest.To(machine, names))
 }
 
 // isDir reports whether a name is a directory's: there is one, or it ends as one.

@@ -139,8 +139,9 @@ func (f *Fabric) Leave(why error) { f.crew.Close(why) }
 // Gone ends when the first machine does; the cause says how.
 func (f *Fabric) Gone() context.Context { return f.crew.Context() }
 
-// slack is how much longer than the others a machine may take in any case.
-const slack = 2 * time.Minute
+// slack is how much longer than the others a machine may take in any case: one whose
+// checks run into their time limits has the more to tell.
+const slack = 5 * time.Minute
 
 // exchange is the crew's. A machine that is alive, and has not come after twice the
 // time that went by since the last exchange, and a while, is lost: it hangs.

@@ -114,5 +114,9 @@ func huntResult(r *fabric.HuntReport) suite.Result {
 	if len(said) > 0 {
 		res.Reason = strings.Join(said, "; ")
 	}
-	return res
+	var page strings.Builder
+	if err := r.WriteText(&page); err != nil {
+		return suite.Errored("%v", err)
+	}
+	return res.WithOutput(page.String())
 }
