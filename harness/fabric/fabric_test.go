@@ -146,8 +146,7 @@ func TestRunLoss(t *testing.T) {
 			var mu sync.Mutex
 			begun := 0
 			kill := make(chan struct{})
-			var fs []*Fabric
-			fs = machines(t, 3, func(_ int, o *Options) {
+			fs := machines(t, 3, func(_ int, o *Options) {
 				o.Run = func(ctx context.Context, environ []string, _ ...string) (Output, error) {
 					mu.Lock()
 					if begun++; begun == 3 {
