@@ -283,6 +283,11 @@ func (h *crewHub) exchange(ctx context.Context, seq uint32, own []byte, judge fu
 	}
 	all[0] = own
 	answers, err := judge(all)
+	for rank, a := range answers {
+		if len(a) > MaxBlock {
+			err = fmt.Errorf("an answer of %d bytes to rank %d; at most %d are possible", len(a), rank, MaxBlock)
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for rank, m := range h.mates {

@@ -299,6 +299,33 @@ func TestCrewWithoutFirst(t *testing.T) {
 	}
 }
 
+// FuzzCrew: whatever a rank says to rank 0, or rank 0 to a rank, is taken or refused.
+func FuzzCrew(f *testing.F) {
+	f.Add(byte(frameHere), []byte("me"), byte(framePart), []byte{0, 0, 0, 1, 'x'})
+	f.Add(byte(frameLeave), []byte("why"), byte(frameBeat), []byte(nil))
+	f.Add(byte(framePart), []byte{1}, byte(frameGo), []byte(nil))
+	f.Add(byte(frameFailed), []byte{0, 0, 0, 1}, byte(frameFailed), []byte("text"))
+	f.Fuzz(func(t *testing.T, k1 byte, p1 []byte, k2 byte, p2 []byte) {
+		a, b := net.Pipe()
+		defer a.Close()
+		defer b.Close()
+		h := emptyHub(3, local().withDefaults(), randomSecret())
+		l := newLink(h, time.Hour, 1, a)
+		h.mates[1] = &mate{link: l}
+		h.awaitLocked(func(m *mate) bool { return m.said })
+		_ = h.handle(l, kind(k1), p1)
+		_ = h.handle(l, kind(k2), p2)
+		if m := h.mates[1]; m.part != nil && m.seq != m.done+1 {
+			t.Errorf("part %d is taken after %d", m.seq, m.done)
+		}
+		c := &Crew{rank: 1, size: 3, answers: make(chan answer, 1), goAhead: make(chan struct{})}
+		c.ended, c.end = context.WithCancelCause(context.Background())
+		up := newLink(c, time.Hour, 0, b)
+		_ = c.handle(up, kind(k1), p1)
+		_ = c.handle(up, kind(k2), p2)
+	})
+}
+
 // TestCrewScaleTable prints what the meeting of a Crew and an exchange cost as
 // ranks grow, all of them in this process.
 func TestCrewScaleTable(t *testing.T) {
