@@ -75,9 +75,9 @@ var trialKinds = []trialKind{
 }
 
 // TestFabricTrials has harness hunt find hosts that were made slow, lossy or dead
-// at random, ASSAY_FABRIC_TRIALS times each, among ASSAY_FABRIC_HOSTS hosts (4).
-// ASSAY_FABRIC_SEED is the first trial's seed, the others' follow; ASSAY_FABRIC_KIND
-// restricts them to a kind.
+// at random, ASSAY_FABRIC_TRIALS times each, among ASSAY_FABRIC_HOSTS hosts (8;
+// fewer take more rounds). ASSAY_FABRIC_SEED is the first trial's seed, the others'
+// follow; ASSAY_FABRIC_KIND restricts them to a kind.
 func TestFabricTrials(t *testing.T) {
 	number := func(name string, otherwise uint64) uint64 {
 		text := os.Getenv(name)
@@ -94,7 +94,7 @@ func TestFabricTrials(t *testing.T) {
 	if count == 0 {
 		t.Skip("ASSAY_FABRIC_TRIALS says how many: make test-fabric TRIALS=50")
 	}
-	c := newLabour(t, clustertest.Options{Hosts: int(number("ASSAY_FABRIC_HOSTS", 4)), Rate: trialRate})
+	c := newLabour(t, clustertest.Options{Hosts: int(number("ASSAY_FABRIC_HOSTS", 8)), Rate: trialRate})
 	seed := number("ASSAY_FABRIC_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("%d hosts, ASSAY_FABRIC_SEED=%d", len(c.Hosts), seed)
 	var done []*trial

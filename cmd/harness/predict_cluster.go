@@ -109,7 +109,11 @@ func printCluster(out io.Writer, name string, d *clusterDoc) error {
 		"bootstrap", b.Connections, b.Messages, b.LinkEnds, b.Levels, b.Seconds)
 	w.printf("  %-12s %d levels, %d messages, %s in all; at most %d messages and %s of a rank; %.1f s of processor time of all ranks\n",
 		"gathering", g.Levels, g.Messages, amount(g.Bytes), g.MessagesOfRank, amount(g.BytesOfRank), g.Seconds)
-	w.printf("  %-12s %s with a result for each node; %s of the nodes' own\n", "certificate", amount(ct.Bytes), amount(ct.Embedded))
+	where := "beside it, by their digests"
+	if ct.Bytes > ct.Embedded {
+		where = "inside"
+	}
+	w.printf("  %-12s %s; the nodes' own are %s, %s\n", "certificate", amount(ct.Bytes), amount(ct.Embedded), where)
 	w.printf("  %-12s about %.0f rounds where nothing is slow, %.0f to name a node (at most %d): %.0f measurements, %.0f s at %d s a round\n",
 		"hunt", h.Rounds, h.RoundsFault, h.Bound, h.Measurements, h.Seconds, scale.RoundSeconds)
 	w.printf("\nfigures:\n")
