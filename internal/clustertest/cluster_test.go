@@ -172,6 +172,9 @@ const segment = 1448
 
 // TestLinks measures what links are set to.
 func TestLinks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures rates, which takes a machine with nothing else to do: make test-fabric")
+	}
 	if _, err := exec.LookPath("iperf3"); err != nil {
 		t.Skip("there is no iperf3: apt-get install iperf3")
 	}
