@@ -39,7 +39,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 			&cli.DurationFlag{Name: "duration", Destination: &o.Duration, Usage: "`TIME` of a measurement, in each direction (default: 200ms with tcp, 500ms with rdma and coll)"},
 			&cli.IntFlag{Name: "group", Value: 2, Destination: &o.GroupSize, Usage: "with coll: `N` machines a group"},
 			&cli.StringFlag{Name: "bytes", Value: "256M", Destination: &o.Bytes, Usage: "with coll: `SIZE` of the all-reduce"},
-			&cli.Uint64Flag{Name: "gpus", Destination: &o.gpus, Usage: "with coll: `N` GPUs of each machine (default: all); 0 with --device cpu is one process"},
+			&cli.Uint64Flag{Name: "gpus", Destination: &o.gpus, Usage: "with coll: `N` GPUs of each machine (default: all)"},
 			&cli.StringFlag{Name: "device", Value: "gpu", Usage: "with coll: gpu, or cpu for host memory"},
 			&cli.Float64Flag{Name: "alpha", Value: 0.01, Destination: &o.Alpha, Usage: "accuse who is not slower with a probability of at most `P`"},
 			&cli.Float64Flag{Name: "beta", Value: 0.01, Destination: &o.Beta, Usage: "clear who is slower with a probability of at most `P`"},

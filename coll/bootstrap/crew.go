@@ -210,22 +210,9 @@ func (c *Crew) Close(why error) {
 
 // report connects a rank with rank 0, and waits for its word to begin.
 func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
-	addrs, err := id.addrs()
+	call, err := id.caller(hello{purpose: toCrew, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o)
 	if err != nil {
 		return err
-	}
-	call := &caller{secret: c.secret, late: id.late(), hello: hello{purpose: toCrew, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}}
-	admits, err := familyFilter(c.o.Family)
-	if err != nil {
-		return err
-	}
-	for _, a := range addrs {
-		if admits(a.Addr()) {
-			call.addrs = append(call.addrs, zones(a, c.o)...)
-		}
-	}
-	if len(call.addrs) == 0 {
-		return fmt.Errorf("no interface leads to it within the family %q", c.o.Family)
 	}
 	// Where this rank comes from is where others look for it: a link-local address,
 	// which needs a zone of their own, is the last that will do.

@@ -31,6 +31,29 @@ type caller struct {
 	late   bool // the listener may come later than the caller, and another be there before
 }
 
+// caller is one that calls who listens at the ID's addresses, as far as o admits
+// them.
+func (id ID) caller(h hello, o Options) (*caller, error) {
+	addrs, err := id.addrs()
+	if err != nil {
+		return nil, err
+	}
+	admits, err := familyFilter(o.Family)
+	if err != nil {
+		return nil, err
+	}
+	c := &caller{secret: id.secret(), late: id.late(), hello: h}
+	for _, a := range addrs {
+		if admits(a.Addr()) {
+			c.addrs = append(c.addrs, zones(a, o)...)
+		}
+	}
+	if len(c.addrs) == 0 {
+		return nil, fmt.Errorf("no interface leads to it within the family %q", o.Family)
+	}
+	return c, nil
+}
+
 // call returns an authenticated connection. ctx bounds all of it.
 func (c *caller) call(ctx context.Context) (net.Conn, []byte, error) {
 	var refusedSince time.Time

@@ -46,7 +46,7 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 
 	begun := time.Now()
 	j := &joining{n: newNet(rank, size, id, o), id: id, ready: make(chan struct{}), links: map[int]net.Conn{}}
-	if err := j.report(ctx, addrs); err != nil {
+	if err := j.report(ctx); err != nil {
 		return nil, fmt.Errorf("rank %d cannot join at the root %v: %w", rank, addrs[0], err)
 	}
 	reported := time.Now()
@@ -66,23 +66,10 @@ func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microseco
 
 // report connects to the root, listens where the root can be reached from,
 // and tells it.
-func (j *joining) report(ctx context.Context, addrs []netip.AddrPort) error {
-	c := &caller{
-		secret: j.id.secret(),
-		late:   j.id.late(),
-		hello:  hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)},
-	}
-	admits, err := familyFilter(j.n.o.Family)
+func (j *joining) report(ctx context.Context) error {
+	c, err := j.id.caller(hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o)
 	if err != nil {
 		return err
-	}
-	for _, a := range addrs {
-		if admits(a.Addr()) {
-			c.addrs = append(c.addrs, zones(a, j.n.o)...)
-		}
-	}
-	if len(c.addrs) == 0 {
-		return fmt.Errorf("no interface leads to it within the family %q", j.n.o.Family)
 	}
 	conn, _, err := c.call(ctx)
 	if err != nil {
