@@ -20,13 +20,15 @@ import (
 
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/provenance"
-	"github.com/assay-hpc/assay/build/publish"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // BuildOptions are assay build's.
@@ -63,13 +65,13 @@ type ImageResult struct {
 
 // A TargetResult is what became of one target.
 type TargetResult struct {
-	Target string          `json:"target"`
-	Digest string          `json:"digest,omitempty"` // of the index
-	Tags   []string        `json:"tags,omitempty"`
-	Images []ImageResult   `json:"images"`
-	Pushed *publish.Result `json:"pushed,omitempty"`
-	Error  string          `json:"error,omitempty"`
-	Failed bool            `json:"failed"`
+	Target string        `json:"target"`
+	Digest string        `json:"digest,omitempty"` // of the index
+	Tags   []string      `json:"tags,omitempty"`
+	Images []ImageResult `json:"images"`
+	Pushed *oci.Result   `json:"pushed,omitempty"`
+	Error  string        `json:"error,omitempty"`
+	Failed bool          `json:"failed"`
 }
 
 // A BuildResult is what became of a build.
@@ -172,13 +174,13 @@ type build struct {
 	o       BuildOptions
 	targets []matrix.Target
 	solver  *solve.Solver
-	layout  *publish.Layout
+	layout  *oci.Layout
 	close   func()
 }
 
 func (b *build) open(ctx context.Context) error {
 	var err error
-	if b.layout, err = publish.Create(b.o.OutDir); err != nil {
+	if b.layout, err = oci.Create(b.o.OutDir); err != nil {
 		return err
 	}
 	b.solver, b.close, err = b.NewSolver(ctx, b.o)
@@ -280,12 +282,12 @@ func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec r
 	if err != nil {
 		return out.failed(err)
 	}
-	if err := st.Verify(rec.Digest); err != nil {
-		return out.failed(err)
-	}
 	out.Verdict, out.Certificate = st.Predicate.Verdict, rec.Certificate
 	if out.Verdict != certificate.Pass {
 		return out.failed(gateError(t.Name, p, st))
+	}
+	if err := b.verify(t, p, rec); err != nil {
+		return out.failed(err)
 	}
 	out.rec = rec
 	if err := rec.write(b.recordFile(rec.Hash)); err != nil {
@@ -326,7 +328,7 @@ func (b *build) attach(t matrix.Target, p recipe.Platform, rec record, digest st
 		return err
 	}
 	for _, d := range docs {
-		a, err := publish.StatementArtifact(d, b.o.SignKey)
+		a, err := inspect.Artifact(d, b.o.SignKey)
 		if err != nil {
 			return err
 		}
@@ -359,15 +361,11 @@ func (b *build) documents(t matrix.Target, p recipe.Platform, rec record, digest
 	if err != nil {
 		return nil, err
 	}
-	prov, err := provenance.New(provenance.Build{
+	prov, err := provenance.Statement(provenance.Build{
 		Recipe: r, Digest: digest, MatrixFile: b.File.Name, MatrixDigest: sha256Of(b.text), LockDigest: sha256Of(b.Lock.Marshal()),
 		Epoch: b.Lock.Epoch, More: base, Builder: provenance.Builder{ID: builderID()}, InvocationID: invocationID(), Started: rec.Started, Finished: rec.Finished,
 	})
-	if err != nil {
-		return nil, err
-	}
-	text, err := prov.Marshal()
-	return [][]byte{rec.Certificate, bom, text}, err
+	return [][]byte{rec.Certificate, bom, prov}, err
 }
 
 // builderID names who ran the build: the workflow on GitHub, this program
@@ -417,7 +415,7 @@ func (b *build) assemble(t matrix.Target, tr *TargetResult) {
 // index attaches documents to one image of each platform and puts them under
 // a name: what a name promises is there before the name is.
 func (b *build) index(t matrix.Target, name string, results []ImageResult, which func(record) string) (v1.Hash, error) {
-	var images []publish.PlatformImage
+	var images []oci.PlatformImage
 	for _, img := range results {
 		p, err := recipe.ParsePlatform(img.Platform)
 		if err != nil {
@@ -427,17 +425,17 @@ func (b *build) index(t matrix.Target, name string, results []ImageResult, which
 		if err := b.attach(t, p, img.rec, digest); err != nil {
 			return v1.Hash{}, err
 		}
-		images = append(images, publish.PlatformImage{Platform: p, Digest: digest})
+		images = append(images, oci.PlatformImage{Platform: v1.Platform{OS: p.OS, Architecture: p.Arch}, Digest: digest})
 	}
 	return b.layout.Assemble(name, images, nil)
 }
 
 // finish names the tags, publishes what passed, and sums up.
 func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (*BuildResult, error) {
-	var pusher *publish.Pusher
+	var repo *oci.Repository
 	if b.o.Push != "" {
 		var err error
-		if pusher, err = publish.NewPusher(b.o.Push, publish.Options{}); err != nil {
+		if repo, err = oci.OpenRepository(b.o.Push, oci.Options{}); err != nil {
 			return res, &InputError{err}
 		}
 	}
@@ -454,13 +452,13 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 			// Tags say "for every platform"; a partial build gets none.
 			tr.Tags = append([]string{p.Tag}, t.Moving...)
 		}
-		if pusher == nil {
+		if repo == nil {
 			continue
 		}
 		if len(tr.Tags) == 0 {
 			b.Log("%s: built for %d of %d platforms, so it is pushed by digest, without a tag", t.Name, len(tr.Images), len(t.Platforms))
 		}
-		if tr.Pushed, err = b.push(ctx, pusher, t, tr.Tags); err != nil {
+		if tr.Pushed, err = b.push(ctx, repo, t, tr.Tags); err != nil {
 			tr.Failed, tr.Error = true, err.Error()
 		}
 	}
@@ -469,8 +467,15 @@ func (b *build) finish(ctx context.Context, res *BuildResult, start time.Time) (
 }
 
 // push publishes a target and its certifier, whose tags end in "-certify".
-func (b *build) push(ctx context.Context, pusher *publish.Pusher, t matrix.Target, tags []string) (*publish.Result, error) {
-	r, err := pusher.Push(ctx, b.o.OutDir, t.Name, tags)
+func (b *build) push(ctx context.Context, repo *oci.Repository, t matrix.Target, tags []string) (*oci.Result, error) {
+	policy := attest.Policy{Target: t.Name, Required: inspect.All}
+	for _, p := range platformsOf(t, b.o.Platforms) {
+		policy.Platforms = append(policy.Platforms, p.String())
+	}
+	if b.o.SignKey != nil {
+		policy.Keys = []crypto.PublicKey{b.o.SignKey.Public()}
+	}
+	r, err := Publish(ctx, b.layout, t.Name, repo, tags, policy)
 	if err != nil {
 		return nil, err
 	}
@@ -478,10 +483,7 @@ func (b *build) push(ctx context.Context, pusher *publish.Pusher, t matrix.Targe
 	for _, tag := range tags {
 		certifierTags = append(certifierTags, tag+certifySuffix)
 	}
-	c, err := pusher.Push(ctx, b.o.OutDir, t.Name+certifySuffix, certifierTags)
-	if err != nil {
-		return nil, err
-	}
-	r.Blobs, r.Bytes, r.Manifests, r.Tags, r.Present = r.Blobs+c.Blobs, r.Bytes+c.Bytes, r.Manifests+c.Manifests, r.Tags+c.Tags, r.Present+c.Present
-	return &r, nil
+	c, err := Publish(ctx, b.layout, t.Name+certifySuffix, repo, certifierTags, policy)
+	r.Add(c)
+	return &r, err
 }

@@ -12,39 +12,50 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	digest "github.com/opencontainers/go-digest"
 
-	"github.com/assay-hpc/assay/build/publish"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/attest/walk"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // A candidate is one platform's image to certify, in the layout dir.
 type candidate struct {
 	dir      string
 	name     string
-	digest   v1.Hash
+	digest   string
 	platform recipe.Platform
 	config   *v1.ConfigFile
 }
 
+// CertifyOptions say who is believed.
+type CertifyOptions struct {
+	// Target is what the image should be: it is held against that target's
+	// declaration, made of the matrix and the lock; "" for an image of others.
+	Target string
+	// ImageHarness runs the image's own harness, which believes what the image
+	// declares; the certificate says so.
+	ImageHarness bool
+}
+
 // Certify runs the suite "image" inside every platform of an image that a
 // builder here can run. A failed check is in the results; platforms without a
-// builder are reported as not carried out.
-func (w *Workspace) Certify(ctx context.Context, ref string, o BuildOptions) ([]ImageResult, error) {
+// builder are reported as not carried out. What runs is assay's own harness,
+// brought in, and what the image claims about itself is not believed.
+func (w *Workspace) Certify(ctx context.Context, ref string, c CertifyOptions, o BuildOptions) ([]ImageResult, error) {
 	tmp, err := os.MkdirTemp("", "assay-certify-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
+	specs, err := w.specs(c)
+	if err != nil {
+		return nil, err
+	}
 	list, err := w.candidates(ctx, ref, tmp)
 	if err != nil {
 		return nil, err
@@ -56,8 +67,8 @@ func (w *Workspace) Certify(ctx context.Context, ref string, o BuildOptions) ([]
 	}
 	defer stop()
 	out := make([]ImageResult, len(list))
-	for i, c := range list {
-		out[i] = w.certify(ctx, s, c)
+	for i, image := range list {
+		out[i] = w.certify(ctx, s, image, c, specs)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -65,10 +76,38 @@ func (w *Workspace) Certify(ctx context.Context, ref string, o BuildOptions) ([]
 	return out, nil
 }
 
-func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate) ImageResult {
-	out := ImageResult{Platform: c.platform.String(), Digest: c.digest.String()}
-	sub := solve.Subject{Name: c.name, Digest: digest.Digest(c.digest.String()), Platform: c.platform, Env: c.config.Config.Env, Suite: "image", Fresh: true}
-	if !bundled(c.config) {
+// specs returns a target's declaration for each of its platforms.
+func (w *Workspace) specs(c CertifyOptions) (map[recipe.Platform][]byte, error) {
+	if c.Target == "" {
+		return nil, nil
+	}
+	targets, err := w.Select([]string{c.Target})
+	if err != nil {
+		return nil, err
+	}
+	out := map[recipe.Platform][]byte{}
+	for _, p := range targets[0].Platforms {
+		mk, err := w.Recipe(targets[0], p, p)
+		if err != nil {
+			return nil, err
+		}
+		if out[p], err = attest.Encode(mk.Recipe.Spec()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o CertifyOptions, specs map[recipe.Platform][]byte) ImageResult {
+	out := ImageResult{Platform: c.platform.String(), Digest: c.digest}
+	sub := solve.Subject{Name: c.name, Digest: digest.Digest(c.digest), Platform: c.platform, Env: c.config.Config.Env, Suite: "image", Fresh: true}
+	if o.Target != "" {
+		var ok bool
+		if sub.Spec, ok = specs[c.platform]; !ok {
+			return out.failed(fmt.Errorf("the target %s is not for %s", o.Target, c.platform))
+		}
+	}
+	if !o.ImageHarness {
 		file, err := w.harnessFor(ctx, c.platform)
 		if err != nil {
 			return out.failed(err)
@@ -85,26 +124,33 @@ func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate) I
 	if err != nil {
 		return out.failed(err)
 	}
-	out.Certificate, out.Verdict = res.Certificate, st.Predicate.Verdict
+	st.Predicate.Harness.Origin = certificate.OriginAssay
+	if o.ImageHarness {
+		st.Predicate.Harness.Origin = certificate.OriginImage
+	}
+	if out.Certificate, err = st.Marshal(); err != nil {
+		return out.failed(err)
+	}
+	out.Verdict = st.Predicate.Verdict
 	if out.Verdict != certificate.Pass {
 		return out.failed(gateError(c.name, c.platform, st))
+	}
+	policy := attest.Policy{Target: o.Target, Kinds: []attest.Kind{certificate.Kind}}
+	if _, err := policy.Verify(out.Certificate, c.digest, out.Platform); err != nil {
+		return out.failed(err)
 	}
 	return out
 }
 
-// bundled reports whether the image has a harness of its own: assay labels
-// what it builds.
-func bundled(cfg *v1.ConfigFile) bool { return cfg.Config.Labels["dev.assay.target"] != "" }
-
-// harnessFor returns a static harness for the platform, for images that have
-// none: compiled here from the source that assay carries.
+// harnessFor returns a static harness for the platform, to bring into images:
+// compiled here from the source that assay carries.
 func (w *Workspace) harnessFor(ctx context.Context, p recipe.Platform) (string, error) {
 	file := filepath.Join(w.StateDir, "harness", strings.TrimPrefix(w.source.Digest, "sha256:")[:16]+"-"+p.Arch, "harness")
 	if _, err := os.Stat(file); err == nil {
 		return file, nil
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		return "", fmt.Errorf("the image has no harness of its own, and compiling one for %s needs Go on this machine: %w", p, err)
+		return "", fmt.Errorf("compiling a harness for %s to bring into the image needs Go on this machine: %w; install it, or run the image's own with --image-harness", p, err)
 	}
 	src, err := os.MkdirTemp("", "assay-source-")
 	if err != nil {
@@ -128,129 +174,48 @@ func (w *Workspace) harnessFor(ctx context.Context, p recipe.Platform) (string, 
 	return file, os.Rename(tmp, file)
 }
 
-// candidates finds the images behind a reference and brings them into a
-// layout.
+// candidates finds the images behind a reference, and brings those of a registry
+// into a layout. Every digest on the way is verified.
 func (w *Workspace) candidates(ctx context.Context, ref, tmp string) ([]candidate, error) {
+	dir, what, title := tmp, "", ref
 	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
-		return layoutCandidates(rest)
+		dir, what = oci.SplitLayout(rest)
 	}
-	parsed, err := name.ParseReference(w.Mirror.Image(ref))
-	if err != nil {
-		return nil, &InputError{err}
-	}
-	d, err := remote.Get(parsed, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-	if err != nil {
-		return nil, err
-	}
-	idx, err := asIndex(d)
-	if err != nil {
-		return nil, err
-	}
-	w.Log("fetching %s", parsed)
-	if _, err := layout.Write(tmp, idx); err != nil {
-		return nil, err
-	}
-	return platformsIn(tmp, ref, idx)
-}
-
-// splitLayout reads DIR, DIR:TARGET, DIR/TARGET or DIR@DIGEST.
-func splitLayout(ref string) (dir, what string) {
-	if dir, digest, ok := strings.Cut(ref, "@"); ok {
-		return dir, digest
-	}
-	if i := strings.LastIndex(ref, ":"); i > 0 {
-		return ref[:i], ref[i+1:]
-	}
-	if _, err := os.Stat(ref); err != nil {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(ref), "index.json")); err == nil {
-			return filepath.Dir(ref), filepath.Base(ref)
+	var l *oci.Layout
+	var err error
+	if dir == tmp {
+		if l, err = oci.Create(tmp); err != nil {
+			return nil, err
 		}
-	}
-	return ref, ""
-}
-
-func layoutCandidates(ref string) ([]candidate, error) {
-	dir, what := splitLayout(ref)
-	l, err := publish.Open(dir)
-	if err != nil {
-		return nil, &InputError{err}
-	}
-	d, err := l.Find(what)
-	if err != nil {
-		return nil, &InputError{err}
-	}
-	title := cmp.Or(d.Annotations[publish.AnnotationRefName], what)
-	path := layout.Path(dir)
-	if d.MediaType.IsImage() {
-		img, err := path.Image(d.Digest)
+		w.Log("fetching %s", w.Mirror.Image(ref))
+		d, err := l.Fetch(ctx, w.Mirror.Image(ref), oci.Options{})
 		if err != nil {
 			return nil, err
 		}
-		c, err := newCandidate(dir, title, img)
-		return []candidate{c}, err
+		what = d.Digest.String()
+	} else {
+		if l, err = oci.Open(dir); err != nil {
+			return nil, &InputError{err}
+		}
+		d, err := l.Find(what)
+		if err != nil {
+			return nil, &InputError{err}
+		}
+		title = cmp.Or(d.Annotations[oci.AnnotationRefName], what)
 	}
-	root, err := path.ImageIndex()
-	if err != nil {
-		return nil, err
-	}
-	idx, err := root.ImageIndex(d.Digest)
-	if err != nil {
-		return nil, err
-	}
-	return platformsIn(dir, title, idx)
-}
-
-// asIndex makes an index of a single image, so that both are handled alike.
-func asIndex(d *remote.Descriptor) (v1.ImageIndex, error) {
-	if d.MediaType.IsIndex() {
-		return d.ImageIndex()
-	}
-	img, err := d.Image()
-	if err != nil {
-		return nil, err
-	}
-	return mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: img}), nil
-}
-
-// platformsIn lists an index's images; what is attached beside them (BuildKit's
-// attestations, platform unknown) is no image to run.
-func platformsIn(dir, title string, idx v1.ImageIndex) ([]candidate, error) {
-	m, err := idx.IndexManifest()
+	ev, err := walk.Verify(ctx, attest.Policy{}, l.Source(what))
 	if err != nil {
 		return nil, err
 	}
 	var out []candidate
-	for _, d := range m.Manifests {
-		if !d.MediaType.IsImage() || d.Platform != nil && d.Platform.OS == "unknown" {
-			continue
-		}
-		img, err := idx.Image(d.Digest)
+	for _, img := range ev.Images {
+		p, err := recipe.ParsePlatform(img.Config.OS + "/" + img.Config.Architecture)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s %s: %w", title, img.Digest, err)
 		}
-		c, err := newCandidate(dir, title, img)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, c)
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%s holds no image for linux/amd64 or linux/arm64", title)
+		out = append(out, candidate{dir: dir, name: title, digest: img.Digest, platform: p, config: img.Config})
 	}
 	return out, nil
-}
-
-func newCandidate(dir, title string, img v1.Image) (candidate, error) {
-	cfg, err := img.ConfigFile()
-	if err != nil {
-		return candidate{}, err
-	}
-	h, err := img.Digest()
-	if err != nil {
-		return candidate{}, err
-	}
-	p, err := recipe.ParsePlatform(cfg.OS + "/" + cfg.Architecture)
-	return candidate{dir: dir, name: title, digest: h, platform: p, config: cfg}, err
 }
 
 func untar(data []byte, dir string) error {

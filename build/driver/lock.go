@@ -11,15 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
-	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // LockReport says what became of each entry that was asked for.
@@ -196,15 +193,11 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 }
 
 func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error) {
-	parsed, err := name.ParseReference(w.Mirror.Image(ref))
+	h, err := oci.Digest(ctx, w.Mirror.Image(ref), oci.Options{})
 	if err != nil {
 		return "", err
 	}
-	d, err := remote.Head(parsed, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
-	if err != nil {
-		return "", err
-	}
-	return d.Digest.String(), nil
+	return h.String(), nil
 }
 
 // Forget drops the entries of the targets, so that Resolve resolves them anew,

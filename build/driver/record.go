@@ -4,15 +4,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/assay-hpc/assay/build/matrix"
-	"github.com/assay-hpc/assay/build/publish"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // A record says that the image of a recipe was built and passed its gate. As
@@ -26,6 +28,36 @@ type record struct {
 	Builder           string
 	Started, Finished time.Time
 	Entered           bool // it is in the layout's indexes, with its documents, unsigned
+}
+
+// verify holds the certificate that a record carries against what the record is
+// for: it must be a pass, of this target, platform and recipe, about both images.
+// It is the gate's last word, and what a record that is read back must pass again.
+func (b *build) verify(t matrix.Target, p recipe.Platform, r record) error {
+	policy := attest.Policy{Target: t.Name, Kinds: []attest.Kind{certificate.Kind}}
+	for _, digest := range []string{r.Digest, r.Certifier} {
+		if digest == "" {
+			return errors.New("it names no image")
+		}
+		if _, err := policy.Verify(r.Certificate, digest, p.String()); err != nil {
+			return err
+		}
+	}
+	st, err := certificate.Parse(r.Certificate)
+	if err != nil {
+		return err
+	}
+	// An image declares the recipe as its builder's architecture made it.
+	for _, native := range []string{"amd64", "arm64"} {
+		mk, err := b.Recipe(t, p, recipe.Platform{OS: p.OS, Arch: native})
+		if err != nil {
+			return err
+		}
+		if mk.Recipe.Hash() == st.Predicate.Environment.Recipe {
+			return nil
+		}
+	}
+	return fmt.Errorf("its certificate is about the recipe %s, which is not this target's", st.Predicate.Environment.Recipe)
 }
 
 // buildHash covers what decides the image's bytes.
@@ -67,7 +99,7 @@ func (b *build) allUpToDate() (*BuildResult, bool) {
 	if b.o.Force || b.o.Unlocked || len(b.o.CacheTo) > 0 {
 		return nil, false
 	}
-	layout, err := publish.Open(b.o.OutDir)
+	layout, err := oci.Open(b.o.OutDir)
 	if err != nil {
 		return nil, false
 	}
@@ -102,7 +134,11 @@ func (b *build) upToDate(t matrix.Target, p recipe.Platform) (ImageResult, bool)
 		return out, false
 	}
 	var r record
-	if json.Unmarshal(data, &r) != nil || b.layout.Complete(r.Digest) != nil || b.layout.Complete(r.Certifier) != nil {
+	if json.Unmarshal(data, &r) != nil || r.Hash != b.buildHash(t, p) || b.layout.Complete(r.Digest) != nil || b.layout.Complete(r.Certifier) != nil {
+		return out, false
+	}
+	if err := b.verify(t, p, r); err != nil {
+		b.Log("%s %s: its record in %s is not believed, and it is built again: %v", t.Name, p, b.o.OutDir, err)
 		return out, false
 	}
 	out.Digest, out.Certifier, out.Certificate, out.Verdict = r.Digest, r.Certifier, r.Certificate, certificate.Pass

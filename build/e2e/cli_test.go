@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
@@ -19,11 +20,14 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/build/driver"
-	"github.com/assay-hpc/assay/build/publish"
 	"github.com/assay-hpc/assay/build/standin"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // assay returns a command that runs the built binary.
@@ -59,7 +63,7 @@ func TestPublishKilled(t *testing.T) {
 			defer srv.Close()
 			repo := strings.TrimPrefix(srv.URL, "http://") + "/assay"
 			push := func() (*exec.Cmd, *bytes.Buffer) {
-				cmd := assay(t, "publish", "--from", "oci:"+out, "--tag", "t", fabric, repo)
+				cmd := assay(t, "publish", "--from", "oci:"+out, "--tag", "t", "--platform", img.Platform, fabric, repo)
 				var text bytes.Buffer
 				cmd.Stdout, cmd.Stderr = &text, &text
 				return cmd, &text
@@ -74,14 +78,14 @@ func TestPublishKilled(t *testing.T) {
 				t.Fatalf("the first push was not killed: %v", err)
 			}
 			victim.Store(nil)
-			if _, err := publish.Inspect(t.Context(), repo+":t", nil, publish.Options{Retry: publish.Retry{Attempts: 1}}); err == nil {
+			if _, err := inspectImage(t, repo+":t"); err == nil {
 				t.Fatal("the tag was there before everything was")
 			}
 			second, text := push()
 			if err := second.Run(); err != nil {
 				t.Fatalf("second push: %v\n%s", err, text)
 			}
-			rep, err := publish.Inspect(t.Context(), repo+":t", nil, publish.Options{})
+			rep, err := inspectImage(t, repo+":t")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +142,7 @@ func TestCertifyForeign(t *testing.T) {
 	addr := buildkit(t)
 	u := upstreams(t, standin.Options{})
 	w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())
-	res, err := w.Certify(t.Context(), "docker.io/nvidia/cuda:12.9.1-devel-ubuntu22.04", driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
+	res, err := w.Certify(t.Context(), "docker.io/nvidia/cuda:12.9.1-devel-ubuntu22.04", driver.CertifyOptions{}, driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,5 +159,64 @@ func TestCertifyForeign(t *testing.T) {
 	}
 	if verdicts["libraries"] == "" || verdicts["declaration"] != certificate.Skip {
 		t.Errorf("verdicts %v; want the libraries looked at and no declaration", verdicts)
+	}
+}
+
+// TestCertifyLiar: an image that was made FROM ours inherits its label and its
+// declaration, and brings a harness of its own, which finds everything well. It is
+// asked only where a flag says so, and the certificate names it.
+func TestCertifyLiar(t *testing.T) {
+	w, out, img := fabricImage(t)
+	from, err := oci.Open(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, ok, err := from.Get(fabric + "/" + img.Platform)
+	if err != nil || !ok {
+		t.Fatalf("Get = %v, %v", ok, err)
+	}
+	st := certificate.New(certificate.Predicate{Suite: "image", Results: []certificate.Result{{ID: "all", Title: "all is well", Verdict: certificate.Pass}}})
+	doc, err := st.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\necho '" + strings.TrimSpace(string(doc)) + "' > /run/assay/out/certificate.json\necho '{\"version\":1,\"packages\":[]}' > /run/assay/out/inventory.json\n"
+	var text bytes.Buffer
+	tw := tar.NewWriter(&text)
+	err = tw.WriteHeader(&tar.Header{Name: "opt/assay/bin/harness", Mode: 0o755, Size: int64(len(script))})
+	if err == nil {
+		_, err = io.WriteString(tw, script)
+	}
+	if err := errors.Join(err, tw.Close()); err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	liar, err := mutate.AppendLayers(ours, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	l, err := oci.Create(dir)
+	if err == nil {
+		err = l.Put("liar", liar)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []bool{false, true} {
+		res, err := w.Certify(t.Context(), "oci:"+dir+":liar", driver.CertifyOptions{ImageHarness: own}, driver.BuildOptions{Builders: []string{buildkit(t)}, Progress: progress()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		st, err := certificate.Parse(res[0].Certificate)
+		if err != nil {
+			t.Fatalf("%v; %s", err, res[0].Error)
+		}
+		if p := st.Predicate; own != (p.Harness.Origin == certificate.OriginImage) || own != (len(p.Results) == 1) {
+			t.Errorf("own harness %v: origin %q, %d results, %s", own, p.Harness.Origin, len(p.Results), res[0].Error)
+		}
 	}
 }

@@ -2,7 +2,7 @@ package e2e
 
 import (
 	"bytes"
-	"context"
+	"crypto"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -21,9 +21,12 @@ import (
 
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/driver"
-	"github.com/assay-hpc/assay/build/publish"
+	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/oci/ocitest"
 )
 
 const fabric = "fabric-debian12"
@@ -118,20 +121,34 @@ func TestFabricIsCertified(t *testing.T) {
 			t.Errorf("check %s did not pass", id)
 		}
 	}
-	l, err := publish.Open(out)
+	l, err := oci.Open(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Validate(t.Context(), fabric); err != nil {
+	root, err := l.Find(fabric)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ocitest.Validate(t.Context(), out, root.Digest); err != nil {
 		t.Error(err)
 	}
-	rep, err := publish.Inspect(t.Context(), "oci:"+out+":"+fabric, nil, publish.Options{})
+	rep, err := inspectImage(t, "oci:"+out+":"+fabric)
 	if err != nil {
 		t.Errorf("Inspect: %v", err)
 	}
 	if rep == nil || len(rep.Images) != 1 {
 		t.Fatalf("Inspect: %+v; want one image", rep)
 	}
+}
+
+// inspectImage verifies an image with all that assay attaches to it.
+func inspectImage(t *testing.T, ref string, keys ...crypto.PublicKey) (*inspect.Report, error) {
+	t.Helper()
+	src, err := oci.OpenSource(ref, oci.Options{Retry: oci.Retry{Attempts: 1}})
+	if err != nil {
+		return nil, err
+	}
+	return inspect.Inspect(t.Context(), src, attest.Policy{Keys: keys, Required: inspect.All})
 }
 
 // TestFabricIsUpToDate: a build that has nothing to do starts no builder.
@@ -322,7 +339,7 @@ func TestFabricBothPlatforms(t *testing.T) {
 		t.Skip("slow: make test-arm64 runs it")
 	}
 	_, out, _ := fabricImage(t)
-	rep, err := publish.Inspect(context.Background(), "oci:"+out+":"+fabric, nil, publish.Options{})
+	rep, err := inspectImage(t, "oci:"+out+":"+fabric)
 	if err != nil {
 		t.Fatal(err)
 	}

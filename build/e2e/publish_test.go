@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/assay-hpc/assay/build/driver"
-	"github.com/assay-hpc/assay/build/publish"
 	"github.com/assay-hpc/assay/build/standin"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // flakyRegistry is a real registry that answers 500 on every tenth request.
@@ -77,7 +77,7 @@ func TestStandinMatrix(t *testing.T) {
 func checkPublished(t *testing.T, repo string, tr driver.TargetResult, pub crypto.PublicKey) {
 	t.Helper()
 	for _, tag := range tr.Tags {
-		rep, err := publish.Inspect(t.Context(), repo+":"+tag, []crypto.PublicKey{pub}, publish.Options{})
+		rep, err := inspectImage(t, repo+":"+tag, pub)
 		if err != nil {
 			t.Errorf("inspect %s: %v", tag, err)
 			continue
@@ -91,7 +91,7 @@ func checkPublished(t *testing.T, repo string, tr driver.TargetResult, pub crypt
 			}
 			checkHistory(t, repo, img.Digest)
 			for _, a := range img.Attached {
-				if a.Signature != publish.Verified {
+				if a.Signature != attest.Verified {
 					t.Errorf("%s %s: %s is %s", tag, img.Platform, a.Predicate, a.Signature)
 				}
 			}

@@ -7,8 +7,6 @@
 package provenance
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,7 +14,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // Types of what a statement says.
@@ -26,14 +24,6 @@ const (
 	// describes External and Internal below.
 	BuildType = "https://github.com/assay-hpc/assay/build/v1"
 )
-
-// A Statement is the whole document.
-type Statement struct {
-	Type          string     `json:"_type"`
-	Subject       []Resource `json:"subject"`
-	PredicateType string     `json:"predicateType"`
-	Predicate     Predicate  `json:"predicate"`
-}
 
 // A Predicate is SLSA's provenance v1.
 type Predicate struct {
@@ -109,14 +99,24 @@ type Build struct {
 	Started, Finished time.Time
 }
 
-// New returns the provenance of a build.
-func New(b Build) (*Statement, error) {
-	if b.Builder.ID == "" {
-		return nil, fmt.Errorf("provenance of %s: no builder id", b.Recipe.Target)
+// Statement returns the provenance of a build as an in-toto Statement whose
+// subject is the image.
+func Statement(b Build) ([]byte, error) {
+	p, err := New(b)
+	if err != nil {
+		return nil, err
 	}
-	subject, err := digest(b.Digest)
+	doc, err := attest.New(PredicateType, b.Recipe.Target, b.Digest, p)
 	if err != nil {
 		return nil, fmt.Errorf("provenance of %s: image: %w", b.Recipe.Target, err)
+	}
+	return doc, nil
+}
+
+// New returns the provenance of a build.
+func New(b Build) (*Predicate, error) {
+	if b.Builder.ID == "" {
+		return nil, fmt.Errorf("provenance of %s: no builder id", b.Recipe.Target)
 	}
 	matrix, err := digest(b.MatrixDigest)
 	if err != nil {
@@ -126,34 +126,21 @@ func New(b Build) (*Statement, error) {
 	if err != nil {
 		return nil, fmt.Errorf("provenance of %s: %w", b.Recipe.Target, err)
 	}
-	return &Statement{
-		Type: certificate.StatementType, PredicateType: PredicateType,
-		Subject: []Resource{{Name: b.Recipe.Target, Digest: subject}},
-		Predicate: Predicate{
-			BuildDefinition: BuildDefinition{
-				BuildType: BuildType,
-				ExternalParameters: External{
-					Target: b.Recipe.Target, Platform: b.Recipe.Platform.String(),
-					Matrix: Resource{Name: b.MatrixFile, Digest: matrix},
-				},
-				InternalParameters:   Internal{Recipe: b.Recipe.Hash(), Lock: strings.TrimPrefix(b.LockDigest, "sha256:"), Epoch: b.Epoch},
-				ResolvedDependencies: deps,
+	return &Predicate{
+		BuildDefinition: BuildDefinition{
+			BuildType: BuildType,
+			ExternalParameters: External{
+				Target: b.Recipe.Target, Platform: b.Recipe.Platform.String(),
+				Matrix: Resource{Name: b.MatrixFile, Digest: matrix},
 			},
-			RunDetails: RunDetails{
-				Builder:  b.Builder,
-				Metadata: Metadata{InvocationID: b.InvocationID, StartedOn: stamp(b.Started), FinishedOn: stamp(b.Finished)},
-			},
+			InternalParameters:   Internal{Recipe: b.Recipe.Hash(), Lock: strings.TrimPrefix(b.LockDigest, "sha256:"), Epoch: b.Epoch},
+			ResolvedDependencies: deps,
+		},
+		RunDetails: RunDetails{
+			Builder:  b.Builder,
+			Metadata: Metadata{InvocationID: b.InvocationID, StartedOn: stamp(b.Started), FinishedOn: stamp(b.Finished)},
 		},
 	}, nil
-}
-
-// Marshal returns the statement as one line of JSON.
-func (s *Statement) Marshal() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(s)
-	return bytes.TrimSpace(b.Bytes()), err
 }
 
 func stamp(t time.Time) string {

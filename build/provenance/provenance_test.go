@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -48,11 +49,7 @@ func sample() Build {
 
 func marshal(t *testing.T) []byte {
 	t.Helper()
-	s, err := New(sample())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := s.Marshal()
+	b, err := Statement(sample())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,21 +104,17 @@ func TestOthersReadIt(t *testing.T) {
 }
 
 func TestSummarize(t *testing.T) {
-	var st Statement
-	if err := json.Unmarshal(marshal(t), &st); err != nil {
-		t.Fatal(err)
-	}
-	b, err := json.Marshal(st.Predicate)
+	st, err := attest.Parse(marshal(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := Summarize(b)
+	got, err := Summarize(st.Predicate)
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := sample()
 	want := Summary{
-		Builder: in.Builder.ID, BuildType: BuildType, Target: in.Recipe.Target, Recipe: in.Recipe.Hash(), Invocation: in.InvocationID,
+		Builder: in.Builder.ID, BuildType: BuildType, Target: in.Recipe.Target, Platform: in.Recipe.Platform.String(), Recipe: in.Recipe.Hash(), Invocation: in.InvocationID,
 		StartedOn: "2026-01-01T00:01:40Z", FinishedOn: "2026-01-01T00:06:40Z", Dependencies: 5,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -153,7 +146,7 @@ func TestNewRefuses(t *testing.T) {
 	} {
 		b := sample()
 		spoil(&b)
-		if _, err := New(b); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := Statement(b); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("New without %s = %v; want an error that names it", what, err)
 		}
 	}

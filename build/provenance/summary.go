@@ -3,14 +3,32 @@ package provenance
 import (
 	"encoding/json"
 	"fmt"
+
+	"github.com/assay-hpc/assay/internal/attest"
 )
+
+// Kind is how policies read provenance: that of our own build type counts, others'
+// is left alone.
+var Kind = attest.Kind{Name: "provenance", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
+	s, err := Summarize(st.Predicate)
+	switch {
+	case err != nil:
+		return attest.Claims{}, err
+	case s.BuildType != BuildType:
+		return attest.Claims{}, attest.ErrForeign
+	case s.Target == "" || s.Recipe == "" || s.Builder == "":
+		return attest.Claims{}, fmt.Errorf("provenance: it names no target, recipe or builder")
+	}
+	return attest.Claims{Target: s.Target, Platform: s.Platform}, nil
+}}
 
 // A Summary is what a person wants to know of a provenance.
 type Summary struct {
 	Builder      string `json:"builder"`
 	BuildType    string `json:"buildType"`
-	Target       string `json:"target,omitempty"` // of our own build type only
-	Recipe       string `json:"recipe,omitempty"` // likewise
+	Target       string `json:"target,omitempty"`   // of our own build type only
+	Platform     string `json:"platform,omitempty"` // likewise
+	Recipe       string `json:"recipe,omitempty"`   // likewise
 	Invocation   string `json:"invocation,omitempty"`
 	StartedOn    string `json:"startedOn,omitempty"`
 	FinishedOn   string `json:"finishedOn,omitempty"`
@@ -47,6 +65,6 @@ func Summarize(predicate []byte) (Summary, error) {
 	if err := json.Unmarshal(p.BuildDefinition.InternalParameters, &in); err != nil {
 		return s, fmt.Errorf("provenance: internal parameters: %w", err)
 	}
-	s.Target, s.Recipe = ext.Target, in.Recipe
+	s.Target, s.Platform, s.Recipe = ext.Target, ext.Platform, in.Recipe
 	return s, nil
 }

@@ -5,7 +5,7 @@
 //
 // It is pure: what is in the image comes from the inventory that the harness
 // took inside it, what was pinned from the recipe. The same input gives the
-// same bytes. Publishing the document is build/publish's work.
+// same bytes.
 package sbom
 
 import (
@@ -23,10 +23,14 @@ import (
 
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // PredicateType is the in-toto predicate type of an SPDX 2.3 document.
 const PredicateType = "https://spdx.dev/Document/v2.3"
+
+// namespace begins those of our documents; target and digest follow.
+const namespace = "https://assay-hpc.github.io/spdx/"
 
 // An Image is what a document is about.
 type Image struct {
@@ -60,7 +64,7 @@ func Document(img Image) (*spdx.Document, error) {
 	return &spdx.Document{
 		SPDXVersion: spdx.Version, DataLicense: spdx.DataLicense, SPDXIdentifier: "DOCUMENT",
 		DocumentName:      img.Target + "-" + img.Platform.OS + "-" + img.Platform.Arch,
-		DocumentNamespace: "https://assay-hpc.github.io/spdx/" + img.Target + "/" + hex,
+		DocumentNamespace: namespace + img.Target + "/" + hex,
 		CreationInfo: &spdx.CreationInfo{
 			Creators: []common.Creator{{CreatorType: "Tool", Creator: img.Tool}},
 			Created:  img.Created.UTC().Format(time.RFC3339),
@@ -252,18 +256,5 @@ func Statement(img Image) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	type subject struct {
-		Name   string            `json:"name"`
-		Digest map[string]string `json:"digest"`
-	}
-	return json.Marshal(struct {
-		Type          string          `json:"_type"`
-		Subject       []subject       `json:"subject"`
-		PredicateType string          `json:"predicateType"`
-		Predicate     json.RawMessage `json:"predicate"`
-	}{
-		certificate.StatementType,
-		[]subject{{img.Target, map[string]string{"sha256": strings.TrimPrefix(img.Digest, "sha256:")}}},
-		PredicateType, predicate,
-	})
+	return attest.New(PredicateType, img.Target, img.Digest, json.RawMessage(predicate))
 }

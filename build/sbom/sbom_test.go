@@ -18,6 +18,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -203,17 +204,17 @@ func TestStatementIsAboutTheImage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s struct {
-		Type          string `json:"_type"`
-		Subject       []certificate.Subject
-		PredicateType string
-		Predicate     json.RawMessage
-	}
-	if err := json.Unmarshal(b, &s); err != nil {
+	s, err := attest.Parse(b)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Type != certificate.StatementType || s.PredicateType != PredicateType || s.Subject[0].Digest["sha256"] != hex("12") {
-		t.Errorf("statement is %+v", s)
+	if err := s.About("sha256:" + hex("12")); err != nil || s.PredicateType != PredicateType {
+		t.Errorf("statement is %+v: %v", s, err)
+	}
+	img := sample()
+	want := attest.Claims{Target: img.Target, Platform: img.Platform.String()}
+	if got, err := Kind.Check(s); err != nil || got != want {
+		t.Errorf("Check = %+v, %v; want %+v", got, err, want)
 	}
 	if _, err := Summarize(s.Predicate); err != nil {
 		t.Errorf("its predicate: %v", err)

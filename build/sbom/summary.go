@@ -2,12 +2,42 @@ package sbom
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	spdxjson "github.com/spdx/tools-golang/json"
 	"github.com/spdx/tools-golang/spdxlib"
+
+	"github.com/assay-hpc/assay/internal/attest"
 )
+
+// Kind is how policies read SBOMs: our own count, others' are left alone.
+var Kind = attest.Kind{Name: "sbom", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
+	var doc struct {
+		Name      string `json:"name"`
+		Namespace string `json:"documentNamespace"`
+	}
+	if err := json.Unmarshal(st.Predicate, &doc); err != nil {
+		return attest.Claims{}, attest.ErrForeign
+	}
+	rest, ours := strings.CutPrefix(doc.Namespace, namespace)
+	if !ours {
+		return attest.Claims{}, attest.ErrForeign
+	}
+	if _, err := Summarize(st.Predicate); err != nil {
+		return attest.Claims{}, err
+	}
+	target, hex, _ := strings.Cut(rest, "/")
+	if err := st.About("sha256:" + hex); err != nil {
+		return attest.Claims{}, fmt.Errorf("sbom: %w", err)
+	}
+	c := attest.Claims{Target: target}
+	if platform, ok := strings.CutPrefix(doc.Name, target+"-"); ok {
+		c.Platform = strings.Replace(platform, "-", "/", 1)
+	}
+	return c, nil
+}}
 
 // A Summary is what a person wants to know of a document.
 type Summary struct {

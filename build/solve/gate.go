@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/llb"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
 )
 
 // Subject is an image to certify: a manifest in the output layout.
@@ -27,11 +28,15 @@ type Subject struct {
 	Platform recipe.Platform
 	Env      []string // the image's own
 
-	// Harness is a harness binary to bring along, for an image that has none;
-	// "" runs the image's own. See [Provider.Harness].
+	// Harness is a harness binary to bring along, which does not believe what the
+	// image declares; "" runs the image's own. See [Provider.Harness].
 	Harness digest.Digest // of an image in the content store that holds /harness
-	Suite   string        // "image"
-	Fresh   bool          // run again even where BuildKit remembers the result
+	// Spec is what a harness that is brought along holds the image against, an
+	// encoded [certificate.ImageSpec]; nil: nothing, what the image declares is not
+	// believed.
+	Spec  []byte
+	Suite string // "image"
+	Fresh bool   // run again even where BuildKit remembers the result
 }
 
 // GateResult is what the harness wrote inside the image.
@@ -43,7 +48,10 @@ type GateResult struct {
 // BundledHarness is where images carry the harness.
 const BundledHarness = "/opt/assay/bin/harness"
 
-const gateOut = "/run/assay/out"
+const (
+	gateOut  = "/run/assay/out"
+	gateSpec = "/run/assay/spec.json"
+)
 
 // Gate runs the harness inside a finished image, with no network, and returns
 // what it measured. A check that fails is in the certificate; the error is for
@@ -78,11 +86,16 @@ func (s *Solver) gateGraph(sub Subject) bkllb.State {
 		img = img.AddEnv(k, v)
 	}
 	harness := BundledHarness
+	var spec []string
 	if sub.Harness != "" {
-		harness = "/run/assay/harness"
+		harness, spec = "/run/assay/harness", []string{"--spec", certificate.NoSpec}
+		if sub.Spec != nil {
+			spec[1] = gateSpec
+		}
 	}
 	args := []string{harness, "certify", "--suite", sub.Suite, "--out", gateOut + "/certificate.json", "--inventory", gateOut + "/inventory.json",
 		"--subject", sub.Name + "@" + sub.Digest.String()}
+	args = append(args, spec...)
 	for _, name := range slices.Sorted(maps.Keys(sub.Same)) {
 		args = append(args, "--subject", name+"@"+sub.Same[name].String())
 	}
@@ -94,6 +107,9 @@ func (s *Solver) gateGraph(sub Subject) bkllb.State {
 	}
 	if sub.Harness != "" {
 		opts = append(opts, bkllb.AddMount(harness, bkllb.OCILayout("assay.local/harness@"+sub.Harness.String(), bkllb.OCIStore("", llb.ContentStore), platform), bkllb.SourcePath("harness"), bkllb.Readonly))
+	}
+	if sub.Spec != nil {
+		opts = append(opts, bkllb.AddMount(gateSpec, bkllb.Scratch().File(bkllb.Mkfile("/spec.json", 0o444, sub.Spec)), bkllb.SourcePath("spec.json"), bkllb.Readonly))
 	}
 	if sub.Fresh {
 		opts = append(opts, bkllb.IgnoreCache)

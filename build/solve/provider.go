@@ -16,23 +16,21 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	contentlocal "github.com/containerd/containerd/v2/plugins/content/local"
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	digest "github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/component"
-	layouts "github.com/assay-hpc/assay/build/content"
 	"github.com/assay-hpc/assay/build/fetch"
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/source"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 type imageConfig = ocispec.ImageConfig
@@ -47,7 +45,7 @@ type Provider struct {
 	Epoch    time.Time
 	Log      func(format string, args ...any)
 
-	contents *layouts.Store
+	contents *oci.Layout
 	store    content.Store
 	cache    fetch.Cache
 	making   sync.Map // key to sync.OnceValue: each base is made once
@@ -57,7 +55,7 @@ type Provider struct {
 func (p *Provider) Open() error {
 	dir := filepath.Join(p.StateDir, "content")
 	var err error
-	if p.contents, err = layouts.Open(dir); err != nil {
+	if p.contents, err = oci.Create(dir); err != nil {
 		return err
 	}
 	p.cache.Dir = filepath.Join(p.StateDir, "downloads")
@@ -270,16 +268,11 @@ func (p *Provider) remoteConfig(ctx context.Context, src recipe.Source, on recip
 	if err != nil {
 		return nil, err
 	}
-	ref, err := name.ParseReference(at)
+	raw, err := oci.RawConfig(ctx, at, v1.Platform{OS: on.OS, Architecture: on.Arch}, oci.Options{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("base %s: %w", src.Ref, err)
 	}
-	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithPlatform(v1.Platform{OS: on.OS, Architecture: on.Arch}))
-	if err != nil {
-		return nil, fmt.Errorf("base %s (from %s): %w", src.Ref, at, err)
-	}
-	return img.RawConfigFile()
+	return raw, nil
 }
 
 // writeFile replaces a file atomically.

@@ -13,15 +13,20 @@ type certifyFlags struct {
 	common
 	builderFlags
 	form, certificate string
+	trust             driver.CertifyOptions
 }
 
 func certifyCommand() *cli.Command {
 	o := &certifyFlags{}
 	return &cli.Command{
 		Name: "certify", Usage: "run the harness inside an image, built by assay or not, without network",
+		Description: "What runs is assay's own harness, brought into the image, and what the image claims about itself is not believed.\n" +
+			"With --target the image is held against what the matrix and the lock declare of that target.",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Flags: append(o.common.flags(
 			&cli.StringFlag{Name: "certificate", Usage: "write the certificates, one JSON document a line, to `FILE`", Destination: &o.certificate},
+			&cli.StringFlag{Name: "target", Usage: "hold the image against what the matrix and the lock say of `TARGET` (default: against nothing, as an image of others)", Destination: &o.trust.Target},
+			&cli.BoolFlag{Name: "image-harness", Usage: "run the image's own harness, which believes what the image declares; the certificate says so", Destination: &o.trust.ImageHarness},
 			outputFlag(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		Action: func(c *cli.Context) error { return o.run(c) },
@@ -32,11 +37,14 @@ func (o *certifyFlags) run(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return usagef("certify wants one image: a reference such as ghcr.io/owner/assay:TAG, or oci:DIR")
 	}
+	if o.trust.Target != "" && o.trust.ImageHarness {
+		return usagef("--target and --image-harness exclude each other: the image's own harness believes the image")
+	}
 	w, err := o.open(c)
 	if err != nil {
 		return err
 	}
-	res, err := w.Certify(c.Context, c.Args().First(), driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress})
+	res, err := w.Certify(c.Context, c.Args().First(), o.trust, driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress})
 	if err != nil {
 		return err
 	}

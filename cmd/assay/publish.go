@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"errors"
@@ -13,20 +14,27 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
-	"github.com/assay-hpc/assay/build/publish"
+	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/harness/sign"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 func publishCommand() *cli.Command {
 	var from, form string
-	var tags cli.StringSlice
+	var tags, keyFiles, platform cli.StringSlice
 	var insecure bool
 	return &cli.Command{
-		Name: "publish", Usage: "push a built target, with what is attached to it, to a registry",
+		Name: "publish", Usage: "verify a built target and push it, with what is attached to it, to a registry",
 		ArgsUsage: "TARGET REPO",
+		Description: "Certificate, SBOM and provenance of every image of TARGET are verified in the layout before anything is pushed, and in the\n" +
+			"registry before a tag is set. With tags, all platforms that the matrix lists for TARGET must be there, or those that\n" +
+			"--platform names.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "from", Usage: "`oci:DIR` that holds the target", Value: "oci:out", Destination: &from},
-			&cli.StringSliceFlag{Name: "tag", Usage: "`TAG` to set once everything is there; may be repeated", Destination: &tags},
+			&cli.StringSliceFlag{Name: "tag", Usage: "`TAG` to set once everything is there and verified; may be repeated", Destination: &tags},
+			&cli.StringSliceFlag{Name: "key", Usage: "public `KEY` that must have signed what is attached, as for assay inspect; may be repeated", Destination: &keyFiles},
+			&cli.StringSliceFlag{Name: "platform", Usage: "the target is for `PLATFORM`, and for no other that is not named; may be repeated", Destination: &platform},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
 			outputFlag(&form, "text", "json"),
 		},
@@ -38,29 +46,70 @@ func publishCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			res, err := publish.Push(c.Context, dir, c.Args().Get(0), c.Args().Get(1), tags.Value(), publish.Options{Insecure: insecure})
+			name, where := c.Args().Get(0), c.Args().Get(1)
+			policy := attest.Policy{Target: strings.TrimSuffix(name, "-certify"), Required: inspect.All}
+			if policy.Keys, err = loadKeys(c.Context, keyFiles.Value()); err != nil {
+				return err
+			}
+			if policy.Platforms = some(platform.Value()); policy.Platforms == nil && len(tags.Value()) > 0 {
+				if policy.Platforms, err = platformsOf(policy.Target); err != nil {
+					return err
+				}
+			}
+			l, err := oci.Open(dir)
 			if err != nil {
 				return noSuchImage(err)
+			}
+			repo, err := oci.OpenRepository(where, oci.Options{Insecure: insecure})
+			if err != nil {
+				return &driver.InputError{Err: err}
+			}
+			res, err := driver.Publish(c.Context, l, name, repo, tags.Value(), policy)
+			if err != nil {
+				return verifyFailed(err)
 			}
 			if form == "json" {
 				return writeJSON(c.App.Writer, res)
 			}
 			fmt.Fprintf(c.App.Writer, "%s@%s: %d blobs (%.1f MB), %d manifests, %d tags; %d already there\n",
-				c.Args().Get(1), res.Digest, res.Blobs, float64(res.Bytes)/1e6, res.Manifests, res.Tags, res.Present)
+				where, res.Digest, res.Blobs, float64(res.Bytes)/1e6, res.Manifests, res.Tags, res.Present)
 			return nil
 		},
 	}
 }
 
+// platformsOf returns the platforms that the matrix at hand lists for a target;
+// nil if it has no such target.
+func platformsOf(target string) (list []string, err error) {
+	_, targets, err := driver.ReadMatrix("")
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range targets {
+		if t.Name == target {
+			for _, p := range t.Platforms {
+				list = append(list, p.String())
+			}
+		}
+	}
+	return list, nil
+}
+
 func inspectCommand() *cli.Command {
-	var form string
-	var keyFiles cli.StringSlice
+	var form, target string
+	var keyFiles, require, platform cli.StringSlice
 	var insecure bool
 	return &cli.Command{
 		Name: "inspect", Usage: "show and verify an image's components, certificate, SBOM, provenance and signatures",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
+		Description: "With --key, every image must have a certificate, an SBOM and provenance that one of the keys signed; --require says so\n" +
+			"without a key. They must be about the target that a layout's name or a tag of the matrix at hand stands for, or that\n" +
+			"--target names. What other programs attached is listed and left alone.",
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "key", Usage: "public `KEY` that signatures must verify with, a PEM file or a service's reference as for --sign-key; may be repeated", Destination: &keyFiles},
+			&cli.StringSliceFlag{Name: "require", Usage: "documents that every image must have, of `LIST` certificate,sbom,provenance (default: with --key all of them)", Destination: &require},
+			&cli.StringFlag{Name: "target", Usage: "the image must be of `TARGET`", Destination: &target},
+			&cli.StringSliceFlag{Name: "platform", Usage: "the image must be for `PLATFORM`, such as linux/arm64, and for no other that is not named; may be repeated", Destination: &platform},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
 			outputFlag(&form, "text", "json"),
 		},
@@ -68,11 +117,23 @@ func inspectCommand() *cli.Command {
 			if c.NArg() != 1 {
 				return usagef("inspect wants one image: a reference, or oci:DIR")
 			}
-			keys, err := loadKeys(c.Context, keyFiles.Value())
-			if err != nil {
+			ref := c.Args().First()
+			policy := attest.Policy{Target: cmp.Or(target, impliedTarget(ref)), Platforms: some(platform.Value())}
+			var err error
+			if policy.Keys, err = loadKeys(c.Context, keyFiles.Value()); err != nil {
 				return err
 			}
-			rep, err := publish.Inspect(c.Context, c.Args().First(), keys, publish.Options{Insecure: insecure})
+			if policy.Required, err = inspect.Require(require.Value()); err != nil {
+				return usagef("--require: %w", err)
+			}
+			if len(policy.Keys) > 0 && len(require.Value()) == 0 {
+				policy.Required = inspect.All
+			}
+			src, err := oci.OpenSource(ref, oci.Options{Insecure: insecure})
+			if err != nil {
+				return noSuchImage(err)
+			}
+			rep, err := inspect.Inspect(c.Context, src, policy)
 			if rep != nil {
 				write := rep.Text
 				if form == "json" {
@@ -85,6 +146,37 @@ func inspectCommand() *cli.Command {
 			return verifyFailed(err)
 		},
 	}
+}
+
+// some is nil for a list that is empty: to a policy that means any.
+func some(list []string) []string {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+// impliedTarget is the target that a reference stands for: a layout's name for an
+// image is a target's, and so may be a tag, by the matrix at hand. "" says nothing.
+func impliedTarget(ref string) string {
+	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
+		dir, name := oci.SplitLayout(rest)
+		if l, err := oci.Open(dir); err == nil {
+			if d, err := l.Find(name); err == nil && !strings.HasPrefix(name, "sha256:") {
+				name = d.Annotations[oci.AnnotationRefName]
+			}
+		}
+		name, _, _ = strings.Cut(name, "/")
+		if strings.HasPrefix(name, "sha256:") {
+			return ""
+		}
+		return strings.TrimSuffix(name, "-certify")
+	}
+	_, targets, err := driver.ReadMatrix("")
+	if err != nil {
+		return ""
+	}
+	return driver.TargetOfTag(targets, ref)
 }
 
 func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {
@@ -102,8 +194,7 @@ func loadKeys(ctx context.Context, names []string) ([]crypto.PublicKey, error) {
 // verifyFailed tells an image that does not verify (1) from one that could not
 // be read (3).
 func verifyFailed(err error) error {
-	var v *publish.VerifyError
-	if errors.As(err, &v) {
+	if inspect.Failed(err) {
 		return &failedError{err.Error()}
 	}
 	return noSuchImage(err)
@@ -112,7 +203,7 @@ func verifyFailed(err error) error {
 // noSuchImage tells a name that makes no sense, or means nothing in the layout,
 // (2) from a layout or registry that could not be read (3).
 func noSuchImage(err error) error {
-	var nf *publish.NotFoundError
+	var nf *oci.NotFoundError
 	var bad *name.ErrBadName
 	var path *fs.PathError
 	noLayout := errors.As(err, &path) && errors.Is(err, fs.ErrNotExist) && filepath.Base(path.Path) == "index.json"

@@ -36,9 +36,9 @@ import (
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/lock"
-	"github.com/assay-hpc/assay/build/publish"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -238,7 +238,7 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func writeImage(ts *testscript.TestScript, dir string, p recipe.Platform, entrypoint []string) string {
-	_, err := publish.Create(dir)
+	_, err := oci.Create(dir)
 	ts.Check(err)
 	img, err := random.Image(3000, 2, random.WithSource(rand.NewSource(int64(len(p.Machine())))))
 	ts.Check(err)

@@ -48,7 +48,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.suite, Usage: "the `NAME` of the suite, or a file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
 			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the machine must be a `NAME` of the hardware data base, such as hgx-h200"},
-			&cli.StringFlag{Name: "spec", Destination: &o.spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath},
+			&cli.StringFlag{Name: "spec", Destination: &o.spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
 			&cli.StringSliceFlag{Name: "subject", Destination: &o.subjects, Usage: "the certificate is about the image `NAME@sha256:…`; again for images that differ in their entry point alone"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "the image's root is `DIR`; its programs are run only for /"},
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: the image's environment has `NAME=VALUE`"},

@@ -84,7 +84,7 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 		env.Platform = c.spec.Platform
 	}
 	self, _ := os.Executable() // fails without /proc; the check that needs it says so
-	cfg := image.Config{Spec: c.spec, SpecErr: specErr, Version: version.Get().Version, Self: self}
+	cfg := image.Config{Spec: c.spec, Unbelieved: o.spec == certificate.NoSpec, SpecErr: specErr, Version: version.Get().Version, Self: self}
 	name := o.chosen()
 	var machine *node.Config
 	if name == imageSuite {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -19,7 +20,7 @@ func TestExamples(t *testing.T) {
 	if err != nil || len(dirs) < 4 {
 		t.Fatalf("%d examples, %v", len(dirs), err)
 	}
-	key, err := certificate.LoadPublicKey("../../docs/examples/key.pub")
+	key, err := attest.LoadPublicKey("../../docs/examples/key.pub")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +42,7 @@ func TestExamples(t *testing.T) {
 			if err := certificatetest.Validate(doc); err != nil {
 				t.Error(err)
 			}
-			signed, err := certificate.VerifySignature(read(dir, "certificate.dsse.json"), key)
+			signed, _, err := certificate.Open(read(dir, "certificate.dsse.json"), key)
 			if err != nil {
 				t.Fatal(err)
 			}

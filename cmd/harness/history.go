@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 type historyOptions struct {
@@ -167,21 +167,11 @@ func (o *historyOptions) wants(st *certificate.Statement) bool {
 	return ok
 }
 
-// errNotSigned refuses what nobody vouches for.
-var errNotSigned = errors.New("it is not signed")
-
 // parse reads a document as a certificate that may be counted; nil is something else.
 func (o *historyOptions) parse(b []byte) (*certificate.Statement, error) {
-	switch {
-	case isEnvelope(b) && len(o.trusted) > 0:
-		return certificate.VerifySignature(b, o.trusted...)
-	case isEnvelope(b):
-		st, _, err := certificate.OpenUnverified(b)
-		return st, err
-	case !bytes.Contains(b, []byte(certificate.PredicateType)):
+	if !attest.IsEnvelope(b) && !bytes.Contains(b, []byte(certificate.PredicateType)) {
 		return nil, nil
-	case len(o.trusted) > 0:
-		return nil, errNotSigned
 	}
-	return certificate.Parse(b)
+	st, _, err := certificate.Open(b, o.trusted...)
+	return st, err
 }

@@ -155,7 +155,7 @@ func TestHistorySigned(t *testing.T) {
 		case day >= 3:
 			signer = other
 		}
-		b, err := st.Sign(signer)
+		b, err := certificatetest.Sign(st, signer)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	ociregistry "github.com/assay-hpc/assay/harness/registry" // certify.go has a function of that name
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // pushTimeout is for one certificate, with all attempts.
@@ -81,7 +82,7 @@ func (o *pushOptions) within(ctx context.Context, f func(context.Context) error)
 	ctx, cancel := context.WithTimeoutCause(ctx, pushTimeout, fmt.Errorf("it was not done within %v", pushTimeout))
 	defer cancel()
 	err := f(ctx)
-	if errors.Is(err, ociregistry.ErrSubject) || errors.Is(err, certificate.ErrSubject) {
+	if errors.Is(err, ociregistry.ErrSubject) || errors.Is(err, attest.ErrSubject) {
 		return &statusError{exitUsage, err}
 	}
 	return err
@@ -125,10 +126,8 @@ func (o *pushOptions) run(ctx context.Context, out io.Writer, files []string) er
 			return err
 		}
 		it := item{doc: b}
-		if isEnvelope(b) {
-			it.st, _, err = certificate.OpenUnverified(b)
-		} else if it.st, err = certificate.Parse(b); err == nil {
-			it.doc, err = it.st.Marshal() // the same content has one digest, however it was indented
+		if it.st, _, err = certificate.Open(b); err == nil && !attest.IsEnvelope(b) {
+			it.doc, err = certificate.Compact(b) // the same content has one digest, however it was indented
 		}
 		if err != nil {
 			return usagef("%s: %w", f, err)

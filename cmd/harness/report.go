@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"crypto"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
+	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -226,47 +226,19 @@ func readDocument(file string, keys []crypto.PublicKey) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
-	var d document
+	st, a, err := certificate.Open(b, keys...)
 	switch {
-	case !isEnvelope(b) && len(keys) > 0:
-		return document{}, &statusError{exitFail, fmt.Errorf("%s: it is not signed; leave --key out to read it as it is", file)}
-	case !isEnvelope(b):
-		d.signature = &report.Signature{}
-		d.statement, err = certificate.Parse(b)
-	case len(keys) > 0:
-		if d, err = openVerified(b, keys); err != nil {
-			return document{}, &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
-		}
-	default:
-		d.signature = &report.Signature{}
-		d.statement, d.signature.Keys, err = certificate.OpenUnverified(b)
-	}
-	if err != nil {
+	case err != nil && len(keys) > 0:
+		return document{}, &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
+	case err != nil:
 		return document{}, usagef("%s: %w", file, err)
 	}
-	return d, nil
+	return document{statement: st, signature: signatureOf(a)}, nil
 }
 
-// openVerified returns what one of the keys signed, and names those that did.
-func openVerified(envelope []byte, keys []crypto.PublicKey) (document, error) {
-	st, err := certificate.VerifySignature(envelope, keys...)
-	if err != nil {
-		return document{}, err
-	}
-	sig := &report.Signature{Verified: true}
-	for _, k := range keys {
-		if _, err := certificate.VerifySignature(envelope, k); err != nil {
-			continue
-		}
-		id, err := certificate.KeyID(k)
-		if err != nil {
-			return document{}, err
-		}
-		if !slices.Contains(sig.Keys, id) {
-			sig.Keys = append(sig.Keys, id)
-		}
-	}
-	return document{statement: st, signature: sig}, nil
+// signatureOf is what a report says about a document's signature.
+func signatureOf(a attest.Attachment) *report.Signature {
+	return &report.Signature{Verified: a.Signature == attest.Verified, Keys: a.KeyIDs}
 }
 
 // readCertificateFile reads no more than a certificate can have.
@@ -281,14 +253,4 @@ func readCertificateFile(name string) ([]byte, error) {
 		return nil, usagef("%w", err)
 	}
 	return b, nil
-}
-
-// isEnvelope tells the two documents apart; that either is well-formed, its
-// reader says.
-func isEnvelope(b []byte) bool {
-	var probe struct {
-		PayloadType *string `json:"payloadType"`
-	}
-	// Most are none, and then nothing needs to be decoded.
-	return bytes.Contains(b, []byte(`"payloadType"`)) && json.Unmarshal(b, &probe) == nil && probe.PayloadType != nil
 }

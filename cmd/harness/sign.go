@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/sign"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // keyUsage says how keys are named.
@@ -53,7 +54,7 @@ func (o *signOptions) sign(ctx context.Context, doc []byte) (envelope []byte, er
 	if o.signer == nil {
 		return nil, errors.New("there is no key to sign with")
 	}
-	if envelope, err = certificate.SignDSSE(certificate.PayloadType, doc, sign.With(ctx, o.signer)); err != nil {
+	if envelope, err = attest.Sign(attest.TypeStatement, doc, sign.With(ctx, o.signer)); err != nil {
 		return nil, keyError(ctx, "the signing key", o.key, err)
 	}
 	return envelope, nil
@@ -105,14 +106,13 @@ func (o *signOptions) run(ctx context.Context, file, to string, out io.Writer) e
 	if err != nil {
 		return err
 	}
-	if isEnvelope(b) {
+	if attest.IsEnvelope(b) {
 		return usagef("%s: it is signed already", file)
 	}
-	st, err := certificate.Parse(b)
-	if err != nil {
+	if _, err := certificate.Parse(b); err != nil {
 		return usagef("%s: %w", file, err)
 	}
-	doc, err := st.Marshal() // white space is not signed
+	doc, err := certificate.Compact(b)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/sign/signtest"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // nodeFile writes a node's certificate.
@@ -95,7 +96,7 @@ func TestSign(t *testing.T) {
 			t.Errorf("%s: %d, %s%s; want %d, …%s…", tt.args, code, stdout, errOut, tt.code, tt.said)
 		}
 	}
-	if code, stdout, _ := tell("sign", node, "--key", file); code != exitPass || !isEnvelope([]byte(stdout)) {
+	if code, stdout, _ := tell("sign", node, "--key", file); code != exitPass || !attest.IsEnvelope([]byte(stdout)) {
 		t.Errorf("sign to stdout: %d, %s", code, stdout)
 	}
 }
@@ -143,7 +144,7 @@ func TestSignOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := certificate.VerifySignature(envelope, key.Public()); err != nil {
+	if _, _, err := certificate.Open(envelope, key.Public()); err != nil {
 		t.Error(err)
 	}
 }

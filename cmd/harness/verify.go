@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 func verifyCommand(out io.Writer) *cli.Command {
@@ -47,32 +48,34 @@ func verify(ctx context.Context, out io.Writer, file string, keyNames []string, 
 	if err != nil {
 		return err
 	}
-	d, err := openVerified(b, keys)
+	st, a, err := certificate.Open(b, keys...)
+	if err == nil && digest != "" {
+		err = st.About(digest)
+	}
 	if err != nil {
 		return &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
 	}
-	if digest != "" {
-		if err := d.statement.Verify(digest); err != nil {
-			return &statusError{exitFail, fmt.Errorf("%s: %w", file, err)}
-		}
+	if err := printVerified(out, st, a.KeyIDs); err != nil {
+		return err
 	}
-	return printVerified(out, file, d)
+	policy := attest.Policy{Keys: keys, Kinds: []attest.Kind{certificate.Kind}}
+	if _, err := policy.Verify(b, digest, ""); err != nil {
+		return &statusError{exitFail, fmt.Errorf("%s: it is what was signed, but %w (harness report shows why)", file, err)}
+	}
+	return nil
 }
 
-// printVerified says what verified, and fails for a certificate that is no pass.
-func printVerified(out io.Writer, file string, d document) error {
-	p := &d.statement.Predicate
-	for _, id := range d.signature.Keys {
+// printVerified says what a certificate is about, that one of the keys signed.
+func printVerified(out io.Writer, st *certificate.Statement, keyIDs []string) error {
+	p := &st.Predicate
+	for _, id := range keyIDs {
 		fmt.Fprintf(out, "signed   by %s\n", id)
 	}
-	for _, s := range d.statement.Subject {
+	for _, s := range st.Subject {
 		fmt.Fprintf(out, "about    sha256:%s, %q\n", s.Digest["sha256"], s.Name)
 	}
 	count := certificate.Count(p.Results)
 	_, err := fmt.Fprintf(out, "verdict  %s: suite %q, %d passed, %d warned, %d failed, %d skipped, %d could not be carried out\n", p.Verdict, p.Suite,
 		count[certificate.Pass], count[certificate.Warn], count[certificate.Fail], count[certificate.Skip], count[certificate.Error])
-	if err == nil && p.Verdict != certificate.Pass {
-		err = &statusError{exitFail, fmt.Errorf("%s: it is what was signed, but its verdict is %s (harness report shows why)", file, p.Verdict)}
-	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 )
 
 var verifyDigest = "sha256:" + strings.Repeat("0a", 32)
@@ -29,7 +30,7 @@ func signed(t *testing.T, seed byte, v certificate.Verdict) (envelope, key strin
 		t.Fatal(err)
 	}
 	priv := ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('a'+seed)), ed25519.SeedSize)))
-	b, err := st.Sign(priv)
+	b, err := certificatetest.Sign(st, priv)
 	if err != nil {
 		t.Fatal(err)
 	}

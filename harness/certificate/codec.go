@@ -11,10 +11,12 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // MaxSize bounds every document that this package reads.
-const MaxSize = 32 << 20
+const MaxSize = attest.MaxSize
 
 // Marshal returns the statement's canonical form: one line of JSON whose bytes
 // depend on its content alone.
@@ -22,21 +24,51 @@ func (s *Statement) Marshal() ([]byte, error) {
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
-	return canonical(s)
+	return attest.Encode(s)
 }
 
-// Parse reads a statement. White space apart, it accepts only what Marshal
-// writes: an unknown or repeated field, another spelling of a number, or a
-// verdict that the results do not bear out is an error.
+// Compact returns the bytes of a certificate that was read, without white space:
+// what is signed and stored, with all that a newer version has put in.
+func Compact(b []byte) ([]byte, error) {
+	var out bytes.Buffer
+	err := json.Compact(&out, b)
+	out.WriteByte('\n')
+	return out.Bytes(), err
+}
+
+// Parse reads a statement. A field that it does not know is ignored, as in-toto
+// has it: a newer version has added it. A name that stands twice in one object, a
+// field that is missing or spelled otherwise, or a verdict that the results do not
+// bear out is an error.
 func Parse(b []byte) (*Statement, error) {
-	var s Statement
-	if err := parseCanonical(b, &s); err != nil {
+	st, err := attest.Parse(b)
+	if err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	s, err := Read(st)
+	if err != nil {
+		return nil, fmt.Errorf("certificate: %w", err)
+	}
+	return s, nil
+}
+
+// Read reads a statement's predicate as a certificate's.
+func Read(st *attest.Statement) (*Statement, error) {
+	s := Statement{Header: st.Header}
+	if s.PredicateType != PredicateType {
+		return nil, fmt.Errorf("predicateType is %q; want %q", s.PredicateType, PredicateType)
+	}
+	if err := json.Unmarshal(st.Predicate, &s.Predicate); err != nil {
+		return nil, err
 	}
 	if err := s.validate(); err != nil {
-		return nil, fmt.Errorf("certificate: %w", err)
+		return nil, err
 	}
-	return &s, nil
+	known, err := attest.Encode(&s.Predicate)
+	if err != nil {
+		return nil, err
+	}
+	return &s, attest.Covers(st.Predicate, known)
 }
 
 // ParseSpec reads an image's declaration. Unknown fields are errors.
@@ -59,49 +91,13 @@ func ParseSpec(b []byte) (*ImageSpec, error) {
 	return &spec, nil
 }
 
-// canonical encodes v without HTML escapes. The order of fields is that of the
-// types, maps are sorted, and times were normalised before.
-func canonical(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return b.Bytes(), err
-}
-
-var errCanonical = errors.New("the document is not in canonical form (a field is unknown, repeated or spelled otherwise)")
-
-// parseCanonical decodes b into v and holds the encoding of v against b. That
-// alone refuses everything that encoding/json lets pass.
-func parseCanonical(b []byte, v any) error {
-	if len(b) > MaxSize {
-		return fmt.Errorf("%d bytes are too many", len(b))
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields() // for the better message
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	again, err := canonical(v)
-	if err != nil {
-		return err
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, b); err != nil {
-		return err
-	}
-	if !bytes.Equal(compact.Bytes(), bytes.TrimSuffix(again, []byte("\n"))) {
-		return errCanonical
-	}
-	return nil
-}
-
 // validate reports the first rule that the statement breaks.
 func (s *Statement) validate() error {
 	p := &s.Predicate
+	if err := s.Header.Check(); err != nil {
+		return err
+	}
 	switch {
-	case s.Type != StatementType:
-		return fmt.Errorf("_type is %q; want %q", s.Type, StatementType)
 	case s.PredicateType != PredicateType:
 		return fmt.Errorf("predicateType is %q; want %q", s.PredicateType, PredicateType)
 	case p.Schema != SchemaVersion:
@@ -236,7 +232,7 @@ func validateMachines(machines []Machine) error {
 		if m.Certificate.Predicate.Machines != nil {
 			return fmt.Errorf("the certificate of the machine %s has machines itself", m.Name)
 		}
-		sum, err := m.Certificate.SHA256()
+		sum, err := m.sum()
 		if err != nil {
 			return fmt.Errorf("the certificate of the machine %s: %w", m.Name, err)
 		}
@@ -245,6 +241,23 @@ func validateMachines(machines []Machine) error {
 		}
 	}
 	return nil
+}
+
+// sum is the SHA-256 of the certificate inside: of its bytes as they were read,
+// without white space, or of its canonical form.
+func (m *Machine) sum() (string, error) {
+	if m.raw == nil {
+		return m.Certificate.SHA256()
+	}
+	if err := m.Certificate.validate(); err != nil {
+		return "", err
+	}
+	b, err := Compact(m.raw)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:]), nil
 }
 
 // SHA256 is that of the canonical form, in hex.

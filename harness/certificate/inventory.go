@@ -3,6 +3,8 @@ package certificate
 import (
 	"errors"
 	"fmt"
+
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // NoAssertion is SPDX's word for "we do not say".
@@ -36,13 +38,13 @@ func (inv *Inventory) Marshal() ([]byte, error) {
 	if err := inv.validate(); err != nil {
 		return nil, err
 	}
-	return canonical(inv)
+	return attest.Encode(inv)
 }
 
-// ParseInventory reads what Marshal wrote, white space apart.
+// ParseInventory reads what Marshal wrote.
 func ParseInventory(b []byte) (*Inventory, error) {
 	var inv Inventory
-	if err := parseCanonical(b, &inv); err != nil {
+	if err := attest.Decode(b, MaxSize, &inv); err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
 	return &inv, inv.validate()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 func TestNodeRoundTrip(t *testing.T) {
@@ -27,7 +28,7 @@ func TestNodeRoundTrip(t *testing.T) {
 	if err := got.Verify(certificate.NodeDigest(want.Predicate.Node.Identity)); err != nil {
 		t.Error(err)
 	}
-	if err := got.Verify(certificate.NodeDigest([]string{"another"})); !errors.Is(err, certificate.ErrSubject) {
+	if err := got.Verify(certificate.NodeDigest([]string{"another"})); !errors.Is(err, attest.ErrSubject) {
 		t.Errorf("another machine's digest: %v; want ErrSubject", err)
 	}
 }

@@ -131,7 +131,10 @@ func TestSchemaFields(t *testing.T) {
 		"gpu": certificate.GPU{}, "port": certificate.Port{}, "topology": certificate.Topology{},
 	} {
 		var all, required []string
-		for f := range reflect.TypeOf(v).Fields() {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			if f.Anonymous || !f.IsExported() {
+				continue
+			}
 			key, opt, _ := strings.Cut(f.Tag.Get("json"), ",")
 			all = append(all, key)
 			if opt == "" {

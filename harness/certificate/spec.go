@@ -3,6 +3,10 @@ package certificate
 // SpecPath is where every image that assay builds carries its [ImageSpec].
 const SpecPath = "/opt/assay/image.json"
 
+// NoSpec in place of a declaration's path says that what the image declares is not
+// to be believed.
+const NoSpec = "none"
+
 // SpecVersion is the version of the ImageSpec format that this package writes.
 const SpecVersion = 1
 

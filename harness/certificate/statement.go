@@ -1,29 +1,27 @@
 // Package certificate holds what assay says about an image and about a machine:
 // the declaration that an image carries ([ImageSpec]), the certificate that the
-// harness makes inside it ([Statement]), the list of its packages ([Inventory]),
-// and DSSE signatures over any of these.
+// harness makes inside it ([Statement]), and the list of its packages ([Inventory]).
 //
-// A certificate is an in-toto Statement v1. [New] makes one, [Statement.Marshal]
-// writes its only canonical form, [Parse] reads nothing else, [Statement.Verify]
-// holds it against the digest of the image or machine at hand. The package does no
+// A certificate is an in-toto Statement v1, see internal/attest. [New] makes one,
+// [Statement.Marshal] writes its only canonical form, [Parse] also reads what newer
+// versions have added to. [Kind] is how a policy reads it. The package does no
 // checking of its own and imports neither command line nor network.
 package certificate
 
 import (
+	"cmp"
+	"crypto"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
-// Types of an in-toto statement, as they stand in its JSON.
-const (
-	StatementType = "https://in-toto.io/Statement/v1"
-	PredicateType = "https://github.com/assay-hpc/assay/certificate/v1"
-	// PayloadType is DSSE's type for any in-toto statement.
-	PayloadType = "application/vnd.in-toto+json"
-)
+// PredicateType is that of certificates.
+const PredicateType = "https://github.com/assay-hpc/assay/certificate/v1"
 
 // SchemaVersion is the version of the predicate that this package writes.
 const SchemaVersion = 1
@@ -31,17 +29,12 @@ const SchemaVersion = 1
 // A Statement says which checks were made, on an image or a machine, and what
 // came out.
 type Statement struct {
-	Type          string    `json:"_type"`
-	Subject       []Subject `json:"subject"`
-	PredicateType string    `json:"predicateType"`
-	Predicate     Predicate `json:"predicate"`
+	attest.Header
+	Predicate Predicate `json:"predicate"`
 }
 
 // A Subject is an image or a machine, by name and digest.
-type Subject struct {
-	Name   string            `json:"name"`
-	Digest map[string]string `json:"digest"` // algorithm → hex
-}
+type Subject = attest.Subject
 
 // A Predicate is the certificate proper.
 type Predicate struct {
@@ -65,13 +58,55 @@ type Machine struct {
 	SHA256 string `json:"sha256"`
 	// Certificate is the certificate itself; nil: it is elsewhere.
 	Certificate *Statement `json:"certificate,omitempty"`
+
+	raw json.RawMessage // of Certificate as it was read: what SHA256 is of, unknown fields included
+}
+
+// Equal reports whether both name the same certificate: by its digest.
+func (m Machine) Equal(o Machine) bool {
+	return m.Name == o.Name && m.SHA256 == o.SHA256 && (m.Certificate == nil) == (o.Certificate == nil)
+}
+
+// UnmarshalJSON keeps the bytes of the certificate inside.
+func (m *Machine) UnmarshalJSON(b []byte) error {
+	type plain Machine
+	var inside struct {
+		Certificate json.RawMessage `json:"certificate"`
+	}
+	if err := errors.Join(json.Unmarshal(b, (*plain)(m)), json.Unmarshal(b, &inside)); err != nil {
+		return err
+	}
+	m.raw = inside.Certificate
+	return nil
+}
+
+// MarshalJSON writes the certificate inside as it was read.
+func (m Machine) MarshalJSON() ([]byte, error) {
+	type plain Machine
+	if m.raw == nil || m.Certificate == nil {
+		return attest.Encode(plain(m))
+	}
+	return attest.Encode(struct {
+		Name        string          `json:"name"`
+		SHA256      string          `json:"sha256"`
+		Certificate json.RawMessage `json:"certificate"`
+	}{m.Name, m.SHA256, m.raw})
 }
 
 // Harness says which build of the harness made the certificate.
 type Harness struct {
 	Version string `json:"version"`
 	Commit  string `json:"commit,omitempty"`
+	// Origin says where the harness was from in a certificate that assay certify
+	// made of somebody's image: [OriginAssay] or [OriginImage].
+	Origin string `json:"origin,omitempty"`
 }
+
+// Where a harness was from.
+const (
+	OriginAssay = "assay" // brought into the image
+	OriginImage = "image" // the image's own: it is the image that says all of this about itself
+)
 
 // Environment says where the checks ran.
 type Environment struct {
@@ -215,7 +250,7 @@ func New(p Predicate) *Statement {
 	if p.Results == nil {
 		p.Results = []Result{}
 	}
-	return &Statement{Type: StatementType, Subject: []Subject{}, PredicateType: PredicateType, Predicate: p}
+	return &Statement{attest.Header{Type: attest.StatementType, Subject: []Subject{}, PredicateType: PredicateType}, p}
 }
 
 // stamp drops what JSON would not bring back.
@@ -246,8 +281,6 @@ func Count(results []Result) map[Verdict]int {
 	return count
 }
 
-var hex256 = regexp.MustCompile(`^sha256:([0-9a-f]{64})$`)
-
 // SetSubject says which image the certificate is about, and no other thing. The
 // digest is written "sha256:…".
 func (s *Statement) SetSubject(name, digest string) error {
@@ -258,38 +291,68 @@ func (s *Statement) SetSubject(name, digest string) error {
 // AddSubject says that the certificate is about another image too: one that
 // has the same file system and environment, and differs in what it starts.
 func (s *Statement) AddSubject(name, digest string) error {
-	m := hex256.FindStringSubmatch(digest)
-	if m == nil {
-		return fmt.Errorf("digest %q is not sha256: and 64 hex digits in lower case", digest)
+	sub, err := attest.ImageSubject(name, digest)
+	if err != nil {
+		return err
 	}
-	if name == "" {
-		return errors.New("a subject needs a name")
-	}
-	s.Subject = append(s.Subject, Subject{Name: name, Digest: map[string]string{"sha256": m[1]}})
+	s.Subject = append(s.Subject, sub)
 	return nil
 }
 
-// ErrSubject says that a certificate is about something else, or about nothing.
-var ErrSubject = errors.New("the certificate is not about this digest")
-
 // Verify reports whether the certificate is well-formed and about the image or
 // machine with that digest ("sha256:…"). Whether that passed is for the caller
-// to read in Predicate.Verdict.
+// to read in Predicate.Verdict, or for [Kind] to demand.
 func (s *Statement) Verify(digest string) error {
 	if err := s.validate(); err != nil {
 		return err
 	}
-	m := hex256.FindStringSubmatch(digest)
-	if m == nil {
-		return fmt.Errorf("digest %q is not sha256: and 64 hex digits in lower case", digest)
+	return s.About(digest)
+}
+
+// Kind is how policies read certificates: only a pass will do.
+var Kind = attest.Kind{Name: "certificate", Type: PredicateType, Check: func(st *attest.Statement) (attest.Claims, error) {
+	s, err := Read(st)
+	if err != nil {
+		return attest.Claims{}, err
 	}
-	for _, sub := range s.Subject {
-		if sub.Digest["sha256"] == m[1] {
-			return nil
+	p := &s.Predicate
+	c := attest.Claims{Target: p.Environment.Target}
+	if p.Node == nil {
+		c.Platform = p.Environment.Platform
+	}
+	if p.Verdict != Pass {
+		return c, fmt.Errorf("its verdict is %s%s", p.Verdict, s.blame())
+	}
+	return c, nil
+}}
+
+// readable is how policies read certificates whatever their verdict is.
+var readable = attest.Kind{Name: Kind.Name, Type: PredicateType, Check: func(*attest.Statement) (attest.Claims, error) { return attest.Claims{}, nil }}
+
+// Open reads a stored certificate, bare or in its envelope, whatever its verdict
+// is. With keys, only what one of them signed will do.
+func Open(doc []byte, keys ...crypto.PublicKey) (*Statement, attest.Attachment, error) {
+	p := attest.Policy{Keys: keys, Kinds: []attest.Kind{readable}}
+	a, err := p.Verify(doc, "", "")
+	if errors.Is(err, attest.ErrForeign) {
+		err = fmt.Errorf("it is no certificate but a %q", cmp.Or(a.Predicate, a.Type))
+	}
+	if err != nil {
+		return nil, a, fmt.Errorf("certificate: %w", err)
+	}
+	s, err := Read(a.Statement)
+	if err != nil {
+		return nil, a, fmt.Errorf("certificate: %w", err)
+	}
+	return s, a, nil
+}
+
+// blame names the first check that is the reason of a verdict.
+func (s *Statement) blame() string {
+	for _, r := range s.Predicate.Results {
+		if r.Verdict == Fail || r.Verdict == Error {
+			return ": " + r.ID + ": " + r.Reason
 		}
 	}
-	if len(s.Subject) == 0 {
-		return fmt.Errorf("%w: it names no subject", ErrSubject)
-	}
-	return fmt.Errorf("%w: its subject is %s@sha256:%s, not %s", ErrSubject, s.Subject[0].Name, s.Subject[0].Digest["sha256"], digest)
+	return ""
 }

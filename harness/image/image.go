@@ -22,6 +22,8 @@ import (
 // Config is what the suite is to hold an image against.
 type Config struct {
 	Spec *certificate.ImageSpec // nil: the image declares nothing
+	// Unbelieved says that there is no Spec because it is not believed.
+	Unbelieved bool
 	// SpecErr says why a declaration that is there cannot be read.
 	SpecErr error
 	Version string // of the running harness
@@ -31,8 +33,12 @@ type Config struct {
 const specLimit = certificate.MaxSize
 
 // ReadSpec reads an image's declaration: from a file of this machine where one
-// is named, else from the image itself, where there may be none (nil, nil).
+// is named, else from the image itself, where there may be none (nil, nil). With
+// [certificate.NoSpec] it reads nothing.
 func ReadSpec(root rootfs.FS, file string) (*certificate.ImageSpec, error) {
+	if file == certificate.NoSpec {
+		return nil, nil
+	}
 	if file != "" {
 		b, err := os.ReadFile(file)
 		if err != nil {
@@ -94,14 +100,20 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 	)
 }
 
-const noSpec = "the image carries no " + certificate.SpecPath
+// noSpec is why a check that needs a declaration is skipped.
+func (s *state) noSpec() suite.Result {
+	if s.Unbelieved {
+		return suite.Skipped("what the image claims about itself is not believed")
+	}
+	return suite.Skipped("the image carries no " + certificate.SpecPath)
+}
 
 func (s *state) declaration(_ context.Context, env *suite.Env) suite.Result {
 	switch {
 	case s.SpecErr != nil:
 		return suite.Failed("%v", s.SpecErr)
 	case s.Spec == none:
-		return suite.Skipped(noSpec)
+		return s.noSpec()
 	case s.Spec.Platform != env.Platform:
 		return suite.Failed("it is for %s, and this is %s", s.Spec.Platform, env.Platform)
 	}
@@ -121,7 +133,7 @@ func (s *state) version(_ context.Context, _ *suite.Env) suite.Result {
 		}
 	}
 	if s.Spec == none {
-		return suite.Skipped(noSpec)
+		return s.noSpec()
 	}
 	return suite.Skipped("the harness is not among the declared components")
 }

@@ -49,7 +49,7 @@ func noDatabase(err error) suite.Result {
 func (s *state) declared(_ context.Context, env *suite.Env) suite.Result {
 	if len(s.Spec.Packages) == 0 {
 		if s.Spec == none {
-			return suite.Skipped(noSpec)
+			return s.noSpec()
 		}
 		return suite.Skipped("the declaration names no Debian package")
 	}

@@ -1,21 +1,15 @@
 package registry
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/internal/ociclient"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // ErrSubject says that a certificate cannot go where it was to go, because of what
@@ -25,10 +19,10 @@ var ErrSubject = errors.New("the certificate is not about this")
 // Check reports whether a push would be let in: it uploads the two bytes that every
 // artifact needs, and with an image looks for it.
 func (r *Repository) Check(ctx context.Context) error {
-	if _, err := r.describe(ctx); err != nil {
+	if _, err := r.image(ctx); err != nil {
 		return err
 	}
-	return r.upload(ctx, static.NewLayer(ociclient.Empty, ociclient.TypeEmpty))
+	return r.repo.Writable(ctx)
 }
 
 // Push brings a certificate, doc, whose content is st, into the repository: to its
@@ -39,34 +33,21 @@ func (r *Repository) Push(ctx context.Context, doc []byte, st *certificate.State
 	if err := r.suits(st); err != nil {
 		return "", err
 	}
-	subject, err := r.describe(ctx)
+	image, err := r.image(ctx)
 	if err != nil {
 		return "", err
 	}
-	config := static.NewLayer(ociclient.Empty, ociclient.TypeEmpty)
-	layer := static.NewLayer(doc, types.MediaType(mediaType(doc)))
-	a, err := newArtifact(config, layer, subject, annotations(st))
-	if err != nil {
-		return "", err
+	a := oci.Artifact{Type: attest.MediaType(doc), Predicate: certificate.PredicateType, Data: doc, Annotations: annotations(st)}
+	if image != nil {
+		ref, _, err = r.repo.Put(ctx, a, image, "")
+		return ref, err
 	}
-	at := r.repo.Digest(a.digest.String())
-	if subject != nil {
-		listed, err := r.listed(ctx, a.digest)
-		if err != nil || listed {
-			return at.String(), err
-		}
+	tag, there, err := r.freeTag(ctx, Tag(st), a.Digest())
+	if err != nil || there {
+		return r.repo.String() + "@" + a.Digest().String(), err
 	}
-	for _, l := range []v1.Layer{config, layer} {
-		if err := r.upload(ctx, l); err != nil {
-			return "", err
-		}
-	}
-	if subject != nil {
-		// The manifest alone would not do: without the referrers API this also
-		// enters it in the list that is the subject's fallback tag.
-		return at.String(), r.put(ctx, at, a)
-	}
-	return at.String(), r.tag(ctx, Tag(st), a)
+	ref, _, err = r.repo.Put(ctx, a, nil, tag)
+	return ref, err
 }
 
 // suits reports whether a certificate may go where the Repository says.
@@ -78,122 +59,30 @@ func (r *Repository) suits(st *certificate.Statement) error {
 		return nil
 	}
 	if st.Predicate.Node == nil {
-		return fmt.Errorf("%w repository: it is no machine's; name its image, %s@sha256:…", ErrSubject, r.repo)
+		return fmt.Errorf("%w repository: it is not about a machine; name its image, %s@sha256:…", ErrSubject, r.repo)
 	}
 	return nil
 }
 
-// describe returns the image's descriptor, nil where there is none to attach to.
-func (r *Repository) describe(ctx context.Context) (d *v1.Descriptor, err error) {
+// image returns the image's descriptor, nil where there is none to attach to.
+func (r *Repository) image(ctx context.Context) (*v1.Descriptor, error) {
 	if r.subject == nil {
 		return nil, nil
 	}
-	at := r.repo.Digest(r.subject.String())
-	err = do(ctx, r.read, "image "+at.Identifier(), func(ctx context.Context) (err error) {
-		head, err := r.pull.Head(ctx, at)
-		if err == nil {
-			d = &v1.Descriptor{MediaType: head.MediaType, Digest: head.Digest, Size: head.Size}
-		}
-		return err
-	})
-	return d, err
+	d, err := r.repo.Describe(ctx, *r.subject)
+	return &d, err
 }
 
-func (r *Repository) upload(ctx context.Context, l v1.Layer) error {
-	h, err := l.Digest()
-	if err != nil {
-		return err
+// freeTag returns the tag for an artifact. Should another certificate have it, of a
+// machine of the same name that finished in the same millisecond or signed once
+// more, that one keeps it, and this one gets a longer tag with its digest. It
+// reports whether the artifact has the tag already.
+func (r *Repository) freeTag(ctx context.Context, tag string, h v1.Hash) (free string, there bool, err error) {
+	d, taken, err := r.repo.Find(ctx, tag)
+	if err != nil || !taken || d.Digest == h {
+		return tag, taken, err
 	}
-	return do(ctx, r.write, "blob "+h.String(), func(ctx context.Context) error { return r.push.Upload(ctx, r.repo, l) })
+	free = tag + "-" + h.Hex[:12]
+	_, there, err = r.repo.Find(ctx, free)
+	return free, there, err
 }
-
-func (r *Repository) put(ctx context.Context, ref name.Reference, a *artifact) error {
-	return do(ctx, r.write, "manifest "+ref.Identifier(), func(ctx context.Context) error { return r.push.Put(ctx, ref, a) })
-}
-
-// tag gives an artifact a tag. Should another certificate have it, of a machine of
-// the same name that finished in the same millisecond or signed once more, that one
-// keeps it.
-func (r *Repository) tag(ctx context.Context, tag string, a *artifact) error {
-	for _, t := range []string{tag, tag + "-" + a.digest.Hex[:12]} {
-		ref := r.repo.Tag(t)
-		var has bool
-		var there v1.Hash
-		err := do(ctx, r.write, "tag "+t, func(ctx context.Context) error {
-			d, err := r.pull.Head(ctx, ref)
-			if has, err = found(err); has {
-				there = d.Digest
-			}
-			return err
-		})
-		switch {
-		case err != nil:
-			return err
-		case !has:
-			return r.put(ctx, ref, a)
-		case there == a.digest:
-			return nil
-		}
-	}
-	return nil // the longer tag has the digest in it
-}
-
-// listed reports whether the registry knows an artifact as the image's. That its
-// manifest is there would not be enough: a push may have ended between the manifest
-// and the fallback tag.
-func (r *Repository) listed(ctx context.Context, h v1.Hash) (bool, error) {
-	list, err := r.referrers(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, d := range list {
-		if d.Digest == h {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-func (r *Repository) referrers(ctx context.Context) (list []v1.Descriptor, err error) {
-	err = do(ctx, r.read, "referrers of "+r.subject.String(), func(ctx context.Context) error {
-		idx, err := remote.Referrers(r.repo.Digest(r.subject.String()), remote.Reuse(r.pull), remote.WithContext(ctx))
-		if err != nil {
-			return err
-		}
-		m, err := idx.IndexManifest()
-		if err == nil {
-			list = m.Manifests
-		}
-		return err
-	})
-	return list, err
-}
-
-// An artifact is a manifest as go-containerregistry puts it.
-type artifact struct {
-	raw    []byte
-	digest v1.Hash
-}
-
-func newArtifact(config, layer v1.Layer, subject *v1.Descriptor, notes map[string]string) (*artifact, error) {
-	c, err := partial.Descriptor(config)
-	if err != nil {
-		return nil, err
-	}
-	l, err := partial.Descriptor(layer)
-	if err != nil {
-		return nil, err
-	}
-	a := new(artifact)
-	if a.raw, err = json.Marshal(ociclient.ArtifactManifest(certificate.PredicateType, *c, *l, subject, notes)); err != nil {
-		return nil, err
-	}
-	a.digest, _, err = v1.SHA256(bytes.NewReader(a.raw))
-	return a, err
-}
-
-// RawManifest implements remote.Taggable.
-func (a *artifact) RawManifest() ([]byte, error) { return a.raw, nil }
-
-// MediaType says what it is, for the same.
-func (a *artifact) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }

@@ -1,22 +1,19 @@
 package registry
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/internal/ociclient"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // A Filter says which machines' certificates are of interest, as far as tags tell.
@@ -65,18 +62,15 @@ func (r *Repository) Documents(ctx context.Context, f Filter) ([]Document, error
 // references returns tags, or digests of referrers.
 func (r *Repository) references(ctx context.Context, f Filter) (refs []string, err error) {
 	if r.subject == nil {
-		err = do(ctx, r.read, "tags", func(ctx context.Context) (err error) {
-			refs, err = r.pull.List(ctx, r.repo)
-			return err
-		})
+		refs, err = r.repo.Tags(ctx)
 		refs = slices.DeleteFunc(refs, func(tag string) bool { return !f.wants(tag) })
 		slices.Sort(refs)
 		return refs, err
 	}
-	list, err := r.referrers(ctx)
+	list, err := r.repo.Source(*r.subject).Referrers(ctx, *r.subject)
 	for _, d := range list {
 		// Not every registry copies annotations into the list.
-		if p, ok := d.Annotations[ociclient.AnnotationPredicate]; !ok || p == certificate.PredicateType {
+		if p, ok := d.Annotations[oci.AnnotationPredicate]; !ok || p == certificate.PredicateType {
 			refs = append(refs, d.Digest.String())
 		}
 	}
@@ -86,18 +80,7 @@ func (r *Repository) references(ctx context.Context, f Filter) (refs []string, e
 // document fetches what a tag or a digest leads to; it has no data if that is no
 // certificate.
 func (r *Repository) document(ctx context.Context, ref string) (Document, error) {
-	var at name.Reference = r.repo.Tag(ref)
-	if r.subject != nil {
-		at = r.repo.Digest(ref)
-	}
-	var raw []byte
-	err := do(ctx, r.read, "manifest "+ref, func(ctx context.Context) error {
-		d, err := r.pull.Get(ctx, at)
-		if err == nil {
-			raw = d.Manifest
-		}
-		return err
-	})
+	d, raw, err := r.repo.Get(ctx, ref)
 	if err != nil {
 		return Document{}, err
 	}
@@ -105,71 +88,46 @@ func (r *Repository) document(ctx context.Context, ref string) (Document, error)
 	if !ok {
 		return Document{}, nil
 	}
-	data, err := r.blob(ctx, blob)
-	return Document{at.Name(), data}, err
+	data, err := r.repo.Source(d.Digest).Blob(ctx, blob)
+	return Document{r.repo.String() + at(ref), data}, err
+}
+
+func at(ref string) string {
+	if strings.HasPrefix(ref, "sha256:") {
+		return "@" + ref
+	}
+	return ":" + ref
 }
 
 // certificateBlob returns the layer of a certificate's manifest.
 func certificateBlob(manifest []byte) (v1.Hash, bool) {
 	var m v1.Manifest
-	if json.Unmarshal(manifest, &m) != nil || len(m.Layers) != 1 || m.Annotations[ociclient.AnnotationPredicate] != certificate.PredicateType {
+	if json.Unmarshal(manifest, &m) != nil || len(m.Layers) != 1 || m.Annotations[oci.AnnotationPredicate] != certificate.PredicateType {
 		return v1.Hash{}, false
 	}
 	t := string(m.Layers[0].MediaType)
-	return m.Layers[0].Digest, t == ociclient.TypeStatement || t == ociclient.TypeEnvelope
-}
-
-// maxDocument bounds what is read: an envelope is longer than what is in it.
-const maxDocument = 2 * certificate.MaxSize
-
-func (r *Repository) blob(ctx context.Context, h v1.Hash) (b []byte, err error) {
-	err = do(ctx, r.read, "blob "+h.String(), func(ctx context.Context) error {
-		layer, err := r.pull.Layer(ctx, r.repo.Digest(h.String()))
-		if err != nil {
-			return err
-		}
-		rc, err := layer.Compressed() // verifies the digest while it is read
-		if err != nil {
-			return err
-		}
-		defer rc.Close()
-		b, err = readAll(rc, h)
-		return err
-	})
-	return b, err
-}
-
-func readAll(r io.Reader, h v1.Hash) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
-	if err == nil && len(b) > maxDocument {
-		err = fmt.Errorf("blob %s is too large for a certificate", h)
-	}
-	return b, err
+	return m.Layers[0].Digest, t == attest.TypeStatement || t == attest.TypeEnvelope
 }
 
 // Layout returns the certificates in an OCI layout: of images and of machines.
 func Layout(ctx context.Context, dir string) ([]Document, error) {
-	l, err := layout.FromPath(dir)
+	l, err := oci.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no OCI layout: %w", dir, err)
+		return nil, err
 	}
-	idx, err := l.ImageIndex()
+	list, err := l.Manifests()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	m, err := idx.IndexManifest()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, err
 	}
 	var docs []Document
-	for _, d := range m.Manifests {
+	for _, d := range list {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 		if d.MediaType.IsIndex() {
 			continue // an image; what is attached to it stands beside it
 		}
-		raw, err := blobOf(l, d.Digest)
+		raw, err := l.ReadBlob(d.Digest)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", dir, err)
 		}
@@ -177,28 +135,11 @@ func Layout(ctx context.Context, dir string) ([]Document, error) {
 		if !ok {
 			continue
 		}
-		b, err := blobOf(l, h)
+		b, err := l.ReadBlob(h)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", dir, err)
 		}
 		docs = append(docs, Document{"oci:" + dir + "@" + d.Digest.String(), b})
 	}
 	return docs, nil
-}
-
-// blobOf reads a layout's blob and holds it against its digest.
-func blobOf(l layout.Path, h v1.Hash) ([]byte, error) {
-	rc, err := l.Blob(h)
-	if err != nil {
-		return nil, err
-	}
-	defer rc.Close()
-	b, err := readAll(rc, h)
-	if err != nil {
-		return nil, err
-	}
-	if got, _, err := v1.SHA256(bytes.NewReader(b)); err != nil || got != h {
-		return nil, errors.Join(err, fmt.Errorf("the blob %s has the digest %s", h, got))
-	}
-	return b, nil
 }

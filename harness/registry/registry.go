@@ -9,20 +9,15 @@
 package registry
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/internal/ociclient"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // Annotations of a certificate's manifest, besides the predicate type.
@@ -35,36 +30,24 @@ const (
 )
 
 // Options are for a registry. The zero value is useful.
-type Options = ociclient.Options
-
-// RequestTimeout is how long a registry may take for one call before it is tried
-// again.
-const RequestTimeout = time.Minute
+type Options = oci.Options
 
 // A Repository is where certificates go to and come from. It may be used from
 // several goroutines.
 type Repository struct {
-	repo    name.Repository
+	repo    *oci.Repository
 	subject *v1.Hash // the image that certificates are attached to
-	push    *remote.Pusher
-	pull    *remote.Puller
-	write   ociclient.Caller
-	read    ociclient.Caller
 }
 
 // Open names a repository, REPO, or an image in it by digest, REPO@sha256:…. It
 // does not connect yet.
 func Open(where string, opts Options) (*Repository, error) {
-	client := ociclient.New(opts)
-	r := new(Repository)
-	repo, digest, byDigest := strings.Cut(where, "@")
-	var err error
-	if r.repo, err = name.NewRepository(repo, client.NameOptions()...); err != nil {
-		if _, terr := name.NewTag(repo, client.NameOptions()...); terr == nil {
-			return nil, fmt.Errorf("%q names a tag, which may move: name the repository, or an image by REPO@sha256:…", where)
-		}
-		return nil, fmt.Errorf("repository: %w", err)
+	name, digest, byDigest := strings.Cut(where, "@")
+	repo, err := oci.OpenRepository(name, opts)
+	if err != nil {
+		return nil, fmt.Errorf("%w (an image is REPO@sha256:…)", err)
 	}
+	r := &Repository{repo: repo}
 	if byDigest {
 		h, err := v1.NewHash(digest)
 		if err != nil {
@@ -72,31 +55,7 @@ func Open(where string, opts Options) (*Repository, error) {
 		}
 		r.subject = &h
 	}
-	if r.push, err = remote.NewPusher(client.RemoteOptions()...); err != nil {
-		return nil, err
-	}
-	if r.pull, err = remote.NewPuller(client.RemoteOptions()...); err != nil {
-		return nil, err
-	}
-	r.write, r.read = client.Caller(r.repo, "push to"), client.Caller(r.repo, "read from")
 	return r, nil
-}
-
-// do calls f, each time with a limit, until it succeeds or fails for good.
-func do(ctx context.Context, c ociclient.Caller, what string, f func(context.Context) error) error {
-	return c.Do(ctx, what, func() error {
-		ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
-		defer cancel()
-		return f(ctx)
-	})
-}
-
-// found turns "there is none" into false.
-func found(err error) (bool, error) {
-	if err != nil && ociclient.Status(err) == http.StatusNotFound {
-		return false, nil
-	}
-	return err == nil, err
 }
 
 // tagTime is a time in a tag.
@@ -139,15 +98,4 @@ func annotations(st *certificate.Statement) map[string]string {
 		a[AnnotationNode], a[AnnotationDigest] = n.Name, certificate.NodeDigest(n.Identity)
 	}
 	return a
-}
-
-// mediaType tells an envelope from a bare certificate.
-func mediaType(doc []byte) string {
-	var probe struct {
-		PayloadType *string `json:"payloadType"`
-	}
-	if json.Unmarshal(doc, &probe) == nil && probe.PayloadType != nil {
-		return ociclient.TypeEnvelope
-	}
-	return ociclient.TypeStatement
 }

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,14 +23,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
-	"github.com/assay-hpc/assay/internal/ociclient"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
 )
 
 // A server is go-containerregistry's registry, which can be disturbed.
@@ -80,7 +81,7 @@ func (s *server) seen() (changes, reads []string) {
 }
 
 // quick retries without waiting.
-var quick = Options{Retry: ociclient.Retry{Delay: time.Nanosecond, MaxDelay: time.Microsecond}}
+var quick = Options{Retry: oci.Retry{Delay: time.Nanosecond, MaxDelay: time.Microsecond}}
 
 func open(t *testing.T, where string) *Repository {
 	t.Helper()
@@ -169,12 +170,12 @@ func TestReferrer(t *testing.T) {
 		if err != nil || len(docs) != 1 || docs[0].Name != ref || string(docs[0].Data) != string(doc) {
 			t.Errorf("Documents = %v, %v; want the one that was pushed, %s", docs, err, ref)
 		}
-		list, err := r.referrers(t.Context())
+		list, err := r.repo.Source(h).Referrers(t.Context(), h)
 		if err != nil || len(list) != 1 || list[0].Annotations[AnnotationVerdict] != "pass" {
 			t.Errorf("referrers = %+v, %v", list, err)
 		}
 		other, otherDoc := about(t, v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0a", 32)})
-		if _, err := r.Push(t.Context(), otherDoc, other); !errors.Is(err, certificate.ErrSubject) {
+		if _, err := r.Push(t.Context(), otherDoc, other); !errors.Is(err, attest.ErrSubject) {
 			t.Errorf("pushing another image's certificate = %v; want ErrSubject", err)
 		}
 	})
@@ -191,13 +192,13 @@ func TestNode(t *testing.T) {
 		}
 		want = append(want, string(doc))
 	}
-	tags, err := r.pull.List(t.Context(), r.repo)
+	tags, err := r.repo.Tags(t.Context())
 	if wantTags := []string{"node-node07-20260301T120123.250Z", "node-node07-20260301T130123.250Z", "node-node07-20260301T140123.250Z"}; err != nil || !slices.Equal(tags, wantTags) {
 		t.Errorf("tags are %q, %v; want %q", tags, err, wantTags)
 	}
-	d, err := r.pull.Get(t.Context(), r.repo.Tag(tags[0]))
-	if err != nil || !strings.Contains(string(d.Manifest), `"io.github.assay-hpc.verdict":"fail"`) || !strings.Contains(string(d.Manifest), `"io.github.assay-hpc.finished":"2026-03-01T12:01:23.25Z"`) {
-		t.Errorf("the manifest is %s, %v", d.Manifest, err)
+	_, manifest, err := r.repo.Get(t.Context(), tags[0])
+	if err != nil || !strings.Contains(string(manifest), `"io.github.assay-hpc.verdict":"fail"`) || !strings.Contains(string(manifest), `"io.github.assay-hpc.finished":"2026-03-01T12:01:23.25Z"`) {
+		t.Errorf("the manifest is %s, %v", manifest, err)
 	}
 	s.reset(nil)
 	st, doc := node(t, 0)
@@ -429,38 +430,42 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestLayout reads what build/publish's layouts look like: an image, and beside it
+// TestLayout reads what layouts look like: an image, and beside it
 // what is attached.
 func TestLayout(t *testing.T) {
 	dir := t.TempDir()
-	l, err := layout.Write(dir, empty.Index)
+	l, err := oci.Create(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	img, err := random.Image(10, 1)
 	if err == nil {
-		err = l.AppendImage(img)
+		err = l.Put("image", img)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	subject, err := img.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, doc := node(t, 0)
-	config, layer := blob(t, l, ociclient.Empty, string(ociclient.TypeEmpty)), blob(t, l, doc, ociclient.TypeStatement)
 	for _, predicate := range []string{certificate.PredicateType, "https://spdx.dev/Document/v2.3"} {
-		raw := jsonOf(t, ociclient.ArtifactManifest(predicate, config, layer, nil, nil))
-		if err := l.AppendDescriptor(blob(t, l, raw, "application/vnd.oci.image.manifest.v1+json")); err != nil {
+		if _, err := l.Attach(subject, oci.Artifact{Type: attest.TypeStatement, Predicate: predicate, Data: doc}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	layer := sha256.Sum256(doc)
+	digest := hex.EncodeToString(layer[:])
 	docs, err := Layout(t.Context(), dir)
 	if err != nil || len(docs) != 1 || string(docs[0].Data) != string(doc) {
 		t.Errorf("Layout = %d documents, %v; want the one certificate", len(docs), err)
 	}
-	path := filepath.Join(dir, "blobs", "sha256", layer.Digest.Hex)
+	path := filepath.Join(dir, "blobs", "sha256", digest)
 	if err := os.WriteFile(path, append(doc, ' '), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Layout(t.Context(), dir); err == nil || !strings.Contains(err.Error(), layer.Digest.String()) {
+	if _, err := Layout(t.Context(), dir); err == nil || !strings.Contains(err.Error(), digest) {
 		t.Errorf("Layout with a changed blob = %v", err)
 	}
 	if _, err := Layout(t.Context(), t.TempDir()); err == nil {

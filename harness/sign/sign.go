@@ -26,7 +26,7 @@ import (
 	_ "github.com/sigstore/sigstore/pkg/signature/kms/hashivault" // registers hashivault:// and openbao://
 	"github.com/sigstore/sigstore/pkg/signature/options"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // Timeout is how long a service or a plugin may take for one answer.
@@ -40,7 +40,7 @@ func IsReference(key string) bool { return strings.Contains(key, "://") }
 // under ctx; [With] gives it another one.
 func Open(ctx context.Context, key string) (crypto.Signer, error) {
 	if !IsReference(key) {
-		return certificate.LoadPrivateKey(key)
+		return attest.LoadPrivateKey(key)
 	}
 	return open(ctx, key)
 }
@@ -59,7 +59,7 @@ func With(ctx context.Context, key crypto.Signer) crypto.Signer {
 // Public returns the public key that a path or reference names.
 func Public(ctx context.Context, key string) (crypto.PublicKey, error) {
 	if !IsReference(key) {
-		return certificate.LoadPublicKey(key)
+		return attest.LoadPublicKey(key)
 	}
 	s, err := open(ctx, key)
 	if err != nil {
@@ -75,11 +75,11 @@ const probeType = "text/plain; assay=probe"
 // Check reports whether a key signs, and whether what it signs can be verified: a
 // service's key may be made for another algorithm than the envelope's.
 func Check(key crypto.Signer) error {
-	envelope, err := certificate.SignDSSE(probeType, []byte("Can this key sign?\n"), key)
+	envelope, err := attest.Sign(probeType, []byte("Can this key sign?\n"), key)
 	if err != nil {
 		return err
 	}
-	if _, _, err := certificate.VerifyDSSE(envelope, key.Public()); err != nil {
+	if _, err := attest.OpenVerified(envelope, key.Public()); err != nil {
 		return fmt.Errorf("the key does not verify what it signed: it must be Ed25519, ECDSA over SHA-256, or RSA PKCS #1 v1.5 over SHA-256: %w", err)
 	}
 	return nil

@@ -20,9 +20,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 	"github.com/assay-hpc/assay/harness/sign/signtest"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 func TestMain(m *testing.M) {
@@ -95,7 +95,11 @@ func TestSign(t *testing.T) {
 			if err := Check(signer); err != nil {
 				t.Errorf("Check(%s) of %s: %v", ref, name, err)
 			}
-			envelope, err := st.Sign(With(t.Context(), signer))
+			doc, err := st.Marshal()
+			if err != nil {
+				t.Fatal(err)
+			}
+			envelope, err := attest.Sign(attest.TypeStatement, doc, With(t.Context(), signer))
 			if err != nil {
 				t.Errorf("sign with %s of %s: %v", ref, name, err)
 				continue
@@ -105,7 +109,7 @@ func TestSign(t *testing.T) {
 				t.Errorf("Public(%s): %v", ref, err)
 			}
 			for _, k := range []crypto.PublicKey{pub, key.Public()} {
-				if _, err := certificate.VerifySignature(envelope, k); err != nil {
+				if _, err := attest.OpenVerified(envelope, k); err != nil {
 					t.Errorf("%s of %s: %v", ref, name, err)
 				}
 			}
@@ -113,7 +117,7 @@ func TestSign(t *testing.T) {
 			if name == "ecdsa" {
 				other = all["rsa"]
 			}
-			if _, err := certificate.VerifySignature(envelope, other.Public()); !errors.Is(err, certificate.ErrSignature) {
+			if _, err := attest.OpenVerified(envelope, other.Public()); !errors.Is(err, attest.ErrSignature) {
 				t.Errorf("%s of %s verifies with another key: %v", ref, name, err)
 			}
 		}
@@ -129,12 +133,12 @@ func TestSignLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	payload := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	envelope, err := certificate.SignDSSE("text/plain", payload, signer)
+	envelope, err := attest.Sign("text/plain", payload, signer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _, err := certificate.VerifyDSSE(envelope, key.Public()); err != nil || !bytes.Equal(got, payload) {
-		t.Errorf("VerifyDSSE = %d bytes, %v; want %d", len(got), err, len(payload))
+	if got, err := attest.OpenVerified(envelope, key.Public()); err != nil || !bytes.Equal(got.Payload, payload) {
+		t.Errorf("OpenVerified = %d bytes, %v; want %d", len(got.Payload), err, len(payload))
 	}
 }
 
@@ -191,7 +195,7 @@ func TestCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.Keys = b
-	if err := Check(signer); !errors.Is(err, certificate.ErrSignature) {
+	if err := Check(signer); !errors.Is(err, attest.ErrSignature) {
 		t.Errorf("Check of a key that was exchanged = %v; want ErrSignature", err)
 	}
 }

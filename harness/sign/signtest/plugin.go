@@ -14,7 +14,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature/kms/cliplugin/common"
 	"github.com/sigstore/sigstore/pkg/signature/kms/cliplugin/handler"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
 )
 
 // Scheme is what the plugin program of the tests serves: testkms://FILE is the key
@@ -54,7 +54,7 @@ func serve() error {
 	case strings.HasPrefix(args.InitOptions.KeyResourceID, "telling"):
 		return fmt.Errorf("no key for the token %s", os.Getenv("VAULT_TOKEN"))
 	}
-	key, err := certificate.LoadPrivateKey(args.InitOptions.KeyResourceID)
+	key, err := attest.LoadPrivateKey(args.InitOptions.KeyResourceID)
 	if err != nil {
 		return err
 	}

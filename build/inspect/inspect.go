@@ -1,0 +1,199 @@
+// Package inspect verifies an image, with all that is attached to it, and shows
+// what was found: what assay inspect prints, and what publishing goes by.
+//
+// Certificate, SBOM and provenance are all in-toto Statements whose subject is
+// the manifest that they are attached to; the SBOM's predicate is the SPDX
+// document (predicate type https://spdx.dev/Document/v2.3, as the in-toto
+// registry of predicates and GitHub's attest-sbom have it). One shape for all
+// three means that one rule verifies them all, and that an SBOM moved to
+// another image is found out, which a bare application/spdx+json cannot show.
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/build/provenance"
+	"github.com/assay-hpc/assay/build/sbom"
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/attest/walk"
+	"github.com/assay-hpc/assay/internal/oci"
+)
+
+// Kinds are the documents that assay attaches to images, and all that a policy
+// for images can require.
+var Kinds = []attest.Kind{certificate.Kind, sbom.Kind, provenance.Kind}
+
+// All are the names of all kinds.
+var All = []string{certificate.Kind.Name, sbom.Kind.Name, provenance.Kind.Name}
+
+// Require reads a list of kinds, "certificate,sbom,provenance".
+func Require(list []string) ([]string, error) {
+	var names []string
+	for _, s := range list {
+		for name := range strings.SplitSeq(s, ",") {
+			if name = strings.TrimSpace(name); !slices.Contains(All, name) {
+				return nil, fmt.Errorf("%q is not one of %s", name, strings.Join(All, ", "))
+			}
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// Artifact makes of a statement what is attached to images, signed unless key is
+// nil.
+func Artifact(statement []byte, key crypto.Signer) (oci.Artifact, error) {
+	st, err := attest.Parse(statement)
+	if err != nil {
+		return oci.Artifact{}, err
+	}
+	a := oci.Artifact{Type: attest.TypeStatement, Predicate: st.PredicateType, Data: statement}
+	if key != nil {
+		a.Type = attest.TypeEnvelope
+		if a.Data, err = attest.Sign(attest.TypeStatement, statement, key); err != nil {
+			return oci.Artifact{}, fmt.Errorf("signing %s: %w", st.PredicateType, err)
+		}
+	}
+	return a, nil
+}
+
+// ReportVersion is the version of Report's JSON.
+const ReportVersion = 1
+
+// A Report is what is known of an image.
+type Report struct {
+	SchemaVersion int             `json:"schemaVersion"`
+	Reference     string          `json:"reference"`
+	Digest        string          `json:"digest"`
+	Target        string          `json:"target,omitempty"` // that its documents agree on
+	Images        []Image         `json:"images"`
+	Attached      []AttachedEntry `json:"attached,omitempty"` // to the index itself
+	// Problems say what does not hold together. Empty means that all was
+	// verified that there is, by the policy that was given.
+	Problems []string `json:"problems,omitempty"`
+
+	keys bool // signatures were verified
+}
+
+// An Image is one platform's.
+type Image struct {
+	Platform    string              `json:"platform"`
+	Digest      string              `json:"digest"`
+	Bytes       int64               `json:"bytes"` // of its layers, compressed
+	Components  []sbom.Component    `json:"components,omitempty"`
+	Certificate *Certified          `json:"certificate,omitempty"`
+	Packages    int                 `json:"packages,omitempty"` // Debian packages in the SBOM
+	Provenance  *provenance.Summary `json:"provenance,omitempty"`
+	Attached    []AttachedEntry     `json:"attached,omitempty"`
+}
+
+// Certified is the certificate of an image.
+type Certified struct {
+	Verdict  certificate.Verdict         `json:"verdict"`
+	Suite    string                      `json:"suite"`
+	Harness  string                      `json:"harness"`
+	Recipe   string                      `json:"recipe,omitempty"`
+	Finished string                      `json:"finished"`
+	Count    map[certificate.Verdict]int `json:"count"`
+	Results  []certificate.Result        `json:"results"`
+}
+
+// An AttachedEntry is one referrer.
+type AttachedEntry struct {
+	Digest    string           `json:"digest"`
+	Type      string           `json:"type"`                // artifact type
+	Predicate string           `json:"predicate,omitempty"` // predicate type of a statement
+	Kind      string           `json:"kind,omitempty"`      // certificate, sbom, provenance; none for other programs' documents
+	Signature attest.Signature `json:"signature"`
+	KeyIDs    []string         `json:"keyIDs,omitempty"`
+}
+
+// Inspect holds an image against a policy, whose Kinds may be left out. The error
+// is an *walk.Error when the report could be made but has problems.
+func Inspect(ctx context.Context, src oci.Source, policy attest.Policy) (*Report, error) {
+	policy.Kinds = Kinds
+	ev, err := walk.Verify(ctx, policy, src)
+	if ev == nil {
+		return nil, err
+	}
+	r := &Report{
+		SchemaVersion: ReportVersion, Reference: ev.Reference, Digest: ev.Root.Digest.String(), Target: ev.Target,
+		Attached: entries(ev.Attached), Problems: ev.Problems, keys: len(policy.Keys) > 0,
+	}
+	for _, img := range ev.Images {
+		r.Images = append(r.Images, image(img))
+	}
+	return r, err
+}
+
+func entries(list []attest.Attachment) []AttachedEntry {
+	var out []AttachedEntry
+	for _, a := range list {
+		out = append(out, AttachedEntry{a.Digest, a.Type, a.Predicate, a.Kind, a.Signature, a.KeyIDs})
+	}
+	return out
+}
+
+// image summarizes what an image's documents say: what does not count, too, since
+// a certificate that failed is worth showing.
+func image(img walk.Image) Image {
+	out := Image{Platform: img.Platform, Digest: img.Digest, Bytes: img.Bytes, Attached: entries(img.Attached)}
+	for _, a := range img.Attached {
+		if a.Statement == nil {
+			continue
+		}
+		switch a.Kind {
+		case certificate.Kind.Name:
+			out.Certificate = newest(out.Certificate, a.Statement)
+		case sbom.Kind.Name:
+			if sum, err := sbom.Summarize(a.Statement.Predicate); err == nil {
+				out.Packages, out.Components = sum.Packages, sum.Components
+			}
+		case provenance.Kind.Name:
+			if sum, err := provenance.Summarize(a.Statement.Predicate); err == nil {
+				out.Provenance = &sum
+			}
+		}
+	}
+	return out
+}
+
+// newest shows, of several certificates, the one that finished last.
+func newest(shown *Certified, st *attest.Statement) *Certified {
+	c, err := certificate.Read(st)
+	if err != nil {
+		return shown
+	}
+	p := c.Predicate
+	finished := p.Finished.UTC().Format(time.RFC3339)
+	if shown != nil && shown.Finished >= finished {
+		return shown
+	}
+	return &Certified{
+		Verdict: p.Verdict, Suite: p.Suite, Harness: p.Harness.Version, Recipe: p.Environment.Recipe,
+		Finished: finished, Count: certificate.Count(p.Results), Results: p.Results,
+	}
+}
+
+// title is what a person calls a referrer.
+func (e AttachedEntry) title() string {
+	if e.Kind == sbom.Kind.Name {
+		return "SBOM"
+	}
+	return cmp.Or(e.Kind, e.Predicate, e.Type)
+}
+
+// Failed reports whether an error says that an image does not verify, and not
+// that it could not be read.
+func Failed(err error) bool {
+	var v *walk.Error
+	return errors.As(err, &v)
+}

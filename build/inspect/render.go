@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/assay-hpc/assay/build/provenance"
+	"github.com/assay-hpc/assay/build/sbom"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// JSON writes the report as one document.
+func (r *Report) JSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// Text writes the report for a person.
+func (r *Report) Text(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s\n  digest  %s\n", r.Reference, r.Digest)
+	for _, img := range r.Images {
+		img.text(&b)
+	}
+	for _, e := range r.Attached {
+		fmt.Fprintf(&b, "\nattached to the index: %s, %s\n", e.title(), e.signature())
+	}
+	if len(r.Problems) == 0 {
+		fmt.Fprintf(&b, "\nVerified: %s\n", r.verified())
+	} else {
+		fmt.Fprintf(&b, "\nNOT VERIFIED:\n  - %s\n", strings.Join(r.Problems, "\n  - "))
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// verified says what exactly was verified: without keys, that is not by whom.
+func (r *Report) verified() string {
+	what := "digests, and that every statement is about the image it is attached to; signatures were not"
+	switch {
+	case r.keys:
+		what = "digests, statements and signatures"
+	case !slices.ContainsFunc(r.all(), func(e AttachedEntry) bool { return e.Kind != "" }):
+		what = "digests; no certificate, SBOM or provenance is attached to this image"
+	}
+	if r.Target != "" {
+		what += "; target " + r.Target
+	}
+	return what + "."
+}
+
+// all are the entries of the index and of all images.
+func (r *Report) all() []AttachedEntry {
+	list := slices.Clone(r.Attached)
+	for _, img := range r.Images {
+		list = append(list, img.Attached...)
+	}
+	return list
+}
+
+func (img Image) text(b *bytes.Buffer) {
+	fmt.Fprintf(b, "\n%s  %s  %s in layers\n", img.Platform, img.Digest, size(img.Bytes))
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	img.line(w, certificate.Kind.Name, "certificate", img.Certificate.String())
+	packages := fmt.Sprintf("%d Debian packages, %d components", img.Packages, len(img.Components))
+	img.line(w, sbom.Kind.Name, "SBOM", packages)
+	img.line(w, provenance.Kind.Name, "provenance", img.built())
+	for _, e := range img.Attached {
+		if e.Kind == "" {
+			fmt.Fprintf(w, "  attached\t%s\t%s\n", e.title(), e.signature())
+		}
+	}
+	w.Flush()
+	img.Certificate.remarks(b)
+	if len(img.Components) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	fmt.Fprintln(w, "  COMPONENT\tVERSION\tLICENSE")
+	for _, c := range img.Components {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Name, c.Version, c.License)
+	}
+	w.Flush()
+}
+
+// line writes what one kind of statement says, or that there is none.
+func (img Image) line(w io.Writer, kind, name, text string) {
+	var signatures []string
+	for _, e := range img.Attached {
+		if e.Kind == kind {
+			signatures = append(signatures, e.signature())
+		}
+	}
+	if len(signatures) == 0 {
+		fmt.Fprintf(w, "  %s\tnone\n", name)
+		return
+	}
+	fmt.Fprintf(w, "  %s\t%s\t%s\n", name, text, strings.Join(signatures, "; "))
+}
+
+func (e AttachedEntry) signature() string {
+	if len(e.KeyIDs) == 0 {
+		return string(e.Signature)
+	}
+	return string(e.Signature) + " (" + strings.Join(e.KeyIDs, ", ") + ")"
+}
+
+// String returns one line such as "pass: 40 pass, 2 skip (suite image, …)".
+func (c *Certified) String() string {
+	if c == nil {
+		return "unreadable"
+	}
+	var counts []string
+	for _, v := range []certificate.Verdict{certificate.Pass, certificate.Fail, certificate.Error, certificate.Skip} {
+		if n := c.Count[v]; n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", n, v))
+		}
+	}
+	return fmt.Sprintf("%s: %s (suite %s, harness %s, %s)", c.Verdict, strings.Join(counts, ", "), c.Suite, c.Harness, c.Finished)
+}
+
+// remarks lists every check that is not a pass, with its reason: a skip is
+// shown, never only counted.
+func (c *Certified) remarks(b *bytes.Buffer) {
+	if c == nil {
+		return
+	}
+	for _, r := range c.Results {
+		if r.Verdict != certificate.Pass {
+			fmt.Fprintf(b, "    %s  %s: %s\n", r.Verdict, r.ID, r.Reason)
+		}
+	}
+}
+
+func (img Image) built() string {
+	p := img.Provenance
+	if p == nil {
+		return "unreadable"
+	}
+	return fmt.Sprintf("by %s from %d inputs, %s", p.Builder, p.Dependencies, p.FinishedOn)
+}
+
+// size writes bytes in powers of 1000, as registries bill them.
+func size(n int64) string {
+	units := []string{"B", "kB", "MB", "GB"}
+	f, i := float64(n), 0
+	for f >= 1000 && i < len(units)-1 {
+		f, i = f/1000, i+1
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

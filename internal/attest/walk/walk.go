@@ -1,0 +1,324 @@
+// Package walk holds images against an [attest.Policy]: it reads an image, in a
+// layout or a registry, to its last platform and its last referrer.
+package walk
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/oci"
+)
+
+// An Error says what does not hold together, or what is missing. What was found
+// nevertheless comes with it.
+type Error struct {
+	Reference string
+	Problems  []string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s does not verify: %s", e.Reference, strings.Join(e.Problems, "; "))
+}
+
+// Evidence is what was found of an image.
+type Evidence struct {
+	Reference string
+	Root      v1.Descriptor // an index, or an image
+	Target    string        // that all documents agree on; "" where none names one
+	Images    []Image
+	Attached  []attest.Attachment // to indexes
+	Problems  []string
+}
+
+// An Image is one platform's manifest.
+type Image struct {
+	Digest   string
+	Platform string // of its configuration
+	Bytes    int64  // of its layers, compressed
+	Config   *v1.ConfigFile
+	Attached []attest.Attachment
+}
+
+// Verify reads an image with all its platforms and all that is attached to
+// them, and holds it against the policy. Indexes are walked to their end. It
+// fails closed: the error is an *Error, with the evidence, when anything is
+// wrong or missing, and another one when something could not be read.
+func Verify(ctx context.Context, p attest.Policy, src oci.Source) (*Evidence, error) {
+	root, err := src.Resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{policy: &p, src: src, seen: map[v1.Hash]bool{}, ev: &Evidence{Reference: src.String(), Root: root}}
+	if p.Digest != "" && root.Digest.String() != p.Digest {
+		w.problem("it is %s, not %s", root.Digest, p.Digest)
+	}
+	if err := w.manifest(ctx, root, 0); err != nil {
+		return nil, err
+	}
+	w.complete()
+	if len(w.ev.Problems) > 0 {
+		return w.ev, &Error{w.ev.Reference, w.ev.Problems}
+	}
+	return w.ev, nil
+}
+
+// Limits of what is walked: far above any real image, far below what would keep
+// a reader busy.
+const (
+	maxNesting   = 4
+	maxManifests = 1000
+)
+
+type walk struct {
+	policy  *attest.Policy
+	src     oci.Source
+	seen    map[v1.Hash]bool
+	ev      *Evidence
+	targets []string // that documents claim
+}
+
+func (w *walk) problem(format string, args ...any) {
+	w.ev.Problems = append(w.ev.Problems, fmt.Sprintf(format, args...))
+}
+
+func (w *walk) manifest(ctx context.Context, d v1.Descriptor, depth int) error {
+	if w.seen[d.Digest] {
+		w.problem("%s is listed twice", d.Digest)
+		return nil
+	}
+	w.seen[d.Digest] = true
+	switch {
+	case len(w.seen) > maxManifests:
+		return fmt.Errorf("%s: more than %d manifests", w.ev.Reference, maxManifests)
+	case d.MediaType.IsIndex() && depth >= maxNesting:
+		return fmt.Errorf("%s: indexes are nested deeper than %d levels", w.ev.Reference, maxNesting)
+	case d.MediaType.IsIndex():
+		return w.index(ctx, d, depth)
+	case d.MediaType.IsImage():
+		return w.image(ctx, d)
+	}
+	w.problem("%s is a %q, neither an image nor an index", d.Digest, d.MediaType)
+	return nil
+}
+
+// read returns a manifest decoded, and holds its size against the descriptor's.
+func (w *walk) read(ctx context.Context, d v1.Descriptor, v any) error {
+	raw, err := w.src.Manifest(ctx, d.Digest)
+	if err != nil {
+		return err
+	}
+	if d.Size != int64(len(raw)) {
+		w.problem("%s has %d bytes, its descriptor says %d", d.Digest, len(raw), d.Size)
+	}
+	if err := attest.Decode(raw, attest.MaxSize, v); err != nil {
+		return fmt.Errorf("manifest %s: %w", d.Digest, err)
+	}
+	return nil
+}
+
+func (w *walk) index(ctx context.Context, d v1.Descriptor, depth int) error {
+	var idx v1.IndexManifest
+	if err := w.read(ctx, d, &idx); err != nil {
+		return err
+	}
+	if idx.MediaType != "" && idx.MediaType != d.MediaType {
+		w.problem("%s calls itself a %q, its descriptor says %q", d.Digest, idx.MediaType, d.MediaType)
+	}
+	found, _, err := w.attached(ctx, d.Digest, "", "the index")
+	if err != nil {
+		return err
+	}
+	w.ev.Attached = append(w.ev.Attached, found...)
+	for _, m := range idx.Manifests {
+		if attestationManifest(m) {
+			continue
+		}
+		if err := w.manifest(ctx, m, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attestationManifest reports whether an index's entry is BuildKit's way to
+// attach something to an image: no client runs it, since no platform is its.
+func attestationManifest(d v1.Descriptor) bool {
+	return d.MediaType.IsImage() && d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown" &&
+		d.Annotations["vnd.docker.reference.type"] == "attestation-manifest"
+}
+
+func (w *walk) image(ctx context.Context, d v1.Descriptor) error {
+	var m v1.Manifest
+	if err := w.read(ctx, d, &m); err != nil {
+		return err
+	}
+	if m.MediaType != "" && m.MediaType != d.MediaType {
+		w.problem("%s calls itself a %q, its descriptor says %q", d.Digest, m.MediaType, d.MediaType)
+	}
+	if m.Subject != nil || !m.Config.MediaType.IsConfig() {
+		w.problem("%s is no image: its configuration is a %q", d.Digest, m.Config.MediaType)
+		return nil
+	}
+	raw, err := w.src.Blob(ctx, m.Config.Digest)
+	if err != nil {
+		return err
+	}
+	img := Image{Digest: d.Digest.String(), Config: new(v1.ConfigFile)}
+	if err := json.Unmarshal(raw, img.Config); err != nil {
+		return fmt.Errorf("configuration %s: %w", m.Config.Digest, err)
+	}
+	img.Platform = img.Config.Platform().String()
+	if d.Platform != nil && d.Platform.String() != img.Platform {
+		w.problem("%s: the index says %s, the image's configuration %s", d.Digest, d.Platform, img.Platform)
+	}
+	for _, l := range m.Layers {
+		img.Bytes += l.Size
+	}
+	var have map[string]bool
+	if img.Attached, have, err = w.attached(ctx, d.Digest, img.Platform, img.Platform); err != nil {
+		return err
+	}
+	for _, name := range w.policy.Required {
+		if !have[name] {
+			w.problem("%s: %s", img.Platform, w.missing(name, img.Attached))
+		}
+	}
+	w.ev.Images = append(w.ev.Images, img)
+	return nil
+}
+
+// missing says why an image lacks a required document.
+func (w *walk) missing(name string, attached []attest.Attachment) string {
+	s := "the image has no " + name
+	for _, a := range attached {
+		if a.Kind == name {
+			return s + " that counts: " + a.Digest + " is " + string(a.Signature)
+		}
+	}
+	if len(w.policy.Keys) > 0 {
+		s += " that one of the given keys signed"
+	}
+	return s
+}
+
+// complete holds the whole of what was found against the policy.
+func (w *walk) complete() {
+	if len(w.ev.Images) == 0 {
+		w.problem("it holds no image")
+	}
+	var platforms []string
+	for _, img := range w.ev.Images {
+		if slices.Contains(platforms, img.Platform) {
+			w.problem("two images are for %s", img.Platform)
+		}
+		platforms = append(platforms, img.Platform)
+	}
+	if want := w.policy.Platforms; want != nil {
+		for _, p := range want {
+			if !slices.Contains(platforms, p) {
+				w.problem("there is no image for %s", p)
+			}
+		}
+		for _, p := range platforms {
+			if !slices.Contains(want, p) {
+				w.problem("there is an image for %s, which is not asked for", p)
+			}
+		}
+	}
+	slices.Sort(w.targets)
+	w.targets = slices.Compact(w.targets)
+	switch len(w.targets) {
+	case 0:
+	case 1:
+		w.ev.Target = w.targets[0]
+	default:
+		w.problem("its documents are about several targets: %s", strings.Join(w.targets, ", "))
+	}
+}
+
+// attached reads all referrers of a manifest; where is how problems call it.
+// It returns them in order, and which kinds count.
+func (w *walk) attached(ctx context.Context, subject v1.Hash, platform, where string) ([]attest.Attachment, map[string]bool, error) {
+	refs, err := w.src.Referrers(ctx, subject)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(refs) > maxManifests {
+		return nil, nil, fmt.Errorf("%s: more than %d documents are attached", where, maxManifests)
+	}
+	var found []attest.Attachment
+	have := map[string]bool{}
+	for _, d := range refs {
+		a, err := w.referrer(ctx, subject, d, platform, where)
+		if err != nil {
+			return nil, nil, err
+		}
+		found = append(found, a)
+		if a.Counts {
+			have[a.Kind] = true
+		}
+	}
+	slices.SortFunc(found, func(a, b attest.Attachment) int {
+		return cmp.Or(strings.Compare(a.Predicate, b.Predicate), strings.Compare(a.Digest, b.Digest))
+	})
+	return found, have, nil
+}
+
+// referrer reads one. What other programs attached is listed and left alone.
+func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, platform, where string) (attest.Attachment, error) {
+	a := attest.Attachment{Digest: d.Digest.String(), Type: d.ArtifactType, Signature: attest.Unsigned}
+	raw, err := w.src.Manifest(ctx, d.Digest)
+	if err != nil {
+		return a, err
+	}
+	var m v1.Manifest
+	if attest.Decode(raw, attest.MaxSize, &m) != nil {
+		return a, nil
+	}
+	a.Type = cmp.Or(m.ArtifactType, string(m.Config.MediaType))
+	if a.Type != attest.TypeStatement && a.Type != attest.TypeEnvelope {
+		return a, nil
+	}
+	if m.Subject == nil || m.Subject.Digest != subject {
+		w.problem("%s: %s is listed as attached, but is about another manifest", where, d.Digest)
+		return a, nil
+	}
+	if len(m.Layers) != 1 {
+		return a, nil // other programs keep several envelopes in one manifest
+	}
+	doc, err := w.src.Blob(ctx, m.Layers[0].Digest)
+	if err != nil {
+		return a, err
+	}
+	got, err := w.policy.Verify(doc, subject.String(), platform)
+	got.Digest, got.Type = a.Digest, a.Type
+	switch {
+	case err == nil:
+		got.Counts = true
+		w.claimed(got)
+	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrUntrusted):
+	default:
+		w.problem("%s: the %s %s: %v", where, cmp.Or(got.Kind, "document"), a.Digest, err)
+	}
+	return got, nil
+}
+
+// claimed notes the target that a document names.
+func (w *walk) claimed(a attest.Attachment) {
+	for _, k := range w.policy.Kinds {
+		if k.Name != a.Kind {
+			continue
+		}
+		if c, err := k.Check(a.Statement); err == nil && c.Target != "" {
+			w.targets = append(w.targets, c.Target)
+		}
+	}
+}

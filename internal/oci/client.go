@@ -1,0 +1,273 @@
+package oci
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// Options are for one client. The zero value is useful.
+type Options struct {
+	Insecure  bool              // plain HTTP; registries on localhost get it without asking
+	Keychain  authn.Keychain    // nil means Docker's: config.json and credential helpers
+	Transport http.RoundTripper // nil means remote.DefaultTransport
+	UserAgent string
+	Retry     Retry
+	// Stall is how long no byte may move in either direction before a request is
+	// given up and tried again; 0 means DefaultStall.
+	Stall    time.Duration
+	Jobs     int            // blobs uploaded at once; 0 means DefaultJobs
+	Progress func(Progress) // of uploads; called from one goroutine at a time
+}
+
+// A Retry says how long to insist. Zero fields mean the defaults.
+type Retry struct {
+	Attempts int           // of one blob or manifest; default 6
+	Delay    time.Duration // before the second attempt, doubled for each further one; default 500 ms
+	MaxDelay time.Duration // default 30 s; also the most that a Retry-After is obeyed
+	// Total is how long after the first attempt of a blob or manifest another one
+	// may begin; default 2 min. An upload that moves may take longer.
+	Total time.Duration
+}
+
+// DefaultStall is how long a connection may be silent.
+const DefaultStall = time.Minute
+
+// TotalVariable is the environment variable that sets Retry.Total where the
+// caller does not: "90s".
+const TotalVariable = "ASSAY_REGISTRY_TIMEOUT"
+
+func (r Retry) orDefault() Retry {
+	if r.Attempts <= 0 {
+		r.Attempts = 6
+	}
+	if r.Delay <= 0 {
+		r.Delay = 500 * time.Millisecond
+	}
+	if r.MaxDelay <= 0 {
+		r.MaxDelay = 30 * time.Second
+	}
+	if r.Total <= 0 {
+		r.Total = 2 * time.Minute
+		if d, err := time.ParseDuration(os.Getenv(TotalVariable)); err == nil && d > 0 {
+			r.Total = d
+		}
+	}
+	return r
+}
+
+func (r Retry) delay(attempt int) time.Duration {
+	return min(r.Delay<<min(attempt, 20), r.MaxDelay)
+}
+
+// RequestAttempts is how often one request is sent when the registry itself
+// answers that it is overloaded or broken. An upload is four requests: to begin
+// all of it again for each would multiply a one-in-ten fault by four.
+const RequestAttempts = 3
+
+// A Client is the transport of all requests to one registry. It repeats a
+// request that a 5xx, a 429 or nothing answered, and remembers the credentials that it
+// saw, so that no error text shows them, whatever a registry writes into its
+// answers.
+type Client struct {
+	opts     Options
+	base     http.RoundTripper
+	keychain authn.Keychain
+	retry    Retry
+	stall    time.Duration
+
+	mu      sync.Mutex
+	secrets []string
+}
+
+// NewClient returns a client. It does not connect yet.
+func NewClient(opts Options) *Client {
+	w := &Client{opts: opts, base: opts.Transport, keychain: opts.Keychain, retry: opts.Retry.orDefault(), stall: opts.Stall}
+	if w.stall <= 0 {
+		w.stall = DefaultStall
+	}
+	if w.base == nil {
+		w.base = remote.DefaultTransport
+	}
+	if w.keychain == nil {
+		w.keychain = authn.DefaultKeychain
+	}
+	return w
+}
+
+// NameOptions are for parsing the names of what the client is to reach.
+func (w *Client) NameOptions() []name.Option {
+	if w.opts.Insecure {
+		return []name.Option{name.Insecure}
+	}
+	return nil
+}
+
+// RemoteOptions have go-containerregistry use the client. They turn its own
+// retries off: those sleep without regard to the context, and give up on a
+// refused connection.
+func (w *Client) RemoteOptions() []remote.Option {
+	o := []remote.Option{
+		remote.WithTransport(w),
+		remote.WithAuthFromKeychain(w),
+		remote.WithRetryBackoff(remote.Backoff{Steps: 1}),
+		remote.WithRetryPredicate(func(error) bool { return false }),
+		remote.WithRetryStatusCodes(),
+	}
+	if w.opts.UserAgent != "" {
+		o = append(o, remote.WithUserAgent(w.opts.UserAgent))
+	}
+	return o
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *Client) RoundTrip(req *http.Request) (*http.Response, error) {
+	w.noteHeader(req.Header.Get("Authorization"))
+	end := time.Now().Add(w.retry.Total)
+	for attempt := 0; ; attempt++ {
+		resp, err := roundTrip(w.base, req, w.stall)
+		if attempt+1 >= RequestAttempts || !worthRepeating(resp, err) || time.Now().After(end) {
+			return resp, err
+		}
+		again, ok := repeat(req)
+		if !ok {
+			return resp, err
+		}
+		if err := sleep(req.Context(), w.wait(resp, attempt)); err != nil {
+			return nil, err
+		}
+		req = again
+	}
+}
+
+// worthRepeating: the registry answered that it is in trouble, or hung up. Other
+// network errors wait for a new attempt at the whole operation.
+func worthRepeating(resp *http.Response, err error) bool {
+	if err == nil {
+		return temporaryStatus(resp.StatusCode)
+	}
+	for _, cut := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE} {
+		if errors.Is(err, cut) {
+			return true
+		}
+	}
+	return false
+}
+
+// repeat returns the request once more, or false if it cannot be: a PATCH
+// leaves an upload that nobody knows the state of, which must begin anew.
+func repeat(req *http.Request) (*http.Request, bool) {
+	again := req.Clone(req.Context())
+	if req.Body == nil || req.Body == http.NoBody {
+		return again, true
+	}
+	if req.Method == http.MethodPatch || req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err == nil
+}
+
+// wait returns the time until the next attempt and is done with the answer to
+// this one; resp is nil if there was none.
+func (w *Client) wait(resp *http.Response, attempt int) time.Duration {
+	if resp == nil {
+		return w.retry.delay(attempt)
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be used again
+	resp.Body.Close()
+	if s, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && s > 0 {
+		return min(time.Duration(s)*time.Second, w.retry.MaxDelay)
+	}
+	return w.retry.delay(attempt)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// Resolve implements authn.Keychain.
+func (w *Client) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	return w.ResolveContext(context.Background(), target)
+}
+
+// ResolveContext implements authn.ContextKeychain.
+func (w *Client) ResolveContext(ctx context.Context, target authn.Resource) (authn.Authenticator, error) {
+	auth, err := authn.Resolve(ctx, w.keychain, target)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := authn.Authorization(ctx, auth)
+	if err != nil {
+		return nil, err
+	}
+	w.note(cfg.Password, cfg.Auth, cfg.IdentityToken, cfg.RegistryToken)
+	return auth, nil
+}
+
+func (w *Client) noteHeader(authorization string) {
+	scheme, value, ok := strings.Cut(authorization, " ")
+	if !ok {
+		return
+	}
+	w.note(value)
+	if strings.EqualFold(scheme, "basic") {
+		b, _ := base64.StdEncoding.DecodeString(value)
+		_, password, _ := strings.Cut(string(b), ":")
+		w.note(password)
+	}
+}
+
+func (w *Client) note(secrets ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range secrets {
+		if s != "" && !slices.Contains(w.secrets, s) {
+			w.secrets = append(w.secrets, s)
+		}
+	}
+}
+
+// queryParameter is one parameter of a URL in an error text. Registries put
+// the state of an upload, and stores the right to it, into them.
+var queryParameter = regexp.MustCompile(`([?&])([\w.-]+)=[^&\s"]+`)
+
+var harmless = []string{"digest", "scope", "service", "mount", "from", "n", "last", "artifactType"}
+
+// scrub removes credentials from text.
+func (w *Client) scrub(text string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.secrets {
+		text = strings.ReplaceAll(text, s, "[hidden]")
+	}
+	return queryParameter.ReplaceAllStringFunc(text, func(p string) string {
+		m := queryParameter.FindStringSubmatch(p)
+		if slices.Contains(harmless, m[2]) {
+			return p
+		}
+		return m[1] + m[2] + "=[hidden]"
+	})
+}

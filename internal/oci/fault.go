@@ -1,0 +1,168 @@
+package oci
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// A RemoteError says what a registry refused, or that it cannot be reached.
+// Its text holds no credentials, which is why it does not wrap its cause.
+type RemoteError struct {
+	Op         string // "push to", "read from"
+	Registry   string // ghcr.io
+	Repository string // owner/assay
+	What       string // "blob sha256:…", "manifest 12.9.1-…"
+	Status     int    // HTTP status of the answer, 0 if there was none
+	Reason     string
+	Attempts   int
+
+	total time.Duration
+}
+
+func (e *RemoteError) Error() string {
+	s := fmt.Sprintf("%s %s/%s: %s: %s", e.Op, e.Registry, e.Repository, e.What, e.Reason)
+	if e.Attempts > 1 {
+		s += fmt.Sprintf(" (after %d attempts)", e.Attempts)
+	}
+	if r := e.remedy(); r != "" {
+		s += "; " + r
+	}
+	return s
+}
+
+func (e *RemoteError) remedy() string {
+	login := fmt.Sprintf("\"docker login %s\"", e.Registry)
+	switch e.Status {
+	case http.StatusTooManyRequests:
+		return "it limits requests: try again later, or set " + TotalVariable + " to wait longer (now " + e.total.String() + ")"
+	case http.StatusUnauthorized:
+		return "log in first: " + login
+	case http.StatusForbidden:
+		return "this login may not do that; use one that may: " + login
+	case http.StatusNotFound:
+		return fmt.Sprintf("%s does not exist there, or this login may not see it: create it, or %s", e.Repository, login)
+	}
+	return ""
+}
+
+// A Caller makes calls to one repository, repeats what may succeed the next
+// time, and turns what does not into a RemoteError.
+type Caller struct {
+	client *Client
+	repo   name.Repository
+	verb   string
+}
+
+// Caller returns what makes calls to a repository; verb is how its errors begin:
+// "push to", "read from".
+func (w *Client) Caller(repo name.Repository, verb string) Caller { return Caller{w, repo, verb} }
+
+// Do calls f until it succeeds, fails for good, or was called often enough. What
+// names it in errors: "blob sha256:…".
+func (c Caller) Do(ctx context.Context, what string, f func() error) error {
+	end := time.Now().Add(c.client.retry.Total)
+	for attempt := 1; ; attempt++ {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s %s: %s: %w", c.verb, c.repo, what, context.Cause(ctx))
+		}
+		if !Temporary(err) || attempt >= c.client.retry.Attempts || time.Now().After(end) {
+			return c.fault(what, attempt, err)
+		}
+		_ = sleep(ctx, c.client.retry.delay(attempt-1)) // f fails at once if it ends early
+	}
+}
+
+func (c Caller) fault(what string, attempts int, err error) error {
+	var own Permanent
+	if errors.As(err, &own) {
+		return own
+	}
+	return &RemoteError{
+		Op: c.verb, Registry: c.repo.RegistryStr(), Repository: c.repo.RepositoryStr(), What: what,
+		Status: Status(err), Reason: c.client.scrub(err.Error()), Attempts: attempts, total: c.client.retry.Total,
+	}
+}
+
+// Permanent is an error of the caller's own side, such as a damaged file: it is
+// returned as it is, at once.
+type Permanent interface {
+	error
+	Permanent()
+}
+
+// Status returns the HTTP status that a registry refused a request with, or 0.
+func Status(err error) int {
+	var te *transport.Error
+	if errors.As(err, &te) {
+		return te.StatusCode
+	}
+	return 0
+}
+
+func temporaryStatus(status int) bool {
+	switch status {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests:
+		return true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
+		return false
+	}
+	return status >= 500
+}
+
+// Temporary reports whether the same call may succeed later. What a registry
+// decided does not change; that it, or the way to it, is broken does. So does
+// a cancellation that is not the caller's own: another push of the same Pusher
+// was waited for, and given up.
+func Temporary(err error) bool {
+	var te *transport.Error
+	if errors.As(err, &te) {
+		return temporaryStatus(te.StatusCode) || lostUpload(te)
+	}
+	var own Permanent
+	if errors.As(err, &own) || permanentNetwork(err) {
+		return false
+	}
+	var stall *StallError
+	if errors.As(err, &stall) {
+		return true
+	}
+	var ue *url.Error
+	var oe *net.OpError
+	return errors.As(err, &ue) || errors.As(err, &oe) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// lostUpload: a registry of several nodes may not know the upload that it
+// began a moment ago. A new one is all that it takes.
+func lostUpload(te *transport.Error) bool {
+	for _, d := range te.Errors {
+		if d.Code == transport.BlobUploadUnknownErrorCode || d.Code == transport.BlobUploadInvalidErrorCode {
+			return true
+		}
+	}
+	return false
+}
+
+func permanentNetwork(err error) bool {
+	var (
+		dns     *net.DNSError
+		cert    *tls.CertificateVerificationError
+		unknown x509.UnknownAuthorityError
+		record  tls.RecordHeaderError
+	)
+	return errors.As(err, &dns) && dns.IsNotFound || errors.As(err, &cert) || errors.As(err, &unknown) || errors.As(err, &record)
+}

@@ -1,0 +1,192 @@
+package oci
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
+)
+
+// DefaultJobs is how many blobs are uploaded at once unless Options say
+// otherwise: registries limit requests a client, and one stream seldom fills
+// the line.
+const DefaultJobs = 4
+
+// A Result says what one push did. A push of what is there already has zeros
+// everywhere but in Present and Digest.
+type Result struct {
+	Digest    v1.Hash `json:"digest"`    // of what was pushed
+	Blobs     int     `json:"blobs"`     // uploaded
+	Bytes     int64   `json:"bytes"`     // of blobs sent, retries included
+	Manifests int     `json:"manifests"` // uploaded, referrers included
+	Tags      int     `json:"tags"`      // set or moved
+	Present   int     `json:"present"`   // blobs, manifests and tags that needed nothing
+}
+
+// Add counts what another push did.
+func (r *Result) Add(o Result) {
+	r.Blobs, r.Bytes, r.Manifests, r.Tags, r.Present = r.Blobs+o.Blobs, r.Bytes+o.Bytes, r.Manifests+o.Manifests, r.Tags+o.Tags, r.Present+o.Present
+}
+
+// Push brings a manifest of a layout, by its digest, into the repository: blobs,
+// platform manifests, the index, and what is attached to them. A push that was
+// interrupted is completed by the next one; what the repository has is not sent
+// again. Nothing gets a name: that is [Repository.Tag]'s work, after the caller has
+// verified what it pushed.
+func (p *Repository) Push(ctx context.Context, l *Layout, root v1.Hash) (Result, error) {
+	plan, err := l.plan(root)
+	if err != nil {
+		return Result{}, err
+	}
+	r := &run{Repository: p, layout: l, meter: newMeter(plan, p.report)}
+	r.result.Digest = plan.root.desc.Digest
+	err = r.all(ctx, plan)
+	return r.total(), err
+}
+
+// Tag gives tags, in their order, to a manifest of the layout that is in the
+// repository already.
+func (p *Repository) Tag(ctx context.Context, l *Layout, root v1.Hash, tags []string) (Result, error) {
+	refs, err := p.tags(tags)
+	if err != nil {
+		return Result{}, err
+	}
+	d, err := l.Describe(root)
+	if err != nil {
+		return Result{}, err
+	}
+	raw, err := l.ReadBlob(root)
+	if err != nil {
+		return Result{}, err
+	}
+	r := &run{Repository: p, layout: l, meter: newMeter(&plan{root: manifest{desc: d, raw: raw}}, p.report)}
+	r.result.Digest = root
+	for _, t := range refs {
+		if err := r.put(ctx, t, manifest{desc: d, raw: raw}); err != nil {
+			return r.total(), err
+		}
+	}
+	return r.total(), nil
+}
+
+// CheckTags reports whether all of these can be tags of the repository.
+func (p *Repository) CheckTags(tags []string) error {
+	_, err := p.tags(tags)
+	return err
+}
+
+func (p *Repository) tags(tags []string) ([]name.Tag, error) {
+	var refs []name.Tag
+	for _, t := range tags {
+		ref, err := name.NewTag(p.repo.Name()+":"+t, name.StrictValidation)
+		if err != nil {
+			return nil, fmt.Errorf("tag %q: %w", t, err)
+		}
+		ref.Repository = p.repo // keeps the registry's scheme
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}
+
+// A run is one push of one target.
+type run struct {
+	*Repository
+	*meter
+	layout *Layout
+}
+
+func (r *run) all(ctx context.Context, p *plan) error {
+	if err := r.uploads(ctx, p.blobs); err != nil {
+		return err
+	}
+	for _, m := range append(p.images, p.indexes...) {
+		if err := r.put(ctx, r.repo.Digest(m.desc.Digest.String()), m); err != nil {
+			return err
+		}
+	}
+	// One after the other: without the referrers API each adds itself to its
+	// subject's fallback tag, by reading and writing it.
+	for _, m := range p.referrers {
+		if err := r.attach(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) uploads(ctx context.Context, blobs []v1.Descriptor) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(r.jobs)
+	for _, d := range blobs {
+		g.Go(func() error { return r.upload(ctx, d) })
+	}
+	return g.Wait()
+}
+
+func (r *run) upload(ctx context.Context, d v1.Descriptor) error {
+	b := &upload{storedBlob: storedBlob{r.layout, d}, meter: r.meter}
+	err := r.write.Do(ctx, "blob "+d.Digest.String(), func() error {
+		b.restart()
+		err := r.push.Upload(ctx, r.repo, b)
+		if b.fault() != nil {
+			return b.fault() // the client may have seen only a broken request
+		}
+		return err
+	})
+	r.blobDone(b, err)
+	return err
+}
+
+// put writes a manifest under a digest or a tag unless it is there already.
+func (r *run) put(ctx context.Context, ref name.Reference, m manifest) error {
+	_, isTag := ref.(name.Tag)
+	return r.write.Do(ctx, "manifest "+ref.Identifier(), func() error {
+		there, err := r.has(ctx, ref, m.desc.Digest)
+		if err != nil {
+			return err
+		}
+		if !there {
+			if err := r.push.Put(ctx, ref, m); err != nil {
+				return err
+			}
+		}
+		r.manifestDone(ref.Identifier(), isTag, !there)
+		return nil
+	})
+}
+
+func (r *run) has(ctx context.Context, ref name.Reference, want v1.Hash) (bool, error) {
+	d, err := r.pull.Head(ctx, ref)
+	switch {
+	case err == nil:
+		return d.Digest == want, nil
+	case Status(err) == http.StatusUnauthorized || Temporary(err):
+		return false, err
+	}
+	// Not there, or a registry that answers 403 for a repository that the first
+	// push will make, or leaves out a header. The upload will tell.
+	return false, nil
+}
+
+// attach puts a referrer unless the registry lists it. That its manifest is
+// there would not be enough: a push may have been killed between the manifest
+// and the fallback tag.
+func (r *run) attach(ctx context.Context, m manifest) error {
+	ref := r.repo.Digest(m.desc.Digest.String())
+	return r.write.Do(ctx, "referrer "+ref.Identifier(), func() error {
+		listed, err := r.lists(ctx, *m.subject, m.desc.Digest)
+		if err != nil {
+			return err
+		}
+		if !listed {
+			if err := r.push.Put(ctx, ref, m); err != nil {
+				return err
+			}
+		}
+		r.manifestDone(ref.Identifier(), false, !listed)
+		return nil
+	})
+}

@@ -1,0 +1,197 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// A Repository is one repository of a registry. It remembers within its life what
+// the repository has, so that layers shared by several images are asked for
+// once, and it may be used from several goroutines.
+type Repository struct {
+	repo        name.Repository
+	push        *remote.Pusher
+	pull        *remote.Puller
+	jobs        int
+	write, read Caller
+	report      func(Progress)
+}
+
+// OpenRepository names a repository, such as ghcr.io/owner/assay. It does not
+// connect yet.
+func OpenRepository(repo string, opts Options) (*Repository, error) {
+	client := NewClient(opts)
+	r, err := name.NewRepository(repo, client.NameOptions()...)
+	if err != nil {
+		if _, terr := name.NewTag(repo, client.NameOptions()...); terr == nil {
+			return nil, fmt.Errorf("%q names a tag, which may move: name the repository", repo)
+		}
+		return nil, fmt.Errorf("repository: %w", err)
+	}
+	return newRepository(r, client)
+}
+
+func newRepository(repo name.Repository, client *Client) (*Repository, error) {
+	p := &Repository{repo: repo, jobs: client.opts.Jobs, report: client.opts.Progress}
+	var err error
+	if p.push, err = remote.NewPusher(client.RemoteOptions()...); err != nil {
+		return nil, err
+	}
+	if p.pull, err = remote.NewPuller(client.RemoteOptions()...); err != nil {
+		return nil, err
+	}
+	p.write, p.read = client.Caller(repo, "push to"), client.Caller(repo, "read from")
+	if p.jobs <= 0 {
+		p.jobs = DefaultJobs
+	}
+	return p, nil
+}
+
+func (p *Repository) String() string { return p.repo.Name() }
+
+// Source returns a manifest or an index of the repository.
+func (p *Repository) Source(root v1.Hash) Source {
+	return remoteSource{p.repo.Digest(root.String()), p}
+}
+
+// Find returns what a tag means; ok is false if there is no such tag.
+func (p *Repository) Find(ctx context.Context, tag string) (d v1.Descriptor, ok bool, err error) {
+	err = p.read.Do(ctx, "tag "+tag, func() error {
+		head, err := p.pull.Head(ctx, p.repo.Tag(tag))
+		switch {
+		case err == nil:
+			d, ok = v1.Descriptor{MediaType: head.MediaType, Digest: head.Digest, Size: head.Size}, true
+		case Status(err) == http.StatusNotFound:
+			return nil
+		}
+		return err
+	})
+	return d, ok, err
+}
+
+// Describe returns the descriptor of a manifest that is there.
+func (p *Repository) Describe(ctx context.Context, h v1.Hash) (d v1.Descriptor, err error) {
+	err = p.read.Do(ctx, "image "+h.String(), func() error {
+		head, err := p.pull.Head(ctx, p.repo.Digest(h.String()))
+		if err == nil {
+			d = v1.Descriptor{MediaType: head.MediaType, Digest: head.Digest, Size: head.Size}
+		}
+		return err
+	})
+	return d, err
+}
+
+// Get returns the manifest that a tag or a digest means.
+func (p *Repository) Get(ctx context.Context, ref string) (v1.Descriptor, []byte, error) {
+	if h, err := v1.NewHash(ref); err == nil {
+		return p.get(ctx, p.repo.Digest(h.String()))
+	}
+	return p.get(ctx, p.repo.Tag(ref))
+}
+
+// get reads a manifest; go-containerregistry compares the digest of one that was
+// asked for by digest, and computes that of one asked for by tag.
+func (p *Repository) get(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
+	var d *remote.Descriptor
+	err := p.read.Do(ctx, "manifest "+ref.Identifier(), func() (err error) {
+		d, err = p.pull.Get(ctx, ref)
+		return err
+	})
+	if err != nil {
+		return v1.Descriptor{}, nil, err
+	}
+	return d.Descriptor, d.Manifest, nil
+}
+
+// Tags lists the repository's tags.
+func (p *Repository) Tags(ctx context.Context) (tags []string, err error) {
+	err = p.read.Do(ctx, "tags", func() (err error) {
+		tags, err = p.pull.List(ctx, p.repo)
+		return err
+	})
+	return tags, err
+}
+
+// Writable reports whether a push would be let in: it uploads the two bytes that
+// every artifact needs.
+func (p *Repository) Writable(ctx context.Context) error {
+	return p.upload(ctx, static.NewLayer(Empty, TypeEmpty))
+}
+
+// Put stores an artifact: as a referrer of subject, or under the tag, which it
+// moves, or if both are nothing by its digest alone. What is there is not sent
+// again. It returns the artifact's reference by digest.
+func (p *Repository) Put(ctx context.Context, a Artifact, subject *v1.Descriptor, tag string) (ref string, h v1.Hash, err error) {
+	m, err := json.Marshal(a.manifest(subject))
+	if err != nil {
+		return "", h, err
+	}
+	if h, _, err = v1.SHA256(bytes.NewReader(m)); err != nil {
+		return "", h, err
+	}
+	at := p.repo.Digest(h.String())
+	if subject != nil {
+		listed, err := p.lists(ctx, subject.Digest, h)
+		if err != nil || listed {
+			return at.String(), h, err
+		}
+	}
+	for _, l := range []v1.Layer{static.NewLayer(Empty, TypeEmpty), static.NewLayer(a.Data, types.MediaType(a.Type))} {
+		if err := p.upload(ctx, l); err != nil {
+			return "", h, err
+		}
+	}
+	// The manifest of a referrer alone would not do: without the referrers API
+	// this also enters it in the list that is the subject's fallback tag.
+	var to name.Reference = at
+	if subject == nil && tag != "" {
+		to = p.repo.Tag(tag)
+	}
+	err = p.write.Do(ctx, "manifest "+to.Identifier(), func() error {
+		return p.push.Put(ctx, to, manifest{desc: v1.Descriptor{MediaType: types.OCIManifestSchema1}, raw: m})
+	})
+	return at.String(), h, err
+}
+
+func (p *Repository) upload(ctx context.Context, l v1.Layer) error {
+	h, err := l.Digest()
+	if err != nil {
+		return err
+	}
+	return p.write.Do(ctx, "blob "+h.String(), func() error { return p.push.Upload(ctx, p.repo, l) })
+}
+
+// lists reports whether the registry knows h as attached to subject.
+func (p *Repository) lists(ctx context.Context, subject, h v1.Hash) (bool, error) {
+	list, err := p.referrers(ctx, subject)
+	if err != nil {
+		return false, err
+	}
+	for _, d := range list {
+		if d.Digest == h {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func (p *Repository) referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
+	idx, err := remote.Referrers(p.repo.Digest(subject.String()), remote.Reuse(p.pull), remote.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	return m.Manifests, nil
+}

@@ -1,0 +1,140 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// A Source is one image to read, in a layout or in a repository, with what is
+// attached to it. What it returns for a digest has that digest.
+type Source interface {
+	String() string // the reference
+	// Resolve returns the manifest or index that the reference means.
+	Resolve(ctx context.Context) (v1.Descriptor, error)
+	Manifest(ctx context.Context, h v1.Hash) ([]byte, error)
+	// Blob returns a small blob whole: a configuration, a document.
+	Blob(ctx context.Context, h v1.Hash) ([]byte, error)
+	Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error)
+}
+
+// OpenSource opens "ghcr.io/owner/assay:tag", "…@sha256:…", or a layout:
+// "oci:DIR", "oci:DIR:TARGET", "oci:DIR@sha256:…".
+func OpenSource(ref string, opts Options) (Source, error) {
+	if rest, ok := strings.CutPrefix(ref, "oci:"); ok {
+		dir, target := SplitLayout(rest)
+		l, err := Open(dir)
+		if err != nil {
+			return nil, err
+		}
+		return l.Source(target), nil
+	}
+	client := NewClient(opts)
+	r, err := name.ParseReference(ref, client.NameOptions()...)
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	repo, err := newRepository(r.Context(), client)
+	if err != nil {
+		return nil, err
+	}
+	return remoteSource{r, repo}, nil
+}
+
+// SplitLayout splits "DIR", "DIR:TARGET" and "DIR@sha256:…". A directory whose
+// own name has a colon is understood when it exists.
+func SplitLayout(s string) (dir, target string) {
+	if dir, digest, ok := strings.Cut(s, "@sha256:"); ok {
+		return dir, "sha256:" + digest
+	}
+	if _, err := os.Stat(s); err == nil {
+		return s, ""
+	}
+	if i := strings.LastIndex(s, ":"); i > 0 {
+		return s[:i], s[i+1:]
+	}
+	return s, ""
+}
+
+// Source returns the image that ref (as for [Layout.Find]) means.
+func (l *Layout) Source(ref string) Source { return layoutSource{l, ref} }
+
+type layoutSource struct {
+	layout *Layout
+	target string
+}
+
+func (s layoutSource) String() string {
+	switch {
+	case s.target == "":
+		return "oci:" + s.layout.dir
+	case strings.HasPrefix(s.target, "sha256:"):
+		return "oci:" + s.layout.dir + "@" + s.target
+	}
+	return "oci:" + s.layout.dir + ":" + s.target
+}
+
+func (s layoutSource) Resolve(context.Context) (v1.Descriptor, error) { return s.layout.Find(s.target) }
+
+func (s layoutSource) Manifest(_ context.Context, h v1.Hash) ([]byte, error) {
+	return s.layout.ReadBlob(h)
+}
+
+func (s layoutSource) Blob(_ context.Context, h v1.Hash) ([]byte, error) { return s.layout.ReadBlob(h) }
+
+func (s layoutSource) Referrers(_ context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
+	return s.layout.Referrers(subject)
+}
+
+type remoteSource struct {
+	ref name.Reference
+	in  *Repository
+}
+
+func (s remoteSource) String() string { return s.ref.String() }
+
+func (s remoteSource) Resolve(ctx context.Context) (v1.Descriptor, error) {
+	d, _, err := s.in.get(ctx, s.ref)
+	return d, err
+}
+
+func (s remoteSource) Manifest(ctx context.Context, h v1.Hash) ([]byte, error) {
+	_, raw, err := s.in.get(ctx, s.in.repo.Digest(h.String()))
+	return raw, err
+}
+
+func (s remoteSource) Blob(ctx context.Context, h v1.Hash) ([]byte, error) {
+	var b []byte
+	err := s.in.read.Do(ctx, "blob "+h.String(), func() error {
+		layer, err := s.in.pull.Layer(ctx, s.ref.Context().Digest(h.String()))
+		if err != nil {
+			return err
+		}
+		rc, err := layer.Compressed() // verifies the digest while it is read
+		if err != nil {
+			return err
+		}
+		defer rc.Close()
+		b, err = io.ReadAll(io.LimitReader(rc, maxBlob+1))
+		return err
+	})
+	if err == nil && len(b) > maxBlob {
+		err = errors.New("blob " + h.String() + " is too large for a statement")
+	}
+	return b, err
+}
+
+func (s remoteSource) Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
+	var list []v1.Descriptor
+	err := s.in.read.Do(ctx, "referrers of "+subject.String(), func() (err error) {
+		list, err = s.in.referrers(ctx, subject)
+		return err
+	})
+	return list, err
+}

@@ -1,0 +1,86 @@
+package oci
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// A StallError says that a registry accepted a connection and then was silent.
+type StallError struct{ After time.Duration }
+
+func (e *StallError) Error() string { return fmt.Sprintf("no byte moved for %v", e.After) }
+
+// Timeout makes it a temporary network error.
+func (e *StallError) Timeout() bool { return true }
+
+// roundTrip sends a request and gives it up when no byte of it or of its answer
+// moves for that long. It has no limit on the whole: a layer may take hours.
+func roundTrip(base http.RoundTripper, req *http.Request, stall time.Duration) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	w := &watch{stall: stall, cancel: cancel}
+	w.timer = time.AfterFunc(stall, func() { cancel(&StallError{stall}) })
+	req = req.WithContext(ctx)
+	if req.Body != nil && req.Body != http.NoBody {
+		req.Body = &watched{req.Body, w, ctx, false}
+	}
+	resp, err := base.RoundTrip(req)
+	w.timer.Stop() // the answer's body is watched while somebody reads it
+	if err != nil {
+		w.end()
+		return resp, because(ctx, err)
+	}
+	resp.Body = &watched{resp.Body, w, ctx, true}
+	return resp, nil
+}
+
+// because replaces "context canceled" where the stall was the cause.
+func because(ctx context.Context, err error) error {
+	if s, ok := context.Cause(ctx).(*StallError); ok {
+		return s
+	}
+	return err
+}
+
+type watch struct {
+	stall  time.Duration
+	timer  *time.Timer
+	cancel context.CancelCauseFunc
+}
+
+func (w *watch) end() {
+	w.timer.Stop()
+	w.cancel(nil)
+}
+
+// watched is a body; the answer's ends the watch.
+type watched struct {
+	io.ReadCloser
+	*watch
+	ctx    context.Context
+	answer bool
+}
+
+// Read of an answer waits for the registry; Read of a request is called when the
+// registry has taken what was read before.
+func (b *watched) Read(p []byte) (int, error) {
+	b.timer.Reset(b.stall)
+	n, err := b.ReadCloser.Read(p)
+	if b.answer {
+		b.timer.Stop()
+	}
+	if err != nil && err != io.EOF {
+		err = because(b.ctx, err)
+	}
+	return n, err
+}
+
+func (b *watched) Close() error {
+	err := b.ReadCloser.Close()
+	if b.answer {
+		b.end()
+	}
+	return err
+}
