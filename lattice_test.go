@@ -136,6 +136,10 @@ var lattice = []rule{
 		why: "who comes in is decided here: little code, and the standard library's",
 	},
 	{
+		name: "plain text", who: []string{"internal/plain"}, not: []string{"*", "net/..."}, deep: true,
+		why: "whatever prints needs it",
+	},
+	{
 		name: "collectives", who: []string{"coll/..."}, unless: []string{"coll/transport/verbs"}, not: []string{"./perftest/...", "./dcgm/...", "./harness/suite", "./build/..."},
 		why: "coll is a library that programs import; the verbs transport is the one place that needs perftest's binding",
 	},
@@ -335,6 +339,7 @@ func TestLatticeBites(t *testing.T) {
 		{"gathering", "harness/gather", in("internal/handshake"), false},
 		{"the handshake", "internal/handshake", in("harness/stat"), true},
 		{"the handshake", "internal/handshake", "crypto/hmac", false},
+		{"plain text", "internal/plain", in("harness/certificate"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},
