@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/dcgm/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -80,7 +81,7 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 		return x, usagef("--quiet is for text; JSON always has everything")
 	}
 	for _, p := range slices.Concat(o.only, o.skip) {
-		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return matches(p, id) }) {
+		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return suite.Covers(p, id) }) {
 			return x, usagef("no check matches %q; the nearest is %q (see health --list)", p, nearest.To(p, health.IDs()))
 		}
 	}
@@ -114,7 +115,7 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 }
 
 func (o *healthOptions) wanted(id string) bool {
-	return !matchesOne(o.skip, id) && (len(o.only) == 0 || matchesOne(o.only, id))
+	return !suite.CoversAny(o.skip, id) && (len(o.only) == 0 || suite.CoversAny(o.only, id))
 }
 
 // elsewhere is the source for --root: GPUs of another machine cannot be asked.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/harness/suite"
 )
 
 type historyOptions struct {
@@ -148,7 +149,7 @@ func (h historyText) WriteText(w io.Writer) error {
 
 func (o *historyOptions) wantsCheck(id string) bool {
 	patterns := o.checks.Value()
-	return len(patterns) == 0 || matchesOne(patterns, id)
+	return len(patterns) == 0 || suite.CoversAny(patterns, id)
 }
 
 // wants reports whether a certificate is of interest.

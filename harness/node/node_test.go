@@ -102,7 +102,10 @@ func TestEntriesRefused(t *testing.T) {
 	for entry, wrong := range map[string]string{
 		"{run: platform, with: {a: 1}}":                                     `there is no key "a"`,
 		"{run: platform, limits: {a: {value: 1}}}":                          `"a" is no figure`,
-		"{run: health, with: {only: [nothing]}}":                            "leave no check of health",
+		"{run: health, with: {only: [nothing]}}":                            `with: only: no check of health matches "nothing"`,
+		"{run: health, with: {skip: [nope/x]}}":                             `with: skip: no check of health matches "nope/x"; the nearest is`,
+		"{run: health, with: {only: [node/shm], skip: [node]}}":             "leave no check of health",
+		"{run: health, id: ../x}":                                           `id: "../x"`,
 		"{run: health, limits: {a: {value: 1}}}":                            `"a" is no figure`,
 		"{run: diag}":                                                       "tests: name one at least",
 		"{run: diag, with: {tests: [memry]}}":                               `did you mean "memory"?`,
