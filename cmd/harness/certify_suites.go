@@ -74,6 +74,9 @@ func (o *certifyOptions) config(id *identity) (*node.Config, error) {
 	if o.counted {
 		cfg.GPUs = &o.gpus
 	}
+	if o.countedPorts {
+		cfg.Ports = &o.ports
+	}
 	db, err := platform.Load()
 	if err != nil {
 		return nil, err

@@ -55,6 +55,7 @@ type Result struct {
 // Expect is what the caller knows of the node.
 type Expect struct {
 	Count    *int               // how many GPUs there are to be; nil is not said
+	Ports    *int               // the same of ports of RDMA devices
 	Platform *platform.Platform // nil is not said
 	Since    time.Duration      // messages of the kernel that are older do not count; 0: all count
 	DB       *platform.DB

@@ -101,8 +101,19 @@ func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []findin
 func checkNICs(e *env) []finding {
 	has := len(e.Node.Devices.Value.RDMA.Value)
 	switch p := e.Platform; {
+	case e.Ports != nil:
+		has = 0
+		for _, d := range e.Node.Devices.Value.RDMA.Value {
+			has += len(d.Ports)
+		}
+		n, o := float64(has), good(fmt.Sprint(has))
+		if has != *e.Ports {
+			o = bad(o.value, "%d ports of RDMA devices, not %d", has, *e.Ports)
+		}
+		o.number, o.want, o.source = &n, fmt.Sprint(*e.Ports), "--ports"
+		return node(o)
 	case p == nil:
-		return node(skipped("no --platform was given"))
+		return node(skipped("neither --ports nor --platform was given"))
 	case p.NICs == nil || !p.NICs.Count.Known():
 		return node(skipped("it is not known how many network cards a %s has", p.Name))
 	default:

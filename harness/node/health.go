@@ -38,6 +38,9 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	if c.GPUs != nil {
 		args = append(args, "--gpus", strconv.Itoa(*c.GPUs))
 	}
+	if c.Ports != nil {
+		args = append(args, "--ports", strconv.Itoa(*c.Ports))
+	}
 	if p := c.surePlatform(); p != "" {
 		args = append(args, "--platform", p)
 	}

@@ -41,8 +41,8 @@ type Config struct {
 	Run runner
 	// Machine is what the node is.
 	Machine Machine
-	// GPUs is how many there must be; nil: nobody says.
-	GPUs *int
+	// GPUs and Ports (of RDMA devices) are how many there must be; nil: nobody says.
+	GPUs, Ports *int
 	// Platform is what the node must be, a key of the data base; "": nobody says.
 	Platform string
 	// Job is the machines that run the suite together; nil: this one alone.

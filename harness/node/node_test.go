@@ -207,19 +207,35 @@ func TestSharedRun(t *testing.T) {
 }
 
 func TestPlatform(t *testing.T) {
-	h200 := platform.Recognition{Platform: "hgx-h200", Name: "HGX H200 8x", GPUs: []platform.GPUGroup{{Name: "H200", Count: 2}}, Differences: []string{"2 GPUs of 8"}}
-	unknown := platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}}
+	h200 := platform.Recognition{Platform: "hgx-h200", Name: "HGX H200 8x", GPUs: []platform.GPUGroup{{Name: "H200", Count: 8}}, NICs: []platform.NICGroup{{Name: "ConnectX-7", Count: 8}}}
+	part, slow := h200, h200
+	part.NICs, part.Differences = nil, []string{"2 GPUs of 8", "no RDMA port of 8 (InfiniBand NDR)"}
+	part.Missing = []platform.Missing{{What: platform.GPUs, Have: 2, Text: part.Differences[0]}, {What: platform.Ports, Have: 0, Text: part.Differences[1]}}
+	slow.Differences = []string{"GPU 3: 16 of 18 NVLinks are up"}
+	machine := func(r platform.Recognition) Machine {
+		return Machine{PCI: 8, Expect: platform.Expectation{Recognition: r}}
+	}
+	none, two, eight := 0, 2, 8
+	unknown := machine(platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}})
 	for name, tt := range map[string]struct {
 		cfg  Config
 		want certificate.Verdict
 		text string
 	}{
-		"known":     {Config{Machine: Machine{PCI: 2, Expect: platform.Expectation{Recognition: h200}}}, certificate.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
-		"as wanted": {Config{Platform: "hgx-h200", Machine: Machine{Expect: platform.Expectation{Recognition: h200}}}, certificate.Pass, "HGX"},
-		"another":   {Config{Platform: "hgx-h100-ndr400", Machine: Machine{Expect: platform.Expectation{Recognition: h200}}}, certificate.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
-		"unknown":   {Config{Machine: Machine{PCI: 2, Expect: platform.Expectation{Recognition: unknown}}}, certificate.Skip, "has 2 × X1"},
-		"no GPU":    {Config{}, certificate.Skip, "a machine without GPUs"},
-		"dumb GPUs": {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, certificate.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
+		"known":                             {Config{Machine: machine(h200)}, certificate.Pass, "HGX H200 8x"},
+		"differs":                           {Config{Machine: machine(slow)}, certificate.Pass, "HGX H200 8x, but: GPU 3: 16 of 18"},
+		"devices are missing":               {Config{Machine: machine(part)}, certificate.Warn, "it is most like HGX H200 8x (hgx-h200), and has 2 GPUs of 8, no RDMA port of 8 (InfiniBand NDR) | look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with --gpus 2 --ports 0"},
+		"a part, as was said":               {Config{GPUs: &two, Ports: &none, Machine: machine(part)}, certificate.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
+		"GPUs as was said":                  {Config{GPUs: &two, Machine: machine(part)}, certificate.Warn, "and has no RDMA port of 8 (InfiniBand NDR) | "},
+		"other than was said":               {Config{GPUs: &eight, Ports: &none, Machine: machine(part)}, certificate.Warn, "and has 2 GPUs of 8 | "},
+		"ports, not as said":                {Config{Ports: &two, Machine: machine(h200)}, certificate.Fail, "it should have 2 RDMA ports, and has 8"},
+		"as wanted":                         {Config{Platform: "hgx-h200", Machine: machine(h200)}, certificate.Pass, "HGX"},
+		"a part of what is wanted":          {Config{Platform: "hgx-h200", Machine: machine(part)}, certificate.Fail, "it should be hgx-h200, and has 2 GPUs of 8, no RDMA port of 8"},
+		"a part of what is wanted, as said": {Config{Platform: "hgx-h200", GPUs: &two, Ports: &none, Machine: machine(part)}, certificate.Pass, "HGX"},
+		"another":                           {Config{Platform: "hgx-h100-ndr400", Machine: machine(h200)}, certificate.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
+		"unknown":                           {Config{Machine: unknown}, certificate.Skip, "has 2 × X1"},
+		"no GPU":                            {Config{}, certificate.Skip, "a machine without GPUs"},
+		"dumb GPUs":                         {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, certificate.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
 	} {
 		t.Run(name, func(t *testing.T) { want(t, certify(t, &tt.cfg, "{run: platform}")["platform"], tt.want, tt.text) })
 	}
