@@ -180,11 +180,11 @@ func checkRates(e *env) []finding {
 		i := slices.IndexFunc(devices, func(d sysfs.RDMADevice) bool { return portName(d.Name, p.Number) == name })
 		least := max(want, fastest[kindOf(&devices[i], p)])
 		rate := p.Rate.Gbit
-		o := good(quantity(rate, "Gb/s"))
+		o := good(amount(rate, "Gb/s"))
 		if rate < least {
-			o.bad, o.reason = true, fmt.Sprintf("%s of %s", quantity(rate, "Gb/s"), quantity(least, "Gb/s"))
+			o.bad, o.reason = true, fmt.Sprintf("%s of %s", amount(rate, "Gb/s"), amount(least, "Gb/s"))
 		}
-		o.number, o.want = &rate, quantity(least, "Gb/s")
+		o.number, o.want = &rate, amount(least, "Gb/s")
 		if least == want {
 			o.source = source
 		}
@@ -220,7 +220,7 @@ func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source str
 
 func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
 	n := float64(p.Rate.Lanes)
-	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n, least: true}
+	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n}
 	switch {
 	case !portUp(p):
 		return skipped("the port is not up")

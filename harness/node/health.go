@@ -27,7 +27,7 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&p); err != nil {
 		return nil, err
 	}
-	if err := figures(e, nil); err != nil {
+	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
 	wanted, err := e.Select(p.Only, p.Skip, health.IDs())
@@ -124,7 +124,7 @@ func healthResult(r *health.Report, id string) suite.Result {
 	if len(objects) == 1 && objects[0].ID == "" { // the node itself
 		res.Objects, res.Measured, res.Reason = nil, objects[0].Measured, objects[0].Reason
 	} else {
-		res.Measured = speaking(objects)
+		res.Measured = speaking(id, objects)
 	}
 	return res
 }

@@ -15,7 +15,7 @@ func (c *Config) platform(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&struct{}{}); err != nil {
 		return nil, err
 	}
-	if err := figures(e, nil); err != nil {
+	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
 	return []suite.Check{{
