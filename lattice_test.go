@@ -102,7 +102,11 @@ var lattice = []rule{
 		why: "their libraries would double the harness; keys of theirs are a plugin program's",
 	},
 	{
-		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./internal/attest"}, deep: true,
+		name: "quantities", who: []string{"harness/quantity"}, not: []string{"*"}, deep: true,
+		why: "which way is better is one table, for those that measure and those that read",
+	},
+	{
+		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./harness/quantity", "./internal/attest"}, deep: true,
 		why: "what drifted follows from the certificates alone; where they are from is the caller's matter",
 	},
 	{
@@ -128,7 +132,7 @@ var lattice = []rule{
 		why:    "it brings machines together and asks them to measure; what is measured on one of them is the harness's commands",
 	},
 	{
-		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/stat", "./internal/attest", "./internal/handshake"}, deep: true,
+		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/quantity", "./harness/stat", "./internal/attest", "./internal/handshake"}, deep: true,
 		why: "a communicator ends when a rank dies; gathering has to go on, so it has connections of its own",
 	},
 	{
@@ -142,6 +146,10 @@ var lattice = []rule{
 	{
 		name: "the handshake", who: []string{"internal/handshake"}, not: []string{"*"}, deep: true,
 		why: "who comes in is decided here: little code, and the standard library's",
+	},
+	{
+		name: "plain text", who: []string{"internal/plain"}, not: []string{"*", "net/..."}, deep: true,
+		why: "whatever prints needs it",
 	},
 	{
 		name: "collectives", who: []string{"coll/..."}, unless: []string{"coll/transport/verbs"}, not: []string{"./perftest/...", "./dcgm/...", "./harness/suite", "./build/..."},
@@ -171,7 +179,7 @@ var lattice = []rule{
 	},
 	{
 		name: "what health stands on", who: []string{"dcgm/health"}, not: []string{"*"},
-		except: []string{"./dcgm/health", "./harness/platform", "./harness/rootfs", "./harness/sysfs", "go.yaml.in/yaml/...", "golang.org/x/sys/..."},
+		except: []string{"./dcgm/health", "./harness/platform", "./harness/quantity", "./harness/rootfs", "./harness/sysfs", "go.yaml.in/yaml/...", "golang.org/x/sys/..."},
 		deep:   true,
 		why:    "it judges what it is given: the driver's binding is dcgm/nvml's",
 	},
@@ -326,6 +334,7 @@ func TestLatticeBites(t *testing.T) {
 		{"the runner knows no check", "harness/suite", in("harness/image"), true},
 		{"clouds", "harness/sign", "github.com/sigstore/sigstore/pkg/signature/kms/aws", true},
 		{"clouds", "harness/sign", "github.com/sigstore/sigstore/pkg/signature/kms/hashivault", false},
+		{"quantities", "harness/quantity", in("harness/certificate"), true},
 		{"history", "harness/history", in("harness/registry"), true},
 		{"history", "harness/history", in("harness/certificate"), false},
 		{"the certificate", "harness/certificate", in("harness/suite"), true},
@@ -343,6 +352,7 @@ func TestLatticeBites(t *testing.T) {
 		{"gathering", "harness/gather", in("internal/handshake"), false},
 		{"the handshake", "internal/handshake", in("harness/stat"), true},
 		{"the handshake", "internal/handshake", "crypto/hmac", false},
+		{"plain text", "internal/plain", in("harness/certificate"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},

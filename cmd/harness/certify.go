@@ -23,8 +23,8 @@ type certifyOptions struct {
 	only, skip, env       []string
 	noSkip, list, verbose bool
 	resume, show          bool
-	jobs, gpus            int
-	counted               bool // --gpus was given
+	jobs, gpus, ports     int
+	counted, countedPorts bool // --gpus, --ports were given
 	platform              string
 	timeout               time.Duration
 	baseline              baselineOptions
@@ -47,6 +47,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 		Flags: slices.Concat([]cli.Flag{
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.suite, Usage: "the `NAME` of the suite, or a file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
+			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "there must be `N` ports of RDMA devices"},
 			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the machine must be a `NAME` of the hardware data base, such as hgx-h200"},
 			&cli.StringFlag{Name: "spec", Destination: &o.spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
 			&cli.StringSliceFlag{Name: "subject", Destination: &o.subjects, Usage: "the certificate is about the image `NAME@sha256:…`; again for images that differ in their entry point alone"},
@@ -69,7 +70,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			o.only, o.skip, o.env = c.StringSlice("only"), c.StringSlice("skip"), c.StringSlice("env")
-			o.counted = c.IsSet("gpus")
+			o.counted, o.countedPorts = c.IsSet("gpus"), c.IsSet("ports")
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -91,8 +92,8 @@ func (o *certifyOptions) validate() error {
 	if err := o.fabric.check(); err != nil {
 		return err
 	}
-	if o.gpus < 0 {
-		return usagef("--gpus %d: there cannot be fewer than none", o.gpus)
+	if o.gpus < 0 || o.ports < 0 {
+		return usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
 	}
 	if o.resume && o.output == "" {
 		return usagef("--resume goes with --output, the directory of the run that was cut off")

@@ -74,6 +74,9 @@ func (o *certifyOptions) config(id *identity) (*node.Config, error) {
 	if o.counted {
 		cfg.GPUs = &o.gpus
 	}
+	if o.countedPorts {
+		cfg.Ports = &o.ports
+	}
 	db, err := platform.Load()
 	if err != nil {
 		return nil, err
@@ -109,9 +112,15 @@ func imageKind(env *suite.Env, cfg image.Config) suite.Kind {
 		if err != nil {
 			return nil, err
 		}
-		return below(e.ID, all, func(id string) bool {
-			return (len(p.Only) == 0 || matchesOne(p.Only, id)) && !matchesOne(p.Skip, id)
-		}), nil
+		ids := make([]string, len(all))
+		for i, c := range all {
+			ids[i] = c.ID
+		}
+		wanted, err := e.Select(p.Only, p.Skip, ids)
+		if err != nil {
+			return nil, err
+		}
+		return below(e.ID, all, wanted), nil
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/dcgm/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -25,8 +26,8 @@ var openGPUs = func() health.Source { return nvml.New() }
 type healthOptions struct {
 	format, platform, thresholds, root string
 	only, skip                         []string
-	gpus                               int
-	counted, quiet, list               bool // counted: --gpus was given
+	gpus, ports                        int
+	counted, countedPorts, quiet, list bool // counted: --gpus was given
 	since, window, timeout             time.Duration
 	stdout, stderr                     io.Writer
 }
@@ -41,6 +42,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			formatFlag(&o.format),
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
+			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "there must be `N` ports of RDMA devices"},
 			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the node must be a `NAME` of the hardware data base, such as hgx-h100-ndr400"},
 			&cli.StringSliceFlag{Name: "only", Usage: "only checks whose id matches `GLOB`; may be repeated"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "no checks whose id matches `GLOB`; may be repeated"},
@@ -55,6 +57,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			o.only, o.skip, o.counted = c.StringSlice("only"), c.StringSlice("skip"), c.IsSet("gpus")
+			o.countedPorts = c.IsSet("ports")
 			x, err := o.expect()
 			if err != nil {
 				return err
@@ -74,13 +77,13 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 		return x, usagef("--output is text or json, not %q", o.format)
 	case o.since < 0 || o.window < 0 || o.timeout <= 0:
 		return x, usagef("--since %v --window %v --timeout %v: none may be below 0, and --timeout must be more", o.since, o.window, o.timeout)
-	case o.counted && o.gpus < 0:
-		return x, usagef("--gpus %d: there cannot be fewer than none", o.gpus)
+	case o.gpus < 0 || o.ports < 0:
+		return x, usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
 	case o.quiet && o.format == "json":
 		return x, usagef("--quiet is for text; JSON always has everything")
 	}
 	for _, p := range slices.Concat(o.only, o.skip) {
-		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return matches(p, id) }) {
+		if !slices.ContainsFunc(health.IDs(), func(id string) bool { return suite.Covers(p, id) }) {
 			return x, usagef("no check matches %q; the nearest is %q (see health --list)", p, nearest.To(p, health.IDs()))
 		}
 	}
@@ -90,6 +93,9 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 	x.Since = o.since
 	if o.counted {
 		x.Count = &o.gpus
+	}
+	if o.countedPorts {
+		x.Ports = &o.ports
 	}
 	if x.DB, err = platform.Load(); err != nil {
 		return x, err
@@ -114,7 +120,7 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 }
 
 func (o *healthOptions) wanted(id string) bool {
-	return !matchesOne(o.skip, id) && (len(o.only) == 0 || matchesOne(o.only, id))
+	return !suite.CoversAny(o.skip, id) && (len(o.only) == 0 || suite.CoversAny(o.only, id))
 }
 
 // elsewhere is the source for --root: GPUs of another machine cannot be asked.

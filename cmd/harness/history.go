@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -148,7 +149,7 @@ func (h historyText) WriteText(w io.Writer) error {
 
 func (o *historyOptions) wantsCheck(id string) bool {
 	patterns := o.checks.Value()
-	return len(patterns) == 0 || matchesOne(patterns, id)
+	return len(patterns) == 0 || suite.CoversAny(patterns, id)
 }
 
 // wants reports whether a certificate is of interest.

@@ -88,21 +88,6 @@ func files(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-func TestMatches(t *testing.T) {
-	for _, tt := range []struct {
-		pattern, id string
-		want        bool
-	}{
-		{"mpi/ranks", "mpi/ranks", true}, {"mpi", "mpi/ranks", true}, {"mpi*", "mpi/ranks", true}, {"component/*", "component/nccl/load", true},
-		{"component/*/load", "component/nccl/load", true}, {"*/load", "component/nccl/load", false}, {"ranks", "mpi/ranks", false},
-		{"component/nc", "component/nccl", false}, {"*", "a/b/c", true},
-	} {
-		if got := matches(tt.pattern, tt.id); got != tt.want {
-			t.Errorf("matches(%q, %q) = %v; want %v", tt.pattern, tt.id, got, tt.want)
-		}
-	}
-}
-
 func TestNearest(t *testing.T) {
 	names := []string{"certify", "inventory", "version", "completion"}
 	for in, want := range map[string]string{"certfy": "certify", "ver": "version", "": "certify", "complet": "completion"} {

@@ -3,30 +3,10 @@ package main
 import (
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
-
-// matches reports whether a pattern covers an id: as a whole, or up to a
-// slash, so that "component/*" and "component" cover all checks below.
-func matches(pattern, id string) bool {
-	for {
-		if ok, _ := path.Match(pattern, id); ok {
-			return true
-		}
-		i := strings.LastIndexByte(id, '/')
-		if i < 0 {
-			return false
-		}
-		id = id[:i]
-	}
-}
-
-func matchesOne(patterns []string, id string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, id) })
-}
 
 func checkGlobs(patterns []string) error {
 	for _, p := range patterns {
@@ -45,7 +25,7 @@ func (o *certifyOptions) matchesAny(checks []suite.Check) error {
 		ids = append(ids, c.ID)
 	}
 	for _, p := range slices.Concat(o.only, o.skip) {
-		if !slices.ContainsFunc(ids, func(id string) bool { return matches(p, id) }) {
+		if !slices.ContainsFunc(ids, func(id string) bool { return suite.Covers(p, id) }) {
 			return usagef("no check matches %q; the nearest is %q (see certify --list)", p, nearest.To(p, ids))
 		}
 	}
@@ -55,9 +35,9 @@ func (o *certifyOptions) matchesAny(checks []suite.Check) error {
 // selected is suite.Options.Select.
 func (o *certifyOptions) selected(c suite.Check) (bool, string) {
 	switch {
-	case matchesOne(o.skip, c.ID):
+	case suite.CoversAny(o.skip, c.ID):
 		return false, "left out by --skip"
-	case len(o.only) > 0 && !matchesOne(o.only, c.ID):
+	case len(o.only) > 0 && !suite.CoversAny(o.only, c.ID):
 		return false, "left out by --only"
 	}
 	return true, ""

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/quantity"
 )
 
 // In processes with these the test binary is a child, with one of the scenarios, or
@@ -158,6 +160,11 @@ func TestFaults(t *testing.T) {
 			}
 			if got.Status != tt.want || r.Status != tt.want || !strings.Contains(text, tt.text) || tt.want == Pass && tt.text == "" && len(got.Findings) > 0 {
 				t.Errorf("%s, %s; want %s, %q", got.Status, text, tt.want, tt.text)
+			}
+			for _, m := range got.Measurements {
+				if unit := strings.Replace(m.Unit, "GFLOP/s", "TFLOP/s", 1); !slices.ContainsFunc(quantity.Measured("diag"), func(q quantity.Quantity) bool { return q.Name == m.Name && q.Unit == unit }) {
+					t.Errorf("harness/quantity does not know %q in %s", m.Name, m.Unit)
+				}
 			}
 			for _, f := range got.Findings {
 				if f.GPU == 0 && tt.fault != "" && tt.test != "p2p" {

@@ -4,8 +4,20 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/quantity"
 )
+
+// TestCountersHaveDirections: each is in harness/quantity.
+func TestCountersHaveDirections(t *testing.T) {
+	for _, c := range slices.Concat(pcieCounters, nvlinkCounters) {
+		if got := quantity.Of("", c.title, "during the test", ""); got != quantity.Lower {
+			t.Errorf("Of(%q) = %v; want Lower", c.title, got)
+		}
+	}
+}
 
 // TestAER: a GPU's errors are its own and those of the port above it; one of which
 // neither tells has none to count.

@@ -37,6 +37,7 @@ func (j *job) expected(g GPU, name string) platform.Expected {
 
 // against fills in what a measurement is held against.
 func (m Measurement) against(e platform.Expected) Measurement {
+	m.Peak, m.Typical = e.Peak, e.Typical
 	if best := cmp.Or(e.Peak, e.Typical); best != nil {
 		m.Reference, m.Source = best.Value, best.Source
 	}
@@ -48,6 +49,7 @@ func (m Measurement) against(e platform.Expected) Measurement {
 
 // aimed is against a target of which a test chooses the fraction that passes.
 func (m Measurement) aimed(e platform.Expected, fraction float64) Measurement {
+	m.Peak, m.Typical = e.Peak, e.Typical
 	if e.Floor != nil && e.Floor.Fraction > 0 {
 		return m.target(e.Floor.Value/e.Floor.Fraction, e.Floor.Source, fraction)
 	}

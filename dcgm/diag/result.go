@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/platform"
 )
 
 // Status is how a test, or what it found, ended.
@@ -50,6 +52,9 @@ type Measurement struct {
 	Unit      string  `json:"unit"`
 	Reference float64 `json:"reference,omitempty"`
 	Source    string  `json:"source,omitempty"`
+	// Peak is the hardware's own figure, Typical what was published of healthy nodes.
+	Peak    *platform.Cited `json:"peak,omitempty"`
+	Typical *platform.Cited `json:"typical,omitempty"`
 	// Less than Floor fails; FloorSource says who says so.
 	Floor       float64 `json:"floor,omitempty"`
 	FloorSource string  `json:"floor_source,omitempty"`

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -55,6 +56,7 @@ type Result struct {
 // Expect is what the caller knows of the node.
 type Expect struct {
 	Count    *int               // how many GPUs there are to be; nil is not said
+	Ports    *int               // the same of ports of RDMA devices
 	Platform *platform.Platform // nil is not said
 	Since    time.Duration      // messages of the kernel that are older do not count; 0: all count
 	DB       *platform.DB
@@ -107,7 +109,6 @@ type outcome struct {
 	verdict Verdict // "" until judged
 	bad     bool    // the rule's severity decides
 	soft    bool    // a warning at most
-	least   bool    // the rule's limit bounds the number from below
 	value   string
 	number  *float64
 	want    string // instead of the check's
@@ -144,14 +145,14 @@ func node(o outcome) []finding { return []finding{{Object{Kind: "node", Name: "n
 
 // atMost judges a number that the rule's limit bounds from above.
 func (e *env) atMost(v float64, reason string) outcome {
-	o := outcome{value: quantity(v, e.rule.Unit), number: &v}
+	o := outcome{value: amount(v, e.rule.Unit), number: &v}
 	if v > e.rule.limit() {
 		o.bad, o.reason = true, reason
 	}
 	return o
 }
 
-func quantity(v float64, unit string) string {
+func amount(v float64, unit string) string {
 	s := strconv.FormatFloat(v, 'f', -1, 64)
 	if v != float64(int64(v)) {
 		s = strconv.FormatFloat(v, 'g', 4, 64)
@@ -256,12 +257,12 @@ func (g *Seen) object() Object {
 func (c *check) result(r Rule, f finding) Result {
 	out := Result{
 		ID: c.id, Title: c.title, Object: f.object, Verdict: f.verdict, Value: f.value, Number: f.number,
-		Limit: r.Limit, Least: f.least, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
+		Limit: r.Limit, Least: f.number != nil && quantity.Of(c.id, "", r.Unit, "") == quantity.Higher, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
 	}
 	if f.want != "" {
 		out.Threshold, out.Limit = f.want, nil
 	} else if r.Limit != nil {
-		out.Threshold = strings.ReplaceAll(c.want, "%s", quantity(*r.Limit, r.Unit))
+		out.Threshold = strings.ReplaceAll(c.want, "%s", amount(*r.Limit, r.Unit))
 	}
 	if out.Verdict == "" {
 		out.Verdict = f.judge(r.Severity)

@@ -45,7 +45,7 @@ var identityChecks = []check{
 	uniform("memory", "memory size", func(g *Seen) Fact[string] { return text(g.MemoryBytes, "B") }),
 	uniform("clock", "highest SM clock", func(g *Seen) Fact[string] { return text(g.MaxClockMHz, "MHz") }),
 	uniform("power", "power limit", func(g *Seen) Fact[string] {
-		return Fact[string]{quantity(g.Power.Value.Limit, "W"), g.Power.Err}
+		return Fact[string]{amount(g.Power.Value.Limit, "W"), g.Power.Err}
 	}),
 }
 

@@ -101,8 +101,19 @@ func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []findin
 func checkNICs(e *env) []finding {
 	has := len(e.Node.Devices.Value.RDMA.Value)
 	switch p := e.Platform; {
+	case e.Ports != nil:
+		has = 0
+		for _, d := range e.Node.Devices.Value.RDMA.Value {
+			has += len(d.Ports)
+		}
+		n, o := float64(has), good(fmt.Sprint(has))
+		if has != *e.Ports {
+			o = bad(o.value, "%d ports of RDMA devices, not %d", has, *e.Ports)
+		}
+		o.number, o.want, o.source = &n, fmt.Sprint(*e.Ports), "--ports"
+		return node(o)
 	case p == nil:
-		return node(skipped("no --platform was given"))
+		return node(skipped("neither --ports nor --platform was given"))
 	case p.NICs == nil || !p.NICs.Count.Known():
 		return node(skipped("it is not known how many network cards a %s has", p.Name))
 	default:
@@ -169,11 +180,11 @@ func checkRates(e *env) []finding {
 		i := slices.IndexFunc(devices, func(d sysfs.RDMADevice) bool { return portName(d.Name, p.Number) == name })
 		least := max(want, fastest[kindOf(&devices[i], p)])
 		rate := p.Rate.Gbit
-		o := good(quantity(rate, "Gb/s"))
+		o := good(amount(rate, "Gb/s"))
 		if rate < least {
-			o.bad, o.reason = true, fmt.Sprintf("%s of %s", quantity(rate, "Gb/s"), quantity(least, "Gb/s"))
+			o.bad, o.reason = true, fmt.Sprintf("%s of %s", amount(rate, "Gb/s"), amount(least, "Gb/s"))
 		}
-		o.number, o.want = &rate, quantity(least, "Gb/s")
+		o.number, o.want = &rate, amount(least, "Gb/s")
 		if least == want {
 			o.source = source
 		}
@@ -209,7 +220,7 @@ func (e *env) platformRate(devices []sysfs.RDMADevice) (gbit float64, source str
 
 func checkLanes(e *env, _ string, p sysfs.RDMAPort) outcome {
 	n := float64(p.Rate.Lanes)
-	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n, least: true}
+	o := outcome{value: fmt.Sprintf("%d lanes", p.Rate.Lanes), number: &n}
 	switch {
 	case !portUp(p):
 		return skipped("the port is not up")

@@ -139,7 +139,7 @@ func checkMargin(e *env, g *Seen) outcome {
 
 // moreThan judges a number that the rule's limit bounds from below.
 func (e *env) moreThan(v float64, reason string) outcome {
-	o := outcome{value: quantity(v, e.rule.Unit), number: &v, least: true}
+	o := outcome{value: amount(v, e.rule.Unit), number: &v}
 	if v <= e.rule.limit() {
 		o.bad, o.reason = true, reason
 	}
@@ -168,10 +168,10 @@ func checkCap(_ *env, g *Seen) outcome {
 		return without(g.Power.Err)
 	}
 	p := g.Power.Value
-	o := good(quantity(p.Limit, "W"))
+	o := good(amount(p.Limit, "W"))
 	if p.Limit < p.Default {
-		o = bad(o.value, "capped at %s; the default is %s", quantity(p.Limit, "W"), quantity(p.Default, "W"))
+		o = bad(o.value, "capped at %s; the default is %s", amount(p.Limit, "W"), amount(p.Default, "W"))
 	}
-	o.number, o.want = &p.Limit, "the default, "+quantity(p.Default, "W")
+	o.number, o.want = &p.Limit, "the default, "+amount(p.Default, "W")
 	return o
 }

@@ -68,6 +68,9 @@ func TestSituations(t *testing.T) {
 		}, health.Fail, "7 GPUs, not 8"},
 		{"another model", "gpu/platform", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Fail, "it is device 2335"},
 		{"too few cards", "port/count", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Fail, "2 RDMA devices"},
+		{"as many ports as were said", "port/count", func(n *node) { n.x.Ports = count(2) }, health.Pass, "2"},
+		{"fewer ports than were said", "port/count", func(n *node) { n.x.Ports = count(8) }, health.Fail, "2 ports of RDMA devices, not 8"},
+		{"a part of a platform's ports, as was said", "port/count", func(n *node) { n.x.Platform, n.x.Ports = db(n.t, "hgx-h100-ndr400"), count(2) }, health.Pass, "2"},
 		{"down where all are needed", "port/state", func(n *node) { n.x.Platform, n.port().State = db(n.t, "hgx-h100-ndr400"), "INIT" }, health.Fail, "INIT"},
 		{"slower than the platform", "port/rate", func(n *node) {
 			n.x.Platform = db(n.t, "hgx-h100-ndr400")

@@ -177,7 +177,7 @@ func checkSHM(e *env) []finding {
 		return node(skipped("the size of /dev/shm is not told"))
 	}
 	gib := float64(size) / (1 << 30)
-	o := outcome{value: bytesText(size), number: &gib, least: true}
+	o := outcome{value: bytesText(size), number: &gib}
 	if gib < e.rule.limit() {
 		o.bad, o.reason = true, bytesText(size)+" are too few for NCCL and for data loaders"
 	}

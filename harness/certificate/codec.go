@@ -133,7 +133,7 @@ func (s *Statement) validate() error {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(validateSubjects(s.Subject), p.Validate())
 }
 
 // Validate reports the first rule that the result breaks.

@@ -184,6 +184,14 @@ type Measurement struct {
 	Spread   *Spread `json:"spread,omitempty"`
 }
 
+// LimitKind is its limit's; "" where it has none.
+func (m *Measurement) LimitKind() LimitKind {
+	if m.Limit == nil {
+		return ""
+	}
+	return m.Limit.Kind
+}
+
 // A Limit is the least or the most that passes.
 type Limit struct {
 	Value  float64   `json:"value"`

@@ -333,3 +333,18 @@ func TestOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestWorstOfLatencies: of what should be low, the highest is the worst, whether it
+// has a limit or not.
+func TestWorstOfLatencies(t *testing.T) {
+	sum := &Summary{}
+	for rank, v := range []float64{800, 1200, 900} {
+		st := certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{ID: "bandwidth/host_latency", Verdict: certificate.Pass, Objects: []certificate.Object{
+			{Name: "GPU 0", Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: v, Unit: "ns"}},
+		}}}})
+		sum.Merge(Summarize(rank, st))
+	}
+	if w := sum.Checks["bandwidth/host_latency objects"].Worst; len(w) != 3 || w[0].Rank != 1 || w[2].Rank != 0 {
+		t.Errorf("the worst are %+v; want rank 1 first", w)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
@@ -56,7 +57,7 @@ func Summarize(rank int, s *certificate.Statement) *Summary {
 		node = p.Node.Name
 	}
 	for _, r := range p.Results {
-		out.count(r.ID, Worst{Rank: rank, Node: node, Verdict: r.Verdict, Reason: r.Reason}, r.Measured)
+		out.count(r.ID, better(r.ID, "", r.Measured), Worst{Rank: rank, Node: node, Verdict: r.Verdict, Reason: r.Reason}, r.Measured)
 		for _, o := range r.Objects {
 			if o.Measured == nil {
 				continue
@@ -65,13 +66,20 @@ func Summarize(rank int, s *certificate.Statement) *Summary {
 			if o.Peer != "" {
 				name += " → " + o.Peer
 			}
-			out.count(id, Worst{Rank: rank, Node: node, Object: name, Verdict: o.Verdict, Reason: o.Reason}, o.Measured)
+			out.count(id, better(r.ID, o.Quantity, o.Measured), Worst{Rank: rank, Node: node, Object: name, Verdict: o.Verdict, Reason: o.Reason}, o.Measured)
 		}
 	}
 	return out
 }
 
-func (s *Summary) count(id string, w Worst, m *certificate.Measurement) {
+func better(check, name string, m *certificate.Measurement) quantity.Better {
+	if m == nil {
+		return quantity.Unknown
+	}
+	return quantity.Of(check, name, m.Unit, string(m.LimitKind()))
+}
+
+func (s *Summary) count(id string, better quantity.Better, w Worst, m *certificate.Measurement) {
 	c := s.Checks[id]
 	if c == nil {
 		c = &Check{Verdicts: map[certificate.Verdict]int{}}
@@ -81,7 +89,7 @@ func (s *Summary) count(id string, w Worst, m *certificate.Measurement) {
 	w.Reason = w.Reason[:min(len(w.Reason), maxReason)]
 	if m != nil {
 		w.Value, w.Score = m.Value, cmp.Or(m.Ratio, m.Value)
-		if m.Limit != nil && m.Limit.Kind == certificate.AtMost {
+		if better == quantity.Lower {
 			w.Score = -w.Score
 		}
 		c.Unit = cmp.Or(c.Unit, m.Unit)

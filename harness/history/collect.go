@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/quantity"
 )
 
 // Options are for a Collector.
@@ -63,7 +64,7 @@ type series struct {
 	thing  Thing
 	named  time.Time // of the certificate that thing is from
 	order  int       // where it stood there
-	lower  bool      // is better
+	better quantity.Better
 	points []point
 }
 
@@ -148,7 +149,7 @@ func (m *machine) add(t Thing, v *certificate.Measurement, at time.Time, order i
 		m.series[k] = s
 	}
 	if !at.Before(s.named) {
-		s.thing, s.named, s.order, s.lower = t, at, order, lowerIsBetter(v)
+		s.thing, s.named, s.order, s.better = t, at, order, better(t, v)
 	}
 	s.points = append(s.points, point{at, v.Value, halfSpread(v)})
 }
@@ -166,12 +167,14 @@ func halfSpread(v *certificate.Measurement) float64 {
 	return (v.Spread.High - v.Spread.Low) / 2
 }
 
-// lowerIsBetter reports which way is the better one: a limit says so, else the unit.
-func lowerIsBetter(v *certificate.Measurement) bool {
-	if v.Limit != nil {
-		return v.Limit.Kind == certificate.AtMost
-	}
-	return slices.Contains([]string{"s", "ms", "µs", "μs", "us", "ns", "seconds", "°C", "errors"}, v.Unit)
+func better(t Thing, v *certificate.Measurement) quantity.Better {
+	return quantity.Of(t.Check, t.Quantity, t.Unit, string(v.LimitKind()))
+}
+
+// improved reports whether a change is one for the better. Nobody can say that of a
+// figure whose better side is not known.
+func improved(before, after float64, b quantity.Better) bool {
+	return b == quantity.Lower && after < before || b == quantity.Higher && after > before
 }
 
 // subject returns what a certificate is about: its machine, else its first image.

@@ -30,7 +30,7 @@ func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 		}
 		out = append(out, Drift{
 			Thing: f.thing, Kind: Compared, Before: was.value, After: is, Change: relative(was.value, is), Noise: joint,
-			From: from, To: to, Better: (is < was.value) == lowerIsBetter(f.measured),
+			From: from, To: to, Better: improved(was.value, is, better(f.thing, f.measured)),
 		})
 	}
 	return out

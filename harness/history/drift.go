@@ -115,7 +115,7 @@ func significant(before, after, tolerance, sigma float64) bool {
 func (s *series) drift(k DriftKind, before, after, sigma float64, from, to time.Time) *Drift {
 	return &Drift{
 		Thing: s.thing, Kind: k, Before: before, After: after, Change: relative(before, after), Noise: 2 * sigma,
-		From: from, To: to, Better: (after < before) == s.lower,
+		From: from, To: to, Better: improved(before, after, s.better),
 	}
 }
 

@@ -242,20 +242,57 @@ func TestCollector(t *testing.T) {
 	}
 }
 
+// TestDirection: what says which way is better is what was measured; in an old
+// certificate a site's limit may lie on the wrong side.
 func TestDirection(t *testing.T) {
-	limit := func(k certificate.LimitKind) *certificate.Limit { return &certificate.Limit{Kind: k} }
+	wrong := &certificate.Limit{Value: 900, Kind: certificate.AtLeast, Source: "own.yaml:4"}
+	right := &certificate.Limit{Value: 1, Kind: certificate.AtMost, Source: "own.yaml:4"}
 	for _, tt := range []struct {
-		m    certificate.Measurement
-		want bool
+		name, check, quantity, unit string
+		limit                       *certificate.Limit
+		from, to                    float64
+		better                      bool
 	}{
-		{certificate.Measurement{Unit: "GB/s"}, false},
-		{certificate.Measurement{Unit: "µs"}, true},
-		{certificate.Measurement{Unit: "°C"}, true},
-		{certificate.Measurement{Unit: "°C", Limit: limit(certificate.AtLeast)}, false},
-		{certificate.Measurement{Unit: "GB/s", Limit: limit(certificate.AtMost)}, true},
+		{"more bandwidth", "bandwidth/host_to_device", "", "GB/s", nil, 40, 50, true},
+		{"less bandwidth", "bandwidth/host_to_device", "", "GB/s", nil, 50, 40, false},
+		{"less latency", "bandwidth/host_latency", "", "ns", wrong, 1200, 800, true},
+		{"more latency", "bandwidth/host_latency", "", "ns", wrong, 800, 1200, false},
+		{"hotter", "diag/sm_stress", "highest temperature", "°C", nil, 70, 90, false},
+		{"hotter, as measured twice", "diag/sm_stress", "highest temperature 2", "°C", nil, 70, 90, false},
+		{"farther from too hot", "after/gpu/temperature/margin", "", "°C", nil, 20, 40, true},
+		{"more processes", "health/gpu/processes", "", "processes", nil, 100, 400, false},
+		{"fewer spare rows", "health/gpu/row-remap/spares", "", "banks", nil, 100, 400, false},
+		{"a pair's latency", "mesh", "", "us", nil, 100, 400, false},
+		{"unknown, by its limit", "x", "y", "z", right, 400, 100, true},
+		{"unknown, up", "x", "y", "z", nil, 100, 400, false},
+		{"unknown, down", "x", "y", "z", nil, 400, 100, false},
 	} {
-		if got := lowerIsBetter(&tt.m); got != tt.want {
-			t.Errorf("lowerIsBetter(%+v) = %v; want %v", tt.m, got, tt.want)
+		one := func(v float64, day int) *certificate.Statement {
+			st := certificatetest.Node(2)
+			st.Predicate.Finished = st.Predicate.Finished.AddDate(0, 0, day)
+			st.Predicate.Results = []certificate.Result{{ID: tt.check, Verdict: certificate.Pass, Objects: []certificate.Object{
+				{Name: "GPU 0", Quantity: tt.quantity, Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: v, Unit: tt.unit, Limit: tt.limit}},
+			}}}
+			return st
+		}
+		if got := Compare(one(tt.from, 0), one(tt.to, 1), 0.05); len(got) != 1 || got[0].Better != tt.better {
+			t.Errorf("Compare, %s: %+v; want one drift, for the better: %v", tt.name, got, tt.better)
+		}
+		c := NewCollector(Options{})
+		for day := range 10 {
+			v := tt.from
+			if day >= 5 {
+				v = tt.to
+			}
+			c.Add(one(v, day))
+		}
+		h := c.History()
+		worse := 1
+		if tt.better {
+			worse = 0
+		}
+		if len(h.Drifts()) != 1 || h.Worse() != worse {
+			t.Errorf("History, %s: drifts %+v, %d for the worse; want %d", tt.name, h.Drifts(), h.Worse(), worse)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/perftest/membw"
@@ -32,7 +34,7 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	if p.Samples < 1 || p.Copies < 1 {
 		return nil, e.Errorf("with: samples and copies are 1 at least")
 	}
-	if err := figures(e, p.Families); err != nil {
+	if err := checkLimits(e, p.Families); err != nil {
 		return nil, err
 	}
 	args := []string{"bandwidth", "-o", "json", "--size", p.Size, "--samples", strconv.Itoa(p.Samples), "--copies", strconv.Itoa(p.Copies)}
@@ -57,7 +59,7 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 				if bad != nil {
 					return *bad
 				}
-				return bandwidthResult(e, r, name)
+				return c.bandwidthResult(e, r, name)
 			},
 		})
 	}
@@ -65,21 +67,21 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 }
 
 // bandwidthResult is a family of a report.
-func bandwidthResult(e *suite.Entry, r *membw.Report, name string) suite.Result {
+func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) suite.Result {
 	i := slices.IndexFunc(r.Families, func(f membw.Family) bool { return f.Name == name })
 	if i < 0 {
 		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
 	}
 	f := &r.Families[i]
 	var objects []certificate.Object
-	for _, c := range f.Cells {
-		objects = append(objects, cell(e, r, f, c))
+	for _, one := range f.Cells {
+		objects = append(objects, c.cell(e, r, f, one))
 	}
 	if len(objects) == 0 {
 		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
 	}
 	res := of(objects)
-	res.Measured = speaking(objects)
+	res.Measured = speaking(e.ID+"/"+name, objects)
 	if res.Verdict == certificate.Fail || res.Verdict == certificate.Warn {
 		res.Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 		var said []string
@@ -99,7 +101,7 @@ func bandwidthResult(e *suite.Entry, r *membw.Report, name string) suite.Result 
 }
 
 // cell is a GPU or a pair.
-func cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) certificate.Object {
+func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) certificate.Object {
 	o := certificate.Object{Reason: c.Reason}
 	from, to := c.From, c.To
 	if from == membw.Host {
@@ -131,6 +133,17 @@ func cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) certif
 	if c.Reference > 0 {
 		atLeast(o.Measured, limits.Pass*c.Reference, fmt.Sprintf("harness bandwidth: %.2f of the reference", limits.Pass))
 	}
-	override(e, f.Name, &o)
+	gpu := r.GPUs[from]
+	k := cfg.known(figureOf[f.Name], cmp.Or(gpu.Model, gpu.Name))
+	if c.Reference > 0 && !strings.HasSuffix(f.Name, "_all") { // whose reference is what a GPU alone has reached
+		k.peak = &platform.Cited{Value: c.Reference, Source: "hardware data base"}
+	}
+	override(e, f.Name, &o, k)
 	return o
+}
+
+// figureOf is what the data base calls what families measure.
+var figureOf = map[string]string{
+	"host_to_device": "h2d", "host_to_device_all": "h2d", "device_to_host": "d2h", "device_to_host_all": "d2h",
+	"local_ce": "local_copy", "peer_write_ce": "p2p_write", "peer_read_ce": "p2p_read",
 }

@@ -55,7 +55,7 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 			return nil, e.Errorf("with: split: %w", err)
 		}
 	}
-	if err := figures(e, p.Operations); err != nil {
+	if err := checkLimits(e, p.Operations); err != nil {
 		return nil, err
 	}
 	var out []suite.Check
@@ -144,7 +144,9 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	}
 	last := out.Points[len(out.Points)-1]
 	o := certificate.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: certificate.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
+	var k known
 	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
+		k = known{figure.Peak, figure.Typical}
 		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
 			o.Measured = measured(last.Y, "GB/s", best.Value, best.Source)
 			out.Expected, out.Source = best.Value, best.Source
@@ -156,9 +158,12 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	if l := o.Measured.Limit; l != nil && !l.Passes(last.Y) {
 		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
 	}
-	override(e, op, &o)
+	override(e, op, &o, k)
 	res.Measured, res.Curves = o.Measured, []certificate.Curve{out, in}
-	if o.Verdict == certificate.Fail {
+	switch o.Verdict {
+	case certificate.Error:
+		res.Verdict, res.Reason = o.Verdict, o.Reason
+	case certificate.Fail:
 		res.Verdict, res.Reason, res.Remedy = o.Verdict, o.Reason, "look at bandwidth and health of the single GPUs and links first"
 	}
 	// A rank on host memory is late whenever something else runs: that says nothing.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -29,18 +30,26 @@ func (c *Config) diag(e *suite.Entry) ([]suite.Check, error) {
 	if len(p.Tests) == 0 {
 		return nil, e.Errorf("with: tests: name one at least of %s", strings.Join(diag.Names(), ", "))
 	}
+	var figures []string
+	for _, q := range quantity.Measured("diag") {
+		figures = append(figures, q.Name)
+	}
+	if err := checkLimits(e, figures); err != nil {
+		return nil, err
+	}
 	params, err := diag.ParseParams(p.Parameters...)
 	if err != nil {
 		return nil, e.Errorf("with: parameters: %w", err)
 	}
 	var out []suite.Check
+	left := newUnmet(e, len(p.Tests))
 	for _, name := range p.Tests {
 		plan, err := diag.Select(name, nil, nil)
 		if err != nil || plan.Level > 0 || strings.Contains(name, ",") {
 			return nil, e.Errorf("with: tests: there is no test %q; did you mean %q?", name, nearest.To(name, diag.Names()))
 		}
 		plan.Duration, plan.Params = p.Duration, params
-		out = append(out, c.test(e, plan, p))
+		out = append(out, c.test(e, plan, p, left))
 	}
 	return out, nil
 }
@@ -48,7 +57,7 @@ func (c *Config) diag(e *suite.Entry) ([]suite.Check, error) {
 // startUp is for a process to begin and to end, beside what it does.
 const startUp = time.Minute
 
-func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams) suite.Check {
+func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams, left *unmet) suite.Check {
 	t := plan.Tests[0]
 	args := []string{"diag", "-r", t.Name, "-o", "json"}
 	if p.Duration > 0 {
@@ -69,13 +78,13 @@ func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams) suite.Check 
 			if bad != nil {
 				return *bad
 			}
-			return diagResult(e, r, t.Name)
+			return diagResult(e, r, t.Name, left)
 		},
 	}
 }
 
 // diagResult is a test of a report.
-func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
+func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.Result {
 	i := slices.IndexFunc(r.Tests, func(t diag.Result) bool { return t.Test == name && t.Engine == diag.Assay })
 	if i < 0 {
 		return suite.Errored("the report of harness diag has no test %s", name)
@@ -86,9 +95,11 @@ func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
 		uuids[g.Index] = g.UUID
 	}
 	var objects []certificate.Object
+	var names []string
 	for _, m := range t.Measurements {
 		if m.Unit == "GFLOP/s" {
 			m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
+			m.Peak, m.Typical = nil, nil // there are none in this unit
 		}
 		o := certificate.Object{Name: "all GPUs", Quantity: m.Name, Verdict: certificate.Pass, Measured: measured(m.Value, unit(m.Unit), m.Reference, m.Source)}
 		if m.GPU != diag.NoGPU {
@@ -101,10 +112,11 @@ func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
 		if l := o.Measured.Limit; l != nil && !l.Passes(m.Value) {
 			o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g %s, less than %.4g", m.Value, m.Unit, l.Value)
 		}
-		override(e, m.Name, &o)
+		names = append(names, m.Name)
+		override(e, m.Name, &o, known{m.Peak, m.Typical})
 		objects = append(objects, o)
 	}
-	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: speaking(objects), Output: t.Output}
+	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: speaking(e.ID+"/"+name, objects), Output: t.Output}
 	var said []string
 	for _, f := range t.Findings {
 		if verdictOf(f.Status) == res.Verdict && res.Remedy == "" {
@@ -120,7 +132,7 @@ func diagResult(e *suite.Entry, r *diag.Report, name string) suite.Result {
 		res.Reason = strings.Join(said, "; ")
 	}
 	if res.Verdict != certificate.Skip && res.Verdict != certificate.Error {
-		if err := unmatched(e, objects); err != nil {
+		if err := left.after(e, names); err != nil {
 			return suite.Errored("%v", err)
 		}
 		res = judged(e, res)

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,12 +27,19 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&p); err != nil {
 		return nil, err
 	}
-	if err := figures(e, nil); err != nil {
+	if err := checkLimits(e, nil); err != nil {
+		return nil, err
+	}
+	wanted, err := e.Select(p.Only, p.Skip, health.IDs())
+	if err != nil {
 		return nil, err
 	}
 	args := []string{"health", "-o", "json", "--window", p.Window.String(), "--since", p.Since.String()}
 	if c.GPUs != nil {
 		args = append(args, "--gpus", strconv.Itoa(*c.GPUs))
+	}
+	if c.Ports != nil {
+		args = append(args, "--ports", strconv.Itoa(*c.Ports))
 	}
 	if p := c.surePlatform(); p != "" {
 		args = append(args, "--platform", p)
@@ -41,7 +47,7 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 	shared := new(once[health.Report])
 	var out []suite.Check
 	for _, id := range health.IDs() {
-		if len(p.Only) > 0 && !covered(p.Only, id) || covered(p.Skip, id) {
+		if !wanted(id) {
 			continue
 		}
 		out = append(out, suite.Check{
@@ -58,9 +64,6 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 			},
 		})
 	}
-	if len(out) == 0 {
-		return nil, e.Errorf("only and skip leave no check of health (harness health --list has them)")
-	}
 	return out, nil
 }
 
@@ -72,18 +75,6 @@ func (c *Config) surePlatform() string {
 		return r.Platform
 	}
 	return c.Platform
-}
-
-// covered reports whether a pattern covers an id, as a whole or up to a slash.
-func covered(patterns []string, id string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool {
-		for s := id; s != "."; s = path.Dir(s) {
-			if ok, _ := path.Match(p, s); ok {
-				return true
-			}
-		}
-		return false
-	})
 }
 
 // sentence makes a title what a certificate's titles are: without a capital, but
@@ -133,7 +124,7 @@ func healthResult(r *health.Report, id string) suite.Result {
 	if len(objects) == 1 && objects[0].ID == "" { // the node itself
 		res.Objects, res.Measured, res.Reason = nil, objects[0].Measured, objects[0].Reason
 	} else {
-		res.Measured = speaking(objects)
+		res.Measured = speaking(id, objects)
 	}
 	return res
 }

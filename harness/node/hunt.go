@@ -26,7 +26,7 @@ func (c *Config) hunt(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&p); err != nil {
 		return nil, err
 	}
-	if err := figures(e, nil); err != nil {
+	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
 	if !slices.Contains([]string{"auto", "tcp", "rdma", "coll"}, p.Tool) {

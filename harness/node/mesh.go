@@ -23,20 +23,22 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&p); err != nil {
 		return nil, err
 	}
-	if err := figures(e, nil); err != nil {
+	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
 	check := suite.Check{ID: e.ID, Title: "RDMA between the node's ports is as fast as they are", Uses: []string{useNetwork}, Timeout: 5 * time.Minute}
 	switch p.Over {
 	case "":
-		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result { return c.meshOf(ctx, p, c.Run, c.fewPorts(2)) }
+		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result {
+			return c.meshOf(ctx, e.ID, p, c.Run, c.fewPorts(2))
+		}
 	case "nodes":
 		check.Title, check.Timeout, check.Uses = "RDMA between all machines' ports is as fast as they are", time.Hour, []string{useGPUs, useHost, useNetwork, UseJob}
 		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result {
 			if res, alone := c.alone(); alone {
 				return res
 			}
-			return c.meshOf(ctx, p, c.Job.Run, c.agree(e.ID, 0, c.fewPorts(1)))
+			return c.meshOf(ctx, e.ID, p, c.Job.Run, c.agree(e.ID, 0, c.fewPorts(1)))
 		}
 	default:
 		return nil, e.Errorf("with: over: %q; want nodes, or nothing", p.Over)
@@ -55,7 +57,7 @@ func (c *Config) fewPorts(least int) *suite.Result {
 	return result(suite.Skipped("one port of an RDMA device is up, and it takes two"))
 }
 
-func (c *Config) meshOf(ctx context.Context, p meshParams, run runner, cannot *suite.Result) suite.Result {
+func (c *Config) meshOf(ctx context.Context, check string, p meshParams, run runner, cannot *suite.Result) suite.Result {
 	if cannot != nil {
 		return *cannot
 	}
@@ -63,11 +65,11 @@ func (c *Config) meshOf(ctx context.Context, p meshParams, run runner, cannot *s
 	if bad != nil {
 		return *bad
 	}
-	return meshResult(r)
+	return meshResult(check, r)
 }
 
 // meshResult is a mesh's report.
-func meshResult(r *mesh.Report) suite.Result {
+func meshResult(check string, r *mesh.Report) suite.Result {
 	name := func(i int) string {
 		s := fmt.Sprintf("%s/%d", r.Ports[i].Device, r.Ports[i].Port)
 		if len(r.Hosts) > 1 {
@@ -92,7 +94,7 @@ func meshResult(r *mesh.Report) suite.Result {
 		objects = append(objects, o)
 	}
 	res := of(distinct(objects))
-	res.Measured = speaking(objects)
+	res.Measured = speaking(check, objects)
 	var said []string
 	for _, f := range r.Findings {
 		said = append(said, f.Text)

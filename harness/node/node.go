@@ -18,7 +18,9 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/nearest"
 )
 
 // What checks use, so that they do not disturb one another.
@@ -41,8 +43,8 @@ type Config struct {
 	Run runner
 	// Machine is what the node is.
 	Machine Machine
-	// GPUs is how many there must be; nil: nobody says.
-	GPUs *int
+	// GPUs and Ports (of RDMA devices) are how many there must be; nil: nobody says.
+	GPUs, Ports *int
 	// Platform is what the node must be, a key of the data base; "": nobody says.
 	Platform string
 	// Job is the machines that run the suite together; nil: this one alone.
@@ -200,10 +202,15 @@ func place(o certificate.Object) string {
 // speaking is the measurement that speaks for all: the one nearest its limit; of
 // those without one what is least of what is expected; else the worst, where all
 // are of one unit.
-func speaking(objects []certificate.Object) *certificate.Measurement {
+func speaking(check string, objects []certificate.Object) *certificate.Measurement {
 	var limited, expected, plain []*certificate.Measurement
+	lower := false
 	for _, o := range objects {
-		switch m := o.Measured; {
+		m := o.Measured
+		if m != nil {
+			lower = quantity.Of(check, o.Quantity, m.Unit, string(m.LimitKind())) == quantity.Lower
+		}
+		switch {
 		case m == nil:
 		case m.Limit != nil:
 			limited = append(limited, m)
@@ -216,11 +223,13 @@ func speaking(objects []certificate.Object) *certificate.Measurement {
 	switch {
 	case len(limited) > 0:
 		return slices.MinFunc(limited, by(room))
+	case len(expected) > 0 && lower:
+		return slices.MaxFunc(expected, by(func(m *certificate.Measurement) float64 { return m.Ratio }))
 	case len(expected) > 0:
 		return slices.MinFunc(expected, by(func(m *certificate.Measurement) float64 { return m.Ratio }))
 	case len(plain) == 0 || slices.ContainsFunc(plain, func(m *certificate.Measurement) bool { return m.Unit != plain[0].Unit }):
 		return nil
-	case slices.Contains([]string{"ns", "us", "ms", "s"}, plain[0].Unit):
+	case lower:
 		return slices.MaxFunc(plain, by(func(m *certificate.Measurement) float64 { return m.Value }))
 	}
 	return slices.MinFunc(plain, by(func(m *certificate.Measurement) float64 { return m.Value }))
@@ -269,43 +278,85 @@ func spread(samples []float64) *certificate.Spread {
 	return &certificate.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: certificate.Range, Samples: len(samples)}
 }
 
-// override puts a file's own limits in place of those of the data base, and
-// judges by them.
-func override(e *suite.Entry, figure string, o *certificate.Object) {
+// known is what the data base has of a figure.
+type known struct{ peak, typical *platform.Cited }
+
+// known is what the data base has of the figure of that name, of a model of GPU.
+func (c *Config) known(name, gpu string) (k known) {
+	for _, f := range c.Machine.Expect.Figures {
+		if f.Name == name && f.GPU == gpu {
+			return known{f.Peak, f.Typical}
+		}
+	}
+	return k
+}
+
+// override puts a file's own limit in place of the data base's, and judges by it.
+func override(e *suite.Entry, figure string, o *certificate.Object, k known) {
 	rule, ok := e.Limits[figure]
 	if !ok || o.Measured == nil || o.Verdict == certificate.Skip || o.Verdict == certificate.Error {
 		return
 	}
-	limit := rule.Value
+	m := o.Measured
+	limit := certificate.Limit{Value: rule.Value, Kind: certificate.AtLeast, Source: e.Place()}
 	if rule.Fraction > 0 {
-		limit = rule.Fraction * o.Measured.Expected
+		of := map[string]*platform.Cited{"peak": k.peak, "typical": k.typical}[rule.Of]
+		if of == nil || of.Value <= 0 || of.Source == "" {
+			o.Verdict = certificate.Error
+			o.Reason = fmt.Sprintf("%s: limits: %s: the data base has no %s value of it for this machine; give a value", e.Place(), figure, rule.Of)
+			return
+		}
+		m.Expected, m.Source, m.Ratio = of.Value, of.Source, m.Value/of.Value
+		limit.Value = rule.Fraction * of.Value
 	}
-	if limit == 0 { // a fraction of what nobody knows
-		return
+	word := "less"
+	if quantity.Of("", figure, m.Unit, "") == quantity.Lower {
+		limit.Kind, word = certificate.AtMost, "more"
 	}
-	o.Measured.Limit = &certificate.Limit{Value: limit, Kind: certificate.AtLeast, Source: e.Place()}
+	m.Limit = &limit
 	o.Verdict, o.Reason = certificate.Pass, ""
-	if o.Measured.Value < limit {
-		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g %s, less than %.4g", o.Measured.Value, o.Measured.Unit, limit)
+	if !limit.Passes(m.Value) {
+		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
 	}
 }
 
-// figures refuses limits of what an entry does not measure.
-func figures(e *suite.Entry, known []string) error {
-	for name := range e.Limits {
-		if !slices.Contains(known, name) {
-			return e.Errorf("limits: %q is no figure of this check (there are %s)", name, strings.Join(known, ", "))
-		}
-	}
-	return nil
-}
-
-// unmatched says which of an entry's limits were of nothing that was measured.
-func unmatched(e *suite.Entry, objects []certificate.Object) error {
+// checkLimits refuses limits of what an entry does not measure.
+func checkLimits(e *suite.Entry, figures []string) error {
 	for _, name := range slices.Sorted(maps.Keys(e.Limits)) {
-		if !slices.ContainsFunc(objects, func(o certificate.Object) bool { return o.Quantity == name }) {
-			return fmt.Errorf("limits of %s: no figure is called %q", e.Place(), name)
+		switch {
+		case len(figures) == 0:
+			return e.Errorf("limits: %q: %s has no figures that limits could be given for", name, e.Run)
+		case !slices.Contains(figures, name):
+			return e.Errorf("limits: %q is no figure of this check; did you mean %q?", name, nearest.To(name, figures))
 		}
 	}
 	return nil
+}
+
+// unmet are the limits of an entry that none of its tests has measured yet.
+type unmet struct {
+	mu    sync.Mutex
+	names map[string]bool
+	tests int // that are still to come
+}
+
+func newUnmet(e *suite.Entry, tests int) *unmet {
+	u := &unmet{names: map[string]bool{}, tests: tests}
+	for name := range e.Limits {
+		u.names[name] = true
+	}
+	return u
+}
+
+// after takes in what a test measured. The last one reports what all left out.
+func (u *unmet) after(e *suite.Entry, measured []string) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range measured {
+		delete(u.names, name)
+	}
+	if u.tests--; u.tests > 0 || len(u.names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: limits: nothing was measured that is called %q", e.Place(), slices.Sorted(maps.Keys(u.names)))
 }

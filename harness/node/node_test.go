@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/perftest/membw"
 	"github.com/assay-hpc/assay/perftest/mesh"
@@ -42,8 +43,125 @@ func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Res
 	out := map[string]certificate.Result{}
 	for _, r := range results {
 		out[r.ID] = r
+		directed(t, r)
 	}
 	return out
+}
+
+// directed fails for a figure of which nobody has said which way is better.
+func directed(t *testing.T, r certificate.Result) {
+	t.Helper()
+	if m := r.Measured; m != nil && len(r.Objects) == 0 && !quantity.Known(r.ID, "", m.Unit) {
+		t.Errorf("%s is measured in %s, and harness/quantity does not know which way is better", r.ID, m.Unit)
+	}
+	for _, o := range r.Objects {
+		if m := o.Measured; m != nil && !quantity.Known(r.ID, o.Quantity, m.Unit) {
+			t.Errorf("%s measures %q of %s in %s, and harness/quantity does not know which way is better", r.ID, o.Quantity, o.Name, m.Unit)
+		}
+	}
+}
+
+// TestQuantities: what suites can measure is in harness/quantity by its name.
+func TestQuantities(t *testing.T) {
+	registered := func(kind string) (names []string) {
+		for _, q := range quantity.Measured(kind) {
+			names = append(names, q.Name)
+		}
+		return names
+	}
+	rules, err := health.LoadRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var counted []string
+	for id, r := range rules {
+		if r.Unit != "" {
+			counted = append(counted, id)
+			if !quantity.Known("after/"+id, "", r.Unit) {
+				t.Errorf("%s in %s has no direction", id, r.Unit)
+			}
+		}
+	}
+	for kind, names := range map[string][]string{"bandwidth": membw.FamilyNames(), "coll": perf.Collectives(), "health": counted} {
+		for _, n := range names {
+			if !slices.Contains(registered(kind), n) {
+				t.Errorf("harness/quantity does not know %q of %s", n, kind)
+			}
+		}
+	}
+	for _, kind := range []string{"bandwidth", "health"} { // none that has gone
+		for _, n := range registered(kind) {
+			if !slices.Contains(membw.FamilyNames(), n) && !slices.Contains(counted, n) {
+				t.Errorf("harness/quantity has %q of %s, which nothing measures", n, kind)
+			}
+		}
+	}
+}
+
+// TestLimitsOfASite: a limit is the least of what should be high, and the most of
+// what should be low.
+func TestLimitsOfASite(t *testing.T) {
+	latency := membw.Report{
+		GPUs: []membw.Subject{{GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-a"}, Model: "h200"}, {GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-b"}, Model: "h200"}},
+		Families: []membw.Family{
+			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{{From: 0, To: membw.Host, Value: 800, Verdict: membw.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: membw.Pass}}},
+			{Name: "host_to_device", Unit: "GB/s", Limits: membw.Limits{Pass: 0.76}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 63, Verdict: membw.Pass}, {From: membw.Host, To: 1, Value: 55, Reference: 63, Verdict: membw.Pass}}},
+			{Name: "host_to_device_all", Unit: "GB/s", Limits: membw.Limits{Pass: 0.7}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 50, Verdict: membw.Pass}}},
+		},
+	}
+	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
+	hot := diagReport(diag.Pass,
+		diag.Measurement{Name: "highest temperature", GPU: 0, Value: 70, Unit: "°C"}, diag.Measurement{Name: "highest temperature", GPU: 1, Value: 95, Unit: "°C"},
+		diag.Measurement{Name: "h2d", GPU: 0, Value: 50, Unit: "GB/s", Reference: 64, Source: "sheet", Peak: peak, Typical: typical},
+		diag.Measurement{Name: "highest power", GPU: 0, Value: 690, Unit: "W"})
+	machine := twoGPUs
+	machine.Expect.Figures = []platform.Expected{
+		{Name: "h2d", GPU: "h200", Peak: peak, Typical: typical},
+		{Name: "all_reduce", Nodes: 1, GPUs: 2, Peak: &platform.Cited{Value: 450, Source: "sheet"}, Typical: &platform.Cited{Value: 400, Source: "measured"}, Floor: &platform.Floor{Cited: platform.Cited{Value: 351, Source: "rule"}}},
+	}
+	for name, tt := range map[string]struct {
+		doc       any
+		entry, id string
+		want      certificate.Verdict
+		text      string
+		limit     float64 // of the first object that has a value; its kind
+		kind      certificate.LimitKind
+	}{
+		"latency is low":                 {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {value: 1300}}", "bandwidth/host_latency", certificate.Pass, "800 to 1200 ns", 1300, certificate.AtMost},
+		"latency is high":                {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {value: 900}}", "bandwidth/host_latency", certificate.Fail, "GPU 1: 1200 ns, more than 900", 900, certificate.AtMost},
+		"bandwidth is low":               {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {value: 52}}", "bandwidth/host_to_device", certificate.Fail, "GPU 0: 50 GB/s, less than 52", 52, certificate.AtLeast},
+		"of the peak":                    {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device", certificate.Fail, "less than 56.7", 0.9 * 63, certificate.AtLeast},
+		"of what is typical":             {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: typical}}", "bandwidth/host_to_device", certificate.Pass, "", 0.9 * 54, certificate.AtLeast},
+		"all at once, of the peak":       {latency, "bandwidth, with: {families: [host_to_device_all]}, limits: {host_to_device_all: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device_all", certificate.Fail, "less than 57.6", 0.9 * 64, certificate.AtLeast},
+		"of a latency that nobody knows": {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {fraction: 1.2, of: typical}}", "bandwidth/host_latency", certificate.Error, "own.yaml:4: limits: host_latency: the data base has no typical value of it for this machine; give a value", 0, ""},
+		"temperature":                    {hot, "diag, with: {tests: [memory]}, limits: {highest temperature: {value: 90}}", "diag/memory", certificate.Fail, "GPU 1, highest temperature: 95 °C, more than 90", 90, certificate.AtMost},
+		"power":                          {hot, "diag, with: {tests: [memory]}, limits: {highest power: {value: 650}}", "diag/memory", certificate.Pass, "", 0, ""},
+		"diag of the peak":               {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: peak}}`, "diag/memory", certificate.Fail, "GPU 0, h2d: 50 GB/s, less than 57.6", 0, ""},
+		"diag of what is typical":        {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: typical}}`, "diag/memory", certificate.Pass, "", 0, ""},
+		"coll of the peak":               {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: peak}}", "coll/all_reduce", certificate.Fail, "less than 405", 0, ""},
+		"coll of what is typical":        {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: typical}}", "coll/all_reduce", certificate.Pass, "", 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := &Config{Machine: machine, Run: says(t, 0, tt.doc)}
+			r := certify(t, cfg, "{run: "+tt.entry+"}")[tt.id]
+			want(t, r, tt.want, tt.text)
+			if tt.limit == 0 {
+				return
+			}
+			if l := r.Objects[0].Measured.Limit; l == nil || l.Value != tt.limit || l.Kind != tt.kind || l.Source != "own.yaml:4" {
+				t.Errorf("the limit is %+v; want %s %v", l, tt.kind, tt.limit)
+			}
+		})
+	}
+	// Of several tests one measures it.
+	cfg := &Config{Machine: machine, Run: says(t, 0, hot)}
+	other := diagReport(diag.Pass)
+	other.Tests[0].Test = "pcie"
+	other.Tests = append(other.Tests, hot.Tests...)
+	cfg.Run = says(t, 0, other)
+	got := certify(t, cfg, "{run: diag, with: {tests: [pcie, memory]}, limits: {highest temperature: {value: 99}}}")
+	want(t, got["diag/pcie"], certificate.Pass, "")
+	want(t, got["diag/memory"], certificate.Pass, "")
 }
 
 // says is a harness whose commands all print this document.
@@ -101,12 +219,16 @@ func TestEntriesRefused(t *testing.T) {
 	cfg := &Config{}
 	for entry, wrong := range map[string]string{
 		"{run: platform, with: {a: 1}}":                                     `there is no key "a"`,
-		"{run: platform, limits: {a: {value: 1}}}":                          `"a" is no figure`,
-		"{run: health, with: {only: [nothing]}}":                            "leave no check of health",
-		"{run: health, limits: {a: {value: 1}}}":                            `"a" is no figure`,
-		"{run: diag}":                                                       "tests: name one at least",
-		"{run: diag, with: {tests: [memry]}}":                               `did you mean "memory"?`,
-		"{run: diag, with: {tests: [\"3\"]}}":                               `there is no test "3"`,
+		"{run: platform, limits: {a: {value: 1}}}":                          `platform has no figures`,
+		"{run: health, with: {only: [nothing]}}":                            `with: only: no check of health matches "nothing"`,
+		"{run: health, with: {skip: [nope/x]}}":                             `with: skip: no check of health matches "nope/x"; the nearest is`,
+		"{run: health, with: {only: [node/shm], skip: [node]}}":             "leave no check of health",
+		"{run: health, id: ../x}":                                           `id: "../x"`,
+		"{run: health, limits: {a: {value: 1}}}":                            `health has no figures`,
+		"{run: diag, with: {tests: [memory]}, limits: {wirte: {value: 1}}}": `"wirte" is no figure of this check; did you mean "write"?`,
+		"{run: diag}":                         "tests: name one at least",
+		"{run: diag, with: {tests: [memry]}}": `did you mean "memory"?`,
+		"{run: diag, with: {tests: [\"3\"]}}": `there is no test "3"`,
 		"{run: diag, with: {tests: [memory], parameters: [memory.walk=1]}}": "memory has",
 		"{run: bandwidth, with: {families: [host_to_devise]}}":              `did you mean "host_to_device"?`,
 		"{run: bandwidth, with: {samples: 0}}":                              "1 at least",
@@ -204,19 +326,35 @@ func TestSharedRun(t *testing.T) {
 }
 
 func TestPlatform(t *testing.T) {
-	h200 := platform.Recognition{Platform: "hgx-h200", Name: "HGX H200 8x", GPUs: []platform.GPUGroup{{Name: "H200", Count: 2}}, Differences: []string{"2 GPUs of 8"}}
-	unknown := platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}}
+	h200 := platform.Recognition{Platform: "hgx-h200", Name: "HGX H200 8x", GPUs: []platform.GPUGroup{{Name: "H200", Count: 8}}, NICs: []platform.NICGroup{{Name: "ConnectX-7", Count: 8}}}
+	part, slow := h200, h200
+	part.NICs, part.Differences = nil, []string{"2 GPUs of 8", "no RDMA port of 8 (InfiniBand NDR)"}
+	part.Missing = []platform.Missing{{What: platform.GPUs, Have: 2, Text: part.Differences[0]}, {What: platform.Ports, Have: 0, Text: part.Differences[1]}}
+	slow.Differences = []string{"GPU 3: 16 of 18 NVLinks are up"}
+	machine := func(r platform.Recognition) Machine {
+		return Machine{PCI: 8, Expect: platform.Expectation{Recognition: r}}
+	}
+	none, two, eight := 0, 2, 8
+	unknown := machine(platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}})
 	for name, tt := range map[string]struct {
 		cfg  Config
 		want certificate.Verdict
 		text string
 	}{
-		"known":     {Config{Machine: Machine{PCI: 2, Expect: platform.Expectation{Recognition: h200}}}, certificate.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
-		"as wanted": {Config{Platform: "hgx-h200", Machine: Machine{Expect: platform.Expectation{Recognition: h200}}}, certificate.Pass, "HGX"},
-		"another":   {Config{Platform: "hgx-h100-ndr400", Machine: Machine{Expect: platform.Expectation{Recognition: h200}}}, certificate.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
-		"unknown":   {Config{Machine: Machine{PCI: 2, Expect: platform.Expectation{Recognition: unknown}}}, certificate.Skip, "has 2 × X1"},
-		"no GPU":    {Config{}, certificate.Skip, "a machine without GPUs"},
-		"dumb GPUs": {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, certificate.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
+		"known":                             {Config{Machine: machine(h200)}, certificate.Pass, "HGX H200 8x"},
+		"differs":                           {Config{Machine: machine(slow)}, certificate.Pass, "HGX H200 8x, but: GPU 3: 16 of 18"},
+		"devices are missing":               {Config{Machine: machine(part)}, certificate.Warn, "it is most like HGX H200 8x (hgx-h200), and has 2 GPUs of 8, no RDMA port of 8 (InfiniBand NDR) | look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with --gpus 2 --ports 0"},
+		"a part, as was said":               {Config{GPUs: &two, Ports: &none, Machine: machine(part)}, certificate.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
+		"GPUs as was said":                  {Config{GPUs: &two, Machine: machine(part)}, certificate.Warn, "and has no RDMA port of 8 (InfiniBand NDR) | "},
+		"other than was said":               {Config{GPUs: &eight, Ports: &none, Machine: machine(part)}, certificate.Warn, "and has 2 GPUs of 8 | "},
+		"ports, not as said":                {Config{Ports: &two, Machine: machine(h200)}, certificate.Fail, "it should have 2 RDMA ports, and has 8"},
+		"as wanted":                         {Config{Platform: "hgx-h200", Machine: machine(h200)}, certificate.Pass, "HGX"},
+		"a part of what is wanted":          {Config{Platform: "hgx-h200", Machine: machine(part)}, certificate.Fail, "it should be hgx-h200, and has 2 GPUs of 8, no RDMA port of 8"},
+		"a part of what is wanted, as said": {Config{Platform: "hgx-h200", GPUs: &two, Ports: &none, Machine: machine(part)}, certificate.Pass, "HGX"},
+		"another":                           {Config{Platform: "hgx-h100-ndr400", Machine: machine(h200)}, certificate.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
+		"unknown":                           {Config{Machine: unknown}, certificate.Skip, "has 2 × X1"},
+		"no GPU":                            {Config{}, certificate.Skip, "a machine without GPUs"},
+		"dumb GPUs":                         {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, certificate.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
 	} {
 		t.Run(name, func(t *testing.T) { want(t, certify(t, &tt.cfg, "{run: platform}")["platform"], tt.want, tt.text) })
 	}
@@ -296,7 +434,7 @@ func diagReport(status diag.Status, m ...diag.Measurement) diag.Report {
 
 func TestDiag(t *testing.T) {
 	write := func(gpu int, v float64) diag.Measurement {
-		return diag.Measurement{Name: "write", GPU: gpu, Value: v, Unit: "GB/s", Reference: 4800, Source: "sheet", Floor: 3456, FloorSource: "rule"}
+		return diag.Measurement{Name: "write", GPU: gpu, Value: v, Unit: "GB/s", Reference: 4800, Source: "sheet", Peak: &platform.Cited{Value: 4800, Source: "sheet"}, Floor: 3456, FloorSource: "rule"}
 	}
 	counted := diag.Measurement{Name: "patterns verified", GPU: 0, Value: 33, Unit: "passes"}
 	slow := diagReport(diag.Fail, write(0, 4300), write(1, 3000), counted)
@@ -314,7 +452,7 @@ func TestDiag(t *testing.T) {
 		"broken":           {"", broken, certificate.Error, "killed by signal 11"},
 		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(diag.Pass, write(0, 4300), write(1, 4700)), certificate.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
 		"own value":        {", limits: {write: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Pass, "2 GPUs"},
-		"limit of nothing": {", limits: {wirte: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Error, `no figure is called "wirte"`},
+		"limit of nothing": {", limits: {triad: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := &Config{Machine: twoGPUs, Run: says(t, 1, tt.r)}

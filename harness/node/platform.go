@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -13,7 +15,7 @@ func (c *Config) platform(e *suite.Entry) ([]suite.Check, error) {
 	if err := e.Decode(&struct{}{}); err != nil {
 		return nil, err
 	}
-	if err := figures(e, nil); err != nil {
+	if err := checkLimits(e, nil); err != nil {
 		return nil, err
 	}
 	return []suite.Check{{
@@ -28,10 +30,24 @@ func (c *Config) recognised() suite.Result {
 	if len(r.Differences) > 0 {
 		seen += ", but: " + strings.Join(r.Differences, "; ")
 	}
+	ports := 0
+	for _, g := range r.NICs {
+		ports += g.Count
+	}
+	missing, declare := c.missing()
 	switch {
 	case c.Platform != "" && r.Platform != c.Platform:
 		return suite.Failed("it should be %s, and is nearest to %s", c.Platform, orNothing(r.Platform)).
 			WithRemedy("look at what harness platform finds; if the machine is right, name its platform")
+	case c.Ports != nil && *c.Ports != ports:
+		return suite.Failed("it should have %s, and has %d", count(*c.Ports, "RDMA port"), ports).
+			WithRemedy("look for the missing card on PCI and in the kernel's log, or give the right --ports")
+	case len(missing) > 0:
+		res := suite.Failed("it should be %s, and has %s", c.Platform, strings.Join(missing, ", "))
+		if c.Platform == "" {
+			res = suite.Result{Verdict: certificate.Warn, Reason: fmt.Sprintf("it is most like %s (%s), and has %s", r.Name, r.Platform, strings.Join(missing, ", "))}
+		}
+		return res.WithRemedy("look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with " + strings.Join(declare, " "))
 	case r.Platform != "":
 		return suite.Passed("%s", seen)
 	case len(r.GPUs) == 0 && c.Machine.PCI == 0:
@@ -44,6 +60,22 @@ func (c *Config) recognised() suite.Result {
 		names = append(names, fmt.Sprintf("%d × %s", g.Count, g.Name))
 	}
 	return suite.Skipped("no platform of the data base has %s: they are measured, and judged only where a figure is known", strings.Join(names, " and "))
+}
+
+// missing are the devices that the platform has and the machine has not, other than
+// those of which somebody said how many there must be; declare are the flags that
+// would say so.
+func (c *Config) missing() (missing, declare []string) {
+	for _, m := range c.Machine.Expect.Recognition.Missing {
+		told, flag := c.GPUs, "--gpus"
+		if m.What == platform.Ports {
+			told, flag = c.Ports, "--ports"
+		}
+		if told == nil || *told != m.Have { // a wrong number of GPUs is for health to name
+			missing, declare = append(missing, m.Text), append(declare, fmt.Sprintf("%s %d", flag, m.Have))
+		}
+	}
+	return missing, declare
 }
 
 func orNothing(s string) string {

@@ -24,7 +24,26 @@ type Recognition struct {
 	// Differences say how the node is not that platform, and which GPUs lack links
 	// that their model has.
 	Differences []string `json:"differences"`
+	// Missing are those of the differences that are fewer devices than the platform
+	// has: they are broken, or this is a container that was given a part of them.
+	Missing []Missing `json:"missing,omitempty"`
 }
+
+// A Missing is devices that a platform has and a node has not.
+type Missing struct {
+	What Device `json:"what"`
+	Have int    `json:"have"` // of all models and rates
+	Text string `json:"text"` // as among the differences
+}
+
+// A Device is a kind of devices that a platform has a number of.
+type Device string
+
+// The kinds of devices.
+const (
+	GPUs  Device = "GPUs"
+	Ports Device = "RDMA ports"
+)
 
 // A GPUGroup is the GPUs of one model.
 type GPUGroup struct {
@@ -63,6 +82,7 @@ func (db *DB) Recognise(n Node) Recognition {
 			r.Differences = append(r.Differences, fmt.Sprintf("it is as much like %s (%s)", db.Platforms[key].Name, key))
 		}
 		r.Differences = append(r.Differences, db.differences(n, r, p)...)
+		r.Missing = p.missing(n)
 	}
 	r.Differences = append(r.Differences, db.fewLinks(n)...)
 	return r
@@ -228,13 +248,36 @@ func (db *DB) differences(n Node, r Recognition, p *Platform) (out []string) {
 	if p.Cloud != "" && p.Cloud != r.Cloud {
 		say("nothing says that this is %s", db.Clouds[p.Cloud].Name)
 	}
-	if len(p.GPUsPerNode) > 0 && !slices.Contains(p.GPUsPerNode, len(n.GPUs)) {
-		say("%d GPUs of %s", len(n.GPUs), anyOf(p.GPUsPerNode))
+	if text := p.gpuDifference(n); text != "" {
+		say("%s", text)
 	}
 	if m := db.GPUs[r.model()]; p.GPU != r.model() {
 		say("the GPUs are %s; figures of the node are those with %s", m.Name, db.GPUs[p.GPU].Name)
 	}
-	return append(out, p.nicDifferences(n)...)
+	if text := p.nicDifference(n); text != "" {
+		say("%s", text)
+	}
+	return out
+}
+
+// missing are the devices of which the node has too few. TCPX and its successors
+// are no RDMA devices: that these cannot be seen says nothing.
+func (p *Platform) missing(n Node) (out []Missing) {
+	if text := p.gpuDifference(n); text != "" && len(n.GPUs) < p.GPUsPerNode.Max() {
+		out = append(out, Missing{GPUs, len(n.GPUs), text})
+	}
+	if text := p.nicDifference(n); text != "" && !strings.HasPrefix(p.NICs.Kind, "TCPX") {
+		out = append(out, Missing{Ports, len(n.NICs), text})
+	}
+	return out
+}
+
+// gpuDifference says how many GPUs there are, if the platform has another number.
+func (p *Platform) gpuDifference(n Node) string {
+	if len(p.GPUsPerNode) == 0 || slices.Contains(p.GPUsPerNode, len(n.GPUs)) {
+		return ""
+	}
+	return fmt.Sprintf("%d GPUs of %s", len(n.GPUs), anyOf(p.GPUsPerNode))
 }
 
 // fewLinks names the GPUs that have fewer NVLinks than their model, or a slot
@@ -255,22 +298,23 @@ func (db *DB) fewLinks(n Node) (out []string) {
 	return out
 }
 
-func (p *Platform) nicDifferences(n Node) []string {
+// nicDifference says how many ports there are, if the platform has more.
+func (p *Platform) nicDifference(n Node) string {
 	if p.NICs == nil {
-		return nil
+		return ""
 	}
 	want, each := p.NICs.ports(), p.NICs.GbitEach.Value
 	have := n.portsAt(each)
 	kind := cmp.Or(p.NICs.Kind, "RDMA")
 	switch {
 	case len(n.NICs) == 0 && want > 0:
-		return []string{fmt.Sprintf("no RDMA port of %d (%s)", want, kind)}
+		return fmt.Sprintf("no RDMA port of %d (%s)", want, kind)
 	case want > 0 && have < want && each > 0:
-		return []string{fmt.Sprintf("%d RDMA ports of %g Gb/s, not %d (%s)", have, each, want, kind)}
+		return fmt.Sprintf("%d RDMA ports of %g Gb/s, not %d (%s)", have, each, want, kind)
 	case want > 0 && have < want:
-		return []string{fmt.Sprintf("%d RDMA ports, not %d (%s)", have, want, kind)}
+		return fmt.Sprintf("%d RDMA ports, not %d (%s)", have, want, kind)
 	}
-	return nil
+	return ""
 }
 
 // anyOf joins counts: "8", "1, 2 or 4".

@@ -66,33 +66,34 @@ func TestRecognise(t *testing.T) {
 		platform string
 		fabric   string
 		differs  []string // parts of the differences, in order
+		missing  int      // how many of these are missing devices
 	}{
-		{"HGX H100", Node{GPUs: h100, NICs: cx7, DMI: server, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", nil},
-		{"DGX H100, with storage NICs", Node{GPUs: h100, NICs: append(cx7, ports(2, "15b3", "1021", 200)...), DMI: sysfs.DMI{Vendor: "NVIDIA", Product: "DGXH100"}, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", nil},
-		{"a port trained low", Node{GPUs: h100, NICs: append(cx7[:7:7], ports(1, "15b3", "1021", 200)...), DMI: server, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", []string{"7 RDMA ports of 400 Gb/s, not 8"}},
-		{"half of an HGX H200", Node{GPUs: gpus(4, "2335", 18), DMI: server, LinksKnown: true}, "hgx-h200", "NVSwitch", []string{"4 GPUs of 8", "no RDMA port of 8"}},
-		{"one GPU", Node{GPUs: gpus(1, "2335", 18), DMI: server, LinksKnown: true}, "hgx-h200", "one", []string{"1 GPUs of 8", "no RDMA port of 8"}},
-		{"16 GPUs", Node{GPUs: gpus(16, "2330", 18), NICs: cx7, DMI: server, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", []string{"16 GPUs of 8"}},
-		{"links that are down", Node{GPUs: append(gpus(7, "2330", 18), gpus(1, "2330", 16)...), NICs: cx7, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", []string{"GPU 7: 16 of 18 NVLinks are up"}},
-		{"links that were not read", Node{GPUs: gpus(8, "2330", 0), NICs: cx7}, "hgx-h100-ndr400", "unknown", nil},
-		{"no NVLink is up", Node{GPUs: gpus(2, "2330", 0), LinksKnown: true}, "hgx-h100-ndr400", "PCIe", []string{"2 GPUs of 8", "no RDMA port", "GPU 0: 0 of 18", "GPU 1: 0 of 18"}},
-		{"a slow slot", Node{GPUs: []NodeGPU{{Device: "26b9", Slot: sysfs.PCILink{GTs: 16, Width: 8}}}, DMI: server, LinksKnown: true}, "l40s-cluster", "one", []string{"1 GPUs of 8", "GPU 0: its slot is PCIe 4 x8; the model takes PCIe 4 x16"}},
-		{"AWS p5", Node{GPUs: h100, NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p5.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", nil},
-		{"AWS p5e", Node{GPUs: gpus(8, "2335", 18), NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p5e.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", []string{"figures of the node are those with H100"}},
-		{"AWS p5en", Node{GPUs: gpus(8, "2335", 18), NICs: ports(16, "1d0f", "efa2", 200), DMI: amazon("p5en.48xlarge"), LinksKnown: true}, "aws-p5en", "NVSwitch", nil},
-		{"an instance type of tomorrow", Node{GPUs: h100, NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p55.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", nil},
-		{"Azure", Node{GPUs: h100, NICs: ports(8, "15b3", "101e", 400), DMI: microsoft, LinksKnown: true}, "azure-nd-h100-v5", "NVSwitch", nil},
-		{"Azure's A100 with 80 GB", Node{GPUs: gpus(8, "20b2", 12), NICs: ports(8, "15b3", "101c", 200), DMI: microsoft, LinksKnown: true}, "azure-nd-a100-v4", "NVSwitch", []string{"the GPUs are A100 SXM4 80GB"}},
-		{"Google's H200", Node{GPUs: gpus(8, "2335", 18), DMI: google, LinksKnown: true}, "gcp-a3-ultra", "NVSwitch", nil},
-		{"Google's H100", Node{GPUs: h100, DMI: google, LinksKnown: true}, "gcp-a3-high", "NVSwitch", []string{"as much like Google Cloud A3 Mega (gcp-a3-mega)", "no RDMA port of 4 (TCPX)"}},
-		{"Oracle's A100", Node{GPUs: gpus(8, "20b0", 12), DMI: oracle, LinksKnown: true}, "oci-a100-b4-8", "NVSwitch", []string{"no RDMA port of 16"}},
-		{"a cloud's machine at home", Node{GPUs: gpus(2, "2321", 0), DMI: server, LinksKnown: true}, "", "PCIe", nil},
-		{"the same without a name", Node{GPUs: gpus(2, "2321", 0), LinksKnown: true}, "azure-nc-h100-v5", "PCIe", []string{"nothing says that this is Azure"}},
-		{"A40 over PCIe", Node{GPUs: gpus(8, "2235", 0), DMI: server, LinksKnown: true}, "a40-node", "PCIe", nil},
-		{"GB200", Node{GPUs: gpus(4, "2941", 18), DMI: server, LinksKnown: true}, "gb200-nvl72", "NVSwitch", nil},
-		{"two models", Node{GPUs: append(gpus(1, "2330", 0), gpus(1, "2335", 0)...), LinksKnown: true}, "", "PCIe", []string{"GPU 0: 0 of 18", "GPU 1: 0 of 18"}},
-		{"unknown", Node{GPUs: gpus(2, "2204", 0), LinksKnown: true}, "", "PCIe", nil},
-		{"no GPU", Node{NICs: cx7, DMI: server}, "", "none", nil},
+		{"HGX H100", Node{GPUs: h100, NICs: cx7, DMI: server, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", nil, 0},
+		{"DGX H100, with storage NICs", Node{GPUs: h100, NICs: append(cx7, ports(2, "15b3", "1021", 200)...), DMI: sysfs.DMI{Vendor: "NVIDIA", Product: "DGXH100"}, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", nil, 0},
+		{"a port trained low", Node{GPUs: h100, NICs: append(cx7[:7:7], ports(1, "15b3", "1021", 200)...), DMI: server, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", []string{"7 RDMA ports of 400 Gb/s, not 8"}, 1},
+		{"half of an HGX H200", Node{GPUs: gpus(4, "2335", 18), DMI: server, LinksKnown: true}, "hgx-h200", "NVSwitch", []string{"4 GPUs of 8", "no RDMA port of 8"}, 2},
+		{"one GPU", Node{GPUs: gpus(1, "2335", 18), DMI: server, LinksKnown: true}, "hgx-h200", "one", []string{"1 GPUs of 8", "no RDMA port of 8"}, 2},
+		{"16 GPUs", Node{GPUs: gpus(16, "2330", 18), NICs: cx7, DMI: server, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", []string{"16 GPUs of 8"}, 0},
+		{"links that are down", Node{GPUs: append(gpus(7, "2330", 18), gpus(1, "2330", 16)...), NICs: cx7, LinksKnown: true}, "hgx-h100-ndr400", "NVSwitch", []string{"GPU 7: 16 of 18 NVLinks are up"}, 0},
+		{"links that were not read", Node{GPUs: gpus(8, "2330", 0), NICs: cx7}, "hgx-h100-ndr400", "unknown", nil, 0},
+		{"no NVLink is up", Node{GPUs: gpus(2, "2330", 0), LinksKnown: true}, "hgx-h100-ndr400", "PCIe", []string{"2 GPUs of 8", "no RDMA port", "GPU 0: 0 of 18", "GPU 1: 0 of 18"}, 2},
+		{"a slow slot", Node{GPUs: []NodeGPU{{Device: "26b9", Slot: sysfs.PCILink{GTs: 16, Width: 8}}}, DMI: server, LinksKnown: true}, "l40s-cluster", "one", []string{"1 GPUs of 8", "GPU 0: its slot is PCIe 4 x8; the model takes PCIe 4 x16"}, 1},
+		{"AWS p5", Node{GPUs: h100, NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p5.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", nil, 0},
+		{"AWS p5e", Node{GPUs: gpus(8, "2335", 18), NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p5e.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", []string{"figures of the node are those with H100"}, 0},
+		{"AWS p5en", Node{GPUs: gpus(8, "2335", 18), NICs: ports(16, "1d0f", "efa2", 200), DMI: amazon("p5en.48xlarge"), LinksKnown: true}, "aws-p5en", "NVSwitch", nil, 0},
+		{"an instance type of tomorrow", Node{GPUs: h100, NICs: ports(32, "1d0f", "efa1", 100), DMI: amazon("p55.48xlarge"), LinksKnown: true}, "aws-p5", "NVSwitch", nil, 0},
+		{"Azure", Node{GPUs: h100, NICs: ports(8, "15b3", "101e", 400), DMI: microsoft, LinksKnown: true}, "azure-nd-h100-v5", "NVSwitch", nil, 0},
+		{"Azure's A100 with 80 GB", Node{GPUs: gpus(8, "20b2", 12), NICs: ports(8, "15b3", "101c", 200), DMI: microsoft, LinksKnown: true}, "azure-nd-a100-v4", "NVSwitch", []string{"the GPUs are A100 SXM4 80GB"}, 0},
+		{"Google's H200", Node{GPUs: gpus(8, "2335", 18), DMI: google, LinksKnown: true}, "gcp-a3-ultra", "NVSwitch", nil, 0},
+		{"Google's H100", Node{GPUs: h100, DMI: google, LinksKnown: true}, "gcp-a3-high", "NVSwitch", []string{"as much like Google Cloud A3 Mega (gcp-a3-mega)", "no RDMA port of 4 (TCPX)"}, 0},
+		{"Oracle's A100", Node{GPUs: gpus(8, "20b0", 12), DMI: oracle, LinksKnown: true}, "oci-a100-b4-8", "NVSwitch", []string{"no RDMA port of 16"}, 1},
+		{"a cloud's machine at home", Node{GPUs: gpus(2, "2321", 0), DMI: server, LinksKnown: true}, "", "PCIe", nil, 0},
+		{"the same without a name", Node{GPUs: gpus(2, "2321", 0), LinksKnown: true}, "azure-nc-h100-v5", "PCIe", []string{"nothing says that this is Azure"}, 0},
+		{"A40 over PCIe", Node{GPUs: gpus(8, "2235", 0), DMI: server, LinksKnown: true}, "a40-node", "PCIe", nil, 0},
+		{"GB200", Node{GPUs: gpus(4, "2941", 18), DMI: server, LinksKnown: true}, "gb200-nvl72", "NVSwitch", nil, 0},
+		{"two models", Node{GPUs: append(gpus(1, "2330", 0), gpus(1, "2335", 0)...), LinksKnown: true}, "", "PCIe", []string{"GPU 0: 0 of 18", "GPU 1: 0 of 18"}, 0},
+		{"unknown", Node{GPUs: gpus(2, "2204", 0), LinksKnown: true}, "", "PCIe", nil, 0},
+		{"no GPU", Node{NICs: cx7, DMI: server}, "", "none", nil, 0},
 	} {
 		r := db.Recognise(tt.n)
 		if r.Platform != tt.platform || r.Fabric.Kind != tt.fabric {
@@ -100,6 +101,14 @@ func TestRecognise(t *testing.T) {
 		}
 		if !slices.EqualFunc(r.Differences, tt.differs, strings.Contains) {
 			t.Errorf("%s: differs %q; want parts %q", tt.name, r.Differences, tt.differs)
+		}
+		if len(r.Missing) != tt.missing {
+			t.Errorf("%s: misses %+v; want %d", tt.name, r.Missing, tt.missing)
+		}
+		for _, m := range r.Missing {
+			if !slices.Contains(r.Differences, m.Text) {
+				t.Errorf("%s: misses %+v, which is not among the differences %q", tt.name, m, r.Differences)
+			}
 		}
 	}
 }

@@ -181,13 +181,13 @@ func TestTrend(t *testing.T) {
 	if want = append(want, "coll/all_reduce: 1"); !slices.Equal(got, want) {
 		t.Errorf("plots %q; want %q", got, want)
 	}
-	for kind, worst := range map[certificate.LimitKind]string{certificate.AtLeast: "a", certificate.AtMost: "b"} {
-		tr := &trend{lines: map[string]*trendLine{}}
+	for lower, worst := range map[bool]string{false: "a", true: "b"} {
+		tr := &trend{lines: map[string]*trendLine{}, lower: lower}
 		for name, v := range map[string]float64{"a": 1, "b": 2} {
-			tr.add(time.Unix(0, 0), name, name, certificate.Object{Measured: &certificate.Measurement{Value: v, Limit: &certificate.Limit{Kind: kind}}})
+			tr.add(time.Unix(0, 0), name, name, certificate.Object{Measured: &certificate.Measurement{Value: v}})
 		}
 		if got, _ := tr.worst(); got != worst {
-			t.Errorf("%s: the worst is %s; want %s", kind, got, worst)
+			t.Errorf("lower is better: %v: the worst is %s; want %s", lower, got, worst)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/quantity"
 )
 
 // A heatMap is what a check measured from each object to each other one.
@@ -64,7 +65,7 @@ func heatMaps(r *certificate.Result) (out []heatMap) {
 		by[k] = append(by[k], o)
 	}
 	for _, k := range order {
-		if m, ok := heatOf(by[k]); ok && k.unit != "" {
+		if m, ok := heatOf(r.ID, by[k]); ok && k.unit != "" {
 			m.Title = join(r.ID, k.quantity, k.unit)
 			out = append(out, m)
 		}
@@ -83,13 +84,13 @@ func unitOfQuantity(objects []certificate.Object, quantity string) string {
 	return ""
 }
 
-func heatOf(pairs []certificate.Object) (heatMap, bool) {
+func heatOf(check string, pairs []certificate.Object) (heatMap, bool) {
 	rows, columns := ends(pairs)
 	if len(rows) > mostHeat || len(columns) > mostHeat {
 		return heatMap{}, false
 	}
 	m := heatMap{Columns: columns, Scale: heatScale()}
-	best, of := reference(pairs)
+	best, of := reference(check, pairs)
 	m.Of = of
 	_, m.Limit = valuesOf(pairs)
 	cells := map[[2]string]certificate.Object{}
@@ -104,7 +105,7 @@ func heatOf(pairs []certificate.Object) (heatMap, bool) {
 				row.Cells = append(row.Cells, heatCell{None: true})
 				continue
 			}
-			row.Cells = append(row.Cells, heatCellOf(o, best))
+			row.Cells = append(row.Cells, heatCellOf(check, o, best))
 		}
 		m.Rows = append(m.Rows, row)
 	}
@@ -138,31 +139,31 @@ func ends(pairs []certificate.Object) (rows, columns []string) {
 
 // reference is what colours are judged by: the best that was measured, so that
 // what falls behind the others is seen. Whether that is enough the verdicts say.
-func reference(pairs []certificate.Object) (float64, string) {
+func reference(check string, pairs []certificate.Object) (float64, string) {
 	var values []float64
+	lower := false
 	for _, o := range pairs {
 		if o.Measured != nil {
 			values = append(values, o.Measured.Value)
+			lower = lowerBetter(check, o)
 		}
 	}
 	if len(values) == 0 {
 		return 0, ""
 	}
 	best := slices.Max(values)
-	if lowerBetter(pairs) {
+	if lower {
 		best = slices.Min(values)
 	}
 	return best, fmt.Sprintf("the best, %.4g", best)
 }
 
-// lowerBetter reports whether the limits say that less is better, as in latencies.
-func lowerBetter(objects []certificate.Object) bool {
-	return slices.ContainsFunc(objects, func(o certificate.Object) bool {
-		return o.Measured != nil && o.Measured.Limit != nil && o.Measured.Limit.Kind == certificate.AtMost
-	})
+// lowerBetter reports whether less is better of what a check measured of an object.
+func lowerBetter(check string, o certificate.Object) bool {
+	return quantity.Of(check, o.Quantity, o.Measured.Unit, string(o.Measured.LimitKind())) == quantity.Lower
 }
 
-func heatCellOf(o certificate.Object, best float64) heatCell {
+func heatCellOf(check string, o certificate.Object, best float64) heatCell {
 	c := heatCell{Class: "heat"}
 	if o.Verdict != certificate.Pass {
 		c.Sign, c.Word = marks[o.Verdict].sign, outcomes[o.Verdict]
@@ -175,7 +176,7 @@ func heatCellOf(o certificate.Object, best float64) heatCell {
 		return c
 	}
 	part := o.Measured.Value / best
-	if lowerBetter([]certificate.Object{o}) {
+	if lowerBetter(check, o) {
 		part = 1 / part
 	}
 	c.Class = heatClass(part)

@@ -86,6 +86,7 @@ func (s *story) tell(short bool) {
 type trend struct {
 	title, unit string
 	limit       *certificate.Limit // the latest
+	lower       bool               // is better
 	times       []time.Time
 	order       []string // of lines
 	lines       map[string]*trendLine
@@ -126,6 +127,7 @@ func trends(all []*certificate.Statement, short bool) (out []*trend) {
 					at[key] = &trend{title: title, unit: o.Measured.Unit, lines: map[string]*trendLine{}}
 					out = append(out, at[key])
 				}
+				at[key].lower = lowerBetter(r.ID, o)
 				at[key].add(s.Predicate.Finished, id, name, o)
 			}
 		}
@@ -158,10 +160,9 @@ func (t *trend) add(when time.Time, id, name string, o certificate.Object) {
 	l.at[when.UnixMilli()] = now
 }
 
-// worse reports whether a is, by the side on which the limit lies; without a
-// limit less is worse.
+// worse reports whether a is.
 func (t *trend) worse(a, b float64) bool {
-	if t.limit != nil && t.limit.Kind == certificate.AtMost {
+	if t.lower {
 		return a > b
 	}
 	return a < b

@@ -105,6 +105,7 @@ func bridged() *certificate.Statement {
 			r.Verdict, r.Reason = certificate.Fail, "GPU 1 → GPU 0: 202 GB/s, less than 360"
 			o := &r.Objects[1]
 			o.Verdict, o.Reason, o.Measured.Value = certificate.Fail, "202 GB/s, less than 360", 202
+			o.Measured.Ratio = 202 / o.Measured.Expected
 		case "coll/all_reduce":
 			for j := range 7 {
 				c := r.Curves[0]

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"path"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -76,6 +79,12 @@ type limitDocument struct {
 	Fraction float64 `yaml:"fraction"`
 	Of       string  `yaml:"of"`
 }
+
+// An id becomes a part of the names of checks, and those of files, metrics and
+// pages.
+var goodID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$`)
+
+const maxID = 100
 
 // maxFile is far above what a list of checks needs.
 const maxFile = 1 << 20
@@ -147,8 +156,8 @@ func (f *File) entry(n *yaml.Node) (*Entry, error) {
 	if e.ID == "" {
 		e.ID = e.Run
 	}
-	if strings.ContainsAny(e.ID, " \t*?[]\\") || strings.Trim(e.ID, "/") != e.ID {
-		return nil, at(f.Name, n, "id: %q; want words with slashes between, such as gpu/memory", e.ID)
+	if !goodID.MatchString(e.ID) || len(e.ID) > maxID {
+		return nil, at(f.Name, n, "id: %.120q; want at most %d letters, digits, '.', '_' and '-', as words with slashes between, such as gpu/memory", e.ID, maxID)
 	}
 	var err error
 	if e.Timeout, err = duration(d.Timeout); err != nil {
@@ -240,6 +249,45 @@ func (e *Entry) Decode(v any) error {
 	return decode(e.file, e.with, v)
 }
 
+// Select returns which of a kind's checks the patterns under "only" and "skip"
+// leave. A pattern that covers none of ids is an error: a slip of the pen would
+// else leave checks out, or in, unseen.
+func (e *Entry) Select(only, skip, ids []string) (wanted func(id string) bool, err error) {
+	for _, list := range []struct {
+		key      string
+		patterns []string
+	}{{"only", only}, {"skip", skip}} {
+		for _, p := range list.patterns {
+			if !slices.ContainsFunc(ids, func(id string) bool { return Covers(p, id) }) {
+				return nil, e.Errorf("with: %s: no check of %s matches %q; the nearest is %q", list.key, e.Run, p, nearest.To(p, ids))
+			}
+		}
+	}
+	wanted = func(id string) bool {
+		return (len(only) == 0 || CoversAny(only, id)) && !CoversAny(skip, id)
+	}
+	if !slices.ContainsFunc(ids, wanted) {
+		return nil, e.Errorf("with: only and skip leave no check of %s (there are %s)", e.Run, strings.Join(ids, ", "))
+	}
+	return wanted, nil
+}
+
+// Covers reports whether a pattern covers an id: as a whole, or up to a slash,
+// so that "component/*" and "component" cover all checks below.
+func Covers(pattern, id string) bool {
+	for s := id; s != "."; s = path.Dir(s) {
+		if ok, _ := path.Match(pattern, s); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// CoversAny reports whether one of patterns covers an id.
+func CoversAny(patterns []string, id string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return Covers(p, id) })
+}
+
 // Errorf returns an error with the entry's place.
 func (e *Entry) Errorf(format string, a ...any) error {
 	return fmt.Errorf("%s:%d: %w", e.file, e.line, fmt.Errorf(format, a...))
@@ -269,6 +317,9 @@ func (f *File) Checks(kinds []Kind) ([]Check, error) {
 			out = append(out, c)
 		}
 	}
+	if err := f.checkNeeds(out, made); err != nil {
+		return nil, err
+	}
 	for i := range out {
 		out[i].Needs = expanded(out[i].Needs, made)
 	}
@@ -287,6 +338,22 @@ func kind(kinds []Kind, e *Entry) (Kind, error) {
 		names = append(names, k.Name)
 	}
 	return Kind{}, e.Errorf("run: there is no kind of check %q; did you mean %q? (all: %s)", e.Run, nearest.To(e.Run, names), strings.Join(names, ", "))
+}
+
+// checkNeeds reports a need that is neither a check nor an entry.
+func (f *File) checkNeeds(checks []Check, made map[string][]string) error {
+	names := slices.Sorted(maps.Keys(made))
+	for _, c := range checks {
+		names = append(names, c.ID)
+	}
+	for i := range f.Entries {
+		for _, need := range f.Entries[i].Needs {
+			if !slices.Contains(names, need) {
+				return f.Entries[i].Errorf("needs: there is no check or entry %q; the nearest is %q", need, nearest.To(need, names))
+			}
+		}
+	}
+	return nil
 }
 
 // expanded puts an entry's checks in its place.

@@ -103,7 +103,13 @@ func TestFileRefuses(t *testing.T) {
 		"id twice":         {"id: gpu/copy", "id: look", `own.yaml:7: id: two entries are called "look"`},
 		"id of nothing":    {"id: gpu/copy", "id: /copy", "own.yaml:7: id:"},
 		"id as pattern":    {"id: gpu/copy", "id: gpu/*", "own.yaml:7: id:"},
-		"unknown need":     {"needs: [look]", "needs: [lock]", `needs "lock", which does not exist`},
+		"id up the tree":   {"id: gpu/copy", "id: ../x", `own.yaml:7: id: "../x"; want`},
+		"id with a dot":    {"id: gpu/copy", "id: gpu/./x", "own.yaml:7: id:"},
+		"id of two slashs": {"id: gpu/copy", "id: gpu//x", "own.yaml:7: id:"},
+		"id of two lines":  {"id: gpu/copy", `id: "a\nb"`, `own.yaml:7: id: "a\nb"; want`},
+		"id too long":      {"id: gpu/copy", "id: " + strings.Repeat("x", 101), "own.yaml:7: id:"},
+		"id as a flag":     {"id: gpu/copy", "id: -x", "own.yaml:7: id:"},
+		"unknown need":     {"needs: [look]", "needs: [lock]", `own.yaml:7: needs: there is no check or entry "lock"; the nearest is "look"`},
 		"needs itself":     {"needs: [look]", "needs: [gpu/copy/b]", "needs itself"},
 		"unknown with":     {"{size: 4,", "{sise: 4,", `own.yaml:14: there is no key "sise" here; did you mean "size"?`},
 		"with of a type":   {"{size: 4,", "{size: four,", "line 14"},
@@ -129,6 +135,56 @@ func TestFileRefuses(t *testing.T) {
 	}
 	if _, err := ParseFile("f", strings.NewReader(strings.Repeat("#", maxFile+1))); err == nil {
 		t.Error("a file without end was read")
+	}
+}
+
+func TestEntrySelect(t *testing.T) {
+	ids := []string{"gpu/ecc", "gpu/mig", "node/shm"}
+	for name, tt := range map[string]struct {
+		only, skip []string
+		want       string
+	}{
+		"all":                 {want: "gpu/ecc gpu/mig node/shm"},
+		"only a group":        {only: []string{"gpu"}, want: "gpu/ecc gpu/mig"},
+		"both":                {only: []string{"gpu"}, skip: []string{"*/ecc"}, want: "gpu/mig"},
+		"skips what is not":   {skip: []string{"nope/x"}, want: `own.yaml:6: with: skip: no check of look matches "nope/x"; the nearest is "node/shm"`},
+		"only what is not":    {only: []string{"gpu", "gpu/eccc"}, want: `own.yaml:6: with: only: no check of look matches "gpu/eccc"; the nearest is "gpu/ecc"`},
+		"not a pattern":       {skip: []string{"gpu/["}, want: "own.yaml:6: with: skip: no check"},
+		"leaves nothing":      {only: []string{"node"}, skip: []string{"node/shm"}, want: "own.yaml:6: with: only and skip leave no check of look (there are gpu/ecc, gpu/mig, node/shm)"},
+		"nothing by a nobody": {skip: []string{""}, want: "own.yaml:6: with: skip: no check"},
+	} {
+		f, err := parse(example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted, err := f.Entries[0].Select(tt.only, tt.skip, ids)
+		got := ""
+		for _, id := range ids {
+			if err == nil && wanted(id) {
+				got += " " + id
+			}
+		}
+		if got = strings.TrimSpace(got); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, tt.want) || err == nil && got != tt.want {
+			t.Errorf("%s: Select(%q, %q) = %s; want %s", name, tt.only, tt.skip, got, tt.want)
+		}
+	}
+}
+
+func TestCovers(t *testing.T) {
+	for _, tt := range []struct {
+		pattern, id string
+		want        bool
+	}{
+		{"mpi/ranks", "mpi/ranks", true}, {"mpi", "mpi/ranks", true}, {"mpi*", "mpi/ranks", true}, {"component/*", "component/nccl/load", true},
+		{"component/*/load", "component/nccl/load", true}, {"*/load", "component/nccl/load", false}, {"ranks", "mpi/ranks", false},
+		{"component/nc", "component/nccl", false}, {"*", "a/b/c", true},
+	} {
+		if got := Covers(tt.pattern, tt.id); got != tt.want {
+			t.Errorf("Covers(%q, %q) = %v; want %v", tt.pattern, tt.id, got, tt.want)
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 	kind := p.Kinds[i]
 	a.Kind = kind.Name
 	if len(p.Keys) > 0 && a.Signature != Verified {
-		return a, fmt.Errorf("%w: it is %s", ErrUntrusted, a.Signature)
+		return a, fmt.Errorf("%w with any of the %d given keys: it is %s", ErrSignature, len(p.Keys), a.Signature)
 	}
 	a.Statement = st
 	if digest != "" {
@@ -94,10 +94,6 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 	}
 	return a, p.agrees(claims, platform)
 }
-
-// ErrUntrusted says that none of the policy's keys signed a document. Beside one
-// that they did sign it does no harm.
-var ErrUntrusted = errors.New("no trusted key vouches for it")
 
 // agrees holds what a document claims against what the policy wants.
 func (p *Policy) agrees(c Claims, platform string) error {

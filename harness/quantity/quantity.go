@@ -1,0 +1,142 @@
+// Package quantity says of everything that checks measure in which unit it is, and
+// whether more or less of it is better. Limits, drifts, plots and reports ask here;
+// nothing else decides which way is better.
+package quantity
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Better is the side on which values are better.
+type Better uint8
+
+// The sides. Unknown is what nobody registered.
+const (
+	Unknown Better = iota
+	Higher
+	Lower
+)
+
+// A Quantity is one kind of figure.
+type Quantity struct {
+	// Name is what certificates call it: an object's quantity or, where that is
+	// empty, how the check's id ends.
+	Name   string
+	Unit   string
+	Better Better
+	// Kind is the kind of checks that measures it, as files of suites name these.
+	Kind string
+}
+
+// table has all of them. A check that measures something new adds it here; tests
+// of the checks fail until it does.
+var table = slices.Concat(
+	of("bandwidth", "GB/s", Higher, "host_to_device", "device_to_host", "host_to_device_all", "device_to_host_all", "local_ce", "local_sm",
+		"peer_write_ce", "peer_read_ce", "peer_write_sm", "peer_read_sm", "peer_both_ce", "peer_both_sm"),
+	of("bandwidth", "ns", Lower, "host_latency", "peer_latency"),
+
+	of("coll", "GB/s", Higher, "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "alltoall", "gather", "scatter", "sendrecv", "bus bandwidth"),
+	of("coll", "%", Lower, "behind the median rank"),
+	of("hunt", "ratio", Higher, "bandwidth, of what is usual"),
+
+	of("diag", "GB/s", Higher, "write", "read", "copy", "triad", "verify", "verify and invert", "copy through the host",
+		"h2d", "d2h", "both", "h2d, all at once", "d2h, all at once", "both, all at once"),
+	of("diag", "TFLOP/s", Higher, "bf16 products, wgmma", "fp16 products, wgmma", "bf16 products, mma", "fp16 products, mma", "fp32 products, fma", "fp64 products, fma", "fp32 products"),
+	of("diag", "B", Higher, "memory tested"),
+	of("diag", "%", Higher, "share of all memory"),
+	of("diag", "passes", Higher, "patterns verified"),
+	of("diag", "pulses", Higher, "pulses"),
+	of("diag", "°C", Lower, "highest temperature"),
+	of("diag", "W", Higher, "highest power"), // a board that cannot draw what it should is what tests look for
+	of("diag", "MHz", Higher, "mean clock"),
+	of("diag", "during the test", Lower, "PCIe replays", "PCIe errors, corrected", "PCIe errors, not fatal", "PCIe errors, fatal",
+		"NVLink CRC errors, flits", "NVLink CRC errors, data", "NVLink recoveries", "NVLink replays"),
+
+	of("health", "errors", Lower, "gpu/ecc/volatile", "gpu/ecc/sram/uncorrectable", "gpu/ecc/sram/correctable", "gpu/ecc/dram/uncorrectable", "gpu/ecc/dram/correctable",
+		"gpu/nvlink/errors", "gpu/pcie/fatal", "pci/aer/uncorrectable", "pci/aer/correctable", "port/integrity", "port/overrun", "port/rnr", "port/symbol"),
+	of("health", "errors/s", Lower, "gpu/nvlink/crc"),
+	of("health", "errors/min", Lower, "gpu/pcie/correctable"),
+	of("health", "rows", Lower, "gpu/row-remap/uncorrectable"),
+	of("health", "banks", Lower, "gpu/row-remap/spares"), // without spare rows
+	of("health", "pages", Lower, "gpu/pages/retired"),
+	of("health", "recoveries", Lower, "gpu/nvlink/recovery", "gpu/nvlink/recovery-failed", "port/recovery"),
+	of("health", "replays", Lower, "gpu/pcie/replay"),
+	of("health", "ms", Lower, "gpu/clocks/violation"),
+	of("health", "°C", Higher, "gpu/temperature/near", "gpu/temperature/margin"), // to the highest temperature
+	of("health", "°C", Lower, "gpu/temperature/spread"),
+	of("health", "processes", Lower, "gpu/processes", "node/stuck"),
+	of("health", "lanes", Higher, "port/width"),
+	of("health", "times", Lower, "port/flaps"),
+	of("health", "GiB", Higher, "node/shm"),
+)
+
+func of(kind, unit string, b Better, names ...string) (out []Quantity) {
+	for _, n := range names {
+		out = append(out, Quantity{Name: n, Unit: unit, Better: b, Kind: kind})
+	}
+	return out
+}
+
+// units are those that say by themselves which way is better: rates and times. They
+// stand in for a name where a figure has none, as in a mesh's pairs.
+var units = map[string]Better{
+	"B/s": Higher, "MB/s": Higher, "GB/s": Higher, "TB/s": Higher, "MiB/s": Higher, "GiB/s": Higher, "Mb/s": Higher, "Gb/s": Higher,
+	"GFLOP/s": Higher, "TFLOP/s": Higher,
+	"s": Lower, "ms": Lower, "us": Lower, "µs": Lower, "μs": Lower, "ns": Lower, "seconds": Lower, "errors": Lower, "°C": Lower,
+}
+
+// Of returns which way a figure is better: by its name in a certificate, else by
+// the check that measured it, else by the side on which its limit lies ("atLeast"
+// or "atMost"; "": it has none), else by its unit.
+func Of(check, name, unit, limit string) Better {
+	if q, ok := find(check, name, unit); ok {
+		return q.Better
+	}
+	switch limit {
+	case "atLeast":
+		return Higher
+	case "atMost":
+		return Lower
+	}
+	return units[unit]
+}
+
+// Known reports whether somebody registered a figure, by name or by unit.
+func Known(check, name, unit string) bool { return Of(check, name, unit, "") != Unknown }
+
+func find(check, name, unit string) (Quantity, bool) {
+	match := func(name string) (Quantity, bool) {
+		i := slices.IndexFunc(table, func(q Quantity) bool { return q.Name == name && q.Unit == unit })
+		if i < 0 {
+			return Quantity{}, false
+		}
+		return table[i], true
+	}
+	if q, ok := match(name); ok {
+		return q, true
+	}
+	if q, ok := match(repeated.ReplaceAllString(name, "")); ok {
+		return q, true
+	}
+	for end, more := check, true; more; _, end, more = strings.Cut(end, "/") {
+		if q, ok := match(end); ok {
+			return q, true
+		}
+	}
+	return Quantity{}, false
+}
+
+// repeated is what tells a second figure of one name and thing from the first.
+var repeated = regexp.MustCompile(` [0-9]+$`)
+
+// Measured returns the quantities that a kind of checks measures.
+func Measured(kind string) (out []Quantity) {
+	for _, q := range table {
+		if q.Kind == kind {
+			out = append(out, q)
+		}
+	}
+	return out
+}
