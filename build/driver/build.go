@@ -20,6 +20,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/fetch"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/publish"
@@ -45,6 +46,7 @@ type BuildOptions struct {
 	SignKey   crypto.Signer
 	Progress  string // progressui's mode
 	Buildkitd string
+	Limits    fetch.Limits
 }
 
 // An ImageResult is one platform of one target.
@@ -150,7 +152,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	}
 	s := &solve.Solver{
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
-		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Log: w.Log},
+		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Log: w.Log},
 	}
 	stop := func() {
 		progress.Close()

@@ -45,6 +45,7 @@ type Provider struct {
 	StateDir string
 	Source   []byte // tar of the harness's source
 	Epoch    time.Time
+	Limits   fetch.Limits
 	Log      func(format string, args ...any)
 
 	contents *layouts.Store
@@ -60,7 +61,7 @@ func (p *Provider) Open() error {
 	if p.contents, err = layouts.Open(dir); err != nil {
 		return err
 	}
-	p.cache.Dir = filepath.Join(p.StateDir, "downloads")
+	p.cache = fetch.Cache{Dir: filepath.Join(p.StateDir, "downloads"), Limits: p.Limits}
 	p.store, err = contentlocal.NewStore(dir)
 	return err
 }
@@ -211,7 +212,8 @@ func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return p.cache.Sum(ctx, at)
+	sum, _, err := p.cache.Sum(ctx, at)
+	return sum, err
 }
 
 // Layout returns the manifest of content made by Prepare.
