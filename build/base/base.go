@@ -95,6 +95,9 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 			return nil, fmt.Errorf("debootstrap fetched %q, which the archive's index does not list", name)
 		}
 		d.URL = m.Name(m.Archive + "/" + d.URL)
+		if err := d.Validate(); err != nil {
+			return nil, fmt.Errorf("the archive's index: package %q: %w", name, err)
+		}
 		debs = append(debs, d)
 	}
 	sortDebs(debs)
