@@ -18,6 +18,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/state"
 )
 
 // A Maker runs debootstrap.
@@ -63,7 +64,7 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(root)
+	defer state.Remove(root)
 	keyring := "/usr/share/keyrings/debian-archive-keyring.gpg"
 	if _, err := os.Stat(keyring); err != nil {
 		return nil, fmt.Errorf("%w: %s is missing; run: apt-get install debian-archive-keyring (or make deps)", ErrNotPossible, keyring)
@@ -107,11 +108,13 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 func (m *Maker) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "debootstrap", args...)
 	cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()))
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
+	wait, err := state.Start(cmd)
+	if err == nil {
+		err = wait()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -153,7 +156,7 @@ func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, deb
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
+	defer state.Remove(work)
 	repo, root := filepath.Join(work, "repo"), filepath.Join(work, "root")
 	m.Log("fetching %d packages of %s %s", len(debs), d.Suite, arch)
 	if err := m.archive(ctx, repo, d.Suite, arch, debs); err != nil {
