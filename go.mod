@@ -12,7 +12,6 @@ tool (
 require (
 	github.com/NVIDIA/go-nvml v0.13.3-0
 	github.com/containerd/containerd/v2 v2.3.6
-	github.com/containerd/errdefs v1.0.0
 	github.com/containerd/log v0.1.0
 	github.com/docker/cli v29.7.2+incompatible
 	github.com/google/go-cmp v0.7.0
@@ -49,6 +48,8 @@ require (
 	k8s.io/client-go v0.36.3
 	k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9
 )
+
+require github.com/containerd/errdefs v1.0.0 // indirect
 
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect

@@ -157,7 +157,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	stop := func() {
 		progress.Close()
 		closeAll()
-		if err := s.Close(); err != nil {
+		if err := s.Provider.Close(); err != nil {
 			w.Log("%v", err)
 		}
 	}

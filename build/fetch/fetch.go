@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/assay-hpc/assay/build/state"
 )
 
 // DefaultStall is how long a server may send nothing before a download is
@@ -35,7 +37,6 @@ type Limits struct {
 // A Cache is a directory of verified downloads.
 type Cache struct {
 	Dir string
-	Tmp string // where files are until they are whole, on Dir's file system; "" means Dir
 	Limits
 	Client *http.Client // nil means one of this package's own
 	// Authorization returns the value of that header for a URL, "" for none;
@@ -81,6 +82,9 @@ const (
 	attempts = 5
 	maxWait  = time.Minute // however long a server asks to wait
 )
+
+// Sweep removes what downloads that were killed have left.
+func (c *Cache) Sweep() error { return state.SweepParts(c.Dir) }
 
 // Get returns the path of the file with the given SHA-256 (hex), downloading
 // it from url if the cache lacks it.
@@ -142,7 +146,7 @@ func (c *Cache) download(ctx context.Context, url string) (path, sum string, err
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return "", "", err
 	}
-	f, err := os.CreateTemp(cmp.Or(c.Tmp, c.Dir), "*.part")
+	f, err := state.CreatePart(c.Dir)
 	if err != nil {
 		return "", "", err
 	}

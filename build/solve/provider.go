@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +32,7 @@ import (
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/source"
+	"github.com/assay-hpc/assay/build/state"
 )
 
 type imageConfig = ocispec.ImageConfig
@@ -48,22 +48,38 @@ type Provider struct {
 	Limits   fetch.Limits
 	Log      func(format string, args ...any)
 
+	work     *state.Work
 	contents *layouts.Store
 	store    content.Store
 	cache    fetch.Cache
 	making   sync.Map // key to sync.OnceValue: each base is made once
 }
 
-// Open prepares the state directory.
+// Open prepares the state directory, and removes what was left in it by
+// programs that were killed.
 func (p *Provider) Open() error {
 	dir := filepath.Join(p.StateDir, "content")
 	var err error
+	if p.work, err = state.Claim(filepath.Join(p.StateDir, "work")); err != nil {
+		return err
+	}
 	if p.contents, err = layouts.Open(dir); err != nil {
 		return err
 	}
 	p.cache = fetch.Cache{Dir: filepath.Join(p.StateDir, "downloads"), Limits: p.Limits}
+	if err := p.cache.Sweep(); err != nil {
+		return err
+	}
 	p.store, err = contentlocal.NewStore(dir)
 	return err
+}
+
+// Close removes what only this run needed.
+func (p *Provider) Close() error {
+	if p.work == nil {
+		return nil
+	}
+	return p.work.Close()
 }
 
 // Prepare makes all content that the recipe refers to and the store lacks.
@@ -193,7 +209,7 @@ func (p *Provider) Maker() (*base.Maker, error) {
 		canon = strings.TrimSuffix(archive, "/")
 	}
 	return &base.Maker{
-		Dir: filepath.Join(p.StateDir, "debootstrap"), Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
+		Dir: p.work.Dir, Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
 		Name: p.Mirror.Name, Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
 	}, nil
 }
@@ -253,7 +269,7 @@ func (p *Provider) Config(ctx context.Context, src recipe.Source, on recipe.Plat
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if raw, err = p.remoteConfig(ctx, src, on); err == nil {
-			err = writeFile(file, raw)
+			err = p.writeFile(file, raw)
 		}
 	}
 	return parseConfig(raw, err)
@@ -285,13 +301,17 @@ func (p *Provider) remoteConfig(ctx context.Context, src recipe.Source, on recip
 }
 
 // writeFile replaces a file atomically.
-func writeFile(file string, data []byte) error {
+func (p *Provider) writeFile(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	tmp := file + "." + strconv.Itoa(os.Getpid()) + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+	tmp, err := state.CreatePart(filepath.Dir(file))
+	if err != nil {
 		return err
 	}
-	return os.Rename(tmp, file)
+	defer tmp.Close()
+	if _, err := tmp.Write(data); err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return errors.Join(tmp.Chmod(0o644), os.Rename(tmp.Name(), file))
 }

@@ -4,9 +4,10 @@
 package solve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ type Solver struct {
 	Builders []*daemon.Builder
 	Provider *Provider
 	Epoch    time.Time
-	OutDir   string // OCI layout that images are written to
+	OutDir   string // OCI layout that images are written to; "" for one that ends with the run
 	Zstd     bool   // compress layers with zstd instead of gzip
 	Progress *Progress
 	// CacheFrom and CacheTo are BuildKit cache references: "type=registry,ref=…".
@@ -45,21 +46,24 @@ type Solver struct {
 	finish       *finisher
 }
 
-// Open prepares the output directory.
+// Open prepares the output directory. The provider is open already.
 func (s *Solver) Open() error {
+	s.OutDir = cmp.Or(s.OutDir, filepath.Join(s.Provider.work.Dir, "out"))
 	var err error
 	if s.out, err = contentlocal.NewStore(s.OutDir); err != nil {
 		return err
 	}
-	if s.staging, err = contentlocal.NewStore(s.stagingDir()); err != nil {
+	// What BuildKit exports is here until it is finished. Other builds have
+	// stagings of their own.
+	if s.staging, err = contentlocal.NewStore(filepath.Join(s.Provider.work.Dir, "staging")); err != nil {
 		return err
 	}
-	s.finish = &finisher{from: s.staging, to: s.out, epoch: s.Epoch, zstd: s.Zstd}
-	return nil
+	s.finish, err = newFinisher(s.staging, s.out, s.OutDir)
+	if err == nil {
+		s.finish.epoch, s.finish.zstd = s.Epoch, s.Zstd
+	}
+	return err
 }
-
-// Close removes what is left of exports.
-func (s *Solver) Close() error { return os.RemoveAll(s.stagingDir()) }
 
 // env is what the builder for the platform leaves open in a recipe.
 func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
