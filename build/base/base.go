@@ -27,6 +27,7 @@ type Maker struct {
 	Archive string                                            // root URL to fetch from (mirrors applied)
 	Canon   string                                            // root URL that the image's own sources name
 	Name    func(url string) string                           // a package's URL as the lock has it
+	Netrc   string                                            // credentials for Archive, in .netrc's form
 	Fetch   func(context.Context, recipe.Deb) (string, error) // returns the path of a verified package
 	Epoch   time.Time
 	Log     func(format string, args ...any)
@@ -108,6 +109,19 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 func (m *Maker) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "debootstrap", args...)
 	cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()))
+	if m.Netrc != "" {
+		// Not in the URL: that is in the list of processes, in debootstrap's log and
+		// in the base. Its wget looks here.
+		home, err := os.MkdirTemp(m.Dir, "home-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(home)
+		if err := os.WriteFile(filepath.Join(home, ".netrc"), []byte(m.Netrc), 0o600); err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, "HOME="+home)
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	wait, err := state.Start(cmd)

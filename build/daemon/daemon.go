@@ -22,7 +22,7 @@ import (
 
 // A Builder is one buildkitd with what it can build.
 type Builder struct {
-	Addr      string
+	Addr      string // without a user: it is printed and recorded
 	Client    *client.Client
 	Native    recipe.Platform
 	Platforms []recipe.Platform // Native first, then what it emulates
@@ -73,7 +73,7 @@ func Connect(ctx context.Context, o Options) ([]*Builder, error) {
 			for _, b := range all {
 				b.Close()
 			}
-			return nil, fmt.Errorf("builder %s: %w", addr, err)
+			return nil, fmt.Errorf("builder %s: %w", plain(addr), err)
 		}
 		all = append(all, b)
 	}
@@ -99,16 +99,16 @@ func For(builders []*Builder, p recipe.Platform) (*Builder, error) {
 func dial(ctx context.Context, addr string) (*Builder, error) {
 	c, err := client.New(ctx, addr)
 	if err != nil {
-		return nil, err
+		return nil, &plainError{addr, err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	workers, err := c.ListWorkers(ctx)
 	if err != nil {
 		c.Close()
-		return nil, fmt.Errorf("it does not answer: %w", err)
+		return nil, fmt.Errorf("it does not answer: %w", &plainError{addr, err})
 	}
-	b := &Builder{Addr: addr, Client: c}
+	b := &Builder{Addr: plain(addr), Client: c}
 	for _, w := range workers {
 		for _, p := range w.Platforms {
 			if rp := (recipe.Platform{OS: p.OS, Arch: p.Architecture}); p.Variant == "" && !b.Supports(rp) {
@@ -123,6 +123,46 @@ func dial(ctx context.Context, addr string) (*Builder, error) {
 	b.Native = b.Platforms[0]
 	return b, nil
 }
+
+// plain is a builder's address without user and password.
+func plain(addr string) string {
+	scheme, rest, ok := strings.Cut(addr, "://")
+	if !ok {
+		return addr[strings.LastIndex(addr, "@")+1:]
+	}
+	host, path, below := strings.Cut(rest, "/")
+	host = host[strings.LastIndex(host, "@")+1:]
+	if below {
+		host += "/" + path
+	}
+	return scheme + "://" + host
+}
+
+// plainError is an error whose text has a builder's address without user and
+// password.
+type plainError struct {
+	addr string
+	err  error
+}
+
+func (e *plainError) Error() string {
+	text := e.err.Error()
+	rest := e.addr
+	if _, after, ok := strings.Cut(rest, "://"); ok {
+		rest = after
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndex(host, "@"); i >= 0 {
+		text = strings.ReplaceAll(text, host[:i], "***")
+		_, password, _ := strings.Cut(host[:i], ":")
+		if password != "" {
+			text = strings.ReplaceAll(text, password, "***")
+		}
+	}
+	return text
+}
+
+func (e *plainError) Unwrap() error { return e.err }
 
 // ErrCannotStart says that our own daemon cannot run on this machine; the
 // message has the remedy.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -205,5 +206,29 @@ func TestTailBuffer(t *testing.T) {
 	}
 	if n := b.buf.Len(); n > 64<<10 {
 		t.Errorf("it keeps %d bytes", n)
+	}
+}
+
+// TestPlain: a builder's address may hold a password, and is printed and
+// recorded.
+func TestPlain(t *testing.T) {
+	for in, want := range map[string]string{
+		"unix:///run/buildkit/buildkitd.sock":       "unix:///run/buildkit/buildkitd.sock",
+		"tcp://builder.example.org:1234":            "tcp://builder.example.org:1234",
+		"tcp://robot:hunter2@builder.example.org":   "tcp://builder.example.org",
+		"ssh://hunter2@builder.example.org/run/x@y": "ssh://builder.example.org/run/x@y",
+		"robot:hunter2@builder.example.org:1234":    "builder.example.org:1234",
+		"docker-container://assay":                  "docker-container://assay",
+	} {
+		if got := plain(in); got != want {
+			t.Errorf("plain(%q) = %q; want %q", in, got, want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for _, addr := range []string{"tcp://robot:hunter2@127.0.0.1:1", "ssh://robot:hunter2@127.0.0.1", "robot:hunter2@127.0.0.1:1", "nonsense://robot:hunter2@host", "://robot:hunter2@host"} {
+		if _, err := Connect(ctx, Options{Addrs: []string{addr}}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Connect(%q) = %v; want an error without the password", addr, err)
+		}
 	}
 }

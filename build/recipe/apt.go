@@ -13,6 +13,9 @@ import (
 // DebsDir is where an Apt step finds its packages.
 const DebsDir = "/run/assay/debs"
 
+// AptAuthFile is where apt finds credentials while a step runs that needs them.
+const AptAuthFile = "/etc/apt/auth.conf.d/90assay.conf"
+
 // File returns a file name for the package that apt accepts and that is
 // unique in its set.
 func (d Deb) File() string {

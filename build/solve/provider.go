@@ -66,7 +66,7 @@ func (p *Provider) Open() error {
 	if p.contents, err = layouts.Open(dir); err != nil {
 		return err
 	}
-	p.cache = fetch.Cache{Dir: filepath.Join(p.StateDir, "downloads"), Limits: p.Limits}
+	p.cache = fetch.Cache{Dir: filepath.Join(p.StateDir, "downloads"), Limits: p.Limits, Authorization: p.Mirror.Authorization}
 	if err := p.cache.Sweep(); err != nil {
 		return err
 	}
@@ -204,13 +204,13 @@ func (p *Provider) Maker() (*base.Maker, error) {
 	if err != nil {
 		return nil, err
 	}
-	canon, err := p.Mirror.Debian()
+	canon, err := p.Mirror.DebianRoot()
 	if err != nil {
 		canon = strings.TrimSuffix(archive, "/")
 	}
 	return &base.Maker{
 		Dir: p.work.Dir, Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
-		Name: p.Mirror.Name, Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
+		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(), Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
 	}, nil
 }
 

@@ -30,12 +30,16 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 	if !ok {
 		return nil, fmt.Errorf("%s: step %d of stage %s installs no packages", m.Key, m.Step, m.Stage)
 	}
-	out := state.Run(
+	opts := []bkllb.RunOption{
 		bkllb.Args([]string{"/bin/sh", "-euc", apt.ResolveScript(s.Provider.Mirror.Sed())}),
 		bkllb.AddEnv("SOURCE_DATE_EPOCH", fmt.Sprint(s.Epoch.Unix())),
 		bkllb.IgnoreCache, // the archive changes, the graph does not
 		bkllb.WithCustomNamef("[lock] resolve %s", m.Key),
-	).AddMount("/out", bkllb.Scratch())
+	}
+	if s.Provider.Mirror.AptAuth() != "" {
+		opts = append(opts, bkllb.AddSecret(recipe.AptAuthFile, bkllb.SecretID(aptAuth)))
+	}
+	out := state.Run(opts...).AddMount("/out", bkllb.Scratch())
 	def, err := out.Marshal(ctx, bkllb.Platform(llb.OCIPlatform(m.Platform)))
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/moby/buildkit/exporter/containerimage/exptypes"
 	"github.com/moby/buildkit/session"
 	"github.com/moby/buildkit/session/auth/authprovider"
+	"github.com/moby/buildkit/session/secrets/secretsprovider"
 	digest "github.com/opencontainers/go-digest"
 
 	"github.com/assay-hpc/assay/build/daemon"
@@ -70,6 +71,7 @@ func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
 	return llb.Env{
 		Native: b.Native, Epoch: s.Epoch,
 		URL:    s.Provider.Mirror.URL,
+		Secret: s.secret,
 		Image:  s.Provider.Image,
 		Layout: s.Provider.Layout,
 		Config: func(src recipe.Source, p recipe.Platform) (imageConfig, error) { return s.Provider.Config(ctx, src, p) },
@@ -157,9 +159,26 @@ func (s *Solver) stores() map[string]content.Store {
 	return map[string]content.Store{llb.ContentStore: s.Provider.store, OutStore: s.out}
 }
 
-// attachables lets the builder use this user's registry credentials.
+// aptAuth is the id of the secret with the mirrors' credentials for apt.
+const aptAuth = "assay.apt-auth"
+
+// secret returns the id of the secret for a URL on a mirror.
+func (s *Solver) secret(url string) string {
+	if l, ok := s.Provider.Mirror.Location(url); ok {
+		return "assay.mirror." + l.Name
+	}
+	return ""
+}
+
+// attachables lets the builder use this user's credentials for registries and
+// mirrors. They are no part of the graph: BuildKit asks for them when it needs
+// them.
 func (s *Solver) attachables() []session.Attachable {
-	return []session.Attachable{authprovider.NewDockerAuthProvider(authprovider.DockerAuthProviderConfig{
+	secrets := map[string][]byte{aptAuth: []byte(s.Provider.Mirror.AptAuth())}
+	for _, l := range s.Provider.Mirror.Locations() {
+		secrets[s.secret(l.URL)] = []byte(l.Header())
+	}
+	return []session.Attachable{secretsprovider.FromMap(secrets), authprovider.NewDockerAuthProvider(authprovider.DockerAuthProviderConfig{
 		AuthConfigProvider: authprovider.LoadAuthConfig(config.LoadDefaultConfigFile(discard{})),
 	})}
 }
