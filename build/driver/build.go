@@ -152,7 +152,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	}
 	s := &solve.Solver{
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
-		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Log: w.Log},
+		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.Publishers, Log: w.Log},
 	}
 	stop := func() {
 		progress.Close()

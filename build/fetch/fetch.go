@@ -140,6 +140,19 @@ func (c *Cache) Sum(ctx context.Context, url string) (sum, path string, err erro
 	return sum, path, os.Rename(part, path)
 }
 
+// Text downloads url and returns its content, which is not kept.
+func (c *Cache) Text(ctx context.Context, url string) ([]byte, error) {
+	if err := check(url); err != nil {
+		return nil, err
+	}
+	part, _, err := c.download(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(part)
+	return os.ReadFile(part)
+}
+
 // download fetches url, with retries, into a file of its own, and returns the
 // file's path and SHA-256.
 func (c *Cache) download(ctx context.Context, url string) (path, sum string, err error) {

@@ -98,16 +98,23 @@ func (a Apt) OnlineScript(sed string) string {
 	return aptBegin + redirect(sed) + "$apt update\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\nrm -rf /tmp/assay-apt\n" + a.marks() + Tidy
 }
 
+// trust writes to /out/trust the sources of packages and the keys that they may
+// be signed with, one file a line: its path and its content in base64.
+const trust = `for f in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/* /etc/apt/keyrings/* /usr/share/keyrings/*; do
+  if [ -f "$f" ]; then printf '%s %s\n' "$f" "$(base64 -w 0 "$f")"; fi
+done > /out/trust
+`
+
 // ResolveScript writes to /out/uris, without installing anything, one line of
 // apt's --print-uris for every package that installing the set would fetch:
 // 'URI' name_version_arch.deb size SHA256:hex. The sed script is applied to the
-// stage's own sources first.
+// stage's own sources first; what those say themselves goes to /out/trust.
 func (a Apt) ResolveScript(sed string) string {
 	upgrade := ""
 	if a.Upgrade {
 		upgrade = "$apt upgrade >> /out/uris\n"
 	}
-	return aptBegin + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
+	return aptBegin + trust + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
 $apt update -o APT::Update::Error-Mode=any
 apt="$apt --print-uris"
 : > /out/uris

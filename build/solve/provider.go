@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -46,8 +47,11 @@ type Provider struct {
 	Source   []byte // tar of the harness's source
 	Epoch    time.Time
 	Limits   fetch.Limits
-	Log      func(format string, args ...any)
+	// Publishers have their keys pinned; nil means [component.Publishers].
+	Publishers []component.Publisher
+	Log        func(format string, args ...any)
 
+	sumKey   string // of Go's checksum database, for tests
 	work     *state.Work
 	contents *layouts.Store
 	store    content.Store
@@ -222,14 +226,29 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
-// Sum downloads a URL and returns its SHA-256, for locking.
+// Sum downloads a URL and returns its SHA-256, for locking. What somebody
+// vouches for is held against that: the Go toolchain, and publishers' keys.
 func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
 	at, err := p.Mirror.URL(url)
 	if err != nil {
 		return "", err
 	}
-	sum, _, err := p.cache.Sum(ctx, at)
-	return sum, err
+	sum, file, err := p.cache.Sum(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	if pub, ok := p.publisherOf(url); ok && path.Ext(url) == ".gpg" {
+		var keyring []byte
+		if keyring, err = os.ReadFile(file); err == nil {
+			err = pinned(pub, keyring)
+		}
+	} else if version, ok := toolchainVersion(url); ok {
+		err = p.checkToolchain(ctx, version, file)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%s: %w", url, err), os.Remove(file))
+	}
+	return sum, nil
 }
 
 // Layout returns the manifest of content made by Prepare.

@@ -46,6 +46,13 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 	}
 	var debs []recipe.Deb
 	err = s.read(ctx, b, def, "lock "+m.Key, func(read func(string) ([]byte, error)) error {
+		trust, err := read("trust")
+		if err != nil {
+			return err
+		}
+		if err := s.Provider.checkTrust(string(trust)); err != nil {
+			return err
+		}
 		text, err := read("uris")
 		if err != nil {
 			return err
