@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	for _, b := range builder.all {
 		b.Close()
 	}
-	os.RemoveAll(built.dir)
+	removeTemporaries()
 	os.Exit(code)
 }
 
