@@ -21,6 +21,9 @@ import (
 // layout: bases made with debootstrap and the harness's source.
 const ContentStore = "assay"
 
+// DownloadPrefix begins the names of vertices that are downloads.
+const DownloadPrefix = "[download] "
+
 // Env is what a recipe leaves open.
 type Env struct {
 	Native recipe.Platform // the builder's own platform
@@ -190,7 +193,7 @@ func (b *builder) download(url, sum, name string) (llb.State, error) {
 	if err != nil {
 		return llb.State{}, fmt.Errorf("%s: checksum %q: %w", url, sum, err)
 	}
-	opts := []llb.HTTPOption{llb.Checksum(d), llb.Filename(name), llb.WithCustomNamef("[download] %s", name)}
+	opts := []llb.HTTPOption{llb.Checksum(d), llb.Filename(name), llb.WithCustomName(DownloadPrefix + name)}
 	if b.env.Secret != nil {
 		if id := b.env.Secret(at); id != "" {
 			opts = append(opts, llb.AuthHeaderSecret(id))

@@ -211,14 +211,15 @@ func cacheEntries(list []string) []client.CacheOptionsEntry {
 func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, opt client.SolveOpt, name string) (*client.SolveResponse, error) {
 	const tries = 3
 	for n := 1; ; n++ {
-		w := s.Progress.watch(name)
-		res, err := b.Client.Solve(ctx, def, opt, w.ch)
+		watched, w := s.Progress.watch(ctx, name, s.Provider.Limits.Total)
+		res, err := b.Client.Solve(watched, def, opt, w.ch)
+		cause := context.Cause(watched) // before wait ends it
 		w.wait()
 		if err == nil {
 			return res, nil
 		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if cause != nil {
+			return nil, cause
 		}
 		if n == tries || !transient(err) {
 			return nil, w.stepError(err)

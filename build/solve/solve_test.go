@@ -51,7 +51,7 @@ func progress(t *testing.T) *Progress {
 
 // watched sends what BuildKit reports through a watcher.
 func watched(p *Progress, name string, list ...*client.SolveStatus) *watcher {
-	w := p.watch(name)
+	_, w := p.watch(context.Background(), name, 0)
 	for _, st := range list {
 		w.ch <- st
 	}
@@ -419,4 +419,39 @@ func TestExplainGone(t *testing.T) {
 			t.Errorf("%q lacks %q", got, want)
 		}
 	}
+}
+
+// TestSlowDownload: BuildKit waits for a silent server for ever, so the solve
+// ends when a download takes longer than it may; other steps have the time
+// that they need.
+func TestSlowDownload(t *testing.T) {
+	running := func(name string, completed bool) *client.SolveStatus {
+		v := vertex(name, "")
+		if completed {
+			v.Completed = v.Started
+		}
+		return status(v)
+	}
+	ctx, w := progress(t).watch(t.Context(), "fabric amd64", 2*time.Second)
+	w.ch <- running("compile", false)
+	w.ch <- running("[download] done.tgz", false)
+	w.ch <- running("[download] done.tgz", true)
+	w.ch <- running("[download] silent.tgz", false)
+	w.ch <- running("[download] silent.tgz", false)
+	<-ctx.Done()
+	var limit *fetch.LimitError
+	if err := context.Cause(ctx); !errors.As(err, &limit) || limit.URL != "[download] silent.tgz" || !strings.Contains(err.Error(), "--download-timeout") {
+		t.Errorf("the solve ends for %v; want a *fetch.LimitError of silent.tgz", err)
+	}
+	close(w.ch)
+	w.wait()
+
+	ctx, w = progress(t).watch(t.Context(), "fabric amd64", 0)
+	w.ch <- running("[download] slow.tgz", false)
+	close(w.ch)
+	<-w.done
+	if ctx.Err() != nil || len(w.running) != 1 {
+		t.Errorf("without a limit from the user: %v, %d clocks; want one that runs for long", ctx.Err(), len(w.running))
+	}
+	w.wait()
 }
