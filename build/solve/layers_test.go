@@ -22,6 +22,9 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/mirror"
 )
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
@@ -290,5 +293,29 @@ func TestFinishTogether(t *testing.T) {
 	}
 	if want := 1 + len(layers) + 2; len(entries) != want {
 		t.Errorf("%d blobs; want %d: base, layers, configuration and manifest", len(entries), want)
+	}
+}
+
+// TestStagingIsOnesOwn: a build that ends does not take what another, with the same
+// state directory, has exported.
+func TestStagingIsOnesOwn(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Solver {
+		s := &Solver{Provider: &Provider{Mirror: mirror.New(), Lock: lock.New(), StateDir: dir}, OutDir: t.TempDir()}
+		if err := s.Provider.Open(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Open(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, b := open(), open()
+	m := exported(t, a.staging, plainTar(t, "a"))
+	if err := b.Provider.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.finish.image(t.Context(), m, "x"); err != nil {
+		t.Errorf("another build ended, and: %v", err)
 	}
 }
