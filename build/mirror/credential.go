@@ -122,19 +122,19 @@ func (r *Resolver) Authorization(url string) string {
 func (r *Resolver) AptAuth() string {
 	var b strings.Builder
 	for _, l := range r.Locations() {
-		b.WriteString("machine " + l.URL + l.login())
+		if !strings.HasPrefix(l.Name, "goproxy:") { // no source of packages leads there
+			b.WriteString("machine " + l.URL + l.login())
+		}
 	}
 	return b.String()
 }
 
-// Netrc returns the mirrors' credentials as .netrc has them, by host alone, ""
-// if there are none.
-func (r *Resolver) Netrc() string {
-	var b strings.Builder
-	for _, l := range r.Locations() {
-		if u, err := url.Parse(l.URL); err == nil {
-			b.WriteString("machine " + u.Hostname() + l.login())
-		}
+// Netrc returns the credential for a URL as .netrc has it, "" for none.
+func (r *Resolver) Netrc(at string) string {
+	l, ok := r.Location(at)
+	u, err := url.Parse(at)
+	if !ok || err != nil {
+		return ""
 	}
-	return b.String()
+	return "machine " + u.Hostname() + l.login()
 }

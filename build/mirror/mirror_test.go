@@ -85,16 +85,16 @@ func TestParseRule(t *testing.T) {
 // those forms have them that are asked for.
 func TestCredential(t *testing.T) {
 	for _, tt := range []struct{ in, url, header, netrc, apt string }{
-		{"goproxy:=https://robot:hunter2@b.example.org:8443/go", "https://b.example.org:8443/go", "robot:hunter2", "machine b.example.org login robot password hunter2\n", "machine https://b.example.org:8443/go login robot password hunter2\n"},
-		{"goproxy:=https://hunter2@b.example.org", "https://b.example.org", "hunter2:", "machine b.example.org login hunter2 password \n", "machine https://b.example.org login hunter2 password \n"},
-		{"goproxy:=https://robot:hunter2%2F%40%3A%3D@b.example.org/?a=b@c", "https://b.example.org/?a=b@c", "robot:hunter2/@:=", "machine b.example.org login robot password hunter2/@:=\n", "machine https://b.example.org/?a=b@c login robot password hunter2/@:=\n"},
-		{"goproxy:=https://robot:a=hunter2@b.example.org", "https://b.example.org", "robot:a=hunter2", "machine b.example.org login robot password a=hunter2\n", "machine https://b.example.org login robot password a=hunter2\n"},
+		{"debian:=https://robot:hunter2@b.example.org:8443/go", "https://b.example.org:8443/go", "robot:hunter2", "machine b.example.org login robot password hunter2\n", "machine https://b.example.org:8443/go login robot password hunter2\n"},
+		{"debian:=https://hunter2@b.example.org", "https://b.example.org", "hunter2:", "machine b.example.org login hunter2 password \n", "machine https://b.example.org login hunter2 password \n"},
+		{"debian:=https://robot:hunter2%2F%40%3A%3D@b.example.org/?a=b@c", "https://b.example.org/?a=b@c", "robot:hunter2/@:=", "machine b.example.org login robot password hunter2/@:=\n", "machine https://b.example.org/?a=b@c login robot password hunter2/@:=\n"},
+		{"debian:=https://robot:a=hunter2@b.example.org", "https://b.example.org", "robot:a=hunter2", "machine b.example.org login robot password a=hunter2\n", "machine https://b.example.org login robot password a=hunter2\n"},
 	} {
 		rule := rules(t, tt.in)[0]
 		r := resolver(t, tt.in)
 		header := "Basic " + base64.StdEncoding.EncodeToString([]byte(tt.header))
-		if rule.To != tt.url || rule.auth.Header() != header || r.Netrc() != tt.netrc || r.AptAuth() != tt.apt {
-			t.Errorf("%q: to %q, %q, %q, %q", tt.in, rule.To, rule.auth.Header(), r.Netrc(), r.AptAuth())
+		if rule.To != tt.url || rule.auth.Header() != header || r.Netrc(tt.url) != tt.netrc || r.AptAuth() != tt.apt {
+			t.Errorf("%q: to %q, %q, %q, %q", tt.in, rule.To, rule.auth.Header(), r.Netrc(tt.url), r.AptAuth())
 		}
 		marshalled, err := json.Marshal([]any{rule, rule.auth, r.Rules(), r.Locations()})
 		if err != nil {
@@ -136,6 +136,16 @@ func TestLocation(t *testing.T) {
 		if got := r.Authorization(url); got != want {
 			t.Errorf("Authorization(%q) = %q; want %q", url, got, want)
 		}
+	}
+	const apt = "machine https://m.example.org/go/a login robot password two\nmachine http://archive.example.org/debian login robot password three\nmachine http://archive.example.org/debian-security login robot password three\n"
+	if got := r.AptAuth(); got != apt {
+		t.Errorf("AptAuth() = %q; want %q", got, apt)
+	}
+	if got, want := r.Netrc("http://archive.example.org/debian/"), "machine archive.example.org login robot password three\n"; got != want {
+		t.Errorf("Netrc = %q; want %q", got, want)
+	}
+	if got := r.Netrc("http://free.example.org/debian"); got != "" {
+		t.Errorf("Netrc of a mirror without a credential = %q", got)
 	}
 	if got, err := r.URL("debian-security:pool/x.deb"); err != nil || got != "http://archive.example.org/debian-security/pool/x.deb" {
 		t.Errorf("URL = %q, %v; want one without the default's password", got, err)

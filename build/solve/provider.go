@@ -214,7 +214,7 @@ func (p *Provider) Maker() (*base.Maker, error) {
 	}
 	return &base.Maker{
 		Dir: p.work.Dir, Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
-		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(), Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
+		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(archive), Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
 	}, nil
 }
 
