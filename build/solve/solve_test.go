@@ -2,6 +2,7 @@ package solve
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -18,7 +19,9 @@ import (
 	digest "github.com/opencontainers/go-digest"
 
 	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/fetch"
+	bkgraph "github.com/assay-hpc/assay/build/llb"
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/mirror"
@@ -454,4 +457,66 @@ func TestSlowDownload(t *testing.T) {
 		t.Errorf("without a limit from the user: %v, %d clocks; want one that runs for long", ctx.Err(), len(w.running))
 	}
 	w.wait()
+}
+
+// TestGraphHasNoCredential: BuildKit's graph, which is recorded, cached and
+// shown, names secrets and does not hold them.
+func TestGraphHasNoCredential(t *testing.T) {
+	p := provider(t)
+	var rules []mirror.Rule
+	for _, text := range []string{"goproxy:=https://robot:hunter2@m.example.org/go", "debian:=https://robot:hunter2@m.example.org/debian", "https://a.example.org=https://robot:hunter2@m.example.org/a"} {
+		rule, err := mirror.ParseRule(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, rule)
+	}
+	p.Mirror = mirror.New(rules...)
+	p.Mirror.Debian = func() (string, error) { return "http://archive.example.org/debian", nil }
+	s := &Solver{Provider: p, Epoch: p.Epoch}
+	sum := strings.Repeat("ab", 32)
+	file := func(url string) recipe.Mount {
+		return recipe.Mount{Target: "/x", From: recipe.Source{Kind: recipe.FromURL, Ref: url, Digest: "sha256:" + sum}}
+	}
+	r := &recipe.Recipe{Target: "x", Platform: amd64, Stages: []recipe.Stage{{Name: "a", From: recipe.Source{Kind: recipe.Scratch}, Steps: []recipe.Step{
+		recipe.Run{Title: "go", Script: "true", Mounts: []recipe.Mount{file("goproxy:a/@v/v1.zip"), file("https://a.example.org/x.tgz"), file("https://b.example.org/x.tgz")}},
+		recipe.Apt{Title: "install", Debs: []recipe.Deb{{Name: "ssh", Version: "1", Arch: "amd64", URL: "debian:pool/ssh.deb", SHA256: sum, Size: 1}}},
+		recipe.Apt{Title: "more", Packages: []string{"vim"}},
+	}}}}
+	b := &daemon.Builder{Native: amd64}
+	state, _, err := bkgraph.Image(r, s.env(t.Context(), b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := state.Marshal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolve, err := s.resolveGraph(t.Context(), b, r, component.Missing{Key: "x/amd64", Stage: "a", Step: 2, Platform: amd64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		def  *llb.Definition
+		want []string
+	}{
+		"image":   {image, []string{"https://m.example.org/go/a/@v/v1.zip", "https://m.example.org/a/x.tgz", "https://m.example.org/debian/pool/ssh.deb", "assay.mirror.goproxy:", "assay.mirror.https://a.example.org", "assay.mirror.debian:"}},
+		"resolve": {resolve, []string{"https://m.example.org/debian", recipe.AptAuthFile, aptAuth}},
+	} {
+		var all strings.Builder
+		for _, d := range tt.def.Def {
+			all.Write(d)
+		}
+		fmt.Fprint(&all, tt.def.Metadata)
+		for _, want := range tt.want {
+			if !strings.Contains(all.String(), want) {
+				t.Errorf("%s: the graph has no %q", name, want)
+			}
+		}
+		for _, bad := range []string{"hunter2", "robot", base64.StdEncoding.EncodeToString([]byte("robot:hunter2"))} {
+			if strings.Contains(all.String(), bad) {
+				t.Errorf("%s: %q is in the graph", name, bad)
+			}
+		}
+	}
 }
