@@ -18,6 +18,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/state"
 )
 
 // A Maker runs debootstrap.
@@ -26,6 +27,7 @@ type Maker struct {
 	Archive string                                            // root URL to fetch from (mirrors applied)
 	Canon   string                                            // root URL that the image's own sources name
 	Name    func(url string) string                           // a package's URL as the lock has it
+	Netrc   string                                            // credentials for Archive, in .netrc's form
 	Fetch   func(context.Context, recipe.Deb) (string, error) // returns the path of a verified package
 	Epoch   time.Time
 	Log     func(format string, args ...any)
@@ -63,7 +65,7 @@ func (m *Maker) Resolve(ctx context.Context, d matrix.Debootstrap, arch string) 
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(root)
+	defer state.Remove(root)
 	keyring := "/usr/share/keyrings/debian-archive-keyring.gpg"
 	if _, err := os.Stat(keyring); err != nil {
 		return nil, fmt.Errorf("%w: %s is missing; run: apt-get install debian-archive-keyring (or make deps)", ErrNotPossible, keyring)
@@ -95,6 +97,9 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 			return nil, fmt.Errorf("debootstrap fetched %q, which the archive's index does not list", name)
 		}
 		d.URL = m.Name(m.Archive + "/" + d.URL)
+		if err := d.Validate(); err != nil {
+			return nil, fmt.Errorf("the archive's index: package %q: %w", name, err)
+		}
 		debs = append(debs, d)
 	}
 	sortDebs(debs)
@@ -104,11 +109,26 @@ func (m *Maker) downloaded(debpaths string, index map[string]recipe.Deb) ([]reci
 func (m *Maker) run(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "debootstrap", args...)
 	cmd.Env = append(cleanEnv(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", m.Epoch.Unix()))
-	cmd.WaitDelay = 10 * time.Second
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if m.Netrc != "" {
+		// Not in the URL: that is in the list of processes, in debootstrap's log and
+		// in the base. Its wget looks here.
+		home, err := os.MkdirTemp(m.Dir, "home-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(home)
+		if err := os.WriteFile(filepath.Join(home, ".netrc"), []byte(m.Netrc), 0o600); err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, "HOME="+home)
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
+	wait, err := state.Start(cmd)
+	if err == nil {
+		err = wait()
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -150,7 +170,7 @@ func (m *Maker) Make(ctx context.Context, d matrix.Debootstrap, arch string, deb
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(work)
+	defer state.Remove(work)
 	repo, root := filepath.Join(work, "repo"), filepath.Join(work, "root")
 	m.Log("fetching %d packages of %s %s", len(debs), d.Suite, arch)
 	if err := m.archive(ctx, repo, d.Suite, arch, debs); err != nil {

@@ -383,12 +383,24 @@ func TestDownloaded(t *testing.T) {
 	if err := os.WriteFile(file, []byte("libc6 /var/cache/apt/archives/libc6_2.36-9_amd64.deb\nadduser /var/cache/x.deb\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	index := map[string]recipe.Deb{"libc6": {Name: "libc6", URL: "pool/libc6.deb"}, "adduser": {Name: "adduser", URL: "pool/adduser.deb"}, "other": {Name: "other"}}
+	index := map[string]recipe.Deb{"other": {Name: "other"}}
+	var want []recipe.Deb
+	for _, name := range []string{"adduser", "libc6"} {
+		d := recipe.Deb{Name: name, Version: "2.36-9", Arch: "amd64", URL: "pool/" + name + ".deb", SHA256: strings.Repeat("ab", 32), Size: 1}
+		index[name] = d
+		d.URL = "debian:" + d.URL
+		want = append(want, d)
+	}
 	m := maker(t)
 	got, err := m.downloaded(file, index)
-	want := []recipe.Deb{{Name: "adduser", URL: "debian:pool/adduser.deb"}, {Name: "libc6", URL: "debian:pool/libc6.deb"}}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("downloaded: %v (-want +got):\n%s", err, diff)
+	}
+	hostile := index["libc6"]
+	hostile.Version = "1$(id)"
+	index["libc6"] = hostile
+	if got, err := m.downloaded(file, index); err == nil || !strings.Contains(err.Error(), `package "libc6": version: "1$(id)"`) {
+		t.Errorf("downloaded = %v, %v; want an error that names the version", got, err)
 	}
 	delete(index, "libc6")
 	if got, err := m.downloaded(file, index); err == nil || !strings.Contains(err.Error(), `"libc6"`) {

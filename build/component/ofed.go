@@ -8,10 +8,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-const (
-	docaKey  = "https://linux.mellanox.com/public/repo/doca/GPG-KEY-Mellanox.pub"
-	docaRepo = "https://linux.mellanox.com/public/repo/doca/%s/ubuntu%s/%s/"
-)
+const docaRoot = "https://linux.mellanox.com/public/repo/doca/"
 
 // ofedRepository sets a stage up for a target's DOCA repository; nothing for a
 // target without OFED.
@@ -21,10 +18,11 @@ func (b *builder) ofedRepository(t matrix.Target) []recipe.Step {
 		return nil
 	}
 	arch := map[string]string{"amd64": "x86_64", "arm64": "arm64-sbsa"}[b.Platform.Arch]
-	key := b.download(docaKey)
+	repo := fmt.Sprintf("%s%s/ubuntu%s/%s/", docaRoot, version, t.Release, arch)
+	key := b.download(repo + "doca_keyring.gpg")
 	return []recipe.Step{
-		recipe.Copy{From: key, Src: "/" + key.Name(), Dst: "/usr/share/keyrings/doca.asc"},
-		recipe.File{Path: "/etc/apt/sources.list.d/doca.list", Mode: 0o644, Content: fmt.Sprintf("deb [signed-by=/usr/share/keyrings/doca.asc] "+docaRepo+" ./\n", version, t.Release, arch)},
+		recipe.Copy{From: key, Src: "/" + key.Name(), Dst: "/usr/share/keyrings/doca.gpg"},
+		recipe.File{Path: "/etc/apt/sources.list.d/doca.list", Mode: 0o644, Content: "deb [signed-by=/usr/share/keyrings/doca.gpg] " + repo + " ./\n"},
 	}
 }
 

@@ -10,21 +10,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/moby/buildkit/client"
-	"golang.org/x/sys/unix"
-
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/state"
+	"github.com/moby/buildkit/client"
 )
 
 // A Builder is one buildkitd with what it can build.
 type Builder struct {
-	Addr      string
+	Addr      string // without a user: it is printed and recorded
 	Client    *client.Client
 	Native    recipe.Platform
 	Platforms []recipe.Platform // Native first, then what it emulates
@@ -75,7 +73,7 @@ func Connect(ctx context.Context, o Options) ([]*Builder, error) {
 			for _, b := range all {
 				b.Close()
 			}
-			return nil, fmt.Errorf("builder %s: %w", addr, err)
+			return nil, fmt.Errorf("builder %s: %w", plain(addr), err)
 		}
 		all = append(all, b)
 	}
@@ -101,16 +99,16 @@ func For(builders []*Builder, p recipe.Platform) (*Builder, error) {
 func dial(ctx context.Context, addr string) (*Builder, error) {
 	c, err := client.New(ctx, addr)
 	if err != nil {
-		return nil, err
+		return nil, &plainError{addr, err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	workers, err := c.ListWorkers(ctx)
 	if err != nil {
 		c.Close()
-		return nil, fmt.Errorf("it does not answer: %w", err)
+		return nil, fmt.Errorf("it does not answer: %w", &plainError{addr, err})
 	}
-	b := &Builder{Addr: addr, Client: c}
+	b := &Builder{Addr: plain(addr), Client: c}
 	for _, w := range workers {
 		for _, p := range w.Platforms {
 			if rp := (recipe.Platform{OS: p.OS, Arch: p.Architecture}); p.Variant == "" && !b.Supports(rp) {
@@ -125,6 +123,46 @@ func dial(ctx context.Context, addr string) (*Builder, error) {
 	b.Native = b.Platforms[0]
 	return b, nil
 }
+
+// plain is a builder's address without user and password.
+func plain(addr string) string {
+	scheme, rest, ok := strings.Cut(addr, "://")
+	if !ok {
+		return addr[strings.LastIndex(addr, "@")+1:]
+	}
+	host, path, below := strings.Cut(rest, "/")
+	host = host[strings.LastIndex(host, "@")+1:]
+	if below {
+		host += "/" + path
+	}
+	return scheme + "://" + host
+}
+
+// plainError is an error whose text has a builder's address without user and
+// password.
+type plainError struct {
+	addr string
+	err  error
+}
+
+func (e *plainError) Error() string {
+	text := e.err.Error()
+	rest := e.addr
+	if _, after, ok := strings.Cut(rest, "://"); ok {
+		rest = after
+	}
+	host, _, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndex(host, "@"); i >= 0 {
+		text = strings.ReplaceAll(text, host[:i], "***")
+		_, password, _ := strings.Cut(host[:i], ":")
+		if password != "" {
+			text = strings.ReplaceAll(text, password, "***")
+		}
+	}
+	return text
+}
+
+func (e *plainError) Unwrap() error { return e.err }
 
 // ErrCannotStart says that our own daemon cannot run on this machine; the
 // message has the remedy.
@@ -173,49 +211,26 @@ func start(ctx context.Context, o Options) (*Builder, error) {
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return nil, err
 	}
-	unlock, err := lockState(ctx, o)
+	lock, err := state.Lock(ctx, filepath.Join(o.StateDir, "assay.lock"), func() {
+		if o.Log != nil {
+			o.Log("another assay is using the builder in %s; waiting for it", o.StateDir)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	p, err := spawn(binary, o.StateDir)
+	p, err := spawn(binary, o.StateDir, lock)
 	if err != nil {
-		unlock()
+		lock.Close()
 		return nil, err
 	}
-	stop := func() error { defer unlock(); return p.stop() }
+	stop := func() error { defer lock.Close(); return p.stop() }
 	b, err := p.wait(ctx)
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
 	b.stop = stop
 	return b, nil
-}
-
-// lockState makes sure that one daemon at a time uses the state directory.
-func lockState(ctx context.Context, o Options) (func(), error) {
-	f, err := os.OpenFile(filepath.Join(o.StateDir, "assay.lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	for told := false; ; told = true {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			f.Close()
-			return nil, err
-		}
-		if !told && o.Log != nil {
-			o.Log("another assay is using the builder in %s; waiting for it", o.StateDir)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }
 
 // process is a running daemon of our own.
@@ -235,40 +250,36 @@ const config = `# Written by assay for its own buildkitd.
   format = "text"
 `
 
-func spawn(binary, dir string) (*process, error) {
+// spawn starts the daemon. It inherits the lock of its state directory: if this
+// program is killed, the next one waits until the daemon is gone as well.
+func spawn(binary, dir string, lock *os.File) (*process, error) {
 	cfg := filepath.Join(dir, "buildkitd.toml")
 	if err := os.WriteFile(cfg, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
 	// What a killed daemon left there goes with the next one.
-	tmp := filepath.Join(dir, "tmp")
-	if err := errors.Join(os.RemoveAll(tmp), os.MkdirAll(tmp, 0o700)); err != nil {
+	tmp, root := filepath.Join(dir, "tmp"), filepath.Join(dir, "root")
+	if err := errors.Join(state.Unmount(root), state.Remove(tmp), os.MkdirAll(tmp, 0o700)); err != nil {
 		return nil, err
 	}
 	sock := filepath.Join(dir, "buildkitd.sock")
 	p := &process{addr: "unix://" + sock, log: &tailBuffer{}, done: make(chan struct{})}
-	p.cmd = exec.Command(binary, "--config", cfg, "--root", filepath.Join(dir, "root"), "--addr", p.addr,
+	p.cmd = exec.Command(binary, "--config", cfg, "--root", root, "--addr", p.addr,
 		"--oci-worker=true", "--containerd-worker=false", "--otel-socket-path", filepath.Join(dir, "otel.sock"))
 	p.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	// Ctrl-C goes to assay, which cancels builds before it stops the daemon;
-	// if assay dies, so does the daemon.
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	started := make(chan error)
-	go func() {
-		// The kernel sends the death signal when the starting thread ends, so
-		// that thread must live as long as the daemon.
-		runtime.LockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = p.cmd.Wait()
-		}
-		close(p.done)
-	}()
-	if err := <-started; err != nil {
+	p.cmd.ExtraFiles = []*os.File{lock}
+	// Ctrl-C goes to assay, which cancels builds before it stops the daemon; if
+	// assay dies, so do the daemon and its containers, which runc keeps in
+	// /run/runc.
+	wait, err := state.Start(p.cmd, "/run/runc")
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCannotStart, err)
 	}
+	go func() {
+		p.err = wait()
+		close(p.done)
+	}()
 	return p, nil
 }
 

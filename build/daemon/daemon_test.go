@@ -10,6 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/build/recipe"
 )
@@ -92,42 +95,61 @@ func TestConnectErrors(t *testing.T) {
 	}
 }
 
-// TestLockState: a second user of the state directory waits, says so once, and
-// stops waiting when it is told to.
-func TestLockState(t *testing.T) {
-	o := Options{StateDir: t.TempDir()}
-	unlock, err := lockState(t.Context(), o)
+// root skips a test that starts a daemon, in namespaces of its own.
+func root(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a daemon of our own needs root")
+	}
+}
+
+// started is a daemon in dir whose program is that script.
+func started(t *testing.T, dir, script string) *process {
+	t.Helper()
+	root(t)
+	file := filepath.Join(dir, "buildkitd")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(dir, "assay.lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	why := errors.New("the user pressed Ctrl-C")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	var told []string
-	o.Log = func(format string, args ...any) {
-		told = append(told, fmt.Sprintf(format, args...))
-		cancel(why)
+	defer lock.Close()
+	p, err := spawn(file, dir, lock)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := lockState(ctx, o); !errors.Is(err, why) {
-		t.Errorf("lockState of a locked directory = %v; want the cancellation", err)
-	}
-	if len(told) != 1 || !strings.Contains(told[0], o.StateDir) {
-		t.Errorf("the waiting one says %q", told)
-	}
+	return p
+}
 
-	waits := make(chan struct{})
-	o.Log = func(string, ...any) { close(waits) }
-	got := make(chan error)
-	go func() {
-		unlock, err := lockState(context.Background(), o)
-		if err == nil {
-			unlock()
+// TestKilledMount: a daemon that was killed, by an assay that let it mount into
+// the machine's own namespace, left mounts. The next one starts all the same.
+func TestKilledMount(t *testing.T) {
+	root(t)
+	dir := t.TempDir()
+	var points []string
+	for _, d := range []string{"tmp/buildkit-mount1", "tmp/buildkit-mount1", "root/runc-overlayfs/executor/x/rootfs"} {
+		d = filepath.Join(dir, d)
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
 		}
-		got <- err
-	}()
-	<-waits
-	unlock()
-	if err := <-got; err != nil {
-		t.Errorf("lockState after the other has gone = %v", err)
+		if err := unix.Mount("", d, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(d, unix.MNT_DETACH) })
+		points = append(points, d)
+	}
+	file, err := os.Create(filepath.Join(points[0], "file")) // in use
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	p := started(t, dir, "exit 0\n")
+	<-p.done
+	info, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || strings.Contains(string(info), dir) {
+		t.Errorf("something is still mounted below %s (%v)", dir, err)
 	}
 }
 
@@ -135,37 +157,20 @@ func TestLockState(t *testing.T) {
 // not waited for.
 func TestSpawnEnds(t *testing.T) {
 	dir := t.TempDir()
-	script := filepath.Join(dir, "buildkitd")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\necho 'no such option: '$1 >&2\nexit 3\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	p, err := spawn(script, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = p.wait(t.Context())
+	p := started(t, dir, "echo 'no such option: '$1 >&2\nexit 3\n")
+	_, err := p.wait(t.Context())
 	if !errors.Is(err, ErrCannotStart) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "no such option: --config") {
 		t.Errorf("wait = %v; want the status and the log", err)
 	}
 	if err := p.stop(); err != nil {
 		t.Errorf("stop of what has ended = %v", err)
 	}
-	if _, err := spawn(filepath.Join(dir, "gone"), dir); !errors.Is(err, ErrCannotStart) {
-		t.Errorf("spawn of nothing = %v; want ErrCannotStart", err)
-	}
 }
 
 // TestStop: a daemon is told to end, and is gone when stop returns.
 func TestStop(t *testing.T) {
 	dir := t.TempDir()
-	script := filepath.Join(dir, "buildkitd")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ntrap 'echo stopped > "+dir+"/stopped; exit 0' TERM\necho > "+dir+"/ready\nwhile :; do sleep 0.05; done\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	p, err := spawn(script, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := started(t, dir, "trap 'echo stopped > "+dir+"/stopped; exit 0' TERM\necho > "+dir+"/ready\nwhile :; do sleep 0.05; done\n")
 	ready := exec.Command("/bin/sh", "-c", "while [ ! -e "+dir+"/ready ]; do sleep 0.02; done")
 	if err := ready.Run(); err != nil {
 		t.Fatal(err)
@@ -201,5 +206,29 @@ func TestTailBuffer(t *testing.T) {
 	}
 	if n := b.buf.Len(); n > 64<<10 {
 		t.Errorf("it keeps %d bytes", n)
+	}
+}
+
+// TestPlain: a builder's address may hold a password, and is printed and
+// recorded.
+func TestPlain(t *testing.T) {
+	for in, want := range map[string]string{
+		"unix:///run/buildkit/buildkitd.sock":       "unix:///run/buildkit/buildkitd.sock",
+		"tcp://builder.example.org:1234":            "tcp://builder.example.org:1234",
+		"tcp://robot:hunter2@builder.example.org":   "tcp://builder.example.org",
+		"ssh://hunter2@builder.example.org/run/x@y": "ssh://builder.example.org/run/x@y",
+		"robot:hunter2@builder.example.org:1234":    "builder.example.org:1234",
+		"docker-container://assay":                  "docker-container://assay",
+	} {
+		if got := plain(in); got != want {
+			t.Errorf("plain(%q) = %q; want %q", in, got, want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	for _, addr := range []string{"tcp://robot:hunter2@127.0.0.1:1", "ssh://robot:hunter2@127.0.0.1", "robot:hunter2@127.0.0.1:1", "nonsense://robot:hunter2@host", "://robot:hunter2@host"} {
+		if _, err := Connect(ctx, Options{Addrs: []string{addr}}); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Connect(%q) = %v; want an error without the password", addr, err)
+		}
 	}
 }

@@ -10,6 +10,7 @@ package dockerfile
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,6 +25,10 @@ type Env struct {
 	URL   func(string) (string, error) // where a download comes from
 	Image func(string) string          // where a base comes from
 	Sed   string                       // applied to the package sources, for mirrors
+	// Locked reports whether a mirror's URL needs a credential, and AptLocked
+	// whether apt does. Credentials are given when the image is built, as secrets.
+	Locked    func(url string) bool
+	AptLocked bool
 }
 
 // Write returns the Dockerfile.
@@ -46,6 +51,7 @@ type writer struct {
 	pre, body strings.Builder
 	downloads map[string]string // URL to stage name
 	contexts  []string
+	locked    []string // hosts that need a credential
 }
 
 func (w *writer) head() string {
@@ -56,12 +62,26 @@ func (w *writer) head() string {
 	for _, c := range w.contexts {
 		fmt.Fprintf(&b, " \\\n#   --build-context %s=…", c)
 	}
+	for _, host := range w.locked {
+		fmt.Fprintf(&b, " \\\n#   --secret id=HTTP_AUTH_HEADER_%s,src=…", host)
+	}
+	if w.env.AptLocked {
+		fmt.Fprintf(&b, " \\\n#   --secret id=%s,src=…", aptSecret)
+	}
 	fmt.Fprint(&b, " .\n")
 	for _, c := range w.contexts {
 		fmt.Fprintf(&b, "# %s: %s\n", c, contextHelp(c))
 	}
+	for _, host := range w.locked {
+		fmt.Fprintf(&b, "# HTTP_AUTH_HEADER_%s: a file with the value of the Authorization header for that host, such as Basic and USER:PASSWORD in base64\n", host)
+	}
+	if w.env.AptLocked {
+		fmt.Fprintf(&b, "# %s: a file as apt_auth.conf(5) has it\n", aptSecret)
+	}
 	return b.String()
 }
+
+const aptSecret = "apt-auth"
 
 func contextHelp(name string) string {
 	if strings.HasPrefix(name, "base-") {
@@ -132,6 +152,15 @@ func (w *writer) download(src recipe.Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if w.env.Locked != nil && w.env.Locked(at) {
+		u, err := url.Parse(at)
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(w.locked, u.Hostname()) {
+			w.locked = append(w.locked, u.Hostname())
+		}
+	}
 	name := fmt.Sprintf("download-%d", len(w.downloads)+1)
 	w.downloads[src.Ref] = name
 	sum := ""
@@ -149,7 +178,11 @@ func (w *writer) step(st recipe.Step) error {
 	case recipe.Apt:
 		// Package lists and packages come over the network here; the graph has
 		// them as verified downloads.
-		w.script("RUN", st.Title, st.OnlineScript(w.env.Sed))
+		opts := "RUN"
+		if w.env.AptLocked {
+			opts += fmt.Sprintf(" --mount=type=secret,id=%s,required=true,target=%s", aptSecret, recipe.AptAuthFile)
+		}
+		w.script(opts, st.Title, st.OnlineScript(w.env.Sed))
 	case recipe.File:
 		if st.Content != "" && !strings.HasSuffix(st.Content, "\n") {
 			return fmt.Errorf("file %s does not end in a newline, which a here-document cannot say", st.Path)

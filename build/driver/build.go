@@ -20,6 +20,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/daemon"
+	"github.com/assay-hpc/assay/build/fetch"
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/provenance"
@@ -47,6 +48,7 @@ type BuildOptions struct {
 	SignKey   crypto.Signer
 	Progress  string // progressui's mode
 	Buildkitd string
+	Limits    fetch.Limits
 }
 
 // An ImageResult is one platform of one target.
@@ -152,12 +154,12 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	}
 	s := &solve.Solver{
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
-		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Log: w.Log},
+		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.Publishers, Log: w.Log},
 	}
 	stop := func() {
 		progress.Close()
 		closeAll()
-		if err := s.Close(); err != nil {
+		if err := s.Provider.Close(); err != nil {
 			w.Log("%v", err)
 		}
 	}

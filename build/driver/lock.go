@@ -286,12 +286,6 @@ func (w *Workspace) LockTargets(ctx context.Context, targets []matrix.Target, o 
 	if err != nil || len(need) == 0 {
 		return rep, errors.Join(err, w.WriteLock())
 	}
-	dir, err := os.MkdirTemp("", "assay-lock-")
-	if err != nil {
-		return rep, err
-	}
-	defer os.RemoveAll(dir)
-	o.OutDir = dir
 	s, stop, err := w.NewSolver(ctx, o)
 	if err != nil {
 		return rep, err

@@ -52,6 +52,8 @@ type Workspace struct {
 	Lock     *lock.Lock
 	LockPath string // "" for the embedded lock, which cannot be written
 	Mirror   *mirror.Resolver
+	// Publishers have their keys pinned; nil means [component.Publishers].
+	Publishers []component.Publisher
 
 	text      []byte // of the matrix
 	source    component.Source

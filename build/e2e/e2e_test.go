@@ -15,6 +15,8 @@ import (
 
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/solve"
+	"github.com/assay-hpc/assay/build/standin"
 )
 
 // builder is the one buildkitd that all tests of a run share.
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) {
 	for _, b := range builder.all {
 		b.Close()
 	}
-	os.RemoveAll(built.dir)
+	removeTemporaries()
 	os.Exit(code)
 }
 
@@ -102,9 +104,16 @@ func open(t *testing.T, file string, mirrors map[string]string) *driver.Workspac
 
 // lockAll resolves what the targets need from the sources as they are. Unlike
 // "assay lock" it does not start from the checksums that publishers have
-// announced: a stand-in has others.
-func lockAll(t *testing.T, w *driver.Workspace, addr string) {
+// announced: a stand-in has others, and other keys.
+func lockAll(t *testing.T, w *driver.Workspace, u *standin.Upstreams, addr string) {
 	t.Helper()
+	keyring, err := os.ReadFile(u.KeyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Publishers, err = solve.SignedWith(keyring); err != nil {
+		t.Fatal(err)
+	}
 	s, stop, err := w.NewSolver(t.Context(), driver.BuildOptions{OutDir: t.TempDir(), Builders: []string{addr}, Progress: progress()})
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,6 @@ const fabric = "fabric-debian12"
 var built struct {
 	once sync.Once
 	w    *driver.Workspace
-	dir  string
 	out  string
 	img  driver.ImageResult
 }
@@ -50,11 +49,7 @@ func fabricImage(t *testing.T) (*driver.Workspace, string, driver.ImageResult) {
 		t.Skip(err)
 	}
 	built.once.Do(func() {
-		dir, err := os.MkdirTemp("", "assay-e2e-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		built.dir = dir
+		dir := temporary(t)
 		w := fabricWorkspace(t, dir)
 		rep, err := w.LockTargets(t.Context(), w.Targets, driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
 		if err != nil {

@@ -27,7 +27,7 @@ func TestHarnessCUDA(t *testing.T) {
 	}
 	u := upstreams(t, standin.Options{Bases: []standin.Base{{CUDA: "12.9.1", Ubuntu: "22.04"}}, Compiler: true})
 	w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())
-	lockAll(t, w, addr)
+	lockAll(t, w, u, addr)
 	out := t.TempDir()
 	res, err := w.Build(t.Context(), driver.BuildOptions{OutDir: out, Builders: []string{addr}, Progress: progress()})
 	if err != nil {

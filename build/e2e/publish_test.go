@@ -45,7 +45,7 @@ func TestStandinMatrix(t *testing.T) {
 	addr := buildkit(t)
 	u := upstreams(t, standin.Options{})
 	w := workspace(t, "testdata/standin.yaml", u.Mirrors())
-	lockAll(t, w, addr)
+	lockAll(t, w, u, addr)
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func TestFaults(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.name, " ", "-"), func(t *testing.T) {
 			u := upstreams(t, c.opts)
 			w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())
-			lockAll(t, w, addr)
+			lockAll(t, w, u, addr)
 			if c.damage != "" {
 				// The builder must not have the good one already.
 				prune(t, addr)

@@ -1,9 +1,11 @@
 // Package fetch downloads files into a cache keyed by their SHA-256. A
-// download that breaks off goes on where it stopped; a file whose checksum is
-// wrong is never seen by a caller.
+// download that breaks off goes on where it stopped if the server says that
+// the file is still the same; a file whose checksum is wrong is never seen by
+// a caller.
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,42 +13,87 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/assay-hpc/assay/build/state"
 )
+
+// DefaultStall is how long a server may send nothing before a download is
+// tried again.
+const DefaultStall = time.Minute
+
+// Limits say when a download is given up.
+type Limits struct {
+	Stall time.Duration // without a byte, for one attempt; 0 means [DefaultStall]
+	Total time.Duration // for one file, all attempts together; 0 means no limit
+}
 
 // A Cache is a directory of verified downloads.
 type Cache struct {
-	Dir    string
-	Client *http.Client // nil means http.DefaultClient
+	Dir string
+	Limits
+	Client *http.Client // nil means one of this package's own
+	// Authorization returns the value of that header for a URL, "" for none;
+	// nil means that no URL needs one.
+	Authorization func(url string) string
+
+	sleep func(context.Context, time.Duration) error // tests replace it
 }
 
 // A ChecksumError says that a download is not what was locked.
 type ChecksumError struct{ URL, Want, Got string }
 
 func (e *ChecksumError) Error() string {
-	return fmt.Sprintf("%s: checksum mismatch: matrix.lock has sha256:%s, the download is sha256:%s; if the publisher changed the file on purpose, run \"assay lock --update\" and review the difference", redact(e.URL), e.Want, e.Got)
+	return fmt.Sprintf("%s: checksum mismatch: matrix.lock has sha256:%s, the download is sha256:%s; if the publisher changed the file on purpose, run \"assay lock --update\" and review the difference", e.URL, e.Want, e.Got)
 }
 
 // A StatusError is an HTTP answer other than success.
 type StatusError struct {
-	URL  string
-	Code int
+	URL   string
+	Code  int
+	After time.Duration // the server asks to wait this long before the next attempt
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s: %d %s", redact(e.URL), e.Code, http.StatusText(e.Code))
+	return fmt.Sprintf("%s: %d %s", e.URL, e.Code, http.StatusText(e.Code))
 }
 
-const attempts = 5
+// A LimitError says that a download took longer than it may.
+type LimitError struct {
+	URL   string
+	Limit time.Duration
+	Total bool // all attempts together; else the server sent nothing for so long
+}
+
+func (e *LimitError) Error() string {
+	if e.Total {
+		return fmt.Sprintf("%s: not complete after %v, the limit that --download-timeout sets", e.URL, e.Limit)
+	}
+	return fmt.Sprintf("%s: the server sent nothing for %v; --stall-timeout sets how long to wait", e.URL, e.Limit)
+}
+
+const (
+	attempts = 5
+	maxWait  = time.Minute // however long a server asks to wait
+)
+
+// Sweep removes what downloads that were killed have left.
+func (c *Cache) Sweep() error { return state.SweepParts(c.Dir) }
 
 // Get returns the path of the file with the given SHA-256 (hex), downloading
 // it from url if the cache lacks it.
 func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
+	if err := check(url); err != nil {
+		return "", err
+	}
 	if !checksum.MatchString(sum) { // it becomes a file name
-		return "", fmt.Errorf("%s: %q is not a SHA-256 in hex", redact(url), sum)
+		return "", fmt.Errorf("%s: %q is not a SHA-256 in hex", url, sum)
 	}
 	path := filepath.Join(c.Dir, sum)
 	if _, err := os.Stat(path); err == nil {
@@ -65,23 +112,54 @@ func (c *Cache) Get(ctx context.Context, url, sum string) (string, error) {
 
 var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Sum downloads url and returns its SHA-256 in hex: for locking what nobody
-// has pinned yet. The file stays in the cache.
-func (c *Cache) Sum(ctx context.Context, url string) (string, error) {
-	part, sum, err := c.download(ctx, url)
-	if err != nil {
-		return "", err
+// check refuses what is no URL to download from. Credentials come from
+// Authorization: a URL is printed, and written to files.
+func check(url string) error {
+	u, err := neturl.Parse(url)
+	switch {
+	case err != nil || u.Host == "":
+		return errors.New("a download's address is not a URL") // it may hold anything: it is not repeated
+	case u.User != nil:
+		u.User = nil
+		return fmt.Errorf("%s: the URL of a download holds a user; write user and password into the TO of --mirror FROM=TO", u)
 	}
-	return sum, os.Rename(part, filepath.Join(c.Dir, sum))
+	return nil
 }
 
-// download fetches url, with retries, into a file of its own in the cache's
-// directory, and returns the file's path and SHA-256.
+// Sum downloads url and returns its SHA-256 in hex and its path in the cache:
+// for locking what nobody has pinned yet.
+func (c *Cache) Sum(ctx context.Context, url string) (sum, path string, err error) {
+	if err := check(url); err != nil {
+		return "", "", err
+	}
+	part, sum, err := c.download(ctx, url)
+	if err != nil {
+		return "", "", err
+	}
+	path = filepath.Join(c.Dir, sum)
+	return sum, path, os.Rename(part, path)
+}
+
+// Text downloads url and returns its content, which is not kept.
+func (c *Cache) Text(ctx context.Context, url string) ([]byte, error) {
+	if err := check(url); err != nil {
+		return nil, err
+	}
+	part, _, err := c.download(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(part)
+	return os.ReadFile(part)
+}
+
+// download fetches url, with retries, into a file of its own, and returns the
+// file's path and SHA-256.
 func (c *Cache) download(ctx context.Context, url string) (path, sum string, err error) {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return "", "", err
 	}
-	f, err := os.CreateTemp(c.Dir, "*.part")
+	f, err := state.CreatePart(c.Dir)
 	if err != nil {
 		return "", "", err
 	}
@@ -100,74 +178,184 @@ func (c *Cache) download(ctx context.Context, url string) (path, sum string, err
 	if _, err := io.Copy(h, f); err != nil {
 		return "", "", err
 	}
-	return f.Name(), hex.EncodeToString(h.Sum(nil)), f.Chmod(0o644)
+	// A file under its checksum's name is not read again to see whether it is
+	// whole, so it is on the disk before it has that name.
+	return f.Name(), hex.EncodeToString(h.Sum(nil)), errors.Join(f.Chmod(0o644), f.Sync())
 }
 
-// fill downloads url into f, going on where an earlier try stopped.
+// fill downloads url into f, going on where an earlier attempt stopped.
 func (c *Cache) fill(ctx context.Context, url string, f *os.File) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return fmt.Errorf("%s: not a URL", redact(url))
+	if c.Total > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Total, &LimitError{URL: url, Limit: c.Total, Total: true})
+		defer cancel()
 	}
+	t := transfer{cache: c, url: url, file: f}
 	for n := 1; ; n++ {
-		err := c.resume(req, f)
+		err := t.attempt(ctx)
 		if err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
+		wait := time.Duration(n*n) * 200 * time.Millisecond
 		var status *StatusError
-		if final := errors.As(err, &status) && status.Code < 500 && status.Code != 429; final || n == attempts {
+		if errors.As(err, &status) {
+			if status.Code < 500 && status.Code != http.StatusTooManyRequests {
+				return err
+			}
+			wait = max(wait, min(status.After, maxWait))
+		}
+		if n == attempts {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Duration(n*n) * 200 * time.Millisecond):
+		if err := c.wait(ctx, wait); err != nil {
+			return err
 		}
 	}
 }
 
-var userinfo = regexp.MustCompile(`//[^/@]*@`)
+func (c *Cache) wait(ctx context.Context, d time.Duration) error {
+	if c.sleep != nil {
+		return c.sleep(ctx, d)
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
 
-// redact takes a mirror's user and password out of a URL: errors go into logs
-// that others read.
-func redact(url string) string { return userinfo.ReplaceAllString(url, "//***@") }
+// own is the client for downloads. It takes files as they are: a server that
+// compresses one on the way would make another file of it.
+var own = func() *http.Client {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableCompression = true
+	return &http.Client{Transport: t}
+}()
 
-// resume asks for what is missing behind what f already holds.
-func (c *Cache) resume(req *http.Request, f *os.File) error {
-	have, err := f.Seek(0, io.SeekEnd)
+// A transfer is the download of one file, in one attempt or several.
+type transfer struct {
+	cache *Cache
+	url   string
+	file  *os.File
+	etag  string // a strong validator of the file whose beginning is there, or ""
+}
+
+// attempt asks for what is missing behind what the file already holds, or for
+// all of it where the server gave nothing to know the file by.
+func (t *transfer) attempt(ctx context.Context) error {
+	stall := cmp.Or(t.cache.Stall, DefaultStall)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(stall, func() { cancel(&LimitError{URL: t.url, Limit: stall}) })
+	defer timer.Stop()
+	have, err := t.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return err
 	}
-	req.Header.Del("Range")
-	if have > 0 {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	if t.etag == "" {
+		have = 0
 	}
-	client := c.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	resp, err := client.Do(req)
+	resp, err := t.request(ctx, have)
 	if err != nil {
-		return err
+		return t.reason(ctx, err)
 	}
 	defer resp.Body.Close()
-	switch resp.StatusCode {
-	case http.StatusPartialContent:
-	case http.StatusOK: // the whole file, whatever we asked for
-		if err := f.Truncate(0); err != nil {
-			return err
-		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-	case http.StatusRequestedRangeNotSatisfiable: // we have all of it
-		return nil
+	timer.Reset(stall)
+	switch code := resp.StatusCode; {
+	case code == http.StatusOK: // the whole file, whatever we asked for
+		return t.whole(ctx, resp, timer, stall)
+	case have > 0 && code == http.StatusPartialContent && t.same(resp) && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
+		return t.copy(ctx, resp.Body, timer, stall)
+	case have > 0 && code == http.StatusRequestedRangeNotSatisfiable && t.same(resp) && resp.Header.Get("Content-Range") == fmt.Sprintf("bytes */%d", have):
+		return nil // we have all of it
+	case code == http.StatusPartialContent, have > 0 && code == http.StatusRequestedRangeNotSatisfiable:
+		t.etag = "" // another file, or another part than asked for: the next attempt starts anew
+		return fmt.Errorf("%s: the file changed during the download", t.url)
 	default:
-		return &StatusError{URL: req.URL.String(), Code: resp.StatusCode}
+		return &StatusError{URL: t.url, Code: code, After: retryAfter(resp.Header.Get("Retry-After"))}
 	}
-	_, err = io.Copy(f, resp.Body)
-	return err
+}
+
+func (t *transfer) request(ctx context.Context, have int64) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, t.url, nil)
+	if err != nil {
+		return nil, err
+	}
+	if have > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+		req.Header.Set("If-Range", t.etag)
+	}
+	if t.cache.Authorization != nil {
+		if v := t.cache.Authorization(t.url); v != "" {
+			req.Header.Set("Authorization", v)
+		}
+	}
+	return cmp.Or(t.cache.Client, own).Do(req)
+}
+
+// same reports whether an answer does not say that the file is another one.
+func (t *transfer) same(resp *http.Response) bool {
+	etag := resp.Header.Get("ETag")
+	return etag == "" || etag == t.etag
+}
+
+// whole begins the file anew.
+func (t *transfer) whole(ctx context.Context, resp *http.Response, timer *time.Timer, stall time.Duration) error {
+	if err := t.file.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := t.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	t.etag = resp.Header.Get("ETag")
+	if strings.HasPrefix(t.etag, "W/") { // weak: it says nothing about bytes
+		t.etag = ""
+	}
+	return t.copy(ctx, resp.Body, timer, stall)
+}
+
+func (t *transfer) copy(ctx context.Context, body io.Reader, timer *time.Timer, stall time.Duration) error {
+	_, err := io.Copy(t.file, readerFunc(func(p []byte) (int, error) {
+		n, err := body.Read(p)
+		if n > 0 {
+			timer.Reset(stall)
+		}
+		return n, err
+	}))
+	return t.reason(ctx, err)
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// reason is why a request failed. The client's own error names the address
+// that a redirect led to, which may hold a signature that opens the file.
+func (t *transfer) reason(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var of *neturl.Error
+	if errors.As(err, &of) {
+		err = of.Err
+	}
+	return fmt.Errorf("%s: %w", t.url, err)
+}
+
+// retryAfter reads the header of that name: seconds, or a date.
+func retryAfter(v string) time.Duration {
+	if s, err := strconv.Atoi(v); err == nil && s >= 0 {
+		return time.Duration(min(s, 3600)) * time.Second
+	}
+	if at, err := http.ParseTime(v); err == nil {
+		return max(time.Until(at), 0)
+	}
+	return 0
 }

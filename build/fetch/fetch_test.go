@@ -3,6 +3,7 @@ package fetch
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -36,10 +37,27 @@ func serve(t *testing.T, handle func(n int64, w http.ResponseWriter, r *http.Req
 
 // whole serves the file, ranges included.
 func whole(_ int64, w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("ETag", `"1"`)
 	http.ServeContent(w, r, "tool", time.Time{}, strings.NewReader(string(data)))
 }
 
-func cache(t *testing.T) *Cache { return &Cache{Dir: filepath.Join(t.TempDir(), "downloads")} }
+// cut sends the first n bytes of the file and cuts the connection.
+func cut(w http.ResponseWriter, n int, header ...string) {
+	for i := 0; i < len(header); i += 2 {
+		w.Header().Set(header[i], header[i+1])
+	}
+	w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+	w.Write(data[:n])
+	w.(http.Flusher).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+// cache is an empty one that does not wait between attempts.
+func cache(t *testing.T) *Cache {
+	c := &Cache{Dir: filepath.Join(t.TempDir(), "downloads")}
+	c.sleep = func(ctx context.Context, _ time.Duration) error { return context.Cause(ctx) }
+	return c
+}
 
 // wantOnly fails unless the cache holds exactly the files of these names.
 func wantOnly(t *testing.T, c *Cache, names ...string) {
@@ -89,9 +107,9 @@ func TestSum(t *testing.T) {
 	t.Parallel()
 	url, requests := serve(t, whole)
 	c := cache(t)
-	sum, err := c.Sum(t.Context(), url)
-	if err != nil || sum != sumOf(data) {
-		t.Fatalf("Sum = %q, %v; want %q", sum, err, sumOf(data))
+	sum, at, err := c.Sum(t.Context(), url)
+	if err != nil || sum != sumOf(data) || at != filepath.Join(c.Dir, sum) {
+		t.Fatalf("Sum = %q, %q, %v; want %q", sum, at, err, sumOf(data))
 	}
 	path, err := c.Get(t.Context(), url, sum)
 	wantFile(t, path, err)
@@ -135,10 +153,7 @@ func TestResume(t *testing.T) {
 			whole(n, w, r)
 			return
 		}
-		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
-		w.Write(data[:first])
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler) // the connection is cut
+		cut(w, first, "ETag", `"1"`)
 	})
 	c := cache(t)
 	path, err := c.Get(t.Context(), url, sumOf(data))
@@ -154,11 +169,8 @@ func TestResume(t *testing.T) {
 func TestResumeWithoutRanges(t *testing.T) {
 	t.Parallel()
 	url, _ := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		if n == 1 {
-			w.Write(data[:1000])
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
+			cut(w, 1000, "ETag", `"1"`)
 		}
 		w.Write(data)
 	})
@@ -173,6 +185,7 @@ func TestResumeComplete(t *testing.T) {
 	t.Parallel()
 	url, requests := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
 		if n == 1 { // chunked, without the last chunk
+			w.Header().Set("ETag", `"1"`)
 			w.Write(data)
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
@@ -184,6 +197,184 @@ func TestResumeComplete(t *testing.T) {
 	wantFile(t, path, err)
 	if requests.Load() != 2 {
 		t.Errorf("%d requests; want 2", requests.Load())
+	}
+}
+
+// TestResumeChanged: what was there before and what is there now are never
+// put together, whatever a server says and leaves out.
+func TestResumeChanged(t *testing.T) {
+	t.Parallel()
+	old := []byte(strings.Repeat("Some measurements are right.\n", len(data)/20))
+	const first = 5000
+	for _, tt := range []struct {
+		name   string
+		header []string // of the answer that breaks off
+		then   func(w http.ResponseWriter, r *http.Request)
+	}{
+		{"another ETag", []string{"ETag", `"0"`}, func(w http.ResponseWriter, r *http.Request) { whole(0, w, r) }},
+		{"no validator", nil, func(w http.ResponseWriter, r *http.Request) { whole(0, w, r) }},
+		{"a weak ETag", []string{"ETag", `W/"1"`}, func(w http.ResponseWriter, r *http.Request) { whole(0, w, r) }},
+		{"a date", []string{"Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT"}, func(w http.ResponseWriter, r *http.Request) {
+			http.ServeContent(w, r, "tool", time.Date(2006, 1, 2, 15, 4, 5, 0, time.UTC), strings.NewReader(string(data)))
+		}},
+		{"If-Range is ignored", []string{"ETag", `"0"`}, func(w http.ResponseWriter, r *http.Request) {
+			r.Header.Del("If-Range")
+			whole(0, w, r)
+		}},
+		{"another part than asked for", []string{"ETag", `"1"`}, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") != "" {
+				r.Header.Set("Range", "bytes=100-")
+			}
+			whole(0, w, r)
+		}},
+		{"shorter now", []string{"ETag", `"0"`}, func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Range") != "" {
+				w.Header().Set("Content-Range", "bytes */20")
+				w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+				return
+			}
+			whole(0, w, r)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			url, _ := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
+				if n > 1 {
+					tt.then(w, r)
+					return
+				}
+				for i := 0; i < len(tt.header); i += 2 {
+					w.Header().Set(tt.header[i], tt.header[i+1])
+				}
+				w.Header().Set("Content-Length", fmt.Sprint(len(old)))
+				w.Write(old[:first])
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			})
+			sum, _, err := cache(t).Sum(t.Context(), url)
+			if err != nil || sum != sumOf(data) {
+				t.Errorf("Sum = %s, %v; want %s, of the file as it is now", sum, err, sumOf(data))
+			}
+		})
+	}
+}
+
+// TestStall: a server that stops sending is left, and asked again.
+func TestStall(t *testing.T) {
+	t.Parallel()
+	for name, silent := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"before the answer": func(http.ResponseWriter, *http.Request) {},
+		"before the body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			w.(http.Flusher).Flush()
+		},
+		"in the body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("ETag", `"1"`)
+			w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+			w.Write(data[:70_000])
+			w.(http.Flusher).Flush()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, requests := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
+				if n == 2 {
+					whole(n, w, r)
+					return
+				}
+				silent(w, r)
+				<-r.Context().Done()
+			})
+			c := cache(t)
+			c.Stall = 200 * time.Millisecond
+			path, err := c.Get(t.Context(), url, sumOf(data))
+			wantFile(t, path, err)
+			_, _, err = c.Sum(t.Context(), url)
+			var limit *LimitError
+			if !errors.As(err, &limit) || limit.Total || !strings.Contains(err.Error(), "--stall-timeout") {
+				t.Errorf("Sum from a server that is always silent = %v; want a *LimitError that names the flag", err)
+			}
+			if n := requests.Load(); n != 2+attempts {
+				t.Errorf("%d requests; want %d", n, 2+attempts)
+			}
+		})
+	}
+}
+
+// TestSlow: a server that is slow, but not silent, is waited for.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	url, requests := serve(t, func(_ int64, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		for part := range 20 {
+			w.Write(data[part*len(data)/20 : (part+1)*len(data)/20])
+			w.(http.Flusher).Flush()
+			time.Sleep(150 * time.Millisecond)
+		}
+	})
+	c := cache(t)
+	c.Stall = 2 * time.Second // less than all parts take
+	path, err := c.Get(t.Context(), url, sumOf(data))
+	wantFile(t, path, err)
+	if requests.Load() != 1 {
+		t.Errorf("%d requests; want one", requests.Load())
+	}
+}
+
+// TestTotal: all attempts together have a limit, if the user sets one.
+func TestTotal(t *testing.T) {
+	t.Parallel()
+	url, _ := serve(t, func(_ int64, w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil { // never silent, never done
+			w.Write(data[:100])
+			w.(http.Flusher).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	c := cache(t)
+	c.Total = 300 * time.Millisecond
+	_, err := c.Get(t.Context(), url, sumOf(data))
+	var limit *LimitError
+	if !errors.As(err, &limit) || !limit.Total || !strings.Contains(err.Error(), "--download-timeout") {
+		t.Errorf("Get = %v; want a *LimitError that names the flag", err)
+	}
+	wantOnly(t, c)
+}
+
+// TestRetryAfter: a server that asks for patience gets it, up to a limit.
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		header   string
+		min, max time.Duration // of the wait
+	}{
+		{"7", 7 * time.Second, 7 * time.Second},
+		{"86400", maxWait, maxWait},
+		{"99999999999999999999", 200 * time.Millisecond, 200 * time.Millisecond},
+		{time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), maxWait, maxWait},
+		{time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat), 200 * time.Millisecond, 200 * time.Millisecond},
+		{"soon", 200 * time.Millisecond, 200 * time.Millisecond},
+		{"-5", 200 * time.Millisecond, 200 * time.Millisecond},
+	} {
+		t.Run(tt.header, func(t *testing.T) {
+			t.Parallel()
+			url, _ := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
+				if n == 1 {
+					w.Header().Set("Retry-After", tt.header)
+					http.Error(w, "no", http.StatusTooManyRequests)
+					return
+				}
+				whole(n, w, r)
+			})
+			c := cache(t)
+			var waits []time.Duration
+			c.sleep = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }
+			path, err := c.Get(t.Context(), url, sumOf(data))
+			wantFile(t, path, err)
+			if len(waits) != 1 || waits[0] < tt.min || waits[0] > tt.max {
+				t.Errorf("Retry-After: %s: waits %v; want one of %v to %v", tt.header, waits, tt.min, tt.max)
+			}
+		})
 	}
 }
 
@@ -320,29 +511,41 @@ func TestBadSum(t *testing.T) {
 	}
 }
 
-// TestNoCredentials: a mirror's password is in the URL, and errors go into
-// public logs.
+// TestNoCredentials: a mirror's password goes to the mirror, and into no URL:
+// those are printed and go into public logs.
 func TestNoCredentials(t *testing.T) {
 	t.Parallel()
-	plain, _ := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
-		if user, pass, _ := r.BasicAuth(); user != "robot" || pass != "hunter2" {
-			t.Errorf("the server is told %q and %q; want the URL's user and password", user, pass)
+	storage, _ := serve(t, func(_ int64, w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "" {
+			t.Errorf("another host is told %q", got)
 		}
-		if strings.HasSuffix(r.URL.Path, "gone") {
-			http.NotFound(w, r)
-			return
-		}
-		whole(n, w, r)
+		panic(http.ErrAbortHandler)
 	})
-	url := strings.Replace(plain, "http://", "http://robot:hunter2@", 1)
+	url, _ := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
+		if user, pass, _ := r.BasicAuth(); user != "robot" || pass != "hunter2" {
+			t.Errorf("the server is told %q and %q; want the user and password", user, pass)
+		}
+		switch {
+		case strings.HasSuffix(r.URL.Path, "gone"):
+			http.NotFound(w, r)
+		case strings.HasSuffix(r.URL.Path, "elsewhere"): // as module proxies do
+			http.Redirect(w, r, strings.Replace(storage, "127.0.0.1", "localhost", 1)+"?signature=hunter2", http.StatusFound)
+		default:
+			whole(n, w, r)
+		}
+	})
 	c := cache(t)
+	c.Authorization = func(string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte("robot:hunter2")) }
 	_, status := c.Get(t.Context(), url+"/gone", sumOf(data))
 	_, mismatch := c.Get(t.Context(), url, sumOf(nil))
+	_, redirect := c.Get(t.Context(), url+"/elsewhere", sumOf(nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, transport := c.Get(ctx, url, sumOf(nil))
 	_, scheme := c.Get(ctx, "://robot:hunter2@host/x", sumOf(nil))
-	for what, err := range map[string]error{"status": status, "checksum": mismatch, "transport": transport, "scheme": scheme} {
+	_, user := c.Get(ctx, "https://robot:hunter2@host/x", sumOf(nil))
+	_, token := c.Get(ctx, "https://hunter2@host/x", sumOf(nil))
+	for what, err := range map[string]error{"status": status, "checksum": mismatch, "redirect": redirect, "transport": transport, "scheme": scheme, "user": user, "token": token} {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: the error is %v; want one without the password", what, err)
 		}

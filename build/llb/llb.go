@@ -21,6 +21,9 @@ import (
 // layout: bases made with debootstrap and the harness's source.
 const ContentStore = "assay"
 
+// DownloadPrefix begins the names of vertices that are downloads.
+const DownloadPrefix = "[download] "
+
 // Env is what a recipe leaves open.
 type Env struct {
 	Native recipe.Platform // the builder's own platform
@@ -29,6 +32,9 @@ type Env struct {
 	// URL maps a download's URL to where it is fetched from (mirrors, the
 	// client's default archive).
 	URL func(string) (string, error)
+	// Secret returns the id of the secret with the Authorization header that
+	// such a URL needs, "" for none; nil means that none needs one.
+	Secret func(url string) string
 	// Image maps a pinned base to the reference to pull, with digest.
 	Image func(recipe.Source) (string, error)
 	// Layout returns the manifest digest, in ContentStore, of content that
@@ -187,7 +193,13 @@ func (b *builder) download(url, sum, name string) (llb.State, error) {
 	if err != nil {
 		return llb.State{}, fmt.Errorf("%s: checksum %q: %w", url, sum, err)
 	}
-	return llb.HTTP(at, llb.Checksum(d), llb.Filename(name), llb.WithCustomNamef("[download] %s", name)), nil
+	opts := []llb.HTTPOption{llb.Checksum(d), llb.Filename(name), llb.WithCustomName(DownloadPrefix + name)}
+	if b.env.Secret != nil {
+		if id := b.env.Secret(at); id != "" {
+			opts = append(opts, llb.AuthHeaderSecret(id))
+		}
+	}
+	return llb.HTTP(at, opts...), nil
 }
 
 // config is the image's configuration: the base's with the recipe's on top.

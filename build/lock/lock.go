@@ -75,16 +75,19 @@ func Read(name string, r io.Reader) (*Lock, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
 	if err := dec.Decode(l); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("%s: %w; \"assay lock\" writes it anew", name, err)
+		return nil, fmt.Errorf("%s: %w; remove the file and run \"assay lock\", which writes it anew", name, err)
 	}
 	if err := dec.Decode(&yaml.Node{}); err != io.EOF {
-		return nil, fmt.Errorf("%s: there is more behind the lock's end; \"assay lock\" writes it anew", name)
+		return nil, fmt.Errorf("%s: there is more behind the lock's end; remove the file and run \"assay lock\", which writes it anew", name)
 	}
 	if l.Version != 1 {
 		return nil, fmt.Errorf("%s: version %d is not 1; this assay does not know the format", name, l.Version)
 	}
 	// "images:" with nothing below it is null.
 	l.Images, l.Downloads, l.Debs = made(l.Images), made(l.Downloads), made(l.Debs)
+	if err := l.validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w; correct the entry, or remove it and run \"assay lock\"", name, err)
+	}
 	return l, nil
 }
 

@@ -2,8 +2,13 @@ package lock
 
 import (
 	"bytes"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -101,6 +106,116 @@ func TestReadErrors(t *testing.T) {
 	golden.Check(t, "errors.golden", b.String())
 }
 
+// TestReadHostile: what a lock says becomes paths, images' references and words
+// of scripts that run as root, so no field holds what would lead out of a
+// directory, begin an option, or mean something to a shell.
+func TestReadHostile(t *testing.T) {
+	yaml := func(s string) string { return strconv.Quote(s) }
+	entry := func(section, key, digest, from string) string {
+		return "version: 1\n" + section + ":\n  " + yaml(key) + ": {digest: " + yaml(digest) + ", from: " + yaml(from) + "}\n"
+	}
+	set := func(key, request, name, version, arch, url, sha256 string) string {
+		return "version: 1\ndebs:\n  " + yaml(key) + ":\n    request: " + yaml(request) + "\n    packages:\n      - {name: " + yaml(name) +
+			", version: " + yaml(version) + ", arch: " + yaml(arch) + ", url: " + yaml(url) + ", sha256: " + yaml(sha256) + ", size: 1}\n"
+	}
+	good := []string{"k/amd64", sum("77"), "ssh", "1:9-1", "amd64", "debian:pool/ssh.deb", sum("55")}
+	pinned := func(i int, v string) string {
+		f := slices.Clone(good)
+		f[i] = v
+		return set(f[0], f[1], f[2], f[3], f[4], f[5], f[6])
+	}
+	read(t, pinned(0, good[0]))
+	// Each field, with what its error names, and what it is when it is right.
+	fields := []struct {
+		name, right string
+		text        func(v string) string
+	}{
+		{"images", "docker.io/a:1", func(v string) string { return entry("images", v, "sha256:"+sum("11"), "resolved") }},
+		{"images: docker.io/a:1: digest", "sha256:" + sum("11"), func(v string) string { return entry("images", "docker.io/a:1", v, "resolved") }},
+		{"images: docker.io/a:1: from", "resolved", func(v string) string { return entry("images", "docker.io/a:1", "sha256:"+sum("11"), v) }},
+		{"downloads", "https://a.example.org/x.tgz", func(v string) string { return entry("downloads", v, "sha256:"+sum("11"), "resolved") }},
+		{"downloads: https://a.example.org/x: digest", "sha256:" + sum("11"), func(v string) string { return entry("downloads", "https://a.example.org/x", v, "resolved") }},
+		{"downloads: https://a.example.org/x: from", "resolved", func(v string) string {
+			return entry("downloads", "https://a.example.org/x", "sha256:"+sum("11"), v)
+		}},
+		{"debs", good[0], func(v string) string { return pinned(0, v) }},
+		{"debs: k/amd64: request", good[1], func(v string) string { return pinned(1, v) }},
+		{"debs: k/amd64: package 1: name", good[2], func(v string) string { return pinned(2, v) }},
+		{"debs: k/amd64: package 1: version", good[3], func(v string) string { return pinned(3, v) }},
+		{"debs: k/amd64: package 1: arch", good[4], func(v string) string { return pinned(4, v) }},
+		{"debs: k/amd64: package 1: url", good[5], func(v string) string { return pinned(5, v) }},
+		{"debs: k/amd64: package 1: sha256", good[6], func(v string) string { return pinned(6, v) }},
+	}
+	for _, f := range fields {
+		read(t, f.text(f.right))
+		for _, v := range []string{
+			"../../../etc/cron.d/x", f.right + "/../../x", "/etc/passwd", "$(touch /tmp/x)", f.right + "$(id)", "`id`", f.right + "`id`", f.right + "\nx", "\n", f.right + "\x00", f.right + "\x1b[2J",
+			"-o=Dir::Bin::dpkg=/bin/sh", "--help", f.right + "'", f.right + "\"", f.right + ";id", f.right + "|id", f.right + "&&id", f.right + " -y", f.right + "\\", strings.Repeat("a", 900),
+			"https://robot:hunter2@a.example.org/x", "https://hunter2@a.example.org/x.tgz", "debian:../x", "debian:a/%2e%2e/%2E%2e/x.deb", "https://a.example.org/", "https:///x", "x",
+		} {
+			text := f.text(v)
+			l, err := Read("dir/matrix.lock", strings.NewReader(text))
+			if err == nil {
+				if harmless(l) {
+					continue // what is bad in one field is right in another
+				}
+				t.Errorf("%s: Read accepts %.100q", f.name, v)
+				continue
+			}
+			if got := err.Error(); !strings.HasPrefix(got, "dir/matrix.lock: "+f.name+": ") || !strings.Contains(got, "run \"assay lock\"") || len(got) > 1000 || strings.Contains(got, "hunter2") && strings.Contains(f.name, "url") {
+				t.Errorf("%s: Read(%.100q) = %.500q; want file, entry, field and remedy", f.name, v, got)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"version: 1\nepoch: -1\n":                                                     `dir/matrix.lock: epoch: "-1" is not`,
+		"version: 1\nepoch: 9223372036854775807":                                      `dir/matrix.lock: epoch: "9223372036854775807" is not`,
+		strings.Replace(pinned(0, good[0]), "size: 1", "size: -1", 1):                 `dir/matrix.lock: debs: k/amd64: package 1: size: "-1" is negative`,
+		pinned(0, good[0]) + strings.SplitAfter(pinned(0, good[0]), "packages:\n")[1]: `dir/matrix.lock: debs: k/amd64: package 2: name: "ssh" is in the set already`,
+	} {
+		if _, err := Read("dir/matrix.lock", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("Read(%q) = %v; want %s", text, err, want)
+		}
+	}
+}
+
+// harmless reports whether everything in a lock can be a path below a
+// directory and a word of a shell.
+func harmless(l *Lock) bool {
+	word := func(s string) bool {
+		return !strings.HasPrefix(s, "-") && !strings.ContainsAny(s, " \t\n\r\x00\x1b'\"`$;|<>(){}\\*")
+	}
+	file := func(s string) bool { return word(s) && s != "" && s != "." && s != ".." && !strings.Contains(s, "/") }
+	below := func(s string) bool {
+		s, err := url.PathUnescape(s)
+		return err == nil && !slices.Contains(strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == ':' }), "..")
+	}
+	line := func(s string) bool { return !strings.ContainsFunc(s, unicode.IsControl) }
+	for k, e := range l.Images {
+		if !word(k) || !word(e.Digest) || !line(e.From) {
+			return false
+		}
+	}
+	for k, e := range l.Downloads {
+		u, err := url.Parse(k)
+		if !word(k) || !below(k) || !word(e.Digest) || !line(e.From) || err != nil || u.User != nil || !file(path.Base(u.Path+u.Opaque)) {
+			return false
+		}
+	}
+	for k, s := range l.Debs {
+		if !word(k) || strings.Contains(k, "..") || !line(s.Request) {
+			return false
+		}
+		for _, d := range s.Packages {
+			u, err := url.Parse(d.URL)
+			if !file(d.Name) || !file(d.Arch) || !file(d.File()) || !word(d.Version) || !word(d.URL) || !below(d.URL) || !file(d.SHA256) || d.Size < 0 || err != nil || u.User != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 func TestPackageSetDigest(t *testing.T) {
 	set := sample().Debs["base-bookworm-minbase/amd64"]
 	want := set.Digest()
@@ -133,12 +248,16 @@ func FuzzRead(f *testing.F) {
 	f.Add(string(sample().Marshal()))
 	f.Add("version: 1\nimages: {'a: b #c': {digest: \"\\x00\"}, \"\": {}, ~: {}, {}: {}}\n")
 	f.Add("version: 1\nepoch: 9223372036854775807\ndebs:\n  ? |-\n    a\n    b\n  : {request: !!str 1, packages: [{name: 'a, b', arch: \"}\", version: ~}]}\n")
-	f.Add("version: 1\ndebs: {k: {request: r, packages: []}}\n")
+	f.Add("version: 1\ndebs: {k/amd64: {request: r, packages: []}}\n")
+	f.Add("version: 1\ndownloads: {\"https://u:p@h/../-x\": {}, \"debian:%2e%2e/x\": {}, \"a:/\": {}, \"a:b?c\": {}}\n")
 	f.Add("version: 1\ndownloads: &a {x: {from: y}}\nimages: *a\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		l, err := Read("fuzz", strings.NewReader(text))
 		if err != nil {
 			return
+		}
+		if !harmless(l) {
+			t.Fatalf("Read(%q) accepts %+v", text, l)
 		}
 		for k, s := range l.Debs { // an empty list says the same as none
 			if len(s.Packages) == 0 {

@@ -16,19 +16,43 @@ import (
 )
 
 // A Rule redirects every URL or image reference that starts with From.
-type Rule struct{ From, To string }
-
-// ParseRule reads "FROM=TO".
-func ParseRule(s string) (Rule, error) {
-	from, to, ok := strings.Cut(s, "=")
-	if !ok || from == "" || to == "" || strings.ContainsFunc(s, forbidden) {
-		return Rule{}, fmt.Errorf("--mirror %q is not FROM=TO, for example docker.io=mirror.example:5000", userinfo.ReplaceAllString(s, "//***@"))
-	}
-	return Rule{strings.TrimSuffix(from, "/"), strings.TrimSuffix(to, "/")}, nil
+type Rule struct {
+	From, To string // no credentials
+	auth     Credential
 }
 
-// userinfo is a URL's user and password, which errors leave out.
-var userinfo = regexp.MustCompile(`//[^/@]*@`)
+// ParseRule reads "FROM=TO". A TO that is a URL may have user and password.
+func ParseRule(s string) (Rule, error) {
+	from, to, ok := strings.Cut(s, "=")
+	bad := func(format string, args ...any) (Rule, error) {
+		shown := userinfo.ReplaceAllString(from, "***@")
+		if ok && strings.ContainsAny(to, "@:") { // it may hold a password, in whatever form
+			shown += "=…"
+		} else if ok {
+			shown += "=" + to
+		}
+		return Rule{}, fmt.Errorf("--mirror %q "+format, append([]any{shown}, args...)...)
+	}
+	if !ok || from == "" || to == "" || strings.ContainsFunc(s, forbidden) || strings.Contains(from, "://") && userinfo.MatchString(from) {
+		return bad("is not FROM=TO, for example docker.io=mirror.example:5000")
+	}
+	isURL := strings.Contains(to, "://")
+	from, to = strings.TrimSuffix(from, "/"), strings.TrimSuffix(to, "/")
+	if !isURL {
+		if host, _, _ := strings.Cut(to, "/"); strings.Contains(host, "@") {
+			return bad("has a user or password for a registry; give them to: docker login")
+		}
+		return Rule{From: from, To: to}, nil
+	}
+	plain, auth, usable := split(to)
+	if !usable {
+		return bad("redirects to no URL that can be used: SCHEME://[USER:PASSWORD@]HOST[:PORT][/PATH], with %%XX for what a URL cannot hold, and no space in user or password")
+	}
+	return Rule{from, plain, auth}, nil
+}
+
+// userinfo is user and password, which errors leave out.
+var userinfo = regexp.MustCompile(`[^/=\s]*@`)
 
 // forbidden reports whether no URL or reference has the character; [Sed] relies
 // on it.
@@ -37,10 +61,11 @@ func forbidden(c rune) bool { return c <= ' ' || c == 0x7f || strings.ContainsRu
 // A Resolver maps the names in recipes to where things are fetched from.
 type Resolver struct {
 	rules []Rule // longest From first
-	// Debian returns the archive's root for debian:; nil means [DefaultDebian].
+	// Debian returns the archive's root for debian:, which may have a
+	// credential.
 	Debian func() (string, error)
-	// GoProxy returns the module proxy's root for goproxy:; nil means
-	// [DefaultGoProxy].
+	// GoProxy returns the module proxy's root for goproxy:, which may have a
+	// credential.
 	GoProxy func() (string, error)
 }
 
@@ -80,17 +105,15 @@ func (r *Resolver) Name(u string) string {
 	longest := -1
 	name := u
 	for _, rule := range r.rules {
-		for _, to := range []string{rule.To, userinfo.ReplaceAllString(rule.To, "//")} { // tools may leave a password out
-			if rest, ok := under(u, to); ok && len(to) > longest {
-				if strings.HasSuffix(rule.From, ":") {
-					rest = strings.TrimPrefix(rest, "/")
-				}
-				name, longest = join(rule.From, rest), len(to)
+		if rest, ok := under(u, rule.To); ok && len(rule.To) > longest {
+			if strings.HasSuffix(rule.From, ":") {
+				rest = strings.TrimPrefix(rest, "/")
 			}
+			name, longest = join(rule.From, rest), len(rule.To)
 		}
 	}
 	u = name
-	if root, err := r.Debian(); err == nil {
+	if root, err := r.DebianRoot(); err == nil {
 		// The longer name first: …/debian is a prefix of …/debian-security.
 		for _, a := range []struct{ suffix, scheme string }{{"-security", "debian-security:"}, {"", "debian:"}} {
 			if rest, ok := under(u, root+a.suffix); ok {
@@ -132,7 +155,7 @@ func (r *Resolver) texts() []Rule {
 		if strings.Contains(rule.From, "://") {
 			urls = append(urls, rule)
 		} else if root, rest, err := r.expand(rule.From); err == nil && root != "" {
-			names = append(names, Rule{strings.TrimSuffix(root+"/"+rest, "/"), rule.To})
+			names = append(names, Rule{From: strings.TrimSuffix(root+"/"+rest, "/"), To: rule.To})
 		}
 	}
 	return append(names, urls...)
@@ -174,13 +197,29 @@ func under(s, prefix string) (string, bool) {
 func (r *Resolver) expand(u string) (root, rest string, err error) {
 	switch scheme, rest, _ := strings.Cut(u, ":"); scheme {
 	case "debian", "debian-security":
-		root, err = r.Debian()
+		root, err = r.DebianRoot()
 		return root + strings.TrimPrefix(scheme, "debian"), strings.TrimPrefix(rest, "/"), err
 	case "goproxy":
-		root, err = r.GoProxy()
+		root, err = plain(r.GoProxy())
 		return root, rest, err
 	}
 	return "", "", nil
+}
+
+// DebianRoot returns the root URL of the default Debian archive, without a
+// credential.
+func (r *Resolver) DebianRoot() (string, error) { return plain(r.Debian()) }
+
+// plain takes the credential out of a default's URL.
+func plain(root string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	root, _, ok := split(root)
+	if !ok {
+		return "", fmt.Errorf("the default archive or module proxy of this machine is not a URL that can be used; give --mirror debian:=URL or goproxy:=URL")
+	}
+	return root, nil
 }
 
 // DefaultDebian returns the Debian archive that debootstrap on this machine
@@ -220,5 +259,5 @@ func DefaultGoProxy() (string, error) {
 			return strings.TrimSuffix(p, "/"), nil
 		}
 	}
-	return "", fmt.Errorf("GOPROXY=%q names no proxy to fetch from", list)
+	return "", fmt.Errorf("GOPROXY=%q names no proxy to fetch from", userinfo.ReplaceAllString(list, "***@"))
 }

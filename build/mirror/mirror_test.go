@@ -1,7 +1,11 @@
 package mirror
 
 import (
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -42,10 +46,10 @@ func TestParseRule(t *testing.T) {
 		want Rule
 		err  string
 	}{
-		{in: "docker.io=mirror.example.org:5000", want: Rule{"docker.io", "mirror.example.org:5000"}},
-		{in: "https://a.example.org/=http://b.example.org/a/", want: Rule{"https://a.example.org", "http://b.example.org/a"}},
-		{in: "debian:=http://b.example.org/debian", want: Rule{"debian:", "http://b.example.org/debian"}},
-		{in: "https://a.example.org=http://b.example.org/?x=y", want: Rule{"https://a.example.org", "http://b.example.org/?x=y"}},
+		{in: "docker.io=mirror.example.org:5000", want: Rule{From: "docker.io", To: "mirror.example.org:5000"}},
+		{in: "https://a.example.org/=http://b.example.org/a/", want: Rule{From: "https://a.example.org", To: "http://b.example.org/a"}},
+		{in: "debian:=http://b.example.org/debian", want: Rule{From: "debian:", To: "http://b.example.org/debian"}},
+		{in: "https://a.example.org=http://b.example.org/?x=y", want: Rule{From: "https://a.example.org", To: "http://b.example.org/?x=y"}},
 		{in: "docker.io", err: `--mirror "docker.io" is not FROM=TO, for example docker.io=mirror.example:5000`},
 		{in: "=b", err: `--mirror "=b" is not FROM=TO`},
 		{in: "a=", err: `--mirror "a=" is not FROM=TO`},
@@ -54,6 +58,15 @@ func TestParseRule(t *testing.T) {
 		{in: "https://a=http://b|c", err: `is not FROM=TO`},
 		{in: "https://a=http://b\nc", err: `is not FROM=TO`},
 		{in: "https://robot:hunter2@mirror.example.org", err: `--mirror "https://***@mirror.example.org" is not FROM=TO`},
+		{in: "https://hunter2@a.example.org=https://b.example.org", err: `is not FROM=TO`},
+		{in: "w,hunter2@mirror.example.org", err: `--mirror "***@mirror.example.org" is not FROM=TO`},
+		{in: "docker.io=robot:hunter2@mirror.example.org:5000", err: `--mirror "docker.io=…" has a user or password for a registry; give them to: docker login`},
+		{in: "goproxy:=https://robot:hunter2", err: `--mirror "goproxy:=…" redirects to no URL that can be used`},
+		{in: "goproxy:=https://robot:hunter2%zz@b.example.org", err: `--mirror "goproxy:=…" redirects to no URL`},
+		{in: "goproxy:=https://robot:hunter2%0a@b.example.org", err: `--mirror "goproxy:=…" redirects to no URL`},
+		{in: "goproxy:=https://robot:hunter2%20x@b.example.org", err: `--mirror "goproxy:=…" redirects to no URL`},
+		{in: "goproxy:=https://robot:hunter2 @b.example.org", err: `--mirror "goproxy:=…" is not FROM=TO`},
+		{in: "goproxy:=https://", err: `redirects to no URL`},
 	} {
 		got, err := ParseRule(tt.in)
 		if tt.err != "" {
@@ -65,6 +78,80 @@ func TestParseRule(t *testing.T) {
 		if err != nil || got != tt.want {
 			t.Errorf("ParseRule(%q) = %v, %v; want %v", tt.in, got, err, tt.want)
 		}
+	}
+}
+
+// TestCredential: a user and password leave the URL when it is read, and only
+// those forms have them that are asked for.
+func TestCredential(t *testing.T) {
+	for _, tt := range []struct{ in, url, header, netrc, apt string }{
+		{"debian:=https://robot:hunter2@b.example.org:8443/go", "https://b.example.org:8443/go", "robot:hunter2", "machine b.example.org login robot password hunter2\n", "machine https://b.example.org:8443/go login robot password hunter2\n"},
+		{"debian:=https://hunter2@b.example.org", "https://b.example.org", "hunter2:", "machine b.example.org login hunter2 password \n", "machine https://b.example.org login hunter2 password \n"},
+		{"debian:=https://robot:hunter2%2F%40%3A%3D@b.example.org/?a=b@c", "https://b.example.org/?a=b@c", "robot:hunter2/@:=", "machine b.example.org login robot password hunter2/@:=\n", "machine https://b.example.org/?a=b@c login robot password hunter2/@:=\n"},
+		{"debian:=https://robot:a=hunter2@b.example.org", "https://b.example.org", "robot:a=hunter2", "machine b.example.org login robot password a=hunter2\n", "machine https://b.example.org login robot password a=hunter2\n"},
+	} {
+		rule := rules(t, tt.in)[0]
+		r := resolver(t, tt.in)
+		header := "Basic " + base64.StdEncoding.EncodeToString([]byte(tt.header))
+		if rule.To != tt.url || rule.auth.Header() != header || r.Netrc(tt.url) != tt.netrc || r.AptAuth() != tt.apt {
+			t.Errorf("%q: to %q, %q, %q, %q", tt.in, rule.To, rule.auth.Header(), r.Netrc(tt.url), r.AptAuth())
+		}
+		marshalled, err := json.Marshal([]any{rule, rule.auth, r.Rules(), r.Locations()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := []string{string(marshalled), r.Sed()}
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+			texts = append(texts, fmt.Sprintf(verb, rule), fmt.Sprintf(verb, &rule), fmt.Sprintf(verb, rule.auth), fmt.Sprintf(verb, r.Locations()), fmt.Sprintf(verb, r), fmt.Sprintf(verb, []any{rule.auth}))
+		}
+		for _, text := range texts {
+			if strings.Contains(text, "hunter2") || strings.Contains(text, hex.EncodeToString([]byte("hunter2"))) {
+				t.Errorf("%q: the password is in %q", tt.in, text)
+			}
+		}
+	}
+}
+
+// TestLocation: a credential goes to its mirror, and nowhere else.
+func TestLocation(t *testing.T) {
+	r := resolver(t, "goproxy:=https://robot:one@m.example.org/go", "https://a.example.org=https://robot:two@m.example.org/go/a", "debian:=http://free.example.org/debian")
+	r.Debian = func() (string, error) { return "http://robot:three@archive.example.org/debian", nil }
+	for url, want := range map[string]string{
+		"https://m.example.org/go/x.zip":                             "robot:one",
+		"https://m.example.org/go/a/x":                               "robot:two",
+		"https://m.example.org/go/ab":                                "robot:one",
+		"https://m.example.org/gone":                                 "",
+		"https://m.example.org:8443/go/x":                            "",
+		"http://m.example.org/go/x":                                  "",
+		"https://m.example.org.evil.example/go/x":                    "",
+		"https://a.example.org/x":                                    "",
+		"http://free.example.org/debian/pool/x.deb":                  "",
+		"http://archive.example.org/debian/pool/x.deb":               "robot:three",
+		"http://archive.example.org/debian-security/pool/x.deb":      "robot:three",
+		"http://archive.example.org/debian-security-other/pool/x.de": "",
+	} {
+		if want != "" {
+			want = "Basic " + base64.StdEncoding.EncodeToString([]byte(want))
+		}
+		if got := r.Authorization(url); got != want {
+			t.Errorf("Authorization(%q) = %q; want %q", url, got, want)
+		}
+	}
+	const apt = "machine https://m.example.org/go/a login robot password two\nmachine http://archive.example.org/debian login robot password three\nmachine http://archive.example.org/debian-security login robot password three\n"
+	if got := r.AptAuth(); got != apt {
+		t.Errorf("AptAuth() = %q; want %q", got, apt)
+	}
+	if got, want := r.Netrc("http://archive.example.org/debian/"), "machine archive.example.org login robot password three\n"; got != want {
+		t.Errorf("Netrc = %q; want %q", got, want)
+	}
+	if got := r.Netrc("http://free.example.org/debian"); got != "" {
+		t.Errorf("Netrc of a mirror without a credential = %q", got)
+	}
+	if got, err := r.URL("debian-security:pool/x.deb"); err != nil || got != "http://archive.example.org/debian-security/pool/x.deb" {
+		t.Errorf("URL = %q, %v; want one without the default's password", got, err)
+	}
+	if got, err := r.DebianRoot(); err != nil || got != "http://archive.example.org/debian" {
+		t.Errorf("DebianRoot() = %q, %v", got, err)
 	}
 }
 
@@ -272,6 +359,7 @@ func TestDefaultGoProxy(t *testing.T) {
 		{"https://modules.example.org", "https://modules.example.org", ""},
 		{"https://modules.example.org/,direct", "https://modules.example.org", ""},
 		{"off|file:///srv/modules", "file:///srv/modules", ""},
+		{"robot:hunter2@nowhere", "", `GOPROXY="***@nowhere" names no proxy to fetch from`},
 		{"direct", "", `GOPROXY="direct" names no proxy to fetch from`},
 		{"off", "", `GOPROXY="off" names no proxy to fetch from`},
 	} {

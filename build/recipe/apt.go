@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +12,9 @@ import (
 
 // DebsDir is where an Apt step finds its packages.
 const DebsDir = "/run/assay/debs"
+
+// AptAuthFile is where apt finds credentials while a step runs that needs them.
+const AptAuthFile = "/etc/apt/auth.conf.d/90assay.conf"
 
 // File returns a file name for the package that apt accepts and that is
 // unique in its set.
@@ -96,16 +98,23 @@ func (a Apt) OnlineScript(sed string) string {
 	return aptBegin + redirect(sed) + "$apt update\n$apt install \\\n" + strings.Join(pins, " \\\n") + "\nrm -rf /tmp/assay-apt\n" + a.marks() + Tidy
 }
 
+// trust writes to /out/trust the sources of packages and the keys that they may
+// be signed with, one file a line: its path and its content in base64.
+const trust = `for f in /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/* /etc/apt/keyrings/* /usr/share/keyrings/*; do
+  if [ -f "$f" ]; then printf '%s %s\n' "$f" "$(base64 -w 0 "$f")"; fi
+done > /out/trust
+`
+
 // ResolveScript writes to /out/uris, without installing anything, one line of
 // apt's --print-uris for every package that installing the set would fetch:
 // 'URI' name_version_arch.deb size SHA256:hex. The sed script is applied to the
-// stage's own sources first.
+// stage's own sources first; what those say themselves goes to /out/trust.
 func (a Apt) ResolveScript(sed string) string {
 	upgrade := ""
 	if a.Upgrade {
 		upgrade = "$apt upgrade >> /out/uris\n"
 	}
-	return aptBegin + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
+	return aptBegin + trust + redirect(sed) + `apt="$apt -o Acquire::ForceHash=SHA256 -o Acquire::Retries=3"
 $apt update -o APT::Update::Error-Mode=any
 apt="$apt --print-uris"
 : > /out/uris
@@ -131,12 +140,6 @@ func ParseURIs(text string) ([]Deb, error) {
 	return debs, nil
 }
 
-var (
-	uriSum     = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	uriName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*$`)
-	uriVersion = regexp.MustCompile(`^[A-Za-z0-9.+:~-]+$`)
-)
-
 func parseURI(line string) (Deb, error) {
 	bad := func(what string) (Deb, error) {
 		return Deb{}, fmt.Errorf("apt --print-uris: %s in %q", what, line)
@@ -149,9 +152,6 @@ func parseURI(line string) (Deb, error) {
 	if !ok {
 		return bad("no SHA-256 (is the repository signed with a newer hash?)")
 	}
-	if !uriSum.MatchString(sum) {
-		return bad("bad SHA-256")
-	}
 	name, err := url.PathUnescape(strings.TrimSuffix(f[1], ".deb"))
 	if err != nil {
 		return bad("bad file name")
@@ -160,17 +160,17 @@ func parseURI(line string) (Deb, error) {
 	if len(part) != 3 {
 		return bad("file name is not name_version_arch.deb")
 	}
-	// The parts go into file names and scripts.
-	if !uriName.MatchString(part[0]) || !uriVersion.MatchString(part[1]) || !uriName.MatchString(part[2]) {
-		return bad("bad file name")
-	}
 	size, err := strconv.ParseInt(f[2], 10, 64)
-	if err != nil || size < 0 {
+	if err != nil {
 		return bad("bad size")
 	}
 	at, ok := strings.CutSuffix(f[0][1:], "'")
-	if u, err := url.Parse(at); !ok || err != nil || u.Scheme == "" {
+	if !ok {
 		return bad("bad URL")
 	}
-	return Deb{Name: part[0], Version: part[1], Arch: part[2], URL: at, SHA256: sum, Size: size}, nil
+	d := Deb{Name: part[0], Version: part[1], Arch: part[2], URL: at, SHA256: sum, Size: size}
+	if err := d.Validate(); err != nil {
+		return bad(err.Error())
+	}
+	return d, nil
 }

@@ -119,8 +119,8 @@ func (s *Solver) gateGraph(sub Subject) bkllb.State {
 
 // read solves a graph and reads files of the result.
 func (s *Solver) read(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, name string, use func(read func(string) ([]byte, error)) error) error {
-	w := s.Progress.watch(name)
-	_, err := b.Client.Build(ctx, client.SolveOpt{Session: s.attachables(), OCIStores: s.stores()}, "assay",
+	watched, w := s.Progress.watch(ctx, name, s.Provider.Limits.Total)
+	_, err := b.Client.Build(watched, client.SolveOpt{Session: s.attachables(), OCIStores: s.stores()}, "assay",
 		func(ctx context.Context, c gateway.Client) (*gateway.Result, error) {
 			res, err := c.Solve(ctx, gateway.SolveRequest{Definition: def.ToPB(), Evaluate: true})
 			if err != nil {
@@ -132,12 +132,13 @@ func (s *Solver) read(ctx context.Context, b *daemon.Builder, def *bkllb.Definit
 			}
 			return gateway.NewResult(), use(func(file string) ([]byte, error) { return readFile(ctx, ref, file) })
 		}, w.ch)
+	cause := context.Cause(watched) // before wait ends it
 	w.wait()
 	if err == nil {
 		return nil
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if cause != nil {
+		return cause
 	}
 	return w.stepError(err)
 }

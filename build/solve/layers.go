@@ -2,23 +2,24 @@ package solve
 
 import (
 	"archive/tar"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
-	cerrdefs "github.com/containerd/errdefs"
 	"github.com/klauspost/compress/zstd"
 	"github.com/klauspost/pgzip"
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/assay-hpc/assay/build/state"
 )
 
 // A finisher turns the images that BuildKit exports, whose own layers are
@@ -28,9 +29,17 @@ import (
 // finished once.
 type finisher struct {
 	from, to content.Store
+	blobs    string // the directory of to's blobs
 	epoch    time.Time
 	zstd     bool
 	layers   sync.Map // source digest to sync.OnceValues(finished layer)
+}
+
+// newFinisher returns one that writes to the store in dir. Several, of several
+// programs, may write to one.
+func newFinisher(from, to content.Store, dir string) (*finisher, error) {
+	f := &finisher{from: from, to: to, blobs: filepath.Join(dir, "blobs", "sha256")}
+	return f, errors.Join(os.MkdirAll(f.blobs, 0o755), state.SweepParts(f.blobs))
 }
 
 // layer is a finished layer.
@@ -129,8 +138,38 @@ func (f *finisher) manifest(ctx context.Context, cfg ocispec.Image, layers []oci
 
 func (f *finisher) put(ctx context.Context, mediaType string, raw []byte) (ocispec.Descriptor, error) {
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
-	err := content.WriteBlob(ctx, f.to, d.Digest.String(), bytes.NewReader(raw), d)
-	return d, err
+	if _, err := f.to.Info(ctx, d.Digest); err == nil {
+		return d, nil
+	}
+	return f.blob(mediaType, func(w io.Writer) error {
+		_, err := w.Write(raw)
+		return err
+	})
+}
+
+// blob writes a blob, which has its name when it is whole. containerd's store
+// would let two programs that write the same one write into one file.
+func (f *finisher) blob(mediaType string, fill func(io.Writer) error) (_ ocispec.Descriptor, err error) {
+	part, err := state.CreatePart(f.blobs)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	defer part.Close()
+	defer func() {
+		if err != nil {
+			os.Remove(part.Name())
+		}
+	}()
+	sum := digest.Canonical.Digester()
+	count := &counter{w: io.MultiWriter(part, sum.Hash())}
+	if err := fill(count); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	d := ocispec.Descriptor{MediaType: mediaType, Digest: sum.Digest(), Size: count.n}
+	if err := errors.Join(part.Chmod(0o644), part.Sync()); err != nil {
+		return d, err
+	}
+	return d, os.Rename(part.Name(), filepath.Join(f.blobs, d.Digest.Encoded()))
 }
 
 // layer finishes one layer, or waits for whoever is finishing it.
@@ -162,52 +201,53 @@ func (f *finisher) passOn(ctx context.Context, d ocispec.Descriptor, diffID dige
 		return layer{}, err
 	}
 	defer ra.Close()
-	err = content.WriteBlob(ctx, f.to, "pass-"+d.Digest.String(), content.NewReader(ra), d)
+	got, err := f.blob(d.MediaType, func(w io.Writer) error {
+		_, err := io.Copy(w, content.NewReader(ra))
+		return err
+	})
+	if err == nil && got.Digest != d.Digest {
+		err = fmt.Errorf("the builder exported %s instead", got.Digest)
+	}
 	return layer{d, diffID}, err
 }
 
 // rewrite clamps times and compresses.
-func (f *finisher) rewrite(ctx context.Context, d ocispec.Descriptor) (_ layer, err error) {
+func (f *finisher) rewrite(ctx context.Context, d ocispec.Descriptor) (layer, error) {
 	ra, err := f.from.ReaderAt(ctx, d)
 	if err != nil {
 		return layer{}, err
 	}
 	defer ra.Close()
-	w, err := content.OpenWriter(ctx, f.to, content.WithRef("finish-"+d.Digest.String()))
-	if err != nil {
-		return layer{}, err
-	}
-	defer w.Close()
-	if err := w.Truncate(0); err != nil {
-		return layer{}, err
-	}
-	count := &counter{w: w}
-	zw, mediaType, err := f.compressor(count)
-	if err != nil {
-		return layer{}, err
-	}
 	diff := digest.Canonical.Digester()
-	if err := clampTimes(io.MultiWriter(zw, diff.Hash()), content.NewReader(ra), f.epoch); err != nil {
-		return layer{}, err
-	}
-	if err := zw.Close(); err != nil {
-		return layer{}, err
-	}
-	if err := w.Commit(ctx, count.n, ""); err != nil && !cerrdefs.IsAlreadyExists(err) {
-		return layer{}, err
-	}
-	return layer{ocispec.Descriptor{MediaType: mediaType, Digest: w.Digest(), Size: count.n}, diff.Digest()}, nil
+	desc, err := f.blob(f.mediaType(), func(w io.Writer) error {
+		zw, err := f.compressor(w)
+		if err != nil {
+			return err
+		}
+		if err := clampTimes(io.MultiWriter(zw, diff.Hash()), content.NewReader(ra), f.epoch); err != nil {
+			zw.Close() // its goroutines end
+			return err
+		}
+		return zw.Close()
+	})
+	return layer{desc, diff.Digest()}, err
 }
 
-func (f *finisher) compressor(w io.Writer) (io.WriteCloser, string, error) {
+func (f *finisher) mediaType() string {
+	if f.zstd {
+		return ocispec.MediaTypeImageLayerZstd
+	}
+	return ocispec.MediaTypeImageLayerGzip
+}
+
+func (f *finisher) compressor(w io.Writer) (io.WriteCloser, error) {
 	if f.zstd {
 		// One encoder thread: with more, the bytes depend on how they were timed.
-		zw, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
-		return zw, ocispec.MediaTypeImageLayerZstd, err
+		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
 	}
 	// pgzip's bytes depend on the block size alone, not on the number of threads.
 	zw := pgzip.NewWriter(w)
-	return zw, ocispec.MediaTypeImageLayerGzip, zw.SetConcurrency(1<<20, 4)
+	return zw, zw.SetConcurrency(1<<20, 4)
 }
 
 // clampTimes copies a tar without any time later than the epoch.
@@ -245,6 +285,3 @@ func (c *counter) Write(p []byte) (int, error) {
 	c.n += int64(n)
 	return n, err
 }
-
-// stagingDir holds what BuildKit exports until it is finished.
-func (s *Solver) stagingDir() string { return filepath.Join(s.Provider.StateDir, "staging") }

@@ -5,9 +5,14 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +22,9 @@ import (
 	digest "github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/mirror"
 )
 
 var epoch = time.Unix(1_700_000_000, 0).UTC()
@@ -100,6 +108,21 @@ func store(t *testing.T) content.Store {
 	return s
 }
 
+// finisherTo is one of a program's own, whose output is in dir.
+func finisherTo(t *testing.T, from content.Store, dir string, zstd bool) *finisher {
+	t.Helper()
+	to, err := contentlocal.NewStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := newFinisher(from, to, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.epoch, f.zstd = epoch, zstd
+	return f
+}
+
 func finished(t *testing.T, f *finisher, manifest digest.Digest) (ocispec.Manifest, ocispec.Image) {
 	t.Helper()
 	d, err := f.image(t.Context(), manifest, "example.com/base@sha256:1")
@@ -122,7 +145,7 @@ func TestFinish(t *testing.T) {
 		from := store(t)
 		a := exported(t, from, plainTar(t, "shared"), plainTar(t, "a"))
 		b := exported(t, from, plainTar(t, "shared"), plainTar(t, "b"))
-		f := &finisher{from: from, to: store(t), epoch: epoch, zstd: z}
+		f := finisherTo(t, from, t.TempDir(), z)
 		ma, cfg := finished(t, f, a)
 		mb, _ := finished(t, f, b)
 		if ma.Layers[0].Digest != mb.Layers[0].Digest || ma.Layers[1].Digest != mb.Layers[1].Digest || ma.Layers[2].Digest == mb.Layers[2].Digest {
@@ -140,7 +163,7 @@ func TestFinish(t *testing.T) {
 		}
 		checkLayer(t, f, ma.Layers[1], cfg.RootFS.DiffIDs[1])
 
-		again, _ := finished(t, &finisher{from: from, to: store(t), epoch: epoch, zstd: z}, a)
+		again, _ := finished(t, finisherTo(t, from, t.TempDir(), z), a)
 		if again.Config.Digest != ma.Config.Digest || again.Layers[2].Digest != ma.Layers[2].Digest {
 			t.Errorf("zstd=%v: finished again, the image is another", z)
 		}
@@ -185,7 +208,7 @@ func checkLayer(t *testing.T, f *finisher, d ocispec.Descriptor, diffID digest.D
 
 func TestWithEntrypoint(t *testing.T) {
 	from := store(t)
-	f := &finisher{from: from, to: store(t), epoch: epoch}
+	f := finisherTo(t, from, t.TempDir(), false)
 	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")), "example.com/base@sha256:1")
 	if err != nil {
 		t.Fatal(err)
@@ -214,8 +237,85 @@ func TestFinishCutOff(t *testing.T) {
 	from := store(t)
 	whole := plainTar(t, "a")
 	manifest := exported(t, from, whole[:len(whole)/2-7])
-	f := &finisher{from: from, to: store(t), epoch: epoch}
+	f := finisherTo(t, from, t.TempDir(), false)
 	if _, err := f.image(t.Context(), manifest, "example.com/base@sha256:1"); err == nil {
 		t.Error("a layer that was cut off was finished")
+	}
+}
+
+// TestFinishTogether: programs that finish the same layers into one output at
+// the same time do not write into each other's files; what one that was killed
+// has left is removed, and nothing that is in use.
+func TestFinishTogether(t *testing.T) {
+	from, dir := store(t), t.TempDir()
+	var layers [][]byte
+	for i := range 4 {
+		layers = append(layers, plainTar(t, fmt.Sprint("layer", i)))
+	}
+	manifest := exported(t, from, layers...)
+	blobs := filepath.Join(dir, "blobs", "sha256")
+	if err := errors.Join(os.MkdirAll(blobs, 0o755), os.WriteFile(filepath.Join(blobs, ".part-dead"), []byte("half"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	digests := make([]digest.Digest, 12)
+	for i := range digests {
+		wg.Go(func() {
+			to, err := contentlocal.NewStore(dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f, err := newFinisher(from, to, dir)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			f.epoch = epoch
+			if digests[i], err = f.image(t.Context(), manifest, "example.com/base@sha256:1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	entries, err := os.ReadDir(blobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(blobs, e.Name()))
+		if err != nil || digest.FromBytes(data).Encoded() != e.Name() {
+			t.Errorf("%s holds something else (%v)", e.Name(), err)
+		}
+	}
+	if len(slices.Compact(digests)) != 1 {
+		t.Errorf("the same image has the digests %v", digests)
+	}
+	if want := 1 + len(layers) + 2; len(entries) != want {
+		t.Errorf("%d blobs; want %d: base, layers, configuration and manifest", len(entries), want)
+	}
+}
+
+// TestStagingIsOnesOwn: a build that ends does not take what another, with the same
+// state directory, has exported.
+func TestStagingIsOnesOwn(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *Solver {
+		s := &Solver{Provider: &Provider{Mirror: mirror.New(), Lock: lock.New(), StateDir: dir}, OutDir: t.TempDir()}
+		if err := s.Provider.Open(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Open(); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, b := open(), open()
+	m := exported(t, a.staging, plainTar(t, "a"))
+	if err := b.Provider.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.finish.image(t.Context(), m, "x"); err != nil {
+		t.Errorf("another build ended, and: %v", err)
 	}
 }

@@ -1,14 +1,19 @@
 package solve
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/util/progress/progressui"
 	digest "github.com/opencontainers/go-digest"
+
+	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/llb"
 )
 
 // Progress shows all solves of a run in one display: BuildKit's own on a
@@ -81,14 +86,34 @@ type watcher struct {
 	done chan struct{}
 	name string
 
+	limit   time.Duration // for one download
+	giveUp  context.CancelCauseFunc
+	running map[digest.Digest]*time.Timer // of downloads
+
 	failed []*client.Vertex
 	logs   map[digest.Digest]*strings.Builder
 }
 
-func (p *Progress) watch(name string) *watcher {
-	w := &watcher{ch: make(chan *client.SolveStatus, 16), done: make(chan struct{}), name: name, logs: map[digest.Digest]*strings.Builder{}}
+// builderLimit is how long a download of BuildKit's may take unless the user
+// says: it has no limit of its own for a server that is silent, and does not
+// tell how far it is.
+const builderLimit = 2 * time.Hour
+
+// watch follows a solve, for which the context is that ends when one of its
+// downloads takes longer than the limit.
+func (p *Progress) watch(ctx context.Context, name string, limit time.Duration) (context.Context, *watcher) {
+	w := &watcher{
+		ch: make(chan *client.SolveStatus, 16), done: make(chan struct{}), name: name, logs: map[digest.Digest]*strings.Builder{},
+		limit: cmp.Or(limit, builderLimit), running: map[digest.Digest]*time.Timer{},
+	}
+	ctx, w.giveUp = context.WithCancelCause(ctx)
 	go func() {
 		defer close(w.done)
+		defer func() {
+			for _, t := range w.running {
+				t.Stop()
+			}
+		}()
 		for st := range w.ch {
 			w.note(st)
 			for _, v := range st.Vertexes {
@@ -97,13 +122,34 @@ func (p *Progress) watch(name string) *watcher {
 			p.display <- st
 		}
 	}()
-	return w
+	return ctx, w
 }
 
-func (w *watcher) wait() { <-w.done }
+func (w *watcher) wait() {
+	<-w.done
+	w.giveUp(nil)
+}
+
+// clock gives up the solve when a download runs too long.
+func (w *watcher) clock(v *client.Vertex) {
+	if !strings.HasPrefix(v.Name, llb.DownloadPrefix) {
+		return
+	}
+	if t := w.running[v.Digest]; v.Completed != nil {
+		if t != nil {
+			t.Stop()
+		}
+		delete(w.running, v.Digest)
+	} else if v.Started != nil && t == nil {
+		w.running[v.Digest] = time.AfterFunc(w.limit, func() {
+			w.giveUp(&fetch.LimitError{URL: v.Name, Limit: w.limit, Total: true})
+		})
+	}
+}
 
 func (w *watcher) note(st *client.SolveStatus) {
 	for _, v := range st.Vertexes {
+		w.clock(v)
 		if v.Error != "" {
 			w.failed = append(w.failed, v)
 		}

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +30,7 @@ import (
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/source"
+	"github.com/assay-hpc/assay/build/state"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -43,24 +44,44 @@ type Provider struct {
 	StateDir string
 	Source   []byte // tar of the harness's source
 	Epoch    time.Time
-	Log      func(format string, args ...any)
+	Limits   fetch.Limits
+	// Publishers have their keys pinned; nil means [component.Publishers].
+	Publishers []component.Publisher
+	Log        func(format string, args ...any)
 
+	sumKey   string // of Go's checksum database, for tests
+	work     *state.Work
 	contents *oci.Layout
 	store    content.Store
 	cache    fetch.Cache
 	making   sync.Map // key to sync.OnceValue: each base is made once
 }
 
-// Open prepares the state directory.
+// Open prepares the state directory, and removes what was left in it by
+// programs that were killed.
 func (p *Provider) Open() error {
 	dir := filepath.Join(p.StateDir, "content")
 	var err error
+	if p.work, err = state.Claim(filepath.Join(p.StateDir, "work")); err != nil {
+		return err
+	}
 	if p.contents, err = oci.Create(dir); err != nil {
 		return err
 	}
-	p.cache.Dir = filepath.Join(p.StateDir, "downloads")
+	p.cache = fetch.Cache{Dir: filepath.Join(p.StateDir, "downloads"), Limits: p.Limits, Authorization: p.Mirror.Authorization}
+	if err := p.cache.Sweep(); err != nil {
+		return err
+	}
 	p.store, err = contentlocal.NewStore(dir)
 	return err
+}
+
+// Close removes what only this run needed.
+func (p *Provider) Close() error {
+	if p.work == nil {
+		return nil
+	}
+	return p.work.Close()
 }
 
 // Prepare makes all content that the recipe refers to and the store lacks.
@@ -185,13 +206,13 @@ func (p *Provider) Maker() (*base.Maker, error) {
 	if err != nil {
 		return nil, err
 	}
-	canon, err := p.Mirror.Debian()
+	canon, err := p.Mirror.DebianRoot()
 	if err != nil {
 		canon = strings.TrimSuffix(archive, "/")
 	}
 	return &base.Maker{
-		Dir: filepath.Join(p.StateDir, "debootstrap"), Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
-		Name: p.Mirror.Name, Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
+		Dir: p.work.Dir, Archive: strings.TrimSuffix(archive, "/"), Canon: canon,
+		Name: p.Mirror.Name, Netrc: p.Mirror.Netrc(archive), Fetch: p.fetchDeb, Epoch: p.Epoch, Log: p.Log,
 	}, nil
 }
 
@@ -203,13 +224,29 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
-// Sum downloads a URL and returns its SHA-256, for locking.
+// Sum downloads a URL and returns its SHA-256, for locking. What somebody
+// vouches for is held against that: the Go toolchain, and publishers' keys.
 func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
 	at, err := p.Mirror.URL(url)
 	if err != nil {
 		return "", err
 	}
-	return p.cache.Sum(ctx, at)
+	sum, file, err := p.cache.Sum(ctx, at)
+	if err != nil {
+		return "", err
+	}
+	if pub, ok := p.publisherOf(url); ok && path.Ext(url) == ".gpg" {
+		var keyring []byte
+		if keyring, err = os.ReadFile(file); err == nil {
+			err = pinned(pub, keyring)
+		}
+	} else if version, ok := toolchainVersion(url); ok {
+		err = p.checkToolchain(ctx, version, file)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("%s: %w", url, err), os.Remove(file))
+	}
+	return sum, nil
 }
 
 // Layout returns the manifest of content made by Prepare.
@@ -249,7 +286,7 @@ func (p *Provider) Config(ctx context.Context, src recipe.Source, on recipe.Plat
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		if raw, err = p.remoteConfig(ctx, src, on); err == nil {
-			err = writeFile(file, raw)
+			err = p.writeFile(file, raw)
 		}
 	}
 	return parseConfig(raw, err)
@@ -276,13 +313,17 @@ func (p *Provider) remoteConfig(ctx context.Context, src recipe.Source, on recip
 }
 
 // writeFile replaces a file atomically.
-func writeFile(file string, data []byte) error {
+func (p *Provider) writeFile(file string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	tmp := file + "." + strconv.Itoa(os.Getpid()) + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+	tmp, err := state.CreatePart(filepath.Dir(file))
+	if err != nil {
 		return err
 	}
-	return os.Rename(tmp, file)
+	defer tmp.Close()
+	if _, err := tmp.Write(data); err != nil {
+		return errors.Join(err, os.Remove(tmp.Name()))
+	}
+	return errors.Join(tmp.Chmod(0o644), os.Rename(tmp.Name(), file))
 }

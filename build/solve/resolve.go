@@ -22,26 +22,19 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 	if err := s.Provider.Prepare(ctx, r, b.Native); err != nil {
 		return nil, err
 	}
-	state, err := llb.Before(r, m.Stage, m.Step, s.env(ctx, b))
-	if err != nil {
-		return nil, err
-	}
-	apt, ok := r.Stage(m.Stage).Steps[m.Step].(recipe.Apt)
-	if !ok {
-		return nil, fmt.Errorf("%s: step %d of stage %s installs no packages", m.Key, m.Step, m.Stage)
-	}
-	out := state.Run(
-		bkllb.Args([]string{"/bin/sh", "-euc", apt.ResolveScript(s.Provider.Mirror.Sed())}),
-		bkllb.AddEnv("SOURCE_DATE_EPOCH", fmt.Sprint(s.Epoch.Unix())),
-		bkllb.IgnoreCache, // the archive changes, the graph does not
-		bkllb.WithCustomNamef("[lock] resolve %s", m.Key),
-	).AddMount("/out", bkllb.Scratch())
-	def, err := out.Marshal(ctx, bkllb.Platform(llb.OCIPlatform(m.Platform)))
+	def, err := s.resolveGraph(ctx, b, r, m)
 	if err != nil {
 		return nil, err
 	}
 	var debs []recipe.Deb
 	err = s.read(ctx, b, def, "lock "+m.Key, func(read func(string) ([]byte, error)) error {
+		trust, err := read("trust")
+		if err != nil {
+			return err
+		}
+		if err := s.Provider.checkTrust(string(trust)); err != nil {
+			return err
+		}
 		text, err := read("uris")
 		if err != nil {
 			return err
@@ -53,4 +46,26 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 		debs[i].URL = s.Provider.Mirror.Name(debs[i].URL)
 	}
 	return debs, err
+}
+
+// resolveGraph is the step that asks apt.
+func (s *Solver) resolveGraph(ctx context.Context, b *daemon.Builder, r *recipe.Recipe, m component.Missing) (*bkllb.Definition, error) {
+	state, err := llb.Before(r, m.Stage, m.Step, s.env(ctx, b))
+	if err != nil {
+		return nil, err
+	}
+	apt, ok := r.Stage(m.Stage).Steps[m.Step].(recipe.Apt)
+	if !ok {
+		return nil, fmt.Errorf("%s: step %d of stage %s installs no packages", m.Key, m.Step, m.Stage)
+	}
+	opts := []bkllb.RunOption{
+		bkllb.Args([]string{"/bin/sh", "-euc", apt.ResolveScript(s.Provider.Mirror.Sed())}),
+		bkllb.AddEnv("SOURCE_DATE_EPOCH", fmt.Sprint(s.Epoch.Unix())),
+		bkllb.IgnoreCache, // the archive changes, the graph does not
+		bkllb.WithCustomNamef("[lock] resolve %s", m.Key),
+	}
+	if s.Provider.Mirror.AptAuth() != "" {
+		opts = append(opts, bkllb.AddSecret(recipe.AptAuthFile, bkllb.SecretID(aptAuth)))
+	}
+	return state.Run(opts...).AddMount("/out", bkllb.Scratch()).Marshal(ctx, bkllb.Platform(llb.OCIPlatform(m.Platform)))
 }

@@ -4,9 +4,10 @@
 package solve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/moby/buildkit/exporter/containerimage/exptypes"
 	"github.com/moby/buildkit/session"
 	"github.com/moby/buildkit/session/auth/authprovider"
+	"github.com/moby/buildkit/session/secrets/secretsprovider"
 	digest "github.com/opencontainers/go-digest"
 
 	"github.com/assay-hpc/assay/build/daemon"
@@ -35,7 +37,7 @@ type Solver struct {
 	Builders []*daemon.Builder
 	Provider *Provider
 	Epoch    time.Time
-	OutDir   string // OCI layout that images are written to
+	OutDir   string // OCI layout that images are written to; "" for one that ends with the run
 	Zstd     bool   // compress layers with zstd instead of gzip
 	Progress *Progress
 	// CacheFrom and CacheTo are BuildKit cache references: "type=registry,ref=…".
@@ -45,27 +47,31 @@ type Solver struct {
 	finish       *finisher
 }
 
-// Open prepares the output directory.
+// Open prepares the output directory. The provider is open already.
 func (s *Solver) Open() error {
+	s.OutDir = cmp.Or(s.OutDir, filepath.Join(s.Provider.work.Dir, "out"))
 	var err error
 	if s.out, err = contentlocal.NewStore(s.OutDir); err != nil {
 		return err
 	}
-	if s.staging, err = contentlocal.NewStore(s.stagingDir()); err != nil {
+	// What BuildKit exports is here until it is finished. Other builds have
+	// stagings of their own.
+	if s.staging, err = contentlocal.NewStore(filepath.Join(s.Provider.work.Dir, "staging")); err != nil {
 		return err
 	}
-	s.finish = &finisher{from: s.staging, to: s.out, epoch: s.Epoch, zstd: s.Zstd}
-	return nil
+	s.finish, err = newFinisher(s.staging, s.out, s.OutDir)
+	if err == nil {
+		s.finish.epoch, s.finish.zstd = s.Epoch, s.Zstd
+	}
+	return err
 }
-
-// Close removes what is left of exports.
-func (s *Solver) Close() error { return os.RemoveAll(s.stagingDir()) }
 
 // env is what the builder for the platform leaves open in a recipe.
 func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
 	return llb.Env{
 		Native: b.Native, Epoch: s.Epoch,
 		URL:    s.Provider.Mirror.URL,
+		Secret: s.secret,
 		Image:  s.Provider.Image,
 		Layout: s.Provider.Layout,
 		Config: func(src recipe.Source, p recipe.Platform) (imageConfig, error) { return s.Provider.Config(ctx, src, p) },
@@ -153,9 +159,26 @@ func (s *Solver) stores() map[string]content.Store {
 	return map[string]content.Store{llb.ContentStore: s.Provider.store, OutStore: s.out}
 }
 
-// attachables lets the builder use this user's registry credentials.
+// aptAuth is the id of the secret with the mirrors' credentials for apt.
+const aptAuth = "assay.apt-auth"
+
+// secret returns the id of the secret for a URL on a mirror.
+func (s *Solver) secret(url string) string {
+	if l, ok := s.Provider.Mirror.Location(url); ok {
+		return "assay.mirror." + l.Name
+	}
+	return ""
+}
+
+// attachables lets the builder use this user's credentials for registries and
+// mirrors. They are no part of the graph: BuildKit asks for them when it needs
+// them.
 func (s *Solver) attachables() []session.Attachable {
-	return []session.Attachable{authprovider.NewDockerAuthProvider(authprovider.DockerAuthProviderConfig{
+	secrets := map[string][]byte{aptAuth: []byte(s.Provider.Mirror.AptAuth())}
+	for _, l := range s.Provider.Mirror.Locations() {
+		secrets[s.secret(l.URL)] = []byte(l.Header())
+	}
+	return []session.Attachable{secretsprovider.FromMap(secrets), authprovider.NewDockerAuthProvider(authprovider.DockerAuthProviderConfig{
 		AuthConfigProvider: authprovider.LoadAuthConfig(config.LoadDefaultConfigFile(discard{})),
 	})}
 }
@@ -188,14 +211,15 @@ func cacheEntries(list []string) []client.CacheOptionsEntry {
 func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, opt client.SolveOpt, name string) (*client.SolveResponse, error) {
 	const tries = 3
 	for n := 1; ; n++ {
-		w := s.Progress.watch(name)
-		res, err := b.Client.Solve(ctx, def, opt, w.ch)
+		watched, w := s.Progress.watch(ctx, name, s.Provider.Limits.Total)
+		res, err := b.Client.Solve(watched, def, opt, w.ch)
+		cause := context.Cause(watched) // before wait ends it
 		w.wait()
 		if err == nil {
 			return res, nil
 		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if cause != nil {
+			return nil, cause
 		}
 		if n == tries || !transient(err) {
 			return nil, w.stepError(err)

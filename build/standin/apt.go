@@ -156,9 +156,6 @@ func (m *maker) cudaDebs(ctx context.Context, ubuntu, arch string) ([]string, er
 // makeDOCARepos makes the DOCA repositories: the OFED userspace.
 func (m *maker) makeDOCARepos(ctx context.Context) error {
 	const root = "https://linux.mellanox.com/public/repo/doca/"
-	if err := m.publish(root+"GPG-KEY-Mellanox.pub", m.key.armored); err != nil {
-		return err
-	}
 	for _, d := range docas {
 		for _, arch := range m.Arches {
 			debs, err := m.makeRDMA(ctx, arch, d.packages)
@@ -173,7 +170,7 @@ func (m *maker) makeDOCARepos(ctx context.Context) error {
 				if err := m.makeRepository(repository{url, "Mellanox Technologies", arch, debs}); err != nil {
 					return err
 				}
-				if err := m.publish(url+"GPG-KEY-Mellanox.pub", m.key.armored); err != nil {
+				if err := m.publish(url+"doca_keyring.gpg", m.key.public); err != nil {
 					return err
 				}
 			}

@@ -5,10 +5,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/build/fetch"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/sign"
@@ -19,6 +21,7 @@ type builderFlags struct {
 	builders  cli.StringSlice
 	buildkitd string
 	progress  string
+	limits    fetch.Limits
 }
 
 func (o *builderFlags) flags() []cli.Flag {
@@ -26,6 +29,18 @@ func (o *builderFlags) flags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "builder", Usage: "`ADDR` of a buildkitd; may be repeated, each for its architectures (default: our own, started for the run)", EnvVars: []string{"BUILDKIT_HOST"}, Destination: &o.builders},
 		&cli.StringFlag{Name: "buildkitd", Usage: "`FILE` to start as our own builder (default: the one beside assay)", EnvVars: []string{"ASSAY_BUILDKITD"}, Destination: &o.buildkitd},
 		&cli.StringFlag{Name: "progress", Usage: "`MODE` of the display: auto, tty, plain, quiet", Value: "auto", Destination: &o.progress},
+		&cli.DurationFlag{Name: "stall-timeout", Usage: "try a download again when its server has sent nothing for `DURATION`", Value: fetch.DefaultStall, EnvVars: []string{"ASSAY_STALL_TIMEOUT"}, Destination: &o.limits.Stall, Action: positive("stall-timeout")},
+		&cli.DurationFlag{Name: "download-timeout", Usage: "give up a download after `DURATION` (default: no limit for those of assay, 2h for those of its builders)", EnvVars: []string{"ASSAY_DOWNLOAD_TIMEOUT"}, Destination: &o.limits.Total, Action: positive("download-timeout")},
+	}
+}
+
+// positive refuses a limit of nothing.
+func positive(flag string) func(*cli.Context, time.Duration) error {
+	return func(_ *cli.Context, d time.Duration) error {
+		if d <= 0 {
+			return usagef("--%s %v is not a positive duration, such as 90s", flag, d)
+		}
+		return nil
 	}
 }
 
@@ -107,6 +122,7 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 	opts := driver.BuildOptions{
 		Names: o.names(c), Platforms: ps, OutDir: dir, Push: o.push, Builders: o.addrs(), Buildkitd: o.buildkitd, Jobs: o.jobs,
 		Zstd: o.zstd, Unlocked: o.unlocked, Force: o.force, CacheFrom: o.cacheFrom.Value(), CacheTo: o.cacheTo.Value(), Progress: o.progress,
+		Limits: o.limits,
 	}
 	if o.signKey != "" {
 		if opts.SignKey, err = sign.Open(c.Context, o.signKey); err == nil {

@@ -44,7 +44,7 @@ func (o *certifyFlags) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	res, err := w.Certify(c.Context, c.Args().First(), o.trust, driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress})
+	res, err := w.Certify(c.Context, c.Args().First(), o.trust, driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress, Limits: o.limits})
 	if err != nil {
 		return err
 	}

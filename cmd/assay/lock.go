@@ -53,7 +53,7 @@ func (o *lockFlags) run(c *cli.Context) error {
 			return err
 		}
 	}
-	rep, err := w.LockTargets(c.Context, targets, driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress})
+	rep, err := w.LockTargets(c.Context, targets, driver.BuildOptions{Builders: o.addrs(), Buildkitd: o.buildkitd, Progress: o.progress, Limits: o.limits})
 	if err != nil {
 		return err
 	}

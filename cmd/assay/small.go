@@ -92,7 +92,8 @@ func dockerfileCommand() *cli.Command {
 			if len(res.Missing) > 0 { // it would install nothing and verify nothing
 				return driver.NotLockedError(cmp.Or(w.LockPath, "matrix.lock (embedded)"), map[string][]component.Missing{ts[0].Name: res.Missing})
 			}
-			text, err := dockerfile.Write(res.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image, Sed: w.Mirror.Sed()})
+			text, err := dockerfile.Write(res.Recipe, dockerfile.Env{Epoch: w.Epoch(), URL: w.Mirror.URL, Image: w.Mirror.Image, Sed: w.Mirror.Sed(),
+				Locked: func(url string) bool { return w.Mirror.Authorization(url) != "" }, AptLocked: w.Mirror.AptAuth() != ""})
 			if err != nil {
 				return err
 			}

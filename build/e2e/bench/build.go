@@ -21,6 +21,7 @@ import (
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/solve"
 )
 
 // lock pins what both arrangements need.
@@ -38,6 +39,13 @@ func (b *bench) lock(ctx context.Context) error {
 		rules = append(rules, from+"="+to)
 	}
 	if b.w, err = driver.Open(driver.Options{Matrix: file, Mirrors: rules, StateDir: filepath.Join(b.dir, "state"), Version: "bench"}); err != nil {
+		return err
+	}
+	keyring, err := os.ReadFile(b.up.KeyFile())
+	if err != nil {
+		return err
+	}
+	if b.w.Publishers, err = solve.SignedWith(keyring); err != nil {
 		return err
 	}
 	s, stop, err := b.w.NewSolver(ctx, driver.BuildOptions{OutDir: filepath.Join(b.dir, "lock"), Builders: []string{b.builder.Addr}, Progress: "quiet"})

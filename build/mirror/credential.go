@@ -1,0 +1,140 @@
+package mirror
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strings"
+	"unicode"
+)
+
+// A Credential is a mirror's user and password. It is split from the URL when
+// that is read, and kept where neither formatting nor encoding finds it: what
+// needs it asks for the form that it needs.
+type Credential struct{ secret *secret }
+
+// fmt follows pointers and reads unexported fields, but calls no function.
+type secret struct {
+	get func() (user, password string)
+}
+
+// Set reports whether there is one.
+func (c Credential) Set() bool { return c.secret != nil }
+
+func (c Credential) String() string {
+	if !c.Set() {
+		return ""
+	}
+	return "***"
+}
+
+// Header returns the value of an Authorization header, "" without a credential.
+func (c Credential) Header() string {
+	if !c.Set() {
+		return ""
+	}
+	user, password := c.secret.get()
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+// login is the end of a line in netrc's form.
+func (c Credential) login() string {
+	user, password := c.secret.get()
+	return " login " + user + " password " + password + "\n"
+}
+
+// split takes the user and password out of a URL. ok is false for what is no
+// URL of a server, or has a credential that files cannot hold.
+func split(s string) (plain string, c Credential, ok bool) {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" {
+		return "", c, false
+	}
+	if u.User == nil {
+		return s, c, true
+	}
+	scheme, rest, _ := strings.Cut(s, "://")
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	plain = scheme + "://" + rest[strings.LastIndex(rest[:end], "@")+1:]
+	user := u.User.Username()
+	password, _ := u.User.Password()
+	for _, part := range []string{user, password} {
+		if strings.ContainsFunc(part, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }) {
+			return "", c, false
+		}
+	}
+	return plain, Credential{&secret{func() (string, string) { return user, password }}}, true
+}
+
+// A Location is a mirror that wants a credential.
+type Location struct {
+	Name string // what it stands for: a rule's From, or a scheme
+	URL  string // without the credential
+	Credential
+}
+
+// Locations returns every mirror that wants a credential, the default
+// archives included.
+func (r *Resolver) Locations() []Location {
+	var all []Location
+	for _, rule := range r.rules {
+		if rule.auth.Set() {
+			all = append(all, Location{rule.From, rule.To, rule.auth})
+		}
+	}
+	for _, d := range []struct {
+		name, suffix string
+		root         func() (string, error)
+	}{{"debian:", "", r.Debian}, {"debian-security:", "-security", r.Debian}, {"goproxy:", "", r.GoProxy}} {
+		root, err := d.root()
+		if err != nil {
+			continue // nothing is fetched from there
+		}
+		if plain, c, ok := split(root); ok && c.Set() {
+			all = append(all, Location{d.name, plain + d.suffix, c})
+		}
+	}
+	return all
+}
+
+// Location returns the mirror that a URL returned by [Resolver.URL] lies on,
+// if that wants a credential.
+func (r *Resolver) Location(url string) (Location, bool) {
+	var best Location
+	for _, l := range r.Locations() {
+		if _, ok := under(url, l.URL); ok && len(l.URL) > len(best.URL) {
+			best = l
+		}
+	}
+	return best, best.Set()
+}
+
+// Authorization returns the value of that header for a URL, "" for none.
+func (r *Resolver) Authorization(url string) string {
+	l, _ := r.Location(url)
+	return l.Header()
+}
+
+// AptAuth returns the mirrors' credentials as apt's auth.conf has them, "" if
+// there are none.
+func (r *Resolver) AptAuth() string {
+	var b strings.Builder
+	for _, l := range r.Locations() {
+		if !strings.HasPrefix(l.Name, "goproxy:") { // no source of packages leads there
+			b.WriteString("machine " + l.URL + l.login())
+		}
+	}
+	return b.String()
+}
+
+// Netrc returns the credential for a URL as .netrc has it, "" for none.
+func (r *Resolver) Netrc(at string) string {
+	l, ok := r.Location(at)
+	u, err := url.Parse(at)
+	if !ok || err != nil {
+		return ""
+	}
+	return "machine " + u.Hostname() + l.login()
+}

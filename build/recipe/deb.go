@@ -1,0 +1,88 @@
+package recipe
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+var (
+	hexSum     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	debName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9+.-]*$`)
+	debVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+:~-]*$`)
+	debArch    = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	plainURL   = regexp.MustCompile(`^[a-z][a-z0-9+-]*:[A-Za-z0-9!#%&+,./:=?@_~-]+$`)
+)
+
+// A FieldError says which field of a pinned thing cannot be used, and why.
+type FieldError struct{ Field, Value, Why string }
+
+func (e *FieldError) Error() string {
+	value := e.Value
+	if len(value) > 100 {
+		value = value[:100] + "…"
+	}
+	return fmt.Sprintf("%s: %q %s", e.Field, value, e.Why)
+}
+
+// Validate reports the first field that is not of its form. Fields become
+// file names and words of scripts that run as root.
+func (d Deb) Validate() error {
+	for _, f := range []struct {
+		field, value string
+		form         *regexp.Regexp
+		what         string
+	}{
+		{"name", d.Name, debName, "is not a package name"},
+		{"version", d.Version, debVersion, "is not a package version"},
+		{"arch", d.Arch, debArch, "is not an architecture"},
+		{"sha256", d.SHA256, hexSum, "is not a SHA-256 of 64 hex digits"},
+	} {
+		if len(f.value) > 200 || !f.form.MatchString(f.value) {
+			return &FieldError{f.field, f.value, f.what}
+		}
+	}
+	if d.Size < 0 {
+		return &FieldError{"size", fmt.Sprint(d.Size), "is negative"}
+	}
+	return ValidateURL("url", d.URL)
+}
+
+// ValidateURL reports why a text is not the URL of a download: a scheme, what
+// a URL may hold unescaped and no shell takes for its own, no user, no way
+// out of a directory, and a file's name at the end.
+func ValidateURL(field, s string) error {
+	bad := func(why string) error { return &FieldError{field, s, why} }
+	if len(s) > 2000 || !plainURL.MatchString(s) {
+		return bad("is not a URL of plain characters")
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return bad("is not a URL")
+	}
+	if u.User != nil {
+		u.User = nil
+		return &FieldError{field, u.String(), "holds a user; credentials belong to --mirror FROM=TO"}
+	}
+	path := u.Path
+	switch {
+	case u.Opaque != "":
+		path, err = url.PathUnescape(u.Opaque)
+	case u.Host == "":
+		return bad("names no host")
+	}
+	if err != nil {
+		return bad("is not a URL")
+	}
+	parts := strings.Split(path, "/")
+	for _, p := range parts {
+		if p == "." || p == ".." {
+			return bad("has a part that leads elsewhere")
+		}
+	}
+	if last := parts[len(parts)-1]; last == "" || strings.HasPrefix(last, "-") {
+		return bad("does not end in the name of a file")
+	}
+	return nil
+}

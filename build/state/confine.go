@@ -1,0 +1,49 @@
+package state
+
+import (
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// enter runs in the new namespaces before the program.
+const enter = `mount -t proc proc /proc
+for dir in $EMPTY; do
+  mkdir -p "$dir"
+  mount -t tmpfs -o mode=711 assay "$dir"
+done
+unset EMPTY
+exec "$@"`
+
+// Start starts a program of root's in mount and process namespaces of its own:
+// however it or this program ends, no process and no mount outlives it. It
+// makes a process group, so that Ctrl-C reaches this program alone. The
+// directories of empty are empty for it, and what it writes there ends with it.
+// The function returned waits for its end.
+func Start(cmd *exec.Cmd, empty ...string) (wait func() error, err error) {
+	if cmd.Err != nil {
+		return nil, cmd.Err
+	}
+	cmd.Env = append(cmd.Environ(), "EMPTY="+strings.Join(empty, " "))
+	cmd.Args = append([]string{"/bin/sh", "-euc", enter, "sh", cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = cmd.Args[0]
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, // Go makes an unshared one private
+		Setpgid: true, Pdeathsig: syscall.SIGKILL,
+	}
+	started := make(chan error)
+	ended := make(chan error, 1)
+	go func() {
+		// The kernel sends the death signal when the starting thread ends, so
+		// that thread must live as long as the program.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			ended <- cmd.Wait()
+		}
+	}()
+	return func() error { return <-ended }, <-started
+}
