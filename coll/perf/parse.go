@@ -158,9 +158,10 @@ func (c *Config) validate() error {
 		{c.Split < 0, "--split is the number of parts, at least 1"},
 		{c.Bench && c.Output == "json", "--bench and --output json both want stdout"},
 		{!c.sweeps() && c.Plot != "", "--plot draws a sweep: leave out --shape and --split"},
+		{c.Slowest < 0, "--slowest is a number of steps, at least 1"},
 		{c.Repeat < 1, "--repeat is at least 1"},
 		{c.Versus != "" && !c.sweeps(), "--versus compares sweeps: leave out --shape and --split"},
-		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != ""), "--versus goes without -z, -I, -C, -G and -J: see --graph and --output json"},
+		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != "" || c.Slowest != 0), "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --output json"},
 		{c.Versus != "" && c.Engine != "assay", "--versus compares --engine assay with another"},
 		{c.Versus == "" && c.Launch != "both", "--graph goes with --versus: -G launches graphs"},
 	} {

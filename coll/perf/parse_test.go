@@ -136,7 +136,7 @@ func TestParseErrors(t *testing.T) {
 		"--min-time 10ms":             {Text: "--min-time is a number of milliseconds, such as 10, not \"10ms\"", Status: 6},
 		"--min-time nan":              {Text: "--min-time is a number of milliseconds, such as 10, not \"nan\"", Status: 6},
 		"--versus gloo":               {Text: "--versus is nccl, best or variables such as NCCL_ALGO=Ring, not \"gloo\"", Status: 6},
-		"--versus nccl -I1":           {Text: "--versus goes without -z, -I, -C, -G and -J: see --graph and --output json", Status: 6},
+		"--versus nccl -I1":           {Text: "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --output json", Status: 6},
 		"--versus best --shape 2x2":   {Text: "--versus compares sweeps: leave out --shape and --split", Status: 6},
 		"--versus best --engine nccl": {Text: "--versus compares --engine assay with another", Status: 6},
 		"--versus nccl --repeat 0":    {Text: "--repeat is at least 1", Status: 6},
