@@ -56,7 +56,7 @@ func TestOnFake(t *testing.T) {
 	check(t, err)
 	for _, c := range []struct{ tests, env string }{
 		{"GPU", "FAKE_DEVICES=3"}, {"GPU", "FAKE_DEVICES=1"}, {"GPU", "FAKE_NO_PEER=1"},
-		{"TestFakeWrong", "FAKE_WRONG=1"}, {"TestFakeSlow", "FAKE_SLOW=1"},
+		{"TestFakeWrong", "FAKE_WRONG=1"}, {"TestFakeSlow", "FAKE_SLOW=1"}, {"TestFakeMemory", "FAKE_MEMORY=0x100000"},
 	} {
 		cmd := exec.Command(self, "-test.run="+c.tests, "-test.v", "-test.timeout=120s")
 		cmd.Env = append(os.Environ(), inside+"=1", "LD_LIBRARY_PATH="+lib, c.env)

@@ -158,6 +158,19 @@ func TestFakeWrong(t *testing.T) {
 	}
 }
 
+// TestFakeMemory: sizes that grow need no more memory than the largest of them.
+func TestFakeMemory(t *testing.T) {
+	if os.Getenv("FAKE_MEMORY") == "" {
+		t.Skip("another test starts this one")
+	}
+	m := open(t)
+	for _, bytes := range []int{350 << 10, 400 << 10, 500 << 10} { // twice, of 1 MiB
+		if _, err := m.Measure(t.Context(), write(CE)(0, 0), Plan{Bytes: bytes, Samples: 1, Copies: 1, Timing: Events}); err != nil {
+			t.Errorf("copying %d bytes within 1 MiB of memory: %v", bytes, err)
+		}
+	}
+}
+
 // TestFakeSlow: a GPU that is slow with everyone is named.
 func TestFakeSlow(t *testing.T) {
 	if os.Getenv("FAKE_SLOW") == "" {
