@@ -9,21 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/tuning"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // needsGPUs skips a test where there are too few.
 func needsGPUs(t *testing.T, n int) int {
 	t.Helper()
 	all, err := gpus()
-	if err != nil {
-		t.Skip(err)
-	}
-	if len(all) < n {
-		t.Skipf("%d GPUs are too few", len(all))
-	}
+	gputest.Need(t, n, len(all), err, driver.ErrNoDriver, driver.ErrNoDevice)
 	return len(all)
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // inside is set in processes whose driver is the fake one.
@@ -59,7 +61,7 @@ func TestOnFake(t *testing.T) {
 		{"TestFakeWrong", "FAKE_WRONG=1"}, {"TestFakeSlow", "FAKE_SLOW=1"}, {"TestFakeMemory", "FAKE_MEMORY=0x100000"},
 	} {
 		cmd := exec.Command(self, "-test.run="+c.tests, "-test.v", "-test.timeout=120s")
-		cmd.Env = append(os.Environ(), inside+"=1", "LD_LIBRARY_PATH="+lib, c.env)
+		cmd.Env = append(os.Environ(), inside+"=1", gputest.Variable+"=", "LD_LIBRARY_PATH="+lib, c.env)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
 			t.Errorf("%s with %s: %v\n%s", c.tests, c.env, err, out)

@@ -12,16 +12,18 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // open opens the GPUs, or skips the test.
 func open(t *testing.T) Machine {
 	t.Helper()
 	m, err := Open(sysfs.FS{}, OpenOptions{})
-	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
-		t.Skip(err)
+	n := 0
+	if err == nil {
+		n = len(m.GPUs())
 	}
-	check(t, err)
+	gputest.Need(t, 1, n, err, driver.ErrNoDriver, driver.ErrNoDevice)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
