@@ -171,6 +171,21 @@ func TestRefusals(t *testing.T) {
 		{"site", func(o *Options) { o.Site = "moon" }, []string{"h100-8x knows coreweave, none"}},
 		{"partition elsewhere", func(o *Options) { o.Partition = "gpu" }, []string{"--partition is for slurm"}},
 		{"partition with a line break", func(o *Options) { o.Scheduler, o.Partition = SlurmBare, "a\n#SBATCH --uid=0" }, []string{"--partition"}},
+		{"name with a line break", func(o *Options) { o.Name = "a\n#SBATCH --uid=0" }, []string{"--name"}},
+		{"name with a line break for docker", func(o *Options) { o.Scheduler, o.Name = Docker, "a\n#SBATCH --uid=0" }, []string{`--name "a\n#SBATCH --uid=0"`}},
+		{"name with a line break for a hostfile", func(o *Options) { o.Scheduler, o.Hosts, o.Name = Hostfile, []string{"n1"}, "a\nevil slots=8" }, []string{"--name"}},
+		{"name that is a path", func(o *Options) { o.Scheduler, o.Hosts, o.Name = Hostfile, []string{"n1"}, "../a" }, []string{"--name"}},
+		{"name with a colon for a volume", func(o *Options) { o.Scheduler, o.Name = Docker, "a:b" }, []string{"--name"}},
+		{"name that is a flag", func(o *Options) { o.Scheduler, o.Hosts, o.Name = Hostfile, []string{"n1"}, "-a" }, []string{"--name"}},
+		{"paths with control characters", func(o *Options) {
+			o.Scheduler, o.OutputDir, o.ImageDir = SlurmEnroot, "/a\rb", "c\x1b[2J"
+		}, []string{"--output-dir", "--image-dir"}},
+		{"harness with a line break", func(o *Options) { o.Scheduler, o.Harness = SlurmBare, "/h\n#SBATCH --uid=0" }, []string{"--harness"}},
+		{"account with a line break", func(o *Options) { o.Scheduler, o.Account = SlurmEnroot, "a\n" }, []string{"--account"}},
+		{"networks with a line break", func(o *Options) { o.Networks = "a\nb" }, []string{"--networks"}},
+		{"image with a line break", func(o *Options) { o.Image = image + "\n" }, []string{"--image"}},
+		{"env with a control character", func(o *Options) { o.Env = []Var{{Name: "A", Value: "\x1b[2J"}} }, []string{"one line"}},
+		{"env with a tab", func(o *Options) { o.Env = []Var{{Name: "A", Value: "a\tb"}} }, nil},
 		{"env", func(o *Options) { o.Env = []Var{{Name: "A B", Value: "1"}, {Name: "A", Value: "1\n2"}} }, []string{`"A B"`, "one line"}},
 		{"name too long", func(o *Options) { o.Name = strings.Repeat("a", 60) }, []string{"--name"}},
 		{"output without a claim", func(o *Options) { o.OutputDir = "/out" }, []string{"--claim"}},
@@ -201,6 +216,18 @@ func TestRefusals(t *testing.T) {
 		if !good {
 			t.Errorf("%s: %q; want %q", tt.name, no.Problems, tt.want)
 		}
+	}
+}
+
+// TestOutputIsNotExpanded: Kubernetes expands $(NAME) in commands, and a
+// directory may be called so.
+func TestOutputIsNotExpanded(t *testing.T) {
+	text, err := Render(Options{Profile: "h100-8x", Scheduler: Kubernetes, Image: image, Claim: "c", OutputDir: "/a/$(HOSTNAME)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "- /a/$$(HOSTNAME)/$(NODE_NAME)\n"; !strings.Contains(string(text), want) {
+		t.Errorf("%s\nwant %q in it", text, want)
 	}
 }
 

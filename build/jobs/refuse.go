@@ -17,7 +17,13 @@ import (
 var (
 	sizeForm  = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
 	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// Names are parts of files' names, of docker's volumes, and of directives.
+	plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
 	plainWord = regexp.MustCompile(`^[A-Za-z0-9_.,:+-]+$`)
+	// enroot and docker separate mounts with commas and colons.
+	pathForm = regexp.MustCompile(`^[^\pC,:]+$`)
+	lineForm = regexp.MustCompile(`^[^\pC]+$`)
+	envForm  = regexp.MustCompile(`^[^\pC]*(\t[^\pC]*)*$`)
 	// What registries, enroot and docker all take.
 	imageForm = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*(/[a-z0-9._-]+)+(:[A-Za-z0-9_.-]+)?(@sha256:[0-9a-f]{64})?$`)
 	opForm    = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
@@ -134,21 +140,25 @@ func (o Options) valueRefusals(p *Profile, no func(string, ...any)) {
 		if !envName.MatchString(v.Name) {
 			no("--env: %q is no variable's name", v.Name)
 		}
-		if strings.ContainsAny(v.Value, "\n\x00") {
-			no("--env %s: a value is one line", v.Name)
+		if !envForm.MatchString(v.Value) {
+			no("--env %s: a value is one line, without control characters", v.Name)
 		}
 	}
-	for _, s := range []struct{ flag, value string }{{"--partition", o.Partition}, {"--account", o.Account}} {
-		if s.value != "" && !plainWord.MatchString(s.value) {
-			no("%s %q: letters, digits and _.,:+- only", s.flag, s.value)
-		}
-	}
-	if o.onSlurm() && o.Name != "" && !plainWord.MatchString(o.Name) {
-		no("--name %q: letters, digits and _.,:+- only", o.Name)
-	}
-	for _, s := range []struct{ flag, value string }{{"--output-dir", o.OutputDir}, {"--image-dir", o.ImageDir}, {"--harness", o.Harness}} {
-		if strings.ContainsAny(s.value, "\n\x00,:") { // enroot and docker separate mounts with the last two
-			no("%s %q: a path here has no comma, colon or line break", s.flag, s.value)
+	for _, s := range []struct {
+		flag, value string
+		form        *regexp.Regexp
+		want        string
+	}{
+		{"--name", o.Name, plainName, "a letter or digit first, then letters, digits and _.+- only"},
+		{"--partition", o.Partition, plainWord, "letters, digits and _.,:+- only"},
+		{"--account", o.Account, plainWord, "letters, digits and _.,:+- only"},
+		{"--output-dir", o.OutputDir, pathForm, "a path here has no comma, colon or control character"},
+		{"--image-dir", o.ImageDir, pathForm, "a path here has no comma, colon or control character"},
+		{"--harness", o.Harness, pathForm, "a path here has no comma, colon or control character"},
+		{"--networks", o.Networks, lineForm, "names on one line, separated by spaces"},
+	} {
+		if s.value != "" && !s.form.MatchString(s.value) {
+			no("%s %q: %s", s.flag, s.value, s.want)
 		}
 	}
 	if o.OutputDir != "" && !strings.HasPrefix(o.OutputDir, "/") {

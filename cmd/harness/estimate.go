@@ -81,9 +81,9 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 	switch {
 	case o.format != "text" && o.format != "json":
 		return usagef("--output is text or json, not %q", o.format)
-	case o.params == "" || o.gpus < 1:
+	case o.params == "" || !c.IsSet("gpus"):
 		return usagef("--params and --gpus are needed: how large the model is, and how many GPUs train it")
-	case o.tflops != 0 && o.peak != 0:
+	case c.IsSet("tflops") && c.IsSet("peak"):
 		return usagef("--tflops and --peak both say how fast a GPU computes; give one of them")
 	case c.IsSet("mfu") && o.tflops != 0:
 		return usagef("--mfu goes with --peak or --platform")
@@ -93,6 +93,18 @@ func (o *estimateOptions) validate(c *cli.Context) error {
 		return usagef("--efficiency %g: it is a share above 0, up to 1", o.efficiency)
 	case !slices.Contains(estimate.Strategies(), o.strategy):
 		return usagef("--strategy: there is no %q; did you mean %q?", o.strategy, nearest.To(o.strategy, estimate.Strategies()))
+	}
+	for _, f := range []struct {
+		flag string
+		v    float64
+		most float64
+	}{
+		{"gpus", float64(o.gpus), 1e9}, {"per-node", float64(o.perNode), 1e9}, {"tflops", o.tflops, 1e12}, {"peak", o.peak, 1e12},
+		{"seqlen", float64(o.sequence), 1e12}, {"batch", float64(o.batch), 1e12},
+	} {
+		if c.IsSet(f.flag) && !(f.v > 0 && f.v <= f.most) {
+			return usagef("--%s %g: it is a number above 0, up to %g", f.flag, f.v, f.most)
+		}
 	}
 	o.job = estimate.Job{
 		Strategy: estimate.Strategy(o.strategy), GPUs: o.gpus, PerNode: o.perNode, Efficiency: o.efficiency,

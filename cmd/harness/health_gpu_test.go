@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // healthOf runs harness health and reads its document.
@@ -32,12 +33,7 @@ func healthOf(t *testing.T, flags ...string) (health.Report, int) {
 // nvidia-smi says. What a machine lacks may fail; nothing may be an error.
 func TestHealthGPUs(t *testing.T) {
 	d, err := openGPUs().Driver()
-	if err != nil {
-		t.Skip(err)
-	}
-	if d.GPUs == 0 {
-		t.Skip("the driver has no GPU")
-	}
+	gputest.Need(t, 1, d.GPUs, err, health.ErrNoBinding, health.ErrNoLibrary)
 	r, _ := healthOf(t)
 	t.Logf("verdict %s, %d GPUs, in %.3f s, counters watched for %.1f s", r.Verdict, len(r.GPUs), r.Seconds, r.Window)
 	for _, res := range r.Results {

@@ -148,3 +148,35 @@ func store(t elem.Type, p []byte, i int, bits uint64) {
 		binary.LittleEndian.PutUint64(p[8*i:], bits)
 	}
 }
+
+// Fold computes dst[i] = ((srcs[0][i] op srcs[1][i]) op srcs[2][i]) …, as an
+// engine does that has all sources at hand: sums and products of 16- and 8-bit
+// floats are accumulated in float32, and rounded once. A single source is
+// copied.
+func Fold(t elem.Type, op elem.Op, dst []byte, srcs [][]byte) {
+	if copy(dst, srcs[0]); len(srcs) == 1 {
+		return
+	}
+	size := t.Size()
+	if !t.Float() || size > 2 || op == elem.Max || op == elem.Min {
+		for _, s := range srcs[1:] {
+			elem.Reduce(t, op, dst, dst, s)
+		}
+		return
+	}
+	one := make([]byte, size)
+	store(t, one, 0, exact(t, 1))
+	parallel(len(dst)/size, func(from, to int) {
+		for at := from * size; at < to*size; at += size {
+			acc := float32(elem.Float(t, srcs[0][at:]))
+			for _, s := range srcs[1:] {
+				if x := float32(elem.Float(t, s[at:])); op == elem.Prod {
+					acc *= x
+				} else {
+					acc += x
+				}
+			}
+			elem.Scale(t, dst[at:at+size], one, float64(acc)) // rounds
+		}
+	})
+}

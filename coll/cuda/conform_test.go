@@ -134,7 +134,7 @@ func exact(t *testing.T, all []*gpuRank, ty elem.Type, op elem.Op, count int) {
 	inOrder := make([][]byte, n)
 	for first := range inOrder {
 		inOrder[first] = make([]byte, count*ty.Size())
-		elem.ReduceN(ty, op, inOrder[first], slices.Concat(srcs[first:], srcs[:first]))
+		colltest.Fold(ty, op, inOrder[first], slices.Concat(srcs[first:], srcs[:first]))
 	}
 	want := inOrder[0]
 	each(t, all, func(g *gpuRank) error {
@@ -241,7 +241,7 @@ func TestScaled(t *testing.T) {
 				elem.Scale(ty, scaled[r], srcs[r], float64(r)+1.5)
 			}
 			want := make([]byte, count*size)
-			elem.ReduceN(ty, elem.Sum, want, scaled)
+			colltest.Fold(ty, elem.Sum, want, scaled)
 			each(t, all, func(g *gpuRank) error {
 				got := make([]byte, count*size)
 				err := g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {

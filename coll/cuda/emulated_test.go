@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // The tests that need GPUs, with a driver whose GPUs are emulated: all of the
@@ -40,7 +41,7 @@ func TestEmulated(t *testing.T) {
 				t.Fatal(err)
 			}
 			cmd := exec.Command(self, "-test.run=^("+c.tests+")$", "-test.short", "-test.timeout=10m", "-test.v")
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+lib, "FAKE_DEVICES="+c.devices, "ASSAY_GPU_TEST_LIMIT=60000")
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+lib, "FAKE_DEVICES="+c.devices, gputest.Variable+"="+c.devices, "ASSAY_GPU_TEST_LIMIT=60000")
 			out, err := cmd.CombinedOutput()
 			if err != nil || strings.Contains(string(out), "SKIP") {
 				t.Errorf("%v\n%s", err, out)

@@ -19,22 +19,19 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // gpuCount is how many devices there are; the test is skipped where there are
 // none.
 func gpuCount(t testing.TB) int {
 	t.Helper()
-	if err := driver.Init(); err != nil {
-		t.Skip(err)
+	err := driver.Init()
+	var all []driver.DeviceInfo
+	if err == nil {
+		all, err = driver.Devices()
 	}
-	all, err := driver.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) == 0 {
-		t.Skip("no GPU")
-	}
+	gputest.Need(t, 1, len(all), err, driver.ErrNoDriver, driver.ErrNoDevice)
 	return len(all)
 }
 

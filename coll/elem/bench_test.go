@@ -42,17 +42,6 @@ func BenchmarkPortable(b *testing.B) {
 	}
 }
 
-// BenchmarkReduceN has 4 sources.
-func BenchmarkReduceN(b *testing.B) {
-	for _, ty := range []Type{Float32, BFloat16, Int32} {
-		var srcs [4][]byte
-		bench(b, fmt.Sprintf("type=%v", ty), func(dst, x, y []byte) {
-			srcs = [4][]byte{x, y, x, y}
-			ReduceN(ty, Sum, dst, srcs[:])
-		})
-	}
-}
-
 func BenchmarkScaled(b *testing.B) {
 	for _, ty := range []Type{Float32, BFloat16} {
 		bench(b, fmt.Sprintf("type=%v", ty), func(dst, x, y []byte) { ReduceScaled(ty, dst, x, y, 0.25) })

@@ -1,7 +1,5 @@
 package elem
 
-import "unsafe"
-
 //go:generate go run ./gen
 
 // A Kernel computes dst[i] = a[i] op b[i] for every element of dst. The three
@@ -18,7 +16,6 @@ var (
 	reduces = portableReduce
 	scales  = portableScale
 	scaleds = portableScaled
-	manys   = portableMany
 	streams [numTypes]Kernel // sums that pass the caches by; nil where there is none
 )
 
@@ -71,61 +68,6 @@ func ReduceScaled(t Type, dst, a, b []byte, scale float64) { scaleds[t](dst, a, 
 // Scale computes dst[i] = src[i]*scale, with ReduceScaled's conversions; dst
 // may be src.
 func Scale(t Type, dst, src []byte, scale float64) { scales[t](dst, src, repeat(t, scale)) }
-
-// ReduceN computes dst[i] = ((srcs[0][i] op srcs[1][i]) op srcs[2][i]) … in
-// one pass. 16- and 8-bit floats are accumulated in float32 and rounded once,
-// at the end, so the result may differ from that of repeated Reduce, for the
-// better. dst may be the same memory as any of srcs. A single source is
-// copied. It panics when there is none, or lengths differ.
-func ReduceN(t Type, op Op, dst []byte, srcs [][]byte) {
-	kernel := KernelOf(t, op)
-	for _, s := range srcs {
-		if len(s) != len(dst) {
-			badLength()
-		}
-	}
-	switch {
-	case len(srcs) == 0:
-		panic("elem: ReduceN of no sources")
-	case len(srcs) == 1:
-		copy(dst, srcs[0])
-	case len(srcs) == 2:
-		kernel(dst, srcs[0], srcs[1])
-	case len(dst)%t.Size() != 0:
-		badLength()
-	case manys[t][op] != nil:
-		manys[t][op](dst, srcs)
-	default:
-		fold(kernel, dst, srcs)
-	}
-}
-
-// foldBlock is small enough for dst's block to stay in the first-level cache
-// while the sources pass.
-const foldBlock = 8 << 10
-
-// fold reduces with a kernel whose order does not matter (integers; maximum
-// and minimum): if dst is one of the sources, that one goes first, since the
-// first step overwrites it.
-func fold(kernel Kernel, dst []byte, srcs [][]byte) {
-	first := 0
-	for i, s := range srcs {
-		if unsafe.SliceData(s) == unsafe.SliceData(dst) {
-			first = i
-		}
-	}
-	for off := 0; off < len(dst); off += foldBlock {
-		end := min(off+foldBlock, len(dst))
-		acc := srcs[first][off:end]
-		for i, s := range srcs {
-			if i == first {
-				continue
-			}
-			kernel(dst[off:end], acc, s[off:end])
-			acc = dst[off:end]
-		}
-	}
-}
 
 // badLength is also where the assembly goes.
 func badLength() {

@@ -17,10 +17,10 @@ var haveAVX = cpu.X86.HasAVX2 && haveF16C()
 func haveF16C() bool
 
 func useAVX() {
-	reduces, scales, scaleds, manys = avxReduce, avxScale, avxScaled, avxReduceN
+	reduces, scales, scaleds = avxReduce, avxScale, avxScaled
 	streams, copyNT = avxSumNT, avxCopy
 	for t := range numTypes {
-		reduces[t][Avg], manys[t][Avg] = reduces[t][Sum], manys[t][Sum]
+		reduces[t][Avg] = reduces[t][Sum]
 	}
 }
 

@@ -15,21 +15,20 @@ type loops struct {
 	reduces [numTypes][numOps]Kernel
 	scales  [numTypes]scaleFunc
 	scaleds [numTypes]scaledFunc
-	manys   [numTypes][numOps]manyFunc
 }
 
 func implementations() []loops {
 	return []loops{
-		{"portable", portableReduce, portableScale, portableScaled, portableMany},
-		{"used", reduces, scales, scaleds, manys},
+		{"portable", portableReduce, portableScale, portableScaled},
+		{"used", reduces, scales, scaleds},
 	}
 }
 
 // use makes them those of the package, until the result is called.
 func (l loops) use() (restore func()) {
 	before := implementations()[1]
-	reduces, scales, scaleds, manys = l.reduces, l.scales, l.scaleds, l.manys
-	return func() { reduces, scales, scaleds, manys = before.reduces, before.scales, before.scaleds, before.manys }
+	reduces, scales, scaleds = l.reduces, l.scales, l.scaleds
+	return func() { reduces, scales, scaleds = before.reduces, before.scales, before.scaleds }
 }
 
 // distinctOps leaves out Avg, which is Sum here (TestSpecial has a case).
@@ -262,87 +261,6 @@ func TestSpecial(t *testing.T) {
 	}
 }
 
-// TestReduceN folds 2 to 9 sources, dst apart and the same as each in turn.
-func TestReduceN(t *testing.T) {
-	lens := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 129, 257}
-	each(t, func(t *testing.T, r *rand.Rand, l loops, ty Type) {
-		defer l.use()()
-		for _, op := range distinctOps {
-			for k, n := range lens {
-				srcs := make([][]byte, 2+k%8)
-				for i := range srcs {
-					srcs[i] = newGuarded(r, n*ty.Size()).b
-					fill(r, ty, srcs[i])
-				}
-				dst := newGuarded(r, n*ty.Size())
-				ReduceN(ty, op, dst.b, srcs)
-				what := fmt.Sprintf("%v of %d sources of %d", op, len(srcs), n)
-				check(t, what, ty, dst.b, func(i int) uint64 { return foldRef(ty, op, srcs, i) })
-				dst.check(t)
-				for i, s := range srcs {
-					keep := clone(s)
-					ReduceN(ty, op, s, srcs)
-					if !bytes.Equal(s, dst.b) {
-						t.Fatalf("%s: dst = source %d differs from dst apart", what, i)
-					}
-					copy(s, keep)
-				}
-			}
-		}
-	})
-}
-
-// foldRef folds in the precision that ReduceN promises.
-func foldRef(ty Type, op Op, srcs [][]byte, i int) uint64 {
-	if !ty.Float() {
-		acc := get(ty, srcs[0], i)
-		for _, s := range srcs[1:] {
-			acc = reduceRef(ty, op, acc, get(ty, s, i))
-		}
-		return acc
-	}
-	acc := toFloat(ty, get(ty, srcs[0], i))
-	for _, s := range srcs[1:] {
-		acc = floatRef(op, acc, toFloat(ty, get(ty, s, i)))
-		if ty != Float64 {
-			acc = float64(float32(acc))
-		}
-	}
-	return fromFloat(ty, acc)
-}
-
-// TestReduceNRoundsOnce adds numbers too small to change a half one by one.
-func TestReduceNRoundsOnce(t *testing.T) {
-	srcs := make([][]byte, 33)
-	for i := range srcs {
-		srcs[i] = []byte{0x00, 0x0c} // 2^-12
-	}
-	srcs[0] = []byte{0x00, 0x3c} // 1
-	dst := make([]byte, 2)
-	ReduceN(Float16, Sum, dst, srcs)
-	if got, want := fromHalf(view[uint16](dst)[0]), float32(1+32.0/4096); got != want {
-		t.Errorf("1 + 32 * 2^-12 = %v; want %v", got, want)
-	}
-}
-
-func TestFoldInBlocks(t *testing.T) {
-	n := 3*foldBlock + 12
-	r := rand.New(rand.NewPCG(1, 2))
-	srcs := make([][]byte, 4)
-	for i := range srcs {
-		srcs[i] = make([]byte, n)
-		fill(r, Int32, srcs[i])
-	}
-	want := make([]byte, n)
-	for i := range n / 4 {
-		put(Int32, want, i, foldRef(Int32, Prod, srcs, i))
-	}
-	ReduceN(Int32, Prod, srcs[2], srcs)
-	if !bytes.Equal(srcs[2], want) {
-		t.Error("blocks and elements differ")
-	}
-}
-
 func TestMisuse(t *testing.T) {
 	eight, four := make([]byte, 8), make([]byte, 4)
 	for name, f := range map[string]func(){
@@ -353,9 +271,6 @@ func TestMisuse(t *testing.T) {
 		"scale part":   func() { Scale(Float16, four[:3], four[:3], 2) },
 		"scale short":  func() { Scale(Float16, eight, four, 2) },
 		"scaled short": func() { ReduceScaled(Float16, eight, eight, four, 2) },
-		"no sources":   func() { ReduceN(Int8, Sum, eight, nil) },
-		"n short":      func() { ReduceN(Int8, Sum, eight, [][]byte{eight, four, eight}) },
-		"n part":       func() { ReduceN(Float16, Sum, four[:3], [][]byte{four[:3], four[:3], four[:3]}) },
 		"no type":      func() { KernelOf(numTypes, Sum) },
 		"no op":        func() { KernelOf(Int8, numOps) },
 		"divide float": func() { Divide(Float32, eight, 2) },
@@ -382,14 +297,11 @@ func TestMisuse(t *testing.T) {
 
 func TestNoAllocations(t *testing.T) {
 	a, b, c := make([]byte, 4096), make([]byte, 4096), make([]byte, 4096)
-	srcs := [][]byte{a, b, c}
 	for _, ty := range Types {
 		k := KernelOf(ty, Sum)
 		if n := testing.AllocsPerRun(10, func() {
 			k(a, a, b)
 			Reduce(ty, Max, a, b, c)
-			ReduceN(ty, Sum, a, srcs)
-			ReduceN(ty, Min, a, srcs)
 			ReduceScaled(ty, a, b, c, 0.25)
 			Scale(ty, a, b, 3)
 			Copy(a, b)

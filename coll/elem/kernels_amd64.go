@@ -172,16 +172,6 @@ func avxScaleFloat16(dst, a []byte, scale uint64)
 //go:noescape
 func avxScaledFloat16(dst, a, b []byte, scale uint64)
 
-// avxSumNFloat16: dst[i] = srcs[0][i] sum srcs[1][i] ....
-//
-//go:noescape
-func avxSumNFloat16(dst []byte, srcs [][]byte)
-
-// avxProdNFloat16: dst[i] = srcs[0][i] prod srcs[1][i] ....
-//
-//go:noescape
-func avxProdNFloat16(dst []byte, srcs [][]byte)
-
 // avxSumFloat32: dst[i] = a[i] sum b[i].
 //
 //go:noescape
@@ -216,16 +206,6 @@ func avxScaleFloat32(dst, a []byte, scale uint64)
 //
 //go:noescape
 func avxScaledFloat32(dst, a, b []byte, scale uint64)
-
-// avxSumNFloat32: dst[i] = srcs[0][i] sum srcs[1][i] ....
-//
-//go:noescape
-func avxSumNFloat32(dst []byte, srcs [][]byte)
-
-// avxProdNFloat32: dst[i] = srcs[0][i] prod srcs[1][i] ....
-//
-//go:noescape
-func avxProdNFloat32(dst []byte, srcs [][]byte)
 
 // avxSumFloat64: dst[i] = a[i] sum b[i].
 //
@@ -262,16 +242,6 @@ func avxScaleFloat64(dst, a []byte, scale uint64)
 //go:noescape
 func avxScaledFloat64(dst, a, b []byte, scale uint64)
 
-// avxSumNFloat64: dst[i] = srcs[0][i] sum srcs[1][i] ....
-//
-//go:noescape
-func avxSumNFloat64(dst []byte, srcs [][]byte)
-
-// avxProdNFloat64: dst[i] = srcs[0][i] prod srcs[1][i] ....
-//
-//go:noescape
-func avxProdNFloat64(dst []byte, srcs [][]byte)
-
 // avxSumBFloat16: dst[i] = a[i] sum b[i].
 //
 //go:noescape
@@ -307,16 +277,6 @@ func avxScaleBFloat16(dst, a []byte, scale uint64)
 //go:noescape
 func avxScaledBFloat16(dst, a, b []byte, scale uint64)
 
-// avxSumNBFloat16: dst[i] = srcs[0][i] sum srcs[1][i] ....
-//
-//go:noescape
-func avxSumNBFloat16(dst []byte, srcs [][]byte)
-
-// avxProdNBFloat16: dst[i] = srcs[0][i] prod srcs[1][i] ....
-//
-//go:noescape
-func avxProdNBFloat16(dst []byte, srcs [][]byte)
-
 // avxSumFloat8E4M3: dst[i] = a[i] sum b[i].
 //
 //go:noescape
@@ -347,16 +307,6 @@ func avxScaleFloat8E4M3(dst, a []byte, scale uint64)
 //go:noescape
 func avxScaledFloat8E4M3(dst, a, b []byte, scale uint64)
 
-// avxSumNFloat8E4M3: dst[i] = srcs[0][i] sum srcs[1][i] ....
-//
-//go:noescape
-func avxSumNFloat8E4M3(dst []byte, srcs [][]byte)
-
-// avxProdNFloat8E4M3: dst[i] = srcs[0][i] prod srcs[1][i] ....
-//
-//go:noescape
-func avxProdNFloat8E4M3(dst []byte, srcs [][]byte)
-
 // avxSumFloat8E5M2: dst[i] = a[i] sum b[i].
 //
 //go:noescape
@@ -386,16 +336,6 @@ func avxScaleFloat8E5M2(dst, a []byte, scale uint64)
 //
 //go:noescape
 func avxScaledFloat8E5M2(dst, a, b []byte, scale uint64)
-
-// avxSumNFloat8E5M2: dst[i] = srcs[0][i] sum srcs[1][i] ....
-//
-//go:noescape
-func avxSumNFloat8E5M2(dst []byte, srcs [][]byte)
-
-// avxProdNFloat8E5M2: dst[i] = srcs[0][i] prod srcs[1][i] ....
-//
-//go:noescape
-func avxProdNFloat8E5M2(dst []byte, srcs [][]byte)
 
 var avxReduce = [numTypes][numOps]Kernel{
 	Int8:       {Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxInt8, Min: avxMinInt8},
@@ -454,14 +394,4 @@ var avxScaled = [numTypes]scaledFunc{
 	BFloat16:   avxScaledBFloat16,
 	Float8E4M3: avxScaledFloat8E4M3,
 	Float8E5M2: avxScaledFloat8E5M2,
-}
-
-// Only floats have these: they are accumulated in float32 or wider, in order.
-var avxReduceN = [numTypes][numOps]manyFunc{
-	Float16:    {Sum: avxSumNFloat16, Prod: avxProdNFloat16},
-	Float32:    {Sum: avxSumNFloat32, Prod: avxProdNFloat32},
-	Float64:    {Sum: avxSumNFloat64, Prod: avxProdNFloat64},
-	BFloat16:   {Sum: avxSumNBFloat16, Prod: avxProdNBFloat16},
-	Float8E4M3: {Sum: avxSumNFloat8E4M3, Prod: avxProdNFloat8E4M3},
-	Float8E5M2: {Sum: avxSumNFloat8E5M2, Prod: avxProdNFloat8E5M2},
 }

@@ -85,22 +85,3 @@ func scaledNarrow(t Type) scaledFunc {
 		})
 	}
 }
-
-// manyNarrows accumulates in float32 and rounds once; dst may be any source.
-func manyNarrows(t Type) (k [numOps]manyFunc) {
-	for _, op := range []Op{Sum, Prod, Avg} {
-		k[op] = func(dst []byte, srcs [][]byte) {
-			var x, y [block]float32
-			blocks(len(dst), t.Size(), func(off, end int) {
-				n := (end - off) / t.Size()
-				widen(t, x[:n], srcs[0][off:end])
-				for _, s := range srcs[1:] {
-					widen(t, y[:n], s[off:end])
-					apply(op, x[:n], x[:n], y[:n])
-				}
-				narrow(t, dst[off:end], x[:n])
-			})
-		}
-	}
-	return k
-}

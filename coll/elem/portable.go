@@ -57,19 +57,6 @@ var portableScaled = [numTypes]scaledFunc{
 	Float8E5M2: scaledNarrow(Float8E5M2),
 }
 
-type manyFunc = func(dst []byte, srcs [][]byte)
-
-// portableMany is filled only where the order of the operands or the
-// precision of what is in between matters.
-var portableMany = [numTypes][numOps]manyFunc{
-	Float16:    manyNarrows(Float16),
-	Float32:    manyFloats[float32](),
-	Float64:    manyFloats[float64](),
-	BFloat16:   manyNarrows(BFloat16),
-	Float8E4M3: manyNarrows(Float8E4M3),
-	Float8E5M2: manyNarrows(Float8E5M2),
-}
-
 // view reads memory as elements, at any alignment: the processors that this
 // module runs on allow that.
 func view[T any](b []byte) []T {
@@ -228,28 +215,4 @@ func scaledFloat[T float](dst, a, b []byte, scale uint64) {
 		// The conversion keeps the compiler from fusing.
 		d[i] = canonical(x[i] + T(y[i]*s))
 	}
-}
-
-// manyFloats reads all sources of an element before it stores the result:
-// dst may be any of them.
-func manyFloats[T float]() [numOps]manyFunc {
-	sum := func(dst []byte, srcs [][]byte) {
-		for i, d := 0, view[T](dst); i < len(d); i++ {
-			acc := view[T](srcs[0])[i]
-			for _, s := range srcs[1:] {
-				acc += view[T](s)[i]
-			}
-			d[i] = canonical(acc)
-		}
-	}
-	prod := func(dst []byte, srcs [][]byte) {
-		for i, d := 0, view[T](dst); i < len(d); i++ {
-			acc := view[T](srcs[0])[i]
-			for _, s := range srcs[1:] {
-				acc *= view[T](s)[i]
-			}
-			d[i] = canonical(acc)
-		}
-	}
-	return [numOps]manyFunc{Sum: sum, Prod: prod, Avg: sum}
 }

@@ -7,9 +7,9 @@
 // reported (Library.HasWindows), or made from what it has (AllToAll, Gather and
 // Scatter are groups of Send and Recv before 2.28).
 //
-// NCCL reads its environment variables itself. One of them is set before it is
-// loaded: NCCL_NVLS_ENABLE=0 keeps NVLink multicast off, unless the
-// environment has NCCL_NVLS_ENABLE=1.
+// NCCL reads its environment variables itself. None of them is changed, so that
+// it runs as it would without this package: NCCL_NVLS_ENABLE=0, where NVLink
+// multicast must not be used, is the caller's to set.
 //
 // ASSAY_NCCL_LIBRARY names another file than the dynamic linker would find, or
 // the directory that libnccl.so.2 is in.

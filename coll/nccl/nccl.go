@@ -32,21 +32,8 @@ type Library struct {
 func Open() (*Library, error) { return open() }
 
 var open = sync.OnceValues(func() (*Library, error) {
-	if err := withoutMulticast(); err != nil {
-		return nil, err
-	}
 	return load(file(os.Getenv("ASSAY_NCCL_LIBRARY")))
 })
-
-// withoutMulticast keeps NVLink multicast off. With cgo Go's Setenv calls C's,
-// too, whose environment is the one that NCCL reads.
-func withoutMulticast() error {
-	const name = "NCCL_NVLS_ENABLE"
-	if os.Getenv(name) == "1" {
-		return nil
-	}
-	return os.Setenv(name, "0")
-}
 
 // file is what to pass to dlopen when the user named another library, or its
 // directory.

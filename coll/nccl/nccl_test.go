@@ -79,24 +79,20 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestMulticastIsOff: the library sees the variable in C's environment.
-func TestMulticastIsOff(t *testing.T) {
-	so := fake(t, "-DVERSION=22803")
-	for set, want := range map[string]string{"1": "nvls 1;", "0": "nvls 0;", "2": "nvls 0;", "": "nvls 0;"} {
-		t.Setenv("NCCL_NVLS_ENABLE", set)
-		if set == "" {
-			os.Unsetenv("NCCL_NVLS_ENABLE")
-		}
-		if err := withoutMulticast(); err != nil {
-			t.Fatal(err)
-		}
-		l, err := load(so)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := l.notes(); got != want {
-			t.Errorf("NCCL_NVLS_ENABLE=%q: %s; want %s", set, got, want)
-		}
+// TestEnvironment: NCCL sees what the caller's environment says about its
+// algorithms, and nothing else.
+func TestEnvironment(t *testing.T) {
+	t.Setenv("NCCL_NVLS_ENABLE", "")
+	if err := os.Unsetenv("NCCL_NVLS_ENABLE"); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("ASSAY_NCCL_LIBRARY", fake(t, "-DVERSION=22803"))
+	l, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.notes(), "nvls unset;"; got != want {
+		t.Errorf("Open without NCCL_NVLS_ENABLE: %s want %s", got, want)
 	}
 }
 

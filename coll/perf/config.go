@@ -37,6 +37,7 @@ type Config struct {
 	Unalign            int  // -u in elements
 	PerIter            bool // -I
 	PerIterSkip        int  // -K
+	Slowest            int  // --slowest; 0: none
 
 	Shape  []int64 // --shape
 	Trials int     // --trials

@@ -340,6 +340,7 @@ func TestDeviceText(t *testing.T) {
 		"device":           {"-b 1K -e 4K -f 2 -y 1", nil},
 		"device-graph":     {"-b 1K -e 4K -f 2 -G 2 -M 1 -R 2", nil},
 		"device-iteration": {"-b 1K -e 2K -f 2 -I 1 -C 1 -n 5", nil},
+		"device-slowest":   {"-b 1K -e 1K -n 2 --slowest 4", nil},
 		"device-memory":    {"-b 1K -e 1G -f 8 -n 2", nil},
 		"device-split":     {"-b 1K -e 1K -n 2", func(s *setup) { s.environ = []string{"NCCL_TESTS_SPLIT=MOD 2"} }},
 	} {

@@ -24,6 +24,18 @@ func intFlag(p func(*Config) *int) func(*Config, string) error {
 	return func(c *Config, v string) error { *p(c) = parseInt(v); return nil }
 }
 
+// countFlag is a flag of ours that takes a number from 1 on.
+func countFlag(name string, p func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		n, err := strconv.ParseInt(v, 10, 32)
+		if err != nil || n < 1 {
+			return fmt.Errorf("--%s is a whole number, at least 1, not %q", name, v)
+		}
+		*p(c) = int(n)
+		return nil
+	}
+}
+
 func boolFlag(p func(*Config) *bool) func(*Config, string) error {
 	return func(c *Config, v string) error { *p(c) = parseInt(v) != 0; return nil }
 }
@@ -88,17 +100,18 @@ var flags = []flag{
 	{'h', "help", "", "print this text", func(*Config, string) error { return ErrHelp }},
 
 	{0, "shape", "RxC", "one tensor of this shape (rows x columns of -d): print its mean bandwidth", setShape},
-	{0, "trials", "count", "how often --shape runs it", intFlag(func(c *Config) *int { return &c.Trials })},
-	{0, "split", "parts", "one large operation against so many small ones of the same total (--shape or -e)", intFlag(func(c *Config) *int { return &c.Split })},
+	{0, "trials", "count", "how often --shape runs it", countFlag("trials", func(c *Config) *int { return &c.Trials })},
+	{0, "split", "parts", "one large operation against so many small ones of the same total (--shape or -e)", countFlag("split", func(c *Config) *int { return &c.Split })},
 	{0, "plot", "file.png", "draw bus bandwidth over size", func(c *Config, v string) error { c.Plot = v; return nil }},
 	{0, "output", "text/json", "what stdout gets: the table or one JSON document", oneOf("output", func(c *Config) *string { return &c.Output }, "text", "json")},
 	{0, "bench", "", "stdout gets Go benchmark lines, for benchstat", func(c *Config, _ string) error { c.Bench = true; return nil }},
 	{0, "engine", "assay/nccl", "whose collectives run", oneOf("engine", func(c *Config) *string { return &c.Engine }, "assay", "nccl")},
 	{0, "device", "cpu/gpu", "what a rank is; GPUs where there is a driver for them", oneOf("device", func(c *Config) *string { return &c.Device }, "cpu", "gpu")},
+	{0, "slowest", "count", "below each row so many of the steps that took longest, and whose: iterations (on GPUs: their launches) and waits for the end", countFlag("slowest", func(c *Config) *int { return &c.Slowest })},
 	{0, "min-time", "ms", "as many iterations as take so long, at most 2000, instead of -n", setMinTime},
 	{0, "versus", "nccl/best/NAME=VALUE,...", "compare with another engine in the same run: NCCL, NCCL in whatever mode is fastest, or our own with other variables", setVersus},
 	{0, "graph", "off/on/both", "with --versus: eager launches, CUDA graphs, or both", oneOf("graph", func(c *Config) *string { return &c.Launch }, "off", "on", "both")},
-	{0, "repeat", "count", "with --versus: repetitions, of which the median counts", intFlag(func(c *Config) *int { return &c.Repeat })},
+	{0, "repeat", "count", "with --versus: repetitions, of which the median counts", countFlag("repeat", func(c *Config) *int { return &c.Repeat })},
 }
 
 func setMaxBytes(c *Config, v string) error {

@@ -25,6 +25,10 @@ func (w *worker) capture(o *operation, iters, agg int) (Graph, error) {
 // launches runs a graph so often, and waits for the last.
 func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
 	start := w.now()
+	s, err := w.sampler(o, times, start)
+	if err != nil {
+		return measure{}, err
+	}
 	for range times {
 		if err := g.Launch(); err != nil {
 			return measure{}, w.failedBy(o.comm, err)
@@ -32,8 +36,16 @@ func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
 		if err := w.complete(o); err != nil {
 			return measure{}, err
 		}
+		if err := s.lap(); err != nil {
+			return measure{}, err
+		}
 	}
-	return w.ended(o, start)
+	m, err := w.ended(o, start)
+	if err != nil {
+		return m, err
+	}
+	m.samples, err = s.laps()
+	return m, err
 }
 
 // timedGraph records the iterations as a graph, and launches that as often as

@@ -1,8 +1,10 @@
 package perf
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -81,6 +83,41 @@ func straggler(ms []measure, ops int) Straggler {
 	sorted := slices.Sorted(slices.Values(v))
 	excess := v[worst] - sorted[(len(sorted)-1)/2]
 	return Straggler{Rank: worst, Excess: excess / 1e3 / float64(ops)}
+}
+
+// A Step is what one rank did in one go: an iteration or, on a device, its
+// launch, and the wait until all is done.
+type Step struct {
+	Rank      int     `json:"rank"`
+	Iteration int     `json:"iteration"` // -1: the wait
+	Time      float64 `json:"time_us"`
+}
+
+func (s Step) String() string {
+	what := "the wait"
+	if s.Iteration >= 0 {
+		what = fmt.Sprintf("iteration %d", s.Iteration)
+	}
+	return fmt.Sprintf("%.1f us in %s of rank %d", s.Time, what, s.Rank)
+}
+
+// slowest are the n steps of all ranks that took longest. Times of graphs are
+// those of one of so many launches.
+func slowest(ms []measure, n, launches int) []Step {
+	if n <= 0 {
+		return nil
+	}
+	var all []Step
+	for rank, m := range ms {
+		for i, d := range m.samples {
+			all = append(all, Step{rank, i, float64(d) / 1e3})
+		}
+		if m.issued > 0 {
+			all = append(all, Step{rank, -1, float64(m.elapsed-m.issued) * float64(launches) / 1e3})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Step) int { return cmp.Compare(b.Time, a.Time) })
+	return slices.Clip(all[:min(n, len(all))])
 }
 
 // IterStats are statistics of iterations, in microseconds: of each the slowest

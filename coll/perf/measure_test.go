@@ -96,6 +96,33 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
+// TestSlowest: a rank that stalls in an iteration, and one that waits for it.
+func TestSlowest(t *testing.T) {
+	us := func(n ...time.Duration) (out []time.Duration) {
+		for _, d := range n {
+			out = append(out, d*time.Microsecond)
+		}
+		return out
+	}
+	ms := []measure{
+		{elapsed: 400 * time.Microsecond, issued: 7 * time.Microsecond, samples: us(2, 3, 2)},
+		{elapsed: 390 * time.Microsecond, issued: 309 * time.Microsecond, samples: us(2, 305, 2)},
+	}
+	want := []Step{{0, -1, 393}, {1, 1, 305}, {1, -1, 81}, {0, 1, 3}}
+	if d := cmp.Diff(want, slowest(ms, 4, 1)); d != "" {
+		t.Errorf("slowest (-want +got):\n%s", d)
+	}
+	if got := slowest(ms, 1, 2)[0]; got != (Step{0, -1, 786}) {
+		t.Errorf("of two launches of a graph: %v", got)
+	}
+	if got := slowest(ms, 99, 1); len(got) != 8 {
+		t.Errorf("of 99 there are %d; want 8", len(got))
+	}
+	if got := slowest(ms, 0, 1); got != nil {
+		t.Errorf("without --slowest: %v", got)
+	}
+}
+
 func TestAvailable(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	meminfo := file("MemFree: 1 kB\nMemAvailable:   1000 kB\n")

@@ -36,6 +36,7 @@ func TestText(t *testing.T) {
 		"memory":         {"all_reduce", 4, "-b 64K -e 1G -f 2 -n 3", setup{host: smallHost}},
 		"shape":          {"all_reduce", 4, "--shape 50x200 --trials 50", setup{}},
 		"compare":        {"all_reduce", 4, "--split 100 --shape 100x100", setup{}},
+		"slowest":        {"all_reduce", 2, "-b 1K -e 1K --slowest 2", setup{}},
 		"bench":          {"alltoall", 2, "-b 1K -e 2K -f 2 --bench -N 2", setup{}},
 		"json":           {"all_reduce", 2, "-b 1K -e 1K -n 4 --output json -o max", setup{environ: []string{"NCCL_ALGO=Ring", "SECRET=1"}}},
 	} {

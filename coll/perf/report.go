@@ -135,7 +135,10 @@ func (r *reporter) placement(v volume, ms []measure, iters int) Placement {
 	if r.cfg.CPUTime && ms[0].issued > 0 {
 		p.Time = r.cfg.Average.of(issued)
 	}
-	p.Iter = iterStats(ms, r.process, r.cfg.PerIterSkip)
+	if r.cfg.PerIter || !r.remote() { // else samples are launches
+		p.Iter = iterStats(ms, r.process, r.cfg.PerIterSkip)
+	}
+	p.Slowest = slowest(ms, r.cfg.Slowest, max(1, r.cfg.Graph))
 	if len(ms) > 1 {
 		s := straggler(ms, ops)
 		p.Straggler = &s

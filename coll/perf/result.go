@@ -60,6 +60,7 @@ type Placement struct {
 	Algorithm string     `json:"algorithm,omitempty"`
 	Straggler *Straggler `json:"straggler,omitempty"`
 	Iter      *IterStats `json:"iterations,omitempty"`
+	Slowest   []Step     `json:"slowest,omitempty"` // longest first; --slowest
 }
 
 // notable is from how many percent on a rank that is behind in most of the

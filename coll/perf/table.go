@@ -176,6 +176,11 @@ func (t *table) row(r *reporter, row *Row) error {
 		b.WriteString(pad(row.at.Format(timestamp), 21))
 	}
 	b.WriteByte('\n')
+	for i, p := range []*Placement{&row.OutOfPlace, &row.InPlace} {
+		for _, s := range p.Slowest {
+			fmt.Fprintf(&b, "# %s: %v\n", []string{"out of place", "in place"}[i], s)
+		}
+	}
 	_, err := io.WriteString(t.out, b.String())
 	return err
 }

@@ -148,15 +148,18 @@ type sampler struct {
 
 // sampler begins to sample, if iterations are to be timed by themselves. With
 // -z 3 each is complete before the next, and the clock serves devices, too.
-// The document alone is not worth the marks' time.
+// The document alone is not worth the marks' time. For --slowest the clock
+// times launches.
 func (w *worker) sampler(o *operation, iters int, now time.Duration) (sampler, error) {
 	s := sampler{w: w, o: o, last: now}
 	switch {
 	case o.lane == nil:
-		s.clock = w.cfg.PerIter || w.cfg.Output == "json" && w.cfg.Versus == ""
+		s.clock = w.cfg.PerIter || w.cfg.Slowest > 0 || w.cfg.Output == "json" && w.cfg.Versus == ""
 	case w.cfg.PerIter:
 		s.clock = w.cfg.Blocking == 3
 		s.marks = !s.clock
+	default:
+		s.clock = w.cfg.Slowest > 0
 	}
 	if s.clock || s.marks {
 		s.times = make([]time.Duration, 0, iters)

@@ -55,13 +55,50 @@ func ReadJSON(r io.Reader) (*System, error) {
 	return doc.System, nil
 }
 
+// Limits of a System in a file: more than one machine has, and little enough for
+// what looks at three GPUs at a time, such as the matrix.
+const (
+	maxCPUs     = 1024 // NUMA nodes, as Linux has
+	maxSwitches = 256
+	maxAbove    = 8 // switches above a device
+	maxGPUs     = 128
+	maxNICs     = 1024
+	maxLinks    = 64 // of a GPU, by far end
+)
+
+// limit refuses what is too large.
+func (s *System) limit() error {
+	for _, k := range []struct {
+		what    string
+		n, most int
+	}{
+		{"NUMA nodes", len(s.CPUs), maxCPUs}, {"PCI switches", len(s.Switches), maxSwitches},
+		{"GPUs", len(s.GPUs), maxGPUs}, {"network cards", len(s.NICs), maxNICs},
+	} {
+		if k.n > k.most {
+			return fmt.Errorf("%d %s, more than %d: the file must describe one machine", k.n, k.what, k.most)
+		}
+	}
+	for i := range s.Devices() {
+		if p := s.pci(i); p != nil && len(p.Switches) > maxAbove {
+			return fmt.Errorf("%v: %d PCI switches above it, more than %d", p.BusID, len(p.Switches), maxAbove)
+		}
+	}
+	for _, g := range s.GPUs {
+		if len(g.NVLinks) > maxLinks {
+			return fmt.Errorf("GPU %v: NVLinks to %d ends, more than %d", g.BusID, len(g.NVLinks), maxLinks)
+		}
+	}
+	return nil
+}
+
 // check refuses what the code that plans with a System relies on.
 func (s *System) check() error {
 	if len(s.CPUs) == 0 {
 		return fmt.Errorf("there are no cpus in it")
 	}
-	if len(s.GPUs) > 4096 || len(s.NICs) > 4096 || len(s.Switches) > 4096 {
-		return fmt.Errorf("more than 4096 devices of a kind")
+	if err := s.limit(); err != nil {
+		return err
 	}
 	seen := map[sysfs.BusID]bool{}
 	for _, g := range s.GPUs {

@@ -3,6 +3,7 @@ package topology
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,6 +45,13 @@ func TestLoadRefuses(t *testing.T) {
 		{"depth", in(strings.Repeat(`<pci busid="0000:01:00.0">`, 40)), "in one another"},
 		{"elements", in(strings.Repeat(`<x/>`, maxElements)), "more than 65536 elements"},
 		{"size", in("<!--" + strings.Repeat("x", maxXML) + "-->"), "longer than"},
+		{"GPUs", in(numbered(maxGPUs+1, `<pci busid="%04x:01:00.0"><gpu dev="0"/></pci>`)), "129 GPUs, more than 128: the file must describe one machine"},
+		{"switches", in(numbered(maxSwitches+1, `<pci busid="%04x:01:00.0" class="0x060400"/>`)), "257 PCI switches, more than 256"},
+		{"switches above", in(numbered(maxAbove+1, `<pci busid="%04x:03:00.0">`) + gpu + strings.Repeat(`</pci>`, maxAbove+1)), "9 PCI switches above it, more than 8"},
+		{"cards", in(numbered(maxNICs+1, `<nic><net name="e%d"/></nic>`)), "1025 network cards, more than 1024"},
+		{"nodes", "<system>" + numbered(maxCPUs+1, `<cpu numaid="%d"/>`) + "</system>", "1025 NUMA nodes, more than 1024"},
+		{"many links", in(`<pci busid="0000:01:00.0"><gpu dev="0">` + numbered(maxLinks+1, `<nvlink target="%04x:02:00.0"/>`) + `</gpu></pci>`), "GPU 0000:01:00.0: NVLinks to 65 ends, more than 64"},
+		{"JSON with many GPUs", `{"schema": 1, "cpus": [{"id": 0, "cpus": "0"}], "gpus": [` + numbered(maxGPUs, `{"bus_id": "%04x:01:00.0"}, `) + `{"bus_id": "0000:02:00.0"}]}`, "129 GPUs, more than 128"},
 		{"JSON", `{"schema": 1, "cpus": 3}`, "no topology in JSON"},
 		{"JSON's schema", `{"schema": 2, "cpus": []}`, "schema 2: this version reads schema 1"},
 		{"JSON without processors", `{"schema": 1, "gpus": []}`, "no cpus"},
@@ -58,6 +66,64 @@ func TestLoadRefuses(t *testing.T) {
 	var syntax *SyntaxError
 	if _, err := Load(strings.NewReader(in(`<pci busid="x"/>`))); !errors.As(err, &syntax) || syntax.Line != 3 {
 		t.Errorf("%v is no SyntaxError of line 3", err)
+	}
+}
+
+// numbered repeats a text with the numbers from 0 on.
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// TestLargest: machines at the limits have a matrix, where all GPUs have a card
+// of their own and reach the others' over NVSwitches, and where they have none.
+func TestLargest(t *testing.T) {
+	for _, tt := range []struct {
+		name                   string
+		above                  int // switches
+		link                   string
+		toGPU, toOwn, toOthers string
+	}{
+		{"NVSwitches", 1, `<nvlink target="%04x:09:00.0" tclass="0x068000"/>`, "NV64 NVL", "PIX PIX", "PHB PXN"},
+		{"links to nowhere", maxAbove, `<nvlink target="%04x:09:00.0" tclass="0x030200"/>`, "PHB PHB", "PIX PIX", "PHB PHB"},
+	} {
+		var b strings.Builder
+		b.WriteString(`<system><cpu numaid="0">`)
+		each := max(1, maxGPUs*tt.above/maxSwitches) // GPUs below a row of switches
+		for i := range maxGPUs {
+			if i%each == 0 {
+				for k := range tt.above {
+					fmt.Fprintf(&b, `<pci busid="%04x:%02x:00.0" class="0x060400">`, i, 0x10+k)
+				}
+			}
+			fmt.Fprintf(&b, `<pci busid="%04x:01:00.0"><gpu dev="%d" sm="90">%s</gpu></pci>`, i, i, numbered(maxLinks, tt.link))
+			fmt.Fprintf(&b, `<pci busid="%04x:02:00.0"><nic>%s</nic></pci>`, i, numbered(maxNICs/maxGPUs, fmt.Sprintf(`<net name="m%d_%%d" port="1"/>`, i)))
+			if i%each == each-1 {
+				b.WriteString(strings.Repeat(`</pci>`, tt.above))
+			}
+		}
+		b.WriteString(`</cpu></system>`)
+		s, err := Load(strings.NewReader(b.String()))
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		m := s.Matrix(MatrixOptions{})
+		if n := len(m.Rows); n != maxGPUs+maxNICs {
+			t.Fatalf("%s: %d rows; want %d", tt.name, n, maxGPUs+maxNICs)
+		}
+		paths := m.Rows[0].Paths
+		for _, p := range []struct {
+			to   int
+			want string
+		}{{maxGPUs - 1, tt.toGPU}, {maxGPUs, tt.toOwn}, {maxGPUs + maxNICs - 1, tt.toOthers}} {
+			if got := paths[p.to].Label + " " + paths[p.to].Class.String(); got != p.want {
+				t.Errorf("%s: the path from device 0 to %d is %s; want %s", tt.name, p.to, got, p.want)
+			}
+		}
 	}
 }
 

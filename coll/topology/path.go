@@ -139,8 +139,8 @@ func (s *System) pciGBps(a, b *PCI, label string) float64 {
 			continue
 		}
 		least = min(least, PCIeGBps(d.Link))
-		for i, id := range d.Switches {
-			if w, ok := s.swtch(id); ok && i >= common {
+		for _, id := range d.Switches[min(common, len(d.Switches)):] {
+			if w, ok := s.swtch(id); ok {
 				least = min(least, PCIeGBps(w.Link))
 			}
 		}
@@ -176,15 +176,21 @@ func (g *GPU) linksTo(target sysfs.BusID) (direct, switches int) {
 	return direct, switches
 }
 
-// nvlinkPath is the way over NVLinks, without a relay.
-func (s *System) nvlinkPath(i, j int) (Path, bool) {
+// bond is how many NVLinks there are between two GPUs without a relay, and what
+// they carry together.
+func (s *System) bond(i, j int) (links int, gbps float64) {
 	a, b := &s.GPUs[i], &s.GPUs[j]
 	n := nvlinks(a, b)
+	return n, min(NVLinkGBps(a.SM), NVLinkGBps(b.SM)) * float64(n)
+}
+
+// nvlinkPath is the way over NVLinks, without a relay.
+func (s *System) nvlinkPath(i, j int) (Path, bool) {
+	n, gbps := s.bond(i, j)
 	if n == 0 {
 		return Path{}, false
 	}
-	each := min(NVLinkGBps(a.SM), NVLinkGBps(b.SM))
-	return Path{Label: fmt.Sprintf("NV%d", n), Class: NVL, Links: n, GBps: each * float64(n)}, true
+	return Path{Label: fmt.Sprintf("NV%d", n), Class: NVL, Links: n, GBps: gbps}, true
 }
 
 func (s *System) gpuPath(i, j int) Path {
@@ -207,10 +213,10 @@ func (s *System) relayed(i, j int) (gbps float64, ok bool) {
 		if k == i || k == j {
 			continue
 		}
-		in, ok1 := s.nvlinkPath(i, k)
-		out, ok2 := s.nvlinkPath(k, j)
-		if ok1 && ok2 {
-			gbps, ok = max(gbps, min(in.GBps, out.GBps)), true
+		if n, in := s.bond(i, k); n > 0 {
+			if n, out := s.bond(k, j); n > 0 {
+				gbps, ok = max(gbps, min(in, out)), true
+			}
 		}
 	}
 	return gbps, ok
@@ -230,13 +236,12 @@ func (s *System) nicPath(gpu, nic int) Path {
 		return p
 	}
 	for k := range s.GPUs {
-		if k == gpu {
+		if k == gpu || !n.OnPCI || relate(&s.GPUs[k].PCI, &n.PCI).Class > PXB {
 			continue
 		}
-		near := s.PCIPath(k, nic)
-		if link, ok := s.nvlinkPath(gpu, k); ok && near.Class <= PXB {
+		if links, gbps := s.bond(gpu, k); links > 0 {
 			p.Class = PXN
-			p.GBps = min(link.GBps, near.GBps)
+			p.GBps = min(gbps, s.PCIPath(k, nic).GBps)
 			return p
 		}
 	}

@@ -162,11 +162,12 @@ func (s *System) numa(id int) (NUMA, bool) {
 
 // swtch returns the record of a PCI switch.
 func (s *System) swtch(id sysfs.BusID) (PCI, bool) {
-	i := slices.IndexFunc(s.Switches, func(p PCI) bool { return p.BusID == id })
-	if i < 0 {
-		return PCI{}, false
+	for i := range s.Switches {
+		if s.Switches[i].BusID == id {
+			return s.Switches[i], true
+		}
 	}
-	return s.Switches[i], true
+	return PCI{}, false
 }
 
 // sort puts switches in their order.

@@ -40,6 +40,9 @@ func ReadXML(r io.Reader) (*System, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
+	if err := x.sys.limit(); err != nil {
+		return nil, err
+	}
 	x.finish()
 	return x.sys, nil
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // In the program, which may run where the sources are not.
@@ -73,7 +74,7 @@ func TestOnFake(t *testing.T) {
 	check(t, err)
 	for _, env := range []string{"FAKE_DEVICES=2", "FAKE_DEVICES=1", "FAKE_NO_PEER=1"} {
 		cmd := exec.Command(self, "-test.run=GPU", "-test.v", "-test.timeout=120s")
-		cmd.Env = append(os.Environ(), inside+"=1", "LD_LIBRARY_PATH="+lib, env)
+		cmd.Env = append(os.Environ(), inside+"=1", gputest.Variable+"=", "LD_LIBRARY_PATH="+lib, env)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
 			t.Errorf("with %s: %v\n%s", env, err, out)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // inside is set in processes whose driver is the fake one.
@@ -56,10 +58,10 @@ func TestOnFake(t *testing.T) {
 	check(t, err)
 	for _, c := range []struct{ tests, env string }{
 		{"GPU", "FAKE_DEVICES=3"}, {"GPU", "FAKE_DEVICES=1"}, {"GPU", "FAKE_NO_PEER=1"},
-		{"TestFakeWrong", "FAKE_WRONG=1"}, {"TestFakeSlow", "FAKE_SLOW=1"},
+		{"TestFakeWrong", "FAKE_WRONG=1"}, {"TestFakeSlow", "FAKE_SLOW=1"}, {"TestFakeMemory", "FAKE_MEMORY=0x100000"},
 	} {
 		cmd := exec.Command(self, "-test.run="+c.tests, "-test.v", "-test.timeout=120s")
-		cmd.Env = append(os.Environ(), inside+"=1", "LD_LIBRARY_PATH="+lib, c.env)
+		cmd.Env = append(os.Environ(), inside+"=1", gputest.Variable+"=", "LD_LIBRARY_PATH="+lib, c.env)
 		out, err := cmd.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
 			t.Errorf("%s with %s: %v\n%s", c.tests, c.env, err, out)

@@ -12,16 +12,18 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // open opens the GPUs, or skips the test.
 func open(t *testing.T) Machine {
 	t.Helper()
 	m, err := Open(sysfs.FS{}, OpenOptions{})
-	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
-		t.Skip(err)
+	n := 0
+	if err == nil {
+		n = len(m.GPUs())
 	}
-	check(t, err)
+	gputest.Need(t, 1, n, err, driver.ErrNoDriver, driver.ErrNoDevice)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -155,6 +157,19 @@ func TestFakeWrong(t *testing.T) {
 	}
 	if r.Verdict != Fail {
 		t.Errorf("verdict %s", r.Verdict)
+	}
+}
+
+// TestFakeMemory: sizes that grow need no more memory than the largest of them.
+func TestFakeMemory(t *testing.T) {
+	if os.Getenv("FAKE_MEMORY") == "" {
+		t.Skip("another test starts this one")
+	}
+	m := open(t)
+	for _, bytes := range []int{350 << 10, 400 << 10, 500 << 10} { // twice, of 1 MiB
+		if _, err := m.Measure(t.Context(), write(CE)(0, 0), Plan{Bytes: bytes, Samples: 1, Copies: 1, Timing: Events}); err != nil {
+			t.Errorf("copying %d bytes within 1 MiB of memory: %v", bytes, err)
+		}
 	}
 }
 

@@ -35,7 +35,6 @@ func (r *rig) room(k key, bytes int) (*room, error) {
 		return m, nil
 	} else if m != nil {
 		delete(r.rooms, k)
-		bytes = max(bytes, 2*m.bytes) // sizes that grow come in series
 		if err := errors.Join(r.devices[k.place.GPU].context.Bind(), m.free()); err != nil {
 			return nil, err
 		}

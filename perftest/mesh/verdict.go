@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // limits are what a value is held against: fractions of what the port's rate
@@ -149,12 +148,12 @@ func (r *Report) judgeCell(c *Cell, typical float64) (v Verdict, why string) {
 	}
 	ratio := c.Value / typical
 	beyond := func(limit float64) bool { return r.better(limit, ratio) }
-	text := fmt.Sprintf("%s is %.2f times what is typical here, %s", r.format(c.Value), ratio, r.format(typical))
+	const text = "%s is %.2f times what is typical here, %s"
 	switch {
 	case beyond(l.failTypical):
-		note(Fail, "%s", text)
+		note(Fail, text, r.format(c.Value), ratio, r.format(typical))
 	case beyond(l.warnTypical):
-		note(Warn, "%s", text)
+		note(Warn, text, r.format(c.Value), ratio, r.format(typical))
 	}
 	return v, why
 }
@@ -175,8 +174,51 @@ type suspect struct {
 	what  string
 	ports []int
 	hosts []int
-	of    func(*Cell) bool
-	other func(*Cell) int // the other end; were it always the same, that might be to blame
+	ways  []int // of its ports' cells: those that go out, those that come in
+}
+
+// The ways of a port's cells.
+const (
+	sending = iota
+	receiving
+)
+
+// ends are the cells by port and way: how many are good, and which ones are bad,
+// as indices into Report.Cells.
+type ends struct {
+	good [2][]int
+	bad  [2][][]int
+}
+
+func (r *Report) ends() (e ends) {
+	for way := range e.bad {
+		e.good[way], e.bad[way] = make([]int, len(r.Ports)), make([][]int, len(r.Ports))
+	}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		for way, port := range [...]int{sending: c.From, receiving: c.To} {
+			if c.Verdict.bad() {
+				e.bad[way][port] = append(e.bad[way][port], i)
+			} else {
+				e.good[way][port]++
+			}
+		}
+	}
+	return e
+}
+
+// of is a suspect's cells, in their order; none if one of them is good.
+func (e *ends) of(s *suspect) (cells []int) {
+	for _, way := range s.ways {
+		for _, p := range s.ports {
+			if e.good[way][p] > 0 {
+				return nil
+			}
+			cells = append(cells, e.bad[way][p]...)
+		}
+	}
+	slices.Sort(cells)
+	return slices.Compact(cells)
 }
 
 // blame goes through the bad cells: a host all of whose ports are slow, a port
@@ -184,48 +226,58 @@ type suspect struct {
 // paths. Whoever explains most comes first; what it explains counts for nobody
 // else.
 func (r *Report) blame() (out []Finding) {
-	var left, measured []*Cell
+	var bad []*Cell
 	for i := range r.Cells {
-		c := &r.Cells[i]
-		measured = append(measured, c)
-		if c.Verdict.bad() {
-			left = append(left, c)
+		if c := &r.Cells[i]; c.Verdict.bad() {
+			bad = append(bad, c)
 		}
 	}
 	switch {
-	case len(left) == 0:
+	case len(bad) == 0:
 		return nil
-	case len(left) == len(measured) && len(r.Ports) > 2 && r.Pattern != Self:
-		return []Finding{r.everyone(left)}
+	case len(bad) == len(r.Cells) && len(r.Ports) > 2 && r.Pattern != Self:
+		return []Finding{r.everyone(bad)}
 	}
+	e := r.ends()
+	explained := make([]bool, len(r.Cells))
 	for _, s := range r.suspects() {
-		mine := chosen(left, s.of)
-		good := slices.ContainsFunc(measured, func(c *Cell) bool { return s.of(c) && !c.Verdict.bad() })
-		if good || others(mine, s.other) < 2 {
+		cells := slices.DeleteFunc(e.of(&s), func(i int) bool { return explained[i] })
+		if !r.severalOthers(&s, cells) {
 			continue
 		}
+		mine := make([]*Cell, len(cells))
+		for k, i := range cells {
+			mine[k], explained[i] = &r.Cells[i], true
+		}
 		out = append(out, r.find(s.kind, s.what, s.ports, s.hosts, mine))
-		left = chosen(left, func(c *Cell) bool { return !s.of(c) })
+	}
+	var left []*Cell
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Verdict.bad() && !explained[i] {
+			left = append(left, c)
+		}
 	}
 	return append(out, r.paths(left)...)
 }
 
-// others counts the different other ends.
-func others(cells []*Cell, other func(*Cell) int) int {
-	seen := map[int]bool{}
-	for _, c := range cells {
-		seen[other(c)] = true
-	}
-	return len(seen)
-}
-
-func chosen(cells []*Cell, f func(*Cell) bool) (out []*Cell) {
-	for _, c := range cells {
-		if f(c) {
-			out = append(out, c)
+// severalOthers reports whether a suspect's cells have different other ends:
+// were it always the same, that might be to blame.
+func (r *Report) severalOthers(s *suspect, cells []int) bool {
+	first := -1
+	for _, i := range cells {
+		c := &r.Cells[i]
+		other := c.From + c.To - s.ports[0]
+		if s.kind == "host" {
+			other = r.Ports[c.From].Host + r.Ports[c.To].Host - s.hosts[0]
+		}
+		if first < 0 {
+			first = other
+		}
+		if other != first {
+			return true
 		}
 	}
-	return out
+	return false
 }
 
 func (r *Report) everyone(cells []*Cell) Finding {
@@ -237,67 +289,63 @@ func (r *Report) everyone(cells []*Cell) Finding {
 }
 
 // suspects are hosts, ports, and ports in one direction.
-func (r *Report) suspects() (out []suspect) {
-	out = append(out, r.suspectHosts()...)
+func (r *Report) suspects() []suspect {
+	out := r.suspectHosts()
 	for i := range r.Ports {
-		out = append(out, suspect{"port", r.Name(i) + ", with every other one", []int{i}, nil,
-			func(c *Cell) bool { return c.From == i || c.To == i }, func(c *Cell) int { return c.From + c.To - i }})
+		out = append(out, suspect{"port", r.Name(i) + ", with every other one", []int{i}, nil, []int{sending, receiving}})
 	}
 	for i := range r.Ports {
 		out = append(out,
-			suspect{"port", r.Name(i) + ", sending to every other one", []int{i}, nil, func(c *Cell) bool { return c.From == i }, func(c *Cell) int { return c.To }},
-			suspect{"port", r.Name(i) + ", receiving from every other one", []int{i}, nil, func(c *Cell) bool { return c.To == i }, func(c *Cell) int { return c.From }})
+			suspect{"port", r.Name(i) + ", sending to every other one", []int{i}, nil, []int{sending}},
+			suspect{"port", r.Name(i) + ", receiving from every other one", []int{i}, nil, []int{receiving}})
 	}
 	return out
 }
 
-// suspectHosts are those with several ports; where one has only one, it is the
-// port that is named.
+// suspectHosts are those with several ports, in both directions first; where one
+// has only one, it is the port that is named.
 func (r *Report) suspectHosts() (out []suspect) {
-	for h, name := range r.Hosts {
-		var ports []int
-		for i, p := range r.Ports {
-			if p.Host == h {
-				ports = append(ports, i)
-			}
-		}
-		if len(ports) < 2 || len(r.Hosts) < 3 {
-			continue // of two hosts each would be as good a suspect
-		}
-		for _, d := range []struct {
-			what string
-			from bool
-			to   bool
-		}{{"all ports", true, true}, {"all ports, sending", true, false}, {"all ports, receiving", false, true}} {
-			out = append(out, suspect{"host", fmt.Sprintf("host %s, %s (%d)", name, d.what, len(ports)), ports, []int{h},
-				func(c *Cell) bool {
-					return d.from && r.Ports[c.From].Host == h || d.to && r.Ports[c.To].Host == h
-				},
-				func(c *Cell) int { return r.Ports[c.From].Host + r.Ports[c.To].Host - h }})
+	if len(r.Hosts) < 3 {
+		return nil // of two hosts each would be as good a suspect
+	}
+	ports := make([][]int, len(r.Hosts))
+	for i, p := range r.Ports {
+		ports[p.Host] = append(ports[p.Host], i)
+	}
+	add := func(h int, what string, ways ...int) {
+		if n := len(ports[h]); n > 1 {
+			out = append(out, suspect{"host", fmt.Sprintf("host %s, %s (%d)", r.Hosts[h], what, n), ports[h], []int{h}, ways})
 		}
 	}
-	// Those in both directions before those in one.
-	slices.SortStableFunc(out, func(a, b suspect) int { return cmp.Compare(strings.Count(a.what, ","), strings.Count(b.what, ",")) })
+	for h := range r.Hosts {
+		add(h, "all ports", sending, receiving)
+	}
+	for h := range r.Hosts {
+		add(h, "all ports, sending", sending)
+		add(h, "all ports, receiving", receiving)
+	}
 	return out
 }
 
 // paths are the cells that nobody else explains. Both directions of a pair are
 // one finding.
 func (r *Report) paths(left []*Cell) (out []Finding) {
-	done := map[*Cell]bool{}
+	passed := r.passed()
+	found := map[*Cell]bool{}
 	for _, c := range left {
-		if done[c] {
+		found[c] = true
+	}
+	for _, c := range left {
+		if !found[c] {
 			continue
 		}
 		pair, arrow := []*Cell{c}, "→"
-		for _, d := range left {
-			if d != c && d.From == c.To && d.To == c.From {
-				pair, arrow = append(pair, d), "↔"
-				done[d] = true
-			}
+		if back := r.Cell(c.To, c.From); back != c && found[back] {
+			pair, arrow = append(pair, back), "↔"
+			delete(found, back)
 		}
 		what := r.Name(c.From) + " " + arrow + " " + r.Name(c.To)
-		if r.alone(c) {
+		if r.alone(c, passed) {
 			what += " (the path, or either port)"
 		} else {
 			what += " (this path alone)"
@@ -307,15 +355,28 @@ func (r *Report) paths(left []*Cell) (out []Finding) {
 	return out
 }
 
-// alone reports whether a port of the cell has been measured with no third one,
-// so that nothing tells port and path apart.
-func (r *Report) alone(c *Cell) bool {
-	third := func(port, other int) bool {
-		return slices.ContainsFunc(r.Cells, func(d Cell) bool {
-			return (d.From == port && d.To != other || d.To == port && d.From != other) && d.Verdict == Pass
-		})
+// passed counts each port's cells that passed.
+func (r *Report) passed() []int {
+	n := make([]int, len(r.Ports))
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Verdict == Pass {
+			n[c.From]++
+			n[c.To]++
+		}
 	}
-	return !third(c.From, c.To) || !third(c.To, c.From)
+	return n
+}
+
+// alone reports whether a port of the cell has passed with no third one, so that
+// nothing tells port and path apart.
+func (r *Report) alone(c *Cell, passed []int) bool {
+	between := 0
+	for _, d := range []*Cell{r.Cell(c.From, c.To), r.Cell(c.To, c.From)} {
+		if d != nil && d.Verdict == Pass {
+			between++
+		}
+	}
+	return passed[c.From] == between || passed[c.To] == between
 }
 
 // find makes a finding of cells, with the worst of them quoted.

@@ -3,9 +3,12 @@ package mesh
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -118,6 +121,127 @@ func TestBlame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// slowBlame is blame as it is defined: each suspect in turn, held against all
+// cells.
+func slowBlame(r *Report) (out []Finding) {
+	var left []*Cell
+	for i := range r.Cells {
+		if c := &r.Cells[i]; c.Verdict.bad() {
+			left = append(left, c)
+		}
+	}
+	switch {
+	case len(left) == 0:
+		return nil
+	case len(left) == len(r.Cells) && len(r.Ports) > 2 && r.Pattern != Self:
+		return []Finding{r.everyone(left)}
+	}
+	for _, s := range r.suspects() {
+		of := func(c *Cell) bool {
+			return slices.Contains(s.ways, sending) && slices.Contains(s.ports, c.From) || slices.Contains(s.ways, receiving) && slices.Contains(s.ports, c.To)
+		}
+		good, others := false, map[int]bool{}
+		for i := range r.Cells {
+			good = good || of(&r.Cells[i]) && !r.Cells[i].Verdict.bad()
+		}
+		var mine, rest []*Cell
+		for _, c := range left {
+			if !of(c) {
+				rest = append(rest, c)
+				continue
+			}
+			mine = append(mine, c)
+			if s.kind == "host" {
+				others[r.Ports[c.From].Host+r.Ports[c.To].Host-s.hosts[0]] = true
+			} else {
+				others[c.From+c.To-s.ports[0]] = true
+			}
+		}
+		if !good && len(others) > 1 {
+			out, left = append(out, r.find(s.kind, s.what, s.ports, s.hosts, mine)), rest
+		}
+	}
+	for len(left) > 0 {
+		c, pair, arrow := left[0], left[:1], "→"
+		if i := slices.IndexFunc(left, func(d *Cell) bool { return d != c && d.From == c.To && d.To == c.From }); i > 0 {
+			pair, arrow, left = []*Cell{c, left[i]}, "↔", slices.Delete(slices.Clone(left), i, i+1)
+		}
+		left = left[1:]
+		third := func(port, other int) bool {
+			return slices.ContainsFunc(r.Cells, func(d Cell) bool {
+				return (d.From == port && d.To != other || d.To == port && d.From != other) && d.Verdict == Pass
+			})
+		}
+		what := " (this path alone)"
+		if !third(c.From, c.To) || !third(c.To, c.From) {
+			what = " (the path, or either port)"
+		}
+		out = append(out, r.find("path", r.Name(c.From)+" "+arrow+" "+r.Name(c.To)+what, []int{c.From, c.To}, nil, pair))
+	}
+	return out
+}
+
+// broken is a mesh with faults at random: of hosts, of ports in one direction or
+// both, and of paths.
+func broken(seed uint64, hosts, ports int, p Pattern, part float64) *Report {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	pick := func(n int) map[int]bool {
+		m := map[int]bool{}
+		for i := range n {
+			if rnd.Float64() < part {
+				m[i] = true
+			}
+		}
+		return m
+	}
+	n := hosts * ports
+	host, out, in, paths := pick(hosts), pick(n), pick(n), part*rnd.Float64()
+	return grid(hosts, ports, p, false, func(from, to int) float64 {
+		switch slow := host[from/ports] || host[to/ports] || out[from] || in[to]; {
+		case slow && rnd.IntN(20) > 0:
+			return 20 + 20*rnd.Float64()
+		case slow || rnd.Float64() < paths:
+			return float64(44 * rnd.IntN(2))
+		}
+		return jitter(from, to, 48)
+	})
+}
+
+// TestBlameIsItsDefinition compares with slowBlame, on meshes with faults at
+// random.
+func TestBlameIsItsDefinition(t *testing.T) {
+	kinds := map[string]int{}
+	for seed := range uint64(600) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		p := Patterns()[rnd.IntN(len(Patterns()))]
+		hosts, ports, part := 1+rnd.IntN(6), 1+rnd.IntN(4), []float64{0.02, 0.1, 0.3, 0.6}[rnd.IntN(4)]
+		r := broken(seed, hosts, ports, p, part)
+		r.finish()
+		got := r.blame()
+		if d := cmp.Diff(slowBlame(r), got); d != "" {
+			t.Fatalf("seed %d, %s of %d hosts with %d ports (-definition +blame):\n%s", seed, p, hosts, ports, d)
+		}
+		for _, f := range got {
+			kinds[f.Kind]++
+		}
+	}
+	for _, k := range []string{"all", "host", "port", "path"} {
+		if kinds[k] < 20 {
+			t.Errorf("only %d findings of kind %s: %v", kinds[k], k, kinds)
+		}
+	}
+}
+
+// BenchmarkBlame has 4,096 ports, of 512 hosts, a tenth of which are bad.
+func BenchmarkBlame(b *testing.B) {
+	r := broken(1, 512, 8, Rail, 0.1)
+	r.finish()
+	for b.Loop() {
+		r.blame()
+	}
+	b.ReportMetric(float64(len(r.Cells)), "cells")
 }
 
 // TestThresholds: a cell's verdict by how slow it is.

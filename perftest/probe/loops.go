@@ -35,9 +35,13 @@ func (e *StallError) Error() string {
 
 // array allocates C memory for n values, which free gives back. All of what a
 // loop works on is C's: it has pointers to more of it.
-func array[T any](n int) []T {
+func array[T any](n int) ([]T, error) {
 	var zero T
-	return unsafe.Slice((*T)(C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(zero)))), n)
+	p := C.calloc(C.size_t(max(n, 1)), C.size_t(unsafe.Sizeof(zero)))
+	if p == nil {
+		return nil, fmt.Errorf("memory for %d values of %d bytes: %w; use fewer iterations (-n) or queue pairs (-q)", n, unsafe.Sizeof(zero), syscall.ENOMEM)
+	}
+	return unsafe.Slice((*T)(p), n), nil
 }
 
 func free[T any](s []T) { C.free(unsafe.Pointer(unsafe.SliceData(s))) }
@@ -92,9 +96,16 @@ type transfer struct {
 // if this side does.
 func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	e, c := r.e, r.c
-	b := &array[C.struct_bandwidth](1)[0]
-	defer C.free(unsafe.Pointer(b))
-	qps := array[C.struct_loop_qp](c.QPs)
+	one, err := array[C.struct_bandwidth](1)
+	if err != nil {
+		return transfer{}, err
+	}
+	defer free(one)
+	b := &one[0]
+	qps, err := array[C.struct_loop_qp](c.QPs)
+	if err != nil {
+		return transfer{}, err
+	}
 	defer free(qps)
 	b.cq = (*C.struct_vb_cq)(e.cq.Handle())
 	if e.recvCQ != nil {
@@ -146,10 +157,12 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	}
 	total := each * uint64(c.QPs)
 	if c.Sends() && c.Peak() {
-		posts, completions := array[C.uint64_t](int(total)), array[C.uint64_t](int(total))
-		defer free(posts)
-		defer free(completions)
-		b.posts, b.completions = unsafe.SliceData(posts), unsafe.SliceData(completions)
+		stamps, err := array[C.uint64_t](2 * int(total))
+		if err != nil {
+			return transfer{}, err
+		}
+		defer free(stamps)
+		b.posts, b.completions = &stamps[0], &stamps[total]
 	}
 	late := !c.Sends()
 	if late {
@@ -246,8 +259,13 @@ type latencies struct {
 // latency sends messages of a size to and fro, or reads.
 func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	e, c := r.e, r.c
-	l := &array[C.struct_latency](1)[0]
-	defer C.free(unsafe.Pointer(l))
+	var out latencies
+	one, err := array[C.struct_latency](1)
+	if err != nil {
+		return out, err
+	}
+	defer free(one)
+	l := &one[0]
 	l.cq = (*C.struct_vb_cq)(e.cq.Handle())
 	l.qp.qp = (*C.struct_vb_qp)(e.qps[0].Handle())
 	l.qp.send = (*C.struct_vb_send_wr)(unsafe.Pointer(&e.sends[0].WR[0]))
@@ -266,14 +284,19 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 		l.first = 1
 	}
 	l.sends, l.recvs = C.uint64_t(c.Iters()), C.uint64_t(c.Iters())
-	var out latencies
 	if c.Duration > 0 {
 		l.sends, l.recvs = math.MaxUint64, math.MaxUint64
-		h := array[C.uint32_t](C.histogram_buckets)
+		h, err := array[C.uint32_t](C.histogram_buckets)
+		if err != nil {
+			return out, err
+		}
 		defer free(h)
 		l.histogram = unsafe.SliceData(h)
 	} else {
-		p := array[C.uint64_t](int(c.Iters()))
+		p, err := array[C.uint64_t](int(c.Iters()))
+		if err != nil {
+			return out, err
+		}
 		defer free(p)
 		l.posts = unsafe.SliceData(p)
 	}

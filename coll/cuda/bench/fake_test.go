@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // TestOnFakes runs tests that need GPUs, in another process, on a driver whose
@@ -28,7 +30,7 @@ func TestOnFakes(t *testing.T) {
 	}
 	tests := []string{"TestFillAndCompare", "TestCompareAll", "TestManyPatterns", "TestWhatCompareRefuses", "TestMarks", "TestCapture", "TestNCCLOfBytes"}
 	cmd := exec.Command(self, "-test.run=^("+strings.Join(tests, "|")+")$", "-test.v")
-	cmd.Env = append(os.Environ(), inside+"=1", "LD_LIBRARY_PATH="+dir, "ASSAY_NCCL_LIBRARY="+dir)
+	cmd.Env = append(os.Environ(), inside+"=1", gputest.Variable+"=", "LD_LIBRARY_PATH="+dir, "ASSAY_NCCL_LIBRARY="+dir)
 	out, err := cmd.CombinedOutput()
 	if n := strings.Count(string(out), "\n--- PASS: "); err != nil || n != len(tests) {
 		t.Errorf("%d of %d tests passed, %v\n%s", n, len(tests), err, out)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 var _ perf.Lane = (*Lane)(nil)
@@ -20,16 +21,12 @@ var _ perf.Lane = (*Lane)(nil)
 // gpus are the machine's, at least n; else the test is skipped.
 func gpus(t *testing.T, n int) []driver.DeviceInfo {
 	t.Helper()
-	if err := driver.Init(); err != nil {
-		t.Skip(err)
+	err := driver.Init()
+	var all []driver.DeviceInfo
+	if err == nil {
+		all, err = driver.Devices()
 	}
-	all, err := driver.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < n {
-		t.Skipf("%d GPUs, not %d", len(all), n)
-	}
+	gputest.Need(t, n, len(all), err, driver.ErrNoDriver, driver.ErrNoDevice)
 	return all
 }
 

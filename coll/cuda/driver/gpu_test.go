@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 var (
@@ -28,16 +30,12 @@ var (
 // which is current; where there are fewer it skips.
 func gpus(t testing.TB, n int) []*Context {
 	t.Helper()
-	if err := Init(); err != nil {
-		t.Skip(err)
+	err := Init()
+	var all []DeviceInfo
+	if err == nil {
+		all, err = Devices()
 	}
-	all, err := Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) < n {
-		t.Skipf("%d GPUs are needed, there are %d", n, len(all))
-	}
+	gputest.Need(t, n, len(all), err, ErrNoDriver, ErrNoDevice)
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	ctx := make([]*Context, n)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // combineComm and combineArgs are Comm and Args of abi.h, as far as combine
@@ -32,16 +33,12 @@ type combineArgs struct {
 // TestReduceGPU holds the PTX, with the instructions that only GPUs have, to
 // package elem.
 func TestReduceGPU(t *testing.T) {
-	if err := driver.Init(); err != nil {
-		t.Skip(err)
+	err := driver.Init()
+	var devices []driver.DeviceInfo
+	if err == nil {
+		devices, err = driver.Devices()
 	}
-	devices, err := driver.Devices()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(devices) == 0 {
-		t.Skip("no GPU")
-	}
+	gputest.Need(t, 1, len(devices), err, driver.ErrNoDriver, driver.ErrNoDevice)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	ctx, err := driver.Open(0)

@@ -1,6 +1,7 @@
 // Reductions of elements in registers, 2 or 4 words of 32 bits at a time. The
-// bits are those of package elem: what it says of Reduce and ReduceN is the
-// contract, and a test holds this file to it.
+// bits are those of package elem: what it says of Reduce is the contract, but
+// that several sources of 16- and 8-bit floats are accumulated in float32 and
+// rounded once. A test holds this file to it.
 #ifndef ASSAY_REDUCE_CUH
 #define ASSAY_REDUCE_CUH
 #include <math.h>

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
@@ -38,7 +39,7 @@ func tests(t elem.Type) []test {
 		for _, op := range elem.Ops[:elem.Avg] {
 			c := test{kind: reducing, t: t, op: op, srcs: v.srcs, want: make([]byte, len(v.srcs[0]))}
 			c.name = fmt.Sprintf("%v %v of %d, %s", t, op, len(v.srcs), v.name)
-			elem.ReduceN(t, op, c.want, v.srcs)
+			colltest.Fold(t, op, c.want, v.srcs)
 			all = append(all, c)
 		}
 	}

@@ -1,10 +1,8 @@
 package main
 
-// codec turns packed floats into registers of the precision they are computed
-// in, and back.
+// codec turns packed narrow floats into registers of float32, and back.
 type codec struct {
-	regs   int    // registers that a unit fills: 1 or 2
-	suffix string // that precision: PS (float32) or PD (float64)
+	regs   int // registers that a unit fills: 1 or 2
 	consts []string
 	decode func(a *asm, in int, out [2]int, t int) // may use temporary t
 	encode func(a *asm, in [2]int, out int, t int) // may use temporaries t, t+1, t+2 and change in
@@ -12,7 +10,7 @@ type codec struct {
 
 func floatTypes() []elemType {
 	full := func(name string, size int, s, nan string) elemType {
-		t := elemType{name: name, size: size, unit: 32, unroll: 4, codec: identity(s, nan)}
+		t := elemType{name: name, size: size, unit: 32, unroll: 4}
 		for i := range ops {
 			t.body[i] = body{consts: []string{nan}, emit: func(a *asm, out, p, q int) {
 				arith(a, i, s, out, p, q, tmp0, tmp0+1)
@@ -22,7 +20,7 @@ func floatTypes() []elemType {
 		return t
 	}
 	narrow := func(name string, size, unit int, c *codec) elemType {
-		t := elemType{name: name, size: size, unit: unit, unroll: 1, codec: c}
+		t := elemType{name: name, size: size, unit: unit, unroll: 1}
 		for i := range ops {
 			t.body[i] = body{consts: c.consts, emit: func(a *asm, out, p, q int) {
 				l, r := [2]int{tmp0, tmp0 + 1}, [2]int{tmp0 + 2, tmp0 + 3}
@@ -69,19 +67,8 @@ func canon(a *asm, s, nan string, r, t int) {
 	a.f("VBLENDV%s %s, %s, %s, %s", s, y(t), a.c(nan), y(r), y(r))
 }
 
-// identity is the codec of a type that is computed in itself.
-func identity(s, nan string) *codec {
-	return &codec{regs: 1, suffix: s, consts: []string{nan},
-		decode: func(a *asm, in int, out [2]int, _ int) { a.f("VMOVAPS %s, %s", y(in), y(out[0])) },
-		encode: func(a *asm, in [2]int, out, t int) {
-			canon(a, s, nan, in[0], t)
-			a.f("VMOVAPS %s, %s", y(in[0]), y(out))
-		},
-	}
-}
-
 func float16() *codec {
-	return &codec{regs: 1, suffix: "PS", consts: []string{"nan32"},
+	return &codec{regs: 1, consts: []string{"nan32"},
 		decode: func(a *asm, in int, out [2]int, _ int) { a.f("VCVTPH2PS %s, %s", x(in), y(out[0])) },
 		encode: func(a *asm, in [2]int, out, t int) {
 			canon(a, "PS", "nan32", in[0], t)
@@ -100,7 +87,7 @@ func bfloat16() *codec {
 		a.f("VPADDD %s, %s, %s", a.c("round16"), y(t), y(t))
 		a.f("VPADDD %s, %s, %s", y(t), y(r), y(r))
 	}
-	return &codec{regs: 2, suffix: "PS", consts: []string{"highHalf", "nanBF16", "one32", "round16"},
+	return &codec{regs: 2, consts: []string{"highHalf", "nanBF16", "one32", "round16"},
 		decode: func(a *asm, in int, out [2]int, _ int) {
 			a.f("VPSLLD $16, %s, %s", y(in), y(out[0]))
 			a.f("VPAND %s, %s, %s", a.c("highHalf"), y(in), y(out[1]))
@@ -118,7 +105,7 @@ func bfloat16() *codec {
 // one exponent bit less, so that 2^8 is missing, and a NaN of its own.
 func float8(name string, fraction int) *codec {
 	e4m3 := name == "E4M3"
-	c := &codec{regs: 1, suffix: "PS", consts: []string{"abs32", "one32", "round" + name, "magic" + name}}
+	c := &codec{regs: 1, consts: []string{"abs32", "one32", "round" + name, "magic" + name}}
 	c.decode = func(a *asm, in int, out [2]int, t int) {
 		w, u := x(out[0]), x(t)
 		if !e4m3 {

@@ -18,7 +18,6 @@ type elemType struct {
 	body    [4]body
 	sameAs  [4]string // the kernel of another type that gives the same bits
 	scaleAs string    // likewise for scaling
-	codec   *codec    // of floats
 }
 
 // streams reports whether a type has a sum that passes the caches by.

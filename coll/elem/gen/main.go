@@ -62,14 +62,6 @@ func files() map[string]string {
 		} else {
 			t.scale(ty, ty.scaleAs)
 		}
-		for i, op := range ops[:2] {
-			if ty.codec == nil {
-				continue
-			}
-			a.many("avx"+op+"N"+ty.name, ty, i)
-			t.declare("avx"+op+"N"+ty.name, "dst []byte, srcs [][]byte", "dst[i] = srcs[0][i] "+strings.ToLower(op)+" srcs[1][i] ...")
-			t.reduceN(ty, op)
-		}
 		m[strings.ToLower(ty.name)+"_amd64.s"] = a.text()
 	}
 	m["kernels_amd64.go"] = t.text()
@@ -80,7 +72,7 @@ func files() map[string]string {
 // table collects the Go side: declarations of the assembly and the tables
 // that find it.
 type table struct {
-	decls, reduces, streams, scales, scaleds, manys strings.Builder
+	decls, reduces, streams, scales, scaleds strings.Builder
 }
 
 func (t *table) declare(name, args, doc string) {
@@ -96,10 +88,6 @@ func (t *table) scale(ty elemType, as string) {
 	fmt.Fprintf(&t.scaleds, "\t%s: avxScaled%s,\n", ty.name, as)
 }
 
-func (t *table) reduceN(ty elemType, op string) {
-	fmt.Fprintf(&t.manys, "\t%s: {%s: avx%sN%s},\n", ty.name, op, op, ty.name)
-}
-
 // text joins the rows of one type, which were written one by one, and formats.
 func (t *table) text() string {
 	var b strings.Builder
@@ -109,7 +97,6 @@ func (t *table) text() string {
 	fmt.Fprintf(&b, "\n// Sums only, of what memory and not arithmetic limits.\nvar avxSumNT = [numTypes]Kernel{\n%s}\n", t.streams.String())
 	fmt.Fprintf(&b, "\nvar avxScale = [numTypes]scaleFunc{\n%s}\n", t.scales.String())
 	fmt.Fprintf(&b, "\nvar avxScaled = [numTypes]scaledFunc{\n%s}\n", t.scaleds.String())
-	fmt.Fprintf(&b, "\n// Only floats have these: they are accumulated in float32 or wider, in order.\nvar avxReduceN = [numTypes][numOps]manyFunc{\n%s}\n", mergeRows(t.manys.String()))
 	return gofmt(b.String())
 }
 

@@ -148,8 +148,11 @@ EXPORT CUresult cuCtxDisablePeerAccess(CUcontext c) {
 }
 
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) {
-  *p = (CUdeviceptr)aligned_alloc(256, (n + 255) & ~255ull);
   std::lock_guard<std::mutex> l(lock);
+  size_t taken = n;
+  for (auto &[at, m] : memory) taken += m.second == device() ? m.first : 0;
+  if (const char *most = getenv("FAKE_MEMORY"); most && taken > strtoull(most, nullptr, 0)) return CUDA_ERROR_OUT_OF_MEMORY;
+  *p = (CUdeviceptr)aligned_alloc(256, (n + 255) & ~255ull);
   memory[*p] = {n, device()};
   return bound();
 }
