@@ -169,7 +169,7 @@ func TestHistorySigned(t *testing.T) {
 		t.Errorf("with a key: %d certificates, %d refused; want 3 and 3", h.Certificates, h.Refused)
 	}
 	_, out, errOut := tell("history", dir, "--key", keyFile)
-	if !strings.Contains(out, "; 3 refused") || !strings.Contains(errOut, "it is not signed") || !strings.Contains(errOut, "does not verify") {
+	if !strings.Contains(out, "; 3 refused") || !strings.Contains(errOut, "it is unsigned") || !strings.Contains(errOut, "does not verify") {
 		t.Errorf("history says %s%s; want what was refused, and why", out, errOut)
 	}
 }
