@@ -156,12 +156,17 @@ func (h *Heads) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
+	deregistered := false
 	err := onThread(ctx, func() error {
-		return errors.Join(h.group.Deregister(h.region), h.group.Close(), h.group.n.Close())
+		err := h.group.Deregister(h.region)
+		deregistered = err == nil
+		return errors.Join(err, h.group.Close(), h.group.n.Close())
 	})
-	if err == nil || !errors.Is(err, errLeft) {
+	if !errors.Is(err, errLeft) {
 		C.free(unsafe.Pointer(h.ring))
-		err = errors.Join(err, unix.Munmap(h.mem))
+		if deregistered { // else the plugin may still write to it
+			err = errors.Join(err, unix.Munmap(h.mem))
+		}
 	}
 	h.ring = nil
 	return err
