@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums})
+	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums, "reuse": reuse, "abortFree": abortFree})
 }
 
 // joinTime is how long ranks wait for one another in the beginning; one that

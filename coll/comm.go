@@ -362,8 +362,11 @@ func (c *Comm) AsyncError() error {
 }
 
 // Abort ends what the communicator is doing, here and at all other ranks,
-// whose operations return errors that wrap ErrAborted. It may be called from
-// any goroutine and returns soon. The communicator is of no more use.
+// whose operations return errors: they wrap ErrAborted, or say that this rank
+// is lost where a network was the first to tell. It may be called from any
+// goroutine, waits for this rank's operation to end and for no other rank, and
+// returns soon: then buffers of this rank can be freed, whatever the others are
+// doing. The communicator is of no more use.
 func (c *Comm) Abort() error {
 	c.fault.Set(&Error{Code: InvalidUsage, Rank: c.rank, Op: "Abort", Peer: NoPeer, Err: ErrAborted})
 	return c.close(c.net.Abort)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 	"github.com/assay-hpc/assay/coll/transport/slots"
@@ -57,15 +58,19 @@ func (c *Comm) settingsHash() uint64 {
 }
 
 // slot is the size of the largest message. Among ranks of one host it is small
-// enough for a second-level cache; a network wants larger ones.
+// enough for a second-level cache; a network wants larger ones. It is more than
+// NCCL_BUFFSIZE says where there are so many ranks that a message would not hold
+// an element of each block that it has to.
 func (c *Comm) slot(near bool) int {
-	if c.cfg.BuffSize != defaultBuffSize {
-		return int(min(max(c.cfg.BuffSize/slots.N, 4096), 64<<20)) / 64 * 64
+	n := defaultBuffSize / slots.N
+	switch {
+	case c.cfg.BuffSize != defaultBuffSize:
+		n = int(min(max(c.cfg.BuffSize/slots.N, 4096), 64<<20))
+	case near:
+		n = shm.DefaultSlot
 	}
-	if near {
-		return shm.DefaultSlot
-	}
-	return defaultBuffSize / slots.N
+	least := host.Slot(schedule.Widest(schedule.Options{Ranks: c.size, Groups: c.links.groups}))
+	return max(n/64*64, (least+63)/64*64)
 }
 
 const defaultBuffSize = 4 << 20

@@ -17,7 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	colltest.Main(m, map[string]func(colltest.Self) error{"rank": rank})
+	colltest.Main(m, map[string]func(colltest.Self) error{"rank": rank, "reuse": reuse})
 }
 
 // works checks that operations work on communicators that are made now.
@@ -130,48 +130,9 @@ func TestMismatch(t *testing.T) {
 // rank is one process of TestProcesses: "sums" does operations and ends; "dies"
 // has rank 0 end in the middle.
 func rank(s colltest.Self) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-	k := knob.Default()
-	k.Timeout = 20 * time.Second
-	switch {
-	case strings.Contains(s.Arg, "hosted"):
-		hosted(k)
-	case strings.Contains(s.Arg, "staged"):
-		staged(k)
-	}
-	var devices, here int
-	if _, err := fmt.Sscanf(s.Arg, "%d", &devices); err != nil {
-		return err
-	}
-	here = s.Rank % devices
-	cfg := coll.Config{Knobs: k, Device: &here, Silence: 2 * time.Second}
-	var id coll.UniqueID
-	if s.Rank == 0 {
-		var err error
-		if id, err = coll.GetUniqueID(cfg); err != nil {
-			return err
-		}
-		if err := s.Publish("id", id[:]); err != nil {
-			return err
-		}
-	} else {
-		b, err := s.Await(ctx, "id")
-		if err != nil {
-			return err
-		}
-		copy(id[:], b)
-	}
-	c, err := coll.CommInitRank(ctx, s.Size, id, s.Rank, cfg)
+	g, err := joinProcess(s, "id")
 	if err != nil {
 		return err
-	}
-	g, err := newRank(c)
-	if err != nil {
-		return err
-	}
-	if strings.Contains(s.Arg, "hosted") && g.way() != "hosted" {
-		return errors.New(g.way())
 	}
 	in, out := make([]byte, 100_000), make([]byte, 100_000)
 	for round := range 20 {
@@ -191,6 +152,55 @@ func rank(s colltest.Self) error {
 		}
 	}
 	return g.close()
+}
+
+// joinProcess makes the communicator of a job of processes, whose ID has a name
+// among them. Their argument begins with the number of devices.
+func joinProcess(s colltest.Self, name string) (*gpuRank, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	k := knob.Default()
+	k.Timeout = 20 * time.Second
+	switch {
+	case strings.Contains(s.Arg, "hosted"):
+		hosted(k)
+	case strings.Contains(s.Arg, "staged"):
+		staged(k)
+	}
+	var devices, here int
+	if _, err := fmt.Sscanf(s.Arg, "%d", &devices); err != nil {
+		return nil, err
+	}
+	here = s.Rank % devices
+	cfg := coll.Config{Knobs: k, Device: &here, Silence: 2 * time.Second}
+	var id coll.UniqueID
+	if s.Rank == 0 {
+		var err error
+		if id, err = coll.GetUniqueID(cfg); err != nil {
+			return nil, err
+		}
+		if err := s.Publish(name, id[:]); err != nil {
+			return nil, err
+		}
+	} else {
+		b, err := s.Await(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		copy(id[:], b)
+	}
+	c, err := coll.CommInitRank(ctx, s.Size, id, s.Rank, cfg)
+	if err != nil {
+		return nil, err
+	}
+	g, err := newRank(c)
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(s.Arg, "hosted") && g.way() != "hosted" {
+		return nil, errors.New(g.way())
+	}
+	return g, nil
 }
 
 func TestProcesses(t *testing.T) {

@@ -48,6 +48,7 @@ type lane struct {
 	*stager
 	index int
 	host  *coll.Comm
+	abort func() // host's Abort; whoever calls it later waits until it has returned
 	group coll.Group
 
 	in, out  driver.Stream
@@ -177,6 +178,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 	if l.host, err = l.cfg.Host.Comm(ctx); err != nil {
 		return err
 	}
+	l.abort = sync.OnceFunc(func() { _ = l.host.Abort() })
 	for _, to := range []*driver.Stream{&l.in, &l.out} {
 		if *to, err = driver.NewStream(0); err != nil {
 			return err
@@ -356,7 +358,7 @@ func (s *stager) Abort(error) {
 	}
 	s.set(atomic.LoadUint32((*uint32)(unsafe.Pointer(&s.word.Bytes[0]))) + beyond)
 	for _, l := range s.lanes {
-		go func() { _ = l.host.Abort() }()
+		go l.abort()
 	}
 }
 
@@ -396,8 +398,10 @@ func (s *stager) Close(barrier func() error) error {
 	s.mu.Unlock()
 	s.ended.Wait()
 	var errs []error
-	if !s.aborted.Load() {
-		for _, l := range s.lanes {
+	for _, l := range s.lanes {
+		if s.aborted.Load() {
+			l.abort() // others look at the stages until it has returned
+		} else {
 			errs = append(errs, l.host.Destroy())
 		}
 	}

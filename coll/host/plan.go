@@ -71,8 +71,12 @@ type step struct {
 }
 
 // NewPlan makes the plan of a rank. It opens the connections, whose messages
-// may have slot bytes; all ranks must give the same number.
+// may have slot bytes; all ranks must give the same number. Slot says which is
+// enough.
 func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
+	if need := Slot(s.MaxSpan); slot < need {
+		return nil, fmt.Errorf("%v by %s: a message has an element of each of %d blocks, and of %d bytes it may have %d: NCCL_ALGO can exclude the algorithm", s.Collective, s.Algorithm, s.MaxSpan, need, slot)
+	}
 	p := &Plan{Schedule: s, rank: rank, slot: slot, zeroCopy: [2]bool{schedule.ZeroCopySafe(s.Collective, s.Algorithm, false), schedule.ZeroCopySafe(s.Collective, s.Algorithm, true)}}
 	switch s.Collective {
 	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
@@ -95,6 +99,13 @@ func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
 	p.findFinal()
 	return p, nil
 }
+
+// Slot is how many bytes a message must be able to have for steps that move so
+// many blocks: an element of each, of whatever type.
+func Slot(blocks int) int { return max(1, blocks) * largest }
+
+// largest is the largest element.
+const largest = 8
 
 // findFinal marks the steps whose results no step reads.
 func (p *Plan) findFinal() {

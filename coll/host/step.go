@@ -60,7 +60,9 @@ func (r *Run) step(l *lane, st *step, n int) bool {
 		}
 	}
 	r.combine(l, st, msg, out, n, one)
-	st.rx.Release()
+	if !st.rx.Release() { // it is not to be passed on
+		return false
+	}
 	switch {
 	case out != nil:
 		st.tx.Commit(n, r.Header)

@@ -22,7 +22,7 @@ var guide = []Knob{
 	{Name: "NCCL_DEBUG", Default: "NONE", Status: Honoured, kind: debugLevel,
 		Effect: "how much is logged, on standard error (NCCL: standard output) or to NCCL_DEBUG_FILE"},
 	{Name: "NCCL_BUFFSIZE", Default: "4194304", Status: Honoured, kind: bytes(minBuffSize, maxBuffSize, func(k *Knobs) *int64 { return &k.BuffSize }),
-		Effect: "bytes of slots between two ranks, for each channel"},
+		Effect: "bytes of slots between two ranks, for each channel; more among a thousand ranks, where a message has to hold an element of each"},
 	{Name: "NCCL_NTHREADS", Default: "auto", Status: Honoured, kind: integer(1, 512, func(k *Knobs) *int { return &k.Threads }),
 		Effect: "at most so many threads of a CUDA block, in whole warps; on host memory one goroutine works for a rank"},
 	{Name: "NCCL_RINGS", Default: "auto", Status: Honoured, kind: ringLists,

@@ -149,6 +149,20 @@ func New(c Collective, algorithm string, o Options) (*Schedule, error) {
 	return s, nil
 }
 
+// Widest is the most blocks that a step of any collective by any algorithm
+// moves.
+func Widest(o Options) int {
+	most := 1
+	for c := range NumCollectives {
+		for _, a := range Algorithms(c) {
+			if s, err := New(c, a, o); err == nil {
+				most = max(most, s.MaxSpan)
+			}
+		}
+	}
+	return most
+}
+
 // alone is every collective of a single rank: a copy.
 func alone(s *Schedule) {
 	s.lanes(func(int, int) ([][]Step, int) {

@@ -8,6 +8,30 @@
 // returns at once; the executor polls. All of a connection's methods are
 // called by one goroutine at a time, none of them allocates.
 //
+// # Who waits
+//
+// No method of Tx and Rx waits for a peer. Endpoint.Tx may, until its context
+// is done. Close may wait for what this rank has under way and for the peers'
+// answer to its goodbye, but for some seconds only: a peer that is dead,
+// stopped, or in another operation does not keep it.
+//
+// # Whose memory
+//
+// What a caller posts is the connection's until Idle or Done says that it is
+// through with it. When neither comes, because a peer is lost or the operation
+// was aborted, it is so until Close of the endpoint has returned, and no
+// longer: then the memory may be freed or used for something else at once,
+// whatever the peers are doing. A transport keeps that promise for its own
+// threads, for its devices, and for peers that look at the memory where it
+// lies: what those read may then be other bytes, but reading it is safe, and
+// Release tells them that the message is void.
+//
+// Memory that Reserve and Peek give out is the transport's. It can be looked at
+// until Commit and Release, also after a Fault, but not after the Close of its
+// own endpoint.
+//
+// # What breaks
+//
 // A connection that breaks reports it once, to the Fault given to the
 // endpoint, and then stays silent: nothing more can be sent or received. The
 // executor looks at the Fault while it waits. Transports within a host may
@@ -39,7 +63,8 @@ type Tx interface {
 	// Commit sends the first n bytes of what Reserve returned. n may be 0.
 	Commit(n int, h Header)
 	// Post sends p from where it is, or returns false when it cannot now. p
-	// must stay unchanged until Idle; where Direct is false Post copies.
+	// must stay unchanged until Idle, or else until the endpoint's Close has
+	// returned; where Direct is false Post copies.
 	Post(p []byte, h Header) bool
 	// Idle pushes on what is under way, and reports whether all that was
 	// posted has left its memory.
@@ -47,7 +72,8 @@ type Tx interface {
 	// Direct reports whether Post spares a copy over Reserve and Commit.
 	Direct() bool
 	// MaxMessage is the size of a slot in bytes, Slots how many there are:
-	// so many messages can be under way unreceived.
+	// so many messages can be under way unreceived. Reserve and Post panic when
+	// they are asked for more.
 	MaxMessage() int
 	Slots() int
 }
@@ -100,9 +126,12 @@ type Rx interface {
 	// until Release. While a message is posted for, Peek is not called.
 	Peek() (p []byte, h Header, ok bool)
 	// Release gives the slot of the message last peeked at back to the sender.
-	Release()
-	// Post asks for the next message to be put into p, which has its length.
-	// Only where Direct is true.
+	// false: the sender had left before, and the message may have been other
+	// bytes. Nothing must come of it.
+	Release() bool
+	// Post asks for the next message to be put into p, which has its length. p
+	// is the connection's until Done, or else until the endpoint's Close has
+	// returned. Only where Direct is true.
 	Post(p []byte)
 	// Done pushes on a posted receive, and reports its header and that it is
 	// complete. n is the length that the sender said: when it is not len(p)
@@ -127,7 +156,11 @@ type Endpoint interface {
 	Tx(ctx context.Context, peer int, info []byte, channel int) (Tx, error)
 	// Rx opens the other end. It does not wait for the peer.
 	Rx(ctx context.Context, peer int, info []byte, channel int) (Rx, error)
-	// Close frees everything. Peers that still use a connection see it break.
+	// Close frees everything. Messages that have left their memory (Idle) still
+	// arrive; from the others it takes the memory away, as said above. Peers that
+	// use a connection after that see it break. Where the transport watches its
+	// peers, Close may be called while another goroutine uses a connection,
+	// which then sees it silent; transports within a host want none in use.
 	Close() error
 }
 
@@ -174,6 +207,13 @@ func (f *Fault) Set(err error) bool {
 	}
 	return true
 }
+
+// late is how long SetLate waits.
+const late = time.Second
+
+// SetLate is Set, a moment later: for what likely is the consequence of a death
+// or an abort, of which the bootstrap then tells more.
+func (f *Fault) SetLate(err error) { time.AfterFunc(late, func() { f.Set(err) }) }
 
 // Err returns what was recorded first, or nil.
 func (f *Fault) Err() error {

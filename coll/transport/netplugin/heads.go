@@ -36,7 +36,6 @@ type Heads struct {
 	released uint32 // results that the caller is done with
 	next     Job    // without its memory
 	broken   bool
-	report   *time.Timer
 }
 
 // connect is Connect and Close. It fails when ctx is done, also where the call
@@ -128,14 +127,10 @@ func (h *Heads) push() {
 	}
 	if result := C.np_coll_push(h.ring); result != 0 {
 		h.broken = true
-		err := h.group.n.failed(C.GoString(h.ring.call), result)
-		h.report = time.AfterFunc(deathTime, func() { h.opt.Fault.Set(err) })
+		// Where a head has died, the bootstrap says who it was, which no plugin does.
+		h.opt.Fault.SetLate(h.group.n.failed(C.GoString(h.ring.call), result))
 	}
 }
-
-// deathTime is how long a failure is kept back: where a head has died, the
-// bootstrap says so and who it was, which no plugin does.
-const deathTime = time.Second
 
 // Close patience: of jobs that others have not begun, and of the plugin's calls.
 const (
@@ -149,9 +144,6 @@ func (h *Heads) Close() error {
 	if h.ring == nil {
 		return nil
 	}
-	if h.report != nil {
-		h.report.Stop()
-	}
 	h.ring.wanted = h.ring.begun
 	for late := time.Now().Add(jobPatience); !h.broken && h.ring.ended != h.ring.begun && time.Now().Before(late); time.Sleep(time.Millisecond) {
 		h.push()
@@ -164,12 +156,17 @@ func (h *Heads) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
+	deregistered := false
 	err := onThread(ctx, func() error {
-		return errors.Join(h.group.Deregister(h.region), h.group.Close(), h.group.n.Close())
+		err := h.group.Deregister(h.region)
+		deregistered = err == nil
+		return errors.Join(err, h.group.Close(), h.group.n.Close())
 	})
-	if err == nil || !errors.Is(err, errLeft) {
+	if !errors.Is(err, errLeft) {
 		C.free(unsafe.Pointer(h.ring))
-		err = errors.Join(err, unix.Munmap(h.mem))
+		if deregistered { // else the plugin may still write to it
+			err = errors.Join(err, unix.Munmap(h.mem))
+		}
 	}
 	h.ring = nil
 	return err
@@ -255,7 +252,10 @@ func (r *headRx) Peek() (p []byte, hd transport.Header, ok bool) {
 }
 
 // Release implements transport.Rx.
-func (r *headRx) Release() { r.released++ }
+func (r *headRx) Release() bool {
+	r.released++
+	return true
+}
 
 // Direct is false: results come in registered memory.
 func (r *headRx) Direct() bool { return false }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -11,18 +12,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A region is memory from Alloc.
+// A region is memory from Alloc. Behind the memory its file has a page that
+// says whether the owner has freed it.
 type region struct {
+	*mapping
 	base uintptr
-	mem  []byte
+	size int    // of the memory
+	gen  uint64 // tells it from all that the process had before, at the same address perhaps
 	file *os.File
 	fd   int
 	ino  uint64
 }
 
+// generations counts regions.
+var generations atomic.Uint64
+
 func (r *region) holds(addr uintptr, n int) bool {
-	return addr >= r.base && addr+uintptr(n) <= r.base+uintptr(len(r.mem))
+	return addr >= r.base && addr+uintptr(n) <= r.base+uintptr(r.size)
 }
+
+// memory is what a mapping of a region has but for the page behind.
+func (m *mapping) memory() []byte { return m.mem[: len(m.mem)-os.Getpagesize() : len(m.mem)] }
+
+// freed is not 0 once the owner has freed the region.
+func (m *mapping) freed() *uint32 { return (*uint32)(m.at(len(m.mem) - os.Getpagesize())) }
 
 // The regions of this process, by address. Readers take no lock.
 var (
@@ -40,7 +53,7 @@ func find(addr uintptr, n int) *region {
 		switch {
 		case a < r.base:
 			return 1
-		case a >= r.base+uintptr(len(r.mem)):
+		case a >= r.base+uintptr(r.size):
 			return -1
 		}
 		return 0
@@ -51,6 +64,19 @@ func find(addr uintptr, n int) *region {
 	return (*all)[i]
 }
 
+// see holds the memory of the region of this process that has a number.
+func see(gen uint64) (*mapping, error) {
+	if all := regions.Load(); all != nil {
+		i := slices.IndexFunc(*all, func(r *region) bool { return r.gen == gen })
+		if i >= 0 && (*all)[i].hold() {
+			return (*all)[i].mapping, nil
+		}
+	}
+	return nil, errFreed
+}
+
+var errFreed = errors.New("it was freed")
+
 // Alloc returns n bytes of zeroed memory that other ranks of the host can map.
 // It is given back with Free, and not collected.
 func Alloc(n int) ([]byte, error) {
@@ -58,11 +84,12 @@ func Alloc(n int) ([]byte, error) {
 		return nil, fmt.Errorf("shm: allocating %d bytes", n)
 	}
 	size := pageAlign(n)
-	f, err := createMemory("assay-alloc", int64(size))
+	whole := size + os.Getpagesize()
+	f, err := createMemory("assay-alloc", int64(whole))
 	if err != nil {
 		return nil, err
 	}
-	m, err := mapFile(int(f.Fd()), 0, size)
+	m, err := mapFile(int(f.Fd()), 0, whole)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -70,11 +97,11 @@ func Alloc(n int) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		f.Close()
-		_ = m.unmap()
+		_ = m.drop()
 		return nil, os.NewSyscallError("fstat", err)
 	}
 	_ = unix.Madvise(m.mem, unix.MADV_HUGEPAGE) // where shared memory may have huge pages
-	r := &region{base: uintptr(unsafe.Pointer(&m.mem[0])), mem: m.mem, file: f, fd: int(f.Fd()), ino: st.Ino}
+	r := &region{mapping: m, base: uintptr(m.at(0)), size: size, gen: generations.Add(1), file: f, fd: int(f.Fd()), ino: st.Ino}
 	change(func(all []*region) []*region {
 		i, _ := slices.BinarySearchFunc(all, r.base, func(o *region, b uintptr) int {
 			if o.base < b {
@@ -84,10 +111,12 @@ func Alloc(n int) ([]byte, error) {
 		})
 		return slices.Insert(all, i, r)
 	})
-	return m.mem[:n], nil
+	return m.mem[:n:size], nil
 }
 
-// Free gives back what Alloc returned. No operation may be using it.
+// Free gives back what Alloc returned, at all ranks that have mapped it. Ranks
+// that look at it still, as those of a communicator that was aborted may, find
+// other bytes there, and that their message is void.
 func Free(b []byte) error {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 	r := find(addr, len(b))
@@ -97,8 +126,12 @@ func Free(b []byte) error {
 	change(func(all []*region) []*region {
 		return slices.DeleteFunc(all, func(o *region) bool { return o == r })
 	})
+	atomic.StoreUint32(r.freed(), 1)
+	// Others unmap it when they next have to do with this process. Where holes
+	// cannot be made in files the pages stay until then.
+	_ = unix.Fallocate(r.fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, int64(r.size))
 	r.file.Close()
-	return unix.Munmap(r.mem)
+	return r.drop()
 }
 
 // A Handle tells other processes of the host of memory from Alloc.
@@ -116,7 +149,7 @@ func HandleOf(b []byte) (Handle, error) {
 }
 
 // Open maps the memory of another process, by whole pages, until Close. It
-// stays when that process frees it, or ends.
+// stays mapped when that process frees it, which clears it, or ends.
 func Open(h Handle) ([]byte, error) {
 	if h.PIDs == 0 || h.PIDs != pidNamespace() {
 		return nil, fmt.Errorf("shm: process %d is %w", h.PID, errOtherPIDs)
@@ -125,11 +158,11 @@ func Open(h Handle) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.mem, nil
+	return m.memory(), nil
 }
 
 // Close unmaps what Open gave.
-func Close(b []byte) error { return unix.Munmap(b) }
+func Close(b []byte) error { return unix.Munmap(b[:cap(b)]) }
 
 // mapRegion maps a region of another process, whole.
 func mapRegion(pid, fd int, ino uint64) (*mapping, error) {
@@ -142,7 +175,7 @@ func mapRegion(pid, fd int, ino uint64) (*mapping, error) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return nil, os.NewSyscallError("fstat", err)
 	}
-	if ino == 0 || st.Ino != ino {
+	if ino == 0 || st.Ino != ino || st.Size <= int64(os.Getpagesize()) {
 		return nil, fmt.Errorf("descriptor %d of process %d is something else", fd, pid)
 	}
 	return mapFile(int(f.Fd()), 0, int(st.Size))

@@ -2,17 +2,18 @@ package shm
 
 import (
 	"fmt"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
-// A long message that lies in memory which its receivers can see need not be
-// copied into a slot: the slot then says where it is, and the receiver reduces
-// or copies it from there. Receivers in the same process see everything, those
-// in others what Alloc has allocated, which they map when they first hear of
-// it. The sender has to leave the memory alone until all have released the
-// message.
+// A long message that lies in memory from Alloc need not be copied into a slot:
+// the slot then says where it is, and the receiver reduces or copies it from
+// there. Receivers in other processes map that memory when they first hear of
+// it. The sender has to leave it alone until all have released the message, or
+// until its endpoint is closed: that marks the tails, and a receiver finds the
+// mark when it releases a message that it has looked at too late.
 //
 // The kernel's process_vm_readv would reach any memory, but moves 8 to 10 GB/s
 // where two copies through slots, side by side, move more (Zen 4, 2026).
@@ -26,26 +27,22 @@ const directFlag = 1 << 31
 
 // A place is what the slot of such a message holds.
 type place struct {
-	addr uint64 // in the sender's process
-	off  uint64 // in the memory below
-	ino  uint64 // the memory, as its file's inode; 0: it is not Alloc's
-	fd   uint64 // its descriptor in the sender's process
+	gen uint64 // which memory of the sender's process
+	off uint64 // in it
+	ino uint64 // of its file
+	fd  uint64 // the file's descriptor in the sender's process
 }
 
 const placeSize = int(unsafe.Sizeof(place{}))
 
-// visible finds where the receivers can see p.
-func (t *tx) visible(p []byte) (at place, ok bool) {
+// placeOf is where the receivers can see p.
+func placeOf(p []byte) (at place, ok bool) {
 	addr := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
-	if t.recent == nil || !t.recent.holds(addr, len(p)) {
-		if r := find(addr, len(p)); r != nil {
-			t.recent = r
-		} else {
-			return place{addr: uint64(addr)}, t.within && !raceEnabled
-		}
+	r := find(addr, len(p))
+	if r == nil {
+		return place{}, false
 	}
-	r := t.recent
-	return place{addr: uint64(addr), off: uint64(addr - r.base), ino: r.ino, fd: uint64(r.fd)}, true
+	return place{gen: r.gen, off: uint64(addr - r.base), ino: r.ino, fd: uint64(r.fd)}, true
 }
 
 // point sends where p lies.
@@ -66,54 +63,64 @@ type view struct {
 	e    *Endpoint
 	from int
 	pid  int // 0: the sender is in this process
-	ino  uint64
-	mem  []byte // the whole of that memory
+	gen  uint64
+	m    *mapping // the memory of that number, which the view holds; may be nil
 }
 
 // at returns the n bytes at a place.
 func (v *view) at(p *place, n int) ([]byte, error) {
-	if v.pid == 0 {
-		return unsafe.Slice((*byte)(pointer(p.addr)), n), nil
-	}
-	if p.ino != v.ino {
-		mem, err := v.e.mapRemote(v.from, v.pid, p)
+	if v.m == nil || p.gen != v.gen {
+		m, err := v.e.see(v.from, v.pid, p)
 		if err != nil {
 			return nil, err
 		}
-		v.ino, v.mem = p.ino, mem
+		v.leave()
+		v.gen, v.m = p.gen, m
 	}
-	if p.off > uint64(len(v.mem)) || uint64(n) > uint64(len(v.mem))-p.off {
-		return nil, fmt.Errorf("it is at %d of %d bytes", p.off, len(v.mem))
+	mem := v.m.memory()
+	if p.off > uint64(len(mem)) || uint64(n) > uint64(len(mem))-p.off {
+		return nil, fmt.Errorf("it is at %d of %d bytes", p.off, len(mem))
 	}
-	return v.mem[p.off : p.off+uint64(n) : p.off+uint64(n)], nil
+	return mem[p.off : p.off+uint64(n) : p.off+uint64(n)], nil
 }
 
-// pointer is the address of memory that another goroutine holds on to while
-// this one reads it.
-func pointer(addr uint64) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+// leave drops what the view holds.
+func (v *view) leave() {
+	if v.m != nil {
+		_ = v.m.drop()
+		v.m = nil
+	}
 }
 
-// remote is memory of another process.
+// remote is memory from Alloc of a peer.
 type remote struct {
 	from int
-	ino  uint64
+	gen  uint64
 }
 
-// mapRemote maps memory that a peer has allocated, once. It stays mapped until
-// the endpoint closes.
-func (e *Endpoint) mapRemote(from, pid int, p *place) ([]byte, error) {
+// see holds memory of a peer for the caller. The endpoint holds it, too, until
+// it next has to do with new memory and finds that this was freed.
+func (e *Endpoint) see(from, pid int, p *place) (m *mapping, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	k := remote{from, p.ino}
-	if m := e.remotes[k]; m != nil {
-		return m.mem, nil
+	k := remote{from, p.gen}
+	if m = e.remotes[k]; m == nil {
+		for k, old := range e.remotes {
+			if atomic.LoadUint32(old.freed()) != 0 {
+				delete(e.remotes, k)
+				_ = old.drop()
+			}
+		}
+		if pid == 0 {
+			m, err = see(p.gen)
+		} else {
+			m, err = mapRegion(pid, int(p.fd), p.ino)
+		}
+		if err != nil {
+			return nil, err
+		}
+		e.remotes[k] = m
 	}
-	m, err := mapRegion(pid, int(p.fd), p.ino)
-	if err != nil {
-		return nil, err
-	}
-	e.remotes[k] = m
-	e.maps = append(e.maps, m)
-	return m.mem, nil
+	m.hold()
+	return m, nil
 }

@@ -8,9 +8,9 @@
 // behind.
 //
 // A message is copied once by the sender, into a slot, and the receiver reduces
-// or copies it from there; or, if it is long and the receiver can see the
-// sender's memory, it is not copied by the sender at all (direct.go). The processors exchange nothing but the messages'
-// own cache lines while there are free slots.
+// or copies it from there; or, if it is long and lies in memory from Alloc, it
+// is not copied by the sender at all (direct.go). The processors exchange
+// nothing but the messages' own cache lines while there are free slots.
 package shm
 
 import (
@@ -18,7 +18,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -61,7 +63,9 @@ type Endpoint struct {
 	mu      sync.Mutex
 	maps    []*mapping
 	peers   map[int]*peer
-	remotes map[remote]*mapping // among maps
+	remotes map[remote]*mapping
+	txs     []*tx
+	views   []*view
 	done    bool
 }
 
@@ -232,7 +236,7 @@ func (e *Endpoint) open(rank int, b []byte) (*peer, error) {
 
 func (p *peer) close() {
 	if p.head != nil {
-		_ = p.head.unmap()
+		_ = p.head.drop()
 	}
 	if p.file != nil {
 		p.file.Close()
@@ -287,7 +291,7 @@ func (e *Endpoint) Tx(_ context.Context, to int, b []byte, channel int) (transpo
 	if err != nil {
 		return nil, err
 	}
-	return &tx{mem: mem, g: newGeometry(1, e.o.Slot), bells: []*Bell{p.bell()}, direct: e.o.Direct != nil, within: p.pid == 0}, nil
+	return e.newTx(mem, 1, p.bell()), nil
 }
 
 // Rx implements transport.Endpoint.
@@ -300,12 +304,30 @@ func (e *Endpoint) Rx(_ context.Context, from int, b []byte, channel int) (trans
 	if err != nil {
 		return nil, err
 	}
-	return &rx{mem: mem, g: newGeometry(1, e.o.Slot), tail: (*uint64)(mem), bell: p.bell(), fault: e.o.Direct, view: view{e: e, from: from, pid: p.pid}}, nil
+	return e.newRx(mem, 1, 0, p), nil
+}
+
+func (e *Endpoint) newTx(mem unsafe.Pointer, readers int, bells ...*Bell) *tx {
+	t := &tx{mem: mem, g: newGeometry(readers, e.o.Slot), bells: bells, direct: e.o.Direct != nil}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.txs = append(e.txs, t)
+	return t
+}
+
+// newRx makes the receiving end that has tail i.
+func (e *Endpoint) newRx(mem unsafe.Pointer, readers, i int, from *peer) *rx {
+	tail := (*uint64)(unsafe.Add(mem, i*line))
+	r := &rx{mem: mem, g: newGeometry(readers, e.o.Slot), tail: tail, bell: from.bell(), fault: e.o.Direct, view: view{e: e, from: from.rank, pid: from.pid}}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.views = append(e.views, &r.view)
+	return r
 }
 
 // MultiTx implements transport.Multicaster.
 func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (transport.Tx, error) {
-	t := &tx{g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), direct: e.o.Direct != nil, within: true}
+	var bells []*Bell
 	for rank, b := range infos {
 		if rank == e.o.Rank {
 			continue
@@ -314,12 +336,13 @@ func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (tran
 		if err != nil {
 			return nil, err
 		}
-		t.bells = append(t.bells, p.bell())
-		t.within = t.within && p.pid == 0
+		bells = append(bells, p.bell())
 	}
-	var err error
-	t.mem, err = e.mapRegion(e.own, channel, -1)
-	return t, err
+	mem, err := e.mapRegion(e.own, channel, -1)
+	if err != nil {
+		return nil, err
+	}
+	return e.newTx(mem, max(1, e.o.Ranks-1), bells...), nil
 }
 
 // MultiRx implements transport.Multicaster.
@@ -336,10 +359,11 @@ func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel 
 	if i > from {
 		i-- // the sender has no tail
 	}
-	return &rx{mem: mem, g: newGeometry(max(1, e.o.Ranks-1), e.o.Slot), tail: (*uint64)(unsafe.Add(mem, i*line)), bell: p.bell(), fault: e.o.Direct, view: view{e: e, from: from, pid: p.pid}}, nil
+	return e.newRx(mem, max(1, e.o.Ranks-1), i, p), nil
 }
 
-// Close unmaps everything. No connection of the endpoint may be in use.
+// Close implements transport.Endpoint. It waits for nobody. No connection of
+// the endpoint may be in use.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -348,12 +372,18 @@ func (e *Endpoint) Close() error {
 	}
 	e.done = true
 	local.Delete(e.nonce)
+	for _, t := range e.txs {
+		t.revoke()
+	}
+	for _, v := range e.views {
+		v.leave()
+	}
 	var errs []error
 	for _, p := range e.peers {
 		p.close()
 	}
-	for _, m := range append(e.maps, e.head) {
-		errs = append(errs, m.unmap())
+	for _, m := range slices.AppendSeq(append(e.maps, e.head), maps.Values(e.remotes)) {
+		errs = append(errs, m.drop())
 	}
 	e.fileMu.Lock()
 	e.closed = true

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"fmt"
 	"sync/atomic"
 	"unsafe"
 
@@ -93,16 +94,26 @@ type tx struct {
 	users    [numSlots]uint64 // of the slots: their last messages, from 1
 	bells    []*Bell          // the readers', in the order of their tails
 
-	direct bool    // readers may look at this rank's memory
-	within bool    // all of them are in this process
-	posted uint64  // the last message that lies there, from 1
-	recent *region // where the last one was
+	direct bool   // readers may look at this rank's memory
+	posted uint64 // the last message that lies there, from 1
 }
 
 func (t *tx) MaxMessage() int { return t.g.slot }
 func (t *tx) Slots() int      { return numSlots }
 func (t *tx) Direct() bool    { return t.direct }
 func (t *tx) Idle() bool      { return t.done(t.posted) }
+
+func (t *tx) tail(reader int) *uint64 { return (*uint64)(unsafe.Add(t.mem, reader*line)) }
+
+// revoked marks a tail whose writer has left: messages in the writer's memory
+// that were not released before are void.
+const revoked = 1 << 63
+
+func (t *tx) revoke() {
+	for i := range t.g.readers {
+		atomic.OrUint64(t.tail(i), revoked)
+	}
+}
 
 // done reports whether all readers have released message number m, from 1.
 func (t *tx) done(m uint64) bool {
@@ -111,13 +122,14 @@ func (t *tx) done(m uint64) bool {
 	}
 	low := ^uint64(0)
 	for i := range t.g.readers {
-		low = min(low, atomic.LoadUint64((*uint64)(unsafe.Add(t.mem, i*line))))
+		low = min(low, atomic.LoadUint64(t.tail(i))&^revoked)
 	}
 	t.released = low
 	return m <= low
 }
 
 func (t *tx) Reserve(n int) []byte {
+	t.check("Reserve", n)
 	if t.next >= numEntries && !t.done(t.next-numEntries+1) {
 		return nil
 	}
@@ -129,6 +141,12 @@ func (t *tx) Reserve(n int) []byte {
 		return nil
 	}
 	return unsafe.Slice((*byte)(t.g.slotAt(t.mem, t.slot)), n)
+}
+
+func (t *tx) check(call string, n int) {
+	if n > t.g.slot {
+		panic(fmt.Sprintf("shm: %s of %d bytes; messages are at most %d bytes", call, n, t.g.slot))
+	}
 }
 
 func (t *tx) Commit(n int, h transport.Header) {
@@ -175,8 +193,9 @@ func (t *tx) fetch(p unsafe.Pointer, n int) {
 }
 
 func (t *tx) Post(p []byte, h transport.Header) bool {
+	t.check("Post", len(p))
 	if t.direct && len(p) >= directMin {
-		if at, ok := t.visible(p); ok {
+		if at, ok := placeOf(p); ok {
 			return t.point(at, len(p), h)
 		}
 	}
@@ -194,12 +213,15 @@ type rx struct {
 	mem   unsafe.Pointer
 	g     geometry
 	tail  *uint64
+	told  uint64 // what was added to it
 	next  uint64 // number of the message expected, from 0
 	long  uint64 // released messages that lay in slots
 	bell  *Bell  // the writer's
 	view  view
 	fault *transport.Fault
 	want  []byte // posted for
+
+	missed bool
 }
 
 func (r *rx) MaxMessage() int { return r.g.slot }
@@ -218,29 +240,53 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 		return unsafe.Slice((*byte)(r.g.slotAt(r.mem, slot)), min(n, r.g.slot)), h, true
 	case r.fault == nil:
 		return nil, h, true
+	case atomic.LoadUint64(r.tail)&revoked != 0:
+		r.miss()
+		return nil, h, false
 	}
 	p, err := r.view.at((*place)(unsafe.Pointer(unsafe.SliceData(e.payload(placeSize)))), n&^directFlag)
 	if err != nil {
-		r.fault.Set(&transport.PeerError{Rank: r.view.from, By: r.view.e.o.Rank, What: "its message cannot be read: " + err.Error()})
+		r.fault.Set(r.lost("its message cannot be read: " + err.Error()))
 		return nil, h, false
 	}
 	return p, h, true
 }
 
+func (r *rx) lost(what string) error {
+	return &transport.PeerError{Rank: r.view.from, By: r.view.e.o.Rank, What: what}
+}
+
+// miss is about a message that its sender took away when it left.
+func (r *rx) miss() {
+	if !r.missed {
+		r.missed = true
+		r.fault.SetLate(r.lost("it has closed its connections with a message under way"))
+	}
+}
+
 // Release tells the writer at once of a message in its own memory, for which
 // it waits, and of others now and then.
-func (r *rx) Release() {
+func (r *rx) Release() bool {
 	n, _, _ := r.g.entry(r.mem, r.next).get()
 	r.next++
-	tell := n&directFlag != 0 || r.next%entriesTold == 0
+	direct := n&directFlag != 0
+	tell := direct || r.next%entriesTold == 0
 	if n > inline {
 		r.long++
 		tell = tell || r.long%slotsTold == 0
 	}
-	if tell {
-		atomic.StoreUint64(r.tail, r.next)
-		r.bell.ring()
+	if !tell {
+		return true
 	}
+	tail := atomic.AddUint64(r.tail, r.next-r.told)
+	r.told = r.next
+	r.bell.ring()
+	if direct && tail&revoked != 0 {
+		r.miss()
+		r.next-- // Peek comes no further
+		return false
+	}
+	return true
 }
 
 // A writer has numEntries-entriesTold+1 entries and numSlots-slotsTold+1 slots
@@ -261,6 +307,5 @@ func (r *rx) Done() (transport.Header, int, bool) {
 		elem.Copy(r.want, p)
 	}
 	r.want = nil
-	r.Release()
-	return h, len(p), true
+	return h, len(p), r.Release()
 }

@@ -3,15 +3,17 @@ package shm
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // A mapping is a piece of memory that several ranks see. It stays mapped until
-// the endpoint that made it closes.
+// all that hold it have dropped it.
 type mapping struct {
-	mem []byte
+	mem  []byte
+	held atomic.Int32
 }
 
 func (m *mapping) at(off int) unsafe.Pointer { return unsafe.Pointer(&m.mem[off]) }
@@ -21,10 +23,27 @@ func mapFile(fd int, off int64, n int) (*mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mapping %d bytes of shared memory: %w", n, err)
 	}
-	return &mapping{mem}, nil
+	m := &mapping{mem: mem}
+	m.held.Store(1)
+	return m, nil
 }
 
-func (m *mapping) unmap() error { return unix.Munmap(m.mem) }
+// hold keeps the memory mapped until drop; false: it is not mapped any more.
+func (m *mapping) hold() bool {
+	for {
+		n := m.held.Load()
+		if n == 0 || m.held.CompareAndSwap(n, n+1) {
+			return n > 0
+		}
+	}
+}
+
+func (m *mapping) drop() error {
+	if m.held.Add(-1) > 0 {
+		return nil
+	}
+	return unix.Munmap(m.mem)
+}
 
 // createMemory makes n bytes of memory without a name: it goes away with the
 // last process that has it open, however that ends. Pages exist from their

@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 						t.Fatal(err)
 					}
 					t.Cleanup(func() { e.Close() })
-					ranks = append(ranks, transporttest.Rank{Endpoint: e, Fault: f})
+					ranks = append(ranks, transporttest.Rank{Endpoint: e, Fault: f, Alloc: Alloc, Free: Free})
 				}
 				return ranks
 			})
@@ -205,11 +205,14 @@ func TestHandle(t *testing.T) {
 		t.Errorf("%v; want %v", err, errOtherPIDs)
 	}
 	b[4999] = 7
+	if c[4999] != 7 {
+		t.Error("it is other memory")
+	}
 	if err := Free(b); err != nil {
 		t.Error(err)
 	}
-	if c[4999] != 7 {
-		t.Error("it is other memory")
+	if c[4999] != 0 {
+		t.Error("what was freed is not given back")
 	}
 	if _, err := Open(h); err == nil {
 		t.Error("what was freed is opened")

@@ -257,9 +257,20 @@ func (c *Conn) free() {
 	c.Lock()
 	c.Closed, c.Stopped, c.Ready = true, true, false
 	if err := c.end.Free(); err != nil {
-		c.e.Logf("closing a connection with rank %d: %v", c.Peer, err)
+		c.e.Logf("closing a connection with rank %d: %v; its memory is not given back", c.Peer, err)
+		kept.Lock()
+		kept.pins = append(kept.pins, c.pin)
+		kept.Unlock()
+		c.pin = runtime.Pinner{}
 	}
 	c.pin.Unpin()
 	c.Unlock()
 	c.HangUp()
+}
+
+// kept holds memory that a device may still write to, for as long as the
+// process runs.
+var kept struct {
+	sync.Mutex
+	pins []runtime.Pinner
 }

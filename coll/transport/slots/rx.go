@@ -68,7 +68,7 @@ func (r *Rx) look() bool {
 func (r *Rx) left() bool { return r.Gone && int32(r.Count-r.Told) >= 0 }
 
 // Release implements transport.Rx.
-func (r *Rx) Release() {
+func (r *Rx) Release() bool {
 	r.Lock()
 	if r.Usable() && r.looked {
 		r.looked = false
@@ -76,4 +76,5 @@ func (r *Rx) Release() {
 		r.r.Release()
 	}
 	r.Unlock()
+	return true
 }

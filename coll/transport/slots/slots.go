@@ -93,7 +93,8 @@ type End interface {
 	// that this is done, or hopeless, and not called where something has failed.
 	Settle() bool
 	// Free takes down what the network has of the connection. It is called
-	// twice where the connection could not be made.
+	// twice where the connection could not be made. After an error the network
+	// may still write to the connection's memory, which is never used again.
 	Free() error
 }
 

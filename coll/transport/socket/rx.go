@@ -118,12 +118,13 @@ func (r *Rx) Peek() (p []byte, h transport.Header, ok bool) {
 }
 
 // Release implements transport.Rx.
-func (r *Rx) Release() {
+func (r *Rx) Release() bool {
 	r.mu.Lock()
 	if r.peeked {
 		r.consume()
 	}
 	r.unlock()
+	return true
 }
 
 // Post implements transport.Rx. While a message is peeked at, it is for the

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport"
@@ -30,7 +29,34 @@ func ways(rx transport.Rx) []way {
 // can be. Posted memory is kept until Idle.
 type sender struct {
 	tx     transport.Tx
+	own    Rank
 	posted []byte // what was last posted, until the next message
+}
+
+// memory is n bytes to post.
+func (s *sender) memory(n int) []byte {
+	if s.own.Alloc == nil {
+		return grow(s.posted, n)
+	}
+	if cap(s.posted) < n {
+		s.end()
+		p, err := s.own.Alloc(n)
+		if err != nil {
+			panic(err)
+		}
+		s.posted = p
+	}
+	return s.posted[:n]
+}
+
+// end gives back what was posted, once it is idle.
+func (s *sender) end() {
+	if s.own.Free != nil && s.posted != nil {
+		if err := s.own.Free(s.posted[:cap(s.posted)]); err != nil {
+			panic(err)
+		}
+	}
+	s.posted = nil
 }
 
 // try sends the message of a number and a size, or reports false: not now.
@@ -40,7 +66,7 @@ func (s *sender) try(number uint32, size int, post bool) bool {
 		if s.posted != nil && !s.tx.Idle() {
 			return false
 		}
-		p := grow(s.posted, size)
+		p := s.memory(size)
 		pattern(p, number)
 		s.posted = p
 		return s.tx.Post(p, h)
@@ -100,7 +126,9 @@ func (r *receiver) try(t testing.TB, number uint32, size int, post bool) bool {
 		t.Fatalf("message %d of %d bytes arrived changed: %s", number, size, difference(p, r.want))
 	}
 	if !post {
-		r.rx.Release()
+		if !r.rx.Release() {
+			t.Fatalf("message %d of %d bytes is void", number, size)
+		}
 	}
 	return true
 }
@@ -146,7 +174,8 @@ func sizes(limit int) []int {
 // exchange sends messages of these sizes and receives them, from one goroutine.
 func exchange(t testing.TB, ranks []Rank, tx transport.Tx, rx transport.Rx, list []int, choose func(i int) way) {
 	t.Helper()
-	s, r := sender{tx: tx}, receiver{rx: rx}
+	s, r := sender{tx: tx, own: ranks[0]}, receiver{rx: rx}
+	defer s.end()
 	sent, received := 0, 0
 	until(t, ranks, "messages", func() bool {
 		for sent < len(list) && s.try(uint32(sent+1), list[sent], choose(sent).postTx) {
@@ -159,7 +188,6 @@ func exchange(t testing.TB, ranks []Rank, tx transport.Tx, rx transport.Rx, list
 		return received == len(list)
 	})
 	until(t, ranks, "Idle", tx.Idle)
-	runtime.KeepAlive(s.posted) // receivers may read it where it lies, by its address
 }
 
 func testSizes(t *testing.T, open Opener) {

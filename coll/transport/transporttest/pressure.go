@@ -2,7 +2,6 @@ package transporttest
 
 import (
 	"context"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -136,7 +135,8 @@ func testConcurrent(t *testing.T, open Opener) {
 func stream(t *testing.T, wg *sync.WaitGroup, ranks []Rank, tx transport.Tx, rx transport.Rx, n int) {
 	size := func(i int) int { return i * 7919 % min(100_000, tx.MaxMessage()+1) }
 	wg.Go(func() {
-		s := sender{tx: tx}
+		s := sender{tx: tx, own: ranks[0]}
+		defer s.end()
 		for i := range n {
 			if err := poll(ranks, func() bool { return s.try(uint32(i+1), size(i), i%3 == 0) }); err != nil {
 				t.Errorf("sending message %d: %v", i+1, err)
@@ -146,7 +146,6 @@ func stream(t *testing.T, wg *sync.WaitGroup, ranks []Rank, tx transport.Tx, rx 
 		if err := poll(ranks, tx.Idle); err != nil {
 			t.Errorf("Idle: %v", err)
 		}
-		runtime.KeepAlive(s.posted) // receivers may read it where it lies, by its address
 	})
 	wg.Go(func() {
 		r := receiver{rx: rx}

@@ -29,6 +29,10 @@ const Patience = 30 * time.Second
 type Rank struct {
 	transport.Endpoint
 	Fault *transport.Fault
+	// Alloc and Free are of memory that peers look at where it lies; nil: there
+	// is no such memory.
+	Alloc func(n int) ([]byte, error)
+	Free  func([]byte) error
 }
 
 // An Opener opens the endpoints of a new communicator's ranks, all of them in
@@ -63,6 +67,9 @@ func run(t *testing.T, open Opener, watched bool) {
 		{"messages before close", testLastWords, false},
 		{"quiet close", testQuietClose, true},
 		{"close in use", testCloseInUse, true},
+		{"free after close, sender", testFreeSender, false},
+		{"free after close, receiver", testFreeReceiver, false},
+		{"too long", testTooLong, false},
 		{"allocations", testAllocs, false},
 		{"leaks", testLeaks, false},
 	} {

@@ -168,10 +168,11 @@ func (r *rx) Peek() ([]byte, transport.Header, bool) {
 	return r.q.slot[i][:r.q.len[i]], r.q.head[i], true
 }
 
-func (r *rx) Release() {
+func (r *rx) Release() bool {
 	r.q.mu.Lock()
 	defer r.q.mu.Unlock()
 	r.q.read++
+	return true
 }
 
 func (r *rx) Post(p []byte) { r.q.posted = p }

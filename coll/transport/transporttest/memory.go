@@ -1,0 +1,183 @@
+package transporttest
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/transport"
+)
+
+// A memory is where a program may have its buffers, and how it gives them back
+// to the system. What is looked at after that ends the process.
+type memory struct {
+	name  string
+	alloc func(n int) ([]byte, error)
+	free  func([]byte) error
+}
+
+func memories(own Rank) []memory {
+	list := []memory{{"mapped", func(n int) ([]byte, error) {
+		return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	}, unix.Munmap}}
+	if own.Alloc != nil {
+		list = append(list, memory{"the transport's", own.Alloc, own.Free})
+	}
+	return list
+}
+
+// eachMemory runs a test with every kind of memory.
+func eachMemory(t *testing.T, open Opener, f func(*testing.T, memory)) {
+	for _, m := range memories(openRanks(t, open, 1)[0]) {
+		t.Run(m.name, func(t *testing.T) { f(t, m) })
+	}
+}
+
+// testFreeSender: once Close has returned, what was posted may be freed, though
+// the receiver looks at it just then. What the receiver is not told to be void
+// is right.
+func testFreeSender(t *testing.T, open Opener) {
+	eachMemory(t, open, func(t *testing.T, m memory) {
+		for _, peeked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("peeked=%v", peeked), func(t *testing.T) { freeSender(t, open, m, peeked) })
+		}
+	})
+}
+
+func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
+	ranks, tx, rx := pair(t, open)
+	size := min(100_000, tx.MaxMessage())
+	number := func(i int) uint32 { return uint32(i + 1) }
+	var posted [][]byte
+	for refused := 0; refused < 20 && len(posted) < 100; {
+		p, err := m.alloc(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pattern(p, number(len(posted)))
+		if tx.Post(p, header(number(len(posted)))) {
+			posted, refused = append(posted, p), 0
+			continue
+		}
+		if err := m.free(p); err != nil {
+			t.Fatal(err)
+		}
+		refused++
+		tx.Idle()
+		time.Sleep(100 * time.Microsecond)
+	}
+	var p []byte
+	var h transport.Header
+	if peeked {
+		until(t, ranks, "the first message", func() (ok bool) {
+			tx.Idle()
+			p, h, ok = rx.Peek()
+			return ok
+		})
+	}
+	if err := ranks[0].Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range posted {
+		clear(b)
+		if err := m.free(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, void := make([]byte, size), false
+	for i := 0; i < len(posted) && !void; i++ {
+		if i > 0 || !peeked {
+			err := poll(ranks[1:], func() (ok bool) {
+				p, h, ok = rx.Peek()
+				return ok
+			})
+			if err != nil { // nothing more comes
+				return
+			}
+		}
+		got := bytes.Clone(p)
+		if void = !rx.Release(); void {
+			break
+		}
+		pattern(want, number(i))
+		if h != header(number(i)) || !bytes.Equal(got, want) {
+			t.Fatalf("message %d, which is not void, arrived changed: %v, %s", i, h, difference(got, want))
+		}
+	}
+	if void {
+		if _, _, ok := rx.Peek(); ok {
+			t.Error("a message comes after one that is void")
+		}
+		lost(t, poll(ranks[1:], func() bool { return false }), 0, 1)
+	}
+}
+
+// testFreeReceiver: once Close has returned, what was posted for a message may
+// be freed, though the sender goes on.
+func testFreeReceiver(t *testing.T, open Opener) {
+	eachMemory(t, open, func(t *testing.T, m memory) {
+		ranks, tx, rx := pair(t, open)
+		if !rx.Direct() {
+			t.Skip("receives cannot be posted on this transport")
+		}
+		size := tx.MaxMessage()
+		p, err := m.alloc(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := m.alloc(size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rx.Post(p)
+		tx.Post(from, header(1))
+		rx.Done()
+		if err := ranks[1].Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.free(p); err != nil {
+			t.Fatal(err)
+		}
+		other, err := m.alloc(size) // at the same address, likely
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			tx.Idle()
+			time.Sleep(time.Millisecond) // for the transport to go wrong in
+		}
+		for i, b := range other {
+			if b != 0 {
+				t.Fatalf("byte %d of memory that is another one now is %#x", i, b)
+			}
+		}
+		ranks[0].Close()
+		for _, b := range [][]byte{from, other} {
+			if err := m.free(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// testTooLong: a message that does not fit is refused loudly.
+func testTooLong(t *testing.T, open Opener) {
+	_, tx, _ := pair(t, open)
+	long := make([]byte, tx.MaxMessage()+1)
+	for name, f := range map[string]func(){
+		"Reserve": func() { tx.Reserve(len(long)) },
+		"Post":    func() { tx.Post(long, header(1)) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s of %d bytes, where messages are at most %d: no panic", name, len(long), tx.MaxMessage())
+				}
+			}()
+			f()
+		}()
+	}
+}
