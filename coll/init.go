@@ -222,7 +222,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 			c.cfg.log.Warnf("NCCL_TOPO_DUMP_FILE: %v", err)
 		}
 	}
-	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - Init COMPLETE", rank, n, c.links)
+	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - slots of %d bytes - Init COMPLETE", rank, n, c.links, c.env.Slot)
 	return c, nil
 }
 

@@ -79,7 +79,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
-	rules, err := measuredFor(cfg.Knobs.Tuning, dev.info.Name, cfg.Size)
+	rules, err := measuredFor(cfg.Env.Tuning.Measurements, dev.info.Name, cfg.Size)
 	if err != nil {
 		return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: err}
 	}
@@ -109,11 +109,11 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (*engine, error) {
 	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
 	e.copier.e = e
-	e.chooser = newChooser(cfg, all, w.hosted)
+	e.chooser = newChooser(cfg.Env, cfg.Size, all, w.hosted)
 	if measuredAlike(all) && !w.hosted { // what was measured was on devices
 		e.chooser.measured = rules
 	}
-	if s := forced(); s != "" {
+	if s := cfg.Env.GPUAlgo; s != "" {
 		var err error
 		if e.chooser.force, err = parseChoice(s); err != nil {
 			return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
@@ -135,7 +135,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 	}
 	c.rank = int32(cfg.Rank)
 	c.stop, c.report = uint64(e.pinned.Ptr), uint64(e.pinned.Ptr)+reportsAt
-	c.timeout = uint64(cfg.Knobs.Timeout)
+	c.timeout = uint64(cfg.Timeout)
 	e.ready[elem.Float32][elem.Sum] = true
 	for _, k := range classes {
 		if k == copies {
@@ -167,14 +167,14 @@ func (e *engine) mayCopy() bool {
 	return false
 }
 
-// newChooser makes what all ranks' devices and settings allow.
-func newChooser(cfg coll.AcceleratorConfig, all []identity, hosted bool) chooser {
-	k := cfg.Knobs
+// newChooser makes what all ranks' devices and settings allow. It is made of
+// what the ranks have agreed on and told one another, and of nothing else.
+func newChooser(k *coll.Env, ranks int, all []identity, hosted bool) chooser {
 	buffer := 0
 	if k.BuffSize != defaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
-	c := chooser{layout: newLayout(cfg.Size, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
+	c := chooser{layout: newLayout(ranks, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
 		threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
 	if hosted {
 		c.layout = c.onHost()
@@ -354,7 +354,7 @@ func (e *engine) watchReports() {
 		peer := int(r.who >> 16 & 0xff)
 		e.cfg.Host.Fail(&coll.Error{
 			Code: coll.Timeout, Rank: e.cfg.Rank, Op: "asynchronous", Peer: peer,
-			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Knobs.Timeout, peer, r.wanted, r.who&0xffff, r.found),
+			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Timeout, peer, r.wanted, r.who&0xffff, r.found),
 		})
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -18,6 +19,19 @@ type Error struct {
 	Refused bool
 	Reason  string
 	Remedy  string
+}
+
+// quoteBytes is how much of a value is shown: a variable may have 100 KB.
+const quoteBytes = 80
+
+// Quote is a value for an error or the log, in quotes, its middle left out
+// where it is long.
+func Quote(s string) string {
+	if len(s) <= quoteBytes {
+		return strconv.Quote(s)
+	}
+	half := quoteBytes / 2
+	return fmt.Sprintf("%q…%q (%d bytes)", s[:half], s[len(s)-half:], len(s))
 }
 
 func (e *Error) Error() string {
