@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
@@ -245,6 +246,6 @@ func (c *Comm) setWatch(all []hello, local []int) {
 	c.waitForNetwork(s)
 	c.watch = host.Watch{
 		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: stallAfter,
-		Late: func(_ int, b host.Blocked, d time.Duration) { c.late(c.one.Header, b, d) },
+		Late: func(_ int, h transport.Header, b host.Blocked, d time.Duration) { c.late(h, b, d) },
 	}
 }

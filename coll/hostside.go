@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"slices"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/host"
@@ -43,10 +44,9 @@ func gatherOf(send, recv []byte) call {
 // GatherAll is Gather for several ranks that one goroutine is. Only an
 // Accelerator's EnqueueAll may call it, for accelerators of its group.
 func GatherAll(sides []*HostSide, send, recv [][]byte) error {
-	var g Group
+	var comms []*Comm // by run
 	runs := make([]*host.Run, 0, len(sides))
 	for i, h := range sides {
-		g.comms = append(g.comms, h.c)
 		if h.c.size == 1 {
 			copy(recv[i], send[i])
 			continue
@@ -55,15 +55,9 @@ func GatherAll(sides []*HostSide, send, recv [][]byte) error {
 		if err := h.c.start(&h.run, &a); err != nil {
 			return err
 		}
-		runs = append(runs, &h.run)
+		runs, comms = append(runs, &h.run), append(comms, h.c)
 	}
-	if len(runs) == 0 {
-		return nil
-	}
-	w := *g.watch()
-	w.Late = nil // that knows the group's own runs only
-	_, err := host.Drive(runs, &w)
-	return err
+	return driveAll(runs, comms)
 }
 
 // A Swap is between a rank and some others: each gives the other what it has,
@@ -80,11 +74,10 @@ type Swap struct {
 // group. To others it is like Sends and Recvs: peers call it, too, and no one
 // else needs to.
 func SwapAll(swaps []Swap) error {
-	var g Group
+	var comms []*Comm // by run
 	var runs []*host.Run
 	for _, s := range swaps {
 		c := s.Side.c
-		g.comms = append(g.comms, c)
 		for i, p := range s.Peers {
 			for _, a := range [...]call{{send: Bytes(s.Send)}, {recv: Bytes(s.Recv[i])}} {
 				a.coll, a.peer, a.count, a.t, a.root = pointToPoint, p, len(s.Send), Uint8, NoPeer
@@ -92,16 +85,23 @@ func SwapAll(swaps []Swap) error {
 				if err := c.start(r, &a); err != nil {
 					return err
 				}
-				runs = append(runs, r)
+				runs, comms = append(runs, r), append(comms, c)
 			}
 		}
 	}
+	return driveAll(runs, comms)
+}
+
+// driveAll runs what several communicators have, each run one's.
+func driveAll(runs []*host.Run, comms []*Comm) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	w := *g.watch()
-	w.Late = nil
-	_, err := host.Drive(runs, &w)
+	w := &comms[0].watch
+	if distinct := slices.Compact(slices.Clone(comms)); len(distinct) > 1 { // a communicator's runs follow one another
+		w = watchOf(distinct, func(i int) *Comm { return comms[i] })
+	}
+	_, err := host.Drive(runs, w)
 	return err
 }
 

@@ -20,7 +20,7 @@ type links struct {
 	shm      *shm.Endpoint
 	net      transport.Endpoint // nil when all ranks are in reach of shm
 	netName  string
-	collNet  *collNet         // what the network reduces; nil with one rank
+	collNet  *collNet // what the network reduces; nil with one rank
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
 
