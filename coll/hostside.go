@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
@@ -108,27 +107,11 @@ func driveAll(runs []*host.Run, comms []*Comm) error {
 // Comm makes a communicator of the same ranks on the processor's memory. All
 // ranks call it.
 func (h *HostSide) Comm(ctx context.Context) (*Comm, error) {
-	c := h.c
-	var mine []byte
-	if c.rank == 0 {
-		root, err := bootstrap.NewRoot(c.cfg.boot)
-		if err != nil {
-			return nil, err
-		}
-		id := root.ID()
-		mine = id[:]
+	all := make([]int, h.c.size)
+	for r := range all {
+		all[r] = r
 	}
-	ids, err := c.net.AllGather(ctx, mine)
-	if err != nil {
-		return nil, err
-	}
-	var id UniqueID
-	if copy(id[:], ids[0]) != len(id) {
-		return nil, c.errorOf(RemoteError, "CommInitRank", "rank 0 sent no ID")
-	}
-	k := *c.cfg.Knobs
-	k.CommID = ""
-	return CommInitRank(ctx, c.size, id, c.rank, Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
+	return h.c.child(ctx, "CommInitRank", all, nil)
 }
 
 // Fail makes the communicator unusable, here and at all other ranks. Any
