@@ -106,22 +106,25 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	return a, nil
 }
 
-func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (*engine, error) {
+func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (_ *engine, err error) {
 	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
+	defer func() {
+		if err != nil {
+			_ = e.free()
+		}
+	}()
 	e.copier.e = e
 	e.chooser = newChooser(cfg.Env, cfg.Size, all, w.hosted)
 	if measuredAlike(all) && !w.hosted { // what was measured was on devices
 		e.chooser.measured = rules
 	}
 	if s := cfg.Env.GPUAlgo; s != "" {
-		var err error
 		if e.chooser.force, err = parseChoice(s); err != nil {
 			return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
 	e.copying = e.mayCopy()
 	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser}
-	var err error
 	if e.pinned, err = driver.HostAlloc(pinnedBytes); err != nil {
 		return nil, err
 	}
@@ -402,8 +405,7 @@ func (e *engine) Close(barrier func() error) error {
 			return nil // kernels may still look at the rest
 		}
 		e.copier.close()
-		e.free()
-		return errors.Join(e.event.Destroy(), e.pinned.Free())
+		return e.free()
 	})
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
@@ -412,7 +414,8 @@ func (e *engine) Close(barrier func() error) error {
 	return err
 }
 
-func (e *engine) free() {
+// free gives back what the engine itself has.
+func (e *engine) free() error {
 	for _, l := range e.untyped {
 		if l != nil {
 			l.l.Close()
@@ -427,6 +430,7 @@ func (e *engine) free() {
 			}
 		}
 	}
+	return errors.Join(e.event.Destroy(), e.pinned.Free())
 }
 
 // failure makes an Error of coll's of what the driver reports. What others

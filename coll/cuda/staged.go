@@ -144,9 +144,19 @@ func lanesOf(env *coll.Env) int {
 }
 
 // newStager is called with the context current.
-func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (*stager, error) {
+func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (_ *stager, err error) {
 	s := &stager{cfg: cfg, dev: dev, memops: dev.info.CanStreamMemOps}
-	var err error
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, l := range s.lanes {
+			if l.host != nil {
+				_ = l.host.Abort()
+			}
+		}
+		_ = s.release()
+	}()
 	if s.word, err = driver.HostAlloc(64); err != nil {
 		return nil, err
 	}
@@ -155,10 +165,10 @@ func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (*s
 	}
 	for i := range lanesOf(cfg.Env) {
 		l := &lane{stager: s, index: i, more: sync.NewCond(&s.mu)}
+		s.lanes = append(s.lanes, l)
 		if err := l.open(ctx); err != nil {
 			return nil, err
 		}
-		s.lanes = append(s.lanes, l)
 	}
 	for _, l := range s.lanes {
 		s.ended.Go(l.work)
@@ -252,10 +262,13 @@ func (s *stager) put(op *coll.DeviceOp) (j *job, err error) {
 		if j.start, err = s.fresh(); err != nil {
 			return err
 		}
-		if err := j.start.Record(s.stream); err != nil {
+		err := j.start.Record(s.stream)
+		s.mu.Lock()
+		if err != nil {
+			s.free = append(s.free, j.start)
+			s.mu.Unlock()
 			return err
 		}
-		s.mu.Lock()
 		for _, l := range s.lanes[:j.left] {
 			l.jobs = append(l.jobs, j)
 			l.more.Signal()
