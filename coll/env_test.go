@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
@@ -387,5 +388,50 @@ func TestTunerIsFound(t *testing.T) {
 	}
 	if tunerOf() == first {
 		t.Error("a file that has changed gives the tuner of the one before")
+	}
+}
+
+// TestLongSettings: a long value makes neither a long error nor a long line in
+// the log.
+func TestLongSettings(t *testing.T) {
+	long := strings.Repeat("/long", 20_000)
+	for name, set := range map[string]func(k *knob.Knobs){
+		"network":    func(k *knob.Knobs) { k.Net = long },
+		"plugin":     func(k *knob.Knobs) { k.NetPlugin = long },
+		"interface":  func(k *knob.Knobs) { k.SocketIfname = long },
+		"address":    func(k *knob.Knobs) { k.CommID = long + ":1" },
+		"log":        func(k *knob.Knobs) { k.DebugFile, k.Debug = long, debug.Info },
+		"tuning":     func(k *knob.Knobs) { k.Tuning = long },
+		"topology":   func(k *knob.Knobs) { k.TopoFile, k.TopoDumpFile = long, "/dev/null" },
+		"dump":       func(k *knob.Knobs) { k.TopoDumpFile = long },
+		"ports":      func(k *knob.Knobs) { k.IB.HCA = long },
+		"host":       func(k *knob.Knobs) { k.HostID = long },
+		"algorithms": algo(strings.Repeat("ring,", 20_000) + "tree"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out logBuffer
+			log, err := debug.Open(debug.Options{Level: debug.Info, Subsystems: debug.All, Stderr: &out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			cfg := testConfig()
+			if cfg.Log = log; name == "log" {
+				cfg.Log = nil
+			}
+			cfg.Knobs.SHMDisable = true // so that there is a network
+			set(cfg.Knobs)
+			comms, err := CommInitAll(t.Context(), 2, cfg)
+			if err == nil {
+				destroyAll(t, comms)
+			} else if len(err.Error()) > 3000 {
+				t.Errorf("an error of %d bytes: %.300s", len(err.Error()), err)
+			}
+			for line := range strings.Lines(out.String()) {
+				if len(line) > 5000 {
+					t.Errorf("a line of %d bytes: %.300s", len(line), line)
+				}
+			}
+		})
 	}
 }

@@ -139,7 +139,9 @@ type Setting struct {
 }
 
 // String is the line that NCCL logs for INFO and ENV.
-func (s Setting) String() string { return s.Name + " set by " + s.From + " to " + s.Value }
+func (s Setting) String() string {
+	return s.Name + " set by " + s.From + " to " + debug.Short(s.Value, valueBytes)
+}
 
 // A PathLevel is a distance within a machine, as NCCL_P2P_LEVEL names it.
 type PathLevel int8

@@ -21,26 +21,23 @@ type Error struct {
 	Remedy  string
 }
 
-// quoteBytes is how much of a value is shown: a variable may have 100 KB.
-const quoteBytes = 80
-
-// Quote is a value for an error or the log, in quotes, its middle left out
-// where it is long.
-func Quote(s string) string {
-	if len(s) <= quoteBytes {
-		return strconv.Quote(s)
-	}
-	half := quoteBytes / 2
-	return fmt.Sprintf("%q…%q (%d bytes)", s[:half], s[len(s)-half:], len(s))
-}
-
 func (e *Error) Error() string {
 	what := ""
 	if e.Refused {
 		what = "refused: "
 	}
-	return fmt.Sprintf("%s=%.100q (%s): %s%s; %s", e.Name, e.Value, e.From, what, e.Reason, e.Remedy)
+	return fmt.Sprintf("%s=%s (%s): %s%s; %s", e.Name, Quote(e.Value), e.From, what, debug.Short(e.Reason, reasonBytes), e.Remedy)
 }
+
+// How much is shown of a value, and of what is wrong with it, which may name
+// part of it: a variable may have 100 KB, and a line of a log has not.
+const (
+	valueBytes  = 100
+	reasonBytes = 400
+)
+
+// Quote is a value for an error, short and in quotes.
+func Quote(s string) string { return strconv.Quote(debug.Short(s, valueBytes)) }
 
 // A Warning is something about the variables that whoever set them should
 // know. It is for the log, once for each process: see News.
@@ -109,17 +106,18 @@ func ours(name string) bool {
 // merge adds what the files set and nothing stronger has set.
 func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	for _, s := range conf {
+		name := debug.Short(s.Name, valueBytes)
 		switch {
 		case s.Name == confFile:
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, s.Name)})
+			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, name)})
 		case !ours(s.Name):
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is no variable of NCCL", s.From, s.Name)})
+			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is no variable of NCCL", s.From, name)})
 		default:
 			first, ok := k.settings[s.Name]
 			if !ok {
 				k.settings[s.Name] = s
 			} else if file(first) == file(s) {
-				warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is set at %s already, and the first counts", s.From, s.Name, first.From)})
+				warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is set at %s already, and the first counts", s.From, name, first.From)})
 			}
 		}
 	}
@@ -143,7 +141,7 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 		return nil, &Error{s, false, err.Error(), "allowed: " + row.Values()}
 	}
 	if row.Status == Accepted {
-		text := fmt.Sprintf("%s=%s (%s) has no effect here: %s", s.Name, s.Value, s.From, row.Effect)
+		text := fmt.Sprintf("%s=%s (%s) has no effect here: %s", s.Name, debug.Short(s.Value, valueBytes), s.From, row.Effect)
 		return []Warning{{debug.Info, s.Name, text}}, nil
 	}
 	return nil, nil
@@ -155,6 +153,7 @@ func unknown(s Setting) []Warning {
 	if slices.ContainsFunc(elsewhere, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
 		return nil
 	}
+	s.Name = debug.Short(s.Name, valueBytes)
 	near := nearest.To(s.Name, names())
 	if strings.HasPrefix(s.Name, "ASSAY_") && nearest.Distance(s.Name, near) > 2 {
 		return nil // other parts of assay have variables, too
