@@ -50,7 +50,7 @@ type Env struct {
 	Cores     int              // that the ranks of a host may use, where these are fewest; 0: not known
 	Unchecked bool             // NCCL_CHECKS_DISABLE of some rank
 	Slot      int              // bytes in a message, of any connection
-	Net       tuning.Transport // between hosts, if there is to be a network
+	NetCost   tuning.Transport // between hosts, if there is to be a network
 }
 
 // Measured are the measurements of a file. Two are the same when the files
@@ -293,12 +293,12 @@ const defaultBuffSize = 4 << 20
 
 // model is what the tuner takes the communicator for.
 func (e *Env) model() tuning.Env {
-	m := tuning.Env{Groups: len(e.Hosts), Cores: e.Cores, Local: tuning.SHM, Net: e.Net}
+	m := tuning.Env{Groups: len(e.Hosts), Cores: e.Cores, Local: tuning.SHM, Net: e.NetCost}
 	for _, g := range e.Hosts {
 		m.Ranks += len(g)
 	}
 	if e.SHMDisable {
-		m.Local = e.Net
+		m.Local = e.NetCost
 	}
 	return m
 }

@@ -1,11 +1,15 @@
 package coll
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -254,7 +258,7 @@ func TestProcessesThatDiffer(t *testing.T) {
 // TestTermsAreAll: ranks compare every field of an Env that they do not make
 // one of.
 func TestTermsAreAll(t *testing.T) {
-	merged := map[string]bool{"Hosts": true, "Cores": true, "Unchecked": true, "Slot": true, "Net": true}
+	merged := map[string]bool{"Hosts": true, "Cores": true, "Unchecked": true, "Slot": true, "NetCost": true}
 	plain := Env{}
 	for i := range reflect.TypeFor[Env]().NumField() {
 		f := reflect.TypeFor[Env]().Field(i)
@@ -318,9 +322,75 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestChecksOfSome: NCCL_CHECKS_DISABLE of one rank is for all.
-func TestChecksOfSome(t *testing.T) {
-	withTransport(t, 3, func(r int, k *knob.Knobs) { k.ChecksDisable = r == 1 }, func(c *Comm) error { return sumOnce(c, 1000) })
+// TestOwnSettings: what is a rank's own, or made one of, may differ.
+func TestOwnSettings(t *testing.T) {
+	for name, set := range map[string]func(k *knob.Knobs){
+		"checks":       func(k *knob.Knobs) { k.ChecksDisable = true },
+		"timeout":      func(k *knob.Knobs) { k.Timeout = 0 },
+		"streams":      func(k *knob.Knobs) { k.SHMDisable, k.SocketThreads, k.SocketsPerThread = true, 2, 3 },
+		"case":         algo("RING"),
+		"file":         func(k *knob.Knobs) { k.Tuning = saveTuning(t, "one") },
+		"other's ring": func(k *knob.Knobs) { k.Rings = [][]int{{1, 0}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			withTransport(t, 3, func(r int, k *knob.Knobs) {
+				switch {
+				case r == 1 || name == "file": // each its own, of the same bytes
+					set(k)
+				case name == "case":
+					algo("Ring")(k)
+				case name == "streams":
+					k.SHMDisable = true
+				}
+			}, func(c *Comm) error { return errors.Join(sumOnce(c, 1000), sumOnce(c, 1_000_000)) })
+		})
+	}
+}
+
+// TestNothingElseSteers: what an Env holds is read from nowhere else, and what
+// the environment, files and the machine say goes into an Env or is a rank's
+// own.
+func TestNothingElseSteers(t *testing.T) {
+	var agreed []string
+	for i := range reflect.TypeFor[Env]().NumField() {
+		name := reflect.TypeFor[Env]().Field(i).Name
+		if _, ok := reflect.TypeFor[knob.Knobs]().FieldByName(name); ok {
+			agreed = append(agreed, name)
+		}
+	}
+	if len(agreed) < 12 {
+		t.Fatalf("only %v of Env are knobs", agreed)
+	}
+	around := regexp.MustCompile(`\b(?:cfg|Knobs|settings|s)\.(?:` + strings.Join(agreed, "|") + `|P2P\(|RingsFor\(|ChecksDisable)\b`)
+	found := regexp.MustCompile(`\b(?:os\.(?:Getenv|LookupEnv|Environ|ReadFile|Open)|runtime\.(?:NumCPU|GOMAXPROCS|GOARCH)|LoadMeasurements|SchedGetaffinity)\b`)
+	allowed := map[string][]string{ // by file: what it may read, and why
+		"connect.go": {"runtime.GOMAXPROCS", "cfg.ChecksDisable"}, // for the hello, which merge reads
+		"dump.go":    {"os.Open"},                                 // for NCCL_TOPO_DUMP_FILE
+		"init.go":    {"os.Environ", "os.Getenv", "s.RingsFor("},  // the knobs; ASSAY_JOB_SECRET; for the Env
+	}
+	for _, dir := range []string{".", "cuda"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil || len(files) < 10 {
+			t.Fatalf("%s: %d files, %v", dir, len(files), err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") || file == "env.go" {
+				continue
+			}
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, line := range strings.Split(string(b), "\n") {
+				code, _, _ := strings.Cut(line, "//")
+				for _, hit := range append(around.FindAllString(code, -1), found.FindAllString(code, -1)...) {
+					if !slices.Contains(allowed[file], hit) {
+						t.Errorf("%s:%d reads %s: what bears on a choice belongs into the Env", file, n+1, hit)
+					}
+				}
+			}
+		}
+	}
 }
 
 // TestRulesTravel: what rank 0 sends is what it would choose, and what is

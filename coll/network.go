@@ -271,9 +271,9 @@ func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err e
 		}
 		speed = speed.Slower(o.Speeds[i])
 	}
-	c.env.Net = tuning.Socket
+	c.env.NetCost = tuning.Socket
 	if name != socketNet {
-		c.env.Net = speed.Transport(name)
+		c.env.NetCost = speed.Transport(name)
 	}
 	return name, nil
 }
