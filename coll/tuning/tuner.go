@@ -127,9 +127,6 @@ func NewTuner(env Env, over Overrides, m *Measurements) (*Tuner, error) {
 // milliseconds. They are shared and not changed.
 func (t *Tuner) Rules() *Rules { return t.rules() }
 
-// Pick is that of the Rules.
-func (t *Tuner) Pick(c schedule.Collective, bytes int64) Choice { return t.rules().Pick(c, bytes) }
-
 // Validate refuses what Pick cannot choose from.
 func (r *Rules) Validate() error {
 	for c, rules := range r {
