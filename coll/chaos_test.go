@@ -15,22 +15,24 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums, "reuse": reuse, "abortFree": abortFree})
+	colltest.Main(m, map[string]func(colltest.Self) error{"endless": endless, "sums": sums, "uneven": uneven, "settled": settled, "reuse": reuse, "abortFree": abortFree})
 }
 
 // joinTime is how long ranks wait for one another in the beginning; one that
 // is killed before it has joined is missed only then.
 const joinTime = 10 * time.Second
 
+// hostVar says which host a process of a job counts as on.
+const hostVar = "ASSAY_TEST_HOST"
+
 // join makes the communicator of a job of processes. The argument "socket"
 // keeps them off shared memory.
 func join(s colltest.Self, timeout, silence time.Duration) (*Comm, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
-	defer cancel()
 	cfg := testConfig()
 	cfg.Knobs.Timeout = timeout
 	cfg.Silence = silence
 	cfg.Knobs.SHMDisable = strings.Contains(s.Arg, "socket")
+	cfg.Knobs.HostID = os.Getenv(hostVar)
 	if strings.Contains(s.Arg, "plugin") {
 		usePlugin(cfg.Knobs)
 	}
@@ -40,6 +42,13 @@ func join(s colltest.Self, timeout, silence time.Duration) (*Comm, error) {
 	if strings.Contains(s.Arg, "ipv6") {
 		cfg.Knobs.SocketFamily = "AF_INET6"
 	}
+	return joinWith(s, cfg)
+}
+
+// joinWith makes the communicator of a job of processes.
+func joinWith(s colltest.Self, cfg Config) (*Comm, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), joinTime)
+	defer cancel()
 	var id UniqueID
 	if s.Rank == 0 {
 		var err error

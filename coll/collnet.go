@@ -57,13 +57,12 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 		if n.why != "" && c.rank == 0 {
 			c.cfg.log.Warnf("COLLNET: not used: %s", n.why)
 		}
-	} else if c.cfg.CollNetEnable && c.rank == 0 {
+	} else if c.env.CollNetEnable && c.rank == 0 {
 		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
 	}
 	for coll := range schedule.NumCollectives {
-		if (collNetOnly{&c.cfg.Algo}).only(coll) && n.why != "" {
-			_ = c.net.Barrier(ctx) // all know why before the first of them is gone
-			return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.cfg.Algo, coll, n.why)}
+		if (collNetOnly{c.env.Algo}).only(coll) && n.why != "" {
+			return c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.env.Algo, coll, n.why)})
 		}
 	}
 	return nil
@@ -72,7 +71,7 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 // unwanted is why reductions are not left to the network, by what the ranks
 // have in common.
 func (c *Comm) unwanted() string {
-	k, hosts := c.cfg.Knobs, len(c.links.groups)
+	k, hosts := &c.env, len(c.env.Hosts)
 	switch {
 	case !k.CollNetEnable:
 		return "NCCL_COLLNET_ENABLE is not 1"
@@ -82,7 +81,7 @@ func (c *Comm) unwanted() string {
 		return fmt.Sprintf("there are %d hosts, fewer than NCCL_COLLNET_NODE_THRESHOLD, which is %d", hosts, k.CollNetThreshold)
 	case !slices.ContainsFunc(slices.Collect(maps.Keys(host.InNetwork)), c.mayReduce):
 		return fmt.Sprintf("NCCL_ALGO=%v and NCCL_PROTO=%v leave it nothing", k.Algo, k.Proto)
-	case len(c.cfg.rings) > 0:
+	case len(c.env.Rings) > 0:
 		return "NCCL_RINGS says which rings are used"
 	}
 	return ""
@@ -90,8 +89,8 @@ func (c *Comm) unwanted() string {
 
 // mayReduce reports whether a collective may be left to the network.
 func (c *Comm) mayReduce(coll schedule.Collective) bool {
-	k := c.cfg.Knobs
-	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == schedule.AllReduce || schedule.Regular(c.links.groups))
+	k := &c.env
+	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == schedule.AllReduce || schedule.Regular(c.env.Hosts))
 }
 
 // connectHeads makes the heads' group. All ranks agree on whether it is there.
@@ -99,7 +98,7 @@ func (c *Comm) connectHeads(ctx context.Context, n *collNet) error {
 	var mine headOffer
 	var table *netplugin.CollNet
 	var listener *netplugin.CollListener
-	index := slices.IndexFunc(c.links.groups, func(g []int) bool { return g[0] == c.rank })
+	index := slices.IndexFunc(c.env.Hosts, func(g []int) bool { return g[0] == c.rank })
 	if index >= 0 {
 		var err error
 		if table, listener, err = c.listenCollNet(); err != nil {
@@ -147,7 +146,7 @@ func (n *collNet) open(ctx context.Context, c *Comm, l *netplugin.CollListener, 
 	defer cancel()
 	defer context.AfterFunc(c.broken, cancel)()
 	n.heads, err = netplugin.OpenHeads(wait, netplugin.HeadsOptions{
-		Listener: l, Handles: handles, Rank: index, MaxMessage: c.links.slot, Fault: &c.fault, Logf: c.cfg.boot.Logf,
+		Listener: l, Handles: handles, Rank: index, MaxMessage: c.env.Slot, Fault: &c.fault, Logf: c.cfg.boot.Logf,
 	})
 	return err
 }
@@ -221,8 +220,8 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 	for op := range n.reduces {
 		n.reduces[op] = ^bitSet(0)
 	}
-	first := all[c.links.groups[0][0]]
-	for _, g := range c.links.groups {
+	first := all[c.env.Hosts[0][0]]
+	for _, g := range c.env.Hosts {
 		o := all[g[0]]
 		switch {
 		case o.Error != "":
@@ -231,8 +230,8 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 			n.why = fmt.Sprintf("rank %d has the network %s, rank 0 has %s", g[0], o.Name, first.Name)
 		case len(o.Handle) != netplugin.HandleSize:
 			n.why = fmt.Sprintf("rank %d sent a damaged handle", g[0])
-		case o.MaxBytes < uint64(c.links.slot):
-			n.why = fmt.Sprintf("rank %d: collnet plugin %s takes %d bytes at once, and messages are of %d; a lower NCCL_BUFFSIZE makes them shorter", g[0], o.Name, o.MaxBytes, c.links.slot)
+		case o.MaxBytes < uint64(c.env.Slot):
+			n.why = fmt.Sprintf("rank %d: collnet plugin %s takes %d bytes at once, and messages are of %d; a lower NCCL_BUFFSIZE makes them shorter", g[0], o.Name, o.MaxBytes, c.env.Slot)
 		}
 		if n.why != "" {
 			return nil

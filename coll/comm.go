@@ -19,6 +19,7 @@ import (
 type Comm struct {
 	rank, size int
 	cfg        settings
+	env        Env
 	net        *bootstrap.Net
 	links      *links
 	picks      picker
@@ -204,7 +205,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 	if a.op == Avg && a.t.Float() {
 		op.Scale, op.Scaled = 1/float64(c.size), true
 	}
-	if !c.cfg.ChecksDisable {
+	if !c.env.Unchecked {
 		op.Header.Sign = sign(a.coll, a.t, a.op, a.count, a.root)
 	}
 	var (
@@ -258,14 +259,14 @@ func (c *Comm) plan(k planKey) (*host.Plan, error) {
 	}
 	p := c.plans[k]
 	if p == nil {
-		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.cfg.rings, Groups: c.links.groups, NoMulticast: c.links.shmInfos == nil})
+		s, err := schedule.New(k.coll, k.algorithm, schedule.Options{Ranks: c.size, Root: max(k.root, 0), Channels: k.channels, Rings: c.env.Rings, Groups: c.env.Hosts, NoMulticast: c.links.shmInfos == nil})
 		if err != nil {
 			return nil, err
 		}
 		if s.Channels > c.links.channels {
 			return nil, fmt.Errorf("%v by %s wants %d channels; there are %d", k.coll, k.algorithm, s.Channels, c.links.channels)
 		}
-		if p, err = host.NewPlan(s, c.rank, c.links.slot, c.links); err != nil {
+		if p, err = host.NewPlan(s, c.rank, c.env.Slot, c.links); err != nil {
 			return nil, err
 		}
 		c.plans[k] = p
@@ -293,7 +294,7 @@ func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
 			return schedule.Program{Lanes: []schedule.Lane{{Steps: []schedule.Step{st}}}}
 		},
 	}
-	p, err := host.NewPlan(s, c.rank, c.links.slot, c.links.pointToPoint())
+	p, err := host.NewPlan(s, c.rank, c.env.Slot, c.links.pointToPoint())
 	if err == nil {
 		c.plans[k] = p
 	}

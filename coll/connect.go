@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -9,58 +10,62 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
 // A hello is what ranks tell one another first: what must be the same, and
 // where they are.
 type hello struct {
-	Version  uint32
-	PID      uint32
-	Settings uint64 // a hash of what decides which messages are sent
-	Host     uint64
-	CPUs     [16]uint64 // which processors of the host the rank may use
-	Device   uint32     // 0: none; 1: one; 2: one, without anything that knows devices
+	Version   uint32
+	PID       uint32
+	Settings  [sha256.Size]byte // Env.sum
+	Host      uint64
+	CPUs      [16]uint64 // which processors of the host the rank may use
+	Procs     uint32     // of which its process uses so many at once
+	Unchecked bool       // NCCL_CHECKS_DISABLE
 }
 
-const protocolVersion = 3
+const protocolVersion = 4
 
-// connect finds out who can be reached how, and makes the endpoints.
+// connect agrees with the other ranks, finds out who can be reached how, and
+// makes the endpoints.
 func (c *Comm) connect(ctx context.Context) error {
-	if c.size == 1 {
-		c.links = &links{}
-		c.links.init()
-		c.places = []Place{{Process: uint32(os.Getpid())}}
-		return nil
-	}
-	hostID, err := c.hostID()
-	if err != nil {
-		return err
-	}
-	mine := hello{Version: protocolVersion, PID: uint32(os.Getpid()), Settings: c.settingsHash(), Host: hostID, CPUs: affinity(), Device: c.hasDevice()}
-	all, err := exchange(ctx, c.net, mine)
-	if err != nil {
-		return err
-	}
-	for r, h := range all {
-		if h.Version != mine.Version || h.Settings != mine.Settings {
-			return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: r, Err: fmt.Errorf("rank %d has another version or other NCCL_ settings than rank %d", r, c.rank)}
+	var bad error // of this rank's settings: the others hear of it first
+	c.env, bad = newEnv(c.cfg)
+	mine := hello{Version: protocolVersion, PID: uint32(os.Getpid()), Settings: c.env.sum(), CPUs: affinity(), Procs: uint32(runtime.GOMAXPROCS(0)), Unchecked: c.cfg.ChecksDisable}
+	all := []hello{mine}
+	var err error
+	if c.size > 1 {
+		if mine.Host, err = c.hostID(); err != nil {
+			return err
+		}
+		if all, err = exchange(ctx, c.net, mine); err != nil {
+			return err
+		}
+		if r := slices.IndexFunc(all, func(h hello) bool { return h.Version != mine.Version }); r >= 0 {
+			return c.errorOf(InvalidUsage, "CommInitRank", "rank %d speaks another version of this protocol", r)
+		}
+		if err := c.agree(ctx, all); err != nil {
+			return err
 		}
 	}
-	if err := c.sameDevices(all); err != nil {
-		return err
-	}
-	l := &links{rank: c.rank, groups: groups(all), infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
-	l.network = len(l.groups) > 1 || c.cfg.SHMDisable
-	l.channels = 2 * c.maxChannels(l.network) // double trees have two for each
-	l.init()
-	c.links = l
+	c.env.merge(all)
 	c.setPlaces(all)
-	l.slot = c.slot(!l.network)
+	c.links = &links{}
+	if bad != nil {
+		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: bad}
+	}
+	if c.size > 1 {
+		*c.links = links{rank: c.rank, infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
+		c.links.channels = 2 * c.env.channels() // double trees have two for each
+	}
+	c.links.init()
+	if c.size == 1 {
+		return nil
+	}
 	return c.endpoints(ctx, all)
 }
 
@@ -89,15 +94,15 @@ type reached struct{ Shm uint32 } // 1: shared memory works
 func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 	l := c.links
 	var err error
-	local := l.groups[slices.IndexFunc(l.groups, func(g []int) bool { return slices.Contains(g, c.rank) })]
-	if l.network {
+	local := c.env.Hosts[c.places[c.rank].Host]
+	if c.env.network() {
 		if err := c.openNetwork(ctx, local); err != nil {
 			return err
 		}
 	}
-	if !c.cfg.SHMDisable {
-		o := shm.Options{Rank: c.rank, Ranks: c.size, Channels: l.channels + 1, Slot: l.slot, Host: all[c.rank].Host, Secret: binary.LittleEndian.Uint64(c.net.Key("shm"))}
-		if c.cfg.P2P() {
+	if !c.env.SHMDisable {
+		o := shm.Options{Rank: c.rank, Ranks: c.size, Channels: l.channels + 1, Slot: c.env.Slot, Host: all[c.rank].Host, Secret: binary.LittleEndian.Uint64(c.net.Key("shm"))}
+		if c.env.P2P {
 			o.Direct = &c.fault
 		}
 		if l.shm, err = shm.New(o); err != nil {
@@ -117,21 +122,28 @@ func (c *Comm) endpoints(ctx context.Context, all []hello) error {
 			l.shmInfos[r] = l.infos[r].shm
 		}
 	}
-	c.picks, err = newPicker(c, c.setWatch(all, local))
-	return err
+	c.setWatch(all, local)
+	return nil
 }
 
-// share exchanges what the endpoints say of themselves, then whether shared
-// memory works on every host: it is used by all of a host's ranks or by none.
+// share exchanges what the endpoints say of themselves, with rank 0's choices,
+// then whether shared memory works on every host: it is used by all of a host's
+// ranks or by none.
 func (c *Comm) share(ctx context.Context, local []int) error {
 	l := c.links
 	var mine []byte
-	var infos [2][]byte
+	var infos [3][]byte
 	if l.shm != nil {
 		infos[0] = l.shm.Info()
 	}
 	if l.net != nil {
 		infos[1] = l.net.Info()
+	}
+	if c.rank == 0 {
+		var err error
+		if infos[2], err = c.env.rules(); err != nil {
+			return err
+		}
 	}
 	for _, b := range infos {
 		mine = append(binary.LittleEndian.AppendUint32(mine, uint32(len(b))), b...)
@@ -140,14 +152,19 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	if err != nil {
 		return err
 	}
-	for r, b := range all {
-		for _, to := range []*[]byte{&l.infos[r].shm, &l.infos[r].net} {
+	var rules []byte
+	for r := len(all) - 1; r >= 0; r-- { // the last rules are rank 0's
+		b := all[r]
+		for _, to := range []*[]byte{&l.infos[r].shm, &l.infos[r].net, &rules} {
 			if len(b) < 4 || int(binary.LittleEndian.Uint32(b)) > len(b)-4 {
 				return c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged description", r)
 			}
 			n := int(binary.LittleEndian.Uint32(b))
 			*to, b = b[4:4+n], b[4+n:]
 		}
+	}
+	if c.picks, err = newPicker(rules, c.size); err != nil {
+		return c.together(ctx, c.errorOf(InvalidUsage, "CommInitRank", "%w", err))
 	}
 	works, err := exchange(ctx, c.net, c.tryShm(local))
 	if err != nil {
@@ -204,30 +221,9 @@ func exchange[T any](ctx context.Context, n *bootstrap.Net, v T) ([]T, error) {
 	return all, nil
 }
 
-// affinity is the set of processors that this process may use.
-func affinity() (mask [16]uint64) {
-	var set unix.CPUSet
-	if unix.SchedGetaffinity(0, &set) != nil {
-		return mask
-	}
-	for i := range 1024 {
-		if set.IsSet(i) {
-			mask[i/64] |= 1 << (i % 64)
-		}
-	}
-	return mask
-}
-
 // setWatch decides how the rank waits: spinning, if its host has a processor
-// for each of its ranks. It returns how many processors they have.
-func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
-	var union [16]uint64
-	for _, r := range local {
-		for i, w := range all[r].CPUs {
-			union[i] |= w
-		}
-	}
-	cpus = min(onesOf(union), max(runtime.GOMAXPROCS(0), onesOf(union)/max(1, len(local))*len(local)))
+// for each of its ranks.
+func (c *Comm) setWatch(all []hello, local []int) {
 	within := 0 // ranks of this process
 	for _, r := range local {
 		if all[r].PID == all[c.rank].PID {
@@ -241,7 +237,7 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	case within < len(local):
 		s.Process = 2
 	}
-	if cpus < len(local) {
+	if processors(all, local) < len(local) {
 		s.Spin, s.Yield = 0, 2000
 	}
 	if c.links.shm != nil {
@@ -250,7 +246,6 @@ func (c *Comm) setWatch(all []hello, local []int) (cpus int) {
 	c.waitForNetwork(s)
 	c.watch = host.Watch{
 		Waiter: s, Fault: c.fault.Err, Timeout: c.cfg.Timeout, Slow: stallAfter,
-		Late: func(_ int, b host.Blocked, d time.Duration) { c.late(c.one.Header, b, d) },
+		Late: func(_ int, h transport.Header, b host.Blocked, d time.Duration) { c.late(h, b, d) },
 	}
-	return cpus
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/debug"
-	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -82,9 +82,13 @@ type AcceleratorConfig struct {
 	Rank, Size int
 	Device     int     // this rank's, as its process numbers them
 	Places     []Place // by rank
-	Knobs      *knob.Knobs
+	Env        *Env    // all that choices are made of, beside what accelerators tell one another
 	Log        *debug.Logger
 	Host       *HostSide
+
+	// The rank's own, of which no other needs to know.
+	Timeout       time.Duration
+	CheckPointers bool
 }
 
 var opener atomic.Pointer[func(context.Context, AcceleratorConfig) (Accelerator, error)]
@@ -126,7 +130,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	}
 	a, err := (*open)(ctx, AcceleratorConfig{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
-		Knobs: c.cfg.Knobs, Log: c.cfg.log, Host: &d.side,
+		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: c.cfg.Timeout, CheckPointers: c.cfg.CheckPointers,
 	})
 	if err != nil {
 		return err
@@ -138,7 +142,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		a.Abort(f)
 		return f
 	}
-	if c.size > 1 && !c.cfg.ChecksDisable {
+	if c.size > 1 && !c.env.Unchecked {
 		go c.tellWhenQuiet(d)
 	}
 	return nil

@@ -474,9 +474,9 @@ func TestDeviceSome(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	for r, want := range []string{"rank 1 has a device, this rank no device", "rank 0 has no device, this rank a device"} {
-		if !strings.Contains(fmt.Sprint(errs[r]), want) {
-			t.Errorf("rank %d: %v; want %q", r, errs[r], want)
+	for r, err := range errs {
+		if want := `devices: rank 0 has "no device", rank 1 has "a device"`; !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("rank %d: %v; want %q", r, err, want)
 		}
 	}
 	cfg := testConfig()
@@ -542,7 +542,11 @@ func TestGPUsOnly(t *testing.T) {
 	if err := new(tuning.Measurements).Save(file); err != nil {
 		t.Fatal(err)
 	}
-	m, err := measurements(file)
+	own, err := readTuning(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, _, err := (&Env{Tuning: own}).measurements()
 	if err != nil || len(m.Points) == 0 {
 		t.Errorf("%v, %v", m, err)
 	}

@@ -44,7 +44,7 @@ func (c *Comm) enqueue(a *call) error {
 func (c *Comm) describe(op *DeviceOp, a *call) {
 	d := c.dev
 	c.seq++
-	if !c.cfg.ChecksDisable {
+	if !c.env.Unchecked {
 		d.recent.add(stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)})
 	}
 	*op = DeviceOp{

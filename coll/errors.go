@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/transport"
 )
@@ -47,6 +48,10 @@ type Error struct {
 	Err  error
 }
 
+// errorBytes is how much is shown of what went wrong, which may name a file or
+// a value of whatever length.
+const errorBytes = 2000
+
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "rank %d: %s: %v", e.Rank, e.Op, e.Code)
@@ -54,7 +59,7 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, " (rank %d)", e.Peer)
 	}
 	if e.Err != nil {
-		fmt.Fprintf(&b, ": %v", e.Err)
+		fmt.Fprintf(&b, ": %s", debug.Short(e.Err.Error(), errorBytes))
 	}
 	return b.String()
 }

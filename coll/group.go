@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/transport"
 )
 
 // A Group collects operations and runs them together. It belongs to one
@@ -159,16 +160,19 @@ func (g *Group) failedAt(i int, err error) error {
 	return first
 }
 
-// watch is how the group waits: as its communicator does or, for several of
-// them, without sleeping for long on any one's bell.
+// watch is how the group waits: as its communicator does, if it has one.
 func (g *Group) watch() *host.Watch {
-	c := g.comms[0]
 	if len(g.comms) == 1 {
-		return &c.watch
+		return &g.comms[0].watch
 	}
-	w := c.watch
+	return watchOf(g.comms, func(i int) *Comm { return g.calls[g.which[i]].c })
+}
+
+// watchOf is how runs of several communicators wait: without sleeping for long
+// on any one's bell. of says whose a run is.
+func watchOf(comms []*Comm, of func(run int) *Comm) *host.Watch {
+	w := comms[0].watch
 	w.Waiter = &host.Spinner{Spin: 64, Yield: 256, Nap: napMany}
-	comms := g.comms
 	w.Fault = func() error {
 		for _, c := range comms {
 			if err := c.fault.Err(); err != nil {
@@ -177,10 +181,6 @@ func (g *Group) watch() *host.Watch {
 		}
 		return nil
 	}
-	w.Late = func(i int, b host.Blocked, d time.Duration) {
-		if i >= 0 {
-			g.calls[g.which[i]].c.late(g.runs[i].Header, b, d)
-		}
-	}
+	w.Late = func(i int, h transport.Header, b host.Blocked, d time.Duration) { of(i).late(h, b, d) }
 	return &w
 }

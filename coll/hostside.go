@@ -2,8 +2,8 @@ package coll
 
 import (
 	"context"
+	"slices"
 
-	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
@@ -43,10 +43,9 @@ func gatherOf(send, recv []byte) call {
 // GatherAll is Gather for several ranks that one goroutine is. Only an
 // Accelerator's EnqueueAll may call it, for accelerators of its group.
 func GatherAll(sides []*HostSide, send, recv [][]byte) error {
-	var g Group
+	var comms []*Comm // by run
 	runs := make([]*host.Run, 0, len(sides))
 	for i, h := range sides {
-		g.comms = append(g.comms, h.c)
 		if h.c.size == 1 {
 			copy(recv[i], send[i])
 			continue
@@ -55,15 +54,9 @@ func GatherAll(sides []*HostSide, send, recv [][]byte) error {
 		if err := h.c.start(&h.run, &a); err != nil {
 			return err
 		}
-		runs = append(runs, &h.run)
+		runs, comms = append(runs, &h.run), append(comms, h.c)
 	}
-	if len(runs) == 0 {
-		return nil
-	}
-	w := *g.watch()
-	w.Late = nil // that knows the group's own runs only
-	_, err := host.Drive(runs, &w)
-	return err
+	return driveAll(runs, comms)
 }
 
 // A Swap is between a rank and some others: each gives the other what it has,
@@ -80,11 +73,10 @@ type Swap struct {
 // group. To others it is like Sends and Recvs: peers call it, too, and no one
 // else needs to.
 func SwapAll(swaps []Swap) error {
-	var g Group
+	var comms []*Comm // by run
 	var runs []*host.Run
 	for _, s := range swaps {
 		c := s.Side.c
-		g.comms = append(g.comms, c)
 		for i, p := range s.Peers {
 			for _, a := range [...]call{{send: Bytes(s.Send)}, {recv: Bytes(s.Recv[i])}} {
 				a.coll, a.peer, a.count, a.t, a.root = pointToPoint, p, len(s.Send), Uint8, NoPeer
@@ -92,43 +84,34 @@ func SwapAll(swaps []Swap) error {
 				if err := c.start(r, &a); err != nil {
 					return err
 				}
-				runs = append(runs, r)
+				runs, comms = append(runs, r), append(comms, c)
 			}
 		}
 	}
+	return driveAll(runs, comms)
+}
+
+// driveAll runs what several communicators have, each run one's.
+func driveAll(runs []*host.Run, comms []*Comm) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	w := *g.watch()
-	w.Late = nil
-	_, err := host.Drive(runs, &w)
+	w := &comms[0].watch
+	if distinct := slices.Compact(slices.Clone(comms)); len(distinct) > 1 { // a communicator's runs follow one another
+		w = watchOf(distinct, func(i int) *Comm { return comms[i] })
+	}
+	_, err := host.Drive(runs, w)
 	return err
 }
 
 // Comm makes a communicator of the same ranks on the processor's memory. All
 // ranks call it.
 func (h *HostSide) Comm(ctx context.Context) (*Comm, error) {
-	c := h.c
-	var mine []byte
-	if c.rank == 0 {
-		root, err := bootstrap.NewRoot(c.cfg.boot)
-		if err != nil {
-			return nil, err
-		}
-		id := root.ID()
-		mine = id[:]
+	all := make([]int, h.c.size)
+	for r := range all {
+		all[r] = r
 	}
-	ids, err := c.net.AllGather(ctx, mine)
-	if err != nil {
-		return nil, err
-	}
-	var id UniqueID
-	if copy(id[:], ids[0]) != len(id) {
-		return nil, c.errorOf(RemoteError, "CommInitRank", "rank 0 sent no ID")
-	}
-	k := *c.cfg.Knobs
-	k.CommID = ""
-	return CommInitRank(ctx, c.size, id, c.rank, Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence})
+	return h.c.child(ctx, "CommInitRank", all, nil)
 }
 
 // Fail makes the communicator unusable, here and at all other ranks. Any

@@ -44,8 +44,13 @@ type settings struct {
 	device *int
 }
 
-func (cfg Config) complete(rank, size int) (settings, error) {
-	s := settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device} // a Knobs is shared, and not changed
+func (cfg Config) complete(rank, size int) (s settings, err error) {
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device} // a Knobs is shared, and not changed
+	defer func() {
+		if err != nil {
+			_ = s.owned.Close()
+		}
+	}()
 	var said []knob.Warning
 	if s.Knobs == nil {
 		k, warnings, err := knob.Load(os.Environ(), nil)
@@ -75,7 +80,6 @@ func (cfg Config) complete(rank, size int) (settings, error) {
 			s.log.Infof(debug.Env, "%v", w)
 		}
 	}
-	var err error
 	var left int
 	if s.rings, left, err = s.RingsFor(size); err != nil {
 		return s, err
@@ -97,22 +101,41 @@ const ncclVersion = "2.30.7"
 // GetUniqueID makes the ID of a communicator. The process that calls it must
 // live until all ranks have joined: they find one another through it.
 func GetUniqueID(cfg Config) (UniqueID, error) {
+	id, _, err := newID(cfg)
+	return id, err
+}
+
+// newID is GetUniqueID. The root closes itself when all ranks have joined or
+// one has failed; it is the caller's to close if none may come. It is nil where
+// rank 0 will listen at NCCL_COMM_ID.
+func newID(cfg Config) (UniqueID, *bootstrap.Root, error) {
+	fail := func(code Code, err error) (UniqueID, *bootstrap.Root, error) {
+		return UniqueID{}, nil, &Error{Code: code, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
+	}
 	s, err := cfg.complete(0, 1)
 	if err != nil {
-		return UniqueID{}, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
+		return fail(InvalidArgument, err)
 	}
-	if s.CommID != "" { // rank 0 will listen there
+	if s.CommID != "" {
+		defer s.owned.Close()
 		id, err := bootstrap.IDAt(s.CommID, jobSecret())
 		if err != nil {
-			return UniqueID{}, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
+			return fail(InvalidArgument, err)
 		}
-		return id, nil
+		return id, nil, nil
 	}
 	root, err := bootstrap.NewRoot(s.boot)
 	if err != nil {
-		return UniqueID{}, &Error{Code: SystemError, Rank: NoPeer, Op: "GetUniqueID", Peer: NoPeer, Err: err}
+		_ = s.owned.Close()
+		return fail(SystemError, err)
 	}
-	return root.ID(), nil
+	if s.owned != nil {
+		go func() {
+			<-root.Done()
+			_ = s.owned.Close()
+		}()
+	}
+	return root.ID(), root, nil
 }
 
 // jobSecret is what keeps strangers out who know NCCL_COMM_ID.
@@ -120,20 +143,23 @@ func jobSecret() []byte { return []byte(os.Getenv("ASSAY_JOB_SECRET")) }
 
 // byCommID is the ID that NCCL_COMM_ID stands for, whatever ID the ranks were
 // given, as in NCCL. Rank 0 listens there.
-func (s *settings) byCommID(rank int) (UniqueID, error) {
+func (s *settings) byCommID(rank int) (id UniqueID, root *bootstrap.Root, err error) {
 	if rank == 0 {
-		root, err := bootstrap.NewRootAt(s.CommID, jobSecret(), s.boot)
-		if err != nil {
-			return UniqueID{}, err
+		if root, err = bootstrap.NewRootAt(s.CommID, jobSecret(), s.boot); err != nil {
+			return id, nil, err
 		}
-		return root.ID(), nil
+		return root.ID(), root, nil
 	}
-	return bootstrap.IDAt(s.CommID, jobSecret())
+	id, err = bootstrap.IDAt(s.CommID, jobSecret())
+	return id, nil, err
 }
 
 // CommInitAll makes a communicator of n ranks in this process, by rank.
 func CommInitAll(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
-	id, err := GetUniqueID(cfg)
+	if n < 1 {
+		return nil, &Error{Code: InvalidArgument, Rank: NoPeer, Op: "CommInitAll", Peer: NoPeer, Err: fmt.Errorf("there is no communicator of %d ranks", n)}
+	}
+	id, root, err := newID(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +167,11 @@ func CommInitAll(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 	for i := range ranks {
 		ranks[i] = i
 	}
-	return CommInitRanks(ctx, n, id, ranks, cfg)
+	comms, err := CommInitRanks(ctx, n, id, ranks, cfg)
+	if err != nil && root != nil {
+		_ = root.Close()
+	}
+	return comms, err
 }
 
 // CommInitRanks joins several of a communicator's n ranks, as a group of
@@ -176,7 +206,7 @@ func CommInitRanks(ctx context.Context, n int, id UniqueID, ranks []int, cfg Con
 
 // CommInitRank joins a communicator of n ranks as one of them, and waits for
 // the others.
-func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config) (*Comm, error) {
+func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config) (_ *Comm, err error) {
 	const op = "CommInitRank"
 	fail := func(code Code, err error) (*Comm, error) {
 		var e *Error
@@ -192,8 +222,18 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	if err != nil {
 		return fail(InvalidArgument, err)
 	}
+	var root *bootstrap.Root // of NCCL_COMM_ID
+	defer func() {
+		if err == nil {
+			return
+		}
+		if root != nil {
+			_ = root.Close()
+		}
+		_ = s.owned.Close()
+	}()
 	if s.CommID != "" {
-		if id, err = s.byCommID(rank); err != nil {
+		if id, root, err = s.byCommID(rank); err != nil {
 			return fail(SystemError, err)
 		}
 	}
@@ -212,6 +252,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 		e := c.wrap(op, err)
 		c.fault.Set(e)
 		c.net.Abort()
+		_ = c.closeDevice(nil)
 		if c.links != nil {
 			_ = c.links.close()
 		}
@@ -222,7 +263,7 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 			c.cfg.log.Warnf("NCCL_TOPO_DUMP_FILE: %v", err)
 		}
 	}
-	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - Init COMPLETE", rank, n, c.links)
+	c.cfg.log.Infof(debug.Init, "comm rank %d nranks %d %s - slots of %d bytes - Init COMPLETE", rank, n, c.links, c.env.Slot)
 	return c, nil
 }
 

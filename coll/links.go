@@ -9,7 +9,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // links are a rank's connections to the others. They are opened when a plan
@@ -17,15 +16,11 @@ import (
 // in an operation uses them.
 type links struct {
 	rank     int
-	channels int     // of collectives; Sends and Recvs have one more
-	slot     int     // bytes in a message, of any connection
-	groups   [][]int // the ranks of each host
-	network  bool    // some ranks are out of reach of shared memory
+	channels int // of collectives; Sends and Recvs have one more
 	shm      *shm.Endpoint
 	net      transport.Endpoint // nil when all ranks are in reach of shm
 	netName  string
-	netCost  tuning.Transport // of net, the same on all ranks
-	collNet  *collNet         // what the network reduces; nil with one rank
+	collNet  *collNet // what the network reduces; nil with one rank
 	infos    []peerInfo
 	shmInfos [][]byte // for messages to everyone; nil unless all ranks are in reach
 
@@ -184,7 +179,7 @@ func (l *links) String() string {
 			near++
 		}
 	}
-	return fmt.Sprintf("via SHM %d via %s %d channels %d slots of %d bytes", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.channels, l.slot)
+	return fmt.Sprintf("via SHM %d via %s %d channels %d", near, cmp.Or(l.netName, socketNet), max(0, len(l.infos)-1-near), l.channels)
 }
 
 func (l *links) close() error {

@@ -108,3 +108,84 @@ func TestAllocations(t *testing.T) {
 		}
 	}
 }
+
+// TestLateIsNamed: the log names the operation that a rank waits in, whoever
+// runs it, and not the one that the communicator ran last.
+func TestLateIsNamed(t *testing.T) {
+	for name, tt := range map[string]struct {
+		wait func(c, other *Comm, side *fake) error
+		want string
+	}{
+		"a group": {func(c, _ *Comm, _ *fake) error {
+			var g Group
+			g.Start()
+			g.Add(c)
+			v := []int32{1}
+			_ = c.AllGather(Of(v), Of(make([]int32, 2)), 1, Int32)
+			return g.End()
+		}, "operation #2, AllGather of int32: waiting for"},
+		"an accelerator": {func(c, _ *Comm, side *fake) error {
+			side.gather = true
+			return c.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
+		}, "operation #3, AllGather of uint8: waiting for"},
+		"accelerators": {func(c, other *Comm, side *fake) error {
+			side.gather = true
+			var g Group
+			g.Start()
+			g.Add(c, other)
+			_ = c.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
+			_ = other.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
+			return g.End()
+		}, "operation #3, AllGather of uint8: waiting for"},
+		"a swap": {func(c, _ *Comm, side *fake) error {
+			peer := 1 - c.Rank()
+			return SwapAll([]Swap{{Side: side.cfg.Host, Peers: []int{peer}, Send: []byte{7}, Recv: [][]byte{make([]byte, 1)}}})
+		}, "operation #1, Send/Recv of uint8: waiting for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out logBuffer
+			log, err := debug.Open(debug.Options{Level: debug.Warn, Subsystems: debug.All, Stderr: &out})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer log.Close()
+			var comms [2][]*Comm
+			var sides [2]*fake
+			for i := range comms {
+				all := fakes(t)
+				cfg := deviceConfig(2)
+				cfg.Log = log
+				cfg.Knobs.Slow = time.Second
+				if comms[i], err = CommInitAll(context.Background(), 2, cfg); err != nil {
+					t.Fatal(err)
+				}
+				if i == 0 {
+					sides = [2]*fake{of(all, 0), of(all, 1)}
+				}
+			}
+			var wg sync.WaitGroup
+			for r, c := range comms[0] {
+				wg.Go(func() {
+					v := []int32{1}
+					if err := c.AllReduce(Of(v), Of(v), 1, Int32, Sum); err != nil {
+						t.Error(err)
+					}
+					if r == 1 { // until the other has complained
+						for deadline := time.Now().Add(60 * time.Second); !strings.Contains(out.String(), "NCCL WARN") && time.Now().Before(deadline); {
+							time.Sleep(10 * time.Millisecond)
+						}
+					}
+					if err := tt.wait(c, comms[1][r], sides[r]); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			destroyAll(t, comms[0])
+			destroyAll(t, comms[1])
+			if !strings.Contains(out.String(), tt.want) {
+				t.Errorf("the log does not say %q:\n%s", tt.want, out.String())
+			}
+		})
+	}
+}

@@ -100,7 +100,7 @@ func (c *Comm) pluginNet(entry string) (*netplugin.Net, error) {
 	for d, p := range n.Devices() {
 		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %s: device %d is %s, port %d, %d Mbit/s", l.Name(), d, p.Name, p.Port, p.Speed)
 	}
-	if name, ok := l.CollNetName(); ok && !c.cfg.CollNetEnable {
+	if name, ok := l.CollNetName(); ok && !c.env.CollNetEnable {
 		c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: collnet plugin %s is not used: NCCL_COLLNET_ENABLE is not 1", name)
 	}
 	return n, nil
@@ -137,7 +137,7 @@ func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 func (c *Comm) slotOptions(kind string, index int) slots.Options {
 	return slots.Options{
 		Rank: c.rank, Comm: c.net.Key(kind + " name"), Key: c.net.Key(kind), Fault: &c.fault,
-		Addrs: c.addrs(), First: index, MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
+		Addrs: c.addrs(), First: index, MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
 	}
 }
 
@@ -201,7 +201,7 @@ func (c *Comm) addrs() (list []netip.Addr) {
 func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
 	o := socket.Options{
 		Rank: c.rank, Comm: c.net.Key("socket name"), Key: key, Fault: &c.fault,
-		Addrs: c.addrs(), MaxMessage: c.links.slot, Logf: c.cfg.boot.Logf,
+		Addrs: c.addrs(), MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
 	}
 	if n := c.cfg.SocketThreads; n >= 0 {
 		o.Threads = n
@@ -226,7 +226,7 @@ type offer struct {
 // openNetwork chooses a network with the other ranks and opens it.
 func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 	list, mine := c.networks(local)
-	name, err := c.agree(ctx, mine)
+	name, err := c.agreeNetwork(ctx, mine)
 	for _, n := range list {
 		if err == nil && n.name == name {
 			c.cfg.log.Infof(debug.Init|debug.Net, "Using network %s", name)
@@ -239,9 +239,9 @@ func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 	return err
 }
 
-// agree makes all ranks choose the same network, with messages of a length that
+// agreeNetwork makes all ranks choose the same network, with messages of a length that
 // suits them all.
-func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
+func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err error) {
 	b, err := json.Marshal(mine)
 	if err != nil {
 		return "", err
@@ -258,7 +258,7 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 	}
 	name, without, err := choose(all)
 	if err != nil {
-		return "", &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: without, Err: err}
+		return "", c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: without, Err: err})
 	}
 	if without >= 0 && c.rank == 0 {
 		c.cfg.log.Warnf("NET: rank %d has no network %s (%s); all ranks use %s", without, all[0].Names[0], all[without].why(all[0].Names[0]), name)
@@ -267,13 +267,13 @@ func (c *Comm) agree(ctx context.Context, mine offer) (name string, err error) {
 	for _, o := range all {
 		i := slices.Index(o.Names, name)
 		if limit := o.Limits[i]; limit > 0 {
-			c.links.slot = min(c.links.slot, limit&^63)
+			c.env.Slot = min(c.env.Slot, limit&^63)
 		}
 		speed = speed.Slower(o.Speeds[i])
 	}
-	c.links.netCost = tuning.Socket
+	c.env.NetCost = tuning.Socket
 	if name != socketNet {
-		c.links.netCost = speed.Transport(name)
+		c.env.NetCost = speed.Transport(name)
 	}
 	return name, nil
 }

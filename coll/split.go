@@ -1,6 +1,7 @@
 package coll
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -12,56 +13,87 @@ const NoColor = -1
 
 // Split makes communicators out of this one: ranks with the same color form
 // one, numbered by key and, where keys are equal, by their ranks here. Every
-// rank of the communicator calls it. A rank with NoColor gets nil.
+// rank of the communicator calls it. A rank with NoColor gets nil. After a color
+// that there is not all ranks return an error, and the communicator goes on.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	const op = "CommSplit"
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
 	defer c.leave()
-	if color < 0 && color != NoColor {
-		return nil, c.errorOf(InvalidArgument, op, "color %d is negative", color)
-	}
+	ctx, stop := c.whileWhole(ctx)
+	defer stop()
 	all, err := exchange(ctx, c.net, [2]int64{int64(color), int64(key)})
 	if err != nil {
-		return nil, c.wrap(op, err)
+		return nil, c.giveUp(op, err)
+	}
+	if r := slices.IndexFunc(all, func(v [2]int64) bool { return v[0] < 0 && v[0] != NoColor }); r >= 0 {
+		e := c.errorOf(InvalidArgument, op, "rank %d has the color %d; a color is 0 or more, or NoColor (%d)", r, all[r][0], NoColor)
+		e.Peer = r
+		return nil, e
 	}
 	var members []int
 	for r, v := range all {
-		if int(v[0]) == color {
+		if color != NoColor && int(v[0]) == color {
 			members = append(members, r)
 		}
 	}
-	slices.SortStableFunc(members, func(a, b int) int { return int(all[a][1] - all[b][1]) })
-	leader := slices.Min(members)
+	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a][1], all[b][1]) })
+	return c.child(ctx, op, members, c.cfg.device)
+}
 
-	var mine []byte
-	if color != NoColor && leader == c.rank {
-		root, err := bootstrap.NewRoot(c.cfg.boot)
-		if err != nil {
-			return nil, c.giveUp(op, err)
+// child makes a communicator of some ranks, in the order of members; none: this
+// rank is left out. All ranks call it, each with the members of its own.
+func (c *Comm) child(ctx context.Context, op string, members []int, device *int) (_ *Comm, err error) {
+	const ok = 1 // begins an ID; else there is an error's text
+	var root *bootstrap.Root
+	defer func() {
+		if err != nil && root != nil {
+			_ = root.Close() // it waits for ranks that do not come
 		}
-		id := root.ID()
-		mine = id[:]
+	}()
+	var mine []byte
+	if len(members) > 0 && slices.Min(members) == c.rank {
+		if root, err = bootstrap.NewRoot(c.cfg.boot); err != nil {
+			mine = append([]byte{0}, err.Error()...)
+		} else {
+			id := root.ID()
+			mine = append([]byte{ok}, id[:]...)
+		}
 	}
 	ids, err := c.net.AllGather(ctx, mine)
 	if err != nil {
-		return nil, c.wrap(op, err)
+		return nil, c.giveUp(op, err)
 	}
-	if color == NoColor {
+	if len(members) == 0 {
 		return nil, nil
 	}
+	leader := slices.Min(members)
 	var id UniqueID
-	if copy(id[:], ids[leader]) != len(id) {
-		return nil, c.errorOf(RemoteError, op, "rank %d sent no ID for color %d", leader, color)
+	if b := ids[leader]; len(b) != 1+len(id) || b[0] != ok {
+		e := c.errorOf(RemoteError, op, "rank %d sent no ID: %s", leader, b[min(1, len(b)):])
+		e.Peer = leader
+		return nil, e
 	}
+	copy(id[:], ids[leader][1:])
 	k := *c.cfg.Knobs
 	k.CommID = "" // that was for the parent
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device})
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: device})
 }
 
-// giveUp is fail for what is no collective.
+// whileWhole is a context that ends with the communicator, too.
+func (c *Comm) whileWhole(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.broken, func() { cancel(context.Cause(c.broken)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// giveUp makes the communicator unusable after an exchange that failed: the
+// ranks are not in step any more.
 func (c *Comm) giveUp(op string, err error) error {
+	if f := c.fault.Err(); f != nil {
+		err = f // what is seen here is likely its consequence
+	}
 	e := c.wrap(op, err)
 	c.fault.Set(e)
 	return e

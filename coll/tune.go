@@ -3,6 +3,7 @@ package coll
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"math"
 	"time"
@@ -38,7 +39,11 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 	defer Free(out)
 	for coll := range schedule.SendRecv {
 		for _, size := range sizes {
-			for _, choice := range c.picks.tuner.Candidates(coll, int64(size), math.MaxInt) {
+			choices, err := c.candidates(ctx, coll, size)
+			if err != nil {
+				return err
+			}
+			for _, choice := range choices {
 				if ctx.Err() != nil {
 					return c.wrap(op, context.Cause(ctx))
 				}
@@ -47,12 +52,34 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 					return err
 				}
 				if t > 0 {
-					add(tuning.PointOf(c.picks.env, coll, choice, int64(size), t.Seconds()*1e6))
+					add(tuning.PointOf(c.env.model(), coll, choice, int64(size), t.Seconds()*1e6))
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// candidates are those of rank 0, in its order.
+func (c *Comm) candidates(ctx context.Context, coll schedule.Collective, size int) (choices []tuning.Choice, err error) {
+	var mine []byte
+	if c.rank == 0 {
+		t, err := c.env.tuner()
+		if err != nil {
+			return nil, c.wrap("Tune", err)
+		}
+		if mine, err = json.Marshal(t.Candidates(coll, int64(size), math.MaxInt)); err != nil {
+			return nil, c.wrap("Tune", err)
+		}
+	}
+	all, err := c.Exchange(ctx, mine)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(all[0], &choices); err != nil {
+		return nil, c.errorOf(InternalError, "Tune", "rank 0 sent damaged choices: %v", err)
+	}
+	return choices, nil
 }
 
 // measure is the time of an operation, the mean of all ranks' medians; 0 where

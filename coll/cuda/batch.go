@@ -68,7 +68,7 @@ func (b *batch) take(ops []*coll.DeviceOp) (int, error) {
 			}
 			continue
 		}
-		if e.cfg.Knobs.CheckPointers {
+		if e.cfg.CheckPointers {
 			if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, op); err != nil {
 				return i, err
 			}

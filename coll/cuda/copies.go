@@ -84,6 +84,11 @@ func (k *copier) prepare() (err error) {
 	if k.move != nil {
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			k.close()
+		}
+	}()
 	e := k.e
 	if k.stream, err = driver.NewStream(-1); err != nil {
 		return err
@@ -475,17 +480,20 @@ func (k *copier) blocks(n int) int { return min(k.c.channels, max(1, n/(16*excha
 
 // close frees what the copier has, but for its room.
 func (k *copier) close() {
-	if k.move == nil {
-		return
-	}
 	for _, all := range [...]*events{&k.copied, &k.met} {
 		for _, ev := range all {
 			_ = ev.Destroy()
 		}
+		*all = events{}
 	}
 	_ = k.stream.Destroy()
-	_ = driver.Free(k.token)
-	k.move.l.Close()
+	if k.token != 0 {
+		_ = driver.Free(k.token)
+	}
+	if k.move != nil {
+		k.move.l.Close()
+	}
+	k.stream, k.token, k.move = 0, 0, nil
 	for t := range k.pairs {
 		for _, l := range k.pairs[t] {
 			if l != nil {

@@ -30,6 +30,7 @@ func TestEmulated(t *testing.T) {
 	lib := emulator(t)
 	for _, c := range []struct{ tests, devices string }{
 		{"TestScaled|TestGroup|TestAllToAllInPlace|TestStreams|TestAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree", "2"},
+		{"TestFailedOpen", "2"},
 		{"TestConformance", "2"},
 		{"TestCopies", "2"},
 		{"TestCopies|TestCopiedExchanges", "3"},

@@ -79,7 +79,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
-	rules, err := measuredFor(cfg.Knobs.Tuning, dev.info.Name, cfg.Size)
+	rules, err := measuredFor(cfg.Env.Tuning.Measurements, dev.info.Name, cfg.Size)
 	if err != nil {
 		return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: err}
 	}
@@ -106,22 +106,25 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	return a, nil
 }
 
-func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (*engine, error) {
+func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (_ *engine, err error) {
 	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
+	defer func() {
+		if err != nil {
+			_ = e.free()
+		}
+	}()
 	e.copier.e = e
-	e.chooser = newChooser(cfg, all, w.hosted)
+	e.chooser = newChooser(cfg.Env, cfg.Size, all, w.hosted)
 	if measuredAlike(all) && !w.hosted { // what was measured was on devices
 		e.chooser.measured = rules
 	}
-	if s := forced(); s != "" {
-		var err error
+	if s := cfg.Env.GPUAlgo; s != "" {
 		if e.chooser.force, err = parseChoice(s); err != nil {
 			return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
 	e.copying = e.mayCopy()
 	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser}
-	var err error
 	if e.pinned, err = driver.HostAlloc(pinnedBytes); err != nil {
 		return nil, err
 	}
@@ -135,7 +138,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 	}
 	c.rank = int32(cfg.Rank)
 	c.stop, c.report = uint64(e.pinned.Ptr), uint64(e.pinned.Ptr)+reportsAt
-	c.timeout = uint64(cfg.Knobs.Timeout)
+	c.timeout = uint64(cfg.Timeout)
 	e.ready[elem.Float32][elem.Sum] = true
 	for _, k := range classes {
 		if k == copies {
@@ -167,14 +170,14 @@ func (e *engine) mayCopy() bool {
 	return false
 }
 
-// newChooser makes what all ranks' devices and settings allow.
-func newChooser(cfg coll.AcceleratorConfig, all []identity, hosted bool) chooser {
-	k := cfg.Knobs
+// newChooser makes what all ranks' devices and settings allow. It is made of
+// what the ranks have agreed on and told one another, and of nothing else.
+func newChooser(k *coll.Env, ranks int, all []identity, hosted bool) chooser {
 	buffer := 0
 	if k.BuffSize != defaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
-	c := chooser{layout: newLayout(cfg.Size, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
+	c := chooser{layout: newLayout(ranks, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
 		threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
 	if hosted {
 		c.layout = c.onHost()
@@ -354,7 +357,7 @@ func (e *engine) watchReports() {
 		peer := int(r.who >> 16 & 0xff)
 		e.cfg.Host.Fail(&coll.Error{
 			Code: coll.Timeout, Rank: e.cfg.Rank, Op: "asynchronous", Peer: peer,
-			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Knobs.Timeout, peer, r.wanted, r.who&0xffff, r.found),
+			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Timeout, peer, r.wanted, r.who&0xffff, r.found),
 		})
 		return
 	}
@@ -402,8 +405,7 @@ func (e *engine) Close(barrier func() error) error {
 			return nil // kernels may still look at the rest
 		}
 		e.copier.close()
-		e.free()
-		return errors.Join(e.event.Destroy(), e.pinned.Free())
+		return e.free()
 	})
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
@@ -412,7 +414,8 @@ func (e *engine) Close(barrier func() error) error {
 	return err
 }
 
-func (e *engine) free() {
+// free gives back what the engine itself has.
+func (e *engine) free() error {
 	for _, l := range e.untyped {
 		if l != nil {
 			l.l.Close()
@@ -427,6 +430,7 @@ func (e *engine) free() {
 			}
 		}
 	}
+	return errors.Join(e.event.Destroy(), e.pinned.Free())
 }
 
 // failure makes an Error of coll's of what the driver reports. What others

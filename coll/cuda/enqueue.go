@@ -12,7 +12,7 @@ import (
 // Enqueue implements coll.Accelerator. What it does for one kernel allocates
 // nothing and calls the driver once.
 func (e *engine) Enqueue(op *coll.DeviceOp) error {
-	if e.cfg.Knobs.CheckPointers {
+	if e.cfg.CheckPointers {
 		if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, op); err != nil {
 			return err
 		}

@@ -70,6 +70,7 @@ func spread(ranks, devices int) world {
 func (w world) config() coll.Config {
 	k := knob.Default()
 	k.Timeout = 20 * time.Second
+	k.GPUAlgo = os.Getenv("ASSAY_GPU_ALGO")
 	if w.timeout > 0 {
 		k.Timeout = w.timeout
 	}

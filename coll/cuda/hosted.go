@@ -20,17 +20,14 @@ import (
 
 // hostable says why windows cannot be in the processor's memory; "" when they
 // can be. All ranks come to the same.
-func hostable(cfg coll.AcceleratorConfig, all []identity) string {
-	if cfg.Size > maxRanks {
+func hostable(cfg coll.AcceleratorConfig) string {
+	switch {
+	case cfg.Size > maxRanks:
 		return fmt.Sprintf("windows are for %d ranks at most", maxRanks)
-	}
-	for r, id := range all {
-		switch {
-		case cfg.Places[r].Host != cfg.Places[0].Host:
-			return "the processor's memory is not that of all ranks"
-		case id.SHM == 0:
-			return fmt.Sprintf("NCCL_SHM_DISABLE of rank %d does not allow windows in the processor's memory", r)
-		}
+	case len(cfg.Env.Hosts) > 1:
+		return "the processor's memory is not that of all ranks"
+	case cfg.Env.SHMDisable:
+		return "NCCL_SHM_DISABLE does not allow windows in the processor's memory"
 	}
 	return ""
 }

@@ -24,21 +24,18 @@ var builtIn = sync.OnceValues(func() (*tuning.Measurements, error) {
 	return tuning.ReadMeasurements(bytes.NewReader(tables))
 })
 
-// measuredFor finds the rules for so many GPUs of a name: those of a file, if
-// one is named, and else those that came with the program.
-func measuredFor(file, gpu string, ranks int) (m measured, err error) {
+// measuredFor finds the rules for so many GPUs of a name: those of ASSAY_TUNING,
+// if it has any, and else those that came with the program.
+func measuredFor(own *tuning.Measurements, gpu string, ranks int) (m measured, err error) {
 	known, err := builtIn()
 	if err != nil {
 		return m, err
 	}
-	own := new(tuning.Measurements)
-	if file != "" {
-		if own, err = tuning.LoadMeasurements(file); err != nil {
-			return m, fmt.Errorf("ASSAY_TUNING: %w", err)
-		}
-	}
 	for c := range schedule.NumCollectives {
-		from := own.GPU(gpu, ranks, c)
+		var from []tuning.GPURule
+		if own != nil {
+			from = own.GPU(gpu, ranks, c)
+		}
 		if from == nil {
 			from = known.GPU(gpu, ranks, c)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,41 +131,45 @@ func (s *stage) release() error {
 // mostLanes are as many as there is a use for.
 const mostLanes = 8
 
-// lanesOf is how many lanes this rank has processors for. Each of its host's
+// lanesOf is how many lanes every rank has processors for. Each of a host's
 // ranks keeps that many busy, and as many others again that bring the bytes.
-func lanesOf(cfg coll.AcceleratorConfig) int {
-	ranks := 0
-	for _, at := range cfg.Places {
-		if at.Host == cfg.Places[cfg.Rank].Host {
-			ranks++
-		}
+func lanesOf(env *coll.Env) int {
+	n := mostLanes
+	for _, ranks := range env.Hosts {
+		n = min(n, env.Cores/(2*len(ranks)))
 	}
-	n := min(runtime.NumCPU()/(2*ranks), mostLanes)
-	if most := cfg.Knobs.MaxChannels; most > 0 {
+	if most := env.MaxChannels; most > 0 {
 		n = min(n, most)
 	}
-	return max(n, cfg.Knobs.MinChannels, 1)
+	return max(n, env.MinChannels, 1)
 }
 
 // newStager is called with the context current.
-func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (*stager, error) {
+func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (_ *stager, err error) {
 	s := &stager{cfg: cfg, dev: dev, memops: dev.info.CanStreamMemOps}
-	all, err := exchangeAll(ctx, cfg.Host, uint32(lanesOf(cfg)))
-	if err != nil {
-		return nil, err
-	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, l := range s.lanes {
+			if l.host != nil {
+				_ = l.host.Abort()
+			}
+		}
+		_ = s.release()
+	}()
 	if s.word, err = driver.HostAlloc(64); err != nil {
 		return nil, err
 	}
 	if s.event, err = driver.NewEvent(0); err != nil {
 		return nil, err
 	}
-	for i := range slices.Min(all) {
-		l := &lane{stager: s, index: int(i), more: sync.NewCond(&s.mu)}
+	for i := range lanesOf(cfg.Env) {
+		l := &lane{stager: s, index: i, more: sync.NewCond(&s.mu)}
+		s.lanes = append(s.lanes, l)
 		if err := l.open(ctx); err != nil {
 			return nil, err
 		}
-		s.lanes = append(s.lanes, l)
 	}
 	for _, l := range s.lanes {
 		s.ended.Go(l.work)
@@ -238,7 +241,7 @@ func (s *stager) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
 // put hands an operation to the lanes and makes the stream wait for it, or else
 // gives back what to wait for.
 func (s *stager) put(op *coll.DeviceOp) (j *job, err error) {
-	if s.cfg.Knobs.CheckPointers {
+	if s.cfg.CheckPointers {
 		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, op); err != nil {
 			return j, err
 		}
@@ -261,10 +264,13 @@ func (s *stager) put(op *coll.DeviceOp) (j *job, err error) {
 		if j.start, err = s.fresh(); err != nil {
 			return err
 		}
-		if err := j.start.Record(s.stream); err != nil {
+		err := j.start.Record(s.stream)
+		s.mu.Lock()
+		if err != nil {
+			s.free = append(s.free, j.start)
+			s.mu.Unlock()
 			return err
 		}
-		s.mu.Lock()
 		for _, l := range s.lanes[:j.left] {
 			l.jobs = append(l.jobs, j)
 			l.more.Signal()

@@ -9,7 +9,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -25,9 +24,6 @@ type identity struct {
 	SMs     uint32
 	Process [16]byte // another one for each process
 	UUID    [40]byte
-	P2P     uint8    // 1: the settings allow peer access
-	SHM     uint8    // 1: the settings allow memory of the host that ranks share
-	Forced  [64]byte // ASSAY_GPU_ALGO
 	Rules   [32]byte // measured.sum
 }
 
@@ -46,12 +42,8 @@ func measuredAlike(all []identity) bool {
 	return true
 }
 
-// forced is what all operations are to be done with, for measurements:
-// ASSAY_GPU_ALGO=kernel:channels:threads:chunk.
-func forced() string { return os.Getenv("ASSAY_GPU_ALGO") }
-
 // abiVersion changes with kernels/abi.h and with what is exchanged here.
-const abiVersion = 3
+const abiVersion = 4
 
 // process tells processes apart, those with one number in different
 // containers, too.
@@ -87,18 +79,8 @@ func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, r
 	}
 	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Rules: rules}
 	copy(me.UUID[:], dev.info.UUID)
-	copy(me.Forced[:], forced())
-	if cfg.Knobs.P2P() {
-		me.P2P = 1
-	}
-	if !cfg.Knobs.SHMDisable {
-		me.SHM = 1
-	}
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err
-	}
-	if r := slices.IndexFunc(all, func(id identity) bool { return id.Forced != me.Forced }); r >= 0 {
-		return w, nil, "", &coll.Error{Code: coll.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: r, Err: fmt.Errorf("rank %d has another ASSAY_GPU_ALGO", r)}
 	}
 	apart, err := w.meet(ctx, cfg, dev, all, reach(cfg, dev, all))
 	switch {
@@ -108,7 +90,7 @@ func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, r
 		cfg.Log.Infof(debug.Init, "rank %d: windows are on the devices", cfg.Rank)
 		return w, all, "", nil
 	}
-	if why = hostable(cfg, all); why == "" { // all ranks know alike
+	if why = hostable(cfg); why == "" { // all ranks know alike
 		w.hosted = true
 		why, err = w.meet(ctx, cfg, dev, all, "")
 	}
@@ -173,7 +155,7 @@ func (w *windows) meet(ctx context.Context, cfg coll.AcceleratorConfig, dev *dev
 
 // make makes the rank's own window, zeroed.
 func (w *windows) make(cfg coll.AcceleratorConfig, dev *device) (offer, error) {
-	n := newChooser(cfg, nil, w.hosted).size()
+	n := newChooser(cfg.Env, cfg.Size, nil, w.hosted).size()
 	if w.hosted {
 		return w.offerHosted(n)
 	}
@@ -206,8 +188,11 @@ func exchangeAll[T any](ctx context.Context, h *coll.HostSide, v T) ([]T, error)
 // reach says why this rank's device does not reach those of all others; ""
 // when it does.
 func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
-	if cfg.Size > maxRanks {
+	switch {
+	case cfg.Size > maxRanks:
 		return fmt.Sprintf("there are %d ranks, and peer access is for %d at most", cfg.Size, maxRanks)
+	case !cfg.Env.P2P:
+		return "the NCCL_P2P_ settings do not allow peer access"
 	}
 	visible, err := driver.Devices()
 	if err != nil {
@@ -219,8 +204,6 @@ func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
 			return fmt.Sprintf("rank %d has another version of the engine", r)
 		case cfg.Places[r].Host != cfg.Places[cfg.Rank].Host:
 			return fmt.Sprintf("rank %d is on another host", r)
-		case id.P2P == 0 && cfg.Size > 1:
-			return fmt.Sprintf("the NCCL_P2P_ settings of rank %d do not allow peer access", r)
 		}
 		i := slices.IndexFunc(visible, func(v driver.DeviceInfo) bool {
 			return v.UUID == string(bytes.TrimRight(id.UUID[:], "\x00"))

@@ -111,6 +111,20 @@ func (l *Logger) Tracef(s Subsystems, format string, a ...any) {
 	}
 }
 
+// lineBytes is how long a line may be: a variable or a file's name that it
+// quotes may have 100 KB.
+const lineBytes = 4000
+
+// Short is a text for an error or the log, its middle left out if it has more
+// than so many bytes.
+func Short(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	head, tail := s[:most/2], s[len(s)-most/2:]
+	return fmt.Sprintf("%s … %s (%d bytes)", strings.ToValidUTF8(head, ""), strings.ToValidUTF8(tail, ""), len(s))
+}
+
 // buffers are of lines on their way out.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
@@ -122,7 +136,7 @@ func (l *Logger) write(prefix, level, text string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		b.WriteString(prefix)
 		b.WriteString(level)
-		b.WriteString(line)
+		b.WriteString(Short(line, lineBytes))
 		b.WriteByte('\n')
 	}
 	l.out.write(b.Bytes())

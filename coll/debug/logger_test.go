@@ -170,3 +170,17 @@ func TestManyGoroutines(t *testing.T) {
 		}
 	}
 }
+
+func TestShort(t *testing.T) {
+	for _, tt := range []struct {
+		in   string
+		most int
+		want string
+	}{
+		{"", 4, ""}, {"abcd", 4, "abcd"}, {"abcde", 4, "ab … de (5 bytes)"}, {"a€€€€b", 8, "a€ … €b (14 bytes)"}, {"€€€€", 4, " …  (12 bytes)"},
+	} {
+		if got := Short(tt.in, tt.most); got != tt.want {
+			t.Errorf("Short(%q, %d) = %q; want %q", tt.in, tt.most, got, tt.want)
+		}
+	}
+}

@@ -19,10 +19,11 @@ type Waiter interface {
 // A Watch says how long to wait for peers, and what to do about it.
 type Watch struct {
 	Waiter  Waiter
-	Fault   func() error                                  // what happened to the communicator meanwhile, if anything
-	Timeout time.Duration                                 // without any progress; 0: for ever
-	Slow    time.Duration                                 // without any progress, until Late is called; 0: never
-	Late    func(run int, b Blocked, since time.Duration) // run is an index as Drive's
+	Fault   func() error  // what happened to the communicator meanwhile, if anything
+	Timeout time.Duration // without any progress; 0: for ever
+	Slow    time.Duration // without any progress, until Late is called; 0: never
+	// Late is told which run waits, as Drive's index, and of which operation.
+	Late func(run int, h transport.Header, b Blocked, since time.Duration)
 }
 
 // Blocked says what a run is waiting for.
@@ -95,8 +96,9 @@ func Drive(runs []*Run, w *Watch) (int, error) {
 		}
 		if w.Slow > 0 && waited > next && w.Late != nil {
 			next += w.Slow
-			i, b := blocked(runs)
-			w.Late(i, b, waited)
+			if i, b := blocked(runs); i >= 0 {
+				w.Late(i, runs[i].Header, b, waited)
+			}
 		}
 	}
 }

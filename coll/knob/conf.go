@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/assay-hpc/assay/coll/debug"
 )
 
 const (
@@ -29,9 +31,17 @@ func readFile(name string) ([]byte, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConf+1))
 	if err == nil && len(data) > maxConf {
-		err = fmt.Errorf("%s: more than %d bytes are no configuration", name, maxConf)
+		err = fmt.Errorf("more than %d bytes are no configuration", maxConf)
 	}
 	return data, err
+}
+
+// why is an error without the file's name.
+func why(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // confSettings returns what the configuration files set, strongest first.
@@ -54,10 +64,10 @@ func confSettings(environ map[string]string, read func(string) ([]byte, error)) 
 		case errors.Is(err, fs.ErrNotExist) && !(named && name == user):
 			continue
 		case err != nil && named && name == user:
-			errs = append(errs, fmt.Errorf("%s: %w; name a file that can be read, or unset it", confFile, err))
+			errs = append(errs, fmt.Errorf("%s=%s: %w; name a file that can be read, or unset it", confFile, Quote(name), why(err)))
 			continue
 		case err != nil:
-			errs = append(errs, fmt.Errorf("%w; make it readable or remove it", err))
+			errs = append(errs, fmt.Errorf("%s: %w; make it readable or remove it", debug.Short(name, valueBytes), why(err)))
 			continue
 		}
 		settings, err := parseConf(name, string(data))
@@ -81,7 +91,7 @@ func parseConf(name, data string) ([]Setting, error) {
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		where := fmt.Sprintf("%s:%d", name, n)
+		where := fmt.Sprintf("%s:%d", debug.Short(name, valueBytes), n)
 		key, value, ok := strings.Cut(line, "=")
 		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 		switch {
@@ -90,9 +100,9 @@ func parseConf(name, data string) ([]Setting, error) {
 		case !variable.MatchString(key):
 			errs = append(errs, fmt.Errorf("%s: %.60q is no name of a variable; write KEY=VALUE and nothing before it", where, key))
 		case strings.ContainsRune(value, 0):
-			errs = append(errs, fmt.Errorf("%s: a zero byte in the value of %s", where, key))
+			errs = append(errs, fmt.Errorf("%s: a zero byte in the value of %s", where, debug.Short(key, valueBytes)))
 		case quoted(value):
-			errs = append(errs, fmt.Errorf("%s: the quotes would be part of %s; write the value without them", where, key))
+			errs = append(errs, fmt.Errorf("%s: the quotes would be part of %s; write the value without them", where, debug.Short(key, valueBytes)))
 		default:
 			out = append(out, Setting{Name: key, Value: value, From: where})
 		}

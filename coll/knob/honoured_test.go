@@ -16,7 +16,7 @@ var readBy = map[string]string{
 	"NCCL_IB_QPS_PER_CONNECTION": "IB.QPs", "NCCL_IB_SPLIT_DATA_ON_QPS": "IB.SplitData", "NCCL_IB_PKEY": "IB.PKey", "NCCL_IB_ROCE_VERSION_NUM": "IB.RoCEVersion", "NCCL_IB_ADDR_FAMILY": "IB.AddrFamily",
 	"NCCL_IB_ADAPTIVE_ROUTING": "IB.Adaptive", "NCCL_IB_AR_THRESHOLD": "IB.ARThreshold",
 	"NCCL_SOCKET_IFNAME": "SocketIfname", "NCCL_SOCKET_FAMILY": "SocketFamily", "NCCL_SOCKET_NTHREADS": "SocketThreads", "NCCL_NSOCKS_PERTHREAD": "SocketsPerThread",
-	"ASSAY_TUNING": "Tuning", "NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
+	"ASSAY_TUNING": "Tuning", "ASSAY_GPU_ALGO": "GPUAlgo", "NCCL_COMM_ID": "CommID", "NCCL_HOSTID": "HostID",
 	"NCCL_ALGO": "Algo", "NCCL_PROTO": "Proto", "NCCL_RINGS": "RingsFor", "NCCL_BUFFSIZE": "BuffSize", "NCCL_NTHREADS": "Threads",
 	"NCCL_MAX_NRINGS": "MaxChannels", "NCCL_MAX_NCHANNELS": "MaxChannels", "NCCL_MAX_CTAS": "MaxChannels",
 	"NCCL_MIN_NRINGS": "MinChannels", "NCCL_MIN_NCHANNELS": "MinChannels", "NCCL_MIN_CTAS": "MinChannels",

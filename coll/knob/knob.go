@@ -1,5 +1,5 @@
 // Package knob reads the environment variables of NCCL, with NCCL's names and
-// meaning, and two of our own.
+// meaning, and some of our own.
 //
 // One table (Table) says of every name what becomes of it on host memory:
 // honoured, accepted (valid, but without effect here; one line in the log says
@@ -78,7 +78,8 @@ type Knobs struct {
 	Timeout time.Duration // ASSAY_TIMEOUT: an operation without progress for so long fails; 0: never
 	Slow    time.Duration // ASSAY_SLOW: a rank that others wait for so long is named in the log; 0: never
 
-	Tuning string // ASSAY_TUNING: a file of measurements
+	Tuning  string // ASSAY_TUNING: a file of measurements
+	GPUAlgo string // ASSAY_GPU_ALGO: kernel:channels:threads:chunk, for all operations on GPUs that it can do
 
 	// The three names of each limit on channels, newest last; 0: not set.
 	minNames, maxNames [3]int
@@ -138,7 +139,9 @@ type Setting struct {
 }
 
 // String is the line that NCCL logs for INFO and ENV.
-func (s Setting) String() string { return s.Name + " set by " + s.From + " to " + s.Value }
+func (s Setting) String() string {
+	return s.Name + " set by " + s.From + " to " + debug.Short(s.Value, valueBytes)
+}
 
 // A PathLevel is a distance within a machine, as NCCL_P2P_LEVEL names it.
 type PathLevel int8

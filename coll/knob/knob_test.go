@@ -102,6 +102,7 @@ var good = []struct {
 	{"NCCL_TOPO_FILE=/etc/topo.xml", func(k *Knobs) { k.TopoFile = "/etc/topo.xml" }},
 	{"NCCL_TOPO_DUMP_FILE=out.xml", func(k *Knobs) { k.TopoDumpFile = "out.xml" }},
 	{"ASSAY_TIMEOUT=1.5", func(k *Knobs) { k.Timeout = 1500 * time.Millisecond }},
+	{"ASSAY_GPU_ALGO=copy:8:512:65536", func(k *Knobs) { k.GPUAlgo = "copy:8:512:65536" }},
 	{"ASSAY_TUNING=/etc/tuning.json", func(k *Knobs) { k.Tuning = "/etc/tuning.json" }},
 	{"ASSAY_SLOW=0", func(k *Knobs) { k.Slow = 0 }},
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -25,8 +26,18 @@ func (e *Error) Error() string {
 	if e.Refused {
 		what = "refused: "
 	}
-	return fmt.Sprintf("%s=%.100q (%s): %s%s; %s", e.Name, e.Value, e.From, what, e.Reason, e.Remedy)
+	return fmt.Sprintf("%s=%s (%s): %s%s; %s", e.Name, Quote(e.Value), e.From, what, debug.Short(e.Reason, reasonBytes), e.Remedy)
 }
+
+// How much is shown of a value, and of what is wrong with it, which may name
+// part of it: a variable may have 100 KB, and a line of a log has not.
+const (
+	valueBytes  = 100
+	reasonBytes = 400
+)
+
+// Quote is a value for an error, short and in quotes.
+func Quote(s string) string { return strconv.Quote(debug.Short(s, valueBytes)) }
 
 // A Warning is something about the variables that whoever set them should
 // know. It is for the log, once for each process: see News.
@@ -95,17 +106,18 @@ func ours(name string) bool {
 // merge adds what the files set and nothing stronger has set.
 func (k *Knobs) merge(conf []Setting) (warnings []Warning) {
 	for _, s := range conf {
+		name := debug.Short(s.Name, valueBytes)
 		switch {
 		case s.Name == confFile:
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, s.Name)})
+			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s counts in the environment only", s.From, name)})
 		case !ours(s.Name):
-			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is no variable of NCCL", s.From, s.Name)})
+			warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is left alone: it is no variable of NCCL", s.From, name)})
 		default:
 			first, ok := k.settings[s.Name]
 			if !ok {
 				k.settings[s.Name] = s
 			} else if file(first) == file(s) {
-				warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is set at %s already, and the first counts", s.From, s.Name, first.From)})
+				warnings = append(warnings, Warning{debug.Warn, s.Name, fmt.Sprintf("%s: %s is set at %s already, and the first counts", s.From, name, first.From)})
 			}
 		}
 	}
@@ -129,7 +141,7 @@ func (k *Knobs) apply(s Setting) ([]Warning, error) {
 		return nil, &Error{s, false, err.Error(), "allowed: " + row.Values()}
 	}
 	if row.Status == Accepted {
-		text := fmt.Sprintf("%s=%s (%s) has no effect here: %s", s.Name, s.Value, s.From, row.Effect)
+		text := fmt.Sprintf("%s=%s (%s) has no effect here: %s", s.Name, debug.Short(s.Value, valueBytes), s.From, row.Effect)
 		return []Warning{{debug.Info, s.Name, text}}, nil
 	}
 	return nil, nil
@@ -141,6 +153,7 @@ func unknown(s Setting) []Warning {
 	if slices.ContainsFunc(elsewhere, func(p string) bool { return strings.HasPrefix(s.Name, p) }) {
 		return nil
 	}
+	s.Name = debug.Short(s.Name, valueBytes)
 	near := nearest.To(s.Name, names())
 	if strings.HasPrefix(s.Name, "ASSAY_") && nearest.Distance(s.Name, near) > 2 {
 		return nil // other parts of assay have variables, too

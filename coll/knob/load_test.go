@@ -84,6 +84,49 @@ func TestFileErrors(t *testing.T) {
 	}
 }
 
+// TestLongValues: whatever is wrong with a long value, what is said of it is
+// short.
+func TestLongValues(t *testing.T) {
+	const size, most = 100_000, 1000
+	check := func(what string, warnings []Warning, err error) {
+		t.Helper()
+		if err != nil && len(err.Error()) > most {
+			t.Errorf("%s: an error of %d bytes: %.300s", what, len(err.Error()), err)
+		}
+		for _, w := range warnings {
+			if len(w.String()) > most {
+				t.Errorf("%s: a warning of %d bytes: %.300s", what, len(w.String()), w)
+			}
+		}
+	}
+	for _, unit := range []string{"x", "ring,", "ring", "^", "1", "0 ", "a:b,", "eth0,", "nope:ring;", "\xff", "€", "\"", "[", "/dir", "ALL,"} {
+		value := strings.Repeat(unit, size/len(unit))
+		for _, row := range Table() {
+			k, warnings, err := Load([]string{row.Name + "=" + value}, noFiles)
+			check(row.Name+" of "+unit, warnings, err)
+			if k == nil {
+				continue
+			}
+			for _, s := range k.Settings() {
+				if len(s.String()) > most {
+					t.Errorf("%s: a line of %d bytes: %.300s", row.Name, len(s.String()), s)
+				}
+			}
+		}
+		_, warnings, err := Load([]string{"NCCL_" + value + "=1", "HOME=" + value}, nil)
+		check("a name of "+unit, warnings, err)
+		for name, text := range map[string]string{
+			"key": value + "=1", "our key": "NCCL_" + value + "=1", "no key": value, "quotes": "NCCL_HOSTID='" + value + "'", "twice": "NCCL_ALGO=ring\nNCCL_ALGO=" + value,
+			"zero": "NCCL_HOSTID=\x00" + value, "value": "NCCL_ALGO=" + value,
+		} {
+			_, warnings, err := Load([]string{"NCCL_CONF_FILE=/" + value}, func(string) ([]byte, error) { return []byte(text), nil })
+			check("a file with a long "+name+" of "+unit, warnings, err)
+		}
+		_, warnings, err = Load([]string{"NCCL_CONF_FILE=/" + value}, nil)
+		check("a file of "+unit, warnings, err)
+	}
+}
+
 func TestFilesThatCannotBeRead(t *testing.T) {
 	denied := func(name string) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}

@@ -64,6 +64,8 @@ var newer = []Knob{
 		Effect: "ours: an operation that makes no progress for so long fails on all ranks; 0: it waits for ever"},
 	{Name: "ASSAY_TUNING", Default: "unset", Status: Honoured, kind: text("a file name", func(k *Knobs) *string { return &k.Tuning }),
 		Effect: "ours: the measurements, made by harness coll tune, by which algorithms are chosen; unset: those that came with the program"},
+	{Name: "ASSAY_GPU_ALGO", Default: "unset", Status: Honoured, kind: text("kernel:channels:threads:bytes of a step", func(k *Knobs) *string { return &k.GPUAlgo }),
+		Effect: "ours: how everything on GPUs is done that can be done so, for measurements"},
 	{Name: "ASSAY_SLOW", Default: "10", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.Slow }),
 		Effect: "ours: a rank that others have waited for so long is named in the log; 0: never"},
 }

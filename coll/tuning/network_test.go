@@ -45,8 +45,8 @@ func TestNetworkFaster(t *testing.T) {
 	ib := newTuner(t, env, NoOverrides, m)
 	for c := range schedule.NumCollectives {
 		for _, size := range []int64{8, 64 << 10, 64 << 20} {
-			slow, _ := tcp.Estimate(c, tcp.Pick(c, size), size)
-			fast, ok := ib.Estimate(c, ib.Pick(c, size), size)
+			slow, _ := tcp.Estimate(c, tcp.Rules().Pick(c, size), size)
+			fast, ok := ib.Estimate(c, ib.Rules().Pick(c, size), size)
 			if !ok || fast >= slow {
 				t.Errorf("%v of %d bytes: %.1f µs over IB, %.1f µs over TCP", c, size, fast*1e6, slow*1e6)
 			}

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/assay-hpc/assay/coll/schedule"
 )
@@ -67,20 +67,24 @@ const (
 	maxChannels     = 8 // that the model considers; more are used only when asked for
 )
 
-// A Tuner chooses for communicators of one Env. It may be used by many
-// goroutines and by the communicators of all ranks of a process. What holds
-// for a collective is worked out when it is first asked for.
+// A Tuner chooses for communicators of one Env. Many goroutines may use it.
 type Tuner struct {
-	rules    [schedule.NumCollectives]atomic.Pointer[[]rule]
+	rules    func() *Rules // works them out when it is first called
 	env      Env
 	over     Overrides
 	measured series
 }
 
-// A rule holds for operations of fewer than below bytes, and not for what
-// the rule before it holds for.
-type rule struct {
-	below int64
+// Rules are a Tuner's choices, by collective, as plain data: costs are
+// floating-point numbers, which another processor or compiler may round in
+// another way, so that ranks which each worked them out could differ. One rank
+// does, and hands them to the others.
+type Rules [schedule.NumCollectives][]Rule
+
+// A Rule holds for operations of fewer than Below bytes, and not for what the
+// rule before it holds for.
+type Rule struct {
+	Below int64 `json:"below"`
 	Choice
 }
 
@@ -101,6 +105,13 @@ func NewTuner(env Env, over Overrides, m *Measurements) (*Tuner, error) {
 		return nil, fmt.Errorf("tuner: at least %d and at most %d channels; raise NCCL_MAX_NRINGS or lower NCCL_MIN_NRINGS", over.MinChannels, over.MaxChannels)
 	}
 	t := &Tuner{env: env, over: over, measured: m.index()}
+	t.rules = sync.OnceValue(func() *Rules {
+		var all Rules
+		for c := range schedule.NumCollectives {
+			all[c] = t.fill(c)
+		}
+		return &all
+	})
 	for c := range schedule.NumCollectives {
 		if _, err := t.algorithms(c); err != nil {
 			return nil, err
@@ -112,19 +123,34 @@ func NewTuner(env Env, over Overrides, m *Measurements) (*Tuner, error) {
 	return t, nil
 }
 
+// Rules returns the choices for all collectives. The first call takes some
+// milliseconds. They are shared and not changed.
+func (t *Tuner) Rules() *Rules { return t.rules() }
+
+// Validate refuses what Pick cannot choose from.
+func (r *Rules) Validate() error {
+	for c, rules := range r {
+		for i, rule := range rules {
+			if rule.Algorithm == "" || rule.Channels < 1 || rule.Window < 1 || i > 0 && rule.Below <= rules[i-1].Below {
+				return fmt.Errorf("rule %d for %v is damaged: %+v", i+1, schedule.Collective(c), rule)
+			}
+		}
+		if len(rules) == 0 {
+			return fmt.Errorf("there is no rule for %v", schedule.Collective(c))
+		}
+	}
+	return nil
+}
+
 // Pick returns how to run an operation of so many bytes: of the vector for
 // AllReduce, Broadcast, Reduce and SendRecv, of all ranks' blocks together for
-// the others. But for the first time with a collective it allocates nothing
-// and takes some tens of nanoseconds. It panics if there is no such collective.
-func (t *Tuner) Pick(c schedule.Collective, bytes int64) Choice {
-	known := t.rules[c].Load()
-	if known == nil {
-		known = t.fill(c)
-	}
-	rules := *known
+// the others. It allocates nothing and takes some tens of nanoseconds. It
+// panics if there is no such collective.
+func (r *Rules) Pick(c schedule.Collective, bytes int64) Choice {
+	rules := r[c]
 	lo, hi := 0, len(rules)-1
 	for lo < hi {
-		if mid := int(uint(lo+hi) / 2); bytes < rules[mid].below {
+		if mid := int(uint(lo+hi) / 2); bytes < rules[mid].Below {
 			hi = mid
 		} else {
 			lo = mid + 1
@@ -135,7 +161,7 @@ func (t *Tuner) Pick(c schedule.Collective, bytes int64) Choice {
 
 // fill makes the rules of a collective: the choice for a grid of sizes, equal
 // neighbours joined.
-func (t *Tuner) fill(c schedule.Collective) *[]rule {
+func (t *Tuner) fill(c schedule.Collective) []Rule {
 	edges := []int64{0}
 	for b := int64(256); b <= 1<<36; b *= 2 {
 		edges = append(edges, b, b+b/2)
@@ -147,7 +173,7 @@ func (t *Tuner) fill(c schedule.Collective) *[]rule {
 	}
 	slices.Sort(edges)
 	edges = slices.Compact(edges)
-	rules := make([]rule, 0, len(edges))
+	rules := make([]Rule, 0, len(edges))
 	for i, from := range edges {
 		below := int64(math.MaxInt64)
 		if i+1 < len(edges) {
@@ -155,13 +181,12 @@ func (t *Tuner) fill(c schedule.Collective) *[]rule {
 		}
 		choice := t.choose(c, from, max(128, from+from/5)) // a size in the middle stands for all
 		if n := len(rules); n > 0 && rules[n-1].Choice == choice {
-			rules[n-1].below = below
+			rules[n-1].Below = below
 		} else {
-			rules = append(rules, rule{below, choice})
+			rules = append(rules, Rule{below, choice})
 		}
 	}
-	t.rules[c].Store(&rules)
-	return &rules
+	return rules
 }
 
 // flattery is how far the model may be wrong in favour of what nobody measured.

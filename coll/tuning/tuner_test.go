@@ -67,7 +67,7 @@ func TestPickTable(t *testing.T) {
 		u := newTuner(t, e.Env, NoOverrides, nil)
 		for c := range schedule.NumCollectives {
 			for _, size := range []int64{8, 4 << 10, 64 << 10, 1 << 20, 64 << 20, 1 << 30} {
-				p := u.Pick(c, size)
+				p := u.Rules().Pick(c, size)
 				s, ok := u.Estimate(c, p, size)
 				if !ok || s <= 0 || p.Channels < 1 || p.Window < 1 {
 					t.Errorf("%s, %v of %d bytes: %+v, estimate %v", e.name, c, size, p, s)
@@ -89,7 +89,7 @@ func TestPickIsRunnable(t *testing.T) {
 		for c := range schedule.NumCollectives {
 			seen := map[Choice]bool{}
 			for size := int64(0); size < 1<<38; size = size*2 + 1 {
-				p := u.Pick(c, size)
+				p := u.Rules().Pick(c, size)
 				if seen[p] {
 					continue
 				}
@@ -131,7 +131,7 @@ func TestModelOrder(t *testing.T) {
 		}
 	}
 	nodes := newTuner(t, Env{Ranks: 64, Groups: 8, Cores: 8, Local: SHM, Net: Socket}, NoOverrides, nil)
-	if p := nodes.Pick(schedule.AllReduce, 256<<20); p.Algorithm != schedule.Hierarchical && p.Algorithm != schedule.Ring && p.Algorithm != schedule.DoubleTree {
+	if p := nodes.Rules().Pick(schedule.AllReduce, 256<<20); p.Algorithm != schedule.Hierarchical && p.Algorithm != schedule.Ring && p.Algorithm != schedule.DoubleTree {
 		t.Errorf("large AllReduce on 8 nodes by %s: every rank sends everything between nodes", p.Algorithm)
 	}
 }
@@ -178,7 +178,7 @@ func TestOverrides(t *testing.T) {
 		u := newTuner(t, fourLocal, tt.o, nil)
 		for c := range schedule.NumCollectives {
 			for _, size := range append(sizes, 4999, 5000) {
-				if p := u.Pick(c, size); tt.o.Algo == nil && tt.o.Proto == nil && p.Algorithm == "" || !tt.ok(c, size, p) {
+				if p := u.Rules().Pick(c, size); tt.o.Algo == nil && tt.o.Proto == nil && p.Algorithm == "" || !tt.ok(c, size, p) {
 					t.Errorf("%s: %v of %d bytes: %+v", tt.name, c, size, p)
 				}
 			}
@@ -231,7 +231,7 @@ func TestCandidates(t *testing.T) {
 func TestMeasured(t *testing.T) {
 	plain := newTuner(t, fourLocal, NoOverrides, nil)
 	const size = 1 << 20
-	first := plain.Pick(schedule.AllReduce, size)
+	first := plain.Rules().Pick(schedule.AllReduce, size)
 	model, _ := plain.Estimate(schedule.AllReduce, first, size)
 	m := &Measurements{Schema: 1}
 	m.Add(PointOf(fourLocal, schedule.AllReduce, first, size, 1)) // replaced by the next
@@ -240,7 +240,7 @@ func TestMeasured(t *testing.T) {
 		t.Fatalf("%d points; want the newer one only", len(m.Points))
 	}
 	tuned := newTuner(t, fourLocal, NoOverrides, m)
-	if got := tuned.Pick(schedule.AllReduce, size); got.Algorithm == first.Algorithm && got.Protocol == first.Protocol && got.Channels == first.Channels {
+	if got := tuned.Rules().Pick(schedule.AllReduce, size); got.Algorithm == first.Algorithm && got.Protocol == first.Protocol && got.Channels == first.Channels {
 		t.Errorf("Pick = %+v, which was measured to take a thousand times as long", got)
 	}
 	for _, at := range []int64{size, size / 2, size * 2} { // there, below and above all points
@@ -262,7 +262,7 @@ func TestMeasured(t *testing.T) {
 		last = is / was
 	}
 	other := newTuner(t, twoNodes, NoOverrides, m)
-	if a, b := other.Pick(schedule.AllReduce, size), newTuner(t, twoNodes, NoOverrides, nil).Pick(schedule.AllReduce, size); a != b {
+	if a, b := other.Rules().Pick(schedule.AllReduce, size), newTuner(t, twoNodes, NoOverrides, nil).Rules().Pick(schedule.AllReduce, size); a != b {
 		t.Errorf("Pick = %+v, bent by measurements of another communicator; want %+v", a, b)
 	}
 }
@@ -340,15 +340,15 @@ func FuzzReadMeasurements(f *testing.F) {
 		if err != nil || len(again.Points) != len(m.Points) || len(again.GPUs) != len(m.GPUs) {
 			t.Fatalf("read again: %v, %v", again, err)
 		}
-		newTuner(t, fourLocal, NoOverrides, m).Pick(schedule.AllReduce, 1000)
+		newTuner(t, fourLocal, NoOverrides, m).Rules().Pick(schedule.AllReduce, 1000)
 	})
 }
 
 func TestPickAllocatesNothing(t *testing.T) {
 	u := newTuner(t, twoNodes, NoOverrides, nil)
-	u.Pick(schedule.AllReduce, 8)
+	u.Rules().Pick(schedule.AllReduce, 8)
 	var size int64
-	if n := testing.AllocsPerRun(1000, func() { u.Pick(schedule.AllReduce, size); size += 4099 }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { u.Rules().Pick(schedule.AllReduce, size); size += 4099 }); n != 0 {
 		t.Errorf("Pick allocates %g times", n)
 	}
 }
@@ -358,7 +358,7 @@ func BenchmarkPick(b *testing.B) {
 	b.ReportAllocs()
 	size := int64(1)
 	for b.Loop() {
-		u.Pick(schedule.AllReduce, size)
+		u.Rules().Pick(schedule.AllReduce, size)
 		size = size*5&(1<<30-1) | 1
 	}
 }
@@ -366,6 +366,6 @@ func BenchmarkPick(b *testing.B) {
 func BenchmarkNewTuner(b *testing.B) {
 	for b.Loop() {
 		u := newTuner(b, twoNodes, NoOverrides, nil)
-		u.Pick(schedule.AllReduce, 8)
+		u.Rules().Pick(schedule.AllReduce, 8)
 	}
 }

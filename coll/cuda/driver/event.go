@@ -42,6 +42,9 @@ func NewEvent(flags EventFlags) (Event, error) {
 
 // Destroy frees the event. What waits for it goes on to do so.
 func (e Event) Destroy() error {
+	if e == 0 {
+		return nil
+	}
 	t := e.cu()
 	return wrap("cuEventDestroy", cu.DestroyEvent(&t))
 }

@@ -41,8 +41,11 @@ func hostAlloc(n int, flags C.uint) (*Pinned, error) {
 }
 
 // Free frees the memory, which neither the program nor a device may use any
-// more.
+// more. Of nil there is none.
 func (m *Pinned) Free() error {
+	if m == nil {
+		return nil
+	}
 	p := unsafe.Pointer(unsafe.SliceData(m.Bytes))
 	m.Bytes, m.Ptr = nil, 0
 	return wrap("cuMemFreeHost", cu.MemFreeHost(p))

@@ -40,8 +40,12 @@ func NewStream(priority int) (Stream, error) {
 	return Stream(handle(s)), wrap("cuStreamCreateWithPriority", err)
 }
 
-// Destroy frees the stream. Work in it goes on to its end.
+// Destroy frees the stream. Work in it goes on to its end. The default stream
+// stays.
 func (s Stream) Destroy() error {
+	if s == 0 {
+		return nil
+	}
 	t := s.cu()
 	return wrap("cuStreamDestroy", t.Destroy())
 }

@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -17,6 +18,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "kernels/abi.h"
 #include "kernels/emu/machine.h"
@@ -204,6 +206,31 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *c) { return *c = current, CUDA_SUCCES
 EXPORT CUresult cuCtxSetCurrent(CUcontext c) { return current = c, CUDA_SUCCESS; }
 EXPORT CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 
+// fails says whether a call is to fail: with FAKE_FAIL="cuEventCreate 7" the
+// seventh one after that was set, once.
+static bool fails(const char *call) {
+  static std::string seen;
+  static int left;
+  const char *want = getenv("FAKE_FAIL");
+  std::lock_guard<std::mutex> l(lock);
+  if (!want) return seen.clear(), false;
+  const char *number = strchr(want, ' ');
+  if (seen != want) seen = want, left = atoi(number);
+  return seen.compare(0, number - want, call) == 0 && --left == 0;
+}
+
+// objects are the streams, events and pieces of pinned memory that there are.
+static std::set<void *> objects;
+
+static void made(void *o) {
+  std::lock_guard<std::mutex> l(lock);
+  objects.insert(o);
+}
+static void gone(void *o) {
+  std::lock_guard<std::mutex> l(lock);
+  objects.erase(o);
+}
+
 static CUresult bound() { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
 
 static std::map<CUdeviceptr, size_t> memory;
@@ -217,6 +244,7 @@ static std::map<CUdeviceptr, size_t>::iterator range(CUdeviceptr p) {
 }
 
 EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
+  if (fails("cuMemAlloc")) return CUDA_ERROR_UNKNOWN;
   *p = (CUdeviceptr)aligned_alloc(4096, (n + 4095) / 4096 * 4096);
   std::lock_guard<std::mutex> l(lock);
   memory[*p] = n;
@@ -227,6 +255,14 @@ EXPORT CUresult cuMemFree(CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
   if (!memory.erase(p)) return CUDA_ERROR_INVALID_VALUE;
   free((void *)p);
+  return bound();
+}
+// Every object takes a byte, so that tests can count what there is.
+EXPORT CUresult cuMemGetInfo(size_t *left, size_t *all) {
+  std::lock_guard<std::mutex> l(lock);
+  *left = *all = 1ul << 40;
+  for (auto &m : memory) *left -= m.second;
+  *left -= objects.size();
   return bound();
 }
 EXPORT CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *n, CUdeviceptr p) {
@@ -257,17 +293,26 @@ EXPORT CUresult cuMemcpyDtoH(void *to, CUdeviceptr from, size_t n) { return memc
 EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream s) {
   return put(s, {nullptr, [=] { memmove((void *)to, (void *)from, n); }, nullptr});
 }
-EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096), bound(); }
-EXPORT CUresult cuMemFreeHost(void *p) { return settle(), free(p), bound(); }
+EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
+  if (fails("cuMemHostAlloc")) return CUDA_ERROR_UNKNOWN;
+  *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+  return made(*p), bound();
+}
+EXPORT CUresult cuMemFreeHost(void *p) { return settle(), gone(p), free(p), bound(); }
 // With FAKE_NO_REGISTER, the second device's context registers nothing.
-EXPORT CUresult cuMemHostRegister(void *, size_t, unsigned) { return getenv("FAKE_NO_REGISTER") && current == &contexts[1] ? CUDA_ERROR_NOT_SUPPORTED : bound(); }
-EXPORT CUresult cuMemHostUnregister(void *) { return settle(), bound(); }
+EXPORT CUresult cuMemHostRegister(void *p, size_t, unsigned) {
+  if (fails("cuMemHostRegister")) return CUDA_ERROR_UNKNOWN;
+  if (getenv("FAKE_NO_REGISTER") && current == &contexts[1]) return CUDA_ERROR_NOT_SUPPORTED;
+  return made(p), bound();
+}
+EXPORT CUresult cuMemHostUnregister(void *p) { return settle(), gone(p), bound(); }
 EXPORT CUresult cuMemHostGetDevicePointer(CUdeviceptr *d, void *p, unsigned) { return *d = (CUdeviceptr)p, bound(); }
 
 static CUresult new_stream(CUstream *s) {
+  if (fails("cuStreamCreate")) return CUDA_ERROR_UNKNOWN;
   start();
   std::lock_guard<std::mutex> l(lock);
-  *s = new CUstream_st;
+  objects.insert(*s = new CUstream_st);
   (*s)->gpu = gpus++;
   (*s)->context = current;
   streams.insert(*s);
@@ -279,6 +324,7 @@ EXPORT CUresult cuStreamDestroy(CUstream s) {  // when it is empty
   await([=] { return s->items.empty() && !s->running; });
   std::lock_guard<std::mutex> l(lock);
   streams.erase(s);
+  objects.erase(s);
   return bound();
 }
 EXPORT CUresult cuStreamSynchronize(CUstream s) {
@@ -341,8 +387,11 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
   }
   return CUDA_SUCCESS;
 }
-EXPORT CUresult cuEventCreate(CUevent *e, unsigned) { return *e = new CUevent_st, bound(); }
-EXPORT CUresult cuEventDestroy(CUevent e) { return delete e, bound(); }
+EXPORT CUresult cuEventCreate(CUevent *e, unsigned) {
+  if (fails("cuEventCreate")) return CUDA_ERROR_UNKNOWN;
+  return *e = new CUevent_st, made(*e), bound();
+}
+EXPORT CUresult cuEventDestroy(CUevent e) { return gone(e), delete e, bound(); }
 EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
   if (of(s) == &legacy) return CUDA_SUCCESS;  // on which there is nothing
   Flag done = std::make_shared<bool>(false);

@@ -1,0 +1,103 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/knob"
+)
+
+// leftOver waits until as much of the device is free as there was, and says
+// what is missing: bytes, and one for each stream, event and piece of pinned
+// memory. Windows that wait for others' kernels to leave are given back first.
+func leftOver(t *testing.T, before int64) int64 {
+	t.Helper()
+	retired.mu.Lock()
+	for i := range retired.all {
+		retired.all[i].since = time.Time{}
+	}
+	retired.mu.Unlock()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		left := before - freeBytes(t)
+		if left == 0 || time.Now().After(deadline) {
+			return left
+		}
+	}
+}
+
+func freeBytes(t *testing.T) (free int64) {
+	t.Helper()
+	d, err := deviceOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.in(func() (err error) {
+		retired.sweep()
+		free, _, err = driver.MemInfo()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return free
+}
+
+// TestFailedOpen: whatever call fails while ranks join, nothing of the
+// communicator is left on the device, nor goroutines, sockets and memory that
+// processes share.
+func TestFailedOpen(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	d, err := deviceOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.info.Name != "emulator" {
+		t.Skip("a real driver does not fail when it is told to")
+	}
+	for name, set := range map[string]func(*knob.Knobs){"devices": nil, "hosted": hosted, "staged": func(k *knob.Knobs) { staged(k); k.MinChannels = 2 }} {
+		w.set = set
+		opens := func() ([]*coll.Comm, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			return coll.CommInitAll(ctx, w.ranks, w.config())
+		}
+		ends := func(t *testing.T, comms []*coll.Comm) {
+			for _, c := range comms {
+				_ = c.Abort()
+			}
+		}
+		comms, err := opens() // what a device keeps for good
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends(t, comms)
+		for _, call := range []string{"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuStreamCreate", "cuEventCreate"} {
+			failed := 0
+			for _, n := range []int{1, 2, 3, 4, 5, 8, 13, 21, 34} {
+				t.Run(fmt.Sprintf("%s/%s %d", name, call, n), func(t *testing.T) {
+					before := freeBytes(t)
+					if left := leftOver(t, before); left != 0 {
+						before -= left
+					}
+					colltest.Watch(t)
+					t.Setenv("FAKE_FAIL", fmt.Sprintf("%s %d", call, n))
+					comms, err := opens()
+					if err != nil {
+						failed++
+					}
+					ends(t, comms)
+					if left := leftOver(t, before); left != 0 {
+						t.Errorf("after %v: %d bytes and objects are left", err, left)
+					}
+				})
+			}
+			t.Logf("%s: %s failed %d times", name, call, failed)
+		}
+	}
+}

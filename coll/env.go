@@ -1,0 +1,402 @@
+package coll
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/transport/shm"
+	"github.com/assay-hpc/assay/coll/transport/slots"
+	"github.com/assay-hpc/assay/coll/tuning"
+	"github.com/assay-hpc/assay/harness/version"
+)
+
+// An Env is what the ranks of a communicator have agreed on. How an operation
+// is done follows from it and from the operation, and from nothing else: ranks
+// that chose in different ways would wait for messages that nobody sends. So
+// whatever reads the environment, a file or the machine and bears on a choice
+// puts what it found here, before the ranks compare.
+type Env struct {
+	// Settings that are the same on all ranks, or there is no communicator.
+	Algo, Proto         knob.Filter // NCCL_ALGO, NCCL_PROTO
+	Rings               [][]int     // NCCL_RINGS, those of so many ranks
+	MinChannels         int         // 0: not set
+	MaxChannels         int         // 0: not set
+	BuffSize            int64       // NCCL_BUFFSIZE
+	Threads             int         // NCCL_NTHREADS; 0: not set
+	SingleRingThreshold int64       // knob.Auto: not set
+	LLThreshold         int64       // knob.Auto: not set
+	P2P                 bool        // NCCL_P2P_DISABLE and NCCL_P2P_LEVEL
+	SHMDisable          bool        // NCCL_SHM_DISABLE
+	CollNetEnable       bool        // NCCL_COLLNET_ENABLE
+	CollNetThreshold    int         // NCCL_COLLNET_NODE_THRESHOLD
+	GPUAlgo             string      // ASSAY_GPU_ALGO
+	Tuning              Measured    // ASSAY_TUNING
+	Version             string      // of assay
+	Device              string      // whether ranks have devices
+
+	// What the ranks found, made one.
+	Hosts     [][]int          // the ranks of each host, in the order of their lowest ranks
+	Cores     int              // that the ranks of a host may use, where these are fewest; 0: not known
+	Unchecked bool             // NCCL_CHECKS_DISABLE of some rank
+	Slot      int              // bytes in a message, of any connection
+	NetCost   tuning.Transport // between hosts, if there is to be a network
+}
+
+// Measured are the measurements of a file. Two are the same when the files
+// have the same bytes, wherever they lie.
+type Measured struct {
+	*tuning.Measurements        // nil: no file was named
+	sum                  string // of the file, or why it cannot be read
+	file                 string
+}
+
+// readTuning reads the file of ASSAY_TUNING, once for all its uses.
+func readTuning(file string) (m Measured, err error) {
+	if file == "" {
+		return m, nil
+	}
+	m.file = file
+	b, err := os.ReadFile(file)
+	if err == nil {
+		m.sum = hex.EncodeToString(sumOf(b))
+		m.Measurements, err = tuning.ReadMeasurements(strings.NewReader(string(b)))
+	}
+	if err != nil {
+		m.sum = err.Error()
+		return m, fmt.Errorf("ASSAY_TUNING=%s: %w; measure anew or unset it", knob.Quote(file), err)
+	}
+	return m, nil
+}
+
+func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
+
+// newEnv is what this rank brings.
+func newEnv(s settings) (e Env, err error) {
+	k := s.Knobs
+	e = Env{
+		Algo: k.Algo, Proto: k.Proto, Rings: s.rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, BuffSize: k.BuffSize,
+		Threads: k.Threads, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold, P2P: k.P2P(), SHMDisable: k.SHMDisable,
+		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(),
+	}
+	switch {
+	case s.device == nil:
+		e.Device = "no device"
+	case opener.Load() == nil:
+		e.Device = "a device but no CUDA in its build (build tag cuda)"
+	default:
+		e.Device = "a device"
+	}
+	e.Tuning, err = readTuning(k.Tuning)
+	return e, err
+}
+
+var release = sync.OnceValue(func() string { return version.Get().Version })
+
+// A term is a setting of an Env, as ranks compare it.
+type term struct {
+	Name  string `json:"name"`
+	Value string `json:"value"` // for people
+	Key   string `json:"key"`   // is the same where the setting is
+}
+
+// terms are all settings that must be the same.
+func (e *Env) terms() []term {
+	set := func(is bool, v any) string {
+		if !is {
+			return "not set"
+		}
+		return fmt.Sprint(v)
+	}
+	flag := func(b bool) string {
+		if b {
+			return "1"
+		}
+		return "0"
+	}
+	file := "not set"
+	if e.Tuning.file != "" {
+		file = fmt.Sprintf("%s (SHA-256 %.12s)", e.Tuning.file, e.Tuning.sum)
+		if e.Tuning.Measurements == nil {
+			file = e.Tuning.sum
+		}
+	}
+	all := []term{
+		{Name: "NCCL_ALGO", Value: set(e.Algo.String() != "", e.Algo), Key: strings.ToLower(e.Algo.String())},
+		{Name: "NCCL_PROTO", Value: set(e.Proto.String() != "", e.Proto), Key: strings.ToLower(e.Proto.String())},
+		{Name: "NCCL_RINGS", Value: set(len(e.Rings) > 0, e.Rings)},
+		{Name: "NCCL_MIN_CTAS or an older name of it", Value: set(e.MinChannels > 0, e.MinChannels)},
+		{Name: "NCCL_MAX_CTAS or an older name of it", Value: set(e.MaxChannels > 0, e.MaxChannels)},
+		{Name: "NCCL_BUFFSIZE", Value: fmt.Sprint(e.BuffSize)},
+		{Name: "NCCL_NTHREADS", Value: set(e.Threads > 0, e.Threads)},
+		{Name: "NCCL_SINGLE_RING_THRESHOLD", Value: set(e.SingleRingThreshold >= 0, e.SingleRingThreshold)},
+		{Name: "NCCL_LL_THRESHOLD", Value: set(e.LLThreshold >= 0, e.LLThreshold)},
+		{Name: "NCCL_P2P_DISABLE or NCCL_P2P_LEVEL", Value: map[bool]string{true: "peer access allowed", false: "peer access not allowed"}[e.P2P]},
+		{Name: "NCCL_SHM_DISABLE", Value: flag(e.SHMDisable)},
+		{Name: "NCCL_COLLNET_ENABLE", Value: flag(e.CollNetEnable)},
+		{Name: "NCCL_COLLNET_NODE_THRESHOLD", Value: fmt.Sprint(e.CollNetThreshold)},
+		{Name: "ASSAY_GPU_ALGO", Value: set(e.GPUAlgo != "", e.GPUAlgo)},
+		{Name: "ASSAY_TUNING", Value: file, Key: e.Tuning.sum},
+		{Name: "the version of assay", Value: e.Version},
+		{Name: "devices", Value: e.Device},
+	}
+	for i := range all {
+		all[i].Key = hex.EncodeToString(sumOf([]byte(cmp.Or(all[i].Key, all[i].Value)))[:8])
+		all[i].Value = knob.Quote(all[i].Value)
+	}
+	return all
+}
+
+// sum is the same on two ranks whose settings are.
+func (e *Env) sum() [sha256.Size]byte {
+	h := sha256.New()
+	for _, t := range e.terms() {
+		fmt.Fprintln(h, t.Name, t.Key)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// differ says which settings of two ranks are not the same.
+func differ(a int, of []term, b int, from []term) error {
+	var all []string
+	for i, t := range of {
+		if i < len(from) && from[i].Name == t.Name && from[i].Key != t.Key {
+			all = append(all, fmt.Sprintf("%s: rank %d has %s, rank %d has %s", t.Name, a, t.Value, b, from[i].Value))
+		}
+	}
+	if len(all) == 0 {
+		return fmt.Errorf("ranks %d and %d have different versions of assay; run one on all ranks", a, b)
+	}
+	return fmt.Errorf("the ranks differ in %s; give all of them the same (mpirun hands a variable on with -x NAME)", strings.Join(all, "; "))
+}
+
+// agree makes the ranks' Envs one. Each has sent a hash of its settings: only
+// where these differ do rank 0 and the first that differs from it say more.
+func (c *Comm) agree(ctx context.Context, all []hello) error {
+	odd := slices.IndexFunc(all, func(h hello) bool { return h.Settings != all[0].Settings })
+	if odd < 0 {
+		return nil
+	}
+	var mine []byte
+	if c.rank == 0 || c.rank == odd {
+		var err error
+		if mine, err = json.Marshal(c.env.terms()); err != nil {
+			return err
+		}
+	}
+	got, err := c.net.AllGather(ctx, mine)
+	if err != nil {
+		return err
+	}
+	var zero, other []term
+	if json.Unmarshal(got[0], &zero) != nil || json.Unmarshal(got[odd], &other) != nil {
+		return c.errorOf(InternalError, "CommInitRank", "ranks 0 and %d sent damaged settings", odd)
+	}
+	e := c.errorOf(InvalidUsage, "CommInitRank", "%w", differ(0, zero, odd, other))
+	if e.Peer = odd; c.rank == odd {
+		e.Peer = 0
+	}
+	return c.together(ctx, e)
+}
+
+// together returns an error that all ranks have come to, when all have: one
+// that left before would look like a dead one to the others.
+func (c *Comm) together(ctx context.Context, err error) error {
+	_ = c.net.Barrier(ctx)
+	return err
+}
+
+// merge makes one of what the ranks found.
+func (e *Env) merge(all []hello) {
+	e.Hosts = groups(all)
+	for i, g := range e.Hosts {
+		if n := processors(all, g); i == 0 || n < e.Cores {
+			e.Cores = n
+		}
+	}
+	e.Unchecked = slices.ContainsFunc(all, func(h hello) bool { return h.Unchecked })
+	e.Slot = e.slot()
+}
+
+// processors is how many processors the ranks of a host may use: those that
+// any of them may, but no more than their processes use at once.
+func processors(all []hello, host []int) int {
+	var union [16]uint64
+	atOnce := map[uint32]int{} // by process
+	for _, r := range host {
+		for i, w := range all[r].CPUs {
+			union[i] |= w
+		}
+		atOnce[all[r].PID] = int(all[r].Procs)
+	}
+	n := 0
+	for _, procs := range atOnce {
+		n += procs
+	}
+	return min(n, onesOf(union))
+}
+
+// affinity is the set of processors that this process may use.
+func affinity() (mask [16]uint64) {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return mask
+	}
+	for i := range 1024 {
+		if set.IsSet(i) {
+			mask[i/64] |= 1 << (i % 64)
+		}
+	}
+	return mask
+}
+
+// network reports whether some ranks are out of reach of shared memory.
+func (e *Env) network() bool { return len(e.Hosts) > 1 || e.SHMDisable }
+
+// channels is how many channels the tuner may use. One goroutine drives all
+// of a rank's, so that more of them only help where they are more streams of a
+// network.
+func (e *Env) channels() int {
+	n := 1
+	if e.network() {
+		n = 4
+	}
+	if e.MaxChannels > 0 {
+		n = min(n, e.MaxChannels)
+	}
+	return max(n, e.MinChannels, len(e.Rings))
+}
+
+// slot is the size of the largest message. Among ranks of one host it is small
+// enough for a second-level cache; a network wants larger ones. It is more than
+// NCCL_BUFFSIZE says where there are so many ranks that a message would not hold
+// an element of each block that it has to.
+func (e *Env) slot() int {
+	n := shm.DefaultSlot
+	switch {
+	case e.BuffSize != defaultBuffSize:
+		n = int(min(max(e.BuffSize/slots.N, 4096), 64<<20))
+	case e.network():
+		n = defaultBuffSize / slots.N
+	}
+	ranks := 0
+	for _, h := range e.Hosts {
+		ranks += len(h)
+	}
+	least := host.Slot(schedule.Widest(schedule.Options{Ranks: ranks, Groups: e.Hosts}))
+	return max(n/64*64, (least+63)/64*64)
+}
+
+const defaultBuffSize = 4 << 20
+
+// model is what the tuner takes the communicator for.
+func (e *Env) model() tuning.Env {
+	m := tuning.Env{Groups: len(e.Hosts), Cores: e.Cores, Local: tuning.SHM, Net: e.NetCost}
+	for _, g := range e.Hosts {
+		m.Ranks += len(g)
+	}
+	if e.SHMDisable {
+		m.Local = e.NetCost
+	}
+	return m
+}
+
+// tuner finds the tuner of an Env, or makes it.
+func (e *Env) tuner() (*tuning.Tuner, error) {
+	m, sum, err := e.measurements()
+	if err != nil {
+		return nil, err
+	}
+	over := tuning.Overrides{
+		Algo: collNetOnly{e.Algo}, Proto: e.Proto, Rings: e.Rings, MinChannels: e.MinChannels, MaxChannels: e.channels(),
+		BuffSize: int64(e.Slot) * slots.N, SingleRingThreshold: e.SingleRingThreshold, LLThreshold: e.LLThreshold,
+	}
+	return shared.tuner(e.model(), over, m, sum)
+}
+
+// measurements are those of ASSAY_TUNING, or those that came with the package
+// where that has none, or none of the processor's. sum tells them apart.
+func (e *Env) measurements() (m *tuning.Measurements, sum string, err error) {
+	if m := e.Tuning.Measurements; m != nil && len(m.Points) > 0 {
+		return m, e.Tuning.sum, nil
+	}
+	m, err = tuning.Defaults()
+	return m, "", err
+}
+
+// rules are the choices on host memory, as rank 0 hands them to all: another
+// processor or compiler rounds costs in another way.
+func (e *Env) rules() ([]byte, error) {
+	var r ruling
+	if t, err := e.tuner(); err != nil {
+		r.Error = err.Error()
+	} else {
+		r.Rules = t.Rules()
+	}
+	return json.Marshal(r)
+}
+
+// A ruling is rules, or why there can be none.
+type ruling struct {
+	Rules *tuning.Rules `json:"rules,omitempty"`
+	Error string        `json:"error,omitempty"`
+}
+
+// parseRules reads what rank 0 sent.
+func parseRules(b []byte) (*tuning.Rules, error) {
+	var r ruling
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, fmt.Errorf("rank 0 sent damaged choices: %w", err)
+	}
+	switch {
+	case r.Error != "":
+		return nil, fmt.Errorf("choosing algorithms: %s", r.Error)
+	case r.Rules == nil:
+		return nil, fmt.Errorf("rank 0 sent no choices")
+	}
+	return r.Rules, r.Rules.Validate()
+}
+
+// tuners are kept for later communicators of the process: to make one takes
+// milliseconds.
+type tuners struct {
+	mu  sync.Mutex
+	all map[string]*tuning.Tuner
+}
+
+var shared tuners
+
+// tuner finds one, by the Env, the overrides and the sum of the file that the
+// measurements are of.
+func (s *tuners) tuner(env tuning.Env, over tuning.Overrides, m *tuning.Measurements, sum string) (*tuning.Tuner, error) {
+	key := fmt.Sprintf("%+v %q %v %v %v %d %d %d %d %d", env, sum, over.Algo, over.Proto, over.Rings, over.MinChannels, over.MaxChannels, over.BuffSize, over.SingleRingThreshold, over.LLThreshold)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.all[key]; t != nil {
+		return t, nil
+	}
+	t, err := tuning.NewTuner(env, over, m)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.all) >= 32 { // programs make few kinds of communicators
+		clear(s.all)
+	}
+	if s.all == nil {
+		s.all = map[string]*tuning.Tuner{}
+	}
+	s.all[key] = t
+	return t, nil
+}

@@ -1,0 +1,98 @@
+package coll
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestSplitKeys: keys may be anything, and their differences more than an int
+// holds.
+func TestSplitKeys(t *testing.T) {
+	keys := []int{math.MaxInt, math.MinInt, 0, -1, math.MaxInt - 1}
+	want := []int{4, 0, 2, 1, 3}
+	withRanks(t, len(keys), testConfig(), func(c *Comm) error {
+		s, err := c.Split(context.Background(), 0, keys[c.Rank()])
+		if err != nil {
+			return err
+		}
+		if s.Rank() != want[c.Rank()] {
+			t.Errorf("key %d: rank %d; want %d", keys[c.Rank()], s.Rank(), want[c.Rank()])
+		}
+		if err := sumOnce(s, 100); err != nil {
+			return err
+		}
+		return s.Destroy()
+	})
+}
+
+// TestSplitBadColor: all ranks hear which one had a color that there is not,
+// and the communicator goes on.
+func TestSplitBadColor(t *testing.T) {
+	for name, colors := range map[string][]int{
+		"one":             {0, -5, 1, NoColor},
+		"the lowest":      {math.MinInt, 0, 0, 0},
+		"more than one":   {0, -2, -3, 0},
+		"all are as bad":  {-7, -7, -7, -7},
+		"among left out":  {NoColor, NoColor, NoColor, -2},
+		"beside NoColor":  {-2, NoColor, NoColor, NoColor},
+		"the last is bad": {3, 3, 3, -4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := 0
+			for colors[bad] >= NoColor {
+				bad++
+			}
+			withRanks(t, len(colors), testConfig(), func(c *Comm) error {
+				ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+				defer cancel()
+				s, err := c.Split(ctx, colors[c.Rank()], 0)
+				want := fmt.Sprintf("rank %d has the color %d", bad, colors[bad])
+				if s != nil || CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), want) {
+					return fmt.Errorf("rank %d: %v, %v; want an invalid argument, %q", c.Rank(), s, err, want)
+				}
+				if s, err = c.Split(ctx, c.Rank()%2, 0); err != nil {
+					return err
+				}
+				if err := sumOnce(s, 100); err != nil {
+					return err
+				}
+				return s.Destroy()
+			})
+		})
+	}
+}
+
+// TestSplitGivenUp: when one rank's patience ends, the others do not wait until
+// theirs does.
+func TestSplitGivenUp(t *testing.T) {
+	comms, err := CommInitAll(context.Background(), 3, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, len(comms))
+	var wg sync.WaitGroup
+	for r, c := range comms {
+		wg.Go(func() {
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			if r == 1 {
+				cancel()
+			}
+			_, errs[r] = c.Split(ctx, 0, 0)
+		})
+	}
+	wg.Wait()
+	for r, err := range errs {
+		if err == nil || r != 1 && (CodeOf(err) != RemoteError || !strings.Contains(err.Error(), "rank 1 gave up")) {
+			t.Errorf("rank %d: %v; want an error that names rank 1", r, err)
+		}
+	}
+	for _, c := range comms {
+		_ = c.Abort()
+	}
+}
