@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
 // These tests run the benchmark as its users do, under every launcher that is
@@ -63,9 +64,10 @@ var sweep = []string{"coll", "all_reduce", "-b", "8", "-e", "1M", "-f", "4", "-n
 
 const sweepRows = 9
 
-func output(t *testing.T, timeout time.Duration, env []string, name string, args ...string) string {
+// output runs a command, with a limit that is for what hangs.
+func output(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -78,14 +80,14 @@ func output(t *testing.T, timeout time.Duration, env []string, name string, args
 
 func TestLaunchThreads(t *testing.T) {
 	bin := harnessBinary(t)
-	verified(t, output(t, time.Minute, nil, bin, append(sweep, "-t", "4")...), 4, sweepRows)
+	verified(t, output(t, nil, bin, append(sweep, "-t", "4")...), 4, sweepRows)
 }
 
 func TestLaunchMpirun(t *testing.T) {
 	bin := harnessBinary(t)
 	needs(t, "mpirun", "openmpi-bin")
 	args := append([]string{"--allow-run-as-root", "--oversubscribe", "-np", "4", bin}, sweep...)
-	verified(t, output(t, time.Minute, nil, "mpirun", args...), 4, sweepRows)
+	verified(t, output(t, nil, "mpirun", args...), 4, sweepRows)
 }
 
 func TestLaunchTorchrun(t *testing.T) {
@@ -108,27 +110,11 @@ func TestLaunchTorchrun(t *testing.T) {
 
 func TestLaunchSlurm(t *testing.T) {
 	bin := harnessBinary(t)
-	needs(t, "slurmctld", "slurm-wlm")
-	needs(t, "munged", "munge")
-	if os.Geteuid() != 0 {
-		t.Skip("a Slurm cluster needs root")
-	}
-	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	script := filepath.Join("..", "..", "coll", "bootstrap", "testdata", "slurm.sh")
-	env := []string{"PORT=17200", "SLURM_CONF=" + filepath.Join(dir, "slurm.conf")}
-	t.Cleanup(func() {
-		stop := exec.Command("sh", script, "stop", dir)
-		_ = stop.Run()
-	})
-	output(t, time.Minute, env, "sh", script, "start", dir)
+	slurm := clustertest.StartSlurm(t, clustertest.SlurmOptions{})
 	for _, mpi := range []string{"none", "pmi2", "pmix"} {
 		t.Run(mpi, func(t *testing.T) {
-			args := append([]string{"--mpi=" + mpi, "-N", "2", "-n", "4", "--overcommit", bin}, sweep...)
-			verified(t, output(t, time.Minute, env, "srun", args...), 4, sweepRows)
+			line := slurm.Line("srun", append([]string{"--mpi=" + mpi, "-N", "2", "-n", "4", "--overcommit", bin}, sweep...)...)
+			verified(t, output(t, slurm.Env, line[0], line[1:]...), 4, sweepRows)
 		})
 	}
 }
