@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // joinTime is how long ranks wait for one another in the beginning; one that
 // is killed before it has joined is missed only then.
-const joinTime = 10 * time.Second
+const joinTime = 30 * time.Second
 
 // join makes the communicator of a job of processes. The argument "socket"
 // keeps them off shared memory.
@@ -200,7 +200,7 @@ func TestHalfOpen(t *testing.T) {
 		Program: "endless", Ranks: 2, Arg: "socket",
 		Prefix: func(r int) []string { return w.Prefix(r % 2) },
 	})
-	job.Await(t, "joined", 30*time.Second)
+	job.Await(t, "joined", 5*time.Minute)
 	time.Sleep(100 * time.Millisecond)
 	cut := time.Now()
 	w.Cut()

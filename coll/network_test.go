@@ -86,7 +86,7 @@ func initAll(t *testing.T, n int, set func(rank int, cfg *Config)) ([]*Comm, []e
 		t.Fatal(err)
 	}
 	comms, errs := make([]*Comm, n), make([]error, n)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for r := range n {

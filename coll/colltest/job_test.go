@@ -13,7 +13,7 @@ import (
 func TestJob(t *testing.T) {
 	Watch(t)
 	j := Start(t, JobOptions{Program: "talk", Ranks: 3, Env: []string{"EXTRA=x"}, EnvOf: func(rank int) []string { return []string{fmt.Sprint("EXTRA=", rank)} }})
-	j.Await(t, "got hello", 20*time.Second)
+	j.Await(t, "got hello", 5*time.Minute)
 	for r, res := range j.Wait(20 * time.Second) {
 		if err := res.Clean(); err != nil {
 			t.Error(err)
@@ -45,7 +45,7 @@ func TestJobErrors(t *testing.T) {
 func TestJobThatHangs(t *testing.T) {
 	Watch(t)
 	j := Start(t, JobOptions{Program: "hang", Ranks: 3})
-	j.Await(t, "hanging", 20*time.Second)
+	j.Await(t, "hanging", 5*time.Minute)
 	j.Ranks[1].Signal(syscall.SIGSTOP)
 	j.Ranks[2].Signal(syscall.SIGKILL)
 	results := j.Wait(100 * time.Millisecond)

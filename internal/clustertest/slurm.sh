@@ -21,7 +21,7 @@ ip link set net1 up
 host=$(hostname -s)
 mkdir -p "$dir/state"
 # munged insists on directories that others cannot write to.
-mkdir -p -m 0755 "$dir/munge"
+mkdir -m 0755 "$dir/munge"
 dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 2>/dev/null
 chmod 0400 "$dir/munge/key"
 munged --force --key-file="$dir/munge/key" --socket="$dir/munge/socket" --pid-file="$dir/munged.pid" \
