@@ -135,6 +135,7 @@ func waitFor(t *testing.T, so func() bool) {
 // TestCertifyForeign certifies an image that assay did not build, from a
 // registry: the harness is brought along.
 func TestCertifyForeign(t *testing.T) {
+	long(t)
 	addr := buildkit(t)
 	u := upstreams(t, standin.Options{})
 	w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())

@@ -36,9 +36,7 @@ type slurm struct {
 // and with NCCL_HOSTID nothing but TCP joins them. Lines are for slurm.conf.
 func startSlurm(t *testing.T, lines ...string) *slurm {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: it starts a Slurm cluster and runs suites on it")
-	}
+	long(t)
 	n := 2
 	if v := os.Getenv("SLURM_NODES"); v != "" {
 		var err error
