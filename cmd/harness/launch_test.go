@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,6 +38,18 @@ func needs(t *testing.T, program, pkg string) {
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skipf("there is no %s: apt-get install %s", program, pkg)
 	}
+}
+
+// freePort is one that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
 }
 
 // verified reads the table that a run printed, with the parser for nccl-tests'
@@ -92,12 +105,12 @@ func TestLaunchMpirun(t *testing.T) {
 
 func TestLaunchTorchrun(t *testing.T) {
 	bin := harnessBinary(t)
-	outs := make([]string, 2)
+	outs, port := make([]string, 2), freePort(t)
 	var wg sync.WaitGroup
 	for r := range outs {
 		wg.Go(func() {
 			cmd := exec.Command(bin, append(sweep, "-t", "2")...)
-			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", fmt.Sprintf("LOCAL_RANK=%d", r), "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29461", "ASSAY_JOB_SECRET=x")
+			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", fmt.Sprintf("LOCAL_RANK=%d", r), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "ASSAY_JOB_SECRET=x")
 			out, err := cmd.CombinedOutput()
 			if outs[r] = string(out); err != nil {
 				t.Errorf("rank %d: %v\n%s", r, err, out)
