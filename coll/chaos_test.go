@@ -122,7 +122,7 @@ func TestKill(t *testing.T) {
 		t.Run(arg, func(t *testing.T) {
 			slowest := colltest.Chaos{
 				Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: arg},
-				Rounds: (rounds + i) / 2, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: uint64(i + 1),
+				Rounds: (rounds + i) / 2, Moment: 600 * time.Millisecond, Deadline: 5 * time.Minute, Seed: uint64(i + 1),
 				Survivor: survivor,
 			}.Run(t)
 			var worst time.Duration
@@ -164,7 +164,7 @@ func TestNamespaces(t *testing.T) {
 				Program: "sums", Ranks: 4, Arg: "socket " + family,
 				Prefix: func(r int) []string { return n.Prefix(r % 2) },
 			})
-			for _, r := range job.Wait(time.Minute) {
+			for _, r := range job.Wait(5 * time.Minute) {
 				if err := r.Clean(); err != nil {
 					t.Error(err)
 				}
@@ -204,7 +204,7 @@ func TestHalfOpen(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	cut := time.Now()
 	w.Cut()
-	for _, r := range job.Wait(30 * time.Second) {
+	for _, r := range job.Wait(5 * time.Minute) {
 		if err := survivor(r); r.TimedOut || err != nil {
 			t.Errorf("%v: %v", err, r)
 		}

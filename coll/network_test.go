@@ -262,7 +262,7 @@ func TestPluginKill(t *testing.T) {
 		t.Run("deaf="+deaf, func(t *testing.T) {
 			slowest := colltest.Chaos{
 				Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: "socket plugin", Env: []string{pluginVar + "=" + file, "ASSAY_TEST_NET_DEAF=" + deaf}},
-				Rounds: rounds, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: uint64(7 + i),
+				Rounds: rounds, Moment: 600 * time.Millisecond, Deadline: 5 * time.Minute, Seed: uint64(7 + i),
 				Survivor: survivor,
 			}.Run(t)
 			var worst time.Duration
