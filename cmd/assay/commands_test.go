@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,5 +101,22 @@ func TestParse(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("parse(%s) = %v; want %q", line, err, want)
 		}
+	}
+}
+
+// TestCacheFlags: a cache's attributes, which commas separate, stay together.
+func TestCacheFlags(t *testing.T) {
+	const to, from = "type=registry,ref=r.example.org/cache:x,mode=max", "type=registry,ref=r.example.org/cache:y"
+	app := newApp(io.Discard, io.Discard)
+	var got []string
+	app.Command("build").Action = func(c *cli.Context) error {
+		got = append(c.StringSlice("cache-to"), c.StringSlice("cache-from")...)
+		return nil
+	}
+	if err := app.Run(flagsFirst(app, []string{"assay", "build", "--cache-to", to, "--cache-from", from, "--cache-from", to})); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{to, from, to}; !slices.Equal(got, want) {
+		t.Errorf("caches %q; want %q", got, want)
 	}
 }
