@@ -41,11 +41,31 @@ demo: deps build ## build fabric-debian12, certify it, print the certificate
 	$(BIN)/assay build fabric-debian12 --platform linux/$(shell go env GOARCH) --output oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
 
+# How long a package's tests may take before they count as hung, on a machine at
+# load 10, too. No test fails because it is slow.
+HANG := 4h
+
+# What several threads or processes share is tested with the race detector; all
+# else has it in test-all. These are quick to compile and to run with it.
+RACE := ./coll/bootstrap ./coll/debug ./coll/host ./coll/transport/... ./harness/fabric ./harness/gather ./harness/hunt ./harness/suite \
+	./internal/handshake ./perftest/mesh ./perftest/probe/... ./perftest/tcp
+
 .PHONY: test
-test: deps build ## all tests that run here: unit, race, scripts, and images built and run for real
-	go vet ./...
-	go test -race -short -timeout 25m ./...
-	go test -count=1 -timeout 25m ./build/e2e ./build/standin
+test: deps build ## the tests: units, scripts, races where threads meet, an image built, certified and run for real (12 minutes)
+	go test -short -timeout $(HANG) $$(go list ./... | grep -vxF -e "$$(go list $(RACE))" | grep -vE '/build/(e2e|standin)$$')
+	go test -short -race -timeout $(HANG) $(RACE)
+	go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
+	@echo "left to make test-all: the race detector for the rest, CUDA images of stand-ins, builds with nothing cached,"
+	@echo "rendered jobs on a real Slurm, clusters of namespaces, longer runs of the engine"
+
+.PHONY: test-all
+test-all: deps build ## what make test leaves out, too: races everywhere, CUDA images of stand-ins, Slurm, clusters of namespaces (40 minutes)
+	ASSAY_TEST_ALL=1 go test -short -race -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
+	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
+	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
+	@TRIALS=0 ./.ci/fabric/test
+	@echo "left to targets of their own: make help lists them (test-cuda, test-rdma, test-kubernetes, test-emulated, test-kernels, test-arm64,"
+	@echo "test-slurm with eight nodes, test-fabric with trials)"
 
 .PHONY: test-cuda
 test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX is current (installs CUDA's toolkit)
@@ -53,18 +73,18 @@ test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX i
 
 .PHONY: test-arm64
 test-arm64: deps build ## build and certify fabric-debian12 for linux/arm64 under emulation
-	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout 40m -run TestFabricBothPlatforms ./build/e2e
+	ASSAY_TEST_ARM64=1 go test -count=1 -v -timeout $(HANG) -run TestFabricBothPlatforms ./build/e2e
 
 .PHONY: test-kernels
 test-kernels: deps build ## build a CUDA image whose harness has kernels by this machine's nvcc (some minutes)
 	./.ci/deps-cuda
-	ASSAY_TEST_KERNELS=1 go test -count=1 -v -timeout 40m -run '^TestHarnessCUDA$$' ./build/e2e
+	ASSAY_TEST_KERNELS=1 go test -count=1 -v -timeout $(HANG) -run '^TestHarnessCUDA$$' ./build/e2e
 
 .PHONY: test-emulated
 test-emulated: ## the engine for GPUs and its kernels, whole, on an emulated driver (some minutes)
 	./.ci/deps-cuda
-	CGO_ENABLED=1 go test -tags cuda -count=1 -timeout 30m -run '^TestEmulated$$' ./coll/cuda
-	go test -count=1 -timeout 30m -run '^TestEmulator$$' ./coll/cuda/kernels
+	CGO_ENABLED=1 go test -tags cuda -count=1 -timeout $(HANG) -run '^TestEmulated$$' ./coll/cuda
+	go test -count=1 -timeout $(HANG) -run '^TestEmulator$$' ./coll/cuda/kernels
 
 .PHONY: test-gpu
 test-gpu: ## build the bundle that tries and measures the engine on GPUs, and run it if there are some here

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 
 // joinTime is how long ranks wait for one another in the beginning; one that
 // is killed before it has joined is missed only then.
-const joinTime = 10 * time.Second
+const joinTime = 30 * time.Second
 
 // hostVar says which host a process of a job counts as on.
 const hostVar = "ASSAY_TEST_HOST"
@@ -131,7 +131,7 @@ func TestKill(t *testing.T) {
 		t.Run(arg, func(t *testing.T) {
 			slowest := colltest.Chaos{
 				Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: arg},
-				Rounds: (rounds + i) / 2, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: uint64(i + 1),
+				Rounds: (rounds + i) / 2, Moment: 600 * time.Millisecond, Deadline: 5 * time.Minute, Seed: uint64(i + 1),
 				Survivor: survivor,
 			}.Run(t)
 			var worst time.Duration
@@ -173,7 +173,7 @@ func TestNamespaces(t *testing.T) {
 				Program: "sums", Ranks: 4, Arg: "socket " + family,
 				Prefix: func(r int) []string { return n.Prefix(r % 2) },
 			})
-			for _, r := range job.Wait(time.Minute) {
+			for _, r := range job.Wait(5 * time.Minute) {
 				if err := r.Clean(); err != nil {
 					t.Error(err)
 				}
@@ -209,11 +209,11 @@ func TestHalfOpen(t *testing.T) {
 		Program: "endless", Ranks: 2, Arg: "socket",
 		Prefix: func(r int) []string { return w.Prefix(r % 2) },
 	})
-	job.Await(t, "joined", 30*time.Second)
+	job.Await(t, "joined", 5*time.Minute)
 	time.Sleep(100 * time.Millisecond)
 	cut := time.Now()
 	w.Cut()
-	for _, r := range job.Wait(30 * time.Second) {
+	for _, r := range job.Wait(5 * time.Minute) {
 		if err := survivor(r); r.TimedOut || err != nil {
 			t.Errorf("%v: %v", err, r)
 		}

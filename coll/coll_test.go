@@ -22,7 +22,7 @@ func testConfig() Config {
 // withRanks runs f as each rank of a communicator in this process.
 func withRanks(t testing.TB, n int, cfg Config, f func(c *Comm) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	comms, err := CommInitAll(ctx, n, cfg)
 	if err != nil {

@@ -86,7 +86,7 @@ func initAll(t *testing.T, n int, set func(rank int, cfg *Config)) ([]*Comm, []e
 		t.Fatal(err)
 	}
 	comms, errs := make([]*Comm, n), make([]error, n)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for r := range n {
@@ -262,7 +262,7 @@ func TestPluginKill(t *testing.T) {
 		t.Run("deaf="+deaf, func(t *testing.T) {
 			slowest := colltest.Chaos{
 				Job:    colltest.JobOptions{Program: "endless", Ranks: 4, Arg: "socket plugin", Env: []string{pluginVar + "=" + file, "ASSAY_TEST_NET_DEAF=" + deaf}},
-				Rounds: rounds, Moment: 600 * time.Millisecond, Deadline: 20 * time.Second, Seed: uint64(7 + i),
+				Rounds: rounds, Moment: 600 * time.Millisecond, Deadline: 5 * time.Minute, Seed: uint64(7 + i),
 				Survivor: survivor,
 			}.Run(t)
 			var worst time.Duration

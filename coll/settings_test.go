@@ -3,7 +3,6 @@ package coll
 import (
 	"testing"
 
-	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -19,15 +18,14 @@ func TestSlot(t *testing.T) {
 		name     string
 		sizes    []int // ranks of each host
 		buffSize int64
-		near     bool
 		want     int
 	}{
-		{"default", []int{8}, defaultBuffSize, true, 128 << 10},
-		{"default, network", []int{8, 8}, defaultBuffSize, false, 512 << 10},
-		{"small", []int{8}, 1 << 10, true, 4096},
-		{"odd", []int{8}, 8 * 5000, true, 4992},
-		{"many ranks", []int{1030}, 1 << 10, true, 8256},
-		{"an uneven cluster", uneven, 1 << 10, false, 65 * 32 * 8},
+		{"default", []int{8}, defaultBuffSize, 128 << 10},
+		{"default, network", []int{8, 8}, defaultBuffSize, 512 << 10},
+		{"small", []int{8}, 1 << 10, 4096},
+		{"odd", []int{8}, 8 * 5000, 4992},
+		{"many ranks", []int{1030}, 1 << 10, 8256},
+		{"an uneven cluster", uneven, 1 << 10, 65 * 32 * 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var groups [][]int
@@ -40,10 +38,8 @@ func TestSlot(t *testing.T) {
 				}
 				groups = append(groups, g)
 			}
-			k := knob.Default()
-			k.BuffSize = tt.buffSize
-			c := &Comm{size: ranks, cfg: settings{Knobs: k}, links: &links{groups: groups}}
-			got := c.slot(tt.near)
+			e := &Env{Hosts: groups, BuffSize: tt.buffSize}
+			got := e.slot()
 			if got != tt.want {
 				t.Errorf("slot = %d; want %d", got, tt.want)
 			}

@@ -125,12 +125,12 @@ func TestInterrupt(t *testing.T) {
 // waitFor polls until something is so, or the test's time is up.
 func waitFor(t *testing.T, so func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for !so() {
 		select {
 		case <-ctx.Done():
-			t.Fatal("it did not happen within a minute")
+			t.Fatal("it did not happen within ten minutes")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -139,6 +139,7 @@ func waitFor(t *testing.T, so func() bool) {
 // TestCertifyForeign certifies an image that assay did not build, from a
 // registry: the harness is brought along.
 func TestCertifyForeign(t *testing.T) {
+	long(t)
 	addr := buildkit(t)
 	u := upstreams(t, standin.Options{})
 	w := workspace(t, "testdata/standin-one.yaml", u.Mirrors())

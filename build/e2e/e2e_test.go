@@ -50,6 +50,14 @@ func stateDir(t *testing.T) string {
 	return filepath.Join(cache, "assay", "test")
 }
 
+// long skips a test that takes minutes, but for "make test-all".
+func long(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ASSAY_TEST_ALL") == "" {
+		t.Skip("it takes minutes: make test-all runs it (ASSAY_TEST_ALL=1)")
+	}
+}
+
 // buildkit returns the address of the shared builder.
 func buildkit(t *testing.T) string {
 	t.Helper()

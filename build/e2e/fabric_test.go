@@ -161,6 +161,7 @@ func TestFabricIsUpToDate(t *testing.T) {
 // TestFabricReproduces builds the same lock again with nothing cached: another
 // base from debootstrap, every step executed, and the same digest.
 func TestFabricReproduces(t *testing.T) {
+	long(t)
 	first, _, img := fabricImage(t)
 	addr := buildkit(t)
 	dir := t.TempDir()

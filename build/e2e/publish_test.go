@@ -42,6 +42,7 @@ func flakyRegistry(t *testing.T) (repo string, requests *atomic.Int64) {
 // TestStandinMatrix builds, certifies, signs and publishes every row of the
 // stand-in matrix, and verifies what is in the registry.
 func TestStandinMatrix(t *testing.T) {
+	long(t)
 	addr := buildkit(t)
 	u := upstreams(t, standin.Options{})
 	w := workspace(t, "testdata/standin.yaml", u.Mirrors())

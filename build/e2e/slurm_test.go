@@ -18,34 +18,25 @@ import (
 
 	"github.com/assay-hpc/assay/build/jobs"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
 // A slurm is a real Slurm whose nodes are all this machine, and a harness for
 // its jobs.
 type slurm struct {
+	*clustertest.Slurm
 	t       *testing.T
 	dir     string // of submission
 	harness string
 	nodes   []string
-	env     []string
 }
 
 // startSlurm starts one of SLURM_NODES nodes, by default two, that have GPUs as far
 // as Slurm knows. To the harness they are machines of their own: by Slurm's names,
-// and with NCCL_HOSTID nothing but TCP joins them.
-func startSlurm(t *testing.T) *slurm {
+// and with NCCL_HOSTID nothing but TCP joins them. Lines are for slurm.conf.
+func startSlurm(t *testing.T, lines ...string) *slurm {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("-short: it starts a Slurm cluster and runs suites on it")
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("a Slurm cluster needs root")
-	}
-	for program, pkg := range map[string]string{"slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "munged": "munge"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("there is no %s: apt-get install %s", program, pkg)
-		}
-	}
+	long(t)
 	n := 2
 	if v := os.Getenv("SLURM_NODES"); v != "" {
 		var err error
@@ -53,45 +44,30 @@ func startSlurm(t *testing.T) *slurm {
 			t.Fatalf("SLURM_NODES=%s; want 2 or more", v)
 		}
 	}
-	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	s := &slurm{t: t, dir: dir, harness: filepath.Join(dir, "harness")}
+	s := &slurm{t: t}
+	lines = append(lines, "MessageTimeout=30", "TaskProlog=%s/prolog")
+	s.Slurm = clustertest.StartSlurm(t, clustertest.SlurmOptions{Nodes: n, GPUs: 8, Config: strings.Join(lines, "\n"), Prepare: func(dir string) {
+		if err := os.WriteFile(filepath.Join(dir, "prolog"), []byte("#!/bin/sh\necho \"export NCCL_HOSTID=$SLURMD_NODENAME\"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}})
+	s.dir, s.harness = s.Dir, filepath.Join(s.Dir, "harness")
 	for i := range n {
 		s.nodes = append(s.nodes, fmt.Sprintf("n%d", i+1))
 	}
-	if err := os.WriteFile(filepath.Join(dir, "prolog"), []byte("#!/bin/sh\necho \"export NCCL_HOSTID=$SLURMD_NODENAME\"\n"), 0o755); err != nil {
-		t.Fatal(err)
+	build := exec.Command("go", "build", "-tags", "urfave_cli_no_docs", "-o", s.harness, "../../cmd/harness")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
 	}
-	s.env = append(os.Environ(), "PORT=17600", "SLURM_GPUS=8", fmt.Sprintf("SLURM_NODES=%d", n), "CGO_ENABLED=0",
-		"SLURM_CONF="+filepath.Join(dir, "c", "slurm.conf"), "EXTRA=SlurmdTimeout=5\nMessageTimeout=5\nTaskProlog="+filepath.Join(dir, "prolog"))
-	s.run("go", "build", "-tags", "urfave_cli_no_docs", "-o", s.harness, "../../cmd/harness")
-	const script = "../../coll/bootstrap/testdata/slurm.sh"
-	t.Cleanup(func() {
-		if out, err := s.command("sh", script, "stop", filepath.Join(dir, "c")).CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
-	})
-	s.run("sh", script, "start", filepath.Join(dir, "c"))
 	t.Logf("%s, %d nodes", s.run("sbatch", "--version"), n)
 	return s
-}
-
-func (s *slurm) command(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.Env = s.env
-	return cmd
 }
 
 // run runs a command that must succeed, and returns what it prints.
 func (s *slurm) run(name string, args ...string) string {
 	s.t.Helper()
-	cmd := s.command(name, args...)
+	cmd := s.Command(name, args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
@@ -120,8 +96,8 @@ func (s *slurm) submit(o jobs.Options, env ...string) *submitted {
 	if err := os.WriteFile(script, text, 0o755); err != nil {
 		s.t.Fatal(err)
 	}
-	cmd := s.command("sbatch", "--parsable", script)
-	cmd.Dir, cmd.Env = s.dir, append(s.env[:len(s.env):len(s.env)], env...)
+	cmd := s.Command("sbatch", "--parsable", script)
+	cmd.Dir, cmd.Env = s.dir, append(s.Env[:len(s.Env):len(s.Env)], env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		s.t.Fatalf("sbatch: %v\n%s\n%s", err, out, text)
@@ -150,9 +126,9 @@ func (j *submitted) show(field string) string {
 
 func (j *submitted) until(what string, done func() bool) {
 	j.s.t.Helper()
-	for end := time.Now().Add(5 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
-			_ = j.s.command("scancel", j.id).Run()
+			_ = j.s.Command("scancel", j.id).Run()
 			j.s.t.Fatalf("waited in vain: %s\n%s", what, j.log())
 		}
 	}
@@ -249,7 +225,7 @@ func TestSlurmApart(t *testing.T) {
 // TestSlurmDeath: a node whose process or which itself dies during the run is
 // named in the certificate of the others.
 func TestSlurmDeath(t *testing.T) {
-	s := startSlurm(t)
+	s := startSlurm(t, "SlurmdTimeout=20")
 	victim := s.nodes[len(s.nodes)-1]
 	deaths := []string{"process", "node"} // the node last: it stays dead
 	if len(s.nodes) > 2 {                 // a minute goes by until Slurm gives a dead node up
@@ -275,15 +251,7 @@ func TestSlurmDeath(t *testing.T) {
 				}
 			}
 			if what == "node" {
-				b, err := os.ReadFile(filepath.Join(s.dir, "c", victim+".pid"))
-				if err != nil {
-					t.Fatal(err)
-				}
-				pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				kill(t, pid)
+				kill(t, s.slurmd(victim))
 			}
 			j.ends("FAILED")
 			st := j.certificate("certificate.json")
@@ -320,6 +288,22 @@ func (j *submitted) on(node string) map[int]string {
 		}
 	}
 	return out
+}
+
+// slurmd is the number of a node's daemon.
+func (s *slurm) slurmd(node string) int {
+	s.t.Helper()
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
+		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if bytes.Contains(environ, []byte("SLURM_CONF="+s.dir+"/")) && bytes.HasSuffix(line, []byte("\x00-N\x00"+node+"\x00")) && bytes.HasPrefix(line, []byte("slurmd\x00")) {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			return pid
+		}
+	}
+	s.t.Fatalf("there is no slurmd of %s", node)
+	return 0
 }
 
 // spools reports whether a step's daemon is a node's: it has its log open.

@@ -36,6 +36,7 @@ func upstreams(t *testing.T, opts standin.Options) *standin.Upstreams {
 
 // TestFaults: each fault is refused at its place, by name.
 func TestFaults(t *testing.T) {
+	long(t)
 	addr := buildkit(t)
 	const nccl = "https://github.com/NVIDIA/nccl/archive/refs/tags/v2.27.6-1.tar.gz"
 	for _, c := range []struct {

@@ -77,7 +77,7 @@ func TestLauncher(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 			cmd.Env = append(os.Environ(), "DIR="+dir, "TMPDIR="+dir, "DIE="+tt.die, "FIRST="+tt.first, "LAST="+tt.last, "OMPI_MCA_plm_rsh_agent="+filepath.Join(dir, "agent"))

@@ -80,6 +80,8 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Writer:  out, ErrWriter: errOut,
 		EnableBashCompletion: true,
 		HideVersion:          true,
+		// A cache is named by attributes with commas between them; lists are flags that are repeated.
+		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(),
 			lockCommand(), dockerfileCommand(), jobsCommand(), schemaCommand(), doctorCommand(), versionCommand(), completionCommand(),

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -38,7 +40,11 @@ func planCommand() *cli.Command {
 			case "json":
 				return writeJSON(c.App.Writer, map[string]any{"schemaVersion": 1, "repository": w.File.Repository, "targets": plan})
 			case "github":
-				return writeJSON(c.App.Writer, githubMatrix(plan))
+				jobs, err := githubMatrix(w, plan)
+				if err != nil {
+					return err
+				}
+				return writeJSON(c.App.Writer, map[string]any{"include": jobs})
 			}
 			return planTable(c.App.Writer, plan)
 		},
@@ -92,20 +98,42 @@ type githubEntry struct {
 	Runner   string `json:"runner"`
 	Tag      string `json:"tag,omitempty"`
 	Locked   bool   `json:"locked"`
+	// Of locked ones: what earlier waves build is taken from their caches.
+	Wave   int      `json:"wave"`
+	Caches []string `json:"caches,omitempty"` // targets that build stages of this one
+	Shared []string `json:"shared,omitempty"` // those stages
 }
 
-// githubMatrix is the document for a workflow's strategy.matrix.
-func githubMatrix(plan []driver.Planned) map[string][]githubEntry {
+// githubMatrix lists the jobs of a workflow's strategy.matrix.
+func githubMatrix(w *driver.Workspace, plan []driver.Planned) ([]githubEntry, error) {
 	runners := map[string]string{"amd64": "ubuntu-24.04", "arm64": "ubuntu-24.04-arm"}
+	var locked []matrix.Target
+	for _, p := range plan {
+		if p.Hash != "" {
+			locked = append(locked, p.Target)
+		}
+	}
+	turns := map[string]map[string]driver.Turn{}
 	list := []githubEntry{}
 	for _, p := range plan {
 		for _, pl := range p.Platforms {
 			e := githubEntry{Target: p.Name, Platform: pl.String(), Arch: pl.Arch, Runner: runners[pl.Arch], Locked: p.Hash != ""}
 			if e.Locked {
 				e.Tag = p.Tag
+				if turns[e.Platform] == nil {
+					var err error
+					if turns[e.Platform], err = w.Turns(locked, pl); err != nil {
+						return nil, err
+					}
+				}
+				turn := turns[e.Platform][p.Name]
+				e.Wave, e.Caches = turn.Wave, slices.Sorted(maps.Keys(turn.Shared))
+				for _, c := range e.Caches {
+					e.Shared = append(e.Shared, turn.Shared[c]...)
+				}
 			}
 			list = append(list, e)
 		}
 	}
-	return map[string][]githubEntry{"include": list}
+	return list, nil
 }

@@ -174,8 +174,8 @@ func (c *labour) verify(t *testing.T, name string) {
 	c.file(t, "key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
 	c.file(t, "key.pub", string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})))
 	in := func(name string) string { return filepath.Join(c.Shared, name) }
-	output(t, time.Minute, nil, c.bin, "sign", "--key", in("key"), "--out", in("signed.json"), in(name))
-	output(t, time.Minute, nil, c.bin, "verify", "--key", in("key.pub"), in("signed.json"))
+	output(t, nil, c.bin, "sign", "--key", in("key"), "--out", in("signed.json"), in(name))
+	output(t, nil, c.bin, "verify", "--key", in("key.pub"), in("signed.json"))
 }
 
 // certified wants the certificate of a cluster that is well: all hosts in it, each

@@ -132,7 +132,7 @@ func (c *labour) try(t *testing.T, kind trialKind, seed uint64) *trial {
 		host = c.Hosts[tr.rank]
 		tr.what, later = kind.fail(tr, rng, host)
 	}
-	ctx, end := context.WithTimeout(t.Context(), time.Minute)
+	ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer end()
 	j := c.job(ctx, fmt.Sprintf("%s-%d", strings.Fields(kind.name)[0], seed), nil, "hunt", "--tool", "tcp", "--duration", "150ms", "--silence", "3s", "--output", "json", "--seed", strconv.FormatUint(seed, 10))
 	if later != nil {

@@ -37,12 +37,12 @@ func TestLaunchCollNet(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(tt.op, tt.args), func(t *testing.T) {
 			args := append([]string{"coll", tt.op}, append(sweep[2:], append(tt.args, "-t", "2")...)...)
-			outs := make([]string, 2)
+			outs, port := make([]string, 2), freePort(t)
 			var wg sync.WaitGroup
 			for r := range outs {
 				wg.Go(func() {
 					cmd := exec.Command(bin, args...)
-					cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29471", "ASSAY_JOB_SECRET=x",
+					cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "ASSAY_JOB_SECRET=x",
 						fmt.Sprintf("NCCL_HOSTID=host%d", r), "NCCL_COLLNET_ENABLE=1", "NCCL_ALGO=CollnetDirect,CollnetChain", "NCCL_NET_PLUGIN="+plugin)
 					out, err := cmd.CombinedOutput()
 					if outs[r] = string(out); err != nil {

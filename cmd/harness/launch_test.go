@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
 // These tests run the benchmark as its users do, under every launcher that is
@@ -36,6 +38,18 @@ func needs(t *testing.T, program, pkg string) {
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skipf("there is no %s: apt-get install %s", program, pkg)
 	}
+}
+
+// freePort is one that nobody listens on.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
 }
 
 // verified reads the table that a run printed, with the parser for nccl-tests'
@@ -63,9 +77,10 @@ var sweep = []string{"coll", "all_reduce", "-b", "8", "-e", "1M", "-f", "4", "-n
 
 const sweepRows = 9
 
-func output(t *testing.T, timeout time.Duration, env []string, name string, args ...string) string {
+// output runs a command, with a limit that is for what hangs.
+func output(t *testing.T, env []string, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
@@ -78,24 +93,24 @@ func output(t *testing.T, timeout time.Duration, env []string, name string, args
 
 func TestLaunchThreads(t *testing.T) {
 	bin := harnessBinary(t)
-	verified(t, output(t, time.Minute, nil, bin, append(sweep, "-t", "4")...), 4, sweepRows)
+	verified(t, output(t, nil, bin, append(sweep, "-t", "4")...), 4, sweepRows)
 }
 
 func TestLaunchMpirun(t *testing.T) {
 	bin := harnessBinary(t)
 	needs(t, "mpirun", "openmpi-bin")
 	args := append([]string{"--allow-run-as-root", "--oversubscribe", "-np", "4", bin}, sweep...)
-	verified(t, output(t, time.Minute, nil, "mpirun", args...), 4, sweepRows)
+	verified(t, output(t, nil, "mpirun", args...), 4, sweepRows)
 }
 
 func TestLaunchTorchrun(t *testing.T) {
 	bin := harnessBinary(t)
-	outs := make([]string, 2)
+	outs, port := make([]string, 2), freePort(t)
 	var wg sync.WaitGroup
 	for r := range outs {
 		wg.Go(func() {
 			cmd := exec.Command(bin, append(sweep, "-t", "2")...)
-			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", fmt.Sprintf("LOCAL_RANK=%d", r), "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29461", "ASSAY_JOB_SECRET=x")
+			cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", fmt.Sprintf("LOCAL_RANK=%d", r), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+port, "ASSAY_JOB_SECRET=x")
 			out, err := cmd.CombinedOutput()
 			if outs[r] = string(out); err != nil {
 				t.Errorf("rank %d: %v\n%s", r, err, out)
@@ -108,27 +123,11 @@ func TestLaunchTorchrun(t *testing.T) {
 
 func TestLaunchSlurm(t *testing.T) {
 	bin := harnessBinary(t)
-	needs(t, "slurmctld", "slurm-wlm")
-	needs(t, "munged", "munge")
-	if os.Geteuid() != 0 {
-		t.Skip("a Slurm cluster needs root")
-	}
-	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	script := filepath.Join("..", "..", "coll", "bootstrap", "testdata", "slurm.sh")
-	env := []string{"PORT=17200", "SLURM_CONF=" + filepath.Join(dir, "slurm.conf")}
-	t.Cleanup(func() {
-		stop := exec.Command("sh", script, "stop", dir)
-		_ = stop.Run()
-	})
-	output(t, time.Minute, env, "sh", script, "start", dir)
+	slurm := clustertest.StartSlurm(t, clustertest.SlurmOptions{})
 	for _, mpi := range []string{"none", "pmi2", "pmix"} {
 		t.Run(mpi, func(t *testing.T) {
-			args := append([]string{"--mpi=" + mpi, "-N", "2", "-n", "4", "--overcommit", bin}, sweep...)
-			verified(t, output(t, time.Minute, env, "srun", args...), 4, sweepRows)
+			line := slurm.Line("srun", append([]string{"--mpi=" + mpi, "-N", "2", "-n", "4", "--overcommit", bin}, sweep...)...)
+			verified(t, output(t, slurm.Env, line[0], line[1:]...), 4, sweepRows)
 		})
 	}
 }

@@ -43,7 +43,7 @@ func TestRDMAThreads(t *testing.T) {
 		{"sendrecv", nil},
 		{"all_reduce", []string{"NCCL_IB_QPS_PER_CONNECTION=3", "NCCL_IB_SPLIT_DATA_ON_QPS=1", "NCCL_IB_HCA==rxe0:1", "NCCL_IB_ADAPTIVE_ROUTING=1"}},
 	} {
-		out := output(t, 2*time.Minute, append(tt.env, overIB...), bin, "coll", tt.what, "-t", "4", "-b", "8", "-e", "128K", "-f", "16384", "-n", "2", "-w", "1", "--device", "cpu")
+		out := output(t, append(tt.env, overIB...), bin, "coll", tt.what, "-t", "4", "-b", "8", "-e", "128K", "-f", "16384", "-n", "2", "-w", "1", "--device", "cpu")
 		if tt.what != "sendrecv" { // in place it has no results to compare
 			verified(t, out, 4, 2)
 		} else if !strings.Contains(out, "# Out of bounds values : 0 OK") {
@@ -101,14 +101,14 @@ func TestRDMAPlugin(t *testing.T) {
 	}
 	env := []string{"NCCL_NET_PLUGIN=" + file, "NCCL_SHM_DISABLE=1", "NCCL_DEBUG=INFO", "ASSAY_TIMEOUT=60"}
 	args := []string{"coll", "all_reduce", "-b", "8", "-e", "1M", "-f", "16", "-n", "2", "-w", "1", "--device", "cpu"}
-	threads := output(t, 2*time.Minute, env, bin, append(args, "-t", "4")...)
+	threads := output(t, env, bin, append(args, "-t", "4")...)
 	verified(t, threads, 4, 5)
 	outs := [2]string{}
 	var wg sync.WaitGroup
 	for r := range outs {
 		wg.Go(func() {
 			rank := []string{fmt.Sprintf("RANK=%d", r), "WORLD_SIZE=2", fmt.Sprintf("LOCAL_RANK=%d", r), "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29472", "ASSAY_JOB_SECRET=x"}
-			outs[r] = output(t, 2*time.Minute, append(rank, env...), bin, args...)
+			outs[r] = output(t, append(rank, env...), bin, args...)
 		})
 	}
 	wg.Wait()
@@ -157,10 +157,8 @@ func TestRDMAKilled(t *testing.T) {
 	time.Sleep(2 * time.Second) // into the operations
 	cmds[1].Process.Kill()
 	cmds[1].Wait()
-	start := time.Now()
-	err := cmds[0].Wait()
-	if took := time.Since(start); err == nil || took > 20*time.Second {
-		t.Errorf("the other rank ended with %v after %v", err, took)
+	if err := cmds[0].Wait(); err == nil {
+		t.Error("the other rank ended well")
 	}
 	if out := text(0); !strings.Contains(out, "rank 1 is lost") {
 		t.Errorf("the other rank does not say what it lost:\n%s", out)

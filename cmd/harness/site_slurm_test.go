@@ -4,23 +4,23 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
 // A slurmSite is a Slurm cluster of two nodes, n1 and n2, with the scripts of
 // examples/slurm in its directory.
 type slurmSite struct {
+	*clustertest.Slurm
 	t       *testing.T
 	dir     string
 	harness string
-	env     []string
 }
 
 // standIn stands in for "harness certify --suite node" in the scripts: it takes
@@ -39,48 +39,27 @@ exit "$status"
 func startSlurm(t *testing.T, lines string) *slurmSite {
 	t.Helper()
 	bin := harnessBinary(t)
-	for program, pkg := range map[string]string{"slurmctld": "slurm-wlm", "munged": "munge"} {
-		needs(t, program, pkg)
-	}
-	if os.Geteuid() != 0 {
-		t.Skip("a Slurm cluster needs root")
-	}
-	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &slurmSite{t: t, dir: dir, harness: filepath.Join(dir, "harness")}
-	s.env = append(os.Environ(), "PORT=17500", "SLURM_CONF="+filepath.Join(dir, "c", "slurm.conf"),
-		"EXTRA="+strings.ReplaceAll(lines, "%s", dir))
 	program, err := os.ReadFile(bin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // nobody runs the harness, too
-		t.Fatal(err)
-	}
-	s.write("harness", string(program))
-	s.write("certify", fmt.Sprintf(standIn, dir, s.harness))
-	s.write("assay.conf", fmt.Sprintf("ASSAY_HARNESS=%s/certify\nexport SLURM_CONF=%s/c/slurm.conf\n[ ! -e %s/drain ] || ASSAY_ON_ERROR=drain\n", dir, dir, dir))
-	for _, name := range []string{"prolog.sh", "epilog.sh", "healthcheck.sh"} {
-		text, err := os.ReadFile(filepath.Join("..", "..", "examples", "slurm", name))
-		if err != nil {
-			t.Fatal(err)
+	s := &slurmSite{t: t}
+	s.Slurm = clustertest.StartSlurm(t, clustertest.SlurmOptions{Config: lines, Prepare: func(dir string) {
+		s.dir, s.harness = dir, filepath.Join(dir, "harness")
+		s.write("harness", string(program))
+		s.write("certify", fmt.Sprintf(standIn, dir, s.harness))
+		s.write("assay.conf", fmt.Sprintf("ASSAY_HARNESS=%s/certify\nexport SLURM_CONF=%s/c/slurm.conf\n[ ! -e %s/drain ] || ASSAY_ON_ERROR=drain\n", dir, dir, dir))
+		for _, name := range []string{"prolog.sh", "epilog.sh", "healthcheck.sh"} {
+			text, err := os.ReadFile(filepath.Join("..", "..", "examples", "slurm", name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.write(name, string(text))
 		}
-		s.write(name, string(text))
-	}
-	for _, node := range []string{"n1", "n2"} {
-		s.outcome(node, certificate.Pass)
-	}
-	script := filepath.Join("..", "..", "coll", "bootstrap", "testdata", "slurm.sh")
-	t.Cleanup(func() {
-		stop := exec.Command("sh", script, "stop", filepath.Join(dir, "c"))
-		if out, err := stop.CombinedOutput(); err != nil {
-			t.Errorf("%v\n%s", err, out)
+		for _, node := range []string{"n1", "n2"} {
+			s.outcome(node, certificate.Pass)
 		}
-	})
-	output(t, time.Minute, s.env, "sh", script, "start", filepath.Join(dir, "c"))
+	}})
 	return s
 }
 
@@ -126,10 +105,10 @@ func (s *slurmSite) outcome(node string, v certificate.Verdict) string {
 // run runs a command and returns what it prints, both streams, and its status.
 func (s *slurmSite) run(uid uint32, name string, args ...string) (string, int) {
 	s.t.Helper()
+	id := strconv.FormatUint(uint64(uid), 10)
+	cmd := s.Command("setpriv", append([]string{"--reuid=" + id, "--regid=" + id, "--clear-groups", name}, args...)...)
 	var out bytes.Buffer
-	cmd := exec.Command(name, args...)
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = s.env, "/", &out, &out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &out, &out
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		s.t.Fatal(err)
 	}
@@ -171,7 +150,7 @@ func (s *slurmSite) want(name string, drained bool, reason string) {
 // until waits for something that Slurm does by and by.
 func (s *slurmSite) until(what string, done func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !done(); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(end) {
 			out, _ := s.run(0, "sh", "-c", "scontrol show node; scontrol show job; tail -n 20 "+s.dir+"/c/*.log "+s.dir+"/n*/log")
 			s.t.Fatalf("waited in vain: %s\n%s", what, out)

@@ -14,7 +14,7 @@ import (
 func child(role string) int {
 	o := Options{
 		Ifname: os.Getenv("NCCL_SOCKET_IFNAME"), Family: os.Getenv("NCCL_SOCKET_FAMILY"),
-		Timeout: 30 * time.Second,
+		Timeout: 2 * time.Minute,
 		Logf:    func(format string, a ...any) { fmt.Fprintf(os.Stderr, format+"\n", a...) },
 	}
 	var err error

@@ -62,7 +62,7 @@ func leaked() string {
 
 // local is what most tests use: loopback, quick to give up.
 func local() Options {
-	return Options{Ifname: "lo", Family: "AF_INET", Timeout: 20 * time.Second}
+	return Options{Ifname: "lo", Family: "AF_INET", Timeout: 2 * time.Minute}
 }
 
 func newTestRoot(t testing.TB, o Options) *Root {

@@ -57,7 +57,7 @@ func startVictim(t *testing.T, id ID, rank, size int, silence time.Duration, pre
 // expect waits for a line that begins with want.
 func (v *victim) expect(t *testing.T, rank int, want string) string {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(5 * time.Minute)
 	for {
 		select {
 		case line, ok := <-v.lines:
@@ -181,7 +181,7 @@ func TestRandomKills(t *testing.T) {
 // reports whether it was up before.
 func (v *victim) fate(t *testing.T, rank, dead int) (up bool) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(5 * time.Minute)
 	for {
 		select {
 		case line, ok := <-v.lines:

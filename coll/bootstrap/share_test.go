@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
 // shareAll is ShareID of all ranks of a job, and then Join.
@@ -162,7 +164,7 @@ func launch(t *testing.T, ranks int, environ []string, name string, args ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, append(args, self)...)
 	cmd.Env = append(append(os.Environ(), "BOOTSTRAP_TEST_ROLE=world"), environ...)
@@ -219,33 +221,11 @@ func TestSlurm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starting a cluster takes seconds")
 	}
-	need(t, "srun", "slurmctld", "slurmd", "munged")
-	if os.Getuid() != 0 {
-		t.Skip("the daemons of a Slurm cluster need root")
-	}
-	// Not t.TempDir: the path of a socket must be short, and others must not
-	// be able to write above it.
-	dir, err := os.MkdirTemp("/run", "slurm")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ports := 20000 + os.Getpid()%1000*3
-	script := func(what string) ([]byte, error) {
-		cmd := exec.Command("sh", "testdata/slurm.sh", what, dir)
-		cmd.Env = append(os.Environ(), fmt.Sprintf("PORT=%d", ports))
-		return cmd.CombinedOutput()
-	}
-	t.Cleanup(func() {
-		script("stop")
-		os.RemoveAll(dir)
-	})
-	if out, err := script("start"); err != nil {
-		t.Fatalf("no cluster: %v\n%s", err, out)
-	}
-	conf := []string{"SLURM_CONF=" + dir + "/slurm.conf"}
+	slurm := clustertest.StartSlurm(t, clustertest.SlurmOptions{})
 	for _, mpi := range []string{"none", "pmi2", "pmix"} {
 		t.Run(mpi, func(t *testing.T) {
-			launch(t, 4, conf, "srun", "--mpi="+mpi, "-N", "2", "-n", "4", "--overcommit")
+			line := slurm.Line("srun", "--mpi="+mpi, "-N", "2", "-n", "4", "--overcommit")
+			launch(t, 4, slurm.Env, line[0], line[1:]...)
 		})
 	}
 }

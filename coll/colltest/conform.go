@@ -12,7 +12,7 @@ import (
 
 // patience is how long ranks may take from one operation to the next before
 // they count as stuck. It only ends tests that would not end.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // Run takes an engine through the suite. open makes a communicator of n ranks,
 // whose element r is rank r, and has t clean it up. Each rank is used by one

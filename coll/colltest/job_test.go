@@ -13,8 +13,8 @@ import (
 func TestJob(t *testing.T) {
 	Watch(t)
 	j := Start(t, JobOptions{Program: "talk", Ranks: 3, Env: []string{"EXTRA=x"}, EnvOf: func(rank int) []string { return []string{fmt.Sprint("EXTRA=", rank)} }})
-	j.Await(t, "got hello", 20*time.Second)
-	for r, res := range j.Wait(20 * time.Second) {
+	j.Await(t, "got hello", 5*time.Minute)
+	for r, res := range j.Wait(5 * time.Minute) {
 		if err := res.Clean(); err != nil {
 			t.Error(err)
 		}
@@ -28,14 +28,14 @@ func TestJob(t *testing.T) {
 }
 
 func TestJobErrors(t *testing.T) {
-	results := Start(t, JobOptions{Program: "talk", Ranks: 2, Arg: "fail"}).Wait(20 * time.Second)
+	results := Start(t, JobOptions{Program: "talk", Ranks: 2, Arg: "fail"}).Wait(5 * time.Minute)
 	if err := results[0].Clean(); err != nil {
 		t.Error(err)
 	}
 	if r := results[1]; r.Code != 1 || !slices.Equal(r.Errors(), []string{"as asked"}) || r.Clean() == nil {
 		t.Errorf("want exit status 1 and the error: %v", r)
 	}
-	if r := Start(t, JobOptions{Program: "nonsense", Ranks: 1}).Wait(20 * time.Second)[0]; r.Code != 1 || !strings.Contains(r.String(), "knows no program") {
+	if r := Start(t, JobOptions{Program: "nonsense", Ranks: 1}).Wait(5 * time.Minute)[0]; r.Code != 1 || !strings.Contains(r.String(), "knows no program") {
 		t.Errorf("want an error: %v", r)
 	}
 }
@@ -45,7 +45,7 @@ func TestJobErrors(t *testing.T) {
 func TestJobThatHangs(t *testing.T) {
 	Watch(t)
 	j := Start(t, JobOptions{Program: "hang", Ranks: 3})
-	j.Await(t, "hanging", 20*time.Second)
+	j.Await(t, "hanging", 5*time.Minute)
 	j.Ranks[1].Signal(syscall.SIGSTOP)
 	j.Ranks[2].Signal(syscall.SIGKILL)
 	results := j.Wait(100 * time.Millisecond)
@@ -66,7 +66,7 @@ func TestChaos(t *testing.T) {
 		rounds = 3
 	}
 	c := Chaos{
-		Job: JobOptions{Program: "ring", Ranks: 4}, Rounds: rounds, Moment: 150 * time.Millisecond, Deadline: 20 * time.Second, Seed: 11,
+		Job: JobOptions{Program: "ring", Ranks: 4}, Rounds: rounds, Moment: 150 * time.Millisecond, Deadline: 5 * time.Minute, Seed: 11,
 		Survivor: func(r Result) error {
 			if e := r.Errors(); len(e) != 1 || !strings.HasPrefix(e[0], "a neighbour is lost") {
 				return fmt.Errorf("errors %q; want a neighbour lost", e)
@@ -127,7 +127,7 @@ func TestOrphans(t *testing.T) {
 	}
 	f.Close()
 	j.Ranks[0].Signal(syscall.SIGKILL)
-	if r := j.Wait(20 * time.Second)[0]; r.Signal != syscall.SIGKILL {
+	if r := j.Wait(5 * time.Minute)[0]; r.Signal != syscall.SIGKILL {
 		t.Errorf("want killed: %v", r)
 	}
 	if left := orphans(before); !slices.Contains(left, name) {

@@ -32,7 +32,7 @@ func talk(s Self) error {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	data, err := s.Await(ctx, "greeting")
 	if err != nil {
@@ -68,7 +68,7 @@ func ring(s Self) error {
 	}
 	go func() { follow(l.Accept()) }()
 	go func() {
-		deadline := time.Now().Add(3 * time.Second)
+		deadline := time.Now().Add(20 * time.Second)
 		for {
 			c, err := net.Dial("unix", filepath.Join(s.Dir, fmt.Sprint((s.Rank+1)%s.Size)))
 			if err == nil || time.Now().After(deadline) {
@@ -113,7 +113,7 @@ func stream(s Self) error {
 			return errors.New("another text arrived")
 		}
 	} else {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if _, err := s.Await(ctx, "up"); err != nil {
 			return err
@@ -127,7 +127,7 @@ func stream(s Self) error {
 		}
 	}
 	s.Say("streamed")
-	const patience = 2 * time.Second
+	const patience = 15 * time.Second
 	c.SetReadDeadline(time.Now().Add(patience))
 	go func() { // a heart that beats until it cannot
 		for {

@@ -84,7 +84,7 @@ func (w world) config() coll.Config {
 // they are broken.
 func (w world) open(t testing.TB) []*gpuRank {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	comms, err := coll.CommInitAll(ctx, w.ranks, w.config())
 	if err != nil {

@@ -77,7 +77,7 @@ func TestDoTimeout(t *testing.T) {
 		interrupt bool
 		limit     time.Duration
 		want      string
-	}{{false, 3 * time.Second, "timed out: dcgmi diag was not done within 3s"}, {true, time.Minute, "interrupted"}} {
+	}{{false, 10 * time.Second, "timed out: dcgmi diag was not done within 10s"}, {true, time.Minute, "interrupted"}} {
 		_ = os.Remove(pids)
 		ctx, stop := context.WithCancelCause(t.Context())
 		defer stop(nil)

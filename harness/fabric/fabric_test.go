@@ -35,7 +35,7 @@ func machines(t *testing.T, n int, change func(rank int, o *Options)) []*Fabric 
 			errs[rank] = err
 			return
 		}
-		o := Options{Name: fmt.Sprintf("node%d", rank), Boot: bootstrap.Options{Ifname: "lo", Family: "AF_INET", Timeout: 10 * time.Second}}
+		o := Options{Name: fmt.Sprintf("node%d", rank), Boot: bootstrap.Options{Ifname: "lo", Family: "AF_INET", Timeout: 2 * time.Minute}}
 		if change != nil {
 			change(rank, &o)
 		}

@@ -107,7 +107,7 @@ func start(t *testing.T, dir, program string, args ...string) {
 
 func waitReady(t *testing.T, config *rest.Config) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	for ; ; time.Sleep(300 * time.Millisecond) {
 		client, err := rest.HTTPClientFor(As(config, Admin))

@@ -135,7 +135,7 @@ func (s *server) define(t *testing.T, text []byte) {
 		s.install(t, o)
 		group, _, _ := unstructured.NestedString(o.Object, "spec", "group")
 		kind, _, _ := unstructured.NestedString(o.Object, "spec", "names", "kind")
-		for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
 			s.mapper.Reset()
 			m, err := s.mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
 			if err == nil {

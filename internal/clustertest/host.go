@@ -64,7 +64,7 @@ func (h *Host) port() string { return fmt.Sprintf("port%d", h.i+1) }
 // awaitSSH waits for the server, which makes its keys first.
 func (h *Host) awaitSSH() {
 	h.c.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		out, err := h.Command(h.c.t.Context(), "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/22").CombinedOutput()
 		if err == nil {
 			return

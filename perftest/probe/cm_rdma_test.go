@@ -39,7 +39,7 @@ func TestCMNobody(t *testing.T) {
 	cc, sc := sides(t, byCM(long(Write, Bandwidth)))
 	cc.Wait = 0
 	var cm *verbs.CMError
-	err := ends(t, running(t.Context(), cc, Events{}), 20*time.Second)
+	err := ends(t, running(t.Context(), cc, Events{}))
 	if !errors.Is(err, wire.ErrNoServer) || !errors.As(err, &cm) || !cm.Refused() {
 		t.Errorf("nobody: %v", err)
 	}
@@ -48,14 +48,14 @@ func TestCMNobody(t *testing.T) {
 	waiting := make(chan bool, 1)
 	server := running(ctx, sc, Events{Waiting: func(string) { waiting <- true }})
 	<-waiting
-	err = ends(t, running(t.Context(), cc, Events{}), 20*time.Second)
+	err = ends(t, running(t.Context(), cc, Events{}))
 	if !errors.Is(err, wire.ErrNoServer) || !strings.Contains(err.Error(), "with -R or -z as on this side") {
 		t.Errorf("a server without -R: %v", err)
 	}
 	cancel()
 	<-server
 	cc.Host, cc.Source = "127.0.0.1", ""
-	err = ends(t, running(t.Context(), cc, Events{}), 20*time.Second)
+	err = ends(t, running(t.Context(), cc, Events{}))
 	if !errors.Is(err, wire.ErrNoServer) || !strings.Contains(err.Error(), "over no RDMA device") {
 		t.Errorf("no RDMA interface: %v", err)
 	}
@@ -68,12 +68,12 @@ func TestCMPortInUse(t *testing.T) {
 	waiting := make(chan bool, 1)
 	first := running(ctx, sc, Events{Waiting: func(string) { waiting <- true }})
 	<-waiting
-	err := ends(t, running(t.Context(), sc, Events{}), 10*time.Second)
+	err := ends(t, running(t.Context(), sc, Events{}))
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) || !strings.Contains(err.Error(), "another server runs there") {
 		t.Errorf("%v", err)
 	}
 	cancel()
-	if err := ends(t, first, 10*time.Second); !errors.Is(err, context.Canceled) {
+	if err := ends(t, first); !errors.Is(err, context.Canceled) {
 		t.Errorf("the first server: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestCMWrongPeer(t *testing.T) {
 	cc, sc := sides(t, byCM(long(Write, Bandwidth)))
 	cc.Timeout = 5 * time.Second
 	rping(t, "-s", "-a", "10.9.0.2", "-p", strconv.Itoa(cc.Port))
-	err := ends(t, running(t.Context(), cc, Events{}), 40*time.Second)
+	err := ends(t, running(t.Context(), cc, Events{}))
 	var e *wire.Error
 	if !errors.As(err, &e) {
 		t.Errorf("a server of another kind: %v", err)
@@ -104,11 +104,11 @@ func TestCMWrongPeer(t *testing.T) {
 		t.Log(s)
 	case err := <-server:
 		t.Fatalf("the server ended: %v", err)
-	case <-time.After(40 * time.Second):
+	case <-time.After(5 * time.Minute):
 		t.Fatal("the server takes another program for its client")
 	}
 	cancel()
-	if err := ends(t, server, 10*time.Second); !errors.Is(err, context.Canceled) {
+	if err := ends(t, server); !errors.Is(err, context.Canceled) {
 		t.Errorf("the server: %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestCMDeadPeer(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	err := ends(t, running(t.Context(), cc, Events{}), 40*time.Second)
+	err := ends(t, running(t.Context(), cc, Events{}))
 	if !errors.Is(err, wire.ErrNoServer) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a server that hangs: %v", err)
 	}

@@ -121,7 +121,7 @@ func TestHeads(t *testing.T) {
 	heads, faults := twoHeads(t, netplugintest.Build(t), t.Logf)
 	const rounds = 100
 	var given, taken [2]int
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for taken != [2]int{rounds, rounds} && time.Now().Before(deadline) {
 		for i, h := range heads {
 			for given[i] < rounds && commit(h, byte(given[i]+i), transport.Header{Seq: uint32(given[i])}) {
@@ -152,7 +152,7 @@ func TestHeads(t *testing.T) {
 // TestHeadMissing: a head that does not come is an error of the others in
 // time, though the plugin's call does not return.
 func TestHeadMissing(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	heads, errs := openHeads(t, ctx, netplugintest.Build(t), []*transport.Fault{{}, nil}, t.Logf)
 	if heads[0] != nil || errs[0] == nil || !strings.Contains(errs[0].Error(), "a call of the plugin does not return: context deadline exceeded") {
@@ -171,7 +171,7 @@ func TestHeadsFail(t *testing.T) {
 	if err := faults[0].Err(); err != nil {
 		t.Errorf("the fault is %v at once", err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for faults[0].Err() == nil && time.Now().Before(deadline) {
 		if _, _, ok := heads[0].Rx().Peek(); ok || commit(heads[0], 2, transport.Header{}) {
 			t.Fatal("there are results, or room, after a failure")

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -92,8 +93,8 @@ func TestStrangers(t *testing.T) {
 	}
 	defer c.Close()
 	fmt.Fprintf(c, "GET / HTTP/1.0\r\n%s\r\n\r\n", strings.Repeat("x", 100))
-	c.SetDeadline(time.Now().Add(5 * time.Second))
-	if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
+	c.SetDeadline(time.Now().Add(5 * time.Minute))
+	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the connection of a stranger stays: %v", err)
 	}
 	if len(guests) != 0 {
@@ -174,7 +175,7 @@ func TestCloseHangsUp(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	start := time.Now()
 	p.Close()
-	if d := time.Since(start); d > helloPatience/2 {
+	if d := time.Since(start); d >= helloPatience {
 		t.Errorf("Close took %v", d)
 	}
 }

@@ -78,7 +78,7 @@ func childMain(text string) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	tx, err := e.Tx(ctx, 1-j.Rank, info, 0)
 	if err != nil {

@@ -137,14 +137,10 @@ func TestKilledPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	kill()
-	start := time.Now()
 	err = wait(t, []transporttest.Rank{own}, func() bool { step(); return false })
 	var lost *transport.PeerError
 	if !errors.As(err, &lost) || lost.Rank != 1 || lost.By != 0 {
 		t.Errorf("%v; want the loss of rank 1", err)
-	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	t.Log(err)
 }

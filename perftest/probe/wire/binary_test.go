@@ -72,7 +72,7 @@ func TestOverCM(t *testing.T) {
 			scripted(theirs, version(v), []byte{0, 0, 16, 0}, []byte{0, 0, 0, 64}, []byte("3\x00"))
 			theirRecord, _ := Address{QPN: 5}.Binary(length)
 			scripted(theirs, theirRecord)
-			c, err := Accepted(soon(t), ours, Options{CM: true, Timeout: 5 * time.Second})
+			c, err := Accepted(soon(t), ours, Options{CM: true, Timeout: 5 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestOverCM(t *testing.T) {
 			}
 			_ = theirs.CloseWrite()
 			c.Bye()
-			_ = theirs.SetReadDeadline(time.Now().Add(5 * time.Second))
+			_ = theirs.SetReadDeadline(time.Now().Add(5 * time.Minute))
 			got := make([]byte, 1000)
 			n := 0
 			for {

@@ -112,10 +112,10 @@ func FuzzServer(f *testing.F) {
 		}()
 		c := NewConn(ours, Server, Options{Timeout: time.Second})
 		defer c.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		if err := serve(ctx, c, gid); err != nil && ctx.Err() != nil {
-			t.Errorf("%v, and it took 5 s", err)
+			t.Errorf("%v, and it took minutes", err)
 		}
 	})
 }

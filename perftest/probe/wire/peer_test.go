@@ -105,9 +105,9 @@ func scripted(nc net.Conn, sends ...[]byte) {
 	}
 }
 
-// soon is a context for what must not take long.
+// soon is a context for what must not hang.
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

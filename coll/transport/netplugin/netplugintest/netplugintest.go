@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long the suite waits for what must happen.
-const patience = 30 * time.Second
+const patience = 5 * time.Minute
 
 // Run takes the plugin that an entry of NCCL_NET_PLUGIN names through the
 // suite, over each of its devices, within this process.

@@ -1,0 +1,102 @@
+package clustertest
+
+import (
+	_ "embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+//go:embed slurm.sh
+var slurmInit string
+
+// SlurmOptions of a Slurm cluster.
+type SlurmOptions struct {
+	Nodes  int    // n1, n2, …; 0 is 2
+	GPUs   int    // of each node, as far as Slurm knows
+	Config string // more lines of slurm.conf; in them %s is the cluster's directory
+	// Prepare puts into the directory what the cluster needs from its start on.
+	Prepare func(dir string)
+}
+
+// A Slurm is a real Slurm whose nodes are all this machine. It has a network of
+// its own, so that its ports are free and nothing that listens here is reached by
+// it, and processes of its own: it is gone when its test has ended, or the test's
+// process.
+type Slurm struct {
+	Dir string   // of this cluster alone, for anybody to read; slurm.conf and logs are in Dir/c
+	Env []string // this process's, and where the cluster's slurm.conf is
+
+	machine *machine
+}
+
+// StartSlurm starts one. The test is skipped, with the reason, where that cannot
+// be.
+func StartSlurm(t testing.TB, o SlurmOptions) *Slurm {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("a Slurm cluster needs root")
+	}
+	for _, need := range []string{"slurmctld:slurm-wlm", "slurmd:slurm-wlm", "munged:munge", "ip:iproute2", "nsenter:util-linux"} {
+		program, pkg, _ := strings.Cut(need, ":")
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("there is no %s: apt-get install %s", program, pkg)
+		}
+	}
+	if o.Nodes == 0 {
+		o.Nodes = 2
+	}
+	dir, err := os.MkdirTemp("/tmp", "slurm") // munged and slurmd are particular about directories
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Slurm{Dir: dir}
+	t.Cleanup(func() {
+		if s.machine != nil {
+			s.machine.kill()
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	own := filepath.Join(dir, "c")
+	if err := os.Mkdir(own, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.Env = append(os.Environ(), "SLURM_CONF="+filepath.Join(own, "slurm.conf"))
+	if o.Prepare != nil {
+		o.Prepare(dir)
+	}
+	// Its own /proc: by that Slurm finds the processes of a job.
+	script := "mount --make-rprivate / && mount -t proc proc /proc\n" + slurmInit
+	s.machine, err = spawn(newNet|syscall.CLONE_NEWNS|syscall.CLONE_NEWPID, s.Env,
+		"sh", "-c", script, "slurm", own, strconv.Itoa(o.Nodes), strconv.Itoa(o.GPUs), strings.ReplaceAll(o.Config, "%s", dir))
+	if err != nil {
+		t.Skipf("no namespaces here: %v", err)
+	}
+	if err := s.machine.up(); err != nil {
+		t.Fatalf("Slurm: %v", err)
+	}
+	return s
+}
+
+// Line is the command line that runs a command on the cluster's network, where
+// alone Slurm's daemons are reached. It also wants Env.
+func (s *Slurm) Line(name string, args ...string) []string {
+	return append(s.machine.in([]string{"--net"}, name).Args, args...)
+}
+
+// Command is a command that runs there.
+func (s *Slurm) Command(name string, args ...string) *exec.Cmd {
+	line := s.Line(name, args...)
+	cmd := exec.Command(line[0], line[1:]...)
+	cmd.Env = s.Env
+	return cmd
+}

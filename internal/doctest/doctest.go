@@ -1,0 +1,306 @@
+// Package doctest finds the command lines of documents and examples, for tests
+// that hold them against the programs: bash itself reads them, with stand-ins for
+// all programs, which do nothing but tell what they were called with.
+package doctest
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Command is a call of a program that a document names.
+type Command struct {
+	Where string   // file and line
+	Args  []string // of the program, its name first
+}
+
+func (c Command) String() string { return c.Where + ": " + strings.Join(c.Args, " ") }
+
+// A script is shell text of a document: a fenced block, or a file.
+type script struct {
+	file string
+	line int
+	text string
+}
+
+// Documents returns the commands of Markdown below a directory: of fenced blocks
+// of no language. Other blocks (output, configuration) say what they are: ```text.
+func Documents(t testing.TB, root string) []Command {
+	t.Helper()
+	bin := standIns(t)
+	var out []Command
+	n := 0
+	for _, pattern := range []string{"README.md", "docs/*.md", "docs/design/*.md", "examples/*/README.md"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rel, _ := filepath.Rel(root, file)
+			scripts, err := blocks(rel, string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range scripts {
+				n++
+				out = append(out, s.commands(t, bin)...)
+			}
+		}
+	}
+	if n < 20 {
+		t.Fatalf("%d blocks of commands in documents; want 20 and more", n)
+	}
+	return out
+}
+
+func blocks(file, text string) ([]script, error) {
+	var out []script
+	open := false
+	var s *script
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		language, fence := strings.CutPrefix(strings.TrimSpace(line), "```")
+		switch {
+		case fence && !open:
+			open = true
+			if language == "" {
+				s = &script{file: file, line: n + 1}
+			}
+		case fence:
+			if s != nil {
+				out = append(out, *s)
+			}
+			open, s = false, nil
+		case s != nil:
+			s.text += line
+		}
+	}
+	if open {
+		return nil, fmt.Errorf("%s: a block does not end", file)
+	}
+	return out, nil
+}
+
+// Examples returns the commands of the files below a directory: of scripts, of
+// what systemd starts, and of containers of Kubernetes' objects.
+func Examples(t testing.TB, root, dir string) []Command {
+	t.Helper()
+	bin := standIns(t)
+	var out []Command
+	err := filepath.WalkDir(filepath.Join(root, dir), func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, file)
+		text := string(b)
+		switch {
+		case strings.HasPrefix(text, "#!"):
+			out = append(out, script{rel, 1, text}.commands(t, bin)...)
+		case path.Ext(file) == ".service":
+			for i, line := range strings.Split(text, "\n") {
+				if line, ok := strings.CutPrefix(line, "ExecStart="); ok {
+					args := slices.DeleteFunc(strings.Fields(line), func(w string) bool { return strings.HasPrefix(w, "$") })
+					out = append(out, Command{fmt.Sprintf("%s:%d", rel, i+1), args})
+				}
+			}
+		case path.Ext(file) == ".yaml":
+			for dec := yaml.NewDecoder(bytes.NewReader(b)); ; {
+				var doc yaml.Node
+				if dec.Decode(&doc) != nil {
+					return nil
+				}
+				out = append(out, containers(t, bin, rel, &doc)...)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// containers are the commands in a document of YAML.
+func containers(t testing.TB, bin, file string, n *yaml.Node) []Command {
+	t.Helper()
+	var out []Command
+	if n.Kind == yaml.MappingNode {
+		var words []string
+		line := 0
+		for _, key := range []string{"command", "args"} {
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				if v := n.Content[i+1]; n.Content[i].Value == key && v.Kind == yaml.SequenceNode {
+					line = v.Line
+					for _, w := range v.Content {
+						words = append(words, w.Value)
+					}
+				}
+			}
+		}
+		if len(words) == 3 && words[1] == "-c" {
+			out = append(out, script{file, line, words[2]}.commands(t, bin)...)
+		} else if len(words) > 0 {
+			out = append(out, Command{fmt.Sprintf("%s:%d", file, line), words})
+		}
+	}
+	for _, c := range n.Content {
+		out = append(out, containers(t, bin, file, c)...)
+	}
+	return out
+}
+
+var (
+	prompt = regexp.MustCompile(`(?m)^[a-z0-9]*\$ `)
+	digest = "sha256:" + strings.Repeat("0123456789abcdef", 4)
+)
+
+// placeholders are the words of documents that stand for others.
+var placeholders = map[string]string{"OWNER": "owner", "DIR": "dir", "FILE": "file", "NAME": "hgx-h200", "TAG": "tag", "N": "2"}
+
+var upper = regexp.MustCompile(`\b[A-Z]+\b`)
+
+// fill puts something in the place of what a reader would.
+func fill(text string) string {
+	text = prompt.ReplaceAllString(text, "")
+	text = strings.NewReplacer("sha256:…", digest, " ...", "", "...", "", "/opt/assay/bin/", "").Replace(text)
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		words := strings.Split(line, " ")
+		for i, w := range words {
+			if !strings.Contains(w, "=") || strings.HasPrefix(w, "--") {
+				words[i] = upper.ReplaceAllStringFunc(w, func(p string) string {
+					if v, ok := placeholders[p]; ok {
+						return v
+					}
+					return p
+				})
+			}
+		}
+		out.WriteString(strings.Join(words, " "))
+	}
+	return out.String()
+}
+
+// known are programs that documents and examples may call; for each there is a
+// stand-in.
+var known = strings.Fields(`assay harness all_reduce_perf all_gather_perf alltoall_perf ib_write_bw ib_send_lat
+	make go openssl docker enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
+
+// standIn tells what it was called with, and carries out what a shell in it would.
+const standIn = `#!/bin/bash
+printf '%s\0' "${0##*/}" "$@" >>"$DOCTEST_CALLS"
+printf '\n\0' >>"$DOCTEST_CALLS"
+`
+
+// shell is bash for what is run by another program, and for the program sh.
+const shell = `
+while [ $# -gt 0 ]; do
+  case ${shell:-$1} in
+  sh | bash | */sh | */bash)
+    [ -n "$shell" ] || shift
+    while [ "$#" -gt 1 ] && case $1 in -*c) false ;; -*) true ;; *) false ;; esac do shift; done
+    case $1 in -*c) shift; exec /bin/bash -c "$@" ;; esac ;;
+  esac
+  shell=
+  shift
+done
+`
+
+// standIns makes a directory of them.
+func standIns(t testing.TB) string {
+	t.Helper()
+	bin := t.TempDir()
+	for _, name := range known {
+		text := standIn
+		switch name {
+		case "sleep": // nobody waits, and what would go on for ever ends
+			text = "#!/bin/bash\necho >>$DOCTEST_CALLS.sleeps\nmapfile -t n <$DOCTEST_CALLS.sleeps\n[ ${#n[@]} -lt 3 ] || kill $PPID\n"
+		case "sh", "bash":
+			text += "shell=sh\n" + shell
+		case "srun", "mpirun", "docker", "torchrun", "enroot", "env", "timeout":
+			text += "shell=\n" + shell
+		}
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
+}
+
+// commands has bash read a script and returns the calls of programs in it.
+func (s script) commands(t testing.TB, bin string) []Command {
+	t.Helper()
+	dir := t.TempDir()
+	work := filepath.Join(dir, "work")
+	if err := os.Mkdir(work, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	calls := filepath.Join(dir, "calls")
+	if err := os.WriteFile(calls, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/bin/bash", "-c", fill(s.text))
+	cmd.Dir = work
+	cmd.Env = []string{
+		"PATH=" + bin, "HOME=" + work, "DOCTEST_CALLS=" + calls, "SLURM_SUBMIT_DIR=" + work, "SLURM_JOB_ID=7", "SLURM_JOB_NODELIST=n[1-2]", "SLURM_NNODES=2",
+		"SLURMD_NODENAME=n1", "NODE_NAME=n1",
+	}
+	out, err := cmd.CombinedOutput()
+	if _, ended := os.Stat(calls + ".sleeps"); ended == nil {
+		err = nil
+	}
+	if err != nil || bytes.Contains(out, []byte("command not found")) || bytes.Contains(out, []byte("No such file")) {
+		t.Errorf("%s:%d: bash: %v\n%s\nof\n%s", s.file, s.line, err, out, fill(s.text))
+	}
+	b, err := os.ReadFile(calls)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []Command
+	c := Command{Where: fmt.Sprintf("%s:%d", s.file, s.line)}
+	for word := range strings.SplitSeq(string(b), "\x00") {
+		if word == "\n" {
+			list = append(list, c)
+			c.Args = nil
+		} else {
+			c.Args = append(c.Args, word)
+		}
+	}
+	return list
+}
+
+// Calls returns what of a command is a call of a program: what others (srun,
+// mpirun, docker) are told to start included.
+func (c Command) Calls(program string) []Command {
+	var out []Command
+	if len(c.Args) > 1 && path.Base(c.Args[0]) == "docker" && c.Args[1] != "run" {
+		return nil
+	}
+	for i, w := range c.Args {
+		if w != program && !strings.HasSuffix(w, "/bin/"+program) || i > 0 && c.Args[i-1] == "--name" {
+			continue
+		}
+		out = append(out, Command{c.Where, append([]string{program}, c.Args[i+1:]...)})
+	}
+	return out
+}
