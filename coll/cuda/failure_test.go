@@ -45,7 +45,6 @@ func TestAbort(t *testing.T) {
 					}()
 				}
 				time.Sleep(100 * time.Millisecond)
-				start := time.Now()
 				if err := all[0].Abort(); err != nil {
 					t.Error(err)
 				}

@@ -38,6 +38,7 @@ type Config struct {
 	PerIter            bool // -I
 	PerIterSkip        int  // -K
 	Slowest            int  // --slowest; 0: none
+	Batches            int  // --batches, of small messages on GPUs
 
 	Shape  []int64 // --shape
 	Trials int     // --trials
@@ -115,7 +116,7 @@ func Default(collective string) Config {
 		Threads: 1, GPUs: 1, MinBytes: 32 << 20, MaxBytes: 32 << 20, StepBytes: 1 << 20, StepFactor: 1,
 		Iters: 20, AggIters: 1, Warmup: 1, Cycles: 1, Check: 1,
 		Ops: Reductions[:1], Types: []elem.Type{elem.Float32}, Average: Mean,
-		Trials: 50, Output: "text", Engine: "assay", Launch: "both", Repeat: 5,
+		Trials: 50, Output: "text", Engine: "assay", Launch: "both", Repeat: 5, Batches: 3,
 	}
 }
 

@@ -108,6 +108,7 @@ var flags = []flag{
 	{0, "engine", "assay/nccl", "whose collectives run", oneOf("engine", func(c *Config) *string { return &c.Engine }, "assay", "nccl")},
 	{0, "device", "cpu/gpu", "what a rank is; GPUs where there is a driver for them", oneOf("device", func(c *Config) *string { return &c.Device }, "cpu", "gpu")},
 	{0, "slowest", "count", "below each row so many of the steps that took longest, and whose: iterations (on GPUs: their launches) and waits for the end", countFlag("slowest", func(c *Config) *int { return &c.Slowest })},
+	{0, "batches", "count", "on GPUs, up to 4 MiB: so many times the iterations of -n, of which the median is shown (default 3; 1 as nccl-tests does)", countFlag("batches", func(c *Config) *int { return &c.Batches })},
 	{0, "min-time", "ms", "as many iterations as take so long, at most 2000, instead of -n", setMinTime},
 	{0, "versus", "nccl/best/NAME=VALUE,...", "compare with another engine in the same run: NCCL, NCCL in whatever mode is fastest, or our own with other variables", setVersus},
 	{0, "graph", "off/on/both", "with --versus: eager launches, CUDA graphs, or both", oneOf("graph", func(c *Config) *string { return &c.Launch }, "off", "on", "both")},
