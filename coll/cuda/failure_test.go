@@ -6,13 +6,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/knob"
 )
 
@@ -100,6 +103,86 @@ func timeout(t *testing.T, w world) {
 	}
 	w.timeout = 0
 	works(t, w)
+}
+
+// soon fails the test if f does not return.
+func soon(t *testing.T, what string, f func() error) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatalf("%s: no end", what)
+	}
+}
+
+// A staged operation is behind work of the caller's that never ends: an Abort
+// does not wait for it, and what the lanes would still touch stays.
+func TestStagedAbort(t *testing.T) {
+	n := gpuCount(t)
+	w := spread(2, n)
+	w.set = staged
+	all := w.open(t)
+	g := all[0]
+	if !g.dev.info.CanStreamMemOps {
+		t.Skip("streams cannot wait for a word")
+	}
+	var word *driver.Pinned
+	err := g.dev.in(func() (err error) {
+		if word, err = driver.HostAlloc(64); err != nil {
+			return err
+		}
+		return g.stream.WaitValue32(word.Ptr, 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const count = 1 << 10
+	each(t, all, func(g *gpuRank) error {
+		return g.Comm.AllReduce(g.at(0, 4*count), g.at(4*count, 4*count), count, coll.Int32, coll.Sum)
+	})
+	soon(t, "Abort", g.Abort)
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&word.Bytes[0])), 1)
+	soon(t, "the stream, once it can go on", g.wait)
+	soon(t, "the other rank's stream", all[1].wait)
+	if err := g.dev.in(word.Free); err != nil {
+		t.Error(err)
+	}
+	works(t, w)
+}
+
+// A rank has no memory for copies. The others must not wait for their devices
+// when they learn of that: something there may wait for a rank that waits for
+// them.
+func TestRoomRefused(t *testing.T) {
+	if os.Getenv("FAKE_SMALL") == "" {
+		t.Skip("TestEmulated starts this one, with a device that has little memory")
+	}
+	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
+	large := spread(2, 2).open(t)
+	t.Setenv("ASSAY_GPU_ALGO", "")
+	small := spread(2, 2).open(t)
+	const count = 10_000
+	reduce := func(g *gpuRank) error {
+		return g.Comm.AllReduce(g.at(0, 4*count), g.at(4*count, 4*count), count, coll.Float32, coll.Sum) // whose kernels are there from the start
+	}
+	soon(t, "two communicators in turn", func() error {
+		errs := make(chan error)
+		go func() { // the other one's kernel waits while this one's room is refused
+			errs <- errors.Join(reduce(small[0]), reduce(large[0]), large[0].wait(), small[0].wait())
+		}()
+		go func() {
+			errs <- errors.Join(reduce(large[1]), large[1].wait(), reduce(small[1]), small[1].wait())
+		}()
+		return errors.Join(<-errs, <-errs)
+	})
+	if by := large[0].Chosen(); strings.HasPrefix(by, "copy/") {
+		t.Errorf("the operation was done by %s, without memory for it", by)
+	}
 }
 
 // Ranks that differ are told in which way.

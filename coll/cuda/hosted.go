@@ -35,7 +35,6 @@ func hostable(cfg coll.AcceleratorConfig) string {
 // offerHosted allocates the rank's own window of n bytes in the processor's
 // memory.
 func (w *windows) offerHosted(n int) (o offer, err error) {
-	retired.sweep()
 	b, err := shm.Alloc(n)
 	if err != nil {
 		return o, err

@@ -3,6 +3,9 @@
 package cuda
 
 import (
+	"errors"
+	"time"
+
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -29,7 +32,7 @@ func (l *lane) do(j *job) error {
 			}
 		}
 		at := l.slot(k)
-		if err := at.came.Synchronize(); err != nil {
+		if err := l.await(at.came); err != nil {
 			return err
 		}
 		if err := l.operate(&j.op, k, at); err != nil {
@@ -39,7 +42,29 @@ func (l *lane) do(j *job) error {
 			return err
 		}
 	}
-	return l.out.Synchronize()
+	if n == 0 { // the word must not be ahead of the operation before
+		return l.await(j.start)
+	}
+	return l.await(l.slot(n - 1 - (n-1-l.index)%step).won) // the last piece's
+}
+
+// errAborted is why a lane left an operation.
+var errAborted = errors.New("the communicator was aborted")
+
+// await waits for an event of the lane's, unless the communicator is aborted:
+// the caller's stream may never come to the operation.
+func (l *lane) await(e driver.Event) error {
+	for polls := 0; ; polls++ {
+		if done, err := e.Query(); done || err != nil {
+			return err
+		}
+		if l.aborted.Load() {
+			return errAborted
+		}
+		if polls > 1000 {
+			time.Sleep(20 * time.Microsecond)
+		}
+	}
 }
 
 // slot is where a piece of the lane's lies.
@@ -48,7 +73,7 @@ func (l *lane) slot(k int) *slot { return &l.slots[k/len(l.lanes)%stageSlots] }
 // fetch copies the input of piece k to the host.
 func (l *lane) fetch(j *job, k int) error {
 	to := l.slot(k)
-	if err := to.won.Synchronize(); err != nil { // the piece that was there before
+	if err := l.await(to.won); err != nil { // the piece that was there before
 		return err
 	}
 	all := runs(&j.op, l.cfg.Rank, l.cfg.Size, k, nil)

@@ -308,7 +308,7 @@ func (l *lane) work() {
 			return
 		}
 		if !l.aborted.Load() {
-			if err := l.do(j); err != nil {
+			if err := l.do(j); err != nil && err != errAborted {
 				l.cfg.Host.Fail(failure(l.cfg.Rank, j.op.Coll.String(), err))
 			}
 		}
@@ -414,12 +414,15 @@ func (s *stager) Close(barrier func() error) error {
 	return errors.Join(append(errs, s.dev.in(s.release))...)
 }
 
-// release frees what the lanes used.
+// release frees what the lanes used, unless a stream may still come to it.
 func (s *stager) release() error {
-	s.settle()
+	settled := s.settle()
 	s.mu.Lock()
 	s.released = true
 	s.mu.Unlock()
+	if !settled {
+		return nil
+	}
 	var errs []error
 	for _, l := range s.lanes {
 		for i := range l.slots {
@@ -443,16 +446,33 @@ func (s *stager) release() error {
 	return err
 }
 
-// settle waits until the stream has seen the last word.
-func (s *stager) settle() {
-	if !s.busy || s.event.Record(s.stream) != nil {
-		return
+// settle waits until the stream has seen the last word, and the lanes' streams
+// what they wait for. It reports whether nothing is left: after an Abort there may
+// be, behind work of the caller's that does not end.
+func (s *stager) settle() bool {
+	var streams []driver.Stream
+	if s.busy {
+		streams = append(streams, s.stream)
 	}
-	for end := time.Now().Add(drainTime); time.Now().Before(end); time.Sleep(50 * time.Microsecond) {
-		if done, err := s.event.Query(); done || err != nil {
-			return
+	for _, l := range s.lanes {
+		streams = append(streams, l.in, l.out)
+	}
+	end := time.Now().Add(drainTime)
+	for _, on := range streams {
+		if s.event.Record(on) != nil { // it is not there any more, or its context is lost
+			continue
+		}
+		for {
+			if done, err := s.event.Query(); done || err != nil {
+				break
+			}
+			if time.Now().After(end) {
+				return false
+			}
+			time.Sleep(50 * time.Microsecond)
 		}
 	}
+	return true
 }
 
 // room makes a slot large enough.

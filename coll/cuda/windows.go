@@ -155,6 +155,7 @@ func (w *windows) meet(ctx context.Context, cfg coll.AcceleratorConfig, dev *dev
 
 // make makes the rank's own window, zeroed.
 func (w *windows) make(cfg coll.AcceleratorConfig, dev *device) (offer, error) {
+	retired.sweep()
 	n := newChooser(cfg.Env, cfg.Size, nil, w.hosted).size()
 	if w.hosted {
 		return w.offerHosted(n)
@@ -219,7 +220,6 @@ func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
 
 // offer allocates the rank's own window of n bytes on its device.
 func (w *windows) offer(cfg coll.AcceleratorConfig, dev *device, n int) (o offer, err error) {
-	retired.sweep()
 	own, err := driver.Malloc(n)
 	if err != nil {
 		return o, err

@@ -243,8 +243,10 @@ static std::map<CUdeviceptr, size_t>::iterator range(CUdeviceptr p) {
   return p < i->first + i->second ? i : memory.end();
 }
 
+// With FAKE_SMALL, the second device has no memory for large allocations.
 EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   if (fails("cuMemAlloc")) return CUDA_ERROR_UNKNOWN;
+  if (n >= 256ul << 20 && getenv("FAKE_SMALL") && current == &contexts[1]) return CUDA_ERROR_OUT_OF_MEMORY;
   *p = (CUdeviceptr)aligned_alloc(4096, (n + 4095) / 4096 * 4096);
   std::lock_guard<std::mutex> l(lock);
   memory[*p] = n;
