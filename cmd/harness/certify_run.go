@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // A certification is a suite with what it is to be run on.
@@ -311,9 +312,9 @@ func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, doc, s
 		}
 	}
 	if o.format == "json" {
-		return writeIndented(o.stdout, doc)
+		return writeIndented(plain.Raw(o.stdout), doc)
 	}
-	return report.Text(o.stdout, st, report.TextOptions{
+	return report.Text(painted(o.stdout), st, report.TextOptions{
 		Color: colored(o.stdout), Width: columns(o.stdout), Verbose: o.verbose, Hide: func(r certificate.Result) bool { return o.deselected(r.ID) },
 	})
 }
