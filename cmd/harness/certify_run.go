@@ -101,6 +101,10 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 		}
 		return nil, err
 	}
+	// What would keep the certificate from being written is said before anything runs.
+	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []certificate.Result{}}).Validate(); err != nil {
+		return nil, usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
+	}
 	if machine != nil && !o.list && slices.ContainsFunc(c.checks, func(k suite.Check) bool { return slices.Contains(k.Uses, node.UseJob) }) {
 		if err := o.joinMachines(ctx, c, machine); err != nil {
 			return nil, err

@@ -189,3 +189,13 @@ func TestConsole(t *testing.T) {
 		}
 	}
 }
+
+// TestNameThatSteers: a certificate that could not be written is refused before any
+// check runs.
+func TestNameThatSteers(t *testing.T) {
+	t.Setenv("NODE_NAME", "a\x1b[2Jb")
+	code, stdout, stderr := tell("certify", "--suite", "quick", "--only", "platform")
+	if code != exitUsage || stdout != "" || !strings.Contains(stderr, `node: "a\x1b[2Jb" is no name`) {
+		t.Errorf("certify = %d, %q, %q; want %d and the name", code, stdout, stderr, exitUsage)
+	}
+}
