@@ -163,7 +163,7 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 	if !isTerminal(o.stderr) {
 		return nil, func() {}
 	}
-	return func(text string) { fmt.Fprintf(o.stderr, "\r\x1b[K%.78s", text) }, func() { fmt.Fprint(o.stderr, "\r\x1b[K") }
+	return func(text string) { fmt.Fprintf(o.stderr, overwrite+"%.78s", text) }, func() { fmt.Fprint(o.stderr, overwrite) }
 }
 
 // report writes the report, and ends as its verdict says.

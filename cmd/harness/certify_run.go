@@ -19,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // A certification is a suite with what it is to be run on.
@@ -99,6 +100,10 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 			return nil, usagef("--suite: %w", err)
 		}
 		return nil, err
+	}
+	// What would keep the certificate from being written is said before anything runs.
+	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []certificate.Result{}}).Validate(); err != nil {
+		return nil, usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
 	}
 	if machine != nil && !o.list && slices.ContainsFunc(c.checks, func(k suite.Check) bool { return slices.Contains(k.Uses, node.UseJob) }) {
 		if err := o.joinMachines(ctx, c, machine); err != nil {
@@ -311,9 +316,9 @@ func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, doc, s
 		}
 	}
 	if o.format == "json" {
-		return writeIndented(o.stdout, doc)
+		return writeIndented(plain.Raw(o.stdout), doc)
 	}
-	return report.Text(o.stdout, st, report.TextOptions{
+	return report.Text(painted(o.stdout), st, report.TextOptions{
 		Color: colored(o.stdout), Width: columns(o.stdout), Verbose: o.verbose, Hide: func(r certificate.Result) bool { return o.deselected(r.ID) },
 	})
 }

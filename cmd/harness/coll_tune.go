@@ -144,7 +144,7 @@ func tune(ctx context.Context, w *world, sizes []int, m *tuning.Measurements, er
 				m.Add(p)
 				if count++; w.Process == 0 && isTerminal(errOut) && time.Since(last) > time.Second/5 {
 					last = time.Now()
-					fmt.Fprintf(errOut, "\r%-14s %-20s %10d bytes %12.2f us ", p.Collective, p.Algorithm, p.Bytes, p.Micros)
+					fmt.Fprintf(errOut, overwrite+"%-14s %-20s %10d bytes %12.2f us ", p.Collective, p.Algorithm, p.Bytes, p.Micros)
 				}
 			})
 		})

@@ -65,7 +65,7 @@ type gpuTuner struct {
 // logf writes a line in place of that which shows the progress.
 func (r *gpuTuner) logf(format string, a ...any) {
 	if r.terminal {
-		format = "\r\x1b[K" + format
+		format = overwrite + format
 	}
 	fmt.Fprintf(r.log, format+"\n", a...)
 }
@@ -169,7 +169,7 @@ func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 // the same on all ranks, or 0 where it cannot be done.
 func (r *gpuTuner) measure(o gpuCollective, choice string, bytes int) (float64, error) {
 	if r.terminal {
-		fmt.Fprintf(r.log, "\r\x1b[K%-14s %11d bytes  %s", o.name, bytes, choice)
+		fmt.Fprintf(r.log, overwrite+"%-14s %11d bytes  %s", o.name, bytes, choice)
 	}
 	ops := min(40, max(2, (64<<20)/bytes)) // enough to hide the launch of a graph
 	graph, err := r.record(o, bytes, ops)

@@ -180,6 +180,6 @@ func (o *diagOptions) progress() (show func(diag.Event), clear func()) {
 		}, func() {}
 	}
 	return func(e diag.Event) {
-		fmt.Fprintf(o.stderr, "\r\x1b[K%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
-	}, func() { fmt.Fprint(o.stderr, "\r\x1b[K") }
+		fmt.Fprintf(o.stderr, overwrite+"%.78s", fmt.Sprintf("%d/%d %s %s", e.Done+1, e.Total, e.Test.Name, e.Text))
+	}, func() { fmt.Fprint(o.stderr, overwrite) }
 }

@@ -92,7 +92,7 @@ func joinJob(ctx context.Context, perProcess int) (*job, error) {
 		switch {
 		case where.Rank != 0:
 		case w.Level == debug.Warn:
-			fmt.Fprintln(os.Stderr, "harness:", w)
+			fmt.Fprintln(newConsole(os.Stderr), "harness:", w)
 		default:
 			log.Infof(debug.Env, "%v", w)
 		}

@@ -147,7 +147,7 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	if o.format == "json" {
 		err = r.WriteJSON(o.stdout)
 	} else {
-		err = r.WriteText(o.stdout, health.TextOptions{Color: colored(o.stdout), Quiet: o.quiet})
+		err = r.WriteText(painted(o.stdout), health.TextOptions{Color: colored(o.stdout), Quiet: o.quiet})
 	}
 	if err != nil {
 		return err

@@ -112,8 +112,10 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 	defer func() { err = leaveFabric(f, err) }()
 	o.Ports, o.RDMA = huntPorts()
 	if isTerminal(o.stderr) && f.Rank() == 0 {
-		o.Progress = func(round, undecided int) { fmt.Fprintf(o.stderr, "\r\x1b[Kround %d, %d undecided", round, undecided) }
-		defer fmt.Fprint(o.stderr, "\r\x1b[K")
+		o.Progress = func(round, undecided int) {
+			fmt.Fprintf(o.stderr, overwrite+"round %d, %d undecided", round, undecided)
+		}
+		defer fmt.Fprint(o.stderr, overwrite)
 	}
 	r, err := f.Hunt(ctx, o.HuntOptions)
 	if r != nil {

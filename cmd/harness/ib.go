@@ -205,12 +205,12 @@ func (p *ibProgress) show(now probe.Progress) {
 		return
 	}
 	p.shown = true
-	fmt.Fprintf(p.w, "\r\x1b[K%v", now)
+	fmt.Fprintf(p.w, overwrite+"%v", now)
 }
 
 func (p *ibProgress) clear() {
 	if p.shown {
 		p.shown = false
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(p.w, overwrite)
 	}
 }

@@ -246,12 +246,12 @@ func (p *meshProgress) show(now mesh.Progress) {
 		more = fmt.Sprintf(" and %d more", n)
 	}
 	p.shown = true
-	fmt.Fprintf(p.w, "\r\x1b[K%d/%d %.60s%s", now.Step, now.Steps, now.Now[0], more)
+	fmt.Fprintf(p.w, overwrite+"%d/%d %.60s%s", now.Step, now.Steps, now.Now[0], more)
 }
 
 func (p *meshProgress) clear() {
 	if p.shown {
 		p.shown = false
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(p.w, overwrite)
 	}
 }

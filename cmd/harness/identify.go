@@ -55,7 +55,7 @@ func identify(getenv func(string) string, environ []string) (*identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := platformOptions{root: "/", stderr: os.Stderr}
+	o := platformOptions{root: "/", stderr: newConsole(os.Stderr)}
 	found, _, err := o.node(getenv)
 	if err != nil {
 		return nil, err

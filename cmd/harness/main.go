@@ -48,7 +48,9 @@ func leave(errOut io.Writer, after time.Duration) {
 }
 
 // run is main without the process: everything ends here, with a status.
-func run(args []string, out, errOut io.Writer) int {
+func run(args []string, stdout, stderr io.Writer) int {
+	out, errOut := newConsole(stdout), newConsole(stderr)
+	defer func() { _ = errors.Join(out.Flush(), errOut.Flush()) }() // of half a character
 	ctx, stop := signal.NotifyContext(context.Background(), ending...)
 	defer stop()
 	if t, ok := ibProgram(args[0]); ok {

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // A document is a certificate as it was read.
@@ -41,7 +42,7 @@ var renderings = []rendering{
 			if i > 0 {
 				fmt.Fprintln(w)
 			}
-			if err := report.Text(w, d.statement, report.TextOptions{Color: colored(w), Width: columns(w), Verbose: true}); err != nil {
+			if err := report.Text(painted(w), d.statement, report.TextOptions{Color: colored(w), Width: columns(w), Verbose: true}); err != nil {
 				return err
 			}
 		}
@@ -90,7 +91,7 @@ func lookupRendering(format string) (rendering, error) {
 
 // columns is how wide a terminal is; 0: it is none, or does not say.
 func columns(w io.Writer) int {
-	f, ok := w.(*os.File)
+	f, ok := plain.Raw(w).(*os.File)
 	if !ok {
 		return 0
 	}
@@ -177,6 +178,9 @@ func (o *reportOptions) run(ctx context.Context, files []string, out io.Writer) 
 		docs[0].history = append(docs[0].history, d.statement)
 	}
 	if o.output == "" {
+		if forms[0].format != "text" { // whose bytes count
+			out = plain.Raw(out)
+		}
 		return forms[0].write(out, docs)
 	}
 	made, err := rendered(docs, forms...)

@@ -25,7 +25,7 @@ func (j *job) rival(ctx context.Context, w *world, versus string, devices []int)
 	}
 	for _, w := range knob.News(warnings) { // what is compared may not differ at all
 		if j.where.Rank == 0 {
-			fmt.Fprintf(os.Stderr, "harness: --versus: %v\n", w)
+			fmt.Fprintf(newConsole(os.Stderr), "harness: --versus: %v\n", w)
 		}
 	}
 	other := *knobs

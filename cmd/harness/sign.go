@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/sign"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // keyUsage says how keys are named.
@@ -124,7 +125,7 @@ func (o *signOptions) run(ctx context.Context, file, to string, out io.Writer) e
 		return err
 	}
 	if to == "" {
-		_, err = out.Write(envelope)
+		_, err = plain.Raw(out).Write(envelope)
 		return err
 	}
 	return writeFile(to, envelope)

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
@@ -101,7 +102,7 @@ func inventory(out io.Writer, format, dir string) error {
 		if err != nil {
 			return err
 		}
-		return writeIndented(out, b)
+		return writeIndented(plain.Raw(out), b)
 	}
 	for _, p := range inv.Packages {
 		if _, err := fmt.Fprintf(out, "%-40s %-30s %-6s %v\n", p.Name, p.Version, p.Arch, p.Licenses); err != nil {

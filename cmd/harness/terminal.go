@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -12,10 +13,44 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
+// overwrite begins what is written in place of the line that the cursor is on.
+const overwrite = "\r\x1b[K"
+
+// A console writes what others wrote as package plain makes it visible, since a
+// certificate, another machine or a file may have it from anybody. On a terminal a
+// line of progress may overwrite itself.
+type console struct {
+	*plain.Writer
+	terminal bool
+}
+
+func newConsole(w io.Writer) console { return console{plain.NewWriter(w), isTerminal(w)} }
+
+func (c console) Write(p []byte) (int, error) {
+	rest, ok := bytes.CutPrefix(p, []byte(overwrite))
+	if !ok || !c.terminal {
+		return c.Writer.Write(p)
+	}
+	if _, err := io.WriteString(plain.Raw(c), overwrite); err != nil {
+		return 0, err
+	}
+	n, err := c.Writer.Write(rest)
+	return len(overwrite) + n, err
+}
+
+// painted is where a renderer writes that has colours, and makes texts plain itself.
+func painted(w io.Writer) io.Writer {
+	if colored(w) {
+		return plain.Raw(w)
+	}
+	return w
+}
+
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+	f, ok := plain.Raw(w).(*os.File)
 	if !ok {
 		return false
 	}
@@ -82,7 +117,7 @@ func (p *progress) ended(e suite.Event) {
 		return
 	}
 	if p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(p.w, overwrite)
 	}
 	line := fmt.Sprintf("%d/%d %s %s", e.Done, e.Total, r.Verdict, r.ID)
 	if bad {
@@ -112,21 +147,11 @@ func (p *progress) show(e suite.Event) {
 		full = width * e.Done / e.Total
 	}
 	bar := strings.Repeat("=", full) + strings.Repeat(" ", width-full)
-	fmt.Fprintf(p.w, "\r\x1b[K[%s] %d/%d %v %.80s", bar, e.Done, e.Total, p.now().Sub(p.begun).Round(time.Second), printable(text))
+	fmt.Fprintf(p.w, overwrite+"[%s] %d/%d %v %.80s", bar, e.Done, e.Total, p.now().Sub(p.begun).Round(time.Second), plain.Line(text))
 }
 
 func (p *progress) clear() {
 	if p.w != nil && p.terminal {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		fmt.Fprint(p.w, overwrite)
 	}
-}
-
-// printable takes from what a child says what could steer the terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '·'
-		}
-		return r
-	}, s)
 }

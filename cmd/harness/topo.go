@@ -77,7 +77,7 @@ func (o *topoOptions) run(getenv func(string) string) error {
 			return err
 		}
 	}
-	if err := matrix.Write(o.stdout, colored(o.stdout)); err != nil {
+	if err := o.writeMatrix(matrix); err != nil {
 		return err
 	}
 	if o.rings {
@@ -89,6 +89,21 @@ func (o *topoOptions) run(getenv func(string) string) error {
 		return writeGDR(o.stdout, sys)
 	}
 	return nil
+}
+
+// writeMatrix underlines the header on a terminal, as nvidia-smi does. Names may be
+// from a file.
+func (o *topoOptions) writeMatrix(m *topology.Matrix) error {
+	var b strings.Builder
+	if err := m.Write(&b, colored(o.stdout)); err != nil {
+		return err
+	}
+	header, rest, _ := strings.Cut(b.String(), "\n")
+	if _, err := fmt.Fprintln(painted(o.stdout), header); err != nil { // of names that harness topo gives
+		return err
+	}
+	_, err := io.WriteString(o.stdout, rest)
+	return err
 }
 
 // system is the machine that the options name.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // TextOptions say how WriteText writes.
@@ -87,12 +89,12 @@ func (t *writer) faults(r *Report) bool {
 		if n := len(f.ids); n > 1 {
 			id = fmt.Sprintf("%s and %d more", id, n-1)
 		}
-		t.printf("%s %s  %s: %s\n", t.mark(f.Verdict), t.paint("1", id), printable(f.where()), printable(f.Reason))
+		t.printf("%s %s  %s: %s\n", t.mark(f.Verdict), t.paint("1", id), plain.Line(f.where()), plain.Line(f.Reason))
 		if f.Verdict == Error {
 			continue
 		}
-		t.printf("    wanted: %s (%s)\n", printable(f.Threshold), printable(f.Source))
-		t.printf("    remedy: %s\n", printable(f.Remedy))
+		t.printf("    wanted: %s (%s)\n", plain.Line(f.Threshold), plain.Line(f.Source))
+		t.printf("    remedy: %s\n", plain.Line(f.Remedy))
 	}
 	return len(all) > 0
 }
@@ -128,7 +130,7 @@ func (t *writer) table(r *Report) {
 	}
 	for _, g := range groups {
 		if _, ok := unlooked(g); !ok {
-			t.printf("%s %-*s  %s\n", t.mark(verdicts(g)[0]), width, g[0].ID, shorten(printable(line(g)), 120))
+			t.printf("%s %-*s  %s\n", t.mark(verdicts(g)[0]), width, g[0].ID, shorten(plain.Line(line(g)), 120))
 		}
 	}
 	for _, reason := range order {
@@ -137,7 +139,7 @@ func (t *writer) table(r *Report) {
 		for i, r := range of {
 			ids[i] = r.ID
 		}
-		t.printf("%s %s: %s\n", t.mark(of[0].Verdict), printable(reason), list(ids))
+		t.printf("%s %s: %s\n", t.mark(of[0].Verdict), plain.Line(reason), list(ids))
 	}
 }
 
@@ -245,18 +247,4 @@ func shorten(s string, n int) string {
 		return s
 	}
 	return string([]rune(s)[:n-1]) + "…"
-}
-
-// printable takes from a text what could steer the terminal: the kernel's log
-// has names that any user may give to a process.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\t' || r == '\n' {
-			return ' '
-		}
-		if r < ' ' || (r >= 0x7f && r < 0xa0) {
-			return '·'
-		}
-		return r
-	}, s)
 }

@@ -4,41 +4,26 @@ import (
 	"reflect"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// printable takes from a text what could steer a terminal or make a line read
-// otherwise than it is written: it comes from programs of an image that nobody
-// vouches for yet. What is no character in XML goes, too.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\t':
-			return ' '
-		case unicode.IsControl(r), unicode.Is(unicode.Bidi_Control, r), r == '\u2028', r == '\u2029', r == '\ufffe', r == '\uffff':
-			return '·'
-		}
-		return r
-	}, s)
-}
-
-// printableLines does so line by line, and ends the last line, too.
-func printableLines(s string) string {
+// plainLines is line by line what can be printed, and ends the last line, too.
+func plainLines(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
-		b.WriteString(printable(strings.TrimRight(line, "\r\n")) + "\n")
+		b.WriteString(plain.Line(strings.ReplaceAll(strings.TrimRight(line, "\r\n"), "\t", " ")) + "\n")
 	}
 	return b.String()
 }
 
-// clean returns a copy of a certificate in which every text is printable: who
-// renders the copy cannot forget a field.
+// clean returns a copy of a certificate in which every text is plain: a renderer
+// of the copy cannot forget a field. What is no character in XML is gone, too.
 func clean(s *certificate.Statement) *certificate.Statement {
 	out := cleaned(reflect.ValueOf(s)).Interface().(*certificate.Statement)
 	for i, r := range s.Predicate.Results {
-		out.Predicate.Results[i].Output = printableLines(r.Output)
+		out.Predicate.Results[i].Output = plainLines(r.Output)
 	}
 	return out
 }
@@ -47,7 +32,7 @@ func cleaned(v reflect.Value) reflect.Value {
 	out := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
 	case reflect.String:
-		out.SetString(printable(v.String()))
+		out.SetString(plain.Line(v.String()))
 	case reflect.Pointer:
 		if !v.IsNil() {
 			out.Set(reflect.New(v.Type().Elem()))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // A Signature says what is known of who signed a certificate.
@@ -59,7 +60,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 		BarWidth: barWidth, BarFull: barWidth / barMost,
 	}
 	if about.Signature != nil {
-		view.Signature = printable(about.Signature.String())
+		view.Signature = plain.Line(about.Signature.String())
 	}
 	if p.Node != nil {
 		view.Node, view.NodeFacts = p.Node.Name, nodeFacts(p.Node)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // A scale says in which of Prometheus's base units a unit is given there.
@@ -134,7 +135,7 @@ type labels []string
 
 func (l labels) with(more ...string) labels { return append(l[:len(l):len(l)], more...) }
 
-var escaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 func (l labels) String() string {
 	var b strings.Builder
@@ -145,7 +146,7 @@ func (l labels) String() string {
 		if b.Len() > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(l[i] + `="` + escaper.Replace(strings.ToValidUTF8(l[i+1], "\uFFFD")) + `"`)
+		b.WriteString(l[i] + `="` + escaper.Replace(plain.Line(l[i+1])) + `"`)
 	}
 	return "{" + b.String() + "}"
 }

@@ -120,7 +120,7 @@ func TestPrometheusEscapes(t *testing.T) {
 	got := samples(t, prometheus(t, sample(), hostile(), certificate.New(certificate.Predicate{Suite: "s"})))
 	found := 0
 	for key := range got {
-		if strings.Contains(key, `check="x\"y\\z"`) && strings.Contains(key, `component="<c>\n"`) {
+		if strings.Contains(key, `check="x\"y\\z"`) && strings.Contains(key, `component="<c>\\n"`) {
 			found++
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 func renderTrend(t testing.TB, title string, all []*certificate.Statement) string {
@@ -185,12 +186,12 @@ func TestClean(t *testing.T) {
 	if s.Predicate.Results[0].Reason != evil || s.Predicate.Node.Topology.Parts[0].Label != evil {
 		t.Error("clean changed the original")
 	}
-	if got := c.Predicate.Results[0].Output; got != "]]>·</pre>\ufffd\n" {
+	if got := c.Predicate.Results[0].Output; got != `]]>\u0007</pre>\xff`+"\n" {
 		t.Errorf("output: %q", got)
 	}
-	for _, got := range []string{c.Predicate.Results[4].Curves[0].Name, c.Predicate.Node.Topology.Parts[0].Label, c.Predicate.Node.Versions[printable(evil)], c.Predicate.Results[4].Objects[0].Measured.Limit.Source} {
-		if got != printable(evil) || strings.ContainsAny(got, "\x00\x1b\n\u202e\ufffe") {
-			t.Errorf("a text is %q; want %q", got, printable(evil))
+	for _, got := range []string{c.Predicate.Results[4].Curves[0].Name, c.Predicate.Node.Topology.Parts[0].Label, c.Predicate.Node.Versions[plain.Line(evil)], c.Predicate.Results[4].Objects[0].Measured.Limit.Source} {
+		if got != plain.Line(evil) || strings.ContainsAny(got, "\x00\x1b\n\u202e\ufffe") {
+			t.Errorf("a text is %q; want %q", got, plain.Line(evil))
 		}
 	}
 	if c.Predicate.Finished != s.Predicate.Finished || c.Predicate.Environment.CPUs != s.Predicate.Environment.CPUs {

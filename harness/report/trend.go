@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // Trend writes a page of its own on how values came about over the
@@ -11,7 +12,7 @@ import (
 // for each GPU, and for links one for each GPU that they begin at. Like HTML's,
 // it needs nothing from elsewhere.
 func Trend(w io.Writer, title string, all []*certificate.Statement) error {
-	view := trendView{Title: printable(title)}
+	view := trendView{Title: plain.Line(title)}
 	var copies []*certificate.Statement
 	for _, s := range all {
 		copies = append(copies, clean(s))

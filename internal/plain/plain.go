@@ -109,12 +109,14 @@ func whole(b []byte) int {
 	return len(b)
 }
 
-// Raw returns what a Writer writes to, and any other writer itself. It is for
-// colours, for lines that replace one another, and for documents whose bytes
-// count; texts from elsewhere pass through [Line] first.
+// Raw returns what a Writer, or a type that embeds one, writes to, and any other
+// writer itself. It is for colours, for lines that replace one another, and for
+// documents whose bytes count; texts from elsewhere pass through [Line] first.
 func Raw(w io.Writer) io.Writer {
-	if p, ok := w.(*Writer); ok {
-		return p.w
+	if p, ok := w.(interface{ raw() io.Writer }); ok {
+		return p.raw()
 	}
 	return w
 }
+
+func (w *Writer) raw() io.Writer { return w.w }

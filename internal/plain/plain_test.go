@@ -84,6 +84,9 @@ func TestRaw(t *testing.T) {
 	if got := Raw(NewWriter(&b)); got != &b {
 		t.Errorf("Raw(NewWriter(b)) = %v; want b", got)
 	}
+	if got := Raw(struct{ *Writer }{NewWriter(&b)}); got != &b {
+		t.Errorf("Raw of what embeds NewWriter(b) = %v; want b", got)
+	}
 	if got := Raw(&b); got != &b {
 		t.Errorf("Raw(b) = %v; want b", got)
 	}
