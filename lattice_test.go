@@ -70,6 +70,10 @@ var lattice = []rule{
 		why: "both make the same image from the same recipe, and know nothing else",
 	},
 	{
+		name: "state", who: []string{"build/state"}, not: []string{"./..."}, deep: true,
+		why: "whatever writes files or starts programs stands on it",
+	},
+	{
 		name: "arithmetic", who: []string{"harness/estimate", "harness/scale"}, not: []string{"./..."}, deep: true,
 		why: "what training should take, and what a run costs, follows from numbers alone; where they are from is the caller's matter",
 	},

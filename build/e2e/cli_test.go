@@ -122,7 +122,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// waitFor polls until something is so, or the test's time is up.
+// waitFor polls until something is so. Its limit is for tests that hang.
 func waitFor(t *testing.T, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

@@ -179,16 +179,33 @@ func TestPlanted(t *testing.T) {
 			t.Errorf("nobody came with %s credential: the test shows nothing", p.what)
 		}
 	}
-	files := search(t, all, string(key.Seed()), dir, filepath.Join(stateDir(t), "buildkit"))
+	files, hits := search(t, all, string(key.Seed()), dir, filepath.Join(stateDir(t), "buildkit"))
+	for _, hit := range hits {
+		t.Error(hit)
+	}
 	if files < 20 {
 		t.Errorf("%d files were searched; want all that assay wrote", files)
+	}
+	// The search finds what is there.
+	sample := t.TempDir()
+	var zipped bytes.Buffer
+	zw := gzip.NewWriter(&zipped)
+	for i, p := range all {
+		write(filepath.Join(sample, fmt.Sprint("plain-", i)), "http://"+robot+":"+p.password+"@host/")
+		write(filepath.Join(sample, fmt.Sprint("header-", i)), "Basic "+base64.StdEncoding.EncodeToString([]byte(robot+":"+p.password)))
+		io.WriteString(zw, p.password+"\n")
+	}
+	zw.Close()
+	write(filepath.Join(sample, "zipped"), zipped.String())
+	write(filepath.Join(sample, "key"), string(der))
+	if _, hits := search(t, all, string(key.Seed()), sample); len(hits) != 3*len(all)+1 {
+		t.Errorf("the search finds %d of the %d in a sample:\n%s", len(hits), 3*len(all)+1, strings.Join(hits, "\n"))
 	}
 }
 
 // search looks for credentials in files, and in what is compressed in them.
-func search(t *testing.T, all []*planted, seed string, dirs ...string) int {
+func search(t *testing.T, all []*planted, seed string, dirs ...string) (files int, hits []string) {
 	t.Helper()
-	files := 0
 	for _, dir := range dirs {
 		err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
 			if err != nil || !d.Type().IsRegular() {
@@ -202,10 +219,10 @@ func search(t *testing.T, all []*planted, seed string, dirs ...string) int {
 				return nil
 			}
 			files++
-			found(t, all, seed, file, data)
+			hits = append(hits, found(all, seed, file, data)...)
 			if zr, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
 				if plain, err := io.ReadAll(zr); err == nil {
-					found(t, all, seed, file+", decompressed", plain)
+					hits = append(hits, found(all, seed, file+", decompressed", plain)...)
 				}
 			}
 			return nil
@@ -214,7 +231,7 @@ func search(t *testing.T, all []*planted, seed string, dirs ...string) int {
 			t.Error(err)
 		}
 	}
-	return files
+	return files, hits
 }
 
 func lastLines(text string, n int) string {
@@ -222,16 +239,18 @@ func lastLines(text string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-func found(t *testing.T, all []*planted, seed, where string, data []byte) {
-	t.Helper()
+// found says which credentials the data of a file holds.
+func found(all []*planted, seed, where string, data []byte) (hits []string) {
 	if bytes.Contains(data, []byte(seed)) {
-		t.Errorf("the signing key is in %s", where)
+		hits = append(hits, "the signing key is in "+where)
 	}
 	for _, p := range all {
 		for _, form := range p.forms() {
 			if i := bytes.Index(data, []byte(form)); i >= 0 {
-				t.Errorf("%s credential is in %s: %q", p.what, where, data[max(0, i-60):min(len(data), i+len(form))])
+				hits = append(hits, fmt.Sprintf("%s credential is in %s: %q", p.what, where, data[max(0, i-60):min(len(data), i+len(form))]))
+				break
 			}
 		}
 	}
+	return hits
 }

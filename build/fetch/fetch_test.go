@@ -277,8 +277,8 @@ func TestStall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			url, requests := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
-				if n == 2 {
+			once, _ := serve(t, func(n int64, w http.ResponseWriter, r *http.Request) {
+				if n > 1 {
 					whole(n, w, r)
 					return
 				}
@@ -286,16 +286,22 @@ func TestStall(t *testing.T) {
 				<-r.Context().Done()
 			})
 			c := cache(t)
-			c.Stall = 200 * time.Millisecond
-			path, err := c.Get(t.Context(), url, sumOf(data))
+			c.Stall = 500 * time.Millisecond
+			path, err := c.Get(t.Context(), once, sumOf(data))
 			wantFile(t, path, err)
-			_, _, err = c.Sum(t.Context(), url)
+
+			always, requests := serve(t, func(_ int64, w http.ResponseWriter, r *http.Request) {
+				silent(w, r)
+				<-r.Context().Done()
+			})
+			c.Stall = 50 * time.Millisecond
+			_, _, err = c.Sum(t.Context(), always)
 			var limit *LimitError
 			if !errors.As(err, &limit) || limit.Total || !strings.Contains(err.Error(), "--stall-timeout") {
 				t.Errorf("Sum from a server that is always silent = %v; want a *LimitError that names the flag", err)
 			}
-			if n := requests.Load(); n != 2+attempts {
-				t.Errorf("%d requests; want %d", n, 2+attempts)
+			if n := requests.Load(); n > attempts {
+				t.Errorf("%d requests; want %d at most", n, attempts)
 			}
 		})
 	}
@@ -309,11 +315,11 @@ func TestSlow(t *testing.T) {
 		for part := range 20 {
 			w.Write(data[part*len(data)/20 : (part+1)*len(data)/20])
 			w.(http.Flusher).Flush()
-			time.Sleep(150 * time.Millisecond)
+			time.Sleep(250 * time.Millisecond)
 		}
 	})
 	c := cache(t)
-	c.Stall = 2 * time.Second // less than all parts take
+	c.Stall = 4 * time.Second // less than all parts take
 	path, err := c.Get(t.Context(), url, sumOf(data))
 	wantFile(t, path, err)
 	if requests.Load() != 1 {

@@ -4,35 +4,66 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
+	"github.com/ProtonMail/go-crypto/openpgp/armor"
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
 	"github.com/assay-hpc/assay/build/component"
 )
 
 // Fingerprints returns the fingerprints of a keyring's keys, in upper-case hex.
 func Fingerprints(keyring []byte) ([]string, error) {
-	read := openpgp.ReadKeyRing
+	bad := func(err error) ([]string, error) { return nil, fmt.Errorf("not a keyring of OpenPGP: %w", err) }
 	if bytes.HasPrefix(bytes.TrimSpace(keyring), []byte("-----BEGIN")) {
-		read = openpgp.ReadArmoredKeyRing
+		if bytes.Count(keyring, []byte("-----BEGIN")) > 1 {
+			return bad(errors.New("it has more than one armored block"))
+		}
+		block, err := armor.Decode(bytes.NewReader(keyring))
+		if err != nil {
+			return bad(err)
+		}
+		if keyring, err = io.ReadAll(block.Body); err != nil {
+			return bad(err)
+		}
 	}
-	keys, err := read(bytes.NewReader(keyring))
+	keys, err := openpgp.ReadKeyRing(bytes.NewReader(keyring))
 	if err != nil {
-		return nil, fmt.Errorf("not a keyring of OpenPGP: %w", err)
+		return bad(err)
 	}
 	var all []string
 	for _, k := range keys {
 		all = append(all, strings.ToUpper(hex.EncodeToString(k.PrimaryKey.Fingerprint)))
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("a keyring of OpenPGP without a key")
+	// ReadKeyRing leaves out keys of kinds that it does not know, and apt may know
+	// them.
+	primary := 0
+	for packets := packet.NewOpaqueReader(bytes.NewReader(keyring)); ; {
+		p, err := packets.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return bad(err)
+		}
+		if p.Tag == publicKeyTag {
+			primary++
+		}
+	}
+	if len(all) == 0 || primary != len(all) {
+		return bad(fmt.Errorf("%d of its %d keys can be read", len(all), primary))
 	}
 	return all, nil
 }
+
+// publicKeyTag is that of a primary key's packet.
+const publicKeyTag = 6
 
 // pinned wants all of a keyring's keys to be the publisher's.
 func pinned(p component.Publisher, keyring []byte) error {

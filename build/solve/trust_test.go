@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,16 @@ func TestFingerprints(t *testing.T) {
 		if got, err := Fingerprints(in); err != nil || strings.Join(got, " ") != fa+" "+fb {
 			t.Errorf("%s: Fingerprints = %v, %v; want %s and %s", name, got, err, fa, fb)
 		}
+	}
+	// A key of a version that the reader does not know, which it leaves out.
+	unknown := bytes.Clone(b)
+	i := bytes.IndexByte(unknown, 4) // the version, behind tag and length
+	unknown[i] = 5
+	if got, err := Fingerprints(append(bytes.Clone(a), unknown...)); err == nil {
+		t.Errorf("Fingerprints of a key that can be read and one that cannot = %v; want an error", got)
+	}
+	if got, err := Fingerprints(slices.Concat(armored(t, a), []byte("\n"), armored(t, b))); err == nil {
+		t.Errorf("Fingerprints of two armored blocks = %v; want an error", got)
 	}
 	for _, in := range []string{"", "<html>", "-----BEGIN PGP PUBLIC KEY BLOCK-----\n"} {
 		if got, err := Fingerprints([]byte(in)); err == nil {

@@ -30,7 +30,7 @@ func (o *builderFlags) flags() []cli.Flag {
 		&cli.StringFlag{Name: "buildkitd", Usage: "`FILE` to start as our own builder (default: the one beside assay)", EnvVars: []string{"ASSAY_BUILDKITD"}, Destination: &o.buildkitd},
 		&cli.StringFlag{Name: "progress", Usage: "`MODE` of the display: auto, tty, plain, quiet", Value: "auto", Destination: &o.progress},
 		&cli.DurationFlag{Name: "stall-timeout", Usage: "try a download again when its server has sent nothing for `DURATION`", Value: fetch.DefaultStall, EnvVars: []string{"ASSAY_STALL_TIMEOUT"}, Destination: &o.limits.Stall, Action: positive("stall-timeout")},
-		&cli.DurationFlag{Name: "download-timeout", Usage: "give up a download after `DURATION` (default: no limit for those of assay, 2h for those of its builders)", EnvVars: []string{"ASSAY_DOWNLOAD_TIMEOUT"}, Destination: &o.limits.Total, Action: positive("download-timeout")},
+		&cli.DurationFlag{Name: "download-timeout", Usage: "give up a download after `DURATION`; without it, assay's own have no limit and those of builders 2h", EnvVars: []string{"ASSAY_DOWNLOAD_TIMEOUT"}, Destination: &o.limits.Total, Action: positive("download-timeout")},
 	}
 }
 
