@@ -56,7 +56,7 @@ test: deps build ## the tests: units, scripts, races where threads meet, an imag
 	go test -short -race -timeout $(HANG) $(RACE)
 	go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
 	@echo "left to make test-all: the race detector for the rest, CUDA images of stand-ins, builds with nothing cached,"
-	@echo "caches between builders, jobs on a real Slurm, launchers"
+	@echo "the Dockerfile's image, caches between builders, jobs on a real Slurm, launchers"
 
 .PHONY: test-all
 test-all: deps build ## what make test leaves out, too: races everywhere, CUDA images of stand-ins, Slurm, launchers (35 minutes)
