@@ -56,16 +56,19 @@ test: deps build ## the tests: units, scripts, races where threads meet, an imag
 	go test -short -race -timeout $(HANG) $(RACE)
 	go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
 	@echo "left to make test-all: the race detector for the rest, CUDA images of stand-ins, builds with nothing cached,"
-	@echo "rendered jobs on a real Slurm, clusters of namespaces, longer runs of the engine"
+	@echo "the Dockerfile's image, caches between builders, jobs on a real Slurm, launchers"
 
 .PHONY: test-all
-test-all: deps build ## what make test leaves out, too: races everywhere, CUDA images of stand-ins, Slurm, clusters of namespaces (40 minutes)
+test-all: deps build ## what make test leaves out, too: races everywhere, CUDA images of stand-ins, Slurm, launchers (35 minutes)
 	ASSAY_TEST_ALL=1 go test -short -race -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
 	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
 	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
-	@TRIALS=0 ./.ci/fabric/test
-	@echo "left to targets of their own: make help lists them (test-cuda, test-rdma, test-kubernetes, test-emulated, test-kernels, test-arm64,"
-	@echo "test-slurm with eight nodes, test-fabric with trials)"
+	@echo "left to targets of their own: test-long, test-cuda, test-emulated, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
+	@echo "test-kubernetes, test-jobs, test-html, test-junit, and test-slurm with eight nodes; make help says what they are"
+
+.PHONY: test-long
+test-long: ## tests of packages without -short: larger jobs, every algorithm at every size, statistics (an hour and more)
+	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
 
 .PHONY: test-cuda
 test-cuda: deps ## the code for GPUs, without one: vet, tests, whether the PTX is current (installs CUDA's toolkit)

@@ -115,3 +115,26 @@ func TestScriptsNameNoHost(t *testing.T) {
 		t.Errorf("%d scripts; want 20 and more", scripts)
 	}
 }
+
+// TestCached: .ci/cached sees in a build's log whether stages were run.
+func TestCached(t *testing.T) {
+	for _, tt := range []struct{ name, log, want string }{
+		{"cached", "#1 [base] bookworm linux/amd64\n#1 DONE 0.1s\n\n#7 [harness-amd64 amd64] compile the harness\n#7 CACHED\n#8 [image amd64] merge\n#8 DONE 1.0s\n", ""},
+		{"run", "#7 [harness-amd64 amd64] compile the harness\n#7 0.1 go build\n#7 DONE 80.1s\n", "run, though another target has built it: [harness-amd64 amd64] compile the harness\n"},
+		{"one of two run", "#6 [harness-amd64 amd64] unpack\n#6 CACHED\n#7 [harness-amd64 amd64] compile\n#7 DONE 80.1s\n", "[harness-amd64 amd64] compile\n"},
+		{"seen again", "#7 [harness-amd64 amd64] compile\n#7 ...\n#3 [x amd64] y\n#3 DONE 0.1s\n#7 [harness-amd64 amd64] compile\n#7 CACHED\n", ""},
+		{"another's stage", "#7 [harness-amd64-cuda amd64] compile\n#7 DONE 80.1s\n", "the log does not show from the cache: harness-amd64\n"},
+		{"nothing", "", "the log does not show from the cache: harness-amd64\n"},
+	} {
+		log := filepath.Join(t.TempDir(), "build.log")
+		if err := os.WriteFile(log, []byte(tt.log), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(".ci/cached", log)
+		cmd.Stdin = strings.NewReader("harness-amd64\n")
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (tt.want == "") || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s: %v, %q; want %q", tt.name, err, out, tt.want)
+		}
+	}
+}
