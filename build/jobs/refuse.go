@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	sizeForm  = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
-	envName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	sizeForm = regexp.MustCompile(`^[0-9]+[KMGT]?$`)
+	envName  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// Names are parts of files' names, of docker's volumes, and of directives.
 	plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
 	plainWord = regexp.MustCompile(`^[A-Za-z0-9_.,:+-]+$`)
