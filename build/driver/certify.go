@@ -187,6 +187,9 @@ func (w *Workspace) candidates(ctx context.Context, ref, tmp string) ([]candidat
 		if l, err = oci.Create(tmp); err != nil {
 			return nil, err
 		}
+		if err := oci.CheckReference(w.Mirror.Image(ref)); err != nil {
+			return nil, &InputError{err}
+		}
 		w.Log("fetching %s", w.Mirror.Image(ref))
 		d, err := l.Fetch(ctx, w.Mirror.Image(ref), oci.Options{})
 		if err != nil {

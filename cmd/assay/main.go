@@ -16,6 +16,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // Exit statuses that scripts rely on.
@@ -34,8 +35,17 @@ func main() {
 	os.Exit(code)
 }
 
-// run carries out one call and returns its exit status.
-func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+// run carries out one call and returns its exit status. What it prints was in
+// part written by others (registries, images, certificates), so nothing of it may
+// steer a terminal; the progress of builds has a way of its own.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	out, errOut := plain.NewWriter(stdout), plain.NewWriter(stderr)
+	defer out.Flush()
+	defer errOut.Flush()
+	return carryOut(ctx, args, out, errOut)
+}
+
+func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 	app := newApp(out, errOut)
 	err := app.RunContext(ctx, flagsFirst(app, args))
 	switch {

@@ -125,7 +125,7 @@ func TestHistory(t *testing.T) {
 		{dir + " -o yaml", 2, "text or json"},
 		{dir + "/none", 2, "no such directory"},
 		{"none", 2, "no such directory"},
-		{"oci:" + dir, 2, "no OCI layout"},
+		{"oci:" + dir, 2, "not an OCI layout"},
 	} {
 		code, out, errOut := tell(append([]string{"history"}, strings.Fields(tt.args)...)...)
 		if code != tt.code || !strings.Contains(out+errOut, tt.said) {
@@ -169,7 +169,7 @@ func TestHistorySigned(t *testing.T) {
 		t.Errorf("with a key: %d certificates, %d refused; want 3 and 3", h.Certificates, h.Refused)
 	}
 	_, out, errOut := tell("history", dir, "--key", keyFile)
-	if !strings.Contains(out, "; 3 refused") || !strings.Contains(errOut, "it is unsigned") || !strings.Contains(errOut, "does not verify") {
+	if !strings.Contains(out, "; 3 refused") || !strings.Contains(errOut, "it is not signed") || !strings.Contains(errOut, "does not verify") {
 		t.Errorf("history says %s%s; want what was refused, and why", out, errOut)
 	}
 }

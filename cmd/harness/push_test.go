@@ -43,7 +43,7 @@ func TestPush(t *testing.T) {
 		{"push " + node + " " + node, 2, "the last argument is the repository"},
 		{"push " + node + " " + host + "/owner/nodes:tag", 2, "names a tag"},
 		{"push " + host + "/none.json " + host + "/owner/nodes", 2, "no such file"},
-		{"push " + envelope + " " + host + "/owner/nodes", 2, "it is no machine's"},
+		{"push " + envelope + " " + host + "/owner/nodes", 2, "it is not about a machine"},
 		{"push " + envelope + " " + host + "/owner/assay@" + verifyDigest, 3, "does not exist there"},
 		{"push " + node + " " + host + "/owner/assay@" + verifyDigest, 2, "not about this digest"},
 	} {

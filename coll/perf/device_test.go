@@ -360,16 +360,17 @@ func TestDeviceText(t *testing.T) {
 }
 
 // TestGraphLaunches: -G records the iterations once for a placement, and one
-// operation for each round of verification; the first launch is not timed.
+// operation for each round of verification; the first launch is not timed. Small
+// messages have batches of them.
 func TestGraphLaunches(t *testing.T) {
 	var f fleet
 	bench(t, "all_reduce", 2, "-b 1K -e 1K -n 5 -w 2 -c 3 -G 4", f.setup(t, 1<<20))
 	d := f[0]
-	const once, rounds, launches = 1, 3, 4
-	if got, want := d.Calls["all_reduce"], 2+2*(once+5*(once+launches)+rounds); got != want {
+	const lead, once, rounds, launches, batches = 5, 1, 3, 4, 3
+	if got, want := d.Calls["all_reduce"], 2+2*(lead+batches*5*(once+launches)+rounds); got != want {
 		t.Errorf("%d operations; want %d", got, want)
 	}
-	if got, want := [2]int{d.counts["capture"], d.counts["launch"]}, [2]int{2 * (1 + rounds), 2 * (once + launches + rounds)}; got != want {
+	if got, want := [2]int{d.counts["capture"], d.counts["launch"]}, [2]int{2 * (batches + rounds), 2 * (batches*(once+launches) + rounds)}; got != want {
 		t.Errorf("%v captures and launches; want %v", got, want)
 	}
 }
@@ -423,7 +424,7 @@ func TestChosen(t *testing.T) {
 // TestMarks: -I times iterations in the stream, without waiting for each.
 func TestMarks(t *testing.T) {
 	var f fleet
-	o := bench(t, "all_reduce", 2, "-b 1K -e 1K -n 4 -w 0 -c 0 -I 1", f.setup(t, 1<<20))
+	o := bench(t, "all_reduce", 2, "-b 1K -e 1K -n 4 -w 0 -c 0 -I 1 --batches 1", f.setup(t, 1<<20))
 	if d := cmp.Diff([]float64{11, 12, 13, 14}, o.res.Rows[0].OutOfPlace.Iter.Times); d != "" {
 		t.Errorf("times (-want +got):\n%s", d)
 	}

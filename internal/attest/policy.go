@@ -80,6 +80,9 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 	kind := p.Kinds[i]
 	a.Kind = kind.Name
 	if len(p.Keys) > 0 && a.Signature != Verified {
+		if a.Signature == Unsigned {
+			return a, fmt.Errorf("%w: it is not signed", ErrSignature)
+		}
 		return a, fmt.Errorf("%w with any of the %d given keys: it is %s", ErrSignature, len(p.Keys), a.Signature)
 	}
 	a.Statement = st

@@ -47,6 +47,12 @@ func OpenSource(ref string, opts Options) (Source, error) {
 	return remoteSource{r, repo}, nil
 }
 
+// CheckReference reports what is wrong with a registry's reference as such.
+func CheckReference(ref string) error {
+	_, err := name.ParseReference(ref)
+	return err
+}
+
 // SplitLayout splits "DIR", "DIR:TARGET" and "DIR@sha256:…". A directory whose
 // own name has a colon is understood when it exists.
 func SplitLayout(s string) (dir, target string) {
