@@ -52,7 +52,9 @@ func cleaned(v reflect.Value) reflect.Value {
 			return v
 		}
 		for i := range v.NumField() {
-			out.Field(i).Set(cleaned(v.Field(i)))
+			if out.Field(i).CanSet() { // what is not exported is not shown
+				out.Field(i).Set(cleaned(v.Field(i)))
+			}
 		}
 	default:
 		return v
