@@ -610,6 +610,8 @@ func TestForeignReferrers(t *testing.T) {
 		{Type: attest.TypeEnvelope, Data: sign(statement("https://slsa.dev/provenance/v1", github))},
 		{Type: "application/vnd.dsse.envelope.v1+json;x=1", Data: sign(statement("https://cosign.sigstore.dev/attestation/v1", map[string]any{"Data": "x"}))},
 		{Type: attest.TypeStatement, Data: statement("https://spdx.dev/Document/v2.3", spdx)},
+		{Type: attest.TypeEnvelope, Predicate: "x", Data: []byte(`{"payloadType":"application/vnd.in-toto+json","payload":"e30=","signatures":[{"sig":"AAAA"}]}`)},
+		{Type: attest.TypeStatement, Predicate: "y", Data: []byte("no JSON")},
 		{Type: attest.TypeStatement + "; kind=vuln", Data: statement("https://cosign.sigstore.dev/attestation/vuln/v1", map[string]any{"scanner": 1})},
 	} {
 		put(t, s.Layout, subject.String(), a)
@@ -618,8 +620,8 @@ func TestForeignReferrers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("with a key: %v", err)
 	}
-	if n := len(with.Images[0].Attached); n != 3+7 {
-		t.Errorf("%d documents are listed; want ours and seven", n)
+	if n := len(with.Images[0].Attached); n != 3+9 {
+		t.Errorf("%d documents are listed; want ours and nine", n)
 	}
 	p := s.policy
 	p.Keys = nil

@@ -27,6 +27,9 @@ type Claims struct {
 // nor held against the image.
 var ErrForeign = errors.New("another program's document")
 
+// ErrStatement says that a document cannot be read as a statement at all.
+var ErrStatement = errors.New("not an in-toto statement")
+
 // A Policy says what an image, or one document, must be. The zero value asks
 // for nothing but that what is there holds together.
 type Policy struct {
@@ -58,7 +61,7 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 	a := Attachment{Signature: Unsigned}
 	o, err := Open(doc, p.Keys...)
 	if err != nil {
-		return a, err
+		return a, fmt.Errorf("%w: %w", ErrStatement, err)
 	}
 	a.Signature, a.KeyIDs = o.Signature, o.KeyIDs
 	a.Type = o.Type
@@ -67,10 +70,7 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 	}
 	st, err := Parse(o.Payload)
 	if err != nil {
-		if len(p.Keys) > 0 && a.Signature != Verified {
-			return a, ErrForeign // nobody that is trusted says that it is a statement
-		}
-		return a, err
+		return a, fmt.Errorf("%w: %w", ErrStatement, err)
 	}
 	a.Predicate = st.PredicateType
 	i := slices.IndexFunc(p.Kinds, func(k Kind) bool { return k.Type == st.PredicateType })

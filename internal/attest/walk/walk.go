@@ -304,8 +304,8 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 	case err == nil:
 		got.Counts = true
 		w.claimed(got)
-	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrSignature):
-		// Beside what a trusted key signed it does no harm, and it does not count.
+	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrSignature), errors.Is(err, attest.ErrStatement) && got.Signature != attest.Verified:
+		// Another program's, or nobody's. Beside ours it does no harm, and it does not count.
 	default:
 		w.problem("%s: the %s %s: %v", where, cmp.Or(got.Kind, "document"), a.Digest, err)
 	}
