@@ -206,10 +206,10 @@ func fill(text string) string {
 var known = strings.Fields(`assay harness all_reduce_perf all_gather_perf alltoall_perf ib_write_bw ib_send_lat
 	make go openssl docker enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
 
-// standIn tells what it was called with, and carries out what a shell in it would.
+// standIn tells what it was called with, in one write, since the programs of a
+// pipeline run at once, and carries out what a shell in it would.
 const standIn = `#!/bin/bash
-printf '%s\0' "${0##*/}" "$@" >>"$DOCTEST_CALLS"
-printf '\n\0' >>"$DOCTEST_CALLS"
+printf '%s\0' "${0##*/}" "$@" $'\n' >>"$DOCTEST_CALLS"
 `
 
 // shell is bash for what is run by another program, and for the program sh.
