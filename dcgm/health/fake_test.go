@@ -33,7 +33,7 @@ func healthy(i int) health.GPU {
 	}
 	return health.GPU{
 		Index: i, UUID: "GPU-0000000" + string(rune('0'+i)), Bus: bus(i), ID: "2335",
-		Name: known("NVIDIA H200"), VBIOS: known("96.00.AB.00.01"), InfoROM: known("G520.0200.00.05"), Board: known("692-2G520-0200-000"), GSP: known("on"),
+		Name: known("NVIDIA H200"), VBIOS: known("96.00.AB.00.01"), InfoROM: known("G520.0200.00.05"), Board: known("692-2G520-0200-000"), GSP: known("570.86.10"),
 		MemoryBytes: known[uint64](150754820096), MaxClockMHz: known[uint64](1980),
 		ECC: known(health.Modes{Now: true, Pending: true}), Volatile: known[uint64](0), SRAM: known(health.SRAM{Exceeded: known(false)}), DRAM: known(health.DRAM{}),
 		Remap: known(health.Remap{}), Spent: known(0), Pages: health.Unknown[health.Pages](health.ErrNotSupported),

@@ -76,6 +76,7 @@ var faults = []fault{
 	{"gpu/same/inforom", health.Warn, "node", "G520.0200.00.03", func(n *node) { n.g.InfoROM = known("G520.0200.00.03") }},
 	{"gpu/same/board", health.Warn, "node", "692-2G520-0280-001", func(n *node) { n.g.Board = known("692-2G520-0280-001") }},
 	{"gpu/same/gsp", health.Warn, "node", "off (GPU 3)", func(n *node) { n.g.GSP = known("off") }},
+	{"gpu/same/gsp", health.Warn, "node", "570.86.15 (GPU 3)", func(n *node) { n.g.GSP = known("570.86.15") }},
 	{"gpu/same/memory", health.Warn, "node", "85899345920 B", func(n *node) { n.g.MemoryBytes = known[uint64](80 << 30) }},
 	{"gpu/same/clock", health.Warn, "node", "1755 MHz", func(n *node) { n.g.MaxClockMHz = known[uint64](1755) }},
 	{"gpu/ecc/mode", health.Warn, "GPU 3", "ECC is off", func(n *node) { n.g.ECC = known(health.Modes{}) }},

@@ -23,14 +23,24 @@ func (a *asker) identity() {
 	g.VBIOS = fact(d.GetVbiosVersion())
 	g.InfoROM = fact(d.GetInforomImageVersion())
 	g.Board = fact(ask(a.source, "nvmlDeviceGetBoardPartNumber", d.GetBoardPartNumber))
-	g.GSP = fact(ask(a.source, "nvmlDeviceGetGspFirmwareMode", func() (string, nvml.Return) {
-		on, _, ret := d.GetGspFirmwareMode()
-		return map[bool]string{true: "on", false: "off"}[on], ret
-	}))
+	g.GSP = fact(ask(a.source, "nvmlDeviceGetGspFirmwareMode", a.gsp))
 	m, ret := d.GetMemoryInfo()
 	g.MemoryBytes = fact(m.Total, ret)
 	clock, ret := d.GetMaxClockInfo(nvml.CLOCK_SM)
 	g.MaxClockMHz = fact(uint64(clock), ret)
+}
+
+// gsp is the version of the GSP firmware that runs, or "off"; "on" where the driver
+// does not say which.
+func (a *asker) gsp() (string, nvml.Return) {
+	on, _, ret := a.d.GetGspFirmwareMode()
+	if ret != nvml.SUCCESS || !on {
+		return "off", ret
+	}
+	if version, ret := ask(a.source, "nvmlDeviceGetGspFirmwareVersion", a.d.GetGspFirmwareVersion); ret == nvml.SUCCESS && version != "" {
+		return version, nvml.SUCCESS
+	}
+	return "on", nvml.SUCCESS
 }
 
 func (a *asker) errors() {
