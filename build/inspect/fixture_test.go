@@ -3,21 +3,18 @@ package inspect
 import (
 	"crypto"
 	"crypto/ed25519"
-	"math/rand"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/internal/oci"
+	"github.com/assay-hpc/assay/internal/oci/ocitest"
 )
 
 var (
@@ -33,22 +30,7 @@ var (
 // digest.
 func writeImage(t *testing.T, l *oci.Layout, p v1.Platform, seed int64) string {
 	t.Helper()
-	img, err := random.Image(3000, 2, random.WithSource(rand.NewSource(seed)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg = cfg.DeepCopy()
-	cfg.OS, cfg.Architecture, cfg.Created = p.OS, p.Architecture, v1.Time{Time: epoch}
-	cfg.History = nil
-	if img, err = mutate.ConfigFile(img, cfg); err != nil {
-		t.Fatal(err)
-	}
-	img = mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
-	d, err := l.Add(img)
+	d, err := l.Add(ocitest.Image(t, p, seed))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,50 +3,27 @@ package oci
 import (
 	"context"
 	"fmt"
-	"math/rand"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/random"
-	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"github.com/assay-hpc/assay/internal/oci/ocitest"
 )
 
 var (
 	amd64 = v1.Platform{OS: "linux", Architecture: "amd64"}
 	arm64 = v1.Platform{OS: "linux", Architecture: "arm64"}
-	epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
 
 // writeImage stores an image of two layers with fixed content and returns its
 // digest.
 func writeImage(t *testing.T, l *Layout, p v1.Platform, seed int64) string {
 	t.Helper()
-	img, err := random.Image(3000, 2, random.WithSource(rand.NewSource(seed)))
+	d, err := l.Add(ocitest.Image(t, p, seed))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := img.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg = cfg.DeepCopy()
-	cfg.OS, cfg.Architecture, cfg.Created = p.OS, p.Architecture, v1.Time{Time: epoch}
-	cfg.History = nil
-	if img, err = mutate.ConfigFile(img, cfg); err != nil {
-		t.Fatal(err)
-	}
-	img = mutate.ConfigMediaType(mutate.MediaType(img, types.OCIManifestSchema1), types.OCIConfigJSON)
-	if err := layout.Path(l.Dir()).WriteImage(img); err != nil {
-		t.Fatal(err)
-	}
-	h, err := img.Digest()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h.String()
+	return d.Digest.String()
 }
 
 // newTarget makes a layout with one target for two platforms, each with three
