@@ -54,6 +54,12 @@ func TestParseURIs(t *testing.T) {
 			want: []Deb{{Name: "ssh", Version: "1:9.2p1-2+deb12u3", Arch: "amd64", URL: "https://deb.example.org/pool/ssh_9.2p1-2+deb12u3_amd64.deb", SHA256: a, Size: 5}},
 		},
 		{
+			name: "a flat repository, as NVIDIA's are",
+			in:   "'https://nv.example.org/ubuntu2204/x86_64/./libx_1_amd64.deb' libx_1_amd64.deb 5 SHA256:$A",
+			want: []Deb{{Name: "libx", Version: "1", Arch: "amd64", URL: "https://nv.example.org/ubuntu2204/x86_64/./libx_1_amd64.deb", SHA256: a, Size: 5}},
+		},
+		{name: "a way out", in: "'https://nv.example.org/x/../libx_1_amd64.deb' libx_1_amd64.deb 5 SHA256:$A", err: "leads elsewhere"},
+		{
 			name: "sorted, once each, two architectures of one name",
 			in: "'http://h.example.org/b' libb_1_all.deb 1 SHA256:$A\n'http://h.example.org/a2' liba_1_i386.deb 2 SHA256:$B\n" +
 				"'http://h.example.org/a' liba_1_amd64.deb 3 SHA256:$A\n'http://h.example.org/b' libb_1_all.deb 1 SHA256:$A\n",

@@ -77,11 +77,11 @@ func ValidateURL(field, s string) error {
 	}
 	parts := strings.Split(path, "/")
 	for _, p := range parts {
-		if p == "." || p == ".." {
+		if p == ".." { // "." is what apt has in the URLs of flat repositories, NVIDIA's among them
 			return bad("has a part that leads elsewhere")
 		}
 	}
-	if last := parts[len(parts)-1]; last == "" || strings.HasPrefix(last, "-") {
+	if last := parts[len(parts)-1]; last == "" || last == "." || strings.HasPrefix(last, "-") {
 		return bad("does not end in the name of a file")
 	}
 	return nil
