@@ -45,7 +45,7 @@ func (p *Provider) checkToolchain(ctx context.Context, version, file string) err
 	}
 	lines, err := sumdb.NewClient(ops).Lookup(toolchainModule, version)
 	if err != nil {
-		return fmt.Errorf("Go's checksum database, %s, has to say what the toolchain is, and could not be asked: %w; a mirror for goproxy: has to serve the database too, at /sumdb/%[1]s, or give --mirror https://%[1]s=URL", sumName, errors.Join(err, ops.err))
+		return fmt.Errorf("the checksum database %s of Go has to say what the toolchain is, and could not be asked: %w; a mirror for goproxy: has to serve the database too, at /sumdb/%[1]s, or give --mirror https://%[1]s=URL", sumName, errors.Join(err, ops.err))
 	}
 	want := toolchainModule + " " + version + " " + got
 	if !slices.Contains(lines, want) {

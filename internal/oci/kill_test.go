@@ -2,7 +2,6 @@ package oci
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,8 +13,6 @@ import (
 
 // childEnv makes the test binary push and nothing else: "DIR REPO".
 const childEnv = "ASSAY_TEST_PUSH"
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestMain(m *testing.M) {
 	if args := os.Getenv(childEnv); args != "" {
