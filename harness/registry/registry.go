@@ -1,5 +1,5 @@
 // Package registry keeps certificates in an OCI registry: as referrers of the image
-// that they are about, as build/publish attaches them, and those of machines as
+// that they are about, as assay build attaches its own, and those of machines as
 // artifacts of their own with a tag each. It reads them back from a repository or
 // from an OCI layout, for a history. Credentials are docker's.
 //

@@ -50,7 +50,8 @@ type Attachment struct {
 	Signature Signature
 	KeyIDs    []string
 	Statement *Statement // nil where the policy does not read it
-	Counts    bool       // it is valid, and fulfils a requirement of its kind
+	Claims    Claims
+	Counts    bool // it is valid, and fulfils a requirement of its kind
 }
 
 // Verify verifies one stored document, bare or in its envelope, as a
@@ -91,11 +92,10 @@ func (p *Policy) Verify(doc []byte, digest, platform string) (Attachment, error)
 			return a, err
 		}
 	}
-	claims, err := kind.Check(st)
-	if err != nil {
+	if a.Claims, err = kind.Check(st); err != nil {
 		return a, err
 	}
-	return a, p.agrees(claims, platform)
+	return a, p.agrees(a.Claims, platform)
 }
 
 // agrees holds what a document claims against what the policy wants.

@@ -303,23 +303,13 @@ func (w *walk) referrer(ctx context.Context, subject v1.Hash, d v1.Descriptor, p
 	switch {
 	case err == nil:
 		got.Counts = true
-		w.claimed(got)
+		if t := got.Claims.Target; t != "" {
+			w.targets = append(w.targets, t)
+		}
 	case errors.Is(err, attest.ErrForeign), errors.Is(err, attest.ErrSignature), errors.Is(err, attest.ErrStatement) && got.Signature != attest.Verified:
 		// Another program's, or nobody's. Beside ours it does no harm, and it does not count.
 	default:
 		w.problem("%s: the %s %s: %v", where, cmp.Or(got.Kind, "document"), a.Digest, err)
 	}
 	return got, nil
-}
-
-// claimed notes the target that a document names.
-func (w *walk) claimed(a attest.Attachment) {
-	for _, k := range w.policy.Kinds {
-		if k.Name != a.Kind {
-			continue
-		}
-		if c, err := k.Check(a.Statement); err == nil && c.Target != "" {
-			w.targets = append(w.targets, c.Target)
-		}
-	}
 }
