@@ -41,6 +41,11 @@ demo: deps build ## build fabric-debian12, certify it, print the certificate
 	$(BIN)/assay build fabric-debian12 --platform linux/$(shell go env GOARCH) --output oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
 
+.PHONY: demo-cuda
+demo-cuda: deps build ## build and certify the smallest CUDA image from Debian's archive alone (amd64; 2 GB to download, 12 GB of disk, 10 minutes)
+	$(BIN)/assay build cuda12.4-debian13-minimal --output oci:$(OUT)
+	$(BIN)/assay inspect oci:$(OUT):cuda12.4-debian13-minimal
+
 # How long a package's tests may take before they count as hung, on a machine at
 # load 10, too. No test fails because it is slow.
 HANG := 4h

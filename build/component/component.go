@@ -79,6 +79,7 @@ var makers = map[string]maker{
 	"hwloc":            debian("hwloc", "BSD-3-Clause", "https://www.open-mpi.org/projects/hwloc", hwloc),
 	"numactl":          debian("numactl", "GPL-2.0-only", "https://github.com/numactl/numactl", numactl),
 	"ssh":              ssh,
+	"cuda-toolkit":     cudaToolkit,
 	"perftest":         perftest,
 	"harness":          harness,
 	"ofed":             ofed,
@@ -230,7 +231,7 @@ func (b *builder) apt(s recipe.Stage, name string, upgrade bool, packages ...str
 	key := name + "/" + p.Arch
 	slices.Sort(packages)
 	a := recipe.Apt{Title: "install " + name + " packages", Set: key, Packages: slices.Compact(packages), Upgrade: upgrade}
-	request := a.RequestHash(s)
+	request := a.RequestHash(s, b.below(s)...)
 	set := b.Lock.Debs[key]
 	if len(set.Packages) == 0 || set.Request != request {
 		b.lacks(Missing{Kind: MissingDebs, Key: key, Platform: p, Stage: s.Name, Step: len(s.Steps), Request: request})
@@ -238,6 +239,17 @@ func (b *builder) apt(s recipe.Stage, name string, upgrade bool, packages ...str
 	}
 	a.Debs = set.Packages
 	return a
+}
+
+// below returns the stages that a stage starts from, nearest first.
+func (b *builder) below(s recipe.Stage) []recipe.Stage {
+	var out []recipe.Stage
+	for s.From.Kind == recipe.FromStage {
+		i := slices.IndexFunc(b.stages, func(have recipe.Stage) bool { return have.Name == s.From.Ref })
+		s = b.stages[i]
+		out = append(out, s)
+	}
+	return out
 }
 
 // stage adds a stage unless it is there, and returns a source that is it.

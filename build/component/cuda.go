@@ -1,6 +1,7 @@
 package component
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -11,11 +12,15 @@ import (
 
 // cudaImage adds what every CUDA image has besides its components.
 func (b *builder) cudaImage() {
-	b.workDir = "/opt/nccl-tests"
+	if b.Target.Version("nccl-tests") != "" {
+		b.workDir = "/opt/nccl-tests"
+	}
 	// The tools that people who build FROM the image, and their job scripts,
-	// expect. A compiler comes with the base.
-	b.install("build-essential", "autoconf", "automake", "libtool", "pkg-config", "ca-certificates", "curl", "wget", "git", "unzip",
-		"environment-modules", "iputils-ping", "net-tools", "numactl", "libnuma1", "pciutils")
+	// expect.
+	if b.devel() {
+		b.install("build-essential", "autoconf", "automake", "libtool", "pkg-config", "wget", "git", "unzip", "environment-modules")
+	}
+	b.install("ca-certificates", "curl", "iputils-ping", "net-tools", "numactl", "libnuma1", "pciutils")
 	for _, lib := range []string{"libcuda.so.1", "libnvidia-ml.so.1"} {
 		b.absent = append(b.absent, certificate.Absent{Library: lib, Because: "it is the NVIDIA driver's; the container runtime mounts the host's"})
 	}
@@ -24,7 +29,12 @@ func (b *builder) cudaImage() {
 // oldestUbuntu is the member of the matrix on which what depends on the CUDA
 // version, but not on the Ubuntu, is built: its C library is the oldest, so
 // the result runs on the others too.
-func (b *builder) oldestUbuntu() matrix.Target { return matrix.OldestUbuntu(b.All, b.Target.CUDA) }
+func (b *builder) oldestUbuntu() matrix.Target {
+	if b.ownToolkit() {
+		return b.Target
+	}
+	return matrix.OldestUbuntu(b.All, b.Target.CUDA)
+}
 
 // lowestCUDA is where that is built which depends on the Ubuntu and on CUDA's
 // major version alone.
@@ -33,30 +43,29 @@ func (b *builder) lowestCUDA(t matrix.Target) matrix.Target {
 }
 
 // oldestMajor is where that is built which depends on CUDA's major version
-// alone.
-func (b *builder) oldestMajor() matrix.Target {
-	var best matrix.Target
-	for _, t := range b.All {
-		if t.CUDA == "" || t.CUDAMajor() != b.Target.CUDAMajor() || t.Variant != "" {
-			continue
-		}
-		older := matrix.CompareVersions(t.Release, best.Release)
-		if best.Name == "" || older < 0 || older == 0 && matrix.CompareVersions(t.CUDA, best.CUDA) < 0 {
-			best = t
-		}
+// alone: the oldest Ubuntu, and of that the CUDA that the order puts first.
+func (b *builder) oldestMajor(order func(a, b string) int) matrix.Target {
+	if b.ownToolkit() {
+		return b.Target
 	}
-	return best
+	return b.firstOf(func(t matrix.Target) bool { return t.CUDAMajor() == b.Target.CUDAMajor() }, func(x, y matrix.Target) int {
+		return cmp.Or(matrix.CompareVersions(x.Release, y.Release), order(x.CUDA, y.CUDA))
+	})
 }
 
 // reference is the member of the matrix that lends its base to the tools of an
 // Ubuntu: the plain one with the lowest CUDA.
 func (b *builder) reference(release string) matrix.Target {
+	return b.firstOf(func(t matrix.Target) bool { return t.Release == release }, func(x, y matrix.Target) int {
+		return matrix.CompareVersions(x.CUDA, y.CUDA)
+	})
+}
+
+// firstOf returns the plain image on a base of NVIDIA's that an order puts first.
+func (b *builder) firstOf(want func(matrix.Target) bool, order func(a, b matrix.Target) int) matrix.Target {
 	var best matrix.Target
 	for _, t := range b.All {
-		if t.CUDA == "" || t.Release != release || t.Variant != "" {
-			continue
-		}
-		if best.Name == "" || matrix.CompareVersions(t.CUDA, best.CUDA) < 0 {
+		if t.CUDA != "" && t.Base.Debootstrap == nil && t.Variant == "" && want(t) && (best.Name == "" || order(t, best) < 0) {
 			best = t
 		}
 	}
@@ -68,22 +77,52 @@ func (b *builder) reference(release string) matrix.Target {
 // packages are installed once per Ubuntu, not once per CUDA.
 func (b *builder) tools(release string) recipe.Source {
 	on := b.reference(release)
+	if b.ownToolkit() {
+		on = b.Target
+	}
 	name := "tools-" + baseName(on)
-	s := recipe.Stage{Name: name, From: b.baseOf(on, b.Platform), Steps: b.ofedRepository(on)}
+	s := recipe.Stage{Name: name}
+	if b.ownToolkit() {
+		s.From = b.debianCUDA()
+	} else {
+		s.From, s.Steps = b.baseOf(on, b.Platform), b.ofedRepository(on)
+	}
 	packages := []string{
 		"build-essential", "autoconf", "automake", "libtool", "pkg-config", "bzip2", "python3",
 		"devscripts", "debhelper", "fakeroot", // NCCL packages itself
 		"libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libpci-dev", "libnuma-dev",
-		"libhwloc-dev", "libevent-dev", pmixDev(on), "libboost-program-options-dev",
+		"libhwloc-dev", "libevent-dev", "libboost-program-options-dev",
+	}
+	if b.ownToolkit() {
+		packages = append(packages, "libopenmpi-dev")
+	} else {
+		packages = append(packages, pmixDev(on))
 	}
 	s.Steps = append(s.Steps, b.apt(s, name, false, packages...))
 	return b.stage(s)
 }
 
-// toolkit mounts the CUDA toolkit of a target's base at cudaHome. It is one
-// directory that refers to nothing outside.
+// toolkit mounts a target's CUDA toolkit at cudaHome. That of NVIDIA's bases is
+// one directory that refers to nothing outside; Debian's is links into /usr, so
+// it goes with tools that were installed beside it.
 func (b *builder) toolkit(on matrix.Target) recipe.Mount {
-	return recipe.Mount{Target: cudaHome, From: b.baseOf(on, b.Platform), Path: "/usr/local/cuda-" + majorMinor(on.CUDA)}
+	return recipe.Mount{Target: cudaHome, From: b.cudaBase(on, b.Platform), Path: "/usr/local/cuda-" + majorMinor(on.CUDA)}
+}
+
+// cudaBase is a system with a target's nvcc and its headers.
+func (b *builder) cudaBase(on matrix.Target, p recipe.Platform) recipe.Source {
+	if b.ownToolkit() {
+		return b.debianCUDA()
+	}
+	return b.baseOf(on, p)
+}
+
+// hostCompiler is the C++ compiler whose objects nvcc's can be linked with.
+func (b *builder) hostCompiler() string {
+	if b.ownToolkit() {
+		return debianToolkits[majorMinor(b.Target.CUDA)].compiler
+	}
+	return "g++"
 }
 
 const cudaHome = "/run/assay/cuda"

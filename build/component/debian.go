@@ -2,6 +2,7 @@ package component
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
@@ -13,6 +14,12 @@ type part struct {
 	checks   func(version string, lib libdir) []certificate.Check
 }
 
+// renamed has the packages that a Debian release calls otherwise than bookworm, by
+// bookworm's name.
+var renamed = map[string]map[string]string{
+	"13": {"libopenmpi3": "libopenmpi40", "libpmix2": "libpmix2t64"},
+}
+
 // libdir is the directory of the distribution's shared libraries.
 type libdir string
 
@@ -22,8 +29,14 @@ func (d libdir) load(name string) certificate.Check { return load(string(d) + "/
 // debian makes a component from the distribution's own packages.
 func debian(name, license, homepage string, p part) maker {
 	return func(b *builder, _ string) {
-		b.install(p.packages...)
-		version := b.locked(p.packages[0])
+		packages := slices.Clone(p.packages)
+		for i, name := range packages {
+			if other := renamed[b.Target.Release][name]; other != "" {
+				packages[i] = other
+			}
+		}
+		b.install(packages...)
+		version := b.locked(packages[0])
 		b.declare(certificate.Component{
 			Name: name, Version: version, License: license, Homepage: homepage,
 			Checks: p.checks(upstream(version), libdir("/usr/lib/"+b.Platform.Multiarch())),
@@ -73,6 +86,11 @@ func exact(version string) string {
 	return `(?:^|[^0-9.])` + regexp.QuoteMeta(version) + `(?:[^0-9]|$)`
 }
 
+// behind matches a version that follows a text at once.
+func behind(text, version string) string {
+	return regexp.QuoteMeta(text+version) + `(?:[^0-9]|$)`
+}
+
 var (
 	openmpi = part{
 		[]string{"openmpi-bin", "libopenmpi3", "openmpi-common"},
@@ -80,7 +98,8 @@ var (
 			return []certificate.Check{
 				command("version", `Open MPI `+exact(v), "ompi_info", "--version"),
 				command("has the UCX transport", `pml: ucx`, "ompi_info"),
-				command("has PMIx", `MCA pmix: \w+`, "ompi_info"),
+				// Open MPI 4 has a component for it, 5 links it.
+				command("has PMIx", `MCA pmix: \w+|--with-pmix=external`, "ompi_info"),
 				lib.load("libmpi.so.40"),
 			}
 		},

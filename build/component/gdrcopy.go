@@ -3,6 +3,7 @@ package component
 import (
 	"fmt"
 
+	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
@@ -11,7 +12,7 @@ import (
 func gdrcopy(b *builder, version string) {
 	src := b.download("https://github.com/NVIDIA/gdrcopy/archive/refs/tags/v" + version + ".tar.gz")
 	lib := "/usr/lib/" + b.Platform.Multiarch()
-	built := b.compile("gdrcopy-"+version, b.oldestMajor(), src, fmt.Sprintf(
+	built := b.compile("gdrcopy-"+version, b.oldestMajor(matrix.CompareVersions), src, fmt.Sprintf(
 		"make -j\"$(nproc)\" CUDA=/run/assay/cuda prefix=/usr libdir=%s DESTDIR=/out lib_install exes_install\n", lib))
 	b.copy(built, "/out/usr/", "/usr/")
 	short := majorMinor(version) // the library's name has no patch level
@@ -27,20 +28,22 @@ func gdrcopy(b *builder, version string) {
 }
 
 // nvbandwidth measures copies between host and GPUs. Its own build wants a
-// newer CMake than the oldest Ubuntu has, for what is one call of nvcc.
+// newer CMake than the oldest Ubuntu has, for what is one call of nvcc. Boost's
+// archive is given as a file: nvcc does not keep -Bstatic before the library
+// that it is meant for, and no image has the shared one.
 func nvbandwidth(b *builder, version string) {
 	src := b.download("https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v" + version + ".tar.gz")
 	built := b.compile("nvbandwidth-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`mkdir -p /out/usr/bin
-/run/assay/cuda/bin/nvcc -std=c++17 -O3 %s -I. -DGIT_VERSION='"v%s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
-  -L/run/assay/cuda/lib64/stubs -Xlinker -Bstatic -lboost_program_options -Xlinker -Bdynamic -lnvidia-ml -lcuda
-`, gencode(b.Target), version))
+/run/assay/cuda/bin/nvcc -std=c++17 -O3 %[1]s -I. -DGIT_VERSION='"v%[2]s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
+  /usr/lib/%[3]s/libboost_program_options.a -L/run/assay/cuda/lib64/stubs -lnvidia-ml -lcuda
+`, gencode(b.Target), version, b.Platform.Multiarch()))
 	b.copy(built, "/out/usr/", "/usr/")
 	b.declare(certificate.Component{
 		Name: "nvbandwidth", Version: version, License: "Apache-2.0", Homepage: "https://github.com/NVIDIA/nvbandwidth",
 		Sources: sourcesOf(src),
 		Checks: []certificate.Check{
 			executable("/usr/bin/nvbandwidth"),
-			command("version", "v"+exact(version)[len(`(?:^|[^0-9.])`):], "grep", "-a", "-o", "-m", "1", "v"+version, "/usr/bin/nvbandwidth"),
+			command("version", behind("v", version), "grep", "-a", "-o", "-m", "1", "v"+version, "/usr/bin/nvbandwidth"),
 		},
 	})
 }

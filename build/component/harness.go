@@ -86,7 +86,7 @@ func harness(b *builder, _ string) {
 func (b *builder) goStage() recipe.Source {
 	on := oldest(b.Target, b.All)
 	packages := []string{"unzip", "ca-certificates"}
-	if on.CUDA == "" { // images with CUDA's toolkit have a compiler
+	if on.Base.Debootstrap != nil { // NVIDIA's bases have a compiler
 		packages = append(packages, "gcc", "libc6-dev")
 	}
 	packages = append(packages, b.crossCompilers()...)

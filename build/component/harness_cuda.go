@@ -16,8 +16,12 @@ import (
 // the driver and NCCL are looked up when it runs. It is compiled once per CUDA
 // version and architecture.
 func (b *builder) cudaHarness() recipe.Source {
+	name := "harness-cuda" + b.Target.CUDA
+	if b.ownToolkit() {
+		name += "-" + baseName(b.Target)
+	}
 	return b.stage(recipe.Stage{
-		Name: "harness-cuda" + b.Target.CUDA + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
+		Name: name + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
 		Steps: []recipe.Step{b.run(goBuild{
 			title: "compile the harness with CUDA " + b.Target.CUDA + " for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "cuda,nvml,urfave_cli_no_docs",
 			env: []recipe.Var{
@@ -43,9 +47,12 @@ cp -r /run/assay/ptx/diag /src/dcgm/diag/ptx/own
 // changed functions that gorgonia.org/cu calls, and the driver's interface stays
 // compatible, so it is the oldest CUDA 12 of the matrix for all.
 func (b *builder) headers() recipe.Mount {
+	if b.ownToolkit() {
+		return recipe.Mount{Target: cudaHome, From: b.debianCUDA(), Path: "/usr"}
+	}
 	var best matrix.Target
 	for _, t := range b.All {
-		if t.CUDA == "" || t.CUDAMajor() != "12" {
+		if t.Base.Debootstrap != nil || t.CUDAMajor() != "12" {
 			continue
 		}
 		if c := matrix.CompareVersions(t.CUDA, best.CUDA); best.Name == "" || c < 0 || c == 0 && matrix.CompareVersions(t.Release, best.Release) < 0 {
@@ -77,7 +84,7 @@ func (b *builder) ptx() recipe.Source {
 	})
 	on := b.oldestUbuntu()
 	return b.stage(recipe.Stage{
-		Name: "ptx-" + baseName(on), Native: true, From: b.baseOf(on, b.Native),
+		Name: "ptx-" + baseName(on), Native: !b.ownToolkit(), From: b.cudaBase(on, b.Native),
 		Steps: []recipe.Step{recipe.Run{
 			Title: "compile the kernels with CUDA " + b.Target.CUDA,
 			Mounts: []recipe.Mount{

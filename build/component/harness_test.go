@@ -142,9 +142,13 @@ func TestCUDAHarnessShared(t *testing.T) {
 		in := input(t, target.Name, amd64, amd64)
 		in.Lock = l
 		r := resolved(t, in)
-		name := "harness-cuda" + target.CUDA + "-amd64"
-		if target.CUDA == "" {
+		name, kernels := "harness-cuda"+target.CUDA+"-amd64", baseName(matrix.OldestUbuntu(in.All, target.CUDA))
+		switch {
+		case target.CUDA == "":
 			name = "harness-amd64"
+		case target.Base.Debootstrap != nil:
+			kernels = baseName(target)
+			name = "harness-cuda" + target.CUDA + "-" + kernels + "-amd64"
 		}
 		s := r.Stage(name)
 		if s == nil {
@@ -163,12 +167,12 @@ func TestCUDAHarnessShared(t *testing.T) {
 			continue
 		}
 		headers[run.Mounts[i].From.Ref+run.Mounts[i].Path] = true
-		ptx := r.Stage("ptx-" + baseName(matrix.OldestUbuntu(in.All, target.CUDA)))
-		if ptx == nil || !strings.Contains(ptx.From.Ref, ":"+target.CUDA+"-") {
+		ptx := r.Stage("ptx-" + kernels)
+		if ptx == nil || !strings.Contains(ptx.From.Ref, ":"+target.CUDA+"-") && ptx.From.Ref != "cuda-"+kernels {
 			t.Errorf("%s: its kernels are compiled by %+v", target.Name, ptx)
 		}
 	}
-	if want := map[string]bool{"docker.io/nvidia/cuda:12.2.2-devel-ubuntu20.04/usr/local/cuda-12.2": true}; !cmp.Equal(headers, want) {
+	if want := map[string]bool{"docker.io/nvidia/cuda:12.2.2-devel-ubuntu20.04/usr/local/cuda-12.2": true, "cuda-trixie/usr": true}; !cmp.Equal(headers, want) {
 		t.Errorf("the headers are %v; want %v", headers, want)
 	}
 }

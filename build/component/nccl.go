@@ -14,13 +14,13 @@ import (
 func (b *builder) ncclStage() (recipe.Source, recipe.Source) {
 	version := b.Target.Version("nccl")
 	src := b.download("https://github.com/NVIDIA/nccl/archive/refs/tags/v" + version + ".tar.gz")
-	built := b.compile("nccl-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`make -j"$(nproc)" pkg.debian.build CUDA_HOME=/run/assay/cuda NVCC_GENCODE=%q PKG_TIMESTAMP="$(date -Ru -d "@$SOURCE_DATE_EPOCH")"
+	built := b.compile("nccl-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`make -j"$(nproc)" pkg.debian.build CXX=%s CUDA_HOME=/run/assay/cuda NVCC_GENCODE=%q PKG_TIMESTAMP="$(date -Ru -d "@$SOURCE_DATE_EPOCH")"
 mkdir -p /out/deb /out/tree
 for p in libnccl2 libnccl-dev; do
   cp build/pkg/deb/${p}_*.deb /out/deb/$p.deb
   dpkg-deb -x /out/deb/$p.deb /out/tree
 done
-`, gencode(b.Target)))
+`, b.hostCompiler(), gencode(b.Target)))
 	return built, src
 }
 
@@ -70,19 +70,23 @@ func ncclTests(b *builder, version string) {
 func (b *builder) ncclTestsStage(version string) (recipe.Source, recipe.Source) {
 	on := b.oldestUbuntu()
 	ncclBuilt, _ := b.ncclStage()
-	mpi, _ := b.hpcxStage(on)
 	src := b.download("https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v" + version + ".tar.gz")
+	mounts := []recipe.Mount{{Target: "/run/assay/nccl", From: ncclBuilt, Path: "/out/tree"}}
+	mpiHome := "/usr/lib/" + b.Platform.Multiarch() + "/openmpi"
+	if b.Target.Version("hpcx") != "" {
+		mpiHome = "/opt/hpcx/ompi"
+		mpi, _ := b.hpcxStage(on)
+		mounts = append(mounts, recipe.Mount{Target: "/opt/hpcx", From: mpi, Path: "/opt/hpcx"})
+	}
 	name := "nccl-tests-" + version + "-nccl-" + b.Target.Version("nccl")
 	built := b.compile(name, on, src, fmt.Sprintf(`cp -a /run/assay/nccl/usr /tmp/nccl
 mkdir -p /tmp/nccl/lib
 cp -a /tmp/nccl/lib/%s/* /tmp/nccl/lib/
 export LD_LIBRARY_PATH=/opt/hpcx/ompi/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib
-make -j"$(nproc)" MPI=1 MPI_HOME=/opt/hpcx/ompi CUDA_HOME=/run/assay/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
+make -j"$(nproc)" MPI=1 MPI_HOME=%s CXX=%s CUDA_HOME=/run/assay/cuda NCCL_HOME=/tmp/nccl NVCC_GENCODE=%q
 mkdir -p /out/build
 cp build/*_perf /out/build/
 cp LICENSE.txt README.md /out/ 2>/dev/null || true
-`, b.Platform.Multiarch(), gencode(b.Target)),
-		recipe.Mount{Target: "/run/assay/nccl", From: ncclBuilt, Path: "/out/tree"},
-		recipe.Mount{Target: "/opt/hpcx", From: mpi, Path: "/opt/hpcx"})
+`, b.Platform.Multiarch(), mpiHome, b.hostCompiler(), gencode(b.Target)), mounts...)
 	return built, src
 }

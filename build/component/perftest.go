@@ -1,6 +1,7 @@
 package component
 
 import (
+	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
@@ -14,11 +15,11 @@ func perftest(b *builder, version string) {
 	perftestCUDA(b, version)
 }
 
-// perftestCUDA is built once per CUDA major version: that is how often the
-// driver's header changes what perftest compiles against, and verbs keep their
-// ABI.
+// perftestCUDA is built once per CUDA major version, on the highest: the driver's
+// header decides which ways of registering GPU memory are compiled in, the
+// driver itself is opened at run time, and verbs keep their ABI.
 func perftestCUDA(b *builder, version string) {
-	on := b.oldestMajor()
+	on := b.oldestMajor(func(x, y string) int { return matrix.CompareVersions(y, x) })
 	src := b.download("https://github.com/linux-rdma/perftest/archive/refs/tags/" + version + ".tar.gz")
 	built := b.compile("perftest-"+version, on, src, `./autogen.sh
 ./configure --prefix=/usr CUDA_H_PATH=/run/assay/cuda/include/cuda.h

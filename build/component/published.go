@@ -30,6 +30,10 @@ var Published = map[string]Checksum{
 		"fe12cb244a4aea4c802d0a18d1072e10f102fc39c2530a8251c2abdaeea9ecba",
 		"Spack or EasyBuild package recipe",
 	},
+	"https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v0.8.tar.gz": {
+		"b3622945eb7fce2b4e1aea7d13de04f415f4d998db602893201a904320cf2d39",
+		"git archive of the tag, as the host makes it",
+	},
 	"https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v0.9.tar.gz": {
 		"552e7b2595c4b95ab1da86ba002f239185d247b2fb9929ed3cb9dc7f57bcd67c",
 		"Spack or EasyBuild package recipe",

@@ -1,6 +1,8 @@
 package component
 
 import (
+	"strings"
+
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 )
@@ -31,10 +33,12 @@ func ssh(b *builder, _ string) {
 	b.file("/etc/ssh/sshd_config.d/assay.conf", 0o644, "# MPI: keys come from a Secret whose directory is writable by a group.\nStrictModes no\n")
 	b.file("/etc/ssh/ssh_config.d/assay.conf", 0o644, "# MPI: pods come and go, their host keys with them.\nHost *\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n    LogLevel ERROR\n")
 	version := b.locked("openssh-server")
+	release, _, _ := strings.Cut(upstream(version), "p")
 	b.declare(certificate.Component{
 		Name: "ssh", Version: version, License: "SSH-OpenSSH", Homepage: "https://www.openssh.com",
 		Checks: []certificate.Check{
-			command("version", `OpenSSH_`+upstream(version), "ssh", "-V"),
+			// Not the patch level: Debian's 10.0p1 says that it is 10.0p2.
+			command("version", behind("OpenSSH_", release), "ssh", "-V"),
 			// In a container that runs sshd already, its keys are the proof, and stay.
 			command("makes its own host keys", "ssh_host_ed25519_key", "/bin/sh", "-c",
 				"ls /etc/ssh/ssh_host_*_key 2>/dev/null || { /usr/sbin/sshd -t && ls /etc/ssh/ssh_host_*_key; s=$?; rm -f /etc/ssh/ssh_host_*_key*; exit $s; }"),

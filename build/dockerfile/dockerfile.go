@@ -152,6 +152,9 @@ func (w *writer) download(src recipe.Source) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if strings.HasPrefix(at, "file://") {
+		return "", fmt.Errorf("%s comes from a directory of this machine, which a Dockerfile cannot name; print it without that --mirror", src.Ref)
+	}
 	if w.env.Locked != nil && w.env.Locked(at) {
 		u, err := url.Parse(at)
 		if err != nil {

@@ -117,7 +117,7 @@ var checksum = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func check(url string) error {
 	u, err := neturl.Parse(url)
 	switch {
-	case err != nil || u.Host == "":
+	case err != nil || u.Host == "" && u.Scheme != "file":
 		return errors.New("a download's address is not a URL") // it may hold anything: it is not repeated
 	case u.User != nil:
 		u.User = nil
@@ -233,6 +233,7 @@ func (c *Cache) wait(ctx context.Context, d time.Duration) error {
 var own = func() *http.Client {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.DisableCompression = true
+	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // a mirror that is a directory
 	return &http.Client{Transport: t}
 }()
 

@@ -27,7 +27,7 @@ func (r *reporter) check(doc *document) {
 		r.checkDrop(item("constraints", i), c)
 	}
 	for i, l := range doc.Capabilities {
-		r.checkAscending(item("capabilities", i)+".compile", l)
+		r.checkAscending(item("capabilities", i)+".compile", l.Compile)
 	}
 }
 
@@ -39,10 +39,25 @@ func (r *reporter) checkImage(field string, im image) {
 		r.report(im.Base.At, field+".base", "a base is either an image or a debootstrap", `write exactly one of "image:" and "debootstrap:"`)
 	}
 	allowed := append([]string{"name", "release"}, im.Components.names()...)
+	if im.CUDA.At.set() {
+		allowed = append(allowed, "cuda")
+	}
 	r.checkTemplate(field+".base.image", im.Base.Image.Text, im.Base.Image.At, []string{"release"})
 	r.checkTag(field+".tag", im.Tag, allowed)
 	r.checkMoving(field+".moving", im.Moving, allowed)
 	checkUnique(r, field+".platforms", im.Platforms)
+	r.checkAscending(field+".compile", im.Compile)
+	toolkit := im.Components.rule("cuda-toolkit")
+	switch {
+	case im.CUDA.At.set() == (toolkit != nil):
+	case toolkit != nil:
+		r.report(im.At, field+".cuda", "the key is missing, and the component cuda-toolkit needs it", `say which CUDA the distribution has, as in "cuda: 12.4.1"`)
+	default:
+		r.report(im.CUDA.At, field+".cuda", "no component brings CUDA", `add "cuda-toolkit: devel" or "cuda-toolkit: runtime" to the components`)
+	}
+	if len(im.Compile) > 0 && !im.CUDA.At.set() {
+		r.report(im.Compile[0].At, field+".compile", "an image without CUDA compiles for no GPU", `remove it, or add "cuda:"`)
+	}
 }
 
 func (r *reporter) checkRows(doc *document) {
@@ -185,9 +200,9 @@ func (r *reporter) checkDrop(field string, c constraint) {
 	}
 }
 
-func (r *reporter) checkAscending(field string, l capabilityList) {
-	for i := 1; i < len(l.Compile); i++ {
-		if a, b := l.Compile[i-1], l.Compile[i]; CompareVersions(a.Text, b.Text) >= 0 {
+func (r *reporter) checkAscending(field string, l []value[capability]) {
+	for i := 1; i < len(l); i++ {
+		if a, b := l[i-1], l[i]; CompareVersions(a.Text, b.Text) >= 0 {
 			r.report(b.At, item(field, i), fmt.Sprintf("%q comes after %q", b.Text, a.Text), "write the list ascending and each once")
 		}
 	}

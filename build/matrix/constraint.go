@@ -39,7 +39,7 @@ type violation struct {
 }
 
 // hold holds a target's facts against every constraint.
-func (e *expansion) hold(r row, f facts, l *capabilityList) {
+func (e *expansion) hold(r row, f facts, l []value[capability]) {
 	for _, c := range e.doc.Constraints {
 		if !applies(c.When, f) {
 			continue
@@ -64,7 +64,7 @@ func (e *expansion) violate(v violation, target string) {
 }
 
 // place returns where the file says the value of a fact of a row.
-func (e *expansion) place(r row, key, fact string, l *capabilityList) (Pos, string) {
+func (e *expansion) place(r row, key, fact string, l []value[capability]) (Pos, string) {
 	switch key {
 	case "cuda":
 		return r.at, r.field
@@ -76,8 +76,11 @@ func (e *expansion) place(r row, key, fact string, l *capabilityList) (Pos, stri
 	case "ubuntu":
 		return r.releaseAt, r.releaseField
 	case "capability":
-		i := slices.IndexFunc(l.Compile, func(c value[capability]) bool { return c.Text == fact })
-		return l.Compile[i].At, "capabilities"
+		i := slices.IndexFunc(l, func(c value[capability]) bool { return c.Text == fact })
+		if len(r.compile) > 0 {
+			return l[i].At, r.field + ".compile"
+		}
+		return l[i].At, "capabilities"
 	}
 	rule := r.components.rule(key)
 	return rule.choose(r.facts()).Version.At, rule.field
@@ -98,7 +101,7 @@ func (v *violation) report(e *expansion) {
 func (v *violation) remedy(e *expansion) string {
 	key := v.condition.Key
 	if key == "capability" {
-		return "take it out of this list, or narrow the list's cuda"
+		return "take it out of this list, or change for which CUDA the list is"
 	}
 	out := fmt.Sprintf("choose a %s version that is %q", key, v.condition.Text)
 	if n := v.nearest(e); n != "" {

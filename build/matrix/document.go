@@ -24,6 +24,8 @@ type image struct {
 	Name       value[name]          `json:"name" jsonschema_description:"Name of the target."`
 	Distro     value[distribution]  `json:"distro" jsonschema_description:"Distribution of the base."`
 	Release    value[name]          `json:"release" jsonschema_description:"Its release, as in 12 or 22.04."`
+	CUDA       value[cudaVersion]   `json:"cuda,omitempty" jsonschema_description:"CUDA version that the distribution has, for an image whose toolkit is the distribution's."`
+	Compile    []value[capability]  `json:"compile,omitempty" jsonschema:"uniqueItems=true" jsonschema_description:"Compute capabilities to compile for, ascending, instead of those under capabilities."`
 	Base       base                 `json:"base" jsonschema_description:"What the image starts from."`
 	Platforms  []value[platform]    `json:"platforms" jsonschema_description:"Platforms to build for."`
 	Tag        value[tagTemplate]   `json:"tag" jsonschema_description:"Tag; {name}, {release} and component names are filled in; it ends in -{recipe}."`

@@ -21,6 +21,7 @@ type row struct {
 	base     Base
 
 	platforms   []value[platform]
+	compile     []value[capability] // its own, instead of the list for its CUDA
 	components  components
 	tag         value[tagTemplate]
 	moving      []value[tagTemplate]
@@ -101,6 +102,7 @@ func imageRow(field string, im image) row {
 	}
 	return row{
 		name: im.Name.Text, explicit: true, distro: im.Distro.Text, release: im.Release.Text, base: base,
+		cuda: im.CUDA.Text, compile: im.Compile,
 		platforms: im.Platforms, components: im.Components,
 		tag: im.Tag, moving: im.Moving, tagField: field + ".tag", movingField: field + ".moving",
 		at: im.Name.At, field: field, releaseAt: im.Release.At, releaseField: field + ".release",
@@ -195,11 +197,20 @@ func platformsOf(list []value[platform]) []recipe.Platform {
 	return out
 }
 
-// capabilities finds the list for the row's CUDA and adds it to the facts.
-func (e *expansion) capabilities(r row, f facts) *capabilityList {
-	if r.cuda == "" {
-		return nil
+// capabilities finds the row's list and adds it to the facts.
+func (e *expansion) capabilities(r row, f facts) []value[capability] {
+	list := r.compile
+	if r.cuda != "" && len(list) == 0 {
+		list = e.capabilitiesOf(r)
 	}
+	for _, c := range list {
+		f["capability"] = append(f["capability"], c.Text)
+	}
+	return list
+}
+
+// capabilitiesOf returns the first list of the file that fits the row's CUDA.
+func (e *expansion) capabilitiesOf(r row) []value[capability] {
 	i := slices.IndexFunc(e.doc.Capabilities, func(l capabilityList) bool { return l.CUDA.holds(r.cuda) })
 	if i < 0 {
 		e.once(r.at, r.field, fmt.Sprintf("no entry of capabilities is for CUDA %q", r.cuda), "add one, or widen the condition of one")
@@ -207,10 +218,7 @@ func (e *expansion) capabilities(r row, f facts) *capabilityList {
 	}
 	l := &e.doc.Capabilities[i]
 	e.used[l.At] = true
-	for _, c := range l.Compile {
-		f["capability"] = append(f["capability"], c.Text)
-	}
-	return l
+	return l.Compile
 }
 
 // finish reports what only shows when all rows are through.

@@ -144,6 +144,9 @@ func TestSeedRows(t *testing.T) {
 
 func TestEveryTargetHasBothPlatforms(t *testing.T) {
 	for _, target := range expandReal(t) {
+		if target.Version("cuda-toolkit") != "" { // for amd64 only, so far
+			continue
+		}
 		if got := fmt.Sprint(target.Platforms); got != "[linux/amd64 linux/arm64]" {
 			t.Errorf("%s: Platforms = %s; want both", target.Name, got)
 		}

@@ -16,7 +16,7 @@ func TestSelect(t *testing.T) {
 		{"cuda12.2.2-ubuntu22.04 cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
 		{"*-efa fabric-*", "fabric-debian12 cuda12.9.1-ubuntu24.04-efa cuda13.0.2-ubuntu24.04-efa cuda13.1.1-ubuntu24.04-efa cuda13.2.1-ubuntu24.04-efa cuda12.9.1-ubuntu22.04-efa"},
 		{"fabric-debian13", `there is no target "fabric-debian13"; the nearest is "fabric-debian12"`},
-		{"cuda14*", `no target matches "cuda14*"; one of the 23 targets is "`},
+		{"cuda14*", `no target matches "cuda14*"; one of the 26 targets is "`},
 		{"cuda[", `"cuda[" is not a pattern of target names: syntax error in pattern; write it`},
 	} {
 		got := ""

@@ -21,7 +21,12 @@ type Rule struct {
 	auth     Credential
 }
 
-// ParseRule reads "FROM=TO". A TO that is a URL may have user and password.
+// FileScheme begins the URLs of what lies in a directory of this machine.
+const FileScheme = "file://"
+
+// ParseRule reads "FROM=TO". A TO that is a URL may have user and password; one
+// that is an absolute path is a directory, in which a download lies at its
+// URL's own path.
 func ParseRule(s string) (Rule, error) {
 	from, to, ok := strings.Cut(s, "=")
 	bad := func(format string, args ...any) (Rule, error) {
@@ -35,6 +40,18 @@ func ParseRule(s string) (Rule, error) {
 	}
 	if !ok || from == "" || to == "" || strings.ContainsFunc(s, forbidden) || strings.Contains(from, "://") && userinfo.MatchString(from) {
 		return bad("is not FROM=TO, for example docker.io=mirror.example:5000")
+	}
+	if dir, ok := strings.CutPrefix(to, FileScheme); ok {
+		to = dir
+	}
+	if strings.HasPrefix(to, "/") {
+		if !strings.Contains(from, ":") {
+			return bad("redirects image references to a directory; a directory holds downloads, and images want a registry")
+		}
+		if strings.ContainsAny(to, "?#%") {
+			return bad("names a directory with ?, # or %% in its path; choose another")
+		}
+		return Rule{From: strings.TrimSuffix(from, "/"), To: FileScheme + strings.TrimSuffix(to, "/")}, nil
 	}
 	isURL := strings.Contains(to, "://")
 	from, to = strings.TrimSuffix(from, "/"), strings.TrimSuffix(to, "/")
@@ -152,6 +169,9 @@ var sedSpecial = regexp.MustCompile(`[][.*$]`)
 func (r *Resolver) texts() []Rule {
 	var names, urls []Rule
 	for _, rule := range r.rules {
+		if strings.HasPrefix(rule.To, FileScheme) {
+			continue // no builder reaches the directory
+		}
 		if strings.Contains(rule.From, "://") {
 			urls = append(urls, rule)
 		} else if root, rest, err := r.expand(rule.From); err == nil && root != "" {

@@ -203,10 +203,13 @@ func (r *Recipe) Hash() string {
 }
 
 // RequestHash identifies what an Apt step asks for: its packages, on top of
-// the stage as it is before the step. A lock entry made for another request
-// does not count.
-func (a Apt) RequestHash(before Stage) string {
+// the stage as it is before the step, and on top of the stages that this one
+// starts from. A lock entry made for another request does not count.
+func (a Apt) RequestHash(before Stage, below ...Stage) string {
 	h := newHasher()
+	for _, s := range below {
+		h.stage(s)
+	}
 	before.Name = ""
 	h.stage(before)
 	h.add([]any{a.Packages, a.Upgrade})

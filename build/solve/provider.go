@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/build/component"
 	"github.com/assay-hpc/assay/build/fetch"
+	"github.com/assay-hpc/assay/build/llb"
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/mirror"
@@ -104,7 +106,52 @@ func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.
 			}
 		}
 	}
+	return p.files(ctx, r)
+}
+
+// files makes content of the downloads that come from a directory of this
+// machine, once each.
+func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
+	for sum, url := range downloads(r) {
+		at, err := p.Mirror.URL(url)
+		if err != nil {
+			return err
+		}
+		if sum == "" || !strings.HasPrefix(at, mirror.FileScheme) {
+			continue
+		}
+		if _, have, err := p.contents.Get(fileKey(sum)); have || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		file, err := p.cache.Get(ctx, at, strings.TrimPrefix(sum, "sha256:"))
+		if err != nil {
+			return fmt.Errorf("%s: %w", url, err)
+		}
+		img, err := source.File(file, llb.FileName, 0o644, runtime.GOARCH)
+		if err != nil {
+			return err
+		}
+		if err := p.contents.Put(fileKey(sum), img); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// fileKey names what files puts into the store.
+func fileKey(sum string) string { return "file/" + sum }
+
+// File returns the manifest of a download that files has put into the store.
+func (p *Provider) File(sum string) (digest.Digest, error) {
+	img, ok, err := p.contents.Get(fileKey(sum))
+	if err != nil || !ok {
+		return "", fmt.Errorf("the file was not prepared (%v)", err)
+	}
+	h, err := img.Digest()
+	return digest.Digest(h.String()), err
 }
 
 // sources returns everything that a stage starts from or mounts.
@@ -189,7 +236,7 @@ func (p *Provider) debootstrap(ctx context.Context, d matrix.Debootstrap, on rec
 // Harness brings a harness binary to the builder, and returns the image that
 // holds it.
 func (p *Provider) Harness(file string, on recipe.Platform) (digest.Digest, error) {
-	img, err := source.Binary(file, on.Arch)
+	img, err := source.File(file, "harness", 0o755, on.Arch)
 	if err != nil {
 		return "", err
 	}

@@ -71,6 +71,7 @@ func (s *Solver) env(ctx context.Context, b *daemon.Builder) llb.Env {
 	return llb.Env{
 		Native: b.Native, Epoch: s.Epoch,
 		URL:    s.Provider.Mirror.URL,
+		File:   s.Provider.File,
 		Secret: s.secret,
 		Image:  s.Provider.Image,
 		Layout: s.Provider.Layout,

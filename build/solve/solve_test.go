@@ -1,7 +1,9 @@
 package solve
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -518,5 +520,73 @@ func TestGraphHasNoCredential(t *testing.T) {
 				t.Errorf("%s: %q is in the graph", name, bad)
 			}
 		}
+	}
+}
+
+// TestDirectoryMirror: what lies in a directory of this machine reaches builders
+// through the session, verified, and its path is not in the graph.
+func TestDirectoryMirror(t *testing.T) {
+	p := provider(t)
+	dir := t.TempDir()
+	rule, err := mirror.ParseRule("https://a.example.org=" + dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Mirror = mirror.New(rule)
+	text := []byte("the source")
+	if err := os.MkdirAll(filepath.Join(dir, "x"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "x/v1.tgz"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const url = "https://a.example.org/x/v1.tgz"
+	sum, err := p.Sum(t.Context(), url)
+	if want := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || sum != want {
+		t.Fatalf("Sum = %s, %v; want %s", sum, err, want)
+	}
+	src := recipe.Source{Kind: recipe.FromURL, Ref: url, Digest: "sha256:" + sum}
+	r := &recipe.Recipe{Target: "x", Platform: amd64, Stages: []recipe.Stage{{Name: "a", From: recipe.Source{Kind: recipe.Scratch}, Steps: []recipe.Step{
+		recipe.Run{Title: "unpack", Script: "true", Mounts: []recipe.Mount{{Target: "/x", From: src}}},
+	}}}}
+	s := &Solver{Provider: p, Epoch: p.Epoch}
+	env := s.env(t.Context(), &daemon.Builder{Native: amd64})
+	if _, _, err := bkgraph.Image(r, env); err == nil || !strings.Contains(err.Error(), url+": the file was not prepared") {
+		t.Errorf("the graph before Prepare: %v", err)
+	}
+	if err := p.Prepare(t.Context(), r, amd64); err != nil {
+		t.Fatal(err)
+	}
+	state, _, err := bkgraph.Image(r, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	def, err := state.Marshal(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := p.File(src.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := string(bytes.Join(def.Def, nil))
+	if !strings.Contains(all, m.String()) || strings.Contains(all, dir) {
+		t.Errorf("the graph has the manifest: %v, the path: %v; want it without the path", strings.Contains(all, m.String()), strings.Contains(all, dir))
+	}
+	// Other content under the same name is refused, and so is a missing file.
+	if err := os.WriteFile(filepath.Join(dir, "x/v1.tgz"), []byte("another"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fresh := provider(t)
+	fresh.Mirror = p.Mirror
+	var mismatch *fetch.ChecksumError
+	if err := fresh.Prepare(t.Context(), r, amd64); !errors.As(err, &mismatch) {
+		t.Errorf("Prepare with another file: %v; want a checksum error", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "x/v1.tgz")); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.Prepare(t.Context(), r, amd64); err == nil || !strings.Contains(err.Error(), url) || !strings.Contains(err.Error(), "404") {
+		t.Errorf("Prepare without the file: %v", err)
 	}
 }

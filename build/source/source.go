@@ -72,15 +72,15 @@ func Image(tarData []byte, arch string) (v1.Image, error) {
 	return FromLayer(layer, arch, nil)
 }
 
-// Binary returns an image that holds one executable, /harness.
-func Binary(file, arch string) (v1.Image, error) {
+// File returns an image that holds one file, under a name.
+func File(file, name string, mode int64, arch string) (v1.Image, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var buf bytes.Buffer
 	tw := tar.NewWriter(&buf)
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: "harness", Mode: 0o755, Size: int64(len(data)), ModTime: time.Unix(0, 0).UTC()}
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(data)), ModTime: time.Unix(0, 0).UTC()}
 	if err := tw.WriteHeader(h); err != nil {
 		return nil, err
 	}

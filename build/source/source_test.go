@@ -219,12 +219,12 @@ func TestImage(t *testing.T) {
 	}
 }
 
-func TestBinary(t *testing.T) {
+func TestFile(t *testing.T) {
 	bin := filepath.Join(t.TempDir(), "some-name")
 	if err := os.WriteFile(bin, []byte("\x7fELF"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	img, err := Binary(bin, "amd64")
+	img, err := File(bin, "harness", 0o755, "amd64")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestBinary(t *testing.T) {
 	if len(headers) != 1 || headers[0].Mode != 0o755 || files["harness"] != "\x7fELF" {
 		t.Errorf("the layer holds %q with mode %o", files, headers[0].Mode)
 	}
-	if _, err := Binary(bin+"-gone", "amd64"); err == nil {
+	if _, err := File(bin+"-gone", "harness", 0o755, "amd64"); err == nil {
 		t.Error("a binary that is not there makes an image")
 	}
 }

@@ -1,0 +1,126 @@
+package component
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
+)
+
+// What a Debian release calls the parts of the CUDA toolkit that its archive has,
+// by CUDA version.
+var debianToolkits = map[string]struct {
+	compiler  string   // package of the newest C++ compiler that nvcc works with, and its program
+	libraries []string // shared libraries, as NVIDIA's own runtime images have them
+}{
+	"12.4": {"g++-13", []string{
+		"libcublas12", "libcublaslt12", "libcudart12", "libcufft11", "libcufftw11", "libcupti12", "libcurand10", "libcusolver11",
+		"libcusolvermg11", "libcusparse12", "libnppc12", "libnppial12", "libnppicc12", "libnppidei12", "libnppif12", "libnppig12",
+		"libnppim12", "libnppist12", "libnppisu12", "libnppitc12", "libnpps12", "libnvblas12", "libnvfatbin12", "libnvjitlink12",
+		"libnvjpeg12", "libnvrtc-builtins12.4", "libnvrtc12", "libnvtoolsext1",
+	}},
+}
+
+// ownToolkit reports whether the image's toolkit is a component, rather than
+// what its base brought.
+func (b *builder) ownToolkit() bool { return b.Target.Version("cuda-toolkit") != "" }
+
+// devel reports whether the image has compilers and headers.
+func (b *builder) devel() bool { return b.Target.Version("cuda-toolkit") != "runtime" }
+
+// nonFree opens the parts of Debian's archive that hold CUDA, and tells dpkg that
+// the driver's libraries are there: packages depend on them, and the container
+// runtime mounts the host's. A driver of the archive in their place would hide them.
+var nonFree = recipe.Run{
+	Title: "set up for CUDA's packages",
+	Script: `sed -n 's/ main$/ contrib non-free/p' /etc/apt/sources.list > /etc/apt/sources.list.d/cuda.list
+mkdir -p /tmp/driver/DEBIAN
+cat > /tmp/driver/DEBIAN/control <<'END'
+Package: assay-host-driver
+Version: 1
+Architecture: all
+Maintainer: assay <https://github.com/assay-hpc/assay>
+Provides: libcuda1 (= 999), libcuda.so.1 (= 999), libnvidia-ml1 (= 999), libnvidia-ml.so.1 (= 999)
+Description: the host's NVIDIA driver, which the container runtime mounts
+END
+dpkg-deb --build --root-owner-group /tmp/driver /tmp/driver.deb
+dpkg -i /tmp/driver.deb
+rm -rf /tmp/driver /tmp/driver.deb
+` + recipe.Tidy,
+}
+
+// cudaHomeScript makes of the distribution's files, which lie all over /usr, the
+// directory that people and build systems look for. Of libraries it links CUDA's
+// alone: a link to all of /usr/lib would bring an older NCCL before one's own.
+// Headers are where the compiler looks anyway. Given once more by another path
+// they would no longer be the system's, and CUDA's disagree with those of glibc.
+func cudaHomeScript(cuda string) string {
+	return fmt.Sprintf(`home=/usr/local/cuda-%s
+mkdir -p $home/bin $home/lib64
+ln -s /usr/include $home/include
+ln -s ${home##*/} /usr/local/cuda
+dpkg-query -W -f '${source:Package} ${Package}:${Architecture}\n' | sed -n 's/^\(nvidia-cuda-toolkit\|libcu++\|libcub\|libthrust\|cccl\|libcudacxx\) //p' | sed 's/:all$//' |
+while read -r p; do dpkg -L "$p"; done | sort -u > /tmp/files
+multiarch=/usr/lib/$(uname -m)-linux-gnu
+while read -r f; do
+  case "$f" in
+  */) ;;
+  /usr/bin/*) ln -sf "$f" $home/bin/ ;;
+  $multiarch/stubs|$multiarch/lib*.so|$multiarch/lib*.so.*|$multiarch/lib*.a) ln -sfn "$f" $home/lib64/ ;;
+  esac
+done < /tmp/files
+rm /tmp/files
+`, majorMinor(cuda))
+}
+
+// cudaToolkit is the CUDA toolkit from the distribution's own archive.
+func cudaToolkit(b *builder, flavour string) {
+	kit, ok := debianToolkits[majorMinor(b.Target.CUDA)]
+	switch {
+	case b.Target.Base.Debootstrap == nil:
+		b.fail("the component cuda-toolkit is for bases made with debootstrap; %s brings its own", b.Target.Base.Image)
+	case !ok:
+		b.fail("nobody has said what Debian %s calls the parts of CUDA %s", b.Target.Release, b.Target.CUDA)
+	case flavour != "devel" && flavour != "runtime":
+		b.fail("the version of cuda-toolkit is %q; write \"devel\" or \"runtime\"", flavour)
+	}
+	b.sources = append(b.sources, nonFree)
+	first := "libcudart12"
+	if flavour == "devel" {
+		first = "nvidia-cuda-toolkit"
+		b.install(first, kit.compiler)
+	}
+	b.install(kit.libraries...)
+	b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})
+	// What NVIDIA's container toolkit looks at.
+	b.setenv("CUDA_VERSION", b.Target.CUDA)
+	b.setenv("NVIDIA_REQUIRE_CUDA", "cuda>="+majorMinor(b.Target.CUDA))
+	b.setenv("NVIDIA_VISIBLE_DEVICES", "all")
+	b.setenv("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
+	b.prepend("PATH", "/usr/local/cuda/bin")
+	lib := libdir("/usr/lib/" + b.Platform.Multiarch())
+	checks := []certificate.Check{lib.load("libcudart.so." + b.Target.CUDAMajor()), lib.load("libnvrtc.so." + b.Target.CUDAMajor())}
+	if flavour == "devel" {
+		checks = append(checks,
+			command("nvcc is of this CUDA", `release `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`,`, "/usr/local/cuda/bin/nvcc", "--version"),
+			certificate.Check{Name: "has cuda.h", Kind: certificate.CheckFile, Path: "/usr/local/cuda/include/cuda.h"})
+	} else {
+		checks = append(checks, command("has no compiler", "", "/bin/sh", "-c", "! command -v nvcc && ! command -v gcc"))
+	}
+	b.declare(certificate.Component{
+		Name: "cuda-toolkit", Version: b.locked(first), License: "LicenseRef-NVIDIA-CUDA-EULA", Homepage: "https://developer.nvidia.com/cuda-toolkit",
+		Checks: checks,
+	})
+}
+
+// debianCUDA is a Debian base with the toolkit and the compiler that nvcc works
+// with: the place of NVIDIA's devel images.
+func (b *builder) debianCUDA() recipe.Source {
+	t := b.Target
+	s := recipe.Stage{Name: "cuda-" + baseName(t), From: b.baseOf(t, b.Platform), Steps: []recipe.Step{nonFree}}
+	s.Steps = append(s.Steps,
+		b.apt(s, s.Name, false, "nvidia-cuda-toolkit", debianToolkits[majorMinor(t.CUDA)].compiler),
+		recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(t.CUDA)})
+	return b.stage(s)
+}
