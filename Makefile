@@ -94,6 +94,11 @@ test-emulated: ## the engine for GPUs and its kernels, whole, on an emulated dri
 	CGO_ENABLED=1 go test -tags cuda -count=1 -timeout $(HANG) -run '^TestEmulated$$' ./coll/cuda
 	go test -count=1 -timeout $(HANG) -run '^TestEmulator$$' ./coll/cuda/kernels
 
+.PHONY: gpu-image
+gpu-image: build ## build cuda12.4-debian13-runtime and make of it what a GPU machine enters it with: out/gpu-image
+	$(BIN)/assay build cuda12.4-debian13-runtime --output oci:$(OUT)
+	./.ci/gpu/image $(OUT) cuda12.4-debian13-runtime $(OUT)/gpu-image
+
 .PHONY: test-gpu
 test-gpu: ## build the bundle that tries and measures the engine on GPUs, and run it if there are some here
 	LDFLAGS='$(LDFLAGS)' ./.ci/gpu/bundle $(OUT)/assay-gpu.tar.xz

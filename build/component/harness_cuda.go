@@ -100,7 +100,7 @@ export NVCC=/usr/local/cuda-%s/bin/nvcc
 mv /src/ptx /out/
 cp /run/assay/membw/kernels.cu /src/
 for arch in 80 90; do
-	$NVCC --ptx -O3 -std=c++14 -arch=compute_$arch -o /out/membw/kernels.sm_$arch.ptx /src/kernels.cu
+	$NVCC --ptx -O3 -std=c++17 -arch=compute_$arch -o /out/membw/kernels.sm_$arch.ptx /src/kernels.cu
 done
 cd /run/assay/diag
 sh ./generate /out/diag

@@ -246,6 +246,7 @@ const config = `# Written by assay for its own buildkitd.
 [worker.oci]
   gc = true
   maxUsedSpace = "60GB"
+  minFreeSpace = "10%"
 [log]
   format = "text"
 `

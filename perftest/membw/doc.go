@@ -12,5 +12,5 @@
 // read and written, but for the tools that count them twice and say so.
 package membw
 
-//go:generate nvcc --ptx -O3 -std=c++14 -arch=compute_80 -o ptx/kernels.sm_80.ptx ptx/kernels.cu
-//go:generate nvcc --ptx -O3 -std=c++14 -arch=compute_90 -o ptx/kernels.sm_90.ptx ptx/kernels.cu
+//go:generate nvcc --ptx -O3 -std=c++17 -arch=compute_80 -o ptx/kernels.sm_80.ptx ptx/kernels.cu
+//go:generate nvcc --ptx -O3 -std=c++17 -arch=compute_90 -o ptx/kernels.sm_90.ptx ptx/kernels.cu

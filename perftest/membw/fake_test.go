@@ -88,7 +88,7 @@ func TestPTXIsCurrent(t *testing.T) {
 			t.Skipf("nvcc is not of %s", version)
 		}
 		file := filepath.Join(t.TempDir(), "kernels.ptx")
-		tool(t, "nvcc", "--ptx", "-O3", "-std=c++14", "-arch=compute_"+arch, "-o", file, "ptx/kernels.cu")
+		tool(t, "nvcc", "--ptx", "-O3", "-std=c++17", "-arch=compute_"+arch, "-o", file, "ptx/kernels.cu")
 		got, err := os.ReadFile(file)
 		check(t, err)
 		if string(got) != string(want) {

@@ -17,7 +17,7 @@ func TestReduce(t *testing.T) {
 		t.Skip("no g++")
 	}
 	program := filepath.Join(t.TempDir(), "reduce")
-	build := exec.Command(cc, "-std=c++14", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/reduce.cc")
+	build := exec.Command(cc, "-std=c++17", "-O2", "-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-o", program, "testdata/reduce.cc")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -112,7 +112,7 @@ func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, err
 }
 
 func (c *compiler) compile(ctx context.Context, u unit, dir string) ([]byte, error) {
-	args := []string{"--ptx", "-O3", "-std=c++14", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", u.name}
+	args := []string{"--ptx", "-O3", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", u.name}
 	args = append(append(args, u.defines...), u.source)
 	cmd := exec.CommandContext(ctx, c.path, args...)
 	cmd.Dir = dir

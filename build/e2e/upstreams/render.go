@@ -1,0 +1,127 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+type target = matrix.Target
+
+func platform(s string) (recipe.Platform, error) { return recipe.ParsePlatform(s) }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+const head = `# What was executed on real sources
+
+Written by ` + "`go run ./build/e2e/upstreams`" + ` from [upstreams.json](upstreams.json), which builds' layouts and logs are recorded in. A component
+counts as executed on its real source in a row where that row's image was built by the recipe of that day's matrix.yaml and
+matrix.lock, whose checksums are the upstream's own, and passed its gate. Of the rows on NVIDIA's bases ` + "`make test-all`" + ` builds two
+CUDA versions for amd64 from stand-ins of the upstreams: that shows that the recipes hang together, and nothing of the upstreams.
+
+`
+
+// render writes the document.
+func render(rec *Record, targets []target) string {
+	var b strings.Builder
+	b.WriteString(head)
+	images(&b, rec)
+	components(&b, rec, targets)
+	return b.String()
+}
+
+func images(b *strings.Builder, rec *Record) {
+	b.WriteString("## Images\n| image | platform | built | digest |\n|---|---|---|---|\n")
+	for _, r := range rec.Runs {
+		fmt.Fprintf(b, "| %s | %s | %s | `%s` |\n", r.Target, r.Platform, r.Date, r.Image)
+	}
+	b.WriteString("\n")
+}
+
+// A part is one component at one version, wherever it goes in.
+type part struct {
+	name, version string
+	real, other []string // targets
+	sources       []string
+	steps         []Step
+}
+
+func components(b *strings.Builder, rec *Record, targets []target) {
+	parts := map[[2]string]*part{}
+	for _, t := range targets {
+		for _, c := range t.Components {
+			p := parts[[2]string{c.Name, c.Version}]
+			if p == nil {
+				p = &part{name: c.Name, version: c.Version}
+				parts[[2]string{c.Name, c.Version}] = p
+			}
+			p.place(rec, t)
+		}
+	}
+	list := slices.SortedFunc(maps.Values(parts), func(x, y *part) int {
+		return cmp.Or(cmp.Compare(x.name, y.name), matrix.CompareVersions(x.version, y.version))
+	})
+	b.WriteString("## Components\n| component | version | executed on the real source | not on the real source | compiled in |\n|---|---|---|---|---|\n")
+	for _, p := range list {
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", p.name, p.version, rows(p.real), rows(p.other), seconds(p.steps))
+	}
+	b.WriteString("\n## Sources\n| component | source | SHA-256 |\n|---|---|---|\n")
+	for _, p := range list {
+		for _, s := range slices.Compact(slices.Sorted(slices.Values(p.sources))) {
+			fmt.Fprintf(b, "| %s %s | %s |\n", p.name, p.version, s)
+		}
+	}
+	if len(rec.Notes) > 0 {
+		b.WriteString("\n## What was checked instead\n")
+		for _, name := range sortedKeys(rec.Notes) {
+			fmt.Fprintf(b, "- **%s**: %s\n", name, rec.Notes[name])
+		}
+	}
+}
+
+// place enters how a target's component was executed.
+func (p *part) place(rec *Record, t target) {
+	for _, r := range rec.Runs {
+		if r.Target != t.Name {
+			continue
+		}
+		for _, c := range r.Components {
+			if c.Name != p.name || p.version != c.Version && len(c.Sources) > 0 {
+				continue
+			}
+			p.real = append(p.real, t.Name)
+			p.steps = append(p.steps, c.Steps...)
+			for _, s := range c.Sources {
+				if strings.HasPrefix(s.URL, "https://") && s.Digest != "" && c.Name != "harness" {
+					p.sources = append(p.sources, fmt.Sprintf("%s | `%s`", s.URL, strings.TrimPrefix(s.Digest, "sha256:")))
+				}
+			}
+			return
+		}
+	}
+	p.other = append(p.other, t.Name)
+}
+
+// rows names targets: all of a few, the count of many.
+func rows(names []string) string {
+	if len(names) > 4 {
+		return fmt.Sprintf("%d rows, %s … %s", len(names), names[0], names[len(names)-1])
+	}
+	return strings.Join(names, ", ")
+}
+
+func seconds(steps []Step) string {
+	var out []string
+	for _, s := range steps {
+		text := fmt.Sprintf("%.0f s", s.Seconds)
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, ", ")
+}
