@@ -46,7 +46,7 @@ func images(b *strings.Builder, rec *Record) {
 // A part is one component at one version, wherever it goes in.
 type part struct {
 	name, version string
-	real, other []string // targets
+	real, other   []string // targets
 	sources       []string
 	steps         []Step
 }
