@@ -3,6 +3,14 @@ package certificate
 // SpecPath is where every image that assay builds carries its [ImageSpec].
 const SpecPath = "/opt/assay/image.json"
 
+// BaseStatusPath and BaseCachePath are where an image keeps dpkg's status and the
+// loader's cache of the base that it was built on, as the base had them: what
+// the base brought can then be told from what the build put in.
+const (
+	BaseStatusPath = "/opt/assay/base/dpkg-status"
+	BaseCachePath  = "/opt/assay/base/ld.so.cache"
+)
+
 // NoSpec in place of a declaration's path says that what the image declares is not
 // to be believed.
 const NoSpec = "none"
