@@ -3,12 +3,16 @@ package certificate
 // SpecPath is where every image that assay builds carries its [ImageSpec].
 const SpecPath = "/opt/assay/image.json"
 
-// BaseStatusPath and BaseCachePath are where an image keeps dpkg's status and the
-// loader's cache of the base that it was built on, as the base had them: what
-// the base brought can then be told from what the build put in.
+// BaseDir is where an image keeps records of the base that it was built on, as
+// the base had them: what the base brought can then be told from what the build
+// put in. They are dpkg's status and the loader's cache. Where an image is not
+// believed, the base's own are mounted there, with the checksums of its packages'
+// files, which otherwise are those of the image.
 const (
-	BaseStatusPath = "/opt/assay/base/dpkg-status"
-	BaseCachePath  = "/opt/assay/base/ld.so.cache"
+	BaseDir        = "/opt/assay/base"
+	BaseStatusPath = BaseDir + "/dpkg-status"
+	BaseCachePath  = BaseDir + "/ld.so.cache"
+	BaseInfoDir    = BaseDir + "/info"
 )
 
 // NoSpec in place of a declaration's path says that what the image declares is not

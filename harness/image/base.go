@@ -24,6 +24,7 @@ import (
 type base struct {
 	packages  []dpkg.Package
 	libraries map[string]bool // that its loader knew
+	info      string          // the directory with the checksums of its packages' files
 }
 
 // readBase reads the records; nil: the image keeps none.
@@ -35,7 +36,10 @@ func readBase(root rootfs.FS) (*base, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &base{libraries: map[string]bool{}}
+	b := &base{libraries: map[string]bool{}, info: "/var/lib/dpkg/info"}
+	if root.IsDir(certificate.BaseInfoDir) {
+		b.info = certificate.BaseInfoDir
+	}
 	if b.packages, err = dpkg.ParseStatus(status); err != nil {
 		return nil, fmt.Errorf("%s:%w", certificate.BaseStatusPath, err)
 	}
@@ -111,7 +115,7 @@ func (b *base) own(root rootfs.FS, files map[string]string) error {
 		}) {
 			continue
 		}
-		sums, err := checksums(root, p)
+		sums, err := b.checksums(root, p)
 		if err != nil {
 			return err
 		}
@@ -135,10 +139,10 @@ func installed(p dpkg.Package) bool { return strings.HasSuffix(p.Status, " ok in
 
 // checksums returns the files of an installed package with their MD5, which is
 // what dpkg keeps.
-func checksums(root rootfs.FS, p dpkg.Package) (map[string]string, error) {
+func (b *base) checksums(root rootfs.FS, p dpkg.Package) (map[string]string, error) {
 	sums := map[string]string{}
 	for _, name := range []string{p.Name, p.Name + ":" + p.Arch} {
-		f, err := root.Open("/var/lib/dpkg/info/" + name + ".md5sums")
+		f, err := root.Open(b.info + "/" + name + ".md5sums")
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -71,6 +71,14 @@ func TestBase(t *testing.T) {
 			[]want{{"libraries", "fail", "libQt.so.6 is missing"}}},
 		{"a library that the base had", Config{Spec: spec}, with(good, files{"opt/assay/base/ld.so.cache": loaderCache("libQt.so.6")}),
 			[]want{{"libraries", "fail", "libQt.so.6 is missing, needed by /opt/nvidia/nsight/ui (the base had it, and it is gone)"}}},
+		{"checksums of the base's own, where those of the image lie", Config{Spec: spec}, with(good, files{
+			"opt/nvidia/nsight/ours.so": module, "var/lib/dpkg/info/libx.md5sums": fmt.Sprintf("%x  opt/nvidia/nsight/ours.so\n", md5.Sum([]byte(module))),
+			"var/lib/dpkg/status":                      installedPackage("nsight", "2025.2") + installedPackage("libx", "1"),
+			"opt/assay/base/info/nsight:amd64.md5sums": good["var/lib/dpkg/info/nsight:amd64.md5sums"],
+		}), []want{
+			{"libraries", "fail", "libGL.so.1 is missing, needed by /opt/nvidia/nsight/ours.so\n"},
+			{"libraries", "fail", "set aside: libQt.so.6"},
+		}},
 		{"records that cannot be read", Config{Spec: spec}, with(good, files{"opt/assay/base/dpkg-status": "/"}), []want{{"libraries", "error", "dpkg-status"}}},
 		{"damaged records", Config{Spec: spec}, with(good, files{"opt/assay/base/ld.so.cache": "x"}), []want{{"libraries", "error", "/opt/assay/base/ld.so.cache"}}},
 		{"an image that is not believed", Config{Unbelieved: true}, good, []want{{"libraries", "fail", "libGL.so.1 is missing"}}},
