@@ -12,6 +12,9 @@ import (
 
 // cudaImage adds what every CUDA image has besides its components.
 func (b *builder) cudaImage() {
+	if !b.ownToolkit() {
+		b.keepBase()
+	}
 	if b.Target.Version("nccl-tests") != "" {
 		b.workDir = "/opt/nccl-tests"
 	}

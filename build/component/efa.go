@@ -1,23 +1,32 @@
 package component
 
 import (
-	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 )
+
+// efaPluginDir is where images have EFA's NCCL plugin, whatever directory the
+// installer's version puts it into.
+const efaPluginDir = "/opt/amazon/nccl-plugin"
+
+// efaPlugin links the directory that the installer has put the plugin into.
+const efaPlugin = `set -- $(find /opt -name libnccl-net-ofi.so)
+if [ $# != 1 ]; then echo "the EFA installer left $# files libnccl-net-ofi.so, not one: $*" >&2; exit 1; fi
+ln -s "${1%/*}" ` + efaPluginDir + `
+# The plugin keeps its own name only: NCCL loads the generic one unasked.
+rm -f ` + efaPluginDir + `/libnccl-net.so*
+`
 
 // efa is the stack for AWS's fabric, by its installer: libfabric, rdma-core
 // and the NCCL plugin. The image keeps one MPI, HPC-X's; the installer's are
 // removed. Its own settings for the loader stay out too: on a host without EFA
 // they would load EFA's libraries all the same.
 func efa(b *builder, version string) {
-	// The plugin moved in 1.48.
-	plugin := "/opt/amazon/ofi-nccl/lib"
-	if matrix.CompareVersions(version, "1.48") < 0 {
-		plugin += "/" + b.Platform.Multiarch()
-	}
 	src := b.download("https://efa-installer.amazonaws.com/aws-efa-installer-" + version + ".tar.gz")
-	b.install("pciutils", "environment-modules", "kmod", "libnl-3-dev", "libnl-route-3-dev")
+	b.install("pciutils", "environment-modules", "kmod", "libnl-3-dev", "libnl-route-3-dev", "tcl", "udev")
+	if b.Target.Release == "22.04" { // from 24.04 on another package, which every image has, stands for it
+		b.install("lsb-base")
+	}
 	b.after = append(b.after, recipe.Run{
 		Title:  "install the EFA stack",
 		Mounts: []recipe.Mount{{Target: "/run/assay/efa.tar.gz", From: src}},
@@ -28,20 +37,18 @@ export DEBIAN_FRONTEND=noninteractive
 ./efa_installer.sh -y --skip-kmod --skip-limit-conf --no-verify
 cd /
 rm -rf /tmp/efa /opt/amazon/openmpi /opt/amazon/openmpi5 /etc/ld.so.conf.d/000_efa.conf /etc/ld.so.conf.d/100_ofinccl.conf
-# The plugin keeps its own name only: NCCL loads the generic one unasked.
-rm -f /opt/amazon/ofi-nccl/lib/libnccl-net.so* /opt/amazon/ofi-nccl/lib/*/libnccl-net.so*
-` + recipe.Tidy,
+` + efaPlugin + recipe.Tidy,
 	})
 	b.prepend("PATH", "/opt/amazon/efa/bin")
-	b.prepend("LD_LIBRARY_PATH", "/opt/amazon/efa/lib", plugin)
+	b.prepend("LD_LIBRARY_PATH", "/opt/amazon/efa/lib", efaPluginDir)
 	b.setenv("NCCL_NET_PLUGIN", "ofi")
 	b.declare(certificate.Component{
 		Name: "efa", Version: version, License: "GPL-2.0-only OR BSD-2-Clause AND Apache-2.0", Homepage: "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
 		Sources: sourcesOf(src),
 		Checks: []certificate.Check{
 			command("libfabric runs", `libfabric`, "/opt/amazon/efa/bin/fi_info", "--version"),
-			load(plugin + "/libnccl-net-ofi.so"),
-			command("is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+plugin+"/libnccl-net.so ]"),
+			load(efaPluginDir + "/libnccl-net-ofi.so"),
+			command("is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+efaPluginDir+"/libnccl-net.so ]"),
 		},
 	})
 }

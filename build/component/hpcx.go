@@ -65,13 +65,14 @@ tar -xjf /run/assay/source -C /opt/hpcx --strip-components=1 --no-same-owner
 # Files remember where they were built.
 grep -rlI /build-result/%[1]s /opt/hpcx | while read -r f; do sed -i "s|/build-result/%[1]s|/opt/hpcx|g" "$f"; done
 # NCCL loads a plugin of the generic name without being asked: give each its
-# own, to be chosen with NCCL_NET_PLUGIN.
+# own, to be chosen with NCCL_NET_PLUGIN. Newer ones have more names, as links.
 for lib in /opt/hpcx/nccl_*_plugin/lib/libnccl-net.so; do
   if [ -e "$lib" ]; then
     name=${lib#/opt/hpcx/nccl_}; name=${name%%%%_plugin/*}; name=${name#rdma_}
     cp -L "$lib" "${lib%%.so}-$name.so.tmp"
     rm -f "$lib"*
     mv "${lib%%.so}-$name.so.tmp" "${lib%%.so}-$name.so"
+    find "${lib%%/*}" -xtype l -exec ln -sfn "libnccl-net-$name.so" {} \;
   fi
 done
 `, dist),
@@ -87,6 +88,8 @@ for f in /opt/hpcx/sources/openmpi4-gitclone.tar.gz /opt/hpcx/sources/openmpi-gi
 done
 cd /tmp/ompi
 if [ ! -x configure ]; then ./autogen.pl; fi
+# HCOLL needs the others' libraries, which the linker does not find by itself.
+export LD_LIBRARY_PATH=/opt/hpcx/hcoll/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib:/opt/hpcx/sharp/lib
 ./configure --cache-file=/tmp/ompi/config.cache --prefix=/opt/hpcx/ompi \
   --with-hcoll=/opt/hpcx/hcoll --with-ucx=/opt/hpcx/ucx --with-ucc=/opt/hpcx/ucc \
   --with-platform=contrib/platform/mellanox/optimized \
@@ -108,6 +111,9 @@ func hpcx(b *builder, version string) {
 	built, src := b.hpcxStage(b.Target)
 	b.install(pmixDev(b.Target), pmixLib(b.Target), "libhwloc-dev", "libevent-dev")
 	b.copy(built, "/opt/hpcx/", "/opt/hpcx/")
+	if b.Target.Version("ofed") == "" {
+		b.absent = append(b.absent, certificate.Absent{Library: "libxpmem.so.0", Because: "it comes with OFED; UCX, one of whose transports needs it, goes without that transport"})
+	}
 	b.hpcxEnvironment()
 	b.declare(certificate.Component{
 		Name: "hpcx", Version: version, License: "LicenseRef-NVIDIA-HPC-X-EULA AND BSD-3-Clause", Homepage: "https://developer.nvidia.com/networking/hpc-x",
@@ -162,6 +168,7 @@ func sharp(b *builder, version string) {
 		Checks: []certificate.Check{
 			load(dir + "/libnccl-net-sharp.so"),
 			command("is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+dir+"/libnccl-net.so ]"),
+			command("its other names lead to it", "", "/bin/sh", "-c", "! find "+dir+" -xtype l | grep ."),
 		},
 	})
 }

@@ -9,14 +9,31 @@ import (
 
 // sshdWrapper stands where people's MPIJobs start /usr/sbin/sshd. An image
 // that carries host keys gives everybody the same private key, so they are
-// made at the container's first start instead.
+// made at the container's start instead, where the container may write: users
+// other than root and read-only root file systems are common in Kubernetes.
 const sshdWrapper = `#!/bin/sh
-# Makes this container's own host keys, then becomes OpenSSH's sshd.
+# Makes this container's own host keys, then becomes OpenSSH's sshd. Root makes
+# them in /etc/ssh. Where ASSAY_SSHD_KEYS names a directory, they are made there,
+# unless it has some; any user can do that.
 set -e
-if ! ls /etc/ssh/ssh_host_*_key >/dev/null 2>&1; then
-  ssh-keygen -A >/dev/null
+user=$(id -u)
+has_keys() { ls "$1"/ssh_host_*_key >/dev/null 2>&1; }
+if [ -n "${ASSAY_SSHD_KEYS-}" ]; then
+  if ! has_keys "$ASSAY_SSHD_KEYS"; then
+    mkdir -p "$ASSAY_SSHD_KEYS"
+    ssh-keygen -q -t ed25519 -N '' -f "$ASSAY_SSHD_KEYS/ssh_host_ed25519_key"
+  fi
+  for key in "$ASSAY_SSHD_KEYS"/ssh_host_*_key; do set -- "$@" -h "$key"; done
+elif [ "$user" = 0 ] && ! has_keys /etc/ssh; then
+  ssh-keygen -A >/dev/null || true
+  # Not the end: sshd may have been given keys of its own.
+  has_keys /etc/ssh || echo "sshd: no host keys could be made in /etc/ssh; ASSAY_SSHD_KEYS names another directory for them" >&2
 fi
-mkdir -p /run/sshd
+if [ "$user" != 0 ]; then
+  set -- "$@" -o UsePAM=no # its helper programs need root
+elif [ ! -d /run/sshd ]; then
+  mkdir -m 0755 /run/sshd # /run may be a fresh file system
+fi
 exec /usr/sbin/sshd.openssh "$@"
 `
 
@@ -26,8 +43,11 @@ exec /usr/sbin/sshd.openssh "$@"
 func ssh(b *builder, _ string) {
 	b.install("openssh-server", "openssh-client")
 	b.after = append(b.after, recipe.Run{
-		Title:  "put the sshd wrapper in place",
-		Script: "dpkg-divert --quiet --local --rename --divert /usr/sbin/sshd.openssh --add /usr/sbin/sshd\nrm -f /var/lib/dpkg/*-old /var/log/dpkg.log\n",
+		Title: "put the sshd wrapper in place",
+		Script: `dpkg-divert --quiet --local --rename --divert /usr/sbin/sshd.openssh --add /usr/sbin/sshd
+rm -f /var/lib/dpkg/*-old /var/log/dpkg.log
+install -d -m 0755 /run/sshd
+`,
 	})
 	b.file("/usr/sbin/sshd", 0o755, sshdWrapper)
 	b.file("/etc/ssh/sshd_config.d/assay.conf", 0o644, "# MPI: keys come from a Secret whose directory is writable by a group.\nStrictModes no\n")

@@ -76,8 +76,14 @@ func (w *Workspace) Certify(ctx context.Context, ref string, c CertifyOptions, o
 	return out, nil
 }
 
+// A declared is a target's declaration, with the base if images keep its records.
+type declared struct {
+	spec []byte
+	base recipe.Source
+}
+
 // specs returns a target's declaration for each of its platforms.
-func (w *Workspace) specs(c CertifyOptions) (map[recipe.Platform][]byte, error) {
+func (w *Workspace) specs(c CertifyOptions) (map[recipe.Platform]declared, error) {
 	if c.Target == "" {
 		return nil, nil
 	}
@@ -85,25 +91,32 @@ func (w *Workspace) specs(c CertifyOptions) (map[recipe.Platform][]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	out := map[recipe.Platform][]byte{}
+	out := map[recipe.Platform]declared{}
 	for _, p := range targets[0].Platforms {
 		mk, err := w.Recipe(targets[0], p, p)
 		if err != nil {
 			return nil, err
 		}
-		if out[p], err = attest.Encode(mk.Recipe.Spec()); err != nil {
+		var d declared
+		if d.spec, err = attest.Encode(mk.Recipe.Spec()); err != nil {
 			return nil, err
 		}
+		for _, st := range mk.Recipe.Image().Steps {
+			if cp, ok := st.(recipe.Copy); ok && cp.Dst == certificate.BaseStatusPath && cp.From.Digest != "" {
+				d.base = cp.From
+			}
+		}
+		out[p] = d
 	}
 	return out, nil
 }
 
-func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o CertifyOptions, specs map[recipe.Platform][]byte) ImageResult {
+func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o CertifyOptions, specs map[recipe.Platform]declared) ImageResult {
 	out := ImageResult{Platform: c.platform.String(), Digest: c.digest}
 	sub := solve.Subject{Name: c.name, Digest: digest.Digest(c.digest), Platform: c.platform, Env: c.config.Config.Env, Suite: "image", Fresh: true}
 	if o.Target != "" {
-		var ok bool
-		if sub.Spec, ok = specs[c.platform]; !ok {
+		d, ok := specs[c.platform]
+		if sub.Spec, sub.Base = d.spec, d.base; !ok {
 			return out.failed(fmt.Errorf("the target %s is not for %s", o.Target, c.platform))
 		}
 	}

@@ -63,6 +63,7 @@ func TestStandinMatrix(t *testing.T) {
 	for _, tr := range res.Targets {
 		checkPublished(t, repo, tr, pub)
 	}
+	checkBase(t, w, repo, res.Targets[0], addr)
 
 	again, err := w.Build(t.Context(), opts)
 	if err != nil {
@@ -97,6 +98,28 @@ func checkPublished(t *testing.T, repo string, tr driver.TargetResult, pub crypt
 				}
 			}
 		}
+	}
+}
+
+// checkBase: what the base lacks is set aside where the image itself says what its
+// base was, and where nothing of what it says is believed.
+func checkBase(t *testing.T, w *driver.Workspace, repo string, tr driver.TargetResult, addr string) {
+	t.Helper()
+	res, err := w.Certify(t.Context(), repo+":"+tr.Tags[0], driver.CertifyOptions{Target: tr.Target}, driver.BuildOptions{Builders: []string{addr}, Progress: progress()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := certificate.Parse(res[0].Certificate)
+	if err != nil {
+		t.Fatalf("%v; %s", err, res[0].Error)
+	}
+	for _, r := range st.Predicate.Results {
+		if r.ID == "libraries" && (r.Verdict != certificate.Pass || !strings.Contains(r.Output, "set aside: libstandin-desktop.so.6 is missing, as in the base, for the base's own nsight-compute-2025.2.1")) {
+			t.Errorf("libraries = %s (%s)\n%s; want Nsight Compute's set aside", r.Verdict, r.Reason, r.Output)
+		}
+	}
+	if st.Predicate.Verdict != certificate.Pass {
+		t.Errorf("%s: %s", tr.Target, res[0].Error)
 	}
 }
 

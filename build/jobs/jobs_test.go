@@ -255,12 +255,12 @@ func TestRows(t *testing.T) {
 		has, not                    []string
 	}{
 		{"a100-8x", "", SlurmBare, []string{"NCCL_NET_PLUGIN=none", "UCX_NET_DEVICES=ibp0:1,ibp1:1,ibp2:1,ibp3:1\n"}, []string{"COLLNET", "UCX_TLS"}},
-		{"a100-8x", "sharp", SlurmBare, []string{"NCCL_COLLNET_ENABLE=1"}, []string{"NCCL_NET_PLUGIN", "NCCL_ALGO"}},
+		{"a100-8x", "sharp", SlurmBare, []string{"NCCL_COLLNET_ENABLE=1", "NCCL_NET_PLUGIN=sharp"}, []string{"NCCL_ALGO"}},
 		{"a100-8x", "gdrcopy", MPIOperator, []string{"NCCL_GDRCOPY_ENABLE", "path: /dev/gdrdrv", "memory: 400Gi"}, []string{"COLLNET"}},
 		{"a100-8x", "no-ib", MPIOperator, []string{"NCCL_IB_DISABLE"}, []string{"rdma/ib", "IPC_LOCK", "NCCL_IB_HCA"}},
 		{"h100-8x", "", SlurmEnroot, []string{"UCX_TLS=tcp", "PMIX_MCA_gds='^ds12'", "cpus-per-task=8"}, []string{"ibp7"}},
 		{"h100-8x", "", MPIOperator, []string{"ibp7:1", "NCCL_NET_PLUGIN"}, []string{"UCX_TLS", "NCCL_ALGO"}},
-		{"h100-8x", "sharp", MPIOperator, []string{"COLLNETCHAIN"}, []string{"NCCL_NET_PLUGIN"}},
+		{"h100-8x", "sharp", MPIOperator, []string{"COLLNETCHAIN", "name: NCCL_NET_PLUGIN\n              value: sharp\n"}, []string{"value: none"}},
 		{"gb200-nvl72", "", MPIOperator, []string{"slotsPerWorker: 4", `- "72"`, "NVIDIA_IMEX_CHANNELS", "NCCL_MNNVL_ENABLE"}, []string{"NCCL_NVLS_ENABLE"}},
 		{"gb300-nvl72", "roce", MPIOperator, []string{"fd02::/16", "cw-multus/ibs3p3-macvlan"}, []string{"NVIDIA_IMEX_CHANNELS", "NCCL_MNNVL_ENABLE"}},
 		{"gb300-nvl72", "multirack", MPIOperator, []string{"minDomains: 2", `- "128"`}, nil},

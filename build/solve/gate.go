@@ -34,7 +34,10 @@ type Subject struct {
 	// Spec is what a harness that is brought along holds the image against, an
 	// encoded [certificate.ImageSpec]; nil: nothing, what the image declares is not
 	// believed.
-	Spec  []byte
+	Spec []byte
+	// Base is what an image of that Spec is built on, if it keeps records of it: the
+	// base's own take the place of those that the image has.
+	Base  recipe.Source
 	Suite string // "image"
 	Fresh bool   // run again even where BuildKit remembers the result
 }
@@ -61,7 +64,11 @@ func (s *Solver) Gate(ctx context.Context, sub Subject) (GateResult, error) {
 	if err != nil {
 		return GateResult{}, err
 	}
-	def, err := s.gateGraph(sub).Marshal(ctx, bkllb.Platform(llb.OCIPlatform(sub.Platform)))
+	graph, err := s.gateGraph(sub)
+	if err != nil {
+		return GateResult{}, err
+	}
+	def, err := graph.Marshal(ctx, bkllb.Platform(llb.OCIPlatform(sub.Platform)))
 	if err != nil {
 		return GateResult{}, err
 	}
@@ -77,7 +84,7 @@ func (s *Solver) Gate(ctx context.Context, sub Subject) (GateResult, error) {
 	return res, err
 }
 
-func (s *Solver) gateGraph(sub Subject) bkllb.State {
+func (s *Solver) gateGraph(sub Subject) (bkllb.State, error) {
 	platform := bkllb.Platform(llb.OCIPlatform(sub.Platform))
 	img := bkllb.OCILayout("assay.local/out@"+sub.Digest.String(), bkllb.OCIStore("", OutStore), platform,
 		bkllb.WithCustomNamef("[gate %s] load the image", sub.Platform.Arch)).Platform(llb.OCIPlatform(sub.Platform))
@@ -109,12 +116,35 @@ func (s *Solver) gateGraph(sub Subject) bkllb.State {
 		opts = append(opts, bkllb.AddMount(harness, bkllb.OCILayout("assay.local/harness@"+sub.Harness.String(), bkllb.OCIStore("", llb.ContentStore), platform), bkllb.SourcePath("harness"), bkllb.Readonly))
 	}
 	if sub.Spec != nil {
+		records, err := s.records(sub.Base, sub.Platform)
+		if err != nil {
+			return bkllb.State{}, err
+		}
+		opts = append(opts, bkllb.AddMount(certificate.BaseDir, records, bkllb.SourcePath("records"), bkllb.Readonly))
 		opts = append(opts, bkllb.AddMount(gateSpec, bkllb.Scratch().File(bkllb.Mkfile("/spec.json", 0o444, sub.Spec)), bkllb.SourcePath("spec.json"), bkllb.Readonly))
 	}
 	if sub.Fresh {
 		opts = append(opts, bkllb.IgnoreCache)
 	}
-	return img.Run(opts...).AddMount(gateOut, bkllb.Scratch())
+	return img.Run(opts...).AddMount(gateOut, bkllb.Scratch()), nil
+}
+
+// records returns, in the directory "records", what [certificate.BaseDir] says of a
+// base, taken from the base itself; nothing without a base.
+func (s *Solver) records(src recipe.Source, p recipe.Platform) (bkllb.State, error) {
+	made := bkllb.Mkdir("/records", 0o755)
+	if src.Kind == recipe.FromImage {
+		ref, err := s.Provider.Image(src)
+		if err != nil {
+			return bkllb.State{}, err
+		}
+		base := bkllb.Image(ref, bkllb.Platform(llb.OCIPlatform(p)), bkllb.WithCustomNamef("[base] %s %s", src.Ref, p))
+		in := func(file string) string { return "/records" + strings.TrimPrefix(file, certificate.BaseDir) }
+		made = made.Copy(base, "/var/lib/dpkg/status", in(certificate.BaseStatusPath)).
+			Copy(base, "/etc/ld.so.cache", in(certificate.BaseCachePath)).
+			Copy(base, "/var/lib/dpkg/info", in(certificate.BaseInfoDir), &bkllb.CopyInfo{CopyDirContentsOnly: true, CreateDestPath: true})
+	}
+	return bkllb.Scratch().File(made), nil
 }
 
 // read solves a graph and reads files of the result.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/mirror"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
 )
 
 var amd64 = recipe.Platform{OS: "linux", Arch: "amd64"}
@@ -376,7 +378,11 @@ func TestGateGraph(t *testing.T) {
 		{Subject{Name: "fabric", Digest: digest.FromString("img"), Platform: amd64, Suite: "image", Env: []string{"PATH=/usr/bin", "A=b=c"}}, []string{BundledHarness, "certify", "--suite", "image"}},
 		{Subject{Name: "other", Digest: digest.FromString("img"), Platform: amd64, Suite: "image", Harness: digest.FromString("harness"), Fresh: true}, []string{"/run/assay/harness", "certify", "--suite", "image"}},
 	} {
-		def, err := s.gateGraph(tt.sub).Marshal(t.Context())
+		graph, err := s.gateGraph(tt.sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		def, err := graph.Marshal(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -394,6 +400,61 @@ func TestGateGraph(t *testing.T) {
 			if !strings.Contains(strings.Join(e.Meta.Env, "\n"), kv) {
 				t.Errorf("%s: the environment %q lacks the image's %s", tt.sub.Name, e.Meta.Env, kv)
 			}
+		}
+	}
+}
+
+// TestGateRecords: an image that is not believed is held against its base's own
+// records, whatever it has in their place.
+func TestGateRecords(t *testing.T) {
+	s := &Solver{Provider: provider(t)}
+	base := recipe.Source{Kind: recipe.FromImage, Ref: "docker.io/nvidia/cuda:12.9.1-devel-ubuntu24.04", Digest: digest.FromString("base").String()}
+	for _, tt := range []struct {
+		name string
+		sub  Subject
+		want []string // what is copied, and the mount
+	}{
+		{"its own declaration", Subject{}, nil},
+		{"nothing is believed", Subject{Harness: digest.FromString("harness")}, nil},
+		{"a target's", Subject{Harness: digest.FromString("harness"), Spec: []byte("{}"), Base: base}, []string{
+			"/var/lib/dpkg/status to /records/dpkg-status", "/etc/ld.so.cache to /records/ld.so.cache", "/var/lib/dpkg/info to /records/info",
+			"from mirror.example.org:5000/nvidia/cuda@" + base.Digest, "mount /opt/assay/base",
+		}},
+		{"a target's without records", Subject{Harness: digest.FromString("harness"), Spec: []byte("{}")}, []string{"mount /opt/assay/base"}},
+	} {
+		tt.sub.Name, tt.sub.Digest, tt.sub.Platform, tt.sub.Suite = "x", digest.FromString("img"), amd64, "image"
+		graph, err := s.gateGraph(tt.sub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		def, err := graph.Marshal(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, dt := range def.Def {
+			var op pb.Op
+			if err := op.Unmarshal(dt); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range op.GetFile().GetActions() {
+				if c := a.GetCopy(); c != nil {
+					got = append(got, c.Src+" to "+c.Dest)
+				}
+			}
+			if from, ok := strings.CutPrefix(op.GetSource().GetIdentifier(), "docker-image://"); ok {
+				got = append(got, "from "+from)
+			}
+			for _, m := range op.GetExec().GetMounts() {
+				if m.Dest == certificate.BaseDir && m.Readonly {
+					got = append(got, "mount "+m.Dest)
+				}
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(tt.want)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
 }

@@ -162,6 +162,11 @@ func (m *maker) makeDOCARepos(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			xpmem, err := m.makeDebs(ctx, "debs/xpmem.sh", arch, "", nil, "VERSION="+d.packages)
+			if err != nil {
+				return err
+			}
+			debs = append(debs, xpmem...)
 			for ubuntu := range ubuntus {
 				url := root + d.version + "/ubuntu" + ubuntu + "/" + docaRepoArch(arch) + "/"
 				if ubuntu < d.since {

@@ -9,7 +9,7 @@ import (
 
 // dependencies are what the recipes' build stages need besides the base.
 const dependencies = "autoconf automake libtool cmake libboost-program-options-dev libpci-dev libpmix-dev libhwloc-dev libevent-dev " +
-	"libibverbs-dev librdmacm-dev libibumad-dev ibverbs-utils infiniband-diags " +
+	"libibverbs-dev librdmacm-dev libibumad-dev ibverbs-utils infiniband-diags libxpmem0 environment-modules tcl udev " +
 	"libcudnn9-dev-cuda-12=9.10.2.21-1 libcudnn9-cuda-12=9.10.2.21-1 libcudnn9-headers-cuda-12=9.10.2.21-1 " +
 	"datacenter-gpu-manager-4-core=1:4.5.2-1 datacenter-gpu-manager-4-cuda12=1:4.5.2-1 " +
 	"datacenter-gpu-manager-4-proprietary=1:4.5.2-1 datacenter-gpu-manager-4-proprietary-cuda12=1:4.5.2-1"
@@ -63,6 +63,9 @@ cuobjdump --list-elf t | grep -q sm_80.cubin
 cuobjdump --list-ptx t | grep -q sm_90.ptx
 dpkg -s libnccl2 | grep -q 'Version: 2.27.3-1+cuda12.9'
 apt-mark showhold | grep -q libnccl-dev
+ldd /opt/nvidia/nsight-compute/*/host/*/ncu-ui.bin | grep 'libstandin-desktop.so.6 => not found'
+ldd /usr/local/cuda/bin/cuda-gdb-python3.9-tui | grep 'libstandin-desktop.so.6 => not found'
+dpkg --verify nsight-compute-2025.2.1
 . /etc/os-release && test "$VERSION_ID" = 22.04
 `},
 	{"nccl", "https://github.com/NVIDIA/nccl/archive/refs/tags/v2.27.6-1.tar.gz", `
@@ -112,13 +115,18 @@ grep -rlI /build-result/$dist . | xargs sed -i "s|/build-result/$dist|/opt/hpcx|
 rm -rf ompi
 cd /tmp && tar xzf /opt/hpcx/sources/openmpi-gitclone.tar.gz && cd openmpi-gitclone
 ! ./configure --with-ucx=/none 2> /dev/null
+! ./configure --with-hcoll=/opt/hpcx/hcoll 2> err
+grep 'libsharp_coll.so.5, needed by' err && grep -e '--with-hcoll was asked for' err
+export LD_LIBRARY_PATH=/opt/hpcx/hcoll/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib:/opt/hpcx/sharp/lib
 ./configure -C --prefix=/opt/hpcx/ompi --with-hcoll=/opt/hpcx/hcoll --with-ucx=/opt/hpcx/ucx --with-ucc=/opt/hpcx/ucc \
 	--with-platform=contrib/platform/mellanox/optimized --with-slurm --with-pmix=/usr/lib/x86_64-linux-gnu/pmix2 \
 	--with-hwloc --with-libevent --with-cuda=/usr/local/cuda --without-xpmem
 make -j2 && make install
+unset LD_LIBRARY_PATH
 printf '/opt/hpcx/%s/lib\n' ompi ucx ucc sharp hcoll > /etc/ld.so.conf.d/hpcx.conf && ldconfig
 ! ldd /opt/hpcx/ompi/bin/* /opt/hpcx/ompi/lib/*.so* /opt/hpcx/ompi/lib/openmpi/*.so /opt/hpcx/ucx/bin/ucx_info /opt/hpcx/ucc/lib/ucc/*.so 2> /dev/null | grep 'not found'
 ldd /opt/hpcx/ompi/lib/openmpi/mca_pmix_ext3x.so | grep -q libpmix
+ldd /opt/hpcx/ucx/lib/ucx/libuct_xpmem.so.0 | grep 'libxpmem.so.0 => /'
 export PATH=/opt/hpcx/ompi/bin:/opt/hpcx/ucx/bin:$PATH
 ompi_info --version | grep 'Open MPI v4.1.7a1' && ompi_info | grep 'MCA pmix: ext3x'
 ucx_info -v | grep 'Library version: 1.19.0'
@@ -139,6 +147,7 @@ ldd build/all_reduce_perf | grep -e libmpi.so.40 -e libnccl.so.2
 	{"hpcx-2.26", "https://content.mellanox.com/hpc/hpc-x/v2.26_cuda12/hpcx-v2.26-gcc-doca_ofed-ubuntu22.04-cuda12-x86_64.tbz", `
 tar xjf /mnt/a && cd hpcx-*
 test "$(readlink ompi)" = ompi4 && test -d ompi5 && test -f sources/openmpi4-gitclone.tar.gz
+test "$(readlink nccl_rdma_sharp_plugin/lib/libnccl-net-ibext.so)" = libnccl-net.so
 test -f nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so && grep -q ompi4 hpcx-init.sh
 LD_LIBRARY_PATH=ompi5/lib ompi5/bin/ompi_info --version | grep v5
 `},
@@ -152,9 +161,17 @@ tar xzf /mnt/a && cd aws-efa-installer
 ! ./efa_installer.sh -y > /dev/null 2>&1
 ./efa_installer.sh -y --skip-kmod --skip-limit-conf --no-verify
 /opt/amazon/efa/bin/fi_info --version | grep 2.4.0amzn1.0
-ldd /opt/amazon/ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so | grep /opt/amazon/efa/lib/libfabric.so.1
+ldd /opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so | grep /opt/amazon/efa/lib/libfabric.so.1
 /opt/amazon/openmpi/bin/mpirun --allow-run-as-root -np 2 true
 dpkg -s libibverbs1 | grep 'Version: 61.0-1'
+`},
+	{"efa-alone", "https://efa-installer.amazonaws.com/aws-efa-installer-1.47.0.tar.gz", `
+tar xzf /mnt/a && cd aws-efa-installer
+dpkg --purge --force-depends tcl udev
+! ./efa_installer.sh -y --skip-kmod --skip-limit-conf --no-verify > out 2>&1
+grep 'openmpi40-aws : Depends: tcl' out && grep 'rdma-core : Depends: udev' out
+dpkg-deb -f DEBS/UBUNTU2204/x86_64/rdma-core/rdma-core_61.0-1_amd64.deb Depends | grep lsb-base
+dpkg-deb -f DEBS/UBUNTU2404/x86_64/rdma-core/rdma-core_61.0-1_amd64.deb Depends | grep '^udev$'
 `},
 }
 

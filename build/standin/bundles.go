@@ -142,7 +142,7 @@ func (m *maker) makeEFA(ctx context.Context) error {
 func (m *maker) efaDebs(ctx context.Context, e efa) (map[string][]string, error) {
 	debs := map[string][]string{}
 	for _, arch := range m.Arches {
-		own, err := m.makeDebs(ctx, "efa/build.sh", arch, "efa", nil, "VERSION="+e.version, "OFI_NCCL="+e.ofiNCCL, "LIBFABRIC="+e.libfabric, "OPENMPI=4.1.7")
+		own, err := m.makeDebs(ctx, "efa/build.sh", arch, "efa", nil, "VERSION="+e.version, "OFI_NCCL="+e.ofiNCCL, "LIBFABRIC="+e.libfabric, "RDMA_CORE="+e.rdmaCore, "OPENMPI=4.1.7")
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +166,6 @@ func efaEntries(e efa, debs map[string][]string) ([]entry, error) {
 	entries := []entry{
 		{name: top + "/efa_installer.sh", mode: 0o755, content: script},
 		{name: top + "/README", mode: 0o644, content: []byte("A stand-in for AWS's EFA installer @VERSION@, written for assay's tests.\n")},
-		{name: top + "/DEBS/UBUNTU2404", link: "UBUNTU2204"},
 	}
 	substitute(entries, map[string]string{"VERSION": e.version})
 	for arch, files := range debs {
@@ -175,10 +174,16 @@ func efaEntries(e efa, debs map[string][]string) ([]entry, error) {
 			if err != nil {
 				return nil, err
 			}
-			name := filepath.Base(file)
-			entries = append(entries, entry{
-				name: fmt.Sprintf("%s/DEBS/UBUNTU2204/%s/%s/%s", top, machine(arch), efaDirectory(name), name), mode: 0o644, content: content,
-			})
+			for _, ubuntu := range []string{"2204", "2404"} {
+				name, one := filepath.Base(file), true // for all of them
+				if prefix, rest, ok := strings.Cut(name, ".rdma-core_"); ok {
+					name, one = "rdma-core_"+rest, prefix == "ubuntu"+ubuntu
+				}
+				if one {
+					name = fmt.Sprintf("%s/DEBS/UBUNTU%s/%s/%s/%s", top, ubuntu, machine(arch), efaDirectory(name), name)
+					entries = append(entries, entry{name: name, mode: 0o644, content: content})
+				}
+			}
 		}
 	}
 	return entries, nil

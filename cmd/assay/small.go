@@ -60,7 +60,7 @@ func dockerfileCommand() *cli.Command {
 	o := &common{}
 	var platform string
 	return &cli.Command{
-		Name: "dockerfile", Usage: "print a target's recipe as a Dockerfile, to use as a template",
+		Name: "dockerfile", Usage: "print a locked target's recipe as a Dockerfile, to use as a template",
 		ArgsUsage: "TARGET",
 		Flags: o.flags(
 			&cli.StringFlag{Name: "platform", Usage: "`PLATFORM` to write it for", Value: "linux/amd64", Destination: &platform},

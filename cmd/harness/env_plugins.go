@@ -14,17 +14,20 @@ import (
 // pluginDirs are where installers put NCCL's network plugins, for images whose
 // loader does not look there: AWS's EFA installer, HPC-X.
 var pluginDirs = []string{
-	"/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu", "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
+	"/opt/amazon/nccl-plugin", "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu", "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
 	"/opt/aws-ofi-nccl/lib", "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
 }
 
 // systemDirs are the loader's own.
 var systemDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
 
-const (
-	pluginFile = "libnccl-net.so"
-	ofiFile    = "libnccl-net-ofi.so"
-)
+// pluginFiles are the plugins' files, each with what NCCL_NET_PLUGIN finds it by.
+// assay's images give HPC-X's plugin a name of its own, as AWS does with EFA's.
+var pluginFiles = []struct{ file, name, kind string }{
+	{"libnccl-net.so", "", ""}, // its kind shows only inside
+	{"libnccl-net-ofi.so", "ofi", netenv.PluginOFI},
+	{"libnccl-net-sharp.so", "sharp", netenv.PluginSHARP},
+}
 
 // plugins finds the network plugins in the order in which the loader looks,
 // and after them those where it does not.
@@ -43,18 +46,18 @@ func plugins(dir, libraryPath string) []netenv.Plugin {
 	listed := len(dirs)
 	seen := map[string]bool{}
 	for i, d := range append(dirs, pluginDirs...) {
-		for _, file := range []string{pluginFile, ofiFile} {
-			name := path.Join(d, file)
+		for _, f := range pluginFiles {
+			name := path.Join(d, f.file)
 			real, err := root.Resolve(name)
-			if _, statErr := root.Stat(name); err != nil || statErr != nil || !path.IsAbs(d) || seen[file+real] {
+			if _, statErr := root.Stat(name); err != nil || statErr != nil || !path.IsAbs(d) || seen[f.file+real] {
 				continue
 			}
-			seen[file+real] = true
-			p := netenv.Plugin{Path: name, Kind: pluginKind(root, real), Listed: i < listed}
-			if file == ofiFile {
-				p.Name, p.Kind = "ofi", netenv.PluginOFI
+			seen[f.file+real] = true
+			kind := f.kind
+			if kind == "" {
+				kind = pluginKind(root, real)
 			}
-			out = append(out, p)
+			out = append(out, netenv.Plugin{Path: name, Name: f.name, Kind: kind, Listed: i < listed})
 		}
 	}
 	return out

@@ -3,6 +3,18 @@ package certificate
 // SpecPath is where every image that assay builds carries its [ImageSpec].
 const SpecPath = "/opt/assay/image.json"
 
+// BaseDir is where an image keeps records of the base that it was built on, as
+// the base had them: what the base brought can then be told from what the build
+// put in. They are dpkg's status and the loader's cache. Where an image is not
+// believed, the base's own are mounted there, with the checksums of its packages'
+// files, which otherwise are those of the image.
+const (
+	BaseDir        = "/opt/assay/base"
+	BaseStatusPath = BaseDir + "/dpkg-status"
+	BaseCachePath  = BaseDir + "/ld.so.cache"
+	BaseInfoDir    = BaseDir + "/info"
+)
+
 // NoSpec in place of a declaration's path says that what the image declares is not
 // to be believed.
 const NoSpec = "none"

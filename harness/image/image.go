@@ -78,7 +78,7 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 	if s.Spec == nil {
 		s.Spec = none
 	}
-	s.scan = sync.OnceValues(func() (*scan, error) { return scanImage(env, s.Spec.Absent) })
+	s.scan = sync.OnceValues(func() (*scan, error) { return scanImage(env, s.Spec) })
 	list := []suite.Check{
 		{ID: "declaration", Title: "the image's declaration can be read and is for this platform", Run: s.declaration},
 		{ID: "dpkg/consistent", Title: "no Debian package is half installed", Run: s.consistent},

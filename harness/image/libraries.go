@@ -15,9 +15,9 @@ import (
 
 func isLoadable(f *elf.File) bool { return f.Type == delf.ET_EXEC || f.Type == delf.ET_DYN }
 
-// libraries is the check that no file of the image lacks a library, except for
-// those that the image declares to be absent: they have checks of their own,
-// and this one's pass does not cover them.
+// libraries is the check that no file of the image lacks a library. Those that
+// the image declares to be absent have checks of their own, and this one's pass
+// does not cover them; what the base lacked already is listed.
 func (s *state) libraries(_ context.Context, _ *suite.Env) suite.Result {
 	sc, err := s.scan()
 	if err != nil {
@@ -34,6 +34,9 @@ func (s *state) libraries(_ context.Context, _ *suite.Env) suite.Result {
 	for lib, files := range sc.absent {
 		fmt.Fprintf(&out, "%d files need %s, which is declared absent\n", len(files), lib)
 	}
+	for _, line := range sc.asideByLibrary() {
+		fmt.Fprintln(&out, line)
+	}
 	faults := slices.Concat(sc.missingByLibrary(), sc.interpreters, sc.damaged)
 	for _, f := range faults {
 		fmt.Fprintln(&out, f)
@@ -44,7 +47,11 @@ func (s *state) libraries(_ context.Context, _ *suite.Env) suite.Result {
 	case len(sc.files) == 0:
 		return suite.Skipped("all %d ELF files are for machines other than %v", len(sc.foreign), sc.kind).WithOutput(out.String())
 	}
-	return suite.Passed("%d files", len(sc.files)).WithOutput(out.String())
+	reason := fmt.Sprintf("%d files", len(sc.files))
+	if len(sc.aside) > 0 {
+		reason += fmt.Sprintf("; set aside: %s that the base brought, and that lacked libraries there already", sc.asideFiles())
+	}
+	return suite.Passed("%s", reason).WithOutput(out.String())
 }
 
 // missingByLibrary returns one line for each library that is missing.
@@ -67,6 +74,9 @@ func (s *scan) missingByLibrary() []string {
 
 // hint says what a library's absence may be due to, where it is in the image.
 func (s *scan) hint(lib string) string {
+	if s.base != nil && s.base.libraries[lib] {
+		return " (the base had it, and it is gone)"
+	}
 	if dirs := s.loader.Unlisted(lib); len(dirs) > 0 {
 		return fmt.Sprintf(" (it lies in %s, which ld.so.conf names, but ld.so.cache lacks it: run ldconfig)", dirs[0])
 	}

@@ -29,6 +29,8 @@ type scan struct {
 	damaged []string // with the reason
 	missing []ldso.Missing
 	absent  map[string][]string // allowed to be missing: library → files
+	base    *base               // nil: the image keeps no records of one
+	aside   []inherited         // missing in the base already
 	// interpreters that do not exist: "file: interpreter"
 	interpreters []string
 
@@ -43,10 +45,15 @@ var usualDirs = []string{"/usr/lib*", "/lib*", "/usr/local", "/opt", "/bin", "/s
 // debugDir holds separate debugging information, which is never loaded.
 const debugDir = "/usr/lib/debug"
 
-func scanImage(env *suite.Env, absent []certificate.Absent) (*scan, error) {
+func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
 	s, err := newScan(env)
 	if err != nil {
 		return nil, err
+	}
+	if spec != none { // who is not believed could call anything the base's
+		if s.base, err = readBase(env.Root); err != nil {
+			return nil, err
+		}
 	}
 	dirs, err := scanDirs(env)
 	if err != nil {
@@ -57,8 +64,7 @@ func scanImage(env *suite.Env, absent []certificate.Absent) (*scan, error) {
 		return nil, err
 	}
 	s.sort(found)
-	s.resolve(env.Root, absent)
-	return s, nil
+	return s, s.resolve(env.Root, spec.Absent)
 }
 
 // newScan returns a scan that has looked at nothing yet.
@@ -201,7 +207,7 @@ func (s *scan) sort(found []finding) {
 }
 
 // resolve asks the loader about every file.
-func (s *scan) resolve(root rootfs.FS, absent []certificate.Absent) {
+func (s *scan) resolve(root rootfs.FS, absent []certificate.Absent) error {
 	type edge struct{ by, library string }
 	resolved := map[edge]bool{} // by some program that loads the object with it
 	var missing []ldso.Missing
@@ -234,6 +240,12 @@ func (s *scan) resolve(root rootfs.FS, absent []certificate.Absent) {
 			s.missing = append(s.missing, m)
 		}
 	}
+	if s.base == nil {
+		return nil
+	}
+	var err error
+	s.aside, s.missing, err = s.base.sort(root, s.missing)
+	return err
 }
 
 // unresolved returns what would be missing when a library is loaded.

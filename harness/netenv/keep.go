@@ -240,6 +240,8 @@ func (m *maker) checkPlugin(value string) string {
 		return ""
 	case value == "none" && m.opt.SHARP && ok:
 		return "keeps the SHARP plugin out: " + sharp.Path
+	case value == "sharp" && ok && sharp.Name != value:
+		return "names libnccl-net-sharp.so, and the SHARP plugin here is " + sharp.Path
 	}
 	return ""
 }

@@ -57,6 +57,7 @@ func efa(n *Node) {
 
 var (
 	sharpPlugin = Plugin{Path: "/opt/sharp/libnccl-net.so", Kind: PluginSHARP, Listed: true}
+	namedSharp  = Plugin{Path: "/opt/hpcx/libnccl-net-sharp.so", Name: "sharp", Kind: PluginSHARP, Listed: true}
 	ofiPlugin   = Plugin{Path: "/opt/ofi/libnccl-net-ofi.so", Name: "ofi", Kind: PluginOFI, Listed: true}
 )
 
@@ -233,6 +234,19 @@ var rules = []struct {
 		p.Listed = false
 		n.Plugins, o.SHARP = []Plugin{p}, true
 	}, "NCCL_COLLNET_ENABLE=1 warning:where_the_loader_does_not_look"},
+	{"--sharp with assay's name", func(n *Node, o *Options) { n.Plugins = []Plugin{namedSharp}; o.SHARP = true }, "NCCL_COLLNET_ENABLE=1 NCCL_NET_PLUGIN=sharp NCCL_NET !warning"},
+	{"SHARP's plugin with assay's name, not asked for", func(n *Node, _ *Options) { n.Plugins = []Plugin{namedSharp} }, "NCCL_NET=IB NCCL_COLLNET_ENABLE !NCCL_NET_PLUGIN !warning"},
+	{"a job that sets what SHARP needs", func(n *Node, o *Options) {
+		n.Plugins = []Plugin{namedSharp}
+		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}, {"NCCL_NET_PLUGIN", "sharp", "environment"}}
+	}, "NCCL_NET !NCCL_NET=IB !warning"},
+	{"a job that names SHARP's plugin as it is not called here", func(n *Node, o *Options) {
+		n.Plugins = []Plugin{sharpPlugin}
+		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}, {"NCCL_NET_PLUGIN", "sharp", "environment"}}
+	}, "NCCL_NET warning:the_SHARP_plugin_here_is_/opt/sharp/libnccl-net.so"},
+	{"a job that wants SHARP without a plugin", func(_ *Node, o *Options) {
+		o.Env = []Setting{{"NCCL_COLLNET_ENABLE", "1", "environment"}}
+	}, "NCCL_NET=IB warning:there_is_no_SHARP_plugin"},
 	{"--sharp without a plugin", func(_ *Node, o *Options) { o.SHARP = true }, "!NCCL_COLLNET_ENABLE NCCL_NET=IB warning:there_is_no_SHARP_plugin"},
 	{"--sharp over RoCE", func(n *Node, o *Options) { roce(n); n.Plugins = []Plugin{sharpPlugin}; o.SHARP = true }, "!NCCL_COLLNET_ENABLE warning:the_data_plane_is_RoCE"},
 	{"somebody's plugin", func(n *Node, _ *Options) {

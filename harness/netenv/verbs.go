@@ -109,7 +109,11 @@ func (m *maker) label(c Choice) string {
 func (m *maker) sharp() {
 	p, found := m.plugin(PluginSHARP)
 	unasked, loads := m.unasked()
-	if m.opt.SHARP && m.Data.Kind == InfiniBand && found {
+	wanted := m.opt.SHARP
+	if collnet, ok := m.env("NCCL_COLLNET_ENABLE"); ok && collnet.Value == "1" {
+		wanted = true // a job says so; NCCL_NET would keep the plugin out
+	}
+	if wanted && m.Data.Kind == InfiniBand && found {
 		m.set("NCCL_COLLNET_ENABLE", "1", "reductions in the switches (--sharp): the plugin is %s. The fabric's aggregation manager must run and admit the job", p.Path)
 		m.set("SHARP_COLL_ENABLE_PCI_RELAXED_ORDERING", "1", "SHARP registers memory so that PCI may reorder its writes, as NCCL does by itself")
 		if p.Name != "" {
@@ -126,7 +130,7 @@ func (m *maker) sharp() {
 	case m.Data.Kind != InfiniBand:
 		m.noSHARP()
 	case m.opt.SHARP:
-		m.warn("--sharp: there is no SHARP plugin for NCCL here (libnccl-net.so of nccl-rdma-sharp-plugins)", "use an image that has HPC-X with the plugin, and add its directory to LD_LIBRARY_PATH")
+		m.warn("--sharp: there is no SHARP plugin for NCCL here (libnccl-net-sharp.so or libnccl-net.so of nccl-rdma-sharp-plugins)", "use an image that has HPC-X with the plugin, and add its directory to LD_LIBRARY_PATH")
 	}
 	if loads && unasked.Kind == PluginSHARP {
 		m.set("NCCL_NET_PLUGIN", "none", "%s would be loaded unasked: it is the SHARP plugin, and without SHARP NCCL's own transport does the work", unasked.Path)
@@ -136,7 +140,7 @@ func (m *maker) sharp() {
 	} else {
 		m.set("NCCL_NET", "IB", "a job that cannot open the RDMA devices fails at once, where NCCL would go over TCP without a word")
 	}
-	if m.Data.Kind == InfiniBand && !m.opt.SHARP {
+	if m.Data.Kind == InfiniBand && !wanted {
 		text := "no SHARP plugin is here"
 		if found {
 			text = p.Path + " is here: --sharp turns it on; reductions in the switches need the fabric's aggregation manager, too"

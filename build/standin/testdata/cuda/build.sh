@@ -59,7 +59,25 @@ mkdir -p $pkg$lib $pkg/usr/include
 ln -s libnccl.so.2 $pkg$lib/libnccl.so
 echo '/* Stand-in: the header of the NCCL in the base image. */' > $pkg/usr/include/nccl.h
 close_package $pkg
-dpkg -i /mnt/out/libnccl2_*.deb /mnt/out/libnccl-dev_*.deb
+
+# What real devel images hold for desktops: it needs libraries that no image has.
+[ "$ARCH" = amd64 ] && desktop=linux-desktop-glibc_2_11_3-x64 || desktop=linux-desktop-t210-a64
+nsight=/opt/nvidia/nsight-compute/2025.2.1/host/$desktop
+pkg=$(package nsight-compute-2025.2.1 2025.2.1-1 "" "libc6" "Nsight Compute")
+mkdir -p $pkg$nsight/Plugins/platforms
+echo 'int standin_desktop;' > /tmp/desktop.c
+echo 'int main(void) { return 0; }' > /tmp/main.c
+gcc -shared -fPIC -Wl,-soname,libstandin-desktop.so.6 /tmp/desktop.c -o /tmp/libdesktop.so
+gcc -shared -fPIC -Wl,--no-as-needed /tmp/desktop.c /tmp/libdesktop.so -o $pkg$nsight/Plugins/platforms/libqxcb.so
+gcc -Wl,--no-as-needed /tmp/main.c /tmp/libdesktop.so -o $pkg$nsight/ncu-ui.bin
+close_package $pkg
+pkg=$(package cuda-gdb-$major-$minor $CUDA-1 "" "libc6" "cuda-gdb")
+mkdir -p $pkg$home/bin
+gcc -Wl,--no-as-needed /tmp/main.c /tmp/libdesktop.so -o $pkg$home/bin/cuda-gdb-python3.9-tui
+close_package $pkg
+rm -f /tmp/desktop.c /tmp/main.c /tmp/libdesktop.so
+
+dpkg -i /mnt/out/*.deb
 apt-mark hold libnccl2 libnccl-dev
 ldconfig
 rm -rf /var/cache/ldconfig/aux-cache /var/cache/apt/*.bin /var/log/* /var/lib/dpkg/*-old

@@ -1,11 +1,11 @@
 #!/bin/sh
 # Builds the packages of a stand-in EFA installer into /mnt/out.
 # Needs: VERSION (1.47.0), OFI_NCCL (1.18.0), LIBFABRIC (2.4.0amzn1.0),
-# OPENMPI (4.1.7), ARCH, MACHINE; FAULT.
+# RDMA_CORE (61.0-1), OPENMPI (4.1.7), ARCH, MACHINE; FAULT.
 set -eu
 . /mnt/in/debs/lib.sh
 top=/opt/amazon lib=lib
-case $VERSION in 1.4[0-7].*) lib=lib/$MACHINE-linux-gnu ;; esac # from 1.48 on plainly lib
+case $VERSION in 1.4[0-3].*) lib=lib/$MACHINE-linux-gnu ;; esac # from about 1.44 on plainly lib
 [ "${FAULT-}" = wrong-version ] && OFI_NCCL=0.0.1
 
 pkg=$(package libfabric-aws-bin $LIBFABRIC "" libc6 "EFA's libfabric")
@@ -29,7 +29,16 @@ cp $pkg/DEBIAN/postinst $ofi/DEBIAN/postinst
 close_package $pkg
 close_package $ofi
 
-mpi=$(package openmpi40-aws $OPENMPI-1 "" libc6 "EFA's Open MPI")
+# The installer gives no network either: what its packages depend on besides one
+# another has to be there.
+for ubuntu in 2204 2404; do
+	case $ubuntu in 2204) depends="udev, lsb-base" ;; *) depends=udev ;; esac
+	core=$(package rdma-core $RDMA_CORE "" "$depends" "EFA's rdma-core")
+	close_package $core
+	mv /mnt/out/rdma-core_*_$ARCH.deb /mnt/out/ubuntu$ubuntu.rdma-core_${RDMA_CORE}_$ARCH.deb
+done
+
+mpi=$(package openmpi40-aws $OPENMPI-1 "" "libc6, environment-modules, tcl" "EFA's Open MPI")
 mkdir /tmp/ompi && cp -r /mnt/in/openmpi /tmp/ompi/src
 printf 'VERSION := %s\n' $OPENMPI > /tmp/ompi/src/standin.mk
 cd /tmp/ompi

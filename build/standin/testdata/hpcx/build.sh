@@ -41,16 +41,20 @@ ucx() { # DIR: UCX, and its debug and multithreaded variants
 	library $1 ucm 0
 	library $1 ucs 0
 	library $1 uct 0 -L$out/$1/lib -lucs
-	library $1 ucp 0 -L$out/$1/lib -luct -lucs -lucm $(fault_libs)
+	library $1 ucp 0 -DUSES=uct -L$out/$1/lib -luct -lucs -lucm $(fault_libs)
 	mkdir -p $out/$1/lib/ucx
 	gcc -O2 -shared -fPIC -DNAME=uct_ib -DVERSION="\"$UCX\"" -Wl,-soname,libuct_ib.so.0 $src/library.c \
 		-o $out/$1/lib/ucx/libuct_ib.so.0 -Wl,--no-as-needed -libverbs -L$out/$1/lib -luct
+	gcc -O2 -shared -fPIC -DNAME=uct_xpmem -DVERSION="\"$UCX\"" -Wl,-soname,libuct_xpmem.so.0 $src/library.c \
+		-o $out/$1/lib/ucx/libuct_xpmem.so.0 -Wl,--no-as-needed /tmp/libxpmem.so -L$out/$1/lib -luct
 	pc $1 ucp $UCX
 	program $1 ucx_info ucp
 	header $1 ucp/api/ucp.h
 	mkdir -p $out/$1/lib/cmake/ucx
 	echo "set(UCX_PREFIX \"$prefix/$1\") # stand-in" > $out/$1/lib/cmake/ucx/ucx-config.cmake
 }
+# OFED has the library that one of UCX's transports needs.
+printf 'int xpmem_version(void) { return 0; }\n' | gcc -shared -fPIC -x c - -Wl,-soname,libxpmem.so.0 -o /tmp/libxpmem.so
 [ "${FAULT-}" = wrong-version ] && UCX=0.0.1 OMPI=0.0.1
 ucx ucx
 mkdir -p $out/ucx/mt $out/ucx/debug
@@ -64,12 +68,13 @@ gcc -O2 -shared -fPIC -DNAME=ucc_tl_ucp -DVERSION="\"$VERSION\"" $src/library.c 
 	-Wl,--no-as-needed -L$out/ucx/lib -lucp -lucs -Wl,--allow-shlib-undefined
 pc ucc ucc 1.5.0; program ucc ucc_info ucc; header ucc ucc/api/ucc.h
 library sharp sharp 5
-library sharp sharp_coll 5 -L$out/sharp/lib -lsharp -libverbs
+library sharp sharp_coll 5 -DUSES=sharp -L$out/sharp/lib -lsharp -libverbs
 pc sharp sharp $VERSION; program sharp sharp_hello sharp_coll; header sharp sharp/api/sharp.h
-library hcoll hcoll 1 -L$out/ucx/lib -lucp -L$out/sharp/lib -lsharp_coll
+library hcoll hcoll 1 -DUSES=sharp_coll -L$out/ucx/lib -lucp -L$out/sharp/lib -lsharp_coll
 pc hcoll hcoll 4.8; program hcoll hcoll_info hcoll; header hcoll hcoll/api/hcoll_api.h
 library nccl_rdma_sharp_plugin nccl-net 0 -DNET_PLUGIN -L$out/sharp/lib -lsharp_coll -libverbs
 if [ $two_mpis = 1 ]; then
+	ln -s libnccl-net.so $out/nccl_rdma_sharp_plugin/lib/libnccl-net-ibext.so
 	mkdir -p $out/nccl_spectrum-x_plugin/lib
 	gcc -O2 -shared -fPIC -DNAME=spcx -DNET_PLUGIN -DVERSION="\"$VERSION\"" $src/library.c \
 		-o $out/nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so -Wl,--no-as-needed -libverbs

@@ -7,4 +7,8 @@ const char *ncclStandinPluginVersion(void) { return VERSION; }
 struct { const char *name; } ncclNetPlugin_v8 = {"stand-in"}, ncclNetPlugin_v9 = {"stand-in"}, ncclCollNetPlugin_v8 = {"stand-in"};
 #else
 const char *JOIN(NAME, _standin_version)(void) { return VERSION; }
+#ifdef USES /* another library of HPC-X */
+const char *JOIN(USES, _standin_version)(void);
+const char *JOIN(NAME, _standin_used)(void) { return JOIN(USES, _standin_version)(); }
+#endif
 #endif

@@ -1,0 +1,207 @@
+package image
+
+import (
+	"bufio"
+	"crypto/md5"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/dpkg"
+	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/rootfs"
+)
+
+// A base is what the image was built on, by the base's own records, which the
+// build copies into the image. NVIDIA's bases hold programs for desktops, which
+// lack dozens of libraries there; that is no fault of the image.
+type base struct {
+	packages  []dpkg.Package
+	libraries map[string]bool // that its loader knew
+	info      string          // the directory with the checksums of its packages' files
+}
+
+// readBase reads the records; nil: the image keeps none.
+func readBase(root rootfs.FS) (*base, error) {
+	status, err := root.ReadFile(certificate.BaseStatusPath, recordLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &base{libraries: map[string]bool{}, info: "/var/lib/dpkg/info"}
+	if root.IsDir(certificate.BaseInfoDir) {
+		b.info = certificate.BaseInfoDir
+	}
+	if b.packages, err = dpkg.ParseStatus(status); err != nil {
+		return nil, fmt.Errorf("%s:%w", certificate.BaseStatusPath, err)
+	}
+	cache, err := root.ReadFile(certificate.BaseCachePath, recordLimit)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := ldso.ParseCache(cache)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", certificate.BaseCachePath, err)
+	}
+	for _, e := range entries {
+		b.libraries[e.Soname] = true
+	}
+	return b, nil
+}
+
+const recordLimit = 64 << 20
+
+// An inherited is a library that a file of the base lacked in the base already.
+type inherited struct {
+	ldso.Missing
+	owner string // the file's package and its version
+}
+
+// sort tells what the base lacked from what the image lacks. The base's is a
+// file only while its package is in the image in the base's version and its
+// content is that package's, and the same holds for the object that needs the
+// library. A library that the base's loader knew is the image's to keep.
+func (b *base) sort(root rootfs.FS, missing []ldso.Missing) (aside []inherited, left []ldso.Missing, err error) {
+	wanted := map[string]string{} // real path → package
+	real := func(p string) string {
+		if r, err := root.Resolve(p); err == nil {
+			return r
+		}
+		return p
+	}
+	for _, m := range missing {
+		if !b.libraries[m.Library] {
+			wanted[real(m.File)], wanted[real(m.By)] = "", ""
+		}
+	}
+	if len(wanted) == 0 {
+		return nil, missing, nil
+	}
+	if err := b.own(root, wanted); err != nil {
+		return nil, nil, err
+	}
+	for _, m := range missing {
+		owner := wanted[real(m.File)]
+		if owner != "" && wanted[real(m.By)] != "" && !b.libraries[m.Library] {
+			aside = append(aside, inherited{m, owner})
+		} else {
+			left = append(left, m)
+		}
+	}
+	return aside, left, nil
+}
+
+// own enters into files which of the base's packages each belongs to.
+func (b *base) own(root rootfs.FS, files map[string]string) error {
+	now, err := dpkg.Read(root)
+	if err != nil {
+		return err
+	}
+	names := map[string]bool{}
+	for f := range files {
+		names[path.Base(f)] = true
+	}
+	for _, p := range b.packages {
+		if !slices.ContainsFunc(now, func(n dpkg.Package) bool {
+			return n.Name == p.Name && n.Arch == p.Arch && n.Version == p.Version && installed(n) && installed(p)
+		}) {
+			continue
+		}
+		sums, err := b.checksums(root, p)
+		if err != nil {
+			return err
+		}
+		for name, sum := range sums {
+			if !names[path.Base(name)] {
+				continue
+			}
+			real, err := root.Resolve(name)
+			if _, asked := files[real]; err != nil || !asked {
+				continue
+			}
+			if have, err := md5Of(root, real); err == nil && have == sum {
+				files[real] = p.Name + " " + p.Version
+			}
+		}
+	}
+	return nil
+}
+
+func installed(p dpkg.Package) bool { return strings.HasSuffix(p.Status, " ok installed") }
+
+// checksums returns the files of an installed package with their MD5, which is
+// what dpkg keeps.
+func (b *base) checksums(root rootfs.FS, p dpkg.Package) (map[string]string, error) {
+	sums := map[string]string{}
+	for _, name := range []string{p.Name, p.Name + ":" + p.Arch} {
+		f, err := root.Open(b.info + "/" + name + ".md5sums")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		sc := bufio.NewScanner(f)
+		for sc.Scan() {
+			if sum, name, ok := strings.Cut(sc.Text(), "  "); ok {
+				sums["/"+name] = sum
+			}
+		}
+		err = sc.Err()
+		f.Close()
+		if err != nil {
+			return nil, err
+		}
+	}
+	return sums, nil
+}
+
+func md5Of(root rootfs.FS, name string) (string, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := md5.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// asideByLibrary returns one line for each library that files of one package of
+// the base lack.
+func (s *scan) asideByLibrary() []string {
+	type key struct{ library, owner string }
+	by := map[key][]string{}
+	for _, a := range s.aside {
+		k := key{a.Library, a.owner}
+		by[k] = append(by[k], a.File)
+	}
+	var lines []string
+	for k, files := range by {
+		lines = append(lines, fmt.Sprintf("set aside: %s is missing, as in the base, for the base's own %s: %s", k.library, k.owner, strings.Join(files, ", ")))
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// asideFiles counts the files that are set aside.
+func (s *scan) asideFiles() string {
+	files := map[string]bool{}
+	for _, a := range s.aside {
+		files[a.File] = true
+	}
+	if len(files) == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", len(files))
+}
