@@ -90,6 +90,7 @@ func cudaToolkit(b *builder, flavour string) {
 	if flavour == "devel" {
 		first = "nvidia-cuda-toolkit"
 		b.install(first, kit.compiler)
+		b.absent = append(b.absent, certificate.Absent{Library: "libInterceptorInjectionTarget.so", Because: "compute-sanitizer, whose it is, loads it from its own directory first"})
 	}
 	b.install(kit.libraries...)
 	b.after = append(b.after, recipe.Run{Title: "gather CUDA's files", Script: cudaHomeScript(b.Target.CUDA)})

@@ -246,7 +246,8 @@ const config = `# Written by assay for its own buildkitd.
 [worker.oci]
   gc = true
   maxUsedSpace = "60GB"
-  minFreeSpace = "10%"
+  reservedSpace = "40GB"
+  minFreeSpace = "5%"
 [log]
   format = "text"
 `

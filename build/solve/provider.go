@@ -130,7 +130,7 @@ func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", url, err)
 		}
-		img, err := source.File(file, llb.FileName, 0o644, runtime.GOARCH)
+		img, err := source.File(file, llb.FileName, 0o600, runtime.GOARCH) // as BuildKit leaves a download: what follows is the same to its cache
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (p *Provider) files(ctx context.Context, r *recipe.Recipe) error {
 }
 
 // fileKey names what files puts into the store.
-func fileKey(sum string) string { return "file/" + sum }
+func fileKey(sum string) string { return fmt.Sprintf("file/%d/%s", contentFormat, sum) }
 
 // File returns the manifest of a download that files has put into the store.
 func (p *Provider) File(sum string) (digest.Digest, error) {
