@@ -90,6 +90,7 @@ func cudaToolkit(b *builder, flavour string) {
 	if flavour == "devel" {
 		first = "nvidia-cuda-toolkit"
 		b.install(first, kit.compiler)
+		b.install("libopenmpi-dev", "libibverbs-dev", "librdmacm-dev", "libibumad-dev", "libhwloc-dev", "libnuma-dev")
 		b.absent = append(b.absent, certificate.Absent{Library: "libInterceptorInjectionTarget.so", Because: "compute-sanitizer, whose it is, loads it from its own directory first"})
 	}
 	b.install(kit.libraries...)
@@ -105,7 +106,8 @@ func cudaToolkit(b *builder, flavour string) {
 	if flavour == "devel" {
 		checks = append(checks,
 			command("nvcc is of this CUDA", `release `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`,`, "/usr/local/cuda/bin/nvcc", "--version"),
-			certificate.Check{Name: "has cuda.h", Kind: certificate.CheckFile, Path: "/usr/local/cuda/include/cuda.h"})
+			compiles("nvcc compiles and links", "/usr/local/cuda/bin/nvcc -x cu", "#include <cuda.h>\n#include <cuda_runtime.h>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); }"),
+			compiles("mpicc compiles and links", "mpicc -x c", "#include <mpi.h>\n#include <infiniband/verbs.h>\nint main(int c, char **v) { MPI_Init(&c, &v); MPI_Finalize(); }"))
 	} else {
 		checks = append(checks, command("has no compiler", "", "/bin/sh", "-c", "! command -v nvcc && ! command -v gcc"))
 	}
@@ -113,6 +115,12 @@ func cudaToolkit(b *builder, flavour string) {
 		Name: "cuda-toolkit", Version: b.locked(first), License: "LicenseRef-NVIDIA-CUDA-EULA", Homepage: "https://developer.nvidia.com/cuda-toolkit",
 		Checks: checks,
 	})
+}
+
+// compiles is a check that a compiler makes a program of a source, with the
+// headers and libraries of the image.
+func compiles(name, compiler, source string) certificate.Check {
+	return command(name, "", "/bin/sh", "-c", "d=$(mktemp -d) && printf '%b\n' \"$1\" | "+compiler+" -o \"$d/program\" - && test -x \"$d/program\"; s=$?; rm -rf \"$d\"; exit $s", "-", source)
 }
 
 // debianCUDA is a Debian base with the toolkit and the compiler that nvcc works
