@@ -91,7 +91,8 @@ func (p *part) place(rec *Record, t target) {
 			continue
 		}
 		for _, c := range r.Components {
-			if c.Name != p.name || p.version != c.Version && len(c.Sources) > 0 {
+			// A version that is a word is decided elsewhere: "distro", "source", "devel".
+			if word := p.version[0] > '9'; c.Name != p.name || p.version != c.Version && !word {
 				continue
 			}
 			p.real = append(p.real, t.Name)
