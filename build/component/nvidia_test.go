@@ -38,18 +38,24 @@ func packagesOf(r *recipe.Recipe) []string {
 	return nil
 }
 
-// script returns the Run step of that title, wherever in a recipe it is.
-func script(t *testing.T, r *recipe.Recipe, title string) string {
+// stepOf returns the Run step of that title, wherever in a recipe it is.
+func stepOf(t *testing.T, r *recipe.Recipe, title string) recipe.Run {
 	t.Helper()
 	for _, s := range r.Stages {
 		for _, st := range s.Steps {
 			if run, ok := st.(recipe.Run); ok && run.Title == title {
-				return run.Script
+				return run
 			}
 		}
 	}
 	t.Fatalf("%s has no step %q", r.Target, title)
-	return ""
+	return recipe.Run{}
+}
+
+// script returns that step's script.
+func script(t *testing.T, r *recipe.Recipe, title string) string {
+	t.Helper()
+	return stepOf(t, r, title).Script
 }
 
 // TestBaseRecords: every CUDA image has its own base's records, and no step comes
@@ -221,6 +227,57 @@ func TestHCOLLLinks(t *testing.T) {
 			if _, value, _ := strings.Cut(before, "export LD_LIBRARY_PATH="); !strings.Contains(value, "/opt/hpcx/"+lib+"/lib") {
 				t.Errorf("%s: LD_LIBRARY_PATH lacks %s when configure runs", r.Target, lib)
 			}
+		}
+	}
+}
+
+// TestPerftestKnowsAll: what CUDA's header declares decides which ways of
+// registering GPU memory perftest is compiled with, so it is a major's highest
+// CUDA, on the oldest Ubuntu.
+func TestPerftestKnowsAll(t *testing.T) {
+	for _, r := range cudaRecipes(t) {
+		want := "docker.io/nvidia/cuda:12.9.1-devel-ubuntu20.04"
+		if strings.HasPrefix(r.Target, "cuda13") {
+			want = "docker.io/nvidia/cuda:13.2.1-devel-ubuntu22.04"
+		}
+		run := stepOf(t, r, "compile perftest-26.04.17")
+		i := slices.IndexFunc(run.Mounts, func(m recipe.Mount) bool { return m.Target == cudaHome })
+		if i < 0 || run.Mounts[i].From.Ref != want {
+			t.Errorf("%s: perftest is compiled with %+v; want %s", r.Target, run.Mounts, want)
+		}
+	}
+}
+
+// TestBoostIsInside: nvcc puts all of -Xlinker before the libraries, so -Bstatic
+// says nothing of the one behind it, and no image has Boost's shared library.
+func TestBoostIsInside(t *testing.T) {
+	for _, r := range cudaRecipes(t) {
+		text := stepOf(t, r, "compile nvbandwidth-0.9").Script
+		if want := "/usr/lib/" + r.Platform.Multiarch() + "/libboost_program_options.a"; !strings.Contains(text, want) || strings.Contains(text, "-lboost") {
+			t.Errorf("%s %s: nvbandwidth is linked by\n%s", r.Target, r.Platform, text)
+		}
+	}
+}
+
+// TestKernelsStandard: CUDA 13's own headers ask for C++17.
+func TestKernelsStandard(t *testing.T) {
+	for _, r := range cudaRecipes(t) {
+		for _, s := range r.Stages {
+			if !strings.HasPrefix(s.Name, "ptx-") {
+				continue
+			}
+			if text := s.Steps[0].(recipe.Run).Script; !strings.Contains(text, "-std=c++17") || strings.Contains(text, "c++14") {
+				t.Errorf("%s: kernels are compiled by\n%s", r.Target, text)
+			}
+		}
+	}
+	for _, file := range []string{"../../coll/cuda/kernels/gen/compile.go", "../../dcgm/diag/ptx/generate"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "-std=c++17") || strings.Contains(string(text), "c++14") {
+			t.Errorf("%s does not ask for C++17", file)
 		}
 	}
 }

@@ -223,6 +223,13 @@ func TestRequestHash(t *testing.T) {
 			t.Errorf("another value of %s makes the same request", name)
 		}
 	}
+	// A stage on another stage: what that one has is what apt finds installed.
+	below := stage()
+	on := apt().RequestHash(stage(), below)
+	below.Steps = nil
+	if on == want || on == apt().RequestHash(stage(), below) {
+		t.Error("another stage below makes the same request")
+	}
 }
 
 func TestValidate(t *testing.T) {

@@ -1,0 +1,82 @@
+package component
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/build/recipe"
+)
+
+// TestDebianCUDA: images with the distribution's toolkit take nothing from a
+// registry, nothing of the driver, and all that is compiled comes from one base.
+func TestDebianCUDA(t *testing.T) {
+	seen := 0
+	for _, target := range targets(t) {
+		flavour := target.Version("cuda-toolkit")
+		if flavour == "" {
+			continue
+		}
+		seen++
+		r := resolved(t, input(t, target.Name, amd64, amd64))
+		for _, s := range r.Stages {
+			if s.From.Kind == recipe.FromImage {
+				t.Errorf("%s: stage %s starts from %s", target.Name, s.Name, s.From.Ref)
+			}
+			for _, st := range s.Steps {
+				run, ok := st.(recipe.Run)
+				if !ok {
+					continue
+				}
+				for _, m := range run.Mounts {
+					if m.From.Kind == recipe.FromImage || m.From.Kind == recipe.FromURL && strings.Contains(m.From.Ref, "nvidia.com") {
+						t.Errorf("%s: %q takes %s", target.Name, run.Title, m.From.Ref)
+					}
+				}
+			}
+		}
+		packages := packagesOf(r)
+		for _, p := range packages {
+			if p == "libcuda1" || strings.HasPrefix(p, "nvidia-driver") {
+				t.Errorf("%s installs %s, which is the driver's", target.Name, p)
+			}
+		}
+		if compiler := slices.Contains(packages, "nvidia-cuda-toolkit"); compiler != (flavour == "devel") || slices.Contains(packages, "build-essential") != compiler {
+			t.Errorf("%s (%s) installs %q", target.Name, flavour, packages)
+		}
+		if !slices.Contains(packages, "libcudart12") {
+			t.Errorf("%s lacks the runtime: %q", target.Name, packages)
+		}
+		if !slices.ContainsFunc(r.Config.Env, func(v recipe.Var) bool { return v.Name == "NVIDIA_VISIBLE_DEVICES" && v.Value == "all" }) {
+			t.Errorf("%s does not ask for GPUs: %v", target.Name, r.Config.Env)
+		}
+		// The stand-in for the driver is there before anything depends on it.
+		image := r.Image().Steps
+		apt := slices.IndexFunc(image, func(s recipe.Step) bool { _, ok := s.(recipe.Apt); return ok })
+		if i := slices.IndexFunc(image, func(s recipe.Step) bool { run, ok := s.(recipe.Run); return ok && run.Title == nonFree.Title }); i < 0 || i > apt {
+			t.Errorf("%s: the driver is provided in step %d, packages are installed in step %d", target.Name, i, apt)
+		}
+	}
+	if seen < 3 {
+		t.Errorf("the matrix has %d such images; want 3 and more", seen)
+	}
+}
+
+// TestToolkitRefused: what the component cannot do is an error that says so.
+func TestToolkitRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		version, cuda string
+		want          string
+	}{
+		"another word":  {"full", "12.4.1", `the version of cuda-toolkit is "full"; write "devel" or "runtime"`},
+		"unknown names": {"devel", "12.5.0", "nobody has said what Debian 13 calls the parts of CUDA 12.5.0"},
+	} {
+		in := input(t, "cuda12.4-debian13-minimal", amd64, amd64)
+		in.Target.CUDA = tt.cuda
+		in.Target.Components = slices.Clone(in.Target.Components)
+		in.Target.Components[0].Version = tt.version
+		if _, err := Make(in); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %s", name, err, tt.want)
+		}
+	}
+}
