@@ -190,7 +190,7 @@ func (b *build) open(ctx context.Context) error {
 }
 
 func (b *build) resolve(ctx context.Context) error {
-	rep, err := b.Resolve(ctx, b.solver, b.targets, b.o.Platforms)
+	rep, err := b.Resolve(ctx, b.solver, b.targets, b.o.Platforms, nil)
 	if err != nil {
 		return err
 	}

@@ -58,8 +58,9 @@ func platformsOf(t matrix.Target, only []recipe.Platform) []recipe.Platform {
 // Resolve fills in what the lock lacks for the targets. Package sets are
 // resolved inside the stage that installs them, which may itself lack
 // something, so it goes on round by round while there is progress. An entry
-// that cannot be resolved is reported and left out.
-func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform) (LockReport, error) {
+// that cannot be resolved is reported and left out. After each that was, keep is
+// called, if there is one, so that a run that is cut off loses nothing.
+func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, keep func() error) (LockReport, error) {
 	rep := LockReport{Unresolved: map[string]string{}}
 	if w.Lock.Epoch == 0 {
 		w.setEpoch(time.Now())
@@ -80,6 +81,11 @@ func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matr
 				continue
 			}
 			rep.Resolved = append(rep.Resolved, t.Key)
+			if keep != nil {
+				if err := keep(); err != nil {
+					return rep, err
+				}
+			}
 		}
 	}
 }
@@ -291,7 +297,7 @@ func (w *Workspace) LockTargets(ctx context.Context, targets []matrix.Target, o 
 		return rep, err
 	}
 	defer stop()
-	rep, err = w.Resolve(ctx, s, targets, nil)
+	rep, err = w.Resolve(ctx, s, targets, nil, w.WriteLock)
 	if err != nil {
 		return rep, err
 	}

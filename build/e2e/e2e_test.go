@@ -127,7 +127,7 @@ func lockAll(t *testing.T, w *driver.Workspace, u *standin.Upstreams, addr strin
 		t.Fatal(err)
 	}
 	defer stop()
-	rep, err := w.Resolve(t.Context(), s, w.Targets, nil)
+	rep, err := w.Resolve(t.Context(), s, w.Targets, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

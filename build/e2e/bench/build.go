@@ -54,7 +54,7 @@ func (b *bench) lock(ctx context.Context) error {
 	}
 	defer stop()
 	for _, w := range append([]*driver.Workspace{b.w}, b.alone()...) {
-		rep, err := w.Resolve(ctx, s, w.Targets, nil)
+		rep, err := w.Resolve(ctx, s, w.Targets, nil, nil)
 		if err != nil {
 			return err
 		}
