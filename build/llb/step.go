@@ -21,6 +21,7 @@ type cursor struct {
 	platform recipe.Platform
 	state    llb.State
 	files    *llb.FileAction
+	written  []string // the paths that files writes
 	copies   []llb.State
 }
 
@@ -64,12 +65,17 @@ func (c *cursor) file(add func(*llb.FileAction) *llb.FileAction, p string) {
 		c.files = c.files.Mkdir(parent(p), 0o755, llb.WithParents(true), llb.WithCreatedTime(c.env.Epoch))
 	}
 	c.files = add(c.files)
+	c.written = append(c.written, p)
 }
 
 func (c *cursor) flushFiles() {
 	if c.files != nil {
-		c.state = c.state.File(c.files, c.label("files"))
-		c.files = nil
+		title := "write " + c.written[0]
+		if n := len(c.written) - 1; n > 0 {
+			title += fmt.Sprintf(" and %d more", n)
+		}
+		c.state = c.state.File(c.files, c.label(title))
+		c.files, c.written = nil, nil
 	}
 }
 
@@ -94,7 +100,7 @@ func (c *cursor) copy(s recipe.Copy) error {
 		src = "/" + s.From.Name() // all that a download holds
 	}
 	layer := llb.Scratch().Platform(OCIPlatform(c.platform)).
-		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label("copy "+s.Dst))
+		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label("copy "+s.From.Name()+" to "+s.Dst))
 	c.copies = append(c.copies, layer)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/state"
 )
 
@@ -49,8 +51,8 @@ type layer struct {
 }
 
 // image finishes the image whose manifest BuildKit has exported and returns
-// the digest of the new manifest. base is what it is made on.
-func (f *finisher) image(ctx context.Context, manifest digest.Digest, base string) (digest.Digest, error) {
+// the digest of the new manifest.
+func (f *finisher) image(ctx context.Context, manifest digest.Digest, by origins) (digest.Digest, error) {
 	var m ocispec.Manifest
 	var cfg ocispec.Image
 	if err := readJSON(ctx, f.from, manifest, &m); err != nil {
@@ -62,7 +64,7 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest, base strin
 	if len(cfg.RootFS.DiffIDs) != len(m.Layers) {
 		return "", fmt.Errorf("image %s has %d layers and %d diff IDs", manifest, len(m.Layers), len(cfg.RootFS.DiffIDs))
 	}
-	history(&cfg, m.Layers, base)
+	by.history(&cfg, m.Layers)
 	for i, d := range m.Layers {
 		l, err := f.layer(ctx, d, cfg.RootFS.DiffIDs[i])
 		if err != nil {
@@ -73,17 +75,50 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest, base strin
 	return f.manifest(ctx, cfg, m.Layers)
 }
 
-// history says of the base's layers what they are of. BuildKit says where it
-// pulled them from, if it did and not somebody before: a mirror's address, and
-// another one elsewhere, would make another digest of the same image.
-func history(cfg *ocispec.Image, exported []ocispec.Descriptor, base string) {
+// origins say where an image's layers come from, in words for its history.
+type origins struct {
+	base  string            // the base's layers
+	steps map[string]string // titles of steps that run a script, by the script
+}
+
+// originsOf reads them from a recipe.
+func originsOf(r *recipe.Recipe) (o origins, err error) {
+	if o.base, err = baseOf(r); err != nil {
+		return o, err
+	}
+	o.steps = map[string]string{}
+	for _, st := range r.Stages {
+		for _, step := range st.Steps {
+			switch step := step.(type) {
+			case recipe.Run:
+				o.steps[step.Script] = step.Title
+			case recipe.Apt:
+				o.steps[step.Script()] = fmt.Sprintf("%s (%d)", step.Title, len(step.Debs))
+			}
+		}
+	}
+	return o, nil
+}
+
+// history says of each layer what it is of, in a line: "docker history" shows one
+// a layer. BuildKit says where it pulled the base's from, if it did and not
+// somebody before: a mirror's address, and another one elsewhere, would make
+// another digest of the same image. Of a step it gives the whole script.
+func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) {
 	i := 0
-	for h := range cfg.History {
-		if cfg.History[h].EmptyLayer {
+	for n := range cfg.History {
+		h := &cfg.History[n]
+		if h.EmptyLayer {
 			continue
 		}
 		if i < len(exported) && !own(exported[i]) {
-			cfg.History[h].CreatedBy = "pulled from " + base
+			h.CreatedBy = o.base
+		} else if _, script, ok := strings.Cut(h.CreatedBy, "/bin/sh -euc "); ok && o.steps[script] != "" {
+			h.CreatedBy = o.steps[script]
+		} else if strings.HasPrefix(h.CreatedBy, "[") { // a vertex's name: "[image amd64] copy …"
+			if _, title, ok := strings.Cut(h.CreatedBy, "] "); ok {
+				h.CreatedBy = title
+			}
 		}
 		i++
 	}

@@ -83,10 +83,11 @@ func exported(t *testing.T, s content.Store, own ...[]byte) digest.Digest {
 	cfg := ocispec.Image{Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"}}
 	cfg.RootFS.Type, cfg.RootFS.DiffIDs = "layers", []digest.Digest{digest.FromBytes(base)}
 	cfg.History = []ocispec.History{{CreatedBy: "nothing", EmptyLayer: true}, {CreatedBy: "pulled from mirror.example.com/base:1"}}
-	for _, data := range own {
+	said := []string{"mount / from exec /bin/sh -euc make\nmake install\n", "[image amd64] copy tool to /opt"}
+	for i, data := range own {
 		layers = append(layers, put(t, s, ocispec.MediaTypeImageLayer, data))
 		cfg.RootFS.DiffIDs = append(cfg.RootFS.DiffIDs, digest.FromBytes(data))
-		cfg.History = append(cfg.History, ocispec.History{CreatedBy: "a step"})
+		cfg.History = append(cfg.History, ocispec.History{CreatedBy: said[i%2]})
 	}
 	raw, err := json.Marshal(cfg)
 	if err != nil {
@@ -125,7 +126,7 @@ func finisherTo(t *testing.T, from content.Store, dir string, zstd bool) *finish
 
 func finished(t *testing.T, f *finisher, manifest digest.Digest) (ocispec.Manifest, ocispec.Image) {
 	t.Helper()
-	d, err := f.image(t.Context(), manifest, "example.com/base@sha256:1")
+	d, err := f.image(t.Context(), manifest, origins{"pulled from example.com/base@sha256:1", map[string]string{"make\nmake install\n": "compile it"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestFinish(t *testing.T) {
 		for _, h := range cfg.History {
 			said = append(said, h.CreatedBy)
 		}
-		if want := []string{"nothing", "pulled from example.com/base@sha256:1", "a step", "a step"}; !slices.Equal(said, want) {
+		if want := []string{"nothing", "pulled from example.com/base@sha256:1", "compile it", "copy tool to /opt"}; !slices.Equal(said, want) {
 			t.Errorf("zstd=%v: history %q; want %q", z, said, want)
 		}
 		if l := ma.Layers[0]; l.MediaType != ocispec.MediaTypeImageLayerGzip || l.Digest != digest.FromBytes(gzipped(t, plainTar(t, "base"))) {
@@ -209,7 +210,7 @@ func checkLayer(t *testing.T, f *finisher, d ocispec.Descriptor, diffID digest.D
 func TestWithEntrypoint(t *testing.T) {
 	from := store(t)
 	f := finisherTo(t, from, t.TempDir(), false)
-	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")), "example.com/base@sha256:1")
+	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")), origins{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +239,7 @@ func TestFinishCutOff(t *testing.T) {
 	whole := plainTar(t, "a")
 	manifest := exported(t, from, whole[:len(whole)/2-7])
 	f := finisherTo(t, from, t.TempDir(), false)
-	if _, err := f.image(t.Context(), manifest, "example.com/base@sha256:1"); err == nil {
+	if _, err := f.image(t.Context(), manifest, origins{"pulled from example.com/base@sha256:1", map[string]string{"make\nmake install\n": "compile it"}}); err == nil {
 		t.Error("a layer that was cut off was finished")
 	}
 }
@@ -272,7 +273,7 @@ func TestFinishTogether(t *testing.T) {
 				return
 			}
 			f.epoch = epoch
-			if digests[i], err = f.image(t.Context(), manifest, "example.com/base@sha256:1"); err != nil {
+			if digests[i], err = f.image(t.Context(), manifest, origins{"pulled from example.com/base@sha256:1", map[string]string{"make\nmake install\n": "compile it"}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -315,7 +316,7 @@ func TestStagingIsOnesOwn(t *testing.T) {
 	if err := b.Provider.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.finish.image(t.Context(), m, "x"); err != nil {
+	if _, err := a.finish.image(t.Context(), m, origins{}); err != nil {
 		t.Errorf("another build ended, and: %v", err)
 	}
 }

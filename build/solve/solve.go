@@ -116,14 +116,14 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	if err != nil {
 		return "", err
 	}
-	base, err := baseOf(r)
+	by, err := originsOf(r)
 	if err != nil {
 		return "", err
 	}
-	return s.finish.image(ctx, exported, base)
+	return s.finish.image(ctx, exported, by)
 }
 
-// baseOf names what a recipe's image is made on, wherever it was pulled from.
+// baseOf says what a recipe's image is made on, wherever it was pulled from.
 func baseOf(r *recipe.Recipe) (string, error) {
 	stages := map[string]recipe.Source{}
 	for _, st := range r.Stages {
@@ -134,13 +134,13 @@ func baseOf(r *recipe.Recipe) (string, error) {
 		src = stages[src.Ref]
 	}
 	if src.Kind != recipe.FromImage {
-		return src.Ref, nil
+		return "made by debootstrap: " + src.Ref, nil
 	}
 	ref, err := name.ParseReference(src.Ref)
 	if err != nil {
 		return "", err
 	}
-	return ref.Context().Name() + "@" + src.Digest, nil
+	return "pulled from " + ref.Context().Name() + "@" + src.Digest, nil
 }
 
 // WithEntrypoint makes an image of the same layers that starts a program.
