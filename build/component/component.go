@@ -25,6 +25,8 @@ type Input struct {
 	Native   recipe.Platform // the builder's own; equal to Platform for hashing
 	Lock     *lock.Lock
 	Source   Source
+	// Repository is where the images are published: "ghcr.io/assay-hpc/assay".
+	Repository string
 }
 
 // Source is the harness's own source, which assay carries.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -176,7 +177,7 @@ func describe(r *recipe.Recipe) string {
 	b.WriteString("\nconfiguration\n")
 	vars(r.Config.Env)
 	fmt.Fprintf(&b, "    entrypoint %q cmd %q workdir %q\n", r.Config.Entrypoint, r.Config.Cmd, r.Config.WorkingDir)
-	for _, k := range []string{"dev.assay.target", "org.opencontainers.image.title", "org.opencontainers.image.licenses"} {
+	for _, k := range slices.Sorted(maps.Keys(r.Config.Labels)) {
 		fmt.Fprintf(&b, "    label %s=%s\n", k, r.Config.Labels[k])
 	}
 	for _, c := range r.Components {
@@ -494,5 +495,40 @@ func TestUnknownComponent(t *testing.T) {
 func TestNamesAgree(t *testing.T) {
 	if diff := cmp.Diff(Names(), slices.Sorted(slices.Values(matrix.ComponentNames()))); diff != "" {
 		t.Errorf("component.Names and matrix.ComponentNames differ (-made +accepted):\n%s", diff)
+	}
+}
+
+// TestLabels: what names and numbers the base does not go for the image.
+func TestLabels(t *testing.T) {
+	const oci = "org.opencontainers.image."
+	for _, tt := range []struct {
+		target, repository string
+		want               map[string]string
+	}{
+		{"cuda12.4-debian13-runtime", "ghcr.io/assay-hpc/assay", map[string]string{
+			oci + "version": "cuda12.4-debian13-runtime-nccl2.30.4-1", oci + "ref.name": "cuda12.4-debian13-runtime",
+			oci + "description": "CUDA 12.4.1 with NCCL, MPI, UCX and RDMA on Debian 13, and the harness that certifies it",
+			oci + "source":      "https://github.com/assay-hpc/assay", oci + "base.name": "", oci + "base.digest": "",
+		}},
+		{"cuda12.9.1-ubuntu22.04", "ghcr.io/org/images/cluster", map[string]string{
+			oci + "version": "12.9.1-devel-ubuntu22.04-nccl2.27.6-1", oci + "base.name": "docker.io/nvidia/cuda:12.9.1-devel-ubuntu22.04",
+			oci + "source": "https://github.com/org/images",
+		}},
+		{"fabric-debian12", "registry.example.com/org/images", map[string]string{
+			oci + "version": "fabric-debian12", oci + "source": "",
+			oci + "description": "HPC userspace (MPI, UCX, RDMA) on Debian 12, and the harness that certifies it",
+		}},
+	} {
+		in := input(t, tt.target, amd64, amd64)
+		in.Repository = tt.repository
+		r := resolved(t, in)
+		for k, want := range tt.want {
+			if got := r.Config.Labels[k]; got != want {
+				t.Errorf("%s: %s is %q; want %q", tt.target, k, got, want)
+			}
+		}
+		if base := r.Image().From; base.Kind == recipe.FromImage && r.Config.Labels[oci+"base.digest"] != base.Digest {
+			t.Errorf("%s: base.digest %q; want %q", tt.target, r.Config.Labels[oci+"base.digest"], base.Digest)
+		}
 	}
 }

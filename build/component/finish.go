@@ -49,12 +49,33 @@ func (b *builder) copiesLibraries() bool {
 	return false
 }
 
+// labels are OCI's pre-defined annotations, as labels. They hide those of the
+// base, which name and number the base. There is no revision: a commit that does
+// not change the image must not change its digest; provenance has it.
 func (b *builder) labels() map[string]string {
-	return map[string]string{
-		"org.opencontainers.image.title":    "assay " + b.Target.Name,
-		"org.opencontainers.image.licenses": "Apache-2.0 AND LicenseRef-see-SBOM",
-		"dev.assay.target":                  b.Target.Name,
+	t := b.Target
+	what := "HPC userspace (MPI, UCX, RDMA)"
+	if t.CUDA != "" {
+		what = "CUDA " + t.CUDA + " with NCCL, MPI, UCX and RDMA"
 	}
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "assay " + t.Name,
+		"org.opencontainers.image.description": fmt.Sprintf("%s on %s %s, and the harness that certifies it", what, strings.ToUpper(t.Distro[:1])+t.Distro[1:], t.Release),
+		"org.opencontainers.image.ref.name":    t.Name,
+		"org.opencontainers.image.version":     strings.Trim(strings.ReplaceAll(t.Tag, "{recipe}", ""), "-_."),
+		"org.opencontainers.image.licenses":    "Apache-2.0 AND LicenseRef-see-SBOM",
+		"dev.assay.target":                     t.Name,
+	}
+	if base := b.baseOf(t, b.Platform); base.Kind == recipe.FromImage {
+		labels["org.opencontainers.image.base.name"] = base.Ref
+		labels["org.opencontainers.image.base.digest"] = base.Digest
+	}
+	// ghcr.io shows an image with the repository that this label names.
+	if owner, rest, ok := strings.Cut(strings.TrimPrefix(b.Repository, "ghcr.io/"), "/"); ok && strings.HasPrefix(b.Repository, "ghcr.io/") {
+		name, _, _ := strings.Cut(rest, "/")
+		labels["org.opencontainers.image.source"] = "https://github.com/" + owner + "/" + name
+	}
+	return labels
 }
 
 // vars returns the image's variables; lists go before the base's own.

@@ -56,6 +56,7 @@ func ncclTests(b *builder, version string) {
 	built, src := b.ncclTestsStage(version)
 	b.copy(built, "/out/", "/opt/nccl-tests/")
 	b.files = append(b.files, recipe.Symlink{Path: "/opt/nccl_tests", Target: "/opt/nccl-tests"})
+	b.setenv("NCCL_TESTS_COMMITISH", "v"+version) // as images that people come from have it
 	b.declare(certificate.Component{
 		Name: "nccl-tests", Version: version, License: "BSD-3-Clause", Homepage: "https://github.com/NVIDIA/nccl-tests",
 		Sources: sourcesOf(src),

@@ -222,7 +222,7 @@ func (w *Workspace) Select(names []string) ([]matrix.Target, error) {
 // Recipe makes the recipe of a target on a platform, for a builder of the
 // given native platform.
 func (w *Workspace) Recipe(t matrix.Target, p, native recipe.Platform) (component.Result, error) {
-	return component.Make(component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source})
+	return component.Make(component.Input{Target: t, All: w.Targets, Platform: p, Native: native, Lock: w.Lock, Source: w.source, Repository: w.File.Repository})
 }
 
 // A Planned target is a target with its recipes.
