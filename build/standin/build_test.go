@@ -61,6 +61,9 @@ nvcc -std=c++17 -gencode=arch=compute_80,code=sm_80 -gencode=arch=compute_90,cod
 test "$(./t)" = 12090
 cuobjdump --list-elf t | grep -q sm_80.cubin
 cuobjdump --list-ptx t | grep -q sm_90.ptx
+printf 'int one() { return 1; }\n' > one.cc && g++ -fPIC -shared -o libone.so one.cc && g++ -c one.cc && ar rc libone.a one.o
+nvcc -o u t.cu -L. -Xlinker -Bstatic -lone -Xlinker -Bdynamic -Xlinker --no-as-needed
+readelf -d u | grep -q libone.so
 dpkg -s libnccl2 | grep -q 'Version: 2.27.3-1+cuda12.9'
 apt-mark showhold | grep -q libnccl-dev
 ldd /opt/nvidia/nsight-compute/*/host/*/ncu-ui.bin | grep 'libstandin-desktop.so.6 => not found'
