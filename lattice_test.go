@@ -35,8 +35,8 @@ var lattice = []rule{
 		why: "assay runs on laptops and in CI, without GPU and cgo; what measures is compiled inside the images",
 	},
 	{
-		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/version"},
-		why: "the certificate is all that passes between the two sides: a new check must not touch the build",
+		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/version", "./harness/dpkg", "./harness/rootfs"},
+		why: "the certificate is all that passes between the two sides: a new check must not touch the build (dpkg, a leaf, reads a format)",
 	},
 	{
 		name: "the harness and build", who: []string{"harness/...", "cmd/harness"}, not: []string{"./build/..."}, deep: true,
@@ -315,7 +315,7 @@ func TestLatticeBites(t *testing.T) {
 		{"build knows no measuring", "build/solve", in("coll/schedule"), true},
 		{"build knows no measuring", "build/solve", in("coll"), true},
 		{"build knows no measuring", "build/solve", in("collation"), false},
-		{"build and the harness", "build/sbom", in("harness/dpkg"), true},
+		{"build and the harness", "build/sbom", in("harness/image"), true},
 		{"build and the harness", "build/sbom", in("harness/certificate"), false},
 		{"the harness and build", "harness/image", in("build/recipe"), true},
 		{"pure packages", "build/recipe", "github.com/moby/buildkit/client/llb", true},

@@ -93,6 +93,7 @@ type Image struct {
 	Packages    int                 `json:"packages,omitempty"` // Debian packages in the SBOM
 	Provenance  *provenance.Summary `json:"provenance,omitempty"`
 	Attached    []AttachedEntry     `json:"attached,omitempty"`
+	Sizes       *Sizes              `json:"sizes,omitempty"` // of Measure
 }
 
 // Certified is the certificate of an image.

@@ -79,15 +79,17 @@ func (img Image) text(b *bytes.Buffer) {
 	}
 	w.Flush()
 	img.Certificate.remarks(b)
-	if len(img.Components) == 0 {
-		return
+	if len(img.Components) > 0 {
+		b.WriteByte('\n')
+		fmt.Fprintln(w, "  COMPONENT\tVERSION\tLICENSE")
+		for _, c := range img.Components {
+			fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Name, c.Version, c.License)
+		}
+		w.Flush()
 	}
-	b.WriteByte('\n')
-	fmt.Fprintln(w, "  COMPONENT\tVERSION\tLICENSE")
-	for _, c := range img.Components {
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", c.Name, c.Version, c.License)
+	if img.Sizes != nil {
+		img.Sizes.text(b)
 	}
-	w.Flush()
 }
 
 // line writes what one kind of statement says, or that there is none.

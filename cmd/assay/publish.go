@@ -98,7 +98,7 @@ func platformsOf(target string) (list []string, err error) {
 func inspectCommand() *cli.Command {
 	var form, target string
 	var keyFiles, require, platform cli.StringSlice
-	var insecure bool
+	var insecure, sizes bool
 	return &cli.Command{
 		Name: "inspect", Usage: "show and verify an image's components, certificate, SBOM, provenance and signatures",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
@@ -110,6 +110,7 @@ func inspectCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "require", Usage: "documents that every image must have, of `LIST` certificate,sbom,provenance (default: with --key all of them)", Destination: &require},
 			&cli.StringFlag{Name: "target", Usage: "the image must be of `TARGET`", Destination: &target},
 			&cli.StringSliceFlag{Name: "platform", Usage: "the image must be for `PLATFORM`, such as linux/arm64, and for no other that is not named; may be repeated", Destination: &platform},
+			&cli.BoolFlag{Name: "sizes", Usage: "show what the bytes are of: layers, and Debian's source packages; reads all layers, which of an image in a registry are fetched", Destination: &sizes},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
 			outputFlag(&form, "text", "json"),
 		},
@@ -134,6 +135,14 @@ func inspectCommand() *cli.Command {
 				return noSuchImage(err)
 			}
 			rep, err := inspect.Inspect(c.Context, src, policy)
+			if rep != nil && sizes {
+				merr := rep.Measure(c.Context, src, func(layer, of int, bytes int64) {
+					fmt.Fprintf(c.App.ErrWriter, "reading layer %d of %d (%.1f MB)\n", layer, of, float64(bytes)/1e6)
+				})
+				if merr != nil {
+					return merr
+				}
+			}
 			if rep != nil {
 				write := rep.Text
 				if form == "json" {

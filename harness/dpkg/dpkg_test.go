@@ -58,8 +58,8 @@ func TestRead(t *testing.T) {
 	}))
 	want := []Package{
 		{Name: "adduser", Version: "3.134", Arch: "all", Status: "install ok half-configured"},
-		{Name: "base-files", Version: "12", Arch: "amd64", Status: Installed},
-		{Name: "zlib1g", Version: "1:1.2.13.dfsg-1", Arch: "amd64", Status: Installed, Source: "zlib (1:1.2.13.dfsg-1)"},
+		{Name: "base-files", Version: "12", Arch: "amd64", Status: installed},
+		{Name: "zlib1g", Version: "1:1.2.13.dfsg-1", Arch: "amd64", Status: installed, Source: "zlib (1:1.2.13.dfsg-1)"},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("Read (-want +got): %v\n%s", err, d)

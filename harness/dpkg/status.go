@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/rootfs"
@@ -25,10 +26,15 @@ type Package struct {
 	Source     string // source package; empty: the same name
 	Maintainer string
 	Homepage   string
+	// InstalledBytes is what its files take, as the package itself estimates; 0 if it
+	// does not say.
+	InstalledBytes int64
 }
 
-// Installed is the Status of a package that is entirely there.
-const Installed = "install ok installed"
+const installed = "install ok installed"
+
+// Installed reports whether a package is entirely there; it may be on hold.
+func (p Package) Installed() bool { return strings.HasSuffix(p.Status, " ok installed") }
 
 // StatusPath is dpkg's database; StatusDir holds one file a package in images
 // that were made without dpkg (distroless).
@@ -60,7 +66,7 @@ func Read(root rootfs.FS) ([]Package, error) {
 		}
 		for _, p := range pkgs {
 			if p.Status == "" && strings.HasPrefix(f, StatusDir) {
-				p.Status = Installed // distroless leaves it out
+				p.Status = installed // distroless leaves it out
 			}
 			all = append(all, p)
 		}
@@ -106,6 +112,9 @@ func ParseStatus(b []byte) ([]Package, error) {
 		}
 		if p.Name == "" {
 			return nil, fmt.Errorf("%d: a paragraph has no field Package", para.line)
+		}
+		if kib, err := strconv.ParseInt(para.field["installed-size"], 10, 48); err == nil && kib > 0 {
+			p.InstalledBytes = kib << 10
 		}
 		pkgs = append(pkgs, p)
 	}

@@ -111,7 +111,7 @@ func (b *base) own(root rootfs.FS, files map[string]string) error {
 	}
 	for _, p := range b.packages {
 		if !slices.ContainsFunc(now, func(n dpkg.Package) bool {
-			return n.Name == p.Name && n.Arch == p.Arch && n.Version == p.Version && installed(n) && installed(p)
+			return n.Name == p.Name && n.Arch == p.Arch && n.Version == p.Version && n.Installed() && p.Installed()
 		}) {
 			continue
 		}
@@ -134,8 +134,6 @@ func (b *base) own(root rootfs.FS, files map[string]string) error {
 	}
 	return nil
 }
-
-func installed(p dpkg.Package) bool { return strings.HasSuffix(p.Status, " ok installed") }
 
 // checksums returns the files of an installed package with their MD5, which is
 // what dpkg keeps.

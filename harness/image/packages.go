@@ -77,7 +77,7 @@ func compare(want certificate.Package, pkgs []dpkg.Package) string {
 			continue
 		}
 		switch {
-		case !strings.HasSuffix(p.Status, " ok installed"):
+		case !p.Installed():
 			fault = fmt.Sprintf("%s %s is declared; its status is %q", want.Name, want.Version, p.Status)
 		case p.Version != want.Version:
 			fault = fmt.Sprintf("%s %s is installed; %s is declared", p.Name, p.Version, want.Version)
@@ -100,7 +100,7 @@ func Inventory(root rootfs.FS) (*certificate.Inventory, error) {
 		return nil, err
 	}
 	for _, p := range pkgs {
-		if !strings.HasSuffix(p.Status, " ok installed") {
+		if !p.Installed() {
 			continue
 		}
 		licenses, err := dpkg.Licenses(root, p.Name)

@@ -21,6 +21,9 @@ type Source interface {
 	Manifest(ctx context.Context, h v1.Hash) ([]byte, error)
 	// Blob returns a small blob whole: a configuration, a document.
 	Blob(ctx context.Context, h v1.Hash) ([]byte, error)
+	// Open reads a blob of any size, once. The last Read fails if the blob is
+	// another than the descriptor's.
+	Open(ctx context.Context, d v1.Descriptor) (io.ReadCloser, error)
 	Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error)
 }
 
@@ -94,6 +97,10 @@ func (s layoutSource) Manifest(_ context.Context, h v1.Hash) ([]byte, error) {
 
 func (s layoutSource) Blob(_ context.Context, h v1.Hash) ([]byte, error) { return s.layout.ReadBlob(h) }
 
+func (s layoutSource) Open(_ context.Context, d v1.Descriptor) (io.ReadCloser, error) {
+	return s.layout.openBlob(d.Digest, d.Size)
+}
+
 func (s layoutSource) Referrers(_ context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
 	return s.layout.Referrers(subject)
 }
@@ -134,6 +141,18 @@ func (s remoteSource) Blob(ctx context.Context, h v1.Hash) ([]byte, error) {
 		err = errors.New("blob " + h.String() + " is too large for a statement")
 	}
 	return b, err
+}
+
+func (s remoteSource) Open(ctx context.Context, d v1.Descriptor) (rc io.ReadCloser, err error) {
+	err = s.in.read.Do(ctx, "blob "+d.Digest.String(), func() error {
+		layer, err := s.in.pull.Layer(ctx, s.ref.Context().Digest(d.Digest.String()))
+		if err != nil {
+			return err
+		}
+		rc, err = layer.Compressed() // verifies the digest while it is read
+		return err
+	})
+	return rc, err
 }
 
 func (s remoteSource) Referrers(ctx context.Context, subject v1.Hash) ([]v1.Descriptor, error) {
