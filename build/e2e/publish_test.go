@@ -7,6 +7,7 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/assay-hpc/assay/build/standin"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/golden"
 )
 
 // flakyRegistry is a real registry that answers 500 on every tenth request.
@@ -62,6 +64,17 @@ func TestStandinMatrix(t *testing.T) {
 	}
 	for _, tr := range res.Targets {
 		checkPublished(t, repo, tr, pub)
+	}
+	if golden.Update() { // the record of what was executed
+		args := []string{"run", "./build/e2e/upstreams", "-standin", "-layout", opts.OutDir}
+		for _, tr := range res.Targets {
+			args = append(args, tr.Target)
+		}
+		record := exec.CommandContext(t.Context(), "go", args...)
+		record.Dir = "../.."
+		if out, err := record.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
 	}
 	checkBase(t, w, repo, res.Targets[0], addr)
 

@@ -7,6 +7,11 @@
 //	assay build TARGET… --progress plain 2> build.log
 //	go run ./build/e2e/upstreams -layout out -log build.log TARGET…
 //	go run ./build/e2e/upstreams             # writes the document anew
+//
+// What is built of stand-ins, TestStandinMatrix records, when it is told to update
+// what it holds:
+//
+//	ASSAY_TEST_ALL=1 go test ./build/e2e -run TestStandinMatrix -args -update
 package main
 
 import (
@@ -47,8 +52,9 @@ type Run struct {
 	Date       string      `json:"date"` // 2026-11-23
 	Target     string      `json:"target"`
 	Platform   string      `json:"platform"`
-	Image      string      `json:"image"`  // digest of the platform's manifest
-	Recipe     string      `json:"recipe"` // SHA-256
+	Image      string      `json:"image"`             // digest of the platform's manifest
+	Recipe     string      `json:"recipe"`            // SHA-256
+	Standin    bool        `json:"standin,omitempty"` // its sources were stand-ins
 	Components []Component `json:"components"`
 }
 
@@ -70,14 +76,15 @@ type Step struct {
 func main() {
 	layout := flag.String("layout", "", "layout with the images to record")
 	log := flag.String("log", "", "file with the build's --progress plain")
+	standin := flag.Bool("standin", false, "the layout's images were built of stand-ins")
 	flag.Parse()
-	if err := run(*layout, *log, flag.Args()); err != nil {
+	if err := run(*layout, *log, *standin, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "upstreams:", err)
 		os.Exit(1)
 	}
 }
 
-func run(layout, log string, targets []string) error {
+func run(layout, log string, standin bool, targets []string) error {
 	w, err := driver.Open(driver.Options{Matrix: "matrix.yaml"})
 	if err != nil {
 		return err
@@ -92,7 +99,12 @@ func run(layout, log string, targets []string) error {
 			return err
 		}
 		for _, name := range targets {
-			runs, err := record(w, layout, name, steps)
+			var runs []Run
+			if standin {
+				runs, err = recordStandin(layout, name)
+			} else {
+				runs, err = record(w, layout, name, steps)
+			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -130,7 +142,7 @@ func read(file string) (*Record, error) {
 // this run took from the cache keeps the time of the run that executed it.
 func (rec *Record) add(r Run) {
 	for i, c := range r.Components {
-		if len(c.Steps) > 0 {
+		if len(c.Steps) > 0 || r.Standin {
 			continue
 		}
 		for _, old := range rec.Runs {
@@ -141,7 +153,9 @@ func (rec *Record) add(r Run) {
 			}
 		}
 	}
-	same := func(o Run) bool { return o.Target == r.Target && o.Platform == r.Platform }
+	same := func(o Run) bool {
+		return o.Target == r.Target && o.Platform == r.Platform && o.Standin == r.Standin
+	}
 	rec.Runs = append(slices.DeleteFunc(rec.Runs, same), r)
 }
 
@@ -182,6 +196,28 @@ func record(w *driver.Workspace, layout, name string, steps map[string]float64) 
 				}
 			}
 			r.Components = append(r.Components, out)
+		}
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// recordStandin reads one target of a layout. Its documents say what is in it: the
+// stand-ins' checksums are in no lock that stays.
+func recordStandin(layout, name string) ([]Run, error) {
+	src, err := oci.OpenSource("oci:"+layout+":"+name, oci.Options{})
+	if err != nil {
+		return nil, err
+	}
+	rep, err := inspect.Inspect(context.Background(), src, attest.Policy{Target: name, Required: inspect.All})
+	if err != nil {
+		return nil, err
+	}
+	var runs []Run
+	for _, img := range rep.Images {
+		r := Run{Date: time.Now().UTC().Format(time.DateOnly), Target: name, Platform: img.Platform, Image: img.Digest, Recipe: img.Certificate.Recipe, Standin: true}
+		for _, c := range img.Components {
+			r.Components = append(r.Components, Component{Name: c.Name, Version: c.Version})
 		}
 		runs = append(runs, r)
 	}

@@ -67,10 +67,11 @@ func TestRender(t *testing.T) {
 	rec.add(Run{Date: "2026-01-02", Target: "one", Platform: "linux/amd64", Image: "sha256:bb", Components: []Component{
 		{Name: "nccl", Version: "1", Sources: source}, {Name: "ssh", Version: "1:9"},
 	}})
+	rec.add(Run{Date: "2026-01-03", Target: "one", Platform: "linux/amd64", Image: "sha256:cc", Standin: true, Components: []Component{{Name: "nccl", Version: "1"}}})
 	got := render(rec, []matrix.Target{target("one", "1"), target("two", "1"), target("one-newer", "2")})
 	for _, want := range []string{
-		"| one | linux/amd64 | 2026-01-02 | `sha256:bb` |\n",
-		"| nccl | 1 | one | two | 60 s |\n", "| nccl | 2 |  | one-newer |  |\n", "| ssh | distro | one | two, one-newer |  |\n",
+		"| one | linux/amd64 | 2026-01-02 | real sources | `sha256:bb` |\n", "| one | linux/amd64 | 2026-01-03 | stand-ins | `sha256:cc` |\n",
+		"| nccl | 1 | 2 | one | one | 60 s |\n", "| nccl | 2 | 1 |  | **not executed** |  |\n", "| ssh | distro | 3 | one |  |  |\n",
 		"| nccl 1 | https://a.example.org/v1.tgz | `12` |\n",
 	} {
 		if !strings.Contains(got, want) {

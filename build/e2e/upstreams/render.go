@@ -21,8 +21,9 @@ const head = `# What was executed on real sources
 
 Written by ` + "`go run ./build/e2e/upstreams`" + ` from [upstreams.json](upstreams.json), which builds' layouts and logs are recorded in. A component
 counts as executed on its real source in a row where that row's image was built by the recipe of that day's matrix.yaml and
-matrix.lock, whose checksums are the upstream's own, and passed its gate. Of the rows on NVIDIA's bases ` + "`make test-all`" + ` builds two
-CUDA versions for amd64 from stand-ins of the upstreams: that shows that the recipes hang together, and nothing of the upstreams.
+matrix.lock, whose checksums are the upstream's own, and passed its gate. On a stand-in it was executed where TestStandinMatrix, of
+` + "`make test-all`" + `, built the same version by the same code from stand-ins of the upstreams: that shows that the recipes hang together,
+and nothing of the upstreams.
 
 `
 
@@ -36,9 +37,13 @@ func render(rec *Record, targets []target) string {
 }
 
 func images(b *strings.Builder, rec *Record) {
-	b.WriteString("## Images\n| image | platform | built | digest |\n|---|---|---|---|\n")
+	b.WriteString("## Images\n| image | platform | built | of | digest |\n|---|---|---|---|---|\n")
 	for _, r := range rec.Runs {
-		fmt.Fprintf(b, "| %s | %s | %s | `%s` |\n", r.Target, r.Platform, r.Date, r.Image)
+		of := "real sources"
+		if r.Standin {
+			of = "stand-ins"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | `%s` |\n", r.Target, r.Platform, r.Date, of, r.Image)
 	}
 	b.WriteString("\n")
 }
@@ -46,7 +51,8 @@ func images(b *strings.Builder, rec *Record) {
 // A part is one component at one version, wherever it goes in.
 type part struct {
 	name, version string
-	real, other   []string // targets
+	rows          int      // of the matrix
+	real, standin []string // targets
 	sources       []string
 	steps         []Step
 }
@@ -60,15 +66,27 @@ func components(b *strings.Builder, rec *Record, targets []target) {
 				p = &part{name: c.Name, version: c.Version}
 				parts[[2]string{c.Name, c.Version}] = p
 			}
+			p.rows++
 			p.place(rec, t)
+		}
+	}
+	for _, p := range parts {
+		for _, r := range rec.Runs {
+			if r.Standin && r.has(p) != nil {
+				p.standin = append(p.standin, r.Target)
+			}
 		}
 	}
 	list := slices.SortedFunc(maps.Values(parts), func(x, y *part) int {
 		return cmp.Or(cmp.Compare(x.name, y.name), matrix.CompareVersions(x.version, y.version))
 	})
-	b.WriteString("## Components\n| component | version | executed on the real source | not on the real source | compiled in |\n|---|---|---|---|---|\n")
+	b.WriteString("## Components\n| component | version | rows | executed on the real source in | executed on a stand-in in | compiled in |\n|---|---|---|---|---|---|\n")
 	for _, p := range list {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", p.name, p.version, rows(p.real), rows(p.other), seconds(p.steps))
+		standin := rows(p.standin)
+		if len(p.real)+len(p.standin) == 0 {
+			standin = "**not executed**"
+		}
+		fmt.Fprintf(b, "| %s | %s | %d | %s | %s | %s |\n", p.name, p.version, p.rows, rows(p.real), standin, seconds(p.steps))
 	}
 	b.WriteString("\n## Sources\n| component | source | SHA-256 |\n|---|---|---|\n")
 	for _, p := range list {
@@ -84,28 +102,33 @@ func components(b *strings.Builder, rec *Record, targets []target) {
 	}
 }
 
-// place enters how a target's component was executed.
-func (p *part) place(rec *Record, t target) {
-	for _, r := range rec.Runs {
-		if r.Target != t.Name {
-			continue
-		}
-		for _, c := range r.Components {
-			// A version that is a word is decided elsewhere: "distro", "source", "devel".
-			if word := p.version[0] > '9'; c.Name != p.name || p.version != c.Version && !word {
-				continue
-			}
-			p.real = append(p.real, t.Name)
-			p.steps = append(p.steps, c.Steps...)
-			for _, s := range c.Sources {
-				if strings.HasPrefix(s.URL, "https://") && s.Digest != "" && c.Name != "harness" {
-					p.sources = append(p.sources, fmt.Sprintf("%s | `%s`", s.URL, strings.TrimPrefix(s.Digest, "sha256:")))
-				}
-			}
-			return
+// has returns the run's component that a part is, nil if it has another version or
+// none.
+func (r Run) has(p *part) *Component {
+	for i, c := range r.Components {
+		// A version that is a word is decided elsewhere: "distro", "source", "devel".
+		if word := p.version[0] > '9'; c.Name == p.name && (c.Version == p.version || word) {
+			return &r.Components[i]
 		}
 	}
-	p.other = append(p.other, t.Name)
+	return nil
+}
+
+// place enters whether a target's component was executed on its real source.
+func (p *part) place(rec *Record, t target) {
+	for _, r := range rec.Runs {
+		c := r.has(p)
+		if r.Standin || r.Target != t.Name || c == nil {
+			continue
+		}
+		p.real = append(p.real, t.Name)
+		p.steps = append(p.steps, c.Steps...)
+		for _, s := range c.Sources {
+			if strings.HasPrefix(s.URL, "https://") && s.Digest != "" && c.Name != "harness" {
+				p.sources = append(p.sources, fmt.Sprintf("%s | `%s`", s.URL, strings.TrimPrefix(s.Digest, "sha256:")))
+			}
+		}
+	}
 }
 
 // rows names targets: all of a few, the count of many.
