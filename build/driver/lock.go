@@ -172,9 +172,9 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 		}
 		return err
 	case component.MissingDownload:
-		sum, err := s.Provider.Sum(ctx, t.Key)
+		sum, size, err := s.Provider.Sum(ctx, t.Key)
 		if err == nil {
-			w.Lock.Downloads[t.Key] = lock.Entry{Digest: "sha256:" + sum, From: "resolved"}
+			w.Lock.Downloads[t.Key] = lock.Entry{Digest: "sha256:" + sum, Size: size, From: "resolved"}
 		}
 		return err
 	case component.MissingBase:

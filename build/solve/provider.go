@@ -271,16 +271,16 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
-// Sum downloads a URL and returns its SHA-256, for locking. What somebody
-// vouches for is held against that: the Go toolchain, and publishers' keys.
-func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
+// Sum downloads a URL and returns its SHA-256 and size, for locking. What
+// somebody vouches for is held against that: the Go toolchain, and publishers' keys.
+func (p *Provider) Sum(ctx context.Context, url string) (string, int64, error) {
 	at, err := p.Mirror.URL(url)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	sum, file, err := p.cache.Sum(ctx, at)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if pub, ok := p.publisherOf(url); ok && path.Ext(url) == ".gpg" {
 		var keyring []byte
@@ -291,9 +291,13 @@ func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
 		err = p.checkToolchain(ctx, version, file)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("%s: %w", url, err), os.Remove(file))
+		return "", 0, errors.Join(fmt.Errorf("%s: %w", url, err), os.Remove(file))
 	}
-	return sum, nil
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", 0, err
+	}
+	return sum, info.Size(), nil
 }
 
 // Layout returns the manifest of content made by Prepare.

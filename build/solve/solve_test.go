@@ -602,9 +602,9 @@ func TestDirectoryMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	const url = "https://a.example.org/x/v1.tgz"
-	sum, err := p.Sum(t.Context(), url)
-	if want := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || sum != want {
-		t.Fatalf("Sum = %s, %v; want %s", sum, err, want)
+	sum, size, err := p.Sum(t.Context(), url)
+	if want := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || sum != want || size != int64(len(text)) {
+		t.Fatalf("Sum = %s, %d, %v; want %s of %d bytes", sum, size, err, want, len(text))
 	}
 	src := recipe.Source{Kind: recipe.FromURL, Ref: url, Digest: "sha256:" + sum}
 	r := &recipe.Recipe{Target: "x", Platform: amd64, Stages: []recipe.Stage{{Name: "a", From: recipe.Source{Kind: recipe.Scratch}, Steps: []recipe.Step{
