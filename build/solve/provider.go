@@ -50,6 +50,7 @@ type Provider struct {
 	// Publishers have their keys pinned; nil means [component.Publishers].
 	Publishers []component.Publisher
 	Log        func(format string, args ...any)
+	Took       func(name string, d time.Duration) // unless nil, is told how long content took that was made
 
 	sumKey   string // of Go's checksum database, for tests
 	work     *state.Work
@@ -184,12 +185,17 @@ func (p *Provider) make(ctx context.Context, src recipe.Source, on recipe.Platfo
 		if _, ok, err := p.contents.Get(key); ok || err != nil {
 			return err
 		}
+		began := time.Now()
 		img, done, err := p.image(ctx, src, on)
 		if err != nil {
 			return err
 		}
 		defer done()
-		return p.contents.Put(key, img)
+		err = p.contents.Put(key, img)
+		if err == nil && p.Took != nil {
+			p.Took(MakeName(src, on), time.Since(began))
+		}
+		return err
 	}))
 	return once.(func() error)()
 }
@@ -204,6 +210,11 @@ func (p *Provider) image(ctx context.Context, src recipe.Source, on recipe.Platf
 		return nil, nil, fmt.Errorf("nobody makes %q", src.Ref)
 	}
 	return p.debootstrap(ctx, d, on)
+}
+
+// MakeName is the name of making content, as [Progress.Times] has it.
+func MakeName(src recipe.Source, on recipe.Platform) string {
+	return fmt.Sprintf("[make] %s %s", src.Ref, on)
 }
 
 func parseBase(ref string) (matrix.Debootstrap, bool) {
