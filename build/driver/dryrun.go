@@ -157,6 +157,7 @@ type dry struct {
 	run     DryRun
 	times   times
 	native  recipe.Platform
+	fetch   float64            // seconds of the longest download that the step at hand is the first to need
 	numbers map[string]int     // of steps, by hash
 	ends    map[string]float64 // when a step, stage or source is there, if each waits only for what it needs
 }
@@ -232,7 +233,7 @@ func (d *dry) after(t matrix.Target, p recipe.Platform) []DryAfter {
 	return []DryAfter{
 		{"export the image", d.times.median(export)},
 		{"compress its layers", d.times.median(finish)},
-		{"certify it from inside, by the suite image", d.times.median(solve.GateName(t.Name, p))},
+		{"certify it from inside, by the suite image", d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
 	}
 }
 
@@ -249,10 +250,11 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 		}
 		return d.source(src, on)
 	}
+	name := func(title string) string { return llb.VertexName(s.Name, on, title) }
 	end := ready(s.From)
 	for i := 0; i < len(s.Steps); i++ {
 		step := s.Steps[i]
-		var names []string
+		var with []string
 		begin := end
 		var st DryStep
 		switch step := step.(type) {
@@ -265,12 +267,12 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 			st.Kind, st.Title, st.Copy = "copy", llb.CopyTitle(step), &step
 			begin = ready(step.From) // what lies below is no matter
 			if i+1 == len(s.Steps) || !isCopy(s.Steps[i+1]) {
-				names = append(names, llb.MergeTitle)
+				with = append(with, name(llb.MergeTitle))
 			}
 		case recipe.Apt:
 			st.Kind, st.Title, st.Script, st.Packages = "apt", step.Title, step.Script(), step.Set
 			begin = max(begin, d.set(step.Set, step.Packages, step.Debs))
-			names = append(names, llb.GatherTitle(step))
+			with = append(with, name(llb.GatherTitle(step)))
 		default:
 			st.Kind, st.Files = "files", files(s.Steps[i:])
 			i += len(st.Files) - 1
@@ -280,6 +282,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 			}
 			st.Title = llb.FilesTitle(paths)
 		}
+		d.fetched()
 		hash := hashes[s.Name].Steps[i]
 		if n, ok := d.numbers[hash]; ok {
 			out.Steps = append(out.Steps, DryStep{Number: n, Shared: true, Kind: st.Kind, Title: st.Title})
@@ -288,14 +291,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 		}
 		st.Number = len(d.numbers) + 1
 		d.numbers[hash] = st.Number
-		for n, name := range append([]string{st.Title}, names...) {
-			took := d.times.median(llb.VertexName(s.Name, on, name))
-			if n == 0 {
-				st.Seconds = took
-			} else if st.Seconds != nil {
-				*st.Seconds += value(took)
-			}
-		}
+		st.Seconds = d.times.together(name(st.Title), with...)
 		d.ends[hash] = begin + d.count(st.Seconds)
 		end = max(end, d.ends[hash])
 		out.Steps = append(out.Steps, st)
@@ -341,6 +337,7 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 	switch {
 	case src.Kind == recipe.FromURL:
 		seconds = d.times.median(llb.DownloadPrefix + src.Name())
+		d.fetch = max(d.fetch, value(seconds))
 		d.run.Downloads = append(d.run.Downloads, DryDownload{URL: src.Ref, From: d.from(src.Ref), Digest: src.Digest, Size: d.Lock.Downloads[src.Ref].Size, Seconds: seconds})
 	case src.Kind == recipe.FromImage:
 		seconds = d.times.median(llb.BaseName(src, on))
@@ -350,17 +347,17 @@ func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
 	case src.Kind != recipe.FromLayout:
 		return 0 // nothing, or a cache
 	case src.Ref == component.HarnessSource:
-		seconds, base.Size = d.times.median(solve.MakeName(src, on)), int64(len(d.sourceTar))
+		seconds, base.Size = d.times.together(solve.MakeName(src, on), llb.BaseName(src, on)), int64(len(d.sourceTar))
 	default:
-		seconds, base.Packages = d.times.median(solve.MakeName(src, on)), src.Ref+"/"+on.Arch
+		seconds, base.Packages = d.times.together(solve.MakeName(src, on), llb.BaseName(src, on)), src.Ref+"/"+on.Arch
 		end = d.set(base.Packages, nil, d.Lock.Debs[base.Packages].Packages)
 	}
 	if src.Kind != recipe.FromURL {
 		base.Seconds = seconds
 		d.run.Bases = append(d.run.Bases, base)
+		d.run.Estimate.Sum += value(seconds)
 	}
 	d.ends[key] = end + value(seconds)
-	d.run.Estimate.Sum += value(seconds)
 	return d.ends[key]
 }
 
@@ -377,9 +374,15 @@ func (d *dry) set(name string, asked []string, debs []recipe.Deb) float64 {
 	}
 	if !slices.ContainsFunc(d.run.Packages, func(have DrySet) bool { return have.Name == name }) {
 		d.run.Packages = append(d.run.Packages, out)
-		d.run.Estimate.Sum += end
+		d.fetch = max(d.fetch, end)
 	}
 	return end
+}
+
+// fetched counts the downloads of one step, which run at the same time.
+func (d *dry) fetched() {
+	d.run.Estimate.Sum += d.fetch
+	d.fetch = 0
 }
 
 // from is where a URL is fetched from, "" if from itself or if this machine does not

@@ -91,7 +91,7 @@ func (ts times) add(took map[string][]time.Duration, now time.Time) {
 	for name, list := range took {
 		t := ts[name]
 		for _, d := range list {
-			t.Seconds = append(t.Seconds, d.Round(time.Millisecond).Seconds())
+			t.Seconds = append(t.Seconds, float64(d.Milliseconds())/1000)
 		}
 		t.Seconds = t.Seconds[max(0, len(t.Seconds)-timesKept):]
 		t.Last = now
@@ -102,6 +102,17 @@ func (ts times) add(took map[string][]time.Duration, now time.Time) {
 			delete(ts, name)
 		}
 	}
+}
+
+// together is the median of a step with that of what belongs to it.
+func (ts times) together(step string, with ...string) *float64 {
+	sum := ts.median(step)
+	for _, name := range with {
+		if m := ts.median(name); m != nil && sum != nil {
+			*sum += *m
+		}
+	}
+	return sum
 }
 
 // median returns how long a step took, in seconds; nil if it was never built here.

@@ -56,6 +56,10 @@ const (
 	gateSpec = "/run/assay/spec.json"
 )
 
+// LoadName is the name of the step that brings an image to the builder again, to be
+// certified.
+func LoadName(p recipe.Platform) string { return fmt.Sprintf("[gate %s] load the image", p.Arch) }
+
 // GateName is the name of the step that certifies an image.
 func GateName(name string, p recipe.Platform) string {
 	return fmt.Sprintf("[gate %s] certify %s from inside", p.Arch, name)
@@ -92,7 +96,7 @@ func (s *Solver) Gate(ctx context.Context, sub Subject) (GateResult, error) {
 func (s *Solver) gateGraph(sub Subject) (bkllb.State, error) {
 	platform := bkllb.Platform(llb.OCIPlatform(sub.Platform))
 	img := bkllb.OCILayout("assay.local/out@"+sub.Digest.String(), bkllb.OCIStore("", OutStore), platform,
-		bkllb.WithCustomNamef("[gate %s] load the image", sub.Platform.Arch)).Platform(llb.OCIPlatform(sub.Platform))
+		bkllb.WithCustomName(LoadName(sub.Platform))).Platform(llb.OCIPlatform(sub.Platform))
 	for _, kv := range sub.Env {
 		k, v, _ := strings.Cut(kv, "=")
 		img = img.AddEnv(k, v)
