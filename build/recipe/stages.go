@@ -1,5 +1,7 @@
 package recipe
 
+import "slices"
+
 // Hashes identify a stage and its steps by what they are made of: whatever lies
 // below a step in its stage, and the stages that it uses. Stages and steps of one
 // hash, of whatever recipes, are the same vertices for BuildKit.
@@ -44,6 +46,47 @@ func (r *Recipe) Hashes(native Platform) map[string]Hashes {
 			state = hashOf(state, steps[i])
 		}
 		all[s.Name] = Hashes{Stage: state, Steps: steps}
+	}
+	return all
+}
+
+// Below returns the recipe of what lies below step n of a stage: its first n steps,
+// and the stages that they need. What other stages need is no part of it.
+func (r *Recipe) Below(stage string, n int) *Recipe {
+	out := *r
+	out.Stages = nil
+	need := map[string]bool{stage: true}
+	for i := len(r.Stages) - 1; i >= 0; i-- {
+		s := r.Stages[i]
+		if !need[s.Name] {
+			continue
+		}
+		if s.Name == stage {
+			s.Steps = s.Steps[:n:n]
+		}
+		for _, src := range s.Sources() {
+			if src.Kind == FromStage {
+				need[src.Ref] = true
+			}
+		}
+		out.Stages = append(out.Stages, s)
+	}
+	slices.Reverse(out.Stages)
+	return &out
+}
+
+// Sources returns what a stage starts from, copies and mounts.
+func (s Stage) Sources() []Source {
+	all := []Source{s.From}
+	for _, st := range s.Steps {
+		switch st := st.(type) {
+		case Run:
+			for _, m := range st.Mounts {
+				all = append(all, m.From)
+			}
+		case Copy:
+			all = append(all, st.From)
+		}
 	}
 	return all
 }

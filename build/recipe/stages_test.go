@@ -1,6 +1,9 @@
 package recipe
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestStageHashes: a stage is known by what it is made of, not by its name, and
 // by that of what it uses.
@@ -33,6 +36,32 @@ func TestStageHashes(t *testing.T) {
 				t.Errorf("%s: the hash of %s is the same: %v; want %v", name, s, same, b.same)
 			}
 		}
+	}
+}
+
+// TestBelow: what a step does not need is no part of what lies below it.
+func TestBelow(t *testing.T) {
+	stage := func(name string) Source { return Source{Kind: FromStage, Ref: name} }
+	r := &Recipe{Target: "x", Stages: []Stage{
+		{Name: "base", From: Source{Kind: FromImage, Ref: "a"}},
+		{Name: "other", From: Source{Kind: FromImage, Ref: "b"}},
+		{Name: "mounted", From: stage("base")},
+		{Name: "copied", From: stage("base")},
+		{Name: "image", From: stage("base"), Steps: []Step{Run{Mounts: []Mount{{From: stage("mounted")}}}, Apt{}, Copy{From: stage("copied")}}},
+		{Name: "last", From: stage("image")},
+	}}
+	for n, want := range [][]string{{"base", "image"}, {"base", "mounted", "image"}, {"base", "mounted", "image"}, {"base", "mounted", "copied", "image"}} {
+		got := r.Below("image", n)
+		var names []string
+		for _, s := range got.Stages {
+			names = append(names, s.Name)
+		}
+		if !slices.Equal(names, want) || len(got.Image().Steps) != n || got.Target != "x" {
+			t.Errorf("below step %d: stages %q with %d steps; want %q", n, names, len(got.Image().Steps), want)
+		}
+	}
+	if len(r.Stages) != 6 || len(r.Stage("image").Steps) != 3 {
+		t.Error("the recipe itself is cut")
 	}
 }
 

@@ -94,7 +94,7 @@ func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.
 		if s.Native {
 			on = native
 		}
-		for _, src := range sources(s) {
+		for _, src := range s.Sources() {
 			if src.Kind != recipe.FromLayout {
 				continue
 			}
@@ -153,22 +153,6 @@ func (p *Provider) File(sum string) (digest.Digest, error) {
 	}
 	h, err := img.Digest()
 	return digest.Digest(h.String()), err
-}
-
-// sources returns everything that a stage starts from or mounts.
-func sources(s recipe.Stage) []recipe.Source {
-	all := []recipe.Source{s.From}
-	for _, st := range s.Steps {
-		switch st := st.(type) {
-		case recipe.Run:
-			for _, m := range st.Mounts {
-				all = append(all, m.From)
-			}
-		case recipe.Copy:
-			all = append(all, st.From)
-		}
-	}
-	return all
 }
 
 // contentFormat changes whenever content made from the same inputs comes out
