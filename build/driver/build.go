@@ -95,18 +95,9 @@ func (r *BuildResult) Failed() bool {
 // kept the build from being carried out at all.
 func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, error) {
 	start := time.Now()
-	targets, err := w.Select(o.Names)
+	targets, err := w.buildTargets(o)
 	if err != nil {
 		return nil, err
-	}
-	if !o.Unlocked {
-		need, err := w.Unlocked(targets, o.Platforms)
-		if err != nil {
-			return nil, err
-		}
-		if len(need) > 0 {
-			return nil, NotLockedError(w.lockName(), need)
-		}
 	}
 	b := &build{Workspace: w, o: o, targets: targets}
 	if res, ok := b.allUpToDate(); ok {
@@ -124,10 +115,27 @@ func (w *Workspace) Build(ctx context.Context, o BuildOptions) (*BuildResult, er
 	res := b.run(ctx)
 	res.Executed, res.Cached = b.solver.Progress.Steps()
 	b.solver.Progress.Close()
+	if err := rememberTimes(w.StateDir, b.solver.Progress.Times()); err != nil {
+		w.Log("how long the steps took is not kept: %v", err)
+	}
 	if ctx.Err() != nil {
 		return res, context.Cause(ctx)
 	}
 	return b.finish(ctx, res, start)
+}
+
+// buildTargets are the targets to build. What the lock lacks is an error unless it
+// is to be resolved first.
+func (w *Workspace) buildTargets(o BuildOptions) ([]matrix.Target, error) {
+	targets, err := w.Select(o.Names)
+	if err != nil || o.Unlocked {
+		return targets, err
+	}
+	need, err := w.Unlocked(targets, o.Platforms)
+	if err == nil && len(need) > 0 {
+		err = NotLockedError(w.lockName(), need)
+	}
+	return targets, err
 }
 
 func (w *Workspace) lockName() string { return cmp.Or(w.LockPath, "matrix.lock (embedded)") }
@@ -154,7 +162,7 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 	}
 	s := &solve.Solver{
 		Builders: builders, OutDir: o.OutDir, Zstd: o.Zstd, Epoch: w.Epoch(), Progress: progress, CacheFrom: o.CacheFrom, CacheTo: o.CacheTo,
-		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.Publishers, Log: w.Log},
+		Provider: &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: w.StateDir, Source: w.sourceTar, Epoch: w.Epoch(), Limits: o.Limits, Publishers: w.Publishers, Log: w.Log, Took: progress.Took},
 	}
 	stop := func() {
 		progress.Close()

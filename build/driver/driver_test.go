@@ -349,8 +349,9 @@ func TestStateDir(t *testing.T) {
 	}
 }
 
-// TestPinned: a set is resolved in its stage only when all below it is pinned.
-func TestPinned(t *testing.T) {
+// TestFirstOpen: a set is resolved in its stage only when all below it is pinned;
+// else what it waits for is named.
+func TestFirstOpen(t *testing.T) {
 	image := func(digest string) recipe.Source {
 		return recipe.Source{Kind: recipe.FromImage, Ref: "x", Digest: digest}
 	}
@@ -361,27 +362,27 @@ func TestPinned(t *testing.T) {
 		last []recipe.Step
 		from recipe.Source
 		n    int
-		want bool
+		want string
 	}{
-		{"nothing below", nil, image("d"), 0, true},
-		{"the base is open", nil, image(""), 0, false},
-		{"an open set before it", []recipe.Step{recipe.Apt{}}, image("d"), 1, false},
-		{"an open set behind it", []recipe.Step{recipe.Apt{}}, image("d"), 0, true},
-		{"a set before it", []recipe.Step{recipe.Apt{Debs: debs}}, image("d"), 1, true},
-		{"from a stage that is pinned", nil, stage("good"), 0, true},
-		{"from a stage that is open", nil, stage("open"), 0, false},
-		{"a copy from a stage that is open", []recipe.Step{recipe.Copy{From: stage("open")}}, image("d"), 1, false},
-		{"a mount of an open download", []recipe.Step{recipe.Run{Mounts: []recipe.Mount{{From: recipe.Source{Kind: recipe.FromURL, Ref: "u"}}}}}, image("d"), 1, false},
-		{"a mount of a cache", []recipe.Step{recipe.Run{Mounts: []recipe.Mount{{From: recipe.Source{Kind: recipe.CacheVolume, Ref: "c"}}}}}, image("d"), 1, true},
-		{"from nothing", nil, recipe.Source{Kind: recipe.Scratch}, 0, true},
+		{"nothing below", nil, image("d"), 0, ""},
+		{"the base is open", nil, image(""), 0, "x"},
+		{"an open set before it", []recipe.Step{recipe.Apt{Set: "s/amd64"}}, image("d"), 1, "s/amd64"},
+		{"an open set behind it", []recipe.Step{recipe.Apt{}}, image("d"), 0, ""},
+		{"a set before it", []recipe.Step{recipe.Apt{Debs: debs}}, image("d"), 1, ""},
+		{"from a stage that is pinned", nil, stage("good"), 0, ""},
+		{"from a stage that is open", nil, stage("open"), 0, "o/amd64"},
+		{"a copy from a stage that is open", []recipe.Step{recipe.Copy{From: stage("open")}}, image("d"), 1, "o/amd64"},
+		{"a mount of an open download", []recipe.Step{recipe.Run{Mounts: []recipe.Mount{{From: recipe.Source{Kind: recipe.FromURL, Ref: "u"}}}}}, image("d"), 1, "u"},
+		{"a mount of a cache", []recipe.Step{recipe.Run{Mounts: []recipe.Mount{{From: recipe.Source{Kind: recipe.CacheVolume, Ref: "c"}}}}}, image("d"), 1, ""},
+		{"from nothing", nil, recipe.Source{Kind: recipe.Scratch}, 0, ""},
 	} {
 		r := &recipe.Recipe{Stages: []recipe.Stage{
 			{Name: "good", From: image("d"), Steps: []recipe.Step{recipe.Apt{Debs: debs}}},
-			{Name: "open", From: image("d"), Steps: []recipe.Step{recipe.Apt{}}},
+			{Name: "open", From: image("d"), Steps: []recipe.Step{recipe.Apt{Set: "o/amd64"}}},
 			{Name: "last", From: tt.from, Steps: tt.last},
 		}}
-		if got := pinned(r, "last", tt.n); got != tt.want {
-			t.Errorf("%s: pinned = %v; want %v", tt.name, got, tt.want)
+		if got := firstOpen(r, "last", tt.n); got != tt.want {
+			t.Errorf("%s: firstOpen = %q; want %q", tt.name, got, tt.want)
 		}
 	}
 }

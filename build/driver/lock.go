@@ -58,8 +58,9 @@ func platformsOf(t matrix.Target, only []recipe.Platform) []recipe.Platform {
 // Resolve fills in what the lock lacks for the targets. Package sets are
 // resolved inside the stage that installs them, which may itself lack
 // something, so it goes on round by round while there is progress. An entry
-// that cannot be resolved is reported and left out. After each that was, keep is
-// called, if there is one, so that a run that is cut off loses nothing.
+// that cannot be resolved is reported and left out, and so is one that waits for
+// such an entry. After each that was resolved, keep is called, if there is one, so
+// that a run that is cut off loses nothing.
 func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, keep func() error) (LockReport, error) {
 	rep := LockReport{Unresolved: map[string]string{}}
 	if w.Lock.Epoch == 0 {
@@ -67,9 +68,13 @@ func (w *Workspace) Resolve(ctx context.Context, s *solve.Solver, targets []matr
 	}
 	s.Epoch, s.Provider.Epoch = w.Epoch(), w.Epoch()
 	for {
-		todo, err := w.round(s, targets, platforms, rep)
-		if err != nil || len(todo) == 0 {
+		todo, waiting, err := w.round(s, targets, platforms, rep)
+		if err != nil {
 			return rep, err
+		}
+		if len(todo) == 0 {
+			maps.Copy(rep.Unresolved, waiting)
+			return rep, nil
 		}
 		for _, t := range todo {
 			w.Log("lock: resolving %s", t.Key)
@@ -101,66 +106,55 @@ type request struct {
 }
 
 // round returns the entries that can be tried now: those whose recipe lacks
-// nothing on the way to them.
-func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, rep LockReport) ([]request, error) {
+// nothing on the way to them. Of the others it says what they wait for.
+func (w *Workspace) round(s *solve.Solver, targets []matrix.Target, platforms []recipe.Platform, rep LockReport) ([]request, map[string]string, error) {
 	var todo []request
+	waiting := map[string]string{}
 	seen := map[string]bool{}
 	for _, t := range targets {
 		for _, p := range platformsOf(t, platforms) {
 			for _, native := range []recipe.Platform{p, s.Builders[0].Native} {
 				res, err := w.Recipe(t, p, native)
 				if err != nil {
-					return nil, err
+					return nil, nil, err
 				}
 				for _, m := range res.Missing {
-					if m.Kind != component.MissingDebs || pinned(res.Recipe, m.Stage, m.Step) {
-						if !seen[m.Key] && rep.Unresolved[m.Key] == "" {
-							todo = append(todo, request{m, res.Recipe})
+					if m.Kind == component.MissingDebs {
+						if open := firstOpen(res.Recipe, m.Stage, m.Step); open != "" {
+							waiting[m.Key] = "it waits for " + open + ", which is unresolved"
+							continue
 						}
-						seen[m.Key] = true
 					}
+					if !seen[m.Key] && rep.Unresolved[m.Key] == "" {
+						todo = append(todo, request{m, res.Recipe})
+					}
+					seen[m.Key] = true
 				}
 			}
 		}
 	}
-	return todo, nil
+	return todo, waiting, nil
 }
 
-// pinned reports whether a stage's first n steps, and all that they refer to,
-// have digests.
-func pinned(r *recipe.Recipe, stage string, n int) bool {
-	s := r.Stage(stage)
-	ok := func(src recipe.Source) bool {
-		switch src.Kind {
-		case recipe.FromStage:
-			return pinned(r, src.Ref, len(r.Stage(src.Ref).Steps))
-		case recipe.FromImage, recipe.FromURL, recipe.FromLayout:
-			return src.Digest != ""
-		}
-		return true
-	}
-	if !ok(s.From) {
-		return false
-	}
-	for _, st := range s.Steps[:n] {
-		switch st := st.(type) {
-		case recipe.Apt:
-			if len(st.Debs) == 0 {
-				return false
-			}
-		case recipe.Copy:
-			if !ok(st.From) {
-				return false
-			}
-		case recipe.Run:
-			for _, m := range st.Mounts {
-				if !ok(m.From) {
-					return false
+// firstOpen names the first thing without a digest among a stage's first n steps
+// and all that they need; "" if there is none.
+func firstOpen(r *recipe.Recipe, stage string, n int) string {
+	for _, s := range r.Below(stage, n).Stages {
+		for _, src := range s.Sources() {
+			switch src.Kind {
+			case recipe.FromImage, recipe.FromURL, recipe.FromLayout:
+				if src.Digest == "" {
+					return src.Ref
 				}
 			}
 		}
+		for _, st := range s.Steps {
+			if a, ok := st.(recipe.Apt); ok && len(a.Debs) == 0 {
+				return a.Set
+			}
+		}
 	}
-	return true
+	return ""
 }
 
 func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) error {
@@ -172,9 +166,9 @@ func (w *Workspace) resolve(ctx context.Context, s *solve.Solver, t request) err
 		}
 		return err
 	case component.MissingDownload:
-		sum, err := s.Provider.Sum(ctx, t.Key)
+		sum, size, err := s.Provider.Sum(ctx, t.Key)
 		if err == nil {
-			w.Lock.Downloads[t.Key] = lock.Entry{Digest: "sha256:" + sum, From: "resolved"}
+			w.Lock.Downloads[t.Key] = lock.Entry{Digest: "sha256:" + sum, Size: size, From: "resolved"}
 		}
 		return err
 	case component.MissingBase:

@@ -16,12 +16,20 @@ import (
 	"github.com/assay-hpc/assay/build/dockerfile"
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// dockerBuild builds a Dockerfile with BuildKit's own frontend and returns the
-// image's unpacked root. Contexts map a name to "STORE@DIGEST"; stores to
-// OCI layouts.
+// dockerBuild builds a Dockerfile and returns the image's unpacked root.
 func dockerBuild(t *testing.T, addr, dir string, args, contexts, stores map[string]string) string {
+	t.Helper()
+	out, digest := dockerImage(t, addr, dir, args, contexts, stores)
+	return unpack(t, out, digest)
+}
+
+// dockerImage builds a Dockerfile with BuildKit's own frontend and returns a
+// layout and the image's digest in it. Contexts map a name to "STORE@DIGEST";
+// stores to OCI layouts.
+func dockerImage(t *testing.T, addr, dir string, args, contexts, stores map[string]string) (out, digest string) {
 	t.Helper()
 	c, err := client.New(t.Context(), addr)
 	if err != nil {
@@ -53,7 +61,7 @@ func dockerBuild(t *testing.T, addr, dir string, args, contexts, stores map[stri
 	if err != nil {
 		t.Fatalf("dockerfile: %v", err)
 	}
-	return unpack(t, opt.Exports[0].OutputDir, res.ExporterResponse[exptypes.ExporterImageDigestKey])
+	return opt.Exports[0].OutputDir, res.ExporterResponse[exptypes.ExporterImageDigestKey]
 }
 
 // display keeps the end of a build's log for a test that fails.
@@ -86,6 +94,33 @@ func TestExampleMPI(t *testing.T) {
 	text := runc(t, rootfs, "mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "3", "/usr/local/bin/ring")
 	if !strings.Contains(text, "3") {
 		t.Errorf("ring printed %q", text)
+	}
+}
+
+// TestBaseImagesDocument builds docs/base-images.md's Dockerfile on top of the image
+// made here, and certifies the result against the base's target.
+func TestBaseImagesDocument(t *testing.T) {
+	w, out, img := fabricImage(t)
+	text, err := os.ReadFile("../../docs/base-images.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```dockerfile\n")
+	file, _, ok := strings.Cut(rest, "```\n")
+	if !ok {
+		t.Fatal("the document has no Dockerfile")
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(file), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	made, digest := dockerImage(t, buildkit(t), dir, map[string]string{"BASE": "fabric"},
+		map[string]string{"fabric": "out@" + img.Digest}, map[string]string{"out": out})
+	for _, target := range []string{"", w.Targets[0].Name} {
+		res, err := w.Certify(t.Context(), "oci:"+made+"@"+digest, driver.CertifyOptions{Target: target}, driver.BuildOptions{Builders: []string{buildkit(t)}, Progress: progress()})
+		if err != nil || len(res) != 1 || res[0].Error != "" || res[0].Verdict != certificate.Pass {
+			t.Errorf("as %q: %+v, %v", target, res, err)
+		}
 	}
 }
 

@@ -176,18 +176,23 @@ func (b *builder) source(src recipe.Source, p recipe.Platform, opts ...llb.Const
 		if err != nil {
 			return llb.State{}, err
 		}
-		return llb.Image(ref, platform, llb.WithCustomNamef("[base] %s %s", src.Ref, p)), nil
+		return llb.Image(ref, platform, llb.WithCustomName(BaseName(src, p))), nil
 	case recipe.FromLayout:
 		d, err := b.env.Layout(src, p)
 		if err != nil {
 			return llb.State{}, err
 		}
 		return llb.OCILayout("assay.local/"+src.Ref+"@"+d.String(), llb.OCIStore("", ContentStore),
-			platform, llb.WithCustomNamef("[base] %s %s", src.Ref, p)), nil
+			platform, llb.WithCustomName(BaseName(src, p))), nil
 	case recipe.FromURL:
 		return b.download(src.Ref, src.Digest, src.Name())
 	}
 	return llb.State{}, fmt.Errorf("cannot read from a %s", src.Kind)
+}
+
+// BaseName is the name of the vertex of a base, or of other content of assay's own.
+func BaseName(src recipe.Source, p recipe.Platform) string {
+	return fmt.Sprintf("[base] %s %s", src.Ref, p)
 }
 
 func (b *builder) download(url, sum, name string) (llb.State, error) {

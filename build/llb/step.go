@@ -70,11 +70,7 @@ func (c *cursor) file(add func(*llb.FileAction) *llb.FileAction, p string) {
 
 func (c *cursor) flushFiles() {
 	if c.files != nil {
-		title := "write " + c.written[0]
-		if n := len(c.written) - 1; n > 0 {
-			title += fmt.Sprintf(" and %d more", n)
-		}
-		c.state = c.state.File(c.files, c.label(title))
+		c.state = c.state.File(c.files, c.label(FilesTitle(c.written)))
 		c.files, c.written = nil, nil
 	}
 }
@@ -83,7 +79,7 @@ func (c *cursor) flushCopies() {
 	if len(c.copies) == 0 {
 		return
 	}
-	merged := llb.Merge(append([]llb.State{c.state}, c.copies...), c.label("merge"))
+	merged := llb.Merge(append([]llb.State{c.state}, c.copies...), c.label(MergeTitle))
 	// Merge starts a new state: carry the environment and platform over.
 	c.state = c.state.WithOutput(merged.Output())
 	c.copies = nil
@@ -100,7 +96,7 @@ func (c *cursor) copy(s recipe.Copy) error {
 		src = "/" + s.From.Name() // all that a download holds
 	}
 	layer := llb.Scratch().Platform(OCIPlatform(c.platform)).
-		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label("copy "+s.From.Name()+" to "+s.Dst))
+		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label(CopyTitle(s)))
 	c.copies = append(c.copies, layer)
 	return nil
 }
@@ -165,7 +161,7 @@ func (c *cursor) apt(s recipe.Apt) error {
 	if gather == nil {
 		return nil
 	}
-	debs := llb.Scratch().File(gather, c.label(fmt.Sprintf("gather %d packages", len(s.Debs))))
+	debs := llb.Scratch().File(gather, c.label(GatherTitle(s)))
 	c.state = c.state.Run(
 		llb.Args([]string{"/bin/sh", "-euc", s.Script()}),
 		llb.AddEnv("SOURCE_DATE_EPOCH", fmt.Sprint(c.env.Epoch.Unix())),
@@ -176,8 +172,30 @@ func (c *cursor) apt(s recipe.Apt) error {
 	return nil
 }
 
-// label names a vertex by stage and architecture, not by target: the vertex
-// may belong to many targets.
 func (c *cursor) label(title string) llb.ConstraintsOpt {
-	return llb.WithCustomNamef("[%s %s] %s", c.name, c.platform.Arch, title)
+	return llb.WithCustomName(VertexName(c.name, c.platform, title))
 }
+
+// VertexName names a vertex by stage and architecture, not by target: the vertex
+// may belong to many targets.
+func VertexName(stage string, on recipe.Platform, title string) string {
+	return fmt.Sprintf("[%s %s] %s", stage, on.Arch, title)
+}
+
+// MergeTitle is the title of the vertex behind copies that follow one another.
+const MergeTitle = "merge"
+
+// GatherTitle is the title of the vertex before an installation of packages.
+func GatherTitle(a recipe.Apt) string { return fmt.Sprintf("gather %d packages", len(a.Debs)) }
+
+// FilesTitle is the title of the vertex of files and links that follow one another.
+func FilesTitle(paths []string) string {
+	title := "write " + paths[0]
+	if n := len(paths) - 1; n > 0 {
+		title += fmt.Sprintf(" and %d more", n)
+	}
+	return title
+}
+
+// CopyTitle is the title of the vertex of a copy.
+func CopyTitle(s recipe.Copy) string { return "copy " + s.From.Name() + " to " + s.Dst }

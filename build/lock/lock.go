@@ -33,6 +33,7 @@ type Lock struct {
 // unresolved: nobody invents a digest.
 type Entry struct {
 	Digest string `yaml:"digest,omitempty"` // "sha256:…"
+	Size   int64  `yaml:"size,omitempty"`   // of a download, in bytes; 0 where nobody has noted it
 	From   string `yaml:"from,omitempty"`   // who published it, or "resolved"
 }
 
@@ -110,6 +111,9 @@ func (l *Lock) Marshal() []byte {
 			fmt.Fprintf(&b, "  %s: {", scalar(k))
 			if e.Digest != "" {
 				fmt.Fprintf(&b, "digest: %q, ", e.Digest)
+			}
+			if e.Size != 0 {
+				fmt.Fprintf(&b, "size: %d, ", e.Size)
 			}
 			fmt.Fprintf(&b, "from: %q}\n", e.From)
 		}

@@ -27,7 +27,7 @@ func sample() *Lock {
 		"registry.example.org:5000/a/b:1":                {Digest: "sha256:" + sum("22")},
 	}
 	l.Downloads = map[string]Entry{
-		"goproxy:golang.org/toolchain/@v/v0.0.1-go1.26.8.linux-amd64.zip": {Digest: "sha256:" + sum("33"), From: "resolved"},
+		"goproxy:golang.org/toolchain/@v/v0.0.1-go1.26.8.linux-amd64.zip": {Digest: "sha256:" + sum("33"), Size: 68_000_000, From: "resolved"},
 		"https://downloads.example.org/x?v=1#frag":                        {Digest: "sha256:" + sum("44"), From: `the "publisher", in a note: it's`},
 	}
 	l.Debs = map[string]PackageSet{
@@ -171,6 +171,7 @@ func TestReadHostile(t *testing.T) {
 		"version: 1\nepoch: -1\n":                                                     `dir/matrix.lock: epoch: "-1" is not`,
 		"version: 1\nepoch: 9223372036854775807":                                      `dir/matrix.lock: epoch: "9223372036854775807" is not`,
 		strings.Replace(pinned(0, good[0]), "size: 1", "size: -1", 1):                 `dir/matrix.lock: debs: k/amd64: package 1: size: "-1" is negative`,
+		"version: 1\ndownloads:\n  https://a.example.org/x: {size: -1}\n":             `dir/matrix.lock: downloads: https://a.example.org/x: size: "-1" is negative`,
 		pinned(0, good[0]) + strings.SplitAfter(pinned(0, good[0]), "packages:\n")[1]: `dir/matrix.lock: debs: k/amd64: package 2: name: "ssh" is in the set already`,
 	} {
 		if _, err := Read("dir/matrix.lock", strings.NewReader(text)); err == nil || !strings.HasPrefix(err.Error(), want) {

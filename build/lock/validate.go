@@ -62,6 +62,9 @@ func (e Entry) validate() error {
 			return err
 		}
 	}
+	if e.Size < 0 {
+		return &recipe.FieldError{Field: "size", Value: fmt.Sprint(e.Size), Why: "is negative"}
+	}
 	if len(e.From) > 200 || strings.ContainsFunc(e.From, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return &recipe.FieldError{Field: "from", Value: e.From, Why: "is not a line of text"}
 	}

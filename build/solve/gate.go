@@ -56,6 +56,15 @@ const (
 	gateSpec = "/run/assay/spec.json"
 )
 
+// LoadName is the name of the step that brings an image to the builder again, to be
+// certified.
+func LoadName(p recipe.Platform) string { return fmt.Sprintf("[gate %s] load the image", p.Arch) }
+
+// GateName is the name of the step that certifies an image.
+func GateName(name string, p recipe.Platform) string {
+	return fmt.Sprintf("[gate %s] certify %s from inside", p.Arch, name)
+}
+
 // Gate runs the harness inside a finished image, with no network, and returns
 // what it measured. A check that fails is in the certificate; the error is for
 // a gate that could not be run.
@@ -87,7 +96,7 @@ func (s *Solver) Gate(ctx context.Context, sub Subject) (GateResult, error) {
 func (s *Solver) gateGraph(sub Subject) (bkllb.State, error) {
 	platform := bkllb.Platform(llb.OCIPlatform(sub.Platform))
 	img := bkllb.OCILayout("assay.local/out@"+sub.Digest.String(), bkllb.OCIStore("", OutStore), platform,
-		bkllb.WithCustomNamef("[gate %s] load the image", sub.Platform.Arch)).Platform(llb.OCIPlatform(sub.Platform))
+		bkllb.WithCustomName(LoadName(sub.Platform))).Platform(llb.OCIPlatform(sub.Platform))
 	for _, kv := range sub.Env {
 		k, v, _ := strings.Cut(kv, "=")
 		img = img.AddEnv(k, v)
@@ -110,7 +119,7 @@ func (s *Solver) gateGraph(sub Subject) (bkllb.State, error) {
 		bkllb.Args(args),
 		bkllb.Network(pb.NetMode_NONE),
 		bkllb.ValidExitCodes(0, 1, 3), // the verdict is in the certificate
-		bkllb.WithCustomNamef("[gate %s] certify %s from inside", sub.Platform.Arch, sub.Name),
+		bkllb.WithCustomName(GateName(sub.Name, sub.Platform)),
 	}
 	if sub.Harness != "" {
 		opts = append(opts, bkllb.AddMount(harness, bkllb.OCILayout("assay.local/harness@"+sub.Harness.String(), bkllb.OCIStore("", llb.ContentStore), platform), bkllb.SourcePath("harness"), bkllb.Readonly))
@@ -138,7 +147,7 @@ func (s *Solver) records(src recipe.Source, p recipe.Platform) (bkllb.State, err
 		if err != nil {
 			return bkllb.State{}, err
 		}
-		base := bkllb.Image(ref, bkllb.Platform(llb.OCIPlatform(p)), bkllb.WithCustomNamef("[base] %s %s", src.Ref, p))
+		base := bkllb.Image(ref, bkllb.Platform(llb.OCIPlatform(p)), bkllb.WithCustomName(llb.BaseName(src, p)))
 		in := func(file string) string { return "/records" + strings.TrimPrefix(file, certificate.BaseDir) }
 		made = made.Copy(base, "/var/lib/dpkg/status", in(certificate.BaseStatusPath)).
 			Copy(base, "/etc/ld.so.cache", in(certificate.BaseCachePath)).

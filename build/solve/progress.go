@@ -3,7 +3,9 @@ package solve
 import (
 	"cmp"
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,10 +27,16 @@ type Progress struct {
 
 	mu    sync.Mutex
 	steps map[digest.Digest]*Count
+	own   map[string][]time.Duration // of what is done outside BuildKit
 }
 
 // Count tells what became of the run's vertices.
-type Count struct{ Started, Cached bool }
+type Count struct {
+	Started, Cached bool
+
+	name string
+	took map[int64]time.Duration // each time that it ran, by when that began
+}
 
 // NewProgress starts a display on f. Mode is progressui's: auto, tty, plain,
 // quiet.
@@ -68,6 +76,49 @@ func (p *Progress) Steps() (executed, cached int) {
 	return executed, cached
 }
 
+// Took notes how long something took that is done outside BuildKit.
+func (p *Progress) Took(name string, d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.own == nil {
+		p.own = map[string][]time.Duration{}
+	}
+	p.own[name] = append(p.own[name], d)
+}
+
+// Times returns how long the steps took that were executed to their end and not
+// taken from the cache, by name. Several steps may have one name.
+func (p *Progress) Times() map[string][]time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	times := map[string][]time.Duration{}
+	for name, list := range p.own {
+		times[name] = slices.Clone(list)
+	}
+	for _, c := range p.steps {
+		var all time.Duration
+		for _, d := range c.took {
+			all += d
+		}
+		if len(c.took) > 0 {
+			times[c.name] = append(times[c.name], all)
+		}
+	}
+	return times
+}
+
+// add adds what one solve saw of a vertex. Solves that share it see the same.
+func (p *Progress) add(d digest.Digest, r *run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.steps[d]
+	if c.took == nil {
+		c.took = map[int64]time.Duration{}
+	}
+	c.name = r.name
+	maps.Copy(c.took, r.took)
+}
+
 func (p *Progress) count(v *client.Vertex) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,6 +140,7 @@ type watcher struct {
 	limit   time.Duration // for one download
 	giveUp  context.CancelCauseFunc
 	running map[digest.Digest]*time.Timer // of downloads
+	runs    map[digest.Digest]*run
 
 	failed []*client.Vertex
 	logs   map[digest.Digest]*strings.Builder
@@ -104,7 +156,7 @@ const builderLimit = 2 * time.Hour
 func (p *Progress) watch(ctx context.Context, name string, limit time.Duration) (context.Context, *watcher) {
 	w := &watcher{
 		ch: make(chan *client.SolveStatus, 16), done: make(chan struct{}), name: name, logs: map[digest.Digest]*strings.Builder{},
-		limit: cmp.Or(limit, builderLimit), running: map[digest.Digest]*time.Timer{},
+		limit: cmp.Or(limit, builderLimit), running: map[digest.Digest]*time.Timer{}, runs: map[digest.Digest]*run{},
 	}
 	ctx, w.giveUp = context.WithCancelCause(ctx)
 	go func() {
@@ -120,6 +172,10 @@ func (p *Progress) watch(ctx context.Context, name string, limit time.Duration) 
 				p.count(v)
 			}
 			p.display <- st
+		}
+		for d, r := range w.runs {
+			r.settle()
+			p.add(d, r)
 		}
 	}()
 	return ctx, w
@@ -147,9 +203,45 @@ func (w *watcher) clock(v *client.Vertex) {
 	}
 }
 
+// A run is what one solve saw of a vertex: how long it ran, each time.
+type run struct {
+	name   string
+	source bool // it has no inputs: a download or a base
+	took   map[int64]time.Duration
+}
+
+// settle leaves out what was no work: the first time, BuildKit asks a source only
+// whether it is cached.
+func (r *run) settle() {
+	if r.source && len(r.took) > 0 {
+		delete(r.took, slices.Min(slices.Collect(maps.Keys(r.took))))
+	}
+}
+
+// exporting begins BuildKit's own name of an export, which is the same for all
+// images.
+const exporting = "exporting to "
+
+// time notes how long a vertex took.
+func (w *watcher) time(v *client.Vertex) {
+	if v.Started == nil || v.Completed == nil || v.Cached || v.Error != "" {
+		return
+	}
+	r := w.runs[v.Digest]
+	if r == nil {
+		r = &run{name: v.Name, source: len(v.Inputs) == 0, took: map[int64]time.Duration{}}
+		if strings.HasPrefix(v.Name, exporting) {
+			r.name, r.source = exportName(w.name), false
+		}
+		w.runs[v.Digest] = r
+	}
+	r.took[v.Started.UnixNano()] = v.Completed.Sub(*v.Started)
+}
+
 func (w *watcher) note(st *client.SolveStatus) {
 	for _, v := range st.Vertexes {
 		w.clock(v)
+		w.time(v)
 		if v.Error != "" {
 			w.failed = append(w.failed, v)
 		}

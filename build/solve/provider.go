@@ -50,6 +50,7 @@ type Provider struct {
 	// Publishers have their keys pinned; nil means [component.Publishers].
 	Publishers []component.Publisher
 	Log        func(format string, args ...any)
+	Took       func(name string, d time.Duration) // unless nil, is told how long content took that was made
 
 	sumKey   string // of Go's checksum database, for tests
 	work     *state.Work
@@ -93,7 +94,7 @@ func (p *Provider) Prepare(ctx context.Context, r *recipe.Recipe, native recipe.
 		if s.Native {
 			on = native
 		}
-		for _, src := range sources(s) {
+		for _, src := range s.Sources() {
 			if src.Kind != recipe.FromLayout {
 				continue
 			}
@@ -154,22 +155,6 @@ func (p *Provider) File(sum string) (digest.Digest, error) {
 	return digest.Digest(h.String()), err
 }
 
-// sources returns everything that a stage starts from or mounts.
-func sources(s recipe.Stage) []recipe.Source {
-	all := []recipe.Source{s.From}
-	for _, st := range s.Steps {
-		switch st := st.(type) {
-		case recipe.Run:
-			for _, m := range st.Mounts {
-				all = append(all, m.From)
-			}
-		case recipe.Copy:
-			all = append(all, st.From)
-		}
-	}
-	return all
-}
-
 // contentFormat changes whenever content made from the same inputs comes out
 // otherwise.
 const contentFormat = 2
@@ -184,12 +169,17 @@ func (p *Provider) make(ctx context.Context, src recipe.Source, on recipe.Platfo
 		if _, ok, err := p.contents.Get(key); ok || err != nil {
 			return err
 		}
+		began := time.Now()
 		img, done, err := p.image(ctx, src, on)
 		if err != nil {
 			return err
 		}
 		defer done()
-		return p.contents.Put(key, img)
+		err = p.contents.Put(key, img)
+		if err == nil && p.Took != nil {
+			p.Took(MakeName(src, on), time.Since(began))
+		}
+		return err
 	}))
 	return once.(func() error)()
 }
@@ -204,6 +194,11 @@ func (p *Provider) image(ctx context.Context, src recipe.Source, on recipe.Platf
 		return nil, nil, fmt.Errorf("nobody makes %q", src.Ref)
 	}
 	return p.debootstrap(ctx, d, on)
+}
+
+// MakeName is the name of making content, as [Progress.Times] has it.
+func MakeName(src recipe.Source, on recipe.Platform) string {
+	return fmt.Sprintf("[make] %s %s", src.Ref, on)
 }
 
 func parseBase(ref string) (matrix.Debootstrap, bool) {
@@ -271,16 +266,16 @@ func (p *Provider) fetchDeb(ctx context.Context, d recipe.Deb) (string, error) {
 	return p.cache.Get(ctx, at, d.SHA256)
 }
 
-// Sum downloads a URL and returns its SHA-256, for locking. What somebody
-// vouches for is held against that: the Go toolchain, and publishers' keys.
-func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
+// Sum downloads a URL and returns its SHA-256 and size, for locking. What
+// somebody vouches for is held against that: the Go toolchain, and publishers' keys.
+func (p *Provider) Sum(ctx context.Context, url string) (string, int64, error) {
 	at, err := p.Mirror.URL(url)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	sum, file, err := p.cache.Sum(ctx, at)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if pub, ok := p.publisherOf(url); ok && path.Ext(url) == ".gpg" {
 		var keyring []byte
@@ -291,9 +286,13 @@ func (p *Provider) Sum(ctx context.Context, url string) (string, error) {
 		err = p.checkToolchain(ctx, version, file)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("%s: %w", url, err), os.Remove(file))
+		return "", 0, errors.Join(fmt.Errorf("%s: %w", url, err), os.Remove(file))
 	}
-	return sum, nil
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", 0, err
+	}
+	return sum, info.Size(), nil
 }
 
 // Layout returns the manifest of content made by Prepare.

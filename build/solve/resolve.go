@@ -19,7 +19,8 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Provider.Prepare(ctx, r, b.Native); err != nil {
+	// Other stages may lack what is not resolved yet, or never will be.
+	if err := s.Provider.Prepare(ctx, r.Below(m.Stage, m.Step), b.Native); err != nil {
 		return nil, err
 	}
 	def, err := s.resolveGraph(ctx, b, r, m)
@@ -50,7 +51,7 @@ func (s *Solver) ResolveDebs(ctx context.Context, r *recipe.Recipe, m component.
 
 // resolveGraph is the step that asks apt.
 func (s *Solver) resolveGraph(ctx context.Context, b *daemon.Builder, r *recipe.Recipe, m component.Missing) (*bkllb.Definition, error) {
-	state, err := llb.Before(r, m.Stage, m.Step, s.env(ctx, b))
+	state, err := llb.Before(r.Below(m.Stage, m.Step), m.Stage, m.Step, s.env(ctx, b))
 	if err != nil {
 		return nil, err
 	}

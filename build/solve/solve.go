@@ -108,7 +108,8 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 		Session: s.attachables(), OCIStores: s.stores(),
 		CacheImports: cacheEntries(s.CacheFrom), CacheExports: cacheEntries(s.CacheTo),
 	}
-	res, err := s.solve(ctx, b, def, opt, r.Target+" "+r.Platform.Arch)
+	name := r.Target + " " + r.Platform.Arch
+	res, err := s.solve(ctx, b, def, opt, name)
 	if err != nil {
 		return "", explain(r, err)
 	}
@@ -120,8 +121,21 @@ func (s *Solver) Build(ctx context.Context, r *recipe.Recipe) (digest.Digest, er
 	if err != nil {
 		return "", err
 	}
-	return s.finish.image(ctx, exported, by)
+	began := time.Now()
+	d, err := s.finish.image(ctx, exported, by)
+	if err == nil {
+		s.Progress.Took(finishName(name), time.Since(began))
+	}
+	return d, err
 }
+
+// AfterNames are the names of what is done with an image after its last step.
+func AfterNames(target string, p recipe.Platform) (export, finish string) {
+	return exportName(target + " " + p.Arch), finishName(target + " " + p.Arch)
+}
+
+func exportName(image string) string { return "[export] " + image }
+func finishName(image string) string { return "[finish] " + image }
 
 // baseOf says what a recipe's image is made on, wherever it was pulled from.
 func baseOf(r *recipe.Recipe) (string, error) {

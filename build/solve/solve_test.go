@@ -189,6 +189,41 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestTimes: what ran to its end counts with its time, once however many solves
+// share it; what came from the cache, failed, or was only asked for does not.
+func TestTimes(t *testing.T) {
+	ran := func(name string, begin, end int64, change func(*client.Vertex)) *client.Vertex {
+		b, e := time.Unix(begin, 0), time.Unix(end, 0)
+		v := &client.Vertex{Digest: digest.FromString(name), Name: name, Inputs: []digest.Digest{"sha256:x"}, Started: &b, Completed: &e}
+		if change != nil {
+			change(v)
+		}
+		return v
+	}
+	source := func(v *client.Vertex) { v.Inputs = nil }
+	running := ran("[image amd64] compile", 10, 0, func(v *client.Vertex) { v.Completed = nil })
+	p := progress(t)
+	for _, image := range []string{"fabric amd64", "login amd64"} {
+		watched(p, image,
+			status(running, ran("[image amd64] compile", 10, 40, nil)),
+			status(ran("[image amd64] files", 1, 2, nil), &client.Vertex{Digest: digest.FromString("other files")}),
+			status(ran("[image amd64] cached", 1, 9, func(v *client.Vertex) { v.Cached = true })),
+			status(ran("[image amd64] failed", 1, 9, func(v *client.Vertex) { v.Error = "exit code: 1" })),
+			status(ran("[download] asked.tgz", 1, 2, source)),
+			status(ran("[download] fetched.tgz", 1, 2, source)), status(ran("[download] fetched.tgz", 5, 11, source)),
+			status(ran("exporting to oci image format", 50, 53, func(v *client.Vertex) { source(v); v.Digest = digest.FromString(image) })),
+		)
+	}
+	p.Took("[make] base linux/amd64", 7*time.Second)
+	want := map[string][]time.Duration{
+		"[image amd64] compile": {30 * time.Second}, "[image amd64] files": {time.Second}, "[download] fetched.tgz": {6 * time.Second},
+		"[export] fabric amd64": {3 * time.Second}, "[export] login amd64": {3 * time.Second}, "[make] base linux/amd64": {7 * time.Second},
+	}
+	if diff := cmp.Diff(want, p.Times()); diff != "" {
+		t.Errorf("Times (-want +got):\n%s", diff)
+	}
+}
+
 func TestNewProgress(t *testing.T) {
 	f, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -602,9 +637,9 @@ func TestDirectoryMirror(t *testing.T) {
 		t.Fatal(err)
 	}
 	const url = "https://a.example.org/x/v1.tgz"
-	sum, err := p.Sum(t.Context(), url)
-	if want := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || sum != want {
-		t.Fatalf("Sum = %s, %v; want %s", sum, err, want)
+	sum, size, err := p.Sum(t.Context(), url)
+	if want := fmt.Sprintf("%x", sha256.Sum256(text)); err != nil || sum != want || size != int64(len(text)) {
+		t.Fatalf("Sum = %s, %d, %v; want %s of %d bytes", sum, size, err, want, len(text))
 	}
 	src := recipe.Source{Kind: recipe.FromURL, Ref: url, Digest: "sha256:" + sum}
 	r := &recipe.Recipe{Target: "x", Platform: amd64, Stages: []recipe.Stage{{Name: "a", From: recipe.Source{Kind: recipe.Scratch}, Steps: []recipe.Step{

@@ -82,7 +82,7 @@ func staleHint(target string) string {
 func downloads(r *recipe.Recipe) map[string]string {
 	urls := map[string]string{}
 	for _, s := range r.Stages {
-		for _, src := range sources(s) {
+		for _, src := range s.Sources() {
 			if src.Kind == recipe.FromURL {
 				urls[src.Digest] = src.Ref
 			}

@@ -207,7 +207,7 @@ func TestToolchain(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			_, err := p.Sum(t.Context(), "goproxy:golang.org/toolchain/@v/"+version+".zip")
+			_, _, err := p.Sum(t.Context(), "goproxy:golang.org/toolchain/@v/"+version+".zip")
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("Sum = %v; want %q", err, tt.want)
 			}

@@ -56,7 +56,7 @@ type buildFlags struct {
 	dest, push, signKey          string
 	form                         string
 	jobs                         int
-	zstd, unlocked, force        bool
+	zstd, unlocked, force, dry   bool
 }
 
 func buildCommand() *cli.Command {
@@ -65,7 +65,10 @@ func buildCommand() *cli.Command {
 		Name: "build", Usage: "build targets, certify each image from inside, and publish them",
 		ArgsUsage: "[TARGET...]",
 		Description: "Without a target it builds the matrix's first one; --only '*' builds all. An image gets its tag only after\n" +
-			"every check that the harness runs inside it has passed.",
+			"every check that the harness runs inside it has passed.\n\n" +
+			"--dry-run shows what the same call without it would do, and does none of it: stages and steps with their whole scripts,\n" +
+			"each once however many images share it, downloads, packages, and how long the steps took in earlier builds on this\n" +
+			"machine. It takes no builder and no network. With --unlocked it also shows targets that are not locked.",
 		Flags: append(o.common.flags(o.onlyFlag(),
 			&cli.StringSliceFlag{Name: "platform", Usage: "`PLATFORM` to build, such as linux/arm64; may be repeated (default: the target's own)", Destination: &o.platform},
 			&cli.StringFlag{Name: "output", Usage: "`oci:DIR`, an OCI layout that all targets share", Value: "oci:out", Destination: &o.dest},
@@ -76,6 +79,7 @@ func buildCommand() *cli.Command {
 			&cli.BoolFlag{Name: "zstd", Usage: "compress layers with zstd instead of gzip", Destination: &o.zstd},
 			&cli.BoolFlag{Name: "unlocked", Usage: "resolve what matrix.lock lacks, for this build alone", Destination: &o.unlocked},
 			&cli.BoolFlag{Name: "force", Usage: "build and certify again what is up to date", Destination: &o.force},
+			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", Destination: &o.dry},
 			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance (DSSE) with `KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves", Destination: &o.signKey},
 			formatFlag(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
@@ -92,6 +96,9 @@ func (o *buildFlags) run(c *cli.Context) error {
 	w, err := o.open(c)
 	if err != nil {
 		return err
+	}
+	if o.dry {
+		return o.dryRun(c, w, opts)
 	}
 	res, err := w.Build(c.Context, opts)
 	if res != nil && o.form == "json" {
@@ -124,7 +131,7 @@ func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 		Zstd: o.zstd, Unlocked: o.unlocked, Force: o.force, CacheFrom: o.cacheFrom.Value(), CacheTo: o.cacheTo.Value(), Progress: o.progress,
 		Limits: o.limits,
 	}
-	if o.signKey != "" {
+	if o.signKey != "" && !o.dry {
 		if opts.SignKey, err = sign.Open(c.Context, o.signKey); err == nil {
 			err = sign.Check(opts.SignKey)
 		}

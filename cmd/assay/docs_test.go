@@ -7,13 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/urfave/cli/v2"
 
+	assay "github.com/assay-hpc/assay"
+	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/lock"
+	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
 )
@@ -99,6 +103,68 @@ func TestREADME(t *testing.T) {
 		if !c.Hidden && !strings.Contains(string(text), "`assay "+c.Name+"`") {
 			t.Errorf("README.md does not name the command %q", c.Name)
 		}
+	}
+}
+
+// TestBaseImages holds docs/base-images.md against the recipes of all targets: what
+// containers start, the variables, the directories, and a job that can be checked.
+func TestBaseImages(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "base-images.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := string(text)
+	t.Chdir(t.TempDir()) // the embedded matrix
+	t.Setenv("ASSAY_STATE_DIR", t.TempDir())
+	w, err := driver.Open(driver.Options{Version: assay.Version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`/opt/[a-z_-]+(?:/[a-z_-]+)?`)
+	lacks := map[string]bool{}
+	for _, target := range w.Targets {
+		for _, p := range target.Platforms {
+			res, err := w.Recipe(target, p, p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := res.Recipe.Config
+			if len(c.Entrypoint) > 0 || !slices.Equal(c.Cmd, []string{"/bin/bash"}) || c.WorkingDir != "" && c.WorkingDir != "/opt/nccl-tests" {
+				t.Errorf("%s starts %q %q in %q", target.Name, c.Entrypoint, c.Cmd, c.WorkingDir)
+			}
+			for _, v := range c.Env {
+				if !strings.Contains(doc, "`"+v.Name+"`") && !strings.Contains(doc, "`"+v.Name+"="+v.Value+"`") {
+					lacks[v.Name] = true
+				}
+			}
+			for _, step := range res.Recipe.Image().Steps {
+				dir := ""
+				switch s := step.(type) {
+				case recipe.Copy:
+					dir = named.FindString(s.Dst)
+				case recipe.Symlink:
+					dir = named.FindString(s.Path)
+				}
+				if dir != "" && !strings.Contains(doc, dir) {
+					lacks[dir] = true
+				}
+			}
+		}
+	}
+	for name := range lacks {
+		t.Errorf("docs/base-images.md says nothing of %s", name)
+	}
+	_, rest, _ := strings.Cut(doc, "\n```yaml\n")
+	job, _, ok := strings.Cut(rest, "\n```\n")
+	if !ok {
+		t.Fatal("docs/base-images.md has no job")
+	}
+	if err := os.WriteFile("job.yaml", []byte(job), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if code := run(t.Context(), []string{"assay", "jobs", "check", "job.yaml"}, &out, &out); code != 0 || !strings.Contains(out.String(), "0 errors, 0 warnings") {
+		t.Errorf("the job is checked with status %d:\n%s", code, out.String())
 	}
 }
 

@@ -1,0 +1,403 @@
+package driver
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+
+	"github.com/assay-hpc/assay/build/component"
+	"github.com/assay-hpc/assay/build/llb"
+	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/build/solve"
+	"github.com/assay-hpc/assay/internal/oci"
+)
+
+// A DryRun is what a build would do.
+type DryRun struct {
+	SchemaVersion int           `json:"schemaVersion"`
+	Builder       string        `json:"builderPlatform"` // assumed: this machine's
+	Output        string        `json:"output"`
+	Push          string        `json:"push,omitempty"`
+	Targets       []DryTarget   `json:"targets"`
+	Bases         []DryBase     `json:"bases"`
+	Downloads     []DryDownload `json:"downloads"`
+	Packages      []DrySet      `json:"packageSets"`
+	Estimate      Estimate      `json:"estimate"`
+}
+
+// A DryTarget is one target, with the tags that it would get.
+type DryTarget struct {
+	Target     string     `json:"target"`
+	Tags       []string   `json:"tags,omitempty"`
+	Unresolved []string   `json:"unresolved,omitempty"` // what the lock lacks, which --unlocked resolves first
+	Images     []DryImage `json:"images"`
+}
+
+// A DryImage is one platform of a target.
+type DryImage struct {
+	Platform string     `json:"platform"`
+	Recipe   string     `json:"recipe,omitempty"` // "" while something is unresolved
+	UpToDate string     `json:"upToDate,omitempty"`
+	Stages   []DryStage `json:"stages,omitempty"`
+	After    []DryAfter `json:"after,omitempty"` // what follows the last step
+}
+
+// A DryStage is one stage, in the order in which they refer to each other.
+type DryStage struct {
+	Name  string        `json:"name"`
+	On    string        `json:"platform"` // the builder's, where the stage cross-compiles
+	From  recipe.Source `json:"from"`
+	Env   []recipe.Var  `json:"env,omitempty"`
+	Steps []DryStep     `json:"steps"`
+}
+
+// A DryStep is one step of the builder's: files that follow one another are one.
+// Steps of one number are the same, and done once: all but the first have only
+// number, kind and title.
+type DryStep struct {
+	Number   int            `json:"step"`
+	Shared   bool           `json:"shared,omitempty"`
+	Kind     string         `json:"kind"` // run, apt, copy, files
+	Title    string         `json:"title"`
+	Script   string         `json:"script,omitempty"`
+	Env      []recipe.Var   `json:"env,omitempty"`
+	Mounts   []recipe.Mount `json:"mounts,omitempty"`
+	Network  bool           `json:"network,omitempty"`
+	Packages string         `json:"packages,omitempty"` // a package set's name
+	Copy     *recipe.Copy   `json:"copy,omitempty"`
+	Files    []DryFile      `json:"files,omitempty"`
+	Seconds  *float64       `json:"seconds,omitempty"` // as earlier builds here took; absent: never built here
+}
+
+// A DryFile is a file with its content, or a symbolic link.
+type DryFile struct {
+	Path    string `json:"path"`
+	Mode    string `json:"mode,omitempty"` // in octal
+	Content string `json:"content,omitempty"`
+	Link    string `json:"link,omitempty"` // what a symbolic link leads to
+}
+
+// A DryAfter is what is done with an image after its last step.
+type DryAfter struct {
+	Title   string   `json:"title"`
+	Seconds *float64 `json:"seconds,omitempty"`
+}
+
+// A DryBase is what stages start from, or other content that the builder is given.
+type DryBase struct {
+	recipe.Source
+	Platform string   `json:"platform"`
+	From     string   `json:"from,omitempty"`     // the reference that is pulled, by a mirror
+	Packages string   `json:"packages,omitempty"` // the package set that debootstrap makes it from
+	Size     int64    `json:"size,omitempty"`     // in bytes, where it is known
+	Seconds  *float64 `json:"seconds,omitempty"`
+}
+
+// A DryDownload is one file.
+type DryDownload struct {
+	URL     string   `json:"url"`            // as in the lock
+	From    string   `json:"from,omitempty"` // where it is fetched from, if that is another URL
+	Digest  string   `json:"digest,omitempty"`
+	Size    int64    `json:"size,omitempty"` // in bytes; absent where the lock does not say
+	Seconds *float64 `json:"seconds,omitempty"`
+}
+
+// A DrySet is one package set of the lock.
+type DrySet struct {
+	Name     string       `json:"name"`
+	Asked    []string     `json:"asked,omitempty"` // the others are their dependencies
+	Packages []DryPackage `json:"packages"`
+	Download int64        `json:"downloadSize"` // in bytes, of all packages
+}
+
+// A DryPackage is a package of a set. The lock does not say how large it is when it
+// is installed.
+type DryPackage struct {
+	recipe.Deb
+	From    string   `json:"from,omitempty"`
+	Seconds *float64 `json:"seconds,omitempty"`
+}
+
+// An Estimate is what earlier builds on this machine say of the time. Steps that
+// the builder still has in its cache take none.
+type Estimate struct {
+	Steps   int     `json:"steps"`   // distinct ones, with what follows an image's last
+	Known   int     `json:"known"`   // those that were built here before
+	Sum     float64 `json:"sum"`     // seconds that the known ones take one after another
+	Longest float64 `json:"longest"` // seconds of the longest chain of steps that wait for each other
+}
+
+// DryRun returns what Build would do with the same options. It starts nothing, asks
+// no network and writes nothing.
+func (w *Workspace) DryRun(o BuildOptions) (*DryRun, error) {
+	targets, err := w.buildTargets(o)
+	if err != nil {
+		return nil, err
+	}
+	known, err := readTimes(w.StateDir)
+	if err != nil {
+		w.Log("no estimates: %v", err)
+	}
+	b := &build{Workspace: w, o: o, targets: targets}
+	b.layout, _ = oci.Open(o.OutDir) // without one, nothing is up to date
+	d := &dry{build: b, times: known, native: recipe.Platform{OS: "linux", Arch: runtime.GOARCH}, numbers: map[string]int{}, ends: map[string]float64{}}
+	d.run = DryRun{SchemaVersion: 1, Builder: d.native.String(), Output: o.OutDir, Push: o.Push, Targets: []DryTarget{}, Bases: []DryBase{}, Downloads: []DryDownload{}, Packages: []DrySet{}}
+	for _, t := range targets {
+		if err := d.target(t); err != nil {
+			return nil, err
+		}
+	}
+	return &d.run, nil
+}
+
+// dry gathers a DryRun.
+type dry struct {
+	*build
+	run     DryRun
+	times   times
+	native  recipe.Platform
+	fetch   float64            // seconds of the longest download that the step at hand is the first to need
+	numbers map[string]int     // of steps, by hash
+	ends    map[string]float64 // when a step, stage or source is there, if each waits only for what it needs
+}
+
+func (d *dry) target(t matrix.Target) error {
+	plan, err := d.plan(t)
+	if err != nil {
+		return err
+	}
+	out := DryTarget{Target: t.Name, Unresolved: plan.Missing, Images: []DryImage{}}
+	ps := platformsOf(t, d.o.Platforms)
+	if len(ps) == len(t.Platforms) && plan.Hash != "" {
+		out.Tags = append([]string{plan.Tag}, t.Moving...)
+	}
+	for _, p := range ps {
+		img, err := d.image(t, p)
+		if err != nil {
+			return err
+		}
+		out.Images = append(out.Images, img)
+	}
+	d.run.Targets = append(d.run.Targets, out)
+	return nil
+}
+
+func (d *dry) image(t matrix.Target, p recipe.Platform) (DryImage, error) {
+	out := DryImage{Platform: p.String()}
+	if d.layout != nil && !d.o.Force && !d.o.Unlocked {
+		if done, ok := d.upToDate(t, p); ok {
+			out.UpToDate = done.Digest
+			return out, nil
+		}
+	}
+	mk, err := d.Recipe(t, p, d.native)
+	if err != nil {
+		return out, err
+	}
+	if len(mk.Missing) == 0 {
+		canonical, err := d.Recipe(t, p, p) // where it is built is no part of what it is
+		if err != nil {
+			return out, err
+		}
+		out.Recipe = canonical.Recipe.Hash()
+	}
+	hashes := mk.Recipe.Hashes(d.native)
+	var end float64
+	for _, s := range mk.Recipe.Stages {
+		out.Stages = append(out.Stages, d.stage(mk.Recipe, s, hashes))
+		end = d.ends[hashes[s.Name].Stage]
+	}
+	out.After = d.after(t, p)
+	for _, a := range out.After {
+		end += d.count(a.Seconds)
+	}
+	d.run.Estimate.Longest = max(d.run.Estimate.Longest, end)
+	return out, nil
+}
+
+// count counts one step and returns how long it takes, 0 where nobody knows.
+func (d *dry) count(seconds *float64) float64 {
+	e := &d.run.Estimate
+	e.Steps++
+	if seconds == nil {
+		return 0
+	}
+	e.Known++
+	e.Sum += *seconds
+	return *seconds
+}
+
+func (d *dry) after(t matrix.Target, p recipe.Platform) []DryAfter {
+	export, finish := solve.AfterNames(t.Name, p)
+	return []DryAfter{
+		{"export the image", d.times.median(export)},
+		{"compress its layers", d.times.median(finish)},
+		{"certify it from inside, by the suite image", d.times.together(solve.GateName(t.Name, p), solve.LoadName(p))},
+	}
+}
+
+func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.Hashes) DryStage {
+	on := r.Platform
+	if s.Native {
+		on = d.native
+	}
+	out := DryStage{Name: s.Name, On: on.String(), From: s.From, Env: s.Env, Steps: []DryStep{}}
+	// ready is when a source is there.
+	ready := func(src recipe.Source) float64 {
+		if src.Kind == recipe.FromStage {
+			return d.ends[hashes[src.Ref].Stage]
+		}
+		return d.source(src, on)
+	}
+	name := func(title string) string { return llb.VertexName(s.Name, on, title) }
+	end := ready(s.From)
+	for i := 0; i < len(s.Steps); i++ {
+		step := s.Steps[i]
+		var with []string
+		begin := end
+		var st DryStep
+		switch step := step.(type) {
+		case recipe.Run:
+			st.Kind, st.Title, st.Script, st.Env, st.Mounts, st.Network = "run", step.Title, step.Script, step.Env, step.Mounts, step.Network
+			for _, m := range step.Mounts {
+				begin = max(begin, ready(m.From))
+			}
+		case recipe.Copy:
+			st.Kind, st.Title, st.Copy = "copy", llb.CopyTitle(step), &step
+			begin = ready(step.From) // what lies below is no matter
+			if i+1 == len(s.Steps) || !isCopy(s.Steps[i+1]) {
+				with = append(with, name(llb.MergeTitle))
+			}
+		case recipe.Apt:
+			st.Kind, st.Title, st.Script, st.Packages = "apt", step.Title, step.Script(), step.Set
+			begin = max(begin, d.set(step.Set, step.Packages, step.Debs))
+			with = append(with, name(llb.GatherTitle(step)))
+		default:
+			st.Kind, st.Files = "files", files(s.Steps[i:])
+			i += len(st.Files) - 1
+			var paths []string
+			for _, f := range st.Files {
+				paths = append(paths, f.Path)
+			}
+			st.Title = llb.FilesTitle(paths)
+		}
+		d.fetched()
+		hash := hashes[s.Name].Steps[i]
+		if n, ok := d.numbers[hash]; ok {
+			out.Steps = append(out.Steps, DryStep{Number: n, Shared: true, Kind: st.Kind, Title: st.Title})
+			end = max(end, d.ends[hash])
+			continue
+		}
+		st.Number = len(d.numbers) + 1
+		d.numbers[hash] = st.Number
+		st.Seconds = d.times.together(name(st.Title), with...)
+		d.ends[hash] = begin + d.count(st.Seconds)
+		end = max(end, d.ends[hash])
+		out.Steps = append(out.Steps, st)
+	}
+	d.ends[hashes[s.Name].Stage] = end
+	return out
+}
+
+func isCopy(s recipe.Step) bool {
+	_, ok := s.(recipe.Copy)
+	return ok
+}
+
+// files are those that the steps begin with.
+func files(steps []recipe.Step) []DryFile {
+	var out []DryFile
+	for _, step := range steps {
+		switch s := step.(type) {
+		case recipe.File:
+			out = append(out, DryFile{Path: s.Path, Mode: fmt.Sprintf("%04o", s.Mode), Content: s.Content})
+		case recipe.Symlink:
+			out = append(out, DryFile{Path: s.Path, Link: s.Target})
+		default:
+			return out
+		}
+	}
+	return out
+}
+
+// source enters what a stage starts from, copies or mounts, and returns when it is
+// there.
+func (d *dry) source(src recipe.Source, on recipe.Platform) float64 {
+	key := src.Ref
+	if src.Kind != recipe.FromURL {
+		key = llb.BaseName(src, on)
+	}
+	if end, ok := d.ends[key]; ok {
+		return end
+	}
+	end := 0.0
+	var seconds *float64
+	base := DryBase{Source: src, Platform: on.String()}
+	switch {
+	case src.Kind == recipe.FromURL:
+		seconds = d.times.median(llb.DownloadPrefix + src.Name())
+		d.fetch = max(d.fetch, value(seconds))
+		d.run.Downloads = append(d.run.Downloads, DryDownload{URL: src.Ref, From: d.from(src.Ref), Digest: src.Digest, Size: d.Lock.Downloads[src.Ref].Size, Seconds: seconds})
+	case src.Kind == recipe.FromImage:
+		seconds = d.times.median(llb.BaseName(src, on))
+		if at := d.Mirror.Image(src.Ref); at != src.Ref {
+			base.From = at
+		}
+	case src.Kind != recipe.FromLayout:
+		return 0 // nothing, or a cache
+	case src.Ref == component.HarnessSource:
+		seconds, base.Size = d.times.together(solve.MakeName(src, on), llb.BaseName(src, on)), int64(len(d.sourceTar))
+	default:
+		seconds, base.Packages = d.times.together(solve.MakeName(src, on), llb.BaseName(src, on)), src.Ref+"/"+on.Arch
+		end = d.set(base.Packages, nil, d.Lock.Debs[base.Packages].Packages)
+	}
+	if src.Kind != recipe.FromURL {
+		base.Seconds = seconds
+		d.run.Bases = append(d.run.Bases, base)
+		d.run.Estimate.Sum += value(seconds)
+	}
+	d.ends[key] = end + value(seconds)
+	return d.ends[key]
+}
+
+// set enters a package set and returns when all its packages are there. They are
+// fetched at the same time.
+func (d *dry) set(name string, asked []string, debs []recipe.Deb) float64 {
+	out := DrySet{Name: name, Asked: asked, Packages: []DryPackage{}}
+	end := 0.0
+	for _, p := range debs {
+		one := DryPackage{Deb: p, From: d.from(p.URL), Seconds: d.times.median(llb.DownloadPrefix + p.File())}
+		end = max(end, value(one.Seconds))
+		out.Packages = append(out.Packages, one)
+		out.Download += p.Size
+	}
+	if !slices.ContainsFunc(d.run.Packages, func(have DrySet) bool { return have.Name == name }) {
+		d.run.Packages = append(d.run.Packages, out)
+		d.fetch = max(d.fetch, end)
+	}
+	return end
+}
+
+// fetched counts the downloads of one step, which run at the same time.
+func (d *dry) fetched() {
+	d.run.Estimate.Sum += d.fetch
+	d.fetch = 0
+}
+
+// from is where a URL is fetched from, "" if from itself or if this machine does not
+// know.
+func (d *dry) from(url string) string {
+	at, err := d.Mirror.URL(url)
+	if err != nil || at == url {
+		return ""
+	}
+	return at
+}
+
+func value(seconds *float64) float64 {
+	if seconds == nil {
+		return 0
+	}
+	return *seconds
+}
