@@ -154,6 +154,48 @@ func TestPTXIsCurrent(t *testing.T) {
 	}
 }
 
+// TestGenerate: CUDA 13's nvcc has assembly checked for the architecture that it
+// is told, and CUDA 11's does not know the one that wgmma is of.
+func TestGenerate(t *testing.T) {
+	for _, tt := range []struct{ release, refuses string }{{"11.8", "compute_90a"}, {"12.4", ""}, {"13.0", "compute_90"}} {
+		out := t.TempDir()
+		nvcc := filepath.Join(t.TempDir(), "nvcc")
+		check(t, os.WriteFile(nvcc, []byte(`#!/bin/sh
+if [ "$1" = --version ]; then
+	echo "Cuda compilation tools, release `+tt.release+`, V`+tt.release+`.1"
+	exit
+fi
+while [ $# -gt 0 ]; do
+	case $1 in
+	-arch=*) arch=${1#-arch=} ;;
+	-o) out=$2; shift ;;
+	*.cu) source=$1 ;;
+	esac
+	shift
+done
+if [ "$source" = warpgroup.cu ] && [ "$arch" = "`+tt.refuses+`" ]; then
+	echo "ptxas fatal: $arch" >&2
+	exit 255
+fi
+printf '.version 7.8\n.target sm_%s\n' "${arch#compute_}" >"$out"
+`), 0o755))
+		cmd := exec.Command("sh", "./generate", out)
+		cmd.Dir, cmd.Env = unpack(t), append(os.Environ(), "NVCC="+nvcc)
+		if text, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("CUDA %s: %v\n%s", tt.release, err, text)
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(out, "warpgroup.ptx"))
+		check(t, err)
+		if !strings.Contains(string(text), ".target sm_90a\n") {
+			t.Errorf("CUDA %s: warpgroup.ptx is\n%s", tt.release, text)
+		}
+		if files, err := os.ReadDir(out); err != nil || len(files) != 2 {
+			t.Errorf("CUDA %s: %v, %v; want two files", tt.release, files, err)
+		}
+	}
+}
+
 // TestPTX: what a CUDA image's nvcc made comes before what was committed.
 func TestPTX(t *testing.T) {
 	both := fstest.MapFS{"ptx/kernels.ptx": {Data: []byte("old")}, "ptx/own/kernels.ptx": {Data: []byte("new")}}
