@@ -159,6 +159,7 @@ tar xjf /mnt/a && cd hpcx-*
 test -f nccl_spectrum-x_plugin/lib/libnccl-net.so
 test "$(readlink nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so)" = libnccl-net.so
 test -d ompi4/tests/osu-micro-benchmarks-cuda && test -x clusterkit/bin/clusterkit.sh
+export LD_LIBRARY_PATH=
 . ./hpcx-init.sh && hpcx_load && test -d "$HPCX_OSU_DIR" && test -d "$HPCX_OSU_CUDA_DIR"
 `},
 	{"packages", "", `
