@@ -131,7 +131,7 @@ func Make(in Input) (Result, error) {
 
 // assemble makes the recipe but for the image's declaration of itself.
 func assemble(in Input) (*builder, error) {
-	b := &builder{Input: in, env: map[string]string{}}
+	b := &builder{Input: in, env: map[string]string{}, ownLabels: map[string]string{}}
 	if in.Target.CUDA != "" {
 		b.cudaImage()
 	}
@@ -168,6 +168,8 @@ type builder struct {
 	env      map[string]string
 	envOrder []string
 	workDir  string
+
+	ownLabels map[string]string // of components
 }
 
 func (b *builder) fail(format string, args ...any) {
@@ -301,6 +303,8 @@ func (b *builder) libs() []string {
 	}
 	return nil
 }
+
+func (b *builder) label(name, value string) { b.ownLabels[name] = value }
 
 func (b *builder) setenv(name, value string) {
 	if _, ok := b.env[name]; !ok {

@@ -39,12 +39,6 @@ func (b *builder) oldestUbuntu() matrix.Target {
 	return matrix.OldestUbuntu(b.All, b.Target.CUDA)
 }
 
-// lowestCUDA is where that is built which depends on the Ubuntu and on CUDA's
-// major version alone.
-func (b *builder) lowestCUDA(t matrix.Target) matrix.Target {
-	return matrix.LowestCUDA(b.All, t.Release, t.CUDAMajor())
-}
-
 // oldestMajor is where that is built which depends on CUDA's major version
 // alone: the oldest Ubuntu, and of that the CUDA that the order puts first.
 func (b *builder) oldestMajor(order func(a, b string) int) matrix.Target {

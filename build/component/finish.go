@@ -3,6 +3,7 @@ package component
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/assay-hpc/assay/build/recipe"
@@ -75,6 +76,7 @@ func (b *builder) labels() map[string]string {
 		name, _, _ := strings.Cut(rest, "/")
 		labels["org.opencontainers.image.source"] = "https://github.com/" + owner + "/" + name
 	}
+	maps.Copy(labels, b.ownLabels)
 	return labels
 }
 

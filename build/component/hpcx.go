@@ -29,13 +29,6 @@ func pmixDev(t matrix.Target) string {
 	return "libpmix-dev"
 }
 
-func pmixLib(t matrix.Target) string {
-	if t.Release == "20.04" {
-		return "libpmi2-0"
-	}
-	return "libpmix2"
-}
-
 func pmixOption(t matrix.Target, p recipe.Platform) string {
 	if t.Release == "20.04" {
 		return "--with-pmi=/usr --with-pmi-libdir=/usr/lib/" + p.Multiarch()
@@ -44,14 +37,11 @@ func pmixOption(t matrix.Target, p recipe.Platform) string {
 }
 
 // hpcxStage unpacks HPC-X and rebuilds its Open MPI, whose shipped build knows
-// neither Slurm nor an external PMIx. That takes CUDA's headers only, so it is
-// done once per Ubuntu and CUDA major version, on the lowest CUDA.
+// neither Slurm nor an external PMIx. That takes CUDA's headers only, so each
+// HPC-X is done once per Ubuntu and CUDA major version, on the lowest CUDA.
 func (b *builder) hpcxStage(t matrix.Target) (recipe.Source, recipe.Source) {
-	on := b.lowestCUDA(t)
+	on := matrix.LowestCUDA(b.All, t, "hpcx")
 	version := on.Version("hpcx")
-	if version == "" || version != t.Version("hpcx") {
-		on, version = t, t.Version("hpcx")
-	}
 	url, dist := hpcxURL(version, t, b.Platform)
 	src := b.download(url)
 	built := b.stage(recipe.Stage{
@@ -80,13 +70,18 @@ done
 			recipe.Run{
 				Title:  "rebuild HPC-X's Open MPI",
 				Mounts: []recipe.Mount{b.toolkit(on)},
-				Script: fmt.Sprintf(`rm -rf /opt/hpcx/ompi /opt/hpcx/ompi4 /opt/hpcx/ompi5
+				Script: fmt.Sprintf(`# Its tests need the shipped MPI's interface alone, which the rebuilt one has.
+for d in /opt/hpcx/ompi4/tests /opt/hpcx/ompi/tests; do
+  if [ -d "$d" ]; then mv "$d" /opt/hpcx/tests; break; fi
+done
+rm -rf /opt/hpcx/ompi /opt/hpcx/ompi4 /opt/hpcx/ompi5
 if [ -e /opt/hpcx/hpcx-init.sh ]; then sed -i 's|/ompi[45]\b|/ompi|g' /opt/hpcx/hpcx-init.sh; fi
 mkdir /tmp/ompi
 for f in /opt/hpcx/sources/openmpi4-gitclone.tar.gz /opt/hpcx/sources/openmpi-gitclone.tar.gz; do
   if [ -e "$f" ]; then tar -xzf "$f" -C /tmp/ompi --strip-components=1 --no-same-owner; break; fi
 done
 cd /tmp/ompi
+if [ ! -e autogen.pl ] && [ ! -e configure ]; then echo "HPC-X has no source of Open MPI 4: $(ls /opt/hpcx/sources)" >&2; exit 1; fi
 if [ ! -x configure ]; then ./autogen.pl; fi
 # HCOLL needs the others' libraries, which the linker does not find by itself.
 export LD_LIBRARY_PATH=/opt/hpcx/hcoll/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib:/opt/hpcx/sharp/lib
@@ -96,6 +91,7 @@ export LD_LIBRARY_PATH=/opt/hpcx/hcoll/lib:/opt/hpcx/ucx/lib:/opt/hpcx/ucc/lib:/
   --with-slurm --with-hwloc --with-libevent --with-cuda=/run/assay/cuda --without-xpmem %s
 make -j"$(nproc)"
 make install
+if [ -d /opt/hpcx/tests ]; then mv /opt/hpcx/tests /opt/hpcx/ompi/tests; fi
 cd /
 rm -rf /tmp/ompi /opt/hpcx/sources
 `, pmixOption(t, b.Platform)),
@@ -109,27 +105,46 @@ rm -rf /tmp/ompi /opt/hpcx/sources
 // variables are the peers': downstream builds rely on them.
 func hpcx(b *builder, version string) {
 	built, src := b.hpcxStage(b.Target)
-	b.install(pmixDev(b.Target), pmixLib(b.Target), "libhwloc-dev", "libevent-dev")
+	b.install(pmixDev(b.Target), "libhwloc-dev", "libevent-dev") // PMIx's library comes with it; its package's name has changed
 	b.copy(built, "/opt/hpcx/", "/opt/hpcx/")
 	if b.Target.Version("ofed") == "" {
 		b.absent = append(b.absent, certificate.Absent{Library: "libxpmem.so.0", Because: "it comes with OFED; UCX, one of whose transports needs it, goes without that transport"})
 	}
-	b.hpcxEnvironment()
+	b.hpcxEnvironment(version)
+	checks := []certificate.Check{
+		command("Open MPI runs", `Open MPI`, "/opt/hpcx/ompi/bin/ompi_info", "--version"),
+		command("mpirun is HPC-X's", `^/opt/hpcx/ompi/bin/mpirun`, "/bin/sh", "-c", "command -v mpirun"),
+		command("UCX runs", `\d+\.\d+\.\d+`, "/opt/hpcx/ucx/bin/ucx_info", "-v"),
+		command("MPI's tests are where the variables say", "", "/bin/sh", "-c", `test -d "$HPCX_MPI_TESTS_DIR" && test -d "$HPCX_OSU_DIR"`),
+		load("/opt/hpcx/ompi/lib/libmpi.so.40"),
+	}
+	if hasSpectrumX(b.Target) {
+		b.prepend("LD_LIBRARY_PATH", spectrumX)
+		checks = append(checks,
+			load(spectrumX+"/libnccl-net-spcx.so"),
+			command("the plugin for Spectrum-X is not picked up by accident", "", "/bin/sh", "-c", "! [ -e "+spectrumX+"/libnccl-net.so ]"))
+	}
 	b.declare(certificate.Component{
 		Name: "hpcx", Version: version, License: "LicenseRef-NVIDIA-HPC-X-EULA AND BSD-3-Clause", Homepage: "https://developer.nvidia.com/networking/hpc-x",
-		Sources: sourcesOf(src),
-		Checks: []certificate.Check{
-			command("Open MPI runs", `Open MPI`, "/opt/hpcx/ompi/bin/ompi_info", "--version"),
-			command("mpirun is HPC-X's", `^/opt/hpcx/ompi/bin/mpirun`, "/bin/sh", "-c", "command -v mpirun"),
-			command("UCX runs", `\d+\.\d+\.\d+`, "/opt/hpcx/ucx/bin/ucx_info", "-v"),
-			load("/opt/hpcx/ompi/lib/libmpi.so.40"),
-		},
+		Sources: sourcesOf(src), Checks: checks,
 	})
 }
 
-func (b *builder) hpcxEnvironment() {
+// spectrumX is where HPC-X has NCCL's plugin for Spectrum-X networks. It is
+// chosen with NCCL_NET_PLUGIN=spcx.
+const spectrumX = "/opt/hpcx/nccl_spectrum-x_plugin/lib"
+
+// hasSpectrumX reports whether an image has that plugin to use: HPC-X has it from
+// 2.26 on, and there is no Spectrum-X on EFA.
+func hasSpectrumX(t matrix.Target) bool {
+	return t.Version("efa") == "" && matrix.CompareVersions(t.Version("hpcx"), "2.26") >= 0
+}
+
+// hpcxEnvironment is what HPC-X's own hpcx-init.sh sets, with one Open MPI.
+func (b *builder) hpcxEnvironment(version string) {
 	const d = "/opt/hpcx/"
-	amd64 := b.Platform.Arch == "amd64"
+	// The arm64 archive has it later.
+	hasClusterKit := b.Platform.Arch == "amd64" || matrix.CompareVersions(version, "2.51") >= 0
 	for _, n := range []string{"PATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH"} {
 		b.setenv("OLD_"+n, "${"+n+"}")
 	}
@@ -138,16 +153,18 @@ func (b *builder) hpcxEnvironment() {
 		{"HPCX_UCX_DIR", "ucx"}, {"HPCX_UCC_DIR", "ucc"}, {"HPCX_SHARP_DIR", "sharp"}, {"HPCX_HCOLL_DIR", "hcoll"},
 		{"HPCX_NCCL_RDMA_SHARP_PLUGIN_DIR", "nccl_rdma_sharp_plugin"},
 		{"HPCX_MPI_DIR", "ompi"}, {"HPCX_OSHMEM_DIR", "ompi"}, {"OMPI_HOME", "ompi"}, {"MPI_HOME", "ompi"}, {"OSHMEM_HOME", "ompi"}, {"OPAL_PREFIX", "ompi"},
+		{"HPCX_MPI_TESTS_DIR", "ompi/tests"}, {"HPCX_OSU_DIR", "ompi/tests/osu-micro-benchmarks"}, {"HPCX_OSU_CUDA_DIR", "ompi/tests/osu-micro-benchmarks-cuda"},
 	} {
 		b.setenv(v.name, d+v.dir)
 	}
+	b.setenv("HPCX_IPM_DIR", "") // these releases have no IPM, and hpcx-init.sh sets it all the same
 	clusterkit := ""
-	if amd64 { // the arm64 archive has none
+	if hasClusterKit {
 		clusterkit = d + "clusterkit"
 	}
 	b.setenv("HPCX_CLUSTERKIT_DIR", clusterkit)
 	b.prepend("PATH", d+"sharp/bin")
-	if amd64 {
+	if hasClusterKit {
 		b.prepend("PATH", d+"clusterkit/bin")
 	}
 	b.prepend("PATH", d+"hcoll/bin", d+"ucc/bin", d+"ucx/bin", d+"ompi/bin")

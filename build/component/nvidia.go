@@ -12,6 +12,7 @@ func cudnn(b *builder, version string) {
 	for _, p := range []string{"libcudnn9-cuda-", "libcudnn9-dev-cuda-", "libcudnn9-headers-cuda-"} {
 		b.install(p + major + "=" + version)
 	}
+	b.label("com.nvidia.cudnn.version", version)
 	b.setenv("NV_CUDNN_VERSION", version)
 	b.setenv("NV_CUDNN_PACKAGE_NAME", "libcudnn9-cuda-"+major)
 	b.setenv("NV_CUDNN_PACKAGE", "libcudnn9-cuda-"+major+"="+version)

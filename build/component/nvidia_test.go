@@ -169,6 +169,51 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
+// TestHPCXEnvironment: the variables that HPC-X's hpcx-init.sh sets, and those of
+// the peers' images, are in the configuration, for both architectures.
+func TestHPCXEnvironment(t *testing.T) {
+	for _, r := range cudaRecipes(t) {
+		env := map[string]string{}
+		for _, v := range r.Config.Env {
+			env[v.Name] = v.Value
+		}
+		versions := versionsOf(r)
+		current := slices.Contains(versions, "hpcx 2.51")
+		clusterkit, commit := "", "v2.17.6"
+		if r.Platform == amd64 || current {
+			clusterkit = "/opt/hpcx/clusterkit"
+		}
+		if current {
+			commit = "v2.18.3"
+		}
+		for name, want := range map[string]string{
+			"HPCX_MPI_DIR": "/opt/hpcx/ompi", "HPCX_MPI_TESTS_DIR": "/opt/hpcx/ompi/tests",
+			"HPCX_OSU_DIR": "/opt/hpcx/ompi/tests/osu-micro-benchmarks", "HPCX_OSU_CUDA_DIR": "/opt/hpcx/ompi/tests/osu-micro-benchmarks-cuda",
+			"HPCX_IPM_DIR": "", "HPCX_CLUSTERKIT_DIR": clusterkit, "NCCL_TESTS_COMMITISH": commit,
+		} {
+			if got, ok := env[name]; !ok || got != want {
+				t.Errorf("%s %s: %s=%q, %v; want %q", r.Target, r.Platform, name, got, ok, want)
+			}
+		}
+		if got, want := r.Config.Labels["com.nvidia.cudnn.version"], env["NV_CUDNN_VERSION"]; got != want || want == "" {
+			t.Errorf("%s: the label says cuDNN %q, the variable %q", r.Target, got, want)
+		}
+		spcx := strings.Contains(env["LD_LIBRARY_PATH"], "/opt/hpcx/nccl_spectrum-x_plugin/lib")
+		if want := !strings.HasSuffix(r.Target, "-efa") && !slices.Contains(versions, "hpcx 2.23"); spcx != want {
+			t.Errorf("%s: LD_LIBRARY_PATH has the plugin for Spectrum-X: %v; want %v", r.Target, spcx, want)
+		}
+	}
+}
+
+// versionsOf are the components of a recipe with their versions.
+func versionsOf(r *recipe.Recipe) []string {
+	var out []string
+	for _, c := range r.Components {
+		out = append(out, c.Name+" "+c.Version)
+	}
+	return out
+}
+
 // TestHPCXPlugins unpacks an archive whose plugins have the names that HPC-X's
 // have had: each gets a name of its own, and no link is left behind.
 func TestHPCXPlugins(t *testing.T) {
@@ -178,9 +223,10 @@ func TestHPCXPlugins(t *testing.T) {
 	opt, dist := t.TempDir(), filepath.Join(t.TempDir(), "hpcx")
 	sharp, spectrum := filepath.Join(dist, "nccl_rdma_sharp_plugin/lib"), filepath.Join(dist, "nccl_spectrum-x_plugin/lib")
 	write(t, sharp+"/libnccl-net.so.0.0.0", "SHARP's")
-	write(t, spectrum+"/libnccl-net-spcx.so", "Spectrum-X's")
+	write(t, spectrum+"/libnccl-net.so", "Spectrum-X's")
 	for link, to := range map[string]string{
 		sharp + "/libnccl-net.so.0": "libnccl-net.so.0.0.0", sharp + "/libnccl-net.so": "libnccl-net.so.0.0.0", sharp + "/libnccl-net-ibext.so": "libnccl-net.so",
+		spectrum + "/libnccl-net-spcx.so": "libnccl-net.so",
 	} {
 		if err := os.Symlink(to, link); err != nil {
 			t.Fatal(err)
@@ -209,9 +255,69 @@ func TestHPCXPlugins(t *testing.T) {
 			got[f.Name()] = string(text)
 		}
 	}
-	want := map[string]string{"libnccl-net-sharp.so": "SHARP's", "libnccl-net-ibext.so": "SHARP's", "libnccl-net-spcx.so": "Spectrum-X's"}
+	want := map[string]string{"libnccl-net-sharp.so": "SHARP's", "libnccl-net-ibext.so": "SHARP's", "libnccl-net-spcx.so": "Spectrum-X's", "libnccl-net-spectrum-x.so": "Spectrum-X's"}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the plugins are %q; want %q", got, want)
+	}
+}
+
+// TestHPCXRebuild runs the steps that rebuild Open MPI on archives as HPC-X's have
+// been: what was shipped is gone but for its tests, which are where the
+// variables say; an archive without the sources is refused by name.
+func TestHPCXRebuild(t *testing.T) {
+	all := script(t, resolved(t, input(t, "cuda13.4.2-ubuntu26.04", amd64, amd64)), "rebuild HPC-X's Open MPI")
+	const configure = "#!/bin/sh\nfor a; do case $a in --prefix=*) p=${a#*=};; esac; done\nprintf 'all:\\ninstall:\\n\\tmkdir -p %s/bin\\n\\techo built > %s/bin/mpirun\\n' $p $p > Makefile\n"
+	for _, tt := range []struct {
+		name, sources string
+		shipped       []string // Open MPIs; the first one has the tests
+		want          string
+	}{
+		{"until 2.25", "openmpi-gitclone", []string{"ompi"}, ""},
+		{"since 2.26", "openmpi4-gitclone", []string{"ompi4", "ompi5"}, ""},
+		{"no sources", "openmpi5-gitclone", []string{"ompi5"}, "no source of Open MPI 4: openmpi5-gitclone.tar.gz"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			hpcx := filepath.Join(dir, "hpcx")
+			for _, mpi := range tt.shipped {
+				write(t, filepath.Join(hpcx, mpi, "bin/mpirun"), "shipped")
+			}
+			write(t, filepath.Join(hpcx, tt.shipped[0], "tests/osu-micro-benchmarks/osu_bw"), "OSU")
+			write(t, filepath.Join(dir, tt.sources, "configure"), configure)
+			write(t, filepath.Join(hpcx, "hpcx-init.sh"), "export HPCX_MPI_DIR=${HPCX_DIR}/ompi4\n")
+			if err := os.Chmod(filepath.Join(dir, tt.sources, "configure"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Join(hpcx, "sources"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.Command("tar", "-czf", filepath.Join(hpcx, "sources", tt.sources+".tar.gz"), "-C", dir, tt.sources).CombinedOutput(); err != nil {
+				t.Fatalf("tar: %v: %s", err, out)
+			}
+			text := strings.NewReplacer("/opt/hpcx", hpcx, "/tmp/ompi", dir+"/ompi").Replace(all)
+			out, err := exec.Command("/bin/sh", "-eu", "-c", text).CombinedOutput()
+			if tt.want != "" {
+				if err == nil || !strings.Contains(string(out), tt.want) {
+					t.Errorf("%v: %s; want …%s…", err, out, tt.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for file, want := range map[string]string{
+				"ompi/bin/mpirun": "built\n", "ompi/tests/osu-micro-benchmarks/osu_bw": "OSU", "hpcx-init.sh": "export HPCX_MPI_DIR=${HPCX_DIR}/ompi\n",
+			} {
+				if got, err := os.ReadFile(filepath.Join(hpcx, file)); err != nil || string(got) != want {
+					t.Errorf("%s is %q, %v; want %q", file, got, err, want)
+				}
+			}
+			for _, gone := range []string{"ompi4", "ompi5", "tests", "sources"} {
+				if _, err := os.Stat(filepath.Join(hpcx, gone)); err == nil {
+					t.Errorf("%s is left", gone)
+				}
+			}
+		})
 	}
 }
 
@@ -238,7 +344,7 @@ func TestPerftestKnowsAll(t *testing.T) {
 	for _, r := range cudaRecipes(t) {
 		want := "docker.io/nvidia/cuda:12.9.1-devel-ubuntu20.04"
 		if strings.HasPrefix(r.Target, "cuda13") {
-			want = "docker.io/nvidia/cuda:13.2.1-devel-ubuntu22.04"
+			want = "docker.io/nvidia/cuda:13.4.2-devel-ubuntu22.04"
 		}
 		run := stepOf(t, r, "compile perftest-26.04.17")
 		i := slices.IndexFunc(run.Mounts, func(m recipe.Mount) bool { return m.Target == cudaHome })

@@ -22,6 +22,10 @@ var Published = map[string]Checksum{
 		"38974e70342150ede0e3fb8fd24bfe60ccbde90fa20241716ba8bb338e6b61a0",
 		"Spack or EasyBuild package recipe",
 	},
+	"https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v2.18.3.tar.gz": {
+		"9762d714518ea7d0f2f3f7133842b7ce7c48c04972acac1471fe9c226ba2071f",
+		"git archive of the tag, as the host makes it",
+	},
 	"https://github.com/NVIDIA/nccl/archive/refs/tags/v2.27.6-1.tar.gz": {
 		"be322d358891c48acf34ac23655e7ebdce27bcfa83d67d09483c335d3b5021cc",
 		"Spack or EasyBuild package recipe",

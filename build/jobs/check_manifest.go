@@ -22,10 +22,11 @@ import (
 
 // kinds are the objects that jobs are made of.
 var kinds = map[string]func() any{
-	"kubeflow.org/v2beta1 MPIJob": func() any { return new(mpi.MPIJob) },
-	"batch/v1 Job":                func() any { return new(batchv1.Job) },
-	"apps/v1 DaemonSet":           func() any { return new(appsv1.DaemonSet) },
-	"v1 Pod":                      func() any { return new(corev1.Pod) },
+	"kubeflow.org/v2beta1 MPIJob":               func() any { return new(mpi.MPIJob) },
+	"jobset.x-k8s.io/v1alpha2 JobSet":           func() any { return new(Set) },
+	"batch/v1 Job":                              func() any { return new(batchv1.Job) },
+	"apps/v1 DaemonSet":                         func() any { return new(appsv1.DaemonSet) },
+	"v1 Pod":                                    func() any { return new(corev1.Pod) },
 	"resource.nvidia.com/v1beta1 ComputeDomain": func() any { return new(ComputeDomain) },
 }
 
@@ -97,6 +98,9 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 	s.names(kind, o)
 	if job, ok := o.(*mpi.MPIJob); ok {
 		c.mpiJob(s, job, text)
+	}
+	if set, ok := o.(*Set); ok {
+		s.jobSet(set)
 	}
 	s.pods(o)
 }

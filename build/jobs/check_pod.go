@@ -22,12 +22,10 @@ func (s *strict) pods(o any) {
 			}
 		}
 	case *batchv1.Job:
-		s.pod(o.Spec.Template.Spec, "spec.template.spec")
-		if p := o.Spec.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
-			s.report(LevelError, "spec.template.spec.restartPolicy", fmt.Sprintf("a Job's pods cannot have %q", p), "write Never")
-		}
-		if o.Spec.ActiveDeadlineSeconds == nil {
-			s.report(LevelWarning, "spec", "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
+		s.job(o.Spec, "spec")
+	case *Set:
+		for i, r := range o.Spec.ReplicatedJobs {
+			s.job(r.Template.Spec, fmt.Sprintf("spec.replicatedJobs[%d].template.spec", i))
 		}
 	case *appsv1.DaemonSet:
 		s.pod(o.Spec.Template.Spec, "spec.template.spec")
@@ -42,6 +40,17 @@ func (s *strict) pods(o any) {
 		}
 	case *corev1.Pod:
 		s.pod(o.Spec, "spec")
+	}
+}
+
+// job checks a Job, or a JobSet's template of some.
+func (s *strict) job(j batchv1.JobSpec, path string) {
+	s.pod(j.Template.Spec, path+".template.spec")
+	if p := j.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
+		s.report(LevelError, path+".template.spec.restartPolicy", fmt.Sprintf("a Job's pods cannot have %q", p), "write Never")
+	}
+	if j.ActiveDeadlineSeconds == nil {
+		s.report(LevelWarning, path, "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
 	}
 }
 

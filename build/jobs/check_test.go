@@ -96,6 +96,17 @@ func TestMutations(t *testing.T) {
 		{RunCertify, Kubernetes, "  parallelism: 8", "  parallelism: 99999999999", "out of range"},
 		{RunCertify, Kubernetes, "      restartPolicy: Never", "      restartPolicy: Always", "a Job's pods cannot have"},
 		{RunCertify, Kubernetes, "mountPath: /dev/shm\n          name: shm", "mountPath: /dev/shm\n          name: shm2", `no volume "shm2"`},
+		{RunCertify, JobSet, "value: \"8\"", "value: \"64\"", "it is 64, but 8 pods of 1 processes are 8"},
+		{RunColl, JobSet, "value: \"64\"", "value: \"8\"", "it is 8, but 8 pods of 8 processes are 64"},
+		{RunColl, JobSet, "completions: 8", "completions: 4", "it is 64, but 4 pods of 8 processes are 32"},
+		{RunColl, JobSet, "  - name: node\n", "  - name: nodes\n", "no pod of the set is called assay-h100-8x-coll-8x8-node-0-0.assay-h100-8x-coll-8x8"},
+		{RunColl, JobSet, "enableDNSHostnames: true", "enableDNSHostnames: false", "the set has no names for its pods"},
+		{RunColl, JobSet, "enableDNSHostnames: true", "subdomain: other", "no pod of the set is called"},
+		{RunColl, JobSet, "  network:", "  networks:", `did you mean "network"?`},
+		{RunColl, JobSet, "restartPolicy: Never", "restartPolicy: Always", "a Job's pods cannot have"},
+		{RunColl, JobSet, "activeDeadlineSeconds", "#", "there is no activeDeadlineSeconds"},
+		{RunColl, JobSet, "mountPath: /dev/shm", "mountPath: /shm", "/dev/shm"},
+		{RunColl, JobSet, "jobset.x-k8s.io/v1alpha2", "jobset.x-k8s.io/v1", "write jobset.x-k8s.io/v1alpha2"},
 		{RunColl, SlurmBare, "#SBATCH --gpus-per-node=8", "#SBATCH --gpus-per-node=4", "8 tasks, but 4 GPUs"},
 		{RunCertify, SlurmBare, "#SBATCH --exclusive", "#SBATCH exclusive", "is no directive"},
 		{RunCertify, SlurmBare, "#SBATCH --exclusive", "true\n#SBATCH --exclusive", "after the first command"},
@@ -128,7 +139,7 @@ func TestMutations(t *testing.T) {
 			t.Errorf("%s: %q is not in the job:\n%s", tt.scheduler, tt.old, text)
 			continue
 		}
-		name := map[string]string{SlurmBare: "job.slurm", MPIOperator: "job.yaml", Kubernetes: "job.yaml", Docker: "job.sh"}[tt.scheduler]
+		name := map[string]string{SlurmBare: "job.slurm", MPIOperator: "job.yaml", JobSet: "job.yaml", Kubernetes: "job.yaml", Docker: "job.sh"}[tt.scheduler]
 		found := Check(context.Background(), []File{{name, []byte(changed)}}, CheckOptions{CRD: crd, Tools: strings.HasPrefix(tt.want, "bash")})
 		hit := false
 		for _, f := range found {

@@ -1,5 +1,5 @@
 // Package jobs writes the jobs that run the harness on a cluster: Slurm
-// scripts, MPIJobs, Kubernetes Jobs and DaemonSets, docker run, hostfiles. A
+// scripts, MPIJobs, JobSets, Kubernetes Jobs and DaemonSets, docker run, hostfiles. A
 // profile says what a platform needs, options what somebody wants; the two make
 // a plan, and one file for each scheduler renders it. It also checks such files,
 // its own and others'.
@@ -18,17 +18,18 @@ const (
 	SlurmBare   = "slurm"        // programs of the host
 	SlurmEnroot = "slurm-enroot" // an image, by enroot and pyxis
 	MPIOperator = "mpi-operator" // Kubeflow's MPIJob
+	JobSet      = "jobset"       // Kubernetes' JobSet: several nodes without MPI
 	Kubernetes  = "kubernetes"   // each node by itself: Job or DaemonSet
 	Docker      = "docker"       // one node
 	Hostfile    = "hostfile"     // for mpirun and DeepSpeed
 )
 
 // Schedulers lists them all.
-var Schedulers = []string{SlurmBare, SlurmEnroot, MPIOperator, Kubernetes, Docker, Hostfile}
+var Schedulers = []string{SlurmBare, SlurmEnroot, MPIOperator, JobSet, Kubernetes, Docker, Hostfile}
 
 // VariantNames lists what profiles can be asked for besides; each profile has
 // it or says why not.
-var VariantNames = []string{"sharp", "gdrcopy", "no-ib", "multirack", "roce", "dra"}
+var VariantNames = []string{"sharp", "gdrcopy", "no-ib", "multirack", "roce", "spectrum-x", "dra"}
 
 // What a job runs.
 const (
@@ -100,6 +101,8 @@ func Render(o Options) ([]byte, error) {
 		return j.slurm(), nil
 	case MPIOperator:
 		return j.mpiJob()
+	case JobSet:
+		return j.jobSet()
 	case Kubernetes:
 		return j.nodeJob()
 	case Docker:

@@ -136,7 +136,7 @@ func TestEveryCombination(t *testing.T) {
 						t.Fatalf("%s %s %v: %v", p.ID, s, variants, err)
 					}
 					rendered++
-					name := "job" + map[string]string{MPIOperator: ".yaml", Kubernetes: ".yaml", Hostfile: ""}[s]
+					name := "job" + map[string]string{MPIOperator: ".yaml", JobSet: ".yaml", Kubernetes: ".yaml", Hostfile: ""}[s]
 					for _, f := range Check(context.Background(), []File{{name, text}}, CheckOptions{CRD: crd}) {
 						t.Errorf("%s %s %v: %s", p.ID, s, variants, f)
 					}
@@ -196,6 +196,13 @@ func TestRefusals(t *testing.T) {
 		{"hostfile without hosts", func(o *Options) { o.Scheduler = Hostfile }, []string{"--hosts"}},
 		{"docker on two nodes", func(o *Options) { o.Scheduler, o.Nodes = Docker, 2 }, []string{"--nodes 2"}},
 		{"roce without networks", func(o *Options) { o.Profile, o.Variants = "gb300-nvl72", []string{"roce"} }, []string{"--networks or --site"}},
+		{"nccl-tests of a JobSet", func(o *Options) { o.Scheduler, o.Run = JobSet, RunNCCL }, []string{"--run nccl-tests: NVIDIA's programs find each other by MPI"}},
+		{"dra of a JobSet", func(o *Options) { o.Profile, o.Scheduler, o.Variants = "gb200-nvl72", JobSet, []string{"dra"} }, nil},
+		{"partition of a JobSet", func(o *Options) { o.Scheduler, o.Partition = JobSet, "gpu" }, []string{"--partition is for slurm"}},
+		{"name too long for a JobSet", func(o *Options) { o.Scheduler, o.Name = JobSet, strings.Repeat("a", 50) }, []string{"--name: a pod would be called"}},
+		{"Spectrum-X on InfiniBand", func(o *Options) { o.Profile, o.Variants = "gb300-nvl72", []string{"spectrum-x"} }, []string{"--spectrum-x: Spectrum-X is Ethernet"}},
+		{"Spectrum-X without adapters", func(o *Options) { o.Profile, o.Variants = "generic", []string{"no-ib", "spectrum-x"} }, []string{"--no-ib with --spectrum-x"}},
+		{"Spectrum-X where nobody has it", func(o *Options) { o.Variants = []string{"spectrum-x"} }, []string{"--spectrum-x: no sample"}},
 		{"generic and fixed", func(o *Options) { o.Profile, o.NoExec = "generic", true }, []string{"fixes no variables"}},
 	} {
 		o := ok
@@ -263,15 +270,15 @@ func TestRows(t *testing.T) {
 		{"h100-8x", "sharp", MPIOperator, []string{"COLLNETCHAIN", "name: NCCL_NET_PLUGIN\n              value: sharp\n"}, []string{"value: none"}},
 		{"gb200-nvl72", "", MPIOperator, []string{"slotsPerWorker: 4", `- "72"`, "NVIDIA_IMEX_CHANNELS", "NCCL_MNNVL_ENABLE"}, []string{"NCCL_NVLS_ENABLE"}},
 		{"gb300-nvl72", "roce", MPIOperator, []string{"fd02::/16", "cw-multus/ibs3p3-macvlan"}, []string{"NVIDIA_IMEX_CHANNELS", "NCCL_MNNVL_ENABLE"}},
+		{"gb300-nvl72", "roce spectrum-x", MPIOperator, []string{"name: NCCL_NET_PLUGIN\n              value: spcx\n", "fd02::/16", "- -x\n            - NCCL_NET_PLUGIN\n", "- -x\n            - LD_LIBRARY_PATH\n"}, []string{"value: none"}},
+		{"gb300-nvl72", "roce spectrum-x", SlurmEnroot, []string{"NCCL_NET_PLUGIN=spcx", "fd02::/16"}, []string{"NCCL_NET_PLUGIN=none"}},
 		{"gb300-nvl72", "multirack", MPIOperator, []string{"minDomains: 2", `- "128"`}, nil},
 		{"gb300-nvl72", "dra", MPIOperator, []string{"kind: ComputeDomain", "resourceClaimTemplateName"}, []string{"NVIDIA_IMEX_CHANNELS"}},
 		{"aws-p5", "", MPIOperator, []string{`vpc.amazonaws.com/efa: "32"`, "hugepages-2Mi: 5Gi", "Libfabric"}, []string{"FI_PROVIDER", "NCCL_PROTO"}},
 	} {
 		o := Options{Profile: tt.profile, Scheduler: tt.scheduler, Image: image, NoExec: true, Run: RunNCCL}
-		if tt.variant != "" {
-			o.Variants = []string{tt.variant}
-		}
-		if tt.variant == "roce" {
+		o.Variants = strings.Fields(tt.variant)
+		if slices.Contains(o.Variants, "roce") {
 			o.Site = "coreweave"
 		}
 		text, err := Render(o)
@@ -305,6 +312,8 @@ func TestSuites(t *testing.T) {
 		{MPIOperator, "", 4, []string{"slotsPerWorker: 1\n", "ppr:1:node", "--enable-recovery", "- fabric\n", "fieldPath: spec.nodeName"}, nil},
 		{MPIOperator, "", 1, []string{"- node\n"}, []string{"- fabric\n"}},
 		{MPIOperator, "quick", 4, []string{`--output "$dir/${NODE_NAME:-$$(hostname)}"`}, []string{"- fabric\n"}},
+		{JobSet, "", 4, []string{"- fabric\n", "name: WORLD_SIZE\n                value: \"4\"", "- --output\n              - /var/lib/assay\n"}, []string{"- node\n"}},
+		{JobSet, "quick", 4, []string{"- /var/lib/assay/$(NODE_NAME)\n"}, []string{"- fabric\n"}},
 		{Kubernetes, "", 4, []string{"- node\n"}, []string{"- fabric\n"}},
 		{Hostfile, "", 2, []string{"n1 slots=1\n", "-np 2 --map-by ppr:1:node"}, []string{"DeepSpeed"}},
 		{Docker, "", 1, []string{"--suite node --output \"$out\""}, nil},
@@ -313,7 +322,7 @@ func TestSuites(t *testing.T) {
 		switch tt.scheduler {
 		case Hostfile:
 			o.Hosts = []string{"n1", "n2"}
-		case MPIOperator, Kubernetes:
+		case MPIOperator, JobSet, Kubernetes:
 			o.Claim = "results"
 		}
 		text, err := Render(o)

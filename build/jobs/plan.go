@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,12 +171,16 @@ func set(vars []Var, v Var) []Var {
 	return append(vars, v)
 }
 
+// mpiOnly are variables of MPI and of what carries it.
+var mpiOnly = regexp.MustCompile(`^(UCX|OMPI|PMIX|PRTE)_`)
+
 // choose leaves of the variables those that this job sets, and adds the user's.
 func (j *job) choose(vars []Var) {
 	bench := !j.certifies() && j.Op == "all_reduce"
 	for _, v := range vars {
 		switch {
 		case !j.NoExec && !v.Intent, v.Only == "bench" && !bench:
+		case j.Scheduler == JobSet && mpiOnly.MatchString(v.Name): // there is no MPI
 		case v.At == "container":
 			if j.container() {
 				j.onMake = append(j.onMake, v)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,6 +205,9 @@ func (j *job) inPods() string {
 	logs := "each pod's log: kubectl logs --prefix --tail=-1 -l " + jobLabel + "=" + j.Name
 	if j.Scheduler == MPIOperator {
 		logs = "the launcher's log: kubectl logs -l training.kubeflow.org/job-name=" + j.Name + ",training.kubeflow.org/job-role=launcher --tail=-1"
+	}
+	if j.Scheduler == JobSet && !j.apart() {
+		logs = "the first pod's log: kubectl logs -l " + jobLabel + "=" + j.Name + "," + batchv1.JobCompletionIndexAnnotation + "=0 --tail=-1"
 	}
 	if j.Claim == "" {
 		return "The report is in " + logs + ". Certificates as files go with the pods; --claim names a volume that keeps them."

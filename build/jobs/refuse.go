@@ -41,7 +41,7 @@ func refusals(p *Profile, o Options) []string {
 	o.runRefusals(no)
 	o.valueRefusals(p, no)
 	switch o.Scheduler {
-	case MPIOperator, Kubernetes:
+	case MPIOperator, JobSet, Kubernetes:
 		o.kubernetesRefusals(p, no)
 	case Docker:
 		if o.Nodes > 1 {
@@ -66,13 +66,17 @@ func (o Options) variantRefusals(p *Profile, no func(string, ...any)) {
 		{"no-ib", "sharp", "SHARP's reductions take place in InfiniBand switches"},
 		{"no-ib", "gdrcopy", "GDRCopy helps transfers by RDMA adapters"},
 		{"no-ib", "roce", "RoCE uses the same adapters and variables"},
+		{"no-ib", "spectrum-x", "Spectrum-X is RoCE"},
 	} {
 		if has(pair[0]) && has(pair[1]) {
 			no("--%s with --%s: %s; leave one out", pair[0], pair[1], pair[2])
 		}
 	}
-	if has("dra") && o.Scheduler != MPIOperator {
-		no("--dra: a compute domain joins the pods of one job on Kubernetes; it needs --scheduler mpi-operator")
+	if has("dra") && o.Scheduler != MPIOperator && o.Scheduler != JobSet {
+		no("--dra: a compute domain joins the pods of one job on Kubernetes; it needs --scheduler mpi-operator or jobset")
+	}
+	if _, ok := p.Variants["spectrum-x"]; ok && has("spectrum-x") && !has("roce") && p.Fabric == "infiniband" {
+		no("--spectrum-x: Spectrum-X is Ethernet, and without --roce this job is for InfiniBand; add that")
 	}
 	if has("multirack") {
 		switch o.Scheduler {
@@ -89,6 +93,9 @@ func (o Options) runRefusals(no func(string, ...any)) {
 	if !slices.Contains(Runs, run) {
 		no("--run %q is none of %s", o.Run, strings.Join(Runs, ", "))
 	}
+	if run == RunNCCL && o.Scheduler == JobSet {
+		no("--run nccl-tests: NVIDIA's programs find each other by MPI alone, which a JobSet does not start; use --run coll, or --scheduler mpi-operator")
+	}
 	if run == RunCertify && (o.Min != "" || o.Max != "" || o.Factor != 0 || o.Op != "") {
 		no("sizes and operation: a suite has its own; they are for --run coll and --run nccl-tests")
 	}
@@ -96,7 +103,7 @@ func (o Options) runRefusals(no func(string, ...any)) {
 		no("--suite: --run %s runs no suite", run)
 	}
 	if o.Suite == fabricSuite && o.byNode() {
-		no("--suite fabric: with %s nodes run by themselves; several nodes together are for slurm, mpi-operator or hostfile", o.Scheduler)
+		no("--suite fabric: with %s nodes run by themselves; several nodes together are for slurm, mpi-operator, jobset or hostfile", o.Scheduler)
 	}
 	if o.Suite != "" && !suiteForm.MatchString(o.Suite) {
 		no("--suite %q is no suite's name: lower-case letters, digits, hyphens", o.Suite)
@@ -170,7 +177,7 @@ func (o Options) valueRefusals(p *Profile, no func(string, ...any)) {
 // strayRefusals are flags of another scheduler: that they have no effect must
 // not go unnoticed.
 func (o Options) strayRefusals(no func(string, ...any)) {
-	kube := o.Scheduler == MPIOperator || o.Scheduler == Kubernetes
+	kube := o.Scheduler == MPIOperator || o.Scheduler == JobSet || o.Scheduler == Kubernetes
 	for _, s := range []struct {
 		flag string
 		set  bool
@@ -223,10 +230,14 @@ func (o Options) kubernetesRefusals(p *Profile, no func(string, ...any)) {
 
 // nameRefusal says why pods cannot be called so, "" if they can.
 func nameRefusal(scheduler, name string, nodes int) string {
-	if scheduler != MPIOperator && scheduler != Kubernetes {
+	longest := fmt.Sprintf("%s-worker-%d", name, nodes-1)
+	switch scheduler {
+	case MPIOperator, Kubernetes:
+	case JobSet: // JobSet's webhook holds the name with the random end of a pod's against the limit
+		longest = fmt.Sprintf("%s-%s-0-%d-xxxxx", name, setNodes, nodes-1)
+	default:
 		return ""
 	}
-	longest := fmt.Sprintf("%s-worker-%d", name, nodes-1)
 	if len(validation.IsDNS1035Label(longest)) == 0 {
 		return ""
 	}

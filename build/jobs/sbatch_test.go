@@ -56,11 +56,16 @@ func TestSbatchTakesAll(t *testing.T) {
 	}
 }
 
-// singles are the variants that a profile has under Slurm, one by one.
+// singles are the variants that a profile has under Slurm, one by one where they
+// stand alone.
 func singles(p Profile) [][]string {
 	var out [][]string
 	for _, v := range VariantNames {
-		if _, ok := p.Variants[v]; ok && v != "dra" {
+		switch _, ok := p.Variants[v]; {
+		case !ok, v == "dra":
+		case v == "spectrum-x" && p.Fabric == "infiniband": // it wants the other fabric
+			out = append(out, []string{"roce", v})
+		default:
 			out = append(out, []string{v})
 		}
 	}

@@ -70,15 +70,15 @@ func (r *reporter) conditions(field string, n *yaml.Node, keys []string) []condi
 	return out
 }
 
-// A condition is what one fact must be: `>=12.8 <13`, `20.04`, or a variant's
-// name. Versions are compared only as far as the condition writes them out, so
-// that 12.8.1 satisfies both "12.8" and "<=12.8".
+// A condition is what one fact must be: `>=12.8 <13`, `12.8.2 | >=13.2`, or a
+// variant's name. Versions are compared only as far as the condition writes them
+// out, so that 12.8.1 satisfies both "12.8" and "<=12.8".
 type condition struct {
 	Key  string
 	Text string
 	At   Pos
 
-	terms []term
+	alternatives [][]term // one of which must hold, with all its terms
 }
 
 type term struct {
@@ -88,7 +88,7 @@ type term struct {
 
 const termPattern = `(>=|<=|>|<|=)?[0-9]{1,9}(\.[0-9]{1,9})*(-[0-9]{1,9})?`
 
-var conditionPattern = regexp.MustCompile(`^` + termPattern + `( ` + termPattern + `)*$`)
+var conditionPattern = regexp.MustCompile(`^` + termPattern + `( (\| )?` + termPattern + `)*$`)
 
 func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 	text, ok := r.text(field, n)
@@ -99,15 +99,23 @@ func (c *condition) decode(r *reporter, field string, n *yaml.Node) {
 	switch {
 	case c.Key == "variant": // a name; check knows which there are
 	case !conditionPattern.MatchString(text):
-		r.report(c.At, field, fmt.Sprintf("%q is not a condition", text), `write versions with >=, <=, >, < or =, as in ">=12.8 <13"`)
+		r.report(c.At, field, fmt.Sprintf("%q is not a condition", text), `write versions with >=, <=, >, < or =, as in ">=12.8 <13" or "12.8.2 | >=13"`)
 	default:
-		c.terms = parseTerms(text)
+		c.alternatives = parseAlternatives(text)
 	}
 }
 
 // JSONSchema implements the interface that jsonschema.Reflector looks for.
 func (condition) JSONSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Pattern: conditionPattern.String(), Examples: []any{">=12.8 <13", "20.04"}}
+	return &jsonschema.Schema{Type: "string", Pattern: conditionPattern.String(), Examples: []any{">=12.8 <13", "20.04", "12.8.2 | >=13"}}
+}
+
+func parseAlternatives(text string) [][]term {
+	var out [][]term
+	for s := range strings.SplitSeq(text, "|") {
+		out = append(out, parseTerms(s))
+	}
+	return out
 }
 
 func parseTerms(text string) []term {
@@ -124,7 +132,9 @@ func (c condition) holds(v string) bool {
 	if c.Key == "variant" {
 		return v == c.Text
 	}
-	return !slices.ContainsFunc(c.terms, func(t term) bool { return !t.holds(v) })
+	return slices.ContainsFunc(c.alternatives, func(terms []term) bool {
+		return !slices.ContainsFunc(terms, func(t term) bool { return !t.holds(v) })
+	})
 }
 
 // holds is false for a version that has no numbers to compare ("distro").

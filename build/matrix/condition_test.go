@@ -30,8 +30,15 @@ func TestConditionHolds(t *testing.T) {
 		{">=10", "9.0", false},
 		{">=0", "distro", false},
 		{"<9", "2cbb968", false},
+		{"12.8.2 | 12.9.2 | >=13.2", "12.8.2", true},
+		{"12.8.2 | 12.9.2 | >=13.2", "12.8.1", false},
+		{"12.8.2 | 12.9.2 | >=13.2", "13.1.2", false},
+		{"12.8.2 | 12.9.2 | >=13.2", "13.4.2", true},
+		{"<12.4 | >=12.8 <13", "12.6.3", false}, // a space binds more than a bar
+		{"<12.4 | >=12.8 <13", "12.2.2", true},
+		{"<12.4 | >=12.8 <13", "13.0.2", false},
 	} {
-		got := condition{terms: parseTerms(c.condition)}.holds(c.version)
+		got := condition{alternatives: parseAlternatives(c.condition)}.holds(c.version)
 		if got != c.want {
 			t.Errorf("condition %q holds(%q) = %v; want %v", c.condition, c.version, got, c.want)
 		}
@@ -40,7 +47,8 @@ func TestConditionHolds(t *testing.T) {
 
 func TestConditionPattern(t *testing.T) {
 	for text, want := range map[string]bool{
-		">=12.8 <13": true, "20.04": true, "=1": true, "2.27.6-1": true,
+		">=12.8 <13": true, "20.04": true, "=1": true, "2.27.6-1": true, "12.8.2 | >=13": true, "<12 | >=12.8 <13 | 14": true,
+		"|": false, "12 |": false, "| 12": false, "12 | | 13": false, "12|13": false,
 		"": false, ">= 12": false, "=>12": false, "12.": false, "12 ": false, "12.x": false, "distro": false,
 	} {
 		if got := conditionPattern.MatchString(text); got != want {

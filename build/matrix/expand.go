@@ -255,6 +255,39 @@ func (e *expansion) unused() {
 	for _, rule := range e.doc.rules() {
 		e.unusedChoices(rule)
 	}
+	e.unusedAlternatives()
+}
+
+// unusedAlternatives reports what a condition lists between bars and no row has.
+func (e *expansion) unusedAlternatives() {
+	look := func(field string, conditions []condition) {
+		for _, c := range conditions {
+			if len(c.alternatives) < 2 || !slices.Contains(axisKeys, c.Key) {
+				continue
+			}
+			values := e.values(c.Key)
+			for text := range strings.SplitSeq(c.Text, " | ") {
+				one := condition{Key: c.Key, Text: text, alternatives: parseAlternatives(text)}
+				if !slices.ContainsFunc(values, one.holds) {
+					e.report(c.At, join(field, c.Key), fmt.Sprintf("no row has the alternative %q", text), e.unmatched([]condition{one}))
+				}
+			}
+		}
+	}
+	for i, x := range e.doc.Exclude {
+		look(item("exclude", i)+".when", x.When)
+	}
+	for i, v := range e.doc.Variants {
+		look(item("variants", i)+".when", v.When)
+	}
+	for i, c := range e.doc.Constraints {
+		look(item("constraints", i)+".when", c.When)
+	}
+	for _, rule := range e.doc.rules() {
+		for i, ch := range rule.choices {
+			look(item(rule.field, i)+".when", ch.When)
+		}
+	}
 }
 
 func (e *expansion) unusedChoices(rule componentRule) {

@@ -142,6 +142,53 @@ func TestSeedRows(t *testing.T) {
 	}
 }
 
+// TestCurrentRows: what NVIDIA publishes now is there, with the components of
+// today: all that the peer builds, and what it leaves out. What is pinned keeps
+// what it had.
+func TestCurrentRows(t *testing.T) {
+	targets := expandReal(t)
+	components := map[string]string{"nccl": "2.32.3-1", "hpcx": "2.51", "cudnn": "9.26.0.51-1", "nccl-tests": "2.18.3"}
+	want := map[string]bool{}
+	for ubuntu, cudas := range map[string]string{
+		"22.04": "12.8.2 12.9.2 13.0.3 13.1.2 13.2.1 13.3.1 13.4.2",
+		"24.04": "12.8.2 12.9.2 13.0.3 13.1.2 13.2.1 13.3.1 13.4.2",
+		"26.04": "13.3.1 13.4.2",
+	} {
+		for cuda := range strings.FieldsSeq(cudas) {
+			want[cuda+"-devel-ubuntu"+ubuntu+"-nccl2.32.3-1-{recipe}"] = true
+		}
+	}
+	want["12.6.3-devel-ubuntu22.04-nccl2.32.3-1-current-{recipe}"] = true
+	for _, target := range targets {
+		if target.Variant == "efa" || target.CUDA == "" || target.Version("cuda-toolkit") != "" {
+			continue
+		}
+		current := want[target.Tag]
+		delete(want, target.Tag)
+		for component, version := range components {
+			if got := target.Version(component); (got == version) != current {
+				t.Errorf("%s: Version(%q) = %q; the current one is %s, and it is a current row: %v", target.Name, component, got, version, current)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("there is no target with the tag of %v", want)
+	}
+}
+
+// TestMovingOfVariant: the moving tags without NCCL's version stay with the plain image.
+func TestMovingOfVariant(t *testing.T) {
+	for _, target := range expandReal(t) {
+		if target.Name == "cuda12.6.3-ubuntu22.04-current" {
+			if want := []string{"12.6.3-devel-ubuntu22.04-nccl2.32.3-1-current", "12.6.3-devel-ubuntu22.04-current"}; !slices.Equal(target.Moving, want) {
+				t.Errorf("Moving = %q; want %q", target.Moving, want)
+			}
+			return
+		}
+	}
+	t.Error("the variant is not there")
+}
+
 func TestEveryTargetHasBothPlatforms(t *testing.T) {
 	for _, target := range expandReal(t) {
 		if target.Version("cuda-toolkit") != "" { // for amd64 only, so far

@@ -66,12 +66,14 @@ func OldestUbuntu(targets []Target, cuda string) Target {
 		func(t Target) string { return t.Release })
 }
 
-// LowestCUDA returns the target on the same Ubuntu with the lowest CUDA of the
-// same major version ("12"), plain rather than a variant. As OldestUbuntu, it
-// wants every target of the file.
-func LowestCUDA(targets []Target, ubuntu, major string) Target {
+// LowestCUDA returns the target with the lowest CUDA of those on the same Ubuntu
+// that have the same CUDA major version and the same version of a component,
+// plain rather than a variant. As OldestUbuntu, it wants every target of the file.
+func LowestCUDA(targets []Target, like Target, component string) Target {
 	return lowest(targets,
-		func(t Target) bool { return t.Release == ubuntu && t.CUDAMajor() == major },
+		func(t Target) bool {
+			return t.Release == like.Release && t.CUDAMajor() == like.CUDAMajor() && t.Version(component) == like.Version(component)
+		},
 		func(t Target) string { return t.CUDA })
 }
 

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -14,9 +15,9 @@ func TestSelect(t *testing.T) {
 		{"fabric-debian12", "fabric-debian12"},
 		{"cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
 		{"cuda12.2.2-ubuntu22.04 cuda12.2.2-*", "cuda12.2.2-ubuntu20.04 cuda12.2.2-ubuntu22.04"},
-		{"*-efa fabric-*", "fabric-debian12 cuda12.9.1-ubuntu24.04-efa cuda13.0.2-ubuntu24.04-efa cuda13.1.1-ubuntu24.04-efa cuda13.2.1-ubuntu24.04-efa cuda12.9.1-ubuntu22.04-efa"},
+		{"*-ubuntu22.04-efa fabric-*", "fabric-debian12 cuda12.9.1-ubuntu22.04-efa"},
 		{"fabric-debian13", `there is no target "fabric-debian13"; the nearest is "fabric-debian12"`},
-		{"cuda14*", `no target matches "cuda14*"; one of the 26 targets is "`},
+		{"cuda14*", `no target matches "cuda14*"; one of the 47 targets is "`},
 		{"cuda[", `"cuda[" is not a pattern of target names: syntax error in pattern; write it`},
 	} {
 		got := ""
@@ -41,6 +42,7 @@ func TestSharedBases(t *testing.T) {
 		"12.2.2": "cuda12.2.2-ubuntu20.04",
 		"12.9.1": "cuda12.9.1-ubuntu20.04",
 		"13.2.1": "cuda13.2.1-ubuntu22.04",
+		"13.4.2": "cuda13.4.2-ubuntu22.04",
 		"14.0.0": "",
 		"":       "",
 	} {
@@ -48,15 +50,21 @@ func TestSharedBases(t *testing.T) {
 			t.Errorf("OldestUbuntu(%q) = %q; want %q", cuda, got, want)
 		}
 	}
-	for _, c := range []struct{ ubuntu, major, want string }{
-		{"20.04", "12", "cuda12.2.2-ubuntu20.04"},
-		{"22.04", "13", "cuda13.0.2-ubuntu22.04"},
-		{"24.04", "12", "cuda12.9.1-ubuntu24.04"},
-		{"20.04", "13", ""},
-		{"12", "", ""},
+	for like, want := range map[string]string{
+		"cuda12.9.1-ubuntu20.04":         "cuda12.2.2-ubuntu20.04",
+		"cuda13.1.1-ubuntu22.04":         "cuda13.0.2-ubuntu22.04",
+		"cuda13.4.2-ubuntu22.04":         "cuda13.0.3-ubuntu22.04", // 13.0.2 has another HPC-X
+		"cuda13.4.2-ubuntu24.04-efa":     "cuda13.0.3-ubuntu24.04",
+		"cuda12.9.2-ubuntu22.04":         "cuda12.6.3-ubuntu22.04-current",
+		"cuda12.6.3-ubuntu22.04-current": "cuda12.6.3-ubuntu22.04-current",
+		"cuda12.9.1-ubuntu24.04":         "cuda12.9.1-ubuntu24.04",
+		"cuda13.4.2-ubuntu26.04":         "cuda13.3.1-ubuntu26.04",
 	} {
-		if got := LowestCUDA(all, c.ubuntu, c.major).Name; got != c.want {
-			t.Errorf("LowestCUDA(%q, %q) = %q; want %q", c.ubuntu, c.major, got, c.want)
+		i := slices.IndexFunc(all, func(t Target) bool { return t.Name == like })
+		if i < 0 {
+			t.Errorf("there is no %s", like)
+		} else if got := LowestCUDA(all, all[i], "hpcx").Name; got != want {
+			t.Errorf("LowestCUDA(%s) = %q; want %q", like, got, want)
 		}
 	}
 }

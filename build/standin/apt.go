@@ -130,7 +130,7 @@ func (m *maker) cudaDebs(ctx context.Context, ubuntu, arch string) ([]string, er
 	}
 	for _, c := range cudnns {
 		for _, major := range c.cudaMajor {
-			if ubuntu < c.since {
+			if ubuntu < c.since || ubuntu > c.until {
 				continue
 			}
 			debs, err := m.makeDebs(ctx, "debs/cudnn.sh", arch, "cudnn", nil, "VERSION="+c.version, "CUDA_MAJOR="+major)
@@ -169,7 +169,7 @@ func (m *maker) makeDOCARepos(ctx context.Context) error {
 			debs = append(debs, xpmem...)
 			for ubuntu := range ubuntus {
 				url := root + d.version + "/ubuntu" + ubuntu + "/" + docaRepoArch(arch) + "/"
-				if ubuntu < d.since {
+				if ubuntu < d.since || ubuntu > d.until {
 					continue
 				}
 				if err := m.makeRepository(repository{url, "Mellanox Technologies", arch, debs}); err != nil {

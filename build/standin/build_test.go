@@ -154,6 +154,14 @@ test "$(readlink nccl_rdma_sharp_plugin/lib/libnccl-net-ibext.so)" = libnccl-net
 test -f nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so && grep -q ompi4 hpcx-init.sh
 LD_LIBRARY_PATH=ompi5/lib ompi5/bin/ompi_info --version | grep v5
 `},
+	{"hpcx-2.51", "https://content.mellanox.com/hpc/hpc-x/v2.51_cuda12/hpcx-v2.51-gcc-doca_ofed-ubuntu22.04-cuda12-x86_64.tbz", `
+tar xjf /mnt/a && cd hpcx-*
+test -f nccl_spectrum-x_plugin/lib/libnccl-net.so
+test "$(readlink nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so)" = libnccl-net.so
+test -d ompi4/tests/osu-micro-benchmarks-cuda && test -x clusterkit/bin/clusterkit.sh
+export LD_LIBRARY_PATH=
+. ./hpcx-init.sh && hpcx_load && test -d "$HPCX_OSU_DIR" && test -d "$HPCX_OSU_CUDA_DIR"
+`},
 	{"packages", "", `
 printf '#include <cudnn.h>\nint main(void) { return cudnnGetVersion() != 91002 || CUDNN_MINOR != 10; }\n' > t.c && gcc t.c -o t -lcudnn && ./t
 dcgmi --version | grep 'version: 4.5.2'

@@ -102,7 +102,7 @@ func (m *maker) makeImage(ctx context.Context, b Base, arch string) (v1.Image, e
 func (m *maker) makeToolkit(ctx context.Context, cuda, arch string) (string, error) {
 	nccl := baseNCCL[cuda]
 	if nccl == "" {
-		nccl = "2.27.3-1"
+		return "", fmt.Errorf("no stand-in for CUDA %s", cuda)
 	}
 	machine, inputs, err := m.makeMachine(ctx, cuda)
 	if err != nil {

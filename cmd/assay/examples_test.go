@@ -43,6 +43,7 @@ func examples(t *testing.T) []example {
 		out = append(out, example{filepath.Join(profile, scheduler+suffix+ext), append([]string{profile, "--scheduler", scheduler}, args...)})
 	}
 	fixed := []string{"--no-exec", "--run", "nccl-tests"}
+	roce := []string{"--roce", "--site", "coreweave"}
 	for _, p := range doc.Profiles {
 		for _, s := range jobs.Schedulers {
 			add(p.ID, s, "")
@@ -59,6 +60,9 @@ func examples(t *testing.T) []example {
 			if v == "roce" {
 				args = append(args, "--site", "coreweave")
 			}
+			if v == "spectrum-x" && p.ID != "generic" {
+				args = append(args, roce...)
+			}
 			add(p.ID, jobs.MPIOperator, "-"+v, args...)
 			if p.ID != "generic" {
 				add(p.ID, jobs.MPIOperator, "-"+v+"-fixed", slices.Concat(args, fixed)...)
@@ -68,12 +72,16 @@ func examples(t *testing.T) []example {
 			}
 		}
 	}
-	roce := []string{"--roce", "--site", "coreweave"}
 	add("gb300-nvl72", jobs.MPIOperator, "-roce-multirack", append(roce, "--multirack")...)
 	add("gb300-nvl72", jobs.MPIOperator, "-roce-dra", append(roce, "--dra")...)
 	add("gb300-nvl72", jobs.MPIOperator, "-roce-multirack-dra", append(roce, "--multirack", "--dra")...)
 	add("generic", jobs.Kubernetes, "-daemonset", "--daemonset", "--selector", "nvidia.com/gpu.present=true")
+	add("gb300-nvl72", jobs.JobSet, "-roce-spectrum-x", append(roce, "--spectrum-x")...)
+	add("gb300-nvl72", jobs.JobSet, "-dra", "--dra", "--name", "assay-gb300-nvl72-dra-set")
 	add("generic", jobs.MPIOperator, "-coll", "--run", "coll", "--min", "8", "--max", "16G")
+	for _, p := range []string{"generic", "h100-8x", "b300-8x"} {
+		add(p, jobs.JobSet, "-coll", "--run", "coll", "--min", "8", "--max", "16G")
+	}
 	return out
 }
 

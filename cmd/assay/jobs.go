@@ -67,15 +67,15 @@ func jobsListCommand() *cli.Command {
 type jobsRender struct {
 	jobs.Options
 	matrix     string
-	variants   [6]bool // in the order of jobs.VariantNames
+	variants   [7]bool // in the order of jobs.VariantNames
 	env        cli.StringSlice
 	hosts, out string
 }
 
 // variantUsage is in the order of jobs.VariantNames.
-var variantUsage = [6]string{
+var variantUsage = [7]string{
 	"reductions in InfiniBand's switches", "GDRCopy for NCCL", "sockets, without RDMA adapters", "nodes of at least two NVLink racks",
-	"the platform's RoCE fabric instead of InfiniBand", "NVLink across nodes by NVIDIA's DRA driver (ComputeDomain)",
+	"the platform's RoCE fabric instead of InfiniBand", "NCCL's plugin for Spectrum-X", "NVLink across nodes by NVIDIA's DRA driver (ComputeDomain)",
 }
 
 func jobsRenderCommand() *cli.Command {

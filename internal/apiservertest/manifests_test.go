@@ -1,6 +1,7 @@
 package apiservertest_test
 
 import (
+	"encoding/json"
 	"errors"
 	"maps"
 	"os"
@@ -49,8 +50,32 @@ spec:
                   resourceClaimTemplate: {type: object, required: [name], properties: {name: {type: string}}}
 `
 
+// jobSets is the module that defines JobSets, and its sum: go.mod does not pin it,
+// since nothing is compiled from it.
+const jobSets, jobSetsSum = "sigs.k8s.io/jobset@v0.11.1", "h1:WgLEBnXTeX+4MxfVkIbfm4jIVgjvIY6Jfaei2okxKNk="
+
+// jobSetCRD is the definition in that module.
+func jobSetCRD(t *testing.T) []byte {
+	t.Helper()
+	cmd := exec.Command("go", "mod", "download", "-json", jobSets)
+	cmd.Dir = t.TempDir() // no module's own go.mod is changed
+	out, err := cmd.Output()
+	var module struct{ Dir, Sum, Error string }
+	if err := errors.Join(err, json.Unmarshal(out, &module)); err != nil {
+		t.Fatalf("go mod download %s: %v %s", jobSets, err, module.Error)
+	}
+	if module.Sum != jobSetsSum {
+		t.Fatalf("%s has the sum %s; want %s", jobSets, module.Sum, jobSetsSum)
+	}
+	crd, err := os.ReadFile(filepath.Join(module.Dir, "config", "components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
 // startCluster is a server that knows MPIJobs, as the operator's pinned module
-// defines them, and ComputeDomains.
+// defines them, JobSets and ComputeDomains.
 func startCluster(t *testing.T) *server {
 	t.Helper()
 	s := startServer(t)
@@ -63,18 +88,34 @@ func startCluster(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	s.define(t, crd)
+	s.define(t, jobSetCRD(t))
 	s.define(t, []byte(computeDomains))
 	// No controller gives the namespace what pods run as.
 	s.install(t, documents(t, []byte("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: default, namespace: default}\n"))[0])
 	return s
 }
 
-// withPods adds to an object the pods that its controller makes of it, if the
-// server knows the object by a schema alone: it looks at a pod more closely.
+// withPods adds to an object the pods, or Jobs, that its controller makes of it, if
+// the server knows the object by a schema alone: it looks at those more closely.
 func withPods(t *testing.T, o *unstructured.Unstructured) []*unstructured.Unstructured {
 	t.Helper()
 	out := []*unstructured.Unstructured{o}
-	if o.GetKind() != "MPIJob" {
+	switch o.GetKind() {
+	case "JobSet":
+		list, _, err := unstructured.NestedSlice(o.Object, "spec", "replicatedJobs")
+		if err != nil || len(list) == 0 {
+			t.Fatalf("%s has no replicatedJobs: %v", o.GetName(), err)
+		}
+		for _, r := range list {
+			job := &unstructured.Unstructured{Object: r.(map[string]any)["template"].(map[string]any)}
+			job.SetAPIVersion("batch/v1")
+			job.SetKind("Job")
+			job.SetName(o.GetName() + "-job")
+			out = append(out, job)
+		}
+		return out
+	case "MPIJob":
+	default:
 		return out
 	}
 	for _, role := range []string{"Launcher", "Worker"} {
@@ -133,7 +174,7 @@ func combinations(t *testing.T) map[string]jobs.Options {
 	for _, p := range doc.Profiles {
 		for _, site := range append(slices.Collect(maps.Keys(p.Sites)), "none") {
 			for _, variants := range subsets() {
-				for _, scheduler := range []string{jobs.MPIOperator, jobs.Kubernetes} {
+				for _, scheduler := range []string{jobs.MPIOperator, jobs.JobSet, jobs.Kubernetes} {
 					for _, way := range ways {
 						if way.only != "" && way.only != scheduler {
 							continue
@@ -182,7 +223,7 @@ func TestRendered(t *testing.T) {
 		}
 	}
 	t.Logf("manifests: %v; combinations that assay refuses: %d; objects that the server accepts: %v", rendered, refused, accepted)
-	for _, kind := range []string{"MPIJob", "Pod", "Job", "DaemonSet", "ComputeDomain"} {
+	for _, kind := range []string{"MPIJob", "JobSet", "Pod", "Job", "DaemonSet", "ComputeDomain"} {
 		if accepted[kind] == 0 {
 			t.Errorf("no %s was accepted", kind)
 		}

@@ -16,6 +16,7 @@ func TestRefused(t *testing.T) {
 	good := map[string]*unstructured.Unstructured{}
 	for _, o := range []jobs.Options{
 		{Profile: "gb200-nvl72", Scheduler: jobs.MPIOperator, Variants: []string{"dra"}},
+		{Profile: "h100-8x", Scheduler: jobs.JobSet},
 		{Profile: "h100-8x", Scheduler: jobs.Kubernetes},
 		{Profile: "h100-8x", Scheduler: jobs.Kubernetes, DaemonSet: true, Selector: "kind=gpu"},
 	} {
@@ -52,6 +53,9 @@ func TestRefused(t *testing.T) {
 		{"ComputeDomain", "metadata.name", nil, "name or generateName is required"},
 		{"ComputeDomain", "spec.numNodes", "two", "spec.numNodes in body must be of type integer"},
 		{"ComputeDomain", "spec.channel", nil, "spec.channel: Required value"},
+		{"JobSet", "metadata.name", nil, "name or generateName is required"},
+		{"JobSet", "spec.colour", "red", `unknown field "spec.colour"`},
+		{"JobSet", "spec.replicatedJobs", "one", "spec.replicatedJobs in body must be of type array"},
 		{"Pod", "metadata.name", nil, "name or generateName is required"},
 		{"Pod", "status", map[string]any{"phase": "Running"}, "status.phase: the server makes Pending of Running"},
 		{"Pod", "spec.colour", "red", `unknown field "spec.colour"`},

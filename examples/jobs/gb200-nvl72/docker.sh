@@ -15,5 +15,5 @@ mkdir -p "$out"
 
 timeout 1800 docker run --rm --gpus all --network host --ipc host "${rdma[@]}" --env \
   NVIDIA_IMEX_CHANNELS=0 --volume "$out:$out" \
-  ghcr.io/assay-hpc/assay:13.2.1-devel-ubuntu24.04-nccl2.30.4-1 /opt/assay/bin/harness exec -- \
+  ghcr.io/assay-hpc/assay:13.4.2-devel-ubuntu26.04-nccl2.32.3-1 /opt/assay/bin/harness exec -- \
   /opt/assay/bin/harness certify --suite node --output "$out"

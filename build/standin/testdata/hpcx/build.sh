@@ -7,7 +7,8 @@ set -eu
 . /mnt/in/debs/lib.sh
 out=/mnt/out/tree prefix=/build-result/@DIST@
 src=/mnt/in/hpcx
-two_mpis=$(echo "$VERSION" | awk -F. '{ print ($1 * 100 + $2 >= 226) }')
+since() { echo "$VERSION" | awk -F. '{ print ($1 * 100 + $2 >= '$1') }'; }
+two_mpis=$(since 226)
 mkdir -p $out/sources
 echo "HPC-X v$VERSION (stand-in)" > $out/VERSION
 printf 'A stand-in for HPC-X v%s, made by assay'"'"'s tests. Nothing here is NVIDIA'"'"'s.\n' "$VERSION" > $out/README-stand-in.txt
@@ -76,10 +77,14 @@ library nccl_rdma_sharp_plugin nccl-net 0 -DNET_PLUGIN -L$out/sharp/lib -lsharp_
 if [ $two_mpis = 1 ]; then
 	ln -s libnccl-net.so $out/nccl_rdma_sharp_plugin/lib/libnccl-net-ibext.so
 	mkdir -p $out/nccl_spectrum-x_plugin/lib
-	gcc -O2 -shared -fPIC -DNAME=spcx -DNET_PLUGIN -DVERSION="\"$VERSION\"" $src/library.c \
-		-o $out/nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so -Wl,--no-as-needed -libverbs
+	spcx=$out/nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so
+	gcc -O2 -shared -fPIC -DNAME=spcx -DNET_PLUGIN -DVERSION="\"$VERSION\"" $src/library.c -o $spcx -Wl,--no-as-needed -libverbs
+	if [ $(since 250) = 1 ]; then # it has the generic name, too
+		mv $spcx ${spcx%-spcx.so}.so
+		ln -s libnccl-net.so $spcx
+	fi
 fi
-if [ "$ARCH" = amd64 ]; then
+if [ "$ARCH" = amd64 ] || [ $(since 251) = 1 ]; then
 	mkdir -p $out/clusterkit/bin
 	printf '#!/bin/sh\n# Stand-in for clusterkit.\necho "clusterkit (stand-in)"\n' > $out/clusterkit/bin/clusterkit.sh
 	chmod 0755 $out/clusterkit/bin/clusterkit.sh
@@ -95,8 +100,10 @@ mpi() { # DIR VERSION
 	sed -i 's|PREFIX ".*"|PREFIX "/build-result"|; s|COMMAND ".*"|COMMAND "prebuilt"|' config.h
 	make -j2 UNITS=1 install DESTDIR=/tmp/ompi/dest > /dev/null
 	cp -a "/tmp/ompi/dest$prefix/$1" $out/$1
-	mkdir -p $out/$1/tests/osu-micro-benchmarks
-	echo stand-in > $out/$1/tests/osu-micro-benchmarks/README
+	for d in osu-micro-benchmarks osu-micro-benchmarks-cuda; do
+		mkdir -p $out/$1/tests/$d
+		echo stand-in > $out/$1/tests/$d/README
+	done
 }
 if [ $two_mpis = 1 ]; then
 	mpi ompi4 $OMPI

@@ -1,0 +1,262 @@
+package jobs
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// A Set is a JobSet, jobset.x-k8s.io/v1alpha2, as its definition has it.
+type Set struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              SetSpec        `json:"spec"`
+	Status            map[string]any `json:"status,omitempty"` // the controller's
+}
+
+// SetSpec is what is asked for.
+type SetSpec struct {
+	ReplicatedJobs          []ReplicatedJob     `json:"replicatedJobs,omitempty"`
+	Network                 *SetNetwork         `json:"network,omitempty"`
+	SuccessPolicy           *SuccessPolicy      `json:"successPolicy,omitempty"`
+	FailurePolicy           *FailurePolicy      `json:"failurePolicy,omitempty"`
+	StartupPolicy           *StartupPolicy      `json:"startupPolicy,omitempty"`
+	Suspend                 *bool               `json:"suspend,omitempty"`
+	Coordinator             *Coordinator        `json:"coordinator,omitempty"`
+	ManagedBy               *string             `json:"managedBy,omitempty"`
+	TTLSecondsAfterFinished *int32              `json:"ttlSecondsAfterFinished,omitempty"`
+	VolumeClaimPolicies     []VolumeClaimPolicy `json:"volumeClaimPolicies,omitempty"`
+}
+
+// A ReplicatedJob is one or more Jobs of one template.
+type ReplicatedJob struct {
+	Name      string                  `json:"name"`
+	GroupName string                  `json:"groupName,omitempty"`
+	Template  batchv1.JobTemplateSpec `json:"template"`
+	Replicas  *int32                  `json:"replicas,omitempty"`
+	DependsOn []DependsOn             `json:"dependsOn,omitempty"`
+}
+
+// DependsOn names what must be so before a ReplicatedJob's Jobs are made.
+type DependsOn struct {
+	Name   string `json:"name"`
+	Status string `json:"status"`
+}
+
+// SetNetwork is how pods find one another.
+type SetNetwork struct {
+	EnableDNSHostnames       *bool  `json:"enableDNSHostnames,omitempty"`
+	Subdomain                string `json:"subdomain,omitempty"`
+	PublishNotReadyAddresses *bool  `json:"publishNotReadyAddresses,omitempty"`
+}
+
+// SuccessPolicy says which Jobs must succeed.
+type SuccessPolicy struct {
+	Operator             string   `json:"operator"`
+	TargetReplicatedJobs []string `json:"targetReplicatedJobs,omitempty"`
+}
+
+// FailurePolicy says what a Job's failure leads to.
+type FailurePolicy struct {
+	MaxRestarts     int32               `json:"maxRestarts"`
+	RestartStrategy string              `json:"restartStrategy,omitempty"`
+	Rules           []FailurePolicyRule `json:"rules,omitempty"`
+}
+
+// A FailurePolicyRule is for some failures.
+type FailurePolicyRule struct {
+	Name                        string   `json:"name,omitempty"`
+	Action                      string   `json:"action"`
+	OnJobFailureReasons         []string `json:"onJobFailureReasons,omitempty"`
+	OnJobFailureMessagePatterns []string `json:"onJobFailureMessagePatterns,omitempty"`
+	TargetReplicatedJobs        []string `json:"targetReplicatedJobs,omitempty"`
+}
+
+// StartupPolicy is the order in which Jobs are made.
+type StartupPolicy struct {
+	StartupPolicyOrder string `json:"startupPolicyOrder"`
+}
+
+// Coordinator names the pod that others are told of.
+type Coordinator struct {
+	ReplicatedJob string `json:"replicatedJob"`
+	JobIndex      int    `json:"jobIndex,omitempty"`
+	PodIndex      int    `json:"podIndex,omitempty"`
+}
+
+// VolumeClaimPolicy is claims that live with the set.
+type VolumeClaimPolicy struct {
+	Templates       []corev1.PersistentVolumeClaim `json:"templates,omitempty"`
+	RetentionPolicy *RetentionPolicy               `json:"retentionPolicy,omitempty"`
+}
+
+// RetentionPolicy says when those claims go.
+type RetentionPolicy struct {
+	WhenDeleted *string `json:"whenDeleted,omitempty"`
+}
+
+const (
+	setNodes   = "node" // the name of the one ReplicatedJob
+	readyFile  = "/tmp/assay-ready"
+	masterPort = "29500" // torchrun's own default
+)
+
+// gather has the pods of an indexed Job start the processes of one run, which find
+// each other by torchrun's variables. Pods start when their image has come, so all
+// wait for one another: the first one for all, and the others for the first one,
+// which is ready, and so has a name, when it has found them. A pod that does not
+// come in ten minutes is not waited for any longer. Its arguments: how many pods
+// and how many processes of a pod there are, what the pods' names begin and end
+// with, and the command.
+const gather = `pods=$1 processes=$2 head=$3 tail=$4 pids=() status=0 end=$((SECONDS + 600))
+trap '[ "${#pids[@]}" -gt 0 ] || exit 143; kill "${pids[@]}"' TERM
+await() {
+  until getent hosts "$head$1$tail" >/dev/null; do
+    if [ "$SECONDS" -ge "$end" ]; then echo "assay: pod $1 has not come" >&2; return; fi
+    sleep 1
+  done
+}
+if [ "$JOB_COMPLETION_INDEX" = 0 ]; then
+  for ((i = 1; i < pods; i++)); do await "$i"; done
+  touch ` + readyFile + `
+else
+  touch ` + readyFile + `
+  end=$((end + 600))
+  await 0
+fi
+for ((i = 0; i < processes; i++)); do
+  RANK=$((JOB_COMPLETION_INDEX * processes + i)) LOCAL_RANK=$i LOCAL_WORLD_SIZE=$processes "${@:5}" &
+  pids+=($!)
+done
+for p in "${pids[@]}"; do
+  s=0
+  wait "$p" || s=$?
+  if kill -0 "$p" 2>/dev/null; then s=0; wait "$p" || s=$?; fi
+  [ "$s" -le "$status" ] || status=$s
+done
+exit "$status"
+`
+
+// jobSet is a JobSet of one indexed Job with a pod on each node. Its pods have
+// names that lead to them, and the processes find each other by those, without
+// MPI, ssh or anything that would have to hand out keys.
+func (j *job) jobSet() ([]byte, error) {
+	t := j.worker()
+	c := &t.Spec.Containers[0]
+	if j.certifies() {
+		c.Env = append(c.Env, nodeName())
+	}
+	head, tail := j.Name+"-"+setNodes+"-0-", "."+j.Name
+	c.Env = append(c.Env,
+		corev1.EnvVar{Name: "MASTER_ADDR", Value: head + "0" + tail},
+		corev1.EnvVar{Name: "MASTER_PORT", Value: masterPort},
+		corev1.EnvVar{Name: "WORLD_SIZE", Value: strconv.Itoa(j.ranks)},
+		// Random, and the same in all pods of the Job: who else can reach a pod does
+		// not know it.
+		corev1.EnvVar{Name: "ASSAY_JOB_SECRET", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + batchv1.ControllerUidLabel + "']"}}})
+	c.Env = append(c.Env, envVars(j.vars)...)
+	c.Command = escape(append([]string{"bash", "-c", gather, "-", strconv.Itoa(j.Nodes), strconv.Itoa(j.slots), head, tail}, j.command...))
+	switch dir := escape([]string{j.output()})[0]; {
+	case !j.certifies() || dir == "":
+	case j.apart(): // each node has a directory of its own; Kubernetes expands its name
+		c.Command = append(c.Command, "--output", dir+"/$(NODE_NAME)")
+	default:
+		c.Command = append(c.Command, "--output", dir)
+	}
+	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-f", readyFile}}}, PeriodSeconds: 1}
+	t.Spec.RestartPolicy = corev1.RestartPolicyNever
+	n := int32(j.Nodes)
+	set := &Set{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet"},
+		ObjectMeta: j.meta(),
+		Spec: SetSpec{
+			// A pod's name leads to it when it is ready: then all of it has begun.
+			Network:                 &SetNetwork{EnableDNSHostnames: ptr(true), PublishNotReadyAddresses: ptr(false)},
+			FailurePolicy:           &FailurePolicy{}, // no restart: a measurement that failed is a result
+			TTLSecondsAfterFinished: ptr[int32](keepFor),
+			ReplicatedJobs: []ReplicatedJob{{
+				Name: setNodes, Replicas: ptr[int32](1),
+				Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
+					Completions: &n, Parallelism: &n, CompletionMode: ptr(batchv1.IndexedCompletion),
+					// One node that fails must not end the others' runs.
+					BackoffLimitPerIndex: ptr[int32](0), MaxFailedIndexes: &n,
+					ActiveDeadlineSeconds: ptr(int64(j.Time / time.Second)),
+					Template:              t,
+				}},
+			}},
+		},
+	}
+	if j.computed {
+		return j.document(j.computeDomain(), set)
+	}
+	return j.document(set)
+}
+
+// jobSet holds a JobSet's numbers and names against one another.
+func (s *strict) jobSet(o *Set) {
+	if len(o.Spec.ReplicatedJobs) == 0 {
+		s.report(LevelError, "spec", "there are no replicatedJobs", "name one")
+	}
+	hosts, pods := map[string]bool{}, int64(0) // by their names in the set's domain
+	seen := map[string]bool{}
+	domain := o.Name
+	dns := true
+	if n := o.Spec.Network; n != nil {
+		if n.Subdomain != "" {
+			domain = n.Subdomain
+		}
+		dns = n.EnableDNSHostnames == nil || *n.EnableDNSHostnames
+	}
+	for i, r := range o.Spec.ReplicatedJobs {
+		path := fmt.Sprintf("spec.replicatedJobs[%d]", i)
+		if seen[r.Name] {
+			s.report(LevelError, path+".name", fmt.Sprintf("%q is there twice", r.Name), "give them different names")
+		}
+		seen[r.Name] = true
+		for job := range count(r.Replicas, 1) {
+			for pod := range count(r.Template.Spec.Completions, count(r.Template.Spec.Parallelism, 1)) {
+				hosts[fmt.Sprintf("%s-%s-%d-%d.%s", o.Name, r.Name, job, pod, domain)] = true
+				pods++
+			}
+		}
+	}
+	for i, r := range o.Spec.ReplicatedJobs {
+		s.torchrun(r.Template.Spec.Template.Spec, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec", i), hosts, pods, dns)
+	}
+}
+
+// torchrun holds torchrun's variables of a pod's containers against the set.
+func (s *strict) torchrun(p corev1.PodSpec, at string, hosts map[string]bool, pods int64, dns bool) {
+	for i, c := range p.Containers {
+		for k, v := range c.Env {
+			path := fmt.Sprintf("%s.containers[%d].env[%d].value", at, i, k)
+			switch {
+			case v.Name == "MASTER_ADDR" && v.Value != "" && !dns:
+				s.report(LevelError, path, "the set has no names for its pods: enableDNSHostnames is false", "remove that")
+			case v.Name == "MASTER_ADDR" && v.Value != "" && !hosts[v.Value]:
+				s.report(LevelError, path, fmt.Sprintf("no pod of the set is called %s", v.Value), "write SET-REPLICATEDJOB-JOB-POD.SET, as in a-node-0-0.a")
+			case v.Name == "WORLD_SIZE" && v.Value != "":
+				gpus := max(amount(c, gpuResource), 1)
+				each := gpus // one rank a GPU
+				if certifies(c.Command) || certifies(c.Args) {
+					each = 1
+				}
+				if n, err := strconv.ParseInt(v.Value, 10, 64); err != nil || n != pods*each {
+					s.report(LevelError, path, fmt.Sprintf("it is %s, but %d pods of %d processes are %d", v.Value, pods, each, pods*each), "write that number, or other completions")
+				}
+			}
+		}
+	}
+}
+
+// count is what a pointer leads to, or what stands for it.
+func count(n *int32, otherwise int32) int32 {
+	if n == nil {
+		return otherwise
+	}
+	return *n
+}
