@@ -23,12 +23,14 @@ const gatherNames = `#!/bin/bash
 `
 
 // gatherHarness stands in for the harness: it says what torchrun's variables are,
-// and ends as the test says.
+// and ends as the test says. One that hangs lets its neighbour say it first.
 const gatherHarness = `#!/bin/bash
 echo "$(ls "$DIR" | grep -c ready-) ready, $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, at $MASTER_ADDR:$MASTER_PORT, $*"
+touch "$DIR/said-$RANK"
 case $RANK in
 "$FAILS") exit 3 ;;
-"$HANGS") touch "$DIR/hangs" && exec sleep 60 ;;
+"$HANGS") until [ -e "$DIR/said-$((RANK - 1))" ]; do sleep 0.05; done
+	touch "$DIR/hangs" && exec sleep 60 ;;
 esac
 `
 
