@@ -15,7 +15,7 @@ import (
 // loader does not look there: AWS's EFA installer, HPC-X.
 var pluginDirs = []string{
 	"/opt/amazon/nccl-plugin", "/opt/amazon/ofi-nccl/lib", "/opt/amazon/ofi-nccl/lib64", "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu", "/opt/amazon/ofi-nccl/lib/aarch64-linux-gnu",
-	"/opt/aws-ofi-nccl/lib", "/opt/hpcx/nccl_rdma_sharp_plugin/lib",
+	"/opt/aws-ofi-nccl/lib", "/opt/hpcx/nccl_rdma_sharp_plugin/lib", "/opt/hpcx/nccl_spectrum-x_plugin/lib",
 }
 
 // systemDirs are the loader's own.
@@ -27,6 +27,7 @@ var pluginFiles = []struct{ file, name, kind string }{
 	{"libnccl-net.so", "", ""}, // its kind shows only inside
 	{"libnccl-net-ofi.so", "ofi", netenv.PluginOFI},
 	{"libnccl-net-sharp.so", "sharp", netenv.PluginSHARP},
+	{"libnccl-net-spcx.so", "spcx", netenv.PluginSpectrumX},
 }
 
 // plugins finds the network plugins in the order in which the loader looks,

@@ -29,6 +29,7 @@ func TestPlugins(t *testing.T) {
 	write("/usr/lib64/libnccl-net.so", "libsharp_coll.so.5")
 	write("/opt/other/libnccl-net.so", "libc.so.6")
 	write("/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so")
+	write("/opt/hpcx/nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so")
 	write("/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net-sharp.so", "libsharp_coll.so.5")
 	if err := os.MkdirAll(root+"/etc", 0o755); err != nil {
 		t.Fatal(err)
@@ -45,6 +46,7 @@ func TestPlugins(t *testing.T) {
 		{Path: "/usr/lib64/libnccl-net.so", Kind: netenv.PluginSHARP, Listed: true},
 		{Path: "/opt/amazon/ofi-nccl/lib/libnccl-net-ofi.so", Name: "ofi", Kind: netenv.PluginOFI},
 		{Path: "/opt/hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net-sharp.so", Name: "sharp", Kind: netenv.PluginSHARP},
+		{Path: "/opt/hpcx/nccl_spectrum-x_plugin/lib/libnccl-net-spcx.so", Name: "spcx", Kind: netenv.PluginSpectrumX},
 	}
 	if diff := cmp.Diff(want, plugins(root, "relative:/mine")); diff != "" {
 		t.Errorf("plugins (-want +got):\n%s", diff)

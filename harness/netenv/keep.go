@@ -233,7 +233,12 @@ func (n *Node) hasIPv6(i Interface) bool {
 func (m *maker) checkPlugin(value string) string {
 	_, ofi := m.plugin(PluginOFI)
 	sharp, ok := m.plugin(PluginSHARP)
+	_, spectrumX := m.plugin(PluginSpectrumX)
 	switch {
+	case value == "spcx" && !spectrumX:
+		return "names libnccl-net-spcx.so, HPC-X's plugin for Spectrum-X, and it is not here: NCCL goes without"
+	case value == "spcx" && m.Data.Kind != RoCE:
+		return "is for Spectrum-X, and there is " + string(m.Data.Kind)
 	case m.Data.Kind == EFA && value == "none":
 		return "keeps the OFI plugin out, and NCCL goes over TCP"
 	case m.Data.Kind == EFA && !ofi:

@@ -56,9 +56,10 @@ func efa(n *Node) {
 }
 
 var (
-	sharpPlugin = Plugin{Path: "/opt/sharp/libnccl-net.so", Kind: PluginSHARP, Listed: true}
-	namedSharp  = Plugin{Path: "/opt/hpcx/libnccl-net-sharp.so", Name: "sharp", Kind: PluginSHARP, Listed: true}
-	ofiPlugin   = Plugin{Path: "/opt/ofi/libnccl-net-ofi.so", Name: "ofi", Kind: PluginOFI, Listed: true}
+	sharpPlugin     = Plugin{Path: "/opt/sharp/libnccl-net.so", Kind: PluginSHARP, Listed: true}
+	namedSharp      = Plugin{Path: "/opt/hpcx/libnccl-net-sharp.so", Name: "sharp", Kind: PluginSHARP, Listed: true}
+	spectrumXPlugin = Plugin{Path: "/opt/hpcx/libnccl-net-spcx.so", Name: "spcx", Kind: PluginSpectrumX, Listed: true}
+	ofiPlugin       = Plugin{Path: "/opt/ofi/libnccl-net-ofi.so", Name: "ofi", Kind: PluginOFI, Listed: true}
 )
 
 // rules are changes of plain, what each makes be set, left alone and warned of,

@@ -112,9 +112,10 @@ type Modules struct {
 
 // The kinds of network plugins.
 const (
-	PluginOFI   = "ofi"
-	PluginSHARP = "sharp"
-	PluginOther = "other"
+	PluginOFI       = "ofi"
+	PluginSHARP     = "sharp"
+	PluginSpectrumX = "spectrum-x" // goes by name only: who runs the fabric says that jobs are to use it
+	PluginOther     = "other"
 )
 
 // A Plugin is a network plugin of NCCL.
