@@ -42,7 +42,7 @@ demo: deps build ## build fabric-debian12, certify it, print the certificate
 	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
 
 .PHONY: demo-cuda
-demo-cuda: deps build ## build and certify the smallest CUDA image from Debian's archive alone (amd64; 2 GB to download, 12 GB of disk, 10 minutes)
+demo-cuda: deps build ## build and certify the smallest CUDA image from Debian's archive alone (amd64; 2 GB to download, 20 GB of disk, 10 minutes)
 	$(BIN)/assay build cuda12.4-debian13-minimal --output oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):cuda12.4-debian13-minimal
 

@@ -97,6 +97,10 @@ func TestGather(t *testing.T) {
 					cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 					cmd.Env = append(slices.Clone(env), fmt.Sprintf("JOB_COMPLETION_INDEX=%d", pod))
 					cmd.Stdout, cmd.Stderr = &out[pod], &out[pod]
+					if err := cmd.Start(); err != nil {
+						t.Error(err)
+						return
+					}
 					if tt.hangs != "" && pod == 2 { // kubelet ends it
 						go func() {
 							for ctx.Err() == nil {
@@ -108,7 +112,7 @@ func TestGather(t *testing.T) {
 							}
 						}()
 					}
-					err := cmd.Run()
+					err := cmd.Wait()
 					var exit *exec.ExitError
 					if errors.As(err, &exit) {
 						status[pod] = exit.ExitCode()
