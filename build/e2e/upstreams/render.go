@@ -107,7 +107,8 @@ func components(b *strings.Builder, rec *Record, targets []target) {
 func (r Run) has(p *part) *Component {
 	for i, c := range r.Components {
 		// A version that is a word is decided elsewhere: "distro", "source", "devel".
-		if word := p.version[0] > '9'; c.Name == p.name && (c.Version == p.version || word) {
+		// That of a Debian package may have an epoch: "1:3.3.6".
+		if word := p.version[0] > '9'; c.Name == p.name && (c.Version == p.version || strings.HasSuffix(c.Version, ":"+p.version) || word) {
 			return &r.Components[i]
 		}
 	}
