@@ -3,6 +3,7 @@
 package diag
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"testing"
@@ -49,6 +50,33 @@ func take(t *testing.T, r *rig, gpu int) *device {
 		t.Fatalf("took %d bytes of %d; want %d", got, of, most)
 	}
 	return d.(*device)
+}
+
+// TestGPUClose: what is freed is freed in its own context, however the scheduler
+// moves the goroutine that closes.
+func TestGPUClose(t *testing.T) {
+	open(t)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 4 {
+		go func() {
+			for ctx.Err() == nil {
+				runtime.Gosched()
+			}
+		}()
+	}
+	for range 10 {
+		m, err := Open(sysfs.FS{})
+		check(t, err)
+		for _, g := range m.GPUs() {
+			_, err := m.Device(g.Index)
+			check(t, err)
+		}
+		closed := make(chan error)
+		go func() { closed <- m.Close() }()
+		check(t, <-closed)
+	}
 }
 
 // TestGPUPatterns: all patterns are found as they were written, and so are their

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"runtime"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -102,8 +103,11 @@ func (r *rig) Peer(a, b int) error {
 	return nil
 }
 
-// Close frees all.
+// Close frees all. Each device's context is to be current meanwhile, so the thread
+// must not change.
 func (r *rig) Close() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var errs []error
 	for _, d := range r.devices {
 		if d != nil {
