@@ -264,7 +264,7 @@ func (d *dry) stage(r *recipe.Recipe, s recipe.Stage, hashes map[string]recipe.H
 				begin = max(begin, ready(m.From))
 			}
 		case recipe.Copy:
-			st.Kind, st.Title, st.Copy = "copy", llb.CopyTitle(step), &step
+			st.Kind, st.Title, st.Copy = "copy", step.Title(), &step
 			begin = ready(step.From) // what lies below is no matter
 			if i+1 == len(s.Steps) || !isCopy(s.Steps[i+1]) {
 				with = append(with, name(llb.MergeTitle))

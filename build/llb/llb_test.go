@@ -561,3 +561,21 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestLayerTitles: there is one for each layer, of the stages below, too; files and
+// links that follow one another in a stage are one, and an empty set is none.
+func TestLayerTitles(t *testing.T) {
+	r := &recipe.Recipe{Target: "x", Platform: amd64, Stages: []recipe.Stage{
+		{Name: "lower", From: recipe.Source{Kind: recipe.FromLayout, Ref: "base"}, Steps: []recipe.Step{
+			recipe.Run{Title: "set up"}, recipe.Apt{Title: "install packages", Debs: make([]recipe.Deb, 3)}, recipe.File{Path: "/a"},
+		}},
+		{Name: "tool", Steps: []recipe.Step{recipe.Run{Title: "compile"}}},
+		{Name: "image", From: from("lower"), Steps: []recipe.Step{
+			recipe.File{Path: "/b"}, recipe.Symlink{Path: "/c"}, recipe.Apt{Title: "nothing"}, recipe.Copy{From: from("tool"), Dst: "/opt"}, recipe.File{Path: "/d"},
+		}},
+	}}
+	want := []string{"set up", "install packages (3)", "write /a", "write /b and 1 more", "copy tool to /opt", "write /d"}
+	if d := cmp.Diff(want, LayerTitles(r)); d != "" {
+		t.Errorf("titles (-want +got):\n%s", d)
+	}
+}

@@ -96,7 +96,7 @@ func (c *cursor) copy(s recipe.Copy) error {
 		src = "/" + s.From.Name() // all that a download holds
 	}
 	layer := llb.Scratch().Platform(OCIPlatform(c.platform)).
-		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label(CopyTitle(s)))
+		File(llb.Copy(from, src, s.Dst, info, llb.WithCreatedTime(c.env.Epoch)), c.label(s.Title()))
 	c.copies = append(c.copies, layer)
 	return nil
 }
@@ -197,5 +197,44 @@ func FilesTitle(paths []string) string {
 	return title
 }
 
-// CopyTitle is the title of the vertex of a copy.
-func CopyTitle(s recipe.Copy) string { return "copy " + s.From.Name() + " to " + s.Dst }
+// LayerTitles are the titles of the layers that the image has above its base, from
+// the base up.
+func LayerTitles(r *recipe.Recipe) []string { return layerTitles(r, r.Image().Name) }
+
+func layerTitles(r *recipe.Recipe, stage string) []string {
+	s := r.Stage(stage)
+	var titles []string
+	if s.From.Kind == recipe.FromStage {
+		titles = layerTitles(r, s.From.Ref)
+	}
+	var written []string
+	flush := func() {
+		if len(written) > 0 {
+			titles = append(titles, FilesTitle(written))
+		}
+		written = nil
+	}
+	for _, step := range s.Steps {
+		switch step := step.(type) {
+		case recipe.File:
+			written = append(written, step.Path)
+			continue
+		case recipe.Symlink:
+			written = append(written, step.Path)
+			continue
+		}
+		flush()
+		switch step := step.(type) {
+		case recipe.Copy:
+			titles = append(titles, step.Title())
+		case recipe.Run:
+			titles = append(titles, step.Title)
+		case recipe.Apt:
+			if len(step.Debs) > 0 {
+				titles = append(titles, fmt.Sprintf("%s (%d)", step.Title, len(step.Debs)))
+			}
+		}
+	}
+	flush()
+	return titles
+}

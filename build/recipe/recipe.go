@@ -137,6 +137,9 @@ type Copy struct {
 	Dst  string `json:"dst"`
 }
 
+// Title is what a person reads in the progress display and in the image's history.
+func (c Copy) Title() string { return "copy " + c.From.Name() + " to " + c.Dst }
+
 // File writes one regular file.
 type File struct {
 	Path    string `json:"path"`

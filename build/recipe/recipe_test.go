@@ -48,7 +48,8 @@ func sample() *Recipe {
 		},
 		Components: []certificate.Component{{
 			Name: "tool", Version: "1.2", License: "MIT", Homepage: "https://tool.example.org",
-			Sources: []certificate.Download{{URL: url, Digest: "sha256:" + sum("22")}},
+			Sources:  []certificate.Download{{URL: url, Digest: "sha256:" + sum("22")}},
+			Packages: []string{"tool-bin"}, Layers: []string{"copy tool to /"},
 			Checks: []certificate.Check{{
 				Name: "version", Kind: certificate.CheckCommand, Command: []string{"tool", "-V"}, Env: []string{"A=b"}, Match: "1.2", Path: "/opt/tool", Mode: 0o111, Seconds: 3,
 			}},

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/assay-hpc/assay/build/llb"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/state"
 )
@@ -64,7 +64,9 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest, by origins
 	if len(cfg.RootFS.DiffIDs) != len(m.Layers) {
 		return "", fmt.Errorf("image %s has %d layers and %d diff IDs", manifest, len(m.Layers), len(cfg.RootFS.DiffIDs))
 	}
-	by.history(&cfg, m.Layers)
+	if err := by.history(&cfg, m.Layers); err != nil {
+		return "", err
+	}
 	for i, d := range m.Layers {
 		l, err := f.layer(ctx, d, cfg.RootFS.DiffIDs[i])
 		if err != nil {
@@ -75,53 +77,45 @@ func (f *finisher) image(ctx context.Context, manifest digest.Digest, by origins
 	return f.manifest(ctx, cfg, m.Layers)
 }
 
-// origins say where an image's layers come from, in words for its history.
+// origins say where an image's layers come from, a line each for its history:
+// "docker history" shows one a layer. What BuildKit says of a layer depends on the
+// machine: where it pulled a base from, and what the build was called, of whatever
+// recipe, that put the layer into its cache. That would make another digest of the
+// same image.
 type origins struct {
-	base  string            // the base's layers
-	steps map[string]string // titles of steps that run a script, by the script
+	base   string   // the base's layers
+	layers []string // those above it
 }
 
 // originsOf reads them from a recipe.
-func originsOf(r *recipe.Recipe) (o origins, err error) {
-	if o.base, err = baseOf(r); err != nil {
-		return o, err
-	}
-	o.steps = map[string]string{}
-	for _, st := range r.Stages {
-		for _, step := range st.Steps {
-			switch step := step.(type) {
-			case recipe.Run:
-				o.steps[step.Script] = step.Title
-			case recipe.Apt:
-				o.steps[step.Script()] = fmt.Sprintf("%s (%d)", step.Title, len(step.Debs))
-			}
-		}
-	}
-	return o, nil
+func originsOf(r *recipe.Recipe) (origins, error) {
+	base, err := baseOf(r)
+	return origins{base, llb.LayerTitles(r)}, err
 }
 
-// history says of each layer what it is of, in a line: "docker history" shows one
-// a layer. BuildKit says where it pulled the base's from, if it did and not
-// somebody before: a mirror's address, and another one elsewhere, would make
-// another digest of the same image. Of a step it gives the whole script.
-func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) {
+// history writes them into a configuration.
+func (o origins) history(cfg *ocispec.Image, exported []ocispec.Descriptor) error {
+	below := 0
+	for below < len(exported) && !own(exported[below]) {
+		below++
+	}
 	i := 0
 	for n := range cfg.History {
 		h := &cfg.History[n]
-		if h.EmptyLayer {
+		switch {
+		case h.EmptyLayer:
 			continue
-		}
-		if i < len(exported) && !own(exported[i]) {
+		case i < below:
 			h.CreatedBy = o.base
-		} else if _, script, ok := strings.Cut(h.CreatedBy, "/bin/sh -euc "); ok && o.steps[script] != "" {
-			h.CreatedBy = o.steps[script]
-		} else if strings.HasPrefix(h.CreatedBy, "[") { // a vertex's name: "[image amd64] copy …"
-			if _, title, ok := strings.Cut(h.CreatedBy, "] "); ok {
-				h.CreatedBy = title
-			}
+		case i-below < len(o.layers):
+			h.CreatedBy = o.layers[i-below]
 		}
 		i++
 	}
+	if i != len(exported) || i != below+len(o.layers) {
+		return fmt.Errorf("the image has %d layers above its base's %d, and a history of %d; its recipe makes %d", len(exported)-below, below, i, len(o.layers))
+	}
+	return nil
 }
 
 // own reports whether a layer is one that the build made.

@@ -109,6 +109,11 @@ func store(t *testing.T) content.Store {
 	return s
 }
 
+// above are origins of an image with n layers above its base.
+func above(n int) origins {
+	return origins{"pulled from example.com/base@sha256:1", slices.Repeat([]string{"compile it", "copy tool to /opt"}, n)[:n]}
+}
+
 // finisherTo is one of a program's own, whose output is in dir.
 func finisherTo(t *testing.T, from content.Store, dir string, zstd bool) *finisher {
 	t.Helper()
@@ -124,9 +129,9 @@ func finisherTo(t *testing.T, from content.Store, dir string, zstd bool) *finish
 	return f
 }
 
-func finished(t *testing.T, f *finisher, manifest digest.Digest) (ocispec.Manifest, ocispec.Image) {
+func finished(t *testing.T, f *finisher, manifest digest.Digest, own int) (ocispec.Manifest, ocispec.Image) {
 	t.Helper()
-	d, err := f.image(t.Context(), manifest, origins{"pulled from example.com/base@sha256:1", map[string]string{"make\nmake install\n": "compile it"}})
+	d, err := f.image(t.Context(), manifest, above(own))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,8 +152,8 @@ func TestFinish(t *testing.T) {
 		a := exported(t, from, plainTar(t, "shared"), plainTar(t, "a"))
 		b := exported(t, from, plainTar(t, "shared"), plainTar(t, "b"))
 		f := finisherTo(t, from, t.TempDir(), z)
-		ma, cfg := finished(t, f, a)
-		mb, _ := finished(t, f, b)
+		ma, cfg := finished(t, f, a, 2)
+		mb, _ := finished(t, f, b, 2)
 		if ma.Layers[0].Digest != mb.Layers[0].Digest || ma.Layers[1].Digest != mb.Layers[1].Digest || ma.Layers[2].Digest == mb.Layers[2].Digest {
 			t.Errorf("zstd=%v: layers %v and %v; want the base's and the shared one to be the same", z, ma.Layers, mb.Layers)
 		}
@@ -164,7 +169,7 @@ func TestFinish(t *testing.T) {
 		}
 		checkLayer(t, f, ma.Layers[1], cfg.RootFS.DiffIDs[1])
 
-		again, _ := finished(t, finisherTo(t, from, t.TempDir(), z), a)
+		again, _ := finished(t, finisherTo(t, from, t.TempDir(), z), a, 2)
 		if again.Config.Digest != ma.Config.Digest || again.Layers[2].Digest != ma.Layers[2].Digest {
 			t.Errorf("zstd=%v: finished again, the image is another", z)
 		}
@@ -210,7 +215,7 @@ func checkLayer(t *testing.T, f *finisher, d ocispec.Descriptor, diffID digest.D
 func TestWithEntrypoint(t *testing.T) {
 	from := store(t)
 	f := finisherTo(t, from, t.TempDir(), false)
-	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")), origins{})
+	first, err := f.image(t.Context(), exported(t, from, plainTar(t, "a")), above(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,8 +244,19 @@ func TestFinishCutOff(t *testing.T) {
 	whole := plainTar(t, "a")
 	manifest := exported(t, from, whole[:len(whole)/2-7])
 	f := finisherTo(t, from, t.TempDir(), false)
-	if _, err := f.image(t.Context(), manifest, origins{"pulled from example.com/base@sha256:1", map[string]string{"make\nmake install\n": "compile it"}}); err == nil {
+	if _, err := f.image(t.Context(), manifest, above(1)); err == nil {
 		t.Error("a layer that was cut off was finished")
+	}
+}
+
+// TestFinishOther: what has other layers than its recipe makes is not that image.
+func TestFinishOther(t *testing.T) {
+	from := store(t)
+	manifest := exported(t, from, plainTar(t, "a"), plainTar(t, "b"))
+	for _, n := range []int{0, 1, 3} {
+		if _, err := finisherTo(t, from, t.TempDir(), false).image(t.Context(), manifest, above(n)); err == nil {
+			t.Errorf("an image of two layers was finished for a recipe of %d", n)
+		}
 	}
 }
 
@@ -273,7 +289,7 @@ func TestFinishTogether(t *testing.T) {
 				return
 			}
 			f.epoch = epoch
-			if digests[i], err = f.image(t.Context(), manifest, origins{"pulled from example.com/base@sha256:1", map[string]string{"make\nmake install\n": "compile it"}}); err != nil {
+			if digests[i], err = f.image(t.Context(), manifest, above(len(layers))); err != nil {
 				t.Error(err)
 			}
 		})
@@ -316,7 +332,7 @@ func TestStagingIsOnesOwn(t *testing.T) {
 	if err := b.Provider.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.finish.image(t.Context(), m, origins{}); err != nil {
+	if _, err := a.finish.image(t.Context(), m, above(1)); err != nil {
 		t.Errorf("another build ended, and: %v", err)
 	}
 }
