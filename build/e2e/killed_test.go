@@ -237,7 +237,7 @@ func gone(t *testing.T, state, when string) {
 // left wants nothing half-written in the state directory and the output.
 func left(t *testing.T, state, out string) {
 	t.Helper()
-	for _, pattern := range []string{state + "/work/*/*", state + "/downloads/.part-*", state + "/downloads/*.part", out + "/blobs/sha256/.part-*", out + "/ingest/*", state + "/buildkit/tmp/*"} {
+	for _, pattern := range []string{filepath.Join(state, "work", "*", "*"), state + "/downloads/.part-*", state + "/downloads/*.part", out + "/blobs/sha256/.part-*", out + "/ingest/*", state + "/buildkit/tmp/*"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) > 0 {
 			t.Errorf("left behind: %v (%v)", names, err)

@@ -166,16 +166,12 @@ func record(w *driver.Workspace, layout, name string, steps map[string]float64) 
 		return nil, errors.New("matrix.yaml has no such target")
 	}
 	t := w.Targets[i]
-	src, err := oci.OpenSource("oci:"+layout+":"+name, oci.Options{})
-	if err != nil {
-		return nil, err
-	}
-	rep, err := inspect.Inspect(context.Background(), src, attest.Policy{Target: name, Required: inspect.All})
+	images, err := imagesOf(layout, name)
 	if err != nil {
 		return nil, err
 	}
 	var runs []Run
-	for _, img := range rep.Images {
+	for _, img := range images {
 		p, err := platform(img.Platform)
 		if err != nil {
 			return nil, err
@@ -187,7 +183,7 @@ func record(w *driver.Workspace, layout, name string, steps map[string]float64) 
 		if have := img.Certificate.Recipe; have != res.Recipe.Hash() {
 			return nil, fmt.Errorf("the image's recipe is %s, the matrix's %s: build it anew", have, res.Recipe.Hash())
 		}
-		r := Run{Date: time.Now().UTC().Format(time.DateOnly), Target: name, Platform: img.Platform, Image: img.Digest, Recipe: res.Recipe.Hash()}
+		r := runOf(name, img)
 		for _, c := range res.Recipe.Components {
 			out := Component{Name: c.Name, Version: c.Version, Sources: c.Sources, Checks: len(c.Checks)}
 			for _, name := range sortedKeys(steps) {
@@ -202,9 +198,9 @@ func record(w *driver.Workspace, layout, name string, steps map[string]float64) 
 	return runs, nil
 }
 
-// recordStandin reads one target of a layout. Its documents say what is in it: the
-// stand-ins' checksums are in no lock that stays.
-func recordStandin(layout, name string) ([]Run, error) {
+// imagesOf returns the images of a target that have all their documents, each about
+// the image and a pass.
+func imagesOf(layout, name string) ([]inspect.Image, error) {
 	src, err := oci.OpenSource("oci:"+layout+":"+name, oci.Options{})
 	if err != nil {
 		return nil, err
@@ -213,9 +209,24 @@ func recordStandin(layout, name string) ([]Run, error) {
 	if err != nil {
 		return nil, err
 	}
+	return rep.Images, nil
+}
+
+func runOf(name string, img inspect.Image) Run {
+	return Run{Date: time.Now().UTC().Format(time.DateOnly), Target: name, Platform: img.Platform, Image: img.Digest, Recipe: img.Certificate.Recipe}
+}
+
+// recordStandin reads one target of a layout. Its documents say what is in it: the
+// stand-ins' checksums are in no lock that stays.
+func recordStandin(layout, name string) ([]Run, error) {
+	images, err := imagesOf(layout, name)
+	if err != nil {
+		return nil, err
+	}
 	var runs []Run
-	for _, img := range rep.Images {
-		r := Run{Date: time.Now().UTC().Format(time.DateOnly), Target: name, Platform: img.Platform, Image: img.Digest, Recipe: img.Certificate.Recipe, Standin: true}
+	for _, img := range images {
+		r := runOf(name, img)
+		r.Standin = true
 		for _, c := range img.Components {
 			r.Components = append(r.Components, Component{Name: c.Name, Version: c.Version})
 		}
