@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -201,7 +202,7 @@ func (s *strict) jobSet(o *Set) {
 	if len(o.Spec.ReplicatedJobs) == 0 {
 		s.report(LevelError, "spec", "there are no replicatedJobs", "name one")
 	}
-	hosts, pods := map[string]bool{}, int64(0) // by their names in the set's domain
+	pods := int64(0)
 	seen := map[string]bool{}
 	domain := o.Name
 	dns := true
@@ -217,27 +218,33 @@ func (s *strict) jobSet(o *Set) {
 			s.report(LevelError, path+".name", fmt.Sprintf("%q is there twice", r.Name), "give them different names")
 		}
 		seen[r.Name] = true
-		for job := range count(r.Replicas, 1) {
-			for pod := range count(r.Template.Spec.Completions, count(r.Template.Spec.Parallelism, 1)) {
-				hosts[fmt.Sprintf("%s-%s-%d-%d.%s", o.Name, r.Name, job, pod, domain)] = true
-				pods++
+		pods += int64(count(r.Replicas, 1)) * r.pods()
+	}
+	isPod := func(host string) bool {
+		for _, r := range o.Spec.ReplicatedJobs {
+			rest, ok := strings.CutPrefix(host, o.Name+"-"+r.Name+"-")
+			var job, pod int64
+			if n, err := fmt.Sscanf(rest, "%d-%d", &job, &pod); ok && n == 2 && err == nil &&
+				rest == fmt.Sprintf("%d-%d.%s", job, pod, domain) && 0 <= job && job < int64(count(r.Replicas, 1)) && 0 <= pod && pod < r.pods() {
+				return true
 			}
 		}
+		return false
 	}
 	for i, r := range o.Spec.ReplicatedJobs {
-		s.torchrun(r.Template.Spec.Template.Spec, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec", i), hosts, pods, dns)
+		s.torchrun(r.Template.Spec.Template.Spec, fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec", i), isPod, pods, dns)
 	}
 }
 
 // torchrun holds torchrun's variables of a pod's containers against the set.
-func (s *strict) torchrun(p corev1.PodSpec, at string, hosts map[string]bool, pods int64, dns bool) {
+func (s *strict) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, pods int64, dns bool) {
 	for i, c := range p.Containers {
 		for k, v := range c.Env {
 			path := fmt.Sprintf("%s.containers[%d].env[%d].value", at, i, k)
 			switch {
 			case v.Name == "MASTER_ADDR" && v.Value != "" && !dns:
 				s.report(LevelError, path, "the set has no names for its pods: enableDNSHostnames is false", "remove that")
-			case v.Name == "MASTER_ADDR" && v.Value != "" && !hosts[v.Value]:
+			case v.Name == "MASTER_ADDR" && v.Value != "" && !isPod(v.Value):
 				s.report(LevelError, path, fmt.Sprintf("no pod of the set is called %s", v.Value), "write SET-REPLICATEDJOB-JOB-POD.SET, as in a-node-0-0.a")
 			case v.Name == "WORLD_SIZE" && v.Value != "":
 				gpus := max(amount(c, gpuResource), 1)
@@ -251,6 +258,11 @@ func (s *strict) torchrun(p corev1.PodSpec, at string, hosts map[string]bool, po
 			}
 		}
 	}
+}
+
+// pods is how many each of the jobs has.
+func (r ReplicatedJob) pods() int64 {
+	return int64(count(r.Template.Spec.Completions, count(r.Template.Spec.Parallelism, 1)))
 }
 
 // count is what a pointer leads to, or what stands for it.
