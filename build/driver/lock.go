@@ -201,9 +201,10 @@ func (w *Workspace) imageDigest(ctx context.Context, ref string) (string, error)
 }
 
 // Forget drops the entries of the targets, so that Resolve resolves them anew,
-// and the lock's date with them.
+// and the lock's date with them. In the file each stays until there is a new one.
 func (w *Workspace) Forget(targets []matrix.Target) error {
 	need, err := w.needed(targets)
+	w.forgotten = w.Lock.Clone()
 	for key := range need {
 		delete(w.Lock.Images, key)
 		delete(w.Lock.Downloads, key)
@@ -291,9 +292,23 @@ func (w *Workspace) LockTargets(ctx context.Context, targets []matrix.Target, o 
 		return rep, err
 	}
 	defer stop()
-	rep, err = w.Resolve(ctx, s, targets, nil, w.WriteLock)
+	return w.lockWith(ctx, s, targets)
+}
+
+func (w *Workspace) lockWith(ctx context.Context, s *solve.Solver, targets []matrix.Target) (LockReport, error) {
+	rep, err := w.Resolve(ctx, s, targets, nil, w.WriteLock)
 	if err != nil {
 		return rep, err
+	}
+	if old := w.forgotten; old != nil {
+		for key, why := range rep.Unresolved {
+			if old.Images[key].Digest != "" || old.Downloads[key].Digest != "" || len(old.Debs[key].Packages) > 0 {
+				rep.Unresolved[key] = why + "; what was locked stays"
+			}
+		}
+		if len(rep.Resolved) == 0 {
+			w.Lock.Epoch = old.Epoch
+		}
 	}
 	return rep, errors.Join(w.Prune(), w.WriteLock())
 }
@@ -306,9 +321,7 @@ func (w *Workspace) Stale() ([]string, error) {
 	have := keys(w.Lock)
 	saved := w.Lock
 	defer func() { w.Lock = saved }()
-	c := *saved
-	c.Images, c.Downloads, c.Debs = maps.Clone(c.Images), maps.Clone(c.Downloads), maps.Clone(c.Debs)
-	w.Lock = &c
+	w.Lock = saved.Clone()
 	if err := w.Prune(); err != nil {
 		return nil, err
 	}
@@ -328,7 +341,12 @@ func (w *Workspace) WriteLock() error {
 		return err
 	}
 	defer os.Remove(tmp.Name())
-	if _, err := tmp.Write(w.Lock.Marshal()); err != nil {
+	l := w.Lock
+	if w.forgotten != nil {
+		l = l.Clone()
+		l.Keep(w.forgotten)
+	}
+	if _, err := tmp.Write(l.Marshal()); err != nil {
 		return err
 	}
 	if err := errors.Join(tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err != nil {

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/assay-hpc/assay"
 	"github.com/assay-hpc/assay/build/daemon"
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/solve"
@@ -74,6 +77,70 @@ func TestLockIsKept(t *testing.T) {
 	}
 }
 
+// TestUpdateKeeps: what cannot be resolved anew, or not before the end, stays
+// pinned as it was, with the lock's date if nothing is new.
+func TestUpdateKeeps(t *testing.T) {
+	for _, gone := range []string{"", "golang.org/x/sys/", "/"} {
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if gone != "" && strings.Contains(r.URL.Path, gone) || strings.HasPrefix(r.URL.Path, "/v2/") {
+				http.NotFound(w, r)
+				return
+			}
+			_, _ = w.Write([]byte("content of " + r.URL.Path))
+		}))
+		t.Cleanup(srv.Close)
+		at := strings.TrimPrefix(srv.URL, "http://")
+		file := own(t)
+		if err := os.WriteFile(strings.TrimSuffix(file, "yaml")+"lock", assay.Lock, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		options := Options{Matrix: file, Mirrors: []string{"docker.io=" + at, "goproxy:=" + srv.URL, "debian:=" + srv.URL, "https://github.com=" + srv.URL}}
+		w := open(t, options)
+		w.Log = t.Logf
+		targets, err := w.Select([]string{"cuda12.4-debian13"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := w.Lock.Clone()
+		if err := w.Forget(targets); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Prune(); err != nil {
+			t.Fatal(err)
+		}
+		p := &solve.Provider{Mirror: w.Mirror, Lock: w.Lock, StateDir: t.TempDir(), Log: t.Logf}
+		if err := p.Open(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { p.Close() })
+		rep, err := w.lockWith(t.Context(), &solve.Solver{Provider: p, Builders: []*daemon.Builder{{Native: amd64}}}, targets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := open(t, options).Lock
+		for key, was := range before.Debs {
+			if d := cmp.Diff(was, after.Debs[key]); d != "" {
+				t.Errorf("without %q: the packages of %s (-want +got):\n%s", gone, key, d)
+			}
+		}
+		for url := range before.Downloads {
+			if !strings.HasPrefix(url, "goproxy:golang.org/x/") {
+				continue // somebody has published its checksum, or it is not of this target
+			}
+			kept := gone != "" && strings.Contains(url, gone)
+			if (after.Downloads[url].Digest == before.Downloads[url].Digest) != kept || after.Downloads[url].Digest == "" {
+				t.Errorf("without %q: %s is %+v, was %+v", gone, url, after.Downloads[url], before.Downloads[url])
+			}
+			if why := rep.Unresolved[url]; kept != strings.HasSuffix(why, "; what was locked stays") {
+				t.Errorf("without %q: %s is unresolved: %q", gone, url, why)
+			}
+		}
+		if (after.Epoch == before.Epoch) != (gone == "/") {
+			t.Errorf("without %q: the date was %d and is %d; %d were resolved", gone, before.Epoch, after.Epoch, len(rep.Resolved))
+		}
+	}
+}
+
 // TestLockGoesOn: what a row needs and its source does not have stays unresolved,
 // with the reason, and keeps nothing else of that row or of others back.
 func TestLockGoesOn(t *testing.T) {
@@ -110,11 +177,8 @@ func TestLockGoesOn(t *testing.T) {
 	}
 	t.Cleanup(func() { p.Close() })
 	s := &solve.Solver{Provider: p, Builders: []*daemon.Builder{{Native: amd64}}}
-	rep, err := w.Resolve(t.Context(), s, targets, nil, w.WriteLock)
+	rep, err := w.lockWith(t.Context(), s, targets)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(w.Prune(), w.WriteLock()); err != nil {
 		t.Fatal(err)
 	}
 	l := open(t, options).Lock

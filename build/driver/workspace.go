@@ -55,7 +55,8 @@ type Workspace struct {
 	// Publishers have their keys pinned; nil means [component.Publishers].
 	Publishers []component.Publisher
 
-	text      []byte // of the matrix
+	forgotten *lock.Lock // what Forget dropped from; nil: nothing
+	text      []byte     // of the matrix
 	source    component.Source
 	sourceTar []byte
 }

@@ -99,6 +99,32 @@ func made[V any](m map[string]V) map[string]V {
 	return m
 }
 
+// Clone returns a copy whose entries can be changed.
+func (l *Lock) Clone() *Lock {
+	c := *l
+	c.Images, c.Downloads, c.Debs = maps.Clone(l.Images), maps.Clone(l.Downloads), maps.Clone(l.Debs)
+	return &c
+}
+
+// Keep gives unresolved entries what an older lock has for them.
+func (l *Lock) Keep(old *Lock) {
+	for ref, e := range l.Images {
+		if was := old.Images[ref]; e.Digest == "" && was.Digest != "" {
+			l.Images[ref] = was
+		}
+	}
+	for url, e := range l.Downloads {
+		if was := old.Downloads[url]; e.Digest == "" && was.Digest != "" {
+			l.Downloads[url] = was
+		}
+	}
+	for key, set := range l.Debs {
+		if was := old.Debs[key]; len(set.Packages) == 0 && len(was.Packages) > 0 {
+			l.Debs[key] = was
+		}
+	}
+}
+
 // Marshal returns the canonical text: sorted, one entry a line.
 func (l *Lock) Marshal() []byte {
 	var b bytes.Buffer
