@@ -140,7 +140,9 @@ func assemble(in Input) (*builder, error) {
 		if !ok {
 			return nil, fmt.Errorf("target %s: no component is called %q; there are %s", in.Target.Name, c.Name, strings.Join(Names(), ", "))
 		}
+		packages, copies := len(b.packages), len(b.copies)
 		make(b, c.Version)
+		b.owns(b.packages[packages:], b.copies[copies:])
 	}
 	b.recipe = b.finish()
 	return b, nil
@@ -265,6 +267,18 @@ func (b *builder) stage(s recipe.Stage) recipe.Source {
 }
 
 func (b *builder) declare(c certificate.Component) { b.components = append(b.components, c) }
+
+// owns notes what the component that was declared last has put into the image.
+func (b *builder) owns(packages []string, copies []recipe.Step) {
+	c := &b.components[len(b.components)-1]
+	for _, p := range packages {
+		name, _, _ := strings.Cut(p, "=")
+		c.Packages = append(c.Packages, name)
+	}
+	for _, s := range copies {
+		c.Layers = append(c.Layers, s.(recipe.Copy).Title())
+	}
+}
 
 func (b *builder) install(packages ...string) { b.packages = append(b.packages, packages...) }
 

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/dpkg"
 	"github.com/assay-hpc/assay/internal/oci"
 )
@@ -26,9 +28,10 @@ import (
 // Sizes say what an image's bytes are of.
 type Sizes struct {
 	Layers []LayerSize `json:"layers"` // from the base up
-	// Packages are Debian's source packages, the largest first: most components are
-	// packages, and all packages are in one layer or two.
-	Packages []PackageSize `json:"packages,omitempty"`
+	// Components are those that the image declares, and in what order it does.
+	Components []ComponentSize `json:"components,omitempty"`
+	Rest       []ComponentSize `json:"rest,omitempty"`     // what is of no component alone, by what it is
+	Packages   []PackageSize   `json:"packages,omitempty"` // Debian's source packages, the largest first
 }
 
 // A LayerSize is one layer's.
@@ -38,6 +41,16 @@ type LayerSize struct {
 	Bytes    int64  `json:"bytes"`    // compressed
 	Unpacked int64  `json:"unpacked"` // of its files
 	Files    int    `json:"files"`
+}
+
+// A ComponentSize is what a component takes. With the rest, each layer and each
+// package is in one sum, apart from Shared.
+type ComponentSize struct {
+	Name      string `json:"name"`
+	Layers    int64  `json:"layers"`    // bytes of files in layers of its own
+	Packages  int    `json:"packages"`  // that are there for it alone
+	Installed int64  `json:"installed"` // bytes, of these
+	Shared    int64  `json:"shared"`    // bytes of packages that other components need as well
 }
 
 // A PackageSize is what the packages of one source take.
@@ -83,36 +96,53 @@ func measure(ctx context.Context, src oci.Source, manifest string, told func(lay
 	}
 	cfg.History = slices.DeleteFunc(cfg.History, func(h v1.History) bool { return h.EmptyLayer })
 	s := &Sizes{}
-	var status []byte
+	files := map[string][]byte{}
 	for i, d := range m.Layers {
 		told(i+1, len(m.Layers), d.Size)
 		l := LayerSize{Digest: d.Digest.String(), Bytes: d.Size}
 		if i < len(cfg.History) {
 			l.By = cfg.History[i].CreatedBy
 		}
-		upper, err := l.read(ctx, src, d)
-		if err != nil {
+		if err := l.read(ctx, src, d, files); err != nil {
 			return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
-		}
-		if upper != nil {
-			status = upper
 		}
 		s.Layers = append(s.Layers, l)
 	}
-	s.Packages, err = bySource(status)
-	return s, err
-}
-
-// read counts a layer's files, and returns the package database if it has one.
-func (l *LayerSize) read(ctx context.Context, src oci.Source, d v1.Descriptor) (status []byte, err error) {
-	blob, err := src.Open(ctx, d)
+	pkgs, err := installed(files, dpkg.StatusPath)
 	if err != nil {
 		return nil, err
+	}
+	s.Packages = bySource(pkgs)
+	raw = files[certificate.SpecPath]
+	if raw == nil {
+		return s, nil
+	}
+	spec, err := certificate.ParseSpec(raw)
+	if err != nil {
+		return nil, err
+	}
+	base, err := installed(files, certificate.BaseStatusPath)
+	if err != nil {
+		return nil, err
+	}
+	s.byComponent(spec, pkgs, base)
+	return s, nil
+}
+
+// kept are the files that are read.
+var kept = []string{dpkg.StatusPath, certificate.SpecPath, certificate.BaseStatusPath}
+
+// read counts a layer's files, and keeps those of them that tell of packages and
+// components.
+func (l *LayerSize) read(ctx context.Context, src oci.Source, d v1.Descriptor, files map[string][]byte) error {
+	blob, err := src.Open(ctx, d)
+	if err != nil {
+		return err
 	}
 	defer blob.Close()
 	plain, err := unpacked(blob, d.MediaType)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer plain.Close()
 	tr := tar.NewReader(plain)
@@ -122,25 +152,25 @@ func (l *LayerSize) read(ctx context.Context, src oci.Source, d v1.Descriptor) (
 			break
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
 		l.Files++
 		l.Unpacked += h.Size
-		if path.Clean("/"+h.Name) == dpkg.StatusPath {
-			if h.Size > statusLimit {
-				return nil, fmt.Errorf("%s has %d bytes; at most %d are read", dpkg.StatusPath, h.Size, statusLimit)
+		if name := path.Clean("/" + h.Name); slices.Contains(kept, name) {
+			if h.Size > readLimit {
+				return fmt.Errorf("%s has %d bytes; at most %d are read", name, h.Size, readLimit)
 			}
-			if status, err = io.ReadAll(tr); err != nil {
-				return nil, err
+			if files[name], err = io.ReadAll(tr); err != nil {
+				return err
 			}
 		}
 	}
 	// At its end the blob is held against its digest.
 	_, err = io.Copy(io.Discard, io.MultiReader(plain, blob))
-	return status, err
+	return err
 }
 
 func unpacked(r io.Reader, media types.MediaType) (io.ReadCloser, error) {
@@ -159,32 +189,94 @@ func unpacked(r io.Reader, media types.MediaType) (io.ReadCloser, error) {
 	return nil, fmt.Errorf("its type is %s, which is not a layer's", media)
 }
 
-func bySource(status []byte) ([]PackageSize, error) {
-	pkgs, err := dpkg.ParseStatus(status)
+// installed returns the packages of a database that are there.
+func installed(files map[string][]byte, name string) ([]dpkg.Package, error) {
+	pkgs, err := dpkg.ParseStatus(files[name])
 	if err != nil {
-		return nil, fmt.Errorf("%s:%w", dpkg.StatusPath, err)
+		return nil, fmt.Errorf("%s:%w", name, err)
 	}
+	return slices.DeleteFunc(pkgs, func(p dpkg.Package) bool { return !p.Installed() }), nil
+}
+
+func bySource(pkgs []dpkg.Package) []PackageSize {
 	sums := map[string]PackageSize{}
 	for _, p := range pkgs {
-		if !p.Installed() {
-			continue
-		}
 		name, _, _ := strings.Cut(cmp.Or(p.Source, p.Name), " ") // "glibc (2.41-1)"
 		sum := sums[name]
 		sums[name] = PackageSize{name, sum.Packages + 1, sum.Bytes + p.InstalledBytes}
 	}
-	var list []PackageSize
-	for _, p := range sums {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(a, b PackageSize) int {
+	return slices.SortedFunc(maps.Values(sums), func(a, b PackageSize) int {
 		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), strings.Compare(a.Source, b.Source))
 	})
-	return list, nil
 }
 
-// statusLimit is far above what a distribution with all its packages has.
-const statusLimit = 256 << 20
+// byComponent sums up layers and packages by the component that they are there for.
+// A package that the image does not declare has its files in a component's layer.
+func (s *Sizes) byComponent(spec *certificate.ImageSpec, pkgs, base []dpkg.Package) {
+	providers := map[string][]int{}
+	for i, p := range pkgs {
+		for _, name := range append(p.Provides, p.Name) {
+			providers[name] = append(providers[name], i)
+		}
+	}
+	below, declared := map[string]bool{}, map[string]bool{}
+	for _, p := range base {
+		below[p.Name] = true
+	}
+	for _, p := range spec.Packages {
+		declared[p.Name] = true
+	}
+	users := make([][]int, len(pkgs))
+	of := map[string]int{} // layer: component
+	for c, component := range spec.Components {
+		s.Components = append(s.Components, ComponentSize{Name: component.Name})
+		for _, l := range component.Layers {
+			of[l] = c
+		}
+		seen := map[int]bool{}
+		for want := component.Packages; len(want) > 0; {
+			name := want[0]
+			want = want[1:]
+			for _, i := range providers[name] {
+				if seen[i] || below[pkgs[i].Name] {
+					continue
+				}
+				seen[i] = true
+				users[i] = append(users[i], c)
+				want = append(want, slices.Concat(pkgs[i].Needs...)...)
+			}
+		}
+	}
+	inBase, several, none := ComponentSize{Name: "the base"}, ComponentSize{Name: "several components"}, ComponentSize{Name: "no component"}
+	for i, p := range pkgs {
+		to := &several
+		switch {
+		case below[p.Name]:
+			to = &inBase
+		case len(users[i]) == 1:
+			to = &s.Components[users[i][0]]
+		case len(users[i]) == 0 && !declared[p.Name]:
+			continue
+		case len(users[i]) == 0:
+			to = &none
+		default:
+			for _, c := range users[i] {
+				s.Components[c].Shared += p.InstalledBytes
+			}
+		}
+		to.Packages++
+		to.Installed += p.InstalledBytes
+	}
+	for _, l := range s.Layers {
+		if c, ok := of[l.By]; ok {
+			s.Components[c].Layers += l.Unpacked
+		}
+	}
+	s.Rest = []ComponentSize{inBase, several, none}
+}
+
+// readLimit is far above what a distribution with all its packages has.
+const readLimit = 256 << 20
 
 // shown is how many source packages text has; the data have all.
 const shown = 20
@@ -201,6 +293,17 @@ func (s *Sizes) text(b *bytes.Buffer) {
 		fmt.Fprintf(w, "  %s\t%s\t%d\t  %s\n", size(l.Bytes), size(l.Unpacked), l.Files, cmp.Or(by, "(the image does not say)"))
 	}
 	w.Flush()
+	if len(s.Components) > 0 {
+		fmt.Fprintln(b)
+		fmt.Fprint(w, "  LAYERS\tPACKAGES\tINSTALLED\tSHARED\t  COMPONENT\n")
+		for _, c := range s.Components {
+			fmt.Fprintf(w, "  %s\t%d\t%s\t%s\t  %s\n", size(c.Layers), c.Packages, size(c.Installed), size(c.Shared), c.Name)
+		}
+		for _, c := range s.Rest {
+			fmt.Fprintf(w, "  \t%d\t%s\t\t  (%s)\n", c.Packages, size(c.Installed), c.Name)
+		}
+		w.Flush()
+	}
 	if len(s.Packages) == 0 {
 		return
 	}

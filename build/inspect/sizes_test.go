@@ -25,6 +25,14 @@ import (
 
 const lowerStatus = "Package: libc6\nStatus: install ok installed\nSource: glibc\nInstalled-Size: 13000\n"
 
+// declaration has a component of each kind: of a layer, of packages, of nothing.
+const declaration = `{"version": 1, "target": "x", "platform": "linux/amd64", "recipe": "", "components": [
+ {"name": "tool", "version": "1", "license": "MIT", "layers": ["copy tool to /opt"], "packages": ["libc6"]},
+ {"name": "cuda", "version": "1", "license": "MIT", "packages": ["nvcc"]},
+ {"name": "ssh", "version": "1", "license": "MIT", "packages": ["shy"]},
+ {"name": "plugin", "version": "1", "license": "MIT"}],
+ "packages": [{"name": "libc-bin"}, {"name": "nvcc"}, {"name": "cudart"}, {"name": "shy"}, {"name": "curl"}]}`
+
 const upperStatus = lowerStatus + `
 Package: libc-bin
 Status: install ok installed
@@ -37,7 +45,17 @@ Installed-Size: 200000
 
 Package: nvcc
 Status: install ok installed
+Depends: libc6, cudart-any (>= 12), libc-bin
 Installed-Size: 80000
+
+Package: cudart
+Status: install ok installed
+Provides: cudart-any
+Installed-Size: 3000
+
+Package: curl
+Status: install ok installed
+Installed-Size: 700
 
 Package: gone
 Status: deinstall ok config-files
@@ -45,6 +63,7 @@ Installed-Size: 500000
 
 Package: shy
 Status: install ok installed
+Pre-Depends: nothing | libc-bin
 `
 
 // sized is a layout with one image, of a layer of each compression.
@@ -90,6 +109,7 @@ func sized(t *testing.T) (*oci.Layout, []v1.Layer) {
 		layer(types.OCILayer, "./var/lib/dpkg/status", lowerStatus, "bin/sh", strings.Repeat("x", 1000)),
 		layer(types.OCILayerZStd, "var/lib/dpkg/status", upperStatus),
 		layer(types.OCIUncompressedLayer, "opt/tool", strings.Repeat("y", 5000), "opt/doc", ""),
+		layer(types.OCILayer, "opt/assay/image.json", declaration, "opt/assay/base/dpkg-status", lowerStatus),
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	cfg := &v1.ConfigFile{OS: "linux", Architecture: "amd64"}
@@ -97,7 +117,7 @@ func sized(t *testing.T) (*oci.Layout, []v1.Layer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := []string{"made by debootstrap: base-trixie-minbase", "install packages (5)\nof a set", "copy tool to /opt"}
+	by := []string{"made by debootstrap: base-trixie-minbase", "install packages (5)\nof a set", "copy tool to /opt", "write 2 files"}
 	for i, l := range layers {
 		media, _ := l.MediaType()
 		if img, err = mutate.Append(img, mutate.Addendum{Layer: l, MediaType: media, History: v1.History{CreatedBy: by[i]}},
@@ -142,12 +162,27 @@ func TestSizes(t *testing.T) {
 		{By: "made by debootstrap: base-trixie-minbase", Unpacked: int64(1000 + len(lowerStatus)), Files: 2},
 		{By: "install packages (5)\nof a set", Unpacked: int64(len(upperStatus)), Files: 1},
 		{By: "copy tool to /opt", Unpacked: 5000, Files: 2},
+		{By: "write 2 files", Unpacked: int64(len(declaration) + len(lowerStatus)), Files: 2},
 	}, layers); d != "" {
 		t.Errorf("layers (-want +got):\n%s", d)
 	}
 	// A package on hold is there; one of which the configuration is left takes nothing.
-	if d := cmp.Diff([]PackageSize{{"libnccl2", 1, 200000 << 10}, {"nvcc", 1, 80000 << 10}, {"glibc", 2, 15000 << 10}, {"shy", 1, 0}}, got.Packages); d != "" {
+	if d := cmp.Diff([]PackageSize{
+		{"libnccl2", 1, 200000 << 10}, {"nvcc", 1, 80000 << 10}, {"glibc", 2, 15000 << 10}, {"cudart", 1, 3000 << 10}, {"curl", 1, 700 << 10}, {"shy", 1, 0},
+	}, got.Packages); d != "" {
 		t.Errorf("packages (-want +got):\n%s", d)
+	}
+	// libnccl2 is not declared: its files are in some component's layer.
+	if d := cmp.Diff([]ComponentSize{
+		{Name: "tool", Layers: 5000},
+		{Name: "cuda", Packages: 2, Installed: 83000 << 10, Shared: 2000 << 10},
+		{Name: "ssh", Packages: 1, Shared: 2000 << 10},
+		{Name: "plugin"},
+		{Name: "the base", Packages: 1, Installed: 13000 << 10},
+		{Name: "several components", Packages: 1, Installed: 2000 << 10},
+		{Name: "no component", Packages: 1, Installed: 700 << 10},
+	}, append(got.Components, got.Rest...)); d != "" {
+		t.Errorf("components (-want +got):\n%s", d)
 	}
 	for i := range got.Layers {
 		got.Layers[i].Bytes = int64(1+i) * 1_500_000 // they depend on how this version of Go compresses

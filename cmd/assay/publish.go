@@ -110,7 +110,7 @@ func inspectCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "require", Usage: "documents that every image must have, of `LIST` certificate,sbom,provenance (default: with --key all of them)", Destination: &require},
 			&cli.StringFlag{Name: "target", Usage: "the image must be of `TARGET`", Destination: &target},
 			&cli.StringSliceFlag{Name: "platform", Usage: "the image must be for `PLATFORM`, such as linux/arm64, and for no other that is not named; may be repeated", Destination: &platform},
-			&cli.BoolFlag{Name: "sizes", Usage: "show what the bytes are of: layers, and Debian's source packages; reads all layers, which of an image in a registry are fetched", Destination: &sizes},
+			&cli.BoolFlag{Name: "sizes", Usage: "show what the bytes are of: layers, components, Debian's source packages; reads all layers, which of an image in a registry are fetched", Destination: &sizes},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
 			outputFlag(&form, "text", "json"),
 		},

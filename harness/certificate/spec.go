@@ -42,6 +42,8 @@ type Component struct {
 	License  string     `json:"license"` // SPDX expression, or LicenseRef-…
 	Homepage string     `json:"homepage,omitempty"`
 	Sources  []Download `json:"sources,omitempty"`
+	Packages []string   `json:"packages,omitempty"` // Debian's, that it asks for; what these need is not named
+	Layers   []string   `json:"layers,omitempty"`   // that are its own, by their lines in the image's history
 	Checks   []Check    `json:"checks,omitempty"`
 }
 

@@ -20,6 +20,9 @@ Status: install ok installed
 Architecture: amd64
 Source: zlib (1:1.2.13.dfsg-1)
 Version: 1:1.2.13.dfsg-1
+Pre-Depends: dpkg (>= 1.17)
+Depends: libc6 (>= 2.14), debconf:any | cdebconf-2.0 [amd64]
+Provides: libz1 (= 1.2.13), zlib
 Description: compression library
  Two lines.
  .
@@ -59,7 +62,8 @@ func TestRead(t *testing.T) {
 	want := []Package{
 		{Name: "adduser", Version: "3.134", Arch: "all", Status: "install ok half-configured"},
 		{Name: "base-files", Version: "12", Arch: "amd64", Status: installed},
-		{Name: "zlib1g", Version: "1:1.2.13.dfsg-1", Arch: "amd64", Status: installed, Source: "zlib (1:1.2.13.dfsg-1)"},
+		{Name: "zlib1g", Version: "1:1.2.13.dfsg-1", Arch: "amd64", Status: installed, Source: "zlib (1:1.2.13.dfsg-1)",
+			Needs: [][]string{{"dpkg"}, {"libc6"}, {"debconf", "cdebconf-2.0"}}, Provides: []string{"libz1", "zlib"}},
 	}
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Errorf("Read (-want +got): %v\n%s", err, d)

@@ -26,6 +26,10 @@ type Package struct {
 	Source     string // source package; empty: the same name
 	Maintainer string
 	Homepage   string
+	// Needs are the packages that it cannot be without, each with those that would do
+	// instead, without versions and architectures. Provides are names that it answers to.
+	Needs    [][]string
+	Provides []string
 	// InstalledBytes is what its files take, as the package itself estimates; 0 if it
 	// does not say.
 	InstalledBytes int64
@@ -109,6 +113,10 @@ func ParseStatus(b []byte) ([]Package, error) {
 			Name: para.field["package"], Version: para.field["version"], Arch: para.field["architecture"],
 			Status: para.field["status"], Source: para.field["source"],
 			Maintainer: para.field["maintainer"], Homepage: para.field["homepage"],
+			Needs: slices.Concat(relations(para.field["pre-depends"]), relations(para.field["depends"])),
+		}
+		for _, names := range relations(para.field["provides"]) {
+			p.Provides = append(p.Provides, names...)
 		}
 		if p.Name == "" {
 			return nil, fmt.Errorf("%d: a paragraph has no field Package", para.line)
@@ -119,6 +127,26 @@ func ParseStatus(b []byte) ([]Package, error) {
 		pkgs = append(pkgs, p)
 	}
 	return pkgs, nil
+}
+
+// relations reads the names in a field as "libc6 (>= 2.34), debconf:any | cdebconf".
+func relations(field string) (all [][]string) {
+	for group := range strings.SplitSeq(field, ",") {
+		var names []string
+		for one := range strings.SplitSeq(group, "|") {
+			one = strings.TrimSpace(one)
+			if end := strings.IndexAny(one, " :(["); end >= 0 {
+				one = one[:end]
+			}
+			if one != "" {
+				names = append(names, one)
+			}
+		}
+		if names != nil {
+			all = append(all, names)
+		}
+	}
+	return all
 }
 
 // A paragraph holds fields by their names in lower case. Lines that continue a
