@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"io/fs"
 	"runtime"
 	"sync"
 
@@ -76,12 +77,10 @@ func (d *device) load(module string, ranks int) error {
 	if d.funcs[module] != nil {
 		return nil
 	}
-	texts, err := kernels.PTX(module, d.info.ComputeMajor*10+d.info.ComputeMinor)
-	if err != nil {
-		return err
-	}
 	return d.in(func() error {
-		m, err := driver.LoadAny(texts)
+		m, err := driver.LoadNewest(kernels.Files, func(dir fs.FS) ([]byte, error) {
+			return kernels.PTX(dir, module, d.info.ComputeMajor*10+d.info.ComputeMinor)
+		})
 		if err != nil {
 			return fmt.Errorf("kernels for %s: %w", module, err)
 		}

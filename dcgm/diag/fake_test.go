@@ -6,14 +6,12 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -192,24 +190,6 @@ printf '.version 7.8\n.target sm_%s\n' "${arch#compute_}" >"$out"
 		}
 		if files, err := os.ReadDir(out); err != nil || len(files) != 2 {
 			t.Errorf("CUDA %s: %v, %v; want two files", tt.release, files, err)
-		}
-	}
-}
-
-// TestPTX: what a CUDA image's nvcc made comes before what was committed.
-func TestPTX(t *testing.T) {
-	both := fstest.MapFS{"ptx/kernels.ptx": {Data: []byte("old")}, "ptx/own/kernels.ptx": {Data: []byte("new")}}
-	if texts, err := ptx(both, "kernels"); err != nil || string(bytes.Join(texts, []byte(" "))) != "new old" {
-		t.Errorf("%s, %v", texts, err)
-	}
-	if _, err := ptx(fstest.MapFS{}, "kernels"); err == nil {
-		t.Error("there is none, and nothing is said")
-	}
-	for _, name := range []string{"kernels", "warpgroup"} {
-		texts, err := ptx(files, name)
-		check(t, errors.Join(err))
-		if len(texts) != 1 || len(texts[0]) == 0 {
-			t.Errorf("%s: %d texts", name, len(texts))
 		}
 	}
 }

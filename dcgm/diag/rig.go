@@ -14,25 +14,10 @@ import (
 )
 
 // The PTX in ptx is by CUDA 11.8, so that every driver that is supported takes
-// it. A CUDA image's harness has, in ptx/own, also what the image's own nvcc made
-// of the same source.
+// it; a CUDA image's harness has its own beside it ([driver.LoadNewest]).
 //
 //go:embed ptx
 var files embed.FS
-
-// ptx gives the texts of a module; the first that the driver takes is the one to
-// use.
-func ptx(files fs.FS, name string) (texts [][]byte, err error) {
-	for _, dir := range []string{"ptx/own/", "ptx/"} {
-		text, err := fs.ReadFile(files, dir+name+".ptx")
-		if err == nil {
-			texts = append(texts, text)
-		} else if dir == "ptx/" || !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	return texts, nil
-}
 
 // A rig is a Machine: all GPUs that the process sees.
 type rig struct {
@@ -197,11 +182,7 @@ func (d *device) prepare() (err error) {
 
 // load adds the kernels of a module.
 func (d *device) load(name string, threads int, kernels ...string) error {
-	texts, err := ptx(files, name)
-	if err != nil {
-		return err
-	}
-	m, err := driver.LoadAny(texts)
+	m, err := driver.LoadNewest(files, func(dir fs.FS) ([]byte, error) { return fs.ReadFile(dir, name+".ptx") })
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ package membw
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"unsafe"
 
@@ -107,11 +108,10 @@ func (d *device) prepare() error {
 	if err := d.context.Bind(); err != nil {
 		return err
 	}
-	texts, err := ptx(files, 10*d.info.ComputeMajor+d.info.ComputeMinor)
-	if err != nil {
-		return err
-	}
-	if d.module, err = driver.LoadAny(texts); err != nil {
+	var err error
+	if d.module, err = driver.LoadNewest(files, func(dir fs.FS) ([]byte, error) {
+		return ptx(dir, 10*d.info.ComputeMajor+d.info.ComputeMinor)
+	}); err != nil {
 		return err
 	}
 	for name, params := range map[string]int{"spin": 3, "fill": 3, "check": 4, "copy": 4, "copy_both": 6, "chase": 3} {

@@ -7,12 +7,14 @@ import (
 	"cmp"
 	_ "embed"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 )
 
@@ -199,13 +201,30 @@ func fakeLaunches(t *testing.T, ctx [2]*Context) {
 		if _, err := Load([]byte("bad")); !errors.Is(err, ErrImage) || !strings.Contains(err.Error(), ": line 1: what is this? (") {
 			t.Errorf("Load: %v", err)
 		}
-		if _, err := LoadAny([][]byte{[]byte("new"), []byte("bad")}); !errors.Is(err, ErrImage) || !strings.Contains(err.Error(), "PTX newer than the driver") || !strings.Contains(err.Error(), "what is this?") {
-			t.Errorf("LoadAny of what the driver does not take: %v", err)
+		newest := func(own, committed string) (*Module, error) {
+			files := fstest.MapFS{"ptx": {Mode: fs.ModeDir}}
+			for name, text := range map[string]string{"ptx/own/k": own, "ptx/k": committed} {
+				if text != "" {
+					files[name] = &fstest.MapFile{Data: []byte(text)}
+				}
+			}
+			return LoadNewest(files, func(dir fs.FS) ([]byte, error) { return fs.ReadFile(dir, "k") })
 		}
-		if _, err := LoadAny([][]byte{[]byte("large"), []byte("good")}); !errors.Is(err, ErrOutOfMemory) {
-			t.Errorf("LoadAny where there is no memory: %v", err)
+		if _, err := newest("new", "bad"); !errors.Is(err, ErrImage) || !strings.Contains(err.Error(), "PTX newer than the driver") || !strings.Contains(err.Error(), "what is this?") {
+			t.Errorf("of what the driver does not take: %v", err)
 		}
-		m, err := LoadAny([][]byte{[]byte("new"), []byte("good"), []byte("bad")})
+		if _, err := newest("large", "good"); !errors.Is(err, ErrOutOfMemory) {
+			t.Errorf("where there is no memory: %v", err)
+		}
+		if _, err := newest("new", ""); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("without what every driver takes: %v", err)
+		}
+		for own, committed := range map[string]string{"": "good", "good": "bad"} {
+			if _, err := newest(own, committed); err != nil {
+				t.Errorf("of %q and %q: %v", own, committed, err)
+			}
+		}
+		m, err := newest("new", "good")
 		if err != nil {
 			t.Fatal(err)
 		}

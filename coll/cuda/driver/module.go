@@ -20,6 +20,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"unsafe"
 
@@ -52,11 +53,25 @@ func Load(image []byte) (*Module, error) {
 	return &Module{mod: as[cu.Module](uintptr(unsafe.Pointer(mod))), context: ctx}, nil
 }
 
-// LoadAny loads the first of several images of the same code that the driver
-// takes. Other errors than ErrImage end it: they say nothing of the image.
-func LoadAny(images [][]byte) (*Module, error) {
+// LoadNewest loads the code that read finds in ptx/own, a directory of files, where
+// a CUDA image's harness has what the image's own nvcc made. Where there is none, or
+// the driver is too old for it, it is what read finds in ptx, which every supported
+// driver takes. Other errors than ErrImage end it: they say nothing of the code.
+func LoadNewest(files fs.FS, read func(dir fs.FS) ([]byte, error)) (*Module, error) {
+	const own = "ptx/own"
 	var errs []error
-	for _, image := range images {
+	for _, name := range []string{own, "ptx"} {
+		dir, err := fs.Sub(files, name)
+		if err != nil {
+			return nil, err
+		}
+		image, err := read(dir)
+		if err != nil {
+			if name == own && errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			return nil, err
+		}
 		m, err := Load(image)
 		if err == nil {
 			return m, nil

@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"io/fs"
 	"runtime"
 	"testing"
 	"unsafe"
@@ -61,9 +62,9 @@ func TestReduceGPU(t *testing.T) {
 			all := tests(ty)
 			for op := elem.Sum; op < elem.Avg; op++ {
 				for _, ranks := range []int{len(buffers) - 1, FewRanks} { // at most
-					texts, err := PTX(ForRanks(Module(ty, op), ranks), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
-					check(t, err)
-					module, err := driver.LoadAny(texts)
+					module, err := driver.LoadNewest(Files, func(dir fs.FS) ([]byte, error) {
+						return PTX(dir, ForRanks(Module(ty, op), ranks), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
+					})
 					check(t, err)
 					defer module.Unload()
 					f, err := module.Function(KernelName(Combine, ty, op))

@@ -6,7 +6,8 @@
 // it. A CUDA image's harness has, in ptx/own, also what the image's own nvcc made
 // of the same sources, which comes first. A driver older than that nvcc refuses
 // it: a newer CUDA of the same major version runs on such a driver, but not its
-// PTX.
+// PTX. All modules for one compute capability are one archive, a tar compressed by
+// zstd: they are much alike, and together take an eighth of what they take apart.
 //
 // A module holds the kernels that only move bytes, or those that reduce one
 // element type by one operation: drivers compile a module whole, which takes
@@ -16,8 +17,7 @@
 package kernels
 
 import (
-	"bytes"
-	"compress/gzip"
+	"archive/tar"
 	"embed"
 	"errors"
 	"fmt"
@@ -25,13 +25,17 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
 //go:generate go run ./gen
 
+// Files are the directories ptx and, in a CUDA image's harness, ptx/own.
+//
 //go:embed ptx
-var files embed.FS
+var Files embed.FS
 
 // archs are the compute capabilities that there is PTX for, newest first.
 var archs = []int{90, 80}
@@ -54,36 +58,23 @@ func Modules() []string {
 	return m
 }
 
-// PTX is a module's texts for processors of compute capability cc, ten times the
-// major plus the minor number: for the newest that such a processor can run. The
-// first that the driver takes is the one to use. It is an error if cc is below
-// 80, or there is no such module.
-func PTX(module string, cc int) ([][]byte, error) { return ptx(files, module, cc) }
-
-func ptx(files fs.FS, module string, cc int) ([][]byte, error) {
+// PTX reads a module, from one of the directories of Files, for processors of
+// compute capability cc, ten times the major plus the minor number: for the newest
+// that such a processor can run. It is an error if cc is below 80, or there is no
+// such module.
+func PTX(dir fs.FS, module string, cc int) ([]byte, error) {
 	for _, arch := range archs {
-		if arch > cc {
-			continue
+		if arch <= cc {
+			return read(dir, fmt.Sprintf("sm_%d.tar.zst", arch), module+".ptx")
 		}
-		var texts [][]byte
-		for _, dir := range []string{"ptx/own/", "ptx/"} {
-			text, err := read(files, fmt.Sprintf("%s%s.sm_%d.ptx.gz", dir, module, arch))
-			switch {
-			case err == nil:
-				texts = append(texts, text)
-			case dir == "ptx/" || !errors.Is(err, fs.ErrNotExist):
-				return nil, err
-			}
-		}
-		return texts, nil
 	}
 	return nil, fmt.Errorf("kernels: compute capability %d.%d is too old: they need %d.%d",
 		cc/10, cc%10, archs[len(archs)-1]/10, archs[len(archs)-1]%10)
 }
 
-// Compilers are the versions of nvcc that the texts of PTX are by, in the same
-// order.
-func Compilers() []string { return compilers(files) }
+// Compilers are the versions of nvcc that the PTX in the directories of Files is by,
+// the image's own first.
+func Compilers() []string { return compilers(Files) }
 
 func compilers(files fs.FS) []string {
 	var versions []string
@@ -98,19 +89,30 @@ func compilers(files fs.FS) []string {
 	return versions
 }
 
-func read(files fs.FS, name string) ([]byte, error) {
-	f, err := files.Open(name)
+// read goes through an archive to a file in it.
+func read(dir fs.FS, archive, name string) (text []byte, err error) {
+	f, err := dir.Open(archive)
 	if err != nil {
 		return nil, fmt.Errorf("kernels: %w", err)
 	}
 	defer f.Close()
-	r, err := gzip.NewReader(f)
+	// One at a time: eight processes of a node do this at once.
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
 	if err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", name, err)
+		return nil, fmt.Errorf("kernels: %s: %w", archive, err)
 	}
-	var text bytes.Buffer
-	if _, err := io.Copy(&text, r); err != nil {
-		return nil, fmt.Errorf("kernels: %s: %w", name, err)
+	defer z.Close()
+	for files := tar.NewReader(z); ; {
+		switch h, err := files.Next(); {
+		case errors.Is(err, io.EOF):
+			return nil, fmt.Errorf("kernels: %s has no %s", archive, name)
+		case err != nil:
+			return nil, fmt.Errorf("kernels: %s: %w", archive, err)
+		case h.Name == name:
+			if text, err = io.ReadAll(files); err != nil {
+				return nil, fmt.Errorf("kernels: %s: %s: %w", archive, name, err)
+			}
+			return text, nil
+		}
 	}
-	return text.Bytes(), nil
 }

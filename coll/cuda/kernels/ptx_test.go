@@ -1,11 +1,13 @@
 package kernels
 
 import (
+	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"maps"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,13 +16,15 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/klauspost/compress/zstd"
+
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
 // TestCurrent fails when the sources were edited and the PTX was not made
 // again. It needs no compiler.
 func TestCurrent(t *testing.T) {
-	text, err := files.ReadFile("ptx/SUM")
+	text, err := Files.ReadFile("ptx/SUM")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,14 +54,16 @@ func TestCurrent(t *testing.T) {
 			same(name, content)
 		}
 	}
-	for _, module := range Modules() {
-		for _, arch := range archs {
-			texts, err := PTX(module, arch)
-			if err != nil {
-				t.Fatal(err)
-			}
-			same(fmt.Sprintf("ptx/%s.sm_%d.ptx", module, arch), texts[len(texts)-1])
+	for _, arch := range archs {
+		packed, err := Files.ReadFile(fmt.Sprintf("ptx/sm_%d.tar.zst", arch))
+		if err != nil {
+			t.Fatal(err)
 		}
+		archive, err := decoder(t).DecodeAll(packed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(fmt.Sprintf("ptx/sm_%d.tar", arch), archive)
 	}
 	for name := range said {
 		stale = append(stale, name)
@@ -68,65 +74,95 @@ func TestCurrent(t *testing.T) {
 	}
 }
 
-// TestOwn: what a CUDA image's nvcc made comes before what was committed, and is
-// no substitute for it.
-func TestOwn(t *testing.T) {
-	file := func(text string) *fstest.MapFile {
-		var b bytes.Buffer
-		w := gzip.NewWriter(&b)
-		w.Write([]byte(text))
-		w.Close()
-		return &fstest.MapFile{Data: b.Bytes()}
+func decoder(t *testing.T) *zstd.Decoder {
+	t.Helper()
+	d, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	plain := fstest.MapFS{
-		"ptx/SUM": {Data: []byte("# nvcc 11.8.89\nsum  file\n")}, "ptx/movement.sm_80.ptx.gz": file("committed 80"), "ptx/movement.sm_90.ptx.gz": file("committed 90"),
+	t.Cleanup(d.Close)
+	return d
+}
+
+func TestCompilers(t *testing.T) {
+	dirs := fstest.MapFS{"ptx/SUM": {Data: []byte("# nvcc 11.8.89\nsum  file\n")}}
+	if got := compilers(dirs); !slices.Equal(got, []string{"11.8.89"}) {
+		t.Errorf("compilers %q", got)
 	}
-	own := maps.Clone(plain)
-	own["ptx/own/SUM"] = &fstest.MapFile{Data: []byte("# nvcc 12.9.86\nsum  file\n")}
-	own["ptx/own/movement.sm_80.ptx.gz"], own["ptx/own/movement.sm_90.ptx.gz"] = file("own 80"), file("own 90")
-	for _, c := range []struct {
-		files           fstest.MapFS
-		cc              int
-		want, compilers string
-	}{
-		{plain, 80, "committed 80", "11.8.89"},
-		{plain, 90, "committed 90", "11.8.89"},
-		{own, 89, "own 80, committed 80", "12.9.86, 11.8.89"},
-		{own, 120, "own 90, committed 90", "12.9.86, 11.8.89"},
-	} {
-		texts, err := ptx(c.files, Movement, c.cc)
-		if err != nil {
-			t.Fatal(err)
+	dirs["ptx/own/SUM"] = &fstest.MapFile{Data: []byte("# nvcc 12.9.86\nsum  file\n")}
+	if got := compilers(dirs); !slices.Equal(got, []string{"12.9.86", "11.8.89"}) {
+		t.Errorf("compilers %q", got)
+	}
+}
+
+// TestDamaged: an archive that is cut short or changed is an error, and so is one
+// that is missing.
+func TestDamaged(t *testing.T) {
+	whole, err := Files.ReadFile("ptx/sm_90.tar.zst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := slices.Clone(whole)
+	changed[len(changed)/2] ^= 1
+	last := Modules()[len(Modules())-1]
+	for name, b := range map[string][]byte{"whole": whole, "cut": whole[:len(whole)/2], "changed": changed, "empty": {}, "other": []byte("not zstd")} {
+		text, err := PTX(fstest.MapFS{"sm_90.tar.zst": {Data: b}}, last, 90)
+		if (err == nil) != (name == "whole") || (len(text) > 0) != (name == "whole") {
+			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}
-		if got := string(bytes.Join(texts, []byte(", "))); got != c.want {
-			t.Errorf("PTX for %d: %s; want %s", c.cc, got, c.want)
-		}
-		if got := strings.Join(compilers(c.files), ", "); got != c.compilers {
-			t.Errorf("compilers %s; want %s", got, c.compilers)
-		}
 	}
-	own["ptx/own/movement.sm_90.ptx.gz"].Data = []byte("not gzip")
-	if _, err := ptx(own, Movement, 90); err == nil {
-		t.Error("damaged PTX passes")
-	}
-	delete(own, "ptx/movement.sm_80.ptx.gz")
-	if _, err := ptx(own, Movement, 80); err == nil {
-		t.Error("that the committed PTX is missing passes")
+	if _, err := PTX(fstest.MapFS{}, Movement, 90); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("of no archive: %v", err)
 	}
 }
 
 var entry = regexp.MustCompile(`\.visible \.entry (\w+)`)
 
 func TestPTX(t *testing.T) {
-	for _, module := range Modules() {
-		for cc, target := range map[int]string{80: "sm_80", 86: "sm_80", 89: "sm_80", 90: "sm_90", 103: "sm_90", 120: "sm_90"} {
-			texts, err := PTX(module, cc)
+	dir, err := fs.Sub(Files, "ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cc, target := range map[int]string{80: "sm_80", 86: "sm_80", 89: "sm_80", 90: "sm_90", 103: "sm_90", 120: "sm_90"} {
+		if text, err := PTX(dir, Movement, cc); err != nil || !strings.Contains(string(text), ".target "+target+"\n") {
+			t.Errorf("for %d: the target is not %s, or %v", cc, target, err)
+		}
+	}
+	if _, err := PTX(dir, Movement, 75); err == nil || !strings.Contains(err.Error(), "7.5 is too old: they need 8.0") {
+		t.Errorf("for 75: %v", err)
+	}
+	for _, arch := range archs {
+		archive := fmt.Sprintf("sm_%d.tar.zst", arch)
+		packed, err := fs.ReadFile(dir, archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plain, err := decoder(t).DecodeAll(packed, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		modules := Modules()
+		for files := tar.NewReader(bytes.NewReader(plain)); ; {
+			h, err := files.Next()
+			if err == io.EOF {
+				break
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			text := texts[len(texts)-1]
-			if !strings.Contains(string(text), ".target "+target+"\n") {
-				t.Errorf("%s for %d: the target is not %s", module, cc, target)
+			text, err := io.ReadAll(files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			module := strings.TrimSuffix(h.Name, ".ptx")
+			i := slices.Index(modules, module)
+			if i < 0 {
+				t.Errorf("%s has %s, which is no module, or twice", archive, h.Name)
+				continue
+			}
+			modules = slices.Delete(modules, i, i+1)
+			if !strings.Contains(string(text), fmt.Sprintf(".target sm_%d\n", arch)) {
+				t.Errorf("%s in %s is for another target", h.Name, archive)
 			}
 			var names []string
 			for _, m := range entry.FindAllSubmatch(text, -1) {
@@ -136,15 +172,15 @@ func TestPTX(t *testing.T) {
 			want := KernelNames(module)
 			slices.Sort(want)
 			if !slices.Equal(names, want) {
-				t.Errorf("%s for %d: kernels %v; want %v", module, cc, names, want)
+				t.Errorf("%s in %s: kernels %v; want %v", module, archive, names, want)
 			}
 		}
-		if _, err := PTX(module, 75); err == nil || !strings.Contains(err.Error(), "7.5 is too old: they need 8.0") {
-			t.Errorf("%s for 75: %v", module, err)
+		if len(modules) > 0 {
+			t.Errorf("%s has not %v", archive, modules)
 		}
 	}
 	for _, none := range []string{"float", "float17_sum", "float_avg", ForRanks("float_avg", 2), "float_sum.r3"} {
-		if _, err := PTX(none, 90); err == nil {
+		if _, err := PTX(dir, none, 90); err == nil {
 			t.Errorf("there is PTX of %s", none)
 		}
 		if n := KernelNames(none); n != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
@@ -43,7 +44,7 @@ func newCompiler(path string) (*compiler, error) {
 
 // A unit is a source compiled to one PTX.
 type unit struct {
-	name    string // of the PTX: MODULE.sm_ARCH.ptx or MODULE.rRANKS.sm_ARCH.ptx
+	name    string // of the PTX: MODULE.ptx or MODULE.rRANKS.ptx
 	source  string
 	arch    int
 	defines []string
@@ -54,8 +55,7 @@ func units() []unit {
 	for _, arch := range archs {
 		add := func(module, source string, defines ...string) {
 			few := append(slices.Clone(defines), fmt.Sprintf("-DASSAY_RANKS=%d", fewRanks))
-			u = append(u, unit{fmt.Sprintf("%s.sm_%d.ptx", module, arch), source, arch, defines},
-				unit{fmt.Sprintf("%s.r%d.sm_%d.ptx", module, fewRanks, arch), source, arch, few})
+			u = append(u, unit{module + ".ptx", source, arch, defines}, unit{fmt.Sprintf("%s.r%d.ptx", module, fewRanks), source, arch, few})
 		}
 		add("movement", "movement.cu")
 		for _, t := range elem.Types {
@@ -67,7 +67,8 @@ func units() []unit {
 	return u
 }
 
-// compileAll gives the PTX of every unit by its name. It compiles a copy of the
+// compileAll gives an archive for each architecture, by its name, with the PTX of
+// its units in their order. It compiles a copy of the
 // sources, so that what is edited meanwhile does not get in.
 func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, error) {
 	tmp, err := os.MkdirTemp("", "ptx")
@@ -104,22 +105,44 @@ func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, err
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	ptx := map[string][]byte{}
-	for i, u := range todo {
-		ptx[u.name] = texts[i]
+	return archive(todo, texts)
+}
+
+// archive puts the PTX of units together.
+func archive(todo []unit, texts [][]byte) (map[string][]byte, error) {
+	archives := map[string][]byte{}
+	for _, arch := range archs {
+		var out bytes.Buffer
+		files := tar.NewWriter(&out)
+		for i, u := range todo {
+			if u.arch != arch {
+				continue
+			}
+			if err := files.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: u.name, Mode: 0o644, Size: int64(len(texts[i]))}); err != nil {
+				return nil, err
+			}
+			if _, err := files.Write(texts[i]); err != nil {
+				return nil, err
+			}
+		}
+		if err := files.Close(); err != nil {
+			return nil, err
+		}
+		archives[fmt.Sprintf("sm_%d.tar", arch)] = out.Bytes()
 	}
-	return ptx, nil
+	return archives, nil
 }
 
 func (c *compiler) compile(ctx context.Context, u unit, dir string) ([]byte, error) {
-	args := []string{"--ptx", "-O3", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", u.name}
+	out := fmt.Sprintf("sm_%d.%s", u.arch, u.name)
+	args := []string{"--ptx", "-O3", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", out}
 	args = append(append(args, u.defines...), u.source)
 	cmd := exec.CommandContext(ctx, c.path, args...)
 	cmd.Dir = dir
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", u.name, err, text)
+		return nil, fmt.Errorf("%s: %w\n%s", out, err, text)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, u.name))
+	text, err := os.ReadFile(filepath.Join(dir, out))
 	if err != nil {
 		return nil, err
 	}

@@ -1,17 +1,16 @@
 package main
 
 import (
-	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 const sumFile = "ptx/SUM"
@@ -19,7 +18,7 @@ const sumFile = "ptx/SUM"
 // sums are what SUM says.
 type sums struct {
 	nvcc  string
-	files map[string]string // SHA-256 by name: of a source, or of ptx/ and a PTX
+	files map[string]string // SHA-256 by name: of a source, or of ptx/ and an archive
 }
 
 // readSources reads what the compiler may read, by name.
@@ -81,43 +80,31 @@ func readSums(dir string) (sums, error) {
 }
 
 // write replaces what is in ptx.
-func write(dir string, s sums, ptx map[string][]byte) error {
-	old, err := filepath.Glob(filepath.Join(dir, "ptx", "*.ptx.gz"))
-	if err != nil {
+func write(dir string, s sums, archives map[string][]byte) error {
+	dir = filepath.Join(dir, "ptx")
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
 	}
-	for _, path := range old {
-		if err := os.Remove(path); err != nil {
+	for name, archive := range archives {
+		if err := os.WriteFile(filepath.Join(dir, name+".zst"), compress(archive), 0o644); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(filepath.Join(dir, "ptx"), 0o755); err != nil {
-		return err
-	}
-	for name, text := range ptx {
-		if err := os.WriteFile(filepath.Join(dir, "ptx", name+".gz"), compress(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return os.WriteFile(filepath.Join(dir, sumFile), s.text(), 0o644)
+	return os.WriteFile(filepath.Join(dir, filepath.Base(sumFile)), s.text(), 0o644)
 }
 
-// compress leaves the header's name and time empty, so that the same text gives
-// the same bytes.
-func compress(text []byte) []byte {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+// compress gives the same bytes for the same archive.
+func compress(archive []byte) []byte {
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		panic(err) // of the level only
+		panic(err) // of the options only
 	}
-	w.Write(text) // a buffer takes everything
-	w.Close()
-	return out.Bytes()
+	return w.EncodeAll(archive, nil)
 }
 
 // compare lists what differs between what is there, with the sums in SUM, and
-// what the sources have been found to give. The PTX counts and not its
-// compression, which varies with Go's version.
+// what the sources have been found to give. The archive counts and not its
+// compression, which varies with the library's version.
 func compare(dir string, old, now sums) error {
 	var errs []error
 	differs := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -138,10 +125,10 @@ func compare(dir string, old, now sums) error {
 		if !ptx {
 			continue
 		}
-		if text, err := decompress(filepath.Join(dir, name+".gz")); err != nil {
+		if text, err := decompress(filepath.Join(dir, name+".zst")); err != nil {
 			errs = append(errs, err)
 		} else if hash(text) != old.files[name] {
-			differs("%s.gz: not what SUM says", name)
+			differs("%s.zst: not what SUM says", name)
 		}
 	}
 	if errs != nil {
@@ -151,14 +138,18 @@ func compare(dir string, old, now sums) error {
 }
 
 func decompress(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	packed, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	r, err := gzip.NewReader(f)
+	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	archive, err := r.DecodeAll(packed, nil)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return io.ReadAll(r)
+	return archive, nil
 }

@@ -2,11 +2,11 @@
 // for each element type and operation, for each architecture in archs, and each
 // of these for 8 ranks at most, and for 4. It writes
 //
-//	ptx/MODULE.sm_ARCH.ptx.gz     the PTX for 8 ranks, without comments
-//	ptx/MODULE.r4.sm_ARCH.ptx.gz  the PTX for 4 ranks
-//	ptx/SUM                       the version of nvcc, and SHA-256 sums of the
-//	                              sources and of each PTX, as sha256sum writes
-//	                              them
+//	ptx/sm_ARCH.tar.zst  the PTX without comments: MODULE.ptx for 8 ranks,
+//	                     MODULE.r4.ptx for 4
+//	ptx/SUM              the version of nvcc, and SHA-256 sums of the sources
+//	                     and of each archive before it was compressed, as
+//	                     sha256sum writes them
 //
 // Run it with go generate in coll/cuda/kernels. nvcc is $NVCC, or the one on
 // the path. The architectures are the oldest that the PTX runs on; drivers

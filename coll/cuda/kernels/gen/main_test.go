@@ -1,8 +1,10 @@
 package main
 
 import (
+	"archive/tar"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,24 +63,42 @@ func sourceDir(t *testing.T) string {
 
 func TestGenerate(t *testing.T) {
 	dir := sourceDir(t)
-	for name, defines := range map[string]string{
-		"half_sum.sm_90.ptx.gz":    " -DASSAY_TYPE=6 -DASSAY_OP=0",
-		"half_sum.r4.sm_90.ptx.gz": " -DASSAY_TYPE=6 -DASSAY_OP=0 -DASSAY_RANKS=4",
-	} {
-		text, err := decompress(filepath.Join(dir, "ptx", name))
+	archive, err := decompress(filepath.Join(dir, "ptx", "sm_90.tar.zst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := map[string]string{}
+	for files := tar.NewReader(bytes.NewReader(archive)); ; {
+		h, err := files.Next()
+		if err == io.EOF {
+			break
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow;" + defines + "\nreduce\n"
-		if string(text) != want {
-			t.Errorf("%s is %q; want %q", name, text, want)
+		text, err := io.ReadAll(files)
+		if err != nil {
+			t.Fatal(err)
 		}
+		texts[h.Name] = string(text)
+	}
+	for name, defines := range map[string]string{
+		"half_sum.ptx":    " -DASSAY_TYPE=6 -DASSAY_OP=0",
+		"half_sum.r4.ptx": " -DASSAY_TYPE=6 -DASSAY_OP=0 -DASSAY_RANKS=4",
+	} {
+		want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow;" + defines + "\nreduce\n"
+		if texts[name] != want {
+			t.Errorf("%s is %q; want %q", name, texts[name], want)
+		}
+	}
+	if want := 2 * (1 + 12*4); len(texts) != want {
+		t.Errorf("%d modules; want %d", len(texts), want)
 	}
 	s, err := readSums(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 + 2*(1+12*4)*len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
+	if want := 3 + len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
 		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
 	}
 }
@@ -103,12 +123,12 @@ func TestCheck(t *testing.T) {
 		says   string
 	}{
 		"the same":         {func(dir string) {}, 0, ""},
-		"another source":   {func(dir string) { put(t, dir, "movement.cu", "more\n") }, exitDiffers, "ptx/movement.sm_80.ptx: not what the sources give"},
+		"another source":   {func(dir string) { put(t, dir, "movement.cu", "more\n") }, exitDiffers, "ptx/sm_80.tar: not what the sources give"},
 		"another header":   {func(dir string) { put(t, dir, "abi.h", "more\n") }, exitDiffers, "abi.h: changed"},
 		"a source too few": {func(dir string) { os.Remove(filepath.Join(dir, "abi.h")) }, exitDiffers, "abi.h: in SUM, but no more"},
-		"another PTX": {func(dir string) { put(t, dir, "ptx/half_sum.sm_90.ptx.gz", string(compress([]byte("x")))) }, exitDiffers,
-			"ptx/half_sum.sm_90.ptx.gz: not what SUM says"},
-		"no PTX":           {func(dir string) { os.Remove(filepath.Join(dir, "ptx/half_sum.sm_90.ptx.gz")) }, exitDiffers, "half_sum.sm_90.ptx.gz"},
+		"another PTX": {func(dir string) { put(t, dir, "ptx/sm_90.tar.zst", string(compress([]byte("x")))) }, exitDiffers,
+			"ptx/sm_90.tar.zst: not what SUM says"},
+		"no PTX":           {func(dir string) { os.Remove(filepath.Join(dir, "ptx/sm_90.tar.zst")) }, exitDiffers, "sm_90.tar.zst"},
 		"no SUM":           {func(dir string) { os.Remove(filepath.Join(dir, sumFile)) }, exitDiffers, "SUM"},
 		"a wrong source":   {func(dir string) { put(t, dir, "movement.cu", "wrong\n") }, exitDiffers, "no such thing"},
 		"another compiler": {func(dir string) { fakeCompiler(t, "1.2.4") }, exitCompiler, "version 1.2.4; the PTX there is by 1.2.3"},
@@ -134,11 +154,11 @@ func TestCheck(t *testing.T) {
 
 func TestStaleFilesGo(t *testing.T) {
 	dir := sourceDir(t)
-	put(t, dir, "ptx/half_sum.sm_70.ptx.gz", "")
+	put(t, dir, "ptx/sm_70.tar.zst", "")
 	if status := run([]string{"-dir", dir}, os.Stderr); status != 0 {
 		t.Fatalf("status %d", status)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ptx/half_sum.sm_70.ptx.gz")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "ptx/sm_70.tar.zst")); err == nil {
 		t.Error("the PTX of an architecture that is none is still there")
 	}
 }
