@@ -129,6 +129,21 @@ func majorMinor(version string) string {
 	return strings.Join(strings.Split(version, ".")[:2], ".")
 }
 
+// nvcc puts the toolkit's compiler behind a script that has it name its temporary
+// files after the source. By itself it names them after its process, and objects
+// have the names among their symbols: archives of objects, and the build IDs and
+// debug links of what is linked, were others each time that files are compiled in
+// parallel. Makefiles take it from the environment.
+const nvcc = `cat > /usr/local/bin/nvcc <<'EOF'
+#!/bin/sh
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+` + cudaHome + `/bin/nvcc --keep --keep-dir "$dir" "$@"
+EOF
+chmod 755 /usr/local/bin/nvcc
+export NVCC=/usr/local/bin/nvcc
+`
+
 // compile unpacks a tar archive on the tools of a target's Ubuntu, with the
 // target's CUDA, and runs a script in its directory. What the script leaves in
 // /out is the result.
@@ -138,7 +153,7 @@ func (b *builder) compile(name string, on matrix.Target, src recipe.Source, scri
 		Steps: []recipe.Step{recipe.Run{
 			Title:  "compile " + name,
 			Mounts: append([]recipe.Mount{{Target: "/run/assay/source", From: src}, b.toolkit(on)}, more...),
-			Script: "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\ncd /src\n" + script,
+			Script: nvcc + "mkdir -p /src /out\ntar -xf /run/assay/source -C /src --strip-components=1 --no-same-owner\ncd /src\n" + script,
 		}},
 	})
 }

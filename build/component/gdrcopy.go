@@ -34,7 +34,7 @@ func gdrcopy(b *builder, version string) {
 func nvbandwidth(b *builder, version string) {
 	src := b.download("https://github.com/NVIDIA/nvbandwidth/archive/refs/tags/v" + version + ".tar.gz")
 	built := b.compile("nvbandwidth-"+version, b.oldestUbuntu(), src, fmt.Sprintf(`mkdir -p /out/usr/bin
-/run/assay/cuda/bin/nvcc -std=c++17 -O3 %[1]s -I. -DGIT_VERSION='"v%[2]s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
+nvcc -std=c++17 -O3 %[1]s -I. -DGIT_VERSION='"v%[2]s"' -o /out/usr/bin/nvbandwidth $(ls *.cpp *.cu json/*.cpp 2>/dev/null) \
   /usr/lib/%[3]s/libboost_program_options.a -L/run/assay/cuda/lib64/stubs -lnvidia-ml -lcuda
 `, gencode(b.Target), version, b.Platform.Multiarch()))
 	b.copy(built, "/out/usr/", "/usr/")
