@@ -1,6 +1,9 @@
 package component
 
 import (
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -78,5 +81,38 @@ func TestToolkitRefused(t *testing.T) {
 		if _, err := Make(in); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %s", name, err, tt.want)
 		}
+	}
+}
+
+// TestNVCC: objects are the same, whichever processes they were compiled by.
+func TestNVCC(t *testing.T) {
+	path, err := exec.LookPath("nvcc")
+	if err != nil {
+		t.Skip("no nvcc on this machine")
+	}
+	dir := t.TempDir()
+	check := func(out []byte, err error) []byte {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return out
+	}
+	wrapper := strings.NewReplacer("/usr/local/bin/nvcc", filepath.Join(dir, "nvcc"), cudaHome+"/bin/nvcc", path).Replace(nvcc)
+	check(exec.Command("sh", "-euc", wrapper).CombinedOutput())
+	source := filepath.Join(dir, "k.cu")
+	check(nil, os.WriteFile(source, []byte("__global__ static void k() {}\nvoid f() { k<<<1, 1>>>(); }\n"), 0o644))
+	compile := func(nvcc string) string {
+		out := filepath.Join(dir, "k.o")
+		cmd := exec.Command(nvcc, "-allow-unsupported-compiler", "-c", "-o", out, source)
+		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+		check(cmd.CombinedOutput())
+		return string(check(os.ReadFile(out)))
+	}
+	if compile(path) == compile(path) {
+		t.Error("nvcc by itself gives the same: this test shows nothing")
+	}
+	if compile(filepath.Join(dir, "nvcc")) != compile(filepath.Join(dir, "nvcc")) {
+		t.Error("objects differ")
 	}
 }
