@@ -1,6 +1,10 @@
 package coll
 
-import "unsafe"
+import (
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll/op"
+)
 
 // A Buffer is memory that an operation reads or writes: the processor's, or a
 // device's. Its zero value is no memory: what a rank passes for a buffer that
@@ -31,11 +35,8 @@ func Of[T Number](s []T) Buffer {
 // communicator was made with, or of one that it can reach. Operations on it are
 // enqueued on the communicator's stream and return before they are done.
 func Device(addr uintptr, n int) Buffer {
-	if addr == 0 || n <= 0 {
-		return Buffer{}
-	}
-	p := *(*unsafe.Pointer)(unsafe.Pointer(&addr)) // no address of Go's
-	return Buffer{b: unsafe.Slice((*byte)(p), n), device: true}
+	b := op.Memory(addr, n)
+	return Buffer{b, b != nil}
 }
 
 // Len is the size in bytes.
@@ -45,14 +46,6 @@ func (b Buffer) Len() int { return len(b.b) }
 func (b Buffer) Addr() uintptr { return b.addr() }
 
 func (b Buffer) addr() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b.b))) }
-
-// used is addr, or 0 where no bytes are left of the memory.
-func (b Buffer) used() uintptr {
-	if len(b.b) == 0 {
-		return 0
-	}
-	return b.addr()
-}
 
 // overlap reports whether two pieces of memory have a byte in common.
 func overlap(a, b []byte) bool {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/colltest"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 func TestMain(m *testing.M) {
@@ -79,14 +79,14 @@ func endless(s colltest.Self) error {
 	a, b := make([]float32, 1<<20), make([]float32, 1<<20)
 	for {
 		n := 1 << rng.IntN(18)
-		switch k := schedule.Collective(rng.IntN(5)); k {
-		case schedule.AllReduce:
+		switch k := op.Collective(rng.IntN(5)); k {
+		case op.AllReduce:
 			err = c.AllReduce(Of(a), Of(b), n, Float32, Sum)
-		case schedule.Broadcast:
+		case op.Broadcast:
 			err = c.Broadcast(Of(a), Of(b), n, Float32, rng.IntN(s.Size))
-		case schedule.Reduce:
+		case op.Reduce:
 			err = c.Reduce(Of(a), Of(b), n, Float32, Max, rng.IntN(s.Size))
-		case schedule.AllGather:
+		case op.AllGather:
 			err = c.AllGather(Of(a), Of(b), n, Float32)
 		default:
 			err = c.ReduceScatter(Of(a), Of(b), n, Float32, Sum)

@@ -6,13 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
@@ -60,7 +59,7 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 	} else if c.env.CollNetEnable && c.rank == 0 {
 		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
 	}
-	for coll := range schedule.NumCollectives {
+	for coll := range op.NumCollectives {
 		if (collNetOnly{c.env.Algo}).only(coll) && n.why != "" {
 			return c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.env.Algo, coll, n.why)})
 		}
@@ -79,7 +78,7 @@ func (c *Comm) unwanted() string {
 		return "all ranks are of one host"
 	case hosts < k.CollNetThreshold:
 		return fmt.Sprintf("there are %d hosts, fewer than NCCL_COLLNET_NODE_THRESHOLD, which is %d", hosts, k.CollNetThreshold)
-	case !slices.ContainsFunc(slices.Collect(maps.Keys(host.InNetwork)), c.mayReduce):
+	case !slices.ContainsFunc(op.InNetwork, c.mayReduce):
 		return fmt.Sprintf("NCCL_ALGO=%v and NCCL_PROTO=%v leave it nothing", k.Algo, k.Proto)
 	case len(c.env.Rings) > 0:
 		return "NCCL_RINGS says which rings are used"
@@ -88,9 +87,9 @@ func (c *Comm) unwanted() string {
 }
 
 // mayReduce reports whether a collective may be left to the network.
-func (c *Comm) mayReduce(coll schedule.Collective) bool {
+func (c *Comm) mayReduce(coll op.Collective) bool {
 	k := &c.env
-	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == schedule.AllReduce || schedule.Regular(c.env.Hosts))
+	return k.Algo.Allows(coll, schedule.CollNet) && k.Proto.Allows(coll, "simple") && (coll == op.AllReduce || schedule.Regular(c.env.Hosts))
 }
 
 // connectHeads makes the heads' group. All ranks agree on whether it is there.
@@ -180,8 +179,8 @@ func (c *Comm) listenCollNet() (*netplugin.CollNet, *netplugin.CollListener, err
 
 func offerOf(n *netplugin.CollNet, l *netplugin.CollListener) headOffer {
 	o := headOffer{Name: n.Name(), Handle: l.Handle[:], MaxBytes: n.Devices()[0].MaxBytes}
-	for coll, inNetwork := range host.InNetwork {
-		if n.Does(inNetwork) {
+	for _, coll := range op.InNetwork {
+		if n.Does(coll) {
 			o.Does |= 1 << coll
 		}
 	}
@@ -243,7 +242,7 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 		}
 	}
 	n.reduces[elem.Avg] = n.reduces[elem.Sum]
-	for coll := range host.InNetwork {
+	for _, coll := range op.InNetwork {
 		if !c.mayReduce(coll) {
 			n.does &^= 1 << coll
 		}
@@ -284,13 +283,13 @@ func (n *collNet) close() error {
 type collNetOnly struct{ tuning.Filter }
 
 // only reports whether nothing is left to a collective but the network.
-func (f collNetOnly) only(coll schedule.Collective) bool {
+func (f collNetOnly) only(coll op.Collective) bool {
 	return f.Filter.Allows(coll, schedule.CollNet) &&
 		!slices.ContainsFunc(schedule.Algorithms(coll), func(a string) bool { return a != schedule.CollNet && f.Filter.Allows(coll, a) })
 }
 
 // Allows implements tuning.Filter.
-func (f collNetOnly) Allows(coll schedule.Collective, name string) bool {
+func (f collNetOnly) Allows(coll op.Collective, name string) bool {
 	return f.Filter.Allows(coll, name) || f.only(coll)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/tuning"
@@ -38,7 +39,7 @@ type Comm struct {
 	last    repeat
 	chosen  tuning.Choice // for the last collective
 	plans   map[planKey]*host.Plan
-	recent  [schedule.NumCollectives]recentPlan
+	recent  [op.NumCollectives]recentPlan
 	one     host.Run
 	single  [1]*host.Run
 	pool    []*host.Run
@@ -51,7 +52,7 @@ type Comm struct {
 }
 
 type planKey struct {
-	coll      schedule.Collective
+	coll      op.Collective
 	algorithm string
 	root      int // or the peer of a Send, or -2 minus that of a Recv
 	channels  int
@@ -171,7 +172,7 @@ func (c *Comm) drive(a *call) error {
 // A repeat is the operation before this one. Programs call the same again and
 // again; one that is the same needs no second check and choice.
 type repeat struct {
-	coll        schedule.Collective
+	coll        op.Collective
 	t           Type
 	op          Op
 	scaled      bool
@@ -289,7 +290,7 @@ func (c *Comm) pointToPoint(peer int, send bool) (*host.Plan, error) {
 		st = schedule.Step{Send: schedule.Nobody, Recv: int32(peer), Dst: schedule.Ref{Buf: schedule.Output}, Data: schedule.Span{N: 1}}
 	}
 	s := &schedule.Schedule{
-		Collective: schedule.SendRecv, Algorithm: "direct", Ranks: c.size, Blocks: 1, Channels: 1,
+		Collective: op.SendRecv, Algorithm: "direct", Ranks: c.size, Blocks: 1, Channels: 1,
 		Program: func(int) schedule.Program {
 			return schedule.Program{Lanes: []schedule.Lane{{Steps: []schedule.Step{st}}}}
 		},

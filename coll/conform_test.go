@@ -9,6 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
@@ -106,7 +107,7 @@ func TestConformance(t *testing.T) {
 // Every algorithm does its collective, whether the tuner would take it or not.
 func TestAlgorithms(t *testing.T) {
 	for _, tr := range transports {
-		for c := range schedule.SendRecv {
+		for c := range op.SendRecv {
 			for _, a := range schedule.Algorithms(c) {
 				if a == schedule.PackedTrees || a == schedule.CollNet { // need links, and a network that reduces
 					continue

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/debug"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // ErrNoAccelerator: a communicator was to be made on a device, and nothing
@@ -42,33 +42,10 @@ type Accelerator interface {
 	Close(barrier func() error) error
 }
 
-// A DeviceOp is an operation on device memory, checked and with the buffers
-// cut to what it needs. Count is as in Comm's methods. Operations on one
-// communicator have the same Coll, Count, Type, Op, Root and Divisor on all
-// ranks, and Scaled; SendRecv has its Transfers only.
+// A DeviceOp is an operation on device memory, and whose it is.
 type DeviceOp struct {
-	On         Accelerator
-	Coll       schedule.Collective // SendRecv: of one or several Sends and Recvs
-	Send, Recv uintptr             // 0 where the rank has none
-	Count      int                 // elements
-	Type       Type
-	Op         Op // Sum where the caller said Avg
-	Root       int
-	Scaled     bool
-	Average    bool    // Scaled, by 1/size on all ranks
-	Scale      float64 // of the rank's own input, if Scaled
-	Factor     uint64  // the same, as the bits of an element
-	Divisor    int     // of the result, of integers; 0: none
-	Transfers  []Transfer
-}
-
-// A Transfer is a Send or a Recv. The k-th Send to a rank and the k-th Recv
-// there belong together.
-type Transfer struct {
-	Peer  int
-	Addr  uintptr
-	Bytes int
-	Send  bool
+	On Accelerator
+	op.Op
 }
 
 // A Place is where a rank runs.
@@ -123,7 +100,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	}
 	d := &device{ordinal: *c.cfg.device, quiet: make(chan struct{})}
 	d.side.c = c
-	d.op.Transfers = make([]Transfer, 0, 1)
+	d.op.Transfers = make([]op.Transfer, 0, 1)
 	open := opener.Load()
 	if open == nil { // as on all ranks: they said so to one another
 		return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: ErrNoAccelerator}

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -21,7 +20,7 @@ type fake struct {
 	mu      sync.Mutex
 	cfg     AcceleratorConfig
 	log     []string
-	ops     []DeviceOp
+	ops     []op.Op
 	err     error      // of the next operation
 	gather  bool       // every operation is also a Gather
 	gone    chan error // the cause of Abort
@@ -48,13 +47,13 @@ func (f *fake) note(format string, a ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, a...))
 }
 
-func (f *fake) Enqueue(op *DeviceOp) error {
+func (f *fake) Enqueue(d *DeviceOp) error {
 	if f.quiet {
 		return nil
 	}
-	f.note("%v", op.Coll)
-	o := *op
-	o.On, o.Transfers = nil, slices.Clone(op.Transfers)
+	f.note("%v", d.Coll)
+	o := d.Op
+	o.Transfers = slices.Clone(o.Transfers)
 	f.ops = append(f.ops, o)
 	if f.gather {
 		got := make([]byte, f.cfg.Size)
@@ -73,8 +72,8 @@ func (f *fake) EnqueueAll(ops []*DeviceOp) (int, error) {
 	if f.gather {
 		var sides []*HostSide
 		var send, recv [][]byte
-		for _, op := range ops {
-			o := op.On.(*fake)
+		for _, d := range ops {
+			o := d.On.(*fake)
 			sides = append(sides, o.cfg.Host)
 			send, recv = append(send, []byte{byte(o.cfg.Rank)}), append(recv, make([]byte, o.cfg.Size))
 		}
@@ -84,8 +83,8 @@ func (f *fake) EnqueueAll(ops []*DeviceOp) (int, error) {
 		f.note("%v", recv)
 		return -1, nil
 	}
-	for i, op := range ops {
-		if err := op.On.Enqueue(op); err != nil {
+	for i, d := range ops {
+		if err := d.On.Enqueue(d); err != nil {
 			return i, err
 		}
 	}
@@ -131,6 +130,22 @@ func deviceConfig(n int) Config {
 // mem is device memory: numbers, as far as anything here is concerned.
 func mem(i, bytes int) Buffer { return Device(uintptr(i+1)<<30, bytes) }
 
+// flat is operations as text, with where their memory is instead of what is there.
+func flat(ops ...op.Op) string {
+	var b strings.Builder
+	at := func(m []byte) string { return fmt.Sprintf("%#x+%d", op.Addr(m), len(m)) }
+	for _, o := range ops {
+		send, recv, transfers := at(o.Send), at(o.Recv), o.Transfers
+		o.Send, o.Recv, o.Transfers = nil, nil, nil
+		fmt.Fprintf(&b, "%+v %s %s", o, send, recv)
+		for _, t := range transfers {
+			fmt.Fprintf(&b, " %d %v %s", t.Peer, t.Send, at(t.Data))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
 func TestDeviceOperations(t *testing.T) {
 	all := fakes(t)
 	const n = 3
@@ -143,17 +158,17 @@ func TestDeviceOperations(t *testing.T) {
 		root := NoPeer
 		steps := []struct {
 			err  error
-			want DeviceOp
+			want op.Op
 		}{
-			{c.AllReduce(in, out, 100, Float32, Max), DeviceOp{Coll: schedule.AllReduce, Op: Max}},
-			{c.AllReduce(in, out, 100, Float32, Avg), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Average: true, Scale: 1.0 / 3, Factor: 0x3eaaaaab}},
-			{c.AllReduce(in, out, 100, Int32, Avg), DeviceOp{Coll: schedule.AllReduce, Divisor: 3, Type: Int32}},
-			{c.AllReducePreMul(in, out, 100, BFloat16, PreMulSum{2}), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 2, Factor: 0x4000, Type: BFloat16}},
-			{c.AllReducePreMul(in, out, 100, Uint8, PreMulSum{300}), DeviceOp{Coll: schedule.AllReduce, Scaled: true, Scale: 300, Factor: 255, Type: Uint8}},
-			{c.AllGather(in, out, 100, Float32), DeviceOp{Coll: schedule.AllGather}},
-			{c.Broadcast(in, out, 100, Float32, 2), DeviceOp{Coll: schedule.Broadcast, Root: 2}},
-			{c.AllToAll(in, in, 100, Float32), DeviceOp{Coll: schedule.AllToAll}},
-			{c.AllReduce(in, out, 0, Float32, Sum), DeviceOp{Count: -1}},
+			{c.AllReduce(in, out, 100, Float32, Max), op.Op{Coll: op.AllReduce, Red: Max}},
+			{c.AllReduce(in, out, 100, Float32, Avg), op.Op{Coll: op.AllReduce, Scaled: true, Average: true, Scale: 1.0 / 3, Factor: 0x3eaaaaab}},
+			{c.AllReduce(in, out, 100, Int32, Avg), op.Op{Coll: op.AllReduce, Divisor: 3, Type: Int32}},
+			{c.AllReducePreMul(in, out, 100, BFloat16, PreMulSum{2}), op.Op{Coll: op.AllReduce, Scaled: true, Scale: 2, Factor: 0x4000, Type: BFloat16}},
+			{c.AllReducePreMul(in, out, 100, Uint8, PreMulSum{300}), op.Op{Coll: op.AllReduce, Scaled: true, Scale: 300, Factor: 255, Type: Uint8}},
+			{c.AllGather(in, out, 100, Float32), op.Op{Coll: op.AllGather}},
+			{c.Broadcast(in, out, 100, Float32, 2), op.Op{Coll: op.Broadcast, Root: 2}},
+			{c.AllToAll(in, in, 100, Float32), op.Op{Coll: op.AllToAll}},
+			{c.AllReduce(in, out, 0, Float32, Sum), op.Op{Count: -1}},
 		}
 		for _, s := range steps {
 			if s.err != nil {
@@ -163,17 +178,17 @@ func TestDeviceOperations(t *testing.T) {
 			if w.Count < 0 {
 				continue
 			}
-			w.Count, w.Send, w.Recv = 100, in.Addr(), out.Addr()
+			w.Count, w.Send, w.Recv, w.Device = 100, in.b, out.b, true
 			if w.Type == Int8 {
 				w.Type = Float32
 			}
 			if !w.Coll.Rooted() {
 				w.Root = root
 			}
-			if w.Coll == schedule.Broadcast && c.Rank() != w.Root {
-				w.Send = 0
+			if w.Coll == op.Broadcast && c.Rank() != w.Root {
+				w.Send = nil
 			}
-			if w.Coll == schedule.AllToAll {
+			if w.Coll == op.AllToAll {
 				w.Recv = w.Send
 			}
 			got := f.ops[0]
@@ -181,13 +196,14 @@ func TestDeviceOperations(t *testing.T) {
 			if len(got.Transfers) > 0 {
 				return fmt.Errorf("%v has transfers", got.Coll)
 			}
-			got.Transfers = nil
-			if !reflect.DeepEqual(got, w) {
-				return fmt.Errorf("got %+v; want %+v", got, w)
+			in, out := w.Coll.Parts(c.Rank(), w.Root, n)
+			w.Send, w.Recv = w.Send[:in*w.Bytes()], w.Recv[:out*w.Bytes()]
+			if got, want := flat(got), flat(w); got != want {
+				return fmt.Errorf("got %s; want %s", got, want)
 			}
 		}
 		if len(f.ops) > 0 {
-			return fmt.Errorf("a count of 0 became %+v", f.ops)
+			return fmt.Errorf("a count of 0 became %s", flat(f.ops...))
 		}
 		if c.Chosen() != "fake/1" {
 			return fmt.Errorf("chosen: %s", c.Chosen())
@@ -287,15 +303,19 @@ func TestDeviceGroup(t *testing.T) {
 		}
 		for r := range n {
 			f := of(all, r)
-			want := []DeviceOp{
-				{Coll: schedule.AllReduce, Send: 1 << 30, Recv: 2 << 30, Count: 8, Type: Int64, Root: NoPeer},
-				{Coll: schedule.AllGather, Send: 1 << 30, Recv: 2 << 30, Count: 8, Type: Int64, Root: NoPeer},
-				{Coll: schedule.SendRecv, Root: NoPeer, Transfers: []Transfer{
-					{(r + 1) % n, 1 << 30, 64, true}, {r, 5 << 30, 8, true}, {(r + n - 1) % n, 3 << 30, 64, false}, {r, 6 << 30, 8, false},
+			want := []op.Op{
+				{Coll: op.AllReduce, Send: op.Memory(1<<30, 64), Recv: op.Memory(2<<30, 64), Count: 8, Type: Int64, Root: NoPeer},
+				{Coll: op.AllGather, Send: op.Memory(1<<30, 64), Recv: op.Memory(2<<30, 64*n), Count: 8, Type: Int64, Root: NoPeer},
+				{Coll: op.SendRecv, Root: NoPeer, Transfers: []op.Transfer{
+					{Peer: (r + 1) % n, Data: op.Memory(1<<30, 64), Send: true}, {Peer: r, Data: op.Memory(5<<30, 8), Send: true},
+					{Peer: (r + n - 1) % n, Data: op.Memory(3<<30, 64)}, {Peer: r, Data: op.Memory(6<<30, 8)},
 				}},
 			}
-			if !reflect.DeepEqual(f.ops, want) {
-				t.Errorf("rank %d got\n%+v; want\n%+v", r, f.ops, want)
+			for i := range want {
+				want[i].Device = len(want[i].Transfers) == 0
+			}
+			if got, want := flat(f.ops...), flat(want...); got != want {
+				t.Errorf("rank %d got\n%s; want\n%s", r, got, want)
 			}
 			if host[r] != n {
 				t.Errorf("rank %d: %d on the host", r, host[r])

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // onDevice reports whether an operation is on device memory.
@@ -16,17 +16,17 @@ func (c *Comm) enqueue(a *call) error {
 		return err
 	}
 	d := c.dev
-	op := &d.op
+	o := &d.op
 	if a.coll == pointToPoint {
 		if a.peer == c.rank {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
-		*op = DeviceOp{On: d.Accelerator, Coll: schedule.SendRecv, Root: NoPeer, Transfers: append(op.Transfers[:0], a.transfer())}
+		*o = DeviceOp{d.Accelerator, op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
 	} else {
-		c.describe(op, a)
+		c.describe(o, a)
 	}
 	d.last = true
-	err := d.Enqueue(op)
+	err := d.Enqueue(o)
 	if err == nil {
 		return nil
 	}
@@ -41,42 +41,42 @@ func (c *Comm) enqueue(a *call) error {
 
 // describe makes what the accelerator gets of a collective, and takes note of
 // it.
-func (c *Comm) describe(op *DeviceOp, a *call) {
+func (c *Comm) describe(o *DeviceOp, a *call) {
 	d := c.dev
 	c.seq++
 	if !c.env.Unchecked {
 		d.recent.add(stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)})
 	}
-	*op = DeviceOp{
-		On: d.Accelerator, Coll: a.coll, Send: a.send.used(), Recv: a.recv.used(), Count: a.count,
-		Type: a.t, Op: a.op, Root: a.root, Transfers: op.Transfers[:0],
-	}
+	*o = DeviceOp{d.Accelerator, op.Op{
+		Coll: a.coll, Send: a.send.b, Recv: a.recv.b, Device: true, Count: a.count,
+		Type: a.t, Red: a.op, Root: a.root, Transfers: o.Transfers[:0],
+	}}
 	switch {
 	case a.scaled:
-		d.scale(op, a.scale)
+		d.scale(o, a.scale)
 	case a.op == Avg && a.coll.Reduces():
-		op.Op = Sum
+		o.Red = Sum
 		if a.t.Float() {
-			d.scale(op, 1/float64(c.size))
-			op.Average = true
+			d.scale(o, 1/float64(c.size))
+			o.Average = true
 		} else {
-			op.Divisor = c.size
+			o.Divisor = c.size
 		}
 	}
 }
 
-func (a *call) transfer() Transfer {
+func (a *call) transfer() op.Transfer {
 	b, send := a.recv, a.sends()
 	if send {
 		b = a.send
 	}
-	return Transfer{Peer: a.peer, Addr: b.addr(), Bytes: b.Len(), Send: send}
+	return op.Transfer{Peer: a.peer, Data: b.b, Send: send}
 }
 
 // scale makes the rank's input be multiplied, by what elem makes of the factor.
-func (d *device) scale(op *DeviceOp, scale float64) {
-	op.Scaled, op.Scale = true, scale
-	op.Factor = d.factorOf(op.Type, scale)
+func (d *device) scale(o *DeviceOp, scale float64) {
+	o.Scaled, o.Scale = true, scale
+	o.Factor = d.factorOf(o.Type, scale)
 }
 
 // factorOf is a multiplier as an element.
@@ -143,7 +143,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 	}
 	d.op.Transfers = exchange
 	if first >= 0 {
-		d.ops = append(d.ops, DeviceOp{On: d.Accelerator, Coll: schedule.SendRecv, Root: NoPeer, Transfers: exchange})
+		d.ops = append(d.ops, DeviceOp{d.Accelerator, op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}
 }

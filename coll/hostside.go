@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/host"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A HostSide is what an accelerator has of its communicator.
@@ -37,7 +37,7 @@ func (h *HostSide) Gather(send, recv []byte) error {
 }
 
 func gatherOf(send, recv []byte) call {
-	return call{coll: schedule.AllGather, send: Bytes(send), recv: Bytes(recv), count: len(send), t: Uint8, root: NoPeer}
+	return call{coll: op.AllGather, send: Bytes(send), recv: Bytes(recv), count: len(send), t: Uint8, root: NoPeer}
 }
 
 // GatherAll is Gather for several ranks that one goroutine is. Only an

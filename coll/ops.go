@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A call is an operation with its arguments.
 type call struct {
-	coll       schedule.Collective // pointToPoint for Send and Recv
+	coll       op.Collective // pointToPoint for Send and Recv
 	send, recv Buffer
 	count      int
 	t          Type
@@ -21,52 +21,70 @@ type call struct {
 	scaled     bool
 }
 
+// Do does an operation: what AllReduce and the others below are short for. Its Send
+// and Recv may have more than it needs. Of a SendRecv it begins the Send to the next
+// rank and the Recv from the one before, which takes a group.
+func (c *Comm) Do(o *op.Op) error {
+	send, recv := Buffer{o.Send, o.Device && len(o.Send) > 0}, Buffer{o.Recv, o.Device && len(o.Recv) > 0}
+	if o.Coll == op.SendRecv {
+		if err := c.Send(send, o.Count, o.Type, (c.rank+1)%c.size); err != nil {
+			return err
+		}
+		return c.Recv(recv, o.Count, o.Type, (c.rank+c.size-1)%c.size)
+	}
+	root := o.Root
+	if !o.Coll.Rooted() {
+		root = NoPeer
+	}
+	return c.do(&call{coll: o.Coll, send: send, recv: recv, count: o.Count, t: o.Type, op: o.Red, root: root, scale: o.Scale, scaled: o.Scaled})
+}
+
 // AllReduce reduces count elements of all ranks' send buffers into every
 // rank's receive buffer.
-func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, op Op) error {
-	return c.do(&call{coll: schedule.AllReduce, send: send, recv: recv, count: count, t: t, op: op, root: NoPeer})
+func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, red Op) error {
+	return c.do(&call{coll: op.AllReduce, send: send, recv: recv, count: count, t: t, op: red, root: NoPeer})
 }
 
 // Broadcast copies count elements of the root's send buffer into every rank's
 // receive buffer. Other ranks' send buffers are not looked at.
 func (c *Comm) Broadcast(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(&call{coll: schedule.Broadcast, send: send, recv: recv, count: count, t: t, root: root})
+	return c.do(&call{coll: op.Broadcast, send: send, recv: recv, count: count, t: t, root: root})
 }
 
 // Reduce reduces count elements of all ranks' send buffers into the root's
 // receive buffer. Other ranks' receive buffers are left alone.
-func (c *Comm) Reduce(send, recv Buffer, count int, t Type, op Op, root int) error {
-	return c.do(&call{coll: schedule.Reduce, send: send, recv: recv, count: count, t: t, op: op, root: root})
+func (c *Comm) Reduce(send, recv Buffer, count int, t Type, red Op, root int) error {
+	return c.do(&call{coll: op.Reduce, send: send, recv: recv, count: count, t: t, op: red, root: root})
 }
 
 // AllGather puts count elements of every rank into every rank's receive
 // buffer, which takes count elements a rank, in the order of the ranks.
 func (c *Comm) AllGather(send, recv Buffer, count int, t Type) error {
-	return c.do(&call{coll: schedule.AllGather, send: send, recv: recv, count: count, t: t, root: NoPeer})
+	return c.do(&call{coll: op.AllGather, send: send, recv: recv, count: count, t: t, root: NoPeer})
 }
 
 // ReduceScatter reduces the send buffers, of count elements a rank, and gives
 // each rank the count elements of the result that are its own.
-func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, op Op) error {
-	return c.do(&call{coll: schedule.ReduceScatter, send: send, recv: recv, count: count, t: t, op: op, root: NoPeer})
+func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, red Op) error {
+	return c.do(&call{coll: op.ReduceScatter, send: send, recv: recv, count: count, t: t, op: red, root: NoPeer})
 }
 
 // AllToAll sends count elements to each rank: part i of the send buffer goes to
 // part "own rank" of rank i's receive buffer. In place, which NCCL lacks, costs
 // a copy of the whole buffer.
 func (c *Comm) AllToAll(send, recv Buffer, count int, t Type) error {
-	return c.do(&call{coll: schedule.AllToAll, send: send, recv: recv, count: count, t: t, root: NoPeer})
+	return c.do(&call{coll: op.AllToAll, send: send, recv: recv, count: count, t: t, root: NoPeer})
 }
 
 // Gather puts count elements of every rank into the root's receive buffer.
 func (c *Comm) Gather(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(&call{coll: schedule.Gather, send: send, recv: recv, count: count, t: t, root: root})
+	return c.do(&call{coll: op.Gather, send: send, recv: recv, count: count, t: t, root: root})
 }
 
 // Scatter puts part i of the root's send buffer, count elements, into rank i's
 // receive buffer.
 func (c *Comm) Scatter(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(&call{coll: schedule.Scatter, send: send, recv: recv, count: count, t: t, root: root})
+	return c.do(&call{coll: op.Scatter, send: send, recv: recv, count: count, t: t, root: root})
 }
 
 // Send sends count elements to a rank that calls Recv with the same count and
@@ -87,17 +105,17 @@ type PreMulSum struct{ Factor float64 }
 
 // AllReducePreMul is AllReduce with a PreMulSum.
 func (c *Comm) AllReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.do(&call{coll: schedule.AllReduce, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
+	return c.do(&call{coll: op.AllReduce, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
 }
 
 // ReducePreMul is Reduce with a PreMulSum.
 func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, root int) error {
-	return c.do(&call{coll: schedule.Reduce, send: send, recv: recv, count: count, t: t, op: Sum, root: root, scale: m.Factor, scaled: true})
+	return c.do(&call{coll: op.Reduce, send: send, recv: recv, count: count, t: t, op: Sum, root: root, scale: m.Factor, scaled: true})
 }
 
 // ReduceScatterPreMul is ReduceScatter with a PreMulSum.
 func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.do(&call{coll: schedule.ReduceScatter, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
+	return c.do(&call{coll: op.ReduceScatter, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
 }
 
 // name is what logs and errors call the operation.
@@ -116,36 +134,14 @@ func (a *call) sends() bool { return a.recv.b == nil }
 
 // needs is how many elements the buffers must have, 0 where the rank has none.
 func (a *call) needs(rank, n int) (send, recv int) {
-	root := rank == a.root
-	switch a.coll {
-	case schedule.AllReduce:
-		return a.count, a.count
-	case schedule.Broadcast:
-		return only(root, a.count), a.count
-	case schedule.Reduce:
-		return a.count, only(root, a.count)
-	case schedule.AllGather:
-		return a.count, a.count * n
-	case schedule.ReduceScatter:
-		return a.count * n, a.count
-	case schedule.AllToAll:
-		return a.count * n, a.count * n
-	case schedule.Gather:
-		return a.count, only(root, a.count*n)
-	case schedule.Scatter:
-		return only(root, a.count*n), a.count
-	}
-	if a.sends() {
+	switch {
+	case a.coll != pointToPoint:
+		send, recv = a.coll.Parts(rank, a.root, n)
+		return send * a.count, recv * a.count
+	case a.sends():
 		return a.count, 0
 	}
 	return 0, a.count
-}
-
-func only(yes bool, n int) int {
-	if yes {
-		return n
-	}
-	return 0
 }
 
 // check finds what is wrong with the arguments, and cuts the buffers to what
@@ -182,7 +178,7 @@ func (c *Comm) check(a *call) error {
 	}
 	switch {
 	case !overlap(a.send.b, a.recv.b):
-	case a.coll == schedule.AllToAll && a.send.addr() == a.recv.addr():
+	case a.coll == op.AllToAll && a.send.addr() == a.recv.addr():
 		if !a.send.device { // whose accelerator sees to it
 			a.send.b = slices.Clone(a.send.b)
 		}
@@ -196,16 +192,12 @@ const maxBytes = 1 << 56
 
 // inPlace reports whether buffers that overlap do so as is allowed.
 func (c *Comm) inPlace(a *call) bool {
-	s, r, part := a.send.addr(), a.recv.addr(), uintptr(c.rank*a.count*a.t.Size())
-	switch a.coll {
-	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
-		return s == r
-	case schedule.AllGather, schedule.Gather:
-		return s == r+part
-	case schedule.ReduceScatter, schedule.Scatter:
-		return r == s+part
+	if a.coll == pointToPoint {
+		return false
 	}
-	return false
+	send, recv, ok := a.coll.InPlace(c.rank)
+	part := uintptr(a.count * a.t.Size())
+	return ok && a.send.addr()-uintptr(send)*part == a.recv.addr()-uintptr(recv)*part
 }
 
 // alone does what an operation does on a communicator of one rank.

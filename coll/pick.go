@@ -1,7 +1,7 @@
 package coll
 
 import (
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -15,7 +15,7 @@ type picker struct {
 
 // A forced choice is for one collective.
 type forced struct {
-	coll schedule.Collective
+	coll op.Collective
 	tuning.Choice
 }
 
@@ -25,14 +25,9 @@ func newPicker(rules []byte, ranks int) (picker, error) {
 }
 
 // pick chooses for an operation whose count is so many bytes.
-func (p *picker) pick(coll schedule.Collective, bytes int) tuning.Choice {
+func (p *picker) pick(coll op.Collective, bytes int) tuning.Choice {
 	if f := p.force; f != nil && f.coll == coll {
 		return f.Choice
 	}
-	switch coll {
-	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce, schedule.SendRecv:
-	default:
-		bytes *= p.ranks // of all ranks together
-	}
-	return p.rules.Pick(coll, int64(bytes))
+	return p.rules.Pick(coll, int64(bytes*coll.Longest(p.ranks)))
 }

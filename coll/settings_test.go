@@ -3,6 +3,7 @@ package coll
 import (
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -43,7 +44,7 @@ func TestSlot(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("slot = %d; want %d", got, tt.want)
 			}
-			for collective := range schedule.NumCollectives {
+			for collective := range op.NumCollectives {
 				for _, a := range schedule.Algorithms(collective) {
 					s, err := schedule.New(collective, a, schedule.Options{Ranks: ranks, Groups: groups})
 					if err == nil && 8*s.MaxSpan > got {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/host"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -14,18 +14,18 @@ import (
 // A rank that gets a message of another operation says so instead of reducing
 // bytes that mean something else. Send and Recv use the value after the last
 // collective.
-const pointToPoint = schedule.NumCollectives
+const pointToPoint = op.NumCollectives
 
 // destroying is the sign of a rank that waits in Destroy for the others.
 const destroying = 15 << 28
 
-func sign(c schedule.Collective, t elem.Type, op elem.Op, count, root int) uint32 {
+func sign(c op.Collective, t elem.Type, red elem.Op, count, root int) uint32 {
 	h := uint64(count)*0x9E3779B97F4A7C15 + uint64(uint32(root))*0xC2B2AE3D27D4EB4F
-	return uint32(c)<<28 | uint32(t)<<24 | uint32(op&7)<<21 | uint32(h>>43)
+	return uint32(c)<<28 | uint32(t)<<24 | uint32(red&7)<<21 | uint32(h>>43)
 }
 
-func signed(s uint32) (c schedule.Collective, t elem.Type, op elem.Op) {
-	return schedule.Collective(s >> 28), elem.Type(s >> 24 & 15), elem.Op(s >> 21 & 7)
+func signed(s uint32) (c op.Collective, t elem.Type, red elem.Op) {
+	return op.Collective(s >> 28), elem.Type(s >> 24 & 15), elem.Op(s >> 21 & 7)
 }
 
 // explain says in which way a peer's operation differs from this rank's.
@@ -50,14 +50,14 @@ func describe(h transport.Header) string {
 
 // kind names an operation as far as its sign tells.
 func kind(s uint32) string {
-	c, t, op := signed(s)
+	c, t, red := signed(s)
 	switch {
 	case s == destroying:
 		return "Destroy"
 	case c == pointToPoint:
 		return fmt.Sprintf("Send/Recv of %v", t)
 	case c.Reduces():
-		return fmt.Sprintf("%v of %v with %v", c, t, op)
+		return fmt.Sprintf("%v of %v with %v", c, t, red)
 	}
 	return fmt.Sprintf("%v of %v", c, t)
 }

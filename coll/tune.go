@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -18,9 +18,9 @@ import (
 // them. Other ranks of a group or other goroutines must not use the
 // communicator meanwhile.
 func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) error {
-	const op = "Tune"
+	const name = "Tune"
 	if c.size == 1 {
-		return c.errorOf(InvalidUsage, op, "there is nothing to choose with one rank")
+		return c.errorOf(InvalidUsage, name, "there is nothing to choose with one rank")
 	}
 	defer func() { c.picks.force, c.last.plan = nil, nil }()
 	most := 0
@@ -29,15 +29,15 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 	}
 	in, err := Alloc(max(most, 8))
 	if err != nil {
-		return c.wrap(op, err)
+		return c.wrap(name, err)
 	}
 	defer Free(in)
 	out, err := Alloc(max(most, 8))
 	if err != nil {
-		return c.wrap(op, err)
+		return c.wrap(name, err)
 	}
 	defer Free(out)
-	for coll := range schedule.SendRecv {
+	for coll := range op.SendRecv {
 		for _, size := range sizes {
 			choices, err := c.candidates(ctx, coll, size)
 			if err != nil {
@@ -45,7 +45,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 			}
 			for _, choice := range choices {
 				if ctx.Err() != nil {
-					return c.wrap(op, context.Cause(ctx))
+					return c.wrap(name, context.Cause(ctx))
 				}
 				t, err := c.measure(ctx, coll, choice, size, in, out)
 				if err != nil {
@@ -61,7 +61,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 }
 
 // candidates are those of rank 0, in its order.
-func (c *Comm) candidates(ctx context.Context, coll schedule.Collective, size int) (choices []tuning.Choice, err error) {
+func (c *Comm) candidates(ctx context.Context, coll op.Collective, size int) (choices []tuning.Choice, err error) {
 	var mine []byte
 	if c.rank == 0 {
 		t, err := c.env.tuner()
@@ -84,10 +84,10 @@ func (c *Comm) candidates(ctx context.Context, coll schedule.Collective, size in
 
 // measure is the time of an operation, the mean of all ranks' medians; 0 where
 // the size is too small for the ranks.
-func (c *Comm) measure(ctx context.Context, coll schedule.Collective, choice tuning.Choice, size int, in, out []byte) (time.Duration, error) {
+func (c *Comm) measure(ctx context.Context, coll op.Collective, choice tuning.Choice, size int, in, out []byte) (time.Duration, error) {
 	c.picks.force, c.last.plan = &forced{coll, choice}, nil
 	count := size / 4
-	if coll >= schedule.AllGather {
+	if coll >= op.AllGather {
 		count /= c.size
 	}
 	if count == 0 {

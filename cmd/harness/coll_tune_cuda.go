@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
@@ -41,14 +42,6 @@ func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add 
 		}
 		return r.run(ctx, t)
 	})
-}
-
-// parts are how many times its size a buffer has, with so many ranks.
-func (o gpuCollective) parts(ranks int) int {
-	if o.byPart {
-		return ranks
-	}
-	return 1
 }
 
 // A gpuTuner is one rank that measures.
@@ -115,25 +108,25 @@ func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 		return err
 	}
 	for _, o := range t.collectives {
-		sizes := slices.DeleteFunc(slices.Clone(t.sizes), func(n int) bool { return n*o.parts(r.Size()) > len(r.send) })
+		sizes := slices.DeleteFunc(slices.Clone(t.sizes), func(n int) bool { return n*o.Longest(r.Size()) > len(r.send) })
 		if left := len(t.sizes) - len(sizes); left > 0 {
-			r.logf("%s: the memory is too small for the largest sizes, %d of %d", o.name, left, len(t.sizes))
+			r.logf("%s: the memory is too small for the largest sizes, %d of %d", o.Test(), left, len(t.sizes))
 		}
 		began := time.Now()
-		rules, err := engine.Tune(o.coll, sizes, func(choice string, bytes int) (float64, error) {
+		rules, err := engine.Tune(o, sizes, func(choice string, bytes int) (float64, error) {
 			if err := context.Cause(ctx); err != nil {
 				return 0, err
 			}
 			return r.measure(o, choice, bytes)
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", o.name, err)
+			return fmt.Errorf("%s: %w", o.Test(), err)
 		}
-		r.logf("%-14s %3d rules, %.1f s", o.name, len(rules), time.Since(began).Seconds())
+		r.logf("%-14s %3d rules, %.1f s", o.Test(), len(rules), time.Since(began).Seconds())
 		if len(rules) == 0 {
 			continue
 		}
-		if err := r.add(tuning.GPUTable{GPU: r.name, Ranks: r.Size(), Collective: o.coll.String(), Rules: rules}); err != nil {
+		if err := r.add(tuning.GPUTable{GPU: r.name, Ranks: r.Size(), Collective: o.String(), Rules: rules}); err != nil {
 			return err
 		}
 	}
@@ -156,7 +149,7 @@ func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 	}
 	n := 0
 	for _, o := range t.collectives {
-		n = max(n, o.parts(r.Size())*slices.Max(t.sizes))
+		n = max(n, o.Longest(r.Size())*slices.Max(t.sizes))
 	}
 	n = min(n, int(free/5*2))
 	if r.send, err = r.Alloc(n); err == nil {
@@ -167,9 +160,9 @@ func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 
 // measure times an operation with the choice that is in force: microseconds,
 // the same on all ranks, or 0 where it cannot be done.
-func (r *gpuTuner) measure(o gpuCollective, choice string, bytes int) (float64, error) {
+func (r *gpuTuner) measure(o op.Collective, choice string, bytes int) (float64, error) {
 	if r.terminal {
-		fmt.Fprintf(r.log, overwrite+"%-14s %11d bytes  %s", o.name, bytes, choice)
+		fmt.Fprintf(r.log, overwrite+"%-14s %11d bytes  %s", o.Test(), bytes, choice)
 	}
 	ops := min(40, max(2, (64<<20)/bytes)) // enough to hide the launch of a graph
 	graph, err := r.record(o, bytes, ops)
@@ -186,11 +179,11 @@ func (r *gpuTuner) measure(o gpuCollective, choice string, bytes int) (float64, 
 	case able == 0:
 		if !r.refused[choice] {
 			r.refused[choice] = true
-			r.logf("%s of %d bytes is not done by %s: %v", o.name, bytes, choice, err)
+			r.logf("%s of %d bytes is not done by %s: %v", o.Test(), bytes, choice, err)
 		}
 		return 0, nil
 	case able < r.Size(): // they have not called the same operations
-		return 0, fmt.Errorf("%s of %d bytes can be done by %d of %d ranks with %s: %w", o.name, bytes, able, r.Size(), choice, cmp.Or(err, errOthers))
+		return 0, fmt.Errorf("%s of %d bytes can be done by %d of %d ranks with %s: %w", o.Test(), bytes, able, r.Size(), choice, cmp.Or(err, errOthers))
 	}
 	if err := r.Barrier(); err != nil {
 		return 0, err
@@ -236,11 +229,11 @@ var errOthers = errors.New("others failed")
 
 // record makes a graph of operations that step through the buffers. One is
 // done before, as what is made the first time cannot be recorded.
-func (r *gpuTuner) record(o gpuCollective, bytes, ops int) (perf.Graph, error) {
-	n := bytes * o.parts(r.Size())
+func (r *gpuTuner) record(o op.Collective, bytes, ops int) (perf.Graph, error) {
+	n := bytes * o.Longest(r.Size())
 	at, step := 0, (n+511)/512*512
 	issue := func() error {
-		return o.run(r.gpuComm, r.send[at:][:n], r.recv[at:][:n], bytes/elem.Float32.Size())
+		return r.Do(&op.Op{Coll: o, Send: r.send[at:][:n], Recv: r.recv[at:][:n], Count: bytes / elem.Float32.Size(), Type: elem.Float32})
 	}
 	if err := issue(); err != nil {
 		return nil, err

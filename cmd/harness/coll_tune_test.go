@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
@@ -79,7 +80,7 @@ func TestTuneCollectives(t *testing.T) {
 	if err != nil || len(all) != len(gpuCollectives) {
 		t.Errorf("%d of %d, %v", len(all), len(gpuCollectives), err)
 	}
-	if got, err := parseCollectives(""); err != nil || len(got) != 7 || got[6].name != "sendrecv" {
+	if got, err := parseCollectives(""); err != nil || len(got) != 7 || got[6] != op.SendRecv {
 		t.Errorf("%v, %v", got, err)
 	}
 }

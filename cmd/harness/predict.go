@@ -6,7 +6,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -19,7 +19,7 @@ type predictOptions struct {
 	gpus, nodes       int
 	collective, algo  string
 	sizes, format     string
-	collectiveParsed  schedule.Collective
+	collectiveParsed  op.Collective
 	collectiveSet     bool
 	sizesParsed       []int64
 }

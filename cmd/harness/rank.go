@@ -3,10 +3,10 @@ package main
 import (
 	"errors"
 	"math"
-	"unsafe"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
@@ -32,62 +32,18 @@ func (r *rankComm) communicator() *coll.Comm { return r.Comm }
 
 func (r *rankComm) like(c *coll.Comm) (perf.Comm, error) { return &rankComm{Comm: c}, nil }
 
-// buffer is b as the engine knows it.
-func (r *rankComm) buffer(b []byte) coll.Buffer {
-	if r.device {
-		return coll.Device(uintptr(unsafe.Pointer(unsafe.SliceData(b))), len(b))
+// Do implements perf.Comm.
+func (r *rankComm) Do(o *op.Op) error {
+	o.Device = r.device
+	if o.Coll == op.SendRecv {
+		return r.Group(func() error { return r.Comm.Do(o) })
 	}
-	return coll.Bytes(b)
-}
-
-func (r *rankComm) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	if op >= firstFactor {
-		return r.AllReducePreMul(r.buffer(send), r.buffer(recv), count, t, r.factor(op))
+	if o.Coll.Reduces() && o.Red >= firstFactor {
+		scaled := *o
+		scaled.Red, scaled.Scaled, scaled.Scale = elem.Sum, true, r.factors[o.Red-firstFactor]
+		return r.Comm.Do(&scaled)
 	}
-	return r.Comm.AllReduce(r.buffer(send), r.buffer(recv), count, t, op)
-}
-
-func (r *rankComm) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	if op >= firstFactor {
-		return r.ReducePreMul(r.buffer(send), r.buffer(recv), count, t, r.factor(op), root)
-	}
-	return r.Comm.Reduce(r.buffer(send), r.buffer(recv), count, t, op, root)
-}
-
-func (r *rankComm) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	if op >= firstFactor {
-		return r.ReduceScatterPreMul(r.buffer(send), r.buffer(recv), count, t, r.factor(op))
-	}
-	return r.Comm.ReduceScatter(r.buffer(send), r.buffer(recv), count, t, op)
-}
-
-func (r *rankComm) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Broadcast(r.buffer(send), r.buffer(recv), count, t, root)
-}
-
-func (r *rankComm) AllGather(send, recv []byte, count int, t elem.Type) error {
-	return r.Comm.AllGather(r.buffer(send), r.buffer(recv), count, t)
-}
-
-func (r *rankComm) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	return r.Comm.AllToAll(r.buffer(send), r.buffer(recv), count, t)
-}
-
-func (r *rankComm) Gather(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Gather(r.buffer(send), r.buffer(recv), count, t, root)
-}
-
-func (r *rankComm) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Scatter(r.buffer(send), r.buffer(recv), count, t, root)
-}
-
-func (r *rankComm) SendRecv(send []byte, to int, recv []byte, from, count int, t elem.Type) error {
-	return r.Group(func() error {
-		if err := r.Send(r.buffer(send), count, t, to); err != nil {
-			return err
-		}
-		return r.Recv(r.buffer(recv), count, t, from)
-	})
+	return r.Comm.Do(o)
 }
 
 func (r *rankComm) Group(f func() error) error {
@@ -115,10 +71,6 @@ func (r *rankComm) FreeOp(op elem.Op) error {
 		r.factors = r.factors[:len(r.factors)-1]
 	}
 	return nil
-}
-
-func (r *rankComm) factor(op elem.Op) coll.PreMulSum {
-	return coll.PreMulSum{Factor: r.factors[op-firstFactor]}
 }
 
 // LastError implements perf.Explainer.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -98,7 +98,7 @@ type rule struct {
 // Bytes are as in nccl-tests' first column for AllReduce, Broadcast and
 // Reduce, and of one rank's part for the others.
 type entry struct {
-	coll     schedule.Collective
+	coll     op.Collective
 	min, max int // ranks
 	rules    []rule
 }
@@ -107,7 +107,7 @@ type entry struct {
 // seen on H200s. It is looked through from the top; of an entry the first rule
 // counts that is wide enough, allowed and can do it.
 var table = []entry{
-	{schedule.AllReduce, 2, 2, []rule{
+	{op.AllReduce, 2, 2, []rule{
 		{2 << 10, choice{reduceLL, 1, 256, 0}},
 		{8 << 10, choice{reduceLL, 2, 512, 0}},
 		{32 << 10, choice{reduceLL, 8, 512, 0}},
@@ -117,7 +117,7 @@ var table = []entry{
 		{8 << 20, choice{allReduceSimple, 24, 512, 32 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 128 << 10}},
 	}},
-	{schedule.AllReduce, 3, maxRanks, []rule{
+	{op.AllReduce, 3, maxRanks, []rule{
 		{2 << 10, choice{reduceLL, 4, 128, 0}},
 		{8 << 10, choice{reduceLL, 16, 128, 0}},
 		{64 << 10, choice{reduceLL, 32, 256, 0}},
@@ -128,7 +128,7 @@ var table = []entry{
 		{4 << 20, choice{allReduceSimple, 32, 256, 32 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
-	{schedule.ReduceScatter, 2, maxRanks, []rule{
+	{op.ReduceScatter, 2, maxRanks, []rule{
 		{2 << 10, choice{reduceLL, 1, 256, 0}},
 		{8 << 10, choice{reduceLL, 8, 256, 0}},
 		{64 << 10, choice{reduceLL, 32, 256, 0}},
@@ -136,14 +136,14 @@ var table = []entry{
 		{4 << 20, choice{allReduceSimple, 32, 512, 32 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
-	{schedule.Reduce, 2, 2, []rule{
+	{op.Reduce, 2, 2, []rule{
 		{2 << 10, choice{reduceLL, 4, 128, 0}},
 		{32 << 10, choice{reduceLL, 32, 256, 0}},
 		{512 << 10, choice{reduceLL128, 64, 256, 0}},
 		{8 << 20, choice{allReduceSimple, 32, 512, 32 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}},
 	}},
-	{schedule.Reduce, 3, maxRanks, []rule{
+	{op.Reduce, 3, maxRanks, []rule{
 		{2 << 10, choice{reduceLL, 4, 128, 0}},
 		{32 << 10, choice{reduceLL, 32, 256, 0}},
 		{512 << 10, choice{reduceLL128, 64, 256, 0}},
@@ -153,20 +153,20 @@ var table = []entry{
 		{maxMessage, choice{reduceChain, 64, 512, 128 << 10}},
 		{maxMessage, choice{allReduceSimple, 32, 512, 64 << 10}}, // where a chain would round
 	}},
-	{schedule.Broadcast, 2, 2, []rule{
+	{op.Broadcast, 2, 2, []rule{
 		{2 << 10, choice{exchangeLL, 1, 256, 0}},
 		{32 << 10, choice{exchangeLL, 8, 512, 0}},
 		{1 << 20, choice{exchangeLL128, 32, 512, 0}},
 		{maxMessage, choice{exchangeSimple, 32, 512, 128 << 10}},
 	}},
-	{schedule.Broadcast, 3, maxRanks, []rule{
+	{op.Broadcast, 3, maxRanks, []rule{
 		{2 << 10, choice{exchangeLL, 1, 256, 0}},
 		{32 << 10, choice{exchangeLL, 8, 512, 0}},
 		{512 << 10, choice{exchangeLL128, 32, 512, 0}},
 		{8 << 20, choice{relaySimple, 24, 512, 32 << 10}},
 		{maxMessage, choice{chainSimple, 64, 512, 128 << 10}},
 	}},
-	{schedule.SendRecv, 2, maxRanks, []rule{
+	{op.SendRecv, 2, maxRanks, []rule{
 		{4 << 10, choice{exchangeLL, 1, exchangeThreads, 0}},
 		{32 << 10, choice{exchangeLL, 8, exchangeThreads, 0}},
 		{1 << 20, choice{exchangeLL128, 32, exchangeThreads, 0}},
@@ -189,29 +189,29 @@ var general = []rule{
 // and there is no LL128. What AllReduce among two has was tried on H200s, the rest was
 // made like it.
 var hostedTable = []entry{
-	{schedule.AllReduce, 2, 2, []rule{
+	{op.AllReduce, 2, 2, []rule{
 		{2 << 10, choice{reduceLL, 1, 256, 0}},
 		{8 << 10, choice{reduceLL, 2, 512, 0}},
 		{64 << 10, choice{reduceLL, 16, 512, 0}},
 		{1 << 20, choice{allReduceSimple, 16, 512, 16 << 10}},
 		{maxMessage, choice{allReduceSimple, 16, 512, 32 << 10}},
 	}},
-	{schedule.AllReduce, 3, maxRanks, []rule{
+	{op.AllReduce, 3, maxRanks, []rule{
 		{2 << 10, choice{reduceLL, 2, 256, 0}},
 		{8 << 10, choice{reduceLL, 8, 256, 0}},
 		{64 << 10, choice{allReduceLL, 16, 512, 0}},
 		{2 << 20, choice{allReduceSimple, 16, 512, 16 << 10}},
 		{maxMessage, choice{allReduceSimple, 24, 512, 32 << 10}},
 	}},
-	{schedule.ReduceScatter, 2, maxRanks, hostedReduce},
-	{schedule.Reduce, 2, maxRanks, hostedReduce},
-	{schedule.Broadcast, 3, maxRanks, []rule{
+	{op.ReduceScatter, 2, maxRanks, hostedReduce},
+	{op.Reduce, 2, maxRanks, hostedReduce},
+	{op.Broadcast, 3, maxRanks, []rule{
 		{2 << 10, choice{exchangeLL, 1, 256, 0}},
 		{32 << 10, choice{exchangeLL, 8, 512, 0}},
 		{8 << 20, choice{relaySimple, 16, 512, 32 << 10}},
 		{maxMessage, choice{relaySimple, 16, 512, 64 << 10}},
 	}},
-	{schedule.SendRecv, 2, maxRanks, []rule{
+	{op.SendRecv, 2, maxRanks, []rule{
 		{4 << 10, choice{exchangeLL, 1, exchangeThreads, 0}},
 		{32 << 10, choice{exchangeLL, 8, exchangeThreads, 0}},
 		{maxMessage, choice{exchangeSimple, 16, exchangeThreads, 128 << 10}},
@@ -242,14 +242,14 @@ type chooser struct {
 	threads  int   // of a block, at most; 0: no limit
 	single   int64 // messages of fewer bytes have one channel
 	packets  int64 // messages of fewer bytes go by LL, if they fit
-	allows   func(c schedule.Collective, protocol string) bool
-	does     func(c schedule.Collective, algorithm string) bool
+	allows   func(c op.Collective, protocol string) bool
+	does     func(c op.Collective, algorithm string) bool
 	measured measured
 	force    choice
 }
 
 // rules are those of a collective.
-func (ch *chooser) rules(c schedule.Collective) []rule {
+func (ch *chooser) rules(c op.Collective) []rule {
 	table, general := table, general
 	if ch.hosted {
 		table, general = hostedTable, hostedGeneral
@@ -263,7 +263,7 @@ func (ch *chooser) rules(c schedule.Collective) []rule {
 }
 
 // choose chooses for an operation of so many bytes (see entry).
-func (ch *chooser) choose(c schedule.Collective, bytes int) choice {
+func (ch *chooser) choose(c op.Collective, bytes int) choice {
 	return ch.chooseWithout(0, c, bytes)
 }
 
@@ -274,7 +274,7 @@ const (
 )
 
 // chooseWithout chooses where some kernels cannot be used: bits.
-func (ch *chooser) chooseWithout(kernels uint32, c schedule.Collective, bytes int) choice {
+func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) choice {
 	can := func(k kernel) bool { return does(k, c) && kernels>>k&1 == 0 }
 	if f := ch.force; f.kernel != noKernel && can(f.kernel) {
 		if got := ch.shape(f, bytes); ch.fits(c, got, bytes) {
@@ -312,7 +312,7 @@ func (ch *chooser) chooseWithout(kernels uint32, c schedule.Collective, bytes in
 }
 
 // permitted reports whether the settings allow a kernel for so many bytes.
-func (ch *chooser) permitted(c schedule.Collective, k kernel, bytes int) bool {
+func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]
 	if int64(bytes) < ch.packets && i.protocol != ll {
 		return false
@@ -320,7 +320,7 @@ func (ch *chooser) permitted(c schedule.Collective, k kernel, bytes int) bool {
 	if ch.allows != nil && !ch.allows(c, i.protocol.String()) {
 		return false
 	}
-	return c != schedule.AllReduce || ch.does == nil || ch.does(c, i.algorithm)
+	return c != op.AllReduce || ch.does == nil || ch.does(c, i.algorithm)
 }
 
 // shape is limit for a message of so many bytes.
@@ -366,7 +366,7 @@ func (ch *chooser) warps(threads int) int {
 }
 
 // fits reports whether a kernel takes an operation of so many bytes.
-func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
+func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 	if ch.hosted && (k.kernel == copies || kernelInfo[k.kernel].protocol == ll128) { // these need windows on devices
 		return false
 	}
@@ -374,7 +374,7 @@ func (ch *chooser) fits(c schedule.Collective, k choice, bytes int) bool {
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
 	case copies:
-		return ch.ranks == 2 || ringed(c) || c == schedule.SendRecv
+		return ch.ranks == 2 || ringed(c) || c == op.SendRecv
 	}
 	return bytes <= ch.capacity(kernelInfo[k.kernel].protocol, k.channels, k.threads)
 }
@@ -389,18 +389,18 @@ func part(bytes, ranks int) int {
 const partAlign = 128
 
 // does reports whether a kernel can do a collective at all.
-func does(k kernel, c schedule.Collective) bool {
+func does(k kernel, c op.Collective) bool {
 	switch k {
 	case exchangeLL, exchangeLL128, exchangeSimple:
 		return !c.Reduces()
 	case relaySimple, chainSimple:
-		return c == schedule.Broadcast
+		return c == op.Broadcast
 	case reduceChain:
-		return c == schedule.Reduce
+		return c == op.Reduce
 	case reduceLL, reduceLL128, allReduceSimple:
 		return c.Reduces()
 	case allReduceLL, allReduceLL128:
-		return c == schedule.AllReduce
+		return c == op.AllReduce
 	case copies:
 		return true
 	}
@@ -416,7 +416,7 @@ const (
 )
 
 // copyChunk is the longest step of a collective among so many ranks.
-func copyChunk(c schedule.Collective, ranks int) int {
+func copyChunk(c op.Collective, ranks int) int {
 	slots := copyDepth * (ranks - 1)
 	if ringed(c) {
 		slots = ringSlots
@@ -430,7 +430,7 @@ func (ch *chooser) copyStep() int {
 	if ch.force.kernel == copies {
 		return ch.limit(ch.force).chunk
 	}
-	return min(exchangeCopy, copyChunk(schedule.SendRecv, ch.ranks))
+	return min(exchangeCopy, copyChunk(op.SendRecv, ch.ranks))
 }
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the
@@ -461,6 +461,3 @@ func parseChoice(s string) (choice, error) {
 	}
 	return c, nil
 }
-
-// bytesOf is what choose takes for an operation.
-func bytesOf(op *coll.DeviceOp) int { return op.Count * op.Type.Size() }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -36,8 +37,8 @@ func TestChoices(t *testing.T) {
 		"thresholds":  func(c *chooser) { c.single, c.packets = 64<<10, 1<<20 },
 		"forced":      func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} },
 		"measured": func(c *chooser) {
-			c.measured[schedule.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
-			c.measured[schedule.AllGather] = []rule{{1 << 30, choice{exchangeSimple, 64, 512, 1 << 30}}}
+			c.measured[op.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
+			c.measured[op.AllGather] = []rule{{1 << 30, choice{exchangeSimple, 64, 512, 1 << 30}}}
 		},
 		"hosted":         func(c *chooser) { c.layout = c.onHost() },
 		"hosted, LL":     func(c *chooser) { c.layout, c.allows = c.onHost(), proto(t, "LL") },
@@ -49,7 +50,7 @@ func TestChoices(t *testing.T) {
 		for ranks := 2; ranks <= maxRanks; ranks++ {
 			ch := testChooser(ranks)
 			set(ch)
-			for coll := range schedule.NumCollectives {
+			for coll := range op.NumCollectives {
 				sizes(func(bytes int) {
 					c := ch.choose(coll, bytes)
 					i := kernelInfo[c.kernel]
@@ -73,7 +74,7 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-func proto(t *testing.T, s string) func(schedule.Collective, string) bool {
+func proto(t *testing.T, s string) func(op.Collective, string) bool {
 	t.Helper()
 	k, _, err := knob.Load([]string{"NCCL_PROTO=" + s}, func(string) ([]byte, error) { return nil, nil })
 	if err != nil {
@@ -82,7 +83,7 @@ func proto(t *testing.T, s string) func(schedule.Collective, string) bool {
 	return k.Proto.Allows
 }
 
-func algo(t *testing.T, s string) func(schedule.Collective, string) bool {
+func algo(t *testing.T, s string) func(op.Collective, string) bool {
 	t.Helper()
 	k, _, err := knob.Load([]string{"NCCL_ALGO=" + s}, func(string) ([]byte, error) { return nil, nil })
 	if err != nil {
@@ -93,43 +94,43 @@ func algo(t *testing.T, s string) func(schedule.Collective, string) bool {
 
 func TestSettingsCount(t *testing.T) {
 	ch := testChooser(4)
-	if c := ch.choose(schedule.AllReduce, 1024); c.kernel != reduceLL {
+	if c := ch.choose(op.AllReduce, 1024); c.kernel != reduceLL {
 		t.Errorf("1 KB by %v", c)
 	}
 	ch.threads = 40
-	if c := ch.choose(schedule.AllReduce, 1024); c.threads != 32 {
+	if c := ch.choose(op.AllReduce, 1024); c.threads != 32 {
 		t.Errorf("40 threads: %v", c)
 	}
-	if c := ch.choose(schedule.AllReduce, 64<<20); c.kernel != allReduceSimple || c.threads != 64 {
+	if c := ch.choose(op.AllReduce, 64<<20); c.kernel != allReduceSimple || c.threads != 64 {
 		t.Errorf("40 threads: 64 MB by %v", c)
 	}
 	ch.threads, ch.single, ch.packets = 0, 64<<10, 1<<20
-	if c := ch.choose(schedule.AllReduce, 8<<10); c.channels != 1 {
+	if c := ch.choose(op.AllReduce, 8<<10); c.channels != 1 {
 		t.Errorf("one channel below 64 KB: %v", c)
 	}
-	if c := ch.choose(schedule.AllReduce, 512<<10); kernelInfo[c.kernel].protocol != ll {
+	if c := ch.choose(op.AllReduce, 512<<10); kernelInfo[c.kernel].protocol != ll {
 		t.Errorf("LL below 1 MB: %v", c)
 	}
 	ch.single, ch.packets = 0, 0
 	ch.does = algo(t, "two-shot")
-	if c := ch.choose(schedule.AllReduce, 1024); kernelInfo[c.kernel].algorithm != schedule.TwoShot {
+	if c := ch.choose(op.AllReduce, 1024); kernelInfo[c.kernel].algorithm != schedule.TwoShot {
 		t.Errorf("two-shot: 1 KB by %v", c)
 	}
 	ch.allows = proto(t, "Simple")
-	if c := ch.choose(schedule.AllReduce, 1024); c.kernel != allReduceSimple {
+	if c := ch.choose(op.AllReduce, 1024); c.kernel != allReduceSimple {
 		t.Errorf("two-shot, Simple: 1 KB by %v", c)
 	}
-	if c := ch.choose(schedule.AllGather, 8); c.kernel != exchangeSimple {
+	if c := ch.choose(op.AllGather, 8); c.kernel != exchangeSimple {
 		t.Errorf("Simple: 8 bytes of AllGather by %v", c)
 	}
 	ch.force = choice{allReduceLL128, 7, 96, 0}
-	if c := ch.choose(schedule.AllReduce, 4096); c != ch.force {
+	if c := ch.choose(op.AllReduce, 4096); c != ch.force {
 		t.Errorf("forced: %v", c)
 	}
-	if c := ch.choose(schedule.AllReduce, 1<<30); c.kernel != allReduceSimple {
+	if c := ch.choose(op.AllReduce, 1<<30); c.kernel != allReduceSimple {
 		t.Errorf("forced, too long: %v", c)
 	}
-	if c := ch.choose(schedule.Broadcast, 4096); !does(c.kernel, schedule.Broadcast) {
+	if c := ch.choose(op.Broadcast, 4096); !does(c.kernel, op.Broadcast) {
 		t.Errorf("forced, another collective: %v", c)
 	}
 }
@@ -200,11 +201,11 @@ func TestHostedLayout(t *testing.T) {
 
 func BenchmarkPrepare(b *testing.B) {
 	ch := testChooser(4)
-	op := testOp(schedule.AllReduce, 1<<10)
+	o := testOp(op.AllReduce, 1<<10)
 	var a argsABI
 	b.ReportAllocs()
 	for b.Loop() {
-		c := ch.choose(op.Coll, bytesOf(op))
-		fill(&a, 1, 4, op, c)
+		c := ch.choose(o.Coll, o.Bytes())
+		fill(&a, 1, 4, o, c)
 	}
 }

@@ -1,30 +1,27 @@
 package cuda
 
-import (
-	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/schedule"
-)
+import "github.com/assay-hpc/assay/coll/op"
 
 // fill writes a collective's arguments.
-func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
-	*a = argsABI{channels: uint32(ch.channels), chunk: uint32(ch.chunk), root: int32(op.Root)}
+func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
+	*a = argsABI{channels: uint32(ch.channels), chunk: uint32(ch.chunk), root: int32(o.Root)}
 	switch {
-	case op.Scaled:
-		a.scale, a.factor = scaleFactor, op.Factor
-	case op.Divisor > 0:
-		a.scale, a.divisor = scaleDivide, uint32(op.Divisor)
+	case o.Scaled:
+		a.scale, a.factor = scaleFactor, o.Factor
+	case o.Divisor > 0:
+		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
 	}
-	in, out, n := uint64(op.Send), uint64(op.Recv), uint64(bytesOf(op))
+	in, out, n := uint64(op.Addr(o.Send)), uint64(op.Addr(o.Recv)), uint64(o.Bytes())
 	every := uint32(1)<<ranks - 1
-	switch op.Coll {
-	case schedule.AllGather:
+	switch o.Coll {
+	case op.AllGather:
 		for p := range ranks {
 			a.in[p], a.send[p] = in, n
 			a.out[p], a.recv[p] = out+uint64(p)*n, n
 		}
 		a.symmetric = 1
 		a.phased = phased(ch, ranks, n)
-	case schedule.AllToAll:
+	case op.AllToAll:
 		for p := range ranks {
 			a.in[p], a.send[p] = in+uint64(p)*n, n
 			a.out[p], a.recv[p] = out+uint64(p)*n, n
@@ -36,42 +33,42 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 		if ranks&(ranks-1) == 0 { // or a rank that is in place would take before it sends
 			a.phased = phased(ch, ranks, n)
 		}
-	case schedule.Broadcast:
+	case op.Broadcast:
 		if ch.kernel == chainSimple {
 			a.out[rank], a.send[rank], a.recv[rank] = out, n, n
-			if rank == op.Root {
+			if rank == o.Root {
 				a.in[rank] = in
 			}
 			break
 		}
 		if ch.kernel == relaySimple {
-			a.owners = every &^ (1 << op.Root)
-			a.parts(rank == op.Root, true, in, out, n)
+			a.owners = every &^ (1 << o.Root)
+			a.parts(rank == o.Root, true, in, out, n)
 			break
 		}
-		if rank == op.Root {
+		if rank == o.Root {
 			for p := range ranks {
 				a.in[p], a.send[p] = in, n
 			}
 			a.out[rank], a.recv[rank] = out, n
 		} else {
-			a.out[op.Root], a.recv[op.Root] = out, n
+			a.out[o.Root], a.recv[o.Root] = out, n
 		}
-	case schedule.Gather:
-		a.in[op.Root], a.send[op.Root] = in, n
-		if rank == op.Root {
+	case op.Gather:
+		a.in[o.Root], a.send[o.Root] = in, n
+		if rank == o.Root {
 			for p := range ranks {
 				a.out[p], a.recv[p] = out+uint64(p)*n, n
 			}
 		}
-	case schedule.Scatter:
-		a.out[op.Root], a.recv[op.Root] = out, n
-		if rank == op.Root {
+	case op.Scatter:
+		a.out[o.Root], a.recv[o.Root] = out, n
+		if rank == o.Root {
 			for p := range ranks {
 				a.in[p], a.send[p] = in+uint64(p)*n, n
 			}
 		}
-	case schedule.AllReduce:
+	case op.AllReduce:
 		a.owners, a.symmetric = every, 1
 		if oneHop(ch.kernel) {
 			for p := range ranks {
@@ -82,34 +79,34 @@ func fill(a *argsABI, rank, ranks int, op *coll.DeviceOp, ch choice) {
 			a.targets = every
 			a.parts(true, true, in, out, n)
 		}
-	case schedule.ReduceScatter:
+	case op.ReduceScatter:
 		a.owners, a.symmetric = every, 1
 		for p := range ranks {
 			a.in[p], a.send[p] = in+uint64(p)*n, n
 		}
 		a.out[rank], a.recv[rank] = out, n
-	case schedule.Reduce:
+	case op.Reduce:
 		if ch.kernel == reduceChain {
 			a.in[rank], a.send[rank] = in, n
-			if rank == op.Root {
+			if rank == o.Root {
 				a.out[rank], a.recv[rank] = out, n
 			}
 			break
 		}
 		if oneHop(ch.kernel) {
-			a.owners = 1 << op.Root
-			a.in[op.Root], a.send[op.Root] = in, n
-			if rank == op.Root {
+			a.owners = 1 << o.Root
+			a.in[o.Root], a.send[o.Root] = in, n
+			if rank == o.Root {
 				a.out[rank], a.recv[rank] = out, n
 			}
 		} else {
 			// The root's link has all results to carry: it owns nothing, unless
 			// there is only one other, which then sends what it has.
-			a.owners, a.targets = every&^(1<<op.Root), 1<<op.Root
+			a.owners, a.targets = every&^(1<<o.Root), 1<<o.Root
 			if ranks == 2 {
-				a.owners = 1 << op.Root
+				a.owners = 1 << o.Root
 			}
-			a.parts(true, rank == op.Root, in, out, n)
+			a.parts(true, rank == o.Root, in, out, n)
 		}
 	}
 }

@@ -6,12 +6,12 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // testOp has buffers at 1000000 and 2000000 times a thousand.
-func testOp(c schedule.Collective, count int) *coll.DeviceOp {
-	return &coll.DeviceOp{Coll: c, Send: 1e9, Recv: 2e9, Count: count, Type: elem.Float32, Op: elem.Sum}
+func testOp(c op.Collective, count int) *op.Op {
+	return &op.Op{Coll: c, Send: op.Memory(1e9, 1), Recv: op.Memory(2e9, 1), Device: true, Count: count, Type: elem.Float32, Red: elem.Sum}
 }
 
 // What a rank sends to another one is as long as what that one expects, and
@@ -19,23 +19,23 @@ func testOp(c schedule.Collective, count int) *coll.DeviceOp {
 func TestArguments(t *testing.T) {
 	for ranks := 2; ranks <= maxRanks; ranks++ {
 		ch := testChooser(ranks)
-		for c := range schedule.SendRecv {
+		for c := range op.SendRecv {
 			for _, count := range []int{1, 3, 31, 32, 1000, 70_000, 5_000_001} {
 				for root := range ranks {
 					if root > 0 && !c.Rooted() {
 						continue
 					}
-					op := testOp(c, count)
-					op.Root = root
+					o := testOp(c, count)
+					o.Root = root
 					if !c.Rooted() {
-						op.Root = coll.NoPeer
+						o.Root = coll.NoPeer
 					}
 					all := make([]argsABI, ranks)
-					choice := ch.choose(c, bytesOf(op))
+					choice := ch.choose(c, o.Bytes())
 					for r := range ranks {
-						fill(&all[r], r, ranks, op, choice)
+						fill(&all[r], r, ranks, o, choice)
 					}
-					if err := agree(all, choice, op, ranks); err != nil {
+					if err := agree(all, choice, o, ranks); err != nil {
 						t.Fatalf("%v of %d among %d, root %d, by %v: %v", c, count, ranks, root, choice, err)
 					}
 				}
@@ -44,12 +44,12 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-func agree(all []argsABI, ch choice, op *coll.DeviceOp, ranks int) error {
+func agree(all []argsABI, ch choice, o *op.Op, ranks int) error {
 	for r := range all {
-		in, out := partsHere(op, r, ranks)
+		in, out := o.Coll.Parts(r, o.Root, ranks)
 		a := &all[r]
 		for p := range ranks {
-			n := uint64(bytesOf(op))
+			n := uint64(o.Bytes())
 			if a.in[p] != 0 && (a.in[p] < 1e9 || a.in[p]+a.send[p] > 1e9+uint64(in)*n) {
 				return fmt.Errorf("rank %d sends %d bytes to %d from %d", r, a.send[p], p, a.in[p])
 			}
@@ -67,13 +67,13 @@ func agree(all []argsABI, ch choice, op *coll.DeviceOp, ranks int) error {
 				return fmt.Errorf("rank %d sends %d bytes to owner %d, which reduces %d", r, a.send[p], p, all[p].recv[p])
 			}
 		}
-		if ch.kernel == allReduceSimple && op.Coll != schedule.ReduceScatter || ch.kernel == relaySimple {
+		if ch.kernel == allReduceSimple && o.Coll != op.ReduceScatter || ch.kernel == relaySimple {
 			sum := uint64(0)
 			for _, n := range a.recv {
 				sum += n
 			}
-			if sum != uint64(bytesOf(op)) {
-				return fmt.Errorf("the parts have %d bytes of %d", sum, bytesOf(op))
+			if sum != uint64(o.Bytes()) {
+				return fmt.Errorf("the parts have %d bytes of %d", sum, o.Bytes())
 			}
 		}
 	}
@@ -82,14 +82,14 @@ func agree(all []argsABI, ch choice, op *coll.DeviceOp, ranks int) error {
 
 func TestScales(t *testing.T) {
 	var a argsABI
-	op := testOp(schedule.AllReduce, 10)
-	op.Scaled, op.Factor = true, 77
-	fill(&a, 0, 2, op, choice{kernel: reduceLL, channels: 1, threads: 32})
+	o := testOp(op.AllReduce, 10)
+	o.Scaled, o.Factor = true, 77
+	fill(&a, 0, 2, o, choice{kernel: reduceLL, channels: 1, threads: 32})
 	if a.scale != scaleFactor || a.factor != 77 {
 		t.Errorf("%+v", a)
 	}
-	op.Scaled, op.Divisor = false, 2
-	fill(&a, 0, 2, op, choice{kernel: reduceLL, channels: 1, threads: 32})
+	o.Scaled, o.Divisor = false, 2
+	fill(&a, 0, 2, o, choice{kernel: reduceLL, channels: 1, threads: 32})
 	if a.scale != scaleDivide || a.divisor != 2 || a.factor != 0 {
 		t.Errorf("%+v", a)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A batch is a group's operations, of several engines perhaps. They are
@@ -23,7 +23,7 @@ type batch struct {
 // A cursor is where an engine is in its operations.
 type cursor struct {
 	e          *engine
-	ops        []*coll.DeviceOp
+	ops        []*op.Op
 	index      []int // of ops: the index in the batch
 	at         int   // in ops: the next one
 	from       int   // the index of the operation that the last launch is of
@@ -60,21 +60,21 @@ func (b *batch) take(ops []*coll.DeviceOp) (int, error) {
 		*c = cursor{ops: c.ops[:0], index: c.index[:0]}
 	}
 	b.cursors = b.cursors[:0]
-	for i, op := range ops {
-		e, ok := op.On.(*engine)
+	for i, o := range ops {
+		e, ok := o.On.(*engine)
 		if !ok {
-			if err := op.On.Enqueue(op); err != nil {
+			if err := o.On.Enqueue(o); err != nil {
 				return i, err
 			}
 			continue
 		}
 		if e.cfg.CheckPointers {
-			if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, op); err != nil {
+			if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, &o.Op); err != nil {
 				return i, err
 			}
 		}
 		c := b.of(e)
-		c.ops, c.index = append(c.ops, op), append(c.index, i)
+		c.ops, c.index = append(c.ops, &o.Op), append(c.index, i)
 		e.busy = true
 	}
 	return -1, nil
@@ -97,8 +97,8 @@ func (b *batch) of(e *engine) *cursor {
 	return c
 }
 
-func (b *batch) rankOf(op *coll.DeviceOp) int {
-	if e, ok := op.On.(*engine); ok {
+func (b *batch) rankOf(o *coll.DeviceOp) int {
+	if e, ok := o.On.(*engine); ok {
 		return e.cfg.Rank
 	}
 	return coll.NoPeer
@@ -163,8 +163,8 @@ func (b *batch) pairs() error {
 	var swaps []coll.Swap
 	for i := range b.cursors {
 		k := &b.cursors[i].e.copier
-		for _, op := range b.cursors[i].ops { // one is SendRecv at most
-			if s := k.swap(op); len(s.Peers) > 0 {
+		for _, o := range b.cursors[i].ops { // one is SendRecv at most
+			if s := k.swap(o); len(s.Peers) > 0 {
 				all, swaps = append(all, k), append(swaps, s)
 			}
 		}
@@ -182,11 +182,11 @@ func (b *batch) pairs() error {
 
 // load loads the kernels of the cursor's operations.
 func (c *cursor) load() error {
-	for _, op := range c.ops {
-		if !c.e.lacks(op) {
+	for _, o := range c.ops {
+		if !c.e.lacks(o) {
 			continue
 		}
-		if err := c.e.load(op); err != nil {
+		if err := c.e.load(o); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (b *batch) wave() (more bool, failed int, err error) {
 // next makes the next launch. It is nil where the operation was done in
 // another way, or there is nothing left of it.
 func (c *cursor) next() (*driver.Launch, error) {
-	e, op := c.e, c.ops[c.at]
+	e, o := c.e, c.ops[c.at]
 	c.from = c.index[c.at]
 	if c.exchanging {
 		l, more, err := e.nextExchange()
@@ -241,18 +241,18 @@ func (c *cursor) next() (*driver.Launch, error) {
 	}
 	if e.cfg.Size == 1 {
 		c.at++
-		return nil, e.alone(op)
+		return nil, e.alone(o)
 	}
-	if op.Coll == schedule.SendRecv {
-		e.startExchange(op)
+	if o.Coll == op.SendRecv {
+		e.startExchange(o)
 		c.exchanging = true
 		return c.next()
 	}
-	way := e.way(op)
+	way := e.way(o)
 	if way.kernel == copies {
 		c.copying = true
-		return nil, e.copier.start(op, way)
+		return nil, e.copier.start(o, way)
 	}
 	c.at++
-	return e.prepare(op, way)
+	return e.prepare(o, way)
 }

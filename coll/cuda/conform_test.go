@@ -18,7 +18,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // hosted has windows in the processor's memory.
@@ -93,7 +93,7 @@ func TestKernels(t *testing.T) {
 			t.Run(fmt.Sprintf("%v:%s", k, shape), func(t *testing.T) {
 				t.Setenv("ASSAY_GPU_ALGO", fmt.Sprintf("%v:%s", k, shape))
 				var only []string
-				for c := range schedule.NumCollectives {
+				for c := range op.NumCollectives {
 					if does(k, c) {
 						only = append(only, c.String())
 					}
@@ -357,7 +357,7 @@ func TestAllToAllInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) { testAllToAllInPlace(t, w) })
 	}
 	for k := range numKernels {
-		if does(k, schedule.AllToAll) {
+		if does(k, op.AllToAll) {
 			t.Run(k.String(), func(t *testing.T) {
 				t.Setenv("ASSAY_GPU_ALGO", choice{k, 3, 96, leastCopy}.String())
 				testAllToAllInPlace(t, spread(min(max(2, n), maxRanks), n))

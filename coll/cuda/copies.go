@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Copy engines reach what the links carry, which kernels' stores do not, and
@@ -46,7 +46,7 @@ type copier struct {
 	copied, met events
 
 	// The operation under way.
-	op       coll.DeviceOp
+	op       op.Op
 	messages argsABI // of Sends and Recvs: addresses and lengths
 	c        choice
 	plan     ring
@@ -60,23 +60,23 @@ type copier struct {
 type events [copyDepth]driver.Event
 
 // takes reports whether copies can do a collective now.
-func (k *copier) takes(op *coll.DeviceOp) bool { return k.together && k.can(op) }
+func (k *copier) takes(o *op.Op) bool { return k.together && k.can(o) }
 
 // can reports whether copies can do a collective at all: not where the input is
 // multiplied before it is sent, nor where a ring would round at each rank.
-func (k *copier) can(op *coll.DeviceOp) bool {
-	if op.Scaled && !op.Average {
+func (k *copier) can(o *op.Op) bool {
+	if o.Scaled && !o.Average {
 		return false
 	}
-	return k.e.cfg.Size == 2 || !op.Coll.Reduces() || !kernels.Rounds(op.Type, op.Op)
+	return k.e.cfg.Size == 2 || !o.Coll.Reduces() || !kernels.Rounds(o.Type, o.Red)
 }
 
 // lacks reports whether a collective is one for copies, and there are no rooms
 // yet. It is the same on all ranks, which then make offers to one another.
-func (k *copier) lacks(op *coll.DeviceOp) bool {
+func (k *copier) lacks(o *op.Op) bool {
 	e := k.e
-	return !k.together && !k.refused && e.copying && op.Coll != schedule.SendRecv && e.cfg.Size > 1 &&
-		k.can(op) && e.chooser.choose(op.Coll, bytesOf(op)).kernel == copies
+	return !k.together && !k.refused && e.copying && o.Coll != op.SendRecv && e.cfg.Size > 1 &&
+		k.can(o) && e.chooser.choose(o.Coll, o.Bytes()).kernel == copies
 }
 
 // prepare makes what a copier has beside its room.
@@ -122,13 +122,13 @@ func (k *copier) local(t elem.Type, op elem.Op, inputs int32) (*launch, error) {
 func (k *copier) peer(i int) int { return (k.e.cfg.Rank + i) % k.e.cfg.Size }
 
 // start begins a collective.
-func (k *copier) start(op *coll.DeviceOp, c choice) error {
-	k.op = *op
+func (k *copier) start(o *op.Op, c choice) error {
+	k.op = *o
 	k.op.Transfers = nil
-	n := bytesOf(op)
-	c.chunk = min(c.chunk, copyChunk(op.Coll, k.e.cfg.Size))
-	if ringed(op.Coll) {
-		k.plan = newRing(op, k.e.cfg.Rank, k.e.cfg.Size, c.chunk)
+	n := o.Bytes()
+	c.chunk = min(c.chunk, copyChunk(o.Coll, k.e.cfg.Size))
+	if ringed(o.Coll) {
+		k.plan = newRing(o, k.e.cfg.Rank, k.e.cfg.Size, c.chunk)
 		k.ring = &k.plan
 		c.chunk = k.ring.chunk
 		return k.begin(c, k.ring.first, k.ring.end)
@@ -139,12 +139,12 @@ func (k *copier) start(op *coll.DeviceOp, c choice) error {
 
 // startPairs begins Sends and Recvs, of which args has addresses and lengths.
 func (k *copier) startPairs(args *argsABI, c choice) error {
-	k.op, k.messages, k.ring = coll.DeviceOp{Coll: schedule.SendRecv, Root: coll.NoPeer}, *args, nil
+	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: coll.NoPeer}, *args, nil
 	longest := 0
 	for p := range k.e.cfg.Size {
 		longest = max(longest, int(args.send[p]), int(args.recv[p]))
 	}
-	c.chunk = min(c.chunk, copyChunk(schedule.SendRecv, k.e.cfg.Size))
+	c.chunk = min(c.chunk, copyChunk(op.SendRecv, k.e.cfg.Size))
 	return k.begin(c, 0, chunks(longest, c.chunk, k.tail()))
 }
 
@@ -176,8 +176,8 @@ func (k *copier) next() (bool, error) {
 }
 
 // all enqueues a collective.
-func (k *copier) all(op *coll.DeviceOp, c choice) error {
-	if err := k.start(op, c); err != nil {
+func (k *copier) all(o *op.Op, c choice) error {
+	if err := k.start(o, c); err != nil {
 		return err
 	}
 	for {
@@ -232,10 +232,10 @@ func (k *copier) barrier(round int) error {
 		return err
 	}
 	c := choice{exchangeLL, 1, 32, 0}
-	op := coll.DeviceOp{Coll: schedule.AllGather, Send: uintptr(k.token), Recv: uintptr(k.token) + 8, Count: 8, Type: elem.Uint8, Root: coll.NoPeer}
+	o := op.Op{Coll: op.AllGather, Send: op.Memory(uintptr(k.token), 8), Recv: op.Memory(uintptr(k.token)+8, 8*k.e.cfg.Size), Count: 8, Type: elem.Uint8, Root: coll.NoPeer}
 	a := l.args
-	fill(a, e.cfg.Rank, e.cfg.Size, &op, c)
-	if k.ring != nil || k.op.Coll == schedule.SendRecv {
+	fill(a, e.cfg.Rank, e.cfg.Size, &o, c)
+	if k.ring != nil || k.op.Coll == op.SendRecv {
 		a.symmetric = 0
 		for p := range e.cfg.Size {
 			if !k.meets(p, round) {
@@ -320,19 +320,19 @@ func (k *copier) goes(peer, round int) stretch {
 
 // source is what goes to a peer, and how long that is.
 func (k *copier) source(peer int) (src driver.Ptr, length int) {
-	me, op := k.e.cfg.Rank, &k.op
-	send, n := driver.Ptr(op.Send), bytesOf(op)
-	switch op.Coll {
-	case schedule.SendRecv:
+	me, o := k.e.cfg.Rank, &k.op
+	send, n := driver.Ptr(op.Addr(o.Send)), o.Bytes()
+	switch o.Coll {
+	case op.SendRecv:
 		return driver.Ptr(k.messages.in[peer]), int(k.messages.send[peer])
-	case schedule.AllToAll:
+	case op.AllToAll:
 		return send + driver.Ptr(peer*n), n
-	case schedule.Scatter:
-		if me == op.Root {
+	case op.Scatter:
+		if me == o.Root {
 			return send + driver.Ptr(peer*n), n
 		}
-	case schedule.Gather:
-		if peer == op.Root {
+	case op.Gather:
+		if peer == o.Root {
 			return send, n
 		}
 	}
@@ -341,11 +341,11 @@ func (k *copier) source(peer int) (src driver.Ptr, length int) {
 
 // consume empties the slots of a round.
 func (k *copier) consume(round int) error {
-	op := &k.op
-	me, size, n := k.e.cfg.Rank, k.e.cfg.Size, bytesOf(op)
-	send, recv := driver.Ptr(op.Send), driver.Ptr(op.Recv)
-	switch op.Coll {
-	case schedule.SendRecv:
+	o := &k.op
+	me, size, n := k.e.cfg.Rank, k.e.cfg.Size, o.Bytes()
+	send, recv := driver.Ptr(op.Addr(o.Send)), driver.Ptr(op.Addr(o.Recv))
+	switch o.Coll {
+	case op.SendRecv:
 		for p := range size {
 			if p == me {
 				continue
@@ -354,11 +354,11 @@ func (k *copier) consume(round int) error {
 				return err
 			}
 		}
-	case schedule.AllToAll, schedule.Gather:
-		if op.Coll == schedule.Gather && me != op.Root {
+	case op.AllToAll, op.Gather:
+		if o.Coll == op.Gather && me != o.Root {
 			return nil
 		}
-		if op.Coll == schedule.AllToAll {
+		if o.Coll == op.AllToAll {
 			send += driver.Ptr(me * n)
 		}
 		for p := range size {
@@ -366,18 +366,18 @@ func (k *copier) consume(round int) error {
 				return err
 			}
 		}
-	case schedule.Scatter:
-		if me == op.Root {
+	case op.Scatter:
+		if me == o.Root {
 			send += driver.Ptr(me * n)
 		}
-		return k.arrive(recv, send, op.Root, round)
+		return k.arrive(recv, send, o.Root, round)
 	}
 	return nil
 }
 
 // arrive moves to its place what came from a rank, or the own input.
 func (k *copier) arrive(to, own driver.Ptr, from, round int) error {
-	n := bytesOf(&k.op)
+	n := k.op.Bytes()
 	if from != k.e.cfg.Rank {
 		return k.take(to, k.slot(round, k.e.cfg.Rank, from), n, round)
 	}
@@ -444,32 +444,32 @@ func (k *copier) ringSlot(round, of int) driver.Ptr {
 
 // at is where a chunk is, in the input or the output.
 func (k *copier) at(where place, m *move) driver.Ptr {
-	base := driver.Ptr(k.op.Recv)
+	base := driver.Ptr(op.Addr(k.op.Recv))
 	if where == input {
-		base = driver.Ptr(k.op.Send)
+		base = driver.Ptr(op.Addr(k.op.Send))
 	}
 	return base + driver.Ptr(k.ring.offset(where, m))
 }
 
 // reduce reduces what came and the own input.
 func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
-	op := &k.op
-	l := k.pairs[op.Type][op.Op]
+	o := &k.op
+	l := k.pairs[o.Type][o.Red]
 	if l == nil {
 		var err error
-		if l, err = k.local(op.Type, op.Op, 2); err != nil {
+		if l, err = k.local(o.Type, o.Red, 2); err != nil {
 			return err
 		}
-		k.pairs[op.Type][op.Op] = l
+		k.pairs[o.Type][o.Red] = l
 	}
 	a := l.args
 	*a = argsABI{}
 	switch {
 	case !m.last:
-	case op.Scaled: // an average: this multiplies what was not before
-		a.scale, a.factor = scaleFactor, op.Factor
-	case op.Divisor > 0:
-		a.scale, a.divisor = scaleDivide, uint32(op.Divisor)
+	case o.Scaled: // an average: this multiplies what was not before
+		a.scale, a.factor = scaleFactor, o.Factor
+	case o.Divisor > 0:
+		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
 	}
 	a.in[0], a.in[1], a.out[0], a.recv[0] = uint64(slot), uint64(own), uint64(to), uint64(m.n)
 	return k.e.run(k.e.set(l, choice{combine, k.blocks(m.n), exchangeThreads, 0}))

@@ -2,7 +2,7 @@ package cuda
 
 import (
 	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // In a ring every rank copies to the next one only, and gets all from the one
@@ -32,7 +32,7 @@ const chainTail = 4
 
 // A ring says what one rank does in each round of a collective.
 type ring struct {
-	coll       schedule.Collective
+	coll       op.Collective
 	rank, size int
 	next, prev int // coll.NoPeer: none
 	position   int // in a chain
@@ -46,21 +46,21 @@ type ring struct {
 }
 
 // ringed reports whether a collective goes by a ring.
-func ringed(c schedule.Collective) bool {
+func ringed(c op.Collective) bool {
 	switch c {
-	case schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast, schedule.Reduce:
+	case op.AllReduce, op.ReduceScatter, op.AllGather, op.Broadcast, op.Reduce:
 		return true
 	}
 	return false
 }
 
 // newRing plans a collective in chunks of so many bytes at most.
-func newRing(op *coll.DeviceOp, rank, size, chunk int) ring {
-	g := ring{coll: op.Coll, rank: rank, size: size, next: (rank + 1) % size, prev: (rank + size - 1) % size, segment: bytesOf(op), lag: ringLag}
-	switch op.Coll {
-	case schedule.Broadcast, schedule.Reduce:
-		g.position = (rank - op.Root + size) % size
-		if op.Coll == schedule.Reduce { // which ends at the root
+func newRing(o *op.Op, rank, size, chunk int) ring {
+	g := ring{coll: o.Coll, rank: rank, size: size, next: (rank + 1) % size, prev: (rank + size - 1) % size, segment: o.Bytes(), lag: ringLag}
+	switch o.Coll {
+	case op.Broadcast, op.Reduce:
+		g.position = (rank - o.Root + size) % size
+		if o.Coll == op.Reduce { // which ends at the root
 			g.position = (g.position + size - 1) % size
 		}
 		if g.position == 0 {
@@ -74,7 +74,7 @@ func newRing(op *coll.DeviceOp, rank, size, chunk int) ring {
 		g.first = max(g.position-1, 0) * g.lag
 		g.end = min(g.position, size-2)*g.lag + g.chunks
 		return g
-	case schedule.AllReduce:
+	case op.AllReduce:
 		g.total, g.segment, g.steps = g.segment, part(g.segment, size), 2*(size-1)
 	default:
 		g.steps = size - 1
@@ -130,7 +130,7 @@ func (g *ring) cut(segment, chunk int) (at, n int) {
 		return chunkOf(g.segment, g.chunk, chainTail, chunk)
 	}
 	length := g.segment
-	if g.coll == schedule.AllReduce {
+	if g.coll == op.AllReduce {
 		length = min(max(g.total-segment*g.segment, 0), g.segment)
 	}
 	at = min(chunk*g.chunk, length)
@@ -139,7 +139,7 @@ func (g *ring) cut(segment, chunk int) (at, n int) {
 
 // offset is where a chunk is in the input or the output.
 func (g *ring) offset(where place, m *move) int {
-	if g.coll == schedule.AllGather && where == input || g.coll == schedule.ReduceScatter && where == output {
+	if g.coll == op.AllGather && where == input || g.coll == op.ReduceScatter && where == output {
 		return m.at // there is one segment only
 	}
 	return m.segment*g.segment + m.at
@@ -150,7 +150,7 @@ func (g *ring) mod(segment int) int { return (segment + 2*g.size) % g.size }
 // sends is what goes to the next rank in a round.
 func (g *ring) sends(round int) (m move) {
 	switch g.coll {
-	case schedule.Broadcast, schedule.Reduce:
+	case op.Broadcast, op.Reduce:
 		chunk := round - g.position*g.lag
 		if g.next == coll.NoPeer || chunk < 0 {
 			return m
@@ -158,7 +158,7 @@ func (g *ring) sends(round int) (m move) {
 		switch {
 		case g.position == 0:
 			m.where = input
-		case g.coll == schedule.Broadcast:
+		case g.coll == op.Broadcast:
 			m.where = output
 		default:
 			m.where = inSlot
@@ -169,12 +169,12 @@ func (g *ring) sends(round int) (m move) {
 	step, chunk := g.at(round)
 	m.where = input
 	switch {
-	case g.coll == schedule.AllGather:
+	case g.coll == op.AllGather:
 		m.segment = g.mod(g.rank - step)
 		if step > 0 {
 			m.where = output
 		}
-	case g.coll == schedule.ReduceScatter:
+	case g.coll == op.ReduceScatter:
 		m.segment = g.mod(g.rank - 1 - step)
 		if step > 0 {
 			m.where = inSlot
@@ -195,19 +195,19 @@ func (g *ring) sends(round int) (m move) {
 // output, or is reduced in its slot.
 func (g *ring) gets(round int) (m move) {
 	switch g.coll {
-	case schedule.Broadcast, schedule.Reduce:
+	case op.Broadcast, op.Reduce:
 		chunk := round - (g.position-1)*g.lag
 		if g.prev == coll.NoPeer || chunk < 0 {
 			return m
 		}
-		m.reduce = g.coll == schedule.Reduce
+		m.reduce = g.coll == op.Reduce
 		m.last = g.next == coll.NoPeer
 		m.at, m.n = g.cut(0, chunk)
-	case schedule.AllGather:
+	case op.AllGather:
 		step, chunk := g.at(round)
 		m.segment = g.mod(g.rank - 1 - step)
 		m.at, m.n = g.cut(m.segment, chunk)
-	case schedule.ReduceScatter:
+	case op.ReduceScatter:
 		step, chunk := g.at(round)
 		m.segment, m.reduce, m.last = g.mod(g.rank-2-step), true, step == g.size-2
 		m.at, m.n = g.cut(m.segment, chunk)
@@ -226,12 +226,12 @@ func (g *ring) gets(round int) (m move) {
 // keeps is what a rank copies of its own input in a round.
 func (g *ring) keeps(round int) (m move) {
 	switch g.coll {
-	case schedule.Broadcast:
+	case op.Broadcast:
 		if g.position == 0 {
 			m.where = output
 			m.at, m.n = g.cut(0, round)
 		}
-	case schedule.AllGather:
+	case op.AllGather:
 		if step, chunk := g.at(round); step == 0 {
 			m.where, m.segment = output, g.rank
 			m.at, m.n = g.cut(g.rank, chunk)

@@ -6,24 +6,23 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Every rank has two streams, which go on in any order that events and barriers
 // allow; at the end all outputs have what the collective makes of the inputs.
 func TestRings(t *testing.T) {
-	for _, c := range []schedule.Collective{schedule.AllReduce, schedule.ReduceScatter, schedule.AllGather, schedule.Broadcast, schedule.Reduce} {
+	for _, c := range []op.Collective{op.AllReduce, op.ReduceScatter, op.AllGather, op.Broadcast, op.Reduce} {
 		for size := 2; size <= maxRanks; size++ {
 			t.Run(fmt.Sprintf("%v among %d", c, size), func(t *testing.T) {
 				t.Parallel()
 				for seed := range uint64(30) {
 					r := rand.New(rand.NewPCG(seed, uint64(size)))
-					op := &coll.DeviceOp{Coll: c, Count: 1 + r.IntN(6000), Type: elem.Uint8, Root: r.IntN(size)}
+					o := &op.Op{Coll: c, Count: 1 + r.IntN(6000), Type: elem.Uint8, Root: r.IntN(size)}
 					for _, inPlace := range []bool{false, true} {
-						if err := newRingWorld(op, size, partAlign*(1+r.IntN(4)), inPlace).run(r); err != nil {
-							t.Fatalf("seed %d, %d bytes, root %d, in place %v: %v", seed, op.Count, op.Root, inPlace, err)
+						if err := newRingWorld(o, size, partAlign*(1+r.IntN(4)), inPlace).run(r); err != nil {
+							t.Fatalf("seed %d, %d bytes, root %d, in place %v: %v", seed, o.Count, o.Root, inPlace, err)
 						}
 					}
 				}
@@ -35,31 +34,31 @@ func TestRings(t *testing.T) {
 // A ringWorld has all ranks of a ring. What a byte holds is whose inputs are in
 // it: bits by rank, from bit 8 on where in the input it was.
 type ringWorld struct {
-	op            *coll.DeviceOp
+	op            *op.Op
 	plans         []ring
 	in, out, room [][]uint32
 	copied, met   []int // the rounds before these are over: copies, barriers
 	passed        []int
 }
 
-func newRingWorld(op *coll.DeviceOp, size, chunk int, inPlace bool) *ringWorld {
-	n := op.Count
-	w := &ringWorld{op: op, copied: make([]int, size), met: make([]int, size), passed: make([]int, size)}
+func newRingWorld(o *op.Op, size, chunk int, inPlace bool) *ringWorld {
+	n := o.Count
+	w := &ringWorld{op: o, copied: make([]int, size), met: make([]int, size), passed: make([]int, size)}
 	for rank := range size {
-		w.plans = append(w.plans, newRing(op, rank, size, chunk))
+		w.plans = append(w.plans, newRing(o, rank, size, chunk))
 		if longest := w.plans[rank].chunk; longest > chunk {
 			panic(fmt.Sprintf("a chunk has %d bytes, and slots have %d", longest, chunk))
 		}
 		first := w.plans[rank].first
 		w.copied[rank], w.met[rank], w.passed[rank] = first, first, first
-		ins, outs := partsHere(op, rank, size)
+		ins, outs := o.Coll.Parts(rank, o.Root, size)
 		buffer := func(parts int) []uint32 { return make([]uint32, parts*n) }
 		in, out := buffer(ins), buffer(outs)
 		if inPlace {
 			switch {
-			case op.Coll == schedule.AllGather:
+			case o.Coll == op.AllGather:
 				in = out[rank*n : (rank+1)*n]
-			case op.Coll == schedule.ReduceScatter:
+			case o.Coll == op.ReduceScatter:
 				out = in[rank*n : (rank+1)*n]
 			case ins == outs:
 				in = out
@@ -170,13 +169,13 @@ func (w *ringWorld) want() [][]uint32 {
 		out := slices.Clone(w.out[rank])
 		for i := range out {
 			switch at := uint32(i); w.op.Coll {
-			case schedule.AllReduce, schedule.Reduce:
+			case op.AllReduce, op.Reduce:
 				out[i] = at<<8 | all
-			case schedule.ReduceScatter:
+			case op.ReduceScatter:
 				out[i] = uint32(rank*n+i)<<8 | all
-			case schedule.AllGather:
+			case op.AllGather:
 				out[i] = at%uint32(n)<<8 | 1<<(i/n)
-			case schedule.Broadcast:
+			case op.Broadcast:
 				out[i] = at<<8 | 1<<w.op.Root
 			}
 		}

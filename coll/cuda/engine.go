@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 func init() {
@@ -240,15 +241,15 @@ func (e *engine) set(l *launch, c choice) *driver.Launch {
 // time of its type and reduction in the communicator. Then all ranks do so, and
 // wait for one another before any of them launches. Loading waits for what runs
 // on the device, perhaps for a kernel that waits for this rank's.
-func (e *engine) lacks(op *coll.DeviceOp) bool {
-	return op.Coll.Reduces() && !e.ready[op.Type][op.Op]
+func (e *engine) lacks(o *op.Op) bool {
+	return o.Coll.Reduces() && !e.ready[o.Type][o.Red]
 }
 
-func (e *engine) load(op *coll.DeviceOp) error {
-	if err := e.dev.load(kernels.Module(op.Type, op.Op), e.cfg.Size); err != nil {
+func (e *engine) load(o *op.Op) error {
+	if err := e.dev.load(kernels.Module(o.Type, o.Red), e.cfg.Size); err != nil {
 		return err
 	}
-	e.ready[op.Type][op.Op] = true
+	e.ready[o.Type][o.Red] = true
 	return nil
 }
 
@@ -435,11 +436,11 @@ func (e *engine) free() error {
 
 // failure makes an Error of coll's of what the driver reports. What others
 // report is coll's to name.
-func failure(rank int, op string, err error) error {
+func failure(rank int, o string, err error) error {
 	var known *coll.Error
 	var cu *driver.Error
 	if errors.As(err, &known) || !errors.As(err, &cu) {
 		return err
 	}
-	return &coll.Error{Code: coll.UnhandledCudaError, Rank: rank, Op: op, Peer: coll.NoPeer, Err: err}
+	return &coll.Error{Code: coll.UnhandledCudaError, Rank: rank, Op: o, Peer: coll.NoPeer, Err: err}
 }

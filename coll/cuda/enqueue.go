@@ -6,40 +6,41 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Enqueue implements coll.Accelerator. What it does for one kernel allocates
 // nothing and calls the driver once.
-func (e *engine) Enqueue(op *coll.DeviceOp) error {
+func (e *engine) Enqueue(d *coll.DeviceOp) error {
+	o := &d.Op
 	if e.cfg.CheckPointers {
-		if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, op); err != nil {
+		if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, o); err != nil {
 			return err
 		}
 	}
-	if err := e.enqueue(op); err != nil {
+	if err := e.enqueue(o); err != nil {
 		if e.trial { // a choice may be impossible, and the next one is not
-			return &coll.Error{Code: coll.InvalidArgument, Rank: e.cfg.Rank, Op: op.Coll.String(), Peer: coll.NoPeer, Err: err}
+			return &coll.Error{Code: coll.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: coll.NoPeer, Err: err}
 		}
-		return failure(e.cfg.Rank, op.Coll.String(), err)
+		return failure(e.cfg.Rank, o.Coll.String(), err)
 	}
 	return nil
 }
 
-func (e *engine) enqueue(op *coll.DeviceOp) error {
+func (e *engine) enqueue(o *op.Op) error {
 	e.busy = true
 	if e.cfg.Size == 1 {
-		return e.alone(op)
+		return e.alone(o)
 	}
-	if e.lacks(op) {
-		if err := e.load(op); err != nil {
+	if e.lacks(o) {
+		if err := e.load(o); err != nil {
 			return err
 		}
 		if err := e.cfg.Host.Gather(make([]byte, 1), make([]byte, e.cfg.Size)); err != nil {
 			return err
 		}
 	}
-	if e.copier.lacks(op) {
+	if e.copier.lacks(o) {
 		all := make([]byte, offerBytes*e.cfg.Size)
 		if err := e.cfg.Host.Gather(e.copier.offer(), all); err != nil {
 			return err
@@ -48,14 +49,14 @@ func (e *engine) enqueue(op *coll.DeviceOp) error {
 			return err
 		}
 	}
-	if op.Coll == schedule.SendRecv {
-		return e.sendRecv(op)
+	if o.Coll == op.SendRecv {
+		return e.sendRecv(o)
 	}
-	c := e.way(op)
+	c := e.way(o)
 	if c.kernel == copies {
-		return e.copier.all(op, c)
+		return e.copier.all(o, c)
 	}
-	l, err := e.prepare(op, c)
+	l, err := e.prepare(o, c)
 	if err != nil {
 		return err
 	}
@@ -63,8 +64,8 @@ func (e *engine) enqueue(op *coll.DeviceOp) error {
 }
 
 // sendRecv enqueues Sends and Recvs.
-func (e *engine) sendRecv(op *coll.DeviceOp) error {
-	if s := e.copier.swap(op); len(s.Peers) > 0 {
+func (e *engine) sendRecv(o *op.Op) error {
+	if s := e.copier.swap(o); len(s.Peers) > 0 {
 		if err := coll.SwapAll([]coll.Swap{s}); err != nil {
 			return err
 		}
@@ -72,7 +73,7 @@ func (e *engine) sendRecv(op *coll.DeviceOp) error {
 			return err
 		}
 	}
-	e.startExchange(op)
+	e.startExchange(o)
 	for {
 		l, more, err := e.nextExchange()
 		if !more || err != nil {
@@ -88,15 +89,15 @@ func (e *engine) sendRecv(op *coll.DeviceOp) error {
 }
 
 // way is how a collective is done.
-func (e *engine) way(op *coll.DeviceOp) choice {
-	c := e.chooser.choose(op.Coll, bytesOf(op))
+func (e *engine) way(o *op.Op) choice {
+	c := e.chooser.choose(o.Coll, o.Bytes())
 	var not uint32
-	if c.kernel == copies && !e.copier.takes(op) {
+	if c.kernel == copies && !e.copier.takes(o) {
 		not |= withoutCopies
-		c = e.chooser.chooseWithout(not, op.Coll, bytesOf(op))
+		c = e.chooser.chooseWithout(not, o.Coll, o.Bytes())
 	}
-	if c.kernel == reduceChain && kernels.Rounds(op.Type, op.Op) {
-		c = e.chooser.chooseWithout(not|withoutChain, op.Coll, bytesOf(op))
+	if c.kernel == reduceChain && kernels.Rounds(o.Type, o.Red) {
+		c = e.chooser.chooseWithout(not|withoutChain, o.Coll, o.Bytes())
 	}
 	return c
 }
@@ -107,20 +108,20 @@ func (e *engine) run(l *driver.Launch) error {
 }
 
 // prepare makes the launch of a collective.
-func (e *engine) prepare(op *coll.DeviceOp, c choice) (*driver.Launch, error) {
-	l, err := e.launch(c.kernel, op.Type, op.Op)
+func (e *engine) prepare(o *op.Op, c choice) (*driver.Launch, error) {
+	l, err := e.launch(c.kernel, o.Type, o.Red)
 	if err != nil {
 		return nil, err
 	}
 	e.chosen = c
-	fill(l.args, e.cfg.Rank, e.cfg.Size, op, c)
+	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
 	return e.set(l, c), nil
 }
 
 // startExchange begins Sends and Recvs.
-func (e *engine) startExchange(op *coll.DeviceOp) {
+func (e *engine) startExchange(o *op.Op) {
 	e.exchange.open = e.copier.opened
-	e.exchange.start(op.Transfers)
+	e.exchange.start(o.Transfers)
 }
 
 // nextExchange does the next piece of what startExchange has begun, or makes
@@ -147,30 +148,30 @@ func (e *engine) nextExchange() (l *driver.Launch, more bool, err error) {
 }
 
 // alone does what an operation does on a communicator of one rank.
-func (e *engine) alone(op *coll.DeviceOp) error {
+func (e *engine) alone(o *op.Op) error {
 	e.chosen = choice{}
 	switch {
-	case op.Coll == schedule.SendRecv:
-		return e.dev.in(func() error { return copyToSelf(op.Transfers, e.stream) })
-	case op.Scaled:
-		if e.lacks(op) {
-			if err := e.load(op); err != nil {
+	case o.Coll == op.SendRecv:
+		return e.dev.in(func() error { return copyToSelf(o.Transfers, e.stream) })
+	case o.Scaled:
+		if e.lacks(o) {
+			if err := e.load(o); err != nil {
 				return err
 			}
 		}
-		l, err := e.launch(combine, op.Type, op.Op)
+		l, err := e.launch(combine, o.Type, o.Red)
 		if err != nil {
 			return err
 		}
-		n := bytesOf(op)
+		n := o.Bytes()
 		c := choice{combine, min(max(1, n/(16*exchangeThreads)), 4*e.dev.info.SMs), exchangeThreads, 0}
-		*l.args = argsABI{scale: scaleFactor, factor: op.Factor}
-		l.args.in[0], l.args.out[0], l.args.recv[0] = uint64(op.Send), uint64(op.Recv), uint64(n)
+		*l.args = argsABI{scale: scaleFactor, factor: o.Factor}
+		l.args.in[0], l.args.out[0], l.args.recv[0] = uint64(op.Addr(o.Send)), uint64(op.Addr(o.Recv)), uint64(n)
 		e.chosen = c
 		return e.run(e.set(l, c))
-	case op.Send != op.Recv:
+	case op.Addr(o.Send) != op.Addr(o.Recv):
 		return e.dev.in(func() error {
-			return driver.CopyAsync(driver.Ptr(op.Recv), driver.Ptr(op.Send), bytesOf(op), e.stream)
+			return driver.CopyAsync(driver.Ptr(op.Addr(o.Recv)), driver.Ptr(op.Addr(o.Send)), o.Bytes(), e.stream)
 		})
 	}
 	return nil
@@ -178,7 +179,7 @@ func (e *engine) alone(op *coll.DeviceOp) error {
 
 // copyToSelf does Sends and Recvs of a rank to itself, of which there are as
 // many of the one as of the other.
-func copyToSelf(all []coll.Transfer, s driver.Stream) error {
+func copyToSelf(all []op.Transfer, s driver.Stream) error {
 	r := 0
 	for _, t := range all {
 		if !t.Send {
@@ -187,7 +188,7 @@ func copyToSelf(all []coll.Transfer, s driver.Stream) error {
 		for all[r].Send {
 			r++
 		}
-		if err := driver.CopyAsync(driver.Ptr(all[r].Addr), driver.Ptr(t.Addr), t.Bytes, s); err != nil {
+		if err := driver.CopyAsync(driver.Ptr(op.Addr(all[r].Data)), driver.Ptr(op.Addr(t.Data)), len(t.Data), s); err != nil {
 			return err
 		}
 		r++

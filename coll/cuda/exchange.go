@@ -2,7 +2,7 @@ package cuda
 
 import (
 	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // An exchange makes kernels of Sends and Recvs. Two ranks know of a message
@@ -16,7 +16,7 @@ type exchange struct {
 	rank      int
 	chooser   *chooser
 	open      uint32 // bits: peers to which copy engines can bring something
-	transfers []coll.Transfer
+	transfers []op.Transfer
 	keys      []key // by transfer
 	rounds    int
 	at        key // the next kernel
@@ -35,7 +35,7 @@ var classes = [...]kernel{exchangeLL, exchangeLL128, copies, exchangeSimple}
 const exchangeChunk = 128 << 10
 
 // start begins with other transfers, which must stay until next is done.
-func (x *exchange) start(transfers []coll.Transfer) {
+func (x *exchange) start(transfers []op.Transfer) {
 	var sent, received [maxRanks]int
 	x.transfers, x.keys, x.rounds, x.at = transfers, x.keys[:0], 0, key{}
 	for i := range transfers {
@@ -59,14 +59,14 @@ func classOf(k kernel) int {
 	return len(classes) - 1
 }
 
-func (x *exchange) choose(t *coll.Transfer) choice {
-	c := x.chooser.choose(schedule.SendRecv, t.Bytes)
+func (x *exchange) choose(t *op.Transfer) choice {
+	c := x.chooser.choose(op.SendRecv, len(t.Data))
 	if c.kernel == copies {
 		if x.open>>t.Peer&1 == 1 {
 			c.chunk = x.chooser.copyStep()
 			return c
 		}
-		c = x.chooser.chooseWithout(withoutCopies, schedule.SendRecv, t.Bytes)
+		c = x.chooser.chooseWithout(withoutCopies, op.SendRecv, len(t.Data))
 	}
 	c.threads = x.chooser.warps(exchangeThreads)
 	if kernelInfo[c.kernel].protocol == simple {
@@ -91,9 +91,9 @@ func (x *exchange) next(a *argsABI) (choice, bool) {
 			}
 			c.channels = max(c.channels, m.channels)
 			if t.Send {
-				a.in[t.Peer], a.send[t.Peer], a.to[t.Peer] = uint64(t.Addr), uint64(t.Bytes), uint8(m.channels)
+				a.in[t.Peer], a.send[t.Peer], a.to[t.Peer] = uint64(op.Addr(t.Data)), uint64(len(t.Data)), uint8(m.channels)
 			} else {
-				a.out[t.Peer], a.recv[t.Peer], a.from[t.Peer] = uint64(t.Addr), uint64(t.Bytes), uint8(m.channels)
+				a.out[t.Peer], a.recv[t.Peer], a.from[t.Peer] = uint64(op.Addr(t.Data)), uint64(len(t.Data)), uint8(m.channels)
 			}
 		}
 		if c.kernel != noKernel {

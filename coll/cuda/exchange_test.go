@@ -4,8 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A wire is the messages from one rank to another, in the order of the
@@ -23,12 +22,12 @@ func TestExchanges(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
 		ranks := 2 + rnd.IntN(maxRanks-1)
-		lists := make([][]coll.Transfer, ranks)
+		lists := make([][]op.Transfer, ranks)
 		for range rnd.IntN(30) {
 			from, to := rnd.IntN(ranks), rnd.IntN(ranks)
 			bytes := 1 + rnd.IntN(1<<rnd.IntN(26))
-			lists[from] = append(lists[from], coll.Transfer{Peer: to, Addr: 1000, Bytes: bytes, Send: true})
-			lists[to] = append(lists[to], coll.Transfer{Peer: from, Addr: 2000, Bytes: bytes})
+			lists[from] = append(lists[from], op.Transfer{Peer: to, Data: op.Memory(1000, bytes), Send: true})
+			lists[to] = append(lists[to], op.Transfer{Peer: from, Data: op.Memory(2000, bytes)})
 		}
 		type step struct {
 			c choice
@@ -38,7 +37,7 @@ func TestExchanges(t *testing.T) {
 		sent, received := map[[2]int][]wire{}, map[[2]int][]wire{}
 		for r := range ranks {
 			x := exchange{rank: r, chooser: testChooser(ranks)}
-			x.chooser.measured[schedule.SendRecv] = []rule{{1 << 20, choice{exchangeSimple, 8, exchangeThreads, exchangeChunk}}, {maxMessage, choice{copies, 8, exchangeThreads, leastCopy}}}
+			x.chooser.measured[op.SendRecv] = []rule{{1 << 20, choice{exchangeSimple, 8, exchangeThreads, exchangeChunk}}, {maxMessage, choice{copies, 8, exchangeThreads, leastCopy}}}
 			for p := range ranks {
 				if (r+p+int(seed))%3 == 0 { // alike at both ends
 					x.open |= 1 << p &^ (1 << r)

@@ -191,11 +191,11 @@ func TestMismatch(t *testing.T) {
 	w := spread(max(2, min(n, maxRanks)), n)
 	all := w.open(t)
 	each(t, all, func(g *gpuRank) error {
-		op := coll.Sum
+		o := coll.Sum
 		if g.Rank() == 1 {
-			op = coll.Max
+			o = coll.Max
 		}
-		return g.Comm.AllReduce(g.at(0, 64), g.at(64, 64), 16-g.Rank(), coll.Int32, op)
+		return g.Comm.AllReduce(g.at(0, 64), g.at(64, 64), 16-g.Rank(), coll.Int32, o)
 	})
 	deadline := time.Now().Add(5 * time.Minute)
 	for all[0].AsyncError() == nil && time.Now().Before(deadline) {

@@ -221,7 +221,7 @@ func (g *gpuRank) mirrors(send, recv []byte) (s, r mirror, span []mirror) {
 func (m mirror) buffer() coll.Buffer { return coll.Device(uintptr(m.at), len(m.host)) }
 
 // on runs an operation on copies of host buffers on the device.
-func (g *gpuRank) on(send, recv []byte, op func(s, r coll.Buffer) error) error {
+func (g *gpuRank) on(send, recv []byte, o func(s, r coll.Buffer) error) error {
 	s, r, span := g.mirrors(send, recv)
 	err := g.dev.in(func() error {
 		for _, m := range span {
@@ -241,7 +241,7 @@ func (g *gpuRank) on(send, recv []byte, op func(s, r coll.Buffer) error) error {
 		return nil
 	})
 	if err == nil {
-		err = op(s.buffer(), r.buffer())
+		err = o(s.buffer(), r.buffer())
 	}
 	if err == nil {
 		err = g.wait()

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // measured are rules that "harness coll tune -g" has made, by collective. They
 // go before those of table.
-type measured [schedule.NumCollectives][]rule
+type measured [op.NumCollectives][]rule
 
 // tables is such a file, of machines that are known.
 //
@@ -31,7 +31,7 @@ func measuredFor(own *tuning.Measurements, gpu string, ranks int) (m measured, e
 	if err != nil {
 		return m, err
 	}
-	for c := range schedule.NumCollectives {
+	for c := range op.NumCollectives {
 		var from []tuning.GPURule
 		if own != nil {
 			from = own.GPU(gpu, ranks, c)
@@ -54,9 +54,9 @@ func measuredFor(own *tuning.Measurements, gpu string, ranks int) (m measured, e
 		}
 	}
 	// These are AllToAlls of fewer messages.
-	for _, c := range [...]schedule.Collective{schedule.Gather, schedule.Scatter} {
+	for _, c := range [...]op.Collective{op.Gather, op.Scatter} {
 		if m[c] == nil {
-			m[c] = m[schedule.AllToAll]
+			m[c] = m[op.AllToAll]
 		}
 	}
 	return m, nil
@@ -74,7 +74,7 @@ func (m *measured) sum() [sha256.Size]byte {
 }
 
 // choose is for messages that are not longer than what was measured.
-func (m *measured) choose(ch *chooser, c schedule.Collective, bytes int) (got choice, ok bool) {
+func (m *measured) choose(ch *chooser, c op.Collective, bytes int) (got choice, ok bool) {
 	for i := range m[c] {
 		if r := &m[c][i]; bytes <= r.upTo {
 			got = ch.shape(r.choice, bytes)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -13,30 +13,30 @@ import (
 func TestMeasured(t *testing.T) {
 	ll, chunks := choice{reduceLL, 2, 64, 0}, choice{allReduceSimple, 8, 256, 16 << 10}
 	ch := testChooser(2)
-	ch.measured[schedule.AllReduce] = []rule{{64, ll}, {1 << 20, chunks}}
+	ch.measured[op.AllReduce] = []rule{{64, ll}, {1 << 20, chunks}}
 	plain := testChooser(2)
 	for _, tt := range []struct {
-		coll  schedule.Collective
+		coll  op.Collective
 		bytes int
 		want  choice
 	}{
-		{schedule.AllReduce, 1, ll}, {schedule.AllReduce, 64, ll}, {schedule.AllReduce, 65, chunks}, {schedule.AllReduce, 1 << 20, chunks},
-		{schedule.AllReduce, 1<<20 + 1, plain.choose(schedule.AllReduce, 1<<20+1)}, {schedule.Reduce, 64, plain.choose(schedule.Reduce, 64)},
+		{op.AllReduce, 1, ll}, {op.AllReduce, 64, ll}, {op.AllReduce, 65, chunks}, {op.AllReduce, 1 << 20, chunks},
+		{op.AllReduce, 1<<20 + 1, plain.choose(op.AllReduce, 1<<20+1)}, {op.Reduce, 64, plain.choose(op.Reduce, 64)},
 	} {
 		if got := ch.choose(tt.coll, tt.bytes); got != tt.want {
 			t.Errorf("%v of %d bytes: %v; want %v", tt.coll, tt.bytes, got, tt.want)
 		}
 	}
-	ch.measured[schedule.AllReduce] = []rule{{maxMessage, ll}}
-	if got := ch.choose(schedule.AllReduce, 1<<30); got != plain.choose(schedule.AllReduce, 1<<30) {
+	ch.measured[op.AllReduce] = []rule{{maxMessage, ll}}
+	if got := ch.choose(op.AllReduce, 1<<30); got != plain.choose(op.AllReduce, 1<<30) {
 		t.Errorf("1 GB do not fit into packets: %v", got)
 	}
 	ch.allows, plain.allows = proto(t, "Simple"), proto(t, "Simple")
-	if got := ch.choose(schedule.AllReduce, 64); got != plain.choose(schedule.AllReduce, 64) {
+	if got := ch.choose(op.AllReduce, 64); got != plain.choose(op.AllReduce, 64) {
 		t.Errorf("LL is not allowed: %v", got)
 	}
 	ch.force = choice{allReduceLL128, 7, 96, 0}
-	if got := ch.choose(schedule.AllReduce, 64); got != ch.force {
+	if got := ch.choose(op.AllReduce, 64); got != ch.force {
 		t.Errorf("forced: %v", got)
 	}
 }
@@ -61,18 +61,18 @@ func TestMeasuredFor(t *testing.T) {
 	own.SetGPU(tuning.GPUTable{GPU: "I", Ranks: 2, Collective: "AllReduce", Rules: rules("ring")})
 	own.SetGPU(tuning.GPUTable{GPU: "I", Ranks: 3, Collective: "AllReduce", Rules: rules("exchange_ll")})
 	m, err := measuredFor(own, "H", 2)
-	if err != nil || len(m[schedule.AllReduce]) != 2 || m[schedule.AllReduce][1] != (rule{maxMessage, choice{reduceLL, 2, 64, 0}}) || len(m[schedule.Reduce]) != 2 || m[schedule.AllGather] != nil {
+	if err != nil || len(m[op.AllReduce]) != 2 || m[op.AllReduce][1] != (rule{maxMessage, choice{reduceLL, 2, 64, 0}}) || len(m[op.Reduce]) != 2 || m[op.AllGather] != nil {
 		t.Errorf("%v, %v", m, err)
 	}
 	b, err := measuredFor(nil, "H", 2)
-	if err != nil || b[schedule.AllReduce][0].channels != 1 || b.sum() == m.sum() {
+	if err != nil || b[op.AllReduce][0].channels != 1 || b.sum() == m.sum() {
 		t.Errorf("without a file: %v, %v", b, err)
 	}
 	if again, err := measuredFor(own, "H", 2); err != nil || again.sum() != m.sum() {
 		t.Errorf("once more: %v, %v", again, err)
 	}
 	wider := m
-	wider[schedule.AllReduce] = []rule{{16, m[schedule.AllReduce][0].choice}, m[schedule.AllReduce][1]}
+	wider[op.AllReduce] = []rule{{16, m[op.AllReduce][0].choice}, m[op.AllReduce][1]}
 	if wider.sum() == m.sum() {
 		t.Error("rules for other lengths have the same sum")
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // do does a lane's pieces of an operation: the input of the next one is copied
@@ -118,54 +118,54 @@ func (l *lane) deliver(j *job, k int) error {
 }
 
 // operate does the operation on a piece, which is on the host.
-func (l *lane) operate(op *coll.DeviceOp, k int, at *slot) error {
+func (l *lane) operate(o *op.Op, k int, at *slot) error {
 	c, in, out := l.host, coll.Bytes(at.in.b), coll.Bytes(at.out.b)
-	if op.Coll == schedule.SendRecv {
-		return l.sendRecv(op, k, at)
+	if o.Coll == op.SendRecv {
+		return l.sendRecv(o, k, at)
 	}
-	_, n := piece(op, l.cfg.Size, k)
-	red := op.Op
-	if op.Divisor > 0 {
+	_, n := piece(o, l.cfg.Size, k)
+	red := o.Red
+	if o.Divisor > 0 {
 		red = coll.Avg
 	}
-	factor := coll.PreMulSum{Factor: op.Scale}
-	switch op.Coll {
-	case schedule.AllReduce:
-		if op.Scaled {
-			return c.AllReducePreMul(in, out, n, op.Type, factor)
+	factor := coll.PreMulSum{Factor: o.Scale}
+	switch o.Coll {
+	case op.AllReduce:
+		if o.Scaled {
+			return c.AllReducePreMul(in, out, n, o.Type, factor)
 		}
-		return c.AllReduce(in, out, n, op.Type, red)
-	case schedule.Reduce:
-		if op.Scaled {
-			return c.ReducePreMul(in, out, n, op.Type, factor, op.Root)
+		return c.AllReduce(in, out, n, o.Type, red)
+	case op.Reduce:
+		if o.Scaled {
+			return c.ReducePreMul(in, out, n, o.Type, factor, o.Root)
 		}
-		return c.Reduce(in, out, n, op.Type, red, op.Root)
-	case schedule.ReduceScatter:
-		if op.Scaled {
-			return c.ReduceScatterPreMul(in, out, n, op.Type, factor)
+		return c.Reduce(in, out, n, o.Type, red, o.Root)
+	case op.ReduceScatter:
+		if o.Scaled {
+			return c.ReduceScatterPreMul(in, out, n, o.Type, factor)
 		}
-		return c.ReduceScatter(in, out, n, op.Type, red)
-	case schedule.Broadcast:
-		return c.Broadcast(in, out, n, op.Type, op.Root)
-	case schedule.AllGather:
-		return c.AllGather(in, out, n, op.Type)
-	case schedule.AllToAll:
-		return c.AllToAll(in, out, n, op.Type)
-	case schedule.Gather:
-		return c.Gather(in, out, n, op.Type, op.Root)
+		return c.ReduceScatter(in, out, n, o.Type, red)
+	case op.Broadcast:
+		return c.Broadcast(in, out, n, o.Type, o.Root)
+	case op.AllGather:
+		return c.AllGather(in, out, n, o.Type)
+	case op.AllToAll:
+		return c.AllToAll(in, out, n, o.Type)
+	case op.Gather:
+		return c.Gather(in, out, n, o.Type, o.Root)
 	default: // Scatter
-		return c.Scatter(in, out, n, op.Type, op.Root)
+		return c.Scatter(in, out, n, o.Type, o.Root)
 	}
 }
 
 // sendRecv does piece k of all transfers.
-func (l *lane) sendRecv(op *coll.DeviceOp, k int, at *slot) error {
+func (l *lane) sendRecv(o *op.Op, k int, at *slot) error {
 	g := &l.group
 	g.Start()
 	g.Add(l.host)
 	in, out := 0, 0
-	for _, t := range op.Transfers {
-		_, n := pieceOf(t.Bytes, k)
+	for _, t := range o.Transfers {
+		_, n := pieceOf(len(t.Data), k)
 		if n == 0 {
 			continue
 		}

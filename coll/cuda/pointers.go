@@ -3,43 +3,41 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // checkPointers looks whether what an operation is to use is memory of a
 // device, all of it of one allocation (NCCL_CHECK_POINTERS). A kernel that
 // finds out otherwise loses the context.
-func checkPointers(rank, ranks int, dev *device, op *coll.DeviceOp) error {
+func checkPointers(rank, ranks int, dev *device, o *op.Op) error {
 	err := dev.in(func() error {
-		if op.Coll == schedule.SendRecv {
-			for _, t := range op.Transfers {
-				if err := checkPointer(t.Addr, t.Bytes); err != nil {
+		if o.Coll == op.SendRecv {
+			for _, t := range o.Transfers {
+				if err := checkPointer(t.Data); err != nil {
 					return err
 				}
 			}
 			return nil
 		}
-		in, out := partsHere(op, rank, ranks)
-		if err := checkPointer(op.Send, in*bytesOf(op)); err != nil {
-			return err
-		}
-		return checkPointer(op.Recv, out*bytesOf(op))
+		return errors.Join(checkPointer(o.Send), checkPointer(o.Recv))
 	})
 	if err != nil {
-		return &coll.Error{Code: coll.InvalidArgument, Rank: rank, Op: op.Coll.String(), Peer: coll.NoPeer, Err: err}
+		return &coll.Error{Code: coll.InvalidArgument, Rank: rank, Op: o.Coll.String(), Peer: coll.NoPeer, Err: err}
 	}
 	return nil
 }
 
-func checkPointer(addr uintptr, n int) error {
+func checkPointer(b []byte) error {
+	n := len(b)
 	if n == 0 {
 		return nil
 	}
-	p := driver.Ptr(addr)
+	p := driver.Ptr(op.Addr(b))
 	info, err := driver.PointerInfo(p)
 	if err != nil {
 		return err

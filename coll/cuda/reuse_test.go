@@ -276,12 +276,12 @@ func abortFree(t *testing.T, w world, round int) {
 		abort := func() { aborted <- g.Abort() }
 		b := buffers[g.Rank()]
 		var err error
-		for op := 0; err == nil; op++ {
+		for o := 0; err == nil; o++ {
 			err = g.Comm.AllReduce(b[0], b[1], count, coll.Int32, coll.Sum)
-			if op%4 == 3 {
+			if o%4 == 3 {
 				err = errors.Join(err, g.wait())
 			}
-			if op > 0 {
+			if o > 0 {
 				continue
 			}
 			running.Done()

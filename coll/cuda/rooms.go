@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/debug"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Rooms are made, and opened to others, by the first operation that copies.
@@ -16,15 +16,15 @@ import (
 // swap is what a rank does before Sends and Recvs with those peers with which
 // some are for copies, and rooms are not open yet. Both ends of a message know
 // alike.
-func (k *copier) swap(op *coll.DeviceOp) (s coll.Swap) {
+func (k *copier) swap(o *op.Op) (s coll.Swap) {
 	e := k.e
-	if op.Coll != schedule.SendRecv || !e.copying {
+	if o.Coll != op.SendRecv || !e.copying {
 		return s
 	}
 	known := k.opened | k.shut | 1<<e.cfg.Rank
-	for i := range op.Transfers {
-		t := &op.Transfers[i]
-		if known>>t.Peer&1 == 0 && e.chooser.choose(schedule.SendRecv, t.Bytes).kernel == copies {
+	for i := range o.Transfers {
+		t := &o.Transfers[i]
+		if known>>t.Peer&1 == 0 && e.chooser.choose(op.SendRecv, len(t.Data)).kernel == copies {
 			known |= 1 << t.Peer
 			s.Peers, s.Recv = append(s.Peers, t.Peer), append(s.Recv, make([]byte, offerBytes))
 		}

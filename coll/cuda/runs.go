@@ -1,9 +1,6 @@
 package cuda
 
-import (
-	"github.com/assay-hpc/assay/coll"
-	"github.com/assay-hpc/assay/coll/schedule"
-)
+import "github.com/assay-hpc/assay/coll/op"
 
 // A run is a stretch of device memory that a piece of a staged operation reads
 // or writes. The runs of a piece lie one after the other on the host.
@@ -19,10 +16,10 @@ const stagePart = 2 << 20
 
 // piece is which elements of every part piece k of a collective has: at and
 // number.
-func piece(op *coll.DeviceOp, ranks, k int) (at, n int) {
-	per := max(1, stagePart/op.Type.Size()/partsOf(op.Coll, ranks))
+func piece(o *op.Op, ranks, k int) (at, n int) {
+	per := max(1, stagePart/o.Type.Size()/o.Coll.Longest(ranks))
 	at = k * per
-	return at, min(per, op.Count-at)
+	return at, min(per, o.Count-at)
 }
 
 // pieceOf is the same of a message of so many bytes; n is 0 behind its end.
@@ -31,74 +28,40 @@ func pieceOf(bytes, k int) (at, n int) {
 	return at, min(stagePart, bytes-at)
 }
 
-// partsOf is how many parts the longer buffer of a collective has.
-func partsOf(c schedule.Collective, ranks int) int {
-	switch c {
-	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
-		return 1
-	}
-	return ranks
-}
-
 // pieces is how many pieces an operation has: as many on every rank.
-func pieces(op *coll.DeviceOp, ranks int) int {
-	if op.Coll != schedule.SendRecv {
-		per := max(1, stagePart/op.Type.Size()/partsOf(op.Coll, ranks))
-		return (op.Count + per - 1) / per
+func pieces(o *op.Op, ranks int) int {
+	if o.Coll != op.SendRecv {
+		per := max(1, stagePart/o.Type.Size()/o.Coll.Longest(ranks))
+		return (o.Count + per - 1) / per
 	}
 	n := 0
-	for _, t := range op.Transfers {
-		n = max(n, (t.Bytes+stagePart-1)/stagePart)
+	for _, t := range o.Transfers {
+		n = max(n, (len(t.Data)+stagePart-1)/stagePart)
 	}
 	return n
 }
 
 // runs appends the runs of piece k to all.
-func runs(op *coll.DeviceOp, rank, ranks, k int, all []run) []run {
-	if op.Coll == schedule.SendRecv {
-		for _, t := range op.Transfers {
-			if at, n := pieceOf(t.Bytes, k); n > 0 {
-				all = append(all, run{t.Addr + uintptr(at), n, t.Send})
+func runs(o *op.Op, rank, ranks, k int, all []run) []run {
+	if o.Coll == op.SendRecv {
+		for _, t := range o.Transfers {
+			if at, n := pieceOf(len(t.Data), k); n > 0 {
+				all = append(all, run{op.Addr(t.Data) + uintptr(at), n, t.Send})
 			}
 		}
 		return all
 	}
-	at, n := piece(op, ranks, k)
-	size := op.Type.Size()
-	ins, outs := partsHere(op, rank, ranks)
+	at, n := piece(o, ranks, k)
+	size := o.Type.Size()
+	ins, outs := o.Coll.Parts(rank, o.Root, ranks)
 	for _, side := range [...]struct {
 		addr  uintptr
 		parts int
 		in    bool
-	}{{op.Send, ins, true}, {op.Recv, outs, false}} {
+	}{{op.Addr(o.Send), ins, true}, {op.Addr(o.Recv), outs, false}} {
 		for p := range side.parts {
-			all = append(all, run{side.addr + uintptr((p*op.Count+at)*size), n * size, side.in})
+			all = append(all, run{side.addr + uintptr((p*o.Count+at)*size), n * size, side.in})
 		}
 	}
 	return all
-}
-
-// partsHere is how many parts a rank's buffers have.
-func partsHere(op *coll.DeviceOp, rank, ranks int) (in, out int) {
-	root := 0
-	if rank == op.Root {
-		root = 1
-	}
-	switch op.Coll {
-	case schedule.AllReduce:
-		return 1, 1
-	case schedule.Broadcast:
-		return root, 1
-	case schedule.Reduce:
-		return 1, root
-	case schedule.AllGather:
-		return 1, ranks
-	case schedule.ReduceScatter:
-		return ranks, 1
-	case schedule.AllToAll:
-		return ranks, ranks
-	case schedule.Gather:
-		return 1, root * ranks
-	}
-	return root * ranks, 1 // Scatter
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A stager does operations on device memory through the processor's: between
@@ -60,7 +61,7 @@ type lane struct {
 
 // A job is an operation that waits for its turn.
 type job struct {
-	op     coll.DeviceOp
+	op     op.Op
 	start  driver.Event // the stream has come to the operation
 	number uint32       // what the word is when it is done
 	left   int          // guarded by mu: lanes that are not done with it
@@ -201,10 +202,10 @@ func (l *lane) open(ctx context.Context) (err error) {
 }
 
 // Enqueue implements coll.Accelerator.
-func (s *stager) Enqueue(op *coll.DeviceOp) error {
-	j, err := s.put(op)
+func (s *stager) Enqueue(o *coll.DeviceOp) error {
+	j, err := s.put(&o.Op)
 	if err != nil {
-		return failure(s.cfg.Rank, op.Coll.String(), err)
+		return failure(s.cfg.Rank, o.Coll.String(), err)
 	}
 	if j.done != nil {
 		<-j.done
@@ -216,17 +217,17 @@ func (s *stager) Enqueue(op *coll.DeviceOp) error {
 // before the first is waited for.
 func (s *stager) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
 	var waits []chan struct{}
-	for i, op := range ops {
-		o, ok := op.On.(*stager)
+	for i, o := range ops {
+		on, ok := o.On.(*stager)
 		if !ok {
-			if err := op.On.Enqueue(op); err != nil {
+			if err := o.On.Enqueue(o); err != nil {
 				return i, err
 			}
 			continue
 		}
-		j, err := o.put(op)
+		j, err := on.put(&o.Op)
 		if err != nil {
-			return i, failure(o.cfg.Rank, op.Coll.String(), err)
+			return i, failure(on.cfg.Rank, o.Coll.String(), err)
 		}
 		if j.done != nil {
 			waits = append(waits, j.done)
@@ -240,9 +241,9 @@ func (s *stager) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
 
 // put hands an operation to the lanes and makes the stream wait for it, or else
 // gives back what to wait for.
-func (s *stager) put(op *coll.DeviceOp) (j *job, err error) {
+func (s *stager) put(o *op.Op) (j *job, err error) {
 	if s.cfg.CheckPointers {
-		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, op); err != nil {
+		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, o); err != nil {
 			return j, err
 		}
 	}
@@ -251,12 +252,12 @@ func (s *stager) put(op *coll.DeviceOp) (j *job, err error) {
 		return j, err
 	}
 	if captured {
-		return j, &coll.Error{Code: coll.InvalidUsage, Rank: s.cfg.Rank, Op: op.Coll.String(), Peer: coll.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
+		return j, &coll.Error{Code: coll.InvalidUsage, Rank: s.cfg.Rank, Op: o.Coll.String(), Peer: coll.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
 	}
 	s.busy = true
 	s.number++
-	j = &job{op: *op, number: s.number, left: min(max(pieces(op, s.cfg.Size), 1), len(s.lanes))}
-	j.op.Transfers = append([]coll.Transfer(nil), op.Transfers...)
+	j = &job{op: *o, number: s.number, left: min(max(pieces(o, s.cfg.Size), 1), len(s.lanes))}
+	j.op.Transfers = append([]op.Transfer(nil), o.Transfers...)
 	if !s.memops {
 		j.done = make(chan struct{})
 	}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -18,7 +18,7 @@ type Tuner interface {
 	// the same on all of them: microseconds, or 0 where it could not be done.
 	// A choice that measure is called with may be impossible; then Enqueue
 	// returns an error of InvalidArgument.
-	Tune(c schedule.Collective, sizes []int, measure func(choice string, bytes int) (micros float64, err error)) ([]tuning.GPURule, error)
+	Tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (micros float64, err error)) ([]tuning.GPURule, error)
 }
 
 // A finding is a choice that was measured.
@@ -46,7 +46,7 @@ const (
 )
 
 // tune is Tuner's Tune.
-func (ch *chooser) tune(c schedule.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]tuning.GPURule, error) {
+func (ch *chooser) tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]tuning.GPURule, error) {
 	before := ch.force
 	defer func() { ch.force = before }()
 	var all []finding
@@ -68,7 +68,7 @@ func (ch *chooser) tune(c schedule.Collective, sizes []int, measure func(choice 
 // A search is for what is best for a collective of one size.
 type search struct {
 	*chooser
-	coll    schedule.Collective
+	coll    op.Collective
 	bytes   int
 	measure func(choice string, bytes int) (float64, error)
 	found   []finding // each choice once
@@ -150,7 +150,7 @@ func (s *search) fastest(n int) []finding {
 // coarse are choices of every kernel with every number of channels.
 func (s *search) coarse() (out []choice) {
 	threads, chunk := 256, 64<<10
-	if s.coll == schedule.SendRecv { // its messages are all cut in one way
+	if s.coll == op.SendRecv { // its messages are all cut in one way
 		threads, chunk = exchangeThreads, exchangeChunk
 	}
 	for k := range numKernels {
@@ -181,7 +181,7 @@ func (s *search) copies(k kernel) (out []choice) {
 	}
 	most := copyChunk(s.coll, s.ranks)
 	for _, blocks := range [...]int{32, 64, 128} {
-		if s.coll == schedule.SendRecv {
+		if s.coll == op.SendRecv {
 			out = append(out, choice{k, blocks, exchangeThreads, s.copyStep()})
 			continue
 		}
@@ -197,7 +197,7 @@ func (s *search) copies(k kernel) (out []choice) {
 
 // like are choices of the same kernel and channels.
 func (s *search) like(k choice) (out []choice) {
-	if s.coll == schedule.SendRecv || k.kernel == copies {
+	if s.coll == op.SendRecv || k.kernel == copies {
 		return nil
 	}
 	if kernelInfo[k.kernel].protocol != simple {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -45,7 +45,7 @@ func TestTune(t *testing.T) {
 	sizes := powers(8, 1<<30)
 	for _, ranks := range []int{2, 8} {
 		total, calls := 0.0, 0
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			ch := testChooser(ranks)
 			noise := rand.New(rand.NewPCG(1, uint64(c)))
 			best := map[int]float64{}
@@ -106,7 +106,7 @@ func (discard) Write(b []byte) (int, error) { return len(b), nil }
 func TestTuneSkips(t *testing.T) {
 	ch := testChooser(2)
 	ch.force = choice{reduceLL, 1, 32, 0}
-	rules, err := ch.tune(schedule.AllReduce, powers(4<<20, 1<<30), func(name string, bytes int) (float64, error) {
+	rules, err := ch.tune(op.AllReduce, powers(4<<20, 1<<30), func(name string, bytes int) (float64, error) {
 		if k, _ := parseChoice(name); k.kernel != copies && k.kernel != allReduceSimple {
 			return 0, nil
 		} else if k.kernel == copies && k.chunk != 16<<20 {
@@ -117,12 +117,12 @@ func TestTuneSkips(t *testing.T) {
 	if err != nil || len(rules) > 2 || ch.force.kernel != reduceLL {
 		t.Errorf("%+v, %v, force %v", rules, err, ch.force)
 	}
-	if rules, err := ch.tune(schedule.AllGather, powers(8, 64), func(string, int) (float64, error) { return 0, nil }); len(rules) > 0 || err != nil {
+	if rules, err := ch.tune(op.AllGather, powers(8, 64), func(string, int) (float64, error) { return 0, nil }); len(rules) > 0 || err != nil {
 		t.Errorf("nothing works: %+v, %v", rules, err)
 	}
 	stop := errors.New("the device fell off the bus")
 	n := 0
-	_, err = ch.tune(schedule.Reduce, powers(8, 64), func(string, int) (float64, error) {
+	_, err = ch.tune(op.Reduce, powers(8, 64), func(string, int) (float64, error) {
 		if n++; n == 3 {
 			return 0, stop
 		}
@@ -137,7 +137,7 @@ func TestTuneSkips(t *testing.T) {
 func TestTuneObeys(t *testing.T) {
 	ch := testChooser(2)
 	ch.max, ch.allows = 4, proto(t, "LL")
-	_, err := ch.tune(schedule.AllReduce, powers(8, 16<<10), func(name string, bytes int) (float64, error) {
+	_, err := ch.tune(op.AllReduce, powers(8, 16<<10), func(name string, bytes int) (float64, error) {
 		if k, err := parseChoice(name); err != nil || k.channels > 4 || kernelInfo[k.kernel].protocol != ll {
 			return 0, fmt.Errorf("tried %s, %v", name, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
@@ -28,7 +28,7 @@ func TestTuner(t *testing.T) {
 	each(t, all, func(g *gpuRank) error {
 		sizes := []int{8, 256, leastCopied}
 		e := g.Accelerator().(*engine)
-		rules, err := e.Tune(schedule.AllReduce, sizes, func(name string, bytes int) (float64, error) {
+		rules, err := e.Tune(op.AllReduce, sizes, func(name string, bytes int) (float64, error) {
 			k, err := parseChoice(name)
 			if err != nil {
 				return 0, err

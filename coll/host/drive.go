@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -179,4 +179,4 @@ func peekable(l *lane, st *step) ([]byte, transport.Header, bool) {
 func (r *Run) After(other *Run) { r.after = other }
 
 // Collective returns what the run computes.
-func (r *Run) Collective() schedule.Collective { return r.plan.Schedule.Collective }
+func (r *Run) Collective() op.Collective { return r.plan.Schedule.Collective }

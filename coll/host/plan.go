@@ -34,21 +34,14 @@ type Links interface {
 
 // A Plan is a rank's part of a schedule, ready to run.
 type Plan struct {
-	Schedule  *schedule.Schedule
-	rank      int
-	lanes     []planLane
-	inNetwork transport.Collective // what a network that reduces does
-	scratch   int                  // blocks of scratch memory a lane
-	slot      int                  // bytes that fit in one message, of any connection of any rank
-	vector    bool
-	zeroCopy  [2]bool        // whether what is sent may be left where it is: out of place, in place
-	pushed    []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
-}
-
-// InNetwork are the collectives that networks which reduce do, as they call
-// them.
-var InNetwork = map[schedule.Collective]transport.Collective{
-	schedule.AllReduce: transport.AllReduce, schedule.AllGather: transport.AllGather, schedule.ReduceScatter: transport.ReduceScatter,
+	Schedule *schedule.Schedule
+	rank     int
+	lanes    []planLane
+	scratch  int // blocks of scratch memory a lane
+	slot     int // bytes that fit in one message, of any connection of any rank
+	vector   bool
+	zeroCopy [2]bool        // whether what is sent may be left where it is: out of place, in place
+	pushed   []transport.Tx // connections on which messages leave over time, perhaps from memory of the caller
 }
 
 type planLane struct {
@@ -78,11 +71,7 @@ func NewPlan(s *schedule.Schedule, rank, slot int, links Links) (*Plan, error) {
 		return nil, fmt.Errorf("%v by %s: a message has an element of each of %d blocks, and of %d bytes it may have %d: NCCL_ALGO can exclude the algorithm", s.Collective, s.Algorithm, s.MaxSpan, need, slot)
 	}
 	p := &Plan{Schedule: s, rank: rank, slot: slot, zeroCopy: [2]bool{schedule.ZeroCopySafe(s.Collective, s.Algorithm, false), schedule.ZeroCopySafe(s.Collective, s.Algorithm, true)}}
-	switch s.Collective {
-	case schedule.AllReduce, schedule.Broadcast, schedule.Reduce:
-		p.vector = true
-	}
-	p.inNetwork = InNetwork[s.Collective]
+	p.vector = s.Collective.Vector()
 	prog := s.Program(rank)
 	p.scratch = prog.Scratch
 	for _, l := range prog.Lanes {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport"
 )
@@ -119,7 +120,7 @@ func TestWideSteps(t *testing.T) {
 	many[64] = 64
 	for _, sizes := range [][]int{{1030}, many} {
 		groups, ranks := groupsOf(sizes...)
-		for _, c := range []schedule.Collective{schedule.AllReduce, schedule.AllGather} {
+		for _, c := range []op.Collective{op.AllReduce, op.AllGather} {
 			for _, a := range schedule.Algorithms(c) {
 				s, err := schedule.New(c, a, schedule.Options{Ranks: ranks, Groups: groups, NoMulticast: true})
 				if err != nil || s.MaxSpan < 2 || a == schedule.CollNet {
@@ -139,7 +140,7 @@ func TestWideSteps(t *testing.T) {
 func wide(t *testing.T, s *schedule.Schedule, slot int, refused bool) {
 	q := &queues{slot: slot, all: map[[3]int]*queue{}}
 	count, total := 1, s.Ranks // elements: of the call, of the result
-	if s.Collective == schedule.AllReduce {
+	if s.Collective == op.AllReduce {
 		count = s.Blocks
 		total = count
 	}
@@ -171,7 +172,7 @@ func wide(t *testing.T, s *schedule.Schedule, slot int, refused bool) {
 	for r, out := range outs {
 		for i := range total {
 			want := uint64(i * i)
-			if s.Collective == schedule.AllReduce {
+			if s.Collective == op.AllReduce {
 				want = squares + uint64(s.Ranks*i)
 			}
 			if got := binary.NativeEndian.Uint64(out[8*i:]); got != want {

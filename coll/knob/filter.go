@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -21,7 +21,7 @@ import (
 type Filter struct {
 	text   string
 	vocab  *vocabulary
-	denied [schedule.NumCollectives]uint32 // by position in vocab.names
+	denied [op.NumCollectives]uint32 // by position in vocab.names
 }
 
 // A vocabulary is what a filter's list may consist of.
@@ -43,7 +43,7 @@ var algorithms = vocabulary{
 var protocols = vocabulary{what: "protocol", names: []string{"ll", "simple"}, absent: []string{"ll128"}}
 
 // tuned are the collectives that a list without a function is about.
-var tuned = []schedule.Collective{schedule.AllReduce, schedule.Broadcast, schedule.Reduce, schedule.AllGather, schedule.ReduceScatter}
+var tuned = []op.Collective{op.AllReduce, op.Broadcast, op.Reduce, op.AllGather, op.ReduceScatter}
 
 func filter(v *vocabulary, field func(*Knobs) *Filter) kind {
 	values := "a list of " + strings.Join(v.all(), ", ") + "; ^ before it: all others; function:list after a semicolon"
@@ -136,10 +136,10 @@ func parseFilter(v *vocabulary, s string) (Filter, error) {
 }
 
 // collective finds a function by NCCL's name for it.
-func collective(name string) (schedule.Collective, error) {
+func collective(name string) (op.Collective, error) {
 	name = strings.TrimSpace(name)
 	var known []string
-	for c := range schedule.NumCollectives {
+	for c := range op.NumCollectives {
 		if strings.EqualFold(name, c.String()) {
 			return c, nil
 		}
@@ -154,10 +154,10 @@ func (f Filter) String() string { return f.text }
 // Allows reports whether a collective may use an algorithm or protocol. Case
 // does not matter. What the filter has no word for is not allowed, unless it
 // is the zero one.
-func (f Filter) Allows(c schedule.Collective, name string) bool {
+func (f Filter) Allows(c op.Collective, name string) bool {
 	if f.vocab == nil {
 		return true
 	}
 	i := slices.IndexFunc(f.vocab.names, func(n string) bool { return strings.EqualFold(n, name) })
-	return i >= 0 && c < schedule.NumCollectives && f.denied[c]&(1<<i) == 0
+	return i >= 0 && c < op.NumCollectives && f.denied[c]&(1<<i) == 0
 }

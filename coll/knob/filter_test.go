@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -21,26 +22,26 @@ func TestFilter(t *testing.T) {
 	const all = "ring tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"
 	for _, c := range []struct {
 		text string
-		c    schedule.Collective
+		c    op.Collective
 		want string
 	}{
-		{"Ring", schedule.AllReduce, "ring"},
-		{"Ring", schedule.ReduceScatter, "ring"},
-		{"Ring", schedule.AllToAll, all},
-		{"Ring;alltoall:bruck", schedule.AllToAll, "bruck"},
-		{"ring, tree", schedule.AllReduce, "ring tree double-tree"},
-		{"Double-Tree", schedule.AllReduce, "double-tree"},
-		{"PAT", schedule.AllGather, "bruck"},
-		{"^ring", schedule.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
-		{"CollnetDirect,CollnetChain", schedule.AllReduce, "collnet"},
-		{"^CollnetChain,ring", schedule.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"},
-		{"^NVLS", schedule.AllReduce, all},
-		{"NVLS,Ring", schedule.AllReduce, "ring"},
-		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.AllReduce, "tree double-tree"},
-		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.AllGather, "ring"},
-		{"ring;allreduce:tree;broadcast:^tree,ring", schedule.Broadcast, "recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
-		{"AllGather:bruck", schedule.AllGather, "bruck"},
-		{"AllGather:bruck", schedule.AllReduce, all},
+		{"Ring", op.AllReduce, "ring"},
+		{"Ring", op.ReduceScatter, "ring"},
+		{"Ring", op.AllToAll, all},
+		{"Ring;alltoall:bruck", op.AllToAll, "bruck"},
+		{"ring, tree", op.AllReduce, "ring tree double-tree"},
+		{"Double-Tree", op.AllReduce, "double-tree"},
+		{"PAT", op.AllGather, "bruck"},
+		{"^ring", op.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
+		{"CollnetDirect,CollnetChain", op.AllReduce, "collnet"},
+		{"^CollnetChain,ring", op.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"},
+		{"^NVLS", op.AllReduce, all},
+		{"NVLS,Ring", op.AllReduce, "ring"},
+		{"ring;allreduce:tree;broadcast:^tree,ring", op.AllReduce, "tree double-tree"},
+		{"ring;allreduce:tree;broadcast:^tree,ring", op.AllGather, "ring"},
+		{"ring;allreduce:tree;broadcast:^tree,ring", op.Broadcast, "recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
+		{"AllGather:bruck", op.AllGather, "bruck"},
+		{"AllGather:bruck", op.AllReduce, all},
 	} {
 		f := mustFilter(&algorithms, c.text)
 		var got []string
@@ -55,11 +56,11 @@ func TestFilter(t *testing.T) {
 		if f.String() != c.text {
 			t.Errorf("String() = %q; want %q", f.String(), c.text)
 		}
-		if f.Allows(c.c, "nvls") || f.Allows(schedule.NumCollectives, "ring") {
+		if f.Allows(c.c, "nvls") || f.Allows(op.NumCollectives, "ring") {
 			t.Errorf("NCCL_ALGO=%s allows what is not there", c.text)
 		}
 	}
-	if !(Filter{}).Allows(schedule.Reduce, "whatever") {
+	if !(Filter{}).Allows(op.Reduce, "whatever") {
 		t.Error("the zero filter denies")
 	}
 }
@@ -67,7 +68,7 @@ func TestFilter(t *testing.T) {
 // TestVocabulary: NCCL_ALGO knows the algorithms that there are.
 func TestVocabulary(t *testing.T) {
 	there := map[string]bool{}
-	for c := range schedule.NumCollectives {
+	for c := range op.NumCollectives {
 		for _, name := range schedule.Algorithms(c) {
 			there[name] = true
 		}
@@ -94,7 +95,7 @@ func TestFilterErrors(t *testing.T) {
 func TestAllowsAllocatesNothing(t *testing.T) {
 	f := mustFilter(&algorithms, "ring;allreduce:^tree")
 	if n := testing.AllocsPerRun(100, func() {
-		if !f.Allows(schedule.AllReduce, "two-shot") {
+		if !f.Allows(op.AllReduce, "two-shot") {
 			t.Fatal("denied")
 		}
 	}); n != 0 {
@@ -112,7 +113,7 @@ func FuzzFilter(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			left := 0
 			for _, name := range algorithms.names {
 				if filter.Allows(c, name) {

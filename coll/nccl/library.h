@@ -86,18 +86,9 @@ struct nccl_place {
   int rank, ranks;
 };
 
-int nccl_all_reduce(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, int op, uintptr_t stream);
-int nccl_broadcast(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, int root, uintptr_t stream);
-int nccl_reduce(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, int op, int root, uintptr_t stream);
-int nccl_all_gather(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, uintptr_t stream);
-int nccl_reduce_scatter(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, int op, uintptr_t stream);
-int nccl_send(const struct nccl_place *p, uintptr_t send, size_t count, int type, int peer, uintptr_t stream);
-int nccl_recv(const struct nccl_place *p, uintptr_t recv, size_t count, int type, int peer, uintptr_t stream);
-// nccl_send_recv is a group of a Send and a Recv.
-int nccl_send_recv(const struct nccl_place *p, uintptr_t send, int to, uintptr_t recv, int from, size_t count, int type, uintptr_t stream);
+enum nccl_collective { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, GATHER, SCATTER, SEND_RECV };
 
-// Those that old versions lack: size is of an element, in bytes.
-int nccl_all_to_all(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, size_t size, uintptr_t stream);
-int nccl_gather(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, size_t size, int root, uintptr_t stream);
-int nccl_scatter(const struct nccl_place *p, uintptr_t send, uintptr_t recv, size_t count, int type, size_t size, int root, uintptr_t stream);
+// size is of an element, in bytes. What a library lacks is a group of Sends and
+// Recvs.
+int nccl_do(const struct nccl_place *p, enum nccl_collective c, uintptr_t send, uintptr_t recv, size_t count, int type, size_t size, int op, int root, uintptr_t stream);
 #endif

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // fake builds a library that notes its calls.
@@ -143,26 +144,29 @@ const (
 	stream = uintptr(0x99)
 )
 
+// operate enqueues an operation on memory that nobody looks at.
+func operate(c *Comm, kind op.Collective, count int, t elem.Type, red RedOp, root int) error {
+	return c.Do(&op.Op{Coll: kind, Send: op.Memory(send, 1), Recv: op.Memory(recv, 1), Count: count, Type: t, Root: root}, red, stream)
+}
+
 func TestOperations(t *testing.T) {
 	l := modern(t)
 	f16, i64 := elem.Float16, elem.Int64
-	do(t, l, "all_reduce 0x10000 0x20000 7 6 2 0x1000 0x99;", func(c *Comm) error { return c.AllReduce(send, recv, 7, f16, Reduction(elem.Max), stream) })
-	do(t, l, "broadcast 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Broadcast(send, recv, 7, i64, 2, stream) })
-	do(t, l, "reduce 0x10000 0x20000 7 4 4 2 0x1000 0x99;", func(c *Comm) error { return c.Reduce(send, recv, 7, i64, Reduction(elem.Avg), 2, stream) })
-	do(t, l, "all_gather 0x10000 0x20000 7 4 0x1000 0x99;", func(c *Comm) error { return c.AllGather(send, recv, 7, i64, stream) })
-	do(t, l, "reduce_scatter 0x10000 0x20000 7 4 1 0x1000 0x99;", func(c *Comm) error { return c.ReduceScatter(send, recv, 7, i64, Reduction(elem.Prod), stream) })
-	do(t, l, "alltoall 0x10000 0x20000 7 4 0x1000 0x99;", func(c *Comm) error { return c.AllToAll(send, recv, 7, i64, stream) })
-	do(t, l, "gather 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Gather(send, recv, 7, i64, 2, stream) })
-	do(t, l, "scatter 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Scatter(send, recv, 7, i64, 2, stream) })
-	do(t, l, "send 0x10000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Send(send, 7, i64, 2, stream) })
-	do(t, l, "recv 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return c.Recv(recv, 7, i64, 2, stream) })
-	do(t, l, "(send 0x10000 7 4 2 0x1000 0x99;recv 0x20000 7 4 0 0x1000 0x99;)", func(c *Comm) error { return c.SendRecv(send, 2, recv, 0, 7, i64, stream) })
-	do(t, l, "(recv 0x20000 7 4 2 0x1000 0x99;)", func(c *Comm) error {
-		return errors.Join(l.GroupStart(), c.Recv(recv, 7, i64, 2, stream), l.GroupEnd())
+	do(t, l, "all_reduce 0x10000 0x20000 7 6 2 0x1000 0x99;", func(c *Comm) error { return operate(c, op.AllReduce, 7, f16, Reduction(elem.Max), 0) })
+	do(t, l, "broadcast 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return operate(c, op.Broadcast, 7, i64, 0, 2) })
+	do(t, l, "reduce 0x10000 0x20000 7 4 4 2 0x1000 0x99;", func(c *Comm) error { return operate(c, op.Reduce, 7, i64, Reduction(elem.Avg), 2) })
+	do(t, l, "all_gather 0x10000 0x20000 7 4 0x1000 0x99;", func(c *Comm) error { return operate(c, op.AllGather, 7, i64, 0, 0) })
+	do(t, l, "reduce_scatter 0x10000 0x20000 7 4 1 0x1000 0x99;", func(c *Comm) error { return operate(c, op.ReduceScatter, 7, i64, Reduction(elem.Prod), 0) })
+	do(t, l, "alltoall 0x10000 0x20000 7 4 0x1000 0x99;", func(c *Comm) error { return operate(c, op.AllToAll, 7, i64, 0, 0) })
+	do(t, l, "gather 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return operate(c, op.Gather, 7, i64, 0, 2) })
+	do(t, l, "scatter 0x10000 0x20000 7 4 2 0x1000 0x99;", func(c *Comm) error { return operate(c, op.Scatter, 7, i64, 0, 2) })
+	do(t, l, "(recv 0x20000 7 4 0 0x1000 0x99;send 0x10000 7 4 2 0x1000 0x99;)", func(c *Comm) error { return operate(c, op.SendRecv, 7, i64, 0, 0) })
+	do(t, l, "(broadcast 0x10000 0x20000 7 4 2 0x1000 0x99;)", func(c *Comm) error {
+		return errors.Join(l.GroupStart(), operate(c, op.Broadcast, 7, i64, 0, 2), l.GroupEnd())
 	})
 	do(t, l, "mulsum -2 0 1 0x1000;reduce 0x10000 0x20000 7 0 124076833 2 0x1000 0x99;free op 7654321 0x1000;", func(c *Comm) error {
-		op, err := c.PreMulSum([]byte{0xfe}, elem.Int8)
-		return errors.Join(err, c.Reduce(send, recv, 7, elem.Int8, op, 2, stream), c.FreeOp(op))
+		red, err := c.PreMulSum([]byte{0xfe}, elem.Int8)
+		return errors.Join(err, operate(c, op.Reduce, 7, elem.Int8, red, 2), c.FreeOp(red))
 	})
 	do(t, l, "alloc 4096;window 0x1000 0x70000000 4096 1;register 0x1000 0x70000000 64;deregister 0x1000 0x77;close window 0x1000 0x88;free 0x70000000;", func(c *Comm) error {
 		p, err := l.MemAlloc(4096)
@@ -177,13 +181,13 @@ func TestOldLibraries(t *testing.T) {
 	l := old(t)
 	f := elem.Float32
 	do(t, l, "(send 0x10000 4 7 0 0x1000 0x99;recv 0x20000 4 7 0 0x1000 0x99;send 0x10010 4 7 1 0x1000 0x99;recv 0x20010 4 7 1 0x1000 0x99;send 0x10020 4 7 2 0x1000 0x99;recv 0x20020 4 7 2 0x1000 0x99;)",
-		func(c *Comm) error { return c.AllToAll(send, recv, 4, f, stream) })
-	do(t, l, "(send 0x10000 4 7 2 0x1000 0x99;)", func(c *Comm) error { return c.Gather(send, recv, 4, f, 2, stream) })
-	do(t, l, "(send 0x10000 4 7 1 0x1000 0x99;recv 0x20000 4 7 0 0x1000 0x99;recv 0x20010 4 7 1 0x1000 0x99;recv 0x20020 4 7 2 0x1000 0x99;)",
-		func(c *Comm) error { return c.Gather(send, recv, 4, f, 1, stream) })
-	do(t, l, "(recv 0x20000 4 7 2 0x1000 0x99;)", func(c *Comm) error { return c.Scatter(send, recv, 4, f, 2, stream) })
-	do(t, l, "(send 0x10000 4 7 0 0x1000 0x99;send 0x10010 4 7 1 0x1000 0x99;send 0x10020 4 7 2 0x1000 0x99;recv 0x20000 4 7 1 0x1000 0x99;)",
-		func(c *Comm) error { return c.Scatter(send, recv, 4, f, 1, stream) })
+		func(c *Comm) error { return operate(c, op.AllToAll, 4, f, 0, 0) })
+	do(t, l, "(send 0x10000 4 7 2 0x1000 0x99;)", func(c *Comm) error { return operate(c, op.Gather, 4, f, 0, 2) })
+	do(t, l, "(recv 0x20000 4 7 0 0x1000 0x99;send 0x10000 4 7 1 0x1000 0x99;recv 0x20010 4 7 1 0x1000 0x99;recv 0x20020 4 7 2 0x1000 0x99;)",
+		func(c *Comm) error { return operate(c, op.Gather, 4, f, 0, 1) })
+	do(t, l, "(recv 0x20000 4 7 2 0x1000 0x99;)", func(c *Comm) error { return operate(c, op.Scatter, 4, f, 0, 2) })
+	do(t, l, "(send 0x10000 4 7 0 0x1000 0x99;send 0x10010 4 7 1 0x1000 0x99;recv 0x20000 4 7 1 0x1000 0x99;send 0x10020 4 7 2 0x1000 0x99;)",
+		func(c *Comm) error { return operate(c, op.Scatter, 4, f, 0, 1) })
 	var e *Error
 	if _, err := l.MemAlloc(1); !errors.As(err, &e) || e.Result != 5 {
 		t.Errorf("MemAlloc: %v", err)
@@ -197,7 +201,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.notes()
-	err = c.Scatter(send, recv, 7, elem.Int8, 3, stream)
+	err = operate(c, op.Scatter, 7, elem.Int8, 0, 3)
 	const want = "ncclScatter: invalid usage (5): scatter 0x10000 0x20000 7 0 3 0x1000 0x99;"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v; want %s", err, want)
@@ -206,7 +210,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("AsyncError: %v", err)
 	}
 	_ = c.Abort()
-	for what, err := range map[string]error{"AsyncError": c.AsyncError(), "AllReduce": c.AllReduce(send, recv, 1, elem.Int8, 0, stream)} {
+	for what, err := range map[string]error{"AsyncError": c.AsyncError(), "AllReduce": operate(c, op.AllReduce, 1, elem.Int8, 0, 0)} {
 		if !errors.Is(err, ErrAborted) {
 			t.Errorf("%s after Abort: %v", what, err)
 		}
@@ -238,7 +242,7 @@ func TestNoAllocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := testing.AllocsPerRun(100, func() {
-		if c.AllReduce(send, recv, 1, elem.Int8, 0, stream) != nil || c.SendRecv(send, 0, recv, 0, 1, elem.Int8, stream) != nil {
+		if operate(c, op.AllReduce, 1, elem.Int8, 0, 0) != nil || operate(c, op.SendRecv, 1, elem.Int8, 0, 0) != nil {
 			t.Fatal("failed")
 		}
 	})

@@ -19,7 +19,7 @@ func (s *benchSink) row(r *reporter, row *Row) error {
 	engine := benchKey(r.world.Engine)
 	for i, p := range []*Placement{&row.OutOfPlace, &row.InPlace} {
 		_, err := fmt.Fprintf(s.out, "Benchmark%s/ranks=%d/bytes=%d/type=%s/redop=%s/root=%d/inplace=%d/engine=%s %d %.1f ns/op %.6g algGB/s %.6g busGB/s\n",
-			camel(r.c.name), r.n, row.Bytes, row.Type, row.Redop, row.Root, i, engine, row.Iterations, p.Time*1e3, finite(p.AlgBW), finite(p.BusBW))
+			r.c, r.n, row.Bytes, row.Type, row.Redop, row.Root, i, engine, row.Iterations, p.Time*1e3, finite(p.AlgBW), finite(p.BusBW))
 		if err != nil {
 			return err
 		}
@@ -37,8 +37,8 @@ func (s *benchSink) versus(r *reporter, row *VersusRow) error {
 		for _, us := range e.Times {
 			alg := e.AlgBW * e.Time / us
 			_, err := fmt.Fprintf(s.out, "Benchmark%s/ranks=%d/bytes=%d/type=%s/redop=%s/root=%d/inplace=%d/launch=%s/memory=%s/engine=%s %d %.1f ns/op %.6g algGB/s %.6g busGB/s\n",
-				camel(r.c.name), r.n, row.Bytes, row.Type, row.Redop, row.Root, place, launchName(row.Graph), row.Memory, benchKey(e.Engine),
-				row.Iterations, us*1e3, finite(alg), finite(alg*r.c.factor(float64(r.n))))
+				r.c, r.n, row.Bytes, row.Type, row.Redop, row.Root, place, launchName(row.Graph), row.Memory, benchKey(e.Engine),
+				row.Iterations, us*1e3, finite(alg), finite(alg*r.c.BusFactor(r.n)))
 			if err != nil {
 				return err
 			}
@@ -56,18 +56,3 @@ func benchKey(name string) string {
 }
 
 func (s *benchSink) footer(*reporter, *Result, error) error { return nil }
-
-// camel makes AllReduce of all_reduce, and AllToAll of alltoall.
-func camel(name string) string {
-	switch name {
-	case "alltoall":
-		return "AllToAll"
-	case "sendrecv":
-		return "SendRecv"
-	}
-	var b strings.Builder
-	for part := range strings.SplitSeq(name, "_") {
-		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
-	}
-	return b.String()
-}

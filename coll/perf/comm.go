@@ -5,12 +5,11 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A Comm is one rank's end of a communicator. Counts are in elements and mean
-// what NCCL's mean: the rank's own share for AllGather, ReduceScatter,
-// AllToAll, Gather and Scatter. Every operation blocks until this rank's part
-// is complete. A Comm is used by one goroutine at a time, except for Exchange
+// A Comm is one rank's end of a communicator. Every operation blocks until this
+// rank's part is complete. A Comm is used by one goroutine at a time, except for Exchange
 // and Barrier of the World's communicators, which that goroutine calls too.
 //
 // A Comm may also be a Remote: then operations are enqueued, and buffers are a
@@ -23,15 +22,8 @@ type Comm interface {
 	Rank() int
 	Size() int
 
-	AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error
-	Broadcast(send, recv []byte, count int, t elem.Type, root int) error
-	Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error
-	AllGather(send, recv []byte, sendCount int, t elem.Type) error
-	ReduceScatter(send, recv []byte, recvCount int, t elem.Type, op elem.Op) error
-	AllToAll(send, recv []byte, count int, t elem.Type) error
-	Gather(send, recv []byte, count int, t elem.Type, root int) error
-	Scatter(send, recv []byte, count int, t elem.Type, root int) error
-	SendRecv(send []byte, to int, recv []byte, from int, count int, t elem.Type) error
+	// Do does the collective o.Coll with Send, Recv, Count, Type, Red and Root.
+	Do(o *op.Op) error
 
 	// Group launches what f issues on this communicator as one.
 	Group(f func() error) error

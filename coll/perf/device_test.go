@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf/commtest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -218,46 +219,11 @@ func (d *testDevice) unmap(b []byte, mode string) {
 	d.t.Error("memory is freed twice")
 }
 
-// do enqueues an operation on the shadows of its buffers.
-func (d *testDevice) do(send, recv []byte, f func(send, recv []byte) error) error {
-	s, r := d.real(send), d.real(recv)
-	return d.enqueue(func() error { return f(s, r) })
-}
-
-func (d *testDevice) AllReduce(send, recv []byte, n int, t elem.Type, op elem.Op) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.AllReduce(s, r, n, t, op) })
-}
-
-func (d *testDevice) Broadcast(send, recv []byte, n int, t elem.Type, root int) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.Broadcast(s, r, n, t, root) })
-}
-
-func (d *testDevice) Reduce(send, recv []byte, n int, t elem.Type, op elem.Op, root int) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.Reduce(s, r, n, t, op, root) })
-}
-
-func (d *testDevice) AllGather(send, recv []byte, n int, t elem.Type) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.AllGather(s, r, n, t) })
-}
-
-func (d *testDevice) ReduceScatter(send, recv []byte, n int, t elem.Type, op elem.Op) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.ReduceScatter(s, r, n, t, op) })
-}
-
-func (d *testDevice) AllToAll(send, recv []byte, n int, t elem.Type) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.AllToAll(s, r, n, t) })
-}
-
-func (d *testDevice) Gather(send, recv []byte, n int, t elem.Type, root int) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.Gather(s, r, n, t, root) })
-}
-
-func (d *testDevice) Scatter(send, recv []byte, n int, t elem.Type, root int) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.Scatter(s, r, n, t, root) })
-}
-
-func (d *testDevice) SendRecv(send []byte, to int, recv []byte, from int, n int, t elem.Type) error {
-	return d.do(send, recv, func(s, r []byte) error { return d.Comm.SendRecv(s, to, r, from, n, t) })
+// Do enqueues an operation on the shadows of its buffers.
+func (d *testDevice) Do(o *op.Op) error {
+	shadow := *o
+	shadow.Send, shadow.Recv = d.real(o.Send), d.real(o.Recv)
+	return d.enqueue(func() error { return d.Comm.Do(&shadow) })
 }
 
 // A fleet is all ranks' devices.
@@ -388,12 +354,12 @@ func (n *namingDevice) Barrier() error {
 	return n.testDevice.Barrier()
 }
 
-func (n *namingDevice) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+func (n *namingDevice) Do(o *op.Op) error {
 	n.last = "eager"
 	if n.record != nil {
 		n.last = "recorded"
 	}
-	return n.testDevice.AllReduce(send, recv, count, t, op)
+	return n.testDevice.Do(o)
 }
 
 // TestChosen: the name is that of the operation, whatever the barriers around

@@ -50,7 +50,7 @@ func (d *document) row(*reporter, *Row) error { return nil }
 
 func (d *document) footer(r *reporter, res *Result, cause error) error {
 	doc := Document{
-		Schema: 1, Collective: r.c.name, Engine: r.world.Engine, Ranks: r.n, Started: r.started.UTC().Format("2006-01-02T15:04:05Z"),
+		Schema: 1, Collective: r.c.Test(), Engine: r.world.Engine, Ranks: r.n, Started: r.started.UTC().Format("2006-01-02T15:04:05Z"),
 		Args: r.cfg.Args, Env: reportedEnviron(r.std.Environ), Notes: r.world.Notes, Rows: []Row{}, Bad: res.OutOfBounds, AvgBusBW: finite(res.AvgBusBW),
 		MinBusBW: res.MinBusBW, Straggler: res.Straggler, Shape: res.Shape, Split: res.Split, Versus: res.Versus, Status: res.Status,
 	}

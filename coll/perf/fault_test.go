@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf/commtest"
 )
 
@@ -135,12 +135,14 @@ type forgetful struct {
 	calls int
 }
 
-func (f *forgetful) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
+func (f *forgetful) Do(o *op.Op) error {
 	f.calls++
 	if f.calls == 4 {
-		send = make([]byte, len(send))
+		zeros := *o
+		zeros.Send = make([]byte, len(o.Send))
+		o = &zeros
 	}
-	return f.Comm.AllReduce(send, recv, count, t, op)
+	return f.Comm.Do(o)
 }
 
 // TestFailure: an operation's error ends all ranks, and the run with the

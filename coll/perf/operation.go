@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // An operation is a collective with a size, a placement and all else that it
@@ -16,7 +18,7 @@ type operation struct {
 	graph   int  // launches of a graph; 0: no graph
 	v       volume
 	k       combination
-	a       args
+	op      op.Op
 	inPlace bool
 	chosen  string // the engine's name for how it is done; empty: it does not know
 }
@@ -32,7 +34,7 @@ func (w *worker) operation(v volume, k combination, inPlace bool) *operation {
 func (w *worker) operationOf(c Comm, v volume, k combination, inPlace bool) *operation {
 	return &operation{
 		w: w, comm: c, lane: laneOf(c), v: v, k: k, inPlace: inPlace,
-		a: args{count: int(v.count), t: k.t, op: k.op, root: k.root},
+		op: op.Op{Coll: w.c.Collective, Count: int(v.count), Type: k.t, Red: k.op, Root: k.root},
 	}
 }
 
@@ -40,9 +42,9 @@ func (w *worker) operationOf(c Comm, v volume, k combination, inPlace bool) *ope
 // processor it is complete then.
 func (o *operation) issue(offset int64) error {
 	w := o.w
-	s, r := w.c.buffers(w.send.data()[offset:], w.recv.data()[offset:], o.v, o.comm.Rank(), o.inPlace)
+	o.op.Send, o.op.Recv = w.c.buffers(w.send.data()[offset:], w.recv.data()[offset:], o.v, o.comm.Rank(), o.inPlace)
 	w.enter()
-	err := w.c.run(o.comm, s, r, o.a)
+	err := o.comm.Do(&o.op)
 	if o.lane == nil {
 		w.leave()
 	}

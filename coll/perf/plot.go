@@ -30,7 +30,7 @@ func (*plotSink) row(*reporter, *Row) error { return nil }
 
 func (*plotSink) footer(r *reporter, res *Result, _ error) error {
 	var b bytes.Buffer
-	title := fmt.Sprintf("%s, %d ranks, %s: bus bandwidth in GB/s over size in bytes", r.c.name, r.n, r.world.Engine)
+	title := fmt.Sprintf("%s, %d ranks, %s: bus bandwidth in GB/s over size in bytes", r.c.Test(), r.n, r.world.Engine)
 	all := lines(res.Rows)
 	if res.Versus != nil {
 		all = versusLines(res.Versus.Rows, r.cfg.Versus == Best)

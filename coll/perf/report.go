@@ -114,7 +114,7 @@ func (r *reporter) remark(key, text string) error {
 }
 
 func (r *reporter) progress(v volume, k combination) {
-	r.bar.show(r.host.now(), fmt.Sprintf("%s %s %s, %d bytes, row %d", r.c.name, k.t, k.red.Name, v.bytes(), r.rows+1))
+	r.bar.show(r.host.now(), fmt.Sprintf("%s %s %s, %d bytes, row %d", r.c.Test(), k.t, k.red.Name, v.bytes(), r.rows+1))
 }
 
 // placement makes half a row from what all ranks measured.

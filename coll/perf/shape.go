@@ -84,7 +84,7 @@ func (w *worker) shape(ctx context.Context) error {
 	if err != nil || w.report == nil {
 		return err
 	}
-	s := &ShapeResult{Collective: w.c.name, Bytes: p.bytes, Trials: w.cfg.Trials, Ranks: w.comm.Size(), Time: p.Time, AlgBW: p.AlgBW, BusBW: p.BusBW}
+	s := &ShapeResult{Collective: w.c.Test(), Bytes: p.bytes, Trials: w.cfg.Trials, Ranks: w.comm.Size(), Time: p.Time, AlgBW: p.AlgBW, BusBW: p.BusBW}
 	w.report.res.Shape = s
 	return w.report.summary(s)
 }
@@ -125,7 +125,7 @@ func (w *worker) average(ctx context.Context, size int64, times int) (mean, erro
 		return mean{}, err
 	}
 	cfg := &w.cfg
-	o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, !w.c.aliased)
+	o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, !w.c.aliased())
 	for range max(1, cfg.Warmup) {
 		if err := o.once(0); err != nil {
 			return mean{}, err

@@ -3,6 +3,8 @@ package perf
 import (
 	"slices"
 	"sync"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // guard is how much memory on either side of a buffer is watched, in bytes.
@@ -30,7 +32,7 @@ func (t *truth) before(v volume, inPlace bool) sketch {
 	if !inPlace {
 		return sketch{t.given(t.rank, 0, v.send), layout{{t.poison, 0, v.recv}}}
 	}
-	if t.c.blocks && !t.c.inSend && !t.c.aliased { // the rank's block of recv, amid poison
+	if t.c.blocks() && !t.c.inSend() && !t.c.aliased() { // the rank's block of recv, amid poison
 		return sketch{recv: t.amid(layout{{t.poison, 0, v.recv}}, t.given(t.rank, 0, v.send))}
 	}
 	return sketch{recv: t.given(t.rank, 0, v.send)}
@@ -40,7 +42,7 @@ func (t *truth) after(v volume, inPlace bool) sketch {
 	s := t.before(v, inPlace)
 	switch {
 	case !t.receives():
-	case inPlace && t.c.inSend:
+	case inPlace && t.c.inSend():
 		s.recv = t.amid(s.recv, t.result(v))
 	default:
 		s.recv = t.result(v)
@@ -50,13 +52,13 @@ func (t *truth) after(v volume, inPlace bool) sketch {
 
 // receives reports whether the operation writes anything on this rank.
 func (t *truth) receives() bool {
-	rootOnly := t.c.name == "reduce" || t.c.name == "gather"
-	return !rootOnly || t.rank == t.root
+	_, recv := t.c.Parts(t.rank, t.root, t.n)
+	return recv > 0
 }
 
 // given is a run of what a rank passes to the operation.
 func (t *truth) given(rank int, first, n int64) layout {
-	if t.c.reduces && t.mine != nil {
+	if t.c.Reduces() && t.mine != nil {
 		return layout{{t.mine, first, n}}
 	}
 	return t.of(rank, first, n)
@@ -70,18 +72,18 @@ func (t *truth) of(rank int, first, n int64) layout {
 // result is what the operation writes on this rank.
 func (t *truth) result(v volume) layout {
 	block := int64(t.rank) * v.count
-	switch t.c.name {
-	case "all_reduce", "reduce":
+	switch t.c.Collective {
+	case op.AllReduce, op.Reduce:
 		return t.reduced(0, v.recv)
-	case "reduce_scatter":
+	case op.ReduceScatter:
 		return t.reduced(block, v.recv)
-	case "broadcast":
+	case op.Broadcast:
 		return t.of(t.root, 0, v.recv)
-	case "scatter":
+	case op.Scatter:
 		return t.of(t.root, block, v.recv)
-	case "sendrecv":
+	case op.SendRecv:
 		return t.of((t.rank+t.n-1)%t.n, 0, v.recv)
-	case "alltoall":
+	case op.AllToAll:
 		return t.fromAll(block, v.count)
 	}
 	return t.fromAll(0, v.count) // all_gather, gather
@@ -177,7 +179,7 @@ func (s *source) truth(c collective, g generator, rank, root, period int) *truth
 		moved:  s.pattern(plain, period, kindMoved),
 		poison: s.pattern(plain, period, kindPoison),
 	}
-	if c.reduces && g.n > 1 {
+	if c.Reduces() && g.n > 1 {
 		t.mine = &pattern{t: g.t, data: g.input(rank, period)}
 		t.want = s.pattern(g, period, kindWant)
 	}
@@ -234,4 +236,4 @@ func (t *truth) visit(s sketch, inPlace bool, b *buffers, f func(layout, []byte)
 }
 
 // verifiable reports whether a placement has a defined result.
-func (c collective) verifiable(inPlace bool) bool { return !inPlace || !c.aliased }
+func (c collective) verifiable(inPlace bool) bool { return !inPlace || !c.aliased() }

@@ -77,7 +77,7 @@ func (w *worker) versus(ctx context.Context, k combination) (err error) {
 	w.entrants = nil
 	for _, c := range w.contenders(w.i) {
 		e := entrant{comm: c, op: k.red.Op}
-		if k.red.Mulsum && w.c.reduces {
+		if k.red.Mulsum && w.c.Reduces() {
 			p, ok := c.(PreMulSummer)
 			if !ok {
 				return w.withoutMulsum()

@@ -121,7 +121,7 @@ type combination struct {
 
 // redop is what the table's column shows.
 func (w *worker) redop(k combination) string {
-	if w.c.redop {
+	if w.c.redop() {
 		return k.red.Name
 	}
 	return "none"
@@ -129,7 +129,7 @@ func (w *worker) redop(k combination) string {
 
 // shownRoot is what the table's column shows.
 func (w *worker) shownRoot(k combination) int {
-	if w.c.rooted {
+	if w.c.Rooted() {
 		return k.root
 	}
 	return -1
@@ -137,11 +137,11 @@ func (w *worker) shownRoot(k combination) int {
 
 func (w *worker) combinations(ctx context.Context) error {
 	reds := w.cfg.Ops
-	if !w.c.redop {
+	if !w.c.redop() {
 		reds = Reductions[:1]
 	}
 	roots := []int{max(0, w.cfg.Root)}
-	if w.c.rooted && w.cfg.Root < 0 {
+	if w.c.Rooted() && w.cfg.Root < 0 {
 		roots = roots[:0]
 		for r := range w.comm.Size() {
 			roots = append(roots, r)
@@ -184,7 +184,7 @@ func (w *worker) combination(ctx context.Context, k combination) (err error) {
 	if w.cfg.Versus != "" {
 		return w.versus(ctx, k)
 	}
-	if k.red.Mulsum && w.c.reduces {
+	if k.red.Mulsum && w.c.Reduces() {
 		p, ok := w.comm.(PreMulSummer)
 		if !ok {
 			return w.withoutMulsum()

@@ -3,6 +3,8 @@ package schedule
 import (
 	"fmt"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 var sink Program
@@ -16,7 +18,7 @@ func BenchmarkNew(b *testing.B) {
 				o := Options{Ranks: n, Groups: chop(n, 8)}
 				b.ReportAllocs()
 				for b.Loop() {
-					sink = mustNew(b, AllReduce, a, o).Program(n / 2)
+					sink = mustNew(b, op.AllReduce, a, o).Program(n / 2)
 				}
 			})
 		}
@@ -25,7 +27,7 @@ func BenchmarkNew(b *testing.B) {
 
 // BenchmarkPack finds the trees of an eight-GPU cube mesh.
 func BenchmarkPack(b *testing.B) {
-	for _, c := range []Collective{AllReduce, Broadcast} {
+	for _, c := range []op.Collective{op.AllReduce, op.Broadcast} {
 		b.Run("coll="+c.String(), func(b *testing.B) {
 			for b.Loop() {
 				sink = mustNew(b, c, PackedTrees, Options{Ranks: 8, Links: cubeMesh}).Program(0)
@@ -42,7 +44,7 @@ func BenchmarkCheck(b *testing.B) {
 				if testing.Short() && n > 64 {
 					b.Skip("takes seconds")
 				}
-				s := mustNew(b, AllReduce, a, Options{Ranks: n, Groups: chop(n, 72)})
+				s := mustNew(b, op.AllReduce, a, Options{Ranks: n, Groups: chop(n, 72)})
 				b.ReportAllocs()
 				for b.Loop() {
 					if err := Check(s, CheckOptions{Windows: 2}); err != nil {

@@ -3,6 +3,8 @@ package schedule
 import (
 	"fmt"
 	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A Place says whether Input and Output share memory.
@@ -79,13 +81,13 @@ func Check(s *Schedule, o CheckOptions) error {
 // sane checks what Check itself relies on.
 func (s *Schedule) sane() error {
 	switch {
-	case s.Collective >= NumCollectives:
+	case s.Collective >= op.NumCollectives:
 		return fmt.Errorf("schedule: there is no collective number %d", s.Collective)
 	case s.Ranks < 1 || s.Ranks > MaxRanks || s.Channels < 1 || s.Channels > MaxChannels || s.Blocks < 1:
 		return fmt.Errorf("schedule: %d ranks, %d channels, %d blocks are not within limits", s.Ranks, s.Channels, s.Blocks)
 	case s.Root < 0 || s.Root >= s.Ranks:
 		return fmt.Errorf("schedule: root %d is not one of the %d ranks", s.Root, s.Ranks)
-	case !s.Collective.vector() && s.Blocks != s.Ranks:
+	case !s.Collective.Vector() && s.Blocks != s.Ranks:
 		return fmt.Errorf("schedule: %v has one block a rank, not %d for %d ranks", s.Collective, s.Blocks, s.Ranks)
 	}
 	return nil
@@ -143,7 +145,7 @@ func (m *machine) verify() (wrong, error) {
 				}
 			}
 		}
-		if s.Collective != AllReduce {
+		if s.Collective != op.AllReduce {
 			continue
 		}
 		got := m.ranks[r].cells[m.ranks[r].output : m.ranks[r].output+n]

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // chop makes groups of the given sizes, over and over, of n ranks.
@@ -44,10 +46,10 @@ func mesh(n int) []Link {
 }
 
 // complete adds what an algorithm needs to the options.
-func complete(c Collective, algorithm string, o Options) Options {
+func complete(c op.Collective, algorithm string, o Options) Options {
 	switch algorithm {
 	case CollNet:
-		if o.Groups == nil || c != AllReduce && !Regular(o.Groups) {
+		if o.Groups == nil || c != op.AllReduce && !Regular(o.Groups) {
 			o.Groups = regular(o.Ranks, 4)
 		}
 	case Hierarchical:
@@ -64,7 +66,7 @@ func complete(c Collective, algorithm string, o Options) Options {
 	return o
 }
 
-func mustNew(t testing.TB, c Collective, algorithm string, o Options) *Schedule {
+func mustNew(t testing.TB, c op.Collective, algorithm string, o Options) *Schedule {
 	t.Helper()
 	s, err := New(c, algorithm, complete(c, algorithm, o))
 	if err != nil {
@@ -74,8 +76,8 @@ func mustNew(t testing.TB, c Collective, algorithm string, o Options) *Schedule 
 }
 
 // everything calls f for all algorithms of all collectives.
-func everything(f func(c Collective, algorithm string)) {
-	for c := range NumCollectives {
+func everything(f func(c op.Collective, algorithm string)) {
+	for c := range op.NumCollectives {
 		for _, a := range Algorithms(c) {
 			f(c, a)
 		}
@@ -86,7 +88,7 @@ func everything(f func(c Collective, algorithm string)) {
 // in place and out of place, zero copy where it is promised, with the fewest
 // slots and without limit.
 func TestAll(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		t.Run(fmt.Sprintf("%v/%s", c, a), func(t *testing.T) {
 			t.Parallel()
 			for n := 1; n <= 64; n++ {
@@ -102,7 +104,7 @@ func TestAll(t *testing.T) {
 }
 
 // variants are options that matter to an algorithm.
-func variants(c Collective, a string, n int) []Options {
+func variants(c op.Collective, a string, n int) []Options {
 	list := []Options{{Ranks: n}}
 	if c.Rooted() {
 		list = append(list, Options{Ranks: n, Root: n - 1}, Options{Ranks: n, Root: n / 3})
@@ -117,7 +119,7 @@ func variants(c Collective, a string, n int) []Options {
 		}
 		list = append(list, Options{Ranks: n, Root: n / 2, Rings: [][]int{order}, Channels: 2})
 	case Tree, DoubleTree:
-		if c.vector() {
+		if c.Vector() {
 			list = append(list, Options{Ranks: n, Root: n / 2, Groups: chop(n, 3, 1, 4), Channels: 2})
 		}
 	case Hierarchical, CollNet:
@@ -147,7 +149,7 @@ func TestLarge(t *testing.T) {
 	if testing.Short() {
 		sizes = []int{72}
 	}
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		if a == PackedTrees {
 			return
 		}
@@ -169,13 +171,13 @@ func TestLarge(t *testing.T) {
 }
 
 // allPairs reports whether every rank sends something else to every other.
-func allPairs(c Collective, a string) bool {
-	return a == TwoShot || a == OneShot && (c == AllToAll || c == ReduceScatter) || c == AllToAll
+func allPairs(c op.Collective, a string) bool {
+	return a == TwoShot || a == OneShot && (c == op.AllToAll || c == op.ReduceScatter) || c == op.AllToAll
 }
 
 // TestNoMulticast: no schedule sends to Everyone where that is not possible.
 func TestNoMulticast(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		st, err := mustNew(t, c, a, Options{Ranks: 7, NoMulticast: true}).Stats()
 		if err != nil || st.Multi != 0 {
 			t.Errorf("%v %s: %d messages to everyone, %v", c, a, st.Multi, err)
@@ -186,7 +188,7 @@ func TestNoMulticast(t *testing.T) {
 // TestRaces: lanes are proved free of races up to a number of lanes that covers
 // every algorithm for 64 ranks.
 func TestRaces(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		if a == PackedTrees {
 			return
 		}
@@ -202,7 +204,7 @@ func TestRaces(t *testing.T) {
 
 // TestZeroCopySafe: where zero copy is not promised it is in fact not safe.
 func TestZeroCopySafe(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		for _, inPlace := range []bool{false, true} {
 			place := OutOfPlace
 			if inPlace {
@@ -222,13 +224,13 @@ func TestZeroCopySafe(t *testing.T) {
 
 // TestOneSlot: which algorithms need MinSlots, and not one, is as documented.
 func TestOneSlot(t *testing.T) {
-	s := mustNew(t, AllReduce, Ring, Options{Ranks: 4})
+	s := mustNew(t, op.AllReduce, Ring, Options{Ranks: 4})
 	err := Check(s, CheckOptions{Slots: 1})
 	if err == nil || !strings.Contains(err.Error(), "deadlock with 1 slots") {
 		t.Errorf("Check of a ring with one slot = %v; want a deadlock", err)
 	}
 	for _, a := range []string{Tree, DoubleTree, Recursive, RecursiveDoubling, OneShot, TwoShot} {
-		if err := Check(mustNew(t, AllReduce, a, Options{Ranks: 11}), CheckOptions{Slots: 1}); err != nil {
+		if err := Check(mustNew(t, op.AllReduce, a, Options{Ranks: 11}), CheckOptions{Slots: 1}); err != nil {
 			t.Errorf("with one slot: %v", err)
 		}
 	}

@@ -3,6 +3,8 @@ package schedule
 import (
 	"errors"
 	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // CollNet: the network reduces. Of each node (Options.Groups) the first rank is
@@ -195,7 +197,7 @@ func (m *machine) reduceInFabric() error {
 			d := m.resultOf(sum, i)
 			msg := c.add(d, &lane{rounds: sum.rounds, time: sum.time, clock: sum.clock})
 			first := 0
-			if m.s.Collective == ReduceScatter {
+			if m.s.Collective == op.ReduceScatter {
 				first = i * int(d.N)
 			}
 			copy(msg.values, sum.values[first:])
@@ -212,9 +214,9 @@ func (m *machine) contribute(sum, msg *message, i int) error {
 	switch {
 	case i == 0:
 		sum.data, sum.values, sum.clock = msg.data, slices.Clone(msg.values), slices.Clone(msg.clock)
-	case msg.data.N != sum.data.N || m.s.Collective.vector() && msg.data != sum.data:
+	case msg.data.N != sum.data.N || m.s.Collective.Vector() && msg.data != sum.data:
 		return errors.New("heads send different blocks to the network")
-	case m.s.Collective == AllGather:
+	case m.s.Collective == op.AllGather:
 		sum.values = append(sum.values, msg.values...)
 	default:
 		for b := range sum.values {
@@ -232,9 +234,9 @@ func (m *machine) contribute(sum, msg *message, i int) error {
 func (m *machine) resultOf(sum *message, i int) Span {
 	n := len(m.fabric.heads)
 	switch m.s.Collective {
-	case AllGather:
+	case op.AllGather:
 		return Span{0, int32(len(sum.values))}
-	case ReduceScatter:
+	case op.ReduceScatter:
 		per := int32(len(sum.values) / n)
 		return Span{int32(i) * per, per}
 	}

@@ -3,11 +3,12 @@ package schedule_test
 import (
 	"fmt"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
 func Example() {
-	s, err := schedule.New(schedule.Broadcast, schedule.TwoShot, schedule.Options{Ranks: 3, Root: 0})
+	s, err := schedule.New(op.Broadcast, schedule.TwoShot, schedule.Options{Ranks: 3, Root: 0})
 	if err != nil {
 		panic(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // randomGroups cuts a random order of n ranks into random groups.
@@ -43,7 +45,7 @@ func randomLinks(rng *rand.Rand, n int) []Link {
 }
 
 // randomOptions are options of an algorithm for n ranks.
-func randomOptions(rng *rand.Rand, c Collective, algorithm string, n int) Options {
+func randomOptions(rng *rand.Rand, c op.Collective, algorithm string, n int) Options {
 	o := Options{Ranks: n, Channels: rng.IntN(4), NoMulticast: rng.IntN(4) == 0}
 	if c.Rooted() {
 		o.Root = rng.IntN(n)
@@ -56,7 +58,7 @@ func randomOptions(rng *rand.Rand, c Collective, algorithm string, n int) Option
 	}
 	if algorithm == CollNet {
 		o.Groups = randomGroups(rng, n)
-		if c != AllReduce {
+		if c != op.AllReduce {
 			o.Groups = regular(n, 1+rng.IntN(n))
 		}
 	}
@@ -83,7 +85,7 @@ func TestRandom(t *testing.T) {
 	if !testing.Short() {
 		times, largest = 100, 40
 	}
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		failed := 0
 		for range times {
 			n := 1 + rng.IntN(largest)
@@ -120,7 +122,7 @@ func FuzzNew(f *testing.F) {
 		if n > 24 && n <= MaxRanks || channels > 8 && channels <= MaxChannels {
 			t.Skip("right, but it takes long")
 		}
-		names := append(Algorithms(Collective(c)), "no such algorithm")
+		names := append(Algorithms(op.Collective(c)), "no such algorithm")
 		name := names[int(algorithm)%len(names)]
 		o := Options{Ranks: n, Root: root, Channels: channels, NoMulticast: seed%5 == 0}
 		for i, g := range slices.Collect(chunks(groups)) {
@@ -138,10 +140,10 @@ func FuzzNew(f *testing.F) {
 				o.Rings = [][]int{rng.Perm(n)}
 			}
 		}
-		s, err := New(Collective(c), name, o)
+		s, err := New(op.Collective(c), name, o)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "schedule: ") || s != nil {
-				t.Fatalf("New(%v, %q, %+v) = %v, %v", Collective(c), name, o, s, err)
+				t.Fatalf("New(%v, %q, %+v) = %v, %v", op.Collective(c), name, o, s, err)
 			}
 			return
 		}

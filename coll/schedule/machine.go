@@ -254,7 +254,7 @@ func (m *machine) step(id int32) (bool, error) {
 
 // matches reports why a message cannot be received as data.
 func (m *machine) matches(sent, data Span) error {
-	if sent.N != data.N || m.s.Collective.vector() && sent != data {
+	if sent.N != data.N || m.s.Collective.Vector() && sent != data {
 		return fmt.Errorf("the message holds blocks %v", sent)
 	}
 	return nil

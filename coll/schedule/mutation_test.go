@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // programs are a schedule's, to be changed.
@@ -126,7 +128,7 @@ func TestMutations(t *testing.T) {
 	if !testing.Short() {
 		sizes = []int{2, 3, 5, 8}
 	}
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		for _, n := range sizes {
 			o := Options{Ranks: n, Root: n / 2}
 			if a == Hierarchical {
@@ -203,7 +205,7 @@ func refAll(s *Schedule, rng *rand.Rand) error {
 // that is.
 func TestRef(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		for _, n := range []int{1, 2, 5, 6} {
 			s := mustNew(t, c, a, Options{Ranks: n, Root: n - 1})
 			if err := refAll(s, rng); err != nil {
@@ -211,7 +213,7 @@ func TestRef(t *testing.T) {
 			}
 		}
 	})
-	s := mustNew(t, AllReduce, Ring, Options{Ranks: 3})
+	s := mustNew(t, op.AllReduce, Ring, Options{Ranks: 3})
 	bad := mutate(s, 1, 0, func(st []Step) []Step { st[1].A = Ref{}; return st })
 	if refAll(bad, rng) == nil {
 		t.Error("the oracle finds nothing wrong with a ring that loses a contribution")
@@ -225,12 +227,12 @@ func FuzzMutations(f *testing.F) {
 	f.Add(uint8(1), uint8(4), uint8(3), []byte{0, 1, 0, 1, 2, 0, 0, 2})
 	f.Add(uint8(4), uint8(4), uint8(5), []byte{3, 0, 2, 8, 3, 0, 3, 9})
 	f.Fuzz(func(t *testing.T, c, algorithm, n uint8, changes []byte) {
-		if c >= uint8(NumCollectives) || n < 2 || n > 6 || len(changes) > 4*6 {
+		if c >= uint8(op.NumCollectives) || n < 2 || n > 6 || len(changes) > 4*6 {
 			t.Skip()
 		}
-		names := Algorithms(Collective(c))
+		names := Algorithms(op.Collective(c))
 		o := Options{Ranks: int(n), Root: int(n) / 2}
-		s := mustNew(t, Collective(c), names[int(algorithm)%len(names)], o)
+		s := mustNew(t, op.Collective(c), names[int(algorithm)%len(names)], o)
 		for ; len(changes) >= 4; changes = changes[4:] {
 			rank := int(changes[0]) % s.Ranks
 			p := s.Program(rank)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Options say for whom a schedule is made, and what is known of the machine.
@@ -71,41 +73,41 @@ const (
 type maker func(s *Schedule, o Options) error
 
 // algorithms are what there is for each collective, the plain one first.
-var algorithms = [NumCollectives][]struct {
+var algorithms = [op.NumCollectives][]struct {
 	name string
 	make maker
 }{
-	AllReduce: {
+	op.AllReduce: {
 		{Ring, ringAllReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {Recursive, recursiveAllReduce},
 		{RecursiveDoubling, recursiveDoubling}, {OneShot, oneShotAllReduce}, {TwoShot, twoShotAllReduce},
 		{Hierarchical, hierAllReduce}, {PackedTrees, packedAllReduce}, {CollNet, collNetAllReduce},
 	},
-	Broadcast: {
+	op.Broadcast: {
 		{Ring, ringBroadcast}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotBroadcast},
 		{TwoShot, twoShotBroadcast}, {Hierarchical, hierTree}, {PackedTrees, packedBroadcast},
 	},
-	Reduce: {
+	op.Reduce: {
 		{Ring, ringReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotReduce},
 		{TwoShot, twoShotReduce}, {Hierarchical, hierTree}, {PackedTrees, packedReduce},
 	},
-	AllGather: {
+	op.AllGather: {
 		{Ring, ringAllGather}, {Recursive, recursiveAllGather}, {Bruck, bruckAllGather}, {OneShot, oneShotAllGather},
 		{Hierarchical, hierAllGather}, {CollNet, collNetAllGather},
 	},
-	ReduceScatter: {
+	op.ReduceScatter: {
 		{Ring, ringReduceScatter}, {Recursive, recursiveReduceScatter}, {Bruck, bruckReduceScatter},
 		{OneShot, oneShotReduceScatter}, {Hierarchical, hierReduceScatter}, {CollNet, collNetReduceScatter},
 	},
-	AllToAll: {{OneShot, oneShotAllToAll}, {Bruck, bruckAllToAll}},
-	Gather:   {{OneShot, oneShotGather}, {Tree, binomialGather}},
-	Scatter:  {{OneShot, oneShotScatter}, {Tree, binomialScatter}},
-	SendRecv: {{OneShot, sendRecv}},
+	op.AllToAll: {{OneShot, oneShotAllToAll}, {Bruck, bruckAllToAll}},
+	op.Gather:   {{OneShot, oneShotGather}, {Tree, binomialGather}},
+	op.Scatter:  {{OneShot, oneShotScatter}, {Tree, binomialScatter}},
+	op.SendRecv: {{OneShot, sendRecv}},
 }
 
 // Algorithms returns the names of the algorithms that there are for a
 // collective, the plain one first.
-func Algorithms(c Collective) []string {
-	if c >= NumCollectives {
+func Algorithms(c op.Collective) []string {
+	if c >= op.NumCollectives {
 		return nil
 	}
 	var names []string
@@ -118,8 +120,8 @@ func Algorithms(c Collective) []string {
 // New makes the schedule of an algorithm for a collective. It fails where the
 // collective has no such algorithm, and where the options make no sense or
 // lack what the algorithm needs. The schedule keeps no part of the options.
-func New(c Collective, algorithm string, o Options) (*Schedule, error) {
-	if c >= NumCollectives {
+func New(c op.Collective, algorithm string, o Options) (*Schedule, error) {
+	if c >= op.NumCollectives {
 		return nil, fmt.Errorf("schedule: there is no collective number %d", c)
 	}
 	i := slices.Index(Algorithms(c), algorithm)
@@ -153,7 +155,7 @@ func New(c Collective, algorithm string, o Options) (*Schedule, error) {
 // moves.
 func Widest(o Options) int {
 	most := 1
-	for c := range NumCollectives {
+	for c := range op.NumCollectives {
 		for _, a := range Algorithms(c) {
 			if s, err := New(c, a, o); err == nil {
 				most = max(most, s.MaxSpan)
@@ -174,17 +176,17 @@ func alone(s *Schedule) {
 // may send input and output from where they lie: that it never writes there
 // again before the receiver has taken them. A transport that copies needs no
 // such thing.
-func ZeroCopySafe(c Collective, algorithm string, inPlace bool) bool {
+func ZeroCopySafe(c op.Collective, algorithm string, inPlace bool) bool {
 	switch {
-	case c == AllReduce && algorithm == RecursiveDoubling:
+	case c == op.AllReduce && algorithm == RecursiveDoubling:
 		return false
-	case c == AllReduce && algorithm == OneShot:
+	case c == op.AllReduce && algorithm == OneShot:
 		return !inPlace
 	}
 	return true
 }
 
-func (o Options) validate(c Collective) error {
+func (o Options) validate(c op.Collective) error {
 	if o.Ranks < 1 || o.Ranks > MaxRanks {
 		return fmt.Errorf("%d ranks; there may be 1 to %d", o.Ranks, MaxRanks)
 	}

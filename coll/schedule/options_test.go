@@ -5,39 +5,40 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
 func TestNewErrors(t *testing.T) {
 	for _, tt := range []struct {
-		c         Collective
+		c         op.Collective
 		algorithm string
 		o         Options
 		want      string
 	}{
-		{NumCollectives, Ring, Options{Ranks: 2}, "no collective number 9"},
-		{AllToAll, Ring, Options{Ranks: 2}, `AllToAll has no algorithm "ring"; it has one-shot, bruck`},
-		{AllReduce, "rings", Options{Ranks: 2}, `no algorithm "rings"; it has ring, tree`},
-		{AllReduce, Ring, Options{}, "0 ranks; there may be 1 to 16384"},
-		{AllReduce, Ring, Options{Ranks: -1}, "-1 ranks"},
-		{Broadcast, Ring, Options{Ranks: 4, Root: 4}, "root 4 is not one of the 4 ranks"},
-		{AllReduce, Ring, Options{Ranks: 4, Channels: -1}, "-1 channels"},
-		{AllReduce, DoubleTree, Options{Ranks: 4, Channels: MaxChannels}, "2048 channels; there may be 1024"},
-		{AllReduce, Ring, Options{Ranks: 3, Rings: [][]int{{0, 1, 2}, {0, 2, 2}}}, "ring 1: rank 2 is there twice"},
-		{AllReduce, Ring, Options{Ranks: 3, Rings: [][]int{{0, 1}}}, "ring 0: rank 2 is missing"},
-		{AllReduce, Ring, Options{Ranks: 3, Rings: [][]int{{}}}, "ring 0: group 0 is empty"},
-		{AllReduce, Hierarchical, Options{Ranks: 3}, "needs Options.Groups"},
-		{Broadcast, Hierarchical, Options{Ranks: 3}, "needs Options.Groups"},
-		{AllReduce, Hierarchical, Options{Ranks: 3, Groups: [][]int{{0, 3}}}, "groups: rank 3 is not one of the 3 ranks"},
-		{AllReduce, Hierarchical, Options{Ranks: 3, Groups: [][]int{{0, 1, 2}, {}}}, "groups: group 1 is empty"},
-		{AllReduce, Tree, Options{Ranks: 3, Groups: [][]int{{0, 1}}}, "groups: rank 2 is missing"},
-		{AllReduce, PackedTrees, Options{Ranks: 3}, "needs Options.Links"},
-		{Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 0, 1}}}, "a link from rank 0 to rank 0"},
-		{Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, -1}}}, "has capacity -1"},
-		{Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {2, 1, 1}}}, "no links lead from root 0 to rank 2"},
-		{Reduce, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {1, 2, 1}}}, "reversed: no links lead from root 0 to rank 1"},
-		{AllReduce, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {1, 2, 1}, {2, 0, 1}}}, "no links in both directions lead from rank 0 to rank 1"},
-		{AllReduce, PackedTrees, Options{Ranks: 300, Links: []Link{{0, 1, 1}}}, "the search for trees takes up to 256"},
+		{op.NumCollectives, Ring, Options{Ranks: 2}, "no collective number 9"},
+		{op.AllToAll, Ring, Options{Ranks: 2}, `AllToAll has no algorithm "ring"; it has one-shot, bruck`},
+		{op.AllReduce, "rings", Options{Ranks: 2}, `no algorithm "rings"; it has ring, tree`},
+		{op.AllReduce, Ring, Options{}, "0 ranks; there may be 1 to 16384"},
+		{op.AllReduce, Ring, Options{Ranks: -1}, "-1 ranks"},
+		{op.Broadcast, Ring, Options{Ranks: 4, Root: 4}, "root 4 is not one of the 4 ranks"},
+		{op.AllReduce, Ring, Options{Ranks: 4, Channels: -1}, "-1 channels"},
+		{op.AllReduce, DoubleTree, Options{Ranks: 4, Channels: MaxChannels}, "2048 channels; there may be 1024"},
+		{op.AllReduce, Ring, Options{Ranks: 3, Rings: [][]int{{0, 1, 2}, {0, 2, 2}}}, "ring 1: rank 2 is there twice"},
+		{op.AllReduce, Ring, Options{Ranks: 3, Rings: [][]int{{0, 1}}}, "ring 0: rank 2 is missing"},
+		{op.AllReduce, Ring, Options{Ranks: 3, Rings: [][]int{{}}}, "ring 0: group 0 is empty"},
+		{op.AllReduce, Hierarchical, Options{Ranks: 3}, "needs Options.Groups"},
+		{op.Broadcast, Hierarchical, Options{Ranks: 3}, "needs Options.Groups"},
+		{op.AllReduce, Hierarchical, Options{Ranks: 3, Groups: [][]int{{0, 3}}}, "groups: rank 3 is not one of the 3 ranks"},
+		{op.AllReduce, Hierarchical, Options{Ranks: 3, Groups: [][]int{{0, 1, 2}, {}}}, "groups: group 1 is empty"},
+		{op.AllReduce, Tree, Options{Ranks: 3, Groups: [][]int{{0, 1}}}, "groups: rank 2 is missing"},
+		{op.AllReduce, PackedTrees, Options{Ranks: 3}, "needs Options.Links"},
+		{op.Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 0, 1}}}, "a link from rank 0 to rank 0"},
+		{op.Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, -1}}}, "has capacity -1"},
+		{op.Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {2, 1, 1}}}, "no links lead from root 0 to rank 2"},
+		{op.Reduce, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {1, 2, 1}}}, "reversed: no links lead from root 0 to rank 1"},
+		{op.AllReduce, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {1, 2, 1}, {2, 0, 1}}}, "no links in both directions lead from rank 0 to rank 1"},
+		{op.AllReduce, PackedTrees, Options{Ranks: 300, Links: []Link{{0, 1, 1}}}, "the search for trees takes up to 256"},
 	} {
 		s, err := New(tt.c, tt.algorithm, tt.o)
 		if err == nil || s != nil || !strings.Contains(err.Error(), tt.want) {
@@ -62,15 +63,15 @@ func TestChannels(t *testing.T) {
 		{DoubleTree, Options{Ranks: 3, Channels: 4}, 8},
 		{PackedTrees, Options{Ranks: 3, Channels: 4, Links: mesh(3)}, 4},
 	} {
-		if s := mustNew(t, AllReduce, tt.algorithm, tt.o); s.Channels != tt.want {
-			t.Errorf("New(AllReduce, %q, %+v) has %d channels; want %d", tt.algorithm, tt.o, s.Channels, tt.want)
+		if s := mustNew(t, op.AllReduce, tt.algorithm, tt.o); s.Channels != tt.want {
+			t.Errorf("New(op.AllReduce, %q, %+v) has %d channels; want %d", tt.algorithm, tt.o, s.Channels, tt.want)
 		}
 	}
 }
 
 // TestMaxSpan: it is what the widest step moves.
 func TestMaxSpan(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		for n := 1; n <= 40; n++ {
 			if a == PackedTrees && n > 8 {
 				continue
@@ -91,7 +92,7 @@ func TestMaxSpan(t *testing.T) {
 
 // TestPure: a program is the same each time, and is not shared.
 func TestPure(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		s := mustNew(t, c, a, Options{Ranks: 6})
 		before := s.String()
 		for r := range s.Ranks {
@@ -108,20 +109,20 @@ func TestPure(t *testing.T) {
 // TestNamesUnique: no collective has two algorithms of one name.
 func TestNamesUnique(t *testing.T) {
 	seen := make(map[string]bool)
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		if seen[fmt.Sprint(c, a)] {
 			t.Errorf("%v has %s twice", c, a)
 		}
 		seen[fmt.Sprint(c, a)] = true
 	})
-	if got := Algorithms(NumCollectives); got != nil {
-		t.Errorf("Algorithms(NumCollectives) = %v; want none", got)
+	if got := Algorithms(op.NumCollectives); got != nil {
+		t.Errorf("Algorithms(op.NumCollectives) = %v; want none", got)
 	}
 }
 
 // TestGolden prints every algorithm for four ranks.
 func TestGolden(t *testing.T) {
-	for c := range NumCollectives {
+	for c := range op.NumCollectives {
 		var b strings.Builder
 		for _, a := range Algorithms(c) {
 			o := Options{Ranks: 4, Root: 1, Groups: nil}

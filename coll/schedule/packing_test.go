@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // bothWays are links of a capacity in both directions.
@@ -45,20 +47,20 @@ func TestPackedRate(t *testing.T) {
 		n        int
 		links    []Link
 		channels int
-		c        Collective
+		c        op.Collective
 		want     ratio // channels for the most load of a unit of capacity
 	}{
-		{"pair", 2, bothWays([3]int{0, 1, 4}), 0, Broadcast, ratio{1, 1}},
-		{"line", 3, bothWays([3]int{0, 1, 2}, [3]int{1, 2, 3}), 0, Broadcast, ratio{2, 1}},
-		{"triangle", 3, half, 0, Broadcast, ratio{4, 1}},
-		{"triangle, as many as reach it", 3, half, 4, Broadcast, ratio{4, 1}},
-		{"triangle, one tree", 3, half, 1, Broadcast, ratio{2, 1}},
-		{"cube mesh", 8, cubeMesh, 0, Broadcast, ratio{6, 1}},
-		{"cube mesh", 8, cubeMesh, 0, Reduce, ratio{6, 1}},
-		{"cube mesh, both ways", 8, cubeMesh, 0, AllReduce, ratio{36, 11}}, // of 24/7
-		{"complete", 6, complete1(6), 0, AllReduce, ratio{3, 1}},
-		{"ring both ways", 5, bothWays([3]int{0, 1, 1}, [3]int{1, 2, 1}, [3]int{2, 3, 1}, [3]int{3, 4, 1}, [3]int{4, 0, 1}), 0, AllReduce, ratio{5, 4}},
-		{"ring both ways", 5, bothWays([3]int{0, 1, 1}, [3]int{1, 2, 1}, [3]int{2, 3, 1}, [3]int{3, 4, 1}, [3]int{4, 0, 1}), 0, Broadcast, ratio{2, 1}},
+		{"pair", 2, bothWays([3]int{0, 1, 4}), 0, op.Broadcast, ratio{1, 1}},
+		{"line", 3, bothWays([3]int{0, 1, 2}, [3]int{1, 2, 3}), 0, op.Broadcast, ratio{2, 1}},
+		{"triangle", 3, half, 0, op.Broadcast, ratio{4, 1}},
+		{"triangle, as many as reach it", 3, half, 4, op.Broadcast, ratio{4, 1}},
+		{"triangle, one tree", 3, half, 1, op.Broadcast, ratio{2, 1}},
+		{"cube mesh", 8, cubeMesh, 0, op.Broadcast, ratio{6, 1}},
+		{"cube mesh", 8, cubeMesh, 0, op.Reduce, ratio{6, 1}},
+		{"cube mesh, both ways", 8, cubeMesh, 0, op.AllReduce, ratio{36, 11}}, // of 24/7
+		{"complete", 6, complete1(6), 0, op.AllReduce, ratio{3, 1}},
+		{"ring both ways", 5, bothWays([3]int{0, 1, 1}, [3]int{1, 2, 1}, [3]int{2, 3, 1}, [3]int{3, 4, 1}, [3]int{4, 0, 1}), 0, op.AllReduce, ratio{5, 4}},
+		{"ring both ways", 5, bothWays([3]int{0, 1, 1}, [3]int{1, 2, 1}, [3]int{2, 3, 1}, [3]int{3, 4, 1}, [3]int{4, 0, 1}), 0, op.Broadcast, ratio{2, 1}},
 	} {
 		s, err := New(tt.c, PackedTrees, Options{Ranks: tt.n, Links: tt.links, Channels: tt.channels})
 		if err != nil {
@@ -126,7 +128,7 @@ func TestPackedRandom(t *testing.T) {
 			continue
 		}
 		flow, _ := c.connectivity(o.Root, 1<<30)
-		s, err := New(Broadcast, PackedTrees, o)
+		s, err := New(op.Broadcast, PackedTrees, o)
 		if (err != nil) != (flow == 0) {
 			t.Fatalf("New(%+v): %v, with a flow of %d", o, err, flow)
 		}
@@ -141,7 +143,7 @@ func TestPackedRandom(t *testing.T) {
 		if flow <= maxTrees && got.cmp(ratio{flow, 1}) != 0 {
 			t.Errorf("New(%+v): rate %d/%d; want the flow %d", o, got.num, got.den, flow)
 		}
-		if s, err = New(AllReduce, PackedTrees, o); err != nil {
+		if s, err = New(op.AllReduce, PackedTrees, o); err != nil {
 			continue
 		}
 		if got, err = rate(s, c); err != nil {
@@ -205,7 +207,7 @@ func TestPackedChannels(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		s, err := New(Broadcast, PackedTrees, o)
+		s, err := New(op.Broadcast, PackedTrees, o)
 		if err != nil {
 			continue
 		}

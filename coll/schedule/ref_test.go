@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // content is what a block holds: how often what which rank had in which block.
@@ -191,8 +193,8 @@ func runRef(s *Schedule, slots, windows int, inPlace bool, rng *rand.Rand) error
 }
 
 // networkRef is what the network tells the i-th head, by what heads told it.
-func networkRef(c Collective, got [][]content, i int) []content {
-	if c == AllGather {
+func networkRef(c op.Collective, got [][]content, i int) []content {
+	if c == op.AllGather {
 		return slices.Concat(got...)
 	}
 	sums := make([]content, len(got[0]))
@@ -206,7 +208,7 @@ func networkRef(c Collective, got [][]content, i int) []content {
 			}
 		}
 	}
-	if c != ReduceScatter {
+	if c != op.ReduceScatter {
 		return sums
 	}
 	per := len(sums) / len(got)
@@ -218,21 +220,21 @@ func wantRef(s *Schedule, rank, b int) content {
 	all := content{}
 	for r := range s.Ranks {
 		i := b
-		if s.Collective == ReduceScatter {
+		if s.Collective == op.ReduceScatter {
 			i = rank
 		}
 		all[[2]int{r, i}] = 1
 	}
 	switch s.Collective {
-	case AllReduce, Reduce, ReduceScatter:
+	case op.AllReduce, op.Reduce, op.ReduceScatter:
 		return all
-	case Broadcast:
+	case op.Broadcast:
 		return content{{s.Root, b}: 1}
-	case AllGather, Gather:
+	case op.AllGather, op.Gather:
 		return content{{b, 0}: 1}
-	case AllToAll:
+	case op.AllToAll:
 		return content{{b, rank}: 1}
-	case Scatter:
+	case op.Scatter:
 		return content{{s.Root, rank}: 1}
 	}
 	return content{{(rank + s.Ranks - 1) % s.Ranks, 0}: 1}

@@ -50,44 +50,7 @@
 // that it sends; a connection has room for MinSlots messages or more.
 package schedule
 
-// A Collective is one of the operations.
-type Collective uint8
-
-// The collectives.
-const (
-	AllReduce Collective = iota
-	Broadcast
-	Reduce
-	AllGather
-	ReduceScatter
-	AllToAll
-	Gather
-	Scatter
-	SendRecv
-	NumCollectives
-)
-
-var collectiveNames = [NumCollectives]string{
-	"AllReduce", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllToAll", "Gather", "Scatter", "SendRecv",
-}
-
-// String is the collective's name as in NCCL's logs.
-func (c Collective) String() string {
-	if c >= NumCollectives {
-		return "Collective(?)"
-	}
-	return collectiveNames[c]
-}
-
-// Rooted reports whether the collective has a root.
-func (c Collective) Rooted() bool {
-	return c == Broadcast || c == Reduce || c == Gather || c == Scatter
-}
-
-// Reduces reports whether the collective applies a reduction.
-func (c Collective) Reduces() bool {
-	return c == AllReduce || c == Reduce || c == ReduceScatter
-}
+import "github.com/assay-hpc/assay/coll/op"
 
 // A Buf names one of a rank's buffers.
 type Buf uint8
@@ -147,7 +110,7 @@ type Program struct {
 
 // A Schedule is an algorithm for a collective among Ranks ranks.
 type Schedule struct {
-	Collective Collective
+	Collective op.Collective
 	Algorithm  string // "ring", "tree", …
 	Ranks      int
 	Root       int

@@ -5,47 +5,49 @@ import (
 	"math/bits"
 	"slices"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // TestVolume: the figures of the algorithms' papers for 64 and 12 ranks, and
 // that the bounds are reached.
 func TestVolume(t *testing.T) {
 	for _, tt := range []struct {
-		c           Collective
+		c           op.Collective
 		algorithm   string
 		n           int
 		total, most float64
 	}{
-		{AllReduce, Ring, 64, 126, 126. / 64},
-		{AllReduce, Ring, 12, 22, 22. / 12},
-		{AllReduce, Recursive, 64, 126, 126. / 64},
-		{AllReduce, Recursive, 12, 22, 14./8 + 1},
-		{AllReduce, RecursiveDoubling, 64, 64 * 6, 6},
-		{AllReduce, RecursiveDoubling, 12, 8*3 + 2*4, 4},
-		{AllReduce, Tree, 64, 126, 3},
-		{AllReduce, DoubleTree, 64, 126, 2},
-		{AllReduce, DoubleTree, 63, 124, 2},
-		{AllReduce, OneShot, 64, 64, 1},
-		{AllReduce, TwoShot, 64, 64, 1},
-		{Broadcast, Ring, 64, 63, 1},
-		{Broadcast, Tree, 64, 63, 2},
-		{Broadcast, OneShot, 64, 1, 1},
-		{Broadcast, TwoShot, 64, 2 - 1./64, 1},
-		{Reduce, Tree, 64, 63, 1},
-		{Reduce, TwoShot, 64, 63 + 63./64, 1},
-		{AllGather, Ring, 64, 64 * 63, 63},
-		{AllGather, Bruck, 12, 12 * 11, 11},
-		{AllGather, OneShot, 64, 64, 1},
-		{AllGather, Recursive, 64, 64 * 63, 63},
-		{ReduceScatter, Bruck, 12, 12 * 11, 11},
-		{ReduceScatter, Hierarchical, 64, 64 * 63, 63},
-		{AllToAll, OneShot, 64, 64 * 63, 63},
-		{AllToAll, Bruck, 64, 64 * 6 * 32, 6 * 32},
-		{Gather, OneShot, 64, 63, 1},
-		{Gather, Tree, 64, 6 * 32, 32},
-		{Scatter, OneShot, 64, 63, 63},
-		{Scatter, Tree, 64, 6 * 32, 63},
-		{SendRecv, OneShot, 64, 64, 1},
+		{op.AllReduce, Ring, 64, 126, 126. / 64},
+		{op.AllReduce, Ring, 12, 22, 22. / 12},
+		{op.AllReduce, Recursive, 64, 126, 126. / 64},
+		{op.AllReduce, Recursive, 12, 22, 14./8 + 1},
+		{op.AllReduce, RecursiveDoubling, 64, 64 * 6, 6},
+		{op.AllReduce, RecursiveDoubling, 12, 8*3 + 2*4, 4},
+		{op.AllReduce, Tree, 64, 126, 3},
+		{op.AllReduce, DoubleTree, 64, 126, 2},
+		{op.AllReduce, DoubleTree, 63, 124, 2},
+		{op.AllReduce, OneShot, 64, 64, 1},
+		{op.AllReduce, TwoShot, 64, 64, 1},
+		{op.Broadcast, Ring, 64, 63, 1},
+		{op.Broadcast, Tree, 64, 63, 2},
+		{op.Broadcast, OneShot, 64, 1, 1},
+		{op.Broadcast, TwoShot, 64, 2 - 1./64, 1},
+		{op.Reduce, Tree, 64, 63, 1},
+		{op.Reduce, TwoShot, 64, 63 + 63./64, 1},
+		{op.AllGather, Ring, 64, 64 * 63, 63},
+		{op.AllGather, Bruck, 12, 12 * 11, 11},
+		{op.AllGather, OneShot, 64, 64, 1},
+		{op.AllGather, Recursive, 64, 64 * 63, 63},
+		{op.ReduceScatter, Bruck, 12, 12 * 11, 11},
+		{op.ReduceScatter, Hierarchical, 64, 64 * 63, 63},
+		{op.AllToAll, OneShot, 64, 64 * 63, 63},
+		{op.AllToAll, Bruck, 64, 64 * 6 * 32, 6 * 32},
+		{op.Gather, OneShot, 64, 63, 1},
+		{op.Gather, Tree, 64, 6 * 32, 32},
+		{op.Scatter, OneShot, 64, 63, 63},
+		{op.Scatter, Tree, 64, 6 * 32, 63},
+		{op.SendRecv, OneShot, 64, 64, 1},
 	} {
 		s := mustNew(t, tt.c, tt.algorithm, Options{Ranks: tt.n})
 		st, err := s.Stats()
@@ -53,7 +55,7 @@ func TestVolume(t *testing.T) {
 			t.Fatal(err)
 		}
 		unit := float64(s.Channels)
-		if s.Collective.vector() {
+		if s.Collective.Vector() {
 			unit *= float64(s.Blocks)
 		}
 		var total int
@@ -72,14 +74,14 @@ func TestVolume(t *testing.T) {
 			t.Errorf("Volume(%v, %s, %d) = %v, %v; want %v, %v or more", tt.c, tt.algorithm, tt.n, v, ok, tt.total, tt.most)
 		}
 	}
-	if v, ok := Volume(Gather, Ring, 4); ok {
-		t.Errorf("Volume(Gather, ring, 4) = %v; there is no such algorithm", v)
+	if v, ok := Volume(op.Gather, Ring, 4); ok {
+		t.Errorf("Volume(op.Gather, ring, 4) = %v; there is no such algorithm", v)
 	}
 }
 
 // TestReceived: what all receive is what all send, once a receiver.
 func TestReceived(t *testing.T) {
-	everything(func(c Collective, a string) {
+	everything(func(c op.Collective, a string) {
 		s := mustNew(t, c, a, Options{Ranks: 7})
 		st, err := s.Stats()
 		if err != nil {
@@ -100,7 +102,7 @@ func TestReceived(t *testing.T) {
 				}
 			}
 		}
-		if got != want && (a != CollNet || c == AllReduce) { // whose network makes more or less of them
+		if got != want && (a != CollNet || c == op.AllReduce) { // whose network makes more or less of them
 			t.Errorf("%v %s: %d blocks received; %d sent", c, a, got, want)
 		}
 	})
@@ -110,15 +112,15 @@ func TestReceived(t *testing.T) {
 func TestRounds(t *testing.T) {
 	log := func(n int) int { return bits.Len(uint(n - 1)) } // rounded up
 	for _, tt := range []struct {
-		c         Collective
+		c         op.Collective
 		algorithm string
 		want      func(n int) int
 	}{
-		{AllReduce, Ring, func(n int) int { return 2 * (n - 1) }},
-		{AllReduce, OneShot, func(int) int { return 1 }},
-		{AllReduce, TwoShot, func(int) int { return 2 }},
-		{AllReduce, Tree, func(n int) int { return 2 * (bits.Len(uint(n)) - 1) }},
-		{AllReduce, RecursiveDoubling, func(n int) int {
+		{op.AllReduce, Ring, func(n int) int { return 2 * (n - 1) }},
+		{op.AllReduce, OneShot, func(int) int { return 1 }},
+		{op.AllReduce, TwoShot, func(int) int { return 2 }},
+		{op.AllReduce, Tree, func(n int) int { return 2 * (bits.Len(uint(n)) - 1) }},
+		{op.AllReduce, RecursiveDoubling, func(n int) int {
 			switch extra := n & (1<<(bits.Len(uint(n))-1) - 1); extra {
 			case 0:
 				return log(n)
@@ -127,22 +129,22 @@ func TestRounds(t *testing.T) {
 			}
 			return log(n) + 1
 		}},
-		{AllReduce, Recursive, func(n int) int {
+		{op.AllReduce, Recursive, func(n int) int {
 			if n&(n-1) != 0 {
 				return 2*(bits.Len(uint(n))-1) + 2
 			}
 			return 2 * log(n)
 		}},
-		{Broadcast, Ring, func(n int) int { return n - 1 }},
-		{Broadcast, OneShot, func(int) int { return 1 }},
-		{AllGather, Ring, func(n int) int { return n - 1 }},
-		{AllGather, Bruck, log},
-		{ReduceScatter, Bruck, log},
-		{AllToAll, Bruck, log},
-		{AllToAll, OneShot, func(int) int { return 1 }},
-		{Gather, Tree, mostOnes},
-		{Scatter, Tree, mostOnes},
-		{SendRecv, OneShot, func(int) int { return 1 }},
+		{op.Broadcast, Ring, func(n int) int { return n - 1 }},
+		{op.Broadcast, OneShot, func(int) int { return 1 }},
+		{op.AllGather, Ring, func(n int) int { return n - 1 }},
+		{op.AllGather, Bruck, log},
+		{op.ReduceScatter, Bruck, log},
+		{op.AllToAll, Bruck, log},
+		{op.AllToAll, OneShot, func(int) int { return 1 }},
+		{op.Gather, Tree, mostOnes},
+		{op.Scatter, Tree, mostOnes},
+		{op.SendRecv, OneShot, func(int) int { return 1 }},
 	} {
 		for _, n := range []int{2, 3, 7, 8, 9, 33} {
 			st, err := mustNew(t, tt.c, tt.algorithm, Options{Ranks: n}).Stats()
@@ -169,7 +171,7 @@ func mostOnes(n int) int {
 // number of ranks, one; all are within reach of a logarithm.
 func TestDoubleTree(t *testing.T) {
 	for n := 2; n < 200; n++ {
-		s := mustNew(t, AllReduce, DoubleTree, Options{Ranks: n})
+		s := mustNew(t, op.AllReduce, DoubleTree, Options{Ranks: n})
 		a, b := grow(Options{Ranks: n}, 0, 0, inOrder), grow(Options{Ranks: n}, 0, 1, inOrderTwin)
 		both := 0
 		for r := range n {
@@ -197,11 +199,11 @@ func TestDoubleTree(t *testing.T) {
 // of the busiest lane, not by the length of the whole pipe.
 func TestWindowsOverlap(t *testing.T) {
 	for _, tt := range []struct {
-		c         Collective
+		c         op.Collective
 		algorithm string
 		each      int // steps of the busiest lane
 	}{
-		{Broadcast, Ring, 1}, {Reduce, Ring, 1}, {AllReduce, Tree, 3}, {AllReduce, DoubleTree, 2}, {Broadcast, Tree, 2}, {Reduce, Tree, 2},
+		{op.Broadcast, Ring, 1}, {op.Reduce, Ring, 1}, {op.AllReduce, Tree, 3}, {op.AllReduce, DoubleTree, 2}, {op.Broadcast, Tree, 2}, {op.Reduce, Tree, 2},
 	} {
 		s := mustNew(t, tt.c, tt.algorithm, Options{Ranks: 31})
 		time := func(windows int) int {

@@ -1,5 +1,7 @@
 package schedule
 
+import "github.com/assay-hpc/assay/coll/op"
+
 // Trees: data go up and down along the edges. With a parent and at most two
 // children the latency grows with the logarithm of the number of ranks, at
 // half the bandwidth of a ring; two trees of which each carries half the data,
@@ -138,9 +140,9 @@ func (s *Schedule) trees(trees []tree) {
 		t := trees[channel]
 		up, kids := t.parent[rank], t.children[rank]
 		switch s.Collective {
-		case Broadcast:
+		case op.Broadcast:
 			return [][]Step{broadcastDown(up, kids)}, 0
-		case Reduce:
+		case op.Reduce:
 			if up == Nobody {
 				return [][]Step{reduceUp(up, kids, out(0))}, 0
 			}

@@ -1,6 +1,10 @@
 package schedule
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/assay-hpc/assay/coll/op"
+)
 
 // A value stands for the content of a block while a schedule is checked. sum
 // adds up a random-looking number for each contribution (what rank r had in
@@ -34,90 +38,50 @@ func reduce(a, b value) value {
 
 // InputBlocks is how many blocks a rank's Input has; 0 where it is not read.
 func (s *Schedule) InputBlocks(rank int) int {
-	switch s.Collective {
-	case AllReduce, Reduce:
-		return s.Blocks
-	case Broadcast:
-		if rank == s.Root {
-			return s.Blocks
-		}
-		return 0
-	case ReduceScatter, AllToAll:
-		return s.Ranks
-	case Scatter:
-		if rank == s.Root {
-			return s.Ranks
-		}
-		return 0
-	}
-	return 1
+	parts, _ := s.Collective.Parts(rank, s.Root, s.Ranks)
+	return parts * s.perPart()
 }
 
 // OutputBlocks is how many blocks a rank's Output has; 0 where it is not
 // written.
 func (s *Schedule) OutputBlocks(rank int) int {
-	switch s.Collective {
-	case AllReduce, Broadcast:
+	_, parts := s.Collective.Parts(rank, s.Root, s.Ranks)
+	return parts * s.perPart()
+}
+
+// perPart is how many blocks a part of a buffer has: a vector is cut into blocks,
+// which may then differ in length.
+func (s *Schedule) perPart() int {
+	if s.Collective.Vector() {
 		return s.Blocks
-	case Reduce:
-		if rank == s.Root {
-			return s.Blocks
-		}
-		return 0
-	case AllGather, AllToAll:
-		return s.Ranks
-	case Gather:
-		if rank == s.Root {
-			return s.Ranks
-		}
-		return 0
 	}
 	return 1
 }
 
-// vector reports whether the collective cuts one vector into blocks, which may
-// then differ in length.
-func (c Collective) vector() bool { return c == AllReduce || c == Broadcast || c == Reduce }
-
 // overlay says where Input and Output of a rank start when they share memory,
 // and ok whether the collective may be in place at all.
 func (s *Schedule) overlay(rank int) (input, output int, ok bool) {
-	switch s.Collective {
-	case AllReduce, Broadcast, Reduce:
-		return 0, 0, true
-	case AllGather:
-		return rank, 0, true
-	case ReduceScatter:
-		return 0, rank, true
-	case Gather:
-		if rank == s.Root {
-			return rank, 0, true
-		}
-		return 0, 0, true
-	case Scatter:
-		if rank == s.Root {
-			return 0, rank, true
-		}
+	if s.Collective.Rooted() && rank != s.Root { // it has but one of them
 		return 0, 0, true
 	}
-	return 0, 0, false
+	return s.Collective.InPlace(rank)
 }
 
 // want is what block b of rank r's output must be: a single contribution, or
 // (reduced) the reduction of block b of what every rank has.
 func (s *Schedule) want(r, b int) (single value, reduced bool, from int) {
 	switch s.Collective {
-	case AllReduce, Reduce:
+	case op.AllReduce, op.Reduce:
 		return value{}, true, b
-	case ReduceScatter:
+	case op.ReduceScatter:
 		return value{}, true, r
-	case Broadcast:
+	case op.Broadcast:
 		return leaf(s.Root, b), false, 0
-	case AllGather, Gather:
+	case op.AllGather, op.Gather:
 		return leaf(b, 0), false, 0
-	case AllToAll:
+	case op.AllToAll:
 		return leaf(b, r), false, 0
-	case Scatter:
+	case op.Scatter:
 		return leaf(s.Root, r), false, 0
 	}
 	return leaf(mod(r-1, s.Ranks), 0), false, 0

@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A Bytes is an amount of data that a schedule moves: for AllReduce, Broadcast
@@ -56,7 +58,7 @@ type Bytes struct {
 // AllToAll. Sources: those of the algorithms, and Chan, Heimlich, Purkayastha,
 // van de Geijn, "Collective communication: theory, practice, and experience",
 // 2007.
-func Volume(c Collective, algorithm string, n int) (v Bytes, ok bool) {
+func Volume(c op.Collective, algorithm string, n int) (v Bytes, ok bool) {
 	if n < 1 || algorithm == CollNet || !slices.Contains(Algorithms(c), algorithm) {
 		return v, false
 	}
@@ -65,24 +67,24 @@ func Volume(c Collective, algorithm string, n int) (v Bytes, ok bool) {
 	}
 	f := float64(n)
 	switch c {
-	case AllReduce:
+	case op.AllReduce:
 		return volumeAllReduce(algorithm, n), true
-	case Broadcast:
+	case op.Broadcast:
 		return volumeBroadcast(algorithm, f), true
-	case Reduce:
+	case op.Reduce:
 		if algorithm == TwoShot {
 			return Bytes{f - 1 + (f-1)/f, 0, 1}, true
 		}
 		return Bytes{f - 1, 0, 1}, true
-	case AllGather, ReduceScatter:
+	case op.AllGather, op.ReduceScatter:
 		switch {
-		case algorithm == OneShot && c == AllGather:
+		case algorithm == OneShot && c == op.AllGather:
 			return Bytes{f, f, 1}, true
 		case algorithm == Hierarchical || algorithm == Recursive && n&(n-1) != 0:
 			return Bytes{f * (f - 1), 0, math.Inf(1)}, true
 		}
 		return Bytes{f * (f - 1), 0, f - 1}, true
-	case AllToAll:
+	case op.AllToAll:
 		each := f - 1
 		if algorithm == Bruck {
 			each = 0
@@ -91,7 +93,7 @@ func Volume(c Collective, algorithm string, n int) (v Bytes, ok bool) {
 			}
 		}
 		return Bytes{f * each, 0, each}, true
-	case Gather, Scatter:
+	case op.Gather, op.Scatter:
 		if algorithm == OneShot {
 			return Bytes{f - 1, 0, f - 1}, true
 		}
@@ -149,7 +151,7 @@ func checkVolume(s *Schedule) error {
 	}
 	st := s.count()
 	unit := float64(s.Channels)
-	if s.Collective.vector() {
+	if s.Collective.Vector() {
 		unit *= float64(s.Blocks)
 	}
 	total, most := 0, 0

@@ -36,7 +36,7 @@ func (m *machine) wellFormed(rank int, st Step) error {
 		return fmt.Errorf("input is not to be written")
 	}
 	for _, r := range []Ref{st.A, st.B, st.Dst} {
-		if err := k.holds(r, st.Data, s.Collective.vector()); err != nil {
+		if err := k.holds(r, st.Data, s.Collective.Vector()); err != nil {
 			return err
 		}
 		if r != st.Dst && r.Buf == st.Dst.Buf && abs(r.First-st.Dst.First) < st.Data.N {

@@ -45,6 +45,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A Header goes with every message: which operation it belongs to. The
@@ -96,27 +97,7 @@ type Reducer interface {
 	Tx
 	// As says what is to be done with the messages that are committed from now
 	// on, which the network can do. An AllGather has no type and reduction.
-	As(c Collective, t elem.Type, op elem.Op)
-}
-
-// A Collective is what a network does with the messages of several ranks, one
-// of each.
-type Collective uint8
-
-// The collectives.
-const (
-	AllReduce     Collective = iota // all get the reduction
-	AllGather                       // all get all, one after the other
-	ReduceScatter                   // each gets its part of the reduction
-	NumCollectives
-)
-
-// String is the collective's name as in NCCL's logs.
-func (c Collective) String() string {
-	if c >= NumCollectives {
-		return "Collective(?)"
-	}
-	return [...]string{"AllReduce", "AllGather", "ReduceScatter"}[c]
+	As(c op.Collective, t elem.Type, red elem.Op)
 }
 
 // An Rx is the receiving end of a connection. Two ways of receiving: Peek at

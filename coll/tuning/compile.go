@@ -43,9 +43,9 @@ func compile(s *schedule.Schedule, t Topology, slots, period int) *machine {
 	}
 	for r := range int32(period) {
 		for _, l := range s.Program(int(r)).Lanes {
-			ops := make([]op, len(l.Steps))
+			ops := make([]task, len(l.Steps))
 			for i, st := range l.Steps {
-				ops[i] = c.op(r, l.Channel, st)
+				ops[i] = c.task(r, l.Channel, st)
 			}
 			c.lane(ops)
 		}
@@ -53,8 +53,8 @@ func compile(s *schedule.Schedule, t Topology, slots, period int) *machine {
 	return c.machine
 }
 
-func (c *compiler) op(r int32, channel int, st schedule.Step) op {
-	o := op{recv: -1, blocks: float64(st.Data.N), fixed: c.t.Overhead.Seconds(), latency: c.t.Latency.Seconds()}
+func (c *compiler) task(r int32, channel int, st schedule.Step) task {
+	o := task{recv: -1, blocks: float64(st.Data.N), fixed: c.t.Overhead.Seconds(), latency: c.t.Latency.Seconds()}
 	operands := 0
 	for _, there := range []bool{st.A.Buf != schedule.NoBuf, st.B.Buf != schedule.NoBuf, st.Recv >= 0} {
 		if there {
@@ -81,7 +81,7 @@ func (c *compiler) op(r int32, channel int, st schedule.Step) op {
 }
 
 // send adds a message to an op. One to Everyone leaves the sender once.
-func (c *compiler) send(o *op, from, to int32, channel int, multi bool) {
+func (c *compiler) send(o *task, from, to int32, channel int, multi bool) {
 	o.sends = append(o.sends, c.connect(from, to, channel, multi))
 	if len(o.links) == 0 {
 		o.links = append(o.links, c.out[from%c.period])

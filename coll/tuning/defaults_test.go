@@ -3,6 +3,7 @@ package tuning
 import (
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -18,7 +19,7 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c := tuner.Rules().Pick(schedule.AllReduce, 64<<10); c.Algorithm != schedule.OneShot || c.Protocol != Simple {
+	if c := tuner.Rules().Pick(op.AllReduce, 64<<10); c.Algorithm != schedule.OneShot || c.Protocol != Simple {
 		t.Errorf("AllReduce of 64 KiB with two ranks: %+v; one-shot was measured to be fastest", c)
 	}
 }

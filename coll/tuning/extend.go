@@ -3,7 +3,7 @@ package tuning
 import (
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // An extent says how many of a machine's domains are simulated: all, or two
@@ -94,6 +94,6 @@ func (x extent) line(at, small, large float64, bytes func(int) int64, one func(d
 }
 
 // inParts reports whether a collective's ring moves a block for each rank.
-func inParts(c schedule.Collective) bool {
-	return c == schedule.AllReduce || c == schedule.AllGather || c == schedule.ReduceScatter
+func inParts(c op.Collective) bool {
+	return c == op.AllReduce || c == op.AllGather || c == op.ReduceScatter
 }

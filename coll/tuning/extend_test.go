@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/harness/platform"
 )
@@ -47,7 +48,7 @@ func TestRacks(t *testing.T) {
 		{1440, 360, 20, 8 << 30, 36.5 + 1419*(8589934592/1440/721.8e3+8.4) + 20*(8589934592/1440/426e3+19)},
 		{1440, 360, 20, 64 << 30, 36.5 + 19 + 68719476736*1439/1440/426e3},
 	} {
-		p := predictorOf(t, Job{Platform: "gb200-nvl72", GPUs: tt.gpus, Nodes: tt.nodes, Collective: schedule.AllGather, Algorithm: "Ring"})
+		p := predictorOf(t, Job{Platform: "gb200-nvl72", GPUs: tt.gpus, Nodes: tt.nodes, Collective: op.AllGather, Algorithm: "Ring"})
 		if got := p.sys.t.domains(); got != tt.domains || p.sys.t.domain() != 72 {
 			t.Errorf("%d GPUs on %d nodes: %d domains of %d", tt.gpus, tt.nodes, got, p.sys.t.domain())
 		}
@@ -72,19 +73,19 @@ func micros(d time.Duration) float64 { return d.Seconds() * 1e6 }
 func TestExtent(t *testing.T) {
 	const platform = "hgx-h100-ndr400"
 	for _, tt := range []struct {
-		collective schedule.Collective
+		collective op.Collective
 		gpus       int
 		within     float64
 	}{
-		{schedule.AllGather, 37 * 8, 1e-4},
-		{schedule.AllGather, 64 * 8, 1e-4},
-		{schedule.ReduceScatter, 50 * 8, 1e-4},
-		{schedule.AllReduce, 48 * 8, 1e-4},
-		{schedule.Broadcast, 61 * 8, 1e-4},
-		{schedule.Reduce, 40 * 8, 1e-4},
-		{schedule.AllReduce, 72 * 8, 0.08},
-		{schedule.AllReduce, 128 * 8, 0.08},
-		{schedule.AllReduce, 200 * 8, 0.08},
+		{op.AllGather, 37 * 8, 1e-4},
+		{op.AllGather, 64 * 8, 1e-4},
+		{op.ReduceScatter, 50 * 8, 1e-4},
+		{op.AllReduce, 48 * 8, 1e-4},
+		{op.Broadcast, 61 * 8, 1e-4},
+		{op.Reduce, 40 * 8, 1e-4},
+		{op.AllReduce, 72 * 8, 0.08},
+		{op.AllReduce, 128 * 8, 0.08},
+		{op.AllReduce, 200 * 8, 0.08},
 	} {
 		p := predictorOf(t, Job{Platform: platform, GPUs: tt.gpus, Collective: tt.collective})
 		for _, w := range p.ways {

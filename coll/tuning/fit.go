@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/harness/platform"
 )
 
@@ -78,28 +78,32 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 		row := Compared{Prediction: pred, Row: BytesPerSec(r.BusBW) * GBps}
 		row.Published = seconds(r.Microseconds * 1e-6)
 		if r.Microseconds == 0 { // only busbw was published
-			row.Published = seconds(float64(r.Bytes) * BusFactor(c, t.GPUs) / float64(row.Row))
+			row.Published = seconds(float64(r.Bytes) * c.BusFactor(t.GPUs) / float64(row.Row))
 		}
 		out.Rows = append(out.Rows, row)
 	}
 	return out, nil
 }
 
-// modelled are the collectives that there is a model of, by nccl-tests' names.
-var modelled = map[string]schedule.Collective{
-	"all_reduce": schedule.AllReduce, "all_gather": schedule.AllGather, "reduce_scatter": schedule.ReduceScatter,
-	"broadcast": schedule.Broadcast, "reduce": schedule.Reduce,
-}
+// modelled are the collectives that there is a model of.
+var modelled = []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce}
 
 // CollectiveOf finds a collective that can be predicted by nccl-tests' name
 // for it: "all_reduce".
-func CollectiveOf(name string) (schedule.Collective, bool) {
-	c, ok := modelled[name]
-	return c, ok
+func CollectiveOf(name string) (op.Collective, bool) {
+	c, ok := op.OfTest(name)
+	return c, ok && slices.Contains(modelled, c)
 }
 
 // Collectives are the names that CollectiveOf knows.
-func Collectives() []string { return slices.Sorted(maps.Keys(modelled)) }
+func Collectives() []string {
+	var names []string
+	for _, c := range modelled {
+		names = append(names, c.Test())
+	}
+	slices.Sort(names)
+	return names
+}
 
 // CompareAll compares all tables of the data base, in the order of their keys.
 func CompareAll(db *platform.DB, fit Fitted) ([]Comparison, error) {

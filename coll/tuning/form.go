@@ -3,6 +3,7 @@ package tuning
 import (
 	"math"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -36,8 +37,8 @@ func share(a float64) float64 { return (a - 1) / a }
 
 // forms by collective and the name of the algorithm in coll/schedule. What has
 // no form is never picked.
-var forms = map[schedule.Collective]map[string]func(shape) form{
-	schedule.AllReduce: {
+var forms = map[op.Collective]map[string]func(shape) form{
+	op.AllReduce: {
 		schedule.Ring:              func(s shape) form { return s.ring(2) },
 		schedule.Tree:              func(s shape) form { return s.tree(2, 3, 3) },
 		schedule.DoubleTree:        func(s shape) form { return s.tree(2, 2, 2) },
@@ -47,21 +48,21 @@ var forms = map[schedule.Collective]map[string]func(shape) form{
 		schedule.TwoShot:           func(s shape) form { return s.direct(2, 2*share(s.n)) },
 		schedule.Hierarchical:      func(s shape) form { return s.hierarchical(2) },
 	},
-	schedule.ReduceScatter: {
+	op.ReduceScatter: {
 		schedule.Ring:         func(s shape) form { return s.ring(1) },
 		schedule.Recursive:    func(s shape) form { return s.halving(1) },
 		schedule.Bruck:        bruckForm,
 		schedule.OneShot:      func(s shape) form { return s.direct(1, share(s.n)) },
 		schedule.Hierarchical: func(s shape) form { return s.hierarchical(1) },
 	},
-	schedule.AllGather: {
+	op.AllGather: {
 		schedule.Ring:         func(s shape) form { return s.ring(1).moveOnly() },
 		schedule.Recursive:    func(s shape) form { return s.halving(1).moveOnly() },
 		schedule.Bruck:        func(s shape) form { return bruckForm(s).moveOnly() },
 		schedule.OneShot:      func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
 		schedule.Hierarchical: func(s shape) form { return s.hierarchical(1).moveOnly() },
 	},
-	schedule.Reduce: {
+	op.Reduce: {
 		schedule.Ring:         func(s shape) form { return s.chain() },
 		schedule.Tree:         func(s shape) form { return s.tree(1, 2, 2) },
 		schedule.DoubleTree:   func(s shape) form { return s.tree(1, 1.5, 1) },
@@ -69,7 +70,7 @@ var forms = map[schedule.Collective]map[string]func(shape) form{
 		schedule.TwoShot:      func(s shape) form { return s.direct(2, 2*share(s.n)) },
 		schedule.Hierarchical: func(s shape) form { return s.tree(1, 2, 2) },
 	},
-	schedule.Broadcast: {
+	op.Broadcast: {
 		schedule.Ring:         func(s shape) form { return s.chain().moveOnly() },
 		schedule.Tree:         func(s shape) form { return s.tree(1, 2, 2).moveOnly() },
 		schedule.DoubleTree:   func(s shape) form { return s.tree(1, 1.5, 1).moveOnly() },
@@ -77,7 +78,7 @@ var forms = map[schedule.Collective]map[string]func(shape) form{
 		schedule.TwoShot:      func(s shape) form { return s.direct(2, 2*share(s.n)).moveOnly() },
 		schedule.Hierarchical: func(s shape) form { return s.tree(1, 2, 2).moveOnly() },
 	},
-	schedule.AllToAll: {
+	op.AllToAll: {
 		schedule.OneShot: func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
 		schedule.Bruck: func(s shape) form {
 			return form{
@@ -85,15 +86,15 @@ var forms = map[schedule.Collective]map[string]func(shape) form{
 			}
 		},
 	},
-	schedule.Gather: {
+	op.Gather: {
 		schedule.OneShot: func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
 		schedule.Tree:    binomialForm,
 	},
-	schedule.Scatter: {
+	op.Scatter: {
 		schedule.OneShot: func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
 		schedule.Tree:    binomialForm,
 	},
-	schedule.SendRecv: {
+	op.SendRecv: {
 		schedule.OneShot: func(s shape) form {
 			f := form{steps: 1, messages: 1, bytes: 1}
 			if s.g > 1 {

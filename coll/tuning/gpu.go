@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A GPUTable is what "harness coll tune -g" found to be the fastest for a
@@ -14,7 +14,7 @@ import (
 type GPUTable struct {
 	GPU        string    `json:"gpu"` // the driver's name for it
 	Ranks      int       `json:"ranks"`
-	Collective string    `json:"collective"` // schedule.Collective's name
+	Collective string    `json:"collective"` // op.Collective's name
 	Rules      []GPURule `json:"rules"`      // from short messages to long ones
 }
 
@@ -33,7 +33,7 @@ func (m *Measurements) SetGPU(t GPUTable) {
 }
 
 // GPU finds the rules for a collective; nil: there are none.
-func (m *Measurements) GPU(name string, ranks int, c schedule.Collective) []GPURule {
+func (m *Measurements) GPU(name string, ranks int, c op.Collective) []GPURule {
 	for _, t := range m.GPUs {
 		if compareGPU(t, GPUTable{GPU: name, Ranks: ranks, Collective: c.String()}) == 0 {
 			return t.Rules
@@ -57,7 +57,7 @@ func validateGPUs(all []GPUTable) error {
 	for i, t := range all {
 		known := slices.ContainsFunc(all[:i], func(o GPUTable) bool { return compareGPU(t, o) == 0 })
 		collective := false
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			collective = collective || c.String() == t.Collective
 		}
 		switch {

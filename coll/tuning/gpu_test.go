@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 const goodGPUs = `{"schema":1,"machine":"m","points":[],"gpus":[
@@ -19,7 +19,7 @@ const goodGPUs = `{"schema":1,"machine":"m","points":[],"gpus":[
 func TestGPUTables(t *testing.T) {
 	one, two := []GPURule{{UpTo: 8, Choice: "a", Micros: 1}}, []GPURule{{UpTo: 8, Choice: "b", Micros: 1}, {Choice: "c", Micros: 5}}
 	m := &Measurements{Schema: 1, Machine: "node1"}
-	m.Add(PointOf(fourLocal, schedule.AllGather, Choice{Algorithm: "bruck", Channels: 1}, 64, 3))
+	m.Add(PointOf(fourLocal, op.AllGather, Choice{Algorithm: "bruck", Channels: 1}, 64, 3))
 	m.SetGPU(GPUTable{"H", 4, "AllReduce", one})
 	m.SetGPU(GPUTable{"H", 2, "AllReduce", one})
 	m.SetGPU(GPUTable{"H", 2, "AllGather", one})
@@ -36,10 +36,10 @@ func TestGPUTables(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the file (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(two, got.GPU("H", 2, schedule.AllReduce)); d != "" {
+	if d := cmp.Diff(two, got.GPU("H", 2, op.AllReduce)); d != "" {
 		t.Errorf("found (-want +got):\n%s", d)
 	}
-	for _, none := range [][]GPURule{got.GPU("H", 3, schedule.AllReduce), got.GPU("I", 2, schedule.AllReduce), got.GPU("H", 2, schedule.Reduce)} {
+	for _, none := range [][]GPURule{got.GPU("H", 3, op.AllReduce), got.GPU("I", 2, op.AllReduce), got.GPU("H", 2, op.Reduce)} {
 		if none != nil {
 			t.Errorf("found what was not measured: %v", none)
 		}

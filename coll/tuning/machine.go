@@ -36,8 +36,8 @@ type message struct {
 	latency float64
 }
 
-// An op is one step of a lane.
-type op struct {
+// A task is one step of a lane.
+type task struct {
 	recv    int32   // connection to take a message from, -1: none
 	sends   []int32 // connections to put one message into
 	links   []int32 // that the message passes, the sender's own first, or that the work occupies
@@ -48,7 +48,7 @@ type op struct {
 }
 
 type lane struct {
-	ops     []op
+	ops     []task
 	win, pc int
 	worked  bool // the work before the transfer is done
 	end     float64
@@ -79,7 +79,7 @@ func (m *machine) conn() int32 {
 	return int32(len(m.conns) - 1)
 }
 
-func (m *machine) lane(ops []op) { m.lanes = append(m.lanes, lane{ops: ops}) }
+func (m *machine) lane(ops []task) { m.lanes = append(m.lanes, lane{ops: ops}) }
 
 // run simulates wins windows and returns when the last lane ends.
 func (m *machine) run(wins int, bytes func(window int) float64) (float64, error) {
@@ -158,7 +158,7 @@ func (m *machine) step(i int32, now float64) {
 
 // ready says when an operation's message is there and its slots are free. If
 // that is not known yet the lane waits on the connection, and ok is false.
-func (m *machine) ready(o *op, i int32, now float64) (at float64, ok bool) {
+func (m *machine) ready(o *task, i int32, now float64) (at float64, ok bool) {
 	at = now
 	if o.recv >= 0 {
 		c := &m.conns[o.recv]
@@ -183,7 +183,7 @@ func (m *machine) ready(o *op, i int32, now float64) (at float64, ok bool) {
 
 // send puts an operation's message on its way, or does its work, and returns
 // when the lane is done with it.
-func (m *machine) send(o *op, bytes, now float64) float64 {
+func (m *machine) send(o *task, bytes, now float64) float64 {
 	for _, s := range o.sends {
 		m.conns[s].sent++
 	}

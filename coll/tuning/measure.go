@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Measurements are what operations took, to correct the model with: they are
@@ -29,7 +29,7 @@ type Measurements struct {
 
 // A Point is one measurement.
 type Point struct {
-	Collective string  `json:"collective"` // schedule.Collective's name
+	Collective string  `json:"collective"` // op.Collective's name
 	Algorithm  string  `json:"algorithm"`
 	Protocol   string  `json:"protocol"`
 	Channels   int     `json:"channels"`
@@ -43,7 +43,7 @@ type Point struct {
 }
 
 // PointOf is the point of a choice that was measured.
-func PointOf(env Env, c schedule.Collective, choice Choice, bytes int64, micros float64) Point {
+func PointOf(env Env, c op.Collective, choice Choice, bytes int64, micros float64) Point {
 	p := Point{
 		Collective: c.String(), Algorithm: choice.Algorithm, Protocol: choice.Protocol.String(), Channels: choice.Channels,
 		Ranks: env.Ranks, Groups: max(1, env.Groups), Local: env.Local.Name, Crowded: env.crowded(), Bytes: bytes, Micros: micros,
@@ -89,7 +89,7 @@ func (m *Measurements) index() series {
 
 // correct returns what an operation takes, in seconds, given what the model
 // says.
-func (s series) correct(env Env, c schedule.Collective, choice Choice, bytes int64, model float64) float64 {
+func (s series) correct(env Env, c op.Collective, choice Choice, bytes int64, model float64) float64 {
 	if s == nil {
 		return model
 	}
@@ -123,7 +123,7 @@ func (m *Measurements) validate() error {
 	}
 	for i, p := range m.Points {
 		known := false
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			known = known || c.String() == p.Collective && forms[c][p.Algorithm] != nil
 		}
 		switch {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 func TestNetwork(t *testing.T) {
@@ -43,7 +43,7 @@ func TestNetworkFaster(t *testing.T) {
 	tcp := newTuner(t, env, NoOverrides, m)
 	env.Net = Network{Mbit: 400_000, Devices: 8}.Transport("IB")
 	ib := newTuner(t, env, NoOverrides, m)
-	for c := range schedule.NumCollectives {
+	for c := range op.NumCollectives {
 		for _, size := range []int64{8, 64 << 10, 64 << 20} {
 			slow, _ := tcp.Estimate(c, tcp.Rules().Pick(c, size), size)
 			fast, ok := ib.Estimate(c, ib.Rules().Pick(c, size), size)

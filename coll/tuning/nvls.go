@@ -27,8 +27,8 @@ func inSwitch(t Topology, sw Switch, bytes int64) (time.Duration, error) {
 	m := newMachine(ncclSteps)
 	if n := t.domains(); n == 1 {
 		token := m.conn()
-		m.lane([]op{{recv: -1, sends: []int32{token}, links: []int32{m.link(sw.Rate)}, blocks: 1}})
-		m.lane([]op{{recv: token, links: []int32{m.link(sw.Rate)}, blocks: 1}})
+		m.lane([]task{{recv: -1, sends: []int32{token}, links: []int32{m.link(sw.Rate)}, blocks: 1}})
+		m.lane([]task{{recv: token, links: []int32{m.link(sw.Rate)}, blocks: 1}})
 	} else {
 		m.betweenSwitches(t, sw, n)
 	}
@@ -43,16 +43,16 @@ func (m *machine) betweenSwitches(t Topology, sw Switch, n int) {
 	for d := range n {
 		up[d], down[d] = m.link(t.Uplink), m.link(t.Uplink)
 	}
-	first, second := make([]op, n), make([][]op, n)
+	first, second := make([]task, n), make([][]task, n)
 	for d := range n {
-		first[d] = op{recv: -1, links: []int32{m.link(sw.Rate)}, blocks: 1}
+		first[d] = task{recv: -1, links: []int32{m.link(sw.Rate)}, blocks: 1}
 	}
 	for tree := range 2 {
 		rising, falling := m.conns2(n), m.conns2(n) // between a domain and its parent
 		for d := range n {
 			reduced, result := m.conn(), m.conn()
 			first[d].sends = append(first[d].sends, reduced)
-			second[d] = append(second[d], op{recv: result})
+			second[d] = append(second[d], task{recv: result})
 			m.treeLanes(treeNode{
 				tree: doubleTree(n, tree), d: d, up: up, down: down, rising: rising, falling: falling,
 				in: reduced, out: result, latency: t.UplinkLatency.Seconds(),
@@ -60,7 +60,7 @@ func (m *machine) betweenSwitches(t Topology, sw Switch, n int) {
 		}
 	}
 	for d := range n {
-		m.lane([]op{first[d]})
+		m.lane([]task{first[d]})
 		last := &second[d][len(second[d])-1]
 		last.links, last.blocks = []int32{m.link(sw.Rate)}, 1
 		m.lane(second[d])
@@ -87,12 +87,12 @@ type treeNode struct {
 
 func (m *machine) treeLanes(p treeNode) {
 	const half = 0.5 // of a window goes through each tree
-	rise := []op{{recv: p.in}}
-	var fall []op
+	rise := []task{{recv: p.in}}
+	var fall []task
 	for child, parent := range p.tree {
 		if parent == p.d {
-			rise = append(rise, op{recv: p.rising[child]})
-			fall = append(fall, op{
+			rise = append(rise, task{recv: p.rising[child]})
+			fall = append(fall, task{
 				recv: -1, sends: []int32{p.falling[child]}, links: []int32{p.up[p.d], p.down[child]}, blocks: half, latency: p.latency,
 			})
 		}
@@ -101,11 +101,11 @@ func (m *machine) treeLanes(p treeNode) {
 	if parent := p.tree[p.d]; parent >= 0 {
 		last.sends, last.links = []int32{p.rising[p.d]}, []int32{p.up[p.d], p.down[parent]}
 		last.blocks, last.latency = half, p.latency
-		fall = append([]op{{recv: p.falling[p.d], sends: []int32{p.out}}}, fall...)
+		fall = append([]task{{recv: p.falling[p.d], sends: []int32{p.out}}}, fall...)
 	} else {
 		turn := m.conn() // the root turns round
 		last.sends = []int32{turn}
-		fall = append([]op{{recv: turn, sends: []int32{p.out}}}, fall...)
+		fall = append([]task{{recv: turn, sends: []int32{p.out}}}, fall...)
 	}
 	m.lane(rise)
 	m.lane(fall)

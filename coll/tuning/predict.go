@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/harness/platform"
 )
@@ -27,7 +28,7 @@ type Job struct {
 	Platform   string // key of the data base
 	GPUs       int    // in all
 	Nodes      int    // of the platform's kind; 0: as few as hold the GPUs
-	Collective schedule.Collective
+	Collective op.Collective
 	Algorithm  string // "Ring", "NVLS", "NVLSTree"; "": what the model finds fastest
 }
 
@@ -72,10 +73,10 @@ type way struct {
 type memo map[question]time.Duration
 
 // treeQuestion stands for AllReduce by trees.
-const treeQuestion = schedule.NumCollectives
+const treeQuestion = op.NumCollectives
 
 type question struct {
-	collective schedule.Collective
+	collective op.Collective
 	t          Topology
 	rate       BytesPerSec // of the switch, 0 without one
 	window     int64
@@ -108,12 +109,12 @@ func newPredictor(db *platform.DB, j Job, fit Fitted, m memo) (*Predictor, error
 	if err := p.addRings(); err != nil {
 		return nil, err
 	}
-	if j.Collective == schedule.AllReduce && sys.t.domains() > 1 {
+	if j.Collective == op.AllReduce && sys.t.domains() > 1 {
 		if err := p.addTrees(); err != nil {
 			return nil, err
 		}
 	}
-	if j.Collective == schedule.AllReduce && sys.arch.nvls > 0 && sys.t.domain() > 2 {
+	if j.Collective == op.AllReduce && sys.arch.nvls > 0 && sys.t.domain() > 2 {
 		p.addSwitch()
 	}
 	if j.Algorithm != "" {
@@ -158,21 +159,8 @@ func (p *Predictor) Predict(bytes int64) (Prediction, error) {
 	alg := BytesPerSec(float64(bytes) / t.Seconds())
 	return Prediction{
 		Bytes: bytes, Time: t, Algorithm: w.algorithm, Protocol: w.protocol.String(), Simulated: w.gpus,
-		AlgBW: alg, BusBW: alg * BytesPerSec(BusFactor(p.job.Collective, p.sys.t.Ranks)),
+		AlgBW: alg, BusBW: alg * BytesPerSec(p.job.Collective.BusFactor(p.sys.t.Ranks)),
 	}, nil
-}
-
-// BusFactor is bus bandwidth over algorithm bandwidth: nccl-tests'
-// doc/PERFORMANCE.md.
-func BusFactor(c schedule.Collective, ranks int) float64 {
-	n := float64(ranks)
-	switch c {
-	case schedule.AllReduce:
-		return 2 * (n - 1) / n
-	case schedule.AllGather, schedule.ReduceScatter, schedule.AllToAll, schedule.Gather, schedule.Scatter:
-		return (n - 1) / n
-	}
-	return 1
 }
 
 // addRings adds the ring with each protocol. Its channels are alike, so they
@@ -209,14 +197,14 @@ func (p *Predictor) addRings() error {
 
 // ringEstimate is latency and bandwidth of a ring. A pipelined chain, as for
 // Broadcast, moves everything once, the others a share in each step.
-func ringEstimate(c schedule.Collective, t Topology, bytes float64) float64 {
+func ringEstimate(c op.Collective, t Topology, bytes float64) float64 {
 	steps := float64(t.Ranks - 1)
 	inter := float64(t.domains() - 1)
 	moved := bytes
 	switch c {
-	case schedule.AllReduce:
+	case op.AllReduce:
 		steps, inter, moved = 2*steps, 2*inter, 2*bytes*steps/float64(t.Ranks)
-	case schedule.AllGather, schedule.ReduceScatter:
+	case op.AllGather, op.ReduceScatter:
 		moved = bytes * steps / float64(t.Ranks)
 	}
 	rate := t.Port
@@ -264,7 +252,7 @@ func treeSchedule(t Topology) (*schedule.Schedule, error) {
 	for r := range t.Ranks {
 		groups[r/t.domain()] = append(groups[r/t.domain()], r)
 	}
-	return schedule.New(schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: t.Ranks, Groups: groups})
+	return schedule.New(op.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: t.Ranks, Groups: groups})
 }
 
 // treeEstimate is latency and bandwidth of a double tree with chains: through

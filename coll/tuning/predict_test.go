@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -134,8 +134,8 @@ func TestPredictor(t *testing.T) {
 		{Job{Platform: "hgx-h100-ndr400", GPUs: 16}, 8 << 30, "NVLSTree", 400, 500},
 		{Job{Platform: "hgx-h100-ndr400", GPUs: 256, Nodes: 32}, 8 << 30, "NVLSTree", 300, 390},
 		{Job{Platform: "dgx-a100", GPUs: 2}, 1 << 30, "Ring", 200, 240},
-		{Job{Platform: "hgx-h200", GPUs: 8, Collective: schedule.AllGather}, 16 << 30, "Ring", 330, 371},
-		{Job{Platform: "hgx-h200", GPUs: 8, Collective: schedule.Broadcast}, 16 << 30, "Ring", 300, 371},
+		{Job{Platform: "hgx-h200", GPUs: 8, Collective: op.AllGather}, 16 << 30, "Ring", 330, 371},
+		{Job{Platform: "hgx-h200", GPUs: 8, Collective: op.Broadcast}, 16 << 30, "Ring", 300, 371},
 		{Job{Platform: "aws-p4d", GPUs: 16}, 1 << 30, "Tree", 70, 95},
 	} {
 		p, err := NewPredictor(db, tt.job, DefaultFitted)
@@ -191,7 +191,7 @@ func TestPredictorErrors(t *testing.T) {
 		{Job{Platform: "gb200-nvl72", GPUs: 100}, "must be full"},
 		{Job{Platform: "nvsentinel-preflight", GPUs: 8}, "names no GPU"},
 		{Job{Platform: "dgx-a100", GPUs: 8, Algorithm: "NVLS"}, `no model of AllReduce by "NVLS"`},
-		{Job{Platform: "dgx-a100", GPUs: 8, Collective: schedule.AllToAll}, "no model of AllToAll"},
+		{Job{Platform: "dgx-a100", GPUs: 8, Collective: op.AllToAll}, "no model of AllToAll"},
 	} {
 		if _, err := NewPredictor(db, tt.job, DefaultFitted); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("NewPredictor(%+v) = %v; want %q", tt.job, err, tt.want)

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-func newSchedule(t testing.TB, c schedule.Collective, algorithm string, o schedule.Options) *schedule.Schedule {
+func newSchedule(t testing.TB, c op.Collective, algorithm string, o schedule.Options) *schedule.Schedule {
 	t.Helper()
 	s, err := schedule.New(c, algorithm, o)
 	if err != nil {
@@ -34,34 +35,34 @@ func TestSimulateByHand(t *testing.T) {
 	split := Topology{Ranks: 4, Domain: 2, Port: 1 * GBps, Uplink: GBps / 2, UplinkLatency: 1000, Latency: 100}
 	for _, tt := range []struct {
 		name      string
-		c         schedule.Collective
+		c         op.Collective
 		algorithm string
 		t         Topology
 		r         Run
 		want      time.Duration
 	}{
 		// A ring of 4 has 6 transfers of a quarter each.
-		{"ring", schedule.AllReduce, schedule.Ring, flat, Run{Bytes: 4000}, 6 * 1000},
-		{"ring, latency", schedule.AllReduce, schedule.Ring, late, Run{Bytes: 4000}, 6 * (1000 + 100)},
+		{"ring", op.AllReduce, schedule.Ring, flat, Run{Bytes: 4000}, 6 * 1000},
+		{"ring, latency", op.AllReduce, schedule.Ring, late, Run{Bytes: 4000}, 6 * (1000 + 100)},
 		// Two windows double the latency: a lane finishes one before the next.
-		{"ring, windows", schedule.AllReduce, schedule.Ring, late, Run{Bytes: 4000, Window: 500}, 2 * 6 * (500 + 100)},
-		{"ring, last window is half", schedule.AllReduce, schedule.Ring, late, Run{Bytes: 4000, Window: 400}, 6*1000 + 3*6*100},
-		{"ring, nothing", schedule.AllReduce, schedule.Ring, late, Run{}, 6 * 100},
+		{"ring, windows", op.AllReduce, schedule.Ring, late, Run{Bytes: 4000, Window: 500}, 2 * 6 * (500 + 100)},
+		{"ring, last window is half", op.AllReduce, schedule.Ring, late, Run{Bytes: 4000, Window: 400}, 6*1000 + 3*6*100},
+		{"ring, nothing", op.AllReduce, schedule.Ring, late, Run{}, 6 * 100},
 		// 7 steps have overhead, the last one only receives.
-		{"ring, overhead", schedule.AllReduce, schedule.Ring, busy, Run{Bytes: 4000}, 6*1000 + 7*10},
+		{"ring, overhead", op.AllReduce, schedule.Ring, busy, Run{Bytes: 4000}, 6*1000 + 7*10},
 		// 3 of the steps combine 1000 bytes at half a ns each.
-		{"ring, reduction", schedule.AllReduce, schedule.Ring, reducing, Run{Bytes: 4000}, 6*1000 + 3*500},
+		{"ring, reduction", op.AllReduce, schedule.Ring, reducing, Run{Bytes: 4000}, 6*1000 + 3*500},
 		// All-gather: the own block is copied (first step), then 3 are received and stored.
-		{"ring all-gather, copies", schedule.AllGather, schedule.Ring, copying, Run{Bytes: 4000}, 3*1000 + 4*250},
+		{"ring all-gather, copies", op.AllGather, schedule.Ring, copying, Run{Bytes: 4000}, 3*1000 + 4*250},
 		// Message k leaves a domain at 0, 2, 4.1, 6.1, 8.2 and 10.2 µs: when the uplink
 		// is free, or 1.1 µs after the one that came in 3 µs after it had left the
 		// other domain; the last one arrives 3 µs later.
-		{"ring, domains", schedule.AllReduce, schedule.Ring, split, Run{Bytes: 4000}, 13200},
+		{"ring, domains", op.AllReduce, schedule.Ring, split, Run{Bytes: 4000}, 13200},
 		// A chain of 3 hops, 4 windows: the windows follow one another, the lane of
 		// a middle rank does one at a time.
-		{"chain", schedule.Broadcast, schedule.Ring, late, Run{Bytes: 4000, Window: 1000}, 3*(1000+100) + 3*1000},
+		{"chain", op.Broadcast, schedule.Ring, late, Run{Bytes: 4000, Window: 1000}, 3*(1000+100) + 3*1000},
 		// All-to-all: everyone sends and receives 3 messages of 1000; ports are busy all the time.
-		{"all-to-all", schedule.AllToAll, schedule.OneShot, flat, Run{Bytes: 4000}, 3 * 1000},
+		{"all-to-all", op.AllToAll, schedule.OneShot, flat, Run{Bytes: 4000}, 3 * 1000},
 	} {
 		s := newSchedule(t, tt.c, tt.algorithm, schedule.Options{Ranks: tt.t.Ranks})
 		got, err := simulate(s, tt.t, tt.r, false)
@@ -74,7 +75,7 @@ func TestSimulateByHand(t *testing.T) {
 // pair is a schedule of lanes given step by step.
 func pair(ranks int, programs ...[]schedule.Lane) *schedule.Schedule {
 	return &schedule.Schedule{
-		Collective: schedule.AllReduce, Algorithm: "test", Ranks: ranks, Blocks: 1, Channels: 1,
+		Collective: op.AllReduce, Algorithm: "test", Ranks: ranks, Blocks: 1, Channels: 1,
 		Program: func(r int) schedule.Program { return schedule.Program{Lanes: programs[r]} },
 	}
 }
@@ -148,7 +149,7 @@ func TestDeadlock(t *testing.T) {
 }
 
 func TestBadTopology(t *testing.T) {
-	s := newSchedule(t, schedule.AllReduce, schedule.Ring, schedule.Options{Ranks: 4})
+	s := newSchedule(t, op.AllReduce, schedule.Ring, schedule.Options{Ranks: 4})
 	for _, tt := range []struct {
 		t    Topology
 		r    Run
@@ -178,7 +179,7 @@ func TestFastIsExact(t *testing.T) {
 	}
 	rotated := 0
 	for _, topo := range topologies {
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			for _, a := range schedule.Algorithms(c) {
 				if a == schedule.CollNet {
 					continue
@@ -232,7 +233,7 @@ func checkFast(t *testing.T, s *schedule.Schedule, topo Topology, r Run) {
 func TestBandwidthOptimal(t *testing.T) {
 	for _, n := range []int{2, 3, 8, 64} {
 		topo := Topology{Ranks: n, Port: 10 * GBps, Latency: 100}
-		s := newSchedule(t, schedule.AllReduce, schedule.Ring, schedule.Options{Ranks: n})
+		s := newSchedule(t, op.AllReduce, schedule.Ring, schedule.Options{Ranks: n})
 		const bytes = 10e9
 		got, err := Simulate(s, topo, Run{Bytes: bytes})
 		want := 2 * float64(n-1) / float64(n) * bytes / 10e9
@@ -245,7 +246,7 @@ func TestBandwidthOptimal(t *testing.T) {
 // TestLarge: 1,440 ranks in 20 domains, where only the fast path can go.
 func TestLarge(t *testing.T) {
 	topo := Topology{Ranks: 1440, Domain: 72, Port: 700 * GBps, Uplink: 3000 * GBps, Latency: 3000, UplinkLatency: 14000}
-	s := newSchedule(t, schedule.AllReduce, schedule.Ring, schedule.Options{Ranks: 1440})
+	s := newSchedule(t, op.AllReduce, schedule.Ring, schedule.Options{Ranks: 1440})
 	const bytes, windows = 1440 << 20, 2
 	got, err := Simulate(s, topo, Run{Bytes: bytes, Window: bytes / 1440 / windows})
 	// Every step of a domain's first rank waits for the network; the wave of
@@ -261,7 +262,7 @@ func TestLarge(t *testing.T) {
 // nearly theirs.
 func TestExtrapolation(t *testing.T) {
 	topo := Topology{Ranks: 32, Domain: 8, Port: 250 * GBps, Latency: 4000, Uplink: 100 * GBps, UplinkLatency: 14000}
-	s := newSchedule(t, schedule.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: 32, Groups: groups(topo)})
+	s := newSchedule(t, op.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: 32, Groups: groups(topo)})
 	m := compile(s, topo, ncclSteps, topo.Ranks)
 	const windows = 600
 	runs, most := 0, 0
@@ -273,7 +274,7 @@ func TestExtrapolation(t *testing.T) {
 	if err != nil || runs != 1 {
 		t.Fatalf("a small job takes %d runs, %v; want one, of all windows", runs, err)
 	}
-	idle := make([]op, exactWork/windows) // makes it too much work, and does nothing
+	idle := make([]task, exactWork/windows) // makes it too much work, and does nothing
 	for i := range idle {
 		idle[i].recv = -1
 	}
@@ -290,7 +291,7 @@ func TestExtrapolation(t *testing.T) {
 
 func BenchmarkSimulate1440(b *testing.B) {
 	topo := Topology{Ranks: 1440, Domain: 72, Port: 700 * GBps, Uplink: 3000 * GBps, Latency: 3000, UplinkLatency: 14000}
-	s := newSchedule(b, schedule.AllReduce, schedule.Ring, schedule.Options{Ranks: 1440})
+	s := newSchedule(b, op.AllReduce, schedule.Ring, schedule.Options{Ranks: 1440})
 	for b.Loop() {
 		if _, err := Simulate(s, topo, Run{Bytes: 16 << 30, Window: 1 << 20}); err != nil {
 			b.Fatal(err)
@@ -313,7 +314,7 @@ func FuzzSimulate(f *testing.F) {
 		}
 		r := Run{Bytes: int64(bytes % (1 << 18)), Window: int64(window) + 200, Slots: schedule.MinSlots + int(slots)%8}
 		for _, a := range []string{schedule.Ring, schedule.DoubleTree} {
-			checkFast(t, newSchedule(t, schedule.AllReduce, a, schedule.Options{Ranks: n}), topo, r)
+			checkFast(t, newSchedule(t, op.AllReduce, a, schedule.Options{Ranks: n}), topo, r)
 		}
 	})
 }

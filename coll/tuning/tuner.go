@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
@@ -35,7 +36,7 @@ func (e Env) crowded() bool { return e.Cores > 0 && e.Ranks > e.Cores*max(1, e.G
 // A Filter says what a collective may use; knob.Filter is one. Names of
 // algorithms are coll/schedule's, of protocols "ll" and "simple".
 type Filter interface {
-	Allows(c schedule.Collective, name string) bool
+	Allows(c op.Collective, name string) bool
 }
 
 // Overrides are what the user decided, by NCCL's knobs.
@@ -79,7 +80,7 @@ type Tuner struct {
 // floating-point numbers, which another processor or compiler may round in
 // another way, so that ranks which each worked them out could differ. One rank
 // does, and hands them to the others.
-type Rules [schedule.NumCollectives][]Rule
+type Rules [op.NumCollectives][]Rule
 
 // A Rule holds for operations of fewer than Below bytes, and not for what the
 // rule before it holds for.
@@ -107,12 +108,12 @@ func NewTuner(env Env, over Overrides, m *Measurements) (*Tuner, error) {
 	t := &Tuner{env: env, over: over, measured: m.index()}
 	t.rules = sync.OnceValue(func() *Rules {
 		var all Rules
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			all[c] = t.fill(c)
 		}
 		return &all
 	})
-	for c := range schedule.NumCollectives {
+	for c := range op.NumCollectives {
 		if _, err := t.algorithms(c); err != nil {
 			return nil, err
 		}
@@ -132,11 +133,11 @@ func (r *Rules) Validate() error {
 	for c, rules := range r {
 		for i, rule := range rules {
 			if rule.Algorithm == "" || rule.Channels < 1 || rule.Window < 1 || i > 0 && rule.Below <= rules[i-1].Below {
-				return fmt.Errorf("rule %d for %v is damaged: %+v", i+1, schedule.Collective(c), rule)
+				return fmt.Errorf("rule %d for %v is damaged: %+v", i+1, op.Collective(c), rule)
 			}
 		}
 		if len(rules) == 0 {
-			return fmt.Errorf("there is no rule for %v", schedule.Collective(c))
+			return fmt.Errorf("there is no rule for %v", op.Collective(c))
 		}
 	}
 	return nil
@@ -146,7 +147,7 @@ func (r *Rules) Validate() error {
 // AllReduce, Broadcast, Reduce and SendRecv, of all ranks' blocks together for
 // the others. It allocates nothing and takes some tens of nanoseconds. It
 // panics if there is no such collective.
-func (r *Rules) Pick(c schedule.Collective, bytes int64) Choice {
+func (r *Rules) Pick(c op.Collective, bytes int64) Choice {
 	rules := r[c]
 	lo, hi := 0, len(rules)-1
 	for lo < hi {
@@ -161,7 +162,7 @@ func (r *Rules) Pick(c schedule.Collective, bytes int64) Choice {
 
 // fill makes the rules of a collective: the choice for a grid of sizes, equal
 // neighbours joined.
-func (t *Tuner) fill(c schedule.Collective) []Rule {
+func (t *Tuner) fill(c op.Collective) []Rule {
 	edges := []int64{0}
 	for b := int64(256); b <= 1<<36; b *= 2 {
 		edges = append(edges, b, b+b/2)
@@ -195,7 +196,7 @@ const flattery = 3
 // choose finds the choice for sizes from from, of which one is bytes, by
 // trying all that is allowed. NewTuner made sure that something is. What was
 // measured goes before what was not, unless the model has that far ahead.
-func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
+func (t *Tuner) choose(c op.Collective, from, bytes int64) Choice {
 	var best [2]Choice // not measured, measured
 	least := [2]float64{math.Inf(1), math.Inf(1)}
 	algorithms, _ := t.algorithms(c)
@@ -223,7 +224,7 @@ func (t *Tuner) choose(c schedule.Collective, from, bytes int64) Choice {
 
 // Candidates are the choices that the tuner reckons fastest for an operation,
 // the best first, at most n: what a short measurement should try.
-func (t *Tuner) Candidates(c schedule.Collective, bytes int64, n int) []Choice {
+func (t *Tuner) Candidates(c op.Collective, bytes int64, n int) []Choice {
 	type candidate struct {
 		Choice
 		time float64
@@ -249,7 +250,7 @@ func (t *Tuner) Candidates(c schedule.Collective, bytes int64, n int) []Choice {
 
 // algorithms are those with a form that may be used, the plain ones first so
 // that they win ties.
-func (t *Tuner) algorithms(c schedule.Collective) ([]string, error) {
+func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
 	var all, allowed []string
 	for _, a := range schedule.Algorithms(c) {
 		if forms[c][a] == nil || a == schedule.Hierarchical && (t.env.Groups == 1 || t.env.Groups == t.env.Ranks) {
@@ -272,7 +273,7 @@ func (t *Tuner) algorithms(c schedule.Collective) ([]string, error) {
 // Protocols names the protocols that overrides may name.
 func Protocols() []string { return []string{"ll", "simple"} }
 
-func (t *Tuner) protocols(c schedule.Collective, bytes int64) ([]Protocol, error) {
+func (t *Tuner) protocols(c op.Collective, bytes int64) ([]Protocol, error) {
 	var allowed []Protocol
 	for _, p := range []Protocol{LL, Simple} {
 		if t.over.Proto == nil || t.over.Proto.Allows(c, strings.ToLower(p.String())) {
@@ -334,13 +335,13 @@ func (t *Tuner) slot() int64 {
 	return max(1, size)
 }
 
-func (t *Tuner) form(c schedule.Collective, algorithm string) form {
+func (t *Tuner) form(c op.Collective, algorithm string) form {
 	return forms[c][algorithm](newShape(t.env.Ranks, t.env.Groups))
 }
 
 // cost completes a choice with the window that suits, and says how long it
 // takes, in seconds.
-func (t *Tuner) cost(f form, c schedule.Collective, algorithm string, p Protocol, channels int, bytes int64) (Choice, float64) {
+func (t *Tuner) cost(f form, c op.Collective, algorithm string, p Protocol, channels int, bytes int64) (Choice, float64) {
 	w := plan{form: f, bytes: float64(bytes), channels: float64(channels), protocol: p}
 	if algorithm == schedule.DoubleTree {
 		w.channels *= 2 // one for each tree
@@ -367,7 +368,7 @@ func roundWindow(w int64) int64 {
 
 // Estimate says what the tuner reckons an operation to take with a choice, in
 // seconds. It is the model's, corrected by measurements.
-func (t *Tuner) Estimate(c schedule.Collective, choice Choice, bytes int64) (float64, bool) {
+func (t *Tuner) Estimate(c op.Collective, choice Choice, bytes int64) (float64, bool) {
 	if forms[c][choice.Algorithm] == nil {
 		return 0, false
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -34,7 +35,7 @@ func newTuner(t testing.TB, e Env, o Overrides, m *Measurements) *Tuner {
 // only is a Filter that allows some names.
 type only []string
 
-func (o only) Allows(_ schedule.Collective, name string) bool {
+func (o only) Allows(_ op.Collective, name string) bool {
 	for _, n := range o {
 		if n == name {
 			return true
@@ -45,11 +46,11 @@ func (o only) Allows(_ schedule.Collective, name string) bool {
 
 // deny is a Filter that denies one name to one collective.
 type deny struct {
-	c    schedule.Collective
+	c    op.Collective
 	name string
 }
 
-func (d deny) Allows(c schedule.Collective, name string) bool { return c != d.c || name != d.name }
+func (d deny) Allows(c op.Collective, name string) bool { return c != d.c || name != d.name }
 
 // TestPickTable: what the model picks, for people to judge.
 func TestPickTable(t *testing.T) {
@@ -65,7 +66,7 @@ func TestPickTable(t *testing.T) {
 	} {
 		fmt.Fprintf(&b, "%s\n", e.name)
 		u := newTuner(t, e.Env, NoOverrides, nil)
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			for _, size := range []int64{8, 4 << 10, 64 << 10, 1 << 20, 64 << 20, 1 << 30} {
 				p := u.Rules().Pick(c, size)
 				s, ok := u.Estimate(c, p, size)
@@ -86,7 +87,7 @@ func TestPickIsRunnable(t *testing.T) {
 		{Ranks: 5, Groups: 5, Local: SHM, Net: Socket}, {Ranks: 1024, Groups: 1, Cores: 2, Local: SHM},
 	} {
 		u := newTuner(t, e, NoOverrides, nil)
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			seen := map[Choice]bool{}
 			for size := int64(0); size < 1<<38; size = size*2 + 1 {
 				p := u.Rules().Pick(c, size)
@@ -112,7 +113,7 @@ func TestPickIsRunnable(t *testing.T) {
 func TestModelOrder(t *testing.T) {
 	u := newTuner(t, Env{Ranks: 64, Cores: 64, Local: SHM}, NoOverrides, nil)
 	at := func(algorithm string, size int64) float64 {
-		s, ok := u.Estimate(schedule.AllReduce, Choice{Algorithm: algorithm, Protocol: Simple, Channels: 1}, size)
+		s, ok := u.Estimate(op.AllReduce, Choice{Algorithm: algorithm, Protocol: Simple, Channels: 1}, size)
 		if !ok {
 			t.Fatalf("no form of %s", algorithm)
 		}
@@ -131,7 +132,7 @@ func TestModelOrder(t *testing.T) {
 		}
 	}
 	nodes := newTuner(t, Env{Ranks: 64, Groups: 8, Cores: 8, Local: SHM, Net: Socket}, NoOverrides, nil)
-	if p := nodes.Rules().Pick(schedule.AllReduce, 256<<20); p.Algorithm != schedule.Hierarchical && p.Algorithm != schedule.Ring && p.Algorithm != schedule.DoubleTree {
+	if p := nodes.Rules().Pick(op.AllReduce, 256<<20); p.Algorithm != schedule.Hierarchical && p.Algorithm != schedule.Ring && p.Algorithm != schedule.DoubleTree {
 		t.Errorf("large AllReduce on 8 nodes by %s: every rank sends everything between nodes", p.Algorithm)
 	}
 }
@@ -142,41 +143,41 @@ func TestOverrides(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		o    Overrides
-		ok   func(c schedule.Collective, size int64, p Choice) bool
+		ok   func(c op.Collective, size int64, p Choice) bool
 	}{
-		{"algorithm", with(func(o *Overrides) { o.Algo = only{"ring", "one-shot"} }), func(_ schedule.Collective, _ int64, p Choice) bool {
+		{"algorithm", with(func(o *Overrides) { o.Algo = only{"ring", "one-shot"} }), func(_ op.Collective, _ int64, p Choice) bool {
 			return p.Algorithm == "ring" || p.Algorithm == "one-shot"
 		}},
-		{"algorithm of one function", with(func(o *Overrides) { o.Algo = deny{schedule.AllReduce, "one-shot"} }), func(c schedule.Collective, _ int64, p Choice) bool {
-			return c != schedule.AllReduce || p.Algorithm != "one-shot"
+		{"algorithm of one function", with(func(o *Overrides) { o.Algo = deny{op.AllReduce, "one-shot"} }), func(c op.Collective, _ int64, p Choice) bool {
+			return c != op.AllReduce || p.Algorithm != "one-shot"
 		}},
-		{"protocol", with(func(o *Overrides) { o.Proto = only{"simple"} }), func(_ schedule.Collective, _ int64, p Choice) bool {
+		{"protocol", with(func(o *Overrides) { o.Proto = only{"simple"} }), func(_ op.Collective, _ int64, p Choice) bool {
 			return p.Protocol == Simple
 		}},
-		{"rings", with(func(o *Overrides) { o.Rings = [][]int{{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 1, 3, 2}} }), func(c schedule.Collective, _ int64, p Choice) bool {
+		{"rings", with(func(o *Overrides) { o.Rings = [][]int{{0, 1, 2, 3}, {0, 2, 1, 3}, {0, 1, 3, 2}} }), func(c op.Collective, _ int64, p Choice) bool {
 			ring := schedule.Algorithms(c)[0] == schedule.Ring
 			return ring == (p.Algorithm == schedule.Ring) && (!ring || p.Channels == 3)
 		}},
-		{"rings denied", with(func(o *Overrides) { o.Rings, o.Algo = [][]int{{0, 1, 2, 3}}, deny{schedule.Broadcast, "ring"} }), func(c schedule.Collective, _ int64, p Choice) bool {
-			return c != schedule.Broadcast || p.Algorithm != schedule.Ring
+		{"rings denied", with(func(o *Overrides) { o.Rings, o.Algo = [][]int{{0, 1, 2, 3}}, deny{op.Broadcast, "ring"} }), func(c op.Collective, _ int64, p Choice) bool {
+			return c != op.Broadcast || p.Algorithm != schedule.Ring
 		}},
-		{"channels", with(func(o *Overrides) { o.MinChannels, o.MaxChannels = 3, 5 }), func(_ schedule.Collective, _ int64, p Choice) bool {
+		{"channels", with(func(o *Overrides) { o.MinChannels, o.MaxChannels = 3, 5 }), func(_ op.Collective, _ int64, p Choice) bool {
 			return p.Channels >= 3 && p.Channels <= 5
 		}},
-		{"many channels", with(func(o *Overrides) { o.MinChannels = 20 }), func(_ schedule.Collective, _ int64, p Choice) bool { return p.Channels == 20 }},
-		{"buffer", with(func(o *Overrides) { o.BuffSize = 64 << 10 }), func(_ schedule.Collective, _ int64, p Choice) bool { return p.Window <= 8<<10 }},
-		{"single ring threshold", with(func(o *Overrides) { o.MinChannels, o.SingleRingThreshold = 4, 5000 }), func(_ schedule.Collective, size int64, p Choice) bool {
+		{"many channels", with(func(o *Overrides) { o.MinChannels = 20 }), func(_ op.Collective, _ int64, p Choice) bool { return p.Channels == 20 }},
+		{"buffer", with(func(o *Overrides) { o.BuffSize = 64 << 10 }), func(_ op.Collective, _ int64, p Choice) bool { return p.Window <= 8<<10 }},
+		{"single ring threshold", with(func(o *Overrides) { o.MinChannels, o.SingleRingThreshold = 4, 5000 }), func(_ op.Collective, size int64, p Choice) bool {
 			return size < 5000 && p.Channels == 1 || size >= 5000 && p.Channels >= 4
 		}},
-		{"no single ring", with(func(o *Overrides) { o.MinChannels, o.SingleRingThreshold = 4, 0 }), func(_ schedule.Collective, _ int64, p Choice) bool { return p.Channels >= 4 }},
-		{"LL threshold", with(func(o *Overrides) { o.LLThreshold = 5000 }), func(_ schedule.Collective, size int64, p Choice) bool {
+		{"no single ring", with(func(o *Overrides) { o.MinChannels, o.SingleRingThreshold = 4, 0 }), func(_ op.Collective, _ int64, p Choice) bool { return p.Channels >= 4 }},
+		{"LL threshold", with(func(o *Overrides) { o.LLThreshold = 5000 }), func(_ op.Collective, size int64, p Choice) bool {
 			return (size < 5000) == (p.Protocol == LL)
 		}},
-		{"no LL", with(func(o *Overrides) { o.LLThreshold = 0 }), func(_ schedule.Collective, _ int64, p Choice) bool { return p.Protocol == Simple }},
-		{"protocol wins over its threshold", with(func(o *Overrides) { o.LLThreshold, o.Proto = 5000, only{"simple"} }), func(_ schedule.Collective, _ int64, p Choice) bool { return p.Protocol == Simple }},
+		{"no LL", with(func(o *Overrides) { o.LLThreshold = 0 }), func(_ op.Collective, _ int64, p Choice) bool { return p.Protocol == Simple }},
+		{"protocol wins over its threshold", with(func(o *Overrides) { o.LLThreshold, o.Proto = 5000, only{"simple"} }), func(_ op.Collective, _ int64, p Choice) bool { return p.Protocol == Simple }},
 	} {
 		u := newTuner(t, fourLocal, tt.o, nil)
-		for c := range schedule.NumCollectives {
+		for c := range op.NumCollectives {
 			for _, size := range append(sizes, 4999, 5000) {
 				if p := u.Rules().Pick(c, size); tt.o.Algo == nil && tt.o.Proto == nil && p.Algorithm == "" || !tt.ok(c, size, p) {
 					t.Errorf("%s: %v of %d bytes: %+v", tt.name, c, size, p)
@@ -210,19 +211,19 @@ func TestTunerErrors(t *testing.T) {
 
 func TestCandidates(t *testing.T) {
 	u := newTuner(t, fourLocal, NoOverrides, nil)
-	got := u.Candidates(schedule.AllReduce, 65536, 5)
+	got := u.Candidates(op.AllReduce, 65536, 5)
 	if len(got) != 5 {
 		t.Fatalf("%d candidates; want 5", len(got))
 	}
 	last := 0.0
 	for _, c := range got {
-		s, ok := u.Estimate(schedule.AllReduce, c, 65536)
+		s, ok := u.Estimate(op.AllReduce, c, 65536)
 		if !ok || s < last {
 			t.Errorf("candidate %+v takes %g s after %g s; want the fastest first", c, s, last)
 		}
 		last = s
 	}
-	if n := len(u.Candidates(schedule.SendRecv, 8, 1000)); n == 0 || n > 8 {
+	if n := len(u.Candidates(op.SendRecv, 8, 1000)); n == 0 || n > 8 {
 		t.Errorf("%d candidates for SendRecv; want 2 protocols by 4 numbers of channels at most", n)
 	}
 }
@@ -231,38 +232,38 @@ func TestCandidates(t *testing.T) {
 func TestMeasured(t *testing.T) {
 	plain := newTuner(t, fourLocal, NoOverrides, nil)
 	const size = 1 << 20
-	first := plain.Rules().Pick(schedule.AllReduce, size)
-	model, _ := plain.Estimate(schedule.AllReduce, first, size)
+	first := plain.Rules().Pick(op.AllReduce, size)
+	model, _ := plain.Estimate(op.AllReduce, first, size)
 	m := &Measurements{Schema: 1}
-	m.Add(PointOf(fourLocal, schedule.AllReduce, first, size, 1)) // replaced by the next
-	m.Add(PointOf(fourLocal, schedule.AllReduce, first, size, model*1e6*1000))
+	m.Add(PointOf(fourLocal, op.AllReduce, first, size, 1)) // replaced by the next
+	m.Add(PointOf(fourLocal, op.AllReduce, first, size, model*1e6*1000))
 	if len(m.Points) != 1 {
 		t.Fatalf("%d points; want the newer one only", len(m.Points))
 	}
 	tuned := newTuner(t, fourLocal, NoOverrides, m)
-	if got := tuned.Rules().Pick(schedule.AllReduce, size); got.Algorithm == first.Algorithm && got.Protocol == first.Protocol && got.Channels == first.Channels {
+	if got := tuned.Rules().Pick(op.AllReduce, size); got.Algorithm == first.Algorithm && got.Protocol == first.Protocol && got.Channels == first.Channels {
 		t.Errorf("Pick = %+v, which was measured to take a thousand times as long", got)
 	}
 	for _, at := range []int64{size, size / 2, size * 2} { // there, below and above all points
-		was, _ := plain.Estimate(schedule.AllReduce, first, at)
-		is, _ := tuned.Estimate(schedule.AllReduce, first, at)
+		was, _ := plain.Estimate(op.AllReduce, first, at)
+		is, _ := tuned.Estimate(op.AllReduce, first, at)
 		if math.Abs(is/was-1000) > 1 {
 			t.Errorf("%d bytes: %.3g s after %.3g s; want 1000 times that", at, is, was)
 		}
 	}
-	m.Add(PointOf(fourLocal, schedule.AllReduce, first, 16*size, 0.1))
+	m.Add(PointOf(fourLocal, op.AllReduce, first, 16*size, 0.1))
 	between := newTuner(t, fourLocal, NoOverrides, m)
 	last := math.Inf(1)
 	for at := int64(size); at <= 16*size; at *= 2 {
-		was, _ := plain.Estimate(schedule.AllReduce, first, at)
-		is, _ := between.Estimate(schedule.AllReduce, first, at)
+		was, _ := plain.Estimate(op.AllReduce, first, at)
+		is, _ := between.Estimate(op.AllReduce, first, at)
 		if is/was >= last {
 			t.Errorf("%d bytes: factor %.3g after %.3g; want it to fall towards the second point", at, is/was, last)
 		}
 		last = is / was
 	}
 	other := newTuner(t, twoNodes, NoOverrides, m)
-	if a, b := other.Rules().Pick(schedule.AllReduce, size), newTuner(t, twoNodes, NoOverrides, nil).Rules().Pick(schedule.AllReduce, size); a != b {
+	if a, b := other.Rules().Pick(op.AllReduce, size), newTuner(t, twoNodes, NoOverrides, nil).Rules().Pick(op.AllReduce, size); a != b {
 		t.Errorf("Pick = %+v, bent by measurements of another communicator; want %+v", a, b)
 	}
 }
@@ -271,8 +272,8 @@ func TestMeasurementsFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "tune.json")
 	m := &Measurements{Schema: 1, Machine: "node1"}
-	m.Add(PointOf(twoNodes, schedule.AllReduce, Choice{Algorithm: "ring", Protocol: LL, Channels: 2}, 4096, 12.5))
-	m.Add(PointOf(fourLocal, schedule.AllGather, Choice{Algorithm: "bruck", Channels: 1}, 64, 3))
+	m.Add(PointOf(twoNodes, op.AllReduce, Choice{Algorithm: "ring", Protocol: LL, Channels: 2}, 4096, 12.5))
+	m.Add(PointOf(fourLocal, op.AllGather, Choice{Algorithm: "bruck", Channels: 1}, 64, 3))
 	for range 2 { // over itself, too
 		if err := m.Save(file); err != nil {
 			t.Fatal(err)
@@ -340,15 +341,15 @@ func FuzzReadMeasurements(f *testing.F) {
 		if err != nil || len(again.Points) != len(m.Points) || len(again.GPUs) != len(m.GPUs) {
 			t.Fatalf("read again: %v, %v", again, err)
 		}
-		newTuner(t, fourLocal, NoOverrides, m).Rules().Pick(schedule.AllReduce, 1000)
+		newTuner(t, fourLocal, NoOverrides, m).Rules().Pick(op.AllReduce, 1000)
 	})
 }
 
 func TestPickAllocatesNothing(t *testing.T) {
 	u := newTuner(t, twoNodes, NoOverrides, nil)
-	u.Rules().Pick(schedule.AllReduce, 8)
+	u.Rules().Pick(op.AllReduce, 8)
 	var size int64
-	if n := testing.AllocsPerRun(1000, func() { u.Rules().Pick(schedule.AllReduce, size); size += 4099 }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { u.Rules().Pick(op.AllReduce, size); size += 4099 }); n != 0 {
 		t.Errorf("Pick allocates %g times", n)
 	}
 }
@@ -358,7 +359,7 @@ func BenchmarkPick(b *testing.B) {
 	b.ReportAllocs()
 	size := int64(1)
 	for b.Loop() {
-		u.Rules().Pick(schedule.AllReduce, size)
+		u.Rules().Pick(op.AllReduce, size)
 		size = size*5&(1<<30-1) | 1
 	}
 }
@@ -366,6 +367,6 @@ func BenchmarkPick(b *testing.B) {
 func BenchmarkNewTuner(b *testing.B) {
 	for b.Loop() {
 		u := newTuner(b, twoNodes, NoOverrides, nil)
-		u.Rules().Pick(schedule.AllReduce, 8)
+		u.Rules().Pick(op.AllReduce, 8)
 	}
 }

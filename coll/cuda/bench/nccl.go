@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/nccl"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A Meeting is how ranks reach one another on the processor.
@@ -141,12 +142,12 @@ func (c *NCCL) LastError() string {
 	return ""
 }
 
-// op is NCCL's number of a reduction.
-func (c *NCCL) op(op elem.Op) nccl.RedOp {
-	if op >= firstSum {
-		return c.ops[op-firstSum]
+// reduction is NCCL's number of a reduction.
+func (c *NCCL) reduction(red elem.Op) nccl.RedOp {
+	if red >= firstSum {
+		return c.ops[red-firstSum]
 	}
-	return nccl.Reduction(op)
+	return nccl.Reduction(red)
 }
 
 // PreMulSum implements perf.PreMulSummer.
@@ -180,50 +181,8 @@ func (c *NCCL) FreeOp(op elem.Op) error {
 	return c.comm.FreeOp(freed)
 }
 
-// AllReduce and the operations below are perf.Comm's, and nccl.Comm's.
-func (c *NCCL) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return c.comm.AllReduce(Address(send), Address(recv), count, t, c.op(op), c.Stream())
-}
-
-// Broadcast is perf.Comm's.
-func (c *NCCL) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
-	return c.comm.Broadcast(Address(send), Address(recv), count, t, root, c.Stream())
-}
-
-// Reduce is perf.Comm's.
-func (c *NCCL) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	return c.comm.Reduce(Address(send), Address(recv), count, t, c.op(op), root, c.Stream())
-}
-
-// AllGather is perf.Comm's.
-func (c *NCCL) AllGather(send, recv []byte, count int, t elem.Type) error {
-	return c.comm.AllGather(Address(send), Address(recv), count, t, c.Stream())
-}
-
-// ReduceScatter is perf.Comm's.
-func (c *NCCL) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return c.comm.ReduceScatter(Address(send), Address(recv), count, t, c.op(op), c.Stream())
-}
-
-// AllToAll is perf.Comm's.
-func (c *NCCL) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	return c.comm.AllToAll(Address(send), Address(recv), count, t, c.Stream())
-}
-
-// Gather is perf.Comm's.
-func (c *NCCL) Gather(send, recv []byte, count int, t elem.Type, root int) error {
-	return c.comm.Gather(Address(send), Address(recv), count, t, root, c.Stream())
-}
-
-// Scatter is perf.Comm's.
-func (c *NCCL) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	return c.comm.Scatter(Address(send), Address(recv), count, t, root, c.Stream())
-}
-
-// SendRecv is perf.Comm's.
-func (c *NCCL) SendRecv(send []byte, to int, recv []byte, from, count int, t elem.Type) error {
-	return c.comm.SendRecv(Address(send), to, Address(recv), from, count, t, c.Stream())
-}
+// Do is perf.Comm's, and nccl.Comm's.
+func (c *NCCL) Do(o *op.Op) error { return c.comm.Do(o, c.reduction(o.Red), c.Stream()) }
 
 // Group is perf.Comm's. A group that was begun is ended, whatever f returns.
 func (c *NCCL) Group(f func() error) error {

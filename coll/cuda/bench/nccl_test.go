@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/nccl"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/perf/commtest"
 )
@@ -145,7 +146,7 @@ func TestNCCLAbort(t *testing.T) {
 					times = 1 // which connects the ranks
 				}
 				for range times {
-					if err := c.AllReduce(mem, mem, 1<<18, elem.Float32, elem.Sum); err != nil {
+					if err := c.Do(&op.Op{Coll: op.AllReduce, Send: mem, Recv: mem, Count: 1 << 18, Type: elem.Float32}); err != nil {
 						return err
 					}
 				}

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A World is a set of ranks.
@@ -116,10 +117,10 @@ func (c *Comm) gather(b []byte) ([][]byte, error) {
 }
 
 // do is every operation: compute gets what all ranks gave.
-func (c *Comm) do(op string, send, recv []byte, compute func(all [][]byte)) error {
-	c.Calls[op]++
+func (c *Comm) do(name string, send, recv []byte, compute func(all [][]byte)) error {
+	c.Calls[name]++
 	if c.w.Before != nil {
-		if err := c.w.Before(c, op); err != nil {
+		if err := c.w.Before(c, name); err != nil {
 			return err
 		}
 	}
@@ -129,7 +130,7 @@ func (c *Comm) do(op string, send, recv []byte, compute func(all [][]byte)) erro
 	}
 	compute(all)
 	if c.w.After != nil {
-		c.w.After(c, op, send, recv)
+		c.w.After(c, name, send, recv)
 	}
 	return nil
 }
@@ -181,66 +182,42 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is how many ranks there are.
 func (c *Comm) Size() int { return c.w.n }
 
-// AllReduce and the operations below are perf.Comm's.
-func (c *Comm) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	n := count * t.Size()
-	return c.do("all_reduce", c.scaled(send[:n], t, op), recv, func(all [][]byte) { copy(recv, c.reduced(all, 0, n, t, op)) })
-}
-
-// Broadcast is perf.Comm's.
-func (c *Comm) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
-	return c.do("broadcast", send[:count*t.Size()], recv, func(all [][]byte) { copy(recv, all[root]) })
-}
-
-// Reduce is perf.Comm's.
-func (c *Comm) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	n := count * t.Size()
-	return c.do("reduce", c.scaled(send[:n], t, op), recv, func(all [][]byte) {
-		if c.rank == root {
-			copy(recv, c.reduced(all, 0, n, t, op))
+// Do is perf.Comm's.
+func (c *Comm) Do(o *op.Op) error {
+	n := o.Bytes()
+	parts, _ := o.Coll.Parts(c.rank, o.Root, c.w.n)
+	send := o.Send[:parts*n]
+	if o.Coll.Reduces() {
+		send = c.scaled(send, o.Type, o.Red)
+	}
+	return c.do(o.Coll.Test(), send, o.Recv, func(all [][]byte) {
+		switch o.Coll {
+		case op.AllReduce:
+			copy(o.Recv, c.reduced(all, 0, n, o.Type, o.Red))
+		case op.Reduce:
+			if c.rank == o.Root {
+				copy(o.Recv, c.reduced(all, 0, n, o.Type, o.Red))
+			}
+		case op.ReduceScatter:
+			copy(o.Recv, c.reduced(all, c.rank*n, n, o.Type, o.Red))
+		case op.Broadcast:
+			copy(o.Recv, all[o.Root])
+		case op.AllGather:
+			copy(o.Recv, slices.Concat(all...))
+		case op.Gather:
+			if c.rank == o.Root {
+				copy(o.Recv, slices.Concat(all...))
+			}
+		case op.Scatter:
+			copy(o.Recv[:n], all[o.Root][c.rank*n:])
+		case op.AllToAll:
+			for r, b := range all {
+				copy(o.Recv[r*n:], b[c.rank*n:(c.rank+1)*n])
+			}
+		case op.SendRecv:
+			copy(o.Recv, all[(c.rank+c.w.n-1)%c.w.n])
 		}
 	})
-}
-
-// AllGather is perf.Comm's.
-func (c *Comm) AllGather(send, recv []byte, count int, t elem.Type) error {
-	return c.do("all_gather", send[:count*t.Size()], recv, func(all [][]byte) { copy(recv, slices.Concat(all...)) })
-}
-
-// ReduceScatter is perf.Comm's.
-func (c *Comm) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	n := count * t.Size()
-	return c.do("reduce_scatter", c.scaled(send[:n*c.w.n], t, op), recv, func(all [][]byte) { copy(recv, c.reduced(all, c.rank*n, n, t, op)) })
-}
-
-// AllToAll is perf.Comm's.
-func (c *Comm) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	n := count * t.Size()
-	return c.do("alltoall", send[:n*c.w.n], recv, func(all [][]byte) {
-		for r, b := range all {
-			copy(recv[r*n:], b[c.rank*n:(c.rank+1)*n])
-		}
-	})
-}
-
-// Gather is perf.Comm's.
-func (c *Comm) Gather(send, recv []byte, count int, t elem.Type, root int) error {
-	return c.do("gather", send[:count*t.Size()], recv, func(all [][]byte) {
-		if c.rank == root {
-			copy(recv, slices.Concat(all...))
-		}
-	})
-}
-
-// Scatter is perf.Comm's.
-func (c *Comm) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	n := count * t.Size()
-	return c.do("scatter", send, recv, func(all [][]byte) { copy(recv[:n], all[root][c.rank*n:]) })
-}
-
-// SendRecv is perf.Comm's.
-func (c *Comm) SendRecv(send []byte, _ int, recv []byte, from int, count int, t elem.Type) error {
-	return c.do("sendrecv", send[:count*t.Size()], recv, func(all [][]byte) { copy(recv, all[from]) })
 }
 
 // Group runs f.

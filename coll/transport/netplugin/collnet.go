@@ -14,7 +14,7 @@ import (
 	"unsafe"
 
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A CollNet is a plugin's table for reductions in the network, initialized for
@@ -117,13 +117,13 @@ func (n *CollNet) Reduces(t elem.Type, op elem.Op) bool {
 }
 
 // Does reports whether the network does a collective at all.
-func (n *CollNet) Does(c transport.Collective) bool {
+func (n *CollNet) Does(c op.Collective) bool {
 	switch c {
-	case transport.AllReduce:
+	case op.AllReduce:
 		return true
-	case transport.AllGather:
+	case op.AllGather:
 		return C.np_coll_gathers(n.c) != 0
-	case transport.ReduceScatter:
+	case op.ReduceScatter:
 		return C.np_coll_scatters(n.c) != 0
 	}
 	return false
@@ -209,14 +209,14 @@ func (g *CollGroup) Deregister(r Region) error {
 // A Job is a collective of a group: of what each head has at From, To gets the
 // result. Both are registered.
 type Job struct {
-	Do       transport.Collective
+	Do       op.Collective
 	Type     elem.Type
 	Op       elem.Op
 	From, To []byte
 }
 
 // kinds are collectives as C names them.
-var kinds = [...]C.int{transport.AllReduce: C.NP_ALLREDUCE, transport.AllGather: C.NP_ALLGATHER, transport.ReduceScatter: C.NP_REDUCESCATTER}
+var kinds = [op.NumCollectives]C.int{op.AllReduce: C.NP_ALLREDUCE, op.AllGather: C.NP_ALLGATHER, op.ReduceScatter: C.NP_REDUCESCATTER}
 
 // fill writes a job down for C.
 func (j *Job) fill(c *C.struct_np_job) {

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/slots"
 )
@@ -177,8 +178,8 @@ type headTx Heads
 var _ transport.Reducer = (*headTx)(nil)
 
 // As implements transport.Reducer.
-func (t *headTx) As(c transport.Collective, typ elem.Type, op elem.Op) {
-	t.next.Do, t.next.Type, t.next.Op = c, typ, op
+func (t *headTx) As(c op.Collective, typ elem.Type, red elem.Op) {
+	t.next.Do, t.next.Type, t.next.Op = c, typ, red
 }
 
 // Reserve implements transport.Tx.

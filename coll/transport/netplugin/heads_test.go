@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/netplugin/netplugintest"
@@ -32,11 +33,11 @@ func TestCollNet(t *testing.T) {
 		for _, d := range n.Devices() {
 			names = append(names, d.Name)
 		}
-		got := fmt.Sprint(n.Name(), " ", n.Version(), " ", names, " ", n.Devices()[0].MaxBytes, " ", n.Does(transport.AllGather), " ", n.Does(transport.ReduceScatter))
+		got := fmt.Sprint(n.Name(), " ", n.Version(), " ", names, " ", n.Devices()[0].MaxBytes, " ", n.Does(op.AllGather), " ", n.Does(op.ReduceScatter))
 		if got != tt.want {
 			t.Errorf("%s: the network is %s; want %s", tt.flag, got, tt.want)
 		}
-		if !n.Does(transport.AllReduce) || n.Does(transport.NumCollectives) {
+		if !n.Does(op.AllReduce) || n.Does(op.NumCollectives) {
 			t.Errorf("%s: it does not reduce, or does what there is not", tt.flag)
 		}
 		for _, r := range []struct {
@@ -109,7 +110,7 @@ func twoHeads(t *testing.T, file string, logf func(string, ...any)) ([]*netplugi
 // commit gives one message of bytes to the network, or reports false.
 func commit(h *netplugin.Heads, b byte, hd transport.Header) bool {
 	tx := h.Tx()
-	tx.As(transport.AllGather, elem.Uint8, elem.Sum)
+	tx.As(op.AllGather, elem.Uint8, elem.Sum)
 	return tx.Post(bytes.Repeat([]byte{b}, 100), hd)
 }
 

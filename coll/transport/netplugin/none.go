@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -71,7 +72,7 @@ func (*CollNet) Devices() []Properties { return nil }
 func (*CollNet) Reduces(elem.Type, elem.Op) bool { return false }
 
 // Does is false.
-func (*CollNet) Does(transport.Collective) bool { return false }
+func (*CollNet) Does(op.Collective) bool { return false }
 
 // Listen fails with ErrUnavailable.
 func (*CollNet) Listen(int) (*CollListener, error) { return nil, ErrUnavailable }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/elem"
-	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 )
 
@@ -67,10 +67,10 @@ var reductions = []elem.Op{elem.Sum, elem.Prod, elem.Max, elem.Min}
 // some is a reduction that the network has.
 func some(t *testing.T, n *netplugin.CollNet) (elem.Type, elem.Op) {
 	t.Helper()
-	for _, op := range reductions {
+	for _, red := range reductions {
 		for _, typ := range []elem.Type{elem.Float32, elem.Int32, elem.Float16, elem.BFloat16} {
-			if n.Reduces(typ, op) {
-				return typ, op
+			if n.Reduces(typ, red) {
+				return typ, red
 			}
 		}
 	}
@@ -214,26 +214,26 @@ func give(heads []*head, typ elem.Type, size int) {
 }
 
 // reduced is what a reduction of what heads give must be.
-func reduced(heads []*head, typ elem.Type, op elem.Op, size int) []byte {
+func reduced(heads []*head, typ elem.Type, red elem.Op, size int) []byte {
 	want := bytes.Clone(heads[0].in[:size])
 	for _, h := range heads[1:] {
-		elem.Reduce(typ, op, want, want, h.in[:size])
+		elem.Reduce(typ, red, want, want, h.in[:size])
 	}
 	return want
 }
 
 // one does one collective and compares: want is by head.
-func one(t *testing.T, heads []*head, do transport.Collective, typ elem.Type, op elem.Op, from, to int, want func(i int) []byte) {
+func one(t *testing.T, heads []*head, do op.Collective, typ elem.Type, red elem.Op, from, to int, want func(i int) []byte) {
 	t.Helper()
 	var before, behind [][]byte
 	for _, h := range heads {
 		before, behind = append(before, bytes.Clone(h.in)), append(behind, bytes.Clone(h.out[to:]))
 	}
 	run(t, heads, func(h *head, _ int) netplugin.Job {
-		return netplugin.Job{Do: do, Type: typ, Op: op, From: h.in[:from], To: h.out[:to]}
+		return netplugin.Job{Do: do, Type: typ, Op: red, From: h.in[:from], To: h.out[:to]}
 	}, 1)
 	for i, h := range heads {
-		name := fmt.Sprintf("%v of %v %v, %d bytes, at head %d", do, op, typ, from, i)
+		name := fmt.Sprintf("%v of %v %v, %d bytes, at head %d", do, red, typ, from, i)
 		if !bytes.Equal(h.out[:to], want(i)) {
 			broken(t, name, "the result is what is asked for")
 		}
@@ -252,14 +252,14 @@ func testReductions(t *testing.T, n *netplugin.CollNet) {
 	const count = 1000
 	heads := group(t, n, 3, count*8+64)
 	for _, typ := range exact {
-		for _, op := range reductions {
-			if !n.Reduces(typ, op) {
+		for _, red := range reductions {
+			if !n.Reduces(typ, red) {
 				continue
 			}
 			size := count * typ.Size()
 			give(heads, typ, size)
-			want := reduced(heads, typ, op, size)
-			one(t, heads, transport.AllReduce, typ, op, size, size, func(int) []byte { return want })
+			want := reduced(heads, typ, red, size)
+			one(t, heads, op.AllReduce, typ, red, size, size, func(int) []byte { return want })
 		}
 	}
 }
@@ -267,18 +267,18 @@ func testReductions(t *testing.T, n *netplugin.CollNet) {
 // testAllReduce: of all sizes.
 func testAllReduce(t *testing.T, n *netplugin.CollNet) {
 	const most = 4 << 20
-	typ, op := some(t, n)
+	typ, red := some(t, n)
 	heads := group(t, n, 2, most)
 	for _, count := range []int{1, 2, 7, 64, 1000, 4097, 100_000, most / typ.Size()} {
 		size := count * typ.Size()
 		give(heads, typ, size)
-		want := reduced(heads, typ, op, size)
-		one(t, heads, transport.AllReduce, typ, op, size, size, func(int) []byte { return want })
+		want := reduced(heads, typ, red, size)
+		one(t, heads, op.AllReduce, typ, red, size, size, func(int) []byte { return want })
 	}
 }
 
 func testAllGather(t *testing.T, n *netplugin.CollNet) {
-	if !n.Does(transport.AllGather) {
+	if !n.Does(op.AllGather) {
 		t.Skip("the network has no iallgather")
 	}
 	heads := group(t, n, 3, 400_000)
@@ -288,35 +288,35 @@ func testAllGather(t *testing.T, n *netplugin.CollNet) {
 		for _, h := range heads {
 			want = append(want, h.in[:size]...)
 		}
-		one(t, heads, transport.AllGather, elem.Uint8, elem.Sum, size, len(want), func(int) []byte { return want })
+		one(t, heads, op.AllGather, elem.Uint8, elem.Sum, size, len(want), func(int) []byte { return want })
 	}
 }
 
 func testReduceScatter(t *testing.T, n *netplugin.CollNet) {
-	if !n.Does(transport.ReduceScatter) {
+	if !n.Does(op.ReduceScatter) {
 		t.Skip("the network has no ireducescatter")
 	}
-	typ, op := some(t, n)
+	typ, red := some(t, n)
 	heads := group(t, n, 3, 400_000*typ.Size())
 	for _, count := range []int{1, 8, 1000, 100_001} {
 		part := count * typ.Size()
 		give(heads, typ, 3*part)
-		want := reduced(heads, typ, op, 3*part)
-		one(t, heads, transport.ReduceScatter, typ, op, 3*part, part, func(i int) []byte { return want[i*part : (i+1)*part] })
+		want := reduced(heads, typ, red, 3*part)
+		one(t, heads, op.ReduceScatter, typ, red, 3*part, part, func(i int) []byte { return want[i*part : (i+1)*part] })
 	}
 }
 
 // testCollRequests: as many requests as the interface promises are under way
 // at once, tested in whatever order.
 func testCollRequests(t *testing.T, n *netplugin.CollNet) {
-	typ, op := some(t, n)
+	typ, red := some(t, n)
 	size := 500 * typ.Size()
 	heads := group(t, n, 2, netplugin.MaxRequests*size)
 	for range 3 {
 		give(heads, typ, netplugin.MaxRequests*size)
-		want := reduced(heads, typ, op, netplugin.MaxRequests*size)
+		want := reduced(heads, typ, red, netplugin.MaxRequests*size)
 		run(t, heads, func(h *head, k int) netplugin.Job {
-			return netplugin.Job{Do: transport.AllReduce, Type: typ, Op: op, From: h.in[k*size:][:size], To: h.out[k*size:][:size]}
+			return netplugin.Job{Do: op.AllReduce, Type: typ, Op: red, From: h.in[k*size:][:size], To: h.out[k*size:][:size]}
 		}, netplugin.MaxRequests)
 		for i, h := range heads {
 			if !bytes.Equal(h.out, want) {
@@ -328,7 +328,7 @@ func testCollRequests(t *testing.T, n *netplugin.CollNet) {
 
 // testGroups: groups do not mix, and one ends without another.
 func testGroups(t *testing.T, n *netplugin.CollNet) {
-	typ, op := some(t, n)
+	typ, red := some(t, n)
 	size := 1000 * typ.Size()
 	a := group(t, n, 2, size)
 	t.Run("second", func(t *testing.T) {
@@ -336,12 +336,12 @@ func testGroups(t *testing.T, n *netplugin.CollNet) {
 		for range 2 {
 			for _, heads := range [][]*head{a, b} {
 				give(heads, typ, size)
-				want := reduced(heads, typ, op, size)
-				one(t, heads, transport.AllReduce, typ, op, size, size, func(int) []byte { return want })
+				want := reduced(heads, typ, red, size)
+				one(t, heads, op.AllReduce, typ, red, size, size, func(int) []byte { return want })
 			}
 		}
 	})
 	give(a, typ, size)
-	want := reduced(a, typ, op, size)
-	one(t, a, transport.AllReduce, typ, op, size, size, func(int) []byte { return want })
+	want := reduced(a, typ, red, size)
+	one(t, a, op.AllReduce, typ, red, size, size, func(int) []byte { return want })
 }
