@@ -107,6 +107,10 @@ func measure(ctx context.Context, src oci.Source, manifest string, told func(lay
 			return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
 		}
 		s.Layers = append(s.Layers, l)
+		// An image that keeps no record of its base is on one of a single layer.
+		if files[certificate.BaseStatusPath] == nil {
+			files[certificate.BaseStatusPath] = files[dpkg.StatusPath]
+		}
 	}
 	pkgs, err := installed(files, dpkg.StatusPath)
 	if err != nil {
