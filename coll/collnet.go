@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -60,7 +61,7 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
 	}
 	for coll := range op.NumCollectives {
-		if (collNetOnly{c.env.Algo}).only(coll) && n.why != "" {
+		if (choose.CollNetOnly{Filter: c.env.Algo}).Only(coll) && n.why != "" {
 			return c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.env.Algo, coll, n.why)})
 		}
 	}
@@ -277,24 +278,6 @@ func (n *collNet) close() error {
 	}
 	return n.heads.Close()
 }
-
-// collNetOnly is NCCL_ALGO without the network's reductions: where it leaves
-// nothing else it leaves all, as what the network cannot do has to be done.
-type collNetOnly struct{ tuning.Filter }
-
-// only reports whether nothing is left to a collective but the network.
-func (f collNetOnly) only(coll op.Collective) bool {
-	return f.Filter.Allows(coll, schedule.CollNet) &&
-		!slices.ContainsFunc(schedule.Algorithms(coll), func(a string) bool { return a != schedule.CollNet && f.Filter.Allows(coll, a) })
-}
-
-// Allows implements tuning.Filter.
-func (f collNetOnly) Allows(coll op.Collective, name string) bool {
-	return f.Filter.Allows(coll, name) || f.only(coll)
-}
-
-// String is NCCL_ALGO.
-func (f collNetOnly) String() string { return fmt.Sprint(f.Filter) }
 
 // Network implements host.Links.
 func (l *links) Network() (transport.Reducer, transport.Rx, error) {

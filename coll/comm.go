@@ -7,7 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/executor"
+
 	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
@@ -20,10 +23,10 @@ import (
 type Comm struct {
 	rank, size int
 	cfg        settings
-	env        Env
+	env        choose.Env
 	net        *bootstrap.Net
 	links      *links
-	picks      picker
+	picks      choose.Picker
 	fault      transport.Fault
 	broken     context.Context // done when there is a fault
 	watch      host.Watch
@@ -33,6 +36,7 @@ type Comm struct {
 
 	// What the goroutine in an operation uses.
 	group   *Group
+	own     Group  // of a Do of several Sends and Recvs
 	seq     uint32 // of the last collective
 	sent    []uint32
 	rcvd    []uint32
@@ -46,7 +50,7 @@ type Comm struct {
 	pooled  int
 	barrier [1]byte
 
-	places []Place                // by rank
+	places []executor.Place       // by rank
 	dev    *device                // nil: the communicator has no device
 	accel  atomic.Pointer[device] // the same, until it is closed
 }
@@ -239,10 +243,10 @@ func (c *Comm) start(r *host.Run, a *call) error {
 // choose says how a collective is done.
 func (c *Comm) choose(a *call) tuning.Choice {
 	bytes := a.count * a.t.Size()
-	if c.picks.force == nil && c.links.collNet.can(a) {
+	if c.picks.Force == nil && c.links.collNet.can(a) {
 		return c.links.collNet.choice(bytes)
 	}
-	return c.picks.pick(a.coll, bytes)
+	return c.picks.Pick(a.coll, bytes)
 }
 
 // finish does what is left when the messages are through.

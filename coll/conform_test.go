@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
@@ -123,7 +124,7 @@ func TestAlgorithms(t *testing.T) {
 					colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm {
 						all := openConformers(t, n, tr.set)
 						for _, r := range all {
-							r.(*conformer).picks.force = &forced{c, tuning.Choice{Algorithm: a, Channels: 1}}
+							r.(*conformer).picks.Force = &choose.Forced{Coll: c, Choice: tuning.Choice{Algorithm: a, Channels: 1}}
 						}
 						return all
 					})

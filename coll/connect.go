@@ -4,13 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
-	"os"
-	"runtime"
 	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
@@ -19,23 +19,19 @@ import (
 // A hello is what ranks tell one another first: what must be the same, and
 // where they are.
 type hello struct {
-	Version   uint32
-	PID       uint32
-	Settings  [sha256.Size]byte // Env.sum
-	Host      uint64
-	CPUs      [16]uint64 // which processors of the host the rank may use
-	Procs     uint32     // of which its process uses so many at once
-	Unchecked bool       // NCCL_CHECKS_DISABLE
+	Version  uint32
+	Settings [sha256.Size]byte // Env.Sum
+	choose.Found
 }
 
-const protocolVersion = 4
+const protocolVersion = 5
 
 // connect agrees with the other ranks, finds out who can be reached how, and
 // makes the endpoints.
 func (c *Comm) connect(ctx context.Context) error {
 	var bad error // of this rank's settings: the others hear of it first
-	c.env, bad = newEnv(c.cfg)
-	mine := hello{Version: protocolVersion, PID: uint32(os.Getpid()), Settings: c.env.sum(), CPUs: affinity(), Procs: uint32(runtime.GOMAXPROCS(0)), Unchecked: c.cfg.ChecksDisable}
+	c.env, bad = choose.New(c.cfg.Knobs, c.cfg.rings, c.deviceTerm())
+	mine := hello{Version: protocolVersion, Settings: c.env.Sum(), Found: choose.Find(c.cfg.ChecksDisable)}
 	all := []hello{mine}
 	var err error
 	if c.size > 1 {
@@ -52,37 +48,61 @@ func (c *Comm) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	c.env.merge(all)
-	c.setPlaces(all)
+	found := make([]choose.Found, len(all))
+	for r, h := range all {
+		found[r] = h.Found
+	}
+	c.env.Merge(found)
+	c.setPlaces(found)
 	c.links = &links{}
 	if bad != nil {
 		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: bad}
 	}
 	if c.size > 1 {
 		*c.links = links{rank: c.rank, infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
-		c.links.channels = 2 * c.env.channels() // double trees have two for each
+		c.links.channels = 2 * c.env.Channels() // double trees have two for each
 	}
 	c.links.init()
 	if c.size == 1 {
 		return nil
 	}
-	return c.endpoints(ctx, all)
+	return c.endpoints(ctx, found)
 }
 
-// groups are the ranks of each host, in the order of their lowest ranks.
-func groups(all []hello) [][]int {
-	at := map[uint64]int{}
-	var g [][]int
-	for r, h := range all {
-		i, ok := at[h.Host]
-		if !ok {
-			i = len(g)
-			at[h.Host] = i
-			g = append(g, nil)
-		}
-		g[i] = append(g[i], r)
+// agree makes the ranks' Envs one. Each has sent a hash of its settings: only
+// where these differ do rank 0 and the first that differs from it say more.
+func (c *Comm) agree(ctx context.Context, all []hello) error {
+	odd := slices.IndexFunc(all, func(h hello) bool { return h.Settings != all[0].Settings })
+	if odd < 0 {
+		return nil
 	}
-	return g
+	var mine []byte
+	if c.rank == 0 || c.rank == odd {
+		var err error
+		if mine, err = json.Marshal(c.env.Terms()); err != nil {
+			return err
+		}
+	}
+	got, err := c.net.AllGather(ctx, mine)
+	if err != nil {
+		return err
+	}
+	var zero, other []choose.Term
+	if json.Unmarshal(got[0], &zero) != nil || json.Unmarshal(got[odd], &other) != nil {
+		return c.errorOf(InternalError, "CommInitRank", "ranks 0 and %d sent damaged settings", odd)
+	}
+	e := c.errorOf(InvalidUsage, "CommInitRank", "%w", choose.Differ(0, zero, odd, other))
+	if e.Peer = odd; c.rank == odd {
+		e.Peer = 0
+	}
+	return c.together(ctx, e)
+}
+
+// together returns an error that all ranks have come to, when all have: one
+// that left before would look like a dead one to the others.
+func (c *Comm) together(ctx context.Context, err error) error {
+	_ = c.net.Barrier(ctx)
+	return err
 }
 
 // reached is what ranks tell one another in the end.
@@ -91,11 +111,11 @@ type reached struct{ Shm uint32 } // 1: shared memory works
 // endpoints makes them, exchanges what peers need to know, and chooses one for
 // each peer. Both ends of every pair must choose the same: the choice is made
 // of what all ranks know.
-func (c *Comm) endpoints(ctx context.Context, all []hello) error {
+func (c *Comm) endpoints(ctx context.Context, all []choose.Found) error {
 	l := c.links
 	var err error
 	local := c.env.Hosts[c.places[c.rank].Host]
-	if c.env.network() {
+	if c.env.Network() {
 		if err := c.openNetwork(ctx, local); err != nil {
 			return err
 		}
@@ -141,7 +161,7 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	}
 	if c.rank == 0 {
 		var err error
-		if infos[2], err = c.env.rules(); err != nil {
+		if infos[2], err = c.env.Rules(); err != nil {
 			return err
 		}
 	}
@@ -163,7 +183,7 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 			*to, b = b[4:4+n], b[4+n:]
 		}
 	}
-	if c.picks, err = newPicker(rules, c.size); err != nil {
+	if c.picks, err = choose.NewPicker(rules, c.size); err != nil {
 		return c.together(ctx, c.errorOf(InvalidUsage, "CommInitRank", "%w", err))
 	}
 	works, err := exchange(ctx, c.net, c.tryShm(local))
@@ -223,7 +243,7 @@ func exchange[T any](ctx context.Context, n *bootstrap.Net, v T) ([]T, error) {
 
 // setWatch decides how the rank waits: spinning, if its host has a processor
 // for each of its ranks.
-func (c *Comm) setWatch(all []hello, local []int) {
+func (c *Comm) setWatch(all []choose.Found, local []int) {
 	within := 0 // ranks of this process
 	for _, r := range local {
 		if all[r].PID == all[c.rank].PID {
@@ -237,7 +257,7 @@ func (c *Comm) setWatch(all []hello, local []int) {
 	case within < len(local):
 		s.Process = 2
 	}
-	if processors(all, local) < len(local) {
+	if choose.Processors(all, local) < len(local) {
 		s.Spin, s.Yield = 0, 2000
 	}
 	if c.links.shm != nil {

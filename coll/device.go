@@ -4,85 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
 
-	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// ErrNoAccelerator: a communicator was to be made on a device, and nothing
+// ErrNoExecutor: a communicator was to be made on a device, and nothing
 // that knows devices is part of the program.
-var ErrNoAccelerator = errors.New("this build has no CUDA (build tag cuda)")
-
-// An Accelerator does the operations on device memory of one rank of a
-// communicator. Abort may be called from any goroutine; all else is called by
-// the goroutine that uses the communicator.
-type Accelerator interface {
-	// Enqueue puts an operation on its stream and returns. It does not keep op.
-	// After an *Error of InvalidUsage or InvalidArgument nothing was done;
-	// others break the communicator.
-	Enqueue(op *DeviceOp) error
-	// EnqueueAll does so for the operations of a group, of this accelerator and
-	// of others (DeviceOp.On), in their order for each of them. All are
-	// enqueued before it waits for anything. On an error it says whose
-	// operation it was.
-	EnqueueAll(ops []*DeviceOp) (failed int, err error)
-	// Stream says on which stream later operations will come.
-	Stream(stream uintptr) error
-	// Alloc returns zeroed device memory; Free takes it back.
-	Alloc(n int) (uintptr, error)
-	Free(addr uintptr) error
-	// Chosen says how the last operation was done: "allreduce_ll/4".
-	Chosen() string
-	// Abort makes everything that is enqueued end soon, with whatever result.
-	Abort(cause error)
-	// Close waits for what is enqueued, and frees everything. barrier returns
-	// when all ranks have called it as often; it is nil after an Abort.
-	Close(barrier func() error) error
-}
-
-// A DeviceOp is an operation on device memory, and whose it is.
-type DeviceOp struct {
-	On Accelerator
-	op.Op
-}
-
-// A Place is where a rank runs.
-type Place struct {
-	Host    int // ranks with the same number share a host
-	Process uint32
-}
-
-// An AcceleratorConfig is what an accelerator is made with.
-type AcceleratorConfig struct {
-	Rank, Size int
-	Device     int     // this rank's, as its process numbers them
-	Places     []Place // by rank
-	Env        *Env    // all that choices are made of, beside what accelerators tell one another
-	Log        *debug.Logger
-	Host       *HostSide
-
-	// The rank's own, of which no other needs to know.
-	Timeout       time.Duration
-	CheckPointers bool
-}
-
-var opener atomic.Pointer[func(context.Context, AcceleratorConfig) (Accelerator, error)]
-
-// RegisterAccelerator says how accelerators are made. It is called once, by
-// the init of the package that has them. open is called by all ranks.
-func RegisterAccelerator(open func(context.Context, AcceleratorConfig) (Accelerator, error)) {
-	opener.Store(&open)
-}
+var ErrNoExecutor = errors.New("this build has no CUDA (build tag cuda)")
 
 // device is a Comm's part on device memory.
 type device struct {
-	Accelerator
+	executor.Executor
 	ordinal int
-	side    HostSide
-	op      DeviceOp
-	ops     []DeviceOp // of a group
+	side    hostSide
+	op      executor.Op
+	ops     []executor.Op // of a group
 	recent  recent
 	quiet   chan struct{} // closed: the teller ends
 	last    bool          // the last operation was on the device
@@ -93,7 +30,18 @@ type device struct {
 	}
 }
 
-// openDevice makes the accelerator, if the communicator is to have one.
+// deviceTerm says whether the rank has a device, for the others to compare.
+func (c *Comm) deviceTerm() string {
+	switch {
+	case c.cfg.device == nil:
+		return "no device"
+	case c.cfg.gpus == nil:
+		return "a device but no CUDA in its build (build tag cuda)"
+	}
+	return "a device"
+}
+
+// openDevice makes the executor, if the communicator is to have one.
 func (c *Comm) openDevice(ctx context.Context) error {
 	if c.cfg.device == nil {
 		return nil
@@ -101,18 +49,17 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	d := &device{ordinal: *c.cfg.device, quiet: make(chan struct{})}
 	d.side.c = c
 	d.op.Transfers = make([]op.Transfer, 0, 1)
-	open := opener.Load()
-	if open == nil { // as on all ranks: they said so to one another
-		return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: ErrNoAccelerator}
+	if c.cfg.gpus == nil { // as on all ranks: they said so to one another
+		return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: ErrNoExecutor}
 	}
-	a, err := (*open)(ctx, AcceleratorConfig{
+	a, err := c.cfg.gpus.Open(ctx, executor.Config{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
 		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: c.cfg.Timeout, CheckPointers: c.cfg.CheckPointers,
 	})
 	if err != nil {
 		return err
 	}
-	d.Accelerator = a
+	d.Executor = a
 	c.dev = d
 	c.accel.Store(d)
 	if f := c.fault.Err(); f != nil { // of which the hook told nobody yet
@@ -125,7 +72,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	return nil
 }
 
-// closeDevice ends the accelerator. Calls after the first do nothing.
+// closeDevice ends the executor. Calls after the first do nothing.
 func (c *Comm) closeDevice(barrier func() error) error {
 	d := c.dev
 	if d == nil || c.accel.Swap(nil) == nil {
@@ -144,13 +91,13 @@ func (c *Comm) Device() (ordinal int, ok bool) {
 	return c.dev.ordinal, true
 }
 
-// Accelerator is what does the communicator's operations on device memory;
-// nil: there is none.
-func (c *Comm) Accelerator() Accelerator {
+// Executor is what does the communicator's operations on device memory; nil: there
+// is none.
+func (c *Comm) Executor() executor.Executor {
 	if c.dev == nil {
 		return nil
 	}
-	return c.dev.Accelerator
+	return c.dev.Executor
 }
 
 // SetStream makes later operations on device memory come on a CUDA stream, 0

@@ -4,21 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/executor"
+
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
-// A fake is an accelerator that takes note of what it is told.
+// A fake is an executor that takes note of what it is told.
 type fake struct {
 	mu      sync.Mutex
-	cfg     AcceleratorConfig
+	cfg     executor.Config
 	log     []string
 	ops     []op.Op
 	err     error      // of the next operation
@@ -28,16 +28,18 @@ type fake struct {
 	streams []uintptr
 }
 
-// fakes replaces the accelerators of the process until the end of the test.
+// fakeGPUs make the executors of testConfig.
+var fakeGPUs = &executor.Factory{}
+
+// fakes sets what they make until the end of the test.
 func fakes(t *testing.T) *sync.Map {
-	before := opener.Load()
-	t.Cleanup(func() { opener.Store(before) })
+	t.Cleanup(func() { *fakeGPUs = executor.Factory{} })
 	var all sync.Map
-	RegisterAccelerator(func(_ context.Context, cfg AcceleratorConfig) (Accelerator, error) {
+	fakeGPUs.Open = func(_ context.Context, cfg executor.Config) (executor.Executor, error) {
 		f := &fake{cfg: cfg, gone: make(chan error, 1)}
 		all.Store(cfg.Rank, f)
 		return f, nil
-	})
+	}
 	return &all
 }
 
@@ -47,7 +49,7 @@ func (f *fake) note(format string, a ...any) {
 	f.log = append(f.log, fmt.Sprintf(format, a...))
 }
 
-func (f *fake) Enqueue(d *DeviceOp) error {
+func (f *fake) Enqueue(d *executor.Op) error {
 	if f.quiet {
 		return nil
 	}
@@ -67,17 +69,17 @@ func (f *fake) Enqueue(d *DeviceOp) error {
 	return err
 }
 
-func (f *fake) EnqueueAll(ops []*DeviceOp) (int, error) {
+func (f *fake) EnqueueAll(ops []*executor.Op) (int, error) {
 	f.note("batch of %d", len(ops))
 	if f.gather {
-		var sides []*HostSide
+		var sides []executor.Host
 		var send, recv [][]byte
 		for _, d := range ops {
 			o := d.On.(*fake)
 			sides = append(sides, o.cfg.Host)
 			send, recv = append(send, []byte{byte(o.cfg.Rank)}), append(recv, make([]byte, o.cfg.Size))
 		}
-		if err := GatherAll(sides, send, recv); err != nil {
+		if err := sides[0].GatherAll(sides, send, recv); err != nil {
 			return 0, err
 		}
 		f.note("%v", recv)
@@ -121,6 +123,7 @@ func of(all *sync.Map, rank int) *fake {
 
 func deviceConfig(n int) Config {
 	cfg := testConfig()
+	cfg.GPUs = fakeGPUs
 	for i := range n {
 		cfg.Devices = append(cfg.Devices, 10+i)
 	}
@@ -328,7 +331,7 @@ func TestDeviceGroup(t *testing.T) {
 	destroyAll(t, comms)
 }
 
-// An accelerator can have the ranks agree while it enqueues.
+// An executor can have the ranks agree while it enqueues.
 func TestDeviceGather(t *testing.T) {
 	all := fakes(t)
 	const n = 3
@@ -388,7 +391,7 @@ func TestDeviceFault(t *testing.T) {
 				return errors.New("aborted without a cause")
 			}
 		case <-time.After(5 * time.Minute):
-			return errors.New("nobody told the accelerator")
+			return errors.New("nobody told the executor")
 		}
 		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err == nil {
 			return errors.New("an operation after a fault")
@@ -488,7 +491,7 @@ func TestDeviceSome(t *testing.T) {
 		wg.Go(func() {
 			cfg := testConfig()
 			if r == 1 {
-				cfg.Device = new(int)
+				cfg.Device, cfg.GPUs = new(int), fakeGPUs
 			}
 			_, errs[r] = CommInitRank(context.Background(), 2, id, r, cfg)
 		})
@@ -507,10 +510,10 @@ func TestDeviceSome(t *testing.T) {
 }
 
 func TestDeviceWithout(t *testing.T) {
-	before := opener.Swap(nil)
-	t.Cleanup(func() { opener.Store(before) })
 	for n := 1; n <= 2; n++ {
-		if _, err := CommInitAll(context.Background(), n, deviceConfig(n)); !errors.Is(err, ErrNoAccelerator) {
+		cfg := deviceConfig(n)
+		cfg.GPUs = nil
+		if _, err := CommInitAll(context.Background(), n, cfg); !errors.Is(err, ErrNoExecutor) {
 			t.Errorf("%d ranks: %v", n, err)
 		}
 	}
@@ -555,30 +558,12 @@ func TestDeviceNoAllocation(t *testing.T) {
 	destroyAll(t, comms)
 }
 
-// TestGPUsOnly: a file in which nothing was measured on the processor leaves
-// that to the measurements which came with the package.
-func TestGPUsOnly(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tune.json")
-	if err := new(tuning.Measurements).Save(file); err != nil {
-		t.Fatal(err)
-	}
-	own, err := readTuning(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, _, err := (&Env{Tuning: own}).measurements()
-	if err != nil || len(m.Points) == 0 {
-		t.Errorf("%v, %v", m, err)
-	}
-}
-
 func BenchmarkDeviceEnqueue(b *testing.B) {
-	before := opener.Load()
-	defer opener.Store(before)
-	RegisterAccelerator(func(_ context.Context, cfg AcceleratorConfig) (Accelerator, error) {
+	cfg := deviceConfig(1)
+	cfg.GPUs = &executor.Factory{Open: func(_ context.Context, cfg executor.Config) (executor.Executor, error) {
 		return &fake{cfg: cfg, quiet: true, gone: make(chan error, 1)}, nil
-	})
-	comms, err := CommInitAll(context.Background(), 1, deviceConfig(1))
+	}}
+	comms, err := CommInitAll(context.Background(), 1, cfg)
 	if err != nil {
 		b.Fatal(err)
 	}

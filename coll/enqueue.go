@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -21,7 +22,7 @@ func (c *Comm) enqueue(a *call) error {
 		if a.peer == c.rank {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
-		*o = DeviceOp{d.Accelerator, op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
+		*o = executor.Op{On: d.Executor, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
 	} else {
 		c.describe(o, a)
 	}
@@ -39,15 +40,15 @@ func (c *Comm) enqueue(a *call) error {
 	return c.fail(a, err)
 }
 
-// describe makes what the accelerator gets of a collective, and takes note of
+// describe makes what the executor gets of a collective, and takes note of
 // it.
-func (c *Comm) describe(o *DeviceOp, a *call) {
+func (c *Comm) describe(o *executor.Op, a *call) {
 	d := c.dev
 	c.seq++
 	if !c.env.Unchecked {
 		d.recent.add(stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)})
 	}
-	*o = DeviceOp{d.Accelerator, op.Op{
+	*o = executor.Op{On: d.Executor, Op: op.Op{
 		Coll: a.coll, Send: a.send.b, Recv: a.recv.b, Device: true, Count: a.count,
 		Type: a.t, Red: a.op, Root: a.root, Transfers: o.Transfers[:0],
 	}}
@@ -74,7 +75,7 @@ func (a *call) transfer() op.Transfer {
 }
 
 // scale makes the rank's input be multiplied, by what elem makes of the factor.
-func (d *device) scale(o *DeviceOp, scale float64) {
+func (d *device) scale(o *executor.Op, scale float64) {
 	o.Scaled, o.Scale = true, scale
 	o.Factor = d.factorOf(o.Type, scale)
 }
@@ -137,19 +138,19 @@ func (d *device) prepare(c *Comm, g *Group) {
 			exchange = append(exchange, a.transfer())
 			continue
 		}
-		d.ops = append(d.ops, DeviceOp{})
+		d.ops = append(d.ops, executor.Op{})
 		c.describe(&d.ops[len(d.ops)-1], a)
 		g.batch, g.from = append(g.batch, nil), append(g.from, i)
 	}
 	d.op.Transfers = exchange
 	if first >= 0 {
-		d.ops = append(d.ops, DeviceOp{d.Accelerator, op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
+		d.ops = append(d.ops, executor.Op{On: d.Executor, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}
 }
 
 // slot is where operation i of the batch lies.
-func (g *Group) slot(i int) *DeviceOp {
+func (g *Group) slot(i int) *executor.Op {
 	for _, c := range g.comms {
 		if c.dev == nil {
 			continue

@@ -15,8 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
@@ -255,73 +254,6 @@ func TestProcessesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestTermsAreAll: ranks compare every field of an Env that they do not make
-// one of.
-func TestTermsAreAll(t *testing.T) {
-	merged := map[string]bool{"Hosts": true, "Cores": true, "Unchecked": true, "Slot": true, "NetCost": true}
-	plain := Env{}
-	for i := range reflect.TypeFor[Env]().NumField() {
-		f := reflect.TypeFor[Env]().Field(i)
-		e := Env{}
-		v := reflect.ValueOf(&e).Elem().Field(i)
-		switch at := v.Addr().Interface().(type) {
-		case *knob.Filter:
-			*at = filter("NCCL_ALGO=ring").Algo
-		case *Measured:
-			at.file, at.sum = "file", "sum"
-		case *[][]int:
-			*at = [][]int{{1, 0}}
-		case *tuning.Transport:
-			at.Name = "net"
-		case *bool:
-			*at = true
-		case *string:
-			*at = "text"
-		case *int, *int64:
-			v.SetInt(9)
-		default:
-			t.Fatalf("%s: what is a %v?", f.Name, f.Type)
-		}
-		if same := e.sum() == plain.sum(); same != merged[f.Name] {
-			t.Errorf("the ranks compare Env.%s: %v; want %v", f.Name, !same, merged[f.Name])
-		}
-	}
-}
-
-// TestMerge: all ranks make the same of what they found.
-func TestMerge(t *testing.T) {
-	first := func(n int) (m [16]uint64) {
-		for i := range n {
-			m[i/64] |= 1 << (i % 64)
-		}
-		return m
-	}
-	for name, tt := range map[string]struct {
-		all   []hello
-		cores int
-		hosts [][]int
-	}{
-		"one process":               {[]hello{{PID: 1, CPUs: first(8), Procs: 8}, {PID: 1, CPUs: first(8), Procs: 8}}, 8, [][]int{{0, 1}}},
-		"a process that uses less":  {[]hello{{PID: 1, CPUs: first(8), Procs: 1}, {PID: 1, CPUs: first(8), Procs: 1}}, 1, [][]int{{0, 1}}},
-		"processes that use less":   {[]hello{{PID: 1, CPUs: first(8), Procs: 1}, {PID: 2, CPUs: first(8), Procs: 2}}, 3, [][]int{{0, 1}}},
-		"processes bound to one":    {[]hello{{PID: 1, CPUs: first(1), Procs: 1}, {PID: 2, CPUs: [16]uint64{2}, Procs: 1}}, 2, [][]int{{0, 1}}},
-		"hosts":                     {[]hello{{Host: 5, PID: 1, CPUs: first(100), Procs: 100}, {Host: 6, PID: 1, CPUs: first(3), Procs: 3}, {Host: 5, PID: 2, CPUs: first(100), Procs: 100}}, 3, [][]int{{0, 2}, {1}}},
-		"a host that does not tell": {[]hello{{Host: 5, CPUs: first(4), Procs: 4}, {Host: 6, Procs: 4}}, 0, [][]int{{0}, {1}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := Env{BuffSize: defaultBuffSize}
-			e.merge(tt.all)
-			if d := cmp.Diff(tt.hosts, e.Hosts); e.Cores != tt.cores || e.Unchecked || d != "" {
-				t.Errorf("merge: %d processors, unchecked %v; want %d, false; hosts (-want +got):\n%s", e.Cores, e.Unchecked, tt.cores, d)
-			}
-			tt.all[len(tt.all)-1].Unchecked = true
-			if e.merge(tt.all); !e.Unchecked {
-				t.Error("NCCL_CHECKS_DISABLE of the last rank makes no difference")
-			}
-		})
-	}
-}
-
 // TestOwnSettings: what is a rank's own, or made one of, may differ.
 func TestOwnSettings(t *testing.T) {
 	for name, set := range map[string]func(k *knob.Knobs){
@@ -352,8 +284,8 @@ func TestOwnSettings(t *testing.T) {
 // own.
 func TestNothingElseSteers(t *testing.T) {
 	var agreed []string
-	for i := range reflect.TypeFor[Env]().NumField() {
-		name := reflect.TypeFor[Env]().Field(i).Name
+	for i := range reflect.TypeFor[choose.Env]().NumField() {
+		name := reflect.TypeFor[choose.Env]().Field(i).Name
 		if _, ok := reflect.TypeFor[knob.Knobs]().FieldByName(name); ok {
 			agreed = append(agreed, name)
 		}
@@ -364,9 +296,9 @@ func TestNothingElseSteers(t *testing.T) {
 	around := regexp.MustCompile(`\b(?:cfg|Knobs|settings|s)\.(?:` + strings.Join(agreed, "|") + `|P2P\(|RingsFor\(|ChecksDisable)\b`)
 	found := regexp.MustCompile(`\b(?:os\.(?:Getenv|LookupEnv|Environ|ReadFile|Open)|runtime\.(?:NumCPU|GOMAXPROCS|GOARCH)|LoadMeasurements|SchedGetaffinity)\b`)
 	allowed := map[string][]string{ // by file: what it may read, and why
-		"connect.go": {"runtime.GOMAXPROCS", "cfg.ChecksDisable"}, // for the hello, which merge reads
-		"dump.go":    {"os.Open"},                                 // for NCCL_TOPO_DUMP_FILE
-		"init.go":    {"os.Environ", "os.Getenv", "s.RingsFor("},  // the knobs; ASSAY_JOB_SECRET; for the Env
+		"connect.go": {"cfg.ChecksDisable"},                      // for the hello, which Merge reads
+		"dump.go":    {"os.Open"},                                // for NCCL_TOPO_DUMP_FILE
+		"init.go":    {"os.Environ", "os.Getenv", "s.RingsFor("}, // the knobs; ASSAY_JOB_SECRET; for the Env
 	}
 	for _, dir := range []string{".", "cuda"} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -374,7 +306,7 @@ func TestNothingElseSteers(t *testing.T) {
 			t.Fatalf("%s: %d files, %v", dir, len(files), err)
 		}
 		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") || file == "env.go" {
+			if strings.HasSuffix(file, "_test.go") {
 				continue
 			}
 			b, err := os.ReadFile(file)
@@ -390,74 +322,6 @@ func TestNothingElseSteers(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestRulesTravel: what rank 0 sends is what it would choose, and what is
-// damaged is refused.
-func TestRulesTravel(t *testing.T) {
-	e := Env{BuffSize: defaultBuffSize, SingleRingThreshold: knob.Auto, LLThreshold: knob.Auto}
-	e.merge([]hello{{PID: 1, CPUs: [16]uint64{3}, Procs: 2}, {PID: 2, CPUs: [16]uint64{3}, Procs: 2}})
-	b, err := e.rules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newPicker(b, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tuner, err := e.tuner()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(tuner.Rules(), p.rules); d != "" {
-		t.Errorf("rules (-sent +received):\n%s", d)
-	}
-	for in, want := range map[string]string{
-		"":                            "damaged choices",
-		"{}":                          "no choices",
-		`{"error":"nothing is left"}`: "choosing algorithms: nothing is left",
-		`{"rules":[]}`:                "no rule for AllReduce",
-		`{"rules":[[{"below":1}]]}`:   "rule 1 for AllReduce is damaged",
-		string(b[:len(b)/2]):          "damaged choices",
-	} {
-		if _, err := newPicker([]byte(in), 2); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("newPicker(%.40q) = %v; want %q", in, err, want)
-		}
-	}
-}
-
-// TestTunerIsFound: communicators with the same file of measurements share a
-// tuner.
-func TestTunerIsFound(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tune.json")
-	m := &tuning.Measurements{Points: []tuning.Point{{Collective: "AllReduce", Algorithm: "ring", Protocol: "LL", Channels: 1, Ranks: 2, Groups: 1, Local: "SHM", Bytes: 8, Micros: 1}}}
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
-	tunerOf := func() *tuning.Tuner {
-		e := Env{BuffSize: defaultBuffSize}
-		var err error
-		if e.Tuning, err = readTuning(file); err != nil {
-			t.Fatal(err)
-		}
-		e.merge([]hello{{PID: 1}, {PID: 2}})
-		u, err := e.tuner()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u
-	}
-	first := tunerOf()
-	if tunerOf() != first {
-		t.Error("the second communicator with a file made a tuner of its own")
-	}
-	m.Points[0].Micros = 2
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
-	if tunerOf() == first {
-		t.Error("a file that has changed gives the tuner of the one before")
 	}
 }
 

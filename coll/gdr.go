@@ -2,7 +2,6 @@ package coll
 
 import (
 	"cmp"
-	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
@@ -20,17 +19,10 @@ func GDROptions(k *knob.Knobs) topology.GDROptions {
 	return topology.GDROptions{Off: k.IB.CUDASupport == 0, Level: level, Read: k.IB.GDRRead, C2C: k.IB.GDRC2C}
 }
 
-var deviceBus atomic.Pointer[func(device int) (string, error)]
-
-// RegisterDeviceBus says how a device's PCI address is found, as
-// RegisterAccelerator does for accelerators.
-func RegisterDeviceBus(bus func(device int) (string, error)) { deviceBus.Store(&bus) }
-
 // firstPort is the port that a rank begins with: with a GPU, the nearest one;
 // else, and where the machine does not say what is near, the one of its index.
 func (c *Comm) firstPort(ports []verbs.PortInfo, index int) int {
-	bus := deviceBus.Load()
-	if c.cfg.device == nil || bus == nil {
+	if c.cfg.device == nil || c.cfg.gpus == nil {
 		return index
 	}
 	const about = debug.Init | debug.Net
@@ -38,7 +30,7 @@ func (c *Comm) firstPort(ports []verbs.PortInfo, index int) int {
 	var id sysfs.BusID
 	if err == nil {
 		var name string
-		if name, err = (*bus)(*c.cfg.device); err == nil {
+		if name, err = c.cfg.gpus.Bus(*c.cfg.device); err == nil {
 			id, err = sysfs.ParseBusID(name)
 		}
 	}

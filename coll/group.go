@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/transport"
 )
@@ -20,7 +21,7 @@ type Group struct {
 	runs  []*host.Run
 	which []int // of runs: the index in calls
 	tails []tail
-	batch []*DeviceOp
+	batch []*executor.Op
 	from  []int // of batch: the index in calls
 }
 

@@ -4,25 +4,24 @@ import (
 	"context"
 	"slices"
 
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A HostSide is what an accelerator has of its communicator.
-type HostSide struct {
+// A hostSide implements executor.Host.
+type hostSide struct {
 	c   *Comm
 	run host.Run
 }
 
-// Exchange gives every rank what each passes, by rank. It takes a millisecond
-// or so.
-func (h *HostSide) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
+// Exchange implements executor.Host.
+func (h *hostSide) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 	return h.c.net.AllGather(ctx, b)
 }
 
-// Gather gives every rank what each passes, all of one length, by rank, in
-// some microseconds. Only an Accelerator's Enqueue may call it.
-func (h *HostSide) Gather(send, recv []byte) error {
+// Gather implements executor.Host.
+func (h *hostSide) Gather(send, recv []byte) error {
 	if h.c.size == 1 {
 		copy(recv, send)
 		return nil
@@ -40,12 +39,12 @@ func gatherOf(send, recv []byte) call {
 	return call{coll: op.AllGather, send: Bytes(send), recv: Bytes(recv), count: len(send), t: Uint8, root: NoPeer}
 }
 
-// GatherAll is Gather for several ranks that one goroutine is. Only an
-// Accelerator's EnqueueAll may call it, for accelerators of its group.
-func GatherAll(sides []*HostSide, send, recv [][]byte) error {
+// GatherAll implements executor.Host.
+func (*hostSide) GatherAll(hosts []executor.Host, send, recv [][]byte) error {
 	var comms []*Comm // by run
-	runs := make([]*host.Run, 0, len(sides))
-	for i, h := range sides {
+	runs := make([]*host.Run, 0, len(hosts))
+	for i, of := range hosts {
+		h := of.(*hostSide)
 		if h.c.size == 1 {
 			copy(recv[i], send[i])
 			continue
@@ -59,24 +58,12 @@ func GatherAll(sides []*HostSide, send, recv [][]byte) error {
 	return driveAll(runs, comms)
 }
 
-// A Swap is between a rank and some others: each gives the other what it has,
-// which is of one length.
-type Swap struct {
-	Side  *HostSide
-	Peers []int // not the rank itself
-	Send  []byte
-	Recv  [][]byte // by index in Peers
-}
-
-// SwapAll does swaps, of several ranks that one goroutine is, perhaps. Only an
-// Accelerator's Enqueue or EnqueueAll may call it, for accelerators of its
-// group. To others it is like Sends and Recvs: peers call it, too, and no one
-// else needs to.
-func SwapAll(swaps []Swap) error {
+// SwapAll implements executor.Host.
+func (*hostSide) SwapAll(swaps []executor.Swap) error {
 	var comms []*Comm // by run
 	var runs []*host.Run
 	for _, s := range swaps {
-		c := s.Side.c
+		c := s.Host.(*hostSide).c
 		for i, p := range s.Peers {
 			for _, a := range [...]call{{send: Bytes(s.Send)}, {recv: Bytes(s.Recv[i])}} {
 				a.coll, a.peer, a.count, a.t, a.root = pointToPoint, p, len(s.Send), Uint8, NoPeer
@@ -104,19 +91,21 @@ func driveAll(runs []*host.Run, comms []*Comm) error {
 	return err
 }
 
-// Comm makes a communicator of the same ranks on the processor's memory. All
-// ranks call it.
-func (h *HostSide) Comm(ctx context.Context) (*Comm, error) {
+// Comm implements executor.Host.
+func (h *hostSide) Comm(ctx context.Context) (executor.Comm, error) {
 	all := make([]int, h.c.size)
 	for r := range all {
 		all[r] = r
 	}
-	return h.c.child(ctx, "CommInitRank", all, nil)
+	c, err := h.c.child(ctx, "CommInitRank", all, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// Fail makes the communicator unusable, here and at all other ranks. Any
-// goroutine may call it.
-func (h *HostSide) Fail(err error) { h.c.fault.Set(h.c.wrap("asynchronous", err)) }
+// Fail implements executor.Host.
+func (h *hostSide) Fail(err error) { h.c.fault.Set(h.c.wrap("asynchronous", err)) }
 
-// Err is what went wrong with the communicator, or nil.
-func (h *HostSide) Err() error { return h.c.fault.Err() }
+// Err implements executor.Host.
+func (h *hostSide) Err() error { return h.c.fault.Err() }

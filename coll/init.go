@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/transport"
@@ -29,6 +30,9 @@ type Config struct {
 	// there is none, and all memory is the processor's. All ranks of a
 	// communicator have one or none has.
 	Device *int
+	// GPUs makes what does operations on devices: cuda.Factory. nil: the program has
+	// nothing that knows devices.
+	GPUs *executor.Factory
 	// Devices are those of CommInitRanks and CommInitAll, in the order of the
 	// ranks that they join. They take precedence over Device.
 	Devices []int
@@ -42,10 +46,11 @@ type settings struct {
 	rings  [][]int
 	boot   bootstrap.Options
 	device *int
+	gpus   *executor.Factory
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs} // a Knobs is shared, and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()

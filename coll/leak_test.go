@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/executor"
+
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/debug"
 )
@@ -32,8 +34,8 @@ func initEach(t *testing.T, ctx context.Context, id UniqueID, cfgs []Config) ([]
 	return comms, errs
 }
 
-// errOpen is why the accelerators of a test cannot be opened.
-var errOpen = errors.New("no such accelerator")
+// errOpen is why the executors of a test cannot be opened.
+var errOpen = errors.New("no such executor")
 
 // TestFailuresLeaveNothing: what fails closes what it has opened: listeners,
 // files, connections, goroutines, shared memory.
@@ -115,17 +117,19 @@ func TestFailuresLeaveNothing(t *testing.T) {
 			_, err := CommInitAll(t.Context(), 3, cfg)
 			failed(t, err)
 		},
-		"an accelerator that cannot be opened": func(t *testing.T, cfg Config) {
+		"an executor that cannot be opened": func(t *testing.T, cfg Config) {
 			fakes(t)
-			RegisterAccelerator(func(context.Context, AcceleratorConfig) (Accelerator, error) { return nil, errOpen })
+			cfg.GPUs = fakeGPUs
+			fakeGPUs.Open = func(context.Context, executor.Config) (executor.Executor, error) { return nil, errOpen }
 			cfg.Devices = []int{0, 1}
 			_, err := CommInitAll(t.Context(), 2, cfg)
 			failed(t, err)
 		},
-		"an accelerator of some": func(t *testing.T, cfg Config) {
+		"an executor of some": func(t *testing.T, cfg Config) {
 			fakes(t)
-			open := *opener.Load()
-			RegisterAccelerator(func(ctx context.Context, a AcceleratorConfig) (Accelerator, error) {
+			cfg.GPUs = fakeGPUs
+			open := fakeGPUs.Open
+			fakeGPUs.Open = func(ctx context.Context, a executor.Config) (executor.Executor, error) {
 				if a.Rank == 1 {
 					return nil, errOpen
 				}
@@ -134,14 +138,15 @@ func TestFailuresLeaveNothing(t *testing.T) {
 					t.Error("an exchange without rank 1")
 				}
 				return open(ctx, a)
-			})
+			}
 			cfg.Devices = []int{0, 1, 2}
 			_, err := CommInitAll(t.Context(), 3, cfg)
 			failed(t, err)
 		},
-		"a communicator of an accelerator's": func(t *testing.T, cfg Config) {
+		"a communicator of an executor's": func(t *testing.T, cfg Config) {
 			fakes(t)
-			RegisterAccelerator(func(ctx context.Context, a AcceleratorConfig) (Accelerator, error) {
+			cfg.GPUs = fakeGPUs
+			fakeGPUs.Open = func(ctx context.Context, a executor.Config) (executor.Executor, error) {
 				ctx, cancel := context.WithCancel(ctx)
 				if a.Rank == 1 {
 					cancel()
@@ -152,7 +157,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 					t.Errorf("%v came without rank 1", c)
 				}
 				return nil, err
-			})
+			}
 			cfg.Devices = []int{0, 1, 2}
 			_, err := CommInitAll(t.Context(), 3, cfg)
 			failed(t, err)
@@ -191,23 +196,23 @@ func TestFailuresLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestFaultWhileOpening: an accelerator that is opened while the communicator
+// TestFaultWhileOpening: an executor that is opened while the communicator
 // breaks is closed.
 func TestFaultWhileOpening(t *testing.T) {
 	colltest.Watch(t)
 	all := fakes(t)
-	open := *opener.Load()
-	RegisterAccelerator(func(ctx context.Context, a AcceleratorConfig) (Accelerator, error) {
+	open := fakeGPUs.Open
+	fakeGPUs.Open = func(ctx context.Context, a executor.Config) (executor.Executor, error) {
 		f, err := open(ctx, a)
 		a.Host.Fail(errOpen)
 		return f, err
-	})
+	}
 	if _, err := CommInitAll(t.Context(), 2, deviceConfig(2)); err == nil {
 		t.Error("there is a communicator, and it broke before")
 	}
 	for r := range 2 {
 		if f := of(all, r); len(f.log) != 1 || f.log[0] != "close" {
-			t.Errorf("rank %d's accelerator heard %q; want close", r, f.log)
+			t.Errorf("rank %d's executor heard %q; want close", r, f.log)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/executor"
+
 	"github.com/assay-hpc/assay/coll/debug"
 )
 
@@ -124,11 +126,11 @@ func TestLateIsNamed(t *testing.T) {
 			_ = c.AllGather(Of(v), Of(make([]int32, 2)), 1, Int32)
 			return g.End()
 		}, "operation #2, AllGather of int32: waiting for"},
-		"an accelerator": {func(c, _ *Comm, side *fake) error {
+		"an executor": {func(c, _ *Comm, side *fake) error {
 			side.gather = true
 			return c.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
 		}, "operation #3, AllGather of uint8: waiting for"},
-		"accelerators": {func(c, other *Comm, side *fake) error {
+		"executors": {func(c, other *Comm, side *fake) error {
 			side.gather = true
 			var g Group
 			g.Start()
@@ -139,7 +141,7 @@ func TestLateIsNamed(t *testing.T) {
 		}, "operation #3, AllGather of uint8: waiting for"},
 		"a swap": {func(c, _ *Comm, side *fake) error {
 			peer := 1 - c.Rank()
-			return SwapAll([]Swap{{Side: side.cfg.Host, Peers: []int{peer}, Send: []byte{7}, Recv: [][]byte{make([]byte, 1)}}})
+			return side.cfg.Host.SwapAll([]executor.Swap{{Host: side.cfg.Host, Peers: []int{peer}, Send: []byte{7}, Recv: [][]byte{make([]byte, 1)}}})
 		}, "operation #1, Send/Recv of uint8: waiting for"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -256,7 +256,7 @@ func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err e
 			return "", c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged list of networks", r)
 		}
 	}
-	name, without, err := choose(all)
+	name, without, err := commonNetwork(all)
 	if err != nil {
 		return "", c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: without, Err: err})
 	}
@@ -286,10 +286,10 @@ func (o offer) why(name string) string {
 	return cmp.Or(strings.Join(o.Lacks, "; "), "no plugin was asked for")
 }
 
-// choose takes the first network of rank 0's that all ranks have. without is a
+// commonNetwork takes the first network of rank 0's that all ranks have. without is a
 // rank for which one before that could not be taken, or because of which there
 // is none at all; NoPeer if there is no such rank.
-func choose(all []offer) (name string, without int, err error) {
+func commonNetwork(all []offer) (name string, without int, err error) {
 	without = NoPeer
 	for r, o := range all {
 		if len(o.Names) == 0 {

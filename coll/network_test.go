@@ -326,9 +326,9 @@ func TestChoose(t *testing.T) {
 		{[]offer{has("a"), has("a"), has("b")}, "", 2},
 		{[]offer{has("a"), has()}, "", 1},
 	} {
-		got, without, err := choose(tt.all)
+		got, without, err := commonNetwork(tt.all)
 		if got != tt.want || without != tt.without || (err == nil) != (tt.want != "") {
-			t.Errorf("choose(%v) = %q, %d, %v; want %q, %d", tt.all, got, without, err, tt.want, tt.without)
+			t.Errorf("commonNetwork(%v) = %q, %d, %v; want %q, %d", tt.all, got, without, err, tt.want, tt.without)
 		}
 	}
 }

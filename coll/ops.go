@@ -22,15 +22,30 @@ type call struct {
 }
 
 // Do does an operation: what AllReduce and the others below are short for. Its Send
-// and Recv may have more than it needs. Of a SendRecv it begins the Send to the next
-// rank and the Recv from the one before, which takes a group.
+// and Recv may have more than it needs. The Sends and Recvs of a SendRecv are a
+// group; without Transfers they are one to the next rank and one from the one
+// before.
 func (c *Comm) Do(o *op.Op) error {
 	send, recv := Buffer{o.Send, o.Device && len(o.Send) > 0}, Buffer{o.Recv, o.Device && len(o.Recv) > 0}
 	if o.Coll == op.SendRecv {
-		if err := c.Send(send, o.Count, o.Type, (c.rank+1)%c.size); err != nil {
-			return err
+		g := c.group
+		if g == nil {
+			g = &c.own
 		}
-		return c.Recv(recv, o.Count, o.Type, (c.rank+c.size-1)%c.size)
+		g.Start()
+		g.Add(c)
+		if o.Transfers == nil {
+			_ = c.Send(send, o.Count, o.Type, (c.rank+1)%c.size)
+			_ = c.Recv(recv, o.Count, o.Type, (c.rank+c.size-1)%c.size)
+		}
+		for _, t := range o.Transfers {
+			if b := (Buffer{t.Data, o.Device}); t.Send {
+				_ = c.Send(b, len(t.Data), Uint8, t.Peer)
+			} else {
+				_ = c.Recv(b, len(t.Data), Uint8, t.Peer)
+			}
+		}
+		return g.End() // with what a Send or Recv has said
 	}
 	root := o.Root
 	if !o.Coll.Rooted() {
@@ -179,7 +194,7 @@ func (c *Comm) check(a *call) error {
 	switch {
 	case !overlap(a.send.b, a.recv.b):
 	case a.coll == op.AllToAll && a.send.addr() == a.recv.addr():
-		if !a.send.device { // whose accelerator sees to it
+		if !a.send.device { // whose executor sees to it
 			a.send.b = slices.Clone(a.send.b)
 		}
 	case !c.inPlace(a):

@@ -2,7 +2,6 @@ package coll
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,13 +22,6 @@ func (c *Comm) hostID() (uint64, error) {
 		return 0, fmt.Errorf("telling hosts apart: %w; NCCL_HOSTID can say it", err)
 	}
 	return id | 1, nil // 0 stands for none
-}
-
-func onesOf(mask [16]uint64) (n int) {
-	for _, w := range mask {
-		n += bits.OnesCount64(w)
-	}
-	return n
 }
 
 // waitForNetwork makes a rank that waits listen to its network.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
@@ -22,7 +23,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 	if c.size == 1 {
 		return c.errorOf(InvalidUsage, name, "there is nothing to choose with one rank")
 	}
-	defer func() { c.picks.force, c.last.plan = nil, nil }()
+	defer func() { c.picks.Force, c.last.plan = nil, nil }()
 	most := 0
 	for _, s := range sizes {
 		most = max(most, s)
@@ -52,7 +53,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 					return err
 				}
 				if t > 0 {
-					add(tuning.PointOf(c.env.model(), coll, choice, int64(size), t.Seconds()*1e6))
+					add(tuning.PointOf(c.env.Model(), coll, choice, int64(size), t.Seconds()*1e6))
 				}
 			}
 		}
@@ -64,7 +65,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 func (c *Comm) candidates(ctx context.Context, coll op.Collective, size int) (choices []tuning.Choice, err error) {
 	var mine []byte
 	if c.rank == 0 {
-		t, err := c.env.tuner()
+		t, err := c.env.Tuner()
 		if err != nil {
 			return nil, c.wrap("Tune", err)
 		}
@@ -85,7 +86,7 @@ func (c *Comm) candidates(ctx context.Context, coll op.Collective, size int) (ch
 // measure is the time of an operation, the mean of all ranks' medians; 0 where
 // the size is too small for the ranks.
 func (c *Comm) measure(ctx context.Context, coll op.Collective, choice tuning.Choice, size int, in, out []byte) (time.Duration, error) {
-	c.picks.force, c.last.plan = &forced{coll, choice}, nil
+	c.picks.Force, c.last.plan = &choose.Forced{Coll: coll, Choice: choice}, nil
 	count := size / 4
 	if coll >= op.AllGather {
 		count /= c.size

@@ -88,7 +88,7 @@ func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
 
 // all tunes one collective after the other. All ranks come to the same rules.
 func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
-	engine, ok := r.communicator().Accelerator().(cuda.Tuner)
+	engine, ok := r.communicator().Executor().(cuda.Tuner)
 	switch {
 	case r.Size() == 1:
 		return usagef("there is nothing to choose with one rank")

@@ -120,7 +120,7 @@ func (j *job) join(ctx context.Context, id coll.UniqueID, knobs *knob.Knobs, dev
 	for i := range ranks {
 		ranks[i] = j.where.Rank*j.perProcess + i
 	}
-	return coll.CommInitRanks(ctx, j.where.Size*j.perProcess, id, ranks, coll.Config{Knobs: knobs, Devices: devices})
+	return coll.CommInitRanks(ctx, j.where.Size*j.perProcess, id, ranks, coll.Config{Knobs: knobs, Devices: devices, GPUs: gpuFactory})
 }
 
 // own makes the communicators the world's to abort and to close.

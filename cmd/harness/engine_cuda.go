@@ -10,13 +10,16 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll"
-	_ "github.com/assay-hpc/assay/coll/cuda" // operations on GPUs
+	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/cuda/bench"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
 )
+
+// gpuFactory makes what does operations on GPUs.
+var gpuFactory = cuda.Factory
 
 // gpus lists the GPUs that this process sees, or says why there are none.
 func gpus() ([]perf.Device, error) { return listGPUs() }

@@ -6,10 +6,15 @@ import (
 	"context"
 	"io"
 
+	"github.com/assay-hpc/assay/coll/executor"
+
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/tuning"
 )
+
+// gpuFactory is none.
+var gpuFactory *executor.Factory
 
 // gpus says why there are none.
 func gpus() ([]perf.Device, error) { return nil, driver.Init() }

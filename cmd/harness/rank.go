@@ -35,9 +35,6 @@ func (r *rankComm) like(c *coll.Comm) (perf.Comm, error) { return &rankComm{Comm
 // Do implements perf.Comm.
 func (r *rankComm) Do(o *op.Op) error {
 	o.Device = r.device
-	if o.Coll == op.SendRecv {
-		return r.Group(func() error { return r.Comm.Do(o) })
-	}
 	if o.Coll.Reduces() && o.Red >= firstFactor {
 		scaled := *o
 		scaled.Red, scaled.Scaled, scaled.Scale = elem.Sum, true, r.factors[o.Red-firstFactor]

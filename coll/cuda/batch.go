@@ -5,9 +5,10 @@ package cuda
 import (
 	"slices"
 
+	"github.com/assay-hpc/assay/coll/executor"
+
 	"golang.org/x/sync/errgroup"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -31,8 +32,8 @@ type cursor struct {
 	copying    bool
 }
 
-// EnqueueAll implements coll.Accelerator.
-func (e *engine) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
+// EnqueueAll implements executor.Executor.
+func (e *engine) EnqueueAll(ops []*executor.Op) (int, error) {
 	b := &e.batch
 	if i, err := b.take(ops); err != nil {
 		return i, err
@@ -53,7 +54,7 @@ func (e *engine) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
 
 // take sorts the operations by engine. What is staged is handed to its stager,
 // which does it beside.
-func (b *batch) take(ops []*coll.DeviceOp) (int, error) {
+func (b *batch) take(ops []*executor.Op) (int, error) {
 	for i := range b.cursors {
 		c := &b.cursors[i]
 		clear(c.ops)
@@ -97,17 +98,17 @@ func (b *batch) of(e *engine) *cursor {
 	return c
 }
 
-func (b *batch) rankOf(o *coll.DeviceOp) int {
+func (b *batch) rankOf(o *executor.Op) int {
 	if e, ok := o.On.(*engine); ok {
 		return e.cfg.Rank
 	}
-	return coll.NoPeer
+	return op.NoPeer
 }
 
 // load loads the kernels of all operations before any of them is launched, on
 // all devices at once.
 func (b *batch) load() error {
-	var sides []*coll.HostSide
+	var sides []executor.Host
 	var send, recv [][]byte
 	var loads []func() error
 	for i := range b.cursors {
@@ -127,7 +128,7 @@ func (b *batch) load() error {
 		if err := g.Wait(); err != nil {
 			return err
 		}
-		if err := coll.GatherAll(sides, send, recv); err != nil {
+		if err := sides[0].GatherAll(sides, send, recv); err != nil {
 			return err
 		}
 	}
@@ -137,7 +138,7 @@ func (b *batch) load() error {
 // rooms opens those that are needed and not there.
 func (b *batch) rooms() error {
 	var all []*copier
-	var sides []*coll.HostSide
+	var sides []executor.Host
 	var send, recv [][]byte
 	for i := range b.cursors {
 		e := b.cursors[i].e
@@ -146,8 +147,10 @@ func (b *batch) rooms() error {
 			send, recv = append(send, e.copier.offer()), append(recv, make([]byte, offerBytes*e.cfg.Size))
 		}
 	}
-	if err := coll.GatherAll(sides, send, recv); err != nil {
-		return err
+	if len(sides) > 0 {
+		if err := sides[0].GatherAll(sides, send, recv); err != nil {
+			return err
+		}
 	}
 	for i, k := range all {
 		if err := k.acceptAll(recv[i]); err != nil {
@@ -160,7 +163,7 @@ func (b *batch) rooms() error {
 // pairs opens rooms for Sends and Recvs.
 func (b *batch) pairs() error {
 	var all []*copier
-	var swaps []coll.Swap
+	var swaps []executor.Swap
 	for i := range b.cursors {
 		k := &b.cursors[i].e.copier
 		for _, o := range b.cursors[i].ops { // one is SendRecv at most
@@ -169,8 +172,10 @@ func (b *batch) pairs() error {
 			}
 		}
 	}
-	if err := coll.SwapAll(swaps); err != nil {
-		return err
+	if len(swaps) > 0 {
+		if err := swaps[0].Host.SwapAll(swaps); err != nil {
+			return err
+		}
 	}
 	for i, k := range all {
 		if err := k.acceptSwap(swaps[i]); err != nil {

@@ -5,7 +5,6 @@ package cuda
 import (
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/elem"
@@ -139,7 +138,7 @@ func (k *copier) start(o *op.Op, c choice) error {
 
 // startPairs begins Sends and Recvs, of which args has addresses and lengths.
 func (k *copier) startPairs(args *argsABI, c choice) error {
-	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: coll.NoPeer}, *args, nil
+	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: op.NoPeer}, *args, nil
 	longest := 0
 	for p := range k.e.cfg.Size {
 		longest = max(longest, int(args.send[p]), int(args.recv[p]))
@@ -232,7 +231,7 @@ func (k *copier) barrier(round int) error {
 		return err
 	}
 	c := choice{exchangeLL, 1, 32, 0}
-	o := op.Op{Coll: op.AllGather, Send: op.Memory(uintptr(k.token), 8), Recv: op.Memory(uintptr(k.token)+8, 8*k.e.cfg.Size), Count: 8, Type: elem.Uint8, Root: coll.NoPeer}
+	o := op.Op{Coll: op.AllGather, Send: op.Memory(uintptr(k.token), 8), Recv: op.Memory(uintptr(k.token)+8, 8*k.e.cfg.Size), Count: 8, Type: elem.Uint8, Root: op.NoPeer}
 	a := l.args
 	fill(a, e.cfg.Rank, e.cfg.Size, &o, c)
 	if k.ring != nil || k.op.Coll == op.SendRecv {

@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -34,7 +33,7 @@ const chainTail = 4
 type ring struct {
 	coll       op.Collective
 	rank, size int
-	next, prev int // coll.NoPeer: none
+	next, prev int // op.NoPeer: none
 	position   int // in a chain
 	segment    int // bytes of the longest one
 	total      int // bytes of all, for AllReduce
@@ -64,10 +63,10 @@ func newRing(o *op.Op, rank, size, chunk int) ring {
 			g.position = (g.position + size - 1) % size
 		}
 		if g.position == 0 {
-			g.prev = coll.NoPeer
+			g.prev = op.NoPeer
 		}
 		if g.position == size-1 {
-			g.next = coll.NoPeer
+			g.next = op.NoPeer
 		}
 		g.chunk, g.chunks = chunk, chunks(g.segment, chunk, chainTail)
 		// So the others may be in the operations before and after.
@@ -152,7 +151,7 @@ func (g *ring) sends(round int) (m move) {
 	switch g.coll {
 	case op.Broadcast, op.Reduce:
 		chunk := round - g.position*g.lag
-		if g.next == coll.NoPeer || chunk < 0 {
+		if g.next == op.NoPeer || chunk < 0 {
 			return m
 		}
 		switch {
@@ -197,11 +196,11 @@ func (g *ring) gets(round int) (m move) {
 	switch g.coll {
 	case op.Broadcast, op.Reduce:
 		chunk := round - (g.position-1)*g.lag
-		if g.prev == coll.NoPeer || chunk < 0 {
+		if g.prev == op.NoPeer || chunk < 0 {
 			return m
 		}
 		m.reduce = g.coll == op.Reduce
-		m.last = g.next == coll.NoPeer
+		m.last = g.next == op.NoPeer
 		m.at, m.n = g.cut(0, chunk)
 	case op.AllGather:
 		step, chunk := g.at(round)

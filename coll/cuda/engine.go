@@ -13,23 +13,22 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-func init() {
-	coll.RegisterAccelerator(open)
-	coll.RegisterDeviceBus(driver.Bus)
-}
+// Factory makes the executors of communicators on NVIDIA GPUs.
+var Factory = &executor.Factory{Open: open, Bus: driver.Bus}
 
 // An engine is one rank's side of a communicator whose devices reach one
 // another, or at least the same memory of the host.
 type engine struct {
-	cfg     coll.AcceleratorConfig
+	cfg     executor.Config
 	dev     *device
 	chooser chooser
 	comm    commABI
@@ -65,9 +64,9 @@ const (
 	pinnedBytes = reportsAt + (packetChannels+chunkChannels)*reportBytes
 )
 
-// open makes the accelerator of a rank: an engine if there can be windows, or
+// open makes the executor of a rank: an engine if there can be windows, or
 // else a stager. All ranks come to the same.
-func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, error) {
+func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	dev, err := deviceOf(cfg.Device)
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
@@ -82,9 +81,9 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	}
 	rules, err := measuredFor(cfg.Env.Tuning.Measurements, dev.info.Name, cfg.Size)
 	if err != nil {
-		return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: err}
+		return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: err}
 	}
-	var a coll.Accelerator
+	var a executor.Executor
 	err = dev.in(func() error {
 		w, all, why, err := openWindows(ctx, cfg, dev, rules.sum())
 		switch {
@@ -107,7 +106,7 @@ func open(ctx context.Context, cfg coll.AcceleratorConfig) (coll.Accelerator, er
 	return a, nil
 }
 
-func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identity, rules measured) (_ *engine, err error) {
+func newEngine(cfg executor.Config, dev *device, w windows, all []identity, rules measured) (_ *engine, err error) {
 	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
 	defer func() {
 		if err != nil {
@@ -121,7 +120,7 @@ func newEngine(cfg coll.AcceleratorConfig, dev *device, w windows, all []identit
 	}
 	if s := cfg.Env.GPUAlgo; s != "" {
 		if e.chooser.force, err = parseChoice(s); err != nil {
-			return nil, &coll.Error{Code: coll.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: coll.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
+			return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
 	e.copying = e.mayCopy()
@@ -173,7 +172,7 @@ func (e *engine) mayCopy() bool {
 
 // newChooser makes what all ranks' devices and settings allow. It is made of
 // what the ranks have agreed on and told one another, and of nothing else.
-func newChooser(k *coll.Env, ranks int, all []identity, hosted bool) chooser {
+func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	buffer := 0
 	if k.BuffSize != defaultBuffSize {
 		buffer = int(k.BuffSize)
@@ -253,10 +252,10 @@ func (e *engine) load(o *op.Op) error {
 	return nil
 }
 
-// Alloc implements coll.Accelerator.
+// Alloc implements executor.Executor.
 func (e *engine) Alloc(n int) (uintptr, error) { return e.dev.alloc(e.cfg.Rank, n) }
 
-// Free implements coll.Accelerator.
+// Free implements executor.Executor.
 func (e *engine) Free(addr uintptr) error { return e.dev.free(e.cfg.Rank, addr) }
 
 func (d *device) alloc(rank, n int) (uintptr, error) {
@@ -283,7 +282,7 @@ func (d *device) free(rank int, addr uintptr) error {
 	return nil
 }
 
-// Chosen implements coll.Accelerator.
+// Chosen implements executor.Executor.
 func (e *engine) Chosen() string {
 	if e.chosen.kernel == noKernel {
 		return "memcpy"
@@ -291,7 +290,7 @@ func (e *engine) Chosen() string {
 	return fmt.Sprintf("%v/%d", e.chosen.kernel, e.chosen.channels)
 }
 
-// Stream implements coll.Accelerator.
+// Stream implements executor.Executor.
 func (e *engine) Stream(stream uintptr) error {
 	s := driver.Stream(stream)
 	if s == e.stream {
@@ -322,7 +321,7 @@ func follow(event driver.Event, from, to driver.Stream, busy bool) error {
 	return to.WaitEvent(event)
 }
 
-// Abort implements coll.Accelerator: kernels see the word and leave.
+// Abort implements executor.Executor: kernels see the word and leave.
 func (e *engine) Abort(error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -356,8 +355,8 @@ func (e *engine) watchReports() {
 		}
 		e.told = true
 		peer := int(r.who >> 16 & 0xff)
-		e.cfg.Host.Fail(&coll.Error{
-			Code: coll.Timeout, Rank: e.cfg.Rank, Op: "asynchronous", Peer: peer,
+		e.cfg.Host.Fail(&op.Error{
+			Code: op.Timeout, Rank: e.cfg.Rank, Op: "asynchronous", Peer: peer,
 			Err: fmt.Errorf("a kernel waited %v for rank %d, which has not got as far (message %d of channel %d, seen %d)", e.cfg.Timeout, peer, r.wanted, r.who&0xffff, r.found),
 		})
 		return
@@ -390,7 +389,7 @@ func (e *engine) drain() bool {
 	}
 }
 
-// Close implements coll.Accelerator.
+// Close implements executor.Executor.
 func (e *engine) Close(barrier func() error) error {
 	watch.remove(e)
 	if barrier == nil {
@@ -437,10 +436,10 @@ func (e *engine) free() error {
 // failure makes an Error of coll's of what the driver reports. What others
 // report is coll's to name.
 func failure(rank int, o string, err error) error {
-	var known *coll.Error
+	var known *op.Error
 	var cu *driver.Error
 	if errors.As(err, &known) || !errors.As(err, &cu) {
 		return err
 	}
-	return &coll.Error{Code: coll.UnhandledCudaError, Rank: rank, Op: o, Peer: coll.NoPeer, Err: err}
+	return &op.Error{Code: op.UnhandledCudaError, Rank: rank, Op: o, Peer: op.NoPeer, Err: err}
 }

@@ -3,15 +3,15 @@
 package cuda
 
 import (
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Enqueue implements coll.Accelerator. What it does for one kernel allocates
+// Enqueue implements executor.Executor. What it does for one kernel allocates
 // nothing and calls the driver once.
-func (e *engine) Enqueue(d *coll.DeviceOp) error {
+func (e *engine) Enqueue(d *executor.Op) error {
 	o := &d.Op
 	if e.cfg.CheckPointers {
 		if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, o); err != nil {
@@ -20,7 +20,7 @@ func (e *engine) Enqueue(d *coll.DeviceOp) error {
 	}
 	if err := e.enqueue(o); err != nil {
 		if e.trial { // a choice may be impossible, and the next one is not
-			return &coll.Error{Code: coll.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: coll.NoPeer, Err: err}
+			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
 		}
 		return failure(e.cfg.Rank, o.Coll.String(), err)
 	}
@@ -66,7 +66,7 @@ func (e *engine) enqueue(o *op.Op) error {
 // sendRecv enqueues Sends and Recvs.
 func (e *engine) sendRecv(o *op.Op) error {
 	if s := e.copier.swap(o); len(s.Peers) > 0 {
-		if err := coll.SwapAll([]coll.Swap{s}); err != nil {
+		if err := s.Host.SwapAll([]executor.Swap{s}); err != nil {
 			return err
 		}
 		if err := e.copier.acceptSwap(s); err != nil {

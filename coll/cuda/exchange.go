@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -86,7 +85,7 @@ func (x *exchange) next(a *argsABI) (choice, bool) {
 			t := &x.transfers[i]
 			m := x.choose(t)
 			if c.kernel == noKernel {
-				*a = argsABI{root: coll.NoPeer}
+				*a = argsABI{root: op.NoPeer}
 				c = m
 			}
 			c.channels = max(c.channels, m.channels)

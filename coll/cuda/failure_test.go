@@ -251,7 +251,7 @@ func joinProcess(s colltest.Self, name string) (*gpuRank, error) {
 		return nil, err
 	}
 	here = s.Rank % devices
-	cfg := coll.Config{Knobs: k, Device: &here, Silence: 2 * time.Second}
+	cfg := coll.Config{Knobs: k, Device: &here, GPUs: Factory, Silence: 2 * time.Second}
 	var id coll.UniqueID
 	if s.Rank == 0 {
 		var err error

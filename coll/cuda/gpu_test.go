@@ -77,7 +77,7 @@ func (w world) config() coll.Config {
 	if w.set != nil {
 		w.set(k)
 	}
-	return coll.Config{Knobs: k, Devices: w.devices}
+	return coll.Config{Knobs: k, Devices: w.devices, GPUs: Factory}
 }
 
 // open makes the ranks. They are gone when the test ends, without a word if
@@ -147,7 +147,7 @@ func (g *gpuRank) close() error {
 
 // way is how the rank's device reaches the others.
 func (g *gpuRank) way() string {
-	e, ok := g.Accelerator().(*engine)
+	e, ok := g.Executor().(*engine)
 	switch {
 	case !ok:
 		return "staged"

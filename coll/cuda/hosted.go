@@ -8,19 +8,19 @@ import (
 	"fmt"
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
 // Where devices do not reach one another, they all still reach the memory of
 // the host: windows are there, pinned. A kernel then writes into the windows of
 // others and reads its own over the device's link to the host, and all else is
-// as with windows on devices. Processes share them as those of coll.Alloc.
+// as with windows on devices. Processes share them as those of shm.Alloc.
 
 // hostable says why windows cannot be in the processor's memory; "" when they
 // can be. All ranks come to the same.
-func hostable(cfg coll.AcceleratorConfig) string {
+func hostable(cfg executor.Config) string {
 	switch {
 	case cfg.Size > maxRanks:
 		return fmt.Sprintf("windows are for %d ranks at most", maxRanks)
@@ -55,7 +55,7 @@ func (w *windows) offerHosted(n int) (o offer, err error) {
 
 // openHosted is open for windows in the processor's memory. What one rank has
 // registered, all of its process can use.
-func (w *windows) openHosted(cfg coll.AcceleratorConfig, _ *device, all []identity, offers []offer) (err error) {
+func (w *windows) openHosted(cfg executor.Config, _ *device, all []identity, offers []offer) (err error) {
 	w.at = make([]driver.Ptr, cfg.Size)
 	for r, o := range offers {
 		switch {

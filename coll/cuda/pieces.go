@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -119,67 +119,38 @@ func (l *lane) deliver(j *job, k int) error {
 
 // operate does the operation on a piece, which is on the host.
 func (l *lane) operate(o *op.Op, k int, at *slot) error {
-	c, in, out := l.host, coll.Bytes(at.in.b), coll.Bytes(at.out.b)
 	if o.Coll == op.SendRecv {
 		return l.sendRecv(o, k, at)
 	}
-	_, n := piece(o, l.cfg.Size, k)
-	red := o.Red
+	here := *o
+	_, here.Count = piece(o, l.cfg.Size, k)
+	here.Send, here.Recv, here.Device = at.in.b, at.out.b, false
 	if o.Divisor > 0 {
-		red = coll.Avg
+		here.Red = elem.Avg
 	}
-	factor := coll.PreMulSum{Factor: o.Scale}
-	switch o.Coll {
-	case op.AllReduce:
-		if o.Scaled {
-			return c.AllReducePreMul(in, out, n, o.Type, factor)
-		}
-		return c.AllReduce(in, out, n, o.Type, red)
-	case op.Reduce:
-		if o.Scaled {
-			return c.ReducePreMul(in, out, n, o.Type, factor, o.Root)
-		}
-		return c.Reduce(in, out, n, o.Type, red, o.Root)
-	case op.ReduceScatter:
-		if o.Scaled {
-			return c.ReduceScatterPreMul(in, out, n, o.Type, factor)
-		}
-		return c.ReduceScatter(in, out, n, o.Type, red)
-	case op.Broadcast:
-		return c.Broadcast(in, out, n, o.Type, o.Root)
-	case op.AllGather:
-		return c.AllGather(in, out, n, o.Type)
-	case op.AllToAll:
-		return c.AllToAll(in, out, n, o.Type)
-	case op.Gather:
-		return c.Gather(in, out, n, o.Type, o.Root)
-	default: // Scatter
-		return c.Scatter(in, out, n, o.Type, o.Root)
-	}
+	return l.host.Do(&here)
 }
 
 // sendRecv does piece k of all transfers.
 func (l *lane) sendRecv(o *op.Op, k int, at *slot) error {
-	g := &l.group
-	g.Start()
-	g.Add(l.host)
+	l.transfers = l.transfers[:0]
 	in, out := 0, 0
 	for _, t := range o.Transfers {
 		_, n := pieceOf(len(t.Data), k)
-		if n == 0 {
+		switch {
+		case n == 0:
 			continue
-		}
-		var err error
-		if t.Send {
-			err = l.host.Send(coll.Bytes(at.in.b[in:in+n]), n, coll.Uint8, t.Peer)
+		case t.Send:
+			t.Data = at.in.b[in:][:n]
 			in += n
-		} else {
-			err = l.host.Recv(coll.Bytes(at.out.b[out:out+n]), n, coll.Uint8, t.Peer)
+		default:
+			t.Data = at.out.b[out:][:n]
 			out += n
 		}
-		if err != nil {
-			break // End returns it
-		}
+		l.transfers = append(l.transfers, t)
 	}
-	return g.End()
+	if len(l.transfers) == 0 {
+		return nil
+	}
+	return l.host.Do(&op.Op{Coll: op.SendRecv, Transfers: l.transfers})
 }

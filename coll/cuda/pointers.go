@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -27,7 +26,7 @@ func checkPointers(rank, ranks int, dev *device, o *op.Op) error {
 		return errors.Join(checkPointer(o.Send), checkPointer(o.Recv))
 	})
 	if err != nil {
-		return &coll.Error{Code: coll.InvalidArgument, Rank: rank, Op: o.Coll.String(), Peer: coll.NoPeer, Err: err}
+		return &op.Error{Code: op.InvalidArgument, Rank: rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
 	}
 	return nil
 }

@@ -5,9 +5,9 @@ package cuda
 import (
 	"encoding/binary"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -16,7 +16,7 @@ import (
 // swap is what a rank does before Sends and Recvs with those peers with which
 // some are for copies, and rooms are not open yet. Both ends of a message know
 // alike.
-func (k *copier) swap(o *op.Op) (s coll.Swap) {
+func (k *copier) swap(o *op.Op) (s executor.Swap) {
 	e := k.e
 	if o.Coll != op.SendRecv || !e.copying {
 		return s
@@ -30,7 +30,7 @@ func (k *copier) swap(o *op.Op) (s coll.Swap) {
 		}
 	}
 	if len(s.Peers) > 0 {
-		s.Side, s.Send = e.cfg.Host, k.offer()
+		s.Host, s.Send = e.cfg.Host, k.offer()
 	}
 	return s
 }
@@ -104,7 +104,7 @@ func (k *copier) acceptAll(offers []byte) error {
 }
 
 // acceptSwap opens the rooms of peers, where both have one.
-func (k *copier) acceptSwap(s coll.Swap) error {
+func (k *copier) acceptSwap(s executor.Swap) error {
 	for i, p := range s.Peers {
 		var o offer
 		if _, err := binary.Decode(s.Recv[i], binary.LittleEndian, &o); err != nil {

@@ -12,16 +12,18 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
 // A stager does operations on device memory through the processor's: between
 // hosts, and where there can be no windows. Lanes take pieces of an operation in
 // turn. The stream waits meanwhile for a word that the last of them writes.
 type stager struct {
-	cfg    coll.AcceleratorConfig
+	cfg    executor.Config
 	dev    *device
 	word   *driver.Pinned
 	event  driver.Event // between streams
@@ -46,10 +48,10 @@ type stager struct {
 // a second through a socket: that is why there are several.
 type lane struct {
 	*stager
-	index int
-	host  *coll.Comm
-	abort func() // host's Abort; whoever calls it later waits until it has returned
-	group coll.Group
+	index     int
+	host      executor.Comm
+	abort     func()        // host's Abort; whoever calls it later waits until it has returned
+	transfers []op.Transfer // of the piece that is worked on
 
 	in, out  driver.Stream
 	slots    [stageSlots]slot
@@ -86,11 +88,11 @@ type stage struct {
 }
 
 func newStage(n int) (s stage, err error) {
-	if s.b, err = coll.Alloc(n); err == nil {
+	if s.b, err = shm.Alloc(n); err == nil {
 		if s.ptr, err = driver.HostRegister(s.b); err == nil {
 			return s, nil
 		}
-		_ = coll.Free(s.b)
+		_ = shm.Free(s.b)
 	}
 	if s.pinned, err = driver.HostAlloc(n); err != nil {
 		return stage{}, err
@@ -126,7 +128,7 @@ func (s *stage) release() error {
 	case p != nil:
 		return p.Free()
 	}
-	return errors.Join(driver.HostUnregister(b), coll.Free(b))
+	return errors.Join(driver.HostUnregister(b), shm.Free(b))
 }
 
 // mostLanes are as many as there is a use for.
@@ -134,7 +136,7 @@ const mostLanes = 8
 
 // lanesOf is how many lanes every rank has processors for. Each of a host's
 // ranks keeps that many busy, and as many others again that bring the bytes.
-func lanesOf(env *coll.Env) int {
+func lanesOf(env *choose.Env) int {
 	n := mostLanes
 	for _, ranks := range env.Hosts {
 		n = min(n, env.Cores/(2*len(ranks)))
@@ -146,7 +148,7 @@ func lanesOf(env *coll.Env) int {
 }
 
 // newStager is called with the context current.
-func newStager(ctx context.Context, cfg coll.AcceleratorConfig, dev *device) (_ *stager, err error) {
+func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager, err error) {
 	s := &stager{cfg: cfg, dev: dev, memops: dev.info.CanStreamMemOps}
 	defer func() {
 		if err == nil {
@@ -201,8 +203,8 @@ func (l *lane) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Enqueue implements coll.Accelerator.
-func (s *stager) Enqueue(o *coll.DeviceOp) error {
+// Enqueue implements executor.Executor.
+func (s *stager) Enqueue(o *executor.Op) error {
 	j, err := s.put(&o.Op)
 	if err != nil {
 		return failure(s.cfg.Rank, o.Coll.String(), err)
@@ -213,9 +215,9 @@ func (s *stager) Enqueue(o *coll.DeviceOp) error {
 	return nil
 }
 
-// EnqueueAll implements coll.Accelerator. All operations are handed over
+// EnqueueAll implements executor.Executor. All operations are handed over
 // before the first is waited for.
-func (s *stager) EnqueueAll(ops []*coll.DeviceOp) (int, error) {
+func (s *stager) EnqueueAll(ops []*executor.Op) (int, error) {
 	var waits []chan struct{}
 	for i, o := range ops {
 		on, ok := o.On.(*stager)
@@ -252,7 +254,7 @@ func (s *stager) put(o *op.Op) (j *job, err error) {
 		return j, err
 	}
 	if captured {
-		return j, &coll.Error{Code: coll.InvalidUsage, Rank: s.cfg.Rank, Op: o.Coll.String(), Peer: coll.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
+		return j, &op.Error{Code: op.InvalidUsage, Rank: s.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
 	}
 	s.busy = true
 	s.number++
@@ -356,7 +358,7 @@ func (s *stager) set(v uint32) {
 // beyond is more than any operation waits for.
 const beyond = 1 << 30
 
-// Abort implements coll.Accelerator: what waits for the word goes on.
+// Abort implements executor.Executor: what waits for the word goes on.
 func (s *stager) Abort(error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +371,7 @@ func (s *stager) Abort(error) {
 	}
 }
 
-// Stream implements coll.Accelerator.
+// Stream implements executor.Executor.
 func (s *stager) Stream(stream uintptr) error {
 	to := driver.Stream(stream)
 	if to == s.stream {
@@ -383,16 +385,16 @@ func (s *stager) Stream(stream uintptr) error {
 	return nil
 }
 
-// Alloc implements coll.Accelerator.
+// Alloc implements executor.Executor.
 func (s *stager) Alloc(n int) (uintptr, error) { return s.dev.alloc(s.cfg.Rank, n) }
 
-// Free implements coll.Accelerator.
+// Free implements executor.Executor.
 func (s *stager) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) }
 
-// Chosen implements coll.Accelerator.
+// Chosen implements executor.Executor.
 func (s *stager) Chosen() string { return "staged" }
 
-// Close implements coll.Accelerator.
+// Close implements executor.Executor.
 func (s *stager) Close(barrier func() error) error {
 	if barrier == nil {
 		s.Abort(nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/tuning"
 )
 
-// A Tuner is an accelerator that finds out by measuring how operations are
+// A Tuner is an executor that finds out by measuring how operations are
 // best done.
 type Tuner interface {
 	// Tune calls measure for choices that come into question at each of some

@@ -27,7 +27,7 @@ func TestTuner(t *testing.T) {
 	tables := make([]tuning.GPUTable, len(all))
 	each(t, all, func(g *gpuRank) error {
 		sizes := []int{8, 256, leastCopied}
-		e := g.Accelerator().(*engine)
+		e := g.Executor().(*engine)
 		rules, err := e.Tune(op.AllReduce, sizes, func(name string, bytes int) (float64, error) {
 			k, err := parseChoice(name)
 			if err != nil {

@@ -13,9 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 )
 
 // An identity is what ranks tell one another of their devices.
@@ -73,7 +73,7 @@ type windows struct {
 // the devices where these reach one another, and else in the processor's
 // memory. If neither can be, why says the reasons that this rank knows, and
 // there are none on any rank.
-func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, rules [32]byte) (w windows, all []identity, why string, err error) {
+func openWindows(ctx context.Context, cfg executor.Config, dev *device, rules [32]byte) (w windows, all []identity, why string, err error) {
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
 	}
@@ -107,7 +107,7 @@ func openWindows(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, r
 // meet has all ranks make their windows and open the others'. apart is why this
 // rank does not reach all others, if so; why is the reason that this rank knows
 // for there being no windows on any rank.
-func (w *windows) meet(ctx context.Context, cfg coll.AcceleratorConfig, dev *device, all []identity, apart string) (why string, err error) {
+func (w *windows) meet(ctx context.Context, cfg executor.Config, dev *device, all []identity, apart string) (why string, err error) {
 	why = apart
 	var mine offer
 	if why == "" {
@@ -154,7 +154,7 @@ func (w *windows) meet(ctx context.Context, cfg coll.AcceleratorConfig, dev *dev
 }
 
 // make makes the rank's own window, zeroed.
-func (w *windows) make(cfg coll.AcceleratorConfig, dev *device) (offer, error) {
+func (w *windows) make(cfg executor.Config, dev *device) (offer, error) {
 	retired.sweep()
 	n := newChooser(cfg.Env, cfg.Size, nil, w.hosted).size()
 	if w.hosted {
@@ -168,7 +168,7 @@ func (w *windows) make(cfg coll.AcceleratorConfig, dev *device) (offer, error) {
 }
 
 // exchangeAll gives every rank every rank's value.
-func exchangeAll[T any](ctx context.Context, h *coll.HostSide, v T) ([]T, error) {
+func exchangeAll[T any](ctx context.Context, h executor.Host, v T) ([]T, error) {
 	b, err := binary.Append(nil, binary.LittleEndian, v)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func exchangeAll[T any](ctx context.Context, h *coll.HostSide, v T) ([]T, error)
 
 // reach says why this rank's device does not reach those of all others; ""
 // when it does.
-func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
+func reach(cfg executor.Config, dev *device, all []identity) string {
 	switch {
 	case cfg.Size > maxRanks:
 		return fmt.Sprintf("there are %d ranks, and peer access is for %d at most", cfg.Size, maxRanks)
@@ -219,7 +219,7 @@ func reach(cfg coll.AcceleratorConfig, dev *device, all []identity) string {
 }
 
 // offer allocates the rank's own window of n bytes on its device.
-func (w *windows) offer(cfg coll.AcceleratorConfig, dev *device, n int) (o offer, err error) {
+func (w *windows) offer(cfg executor.Config, dev *device, n int) (o offer, err error) {
 	own, err := driver.Malloc(n)
 	if err != nil {
 		return o, err
@@ -245,8 +245,8 @@ func clearMemory(p driver.Ptr, n int) error {
 }
 
 // processes are those of the ranks.
-func processes(cfg coll.AcceleratorConfig) map[coll.Place]bool {
-	p := map[coll.Place]bool{}
+func processes(cfg executor.Config) map[executor.Place]bool {
+	p := map[executor.Place]bool{}
 	for _, at := range cfg.Places {
 		p[at] = true
 	}
@@ -254,7 +254,7 @@ func processes(cfg coll.AcceleratorConfig) map[coll.Place]bool {
 }
 
 // open maps the others' windows.
-func (w *windows) open(cfg coll.AcceleratorConfig, dev *device, all []identity, offers []offer) error {
+func (w *windows) open(cfg executor.Config, dev *device, all []identity, offers []offer) error {
 	w.at = make([]driver.Ptr, cfg.Size)
 	w.at[cfg.Rank] = w.own
 	for r, o := range offers {
@@ -311,7 +311,7 @@ func (w *windows) giveUp(err error) error {
 }
 
 // close gives the windows back, and a room, which some ranks have and others
-// have not. barrier is as for Accelerator.Close; drained says that no kernel of
+// have not. barrier is as for Executor.Close; drained says that no kernel of
 // this rank uses them any more.
 //
 // A window must stay until the kernels of the others have left: one that

@@ -1,13 +1,17 @@
-package coll
+// Package choose decides how operations are done. All that bears on a choice is one
+// value, the Env, which the ranks of a communicator have agreed on: the same Env
+// gives the same choice on every rank.
+package choose
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -83,21 +87,13 @@ func readTuning(file string) (m Measured, err error) {
 
 func sumOf(b []byte) []byte { s := sha256.Sum256(b); return s[:] }
 
-// newEnv is what this rank brings.
-func newEnv(s settings) (e Env, err error) {
-	k := s.Knobs
+// New is what this rank brings, with its settings. device says whether it has one,
+// in words. On an error the Env is still what ranks are to compare.
+func New(k *knob.Knobs, rings [][]int, device string) (e Env, err error) {
 	e = Env{
-		Algo: k.Algo, Proto: k.Proto, Rings: s.rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, BuffSize: k.BuffSize,
+		Algo: k.Algo, Proto: k.Proto, Rings: rings, MinChannels: k.MinChannels, MaxChannels: k.MaxChannels, BuffSize: k.BuffSize,
 		Threads: k.Threads, SingleRingThreshold: k.SingleRingThreshold, LLThreshold: k.LLThreshold, P2P: k.P2P(), SHMDisable: k.SHMDisable,
-		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(),
-	}
-	switch {
-	case s.device == nil:
-		e.Device = "no device"
-	case opener.Load() == nil:
-		e.Device = "a device but no CUDA in its build (build tag cuda)"
-	default:
-		e.Device = "a device"
+		CollNetEnable: k.CollNetEnable, CollNetThreshold: k.CollNetThreshold, GPUAlgo: k.GPUAlgo, Version: release(), Device: device,
 	}
 	e.Tuning, err = readTuning(k.Tuning)
 	return e, err
@@ -105,15 +101,15 @@ func newEnv(s settings) (e Env, err error) {
 
 var release = sync.OnceValue(func() string { return version.Get().Version })
 
-// A term is a setting of an Env, as ranks compare it.
-type term struct {
+// A Term is a setting of an Env, as ranks compare it.
+type Term struct {
 	Name  string `json:"name"`
 	Value string `json:"value"` // for people
 	Key   string `json:"key"`   // is the same where the setting is
 }
 
-// terms are all settings that must be the same.
-func (e *Env) terms() []term {
+// Terms are all settings that must be the same.
+func (e *Env) Terms() []Term {
 	set := func(is bool, v any) string {
 		if !is {
 			return "not set"
@@ -133,7 +129,7 @@ func (e *Env) terms() []term {
 			file = e.Tuning.sum
 		}
 	}
-	all := []term{
+	all := []Term{
 		{Name: "NCCL_ALGO", Value: set(e.Algo.String() != "", e.Algo), Key: strings.ToLower(e.Algo.String())},
 		{Name: "NCCL_PROTO", Value: set(e.Proto.String() != "", e.Proto), Key: strings.ToLower(e.Proto.String())},
 		{Name: "NCCL_RINGS", Value: set(len(e.Rings) > 0, e.Rings)},
@@ -159,17 +155,17 @@ func (e *Env) terms() []term {
 	return all
 }
 
-// sum is the same on two ranks whose settings are.
-func (e *Env) sum() [sha256.Size]byte {
+// Sum is the same on two ranks whose settings are.
+func (e *Env) Sum() [sha256.Size]byte {
 	h := sha256.New()
-	for _, t := range e.terms() {
+	for _, t := range e.Terms() {
 		fmt.Fprintln(h, t.Name, t.Key)
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// differ says which settings of two ranks are not the same.
-func differ(a int, of []term, b int, from []term) error {
+// Differ says which settings of two ranks are not the same.
+func Differ(a int, of []Term, b int, from []Term) error {
 	var all []string
 	for i, t := range of {
 		if i < len(from) && from[i].Name == t.Name && from[i].Key != t.Key {
@@ -182,57 +178,51 @@ func differ(a int, of []term, b int, from []term) error {
 	return fmt.Errorf("the ranks differ in %s; give all of them the same (mpirun hands a variable on with -x NAME)", strings.Join(all, "; "))
 }
 
-// agree makes the ranks' Envs one. Each has sent a hash of its settings: only
-// where these differ do rank 0 and the first that differs from it say more.
-func (c *Comm) agree(ctx context.Context, all []hello) error {
-	odd := slices.IndexFunc(all, func(h hello) bool { return h.Settings != all[0].Settings })
-	if odd < 0 {
-		return nil
-	}
-	var mine []byte
-	if c.rank == 0 || c.rank == odd {
-		var err error
-		if mine, err = json.Marshal(c.env.terms()); err != nil {
-			return err
-		}
-	}
-	got, err := c.net.AllGather(ctx, mine)
-	if err != nil {
-		return err
-	}
-	var zero, other []term
-	if json.Unmarshal(got[0], &zero) != nil || json.Unmarshal(got[odd], &other) != nil {
-		return c.errorOf(InternalError, "CommInitRank", "ranks 0 and %d sent damaged settings", odd)
-	}
-	e := c.errorOf(InvalidUsage, "CommInitRank", "%w", differ(0, zero, odd, other))
-	if e.Peer = odd; c.rank == odd {
-		e.Peer = 0
-	}
-	return c.together(ctx, e)
+// Found is what a rank has found, and tells the others.
+type Found struct {
+	PID       uint32
+	Host      uint64     // the same for ranks of one host
+	CPUs      [16]uint64 // which processors of the host the rank may use
+	Procs     uint32     // of which its process uses so many at once
+	Unchecked bool       // NCCL_CHECKS_DISABLE
 }
 
-// together returns an error that all ranks have come to, when all have: one
-// that left before would look like a dead one to the others.
-func (c *Comm) together(ctx context.Context, err error) error {
-	_ = c.net.Barrier(ctx)
-	return err
+// Find is what this rank has found, but for its host.
+func Find(unchecked bool) Found {
+	return Found{PID: uint32(os.Getpid()), CPUs: affinity(), Procs: uint32(runtime.GOMAXPROCS(0)), Unchecked: unchecked}
 }
 
-// merge makes one of what the ranks found.
-func (e *Env) merge(all []hello) {
+// Merge makes one of what the ranks found.
+func (e *Env) Merge(all []Found) {
 	e.Hosts = groups(all)
 	for i, g := range e.Hosts {
-		if n := processors(all, g); i == 0 || n < e.Cores {
+		if n := Processors(all, g); i == 0 || n < e.Cores {
 			e.Cores = n
 		}
 	}
-	e.Unchecked = slices.ContainsFunc(all, func(h hello) bool { return h.Unchecked })
+	e.Unchecked = slices.ContainsFunc(all, func(f Found) bool { return f.Unchecked })
 	e.Slot = e.slot()
 }
 
-// processors is how many processors the ranks of a host may use: those that
+// groups are the ranks of each host, in the order of their lowest ranks.
+func groups(all []Found) [][]int {
+	at := map[uint64]int{}
+	var g [][]int
+	for r, f := range all {
+		i, ok := at[f.Host]
+		if !ok {
+			i = len(g)
+			at[f.Host] = i
+			g = append(g, nil)
+		}
+		g[i] = append(g[i], r)
+	}
+	return g
+}
+
+// Processors is how many processors the ranks of a host may use: those that
 // any of them may, but no more than their processes use at once.
-func processors(all []hello, host []int) int {
+func Processors(all []Found, host []int) int {
 	var union [16]uint64
 	atOnce := map[uint32]int{} // by process
 	for _, r := range host {
@@ -241,11 +231,14 @@ func processors(all []hello, host []int) int {
 		}
 		atOnce[all[r].PID] = int(all[r].Procs)
 	}
-	n := 0
+	n, may := 0, 0
 	for _, procs := range atOnce {
 		n += procs
 	}
-	return min(n, onesOf(union))
+	for _, w := range union {
+		may += bits.OnesCount64(w)
+	}
+	return min(n, may)
 }
 
 // affinity is the set of processors that this process may use.
@@ -262,15 +255,15 @@ func affinity() (mask [16]uint64) {
 	return mask
 }
 
-// network reports whether some ranks are out of reach of shared memory.
-func (e *Env) network() bool { return len(e.Hosts) > 1 || e.SHMDisable }
+// Network reports whether some ranks are out of reach of shared memory.
+func (e *Env) Network() bool { return len(e.Hosts) > 1 || e.SHMDisable }
 
-// channels is how many channels the tuner may use. One goroutine drives all
+// Channels is how many channels the tuner may use. One goroutine drives all
 // of a rank's, so that more of them only help where they are more streams of a
 // network.
-func (e *Env) channels() int {
+func (e *Env) Channels() int {
 	n := 1
-	if e.network() {
+	if e.Network() {
 		n = 4
 	}
 	if e.MaxChannels > 0 {
@@ -286,10 +279,10 @@ func (e *Env) channels() int {
 func (e *Env) slot() int {
 	n := shm.DefaultSlot
 	switch {
-	case e.BuffSize != defaultBuffSize:
+	case e.BuffSize != DefaultBuffSize:
 		n = int(min(max(e.BuffSize/slots.N, 4096), 64<<20))
-	case e.network():
-		n = defaultBuffSize / slots.N
+	case e.Network():
+		n = DefaultBuffSize / slots.N
 	}
 	ranks := 0
 	for _, h := range e.Hosts {
@@ -299,10 +292,11 @@ func (e *Env) slot() int {
 	return max(n/64*64, (least+63)/64*64)
 }
 
-const defaultBuffSize = 4 << 20
+// DefaultBuffSize is NCCL_BUFFSIZE where nobody has set it.
+const DefaultBuffSize = 4 << 20
 
-// model is what the tuner takes the communicator for.
-func (e *Env) model() tuning.Env {
+// Model is what the tuner takes the communicator for.
+func (e *Env) Model() tuning.Env {
 	m := tuning.Env{Groups: len(e.Hosts), Cores: e.Cores, Local: tuning.SHM, Net: e.NetCost}
 	for _, g := range e.Hosts {
 		m.Ranks += len(g)
@@ -313,17 +307,17 @@ func (e *Env) model() tuning.Env {
 	return m
 }
 
-// tuner finds the tuner of an Env, or makes it.
-func (e *Env) tuner() (*tuning.Tuner, error) {
+// Tuner finds the tuner of an Env, or makes it.
+func (e *Env) Tuner() (*tuning.Tuner, error) {
 	m, sum, err := e.measurements()
 	if err != nil {
 		return nil, err
 	}
 	over := tuning.Overrides{
-		Algo: collNetOnly{e.Algo}, Proto: e.Proto, Rings: e.Rings, MinChannels: e.MinChannels, MaxChannels: e.channels(),
+		Algo: CollNetOnly{e.Algo}, Proto: e.Proto, Rings: e.Rings, MinChannels: e.MinChannels, MaxChannels: e.Channels(),
 		BuffSize: int64(e.Slot) * slots.N, SingleRingThreshold: e.SingleRingThreshold, LLThreshold: e.LLThreshold,
 	}
-	return shared.tuner(e.model(), over, m, sum)
+	return shared.tuner(e.Model(), over, m, sum)
 }
 
 // measurements are those of ASSAY_TUNING, or those that came with the package
@@ -336,11 +330,11 @@ func (e *Env) measurements() (m *tuning.Measurements, sum string, err error) {
 	return m, "", err
 }
 
-// rules are the choices on host memory, as rank 0 hands them to all: another
+// Rules are the choices on host memory, as rank 0 hands them to all: another
 // processor or compiler rounds costs in another way.
-func (e *Env) rules() ([]byte, error) {
+func (e *Env) Rules() ([]byte, error) {
 	var r ruling
-	if t, err := e.tuner(); err != nil {
+	if t, err := e.Tuner(); err != nil {
 		r.Error = err.Error()
 	} else {
 		r.Rules = t.Rules()

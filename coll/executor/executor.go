@@ -1,0 +1,115 @@
+// Package executor is the contract between a communicator and what does its
+// operations on devices: coll/cuda implements Executor, coll implements Host, and
+// the program that wants devices gives coll a Factory.
+package executor
+
+import (
+	"context"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/choose"
+	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+// An Executor does the operations on device memory of one rank of a
+// communicator. Abort may be called from any goroutine; all else is called by
+// the goroutine that uses the communicator.
+type Executor interface {
+	// Enqueue puts an operation on its stream and returns. It does not keep o.
+	// After an *op.Error of InvalidUsage or InvalidArgument nothing was done;
+	// others break the communicator.
+	Enqueue(o *Op) error
+	// EnqueueAll does so for the operations of a group, of this executor and
+	// of others (Op.On), in their order for each of them. All are
+	// enqueued before it waits for anything. On an error it says whose
+	// operation it was.
+	EnqueueAll(ops []*Op) (failed int, err error)
+	// Stream says on which stream later operations will come.
+	Stream(stream uintptr) error
+	// Alloc returns zeroed device memory; Free takes it back.
+	Alloc(n int) (uintptr, error)
+	Free(addr uintptr) error
+	// Chosen says how the last operation was done: "allreduce_ll/4".
+	Chosen() string
+	// Abort makes everything that is enqueued end soon, with whatever result.
+	Abort(cause error)
+	// Close waits for what is enqueued, and frees everything. barrier returns
+	// when all ranks have called it as often; it is nil after an Abort.
+	Close(barrier func() error) error
+}
+
+// An Op is an operation on device memory, and whose it is.
+type Op struct {
+	On Executor
+	op.Op
+}
+
+// A Place is where a rank runs.
+type Place struct {
+	Host    int // ranks with the same number share a host
+	Process uint32
+}
+
+// A Config is what an executor is made with.
+type Config struct {
+	Rank, Size int
+	Device     int         // this rank's, as its process numbers them
+	Places     []Place     // by rank
+	Env        *choose.Env // all that choices are made of, beside what executors tell one another
+	Log        *debug.Logger
+	Host       Host
+
+	// The rank's own, of which no other needs to know.
+	Timeout       time.Duration
+	CheckPointers bool
+}
+
+// A Factory makes executors, of one kind of device.
+type Factory struct {
+	// Open is called by all ranks.
+	Open func(context.Context, Config) (Executor, error)
+	// Bus is a device's PCI address.
+	Bus func(device int) (string, error)
+}
+
+// Host is what an executor has of its communicator.
+type Host interface {
+	// Exchange gives every rank what each passes, by rank. It takes a millisecond
+	// or so.
+	Exchange(ctx context.Context, b []byte) ([][]byte, error)
+	// Gather gives every rank what each passes, all of one length, by rank, in
+	// some microseconds. Only an Executor's Enqueue may call it.
+	Gather(send, recv []byte) error
+	// GatherAll is Gather for several ranks that one goroutine is: hosts are of
+	// their executors, and this is one of them. Only EnqueueAll may call it.
+	GatherAll(hosts []Host, send, recv [][]byte) error
+	// SwapAll does swaps, of several ranks that one goroutine is, perhaps. Only
+	// Enqueue or EnqueueAll may call it. To others it is like Sends and Recvs:
+	// peers call it, too, and no one else needs to.
+	SwapAll(swaps []Swap) error
+	// Comm makes a communicator of the same ranks on the processor's memory. All
+	// ranks call it.
+	Comm(ctx context.Context) (Comm, error)
+	// Fail makes the communicator unusable, here and at all other ranks. Any
+	// goroutine may call it.
+	Fail(err error)
+	// Err is what went wrong with the communicator, or nil.
+	Err() error
+}
+
+// A Swap is between a rank and some others: each gives the other what it has,
+// which is of one length.
+type Swap struct {
+	Host  Host
+	Peers []int // not the rank itself
+	Send  []byte
+	Recv  [][]byte // by index in Peers
+}
+
+// A Comm does operations on the processor's memory.
+type Comm interface {
+	Do(o *op.Op) error
+	Abort() error
+	Destroy() error
+}

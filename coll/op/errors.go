@@ -1,0 +1,78 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/debug"
+)
+
+// A Code is the category of an error, with the values of ncclResult_t.
+type Code int
+
+// The categories.
+const (
+	Success            Code = 0
+	UnhandledCudaError Code = 1 // a call of CUDA failed
+	SystemError        Code = 2 // a call of the operating system failed
+	InternalError      Code = 3 // a defect of the engine, or memory that somebody else damaged
+	InvalidArgument    Code = 4 // an argument that can never be right
+	InvalidUsage       Code = 5 // ranks that do not fit together, or calls in the wrong order
+	RemoteError        Code = 6 // another rank died, left or failed
+	InProgress         Code = 7
+	Timeout            Code = 8 // nothing moved for too long
+)
+
+var codeNames = []string{"success", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument", "invalid usage", "remote error", "in progress", "timeout"}
+
+// String is the text of ncclGetErrorString, in short.
+func (c Code) String() string {
+	if c < 0 || int(c) >= len(codeNames) {
+		return fmt.Sprintf("code %d", int(c))
+	}
+	return codeNames[c]
+}
+
+// NoPeer stands in Error.Peer where no other rank is concerned.
+const NoPeer = -1
+
+// An Error is what went wrong with an operation or a communicator.
+type Error struct {
+	Code Code
+	Rank int    // whose call it is
+	Op   string // "AllReduce #12", "CommInitRank", …
+	Peer int    // the rank that it is about, or NoPeer
+	Err  error
+}
+
+// errorBytes is how much is shown of what went wrong, which may name a file or
+// a value of whatever length.
+const errorBytes = 2000
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "rank %d: %s: %v", e.Rank, e.Op, e.Code)
+	if e.Peer != NoPeer {
+		fmt.Fprintf(&b, " (rank %d)", e.Peer)
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %s", debug.Short(e.Err.Error(), errorBytes))
+	}
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf is the category of an error; Success for nil, InternalError for what
+// the engine did not make.
+func CodeOf(err error) Code {
+	var e *Error
+	switch {
+	case err == nil:
+		return Success
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return InternalError
+}
