@@ -26,8 +26,8 @@ func TestExchanges(t *testing.T) {
 		for range rnd.IntN(30) {
 			from, to := rnd.IntN(ranks), rnd.IntN(ranks)
 			bytes := 1 + rnd.IntN(1<<rnd.IntN(26))
-			lists[from] = append(lists[from], op.Transfer{Peer: to, Data: op.Memory(1000, bytes), Send: true})
-			lists[to] = append(lists[to], op.Transfer{Peer: from, Data: op.Memory(2000, bytes)})
+			lists[from] = append(lists[from], op.Transfer{Peer: to, Data: op.Memory(1<<40, bytes), Send: true})
+			lists[to] = append(lists[to], op.Transfer{Peer: from, Data: op.Memory(2<<40, bytes)})
 		}
 		type step struct {
 			c choice

@@ -38,11 +38,11 @@ func TestRuns(t *testing.T) {
 			}
 		}
 	}
-	o := &op.Op{Coll: op.SendRecv, Transfers: []op.Transfer{{Peer: 1, Data: op.Memory(8, stagePart+1), Send: true}, {Peer: 2, Data: op.Memory(16, 5)}}}
+	o := &op.Op{Coll: op.SendRecv, Transfers: []op.Transfer{{Peer: 1, Data: op.Memory(1<<40, stagePart+1), Send: true}, {Peer: 2, Data: op.Memory(2<<40, 5)}}}
 	if n := pieces(o, ranks); n != 2 {
 		t.Fatalf("%d pieces", n)
 	}
-	if got := runs(o, 0, ranks, 1, nil); len(got) != 1 || got[0] != (run{8 + stagePart, 1, true}) {
+	if got := runs(o, 0, ranks, 1, nil); len(got) != 1 || got[0] != (run{1<<40 + stagePart, 1, true}) {
 		t.Errorf("piece 1: %+v", got)
 	}
 }
