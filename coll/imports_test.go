@@ -1,0 +1,65 @@
+package coll
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// layers of the engine, from below: a package imports those of lower layers alone.
+// So an operation goes down from the communicator to its executors and never back
+// up, and neither executor knows the communicator.
+var layers = [][]string{
+	{"coll/elem", "coll/debug", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver"},
+	{"coll/op", "coll/topology/nvml", "coll/cuda/kernels", "coll/colltest"},
+	{"coll/schedule", "coll/transport", "coll/knob", "coll/nccl", "coll/perf"},
+	{"coll/host", "coll/tuning", "coll/bootstrap", "coll/transport/shm", "coll/transport/slots", "coll/transport/socket", "coll/transport/transporttest", "coll/cuda/bench", "coll/perf/commtest"},
+	{"coll/choose", "coll/transport/verbs", "coll/transport/netplugin"},
+	{"coll/executor", "coll/transport/netplugin/netplugintest"},
+	{"coll", "coll/cuda"},
+}
+
+func TestLayers(t *testing.T) {
+	const module = "github.com/assay-hpc/assay/"
+	layer := func(p string) int { return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, p) }) }
+	seen := map[string]bool{}
+	err := fs.WalkDir(os.DirFS(".."), "coll", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), "../"+name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		from := path.Dir(name)
+		if f.Name.Name == "main" {
+			return nil
+		}
+		seen[from] = true
+		if layer(from) < 0 {
+			t.Errorf("%s is in no layer", from)
+		}
+		for _, i := range f.Imports {
+			to, ok := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module)
+			if ok && (to == "coll" || strings.HasPrefix(to, "coll/")) && layer(to) >= layer(from) {
+				t.Errorf("%s imports %s, which is not below it", name, to)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range layers {
+		for _, p := range l {
+			if !seen[p] {
+				t.Errorf("there is no package %s", p)
+			}
+		}
+	}
+}
