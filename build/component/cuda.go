@@ -129,16 +129,36 @@ func majorMinor(version string) string {
 	return strings.Join(strings.Split(version, ".")[:2], ".")
 }
 
-// nvcc puts the toolkit's compiler behind a script that has it name its temporary
-// files after the source. By itself it names them after its process, and objects
-// have the names among their symbols: archives of objects, and the build IDs and
-// debug links of what is linked, were others each time that files are compiled in
-// parallel. Makefiles take it from the environment.
-const nvcc = `cat > /usr/local/bin/nvcc <<'EOF'
-#!/bin/sh
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-` + cudaHome + `/bin/nvcc --keep --keep-dir "$dir" "$@"
+// nvcc puts the toolkit's compiler behind a script that makes it give the same each
+// time. By itself it names temporary files after its process, and objects keep the
+// names: in their symbols, which build IDs and debug links are made of, and in
+// programs that are linked. Relocatable device code without a name of its own is
+// named after the process and the time of its source. (There is an option against
+// that, -frandom-seed, but not in 12.4.) Makefiles take NVCC from the environment.
+const nvcc = `cc -shared -fPIC -o /usr/local/lib/process.so -x c - <<'EOF'
+int getpid(void) { return 1; }
+EOF
+cat > /usr/local/bin/nvcc <<'EOF'
+#!/bin/bash
+set -eu
+dir=/tmp/nvcc/$(printf '%s\0' "$PWD" "$@" | sha256sum | cut -c 1-16)
+times=()
+restore() {
+  local i
+  for ((i = 0; i < ${#times[@]}; i += 2)); do touch -d "@${times[i + 1]}" "${times[i]}"; done
+  rm -rf "$dir"
+}
+trap restore EXIT
+mkdir -p "$dir"
+for arg; do
+  case $arg in
+  *.cu)
+    times+=("$arg" "$(stat -c %.Y "$arg")")
+    touch -d "@${SOURCE_DATE_EPOCH:-0}" "$arg"
+    ;;
+  esac
+done
+TMPDIR=$dir LD_PRELOAD=/usr/local/lib/process.so ` + cudaHome + `/bin/nvcc --keep --keep-dir "$dir" "$@"
 EOF
 chmod 755 /usr/local/bin/nvcc
 export NVCC=/usr/local/bin/nvcc

@@ -23,8 +23,8 @@ func perftestCUDA(b *builder, version string) {
 	src := b.download("https://github.com/linux-rdma/perftest/archive/refs/tags/" + version + ".tar.gz")
 	built := b.compile("perftest-"+version, on, src, `./autogen.sh
 ./configure --prefix=/usr CUDA_H_PATH=/run/assay/cuda/include/cuda.h
-make -j"$(nproc)"
-make install DESTDIR=/out
+make -j"$(nproc)" NVCC="$NVCC"
+make install NVCC="$NVCC" DESTDIR=/out
 `)
 	b.copy(built, "/out/usr/", "/usr/")
 	b.declare(certificate.Component{

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/build/recipe"
 )
@@ -98,13 +99,13 @@ func TestNVCC(t *testing.T) {
 		}
 		return out
 	}
-	wrapper := strings.NewReplacer("/usr/local/bin/nvcc", filepath.Join(dir, "nvcc"), cudaHome+"/bin/nvcc", path).Replace(nvcc)
+	wrapper := strings.NewReplacer("/usr/local/bin/nvcc", filepath.Join(dir, "nvcc"), "/usr/local/lib/", dir+"/", cudaHome+"/bin/nvcc", path).Replace(nvcc)
 	check(exec.Command("sh", "-euc", wrapper).CombinedOutput())
 	source := filepath.Join(dir, "k.cu")
-	check(nil, os.WriteFile(source, []byte("__global__ static void k() {}\nvoid f() { k<<<1, 1>>>(); }\n"), 0o644))
+	check(nil, os.WriteFile(source, []byte("namespace { __device__ int v; }\nstatic __global__ void k() { v = 1; }\nstatic void f() { k<<<1, 1>>>(); }\n"), 0o644))
 	compile := func(nvcc string) string {
 		out := filepath.Join(dir, "k.o")
-		cmd := exec.Command(nvcc, "-allow-unsupported-compiler", "-c", "-o", out, source)
+		cmd := exec.Command(nvcc, "-allow-unsupported-compiler", "-rdc=true", "-c", "-o", out, source)
 		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 		check(cmd.CombinedOutput())
 		return string(check(os.ReadFile(out)))
@@ -113,7 +114,17 @@ func TestNVCC(t *testing.T) {
 		t.Error("nvcc by itself gives the same: this test shows nothing")
 	}
 	path = filepath.Join(dir, "nvcc")
-	if first := compile(path); compile(path) != first {
+	var objects []string
+	before := time.Unix(1e9, 123456789)
+	for range 3 {
+		before = before.Add(time.Hour)
+		check(nil, os.Chtimes(source, before, before))
+		objects = append(objects, compile(path))
+		if after, err := os.Stat(source); err != nil || !after.ModTime().Equal(before) {
+			t.Errorf("the source's time was %v and is %v, %v", before, after, err)
+		}
+	}
+	if objects[0] != objects[1] || objects[0] != objects[2] {
 		t.Error("objects differ")
 	}
 }

@@ -65,7 +65,7 @@ printf 'int one() { return 1; }\n' > one.cc && g++ -fPIC -shared -o libone.so on
 nvcc -o u t.cu -L. -Xlinker -Bstatic -lone -Xlinker -Bdynamic -Xlinker --no-as-needed
 readelf -d u | grep -q libone.so
 nvcc -c -o a.o t.cu && nvcc -c -o b.o t.cu && ! cmp -s a.o b.o
-nvcc --keep --keep-dir . -c -o a.o t.cu && nvcc --keep --keep-dir /tmp -c -o b.o t.cu && cmp a.o b.o
+nvcc --keep --keep-dir . -c -o a.o t.cu && nvcc --keep --keep-dir /tmp -c -o b.o t.cu && ! cmp -s a.o b.o
 dpkg -s libnccl2 | grep -q 'Version: 2.27.3-1+cuda12.9'
 apt-mark showhold | grep -q libnccl-dev
 ldd /opt/nvidia/nsight-compute/*/host/*/ncu-ui.bin | grep 'libstandin-desktop.so.6 => not found'
