@@ -26,7 +26,9 @@ var layers = [][]string{
 
 func TestLayers(t *testing.T) {
 	const module = "github.com/assay-hpc/assay/"
-	layer := func(p string) int { return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, p) }) }
+	layer := func(p string) int {
+		return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, p) })
+	}
 	seen := map[string]bool{}
 	err := fs.WalkDir(os.DirFS(".."), "coll", func(name string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
