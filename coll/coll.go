@@ -45,11 +45,11 @@
 //
 // # Device memory
 //
-// In a program that imports coll/cuda (build tag cuda), a communicator that is
-// made with a Config.Device works on Buffers of Device, too. Such an operation
-// is enqueued on the communicator's CUDA stream (SetStream) and returns at
-// once: errors of what then happens come from AsyncError and from later calls.
-// It can be captured in a CUDA graph, once the like of it was called before,
+// A communicator that is made with a Config.Device, and with cuda.Factory (package
+// coll/cuda, build tag cuda) as Config.GPUs, works on Buffers of Device, too. Such
+// an operation is enqueued on the communicator's CUDA stream (SetStream) and
+// returns at once: errors of what then happens come from AsyncError and from later
+// calls. It can be captured in a CUDA graph, once the like of it was called before,
 // which loads what it needs. Destroy waits for what is enqueued; the stream
 // must still be there. Of a group, operations on device memory are enqueued
 // first; for each communicator the collectives in their order, then the Sends

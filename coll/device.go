@@ -11,7 +11,7 @@ import (
 
 // ErrNoExecutor: a communicator was to be made on a device, and nothing
 // that knows devices is part of the program.
-var ErrNoExecutor = errors.New("this build has no CUDA (build tag cuda)")
+var ErrNoExecutor = errors.New("the program has no CUDA (Config.GPUs; build tag cuda)")
 
 // device is a Comm's part on device memory.
 type device struct {
@@ -36,7 +36,7 @@ func (c *Comm) deviceTerm() string {
 	case c.cfg.device == nil:
 		return "no device"
 	case c.cfg.gpus == nil:
-		return "a device but no CUDA in its build (build tag cuda)"
+		return "a device but no CUDA in its program (Config.GPUs; build tag cuda)"
 	}
 	return "a device"
 }

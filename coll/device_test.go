@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/executor"
-
 	"github.com/assay-hpc/assay/coll/op"
 )
 

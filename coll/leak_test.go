@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/executor"
-
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 )
 
 // leakConfig logs to a file, which is open as long as somebody may write there.

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/executor"
-
 	"github.com/assay-hpc/assay/coll/debug"
+	"github.com/assay-hpc/assay/coll/executor"
 )
 
 // A logBuffer is written by several ranks.

@@ -214,24 +214,24 @@ func layerTitles(r *recipe.Recipe, stage string) []string {
 		}
 		written = nil
 	}
+	layer := func(title string) {
+		flush()
+		titles = append(titles, title)
+	}
 	for _, step := range s.Steps {
 		switch step := step.(type) {
 		case recipe.File:
 			written = append(written, step.Path)
-			continue
 		case recipe.Symlink:
 			written = append(written, step.Path)
-			continue
-		}
-		flush()
-		switch step := step.(type) {
 		case recipe.Copy:
-			titles = append(titles, step.Title())
+			layer(step.Title())
 		case recipe.Run:
-			titles = append(titles, step.Title)
+			layer(step.Title)
 		case recipe.Apt:
+			flush()
 			if len(step.Debs) > 0 {
-				titles = append(titles, fmt.Sprintf("%s (%d)", step.Title, len(step.Debs)))
+				layer(fmt.Sprintf("%s (%d)", step.Title, len(step.Debs)))
 			}
 		}
 	}

@@ -6,9 +6,8 @@ import (
 	"context"
 	"io"
 
-	"github.com/assay-hpc/assay/coll/executor"
-
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/coll/tuning"
 )

@@ -5,11 +5,10 @@ package cuda
 import (
 	"slices"
 
-	"github.com/assay-hpc/assay/coll/executor"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 

@@ -1,8 +1,6 @@
 // Package cuda does coll's operations on the memory of NVIDIA GPUs. A program
-// that imports it can make communicators with a Config.Device.
-//
-// There is code only in builds with cgo and the tag cuda; in others the import
-// does nothing, and coll says so when a device is asked for.
+// that gives coll its Factory, as Config.GPUs, can make communicators with a
+// Config.Device. The Factory is there in builds with cgo and the tag cuda.
 //
 // # How it works
 //

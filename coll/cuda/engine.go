@@ -174,7 +174,7 @@ func (e *engine) mayCopy() bool {
 // what the ranks have agreed on and told one another, and of nothing else.
 func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	buffer := 0
-	if k.BuffSize != defaultBuffSize {
+	if k.BuffSize != choose.DefaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
 	c := chooser{layout: newLayout(ranks, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
@@ -196,9 +196,6 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	}
 	return c
 }
-
-// defaultBuffSize is NCCL_BUFFSIZE where nobody has set it.
-const defaultBuffSize = 4 << 20
 
 // A launch is a kernel that is ready to be launched.
 type launch struct {
@@ -435,11 +432,11 @@ func (e *engine) free() error {
 
 // failure makes an Error of coll's of what the driver reports. What others
 // report is coll's to name.
-func failure(rank int, o string, err error) error {
+func failure(rank int, what string, err error) error {
 	var known *op.Error
 	var cu *driver.Error
 	if errors.As(err, &known) || !errors.As(err, &cu) {
 		return err
 	}
-	return &op.Error{Code: op.UnhandledCudaError, Rank: rank, Op: o, Peer: op.NoPeer, Err: err}
+	return &op.Error{Code: op.UnhandledCudaError, Rank: rank, Op: what, Peer: op.NoPeer, Err: err}
 }

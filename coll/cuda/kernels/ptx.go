@@ -7,7 +7,7 @@
 // of the same sources, which comes first. A driver older than that nvcc refuses
 // it: a newer CUDA of the same major version runs on such a driver, but not its
 // PTX. All modules for one compute capability are one archive, a tar compressed by
-// zstd: they are much alike, and together take an eighth of what they take apart.
+// zstd: they are much alike, and together take a quarter of what they take apart.
 //
 // A module holds the kernels that only move bytes, or those that reduce one
 // element type by one operation: drivers compile a module whole, which takes
