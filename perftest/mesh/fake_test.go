@@ -143,13 +143,19 @@ func (t teammate) AllGather(ctx context.Context, b []byte) ([][]byte, error) {
 		close(full)
 	}
 	t.mu.Unlock()
+	var err error
 	select {
 	case <-full:
-		return blocks, nil
 	case <-t.dead:
-		return nil, errors.New("rank 1 is dead")
+		err = errors.New("rank 1 is dead")
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		err = ctx.Err()
+	}
+	select {
+	case <-full: // a member that was lost after it gave its block is not missed
+		return blocks, nil
+	default:
+		return nil, err
 	}
 }
 
