@@ -388,7 +388,7 @@ func (c *Comm) Destroy() error {
 			if odd != nil {
 				a.Abort(odd)
 			}
-			_ = c.closeDevice(c.leaveTogether)
+			_ = c.closeDevice(c.tellLeaving)
 		}
 		_ = c.net.Close()
 		if odd == nil {
@@ -424,14 +424,14 @@ func (c *Comm) unequal() error {
 	return nil
 }
 
-// leaveTogether returns when all ranks have called it.
-func (c *Comm) leaveTogether() error {
+// tellLeaving gives every rank what each passes, by rank, when all have called it.
+func (c *Comm) tellLeaving(b byte) ([]byte, error) {
 	if c.size == 1 {
-		return nil
+		return []byte{b}, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
 	defer cancel()
-	return c.net.Barrier(ctx)
+	return exchange(ctx, c.net, b)
 }
 
 // leaveWait is how long a rank that is done waits for the others.

@@ -73,13 +73,13 @@ func (c *Comm) openDevice(ctx context.Context) error {
 }
 
 // closeDevice ends the executor. Calls after the first do nothing.
-func (c *Comm) closeDevice(barrier func() error) error {
+func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 	d := c.dev
 	if d == nil || c.accel.Swap(nil) == nil {
 		return nil
 	}
 	close(d.quiet)
-	return d.Close(barrier)
+	return d.Close(tell)
 }
 
 // Device is the ordinal of the device that the communicator was made with; ok

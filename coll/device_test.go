@@ -21,7 +21,6 @@ type fake struct {
 	log     []string
 	ops     []op.Op
 	err     error      // of the next operation
-	gather  bool       // every operation is also a Gather
 	gone    chan error // the cause of Abort
 	quiet   bool       // take no notes
 	streams []uintptr
@@ -56,13 +55,6 @@ func (f *fake) Enqueue(d *executor.Op) error {
 	o := d.Op
 	o.Transfers = slices.Clone(o.Transfers)
 	f.ops = append(f.ops, o)
-	if f.gather {
-		got := make([]byte, f.cfg.Size)
-		if err := f.cfg.Host.Gather([]byte{byte(f.cfg.Rank)}, got); err != nil {
-			return err
-		}
-		f.note("%v", got)
-	}
 	err := f.err
 	f.err = nil
 	return err
@@ -70,20 +62,6 @@ func (f *fake) Enqueue(d *executor.Op) error {
 
 func (f *fake) EnqueueAll(ops []*executor.Op) (int, error) {
 	f.note("batch of %d", len(ops))
-	if f.gather {
-		var sides []executor.Host
-		var send, recv [][]byte
-		for _, d := range ops {
-			o := d.On.(*fake)
-			sides = append(sides, o.cfg.Host)
-			send, recv = append(send, []byte{byte(o.cfg.Rank)}), append(recv, make([]byte, o.cfg.Size))
-		}
-		if err := sides[0].GatherAll(sides, send, recv); err != nil {
-			return 0, err
-		}
-		f.note("%v", recv)
-		return -1, nil
-	}
 	for i, d := range ops {
 		if err := d.On.Enqueue(d); err != nil {
 			return i, err
@@ -105,13 +83,13 @@ func (f *fake) Abort(cause error) {
 	default:
 	}
 }
-func (f *fake) Close(barrier func() error) error {
-	if barrier == nil {
+func (f *fake) Close(tell func(byte) ([]byte, error)) error {
+	if tell == nil {
 		f.note("close")
 		return nil
 	}
-	err := barrier()
-	f.note("close together: %v", err)
+	all, err := tell(byte(f.cfg.Rank))
+	f.note("close together: %v %v", all, err)
 	return nil
 }
 
@@ -226,7 +204,7 @@ func TestDeviceOperations(t *testing.T) {
 	})
 	for r := range n {
 		f := of(all, r)
-		if last := f.log[len(f.log)-1]; last != "close together: <nil>" {
+		if last := f.log[len(f.log)-1]; last != "close together: [0 1 2] <nil>" {
 			t.Errorf("rank %d: %q", r, f.log)
 		}
 	}
@@ -326,46 +304,6 @@ func TestDeviceGroup(t *testing.T) {
 		if got := of(all, 0).log[0]; got != "batch of 9" {
 			t.Errorf("%s", got)
 		}
-	}
-	destroyAll(t, comms)
-}
-
-// An executor can have the ranks agree while it enqueues.
-func TestDeviceGather(t *testing.T) {
-	all := fakes(t)
-	const n = 3
-	cfg := deviceConfig(n)
-	withRanks(t, n, cfg, func(c *Comm) error {
-		f := of(all, c.Rank())
-		f.gather = true
-		for range 3 {
-			if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
-				return err
-			}
-			if got := f.log[len(f.log)-1]; got != "[0 1 2]" {
-				return fmt.Errorf("gathered %s", got)
-			}
-		}
-		return nil
-	})
-	comms, err := CommInitAll(context.Background(), n, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var g Group
-	g.Start()
-	g.Add(comms...)
-	for r, c := range comms {
-		of(all, r).gather = true
-		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := g.End(); err != nil {
-		t.Fatal(err)
-	}
-	if got := of(all, 0).log[1]; got != "[[0 1 2] [0 1 2] [0 1 2]]" {
-		t.Errorf("gathered %s", got)
 	}
 	destroyAll(t, comms)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/debug"
-	"github.com/assay-hpc/assay/coll/executor"
 )
 
 // A logBuffer is written by several ranks.
@@ -125,23 +124,6 @@ func TestLateIsNamed(t *testing.T) {
 			_ = c.AllGather(Of(v), Of(make([]int32, 2)), 1, Int32)
 			return g.End()
 		}, "operation #2, AllGather of int32: waiting for"},
-		"an executor": {func(c, _ *Comm, side *fake) error {
-			side.gather = true
-			return c.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
-		}, "operation #3, AllGather of uint8: waiting for"},
-		"executors": {func(c, other *Comm, side *fake) error {
-			side.gather = true
-			var g Group
-			g.Start()
-			g.Add(c, other)
-			_ = c.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
-			_ = other.AllReduce(mem(0, 8), mem(1, 8), 1, Float64, Sum)
-			return g.End()
-		}, "operation #3, AllGather of uint8: waiting for"},
-		"a swap": {func(c, _ *Comm, side *fake) error {
-			peer := 1 - c.Rank()
-			return side.cfg.Host.SwapAll([]executor.Swap{{Host: side.cfg.Host, Peers: []int{peer}, Send: []byte{7}, Recv: [][]byte{make([]byte, 1)}}})
-		}, "operation #1, Send/Recv of uint8: waiting for"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out logBuffer

@@ -69,8 +69,7 @@ func (b *builder) headers() recipe.Mount {
 // ptx compiles the kernels, of the engine, the copy benchmark and the diagnostics,
 // with the nvcc of the target's CUDA. What depends on nothing else is a stage of
 // its own, so that it is compiled again only when the kernels or their compiler
-// have changed. PTX is the same whichever
-// architecture makes it.
+// have changed. GPUs' code is the same whichever architecture makes it.
 func (b *builder) ptx() recipe.Source {
 	// A program instead of a toolchain and the source: what BuildKit compares are
 	// the files that a step is given.
@@ -129,6 +128,6 @@ func (b *builder) crossCompilers() []string {
 func (b *builder) cudaHarnessChecks() []certificate.Check {
 	return []certificate.Check{
 		command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"),
-		command("its kernels are by the image's nvcc", `(?m)^Kernels: PTX by nvcc `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
+		command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
 	}
 }

@@ -45,7 +45,7 @@ var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
 // aboutKernels says what compiled the kernels: several, where which of them is
 // used depends on the driver.
 func aboutKernels() string {
-	return kernelLine + "PTX by nvcc " + strings.Join(kernels.Compilers(), ", for older drivers by ")
+	return kernelLine + "by nvcc " + strings.Join(kernels.Compilers(), ", for older drivers by ")
 }
 
 // gpuWorld opens the ranks on GPUs. The engines share each rank's stream and

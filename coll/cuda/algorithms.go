@@ -244,6 +244,7 @@ type chooser struct {
 	packets  int64 // messages of fewer bytes go by LL, if they fit
 	allows   func(c op.Collective, protocol string) bool
 	does     func(c op.Collective, algorithm string) bool
+	room     int // bytes that each rank has for copies
 	measured measured
 	force    choice
 }
@@ -409,19 +410,18 @@ func does(k kernel, c op.Collective) bool {
 
 // What copy engines bring to a rank comes to its room, in slots.
 const (
-	leastCopy    = 64 << 10  // bytes of a step: each costs microseconds
-	exchangeCopy = 64 << 20  // of a step of Sends and Recvs, of whatever length
-	copyDepth    = 3         // rounds that copies run ahead by, less one
-	copyRoom     = 512 << 20 // bytes of a room
+	leastCopy    = 64 << 10 // bytes of a step: each costs microseconds
+	exchangeCopy = 64 << 20 // of a step of Sends and Recvs, of whatever length
+	copyDepth    = 3        // rounds that copies run ahead by, less one
 )
 
-// copyChunk is the longest step of a collective among so many ranks.
-func copyChunk(c op.Collective, ranks int) int {
-	slots := copyDepth * (ranks - 1)
+// copyChunk is the longest step of a collective.
+func (ch *chooser) copyChunk(c op.Collective) int {
+	slots := copyDepth * (ch.ranks - 1)
 	if ringed(c) {
 		slots = ringSlots
 	}
-	return copyRoom / slots / partAlign * partAlign
+	return ch.room / slots / partAlign * partAlign
 }
 
 // copyStep is the step of Sends and Recvs, of whatever length, unless somebody
@@ -430,7 +430,7 @@ func (ch *chooser) copyStep() int {
 	if ch.force.kernel == copies {
 		return ch.limit(ch.force).chunk
 	}
-	return min(exchangeCopy, copyChunk(op.SendRecv, ch.ranks))
+	return min(exchangeCopy, ch.copyChunk(op.SendRecv))
 }
 
 // parseChoice reads "kernel:channels:threads:chunk", of which all but the

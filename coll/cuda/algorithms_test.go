@@ -9,7 +9,7 @@ import (
 )
 
 func testChooser(ranks int) *chooser {
-	return &chooser{layout: newLayout(ranks, 0), blocks: 132}
+	return &chooser{layout: newLayout(ranks, 0), blocks: 132, room: 512 << 20}
 }
 
 // sizes goes from 1 byte to 16 GB, with what lies beside powers of two.

@@ -3,10 +3,6 @@
 package cuda
 
 import (
-	"slices"
-
-	"golang.org/x/sync/errgroup"
-
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
@@ -36,9 +32,6 @@ func (e *engine) EnqueueAll(ops []*executor.Op) (int, error) {
 	b := &e.batch
 	if i, err := b.take(ops); err != nil {
 		return i, err
-	}
-	if err := b.load(); err != nil {
-		return 0, failure(e.cfg.Rank, "a group", err)
 	}
 	for {
 		more, i, err := b.wave()
@@ -104,99 +97,6 @@ func (b *batch) rankOf(o *executor.Op) int {
 	return op.NoPeer
 }
 
-// load loads the kernels of all operations before any of them is launched, on
-// all devices at once.
-func (b *batch) load() error {
-	var sides []executor.Host
-	var send, recv [][]byte
-	var loads []func() error
-	for i := range b.cursors {
-		c := &b.cursors[i]
-		e := c.e
-		if !slices.ContainsFunc(c.ops, e.lacks) {
-			continue
-		}
-		loads = append(loads, c.load)
-		sides, send, recv = append(sides, e.cfg.Host), append(send, make([]byte, 1)), append(recv, make([]byte, e.cfg.Size))
-	}
-	if len(loads) > 0 {
-		var g errgroup.Group
-		for _, load := range loads {
-			g.Go(load)
-		}
-		if err := g.Wait(); err != nil {
-			return err
-		}
-		if err := sides[0].GatherAll(sides, send, recv); err != nil {
-			return err
-		}
-	}
-	return b.rooms()
-}
-
-// rooms opens those that are needed and not there.
-func (b *batch) rooms() error {
-	var all []*copier
-	var sides []executor.Host
-	var send, recv [][]byte
-	for i := range b.cursors {
-		e := b.cursors[i].e
-		if slices.ContainsFunc(b.cursors[i].ops, e.copier.lacks) {
-			all, sides = append(all, &e.copier), append(sides, e.cfg.Host)
-			send, recv = append(send, e.copier.offer()), append(recv, make([]byte, offerBytes*e.cfg.Size))
-		}
-	}
-	if len(sides) > 0 {
-		if err := sides[0].GatherAll(sides, send, recv); err != nil {
-			return err
-		}
-	}
-	for i, k := range all {
-		if err := k.acceptAll(recv[i]); err != nil {
-			return err
-		}
-	}
-	return b.pairs()
-}
-
-// pairs opens rooms for Sends and Recvs.
-func (b *batch) pairs() error {
-	var all []*copier
-	var swaps []executor.Swap
-	for i := range b.cursors {
-		k := &b.cursors[i].e.copier
-		for _, o := range b.cursors[i].ops { // one is SendRecv at most
-			if s := k.swap(o); len(s.Peers) > 0 {
-				all, swaps = append(all, k), append(swaps, s)
-			}
-		}
-	}
-	if len(swaps) > 0 {
-		if err := swaps[0].Host.SwapAll(swaps); err != nil {
-			return err
-		}
-	}
-	for i, k := range all {
-		if err := k.acceptSwap(swaps[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// load loads the kernels of the cursor's operations.
-func (c *cursor) load() error {
-	for _, o := range c.ops {
-		if !c.e.lacks(o) {
-			continue
-		}
-		if err := c.e.load(o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // wave launches the next kernel of every engine. failed is an index in the
 // batch.
 func (b *batch) wave() (more bool, failed int, err error) {
@@ -248,7 +148,7 @@ func (c *cursor) next() (*driver.Launch, error) {
 		return nil, e.alone(o)
 	}
 	if o.Coll == op.SendRecv {
-		e.startExchange(o)
+		e.exchange.start(o.Transfers)
 		c.exchanging = true
 		return c.next()
 	}
@@ -258,5 +158,5 @@ func (c *cursor) next() (*driver.Launch, error) {
 		return nil, e.copier.start(o, way)
 	}
 	c.at++
-	return e.prepare(o, way)
+	return e.prepare(o, way), nil
 }

@@ -3,10 +3,12 @@
 package cuda
 
 import (
-	"unsafe"
+	"context"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -25,22 +27,17 @@ import (
 // Collectives whose data can be passed on go by rings, see copyring.go. In Sends
 // and Recvs, and in what two ranks have for one another, a chunk goes straight to
 // its receiver. There the barrier is one of the ranks that have a message between
-// them, by twos, and so are their rooms opened.
+// them, by twos.
 //
 // A copier does operations of one rank by copy engines.
 type copier struct {
-	e        *engine
-	room     windows // at has those that are open; own is made with the first
-	mine     offer
-	opened   uint32 // bits: ranks whose rooms are open, and this one's to them
-	shut     uint32 // bits: ranks with which there is no such pair
-	together bool   // all ranks have opened all rooms
-	refused  bool   // a rank cannot have one
-	stream   driver.Stream
-	token    driver.Ptr // what barriers exchange
-	move     *launch    // copies on this device
-
-	pairs [numTypes][elem.Avg]*launch // reduce two
+	e      *engine
+	part   int          // of its device's rooms that the rank has
+	rooms  []driver.Ptr // by rank; nil: not all ranks have one, and nothing is copied
+	stream driver.Stream
+	token  driver.Ptr // what barriers exchange
+	move   *launch    // copies on this device
+	pair   *launch    // reduces two
 
 	copied, met events
 
@@ -58,41 +55,49 @@ type copier struct {
 // events has one of each of the last rounds.
 type events [copyDepth]driver.Event
 
-// takes reports whether copies can do a collective now.
-func (k *copier) takes(o *op.Op) bool { return k.together && k.can(o) }
-
-// can reports whether copies can do a collective at all: not where the input is
+// takes reports whether copies can do a collective: not where the input is
 // multiplied before it is sent, nor where a ring would round at each rank.
-func (k *copier) can(o *op.Op) bool {
-	if o.Scaled && !o.Average {
+func (k *copier) takes(o *op.Op) bool {
+	if k.rooms == nil || o.Scaled && !o.Average {
 		return false
 	}
 	return k.e.cfg.Size == 2 || !o.Coll.Reduces() || !kernels.Rounds(o.Type, o.Red)
 }
 
-// lacks reports whether a collective is one for copies, and there are no rooms
-// yet. It is the same on all ranks, which then make offers to one another.
-func (k *copier) lacks(o *op.Op) bool {
+// open gets a part of a room, opens the others' and makes all else that copies
+// need. All ranks call it. Where a rank cannot, there are no copies.
+func (k *copier) open(ctx context.Context) error {
 	e := k.e
-	return !k.together && !k.refused && e.copying && o.Coll != op.SendRecv && e.cfg.Size > 1 &&
-		k.can(o) && e.chooser.choose(o.Coll, o.Bytes()).kernel == copies
+	k.part = -1
+	rooms, offers, why, err := meet(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
+		k.part, o, err = e.dev.arena.takeRoom(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, n) })
+		if err != nil {
+			k.part = -1
+			return o, err
+		}
+		k.token = e.dev.arena.token(k.part)
+		return o, k.prepare()
+	})
+	if err != nil || why != "" {
+		if k.part >= 0 {
+			e.dev.arena.giveRoom(k.part, time.Time{}, false)
+			k.part = -1
+		}
+		if err == nil {
+			e.cfg.Log.Infof(debug.Init, "rank %d: no copy engines for large messages: %s", e.cfg.Rank, why)
+		}
+		return err
+	}
+	k.rooms = rooms
+	for _, o := range offers {
+		e.chooser.room = min(e.chooser.room, int(o.Bytes))
+	}
+	return nil
 }
 
 // prepare makes what a copier has beside its room.
 func (k *copier) prepare() (err error) {
-	if k.move != nil {
-		return nil
-	}
-	defer func() {
-		if err != nil {
-			k.close()
-		}
-	}()
-	e := k.e
 	if k.stream, err = driver.NewStream(-1); err != nil {
-		return err
-	}
-	if k.token, err = driver.Malloc((e.cfg.Size + 1) * 8); err != nil {
 		return err
 	}
 	for _, all := range [...]*events{&k.copied, &k.met} {
@@ -102,19 +107,9 @@ func (k *copier) prepare() (err error) {
 			}
 		}
 	}
-	k.move, err = k.local(elem.Float32, elem.Sum, 1)
-	return err
-}
-
-// local makes a launch that reduces so many inputs on this device.
-func (k *copier) local(t elem.Type, op elem.Op, inputs int32) (*launch, error) {
-	f, err := k.e.dev.function(combine, t, op, k.e.cfg.Size)
-	if err != nil {
-		return nil, err
-	}
-	l := driver.NewLaunch(f, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
-	*(*commABI)(l.Param(0)) = commABI{ranks: inputs}
-	return &launch{l, (*argsABI)(l.Param(1))}, nil
+	k.move, k.pair = newLaunch(commABI{ranks: 1}, false), newLaunch(commABI{ranks: 2}, false)
+	k.move.l.SetFunc(k.e.funcs.of(combine, elem.Float32, elem.Sum))
+	return nil
 }
 
 // peer is the i-th of the other ranks. No two ranks have the same one.
@@ -125,7 +120,7 @@ func (k *copier) start(o *op.Op, c choice) error {
 	k.op = *o
 	k.op.Transfers = nil
 	n := o.Bytes()
-	c.chunk = min(c.chunk, copyChunk(o.Coll, k.e.cfg.Size))
+	c.chunk = min(c.chunk, k.e.chooser.copyChunk(o.Coll))
 	if ringed(o.Coll) {
 		k.plan = newRing(o, k.e.cfg.Rank, k.e.cfg.Size, c.chunk)
 		k.ring = &k.plan
@@ -143,7 +138,7 @@ func (k *copier) startPairs(args *argsABI, c choice) error {
 	for p := range k.e.cfg.Size {
 		longest = max(longest, int(args.send[p]), int(args.recv[p]))
 	}
-	c.chunk = min(c.chunk, copyChunk(op.SendRecv, k.e.cfg.Size))
+	c.chunk = min(c.chunk, k.e.chooser.copyChunk(op.SendRecv))
 	return k.begin(c, 0, chunks(longest, c.chunk, k.tail()))
 }
 
@@ -226,10 +221,7 @@ func (k *copier) await(all *events, round int, s driver.Stream) error {
 // to do with this rank in a round.
 func (k *copier) barrier(round int) error {
 	e := k.e
-	l, err := e.launch(exchangeLL, 0, 0)
-	if err != nil {
-		return err
-	}
+	l := e.launch(exchangeLL, 0, 0)
 	c := choice{exchangeLL, 1, 32, 0}
 	o := op.Op{Coll: op.AllGather, Send: op.Memory(uintptr(k.token), 8), Recv: op.Memory(uintptr(k.token)+8, 8*k.e.cfg.Size), Count: 8, Type: elem.Uint8, Root: op.NoPeer}
 	a := l.args
@@ -245,7 +237,7 @@ func (k *copier) barrier(round int) error {
 	e.set(l, c)
 	// What is ahead may be no kernel, and is to be over.
 	l.l.SetDependent(false)
-	err = e.run(l.l)
+	err := e.run(l.l)
 	l.l.SetDependent(true)
 	return err
 }
@@ -297,7 +289,7 @@ func (k *copier) slot(round, of, from int) driver.Ptr {
 		from--
 	}
 	at := round%copyDepth*(k.e.cfg.Size-1) + from
-	return k.room.at[of] + driver.Ptr(at*k.c.chunk)
+	return k.rooms[of] + driver.Ptr(at*k.c.chunk)
 }
 
 // tail is how many rounds the last chunk has: when it has come, nothing is on
@@ -438,7 +430,7 @@ func (k *copier) pass(round int) error {
 
 // ringSlot is where, in the room of a rank, that is which came in a round.
 func (k *copier) ringSlot(round, of int) driver.Ptr {
-	return k.room.at[of] + driver.Ptr(round%ringSlots*k.c.chunk)
+	return k.rooms[of] + driver.Ptr(round%ringSlots*k.c.chunk)
 }
 
 // at is where a chunk is, in the input or the output.
@@ -452,15 +444,8 @@ func (k *copier) at(where place, m *move) driver.Ptr {
 
 // reduce reduces what came and the own input.
 func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
-	o := &k.op
-	l := k.pairs[o.Type][o.Red]
-	if l == nil {
-		var err error
-		if l, err = k.local(o.Type, o.Red, 2); err != nil {
-			return err
-		}
-		k.pairs[o.Type][o.Red] = l
-	}
+	o, l := &k.op, k.pair
+	l.l.SetFunc(k.e.funcs.of(combine, o.Type, o.Red))
 	a := l.args
 	*a = argsABI{}
 	switch {
@@ -477,7 +462,7 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 // blocks is how many a kernel for so many bytes has.
 func (k *copier) blocks(n int) int { return min(k.c.channels, max(1, n/(16*exchangeThreads))) }
 
-// close frees what the copier has, but for its room.
+// close frees what the copier has, but for its part of a room.
 func (k *copier) close() {
 	for _, all := range [...]*events{&k.copied, &k.met} {
 		for _, ev := range all {
@@ -486,18 +471,9 @@ func (k *copier) close() {
 		*all = events{}
 	}
 	_ = k.stream.Destroy()
-	if k.token != 0 {
-		_ = driver.Free(k.token)
-	}
 	if k.move != nil {
 		k.move.l.Close()
+		k.pair.l.Close()
 	}
-	k.stream, k.token, k.move = 0, 0, nil
-	for t := range k.pairs {
-		for _, l := range k.pairs[t] {
-			if l != nil {
-				l.l.Close()
-			}
-		}
-	}
+	k.stream, k.move, k.pair = 0, nil, nil
 }

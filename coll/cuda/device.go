@@ -8,8 +8,11 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
+	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
@@ -19,8 +22,22 @@ type device struct {
 	ctx  *driver.Context
 	info driver.DeviceInfo
 
-	mu    sync.Mutex
-	funcs map[string]map[string]driver.Func // by module or variant, and kernel
+	arena arena
+
+	mu       sync.Mutex
+	variants [2]*functions // for few ranks, and for more
+}
+
+// functions are the kernels, of one variant. Those that are not typed are where the
+// first type and reduction have theirs.
+type functions [numKernels][numTypes][elem.Avg]driver.Func
+
+// of finds a kernel.
+func (f *functions) of(k kernel, t elem.Type, op elem.Op) driver.Func {
+	if !kernelInfo[k].typed {
+		t, op = 0, 0
+	}
+	return f[k][t][op]
 }
 
 var devices struct {
@@ -49,7 +66,7 @@ func deviceOf(ordinal int) (*device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &device{ctx: ctx, info: infos[ordinal], funcs: map[string]map[string]driver.Func{}}
+	d := &device{ctx: ctx, info: infos[ordinal]}
 	if devices.all == nil {
 		devices.all = map[int]*device{}
 	}
@@ -67,45 +84,80 @@ func (d *device) in(f func() error) error {
 	return f()
 }
 
-// load loads a module and all its kernels, for communicators of so many ranks,
-// if that has not been done. The driver may wait for all that runs on the
-// device, and compiles for a while the first time.
-func (d *device) load(module string, ranks int) error {
-	module = kernels.ForRanks(module, ranks)
+// functions are all kernels for communicators of so many ranks. They are loaded with
+// the first of these: the driver waits for all that runs on the device before it
+// loads code, so that an operation that had to would wait for other ones, which may
+// wait for ranks that wait for this one.
+func (d *device) functions(log *debug.Logger, ranks int) (*functions, error) {
+	at := &d.variants[0]
+	if ranks > kernels.FewRanks {
+		at = &d.variants[1]
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.funcs[module] != nil {
-		return nil
+	if *at != nil {
+		return *at, nil
 	}
-	return d.in(func() error {
-		m, err := driver.LoadNewest(kernels.Files, func(dir fs.FS) ([]byte, error) {
-			return kernels.PTX(dir, module, d.info.ComputeMajor*10+d.info.ComputeMinor)
-		})
-		if err != nil {
-			return fmt.Errorf("kernels for %s: %w", module, err)
-		}
-		funcs := map[string]driver.Func{}
-		for _, name := range kernels.KernelNames(module) {
-			if funcs[name], err = m.Function(name); err != nil {
-				return fmt.Errorf("kernels for %s: %w", module, err)
-			}
-		}
-		d.funcs[module] = funcs
-		return nil
-	})
+	f := new(functions)
+	err := driver.Newest(kernels.Files, func(dir fs.FS) error { return d.load(log, dir, ranks, f) })
+	if err != nil {
+		return nil, err
+	}
+	*at = f
+	return f, nil
 }
 
-// function finds a kernel of a module that was loaded for so many ranks.
-func (d *device) function(k kernel, t elem.Type, op elem.Op, ranks int) (driver.Func, error) {
-	module, name := kernels.Movement, k.String()
-	if kernelInfo[k].typed {
-		module, name = kernels.Module(t, op), kernels.KernelName(name, t, op)
+// load loads all modules from a directory. Those that have to be compiled are, as
+// many at once as the driver does.
+func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) error {
+	code, compiled, err := kernels.Code(dir, 10*d.info.ComputeMajor+d.info.ComputeMinor, ranks)
+	if err != nil {
+		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	f, ok := d.funcs[kernels.ForRanks(module, ranks)][name]
-	if !ok {
-		return f, fmt.Errorf("there is no kernel %s", name)
+	if !compiled {
+		log.Infof(debug.Init, "this build has no machine code for %s (compute capability %d.%d): the driver compiles %d modules, which takes a minute or so the first time",
+			d.info.Name, d.info.ComputeMajor, d.info.ComputeMinor, len(code))
 	}
-	return f, nil
+	var g errgroup.Group
+	g.SetLimit(8)
+	for name, image := range code {
+		g.Go(func() error {
+			return d.in(func() error {
+				m, err := driver.Load(image)
+				if err == nil {
+					err = to.take(name, m)
+				}
+				if err != nil {
+					return fmt.Errorf("kernels for %s: %w", name, err)
+				}
+				return nil
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// take finds the kernels of a module. Modules have different ones.
+func (f *functions) take(module string, m *driver.Module) (err error) {
+	for k := range numKernels {
+		switch {
+		case k == noKernel || k == copies:
+		case !kernelInfo[k].typed:
+			if module == kernels.Movement {
+				f[k][0][0], err = m.Function(k.String())
+			}
+		default:
+			for _, t := range elem.Types {
+				for op := elem.Sum; op < elem.Avg && err == nil; op++ {
+					if kernels.Module(t, op) == module && !(k == reduceChain && kernels.Rounds(t, op)) {
+						f[k][t][op], err = m.Function(kernels.KernelName(k.String(), t, op))
+					}
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

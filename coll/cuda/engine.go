@@ -15,7 +15,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
@@ -35,16 +34,14 @@ type engine struct {
 	windows windows
 	all     []identity
 	copier  copier
-	copying bool           // something is done by copy engines
 	pinned  *driver.Pinned // the stop word, then the reports
 	event   driver.Event   // between streams
 
 	stream   driver.Stream
 	busy     bool // something was enqueued on stream
 	exchange exchange
-	ready    [numTypes][elem.Avg]bool
-	untyped  [numKernels]*launch
-	typed    [numKernels][numTypes][elem.Avg]*launch
+	funcs    *functions
+	launches [numKernels]*launch
 	one      [1]*driver.Launch
 	batch    batch
 	chosen   choice
@@ -71,11 +68,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
-	for _, module := range [...]string{kernels.Movement, kernels.Module(elem.Float32, elem.Sum)} {
-		if err == nil {
-			err = dev.load(module, cfg.Size)
-		}
-	}
+	funcs, err := dev.functions(cfg.Log, cfg.Size)
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
@@ -84,6 +77,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 		return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: err}
 	}
 	var a executor.Executor
+	dev.arena.enter()
 	err = dev.in(func() error {
 		w, all, why, err := openWindows(ctx, cfg, dev, rules.sum())
 		switch {
@@ -91,12 +85,14 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 			return err
 		case why != "":
 			cfg.Log.Infof(debug.Init, "rank %d: device memory is staged: %s", cfg.Rank, why)
+			dev.arena.leave()
 			a, err = newStager(ctx, cfg, dev)
+			return err
 		default:
-			a, err = newEngine(cfg, dev, w, all, rules)
-			if err != nil {
-				w.close(&windows{}, nil, true)
-			}
+			a, err = newEngine(ctx, cfg, dev, funcs, w, all, rules)
+		}
+		if err != nil {
+			dev.arena.leave()
 		}
 		return err
 	})
@@ -106,13 +102,15 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	return a, nil
 }
 
-func newEngine(cfg executor.Config, dev *device, w windows, all []identity, rules measured) (_ *engine, err error) {
-	e := &engine{cfg: cfg, dev: dev, windows: w, all: all}
+func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules measured) (_ *engine, err error) {
+	e := &engine{cfg: cfg, dev: dev, funcs: funcs, windows: w, all: all}
 	defer func() {
 		if err != nil {
 			_ = e.free()
+			e.giveBack(time.Now(), false)
 		}
 	}()
+	e.copier.part = -1
 	e.copier.e = e
 	e.chooser = newChooser(cfg.Env, cfg.Size, all, w.hosted)
 	if measuredAlike(all) && !w.hosted { // what was measured was on devices
@@ -123,9 +121,13 @@ func newEngine(cfg executor.Config, dev *device, w windows, all []identity, rule
 			return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
-	e.copying = e.mayCopy()
-	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser}
-	if e.pinned, err = driver.HostAlloc(pinnedBytes); err != nil {
+	if e.mayCopy() {
+		if err := e.copier.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser, copies: e.copier.rooms != nil}
+	if e.pinned, err = dev.arena.takePinned(); err != nil {
 		return nil, err
 	}
 	if e.event, err = driver.NewEvent(0); err != nil {
@@ -139,14 +141,8 @@ func newEngine(cfg executor.Config, dev *device, w windows, all []identity, rule
 	c.rank = int32(cfg.Rank)
 	c.stop, c.report = uint64(e.pinned.Ptr), uint64(e.pinned.Ptr)+reportsAt
 	c.timeout = uint64(cfg.Timeout)
-	e.ready[elem.Float32][elem.Sum] = true
-	for _, k := range classes {
-		if k == copies {
-			continue
-		}
-		if _, err := e.launch(k, 0, 0); err != nil {
-			return nil, err
-		}
+	for k := range e.launches {
+		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple)
 	}
 	watch.add(e)
 	return e, nil
@@ -156,7 +152,7 @@ func newEngine(cfg executor.Config, dev *device, w windows, all []identity, rule
 // are settled.
 func (e *engine) mayCopy() bool {
 	ch := &e.chooser
-	if ch.hosted {
+	if ch.hosted || e.cfg.Size == 1 {
 		return false
 	}
 	if ch.force.kernel == copies {
@@ -178,7 +174,7 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 		buffer = int(k.BuffSize)
 	}
 	c := chooser{layout: newLayout(ranks, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
-		threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
+		room: roomBytes, threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
 	if hosted {
 		c.layout = c.onHost()
 	}
@@ -197,32 +193,27 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	return c
 }
 
-// A launch is a kernel that is ready to be launched.
+// A launch is of one of the kernels that do the same for different types and
+// reductions.
 type launch struct {
 	l    *driver.Launch
 	args *argsABI
 }
 
-// launch finds the launch of a kernel, or prepares it. The kernel's module is
-// loaded.
-func (e *engine) launch(k kernel, t elem.Type, op elem.Op) (*launch, error) {
-	at := &e.untyped[k]
-	if kernelInfo[k].typed {
-		at = &e.typed[k][t][op]
-	}
-	if *at != nil {
-		return *at, nil
-	}
-	f, err := e.dev.function(k, t, op, e.cfg.Size)
-	if err != nil {
-		return nil, err
-	}
-	l := driver.NewLaunch(f, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
-	*(*commABI)(l.Param(0)) = e.comm
-	// Chunked kernels fill the device: there is nothing to start early on.
-	l.SetDependent(kernelInfo[k].protocol != simple)
-	*at = &launch{l, (*argsABI)(l.Param(1))}
-	return *at, nil
+// newLaunch makes a launch. dependent: it starts early. Chunked kernels fill the
+// device: there is nothing to start early on.
+func newLaunch(comm commABI, dependent bool) *launch {
+	l := driver.NewLaunch(driver.Func{}, int(unsafe.Sizeof(commABI{})), int(unsafe.Sizeof(argsABI{})))
+	*(*commABI)(l.Param(0)) = comm
+	l.SetDependent(dependent)
+	return &launch{l, (*argsABI)(l.Param(1))}
+}
+
+// launch is the launch of a kernel.
+func (e *engine) launch(k kernel, t elem.Type, op elem.Op) *launch {
+	l := e.launches[k]
+	l.l.SetFunc(e.funcs.of(k, t, op))
+	return l
 }
 
 // set gives a launch its shape.
@@ -231,22 +222,6 @@ func (e *engine) set(l *launch, c choice) *driver.Launch {
 	l.l.SetBlock(c.threads, 1, 1)
 	l.l.SetStream(e.stream)
 	return l.l
-}
-
-// lacks reports whether an operation's kernels have to be loaded: for the first
-// time of its type and reduction in the communicator. Then all ranks do so, and
-// wait for one another before any of them launches. Loading waits for what runs
-// on the device, perhaps for a kernel that waits for this rank's.
-func (e *engine) lacks(o *op.Op) bool {
-	return o.Coll.Reduces() && !e.ready[o.Type][o.Red]
-}
-
-func (e *engine) load(o *op.Op) error {
-	if err := e.dev.load(kernels.Module(o.Type, o.Red), e.cfg.Size); err != nil {
-		return err
-	}
-	e.ready[o.Type][o.Red] = true
-	return nil
 }
 
 // Alloc implements executor.Executor.
@@ -387,9 +362,9 @@ func (e *engine) drain() bool {
 }
 
 // Close implements executor.Executor.
-func (e *engine) Close(barrier func() error) error {
+func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 	watch.remove(e)
-	if barrier == nil {
+	if tell == nil {
 		e.Abort(nil)
 	}
 	err := e.dev.in(func() error {
@@ -397,12 +372,13 @@ func (e *engine) Close(barrier func() error) error {
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()
-		e.windows.close(&e.copier.room, barrier, drained)
 		if !drained {
 			return nil // kernels may still look at the rest
 		}
-		e.copier.close()
-		return e.free()
+		err := e.free()
+		e.giveBack(e.farewell(tell))
+		e.dev.arena.leave()
+		return err
 	})
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
@@ -411,23 +387,48 @@ func (e *engine) Close(barrier func() error) error {
 	return err
 }
 
+// farewell ends what ranks have of one another's memory. A window must stay until
+// the kernels of the others have left: one that writes to memory which is not there
+// loses its context with all that is in it. When the ranks do not leave together,
+// nobody can tell; so it stays for a while from left on. kept: another process still
+// has it mapped.
+func (e *engine) farewell(tell func(byte) ([]byte, error)) (left time.Time, kept bool) {
+	if e.cfg.Size == 1 {
+		return left, false
+	}
+	if tell != nil {
+		if _, err := tell(0); err == nil { // nobody's kernels run any more
+			unmapped := byte(0)
+			if e.dev.arena.unmap() {
+				unmapped = 1
+			}
+			if all, err := tell(unmapped); err == nil {
+				return left, slices.Contains(all, 0)
+			}
+		}
+	}
+	return time.Now(), false
+}
+
+// giveBack gives the device's arena what the engine had of it.
+func (e *engine) giveBack(left time.Time, kept bool) {
+	a := &e.dev.arena
+	a.give(e.windows.own, left, kept)
+	if e.copier.part >= 0 {
+		a.giveRoom(e.copier.part, left, kept)
+	}
+	a.givePinned(e.pinned)
+}
+
 // free gives back what the engine itself has.
 func (e *engine) free() error {
-	for _, l := range e.untyped {
+	e.copier.close()
+	for _, l := range e.launches {
 		if l != nil {
 			l.l.Close()
 		}
 	}
-	for k := range e.typed {
-		for t := range e.typed[k] {
-			for _, l := range e.typed[k][t] {
-				if l != nil {
-					l.l.Close()
-				}
-			}
-		}
-	}
-	return errors.Join(e.event.Destroy(), e.pinned.Free())
+	return e.event.Destroy()
 }
 
 // failure makes an Error of coll's of what the driver reports. What others

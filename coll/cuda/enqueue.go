@@ -32,23 +32,6 @@ func (e *engine) enqueue(o *op.Op) error {
 	if e.cfg.Size == 1 {
 		return e.alone(o)
 	}
-	if e.lacks(o) {
-		if err := e.load(o); err != nil {
-			return err
-		}
-		if err := e.cfg.Host.Gather(make([]byte, 1), make([]byte, e.cfg.Size)); err != nil {
-			return err
-		}
-	}
-	if e.copier.lacks(o) {
-		all := make([]byte, offerBytes*e.cfg.Size)
-		if err := e.cfg.Host.Gather(e.copier.offer(), all); err != nil {
-			return err
-		}
-		if err := e.copier.acceptAll(all); err != nil {
-			return err
-		}
-	}
 	if o.Coll == op.SendRecv {
 		return e.sendRecv(o)
 	}
@@ -56,24 +39,12 @@ func (e *engine) enqueue(o *op.Op) error {
 	if c.kernel == copies {
 		return e.copier.all(o, c)
 	}
-	l, err := e.prepare(o, c)
-	if err != nil {
-		return err
-	}
-	return e.run(l)
+	return e.run(e.prepare(o, c))
 }
 
 // sendRecv enqueues Sends and Recvs.
 func (e *engine) sendRecv(o *op.Op) error {
-	if s := e.copier.swap(o); len(s.Peers) > 0 {
-		if err := s.Host.SwapAll([]executor.Swap{s}); err != nil {
-			return err
-		}
-		if err := e.copier.acceptSwap(s); err != nil {
-			return err
-		}
-	}
-	e.startExchange(o)
+	e.exchange.start(o.Transfers)
 	for {
 		l, more, err := e.nextExchange()
 		if !more || err != nil {
@@ -108,23 +79,14 @@ func (e *engine) run(l *driver.Launch) error {
 }
 
 // prepare makes the launch of a collective.
-func (e *engine) prepare(o *op.Op, c choice) (*driver.Launch, error) {
-	l, err := e.launch(c.kernel, o.Type, o.Red)
-	if err != nil {
-		return nil, err
-	}
+func (e *engine) prepare(o *op.Op, c choice) *driver.Launch {
+	l := e.launch(c.kernel, o.Type, o.Red)
 	e.chosen = c
 	fill(l.args, e.cfg.Rank, e.cfg.Size, o, c)
-	return e.set(l, c), nil
+	return e.set(l, c)
 }
 
-// startExchange begins Sends and Recvs.
-func (e *engine) startExchange(o *op.Op) {
-	e.exchange.open = e.copier.opened
-	e.exchange.start(o.Transfers)
-}
-
-// nextExchange does the next piece of what startExchange has begun, or makes
+// nextExchange does the next piece of what exchange.start has begun, or makes
 // the launch that does it. more: it was not the end.
 func (e *engine) nextExchange() (l *driver.Launch, more bool, err error) {
 	if more, err := e.copier.next(); more || err != nil {
@@ -138,10 +100,7 @@ func (e *engine) nextExchange() (l *driver.Launch, more bool, err error) {
 	if c.kernel == copies {
 		return nil, true, e.copier.startPairs(&a, c)
 	}
-	p, err := e.launch(c.kernel, 0, 0)
-	if err != nil {
-		return nil, false, err
-	}
+	p := e.launch(c.kernel, 0, 0)
 	e.chosen = c
 	*p.args = a
 	return e.set(p, c), true, nil
@@ -154,15 +113,7 @@ func (e *engine) alone(o *op.Op) error {
 	case o.Coll == op.SendRecv:
 		return e.dev.in(func() error { return copyToSelf(o.Transfers, e.stream) })
 	case o.Scaled:
-		if e.lacks(o) {
-			if err := e.load(o); err != nil {
-				return err
-			}
-		}
-		l, err := e.launch(combine, o.Type, o.Red)
-		if err != nil {
-			return err
-		}
+		l := e.launch(combine, o.Type, o.Red)
 		n := o.Bytes()
 		c := choice{combine, min(max(1, n/(16*exchangeThreads)), 4*e.dev.info.SMs), exchangeThreads, 0}
 		*l.args = argsABI{scale: scaleFactor, factor: o.Factor}

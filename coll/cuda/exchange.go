@@ -14,7 +14,7 @@ import (
 type exchange struct {
 	rank      int
 	chooser   *chooser
-	open      uint32 // bits: peers to which copy engines can bring something
+	copies    bool // copy engines can bring something
 	transfers []op.Transfer
 	keys      []key // by transfer
 	rounds    int
@@ -61,7 +61,7 @@ func classOf(k kernel) int {
 func (x *exchange) choose(t *op.Transfer) choice {
 	c := x.chooser.choose(op.SendRecv, len(t.Data))
 	if c.kernel == copies {
-		if x.open>>t.Peer&1 == 1 {
+		if x.copies {
 			c.chunk = x.chooser.copyStep()
 			return c
 		}

@@ -32,61 +32,41 @@ func hostable(cfg executor.Config) string {
 	return ""
 }
 
-// offerHosted allocates the rank's own window of n bytes in the processor's
-// memory.
-func (w *windows) offerHosted(n int) (o offer, err error) {
-	b, err := shm.Alloc(n)
+// newHosted allocates n bytes of the processor's memory, for other ranks to reach.
+func newHosted(n int) (_ *loan, err error) {
+	l := new(loan)
+	if l.bytes, err = shm.Alloc(n); err != nil {
+		return nil, err
+	}
+	if l.ptr, err = driver.HostRegister(l.bytes); err != nil {
+		return nil, errors.Join(err, shm.Free(l.bytes))
+	}
+	l.free = func() error { return errors.Join(driver.HostUnregister(l.bytes), shm.Free(l.bytes)) }
+	h, err := shm.HandleOf(l.bytes)
 	if err != nil {
-		return o, err
+		return nil, errors.Join(err, l.free())
 	}
-	w.free = func() error { return shm.Free(b) }
-	if w.own, err = driver.HostRegister(b); err != nil {
-		return o, err
+	l.offer = offer{Addr: uint64(uintptr(unsafe.Pointer(unsafe.SliceData(l.bytes)))), Bytes: uint64(n)}
+	if _, err = binary.Encode(l.offer.Handle[:], binary.LittleEndian, h); err != nil {
+		return nil, errors.Join(err, l.free())
 	}
-	w.free = func() error { return errors.Join(driver.HostUnregister(b), shm.Free(b)) }
-	h, err := shm.HandleOf(b)
-	if err != nil {
-		return o, err
-	}
-	o.Addr = uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-	_, err = binary.Encode(o.Handle[:], binary.LittleEndian, h)
-	return o, err
+	return l, nil
 }
 
-// openHosted is open for windows in the processor's memory. What one rank has
-// registered, all of its process can use.
-func (w *windows) openHosted(cfg executor.Config, _ *device, all []identity, offers []offer) (err error) {
-	w.at = make([]driver.Ptr, cfg.Size)
-	for r, o := range offers {
-		switch {
-		case r == cfg.Rank:
-			w.at[r] = w.own
-		case all[r].Process == process():
-			w.at[r], err = driver.HostPtr(o.Addr)
-		default:
-			w.at[r], err = w.importHosted(o)
-		}
-		if err != nil {
-			return fmt.Errorf("the window of rank %d: %w", r, err)
-		}
-	}
-	return nil
-}
-
-// importHosted maps a window of another process.
-func (w *windows) importHosted(o offer) (driver.Ptr, error) {
+// importHosted maps memory of another process. What one rank has registered, all
+// of its process can use.
+func importHosted(o offer) (driver.Ptr, func() error, error) {
 	var h shm.Handle
 	if _, err := binary.Decode(o.Handle[:], binary.LittleEndian, &h); err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	b, err := shm.Open(h)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	p, err := driver.HostRegister(b)
 	if err != nil {
-		return 0, errors.Join(err, shm.Close(b))
+		return 0, nil, errors.Join(err, shm.Close(b))
 	}
-	w.imported = append(w.imported, func() error { return errors.Join(driver.HostUnregister(b), shm.Close(b)) })
-	return p, nil
+	return p, func() error { return errors.Join(driver.HostUnregister(b), shm.Close(b)) }, nil
 }

@@ -5,6 +5,7 @@ package cuda
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,16 +20,25 @@ import (
 // memory. Windows that wait for others' kernels to leave are given back first.
 func leftOver(t *testing.T, before int64) int64 {
 	t.Helper()
-	retired.mu.Lock()
-	for i := range retired.all {
-		retired.all[i].since = time.Time{}
-	}
-	retired.mu.Unlock()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		left := before - freeBytes(t)
 		if left == 0 || time.Now().After(deadline) {
 			return left
 		}
+	}
+}
+
+// forget takes what others may still write to for something that they have left.
+func (a *arena) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range append(slices.Clone(a.idle), a.rooms[:]...) {
+		if l != nil {
+			l.left = time.Time{}
+		}
+	}
+	for i := range a.parts {
+		a.parts[i].left = time.Time{}
 	}
 }
 
@@ -38,8 +48,19 @@ func freeBytes(t *testing.T) (free int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	devices.mu.Lock()
+	for _, of := range devices.all {
+		of.arena.forget()
+		if err := of.in(func() error { // what nobody uses goes
+			of.arena.enter()
+			of.arena.leave()
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	devices.mu.Unlock()
 	if err := d.in(func() (err error) {
-		retired.sweep()
 		free, _, err = driver.MemInfo()
 		return err
 	}); err != nil {

@@ -395,8 +395,8 @@ func (s *stager) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) 
 func (s *stager) Chosen() string { return "staged" }
 
 // Close implements executor.Executor.
-func (s *stager) Close(barrier func() error) error {
-	if barrier == nil {
+func (s *stager) Close(tell func(byte) ([]byte, error)) error {
+	if tell == nil {
 		s.Abort(nil)
 	}
 	s.mu.Lock()

@@ -179,7 +179,7 @@ func (s *search) copies(k kernel) (out []choice) {
 	if s.bytes < leastCopied {
 		return nil
 	}
-	most := copyChunk(s.coll, s.ranks)
+	most := s.copyChunk(s.coll)
 	for _, blocks := range [...]int{32, 64, 128} {
 		if s.coll == op.SendRecv {
 			out = append(out, choice{k, blocks, exchangeThreads, s.copyStep()})

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"context"
 	"errors"
 
 	"github.com/assay-hpc/assay/coll/op"
@@ -16,7 +17,13 @@ func (e *engine) Tune(c op.Collective, sizes []int, measure func(choice string, 
 	if e.windows.hosted {
 		return nil, errors.New("windows are in the processor's memory: rules are for GPUs that reach one another")
 	}
-	e.trial, e.copying = true, true
+	if e.copier.rooms == nil {
+		if err := e.dev.in(func() error { return e.copier.open(context.Background()) }); err != nil {
+			return nil, err
+		}
+		e.exchange.copies = e.copier.rooms != nil
+	}
+	e.trial = true
 	defer func() { e.trial = false }()
 	return e.chooser.tune(c, sizes, measure)
 }

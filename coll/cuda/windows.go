@@ -52,21 +52,21 @@ var process = sync.OnceValue(func() (id [16]byte) {
 	return id
 })
 
-// An offer is a window, as its owner tells of it.
+// An offer is memory, as its owner tells of it.
 type offer struct {
-	OK      uint8 // 1: the owner reaches all others' devices, and has a window; 2: it may have one later
-	Addr    uint64
+	OK      uint8 // 1: the owner reaches all others' devices, and has such memory
 	Ordinal int32
+	Addr    uint64 // in the owner's process
 	Handle  [64]byte
+	At      uint64 // the memory begins so many bytes behind Addr and what Handle is of
+	Bytes   uint64
 }
 
 // windows are a rank's own window and its view of the others'.
 type windows struct {
-	own      driver.Ptr
-	at       []driver.Ptr // by rank
-	hosted   bool         // they are in the processor's memory, see hosted.go
-	free     func() error // gives the own one back
-	imported []func() error
+	own    *loan
+	at     []driver.Ptr // by rank
+	hosted bool         // they are in the processor's memory, see hosted.go
 }
 
 // openWindows gives every rank a window and the addresses of the others': on
@@ -82,7 +82,7 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, rules [3
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err
 	}
-	apart, err := w.meet(ctx, cfg, dev, all, reach(cfg, dev, all))
+	apart, err := w.open(ctx, cfg, dev, all, reach(cfg, dev, all))
 	switch {
 	case err != nil:
 		return w, nil, "", err
@@ -92,7 +92,7 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, rules [3
 	}
 	if why = hostable(cfg); why == "" { // all ranks know alike
 		w.hosted = true
-		why, err = w.meet(ctx, cfg, dev, all, "")
+		why, err = w.open(ctx, cfg, dev, all, "")
 	}
 	switch {
 	case err != nil:
@@ -104,67 +104,76 @@ func openWindows(ctx context.Context, cfg executor.Config, dev *device, rules [3
 	return w, all, apart + "; " + why, nil
 }
 
-// meet has all ranks make their windows and open the others'. apart is why this
-// rank does not reach all others, if so; why is the reason that this rank knows
+// open makes the rank's own window, zeroed, and opens the others'. apart is why
+// this rank does not reach all others, if so; why is the reason that this rank knows
 // for there being no windows on any rank.
-func (w *windows) meet(ctx context.Context, cfg executor.Config, dev *device, all []identity, apart string) (why string, err error) {
-	why = apart
-	var mine offer
-	if why == "" {
-		mine, err = w.make(cfg, dev)
-		switch {
-		case errors.Is(err, driver.ErrOutOfMemory) && !w.hosted:
-			return "", w.giveUp(fmt.Errorf("the window of this rank: %w", err))
-		case err != nil:
-			why = err.Error()
-		default:
-			mine.OK = 1
+func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, all []identity, apart string) (why string, err error) {
+	var scarce error
+	mine := func() (offer, error) {
+		n := newChooser(cfg.Env, cfg.Size, nil, w.hosted).size()
+		if w.hosted {
+			if w.own, err = dev.arena.take(true, n, func() (*loan, error) { return newHosted(n) }); err != nil {
+				return offer{}, err
+			}
+			clear(w.own.bytes)
+			return w.own.offer, nil
+		}
+		if w.own, err = dev.arena.take(false, n, func() (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
+			if errors.Is(err, driver.ErrOutOfMemory) {
+				scarce = fmt.Errorf("the window of this rank: %w", err)
+			}
+			return offer{}, err
+		}
+		return w.own.offer, clearMemory(w.own.ptr, n)
+	}
+	w.at, _, why, err = meet(ctx, cfg, dev, all, w.hosted, apart, mine)
+	if err == nil && scarce != nil {
+		err = scarce
+	}
+	if err != nil || why != "" {
+		dev.arena.give(w.own, time.Time{}, false)
+		w.own = nil
+	}
+	return why, err
+}
+
+// meet has all ranks tell one another of memory, and open the others'. apart is why
+// this rank does not reach all others, if so, and else mine makes its own; why is the
+// reason that this rank knows for no rank having the others'.
+func meet(ctx context.Context, cfg executor.Config, dev *device, all []identity, hosted bool, apart string, mine func() (offer, error)) (at []driver.Ptr, offers []offer, why string, err error) {
+	var own offer
+	if why = apart; why == "" {
+		if own, err = mine(); err != nil {
+			own, why = offer{}, err.Error()
+		} else {
+			own.OK = 1
 		}
 	}
-	offers, err := exchangeAll(ctx, cfg.Host, mine)
-	if err != nil {
-		return "", w.giveUp(err)
+	if offers, err = exchangeAll(ctx, cfg.Host, own); err != nil {
+		return nil, nil, "", err
 	}
 	if r := slices.IndexFunc(offers, func(o offer) bool { return o.OK == 0 }); r >= 0 && why == "" {
-		why = fmt.Sprintf("rank %d has no window that all others reach", r)
+		why = fmt.Sprintf("rank %d has no memory that all others reach", r)
 	}
 	if why != "" {
-		return why, w.giveUp(nil)
-	}
-	open := w.open
-	if w.hosted {
-		open = w.openHosted
+		return nil, nil, why, nil
 	}
 	mapped := uint8(1)
-	if err := open(cfg, dev, all, offers); err != nil {
-		mapped, why = 0, err.Error()
+	at = make([]driver.Ptr, cfg.Size)
+	for r, o := range offers {
+		if at[r], err = openOne(dev, all, r, hosted, o); err != nil {
+			mapped, why = 0, fmt.Sprintf("the memory of rank %d: %v", r, err)
+			break
+		}
 	}
 	done, err := exchangeAll(ctx, cfg.Host, mapped)
 	if err != nil {
-		return "", w.giveUp(err)
+		return nil, nil, "", err
 	}
-	r := slices.Index(done, 0)
-	if r < 0 {
-		return "", nil
+	if r := slices.Index(done, 0); r >= 0 && why == "" {
+		why = fmt.Sprintf("rank %d cannot open the memory of all others", r)
 	}
-	if why == "" {
-		why = fmt.Sprintf("rank %d cannot open all windows", r)
-	}
-	return why, w.giveUp(nil)
-}
-
-// make makes the rank's own window, zeroed.
-func (w *windows) make(cfg executor.Config, dev *device) (offer, error) {
-	retired.sweep()
-	n := newChooser(cfg.Env, cfg.Size, nil, w.hosted).size()
-	if w.hosted {
-		return w.offerHosted(n)
-	}
-	o, err := w.offer(cfg, dev, n)
-	if err != nil {
-		return o, err
-	}
-	return o, clearMemory(w.own, n)
+	return at, offers, why, nil
 }
 
 // exchangeAll gives every rank every rank's value.
@@ -218,18 +227,18 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 	return ""
 }
 
-// offer allocates the rank's own window of n bytes on its device.
-func (w *windows) offer(cfg executor.Config, dev *device, n int) (o offer, err error) {
-	own, err := driver.Malloc(n)
+// newLoan allocates n bytes on the device, for other ranks to reach.
+func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
+	p, err := driver.Malloc(n)
 	if err != nil {
-		return o, err
+		return nil, err
 	}
-	w.own, w.free = own, func() error { return driver.Free(own) }
-	if len(processes(cfg)) > 1 {
-		o.Handle, err = driver.MemHandle(w.own)
+	l := &loan{ptr: p, free: func() error { return driver.Free(p) }}
+	l.offer = offer{Addr: uint64(p), Ordinal: int32(d.ctx.Ordinal()), Bytes: uint64(n)}
+	if l.offer.Handle, err = driver.MemHandle(p); err != nil && len(processes(cfg)) > 1 {
+		return nil, errors.Join(err, l.free())
 	}
-	o.Addr, o.Ordinal = uint64(w.own), int32(dev.ctx.Ordinal())
-	return o, err
+	return l, nil
 }
 
 // clearMemory zeroes device memory, and waits for nothing else.
@@ -253,37 +262,24 @@ func processes(cfg executor.Config) map[executor.Place]bool {
 	return p
 }
 
-// open maps the others' windows.
-func (w *windows) open(cfg executor.Config, dev *device, all []identity, offers []offer) error {
-	w.at = make([]driver.Ptr, cfg.Size)
-	w.at[cfg.Rank] = w.own
-	for r, o := range offers {
-		if r == cfg.Rank {
-			continue
+// openOne finds the memory of a rank.
+func openOne(dev *device, all []identity, rank int, hosted bool, o offer) (p driver.Ptr, err error) {
+	switch {
+	case all[rank].Process != process():
+		open := func() (driver.Ptr, func() error, error) {
+			p, err := driver.OpenMem(o.Handle)
+			return p, func() error { return driver.CloseMem(p) }, err
 		}
-		if err := w.openOne(dev, all, r, o); err != nil {
-			return err
+		if hosted {
+			open = func() (driver.Ptr, func() error, error) { return importHosted(o) }
 		}
+		p, err = dev.arena.open(importKey{all[rank].Process, o.Handle}, open)
+	case hosted:
+		p, err = driver.HostPtr(o.Addr)
+	default:
+		p, err = driver.Ptr(o.Addr), enable(dev, int(o.Ordinal))
 	}
-	return nil
-}
-
-// openOne maps the window of another rank.
-func (w *windows) openOne(dev *device, all []identity, rank int, o offer) error {
-	if all[rank].Process == process() {
-		if err := enable(dev, int(o.Ordinal)); err != nil {
-			return fmt.Errorf("peer access to rank %d: %w", rank, err)
-		}
-		w.at[rank] = driver.Ptr(o.Addr)
-		return nil
-	}
-	p, err := driver.OpenMem(o.Handle)
-	if err != nil {
-		return fmt.Errorf("the window of rank %d: %w", rank, err)
-	}
-	w.imported = append(w.imported, func() error { return driver.CloseMem(p) })
-	w.at[rank] = p
-	return nil
+	return p + driver.Ptr(o.At), err
 }
 
 // enable lets a device reach another one of the process.
@@ -296,80 +292,4 @@ func enable(dev *device, ordinal int) error {
 		return err
 	}
 	return dev.ctx.EnablePeer(peer.ctx)
-}
-
-// giveUp frees what there is before anybody has written to it.
-func (w *windows) giveUp(err error) error {
-	for _, unmap := range w.imported {
-		_ = unmap()
-	}
-	if w.free != nil {
-		_ = w.free()
-	}
-	*w = windows{}
-	return err
-}
-
-// close gives the windows back, and a room, which some ranks have and others
-// have not. barrier is as for Executor.Close; drained says that no kernel of
-// this rank uses them any more.
-//
-// A window must stay until the kernels of the others have left: one that
-// writes to memory which is not there loses its context with all that is in
-// it. When the ranks do not leave together, nobody can tell; so it stays for a
-// while.
-func (w *windows) close(room *windows, barrier func() error, drained bool) {
-	if !drained || w.own == 0 {
-		return
-	}
-	together := barrier != nil && barrier() == nil
-	for _, unmap := range append(w.imported, room.imported...) {
-		_ = unmap()
-	}
-	together = together && (len(w.imported) == 0 || barrier() == nil)
-	for _, free := range [...]func() error{w.free, room.free} {
-		switch {
-		case free == nil:
-		case together:
-			_ = free()
-		default:
-			retired.add(free)
-		}
-	}
-}
-
-// retired are windows that others may still write to.
-var retired retirement
-
-type retirement struct {
-	mu  sync.Mutex
-	all []retiree
-}
-
-type retiree struct {
-	free  func() error
-	since time.Time
-}
-
-// retireFor is longer than any kernel takes that was told to stop, and than
-// the telling.
-const retireFor = time.Minute
-
-func (r *retirement) add(free func() error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = append(r.all, retiree{free, time.Now()})
-}
-
-// sweep frees those that have been there for long enough.
-func (r *retirement) sweep() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.all = slices.DeleteFunc(r.all, func(o retiree) bool {
-		if time.Since(o.since) < retireFor {
-			return false
-		}
-		_ = o.free()
-		return true
-	})
 }

@@ -34,9 +34,10 @@ type Executor interface {
 	Chosen() string
 	// Abort makes everything that is enqueued end soon, with whatever result.
 	Abort(cause error)
-	// Close waits for what is enqueued, and frees everything. barrier returns
-	// when all ranks have called it as often; it is nil after an Abort.
-	Close(barrier func() error) error
+	// Close waits for what is enqueued, and gives everything back. tell gives every
+	// rank what each passes, by rank, when all have called it as often; it is nil
+	// after an Abort.
+	Close(tell func(byte) ([]byte, error)) error
 }
 
 // An Op is an operation on device memory, and whose it is.
@@ -76,18 +77,8 @@ type Factory struct {
 // Host is what an executor has of its communicator.
 type Host interface {
 	// Exchange gives every rank what each passes, by rank. It takes a millisecond
-	// or so.
+	// or so: no Enqueue calls it.
 	Exchange(ctx context.Context, b []byte) ([][]byte, error)
-	// Gather gives every rank what each passes, all of one length, by rank, in
-	// some microseconds. Only an Executor's Enqueue may call it.
-	Gather(send, recv []byte) error
-	// GatherAll is Gather for several ranks that one goroutine is: hosts are of
-	// their executors, and this is one of them. Only EnqueueAll may call it.
-	GatherAll(hosts []Host, send, recv [][]byte) error
-	// SwapAll does swaps, of several ranks that one goroutine is, perhaps. Only
-	// Enqueue or EnqueueAll may call it. To others it is like Sends and Recvs:
-	// peers call it, too, and no one else needs to.
-	SwapAll(swaps []Swap) error
 	// Comm makes a communicator of the same ranks on the processor's memory. All
 	// ranks call it.
 	Comm(ctx context.Context) (Comm, error)
@@ -96,15 +87,6 @@ type Host interface {
 	Fail(err error)
 	// Err is what went wrong with the communicator, or nil.
 	Err() error
-}
-
-// A Swap is between a rank and some others: each gives the other what it has,
-// which is of one length.
-type Swap struct {
-	Host  Host
-	Peers []int // not the rank itself
-	Send  []byte
-	Recv  [][]byte // by index in Peers
 }
 
 // A Comm does operations on the processor's memory.

@@ -53,35 +53,42 @@ func Load(image []byte) (*Module, error) {
 	return &Module{mod: as[cu.Module](uintptr(unsafe.Pointer(mod))), context: ctx}, nil
 }
 
-// LoadNewest loads the code that read finds in ptx/own, a directory of files, where
+// LoadNewest is Newest for a single module: read finds its code.
+func LoadNewest(files fs.FS, read func(dir fs.FS) ([]byte, error)) (m *Module, err error) {
+	err = Newest(files, func(dir fs.FS) error {
+		image, err := read(dir)
+		if err == nil {
+			m, err = Load(image)
+		}
+		return err
+	})
+	return m, err
+}
+
+// Newest has load read and load the code in ptx/own, a directory of files, where
 // a CUDA image's harness has what the image's own nvcc made. Where there is none, or
-// the driver is too old for it, it is what read finds in ptx, which every supported
+// the driver is too old for it, load gets ptx, which every supported
 // driver takes. Other errors than ErrImage end it: they say nothing of the code.
-func LoadNewest(files fs.FS, read func(dir fs.FS) ([]byte, error)) (*Module, error) {
+func Newest(files fs.FS, load func(dir fs.FS) error) error {
 	const own = "ptx/own"
 	var errs []error
 	for _, name := range []string{own, "ptx"} {
 		dir, err := fs.Sub(files, name)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		image, err := read(dir)
-		if err != nil {
-			if name == own && errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			return nil, err
-		}
-		m, err := Load(image)
-		if err == nil {
-			return m, nil
+		switch err = load(dir); {
+		case err == nil:
+			return nil
+		case name == own && errors.Is(err, fs.ErrNotExist):
+			continue
 		}
 		errs = append(errs, err)
 		if !errors.Is(err, ErrImage) {
 			break
 		}
 	}
-	return nil, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
 // Unload frees the code, in the current context.

@@ -97,9 +97,9 @@ func buildEmulator(t *testing.T, types []elem.Type) string {
 	few := slices.Clone(drive)
 	kernels := func(ranks int) (objects []string) {
 		unrolled := fmt.Sprintf("-DASSAY_RANKS=%d", ranks)
-		objects = append(objects, compile(ForRanks(Movement, ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
+		objects = append(objects, compile(fmt.Sprint(Movement, ranks), unrolled, "-c", "-x", "c++", "movement.cu"))
 		for _, ty := range types {
-			objects = append(objects, compile(ForRanks(ty.String(), ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
+			objects = append(objects, compile(fmt.Sprint(ty, ranks), unrolled, fmt.Sprintf("-DASSAY_TYPE=%d", ty), "-c", "-x", "c++", "reduction.cu"))
 		}
 		return objects
 	}

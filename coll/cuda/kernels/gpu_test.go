@@ -3,6 +3,7 @@
 package kernels
 
 import (
+	"fmt"
 	"io/fs"
 	"runtime"
 	"testing"
@@ -31,7 +32,7 @@ type combineArgs struct {
 	_              [6]uint32
 }
 
-// TestReduceGPU holds the PTX, with the instructions that only GPUs have, to
+// TestReduceGPU holds the code, with the instructions that only GPUs have, to
 // package elem.
 func TestReduceGPU(t *testing.T) {
 	err := driver.Init()
@@ -54,29 +55,36 @@ func TestReduceGPU(t *testing.T) {
 		check(t, err)
 		defer driver.Free(buffers[i])
 	}
+	for _, ranks := range []int{len(buffers) - 1, FewRanks} { // at most
+		var code map[string][]byte
+		check(t, driver.Newest(Files, func(dir fs.FS) (err error) {
+			code, _, err = Code(dir, devices[0].ComputeMajor*10+devices[0].ComputeMinor, ranks)
+			return err
+		}))
+		reduceAll(t, ctx, code, ranks, buffers)
+	}
+}
+
+func reduceAll(t *testing.T, ctx *driver.Context, code map[string][]byte, ranks int, buffers [9]driver.Ptr) {
 	for _, ty := range elem.Types {
-		t.Run(ty.String(), func(t *testing.T) { // on a thread of its own
+		t.Run(fmt.Sprintf("%v, %d ranks", ty, ranks), func(t *testing.T) { // on a thread of its own
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
 			check(t, ctx.Bind())
 			all := tests(ty)
 			for op := elem.Sum; op < elem.Avg; op++ {
-				for _, ranks := range []int{len(buffers) - 1, FewRanks} { // at most
-					module, err := driver.LoadNewest(Files, func(dir fs.FS) ([]byte, error) {
-						return PTX(dir, ForRanks(Module(ty, op), ranks), devices[0].ComputeMajor*10+devices[0].ComputeMinor)
-					})
-					check(t, err)
-					defer module.Unload()
-					f, err := module.Function(KernelName(Combine, ty, op))
-					check(t, err)
-					for _, c := range all {
-						if c.op != op || len(c.srcs) > ranks {
-							continue
-						}
-						got := make([]byte, len(c.want))
-						combine(t, ctx, f, c, buffers, got)
-						c.check(t, got)
+				module, err := driver.Load(code[Module(ty, op)])
+				check(t, err)
+				defer module.Unload()
+				f, err := module.Function(KernelName(Combine, ty, op))
+				check(t, err)
+				for _, c := range all {
+					if c.op != op || len(c.srcs) > ranks {
+						continue
 					}
+					got := make([]byte, len(c.want))
+					combine(t, ctx, f, c, buffers, got)
+					c.check(t, got)
 				}
 			}
 		})

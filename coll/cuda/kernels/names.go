@@ -1,9 +1,6 @@
 package kernels
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
@@ -53,20 +50,10 @@ var kernelTypes = [...]string{
 // is Sum: scaling and dividing are arguments.
 func Module(t elem.Type, op elem.Op) string { return t.String() + "_" + opName(op) }
 
-// FewRanks is how many ranks the variant of a module for few of them is for, at
-// most: its loops over ranks are unrolled for no more.
+// FewRanks is how many ranks the variant of the modules for few of them is for, at
+// most: its loops over ranks are unrolled for no more. The kernels of both variants
+// have the same names.
 const FewRanks = 4
-
-var fewSuffix = fmt.Sprintf(".r%d", FewRanks)
-
-// ForRanks is the module to use in a communicator of so many ranks: the variant
-// for few of them, or the module itself. The kernels of both have the same names.
-func ForRanks(module string, ranks int) string {
-	if ranks > FewRanks {
-		return module
-	}
-	return module + fewSuffix
-}
 
 // KernelName is the name of a kernel that reduces, in the module of t and op.
 func KernelName(base string, t elem.Type, op elem.Op) string {
@@ -87,10 +74,9 @@ func Rounds(t elem.Type, op elem.Op) bool {
 	return t.Float() && t.Size() < 4 && op != elem.Max && op != elem.Min
 }
 
-// KernelNames are the names of all kernels of a module, or of the variant of one;
-// none if there is no such module.
+// KernelNames are the names of all kernels of a module; none if there is no such
+// module.
 func KernelNames(module string) []string {
-	module = strings.TrimSuffix(module, fewSuffix)
 	if module == Movement {
 		return append([]string(nil), movements...)
 	}

@@ -415,7 +415,8 @@ EXPORT CUresult cuEventSynchronize(CUevent e) {
   await([=] { return *done; });
   return CUDA_SUCCESS;
 }
-EXPORT CUresult cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return *m = new CUmod_st, bound(); }
+// A driver loads code when nothing runs.
+EXPORT CUresult cuModuleLoadDataEx(CUmodule *m, const void *, unsigned, CUjit_option *, void **) { return settle(), *m = new CUmod_st, bound(); }
 EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule, const char *name) {
   static void *self = [] {
     Dl_info i;

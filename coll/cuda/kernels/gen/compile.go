@@ -11,7 +11,8 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
@@ -42,9 +43,10 @@ func newCompiler(path string) (*compiler, error) {
 	return &compiler{path, string(m[1])}, nil
 }
 
-// A unit is a source compiled to one PTX.
+// A unit is a source compiled for an architecture.
 type unit struct {
-	name    string // of the PTX: MODULE.ptx or MODULE.rRANKS.ptx
+	module  string
+	few     bool // the variant for few ranks
 	source  string
 	arch    int
 	defines []string
@@ -55,7 +57,7 @@ func units() []unit {
 	for _, arch := range archs {
 		add := func(module, source string, defines ...string) {
 			few := append(slices.Clone(defines), fmt.Sprintf("-DASSAY_RANKS=%d", fewRanks))
-			u = append(u, unit{module + ".ptx", source, arch, defines}, unit{fmt.Sprintf("%s.r%d.ptx", module, fewRanks), source, arch, few})
+			u = append(u, unit{module, false, source, arch, defines}, unit{module, true, source, arch, few})
 		}
 		add("movement", "movement.cu")
 		for _, t := range elem.Types {
@@ -67,8 +69,12 @@ func units() []unit {
 	return u
 }
 
-// compileAll gives an archive for each architecture, by its name, with the PTX of
-// its units in their order. It compiles a copy of the
+// A code is what became of a unit.
+type code struct{ ptx, cubin []byte }
+
+// compileAll gives the archives by their names, each with the modules in the order
+// of their units: of cubins for each architecture and variant, and of PTX for the
+// newest architecture. It compiles a copy of the
 // sources, so that what is edited meanwhile does not get in.
 func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, error) {
 	tmp, err := os.MkdirTemp("", "ptx")
@@ -82,71 +88,90 @@ func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, err
 		}
 	}
 	todo := units()
-	texts := make([][]byte, len(todo))
-	slots := make(chan struct{}, runtime.NumCPU())
-	ctx, fail := context.WithCancelCause(context.Background())
-	defer fail(nil)
-	var all sync.WaitGroup
+	codes := make([]code, len(todo))
+	g, ctx := errgroup.WithContext(context.Background())
+	g.SetLimit(runtime.NumCPU())
 	for i, u := range todo {
-		all.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if ctx.Err() != nil {
-				return
+		g.Go(func() (err error) {
+			if ctx.Err() == nil {
+				codes[i], err = c.compile(ctx, u, tmp)
 			}
-			text, err := c.compile(ctx, u, tmp)
-			if err != nil {
-				fail(err) // of those under way only the first counts
-			}
-			texts[i] = text
+			return err
 		})
 	}
-	all.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	return archive(todo, texts)
-}
-
-// archive puts the PTX of units together.
-func archive(todo []unit, texts [][]byte) (map[string][]byte, error) {
 	archives := map[string][]byte{}
 	for _, arch := range archs {
-		var out bytes.Buffer
-		files := tar.NewWriter(&out)
-		for i, u := range todo {
-			if u.arch != arch {
+		for _, few := range []bool{false, true} {
+			of := func(u unit) bool { return u.arch == arch && u.few == few }
+			suffix := ".tar"
+			if few {
+				suffix = fmt.Sprintf(".r%d.tar", fewRanks)
+			}
+			if archives[fmt.Sprintf("sm_%d%s", arch, suffix)], err = archive(todo, codes, of, ".cubin"); err != nil {
+				return nil, err
+			}
+			if arch != slices.Max(archs) {
 				continue
 			}
-			if err := files.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: u.name, Mode: 0o644, Size: int64(len(texts[i]))}); err != nil {
-				return nil, err
-			}
-			if _, err := files.Write(texts[i]); err != nil {
+			if archives[fmt.Sprintf("compute_%d%s", arch, suffix)], err = archive(todo, codes, of, ".ptx"); err != nil {
 				return nil, err
 			}
 		}
-		if err := files.Close(); err != nil {
-			return nil, err
-		}
-		archives[fmt.Sprintf("sm_%d.tar", arch)] = out.Bytes()
 	}
 	return archives, nil
 }
 
-func (c *compiler) compile(ctx context.Context, u unit, dir string) ([]byte, error) {
-	out := fmt.Sprintf("sm_%d.%s", u.arch, u.name)
-	args := []string{"--ptx", "-O3", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.arch), "-o", out}
-	args = append(append(args, u.defines...), u.source)
-	cmd := exec.CommandContext(ctx, c.path, args...)
-	cmd.Dir = dir
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%s: %w\n%s", out, err, text)
+// archive puts the codes of some units together.
+func archive(todo []unit, codes []code, of func(unit) bool, suffix string) ([]byte, error) {
+	var out bytes.Buffer
+	files := tar.NewWriter(&out)
+	for i, u := range todo {
+		if !of(u) {
+			continue
+		}
+		content := codes[i].cubin
+		if suffix == ".ptx" {
+			content = codes[i].ptx
+		}
+		if err := files.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: u.module + suffix, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			return nil, err
+		}
+		if _, err := files.Write(content); err != nil {
+			return nil, err
+		}
 	}
-	text, err := os.ReadFile(filepath.Join(dir, out))
-	if err != nil {
+	if err := files.Close(); err != nil {
 		return nil, err
 	}
-	return strip(text), nil
+	return out.Bytes(), nil
+}
+
+// compile makes PTX of a source, and of that a cubin: so the cubin does not depend
+// on the source's path either.
+func (c *compiler) compile(ctx context.Context, u unit, dir string) (code, error) {
+	base := fmt.Sprintf("sm_%d.%s.%t", u.arch, u.module, u.few)
+	run := func(out string, args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, c.path, append([]string{"-O3", "-o", out}, args...)...)
+		cmd.Dir = dir
+		if text, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", out, err, text)
+		}
+		return os.ReadFile(filepath.Join(dir, out))
+	}
+	args := append([]string{"--ptx", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.arch)}, u.defines...)
+	text, err := run(base+".ptx", append(args, u.source)...)
+	if err != nil {
+		return code{}, err
+	}
+	text = strip(text)
+	if err := os.WriteFile(filepath.Join(dir, base+".ptx"), text, 0o644); err != nil {
+		return code{}, err
+	}
+	cubin, err := run(base+".cubin", "--cubin", fmt.Sprintf("-arch=sm_%d", u.arch), base+".ptx")
+	return code{text, cubin}, err
 }
 
 // internal is what nvcc puts into the names of functions with internal linkage:

@@ -1,21 +1,22 @@
-// Command gen compiles the kernels to PTX: movement.cu, and reduction.cu once
-// for each element type and operation, for each architecture in archs, and each
-// of these for 8 ranks at most, and for 4. It writes
+// Command gen compiles the kernels: movement.cu, and reduction.cu once for each
+// element type and operation, for each architecture in archs, and each of these
+// for 8 ranks at most, and for 4 (.r4). It writes
 //
-//	ptx/sm_ARCH.tar.zst  the PTX without comments: MODULE.ptx for 8 ranks,
-//	                     MODULE.r4.ptx for 4
+//	ptx/sm_ARCH.tar.zst, ptx/sm_ARCH.r4.tar.zst            machine code: MODULE.cubin
+//	ptx/compute_ARCH.tar.zst, ptx/compute_ARCH.r4.tar.zst  the PTX of the newest
+//	                     architecture without comments: MODULE.ptx
 //	ptx/SUM              the version of nvcc, and SHA-256 sums of the sources
 //	                     and of each archive before it was compressed, as
 //	                     sha256sum writes them
 //
 // Run it with go generate in coll/cuda/kernels. nvcc is $NVCC, or the one on
-// the path. The architectures are the oldest that the PTX runs on; drivers
-// compile it for newer ones.
+// the path. Machine code runs on later processors of its major architecture;
+// drivers compile the PTX for newer ones.
 //
 // With -check it writes nothing but compares what it compiles with the files
 // there. It exits with status 1 and the names when they differ, or the compiler
 // fails, and with status 3 when nvcc is missing or not of the version in SUM:
-// another compiler writes other PTX.
+// another compiler writes other code.
 package main
 
 import (

@@ -22,9 +22,19 @@ while [ $# -gt 1 ]; do
 	case $1 in
 	-o) out=$2; shift ;;
 	-D*) defines="$defines $1" ;;
+	--cubin) cubin=1 ;;
+	-arch=*) arch=$1 ;;
 	esac
 	shift
 done
+if [ "$cubin" ]; then
+	{
+		printf '%s ' "$arch"
+		while read -r line; do printf '%s;' "$line"; done < $1
+		echo
+	} > $out
+	exit
+fi
 read -r source < $1
 if [ "$source" = wrong ]; then echo "no such thing" >&2; exit 1; fi
 {
@@ -63,11 +73,42 @@ func sourceDir(t *testing.T) string {
 
 func TestGenerate(t *testing.T) {
 	dir := sourceDir(t)
-	archive, err := decompress(filepath.Join(dir, "ptx", "sm_90.tar.zst"))
+	texts := map[string]string{}
+	for _, name := range []string{"compute_90", "compute_90.r4", "sm_80", "sm_80.r4", "sm_90", "sm_90.r4"} {
+		unpack(t, dir, name, texts)
+	}
+	for name, defines := range map[string]string{
+		"compute_90/half_sum.ptx":    " -DASSAY_TYPE=6 -DASSAY_OP=0",
+		"compute_90.r4/half_sum.ptx": " -DASSAY_TYPE=6 -DASSAY_OP=0 -DASSAY_RANKS=4",
+	} {
+		want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow;" + defines + "\nreduce\n"
+		if texts[name] != want {
+			t.Errorf("%s is %q; want %q", name, texts[name], want)
+		}
+		cubin := strings.NewReplacer("compute", "sm", ".ptx", ".cubin").Replace(name)
+		if want := "-arch=sm_90 " + strings.ReplaceAll(want, "\n", ";") + "\n"; texts[cubin] != want {
+			t.Errorf("%s is %q; want %q", cubin, texts[cubin], want)
+		}
+	}
+	if want := 6 * (1 + 12*4); len(texts) != want {
+		t.Errorf("%d modules; want %d", len(texts), want)
+	}
+	s, err := readSums(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts := map[string]string{}
+	if want := 3 + 6; s.nvcc != "1.2.3" || len(s.files) != want {
+		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
+	}
+}
+
+// unpack adds what is in an archive, below its name.
+func unpack(t *testing.T, dir, name string, texts map[string]string) {
+	t.Helper()
+	archive, err := decompress(filepath.Join(dir, "ptx", name+".tar.zst"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for files := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := files.Next()
 		if err == io.EOF {
@@ -80,26 +121,7 @@ func TestGenerate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		texts[h.Name] = string(text)
-	}
-	for name, defines := range map[string]string{
-		"half_sum.ptx":    " -DASSAY_TYPE=6 -DASSAY_OP=0",
-		"half_sum.r4.ptx": " -DASSAY_TYPE=6 -DASSAY_OP=0 -DASSAY_RANKS=4",
-	} {
-		want := "call _ZN43_INTERNAL_00000000_12_reduction_cu_000000009load_slow;" + defines + "\nreduce\n"
-		if texts[name] != want {
-			t.Errorf("%s is %q; want %q", name, texts[name], want)
-		}
-	}
-	if want := 2 * (1 + 12*4); len(texts) != want {
-		t.Errorf("%d modules; want %d", len(texts), want)
-	}
-	s, err := readSums(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := 3 + len(archs); s.nvcc != "1.2.3" || len(s.files) != want {
-		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
+		texts[name+"/"+h.Name] = string(text)
 	}
 }
 

@@ -1,0 +1,230 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+// Enqueuing waits for nobody, and for nothing that runs: what would have to wait was
+// done when the communicator was made.
+
+// variety enqueues operation i of a sequence that has all types, reductions and
+// collectives in it. Lengths are such that kernels of all protocols take part.
+func (g *gpuRank) variety(i int) error {
+	r := rand.New(rand.NewPCG(uint64(i), 7))
+	t := elem.Types[i%len(elem.Types)]
+	red := elem.Op(i / len(elem.Types) % int(elem.Avg))
+	count := 1 + r.IntN([]int{16, 1 << 10, 16 << 10}[i%3])
+	root := r.IntN(g.Size())
+	n := count * t.Size()
+	one, other, all := g.at(0, n), g.at(48<<20, n), g.at(48<<20, n*g.Size())
+	switch r.IntN(8) {
+	case 0:
+		return g.Comm.AllGather(one, all, count, t)
+	case 1:
+		return g.Comm.ReduceScatter(all, one, count, t, red)
+	case 2:
+		return g.Comm.Broadcast(one, one, count, t, root)
+	case 3:
+		return g.Comm.Reduce(one, one, count, t, red, root)
+	case 4:
+		g.group.Start()
+		g.group.Add(g.Comm)
+		next, prev := (g.Rank()+1)%g.Size(), (g.Rank()+g.Size()-1)%g.Size()
+		err := errors.Join(g.Comm.Send(one, count, t, next), g.Comm.Recv(other, count, t, prev))
+		return errors.Join(err, g.group.End())
+	}
+	return g.Comm.AllReduce(one, other, count, t, red)
+}
+
+// TestEnqueueAhead: a rank enqueues a thousand operations, all types and reductions
+// among them, of which its peers have called none. A kernel of another communicator
+// runs meanwhile, and waits for a peer that comes to it last of all.
+func TestEnqueueAhead(t *testing.T) {
+	const operations = 1000
+	w := spread(2, gpuCount(t))
+	before, all := w.open(t), w.open(t)
+	waiting := func(g *gpuRank) error { return g.Comm.AllReduce(g.at(0, 64), g.at(64, 64), 16, coll.Float32, coll.Sum) }
+	enqueue := func(g *gpuRank) error {
+		took := make([]time.Duration, operations)
+		for i := range took {
+			start := time.Now()
+			if err := g.variety(i); err != nil {
+				return fmt.Errorf("operation %d: %w", i, err)
+			}
+			took[i] = time.Since(start)
+		}
+		slices.Sort(took)
+		t.Logf("rank %d: an operation that was not done before takes %v to enqueue, the slowest of a hundred %v, of all %v", g.Rank(), took[operations/2], took[operations*99/100], took[operations-1])
+		return nil
+	}
+	soon(t, "the other communicator's operation", func() error { return waiting(before[0]) })
+	soon(t, "a rank alone", func() error { return enqueue(all[0]) })
+	soon(t, "its peer", func() error { return enqueue(all[1]) })
+	for _, g := range all {
+		soon(t, "the operations", g.wait)
+	}
+	soon(t, "the peer of the first", func() error { return errors.Join(waiting(before[1]), before[0].wait(), before[1].wait()) })
+}
+
+// TestOppositeOrders: the ranks of a grid are in two communicators, of their row and
+// their column, and use them in either order, on two streams.
+func TestOppositeOrders(t *testing.T) {
+	n := gpuCount(t)
+	rounds := 10_000
+	if s := os.Getenv("ASSAY_GPU_TEST_ROUNDS"); s != "" {
+		var err error
+		if rounds, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	} else if testing.Short() {
+		rounds = 200
+	}
+	for name, algo := range map[string]string{"kernels": "", "copies": choice{copies, 8, exchangeThreads, leastCopy}.String()} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("ASSAY_GPU_ALGO", algo)
+			side := 2
+			if n < 4 {
+				side = 1 // the rows are single ranks: two communicators of the same ranks
+			}
+			grid := make([][2]*gpuRank, 2*side)
+			open := func(axis int, ranks ...int) {
+				w := world{ranks: len(ranks)}
+				for _, r := range ranks {
+					w.devices = append(w.devices, r%n)
+				}
+				for i, g := range w.open(t) {
+					grid[ranks[i]][axis] = g
+				}
+			}
+			if side == 2 {
+				open(0, 0, 1)
+				open(0, 2, 3)
+				open(1, 0, 2)
+				open(1, 1, 3)
+			} else {
+				open(0, 0, 1)
+				open(1, 0, 1)
+			}
+			done := make(chan error, len(grid))
+			for r, axes := range grid {
+				go func() {
+					done <- func() error {
+						for i := range rounds {
+							if algo != "" && i == rounds/10 {
+								break // each is a dozen of the driver's calls
+							}
+							count := 1 << (i % 12)
+							for a := range axes {
+								g := axes[(a+r+i)%2] // neighbours never have the same order
+								if err := g.Comm.AllReduce(g.at(0, 4*count), g.at(4*count, 4*count), count, coll.Int32, coll.Sum); err != nil {
+									return fmt.Errorf("rank %d, round %d: %w", r, i, err)
+								}
+							}
+							if i%64 == 63 { // streams hold a thousand or so
+								if err := errors.Join(axes[0].wait(), axes[1].wait()); err != nil {
+									return err
+								}
+							}
+						}
+						return errors.Join(axes[0].wait(), axes[1].wait())
+					}()
+				}()
+			}
+			for range grid {
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, axes := range grid {
+				if by := axes[0].Chosen(); algo != "" && !strings.HasPrefix(by, "copy/") {
+					t.Errorf("done by %s", by)
+				}
+			}
+		})
+	}
+}
+
+// TestShared: ten communicators have rooms for copies in the same memory, and what one
+// leaves is the next one's: nothing is given to the driver or taken from it while a
+// kernel of another one waits.
+func TestShared(t *testing.T) {
+	t.Setenv("ASSAY_GPU_ALGO", choice{copies, 8, exchangeThreads, leastCopy}.String())
+	w := spread(2, gpuCount(t))
+	const count = 10_000
+	reduce := func(g *gpuRank) error {
+		return g.Comm.AllReduce(g.at(0, 4*count), g.at(4*count, 4*count), count, coll.Float32, coll.Sum)
+	}
+	all := make([][]*gpuRank, 10)
+	if gpuCount(t) < 2 {
+		all = all[:5] // each rank has its part of the device's rooms
+	}
+	for i := range all {
+		all[i] = w.open(t)
+	}
+	soon(t, "all communicators, in opposite orders", func() error {
+		errs := make(chan error)
+		for rank := range 2 {
+			go func() {
+				var err error
+				for i := range all {
+					if rank == 1 {
+						i = len(all) - 1 - i
+					}
+					err = errors.Join(err, reduce(all[i][rank]))
+				}
+				for i := range all {
+					err = errors.Join(err, all[i][rank].wait())
+				}
+				errs <- err
+			}()
+		}
+		return errors.Join(<-errs, <-errs)
+	})
+	for i := range all {
+		if by := all[i][0].Chosen(); !strings.HasPrefix(by, "copy/") {
+			t.Errorf("communicator %d: done by %s", i, by)
+		}
+	}
+	a := &all[0][0].dev.arena
+	a.mu.Lock()
+	held := 0
+	for i := range a.rooms {
+		if a.rooms[i] != nil {
+			held += a.rooms[i].n
+		}
+	}
+	a.mu.Unlock()
+	if most := 2 * (roomBytes + roomParts*tokenBytes); held > most {
+		t.Errorf("the rooms of all communicators have %d bytes; want %d at most", held, most)
+	}
+
+	soon(t, "communicators that come and go beside a kernel that waits", func() error {
+		if err := reduce(all[0][0]); err != nil {
+			return err
+		}
+		for range 3 {
+			again := w.open(t)
+			errs := make(chan error)
+			for _, g := range again {
+				go func() { errs <- errors.Join(reduce(g), g.wait(), g.Destroy()) }()
+			}
+			if err := errors.Join(<-errs, <-errs); err != nil {
+				return err
+			}
+		}
+		return errors.Join(reduce(all[0][1]), all[0][0].wait(), all[0][1].wait())
+	})
+}

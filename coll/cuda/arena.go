@@ -1,0 +1,249 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+)
+
+// An arena is what the communicators of a device share of memory that ranks reach
+// in one another's processes. The driver gives memory back, and takes it out of
+// address spaces, when all that runs on the device has ended: a kernel of
+// another communicator, perhaps, that waits for a rank which waits for this one. So
+// what a communicator leaves is the next one's, and goes when there are none.
+type arena struct {
+	mu      sync.Mutex
+	users   int     // communicators
+	idle    []*loan // what no communicator has
+	imports map[importKey]imported
+	rooms   [2]*loan
+	parts   [roomParts]struct {
+		lent bool
+		left time.Time // as of loans
+	}
+	pinned []*driver.Pinned
+}
+
+// A loan is memory that a communicator has from an arena.
+type loan struct {
+	ptr    driver.Ptr
+	n      int    // bytes
+	hosted bool   // it is the processor's
+	bytes  []byte // where it is
+	offer  offer
+	free   func() error
+	// Other ranks may write to it for retireFor from then on: they were not
+	// seen to leave.
+	left time.Time
+	kept bool // other processes still map it
+}
+
+// An importKey is memory of another process.
+type importKey struct {
+	process [16]byte
+	handle  [64]byte
+}
+
+type imported struct {
+	ptr   driver.Ptr
+	close func() error
+}
+
+// retireFor is longer than any kernel takes that was told to stop, and than
+// the telling.
+const retireFor = time.Minute
+
+// enter begins a communicator's use of the arena.
+func (a *arena) enter() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users == 0 {
+		a.sweep()
+	}
+	a.users++
+}
+
+// take lends memory that is there, or that make makes.
+func (a *arena) take(hosted bool, n int, make func() (*loan, error)) (*loan, error) {
+	a.mu.Lock()
+	i := slices.IndexFunc(a.idle, func(l *loan) bool { return l.hosted == hosted && l.n == n && l.usable() })
+	if i >= 0 {
+		l := a.idle[i]
+		a.idle = slices.Delete(a.idle, i, i+1)
+		a.mu.Unlock()
+		return l, nil
+	}
+	a.mu.Unlock()
+	l, err := make()
+	if err != nil {
+		return nil, err
+	}
+	l.hosted, l.n = hosted, n
+	return l, nil
+}
+
+func (l *loan) usable() bool { return time.Since(l.left) > retireFor }
+
+// give takes a loan back. left: when others may still have written to it; kept:
+// they have it mapped.
+func (a *arena) give(l *loan, left time.Time, kept bool) {
+	if l == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l.left, l.kept = left, l.kept || kept
+	a.idle = append(a.idle, l)
+}
+
+// open maps memory of another process, or finds it mapped.
+func (a *arena) open(key importKey, open func() (driver.Ptr, func() error, error)) (driver.Ptr, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if m, ok := a.imports[key]; ok {
+		return m.ptr, nil
+	}
+	p, unmap, err := open()
+	if err != nil {
+		return 0, err
+	}
+	if a.imports == nil {
+		a.imports = map[importKey]imported{}
+	}
+	a.imports[key] = imported{p, unmap}
+	return p, nil
+}
+
+// unmap unmaps the memory of other processes, unless another communicator needs
+// it. It reports whether nothing is mapped.
+func (a *arena) unmap() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users == 1 {
+		for _, m := range a.imports {
+			_ = m.close()
+		}
+		a.imports = nil
+	}
+	return len(a.imports) == 0
+}
+
+// leave ends a communicator's use of the arena.
+func (a *arena) leave() {
+	a.unmap()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.users--; a.users == 0 {
+		a.sweep()
+	}
+}
+
+// sweep frees what nobody uses.
+func (a *arena) sweep() {
+	a.idle = slices.DeleteFunc(a.idle, func(l *loan) bool {
+		if l.kept || !l.usable() {
+			return false
+		}
+		_ = l.free()
+		return true
+	})
+	for i, l := range a.rooms {
+		if l != nil && !l.kept && l.usable() {
+			_ = l.free()
+			a.rooms[i] = nil
+		}
+	}
+	for _, p := range a.pinned {
+		_ = p.Free()
+	}
+	a.pinned = nil
+}
+
+// Rooms, in which copies by copy engines arrive, are for all communicators of a device
+// together: the first gets the first room, and others a part of the second one.
+const (
+	roomParts = 1 + 2 + 8
+	roomBytes = 512 << 20
+	// tokenBytes are behind a room for each of its parts, see copier.token.
+	tokenBytes = 4 << 10
+)
+
+// roomPart says in which room a part is, where in it, and how long it is.
+func roomPart(i int) (room, at, n int) {
+	switch i -= 1; {
+	case i < 0:
+		return 0, 0, roomBytes
+	case i < 2:
+		return 1, i * roomBytes / 4, roomBytes / 4
+	}
+	return 1, roomBytes/2 + (i-2)*roomBytes/16, roomBytes / 16
+}
+
+// takeRoom lends the largest part of a room that there is. make makes a room.
+func (a *arena) takeRoom(make func(n int) (*loan, error)) (part int, o offer, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.parts {
+		if p := &a.parts[i]; p.lent || time.Since(p.left) <= retireFor {
+			continue
+		}
+		room, at, n := roomPart(i)
+		if a.rooms[room] == nil {
+			if a.rooms[room], err = make(roomBytes + roomParts*tokenBytes); err != nil {
+				return 0, o, err
+			}
+		}
+		a.parts[i].lent = true
+		o = a.rooms[room].offer
+		o.At, o.Bytes = uint64(at), uint64(n)
+		return i, o, nil
+	}
+	return 0, o, fmt.Errorf("%d communicators of this device have a room", roomParts)
+}
+
+// token is memory that belongs to a part of a room.
+func (a *arena) token(part int) driver.Ptr {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	room, _, _ := roomPart(part)
+	return a.rooms[room].ptr + driver.Ptr(roomBytes+part*tokenBytes)
+}
+
+// giveRoom takes a part back, as give does with loans.
+func (a *arena) giveRoom(part int, left time.Time, kept bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.parts[part].lent, a.parts[part].left = false, left
+	room, _, _ := roomPart(part)
+	if l := a.rooms[room]; left.After(l.left) {
+		l.left = left
+	}
+	a.rooms[room].kept = a.rooms[room].kept || kept
+}
+
+// takePinned lends a zeroed page of the processor's memory.
+func (a *arena) takePinned() (*driver.Pinned, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.pinned); n > 0 {
+		p := a.pinned[n-1]
+		a.pinned = a.pinned[:n-1]
+		clear(p.Bytes)
+		return p, nil
+	}
+	return driver.HostAlloc(pinnedBytes)
+}
+
+func (a *arena) givePinned(p *driver.Pinned) {
+	if p == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pinned = append(a.pinned, p)
+}

@@ -1,0 +1,134 @@
+// Package kernels has the kernels of the collective engine on NVIDIA GPUs: as
+// CUDA C++, and compiled, which is embedded: machine code for compute capability
+// 8.0 and 9.0, and PTX for processors that are newer.
+//
+// What is in ptx is by CUDA 11.8, so that every driver that is supported takes
+// it. A CUDA image's harness has, in ptx/own, also what the image's own nvcc made
+// of the same sources, which comes first. A driver older than that nvcc refuses
+// its PTX: a newer CUDA of the same major version runs on such a driver, but not its
+// PTX. All modules for one architecture and number of ranks are one archive, a tar
+// compressed by zstd: they are much alike, and together take a fraction of what they
+// take apart.
+//
+// A module holds the kernels that only move bytes, or those that reduce one
+// element type by one operation: compilers take a module whole, and seconds for
+// those of all operations. Of each module there is a variant for few ranks, whose
+// kernels are smaller and start sooner. The kernels' arguments are the structures
+// of abi.h.
+package kernels
+
+import (
+	"archive/tar"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/assay-hpc/assay/coll/elem"
+)
+
+//go:generate go run ./gen
+
+// Files are the directories ptx and, in a CUDA image's harness, ptx/own.
+//
+//go:embed ptx
+var Files embed.FS
+
+// archs are the compute capabilities that there is machine code for, newest
+// first. There is PTX for the first.
+var archs = []int{90, 80}
+
+// Movement is the module of the kernels that only move bytes.
+const Movement = "movement"
+
+// Modules are the names of all modules: Movement and the Module of each element
+// type and operation.
+func Modules() []string {
+	m := []string{Movement}
+	for _, t := range elem.Types {
+		for op := elem.Sum; op < elem.Avg; op++ {
+			m = append(m, Module(t, op))
+		}
+	}
+	return m
+}
+
+// Code reads all modules, from one of the directories of Files, by their names: for
+// communicators of so many ranks, and for processors of compute capability cc, ten
+// times the major plus the minor number. Where there is no machine code for these
+// (compiled), it is PTX, which the driver has to compile: for a minute or so, the
+// first time. It is an error if cc is below 80.
+func Code(dir fs.FS, cc, ranks int) (code map[string][]byte, compiled bool, err error) {
+	variant := ".tar.zst"
+	if ranks <= FewRanks {
+		variant = fmt.Sprintf(".r%d.tar.zst", FewRanks)
+	}
+	for _, arch := range archs {
+		switch {
+		case arch > cc:
+		case arch/10 == cc/10:
+			code, err = read(dir, fmt.Sprintf("sm_%d%s", arch, variant), ".cubin")
+			return code, true, err
+		default:
+			code, err = read(dir, fmt.Sprintf("compute_%d%s", arch, variant), ".ptx")
+			return code, false, err
+		}
+	}
+	return nil, false, fmt.Errorf("kernels: compute capability %d.%d is too old: they need %d.%d",
+		cc/10, cc%10, archs[len(archs)-1]/10, archs[len(archs)-1]%10)
+}
+
+// Compilers are the versions of nvcc that the code in the directories of Files is by,
+// the image's own first.
+func Compilers() []string { return compilers(Files) }
+
+func compilers(files fs.FS) []string {
+	var versions []string
+	for _, name := range []string{"ptx/own/SUM", "ptx/SUM"} {
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			continue // not in this build
+		}
+		line, _, _ := strings.Cut(string(text), "\n")
+		versions = append(versions, strings.TrimPrefix(line, "# nvcc "))
+	}
+	return versions
+}
+
+// read reads an archive of all modules.
+func read(dir fs.FS, archive, suffix string) (map[string][]byte, error) {
+	f, err := dir.Open(archive)
+	if err != nil {
+		return nil, fmt.Errorf("kernels: %w", err)
+	}
+	defer f.Close()
+	// One at a time: eight processes of a node do this at once.
+	z, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("kernels: %s: %w", archive, err)
+	}
+	defer z.Close()
+	code := map[string][]byte{}
+	for files := tar.NewReader(z); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kernels: %s: %w", archive, err)
+		}
+		if code[strings.TrimSuffix(h.Name, suffix)], err = io.ReadAll(files); err != nil {
+			return nil, fmt.Errorf("kernels: %s: %s: %w", archive, h.Name, err)
+		}
+	}
+	for _, m := range Modules() {
+		if len(code[m]) == 0 {
+			return nil, fmt.Errorf("kernels: %s has no %s%s", archive, m, suffix)
+		}
+	}
+	return code, nil
+}
