@@ -49,8 +49,7 @@
 // coll/cuda, build tag cuda) as Config.GPUs, works on Buffers of Device, too. Such
 // an operation is enqueued on the communicator's CUDA stream (SetStream) and
 // returns at once: errors of what then happens come from AsyncError and from later
-// calls. It can be captured in a CUDA graph, once the like of it was called before,
-// which loads what it needs. Destroy waits for what is enqueued; the stream
+// calls. It can be captured in a CUDA graph. Destroy waits for what is enqueued; the stream
 // must still be there. Of a group, operations on device memory are enqueued
 // first; for each communicator the collectives in their order, then the Sends
 // and Recvs as one. One call has buffers of one kind. Barrier is about the

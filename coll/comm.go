@@ -125,6 +125,9 @@ func (c *Comm) collect(a call) error {
 		return err
 	}
 	if a.count > 0 {
+		if a.onDevice() {
+			a.stream = c.dev.stream
+		}
 		g.calls = append(g.calls, groupCall{c, a})
 	}
 	return nil

@@ -20,6 +20,8 @@ type device struct {
 	side    hostSide
 	op      executor.Op
 	ops     []executor.Op // of a group
+	also    []uintptr     // streams that its Sends and Recvs were called on
+	stream  uintptr
 	recent  recent
 	quiet   chan struct{} // closed: the teller ends
 	last    bool          // the last operation was on the device
@@ -103,19 +105,27 @@ func (c *Comm) Executor() executor.Executor {
 // SetStream makes later operations on device memory come on a CUDA stream, 0
 // being the default one. Operations are done in their order even where that
 // means waiting for what is on the stream before, except that none waits for
-// what a graph does. The stream before must still be there.
+// what a graph does. The stream before must still be there, and may be destroyed
+// afterwards. In a group it is about what is called next, and all streams must be
+// there until the group ends: each collective comes on its own, and all Sends and
+// Recvs come behind what is on any of theirs.
 func (c *Comm) SetStream(stream uintptr) error {
 	const op = "SetStream"
-	if err := c.enter(); err != nil {
-		return err
+	if c.group == nil {
+		if err := c.enter(); err != nil {
+			return err
+		}
+		defer c.leave()
 	}
-	defer c.leave()
 	if c.dev == nil {
 		return c.errorOf(InvalidUsage, op, "the communicator was made without a device")
 	}
-	if err := c.dev.Stream(stream); err != nil {
-		return c.wrap(op, err)
+	if c.group == nil {
+		if err := c.dev.Stream(stream); err != nil {
+			return c.wrap(op, err)
+		}
 	}
+	c.dev.stream = stream
 	return nil
 }
 

@@ -24,6 +24,7 @@ type fake struct {
 	gone    chan error // the cause of Abort
 	quiet   bool       // take no notes
 	streams []uintptr
+	on      [][]uintptr // streams of each operation
 }
 
 // fakeGPUs make the executors of testConfig.
@@ -52,6 +53,7 @@ func (f *fake) Enqueue(d *executor.Op) error {
 		return nil
 	}
 	f.note("%v", d.Coll)
+	f.on = append(f.on, append([]uintptr{d.Stream}, d.Also...))
 	o := d.Op
 	o.Transfers = slices.Clone(o.Transfers)
 	f.ops = append(f.ops, o)
@@ -306,6 +308,46 @@ func TestDeviceGroup(t *testing.T) {
 		}
 	}
 	destroyAll(t, comms)
+}
+
+// Of a group, each operation has the stream that was set when it was called, and Sends
+// and Recvs have all of theirs.
+func TestDeviceGroupStreams(t *testing.T) {
+	all := fakes(t)
+	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
+		f := of(all, c.Rank())
+		var g Group
+		for _, streams := range [][]uintptr{{1, 2, 3, 4}, {5, 5, 5, 5}} {
+			f.log, f.streams = nil, nil
+			g.Start()
+			g.Add(c)
+			var err error
+			set := func(i int) { err = errors.Join(err, c.SetStream(streams[i])) }
+			set(0)
+			err = errors.Join(err, c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum))
+			set(1)
+			err = errors.Join(err, c.AllGather(mem(0, 64), mem(1, 128), 8, Int64))
+			set(2)
+			err = errors.Join(err, c.Send(mem(0, 64), 8, Int64, 1-c.Rank()))
+			set(3)
+			err = errors.Join(err, c.Recv(mem(1, 64), 8, Int64, 1-c.Rank()))
+			if err = errors.Join(err, g.End()); err != nil {
+				return err
+			}
+			want := fmt.Sprint([][]uintptr{{1}, {2}, {4, 3, 4}})
+			if streams[0] == 5 {
+				want = fmt.Sprint([][]uintptr{{5}, {5}, {5}})
+			}
+			if got := fmt.Sprint(f.on); got != want {
+				return fmt.Errorf("streams %s; want %s", got, want)
+			}
+			f.on = nil
+			if len(f.streams) > 0 {
+				return fmt.Errorf("the executor was told of %v", f.streams)
+			}
+		}
+		return nil
+	})
 }
 
 // A fault anywhere ends what is enqueued everywhere, and a broken communicator

@@ -17,12 +17,13 @@ func (c *Comm) enqueue(a *call) error {
 		return err
 	}
 	d := c.dev
+	a.stream = d.stream
 	o := &d.op
 	if a.coll == pointToPoint {
 		if a.peer == c.rank {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
-		*o = executor.Op{On: d.Executor, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
+		*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
 	} else {
 		c.describe(o, a)
 	}
@@ -48,7 +49,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	if !c.env.Unchecked {
 		d.recent.add(stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)})
 	}
-	*o = executor.Op{On: d.Executor, Op: op.Op{
+	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{
 		Coll: a.coll, Send: a.send.b, Recv: a.recv.b, Device: true, Count: a.count,
 		Type: a.t, Red: a.op, Root: a.root, Transfers: o.Transfers[:0],
 	}}
@@ -123,8 +124,9 @@ func (g *Group) enqueue() error {
 // prepare makes the operations of one communicator. Their addresses are taken
 // when all are there.
 func (d *device) prepare(c *Comm, g *Group) {
-	d.ops = d.ops[:0]
+	d.ops, d.also = d.ops[:0], d.also[:0]
 	exchange, first := d.op.Transfers[:0], -1
+	var stream uintptr
 	for i := range g.calls {
 		a := &g.calls[i].a
 		if g.calls[i].c != c || !a.onDevice() {
@@ -136,15 +138,21 @@ func (d *device) prepare(c *Comm, g *Group) {
 				first = i
 			}
 			exchange = append(exchange, a.transfer())
+			if stream = a.stream; len(d.also) == 0 || d.also[len(d.also)-1] != stream {
+				d.also = append(d.also, stream)
+			}
 			continue
 		}
 		d.ops = append(d.ops, executor.Op{})
 		c.describe(&d.ops[len(d.ops)-1], a)
 		g.batch, g.from = append(g.batch, nil), append(g.from, i)
 	}
+	if len(d.also) == 1 { // it is the operation's own
+		d.also = d.also[:0]
+	}
 	d.op.Transfers = exchange
 	if first >= 0 {
-		d.ops = append(d.ops, executor.Op{On: d.Executor, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
+		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}
 }

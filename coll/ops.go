@@ -19,6 +19,7 @@ type call struct {
 	peer       int     // of Send and Recv
 	scale      float64 // of a premultiplied sum
 	scaled     bool
+	stream     uintptr // of an operation on device memory
 }
 
 // Do does an operation: what AllReduce and the others below are short for. Its Send

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
@@ -26,7 +27,7 @@ func (g *gpuRank) variety(i int) error {
 	r := rand.New(rand.NewPCG(uint64(i), 7))
 	t := elem.Types[i%len(elem.Types)]
 	red := elem.Op(i / len(elem.Types) % int(elem.Avg))
-	count := 1 + r.IntN([]int{16, 1 << 10, 16 << 10}[i%3])
+	count := 1 + r.IntN([]int{16, 1 << 10, 8 << 10}[i%3])
 	root := r.IntN(g.Size())
 	n := count * t.Size()
 	one, other, all := g.at(0, n), g.at(48<<20, n), g.at(48<<20, n*g.Size())
@@ -227,4 +228,88 @@ func TestShared(t *testing.T) {
 		}
 		return errors.Join(reduce(all[0][1]), all[0][0].wait(), all[0][1].wait())
 	})
+}
+
+// TestGroupStreams: the operations of a group come on the streams that they were called
+// on, Sends and Recvs behind all of theirs; a stream that another one has taken the
+// place of may be destroyed while its operation is under way.
+func TestGroupStreams(t *testing.T) {
+	n := gpuCount(t)
+	const bytes = 128 << 10
+	for name, w := range places(n) {
+		if w.ranks == 1 {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			all := w.open(t)
+			each(t, all, func(g *gpuRank) error {
+				var s [4]driver.Stream
+				if err := g.dev.in(func() (err error) {
+					for i := range s {
+						if s[i], err = driver.NewStream(0); err != nil {
+							return err
+						}
+					}
+					return nil
+				}); err != nil {
+					return err
+				}
+				next, prev := (g.Rank()+1)%g.Size(), (g.Rank()+g.Size()-1)%g.Size()
+				for round := range 10 {
+					at := func(i int) coll.Buffer { return g.at(i*bytes, bytes) }
+					put := func(i int, on driver.Stream, v int) error {
+						return g.dev.in(func() error {
+							return driver.Memset8Async(g.arena+driver.Ptr(i*bytes), byte(v), bytes, on)
+						})
+					}
+					err := errors.Join(put(0, s[0], round+g.Rank()), put(2, s[1], round), put(4, s[2], 100+round+g.Rank()), put(5, s[3], 0))
+					g.group.Start()
+					g.group.Add(g.Comm)
+					on := func(i int) { err = errors.Join(err, g.SetStream(uintptr(s[i]))) }
+					on(0)
+					err = errors.Join(err, g.Comm.AllReduce(at(0), at(1), bytes, coll.Uint8, coll.Max))
+					on(1)
+					err = errors.Join(err, g.Comm.AllReduce(at(2), at(3), bytes, coll.Uint8, coll.Sum))
+					on(2)
+					err = errors.Join(err, g.Comm.Send(at(4), bytes, coll.Uint8, next))
+					on(3)
+					err = errors.Join(err, g.Comm.Recv(at(5), bytes, coll.Uint8, prev))
+					if err = errors.Join(err, g.group.End()); err != nil {
+						return err
+					}
+					for i, want := range map[int]int{0: round + g.Size() - 1, 1: round * g.Size(), 3: 100 + round + prev} {
+						got := make([]byte, bytes)
+						from := g.arena + driver.Ptr([]int{1, 3, 0, 5}[i]*bytes)
+						if err := g.dev.in(func() error {
+							return errors.Join(s[i].Synchronize(), driver.CopyFromDevice(got, from))
+						}); err != nil {
+							return err
+						}
+						for k, b := range got {
+							if b != byte(want) {
+								return fmt.Errorf("rank %d, round %d, stream %d: byte %d is %d; want %d", g.Rank(), round, i, k, b, byte(want))
+							}
+						}
+					}
+					// One of them goes while it is busy.
+					i := round % len(s)
+					err = g.SetStream(uintptr(s[i]))
+					err = errors.Join(err, g.Comm.AllReduce(at(6), at(7), bytes, coll.Uint8, coll.Sum), g.SetStream(uintptr(g.stream)))
+					if err := errors.Join(err, g.dev.in(func() (err error) {
+						if err = s[i].Destroy(); err == nil {
+							s[i], err = driver.NewStream(0)
+						}
+						return err
+					})); err != nil {
+						return err
+					}
+				}
+				err := g.wait()
+				for i := range s {
+					err = errors.Join(err, g.dev.in(s[i].Destroy))
+				}
+				return err
+			})
+		})
+	}
 }

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"errors"
+
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
@@ -19,7 +21,7 @@ type batch struct {
 // A cursor is where an engine is in its operations.
 type cursor struct {
 	e          *engine
-	ops        []*op.Op
+	ops        []*executor.Op
 	index      []int // of ops: the index in the batch
 	at         int   // in ops: the next one
 	from       int   // the index of the operation that the last launch is of
@@ -67,8 +69,7 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 			}
 		}
 		c := b.of(e)
-		c.ops, c.index = append(c.ops, &o.Op), append(c.index, i)
-		e.busy = true
+		c.ops, c.index = append(c.ops, o), append(c.index, i)
 	}
 	return -1, nil
 }
@@ -125,13 +126,17 @@ func (b *batch) wave() (more bool, failed int, err error) {
 // next makes the next launch. It is nil where the operation was done in
 // another way, or there is nothing left of it.
 func (c *cursor) next() (*driver.Launch, error) {
-	e, o := c.e, c.ops[c.at]
+	e, d := c.e, c.ops[c.at]
+	o := &d.Op
 	c.from = c.index[c.at]
 	if c.exchanging {
 		l, more, err := e.nextExchange()
 		if !more {
 			c.exchanging = false
 			c.at++
+			if err == nil {
+				err = e.end(d) // it has been launched, in waves before
+			}
 		}
 		return l, err
 	}
@@ -143,9 +148,12 @@ func (c *cursor) next() (*driver.Launch, error) {
 		}
 		return nil, err
 	}
+	if err := e.begin(d); err != nil {
+		return nil, err
+	}
 	if e.cfg.Size == 1 {
 		c.at++
-		return nil, e.alone(o)
+		return nil, errors.Join(e.alone(o), e.end(d))
 	}
 	if o.Coll == op.SendRecv {
 		e.exchange.start(o.Transfers)

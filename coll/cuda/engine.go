@@ -28,17 +28,14 @@ var Factory = &executor.Factory{Open: open, Bus: driver.Bus}
 // another, or at least the same memory of the host.
 type engine struct {
 	cfg     executor.Config
-	dev     *device
 	chooser chooser
 	comm    commABI
 	windows windows
 	all     []identity
 	copier  copier
 	pinned  *driver.Pinned // the stop word, then the reports
-	event   driver.Event   // between streams
 
-	stream   driver.Stream
-	busy     bool // something was enqueued on stream
+	order
 	exchange exchange
 	funcs    *functions
 	launches [numKernels]*launch
@@ -103,7 +100,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 }
 
 func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules measured) (_ *engine, err error) {
-	e := &engine{cfg: cfg, dev: dev, funcs: funcs, windows: w, all: all}
+	e := &engine{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}, funcs: funcs, windows: w, all: all}
 	defer func() {
 		if err != nil {
 			_ = e.free()
@@ -260,37 +257,6 @@ func (e *engine) Chosen() string {
 		return "memcpy"
 	}
 	return fmt.Sprintf("%v/%d", e.chosen.kernel, e.chosen.channels)
-}
-
-// Stream implements executor.Executor.
-func (e *engine) Stream(stream uintptr) error {
-	s := driver.Stream(stream)
-	if s == e.stream {
-		return nil
-	}
-	err := e.dev.in(func() error { return follow(e.event, e.stream, s, e.busy) })
-	if err != nil {
-		return failure(e.cfg.Rank, "SetStream", err)
-	}
-	e.stream, e.busy = s, false
-	return nil
-}
-
-// follow makes a stream wait for what is on another one. What is captured
-// belongs to its graph.
-func follow(event driver.Event, from, to driver.Stream, busy bool) error {
-	if !busy {
-		return nil
-	}
-	for _, s := range [...]driver.Stream{from, to} {
-		if captured, err := s.Capturing(); captured || err != nil {
-			return err
-		}
-	}
-	if err := event.Record(from); err != nil {
-		return err
-	}
-	return to.WaitEvent(event)
 }
 
 // Abort implements executor.Executor: kernels see the word and leave.

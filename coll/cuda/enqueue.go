@@ -18,7 +18,14 @@ func (e *engine) Enqueue(d *executor.Op) error {
 			return err
 		}
 	}
-	if err := e.enqueue(o); err != nil {
+	err := e.begin(d)
+	if err == nil {
+		err = e.enqueue(o)
+	}
+	if err == nil {
+		err = e.end(d)
+	}
+	if err != nil {
 		if e.trial { // a choice may be impossible, and the next one is not
 			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}
 		}
@@ -28,7 +35,6 @@ func (e *engine) Enqueue(d *executor.Op) error {
 }
 
 func (e *engine) enqueue(o *op.Op) error {
-	e.busy = true
 	if e.cfg.Size == 1 {
 		return e.alone(o)
 	}

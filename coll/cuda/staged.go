@@ -23,12 +23,9 @@ import (
 // hosts, and where there can be no windows. Lanes take pieces of an operation in
 // turn. The stream waits meanwhile for a word that the last of them writes.
 type stager struct {
-	cfg    executor.Config
-	dev    *device
+	cfg executor.Config
+	order
 	word   *driver.Pinned
-	event  driver.Event // between streams
-	stream driver.Stream
-	busy   bool
 	memops bool // the stream can wait for a word
 	number uint32
 	lanes  []*lane
@@ -149,7 +146,7 @@ func lanesOf(env *choose.Env) int {
 
 // newStager is called with the context current.
 func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager, err error) {
-	s := &stager{cfg: cfg, dev: dev, memops: dev.info.CanStreamMemOps}
+	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}, memops: dev.info.CanStreamMemOps}
 	defer func() {
 		if err == nil {
 			return
@@ -205,7 +202,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 
 // Enqueue implements executor.Executor.
 func (s *stager) Enqueue(o *executor.Op) error {
-	j, err := s.put(&o.Op)
+	j, err := s.put(o)
 	if err != nil {
 		return failure(s.cfg.Rank, o.Coll.String(), err)
 	}
@@ -227,7 +224,7 @@ func (s *stager) EnqueueAll(ops []*executor.Op) (int, error) {
 			}
 			continue
 		}
-		j, err := on.put(&o.Op)
+		j, err := on.put(o)
 		if err != nil {
 			return i, failure(on.cfg.Rank, o.Coll.String(), err)
 		}
@@ -243,20 +240,23 @@ func (s *stager) EnqueueAll(ops []*executor.Op) (int, error) {
 
 // put hands an operation to the lanes and makes the stream wait for it, or else
 // gives back what to wait for.
-func (s *stager) put(o *op.Op) (j *job, err error) {
+func (s *stager) put(d *executor.Op) (j *job, err error) {
+	o := &d.Op
 	if s.cfg.CheckPointers {
 		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, o); err != nil {
 			return j, err
 		}
 	}
-	captured, err := s.stream.Capturing()
+	captured, err := driver.Stream(d.Stream).Capturing()
 	if err != nil {
 		return j, err
 	}
 	if captured {
 		return j, &op.Error{Code: op.InvalidUsage, Rank: s.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
 	}
-	s.busy = true
+	if err := s.begin(d); err != nil {
+		return j, err
+	}
 	s.number++
 	j = &job{op: *o, number: s.number, left: min(max(pieces(o, s.cfg.Size), 1), len(s.lanes))}
 	j.op.Transfers = append([]op.Transfer(nil), o.Transfers...)
@@ -284,6 +284,9 @@ func (s *stager) put(o *op.Op) (j *job, err error) {
 		}
 		return nil
 	})
+	if err == nil {
+		err = s.end(d)
+	}
 	return j, err
 }
 
@@ -369,20 +372,6 @@ func (s *stager) Abort(error) {
 	for _, l := range s.lanes {
 		go l.abort()
 	}
-}
-
-// Stream implements executor.Executor.
-func (s *stager) Stream(stream uintptr) error {
-	to := driver.Stream(stream)
-	if to == s.stream {
-		return nil
-	}
-	err := s.dev.in(func() error { return follow(s.event, s.stream, to, s.busy) })
-	if err != nil {
-		return failure(s.cfg.Rank, "SetStream", err)
-	}
-	s.stream, s.busy = to, false
-	return nil
 }
 
 // Alloc implements executor.Executor.

@@ -25,7 +25,8 @@ type Executor interface {
 	// enqueued before it waits for anything. On an error it says whose
 	// operation it was.
 	EnqueueAll(ops []*Op) (failed int, err error)
-	// Stream says on which stream later operations will come.
+	// Stream says on which stream the next operation will come, at the latest while
+	// the one of the last operation is still there.
 	Stream(stream uintptr) error
 	// Alloc returns zeroed device memory; Free takes it back.
 	Alloc(n int) (uintptr, error)
@@ -44,6 +45,10 @@ type Executor interface {
 type Op struct {
 	On Executor
 	op.Op
+	Stream uintptr // that it is enqueued on
+	// Also are other streams that Sends and Recvs of this one were called on: it comes
+	// behind what they have, and before what they get later.
+	Also []uintptr
 }
 
 // A Place is where a rank runs.
