@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -402,6 +403,18 @@ func (c *Comm) Destroy() error {
 		err = c.wrap("Destroy", odd)
 	}
 	return err
+}
+
+// DestroyAll destroys communicators that one goroutine is ranks of, all at once: a
+// Destroy waits for the Destroy of the other ranks. The errors are joined.
+func DestroyAll(comms ...*Comm) error {
+	errs := make([]error, len(comms))
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() { errs[i] = c.Destroy() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // unequal finds out whether the ranks called as many collectives.

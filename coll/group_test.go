@@ -45,14 +45,8 @@ func TestGroupSeveralRanks(t *testing.T) {
 
 func destroyAll(t *testing.T, comms []*Comm) {
 	t.Helper()
-	errs := make(chan error, len(comms))
-	for _, c := range comms {
-		go func() { errs <- c.Destroy() }()
-	}
-	for range comms {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+	if err := DestroyAll(comms...); err != nil {
+		t.Error(err)
 	}
 }
 

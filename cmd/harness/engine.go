@@ -129,7 +129,7 @@ func (w *world) own(comms []*coll.Comm) {
 		w.aborts = append(w.aborts, func() { _ = c.Abort() })
 	}
 	w.closes = append(w.closes, func() error {
-		return each(len(comms), func(i int) error { return comms[i].Destroy() })
+		return coll.DestroyAll(comms...)
 	})
 }
 
