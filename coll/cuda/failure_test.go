@@ -128,9 +128,6 @@ func TestStagedAbort(t *testing.T) {
 	w.set = staged
 	all := w.open(t)
 	g := all[0]
-	if !g.dev.info.CanStreamMemOps {
-		t.Skip("streams cannot wait for a word")
-	}
 	var word *driver.Pinned
 	err := g.dev.in(func() (err error) {
 		if word, err = driver.HostAlloc(64); err != nil {

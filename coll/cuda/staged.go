@@ -26,7 +26,6 @@ type stager struct {
 	cfg executor.Config
 	order
 	word   *driver.Pinned
-	memops bool // the stream can wait for a word
 	number uint32
 	lanes  []*lane
 
@@ -64,7 +63,6 @@ type job struct {
 	start  driver.Event // the stream has come to the operation
 	number uint32       // what the word is when it is done
 	left   int          // guarded by mu: lanes that are not done with it
-	done   chan struct{}
 }
 
 // stageSlots is how many pieces are on their way.
@@ -146,7 +144,11 @@ func lanesOf(env *choose.Env) int {
 
 // newStager is called with the context current.
 func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager, err error) {
-	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}, memops: dev.info.CanStreamMemOps}
+	if !dev.info.CanStreamMemOps {
+		return nil, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer,
+			Err: fmt.Errorf("staging operations in the processor's memory takes stream memory operations, which %s does not have with this driver: install one of branch 525 or later", dev.info.Name)}
+	}
+	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}}
 	defer func() {
 		if err == nil {
 			return
@@ -202,72 +204,45 @@ func (l *lane) open(ctx context.Context) (err error) {
 
 // Enqueue implements executor.Executor.
 func (s *stager) Enqueue(o *executor.Op) error {
-	j, err := s.put(o)
-	if err != nil {
-		return failure(s.cfg.Rank, o.Coll.String(), err)
-	}
-	if j.done != nil {
-		<-j.done
-	}
-	return nil
+	return failure(s.cfg.Rank, o.Coll.String(), s.put(o))
 }
 
-// EnqueueAll implements executor.Executor. All operations are handed over
-// before the first is waited for.
+// EnqueueAll implements executor.Executor.
 func (s *stager) EnqueueAll(ops []*executor.Op) (int, error) {
-	var waits []chan struct{}
 	for i, o := range ops {
-		on, ok := o.On.(*stager)
-		if !ok {
-			if err := o.On.Enqueue(o); err != nil {
-				return i, err
-			}
-			continue
+		if err := o.On.Enqueue(o); err != nil {
+			return i, err
 		}
-		j, err := on.put(o)
-		if err != nil {
-			return i, failure(on.cfg.Rank, o.Coll.String(), err)
-		}
-		if j.done != nil {
-			waits = append(waits, j.done)
-		}
-	}
-	for _, w := range waits {
-		<-w
 	}
 	return -1, nil
 }
 
-// put hands an operation to the lanes and makes the stream wait for it, or else
-// gives back what to wait for.
-func (s *stager) put(d *executor.Op) (j *job, err error) {
+// put hands an operation to the lanes and makes the stream wait for it.
+func (s *stager) put(d *executor.Op) error {
 	o := &d.Op
 	if s.cfg.CheckPointers {
 		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, o); err != nil {
-			return j, err
+			return err
 		}
 	}
 	captured, err := driver.Stream(d.Stream).Capturing()
 	if err != nil {
-		return j, err
+		return err
 	}
 	if captured {
-		return j, &op.Error{Code: op.InvalidUsage, Rank: s.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
+		return &op.Error{Code: op.InvalidUsage, Rank: s.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: errors.New("operations that are staged in the processor's memory cannot be captured")}
 	}
 	if err := s.begin(d); err != nil {
-		return j, err
+		return err
 	}
 	s.number++
-	j = &job{op: *o, number: s.number, left: min(max(pieces(o, s.cfg.Size), 1), len(s.lanes))}
+	j := &job{op: *o, number: s.number, left: min(max(pieces(o, s.cfg.Size), 1), len(s.lanes))}
 	j.op.Transfers = append([]op.Transfer(nil), o.Transfers...)
-	if !s.memops {
-		j.done = make(chan struct{})
-	}
-	err = s.dev.in(func() error {
+	err = s.dev.in(func() (err error) {
 		if j.start, err = s.fresh(); err != nil {
 			return err
 		}
-		err := j.start.Record(s.stream)
+		err = j.start.Record(s.stream)
 		s.mu.Lock()
 		if err != nil {
 			s.free = append(s.free, j.start)
@@ -279,15 +254,12 @@ func (s *stager) put(d *executor.Op) (j *job, err error) {
 			l.more.Signal()
 		}
 		s.mu.Unlock()
-		if s.memops {
-			return s.stream.WaitValue32(s.word.Ptr, j.number)
-		}
-		return nil
+		return s.stream.WaitValue32(s.word.Ptr, j.number)
 	})
-	if err == nil {
-		err = s.end(d)
+	if err != nil {
+		return err
 	}
-	return j, err
+	return s.end(d)
 }
 
 // fresh is an event that nobody uses.
@@ -348,9 +320,6 @@ func (s *stager) finish(j *job) {
 	s.free = append(s.free, j.start)
 	if !s.aborted.Load() { // else the word is beyond that
 		s.set(j.number)
-	}
-	if j.done != nil {
-		close(j.done)
 	}
 }
 

@@ -16,13 +16,14 @@ import (
 // communicator. Abort may be called from any goroutine; all else is called by
 // the goroutine that uses the communicator.
 type Executor interface {
-	// Enqueue puts an operation on its stream and returns. It does not keep o.
+	// Enqueue puts an operation on its stream and returns: it waits for no other
+	// rank, and for nothing that runs on the device; nor does it give memory back to
+	// the driver or take any, or load code. It does not keep o.
 	// After an *op.Error of InvalidUsage or InvalidArgument nothing was done;
 	// others break the communicator.
 	Enqueue(o *Op) error
 	// EnqueueAll does so for the operations of a group, of this executor and
-	// of others (Op.On), in their order for each of them. All are
-	// enqueued before it waits for anything. On an error it says whose
+	// of others (Op.On), in their order for each of them. On an error it says whose
 	// operation it was.
 	EnqueueAll(ops []*Op) (failed int, err error)
 	// Stream says on which stream the next operation will come, at the latest while
@@ -73,7 +74,8 @@ type Config struct {
 
 // A Factory makes executors, of one kind of device.
 type Factory struct {
-	// Open is called by all ranks.
+	// Open is called by all ranks. It does all that may wait: for the others, or for
+	// what runs on the device.
 	Open func(context.Context, Config) (Executor, error)
 	// Bus is a device's PCI address.
 	Bus func(device int) (string, error)
