@@ -43,7 +43,25 @@ PATH += $(TOP)/nvvm/bin:
 INCLUDES += "-I$(TOP)/include" $(_SPACE_)
 `
 
-// copyCompiler copies to dir what nvcc needs to compile to PTX, laid out as in
+// copying is copyCompiler's script.
+const copying = `mkdir -p bin nvvm/bin nvvm/libdevice include
+if [ -d "$PACKAGED" ]; then
+	cp "$PACKAGED/bin/nvcc" /usr/bin/ptxas bin/
+	cp "$PACKAGED/bin/cicc" nvvm/bin/
+	cp -L "$PACKAGED"/libdevice/*.bc nvvm/libdevice/
+	dpkg -L nvidia-cuda-dev | sed -n 's|^/usr/include/||p' | while read -r f; do
+		if [ -d "/usr/include/$f" ]; then mkdir -p "include/$f"; else cp -L "/usr/include/$f" "include/$f"; fi
+	done
+else
+	top=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
+	cp "$top/bin/nvcc" "$top/bin/ptxas" bin/
+	cp "$top/nvvm/bin/cicc" nvvm/bin/
+	cp -L "$top"/nvvm/libdevice/*.bc nvvm/libdevice/
+	cp -rL "$top/include/." include/
+fi
+`
+
+// copyCompiler copies to dir what nvcc needs to compile kernels, laid out as in
 // NVIDIA's toolkit.
 func copyCompiler(ctx context.Context, dir string) error {
 	nvcc, err := Compiler()
@@ -52,23 +70,7 @@ func copyCompiler(ctx context.Context, dir string) error {
 	}
 	// Debian's and Ubuntu's package spreads the toolkit over the system.
 	packaged := "/usr/lib/nvidia-cuda-toolkit"
-	script := `mkdir -p bin nvvm/bin nvvm/libdevice include
-if [ -d "$PACKAGED" ]; then
-	cp "$PACKAGED/bin/nvcc" bin/
-	cp "$PACKAGED/bin/cicc" nvvm/bin/
-	cp -L "$PACKAGED"/libdevice/*.bc nvvm/libdevice/
-	dpkg -L nvidia-cuda-dev | sed -n 's|^/usr/include/||p' | while read -r f; do
-		if [ -d "/usr/include/$f" ]; then mkdir -p "include/$f"; else cp -L "/usr/include/$f" "include/$f"; fi
-	done
-else
-	top=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
-	cp "$top/bin/nvcc" bin/
-	cp "$top/nvvm/bin/cicc" nvvm/bin/
-	cp -L "$top"/nvvm/libdevice/*.bc nvvm/libdevice/
-	cp -rL "$top/include/." include/
-fi
-`
-	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", script)
+	cmd := exec.CommandContext(ctx, "sh", "-eu", "-c", copying)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PACKAGED="+packaged, "NVCC="+nvcc)
 	if err := runLogged(cmd, "copying nvcc"); err != nil {
@@ -102,7 +104,7 @@ func (m *maker) makeMachine(ctx context.Context, cuda string) (string, []any, er
 		}
 		inputs[1] = string(version)
 	}
-	dir, err := m.store.make("machine", append([]any{profile}, inputs...), func(dir string) error {
+	dir, err := m.store.make("machine", append([]any{profile, copying}, inputs...), func(dir string) error {
 		if with {
 			text, err := os.ReadFile(header)
 			if err != nil {
