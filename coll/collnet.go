@@ -253,10 +253,10 @@ func (n *collNet) agree(c *Comm, all []headOffer) (handles [][netplugin.HandleSi
 
 // can reports whether the network does an operation.
 func (n *collNet) can(a *call) bool {
-	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(a.coll)) {
+	if n == nil || n.why != "" || !bitSet(n.does).has(uint8(a.Coll)) {
 		return false
 	}
-	return !a.coll.Reduces() || n.reduces[a.op].has(uint8(a.t))
+	return !a.Coll.Reduces() || n.reduces[a.Red].has(uint8(a.Type))
 }
 
 // choice is how the network does an operation of so many bytes: in as many

@@ -107,7 +107,7 @@ func (c *Comm) do(a *call) error {
 	if c.group != nil {
 		return c.collect(*a)
 	}
-	if a.count == 0 {
+	if a.Count == 0 {
 		return c.check(a)
 	}
 	if err := c.enter(); err != nil {
@@ -125,7 +125,7 @@ func (c *Comm) collect(a call) error {
 		g.err = err
 		return err
 	}
-	if a.count > 0 {
+	if a.Count > 0 {
 		if a.onDevice() {
 			a.stream = c.dev.stream
 		}
@@ -143,15 +143,15 @@ func (c *Comm) run(a *call) error {
 	}
 	if l := &c.last; l.is(a) && l.fits(c, a) {
 		c.seq++
-		a.send.b, a.recv.b = a.send.b[:l.send], a.recv.b[:l.recv]
-		c.one.Again(a.send.b, a.recv.b, c.seq)
+		a.Send, a.Recv = a.Send[:len(l.op.Send)], a.Recv[:len(l.op.Recv)]
+		c.one.Again(a.Send, a.Recv, c.seq)
 		return c.drive(a)
 	}
 	c.last.plan = nil
-	if err := c.check(a); err != nil || a.count == 0 {
+	if err := c.check(a); err != nil || a.Count == 0 {
 		return err
 	}
-	if a.coll == pointToPoint && a.peer == c.rank {
+	if a.Coll == pointToPoint && a.peer == c.rank {
 		return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 	}
 	if c.size == 1 {
@@ -161,8 +161,8 @@ func (c *Comm) run(a *call) error {
 	if err := c.start(&c.one, a); err != nil {
 		return c.fail(a, err)
 	}
-	if a.coll != pointToPoint {
-		c.last = repeat{coll: a.coll, t: a.t, op: a.op, scaled: a.scaled, count: a.count, root: a.root, scale: a.scale, plan: c.one.Plan(), send: len(a.send.b), recv: len(a.recv.b), inPlace: c.one.InPlace}
+	if a.Coll != pointToPoint {
+		c.last = repeat{op: a.Op, plan: c.one.Plan(), inPlace: c.one.InPlace}
 	}
 	return c.drive(a)
 }
@@ -179,29 +179,25 @@ func (c *Comm) drive(a *call) error {
 // A repeat is the operation before this one. Programs call the same again and
 // again; one that is the same needs no second check and choice.
 type repeat struct {
-	coll        op.Collective
-	t           Type
-	op          Op
-	scaled      bool
-	inPlace     bool
-	count, root int
-	scale       float64
-	plan        *host.Plan // nil: there is none
-	send, recv  int        // bytes
+	op      op.Op
+	plan    *host.Plan // nil: there is none
+	inPlace bool
 }
 
 func (l *repeat) is(a *call) bool {
-	return l.plan != nil && l.coll == a.coll && l.t == a.t && l.op == a.op && l.scaled == a.scaled &&
-		l.count == a.count && l.root == a.root && l.scale == a.scale
+	o := &l.op
+	return l.plan != nil && o.Coll == a.Coll && o.Type == a.Type && o.Red == a.Red && o.Scaled == a.Scaled &&
+		o.Count == a.Count && o.Root == a.Root && o.Scale == a.Scale
 }
 
 // fits reports whether the buffers are large enough, and apart or in place as
 // those before were.
 func (l *repeat) fits(c *Comm, a *call) bool {
-	if len(a.send.b) < l.send || len(a.recv.b) < l.recv {
+	send, recv := len(l.op.Send), len(l.op.Recv)
+	if len(a.Send) < send || len(a.Recv) < recv {
 		return false
 	}
-	if !overlap(a.send.b[:l.send], a.recv.b[:l.recv]) {
+	if !overlap(a.Send[:send], a.Recv[:recv]) {
 		return !l.inPlace
 	}
 	return l.inPlace && c.inPlace(a)
@@ -209,53 +205,53 @@ func (l *repeat) fits(c *Comm, a *call) bool {
 
 // start makes a run ready to be driven.
 func (c *Comm) start(r *host.Run, a *call) error {
-	op := host.Op{In: a.send.b, Out: a.recv.b, Count: a.count, Type: a.t, Op: a.op, Scale: a.scale, Scaled: a.scaled, InPlace: overlap(a.send.b, a.recv.b)}
-	if a.op == Avg && a.t.Float() {
-		op.Scale, op.Scaled = 1/float64(c.size), true
+	o := host.Op{Op: a.Op, InPlace: overlap(a.Send, a.Recv)}
+	if a.Red == Avg && a.Type.Float() {
+		o.Scale, o.Scaled = 1/float64(c.size), true
 	}
 	if !c.env.Unchecked {
-		op.Header.Sign = sign(a.coll, a.t, a.op, a.count, a.root)
+		o.Header.Sign = sign(a.Coll, a.Type, a.Red, a.Count, a.Root)
 	}
 	var (
 		plan *host.Plan
 		err  error
 	)
-	if a.coll == pointToPoint {
+	if a.Coll == pointToPoint {
 		n := c.rcvd
 		if a.sends() {
 			n = c.sent
 		}
 		n[a.peer]++
-		op.Header.Seq = n[a.peer]
+		o.Header.Seq = n[a.peer]
 		plan, err = c.pointToPoint(a.peer, a.sends())
 	} else {
 		c.seq++
-		op.Header.Seq = c.seq
+		o.Header.Seq = c.seq
 		p := c.choose(a)
-		op.Window, op.Copy = int(p.Window), p.Protocol == tuning.LL
+		o.Window, o.Copy = int(p.Window), p.Protocol == tuning.LL
 		c.chosen = p
-		plan, err = c.plan(planKey{a.coll, p.Algorithm, a.root, p.Channels})
+		plan, err = c.plan(planKey{a.Coll, p.Algorithm, a.Root, p.Channels})
 	}
 	if err != nil {
 		return err
 	}
-	r.Start(plan, op)
+	r.Start(plan, o)
 	return nil
 }
 
 // choose says how a collective is done.
 func (c *Comm) choose(a *call) tuning.Choice {
-	bytes := a.count * a.t.Size()
+	bytes := a.Count * a.Type.Size()
 	if c.picks.Force == nil && c.links.collNet.can(a) {
 		return c.links.collNet.choice(bytes)
 	}
-	return c.picks.Pick(a.coll, bytes)
+	return c.picks.Pick(a.Coll, bytes)
 }
 
 // finish does what is left when the messages are through.
 func (c *Comm) finish(a *call) {
-	if a.op == Avg && !a.t.Float() && a.coll.Reduces() && len(a.recv.b) > 0 {
-		elem.Divide(a.t, a.recv.b, c.size)
+	if a.Red == Avg && !a.Type.Float() && a.Coll.Reduces() && len(a.Recv) > 0 {
+		elem.Divide(a.Type, a.Recv, c.size)
 	}
 }
 
@@ -323,7 +319,7 @@ func (c *Comm) toSelf(calls []groupCall) error {
 	var sends, recvs []*call
 	for i := range calls {
 		a := &calls[i].a
-		if calls[i].c != c || a.coll != pointToPoint || a.peer != c.rank {
+		if calls[i].c != c || a.Coll != pointToPoint || a.peer != c.rank {
 			continue
 		}
 		if a.sends() {
@@ -337,14 +333,14 @@ func (c *Comm) toSelf(calls []groupCall) error {
 	}
 	for i, s := range sends {
 		r := recvs[i]
-		if s.count != r.count || s.t != r.t {
-			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.count, s.t, r.count, r.t)
+		if s.Count != r.Count || s.Type != r.Type {
+			return c.errorOf(InvalidUsage, "Send to itself", "%d %v are sent and %d %v received", s.Count, s.Type, r.Count, r.Type)
 		}
-		if s.send.device != r.recv.device {
+		if s.onDevice() != r.onDevice() {
 			return c.errorOf(InvalidUsage, "Send to itself", "one buffer is the device's and the other the processor's")
 		}
-		if !s.send.device { // else it is part of the exchange
-			copy(r.recv.b, s.send.b)
+		if !s.onDevice() { // else it is part of the exchange
+			copy(r.Recv, s.Send)
 		}
 	}
 	return nil

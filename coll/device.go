@@ -168,11 +168,11 @@ func (c *Comm) kindOfMemory(a *call) error {
 	switch {
 	case c.dev == nil:
 		return fmt.Errorf("this is device memory, and the communicator was made without a device")
-	case a.send.Len() > 0 && !a.send.device, a.recv.Len() > 0 && !a.recv.device:
+	case len(a.Send) > 0 && !a.device[0], len(a.Recv) > 0 && !a.device[1]:
 		return fmt.Errorf("one buffer is the device's and the other the processor's")
 	}
-	if n := uintptr(a.t.Size()); a.send.addr()%n != 0 || a.recv.addr()%n != 0 {
-		return fmt.Errorf("the address of a %v is a multiple of %d", a.t, n)
+	if n := uintptr(a.Type.Size()); op.Addr(a.Send)%n != 0 || op.Addr(a.Recv)%n != 0 {
+		return fmt.Errorf("the address of a %v is a multiple of %d", a.Type, n)
 	}
 	return nil
 }

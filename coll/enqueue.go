@@ -9,17 +9,17 @@ import (
 )
 
 // onDevice reports whether an operation is on device memory.
-func (a *call) onDevice() bool { return a.send.device || a.recv.device }
+func (a *call) onDevice() bool { return a.device[0] || a.device[1] }
 
 // enqueue runs an operation on device memory.
 func (c *Comm) enqueue(a *call) error {
-	if err := c.check(a); err != nil || a.count == 0 {
+	if err := c.check(a); err != nil || a.Count == 0 {
 		return err
 	}
 	d := c.dev
 	a.stream = d.stream
 	o := &d.op
-	if a.coll == pointToPoint {
+	if a.Coll == pointToPoint {
 		if a.peer == c.rank {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
@@ -33,7 +33,7 @@ func (c *Comm) enqueue(a *call) error {
 		return nil
 	}
 	if code := CodeOf(err); code == InvalidUsage || code == InvalidArgument {
-		if a.coll != pointToPoint {
+		if a.Coll != pointToPoint {
 			c.seq--
 		}
 		return c.wrap(a.name(c.seq+1), err)
@@ -47,18 +47,17 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	d := c.dev
 	c.seq++
 	if !c.env.Unchecked {
-		d.recent.add(stall{c.seq, sign(a.coll, a.t, a.op, a.count, a.root)})
+		d.recent.add(stall{c.seq, sign(a.Coll, a.Type, a.Red, a.Count, a.Root)})
 	}
-	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{
-		Coll: a.coll, Send: a.send.b, Recv: a.recv.b, Device: true, Count: a.count,
-		Type: a.t, Red: a.op, Root: a.root, Transfers: o.Transfers[:0],
-	}}
+	transfers := o.Transfers[:0]
+	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
+	o.Device, o.Transfers = true, transfers
 	switch {
-	case a.scaled:
-		d.scale(o, a.scale)
-	case a.op == Avg && a.coll.Reduces():
+	case a.Scaled:
+		d.scale(o, a.Scale)
+	case a.Red == Avg && a.Coll.Reduces():
 		o.Red = Sum
-		if a.t.Float() {
+		if a.Type.Float() {
 			d.scale(o, 1/float64(c.size))
 			o.Average = true
 		} else {
@@ -68,11 +67,11 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 }
 
 func (a *call) transfer() op.Transfer {
-	b, send := a.recv, a.sends()
+	b, send := a.Recv, a.sends()
 	if send {
-		b = a.send
+		b = a.Send
 	}
-	return op.Transfer{Peer: a.peer, Data: b.b, Send: send}
+	return op.Transfer{Peer: a.peer, Data: b, Send: send}
 }
 
 // scale makes the rank's input be multiplied, by what elem makes of the factor.
@@ -133,7 +132,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 			continue
 		}
 		d.last = true
-		if a.coll == pointToPoint {
+		if a.Coll == pointToPoint {
 			if first < 0 {
 				first = i
 			}

@@ -78,7 +78,7 @@ type tail struct {
 // follow makes a run wait for the one before it on the same connections.
 func (g *Group) follow(c *Comm, a *call, r *host.Run) {
 	t := tail{c: c, peer: NoPeer, run: r}
-	if a.coll == pointToPoint {
+	if a.Coll == pointToPoint {
 		t.peer, t.send = a.peer, a.sends()
 	}
 	for i := range g.tails {
@@ -116,10 +116,10 @@ func (g *Group) launch() error {
 		if a.onDevice() {
 			continue
 		}
-		if c.size == 1 && a.coll != pointToPoint {
+		if c.size == 1 && a.Coll != pointToPoint {
 			a.alone()
 		}
-		if c.size == 1 || a.coll == pointToPoint && a.peer == c.rank {
+		if c.size == 1 || a.Coll == pointToPoint && a.peer == c.rank {
 			continue
 		}
 		r := c.fromPool()

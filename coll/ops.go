@@ -8,18 +8,13 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A call is an operation with its arguments.
+// A call is an operation that a rank has called. Of a Send or Recv Coll is
+// pointToPoint, and there is one of the buffers.
 type call struct {
-	coll       op.Collective // pointToPoint for Send and Recv
-	send, recv Buffer
-	count      int
-	t          Type
-	op         Op
-	root       int     // or NoPeer
-	peer       int     // of Send and Recv
-	scale      float64 // of a premultiplied sum
-	scaled     bool
-	stream     uintptr // of an operation on device memory
+	op.Op
+	device [2]bool // Send and Recv are a device's memory
+	peer   int     // of a Send or Recv
+	stream uintptr // of an operation on device memory
 }
 
 // Do does an operation: what AllReduce and the others below are short for. Its Send
@@ -52,67 +47,74 @@ func (c *Comm) Do(o *op.Op) error {
 	if !o.Coll.Rooted() {
 		root = NoPeer
 	}
-	return c.do(&call{coll: o.Coll, send: send, recv: recv, count: o.Count, t: o.Type, op: o.Red, root: root, scale: o.Scale, scaled: o.Scaled})
+	return c.call(op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled}, send, recv)
+}
+
+// call does a collective on buffers that may have more than it needs.
+func (c *Comm) call(o op.Op, send, recv Buffer) error {
+	a := call{Op: o, device: [2]bool{send.device, recv.device}}
+	a.Send, a.Recv = send.b, recv.b
+	return c.do(&a)
 }
 
 // AllReduce reduces count elements of all ranks' send buffers into every
 // rank's receive buffer.
 func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, red Op) error {
-	return c.do(&call{coll: op.AllReduce, send: send, recv: recv, count: count, t: t, op: red, root: NoPeer})
+	return c.call(op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: red, Root: NoPeer}, send, recv)
 }
 
 // Broadcast copies count elements of the root's send buffer into every rank's
 // receive buffer. Other ranks' send buffers are not looked at.
 func (c *Comm) Broadcast(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(&call{coll: op.Broadcast, send: send, recv: recv, count: count, t: t, root: root})
+	return c.call(op.Op{Coll: op.Broadcast, Count: count, Type: t, Root: root}, send, recv)
 }
 
 // Reduce reduces count elements of all ranks' send buffers into the root's
 // receive buffer. Other ranks' receive buffers are left alone.
 func (c *Comm) Reduce(send, recv Buffer, count int, t Type, red Op, root int) error {
-	return c.do(&call{coll: op.Reduce, send: send, recv: recv, count: count, t: t, op: red, root: root})
+	return c.call(op.Op{Coll: op.Reduce, Count: count, Type: t, Red: red, Root: root}, send, recv)
 }
 
 // AllGather puts count elements of every rank into every rank's receive
 // buffer, which takes count elements a rank, in the order of the ranks.
 func (c *Comm) AllGather(send, recv Buffer, count int, t Type) error {
-	return c.do(&call{coll: op.AllGather, send: send, recv: recv, count: count, t: t, root: NoPeer})
+	return c.call(op.Op{Coll: op.AllGather, Count: count, Type: t, Root: NoPeer}, send, recv)
 }
 
 // ReduceScatter reduces the send buffers, of count elements a rank, and gives
 // each rank the count elements of the result that are its own.
 func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, red Op) error {
-	return c.do(&call{coll: op.ReduceScatter, send: send, recv: recv, count: count, t: t, op: red, root: NoPeer})
+	return c.call(op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: red, Root: NoPeer}, send, recv)
 }
 
 // AllToAll sends count elements to each rank: part i of the send buffer goes to
 // part "own rank" of rank i's receive buffer. In place, which NCCL lacks, costs
 // a copy of the whole buffer.
 func (c *Comm) AllToAll(send, recv Buffer, count int, t Type) error {
-	return c.do(&call{coll: op.AllToAll, send: send, recv: recv, count: count, t: t, root: NoPeer})
+	return c.call(op.Op{Coll: op.AllToAll, Count: count, Type: t, Root: NoPeer}, send, recv)
 }
 
 // Gather puts count elements of every rank into the root's receive buffer.
 func (c *Comm) Gather(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(&call{coll: op.Gather, send: send, recv: recv, count: count, t: t, root: root})
+	return c.call(op.Op{Coll: op.Gather, Count: count, Type: t, Root: root}, send, recv)
 }
 
 // Scatter puts part i of the root's send buffer, count elements, into rank i's
 // receive buffer.
 func (c *Comm) Scatter(send, recv Buffer, count int, t Type, root int) error {
-	return c.do(&call{coll: op.Scatter, send: send, recv: recv, count: count, t: t, root: root})
+	return c.call(op.Op{Coll: op.Scatter, Count: count, Type: t, Root: root}, send, recv)
 }
 
 // Send sends count elements to a rank that calls Recv with the same count and
 // type. Outside of a group it may return before that, when the elements fit in
 // the connection, or wait for it.
 func (c *Comm) Send(send Buffer, count int, t Type, to int) error {
-	return c.do(&call{coll: pointToPoint, send: send, count: count, t: t, root: NoPeer, peer: to})
+	return c.do(&call{Op: op.Op{Coll: pointToPoint, Send: send.b, Count: count, Type: t, Root: NoPeer}, device: [2]bool{send.device}, peer: to})
 }
 
 // Recv receives what a rank sends.
 func (c *Comm) Recv(recv Buffer, count int, t Type, from int) error {
-	return c.do(&call{coll: pointToPoint, recv: recv, count: count, t: t, root: NoPeer, peer: from})
+	return c.do(&call{Op: op.Op{Coll: pointToPoint, Recv: recv.b, Count: count, Type: t, Root: NoPeer}, device: [2]bool{1: recv.device}, peer: from})
 }
 
 // A PreMulSum is a sum to which each rank's input is multiplied first, by a
@@ -121,24 +123,24 @@ type PreMulSum struct{ Factor float64 }
 
 // AllReducePreMul is AllReduce with a PreMulSum.
 func (c *Comm) AllReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.do(&call{coll: op.AllReduce, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
+	return c.call(op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}, send, recv)
 }
 
 // ReducePreMul is Reduce with a PreMulSum.
 func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, root int) error {
-	return c.do(&call{coll: op.Reduce, send: send, recv: recv, count: count, t: t, op: Sum, root: root, scale: m.Factor, scaled: true})
+	return c.call(op.Op{Coll: op.Reduce, Count: count, Type: t, Red: Sum, Root: root, Scale: m.Factor, Scaled: true}, send, recv)
 }
 
 // ReduceScatterPreMul is ReduceScatter with a PreMulSum.
 func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.do(&call{coll: op.ReduceScatter, send: send, recv: recv, count: count, t: t, op: Sum, root: NoPeer, scale: m.Factor, scaled: true})
+	return c.call(op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}, send, recv)
 }
 
 // name is what logs and errors call the operation.
 func (a *call) name(seq uint32) string {
 	switch {
-	case a.coll != pointToPoint:
-		return fmt.Sprintf("%v #%d", a.coll, seq)
+	case a.Coll != pointToPoint:
+		return fmt.Sprintf("%v #%d", a.Coll, seq)
 	case a.sends():
 		return fmt.Sprintf("Send to %d", a.peer)
 	}
@@ -146,57 +148,57 @@ func (a *call) name(seq uint32) string {
 }
 
 // sends tells a Send from a Recv.
-func (a *call) sends() bool { return a.recv.b == nil }
+func (a *call) sends() bool { return a.Recv == nil }
 
 // needs is how many elements the buffers must have, 0 where the rank has none.
 func (a *call) needs(rank, n int) (send, recv int) {
 	switch {
-	case a.coll != pointToPoint:
-		send, recv = a.coll.Parts(rank, a.root, n)
-		return send * a.count, recv * a.count
+	case a.Coll != pointToPoint:
+		send, recv = a.Coll.Parts(rank, a.Root, n)
+		return send * a.Count, recv * a.Count
 	case a.sends():
-		return a.count, 0
+		return a.Count, 0
 	}
-	return 0, a.count
+	return 0, a.Count
 }
 
 // check finds what is wrong with the arguments, and cuts the buffers to what
 // the operation uses.
 func (c *Comm) check(a *call) error {
-	size := a.t.Size()
+	size := a.Type.Size()
 	bad := func(format string, args ...any) error {
 		return c.errorOf(InvalidArgument, a.name(c.seq+1), format, args...)
 	}
 	switch {
 	case size == 0:
-		return bad("there is no type %d", uint8(a.t))
-	case a.coll != pointToPoint && a.coll.Reduces() && !a.op.Valid():
-		return bad("there is no reduction %d", uint8(a.op))
-	case a.count < 0:
-		return bad("count %d is negative", a.count)
-	case a.count > maxBytes/size/c.size:
-		return bad("count %d is more than an address can tell", a.count)
-	case a.coll.Rooted() && (a.root < 0 || a.root >= c.size):
-		return bad("root %d is none of the %d ranks", a.root, c.size)
-	case a.coll == pointToPoint && (a.peer < 0 || a.peer >= c.size):
+		return bad("there is no type %d", uint8(a.Type))
+	case a.Coll != pointToPoint && a.Coll.Reduces() && !a.Red.Valid():
+		return bad("there is no reduction %d", uint8(a.Red))
+	case a.Count < 0:
+		return bad("count %d is negative", a.Count)
+	case a.Count > maxBytes/size/c.size:
+		return bad("count %d is more than an address can tell", a.Count)
+	case a.Coll.Rooted() && (a.Root < 0 || a.Root >= c.size):
+		return bad("root %d is none of the %d ranks", a.Root, c.size)
+	case a.Coll == pointToPoint && (a.peer < 0 || a.peer >= c.size):
 		return bad("rank %d is none of the %d ranks", a.peer, c.size)
 	}
 	s, r := a.needs(c.rank, c.size)
-	if a.send.Len() < s*size {
-		return bad("the send buffer has %d bytes, %d %v need %d", a.send.Len(), s, a.t, s*size)
+	if len(a.Send) < s*size {
+		return bad("the send buffer has %d bytes, %d %v need %d", len(a.Send), s, a.Type, s*size)
 	}
-	if a.recv.Len() < r*size {
-		return bad("the receive buffer has %d bytes, %d %v need %d", a.recv.Len(), r, a.t, r*size)
+	if len(a.Recv) < r*size {
+		return bad("the receive buffer has %d bytes, %d %v need %d", len(a.Recv), r, a.Type, r*size)
 	}
-	a.send.b, a.recv.b = a.send.b[:s*size], a.recv.b[:r*size]
+	a.Send, a.Recv = a.Send[:s*size], a.Recv[:r*size]
 	if err := c.kindOfMemory(a); err != nil {
 		return bad("%w", err)
 	}
 	switch {
-	case !overlap(a.send.b, a.recv.b):
-	case a.coll == op.AllToAll && a.send.addr() == a.recv.addr():
-		if !a.send.device { // whose executor sees to it
-			a.send.b = slices.Clone(a.send.b)
+	case !overlap(a.Send, a.Recv):
+	case a.Coll == op.AllToAll && op.Addr(a.Send) == op.Addr(a.Recv):
+		if !a.device[0] { // whose executor sees to it
+			a.Send = slices.Clone(a.Send)
 		}
 	case !c.inPlace(a):
 		return bad("send and receive buffers overlap in another way than in place")
@@ -208,20 +210,20 @@ const maxBytes = 1 << 56
 
 // inPlace reports whether buffers that overlap do so as is allowed.
 func (c *Comm) inPlace(a *call) bool {
-	if a.coll == pointToPoint {
+	if a.Coll == pointToPoint {
 		return false
 	}
-	send, recv, ok := a.coll.InPlace(c.rank)
-	part := uintptr(a.count * a.t.Size())
-	return ok && a.send.addr()-uintptr(send)*part == a.recv.addr()-uintptr(recv)*part
+	send, recv, ok := a.Coll.InPlace(c.rank)
+	part := uintptr(a.Count * a.Type.Size())
+	return ok && op.Addr(a.Send)-uintptr(send)*part == op.Addr(a.Recv)-uintptr(recv)*part
 }
 
 // alone does what an operation does on a communicator of one rank.
 func (a *call) alone() {
-	if a.scaled {
-		elem.Scale(a.t, a.recv.b, a.send.b, a.scale)
-	} else if len(a.recv.b) > 0 && a.recv.addr() != a.send.addr() {
-		copy(a.recv.b, a.send.b)
+	if a.Scaled {
+		elem.Scale(a.Type, a.Recv, a.Send, a.Scale)
+	} else if len(a.Recv) > 0 && op.Addr(a.Recv) != op.Addr(a.Send) {
+		copy(a.Recv, a.Send)
 	}
 }
 

@@ -94,9 +94,9 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice tuning.Ch
 	if count == 0 {
 		return 0, nil
 	}
-	a := call{coll: coll, send: Bytes(in), recv: Bytes(out), count: count, t: Float32, root: 0}
+	a := op.Op{Coll: coll, Count: count, Type: Float32}
 	if !coll.Rooted() {
-		a.root = NoPeer
+		a.Root = NoPeer
 	}
 	run := func(n int) (time.Duration, error) {
 		if err := c.Barrier(); err != nil {
@@ -104,8 +104,7 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice tuning.Ch
 		}
 		start := time.Now()
 		for range n {
-			b := a
-			if err := c.do(&b); err != nil {
+			if err := c.call(a, Bytes(in), Bytes(out)); err != nil {
 				return 0, err
 			}
 		}

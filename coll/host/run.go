@@ -4,19 +4,15 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
 // An Op is what a plan is run for.
 type Op struct {
-	In, Out []byte // may overlap as the package comment of coll/schedule says; nil where the rank has none
-	Count   int    // elements: of the whole vector, or of one rank's block
-	Type    elem.Type
-	Op      elem.Op
-	Scale   float64 // of the rank's own input, if Scaled
-	Scaled  bool
-	InPlace bool // In and Out overlap
+	op.Op        // Send and Recv may overlap as the package comment of coll/schedule says
+	InPlace bool // they do
 	Copy    bool // messages are copied into slots, even where they could be sent from where they are
 	Window  int  // bytes of a block that a step moves at most; 0: as much as a slot takes
 	Header  transport.Header
@@ -62,17 +58,17 @@ const beyondCaches = 8 << 20
 const vectorAlign = 64 // bytes; long blocks, parts and windows begin at multiples of it
 
 // Start prepares the run. Nothing moves before Drive.
-func (r *Run) Start(p *Plan, op Op) {
-	same := r.plan == p && r.Count == op.Count && r.Type == op.Type && r.Window == op.Window
-	r.Op, r.plan, r.failed, r.after = op, p, nil, nil
-	if !same || r.reduction != op.Op || r.kernel == nil {
-		r.kernel, r.past = elem.KernelOf(op.Type, op.Op), elem.KernelNT(op.Type, op.Op)
-		r.reduction = op.Op
+func (r *Run) Start(p *Plan, o Op) {
+	same := r.plan == p && r.Count == o.Count && r.Type == o.Type && r.Window == o.Window
+	r.Op, r.plan, r.failed, r.after = o, p, nil, nil
+	if !same || r.reduction != o.Red || r.kernel == nil {
+		r.kernel, r.past = elem.KernelOf(o.Type, o.Red), elem.KernelNT(o.Type, o.Red)
+		r.reduction = o.Red
 	}
 	if !same {
 		r.layout()
 	}
-	r.zeroCopy = !op.Copy && (p.zeroCopy[0] && !op.InPlace || p.zeroCopy[1] && op.InPlace)
+	r.zeroCopy = !o.Copy && (p.zeroCopy[0] && !o.InPlace || p.zeroCopy[1] && o.InPlace)
 	r.rewind()
 }
 
@@ -95,7 +91,7 @@ func (r *Run) rewind() {
 
 // Again starts the run once more, with other memory but all else as before.
 func (r *Run) Again(in, out []byte, seq uint32) {
-	r.In, r.Out, r.Header.Seq = in, out, seq
+	r.Send, r.Recv, r.Header.Seq = in, out, seq
 	r.failed = nil
 	r.rewind()
 }
@@ -172,10 +168,10 @@ func (r *Run) mem(l *lane, ref schedule.Ref, i, n int) []byte {
 	switch ref.Buf {
 	case schedule.Input:
 		off := block*r.per + l.lo
-		return r.In[off : off+n : off+n]
+		return r.Send[off : off+n : off+n]
 	case schedule.Output:
 		off := block*r.per + l.lo
-		return r.Out[off : off+n : off+n]
+		return r.Recv[off : off+n : off+n]
 	}
 	off := l.scratch + block*r.window
 	return r.scratch[off : off+n : off+n]

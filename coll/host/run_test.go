@@ -160,7 +160,7 @@ func wide(t *testing.T, s *schedule.Schedule, slot int, refused bool) {
 		}
 		outs[r] = make([]byte, 8*total)
 		runs[r] = new(Run)
-		runs[r].Start(p, Op{In: in, Out: outs[r], Count: count, Type: elem.Int64, Op: elem.Sum})
+		runs[r].Start(p, Op{Op: op.Op{Send: in, Recv: outs[r], Count: count, Type: elem.Int64, Red: elem.Sum}})
 	}
 	if _, err := Drive(runs, &Watch{Waiter: idler{}, Fault: func() error { return nil }, Timeout: time.Minute}); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func (r *Run) nextWindow(l *lane) {
 func (r *Run) step(l *lane, st *step, n int) bool {
 	one := st.data.N == 1 || r.whole(l)
 	if st.reducer != nil {
-		st.reducer.As(r.plan.Schedule.Collective, r.Type, r.Op.Op)
+		st.reducer.As(r.plan.Schedule.Collective, r.Type, r.Red)
 	}
 	if st.rx == nil {
 		return r.local(l, st, n, one)
