@@ -3,6 +3,7 @@ package cuda
 import (
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -37,8 +38,8 @@ func TestChoices(t *testing.T) {
 		"thresholds":  func(c *chooser) { c.single, c.packets = 64<<10, 1<<20 },
 		"forced":      func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} },
 		"measured": func(c *chooser) {
-			c.measured[op.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
-			c.measured[op.AllGather] = []rule{{1 << 30, choice{exchangeSimple, 64, 512, 1 << 30}}}
+			c.measured[op.AllReduce] = []choose.Rule[choice]{{UpTo: 1 << 10, C: choice{reduceLL, 64, 512, 0}}, {UpTo: maxMessage, C: choice{allReduceLL128, 8, 64, 0}}}
+			c.measured[op.AllGather] = []choose.Rule[choice]{{UpTo: 1 << 30, C: choice{exchangeSimple, 64, 512, 1 << 30}}}
 		},
 		"hosted":         func(c *chooser) { c.layout = c.onHost() },
 		"hosted, LL":     func(c *chooser) { c.layout, c.allows = c.onHost(), proto(t, "LL") },

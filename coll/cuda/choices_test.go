@@ -2,30 +2,35 @@ package cuda
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
 // TestChosen: what is chosen on GPUs, from which size on. Where copy engines or
 // chains cannot be used, too, if that makes a difference.
 func TestChosen(t *testing.T) {
-	own, err := tuning.LoadMeasurements("testdata/own.json")
+	file, err := os.ReadFile("testdata/own.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := choose.ParseTables(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	dump := func(name, gpu string, own *tuning.Measurements, ranks []int, set func(*chooser)) {
+	dump := func(name, gpu string, own *choose.Tables, ranks []int, set func(*chooser)) {
 		for _, n := range ranks {
 			ch := testChooser(n)
-			if ch.measured, err = measuredFor(own, gpu, n); err != nil {
+			if ch.measured, err = choose.GPURules(own, gpu, n, choiceFor); err != nil {
 				t.Fatal(err)
 			}
 			if set(ch); ch.hosted {
-				ch.measured = measured{}
+				ch.measured = choose.Rules[choice]{}
 			}
 			fmt.Fprintf(&b, "%s, %d ranks\n", name, n)
 			for c := range op.NumCollectives {

@@ -1,4 +1,4 @@
-package tuning
+package choose
 
 import (
 	"testing"
@@ -35,19 +35,13 @@ func TestNetwork(t *testing.T) {
 // TestNetworkFaster: between hosts a fast network takes less time than TCP,
 // and what was measured over TCP is not held against it.
 func TestNetworkFaster(t *testing.T) {
-	m, err := Defaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := Env{Ranks: 8, Groups: 2, Cores: 4, Local: SHM, Net: Socket}
-	tcp := newTuner(t, env, NoOverrides, m)
-	env.Net = Network{Mbit: 400_000, Devices: 8}.Transport("IB")
-	ib := newTuner(t, env, NoOverrides, m)
+	tcp := tunerOf(t, testEnv(t, []int{4, 4}, 4, Socket))
+	ib := tunerOf(t, testEnv(t, []int{4, 4}, 4, Network{Mbit: 400_000, Devices: 8}.Transport("IB")))
 	for c := range op.NumCollectives {
 		for _, size := range []int64{8, 64 << 10, 64 << 20} {
-			slow, _ := tcp.Estimate(c, tcp.Rules().Pick(c, size), size)
-			fast, ok := ib.Estimate(c, ib.Rules().Pick(c, size), size)
-			if !ok || fast >= slow {
+			slow := reckon(t, tcp, c, tcp.Pick(c, at(tcp, c, size)), size)
+			fast := reckon(t, ib, c, ib.Pick(c, at(ib, c, size)), size)
+			if fast >= slow {
 				t.Errorf("%v of %d bytes: %.1f µs over IB, %.1f µs over TCP", c, size, fast*1e6, slow*1e6)
 			}
 		}

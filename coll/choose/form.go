@@ -1,7 +1,7 @@
-package tuning
+package choose
 
 import (
-	"math"
+	"math/bits"
 
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -29,8 +29,11 @@ type shape struct{ n, g, l, logN, logG, logL float64 }
 
 func newShape(ranks, groups int) shape {
 	n, g := float64(ranks), float64(groups)
-	return shape{n, g, n / g, log2(ranks), log2(groups), math.Ceil(math.Log2(n / g))}
+	return shape{n, g, n / g, log2(ranks), log2(groups), log2((ranks + groups - 1) / groups)}
 }
+
+// log2 is the depth of a balanced binary tree of n nodes.
+func log2(n int) float64 { return float64(bits.Len(uint(n - 1))) }
 
 // share is (a-1)/a: what a rank does not have of what all have.
 func share(a float64) float64 { return (a - 1) / a }

@@ -1,9 +1,23 @@
-package tuning
+package choose
 
 import (
 	"math"
 	"time"
 )
+
+// BytesPerSec is a bandwidth. GBps is the unit of the hardware data base.
+type BytesPerSec float64
+
+// GBps is 1e9 bytes a second.
+const GBps BytesPerSec = 1e9
+
+// perByte is the seconds that a byte takes; a rate of 0 costs nothing.
+func (r BytesPerSec) perByte() float64 {
+	if r <= 0 {
+		return 0
+	}
+	return 1 / float64(r)
+}
 
 // A Protocol is how the CPU engine moves a message.
 type Protocol uint8
@@ -18,43 +32,32 @@ const (
 	LL
 )
 
+// protocols are NCCL's names.
+var protocols = []string{"Simple", "LL"}
+
 // String is NCCL's name.
-func (p Protocol) String() string {
-	if p == LL {
-		return "LL"
-	}
-	return "Simple"
-}
+func (p Protocol) String() string { return protocols[p] }
 
 // A Cost is what messages cost over a transport.
 type Cost struct {
-	Latency time.Duration `json:"latency_ns"` // from Commit or Post to the receiver's going on, of an empty message
-	Message time.Duration `json:"message_ns"` // a rank's work for each message
-	Rate    BytesPerSec   `json:"rate"`       // of one channel
-	Port    BytesPerSec   `json:"port"`       // of all channels together: of a rank within a group, of a group between them
+	Latency time.Duration // from Commit or Post to the receiver's going on, of an empty message
+	Message time.Duration // a rank's work for each message
+	Rate    BytesPerSec   // of one channel
+	Port    BytesPerSec   // of all channels together: of a rank within a group, of a group between them
 }
 
 // A Transport is a kind of transport with its costs.
 type Transport struct {
-	Name    string      `json:"name"` // as transport.Endpoint has it: "SHM", "Socket", …
-	Simple  Cost        `json:"simple"`
-	LL      Cost        `json:"ll"`
-	Reduce  BytesPerSec `json:"reduce"`  // of one core, combining two operands
-	MaxSlot int64       `json:"maxSlot"` // bytes of the largest message; 0: what NCCL_BUFFSIZE makes
+	Name       string // as transport.Endpoint has it: "SHM", "Socket", …
+	Simple, LL Cost
+	Reduce     BytesPerSec // of one core, combining two operands
 }
 
 // The default costs. Those of shared memory are rounded from what harness coll
 // tune measured with two ranks on two cores of an AMD EPYC of 2024; those of
 // TCP are of loopback there: a round trip 42 µs, a stream 1.6 GB/s. They only
-// have to give the order of algorithms where there are no Measurements.
+// have to give the order of algorithms where nothing was measured.
 var (
-	// InProcess is between goroutines of one process.
-	InProcess = Transport{
-		Name:   "P2P",
-		Simple: Cost{Latency: 150, Message: 60, Rate: 20 * GBps, Port: 40 * GBps},
-		LL:     Cost{Latency: 100, Message: 50, Rate: 8 * GBps, Port: 16 * GBps},
-		Reduce: 15 * GBps,
-	}
 	// SHM is shared memory between processes.
 	SHM = Transport{
 		Name:   "SHM",
@@ -78,16 +81,6 @@ func (t Transport) cost(p Protocol) Cost {
 	return t.Simple
 }
 
-// Transports returns the default costs of a transport by its name.
-func Transports(name string) (Transport, bool) {
-	for _, t := range []Transport{InProcess, SHM, Socket} {
-		if t.Name == name {
-			return t, true
-		}
-	}
-	return Transport{}, false
-}
-
 // plan is one way of running an operation whose time is wanted.
 type plan struct {
 	form
@@ -99,6 +92,9 @@ type plan struct {
 
 // time is latency and bandwidth of a plan in seconds. Work is done by as many
 // cores as there are: crowded is ranks for each core of the busiest machine.
+// All ranks must come to the same, whatever processor and compiler they have:
+// conversions round products before they are added, which some do and others
+// do not otherwise.
 func (p plan) time(local, net Transport, crowded float64) float64 {
 	t, work := 0.0, 0.0
 	add := func(c Cost, reduce BytesPerSec, steps, messages, bytes, reduced float64) {
@@ -110,16 +106,16 @@ func (p plan) time(local, net Transport, crowded float64) float64 {
 			windows = max(windows, moved/p.window)
 		}
 		if p.pipelined {
-			t += steps * min(p.window*p.channels, p.bytes) * rate.perByte()
+			t += float64(steps * min(p.window*p.channels, p.bytes) * rate.perByte())
 		}
-		t += steps * c.Latency.Seconds()
-		work += windows*c.Message.Seconds() + moved*rate.perByte() + reduced*p.bytes*reduce.perByte()/p.channels
+		t += float64(steps * c.Latency.Seconds())
+		work += float64(windows*c.Message.Seconds()) + float64(moved*rate.perByte()) + reduced*p.bytes*reduce.perByte()/p.channels
 	}
 	add(local.cost(p.protocol), local.Reduce, p.steps, p.messages, p.form.bytes, p.reduced)
 	if p.netSteps > 0 {
 		add(net.cost(p.protocol), 0, p.netSteps, p.netMessages, p.netBytes, 0)
 	}
-	return t + work*max(1, crowded)
+	return t + float64(work*max(1, crowded))
 }
 
 // window is the size of message that suits a pipeline best: the square root of
@@ -139,4 +135,25 @@ func (p plan) best(local, net Transport, slot float64) float64 {
 }
 
 // minWindow keeps windows larger than what a message costs anyway.
-const minWindow = 4 * kib
+const minWindow = 4 << 10
+
+// ln and exp stand in for those of package math, which are made of other
+// instructions on other processors, and rounded in other ways.
+func ln(x float64) float64 {
+	f, e := math.Frexp(x)
+	s, sum := (f-1)/(f+1), 0.0
+	for k := 41; k > 0; k -= 2 { // of the series of artanh
+		sum = float64(sum*s*s) + 1/float64(k)
+	}
+	return float64(2*s*sum) + float64(float64(e)*math.Ln2)
+}
+
+func exp(x float64) float64 {
+	n := math.Floor(x/math.Ln2 + 0.5)
+	x -= float64(n * math.Ln2)
+	sum := 1.0
+	for k := 20.0; k > 0; k-- {
+		sum = 1 + float64(sum*x)/k
+	}
+	return math.Ldexp(sum, int(n))
+}

@@ -1,4 +1,4 @@
-package tuning
+package choose
 
 import (
 	"cmp"
@@ -22,10 +22,16 @@ func (n Network) Slower(m Network) Network {
 func (n Network) mbit() int    { return cmp.Or(max(n.Mbit, 0), unknownMbit) }
 func (n Network) devices() int { return max(n.Devices, 1) }
 
-// What NCCL reckons with: 12 GB/s where a device does not say how fast it is,
-// and a step between nodes of a ring with protocol LL, to which comes what the
-// network says of itself.
-const unknownMbit = 96_000
+const (
+	// What NCCL reckons with: 12 GB/s where a device does not say how fast it is,
+	// and a step between nodes of a ring with protocol LL, to which comes what the
+	// network says of itself.
+	unknownMbit = 96_000
+	netLatency  = 2700 * time.Nanosecond
+
+	// nicFraction is how much of a NIC's rate data get: see coll/tuning.
+	nicFraction = 193.72 / 200
+)
 
 // netMessage is a rank's work for a message: its header, a request, and one or
 // two completions. It is an estimate.
@@ -37,7 +43,7 @@ const netMessage = 500 * time.Nanosecond
 func (n Network) Transport(name string) Transport {
 	device := BytesPerSec(float64(n.mbit())*1e6/8) * nicFraction
 	c := Cost{
-		Latency: ringNet[ll] + time.Duration(n.Latency*float64(time.Microsecond)), Message: netMessage,
+		Latency: netLatency + time.Duration(n.Latency*float64(time.Microsecond)), Message: netMessage,
 		Rate: min(device, SHM.LL.Rate), Port: device * BytesPerSec(n.devices()),
 	}
 	return Transport{Name: name, Simple: c, LL: c, Reduce: SHM.Reduce}
