@@ -10,11 +10,11 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Tune measures every algorithm that comes into question for every collective
-// at some sizes, and hands each measurement to add, in the same order on all
-// ranks. It is a collective. Sizes are in bytes, of the vector for AllReduce,
-// Broadcast and Reduce, of all ranks' blocks together for the others. Other ranks of a group or other goroutines must not use the
-// communicator meanwhile.
+// Tune measures every algorithm that comes into question for every collective at
+// some sizes, and hands each measurement to add, in the same order on all ranks.
+// It is a collective. Sizes are in bytes, of the vector for AllReduce, Broadcast
+// and Reduce, of all ranks' blocks together for the others. Other ranks of a group
+// or other goroutines must not use the communicator meanwhile.
 func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k choose.Choice, bytes int, d time.Duration)) error {
 	const name = "Tune"
 	if c.size == 1 {

@@ -2,8 +2,6 @@ package choose
 
 import (
 	"io/fs"
-	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -78,31 +76,6 @@ func TestMerge(t *testing.T) {
 				t.Error("NCCL_CHECKS_DISABLE of the last rank makes no difference")
 			}
 		})
-	}
-}
-
-// TestTunerIsFound: communicators with the same file of tables share a
-// tuner.
-func TestTunerIsFound(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tune.json")
-	m := new(Tables)
-	found := func(nanos int64) *Tuner {
-		m.At(Place{Local: "SHM", Ranks: 2, Collective: "AllReduce"}).Put(Choice{Algorithm: "ring", Channels: 1}, 8, nanos)
-		b, err := m.Bytes()
-		if err == nil {
-			err = os.WriteFile(file, b, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tunerOf(t, testEnv(t, []int{2}, 2, Transport{}, "ASSAY_TUNING="+file))
-	}
-	first := found(1)
-	if found(1) != first {
-		t.Error("the second communicator with a file made a tuner of its own")
-	}
-	if found(2) == first {
-		t.Error("a file that has changed gives the tuner of the one before")
 	}
 }
 

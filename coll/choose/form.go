@@ -39,8 +39,8 @@ func log2(n int) float64 { return float64(bits.Len(uint(n - 1))) }
 func share(a float64) float64 { return (a - 1) / a }
 
 // forms by collective and the name of the algorithm in coll/schedule. What has
-// no form is never picked.
-var forms = map[op.Collective]map[string]func(shape) form{
+// no form is never picked. Where nothing is reduced, that part of a form does not count.
+var forms = [op.NumCollectives]map[string]func(shape) form{
 	op.AllReduce: {
 		schedule.Ring:              func(s shape) form { return s.ring(2) },
 		schedule.Tree:              func(s shape) form { return s.tree(2, 3, 3) },
@@ -51,52 +51,20 @@ var forms = map[op.Collective]map[string]func(shape) form{
 		schedule.TwoShot:           func(s shape) form { return s.direct(2, 2*share(s.n)) },
 		schedule.Hierarchical:      func(s shape) form { return s.hierarchical(2) },
 	},
-	op.ReduceScatter: {
-		schedule.Ring:         func(s shape) form { return s.ring(1) },
-		schedule.Recursive:    func(s shape) form { return s.halving(1) },
-		schedule.Bruck:        bruckForm,
-		schedule.OneShot:      func(s shape) form { return s.direct(1, share(s.n)) },
-		schedule.Hierarchical: func(s shape) form { return s.hierarchical(1) },
-	},
-	op.AllGather: {
-		schedule.Ring:         func(s shape) form { return s.ring(1).moveOnly() },
-		schedule.Recursive:    func(s shape) form { return s.halving(1).moveOnly() },
-		schedule.Bruck:        func(s shape) form { return bruckForm(s).moveOnly() },
-		schedule.OneShot:      func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
-		schedule.Hierarchical: func(s shape) form { return s.hierarchical(1).moveOnly() },
-	},
-	op.Reduce: {
-		schedule.Ring:         func(s shape) form { return s.chain() },
-		schedule.Tree:         func(s shape) form { return s.tree(1, 2, 2) },
-		schedule.DoubleTree:   func(s shape) form { return s.tree(1, 1.5, 1) },
-		schedule.OneShot:      func(s shape) form { f := s.direct(1, s.n-1); f.reduced = s.n - 1; return f },
-		schedule.TwoShot:      func(s shape) form { return s.direct(2, 2*share(s.n)) },
-		schedule.Hierarchical: func(s shape) form { return s.tree(1, 2, 2) },
-	},
-	op.Broadcast: {
-		schedule.Ring:         func(s shape) form { return s.chain().moveOnly() },
-		schedule.Tree:         func(s shape) form { return s.tree(1, 2, 2).moveOnly() },
-		schedule.DoubleTree:   func(s shape) form { return s.tree(1, 1.5, 1).moveOnly() },
-		schedule.OneShot:      func(s shape) form { return s.multicast().moveOnly() },
-		schedule.TwoShot:      func(s shape) form { return s.direct(2, 2*share(s.n)).moveOnly() },
-		schedule.Hierarchical: func(s shape) form { return s.tree(1, 2, 2).moveOnly() },
-	},
+	op.ReduceScatter: parted,
+	op.AllGather:     parted,
+	op.Reduce:        rooted(func(s shape) form { f := s.direct(1, s.n-1); f.reduced = s.n - 1; return f }),
+	op.Broadcast:     rooted(shape.multicast),
 	op.AllToAll: {
-		schedule.OneShot: func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
+		schedule.OneShot: oneEach,
 		schedule.Bruck: func(s shape) form {
 			return form{
 				steps: s.logL, messages: s.logN, bytes: s.logN / 2, netSteps: s.logG, netMessages: s.logG, netBytes: s.l * s.logG / 2,
 			}
 		},
 	},
-	op.Gather: {
-		schedule.OneShot: func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
-		schedule.Tree:    binomialForm,
-	},
-	op.Scatter: {
-		schedule.OneShot: func(s shape) form { return s.direct(1, share(s.n)).moveOnly() },
-		schedule.Tree:    binomialForm,
-	},
+	op.Gather:  {schedule.OneShot: oneEach, schedule.Tree: binomialForm},
+	op.Scatter: {schedule.OneShot: oneEach, schedule.Tree: binomialForm},
 	op.SendRecv: {
 		schedule.OneShot: func(s shape) form {
 			f := form{steps: 1, messages: 1, bytes: 1}
@@ -108,7 +76,29 @@ var forms = map[op.Collective]map[string]func(shape) form{
 	},
 }
 
-func (f form) moveOnly() form { f.reduced = 0; return f }
+// parted are the forms of collectives that make or take apart a vector of all
+// ranks' parts.
+var parted = map[string]func(shape) form{
+	schedule.Ring:         func(s shape) form { return s.ring(1) },
+	schedule.Recursive:    func(s shape) form { return s.halving(1) },
+	schedule.Bruck:        bruckForm,
+	schedule.OneShot:      oneEach,
+	schedule.Hierarchical: func(s shape) form { return s.hierarchical(1) },
+}
+
+// rooted are those of collectives to or from a root.
+func rooted(oneShot func(shape) form) map[string]func(shape) form {
+	return map[string]func(shape) form{
+		schedule.Ring:         shape.chain,
+		schedule.Tree:         func(s shape) form { return s.tree(1, 2, 2) },
+		schedule.DoubleTree:   func(s shape) form { return s.tree(1, 1.5, 1) },
+		schedule.OneShot:      oneShot,
+		schedule.TwoShot:      func(s shape) form { return s.direct(2, 2*share(s.n)) },
+		schedule.Hierarchical: func(s shape) form { return s.tree(1, 2, 2) },
+	}
+}
+
+func oneEach(s shape) form { return s.direct(1, share(s.n)) }
 
 // ring: each of passes times n-1 steps moves a share; with several groups
 // every step waits for the slowest link, which is one between groups.

@@ -19,21 +19,20 @@ func (r BytesPerSec) perByte() float64 {
 	return 1 / float64(r)
 }
 
-// A Protocol is how the CPU engine moves a message.
+// A Protocol is how messages move.
 type Protocol uint8
 
-// The protocols.
+// The protocols. On host memory Simple posts memory where the transport spares a
+// copy by that, in windows that follow one another; LL is for low latency: a
+// message is written to a slot and read from it, at the price of a second copy;
+// there is no LL128.
 const (
-	// Simple posts memory where the transport spares a copy by that, in
-	// windows that follow one another.
 	Simple Protocol = iota
-	// LL is for low latency: a message is written to a slot and read from it,
-	// at the price of a second copy.
 	LL
+	LL128
 )
 
-// protocols are NCCL's names.
-var protocols = []string{"Simple", "LL"}
+var protocols = [...]string{"Simple", "LL", "LL128"}
 
 // String is NCCL's name.
 func (p Protocol) String() string { return protocols[p] }

@@ -29,7 +29,7 @@ const (
 	unknownMbit = 96_000
 	netLatency  = 2700 * time.Nanosecond
 
-	// nicFraction is how much of a NIC's rate data get: see coll/tuning.
+	// nicFraction is how much of a NIC's rate data get: see coll/predict.
 	nicFraction = 193.72 / 200
 )
 

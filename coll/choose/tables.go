@@ -65,7 +65,7 @@ type Row struct {
 //go:embed tables.json
 var committed []byte
 
-// known are the tables that came with the program, for its tests to judge.
+// known are the tables that came with the program. A test has seen that they are sound.
 var known = sync.OnceValue(func() *Tables {
 	t, err := ParseTables(committed)
 	if err != nil {
@@ -301,10 +301,11 @@ func At[C any](rules []Rule[C], bytes int) *Rule[C] {
 	return nil
 }
 
-// Pick chooses on a GPU: by what was measured, or else by the first rule of the model that
-// is wide enough and can be, or else by the widest that can. can makes of a choice what is done for so
-// many bytes, and reports whether it can be: where strict, whether settings allow it, too.
-// Where they allow nothing, they do not count.
+// Pick chooses on a GPU: by what was measured, or else by the first rule of the
+// model that is wide enough and can be, or else by the widest that can. can makes
+// of a choice what is done for so many bytes, and reports whether it can be: where
+// strict, whether settings allow it, too. Where they allow nothing, they do not
+// count.
 func Pick[C any](measured, model []Rule[C], bytes int, can func(k C, strict bool) (C, bool)) C {
 	if r := At(measured, bytes); r != nil {
 		if got, ok := can(r.C, true); ok {

@@ -90,11 +90,7 @@ func FuzzParseTables(f *testing.F) {
 			t.Fatalf("written again:\n%s\nafter\n%s", once, b)
 		}
 		e.Tuning.Tables = m
-		u, err := newTuner(e, model{ranks: 4, groups: 1, slot: 4096, local: SHM})
-		if err != nil {
-			t.Fatal(err)
-		}
-		u.Pick(op.AllReduce, 1000)
+		tunerOf(t, e).Pick(op.AllReduce, 1000)
 	})
 }
 

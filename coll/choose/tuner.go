@@ -29,12 +29,13 @@ func (k Choice) String() string { return fmt.Sprintf("%s/%v:%d", k.Algorithm, k.
 func ParseChoice(s string) (k Choice, err error) {
 	name, err := Numbers(s, &k.Channels)
 	algorithm, protocol, _ := strings.Cut(name, "/")
-	i := slices.Index(protocols, protocol)
+	here := protocols[:LL128]
+	i := slices.Index(here, protocol)
 	switch {
 	case err != nil:
 		return k, err
 	case i < 0:
-		return k, fmt.Errorf("%q: there is no protocol %q; there are %s", s, protocol, strings.Join(protocols, ", "))
+		return k, fmt.Errorf("%q: there is no protocol %q; there are %s", s, protocol, strings.Join(here, ", "))
 	case k.Channels < 1:
 		return k, fmt.Errorf("%q has no channels", s)
 	}
@@ -45,88 +46,51 @@ func ParseChoice(s string) (k Choice, err error) {
 // maxChannels is how many the model considers; more are used only when asked for.
 const maxChannels = 8
 
-// A Tuner chooses for communicators of one Env on host memory, all of whose ranks
-// come to the same. Many goroutines may use it.
+// A Tuner chooses for a communicator on host memory. All its ranks come to the
+// same. Many goroutines may use it.
 type Tuner struct {
-	env Env
-	model
-	rules [op.NumCollectives]func() []Rule[Choice] // worked out when they are first asked for
+	env                  Env
+	ranks, groups, cores int
+	local, net           Transport
+	ways                 [op.NumCollectives][]way
+	rules                [op.NumCollectives]func() []Rule[Choice] // worked out, in less than a millisecond, when they are first asked for
 }
 
-// A model is what the tuner takes a communicator for.
-type model struct {
-	ranks, groups, cores, slot int
-	local, net                 Transport
+// A way is an algorithm that settings allow.
+type way struct {
+	algorithm string
+	form
 }
 
-// crowded is how many ranks there are for each processor.
-func (m *model) crowded() float64 {
-	if m.cores == 0 {
-		return 1
-	}
-	return float64(m.ranks) / float64(m.groups) / float64(m.cores)
-}
-
-// Tuner finds the tuner of an Env, or makes it. It fails if the settings leave
-// nothing for some collective.
+// Tuner makes the tuner of an Env. It fails if the settings leave nothing for
+// some collective.
 func (e *Env) Tuner() (*Tuner, error) {
-	m := model{groups: len(e.Hosts), cores: e.Cores, slot: e.Slot, local: SHM, net: e.NetCost}
+	t := &Tuner{env: *e, groups: len(e.Hosts), cores: e.Cores, local: SHM, net: e.NetCost}
 	for _, g := range e.Hosts {
-		m.ranks += len(g)
+		t.ranks += len(g)
 	}
 	if e.SHMDisable {
-		m.local = e.NetCost
+		t.local = e.NetCost
 	}
-	if m.ranks < 1 || m.local.Name == "" || m.groups > 1 && m.net.Name == "" {
-		return nil, fmt.Errorf("tuner: %d ranks of %d hosts over %q and %q", m.ranks, m.groups, m.local.Name, m.net.Name)
+	if t.ranks < 1 || t.local.Name == "" || t.groups > 1 && t.net.Name == "" {
+		return nil, fmt.Errorf("tuner: %d ranks of %d hosts over %q and %q", t.ranks, t.groups, t.local.Name, t.net.Name)
 	}
-	return tuners.find(tunerKey{e.Sum(), m}, func() (*Tuner, error) { return newTuner(e, m) })
-}
-
-func newTuner(e *Env, m model) (*Tuner, error) {
-	t := &Tuner{env: *e, model: m}
 	for c := range op.NumCollectives {
 		t.rules[c] = sync.OnceValue(func() []Rule[Choice] { return t.fill(c) })
-		if _, err := t.algorithms(c); err != nil {
+		algorithms, err := t.algorithms(c)
+		if err != nil {
 			return nil, err
+		}
+		for _, a := range algorithms {
+			t.ways[c] = append(t.ways[c], way{a, t.form(c, a)})
 		}
 	}
 	return t, nil
 }
 
-// tuners are kept for later communicators of the process: to work out the rules
-// takes milliseconds.
-var tuners cache
-
-type cache struct {
-	mu  sync.Mutex
-	all map[tunerKey]*Tuner
-}
-
-type tunerKey struct {
-	settings [32]byte
-	model
-}
-
-func (c *cache) find(k tunerKey, make func() (*Tuner, error)) (*Tuner, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if t := c.all[k]; t != nil {
-		return t, nil
-	}
-	t, err := make()
-	if err != nil {
-		return nil, err
-	}
-	if len(c.all) >= 32 || c.all == nil { // programs make few kinds of communicators
-		c.all = map[tunerKey]*Tuner{}
-	}
-	c.all[k] = t
-	return t, nil
-}
-
 // Pick chooses for an operation whose count is so many bytes. It allocates
-// nothing, but for the first operation of a collective, and takes some tens of nanoseconds.
+// nothing, but for the first operation of a collective, and takes some tens of
+// nanoseconds.
 func (t *Tuner) Pick(c op.Collective, bytes int) Choice {
 	rules := t.rules[c]()
 	bytes *= c.Longest(t.ranks)
@@ -173,9 +137,8 @@ type candidate struct {
 // flattery is how far the model may be wrong in favour of what nobody measured.
 const flattery = 3
 
-// best finds the choice for sizes from from, of which one is bytes. newTuner
-// made sure that there is something. What was measured goes before what was not, unless the
-// model has that far ahead.
+// best finds the choice for sizes from from, of which one is bytes. What was
+// measured goes before what was not, unless the model has that far ahead.
 func (t *Tuner) best(c op.Collective, measured series, from, bytes int64) Choice {
 	var best [2]candidate // not measured, measured
 	for i := range best {
@@ -196,16 +159,17 @@ func (t *Tuner) best(c op.Collective, measured series, from, bytes int64) Choice
 	return best[0].Choice
 }
 
-// candidates are all choices that settings allow for sizes from from, of which one is bytes.
+// candidates are all choices that settings allow for sizes from from, of which one
+// is bytes.
 func (t *Tuner) candidates(c op.Collective, measured series, from, bytes int64, each func(candidate)) {
-	algorithms, _ := t.algorithms(c)
 	protocols := t.protocols(c, from)
-	for _, a := range algorithms {
-		f, channels := t.form(c, a), t.channels(a, from)
+	for _, w := range t.ways[c] {
+		channels := t.channels(w.algorithm, from)
 		for _, p := range protocols {
 			for _, n := range channels {
-				k, seconds := t.cost(f, Choice{Algorithm: a, Protocol: p, Channels: n}, bytes, t.slot)
-				factor, ok := measured.factor(Choice{Algorithm: a, Protocol: p, Channels: n}, bytes)
+				k := Choice{Algorithm: w.algorithm, Protocol: p, Channels: n}
+				factor, ok := measured.factor(k, bytes)
+				k, seconds := t.cost(w.form, k, bytes, t.env.Slot)
 				each(candidate{k, seconds * factor, ok})
 			}
 		}
@@ -302,7 +266,8 @@ func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
 }
 
 // CollNetOnly reports whether NCCL_ALGO leaves a collective the network's own
-// reductions only. Where these cannot be it leaves all, as what the network cannot do has to be done.
+// reductions only. Where these cannot be it leaves all, as what the network cannot
+// do has to be done.
 func (e *Env) CollNetOnly(c op.Collective) bool {
 	return e.Algo.Allows(c, schedule.CollNet) &&
 		!slices.ContainsFunc(schedule.Algorithms(c), func(a string) bool { return a != schedule.CollNet && e.Algo.Allows(c, a) })
@@ -348,7 +313,11 @@ func (t *Tuner) channels(algorithm string, bytes int64) []int {
 }
 
 func (t *Tuner) form(c op.Collective, algorithm string) form {
-	return forms[c][algorithm](newShape(t.ranks, t.groups))
+	f := forms[c][algorithm](newShape(t.ranks, t.groups))
+	if !c.Reduces() {
+		f.reduced = 0
+	}
+	return f
 }
 
 // cost completes a choice with the window that suits, of at most slot bytes, and
@@ -360,7 +329,11 @@ func (t *Tuner) cost(f form, k Choice, bytes int64, slot int) (Choice, float64) 
 	}
 	k.Window = roundWindow(int64(w.best(t.local, t.net, float64(slot))))
 	w.window = float64(k.Window)
-	return k, w.time(t.local, t.net, t.crowded())
+	crowded := 1.0 // ranks for each processor
+	if t.cores > 0 {
+		crowded = float64(t.ranks) / float64(t.groups) / float64(t.cores)
+	}
+	return k, w.time(t.local, t.net, crowded)
 }
 
 // roundWindow makes windows powers of two: few sizes, aligned ones.

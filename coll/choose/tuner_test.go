@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/coll/schedule"
-	"github.com/assay-hpc/assay/coll/tuning"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -83,8 +83,8 @@ func TestPickIsRunnable(t *testing.T) {
 				if err != nil {
 					t.Errorf("%d ranks, %v of %d bytes: %v", u.ranks, c, size, err)
 				} else if u.ranks < 100 {
-					topo := tuning.Topology{Ranks: u.ranks, Domain: u.ranks / u.groups, Port: tuning.GBps, Uplink: tuning.GBps}
-					if _, err := tuning.Simulate(s, topo, tuning.Run{Bytes: 1000}); err != nil {
+					topo := predict.Topology{Ranks: u.ranks, Domain: u.ranks / u.groups, Port: predict.GBps, Uplink: predict.GBps}
+					if _, err := predict.Simulate(s, topo, predict.Run{Bytes: 1000}); err != nil {
 						t.Errorf("%d ranks, %v of %d bytes: %v", u.ranks, c, size, err)
 					}
 				}
@@ -221,7 +221,6 @@ func TestTotal(t *testing.T) {
 			continue
 		}
 		made++
-		tuners.all = nil
 		again := tunerOf(t, testEnv(t, hosts, cores, net, settings...))
 		for c := op.NumCollectives - 1; c < op.NumCollectives; c-- { // in another order
 			for n := 1; n < 1<<40; n *= 3 {
@@ -269,7 +268,6 @@ func TestMeasured(t *testing.T) {
 	model := reckon(t, plain, op.AllReduce, first, size)
 	tables := new(Tables)
 	tuned := func(e *Env) *Tuner {
-		tuners.all = nil // a file has a sum
 		e.Tuning.Tables = tables
 		return tunerOf(t, e)
 	}
@@ -327,7 +325,6 @@ func BenchmarkPick(b *testing.B) {
 func BenchmarkTuner(b *testing.B) {
 	e := testEnv(b, []int{2}, 2, Transport{})
 	for b.Loop() {
-		tuners.all = nil
 		tunerOf(b, e).Pick(op.AllReduce, 8)
 	}
 }

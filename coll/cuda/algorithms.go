@@ -10,19 +10,7 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// A protocol is how a kernel moves bytes.
-type protocol uint8
-
-const (
-	ll protocol = iota
-	ll128
-	simple
-)
-
-var protocolNames = [...]string{"LL", "LL128", "Simple"}
-
-// String is NCCL's name of the protocol.
-func (p protocol) String() string { return protocolNames[p] }
+const ll, ll128, simple = choose.LL, choose.LL128, choose.Simple
 
 // A kernel is one of those in coll/cuda/kernels, without its type and
 // operation.
@@ -48,7 +36,7 @@ const (
 
 var kernelInfo = [numKernels]struct {
 	name      string
-	protocol  protocol
+	protocol  choose.Protocol
 	typed     bool
 	roles     int    // blocks a channel
 	warps     int    // of a block, at least: where it passes on, one waits for what comes, another for where it goes

@@ -162,7 +162,7 @@ func TestCapacity(t *testing.T) {
 	l := newLayout(4, 0)
 	for _, threads := range []int{32, 96, 256, 480, 512} {
 		for _, channels := range []int{1, 3, 64} {
-			for _, p := range []protocol{ll, ll128} {
+			for _, p := range []choose.Protocol{ll, ll128} {
 				slot, data, units := l.llSlot, 8, 1
 				if p == ll128 {
 					slot, data, units = l.ll128Slot, 112, 8

@@ -83,3 +83,13 @@ func TestChosen(t *testing.T) {
 	}
 	golden.Check(t, "choices.golden", b.String())
 }
+
+func TestChooseAllocatesNothing(t *testing.T) {
+	ch := testChooser(4)
+	ch.measured, _ = choose.GPURules(nil, "NVIDIA H200", 4, choiceFor)
+	ch.allows = proto(t, "Simple")
+	bytes := 1
+	if n := testing.AllocsPerRun(1000, func() { ch.choose(op.AllReduce, bytes); bytes += 4099 }); n != 0 {
+		t.Errorf("choose allocates %g times", n)
+	}
+}

@@ -8,12 +8,12 @@ import (
 // A Tuner is an executor that finds out by measuring how operations are
 // best done.
 type Tuner interface {
-	// Tune calls measure for choices that come into question at each of some
-	// ascending sizes, with the choice in force, and makes rows of the fastest
-	// ones. Sizes are as op.Op.Bytes counts them. All ranks call it alike, and measure returns
-	// the same on all of them: microseconds, or 0 where it could not be done.
-	// A choice that measure is called with may be impossible; then Enqueue
-	// returns an error of InvalidArgument.
+	// Tune calls measure for choices that come into question at each of some ascending
+	// sizes, with the choice in force, and makes rows of the fastest ones. Sizes are
+	// as op.Op.Bytes counts them. All ranks call it alike, and measure returns the
+	// same on all of them: microseconds, or 0 where it could not be done. A choice
+	// that measure is called with may be impossible; then Enqueue returns an error of
+	// InvalidArgument.
 	Tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (micros float64, err error)) ([]choose.Row, error)
 }
 

@@ -1,4 +1,4 @@
-package tuning
+package predict
 
 import "time"
 
@@ -43,6 +43,9 @@ const (
 )
 
 const (
+	kib = 1 << 10 // bytes
+	mib = 1 << 20
+
 	ncclSteps = 8 // NCCL_STEPS: slots of a connection's FIFO
 
 	// What a channel moves of a block at a time: Simple 4 of 8 steps of 4 MiB,

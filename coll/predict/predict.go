@@ -1,4 +1,12 @@
-package tuning
+// Package predict says how long collectives take on machines that are not here.
+//
+// The simulator runs a schedule on a Topology, window by
+// window, with links that serve one message after another, and says how long
+// it takes (Simulate). The predictor builds the topology of a GPU platform
+// from the hardware data base and from the latencies of NCCL's own cost model,
+// and simulates what NCCL would run there (Predict); docs/predict.md has each
+// parameter with its source, and the errors against published tables.
+package predict
 
 import (
 	"fmt"

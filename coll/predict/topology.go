@@ -1,4 +1,4 @@
-package tuning
+package predict
 
 import (
 	"fmt"
@@ -51,6 +51,12 @@ func (t Topology) domain() int {
 }
 
 func (t Topology) domains() int { return t.Ranks / t.domain() }
+
+// BytesPerSec is a bandwidth. GBps is the unit of the hardware data base.
+type BytesPerSec float64
+
+// GBps is 1e9 bytes a second.
+const GBps BytesPerSec = 1e9
 
 // perByte is the seconds that a byte takes; a rate of 0 costs nothing.
 func (r BytesPerSec) perByte() float64 {
