@@ -105,13 +105,8 @@ func choiceFor(c op.Collective, s string) (choice, error) {
 // choice: it is made of what all know.
 type chooser struct {
 	layout
-	blocks   int   // that can be on a device at the same time, on all of them
-	min, max int   // channels; 0: no limit
-	threads  int   // of a block, at most; 0: no limit
-	single   int64 // messages of fewer bytes have one channel
-	packets  int64 // messages of fewer bytes go by LL, if they fit
-	allows   func(c op.Collective, protocol string) bool
-	does     func(c op.Collective, algorithm string) bool
+	env      *choose.Env
+	blocks   int // that can be on a device at the same time, on all of them
 	measured choose.Rules[choice]
 	force    choice
 }
@@ -149,19 +144,16 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 // permitted reports whether the settings allow a kernel for so many bytes.
 func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]
-	if int64(bytes) < ch.packets && i.protocol != ll {
+	if int64(bytes) < ch.env.LLThreshold && i.protocol != ll {
 		return false
 	}
-	if ch.allows != nil && !ch.allows(c, i.protocol.String()) {
-		return false
-	}
-	return c != op.AllReduce || ch.does == nil || ch.does(c, i.algorithm)
+	return ch.env.Proto.Allows(c, i.protocol.String()) && (c != op.AllReduce || ch.env.Algo.Allows(c, i.algorithm))
 }
 
 // shape is limit for a message of so many bytes.
 func (ch *chooser) shape(c choice, bytes int) choice {
 	c = ch.limit(c)
-	if int64(bytes) < ch.single {
+	if int64(bytes) < ch.env.SingleRingThreshold {
 		c.channels = 1
 	}
 	return c
@@ -184,20 +176,20 @@ func (ch *chooser) limit(c choice) choice {
 	if ch.blocks > 0 {
 		most = min(most, max(1, ch.blocks/kernelInfo[c.kernel].roles))
 	}
-	if ch.max > 0 {
-		most = min(most, ch.max)
+	if ch.env.MaxChannels > 0 {
+		most = min(most, ch.env.MaxChannels)
 	}
-	c.channels = min(max(c.channels, ch.min, 1), most)
+	c.channels = min(max(c.channels, ch.env.MinChannels, 1), most)
 	c.threads = max(ch.warps(c.threads), 32*kernelInfo[c.kernel].warps)
 	return c
 }
 
 // warps are as many threads as the settings allow.
 func (ch *chooser) warps(threads int) int {
-	if ch.threads == 0 {
+	if ch.env.Threads == 0 {
 		return threads
 	}
-	return min(threads, max(ch.threads/32, 1)*32)
+	return min(threads, max(ch.env.Threads/32, 1)*32)
 }
 
 // fits reports whether a kernel takes an operation of so many bytes.

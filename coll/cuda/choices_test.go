@@ -64,16 +64,16 @@ func TestChosen(t *testing.T) {
 		name string
 		set  func(*chooser)
 	}{
-		{"LL", func(c *chooser) { c.allows = proto(t, "LL") }},
-		{"Simple", func(c *chooser) { c.allows = proto(t, "Simple") }},
-		{"^LL128", func(c *chooser) { c.allows = proto(t, "^LL128") }},
-		{"two-shot", func(c *chooser) { c.does = algo(t, "two-shot") }},
-		{"ring", func(c *chooser) { c.does = algo(t, "ring") }},
-		{"3 channels", func(c *chooser) { c.max = 3 }},
-		{"100 channels", func(c *chooser) { c.min = 100 }},
+		{"LL", func(c *chooser) { c.env.Proto = proto(t, "LL") }},
+		{"Simple", func(c *chooser) { c.env.Proto = proto(t, "Simple") }},
+		{"^LL128", func(c *chooser) { c.env.Proto = proto(t, "^LL128") }},
+		{"two-shot", func(c *chooser) { c.env.Algo = algo(t, "two-shot") }},
+		{"ring", func(c *chooser) { c.env.Algo = algo(t, "ring") }},
+		{"3 channels", func(c *chooser) { c.env.MaxChannels = 3 }},
+		{"100 channels", func(c *chooser) { c.env.MinChannels = 100 }},
 		{"8 blocks", func(c *chooser) { c.blocks = 8 }},
-		{"40 threads", func(c *chooser) { c.threads = 40 }},
-		{"thresholds", func(c *chooser) { c.single, c.packets = 64<<10, 1<<20 }},
+		{"40 threads", func(c *chooser) { c.env.Threads = 40 }},
+		{"thresholds", func(c *chooser) { c.env.SingleRingThreshold, c.env.LLThreshold = 64<<10, 1<<20 }},
 		{"small slots", func(c *chooser) { c.layout = newLayout(c.ranks, 64<<10) }},
 		{"forced", func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} }},
 		{"forced copies", func(c *chooser) { c.force = choice{copies, 32, 512, 4 << 20} }},
@@ -87,7 +87,7 @@ func TestChosen(t *testing.T) {
 func TestChooseAllocatesNothing(t *testing.T) {
 	ch := testChooser(4)
 	ch.measured, _ = choose.GPURules(nil, "NVIDIA H200", 4, choiceFor)
-	ch.allows = proto(t, "Simple")
+	ch.env.Proto = proto(t, "Simple")
 	bytes := 1
 	if n := testing.AllocsPerRun(1000, func() { ch.choose(op.AllReduce, bytes); bytes += 4099 }); n != 0 {
 		t.Errorf("choose allocates %g times", n)

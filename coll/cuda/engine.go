@@ -178,8 +178,7 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	if k.BuffSize != choose.DefaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
-	c := chooser{layout: newLayout(ranks, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
-		threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
+	c := chooser{layout: newLayout(ranks, buffer), env: k}
 	if hosted {
 		c.layout = c.onHost()
 	}

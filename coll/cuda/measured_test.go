@@ -31,7 +31,7 @@ func TestMeasured(t *testing.T) {
 	if got := ch.choose(op.AllReduce, 1<<30); got != plain.choose(op.AllReduce, 1<<30) {
 		t.Errorf("1 GB do not fit into packets: %v", got)
 	}
-	ch.allows, plain.allows = proto(t, "Simple"), proto(t, "Simple")
+	ch.env.Proto, plain.env.Proto = proto(t, "Simple"), proto(t, "Simple")
 	if got := ch.choose(op.AllReduce, 64); got != plain.choose(op.AllReduce, 64) {
 		t.Errorf("LL is not allowed: %v", got)
 	}

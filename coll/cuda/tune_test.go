@@ -122,7 +122,7 @@ func TestTuneSkips(t *testing.T) {
 // TestTuneObeys: settings count for what is tried.
 func TestTuneObeys(t *testing.T) {
 	ch := testChooser(2)
-	ch.max, ch.allows = 4, proto(t, "LL")
+	ch.env.MaxChannels, ch.env.Proto = 4, proto(t, "LL")
 	_, err := ch.tune(op.AllReduce, powers(8, 16<<10), func(name string, bytes int) (float64, error) {
 		if k, err := parseChoice(name); err != nil || k.channels > 4 || kernelInfo[k.kernel].protocol != ll {
 			return 0, fmt.Errorf("tried %s, %v", name, err)
