@@ -8,10 +8,7 @@ import (
 )
 
 // A Search finds by measuring which choices for GPUs are the fastest.
-type Search[C interface {
-	comparable
-	fmt.Stringer
-}] struct {
+type Search[C stringer] struct {
 	Coarse func(bytes int) []C           // a grid of all there is
 	Like   func(k C, bytes int) []C      // what is like a choice
 	Limit  func(k C) C                   // a choice as settings and devices allow it
@@ -22,8 +19,13 @@ type Search[C interface {
 	found []finding[C] // of bytes, each choice once
 }
 
+type stringer interface {
+	comparable
+	fmt.Stringer
+}
+
 // A finding is a choice that was measured.
-type finding[C comparable] struct {
+type finding[C stringer] struct {
 	choice C
 	bytes  int
 	micros float64
@@ -128,10 +130,7 @@ func (s *Search[C]) fastest(n int) []finding[C] {
 }
 
 // merge makes rows: one for neighbours with the same choice.
-func merge[C interface {
-	comparable
-	fmt.Stringer
-}](all []finding[C]) (rows []Row) {
+func merge[C stringer](all []finding[C]) (rows []Row) {
 	for i, f := range all {
 		r := Row{f.choice.String(), [][2]int64{{int64(f.bytes), int64(math.Round(f.micros * 1e3))}}}
 		if n := len(rows); n > 0 && rows[n-1].Choice == r.Choice {
