@@ -183,18 +183,16 @@ func (p Place) String() string {
 }
 
 func (t *Table) validate() error {
-	c, ok := op.Collective(0), false
-	for ; c < op.NumCollectives && !ok; c++ {
-		if ok = c.String() == t.Collective; ok {
-			break
-		}
+	c := op.Collective(0)
+	for c < op.NumCollectives && c.String() != t.Collective {
+		c++
 	}
 	least := 1
 	if t.GPU != "" {
 		least = 2
 	}
 	switch {
-	case !ok:
+	case c == op.NumCollectives:
 		return fmt.Errorf("there is no collective %q", t.Collective)
 	case (t.GPU == "") == (t.Local == ""):
 		return fmt.Errorf("GPU %q and transport %q; one of them must be there", t.GPU, t.Local)
