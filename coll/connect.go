@@ -146,9 +146,8 @@ func (c *Comm) endpoints(ctx context.Context, all []choose.Found) error {
 	return nil
 }
 
-// share exchanges what the endpoints say of themselves, then
-// whether shared memory works on every host: it is used by all of a host's
-// ranks or by none.
+// share exchanges what the endpoints say of themselves, then whether shared
+// memory works on every host: it is used by all of a host's ranks or by none.
 func (c *Comm) share(ctx context.Context, local []int) error {
 	l := c.links
 	var mine []byte

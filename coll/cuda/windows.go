@@ -41,7 +41,7 @@ func measuredAlike(all []identity) bool {
 }
 
 // abiVersion changes with kernels/abi.h and with what is exchanged here.
-const abiVersion = 4
+const abiVersion = 5
 
 // process tells processes apart, those with one number in different
 // containers, too.
