@@ -17,7 +17,6 @@ import (
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A collNet is what a communicator has of a network that reduces: what it can
@@ -61,7 +60,7 @@ func (c *Comm) openCollNet(ctx context.Context) error {
 		c.cfg.log.Infof(debug.Init|debug.Net, "COLLNET: not used: %s", n.why)
 	}
 	for coll := range op.NumCollectives {
-		if (choose.CollNetOnly{Filter: c.env.Algo}).Only(coll) && n.why != "" {
+		if c.env.CollNetOnly(coll) && n.why != "" {
 			return c.together(ctx, &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: fmt.Errorf("NCCL_ALGO=%v leaves %v the network's own reductions only: %s", c.env.Algo, coll, n.why)})
 		}
 	}
@@ -261,12 +260,12 @@ func (n *collNet) can(a *call) bool {
 
 // choice is how the network does an operation of so many bytes: in as many
 // windows as can be under way at once, if they are long enough.
-func (n *collNet) choice(bytes int) tuning.Choice {
+func (n *collNet) choice(bytes int) choose.Choice {
 	window := minWindow
 	for window < bytes/slots.N {
 		window *= 2
 	}
-	return tuning.Choice{Algorithm: schedule.CollNet, Protocol: tuning.Simple, Channels: 1, Window: int64(window)}
+	return choose.Choice{Algorithm: schedule.CollNet, Protocol: choose.Simple, Channels: 1, Window: int64(window)}
 }
 
 // minWindow is how short windows of a network that reduces become, in bytes.

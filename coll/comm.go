@@ -16,7 +16,6 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A Comm is one rank's side of a communicator.
@@ -26,7 +25,8 @@ type Comm struct {
 	env        choose.Env
 	net        *bootstrap.Net
 	links      *links
-	picks      choose.Picker
+	tuner      *choose.Tuner
+	forced     *forced
 	fault      transport.Fault
 	broken     context.Context // done when there is a fault
 	watch      host.Watch
@@ -41,7 +41,7 @@ type Comm struct {
 	sent    []uint32
 	rcvd    []uint32
 	last    repeat
-	chosen  tuning.Choice // for the last collective
+	chosen  choose.Choice // for the last collective
 	plans   map[planKey]*host.Plan
 	recent  [op.NumCollectives]recentPlan
 	one     host.Run
@@ -228,7 +228,7 @@ func (c *Comm) start(r *host.Run, a *call) error {
 		c.seq++
 		o.Header.Seq = c.seq
 		p := c.choose(a)
-		o.Window, o.Copy = int(p.Window), p.Protocol == tuning.LL
+		o.Window, o.Copy = int(p.Window), p.Protocol == choose.LL
 		c.chosen = p
 		plan, err = c.plan(planKey{a.Coll, p.Algorithm, a.Root, p.Channels})
 	}
@@ -240,12 +240,15 @@ func (c *Comm) start(r *host.Run, a *call) error {
 }
 
 // choose says how a collective is done.
-func (c *Comm) choose(a *call) tuning.Choice {
+func (c *Comm) choose(a *call) choose.Choice {
 	bytes := a.Count * a.Type.Size()
-	if c.picks.Force == nil && c.links.collNet.can(a) {
+	switch f := c.forced; {
+	case f != nil && f.coll == a.Coll:
+		return f.Choice
+	case f == nil && c.links.collNet.can(a):
 		return c.links.collNet.choice(bytes)
 	}
-	return c.picks.Pick(a.Coll, bytes)
+	return c.tuner.Pick(a.Coll, bytes)
 }
 
 // finish does what is left when the messages are through.

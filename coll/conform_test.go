@@ -12,7 +12,6 @@ import (
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A conformer is a communicator as the conformance suite drives it.
@@ -124,7 +123,7 @@ func TestAlgorithms(t *testing.T) {
 					colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm {
 						all := openConformers(t, n, tr.set)
 						for _, r := range all {
-							r.(*conformer).picks.Force = &choose.Forced{Coll: c, Choice: tuning.Choice{Algorithm: a, Channels: 1}}
+							r.(*conformer).forced = &forced{c, choose.Choice{Algorithm: a, Channels: 1}}
 						}
 						return all
 					})

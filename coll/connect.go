@@ -24,7 +24,7 @@ type hello struct {
 	choose.Found
 }
 
-const protocolVersion = 5
+const protocolVersion = 6
 
 // connect agrees with the other ranks, finds out who can be reached how, and
 // makes the endpoints.
@@ -146,24 +146,17 @@ func (c *Comm) endpoints(ctx context.Context, all []choose.Found) error {
 	return nil
 }
 
-// share exchanges what the endpoints say of themselves, with rank 0's choices,
-// then whether shared memory works on every host: it is used by all of a host's
-// ranks or by none.
+// share exchanges what the endpoints say of themselves, then whether shared
+// memory works on every host: it is used by all of a host's ranks or by none.
 func (c *Comm) share(ctx context.Context, local []int) error {
 	l := c.links
 	var mine []byte
-	var infos [3][]byte
+	var infos [2][]byte
 	if l.shm != nil {
 		infos[0] = l.shm.Info()
 	}
 	if l.net != nil {
 		infos[1] = l.net.Info()
-	}
-	if c.rank == 0 {
-		var err error
-		if infos[2], err = c.env.Rules(); err != nil {
-			return err
-		}
 	}
 	for _, b := range infos {
 		mine = append(binary.LittleEndian.AppendUint32(mine, uint32(len(b))), b...)
@@ -172,10 +165,8 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 	if err != nil {
 		return err
 	}
-	var rules []byte
-	for r := len(all) - 1; r >= 0; r-- { // the last rules are rank 0's
-		b := all[r]
-		for _, to := range []*[]byte{&l.infos[r].shm, &l.infos[r].net, &rules} {
+	for r, b := range all {
+		for _, to := range []*[]byte{&l.infos[r].shm, &l.infos[r].net} {
 			if len(b) < 4 || int(binary.LittleEndian.Uint32(b)) > len(b)-4 {
 				return c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged description", r)
 			}
@@ -183,8 +174,8 @@ func (c *Comm) share(ctx context.Context, local []int) error {
 			*to, b = b[4:4+n], b[4+n:]
 		}
 	}
-	if c.picks, err = choose.NewPicker(rules, c.size); err != nil {
-		return c.together(ctx, c.errorOf(InvalidUsage, "CommInitRank", "%w", err))
+	if c.tuner, err = c.env.Tuner(); err != nil {
+		return c.together(ctx, c.errorOf(InvalidUsage, "CommInitRank", "choosing algorithms: %w", err))
 	}
 	works, err := exchange(ctx, c.net, c.tryShm(local))
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/knob"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // unevenSizes are in elements of a vector, or of all ranks' blocks.
@@ -146,11 +145,15 @@ func TestUneven(t *testing.T) {
 	}
 }
 
-// saveTuning writes measurements to a file.
+// saveTuning writes tables to a file.
 func saveTuning(t *testing.T, machine string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tune.json")
-	if err := (&tuning.Measurements{Machine: machine}).Save(file); err != nil {
+	b, err := (&choose.Tables{Machine: machine}).Bytes()
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return file
@@ -294,7 +297,7 @@ func TestNothingElseSteers(t *testing.T) {
 		t.Fatalf("only %v of Env are knobs", agreed)
 	}
 	around := regexp.MustCompile(`\b(?:cfg|Knobs|settings|s)\.(?:` + strings.Join(agreed, "|") + `|P2P\(|RingsFor\(|ChecksDisable)\b`)
-	found := regexp.MustCompile(`\b(?:os\.(?:Getenv|LookupEnv|Environ|ReadFile|Open)|runtime\.(?:NumCPU|GOMAXPROCS|GOARCH)|LoadMeasurements|SchedGetaffinity)\b`)
+	found := regexp.MustCompile(`\b(?:os\.(?:Getenv|LookupEnv|Environ|ReadFile|Open)|runtime\.(?:NumCPU|GOMAXPROCS|GOARCH)|ParseTables|SchedGetaffinity)\b`)
 	allowed := map[string][]string{ // by file: what it may read, and why
 		"connect.go": {"cfg.ChecksDisable"},                      // for the hello, which Merge reads
 		"dump.go":    {"os.Open"},                                // for NCCL_TOPO_DUMP_FILE

@@ -18,7 +18,7 @@ var layers = [][]string{
 	{"coll/elem", "coll/debug", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver"},
 	{"coll/op", "coll/topology/nvml", "coll/cuda/kernels", "coll/colltest"},
 	{"coll/schedule", "coll/transport", "coll/knob", "coll/nccl", "coll/perf"},
-	{"coll/host", "coll/tuning", "coll/bootstrap", "coll/transport/shm", "coll/transport/slots", "coll/transport/socket", "coll/transport/transporttest", "coll/cuda/bench", "coll/perf/commtest"},
+	{"coll/host", "coll/predict", "coll/bootstrap", "coll/transport/shm", "coll/transport/slots", "coll/transport/socket", "coll/transport/transporttest", "coll/cuda/bench", "coll/perf/commtest"},
 	{"coll/choose", "coll/transport/verbs", "coll/transport/netplugin"},
 	{"coll/executor", "coll/transport/netplugin/netplugintest"},
 	{"coll", "coll/cuda"},

@@ -10,20 +10,20 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/netplugin"
 	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/coll/transport/socket"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // A network is a way to ranks out of reach of shared memory.
 type network struct {
 	name  string // as NCCL_NET calls it
 	limit int    // longest message in bytes; 0: whatever is wanted
-	speed tuning.Network
+	speed choose.Network
 	open  func() (transport.Endpoint, error)
 	drop  func() // if it is not opened; may be nil
 }
@@ -113,12 +113,12 @@ func (c *Comm) pluginID() uint64 { return binary.LittleEndian.Uint64(c.net.Key("
 func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 	limit := uint64(0)
 	devices := n.Devices()
-	speed := tuning.Network{Mbit: devices[0].Speed}
+	speed := choose.Network{Mbit: devices[0].Speed}
 	for _, d := range devices {
 		if limit == 0 || d.MaxBytes < limit {
 			limit = d.MaxBytes
 		}
-		speed = speed.Slower(tuning.Network{Mbit: d.Speed, Latency: float64(d.Latency)})
+		speed = speed.Slower(choose.Network{Mbit: d.Speed, Latency: float64(d.Latency)})
 	}
 	speed.Devices = len(devices)
 	return network{
@@ -217,7 +217,7 @@ type offer struct {
 	Forced string           `json:"forced,omitempty"` // NCCL_NET
 	Names  []string         `json:"names"`            // the preferred one first
 	Limits []int            `json:"limits"`           // of messages, in bytes; 0: none
-	Speeds []tuning.Network `json:"speeds"`
+	Speeds []choose.Network `json:"speeds"`
 	Lacks  []string         `json:"lacks,omitempty"` // why there is no plugin's
 
 	LacksIB string `json:"lacks_ib,omitempty"` // why there is no InfiniBand
@@ -271,7 +271,7 @@ func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err e
 		}
 		speed = speed.Slower(o.Speeds[i])
 	}
-	c.env.NetCost = tuning.Socket
+	c.env.NetCost = choose.Socket
 	if name != socketNet {
 		c.env.NetCost = speed.Transport(name)
 	}

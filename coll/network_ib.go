@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/verbs"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // ibNetwork is InfiniBand and RoCE, or why there is none. index is the rank's
@@ -31,9 +31,9 @@ func (c *Comm) ibNetwork(index int) (network, error) {
 		return network{}, err
 	}
 	var list strings.Builder
-	speed := tuning.Network{Mbit: ports.Ports()[0].Mbit}
+	speed := choose.Network{Mbit: ports.Ports()[0].Mbit}
 	for i, p := range ports.Ports() {
-		speed = speed.Slower(tuning.Network{Mbit: p.Mbit})
+		speed = speed.Slower(choose.Network{Mbit: p.Mbit})
 		fmt.Fprintf(&list, " [%d]%s:%d/%s %s MTU %d", i, p.Device, p.Port, p.Layer, p.GID, p.MTU)
 	}
 	speed.Devices = len(ports.Ports())

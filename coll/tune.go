@@ -3,27 +3,24 @@ package coll
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
-// Tune measures every algorithm that comes into question for every collective
-// at some sizes, and hands each measurement to add, in the same order on all
-// ranks. It is a collective. Sizes are in bytes, as tuning.Tuner.Pick counts
-// them. Other ranks of a group or other goroutines must not use the
-// communicator meanwhile.
-func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) error {
+// Tune measures every algorithm that comes into question for every collective at
+// some sizes, and hands each measurement to add, in the same order on all ranks.
+// It is a collective. Sizes are in bytes, of the vector for AllReduce, Broadcast
+// and Reduce, of all ranks' blocks together for the others. Other ranks of a group
+// or other goroutines must not use the communicator meanwhile.
+func (c *Comm) Tune(ctx context.Context, sizes []int, add func(p choose.Place, k choose.Choice, bytes int, d time.Duration)) error {
 	const name = "Tune"
 	if c.size == 1 {
 		return c.errorOf(InvalidUsage, name, "there is nothing to choose with one rank")
 	}
-	defer func() { c.picks.Force, c.last.plan = nil, nil }()
+	defer func() { c.forced, c.last.plan = nil, nil }()
 	most := 0
 	for _, s := range sizes {
 		most = max(most, s)
@@ -40,11 +37,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 	defer Free(out)
 	for coll := range op.SendRecv {
 		for _, size := range sizes {
-			choices, err := c.candidates(ctx, coll, size)
-			if err != nil {
-				return err
-			}
-			for _, choice := range choices {
+			for _, choice := range c.tuner.Candidates(coll, int64(size)) {
 				if ctx.Err() != nil {
 					return c.wrap(name, context.Cause(ctx))
 				}
@@ -53,7 +46,7 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 					return err
 				}
 				if t > 0 {
-					add(tuning.PointOf(c.env.Model(), coll, choice, int64(size), t.Seconds()*1e6))
+					add(c.tuner.Place(coll), choice, size, t)
 				}
 			}
 		}
@@ -61,32 +54,16 @@ func (c *Comm) Tune(ctx context.Context, sizes []int, add func(tuning.Point)) er
 	return nil
 }
 
-// candidates are those of rank 0, in its order.
-func (c *Comm) candidates(ctx context.Context, coll op.Collective, size int) (choices []tuning.Choice, err error) {
-	var mine []byte
-	if c.rank == 0 {
-		t, err := c.env.Tuner()
-		if err != nil {
-			return nil, c.wrap("Tune", err)
-		}
-		if mine, err = json.Marshal(t.Candidates(coll, int64(size), math.MaxInt)); err != nil {
-			return nil, c.wrap("Tune", err)
-		}
-	}
-	all, err := c.Exchange(ctx, mine)
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(all[0], &choices); err != nil {
-		return nil, c.errorOf(InternalError, "Tune", "rank 0 sent damaged choices: %v", err)
-	}
-	return choices, nil
+// A forced choice is for one collective, whatever the tuner says.
+type forced struct {
+	coll op.Collective
+	choose.Choice
 }
 
 // measure is the time of an operation, the mean of all ranks' medians; 0 where
 // the size is too small for the ranks.
-func (c *Comm) measure(ctx context.Context, coll op.Collective, choice tuning.Choice, size int, in, out []byte) (time.Duration, error) {
-	c.picks.Force, c.last.plan = &choose.Forced{Coll: coll, Choice: choice}, nil
+func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Choice, size int, in, out []byte) (time.Duration, error) {
+	c.forced, c.last.plan = &forced{coll, choice}, nil
 	count := size / 4
 	if coll >= op.AllGather {
 		count /= c.size

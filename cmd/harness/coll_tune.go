@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // collTune is "harness coll tune": it measures which algorithm is the fastest
@@ -62,12 +62,20 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 		return usagef("-b %s -e %s -f %d -t %d -g %d: no series of sizes, or no ranks", *from, *to, *factor, *threads, *gpuRanks)
 	}
 	sizes := series(low, high, *factor)
-	m, err := tuning.LoadMeasurements(*file)
-	if errors.Is(err, os.ErrNotExist) {
-		m, err = &tuning.Measurements{Schema: 1, Machine: perf.MachineName()}, nil
-	}
-	if err != nil {
+	m := &choose.Tables{Machine: perf.MachineName()}
+	if b, err := os.ReadFile(*file); err == nil {
+		if m, err = choose.ParseTables(b); err != nil {
+			return usagef("%s: %w; measure anew into another file, or remove this one", *file, err)
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
 		return usagef("%w", err)
+	}
+	save := func() error {
+		b, err := m.Bytes()
+		if err != nil {
+			return err
+		}
+		return writeFile(*file, b)
 	}
 	var all []perf.Device
 	if onGPUs {
@@ -82,10 +90,10 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	var found string
 	if onGPUs {
 		rules := 0
-		err = j.tuneGPUs(ctx, gpuTuning{wholeFloats(sizes), collectives}, all, func(t tuning.GPUTable) error {
-			rules += len(t.Rules)
-			m.SetGPU(t)
-			return m.Save(*file)
+		err = j.tuneGPUs(ctx, gpuTuning{wholeFloats(sizes), collectives}, all, func(p choose.Place, rows []choose.Row) error {
+			rules += len(rows)
+			m.At(p).Rows = rows
+			return save()
 		}, errOut)
 		found = fmt.Sprintf("%d rules for %d GPUs", rules, j.where.Size*perProcess)
 	} else {
@@ -94,7 +102,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil || j.where.Rank != 0 {
 		return err
 	}
-	if err := m.Save(*file); err != nil {
+	if err := save(); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%s are in %s; ASSAY_TUNING=%s makes use of them\n", found, *file, *file)
@@ -118,7 +126,7 @@ func wholeFloats(sizes []int) (out []int) {
 }
 
 // tune measures on the processor.
-func (j *job) tune(ctx context.Context, sizes []int, m *tuning.Measurements, errOut io.Writer) (found string, err error) {
+func (j *job) tune(ctx context.Context, sizes []int, m *choose.Tables, errOut io.Writer) (found string, err error) {
 	w, err := j.hostWorld(ctx)
 	if err != nil {
 		return "", err
@@ -131,20 +139,20 @@ func (j *job) tune(ctx context.Context, sizes []int, m *tuning.Measurements, err
 }
 
 // tune measures with all ranks of the process.
-func tune(ctx context.Context, w *world, sizes []int, m *tuning.Measurements, errOut io.Writer) (count int, err error) {
+func tune(ctx context.Context, w *world, sizes []int, m *choose.Tables, errOut io.Writer) (count int, err error) {
 	errs := make([]error, len(w.Comms))
 	var wg sync.WaitGroup
 	last := time.Now()
 	for i, c := range w.Comms {
 		wg.Go(func() {
-			errs[i] = c.(*rankComm).Tune(ctx, sizes, func(p tuning.Point) {
+			errs[i] = c.(*rankComm).Tune(ctx, sizes, func(p choose.Place, k choose.Choice, bytes int, d time.Duration) {
 				if i > 0 {
 					return
 				}
-				m.Add(p)
+				m.At(p).Put(k, int64(bytes), d.Nanoseconds())
 				if count++; w.Process == 0 && isTerminal(errOut) && time.Since(last) > time.Second/5 {
 					last = time.Now()
-					fmt.Fprintf(errOut, overwrite+"%-14s %-20s %10d bytes %12.2f us ", p.Collective, p.Algorithm, p.Bytes, p.Micros)
+					fmt.Fprintf(errOut, overwrite+"%-14s %-20s %10d bytes %12.2f us ", p.Collective, k.Algorithm, bytes, d.Seconds()*1e6)
 				}
 			})
 		})

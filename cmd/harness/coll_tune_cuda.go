@@ -15,16 +15,16 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // tuneGPUs measures with GPUs. Each table is handed to add at once, in the
 // process of rank 0: a run that is cut short has done something.
-func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add func(tuning.GPUTable) error, errOut io.Writer) (err error) {
+func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add func(choose.Place, []choose.Row) error, errOut io.Writer) (err error) {
 	w, err := j.gpuWorld(ctx, perf.Config{}, all)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add 
 	}()
 	return each(len(w.Comms), func(i int) error {
 		g := w.Comms[i].(*gpuComm)
-		r := &gpuTuner{gpuComm: g, name: w.Device(i).Name, log: io.Discard, refused: map[string]bool{}, add: func(tuning.GPUTable) error { return nil }}
+		r := &gpuTuner{gpuComm: g, name: w.Device(i).Name, log: io.Discard, refused: map[string]bool{}, add: func(choose.Place, []choose.Row) error { return nil }}
 		if g.Rank() == 0 {
 			r.log, r.terminal, r.add = errOut, isTerminal(errOut), add
 		}
@@ -49,7 +49,7 @@ type gpuTuner struct {
 	*gpuComm
 	name       string // of its GPU
 	send, recv []byte
-	add        func(tuning.GPUTable) error
+	add        func(choose.Place, []choose.Row) error
 	log        io.Writer
 	terminal   bool
 	refused    map[string]bool // choices that somebody has been told of
@@ -126,7 +126,7 @@ func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 		if len(rules) == 0 {
 			continue
 		}
-		if err := r.add(tuning.GPUTable{GPU: r.name, Ranks: r.Size(), Collective: o.String(), Rules: rules}); err != nil {
+		if err := r.add(choose.Place{GPU: r.name, Ranks: r.Size(), Collective: o.String()}, rules); err != nil {
 			return err
 		}
 	}

@@ -7,16 +7,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // TestTuneUsage: what is asked for wrongly is said before anything is opened.
 func TestTuneUsage(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad.json")
-	if err := os.WriteFile(bad, []byte(`{"schema":1,"machine":"","points":[],"gpus":[{"gpu":"H","ranks":2,"collective":"AllReduce","rules":[]}]}`), 0o644); err != nil {
+	if err := os.WriteFile(bad, []byte(`{"schema":2,"machine":"","tables":[{"gpu":"H","ranks":2,"collective":"AllReduce","rows":[]}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	file := " --out " + filepath.Join(dir, "t.json")
@@ -31,7 +31,7 @@ func TestTuneUsage(t *testing.T) {
 		"-g 2 --collectives all_reduce,all_reduce" + file: "all_reduce is there twice",
 		"-g 2 --collectives all_reduce," + file:           `no collective ""`,
 		"-g 2 more" + file:                                `no argument "more"`,
-		"-g 2 --out " + bad:                               `AllReduce among 2 GPUs "H": there are no rules`,
+		"-g 2 --out " + bad:                               bad + `: tuning tables: table 1, AllReduce among 2 GPUs "H": there are no rows; measure anew`,
 	} {
 		var out, errOut strings.Builder
 		if status := run(append([]string{"harness", "coll", "tune"}, strings.Fields(line)...), &out, &errOut); status != exitUsage || !strings.Contains(errOut.String(), want) {
@@ -49,19 +49,31 @@ func TestTuneUsage(t *testing.T) {
 // TestTuneOnProcessor measures a little, and adds to the file.
 func TestTuneOnProcessor(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "t.json")
-	before := new(tuning.Measurements)
-	before.SetGPU(tuning.GPUTable{GPU: "H", Ranks: 2, Collective: "AllReduce", Rules: []tuning.GPURule{{UpTo: 8, Choice: "reduce_ll:1:64:0", Micros: 2}}})
-	if err := before.Save(file); err != nil {
+	if err := os.WriteFile(file, []byte(`{"schema":2,"machine":"","tables":[{"gpu":"H","ranks":2,"collective":"AllReduce","rows":[{"choice":"reduce_ll:1:64:0","took":[[8,2000]]}]}]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var out, errOut strings.Builder
 	if status := run(strings.Fields("harness coll tune -t 2 -b 8 -e 8 --out "+file), &out, &errOut); status != 0 || !strings.Contains(out.String(), " measurements with 2 ranks are in "+file) {
 		t.Fatalf("status %d, %s%s", status, out.String(), errOut.String())
 	}
-	m, err := tuning.LoadMeasurements(file)
-	if err != nil || len(m.Points) == 0 || len(m.GPUs) != 1 {
-		t.Errorf("%+v, %v", m, err)
+	m := tables(t, file)
+	last := len(m.Tables) - 1 // those of GPUs come last
+	if last < 5 || m.Tables[last].GPU != "H" || m.Tables[0].Local != "SHM" || m.Tables[0].Ranks != 2 || len(m.Tables[0].Rows) == 0 {
+		t.Errorf("%+v", m)
 	}
+}
+
+func tables(t *testing.T, file string) *choose.Tables {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := choose.ParseTables(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
 func TestTuneSizes(t *testing.T) {

@@ -6,10 +6,10 @@ import (
 	"context"
 	"io"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // gpuFactory is none.
@@ -27,6 +27,6 @@ func (j *job) gpuWorld(context.Context, perf.Config, []perf.Device) (*world, err
 }
 
 // tuneGPUs fails as gpus does.
-func (j *job) tuneGPUs(context.Context, gpuTuning, []perf.Device, func(tuning.GPUTable) error, io.Writer) error {
+func (j *job) tuneGPUs(context.Context, gpuTuning, []perf.Device, func(choose.Place, []choose.Row) error, io.Writer) error {
 	return driver.Init()
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/tuning"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -61,9 +60,8 @@ func TestTuneGPUs(t *testing.T) {
 			t.Error(out)
 		}
 	}
-	m, err := tuning.LoadMeasurements(file)
-	if err != nil || len(m.GPUs) != 3 {
-		t.Fatalf("%+v, %v", m, err)
+	if m := tables(t, file); len(m.Tables) != 3 {
+		t.Fatalf("%+v", m)
 	}
 	t.Setenv("ASSAY_TUNING", file)
 	table, err := perf.ParseTable(strings.NewReader(runs(t, fmt.Sprintf("all_reduce -b 8 -e 16M -f 8 -g %d -n 2", n))))

@@ -7,7 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
+	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -109,8 +109,8 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		o.sizes = clusterSizes
 	}
 	var ok bool
-	if o.collectiveParsed, ok = tuning.CollectiveOf(o.collective); !ok {
-		return usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, tuning.Collectives()))
+	if o.collectiveParsed, ok = predict.CollectiveOf(o.collective); !ok {
+		return usagef("there is no model of %q; did you mean %q?", o.collective, nearest.To(o.collective, predict.Collectives()))
 	}
 	var err error
 	o.sizesParsed, err = parseSizes(o.sizes)
@@ -119,23 +119,23 @@ func (o *predictOptions) validate(c *cli.Context) error {
 
 // compare predicts published tables.
 func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
-	var list []tuning.Comparison
+	var list []predict.Comparison
 	var skipped []error
 	var err error
 	switch tables := o.tables.Value(); {
 	case o.held:
-		list, skipped = tuning.HeldOut(db, tuning.DefaultFitted)
+		list, skipped = predict.HeldOut(db, predict.DefaultFitted)
 	case o.leaveOneOut:
-		list, err = tuning.LeaveOneOut(db)
+		list, err = predict.LeaveOneOut(db)
 	case len(tables) == 0:
-		list, err = tuning.CompareAll(db, tuning.DefaultFitted)
+		list, err = predict.CompareAll(db, predict.DefaultFitted)
 	default:
 		for _, key := range tables {
 			t, err := db.Table(key)
 			if err != nil {
 				return usagef("--table: %w", err)
 			}
-			c, err := tuning.Compare(db, t, tuning.DefaultFitted)
+			c, err := predict.Compare(db, t, predict.DefaultFitted)
 			if err != nil {
 				return err
 			}
@@ -154,8 +154,8 @@ func (o *predictOptions) compare(out io.Writer, db *platform.DB) error {
 
 // predict answers for a platform without published rows.
 func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
-	job := tuning.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
-	p, err := tuning.NewPredictor(db, job, tuning.DefaultFitted)
+	job := predict.Job{Platform: o.platform, GPUs: o.gpus, Nodes: o.nodes, Collective: o.collectiveParsed, Algorithm: o.algo}
+	p, err := predict.NewPredictor(db, job, predict.DefaultFitted)
 	if err != nil {
 		return usagef("%w", err)
 	}
@@ -171,7 +171,7 @@ func (o *predictOptions) predict(out io.Writer, db *platform.DB) error {
 	return printPrediction(out, db.Platforms[o.platform].Name, o, rows, p.Figures())
 }
 
-func printPrediction(out io.Writer, name string, o *predictOptions, rows []tuning.Prediction, used []tuning.Used) error {
+func printPrediction(out io.Writer, name string, o *predictOptions, rows []predict.Prediction, used []predict.Used) error {
 	w := errWriter{out: out}
 	w.printf("%s: %s, %d GPUs (predicted, not measured)\n", name, o.collective, o.gpus)
 	w.printf("%14s %12s %10s %10s  %s\n", "bytes", "time us", "algbw GB/s", "busbw GB/s", "by")
@@ -185,7 +185,7 @@ func printPrediction(out io.Writer, name string, o *predictOptions, rows []tunin
 	return w.err
 }
 
-func printComparisons(out io.Writer, list []tuning.Comparison, skipped []error) error {
+func printComparisons(out io.Writer, list []predict.Comparison, skipped []error) error {
 	w := errWriter{out: out}
 	var all []float64
 	for _, c := range list {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/assay-hpc/assay/coll/tuning"
+	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/scale"
 )
@@ -23,7 +23,7 @@ type (
 		GPUsPerDomain int                 `json:"gpusPerDomain"`
 		Collectives   []clusterCollective `json:"collectives"`
 		Run           scale.Cost          `json:"run"` // of the suite fabric, besides the transfers it measures
-		Figures       []tuning.Used       `json:"figures"`
+		Figures       []predict.Used      `json:"figures"`
 	}
 	clusterCollective struct {
 		Collective string         `json:"collective"`
@@ -48,12 +48,12 @@ func (o *predictOptions) cluster(out io.Writer, db *platform.DB) error {
 	doc := clusterDoc{Schema: 1, Platform: o.platform, Nodes: o.nodes, GPUs: o.nodes * node, Run: scale.Of(o.nodes)}
 	names := []string{o.collective}
 	if !o.collectiveSet {
-		names = tuning.Collectives()
+		names = predict.Collectives()
 	}
-	seen := map[tuning.Used]bool{}
+	seen := map[predict.Used]bool{}
 	for _, name := range names {
-		c, _ := tuning.CollectiveOf(name)
-		p, err := tuning.NewPredictor(db, tuning.Job{Platform: o.platform, GPUs: doc.GPUs, Nodes: o.nodes, Collective: c, Algorithm: o.algo}, tuning.DefaultFitted)
+		c, _ := predict.CollectiveOf(name)
+		p, err := predict.NewPredictor(db, predict.Job{Platform: o.platform, GPUs: doc.GPUs, Nodes: o.nodes, Collective: c, Algorithm: o.algo}, predict.DefaultFitted)
 		if err != nil {
 			return usagef("%w", err)
 		}
@@ -79,7 +79,7 @@ func (o *predictOptions) cluster(out io.Writer, db *platform.DB) error {
 // maxClusterNodes is far beyond any cluster.
 const maxClusterNodes = 1 << 20
 
-func (o *predictOptions) predictAll(p *tuning.Predictor) (rows []tuning.Prediction, err error) {
+func (o *predictOptions) predictAll(p *predict.Predictor) (rows []predict.Prediction, err error) {
 	for _, b := range o.sizesParsed {
 		r, err := p.Predict(b)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/coll/tuning"
+	"github.com/assay-hpc/assay/coll/predict"
 )
 
 // The documents of harness predict --output json, schema 1.
@@ -20,7 +20,7 @@ type (
 		GPUs       int            `json:"gpus"`
 		Collective string         `json:"collective"`
 		Rows       []predictedRow `json:"rows"`
-		Figures    []tuning.Used  `json:"figures"`
+		Figures    []predict.Used `json:"figures"`
 	}
 	predictedRow struct {
 		Bytes     int64   `json:"bytes"`
@@ -64,7 +64,7 @@ type (
 	}
 )
 
-func predictedRows(rows []tuning.Prediction) []predictedRow {
+func predictedRows(rows []predict.Prediction) []predictedRow {
 	var out []predictedRow
 	for _, r := range rows {
 		out = append(out, predictedRow{r.Bytes, round(micros(r), 3), round(gb(r.AlgBW), 4), round(gb(r.BusBW), 4), r.Algorithm, r.Protocol, r.Simulated})
@@ -72,9 +72,9 @@ func predictedRows(rows []tuning.Prediction) []predictedRow {
 	return out
 }
 
-func comparisonsDoc(list []tuning.Comparison, skipped []error, fitted bool) comparisonDoc {
+func comparisonsDoc(list []predict.Comparison, skipped []error, fitted bool) comparisonDoc {
 	doc := comparisonDoc{Schema: 1, Tables: []comparedTable{}}
-	if f := tuning.DefaultFitted; fitted {
+	if f := predict.DefaultFitted; fitted {
 		doc.Fitted = &fittedDoc{f.Launch.Seconds() * 1e6, f.Step.Seconds() * 1e6, f.LLFraction, gb(f.RackUplink)}
 	}
 	for _, c := range list {
@@ -84,7 +84,7 @@ func comparisonsDoc(list []tuning.Comparison, skipped []error, fitted bool) comp
 		}
 		for _, r := range c.Rows {
 			t.Rows = append(t.Rows, comparedRow{
-				r.Prediction.Bytes, round(r.Published.Seconds()*1e6, 3), gb(r.Row), predictedRows([]tuning.Prediction{r.Prediction})[0], round(r.Error(), 4),
+				r.Prediction.Bytes, round(r.Published.Seconds()*1e6, 3), gb(r.Row), predictedRows([]predict.Prediction{r.Prediction})[0], round(r.Error(), 4),
 			})
 		}
 		doc.Tables = append(doc.Tables, t)
@@ -95,9 +95,9 @@ func comparisonsDoc(list []tuning.Comparison, skipped []error, fitted bool) comp
 	return doc
 }
 
-func micros(p tuning.Prediction) float64 { return p.Time.Seconds() * 1e6 }
+func micros(p predict.Prediction) float64 { return p.Time.Seconds() * 1e6 }
 
-func gb(b tuning.BytesPerSec) float64 { return float64(b / tuning.GBps) }
+func gb(b predict.BytesPerSec) float64 { return float64(b / predict.GBps) }
 
 // round keeps documents free of digits that mean nothing.
 func round(v float64, digits int) float64 {

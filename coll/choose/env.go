@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math/bits"
 	"os"
@@ -23,7 +22,6 @@ import (
 	"github.com/assay-hpc/assay/coll/schedule"
 	"github.com/assay-hpc/assay/coll/transport/shm"
 	"github.com/assay-hpc/assay/coll/transport/slots"
-	"github.com/assay-hpc/assay/coll/tuning"
 	"github.com/assay-hpc/assay/harness/version"
 )
 
@@ -52,19 +50,19 @@ type Env struct {
 	Device              string      // whether ranks have devices
 
 	// What the ranks found, made one.
-	Hosts     [][]int          // the ranks of each host, in the order of their lowest ranks
-	Cores     int              // that the ranks of a host may use, where these are fewest; 0: not known
-	Unchecked bool             // NCCL_CHECKS_DISABLE of some rank
-	Slot      int              // bytes in a message, of any connection
-	NetCost   tuning.Transport // between hosts, if there is to be a network
+	Hosts     [][]int   // the ranks of each host, in the order of their lowest ranks
+	Cores     int       // that the ranks of a host may use, where these are fewest; 0: not known
+	Unchecked bool      // NCCL_CHECKS_DISABLE of some rank
+	Slot      int       // bytes in a message, of any connection
+	NetCost   Transport // between hosts, if there is to be a network
 }
 
-// Measured are the measurements of a file. Two are the same when the files
-// have the same bytes, wherever they lie.
+// Measured are the tables of a file. Two are the same when the files have the
+// same bytes, wherever they lie.
 type Measured struct {
-	*tuning.Measurements        // nil: no file was named
-	sum                  string // of the file, or why it cannot be read
-	file                 string
+	*Tables        // nil: no file was named
+	sum     string // of the file, or why it cannot be read
+	file    string
 }
 
 // readTuning reads the file of ASSAY_TUNING, once for all its uses.
@@ -76,7 +74,7 @@ func readTuning(file string) (m Measured, err error) {
 	b, err := os.ReadFile(file)
 	if err == nil {
 		m.sum = hex.EncodeToString(sumOf(b))
-		m.Measurements, err = tuning.ReadMeasurements(strings.NewReader(string(b)))
+		m.Tables, err = ParseTables(b)
 	}
 	if err != nil {
 		m.sum = err.Error()
@@ -125,7 +123,7 @@ func (e *Env) Terms() []Term {
 	file := "not set"
 	if e.Tuning.file != "" {
 		file = fmt.Sprintf("%s (SHA-256 %.12s)", e.Tuning.file, e.Tuning.sum)
-		if e.Tuning.Measurements == nil {
+		if e.Tuning.Tables == nil {
 			file = e.Tuning.sum
 		}
 	}
@@ -294,103 +292,3 @@ func (e *Env) slot() int {
 
 // DefaultBuffSize is NCCL_BUFFSIZE where nobody has set it.
 const DefaultBuffSize = 4 << 20
-
-// Model is what the tuner takes the communicator for.
-func (e *Env) Model() tuning.Env {
-	m := tuning.Env{Groups: len(e.Hosts), Cores: e.Cores, Local: tuning.SHM, Net: e.NetCost}
-	for _, g := range e.Hosts {
-		m.Ranks += len(g)
-	}
-	if e.SHMDisable {
-		m.Local = e.NetCost
-	}
-	return m
-}
-
-// Tuner finds the tuner of an Env, or makes it.
-func (e *Env) Tuner() (*tuning.Tuner, error) {
-	m, sum, err := e.measurements()
-	if err != nil {
-		return nil, err
-	}
-	over := tuning.Overrides{
-		Algo: CollNetOnly{e.Algo}, Proto: e.Proto, Rings: e.Rings, MinChannels: e.MinChannels, MaxChannels: e.Channels(),
-		BuffSize: int64(e.Slot) * slots.N, SingleRingThreshold: e.SingleRingThreshold, LLThreshold: e.LLThreshold,
-	}
-	return shared.tuner(e.Model(), over, m, sum)
-}
-
-// measurements are those of ASSAY_TUNING, or those that came with the package
-// where that has none, or none of the processor's. sum tells them apart.
-func (e *Env) measurements() (m *tuning.Measurements, sum string, err error) {
-	if m := e.Tuning.Measurements; m != nil && len(m.Points) > 0 {
-		return m, e.Tuning.sum, nil
-	}
-	m, err = tuning.Defaults()
-	return m, "", err
-}
-
-// Rules are the choices on host memory, as rank 0 hands them to all: another
-// processor or compiler rounds costs in another way.
-func (e *Env) Rules() ([]byte, error) {
-	var r ruling
-	if t, err := e.Tuner(); err != nil {
-		r.Error = err.Error()
-	} else {
-		r.Rules = t.Rules()
-	}
-	return json.Marshal(r)
-}
-
-// A ruling is rules, or why there can be none.
-type ruling struct {
-	Rules *tuning.Rules `json:"rules,omitempty"`
-	Error string        `json:"error,omitempty"`
-}
-
-// parseRules reads what rank 0 sent.
-func parseRules(b []byte) (*tuning.Rules, error) {
-	var r ruling
-	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("rank 0 sent damaged choices: %w", err)
-	}
-	switch {
-	case r.Error != "":
-		return nil, fmt.Errorf("choosing algorithms: %s", r.Error)
-	case r.Rules == nil:
-		return nil, fmt.Errorf("rank 0 sent no choices")
-	}
-	return r.Rules, r.Rules.Validate()
-}
-
-// tuners are kept for later communicators of the process: to make one takes
-// milliseconds.
-type tuners struct {
-	mu  sync.Mutex
-	all map[string]*tuning.Tuner
-}
-
-var shared tuners
-
-// tuner finds one, by the Env, the overrides and the sum of the file that the
-// measurements are of.
-func (s *tuners) tuner(env tuning.Env, over tuning.Overrides, m *tuning.Measurements, sum string) (*tuning.Tuner, error) {
-	key := fmt.Sprintf("%+v %q %v %v %v %d %d %d %d %d", env, sum, over.Algo, over.Proto, over.Rings, over.MinChannels, over.MaxChannels, over.BuffSize, over.SingleRingThreshold, over.LLThreshold)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.all[key]; t != nil {
-		return t, nil
-	}
-	t, err := tuning.NewTuner(env, over, m)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.all) >= 32 { // programs make few kinds of communicators
-		clear(s.all)
-	}
-	if s.all == nil {
-		s.all = map[string]*tuning.Tuner{}
-	}
-	s.all[key] = t
-	return t, nil
-}

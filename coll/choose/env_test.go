@@ -2,9 +2,7 @@ package choose
 
 import (
 	"io/fs"
-	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,7 +10,6 @@ import (
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // TestTermsAreAll: ranks compare every field of an Env that they do not make
@@ -31,7 +28,7 @@ func TestTermsAreAll(t *testing.T) {
 			at.file, at.sum = "file", "sum"
 		case *[][]int:
 			*at = [][]int{{1, 0}}
-		case *tuning.Transport:
+		case *Transport:
 			at.Name = "net"
 		case *bool:
 			*at = true
@@ -79,91 +76,6 @@ func TestMerge(t *testing.T) {
 				t.Error("NCCL_CHECKS_DISABLE of the last rank makes no difference")
 			}
 		})
-	}
-}
-
-// TestRulesTravel: what rank 0 sends is what it would choose, and what is
-// damaged is refused.
-func TestRulesTravel(t *testing.T) {
-	e := Env{BuffSize: DefaultBuffSize, SingleRingThreshold: knob.Auto, LLThreshold: knob.Auto}
-	e.Merge([]Found{{PID: 1, CPUs: [16]uint64{3}, Procs: 2}, {PID: 2, CPUs: [16]uint64{3}, Procs: 2}})
-	b, err := e.Rules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := NewPicker(b, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tuner, err := e.Tuner()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(tuner.Rules(), p.rules); d != "" {
-		t.Errorf("rules (-sent +received):\n%s", d)
-	}
-	for in, want := range map[string]string{
-		"":                            "damaged choices",
-		"{}":                          "no choices",
-		`{"error":"nothing is left"}`: "choosing algorithms: nothing is left",
-		`{"rules":[]}`:                "no rule for AllReduce",
-		`{"rules":[[{"below":1}]]}`:   "rule 1 for AllReduce is damaged",
-		string(b[:len(b)/2]):          "damaged choices",
-	} {
-		if _, err := NewPicker([]byte(in), 2); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("NewPicker(%.40q) = %v; want %q", in, err, want)
-		}
-	}
-}
-
-// TestTunerIsFound: communicators with the same file of measurements share a
-// tuner.
-func TestTunerIsFound(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tune.json")
-	m := &tuning.Measurements{Points: []tuning.Point{{Collective: "AllReduce", Algorithm: "ring", Protocol: "LL", Channels: 1, Ranks: 2, Groups: 1, Local: "SHM", Bytes: 8, Micros: 1}}}
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
-	tunerOf := func() *tuning.Tuner {
-		e := Env{BuffSize: DefaultBuffSize}
-		var err error
-		if e.Tuning, err = readTuning(file); err != nil {
-			t.Fatal(err)
-		}
-		e.Merge([]Found{{PID: 1}, {PID: 2}})
-		u, err := e.Tuner()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return u
-	}
-	first := tunerOf()
-	if tunerOf() != first {
-		t.Error("the second communicator with a file made a tuner of its own")
-	}
-	m.Points[0].Micros = 2
-	if err := m.Save(file); err != nil {
-		t.Fatal(err)
-	}
-	if tunerOf() == first {
-		t.Error("a file that has changed gives the tuner of the one before")
-	}
-}
-
-// TestGPUsOnly: a file in which nothing was measured on the processor leaves
-// that to the measurements which came with the package.
-func TestGPUsOnly(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tune.json")
-	if err := new(tuning.Measurements).Save(file); err != nil {
-		t.Fatal(err)
-	}
-	own, err := readTuning(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, _, err := (&Env{Tuning: own}).measurements()
-	if err != nil || len(m.Points) == 0 {
-		t.Errorf("%v, %v", m, err)
 	}
 }
 

@@ -3,13 +3,14 @@ package cuda
 import (
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
 func testChooser(ranks int) *chooser {
-	return &chooser{layout: newLayout(ranks, 0), blocks: 132, room: 512 << 20}
+	return &chooser{layout: newLayout(ranks, 0), env: new(choose.Env), blocks: 132, room: 512 << 20}
 }
 
 // sizes goes from 1 byte to 16 GB, with what lies beside powers of two.
@@ -26,22 +27,22 @@ func sizes(f func(bytes int)) {
 func TestChoices(t *testing.T) {
 	settings := map[string]func(c *chooser){
 		"default":     func(*chooser) {},
-		"one channel": func(c *chooser) { c.max = 1 },
-		"many":        func(c *chooser) { c.min = 100 },
+		"one channel": func(c *chooser) { c.env.MaxChannels = 1 },
+		"many":        func(c *chooser) { c.env.MinChannels = 100 },
 		"half device": func(c *chooser) { c.blocks = 8 },
-		"Simple":      func(c *chooser) { c.allows = proto(t, "Simple") },
-		"LL":          func(c *chooser) { c.allows = proto(t, "LL") },
-		"two-shot":    func(c *chooser) { c.does = algo(t, "two-shot") },
-		"ring":        func(c *chooser) { c.does = algo(t, "ring") },
-		"one warp":    func(c *chooser) { c.threads = 40 },
-		"thresholds":  func(c *chooser) { c.single, c.packets = 64<<10, 1<<20 },
+		"Simple":      func(c *chooser) { c.env.Proto = proto(t, "Simple") },
+		"LL":          func(c *chooser) { c.env.Proto = proto(t, "LL") },
+		"two-shot":    func(c *chooser) { c.env.Algo = algo(t, "two-shot") },
+		"ring":        func(c *chooser) { c.env.Algo = algo(t, "ring") },
+		"one warp":    func(c *chooser) { c.env.Threads = 40 },
+		"thresholds":  func(c *chooser) { c.env.SingleRingThreshold, c.env.LLThreshold = 64<<10, 1<<20 },
 		"forced":      func(c *chooser) { c.force = choice{allReduceLL128, 7, 96, 0} },
 		"measured": func(c *chooser) {
-			c.measured[op.AllReduce] = []rule{{1 << 10, choice{reduceLL, 64, 512, 0}}, {maxMessage, choice{allReduceLL128, 8, 64, 0}}}
-			c.measured[op.AllGather] = []rule{{1 << 30, choice{exchangeSimple, 64, 512, 1 << 30}}}
+			c.measured[op.AllReduce] = []choose.Rule[choice]{{UpTo: 1 << 10, C: choice{reduceLL, 64, 512, 0}}, {UpTo: maxMessage, C: choice{allReduceLL128, 8, 64, 0}}}
+			c.measured[op.AllGather] = []choose.Rule[choice]{{UpTo: 1 << 30, C: choice{exchangeSimple, 64, 512, 1 << 30}}}
 		},
 		"hosted":         func(c *chooser) { c.layout = c.onHost() },
-		"hosted, LL":     func(c *chooser) { c.layout, c.allows = c.onHost(), proto(t, "LL") },
+		"hosted, LL":     func(c *chooser) { c.layout, c.env.Proto = c.onHost(), proto(t, "LL") },
 		"hosted, LL128":  func(c *chooser) { c.layout, c.force = c.onHost(), choice{allReduceLL128, 7, 96, 0} },
 		"hosted, copies": func(c *chooser) { c.layout, c.force = c.onHost(), choice{copies, 32, 512, 4 << 20} },
 		"small slots":    func(c *chooser) { c.layout = newLayout(c.ranks, 64<<10) },
@@ -74,22 +75,22 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-func proto(t *testing.T, s string) func(op.Collective, string) bool {
+func proto(t *testing.T, s string) knob.Filter {
 	t.Helper()
 	k, _, err := knob.Load([]string{"NCCL_PROTO=" + s}, func(string) ([]byte, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k.Proto.Allows
+	return k.Proto
 }
 
-func algo(t *testing.T, s string) func(op.Collective, string) bool {
+func algo(t *testing.T, s string) knob.Filter {
 	t.Helper()
 	k, _, err := knob.Load([]string{"NCCL_ALGO=" + s}, func(string) ([]byte, error) { return nil, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k.Algo.Allows
+	return k.Algo
 }
 
 func TestSettingsCount(t *testing.T) {
@@ -97,26 +98,26 @@ func TestSettingsCount(t *testing.T) {
 	if c := ch.choose(op.AllReduce, 1024); c.kernel != reduceLL {
 		t.Errorf("1 KB by %v", c)
 	}
-	ch.threads = 40
+	ch.env.Threads = 40
 	if c := ch.choose(op.AllReduce, 1024); c.threads != 32 {
 		t.Errorf("40 threads: %v", c)
 	}
 	if c := ch.choose(op.AllReduce, 64<<20); c.kernel != allReduceSimple || c.threads != 64 {
 		t.Errorf("40 threads: 64 MB by %v", c)
 	}
-	ch.threads, ch.single, ch.packets = 0, 64<<10, 1<<20
+	ch.env.Threads, ch.env.SingleRingThreshold, ch.env.LLThreshold = 0, 64<<10, 1<<20
 	if c := ch.choose(op.AllReduce, 8<<10); c.channels != 1 {
 		t.Errorf("one channel below 64 KB: %v", c)
 	}
 	if c := ch.choose(op.AllReduce, 512<<10); kernelInfo[c.kernel].protocol != ll {
 		t.Errorf("LL below 1 MB: %v", c)
 	}
-	ch.single, ch.packets = 0, 0
-	ch.does = algo(t, "two-shot")
+	ch.env.SingleRingThreshold, ch.env.LLThreshold = 0, 0
+	ch.env.Algo = algo(t, "two-shot")
 	if c := ch.choose(op.AllReduce, 1024); kernelInfo[c.kernel].algorithm != schedule.TwoShot {
 		t.Errorf("two-shot: 1 KB by %v", c)
 	}
-	ch.allows = proto(t, "Simple")
+	ch.env.Proto = proto(t, "Simple")
 	if c := ch.choose(op.AllReduce, 1024); c.kernel != allReduceSimple {
 		t.Errorf("two-shot, Simple: 1 KB by %v", c)
 	}
@@ -161,7 +162,7 @@ func TestCapacity(t *testing.T) {
 	l := newLayout(4, 0)
 	for _, threads := range []int{32, 96, 256, 480, 512} {
 		for _, channels := range []int{1, 3, 64} {
-			for _, p := range []protocol{ll, ll128} {
+			for _, p := range []choose.Protocol{ll, ll128} {
 				slot, data, units := l.llSlot, 8, 1
 				if p == ll128 {
 					slot, data, units = l.ll128Slot, 112, 8

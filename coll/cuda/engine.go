@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -69,14 +70,14 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	if err != nil {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
-	rules, err := measuredFor(cfg.Env.Tuning.Measurements, dev.info.Name, cfg.Size)
+	rules, err := choose.GPURules(cfg.Env.Tuning.Tables, dev.info.Name, cfg.Size, choiceFor)
 	if err != nil {
 		return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: err}
 	}
 	var a executor.Executor
 	dev.arena.enter()
 	err = dev.in(func() error {
-		w, all, why, err := openWindows(ctx, cfg, dev, rules.sum())
+		w, all, why, err := openWindows(ctx, cfg, dev, sha256.Sum256([]byte(dev.info.Name)))
 		switch {
 		case err != nil:
 			return err
@@ -99,7 +100,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	return a, nil
 }
 
-func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules measured) (_ *engine, err error) {
+func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules choose.Rules[choice]) (_ *engine, err error) {
 	e := &engine{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}, funcs: funcs, windows: w, all: all}
 	defer func() {
 		if err != nil {
@@ -156,7 +157,7 @@ func (e *engine) mayCopy() bool {
 		return true
 	}
 	for _, rules := range ch.measured {
-		if slices.ContainsFunc(rules, func(r rule) bool { return r.kernel == copies }) {
+		if slices.ContainsFunc(rules, func(r choose.Rule[choice]) bool { return r.C.kernel == copies }) {
 			return true
 		}
 	}
@@ -170,8 +171,7 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	if k.BuffSize != choose.DefaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
-	c := chooser{layout: newLayout(ranks, buffer), min: k.MinChannels, max: k.MaxChannels, allows: k.Proto.Allows, does: k.Algo.Allows,
-		room: roomBytes, threads: k.Threads, single: k.SingleRingThreshold, packets: k.LLThreshold}
+	c := chooser{layout: newLayout(ranks, buffer), env: k, room: roomBytes}
 	if hosted {
 		c.layout = c.onHost()
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -37,7 +38,7 @@ func TestExchanges(t *testing.T) {
 		sent, received := map[[2]int][]wire{}, map[[2]int][]wire{}
 		for r := range ranks {
 			x := exchange{rank: r, chooser: testChooser(ranks)}
-			x.chooser.measured[op.SendRecv] = []rule{{1 << 20, choice{exchangeSimple, 8, exchangeThreads, exchangeChunk}}, {maxMessage, choice{copies, 8, exchangeThreads, leastCopy}}}
+			x.chooser.measured[op.SendRecv] = []choose.Rule[choice]{{UpTo: 1 << 20, C: choice{exchangeSimple, 8, exchangeThreads, exchangeChunk}}, {UpTo: maxMessage, C: choice{copies, 8, exchangeThreads, leastCopy}}}
 			x.copies = seed%3 == 0
 			x.start(lists[r])
 			for {

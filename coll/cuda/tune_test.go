@@ -6,10 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // cost is a machine's, roughly: microseconds.
@@ -65,24 +63,16 @@ func TestTune(t *testing.T) {
 			if err != nil || ch.force != (choice{}) {
 				t.Fatalf("%v, force %v", err, ch.force)
 			}
-			m := &tuning.Measurements{Schema: 1}
-			m.SetGPU(tuning.GPUTable{GPU: "H", Ranks: ranks, Collective: c.String(), Rules: rules})
-			if err := m.Write(discard{}); err != nil {
+			m := new(choose.Tables)
+			m.At(choose.Place{GPU: "H", Ranks: ranks, Collective: c.String()}).Rows = rules
+			if _, err := m.Bytes(); err != nil {
 				t.Fatal(err)
 			}
-			if rules[len(rules)-1].UpTo != 0 || len(rules) < 3 || len(rules) > 14 {
+			if rules[len(rules)-1].Took[0][0] != 0 || len(rules) < 3 || len(rules) > 14 {
 				t.Errorf("%v: %+v", c, rules)
 			}
-			for _, r := range rules {
-				k, err := parseChoice(r.Choice)
-				if err != nil || !does(k.kernel, c) {
-					t.Fatalf("%+v: %v", r, err)
-				}
-				up := int(r.UpTo)
-				if up == 0 {
-					up = maxMessage
-				}
-				ch.measured[c] = append(ch.measured[c], rule{up, k})
+			if ch.measured, err = choose.GPURules(m, "H", ranks, choiceFor); err != nil {
+				t.Fatal(err)
 			}
 			for _, n := range sizes {
 				if got := ch.choose(c, n); cost(got, n) > 1.06*best[n] {
@@ -96,10 +86,6 @@ func TestTune(t *testing.T) {
 		t.Logf("%d ranks: %d measurements, %.0f s", ranks, calls, total/1e6)
 	}
 }
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
 // TestTuneSkips: what cannot be done is left out, an error ends it, and
 // differences that may be noise change no choice.
@@ -136,7 +122,7 @@ func TestTuneSkips(t *testing.T) {
 // TestTuneObeys: settings count for what is tried.
 func TestTuneObeys(t *testing.T) {
 	ch := testChooser(2)
-	ch.max, ch.allows = 4, proto(t, "LL")
+	ch.env.MaxChannels, ch.env.Proto = 4, proto(t, "LL")
 	_, err := ch.tune(op.AllReduce, powers(8, 16<<10), func(name string, bytes int) (float64, error) {
 		if k, err := parseChoice(name); err != nil || k.channels > 4 || kernelInfo[k.kernel].protocol != ll {
 			return 0, fmt.Errorf("tried %s, %v", name, err)
@@ -145,24 +131,5 @@ func TestTuneObeys(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-func TestMerge(t *testing.T) {
-	a, b := choice{reduceLL, 1, 64, 0}, choice{allReduceSimple, 32, 512, 128 << 10}
-	for _, tt := range []struct {
-		in   []finding
-		want []tuning.GPURule
-	}{
-		{nil, nil},
-		{[]finding{{a, 8, 2}, {a, 16, 3}}, []tuning.GPURule{{UpTo: 16, Choice: "reduce_ll:1:64:0", Micros: 3}}},
-		{
-			[]finding{{a, 8, 2}, {b, 16, 3}, {a, 32, 4}, {b, 64, 5}, {b, 64 << 20, 6}},
-			[]tuning.GPURule{{UpTo: 8, Choice: "reduce_ll:1:64:0", Micros: 2}, {UpTo: 16, Choice: "allreduce_simple:32:512:131072", Micros: 3}, {UpTo: 32, Choice: "reduce_ll:1:64:0", Micros: 4}, {Choice: "allreduce_simple:32:512:131072", Micros: 6}},
-		},
-	} {
-		if d := cmp.Diff(tt.want, merge(tt.in)); d != "" {
-			t.Errorf("merge(%v) (-want +got):\n%s", tt.in, d)
-		}
 	}
 }

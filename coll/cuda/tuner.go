@@ -6,14 +6,14 @@ import (
 	"context"
 	"errors"
 
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 var _ Tuner = (*engine)(nil)
 
 // Tune implements Tuner.
-func (e *engine) Tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]tuning.GPURule, error) {
+func (e *engine) Tune(c op.Collective, sizes []int, measure func(choice string, bytes int) (float64, error)) ([]choose.Row, error) {
 	if e.windows.hosted {
 		return nil, errors.New("windows are in the processor's memory: rules are for GPUs that reach one another")
 	}

@@ -4,15 +4,16 @@ package cuda
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/tuning"
 )
 
 // TestTuner: every choice that is tried does the operation or leaves the
@@ -24,7 +25,7 @@ func TestTuner(t *testing.T) {
 	}
 	w := spread(2, 2)
 	all := w.open(t)
-	tables := make([]tuning.GPUTable, len(all))
+	found := make([][]choose.Row, len(all))
 	each(t, all, func(g *gpuRank) error {
 		sizes := []int{8, 256, leastCopied}
 		e := g.Executor().(*engine)
@@ -48,18 +49,21 @@ func TestTuner(t *testing.T) {
 			}
 			return cost(k, bytes), err
 		})
-		tables[g.Rank()] = tuning.GPUTable{GPU: g.dev.info.Name, Ranks: 2, Collective: "AllReduce", Rules: rules}
+		found[g.Rank()] = rules
 		return err
 	})
-	if fmt.Sprint(tables[0].Rules) != fmt.Sprint(tables[1].Rules) || len(tables[0].Rules) < 2 {
-		t.Fatalf("found %v and %v", tables[0].Rules, tables[1].Rules)
+	if fmt.Sprint(found[0]) != fmt.Sprint(found[1]) || len(found[0]) < 2 {
+		t.Fatalf("found %v and %v", found[0], found[1])
 	}
 
-	m := new(tuning.Measurements)
-	tables[0].Rules = []tuning.GPURule{{UpTo: 256, Choice: "reduce_ll128:2:96:0", Micros: 1}}
-	m.SetGPU(tables[0])
+	m := new(choose.Tables)
+	m.At(choose.Place{GPU: all[0].dev.info.Name, Ranks: 2, Collective: "AllReduce"}).Rows = []choose.Row{{Choice: "reduce_ll128:2:96:0", Took: [][2]int64{{256, 1000}}}}
 	file := filepath.Join(t.TempDir(), "tune.json")
-	if err := m.Save(file); err != nil {
+	b, err := m.Bytes()
+	if err == nil {
+		err = os.WriteFile(file, b, 0o600)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	chosen := func(w world, bytes int) string {

@@ -1,5 +1,7 @@
 package cuda
 
+import "github.com/assay-hpc/assay/coll/choose"
+
 // A layout says how a window is cut into slots.
 type layout struct {
 	ranks                    int
@@ -60,7 +62,7 @@ func (l layout) fill(c *commABI) {
 // channels with so many threads a block: every thread moves a unit of 16 bytes
 // in a round, and all rounds of a channel must fit into its slot. Chunks have
 // no limit.
-func (l layout) capacity(p protocol, channels, threads int) int {
+func (l layout) capacity(p choose.Protocol, channels, threads int) int {
 	switch p {
 	case ll:
 		return l.llSlot / (16 * threads) * threads * channels * 8

@@ -24,17 +24,15 @@ type identity struct {
 	SMs     uint32
 	Process [16]byte // another one for each process
 	UUID    [40]byte
-	Rules   [32]byte // measured.sum
+	Name    [32]byte // SHA-256
 }
 
-// measuredAlike reports whether measured rules can be used: all ranks have the
-// same ones, and each has a device of its own, as when they were made. All know
-// alike. That all have the same file for ASSAY_TUNING has been seen to before;
-// GPUs may still have different names.
+// measuredAlike reports whether measured rules can be used: each rank has a
+// device of its own, and all devices have one name, as when they were made.
 func measuredAlike(all []identity) bool {
 	seen := map[[40]byte]bool{}
 	for _, id := range all {
-		if id.Rules != all[0].Rules || seen[id.UUID] {
+		if id.Name != all[0].Name || seen[id.UUID] {
 			return false
 		}
 		seen[id.UUID] = true
@@ -43,7 +41,7 @@ func measuredAlike(all []identity) bool {
 }
 
 // abiVersion changes with kernels/abi.h and with what is exchanged here.
-const abiVersion = 4
+const abiVersion = 5
 
 // process tells processes apart, those with one number in different
 // containers, too.
@@ -73,11 +71,11 @@ type windows struct {
 // the devices where these reach one another, and else in the processor's
 // memory. If neither can be, why says the reasons that this rank knows, and
 // there are none on any rank.
-func openWindows(ctx context.Context, cfg executor.Config, dev *device, rules [32]byte) (w windows, all []identity, why string, err error) {
+func openWindows(ctx context.Context, cfg executor.Config, dev *device, name [32]byte) (w windows, all []identity, why string, err error) {
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
 	}
-	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Rules: rules}
+	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: name}
 	copy(me.UUID[:], dev.info.UUID)
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err

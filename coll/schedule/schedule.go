@@ -2,7 +2,7 @@
 // rank, what it sends to whom, receives from whom, reduces and copies, in
 // which order. Nothing here moves a byte. A checker proves for a schedule
 // that it computes its collective, that it cannot deadlock and how many bytes
-// it moves; coll/tuning predicts its time; coll/host and coll/cuda run it.
+// it moves; coll/predict predicts its time; coll/host and coll/cuda run it.
 //
 // # Data
 //

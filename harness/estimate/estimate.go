@@ -1,7 +1,7 @@
 // Package estimate is the arithmetic of training on several GPUs: how many bytes
 // a step sends, how long that takes on given links, how long the step computes,
 // and whether the one hides behind the other. It is an upper bound's arithmetic,
-// without latencies, congestion or the shape of a model; coll/tuning predicts
+// without latencies, congestion or the shape of a model; coll/predict predicts
 // single collectives, and a benchmark measures them.
 //
 // docs/estimate.md has each formula with its source. The package is pure.

@@ -1,6 +1,6 @@
 // Package platform is the hardware data base: what GPUs, links, NICs and nodes
 // can do, and what people measured on them. hardware.yaml holds it; every
-// figure there names its source and how far it can be trusted. coll/tuning
+// figure there names its source and how far it can be trusted. coll/predict
 // predicts from these figures. Recognise says which platform a node is, and
 // Expect what it should therefore reach, for suites to judge by. Both are pure:
 // whoever reads a machine describes it as a Node.

@@ -1,0 +1,146 @@
+package choose
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// A Search finds by measuring which choices for GPUs are the fastest.
+type Search[C stringer] struct {
+	Coarse func(bytes int) []C           // a grid of all there is
+	Like   func(k C, bytes int) []C      // what is like a choice
+	Limit  func(k C) C                   // a choice as settings and devices allow it
+	Can    func(k C, bytes int) bool     // whether they allow it at all
+	Time   func(C, int) (float64, error) // microseconds, or 0 where it could not be done
+
+	bytes int
+	found []finding[C] // of bytes, each choice once
+}
+
+type stringer interface {
+	comparable
+	fmt.Stringer
+}
+
+// A finding is a choice that was measured.
+type finding[C stringer] struct {
+	choice C
+	bytes  int
+	micros float64
+}
+
+const (
+	// better is how much faster a choice has to be than that of the size
+	// before: what is not is noise.
+	better = 0.98
+	// near is how much slower than the fastest a choice may be for others like
+	// it to come into question.
+	near  = 1.5
+	likes = 3 // of so many at most
+	// steady is from where on bandwidth decides: what is best for so long a
+	// message is best for all longer ones.
+	steady = 64 << 20
+)
+
+// Rows makes rows of the fastest choices at some ascending sizes.
+func (s *Search[C]) Rows(sizes []int) ([]Row, error) {
+	var all []finding[C]
+	for _, bytes := range sizes {
+		s.bytes, s.found = bytes, nil
+		var last *C
+		if n := len(all); n > 0 {
+			last = &all[n-1].choice
+		}
+		f, err := s.best(last)
+		if err != nil {
+			return nil, err
+		}
+		if f.micros > 0 {
+			all = append(all, f)
+		}
+	}
+	return merge(all), nil
+}
+
+// best tries a coarse grid, and then what is like the best of it. last is what
+// was best at the size before.
+func (s *Search[C]) best(last *C) (none finding[C], err error) {
+	for _, k := range s.Coarse(s.bytes) {
+		if _, err := s.try(k); err != nil {
+			return none, err
+		}
+	}
+	for _, f := range s.fastest(likes) {
+		for _, k := range s.Like(f.choice, s.bytes) {
+			if _, err := s.try(k); err != nil {
+				return none, err
+			}
+		}
+	}
+	top := s.fastest(1)
+	if len(top) == 0 {
+		return none, nil
+	}
+	if last == nil || top[0].choice == *last {
+		return top[0], nil
+	}
+	old, err := s.try(*last)
+	if err != nil || old.micros == 0 {
+		return top[0], err
+	}
+	// The fastest of many has been lucky: the two are compared once more.
+	for _, f := range []*finding[C]{&old, &top[0]} {
+		micros, err := s.Time(f.choice, s.bytes)
+		if err != nil {
+			return none, err
+		}
+		if micros > 0 {
+			f.micros = max(f.micros, micros)
+		}
+	}
+	if top[0].micros < better*old.micros {
+		return top[0], nil
+	}
+	return old, nil
+}
+
+// try measures a choice, if it is possible and was not measured yet. Its time
+// is 0 where it cannot be done.
+func (s *Search[C]) try(k C) (f finding[C], err error) {
+	k = s.Limit(k)
+	if i := slices.IndexFunc(s.found, func(f finding[C]) bool { return f.choice == k }); i >= 0 {
+		return s.found[i], nil
+	}
+	f = finding[C]{choice: k, bytes: s.bytes}
+	if s.Can(k, s.bytes) {
+		f.micros, err = s.Time(k, s.bytes)
+		s.found = append(s.found, f)
+	}
+	return f, err
+}
+
+// fastest are the n fastest so far, less those that are far behind.
+func (s *Search[C]) fastest(n int) []finding[C] {
+	done := slices.DeleteFunc(slices.Clone(s.found), func(f finding[C]) bool { return f.micros <= 0 })
+	slices.SortStableFunc(done, func(a, b finding[C]) int { return cmp.Compare(a.micros, b.micros) })
+	done = slices.DeleteFunc(done, func(f finding[C]) bool { return f.micros > near*done[0].micros })
+	return done[:min(n, len(done))]
+}
+
+// merge makes rows: one for neighbours with the same choice.
+func merge[C stringer](all []finding[C]) (rows []Row) {
+	for i, f := range all {
+		r := Row{f.choice.String(), [][2]int64{{int64(f.bytes), int64(math.Round(f.micros * 1e3))}}}
+		if n := len(rows); n > 0 && rows[n-1].Choice == r.Choice {
+			rows[n-1] = r
+		} else {
+			rows = append(rows, r)
+		}
+		if i == len(all)-1 && f.bytes >= steady {
+			rows[len(rows)-1].Took[0][0] = 0
+		}
+	}
+	return rows
+}

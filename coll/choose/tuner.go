@@ -1,0 +1,345 @@
+package choose
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/schedule"
+)
+
+// A Choice is how an operation on host memory is done.
+type Choice struct {
+	Algorithm string // name in coll/schedule
+	Protocol  Protocol
+	Channels  int   // as schedule.Options has it
+	Window    int64 // bytes of a message at most
+}
+
+// String is a choice as tables have it, less its window, which follows from the
+// rest: "ring/LL:2".
+func (k Choice) String() string { return fmt.Sprintf("%s/%v:%d", k.Algorithm, k.Protocol, k.Channels) }
+
+// ParseChoice reads what String wrote.
+func ParseChoice(s string) (k Choice, err error) {
+	name, err := Numbers(s, &k.Channels)
+	algorithm, protocol, _ := strings.Cut(name, "/")
+	here := protocols[:LL128]
+	i := slices.Index(here, protocol)
+	switch {
+	case err != nil:
+		return k, err
+	case i < 0:
+		return k, fmt.Errorf("%q: there is no protocol %q; there are %s", s, protocol, strings.Join(here, ", "))
+	case k.Channels < 1:
+		return k, fmt.Errorf("%q has no channels", s)
+	}
+	k.Algorithm, k.Protocol = algorithm, Protocol(i)
+	return k, nil
+}
+
+// maxChannels is how many the model considers; more are used only when asked for.
+const maxChannels = 8
+
+// A Tuner chooses for a communicator on host memory. All its ranks come to the
+// same. Many goroutines may use it.
+type Tuner struct {
+	env                  Env
+	ranks, groups, cores int
+	local, net           Transport
+	ways                 [op.NumCollectives][]way
+	rules                [op.NumCollectives]func() []Rule[Choice] // worked out, in less than a millisecond, when they are first asked for
+}
+
+// A way is an algorithm that settings allow.
+type way struct {
+	algorithm string
+	form
+}
+
+// Tuner makes the tuner of an Env. It fails if the settings leave nothing for
+// some collective.
+func (e *Env) Tuner() (*Tuner, error) {
+	t := &Tuner{env: *e, groups: len(e.Hosts), cores: e.Cores, local: SHM, net: e.NetCost}
+	for _, g := range e.Hosts {
+		t.ranks += len(g)
+	}
+	if e.SHMDisable {
+		t.local = e.NetCost
+	}
+	if t.ranks < 1 || t.local.Name == "" || t.groups > 1 && t.net.Name == "" {
+		return nil, fmt.Errorf("tuner: %d ranks of %d hosts over %q and %q", t.ranks, t.groups, t.local.Name, t.net.Name)
+	}
+	for c := range op.NumCollectives {
+		t.rules[c] = sync.OnceValue(func() []Rule[Choice] { return t.fill(c) })
+		algorithms, err := t.algorithms(c)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range algorithms {
+			t.ways[c] = append(t.ways[c], way{a, t.form(c, a)})
+		}
+	}
+	return t, nil
+}
+
+// Pick chooses for an operation whose count is so many bytes. It allocates
+// nothing, but for the first operation of a collective, and takes some tens of
+// nanoseconds.
+func (t *Tuner) Pick(c op.Collective, bytes int) Choice {
+	rules := t.rules[c]()
+	bytes *= c.Longest(t.ranks)
+	i, _ := slices.BinarySearchFunc(rules, bytes, func(r Rule[Choice], b int) int { return cmp.Compare(r.UpTo, b) })
+	return rules[min(i, len(rules)-1)].C
+}
+
+// fill makes the rules of a collective: the choice for a grid of sizes, equal
+// neighbours joined. Sizes are of the vector for AllReduce, Broadcast, Reduce
+// and SendRecv, of all ranks' blocks together for the others.
+func (t *Tuner) fill(c op.Collective) []Rule[Choice] {
+	edges := []int64{0}
+	for b := int64(256); b <= 1<<36; b *= 2 {
+		edges = append(edges, b, b+b/2)
+	}
+	for _, e := range []int64{t.env.SingleRingThreshold, t.env.LLThreshold} {
+		if e > 0 {
+			edges = append(edges, e)
+		}
+	}
+	slices.Sort(edges)
+	edges = append(slices.Compact(edges), math.MaxInt64)
+	measured := t.series(c)
+	var rules []Rule[Choice]
+	for i, from := range edges[:len(edges)-1] {
+		choice := t.best(c, measured, from, max(128, from+from/5)) // a size in the middle stands for all
+		if n := len(rules); n > 0 && rules[n-1].C == choice {
+			rules[n-1].UpTo = int(edges[i+1] - 1)
+		} else {
+			rules = append(rules, Rule[Choice]{int(edges[i+1] - 1), choice})
+		}
+	}
+	return rules
+}
+
+// A candidate is a choice with its time in seconds, as the model has it or
+// measurements have corrected that.
+type candidate struct {
+	Choice
+	seconds  float64
+	measured bool
+}
+
+// flattery is how far the model may be wrong in favour of what nobody measured.
+const flattery = 3
+
+// best finds the choice for sizes from from, of which one is bytes. What was
+// measured goes before what was not, unless the model has that far ahead.
+func (t *Tuner) best(c op.Collective, measured series, from, bytes int64) Choice {
+	var best [2]candidate // not measured, measured
+	for i := range best {
+		best[i].seconds = math.Inf(1)
+	}
+	t.candidates(c, measured, from, bytes, func(k candidate) {
+		b := &best[0]
+		if k.measured {
+			b = &best[1]
+		}
+		if k.seconds < b.seconds {
+			*b = k
+		}
+	})
+	if best[1].seconds <= flattery*best[0].seconds {
+		return best[1].Choice
+	}
+	return best[0].Choice
+}
+
+// candidates are all choices that settings allow for sizes from from, of which one
+// is bytes.
+func (t *Tuner) candidates(c op.Collective, measured series, from, bytes int64, each func(candidate)) {
+	protocols := t.protocols(c, from)
+	for _, w := range t.ways[c] {
+		channels := t.channels(w.algorithm, from)
+		for _, p := range protocols {
+			for _, n := range channels {
+				k := Choice{Algorithm: w.algorithm, Protocol: p, Channels: n}
+				factor, ok := measured.factor(k, bytes)
+				k, seconds := t.cost(w.form, k, bytes, t.env.Slot)
+				each(candidate{k, seconds * factor, ok})
+			}
+		}
+	}
+}
+
+// Candidates are the choices that settings allow for an operation of so many
+// bytes, those that the tuner reckons fastest first: what a measurement should try.
+func (t *Tuner) Candidates(c op.Collective, bytes int64) (out []Choice) {
+	var all []candidate
+	t.candidates(c, t.series(c), bytes, bytes, func(k candidate) { all = append(all, k) })
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(a.seconds, b.seconds) })
+	for _, k := range all {
+		out = append(out, k.Choice)
+	}
+	return out
+}
+
+// Place is where measurements of a collective belong.
+func (t *Tuner) Place(c op.Collective) Place {
+	p := Place{Local: t.local.Name, Ranks: t.ranks, Crowded: t.ranks > t.cores*t.groups && t.cores > 0, Collective: c.String()}
+	if t.groups > 1 {
+		p.Groups, p.Net = t.groups, t.net.Name
+	}
+	return p
+}
+
+// A series says of each choice how wrong the model is at the sizes that were
+// measured: measured over modelled.
+type series map[Choice][]sample
+
+type sample struct{ size, wrong float64 } // logarithms of both
+
+// measuredSlot is the longest message where the model is held against
+// measurements, however long those of the communicator are.
+const measuredSlot = 512 << 10
+
+// series corrects the model of a collective.
+func (t *Tuner) series(c op.Collective) series {
+	s := series{}
+	for _, r := range t.env.Tuning.Tables.rows(t.Place(c)) {
+		k, err := ParseChoice(r.Choice)
+		if err != nil || forms[c][k.Algorithm] == nil { // which validate has seen to
+			continue
+		}
+		for _, p := range r.Took {
+			_, seconds := t.cost(t.form(c, k.Algorithm), k, p[0], measuredSlot)
+			s[k] = append(s[k], sample{ln(float64(max(1, p[0]))), ln(float64(p[1]) * 1e-9 / seconds)})
+		}
+	}
+	return s
+}
+
+// factor is what the model's time of a choice is multiplied by: how wrong it was
+// at the nearest sizes. Between two it goes over from one to the other, on logarithms.
+func (s series) factor(choice Choice, bytes int64) (factor float64, measured bool) {
+	points := s[choice]
+	if len(points) == 0 {
+		return 1, false
+	}
+	at := ln(float64(max(1, bytes)))
+	i := slices.IndexFunc(points, func(p sample) bool { return p.size >= at })
+	switch i {
+	case 0:
+		return exp(points[0].wrong), true
+	case -1:
+		return exp(points[len(points)-1].wrong), true
+	}
+	a, b := points[i-1], points[i]
+	x := (at - a.size) / max(b.size-a.size, 1e-9)
+	return exp(float64((1-x)*a.wrong) + float64(x*b.wrong)), true
+}
+
+// algorithms are those with a form that may be used, the plain ones first so
+// that they win ties.
+func (t *Tuner) algorithms(c op.Collective) ([]string, error) {
+	var all, allowed []string
+	for _, a := range schedule.Algorithms(c) {
+		if forms[c][a] == nil || a == schedule.Hierarchical && (t.groups == 1 || t.groups == t.ranks) {
+			continue
+		}
+		all = append(all, a)
+		if t.env.Algo.Allows(c, a) || t.env.CollNetOnly(c) {
+			allowed = append(allowed, a)
+		}
+	}
+	if len(allowed) == 0 {
+		return nil, fmt.Errorf("NCCL_ALGO leaves no algorithm for %v here; there are %s", c, strings.Join(all, ", "))
+	}
+	if len(t.env.Rings) > 0 && slices.Contains(allowed, schedule.Ring) {
+		return []string{schedule.Ring}, nil
+	}
+	return allowed, nil
+}
+
+// CollNetOnly reports whether NCCL_ALGO leaves a collective the network's own
+// reductions only. Where these cannot be it leaves all, as what the network cannot
+// do has to be done.
+func (e *Env) CollNetOnly(c op.Collective) bool {
+	return e.Algo.Allows(c, schedule.CollNet) &&
+		!slices.ContainsFunc(schedule.Algorithms(c), func(a string) bool { return a != schedule.CollNet && e.Algo.Allows(c, a) })
+}
+
+// protocols are those that may be used: NCCL_PROTO leaves one at least. NCCL_LL_THRESHOLD
+// wins over the model.
+func (t *Tuner) protocols(c op.Collective, bytes int64) (allowed []Protocol) {
+	for _, p := range []Protocol{LL, Simple} {
+		if t.env.Proto.Allows(c, p.String()) {
+			allowed = append(allowed, p)
+		}
+	}
+	if t.env.LLThreshold >= 0 {
+		want := Simple
+		if bytes < t.env.LLThreshold {
+			want = LL
+		}
+		if slices.Contains(allowed, want) {
+			return []Protocol{want}
+		}
+	}
+	return allowed
+}
+
+// channels are the numbers to try: powers of two within the limits. Operations
+// below NCCL_SINGLE_RING_THRESHOLD have one.
+func (t *Tuner) channels(algorithm string, bytes int64) []int {
+	if bytes < t.env.SingleRingThreshold {
+		return []int{1}
+	}
+	limit := func(n int) int { return min(max(n, t.env.MinChannels), t.env.Channels()) }
+	if n := len(t.env.Rings); n > 0 && algorithm == schedule.Ring {
+		return []int{limit(n)}
+	}
+	var list []int
+	for n := 1; n <= maxChannels; n *= 2 {
+		if m := limit(n); !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+func (t *Tuner) form(c op.Collective, algorithm string) form {
+	f := forms[c][algorithm](newShape(t.ranks, t.groups))
+	if !c.Reduces() {
+		f.reduced = 0
+	}
+	return f
+}
+
+// cost completes a choice with the window that suits, of at most slot bytes, and
+// says how long it takes by the model, in seconds.
+func (t *Tuner) cost(f form, k Choice, bytes int64, slot int) (Choice, float64) {
+	w := plan{form: f, bytes: float64(bytes), channels: float64(k.Channels), protocol: k.Protocol}
+	if k.Algorithm == schedule.DoubleTree {
+		w.channels *= 2 // one for each tree
+	}
+	k.Window = roundWindow(int64(w.best(t.local, t.net, float64(slot))))
+	w.window = float64(k.Window)
+	crowded := 1.0 // ranks for each processor
+	if t.cores > 0 {
+		crowded = float64(t.ranks) / float64(t.groups) / float64(t.cores)
+	}
+	return k, w.time(t.local, t.net, crowded)
+}
+
+// roundWindow makes windows powers of two: few sizes, aligned ones.
+func roundWindow(w int64) int64 {
+	if w < 2 {
+		return 1
+	}
+	return 1 << (bits.Len64(uint64(w)) - 1)
+}

@@ -1,0 +1,95 @@
+package predict
+
+import "time"
+
+// What NCCL's own cost model and defaults say. Sources: NCCL 2.30.7,
+// src/graph/tuning.cc (latencies, factors, caps), src/graph/topo.h (rate of an
+// NVLink), src/transport/nvls.cc and src/include (channels, chunks, FIFOs),
+// and 2.26.2 where it differs and a published table was measured with it.
+// These are facts about NCCL; nothing in this file is fitted.
+
+// A protocol is one of NCCL's.
+type protocol int
+
+const (
+	ll protocol = iota
+	ll128
+	simple
+	numProtocols
+)
+
+var protocolNames = [numProtocols]string{"LL", "LL128", "Simple"}
+
+func (p protocol) String() string { return protocolNames[p] }
+
+// Latencies of rings, in order LL, LL128, Simple.
+var (
+	ringBase   = [numProtocols]time.Duration{6600, 14000, 8400} // of an operation
+	ringNVLink = [numProtocols]time.Duration{600, 1900, 3400}   // of a step within a node
+	ringNet    = [numProtocols]time.Duration{2700, 4000, 14000} // of a step between nodes
+)
+
+// The same of trees: a chain in each node, a double tree between nodes.
+var (
+	treeBase   = [numProtocols]time.Duration{6800, 14000, 8400}
+	treeNVLink = [numProtocols]time.Duration{600, 1250, 4000}
+	treeNet    = [numProtocols]time.Duration{5000, 8500, 14000}
+)
+
+// Latencies of NVLS, of an operation, and of NVLSTree, of a step between nodes.
+const (
+	nvlsBase    = 25 * time.Microsecond
+	nvlsTreeNet = 14 * time.Microsecond // 2.26.2; 20.9 in 2.30.7
+)
+
+const (
+	kib = 1 << 10 // bytes
+	mib = 1 << 20
+
+	ncclSteps = 8 // NCCL_STEPS: slots of a connection's FIFO
+
+	// What a channel moves of a block at a time: Simple 4 of 8 steps of 4 MiB,
+	// LL half a step of 512 KiB, LL128 15/16 of one of 4.7 MiB.
+	simpleChunk = 2 * mib
+	treeChunk   = 512 * kib // Simple, in a tree: one step
+	llChunk     = 32 * kib
+	ll128Chunk  = 553 * kib
+
+	// Channels of a ring within a node: two a link with 12 links of NVLink 3;
+	// the search finds about as many later. It only sets the granularity here.
+	ringChannels = 24
+
+	nvlsChunk     = 128 * kib
+	nvlsTreeChunk = 64 * kib // between 4 domains or more
+	nvlsTreeFrom  = 4
+
+	ll128Factor = 0.92 // of the ring's bandwidth
+	llFactor    = 0.5  // likewise: half of each line is flags
+	treeFactor  = 0.92 // of the links, in a tree, and of that with LL 1/3.8, with LL128 120/128
+	treeLL      = treeFactor / 3.8
+	treeLL128   = treeFactor * 120 / 128
+	nvlsShare   = 5.0 / 6.0 // of a port's bandwidth is the data of an AllReduce through the switch
+)
+
+// An architecture is what NCCL knows of a generation of GPUs.
+type architecture struct {
+	link         BytesPerSec    // one NVLink, as NCCL reckons
+	llMax        [3]BytesPerSec // a ring's with LL on 1, 2, more nodes
+	nvls         float64        // efficiency of the in-switch reduction; 0: there is none
+	nvlsChannels int
+}
+
+// architectures by GPU.Arch of the data base. The caps of LL on several nodes
+// are those of an Intel host on Ampere.
+var architectures = map[string]architecture{
+	"volta":           {link: 20 * GBps, llMax: [3]BytesPerSec{39 * GBps, 39 * GBps, 20.4 * GBps}},
+	"ampere":          {link: 20 * GBps, llMax: [3]BytesPerSec{87.7 * GBps, 22.5 * GBps, 19 * GBps}},
+	"hopper":          {link: 20.6 * GBps, llMax: [3]BytesPerSec{141 * GBps, 45 * GBps, 35 * GBps}, nvls: 0.85, nvlsChannels: 16},
+	"blackwell":       {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.74, nvlsChannels: 32},
+	"blackwell-ultra": {link: 40.1 * GBps, llMax: [3]BytesPerSec{282 * GBps, 90 * GBps, 70 * GBps}, nvls: 0.74, nvlsChannels: 32},
+}
+
+// chunk is what a channel moves of a block at a time.
+func (p protocol) chunk() int64 {
+	return [numProtocols]int64{llChunk, ll128Chunk, simpleChunk}[p]
+}

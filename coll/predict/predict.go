@@ -1,0 +1,316 @@
+// Package predict says how long collectives take on machines that are not here.
+//
+// The simulator runs a schedule on a Topology, window by
+// window, with links that serve one message after another, and says how long
+// it takes (Simulate). The predictor builds the topology of a GPU platform
+// from the hardware data base and from the latencies of NCCL's own cost model,
+// and simulates what NCCL would run there (Predict); docs/predict.md has each
+// parameter with its source, and the errors against published tables.
+package predict
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/coll/schedule"
+	"github.com/assay-hpc/assay/harness/platform"
+)
+
+// Fitted are the constants that no source gives: they are fitted to the
+// published tables, all of them together (Fit).
+type Fitted struct {
+	Launch     time.Duration // of an operation: launch and synchronisation, beside NCCL's base latency
+	Step       time.Duration // of a step of a ring with protocol Simple, beside NCCL's latency
+	LLFraction float64       // of the bandwidth that NCCL allows protocol LL
+	RackUplink BytesPerSec   // of a rack of 72 GPUs, for which the data base has no NIC
+}
+
+// DefaultFitted is the fit to all tables of the data base; a test holds it
+// against Fit.
+var DefaultFitted = Fitted{Launch: 28100, Step: 5 * time.Microsecond, LLFraction: 0.30, RackUplink: 426 * GBps}
+
+// A Job is a collective on a platform.
+type Job struct {
+	Platform   string // key of the data base
+	GPUs       int    // in all
+	Nodes      int    // of the platform's kind; 0: as few as hold the GPUs
+	Collective op.Collective
+	Algorithm  string // "Ring", "NVLS", "NVLSTree"; "": what the model finds fastest
+}
+
+// A Prediction is what the model says of a job and a size.
+type Prediction struct {
+	Bytes     int64
+	Time      time.Duration
+	Algorithm string // as NCCL calls it
+	Protocol  string
+	Simulated int // GPUs that were simulated: all, or so many that the rest follows from (see extend)
+	AlgBW     BytesPerSec
+	BusBW     BytesPerSec
+}
+
+// A Used is one figure that predictions of a job rest on.
+type Used struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// A Predictor predicts one job at any size. It may be used concurrently.
+type Predictor struct {
+	job  Job
+	sys  system
+	fit  Fitted
+	ways []way
+	memo memo
+}
+
+// A way is an algorithm with a protocol.
+type way struct {
+	algorithm string
+	protocol  protocol
+	estimate  func(bytes float64) float64 // closed form, in seconds: cheap, for choosing
+	simulate  func(bytes int64) (time.Duration, error)
+	gpus      int // that simulate simulates
+}
+
+// A memo remembers simulations, for fits that ask the same again and again.
+// nil remembers nothing.
+type memo map[question]time.Duration
+
+// treeQuestion stands for AllReduce by trees.
+const treeQuestion = op.NumCollectives
+
+type question struct {
+	collective op.Collective
+	t          Topology
+	rate       BytesPerSec // of the switch, 0 without one
+	window     int64
+	bytes      int64
+}
+
+func (m memo) get(q question, simulate func() (time.Duration, error)) (time.Duration, error) {
+	if d, ok := m[q]; ok {
+		return d, nil
+	}
+	d, err := simulate()
+	if err == nil && m != nil {
+		m[q] = d
+	}
+	return d, err
+}
+
+// NewPredictor prepares predictions of a job. It fails where the data base
+// lacks a figure that the model cannot do without.
+func NewPredictor(db *platform.DB, j Job, fit Fitted) (*Predictor, error) {
+	return newPredictor(db, j, fit, nil)
+}
+
+func newPredictor(db *platform.DB, j Job, fit Fitted, m memo) (*Predictor, error) {
+	sys, err := newSystem(db, j, fit)
+	if err != nil {
+		return nil, err
+	}
+	p := &Predictor{job: j, sys: sys, fit: fit, memo: m}
+	if err := p.addRings(); err != nil {
+		return nil, err
+	}
+	if j.Collective == op.AllReduce && sys.t.domains() > 1 {
+		if err := p.addTrees(); err != nil {
+			return nil, err
+		}
+	}
+	if j.Collective == op.AllReduce && sys.arch.nvls > 0 && sys.t.domain() > 2 {
+		p.addSwitch()
+	}
+	if j.Algorithm != "" {
+		p.only(j.Algorithm)
+	}
+	if len(p.ways) == 0 {
+		return nil, fmt.Errorf("no model of %v by %q on %s; there are Ring, and for AllReduce NVLS and NVLSTree", j.Collective, j.Algorithm, j.Platform)
+	}
+	return p, nil
+}
+
+func (p *Predictor) only(algorithm string) {
+	var keep []way
+	for _, w := range p.ways {
+		if w.algorithm == algorithm {
+			keep = append(keep, w)
+		}
+	}
+	p.ways = keep
+}
+
+// Figures are what the predictions rest on, with sources.
+func (p *Predictor) Figures() []Used { return p.sys.used }
+
+// Domains are how many NVLink domains the job has, and the GPUs of each.
+func (p *Predictor) Domains() (domains, gpus int) { return p.sys.t.domains(), p.sys.t.domain() }
+
+// Predict chooses by closed forms what is fastest, as NCCL does, and simulates
+// that.
+func (p *Predictor) Predict(bytes int64) (Prediction, error) {
+	best, least := 0, math.Inf(1)
+	for i, w := range p.ways {
+		if e := w.estimate(float64(bytes)); e < least {
+			best, least = i, e
+		}
+	}
+	w := p.ways[best]
+	t, err := w.simulate(bytes)
+	if err != nil {
+		return Prediction{}, err
+	}
+	alg := BytesPerSec(float64(bytes) / t.Seconds())
+	return Prediction{
+		Bytes: bytes, Time: t, Algorithm: w.algorithm, Protocol: w.protocol.String(), Simulated: w.gpus,
+		AlgBW: alg, BusBW: alg * BytesPerSec(p.job.Collective.BusFactor(p.sys.t.Ranks)),
+	}, nil
+}
+
+// addRings adds the ring with each protocol. Its channels are alike, so they
+// are simulated as one with the bandwidth of all.
+func (p *Predictor) addRings() error {
+	x := p.sys.t.ringExtent()
+	schedules := map[int]*schedule.Schedule{}
+	for _, n := range x.simulated() {
+		s, err := schedule.New(p.job.Collective, schedule.Ring, schedule.Options{Ranks: n * p.sys.t.domain()})
+		if err != nil {
+			return fmt.Errorf("no model of %v: %w", p.job.Collective, err)
+		}
+		schedules[n] = s
+	}
+	for proto := range numProtocols {
+		t := p.sys.ring(proto, p.fit)
+		base := ringBase[proto] + p.fit.Launch
+		one := func(n int, bytes int64) (time.Duration, error) {
+			t := t.of(n)
+			r := Run{Bytes: bytes, Window: ringChannels * proto.chunk()}
+			return p.memo.get(question{collective: p.job.Collective, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(schedules[n], t, r) })
+		}
+		p.ways = append(p.ways, way{
+			algorithm: "Ring", protocol: proto, gpus: x.most() * t.domain(),
+			estimate: func(bytes float64) float64 { return base.Seconds() + ringEstimate(p.job.Collective, t, bytes) },
+			simulate: func(bytes int64) (time.Duration, error) {
+				d, err := x.along(bytes, inParts(p.job.Collective), one)
+				return base + d, err
+			},
+		})
+	}
+	return nil
+}
+
+// ringEstimate is latency and bandwidth of a ring. A pipelined chain, as for
+// Broadcast, moves everything once, the others a share in each step.
+func ringEstimate(c op.Collective, t Topology, bytes float64) float64 {
+	steps := float64(t.Ranks - 1)
+	inter := float64(t.domains() - 1)
+	moved := bytes
+	switch c {
+	case op.AllReduce:
+		steps, inter, moved = 2*steps, 2*inter, 2*bytes*steps/float64(t.Ranks)
+	case op.AllGather, op.ReduceScatter:
+		moved = bytes * steps / float64(t.Ranks)
+	}
+	rate := t.Port
+	if inter > 0 {
+		rate = min(rate, t.Uplink)
+	}
+	return (steps-inter)*t.Latency.Seconds() + inter*t.UplinkLatency.Seconds() + moved*rate.perByte()
+}
+
+// addTrees adds NCCL's tree with each protocol, which counts between nodes: a
+// chain in each, and two trees between them with half of the data each. A
+// tree's channels are simulated as one, like a ring's.
+func (p *Predictor) addTrees() error {
+	x := p.sys.t.treeExtent()
+	schedules := map[int]*schedule.Schedule{}
+	for _, n := range x.simulated() {
+		s, err := treeSchedule(p.sys.t.of(n))
+		if err != nil {
+			return err
+		}
+		schedules[n] = s
+	}
+	for proto := range numProtocols {
+		t := p.sys.tree(proto, p.fit)
+		base := treeBase[proto] + p.fit.Launch
+		one := func(n int, bytes int64) (time.Duration, error) {
+			t, s := t.of(n), schedules[n]
+			r := Run{Bytes: bytes, Window: ringChannels * min(proto.chunk(), treeChunk) / int64(s.Channels)}
+			return p.memo.get(question{collective: treeQuestion, t: t, window: r.Window, bytes: bytes}, func() (time.Duration, error) { return Simulate(s, t, r) })
+		}
+		p.ways = append(p.ways, way{
+			algorithm: "Tree", protocol: proto, gpus: x.most() * t.domain(),
+			estimate: func(bytes float64) float64 { return base.Seconds() + treeEstimate(t, bytes) },
+			simulate: func(bytes int64) (time.Duration, error) {
+				d, err := x.down(bytes, one)
+				return base + d, err
+			},
+		})
+	}
+	return nil
+}
+
+func treeSchedule(t Topology) (*schedule.Schedule, error) {
+	groups := make([][]int, t.domains())
+	for r := range t.Ranks {
+		groups[r/t.domain()] = append(groups[r/t.domain()], r)
+	}
+	return schedule.New(op.AllReduce, schedule.DoubleTree, schedule.Options{Ranks: t.Ranks, Groups: groups})
+}
+
+// treeEstimate is latency and bandwidth of a double tree with chains: through
+// a port everything goes up and down, and so it does through the uplink of an
+// inner node, which with two nodes only sends one half up and one down.
+func treeEstimate(t Topology, bytes float64) float64 {
+	steps := 2 * (float64(t.domain()-1)*t.Latency.Seconds() + log2(t.domains())*t.UplinkLatency.Seconds())
+	return steps + bytes*max(2*t.Port.perByte(), min(2, float64(t.domains()-1))*t.Uplink.perByte())
+}
+
+// addSwitch adds the in-switch reduction: NVLS in one domain, NVLSTree between
+// several.
+func (p *Predictor) addSwitch() {
+	t := p.sys.t
+	t.UplinkLatency = nvlsTreeNet
+	n := t.domains()
+	w := way{algorithm: "NVLS", protocol: simple}
+	chunk := int64(nvlsChunk)
+	if n > 1 {
+		w.algorithm = "NVLSTree"
+	}
+	if n >= nvlsTreeFrom {
+		chunk = nvlsTreeChunk
+	}
+	sw := Switch{
+		Rate:   t.Port * BytesPerSec(p.sys.arch.nvls*nvlsShare),
+		Window: int64(p.sys.arch.nvlsChannels) * int64(t.domain()) * chunk,
+	}
+	latency := nvlsBase + p.fit.Launch
+	w.estimate = func(bytes float64) float64 {
+		rate := sw.Rate
+		if n == 2 {
+			rate = min(rate, t.Uplink)
+		} else if n > 2 {
+			rate = min(rate, t.Uplink/2) // inner nodes of a tree have two children
+		}
+		levels := 0.0
+		if n > 1 {
+			levels = log2(n)
+		}
+		return latency.Seconds() + 2*levels*t.UplinkLatency.Seconds() + bytes*rate.perByte()
+	}
+	x := t.treeExtent()
+	w.gpus = x.most() * t.domain()
+	w.simulate = func(bytes int64) (time.Duration, error) {
+		d, err := x.down(bytes, func(n int, bytes int64) (time.Duration, error) {
+			t := t.of(n)
+			return p.memo.get(question{t: t, window: sw.Window, rate: sw.Rate, bytes: bytes}, func() (time.Duration, error) { return inSwitch(t, sw, bytes) })
+		})
+		return latency + d, err
+	}
+	p.ways = append(p.ways, w)
+}

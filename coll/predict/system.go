@@ -1,0 +1,177 @@
+package predict
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/harness/platform"
+)
+
+// A system is a platform with a number of GPUs: the topology, and the figures
+// that it was made of.
+type system struct {
+	t    Topology
+	arch architecture
+	used []Used
+}
+
+// maxGPUs is far beyond any machine.
+const maxGPUs = 1 << 24
+
+// nicFraction is how much of a NIC's rate data get: 193.72 of 200 Gb/s, the
+// ib_write_bw row of aws-p5en in the data base.
+const nicFraction = 193.72 / 200
+
+// Where NCCL's figures are read: those for NVLS in the version that the GB200
+// tables were measured with.
+const (
+	fromNCCL  = "NCCL 2.30.7"
+	fromNCCL2 = "NCCL 2.26.2"
+)
+
+func (s *system) use(name, value, source string) { s.used = append(s.used, Used{name, value, source}) }
+
+func newSystem(db *platform.DB, j Job, fit Fitted) (system, error) {
+	var s system
+	p, err := db.Platform(j.Platform)
+	if err != nil {
+		return s, err
+	}
+	if err := s.ranks(p, j); err != nil {
+		return s, fmt.Errorf("%s: %w", j.Platform, err)
+	}
+	if err := s.port(db, p); err != nil {
+		return s, fmt.Errorf("%s: %w", j.Platform, err)
+	}
+	if s.t.domains() > 1 {
+		if err := s.uplink(p, fit); err != nil {
+			return s, fmt.Errorf("%s: %w", j.Platform, err)
+		}
+	}
+	s.latencies(fit)
+	return s, s.t.validate()
+}
+
+// ranks finds how many GPUs share a fabric.
+func (s *system) ranks(p *platform.Platform, j Job) error {
+	node := p.GPUsPerNode.Max()
+	if node == 0 {
+		return fmt.Errorf("the data base does not say how many GPUs a node has")
+	}
+	nodes := j.Nodes
+	if nodes == 0 {
+		nodes = (j.GPUs + node - 1) / node
+	}
+	switch {
+	case j.GPUs < 2:
+		return fmt.Errorf("%d GPUs; want 2 or more", j.GPUs)
+	case j.GPUs > maxGPUs:
+		return fmt.Errorf("%d GPUs; want %d at most", j.GPUs, maxGPUs)
+	case nodes < 1 || j.GPUs%nodes != 0:
+		return fmt.Errorf("%d GPUs on %d nodes; each must have as many", j.GPUs, nodes)
+	case j.GPUs/nodes > node:
+		return fmt.Errorf("%d GPUs on %d nodes; a node has %d", j.GPUs, nodes, node)
+	}
+	s.t.Ranks, s.t.Domain = j.GPUs, j.GPUs/nodes
+	if p.GPUsPerDomain > 0 {
+		s.t.Domain = min(j.GPUs, p.GPUsPerDomain)
+		if j.GPUs%s.t.Domain != 0 {
+			return fmt.Errorf("%d GPUs; more than one NVLink domain of %d must be full", j.GPUs, p.GPUsPerDomain)
+		}
+	}
+	return nil
+}
+
+func (s *system) port(db *platform.DB, p *platform.Platform) error {
+	g := db.GPUs[p.GPU]
+	if g == nil {
+		return fmt.Errorf("the data base names no GPU")
+	}
+	arch, ok := architectures[g.Arch]
+	if !ok || g.NVLink == nil || !g.NVLink.Links.Known() {
+		return fmt.Errorf("%s: the model knows NVLink only, and the data base has no number of its links for this GPU", g.Name)
+	}
+	s.arch = arch
+	s.t.Port = BytesPerSec(g.NVLink.Links.Value) * arch.link
+	s.use("NVLinks of a GPU", g.NVLink.Links.Text, g.NVLink.Links.Source)
+	s.use("an NVLink", gbps(arch.link), fromNCCL+" src/graph/topo.h")
+	s.use("advertised NVLink of a GPU", g.NVLink.UniGBps.Text+" GB/s", g.NVLink.UniGBps.Source+", for comparison")
+	if arch.nvls > 0 {
+		s.use("in-switch reduction", fmt.Sprintf("%g x 5/6 of the links, %d channels", arch.nvls, arch.nvlsChannels), fromNCCL2+" src/graph/tuning.cc, src/transport/nvls.cc")
+	}
+	return nil
+}
+
+// uplink finds a domain's rate into the network.
+func (s *system) uplink(p *platform.Platform, fit Fitted) error {
+	if p.NICs == nil && s.t.Domain == 72 {
+		s.t.Uplink = fit.RackUplink
+		s.use("uplink of a rack", gbps(fit.RackUplink), "fitted: the data base has no NIC figure")
+		return nil
+	}
+	if p.NICs == nil {
+		return fmt.Errorf("the data base has no NICs for it, and %d domains need them", s.t.domains())
+	}
+	gbit, total := p.NICs.Gbit()
+	if gbit == 0 {
+		return fmt.Errorf("the data base has no rate of its NICs, and %d domains need it", s.t.domains())
+	}
+	s.t.Uplink = BytesPerSec(gbit/8*nicFraction) * GBps
+	s.use("NICs of a node", fmt.Sprintf("%g Gb/s", gbit), total.Source)
+	s.use("data's share of a NIC", fmt.Sprintf("%.3f", nicFraction), "ib_write_bw of aws-p5en, mle-net")
+	return nil
+}
+
+// latencies lists what operations and steps take beside the transfer, in order
+// LL, LL128, Simple.
+func (s *system) latencies(fit Fitted) {
+	const from = fromNCCL + " src/graph/tuning.cc"
+	s.use("ring: operation, step", fmt.Sprintf("%v, %v", ringBase, ringNVLink), from)
+	if s.t.domains() > 1 {
+		s.use("ring: step between nodes", fmt.Sprint(ringNet), from)
+		s.use("tree: step, and between nodes", fmt.Sprintf("%v, %v", treeNVLink, treeNet), from)
+	}
+	if s.arch.nvls > 0 {
+		s.use("NVLS: operation, step between", fmt.Sprintf("%v, %v", nvlsBase, nvlsTreeNet), fromNCCL2+" src/graph/tuning.cc")
+	}
+	s.use("launch overhead", fit.Launch.String(), "fitted")
+	s.use("work of a step with Simple", fit.Step.String(), "fitted")
+	s.use("share of NCCL's allowance for LL", fmt.Sprintf("%.2f", fit.LLFraction), "fitted")
+}
+
+// ring is the topology as a ring with a protocol sees it.
+func (s *system) ring(p protocol, fit Fitted) Topology {
+	t := s.t
+	factor := BytesPerSec(1)
+	t.Latency, t.UplinkLatency = ringNVLink[p], ringNet[p]
+	switch p {
+	case ll:
+		i := min(t.domains(), 3) - 1
+		factor = min(llFactor, s.arch.llMax[i]/t.Port) * BytesPerSec(fit.LLFraction)
+	case ll128:
+		factor = ll128Factor
+	case simple:
+		t.Latency += fit.Step
+		t.UplinkLatency += fit.Step
+	}
+	t.Port *= factor
+	t.Uplink *= factor
+	return t
+}
+
+// tree is the topology as a tree with a protocol sees it.
+func (s *system) tree(p protocol, fit Fitted) Topology {
+	t := s.t
+	t.Latency, t.UplinkLatency = treeNVLink[p], treeNet[p]
+	factor := [numProtocols]BytesPerSec{treeLL, treeLL128, treeFactor}[p]
+	if p == simple {
+		t.Latency += fit.Step
+		t.UplinkLatency += fit.Step
+	}
+	t.Port *= factor
+	if p != simple {
+		t.Uplink *= factor / treeFactor // flags go through the network, too
+	}
+	return t
+}
+
+func gbps(r BytesPerSec) string { return fmt.Sprintf("%.4g GB/s", float64(r/GBps)) }

@@ -1,0 +1,67 @@
+package predict
+
+import (
+	"fmt"
+	"time"
+)
+
+// A Topology is a machine of equal ranks in equal domains: a domain is what
+// NVLink, shared memory or another fast fabric joins (a node, a rack), a
+// network joins domains. Every rank has a port into its domain's fabric that
+// sends and receives at once, each way at the full rate; every domain has an
+// uplink likewise. A port or uplink serves one message after the other, in the
+// order in which they are ready.
+type Topology struct {
+	Ranks  int
+	Domain int // ranks of a domain; consecutive ones share it. 0: one domain
+
+	Port          BytesPerSec   // a rank's injection and ejection rate
+	Latency       time.Duration // of a message within a domain, beside its transfer
+	NIC           BytesPerSec   // a rank's rate into the network; 0: only the uplink limits
+	Uplink        BytesPerSec   // a domain's rate into the network, all its NICs together
+	UplinkLatency time.Duration // of a message between domains
+
+	Overhead time.Duration // a rank's work on each step, in which it does nothing else
+	Reduce   BytesPerSec   // a rank's rate of combining two operands; 0: it costs nothing beside the transfer
+	Copy     BytesPerSec   // a rank's rate of storing what it received; 0: likewise
+}
+
+func (t Topology) validate() error {
+	switch {
+	case t.Ranks < 1:
+		return fmt.Errorf("topology: %d ranks; want at least 1", t.Ranks)
+	case t.Domain < 0 || t.Domain > 0 && t.Ranks%t.Domain != 0:
+		return fmt.Errorf("topology: %d ranks in domains of %d; the domains must be equal", t.Ranks, t.Domain)
+	case t.Port <= 0:
+		return fmt.Errorf("topology: a port of %g bytes/s; want more than 0", float64(t.Port))
+	case t.domains() > 1 && t.Uplink <= 0:
+		return fmt.Errorf("topology: %d domains without an uplink rate", t.domains())
+	case t.NIC < 0 || t.Reduce < 0 || t.Copy < 0 || t.Latency < 0 || t.UplinkLatency < 0 || t.Overhead < 0:
+		return fmt.Errorf("topology: a rate or latency is negative")
+	}
+	return nil
+}
+
+// domain is the number of ranks of one.
+func (t Topology) domain() int {
+	if t.Domain == 0 {
+		return t.Ranks
+	}
+	return t.Domain
+}
+
+func (t Topology) domains() int { return t.Ranks / t.domain() }
+
+// BytesPerSec is a bandwidth. GBps is the unit of the hardware data base.
+type BytesPerSec float64
+
+// GBps is 1e9 bytes a second.
+const GBps BytesPerSec = 1e9
+
+// perByte is the seconds that a byte takes; a rate of 0 costs nothing.
+func (r BytesPerSec) perByte() float64 {
+	if r <= 0 {
+		return 0
+	}
+	return 1 / float64(r)
+}
