@@ -47,62 +47,61 @@ func (c *Comm) Do(o *op.Op) error {
 	if !o.Coll.Rooted() {
 		root = NoPeer
 	}
-	return c.call(op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled}}, send, recv)
 }
 
 // call does a collective on buffers that may have more than it needs.
-func (c *Comm) call(o op.Op, send, recv Buffer) error {
-	a := call{Op: o, device: [2]bool{send.device, recv.device}}
-	a.Send, a.Recv = send.b, recv.b
-	return c.do(&a)
+func (c *Comm) call(a *call, send, recv Buffer) error {
+	a.Send, a.Recv, a.device = send.b, recv.b, [2]bool{send.device, recv.device}
+	return c.do(a)
 }
 
 // AllReduce reduces count elements of all ranks' send buffers into every
 // rank's receive buffer.
 func (c *Comm) AllReduce(send, recv Buffer, count int, t Type, red Op) error {
-	return c.call(op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: red, Root: NoPeer}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: red, Root: NoPeer}}, send, recv)
 }
 
 // Broadcast copies count elements of the root's send buffer into every rank's
 // receive buffer. Other ranks' send buffers are not looked at.
 func (c *Comm) Broadcast(send, recv Buffer, count int, t Type, root int) error {
-	return c.call(op.Op{Coll: op.Broadcast, Count: count, Type: t, Root: root}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.Broadcast, Count: count, Type: t, Root: root}}, send, recv)
 }
 
 // Reduce reduces count elements of all ranks' send buffers into the root's
 // receive buffer. Other ranks' receive buffers are left alone.
 func (c *Comm) Reduce(send, recv Buffer, count int, t Type, red Op, root int) error {
-	return c.call(op.Op{Coll: op.Reduce, Count: count, Type: t, Red: red, Root: root}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.Reduce, Count: count, Type: t, Red: red, Root: root}}, send, recv)
 }
 
 // AllGather puts count elements of every rank into every rank's receive
 // buffer, which takes count elements a rank, in the order of the ranks.
 func (c *Comm) AllGather(send, recv Buffer, count int, t Type) error {
-	return c.call(op.Op{Coll: op.AllGather, Count: count, Type: t, Root: NoPeer}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.AllGather, Count: count, Type: t, Root: NoPeer}}, send, recv)
 }
 
 // ReduceScatter reduces the send buffers, of count elements a rank, and gives
 // each rank the count elements of the result that are its own.
 func (c *Comm) ReduceScatter(send, recv Buffer, count int, t Type, red Op) error {
-	return c.call(op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: red, Root: NoPeer}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: red, Root: NoPeer}}, send, recv)
 }
 
 // AllToAll sends count elements to each rank: part i of the send buffer goes to
 // part "own rank" of rank i's receive buffer. In place, which NCCL lacks, costs
 // a copy of the whole buffer.
 func (c *Comm) AllToAll(send, recv Buffer, count int, t Type) error {
-	return c.call(op.Op{Coll: op.AllToAll, Count: count, Type: t, Root: NoPeer}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.AllToAll, Count: count, Type: t, Root: NoPeer}}, send, recv)
 }
 
 // Gather puts count elements of every rank into the root's receive buffer.
 func (c *Comm) Gather(send, recv Buffer, count int, t Type, root int) error {
-	return c.call(op.Op{Coll: op.Gather, Count: count, Type: t, Root: root}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.Gather, Count: count, Type: t, Root: root}}, send, recv)
 }
 
 // Scatter puts part i of the root's send buffer, count elements, into rank i's
 // receive buffer.
 func (c *Comm) Scatter(send, recv Buffer, count int, t Type, root int) error {
-	return c.call(op.Op{Coll: op.Scatter, Count: count, Type: t, Root: root}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.Scatter, Count: count, Type: t, Root: root}}, send, recv)
 }
 
 // Send sends count elements to a rank that calls Recv with the same count and
@@ -123,17 +122,17 @@ type PreMulSum struct{ Factor float64 }
 
 // AllReducePreMul is AllReduce with a PreMulSum.
 func (c *Comm) AllReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.call(op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}}, send, recv)
 }
 
 // ReducePreMul is Reduce with a PreMulSum.
 func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, root int) error {
-	return c.call(op.Op{Coll: op.Reduce, Count: count, Type: t, Red: Sum, Root: root, Scale: m.Factor, Scaled: true}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.Reduce, Count: count, Type: t, Red: Sum, Root: root, Scale: m.Factor, Scaled: true}}, send, recv)
 }
 
 // ReduceScatterPreMul is ReduceScatter with a PreMulSum.
 func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.call(op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}}, send, recv)
 }
 
 // name is what logs and errors call the operation.

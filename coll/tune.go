@@ -71,7 +71,7 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Ch
 	if count == 0 {
 		return 0, nil
 	}
-	a := op.Op{Coll: coll, Count: count, Type: Float32}
+	a := call{Op: op.Op{Coll: coll, Count: count, Type: Float32}}
 	if !coll.Rooted() {
 		a.Root = NoPeer
 	}
@@ -81,7 +81,8 @@ func (c *Comm) measure(ctx context.Context, coll op.Collective, choice choose.Ch
 		}
 		start := time.Now()
 		for range n {
-			if err := c.call(a, Bytes(in), Bytes(out)); err != nil {
+			b := a
+			if err := c.call(&b, Bytes(in), Bytes(out)); err != nil {
 				return 0, err
 			}
 		}
