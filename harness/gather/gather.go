@@ -31,7 +31,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -205,13 +204,4 @@ func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) 
 		return nil, st, fmt.Errorf("gather: %s: %w", o.who(o.Rank), err)
 	}
 	return out, st, nil
-}
-
-// brief is an error's text without what Go's network errors say twice.
-func brief(err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
-		return op.Err.Error()
-	}
-	return strings.TrimSpace(err.Error())
 }

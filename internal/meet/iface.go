@@ -1,0 +1,204 @@
+package meet
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// An Interface is a network interface that is up, with one of its addresses. A
+// link-local address has its zone.
+type Interface struct {
+	Name string
+	Addr netip.Addr
+}
+
+// Interfaces returns the addresses that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY
+// with these values admit, best first: those of the interface named first, in the
+// system's order, IPv4 before IPv6, link-local ones last.
+func Interfaces(ifname, family string) ([]Interface, error) {
+	all, err := AllInterfaces()
+	if err != nil {
+		return nil, err
+	}
+	return selectInterfaces(all, ifname, family)
+}
+
+// AllInterfaces returns all addresses of this host.
+func AllInterfaces() ([]Interface, error) {
+	list, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list network interfaces: %w", err)
+	}
+	var out []Interface
+	for _, i := range list {
+		if i.Flags&net.FlagUp == 0 {
+			continue
+		}
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it has just gone
+		}
+		for _, a := range addrs {
+			prefix, err := netip.ParsePrefix(a.String())
+			if err != nil {
+				continue
+			}
+			addr := prefix.Addr().Unmap()
+			if addr.IsLinkLocalUnicast() && addr.Is6() {
+				addr = addr.WithZone(i.Name)
+			}
+			out = append(out, Interface{i.Name, addr})
+		}
+	}
+	return out, nil
+}
+
+// A namePattern is a parsed NCCL_SOCKET_IFNAME.
+type namePattern struct {
+	names          []string
+	exact, exclude bool
+}
+
+func parseNamePattern(s string) namePattern {
+	var p namePattern
+	s = strings.TrimSpace(s)
+	s, p.exclude = strings.CutPrefix(s, "^")
+	s, p.exact = strings.CutPrefix(s, "=")
+	for name := range strings.SplitSeq(s, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			p.names = append(p.names, name)
+		}
+	}
+	return p
+}
+
+// order returns the place of the first name that fits, or -1.
+func (p namePattern) order(iface string) int {
+	return slices.IndexFunc(p.names, func(name string) bool {
+		if p.exact {
+			return iface == name
+		}
+		return strings.HasPrefix(iface, name)
+	})
+}
+
+// selectInterfaces is Interfaces without the system.
+func selectInterfaces(all []Interface, ifname, family string) ([]Interface, error) {
+	of, err := Family(family)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return !of(i.Addr) })
+	p := parseNamePattern(ifname)
+	if len(p.names) == 0 {
+		return defaultInterfaces(all)
+	}
+	out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return (p.order(i.Name) >= 0) == p.exclude })
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no interface fits NCCL_SOCKET_IFNAME=%q with family %q; there are %s", ifname, family, Names(all))
+	}
+	slices.SortStableFunc(out, func(a, b Interface) int {
+		if d := p.order(a.Name) - p.order(b.Name); d != 0 && !p.exclude {
+			return d
+		}
+		return CompareAddrs(a.Addr, b.Addr)
+	})
+	return out, nil
+}
+
+// defaultInterfaces takes what is not loopback or a bridge of containers or
+// virtual machines, else the bridges, else loopback.
+func defaultInterfaces(all []Interface) ([]Interface, error) {
+	class := func(i Interface) int {
+		switch {
+		case i.Addr.IsLoopback() || i.Name == "lo":
+			return 2
+		case strings.HasPrefix(i.Name, "docker"), strings.HasPrefix(i.Name, "virbr"):
+			return 1
+		}
+		return 0
+	}
+	for c := range 3 {
+		out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return class(i) != c })
+		if len(out) > 0 {
+			slices.SortStableFunc(out, func(a, b Interface) int { return CompareAddrs(a.Addr, b.Addr) })
+			return out, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no network interface with an address, not even loopback; there are %s", Names(all))
+}
+
+// CompareAddrs orders addresses: IPv4, global IPv6, IPv4 link-local, IPv6
+// link-local.
+func CompareAddrs(a, b netip.Addr) int {
+	rank := func(a netip.Addr) (n int) {
+		if a.Is6() {
+			n = 1
+		}
+		if a.IsLinkLocalUnicast() {
+			n += 2
+		}
+		return n
+	}
+	return rank(a) - rank(b)
+}
+
+// Family returns what tells the addresses that an NCCL_SOCKET_FAMILY admits.
+func Family(family string) (func(netip.Addr) bool, error) {
+	switch family {
+	case "":
+		return netip.Addr.IsValid, nil
+	case "AF_INET":
+		return netip.Addr.Is4, nil
+	case "AF_INET6":
+		return netip.Addr.Is6, nil
+	}
+	return nil, fmt.Errorf("NCCL_SOCKET_FAMILY=%q; it can be AF_INET or AF_INET6", family)
+}
+
+// Names lists interfaces for a person.
+func Names(list []Interface) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	var out []string
+	for _, i := range list {
+		out = append(out, fmt.Sprintf("%s (%s)", i.Name, i.Addr))
+	}
+	return strings.Join(out, ", ")
+}
+
+// Zones returns a as it can be dialled from here: a link-local IPv6 address once for
+// every interface that an NCCL_SOCKET_IFNAME admits.
+func Zones(a netip.AddrPort, ifname string) []netip.AddrPort {
+	if !a.Addr().Is6() || !a.Addr().IsLinkLocalUnicast() || a.Addr().Zone() != "" {
+		return []netip.AddrPort{a}
+	}
+	list, err := Interfaces(ifname, "AF_INET6")
+	if err != nil {
+		return nil
+	}
+	var out []netip.AddrPort
+	for _, i := range list {
+		if i.Addr.Zone() != "" {
+			if z := netip.AddrPortFrom(a.Addr().WithZone(i.Name), a.Port()); !slices.Contains(out, z) {
+				out = append(out, z)
+			}
+		}
+	}
+	return out
+}
+
+// AddrPort is the address of a TCP connection's end, or of a listener; for others it
+// is not valid.
+func AddrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+}
