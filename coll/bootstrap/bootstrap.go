@@ -39,6 +39,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // Options are what Root, Join and ShareID have in common. The zero value is
@@ -94,8 +96,9 @@ var (
 	ErrMissing = errors.New("ranks are missing")
 	// ErrLost: a rank went away, or could not be reached, while joining.
 	ErrLost = errors.New("a rank is lost")
-	// ErrRefused: who listens at the root's address does not know the secret.
-	ErrRefused = errors.New("not authenticated")
+	// ErrRefused: what listens at the root's address does not know the secret,
+	// speaks another protocol, or does not expect this rank.
+	ErrRefused = meet.ErrRefused
 	// ErrTimeout: an exchange was not completed in time.
 	ErrTimeout = errors.New("timed out")
 	// ErrClosed: the Net was closed, or its Root, by its owner.
