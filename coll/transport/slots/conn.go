@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 )
 
 // A Conn is what both ends of a connection have. Its lock is held within each
@@ -25,7 +26,7 @@ type Conn struct {
 
 	e          *Endpoint
 	end        End
-	point      string // the peer's, for a sender
+	point      rendezvous.Addrs // the peer's, for a sender
 	maxMessage int
 	answered   bool
 
@@ -126,8 +127,12 @@ func (c *Conn) miss() {
 // Ask dials the peer, says what the network adds, and returns what the peer's
 // answers.
 func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
-	wire, err := c.e.point.Dial(ctx, c.Peer, c.point, c.Channel)
+	wire, err := c.e.point.Dial(ctx, c.point, rendezvous.Stream{Peer: c.Peer, Channel: c.Channel, Count: 1})
 	if err != nil {
+		return nil, err
+	}
+	if err := c.e.keep(wire); err != nil {
+		wire.Close()
 		return nil, err
 	}
 	c.Lock()
@@ -142,6 +147,29 @@ func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	return text, err
+}
+
+// keep has the kernel notice a peer that does not answer any more.
+func (e *Endpoint) keep(wire net.Conn) error {
+	t, ok := wire.(*net.TCPConn)
+	if !ok {
+		return nil // a pipe, in tests
+	}
+	every := max(e.opt.Timeout/4, time.Second)
+	if err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: every, Interval: every, Count: 3}); err != nil {
+		return err
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := raw.Control(func(fd uintptr) {
+		serr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(e.opt.Timeout.Milliseconds()))
+	}); err != nil {
+		return err
+	}
+	return serr
 }
 
 // ErrVanished is about a peer that hung up while a connection was made. It has

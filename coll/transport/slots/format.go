@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 )
 
 // HeaderSize is the length of what goes before each message in its slot, in
@@ -140,12 +141,12 @@ const infoVersion = "slots/1"
 // An info is what an endpoint tells its peers, as four words of text.
 type info struct {
 	maxMessage int
-	point      string // of a rendezvous.Point
+	point      rendezvous.Addrs
 	network    string // its name
 }
 
 func (i info) marshal() []byte {
-	return fmt.Appendf(nil, "%s %d %s %q", infoVersion, i.maxMessage, i.point, i.network)
+	return fmt.Appendf(nil, "%s %d %v %q", infoVersion, i.maxMessage, i.point, i.network)
 }
 
 func parseInfo(data []byte) (i info, err error) {
@@ -157,9 +158,13 @@ func parseInfo(data []byte) (i info, err error) {
 	if err != nil || n == 0 {
 		return i, fmt.Errorf("message size %q is not a positive number", words[1])
 	}
+	point, err := rendezvous.ParseAddrs(words[2])
+	if err != nil {
+		return i, err
+	}
 	name, err := strconv.Unquote(words[3])
 	if err != nil {
 		return i, fmt.Errorf("%q is no name of a network", words[3])
 	}
-	return info{int(n), words[2], name}, nil
+	return info{int(n), point, name}, nil
 }

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 )
 
 func TestHeader(t *testing.T) {
@@ -72,8 +75,8 @@ func FuzzAsk(f *testing.F) {
 
 // FuzzInfo: what is read means the same when it is said again.
 func FuzzInfo(f *testing.F) {
-	f.Add(info{4096, "127.0.0.1:1", "a plugin"}.marshal())
-	for _, bad := range []string{"", "slots/1 0 x y", "slots/0 1 x \"y\"", "slots/1 1", "slots/1 1 x y"} {
+	f.Add(info{4096, rendezvous.Addrs{netip.MustParseAddrPort("127.0.0.1:1")}, "a plugin"}.marshal())
+	for _, bad := range []string{"", "slots/1 0 10.0.0.1:1 \"y\"", "slots/0 1 10.0.0.1:1 \"y\"", "slots/1 1", "slots/1 1 10.0.0.1:1 y", "slots/1 1 x \"y\""} {
 		if _, err := parseInfo([]byte(bad)); err == nil {
 			f.Errorf("%q is an info", bad)
 		}
@@ -84,7 +87,7 @@ func FuzzInfo(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parseInfo(i.marshal()); again != i || err != nil {
+		if again, err := parseInfo(i.marshal()); !reflect.DeepEqual(again, i) || err != nil {
 			t.Errorf("%q is %+v, and said again %+v, %v", data, i, again, err)
 		}
 	})
