@@ -36,6 +36,7 @@
 package bootstrap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -84,6 +85,12 @@ func (o Options) withDefaults() Options {
 		o.Logf = func(string, ...any) {}
 	}
 	return o
+}
+
+// patience bounds how long a rank waits for its root, whose word on what is late is
+// better than the rank's own: that gets time.
+func (o Options) patience(ctx context.Context, format string, a ...any) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, o.Timeout+o.Timeout/8+time.Second, wrapf(ErrTimeout, format, a...))
 }
 
 // What a failed Join wraps, so that callers can tell the user's mistakes from

@@ -207,8 +207,7 @@ func (c *Crew) Close(why error) {
 
 // report connects a rank with rank 0, and waits for its word to begin.
 func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
-	// Rank 0's word on what is late is better than ours: give it time.
-	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+c.o.Timeout/8+time.Second, wrapf(ErrTimeout, "it did not begin within %v", c.o.Timeout))
+	ctx, cancel := c.o.patience(ctx, "it did not begin within %v", c.o.Timeout)
 	defer cancel()
 	// Where this rank comes from is where others look for it: a link-local address,
 	// which needs a zone of their own, is the last that will do.

@@ -40,9 +40,7 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The root's word on what is late is better than ours: give it time.
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout+o.Timeout/8+time.Second,
-		wrapf(ErrTimeout, "rank %d: joining was not done within %v", rank, o.Timeout))
+	ctx, cancel := o.patience(ctx, "rank %d: joining was not done within %v", rank, o.Timeout)
 	defer cancel()
 
 	begun := time.Now()

@@ -44,7 +44,7 @@ type Gate struct {
 	listeners []net.Listener
 	unknown   []net.Conn // oldest first
 	closed    bool
-	dropped   uint64
+	noted     uint64 // troubles
 }
 
 // Listen listens at an address, "ip:port"; port 0 is any. It returns where.
@@ -92,7 +92,7 @@ func (g *Gate) accept(l net.Listener) {
 			return
 		}
 		if err != nil { // out of file descriptors, most likely: it may pass
-			g.logf("%s: accept: %v", g.Name, err)
+			g.note("accept: %v", err)
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -156,25 +156,23 @@ func (g *Gate) receive(c net.Conn) {
 	g.Enter(c, claim, key)
 }
 
-// drop hangs up and logs the first ten, then every time their number doubles: a
-// flood of strangers must not become a flood of lines. Who hung up first is not
-// logged: most likely it is a caller that got in by another address.
+// drop hangs up. That the caller did first is not logged: most likely it is a caller that got
+// in by another address.
 func (g *Gate) drop(c net.Conn, why error) {
 	c.Close()
-	if errors.Is(why, io.EOF) || errors.Is(why, syscall.ECONNRESET) {
-		return
-	}
-	g.mu.Lock()
-	g.dropped++
-	n := g.dropped
-	g.mu.Unlock()
-	if n <= 10 || bits.OnesCount64(n) == 1 {
-		g.logf("%s: dropped a connection from %s (the %d. so far): %v", g.Name, c.RemoteAddr(), n, why)
+	if !errors.Is(why, io.EOF) && !errors.Is(why, syscall.ECONNRESET) {
+		g.note("dropped a connection from %v: %v", c.RemoteAddr(), why)
 	}
 }
 
-func (g *Gate) logf(format string, a ...any) {
-	if g.Logf != nil {
-		g.Logf(format, a...)
+// note logs the first ten troubles, then one every time that their number doubles: a
+// flood of strangers must not become a flood of lines.
+func (g *Gate) note(format string, a ...any) {
+	g.mu.Lock()
+	g.noted++
+	n := g.noted
+	g.mu.Unlock()
+	if g.Logf != nil && (n <= 10 || bits.OnesCount64(n) == 1) {
+		g.Logf("%s: %s (the %d. trouble so far)", g.Name, fmt.Sprintf(format, a...), n)
 	}
 }

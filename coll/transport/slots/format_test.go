@@ -76,7 +76,7 @@ func FuzzAsk(f *testing.F) {
 // FuzzInfo: what is read means the same when it is said again.
 func FuzzInfo(f *testing.F) {
 	f.Add(info{4096, rendezvous.Addrs{netip.MustParseAddrPort("127.0.0.1:1")}, "a plugin"}.marshal())
-	for _, bad := range []string{"", "slots/1 0 10.0.0.1:1 \"y\"", "slots/0 1 10.0.0.1:1 \"y\"", "slots/1 1", "slots/1 1 10.0.0.1:1 y", "slots/1 1 x \"y\""} {
+	for _, bad := range []string{"", "slots/2 0 10.0.0.1:1 \"y\"", "slots/0 1 10.0.0.1:1 \"y\"", "slots/2 1", "slots/2 1 10.0.0.1:1 y", "slots/2 1 x \"y\""} {
 		if _, err := parseInfo([]byte(bad)); err == nil {
 			f.Errorf("%q is an info", bad)
 		}

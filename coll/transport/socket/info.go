@@ -9,7 +9,7 @@ import (
 )
 
 // infoVersion is the first word of an Info. It changes with the wire format.
-const infoVersion = "tcp/1"
+const infoVersion = "tcp/2"
 
 // An info is what an endpoint tells its peers: three words of text.
 type info struct {
