@@ -40,8 +40,10 @@ func (c *Caller) Dial(ctx context.Context, addr string) (conn net.Conn, key []by
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err = c.greet(ctx, conn)
-	return conn, key, err
+	if key, err = c.greet(ctx, conn); err != nil {
+		return nil, nil, err
+	}
+	return conn, key, nil
 }
 
 // greet closes conn if it fails.

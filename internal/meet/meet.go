@@ -153,8 +153,10 @@ func (p Protocol) Examine(c io.ReadWriter, secret []byte) (claim, key []byte, er
 		return nil, nil, err
 	}
 	var answer [macBytes]byte
-	if _, err := io.ReadFull(c, answer[:]); err != nil {
-		return nil, nil, fmt.Errorf("it did not answer the challenge (has it another secret?): %w", err)
+	if _, err := io.ReadFull(c, answer[:]); err == io.EOF {
+		return nil, nil, refusef("it hung up on the challenge: it has another secret, most likely")
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("it did not answer the challenge: %w", err)
 	}
 	if !hmac.Equal(answer[:], code(secret, "caller", hello, nonce[:])) {
 		return nil, nil, refusef("it does not know the secret")

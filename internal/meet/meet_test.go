@@ -97,7 +97,7 @@ func TestHandshake(t *testing.T) {
 		callerErr, listenerErr string
 	}{
 		{"one secret", func(*side) {}, "", ""},
-		{"two secrets", func(l *side) { l.secret = "another" }, "what listens there does not know the secret", "did not answer the challenge (has it another secret?)"},
+		{"two secrets", func(l *side) { l.secret = "another" }, "what listens there does not know the secret", "it hung up on the challenge: it has another secret"},
 		{"two protocols", func(l *side) { l.protocol.Name = "u1" }, `protocol "u1" and not "t1"`, `protocol "t1" and not "u1"`},
 		{"two versions", func(l *side) { l.protocol = Protocol{"t2", 9} }, `protocol "t2" and not "t1"`, "another version"},
 	} {

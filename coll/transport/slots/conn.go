@@ -2,6 +2,7 @@ package slots
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/rendezvous"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A Conn is what both ends of a connection have. Its lock is held within each
@@ -139,7 +141,7 @@ func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
 	c.wire = wire
 	c.Unlock()
 	stop := context.AfterFunc(ctx, func() { wire.SetDeadline(time.Unix(1, 0)) })
-	_, err = wire.Write(ask{uint32(c.Device), uint32(c.maxMessage), text}.marshal())
+	err = ask{uint32(c.Device), uint32(c.maxMessage), text}.write(wire)
 	if err == nil {
 		text, err = readAnswer(wire)
 	}
@@ -181,7 +183,7 @@ func (c *Conn) Answer(text []byte) error { return c.answer(text, nil) }
 
 func (c *Conn) answer(text []byte, failure error) error {
 	c.answered = true
-	if _, err := c.wire.Write(answer(text, failure)); err != nil {
+	if err := writeAnswer(c.wire, text, failure); err != nil {
 		return fmt.Errorf("%w: %w", ErrVanished, err)
 	}
 	return nil
@@ -199,17 +201,13 @@ func (c *Conn) Watch() { c.e.wg.Go(c.watch) }
 
 func (c *Conn) watch() {
 	for {
-		word, n, err := readPair(c.wire)
+		n, err := readBye(c.wire)
 		if err != nil {
 			c.hangUp(err)
 			return
 		}
 		c.Lock()
-		if word == wordBye {
-			c.Gone, c.Told = true, n
-		} else {
-			c.Fail(fmt.Sprintf("it sent the word %#x", word))
-		}
+		c.Gone, c.Told = true, n
 		c.Unlock()
 		c.Leave()
 	}
@@ -267,7 +265,7 @@ func (c *Conn) Bye(n uint32) {
 	case c.Broken:
 		c.wire.Close()
 	default:
-		c.wire.Write(pairOf(wordBye, n))
+		meet.WriteFrame(c.wire, frameBye, binary.BigEndian.AppendUint32(nil, n))
 	}
 }
 
