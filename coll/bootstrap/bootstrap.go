@@ -29,10 +29,10 @@
 //
 // # Who may come in
 //
-// A connection starts with a mutual challenge and response keyed with the ID's
-// secret, which never crosses the wire. Strangers are dropped and logged.
-// What follows the handshake is neither encrypted nor signed: this keeps out
-// whoever can connect, not whoever can rewrite the packets of others.
+// Both ends of a connection prove that they know the ID's secret, which never
+// crosses the wire (internal/meet). Strangers are dropped and logged. Nothing is
+// encrypted or signed: this keeps out whoever can connect, not whoever can rewrite
+// the packets of others.
 package bootstrap
 
 import (

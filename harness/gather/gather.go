@@ -21,9 +21,8 @@
 //
 // # Who may come in
 //
-// A connection starts with a mutual challenge and response keyed with the
-// token, which never crosses the wire; strangers are dropped. What follows is
-// neither encrypted nor signed.
+// Both ends of a connection prove that they know the token, which never crosses the
+// wire (internal/meet); strangers are dropped. Nothing is encrypted or signed.
 package gather
 
 import (

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// dialTime bounds one attempt at one address. A lost SYN is sent again after 1
-	// and 3 seconds.
+	// dialTime bounds one attempt to connect. A lost SYN is sent again after 1 and 3
+	// seconds.
 	dialTime = 5 * time.Second
 	// stagger is how long the better address is tried alone: RFC 8305, "Connection
 	// Attempt Delay".
@@ -28,7 +28,7 @@ type Caller struct {
 	Protocol Protocol
 	Secret   []byte
 	Claim    []byte
-	Patience time.Duration // for the handshake; 0 stands for the constant
+	Patience time.Duration // until the listener has proved itself; 0 stands for the constant
 	Dialer   net.Dialer
 	Late     bool // the listener may come later than the caller, and another be there before
 }
@@ -62,7 +62,6 @@ func (c *Caller) greet(ctx context.Context, conn net.Conn) ([]byte, error) {
 		conn.Close()
 		return nil, &net.OpError{Op: "greet", Net: "tcp", Addr: conn.RemoteAddr(), Err: err}
 	}
-	conn.SetDeadline(time.Time{})
 	return key, nil
 }
 
@@ -111,8 +110,8 @@ func Again(ctx context.Context, f func() (final bool, err error)) error {
 
 // try tries each address once: those that connect, in the order in which they do,
 // until one lets us in. One at a time, since the listener must not see us twice.
-func (c *Caller) try(ctx context.Context, addrs []string) (net.Conn, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+func (c *Caller) try(all context.Context, addrs []string) (net.Conn, []byte, error) {
+	ctx, cancel := context.WithTimeout(all, dialTime)
 	defer cancel()
 	type result struct {
 		conn net.Conn
@@ -141,7 +140,7 @@ func (c *Caller) try(ctx context.Context, addrs []string) (net.Conn, []byte, err
 		}
 		if r.err == nil {
 			var key []byte
-			if key, r.err = c.greet(ctx, r.conn); r.err == nil {
+			if key, r.err = c.greet(all, r.conn); r.err == nil {
 				return r.conn, key, nil
 			}
 		}

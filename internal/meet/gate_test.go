@@ -71,6 +71,24 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestSlowVerdict: a caller does not give up, and come twice, when the listener has
+// proved itself and takes its time.
+func TestSlowVerdict(t *testing.T) {
+	var asked atomic.Int64
+	_, addr := open(t, func(g *Gate) {
+		g.Admit = func([]byte) error {
+			asked.Add(1)
+			time.Sleep(500 * time.Millisecond)
+			return nil
+		}
+	})
+	c := caller()
+	c.Patience = 250 * time.Millisecond
+	if err := heard(t.Context(), c, addr); err != nil || asked.Load() != 1 {
+		t.Errorf("%v, after %d attempts", err, asked.Load())
+	}
+}
+
 // TestSquatters: connections that say nothing, more than may be in the handshake at
 // once, keep nobody out, and the oldest of them go.
 func TestSquatters(t *testing.T) {

@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 const (
@@ -89,7 +90,8 @@ func code(secret []byte, what string, hello, nonce []byte) []byte {
 
 // Greet is the caller's side of the handshake. It returns when the listener has let
 // the caller in, with a key of 32 bytes that only the two ends of this connection
-// have. Errors that are no ErrRefused may pass.
+// have. Errors that are no ErrRefused may pass. A deadline of the connection holds
+// until the listener has proved itself, and is taken away then.
 func (p Protocol) Greet(c io.ReadWriter, secret, claim []byte) (key []byte, err error) {
 	if len(claim) != p.Claim {
 		panic(fmt.Sprintf("meet: a claim of %d bytes; those of %q have %d", len(claim), p.Name, p.Claim))
@@ -111,6 +113,11 @@ func (p Protocol) Greet(c io.ReadWriter, secret, claim []byte) (key []byte, err 
 	nonce, proof := reply[magicBytes:][:nonceBytes], reply[magicBytes+nonceBytes:]
 	if !hmac.Equal(proof, code(secret, "listener", hello, nonce)) {
 		return nil, refusef("what listens there does not know the secret")
+	}
+	// From here on the listener may take the caller for one that is in, and is one to
+	// be waited for. To give up and call again would be to come twice.
+	if d, ok := c.(interface{ SetDeadline(time.Time) error }); ok {
+		d.SetDeadline(time.Time{})
 	}
 	if _, err := c.Write(code(secret, "caller", hello, nonce)); err != nil {
 		return nil, err

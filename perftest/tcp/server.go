@@ -115,7 +115,8 @@ func (s *Server) serve(c *net.TCPConn, b []byte) {
 // refuse tells the caller why there is no measurement, if it still listens.
 func (s *Server) refuse(c *net.TCPConn, why error) {
 	c.SetWriteDeadline(time.Now().Add(s.max.handshake))
-	meet.WriteFrame(c, frameRefused, []byte(why.Error()))
+	text := why.Error()
+	meet.WriteFrame(c, frameRefused, []byte(text[:min(len(text), maxPayload)]))
 }
 
 // A session is one measurement. The server's mutex guards what changes.

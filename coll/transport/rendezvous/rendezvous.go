@@ -18,7 +18,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -234,81 +233,17 @@ func (p *Point) inTurn(list []way, index int) (out []way) {
 
 // dial connects two addresses. If there are others, it does not try for long.
 func (p *Point) dial(ctx context.Context, w way, s Stream, others bool) (c net.Conn, err error) {
-	if others {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, dialPatience)
-		defer cancel()
-	}
 	call := meet.Caller{Protocol: protocol, Secret: p.secret, Claim: s.claim(p.opt.Rank)}
 	call.Dialer = net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from, 0)), Control: p.opt.Control}
+	if others {
+		call.Dialer.Timeout = dialPatience
+	}
 	begun := time.Now()
 	err = meet.Again(ctx, func() (final bool, err error) {
 		c, _, err = call.Dial(ctx, w.to.String())
 		overrun := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
-		busy := errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() == nil
+		busy := !others && errors.Is(err, os.ErrDeadlineExceeded)
 		return !busy && (!overrun || time.Since(begun) > dialPatience), err
 	})
 	return c, err
-}
-
-// Addrs is where a point listens. It has no zones: they are local.
-type Addrs []netip.AddrPort
-
-// maxAddrs bounds how many there may be.
-const maxAddrs = 64
-
-// String is one word.
-func (a Addrs) String() string {
-	var words []string
-	for _, a := range a {
-		words = append(words, netip.AddrPortFrom(a.Addr().WithZone(""), a.Port()).String())
-	}
-	return strings.Join(words, ",")
-}
-
-// ParseAddrs reads what String has written.
-func ParseAddrs(text string) (addrs Addrs, err error) {
-	for s := range strings.SplitSeq(text, ",") {
-		a, err := netip.ParseAddrPort(s)
-		if err != nil {
-			return nil, err
-		}
-		if a.Addr().Zone() != "" || a.String() != s || a.Port() == 0 {
-			return nil, fmt.Errorf("address %q is not in its plain form", s)
-		}
-		if addrs = append(addrs, a); len(addrs) > maxAddrs {
-			return nil, errors.New("too many addresses")
-		}
-	}
-	return addrs, nil
-}
-
-// A way is a pair of addresses.
-type way struct {
-	from netip.Addr
-	to   netip.AddrPort
-}
-
-// ways lists the pairs of local addresses and a peer's that may connect: the i-th
-// address with the i-th one first, so that streams dealt in turn use each interface.
-func ways(local []netip.Addr, remote Addrs) (list []way) {
-	n := max(len(local), len(remote))
-	for shift := range n {
-		for i, from := range local {
-			j := (i + shift) % n
-			if j >= len(remote) || !compatible(from, remote[j].Addr()) {
-				continue
-			}
-			to := remote[j]
-			if to.Addr().IsLinkLocalUnicast() { // the zone is this host's name of the link
-				to = netip.AddrPortFrom(to.Addr().WithZone(from.Zone()), to.Port())
-			}
-			list = append(list, way{from, to})
-		}
-	}
-	return list
-}
-
-func compatible(a, b netip.Addr) bool {
-	return a.Unmap().Is4() == b.Unmap().Is4() && a.IsLinkLocalUnicast() == b.IsLinkLocalUnicast() && a.IsLoopback() == b.IsLoopback()
 }
