@@ -15,7 +15,7 @@ import (
 // A meeting is where an ID leads to: a Root, or the first of a Crew.
 type meeting interface {
 	where() *venue
-	start() // lets in who comes to the venue
+	start() // comes before the venue's gate opens
 	Close() error
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A caller claims who it is and whom it wants, and for what: purpose 1, zero 3, from
-// 4, to 4, size 4. Integers are big endian.
+// A caller claims its rank and the one that it wants, and for what: purpose 1, zero 3,
+// from 4, to 4, size 4. Integers are big endian.
 var protocol = meet.Protocol{Name: "b2", Claim: 16}
 
 // A purpose says what a connection is for.
@@ -27,7 +27,7 @@ const (
 // nobodyRank stands for the root, which has no rank.
 const nobodyRank = -1
 
-// A hello says who calls whom, and for what.
+// A hello says which rank calls which one, and for what.
 type hello struct {
 	purpose purpose
 	from    int32
@@ -94,7 +94,7 @@ func (o Options) gate(name string, secret []byte, admit func(hello) error, enter
 	}}
 }
 
-// call calls who listens at the ID's addresses, by those that o admits. global: if
+// call calls the listener at the ID's addresses, by those that o admits. global: if
 // there are some, not by link-local ones.
 func (id ID) call(ctx context.Context, h hello, o Options, global bool) (net.Conn, error) {
 	all, err := id.addrs()

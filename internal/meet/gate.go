@@ -22,8 +22,8 @@ const Patience = 5 * time.Second
 // caller that had to go calls again.
 const maxUnknown = 512
 
-// A Gate listens, lets in who knows the secret, and drops and logs the others. Its
-// fields are set before the first Listen.
+// A Gate listens, lets in callers that know the secret, and drops and logs the others.
+// Its fields are set before the first Listen.
 type Gate struct {
 	Protocol Protocol
 	Secret   []byte
@@ -151,13 +151,13 @@ func (g *Gate) receive(c net.Conn) {
 		g.drop(c, err)
 		return
 	}
-	Welcome(c) // if it cannot be sent, whoever reads from c finds out
+	Welcome(c) // if it cannot be sent, the next read from c says so
 	c.SetDeadline(time.Time{})
 	g.Enter(c, claim, key)
 }
 
-// drop hangs up. That the caller did first is not logged: most likely it is a caller that got
-// in by another address.
+// drop hangs up. A caller that hung up first is not logged: most likely it got in by
+// another address.
 func (g *Gate) drop(c net.Conn, why error) {
 	c.Close()
 	if !errors.Is(why, io.EOF) && !errors.Is(why, syscall.ECONNRESET) {

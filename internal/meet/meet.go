@@ -16,7 +16,7 @@
 // code for one purpose is good for no other. The codes are SHA-256's. Each
 // connection has a key of its own, of the same ingredients, for what must be
 // encrypted. What follows the handshake is neither encrypted nor signed: this keeps
-// out whoever can connect, not whoever can rewrite the packets of others.
+// out those that can connect, not those that can rewrite the packets of others.
 //
 // # The rest
 //
@@ -47,9 +47,9 @@ const (
 	refusal = 0x15
 )
 
-// ErrRefused is what the errors of a handshake are that would end the same way
-// another time: the other side speaks another protocol, has another secret, or
-// says why it does not let the caller in.
+// ErrRefused marks errors of a handshake that would come again another time: the
+// other side speaks another protocol, has another secret, or says why it does not let
+// the caller in. Other errors may pass.
 var ErrRefused = errors.New("not authenticated")
 
 type refused struct{ text string }
@@ -90,8 +90,8 @@ func code(secret []byte, what string, hello, nonce []byte) []byte {
 
 // Greet is the caller's side of the handshake. It returns when the listener has let
 // the caller in, with a key of 32 bytes that only the two ends of this connection
-// have. Errors that are no ErrRefused may pass. A deadline of the connection holds
-// until the listener has proved itself, and is taken away then.
+// have. A deadline of the connection holds until the listener has proved itself, and
+// is taken away then.
 func (p Protocol) Greet(c io.ReadWriter, secret, claim []byte) (key []byte, err error) {
 	if len(claim) != p.Claim {
 		panic(fmt.Sprintf("meet: a claim of %d bytes; those of %q have %d", len(claim), p.Name, p.Claim))

@@ -220,8 +220,8 @@ type script struct {
 
 func (s *script) Write(p []byte) (int, error) { return s.said.Write(p) }
 
-// FuzzMeet: whatever somebody says who does not know the secret, neither side takes
-// it for genuine; and what is read as a frame is written the same again.
+// FuzzMeet: whatever the other end says without the secret, neither side takes it for
+// genuine; and what is read as a frame is written the same again.
 func FuzzMeet(f *testing.F) {
 	caller, listener := genuine()
 	shake(caller, listener)

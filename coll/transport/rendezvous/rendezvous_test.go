@@ -67,7 +67,7 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// TestStrangers: who is of another communicator, or wants another rank, is
+// TestStrangers: a rank of another communicator, or one that wants another rank, is
 // turned away, and knows why.
 func TestStrangers(t *testing.T) {
 	b, guests := listen(t, 1, nil)
