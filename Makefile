@@ -53,7 +53,7 @@ HANG := 4h
 # What several threads or processes share is tested with the race detector; all
 # else has it in test-all. These are quick to compile and to run with it.
 RACE := ./coll/bootstrap ./coll/debug ./coll/host ./coll/transport/... ./harness/fabric ./harness/gather ./harness/hunt ./harness/suite \
-	./internal/handshake ./perftest/mesh ./perftest/probe/... ./perftest/tcp
+	./internal/meet ./perftest/mesh ./perftest/probe/... ./perftest/tcp
 
 .PHONY: test
 test: deps build ## the tests: units, scripts, races where threads meet, an image built, certified and run for real (12 minutes)

@@ -136,7 +136,7 @@ var lattice = []rule{
 		why:    "it brings machines together and asks them to measure; what is measured on one of them is the harness's commands",
 	},
 	{
-		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/quantity", "./harness/stat", "./internal/attest", "./internal/handshake"}, deep: true,
+		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/quantity", "./harness/stat", "./internal/attest", "./internal/meet"}, deep: true,
 		why: "a communicator ends when a rank dies; gathering has to go on, so it has connections of its own",
 	},
 	{
@@ -148,7 +148,7 @@ var lattice = []rule{
 		why: "it keeps bytes by digest and judges nothing: internal/attest does",
 	},
 	{
-		name: "the handshake", who: []string{"internal/handshake"}, not: []string{"*"}, deep: true,
+		name: "meeting", who: []string{"internal/meet"}, not: []string{"*"}, deep: true,
 		why: "who comes in is decided here: little code, and the standard library's",
 	},
 	{
@@ -165,7 +165,7 @@ var lattice = []rule{
 	},
 	{
 		name: "what perftest stands on", who: []string{"perftest/..."}, unless: []string{"perftest/membw"}, not: []string{"./..."},
-		except: []string{"./perftest/...", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/handshake", "./internal/nearest"},
+		except: []string{"./perftest/...", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/meet", "./internal/nearest"},
 		deep:   true,
 		why:    "it measures with the harness's leaves alone, so that a test needs two hosts and nothing else of assay",
 	},
@@ -353,9 +353,9 @@ func TestLatticeBites(t *testing.T) {
 		{"the hunt", "harness/hunt", in("harness/stat"), false},
 		{"gathering", "harness/gather", in("coll/bootstrap"), true},
 		{"gathering", "harness/gather", in("harness/certificate"), false},
-		{"gathering", "harness/gather", in("internal/handshake"), false},
-		{"the handshake", "internal/handshake", in("harness/stat"), true},
-		{"the handshake", "internal/handshake", "crypto/hmac", false},
+		{"gathering", "harness/gather", in("internal/meet"), false},
+		{"meeting", "internal/meet", in("harness/stat"), true},
+		{"meeting", "internal/meet", "crypto/hmac", false},
 		{"plain text", "internal/plain", in("harness/certificate"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
@@ -373,7 +373,7 @@ func TestLatticeBites(t *testing.T) {
 		{"what perftest stands on", "perftest/probe", in("harness/sysfs"), false},
 		{"what perftest stands on", "perftest/probe", in("perftest/verbs"), false},
 		{"what perftest stands on", "perftest/tcp", in("harness/hunt"), true},
-		{"what perftest stands on", "perftest/tcp", in("internal/handshake"), false},
+		{"what perftest stands on", "perftest/tcp", in("internal/meet"), false},
 		{"the control channel", "perftest/probe/wire", in("perftest/verbs"), true},
 		{"the control channel", "perftest/probe/wire", "golang.org/x/sys/unix", false},
 		{"test support", "build/driver", in("build/standin"), true},

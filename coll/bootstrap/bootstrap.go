@@ -29,16 +29,19 @@
 //
 // # Who may come in
 //
-// A connection starts with a mutual challenge and response keyed with the ID's
-// secret, which never crosses the wire. Strangers are dropped and logged.
-// What follows the handshake is neither encrypted nor signed: this keeps out
-// whoever can connect, not whoever can rewrite the packets of others.
+// Both ends of a connection prove that they know the ID's secret, which never
+// crosses the wire (internal/meet). Strangers are dropped and logged. Nothing is
+// encrypted or signed: this keeps out whoever can connect, not whoever can rewrite
+// the packets of others.
 package bootstrap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // Options are what Root, Join and ShareID have in common. The zero value is
@@ -84,6 +87,12 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// patience bounds how long a rank waits for its root, whose word on what is late is
+// better than the rank's own: that gets time.
+func (o Options) patience(ctx context.Context, format string, a ...any) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, o.Timeout+o.Timeout/8+time.Second, wrapf(ErrTimeout, format, a...))
+}
+
 // What a failed Join wraps, so that callers can tell the user's mistakes from
 // the network's.
 var (
@@ -94,8 +103,9 @@ var (
 	ErrMissing = errors.New("ranks are missing")
 	// ErrLost: a rank went away, or could not be reached, while joining.
 	ErrLost = errors.New("a rank is lost")
-	// ErrRefused: who listens at the root's address does not know the secret.
-	ErrRefused = errors.New("not authenticated")
+	// ErrRefused: what listens at the root's address does not know the secret,
+	// speaks another protocol, or does not expect this rank.
+	ErrRefused = meet.ErrRefused
 	// ErrTimeout: an exchange was not completed in time.
 	ErrTimeout = errors.New("timed out")
 	// ErrClosed: the Net was closed, or its Root, by its owner.

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A Crew is the processes of a job that go on when some of them die: all but rank
@@ -82,12 +84,7 @@ func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error)
 	if len(here) > MaxBlock {
 		return nil, fmt.Errorf("%d bytes about rank %d; at most %d are possible", len(here), w.Rank, MaxBlock)
 	}
-	id, m, err := w.share(ctx, o, opener{
-		anywhere: func(o Options) (meeting, error) { return newCrewHub(w.Size, o) },
-		at: func(addr string, secret []byte, o Options) (meeting, error) {
-			return newCrewHubAt(addr, secret, w.Size, o)
-		},
-	})
+	id, m, err := w.share(ctx, o, func(o Options, secret [secretBytes]byte) meeting { return newCrewHub(w.Size, o, secret) })
 	if err != nil {
 		return nil, err
 	}
@@ -210,23 +207,15 @@ func (c *Crew) Close(why error) {
 
 // report connects a rank with rank 0, and waits for its word to begin.
 func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
-	call, err := id.caller(hello{purpose: toCrew, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := c.o.patience(ctx, "it did not begin within %v", c.o.Timeout)
+	defer cancel()
 	// Where this rank comes from is where others look for it: a link-local address,
 	// which needs a zone of their own, is the last that will do.
-	if global := slices.DeleteFunc(slices.Clone(call.addrs), func(a netip.AddrPort) bool { return a.Addr().IsLinkLocalUnicast() }); len(global) > 0 {
-		call.addrs = global
-	}
-	// Rank 0's word on what is late is better than ours: give it time.
-	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout+c.o.Timeout/8+time.Second, wrapf(ErrTimeout, "it did not begin within %v", c.o.Timeout))
-	defer cancel()
-	conn, _, err := call.call(ctx)
+	conn, err := id.call(ctx, hello{purpose: toCrew, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o, true)
 	if err != nil {
 		return err
 	}
-	c.addr, c.first = addrPort(conn.LocalAddr()).Addr(), addrPort(conn.RemoteAddr()).Addr()
+	c.addr, c.first = meet.AddrPort(conn.LocalAddr()).Addr(), meet.AddrPort(conn.RemoteAddr()).Addr()
 	c.up = newLink(c, c.o.Silence, 0, conn)
 	c.up.send(frameHere, here)
 	c.wg.Go(c.up.read)
@@ -244,7 +233,7 @@ func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
 }
 
 // handle is a rank's: what rank 0 says.
-func (c *Crew) handle(l *link, k kind, p []byte) error {
+func (c *Crew) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
 	case frameDeath:
@@ -287,19 +276,19 @@ func silentOr(err error, silence time.Duration) string {
 	if isTimeout(err) {
 		return fmt.Sprintf("nothing was heard of it for %v", silence)
 	}
-	return brief(err)
+	return meet.Brief(err)
 }
 
 // ownAddr is where others reach who listens on an ID's addresses.
 func ownAddr(id ID, o Options, members []net.Conn) netip.Addr {
 	for _, c := range members {
 		// Somebody on this host may have come by an address that no other can use.
-		if a, b := addrPort(c.LocalAddr()).Addr(), addrPort(c.RemoteAddr()).Addr(); a.WithZone("") != b.WithZone("") {
+		if a, b := meet.AddrPort(c.LocalAddr()).Addr(), meet.AddrPort(c.RemoteAddr()).Addr(); a.WithZone("") != b.WithZone("") {
 			return a
 		}
 	}
 	if addrs, err := id.addrs(); err == nil {
-		for _, z := range zones(addrs[0], o) {
+		for _, z := range meet.Zones(addrs[0], o.Ifname) {
 			return z.Addr()
 		}
 	}

@@ -9,17 +9,15 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A crewHub is rank 0's part of a Crew.
 type crewHub struct {
-	id     ID
+	venue
 	size   int
-	o      Options
-	gate   *gate
 	wg     sync.WaitGroup // of links
-	beside sync.WaitGroup // of attach
-	closed chan struct{}
 	deaths events
 	loss   loss
 
@@ -49,45 +47,15 @@ type mate struct {
 	done uint32 // the last exchange that was answered
 }
 
-func emptyHub(size int, o Options, secret [secretBytes]byte) *crewHub {
-	h := &crewHub{size: size, o: o, closed: make(chan struct{}), mates: make([]*mate, size), lostBy: map[int]string{}}
-	h.gate = &gate{secret: secret[:], name: "rank 0", logf: o.Logf, admit: h.admit, enter: h.enter}
+func newCrewHub(size int, o Options, secret [secretBytes]byte) *crewHub {
+	h := &crewHub{venue: venue{o: o, over: make(chan struct{})}, size: size, mates: make([]*mate, size), lostBy: map[int]string{}}
+	h.gate = o.gate("rank 0", secret[:], h.admit, h.enter)
 	return h
 }
 
-func newCrewHub(size int, o Options) (*crewHub, error) {
-	h := emptyHub(size, o, randomSecret())
-	id, err := h.gate.listenAnywhere(o)
-	if err != nil {
-		return nil, err
-	}
-	return h.start(id), nil
-}
+func (h *crewHub) start() { h.deaths.start(&h.wg) }
 
-func newCrewHubAt(addr string, secret []byte, size int, o Options) (*crewHub, error) {
-	id, err := IDAt(addr, secret)
-	if err != nil {
-		return nil, err
-	}
-	h := emptyHub(size, o, [secretBytes]byte(id.secret()))
-	if err := h.gate.listenAt(id, addr, o); err != nil {
-		return nil, err
-	}
-	return h.start(id), nil
-}
-
-func (h *crewHub) start(id ID) *crewHub {
-	h.id = id
-	h.deaths.start(&h.wg)
-	h.gate.open()
-	return h
-}
-
-// ID, attach, over and Close are a meeting's.
-func (h *crewHub) ID() ID                { return h.id }
-func (h *crewHub) attach(f func())       { h.beside.Go(f) }
-func (h *crewHub) over() <-chan struct{} { return h.closed }
-func (h *crewHub) Close() error          { h.close(nil); return nil }
+func (h *crewHub) Close() error { h.close(nil); return nil }
 
 func (h *crewHub) admit(hello hello) error {
 	switch {
@@ -147,7 +115,7 @@ func (h *crewHub) awaitedLocked(m *mate) bool {
 }
 
 // handle is what a rank says.
-func (h *crewHub) handle(l *link, k kind, p []byte) error {
+func (h *crewHub) handle(l *link, k meet.Kind, p []byte) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := h.mates[l.rank]
@@ -392,8 +360,8 @@ func (h *crewHub) close(text []byte) {
 		}
 	}
 	h.mu.Unlock()
-	close(h.closed)
-	h.gate.shut()
+	close(h.over)
+	h.gate.Close()
 	h.deaths.stop()
 	h.wg.Wait()
 	h.beside.Wait()

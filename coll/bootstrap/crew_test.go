@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/scale/scaletest"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // muster brings a crew of n together in this process, but for the ranks that stay
@@ -309,20 +310,20 @@ func FuzzCrew(f *testing.F) {
 		a, b := net.Pipe()
 		defer a.Close()
 		defer b.Close()
-		h := emptyHub(3, local().withDefaults(), randomSecret())
+		h := newCrewHub(3, local().withDefaults(), randomSecret())
 		l := newLink(h, time.Hour, 1, a)
 		h.mates[1] = &mate{link: l}
 		h.awaitLocked(func(m *mate) bool { return m.said })
-		_ = h.handle(l, kind(k1), p1)
-		_ = h.handle(l, kind(k2), p2)
+		_ = h.handle(l, meet.Kind(k1), p1)
+		_ = h.handle(l, meet.Kind(k2), p2)
 		if m := h.mates[1]; m.part != nil && m.seq != m.done+1 {
 			t.Errorf("part %d is taken after %d", m.seq, m.done)
 		}
 		c := &Crew{rank: 1, size: 3, answers: make(chan answer, 1), goAhead: make(chan struct{})}
 		c.ended, c.end = context.WithCancelCause(context.Background())
 		up := newLink(c, time.Hour, 0, b)
-		_ = c.handle(up, kind(k1), p1)
-		_ = c.handle(up, kind(k2), p2)
+		_ = c.handle(up, meet.Kind(k1), p1)
+		_ = c.handle(up, meet.Kind(k2), p2)
 	})
 }
 

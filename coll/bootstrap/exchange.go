@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // MaxBlock is the length that a rank's block of an AllGather may have, in
@@ -266,7 +268,7 @@ func partHead(number uint32, what byte) []byte {
 
 // part takes in a part of an exchange from a neighbour. It must come from
 // where such parts come from.
-func (n *Net) part(l *link, k kind, p []byte) error {
+func (n *Net) part(l *link, k meet.Kind, p []byte) error {
 	if len(p) < partHeader {
 		return errors.New("it sent a part of an exchange that is cut off")
 	}
@@ -307,7 +309,7 @@ func (n *Net) part(l *link, k kind, p []byte) error {
 }
 
 // store takes the blocks out of a part. They stay where they are in p.
-func (o *op) store(n *Net, k kind, p []byte) error {
+func (o *op) store(n *Net, k meet.Kind, p []byte) error {
 	for len(p) > 0 {
 		if len(p) < 8 {
 			return errors.New("it sent a block that is cut off")

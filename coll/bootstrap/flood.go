@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // MaxReport is the length that a report's payload may have, in bytes.
@@ -46,7 +47,7 @@ func (n *Net) spread(e *transport.PeerError, from *link) bool {
 	return true
 }
 
-func (n *Net) floodLocked(k kind, p []byte, from *link) {
+func (n *Net) floodLocked(k meet.Kind, p []byte, from *link) {
 	for _, l := range n.links {
 		if l != from {
 			l.send(k, p)

@@ -2,40 +2,37 @@ package bootstrap
 
 import (
 	"bytes"
-	"io"
+	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
-func FuzzFrame(f *testing.F) {
-	f.Add(appendFrame(nil, frameUp, []byte("payload")))
-	f.Add([]byte{255, 255, 255, 255, 1})
+func FuzzHello(f *testing.F) {
+	f.Add(hello{purpose: toPeer, from: 3, to: 2, size: 9}.encode())
+	f.Add(hello{purpose: toRoot, from: -1, to: nobodyRank, size: 1 << 30}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		k, p, err := readFrame(bytes.NewReader(b), maxHello)
-		if err != nil {
-			return
-		}
-		if again := appendFrame(nil, k, p); !bytes.Equal(again, b[:len(again)]) {
-			t.Errorf("%x is read as %x", b, again)
+		h, err := decodeHello(b)
+		if err == nil && !bytes.Equal(h.encode(), b) {
+			t.Errorf("%x is taken for %x", b, h.encode())
 		}
 	})
 }
 
-func TestReadFrame(t *testing.T) {
-	whole := appendFrame(nil, frameUp, []byte("payload"))
-	for i := range whole {
-		_, _, err := readFrame(bytes.NewReader(whole[:i]), 7)
-		if want := io.ErrUnexpectedEOF; i > 0 && err != want || i == 0 && err != io.EOF {
-			t.Errorf("readFrame of %d bytes = %v", i, err)
+// TestIDSaysNoSecret: an ID does not print it.
+func TestIDSaysNoSecret(t *testing.T) {
+	id := newTestRoot(t, local()).ID()
+	for _, s := range []string{id.String(), fmt.Sprint(id), fmt.Sprintf("%v %+v %#v %s", id, id, id, id)} {
+		if strings.Contains(s, fmt.Sprintf("%x", id.secret()[:4])) || strings.Contains(s, fmt.Sprintf("%v", id.secret()[:4])) || !strings.Contains(s, "127.0.0.1:") {
+			t.Errorf("the ID prints as %s", s)
 		}
-	}
-	if _, _, err := readFrame(bytes.NewReader(whole), 6); err == nil {
-		t.Error("a frame over the limit was read")
 	}
 }
 
@@ -92,7 +89,7 @@ func FuzzHandle(f *testing.F) {
 		}
 		n.up, n.down = n.links[0], n.links[2:]
 		for _, l := range n.links {
-			n.handle(l, kind(k), bytes.Clone(p))
+			n.handle(l, meet.Kind(k), bytes.Clone(p))
 		}
 	})
 }

@@ -134,5 +134,3 @@ func arrived(r *Root) []netip.AddrPort {
 	}
 	return out
 }
-
-func iface(name, addr string) Interface { return Interface{name, netip.MustParseAddr(addr)} }

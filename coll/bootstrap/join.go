@@ -5,13 +5,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A joining is a rank on its way into a Net.
@@ -20,7 +21,7 @@ type joining struct {
 	id       ID
 	root     net.Conn
 	expected int // links still to come
-	gate     *gate
+	gate     *meet.Gate
 	ready    chan struct{} // closed when all links stand
 
 	introduced time.Time // when the root named the neighbours; set before it says go
@@ -39,9 +40,7 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The root's word on what is late is better than ours: give it time.
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout+o.Timeout/8+time.Second,
-		wrapf(ErrTimeout, "rank %d: joining was not done within %v", rank, o.Timeout))
+	ctx, cancel := o.patience(ctx, "rank %d: joining was not done within %v", rank, o.Timeout)
 	defer cancel()
 
 	begun := time.Now()
@@ -51,7 +50,7 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 	}
 	reported := time.Now()
 	defer j.root.Close()
-	defer j.gate.shut()
+	defer j.gate.Close()
 	if err := j.link(ctx); err != nil {
 		j.drop()
 		return nil, err
@@ -67,11 +66,7 @@ func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microseco
 // report connects to the root, listens where the root can be reached from,
 // and tells it.
 func (j *joining) report(ctx context.Context) error {
-	c, err := j.id.caller(hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o)
-	if err != nil {
-		return err
-	}
-	conn, _, err := c.call(ctx)
+	conn, err := j.id.call(ctx, hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o, false)
 	if err != nil {
 		return err
 	}
@@ -81,9 +76,9 @@ func (j *joining) report(ctx context.Context) error {
 	}
 	hello := make([]byte, 18)
 	putAddr(hello, j.n.listenAt)
-	if err := writeFrame(conn, frameHere, append(hello, whoAmI()...)); err != nil {
+	if err := meet.WriteFrame(conn, frameHere, append(hello, whoAmI()...)); err != nil {
 		conn.Close()
-		j.gate.shut()
+		j.gate.Close()
 		return err
 	}
 	j.root = conn
@@ -103,20 +98,7 @@ func whoAmI() string {
 // that is possible.
 func (j *joining) listen(root net.Conn) error {
 	n := j.n
-	addrs, err := j.addresses(addrPort(root.LocalAddr()).Addr(), addrPort(root.RemoteAddr()).Addr())
-	if err != nil {
-		return err
-	}
-	j.gate = &gate{
-		secret: j.id.secret(), name: fmt.Sprintf("rank %d", n.rank), logf: n.o.Logf,
-		admit: j.admit, enter: j.enter,
-	}
-	for _, a := range addrs {
-		if n.listenAt, err = j.gate.listen(netip.AddrPortFrom(a, 0)); err == nil {
-			n.addr, n.zone = a, a.Zone()
-			break
-		}
-	}
+	addrs, err := j.addresses(meet.AddrPort(root.LocalAddr()).Addr(), meet.AddrPort(root.RemoteAddr()).Addr())
 	if err != nil {
 		return err
 	}
@@ -124,8 +106,14 @@ func (j *joining) listen(root net.Conn) error {
 	if j.expected == 0 {
 		close(j.ready)
 	}
-	j.gate.open()
-	return nil
+	j.gate = n.o.gate(fmt.Sprintf("rank %d", n.rank), j.id.secret(), j.admit, j.enter)
+	for _, a := range addrs {
+		if n.listenAt, err = j.gate.Listen(netip.AddrPortFrom(a, 0).String()); err == nil {
+			n.addr, n.zone = a, a.Zone()
+			break
+		}
+	}
+	return err
 }
 
 // addresses are those that others can reach this rank at, best first. Without
@@ -140,12 +128,12 @@ func (j *joining) addresses(local, remote netip.Addr) ([]netip.Addr, error) {
 		}
 		var out []netip.Addr
 		ids, _ := j.id.addrs()
-		for _, z := range zones(ids[0], j.n.o) {
+		for _, z := range meet.Zones(ids[0], j.n.o.Ifname) {
 			out = append(out, z.Addr())
 		}
 		return append(out, local), nil
 	}
-	list, err := Interfaces(j.n.o)
+	list, err := meet.Interfaces(j.n.o.Ifname, j.n.o.Family)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +199,7 @@ func (j *joining) link(patience context.Context) error {
 	// the root tells the others, and us.
 	cause := context.Cause(ctx)
 	j.root.SetWriteDeadline(time.Now().Add(lingerTime))
-	writeFrame(j.root, frameFailed, encodeFailure(cause))
+	meet.WriteFrame(j.root, frameFailed, encodeFailure(cause))
 	select {
 	case err := <-verdict:
 		if err != nil && patience.Err() == nil {
@@ -225,10 +213,10 @@ func (j *joining) link(patience context.Context) error {
 // follow does what the root says until it says go, or that it failed.
 func (j *joining) follow(ctx context.Context, fail context.CancelCauseFunc, wg *sync.WaitGroup) error {
 	for {
-		k, p, err := readFrame(j.root, maxHello)
+		k, p, err := meet.ReadFrame(j.root, maxHello)
 		switch {
 		case err != nil:
-			return wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, brief(err))
+			return wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, meet.Brief(err))
 		case k == frameFailed:
 			return decodeFailure(p)
 		case k == frameGo:
@@ -272,14 +260,11 @@ func (j *joining) connect(ctx context.Context, fail context.CancelCauseFunc, pee
 			continue
 		}
 		wg.Go(func() {
-			c := &caller{
-				secret: j.id.secret(),
-				hello:  hello{purpose: toPeer, from: int32(j.n.rank), to: int32(p.rank), size: int32(j.n.size)},
-				addrs:  j.reach(p.addr),
-			}
-			conn, _, err := c.call(ctx)
+			h := hello{purpose: toPeer, from: int32(j.n.rank), to: int32(p.rank), size: int32(j.n.size)}
+			c := meet.Caller{Protocol: protocol, Secret: j.id.secret(), Claim: h.encode()}
+			conn, _, err := c.Call(ctx, j.reach(p.addr))
 			if err != nil {
-				fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %v: %s", j.n.rank, p.rank, p.addr, brief(err)))
+				fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %v: %s", j.n.rank, p.rank, p.addr, meet.Brief(err)))
 				return
 			}
 			j.enter(hello{from: int32(p.rank)}, conn, nil)
@@ -288,23 +273,26 @@ func (j *joining) connect(ctx context.Context, fail context.CancelCauseFunc, pee
 	wg.Wait()
 	select {
 	case <-j.ready:
-		writeFrame(j.root, frameLinked, nil)
+		meet.WriteFrame(j.root, frameLinked, nil)
 	case <-ctx.Done():
 	}
 }
 
 // reach is how a neighbour's address is dialled: link-local ones over the
 // interface that this rank has chosen.
-func (j *joining) reach(a netip.AddrPort) []netip.AddrPort {
+func (j *joining) reach(a netip.AddrPort) (out []string) {
 	if a.Addr().Is6() && a.Addr().IsLinkLocalUnicast() && j.n.zone != "" {
-		return []netip.AddrPort{netip.AddrPortFrom(a.Addr().WithZone(j.n.zone), a.Port())}
+		a = netip.AddrPortFrom(a.Addr().WithZone(j.n.zone), a.Port())
 	}
-	return zones(a, j.n.o)
+	for _, z := range meet.Zones(a, j.n.o.Ifname) {
+		out = append(out, z.String())
+	}
+	return out
 }
 
 // drop closes what links there are.
 func (j *joining) drop() {
-	j.gate.shut()
+	j.gate.Close()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, c := range j.links {
@@ -312,20 +300,4 @@ func (j *joining) drop() {
 			c.Close()
 		}
 	}
-}
-
-// brief is an error of a connection without the addresses in it.
-func brief(err error) string {
-	var tried *triedError
-	if errors.As(err, &tried) {
-		return tried.Error()
-	}
-	var op *net.OpError
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed"
-	case errors.As(err, &op):
-		return op.Err.Error()
-	}
-	return err.Error()
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // TestDisagree: ranks that do not fit together all hear why.
@@ -117,11 +119,9 @@ func TestLostWhileLinking(t *testing.T) {
 			o.Timeout = time.Hour
 			root := newTestRoot(t, o)
 			id := root.ID()
-			addrs, _ := id.addrs()
 			var wg sync.WaitGroup
 			wg.Go(func() { // rank 0
-				c := &caller{addrs: addrs, secret: id.secret(), hello: hello{purpose: toRoot, from: 0, to: nobodyRank, size: 3}}
-				conn, _, err := c.call(context.Background())
+				conn, err := id.call(context.Background(), hello{purpose: toRoot, from: 0, to: nobodyRank, size: 3}, o, false)
 				if err != nil {
 					t.Error(err)
 					return
@@ -129,9 +129,9 @@ func TestLostWhileLinking(t *testing.T) {
 				defer conn.Close()
 				here := make([]byte, 18)
 				putAddr(here, netip.MustParseAddrPort("127.0.0.1:1"))
-				writeFrame(conn, frameHere, append(here, "process 1 on host"...))
+				meet.WriteFrame(conn, frameHere, append(here, "process 1 on host"...))
 				for {
-					k, _, err := readFrame(conn, maxHello)
+					k, _, err := meet.ReadFrame(conn, maxHello)
 					if err != nil || k == frameFailed || k == framePeers && !tt.stay {
 						return
 					}
@@ -156,6 +156,15 @@ func TestJoinWithTheWrongSecret(t *testing.T) {
 	id[10] ^= 1
 	if _, err := Join(context.Background(), id, 0, 1, local()); !errors.Is(err, ErrRefused) {
 		t.Errorf("Join = %v; want %v", err, ErrRefused)
+	}
+	// A rank's neighbour is no root, and says so.
+	ids := root.ID()
+	h := hello{purpose: toPeer, from: 1, to: 0, size: 2}
+	if conn, err := ids.call(t.Context(), h, local(), false); err == nil {
+		conn.Close()
+		t.Error("a root lets in who wants a rank")
+	} else if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "this is a root") {
+		t.Errorf("calling a root for a rank: %v", err)
 	}
 	if _, err := Join(context.Background(), ID{}, 0, 1, local()); err == nil || !strings.Contains(err.Error(), "NewRoot") {
 		t.Errorf("Join with no id = %v", err)

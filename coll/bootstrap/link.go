@@ -2,7 +2,6 @@ package bootstrap
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // maxQueued bounds what may wait to be sent on a link before reports are
@@ -45,7 +46,7 @@ type link struct {
 // An owner is who a link's neighbour talks to.
 type owner interface {
 	// handle does what a frame asks for. An error ends the link.
-	handle(l *link, k kind, p []byte) error
+	handle(l *link, k meet.Kind, p []byte) error
 	// lost is told once that the link broke before the neighbour had left.
 	lost(l *link, err error)
 }
@@ -55,7 +56,7 @@ func newLink(by owner, silence time.Duration, rank int, c net.Conn) *link {
 }
 
 // send queues a frame. The payload must not change any more.
-func (l *link) send(k kind, payload []byte) {
+func (l *link) send(k meet.Kind, payload []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -64,14 +65,11 @@ func (l *link) send(k kind, payload []byte) {
 	l.appendLocked(k, payload)
 }
 
-func (l *link) appendLocked(k kind, payload []byte) {
-	if len(payload) <= 1024 {
-		l.queue = append(l.queue, appendFrame(make([]byte, 0, frameHeader+len(payload)), k, payload))
-	} else {
-		head := binary.BigEndian.AppendUint32(make([]byte, 0, frameHeader), uint32(len(payload)))
-		l.queue = append(l.queue, append(head, byte(k)), payload)
+func (l *link) appendLocked(k meet.Kind, payload []byte) {
+	for _, b := range meet.Frame(k, payload) {
+		l.queue = append(l.queue, b)
+		l.queued += len(b)
 	}
-	l.queued += frameHeader + len(payload)
 	l.poke()
 }
 
@@ -90,7 +88,7 @@ func (l *link) full() bool {
 }
 
 // finish queues the last word, after which the link closes itself.
-func (l *link) finish(k kind, payload []byte, deadline time.Time) {
+func (l *link) finish(k meet.Kind, payload []byte, deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -184,7 +182,7 @@ func (l *link) read() {
 	defer l.ended()
 	r := bufio.NewReaderSize(l, 4096)
 	for {
-		k, p, err := readFrame(r, maxFrame)
+		k, p, err := meet.ReadFrame(r, maxFrame)
 		if err == nil {
 			err = l.owner.handle(l, k, p)
 		}
@@ -211,7 +209,7 @@ func (l *link) why() error {
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
 // handle does what a neighbour's frame asks for. An error ends the link.
-func (n *Net) handle(l *link, k kind, p []byte) error {
+func (n *Net) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
 		return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // closeTime bounds how long Close waits for the neighbours to leave, too;
@@ -98,12 +99,12 @@ func (n *Net) Addr() netip.Addr { return n.addr }
 
 // Addrs returns all addresses that the options admit, best first, that of Addr
 // before all others.
-func (n *Net) Addrs() []Interface {
-	list, err := Interfaces(n.o)
+func (n *Net) Addrs() []meet.Interface {
+	list, err := meet.Interfaces(n.o.Ifname, n.o.Family)
 	if err != nil {
 		n.o.Logf("rank %d: %v", n.rank, err)
 	}
-	var first, rest []Interface
+	var first, rest []meet.Interface
 	for _, i := range list {
 		if i.Addr == n.addr {
 			first = append(first, i)
@@ -112,14 +113,14 @@ func (n *Net) Addrs() []Interface {
 		}
 	}
 	if first == nil {
-		first = []Interface{{interfaceOf(n.addr), n.addr}}
+		first = []meet.Interface{{Name: interfaceOf(n.addr), Addr: n.addr}}
 	}
 	return append(first, rest...)
 }
 
 // interfaceOf is the name of the interface that has an address.
 func interfaceOf(a netip.Addr) string {
-	all, err := systemInterfaces()
+	all, err := meet.AllInterfaces()
 	if err != nil {
 		return ""
 	}
@@ -186,7 +187,7 @@ func (n *Net) anyDead() bool {
 }
 
 // leave says goodbye to all neighbours, and waits for them to say it too.
-func (n *Net) leave(k kind, payload []byte, patience time.Duration) {
+func (n *Net) leave(k meet.Kind, payload []byte, patience time.Duration) {
 	n.fail(fmt.Errorf("rank %d: the communicator's network is %w", n.rank, ErrClosed))
 	n.mu.Lock()
 	n.closing = true
@@ -211,7 +212,7 @@ func (n *Net) lost(l *link, err error) {
 	if n.isClosing() {
 		return
 	}
-	what, wait := brief(err), time.Duration(0)
+	what, wait := meet.Brief(err), time.Duration(0)
 	if isTimeout(err) {
 		what, wait = "it is silent", n.o.Silence
 	}

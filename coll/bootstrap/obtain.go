@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A search asks for the ID at all addresses and ports where rank 0 may be, each
@@ -36,7 +38,7 @@ func (s *share) obtain(ctx context.Context) (ID, error) {
 	}
 	// The hosts that launchers name may have names that do not lead to them
 	// from here, or not be named at all: try this one.
-	if list, err := Interfaces(s.o); err == nil {
+	if list, err := meet.Interfaces(s.o.Ifname, s.o.Family); err == nil {
 		for _, i := range list[:min(len(list), maxHosts)] {
 			q.at(ctx, i.Addr)
 		}
@@ -83,48 +85,36 @@ func (q *search) at(ctx context.Context, a netip.Addr) {
 	}
 }
 
-// again calls f until it succeeds, more and more rarely.
+// again calls f until it succeeds.
 func (q *search) again(ctx context.Context, f func() error) {
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	meet.Again(ctx, func() (bool, error) {
 		err := f()
-		if err == nil {
-			return
+		if err != nil && ctx.Err() == nil {
+			q.mu.Lock()
+			q.last = err
+			q.mu.Unlock()
 		}
-		if ctx.Err() != nil {
-			return
-		}
-		q.mu.Lock()
-		q.last = err
-		q.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(pause):
-		}
-	}
+		return false, err
+	})
 }
 
 // ask asks once.
 func (q *search) ask(ctx context.Context, a netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	ctx, cancel := context.WithTimeout(ctx, meet.Patience)
 	defer cancel()
-	conn, err := dialAfter(ctx, a, 0)
+	w := q.s.w
+	c := meet.Caller{Protocol: protocol, Secret: q.s.key, Claim: hello{purpose: toShare, from: int32(w.Rank), to: 0, size: int32(w.Size)}.encode()}
+	conn, key, err := c.Dial(ctx, a.String())
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	w := q.s.w
-	c := &caller{secret: q.s.key, hello: hello{purpose: toShare, from: int32(w.Rank), to: 0, size: int32(w.Size)}}
-	transcript, err := c.enter(ctx, conn)
-	if err != nil {
-		return err
-	}
-	conn.SetDeadline(time.Now().Add(handshakeTime))
+	conn.SetDeadline(time.Now().Add(meet.Patience))
 	var sealed [sealedBytes]byte
 	if _, err := io.ReadFull(conn, sealed[:]); err != nil {
 		return err
 	}
-	id, err := unseal(q.s.key, transcript, sealed[:])
+	id, err := unseal(key, sealed[:])
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // maxRanks bounds what one rank can make the root allocate.
@@ -27,22 +29,18 @@ const lingerTime = 2 * time.Second
 // and closes itself when the communicator is up, or has failed. It has no part
 // in what the communicator does then.
 type Root struct {
-	id     ID
-	o      Options
-	gate   *gate
+	venue  // over when the last word has been said
 	events chan rootEvent
 	stop   chan struct{}
 	once   sync.Once
-	said   chan struct{}  // closed when the last word has been said
-	done   chan struct{}  // closed when nothing of the root runs any more
-	wg     sync.WaitGroup // readers of members
-	beside sync.WaitGroup // of attach
+	done   chan struct{} // closed when nothing of the root runs any more
 
 	// Of serve alone.
 	size    int
 	sizeBy  *member    // who said size
-	mu      sync.Mutex // for those who look at members from outside
+	mu      sync.Mutex // for those who look at members from outside, and silent
 	members map[int]*member
+	silent  map[net.Conn]bool // of those that have not said where they are
 	linked  int
 	failed  error
 	told    int              // ranks that were told of the failure
@@ -64,35 +62,24 @@ func (m *member) String() string { return fmt.Sprintf("rank %d (%s)", m.rank, m.
 // A rootEvent is what a member said, or that its connection broke.
 type rootEvent struct {
 	m    *member
-	kind kind
+	kind meet.Kind
 	text []byte
 	err  error
 }
 
 // NewRoot listens on the interfaces that o admits, with a new random secret.
 func NewRoot(o Options) (*Root, error) {
-	r := newRoot(o, randomSecret())
-	id, err := r.gate.listenAnywhere(r.o)
-	if err != nil {
-		return nil, err
-	}
-	r.start(id)
-	return r, nil
+	m, err := opener(newRoot).anywhere(o.withDefaults())
+	r, _ := m.(*Root)
+	return r, err
 }
 
 // NewRootAt listens at a host and port that all ranks know beforehand, as with
 // NCCL_COMM_ID. The ID is IDAt of both.
 func NewRootAt(addr string, secret []byte, o Options) (*Root, error) {
-	id, err := IDAt(addr, secret)
-	if err != nil {
-		return nil, err
-	}
-	r := newRoot(o, [secretBytes]byte(id.secret()))
-	if err := r.gate.listenAt(id, addr, r.o); err != nil {
-		return nil, err
-	}
-	r.start(id)
-	return r, nil
+	m, err := opener(newRoot).at(addr, secret, o.withDefaults())
+	r, _ := m.(*Root)
+	return r, err
 }
 
 // IDAt is the ID of a root that listens, or will, at "host:port". Its secret
@@ -135,39 +122,31 @@ func resolve(host string) ([]netip.Addr, error) {
 		ips[i] = ips[i].Unmap().WithZone("")
 	}
 	if host != "localhost" && !slices.ContainsFunc(ips, func(a netip.Addr) bool { return !a.IsLoopback() }) {
-		if list, err := Interfaces(Options{}); err == nil {
+		if list, err := meet.Interfaces("", ""); err == nil {
 			ips = nil
 			for _, i := range list {
 				ips = append(ips, i.Addr.WithZone(""))
 			}
 		}
 	}
-	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return addrRank(a) - addrRank(b) })
+	slices.SortStableFunc(ips, meet.CompareAddrs)
 	return ips, nil
 }
 
-func newRoot(o Options, secret [secretBytes]byte) *Root {
-	o = o.withDefaults()
+func newRoot(o Options, secret [secretBytes]byte) meeting {
 	r := &Root{
-		o:       o,
+		venue:   venue{o: o, over: make(chan struct{})},
 		events:  make(chan rootEvent),
 		stop:    make(chan struct{}),
-		said:    make(chan struct{}),
 		done:    make(chan struct{}),
 		members: map[int]*member{},
+		silent:  map[net.Conn]bool{},
 	}
-	r.gate = &gate{secret: secret[:], name: "root", logf: o.Logf, admit: r.admit, enter: r.enter}
+	r.gate = o.gate("root", secret[:], r.admit, r.enter)
 	return r
 }
 
-func (r *Root) start(id ID) {
-	r.id = id
-	r.gate.open()
-	go r.serve()
-}
-
-// ID is what ranks join with.
-func (r *Root) ID() ID { return r.id }
+func (r *Root) start() { go r.serve() }
 
 // Close ends the root, and waits until nothing of it runs. Ranks that are still
 // joining are told.
@@ -176,13 +155,6 @@ func (r *Root) Close() error {
 	<-r.done
 	return nil
 }
-
-// attach runs f beside the root, which is not done before f has returned.
-func (r *Root) attach(f func()) {
-	r.beside.Go(f)
-}
-
-func (r *Root) over() <-chan struct{} { return r.said }
 
 // Done is closed when the root has closed itself.
 func (r *Root) Done() <-chan struct{} { return r.done }
@@ -196,30 +168,26 @@ func (r *Root) admit(h hello) error {
 
 // enter owns the connection of a rank until it ends.
 func (r *Root) enter(h hello, c net.Conn, _ []byte) {
-	m := &member{rank: int(h.from), size: int(h.size), conn: c}
-	r.wg.Add(1)
-	go func() {
-		defer r.wg.Done()
-		defer c.Close()
-		r.listenTo(m)
-	}()
+	defer c.Close()
+	r.listenTo(&member{rank: int(h.from), size: int(h.size), conn: c})
 }
 
 func (r *Root) listenTo(m *member) {
-	m.conn.SetReadDeadline(time.Now().Add(handshakeTime))
+	r.heard(m.conn, false)
+	defer r.heard(m.conn, true)
 	for {
-		k, p, err := readFrame(m.conn, maxHello)
+		k, p, err := meet.ReadFrame(m.conn, maxHello)
 		if err == nil && k == frameHere {
 			if len(p) < 18 {
 				err = errors.New("its address is cut off")
 			} else {
 				m.addr, m.who = getAddr(p), string(p[18:])
-				m.conn.SetReadDeadline(time.Time{})
+				r.heard(m.conn, true)
 			}
 		}
 		select {
 		case r.events <- rootEvent{m, k, p, err}:
-		case <-r.said:
+		case <-r.over:
 			if r.members[m.rank] != m {
 				m.say(frameFailed, encodeFailure(wrapf(ErrDisagree, "%s came too late, or is one too many: the root was done with the others", m)))
 			}
@@ -231,6 +199,26 @@ func (r *Root) listenTo(m *member) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// heard notes whether a rank has said where it is. One that has not may be on a busy
+// machine, but nobody waits for it when the root is done with the others.
+func (r *Root) heard(c net.Conn, said bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if said {
+		if r.silent[c] {
+			delete(r.silent, c)
+			c.SetReadDeadline(time.Time{})
+		}
+		return
+	}
+	r.silent[c] = true
+	select {
+	case <-r.over:
+		c.SetReadDeadline(time.Now().Add(lingerTime))
+	default:
 	}
 }
 
@@ -267,9 +255,13 @@ func (r *Root) end() {
 		}
 		m.hangUp()
 	}
-	close(r.said)
-	r.gate.shut()
-	r.wg.Wait()
+	r.mu.Lock()
+	close(r.over)
+	for c := range r.silent {
+		c.SetReadDeadline(time.Now().Add(lingerTime))
+	}
+	r.mu.Unlock()
+	r.gate.Close()
 	r.beside.Wait()
 	close(r.done)
 }
@@ -285,7 +277,7 @@ func (r *Root) handle(e rootEvent) {
 	case e.err != nil && r.members[e.m.rank] != e.m:
 		r.o.Logf("root: rank %d hung up before it said where it is: %v", e.m.rank, e.err)
 	case e.err != nil:
-		r.fail(wrapf(ErrLost, "%s was lost while joining: %s", e.m, brief(e.err)))
+		r.fail(wrapf(ErrLost, "%s was lost while joining: %s", e.m, meet.Brief(e.err)))
 	case e.kind == frameHere:
 		r.arrive(e.m)
 	case e.kind == frameFailed:
@@ -380,9 +372,9 @@ func (r *Root) overdue() error {
 }
 
 // say never waits long: what the root says fits into any socket buffer.
-func (m *member) say(k kind, p []byte) {
+func (m *member) say(k meet.Kind, p []byte) {
 	m.conn.SetWriteDeadline(time.Now().Add(lingerTime))
-	writeFrame(m.conn, k, p) // if it is gone its reader notices
+	meet.WriteFrame(m.conn, k, p) // if it is gone its reader notices
 }
 
 func (m *member) hangUp() {

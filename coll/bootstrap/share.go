@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -16,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // sharePorts is how many ports rank 0 tries to listen on, and the others to
@@ -36,28 +36,9 @@ const sharePorts = 8
 // Where there is neither it is made of names and numbers that others on the
 // network may guess, which o.Logf is told.
 func ShareID(ctx context.Context, w World, o Options) (ID, *Root, error) {
-	id, m, err := w.share(ctx, o.withDefaults(), opener{
-		anywhere: func(o Options) (meeting, error) { return NewRoot(o) },
-		at:       func(addr string, secret []byte, o Options) (meeting, error) { return NewRootAt(addr, secret, o) },
-	})
+	id, m, err := w.share(ctx, o.withDefaults(), newRoot)
 	root, _ := m.(*Root) // none but rank 0 has one
 	return id, root, err
-}
-
-// A meeting is where an ID leads to: a Root, or the first of a Crew.
-type meeting interface {
-	ID() ID
-	// attach runs f beside it.
-	attach(f func())
-	// over is closed when nobody needs the ID any more.
-	over() <-chan struct{}
-	Close() error
-}
-
-// An opener opens a meeting on rank 0.
-type opener struct {
-	anywhere func(Options) (meeting, error)
-	at       func(addr string, secret []byte, o Options) (meeting, error)
 }
 
 // share is ShareID for any meeting.
@@ -103,7 +84,7 @@ func (open opener) own(o Options) (ID, meeting, error) {
 	if err != nil {
 		return ID{}, nil, err
 	}
-	return m.ID(), m, nil
+	return m.where().id, m, nil
 }
 
 // key is the job's secret, for the call-th communicator.
@@ -126,7 +107,7 @@ func (w World) shareAt(o Options, call uint32, open opener) (ID, meeting, error)
 	if err != nil {
 		return ID{}, nil, err
 	}
-	return m.ID(), m, nil
+	return m.where().id, m, nil
 }
 
 // sharePMI: the launcher carries the ID.
@@ -206,29 +187,28 @@ func (s *share) publish(open opener) (ID, meeting, error) {
 	if err != nil {
 		return ID{}, nil, err
 	}
-	g := &gate{secret: s.key, name: "id of " + s.w.job, logf: s.o.Logf, admit: s.admit}
-	g.enter = func(h hello, c net.Conn, transcript []byte) { s.serve(h, c, transcript, m.ID()) }
+	v := m.where()
+	g := s.o.gate("id of "+s.w.job, s.key, s.admit, func(h hello, c net.Conn, key []byte) { s.serve(h, c, key, v.id) })
 	if err := s.listen(g); err != nil {
 		m.Close()
 		return ID{}, nil, err
 	}
-	g.open()
-	m.attach(func() {
+	v.beside.Go(func() {
 		select {
 		case <-s.done:
-		case <-m.over():
+		case <-v.over:
 		}
-		g.shut()
+		g.Close()
 	})
-	return m.ID(), m, nil
+	return m.where().id, m, nil
 }
 
 // listen takes the first port that is free on any of the addresses: all of
 // this host, or those of the interfaces that were asked for.
-func (s *share) listen(g *gate) error {
+func (s *share) listen(g *meet.Gate) error {
 	addrs := []netip.Addr{netip.IPv6Unspecified(), netip.IPv4Unspecified()}
 	if s.o.Ifname != "" || s.o.Family != "" {
-		list, err := Interfaces(s.o)
+		list, err := meet.Interfaces(s.o.Ifname, s.o.Family)
 		if err != nil {
 			return err
 		}
@@ -239,12 +219,15 @@ func (s *share) listen(g *gate) error {
 	}
 	var err error
 	for _, port := range s.ports {
+		listens := false
 		for _, a := range addrs {
-			if _, lerr := g.listen(netip.AddrPortFrom(a, port)); lerr != nil {
+			if _, lerr := g.Listen(netip.AddrPortFrom(a, port).String()); lerr != nil {
 				err = lerr
+			} else {
+				listens = true
 			}
 		}
-		if len(g.listeners) > 0 {
+		if listens {
 			return nil
 		}
 	}
@@ -259,10 +242,10 @@ func (s *share) admit(h hello) error {
 }
 
 // serve is called by the gate, which closes only when it has returned.
-func (s *share) serve(h hello, c net.Conn, transcript []byte, id ID) {
+func (s *share) serve(h hello, c net.Conn, key []byte, id ID) {
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(handshakeTime))
-	if _, err := c.Write(seal(s.key, transcript, id)); err != nil {
+	c.SetDeadline(time.Now().Add(meet.Patience))
+	if _, err := c.Write(seal(key, id)); err != nil {
 		return
 	}
 	s.mu.Lock()
@@ -277,13 +260,9 @@ func (s *share) serve(h hello, c net.Conn, transcript []byte, id ID) {
 
 const sealedBytes = 128 + 16
 
-// sealer is AES-GCM with a key that is used once: the handshake's nonces are
-// in it.
-func sealer(key, transcript []byte) cipher.AEAD {
-	m := hmac.New(sha256.New, key)
-	m.Write([]byte("assay bootstrap 1 seal\x00"))
-	m.Write(transcript)
-	block, err := aes.NewCipher(m.Sum(nil))
+// sealer is AES-GCM with a connection's key, which is used once.
+func sealer(key []byte) cipher.AEAD {
+	block, err := aes.NewCipher(key)
 	if err != nil {
 		panic("bootstrap: " + err.Error()) // 32 bytes are a key
 	}
@@ -294,13 +273,13 @@ func sealer(key, transcript []byte) cipher.AEAD {
 	return gcm
 }
 
-func seal(key, transcript []byte, id ID) []byte {
-	g := sealer(key, transcript)
+func seal(key []byte, id ID) []byte {
+	g := sealer(key)
 	return g.Seal(nil, make([]byte, g.NonceSize()), id[:], nil)
 }
 
-func unseal(key, transcript, b []byte) (ID, error) {
-	g := sealer(key, transcript)
+func unseal(key, b []byte) (ID, error) {
+	g := sealer(key)
 	p, err := g.Open(nil, make([]byte, g.NonceSize()), b, nil)
 	if err != nil || len(p) != len(ID{}) {
 		return ID{}, errors.New("what came is no communicator id")

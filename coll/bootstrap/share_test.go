@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/internal/clustertest"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // shareAll is ShareID of all ranks of a job, and then Join.
@@ -92,13 +92,12 @@ func TestShareAmongStrangers(t *testing.T) {
 		t.Skipf("a port is taken: %v", err)
 	}
 	defer mute.Close()
-	other := &gate{secret: []byte("wrong"), logf: t.Logf, admit: func(hello) error { return nil }}
-	other.enter = func(_ hello, c net.Conn, _ []byte) { t.Error("a rank entered at a stranger's"); c.Close() }
-	if _, err := other.listen(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), ports[2])); err != nil {
+	other := &meet.Gate{Protocol: protocol, Secret: []byte("wrong"), Logf: t.Logf}
+	other.Enter = func(c net.Conn, _, _ []byte) { t.Error("a rank entered at a stranger's"); c.Close() }
+	if _, err := other.Listen(fmt.Sprintf("127.0.0.1:%d", ports[2])); err != nil {
 		t.Skipf("a port is taken: %v", err)
 	}
-	other.open()
-	defer other.shut()
+	defer other.Close()
 	if err := errors.Join(shareAll(t, worlds, local())...); err != nil {
 		t.Error(err)
 	}
@@ -143,15 +142,16 @@ func TestShareByCommID(t *testing.T) {
 
 func TestSeal(t *testing.T) {
 	id := newTestRoot(t, local()).ID()
-	b := seal([]byte("key"), []byte("transcript"), id)
-	if got, err := unseal([]byte("key"), []byte("transcript"), b); err != nil || got != id {
+	key, another := make([]byte, 32), append(make([]byte, 31), 1)
+	b := seal(key, id)
+	if got, err := unseal(key, b); err != nil || got != id {
 		t.Errorf("unseal = %v, %v", got, err)
 	}
-	if _, err := unseal([]byte("key"), []byte("another"), b); err == nil {
-		t.Error("it opens with another transcript")
+	if _, err := unseal(another, b); err == nil {
+		t.Error("it opens with another key")
 	}
 	b[5]++
-	if _, err := unseal([]byte("key"), []byte("transcript"), b); err == nil {
+	if _, err := unseal(key, b); err == nil {
 		t.Error("it opens after a change")
 	}
 }

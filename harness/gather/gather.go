@@ -21,9 +21,8 @@
 //
 // # Who may come in
 //
-// A connection starts with a mutual challenge and response keyed with the
-// token, which never crosses the wire; strangers are dropped. What follows is
-// neither encrypted nor signed.
+// Both ends of a connection prove that they know the token, which never crosses the
+// wire (internal/meet); strangers are dropped. Nothing is encrypted or signed.
 package gather
 
 import (
@@ -31,7 +30,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 )
 
@@ -205,13 +203,4 @@ func Run(ctx context.Context, own *Summary, o Options) (*Summary, Stats, error) 
 		return nil, st, fmt.Errorf("gather: %s: %w", o.who(o.Rank), err)
 	}
 	return out, st, nil
-}
-
-// brief is an error's text without what Go's network errors say twice.
-func brief(err error) string {
-	var op *net.OpError
-	if errors.As(err, &op) && op.Err != nil {
-		return op.Err.Error()
-	}
-	return strings.TrimSpace(err.Error())
 }

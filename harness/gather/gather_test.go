@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 var token = []byte("a token for tests")
@@ -169,8 +170,14 @@ func absent(_ context.Context, o Options) {
 // deaf listens, and says nothing ever.
 func deaf(ctx context.Context, o Options) { <-ctx.Done() }
 
+// greets is a caller's handshake.
+func greets(c net.Conn, o Options, to int) bool {
+	_, err := protocol.Greet(c, o.Token, claim(o.Rank, to, o.Size))
+	return err == nil
+}
+
 // says comes, and sends something else than a summary.
-func says(k kind, p string) func(ctx context.Context, o Options) {
+func says(k meet.Kind, p string) func(ctx context.Context, o Options) {
 	return func(ctx context.Context, o Options) {
 		absent(ctx, o)
 		addr, _ := o.Peers(ctx, parent(o.Rank, o.Fanout))
@@ -179,13 +186,13 @@ func says(k kind, p string) func(ctx context.Context, o Options) {
 			return
 		}
 		defer c.Close()
-		if greet(c, o.Token, o.Rank, parent(o.Rank, o.Fanout), o.Size) == nil {
-			writeFrame(c, frameHost, []byte("elsewhere"))
+		if greets(c, o, parent(o.Rank, o.Fanout)) {
+			meet.WriteFrame(c, frameHost, []byte("elsewhere"))
 			if k == 0 { // half of a frame
 				c.Write([]byte{0, 0, 1, 0, byte(frameSummary), '{'})
 				return
 			}
-			writeFrame(c, k, []byte(p))
+			meet.WriteFrame(c, k, []byte(p))
 			<-ctx.Done()
 		}
 	}
@@ -204,15 +211,17 @@ func swallows(ctx context.Context, o Options) {
 		}
 		wg.Go(func() {
 			defer c.Close()
-			if _, err := examine(c, o.Token, o.Rank, o.Size); err != nil {
+			if _, _, err := protocol.Examine(c, o.Token); err != nil {
 				return
 			}
+			meet.Welcome(c)
+			var err error
 			for k := frameHost; k != frameSummary; {
-				if k, _, err = readFrame(c, maxSummary); err != nil {
+				if k, _, err = meet.ReadFrame(c, maxSummary); err != nil {
 					return
 				}
 			}
-			writeFrame(c, frameTaken, nil)
+			meet.WriteFrame(c, frameTaken, nil)
 		})
 	}
 	o.Listener.Close()
@@ -240,7 +249,7 @@ func TestMissing(t *testing.T) {
 		{"an inner rank that listens and is deaf", 4, deaf, "rank 4 on node4: no answer within 3s"},
 		{"an inner rank that dies with what it has taken", 4, swallows, "rank 4 on node4: no answer within 3s"},
 		{"a leaf that hangs", 37, says(frameHost, "elsewhere"), "rank 37 on elsewhere: it came, and did not finish within 3s"},
-		{"a leaf that dies in the middle", 37, says(0, ""), "rank 37 on elsewhere: it broke off before its result was here: unexpected EOF"},
+		{"a leaf that dies in the middle", 37, says(0, ""), "rank 37 on elsewhere: it broke off before its result was here: the connection was closed"},
 		{"nonsense", 37, says(frameSummary, "\x01\xff\xff"), "rank 37 on elsewhere: it sent nonsense: it ends too early"},
 		{"another format", 37, says(frameSummary, "{]"), "it sent nonsense: a summary in format 123, and this program reads 1; run the same harness on all ranks"},
 		{"another kind of nonsense", 37, says(99, ""), "rank 37 on elsewhere: it sent nonsense: a message of kind 99"},

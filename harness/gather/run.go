@@ -12,6 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A gathering is one rank's part in it.
@@ -20,7 +22,8 @@ type gathering struct {
 	own     *Summary
 	begun   time.Time
 	subtree []int
-	wg      sync.WaitGroup
+	gate    meet.Gate
+	wg      sync.WaitGroup // of the way up
 
 	messages atomic.Int64
 	bytes    atomic.Int64
@@ -52,6 +55,10 @@ func newGathering(o Options, own *Summary) *gathering {
 	if len(g.subtree) == 0 {
 		close(g.full)
 	}
+	g.gate = meet.Gate{
+		Protocol: protocol, Secret: o.Token, Name: fmt.Sprintf("gather: rank %d", o.Rank), Logf: o.Logf, Patience: o.slice() / 2,
+		Admit: g.admit, Enter: func(c net.Conn, claim, _ []byte) { g.serve(c, claim) },
+	}
 	return g
 }
 
@@ -63,7 +70,7 @@ func (g *gathering) run(ctx context.Context) (*Summary, error) {
 	defer g.shut()
 	defer cancel()
 	if g.o.Listener != nil {
-		g.wg.Go(g.accept)
+		g.gate.Serve(g.o.Listener)
 	}
 	way := &climb{g: g, next: g.o.Rank}
 	if g.o.Rank > 0 {
@@ -120,11 +127,7 @@ func (g *gathering) close() *part {
 // shut hangs up on everybody but those that are about to hear that what they
 // sent has been passed on.
 func (g *gathering) shut() {
-	if g.o.Listener != nil {
-		g.o.Listener.Close()
-	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	g.closed = true
 	for c, answering := range g.conns {
 		if !answering {
@@ -132,6 +135,8 @@ func (g *gathering) shut() {
 		}
 	}
 	g.conns = nil
+	g.mu.Unlock()
+	g.gate.Close()
 }
 
 // hold takes over a connection until forget; false: it is too late.
@@ -153,37 +158,21 @@ func (g *gathering) forget(c net.Conn) {
 	delete(g.conns, c)
 }
 
-func (g *gathering) accept() {
-	for {
-		c, err := g.o.Listener.Accept()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of file descriptors, most likely: it may pass
-			g.o.Logf("gather: rank %d: accept: %v", g.o.Rank, err)
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		if g.hold(c) {
-			g.wg.Go(func() {
-				defer g.forget(c)
-				g.serve(c)
-			})
-		}
-	}
-}
-
-// serve hears one descendant out.
-func (g *gathering) serve(c net.Conn) {
-	c.SetDeadline(time.Now().Add(g.o.slice() / 2))
-	from, err := examine(c, g.o.Token, g.o.Rank, g.o.Size)
+func (g *gathering) admit(claim []byte) error {
+	from, err := caller(claim, g.o.Rank, g.o.Size)
 	if err == nil && (from == g.o.Rank || !under(from, g.o.Rank, g.o.Fanout)) {
 		err = fmt.Errorf("it is rank %d, which is not under this one", from)
 	}
-	if err != nil {
-		g.o.Logf("gather: rank %d: dropped a connection from %s: %v", g.o.Rank, c.RemoteAddr(), err)
+	return err
+}
+
+// serve hears one descendant out.
+func (g *gathering) serve(c net.Conn, claim []byte) {
+	if !g.hold(c) {
 		return
 	}
+	defer g.forget(c)
+	from, _ := caller(claim, g.o.Rank, g.o.Size)
 	host := ""
 	note := func(format string, a ...any) {
 		g.mu.Lock()
@@ -194,10 +183,10 @@ func (g *gathering) serve(c net.Conn) {
 	c.SetDeadline(g.at(g.o.Limit + g.o.slice()))
 	r := bufio.NewReaderSize(c, 512) // for the headers of frames: there may be many connections
 	for {
-		k, p, err := readFrame(r, maxSummary)
+		k, p, err := meet.ReadFrame(r, maxSummary)
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				note("it broke off before its result was here: %v", brief(err))
+				note("it broke off before its result was here: %v", meet.Brief(err))
 			}
 			return
 		}
@@ -251,10 +240,10 @@ func (g *gathering) answer(c net.Conn, p *part) {
 	}
 }
 
-func (g *gathering) write(c net.Conn, k kind, p []byte) error {
+func (g *gathering) write(c net.Conn, k meet.Kind, p []byte) error {
 	g.messages.Add(1)
 	g.bytes.Add(int64(len(p)))
-	return writeFrame(c, k, p)
+	return meet.WriteFrame(c, k, p)
 }
 
 // take adds a part, if there is nothing of it yet. One that holds others, which
@@ -346,7 +335,7 @@ func (w *climb) first(ctx context.Context) {
 			w.conn, g.up = c, c
 			break
 		}
-		g.o.Logf("gather: %s: %s does not answer: %v", g.o.who(g.o.Rank), g.o.who(at), brief(err))
+		g.o.Logf("gather: %s: %s does not answer: %v", g.o.who(g.o.Rank), g.o.who(at), meet.Brief(err))
 		if at == 0 {
 			break
 		}
@@ -372,7 +361,7 @@ func (w *climb) send(ctx context.Context, p *part) error {
 			}
 			g.forget(w.conn)
 			w.conn = nil
-			g.o.Logf("gather: %s: %s did not take the result: %v", g.o.who(g.o.Rank), g.o.who(w.next), brief(last))
+			g.o.Logf("gather: %s: %s did not take the result: %v", g.o.who(g.o.Rank), g.o.who(w.next), meet.Brief(last))
 		}
 		if w.next == 0 || ctx.Err() != nil {
 			return fmt.Errorf("no rank above took its result; the last error, of %s: %w", g.o.who(w.next), last)
@@ -413,7 +402,7 @@ func (w *climb) deliver(ctx context.Context, b []byte) error {
 	}
 	taken := false
 	for {
-		k, p, err := readFrame(c, 4096)
+		k, p, err := meet.ReadFrame(c, 4096)
 		switch {
 		case err != nil:
 			return err
@@ -446,44 +435,25 @@ func (g *gathering) dial(ctx context.Context, rank int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for pause := 5 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		var c net.Conn
-		if c, err = g.enter(ctx, addr, rank); err == nil {
-			return c, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(pause):
-		}
-	}
-}
-
-func (g *gathering) enter(ctx context.Context, addr string, rank int) (net.Conn, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", addr)
+	call := meet.Caller{Protocol: protocol, Secret: g.o.Token, Claim: claim(g.o.Rank, rank, g.o.Size), Patience: g.o.slice() / 3, Late: true}
+	c, _, err := call.Call(ctx, []string{addr})
 	if err != nil {
 		return nil, err
 	}
 	if !g.hold(c) {
 		return nil, net.ErrClosed
 	}
-	c.SetDeadline(time.Now().Add(g.o.slice() / 3))
-	err = greet(c, g.o.Token, g.o.Rank, rank, g.o.Size)
-	if err == nil {
-		host := ""
-		if g.o.Name != nil {
-			host = g.o.Name(g.o.Rank)
-		}
-		if host == "" {
-			host, _ = os.Hostname()
-		}
-		err = g.write(c, frameHost, []byte(host))
+	c.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
+	host := ""
+	if g.o.Name != nil {
+		host = g.o.Name(g.o.Rank)
 	}
-	if err != nil {
+	if host == "" {
+		host, _ = os.Hostname()
+	}
+	if err := g.write(c, frameHost, []byte(host)); err != nil {
 		g.forget(c)
 		return nil, err
 	}
-	c.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))
 	return c, nil
 }

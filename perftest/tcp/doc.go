@@ -18,7 +18,7 @@
 // # Who may come in
 //
 // Each connection begins with a challenge and response keyed with the token
-// (internal/handshake). Strangers are dropped after seconds, and there may be few
+// (internal/meet). Strangers are dropped after seconds, and there may be few
 // of them at a time. Who knows the token is trusted to measure; what all of them
 // together may hold is bounded, too.
 package tcp

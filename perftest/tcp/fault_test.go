@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // fake is a server that does with each connection what a test says.
@@ -41,7 +44,10 @@ func fake(t *testing.T, f func(c net.Conn)) string {
 // some frames; then it listens only.
 func answers(frames ...func(w io.Writer)) func(c net.Conn) {
 	return func(c net.Conn) {
-		claim, err := protocol.Examine(c, token)
+		claim, _, err := protocol.Examine(c, token)
+		if err == nil {
+			err = meet.Welcome(c)
+		}
 		if err == nil && claim[0] == 0 {
 			for _, f := range frames {
 				f(c)
@@ -51,8 +57,8 @@ func answers(frames ...func(w io.Writer)) func(c net.Conn) {
 	}
 }
 
-func frame(k kind, p string) func(io.Writer) {
-	return func(w io.Writer) { writeFrame(w, k, []byte(p)) }
+func frame(k meet.Kind, p string) func(io.Writer) {
+	return func(w io.Writer) { meet.WriteFrame(w, k, []byte(p)) }
 }
 
 // TestFaults: whatever is at the other end, there is an error that says where
@@ -76,21 +82,21 @@ func TestFaults(t *testing.T) {
 		want       []string
 	}{
 		{"nobody", gone.Addr().String(), []string{"connecting", "refused"}},
-		{"another token", other.Addr().String(), []string{"connecting", "it does not know the token"}},
+		{"another token", other.Addr().String(), []string{"connecting", "what listens there does not know the secret"}},
 		{"silence", fake(t, silent), []string{"connecting", "not done within"}},
 		{"hangs up", fake(t, func(net.Conn) {}), []string{"connecting"}},
-		{"another protocol", fake(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n") }), []string{"connecting"}},
+		{"another protocol", fake(t, func(c net.Conn) { io.WriteString(c, "SSH-2.0-OpenSSH_9.2p1 Debian-2+deb12u3\r\n") }), []string{"connecting", `does not speak this protocol: it begins with "SSH-2.0-"`}},
 		{"much of another protocol", fake(t, func(c net.Conn) {
 			io.WriteString(c, strings.Repeat("HTTP/1.1 400 Bad Request\r\n", 10))
 			silent(c)
-		}), []string{"connecting", "it does not know the token"}},
+		}), []string{"connecting", "does not speak this protocol"}},
 		{"silence when asked", fake(t, answers()), []string{"asking for a measurement", "not done within"}},
 		{"refuses", fake(t, answers(frame(frameRefused, "no time"))), []string{"asking for a measurement", `it says: "no time"`}},
 		{"another message", fake(t, answers(frame(frameResult, ""))), []string{"asking for a measurement", "nonsense: a message of kind 5"}},
-		{"a long message", fake(t, answers(func(w io.Writer) { w.Write([]byte{byte(frameAccepted), 0xff, 0xff}) })), []string{"asking for a measurement", "65535 bytes"}},
+		{"a long message", fake(t, answers(func(w io.Writer) { w.Write([]byte{0, 0, 0xff, 0xff, byte(frameAccepted)}) })), []string{"asking for a measurement", "65535 bytes"}},
 		{"never ready", fake(t, answers(accepted)), []string{"opening 4 streams", "not done within"}},
 		{"dies when ready", fake(t, func(c net.Conn) {
-			answers(accepted, ready, func(io.Writer) { readFrame(c); readFrame(c); c.Close() })(c)
+			answers(accepted, ready, func(io.Writer) { meet.ReadFrame(c, maxPayload); meet.ReadFrame(c, maxPayload); c.Close() })(c)
 		}), []string{"measuring to it", "it hung up"}},
 		{"no result", fake(t, answers(accepted, ready)), []string{"measuring to it", "not done within"}},
 		{"half a result", fake(t, answers(accepted, ready, frame(frameResult, "abc"))), []string{"measuring to it", "a result of 3 bytes"}},
@@ -173,7 +179,7 @@ func call(t *testing.T, s *Server, what claim) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	if err := protocol.Greet(c, token, what.encode()); err != nil {
+	if _, err := protocol.Greet(c, token, what.encode()); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -203,26 +209,31 @@ func TestNonsense(t *testing.T) {
 		for _, f := range tt.say {
 			f(c)
 		}
-		k, p, err := readFrame(c)
+		k, p, err := meet.ReadFrame(c, maxPayload)
 		if err == nil && k == frameAccepted {
-			k, p, err = readFrame(c)
+			k, p, err = meet.ReadFrame(c, maxPayload)
 		}
 		if err != nil || k != frameRefused || !strings.Contains(string(p), tt.want) {
 			t.Errorf("%s: kind %d, %q, %v; want %q", tt.name, k, p, err, tt.want)
 		}
 	}
-	// A stream of no measurement is hung up on, and so is a claim that cannot be.
-	for _, what := range []claim{{direction: back, session: sessionID{9}}, {direction: both}} {
-		if _, p, err := readFrame(call(t, s, what)); err == nil && what.direction != both {
-			t.Errorf("%+v: %q", what, p)
-		}
+	// A stream of no measurement is hung up on, and a claim that cannot be is refused.
+	if _, p, err := meet.ReadFrame(call(t, s, claim{direction: back, session: sessionID{9}}), maxPayload); err == nil {
+		t.Errorf("a stream of no measurement: %q", p)
+	}
+	impossible := meet.Caller{Protocol: protocol, Secret: token, Claim: claim{direction: both}.encode()}
+	if c, _, err := impossible.Dial(t.Context(), s.Addr().String()); err == nil {
+		c.Close()
+		t.Error("a claim that cannot be is let in")
+	} else if !errors.Is(err, meet.ErrRefused) || !strings.Contains(err.Error(), "it asks for what this version does not know") {
+		t.Errorf("a claim that cannot be: %v", err)
 	}
 	for _, tt := range []struct{ run, want string }{
 		{"", "a run of 0 bytes"}, {"\x04", "04"}, {"\x01\x01", "a run of 2 bytes"},
 	} {
 		id := sessionID{100, byte(len(tt.run)), tt.want[0]}
 		c := call(t, s, claim{session: id})
-		writeFrame(c, frameRequest, good.encode())
+		meet.WriteFrame(c, frameRequest, good.encode())
 		if _, err := expect(c, frameAccepted); err != nil {
 			t.Fatal(err)
 		}
@@ -232,39 +243,9 @@ func TestNonsense(t *testing.T) {
 		if _, err := expect(c, frameReady); err != nil {
 			t.Fatal(err)
 		}
-		writeFrame(c, frameRun, []byte(tt.run))
+		meet.WriteFrame(c, frameRun, []byte(tt.run))
 		if _, err := expect(c, frameResult); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("run %q: %v; want %q", tt.run, err, tt.want)
-		}
-	}
-}
-
-// TestStrangers: they cannot keep others out, nor stay.
-func TestStrangers(t *testing.T) {
-	b := usual
-	b.handshake, b.unknown = 2*time.Second, 20
-	s := serve(t, b)
-	var strangers []net.Conn
-	for range 100 {
-		c, err := net.Dial("tcp", s.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		strangers = append(strangers, c)
-	}
-	if _, err := measure(t, s.Addr().String(), short); err != nil {
-		t.Errorf("with strangers in the door: %v", err)
-	}
-	s.mu.Lock()
-	if n := len(s.unknown); n > b.unknown {
-		t.Errorf("%d strangers at once; at most %d are to be", n, b.unknown)
-	}
-	s.mu.Unlock()
-	for i, c := range strangers {
-		c.SetReadDeadline(time.Now().Add(5 * time.Minute))
-		if _, err := c.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
-			t.Errorf("stranger %d: %v; want to be hung up on", i, err)
 		}
 	}
 }
@@ -275,7 +256,7 @@ func TestBusy(t *testing.T) {
 	b.sessions = 1
 	s := serve(t, b)
 	c := call(t, s, claim{session: sessionID{1}})
-	writeFrame(c, frameRequest, request{duration: time.Second, limit: time.Minute, streams: 1}.encode())
+	meet.WriteFrame(c, frameRequest, request{duration: time.Second, limit: time.Minute, streams: 1}.encode())
 	if _, err := expect(c, frameAccepted); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A measurement is the caller's side.
@@ -34,26 +36,25 @@ func (m *measurement) hangUp() {
 
 // dial opens a connection and says what it is for.
 func (m *measurement) dial(ctx context.Context, what claim) (*net.TCPConn, error) {
-	var d net.Dialer
-	d.SetMultipathTCP(false)
+	what.session = m.session
+	call := meet.Caller{Protocol: protocol, Secret: m.token, Claim: what.encode()}
+	call.Dialer.SetMultipathTCP(false)
 	if a := m.o.LocalAddr; a.IsValid() {
-		d.LocalAddr = &net.TCPAddr{IP: a.AsSlice(), Zone: a.Zone()}
+		call.Dialer.LocalAddr = &net.TCPAddr{IP: a.AsSlice(), Zone: a.Zone()}
 	}
-	nc, err := d.DialContext(ctx, "tcp", m.addr)
+	nc, _, err := call.Dial(ctx, m.addr)
 	if err != nil {
 		return nil, err
 	}
 	c := nc.(*net.TCPConn)
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.conns = append(m.conns, c)
-	closed := m.closed
-	m.mu.Unlock()
-	if closed {
+	if m.closed {
 		c.Close()
 		return nil, net.ErrClosed
 	}
-	what.session = m.session
-	return c, protocol.Greet(c, m.token, what.encode())
+	return c, nil
 }
 
 func (m *measurement) run(ctx context.Context) (r Result, err error) {
@@ -64,7 +65,7 @@ func (m *measurement) run(ctx context.Context) (r Result, err error) {
 	}
 	m.doing = "asking for a measurement"
 	until, _ := ctx.Deadline()
-	if err := writeFrame(m.control, frameRequest, m.o.request(time.Until(until)).encode()); err != nil {
+	if err := meet.WriteFrame(m.control, frameRequest, m.o.request(time.Until(until)).encode()); err != nil {
 		return r, err
 	}
 	if _, err := expect(m.control, frameAccepted); err != nil {
@@ -119,7 +120,7 @@ func (m *measurement) open(ctx context.Context) (map[direction][]*net.TCPConn, e
 // measure measures directions at once and returns what both sides say of it.
 func (m *measurement) measure(d direction, lanes map[direction][]*net.TCPConn, until time.Time) (here, there result, err error) {
 	r := m.o.request(0)
-	if err := writeFrame(m.control, frameRun, []byte{byte(d)}); err != nil {
+	if err := meet.WriteFrame(m.control, frameRun, []byte{byte(d)}); err != nil {
 		return here, there, err
 	}
 	var wg sync.WaitGroup

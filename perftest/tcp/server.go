@@ -1,7 +1,6 @@
 package tcp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 const (
@@ -20,25 +21,22 @@ const (
 // bounds are what a server lets others hold.
 type bounds struct {
 	handshake time.Duration // until a caller has proved who it is, and its streams are here
-	unknown   int           // connections in the handshake: one more, and the oldest goes
 	sessions  int           // measurements at once
 }
 
-var usual = bounds{handshake: 5 * time.Second, unknown: 512, sessions: 16}
+var usual = bounds{handshake: meet.Patience, sessions: 16}
 
 // A Server measures with those who call and know the token. Its methods may be
 // called from several goroutines at once.
 type Server struct {
-	l     *net.TCPListener
-	token []byte
-	max   bounds
-	done  chan struct{} // closed by Close
-	wg    sync.WaitGroup
+	gate meet.Gate
+	addr netip.AddrPort
+	max  bounds
+	done chan struct{} // closed by Close
 
 	mu       sync.Mutex
 	closed   bool
-	conns    map[*net.TCPConn]bool // all that are open
-	unknown  []*net.TCPConn        // those in the handshake, oldest first
+	conns    map[*net.TCPConn]bool // all that are open, and past the handshake
 	sessions map[sessionID]*session
 }
 
@@ -50,25 +48,22 @@ func listen(addr string, token []byte, b bounds) (*Server, error) {
 	if len(token) == 0 {
 		return nil, errors.New("measuring TCP without a token: anybody could fill the network")
 	}
-	var lc net.ListenConfig
-	lc.SetMultipathTCP(false)
-	l, err := lc.Listen(context.Background(), "tcp", addr)
-	if err != nil {
+	s := &Server{max: b, done: make(chan struct{}), conns: map[*net.TCPConn]bool{}, sessions: map[sessionID]*session{}}
+	s.gate = meet.Gate{
+		Protocol: protocol, Secret: slices.Clone(token), Name: "measuring TCP", Patience: b.handshake,
+		Admit: func(claim []byte) error { _, err := decodeClaim(claim); return err },
+		Enter: func(c net.Conn, claim, _ []byte) { s.serve(c.(*net.TCPConn), claim) },
+	}
+	s.gate.Config.SetMultipathTCP(false)
+	var err error
+	if s.addr, err = s.gate.Listen(addr); err != nil {
 		return nil, fmt.Errorf("measuring TCP: %w", err)
 	}
-	s := &Server{
-		l: l.(*net.TCPListener), token: slices.Clone(token), max: b, done: make(chan struct{}),
-		conns: map[*net.TCPConn]bool{}, sessions: map[sessionID]*session{},
-	}
-	s.wg.Go(s.accept)
 	return s, nil
 }
 
 // Addr is where the server listens.
-func (s *Server) Addr() netip.AddrPort {
-	a := s.l.Addr().(*net.TCPAddr).AddrPort()
-	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
-}
+func (s *Server) Addr() netip.AddrPort { return s.addr }
 
 // Close ends all measurements and waits until nothing of the server is left.
 func (s *Server) Close() error {
@@ -77,52 +72,12 @@ func (s *Server) Close() error {
 		s.closed = true
 		close(s.done)
 	}
-	err := s.l.Close()
 	for c := range s.conns {
 		c.Close()
 	}
 	s.mu.Unlock()
-	s.wg.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
-}
-
-func (s *Server) accept() {
-	for {
-		c, err := s.l.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil { // out of file descriptors, most likely: it may pass
-			select {
-			case <-time.After(10 * time.Millisecond):
-			case <-s.done:
-			}
-			continue
-		}
-		if s.take(c) {
-			s.wg.Go(func() { s.serve(c) })
-		}
-	}
-}
-
-// take takes over a connection of somebody unknown until forget.
-func (s *Server) take(c *net.TCPConn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		c.Close()
-		return false
-	}
-	if len(s.unknown) >= s.max.unknown {
-		s.unknown[0].Close() // its goroutine forgets it
-		s.unknown = s.unknown[1:]
-	}
-	s.unknown = append(s.unknown, c)
-	s.conns[c] = true
-	return true
+	s.gate.Close()
+	return nil
 }
 
 func (s *Server) forget(list ...*net.TCPConn) {
@@ -134,41 +89,34 @@ func (s *Server) forget(list ...*net.TCPConn) {
 	}
 }
 
-// serve finds out who calls and for what.
-func (s *Server) serve(c *net.TCPConn) {
-	c.SetDeadline(time.Now().Add(s.max.handshake))
-	b, err := protocol.Examine(c, s.token)
+// serve does what a caller has come for.
+func (s *Server) serve(c *net.TCPConn, b []byte) {
 	s.mu.Lock()
-	if i := slices.Index(s.unknown, c); i >= 0 {
-		s.unknown = slices.Delete(s.unknown, i, i+1)
-	}
+	s.conns[c] = true
+	closed := s.closed
 	s.mu.Unlock()
-	if err != nil {
-		s.forget(c)
-		return
-	}
-	what, err := decodeClaim(b)
+	what, _ := decodeClaim(b)
 	switch {
-	case err != nil:
-		s.refuse(c, err)
+	case closed:
 	case what.direction != 0:
-		if !s.attach(c, what) {
-			s.forget(c)
+		if s.attach(c, what) {
+			return // the session's
 		}
-		return // the session's
 	default:
+		c.SetDeadline(time.Now().Add(s.max.handshake))
 		if err := s.control(c, what.session); err != nil {
 			s.refuse(c, err)
 		}
+		c.Close() // what was said last still goes out
 	}
-	c.Close() // what was said last still goes out
 	s.forget(c)
 }
 
 // refuse tells the caller why there is no measurement, if it still listens.
 func (s *Server) refuse(c *net.TCPConn, why error) {
 	c.SetWriteDeadline(time.Now().Add(s.max.handshake))
-	writeFrame(c, frameRefused, []byte(why.Error()))
+	text := why.Error()
+	meet.WriteFrame(c, frameRefused, []byte(text[:min(len(text), maxPayload)]))
 }
 
 // A session is one measurement. The server's mutex guards what changes.
@@ -254,7 +202,7 @@ func (s *Server) control(c *net.TCPConn, id sessionID) error {
 		return err
 	}
 	defer s.end(id)
-	if err := writeFrame(c, frameAccepted, nil); err != nil {
+	if err := meet.WriteFrame(c, frameAccepted, nil); err != nil {
 		return err
 	}
 	wait := time.NewTimer(min(s.max.handshake, r.limit))
@@ -267,7 +215,7 @@ func (s *Server) control(c *net.TCPConn, id sessionID) error {
 		return errors.New("the server is being closed")
 	}
 	c.SetDeadline(q.until)
-	if err := writeFrame(c, frameReady, nil); err != nil {
+	if err := meet.WriteFrame(c, frameReady, nil); err != nil {
 		return err
 	}
 	for range q.lanes { // each is measured once at most
@@ -282,7 +230,7 @@ func (s *Server) control(c *net.TCPConn, id sessionID) error {
 		if err != nil {
 			return err
 		}
-		if err := writeFrame(c, frameResult, res.encode()); err != nil {
+		if err := meet.WriteFrame(c, frameResult, res.encode()); err != nil {
 			return err
 		}
 	}

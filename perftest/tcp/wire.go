@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/assay-hpc/assay/internal/handshake"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A measurement has a connection for control and, for each direction, some
@@ -22,15 +22,12 @@ import (
 //	server → caller   result: what it received, and what its kernel says of what it sent
 //
 // and runs follow as long as there are directions left. Instead of each of its
-// answers the server may say refused, and why. A frame is kind 1, length of the
-// payload 2, payload. Integers are big endian.
+// answers the server may say refused, and why. Integers are big endian.
 
-var protocol = handshake.Protocol{Magic: "assay\x00p1", Label: "assay perftest tcp 1", Claim: claimBytes}
-
-type kind byte
+var protocol = meet.Protocol{Name: "p2", Claim: claimBytes}
 
 const (
-	frameRequest kind = iota + 1
+	frameRequest meet.Kind = iota + 1
 	frameAccepted
 	frameReady
 	frameRun
@@ -145,36 +142,9 @@ func decodeResult(b []byte) (r result, err error) {
 	return r, nil
 }
 
-func writeFrame(w io.Writer, k kind, payload []byte) error {
-	payload = payload[:min(len(payload), maxPayload)]
-	b := append([]byte{byte(k), 0, 0}, payload...)
-	binary.BigEndian.PutUint16(b[1:], uint16(len(payload)))
-	_, err := w.Write(b)
-	return err
-}
-
-func readFrame(r io.Reader) (kind, []byte, error) {
-	var head [3]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := int(binary.BigEndian.Uint16(head[1:]))
-	if n > maxPayload {
-		return 0, nil, fmt.Errorf("a message of %d bytes; at most %d are possible", n, maxPayload)
-	}
-	p := make([]byte, n)
-	if _, err := io.ReadFull(r, p); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return 0, nil, err
-	}
-	return kind(head[0]), p, nil
-}
-
 // expect reads a frame of a kind.
-func expect(r io.Reader, want kind) ([]byte, error) {
-	k, p, err := readFrame(r)
+func expect(r io.Reader, want meet.Kind) ([]byte, error) {
+	k, p, err := meet.ReadFrame(r, maxPayload)
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, errors.New("it hung up")

@@ -1,24 +1,28 @@
 // Package rendezvous brings the two ends of a connection together: a rank's
 // Point listens on TCP, a sender dials it and says who it is and which channel
-// it wants, and both get a TCP connection over which they exchange what their
-// network needs: a handle, say, or a queue pair's number.
+// it wants, and both get a TCP connection: to send messages over, or to exchange
+// what their network needs: a handle, say, or a queue pair's number.
 //
-// It is for transports over networks of which a connection must first be
-// agreed on, and which do not notice by themselves that a peer has died: as
-// long as both live the TCP connection stays, and its end is the news.
-//
-// Each side proves to the other that it has the communicator's key, by a
-// mutual challenge and response (handshake.go). Nothing is encrypted.
+// Each side proves to the other that it has the communicator's key
+// (internal/meet). Nothing is encrypted.
 package rendezvous
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
+	"syscall"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // Options say how a Point is to be. Rank, Key and Admit must be given.
@@ -33,17 +37,57 @@ type Options struct {
 
 	// Admit is given each connection of a genuine peer, in a goroutine of its
 	// own. The connection is Admit's to close.
-	Admit func(peer, channel int, c net.Conn)
+	Admit func(from Stream, c net.Conn)
 
-	// Timeout is how long a peer may leave data unacknowledged before the
-	// connection breaks; 0 stands for DefaultTimeout.
-	Timeout time.Duration
+	// Control sets what must be set before a socket connects or listens; may be nil.
+	Control func(network, address string, c syscall.RawConn) error
 
-	Logf func(format string, args ...any) // strangers; may be nil
+	Logf func(format string, args ...any) // strangers, and addresses that do not connect; may be nil
 }
 
-// DefaultTimeout is for Options.Timeout.
-const DefaultTimeout = 30 * time.Second
+// A Stream is one TCP connection of a connection between two ranks, which is one of
+// several perhaps.
+type Stream struct {
+	Peer    int // the rank at the other end
+	Channel int
+	Index   int // which of the streams
+	Count   int // how many there are, MaxStreams at most
+}
+
+// MaxStreams is how many streams a connection may have.
+const MaxStreams = 1 << 10
+
+// A dialer claims source 4, dest 4, channel 4, index 2, count 2. Integers are big
+// endian.
+var protocol = meet.Protocol{Name: "r2", Claim: 16}
+
+func (s Stream) claim(source int) (b []byte) {
+	for _, v := range []int{source, s.Peer, s.Channel} {
+		b = binary.BigEndian.AppendUint32(b, uint32(v))
+	}
+	b = binary.BigEndian.AppendUint16(b, uint16(s.Index))
+	return binary.BigEndian.AppendUint16(b, uint16(s.Count))
+}
+
+// parseClaim returns the stream that somebody wants of a rank.
+func parseClaim(b []byte, rank int) (s Stream, err error) {
+	var v [3]int
+	for i := range v {
+		u := binary.BigEndian.Uint32(b[4*i:])
+		if u > 1<<30 {
+			return s, fmt.Errorf("field %d of what it wants is %d", i, u)
+		}
+		v[i] = int(u)
+	}
+	s = Stream{v[0], v[2], int(binary.BigEndian.Uint16(b[12:])), int(binary.BigEndian.Uint16(b[14:]))}
+	switch {
+	case v[1] != rank || s.Peer == rank:
+		return s, fmt.Errorf("it is from rank %d to rank %d; this is rank %d", s.Peer, v[1], rank)
+	case s.Count > MaxStreams || s.Index >= s.Count:
+		return s, fmt.Errorf("stream %d of %d; there may be %d", s.Index, s.Count, MaxStreams)
+	}
+	return s, nil
+}
 
 func (o *Options) check() error {
 	switch {
@@ -60,35 +104,26 @@ func (o *Options) check() error {
 		if !a.IsValid() || a.IsUnspecified() {
 			return fmt.Errorf("rendezvous: %v is no address of an interface", a)
 		}
+		if a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "" {
+			return fmt.Errorf("rendezvous: link-local address %v needs a zone: %v%%eth0, say", a, a)
+		}
 	}
 	return nil
-}
-
-func (o *Options) setDefaults() {
-	if len(o.Addrs) == 0 {
-		o.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logf == nil {
-		o.Logf = func(string, ...any) {}
-	}
 }
 
 // A Point is where a rank's peers find it. Its methods may be called by many
 // goroutines.
 type Point struct {
-	opt       Options
-	info      string
-	listeners []net.Listener
-	ctx       context.Context // done by Close
-	cancel    context.CancelFunc
-	wg        sync.WaitGroup // acceptors, handshakes and what they admit
+	opt    Options
+	local  []netip.Addr
+	secret []byte
+	addrs  Addrs
+	gate   meet.Gate
+	ctx    context.Context // done by Close
+	cancel context.CancelFunc
 
-	mu        sync.Mutex
-	pending   map[net.Conn]time.Time // in handshake, since when
-	strangers int
+	mu  sync.Mutex
+	bad map[way]bool // that did not connect
 }
 
 // Listen opens a point. It is to be closed.
@@ -96,40 +131,47 @@ func Listen(opt Options) (*Point, error) {
 	if err := opt.check(); err != nil {
 		return nil, err
 	}
-	opt.setDefaults()
-	p := &Point{opt: opt, pending: map[net.Conn]time.Time{}}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
-	var addrs []netip.AddrPort
+	if opt.Logf == nil {
+		opt.Logf = func(string, ...any) {}
+	}
+	p := &Point{opt: opt, bad: map[way]bool{}}
 	for _, a := range opt.Addrs {
-		var lc net.ListenConfig
-		l, err := lc.Listen(p.ctx, "tcp", netip.AddrPortFrom(a, 0).String())
+		p.local = append(p.local, a.Unmap())
+	}
+	if len(p.local) == 0 {
+		p.local = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	m := hmac.New(sha256.New, opt.Key)
+	m.Write(opt.Comm)
+	p.secret = m.Sum(nil)
+	p.gate = meet.Gate{
+		Protocol: protocol, Secret: p.secret, Name: fmt.Sprintf("rank %d", opt.Rank), Logf: opt.Logf, Config: net.ListenConfig{Control: opt.Control},
+		Admit: func(claim []byte) error { _, err := parseClaim(claim, opt.Rank); return err },
+		Enter: func(c net.Conn, claim, _ []byte) {
+			s, _ := parseClaim(claim, opt.Rank)
+			opt.Admit(s, c)
+		},
+	}
+	for _, a := range p.local {
+		at, err := p.gate.Listen(netip.AddrPortFrom(a, 0).String())
 		if err != nil {
 			p.Close()
 			return nil, fmt.Errorf("rendezvous: listen on %v: %w", a, err)
 		}
-		p.listeners = append(p.listeners, l)
-		addrs = append(addrs, l.Addr().(*net.TCPAddr).AddrPort())
-	}
-	p.info = formatAddrs(addrs)
-	for _, l := range p.listeners {
-		p.wg.Go(func() { p.accept(l) })
+		p.addrs = append(p.addrs, at)
 	}
 	return p, nil
 }
 
-// Info holds the addresses that the point listens on, as one word of text. It
-// is not secret.
-func (p *Point) Info() string { return p.info }
+// Addrs is where the point listens. It is not secret.
+func (p *Point) Addrs() Addrs { return p.addrs }
 
-// Reach reports why a point with this Info cannot be dialed from here; nil if
-// it can, as far as addresses tell.
-func (p *Point) Reach(info string) error {
-	addrs, err := parseAddrs(info)
-	if err != nil {
-		return err
-	}
-	if len(p.ways(addrs)) == 0 {
-		return fmt.Errorf("it listens on %v, this rank uses %v: no pair of one family; choose interfaces with NCCL_SOCKET_IFNAME", addrs, p.opt.Addrs)
+// Reach reports why a point at these addresses cannot be dialed from here; nil if it
+// can, as far as addresses tell.
+func (p *Point) Reach(to Addrs) error {
+	if len(ways(p.local, to)) == 0 {
+		return fmt.Errorf("it listens on %v, this rank uses %v: no pair of one family; choose interfaces with NCCL_SOCKET_IFNAME", to, p.local)
 	}
 	return nil
 }
@@ -138,108 +180,70 @@ func (p *Point) Reach(info string) error {
 // end by itself.
 func (p *Point) Close() {
 	p.cancel()
-	for _, l := range p.listeners {
-		l.Close()
-	}
-	p.mu.Lock()
-	for c := range p.pending {
-		c.Close()
-	}
-	p.mu.Unlock()
-	p.wg.Wait()
+	p.gate.Close()
 }
 
-// maxPending bounds the handshakes under way: strangers that say nothing hold
-// no more descriptors than that. When they are so many, the oldest gives way if
-// it is older than grace; a genuine peer is done within milliseconds.
-const (
-	maxPending = 256
-	grace      = time.Second
-)
+// dialPatience bounds the attempt on one of several pairs of addresses, and how long
+// an acceptor that hangs up is tried again: one that is overrun by strangers may have
+// hung up on the wrong peer.
+const dialPatience = 5 * time.Second
 
-// accept takes connections until the listener is closed.
-func (p *Point) accept(l net.Listener) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			if p.ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
-				return
+// Dial connects to the point of a peer, for a stream. The pairs of addresses are tried
+// beginning with the one that is the stream's in turn, those that did not connect
+// before last. The connection is the caller's to close.
+func (p *Point) Dial(ctx context.Context, to Addrs, s Stream) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	list := p.inTurn(ways(p.local, to), s.Index)
+	errs := []error{fmt.Errorf("rank %d cannot be reached at %v", s.Peer, to)}
+	for _, w := range list {
+		c, err := p.dial(ctx, w, s, len(list) > 1)
+		if err == nil {
+			return c, nil
+		}
+		errs = append(errs, fmt.Errorf("from %v to %v: %w", w.from, w.to, err))
+		if ctx.Err() != nil {
+			errs = append(errs, context.Cause(ctx))
+			break
+		}
+		if len(list) > 1 {
+			p.mu.Lock()
+			p.bad[w] = true
+			p.mu.Unlock()
+			p.opt.Logf("rendezvous: rank %d cannot be reached from %v at %v (%v); other addresses are tried", s.Peer, w.from, w.to, err)
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// inTurn puts the ways in the order in which a stream takes them.
+func (p *Point) inTurn(list []way, index int) (out []way) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, bad := range []bool{false, true} {
+		for i := range list {
+			if w := list[(index+i)%len(list)]; p.bad[w] == bad {
+				out = append(out, w)
 			}
-			p.opt.Logf("rendezvous: accept on %v: %v", l.Addr(), err)
-			select { // no descriptor is free, say: others may give one back
-			case <-time.After(100 * time.Millisecond):
-			case <-p.ctx.Done():
-			}
-			continue
 		}
-		if !p.begin(c) {
-			c.Close()
-			return
-		}
-		p.wg.Go(func() { p.admit(c) })
 	}
+	return out
 }
 
-// begin lists a connection as in handshake; false when the point is closed. It
-// waits while there are too many.
-func (p *Point) begin(c net.Conn) bool {
-	for p.ctx.Err() == nil {
-		p.mu.Lock()
-		if len(p.pending) >= maxPending {
-			p.evict()
-		}
-		room := len(p.pending) < maxPending && p.ctx.Err() == nil
-		if room {
-			p.pending[c] = time.Now()
-		}
-		p.mu.Unlock()
-		if room {
-			return true
-		}
-		time.Sleep(time.Millisecond)
+// dial connects two addresses. If there are others, it does not try for long.
+func (p *Point) dial(ctx context.Context, w way, s Stream, others bool) (c net.Conn, err error) {
+	call := meet.Caller{Protocol: protocol, Secret: p.secret, Claim: s.claim(p.opt.Rank)}
+	call.Dialer = net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(w.from, 0)), Control: p.opt.Control}
+	if others {
+		call.Dialer.Timeout = dialPatience
 	}
-	return false
-}
-
-// evict hangs up on the oldest handshake if it is old enough.
-func (p *Point) evict() {
-	var oldest net.Conn
-	for c, since := range p.pending {
-		if oldest == nil || since.Before(p.pending[oldest]) {
-			oldest = c
-		}
-	}
-	if time.Since(p.pending[oldest]) > grace {
-		oldest.Close()
-		delete(p.pending, oldest)
-	}
-}
-
-// admit shakes hands, and hands a genuine peer's connection on.
-func (p *Point) admit(c net.Conn) {
-	c.SetDeadline(time.Now().Add(helloPatience))
-	h, err := p.opt.receive(c)
-	p.mu.Lock()
-	delete(p.pending, c)
-	p.mu.Unlock()
-	if err == nil {
-		err = p.opt.keep(c)
-	}
-	if err != nil {
-		p.stranger(c, err)
-		c.Close()
-		return
-	}
-	p.opt.Admit(h.source, h.channel, c)
-}
-
-// stranger logs who was turned away: the first few, and then ever fewer.
-func (p *Point) stranger(c net.Conn, why error) {
-	p.mu.Lock()
-	p.strangers++
-	n := p.strangers
-	p.mu.Unlock()
-	if p.ctx.Err() == nil && (n <= 10 || n&(n-1) == 0) {
-		p.opt.Logf("rendezvous: dropped a connection from %v to %v: %v (%d so far)", c.RemoteAddr(), c.LocalAddr(), why, n)
-	}
+	begun := time.Now()
+	err = meet.Again(ctx, func() (final bool, err error) {
+		c, _, err = call.Dial(ctx, w.to.String())
+		overrun := errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+		busy := !others && errors.Is(err, os.ErrDeadlineExceeded)
+		return !busy && (!overrun || time.Since(begun) > dialPatience), err
+	})
+	return c, err
 }

@@ -4,29 +4,29 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 var testKey = []byte("the key of the tests, 32 bytes..")
 
 // A guest is a connection that was admitted.
 type guest struct {
-	peer, channel int
-	c             net.Conn
+	from Stream
+	c    net.Conn
 }
 
 // listen opens a rank's point, closed with the test.
 func listen(t *testing.T, rank int, set func(*Options)) (*Point, chan guest) {
 	t.Helper()
 	guests := make(chan guest, 10)
-	o := Options{Rank: rank, Comm: []byte("test"), Key: testKey, Logf: t.Logf, Admit: func(peer, channel int, c net.Conn) { guests <- guest{peer, channel, c} }}
+	o := Options{Rank: rank, Comm: []byte("test"), Key: testKey, Logf: t.Logf, Admit: func(from Stream, c net.Conn) { guests <- guest{from, c} }}
 	if set != nil {
 		set(&o)
 	}
@@ -42,18 +42,18 @@ func TestMeet(t *testing.T) {
 	for _, addrs := range [][]netip.Addr{nil, {netip.MustParseAddr("::1")}, {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("127.0.0.2")}} {
 		a, _ := listen(t, 3, func(o *Options) { o.Addrs = addrs })
 		b, guests := listen(t, 5, func(o *Options) { o.Addrs = addrs })
-		if err := a.Reach(b.Info()); err != nil {
+		if err := a.Reach(b.Addrs()); err != nil {
 			t.Errorf("Reach: %v", err)
 		}
-		c, err := a.Dial(t.Context(), 5, b.Info(), 7)
+		c, err := a.Dial(t.Context(), b.Addrs(), Stream{Peer: 5, Channel: 7, Index: 2, Count: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
 		g := <-guests
 		defer g.c.Close()
-		if g.peer != 3 || g.channel != 7 {
-			t.Errorf("rank %d, channel %d is there; want rank 3, channel 7", g.peer, g.channel)
+		if want := (Stream{Peer: 3, Channel: 7, Index: 2, Count: 4}); g.from != want {
+			t.Errorf("%+v is there; want %+v", g.from, want)
 		}
 		for _, way := range [][2]net.Conn{{c, g.c}, {g.c, c}} {
 			var got [5]byte
@@ -67,57 +67,103 @@ func TestMeet(t *testing.T) {
 	}
 }
 
-// TestStrangers: who is of another communicator, or wants another rank, is
-// turned away, and knows it.
+// TestStrangers: a rank of another communicator, or one that wants another rank, is
+// turned away, and knows why.
 func TestStrangers(t *testing.T) {
 	b, guests := listen(t, 1, nil)
-	for name, set := range map[string]func(*Options){
-		"another key":          func(o *Options) { o.Key = bytes.Repeat([]byte("x"), 16) },
-		"another communicator": func(o *Options) { o.Comm = []byte("other") },
-		"the same rank":        func(o *Options) { o.Rank = 1 },
+	for _, tt := range []struct {
+		name string
+		set  func(*Options)
+		s    Stream
+		want string
+	}{
+		{"another key", func(o *Options) { o.Key = bytes.Repeat([]byte("x"), 16) }, Stream{Peer: 1, Count: 1}, "does not know the secret"},
+		{"another communicator", func(o *Options) { o.Comm = []byte("other") }, Stream{Peer: 1, Count: 1}, "does not know the secret"},
+		{"the same rank", func(o *Options) { o.Rank = 1 }, Stream{Peer: 1, Count: 1}, "it is from rank 1 to rank 1; this is rank 1"},
+		{"another rank's", nil, Stream{Peer: 2, Count: 1}, "it is from rank 0 to rank 2; this is rank 1"},
+		{"no streams", nil, Stream{Peer: 1}, "stream 0 of 0"},
+		{"stream 4 of 4", nil, Stream{Peer: 1, Index: 4, Count: 4}, "stream 4 of 4"},
+		{"too many streams", nil, Stream{Peer: 1, Count: MaxStreams + 1}, "stream 0 of 1025"},
+		{"a channel that cannot be", nil, Stream{Peer: 1, Channel: -1, Count: 1}, "field 2 of what it wants"},
 	} {
-		a, _ := listen(t, 0, set)
-		if c, err := a.Dial(t.Context(), 1, b.Info(), 0); err == nil {
+		a, _ := listen(t, 0, tt.set)
+		c, err := a.Dial(t.Context(), b.Addrs(), tt.s)
+		if err == nil {
 			c.Close()
-			t.Errorf("%s: Dial succeeds", name)
 		}
-	}
-	a, _ := listen(t, 0, nil)
-	if c, err := a.Dial(t.Context(), 2, b.Info(), 0); err == nil {
-		c.Close()
-		t.Error("Dial of another rank succeeds")
-	}
-	c, err := net.Dial("tcp", b.Info())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	fmt.Fprintf(c, "GET / HTTP/1.0\r\n%s\r\n\r\n", strings.Repeat("x", 100))
-	c.SetDeadline(time.Now().Add(5 * time.Minute))
-	if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the connection of a stranger stays: %v", err)
+		if !errors.Is(err, meet.ErrRefused) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
+		}
 	}
 	if len(guests) != 0 {
 		t.Error("a stranger was admitted")
 	}
 }
 
-// TestMimic: an acceptor that does not have the key is found out.
-func TestMimic(t *testing.T) {
-	o := Options{Rank: 0, Key: testKey}
-	here, there := net.Pipe()
-	defer here.Close()
-	go func() {
-		defer there.Close()
-		other := Options{Rank: 1, Key: bytes.Repeat([]byte("x"), 16)}
-		challenge := append([]byte(magic), make([]byte, nonceSize)...)
-		there.Write(challenge)
-		var b [bodySize + macSize]byte
-		io.ReadFull(there, b[:])
-		there.Write(other.mac("accept", challenge, b[:bodySize]))
-	}()
-	if err := o.greet(here, hello{0, 1, 0}); err == nil || !strings.Contains(err.Error(), "not of this communicator") {
-		t.Errorf("greet: %v", err)
+// FuzzClaim: a claim that is taken is written the same again.
+func FuzzClaim(f *testing.F) {
+	f.Add(Stream{Peer: 2, Channel: 3, Index: 4, Count: 5}.claim(1))
+	f.Add(make([]byte, protocol.Claim))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) != protocol.Claim {
+			return
+		}
+		if s, err := parseClaim(b, 2); err == nil {
+			from := s.Peer
+			if s.Peer = 2; !bytes.Equal(s.claim(from), b) {
+				t.Errorf("%x is accepted, and is %x when written again", b, s.claim(from))
+			}
+		}
+	})
+}
+
+// TestBadAddresses: a pair of addresses that did not connect is tried last.
+func TestBadAddresses(t *testing.T) {
+	p, _ := listen(t, 0, func(o *Options) {
+		o.Addrs = []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
+	})
+	remote, err := ParseAddrs("127.0.0.3:1,127.0.0.4:2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := ways(p.local, remote)
+	p.bad[list[1]] = true
+	for index, want := range [][]int{{0, 2, 3, 1}, {2, 3, 0, 1}, {2, 3, 0, 1}, {3, 0, 2, 1}, {0, 2, 3, 1}} {
+		for i, w := range p.inTurn(list, index) {
+			if w != list[want[i]] {
+				t.Errorf("stream %d: %v is number %d; want %v", index, w, i, list[want[i]])
+			}
+		}
+	}
+}
+
+func TestWays(t *testing.T) {
+	list := func(text string) (out []netip.Addr) {
+		for _, s := range strings.Fields(text) {
+			out = append(out, netip.MustParseAddr(s))
+		}
+		return out
+	}
+	for _, tt := range []struct{ local, remote, want string }{
+		{"10.0.0.1", "10.0.0.2", "10.0.0.1>10.0.0.2:1"},
+		{"10.0.0.1", "2001:db8::1", ""},
+		{"10.0.0.1", "127.0.0.1", ""},
+		{"10.0.0.1 10.0.1.1", "10.0.0.2 10.0.1.2", "10.0.0.1>10.0.0.2:1 10.0.1.1>10.0.1.2:1 10.0.0.1>10.0.1.2:1 10.0.1.1>10.0.0.2:1"},
+		{"10.0.0.1 10.0.1.1", "10.0.0.2", "10.0.0.1>10.0.0.2:1 10.0.1.1>10.0.0.2:1"},
+		{"10.0.0.1 2001:db8::1", "2001:db8::2 10.0.0.2", "10.0.0.1>10.0.0.2:1 2001:db8::1>[2001:db8::2]:1"},
+		{"fe80::1%eth0 fe80::1%eth1", "fe80::2 2001:db8::1", "fe80::1%eth0>[fe80::2%eth0]:1 fe80::1%eth1>[fe80::2%eth1]:1"},
+	} {
+		var remote Addrs
+		for _, a := range list(tt.remote) {
+			remote = append(remote, netip.AddrPortFrom(a, 1))
+		}
+		var got []string
+		for _, p := range ways(list(tt.local), remote) {
+			got = append(got, p.from.String()+">"+p.to.String())
+		}
+		if g := strings.Join(got, " "); g != tt.want {
+			t.Errorf("ways(%s; %s) = %s; want %s", tt.local, tt.remote, g, tt.want)
+		}
 	}
 }
 
@@ -125,13 +171,17 @@ func TestReach(t *testing.T) {
 	four, _ := listen(t, 0, nil)
 	six, _ := listen(t, 1, func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("::1")} })
 	for info, want := range map[string]string{
-		six.Info():        "no pair of one family",
-		"":                "",
-		"127.0.0.1":       "",
-		"127.0.0.1:0":     "not in its plain form",
-		"[fe80::1%lo]:99": "not in its plain form",
+		six.Addrs().String(): "no pair of one family",
+		"":                   "",
+		"127.0.0.1":          "",
+		"127.0.0.1:0":        "not in its plain form",
+		"[fe80::1%lo]:99":    "not in its plain form",
 	} {
-		if err := four.Reach(info); err == nil || !strings.Contains(err.Error(), want) {
+		to, err := ParseAddrs(info)
+		if err == nil {
+			err = four.Reach(to)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Reach(%q) = %v; want an error with %q", info, err, want)
 		}
 	}
@@ -147,36 +197,18 @@ func TestDialEnds(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := a.Dial(ctx, 1, l.Addr().String(), 0); !errors.Is(err, context.DeadlineExceeded) {
+	to := Addrs{l.Addr().(*net.TCPAddr).AddrPort()}
+	if _, err := a.Dial(ctx, to, Stream{Peer: 1, Count: 1}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Dial with a context that ends: %v", err)
 	}
 	time.AfterFunc(50*time.Millisecond, a.Close)
-	if _, err := a.Dial(t.Context(), 1, l.Addr().String(), 0); err == nil {
+	if _, err := a.Dial(t.Context(), to, Stream{Peer: 1, Count: 1}); err == nil {
 		t.Error("Dial of a closed point succeeds")
 	}
 	b, _ := listen(t, 0, nil)
-	gone := l.Addr().String()
 	l.Close()
-	if _, err := b.Dial(t.Context(), 1, gone, 0); err == nil || !strings.Contains(err.Error(), "rank 1 cannot be reached at "+gone) {
+	if _, err := b.Dial(t.Context(), to, Stream{Peer: 1, Count: 1}); err == nil || !strings.Contains(err.Error(), "rank 1 cannot be reached at "+to.String()) {
 		t.Errorf("Dial where nobody listens: %v", err)
-	}
-}
-
-// TestCloseHangsUp: Close does not wait for strangers that say nothing.
-func TestCloseHangsUp(t *testing.T) {
-	p, _ := listen(t, 0, nil)
-	for range 5 {
-		c, err := net.Dial("tcp", p.Info())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-	}
-	time.Sleep(20 * time.Millisecond)
-	start := time.Now()
-	p.Close()
-	if d := time.Since(start); d >= helloPatience {
-		t.Errorf("Close took %v", d)
 	}
 }
 
@@ -186,10 +218,11 @@ func TestOptions(t *testing.T) {
 		"the key has 3":  func(o *Options) { o.Key = o.Key[:3] },
 		"nobody":         func(o *Options) { o.Admit = nil },
 		"no address":     func(o *Options) { o.Addrs = []netip.Addr{netip.IPv6Unspecified()} },
+		"needs a zone":   func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("fe80::1")} },
 		"65 addresses":   func(o *Options) { o.Addrs = make([]netip.Addr, 65) },
 		"listen on 192.": func(o *Options) { o.Addrs = []netip.Addr{netip.MustParseAddr("192.0.2.77")} },
 	} {
-		o := Options{Key: testKey, Admit: func(int, int, net.Conn) {}}
+		o := Options{Key: testKey, Admit: func(Stream, net.Conn) {}}
 		spoil(&o)
 		p, err := Listen(o)
 		if err == nil {

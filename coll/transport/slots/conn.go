@@ -2,6 +2,7 @@ package slots
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // A Conn is what both ends of a connection have. Its lock is held within each
@@ -25,7 +28,7 @@ type Conn struct {
 
 	e          *Endpoint
 	end        End
-	point      string // the peer's, for a sender
+	point      rendezvous.Addrs // the peer's, for a sender
 	maxMessage int
 	answered   bool
 
@@ -126,15 +129,19 @@ func (c *Conn) miss() {
 // Ask dials the peer, says what the network adds, and returns what the peer's
 // answers.
 func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
-	wire, err := c.e.point.Dial(ctx, c.Peer, c.point, c.Channel)
+	wire, err := c.e.point.Dial(ctx, c.point, rendezvous.Stream{Peer: c.Peer, Channel: c.Channel, Count: 1})
 	if err != nil {
+		return nil, err
+	}
+	if err := c.e.keep(wire); err != nil {
+		wire.Close()
 		return nil, err
 	}
 	c.Lock()
 	c.wire = wire
 	c.Unlock()
 	stop := context.AfterFunc(ctx, func() { wire.SetDeadline(time.Unix(1, 0)) })
-	_, err = wire.Write(ask{uint32(c.Device), uint32(c.maxMessage), text}.marshal())
+	err = ask{uint32(c.Device), uint32(c.maxMessage), text}.write(wire)
 	if err == nil {
 		text, err = readAnswer(wire)
 	}
@@ -142,6 +149,29 @@ func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	return text, err
+}
+
+// keep has the kernel notice a peer that does not answer any more.
+func (e *Endpoint) keep(wire net.Conn) error {
+	t, ok := wire.(*net.TCPConn)
+	if !ok {
+		return nil // a pipe, in tests
+	}
+	every := max(e.opt.Timeout/4, time.Second)
+	if err := t.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: every, Interval: every, Count: 3}); err != nil {
+		return err
+	}
+	raw, err := t.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	if err := raw.Control(func(fd uintptr) {
+		serr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(e.opt.Timeout.Milliseconds()))
+	}); err != nil {
+		return err
+	}
+	return serr
 }
 
 // ErrVanished is about a peer that hung up while a connection was made. It has
@@ -153,7 +183,7 @@ func (c *Conn) Answer(text []byte) error { return c.answer(text, nil) }
 
 func (c *Conn) answer(text []byte, failure error) error {
 	c.answered = true
-	if _, err := c.wire.Write(answer(text, failure)); err != nil {
+	if err := writeAnswer(c.wire, text, failure); err != nil {
 		return fmt.Errorf("%w: %w", ErrVanished, err)
 	}
 	return nil
@@ -171,17 +201,13 @@ func (c *Conn) Watch() { c.e.wg.Go(c.watch) }
 
 func (c *Conn) watch() {
 	for {
-		word, n, err := readPair(c.wire)
+		n, err := readBye(c.wire)
 		if err != nil {
 			c.hangUp(err)
 			return
 		}
 		c.Lock()
-		if word == wordBye {
-			c.Gone, c.Told = true, n
-		} else {
-			c.Fail(fmt.Sprintf("it sent the word %#x", word))
-		}
+		c.Gone, c.Told = true, n
 		c.Unlock()
 		c.Leave()
 	}
@@ -239,7 +265,7 @@ func (c *Conn) Bye(n uint32) {
 	case c.Broken:
 		c.wire.Close()
 	default:
-		c.wire.Write(pairOf(wordBye, n))
+		meet.WriteFrame(c.wire, frameBye, binary.BigEndian.AppendUint32(nil, n))
 	}
 }
 

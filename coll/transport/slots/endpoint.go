@@ -65,6 +65,9 @@ func open(n Network, opt Options) (*Endpoint, error) {
 		return nil, err
 	}
 	opt.Limit(MostMessage)
+	if opt.Timeout <= 0 {
+		opt.Timeout = DefaultTimeout
+	}
 	if opt.Logf == nil {
 		opt.Logf = func(string, ...any) {}
 	}
@@ -74,7 +77,7 @@ func open(n Network, opt Options) (*Endpoint, error) {
 	e.worker = newWorker()
 	var err error
 	e.point, err = rendezvous.Listen(rendezvous.Options{
-		Rank: opt.Rank, Comm: append([]byte(n.Name()+" "), opt.Comm...), Key: opt.Key, Addrs: opt.Addrs, Admit: e.admit, Timeout: opt.Timeout, Logf: opt.Logf,
+		Rank: opt.Rank, Comm: append([]byte(n.Name()+" "), opt.Comm...), Key: opt.Key, Addrs: opt.Addrs, Admit: e.admit, Logf: opt.Logf,
 	})
 	if err != nil {
 		e.cancel()
@@ -82,7 +85,7 @@ func open(n Network, opt Options) (*Endpoint, error) {
 		e.worker.end()
 		return nil, err
 	}
-	e.info = info{opt.MaxMessage, e.point.Info(), n.Name()}.marshal()
+	e.info = info{opt.MaxMessage, e.point.Addrs(), n.Name()}.marshal()
 	return e, nil
 }
 
@@ -177,8 +180,13 @@ func (e *Endpoint) rxLocked(peer, channel, maxMessage int) *Rx {
 }
 
 // admit makes the receiving end of what a peer dials.
-func (e *Endpoint) admit(peer, channel int, wire net.Conn) {
-	a, err := e.readAsk(wire)
+func (e *Endpoint) admit(from rendezvous.Stream, wire net.Conn) {
+	peer, channel := from.Peer, from.Channel
+	var a ask
+	err := e.keep(wire)
+	if err == nil {
+		a, err = e.readAsk(wire)
+	}
 	var r *Rx
 	if err == nil {
 		r, err = e.enter(peer, channel, a, wire)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // HeaderSize is the length of what goes before each message in its slot, in
@@ -47,41 +49,16 @@ func parseHeader(slot []byte, number uint32) (h transport.Header, n int, err err
 	return transport.Header{Seq: binary.LittleEndian.Uint32(b[8:]), Sign: binary.LittleEndian.Uint32(b[12:])}, int(length), nil
 }
 
-// What goes over the TCP connection of two ranks, numbers of four bytes and
-// texts behind their length:
-//
-//	sender → receiver   device, longest message, what the network adds
-//	receiver → sender   granted and what the network adds, or refused and why
-//	each, once          wordBye and a number that the network knows
+// What goes over the TCP connection of two ranks. Numbers are big endian.
 const (
-	granted = 0
-	refused = 1
-	wordBye = 0x62796521
+	frameAsk     meet.Kind = iota + 1 // sender: device 4, longest message 4, what the network adds
+	frameGranted                      // receiver: what the network adds
+	frameRefused                      // receiver: why
+	frameBye                          // each, once: a number 4 that the network knows
 )
 
 // maxText bounds a text on the wire, in bytes.
 const maxText = 64 << 10
-
-// pairOf is two numbers as they are sent.
-func pairOf(a, b uint32) []byte {
-	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, a), b)
-}
-
-func readPair(r io.Reader) (a, b uint32, err error) {
-	var p [8]byte
-	_, err = io.ReadFull(r, p[:])
-	return binary.LittleEndian.Uint32(p[:]), binary.LittleEndian.Uint32(p[4:]), err
-}
-
-// readText reads a text of n bytes.
-func readText(r io.Reader, n uint32) ([]byte, error) {
-	if n > maxText {
-		return nil, fmt.Errorf("a text of %d bytes; they are at most %d", n, maxText)
-	}
-	b := make([]byte, n)
-	_, err := io.ReadFull(r, b)
-	return b, err
-}
 
 // An ask is what a sender says first.
 type ask struct {
@@ -89,63 +66,70 @@ type ask struct {
 	text               []byte
 }
 
-func (a ask) marshal() []byte {
-	b := pairOf(a.device, a.maxMessage)
-	return append(binary.LittleEndian.AppendUint32(b, uint32(len(a.text))), a.text...)
+func (a ask) write(w io.Writer) error {
+	b := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, a.device), a.maxMessage)
+	return meet.WriteFrame(w, frameAsk, append(b, a.text...))
 }
 
 func readAsk(r io.Reader) (a ask, err error) {
-	if a.device, a.maxMessage, err = readPair(r); err != nil {
+	k, p, err := meet.ReadFrame(r, 8+maxText)
+	switch {
+	case err != nil:
 		return a, err
+	case k != frameAsk || len(p) < 8:
+		return a, fmt.Errorf("it begins with %d bytes of kind %d", len(p), k)
 	}
-	var n [4]byte
-	if _, err = io.ReadFull(r, n[:]); err != nil {
-		return a, err
-	}
-	a.text, err = readText(r, binary.LittleEndian.Uint32(n[:]))
-	return a, err
+	return ask{binary.BigEndian.Uint32(p), binary.BigEndian.Uint32(p[4:]), p[8:]}, nil
 }
 
-// answer is what the receiver says to it.
-func answer(text []byte, failure error) []byte {
-	word := uint32(granted)
+// writeAnswer is what the receiver says to it.
+func writeAnswer(w io.Writer, text []byte, failure error) error {
+	k := frameGranted
 	if failure != nil {
-		word, text = refused, []byte(failure.Error())
+		k, text = frameRefused, []byte(failure.Error())
 		text = text[:min(len(text), maxText)]
 	}
-	return append(pairOf(word, uint32(len(text))), text...)
+	return meet.WriteFrame(w, k, text)
 }
 
 func readAnswer(r io.Reader) ([]byte, error) {
-	word, n, err := readPair(r)
-	if err != nil {
-		return nil, fmt.Errorf("the receiver does not answer: %w", err)
-	}
-	text, err := readText(r, n)
+	k, text, err := meet.ReadFrame(r, maxText)
 	switch {
 	case err != nil:
-		return nil, err
-	case word == refused:
+		return nil, fmt.Errorf("the receiver does not answer: %w", err)
+	case k == frameRefused:
 		return nil, errors.New("the receiver: " + string(text))
-	case word != granted:
-		return nil, fmt.Errorf("the receiver answers with the word %#x", word)
+	case k != frameGranted:
+		return nil, fmt.Errorf("the receiver answers with a frame of kind %d", k)
 	}
 	return text, nil
 }
 
+// readBye reads what comes last.
+func readBye(r io.Reader) (n uint32, err error) {
+	k, p, err := meet.ReadFrame(r, 4)
+	switch {
+	case err != nil:
+		return 0, err
+	case k != frameBye || len(p) != 4:
+		return 0, fmt.Errorf("it sent %d bytes of kind %d in place of a goodbye", len(p), k)
+	}
+	return binary.BigEndian.Uint32(p), nil
+}
+
 // infoVersion is the first word of an Info. It changes with what ranks say to
 // each other.
-const infoVersion = "slots/1"
+const infoVersion = "slots/2"
 
 // An info is what an endpoint tells its peers, as four words of text.
 type info struct {
 	maxMessage int
-	point      string // of a rendezvous.Point
+	point      rendezvous.Addrs
 	network    string // its name
 }
 
 func (i info) marshal() []byte {
-	return fmt.Appendf(nil, "%s %d %s %q", infoVersion, i.maxMessage, i.point, i.network)
+	return fmt.Appendf(nil, "%s %d %v %q", infoVersion, i.maxMessage, i.point, i.network)
 }
 
 func parseInfo(data []byte) (i info, err error) {
@@ -157,9 +141,13 @@ func parseInfo(data []byte) (i info, err error) {
 	if err != nil || n == 0 {
 		return i, fmt.Errorf("message size %q is not a positive number", words[1])
 	}
+	point, err := rendezvous.ParseAddrs(words[2])
+	if err != nil {
+		return i, err
+	}
 	name, err := strconv.Unquote(words[3])
 	if err != nil {
 		return i, fmt.Errorf("%q is no name of a network", words[3])
 	}
-	return info{int(n), words[2], name}, nil
+	return info{int(n), point, name}, nil
 }

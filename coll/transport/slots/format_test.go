@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 func TestHeader(t *testing.T) {
@@ -30,6 +34,11 @@ func TestHeader(t *testing.T) {
 }
 
 func TestAnswer(t *testing.T) {
+	answer := func(text []byte, failure error) []byte {
+		var b bytes.Buffer
+		writeAnswer(&b, text, failure)
+		return b.Bytes()
+	}
 	for _, tt := range []struct {
 		name    string
 		wire    []byte
@@ -40,10 +49,10 @@ func TestAnswer(t *testing.T) {
 		{"nothing to add", answer(nil, nil), "", ""},
 		{"refused", answer(nil, errors.New("no memory")), "", "the receiver: no memory"},
 		{"a long reason", answer(nil, errors.New(strings.Repeat("x", 2*maxText))), "", "the receiver: " + strings.Repeat("x", maxText)},
-		{"another word", pairOf(7, 0), "", "the receiver answers with the word 0x7"},
-		{"too long", pairOf(granted, maxText+1), "", "a text of 65537 bytes; they are at most 65536"},
+		{"another word", []byte{0, 0, 0, 0, 7}, "", "the receiver answers with a frame of kind 7"},
+		{"too long", []byte{0, 1, 0, 1, byte(frameGranted)}, "", "the receiver does not answer: a frame of 65537 bytes; at most 65536 are possible"},
 		{"hung up", nil, "", "the receiver does not answer: EOF"},
-		{"hung up within", answer([]byte("half"), nil)[:10], "", "unexpected EOF"},
+		{"hung up within", answer([]byte("half"), nil)[:7], "", "the receiver does not answer: unexpected EOF"},
 	} {
 		got, err := readAnswer(bytes.NewReader(tt.wire))
 		if string(got) != tt.text && err == nil || (err == nil) != (tt.failure == "") || err != nil && err.Error() != tt.failure {
@@ -54,9 +63,15 @@ func TestAnswer(t *testing.T) {
 
 // FuzzAsk: what is read was said in the same words, and no more was read.
 func FuzzAsk(f *testing.F) {
-	f.Add(ask{1, 512 << 10, []byte("half")}.marshal())
-	f.Add(ask{}.marshal())
+	said := func(a ask) []byte {
+		var b bytes.Buffer
+		a.write(&b)
+		return b.Bytes()
+	}
+	f.Add(said(ask{1, 512 << 10, []byte("half")}))
+	f.Add(said(ask{}))
 	f.Add([]byte{1, 2, 3})
+	f.Add([]byte{0, 0, 0, 7, byte(frameAsk), 1, 2, 3, 4, 5, 6, 7})
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		r := bytes.NewReader(wire)
 		a, err := readAsk(r)
@@ -64,16 +79,31 @@ func FuzzAsk(f *testing.F) {
 			return
 		}
 		rest, _ := io.ReadAll(r)
-		if got := append(a.marshal(), rest...); !bytes.Equal(got, wire) {
+		if got := append(said(a), rest...); !bytes.Equal(got, wire) {
 			t.Errorf("%q is read as %+v, which is %q", wire, a, got)
 		}
 	})
 }
 
+func TestBye(t *testing.T) {
+	var good, other, short bytes.Buffer
+	meet.WriteFrame(&good, frameBye, []byte{0, 0, 1, 2})
+	meet.WriteFrame(&other, frameAsk, []byte{0, 0, 1, 2})
+	meet.WriteFrame(&short, frameBye, nil)
+	if n, err := readBye(&good); n != 258 || err != nil {
+		t.Errorf("readBye = %d, %v; want 258", n, err)
+	}
+	for _, bad := range []*bytes.Buffer{&other, &short} {
+		if _, err := readBye(bad); err == nil || !strings.Contains(err.Error(), "in place of a goodbye") {
+			t.Errorf("readBye of nonsense: %v", err)
+		}
+	}
+}
+
 // FuzzInfo: what is read means the same when it is said again.
 func FuzzInfo(f *testing.F) {
-	f.Add(info{4096, "127.0.0.1:1", "a plugin"}.marshal())
-	for _, bad := range []string{"", "slots/1 0 x y", "slots/0 1 x \"y\"", "slots/1 1", "slots/1 1 x y"} {
+	f.Add(info{4096, rendezvous.Addrs{netip.MustParseAddrPort("127.0.0.1:1")}, "a plugin"}.marshal())
+	for _, bad := range []string{"", "slots/2 0 10.0.0.1:1 \"y\"", "slots/0 1 10.0.0.1:1 \"y\"", "slots/2 1", "slots/2 1 10.0.0.1:1 y", "slots/2 1 x \"y\""} {
 		if _, err := parseInfo([]byte(bad)); err == nil {
 			f.Errorf("%q is an info", bad)
 		}
@@ -84,7 +114,7 @@ func FuzzInfo(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := parseInfo(i.marshal()); again != i || err != nil {
+		if again, err := parseInfo(i.marshal()); !reflect.DeepEqual(again, i) || err != nil {
 			t.Errorf("%q is %+v, and said again %+v, %v", data, i, again, err)
 		}
 	})

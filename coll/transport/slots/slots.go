@@ -55,13 +55,16 @@ type Options struct {
 	First int
 
 	MaxMessage int           // bytes; 0: DefaultMaxMessage; the smaller one of two peers' holds
-	Timeout    time.Duration // how long a peer's host may be silent on TCP; 0: rendezvous.DefaultTimeout
+	Timeout    time.Duration // how long a peer's host may be silent on TCP; 0: DefaultTimeout
 
 	Logf func(format string, args ...any) // strangers, and failures that others report; may be nil
 }
 
 // DefaultMaxMessage is for Options.MaxMessage, in bytes.
 const DefaultMaxMessage = 512 << 10
+
+// DefaultTimeout is for Options.Timeout.
+const DefaultTimeout = 30 * time.Second
 
 // MostMessage is the longest message there can be, in bytes.
 const MostMessage = 1 << 29

@@ -2,24 +2,15 @@ package socket
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
-	"time"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 )
-
-// dialPatience bounds the attempt on one of several pairs of addresses.
-const dialPatience = 5 * time.Second
-
-// dialTries is how often one pair is tried when the acceptor hangs up: one
-// that is overrun by strangers may have hung up on the wrong peer.
-const dialTries = 3
 
 // Tx dials the peer's listener, once for each stream.
 func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (transport.Tx, error) {
@@ -32,19 +23,22 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 	defer context.AfterFunc(e.ctx, cancel)()
 
 	t := newTx(e, peer, min(e.opt.MaxMessage, i.maxMessage))
-	h := hello{source: e.opt.Rank, dest: peer, channel: channel, streams: e.opt.streams()}
-	fds := make([]int, 0, h.streams)
-	for ; err == nil && h.index < h.streams; h.index++ {
-		var fd int
-		if fd, err = e.dialAny(ctx, pairs(e.opt.Addrs, i.addrs), h); err == nil {
-			fds = append(fds, fd)
+	s := rendezvous.Stream{Peer: peer, Channel: channel, Count: e.opt.streams()}
+	fds := make([]int, 0, s.Count)
+	for ; err == nil && s.Index < s.Count; s.Index++ {
+		var c net.Conn
+		if c, err = e.point.Dial(ctx, i.addrs, s); err == nil {
+			var fd int
+			if fd, err = e.take(c); err == nil {
+				fds = append(fds, fd)
+			}
 		}
 	}
 	if err != nil {
 		for _, fd := range fds {
 			unix.Close(fd)
 		}
-		return nil, fmt.Errorf("socket: rank %d to rank %d, channel %d: %w", h.source, peer, channel, err)
+		return nil, fmt.Errorf("socket: rank %d to rank %d, channel %d: %w", e.opt.Rank, peer, channel, err)
 	}
 	if err := t.open(fds); err != nil {
 		t.close()
@@ -60,79 +54,9 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 	return t, nil
 }
 
-// dialAny tries the pairs of addresses, beginning with the one that is the
-// stream's in turn.
-func (e *Endpoint) dialAny(ctx context.Context, list []pair, h hello) (int, error) {
-	if len(list) == 0 {
-		return -1, errors.New("there is no pair of addresses of one family")
-	}
-	var errs []error
-	for i := range list {
-		p := list[(h.index+i)%len(list)]
-		if e.isBad(p) {
-			continue
-		}
-		fd, err := e.dialPair(ctx, p, h, len(list) > 1)
-		if err == nil {
-			return fd, nil
-		}
-		if ctx.Err() != nil {
-			return -1, errors.Join(context.Cause(ctx), err)
-		}
-		errs = append(errs, fmt.Errorf("from %v to %v: %w", p.local, p.remote, err))
-		if len(list) > 1 {
-			e.markBad(p)
-			e.opt.Logf("socket: rank %d cannot be reached from %v at %v (%v); other addresses carry its streams", h.dest, p.local, p.remote, err)
-		}
-	}
-	if errs == nil {
-		return -1, fmt.Errorf("none of %d pairs of addresses connects", len(list))
-	}
-	return -1, errors.Join(errs...)
-}
-
-func (e *Endpoint) isBad(p pair) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.bad[p]
-}
-
-func (e *Endpoint) markBad(p pair) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.bad[p] = true
-}
-
-// dialPair opens a stream between two addresses. If there are others, it does
-// not try for long.
-func (e *Endpoint) dialPair(ctx context.Context, p pair, h hello, others bool) (fd int, err error) {
-	if others {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, dialPatience)
-		defer cancel()
-	}
-	for try := range dialTries {
-		fd, err = e.dial(ctx, p, h)
-		if !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) || ctx.Err() != nil {
-			break
-		}
-		time.Sleep(time.Duration(try) * 20 * time.Millisecond)
-	}
-	return fd, err
-}
-
-// dial opens one stream, up to the end of the handshake.
-func (e *Endpoint) dial(ctx context.Context, p pair, h hello) (int, error) {
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(p.local, 0)), Control: e.control}
-	c, err := d.DialContext(ctx, "tcp", p.remote.String())
-	if err != nil {
-		return -1, err
-	}
+// take makes a stream's descriptor of a connection, which is closed.
+func (e *Endpoint) take(c net.Conn) (int, error) {
 	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })()
-	if err := e.opt.greet(c, h); err != nil {
-		return -1, err
-	}
 	fd, err := takeFd(c)
 	if err != nil {
 		return -1, err
@@ -142,4 +66,48 @@ func (e *Endpoint) dial(ctx context.Context, p pair, h hello) (int, error) {
 		return -1, err
 	}
 	return fd, nil
+}
+
+// admit gives a stream that a peer has dialed to its receiving end.
+func (e *Endpoint) admit(from rendezvous.Stream, c net.Conn) {
+	fd, err := e.take(c)
+	if err == nil {
+		err = e.attach(from, fd)
+	}
+	if err != nil && e.ctx.Err() == nil {
+		e.opt.Logf("socket: dropped a connection of rank %d: %v", from.Peer, err)
+	}
+}
+
+// attach puts a stream in its place, or closes it. The last one of a
+// connection makes it ready.
+func (e *Endpoint) attach(s rendezvous.Stream, fd int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		unix.Close(fd)
+		return net.ErrClosed
+	}
+	r := e.rxLocked(rxKey{s.Peer, s.Channel})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.arrived == nil {
+		r.arrived = make([]int, s.Count)
+		for i := range r.arrived {
+			r.arrived[i] = -1
+		}
+	}
+	if len(r.arrived) != s.Count || r.arrived[s.Index] >= 0 {
+		unix.Close(fd)
+		return fmt.Errorf("stream %d of %d, channel %d, is there already", s.Index, s.Count, s.Channel)
+	}
+	r.arrived[s.Index] = fd
+	if slices.Contains(r.arrived, -1) {
+		return nil
+	}
+	if err := r.open(); err != nil {
+		r.fail("its connection cannot be used here: "+err.Error(), 0) // the next call on r reports it
+		return err
+	}
+	return nil
 }

@@ -11,8 +11,8 @@
 // A receiver takes nothing but what it is asked for, so that TCP's own window
 // is the back pressure; on top of it a sender keeps up to Slots messages.
 //
-// Streams begin with a mutual challenge and response over Options.Key: see
-// hello.go. What dies is found by the kernel (reset, end of stream,
+// Streams are brought together by a rendezvous.Point: both sides prove that they
+// have Options.Key. What dies is found by the kernel (reset, end of stream,
 // keep-alive) and by a watcher (watch.go) that asks for what the kernel would
 // report after minutes only.
 package socket
@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 )
 
 // Limits of NCCL for NCCL_SOCKET_NTHREADS and its product with
@@ -85,10 +86,6 @@ type Options struct {
 
 func (o *Options) check() error {
 	switch {
-	case o.Rank < 0:
-		return fmt.Errorf("socket: rank %d is negative", o.Rank)
-	case len(o.Key) < 16:
-		return fmt.Errorf("socket: the key has %d bytes; want 16 or more", len(o.Key))
 	case o.Fault == nil:
 		return errors.New("socket: there is no Fault to report to")
 	case o.Threads < 0 || o.Threads > MaxThreads:
@@ -97,33 +94,15 @@ func (o *Options) check() error {
 		return fmt.Errorf("socket: %d threads with %d sockets each; want at most %d sockets", o.Threads, o.PerThread, MaxStreams)
 	case o.MaxMessage < 0 || o.MaxMessage > 1<<30:
 		return fmt.Errorf("socket: messages of %d bytes; want at most %d", o.MaxMessage, 1<<30)
-	case len(o.Addrs) > maxAddrs:
-		return fmt.Errorf("socket: %d addresses; want at most %d", len(o.Addrs), maxAddrs)
-	}
-	for _, a := range o.Addrs {
-		if !a.IsValid() || a.IsUnspecified() {
-			return fmt.Errorf("socket: %v is no address of an interface", a)
-		}
-		if a.Is6() && a.IsLinkLocalUnicast() && a.Zone() == "" {
-			return fmt.Errorf("socket: link-local address %v needs a zone: %v%%eth0, say", a, a)
-		}
 	}
 	return nil
 }
 
 func (o *Options) setDefaults() {
-	addrs := make([]netip.Addr, len(o.Addrs))
-	for i, a := range o.Addrs {
-		addrs[i] = a.Unmap()
-	}
-	o.Addrs = addrs
-	if len(o.Addrs) == 0 {
-		o.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-	}
 	if o.PerThread == 0 {
 		o.PerThread = 1
 		if o.Threads == 0 {
-			o.PerThread = min(len(o.Addrs), MaxStreams)
+			o.PerThread = min(max(len(o.Addrs), 1), MaxStreams)
 		}
 	}
 	if o.MaxMessage == 0 {
@@ -149,23 +128,20 @@ func (o *Options) streams() int {
 // An Endpoint is a rank's side of the socket transport. Its methods may be
 // called by many goroutines.
 type Endpoint struct {
-	opt       Options
-	info      []byte
-	listeners []net.Listener
-	epoll     int
-	wake      int // eventfd by which helpers wake who polls Fd
+	opt   Options
+	info  []byte
+	point *rendezvous.Point
+	epoll int
+	wake  int // eventfd by which helpers wake who polls Fd
 
 	ctx    context.Context // done by Close
 	cancel context.CancelFunc
-	wg     sync.WaitGroup // acceptors, handshakes, watcher
+	wg     sync.WaitGroup // the watcher
 
-	mu        sync.Mutex
-	closed    bool
-	tx        []*Tx
-	rx        map[rxKey]*Rx
-	pending   []candidate // in handshake, oldest first
-	strangers int
-	bad       map[pair]bool // address pairs that do not connect
+	mu     sync.Mutex
+	closed bool
+	tx     []*Tx
+	rx     map[rxKey]*Rx
 }
 
 type rxKey struct{ peer, channel int }
@@ -179,7 +155,7 @@ func Open(opt Options) (*Endpoint, error) {
 		return nil, err
 	}
 	opt.setDefaults()
-	e := &Endpoint{opt: opt, epoll: -1, wake: -1, rx: map[rxKey]*Rx{}, bad: map[pair]bool{}}
+	e := &Endpoint{opt: opt, epoll: -1, wake: -1, rx: map[rxKey]*Rx{}}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	if err := e.open(); err != nil {
 		e.Close()
@@ -200,20 +176,13 @@ func (e *Endpoint) open() (err error) {
 			return err
 		}
 	}
-	i := info{maxMessage: e.opt.MaxMessage}
-	for _, a := range e.opt.Addrs {
-		lc := net.ListenConfig{Control: e.control}
-		l, err := lc.Listen(e.ctx, "tcp", netip.AddrPortFrom(a, 0).String())
-		if err != nil {
-			return fmt.Errorf("socket: listen on %v: %w", a, err)
-		}
-		e.listeners = append(e.listeners, l)
-		i.addrs = append(i.addrs, l.Addr().(*net.TCPAddr).AddrPort())
+	e.point, err = rendezvous.Listen(rendezvous.Options{
+		Rank: e.opt.Rank, Comm: append([]byte("socket "), e.opt.Comm...), Key: e.opt.Key, Addrs: e.opt.Addrs, Admit: e.admit, Control: e.control, Logf: e.opt.Logf,
+	})
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
 	}
-	e.info = i.marshal()
-	for _, l := range e.listeners {
-		e.wg.Go(func() { e.accept(l) })
-	}
+	e.info = info{e.opt.MaxMessage, e.point.Addrs()}.marshal()
 	e.wg.Go(e.watch)
 	return nil
 }
@@ -230,8 +199,8 @@ func (e *Endpoint) Reach(peer int, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("socket: info of rank %d: %w", peer, err)
 	}
-	if len(pairs(e.opt.Addrs, i.addrs)) == 0 {
-		return fmt.Errorf("socket: rank %d listens on %v, this rank uses %v: no pair of one family; choose interfaces with NCCL_SOCKET_IFNAME", peer, i.addrs, e.opt.Addrs)
+	if err := e.point.Reach(i.addrs); err != nil {
+		return fmt.Errorf("socket: rank %d: %w", peer, err)
 	}
 	return nil
 }
@@ -303,15 +272,12 @@ func (e *Endpoint) Close() error {
 	}
 	e.closed = true
 	e.cancel()
-	for _, l := range e.listeners {
-		l.Close()
-	}
-	for _, c := range e.pending {
-		c.Close()
-	}
 	tx, rx := e.tx, e.rx
 	e.mu.Unlock()
 
+	if e.point != nil {
+		e.point.Close()
+	}
 	for _, t := range tx {
 		t.close()
 	}

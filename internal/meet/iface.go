@@ -1,4 +1,4 @@
-package bootstrap
+package meet
 
 import (
 	"fmt"
@@ -15,18 +15,19 @@ type Interface struct {
 	Addr netip.Addr
 }
 
-// Interfaces returns the addresses that o's Ifname and Family admit, best
-// first: those of the interface named first, in the system's order, IPv4
-// before IPv6, link-local ones last.
-func Interfaces(o Options) ([]Interface, error) {
-	all, err := systemInterfaces()
+// Interfaces returns the addresses that NCCL_SOCKET_IFNAME and NCCL_SOCKET_FAMILY
+// with these values admit, best first: those of the interface named first, in the
+// system's order, IPv4 before IPv6, link-local ones last.
+func Interfaces(ifname, family string) ([]Interface, error) {
+	all, err := AllInterfaces()
 	if err != nil {
 		return nil, err
 	}
-	return selectInterfaces(all, o.Ifname, o.Family)
+	return selectInterfaces(all, ifname, family)
 }
 
-func systemInterfaces() ([]Interface, error) {
+// AllInterfaces returns all addresses of this host.
+func AllInterfaces() ([]Interface, error) {
 	list, err := net.Interfaces()
 	if err != nil {
 		return nil, fmt.Errorf("list network interfaces: %w", err)
@@ -86,7 +87,7 @@ func (p namePattern) order(iface string) int {
 
 // selectInterfaces is Interfaces without the system.
 func selectInterfaces(all []Interface, ifname, family string) ([]Interface, error) {
-	of, err := familyFilter(family)
+	of, err := Family(family)
 	if err != nil {
 		return nil, err
 	}
@@ -97,13 +98,13 @@ func selectInterfaces(all []Interface, ifname, family string) ([]Interface, erro
 	}
 	out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return (p.order(i.Name) >= 0) == p.exclude })
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no interface fits NCCL_SOCKET_IFNAME=%q with family %q; there are %s", ifname, family, names(all))
+		return nil, fmt.Errorf("no interface fits NCCL_SOCKET_IFNAME=%q with family %q; there are %s", ifname, family, Names(all))
 	}
 	slices.SortStableFunc(out, func(a, b Interface) int {
 		if d := p.order(a.Name) - p.order(b.Name); d != 0 && !p.exclude {
 			return d
 		}
-		return addrRank(a.Addr) - addrRank(b.Addr)
+		return CompareAddrs(a.Addr, b.Addr)
 	})
 	return out, nil
 }
@@ -123,27 +124,30 @@ func defaultInterfaces(all []Interface) ([]Interface, error) {
 	for c := range 3 {
 		out := slices.DeleteFunc(slices.Clone(all), func(i Interface) bool { return class(i) != c })
 		if len(out) > 0 {
-			slices.SortStableFunc(out, func(a, b Interface) int { return addrRank(a.Addr) - addrRank(b.Addr) })
+			slices.SortStableFunc(out, func(a, b Interface) int { return CompareAddrs(a.Addr, b.Addr) })
 			return out, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no network interface with an address, not even loopback; there are %s", names(all))
+	return nil, fmt.Errorf("there is no network interface with an address, not even loopback; there are %s", Names(all))
 }
 
-// addrRank orders addresses: IPv4, global IPv6, IPv4 link-local, IPv6
+// CompareAddrs orders addresses: IPv4, global IPv6, IPv4 link-local, IPv6
 // link-local.
-func addrRank(a netip.Addr) int {
-	rank := 0
-	if a.Is6() {
-		rank = 1
+func CompareAddrs(a, b netip.Addr) int {
+	rank := func(a netip.Addr) (n int) {
+		if a.Is6() {
+			n = 1
+		}
+		if a.IsLinkLocalUnicast() {
+			n += 2
+		}
+		return n
 	}
-	if a.IsLinkLocalUnicast() {
-		rank += 2
-	}
-	return rank
+	return rank(a) - rank(b)
 }
 
-func familyFilter(family string) (func(netip.Addr) bool, error) {
+// Family returns what tells the addresses that an NCCL_SOCKET_FAMILY admits.
+func Family(family string) (func(netip.Addr) bool, error) {
 	switch family {
 	case "":
 		return netip.Addr.IsValid, nil
@@ -155,7 +159,8 @@ func familyFilter(family string) (func(netip.Addr) bool, error) {
 	return nil, fmt.Errorf("NCCL_SOCKET_FAMILY=%q; it can be AF_INET or AF_INET6", family)
 }
 
-func names(list []Interface) string {
+// Names lists interfaces for a person.
+func Names(list []Interface) string {
 	if len(list) == 0 {
 		return "none"
 	}
@@ -166,14 +171,13 @@ func names(list []Interface) string {
 	return strings.Join(out, ", ")
 }
 
-// zones returns addr as it can be dialled from here: a link-local IPv6 address
-// once for every interface that o admits.
-func zones(a netip.AddrPort, o Options) []netip.AddrPort {
+// Zones returns a as it can be dialled from here: a link-local IPv6 address once for
+// every interface that an NCCL_SOCKET_IFNAME admits.
+func Zones(a netip.AddrPort, ifname string) []netip.AddrPort {
 	if !a.Addr().Is6() || !a.Addr().IsLinkLocalUnicast() || a.Addr().Zone() != "" {
 		return []netip.AddrPort{a}
 	}
-	o.Family = "AF_INET6"
-	list, err := Interfaces(o)
+	list, err := Interfaces(ifname, "AF_INET6")
 	if err != nil {
 		return nil
 	}
@@ -186,4 +190,15 @@ func zones(a netip.AddrPort, o Options) []netip.AddrPort {
 		}
 	}
 	return out
+}
+
+// AddrPort is the address of a TCP connection's end, or of a listener; for others it
+// is not valid.
+func AddrPort(a net.Addr) netip.AddrPort {
+	t, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	ap := t.AddrPort()
+	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
