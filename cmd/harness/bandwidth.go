@@ -14,7 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/topology/nvml"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -133,8 +133,10 @@ func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err 
 	driver := ""
 	if lib, err := nvml.Open(); err == nil {
 		defer lib.Close()
-		driver = lib.DriverVersion()
-		options.Links = func() map[sysfs.BusID]membw.Links { return linkStates(lib) }
+		if d, err := lib.Driver(); err == nil {
+			driver = d.Version
+		}
+		options.Links = lib.Links
 	}
 	show, clear := o.progress()
 	options.Progress = show
@@ -173,22 +175,6 @@ func (o *bandwidthOptions) report(r *membw.Report) error {
 		return &statusError{exitFail, nil}
 	}
 	return err
-}
-
-// linkStates asks NVML; without an answer there is none.
-func linkStates(lib *nvml.Library) map[sysfs.BusID]membw.Links {
-	states, err := lib.LinkStates()
-	if err != nil {
-		return nil
-	}
-	out := map[sysfs.BusID]membw.Links{}
-	for _, s := range states {
-		out[s.BusID] = membw.Links{
-			PCIDevice: s.PCIDevice, PCIeGen: s.PCIeGen, PCIeWidth: s.PCIeWidth, MaxGen: s.MaxGen, MaxWidth: s.MaxWidth,
-			NVLinks: s.NVLinks, Peers: s.Peers, Errors: s.Errors,
-		}
-	}
-	return out
 }
 
 // bandwidthTable is "harness bandwidth table FILE...".

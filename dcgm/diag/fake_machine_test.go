@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // fakeMachine is two H200 that do all they should, but for what fault says of GPU 1.
@@ -15,7 +17,7 @@ type fakeMachine struct{ fault string }
 func (m fakeMachine) GPUs() []GPU {
 	var out []GPU
 	for i := range 2 {
-		out = append(out, GPU{Index: i, Name: "NVIDIA H200", UUID: fmt.Sprintf("GPU-%d", i), Bus: fmt.Sprintf("0000:%d0:00.0", i+1), PCIDevice: "2335", Bytes: 150e9, SMs: 132, Compute: "9.0"})
+		out = append(out, GPU{Index: i, Name: "NVIDIA H200", UUID: fmt.Sprintf("GPU-%d", i), Bus: sysfs.BusID{Bus: uint8(0x10 * (i + 1))}, PCIDevice: "2335", Bytes: 150e9, SMs: 132, Compute: "9.0"})
 	}
 	return out
 }
@@ -158,17 +160,17 @@ type fakeSensors struct{ fault string }
 
 func (s fakeSensors) Close() error { return nil }
 
-func (s fakeSensors) Read(bus string) (Reading, error) {
+func (s fakeSensors) Read(bus sysfs.BusID) (nvml.Reading, error) {
 	on := true
-	r := Reading{Celsius: 60, Watts: 680, LimitWatts: 700, MHz: 1700, MaxMHz: 1980, Persistence: &on}
-	if bus != "0000:20:00.0" {
+	r := nvml.Reading{Celsius: 60, Watts: 680, LimitWatts: 700, MHz: 1700, MaxMHz: 1980, Persistence: &on}
+	if bus.Bus != 0x20 {
 		return r, nil
 	}
 	switch s.fault {
 	case "hot":
-		r.Reasons = HWThermal
+		r.Reasons = nvml.HWThermal
 	case "warm":
-		r.Reasons = SWThermal
+		r.Reasons = nvml.SWThermal
 	case "weak":
 		r.Watts = 300
 	case "off":
@@ -181,22 +183,25 @@ func (s fakeSensors) Read(bus string) (Reading, error) {
 
 // fakeLinks are of two GPUs on an NVSwitch. What fault names goes up between two
 // readings, on GPU 1.
-func fakeLinks(fault string) func() (map[string]Links, error) {
+func fakeLinks(fault string) func() (map[sysfs.BusID]nvml.Links, error) {
 	reads := uint64(0)
-	return func() (map[string]Links, error) {
+	return func() (map[sysfs.BusID]nvml.Links, error) {
 		if fault == "no sensors" {
 			return nil, errors.New("no NVML")
 		}
 		reads++
-		out := map[string]Links{}
-		for i, bus := range []string{"0000:10:00.0", "0000:20:00.0"} {
-			l := Links{NVLinks: 18, Direct: fault == "direct", Errors: map[string]uint64{"pcie_replay": 7, "nvlink_crc_flit": 3, "nvlink_recovery": 0, "nvlink_replay": 9}}
+		out := map[sysfs.BusID]nvml.Links{}
+		for i := range 2 {
+			l := nvml.Links{NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_crc_flit": 3, "nvlink_recovery": 0, "nvlink_replay": 9}}
+			if fault == "direct" {
+				l.Peers = map[sysfs.BusID]int{{Bus: 0x10}: 18}
+			}
 			for name := range l.Errors {
 				if i == 1 && fault == name {
 					l.Errors[name] += 1000 * reads
 				}
 			}
-			out[bus] = l
+			out[sysfs.BusID{Bus: uint8(0x10 * (i + 1))}] = l
 		}
 		return out, nil
 	}

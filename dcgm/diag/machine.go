@@ -1,7 +1,8 @@
 package diag
 
 import (
-	"fmt"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A Machine is the GPUs of this process.
@@ -114,54 +115,14 @@ type Outcome struct {
 	Bad uint32 // results that were not as in the first round
 }
 
-// Sensors read what GPUs say of themselves under load.
+// Sensors read what GPUs say of themselves under load: [nvml.Library], or a test's.
 type Sensors interface {
-	Read(bus string) (Reading, error)
+	Read(bus sysfs.BusID) (nvml.Reading, error)
 	Close() error
-}
-
-// A Reading is one GPU at one time. What the driver does not tell is 0.
-type Reading struct {
-	Celsius     int
-	Watts       float64
-	LimitWatts  float64
-	MHz, MaxMHz int
-	Reasons     uint64 // why clocks are as they are, NVML's bits
-	Persistence *bool
-}
-
-// Links are those of a GPU at one time.
-type Links struct {
-	NVLinks int               // that are up
-	Direct  bool              // some of them lead to another GPU with no switch between
-	Errors  map[string]uint64 // counters since the driver was loaded, by name; what the driver does not tell is not there
 }
 
 // Reasons for low clocks that a healthy node does not have under load.
 const (
-	HWSlowdown    = 0x08
-	SWThermal     = 0x20
-	HWThermal     = 0x40
-	HWPowerBrake  = 0x80
-	throttleFails = HWSlowdown | HWThermal | HWPowerBrake
+	throttleFails = nvml.HWSlowdown | nvml.HWThermal | nvml.PowerBrake
+	throttled     = throttleFails | nvml.SWThermal
 )
-
-// reasons names those of the bits that matter.
-func reasons(bits uint64) string {
-	text := ""
-	for _, r := range []struct {
-		bit  uint64
-		name string
-	}{{HWSlowdown, "hardware slowdown"}, {SWThermal, "software thermal slowdown"}, {HWThermal, "hardware thermal slowdown"}, {HWPowerBrake, "power brake"}} {
-		if bits&r.bit != 0 {
-			if text != "" {
-				text += ", "
-			}
-			text += r.name
-		}
-	}
-	if text == "" {
-		return fmt.Sprintf("%#x", bits)
-	}
-	return text
-}

@@ -43,11 +43,11 @@ func Open(f sysfs.FS) (Machine, error) {
 	buses, _ := f.PCI() // without them, models are not known
 	for i, info := range all {
 		g := GPU{
-			Index: info.Ordinal, Name: info.Name, UUID: info.UUID, Bus: info.PCI.String(),
+			Index: info.Ordinal, Name: info.Name, UUID: info.UUID, Bus: sysfs.BusID{Domain: uint32(info.PCI.Domain), Bus: uint8(info.PCI.Bus), Device: uint8(info.PCI.Device)},
 			Bytes: info.Memory, SMs: info.SMs, Compute: fmt.Sprintf("%d.%d", info.ComputeMajor, info.ComputeMinor),
 		}
 		for _, b := range buses {
-			if b.BusID.String() == g.Bus {
+			if b.BusID == g.Bus {
 				g.PCIDevice, r.cpus[i] = fmt.Sprintf("%04x", b.Device), b.Local
 			}
 		}

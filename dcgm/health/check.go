@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -134,7 +135,7 @@ func skipped(format string, a ...any) outcome {
 
 // without is the outcome when a fact is not known.
 func without(err error) outcome {
-	if errors.Is(err, ErrNotSupported) || errors.Is(err, ErrNoPermission) {
+	if errors.Is(err, nvml.ErrNotSupported) || errors.Is(err, nvml.ErrNoPermission) {
 		return skipped("%s", why(err))
 	}
 	return outcome{verdict: Error, reason: err.Error()}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -68,8 +69,8 @@ var faults = []fault{
 	{"driver/denylist", health.Fail, "node", "0000:12:00.0", func(n *node) { n.d.PCI.Value[2].Driver = "nouveau" }},
 	{"gpu/count", health.Fail, "node", "the driver has 7 GPUs, not 8", func(n *node) { n.GPUs = n.GPUs[:7]; n.Driver.Value.GPUs = 7 }},
 	{"gpu/count", health.Fail, "node", "the driver has 8 GPUs, not 4", func(n *node) { n.x.Count = count(4) }},
-	{"gpu/answers", health.Fail, "GPU 3", "lost", func(n *node) { n.g.Err = health.ErrLost }},
-	{"gpu/answers", health.Fail, "GPU 3", "reset", func(n *node) { n.g.Err = health.ErrReset }},
+	{"gpu/answers", health.Fail, "GPU 3", "lost", func(n *node) { n.g.Err = nvml.ErrLost }},
+	{"gpu/answers", health.Fail, "GPU 3", "reset", func(n *node) { n.g.Err = nvml.ErrReset }},
 	{"gpu/answers", health.Error, "GPU 3", "Unknown Error", func(n *node) { n.g.Err = errOdd }},
 	{"gpu/same/model", health.Warn, "node", "NVIDIA H100 80GB HBM3 (GPU 3)", func(n *node) { n.g.Name = known("NVIDIA H100 80GB HBM3") }},
 	{"gpu/same/vbios", health.Warn, "node", "96.00.74.00.01", func(n *node) { n.g.VBIOS = known("96.00.74.00.01") }},
@@ -79,8 +80,8 @@ var faults = []fault{
 	{"gpu/same/gsp", health.Warn, "node", "570.86.15 (GPU 3)", func(n *node) { n.g.GSP = known("570.86.15") }},
 	{"gpu/same/memory", health.Warn, "node", "85899345920 B", func(n *node) { n.g.MemoryBytes = known[uint64](80 << 30) }},
 	{"gpu/same/clock", health.Warn, "node", "1755 MHz", func(n *node) { n.g.MaxClockMHz = known[uint64](1755) }},
-	{"gpu/ecc/mode", health.Warn, "GPU 3", "ECC is off", func(n *node) { n.g.ECC = known(health.Modes{}) }},
-	{"gpu/ecc/pending", health.Warn, "GPU 3", "off after the next reset", func(n *node) { n.g.ECC = known(health.Modes{Now: true}) }},
+	{"gpu/ecc/mode", health.Warn, "GPU 3", "ECC is off", func(n *node) { n.g.ECC = known(nvml.Modes{}) }},
+	{"gpu/ecc/pending", health.Warn, "GPU 3", "off after the next reset", func(n *node) { n.g.ECC = known(nvml.Modes{Now: true}) }},
 	{"gpu/ecc/volatile", health.Fail, "GPU 3", "loaded: 2", func(n *node) { n.g.Volatile = known[uint64](2) }},
 	{"gpu/ecc/sram/uncorrectable", health.Fail, "GPU 3", "uncorrectable SRAM errors over the GPU's life: 1", func(n *node) { n.g.SRAM.Value.Uncorrectable = 1 }},
 	{"gpu/ecc/sram/correctable", health.Warn, "GPU 3", "10001", func(n *node) { n.g.SRAM.Value.Correctable = 10001 }},
@@ -90,8 +91,8 @@ var faults = []fault{
 	{"gpu/row-remap/failed", health.Fail, "GPU 3", "could not be remapped", func(n *node) { n.g.Remap.Value.Failed = true }},
 	{"gpu/row-remap/uncorrectable", health.Fail, "GPU 3", "errors: 512", func(n *node) { n.g.Remap.Value.Uncorrectable = 512 }},
 	{"gpu/row-remap/spares", health.Warn, "GPU 3", "left: 1", func(n *node) { n.g.Spent = known(1) }},
-	{"gpu/pages/pending", health.Fail, "GPU 3", "page of memory", func(n *node) { n.g.Pages = known(health.Pages{Pending: true}) }},
-	{"gpu/pages/retired", health.Fail, "GPU 3", "memory: 63", func(n *node) { n.g.Pages = known(health.Pages{SingleBit: 60, DoubleBit: 3}) }},
+	{"gpu/pages/pending", health.Fail, "GPU 3", "page of memory", func(n *node) { n.g.Pages = known(nvml.Pages{Pending: true}) }},
+	{"gpu/pages/retired", health.Fail, "GPU 3", "memory: 63", func(n *node) { n.g.Pages = known(nvml.Pages{SingleBit: 60, DoubleBit: 3}) }},
 	{"gpu/memory/repairable", health.Fail, "GPU 3", "cannot be repaired", func(n *node) { n.g.Unfixable = known(true) }},
 	{"gpu/memory/repair", health.Warn, "GPU 3", "waits for a reset", func(n *node) { n.g.Repair = known(true) }},
 	{"gpu/inforom", health.Fail, "GPU 3", "corrupt", func(n *node) { n.g.InfoROMOK = known(false) }},
@@ -100,15 +101,15 @@ var faults = []fault{
 	{"gpu/nvlink/peer", health.Fail, "GPU 3", "some to a GPU", func(n *node) { n.g.Links.Value[0].To = "GPU" }},
 	{"gpu/nvlink/p2p", health.Fail, "GPU 3", "GPU 5: unknown", func(n *node) { n.g.Peers.Value[5] = "unknown" }},
 	{"gpu/nvlink/recovery", health.Fail, "GPU 3", "loaded: 1", func(n *node) {
-		n.g.Before.Value[health.NVLinkRecovery] = 1
-		n.grow(health.NVLinkRecovery, 1)
+		n.g.Before.Value[nvml.NVLinkRecovery] = 1
+		n.grow(nvml.NVLinkRecovery, 1)
 	}},
 	{"gpu/nvlink/recovery-failed", health.Fail, "GPU 3", "failed", func(n *node) {
-		n.g.Before.Value[health.NVLinkRecoveryFailed] = 1
-		n.grow(health.NVLinkRecoveryFailed, 1)
+		n.g.Before.Value[nvml.NVLinkRecoveryFailed] = 1
+		n.grow(nvml.NVLinkRecoveryFailed, 1)
 	}},
-	{"gpu/nvlink/crc", health.Fail, "GPU 3", "NVLink CRC errors a second: 100", func(n *node) { n.grow(health.NVLinkCRCFlit, 50) }},
-	{"gpu/nvlink/errors", health.Warn, "GPU 3", "NVLink errors within 500ms: 2", func(n *node) { n.grow(health.NVLinkReplay, 2) }},
+	{"gpu/nvlink/crc", health.Fail, "GPU 3", "NVLink CRC errors a second: 100", func(n *node) { n.grow(nvml.NVLinkCRCFlit, 50) }},
+	{"gpu/nvlink/errors", health.Warn, "GPU 3", "NVLink errors within 500ms: 2", func(n *node) { n.grow(nvml.NVLinkReplay, 2) }},
 	{"gpu/fabric/state", health.Fail, "GPU 3", "in progress", func(n *node) { n.g.Fabric.Value.State = 2 }},
 	{"gpu/fabric/state", health.Fail, "GPU 3", "ended with", func(n *node) { n.g.Fabric.Value.Status = "Unknown Error" }},
 	{"gpu/fabric/health", health.Fail, "GPU 3", "bandwidth is degraded", func(n *node) { n.g.Fabric.Value.Health = 0x1a9 }},
@@ -119,25 +120,25 @@ var faults = []fault{
 	{"gpu/pcie/width", health.Fail, "GPU 3", "8 of 16 lanes", func(n *node) { n.g.PCIe.Value.Width = 8 }},
 	{"gpu/pcie/generation", health.Fail, "GPU 3", "generation 3 of 5", func(n *node) { n.g.PCIe.Value.Generation = 3 }},
 	{"gpu/pcie/slot", health.Warn, "GPU 3", "its slot has 4", func(n *node) { n.g.PCIe.Value.Generation, n.g.PCIe.Value.MaxGeneration = 4, 4 }},
-	{"gpu/pcie/replay", health.Warn, "GPU 3", "PCIe replays within 500ms: 1", func(n *node) { n.grow(health.PCIeReplay, 1) }},
-	{"gpu/pcie/correctable", health.Warn, "GPU 3", "PCIe correctable errors a minute: 120", func(n *node) { n.grow(health.PCIeCorrectable, 1) }},
-	{"gpu/pcie/fatal", health.Fail, "GPU 3", "uncorrectable PCIe", func(n *node) { n.grow(health.PCIeNonFatal, 1) }},
+	{"gpu/pcie/replay", health.Warn, "GPU 3", "PCIe replays within 500ms: 1", func(n *node) { n.grow(nvml.PCIeReplay, 1) }},
+	{"gpu/pcie/correctable", health.Warn, "GPU 3", "PCIe correctable errors a minute: 120", func(n *node) { n.grow(nvml.PCIeCorrectable, 1) }},
+	{"gpu/pcie/fatal", health.Fail, "GPU 3", "uncorrectable PCIe", func(n *node) { n.grow(nvml.PCIeNonFatal, 1) }},
 	{"pci/aer/uncorrectable", health.Fail, "0000:13:00.0", "uncorrectable errors since boot: 1", func(n *node) { n.d.Errors[bus(3)] = known(sysfs.AER{NonFatal: 1}) }},
 	{"pci/aer/correctable", health.Warn, "0000:40:00.0", "correctable errors since boot: 481", func(n *node) { n.d.Errors[sysfs.BusID{Bus: 0x40}] = known(sysfs.AER{Correctable: 481}) }},
 	{"pci/acs", health.Warn, "0000:01:00.0", "root complex", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = known(sysfs.ACSRequestRedirect) }},
 	{"gpu/numa/node", health.Warn, "GPU 3", "2 NUMA nodes", func(n *node) { n.d.PCI.Value[3].NUMANode = -1 }},
 	{"gpu/numa/cpus", health.Warn, "GPU 3", "next to the GPU are 8-9", func(n *node) { n.d.PCI.Value[3].Local = sysfs.NewCPUSet(8, 9) }},
-	{"gpu/clocks/hardware", health.Fail, "GPU 3", "power brake", func(n *node) { n.g.Clocks = known(health.Reasons(0x80)) }},
-	{"gpu/clocks/hardware", health.Fail, "GPU 3", "thermal slowdown by the hardware", func(n *node) { n.g.Clocks = known(health.Reasons(0x48)) }},
-	{"gpu/clocks/thermal", health.Warn, "GPU 3", "by the driver", func(n *node) { n.g.Clocks = known(health.Reasons(0x20)) }},
-	{"gpu/clocks/violation", health.Warn, "GPU 3", "40 ms", func(n *node) { n.grow(health.ThermalViolation, 40e6) }},
+	{"gpu/clocks/hardware", health.Fail, "GPU 3", "power brake", func(n *node) { n.g.Clocks = known(nvml.Reasons(0x80)) }},
+	{"gpu/clocks/hardware", health.Fail, "GPU 3", "hardware thermal slowdown", func(n *node) { n.g.Clocks = known(nvml.Reasons(0x48)) }},
+	{"gpu/clocks/thermal", health.Warn, "GPU 3", "software thermal", func(n *node) { n.g.Clocks = known(nvml.Reasons(0x20)) }},
+	{"gpu/clocks/violation", health.Warn, "GPU 3", "40 ms", func(n *node) { n.grow(nvml.ThermalViolation, 40e6) }},
 	{"gpu/temperature/memory", health.Fail, "GPU 3", "95 °C", func(n *node) { n.g.MemoryHeat = known(95) }},
 	{"gpu/temperature/near", health.Warn, "GPU 3", "82 °C", func(n *node) { n.g.Heat = known(82) }},
 	{"gpu/temperature/margin", health.Fail, "GPU 3", "0 °C", func(n *node) { n.g.Margin = known(0) }},
 	{"gpu/recovery", health.Fail, "GPU 3", "GPU reset", func(n *node) { n.g.Recovery = known("GPU reset") }},
 	{"gpu/persistence", health.Warn, "GPU 3", "lets go", func(n *node) { n.g.Persistence = known(false) }},
-	{"gpu/mig", health.Warn, "GPU 3", "MIG", func(n *node) { n.g.MIG = known(health.Modes{Now: true, Pending: true}) }},
-	{"gpu/mig", health.Warn, "GPU 3", "next reset", func(n *node) { n.g.MIG = known(health.Modes{Pending: true}) }},
+	{"gpu/mig", health.Warn, "GPU 3", "MIG", func(n *node) { n.g.MIG = known(nvml.Modes{Now: true, Pending: true}) }},
+	{"gpu/mig", health.Warn, "GPU 3", "next reset", func(n *node) { n.g.MIG = known(nvml.Modes{Pending: true}) }},
 	{"gpu/compute-mode", health.Warn, "GPU 3", "Prohibited", func(n *node) { n.g.Compute = known("Prohibited") }},
 	{"gpu/processes", health.Warn, "GPU 3", "900 (nv-fabricmanage), 4711", func(n *node) { n.g.Processes = known([]int{900, 4711}) }},
 	{"gpu/xid", health.Fail, "GPU 3", "fallen off the bus", func(n *node) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -30,19 +31,19 @@ var linkChecks = []check{
 	},
 	{
 		id: "gpu/nvlink/recovery", title: "No NVLink had to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("error recoveries of NVLinks since the driver was loaded", NVLinkRecovery),
+		gpu: counter("error recoveries of NVLinks since the driver was loaded", nvml.NVLinkRecovery),
 	},
 	{
 		id: "gpu/nvlink/recovery-failed", title: "No NVLink failed to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("failed recoveries of NVLinks since the driver was loaded", NVLinkRecoveryFailed),
+		gpu: counter("failed recoveries of NVLinks since the driver was loaded", nvml.NVLinkRecoveryFailed),
 	},
 	{
 		id: "gpu/nvlink/crc", title: "NVLink CRC errors are few", want: "at most %s", remedy: resetGPU,
-		gpu: rate("NVLink CRC errors a second", 1, NVLinkCRCFlit, NVLinkCRCData),
+		gpu: rate("NVLink CRC errors a second", 1, nvml.NVLinkCRCFlit, nvml.NVLinkCRCData),
 	},
 	{
 		id: "gpu/nvlink/errors", title: "NVLink error counters stand still", want: "growth of at most %s", remedy: "watch them under load (harness bandwidth); reset the GPU if they keep growing",
-		gpu: growth("NVLink errors", NVLinkReplay, NVLinkSymbol, NVLinkReceive, NVLinkIntegrity),
+		gpu: growth("NVLink errors", nvml.NVLinkReplay, nvml.NVLinkSymbol, nvml.NVLinkReceive, nvml.NVLinkIntegrity),
 	},
 	{
 		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,
@@ -72,7 +73,7 @@ var linkChecks = []check{
 
 // toSwitch reports whether a GPU's links lead to NVSwitches.
 func (g *Seen) toSwitch() bool {
-	return slices.ContainsFunc(g.Links.Value, func(l Link) bool { return l.Up && l.To == "switch" })
+	return slices.ContainsFunc(g.Links.Value, func(l nvml.Link) bool { return l.Up && l.To == "switch" })
 }
 
 func (g *Seen) linksUp() int {
@@ -361,8 +362,8 @@ func checkClique(e *env) []finding {
 	if len(e.GPUs) > 0 && !multi {
 		return node(skipped("no GPU is in an NVLink domain of several nodes"))
 	}
-	return e.same("NVLink domain and clique", func(g *Seen) Fact[string] {
-		return Fact[string]{fmt.Sprintf("%s.%d", g.Fabric.Value.Cluster, g.Fabric.Value.Clique), g.Fabric.Err}
+	return e.same("NVLink domain and clique", func(g *Seen) sysfs.Fact[string] {
+		return fact(fmt.Sprintf("%s.%d", g.Fabric.Value.Cluster, g.Fabric.Value.Clique), g.Fabric.Err)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -48,7 +49,7 @@ func (e *env) recent(kind Kind) map[sysfs.BusID][]Message {
 // perDevice judges the messages of each device that has some.
 func (e *env) perDevice(kind Kind, object func(sysfs.BusID) Object) []finding {
 	if f := e.Node.Log; f.Err != nil {
-		if f.Err = permission(f.Err); f.Err == ErrNoPermission {
+		if f.Err = permission(f.Err); f.Err == nvml.ErrNoPermission {
 			return node(without(f.Err))
 		}
 		return node(skipped("there is no kernel log: %s", strings.ReplaceAll(f.Err.Error(), "\n", "; ")))

@@ -9,47 +9,48 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A Node is what the operating system tells. Its parts are read apart, each
 // within the deadline.
 type Node struct {
-	Devices Fact[Devices]
-	System  Fact[System]
-	Log     Fact[Log]
+	Devices sysfs.Fact[Devices]
+	System  sysfs.Fact[System]
+	Log     sysfs.Fact[Log]
 }
 
 // Devices are those on PCI, and those of RDMA.
 type Devices struct {
-	PCI  Fact[[]sysfs.PCIDevice]
-	RDMA Fact[[]sysfs.RDMADevice]
+	PCI  sysfs.Fact[[]sysfs.PCIDevice]
+	RDMA sysfs.Fact[[]sysfs.RDMADevice]
 	// Errors and Access have the functions that data of GPUs goes through:
 	// GPUs, RDMA devices, and the bridges above them.
-	Errors map[sysfs.BusID]Fact[sysfs.AER]
-	Access map[sysfs.BusID]Fact[sysfs.ACS] // bridges alone
-	Ports  map[string]Fact[map[string]uint64]
+	Errors map[sysfs.BusID]sysfs.Fact[sysfs.AER]
+	Access map[sysfs.BusID]sysfs.Fact[sysfs.ACS] // bridges alone
+	Ports  map[string]sysfs.Fact[map[string]uint64]
 }
 
 // System is the kernel and what it gives this process.
 type System struct {
 	Host      string
 	Container bool
-	Driver    Fact[string] // /proc/driver/nvidia/version
-	Modules   Fact[[]string]
-	Limits    Fact[map[string]sysfs.Limit]
-	Caps      Fact[uint64] // capabilities in effect, a bit each
-	Memory    Fact[map[string]uint64]
-	Mounts    Fact[[]sysfs.Mount]
-	CPUs      Fact[sysfs.CPUs]
-	Nodes     Fact[[]sysfs.NUMANode]
-	Allowed   Fact[sysfs.CPUSet] // processors that this process may run on
-	Processes Fact[[]sysfs.Process]
-	Later     Fact[[]sysfs.Process] // the same after the window; an error without one
-	Dev       []string              // device files that matter here, as infiniband/uverbs0
-	CUDA      Fact[string]          // version of the CUDA toolkit
-	Compat    bool                  // the image has CUDA's forward compatibility library
-	Variables []string              // environment variables that are set, of those that slow or break programs
+	Driver    sysfs.Fact[string] // /proc/driver/nvidia/version
+	Modules   sysfs.Fact[[]string]
+	Limits    sysfs.Fact[map[string]sysfs.Limit]
+	Caps      sysfs.Fact[uint64] // capabilities in effect, a bit each
+	Memory    sysfs.Fact[map[string]uint64]
+	Mounts    sysfs.Fact[[]sysfs.Mount]
+	CPUs      sysfs.Fact[sysfs.CPUs]
+	Nodes     sysfs.Fact[[]sysfs.NUMANode]
+	Allowed   sysfs.Fact[sysfs.CPUSet] // processors that this process may run on
+	Processes sysfs.Fact[[]sysfs.Process]
+	Later     sysfs.Fact[[]sysfs.Process] // the same after the window; an error without one
+	Dev       []string                    // device files that matter here, as infiniband/uverbs0
+	CUDA      sysfs.Fact[string]          // version of the CUDA toolkit
+	Compat    bool                        // the image has CUDA's forward compatibility library
+	Variables []string                    // environment variables that are set, of those that slow or break programs
 }
 
 // A Log is what the kernel said about GPUs.
@@ -66,12 +67,12 @@ var badVariables = []string{
 	"CUDA_COREDUMP_FILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_PROFILE", "COMPUTE_PROFILE", "OPENCL_PROFILE", "CUDA_LAUNCH_BLOCKING",
 }
 
-func fact[T any](v T, err error) Fact[T] { return Fact[T]{v, err} }
+func fact[T any](v T, err error) sysfs.Fact[T] { return sysfs.Fact[T]{Value: v, Err: err} }
 
 func readDevices(f sysfs.FS) Devices {
 	d := Devices{
 		PCI: fact(f.PCI()), RDMA: fact(f.RDMADevices()),
-		Errors: map[sysfs.BusID]Fact[sysfs.AER]{}, Access: map[sysfs.BusID]Fact[sysfs.ACS]{}, Ports: map[string]Fact[map[string]uint64]{},
+		Errors: map[sysfs.BusID]sysfs.Fact[sysfs.AER]{}, Access: map[sysfs.BusID]sysfs.Fact[sysfs.ACS]{}, Ports: map[string]sysfs.Fact[map[string]uint64]{},
 	}
 	used := map[sysfs.BusID]bool{}
 	for _, r := range d.RDMA.Value {
@@ -231,7 +232,7 @@ func readLog(f sysfs.FS, now time.Time) (Log, error) {
 	log, err := f.KernelLog()
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			return Log{}, ErrNoPermission
+			return Log{}, nvml.ErrNoPermission
 		}
 		return Log{}, err
 	}

@@ -8,12 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A State is all that was read of a node.
 type State struct {
-	Driver Fact[Driver]
+	Driver sysfs.Fact[nvml.Driver]
 	GPUs   []Seen // one for each that the driver has, by index
 	Node   Node
 	Window time.Duration // between the two readings of counters; 0 for one reading
@@ -23,9 +24,9 @@ type State struct {
 
 // A Seen is a GPU, or why nothing is known of it.
 type Seen struct {
-	GPU
+	nvml.GPU
 	Err           error
-	Before, After Fact[map[string]uint64]
+	Before, After sysfs.Fact[map[string]uint64]
 }
 
 // ReadOptions say how Read reads.
@@ -50,7 +51,7 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 	})
 	all.Go(func() {
 		s.Node.System = within(ctx, opt.Timeout, func(func(string)) (System, error) { return readSystem(f, opt.Getenv), nil })
-		s.Node.System.Value.Later = Unknown[[]sysfs.Process](errUnwatched)
+		s.Node.System.Value.Later = sysfs.Unknown[[]sysfs.Process](errUnwatched)
 		if opt.Window == 0 || s.Node.System.Err != nil {
 			return
 		}
@@ -74,7 +75,7 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 var errUnwatched = errors.New("it was read once")
 
 func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
-	s.Driver = within(ctx, opt.Timeout, func(asking func(string)) (Driver, error) {
+	s.Driver = within(ctx, opt.Timeout, func(asking func(string)) (nvml.Driver, error) {
 		asking("NVML's start")
 		return src.Driver()
 	})
@@ -90,19 +91,19 @@ func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
 }
 
 func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) Seen {
-	counters := func() Fact[map[string]uint64] {
+	counters := func() sysfs.Fact[map[string]uint64] {
 		return within(ctx, opt.Timeout, func(asking func(string)) (map[string]uint64, error) {
 			asking("error counters")
 			return src.Counters(index)
 		})
 	}
-	g := Seen{GPU: GPU{Index: index}, Before: counters()}
+	g := Seen{GPU: nvml.GPU{Index: index}, Before: counters()}
 	if errors.Is(g.Before.Err, ErrNoAnswer) {
 		g.Err = g.Before.Err // what hangs once would take as long again
 		return g
 	}
 	began := time.Now()
-	gpu := within(ctx, opt.Timeout, func(asking func(string)) (GPU, error) { return src.GPU(index, asking) })
+	gpu := within(ctx, opt.Timeout, func(asking func(string)) (nvml.GPU, error) { return src.GPU(index, asking) })
 	g.GPU, g.Err = gpu.Value, gpu.Err
 	g.Index = index
 	if opt.Window == 0 || g.Err != nil || g.Before.Err != nil {
@@ -119,10 +120,10 @@ func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) Seen {
 
 // within gives a function so much time, in a goroutine of its own: a call of
 // the driver may never return. The error says what it was asked for last.
-func within[T any](ctx context.Context, timeout time.Duration, do func(asking func(string)) (T, error)) Fact[T] {
+func within[T any](ctx context.Context, timeout time.Duration, do func(asking func(string)) (T, error)) sysfs.Fact[T] {
 	var last atomic.Value
 	last.Store("")
-	done := make(chan Fact[T], 1)
+	done := make(chan sysfs.Fact[T], 1)
 	go func() { done <- fact(do(func(what string) { last.Store(what) })) }()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -132,9 +133,9 @@ func within[T any](ctx context.Context, timeout time.Duration, do func(asking fu
 	case <-ctx.Done():
 	}
 	if what := last.Load().(string); what != "" {
-		return Unknown[T](fmt.Errorf("%w (%v), asked for %s", ErrNoAnswer, timeout, what))
+		return sysfs.Unknown[T](fmt.Errorf("%w (%v), asked for %s", ErrNoAnswer, timeout, what))
 	}
-	return Unknown[T](fmt.Errorf("%w (%v)", ErrNoAnswer, timeout))
+	return sysfs.Unknown[T](fmt.Errorf("%w (%v)", ErrNoAnswer, timeout))
 }
 
 // Growth is how much a counter has grown while it was watched. ok is false

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // noGPUs takes the GPUs away from PCI and driver.
 func noGPUs(n *node, err error) {
-	n.GPUs, n.Driver = nil, health.Unknown[health.Driver](err)
+	n.GPUs, n.Driver = nil, sysfs.Unknown[nvml.Driver](err)
 	n.d.PCI.Value = slices.DeleteFunc(n.d.PCI.Value, func(p sysfs.PCIDevice) bool { return p.Vendor == sysfs.VendorNVIDIA })
 	for i := range 8 {
 		delete(n.d.Errors, bus(i))
@@ -38,17 +39,17 @@ func TestSituations(t *testing.T) {
 		want        health.Verdict
 		says        string // in reason or value
 	}{
-		{"no driver and no GPU", "driver/nvml", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/ecc/mode", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/xid", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no device"},
-		{"no GPU where some must be", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary); n.x.Count = count(8) }, health.Fail, "PCI has 0 GPUs, not 8"},
-		{"no GPU where none must be", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary); n.x.Count = count(0) }, health.Pass, "0"},
+		{"no driver and no GPU", "driver/nvml", func(n *node) { noGPUs(n, nvml.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/ecc/mode", func(n *node) { noGPUs(n, nvml.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/count", func(n *node) { noGPUs(n, nvml.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/xid", func(n *node) { noGPUs(n, nvml.ErrNoLibrary) }, health.Skip, "no device"},
+		{"no GPU where some must be", "gpu/count", func(n *node) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(8) }, health.Fail, "PCI has 0 GPUs, not 8"},
+		{"no GPU where none must be", "gpu/count", func(n *node) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(0) }, health.Pass, "0"},
 		{"driver without GPUs", "gpu/ecc/mode", func(n *node) { noGPUs(n, nil) }, health.Skip, "neither PCI nor the driver"},
-		{"no library", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoLibrary }, health.Fail, "PCI has 8 GPUs"},
-		{"no library", "gpu/ecc/mode", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoLibrary }, health.Error, "PCI has 8 GPUs"},
-		{"no binding", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoBinding }, health.Error, "no binding"},
-		{"no binding", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrNoBinding, count(8) }, health.Error, "cannot be asked"},
+		{"no library", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, health.Fail, "PCI has 8 GPUs"},
+		{"no library", "gpu/ecc/mode", func(n *node) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, health.Error, "PCI has 8 GPUs"},
+		{"no binding", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoBinding }, health.Error, "no binding"},
+		{"no binding", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, nvml.ErrNoBinding, count(8) }, health.Error, "cannot be asked"},
 		{"another machine", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrElsewhere }, health.Skip, "another machine"},
 		{"another machine", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrElsewhere }, health.Skip, "another machine"},
 		{"another machine", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrElsewhere, count(8) }, health.Pass, "8 on PCI"},
@@ -87,14 +88,14 @@ func TestSituations(t *testing.T) {
 			}
 			n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25
 		}, health.Pass, "25 Gb/s"},
-		{"no permission", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNoPermission) }, health.Skip, "root"},
-		{"not supported", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNotSupported) }, health.Skip, "not supported"},
-		{"odd answer", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](errOdd) }, health.Error, "Unknown Error"},
-		{"lost GPU", "gpu/ecc/mode", func(n *node) { n.g.Err = health.ErrLost }, health.Error, "lost"},
-		{"lost GPU", "gpu/same/vbios", func(n *node) { n.g.Err = health.ErrLost }, health.Error, "GPU 3"},
-		{"counters denied", "gpu/nvlink/crc", func(n *node) { n.g.Before.Err = health.ErrNoPermission }, health.Skip, "root"},
+		{"no permission", "gpu/recovery", func(n *node) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNoPermission) }, health.Skip, "root"},
+		{"not supported", "gpu/recovery", func(n *node) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNotSupported) }, health.Skip, "not supported"},
+		{"odd answer", "gpu/recovery", func(n *node) { n.g.Recovery = sysfs.Unknown[string](errOdd) }, health.Error, "Unknown Error"},
+		{"lost GPU", "gpu/ecc/mode", func(n *node) { n.g.Err = nvml.ErrLost }, health.Error, "lost"},
+		{"lost GPU", "gpu/same/vbios", func(n *node) { n.g.Err = nvml.ErrLost }, health.Error, "GPU 3"},
+		{"counters denied", "gpu/nvlink/crc", func(n *node) { n.g.Before.Err = nvml.ErrNoPermission }, health.Skip, "root"},
 		{"counters read once", "gpu/pcie/replay", func(n *node) { n.Window = 0 }, health.Skip, "--window 0"},
-		{"no such counter", "gpu/nvlink/errors", func(n *node) { delete(n.g.After.Value, health.NVLinkReplay) }, health.Skip, "does not count"},
+		{"no such counter", "gpu/nvlink/errors", func(n *node) { delete(n.g.After.Value, nvml.NVLinkReplay) }, health.Skip, "does not count"},
 
 		{"too hot", "gpu/temperature/gpu", func(n *node) { n.g.Heat = known(87) }, health.Fail, "87 °C"},
 		{"capped", "gpu/power/cap", func(n *node) { n.g.Power.Value.Limit = 500 }, health.Warn, "500 W"},
@@ -102,9 +103,9 @@ func TestSituations(t *testing.T) {
 		{"link rests", "gpu/pcie/generation", func(n *node) { n.g.PCIe.Value.Generation, n.g.Pstate = 1, known(8) }, health.Skip, "may rest"},
 		{"bridged pair", "gpu/nvlink/links", func(n *node) {
 			n.g.ID = "ffff"
-			n.g.Links = known([]health.Link{{Up: true, To: "GPU"}, {Number: 1}})
+			n.g.Links = known([]nvml.Link{{Up: true, To: "GPU"}, {Number: 1}})
 		}, health.Pass, "1"},
-		{"no NVLink", "gpu/nvlink/links", func(n *node) { n.g.Links = health.Unknown[[]health.Link](health.ErrNotSupported) }, health.Skip, "not supported"},
+		{"no NVLink", "gpu/nvlink/links", func(n *node) { n.g.Links = sysfs.Unknown[[]nvml.Link](nvml.ErrNotSupported) }, health.Skip, "not supported"},
 		{"one GPU of a board", "gpu/nvlink/links", func(n *node) { n.onlyOne() }, health.Skip, "the only GPU"},
 		{"one GPU of a board", "gpu/fabric/state", func(n *node) { n.onlyOne(); n.GPUs[0].Fabric.Value.State = 1 }, health.Skip, "the only GPU"},
 		{"no fabric", "gpu/fabric/state", func(n *node) { n.g.Fabric.Value.State = 0 }, health.Skip, "no fabric"},
@@ -122,7 +123,7 @@ func TestSituations(t *testing.T) {
 		{"manager outside", "node/fabric-manager", func(n *node) { n.s.Processes.Value, n.s.Container = nil, true }, health.Skip, "container"},
 		{"CUDA with compatibility", "driver/cuda", func(n *node) { n.s.CUDA, n.s.Compat = known("14.0"), true }, health.Pass, "forward compatibility"},
 		{"memlock without RDMA", "node/memlock", func(n *node) {
-			n.d.RDMA = health.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
+			n.d.RDMA = sysfs.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
 		}, health.Warn, "64 KiB"},
 		{"memlock with the capability", "node/memlock", func(n *node) {
@@ -135,10 +136,10 @@ func TestSituations(t *testing.T) {
 		}, health.Pass, "0 processes"},
 		{"stuck, seen once", "node/stuck", func(n *node) {
 			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
-			n.s.Later = health.Unknown[[]sysfs.Process](health.ErrNoAnswer)
+			n.s.Later = sysfs.Unknown[[]sysfs.Process](health.ErrNoAnswer)
 		}, health.Warn, "4711 (gcc)"},
-		{"ACS only for root", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](fs.ErrPermission) }, health.Skip, "root"},
-		{"bridge without ACS", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, health.Pass, "1 lack it"},
+		{"ACS only for root", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](fs.ErrPermission) }, health.Skip, "root"},
+		{"bridge without ACS", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, health.Pass, "1 lack it"},
 
 		{"old Xid", "gpu/xid", func(n *node) { n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Pass, "none in 2h"},
 		{"old Xid, all count", "gpu/xid", func(n *node) { n.x.Since = 0; n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Fail, "79"},
@@ -154,12 +155,12 @@ func TestSituations(t *testing.T) {
 		{"SXid that is not fatal", "nvswitch/sxid", func(n *node) {
 			n.log(time.Hour, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error")
 		}, health.Pass, "SXid 12028"},
-		{"log only for root", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](health.ErrNoPermission) }, health.Skip, "root"},
-		{"no log", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](fs.ErrNotExist) }, health.Skip, "no kernel log"},
-		{"files hang", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](health.ErrNoAnswer) }, health.Error, "kernel's log"},
-		{"files hang", "node/memlock", func(n *node) { n.Node.System = health.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
-		{"files hang", "port/state", func(n *node) { n.Node.Devices = health.Unknown[health.Devices](health.ErrNoAnswer) }, health.Error, "/sys"},
-		{"files hang", "driver/denylist", func(n *node) { n.Node.System = health.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
+		{"log only for root", "gpu/xid", func(n *node) { n.Node.Log = sysfs.Unknown[health.Log](nvml.ErrNoPermission) }, health.Skip, "root"},
+		{"no log", "gpu/xid", func(n *node) { n.Node.Log = sysfs.Unknown[health.Log](fs.ErrNotExist) }, health.Skip, "no kernel log"},
+		{"files hang", "gpu/xid", func(n *node) { n.Node.Log = sysfs.Unknown[health.Log](health.ErrNoAnswer) }, health.Error, "kernel's log"},
+		{"files hang", "node/memlock", func(n *node) { n.Node.System = sysfs.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
+		{"files hang", "port/state", func(n *node) { n.Node.Devices = sysfs.Unknown[health.Devices](health.ErrNoAnswer) }, health.Error, "/sys"},
+		{"files hang", "driver/denylist", func(n *node) { n.Node.System = sysfs.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
 	} {
 		t.Run(tt.name+"/"+tt.check, func(t *testing.T) {
 			n := newNode(t)
@@ -190,7 +191,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := health.Read(t.Context(), src, f, health.ReadOptions{Timeout: time.Second, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
-	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[health.PCIeReplay] != 3 {
+	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[nvml.PCIeReplay] != 3 {
 		t.Fatalf("%+v", s.GPUs)
 	}
 	if err := s.GPUs[5].Err; !errors.Is(err, health.ErrNoAnswer) || !strings.Contains(err.Error(), "remapped rows") {

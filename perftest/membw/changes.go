@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // changes are what became of the GPUs' links, of those that the driver told of
 // both times.
-func changes(gpus []Subject, before, after map[sysfs.BusID]Links) (out []Change) {
+func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []Change) {
 	for _, g := range gpus {
 		b, ok1 := before[g.Bus]
 		a, ok2 := after[g.Bus]

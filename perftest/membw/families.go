@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -124,7 +125,7 @@ type job struct {
 	Machine
 	Options
 	report *Report
-	links  map[sysfs.BusID]Links // before the next family
+	links  map[sysfs.BusID]nvml.Links // before the next family
 }
 
 // family measures one. An error is an interrupt.
@@ -153,7 +154,7 @@ func (j *job) family(ctx context.Context, f family) error {
 		}
 	}
 	out.Seconds = time.Since(began).Seconds()
-	now := j.Links()
+	now, _ := j.Links()
 	out.Changes = changes(j.report.GPUs, j.links, now)
 	j.links = now
 	for i := range out.Cells {

@@ -1,13 +1,14 @@
 package membw
 
 import (
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // subject finds out what a GPU should reach: of its model in the data base; of
 // its PCIe slot as the driver describes it, if the model is not there.
-func subject(g GPU, links map[sysfs.BusID]Links, db *platform.DB) Subject {
+func subject(g GPU, links map[sysfs.BusID]nvml.Links, db *platform.DB) Subject {
 	s := Subject{GPU: g}
 	if l, ok := links[g.Bus]; ok {
 		s.Links = &l

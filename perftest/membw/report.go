@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -35,9 +36,9 @@ type Report struct {
 // A Subject is a GPU with what it should reach.
 type Subject struct {
 	GPU
-	Model string `json:"model,omitempty"` // in the hardware data base; "": not there
-	Peaks Peaks  `json:"peaks"`
-	Links *Links `json:"links,omitempty"` // before the first family; nil: not known
+	Model string      `json:"model,omitempty"` // in the hardware data base; "": not there
+	Peaks Peaks       `json:"peaks"`
+	Links *nvml.Links `json:"links,omitempty"` // before the first family; nil: not known
 }
 
 // Peaks are in GB/s, one direction; 0 is not known.
@@ -46,18 +47,6 @@ type Peaks struct {
 	NVLink  float64 `json:"nvlink"` // all links together
 	NVLinks int     `json:"nvlinks"`
 	Memory  float64 `json:"memory"` // a copy within the GPU reaches half of it
-}
-
-// Links are what the driver says of a GPU's links.
-type Links struct {
-	PCIDevice string              `json:"-"` // four hex digits
-	PCIeGen   int                 `json:"pcie_gen"`
-	PCIeWidth int                 `json:"pcie_width"`
-	MaxGen    int                 `json:"pcie_max_gen"`
-	MaxWidth  int                 `json:"pcie_max_width"`
-	NVLinks   int                 `json:"nvlinks"` // that are up
-	Peers     map[sysfs.BusID]int `json:"-"`       // links that lead to a GPU without a switch
-	Errors    map[string]uint64   `json:"errors"`  // counters of errors, by name
 }
 
 // A Family is one kind of measurement, of all GPUs or pairs.
@@ -98,8 +87,8 @@ type Rival struct {
 // A Change is what became of a GPU's links during a family.
 type Change struct {
 	GPU        int               `json:"gpu"`
-	Before     Links             `json:"before"`
-	After      Links             `json:"after"`
+	Before     nvml.Links        `json:"before"`
+	After      nvml.Links        `json:"after"`
 	Difference map[string]uint64 `json:"difference"` // of the counters that moved
 }
 
@@ -121,8 +110,8 @@ type Options struct {
 	Families []string // only those; none: all
 	Versus   bool     // against cuMemcpy
 	DB       *platform.DB
-	Links    func() map[sysfs.BusID]Links // nil: nobody knows
-	Progress func(text string)            // nil: nobody looks
+	Links    func() (map[sysfs.BusID]nvml.Links, error) // nil: they are not known
+	Progress func(text string)                          // nil: nobody looks
 }
 
 // Defaults are good for a node of eight GPUs: the copies are larger than caches,
@@ -136,12 +125,12 @@ func Defaults() Options {
 func Run(ctx context.Context, m Machine, o Options) (*Report, error) {
 	r := &Report{Schema: Schema, Bytes: o.Bytes, Samples: o.Samples, Copies: o.Copies, Warmup: o.Warmup, Findings: []Finding{}}
 	if o.Links == nil {
-		o.Links = func() map[sysfs.BusID]Links { return nil }
+		o.Links = func() (map[sysfs.BusID]nvml.Links, error) { return nil, nil }
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	links := o.Links()
+	links, _ := o.Links() // without an answer they are not known
 	for _, g := range m.GPUs() {
 		r.GPUs = append(r.GPUs, subject(g, links, o.DB))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
@@ -18,19 +19,19 @@ import (
 
 // links is what a driver says of GPUs; each time it is asked, counters may have
 // moved.
-func links(b *bench, moved func(call int, bus sysfs.BusID, l *Links)) func() map[sysfs.BusID]Links {
+func links(b *bench, moved func(call int, bus sysfs.BusID, l *nvml.Links)) func() (map[sysfs.BusID]nvml.Links, error) {
 	call := 0
-	return func() map[sysfs.BusID]Links {
-		out := map[sysfs.BusID]Links{}
+	return func() (map[sysfs.BusID]nvml.Links, error) {
+		out := map[sysfs.BusID]nvml.Links{}
 		for _, g := range b.GPUs() {
-			l := Links{PCIDevice: "2335", PCIeGen: 5, PCIeWidth: 16, MaxGen: 5, MaxWidth: 16, NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_replay": 0}}
+			l := nvml.Links{PCIDevice: "2335", PCIeGen: 5, PCIeWidth: 16, MaxGen: 5, MaxWidth: 16, NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_replay": 0}}
 			if moved != nil {
 				moved(call, g.Bus, &l)
 			}
 			out[g.Bus] = l
 		}
 		call++
-		return out
+		return out, nil
 	}
 }
 
@@ -112,7 +113,7 @@ func TestReport(t *testing.T) {
 func TestBroken(t *testing.T) {
 	b := broken()
 	r := report(t, b, func(o *Options) {
-		o.Links = links(b, func(call int, bus sysfs.BusID, l *Links) {
+		o.Links = links(b, func(call int, bus sysfs.BusID, l *nvml.Links) {
 			if bus.Bus == 0x38 {
 				l.NVLinks, l.PCIeWidth = 9, 8
 				l.Errors["nvlink_replay"] = uint64(call)
@@ -156,7 +157,7 @@ func TestPCIePeers(t *testing.T) {
 		return plain(f)
 	}
 	r := report(t, b, func(o *Options) {
-		o.Links = links(b, func(_ int, _ sysfs.BusID, l *Links) { l.NVLinks = 0 })
+		o.Links = links(b, func(_ int, _ sysfs.BusID, l *nvml.Links) { l.NVLinks = 0 })
 		o.Families = []string{"peer_write_ce", "peer_both_sm"}
 	})
 	for _, f := range r.Families {
@@ -262,7 +263,7 @@ func TestPeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus := func(n uint8) sysfs.BusID { return sysfs.BusID{Bus: n} }
-	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: Peaks{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
+	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: Peaks{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &nvml.Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
 	for _, c := range []struct {
 		to   Subject
 		want float64
@@ -282,7 +283,7 @@ func TestPeaks(t *testing.T) {
 			t.Errorf("cells pass from %g on; %s of the data base is %g", limits.Pass, rule, want)
 		}
 	}
-	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)
+	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]nvml.Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)
 	if slot.Peaks.PCIe != 15.5 {
 		t.Errorf("half of a PCIe 4 slot: %+v", slot.Peaks)
 	}
