@@ -192,6 +192,10 @@ var lattice = []rule{
 		why: "only the CUDA binding is shared",
 	},
 	{
+		name: "the rig", who: []string{"internal/rig"}, not: []string{"./..."}, except: []string{"./coll/cuda/driver", "./harness/sysfs"},
+		why: "it prepares GPUs, and knows nothing of what is measured on them",
+	},
+	{
 		name: "the CUDA binding", who: []string{"..."}, unless: []string{"coll/cuda/driver"}, not: []string{"gorgonia.org/cu/..."},
 		why: "one package touches the driver's API",
 	},
@@ -367,6 +371,8 @@ func TestLatticeBites(t *testing.T) {
 		{"the exceptions' exception", "perftest/membw", in("coll/schedule"), true},
 		{"diag", "dcgm/diag", in("perftest/membw"), true},
 		{"diag", "dcgm/diag", in("coll/cuda/driver"), false},
+		{"the rig", "internal/rig", in("perftest/membw"), true},
+		{"the rig", "internal/rig", in("coll/cuda/driver"), false},
 		{"what perftest stands on", "perftest/probe", in("coll/elem"), true},
 		{"what perftest stands on", "perftest/probe", in("dcgm"), true},
 		{"what perftest stands on", "perftest/probe", in("harness/image"), true},

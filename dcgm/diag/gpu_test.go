@@ -17,7 +17,7 @@ import (
 const inside = "DIAG_TEST_FAKE"
 
 // open opens the GPUs, or skips the test.
-func open(t *testing.T) *rig {
+func open(t *testing.T) *machine {
 	t.Helper()
 	m, err := Open(sysfs.FS{})
 	n := 0
@@ -32,11 +32,11 @@ func open(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	return m.(*rig)
+	return m.(*machine)
 }
 
 // take prepares a GPU and some of its memory: little where it is the processor's.
-func take(t *testing.T, r *rig, gpu int) *device {
+func take(t *testing.T, r *machine, gpu int) *device {
 	t.Helper()
 	d, err := r.Device(gpu)
 	check(t, err)
@@ -190,7 +190,7 @@ func TestGPURemote(t *testing.T) {
 		if err != nil || x.Written.Count+x.ReadBy.Count != 0 || x.Write <= 0 || !x.Staged && x.Read <= 0 {
 			t.Errorf("%+v, %v", x, err)
 		}
-		if direct := r.Peer(pair[0].gpu.Index, pair[1].gpu.Index) == nil; direct == x.Staged {
+		if direct := r.Peer(pair[0].Info.Ordinal, pair[1].Info.Ordinal) == nil; direct == x.Staged {
 			t.Errorf("direct access %v, staged %v", direct, x.Staged)
 		}
 	}
@@ -203,7 +203,7 @@ func TestGPUProducts(t *testing.T) {
 	d := take(t, r, 0)
 	for _, fast := range []bool{true, false} {
 		if fast && !d.fast {
-			if d.gpu.Compute == "9.0" {
+			if d.Info.ComputeMajor == 9 && d.Info.ComputeMinor == 0 {
 				t.Error("the driver does not take the kernels of warpgroup.cu")
 			}
 			continue

@@ -56,10 +56,10 @@ func (d *device) Take(most int64) (got, of int64, err error) {
 
 // Write implements Device.
 func (d *device) Write(p Pattern) (float64, error) {
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return 0, err
 	}
-	return d.timed(func() error {
+	return d.lane.Time(func() error {
 		for _, m := range d.pieces {
 			if err := d.write(m.at, m.bytes, p); err != nil {
 				return err
@@ -70,7 +70,7 @@ func (d *device) Write(p Pattern) (float64, error) {
 }
 
 func (d *device) write(at driver.Ptr, bytes int64, p Pattern) error {
-	return d.launch("pattern_write", d.kernels["pattern_write"].blocks, uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
+	return d.launch("pattern_write", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
 }
 
 // verify enqueues the comparison; base is where the pattern was written.
@@ -79,18 +79,18 @@ func (d *device) verify(at driver.Ptr, bytes int64, p Pattern, base driver.Ptr, 
 	if invert {
 		flag = 1
 	}
-	return d.launch("pattern_verify", d.kernels["pattern_verify"].blocks, uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed, uint64(base), flag, uint64(d.wrong))
+	return d.launch("pattern_verify", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed, uint64(base), flag, uint64(d.wrong))
 }
 
 // found runs comparisons, and gives what they found.
 func (d *device) found(f func() error) (m Miscompares, seconds float64, err error) {
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return m, 0, err
 	}
-	if err := driver.Memset8Async(d.wrong, 0, miscompareBytes, d.stream); err != nil {
+	if err := driver.Memset8Async(d.wrong, 0, miscompareBytes, d.lane.Stream); err != nil {
 		return m, 0, err
 	}
-	if seconds, err = d.timed(f); err != nil {
+	if seconds, err = d.lane.Time(f); err != nil {
 		return m, 0, err
 	}
 	b := make([]byte, miscompareBytes)
@@ -115,15 +115,15 @@ func (d *device) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
 
 // Flip implements Device.
 func (d *device) Flip(offset int64, mask uint64) error {
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return err
 	}
 	for _, m := range d.pieces {
 		if offset < m.bytes {
-			if err := d.launch("flip", 1, uint64(m.at)+uint64(offset), mask); err != nil {
+			if err := d.Run("flip", d.lane.Stream, 1, uint64(m.at)+uint64(offset), mask); err != nil {
 				return err
 			}
-			return d.stream.Synchronize()
+			return d.lane.Synchronize()
 		}
 		offset -= m.bytes
 	}
@@ -135,7 +135,7 @@ const streamB, streamC, streamA = 1.5, 2.25, streamB + 3*streamC
 
 // Stream implements Device. Arrays are a third each of the largest piece.
 func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return 0, 0, err
 	}
 	var room piece
@@ -157,17 +157,17 @@ func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
 	}
 	words := uint64(n) / 16
 	run := func(name string, params ...uint64) func() error {
-		return func() error { return d.launch(name, d.kernels[name].blocks, append(params, words)...) }
+		return func() error { return d.launch(name, append(params, words)...) }
 	}
 	switch s {
 	case WriteOnly:
-		seconds, err = d.timed(func() error { return fill(a, streamB) })
+		seconds, err = d.lane.Time(func() error { return fill(a, streamB) })
 		return n, seconds, errors.Join(err, d.summed(a, n, streamB))
 	case Copy:
-		seconds, err = d.timed(run("stream_copy", uint64(a), uint64(b)))
+		seconds, err = d.lane.Time(run("stream_copy", uint64(a), uint64(b)))
 		return 2 * n, seconds, errors.Join(err, d.summed(a, n, streamB))
 	case Triad:
-		seconds, err = d.timed(run("stream_triad", uint64(a), uint64(b), uint64(c)))
+		seconds, err = d.lane.Time(run("stream_triad", uint64(a), uint64(b), uint64(c)))
 		return 3 * n, seconds, errors.Join(err, d.summed(a, n, streamA))
 	}
 	seconds, err = d.sum(b, n, streamB)
@@ -182,11 +182,11 @@ func (d *device) summed(at driver.Ptr, bytes int64, v float64) error {
 
 // sum reads memory, and adds it up.
 func (d *device) sum(at driver.Ptr, bytes int64, v float64) (float64, error) {
-	if err := driver.Memset8Async(d.wrong, 0, 8, d.stream); err != nil {
+	if err := driver.Memset8Async(d.wrong, 0, 8, d.lane.Stream); err != nil {
 		return 0, err
 	}
-	seconds, err := d.timed(func() error {
-		return d.launch("stream_read", d.kernels["stream_read"].blocks, uint64(at), uint64(bytes)/16, uint64(d.wrong))
+	seconds, err := d.lane.Time(func() error {
+		return d.launch("stream_read", uint64(at), uint64(bytes)/16, uint64(d.wrong))
 	})
 	if err != nil {
 		return 0, err

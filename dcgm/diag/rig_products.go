@@ -49,7 +49,7 @@ const (
 func (d *device) Product(w Work) (Products, error) {
 	p := d.product(w.Kind)
 	out := Products{Way: p.way}
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return out, err
 	}
 	if err := d.matrices(p, w); err != nil {
@@ -75,7 +75,7 @@ func (d *device) Product(w Work) (Products, error) {
 	if out.Seconds, err = d.multiply(p, rounds, reps, w.FlipSM, results); err != nil {
 		return out, err
 	}
-	blocks := d.kernels[p.kernel].blocks
+	blocks := d.Blocks(p.kernel)
 	out.Flops = p.flops() * float64(rounds) * float64(reps) * float64(blocks)
 	b := make([]byte, blocks*outcomeBytes)
 	if err := driver.CopyFromDevice(b, d.rooms[3]); err != nil {
@@ -93,20 +93,20 @@ func (d *device) Product(w Work) (Products, error) {
 
 // multiply runs the kernel.
 func (d *device) multiply(p product, rounds, reps, flip int, results driver.Ptr) (float64, error) {
-	k := d.kernels[p.kernel]
-	if err := driver.Memset8Async(d.rooms[3], 0, k.blocks*outcomeBytes, d.stream); err != nil {
+	blocks := d.Blocks(p.kernel)
+	if err := driver.Memset8Async(d.rooms[3], 0, blocks*outcomeBytes, d.lane.Stream); err != nil {
 		return 0, err
 	}
-	return d.timed(func() error {
-		return d.launch(p.kernel, k.blocks, uint64(d.rooms[0]), uint64(d.rooms[1]), uint64(results), uint64(rounds), uint64(reps), uint64(flip), uint64(d.rooms[3]))
+	return d.lane.Time(func() error {
+		return d.launch(p.kernel, uint64(d.rooms[0]), uint64(d.rooms[1]), uint64(results), uint64(rounds), uint64(reps), uint64(flip), uint64(d.rooms[3]))
 	})
 }
 
 // matrices puts the two matrices into the device's memory.
 func (d *device) matrices(p product, w Work) error {
 	most := 1
-	for _, k := range d.kernels {
-		most = max(most, k.blocks)
+	for _, name := range []string{"fma_f32", "fma_f64", "mma_bf16", "mma_f16", "wgmma_bf16", "wgmma_f16"} {
+		most = max(most, d.Blocks(name))
 	}
 	for len(d.rooms) < 4 {
 		n := []int{matrixBytes, matrixBytes, resultBytes, most * outcomeBytes}[len(d.rooms)]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
-	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -331,33 +329,6 @@ func TestNear(t *testing.T) {
 		if err := sysfs.Near(cpus, func() error { called = true; return errors.New("said") }); err == nil || err.Error() != "said" || !called {
 			t.Errorf("%q: %v", text, err)
 		}
-	}
-}
-
-// TestLocalities: where a GPU sits is what the kernel says.
-func TestLocalities(t *testing.T) {
-	archive, err := os.ReadFile("../../harness/sysfs/testdata/h200-vm.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs := sysfstest.Tree(t, archive)
-	devices, err := fs.PCI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := localities(fs)
-	gpus := 0
-	for _, d := range devices {
-		if !d.IsGPU() {
-			continue
-		}
-		gpus++
-		if l := got[d.BusID]; l.node != d.NUMANode || l.device != "2335" || l.node >= 0 && l.cpus.Len() == 0 {
-			t.Errorf("%v: %+v", d.BusID, l)
-		}
-	}
-	if gpus == 0 {
-		t.Error("the machine has no GPU")
 	}
 }
 
