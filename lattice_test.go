@@ -110,7 +110,7 @@ var lattice = []rule{
 		why: "which way is better is one table, for those that measure and those that read",
 	},
 	{
-		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./harness/quantity", "./internal/attest"}, deep: true,
+		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./harness/quantity", "./harness/stat", "./internal/attest"}, deep: true,
 		why: "what drifted follows from the certificates alone; where they are from is the caller's matter",
 	},
 	{
@@ -172,6 +172,10 @@ var lattice = []rule{
 	{
 		name: "the control channel", who: []string{"perftest/probe/wire"}, not: []string{"*"}, except: []string{"golang.org/x/sys/..."}, deep: true,
 		why: "others can speak perftest's protocol with this package alone",
+	},
+	{
+		name: "the judge", who: []string{"perftest/judge"}, not: []string{"*"}, deep: true,
+		why: "it judges numbers, and knows nothing of what they are of",
 	},
 	{
 		name: "dcgm", who: []string{"dcgm/..."}, unless: []string{"dcgm/diag"}, not: []string{"./coll/...", "./perftest/...", "./harness/suite", "./build/..."},
@@ -363,6 +367,7 @@ func TestLatticeBites(t *testing.T) {
 		{"plain text", "internal/plain", in("harness/certificate"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
+		{"the judge", "perftest/judge", in("perftest/mesh"), true},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},
 		{"what health stands on", "dcgm/health", in("harness/nvml"), false},
 		{"what health stands on", "dcgm/health", "github.com/NVIDIA/go-nvml/pkg/nvml", true},

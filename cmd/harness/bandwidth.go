@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
@@ -171,7 +173,7 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 // report writes the report, and ends as its verdict says.
 func (o *bandwidthOptions) report(r *membw.Report) error {
 	err := writeReport(r, o.stdout, o.format, o.file)
-	if err == nil && r.Verdict == membw.Fail {
+	if err == nil && r.Verdict == judge.Fail {
 		return &statusError{exitFail, nil}
 	}
 	return err

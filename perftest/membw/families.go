@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -14,7 +17,7 @@ import (
 // A family is one kind of measurement.
 type family struct {
 	name, title, rule string
-	limits            Limits
+	limits            judge.Limits
 	latency           bool
 	shape             shape
 	flows             func(from, to int) []Flow // of a cell
@@ -180,7 +183,7 @@ func (j *job) plan() Plan {
 func (j *job) measure(ctx context.Context, f family, c *Cell) {
 	if c.From >= 0 && c.To >= 0 && c.From != c.To {
 		if err := cmpErr(j.Peer(c.From, c.To), j.Peer(c.To, c.From)); err != nil {
-			c.Verdict, c.Reason = NotApplicable, err.Error()
+			c.Verdict, c.Reason = judge.NotApplicable, err.Error()
 			return
 		}
 	}
@@ -243,7 +246,7 @@ func (j *job) measureVersus(ctx context.Context, flows []Flow, c *Cell) {
 	}
 	c.set(a, errors.Join(errs...))
 	if len(a) > 0 && len(b) > 0 {
-		c.Versus = &Rival{Way: "cuMemcpy", Value: median(b), Samples: b, Ratio: median(a) / median(b)}
+		c.Versus = &Rival{Way: "cuMemcpy", Value: stat.Median(b), Samples: b, Ratio: stat.Median(a) / stat.Median(b)}
 	}
 }
 
@@ -254,10 +257,10 @@ func (c *Cell) set(samples []float64, err error) {
 		err = errors.New("there are no samples")
 	}
 	if err != nil {
-		c.Verdict, c.Reason = Fail, err.Error()
+		c.Verdict, c.Reason = judge.Fail, err.Error()
 		return
 	}
-	c.Value = median(samples)
+	c.Value = stat.Median(samples)
 }
 
 // name is the cell for people.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -122,7 +124,7 @@ func TestGPUReport(t *testing.T) {
 	check(t, err)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			if c.Value <= 0 && c.Verdict != NotApplicable {
+			if c.Value <= 0 && c.Verdict != judge.NotApplicable {
 				t.Errorf("%s, %s: %+v", f.Name, c.name(), c)
 			}
 		}
@@ -146,7 +148,7 @@ func TestFakeWrong(t *testing.T) {
 	r, err := Run(t.Context(), open(t), o)
 	check(t, err)
 	wrong := func(c Cell) bool {
-		return c.Verdict == Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
+		return c.Verdict == judge.Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
 	}
 	for _, f := range r.Families { // the fake kernel makes no mistake
 		for _, c := range f.Cells {
@@ -155,7 +157,7 @@ func TestFakeWrong(t *testing.T) {
 			}
 		}
 	}
-	if r.Verdict != Fail {
+	if r.Verdict != judge.Fail {
 		t.Errorf("verdict %s", r.Verdict)
 	}
 }

@@ -144,7 +144,7 @@ func threeMatrices(e Engine, verb string) []matrixKind {
 	return []matrixKind{
 		kind("_"+verb+"1", name+"1", func(f []float64) float64 { return f[0] }),
 		kind("_"+verb+"2", name+"2", func(f []float64) float64 { return f[1] }),
-		kind("_total", "Total", sum),
+		kind("_total", "Total", func(f []float64) float64 { return f[0] + f[1] }),
 	}
 }
 

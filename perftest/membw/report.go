@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -18,19 +20,19 @@ const Host = -1
 
 // A Report is what was measured of a node, and what it is worth.
 type Report struct {
-	Schema   int       `json:"schema"`
-	Version  string    `json:"version"` // of the program
-	Host     string    `json:"host"`
-	Time     time.Time `json:"time"`
-	Driver   string    `json:"driver,omitempty"`
-	Bytes    int       `json:"bytes"` // of a copy
-	Samples  int       `json:"samples"`
-	Copies   int       `json:"copies"` // that a sample times
-	Warmup   int       `json:"warmup"` // copies before those
-	GPUs     []Subject `json:"gpus"`
-	Families []Family  `json:"families"`
-	Findings []Finding `json:"findings"`
-	Verdict  Verdict   `json:"verdict"`
+	Schema   int           `json:"schema"`
+	Version  string        `json:"version"` // of the program
+	Host     string        `json:"host"`
+	Time     time.Time     `json:"time"`
+	Driver   string        `json:"driver,omitempty"`
+	Bytes    int           `json:"bytes"` // of a copy
+	Samples  int           `json:"samples"`
+	Copies   int           `json:"copies"` // that a sample times
+	Warmup   int           `json:"warmup"` // copies before those
+	GPUs     []Subject     `json:"gpus"`
+	Families []Family      `json:"families"`
+	Findings []Finding     `json:"findings"`
+	Verdict  judge.Verdict `json:"verdict"`
 }
 
 // A Subject is a GPU with what it should reach.
@@ -51,29 +53,29 @@ type Peaks struct {
 
 // A Family is one kind of measurement, of all GPUs or pairs.
 type Family struct {
-	Name    string   `json:"name"`
-	Title   string   `json:"title"`
-	Rule    string   `json:"rule"` // which bytes count
-	Unit    string   `json:"unit"` // "GB/s" or "ns"
-	Limits  Limits   `json:"limits"`
-	Cells   []Cell   `json:"cells"`
-	Changes []Change `json:"changes,omitempty"` // of the GPUs' links meanwhile
-	Seconds float64  `json:"seconds"`           // that it took
+	Name    string       `json:"name"`
+	Title   string       `json:"title"`
+	Rule    string       `json:"rule"` // which bytes count
+	Unit    string       `json:"unit"` // "GB/s" or "ns"
+	Limits  judge.Limits `json:"limits"`
+	Cells   []Cell       `json:"cells"`
+	Changes []Change     `json:"changes,omitempty"` // of the GPUs' links meanwhile
+	Seconds float64      `json:"seconds"`           // that it took
 }
 
 // A Cell is the measurement of a GPU or a pair. Either there is a value, or an
 // error, or it was not possible.
 type Cell struct {
-	From       int       `json:"from"` // a GPU, or Host
-	To         int       `json:"to"`
-	Value      float64   `json:"value"` // the median of the samples
-	Samples    []float64 `json:"samples"`
-	Reference  float64   `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
-	Efficiency float64   `json:"efficiency,omitempty"` // Value / Reference
-	Verdict    Verdict   `json:"verdict"`
-	Reason     string    `json:"reason,omitempty"` // of a verdict other than pass
-	Limits     *Limits   `json:"limits,omitempty"` // where the family's do not hold
-	Versus     *Rival    `json:"versus,omitempty"`
+	From       int           `json:"from"` // a GPU, or Host
+	To         int           `json:"to"`
+	Value      float64       `json:"value"` // the median of the samples
+	Samples    []float64     `json:"samples"`
+	Reference  float64       `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
+	Efficiency float64       `json:"efficiency,omitempty"` // Value / Reference
+	Verdict    judge.Verdict `json:"verdict"`
+	Reason     string        `json:"reason,omitempty"` // of a verdict other than pass
+	Limits     *judge.Limits `json:"limits,omitempty"` // where the family's do not hold
+	Versus     *Rival        `json:"versus,omitempty"`
 }
 
 // A Rival is the same copies by another way, in turns with ours.
@@ -94,10 +96,10 @@ type Change struct {
 
 // A Finding names what is wrong.
 type Finding struct {
-	Family  string  `json:"family"`
-	GPUs    []int   `json:"gpus"`
-	Verdict Verdict `json:"verdict"`
-	Text    string  `json:"text"`
+	Family  string        `json:"family"`
+	GPUs    []int         `json:"gpus"`
+	Verdict judge.Verdict `json:"verdict"`
+	Text    string        `json:"text"`
 }
 
 // Options are how to make a Report.
@@ -135,7 +137,7 @@ func Run(ctx context.Context, m Machine, o Options) (*Report, error) {
 		r.GPUs = append(r.GPUs, subject(g, links, o.DB))
 	}
 	if err := connect(m, true); err != nil {
-		r.Findings = append(r.Findings, Finding{Verdict: Fail, Text: fmt.Sprintf("peer access: %v", err)})
+		r.Findings = append(r.Findings, Finding{Verdict: judge.Fail, Text: fmt.Sprintf("peer access: %v", err)})
 	}
 	j := &job{Machine: m, Options: o, report: r, links: links}
 	for _, f := range families {
@@ -168,14 +170,14 @@ func connect(m Machine, on bool) error {
 
 // conclude gives the verdict on all.
 func (r *Report) conclude() {
-	r.Verdict = Pass
+	r.Verdict = judge.Pass
 	r.Findings = append(r.Findings, r.linkFindings()...)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			r.Verdict = r.Verdict.worse(c.Verdict)
+			r.Verdict = r.Verdict.Worse(c.Verdict)
 		}
 	}
 	for _, f := range r.Findings {
-		r.Verdict = r.Verdict.worse(f.Verdict)
+		r.Verdict = r.Verdict.Worse(f.Verdict)
 	}
 }

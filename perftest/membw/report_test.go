@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -83,7 +85,7 @@ func broken() *bench {
 // TestReport: a healthy node passes; the text, the JSON and the table.
 func TestReport(t *testing.T) {
 	r := report(t, h200s(4), nil)
-	if r.Verdict != Pass || len(r.Findings) != 0 {
+	if r.Verdict != judge.Pass || len(r.Findings) != 0 {
 		t.Errorf("%s, %+v", r.Verdict, r.Findings)
 	}
 	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (Peaks{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
@@ -119,7 +121,7 @@ func TestBroken(t *testing.T) {
 		})
 	})
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || r.Verdict != Fail {
+	if err := r.WriteText(&text); err != nil || r.Verdict != judge.Fail {
 		t.Errorf("%v, %s", err, r.Verdict)
 	}
 	golden.Check(t, "broken.txt", text.String())
@@ -137,7 +139,7 @@ func TestUnknown(t *testing.T) {
 	b.name, b.apart = "NVIDIA Something", [2]int{0, 2}
 	r := report(t, b, func(o *Options) { o.Links = nil })
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || r.Verdict != Pass {
+	if err := r.WriteText(&text); err != nil || r.Verdict != judge.Pass {
 		t.Errorf("%v, %s, %+v", err, r.Verdict, r.Findings)
 	}
 	golden.Check(t, "unknown.txt", text.String())
@@ -160,7 +162,7 @@ func TestPCIePeers(t *testing.T) {
 	})
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != Pass || c.Limits == nil {
+			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != judge.Pass || c.Limits == nil {
 				t.Errorf("%s: %+v", f.Name, c)
 			}
 		}
@@ -182,36 +184,37 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	l := Limits{Pass: 0.8, Fail: 0.7, MedianWarn: 0.95, MedianFail: 0.85}
+	l := judge.Limits{Pass: 0.8, Fail: 0.7, MedianWarn: 0.95, MedianFail: 0.85}
 	for _, c := range []struct {
-		limits           Limits
+		limits           judge.Limits
 		value, reference float64
 		others           []float64
-		want             Verdict
+		want             judge.Verdict
 	}{
-		{l, 80, 100, nil, Pass},
-		{l, 79, 100, nil, Warn},
-		{l, 70, 100, nil, Warn},
-		{l, 69, 100, nil, Fail},
-		{l, 120, 100, nil, Pass},
-		{l, 69, 0, nil, Pass},                       // nothing is known
-		{l, 69, 0, []float64{69, 100}, Pass},        // two are too few for a median
-		{l, 69, 0, []float64{69, 100, 100}, Fail},   // far behind
-		{l, 90, 100, []float64{90, 100, 100}, Warn}, // behind
-		{l, 75, 100, []float64{75, 75, 75}, Warn},   // all the same, and slow
-		{l, 75, 100, []float64{75, 100, 100}, Fail}, // the worse of both
-		{latencyLimits, 100, 0, []float64{100, 100, 300}, Pass},
-		{latencyLimits, 160, 0, []float64{100, 100, 160}, Warn},
-		{latencyLimits, 301, 0, []float64{100, 100, 301}, Fail},
-		{contentionLimits, 30, 100, nil, Warn}, // shared by design
+		{l, 80, 100, nil, judge.Pass},
+		{l, 79, 100, nil, judge.Warn},
+		{l, 70, 100, nil, judge.Warn},
+		{l, 69, 100, nil, judge.Fail},
+		{l, 120, 100, nil, judge.Pass},
+		{l, 69, 0, nil, judge.Pass},                       // nothing is known
+		{l, 69, 0, []float64{69, 100}, judge.Pass},        // two are too few for a median
+		{l, 69, 0, []float64{69, 100, 100}, judge.Fail},   // far behind
+		{l, 90, 100, []float64{90, 100, 100}, judge.Warn}, // behind
+		{l, 75, 100, []float64{75, 75, 75}, judge.Warn},   // all the same, and slow
+		{l, 75, 100, []float64{75, 100, 100}, judge.Fail}, // the worse of both
+		{latencyLimits, 100, 0, []float64{100, 100, 300}, judge.Pass},
+		{latencyLimits, 160, 0, []float64{100, 100, 160}, judge.Warn},
+		{latencyLimits, 301, 0, []float64{100, 100, 301}, judge.Fail},
+		{contentionLimits, 30, 100, nil, judge.Warn}, // shared by design
 	} {
-		got, why := c.limits.judge(&Cell{Value: c.value, Reference: c.reference}, "GB/s", c.others)
-		if got != c.want || (why == "") != (got == Pass) {
-			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, got, why, c.want)
+		cell := Cell{Value: c.value, Reference: c.reference}
+		cell.judge(c.limits, "GB/s", c.others)
+		if cell.Verdict != c.want || (cell.Reason == "") != (c.want == judge.Pass) {
+			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, cell.Verdict, cell.Reason, c.want)
 		}
 	}
-	for _, c := range []struct{ a, b, want Verdict }{{Pass, Warn, Warn}, {Fail, Warn, Fail}, {NotApplicable, Pass, Pass}, {"", NotApplicable, ""}} {
-		if got := c.a.worse(c.b); got != c.want {
+	for _, c := range []struct{ a, b, want judge.Verdict }{{judge.Pass, judge.Warn, judge.Warn}, {judge.Fail, judge.Warn, judge.Fail}, {judge.NotApplicable, judge.Pass, judge.Pass}, {"", judge.NotApplicable, ""}} {
+		if got := c.a.Worse(c.b); got != c.want {
 			t.Errorf("%q or %q: %q", c.a, c.b, got)
 		}
 	}
@@ -240,9 +243,9 @@ func TestBlame(t *testing.T) {
 		f := Family{Title: "copies", Cells: c.shape.cells(c.n)}
 		for i := range f.Cells {
 			cell := &f.Cells[i]
-			cell.Value, cell.Verdict = 1, Pass
+			cell.Value, cell.Verdict = 1, judge.Pass
 			if c.bad(cell.From, cell.To) {
-				cell.Verdict, cell.Reason = Warn, "slow"
+				cell.Verdict, cell.Reason = judge.Warn, "slow"
 			}
 		}
 		var got []string
@@ -274,7 +277,7 @@ func TestPeaks(t *testing.T) {
 			t.Errorf("%+v: %g; want %g", c.to, got, c.want)
 		}
 	}
-	for rule, limits := range map[string]Limits{
+	for rule, limits := range map[string]judge.Limits{
 		"host_copy_fraction": hostLimits, "memory_traffic_fraction": localLimits, "payload_fraction_of_advertised": peerLimits,
 	} {
 		if want := db.Rules[rule].Low; limits.Pass != want {

@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // A LatencyResult is a line of a latency test. Times are nanoseconds, one way
@@ -48,31 +50,10 @@ func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) Latency
 	}
 	at := func(i int) float64 { return sorted[min(i, len(sorted)-1)] }
 	kept := sorted[:m]
-	r.Min, r.Max, r.Typical = sorted[0], at(m), median(kept)
+	r.Min, r.Max, r.Typical = sorted[0], at(m), stat.Median(kept)
 	r.P99, r.P999 = at(int(math.Ceil(0.99*float64(m)))), at(int(math.Ceil(0.999*float64(m))))
-	r.Average, r.Stdev = moments(kept)
+	r.Average, r.Stdev = stat.Moments(kept)
 	return r
-}
-
-// median is that of sorted values.
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
-}
-
-// moments are mean and standard deviation.
-func moments(v []float64) (mean, stdev float64) {
-	for _, x := range v {
-		mean += x
-	}
-	mean /= float64(len(v))
-	for _, x := range v {
-		stdev += (x - mean) * (x - mean)
-	}
-	return mean, math.Sqrt(stdev / float64(len(v)))
 }
 
 // TimedLatency makes a result of a test with a duration: iterations within the

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // TestLatencies: perftest's rules, on numbers that one can follow.
@@ -99,7 +101,7 @@ func TestHistogram(t *testing.T) {
 			v = append(v, float64(x))
 		}
 		slices.Sort(v)
-		mean, stdev := moments(v)
+		mean, stdev := stat.Moments(v)
 		if math.Abs(h.Mean()-mean) > 1e-6*mean || math.Abs(h.Stdev()-stdev) > 1e-6*mean {
 			t.Errorf("mean %v, stdev %v; want %v, %v", h.Mean(), h.Stdev(), mean, stdev)
 		}
