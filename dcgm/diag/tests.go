@@ -107,6 +107,3 @@ func (t Test) param(name string) (Param, bool) {
 	}
 	return Param{}, false
 }
-
-// Hidden says whether a parameter is not for users.
-func (p Param) Hidden() bool { return p.hidden }

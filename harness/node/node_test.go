@@ -53,11 +53,11 @@ func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Res
 // directed fails for a figure of which nobody has said which way is better.
 func directed(t *testing.T, r certificate.Result) {
 	t.Helper()
-	if m := r.Measured; m != nil && len(r.Objects) == 0 && !quantity.Known(r.ID, "", m.Unit) {
+	if m := r.Measured; m != nil && len(r.Objects) == 0 && quantity.Of(r.ID, "", m.Unit, "") == quantity.Unknown {
 		t.Errorf("%s is measured in %s, and harness/quantity does not know which way is better", r.ID, m.Unit)
 	}
 	for _, o := range r.Objects {
-		if m := o.Measured; m != nil && !quantity.Known(r.ID, o.Quantity, m.Unit) {
+		if m := o.Measured; m != nil && quantity.Of(r.ID, o.Quantity, m.Unit, "") == quantity.Unknown {
 			t.Errorf("%s measures %q of %s in %s, and harness/quantity does not know which way is better", r.ID, o.Quantity, o.Name, m.Unit)
 		}
 	}
@@ -79,7 +79,7 @@ func TestQuantities(t *testing.T) {
 	for id, r := range rules {
 		if r.Unit != "" {
 			counted = append(counted, id)
-			if !quantity.Known("after/"+id, "", r.Unit) {
+			if quantity.Of("after/"+id, "", r.Unit, "") == quantity.Unknown {
 				t.Errorf("%s in %s has no direction", id, r.Unit)
 			}
 		}

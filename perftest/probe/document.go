@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -184,16 +183,4 @@ func (c *Config) documentLat(r *LatencyResult) DocumentLat {
 // DocumentJSON is the Document as text.
 func (c *Config) DocumentJSON(o *Outcome, failure error) ([]byte, error) {
 	return indented(c.Document(o, failure))
-}
-
-// ReadDocument reads a Document back.
-func ReadDocument(b []byte) (Document, error) {
-	var d Document
-	if err := json.Unmarshal(b, &d); err != nil {
-		return d, fmt.Errorf("this is no result of harness ib --output json: %w", err)
-	}
-	if d.Schema != Schema {
-		return d, fmt.Errorf("the document's schema is %d; this reads %d: use the harness that wrote it", d.Schema, Schema)
-	}
-	return d, nil
 }

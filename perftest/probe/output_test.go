@@ -170,15 +170,11 @@ func TestJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden.Check(t, p.name+".json", string(own))
-			if d, err := ReadDocument(own); err != nil || d.Tool != c.Tool() || !d.Passed {
-				t.Errorf("ReadDocument = %+v, %v", d, err)
+			var d Document
+			if err := json.Unmarshal(own, &d); err != nil || d.Schema != Schema || d.Tool != c.Tool() || !d.Passed {
+				t.Errorf("the document is %+v, %v", d, err)
 			}
 		})
-	}
-	for _, bad := range []string{"", "[]", `{"schema": 2}`, "Test"} {
-		if _, err := ReadDocument([]byte(bad)); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
 	}
 }
 

@@ -26,8 +26,6 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/assay-hpc/assay/coll/elem"
 )
 
 //go:generate go run ./gen
@@ -42,21 +40,6 @@ var archs = []int{90, 80}
 
 // Movement is the module of the kernels that only move bytes.
 const Movement = "movement"
-
-// Modules are the names of all modules, Movement and the Module of each element
-// type and operation, and of their variants for few ranks.
-func Modules() []string {
-	m := []string{Movement}
-	for _, t := range elem.Types {
-		for op := elem.Sum; op < elem.Avg; op++ {
-			m = append(m, Module(t, op))
-		}
-	}
-	for _, module := range m {
-		m = append(m, ForRanks(module, FewRanks))
-	}
-	return m
-}
 
 // PTX reads a module, from one of the directories of Files, for processors of
 // compute capability cc, ten times the major plus the minor number: for the newest

@@ -104,7 +104,7 @@ func TestDamaged(t *testing.T) {
 	}
 	changed := slices.Clone(whole)
 	changed[len(changed)/2] ^= 1
-	last := Modules()[len(Modules())-1]
+	last := modules()[len(modules())-1]
 	for name, b := range map[string][]byte{"whole": whole, "cut": whole[:len(whole)/2], "changed": changed, "empty": {}, "other": []byte("not zstd")} {
 		text, err := PTX(fstest.MapFS{"sm_90.tar.zst": {Data: b}}, last, 90)
 		if (err == nil) != (name == "whole") || (len(text) > 0) != (name == "whole") {
@@ -141,7 +141,7 @@ func TestPTX(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		modules := Modules()
+		all := modules()
 		for files := tar.NewReader(bytes.NewReader(plain)); ; {
 			h, err := files.Next()
 			if err == io.EOF {
@@ -155,12 +155,12 @@ func TestPTX(t *testing.T) {
 				t.Fatal(err)
 			}
 			module := strings.TrimSuffix(h.Name, ".ptx")
-			i := slices.Index(modules, module)
+			i := slices.Index(all, module)
 			if i < 0 {
 				t.Errorf("%s has %s, which is no module, or twice", archive, h.Name)
 				continue
 			}
-			modules = slices.Delete(modules, i, i+1)
+			all = slices.Delete(all, i, i+1)
 			if !strings.Contains(string(text), fmt.Sprintf(".target sm_%d\n", arch)) {
 				t.Errorf("%s in %s is for another target", h.Name, archive)
 			}
@@ -175,8 +175,8 @@ func TestPTX(t *testing.T) {
 				t.Errorf("%s in %s: kernels %v; want %v", module, archive, names, want)
 			}
 		}
-		if len(modules) > 0 {
-			t.Errorf("%s has not %v", archive, modules)
+		if len(all) > 0 {
+			t.Errorf("%s has not %v", archive, all)
 		}
 	}
 	for _, none := range []string{"float", "float17_sum", "float_avg", ForRanks("float_avg", 2), "float_sum.r3"} {
@@ -203,7 +203,7 @@ func TestNames(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	variants := 0
-	for _, m := range Modules() {
+	for _, m := range modules() {
 		if strings.HasSuffix(m, ".r4") {
 			variants++
 			continue
@@ -225,4 +225,19 @@ func TestNames(t *testing.T) {
 	if want := 5 + 12*4*7 - 4*2; len(seen) != want {
 		t.Errorf("%d kernels; want %d", len(seen), want)
 	}
+}
+
+// modules are the names of all modules, Movement and the Module of each element
+// type and operation, and of their variants for few ranks.
+func modules() []string {
+	m := []string{Movement}
+	for _, t := range elem.Types {
+		for op := elem.Sum; op < elem.Avg; op++ {
+			m = append(m, Module(t, op))
+		}
+	}
+	for _, module := range m {
+		m = append(m, ForRanks(module, FewRanks))
+	}
+	return m
 }

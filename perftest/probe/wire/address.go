@@ -145,14 +145,9 @@ func CompareGIDs(mine, peer Address) error {
 		ErrMismatch, here, there)
 }
 
-// Swap makes one exchange of records. The form that is sent is also the one
-// that is expected.
-func (c *Conn) Swap(ctx context.Context, mine Address) (Address, error) {
-	return c.SwapFor(ctx, "an address record", mine)
-}
-
-// SwapFor is Swap with a name for errors: "QP 1's address record", "the
-// barrier before the measurement".
+// SwapFor makes one exchange of records. The form that is sent is also the one that
+// is expected. Errors name it: "QP 1's address record", "the barrier before the
+// measurement".
 func (c *Conn) SwapFor(ctx context.Context, what string, mine Address) (Address, error) {
 	b, err := c.record(mine)
 	if err != nil {

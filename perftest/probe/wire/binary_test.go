@@ -79,7 +79,7 @@ func TestOverCM(t *testing.T) {
 			if _, _, err := c.Hello(soon(t), hello, false); err != nil {
 				t.Fatal(err)
 			}
-			if a, err := c.Swap(soon(t), Address{QPN: 6}); err != nil || a.QPN != 5 {
+			if a, err := c.SwapFor(soon(t), "an address record", Address{QPN: 6}); err != nil || a.QPN != 5 {
 				t.Errorf("Swap = %+v, %v", a, err)
 			}
 			_ = theirs.CloseWrite()

@@ -135,7 +135,7 @@ func serve(ctx context.Context, c *Conn, gid bool) error {
 		}
 	}
 	for range 4 {
-		if _, err := c.Swap(ctx, Address{HasGID: gid}); err != nil {
+		if _, err := c.SwapFor(ctx, "an address record", Address{HasGID: gid}); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func serve(ctx context.Context, c *Conn, gid bool) error {
 		return err
 	}
 	_ = r.Check()
-	if _, err := c.Swap(ctx, Address{HasGID: gid}); err != nil {
+	if _, err := c.SwapFor(ctx, "an address record", Address{HasGID: gid}); err != nil {
 		return err
 	}
 	c.Bye()

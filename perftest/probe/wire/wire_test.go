@@ -34,7 +34,7 @@ func TestTranscript(t *testing.T) {
 				t.Fatalf("Hello = %+v, %+v, %v", agreed, peer, err)
 			}
 			for range 4 {
-				got, err := c.Swap(ctx, record(t, role))
+				got, err := c.SwapFor(ctx, "an address record", record(t, role))
 				if err != nil || got != record(t, role.Other()) {
 					t.Fatalf("Swap = %+v, %v", got, err)
 				}
@@ -46,7 +46,7 @@ func TestTranscript(t *testing.T) {
 			if err := got.Check(); (err != nil) != (role == Client) {
 				t.Errorf("Check(%+v) = %v", got, err)
 			}
-			if _, err := c.Swap(ctx, record(t, role)); err != nil {
+			if _, err := c.SwapFor(ctx, "an address record", record(t, role)); err != nil {
 				t.Fatal(err)
 			}
 			c.Bye()
@@ -223,7 +223,7 @@ func TestReportCheck(t *testing.T) {
 func TestOneWrite(t *testing.T) {
 	w := &writes{Conn: discard{}}
 	c := NewConn(w, Client, Options{})
-	_, _ = c.Swap(t.Context(), Address{HasGID: true})
+	_, _ = c.SwapFor(t.Context(), "an address record", Address{HasGID: true})
 	c.failed = nil
 	_, _, _ = c.Hello(t.Context(), hello, false)
 	if fmt.Sprint(w.sizes) != "[108 16]" {
@@ -254,8 +254,8 @@ func (discard) SetReadDeadline(time.Time) error { return nil }
 func TestOutOfStep(t *testing.T) {
 	w := &writes{Conn: discard{}}
 	c := NewConn(w, Client, Options{})
-	_, first := c.Swap(t.Context(), Address{})
-	_, second := c.Swap(t.Context(), Address{})
+	_, first := c.SwapFor(t.Context(), "an address record", Address{})
+	_, second := c.SwapFor(t.Context(), "an address record", Address{})
 	if first == nil || first != second || len(w.sizes) != 1 {
 		t.Errorf("%v; %v; %d writes", first, second, len(w.sizes))
 	}
@@ -269,13 +269,13 @@ func TestSetTimeout(t *testing.T) {
 	if before := c.SetTimeout(30 * time.Millisecond); before != time.Hour {
 		t.Errorf("before: %v", before)
 	}
-	if _, err := c.Swap(context.Background(), Address{}); !errors.Is(err, ErrTimeout) {
+	if _, err := c.SwapFor(context.Background(), "an address record", Address{}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("own limit: %v", err)
 	}
 	c = NewConn(ours, Server, Options{Timeout: -1})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := c.Swap(ctx, Address{}); !errors.Is(err, ErrTimeout) {
+	if _, err := c.SwapFor(ctx, "an address record", Address{}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("context's limit: %v", err)
 	}
 }
