@@ -38,7 +38,7 @@ type fakeDevice struct {
 	gpu      int
 	fault    string
 	taken    int64
-	pattern  Pattern
+	pattern  memPattern
 	flipped  bool
 	products int
 }
@@ -62,7 +62,7 @@ func (d *fakeDevice) Take(most int64) (int64, int64, error) {
 	return d.taken, 150e9, nil
 }
 
-func (d *fakeDevice) Write(p Pattern) (float64, error) {
+func (d *fakeDevice) Write(p memPattern) (float64, error) {
 	switch d.fault {
 	case "crash":
 		panic("a crash")
@@ -79,10 +79,10 @@ func (d *fakeDevice) Write(p Pattern) (float64, error) {
 	return d.slow() * float64(d.taken) / 4.4e12, nil
 }
 
-func (d *fakeDevice) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
-	var m Miscompares
-	if d.flipped || d.fault == "memory" && p.Kind == WalkingOne && p.Seed == 3 {
-		m = Miscompares{2, 0x11, []Miscompare{{0x7000, 8, 9}, {0x8000, 8, 0x18}}}
+func (d *fakeDevice) Verify(p memPattern, invert bool) (miscompares, float64, error) {
+	var m miscompares
+	if d.flipped || d.fault == "memory" && p.Kind == walkingOne && p.Seed == 3 {
+		m = miscompares{2, 0x11, []miscompare{{0x7000, 8, 9}, {0x8000, 8, 0x18}}}
 	}
 	d.flipped = false
 	if want := d.pattern; want.Kind != p.Kind || want.Seed != p.Seed {
@@ -96,41 +96,41 @@ func (d *fakeDevice) Verify(p Pattern, invert bool) (Miscompares, float64, error
 
 func (d *fakeDevice) Flip(int64, uint64) error { d.flipped = true; return nil }
 
-func (d *fakeDevice) Stream(s Stream) (int64, float64, error) {
+func (d *fakeDevice) Stream(s streamKind) (int64, float64, error) {
 	return 4e9, d.slow() * 4e9 / 4.2e12, nil
 }
 
-func (d *fakeDevice) Host(dir Direction, copies int) (int64, float64, Miscompares, error) {
-	var m Miscompares
-	if d.fault == "host" && dir == ToHost {
-		m = Miscompares{1, 4, []Miscompare{{64, 0, 4}}}
+func (d *fakeDevice) Host(dir direction, copies int) (int64, float64, miscompares, error) {
+	var m miscompares
+	if d.fault == "host" && dir == toHost {
+		m = miscompares{1, 4, []miscompare{{64, 0, 4}}}
 	}
 	return 64e6 * int64(copies), d.slow() * 64e6 * float64(copies) / 55e9, m, nil
 }
 
-func (d *fakeDevice) Remote(peer Device, p Pattern) (Remote, error) {
-	r := Remote{Bytes: 256e6, Write: 256e6 / 380e9, Read: 256e6 / 360e9}
+func (d *fakeDevice) Remote(peer Device, p memPattern) (remoteResult, error) {
+	r := remoteResult{Bytes: 256e6, Write: 256e6 / 380e9, Read: 256e6 / 360e9}
 	switch o := peer.(*fakeDevice); {
 	case d.fault == "slow" || o.fault == "slow":
 		r.Write *= 3
 	case o.fault == "peer":
-		r.Written = Miscompares{1, 4, []Miscompare{{64, 0, 4}}}
+		r.Written = miscompares{1, 4, []miscompare{{64, 0, 4}}}
 	case d.fault == "peer":
-		r.ReadBy = Miscompares{1, 8, []Miscompare{{64, 0, 8}}}
+		r.ReadBy = miscompares{1, 8, []miscompare{{64, 0, 8}}}
 	case d.fault == "staged" || o.fault == "staged":
 		r.Staged, r.Write = true, 256e6/20e9
 	}
 	return r, nil
 }
 
-func (d *fakeDevice) Product(w Work) (Products, error) {
+func (d *fakeDevice) Product(w productWork) (productResult, error) {
 	d.products++
-	p := Products{Seconds: 0.05 * d.slow(), Flops: 0.05 * 750e12, Way: "wgmma"}
-	if w.Kind >= FP32 {
+	p := productResult{Seconds: 0.05 * d.slow(), Flops: 0.05 * 750e12, Way: "wgmma"}
+	if w.Kind >= fp32 {
 		p.Way, p.Flops = "fma", 0.05*50e12
 	}
 	for sm := range uint32(132) {
-		p.Blocks = append(p.Blocks, Outcome{Sum: 7 + w.Seed, SM: sm})
+		p.Blocks = append(p.Blocks, blockOutcome{Sum: 7 + w.Seed, SM: sm})
 	}
 	switch {
 	case d.fault == "sm":

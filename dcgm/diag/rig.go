@@ -90,7 +90,7 @@ type device struct {
 	wrong    driver.Ptr // Miscompares, or a sum
 	pieces   []piece
 	rooms    []driver.Ptr // matrices and outcomes, kept for the next product
-	made     Work         // what the matrices are of
+	made     productWork  // what the matrices are of
 	perRound float64      // seconds
 	pinned   *driver.Pinned
 }

@@ -15,8 +15,8 @@ import (
 const hostBytes = 64 << 20
 
 // Host implements Device. Host memory lies next to the GPU.
-func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, error) {
-	var none Miscompares
+func (d *device) Host(dir direction, copies int) (int64, float64, miscompares, error) {
+	var none miscompares
 	if d.pinned == nil {
 		if _, _, err := d.Take(2 * hostBytes); err != nil {
 			return 0, 0, none, err
@@ -38,9 +38,9 @@ func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, e
 	from, to := d.pieces[0].at, d.pieces[0].at+hostBytes
 	host, back := d.pinned.Ptr, d.pinned.Ptr+hostBytes
 	clear(d.pinned.Bytes)
-	p := Pattern{Kind: Random, Seed: uint64(dir) + 1}
+	p := memPattern{Kind: randomWords, Seed: uint64(dir) + 1}
 	// What is read has the pattern, what is written has not.
-	if err := errors.Join(d.write(from, hostBytes, p), d.write(to, hostBytes, Pattern{}), driver.CopyAsync(host, from, hostBytes, d.lane.Stream), d.lane.Synchronize()); err != nil {
+	if err := errors.Join(d.write(from, hostBytes, p), d.write(to, hostBytes, memPattern{}), driver.CopyAsync(host, from, hostBytes, d.lane.Stream), d.lane.Synchronize()); err != nil {
 		return 0, 0, none, err
 	}
 	one := func(s driver.Stream, to, from driver.Ptr) error { return driver.CopyAsync(to, from, hostBytes, s) }
@@ -48,9 +48,9 @@ func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, e
 	var seconds float64
 	var err error
 	switch dir {
-	case ToDevice:
+	case toDevice:
 		seconds, err = d.lane.Time(func() error { return repeat(copies, func() error { return one(d.lane.Stream, to, host) }) })
-	case ToHost:
+	case toHost:
 		seconds, err = d.lane.Time(func() error { return repeat(copies, func() error { return one(d.lane.Stream, back, from) }) })
 	default:
 		total *= 2
@@ -62,15 +62,15 @@ func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, e
 	if err != nil {
 		return 0, 0, none, err
 	}
-	var wrong Miscompares
-	if dir != ToHost {
+	var wrong miscompares
+	if dir != toHost {
 		m, _, err := d.found(func() error { return d.verify(to, hostBytes, p, from, false) })
 		if err != nil {
 			return 0, 0, none, err
 		}
 		wrong.add(m)
 	}
-	if dir != ToDevice {
+	if dir != toDevice {
 		m, _, err := d.found(func() error {
 			return errors.Join(one(d.lane.Stream, to, back), d.verify(to, hostBytes, p, from, false))
 		})
@@ -96,7 +96,7 @@ func repeat(n int, f func() error) error {
 const remoteRepeats = 4
 
 // Remote implements Device. Both devices have taken memory.
-func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
+func (d *device) Remote(other Device, p memPattern) (r remoteResult, err error) {
 	peer := other.(*device)
 	if len(d.pieces) == 0 || len(peer.pieces) == 0 {
 		return r, errors.New("no memory was taken for a peer's access")
@@ -108,7 +108,7 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 	if err := peer.Bind(); err != nil {
 		return r, err
 	}
-	if err := errors.Join(peer.write(its.at, r.Bytes, Pattern{}), peer.lane.Synchronize(), d.Bind()); err != nil {
+	if err := errors.Join(peer.write(its.at, r.Bytes, memPattern{}), peer.lane.Synchronize(), d.Bind()); err != nil {
 		return r, err
 	}
 	base := its.at
@@ -118,7 +118,7 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 		}
 		// The first write is not timed: by then the kernel is loaded, pages are
 		// mapped and links awake.
-		if err := errors.Join(d.write(its.at, r.Bytes, Pattern{}), d.lane.Synchronize()); err != nil {
+		if err := errors.Join(d.write(its.at, r.Bytes, memPattern{}), d.lane.Synchronize()); err != nil {
 			return r, err
 		}
 		r.Write, err = d.lane.Time(func() error {

@@ -55,7 +55,7 @@ func (d *device) Take(most int64) (got, of int64, err error) {
 }
 
 // Write implements Device.
-func (d *device) Write(p Pattern) (float64, error) {
+func (d *device) Write(p memPattern) (float64, error) {
 	if err := d.Bind(); err != nil {
 		return 0, err
 	}
@@ -69,12 +69,12 @@ func (d *device) Write(p Pattern) (float64, error) {
 	})
 }
 
-func (d *device) write(at driver.Ptr, bytes int64, p Pattern) error {
+func (d *device) write(at driver.Ptr, bytes int64, p memPattern) error {
 	return d.launch("pattern_write", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
 }
 
 // verify enqueues the comparison; base is where the pattern was written.
-func (d *device) verify(at driver.Ptr, bytes int64, p Pattern, base driver.Ptr, invert bool) error {
+func (d *device) verify(at driver.Ptr, bytes int64, p memPattern, base driver.Ptr, invert bool) error {
 	flag := uint64(0)
 	if invert {
 		flag = 1
@@ -83,7 +83,7 @@ func (d *device) verify(at driver.Ptr, bytes int64, p Pattern, base driver.Ptr, 
 }
 
 // found runs comparisons, and gives what they found.
-func (d *device) found(f func() error) (m Miscompares, seconds float64, err error) {
+func (d *device) found(f func() error) (m miscompares, seconds float64, err error) {
 	if err := d.Bind(); err != nil {
 		return m, 0, err
 	}
@@ -102,7 +102,7 @@ func (d *device) found(f func() error) (m Miscompares, seconds float64, err erro
 }
 
 // Verify implements Device.
-func (d *device) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
+func (d *device) Verify(p memPattern, invert bool) (miscompares, float64, error) {
 	return d.found(func() error {
 		for _, m := range d.pieces {
 			if err := d.verify(m.at, m.bytes, p, m.at, invert); err != nil {
@@ -134,7 +134,7 @@ func (d *device) Flip(offset int64, mask uint64) error {
 const streamB, streamC, streamA = 1.5, 2.25, streamB + 3*streamC
 
 // Stream implements Device. Arrays are a third each of the largest piece.
-func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
+func (d *device) Stream(s streamKind) (bytes int64, seconds float64, err error) {
 	if err := d.Bind(); err != nil {
 		return 0, 0, err
 	}
@@ -150,7 +150,7 @@ func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
 	}
 	a, b, c := room.at, room.at+driver.Ptr(n), room.at+driver.Ptr(2*n)
 	fill := func(at driver.Ptr, v float64) error {
-		return d.write(at, n, Pattern{Kind: Constant, Seed: math.Float64bits(v)})
+		return d.write(at, n, memPattern{Kind: constantWord, Seed: math.Float64bits(v)})
 	}
 	if err := errors.Join(fill(a, 0), fill(b, streamB), fill(c, streamC)); err != nil {
 		return 0, 0, err
@@ -160,13 +160,13 @@ func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
 		return func() error { return d.launch(name, append(params, words)...) }
 	}
 	switch s {
-	case WriteOnly:
+	case writeStream:
 		seconds, err = d.lane.Time(func() error { return fill(a, streamB) })
 		return n, seconds, errors.Join(err, d.summed(a, n, streamB))
-	case Copy:
+	case copyStream:
 		seconds, err = d.lane.Time(run("stream_copy", uint64(a), uint64(b)))
 		return 2 * n, seconds, errors.Join(err, d.summed(a, n, streamB))
-	case Triad:
+	case triadStream:
 		seconds, err = d.lane.Time(run("stream_triad", uint64(a), uint64(b), uint64(c)))
 		return 3 * n, seconds, errors.Join(err, d.summed(a, n, streamA))
 	}

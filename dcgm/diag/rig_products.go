@@ -23,14 +23,14 @@ type product struct {
 const exactReps = 4
 
 // product chooses the fastest kernel that the device has.
-func (d *device) product(k Kind) product {
+func (d *device) product(k productKind) product {
 	switch {
-	case k == FP32:
+	case k == fp32:
 		return product{"fma_f32", "fma", shape{128, 128, 64}, 16}
-	case k == FP64:
+	case k == fp64:
 		return product{"fma_f64", "fma", shape{64, 64, 64}, 16}
 	}
-	suffix := map[Kind]string{BF16: "bf16", FP16: "f16"}[k]
+	suffix := map[productKind]string{bf16: "bf16", fp16: "f16"}[k]
 	if d.fast {
 		return product{"wgmma_" + suffix, "wgmma", shape{128, 256, 64}, 128}
 	}
@@ -46,9 +46,9 @@ const (
 )
 
 // Product implements Device.
-func (d *device) Product(w Work) (Products, error) {
+func (d *device) Product(w productWork) (productResult, error) {
 	p := d.product(w.Kind)
-	out := Products{Way: p.way}
+	out := productResult{Way: p.way}
 	if err := d.Bind(); err != nil {
 		return out, err
 	}
@@ -81,7 +81,7 @@ func (d *device) Product(w Work) (Products, error) {
 	if err := driver.CopyFromDevice(b, d.rooms[3]); err != nil {
 		return out, err
 	}
-	out.Blocks = make([]Outcome, blocks)
+	out.Blocks = make([]blockOutcome, blocks)
 	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, out.Blocks); err != nil {
 		return out, fmt.Errorf("the outcomes of %s: %w", p.kernel, err)
 	}
@@ -103,7 +103,7 @@ func (d *device) multiply(p product, rounds, reps, flip int, results driver.Ptr)
 }
 
 // matrices puts the two matrices into the device's memory.
-func (d *device) matrices(p product, w Work) error {
+func (d *device) matrices(p product, w productWork) error {
 	most := 1
 	for _, name := range []string{"fma_f32", "fma_f64", "mma_bf16", "mma_f16", "wgmma_bf16", "wgmma_f16"} {
 		most = max(most, d.Blocks(name))
@@ -114,9 +114,9 @@ func (d *device) matrices(p product, w Work) error {
 		if err != nil {
 			return err
 		}
-		d.rooms, d.made = append(d.rooms, at), Work{}
+		d.rooms, d.made = append(d.rooms, at), productWork{}
 	}
-	key := Work{Kind: w.Kind, Seed: w.Seed, Exact: w.Exact, Rounds: 1}
+	key := productWork{Kind: w.Kind, Seed: w.Seed, Exact: w.Exact, Rounds: 1}
 	if d.made == key {
 		return nil
 	}
@@ -134,14 +134,14 @@ func (d *device) matrices(p product, w Work) error {
 }
 
 // matrices are those of some work.
-func (p product) matrices(w Work) (a, b []float64) {
+func (p product) matrices(w productWork) (a, b []float64) {
 	return values(p.rows, p.k, 2*w.Seed, w.Exact), values(p.columns, p.k, 2*w.Seed+1, w.Exact)
 }
 
 // mismatches compares the results of the first block with the processor's own.
-func (d *device) mismatches(p product, w Work) (int, error) {
+func (d *device) mismatches(p product, w productWork) (int, error) {
 	size := 4
-	if w.Kind == FP64 {
+	if w.Kind == fp64 {
 		size = 8
 	}
 	got := make([]byte, p.rows*p.columns*size)

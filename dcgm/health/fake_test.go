@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -57,18 +56,18 @@ func counters() map[string]uint64 {
 
 // healthyNode is the state of a node of eight H200s and one network card, all
 // well.
-func healthyNode() *health.State {
+func healthyNode() *State {
 	bridge := sysfs.BusID{Bus: 1}
 	nic := sysfs.BusID{Bus: 0x40}
-	d := health.Devices{
+	d := deviceState{
 		Errors: map[sysfs.BusID]sysfs.Fact[sysfs.AER]{}, Access: map[sysfs.BusID]sysfs.Fact[sysfs.ACS]{bridge: known(sysfs.ACS(0))},
 		Ports: map[string]sysfs.Fact[map[string]uint64]{},
 	}
 	cpus := sysfs.NewCPUSet(0, 1, 2, 3)
-	s := &health.State{Window: 500 * time.Millisecond, Time: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), Took: 620 * time.Millisecond}
+	s := &State{Window: 500 * time.Millisecond, Time: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), Took: 620 * time.Millisecond}
 	s.Driver = known(nvml.Driver{GPUs: 8, Version: "580.65.06", Library: "13.580.65.06", CUDA: 13000})
 	for i := range 8 {
-		s.GPUs = append(s.GPUs, health.Seen{GPU: healthy(i), Before: known(counters()), After: known(counters())})
+		s.GPUs = append(s.GPUs, gpuState{GPU: healthy(i), Before: known(counters()), After: known(counters())})
 		d.PCI.Value = append(d.PCI.Value, sysfs.PCIDevice{
 			BusID: bus(i), Class: 0x030200, Vendor: sysfs.VendorNVIDIA, Device: 0x2335, NUMANode: i / 4, Local: cpus, Driver: "nvidia", Bridges: []sysfs.BusID{bridge},
 		})
@@ -85,7 +84,7 @@ func healthyNode() *health.State {
 		})
 	}
 	s.Node.Devices = known(d)
-	s.Node.System = known(health.System{
+	s.Node.System = known(systemState{
 		Host: "node1", Driver: known("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build"),
 		Modules: known([]string{"gdrdrv", "nvidia", "nvidia_peermem", "nvidia_uvm"}),
 		Limits:  known(map[string]sysfs.Limit{"Max locked memory": {Soft: sysfs.Unlimited, Hard: sysfs.Unlimited}}),
@@ -97,7 +96,7 @@ func healthyNode() *health.State {
 		Dev:       []string{"gdrdrv", "infiniband/uverbs0", "infiniband/uverbs1", "nvidia-uvm", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia4", "nvidia5", "nvidia6", "nvidia7"},
 		CUDA:      known("12.9.1"),
 	})
-	s.Node.Log = known(health.Log{File: "/dev/kmsg", Uptime: 100 * time.Hour})
+	s.Node.Log = known(logState{File: "/dev/kmsg", Uptime: 100 * time.Hour})
 	return s
 }
 
@@ -109,9 +108,9 @@ func rdma(name string, id sysfs.BusID) sysfs.RDMADevice {
 }
 
 // expect is what nobody said anything about.
-func expect(t testing.TB) health.Expect {
+func expect(t testing.TB) Expect {
 	t.Helper()
-	rules, err := health.LoadRules()
+	rules, err := LoadRules()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +118,14 @@ func expect(t testing.TB) health.Expect {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return health.Expect{Since: 2 * time.Hour, DB: db, Rules: rules}
+	return Expect{Since: 2 * time.Hour, DB: db, Rules: rules}
 }
 
 func every(string) bool { return true }
 
 // A source is a fake driver: it serves a state's GPUs.
 type source struct {
-	state *health.State
+	state *State
 	hang  map[int]string // GPUs that never answer, and to what
 	never chan struct{}
 }

@@ -40,14 +40,14 @@ var identityChecks = []check{
 		id: "gpu/platform", title: "The GPU is the platform's", want: "the platform's model", gpu: checkModel,
 		remedy: "give the right --platform, or have the node put right",
 	},
-	uniform("model", "name", func(g *Seen) sysfs.Fact[string] { return g.Name }),
-	uniform("vbios", "VBIOS", func(g *Seen) sysfs.Fact[string] { return g.VBIOS }),
-	uniform("inforom", "InfoROM image", func(g *Seen) sysfs.Fact[string] { return g.InfoROM }),
-	uniform("board", "board part number", func(g *Seen) sysfs.Fact[string] { return g.Board }),
-	uniform("gsp", "GSP firmware", func(g *Seen) sysfs.Fact[string] { return g.GSP }),
-	uniform("memory", "memory size", func(g *Seen) sysfs.Fact[string] { return text(g.MemoryBytes, "B") }),
-	uniform("clock", "highest SM clock", func(g *Seen) sysfs.Fact[string] { return text(g.MaxClockMHz, "MHz") }),
-	uniform("power", "power limit", func(g *Seen) sysfs.Fact[string] {
+	uniform("model", "name", func(g *gpuState) sysfs.Fact[string] { return g.Name }),
+	uniform("vbios", "VBIOS", func(g *gpuState) sysfs.Fact[string] { return g.VBIOS }),
+	uniform("inforom", "InfoROM image", func(g *gpuState) sysfs.Fact[string] { return g.InfoROM }),
+	uniform("board", "board part number", func(g *gpuState) sysfs.Fact[string] { return g.Board }),
+	uniform("gsp", "GSP firmware", func(g *gpuState) sysfs.Fact[string] { return g.GSP }),
+	uniform("memory", "memory size", func(g *gpuState) sysfs.Fact[string] { return text(g.MemoryBytes, "B") }),
+	uniform("clock", "highest SM clock", func(g *gpuState) sysfs.Fact[string] { return text(g.MaxClockMHz, "MHz") }),
+	uniform("power", "power limit", func(g *gpuState) sysfs.Fact[string] {
 		return fact(amount(g.Power.Value.Limit, "W"), g.Power.Err)
 	}),
 }
@@ -188,7 +188,7 @@ func (e *env) told() int {
 	return *e.Count
 }
 
-func checkAnswers(_ *env, g *Seen) outcome {
+func checkAnswers(_ *env, g *gpuState) outcome {
 	switch {
 	case g.Err == nil:
 		return good("yes")
@@ -202,7 +202,7 @@ func checkAnswers(_ *env, g *Seen) outcome {
 	return without(g.Err)
 }
 
-func checkModel(e *env, g *Seen) outcome {
+func checkModel(e *env, g *gpuState) outcome {
 	if e.Platform == nil {
 		return skipped("no --platform was given")
 	}
@@ -219,14 +219,14 @@ func checkModel(e *env, g *Seen) outcome {
 }
 
 // uniform makes a check that all GPUs have the same of something.
-func uniform(id, what string, get func(*Seen) sysfs.Fact[string]) check {
+func uniform(id, what string, get func(*gpuState) sysfs.Fact[string]) check {
 	return check{
 		id: "gpu/same/" + id, title: "All GPUs have the same " + what, want: "one for all", node: func(e *env) []finding { return e.same(what, get) },
 		remedy: "have the GPU that differs brought to the state of the others",
 	}
 }
 
-func (e *env) same(what string, get func(*Seen) sysfs.Fact[string]) []finding {
+func (e *env) same(what string, get func(*gpuState) sysfs.Fact[string]) []finding {
 	if len(e.GPUs) == 0 {
 		return node(e.noGPU())
 	}

@@ -57,7 +57,7 @@ var pcieChecks = []check{
 	},
 }
 
-func checkWidth(_ *env, g *Seen) outcome {
+func checkWidth(_ *env, g *gpuState) outcome {
 	if g.PCIe.Err != nil {
 		return without(g.PCIe.Err)
 	}
@@ -75,7 +75,7 @@ func checkWidth(_ *env, g *Seen) outcome {
 // of computing on some boards.
 const restful = 3
 
-func checkGeneration(_ *env, g *Seen) outcome {
+func checkGeneration(_ *env, g *gpuState) outcome {
 	if g.PCIe.Err != nil {
 		return without(g.PCIe.Err)
 	}
@@ -93,7 +93,7 @@ func checkGeneration(_ *env, g *Seen) outcome {
 	return o
 }
 
-func checkSlot(_ *env, g *Seen) outcome {
+func checkSlot(_ *env, g *gpuState) outcome {
 	switch p := g.PCIe.Value; {
 	case g.PCIe.Err != nil:
 		return without(g.PCIe.Err)
@@ -170,7 +170,7 @@ func checkACS(e *env) []finding {
 	return node(good(fmt.Sprintf("off on %d bridges, %d lack it", seen, len(d.Value.Access)-seen)))
 }
 
-func checkNUMA(e *env, g *Seen) outcome {
+func checkNUMA(e *env, g *gpuState) outcome {
 	d, ok := e.device(g.Bus)
 	switch nodes := len(e.Node.System.Value.Nodes.Value); {
 	case !ok:
@@ -183,7 +183,7 @@ func checkNUMA(e *env, g *Seen) outcome {
 	return good(fmt.Sprintf("node %d", d.NUMANode))
 }
 
-func checkCPUs(e *env, g *Seen) outcome {
+func checkCPUs(e *env, g *gpuState) outcome {
 	d, ok := e.device(g.Bus)
 	allowed := e.Node.System.Value.Allowed
 	switch {

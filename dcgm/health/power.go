@@ -24,11 +24,11 @@ var powerChecks = []check{
 	},
 	{
 		id: "gpu/temperature/gpu", title: "The GPU is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
-		gpu: tooHot(func(g *Seen) sysfs.Fact[int] { return g.Heat }, func(g *Seen) sysfs.Fact[int] { return g.Hottest }),
+		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.Heat }, func(g *gpuState) sysfs.Fact[int] { return g.Hottest }),
 	},
 	{
 		id: "gpu/temperature/memory", title: "The GPU's memory is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
-		gpu: tooHot(func(g *Seen) sysfs.Fact[int] { return g.MemoryHeat }, func(g *Seen) sysfs.Fact[int] { return g.MemoryMax }),
+		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.MemoryHeat }, func(g *gpuState) sysfs.Fact[int] { return g.MemoryMax }),
 	},
 	{
 		id: "gpu/temperature/near", title: "The GPU is well below its highest temperature", want: "more than %s below", gpu: checkNear,
@@ -48,8 +48,8 @@ var powerChecks = []check{
 	},
 }
 
-func slowed(by nvml.Reasons) func(*env, *Seen) outcome {
-	return func(_ *env, g *Seen) outcome {
+func slowed(by nvml.Reasons) func(*env, *gpuState) outcome {
+	return func(_ *env, g *gpuState) outcome {
 		switch r := g.Clocks.Value; {
 		case g.Clocks.Err != nil:
 			return without(g.Clocks.Err)
@@ -61,7 +61,7 @@ func slowed(by nvml.Reasons) func(*env, *Seen) outcome {
 	}
 }
 
-func heldBack(e *env, g *Seen) outcome {
+func heldBack(e *env, g *gpuState) outcome {
 	ns, o, ok := e.grown(g, []string{nvml.ThermalViolation, nvml.BoardViolation, nvml.ReliabilityViolation})
 	if !ok {
 		return o
@@ -70,8 +70,8 @@ func heldBack(e *env, g *Seen) outcome {
 	return e.atMost(ms, fmt.Sprintf("clocks were held back for %.0f ms of %v, for heat, the board's limit or reliability", ms, e.Window))
 }
 
-func tooHot(now, most func(*Seen) sysfs.Fact[int]) func(*env, *Seen) outcome {
-	return func(_ *env, g *Seen) outcome {
+func tooHot(now, most func(*gpuState) sysfs.Fact[int]) func(*env, *gpuState) outcome {
+	return func(_ *env, g *gpuState) outcome {
 		t, m := now(g), most(g)
 		switch {
 		case t.Err != nil:
@@ -89,7 +89,7 @@ func tooHot(now, most func(*Seen) sysfs.Fact[int]) func(*env, *Seen) outcome {
 	}
 }
 
-func checkNear(e *env, g *Seen) outcome {
+func checkNear(e *env, g *gpuState) outcome {
 	switch {
 	case g.Heat.Err != nil:
 		return without(g.Heat.Err)
@@ -99,7 +99,7 @@ func checkNear(e *env, g *Seen) outcome {
 	return e.moreThan(float64(g.Hottest.Value-g.Heat.Value), fmt.Sprintf("%d °C, of %d °C at most", g.Heat.Value, g.Hottest.Value))
 }
 
-func checkMargin(e *env, g *Seen) outcome {
+func checkMargin(e *env, g *gpuState) outcome {
 	if g.Margin.Err != nil {
 		return without(g.Margin.Err)
 	}
@@ -132,7 +132,7 @@ func checkSpread(e *env) []finding {
 	return node(e.atMost(float64(high-low), fmt.Sprintf("from %d °C to %d °C", low, high)))
 }
 
-func checkCap(_ *env, g *Seen) outcome {
+func checkCap(_ *env, g *gpuState) outcome {
 	if g.Power.Err != nil {
 		return without(g.Power.Err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // Why nothing is known, beside what [nvml] has.
 var (
-	ErrNoAnswer  = errors.New("no answer in time")
+	errNoAnswer  = errors.New("no answer in time")
 	ErrElsewhere = errors.New("the driver of another machine cannot be asked")
 )
 

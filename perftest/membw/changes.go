@@ -15,14 +15,14 @@ import (
 
 // changes are what became of the GPUs' links, of those that the driver told of
 // both times.
-func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []Change) {
+func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []linkChange) {
 	for _, g := range gpus {
 		b, ok1 := before[g.Bus]
 		a, ok2 := after[g.Bus]
 		if !ok1 || !ok2 {
 			continue
 		}
-		c := Change{GPU: g.Index, Before: b, After: a, Difference: map[string]uint64{}}
+		c := linkChange{GPU: g.Index, Before: b, After: a, Difference: map[string]uint64{}}
 		for name, v := range a.Errors {
 			if old, ok := b.Errors[name]; ok && v > old {
 				c.Difference[name] = v - old

@@ -51,7 +51,7 @@ func (r *machine) Latency(ctx context.Context, l Latency) ([]float64, error) {
 }
 
 // ring is memory with pointers through all its lines. order has their numbers.
-func (r *machine) ring(p Place) (*room, []int, error) {
+func (r *machine) ring(p place) (*room, []int, error) {
 	m, err := r.room(key{p, ringSlot}, ringBytes)
 	if err != nil {
 		return nil, nil, err

@@ -48,11 +48,11 @@ func (r *machine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, e
 			return out, err
 		}
 		switch p.Timing {
-		case Held, Events:
+		case whileHeld, byEvents:
 			err = r.sample(ways, p, &out)
-		case Stopwatch:
+		case byStopwatch:
 			err = stopwatch(ways, p, &out)
-		case EachCall:
+		case eachCall:
 			err = r.eachCall(ctx, ways, p, &out)
 		}
 		if err != nil {
@@ -67,15 +67,15 @@ func (r *machine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, e
 
 // ways finds memory and lanes for flows, and writes test data.
 func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
-	used := map[Place]int{}
+	used := map[place]int{}
 	lanes := map[int]int{}
-	take := func(at Place, bytes int) (*room, error) {
+	take := func(at place, bytes int) (*room, error) {
 		used[at]++
 		return r.room(key{at, used[at] - 1}, bytes)
 	}
 	var ways []*way
 	for _, f := range flows {
-		if p.Timing != EachCall && (f.From.Memory == Pageable || f.To.Memory == Pageable) {
+		if p.Timing != eachCall && (f.From.Memory == Pageable || f.To.Memory == Pageable) {
 			return nil, errors.New("pageable memory is copied by synchronous calls") // others would wait for the stream
 		}
 		w := &way{Flow: f, machine: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
@@ -126,7 +126,7 @@ func (r *machine) verify(ways []*way) error {
 				return err
 			}
 			if words != 0 {
-				return &DataError{Flow: h.Flow, Words: words, First: first, Of: int64(h.bytes)}
+				return &dataError{Flow: h.Flow, Words: words, First: first, Of: int64(h.bytes)}
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func (w *way) enqueue(n int, launches bool) error {
 	if err := w.dev.Bind(); err != nil {
 		return err
 	}
-	if launches && w.Engine == SM {
+	if launches && w.Engine == engineSM {
 		for range n {
 			if err := w.enqueue(1, false); err != nil {
 				return err
@@ -153,7 +153,7 @@ func (w *way) enqueue(n int, launches bool) error {
 	switch {
 	case w.back != nil:
 		return w.dev.over("copy_both", w.Stream, w.bytes/8, uint64(w.to.at), uint64(w.from.at), uint64(w.back.to.at), uint64(w.back.from.at), uint64(w.bytes), uint64(n))
-	case w.Engine == SM:
+	case w.Engine == engineSM:
 		return w.dev.over("copy", w.Stream, w.bytes/16, uint64(w.to.at), uint64(w.from.at), uint64(w.bytes), uint64(n))
 	}
 	for range n {
@@ -174,7 +174,7 @@ func (w *way) copyAsync() error {
 // sample times a sample with events. The streams begin together, after their
 // warm-up.
 func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
-	if p.Timing == Held {
+	if p.Timing == whileHeld {
 		atomic.StoreUint32(r.u32(wordGo), 0)
 		atomic.StoreUint32(r.u32(wordLate), 0)
 	}
@@ -182,7 +182,7 @@ func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
 	defer func() { // no stream stays held, whatever happens
 		open()
 		err = errors.Join(err, wait(ways))
-		if err == nil && p.Timing == Held && !p.Short && atomic.LoadUint32(r.u32(wordLate)) != 0 {
+		if err == nil && p.Timing == whileHeld && !p.Short && atomic.LoadUint32(r.u32(wordLate)) != 0 {
 			err = fmt.Errorf("the copies were not enqueued within 10 s")
 		}
 		if err == nil {
@@ -197,7 +197,7 @@ func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
 		if err := w.dev.Bind(); err != nil {
 			return err
 		}
-		if p.Timing == Held {
+		if p.Timing == whileHeld {
 			if err := w.dev.Run("spin", w.Stream, 1, uint64(r.words.Ptr)+wordGo, uint64(r.words.Ptr)+wordLate, ticks); err != nil {
 				return err
 			}

@@ -28,8 +28,8 @@ func subject(g GPU, links map[sysfs.BusID]nvml.Links, db *platform.DB) Subject {
 	return s
 }
 
-func peaks(g *platform.GPU) Peaks {
-	p := Peaks{Memory: g.MemoryGBps.Value}
+func peaks(g *platform.GPU) peakRates {
+	p := peakRates{Memory: g.MemoryGBps.Value}
 	if g.PCIe != nil {
 		p.PCIe = g.PCIe.UniGBps.Value
 	}

@@ -39,12 +39,12 @@ type Report struct {
 type Subject struct {
 	GPU
 	Model string      `json:"model,omitempty"` // in the hardware data base; "": not there
-	Peaks Peaks       `json:"peaks"`
+	Peaks peakRates   `json:"peaks"`
 	Links *nvml.Links `json:"links,omitempty"` // before the first family; nil: not known
 }
 
-// Peaks are in GB/s, one direction; 0 is not known.
-type Peaks struct {
+// peakRates are in GB/s, one direction; 0 is not known.
+type peakRates struct {
 	PCIe    float64 `json:"pcie"`
 	NVLink  float64 `json:"nvlink"` // all links together
 	NVLinks int     `json:"nvlinks"`
@@ -59,7 +59,7 @@ type Family struct {
 	Unit    string       `json:"unit"` // "GB/s" or "ns"
 	Limits  judge.Limits `json:"limits"`
 	Cells   []Cell       `json:"cells"`
-	Changes []Change     `json:"changes,omitempty"` // of the GPUs' links meanwhile
+	Changes []linkChange `json:"changes,omitempty"` // of the GPUs' links meanwhile
 	Seconds float64      `json:"seconds"`           // that it took
 }
 
@@ -75,19 +75,19 @@ type Cell struct {
 	Verdict    judge.Verdict `json:"verdict"`
 	Reason     string        `json:"reason,omitempty"` // of a verdict other than pass
 	Limits     *judge.Limits `json:"limits,omitempty"` // where the family's do not hold
-	Versus     *Rival        `json:"versus,omitempty"`
+	Versus     *rivalCopies  `json:"versus,omitempty"`
 }
 
-// A Rival is the same copies by another way, in turns with ours.
-type Rival struct {
+// A rivalCopies is the same copies by another way, in turns with ours.
+type rivalCopies struct {
 	Way     string    `json:"way"`
 	Value   float64   `json:"value"`
 	Samples []float64 `json:"samples"`
 	Ratio   float64   `json:"ratio"` // ours to the rival's
 }
 
-// A Change is what became of a GPU's links during a family.
-type Change struct {
+// A linkChange is what became of a GPU's links during a family.
+type linkChange struct {
 	GPU        int               `json:"gpu"`
 	Before     nvml.Links        `json:"before"`
 	After      nvml.Links        `json:"after"`

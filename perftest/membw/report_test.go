@@ -74,8 +74,8 @@ func broken() *bench {
 		return v
 	}
 	b.fail = func(f Flow) error {
-		if f.From == gpu(3) && f.To == gpu(0) && f.Engine == SM {
-			return &DataError{Flow: f, Words: 2, First: 64, Of: 1 << 28}
+		if f.From == gpu(3) && f.To == gpu(0) && f.Engine == engineSM {
+			return &dataError{Flow: f, Words: 2, First: 64, Of: 1 << 28}
 		}
 		return nil
 	}
@@ -88,7 +88,7 @@ func TestReport(t *testing.T) {
 	if r.Verdict != judge.Pass || len(r.Findings) != 0 {
 		t.Errorf("%s, %+v", r.Verdict, r.Findings)
 	}
-	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (Peaks{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
+	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (peakRates{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
 		t.Errorf("%+v", r.GPUs[0])
 	}
 	check2 := func(name string, f func(b *strings.Builder) error) {
@@ -264,14 +264,14 @@ func TestPeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus := func(n uint8) sysfs.BusID { return sysfs.BusID{Bus: n} }
-	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: Peaks{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &nvml.Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
+	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: peakRates{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &nvml.Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
 	for _, c := range []struct {
 		to   Subject
 		want float64
 	}{
 		{Subject{GPU: GPU{Bus: bus(2)}, Peaks: direct.Peaks}, 100}, // four links of twelve
 		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: direct.Peaks}, 31},  // none: over PCIe
-		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: Peaks{PCIe: 31}}, 31},
+		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: peakRates{PCIe: 31}}, 31},
 	} {
 		if got := between(direct, c.to); got != c.want {
 			t.Errorf("%+v: %g; want %g", c.to, got, c.want)
@@ -343,7 +343,7 @@ func TestCRC(t *testing.T) {
 		up   uint64
 		want int
 	}{{"nvlink_crc_data", 199, 0}, {"nvlink_crc_data", 200, 1}, {"nvlink_crc_flit", 5, 0}, {"nvlink_replay", 1, 1}, {"nvlink_recovery", 1, 1}} {
-		r := &Report{GPUs: make([]Subject, 1), Families: []Family{{Seconds: 2, Changes: []Change{{Difference: map[string]uint64{c.name: c.up}}}}}}
+		r := &Report{GPUs: make([]Subject, 1), Families: []Family{{Seconds: 2, Changes: []linkChange{{Difference: map[string]uint64{c.name: c.up}}}}}}
 		if got := r.counterFindings(); len(got) != c.want {
 			t.Errorf("%s went up by %d in 2 s: %v, want %d findings", c.name, c.up, got, c.want)
 		}

@@ -121,7 +121,7 @@ func (m *machine) Peer(a, b int) error {
 	if a != b && m.devices[a].CanAccessPeer(b) {
 		return nil
 	}
-	return ErrPeer
+	return errPeer
 }
 
 // SetPeer implements Machine.

@@ -17,7 +17,7 @@ import (
 // A key names memory that is kept for the next measurement: the place, and which
 // of several there.
 type key struct {
-	place Place
+	place place
 	slot  int
 }
 
@@ -49,7 +49,7 @@ func (r *machine) room(k key, bytes int) (*room, error) {
 
 // allocate takes memory from next to the place's GPU, whose context becomes
 // current.
-func (r *machine) allocate(p Place, bytes int) (*room, error) {
+func (r *machine) allocate(p place, bytes int) (*room, error) {
 	d := r.devices[p.GPU]
 	if err := d.Bind(); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (m *room) free() error {
 
 // fill writes test data to memory of a place: a GPU does, unless it cannot reach
 // it.
-func (r *machine) fill(p Place, m *room, bytes int, seed uint64) error {
+func (r *machine) fill(p place, m *room, bytes int, seed uint64) error {
 	if m.host != nil {
 		fillHost(m.host[:(bytes+7)&^7], seed)
 		return nil
@@ -122,7 +122,7 @@ func (r *machine) first(d *device) (*lane, error) {
 }
 
 // check compares memory of a place with test data.
-func (r *machine) check(p Place, m *room, bytes int, seed uint64) (words, first int64, err error) {
+func (r *machine) check(p place, m *room, bytes int, seed uint64) (words, first int64, err error) {
 	if m.host != nil {
 		words, first = checkHost(m.host, bytes, seed)
 		return words, first, nil

@@ -94,7 +94,7 @@ type localPort struct {
 	Port     int
 	LinkType string
 	Hardware bool
-	Link     Link
+	Link     link
 }
 
 // localPorts are a host's ports, in the order of the devices' names.
@@ -108,7 +108,7 @@ func localPorts(tree sysfs.FS) ([]localPort, error) {
 		for _, p := range d.Ports {
 			out = append(out, localPort{
 				Device: d.Name, Port: p.Number, LinkType: p.LinkLayer, Hardware: d.OnPCI,
-				Link: Link{State: p.State, Phys: p.PhysState, Gbit: p.Rate.Gbit, Lanes: p.Rate.Lanes, Speed: p.Rate.Name},
+				Link: link{State: p.State, Phys: p.PhysState, Gbit: p.Rate.Gbit, Lanes: p.Rate.Lanes, Speed: p.Rate.Name},
 			})
 		}
 	}

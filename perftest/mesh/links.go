@@ -21,7 +21,7 @@ func (r *runner) missing() {
 	}
 }
 
-func states(l Link) string {
+func states(l link) string {
 	if l.Phys != "" && l.Phys != "LinkUp" {
 		return l.State + "/" + l.Phys
 	}
@@ -74,10 +74,10 @@ func (r *Report) links() (out []Finding) {
 
 // usual is the link that most ports have that are like a port: of the same
 // device and number on other hosts, or else all others. Zero: no majority.
-func (r *Report) usual(port int) (Link, int) {
+func (r *Report) usual(port int) (link, int) {
 	p := &r.Ports[port]
-	pick := func(like func(q *Port) bool) (best Link, n int) {
-		count := map[Link]int{}
+	pick := func(like func(q *Port) bool) (best link, n int) {
+		count := map[link]int{}
 		total := 0
 		for i := range r.Ports {
 			if q := &r.Ports[i]; i != port && q.Hardware && like(q) {
@@ -90,7 +90,7 @@ func (r *Report) usual(port int) (Link, int) {
 				return l, k
 			}
 		}
-		return Link{}, 0
+		return link{}, 0
 	}
 	if l, n := pick(func(q *Port) bool { return q.Device == p.Device && q.Port == p.Port && q.Host != p.Host }); n > 0 {
 		return l, n

@@ -10,9 +10,9 @@ import (
 	"github.com/assay-hpc/assay/perftest/judge"
 )
 
-// Schema is the version of the Report's JSON: fields are added without a new one,
+// schema is the version of the Report's JSON: fields are added without a new one,
 // and change or go only with one.
-const Schema = 1
+const schema = 1
 
 // A Report is what was measured, as JSON: bandwidths in bytes a second,
 // latencies in nanoseconds.
@@ -46,15 +46,15 @@ type Port struct {
 	LinkType string  `json:"link_type,omitempty"`
 	Hardware bool    `json:"hardware"`                 // no soft RoCE
 	Expected float64 `json:"expected_gbits,omitempty"` // what its rate should be
-	Before   Link    `json:"before"`
-	After    Link    `json:"after"`
+	Before   link    `json:"before"`
+	After    link    `json:"after"`
 	// Counters are what those went up by that tell of errors or congestion, from
 	// before the first measurement to after the last.
 	Counters map[string]uint64 `json:"counters"`
 }
 
-// A Link is a port's state.
-type Link struct {
+// A link is a port's state.
+type link struct {
 	State string  `json:"state"` // ACTIVE
 	Phys  string  `json:"physical_state,omitempty"`
 	Gbit  float64 `json:"gbits"`
@@ -62,7 +62,7 @@ type Link struct {
 	Speed string  `json:"speed,omitempty"` // NDR
 }
 
-func (l Link) String() string {
+func (l link) String() string {
 	s := fmt.Sprintf("%g Gb/s", l.Gbit)
 	if l.Lanes > 0 {
 		s += fmt.Sprintf(" (%dX", l.Lanes)
@@ -125,7 +125,7 @@ func (r *Report) Cell(from, to int) *Cell {
 }
 
 func (r *Report) cell(from, to int) (int, bool) {
-	return slices.BinarySearchFunc(r.Cells, Flow{from, to}, func(c Cell, f Flow) int {
+	return slices.BinarySearchFunc(r.Cells, flow{from, to}, func(c Cell, f flow) int {
 		return cmp.Or(cmp.Compare(c.From, f.From), cmp.Compare(c.To, f.To))
 	})
 }

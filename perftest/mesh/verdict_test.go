@@ -19,7 +19,7 @@ import (
 // grid makes a report of hosts with ports each, by a pattern, of what value says.
 // Values in GB/s, or in µs with latency; 0 is an error.
 func grid(hosts, ports int, p Pattern, latency bool, value func(from, to int) float64) *Report {
-	r := &Report{Schema: Schema, Tool: "write_bw", Pattern: p, Bytes: 65536, QPs: 1, Samples: 1, Unit: "bytes_per_second", Findings: []Finding{}}
+	r := &Report{Schema: schema, Tool: "write_bw", Pattern: p, Bytes: 65536, QPs: 1, Samples: 1, Unit: "bytes_per_second", Findings: []Finding{}}
 	scale := 1e9
 	if latency {
 		r.Tool, r.Unit, scale = "write_lat", "nanoseconds", 1e3
@@ -29,7 +29,7 @@ func grid(hosts, ports int, p Pattern, latency bool, value func(from, to int) fl
 		r.Hosts = append(r.Hosts, fmt.Sprintf("n%d", h))
 		for k := range ports {
 			of = append(of, h)
-			l := Link{State: "ACTIVE", Phys: "LinkUp", Gbit: 400, Lanes: 4, Speed: "NDR"}
+			l := link{State: "ACTIVE", Phys: "LinkUp", Gbit: 400, Lanes: 4, Speed: "NDR"}
 			r.Ports = append(r.Ports, Port{Host: h, Rank: h, Device: fmt.Sprintf("mlx5_%d", k), Port: 1, Rail: k, LinkType: "InfiniBand", Hardware: true, Before: l, After: l, Counters: map[string]uint64{}})
 		}
 	}

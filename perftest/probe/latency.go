@@ -21,7 +21,7 @@ type LatencyResult struct {
 	TPS        float64    // messages and answers a second, with a duration; otherwise 0
 	Timed      bool       // of a test with a duration
 	Samples    []float64  // as they came, if they were asked for
-	Histogram  *Histogram // of the times that were measured, if there is one: RoundTrips each
+	Histogram  *histogram // of the times that were measured, if there is one: RoundTrips each
 	RoundTrips int        // what those times were divided by
 }
 
@@ -35,7 +35,7 @@ const tail = 2
 // microsecond before it squares it, this does not. Without any times the
 // result is all zeros.
 func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) LatencyResult {
-	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(Histogram), Samples: make([]float64, len(deltas))}
+	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(histogram), Samples: make([]float64, len(deltas))}
 	for i, d := range deltas {
 		r.Histogram.Add(d)
 		r.Samples[i] = float64(d) / float64(roundTrips)
@@ -56,10 +56,10 @@ func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) Latency
 	return r
 }
 
-// TimedLatency makes a result of a test with a duration: iterations within the
+// timedLatency makes a result of a test with a duration: iterations within the
 // window, and the histogram of their times. perftest has the average and the
 // rate only.
-func TimedLatency(bytes, iterations uint64, window time.Duration, h *Histogram, roundTrips int) LatencyResult {
+func timedLatency(bytes, iterations uint64, window time.Duration, h *histogram, roundTrips int) LatencyResult {
 	r := LatencyResult{Bytes: bytes, Iterations: iterations, Timed: true, Histogram: h, RoundTrips: roundTrips}
 	if iterations > 0 && window > 0 {
 		r.Average = float64(window) / float64(iterations) / float64(roundTrips)

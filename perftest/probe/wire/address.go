@@ -65,10 +65,10 @@ func (a Address) Marshal() ([]byte, error) {
 	return fmt.Appendf(b, "%08x:\x00", a.SRQN), nil
 }
 
-// ParseAddress reads a record of either form, strictly: the digits are lower
+// parseAddress reads a record of either form, strictly: the digits are lower
 // case, each field has its width, the NUL is the last byte. What it accepts
 // Marshal gives back byte by byte.
-func ParseAddress(b []byte) (Address, error) {
+func parseAddress(b []byte) (Address, error) {
 	if len(b) != longRecord && len(b) != shortRecord {
 		return Address{}, fmt.Errorf("an address record has %d or %d bytes, not %d", shortRecord, longRecord, len(b))
 	}

@@ -63,7 +63,7 @@ func TestAddress(t *testing.T) {
 		t.Errorf("short form = %q; want %q", got, want)
 	}
 	for _, a := range []Address{short, record(t, Client), {LID: 0xffff, OutReads: 0xffff, QPN: 0xffffff, PSN: 0xffffff, RKey: math.MaxUint32, VAddr: math.MaxUint64, SRQN: math.MaxUint32, HasGID: true}} {
-		if got, err := ParseAddress(marshal(t, a)); err != nil || got != a {
+		if got, err := parseAddress(marshal(t, a)); err != nil || got != a {
 			t.Errorf("ParseAddress = %+v, %v; want %+v", got, err, a)
 		}
 	}
@@ -74,7 +74,7 @@ func TestAddress(t *testing.T) {
 	}
 	good := string(marshal(t, record(t, Client)))
 	for _, bad := range []string{"", good[:107], strings.ToUpper(good), strings.Replace(good, ":", ";", 1), good[:107] + "\n", " " + good[1:], "0x" + good[2:], good + "\x00"} {
-		if _, err := ParseAddress([]byte(bad)); err == nil {
+		if _, err := parseAddress([]byte(bad)); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
@@ -152,7 +152,7 @@ func params() Params {
 func TestParams(t *testing.T) {
 	p := params()
 	b := p.Marshal()
-	if got, err := ParseParams(b); err != nil || got != p || len(b) != 320 {
+	if got, err := parseParams(b); err != nil || got != p || len(b) != 320 {
 		t.Errorf("ParseParams = %+v, %v; want %+v", got, err, p)
 	}
 	if b[11] != 2 || b[15] != 1 || binary.BigEndian.Uint64(b[32:]) != 65536 || b[224] != 16 {
@@ -179,7 +179,7 @@ func TestParams(t *testing.T) {
 			t.Errorf("Compare = %v; want %q", err, tt.want)
 		}
 	}
-	if _, err := ParseParams(b[:312]); err == nil {
+	if _, err := parseParams(b[:312]); err == nil {
 		t.Error("a short block was taken")
 	}
 }
