@@ -90,7 +90,7 @@ var lattice = []rule{
 		why: "a library that knows flags cannot be called without them",
 	},
 	{
-		name: "leaves", who: []string{"harness/rootfs", "harness/elf", "harness/ldso", "harness/dpkg", "harness/version", "harness/stat", "harness/sysfs", "harness/dl", "harness/probe"},
+		name: "leaves", who: []string{"harness/rootfs", "harness/elf", "harness/ldso", "harness/dpkg", "harness/version", "harness/stat", "harness/sysfs", "harness/nvml", "harness/dl", "harness/probe"},
 		not:    []string{"*"},
 		except: []string{"./harness/rootfs", "./harness/elf", "./harness/ldso", "./harness/dpkg", "./harness/version", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "golang.org/x/sys/..."},
 		deep:   true,
@@ -110,7 +110,7 @@ var lattice = []rule{
 		why: "which way is better is one table, for those that measure and those that read",
 	},
 	{
-		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./harness/quantity", "./internal/attest"}, deep: true,
+		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./harness/quantity", "./harness/stat", "./internal/attest"}, deep: true,
 		why: "what drifted follows from the certificates alone; where they are from is the caller's matter",
 	},
 	{
@@ -174,6 +174,10 @@ var lattice = []rule{
 		why: "others can speak perftest's protocol with this package alone",
 	},
 	{
+		name: "the judge", who: []string{"perftest/judge"}, not: []string{"*"}, deep: true,
+		why: "it judges numbers, and knows nothing of what they are of",
+	},
+	{
 		name: "dcgm", who: []string{"dcgm/..."}, unless: []string{"dcgm/diag"}, not: []string{"./coll/...", "./perftest/...", "./harness/suite", "./build/..."},
 		why: "the three engines do not know one another; diag uses the CUDA binding",
 	},
@@ -183,13 +187,17 @@ var lattice = []rule{
 	},
 	{
 		name: "what health stands on", who: []string{"dcgm/health"}, not: []string{"*"},
-		except: []string{"./dcgm/health", "./harness/platform", "./harness/quantity", "./harness/rootfs", "./harness/sysfs", "./internal/plain", "go.yaml.in/yaml/...", "golang.org/x/sys/..."},
+		except: []string{"./dcgm/health", "./harness/nvml", "./harness/platform", "./harness/quantity", "./harness/rootfs", "./harness/sysfs", "./internal/plain", "go.yaml.in/yaml/...", "golang.org/x/sys/..."},
 		deep:   true,
-		why:    "it judges what it is given: the driver's binding is dcgm/nvml's",
+		why:    "it judges what it is given: harness/nvml asks the driver",
 	},
 	{
 		name: "the exceptions' exception", who: []string{"perftest/membw", "dcgm/diag"}, not: []string{"./coll/..."}, except: []string{"./coll/cuda/driver"},
 		why: "only the CUDA binding is shared",
+	},
+	{
+		name: "the rig", who: []string{"internal/rig"}, not: []string{"./..."}, except: []string{"./coll/cuda/driver", "./harness/sysfs"},
+		why: "it prepares GPUs, and knows nothing of what is measured on them",
 	},
 	{
 		name: "the CUDA binding", who: []string{"..."}, unless: []string{"coll/cuda/driver"}, not: []string{"gorgonia.org/cu/..."},
@@ -359,14 +367,17 @@ func TestLatticeBites(t *testing.T) {
 		{"plain text", "internal/plain", in("harness/certificate"), true},
 		{"collectives", "coll/host", in("perftest/verbs"), true},
 		{"collectives", "coll/transport/verbs", in("perftest/verbs"), false},
+		{"the judge", "perftest/judge", in("perftest/mesh"), true},
 		{"dcgm", "dcgm/health", in("coll/topology"), true},
-		{"what health stands on", "dcgm/health", in("dcgm/nvml"), true},
+		{"what health stands on", "dcgm/health", in("harness/nvml"), false},
 		{"what health stands on", "dcgm/health", "github.com/NVIDIA/go-nvml/pkg/nvml", true},
 		{"what health stands on", "dcgm/health", in("harness/sysfs"), false},
 		{"the exceptions' exception", "perftest/membw", in("coll/cuda/driver"), false},
 		{"the exceptions' exception", "perftest/membw", in("coll/schedule"), true},
 		{"diag", "dcgm/diag", in("perftest/membw"), true},
 		{"diag", "dcgm/diag", in("coll/cuda/driver"), false},
+		{"the rig", "internal/rig", in("perftest/membw"), true},
+		{"the rig", "internal/rig", in("coll/cuda/driver"), false},
 		{"what perftest stands on", "perftest/probe", in("coll/elem"), true},
 		{"what perftest stands on", "perftest/probe", in("dcgm"), true},
 		{"what perftest stands on", "perftest/probe", in("harness/image"), true},

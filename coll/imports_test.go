@@ -16,7 +16,7 @@ import (
 // up, and neither executor knows the communicator.
 var layers = [][]string{
 	{"coll/elem", "coll/debug", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver"},
-	{"coll/op", "coll/topology/nvml", "coll/cuda/kernels", "coll/colltest"},
+	{"coll/op", "coll/cuda/kernels", "coll/colltest"},
 	{"coll/schedule", "coll/transport", "coll/knob", "coll/nccl", "coll/perf"},
 	{"coll/host", "coll/predict", "coll/bootstrap", "coll/transport/shm", "coll/transport/slots", "coll/transport/socket", "coll/transport/transporttest", "coll/cuda/bench", "coll/perf/commtest"},
 	{"coll/choose", "coll/transport/verbs", "coll/transport/netplugin"},

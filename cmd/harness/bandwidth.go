@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/coll/topology/nvml"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -133,8 +135,10 @@ func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err 
 	driver := ""
 	if lib, err := nvml.Open(); err == nil {
 		defer lib.Close()
-		driver = lib.DriverVersion()
-		options.Links = func() map[sysfs.BusID]membw.Links { return linkStates(lib) }
+		if d, err := lib.Driver(); err == nil {
+			driver = d.Version
+		}
+		options.Links = lib.Links
 	}
 	show, clear := o.progress()
 	options.Progress = show
@@ -169,26 +173,10 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 // report writes the report, and ends as its verdict says.
 func (o *bandwidthOptions) report(r *membw.Report) error {
 	err := writeReport(r, o.stdout, o.format, o.file)
-	if err == nil && r.Verdict == membw.Fail {
+	if err == nil && r.Verdict == judge.Fail {
 		return &statusError{exitFail, nil}
 	}
 	return err
-}
-
-// linkStates asks NVML; without an answer there is none.
-func linkStates(lib *nvml.Library) map[sysfs.BusID]membw.Links {
-	states, err := lib.LinkStates()
-	if err != nil {
-		return nil
-	}
-	out := map[sysfs.BusID]membw.Links{}
-	for _, s := range states {
-		out[s.BusID] = membw.Links{
-			PCIDevice: s.PCIDevice, PCIeGen: s.PCIeGen, PCIeWidth: s.PCIeWidth, MaxGen: s.MaxGen, MaxWidth: s.MaxWidth,
-			NVLinks: s.NVLinks, Peers: s.Peers, Errors: s.Errors,
-		}
-	}
-	return out
 }
 
 // bandwidthTable is "harness bandwidth table FILE...".

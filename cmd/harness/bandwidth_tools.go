@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/coll/topology/nvml"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
@@ -176,8 +176,10 @@ func bandwidthNV(ctx context.Context, args []string, out, errOut io.Writer) erro
 	o.Version, o.Driver = "assay "+version.Get().Version, "not known"
 	o.Host, _ = os.Hostname()
 	if lib, err := nvml.Open(); err == nil {
-		o.Driver = lib.DriverVersion()
 		defer lib.Close()
+		if d, err := lib.Driver(); err == nil {
+			o.Driver = d.Version
+		}
 	}
 	return onMachine(ctx, membw.OpenOptions{NoAffinity: noAffinity}, func(m membw.Machine) error { return membw.RunNV(ctx, m, o, out) })
 }

@@ -78,9 +78,9 @@ func TestEngineVerifies(t *testing.T) {
 			if status := run(args, &out, &errOut); status != 0 {
 				t.Errorf("%v: status %d\n%s%s", args, status, out.String(), errOut.String())
 			}
-			table, err := perf.ParseTable(strings.NewReader(out.String()))
-			if err != nil || table.OutOfBounds != 0 || len(table.Rows) < 3 || table.Ranks != 3 {
-				t.Errorf("%v: %v, %+v", args, err, table)
+			text := out.String()
+			if !strings.Contains(text, "# Out of bounds values : 0 OK") || tableRows(text) < 3 || strings.Count(text, "#  Rank ") != 3 {
+				t.Errorf("%v:\n%s", args, text)
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/coll/topology/nvml"
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/dcgm/hostengine"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -114,22 +114,8 @@ func diagChild(ctx context.Context, name string, out io.Writer) error {
 	}
 	return diag.Child(ctx, name, diag.Environment{
 		Open:    func() (diag.Machine, error) { return diag.Open(sysfs.FS{}) },
-		Sensors: diag.OpenSensors, Links: diagLinks, DB: db, Root: "/", Environ: os.Environ(),
+		Sensors: func() (diag.Sensors, error) { return nvml.Open() }, Links: nvml.New().Links, DB: db, Root: "/", Environ: os.Environ(),
 	}, os.Stdin, out)
-}
-
-// diagLinks asks the driver about the links of all GPUs.
-func diagLinks() (map[string]diag.Links, error) {
-	lib, err := nvml.Open()
-	if err != nil {
-		return nil, err
-	}
-	states, err := lib.LinkStates()
-	out := map[string]diag.Links{}
-	for _, s := range states {
-		out[s.BusID.String()] = diag.Links{NVLinks: s.NVLinks, Direct: len(s.Peers) > 0, Errors: s.Errors}
-	}
-	return out, errors.Join(err, lib.Close())
 }
 
 // diagCommandLine makes a child; tests have others.

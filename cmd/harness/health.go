@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/dcgm/nvml"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -126,8 +126,8 @@ func (o *healthOptions) wanted(id string) bool {
 // elsewhere is the source for --root: GPUs of another machine cannot be asked.
 type elsewhere struct{ health.Source }
 
-func (elsewhere) Driver() (health.Driver, error) {
-	return health.Driver{}, fmt.Errorf("%w (--root)", health.ErrElsewhere)
+func (elsewhere) Driver() (nvml.Driver, error) {
+	return nvml.Driver{}, fmt.Errorf("%w (--root)", health.ErrElsewhere)
 }
 
 func (o *healthOptions) run(ctx context.Context, x health.Expect) error {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -33,7 +34,7 @@ func healthOf(t *testing.T, flags ...string) (health.Report, int) {
 // nvidia-smi says. What a machine lacks may fail; nothing may be an error.
 func TestHealthGPUs(t *testing.T) {
 	d, err := openGPUs().Driver()
-	gputest.Need(t, 1, d.GPUs, err, health.ErrNoBinding, health.ErrNoLibrary)
+	gputest.Need(t, 1, d.GPUs, err, nvml.ErrNoBinding, nvml.ErrNoLibrary)
 	r, _ := healthOf(t)
 	t.Logf("verdict %s, %d GPUs, in %.3f s, counters watched for %.1f s", r.Verdict, len(r.GPUs), r.Seconds, r.Window)
 	for _, res := range r.Results {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A healthDriver has so many GPUs, of which one may be lost, or never answers.
@@ -17,23 +19,23 @@ type healthDriver struct {
 	never chan struct{}
 }
 
-func (d healthDriver) Driver() (health.Driver, error) {
-	return health.Driver{GPUs: d.gpus, Version: "580.65.06", CUDA: 13000}, d.err
+func (d healthDriver) Driver() (nvml.Driver, error) {
+	return nvml.Driver{GPUs: d.gpus, Version: "580.65.06", CUDA: 13000}, d.err
 }
 
-func (d healthDriver) GPU(i int, asking func(string)) (health.GPU, error) {
+func (d healthDriver) GPU(i int, asking func(string)) (nvml.GPU, error) {
 	if i != d.lost {
-		return health.GPU{Persistence: health.Known(true)}, nil
+		return nvml.GPU{Persistence: sysfs.Known(true)}, nil
 	}
 	if d.never == nil {
-		return health.GPU{}, health.ErrLost
+		return nvml.GPU{}, nvml.ErrLost
 	}
 	asking("its fabric")
 	<-d.never
-	return health.GPU{}, nil
+	return nvml.GPU{}, nil
 }
 
-func (healthDriver) Counters(int) (map[string]uint64, error) { return nil, health.ErrNotSupported }
+func (healthDriver) Counters(int) (map[string]uint64, error) { return nil, nvml.ErrNotSupported }
 
 // TestHealth: the exit status is what was found, and stderr has one line of it.
 func TestHealth(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
@@ -106,7 +108,7 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 	if _, waited := g.AllGather(ctx, nil); waited != nil && err == nil {
 		err = waited
 	}
-	if err == nil && r.Verdict == mesh.Fail {
+	if err == nil && r.Verdict == judge.Fail {
 		return errMeshFailed
 	}
 	return err

@@ -97,13 +97,3 @@ func (o Op) String() string {
 	}
 	return opNames[o]
 }
-
-// ParseOp finds a reduction by the name that nccl-tests uses.
-func ParseOp(s string) (Op, bool) {
-	for i, n := range opNames {
-		if n == s {
-			return Op(i), true
-		}
-	}
-	return 0, false
-}

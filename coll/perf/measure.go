@@ -5,9 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // A measure is what one rank has to say about one placement of one size.
@@ -170,13 +171,7 @@ func (s *IterStats) summarize() {
 	n := len(v)
 	s.Min, s.Max, s.P50 = v[0], v[n-1], v[n/2]
 	s.P95, s.P99 = nearestRank(v, 95), nearestRank(v, 99)
-	for _, x := range v {
-		s.Mean += x / float64(n)
-	}
-	for _, x := range v {
-		s.Stdev += (x - s.Mean) * (x - s.Mean) / float64(n)
-	}
-	s.Stdev = math.Sqrt(s.Stdev)
+	s.Mean, s.Stdev = stat.Moments(v)
 	if s.Mean > 0 {
 		s.CV = 100 * s.Stdev / s.Mean
 	}

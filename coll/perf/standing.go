@@ -3,7 +3,8 @@ package perf
 import (
 	"fmt"
 	"math"
-	"slices"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // A VersusResult is what a comparison of engines has found.
@@ -86,16 +87,10 @@ func (r *reporter) standing(v volume, ms []measure, ops int) Standing {
 	if ms[0].wrong < 0 {
 		s.Wrong = -1
 	}
-	s.Time = median(s.Times)
+	s.Time = stat.Median(s.Times)
 	s.AlgBW, s.BusBW = r.c.bandwidth(v, s.Time, r.n)
 	s.AlgBW, s.BusBW = finite(s.AlgBW), finite(s.BusBW)
 	return s
-}
-
-func median(v []float64) float64 {
-	s := slices.Sorted(slices.Values(v))
-	n := len(s)
-	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
 // versus counts and shows the rows of one operation.

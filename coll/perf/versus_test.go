@@ -237,17 +237,6 @@ func TestBest(t *testing.T) {
 	}
 }
 
-func TestMedian(t *testing.T) {
-	for _, tt := range []struct {
-		v    []float64
-		want float64
-	}{{[]float64{3}, 3}, {[]float64{3, 1}, 2}, {[]float64{9, 1, 2}, 2}, {[]float64{1, 8, 4, 2}, 3}} {
-		if got := median(tt.v); got != tt.want {
-			t.Errorf("median(%v) = %v; want %v", tt.v, got, tt.want)
-		}
-	}
-}
-
 // TestVersusRefused: what cannot be compared is said.
 func TestVersusRefused(t *testing.T) {
 	none := func(w *World) { w.Against = nil }

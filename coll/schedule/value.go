@@ -2,8 +2,6 @@ package schedule
 
 import (
 	"math/bits"
-
-	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A value stands for the content of a block while a schedule is checked. sum
@@ -65,24 +63,4 @@ func (s *Schedule) overlay(rank int) (input, output int, ok bool) {
 		return 0, 0, true
 	}
 	return s.Collective.InPlace(rank)
-}
-
-// want is what block b of rank r's output must be: a single contribution, or
-// (reduced) the reduction of block b of what every rank has.
-func (s *Schedule) want(r, b int) (single value, reduced bool, from int) {
-	switch s.Collective {
-	case op.AllReduce, op.Reduce:
-		return value{}, true, b
-	case op.ReduceScatter:
-		return value{}, true, r
-	case op.Broadcast:
-		return leaf(s.Root, b), false, 0
-	case op.AllGather, op.Gather:
-		return leaf(b, 0), false, 0
-	case op.AllToAll:
-		return leaf(b, r), false, 0
-	case op.Scatter:
-		return leaf(s.Root, r), false, 0
-	}
-	return leaf(mod(r-1, s.Ranks), 0), false, 0
 }

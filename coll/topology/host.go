@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
-	"golang.org/x/sys/unix"
 )
 
 // HostID tells machines apart: two ranks with the same number share one. It is
@@ -31,21 +30,6 @@ func hash(parts ...string) uint64 {
 		h.Write([]byte{0})
 	}
 	return binary.BigEndian.Uint64(h.Sum(nil))
-}
-
-// OwnCPUs is the set of processors that the calling thread may run on.
-func OwnCPUs() (sysfs.CPUSet, error) {
-	var set unix.CPUSet
-	var out sysfs.CPUSet
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return out, err
-	}
-	for c := range len(set) * 64 {
-		if set.IsSet(c) {
-			out.Add(c)
-		}
-	}
-	return out, nil
 }
 
 // NUMANodeOf is the NUMA node that holds all of some processors, such as a

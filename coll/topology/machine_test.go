@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
 )
@@ -116,11 +117,11 @@ func h100() []byte {
 
 // A driver is an NVML that says what a test wants.
 type driver struct {
-	gpus []NVMLGPU
+	gpus []nvml.Place
 	err  error
 }
 
-func (d driver) GPUs() ([]NVMLGPU, error) { return d.gpus, d.err }
+func (d driver) Places() ([]nvml.Place, error) { return d.gpus, d.err }
 
 // h100Driver has 18 NVLinks a GPU, to four NVSwitches.
 func h100Driver(fs sysfs.FS) driver {
@@ -130,10 +131,10 @@ func h100Driver(fs sysfs.FS) driver {
 		if !p.IsGPU() {
 			continue
 		}
-		g := NVMLGPU{BusID: p.BusID, Name: "NVIDIA H100 80GB HBM3", UUID: fmt.Sprintf("GPU-%d", len(d.gpus)), SM: 90}
+		g := nvml.Place{BusID: p.BusID, Name: "NVIDIA H100 80GB HBM3", UUID: fmt.Sprintf("GPU-%d", len(d.gpus)), SM: 90}
 		for i, n := range []int{4, 5, 5, 4} {
 			for range n {
-				g.Links = append(g.Links, NVMLLink{Remote: id(fmt.Sprintf("0000:%02x:00.0", 5+i)), To: ToSwitch})
+				g.Links = append(g.Links, nvml.Link{Remote: id(fmt.Sprintf("0000:%02x:00.0", 5+i)), To: "switch"})
 			}
 		}
 		d.gpus = append(d.gpus, g)
@@ -185,9 +186,9 @@ func readVM(t testing.TB, lib NVML) *System {
 func vmDriver() driver {
 	var d driver
 	for _, b := range []string{"00000000:00:06.0", "00000000:00:07.0"} {
-		g := NVMLGPU{BusID: id(b), Name: "NVIDIA H200", SM: 90}
+		g := nvml.Place{BusID: id(b), Name: "NVIDIA H200", SM: 90}
 		for range 18 {
-			g.Links = append(g.Links, NVMLLink{Remote: sysfs.OpaqueBusID, To: ToSwitch})
+			g.Links = append(g.Links, nvml.Link{Remote: sysfs.OpaqueBusID, To: "switch"})
 		}
 		d.gpus = append(d.gpus, g)
 	}

@@ -8,31 +8,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// An NVML tells what NVIDIA's driver knows of its GPUs. coll/topology/nvml
-// implements it on the management library.
+// An NVML tells what NVIDIA's driver knows of its GPUs: [nvml.Library], or a test.
 type NVML interface {
-	// GPUs lists the GPUs in the driver's order.
-	GPUs() ([]NVMLGPU, error)
-}
-
-// An NVMLGPU is a GPU as the driver sees it.
-type NVMLGPU struct {
-	BusID        sysfs.BusID
-	Name, UUID   string
-	SM           int          // compute capability times ten
-	MemoryNode   *int         // NUMA node of its own memory; nil without
-	CPUAffinity  sysfs.CPUSet // empty: not told
-	NUMAAffinity sysfs.CPUSet // nodes of nearby memory; empty: not told
-	Links        []NVMLLink   // those that are up
-}
-
-// An NVMLLink is one NVLink.
-type NVMLLink struct {
-	Remote sysfs.BusID // sysfs.OpaqueBusID when the driver hides it
-	To     LinkEnd
+	// Places lists the GPUs in the driver's order.
+	Places() ([]nvml.Place, error)
 }
 
 // Sources are where a System is read from.
@@ -273,7 +256,7 @@ func (r *reader) add(n NIC, id sysfs.BusID, onPCI bool) {
 // (another driver has them, or none); one that PCI does not show is added
 // without a place, as in a container that hides /sys.
 func (r *reader) nvml(lib NVML) {
-	list, err := lib.GPUs()
+	list, err := lib.Places()
 	if err != nil {
 		r.sys.Notes = append(r.sys.Notes, "NVML: "+err.Error())
 		return
@@ -297,13 +280,15 @@ func (r *reader) nvml(lib NVML) {
 	}
 }
 
-// bond counts the links to each far end.
-func bond(links []NVMLLink) []NVLink {
+// bond counts the links to each far end. Drivers that do not say what it is have
+// switches: GPUs have an address that is shown.
+func bond(links []nvml.Link) []NVLink {
 	var out []NVLink
 	for _, l := range links {
-		i := slices.IndexFunc(out, func(b NVLink) bool { return b.Target == l.Remote && b.To == l.To })
+		to := cmp.Or(map[string]LinkEnd{"GPU": ToGPU, "CPU": ToCPU}[l.To], ToSwitch)
+		i := slices.IndexFunc(out, func(b NVLink) bool { return b.Target == l.Remote && b.To == to })
 		if i < 0 {
-			i, out = len(out), append(out, NVLink{Target: l.Remote, To: l.To})
+			i, out = len(out), append(out, NVLink{Target: l.Remote, To: to})
 		}
 		out[i].Count++
 	}

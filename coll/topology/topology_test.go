@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -141,7 +142,7 @@ func TestReadDegraded(t *testing.T) {
 		t.Errorf("NVML fails: %d GPUs, notes %v", len(s.GPUs), s.Notes)
 	}
 	hidden := vmDriver()
-	hidden.gpus = append(hidden.gpus[1:], NVMLGPU{BusID: id("0000:09:00.0"), Links: hidden.gpus[0].Links, SM: 90})
+	hidden.gpus = append(hidden.gpus[1:], nvml.Place{BusID: id("0000:09:00.0"), Links: hidden.gpus[0].Links, SM: 90})
 	s = readVM(t, hidden)
 	if len(s.GPUs) != 2 || s.GPUs[0].BusID != id("0000:00:07.0") || s.GPUs[1].NUMA != -1 || s.Path(0, 1).Label != "NV18" {
 		t.Errorf("a GPU that /sys hides: %+v", s.GPUs)

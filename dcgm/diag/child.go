@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A request is what a child reads from its standard input, as JSON.
@@ -36,7 +38,7 @@ const ListGPUs = "gpus"
 type Environment struct {
 	Open    func() (Machine, error)
 	Sensors func() (Sensors, error)
-	Links   func() (map[string]Links, error) // of all GPUs, by PCI address
+	Links   func() (map[sysfs.BusID]nvml.Links, error) // of all GPUs, by PCI address
 	DB      *platform.DB
 	Root    string // of the file system: /
 	Environ []string

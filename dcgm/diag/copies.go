@@ -20,7 +20,7 @@ func bandwidth(ctx context.Context, j *job) error {
 		if _, _, err := d.Take(int64(j.params["memory_size_mb"]) * 1e6); err != nil {
 			return err
 		}
-		for _, s := range []Stream{WriteOnly, Read, Copy, Triad} {
+		for _, s := range []streamKind{writeStream, readStream, copyStream, triadStream} {
 			j.progress("GPU %d: %s", g.Index, s)
 			best := 0.0
 			for range max(1, int(j.params["test_loops"])) {
@@ -34,7 +34,7 @@ func bandwidth(ctx context.Context, j *job) error {
 				best = max(best, float64(bytes)/seconds/1e9)
 			}
 			m := Measurement{Name: s.String(), GPU: g.Index, Value: best, Unit: "GB/s"}.against(j.expected(g, "memory_bandwidth"))
-			if s == Triad {
+			if s == triadStream {
 				m = m.given(j.params["minimum_bandwidth"]/1e3, 1)
 			}
 			j.hold(m, remedyBandwidth)
@@ -46,7 +46,7 @@ func bandwidth(ctx context.Context, j *job) error {
 
 const remedyHost = "look at the link's generation and width, at ACS and the BIOS, and at where host memory lies; reseat the GPU"
 
-var directions = []Direction{ToDevice, ToHost, BothWays}
+var directions = []direction{toDevice, toHost, bothWays}
 
 // pcie copies between host and each GPU, alone and all at once.
 func pcie(ctx context.Context, j *job) error {
@@ -58,7 +58,7 @@ func pcie(ctx context.Context, j *job) error {
 				if err != nil {
 					return err
 				}
-				if way != BothWays {
+				if way != bothWays {
 					m = m.against(j.expected(g, way.String())).given(j.params["min_bandwidth"], 1)
 				}
 				j.hold(m, remedyHost)
@@ -84,7 +84,7 @@ func (j *job) hostAll(ctx context.Context) {
 			defer come() // of one that breaks, too, or the others wait for it
 			j.alone(g, func(g GPU, d Device) error {
 				// Memory is prepared for this one, which takes longer than the copies.
-				if _, err := j.host(ctx, g, d, ToDevice, "the first copies"); err != nil {
+				if _, err := j.host(ctx, g, d, toDevice, "the first copies"); err != nil {
 					return err
 				}
 				come()
@@ -104,7 +104,7 @@ func (j *job) hostAll(ctx context.Context) {
 }
 
 // host copies one way, and gives the figure.
-func (j *job) host(ctx context.Context, g GPU, d Device, way Direction, name string) (Measurement, error) {
+func (j *job) host(ctx context.Context, g GPU, d Device, way direction, name string) (Measurement, error) {
 	if ctx.Err() != nil {
 		return Measurement{}, context.Cause(ctx)
 	}
@@ -163,7 +163,7 @@ func p2p(ctx context.Context, j *job) error {
 // pair is GPU a at b's memory.
 func (j *job) pair(a, b GPU, from, to Device) error {
 	const remedy = "look at the NVLinks' states and error counters of both GPUs (nvidia-smi nvlink -s, -e), and at the fabric manager; reset both"
-	r, err := from.Remote(to, Pattern{"random", Random, uint64(1 + a.Index*1000 + b.Index)})
+	r, err := from.Remote(to, memPattern{"random", randomWords, uint64(1 + a.Index*1000 + b.Index)})
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package diag
 
-import (
-	"github.com/assay-hpc/assay/harness/sysfs"
-)
+import "github.com/assay-hpc/assay/harness/sysfs"
 
 // A counter is one of errors of links.
 type counter struct {
@@ -56,7 +54,7 @@ func (j *job) tally() map[int]map[string]uint64 {
 // aer is Advanced Error Reporting's, of each GPU and the port above it: that one
 // sees the errors of what the GPU sends. Where firmware keeps errors to itself, and
 // in most virtual machines, there is nothing.
-func (j *job) aer() map[string]map[string]uint64 {
+func (j *job) aer() map[sysfs.BusID]map[string]uint64 {
 	f, err := sysfs.Open(j.env.Root)
 	if err != nil {
 		return nil
@@ -65,7 +63,7 @@ func (j *job) aer() map[string]map[string]uint64 {
 	if err != nil {
 		return nil
 	}
-	out := map[string]map[string]uint64{}
+	out := map[sysfs.BusID]map[string]uint64{}
 	for _, d := range devices {
 		if !d.IsGPU() {
 			continue
@@ -79,10 +77,10 @@ func (j *job) aer() map[string]map[string]uint64 {
 			if err != nil {
 				continue
 			}
-			if out[d.BusID.String()] == nil {
-				out[d.BusID.String()] = map[string]uint64{}
+			if out[d.BusID] == nil {
+				out[d.BusID] = map[string]uint64{}
 			}
-			sum := out[d.BusID.String()]
+			sum := out[d.BusID]
 			sum["aer_correctable"] += a.Correctable
 			sum["aer_nonfatal"] += a.NonFatal
 			sum["aer_fatal"] += a.Fatal

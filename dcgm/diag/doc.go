@@ -7,7 +7,7 @@
 // context, a crash or a hang fails that test alone. Run is the parent's side, Child
 // the other one. What a test does with GPUs goes through Machine, which Open gives
 // in builds with cgo and the tag cuda; what it reads of them meanwhile comes from
-// Sensors, which OpenSensors gives in builds with the tag nvml.
+// Sensors, which harness/nvml gives in builds with the tag nvml.
 //
 // A GB is 1e9 bytes.
 package diag

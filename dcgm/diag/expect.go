@@ -16,7 +16,7 @@ func (j *job) expectation() platform.Expectation {
 	n := platform.Node{LinksKnown: err == nil}
 	for _, g := range j.machine.GPUs() {
 		l := links[g.Bus]
-		n.GPUs = append(n.GPUs, platform.NodeGPU{Name: g.Name, Device: g.PCIDevice, NVLinks: l.NVLinks, Switched: l.NVLinks > 0 && !l.Direct})
+		n.GPUs = append(n.GPUs, platform.NodeGPU{Name: g.Name, Device: g.PCIDevice, NVLinks: l.NVLinks, Switched: l.NVLinks > 0 && len(l.Peers) == 0})
 	}
 	return j.env.DB.Expect(n)
 }

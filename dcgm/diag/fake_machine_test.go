@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // fakeMachine is two H200 that do all they should, but for what fault says of GPU 1.
@@ -15,7 +17,7 @@ type fakeMachine struct{ fault string }
 func (m fakeMachine) GPUs() []GPU {
 	var out []GPU
 	for i := range 2 {
-		out = append(out, GPU{Index: i, Name: "NVIDIA H200", UUID: fmt.Sprintf("GPU-%d", i), Bus: fmt.Sprintf("0000:%d0:00.0", i+1), PCIDevice: "2335", Bytes: 150e9, SMs: 132, Compute: "9.0"})
+		out = append(out, GPU{Index: i, Name: "NVIDIA H200", UUID: fmt.Sprintf("GPU-%d", i), Bus: sysfs.BusID{Bus: uint8(0x10 * (i + 1))}, PCIDevice: "2335", Bytes: 150e9, SMs: 132, Compute: "9.0"})
 	}
 	return out
 }
@@ -36,7 +38,7 @@ type fakeDevice struct {
 	gpu      int
 	fault    string
 	taken    int64
-	pattern  Pattern
+	pattern  memPattern
 	flipped  bool
 	products int
 }
@@ -60,7 +62,7 @@ func (d *fakeDevice) Take(most int64) (int64, int64, error) {
 	return d.taken, 150e9, nil
 }
 
-func (d *fakeDevice) Write(p Pattern) (float64, error) {
+func (d *fakeDevice) Write(p memPattern) (float64, error) {
 	switch d.fault {
 	case "crash":
 		panic("a crash")
@@ -77,10 +79,10 @@ func (d *fakeDevice) Write(p Pattern) (float64, error) {
 	return d.slow() * float64(d.taken) / 4.4e12, nil
 }
 
-func (d *fakeDevice) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
-	var m Miscompares
-	if d.flipped || d.fault == "memory" && p.Kind == WalkingOne && p.Seed == 3 {
-		m = Miscompares{2, 0x11, []Miscompare{{0x7000, 8, 9}, {0x8000, 8, 0x18}}}
+func (d *fakeDevice) Verify(p memPattern, invert bool) (miscompares, float64, error) {
+	var m miscompares
+	if d.flipped || d.fault == "memory" && p.Kind == walkingOne && p.Seed == 3 {
+		m = miscompares{2, 0x11, []miscompare{{0x7000, 8, 9}, {0x8000, 8, 0x18}}}
 	}
 	d.flipped = false
 	if want := d.pattern; want.Kind != p.Kind || want.Seed != p.Seed {
@@ -94,41 +96,41 @@ func (d *fakeDevice) Verify(p Pattern, invert bool) (Miscompares, float64, error
 
 func (d *fakeDevice) Flip(int64, uint64) error { d.flipped = true; return nil }
 
-func (d *fakeDevice) Stream(s Stream) (int64, float64, error) {
+func (d *fakeDevice) Stream(s streamKind) (int64, float64, error) {
 	return 4e9, d.slow() * 4e9 / 4.2e12, nil
 }
 
-func (d *fakeDevice) Host(dir Direction, copies int) (int64, float64, Miscompares, error) {
-	var m Miscompares
-	if d.fault == "host" && dir == ToHost {
-		m = Miscompares{1, 4, []Miscompare{{64, 0, 4}}}
+func (d *fakeDevice) Host(dir direction, copies int) (int64, float64, miscompares, error) {
+	var m miscompares
+	if d.fault == "host" && dir == toHost {
+		m = miscompares{1, 4, []miscompare{{64, 0, 4}}}
 	}
 	return 64e6 * int64(copies), d.slow() * 64e6 * float64(copies) / 55e9, m, nil
 }
 
-func (d *fakeDevice) Remote(peer Device, p Pattern) (Remote, error) {
-	r := Remote{Bytes: 256e6, Write: 256e6 / 380e9, Read: 256e6 / 360e9}
+func (d *fakeDevice) Remote(peer Device, p memPattern) (remoteResult, error) {
+	r := remoteResult{Bytes: 256e6, Write: 256e6 / 380e9, Read: 256e6 / 360e9}
 	switch o := peer.(*fakeDevice); {
 	case d.fault == "slow" || o.fault == "slow":
 		r.Write *= 3
 	case o.fault == "peer":
-		r.Written = Miscompares{1, 4, []Miscompare{{64, 0, 4}}}
+		r.Written = miscompares{1, 4, []miscompare{{64, 0, 4}}}
 	case d.fault == "peer":
-		r.ReadBy = Miscompares{1, 8, []Miscompare{{64, 0, 8}}}
+		r.ReadBy = miscompares{1, 8, []miscompare{{64, 0, 8}}}
 	case d.fault == "staged" || o.fault == "staged":
 		r.Staged, r.Write = true, 256e6/20e9
 	}
 	return r, nil
 }
 
-func (d *fakeDevice) Product(w Work) (Products, error) {
+func (d *fakeDevice) Product(w productWork) (productResult, error) {
 	d.products++
-	p := Products{Seconds: 0.05 * d.slow(), Flops: 0.05 * 750e12, Way: "wgmma"}
-	if w.Kind >= FP32 {
+	p := productResult{Seconds: 0.05 * d.slow(), Flops: 0.05 * 750e12, Way: "wgmma"}
+	if w.Kind >= fp32 {
 		p.Way, p.Flops = "fma", 0.05*50e12
 	}
 	for sm := range uint32(132) {
-		p.Blocks = append(p.Blocks, Outcome{Sum: 7 + w.Seed, SM: sm})
+		p.Blocks = append(p.Blocks, blockOutcome{Sum: 7 + w.Seed, SM: sm})
 	}
 	switch {
 	case d.fault == "sm":
@@ -158,17 +160,17 @@ type fakeSensors struct{ fault string }
 
 func (s fakeSensors) Close() error { return nil }
 
-func (s fakeSensors) Read(bus string) (Reading, error) {
+func (s fakeSensors) Read(bus sysfs.BusID) (nvml.Reading, error) {
 	on := true
-	r := Reading{Celsius: 60, Watts: 680, LimitWatts: 700, MHz: 1700, MaxMHz: 1980, Persistence: &on}
-	if bus != "0000:20:00.0" {
+	r := nvml.Reading{Celsius: 60, Watts: 680, LimitWatts: 700, MHz: 1700, MaxMHz: 1980, Persistence: &on}
+	if bus.Bus != 0x20 {
 		return r, nil
 	}
 	switch s.fault {
 	case "hot":
-		r.Reasons = HWThermal
+		r.Reasons = nvml.HWThermal
 	case "warm":
-		r.Reasons = SWThermal
+		r.Reasons = nvml.SWThermal
 	case "weak":
 		r.Watts = 300
 	case "off":
@@ -181,22 +183,25 @@ func (s fakeSensors) Read(bus string) (Reading, error) {
 
 // fakeLinks are of two GPUs on an NVSwitch. What fault names goes up between two
 // readings, on GPU 1.
-func fakeLinks(fault string) func() (map[string]Links, error) {
+func fakeLinks(fault string) func() (map[sysfs.BusID]nvml.Links, error) {
 	reads := uint64(0)
-	return func() (map[string]Links, error) {
+	return func() (map[sysfs.BusID]nvml.Links, error) {
 		if fault == "no sensors" {
 			return nil, errors.New("no NVML")
 		}
 		reads++
-		out := map[string]Links{}
-		for i, bus := range []string{"0000:10:00.0", "0000:20:00.0"} {
-			l := Links{NVLinks: 18, Direct: fault == "direct", Errors: map[string]uint64{"pcie_replay": 7, "nvlink_crc_flit": 3, "nvlink_recovery": 0, "nvlink_replay": 9}}
+		out := map[sysfs.BusID]nvml.Links{}
+		for i := range 2 {
+			l := nvml.Links{NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_crc_flit": 3, "nvlink_recovery": 0, "nvlink_replay": 9}}
+			if fault == "direct" {
+				l.Peers = map[sysfs.BusID]int{{Bus: 0x10}: 18}
+			}
 			for name := range l.Errors {
 				if i == 1 && fault == name {
 					l.Errors[name] += 1000 * reads
 				}
 			}
-			out[bus] = l
+			out[sysfs.BusID{Bus: uint8(0x10 * (i + 1))}] = l
 		}
 		return out, nil
 	}

@@ -17,7 +17,7 @@ import (
 const inside = "DIAG_TEST_FAKE"
 
 // open opens the GPUs, or skips the test.
-func open(t *testing.T) *rig {
+func open(t *testing.T) *machine {
 	t.Helper()
 	m, err := Open(sysfs.FS{})
 	n := 0
@@ -32,11 +32,11 @@ func open(t *testing.T) *rig {
 			t.Error(err)
 		}
 	})
-	return m.(*rig)
+	return m.(*machine)
 }
 
 // take prepares a GPU and some of its memory: little where it is the processor's.
-func take(t *testing.T, r *rig, gpu int) *device {
+func take(t *testing.T, r *machine, gpu int) *device {
 	t.Helper()
 	d, err := r.Device(gpu)
 	check(t, err)
@@ -152,7 +152,7 @@ func TestGPUTake(t *testing.T) {
 // TestGPUStreams: each stream leaves what it should.
 func TestGPUStreams(t *testing.T) {
 	d := take(t, open(t), 0)
-	for _, s := range []Stream{WriteOnly, Read, Copy, Triad} {
+	for _, s := range []streamKind{writeStream, readStream, copyStream, triadStream} {
 		bytes, seconds, err := d.Stream(s)
 		check(t, err)
 		t.Logf("%s: %.0f GB/s", s, float64(bytes)/seconds/1e9)
@@ -168,7 +168,7 @@ func TestGPUHost(t *testing.T) {
 	for gpu := range r.gpus {
 		d, err := r.Device(gpu)
 		check(t, err)
-		for _, dir := range []Direction{ToDevice, ToHost, BothWays} {
+		for _, dir := range []direction{toDevice, toHost, bothWays} {
 			bytes, seconds, m, err := d.Host(dir, 2)
 			if err != nil || m.Count != 0 || bytes < 2*hostBytes || seconds <= 0 {
 				t.Errorf("GPU %d, %s: %d bytes, %v s, %+v, %v", gpu, dir, bytes, seconds, m, err)
@@ -186,11 +186,11 @@ func TestGPURemote(t *testing.T) {
 	}
 	a, b := take(t, r, 0), take(t, r, 1)
 	for _, pair := range [][2]*device{{a, b}, {b, a}} {
-		x, err := pair[0].Remote(pair[1], Pattern{"random", Random, 5})
+		x, err := pair[0].Remote(pair[1], memPattern{"random", randomWords, 5})
 		if err != nil || x.Written.Count+x.ReadBy.Count != 0 || x.Write <= 0 || !x.Staged && x.Read <= 0 {
 			t.Errorf("%+v, %v", x, err)
 		}
-		if direct := r.Peer(pair[0].gpu.Index, pair[1].gpu.Index) == nil; direct == x.Staged {
+		if direct := r.Peer(pair[0].Info.Ordinal, pair[1].Info.Ordinal) == nil; direct == x.Staged {
 			t.Errorf("direct access %v, staged %v", direct, x.Staged)
 		}
 	}
@@ -203,27 +203,27 @@ func TestGPUProducts(t *testing.T) {
 	d := take(t, r, 0)
 	for _, fast := range []bool{true, false} {
 		if fast && !d.fast {
-			if d.gpu.Compute == "9.0" {
+			if d.Info.ComputeMajor == 9 && d.Info.ComputeMinor == 0 {
 				t.Error("the driver does not take the kernels of warpgroup.cu")
 			}
 			continue
 		}
 		d.fast = fast
-		for _, k := range []Kind{BF16, FP16, FP32, FP64} {
-			p, err := d.Product(Work{Kind: k, Seed: 9, Exact: true, Rounds: 3})
+		for _, k := range []productKind{bf16, fp16, fp32, fp64} {
+			p, err := d.Product(productWork{Kind: k, Seed: 9, Exact: true, Rounds: 3})
 			check(t, err)
 			l := load{job: &job{result: &Result{}}, kind: k}
 			if l.compare(p); p.Wrong != 0 || len(l.wrong)+len(l.changed) != 0 {
 				t.Errorf("%s by %s: %d results are wrong, %d multiprocessors differ, %d change", k, p.Way, p.Wrong, len(l.wrong), len(l.changed))
 			}
-			p, err = d.Product(Work{Kind: k, Seed: 9, Rounds: 4, FlipSM: 1})
+			p, err = d.Product(productWork{Kind: k, Seed: 9, Rounds: 4, FlipSM: 1})
 			check(t, err)
 			l = load{job: &job{result: &Result{}}, kind: k}
 			l.compare(p)
 			if _, ok := l.changed[0]; !ok || len(l.changed) != 1 || len(l.wrong) != 0 {
 				t.Errorf("%s by %s: with a wrong bit on multiprocessor 0, %v change and %v differ", k, p.Way, l.changed, l.wrong)
 			}
-			p, err = d.Product(Work{Kind: k, Seed: 10, For: 0.05})
+			p, err = d.Product(productWork{Kind: k, Seed: 10, For: 0.05})
 			check(t, err)
 			t.Logf("%s by %s: %.2f TFLOP/s, %d blocks, %.3f s", k, p.Way, p.Flops/p.Seconds/1e12, len(p.Blocks), p.Seconds)
 		}

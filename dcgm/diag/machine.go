@@ -1,7 +1,8 @@
 package diag
 
 import (
-	"fmt"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A Machine is the GPUs of this process.
@@ -22,75 +23,75 @@ type Device interface {
 	// number of bytes (0: all), and says how many bytes it has got of how many.
 	Take(most int64) (got, of int64, err error)
 	// Write fills what was taken.
-	Write(p Pattern) (seconds float64, err error)
+	Write(p memPattern) (seconds float64, err error)
 	// Verify compares what was taken with a pattern; with invert it leaves the
 	// complement.
-	Verify(p Pattern, invert bool) (m Miscompares, seconds float64, err error)
+	Verify(p memPattern, invert bool) (m miscompares, seconds float64, err error)
 	// Flip changes bits of one word of what was taken: an injected fault.
 	Flip(offset int64, mask uint64) error
 	// Stream goes through a part of what was taken, and checks the result.
-	Stream(o Stream) (bytes int64, seconds float64, err error)
+	Stream(o streamKind) (bytes int64, seconds float64, err error)
 	// Host copies to or from pinned memory, so many times, and verifies what has
 	// come back.
-	Host(d Direction, copies int) (bytes int64, seconds float64, m Miscompares, err error)
+	Host(d direction, copies int) (bytes int64, seconds float64, m miscompares, err error)
 	// Remote writes a pattern to a peer's memory, has the peer verify it, and
 	// reads it back from here.
-	Remote(peer Device, p Pattern) (Remote, error)
+	Remote(peer Device, p memPattern) (remoteResult, error)
 	// Product multiplies matrices.
-	Product(w Work) (Products, error)
+	Product(w productWork) (productResult, error)
 	// Free gives all memory back.
 	Free() error
 }
 
-// A Stream is a way through memory.
-type Stream uint8
+// A streamKind is a way through memory.
+type streamKind uint8
 
 // The streams. Triad is a = b + 3c.
 const (
-	Read Stream = iota
-	WriteOnly
-	Copy
-	Triad
+	readStream streamKind = iota
+	writeStream
+	copyStream
+	triadStream
 )
 
-func (s Stream) String() string { return [...]string{"read", "write", "copy", "triad"}[s] }
+func (s streamKind) String() string { return [...]string{"read", "write", "copy", "triad"}[s] }
 
-// A Direction is of copies between host and GPU.
-type Direction uint8
+// A direction is of copies between host and GPU.
+type direction uint8
 
 // The directions.
 const (
-	ToDevice Direction = iota
-	ToHost
-	BothWays // counted together
+	toDevice direction = iota
+	toHost
+	bothWays // counted together
 )
 
-func (d Direction) String() string { return [...]string{"h2d", "d2h", "both"}[d] }
+func (d direction) String() string { return [...]string{"h2d", "d2h", "both"}[d] }
 
-// A Remote is what came of access to a peer.
-type Remote struct {
+// A remoteResult is what came of access to a peer.
+type remoteResult struct {
 	Bytes           int64
 	Write, Read     float64 // seconds
-	Written, ReadBy Miscompares
+	Written, ReadBy miscompares
 	Staged          bool // no direct access: copied through the host, Write is that copy
 }
 
-// Kind is the arithmetic of a product.
-type Kind uint8
+// productKind is the arithmetic of a product.
+type productKind uint8
 
 // The kinds.
 const (
-	BF16 Kind = iota
-	FP16
-	FP32
-	FP64
+	bf16 productKind = iota
+	fp16
+	fp32
+	fp64
 )
 
-func (k Kind) String() string { return [...]string{"bf16", "fp16", "fp32", "fp64"}[k] }
+func (k productKind) String() string { return [...]string{"bf16", "fp16", "fp32", "fp64"}[k] }
 
-// Work is a launch of products on all multiprocessors.
-type Work struct {
-	Kind   Kind
+// productWork is a launch of products on all multiprocessors.
+type productWork struct {
+	Kind   productKind
 	Seed   uint64  // of the matrices
 	Exact  bool    // of small whole numbers, so that the processor knows the result
 	Rounds int     // after each, results are compared with the first round's
@@ -98,70 +99,30 @@ type Work struct {
 	FlipSM int     // the multiprocessor that gets a wrong bit, plus 1: an injected fault
 }
 
-// Products are what came of it.
-type Products struct {
+// productResult are what came of it.
+type productResult struct {
 	Seconds float64
 	Flops   float64
 	Way     string // what computed them: "wgmma"
-	Blocks  []Outcome
+	Blocks  []blockOutcome
 	Wrong   int // results of the first block that the processor's own differ from, with Exact
 }
 
-// An Outcome is a block's.
-type Outcome struct {
+// An blockOutcome is a block's.
+type blockOutcome struct {
 	Sum uint64
 	SM  uint32
 	Bad uint32 // results that were not as in the first round
 }
 
-// Sensors read what GPUs say of themselves under load.
+// Sensors read what GPUs say of themselves under load: [nvml.Library], or a test's.
 type Sensors interface {
-	Read(bus string) (Reading, error)
+	Read(bus sysfs.BusID) (nvml.Reading, error)
 	Close() error
-}
-
-// A Reading is one GPU at one time. What the driver does not tell is 0.
-type Reading struct {
-	Celsius     int
-	Watts       float64
-	LimitWatts  float64
-	MHz, MaxMHz int
-	Reasons     uint64 // why clocks are as they are, NVML's bits
-	Persistence *bool
-}
-
-// Links are those of a GPU at one time.
-type Links struct {
-	NVLinks int               // that are up
-	Direct  bool              // some of them lead to another GPU with no switch between
-	Errors  map[string]uint64 // counters since the driver was loaded, by name; what the driver does not tell is not there
 }
 
 // Reasons for low clocks that a healthy node does not have under load.
 const (
-	HWSlowdown    = 0x08
-	SWThermal     = 0x20
-	HWThermal     = 0x40
-	HWPowerBrake  = 0x80
-	throttleFails = HWSlowdown | HWThermal | HWPowerBrake
+	throttleFails = nvml.HWSlowdown | nvml.HWThermal | nvml.PowerBrake
+	throttled     = throttleFails | nvml.SWThermal
 )
-
-// reasons names those of the bits that matter.
-func reasons(bits uint64) string {
-	text := ""
-	for _, r := range []struct {
-		bit  uint64
-		name string
-	}{{HWSlowdown, "hardware slowdown"}, {SWThermal, "software thermal slowdown"}, {HWThermal, "hardware thermal slowdown"}, {HWPowerBrake, "power brake"}} {
-		if bits&r.bit != 0 {
-			if text != "" {
-				text += ", "
-			}
-			text += r.name
-		}
-	}
-	if text == "" {
-		return fmt.Sprintf("%#x", bits)
-	}
-	return text
-}

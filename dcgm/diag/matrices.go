@@ -39,13 +39,13 @@ func mix(seed, i uint64) uint64 {
 
 // encode writes a matrix as a kind's kernels take it: 16 bits a number row after
 // row, or wider ones with all rows' first number first.
-func encode(k Kind, m []float64, rows int) []byte {
+func encode(k productKind, m []float64, rows int) []byte {
 	var b []byte
 	columns := len(m) / rows
-	if k == BF16 || k == FP16 {
+	if k == bf16 || k == fp16 {
 		for _, v := range m {
 			h := bfloat16(v)
-			if k == FP16 {
+			if k == fp16 {
 				h = float16(v)
 			}
 			b = binary.LittleEndian.AppendUint16(b, h)
@@ -54,7 +54,7 @@ func encode(k Kind, m []float64, rows int) []byte {
 	}
 	for c := range columns {
 		for r := range rows {
-			if v := m[r*columns+c]; k == FP32 {
+			if v := m[r*columns+c]; k == fp32 {
 				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(v)))
 			} else {
 				b = binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
@@ -80,9 +80,9 @@ func float16(v float64) uint16 {
 
 // mismatches counts the results that are not times the product of two matrices of
 // whole numbers.
-func mismatches(k Kind, got []byte, s shape, a, b []float64, times int) (int, error) {
+func mismatches(k productKind, got []byte, s shape, a, b []float64, times int) (int, error) {
 	wide := make([]float64, s.rows*s.columns)
-	if k == FP64 {
+	if k == fp64 {
 		if err := binary.Read(bytes.NewReader(got), binary.LittleEndian, wide); err != nil {
 			return 0, fmt.Errorf("a product's results: %w", err)
 		}

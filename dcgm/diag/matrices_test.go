@@ -31,7 +31,7 @@ func TestMismatches(t *testing.T) {
 	if w := values(6, 64, 2, false); slices.Max(w) > 1 || slices.Min(w) < -1 || slices.Max(w) < 0.9 {
 		t.Errorf("numbers from %v to %v", slices.Min(w), slices.Max(w))
 	}
-	for k, bytes := range map[Kind]int{BF16: 2, FP16: 2, FP32: 4, FP64: 8} {
+	for k, bytes := range map[productKind]int{bf16: 2, fp16: 2, fp32: 4, fp64: 8} {
 		if got := len(encode(k, a, s.rows)); got != bytes*s.rows*s.k {
 			t.Errorf("%s: %d bytes", k, got)
 		}
@@ -42,7 +42,7 @@ func TestMismatches(t *testing.T) {
 				for i := range s.k {
 					sum += a[r*s.k+i] * b[c*s.k+i]
 				}
-				if k == FP64 {
+				if k == fp64 {
 					out = binary.LittleEndian.AppendUint64(out, math.Float64bits(3*sum))
 				} else {
 					out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(3*sum)))
@@ -61,7 +61,7 @@ func TestMismatches(t *testing.T) {
 		}
 	}
 	// The wide kinds have all rows' first number first.
-	if b := encode(FP32, []float64{1, 2, 3, 4, 5, 6}, 2); fmt.Sprint(floats(b)) != "[1 4 2 5 3 6]" {
+	if b := encode(fp32, []float64{1, 2, 3, 4, 5, 6}, 2); fmt.Sprint(floats(b)) != "[1 4 2 5 3 6]" {
 		t.Errorf("%v", floats(b))
 	}
 	if s.flops() != 2*6*10*64 {
@@ -83,7 +83,7 @@ func TestMiscompares(t *testing.T) {
 		binary.LittleEndian.PutUint64(b[8*i:], v)
 	}
 	m, err := parseMiscompares(b)
-	if err != nil || m.Count != 2 || m.Bits != 0x30 || len(m.First) != 2 || m.First[1] != (Miscompare{0x8000, 2, 0x22}) {
+	if err != nil || m.Count != 2 || m.Bits != 0x30 || len(m.First) != 2 || m.First[1] != (miscompare{0x8000, 2, 0x22}) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	binary.LittleEndian.PutUint64(b, 1000)

@@ -56,7 +56,7 @@ type passage struct {
 	got      int64
 	until    time.Time // zero: all patterns, whatever time they take
 	patterns int       // that were verified
-	wrong    Miscompares
+	wrong    miscompares
 	by       string // the first pattern with wrong words
 	// Seconds of writing, of verifying, and of both at once.
 	write, verify, invert float64
@@ -98,7 +98,7 @@ func (p *passage) pass(ctx context.Context, walks int, seed uint64) error {
 			return err
 		}
 	}
-	for _, pattern := range []Pattern{constants()[0], constants()[2], {"walking ones 0", WalkingOne, 0}} {
+	for _, pattern := range []memPattern{constants()[0], constants()[2], {"walking ones 0", walkingOne, 0}} {
 		if p.over(ctx) {
 			return context.Cause(ctx)
 		}
@@ -115,7 +115,7 @@ func (p *passage) over(ctx context.Context) bool {
 }
 
 // fill writes a pattern, and then the injected error.
-func (p *passage) fill(pattern Pattern) error {
+func (p *passage) fill(pattern memPattern) error {
 	s, err := p.d.Write(pattern)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (p *passage) fill(pattern Pattern) error {
 }
 
 // inversions reads a pattern and leaves its complement, then the other way round.
-func (p *passage) inversions(pattern Pattern) error {
+func (p *passage) inversions(pattern memPattern) error {
 	inverse, ok := pattern.inverse()
 	if !ok {
 		return fmt.Errorf("pattern %s has no complement", pattern.Name)
@@ -139,7 +139,7 @@ func (p *passage) inversions(pattern Pattern) error {
 		return err
 	}
 	for _, step := range []struct {
-		pattern Pattern
+		pattern memPattern
 		invert  bool
 	}{{pattern, true}, {inverse, true}, {pattern, false}} {
 		if err := p.check(step.pattern, step.invert); err != nil {
@@ -149,7 +149,7 @@ func (p *passage) inversions(pattern Pattern) error {
 	return nil
 }
 
-func (p *passage) check(pattern Pattern, invert bool) error {
+func (p *passage) check(pattern memPattern, invert bool) error {
 	m, s, err := p.d.Verify(pattern, invert)
 	if err != nil {
 		return err
@@ -187,14 +187,14 @@ func (p *passage) report() {
 }
 
 // miscompared makes a finding of wrong words, if there are any.
-func (j *job) miscompared(gpu int, m Miscompares, remedy, where string) {
+func (j *job) miscompared(gpu int, m miscompares, remedy, where string) {
 	if m.Count == 0 {
 		return
 	}
 	j.findf(gpu, Fail, remedy, "%s: %d words of 8 bytes are wrong, in bits %#016x; the first %d: %s", where, m.Count, m.Bits, min(len(m.First), 4), first(m))
 }
 
-func first(m Miscompares) string {
+func first(m miscompares) string {
 	text := ""
 	for i, c := range m.First[:min(len(m.First), 4)] {
 		if i > 0 {

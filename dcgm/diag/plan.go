@@ -11,15 +11,15 @@ import (
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
-// Params are the values that were given, by test and parameter.
-type Params map[string]map[string]float64
+// paramValues are the values that were given, by test and parameter.
+type paramValues map[string]map[string]float64
 
 // A Plan is what to run.
 type Plan struct {
 	Level int // 0: tests were named
 	Tests []Test
 	// Params hold for the tests that they name.
-	Params   Params
+	Params   paramValues
 	Duration time.Duration // of each test that has test_duration; 0: its own
 	Timeout  time.Duration // of each test; 0: what it should need at most
 	GPUs     []int         // nil: all
@@ -30,7 +30,7 @@ var levels = map[string]int{"1": 1, "2": 2, "3": 3, "4": 4, "quick": 1, "short":
 
 // Names lists the names of all tests.
 func Names() (names []string) {
-	for _, t := range Tests() {
+	for _, t := range allTests() {
 		names = append(names, t.Name)
 	}
 	return names
@@ -54,7 +54,7 @@ func Select(run string, only, skip []string) (p Plan, err error) {
 			}
 		}
 	}
-	for _, t := range Tests() {
+	for _, t := range allTests() {
 		in := slices.Contains(named, t.Name)
 		if p.Level > 0 {
 			in = t.Level > 0 && t.Level <= p.Level || slices.Contains(only, t.Name)
@@ -74,8 +74,8 @@ func unknownTest(name string) error {
 }
 
 // ParseParams reads DCGM's notation, "memtest.test_duration=60;memory.walks=64".
-func ParseParams(texts ...string) (Params, error) {
-	p := Params{}
+func ParseParams(texts ...string) (paramValues, error) {
+	p := paramValues{}
 	for _, text := range texts {
 		for one := range strings.SplitSeq(text, ";") {
 			if one = strings.TrimSpace(one); one == "" {
@@ -89,7 +89,7 @@ func ParseParams(texts ...string) (Params, error) {
 	return p, nil
 }
 
-func (p Params) parse(text string) error {
+func (p paramValues) parse(text string) error {
 	key, value, ok := strings.Cut(text, "=")
 	test, name, dot := strings.Cut(key, ".")
 	if !ok || !dot {

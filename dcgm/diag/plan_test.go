@@ -126,7 +126,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	p.Timeout = time.Second
-	if got := p.Longest(Tests()[0]); got != time.Second {
+	if got := p.Longest(allTests()[0]); got != time.Second {
 		t.Errorf("limit %v", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestTests(t *testing.T) {
 	if all := Names(); len(slices.Compact(slices.Sorted(slices.Values(all)))) != len(all) {
 		t.Errorf("a name is there twice: %v", all)
 	}
-	for _, x := range Tests() {
+	for _, x := range allTests() {
 		if x.Title == "" || x.Category == "" || x.run == nil || x.Limit == 0 || x.Level > 4 {
 			t.Errorf("%s is not complete", x.Name)
 		}

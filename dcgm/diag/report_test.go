@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -14,7 +16,7 @@ func sample() *Report {
 	one := 1
 	r := &Report{
 		Schema: Schema, Host: "node7", Level: 3,
-		GPUs: []GPU{{Index: 0, Name: "NVIDIA H200", Bus: "0000:1b:00.0", Bytes: 150_754_820_096, SMs: 132}, {Index: 1, Name: "NVIDIA H200", Bus: "0000:43:00.0", Bytes: 150_754_820_096, SMs: 132}},
+		GPUs: []GPU{{Index: 0, Name: "NVIDIA H200", Bus: sysfs.BusID{Bus: 0x1b}, Bytes: 150_754_820_096, SMs: 132}, {Index: 1, Name: "NVIDIA H200", Bus: sysfs.BusID{Bus: 0x43}, Bytes: 150_754_820_096, SMs: 132}},
 		Tests: []Result{
 			{Test: "software", Category: "Deployment", Status: Warn, Seconds: 0.4, Findings: []Finding{{GPU: 1, Status: Warn, Text: "persistence mode is off", Remedy: "start nvidia-persistenced"}}},
 			{Test: "memory", Category: "Hardware", Status: Pass, Seconds: 9.1, Measurements: []Measurement{

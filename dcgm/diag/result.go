@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // Status is how a test, or what it found, ended.
@@ -75,14 +76,14 @@ type Result struct {
 
 // A GPU is one, as CUDA counts in this process.
 type GPU struct {
-	Index     int    `json:"index"`
-	Name      string `json:"name"`
-	UUID      string `json:"uuid"`
-	Bus       string `json:"bus"`
-	PCIDevice string `json:"pci_device,omitempty"` // four hex digits
-	Bytes     int64  `json:"bytes"`
-	SMs       int    `json:"sms"`
-	Compute   string `json:"compute_capability"`
+	Index     int         `json:"index"`
+	Name      string      `json:"name"`
+	UUID      string      `json:"uuid"`
+	Bus       sysfs.BusID `json:"bus"`
+	PCIDevice string      `json:"pci_device,omitempty"` // four hex digits
+	Bytes     int64       `json:"bytes"`
+	SMs       int         `json:"sms"`
+	Compute   string      `json:"compute_capability"`
 }
 
 // Schema is the version of Report.

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/rig"
 )
 
 // The PTX in ptx is by CUDA 11.8, so that every driver that is supported takes
@@ -19,114 +19,80 @@ import (
 //go:embed ptx
 var files embed.FS
 
-// A rig is a Machine: all GPUs that the process sees.
-type rig struct {
+// A machine is a Machine: all GPUs that the process sees.
+type machine struct {
 	gpus    []GPU
-	infos   []driver.DeviceInfo
-	cpus    []sysfs.CPUSet // next to each of them
 	devices []*device
 }
 
 // Open finds the GPUs. driver.ErrNoDriver and driver.ErrNoDevice: there are none.
 func Open(f sysfs.FS) (Machine, error) {
-	if err := driver.Init(); err != nil {
-		return nil, err
-	}
-	all, err := driver.Devices()
+	all, err := rig.Find(f)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
-		return nil, driver.ErrNoDevice
+	m := &machine{}
+	for _, g := range all {
+		m.devices = append(m.devices, &device{GPU: g})
+		m.gpus = append(m.gpus, GPU{
+			Index: g.Info.Ordinal, Name: g.Info.Name, UUID: g.Info.UUID, Bus: g.Bus, PCIDevice: g.PCIDevice,
+			Bytes: g.Info.Memory, SMs: g.Info.SMs, Compute: fmt.Sprintf("%d.%d", g.Info.ComputeMajor, g.Info.ComputeMinor),
+		})
 	}
-	r := &rig{devices: make([]*device, len(all)), infos: all, cpus: make([]sysfs.CPUSet, len(all))}
-	buses, _ := f.PCI() // without them, models are not known
-	for i, info := range all {
-		g := GPU{
-			Index: info.Ordinal, Name: info.Name, UUID: info.UUID, Bus: info.PCI.String(),
-			Bytes: info.Memory, SMs: info.SMs, Compute: fmt.Sprintf("%d.%d", info.ComputeMajor, info.ComputeMinor),
-		}
-		for _, b := range buses {
-			if b.BusID.String() == g.Bus {
-				g.PCIDevice, r.cpus[i] = fmt.Sprintf("%04x", b.Device), b.Local
-			}
-		}
-		r.gpus = append(r.gpus, g)
-	}
-	return r, nil
+	return m, nil
 }
 
 // GPUs implements Machine.
-func (r *rig) GPUs() []GPU { return r.gpus }
+func (m *machine) GPUs() []GPU { return m.gpus }
 
 // Device implements Machine. Each GPU is prepared once.
-func (r *rig) Device(gpu int) (Device, error) {
-	if gpu < 0 || gpu >= len(r.gpus) {
-		return nil, fmt.Errorf("%w: number %d of %d", driver.ErrNoDevice, gpu, len(r.gpus))
+func (m *machine) Device(gpu int) (Device, error) {
+	if gpu < 0 || gpu >= len(m.gpus) {
+		return nil, fmt.Errorf("%w: number %d of %d", driver.ErrNoDevice, gpu, len(m.gpus))
 	}
-	if d := r.devices[gpu]; d != nil {
-		return d, d.context.Bind()
+	d := m.devices[gpu]
+	if d.Context != nil {
+		return d, d.Bind()
 	}
-	c, err := driver.Open(gpu)
-	if err != nil {
+	if err := d.Open(); err != nil {
 		return nil, err
 	}
-	d := &device{gpu: r.gpus[gpu], info: r.infos[gpu], cpus: r.cpus[gpu], context: c, kernels: map[string]*kernel{}}
-	r.devices[gpu] = d
 	return d, d.prepare()
 }
 
 // Peer implements Machine.
-func (r *rig) Peer(a, b int) error {
-	d, err := r.Device(a)
+func (m *machine) Peer(a, b int) error {
+	d, err := m.Device(a)
 	if err != nil {
 		return err
 	}
-	if !d.(*device).context.CanAccessPeer(b) {
+	if !d.(*device).CanAccessPeer(b) {
 		return driver.ErrPeer
 	}
 	return nil
 }
 
-// Close frees all. Each device's context is to be current meanwhile, so the thread
-// must not change.
-func (r *rig) Close() error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
+// Close frees all.
+func (m *machine) Close() error {
 	var errs []error
-	for _, d := range r.devices {
-		if d != nil {
-			errs = append(errs, d.close())
-		}
+	for _, d := range m.devices {
+		errs = append(errs, d.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// A kernel is one with its launch, all of whose parameters have 8 bytes.
-type kernel struct {
-	*driver.Launch
-	threads int
-	blocks  int // as many as the GPU can hold
-}
-
 // A device is a GPU with all that is prepared on it.
 type device struct {
-	gpu        GPU
-	info       driver.DeviceInfo
-	cpus       sysfs.CPUSet
-	context    *driver.Context
-	modules    []*driver.Module
-	kernels    map[string]*kernel
-	fast       bool // has the kernels of warpgroup.cu
-	stream     driver.Stream
-	other      driver.Stream
-	begin, end driver.Event
-	wrong      driver.Ptr // Miscompares, or a sum
-	pieces     []piece
-	rooms      []driver.Ptr // matrices and outcomes, kept for the next product
-	made       Work         // what the matrices are of
-	perRound   float64      // seconds
-	pinned     *driver.Pinned
+	*rig.GPU
+	fast     bool // has the kernels of warpgroup.cu
+	lane     rig.Lane
+	other    rig.Lane
+	wrong    driver.Ptr // Miscompares, or a sum
+	pieces   []piece
+	rooms    []driver.Ptr // matrices and outcomes, kept for the next product
+	made     productWork  // what the matrices are of
+	perRound float64      // seconds
+	pinned   *driver.Pinned
 }
 
 // A piece is memory in one allocation.
@@ -135,115 +101,52 @@ type piece struct {
 	bytes int64
 }
 
-// parameters is how many each kernel has.
-var parameters = map[string]int{
-	"pattern_write": 4, "pattern_verify": 7, "flip": 2, "stream_read": 3, "stream_copy": 3, "stream_triad": 4,
-	"fma_f32": 7, "fma_f64": 7, "mma_bf16": 7, "mma_f16": 7, "wgmma_bf16": 7, "wgmma_f16": 7,
-}
-
-// prepare loads the kernels. The context becomes current.
+// prepare loads the kernels. The context is current.
 func (d *device) prepare() (err error) {
-	if err := d.context.Bind(); err != nil {
+	if d.Info.ComputeMajor < 8 {
+		return fmt.Errorf("compute capability %d.%d is too old: the kernels need 8.0", d.Info.ComputeMajor, d.Info.ComputeMinor)
+	}
+	d.Defer(d.Free)
+	if err := d.Load(files, image("kernels"),
+		rig.Kernels{Threads: kernelThreads, Params: map[string]int{"pattern_write": 4, "pattern_verify": 7, "stream_read": 3, "stream_copy": 3, "stream_triad": 4}},
+		rig.Kernels{Threads: 1, Params: map[string]int{"flip": 2}},
+		rig.Kernels{Threads: 256, Params: map[string]int{"fma_f32": 7, "fma_f64": 7}},
+		rig.Kernels{Threads: 128, Params: map[string]int{"mma_bf16": 7, "mma_f16": 7}},
+	); err != nil {
 		return err
-	}
-	if d.info.ComputeMajor < 8 {
-		return fmt.Errorf("compute capability %s is too old: the kernels need 8.0", d.gpu.Compute)
-	}
-	if err := d.load("kernels", 512, "pattern_write", "pattern_verify", "stream_read", "stream_copy", "stream_triad"); err != nil {
-		return err
-	}
-	for threads, names := range map[int][]string{1: {"flip"}, 256: {"fma_f32", "fma_f64"}, 128: {"mma_bf16", "mma_f16"}} {
-		if err := d.add(d.modules[0], threads, names); err != nil {
-			return err
-		}
 	}
 	// wgmma is there on 9.0 and neither before nor after. A driver that does not
 	// take it leaves mma.
-	if d.info.ComputeMajor == 9 && d.info.ComputeMinor == 0 {
-		err := d.load("warpgroup", 256, "wgmma_bf16", "wgmma_f16")
+	if d.Info.ComputeMajor == 9 && d.Info.ComputeMinor == 0 {
+		err := d.Load(files, image("warpgroup"), rig.Kernels{Threads: 256, Params: map[string]int{"wgmma_bf16": 7, "wgmma_f16": 7}})
 		if err != nil && !errors.Is(err, driver.ErrImage) {
 			return err
 		}
 		d.fast = err == nil
 	}
-	for _, s := range []*driver.Stream{&d.stream, &d.other} {
-		if *s, err = driver.NewStream(0); err != nil {
+	for _, l := range []*rig.Lane{&d.lane, &d.other} {
+		if *l, err = d.Lane(driver.Blocking); err != nil {
 			return err
 		}
 	}
-	for _, e := range []*driver.Event{&d.begin, &d.end} {
-		if *e, err = driver.NewEvent(driver.Timing | driver.Blocking); err != nil {
-			return err
-		}
-	}
-	d.wrong, err = driver.Malloc(miscompareBytes)
+	d.wrong, err = d.Malloc(miscompareBytes)
 	return err
 }
 
-// load adds the kernels of a module.
-func (d *device) load(name string, threads int, kernels ...string) error {
-	m, err := driver.LoadNewest(files, func(dir fs.FS) ([]byte, error) { return fs.ReadFile(dir, name+".ptx") })
-	if err != nil {
-		return err
-	}
-	d.modules = append(d.modules, m)
-	return d.add(m, threads, kernels)
+// image reads a file of PTX.
+func image(name string) func(fs.FS) ([]byte, error) {
+	return func(dir fs.FS) ([]byte, error) { return fs.ReadFile(dir, name+".ptx") }
 }
 
-func (d *device) add(m *driver.Module, threads int, names []string) error {
-	for _, name := range names {
-		f, err := m.Function(name)
-		if err != nil {
-			return err
-		}
-		sizes := make([]int, parameters[name])
-		for i := range sizes {
-			sizes[i] = 8
-		}
-		k := &kernel{driver.NewLaunch(f, sizes...), threads, 1}
-		d.kernels[name] = k
-		perSM, err := f.Occupancy(threads, 0)
-		if err != nil {
-			return err
-		}
-		k.blocks = max(1, perSM*d.info.SMs)
-		k.SetBlock(threads, 1, 1)
-	}
-	return nil
-}
-
-// launch enqueues a kernel; the context is current.
-func (d *device) launch(name string, blocks int, params ...uint64) error {
-	k := d.kernels[name]
-	for i, p := range params {
-		*(*uint64)(k.Param(i)) = p
-	}
-	k.SetStream(d.stream)
-	k.SetGrid(blocks, 1, 1)
-	return k.Run()
-}
-
-// timed gives the seconds of what f enqueues.
-func (d *device) timed(f func() error) (float64, error) {
-	if err := d.begin.Record(d.stream); err != nil {
-		return 0, err
-	}
-	if err := f(); err != nil {
-		return 0, err
-	}
-	if err := d.end.Record(d.stream); err != nil {
-		return 0, err
-	}
-	if err := d.end.Synchronize(); err != nil {
-		return 0, err
-	}
-	t, err := driver.Elapsed(d.begin, d.end)
-	return max(t.Seconds(), 1e-9), err
+// launch enqueues a kernel in as many blocks as the GPU can hold; the context is
+// current.
+func (d *device) launch(name string, params ...uint64) error {
+	return d.Run(name, d.lane.Stream, d.Blocks(name), params...)
 }
 
 // Free implements Device.
 func (d *device) Free() error {
-	errs := []error{d.context.Bind()}
+	errs := []error{d.Bind()}
 	for _, p := range d.pieces {
 		errs = append(errs, driver.Free(p.at))
 	}
@@ -255,29 +158,4 @@ func (d *device) Free() error {
 	}
 	d.pieces, d.rooms, d.pinned = nil, nil, nil
 	return errors.Join(errs...)
-}
-
-// close frees all that is left of a device.
-func (d *device) close() error {
-	errs := []error{d.Free()}
-	for _, k := range d.kernels {
-		k.Close()
-	}
-	for _, s := range []driver.Stream{d.stream, d.other} {
-		if s != 0 {
-			errs = append(errs, s.Destroy())
-		}
-	}
-	for _, e := range []driver.Event{d.begin, d.end} {
-		if e != 0 {
-			errs = append(errs, e.Destroy())
-		}
-	}
-	if d.wrong != 0 {
-		errs = append(errs, driver.Free(d.wrong))
-	}
-	for _, m := range d.modules {
-		errs = append(errs, m.Unload())
-	}
-	return errors.Join(append(errs, d.context.Close())...)
 }

@@ -15,13 +15,13 @@ import (
 const hostBytes = 64 << 20
 
 // Host implements Device. Host memory lies next to the GPU.
-func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, error) {
-	var none Miscompares
+func (d *device) Host(dir direction, copies int) (int64, float64, miscompares, error) {
+	var none miscompares
 	if d.pinned == nil {
 		if _, _, err := d.Take(2 * hostBytes); err != nil {
 			return 0, 0, none, err
 		}
-		err := sysfs.Near(d.cpus, func() (err error) {
+		err := sysfs.Near(d.CPUs, func() (err error) {
 			d.pinned, err = driver.HostAlloc(2 * hostBytes)
 			return err
 		})
@@ -32,15 +32,15 @@ func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, e
 	if d.pieces[0].bytes < 2*hostBytes {
 		return 0, 0, none, fmt.Errorf("%w: its memory is in pieces too small for a copy", driver.ErrOutOfMemory)
 	}
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return 0, 0, none, err
 	}
 	from, to := d.pieces[0].at, d.pieces[0].at+hostBytes
 	host, back := d.pinned.Ptr, d.pinned.Ptr+hostBytes
 	clear(d.pinned.Bytes)
-	p := Pattern{Kind: Random, Seed: uint64(dir) + 1}
+	p := memPattern{Kind: randomWords, Seed: uint64(dir) + 1}
 	// What is read has the pattern, what is written has not.
-	if err := errors.Join(d.write(from, hostBytes, p), d.write(to, hostBytes, Pattern{}), driver.CopyAsync(host, from, hostBytes, d.stream), d.stream.Synchronize()); err != nil {
+	if err := errors.Join(d.write(from, hostBytes, p), d.write(to, hostBytes, memPattern{}), driver.CopyAsync(host, from, hostBytes, d.lane.Stream), d.lane.Synchronize()); err != nil {
 		return 0, 0, none, err
 	}
 	one := func(s driver.Stream, to, from driver.Ptr) error { return driver.CopyAsync(to, from, hostBytes, s) }
@@ -48,31 +48,31 @@ func (d *device) Host(dir Direction, copies int) (int64, float64, Miscompares, e
 	var seconds float64
 	var err error
 	switch dir {
-	case ToDevice:
-		seconds, err = d.timed(func() error { return repeat(copies, func() error { return one(d.stream, to, host) }) })
-	case ToHost:
-		seconds, err = d.timed(func() error { return repeat(copies, func() error { return one(d.stream, back, from) }) })
+	case toDevice:
+		seconds, err = d.lane.Time(func() error { return repeat(copies, func() error { return one(d.lane.Stream, to, host) }) })
+	case toHost:
+		seconds, err = d.lane.Time(func() error { return repeat(copies, func() error { return one(d.lane.Stream, back, from) }) })
 	default:
 		total *= 2
 		begin := time.Now()
-		err = repeat(copies, func() error { return errors.Join(one(d.stream, back, from), one(d.other, to, host)) })
-		err = errors.Join(err, d.stream.Synchronize(), d.other.Synchronize())
+		err = repeat(copies, func() error { return errors.Join(one(d.lane.Stream, back, from), one(d.other.Stream, to, host)) })
+		err = errors.Join(err, d.lane.Synchronize(), d.other.Synchronize())
 		seconds = time.Since(begin).Seconds()
 	}
 	if err != nil {
 		return 0, 0, none, err
 	}
-	var wrong Miscompares
-	if dir != ToHost {
+	var wrong miscompares
+	if dir != toHost {
 		m, _, err := d.found(func() error { return d.verify(to, hostBytes, p, from, false) })
 		if err != nil {
 			return 0, 0, none, err
 		}
 		wrong.add(m)
 	}
-	if dir != ToDevice {
+	if dir != toDevice {
 		m, _, err := d.found(func() error {
-			return errors.Join(one(d.stream, to, back), d.verify(to, hostBytes, p, from, false))
+			return errors.Join(one(d.lane.Stream, to, back), d.verify(to, hostBytes, p, from, false))
 		})
 		if err != nil {
 			return 0, 0, none, err
@@ -96,7 +96,7 @@ func repeat(n int, f func() error) error {
 const remoteRepeats = 4
 
 // Remote implements Device. Both devices have taken memory.
-func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
+func (d *device) Remote(other Device, p memPattern) (r remoteResult, err error) {
 	peer := other.(*device)
 	if len(d.pieces) == 0 || len(peer.pieces) == 0 {
 		return r, errors.New("no memory was taken for a peer's access")
@@ -105,23 +105,23 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 	r.Bytes = min(mine.bytes, its.bytes)
 	// What it has been left with must go: a write that never arrives would find its
 	// own pattern there.
-	if err := peer.context.Bind(); err != nil {
+	if err := peer.Bind(); err != nil {
 		return r, err
 	}
-	if err := errors.Join(peer.write(its.at, r.Bytes, Pattern{}), peer.stream.Synchronize(), d.context.Bind()); err != nil {
+	if err := errors.Join(peer.write(its.at, r.Bytes, memPattern{}), peer.lane.Synchronize(), d.Bind()); err != nil {
 		return r, err
 	}
 	base := its.at
-	if d.context.CanAccessPeer(peer.info.Ordinal) {
-		if err := d.context.EnablePeer(peer.context); err != nil {
+	if d.CanAccessPeer(peer.Ordinal()) {
+		if err := d.EnablePeer(peer.Context); err != nil {
 			return r, err
 		}
 		// The first write is not timed: by then the kernel is loaded, pages are
 		// mapped and links awake.
-		if err := errors.Join(d.write(its.at, r.Bytes, Pattern{}), d.stream.Synchronize()); err != nil {
+		if err := errors.Join(d.write(its.at, r.Bytes, memPattern{}), d.lane.Synchronize()); err != nil {
 			return r, err
 		}
-		r.Write, err = d.timed(func() error {
+		r.Write, err = d.lane.Time(func() error {
 			return repeat(remoteRepeats, func() error { return d.write(its.at, r.Bytes, p) })
 		})
 	} else {
@@ -129,9 +129,9 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 		if err := d.write(mine.at, r.Bytes, p); err != nil {
 			return r, err
 		}
-		r.Write, err = d.timed(func() error {
+		r.Write, err = d.lane.Time(func() error {
 			return repeat(remoteRepeats, func() error {
-				return driver.CopyPeerAsync(its.at, peer.context, mine.at, d.context, int(r.Bytes), d.stream)
+				return driver.CopyPeerAsync(its.at, peer.Context, mine.at, d.Context, int(r.Bytes), d.lane.Stream)
 			})
 		})
 	}
@@ -149,5 +149,5 @@ func (d *device) Remote(other Device, p Pattern) (r Remote, err error) {
 		r.Read = s / remoteRepeats
 	}
 	r.Write /= remoteRepeats
-	return r, errors.Join(err, d.context.Bind())
+	return r, errors.Join(err, d.Bind())
 }

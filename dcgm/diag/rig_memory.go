@@ -55,11 +55,11 @@ func (d *device) Take(most int64) (got, of int64, err error) {
 }
 
 // Write implements Device.
-func (d *device) Write(p Pattern) (float64, error) {
-	if err := d.context.Bind(); err != nil {
+func (d *device) Write(p memPattern) (float64, error) {
+	if err := d.Bind(); err != nil {
 		return 0, err
 	}
-	return d.timed(func() error {
+	return d.lane.Time(func() error {
 		for _, m := range d.pieces {
 			if err := d.write(m.at, m.bytes, p); err != nil {
 				return err
@@ -69,28 +69,28 @@ func (d *device) Write(p Pattern) (float64, error) {
 	})
 }
 
-func (d *device) write(at driver.Ptr, bytes int64, p Pattern) error {
-	return d.launch("pattern_write", d.kernels["pattern_write"].blocks, uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
+func (d *device) write(at driver.Ptr, bytes int64, p memPattern) error {
+	return d.launch("pattern_write", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed)
 }
 
 // verify enqueues the comparison; base is where the pattern was written.
-func (d *device) verify(at driver.Ptr, bytes int64, p Pattern, base driver.Ptr, invert bool) error {
+func (d *device) verify(at driver.Ptr, bytes int64, p memPattern, base driver.Ptr, invert bool) error {
 	flag := uint64(0)
 	if invert {
 		flag = 1
 	}
-	return d.launch("pattern_verify", d.kernels["pattern_verify"].blocks, uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed, uint64(base), flag, uint64(d.wrong))
+	return d.launch("pattern_verify", uint64(at), uint64(bytes)/16, uint64(p.Kind), p.Seed, uint64(base), flag, uint64(d.wrong))
 }
 
 // found runs comparisons, and gives what they found.
-func (d *device) found(f func() error) (m Miscompares, seconds float64, err error) {
-	if err := d.context.Bind(); err != nil {
+func (d *device) found(f func() error) (m miscompares, seconds float64, err error) {
+	if err := d.Bind(); err != nil {
 		return m, 0, err
 	}
-	if err := driver.Memset8Async(d.wrong, 0, miscompareBytes, d.stream); err != nil {
+	if err := driver.Memset8Async(d.wrong, 0, miscompareBytes, d.lane.Stream); err != nil {
 		return m, 0, err
 	}
-	if seconds, err = d.timed(f); err != nil {
+	if seconds, err = d.lane.Time(f); err != nil {
 		return m, 0, err
 	}
 	b := make([]byte, miscompareBytes)
@@ -102,7 +102,7 @@ func (d *device) found(f func() error) (m Miscompares, seconds float64, err erro
 }
 
 // Verify implements Device.
-func (d *device) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
+func (d *device) Verify(p memPattern, invert bool) (miscompares, float64, error) {
 	return d.found(func() error {
 		for _, m := range d.pieces {
 			if err := d.verify(m.at, m.bytes, p, m.at, invert); err != nil {
@@ -115,15 +115,15 @@ func (d *device) Verify(p Pattern, invert bool) (Miscompares, float64, error) {
 
 // Flip implements Device.
 func (d *device) Flip(offset int64, mask uint64) error {
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return err
 	}
 	for _, m := range d.pieces {
 		if offset < m.bytes {
-			if err := d.launch("flip", 1, uint64(m.at)+uint64(offset), mask); err != nil {
+			if err := d.Run("flip", d.lane.Stream, 1, uint64(m.at)+uint64(offset), mask); err != nil {
 				return err
 			}
-			return d.stream.Synchronize()
+			return d.lane.Synchronize()
 		}
 		offset -= m.bytes
 	}
@@ -134,8 +134,8 @@ func (d *device) Flip(offset int64, mask uint64) error {
 const streamB, streamC, streamA = 1.5, 2.25, streamB + 3*streamC
 
 // Stream implements Device. Arrays are a third each of the largest piece.
-func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
-	if err := d.context.Bind(); err != nil {
+func (d *device) Stream(s streamKind) (bytes int64, seconds float64, err error) {
+	if err := d.Bind(); err != nil {
 		return 0, 0, err
 	}
 	var room piece
@@ -150,24 +150,24 @@ func (d *device) Stream(s Stream) (bytes int64, seconds float64, err error) {
 	}
 	a, b, c := room.at, room.at+driver.Ptr(n), room.at+driver.Ptr(2*n)
 	fill := func(at driver.Ptr, v float64) error {
-		return d.write(at, n, Pattern{Kind: Constant, Seed: math.Float64bits(v)})
+		return d.write(at, n, memPattern{Kind: constantWord, Seed: math.Float64bits(v)})
 	}
 	if err := errors.Join(fill(a, 0), fill(b, streamB), fill(c, streamC)); err != nil {
 		return 0, 0, err
 	}
 	words := uint64(n) / 16
 	run := func(name string, params ...uint64) func() error {
-		return func() error { return d.launch(name, d.kernels[name].blocks, append(params, words)...) }
+		return func() error { return d.launch(name, append(params, words)...) }
 	}
 	switch s {
-	case WriteOnly:
-		seconds, err = d.timed(func() error { return fill(a, streamB) })
+	case writeStream:
+		seconds, err = d.lane.Time(func() error { return fill(a, streamB) })
 		return n, seconds, errors.Join(err, d.summed(a, n, streamB))
-	case Copy:
-		seconds, err = d.timed(run("stream_copy", uint64(a), uint64(b)))
+	case copyStream:
+		seconds, err = d.lane.Time(run("stream_copy", uint64(a), uint64(b)))
 		return 2 * n, seconds, errors.Join(err, d.summed(a, n, streamB))
-	case Triad:
-		seconds, err = d.timed(run("stream_triad", uint64(a), uint64(b), uint64(c)))
+	case triadStream:
+		seconds, err = d.lane.Time(run("stream_triad", uint64(a), uint64(b), uint64(c)))
 		return 3 * n, seconds, errors.Join(err, d.summed(a, n, streamA))
 	}
 	seconds, err = d.sum(b, n, streamB)
@@ -182,11 +182,11 @@ func (d *device) summed(at driver.Ptr, bytes int64, v float64) error {
 
 // sum reads memory, and adds it up.
 func (d *device) sum(at driver.Ptr, bytes int64, v float64) (float64, error) {
-	if err := driver.Memset8Async(d.wrong, 0, 8, d.stream); err != nil {
+	if err := driver.Memset8Async(d.wrong, 0, 8, d.lane.Stream); err != nil {
 		return 0, err
 	}
-	seconds, err := d.timed(func() error {
-		return d.launch("stream_read", d.kernels["stream_read"].blocks, uint64(at), uint64(bytes)/16, uint64(d.wrong))
+	seconds, err := d.lane.Time(func() error {
+		return d.launch("stream_read", uint64(at), uint64(bytes)/16, uint64(d.wrong))
 	})
 	if err != nil {
 		return 0, err

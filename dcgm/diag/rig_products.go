@@ -23,14 +23,14 @@ type product struct {
 const exactReps = 4
 
 // product chooses the fastest kernel that the device has.
-func (d *device) product(k Kind) product {
+func (d *device) product(k productKind) product {
 	switch {
-	case k == FP32:
+	case k == fp32:
 		return product{"fma_f32", "fma", shape{128, 128, 64}, 16}
-	case k == FP64:
+	case k == fp64:
 		return product{"fma_f64", "fma", shape{64, 64, 64}, 16}
 	}
-	suffix := map[Kind]string{BF16: "bf16", FP16: "f16"}[k]
+	suffix := map[productKind]string{bf16: "bf16", fp16: "f16"}[k]
 	if d.fast {
 		return product{"wgmma_" + suffix, "wgmma", shape{128, 256, 64}, 128}
 	}
@@ -46,10 +46,10 @@ const (
 )
 
 // Product implements Device.
-func (d *device) Product(w Work) (Products, error) {
+func (d *device) Product(w productWork) (productResult, error) {
 	p := d.product(w.Kind)
-	out := Products{Way: p.way}
-	if err := d.context.Bind(); err != nil {
+	out := productResult{Way: p.way}
+	if err := d.Bind(); err != nil {
 		return out, err
 	}
 	if err := d.matrices(p, w); err != nil {
@@ -75,13 +75,13 @@ func (d *device) Product(w Work) (Products, error) {
 	if out.Seconds, err = d.multiply(p, rounds, reps, w.FlipSM, results); err != nil {
 		return out, err
 	}
-	blocks := d.kernels[p.kernel].blocks
+	blocks := d.Blocks(p.kernel)
 	out.Flops = p.flops() * float64(rounds) * float64(reps) * float64(blocks)
 	b := make([]byte, blocks*outcomeBytes)
 	if err := driver.CopyFromDevice(b, d.rooms[3]); err != nil {
 		return out, err
 	}
-	out.Blocks = make([]Outcome, blocks)
+	out.Blocks = make([]blockOutcome, blocks)
 	if err := binary.Read(bytes.NewReader(b), binary.LittleEndian, out.Blocks); err != nil {
 		return out, fmt.Errorf("the outcomes of %s: %w", p.kernel, err)
 	}
@@ -93,20 +93,20 @@ func (d *device) Product(w Work) (Products, error) {
 
 // multiply runs the kernel.
 func (d *device) multiply(p product, rounds, reps, flip int, results driver.Ptr) (float64, error) {
-	k := d.kernels[p.kernel]
-	if err := driver.Memset8Async(d.rooms[3], 0, k.blocks*outcomeBytes, d.stream); err != nil {
+	blocks := d.Blocks(p.kernel)
+	if err := driver.Memset8Async(d.rooms[3], 0, blocks*outcomeBytes, d.lane.Stream); err != nil {
 		return 0, err
 	}
-	return d.timed(func() error {
-		return d.launch(p.kernel, k.blocks, uint64(d.rooms[0]), uint64(d.rooms[1]), uint64(results), uint64(rounds), uint64(reps), uint64(flip), uint64(d.rooms[3]))
+	return d.lane.Time(func() error {
+		return d.launch(p.kernel, uint64(d.rooms[0]), uint64(d.rooms[1]), uint64(results), uint64(rounds), uint64(reps), uint64(flip), uint64(d.rooms[3]))
 	})
 }
 
 // matrices puts the two matrices into the device's memory.
-func (d *device) matrices(p product, w Work) error {
+func (d *device) matrices(p product, w productWork) error {
 	most := 1
-	for _, k := range d.kernels {
-		most = max(most, k.blocks)
+	for _, name := range []string{"fma_f32", "fma_f64", "mma_bf16", "mma_f16", "wgmma_bf16", "wgmma_f16"} {
+		most = max(most, d.Blocks(name))
 	}
 	for len(d.rooms) < 4 {
 		n := []int{matrixBytes, matrixBytes, resultBytes, most * outcomeBytes}[len(d.rooms)]
@@ -114,9 +114,9 @@ func (d *device) matrices(p product, w Work) error {
 		if err != nil {
 			return err
 		}
-		d.rooms, d.made = append(d.rooms, at), Work{}
+		d.rooms, d.made = append(d.rooms, at), productWork{}
 	}
-	key := Work{Kind: w.Kind, Seed: w.Seed, Exact: w.Exact, Rounds: 1}
+	key := productWork{Kind: w.Kind, Seed: w.Seed, Exact: w.Exact, Rounds: 1}
 	if d.made == key {
 		return nil
 	}
@@ -134,14 +134,14 @@ func (d *device) matrices(p product, w Work) error {
 }
 
 // matrices are those of some work.
-func (p product) matrices(w Work) (a, b []float64) {
+func (p product) matrices(w productWork) (a, b []float64) {
 	return values(p.rows, p.k, 2*w.Seed, w.Exact), values(p.columns, p.k, 2*w.Seed+1, w.Exact)
 }
 
 // mismatches compares the results of the first block with the processor's own.
-func (d *device) mismatches(p product, w Work) (int, error) {
+func (d *device) mismatches(p product, w productWork) (int, error) {
 	size := 4
-	if w.Kind == FP64 {
+	if w.Kind == fp64 {
 		size = 8
 	}
 	got := make([]byte, p.rows*p.columns*size)

@@ -20,18 +20,18 @@ const remedyProduct = "take the GPU out of service: it computes wrongly; reset i
 
 // diagnostic shares its time out among the kinds of arithmetic.
 func diagnostic(ctx context.Context, j *job) error {
-	kinds := []Kind{BF16, FP16, FP32}
+	kinds := []productKind{bf16, fp16, fp32}
 	if j.params["use_doubles"] != 0 {
-		kinds = append(kinds, FP64)
+		kinds = append(kinds, fp64)
 	}
 	return j.products(ctx, kinds)
 }
 
 // smStress is bf16 alone.
-func smStress(ctx context.Context, j *job) error { return j.products(ctx, []Kind{BF16}) }
+func smStress(ctx context.Context, j *job) error { return j.products(ctx, []productKind{bf16}) }
 
 // products loads all GPUs, and watches them.
-func (j *job) products(ctx context.Context, kinds []Kind) error {
+func (j *job) products(ctx context.Context, kinds []productKind) error {
 	stop := j.watch()
 	each := time.Duration(j.params[duration] / float64(len(kinds)) * float64(time.Second))
 	j.each(func(g GPU, d Device) error {
@@ -45,7 +45,7 @@ func (j *job) products(ctx context.Context, kinds []Kind) error {
 				return err
 			}
 			m := Measurement{Name: k.String() + " products, " + l.way, GPU: g.Index, Value: l.rate() / 1e12, Unit: "TFLOP/s"}
-			if k <= FP16 { // whose rate is the same
+			if k <= fp16 { // whose rate is the same
 				m = m.against(j.expected(g, "bf16"))
 			}
 			if l.way != "wgmma" { // not the way to the processor's full speed
@@ -61,8 +61,8 @@ func (j *job) products(ctx context.Context, kinds []Kind) error {
 }
 
 // exact holds products of small whole numbers against the processor's own.
-func (j *job) exact(g GPU, d Device, k Kind) error {
-	p, err := d.Product(Work{Kind: k, Seed: 1, Exact: true, Rounds: 2})
+func (j *job) exact(g GPU, d Device, k productKind) error {
+	p, err := d.Product(productWork{Kind: k, Seed: 1, Exact: true, Rounds: 2})
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ type load struct {
 	job    *job
 	g      GPU
 	d      Device
-	kind   Kind
+	kind   productKind
 	way    string
 	inject bool
 
@@ -109,7 +109,7 @@ func (l *load) run(ctx context.Context, until time.Time) error {
 
 // once is one launch.
 func (l *load) once() error {
-	w := Work{Kind: l.kind, Seed: uint64(2 + l.launches/launchesPerSeed), For: launch}
+	w := productWork{Kind: l.kind, Seed: uint64(2 + l.launches/launchesPerSeed), For: launch}
 	if l.inject && l.launches == 1 {
 		w.FlipSM = 1 + l.g.SMs/2
 	}
@@ -130,7 +130,7 @@ func (l *load) once() error {
 func (l *load) rate() float64 { return l.flops / max(l.seconds, 1e-9) }
 
 // compare holds the blocks' sums against one another and the launch before's.
-func (l *load) compare(p Products) {
+func (l *load) compare(p productResult) {
 	if l.wrong == nil {
 		l.wrong, l.changed = map[uint32]struct{}{}, map[uint32]struct{}{}
 	}
@@ -186,7 +186,7 @@ func targetedStress(ctx context.Context, j *job) error {
 	stop := j.watch()
 	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
 	j.each(func(g GPU, d Device) error {
-		l := load{job: j, g: g, d: d, kind: FP32}
+		l := load{job: j, g: g, d: d, kind: fp32}
 		if err := l.run(ctx, until); err != nil {
 			return err
 		}
@@ -210,7 +210,7 @@ func targetedPower(ctx context.Context, j *job) error {
 	stop := j.watch()
 	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
 	j.each(func(g GPU, d Device) error {
-		l := load{job: j, g: g, d: d, kind: BF16}
+		l := load{job: j, g: g, d: d, kind: bf16}
 		err := l.run(ctx, until)
 		l.report()
 		return err
@@ -238,7 +238,7 @@ func pulse(ctx context.Context, j *job) error {
 	begin := time.Now()
 	total := j.params[duration]
 	j.each(func(g GPU, d Device) error {
-		l := load{job: j, g: g, d: d, kind: BF16}
+		l := load{job: j, g: g, d: d, kind: bf16}
 		pulses := 0
 		for at := 0.0; at < total; at += on + off {
 			if err := pause(ctx, begin.Add(time.Duration(at*float64(time.Second)))); err != nil {

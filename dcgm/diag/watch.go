@@ -3,6 +3,8 @@ package diag
 import (
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/nvml"
 )
 
 // watchEvery is the time between two readings of all GPUs.
@@ -16,11 +18,11 @@ type watched struct {
 	limit   float64
 	mhz     int // the lowest
 	sum     float64
-	reasons uint64 // all that there were
+	reasons nvml.Reasons // all that there were
 	err     error
 }
 
-func (w *watched) add(r Reading) {
+func (w *watched) add(r nvml.Reading) {
 	w.n++
 	w.celsius, w.watts, w.limit = max(w.celsius, r.Celsius), max(w.watts, r.Watts), r.LimitWatts
 	if w.mhz == 0 || r.MHz < w.mhz {
@@ -94,8 +96,8 @@ func (j *job) watched(g GPU, w watched) {
 	const remedy = "look at cooling, power supplies and temperatures (nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE)"
 	switch {
 	case w.reasons&throttleFails != 0:
-		j.findf(g.Index, Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", reasons(w.reasons), w.mhz)
-	case w.reasons&SWThermal != 0:
-		j.findf(g.Index, Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", reasons(w.reasons), w.mhz)
+		j.findf(g.Index, Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
+	case w.reasons&nvml.SWThermal != 0:
+		j.findf(g.Index, Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -48,7 +49,7 @@ type Result struct {
 	// Threshold is what passes, in words, and Source says who wants it so.
 	Threshold string   `json:"threshold"`
 	Source    string   `json:"source"`
-	Severity  Severity `json:"severity"` // of not passing
+	Severity  severity `json:"severity"` // of not passing
 	Reason    string   `json:"reason,omitempty"`
 	Remedy    string   `json:"remedy,omitempty"` // with warn and fail
 }
@@ -70,7 +71,7 @@ type check struct {
 	want      string // what passes; %s stands for limit and unit
 	remedy    string
 	uses      part // of what the kernel tells; without it there is no judging
-	gpu       func(e *env, g *Seen) outcome
+	gpu       func(e *env, g *gpuState) outcome
 	node      func(e *env) []finding
 }
 
@@ -84,13 +85,13 @@ const (
 )
 
 // missing is why a part could not be read in time; nil if all could.
-func (n *Node) missing(p part) error {
+func (n *nodeState) missing(p part) error {
 	switch {
 	case p&usesDevices != 0 && n.Devices.Err != nil:
 		return fmt.Errorf("reading /sys: %w", n.Devices.Err)
 	case p&usesSystem != 0 && n.System.Err != nil:
 		return fmt.Errorf("reading /proc: %w", n.System.Err)
-	case p&usesLog != 0 && errors.Is(n.Log.Err, ErrNoAnswer):
+	case p&usesLog != 0 && errors.Is(n.Log.Err, errNoAnswer):
 		return fmt.Errorf("reading the kernel's log: %w", n.Log.Err)
 	}
 	return nil
@@ -100,7 +101,7 @@ func (n *Node) missing(p part) error {
 type env struct {
 	*State
 	Expect
-	rule Rule // the check's
+	rule rule // the check's
 }
 
 // An outcome is a check's word about one object. Without anything else it is
@@ -134,7 +135,7 @@ func skipped(format string, a ...any) outcome {
 
 // without is the outcome when a fact is not known.
 func without(err error) outcome {
-	if errors.Is(err, ErrNotSupported) || errors.Is(err, ErrNoPermission) {
+	if errors.Is(err, nvml.ErrNotSupported) || errors.Is(err, nvml.ErrNoPermission) {
 		return skipped("%s", why(err))
 	}
 	return outcome{verdict: Error, reason: err.Error()}
@@ -244,7 +245,7 @@ func (e *env) noGPU() outcome {
 	return skipped("there is no GPU: neither PCI nor the driver has one")
 }
 
-func (g *Seen) object() Object {
+func (g *gpuState) object() Object {
 	o := Object{Kind: "gpu", Name: fmt.Sprintf("GPU %d", g.Index), UUID: g.UUID}
 	if g.Err == nil {
 		o.Bus = g.Bus.String()
@@ -254,7 +255,7 @@ func (g *Seen) object() Object {
 
 // result puts together what was found, what the rule says, and what the check
 // is about.
-func (c *check) result(r Rule, f finding) Result {
+func (c *check) result(r rule, f finding) Result {
 	out := Result{
 		ID: c.id, Title: c.title, Object: f.object, Verdict: f.verdict, Value: f.value, Number: f.number,
 		Limit: r.Limit, Least: f.number != nil && quantity.Of(c.id, "", r.Unit, "") == quantity.Higher, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
@@ -273,19 +274,19 @@ func (c *check) result(r Rule, f finding) Result {
 	return out
 }
 
-func (o outcome) judge(s Severity) Verdict {
+func (o outcome) judge(s severity) Verdict {
 	switch {
-	case !o.bad, s == SeverityInfo:
+	case !o.bad, s == severityInfo:
 		return Pass
-	case s == SeverityWarn, o.soft:
+	case s == severityWarn, o.soft:
 		return Warn
 	}
 	return Fail
 }
 
-// Worst is the verdict over results: fail before error before warn before
+// worstOf is the verdict over results: fail before error before warn before
 // pass; skip if there is nothing else.
-func Worst(results []Result) Verdict {
+func worstOf(results []Result) Verdict {
 	for _, v := range []Verdict{Fail, Error, Warn, Pass} {
 		if slices.ContainsFunc(results, func(r Result) bool { return r.Verdict == v }) {
 			return v
@@ -295,7 +296,7 @@ func Worst(results []Result) Verdict {
 }
 
 // model is what the hardware data base has of a GPU; nil is nothing.
-func (e *env) model(g *Seen) *platform.GPU {
+func (e *env) model(g *gpuState) *platform.GPU {
 	if e.DB == nil {
 		return nil
 	}

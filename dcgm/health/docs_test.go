@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -21,13 +20,13 @@ func checkTable(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("| check | a pass says | limit | else | wanted by |\n|---|---|---|---|---|\n")
 	rules := expect(t).Rules
-	for _, id := range health.IDs() {
+	for _, id := range IDs() {
 		r := rules[id]
 		limit := ""
 		if r.Limit != nil {
 			limit = fmt.Sprintf("%v %s", int(*r.Limit), r.Unit)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", id, health.Title(id), limit, r.Severity, r.Source)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", id, Title(id), limit, r.Severity, r.Source)
 	}
 	return b.String()
 }

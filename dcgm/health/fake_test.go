@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"errors"
@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // known is a fact, shorter.
-func known[T any](v T) health.Fact[T] { return health.Known(v) }
+func known[T any](v T) sysfs.Fact[T] { return sysfs.Known(v) }
 
 var errOdd = errors.New("NVML: Unknown Error")
 
@@ -20,10 +20,10 @@ var errOdd = errors.New("NVML: Unknown Error")
 func bus(i int) sysfs.BusID { return sysfs.BusID{Bus: uint8(0x10 + i)} }
 
 // healthy is the GPU of a node in which all is well: an H200 of eight.
-func healthy(i int) health.GPU {
-	var links []health.Link
+func healthy(i int) nvml.GPU {
+	var links []nvml.Link
 	for l := range 18 {
-		links = append(links, health.Link{Number: l, Up: true, To: "switch", Mbit: 26562})
+		links = append(links, nvml.Link{Number: l, Up: true, To: "switch", Mbit: 26562})
 	}
 	peers := map[int]string{}
 	for p := range 8 {
@@ -31,17 +31,17 @@ func healthy(i int) health.GPU {
 			peers[p] = "OK"
 		}
 	}
-	return health.GPU{
+	return nvml.GPU{
 		Index: i, UUID: "GPU-0000000" + string(rune('0'+i)), Bus: bus(i), ID: "2335",
 		Name: known("NVIDIA H200"), VBIOS: known("96.00.AB.00.01"), InfoROM: known("G520.0200.00.05"), Board: known("692-2G520-0200-000"), GSP: known("570.86.10"),
 		MemoryBytes: known[uint64](150754820096), MaxClockMHz: known[uint64](1980),
-		ECC: known(health.Modes{Now: true, Pending: true}), Volatile: known[uint64](0), SRAM: known(health.SRAM{Exceeded: known(false)}), DRAM: known(health.DRAM{}),
-		Remap: known(health.Remap{}), Spent: known(0), Pages: health.Unknown[health.Pages](health.ErrNotSupported),
+		ECC: known(nvml.Modes{Now: true, Pending: true}), Volatile: known[uint64](0), SRAM: known(nvml.SRAM{Exceeded: known(false)}), DRAM: known(nvml.DRAM{}),
+		Remap: known(nvml.Remap{}), Spent: known(0), Pages: sysfs.Unknown[nvml.Pages](nvml.ErrNotSupported),
 		Unfixable: known(false), Repair: known(false), InfoROMOK: known(true), Links: known(links),
-		Fabric: known(health.Fabric{State: 3, Health: 0x1aa, Summary: 1}), Peers: known(peers),
-		PCIe:   known(health.PCIe{Generation: 5, Width: 16, MaxGeneration: 5, MaxWidth: 16, OwnGeneration: 5}),
-		Clocks: known(health.Reasons(1)), Pstate: known(0), Heat: known(30 + i%3), Hottest: known(87), MemoryHeat: known(34), MemoryMax: known(95), Margin: known(56),
-		Power: known(health.Power{Limit: 700, Default: 700}), Persistence: known(true), MIG: known(health.Modes{}), Compute: known("Default"),
+		Fabric: known(nvml.Fabric{State: 3, Health: 0x1aa, Summary: 1}), Peers: known(peers),
+		PCIe:   known(nvml.PCIe{Generation: 5, Width: 16, MaxGeneration: 5, MaxWidth: 16, OwnGeneration: 5}),
+		Clocks: known(nvml.Reasons(1)), Pstate: known(0), Heat: known(30 + i%3), Hottest: known(87), MemoryHeat: known(34), MemoryMax: known(95), Margin: known(56),
+		Power: known(nvml.Power{Limit: 700, Default: 700}), Persistence: known(true), MIG: known(nvml.Modes{}), Compute: known("Default"),
 		Recovery: known("None"), Processes: known([]int{}),
 	}
 }
@@ -49,25 +49,25 @@ func healthy(i int) health.GPU {
 // counters are those of a healthy GPU, at both readings.
 func counters() map[string]uint64 {
 	return map[string]uint64{
-		health.NVLinkCRCFlit: 12, health.NVLinkCRCData: 0, health.NVLinkReplay: 0, health.NVLinkRecovery: 0, health.NVLinkRecoveryFailed: 0,
-		health.PCIeReplay: 3, health.PCIeCorrectable: 0, health.PCIeNonFatal: 0, health.PCIeFatal: 0, health.ThermalViolation: 7e6, health.BoardViolation: 0,
+		nvml.NVLinkCRCFlit: 12, nvml.NVLinkCRCData: 0, nvml.NVLinkReplay: 0, nvml.NVLinkRecovery: 0, nvml.NVLinkRecoveryFailed: 0,
+		nvml.PCIeReplay: 3, nvml.PCIeCorrectable: 0, nvml.PCIeNonFatal: 0, nvml.PCIeFatal: 0, nvml.ThermalViolation: 7e6, nvml.BoardViolation: 0,
 	}
 }
 
 // healthyNode is the state of a node of eight H200s and one network card, all
 // well.
-func healthyNode() *health.State {
+func healthyNode() *State {
 	bridge := sysfs.BusID{Bus: 1}
 	nic := sysfs.BusID{Bus: 0x40}
-	d := health.Devices{
-		Errors: map[sysfs.BusID]health.Fact[sysfs.AER]{}, Access: map[sysfs.BusID]health.Fact[sysfs.ACS]{bridge: known(sysfs.ACS(0))},
-		Ports: map[string]health.Fact[map[string]uint64]{},
+	d := deviceState{
+		Errors: map[sysfs.BusID]sysfs.Fact[sysfs.AER]{}, Access: map[sysfs.BusID]sysfs.Fact[sysfs.ACS]{bridge: known(sysfs.ACS(0))},
+		Ports: map[string]sysfs.Fact[map[string]uint64]{},
 	}
 	cpus := sysfs.NewCPUSet(0, 1, 2, 3)
-	s := &health.State{Window: 500 * time.Millisecond, Time: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), Took: 620 * time.Millisecond}
-	s.Driver = known(health.Driver{GPUs: 8, Version: "580.65.06", Library: "13.580.65.06", CUDA: 13000})
+	s := &State{Window: 500 * time.Millisecond, Time: time.Date(2026, 11, 22, 15, 0, 0, 0, time.UTC), Took: 620 * time.Millisecond}
+	s.Driver = known(nvml.Driver{GPUs: 8, Version: "580.65.06", Library: "13.580.65.06", CUDA: 13000})
 	for i := range 8 {
-		s.GPUs = append(s.GPUs, health.Seen{GPU: healthy(i), Before: known(counters()), After: known(counters())})
+		s.GPUs = append(s.GPUs, gpuState{GPU: healthy(i), Before: known(counters()), After: known(counters())})
 		d.PCI.Value = append(d.PCI.Value, sysfs.PCIDevice{
 			BusID: bus(i), Class: 0x030200, Vendor: sysfs.VendorNVIDIA, Device: 0x2335, NUMANode: i / 4, Local: cpus, Driver: "nvidia", Bridges: []sysfs.BusID{bridge},
 		})
@@ -84,7 +84,7 @@ func healthyNode() *health.State {
 		})
 	}
 	s.Node.Devices = known(d)
-	s.Node.System = known(health.System{
+	s.Node.System = known(systemState{
 		Host: "node1", Driver: known("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build"),
 		Modules: known([]string{"gdrdrv", "nvidia", "nvidia_peermem", "nvidia_uvm"}),
 		Limits:  known(map[string]sysfs.Limit{"Max locked memory": {Soft: sysfs.Unlimited, Hard: sysfs.Unlimited}}),
@@ -96,7 +96,7 @@ func healthyNode() *health.State {
 		Dev:       []string{"gdrdrv", "infiniband/uverbs0", "infiniband/uverbs1", "nvidia-uvm", "nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia4", "nvidia5", "nvidia6", "nvidia7"},
 		CUDA:      known("12.9.1"),
 	})
-	s.Node.Log = known(health.Log{File: "/dev/kmsg", Uptime: 100 * time.Hour})
+	s.Node.Log = known(logState{File: "/dev/kmsg", Uptime: 100 * time.Hour})
 	return s
 }
 
@@ -108,9 +108,9 @@ func rdma(name string, id sysfs.BusID) sysfs.RDMADevice {
 }
 
 // expect is what nobody said anything about.
-func expect(t testing.TB) health.Expect {
+func expect(t testing.TB) Expect {
 	t.Helper()
-	rules, err := health.LoadRules()
+	rules, err := LoadRules()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,21 +118,21 @@ func expect(t testing.TB) health.Expect {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return health.Expect{Since: 2 * time.Hour, DB: db, Rules: rules}
+	return Expect{Since: 2 * time.Hour, DB: db, Rules: rules}
 }
 
 func every(string) bool { return true }
 
 // A source is a fake driver: it serves a state's GPUs.
 type source struct {
-	state *health.State
+	state *State
 	hang  map[int]string // GPUs that never answer, and to what
 	never chan struct{}
 }
 
-func (s *source) Driver() (health.Driver, error) { return s.state.Driver.Value, s.state.Driver.Err }
+func (s *source) Driver() (nvml.Driver, error) { return s.state.Driver.Value, s.state.Driver.Err }
 
-func (s *source) GPU(i int, asking func(string)) (health.GPU, error) {
+func (s *source) GPU(i int, asking func(string)) (nvml.GPU, error) {
 	if what := s.hang[i]; what != "" {
 		asking(what)
 		<-s.never

@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // identityChecks are about which GPUs there are, and what drives them.
@@ -37,20 +40,20 @@ var identityChecks = []check{
 		id: "gpu/platform", title: "The GPU is the platform's", want: "the platform's model", gpu: checkModel,
 		remedy: "give the right --platform, or have the node put right",
 	},
-	uniform("model", "name", func(g *Seen) Fact[string] { return g.Name }),
-	uniform("vbios", "VBIOS", func(g *Seen) Fact[string] { return g.VBIOS }),
-	uniform("inforom", "InfoROM image", func(g *Seen) Fact[string] { return g.InfoROM }),
-	uniform("board", "board part number", func(g *Seen) Fact[string] { return g.Board }),
-	uniform("gsp", "GSP firmware", func(g *Seen) Fact[string] { return g.GSP }),
-	uniform("memory", "memory size", func(g *Seen) Fact[string] { return text(g.MemoryBytes, "B") }),
-	uniform("clock", "highest SM clock", func(g *Seen) Fact[string] { return text(g.MaxClockMHz, "MHz") }),
-	uniform("power", "power limit", func(g *Seen) Fact[string] {
-		return Fact[string]{amount(g.Power.Value.Limit, "W"), g.Power.Err}
+	uniform("model", "name", func(g *gpuState) sysfs.Fact[string] { return g.Name }),
+	uniform("vbios", "VBIOS", func(g *gpuState) sysfs.Fact[string] { return g.VBIOS }),
+	uniform("inforom", "InfoROM image", func(g *gpuState) sysfs.Fact[string] { return g.InfoROM }),
+	uniform("board", "board part number", func(g *gpuState) sysfs.Fact[string] { return g.Board }),
+	uniform("gsp", "GSP firmware", func(g *gpuState) sysfs.Fact[string] { return g.GSP }),
+	uniform("memory", "memory size", func(g *gpuState) sysfs.Fact[string] { return text(g.MemoryBytes, "B") }),
+	uniform("clock", "highest SM clock", func(g *gpuState) sysfs.Fact[string] { return text(g.MaxClockMHz, "MHz") }),
+	uniform("power", "power limit", func(g *gpuState) sysfs.Fact[string] {
+		return fact(amount(g.Power.Value.Limit, "W"), g.Power.Err)
 	}),
 }
 
-func text(f Fact[uint64], unit string) Fact[string] {
-	return Fact[string]{fmt.Sprintf("%d %s", f.Value, unit), f.Err}
+func text(f sysfs.Fact[uint64], unit string) sysfs.Fact[string] {
+	return fact(fmt.Sprintf("%d %s", f.Value, unit), f.Err)
 }
 
 func checkNVML(e *env) []finding {
@@ -62,7 +65,7 @@ func checkNVML(e *env) []finding {
 		return node(skipped("there is no GPU on PCI; %v", err))
 	case errors.Is(err, ErrElsewhere):
 		return node(skipped("%v", err))
-	case errors.Is(err, ErrNoLibrary):
+	case errors.Is(err, nvml.ErrNoLibrary):
 		return node(bad("", "PCI has %d GPUs, and %v", n, err))
 	default:
 		return node(outcome{verdict: Error, reason: err.Error()})
@@ -185,13 +188,13 @@ func (e *env) told() int {
 	return *e.Count
 }
 
-func checkAnswers(_ *env, g *Seen) outcome {
+func checkAnswers(_ *env, g *gpuState) outcome {
 	switch {
 	case g.Err == nil:
 		return good("yes")
-	case errors.Is(g.Err, ErrLost), errors.Is(g.Err, ErrReset):
+	case errors.Is(g.Err, nvml.ErrLost), errors.Is(g.Err, nvml.ErrReset):
 		o := bad("no", "%v", g.Err)
-		if errors.Is(g.Err, ErrReset) {
+		if errors.Is(g.Err, nvml.ErrReset) {
 			o.remedy = resetGPU
 		}
 		return o
@@ -199,7 +202,7 @@ func checkAnswers(_ *env, g *Seen) outcome {
 	return without(g.Err)
 }
 
-func checkModel(e *env, g *Seen) outcome {
+func checkModel(e *env, g *gpuState) outcome {
 	if e.Platform == nil {
 		return skipped("no --platform was given")
 	}
@@ -216,14 +219,14 @@ func checkModel(e *env, g *Seen) outcome {
 }
 
 // uniform makes a check that all GPUs have the same of something.
-func uniform(id, what string, get func(*Seen) Fact[string]) check {
+func uniform(id, what string, get func(*gpuState) sysfs.Fact[string]) check {
 	return check{
 		id: "gpu/same/" + id, title: "All GPUs have the same " + what, want: "one for all", node: func(e *env) []finding { return e.same(what, get) },
 		remedy: "have the GPU that differs brought to the state of the others",
 	}
 }
 
-func (e *env) same(what string, get func(*Seen) Fact[string]) []finding {
+func (e *env) same(what string, get func(*gpuState) sysfs.Fact[string]) []finding {
 	if len(e.GPUs) == 0 {
 		return node(e.noGPU())
 	}

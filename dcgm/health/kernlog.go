@@ -9,19 +9,19 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A Kind of kernel message.
-type Kind string
+// A messageKind of kernel message.
+type messageKind string
 
 // The kinds that are looked for.
 const (
-	KindXid  Kind = "Xid"  // of a GPU
-	KindSXid Kind = "SXid" // of an NVSwitch
-	KindInit Kind = "init" // the driver could not start a GPU
+	kindXid  messageKind = "Xid"  // of a GPU
+	kindSXid messageKind = "SXid" // of an NVSwitch
+	kindInit messageKind = "init" // the driver could not start a GPU
 )
 
-// A Message is one line of the kernel's log that is about a GPU or a switch.
-type Message struct {
-	Kind   Kind
+// A message is one line of the kernel's log that is about a GPU or a switch.
+type message struct {
+	Kind   messageKind
 	Number int // of an Xid or SXid
 	Bus    sysfs.BusID
 	Fatal  bool // an SXid that says so
@@ -47,11 +47,11 @@ var (
 	syslogHead = regexp.MustCompile(`^(\w{3} [ \d]\d \d\d:\d\d:\d\d)\s`)
 )
 
-// ParseLog finds the messages in a log: that of /dev/kmsg, of dmesg with and
+// parseLog finds the messages in a log: that of /dev/kmsg, of dmesg with and
 // without -T, or syslog's. Lines of syslog lack the year, which is that of the
 // time before now.
-func ParseLog(text string, now time.Time) []Message {
-	var out []Message
+func parseLog(text string, now time.Time) []message {
+	var out []message
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\r\n")
 		m, ok := parseMessage(line)
@@ -64,33 +64,33 @@ func ParseLog(text string, now time.Time) []Message {
 	return out
 }
 
-func parseMessage(line string) (Message, bool) {
+func parseMessage(line string) (message, bool) {
 	if !strings.Contains(line, "NVRM: ") && !strings.Contains(line, "nvidia") {
-		return Message{}, false // a log has many lines, and few of these
+		return message{}, false // a log has many lines, and few of these
 	}
 	for _, k := range []struct {
-		kind     Kind
+		kind     messageKind
 		line     *regexp.Regexp
 		numbered bool
-	}{{KindXid, xidLine, true}, {KindSXid, sxidLine, true}, {KindInit, initLine, false}, {KindInit, probeLine, false}} {
+	}{{kindXid, xidLine, true}, {kindSXid, sxidLine, true}, {kindInit, initLine, false}, {kindInit, probeLine, false}} {
 		f := k.line.FindStringSubmatch(line)
 		if f == nil {
 			continue
 		}
 		bus, err := parseBus(f[1])
 		if err != nil {
-			return Message{}, false
+			return message{}, false
 		}
-		m := Message{Kind: k.kind, Bus: bus, Text: f[len(f)-1]}
+		m := message{Kind: k.kind, Bus: bus, Text: f[len(f)-1]}
 		if k.numbered {
 			if m.Number, err = strconv.Atoi(f[2]); err != nil {
-				return Message{}, false
+				return message{}, false
 			}
-			m.Fatal = m.Kind == KindSXid && strings.HasPrefix(m.Text, "Fatal")
+			m.Fatal = m.Kind == kindSXid && strings.HasPrefix(m.Text, "Fatal")
 		}
 		return m, true
 	}
-	return Message{}, false
+	return message{}, false
 }
 
 // parseBus reads an address that may lack the function.
@@ -138,7 +138,7 @@ func parseTime(line string, now time.Time) (uptime time.Duration, clock time.Tim
 
 // Age is how long ago the message was written, on a machine that has been up
 // for so long. ok is false when the log does not say.
-func (m *Message) Age(now time.Time, uptime time.Duration) (age time.Duration, ok bool) {
+func (m *message) Age(now time.Time, uptime time.Duration) (age time.Duration, ok bool) {
 	switch {
 	case !m.Timed:
 		return 0, false
@@ -152,26 +152,26 @@ func (m *Message) Age(now time.Time, uptime time.Duration) (age time.Duration, o
 
 // Event describes what happened. An Xid 154 to "None" says that all is well
 // again, an NVLink 5 error may say that it is not fatal.
-func (m *Message) Event() Event {
+func (m *message) Event() logEvent {
 	switch m.Kind {
-	case KindSXid:
-		return SXid(m.Fatal)
-	case KindInit:
-		return Event{"the driver could not start the GPU", ClassFail, reboot}
+	case kindSXid:
+		return sxid(m.Fatal)
+	case kindInit:
+		return logEvent{"the driver could not start the GPU", classFail, reboot}
 	}
-	e := Xid(m.Number)
+	e := xid(m.Number)
 	switch {
 	case m.clears():
-		e.Class, e.Action = ClassNote, ignore
+		e.Class, e.Action = classNote, ignore
 	case m.Number >= 144 && m.Number <= 150 && strings.Contains(strings.ToLower(m.Text), "nonfatal"):
-		e.Class, e.Action = ClassWarn, ignore
+		e.Class, e.Action = classWarn, ignore
 	}
 	return e
 }
 
 // clears reports whether what went before is over: the GPU was recovered.
-func (m *Message) clears() bool {
-	return m.Kind == KindXid && m.Number == 154 && clearsText.MatchString(m.Text)
+func (m *message) clears() bool {
+	return m.Kind == kindXid && m.Number == 154 && clearsText.MatchString(m.Text)
 }
 
 var clearsText = regexp.MustCompile(`to 0x0 \(None\)|to None\b`)

@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"strings"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -15,15 +14,15 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func TestParseLog(t *testing.T) {
 	gpu := sysfs.BusID{Bus: 0x3b}
-	off := health.Message{Kind: health.KindXid, Number: 79, Bus: gpu, Timed: true, Text: "pid=1, name=a b, GPU has fallen off the bus."}
+	off := message{Kind: kindXid, Number: 79, Bus: gpu, Timed: true, Text: "pid=1, name=a b, GPU has fallen off the bus."}
 	const line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a b, GPU has fallen off the bus."
-	with := func(m health.Message, uptime time.Duration, clock time.Time) *health.Message {
+	with := func(m message, uptime time.Duration, clock time.Time) *message {
 		m.Uptime, m.Clock = uptime, clock
 		return &m
 	}
 	for _, tt := range []struct {
 		name, text string
-		want       *health.Message
+		want       *message
 	}{
 		{"kmsg", "4,1029,98765432100,-;" + line, with(off, 98765432100*time.Microsecond, time.Time{})},
 		{"kmsg with a continuation", "4,1029,1000000,-,caller=T1;" + line + "\n SUBSYSTEM=pci\n", with(off, time.Second, time.Time{})},
@@ -33,18 +32,18 @@ func TestParseLog(t *testing.T) {
 		{"syslog", "Jan  1 23:59:59 node1 kernel: [98765.432100] " + line, with(off, 0, time.Date(2026, 1, 1, 23, 59, 59, 0, time.UTC))},
 		{"syslog of last year", "Dec 31 23:59:59 node1 kernel: " + line, with(off, 0, time.Date(2025, 12, 31, 23, 59, 59, 0, time.UTC))},
 		{"rsyslog", "2026-01-01T23:59:59.123456+00:00 node1 kernel: " + line, with(off, 0, time.Date(2026, 1, 1, 23, 59, 59, 123456000, time.UTC))},
-		{"no time", line, &health.Message{Kind: health.KindXid, Number: 79, Bus: gpu, Text: off.Text}},
-		{"old form, function", "NVRM: Xid (0000:03:00.0): 13, Graphics Exception", &health.Message{Kind: health.KindXid, Number: 13, Bus: sysfs.BusID{Bus: 3}, Text: "Graphics Exception"}},
-		{"number alone", "NVRM: Xid (PCI:0000:3b:00): 43", &health.Message{Kind: health.KindXid, Number: 43, Bus: gpu}},
-		{"SXid", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", &health.Message{Kind: health.KindSXid, Number: 20034, Fatal: true, Bus: sysfs.BusID{Bus: 0xc1}, Text: "Fatal, Link 30 LTSSM Fault Up"}},
-		{"SXid, not fatal", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", &health.Message{Kind: health.KindSXid, Number: 12028, Bus: sysfs.BusID{Bus: 0xc1}, Text: "Non-fatal, Link 32"}},
-		{"start", "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2433)", &health.Message{Kind: health.KindInit, Bus: gpu, Text: "(0x62:0xffff:2433)"}},
-		{"probe", "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1", &health.Message{Kind: health.KindInit, Bus: gpu, Text: "probe with driver nvidia failed with error -1"}},
+		{"no time", line, &message{Kind: kindXid, Number: 79, Bus: gpu, Text: off.Text}},
+		{"old form, function", "NVRM: Xid (0000:03:00.0): 13, Graphics Exception", &message{Kind: kindXid, Number: 13, Bus: sysfs.BusID{Bus: 3}, Text: "Graphics Exception"}},
+		{"number alone", "NVRM: Xid (PCI:0000:3b:00): 43", &message{Kind: kindXid, Number: 43, Bus: gpu}},
+		{"SXid", "nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", &message{Kind: kindSXid, Number: 20034, Fatal: true, Bus: sysfs.BusID{Bus: 0xc1}, Text: "Fatal, Link 30 LTSSM Fault Up"}},
+		{"SXid, not fatal", "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32", &message{Kind: kindSXid, Number: 12028, Bus: sysfs.BusID{Bus: 0xc1}, Text: "Non-fatal, Link 32"}},
+		{"start", "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0xffff:2433)", &message{Kind: kindInit, Bus: gpu, Text: "(0x62:0xffff:2433)"}},
+		{"probe", "nvidia 0000:3b:00.0: probe with driver nvidia failed with error -1", &message{Kind: kindInit, Bus: gpu, Text: "probe with driver nvidia failed with error -1"}},
 		{"a process's name", "systemd: name=NVRM: Xid (PCI:zz): 79, x", nil},
 		{"number too long", "NVRM: Xid (PCI:0000:3b:00): 99999999999999999999, x", nil},
 		{"another driver", "mlx5_core 0000:3b:00.0: probe of something failed", nil},
 	} {
-		got := health.ParseLog("6,1,1,-;another line\n"+tt.text, now)
+		got := parseLog("6,1,1,-;another line\n"+tt.text, now)
 		switch {
 		case tt.want == nil && len(got) != 0, tt.want != nil && len(got) != 1:
 			t.Errorf("%s: ParseLog = %+v; want %+v", tt.name, got, tt.want)
@@ -68,7 +67,7 @@ func TestAge(t *testing.T) {
 		{"2026-01-02T03:00:00Z node1 kernel: ", 0, 4*time.Minute + 5*time.Second, true},
 		{"", time.Hour, 0, false},
 	} {
-		m := health.ParseLog(tt.line+"NVRM: Xid (PCI:0000:3b:00): 43", now)[0]
+		m := parseLog(tt.line+"NVRM: Xid (PCI:0000:3b:00): 43", now)[0]
 		if age, ok := m.Age(now, tt.uptime); age != tt.want || ok != tt.known {
 			t.Errorf("%q after %v: Age = %v, %v; want %v, %v", tt.line, tt.uptime, age, ok, tt.want, tt.known)
 		}
@@ -76,11 +75,11 @@ func TestAge(t *testing.T) {
 }
 
 func TestXid(t *testing.T) {
-	for number, class := range map[int]health.Class{
-		13: health.ClassApp, 31: health.ClassApp, 48: health.ClassFail, 63: health.ClassWarn, 64: health.ClassFail, 74: health.ClassFail, 79: health.ClassFail,
-		92: health.ClassWarn, 93: health.ClassNote, 94: health.ClassWarn, 95: health.ClassFail, 119: health.ClassFail, 130: health.ClassWarn, 147: health.ClassFail, 1000: health.ClassWarn,
+	for number, class := range map[int]eventClass{
+		13: classApp, 31: classApp, 48: classFail, 63: classWarn, 64: classFail, 74: classFail, 79: classFail,
+		92: classWarn, 93: classNote, 94: classWarn, 95: classFail, 119: classFail, 130: classWarn, 147: classFail, 1000: classWarn,
 	} {
-		if e := health.Xid(number); e.Class != class || e.Meaning == "" || e.Action == "" {
+		if e := xid(number); e.Class != class || e.Meaning == "" || e.Action == "" {
 			t.Errorf("Xid(%d) = %+v; want class %s", number, e, class)
 		}
 	}
@@ -91,7 +90,7 @@ func BenchmarkParseLog(b *testing.B) {
 		"4,1029,98765432100,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if n := len(health.ParseLog(text, now)); n != 1 {
+		if n := len(parseLog(text, now)); n != 1 {
 			b.Fatalf("%d messages", n)
 		}
 	}
@@ -107,7 +106,7 @@ func FuzzParseLog(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		messages := health.ParseLog(text, now)
+		messages := parseLog(text, now)
 		if len(messages) > strings.Count(text, "\n")+1 {
 			t.Errorf("%d messages of %q", len(messages), text)
 		}

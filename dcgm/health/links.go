@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -30,19 +31,19 @@ var linkChecks = []check{
 	},
 	{
 		id: "gpu/nvlink/recovery", title: "No NVLink had to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("error recoveries of NVLinks since the driver was loaded", NVLinkRecovery),
+		gpu: counter("error recoveries of NVLinks since the driver was loaded", nvml.NVLinkRecovery),
 	},
 	{
 		id: "gpu/nvlink/recovery-failed", title: "No NVLink failed to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("failed recoveries of NVLinks since the driver was loaded", NVLinkRecoveryFailed),
+		gpu: counter("failed recoveries of NVLinks since the driver was loaded", nvml.NVLinkRecoveryFailed),
 	},
 	{
 		id: "gpu/nvlink/crc", title: "NVLink CRC errors are few", want: "at most %s", remedy: resetGPU,
-		gpu: rate("NVLink CRC errors a second", 1, NVLinkCRCFlit, NVLinkCRCData),
+		gpu: rate("NVLink CRC errors a second", 1, nvml.NVLinkCRCFlit, nvml.NVLinkCRCData),
 	},
 	{
 		id: "gpu/nvlink/errors", title: "NVLink error counters stand still", want: "growth of at most %s", remedy: "watch them under load (harness bandwidth); reset the GPU if they keep growing",
-		gpu: growth("NVLink errors", NVLinkReplay, NVLinkSymbol, NVLinkReceive, NVLinkIntegrity),
+		gpu: growth("NVLink errors", nvml.NVLinkReplay, nvml.NVLinkSymbol, nvml.NVLinkReceive, nvml.NVLinkIntegrity),
 	},
 	{
 		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,
@@ -71,11 +72,11 @@ var linkChecks = []check{
 }
 
 // toSwitch reports whether a GPU's links lead to NVSwitches.
-func (g *Seen) toSwitch() bool {
-	return slices.ContainsFunc(g.Links.Value, func(l Link) bool { return l.Up && l.To == "switch" })
+func (g *gpuState) toSwitch() bool {
+	return slices.ContainsFunc(g.Links.Value, func(l nvml.Link) bool { return l.Up && l.To == "switch" })
 }
 
-func (g *Seen) linksUp() int {
+func (g *gpuState) linksUp() int {
 	n := 0
 	for _, l := range g.Links.Value {
 		if l.Up {
@@ -87,11 +88,11 @@ func (g *Seen) linksUp() int {
 
 // alone reports whether a GPU is the only one, without NVLinks, as a virtual
 // machine gets one of a board.
-func (e *env) alone(g *Seen) bool {
+func (e *env) alone(g *gpuState) bool {
 	return len(e.GPUs) == 1 && len(e.Node.Devices.Value.GPUs()) <= 1 && g.linksUp() == 0 && g.Fabric.Value.Cluster == ""
 }
 
-func checkLinks(e *env, g *Seen) outcome {
+func checkLinks(e *env, g *gpuState) outcome {
 	if g.Links.Err != nil {
 		return without(g.Links.Err)
 	}
@@ -160,7 +161,7 @@ func checkLinkSpeed(e *env) []finding {
 	return node(good(fmt.Sprintf("%d MB/s a link", speeds[0])))
 }
 
-func checkLinkPeer(e *env, g *Seen) outcome {
+func checkLinkPeer(e *env, g *gpuState) outcome {
 	if g.Links.Err != nil {
 		return without(g.Links.Err)
 	}
@@ -186,7 +187,7 @@ func checkLinkPeer(e *env, g *Seen) outcome {
 	return o
 }
 
-func checkP2P(_ *env, g *Seen) outcome {
+func checkP2P(_ *env, g *gpuState) outcome {
 	switch {
 	case g.Peers.Err != nil:
 		return without(g.Peers.Err)
@@ -209,8 +210,8 @@ func checkP2P(_ *env, g *Seen) outcome {
 }
 
 // counter makes a check of counters' sum.
-func counter(what string, names ...string) func(*env, *Seen) outcome {
-	return func(e *env, g *Seen) outcome {
+func counter(what string, names ...string) func(*env, *gpuState) outcome {
+	return func(e *env, g *gpuState) outcome {
 		if g.After.Err != nil {
 			return without(g.After.Err)
 		}
@@ -228,8 +229,8 @@ func counter(what string, names ...string) func(*env, *Seen) outcome {
 }
 
 // growth makes a check of how much counters grew.
-func growth(what string, names ...string) func(*env, *Seen) outcome {
-	return func(e *env, g *Seen) outcome {
+func growth(what string, names ...string) func(*env, *gpuState) outcome {
+	return func(e *env, g *gpuState) outcome {
 		sum, o, ok := e.grown(g, names)
 		if !ok {
 			return o
@@ -239,8 +240,8 @@ func growth(what string, names ...string) func(*env, *Seen) outcome {
 }
 
 // rate is growth in the given number of seconds.
-func rate(what string, seconds float64, names ...string) func(*env, *Seen) outcome {
-	return func(e *env, g *Seen) outcome {
+func rate(what string, seconds float64, names ...string) func(*env, *gpuState) outcome {
+	return func(e *env, g *gpuState) outcome {
 		sum, o, ok := e.grown(g, names)
 		if !ok {
 			return o
@@ -252,7 +253,7 @@ func rate(what string, seconds float64, names ...string) func(*env, *Seen) outco
 
 // grown is how much counters grew; without ok the outcome says why it is not
 // known.
-func (e *env) grown(g *Seen, names []string) (sum uint64, o outcome, ok bool) {
+func (e *env) grown(g *gpuState, names []string) (sum uint64, o outcome, ok bool) {
 	switch {
 	case g.Before.Err != nil:
 		return 0, without(g.Before.Err), false
@@ -269,7 +270,7 @@ func (e *env) grown(g *Seen, names []string) (sum uint64, o outcome, ok bool) {
 }
 
 // fabric is why a GPU has nothing to do with a fabric; nil if it has.
-func (e *env) fabric(g *Seen) *outcome {
+func (e *env) fabric(g *gpuState) *outcome {
 	var o outcome
 	switch {
 	case g.Fabric.Err != nil:
@@ -286,7 +287,7 @@ func (e *env) fabric(g *Seen) *outcome {
 	return &o
 }
 
-func checkFabric(e *env, g *Seen) outcome {
+func checkFabric(e *env, g *gpuState) outcome {
 	if o := e.fabric(g); o != nil {
 		return *o
 	}
@@ -317,7 +318,7 @@ var wrongSetup = map[uint32]string{
 	2: "wrong system GUID", 3: "wrong chassis serial number", 4: "no partition", 5: "too few NVLinks", 6: "incompatible GPU firmware", 7: "invalid location", 8: "invalid GPU state",
 }
 
-func checkFabricHealth(e *env, g *Seen) outcome {
+func checkFabricHealth(e *env, g *gpuState) outcome {
 	if o := e.fabric(g); o != nil {
 		return *o
 	}
@@ -343,7 +344,7 @@ func checkFabricHealth(e *env, g *Seen) outcome {
 	return good(value)
 }
 
-func checkFabricLimited(e *env, g *Seen) outcome {
+func checkFabricLimited(e *env, g *gpuState) outcome {
 	if o := e.fabric(g); o != nil {
 		return *o
 	}
@@ -357,12 +358,12 @@ func checkFabricLimited(e *env, g *Seen) outcome {
 }
 
 func checkClique(e *env) []finding {
-	multi := slices.ContainsFunc(e.GPUs, func(g Seen) bool { return g.Fabric.Value.Cluster != "" })
+	multi := slices.ContainsFunc(e.GPUs, func(g gpuState) bool { return g.Fabric.Value.Cluster != "" })
 	if len(e.GPUs) > 0 && !multi {
 		return node(skipped("no GPU is in an NVLink domain of several nodes"))
 	}
-	return e.same("NVLink domain and clique", func(g *Seen) Fact[string] {
-		return Fact[string]{fmt.Sprintf("%s.%d", g.Fabric.Value.Cluster, g.Fabric.Value.Clique), g.Fabric.Err}
+	return e.same("NVLink domain and clique", func(g *gpuState) sysfs.Fact[string] {
+		return fact(fmt.Sprintf("%s.%d", g.Fabric.Value.Cluster, g.Fabric.Value.Clique), g.Fabric.Err)
 	})
 }
 
@@ -386,7 +387,7 @@ func checkIMEX(e *env) []finding {
 	s := e.Node.System.Value
 	channels := s.count("nvidia-caps-imex-channels/channel")
 	switch {
-	case !slices.ContainsFunc(e.GPUs, func(g Seen) bool { return g.Fabric.Value.Cluster != "" }):
+	case !slices.ContainsFunc(e.GPUs, func(g gpuState) bool { return g.Fabric.Value.Cluster != "" }):
 		return node(skipped("no GPU is in an NVLink domain of several nodes"))
 	case channels == 0:
 		return node(bad("0", "there is no channel in /dev/nvidia-caps-imex-channels, so that memory cannot be shared with other nodes"))
@@ -396,6 +397,6 @@ func checkIMEX(e *env) []finding {
 
 // runs reports whether a program of that name runs; the kernel keeps 15 bytes
 // of a name.
-func (s *System) runs(name string) bool {
+func (s *systemState) runs(name string) bool {
 	return slices.ContainsFunc(s.Processes.Value, func(p sysfs.Process) bool { return p.Name == name[:min(len(name), 15)] })
 }

@@ -3,6 +3,8 @@ package health
 import (
 	"fmt"
 	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // memoryChecks are about ECC, and about memory that is given up.
@@ -17,15 +19,15 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/ecc/volatile", title: "There are no uncorrectable ECC errors since the driver was loaded", want: "at most %s", remedy: resetGPU,
-		gpu: number(func(g *Seen) Fact[uint64] { return g.Volatile }, "uncorrectable errors since the driver was loaded"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return g.Volatile }, "uncorrectable errors since the driver was loaded"),
 	},
 	{
 		id: "gpu/ecc/sram/uncorrectable", title: "SRAM has had no uncorrectable ECC errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{g.SRAM.Value.Uncorrectable, g.SRAM.Err} }, "uncorrectable SRAM errors over the GPU's life"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Uncorrectable, g.SRAM.Err) }, "uncorrectable SRAM errors over the GPU's life"),
 	},
 	{
 		id: "gpu/ecc/sram/correctable", title: "SRAM has had few correctable ECC errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{g.SRAM.Value.Correctable, g.SRAM.Err} }, "correctable SRAM errors over the GPU's life"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Correctable, g.SRAM.Err) }, "correctable SRAM errors over the GPU's life"),
 	},
 	{
 		id: "gpu/ecc/sram/threshold", title: "SRAM errors are below the vendor's threshold", want: "not exceeded", gpu: checkSRAM,
@@ -33,55 +35,57 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/ecc/dram/uncorrectable", title: "Uncorrectable ECC errors of the memory are told", want: "judged by gpu/row-remap", remedy: support,
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{g.DRAM.Value.Uncorrectable, g.DRAM.Err} }, "uncorrectable errors of the memory over the GPU's life"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Uncorrectable, g.DRAM.Err) }, "uncorrectable errors of the memory over the GPU's life"),
 	},
 	{
 		id: "gpu/ecc/dram/correctable", title: "Memory has had few correctable ECC errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{g.DRAM.Value.Correctable, g.DRAM.Err} }, "correctable errors of the memory over the GPU's life"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Correctable, g.DRAM.Err) }, "correctable errors of the memory over the GPU's life"),
 	},
 	{
 		id: "gpu/row-remap/pending", title: "No remapped row waits for a reset", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *Seen) Fact[bool] { return Fact[bool]{g.Remap.Value.Pending, g.Remap.Err} }, "a row of memory is remapped at the next reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Pending, g.Remap.Err) }, "a row of memory is remapped at the next reset"),
 	},
 	{
 		id: "gpu/row-remap/failed", title: "Every bad row could be remapped", want: "none failed", remedy: "drain the node; run the vendor's field diagnosis, replace the GPU",
-		gpu: flag(func(g *Seen) Fact[bool] { return Fact[bool]{g.Remap.Value.Failed, g.Remap.Err} }, "a bad row of memory could not be remapped"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Failed, g.Remap.Err) }, "a bad row of memory could not be remapped"),
 	},
 	{
 		id: "gpu/row-remap/uncorrectable", title: "Few rows were remapped for uncorrectable errors", want: "at most %s", remedy: support,
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{uint64(g.Remap.Value.Uncorrectable), g.Remap.Err} }, "rows remapped for uncorrectable errors"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] {
+			return fact(uint64(g.Remap.Value.Uncorrectable), g.Remap.Err)
+		}, "rows remapped for uncorrectable errors"),
 	},
 	{
 		id: "gpu/row-remap/spares", title: "Every bank has spare rows left", want: "at most %s without", remedy: "plan to replace the GPU: the next bad row there cannot be remapped",
-		gpu: number(func(g *Seen) Fact[uint64] { return Fact[uint64]{uint64(g.Spent.Value), g.Spent.Err} }, "banks of memory without a spare row left"),
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(uint64(g.Spent.Value), g.Spent.Err) }, "banks of memory without a spare row left"),
 	},
 	{
 		id: "gpu/pages/pending", title: "No page waits to be retired", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *Seen) Fact[bool] { return Fact[bool]{g.Pages.Value.Pending, g.Pages.Err} }, "a page of memory is retired at the next reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Pages.Value.Pending, g.Pages.Err) }, "a page of memory is retired at the next reset"),
 	},
 	{
 		id: "gpu/pages/retired", title: "Few pages are retired", want: "at most %s", remedy: "replace the GPU",
-		gpu: number(func(g *Seen) Fact[uint64] {
-			return Fact[uint64]{uint64(g.Pages.Value.SingleBit + g.Pages.Value.DoubleBit), g.Pages.Err}
+		gpu: number(func(g *gpuState) sysfs.Fact[uint64] {
+			return fact(uint64(g.Pages.Value.SingleBit+g.Pages.Value.DoubleBit), g.Pages.Err)
 		}, "retired pages of memory"),
 	},
 	{
 		id: "gpu/memory/repairable", title: "All memory that failed could be repaired", want: "nothing beyond repair", remedy: "drain the node; replace the GPU",
-		gpu: flag(func(g *Seen) Fact[bool] { return g.Unfixable }, "there is memory that cannot be repaired"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Unfixable }, "there is memory that cannot be repaired"),
 	},
 	{
 		id: "gpu/memory/repair", title: "No repair waits for a reset", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *Seen) Fact[bool] { return g.Repair }, "a repair of channels or TPCs waits for a reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Repair }, "a repair of channels or TPCs waits for a reset"),
 	},
 	{
 		id: "gpu/inforom", title: "The InfoROM is intact", want: "its checksum is right", remedy: "have the InfoROM flashed anew, or the GPU replaced",
-		gpu: flag(func(g *Seen) Fact[bool] { return Fact[bool]{!g.InfoROMOK.Value, g.InfoROMOK.Err} }, "the InfoROM is corrupt"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.InfoROMOK.Value, g.InfoROMOK.Err) }, "the InfoROM is corrupt"),
 	},
 }
 
 // number makes a check of a count that the limit bounds.
-func number(get func(*Seen) Fact[uint64], what string) func(*env, *Seen) outcome {
-	return func(e *env, g *Seen) outcome {
+func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpuState) outcome {
+	return func(e *env, g *gpuState) outcome {
 		f := get(g)
 		if f.Err != nil {
 			return without(f.Err)
@@ -91,8 +95,8 @@ func number(get func(*Seen) Fact[uint64], what string) func(*env, *Seen) outcome
 }
 
 // flag makes a check of something that must not be.
-func flag(get func(*Seen) Fact[bool], reason string) func(*env, *Seen) outcome {
-	return func(_ *env, g *Seen) outcome {
+func flag(get func(*gpuState) sysfs.Fact[bool], reason string) func(*env, *gpuState) outcome {
+	return func(_ *env, g *gpuState) outcome {
 		f := get(g)
 		switch {
 		case f.Err != nil:
@@ -111,7 +115,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func checkECC(_ *env, g *Seen) outcome {
+func checkECC(_ *env, g *gpuState) outcome {
 	switch {
 	case g.ECC.Err != nil:
 		return without(g.ECC.Err)
@@ -121,7 +125,7 @@ func checkECC(_ *env, g *Seen) outcome {
 	return good("on")
 }
 
-func checkECCPending(_ *env, g *Seen) outcome {
+func checkECCPending(_ *env, g *gpuState) outcome {
 	m := g.ECC.Value
 	switch {
 	case g.ECC.Err != nil:
@@ -132,7 +136,7 @@ func checkECCPending(_ *env, g *Seen) outcome {
 	return good("none")
 }
 
-func checkSRAM(_ *env, g *Seen) outcome {
+func checkSRAM(_ *env, g *gpuState) outcome {
 	f := g.SRAM.Value.Exceeded
 	switch {
 	case g.SRAM.Err != nil:

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -21,14 +22,14 @@ var messageChecks = []check{
 	},
 	{
 		id: "nvswitch/sxid", title: "The kernel's log has no SXid that speaks against an NVSwitch", want: "none that is fatal", node: checkSXid, uses: usesLog | usesDevices,
-		remedy: SXid(true).Action,
+		remedy: sxid(true).Action,
 	},
 }
 
 // recent is what the log has of a kind and counts: not older than Since, and
 // of a GPU that was not recovered since. Messages without a time count.
-func (e *env) recent(kind Kind) map[sysfs.BusID][]Message {
-	out := map[sysfs.BusID][]Message{}
+func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
+	out := map[sysfs.BusID][]message{}
 	log := e.Node.Log.Value
 	for _, m := range log.Messages {
 		if m.Kind != kind {
@@ -46,9 +47,9 @@ func (e *env) recent(kind Kind) map[sysfs.BusID][]Message {
 }
 
 // perDevice judges the messages of each device that has some.
-func (e *env) perDevice(kind Kind, object func(sysfs.BusID) Object) []finding {
+func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) Object) []finding {
 	if f := e.Node.Log; f.Err != nil {
-		if f.Err = permission(f.Err); f.Err == ErrNoPermission {
+		if f.Err = permission(f.Err); f.Err == nvml.ErrNoPermission {
 			return node(without(f.Err))
 		}
 		return node(skipped("there is no kernel log: %s", strings.ReplaceAll(f.Err.Error(), "\n", "; ")))
@@ -62,15 +63,15 @@ func (e *env) perDevice(kind Kind, object func(sysfs.BusID) Object) []finding {
 }
 
 // judge sums up one device's messages by the worst of them.
-func judge(messages []Message) outcome {
+func judge(messages []message) outcome {
 	count := map[string]int{}
-	var worst Event
+	var worst logEvent
 	var text string
-	rank := []Class{ClassNote, ClassApp, ClassWarn, ClassFail}
+	rank := []eventClass{classNote, classApp, classWarn, classFail}
 	for _, m := range messages {
 		event := m.Event()
 		name := string(m.Kind)
-		if m.Kind != KindInit {
+		if m.Kind != kindInit {
 			name = fmt.Sprintf("%s %d", m.Kind, m.Number)
 		}
 		count[name]++
@@ -90,8 +91,8 @@ func judge(messages []Message) outcome {
 		parts = append(parts, name)
 	}
 	o := good(strings.Join(parts, ", "))
-	if worst.Class == ClassWarn || worst.Class == ClassFail {
-		o.bad, o.soft, o.reason, o.remedy = true, worst.Class == ClassWarn, text, worst.Action
+	if worst.Class == classWarn || worst.Class == classFail {
+		o.bad, o.soft, o.reason, o.remedy = true, worst.Class == classWarn, text, worst.Action
 	}
 	return o
 }
@@ -113,22 +114,22 @@ func (e *env) window() string {
 	return fmt.Sprintf("in %v", e.Since)
 }
 
-func checkXid(e *env) []finding { return e.messages(KindXid, e.busObject, e.hasGPU()) }
+func checkXid(e *env) []finding { return e.messages(kindXid, e.busObject, e.hasGPU()) }
 
-func checkInit(e *env) []finding { return e.messages(KindInit, e.busObject, e.hasGPU()) }
+func checkInit(e *env) []finding { return e.messages(kindInit, e.busObject, e.hasGPU()) }
 
 func checkSXid(e *env) []finding {
 	object := func(bus sysfs.BusID) Object {
 		return Object{Kind: "nvswitch", Name: "NVSwitch " + bus.String(), Bus: bus.String()}
 	}
-	return e.messages(KindSXid, object, e.Node.Devices.Value.Switches() > 0)
+	return e.messages(kindSXid, object, e.Node.Devices.Value.Switches() > 0)
 }
 
 func (e *env) hasGPU() bool { return len(e.GPUs) > 0 || len(e.Node.Devices.Value.GPUs()) > 0 }
 
 // messages judges what the log has of a kind. No message is a pass only where
 // there is a device that could have caused one.
-func (e *env) messages(kind Kind, object func(sysfs.BusID) Object, there bool) []finding {
+func (e *env) messages(kind messageKind, object func(sysfs.BusID) Object, there bool) []finding {
 	switch out := e.perDevice(kind, object); {
 	case len(out) > 0:
 		return out

@@ -9,53 +9,54 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A Node is what the operating system tells. Its parts are read apart, each
+// A nodeState is what the operating system tells. Its parts are read apart, each
 // within the deadline.
-type Node struct {
-	Devices Fact[Devices]
-	System  Fact[System]
-	Log     Fact[Log]
+type nodeState struct {
+	Devices sysfs.Fact[deviceState]
+	System  sysfs.Fact[systemState]
+	Log     sysfs.Fact[logState]
 }
 
-// Devices are those on PCI, and those of RDMA.
-type Devices struct {
-	PCI  Fact[[]sysfs.PCIDevice]
-	RDMA Fact[[]sysfs.RDMADevice]
+// deviceState are those on PCI, and those of RDMA.
+type deviceState struct {
+	PCI  sysfs.Fact[[]sysfs.PCIDevice]
+	RDMA sysfs.Fact[[]sysfs.RDMADevice]
 	// Errors and Access have the functions that data of GPUs goes through:
 	// GPUs, RDMA devices, and the bridges above them.
-	Errors map[sysfs.BusID]Fact[sysfs.AER]
-	Access map[sysfs.BusID]Fact[sysfs.ACS] // bridges alone
-	Ports  map[string]Fact[map[string]uint64]
+	Errors map[sysfs.BusID]sysfs.Fact[sysfs.AER]
+	Access map[sysfs.BusID]sysfs.Fact[sysfs.ACS] // bridges alone
+	Ports  map[string]sysfs.Fact[map[string]uint64]
 }
 
-// System is the kernel and what it gives this process.
-type System struct {
+// systemState is the kernel and what it gives this process.
+type systemState struct {
 	Host      string
 	Container bool
-	Driver    Fact[string] // /proc/driver/nvidia/version
-	Modules   Fact[[]string]
-	Limits    Fact[map[string]sysfs.Limit]
-	Caps      Fact[uint64] // capabilities in effect, a bit each
-	Memory    Fact[map[string]uint64]
-	Mounts    Fact[[]sysfs.Mount]
-	CPUs      Fact[sysfs.CPUs]
-	Nodes     Fact[[]sysfs.NUMANode]
-	Allowed   Fact[sysfs.CPUSet] // processors that this process may run on
-	Processes Fact[[]sysfs.Process]
-	Later     Fact[[]sysfs.Process] // the same after the window; an error without one
-	Dev       []string              // device files that matter here, as infiniband/uverbs0
-	CUDA      Fact[string]          // version of the CUDA toolkit
-	Compat    bool                  // the image has CUDA's forward compatibility library
-	Variables []string              // environment variables that are set, of those that slow or break programs
+	Driver    sysfs.Fact[string] // /proc/driver/nvidia/version
+	Modules   sysfs.Fact[[]string]
+	Limits    sysfs.Fact[map[string]sysfs.Limit]
+	Caps      sysfs.Fact[uint64] // capabilities in effect, a bit each
+	Memory    sysfs.Fact[map[string]uint64]
+	Mounts    sysfs.Fact[[]sysfs.Mount]
+	CPUs      sysfs.Fact[sysfs.CPUs]
+	Nodes     sysfs.Fact[[]sysfs.NUMANode]
+	Allowed   sysfs.Fact[sysfs.CPUSet] // processors that this process may run on
+	Processes sysfs.Fact[[]sysfs.Process]
+	Later     sysfs.Fact[[]sysfs.Process] // the same after the window; an error without one
+	Dev       []string                    // device files that matter here, as infiniband/uverbs0
+	CUDA      sysfs.Fact[string]          // version of the CUDA toolkit
+	Compat    bool                        // the image has CUDA's forward compatibility library
+	Variables []string                    // environment variables that are set, of those that slow or break programs
 }
 
-// A Log is what the kernel said about GPUs.
-type Log struct {
+// A logState is what the kernel said about GPUs.
+type logState struct {
 	File     string
-	Messages []Message
+	Messages []message
 	Uptime   time.Duration // 0 when it is not known
 }
 
@@ -66,12 +67,12 @@ var badVariables = []string{
 	"CUDA_COREDUMP_FILE", "CUDA_DEVICE_WAITS_ON_EXCEPTION", "CUDA_PROFILE", "COMPUTE_PROFILE", "OPENCL_PROFILE", "CUDA_LAUNCH_BLOCKING",
 }
 
-func fact[T any](v T, err error) Fact[T] { return Fact[T]{v, err} }
+func fact[T any](v T, err error) sysfs.Fact[T] { return sysfs.Fact[T]{Value: v, Err: err} }
 
-func readDevices(f sysfs.FS) Devices {
-	d := Devices{
+func readDevices(f sysfs.FS) deviceState {
+	d := deviceState{
 		PCI: fact(f.PCI()), RDMA: fact(f.RDMADevices()),
-		Errors: map[sysfs.BusID]Fact[sysfs.AER]{}, Access: map[sysfs.BusID]Fact[sysfs.ACS]{}, Ports: map[string]Fact[map[string]uint64]{},
+		Errors: map[sysfs.BusID]sysfs.Fact[sysfs.AER]{}, Access: map[sysfs.BusID]sysfs.Fact[sysfs.ACS]{}, Ports: map[string]sysfs.Fact[map[string]uint64]{},
 	}
 	used := map[sysfs.BusID]bool{}
 	for _, r := range d.RDMA.Value {
@@ -95,7 +96,7 @@ func readDevices(f sysfs.FS) Devices {
 func portName(device string, port int) string { return device + "/" + strconv.Itoa(port) }
 
 // GPUs are the NVIDIA GPUs that PCI has, whatever the driver thinks of them.
-func (d *Devices) GPUs() []sysfs.PCIDevice {
+func (d *deviceState) GPUs() []sysfs.PCIDevice {
 	var out []sysfs.PCIDevice
 	for _, p := range d.PCI.Value {
 		if p.IsGPU() {
@@ -107,7 +108,7 @@ func (d *Devices) GPUs() []sysfs.PCIDevice {
 
 // Switches is how many NVSwitches PCI has. In a virtual machine, and where
 // they are in another box, there are none.
-func (d *Devices) Switches() int {
+func (d *deviceState) Switches() int {
 	n := 0
 	for _, p := range d.PCI.Value {
 		if p.Vendor == sysfs.VendorNVIDIA && p.Class>>8 == sysfs.ClassBridge {
@@ -117,8 +118,8 @@ func (d *Devices) Switches() int {
 	return n
 }
 
-func readSystem(f sysfs.FS, getenv func(string) string) System {
-	s := System{
+func readSystem(f sysfs.FS, getenv func(string) string) systemState {
+	s := systemState{
 		Driver:    fact(f.Text("/proc/driver/nvidia/version")),
 		Modules:   fact(f.Modules()),
 		Limits:    fact(f.Limits()),
@@ -149,7 +150,7 @@ func readSystem(f sysfs.FS, getenv func(string) string) System {
 
 // contained reports whether this is a container: an engine's marks, or a root
 // file system as containers have it.
-func (s *System) contained(f sysfs.FS, getenv func(string) string) bool {
+func (s *systemState) contained(f sysfs.FS, getenv func(string) string) bool {
 	for _, mark := range []string{"/.dockerenv", "/run/.containerenv"} {
 		if _, err := f.Text(mark); err == nil {
 			return true
@@ -195,7 +196,7 @@ func devices(f sysfs.FS) []string {
 }
 
 // count is how many device files begin with a name and end in a number.
-func (s *System) count(prefix string) int {
+func (s *systemState) count(prefix string) int {
 	n := 0
 	for _, d := range s.Dev {
 		if rest, ok := strings.CutPrefix(d, prefix); ok && rest != "" && strings.Trim(rest, "0123456789") == "" {
@@ -205,7 +206,7 @@ func (s *System) count(prefix string) int {
 	return n
 }
 
-func (s *System) loaded(module string) bool { return slices.Contains(s.Modules.Value, module) }
+func (s *systemState) loaded(module string) bool { return slices.Contains(s.Modules.Value, module) }
 
 var cudaVersion = regexp.MustCompile(`"version"\s*:\s*"(\d+\.\d+[0-9.]*)"`)
 
@@ -227,17 +228,17 @@ func toolkit(f sysfs.FS, getenv func(string) string) (string, error) {
 	return "", errors.New("/usr/local/cuda/version.json does not say which CUDA it is")
 }
 
-func readLog(f sysfs.FS, now time.Time) (Log, error) {
+func readLog(f sysfs.FS, now time.Time) (logState, error) {
 	log, err := f.KernelLog()
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) {
-			return Log{}, ErrNoPermission
+			return logState{}, nvml.ErrNoPermission
 		}
-		return Log{}, err
+		return logState{}, err
 	}
 	uptime, err := f.Uptime()
 	if err != nil {
 		uptime = 0
 	}
-	return Log{File: log.File, Messages: ParseLog(log.Text, now), Uptime: uptime}, nil
+	return logState{File: log.File, Messages: parseLog(log.Text, now), Uptime: uptime}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -24,15 +25,15 @@ var pcieChecks = []check{
 	},
 	{
 		id: "gpu/pcie/replay", title: "PCIe replays stand still", want: "growth of at most %s", remedy: "reseat the GPU; watch the counter under load",
-		gpu: growth("PCIe replays", PCIeReplay),
+		gpu: growth("PCIe replays", nvml.PCIeReplay),
 	},
 	{
 		id: "gpu/pcie/correctable", title: "PCIe correctable errors are few", want: "at most %s", remedy: "reseat the GPU; watch the counter under load",
-		gpu: rate("PCIe correctable errors a minute", 60, PCIeCorrectable),
+		gpu: rate("PCIe correctable errors a minute", 60, nvml.PCIeCorrectable),
 	},
 	{
 		id: "gpu/pcie/fatal", title: "There were no uncorrectable PCIe errors", want: "at most %s", remedy: reboot,
-		gpu: counter("uncorrectable PCIe errors since the driver was loaded", PCIeNonFatal, PCIeFatal),
+		gpu: counter("uncorrectable PCIe errors since the driver was loaded", nvml.PCIeNonFatal, nvml.PCIeFatal),
 	},
 	{
 		id: "pci/aer/uncorrectable", title: "The kernel has seen no uncorrectable PCIe error", want: "at most %s", node: checkAERFatal, uses: usesDevices,
@@ -56,7 +57,7 @@ var pcieChecks = []check{
 	},
 }
 
-func checkWidth(_ *env, g *Seen) outcome {
+func checkWidth(_ *env, g *gpuState) outcome {
 	if g.PCIe.Err != nil {
 		return without(g.PCIe.Err)
 	}
@@ -74,7 +75,7 @@ func checkWidth(_ *env, g *Seen) outcome {
 // of computing on some boards.
 const restful = 3
 
-func checkGeneration(_ *env, g *Seen) outcome {
+func checkGeneration(_ *env, g *gpuState) outcome {
 	if g.PCIe.Err != nil {
 		return without(g.PCIe.Err)
 	}
@@ -92,7 +93,7 @@ func checkGeneration(_ *env, g *Seen) outcome {
 	return o
 }
 
-func checkSlot(_ *env, g *Seen) outcome {
+func checkSlot(_ *env, g *gpuState) outcome {
 	switch p := g.PCIe.Value; {
 	case g.PCIe.Err != nil:
 		return without(g.PCIe.Err)
@@ -169,7 +170,7 @@ func checkACS(e *env) []finding {
 	return node(good(fmt.Sprintf("off on %d bridges, %d lack it", seen, len(d.Value.Access)-seen)))
 }
 
-func checkNUMA(e *env, g *Seen) outcome {
+func checkNUMA(e *env, g *gpuState) outcome {
 	d, ok := e.device(g.Bus)
 	switch nodes := len(e.Node.System.Value.Nodes.Value); {
 	case !ok:
@@ -182,7 +183,7 @@ func checkNUMA(e *env, g *Seen) outcome {
 	return good(fmt.Sprintf("node %d", d.NUMANode))
 }
 
-func checkCPUs(e *env, g *Seen) outcome {
+func checkCPUs(e *env, g *gpuState) outcome {
 	d, ok := e.device(g.Bus)
 	allowed := e.Node.System.Value.Allowed
 	switch {

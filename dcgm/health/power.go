@@ -3,17 +3,19 @@ package health
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // powerChecks are about clocks, heat and power.
 var powerChecks = []check{
 	{
-		id: "gpu/clocks/hardware", title: "The hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(hwSlowdown | hwThermal | powerBrake),
+		id: "gpu/clocks/hardware", title: "The hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(nvml.HWSlowdown | nvml.HWThermal | nvml.PowerBrake),
 		remedy: "look at cooling, power cables and power supplies; a power brake comes from the chassis",
 	},
 	{
-		id: "gpu/clocks/thermal", title: "The driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(swThermal),
+		id: "gpu/clocks/thermal", title: "The driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(nvml.SWThermal),
 		remedy: "look at fans, air flow and the room's temperature",
 	},
 	{
@@ -22,11 +24,11 @@ var powerChecks = []check{
 	},
 	{
 		id: "gpu/temperature/gpu", title: "The GPU is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
-		gpu: tooHot(func(g *Seen) Fact[int] { return g.Heat }, func(g *Seen) Fact[int] { return g.Hottest }),
+		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.Heat }, func(g *gpuState) sysfs.Fact[int] { return g.Hottest }),
 	},
 	{
 		id: "gpu/temperature/memory", title: "The GPU's memory is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
-		gpu: tooHot(func(g *Seen) Fact[int] { return g.MemoryHeat }, func(g *Seen) Fact[int] { return g.MemoryMax }),
+		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.MemoryHeat }, func(g *gpuState) sysfs.Fact[int] { return g.MemoryMax }),
 	},
 	{
 		id: "gpu/temperature/near", title: "The GPU is well below its highest temperature", want: "more than %s below", gpu: checkNear,
@@ -46,41 +48,8 @@ var powerChecks = []check{
 	},
 }
 
-// Bits of NVML's clock event reasons.
-const (
-	hwSlowdown Reasons = 0x8
-	swThermal  Reasons = 0x20
-	hwThermal  Reasons = 0x40
-	powerBrake Reasons = 0x80
-)
-
-var reasonNames = []struct {
-	bit  Reasons
-	name string
-}{
-	{0x1, "idle"}, {0x2, "application clocks"}, {0x4, "power cap"}, {hwSlowdown, "hardware slowdown"}, {0x10, "sync boost"},
-	{swThermal, "thermal slowdown by the driver"}, {hwThermal, "thermal slowdown by the hardware"}, {powerBrake, "power brake"}, {0x100, "display clocks"},
-}
-
-func (r Reasons) String() string {
-	var out []string
-	for _, n := range reasonNames {
-		if r&n.bit != 0 {
-			out = append(out, n.name)
-			r &^= n.bit
-		}
-	}
-	if r != 0 {
-		out = append(out, fmt.Sprintf("%#x", uint64(r)))
-	}
-	if len(out) == 0 {
-		return "none"
-	}
-	return strings.Join(out, ", ")
-}
-
-func slowed(by Reasons) func(*env, *Seen) outcome {
-	return func(_ *env, g *Seen) outcome {
+func slowed(by nvml.Reasons) func(*env, *gpuState) outcome {
+	return func(_ *env, g *gpuState) outcome {
 		switch r := g.Clocks.Value; {
 		case g.Clocks.Err != nil:
 			return without(g.Clocks.Err)
@@ -92,8 +61,8 @@ func slowed(by Reasons) func(*env, *Seen) outcome {
 	}
 }
 
-func heldBack(e *env, g *Seen) outcome {
-	ns, o, ok := e.grown(g, []string{ThermalViolation, BoardViolation, ReliabilityViolation})
+func heldBack(e *env, g *gpuState) outcome {
+	ns, o, ok := e.grown(g, []string{nvml.ThermalViolation, nvml.BoardViolation, nvml.ReliabilityViolation})
 	if !ok {
 		return o
 	}
@@ -101,8 +70,8 @@ func heldBack(e *env, g *Seen) outcome {
 	return e.atMost(ms, fmt.Sprintf("clocks were held back for %.0f ms of %v, for heat, the board's limit or reliability", ms, e.Window))
 }
 
-func tooHot(now, most func(*Seen) Fact[int]) func(*env, *Seen) outcome {
-	return func(_ *env, g *Seen) outcome {
+func tooHot(now, most func(*gpuState) sysfs.Fact[int]) func(*env, *gpuState) outcome {
+	return func(_ *env, g *gpuState) outcome {
 		t, m := now(g), most(g)
 		switch {
 		case t.Err != nil:
@@ -120,7 +89,7 @@ func tooHot(now, most func(*Seen) Fact[int]) func(*env, *Seen) outcome {
 	}
 }
 
-func checkNear(e *env, g *Seen) outcome {
+func checkNear(e *env, g *gpuState) outcome {
 	switch {
 	case g.Heat.Err != nil:
 		return without(g.Heat.Err)
@@ -130,7 +99,7 @@ func checkNear(e *env, g *Seen) outcome {
 	return e.moreThan(float64(g.Hottest.Value-g.Heat.Value), fmt.Sprintf("%d °C, of %d °C at most", g.Heat.Value, g.Hottest.Value))
 }
 
-func checkMargin(e *env, g *Seen) outcome {
+func checkMargin(e *env, g *gpuState) outcome {
 	if g.Margin.Err != nil {
 		return without(g.Margin.Err)
 	}
@@ -163,7 +132,7 @@ func checkSpread(e *env) []finding {
 	return node(e.atMost(float64(high-low), fmt.Sprintf("from %d °C to %d °C", low, high)))
 }
 
-func checkCap(_ *env, g *Seen) outcome {
+func checkCap(_ *env, g *gpuState) outcome {
 	if g.Power.Err != nil {
 		return without(g.Power.Err)
 	}

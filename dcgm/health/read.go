@@ -8,30 +8,31 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A State is all that was read of a node.
 type State struct {
-	Driver Fact[Driver]
-	GPUs   []Seen // one for each that the driver has, by index
-	Node   Node
+	Driver sysfs.Fact[nvml.Driver]
+	GPUs   []gpuState // one for each that the driver has, by index
+	Node   nodeState
 	Window time.Duration // between the two readings of counters; 0 for one reading
 	Time   time.Time
 	Took   time.Duration
 }
 
-// A Seen is a GPU, or why nothing is known of it.
-type Seen struct {
-	GPU
+// A gpuState is a GPU, or why nothing is known of it.
+type gpuState struct {
+	nvml.GPU
 	Err           error
-	Before, After Fact[map[string]uint64]
+	Before, After sysfs.Fact[map[string]uint64]
 }
 
 // ReadOptions say how Read reads.
 type ReadOptions struct {
 	// Timeout is how long each source may take: the driver as a whole, each
-	// GPU, the kernel's files. What took longer is ErrNoAnswer. Its goroutine
+	// GPU, the kernel's files. What took longer is errNoAnswer. Its goroutine
 	// stays behind, since a call of a library cannot be ended.
 	Timeout time.Duration
 	// Window is how long the counters are watched.
@@ -46,11 +47,11 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 	s := &State{Window: opt.Window, Time: opt.Now}
 	var all sync.WaitGroup
 	all.Go(func() {
-		s.Node.Devices = within(ctx, opt.Timeout, func(func(string)) (Devices, error) { return readDevices(f), nil })
+		s.Node.Devices = within(ctx, opt.Timeout, func(func(string)) (deviceState, error) { return readDevices(f), nil })
 	})
 	all.Go(func() {
-		s.Node.System = within(ctx, opt.Timeout, func(func(string)) (System, error) { return readSystem(f, opt.Getenv), nil })
-		s.Node.System.Value.Later = Unknown[[]sysfs.Process](errUnwatched)
+		s.Node.System = within(ctx, opt.Timeout, func(func(string)) (systemState, error) { return readSystem(f, opt.Getenv), nil })
+		s.Node.System.Value.Later = sysfs.Unknown[[]sysfs.Process](errUnwatched)
 		if opt.Window == 0 || s.Node.System.Err != nil {
 			return
 		}
@@ -62,7 +63,7 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 		s.Node.System.Value.Later = within(ctx, opt.Timeout, func(func(string)) ([]sysfs.Process, error) { return f.Processes() })
 	})
 	all.Go(func() {
-		s.Node.Log = within(ctx, opt.Timeout, func(func(string)) (Log, error) { return readLog(f, opt.Now) })
+		s.Node.Log = within(ctx, opt.Timeout, func(func(string)) (logState, error) { return readLog(f, opt.Now) })
 	})
 	all.Go(func() { s.readGPUs(ctx, src, opt) })
 	all.Wait()
@@ -74,14 +75,14 @@ func Read(ctx context.Context, src Source, f sysfs.FS, opt ReadOptions) *State {
 var errUnwatched = errors.New("it was read once")
 
 func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
-	s.Driver = within(ctx, opt.Timeout, func(asking func(string)) (Driver, error) {
+	s.Driver = within(ctx, opt.Timeout, func(asking func(string)) (nvml.Driver, error) {
 		asking("NVML's start")
 		return src.Driver()
 	})
 	if s.Driver.Err != nil {
 		return
 	}
-	s.GPUs = make([]Seen, s.Driver.Value.GPUs)
+	s.GPUs = make([]gpuState, s.Driver.Value.GPUs)
 	var all sync.WaitGroup
 	for i := range s.GPUs {
 		all.Go(func() { s.GPUs[i] = readGPU(ctx, src, i, opt) })
@@ -89,20 +90,20 @@ func (s *State) readGPUs(ctx context.Context, src Source, opt ReadOptions) {
 	all.Wait()
 }
 
-func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) Seen {
-	counters := func() Fact[map[string]uint64] {
+func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) gpuState {
+	counters := func() sysfs.Fact[map[string]uint64] {
 		return within(ctx, opt.Timeout, func(asking func(string)) (map[string]uint64, error) {
 			asking("error counters")
 			return src.Counters(index)
 		})
 	}
-	g := Seen{GPU: GPU{Index: index}, Before: counters()}
-	if errors.Is(g.Before.Err, ErrNoAnswer) {
+	g := gpuState{GPU: nvml.GPU{Index: index}, Before: counters()}
+	if errors.Is(g.Before.Err, errNoAnswer) {
 		g.Err = g.Before.Err // what hangs once would take as long again
 		return g
 	}
 	began := time.Now()
-	gpu := within(ctx, opt.Timeout, func(asking func(string)) (GPU, error) { return src.GPU(index, asking) })
+	gpu := within(ctx, opt.Timeout, func(asking func(string)) (nvml.GPU, error) { return src.GPU(index, asking) })
 	g.GPU, g.Err = gpu.Value, gpu.Err
 	g.Index = index
 	if opt.Window == 0 || g.Err != nil || g.Before.Err != nil {
@@ -119,10 +120,10 @@ func readGPU(ctx context.Context, src Source, index int, opt ReadOptions) Seen {
 
 // within gives a function so much time, in a goroutine of its own: a call of
 // the driver may never return. The error says what it was asked for last.
-func within[T any](ctx context.Context, timeout time.Duration, do func(asking func(string)) (T, error)) Fact[T] {
+func within[T any](ctx context.Context, timeout time.Duration, do func(asking func(string)) (T, error)) sysfs.Fact[T] {
 	var last atomic.Value
 	last.Store("")
-	done := make(chan Fact[T], 1)
+	done := make(chan sysfs.Fact[T], 1)
 	go func() { done <- fact(do(func(what string) { last.Store(what) })) }()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -132,14 +133,14 @@ func within[T any](ctx context.Context, timeout time.Duration, do func(asking fu
 	case <-ctx.Done():
 	}
 	if what := last.Load().(string); what != "" {
-		return Unknown[T](fmt.Errorf("%w (%v), asked for %s", ErrNoAnswer, timeout, what))
+		return sysfs.Unknown[T](fmt.Errorf("%w (%v), asked for %s", errNoAnswer, timeout, what))
 	}
-	return Unknown[T](fmt.Errorf("%w (%v)", ErrNoAnswer, timeout))
+	return sysfs.Unknown[T](fmt.Errorf("%w (%v)", errNoAnswer, timeout))
 }
 
 // Growth is how much a counter has grown while it was watched. ok is false
 // when it was not watched, or the GPU does not have it.
-func (g *Seen) Growth(name string) (grown uint64, ok bool) {
+func (g *gpuState) Growth(name string) (grown uint64, ok bool) {
 	before, had := g.Before.Value[name]
 	after, has := g.After.Value[name]
 	if !had || !has || after < before {

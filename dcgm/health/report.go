@@ -19,7 +19,7 @@ type Report struct {
 	Seconds float64        `json:"seconds"` // that reading took
 	Driver  string         `json:"driver,omitempty"`
 	CUDA    int            `json:"cuda,omitempty"` // the driver's: 13000 for 13.0
-	GPUs    []ReportGPU    `json:"gpus"`
+	GPUs    []reportGPU    `json:"gpus"`
 	Window  float64        `json:"window_seconds"` // for which counters were watched
 	Since   float64        `json:"since_seconds"`  // how far back the kernel's log counts; 0 is all of it
 	Log     string         `json:"log,omitempty"`  // the file that it was read from
@@ -28,8 +28,8 @@ type Report struct {
 	Results []Result       `json:"results"`
 }
 
-// A ReportGPU names a GPU.
-type ReportGPU struct {
+// A reportGPU names a GPU.
+type reportGPU struct {
 	Index int    `json:"index"`
 	Name  string `json:"name,omitempty"`
 	UUID  string `json:"uuid,omitempty"`
@@ -40,12 +40,12 @@ type ReportGPU struct {
 func NewReport(version string, s *State, x Expect, results []Result) *Report {
 	r := &Report{
 		Schema: Schema, Version: version, Host: s.Node.System.Value.Host, Time: s.Time.UTC().Truncate(time.Second), Seconds: s.Took.Seconds(),
-		Driver: s.Driver.Value.Version, CUDA: s.Driver.Value.CUDA, GPUs: []ReportGPU{}, Window: s.Window.Seconds(), Since: x.Since.Seconds(),
-		Log: s.Node.Log.Value.File, Verdict: Worst(results), Count: map[string]int{}, Results: results,
+		Driver: s.Driver.Value.Version, CUDA: s.Driver.Value.CUDA, GPUs: []reportGPU{}, Window: s.Window.Seconds(), Since: x.Since.Seconds(),
+		Log: s.Node.Log.Value.File, Verdict: worstOf(results), Count: map[string]int{}, Results: results,
 	}
 	for i := range s.GPUs {
 		o := s.GPUs[i].object()
-		r.GPUs = append(r.GPUs, ReportGPU{Index: i, Name: s.GPUs[i].Name.Value, UUID: o.UUID, Bus: o.Bus})
+		r.GPUs = append(r.GPUs, reportGPU{Index: i, Name: s.GPUs[i].Name.Value, UUID: o.UUID, Bus: o.Bus})
 	}
 	for _, v := range []Verdict{Pass, Warn, Fail, Skip, Error} {
 		r.Count[string(v)] = 0

@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"encoding/json"
@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
 // sick is a node with some faults of every kind.
-func sick(t *testing.T, wanted func(id string) bool) *health.Report {
+func sick(t *testing.T, wanted func(id string) bool) *Report {
 	n := newNode(t)
 	for _, f := range faults {
 		switch f.check {
@@ -22,14 +21,14 @@ func sick(t *testing.T, wanted func(id string) bool) *health.Report {
 	for i := range n.GPUs {
 		n.GPUs[i].Persistence = known(false)
 	}
-	n.GPUs[6].Err = health.ErrNoAnswer
+	n.GPUs[6].Err = errNoAnswer
 	n.log(0, "NVRM: Xid (PCI:0000:13:00): 79, pid=1, name=\x1b[2J, GPU has fallen off the bus.")
-	return health.NewReport("0.0.0-test", n.State, *n.x, health.Run(n.State, *n.x, wanted))
+	return NewReport("0.0.0-test", n.State, *n.x, Run(n.State, *n.x, wanted))
 }
 
 func TestText(t *testing.T) {
 	r := sick(t, every)
-	for name, opt := range map[string]health.TextOptions{"sick.txt": {}, "sick-quiet.txt": {Quiet: true}, "sick-color.txt": {Quiet: true, Color: true}} {
+	for name, opt := range map[string]TextOptions{"sick.txt": {}, "sick-quiet.txt": {Quiet: true}, "sick-color.txt": {Quiet: true, Color: true}} {
 		var b strings.Builder
 		if err := r.WriteText(&b, opt); err != nil {
 			t.Fatal(err)
@@ -41,7 +40,7 @@ func TestText(t *testing.T) {
 	}
 	n := newNode(t)
 	var b strings.Builder
-	if err := health.NewReport("0.0.0-test", n.State, *n.x, health.Run(n.State, *n.x, every)).WriteText(&b, health.TextOptions{}); err != nil {
+	if err := NewReport("0.0.0-test", n.State, *n.x, Run(n.State, *n.x, every)).WriteText(&b, TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "healthy.txt", b.String())
@@ -54,33 +53,33 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Check(t, "sick.json", b.String())
-	var r health.Report
+	var r Report
 	dec := json.NewDecoder(strings.NewReader(b.String()))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil || r.Schema != health.Schema || r.Verdict != health.Fail || r.Verdict != health.Worst(r.Results) {
+	if err := dec.Decode(&r); err != nil || r.Schema != Schema || r.Verdict != Fail || r.Verdict != worstOf(r.Results) {
 		t.Errorf("%v, schema %d, verdict %s", err, r.Schema, r.Verdict)
 	}
 }
 
 func TestWorst(t *testing.T) {
-	of := func(verdicts ...health.Verdict) (out []health.Result) {
+	of := func(verdicts ...Verdict) (out []Result) {
 		for _, v := range verdicts {
-			out = append(out, health.Result{Verdict: v})
+			out = append(out, Result{Verdict: v})
 		}
 		return out
 	}
 	for _, tt := range []struct {
-		results []health.Result
-		want    health.Verdict
+		results []Result
+		want    Verdict
 	}{
-		{of(health.Pass, health.Warn, health.Error, health.Fail, health.Skip), health.Fail},
-		{of(health.Pass, health.Warn, health.Error), health.Error},
-		{of(health.Pass, health.Warn, health.Skip), health.Warn},
-		{of(health.Skip, health.Pass), health.Pass},
-		{of(health.Skip), health.Skip},
-		{nil, health.Skip},
+		{of(Pass, Warn, Error, Fail, Skip), Fail},
+		{of(Pass, Warn, Error), Error},
+		{of(Pass, Warn, Skip), Warn},
+		{of(Skip, Pass), Pass},
+		{of(Skip), Skip},
+		{nil, Skip},
 	} {
-		if got := health.Worst(tt.results); got != tt.want {
+		if got := worstOf(tt.results); got != tt.want {
 			t.Errorf("Worst(%v) = %s; want %s", tt.results, got, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package health_test
+package health
 
 import (
 	"errors"
@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // noGPUs takes the GPUs away from PCI and driver.
-func noGPUs(n *node, err error) {
-	n.GPUs, n.Driver = nil, health.Unknown[health.Driver](err)
+func noGPUs(n *fakeNode, err error) {
+	n.GPUs, n.Driver = nil, sysfs.Unknown[nvml.Driver](err)
 	n.d.PCI.Value = slices.DeleteFunc(n.d.PCI.Value, func(p sysfs.PCIDevice) bool { return p.Vendor == sysfs.VendorNVIDIA })
 	for i := range 8 {
 		delete(n.d.Errors, bus(i))
@@ -22,7 +22,7 @@ func noGPUs(n *node, err error) {
 }
 
 // onlyOne leaves one GPU, whose NVLinks are down.
-func (n *node) onlyOne() {
+func (n *fakeNode) onlyOne() {
 	n.GPUs, n.Driver.Value.GPUs, n.d.PCI.Value = n.GPUs[:1], 1, n.d.PCI.Value[:1]
 	for i := range n.GPUs[0].Links.Value {
 		n.GPUs[0].Links.Value[i].Up = false
@@ -34,137 +34,139 @@ func (n *node) onlyOne() {
 func TestSituations(t *testing.T) {
 	for _, tt := range []struct {
 		name, check string
-		inject      func(*node)
-		want        health.Verdict
+		inject      func(*fakeNode)
+		want        Verdict
 		says        string // in reason or value
 	}{
-		{"no driver and no GPU", "driver/nvml", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/ecc/mode", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/xid", func(n *node) { noGPUs(n, health.ErrNoLibrary) }, health.Skip, "no device"},
-		{"no GPU where some must be", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary); n.x.Count = count(8) }, health.Fail, "PCI has 0 GPUs, not 8"},
-		{"no GPU where none must be", "gpu/count", func(n *node) { noGPUs(n, health.ErrNoLibrary); n.x.Count = count(0) }, health.Pass, "0"},
-		{"driver without GPUs", "gpu/ecc/mode", func(n *node) { noGPUs(n, nil) }, health.Skip, "neither PCI nor the driver"},
-		{"no library", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoLibrary }, health.Fail, "PCI has 8 GPUs"},
-		{"no library", "gpu/ecc/mode", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoLibrary }, health.Error, "PCI has 8 GPUs"},
-		{"no binding", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoBinding }, health.Error, "no binding"},
-		{"no binding", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrNoBinding, count(8) }, health.Error, "cannot be asked"},
-		{"another machine", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrElsewhere }, health.Skip, "another machine"},
-		{"another machine", "driver/nvml", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrElsewhere }, health.Skip, "another machine"},
-		{"another machine", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrElsewhere, count(8) }, health.Pass, "8 on PCI"},
-		{"another machine", "gpu/count", func(n *node) { n.GPUs, n.Driver.Err, n.x.Count = nil, health.ErrElsewhere, count(7) }, health.Fail, "8 GPUs, not 7"},
-		{"driver hangs", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Err = nil, health.ErrNoAnswer }, health.Error, "no answer in time"},
-		{"driver has lost all", "gpu/count", func(n *node) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, health.Fail, "0 GPUs, not 8"},
-		{"driver has lost all", "gpu/mig", func(n *node) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, health.Error, "the driver none"},
+		{"no driver and no GPU", "driver/nvml", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/ecc/mode", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/xid", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, Skip, "no device"},
+		{"no GPU where some must be", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(8) }, Fail, "PCI has 0 GPUs, not 8"},
+		{"no GPU where none must be", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(0) }, Pass, "0"},
+		{"driver without GPUs", "gpu/ecc/mode", func(n *fakeNode) { noGPUs(n, nil) }, Skip, "neither PCI nor the driver"},
+		{"no library", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, Fail, "PCI has 8 GPUs"},
+		{"no library", "gpu/ecc/mode", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, Error, "PCI has 8 GPUs"},
+		{"no binding", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoBinding }, Error, "no binding"},
+		{"no binding", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, nvml.ErrNoBinding, count(8) }, Error, "cannot be asked"},
+		{"another machine", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, ErrElsewhere }, Skip, "another machine"},
+		{"another machine", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, ErrElsewhere }, Skip, "another machine"},
+		{"another machine", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, ErrElsewhere, count(8) }, Pass, "8 on PCI"},
+		{"another machine", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, ErrElsewhere, count(7) }, Fail, "8 GPUs, not 7"},
+		{"driver hangs", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, errNoAnswer }, Error, "no answer in time"},
+		{"driver has lost all", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, Fail, "0 GPUs, not 8"},
+		{"driver has lost all", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, Error, "the driver none"},
 
-		{"container with some", "gpu/count", func(n *node) {
+		{"container with some", "gpu/count", func(n *fakeNode) {
 			n.GPUs, n.Driver.Value.GPUs, n.s.Dev = n.GPUs[:2], 2, []string{"nvidia0", "nvidia1"}
 			n.s.Container = true
-		}, health.Pass, "2 of the machine's 8"},
-		{"container with some lost", "gpu/count", func(n *node) { n.GPUs, n.Driver.Value.GPUs, n.s.Container = n.GPUs[:2], 2, true }, health.Fail, "2 GPUs, not 8"},
-		{"platform of eight", "gpu/count", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Pass, "8"},
-		{"platform of eight, seven there", "gpu/count", func(n *node) {
+		}, Pass, "2 of the machine's 8"},
+		{"container with some lost", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs, n.s.Container = n.GPUs[:2], 2, true }, Fail, "2 GPUs, not 8"},
+		{"platform of eight", "gpu/count", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, Pass, "8"},
+		{"platform of eight, seven there", "gpu/count", func(n *fakeNode) {
 			n.x.Platform, n.GPUs, n.Driver.Value.GPUs = db(n.t, "hgx-h100-ndr400"), n.GPUs[:7], 7
-		}, health.Fail, "7 GPUs, not 8"},
-		{"another model", "gpu/platform", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Fail, "it is device 2335"},
-		{"too few cards", "port/count", func(n *node) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, health.Fail, "2 RDMA devices"},
-		{"as many ports as were said", "port/count", func(n *node) { n.x.Ports = count(2) }, health.Pass, "2"},
-		{"fewer ports than were said", "port/count", func(n *node) { n.x.Ports = count(8) }, health.Fail, "2 ports of RDMA devices, not 8"},
-		{"a part of a platform's ports, as was said", "port/count", func(n *node) { n.x.Platform, n.x.Ports = db(n.t, "hgx-h100-ndr400"), count(2) }, health.Pass, "2"},
-		{"down where all are needed", "port/state", func(n *node) { n.x.Platform, n.port().State = db(n.t, "hgx-h100-ndr400"), "INIT" }, health.Fail, "INIT"},
-		{"slower than the platform", "port/rate", func(n *node) {
+		}, Fail, "7 GPUs, not 8"},
+		{"another model", "gpu/platform", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, Fail, "it is device 2335"},
+		{"too few cards", "port/count", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, Fail, "2 RDMA devices"},
+		{"as many ports as were said", "port/count", func(n *fakeNode) { n.x.Ports = count(2) }, Pass, "2"},
+		{"fewer ports than were said", "port/count", func(n *fakeNode) { n.x.Ports = count(8) }, Fail, "2 ports of RDMA devices, not 8"},
+		{"a part of a platform's ports, as was said", "port/count", func(n *fakeNode) { n.x.Platform, n.x.Ports = db(n.t, "hgx-h100-ndr400"), count(2) }, Pass, "2"},
+		{"down where all are needed", "port/state", func(n *fakeNode) { n.x.Platform, n.port().State = db(n.t, "hgx-h100-ndr400"), "INIT" }, Fail, "INIT"},
+		{"slower than the platform", "port/rate", func(n *fakeNode) {
 			n.x.Platform = db(n.t, "hgx-h100-ndr400")
 			n.d.RDMA.Value[0].Ports[0].Rate.Gbit, n.port().Rate.Gbit = 200, 200
-		}, health.Fail, "200 Gb/s of 400 Gb/s"},
+		}, Fail, "200 Gb/s of 400 Gb/s"},
 
-		{"a slow port of another kind", "port/rate", func(n *node) { n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25 }, health.Pass, "25 Gb/s"},
-		{"a slow port that is down", "port/rate", func(n *node) { n.port().State, n.port().Rate.Gbit = "DOWN", 10 }, health.Skip, "not up"},
-		{"one lane of a port that is down", "port/width", func(n *node) { n.port().State, n.port().Rate.Lanes = "DOWN", 1 }, health.Skip, "not up"},
-		{"enough fast ports for the platform", "port/rate", func(n *node) {
+		{"a slow port of another kind", "port/rate", func(n *fakeNode) { n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25 }, Pass, "25 Gb/s"},
+		{"a slow port that is down", "port/rate", func(n *fakeNode) { n.port().State, n.port().Rate.Gbit = "DOWN", 10 }, Skip, "not up"},
+		{"one lane of a port that is down", "port/width", func(n *fakeNode) { n.port().State, n.port().Rate.Lanes = "DOWN", 1 }, Skip, "not up"},
+		{"enough fast ports for the platform", "port/rate", func(n *fakeNode) {
 			n.x.Platform = db(n.t, "hgx-h100-ndr400")
 			for range 7 {
 				n.d.RDMA.Value = append(n.d.RDMA.Value, rdma("mlx5_9", sysfs.BusID{Bus: 0x49}))
 			}
 			n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25
-		}, health.Pass, "25 Gb/s"},
-		{"no permission", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNoPermission) }, health.Skip, "root"},
-		{"not supported", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](health.ErrNotSupported) }, health.Skip, "not supported"},
-		{"odd answer", "gpu/recovery", func(n *node) { n.g.Recovery = health.Unknown[string](errOdd) }, health.Error, "Unknown Error"},
-		{"lost GPU", "gpu/ecc/mode", func(n *node) { n.g.Err = health.ErrLost }, health.Error, "lost"},
-		{"lost GPU", "gpu/same/vbios", func(n *node) { n.g.Err = health.ErrLost }, health.Error, "GPU 3"},
-		{"counters denied", "gpu/nvlink/crc", func(n *node) { n.g.Before.Err = health.ErrNoPermission }, health.Skip, "root"},
-		{"counters read once", "gpu/pcie/replay", func(n *node) { n.Window = 0 }, health.Skip, "--window 0"},
-		{"no such counter", "gpu/nvlink/errors", func(n *node) { delete(n.g.After.Value, health.NVLinkReplay) }, health.Skip, "does not count"},
+		}, Pass, "25 Gb/s"},
+		{"no permission", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNoPermission) }, Skip, "root"},
+		{"not supported", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNotSupported) }, Skip, "not supported"},
+		{"odd answer", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](errOdd) }, Error, "Unknown Error"},
+		{"lost GPU", "gpu/ecc/mode", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, Error, "lost"},
+		{"lost GPU", "gpu/same/vbios", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, Error, "GPU 3"},
+		{"counters denied", "gpu/nvlink/crc", func(n *fakeNode) { n.g.Before.Err = nvml.ErrNoPermission }, Skip, "root"},
+		{"counters read once", "gpu/pcie/replay", func(n *fakeNode) { n.Window = 0 }, Skip, "--window 0"},
+		{"no such counter", "gpu/nvlink/errors", func(n *fakeNode) { delete(n.g.After.Value, nvml.NVLinkReplay) }, Skip, "does not count"},
 
-		{"too hot", "gpu/temperature/gpu", func(n *node) { n.g.Heat = known(87) }, health.Fail, "87 °C"},
-		{"capped", "gpu/power/cap", func(n *node) { n.g.Power.Value.Limit = 500 }, health.Warn, "500 W"},
-		{"capped", "gpu/same/power", func(n *node) { n.g.Power.Value.Limit = 500 }, health.Warn, "500 W (GPU 3)"},
-		{"link rests", "gpu/pcie/generation", func(n *node) { n.g.PCIe.Value.Generation, n.g.Pstate = 1, known(8) }, health.Skip, "may rest"},
-		{"bridged pair", "gpu/nvlink/links", func(n *node) {
+		{"too hot", "gpu/temperature/gpu", func(n *fakeNode) { n.g.Heat = known(87) }, Fail, "87 °C"},
+		{"capped", "gpu/power/cap", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, Warn, "500 W"},
+		{"capped", "gpu/same/power", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, Warn, "500 W (GPU 3)"},
+		{"link rests", "gpu/pcie/generation", func(n *fakeNode) { n.g.PCIe.Value.Generation, n.g.Pstate = 1, known(8) }, Skip, "may rest"},
+		{"bridged pair", "gpu/nvlink/links", func(n *fakeNode) {
 			n.g.ID = "ffff"
-			n.g.Links = known([]health.Link{{Up: true, To: "GPU"}, {Number: 1}})
-		}, health.Pass, "1"},
-		{"no NVLink", "gpu/nvlink/links", func(n *node) { n.g.Links = health.Unknown[[]health.Link](health.ErrNotSupported) }, health.Skip, "not supported"},
-		{"one GPU of a board", "gpu/nvlink/links", func(n *node) { n.onlyOne() }, health.Skip, "the only GPU"},
-		{"one GPU of a board", "gpu/fabric/state", func(n *node) { n.onlyOne(); n.GPUs[0].Fabric.Value.State = 1 }, health.Skip, "the only GPU"},
-		{"no fabric", "gpu/fabric/state", func(n *node) { n.g.Fabric.Value.State = 0 }, health.Skip, "no fabric"},
-		{"two cliques", "gpu/fabric/clique", func(n *node) {
+			n.g.Links = known([]nvml.Link{{Up: true, To: "GPU"}, {Number: 1}})
+		}, Pass, "1"},
+		{"no NVLink", "gpu/nvlink/links", func(n *fakeNode) { n.g.Links = sysfs.Unknown[[]nvml.Link](nvml.ErrNotSupported) }, Skip, "not supported"},
+		{"one GPU of a board", "gpu/nvlink/links", func(n *fakeNode) { n.onlyOne() }, Skip, "the only GPU"},
+		{"one GPU of a board", "gpu/fabric/state", func(n *fakeNode) { n.onlyOne(); n.GPUs[0].Fabric.Value.State = 1 }, Skip, "the only GPU"},
+		{"no fabric", "gpu/fabric/state", func(n *fakeNode) { n.g.Fabric.Value.State = 0 }, Skip, "no fabric"},
+		{"two cliques", "gpu/fabric/clique", func(n *fakeNode) {
 			for i := range n.GPUs {
 				n.GPUs[i].Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
 			}
 			n.g.Fabric.Value.Clique = 1
-		}, health.Fail, "2 different"},
-		{"no channel", "node/imex", func(n *node) { n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00" }, health.Fail, "no channel"},
-		{"channel", "node/imex", func(n *node) {
+		}, Fail, "2 different"},
+		{"no channel", "node/imex", func(n *fakeNode) { n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00" }, Fail, "no channel"},
+		{"channel", "node/imex", func(n *fakeNode) {
 			n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
 			n.s.Dev = append(n.s.Dev, "nvidia-caps-imex-channels/channel0")
-		}, health.Pass, "1 channels"},
-		{"manager outside", "node/fabric-manager", func(n *node) { n.s.Processes.Value, n.s.Container = nil, true }, health.Skip, "container"},
-		{"CUDA with compatibility", "driver/cuda", func(n *node) { n.s.CUDA, n.s.Compat = known("14.0"), true }, health.Pass, "forward compatibility"},
-		{"memlock without RDMA", "node/memlock", func(n *node) {
-			n.d.RDMA = health.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
+		}, Pass, "1 channels"},
+		{"manager outside", "node/fabric-manager", func(n *fakeNode) { n.s.Processes.Value, n.s.Container = nil, true }, Skip, "container"},
+		{"CUDA with compatibility", "driver/cuda", func(n *fakeNode) { n.s.CUDA, n.s.Compat = known("14.0"), true }, Pass, "forward compatibility"},
+		{"memlock without RDMA", "node/memlock", func(n *fakeNode) {
+			n.d.RDMA = sysfs.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
-		}, health.Warn, "64 KiB"},
-		{"memlock with the capability", "node/memlock", func(n *node) {
+		}, Warn, "64 KiB"},
+		{"memlock with the capability", "node/memlock", func(n *fakeNode) {
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
 			n.s.Caps = known(uint64(1 << sysfs.CapIPCLock))
-		}, health.Pass, "64 KiB, and CAP_IPC_LOCK"},
-		{"waits for a disk", "node/stuck", func(n *node) {
+		}, Pass, "64 KiB, and CAP_IPC_LOCK"},
+		{"waits for a disk", "node/stuck", func(n *fakeNode) {
 			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
 			n.s.Later.Value = append(n.s.Later.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'R'}, sysfs.Process{PID: 4712, Name: "gcc", State: 'D'})
-		}, health.Pass, "0 processes"},
-		{"stuck, seen once", "node/stuck", func(n *node) {
+		}, Pass, "0 processes"},
+		{"stuck, seen once", "node/stuck", func(n *fakeNode) {
 			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
-			n.s.Later = health.Unknown[[]sysfs.Process](health.ErrNoAnswer)
-		}, health.Warn, "4711 (gcc)"},
-		{"ACS only for root", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](fs.ErrPermission) }, health.Skip, "root"},
-		{"bridge without ACS", "pci/acs", func(n *node) { n.d.Access[sysfs.BusID{Bus: 1}] = health.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, health.Pass, "1 lack it"},
+			n.s.Later = sysfs.Unknown[[]sysfs.Process](errNoAnswer)
+		}, Warn, "4711 (gcc)"},
+		{"ACS only for root", "pci/acs", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](fs.ErrPermission) }, Skip, "root"},
+		{"bridge without ACS", "pci/acs", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, Pass, "1 lack it"},
 
-		{"old Xid", "gpu/xid", func(n *node) { n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Pass, "none in 2h"},
-		{"old Xid, all count", "gpu/xid", func(n *node) { n.x.Since = 0; n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Fail, "79"},
-		{"Xid without a time", "gpu/xid", func(n *node) { n.l.Uptime = 0; n.log(0, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, health.Fail, "79"},
-		{"job's Xid", "gpu/xid", func(n *node) {
+		{"old Xid", "gpu/xid", func(n *fakeNode) { n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, Pass, "none in 2h"},
+		{"old Xid, all count", "gpu/xid", func(n *fakeNode) { n.x.Since = 0; n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, Fail, "79"},
+		{"Xid without a time", "gpu/xid", func(n *fakeNode) { n.l.Uptime = 0; n.log(0, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, Fail, "79"},
+		{"job's Xid", "gpu/xid", func(n *fakeNode) {
 			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 31, pid=1", "NVRM: Xid (PCI:0000:13:00): 31, pid=2")
-		}, health.Pass, "Xid 31 ×2"},
-		{"recovered", "gpu/xid", func(n *node) {
+		}, Pass, "Xid 31 ×2"},
+		{"recovered", "gpu/xid", func(n *fakeNode) {
 			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 119, Timeout", "NVRM: Xid (PCI:0000:13:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-		}, health.Pass, "Xid 154"},
-		{"unknown Xid", "gpu/xid", func(n *node) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 999, ?") }, health.Warn, "not described"},
-		{"NVLink 5, nonfatal", "gpu/xid", func(n *node) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 02") }, health.Warn, "NVLink 5"},
-		{"SXid that is not fatal", "nvswitch/sxid", func(n *node) {
+		}, Pass, "Xid 154"},
+		{"unknown Xid", "gpu/xid", func(n *fakeNode) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 999, ?") }, Warn, "not described"},
+		{"NVLink 5, nonfatal", "gpu/xid", func(n *fakeNode) {
+			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 02")
+		}, Warn, "NVLink 5"},
+		{"SXid that is not fatal", "nvswitch/sxid", func(n *fakeNode) {
 			n.log(time.Hour, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error")
-		}, health.Pass, "SXid 12028"},
-		{"log only for root", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](health.ErrNoPermission) }, health.Skip, "root"},
-		{"no log", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](fs.ErrNotExist) }, health.Skip, "no kernel log"},
-		{"files hang", "gpu/xid", func(n *node) { n.Node.Log = health.Unknown[health.Log](health.ErrNoAnswer) }, health.Error, "kernel's log"},
-		{"files hang", "node/memlock", func(n *node) { n.Node.System = health.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
-		{"files hang", "port/state", func(n *node) { n.Node.Devices = health.Unknown[health.Devices](health.ErrNoAnswer) }, health.Error, "/sys"},
-		{"files hang", "driver/denylist", func(n *node) { n.Node.System = health.Unknown[health.System](health.ErrNoAnswer) }, health.Error, "/proc"},
+		}, Pass, "SXid 12028"},
+		{"log only for root", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](nvml.ErrNoPermission) }, Skip, "root"},
+		{"no log", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](fs.ErrNotExist) }, Skip, "no kernel log"},
+		{"files hang", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](errNoAnswer) }, Error, "kernel's log"},
+		{"files hang", "node/memlock", func(n *fakeNode) { n.Node.System = sysfs.Unknown[systemState](errNoAnswer) }, Error, "/proc"},
+		{"files hang", "port/state", func(n *fakeNode) { n.Node.Devices = sysfs.Unknown[deviceState](errNoAnswer) }, Error, "/sys"},
+		{"files hang", "driver/denylist", func(n *fakeNode) { n.Node.System = sysfs.Unknown[systemState](errNoAnswer) }, Error, "/proc"},
 	} {
 		t.Run(tt.name+"/"+tt.check, func(t *testing.T) {
 			n := newNode(t)
 			tt.inject(n)
-			results := health.Run(n.State, *n.x, func(id string) bool { return id == tt.check })
+			results := Run(n.State, *n.x, func(id string) bool { return id == tt.check })
 			i := 0 // the only one, or that of GPU 3
 			for k, r := range results {
 				if strings.Contains(r.Object.Name, "3") || r.Object.Name == "mlx5_1/1" {
@@ -173,7 +175,7 @@ func TestSituations(t *testing.T) {
 			}
 			r := results[i]
 			if r.Verdict != tt.want || !strings.Contains(r.Reason+r.Value, tt.says) {
-				t.Errorf("%s, value %q; want %s and %q", row(r), r.Value, tt.want, tt.says)
+				t.Errorf("%s, value %q; want %s and %q", shown(r), r.Value, tt.want, tt.says)
 			}
 		})
 	}
@@ -189,23 +191,23 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := health.Read(t.Context(), src, f, health.ReadOptions{Timeout: time.Second, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
-	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[health.PCIeReplay] != 3 {
+	s := Read(t.Context(), src, f, ReadOptions{Timeout: time.Second, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
+	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[nvml.PCIeReplay] != 3 {
 		t.Fatalf("%+v", s.GPUs)
 	}
-	if err := s.GPUs[5].Err; !errors.Is(err, health.ErrNoAnswer) || !strings.Contains(err.Error(), "remapped rows") {
+	if err := s.GPUs[5].Err; !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), "remapped rows") {
 		t.Errorf("GPU 5: %v; want no answer, and what was asked", err)
 	}
 	if !errors.Is(s.Node.System.Value.Limits.Err, fs.ErrNotExist) {
 		t.Errorf("limits of an empty tree: %v", s.Node.System.Value.Limits.Err)
 	}
-	for _, r := range health.Run(s, *n.x, func(id string) bool { return id == "gpu/ecc/mode" || id == "gpu/answers" }) {
-		want := health.Pass
+	for _, r := range Run(s, *n.x, func(id string) bool { return id == "gpu/ecc/mode" || id == "gpu/answers" }) {
+		want := Pass
 		if r.Object.Name == "GPU 5" {
-			want = health.Error
+			want = Error
 		}
 		if r.Verdict != want {
-			t.Errorf("%s; want %s", row(r), want)
+			t.Errorf("%s; want %s", shown(r), want)
 		}
 	}
 }
@@ -218,7 +220,7 @@ func TestOverride(t *testing.T) {
 	none := func(id string) bool {
 		return id == "gpu/ecc/dram/uncorrectable" || id == "gpu/temperature/spread" || id == "node/hugepages"
 	}
-	if got := wrong(health.Run(n.State, *n.x, none)); len(got) > 0 {
+	if got := wrong(Run(n.State, *n.x, none)); len(got) > 0 {
 		t.Errorf("what is only told is wrong: %v", got)
 	}
 	err := n.x.Rules.Override("site.yaml", strings.NewReader(`schema: 1
@@ -229,12 +231,12 @@ thresholds:
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := wrong(health.Run(n.State, *n.x, none))
-	if len(got) != 2 || got[0].Verdict != health.Fail || got[0].Source != "site.yaml" || got[1].Verdict != health.Warn || got[1].Source != "our hall" || got[1].Threshold != "at most 8 °C between the coolest and the warmest" {
+	got := wrong(Run(n.State, *n.x, none))
+	if len(got) != 2 || got[0].Verdict != Fail || got[0].Source != "site.yaml" || got[1].Verdict != Warn || got[1].Source != "our hall" || got[1].Threshold != "at most 8 °C between the coolest and the warmest" {
 		t.Errorf("%+v", got)
 	}
-	fresh, err := health.LoadRules()
-	if err != nil || fresh["gpu/temperature/spread"].Severity != health.SeverityInfo {
+	fresh, err := LoadRules()
+	if err != nil || fresh["gpu/temperature/spread"].Severity != severityInfo {
 		t.Errorf("the program's own rules have changed: %v, %v", fresh["gpu/temperature/spread"], err)
 	}
 	for text, says := range map[string]string{
@@ -261,7 +263,7 @@ func FuzzOverride(f *testing.F) {
 	f.Add("schema: 1\nthresholds: {gpu/mig: {limit: 1}}")
 	f.Add("schema: 1\n---\nschema: 2")
 	f.Fuzz(func(t *testing.T, text string) {
-		rules, err := health.LoadRules()
+		rules, err := LoadRules()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +284,7 @@ func FuzzOverride(f *testing.F) {
 // exactly where the check has a number to hold against it.
 func TestRules(t *testing.T) {
 	rules := expect(t).Rules
-	ids := health.IDs()
+	ids := IDs()
 	for _, id := range ids {
 		r, ok := rules[id]
 		if !ok || r.Source == "" || r.Severity == "" || (r.Unit != "") != (r.Limit != nil) {

@@ -17,25 +17,25 @@ import (
 //go:embed thresholds.yaml
 var thresholds []byte
 
-// A Severity says what becomes of an object that does not pass.
-type Severity string
+// A severity says what becomes of an object that does not pass.
+type severity string
 
 // The severities. What is only told always passes.
 const (
-	SeverityFail Severity = "fail"
-	SeverityWarn Severity = "warn"
-	SeverityInfo Severity = "info"
+	severityFail severity = "fail"
+	severityWarn severity = "warn"
+	severityInfo severity = "info"
 )
 
-// A Rule is how a check judges.
-type Rule struct {
+// A rule is how a check judges.
+type rule struct {
 	Limit    *float64 `yaml:"limit"` // nil: the check needs no number
 	Unit     string   `yaml:"unit"`
-	Severity Severity `yaml:"severity"`
+	Severity severity `yaml:"severity"`
 	Source   string   `yaml:"source"`
 }
 
-func (r Rule) limit() float64 {
+func (r rule) limit() float64 {
 	if r.Limit == nil {
 		return 0
 	}
@@ -43,12 +43,12 @@ func (r Rule) limit() float64 {
 }
 
 // Rules are the rules by the checks' IDs.
-type Rules map[string]Rule
+type Rules map[string]rule
 
 // file is the form of thresholds.yaml.
 type file struct {
 	Schema     int             `yaml:"schema"`
-	Thresholds map[string]Rule `yaml:"thresholds"`
+	Thresholds map[string]rule `yaml:"thresholds"`
 }
 
 var embedded = sync.OnceValues(func() (Rules, error) {
@@ -108,7 +108,7 @@ func parse(in io.Reader) (Rules, error) {
 	}
 	for id, r := range f.Thresholds {
 		switch r.Severity {
-		case "", SeverityFail, SeverityWarn, SeverityInfo:
+		case "", severityFail, severityWarn, severityInfo:
 		default:
 			return nil, fmt.Errorf("%s: severity %q is none of fail, warn, info", id, r.Severity)
 		}

@@ -29,7 +29,7 @@ var useChecks = []check{
 	},
 }
 
-func checkRecovery(_ *env, g *Seen) outcome {
+func checkRecovery(_ *env, g *gpuState) outcome {
 	switch {
 	case g.Recovery.Err != nil:
 		return without(g.Recovery.Err)
@@ -39,7 +39,7 @@ func checkRecovery(_ *env, g *Seen) outcome {
 	return good("None")
 }
 
-func checkPersistence(_ *env, g *Seen) outcome {
+func checkPersistence(_ *env, g *gpuState) outcome {
 	switch {
 	case g.Persistence.Err != nil:
 		return without(g.Persistence.Err)
@@ -49,7 +49,7 @@ func checkPersistence(_ *env, g *Seen) outcome {
 	return good("on")
 }
 
-func checkMIG(_ *env, g *Seen) outcome {
+func checkMIG(_ *env, g *gpuState) outcome {
 	m := g.MIG.Value
 	switch {
 	case g.MIG.Err != nil:
@@ -62,7 +62,7 @@ func checkMIG(_ *env, g *Seen) outcome {
 	return good("off")
 }
 
-func checkCompute(_ *env, g *Seen) outcome {
+func checkCompute(_ *env, g *gpuState) outcome {
 	switch {
 	case g.Compute.Err != nil:
 		return without(g.Compute.Err)
@@ -72,7 +72,7 @@ func checkCompute(_ *env, g *Seen) outcome {
 	return good("Default")
 }
 
-func checkProcesses(e *env, g *Seen) outcome {
+func checkProcesses(e *env, g *gpuState) outcome {
 	if g.Processes.Err != nil {
 		return without(g.Processes.Err)
 	}

@@ -5,21 +5,21 @@ import (
 	"slices"
 )
 
-// A Class says what an event means for the node.
-type Class string
+// An eventClass says what an event means for the node.
+type eventClass string
 
 // The classes.
 const (
-	ClassNote Class = "note" // nothing to do
-	ClassApp  Class = "app"  // the job's own fault first
-	ClassWarn Class = "warn"
-	ClassFail Class = "fail"
+	classNote eventClass = "note" // nothing to do
+	classApp  eventClass = "app"  // the job's own fault first
+	classWarn eventClass = "warn"
+	classFail eventClass = "fail"
 )
 
-// An Event describes a number that the driver reports.
-type Event struct {
+// An logEvent describes a number that the driver reports.
+type logEvent struct {
 	Meaning string
-	Class   Class
+	Class   eventClass
 	Action  string
 }
 
@@ -36,67 +36,67 @@ const (
 // (docs.nvidia.com/deploy/xid-errors, edition 2025-10), and from DCGM 4.6 and
 // gpud 2026-08 where it is silent. Those that share a row there share one here.
 var xids = table([]row{
-	{n(8), Event{"GPU stopped processing", ClassWarn, restartApp}},
-	{n(11, 25, 32, 80), Event{"bad push-buffer stream, or bad data sent to the GPU", ClassApp, restartApp}},
-	{n(13), Event{"graphics engine exception", ClassApp, restartApp + "; if it comes back on one GPU alone, suspect the GPU"}},
-	{n(31), Event{"memory page fault", ClassApp, restartApp + "; check it for accesses out of bounds"}},
-	{n(37), Event{"driver firmware error", ClassNote, ignore}},
-	{n(38), Event{"driver firmware error", ClassWarn, ignore}},
-	{slices.Concat(span(39, 41), span(70, 72), span(75, 77), n(85), span(126, 135)), Event{"copy engine exception", ClassWarn, restartApp}},
-	{n(43), Event{"GPU stopped, channel reset", ClassApp, "none if another Xid stands beside it"}},
-	{n(44), Event{"fault during a context switch", ClassWarn, ignore}},
-	{n(45), Event{"pre-emptive cleanup", ClassApp, "look at the Xid beside it; alone, restart the fabric manager"}},
-	{n(46), Event{"GPU timeout", ClassFail, resetGPU}},
-	{n(48), Event{"double-bit ECC error", ClassFail, resetGPU + "; see Xid 63 and 64 beside it"}},
-	{n(54), Event{"auxiliary power is not connected", ClassFail, "check the GPU's power cable"}},
-	{n(60, 66, 67), Event{"video processor, or illegal access by the driver", ClassWarn, restartApp}},
-	{n(61, 62), Event{"micro-controller halted", ClassFail, resetGPU}},
-	{n(63), Event{"row remapped, or page retired", ClassWarn, "reset the GPU at the next chance: the remapping works from then on"}},
-	{n(64), Event{"row remapping, or page retirement, failed", ClassFail, resetGPU}},
-	{slices.Concat(n(68), span(82, 84), n(86, 88, 89), span(96, 105), n(139)), Event{"decoder, JPEG or optical-flow engine exception", ClassWarn, restartApp}},
-	{n(69), Event{"graphics class error", ClassApp, restartApp}},
-	{n(74), Event{"NVLink error", ClassFail, resetGPU}},
-	{n(78), Event{"vGPU start error", ClassWarn, "update the software"}},
-	{n(79), Event{"GPU has fallen off the bus", ClassFail, reboot}},
-	{n(81), Event{"VGA subsystem error", ClassFail, support}},
-	{n(92), Event{"high rate of single-bit ECC errors", ClassWarn, ignore}},
-	{n(93), Event{"InfoROM wear limit", ClassNote, ignore}},
-	{n(94), Event{"contained memory error", ClassWarn, restartApp}},
-	{n(95), Event{"uncontained memory error", ClassFail, resetGPU}},
-	{n(106, 107), Event{"SMBPBI test message", ClassNote, ignore}},
-	{n(109), Event{"context switch timeout", ClassFail, resetGPU}},
-	{n(110), Event{"security fault", ClassFail, resetGPU}},
-	{n(119, 120), Event{"GSP does not answer, or failed", ClassFail, resetGPU + "; often it takes a power cycle"}},
-	{n(121), Event{"C2C link error", ClassWarn, ignore}},
-	{n(123), Event{"communication with the power controller failed", ClassFail, resetGPU}},
-	{n(136), Event{"NVLink training failed", ClassFail, resetGPU}},
-	{n(137), Event{"NVLink privilege error", ClassApp, restartApp}},
-	{n(140), Event{"unrecovered ECC error", ClassFail, resetGPU}},
-	{n(141, 152, 153), Event{"CUDA fast path, or DLA", ClassNote, ignore}},
-	{n(143), Event{"GPU initialisation failed", ClassFail, resetGPU}},
-	{span(144, 150), Event{"NVLink 5 error", ClassFail, resetGPU}},
-	{n(151), Event{"key rotation failed", ClassFail, "restart the virtual machine"}},
-	{n(154), Event{"GPU recovery action changed", ClassFail, "do what the message says"}},
-	{n(155), Event{"NVLink error found by software", ClassFail, resetGPU}},
-	{n(156), Event{"resource retired", ClassWarn, "reset the GPU at the next chance"}},
-	{n(157), Event{"resource could not be retired", ClassFail, support}},
-	{n(158), Event{"fatal timeout", ClassFail, resetGPU}},
-	{n(159), Event{"CHI error without data", ClassWarn, "check the use of unified memory"}},
-	{n(160, 161), Event{"channel retired, or could not be", ClassWarn, ignore}},
-	{n(162), Event{"power smoothing is on", ClassNote, ignore}},
-	{n(163), Event{"power smoothing is off", ClassWarn, ignore}},
-	{n(164), Event{"power smoothing circuit is near its end of life", ClassWarn, support}},
-	{n(165), Event{"power smoothing circuit is worn out", ClassFail, support}},
-	{n(166, 170), Event{"confidential computing", ClassWarn, ignore}},
-	{n(167), Event{"PCIe fatal timeout", ClassFail, reboot}},
-	{n(168), Event{"errors in a write-protected region", ClassFail, support}},
-	{n(169), Event{"micro-controller halted", ClassFail, resetGPU}},
-	{n(171, 172), Event{"detail of a double-bit ECC error", ClassFail, resetGPU + "; see Xid 48 beside it"}},
+	{n(8), logEvent{"GPU stopped processing", classWarn, restartApp}},
+	{n(11, 25, 32, 80), logEvent{"bad push-buffer stream, or bad data sent to the GPU", classApp, restartApp}},
+	{n(13), logEvent{"graphics engine exception", classApp, restartApp + "; if it comes back on one GPU alone, suspect the GPU"}},
+	{n(31), logEvent{"memory page fault", classApp, restartApp + "; check it for accesses out of bounds"}},
+	{n(37), logEvent{"driver firmware error", classNote, ignore}},
+	{n(38), logEvent{"driver firmware error", classWarn, ignore}},
+	{slices.Concat(span(39, 41), span(70, 72), span(75, 77), n(85), span(126, 135)), logEvent{"copy engine exception", classWarn, restartApp}},
+	{n(43), logEvent{"GPU stopped, channel reset", classApp, "none if another Xid stands beside it"}},
+	{n(44), logEvent{"fault during a context switch", classWarn, ignore}},
+	{n(45), logEvent{"pre-emptive cleanup", classApp, "look at the Xid beside it; alone, restart the fabric manager"}},
+	{n(46), logEvent{"GPU timeout", classFail, resetGPU}},
+	{n(48), logEvent{"double-bit ECC error", classFail, resetGPU + "; see Xid 63 and 64 beside it"}},
+	{n(54), logEvent{"auxiliary power is not connected", classFail, "check the GPU's power cable"}},
+	{n(60, 66, 67), logEvent{"video processor, or illegal access by the driver", classWarn, restartApp}},
+	{n(61, 62), logEvent{"micro-controller halted", classFail, resetGPU}},
+	{n(63), logEvent{"row remapped, or page retired", classWarn, "reset the GPU at the next chance: the remapping works from then on"}},
+	{n(64), logEvent{"row remapping, or page retirement, failed", classFail, resetGPU}},
+	{slices.Concat(n(68), span(82, 84), n(86, 88, 89), span(96, 105), n(139)), logEvent{"decoder, JPEG or optical-flow engine exception", classWarn, restartApp}},
+	{n(69), logEvent{"graphics class error", classApp, restartApp}},
+	{n(74), logEvent{"NVLink error", classFail, resetGPU}},
+	{n(78), logEvent{"vGPU start error", classWarn, "update the software"}},
+	{n(79), logEvent{"GPU has fallen off the bus", classFail, reboot}},
+	{n(81), logEvent{"VGA subsystem error", classFail, support}},
+	{n(92), logEvent{"high rate of single-bit ECC errors", classWarn, ignore}},
+	{n(93), logEvent{"InfoROM wear limit", classNote, ignore}},
+	{n(94), logEvent{"contained memory error", classWarn, restartApp}},
+	{n(95), logEvent{"uncontained memory error", classFail, resetGPU}},
+	{n(106, 107), logEvent{"SMBPBI test message", classNote, ignore}},
+	{n(109), logEvent{"context switch timeout", classFail, resetGPU}},
+	{n(110), logEvent{"security fault", classFail, resetGPU}},
+	{n(119, 120), logEvent{"GSP does not answer, or failed", classFail, resetGPU + "; often it takes a power cycle"}},
+	{n(121), logEvent{"C2C link error", classWarn, ignore}},
+	{n(123), logEvent{"communication with the power controller failed", classFail, resetGPU}},
+	{n(136), logEvent{"NVLink training failed", classFail, resetGPU}},
+	{n(137), logEvent{"NVLink privilege error", classApp, restartApp}},
+	{n(140), logEvent{"unrecovered ECC error", classFail, resetGPU}},
+	{n(141, 152, 153), logEvent{"CUDA fast path, or DLA", classNote, ignore}},
+	{n(143), logEvent{"GPU initialisation failed", classFail, resetGPU}},
+	{span(144, 150), logEvent{"NVLink 5 error", classFail, resetGPU}},
+	{n(151), logEvent{"key rotation failed", classFail, "restart the virtual machine"}},
+	{n(154), logEvent{"GPU recovery action changed", classFail, "do what the message says"}},
+	{n(155), logEvent{"NVLink error found by software", classFail, resetGPU}},
+	{n(156), logEvent{"resource retired", classWarn, "reset the GPU at the next chance"}},
+	{n(157), logEvent{"resource could not be retired", classFail, support}},
+	{n(158), logEvent{"fatal timeout", classFail, resetGPU}},
+	{n(159), logEvent{"CHI error without data", classWarn, "check the use of unified memory"}},
+	{n(160, 161), logEvent{"channel retired, or could not be", classWarn, ignore}},
+	{n(162), logEvent{"power smoothing is on", classNote, ignore}},
+	{n(163), logEvent{"power smoothing is off", classWarn, ignore}},
+	{n(164), logEvent{"power smoothing circuit is near its end of life", classWarn, support}},
+	{n(165), logEvent{"power smoothing circuit is worn out", classFail, support}},
+	{n(166, 170), logEvent{"confidential computing", classWarn, ignore}},
+	{n(167), logEvent{"PCIe fatal timeout", classFail, reboot}},
+	{n(168), logEvent{"errors in a write-protected region", classFail, support}},
+	{n(169), logEvent{"micro-controller halted", classFail, resetGPU}},
+	{n(171, 172), logEvent{"detail of a double-bit ECC error", classFail, resetGPU + "; see Xid 48 beside it"}},
 })
 
 type row struct {
 	numbers []int
-	event   Event
+	event   logEvent
 }
 
 func n(numbers ...int) []int { return numbers }
@@ -109,8 +109,8 @@ func span(from, to int) []int {
 	return out
 }
 
-func table(rows []row) map[int]Event {
-	out := map[int]Event{}
+func table(rows []row) map[int]logEvent {
+	out := map[int]logEvent{}
 	for _, r := range rows {
 		for _, number := range r.numbers {
 			if _, ok := out[number]; ok {
@@ -122,19 +122,19 @@ func table(rows []row) map[int]Event {
 	return out
 }
 
-// Xid describes an Xid. One that the catalogue does not describe is a warning.
-func Xid(number int) Event {
+// xid describes an Xid. One that the catalogue does not describe is a warning.
+func xid(number int) logEvent {
 	if e, ok := xids[number]; ok {
 		return e
 	}
-	return Event{"not described in the catalogue", ClassWarn, "ask the vendor's support"}
+	return logEvent{"not described in the catalogue", classWarn, "ask the vendor's support"}
 }
 
-// SXid describes an error of an NVSwitch, of which the message itself says
+// sxid describes an error of an NVSwitch, of which the message itself says
 // whether it was fatal.
-func SXid(fatal bool) Event {
+func sxid(fatal bool) logEvent {
 	if fatal {
-		return Event{"fatal NVSwitch error", ClassFail, "drain the node, restart the fabric manager, reset all GPUs and NVSwitches together; reboot if it comes back"}
+		return logEvent{"fatal NVSwitch error", classFail, "drain the node, restart the fabric manager, reset all GPUs and NVSwitches together; reboot if it comes back"}
 	}
-	return Event{"NVSwitch error that is not fatal", ClassNote, ignore}
+	return logEvent{"NVSwitch error that is not fatal", classNote, ignore}
 }

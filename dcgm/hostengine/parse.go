@@ -110,8 +110,8 @@ func (e *entries) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Parse reads what dcgmi diag -j printed. Before the document may be lines of log.
-func Parse(out []byte) (*Document, error) {
+// parse reads what dcgmi diag -j printed. Before the document may be lines of log.
+func parse(out []byte) (*Document, error) {
 	begin := bytes.IndexByte(out, '{')
 	if begin < 0 {
 		return nil, errors.New("there is no JSON in what dcgmi printed")

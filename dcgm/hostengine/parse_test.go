@@ -63,7 +63,7 @@ Stress targeted_stress fail
 `},
 		{"4.4-pass.json", "4.4.1, 580.95.05\nDeployment software pass \nHardware memory pass \n"},
 	} {
-		d, err := Parse(fixture(t, tt.file))
+		d, err := parse(fixture(t, tt.file))
 		if err != nil {
 			t.Errorf("%s: %v", tt.file, err)
 		} else if got := told(d); got != tt.want {
@@ -85,7 +85,7 @@ func TestParseErrors(t *testing.T) {
 		`{"DCGM GPU Diagnostic": {"test_categories": [{"tests": [null]}]}}`:                                              "has no test",
 		`{"DCGM GPU Diagnostic": {"test_categories": [{"tests": [{"name": "PCIe", "results": [{"warnings": [[]]}]}]}]}}`: "what dcgmi printed: json",
 	} {
-		if d, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if d, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %+v, %v; want %q", text, d, err, want)
 		}
 	}
@@ -99,7 +99,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add([]byte(`{"DCGM Diagnostic": {"test_categories": [{"tests": [{"name": "x", "results": [{"status": "Fail", "entity_id": -1, "warnings": [null, 7, {}]}]}]}]}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := Parse(b)
+		d, err := parse(b)
 		if err != nil {
 			return
 		}

@@ -49,7 +49,7 @@ func (r Run) Do(ctx context.Context) (diag.Engine, []diag.Result, error) {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return e, broke(cause, stdout, stderr), nil
 	}
-	doc, wrong := Parse(stdout)
+	doc, wrong := parse(stdout)
 	if wrong != nil {
 		return e, broke(errors.Join(wrong, explain(err)), stdout, stderr), nil
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // What a drift takes; the package comment says why.
@@ -28,13 +30,13 @@ func (s *series) finish(tolerance float64, changes []Change) Series {
 	for i, p := range s.points {
 		days[i], values[i] = p.at.Sub(t0).Hours()/24, p.value
 	}
-	out := Series{Thing: s.thing, Points: n, First: values[0], Last: values[n-1], Median: median(values)}
+	out := Series{Thing: s.thing, Points: n, First: values[0], Last: values[n-1], Median: stat.Median(values)}
 	floor := s.floor(values)
 	flat := make([]float64, n)
 	for i, v := range values {
 		flat[i] = v - out.Median
 	}
-	sigma := max(deviation(flat), successive(values), floor)
+	sigma := max(stat.Deviation(flat), successive(values), floor)
 	if d, fit := s.step(values, tolerance, floor); d != nil {
 		out.Drift, sigma = d, fit
 	}
@@ -67,7 +69,7 @@ func (s *series) floor(values []float64) float64 {
 	for i, p := range s.points {
 		half[i] = p.spread
 	}
-	return max(median(half)/2, resolution(values)/2)
+	return max(stat.Median(half)/2, resolution(values)/2)
 }
 
 // step returns a drift if there is a step, and the noise beside it.
@@ -76,7 +78,7 @@ func (s *series) step(values []float64, tolerance, floor float64) (*Drift, float
 	if !ok {
 		return nil, 0
 	}
-	sigma := max(deviation(st.residuals(values)), successive(values), floor)
+	sigma := max(stat.Deviation(st.residuals(values)), successive(values), floor)
 	n := len(values)
 	if !significant(st.before, st.after, tolerance, sigma) || st.significance(n, sigma) <= stepZ(st.at, n-st.at) {
 		return nil, 0
@@ -98,7 +100,7 @@ func (s *series) trend(days, values []float64, tolerance, floor float64) (*Drift
 	for i := range values {
 		rest[i] = values[i] - l.at0 - l.slope*days[i]
 	}
-	sigma := max(deviation(rest), successive(values), floor)
+	sigma := max(stat.Deviation(rest), successive(values), floor)
 	before, after := l.at0+l.slope*days[0], l.at0+l.slope*days[n-1]
 	if !significant(before, after, tolerance, sigma) {
 		return nil, 0

@@ -3,34 +3,9 @@ package history
 import (
 	"math"
 	"slices"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
-
-// madToSigma makes a median absolute deviation a standard deviation, for normal
-// noise (1/Φ⁻¹(3/4)).
-const madToSigma = 1.4826
-
-// medianSorted returns the middle of sorted values.
-func medianSorted(v []float64) float64 {
-	n := len(v)
-	if n == 0 {
-		return math.NaN()
-	}
-	return (v[(n-1)/2] + v[n/2]) / 2
-}
-
-// median returns the middle of values, and leaves them as they are.
-func median(v []float64) float64 { return medianSorted(slices.Sorted(slices.Values(v))) }
-
-// deviation estimates a standard deviation from residuals, by the median of their
-// absolute values.
-func deviation(residuals []float64) float64 {
-	abs := make([]float64, len(residuals))
-	for i, r := range residuals {
-		abs[i] = math.Abs(r)
-	}
-	slices.Sort(abs)
-	return madToSigma * medianSorted(abs)
-}
 
 // successive estimates a standard deviation from the differences between
 // neighbours, which neither a step nor a slope changes much.
@@ -42,7 +17,7 @@ func successive(v []float64) float64 {
 	for i := range d {
 		d[i] = v[i+1] - v[i]
 	}
-	return deviation(d) / math.Sqrt2
+	return stat.Deviation(d) / math.Sqrt2
 }
 
 // resolution is the step that values were rounded to: the largest power of ten, no
@@ -73,7 +48,7 @@ func thin(x, y []float64) (bx, by []float64) {
 	}
 	for i := range blocks {
 		from, to := i*len(x)/blocks, (i+1)*len(x)/blocks
-		bx, by = append(bx, median(x[from:to])), append(by, median(y[from:to]))
+		bx, by = append(bx, stat.Median(x[from:to])), append(by, stat.Median(y[from:to]))
 	}
 	return bx, by
 }
@@ -96,12 +71,12 @@ func theilSen(x, y []float64, z float64) (l line, ok bool) {
 		return line{}, false
 	}
 	slices.Sort(slopes)
-	l.slope = medianSorted(slopes)
+	l.slope = stat.Median(slopes)
 	rest := make([]float64, n)
 	for i := range x {
 		rest[i] = y[i] - l.slope*x[i]
 	}
-	l.at0 = median(rest)
+	l.at0 = stat.Median(rest)
 	c := z * math.Sqrt(float64(n*(n-1)*(2*n+5))/18)
 	m := float64(len(slopes))
 	lo, hi := int(math.Floor((m-c)/2)), int(math.Ceil((m+c)/2))
@@ -135,7 +110,7 @@ func findStep(v []float64, minBefore, minAfter int) (best step, ok bool) {
 			best.at, ok = k, true
 		}
 	}
-	best.before = median(v[:best.at])
+	best.before = stat.Median(v[:best.at])
 	// Of two middle values the one nearer to before: of two points both must have
 	// gone there.
 	last := slices.Sorted(slices.Values(v[best.at:]))

@@ -3,6 +3,8 @@ package history
 import (
 	"math"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 func TestTheilSen(t *testing.T) {
@@ -51,7 +53,7 @@ func TestCosts(t *testing.T) {
 	for n, got := range costs(v) {
 		want := 0.0
 		if n > 0 {
-			m := median(v[:n])
+			m := stat.Median(v[:n])
 			for _, x := range v[:n] {
 				want += math.Abs(x - m)
 			}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // TextOptions are for WriteText.
@@ -117,7 +119,7 @@ func rows(w io.Writer, all []Series, o TextOptions) {
 		for _, s := range quiet {
 			v = append(v, f(s))
 		}
-		return median(v)
+		return stat.Median(v)
 	}
 	sum := Series{
 		Thing: quiet[0].Thing, Points: slices.MaxFunc(quiet, func(a, b Series) int { return cmp.Compare(a.Points, b.Points) }).Points,

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
@@ -112,7 +114,7 @@ func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c memb
 		o.Peer = gpuName(to)
 	}
 	switch c.Verdict {
-	case membw.NotApplicable:
+	case judge.NotApplicable:
 		o.Verdict = certificate.Skip
 		if o.Reason == "" {
 			o.Reason = "it is not possible here"

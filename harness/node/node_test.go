@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/dcgm/health"
@@ -51,11 +53,11 @@ func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Res
 // directed fails for a figure of which nobody has said which way is better.
 func directed(t *testing.T, r certificate.Result) {
 	t.Helper()
-	if m := r.Measured; m != nil && len(r.Objects) == 0 && !quantity.Known(r.ID, "", m.Unit) {
+	if m := r.Measured; m != nil && len(r.Objects) == 0 && quantity.Of(r.ID, "", m.Unit, "") == quantity.Unknown {
 		t.Errorf("%s is measured in %s, and harness/quantity does not know which way is better", r.ID, m.Unit)
 	}
 	for _, o := range r.Objects {
-		if m := o.Measured; m != nil && !quantity.Known(r.ID, o.Quantity, m.Unit) {
+		if m := o.Measured; m != nil && quantity.Of(r.ID, o.Quantity, m.Unit, "") == quantity.Unknown {
 			t.Errorf("%s measures %q of %s in %s, and harness/quantity does not know which way is better", r.ID, o.Quantity, o.Name, m.Unit)
 		}
 	}
@@ -77,7 +79,7 @@ func TestQuantities(t *testing.T) {
 	for id, r := range rules {
 		if r.Unit != "" {
 			counted = append(counted, id)
-			if !quantity.Known("after/"+id, "", r.Unit) {
+			if quantity.Of("after/"+id, "", r.Unit, "") == quantity.Unknown {
 				t.Errorf("%s in %s has no direction", id, r.Unit)
 			}
 		}
@@ -104,9 +106,9 @@ func TestLimitsOfASite(t *testing.T) {
 	latency := membw.Report{
 		GPUs: []membw.Subject{{GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-a"}, Model: "h200"}, {GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-b"}, Model: "h200"}},
 		Families: []membw.Family{
-			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{{From: 0, To: membw.Host, Value: 800, Verdict: membw.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: membw.Pass}}},
-			{Name: "host_to_device", Unit: "GB/s", Limits: membw.Limits{Pass: 0.76}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 63, Verdict: membw.Pass}, {From: membw.Host, To: 1, Value: 55, Reference: 63, Verdict: membw.Pass}}},
-			{Name: "host_to_device_all", Unit: "GB/s", Limits: membw.Limits{Pass: 0.7}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 50, Verdict: membw.Pass}}},
+			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{{From: 0, To: membw.Host, Value: 800, Verdict: judge.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: judge.Pass}}},
+			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 63, Verdict: judge.Pass}, {From: membw.Host, To: 1, Value: 55, Reference: 63, Verdict: judge.Pass}}},
+			{Name: "host_to_device_all", Unit: "GB/s", Limits: judge.Limits{Pass: 0.7}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 50, Verdict: judge.Pass}}},
 		},
 	}
 	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
@@ -482,19 +484,19 @@ func TestBandwidth(t *testing.T) {
 	r := membw.Report{
 		GPUs: []membw.Subject{{GPU: membw.GPU{UUID: "GPU-a"}}, {GPU: membw.GPU{UUID: "GPU-b"}}},
 		Families: []membw.Family{
-			{Name: "host_to_device", Unit: "GB/s", Limits: membw.Limits{Pass: 0.76}, Cells: []membw.Cell{
-				{From: membw.Host, To: 0, Value: 55, Samples: []float64{54, 55, 56}, Reference: 63, Verdict: membw.Pass},
-				{From: membw.Host, To: 1, Value: 20, Samples: []float64{20, 21}, Reference: 63, Verdict: membw.Fail, Reason: "20.0 GB/s is 32 %"},
+			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{
+				{From: membw.Host, To: 0, Value: 55, Samples: []float64{54, 55, 56}, Reference: 63, Verdict: judge.Pass},
+				{From: membw.Host, To: 1, Value: 20, Samples: []float64{20, 21}, Reference: 63, Verdict: judge.Fail, Reason: "20.0 GB/s is 32 %"},
 			}},
 			{Name: "peer_write_ce", Unit: "GB/s", Cells: []membw.Cell{
-				{From: 0, To: 1, Value: 396, Samples: []float64{396}, Reference: 450, Verdict: membw.Pass},
-				{From: 1, To: 0, Verdict: membw.NotApplicable},
+				{From: 0, To: 1, Value: 396, Samples: []float64{396}, Reference: 450, Verdict: judge.Pass},
+				{From: 1, To: 0, Verdict: judge.NotApplicable},
 			}},
 			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{
-				{From: 0, To: membw.Host, Value: 1100, Verdict: membw.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: membw.Pass},
+				{From: 0, To: membw.Host, Value: 1100, Verdict: judge.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: judge.Pass},
 			}},
 		},
-		Findings: []membw.Finding{{Family: "host_to_device", GPUs: []int{1}, Verdict: membw.Fail, Text: "GPU 1 is slow"}},
+		Findings: []membw.Finding{{Family: "host_to_device", GPUs: []int{1}, Verdict: judge.Fail, Text: "GPU 1 is slow"}},
 	}
 	cfg := &Config{Machine: twoGPUs, Run: says(t, 1, r)}
 	got := certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device, peer_write_ce, host_latency, peer_both_ce]}}")
@@ -574,13 +576,13 @@ func TestColl(t *testing.T) {
 
 func TestMesh(t *testing.T) {
 	r := mesh.Report{
-		Unit: "bytes_per_second", Verdict: mesh.Fail,
+		Unit: "bytes_per_second", Verdict: judge.Fail,
 		Ports: []mesh.Port{{Device: "mlx5_0", Port: 1}, {Device: "mlx5_1", Port: 1}},
 		Cells: []mesh.Cell{
-			{From: 0, To: 1, Value: 48e9, Samples: []float64{47e9, 48e9}, Reference: 50e9, Verdict: mesh.Pass},
-			{From: 1, To: 0, Verdict: mesh.Fail, Error: "the link is down"},
+			{From: 0, To: 1, Value: 48e9, Samples: []float64{47e9, 48e9}, Reference: 50e9, Verdict: judge.Pass},
+			{From: 1, To: 0, Verdict: judge.Fail, Error: "the link is down"},
 		},
-		Findings: []mesh.Finding{{Kind: "port", Verdict: mesh.Fail, Text: "port mlx5_1/1 is down"}},
+		Findings: []mesh.Finding{{Kind: "port", Verdict: judge.Fail, Text: "port mlx5_1/1 is down"}},
 	}
 	run := says(t, 1, r)
 	got := certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"]

@@ -103,9 +103,6 @@ func Of(check, name, unit, limit string) Better {
 	return units[unit]
 }
 
-// Known reports whether somebody registered a figure, by name or by unit.
-func Known(check, name, unit string) bool { return Of(check, name, unit, "") != Unknown }
-
 func find(check, name, unit string) (Quantity, bool) {
 	match := func(name string) (Quantity, bool) {
 		i := slices.IndexFunc(table, func(q Quantity) bool { return q.Name == name && q.Unit == unit })

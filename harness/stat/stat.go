@@ -14,12 +14,9 @@ import (
 // Median is the middle value; of an even number the mean of the two in the
 // middle.
 func Median(values []float64) float64 {
-	return median(slices.Sorted(slices.Values(values)))
-}
-
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	s := slices.Sorted(slices.Values(values))
+	n := len(s)
+	return (s[(n-1)/2] + s[n/2]) / 2
 }
 
 // normalMAD makes a median absolute deviation comparable with a standard
@@ -32,11 +29,34 @@ const normalMAD = 1.4826022185056018
 // Deviation, J. Amer. Statist. Assoc. 88, 1993).
 func MAD(values []float64) float64 {
 	m := Median(values)
-	dev := make([]float64, len(values))
+	rest := make([]float64, len(values))
 	for i, v := range values {
-		dev[i] = math.Abs(v - m)
+		rest[i] = v - m
 	}
-	return normalMAD * Median(dev)
+	return Deviation(rest)
+}
+
+// Deviation is MAD of residuals, whose middle is 0.
+func Deviation(residuals []float64) float64 {
+	abs := make([]float64, len(residuals))
+	for i, r := range residuals {
+		abs[i] = math.Abs(r)
+	}
+	return normalMAD * Median(abs)
+}
+
+// Moments are the mean, and the standard deviation of these values alone. They are
+// for tools' formats that have them: one outlier moves both.
+func Moments(values []float64) (mean, deviation float64) {
+	n := float64(len(values))
+	for _, v := range values {
+		mean += v
+	}
+	mean /= n
+	for _, v := range values {
+		deviation += (v - mean) * (v - mean)
+	}
+	return mean, math.Sqrt(deviation / n)
 }
 
 // An Interval is what a value lies in, with a confidence that is at least the

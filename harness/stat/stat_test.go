@@ -19,6 +19,7 @@ func TestMedian(t *testing.T) {
 		{[]float64{3}, 3, 0},
 		{[]float64{4, 1}, 2.5, 1.5 * normalMAD},
 		{[]float64{9, 1, 2}, 2, 1 * normalMAD},
+		{[]float64{1, 8, 4, 2}, 3, 1.5 * normalMAD},
 		{[]float64{1, 2, 3, 4, 1e9}, 3, 1 * normalMAD},
 	} {
 		before := slices.Clone(tt.values)

@@ -51,11 +51,6 @@ func Passed(format string, a ...any) Result {
 	return Result{Verdict: certificate.Pass, Reason: fmt.Sprintf(format, a...)}
 }
 
-// Warned returns a warning: something is not as it should be, and work goes on.
-func Warned(format string, a ...any) Result {
-	return Result{Verdict: certificate.Warn, Reason: fmt.Sprintf(format, a...)}
-}
-
 // Failed returns a failure with its reason.
 func Failed(format string, a ...any) Result {
 	return Result{Verdict: certificate.Fail, Reason: fmt.Sprintf(format, a...)}
@@ -106,29 +101,6 @@ type Suite struct {
 	Title  string
 	Checks func(context.Context, *Env) ([]Check, error)
 }
-
-// A Registry holds suites by name, in the order in which they were added.
-type Registry struct{ suites []Suite }
-
-// Add adds a suite. Two of one name are a programmer's error.
-func (r *Registry) Add(s Suite) {
-	if _, ok := r.Lookup(s.Name); ok {
-		panic("suite: two suites are called " + s.Name)
-	}
-	r.suites = append(r.suites, s)
-}
-
-// Lookup returns the suite of that name.
-func (r *Registry) Lookup(name string) (Suite, bool) {
-	i := slices.IndexFunc(r.suites, func(s Suite) bool { return s.Name == name })
-	if i < 0 {
-		return Suite{}, false
-	}
-	return r.suites[i], true
-}
-
-// Suites returns all of them.
-func (r *Registry) Suites() []Suite { return slices.Clone(r.suites) }
 
 // Validate reports what is wrong with a list of checks as a list: an id that
 // is missing or used twice, a need that does not exist, a circle of needs.

@@ -252,15 +252,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestRegistryAndEnv(t *testing.T) {
-	var r Registry
-	r.Add(Suite{Name: "image"})
-	if _, ok := r.Lookup("image"); !ok || len(r.Suites()) != 1 {
-		t.Error("the suite that was added is not there")
-	}
-	if _, ok := r.Lookup("node"); ok {
-		t.Error("a suite is there that was not added")
-	}
+func TestEnv(t *testing.T) {
 	env := Env{Environ: []string{"A=1", "AB=2", "A=3"}}
 	if got := env.Getenv("A"); got != "3" {
 		t.Errorf("Getenv(A) = %q; want the last one, 3", got)

@@ -7,19 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // changes are what became of the GPUs' links, of those that the driver told of
 // both times.
-func changes(gpus []Subject, before, after map[sysfs.BusID]Links) (out []Change) {
+func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []linkChange) {
 	for _, g := range gpus {
 		b, ok1 := before[g.Bus]
 		a, ok2 := after[g.Bus]
 		if !ok1 || !ok2 {
 			continue
 		}
-		c := Change{GPU: g.Index, Before: b, After: a, Difference: map[string]uint64{}}
+		c := linkChange{GPU: g.Index, Before: b, After: a, Difference: map[string]uint64{}}
 		for name, v := range a.Errors {
 			if old, ok := b.Errors[name]; ok && v > old {
 				c.Difference[name] = v - old
@@ -35,7 +38,7 @@ func changes(gpus []Subject, before, after map[sysfs.BusID]Links) (out []Change)
 func (r *Report) linkFindings() (out []Finding) {
 	for _, g := range r.GPUs {
 		if l := g.Links; l != nil && l.NVLinks < g.Peaks.NVLinks {
-			out = append(out, Finding{"", []int{g.Index}, Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
+			out = append(out, Finding{"", []int{g.Index}, judge.Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
 		}
 	}
 	out = append(out, r.counterFindings()...)
@@ -45,7 +48,7 @@ func (r *Report) linkFindings() (out []Finding) {
 		}
 		for _, c := range f.Changes {
 			if l := c.After; l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth {
-				out = append(out, Finding{f.Name, []int{c.GPU}, Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
+				out = append(out, Finding{f.Name, []int{c.GPU}, judge.Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
 			}
 		}
 	}
@@ -79,7 +82,7 @@ func (r *Report) counterFindings() (out []Finding) {
 			if strings.Contains(name, "crc") && float64(up[name]) < usualCRC*seconds {
 				continue
 			}
-			out = append(out, Finding{"", []int{g.Index}, Warn, fmt.Sprintf("GPU %d: counter %s went up by %d, during %d of %d kinds of copies", g.Index, name, up[name], during[name], len(r.Families))})
+			out = append(out, Finding{"", []int{g.Index}, judge.Warn, fmt.Sprintf("GPU %d: counter %s went up by %d, during %d of %d kinds of copies", g.Index, name, up[name], during[name], len(r.Families))})
 		}
 	}
 	return out

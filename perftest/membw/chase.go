@@ -5,7 +5,6 @@ package membw
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"unsafe"
 
@@ -23,7 +22,7 @@ const (
 const ringSlot = -1
 
 // Latency implements Machine.
-func (r *rig) Latency(ctx context.Context, l Latency) ([]float64, error) {
+func (r *machine) Latency(ctx context.Context, l Latency) ([]float64, error) {
 	m, order, err := r.ring(l.At)
 	if err != nil {
 		return nil, err
@@ -52,7 +51,7 @@ func (r *rig) Latency(ctx context.Context, l Latency) ([]float64, error) {
 }
 
 // ring is memory with pointers through all its lines. order has their numbers.
-func (r *rig) ring(p Place) (*room, []int, error) {
+func (r *machine) ring(p place) (*room, []int, error) {
 	m, err := r.room(key{p, ringSlot}, ringBytes)
 	if err != nil {
 		return nil, nil, err
@@ -67,28 +66,24 @@ func (r *rig) ring(p Place) (*room, []int, error) {
 		copy(m.pinned.Bytes, b)
 		return m, order, nil
 	}
-	if err := r.devices[p.GPU].context.Bind(); err != nil {
+	if err := r.devices[p.GPU].Bind(); err != nil {
 		return nil, nil, err
 	}
 	return m, order, driver.CopyToDevice(m.at, b)
 }
 
 // chase follows so many pointers, in seconds; the device's context is current.
-func (r *rig) chase(d *device, l *lane, at driver.Ptr, order []int, steps int) (float64, error) {
+func (r *machine) chase(d *device, l *lane, at driver.Ptr, order []int, steps int) (float64, error) {
 	start := uint64(at) + uint64(order[0]*ringStride)
-	if err := l.begin.Record(l.stream); err != nil {
-		return 0, err
-	}
-	if err := d.run("chase", l.stream, 1, start, uint64(steps), uint64(r.words.Ptr)+wordEnd); err != nil {
-		return 0, err
-	}
-	if err := errors.Join(l.end.Record(l.stream), l.stream.Synchronize()); err != nil {
+	seconds, err := l.Time(func() error {
+		return d.Run("chase", l.Stream, 1, start, uint64(steps), uint64(r.words.Ptr)+wordEnd)
+	})
+	if err != nil {
 		return 0, err
 	}
 	want := uint64(at) + uint64(order[steps%len(order)]*ringStride)
 	if got := *(*uint64)(unsafe.Pointer(&r.words.Bytes[wordEnd])); got != want {
 		return 0, fmt.Errorf("wrong data: %d pointers led to %#x, not %#x", steps, got, want)
 	}
-	t, err := driver.Elapsed(l.begin, l.end)
-	return positive(t), err
+	return seconds, nil
 }

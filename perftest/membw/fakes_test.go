@@ -31,7 +31,7 @@ func (b *bench) Close() error { return nil }
 
 func (b *bench) Peer(i, j int) error {
 	if i == j || b.apart[0] != b.apart[1] && (b.apart == [2]int{i, j} || b.apart == [2]int{j, i}) {
-		return ErrPeer
+		return errPeer
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func h200s(n int) *bench {
 			return 55.4
 		case local:
 			return 2081
-		case f.Engine == SM:
+		case f.Engine == engineSM:
 			return 370.25
 		}
 		return 396.4

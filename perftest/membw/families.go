@@ -7,13 +7,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/perftest/judge"
+
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A family is one kind of measurement.
 type family struct {
 	name, title, rule string
-	limits            Limits
+	limits            judge.Limits
 	latency           bool
 	shape             shape
 	flows             func(from, to int) []Flow // of a cell
@@ -55,21 +59,21 @@ func (s shape) cells(n int) (out []Cell) {
 	return out
 }
 
-func gpu(i int) Place { return Place{i, Device} }
+func gpu(i int) place { return place{i, Device} }
 
-func upload(_, g int) []Flow   { return []Flow{{From: Place{g, Pinned}, To: gpu(g), By: g}} }
-func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: Place{g, Pinned}, By: g}} }
+func upload(_, g int) []Flow   { return []Flow{{From: place{g, Pinned}, To: gpu(g), By: g}} }
+func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: place{g, Pinned}, By: g}} }
 
 // write is a copy by the GPU whose data it is, read by the one that gets it.
-func write(e Engine) func(int, int) []Flow {
+func write(e engine) func(int, int) []Flow {
 	return func(a, b int) []Flow { return []Flow{{From: gpu(a), To: gpu(b), By: a, Engine: e}} }
 }
 
-func read(e Engine) func(int, int) []Flow {
+func read(e engine) func(int, int) []Flow {
 	return func(a, b int) []Flow { return []Flow{{From: gpu(a), To: gpu(b), By: b, Engine: e}} }
 }
 
-func bothWays(e Engine) func(int, int) []Flow {
+func bothWays(e engine) func(int, int) []Flow {
 	return func(a, b int) []Flow { return append(write(e)(a, b), write(e)(b, a)...) }
 }
 
@@ -85,14 +89,14 @@ var families = []family{
 	{name: "device_to_host", title: "GPU to host, pinned", rule: ruleOnce, shape: toHost, flows: download, limits: hostLimits, reference: pcie, versus: true},
 	{name: "host_to_device_all", title: "host to all GPUs at once, pinned", rule: ruleOnce, shape: fromHost, flows: upload, together: true, limits: contentionLimits, reference: alone("host_to_device")},
 	{name: "device_to_host_all", title: "all GPUs to host at once, pinned", rule: ruleOnce, shape: toHost, flows: download, together: true, limits: contentionLimits, reference: alone("device_to_host")},
-	{name: "local_ce", title: "within a GPU, by copy engine", rule: ruleOnce, shape: within, flows: write(CE), limits: localLimits, reference: halfMemory, versus: true},
-	{name: "local_sm", title: "within a GPU, by kernel", rule: ruleOnce, shape: within, flows: write(SM), limits: localLimits, reference: halfMemory},
-	{name: "peer_write_ce", title: "write by copy engine", rule: ruleOnce, shape: pairs, flows: write(CE), limits: peerLimits, reference: link(1), versus: true},
-	{name: "peer_read_ce", title: "read by copy engine", rule: ruleOnce, shape: pairs, flows: read(CE), limits: peerLimits, reference: link(1)},
-	{name: "peer_write_sm", title: "write by kernel", rule: ruleOnce, shape: pairs, flows: write(SM), limits: kernelLimits, reference: link(1)},
-	{name: "peer_read_sm", title: "read by kernel", rule: ruleOnce, shape: pairs, flows: read(SM), limits: kernelLimits, reference: link(1)},
-	{name: "peer_both_ce", title: "both ways at once by copy engine, total", rule: ruleTotal, shape: unordered, flows: bothWays(CE), limits: peerLimits, reference: link(2)},
-	{name: "peer_both_sm", title: "both ways at once by kernel, total", rule: ruleTotal, shape: unordered, flows: bothWays(SM), limits: kernelLimits, reference: link(2)},
+	{name: "local_ce", title: "within a GPU, by copy engine", rule: ruleOnce, shape: within, flows: write(engineCE), limits: localLimits, reference: halfMemory, versus: true},
+	{name: "local_sm", title: "within a GPU, by kernel", rule: ruleOnce, shape: within, flows: write(engineSM), limits: localLimits, reference: halfMemory},
+	{name: "peer_write_ce", title: "write by copy engine", rule: ruleOnce, shape: pairs, flows: write(engineCE), limits: peerLimits, reference: link(1), versus: true},
+	{name: "peer_read_ce", title: "read by copy engine", rule: ruleOnce, shape: pairs, flows: read(engineCE), limits: peerLimits, reference: link(1)},
+	{name: "peer_write_sm", title: "write by kernel", rule: ruleOnce, shape: pairs, flows: write(engineSM), limits: kernelLimits, reference: link(1)},
+	{name: "peer_read_sm", title: "read by kernel", rule: ruleOnce, shape: pairs, flows: read(engineSM), limits: kernelLimits, reference: link(1)},
+	{name: "peer_both_ce", title: "both ways at once by copy engine, total", rule: ruleTotal, shape: unordered, flows: bothWays(engineCE), limits: peerLimits, reference: link(2)},
+	{name: "peer_both_sm", title: "both ways at once by kernel, total", rule: ruleTotal, shape: unordered, flows: bothWays(engineSM), limits: kernelLimits, reference: link(2)},
 	{name: "host_latency", title: "GPU reads the host's memory", rule: ruleLatency, shape: toHost, latency: true, limits: latencyLimits},
 	{name: "peer_latency", title: "GPU (from) reads another one's memory (to)", rule: ruleLatency, shape: pairs, latency: true, limits: latencyLimits},
 }
@@ -124,7 +128,7 @@ type job struct {
 	Machine
 	Options
 	report *Report
-	links  map[sysfs.BusID]Links // before the next family
+	links  map[sysfs.BusID]nvml.Links // before the next family
 }
 
 // family measures one. An error is an interrupt.
@@ -153,7 +157,7 @@ func (j *job) family(ctx context.Context, f family) error {
 		}
 	}
 	out.Seconds = time.Since(began).Seconds()
-	now := j.Links()
+	now, _ := j.Links()
 	out.Changes = changes(j.report.GPUs, j.links, now)
 	j.links = now
 	for i := range out.Cells {
@@ -179,15 +183,15 @@ func (j *job) plan() Plan {
 func (j *job) measure(ctx context.Context, f family, c *Cell) {
 	if c.From >= 0 && c.To >= 0 && c.From != c.To {
 		if err := cmpErr(j.Peer(c.From, c.To), j.Peer(c.To, c.From)); err != nil {
-			c.Verdict, c.Reason = NotApplicable, err.Error()
+			c.Verdict, c.Reason = judge.NotApplicable, err.Error()
 			return
 		}
 	}
 	switch {
 	case f.latency:
-		at := Place{c.To, Device}
+		at := place{c.To, Device}
 		if c.To == Host {
-			at = Place{c.From, Pinned}
+			at = place{c.From, Pinned}
 		}
 		samples, err := j.Latency(ctx, Latency{By: c.From, At: at, Accesses: j.Accesses, Samples: j.Samples})
 		for i := range samples {
@@ -227,7 +231,7 @@ func (j *job) measureAll(ctx context.Context, f family, cells []Cell) {
 func (j *job) measureVersus(ctx context.Context, flows []Flow, c *Cell) {
 	ours, theirs := j.plan(), j.plan()
 	ours.Samples, theirs.Samples = 1, 1
-	theirs.Timing, theirs.NoVerify = EachCall, true
+	theirs.Timing, theirs.NoVerify = eachCall, true
 	bytes := float64(j.Bytes * j.Copies)
 	var a, b []float64
 	var errs []error
@@ -242,7 +246,7 @@ func (j *job) measureVersus(ctx context.Context, flows []Flow, c *Cell) {
 	}
 	c.set(a, errors.Join(errs...))
 	if len(a) > 0 && len(b) > 0 {
-		c.Versus = &Rival{Way: "cuMemcpy", Value: median(b), Samples: b, Ratio: median(a) / median(b)}
+		c.Versus = &rivalCopies{Way: "cuMemcpy", Value: stat.Median(b), Samples: b, Ratio: stat.Median(a) / stat.Median(b)}
 	}
 }
 
@@ -253,10 +257,10 @@ func (c *Cell) set(samples []float64, err error) {
 		err = errors.New("there are no samples")
 	}
 	if err != nil {
-		c.Verdict, c.Reason = Fail, err.Error()
+		c.Verdict, c.Reason = judge.Fail, err.Error()
 		return
 	}
-	c.Value = median(samples)
+	c.Value = stat.Median(samples)
 }
 
 // name is the cell for people.

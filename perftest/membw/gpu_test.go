@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -43,18 +45,18 @@ func TestGPUFlows(t *testing.T) {
 		for name, flows := range map[string][]Flow{
 			"up":            upload(0, last),
 			"down":          download(last, 0),
-			"combined":      {{From: Place{0, Combined}, To: gpu(0)}},
-			"pageable up":   {{From: Place{0, Pageable}, To: gpu(0)}},
-			"pageable down": {{From: gpu(0), To: Place{0, Pageable}}},
-			"up sm":         {{From: Place{last, Pinned}, To: gpu(last), By: last, Engine: SM}},
-			"down sm":       {{From: gpu(0), To: Place{0, Pinned}, Engine: SM}},
-			"both sm":       {{From: gpu(0), To: Place{0, Pinned}, Engine: SM, Both: true}},
-			"local":         write(CE)(0, 0),
-			"local sm":      write(SM)(0, 0),
-			"scaled":        append([]Flow{{From: gpu(0), To: Place{0, Pinned}, Scale: 2}}, upload(0, 0)...),
+			"combined":      {{From: place{0, Combined}, To: gpu(0)}},
+			"pageable up":   {{From: place{0, Pageable}, To: gpu(0)}},
+			"pageable down": {{From: gpu(0), To: place{0, Pageable}}},
+			"up sm":         {{From: place{last, Pinned}, To: gpu(last), By: last, Engine: engineSM}},
+			"down sm":       {{From: gpu(0), To: place{0, Pinned}, Engine: engineSM}},
+			"both sm":       {{From: gpu(0), To: place{0, Pinned}, Engine: engineSM, Both: true}},
+			"local":         write(engineCE)(0, 0),
+			"local sm":      write(engineSM)(0, 0),
+			"scaled":        append([]Flow{{From: gpu(0), To: place{0, Pinned}, Scale: 2}}, upload(0, 0)...),
 		} {
-			for _, timing := range []Timing{Held, Events, Stopwatch, EachCall} {
-				if strings.HasPrefix(name, "pageable") && timing != EachCall || flows[0].Both && timing == EachCall {
+			for _, timing := range []timingKind{whileHeld, byEvents, byStopwatch, eachCall} {
+				if strings.HasPrefix(name, "pageable") && timing != eachCall || flows[0].Both && timing == eachCall {
 					continue // what cannot be: cuMemcpy copies one way
 				}
 				out, err := m.Measure(ctx, flows, Plan{Bytes: bytes, Samples: 2, Copies: 3, Warmup: 1, Timing: timing})
@@ -80,9 +82,9 @@ func TestGPUPeers(t *testing.T) {
 					continue
 				}
 				check(t, m.SetPeer(a, b, on))
-				flows := append(append(write(CE)(a, b), read(CE)(a, b)...), bothWays(CE)(a, b)...)
+				flows := append(append(write(engineCE)(a, b), read(engineCE)(a, b)...), bothWays(engineCE)(a, b)...)
 				if on {
-					flows = append(append(flows, write(SM)(a, b)...), read(SM)(a, b)...)
+					flows = append(append(flows, write(engineSM)(a, b)...), read(engineSM)(a, b)...)
 				}
 				if _, err := m.Measure(t.Context(), flows, Plan{Bytes: 1<<20 + 13, Samples: 2, Copies: 3, Warmup: 1}); err != nil {
 					t.Errorf("GPUs %d and %d, peer access %v: %v", a, b, on, err)
@@ -96,7 +98,7 @@ func TestGPUPeers(t *testing.T) {
 func TestGPULatency(t *testing.T) {
 	m := open(t)
 	check(t, connect(m, true))
-	places := []Place{gpu(0), {0, Pinned}}
+	places := []place{gpu(0), {0, Pinned}}
 	if n := len(m.GPUs()); n > 1 && m.Peer(0, n-1) == nil {
 		places = append(places, gpu(n-1))
 	}
@@ -122,7 +124,7 @@ func TestGPUReport(t *testing.T) {
 	check(t, err)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			if c.Value <= 0 && c.Verdict != NotApplicable {
+			if c.Value <= 0 && c.Verdict != judge.NotApplicable {
 				t.Errorf("%s, %s: %+v", f.Name, c.name(), c)
 			}
 		}
@@ -146,7 +148,7 @@ func TestFakeWrong(t *testing.T) {
 	r, err := Run(t.Context(), open(t), o)
 	check(t, err)
 	wrong := func(c Cell) bool {
-		return c.Verdict == Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
+		return c.Verdict == judge.Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
 	}
 	for _, f := range r.Families { // the fake kernel makes no mistake
 		for _, c := range f.Cells {
@@ -155,7 +157,7 @@ func TestFakeWrong(t *testing.T) {
 			}
 		}
 	}
-	if r.Verdict != Fail {
+	if r.Verdict != judge.Fail {
 		t.Errorf("verdict %s", r.Verdict)
 	}
 }
@@ -167,7 +169,7 @@ func TestFakeMemory(t *testing.T) {
 	}
 	m := open(t)
 	for _, bytes := range []int{350 << 10, 400 << 10, 500 << 10} { // twice, of 1 MiB
-		if _, err := m.Measure(t.Context(), write(CE)(0, 0), Plan{Bytes: bytes, Samples: 1, Copies: 1, Timing: Events}); err != nil {
+		if _, err := m.Measure(t.Context(), write(engineCE)(0, 0), Plan{Bytes: bytes, Samples: 1, Copies: 1, Timing: byEvents}); err != nil {
 			t.Errorf("copying %d bytes within 1 MiB of memory: %v", bytes, err)
 		}
 	}

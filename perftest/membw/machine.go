@@ -19,47 +19,47 @@ const (
 	Pageable        // the host's as any program has it; with EachCall only
 )
 
-// A Place is where a copy begins or ends: memory of a GPU, or of the host on the
+// A place is where a copy begins or ends: memory of a GPU, or of the host on the
 // NUMA node that is next to that GPU.
-type Place struct {
+type place struct {
 	GPU    int
 	Memory Memory
 }
 
-// Engine is what copies.
-type Engine uint8
+// engine is what copies.
+type engine uint8
 
 // The engines: a GPU's copy engine, and a kernel on its multiprocessors.
 const (
-	CE Engine = iota
-	SM
+	engineCE engine = iota
+	engineSM
 )
 
-func (e Engine) String() string { return [...]string{"CE", "SM"}[e] }
+func (e engine) String() string { return [...]string{"CE", "SM"}[e] }
 
 // A Flow is a stream of copies from one place to another.
 type Flow struct {
-	From, To Place
+	From, To place
 	By       int // the GPU that does it
-	Engine   Engine
+	Engine   engine
 	Scale    int  // times so many bytes; 0 is 1
 	Both     bool // SM only: the same kernel also copies as much from a second To to a second From
 }
 
-// Timing says how copies are timed.
-type Timing uint8
+// timingKind says how copies are timed.
+type timingKind uint8
 
 // The ways.
 const (
-	// Held: events around copies that wait in the stream until all are enqueued,
+	// whileHeld: events around copies that wait in the stream until all are enqueued,
 	// so that the host has no share in it.
-	Held Timing = iota
-	// Events around copies that are enqueued meanwhile.
-	Events
-	// Stopwatch: of the host, around copies that are enqueued and awaited.
-	Stopwatch
-	// EachCall: of the host, around each synchronous copy, added up.
-	EachCall
+	whileHeld timingKind = iota
+	// byEvents around copies that are enqueued meanwhile.
+	byEvents
+	// byStopwatch: of the host, around copies that are enqueued and awaited.
+	byStopwatch
+	// eachCall: of the host, around each synchronous copy, added up.
+	eachCall
 )
 
 // A Plan is how to measure flows.
@@ -68,7 +68,7 @@ type Plan struct {
 	Samples  int
 	Copies   int // that a sample times, of each flow
 	Warmup   int // copies before those, of each flow and sample
-	Timing   Timing
+	Timing   timingKind
 	Flush    bool // with EachCall, clear the processors' caches before each copy
 	Short    bool // Held: hold for some milliseconds at most, since enqueueing may have to wait for the copies
 	Launches bool // SM: a launch for each copy; otherwise one kernel makes them all
@@ -97,7 +97,7 @@ type GPU struct {
 // A Latency is how to measure the time of one access.
 type Latency struct {
 	By       int // the GPU that reads
-	At       Place
+	At       place
 	Accesses int // of a sample
 	Samples  int
 }
@@ -112,27 +112,27 @@ type Machine interface {
 	Peer(a, b int) error
 	// SetPeer turns direct access between two GPUs on or off, both ways.
 	SetPeer(a, b int, on bool) error
-	// Measure copies. What was copied wrongly is a DataError.
+	// Measure copies. What was copied wrongly is a dataError.
 	Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error)
 	// Latency gives seconds an access, by sample.
 	Latency(ctx context.Context, l Latency) ([]float64, error)
 	Close() error
 }
 
-// A DataError is data that did not arrive as it was sent.
-type DataError struct {
+// A dataError is data that did not arrive as it was sent.
+type dataError struct {
 	Flow  Flow
 	Words int64 // of 8 bytes
 	First int64 // byte
 	Of    int64 // bytes
 }
 
-func (e *DataError) Error() string {
+func (e *dataError) Error() string {
 	return fmt.Sprintf("wrong data: %d words of 8 bytes differ from what was sent, the first at byte %d of %d", e.Words, e.First, e.Of)
 }
 
-// ErrPeer: two GPUs cannot reach each other's memory.
-var ErrPeer = errors.New("no peer access between these GPUs")
+// errPeer: two GPUs cannot reach each other's memory.
+var errPeer = errors.New("no peer access between these GPUs")
 
 // rates turns seconds into GB/s.
 func rates(bytes float64, seconds []float64) []float64 {

@@ -5,6 +5,9 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // WriteMarkdown writes what reports say, one line a family: for documents.
@@ -27,9 +30,9 @@ func WriteMarkdown(w io.Writer, reports []*Report) error {
 // markdown is a family's line. Its verdict is that of its worst cell.
 func (f *Family) markdown() string {
 	var values, efficiencies, rivals, ratios []float64
-	verdict := Verdict("")
+	verdict := judge.Verdict("")
 	for _, c := range f.Cells {
-		verdict = verdict.worse(c.Verdict)
+		verdict = verdict.Worse(c.Verdict)
 		if c.Value == 0 {
 			continue
 		}
@@ -46,18 +49,18 @@ func (f *Family) markdown() string {
 	}
 	peak, rival, ratio := "", "", ""
 	if len(efficiencies) > 0 {
-		peak = fmt.Sprintf("%.0f %%", 100*median(efficiencies))
+		peak = fmt.Sprintf("%.0f %%", 100*stat.Median(efficiencies))
 	}
 	if len(rivals) > 0 {
-		rival, ratio = fmt.Sprintf("%.1f", median(rivals)), fmt.Sprintf("%.3f", median(ratios))
+		rival, ratio = fmt.Sprintf("%.1f", stat.Median(rivals)), fmt.Sprintf("%.3f", stat.Median(ratios))
 	}
 	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %s | %s | %s | %s |\n", f.Title, f.Unit,
-		slices.Min(values), median(values), slices.Max(values), peak, rival, ratio, verdictOr(verdict))
+		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, verdictOr(verdict))
 }
 
-func verdictOr(v Verdict) Verdict {
+func verdictOr(v judge.Verdict) judge.Verdict {
 	if v == "" {
-		return NotApplicable
+		return judge.NotApplicable
 	}
 	return v
 }

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/internal/rig"
 )
 
 // A way is a flow with all that it needs.
 type way struct {
 	Flow
 	*lane
-	rig      *rig
+	machine  *machine
 	dev      *device
 	bytes    int
 	from, to *room
@@ -36,7 +37,7 @@ const impatience = 10e6
 const flushBytes = 256 << 20
 
 // Measure implements Machine.
-func (r *rig) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error) {
+func (r *machine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error) {
 	out := Outcome{Flows: make([][]float64, len(flows))}
 	ways, err := r.ways(flows, p)
 	if err != nil {
@@ -47,11 +48,11 @@ func (r *rig) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error
 			return out, err
 		}
 		switch p.Timing {
-		case Held, Events:
+		case whileHeld, byEvents:
 			err = r.sample(ways, p, &out)
-		case Stopwatch:
+		case byStopwatch:
 			err = stopwatch(ways, p, &out)
-		case EachCall:
+		case eachCall:
 			err = r.eachCall(ctx, ways, p, &out)
 		}
 		if err != nil {
@@ -65,19 +66,19 @@ func (r *rig) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error
 }
 
 // ways finds memory and lanes for flows, and writes test data.
-func (r *rig) ways(flows []Flow, p Plan) ([]*way, error) {
-	used := map[Place]int{}
+func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
+	used := map[place]int{}
 	lanes := map[int]int{}
-	take := func(at Place, bytes int) (*room, error) {
+	take := func(at place, bytes int) (*room, error) {
 		used[at]++
 		return r.room(key{at, used[at] - 1}, bytes)
 	}
 	var ways []*way
 	for _, f := range flows {
-		if p.Timing != EachCall && (f.From.Memory == Pageable || f.To.Memory == Pageable) {
+		if p.Timing != eachCall && (f.From.Memory == Pageable || f.To.Memory == Pageable) {
 			return nil, errors.New("pageable memory is copied by synchronous calls") // others would wait for the stream
 		}
-		w := &way{Flow: f, rig: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
+		w := &way{Flow: f, machine: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
 		halves := []*way{w}
 		if f.Both {
 			w.back = &way{Flow: Flow{From: f.To, To: f.From, By: f.By, Engine: f.Engine}, bytes: w.bytes}
@@ -100,7 +101,7 @@ func (r *rig) ways(flows []Flow, p Plan) ([]*way, error) {
 				return nil, err
 			}
 		}
-		if err := w.dev.context.Bind(); err != nil {
+		if err := w.dev.Bind(); err != nil {
 			return nil, err
 		}
 		var err error
@@ -114,7 +115,7 @@ func (r *rig) ways(flows []Flow, p Plan) ([]*way, error) {
 }
 
 // verify holds what has arrived against what was sent.
-func (r *rig) verify(ways []*way) error {
+func (r *machine) verify(ways []*way) error {
 	for _, w := range ways {
 		for _, h := range []*way{w, w.back} {
 			if h == nil {
@@ -125,7 +126,7 @@ func (r *rig) verify(ways []*way) error {
 				return err
 			}
 			if words != 0 {
-				return &DataError{Flow: h.Flow, Words: words, First: first, Of: int64(h.bytes)}
+				return &dataError{Flow: h.Flow, Words: words, First: first, Of: int64(h.bytes)}
 			}
 		}
 	}
@@ -138,10 +139,10 @@ func (w *way) enqueue(n int, launches bool) error {
 	if n == 0 {
 		return nil
 	}
-	if err := w.dev.context.Bind(); err != nil {
+	if err := w.dev.Bind(); err != nil {
 		return err
 	}
-	if launches && w.Engine == SM {
+	if launches && w.Engine == engineSM {
 		for range n {
 			if err := w.enqueue(1, false); err != nil {
 				return err
@@ -151,9 +152,9 @@ func (w *way) enqueue(n int, launches bool) error {
 	}
 	switch {
 	case w.back != nil:
-		return w.dev.run("copy_both", w.stream, w.bytes/8, uint64(w.to.at), uint64(w.from.at), uint64(w.back.to.at), uint64(w.back.from.at), uint64(w.bytes), uint64(n))
-	case w.Engine == SM:
-		return w.dev.run("copy", w.stream, w.bytes/16, uint64(w.to.at), uint64(w.from.at), uint64(w.bytes), uint64(n))
+		return w.dev.over("copy_both", w.Stream, w.bytes/8, uint64(w.to.at), uint64(w.from.at), uint64(w.back.to.at), uint64(w.back.from.at), uint64(w.bytes), uint64(n))
+	case w.Engine == engineSM:
+		return w.dev.over("copy", w.Stream, w.bytes/16, uint64(w.to.at), uint64(w.from.at), uint64(w.bytes), uint64(n))
 	}
 	for range n {
 		if err := w.copyAsync(); err != nil {
@@ -165,15 +166,15 @@ func (w *way) enqueue(n int, launches bool) error {
 
 func (w *way) copyAsync() error {
 	if w.From.Memory == Device && w.To.Memory == Device && w.From.GPU != w.To.GPU {
-		return driver.CopyPeerAsync(w.to.at, w.rig.devices[w.To.GPU].context, w.from.at, w.rig.devices[w.From.GPU].context, w.bytes, w.stream)
+		return driver.CopyPeerAsync(w.to.at, w.machine.devices[w.To.GPU].Context, w.from.at, w.machine.devices[w.From.GPU].Context, w.bytes, w.Stream)
 	}
-	return driver.CopyAsync(w.to.at, w.from.at, w.bytes, w.stream)
+	return driver.CopyAsync(w.to.at, w.from.at, w.bytes, w.Stream)
 }
 
 // sample times a sample with events. The streams begin together, after their
 // warm-up.
-func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
-	if p.Timing == Held {
+func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
+	if p.Timing == whileHeld {
 		atomic.StoreUint32(r.u32(wordGo), 0)
 		atomic.StoreUint32(r.u32(wordLate), 0)
 	}
@@ -181,7 +182,7 @@ func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
 	defer func() { // no stream stays held, whatever happens
 		open()
 		err = errors.Join(err, wait(ways))
-		if err == nil && p.Timing == Held && !p.Short && atomic.LoadUint32(r.u32(wordLate)) != 0 {
+		if err == nil && p.Timing == whileHeld && !p.Short && atomic.LoadUint32(r.u32(wordLate)) != 0 {
 			err = fmt.Errorf("the copies were not enqueued within 10 s")
 		}
 		if err == nil {
@@ -193,11 +194,11 @@ func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
 		ticks = impatience
 	}
 	for _, w := range ways {
-		if err := w.dev.context.Bind(); err != nil {
+		if err := w.dev.Bind(); err != nil {
 			return err
 		}
-		if p.Timing == Held {
-			if err := w.dev.run("spin", w.stream, 1, uint64(r.words.Ptr)+wordGo, uint64(r.words.Ptr)+wordLate, ticks); err != nil {
+		if p.Timing == whileHeld {
+			if err := w.dev.Run("spin", w.Stream, 1, uint64(r.words.Ptr)+wordGo, uint64(r.words.Ptr)+wordLate, ticks); err != nil {
 				return err
 			}
 		}
@@ -216,7 +217,7 @@ func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
 		if i == 0 {
 			out.Enqueue = append(out.Enqueue, time.Since(from).Seconds())
 		}
-		if err := w.end.Record(w.stream); err != nil {
+		if err := w.End.Record(w.Stream); err != nil {
 			return err
 		}
 	}
@@ -226,15 +227,15 @@ func (r *rig) sample(ways []*way, p Plan, out *Outcome) (err error) {
 // begin lets all streams wait for the first one's begin.
 func begin(ways []*way) error {
 	for i, w := range ways {
-		if err := w.dev.context.Bind(); err != nil {
+		if err := w.dev.Bind(); err != nil {
 			return err
 		}
 		if i > 0 {
-			if err := w.stream.WaitEvent(ways[0].begin); err != nil {
+			if err := w.Stream.WaitEvent(ways[0].Begin); err != nil {
 				return err
 			}
 		}
-		if err := w.begin.Record(w.stream); err != nil {
+		if err := w.Begin.Record(w.Stream); err != nil {
 			return err
 		}
 	}
@@ -244,20 +245,20 @@ func begin(ways []*way) error {
 // finish marks, on the first stream, the end of all.
 func finish(ways []*way) error {
 	first := ways[0]
-	if err := first.dev.context.Bind(); err != nil {
+	if err := first.dev.Bind(); err != nil {
 		return err
 	}
 	for _, w := range ways[1:] {
-		if err := first.stream.WaitEvent(w.end); err != nil {
+		if err := first.Stream.WaitEvent(w.End); err != nil {
 			return err
 		}
 	}
-	return first.all.Record(first.stream)
+	return first.all.Record(first.Stream)
 }
 
 func wait(ways []*way) error {
 	for _, w := range ways {
-		if err := errors.Join(w.dev.context.Bind(), w.stream.Synchronize()); err != nil {
+		if err := errors.Join(w.dev.Bind(), w.Stream.Synchronize()); err != nil {
 			return err
 		}
 	}
@@ -267,21 +268,21 @@ func wait(ways []*way) error {
 // collect reads the marks.
 func collect(ways []*way, out *Outcome) error {
 	for i, w := range ways {
-		if err := w.dev.context.Bind(); err != nil {
+		if err := w.dev.Bind(); err != nil {
 			return err
 		}
-		t, err := driver.Elapsed(w.begin, w.end)
+		t, err := rig.Seconds(w.Begin, w.End)
 		if err != nil {
 			return err
 		}
-		out.Flows[i] = append(out.Flows[i], positive(t))
+		out.Flows[i] = append(out.Flows[i], t)
 	}
 	first := ways[0]
-	if err := first.dev.context.Bind(); err != nil {
+	if err := first.dev.Bind(); err != nil {
 		return err
 	}
-	t, err := driver.Elapsed(first.begin, first.all)
-	out.Total = append(out.Total, positive(t))
+	t, err := rig.Seconds(first.Begin, first.all)
+	out.Total = append(out.Total, t)
 	return err
 }
 
@@ -316,11 +317,11 @@ func stopwatch(ways []*way, p Plan, out *Outcome) error {
 }
 
 // eachCall adds up the times of synchronous copies, one way after the other.
-func (r *rig) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) error {
+func (r *machine) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) error {
 	var total time.Duration
 	for i, w := range ways {
 		d := w.dev
-		if err := d.context.Bind(); err != nil {
+		if err := d.Bind(); err != nil {
 			return err
 		}
 		var all time.Duration
@@ -359,7 +360,7 @@ func (w *way) copyNow() error {
 	return driver.Copy(w.to.at, w.from.at, w.bytes)
 }
 
-func (r *rig) flushCaches(v byte) {
+func (r *machine) flushCaches(v byte) {
 	if r.flush == nil {
 		r.flush = make([]byte, flushBytes)
 	}

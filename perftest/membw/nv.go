@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // What nvbandwidth 0.8 does.
@@ -275,9 +277,10 @@ func (t *nvTest) middle(samples []float64, unit string) float64 {
 		}
 	}
 	if t.Mean {
-		return mean(samples)
+		mean, _ := stat.Moments(samples)
+		return mean
 	}
-	return median(samples)
+	return stat.Median(samples)
 }
 
 // matrix prints one, and keeps it.
@@ -307,12 +310,15 @@ func (t *nvTest) matrix(c testcase, kind matrixKind, cells [][][]float64, doc *n
 		fmt.Fprintln(t.w)
 		doc.Matrix = append(doc.Matrix, texts)
 	}
-	total := sum(all)
+	total := 0.0
+	for _, v := range all {
+		total += v
+	}
 	name := c.name + kind.suffix
 	fmt.Fprintf(t.w, "\nSUM %s %.2f\n", name, total)
 	doc.Description, doc.Sum = kind.title, &total
 	if t.Verbose && len(all) > 0 {
-		least, most, average := slices.Min(all), slices.Max(all), mean(all)
+		least, most, average := slices.Min(all), slices.Max(all), total/float64(len(all))
 		fmt.Fprintf(t.w, "MIN %s %.2f\nMAX %s %.2f\nAVG %s %.2f\n", name, least, name, most, name, average)
 		doc.Min, doc.Max, doc.Average = &least, &most, &average
 	}

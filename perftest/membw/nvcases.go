@@ -28,7 +28,7 @@ var nvCases = makeCases()
 
 func makeCases() []testcase {
 	var out []testcase
-	for _, e := range []Engine{CE, SM} {
+	for _, e := range []engine{engineCE, engineSM} {
 		out = append(out, hostCases(e)...)
 		out = append(out, peerCases(e)...)
 		out = append(out, allHostCases(e)...)
@@ -37,7 +37,7 @@ func makeCases() []testcase {
 	return append(out, testcase{
 		name: "host_device_latency_sm", about: "time of one dependent load of the host's memory by a GPU", latency: true,
 		matrices: one("memory latency SM CPU(row) <-> GPU(column) (ns)"),
-		flows:    func(_ *nvTest, _, g int) []Flow { return []Flow{{From: Place{g, Pinned}, By: g}} },
+		flows:    func(_ *nvTest, _, g int) []Flow { return []Flow{{From: place{g, Pinned}, By: g}} },
 	}, testcase{
 		name: "device_to_device_latency_sm", about: "time of one dependent load of another GPU's memory", latency: true, peers: true, square: true,
 		matrices: one("Device to Device Latency SM GPU(row) <-> GPU(column) (ns)"),
@@ -45,18 +45,18 @@ func makeCases() []testcase {
 	}, testcase{
 		name: "device_local_copy", about: "copies within a GPU by a kernel, bytes counted once",
 		matrices: one("memcpy local GPU(column) bandwidth (GB/s)"),
-		flows:    func(_ *nvTest, _, g int) []Flow { return write(SM)(g, g) },
+		flows:    func(_ *nvTest, _, g int) []Flow { return write(engineSM)(g, g) },
 	})
 }
 
 func one(title string) []matrixKind { return []matrixKind{{title: title}} }
 
 // bandwidthTitle is nvbandwidth's heading of a matrix.
-func bandwidthTitle(e Engine, row, arrow, what string) []matrixKind {
+func bandwidthTitle(e engine, row, arrow, what string) []matrixKind {
 	return one(fmt.Sprintf("memcpy %v %s(row) %s GPU(column) %sbandwidth (GB/s)", e, row, arrow, what))
 }
 
-func low(e Engine) string { return strings.ToLower(e.String()) }
+func low(e engine) string { return strings.ToLower(e.String()) }
 
 // pair leaves out the diagonal and pairs without peer access.
 func pair(f func(i, j int) []Flow) func(*nvTest, int, int) []Flow {
@@ -69,8 +69,8 @@ func pair(f func(i, j int) []Flow) func(*nvTest, int, int) []Flow {
 }
 
 // hostFlow is a copy between host and GPU.
-func hostFlow(e Engine, up bool, g, scale int) Flow {
-	f := Flow{From: gpu(g), To: Place{g, Pinned}, By: g, Engine: e, Scale: scale}
+func hostFlow(e engine, up bool, g, scale int) Flow {
+	f := Flow{From: gpu(g), To: place{g, Pinned}, By: g, Engine: e, Scale: scale}
 	if up {
 		f.From, f.To = f.To, f.From
 	}
@@ -79,9 +79,9 @@ func hostFlow(e Engine, up bool, g, scale int) Flow {
 
 // hostBoth is a copy with load in the other direction: a copy of twice the size
 // beside it, so that it ends later; or the odd warps of the same kernel.
-func hostBoth(e Engine, up bool, g, scale int) []Flow {
+func hostBoth(e engine, up bool, g, scale int) []Flow {
 	f := hostFlow(e, up, g, scale)
-	if e == SM {
+	if e == engineSM {
 		f.Both = true
 		return []Flow{f}
 	}
@@ -96,7 +96,7 @@ func direction(up bool) (name, arrow, about string) {
 	return "device_to_host", "<-", "GPU to host"
 }
 
-func hostCases(e Engine) (out []testcase) {
+func hostCases(e engine) (out []testcase) {
 	for _, both := range []bool{false, true} {
 		for _, up := range []bool{true, false} {
 			name, arrow, about := direction(up)
@@ -113,7 +113,7 @@ func hostCases(e Engine) (out []testcase) {
 	return out
 }
 
-func peerCases(e Engine) (out []testcase) {
+func peerCases(e engine) (out []testcase) {
 	for _, both := range []bool{false, true} {
 		for _, reads := range []bool{true, false} {
 			verb, arrow, by := "write", "<-", write(e)
@@ -136,7 +136,7 @@ func peerCases(e Engine) (out []testcase) {
 }
 
 // threeMatrices are those of both directions and their sum.
-func threeMatrices(e Engine, verb string) []matrixKind {
+func threeMatrices(e engine, verb string) []matrixKind {
 	name := strings.ToUpper(verb[:1]) + verb[1:]
 	kind := func(suffix, what string, value func([]float64) float64) matrixKind {
 		return matrixKind{suffix, bandwidthTitle(e, "GPU", "<->", what+" ")[0].title, value}
@@ -144,11 +144,11 @@ func threeMatrices(e Engine, verb string) []matrixKind {
 	return []matrixKind{
 		kind("_"+verb+"1", name+"1", func(f []float64) float64 { return f[0] }),
 		kind("_"+verb+"2", name+"2", func(f []float64) float64 { return f[1] }),
-		kind("_total", "Total", sum),
+		kind("_total", "Total", func(f []float64) float64 { return f[0] + f[1] }),
 	}
 }
 
-func allHostCases(e Engine) (out []testcase) {
+func allHostCases(e engine) (out []testcase) {
 	for _, up := range []bool{false, true} {
 		for _, both := range []bool{false, true} {
 			_, arrow, about := direction(up)
@@ -180,7 +180,7 @@ func allHostCases(e Engine) (out []testcase) {
 
 // allPeerCases: the one is column g. Reading all from one is one's outbound
 // traffic, as nvbandwidth has it.
-func allPeerCases(e Engine) (out []testcase) {
+func allPeerCases(e engine) (out []testcase) {
 	for _, c := range []struct {
 		name, arrow, about string
 		flow               func(g, o int) []Flow

@@ -108,11 +108,11 @@ func (t *p2pTest) header() {
 // direct says whether a pair is measured with peer access.
 func (t *p2pTest) direct(p2p bool, i, j int) bool { return p2p && i != j && t.Peer(i, j) == nil }
 
-func (t *p2pTest) engine(direct bool) Engine {
+func (t *p2pTest) engine(direct bool) engine {
 	if t.SM && direct {
-		return SM
+		return engineSM
 	}
-	return CE
+	return engineCE
 }
 
 // write, read and both are the copies of a cell.

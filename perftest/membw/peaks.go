@@ -1,13 +1,14 @@
 package membw
 
 import (
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // subject finds out what a GPU should reach: of its model in the data base; of
 // its PCIe slot as the driver describes it, if the model is not there.
-func subject(g GPU, links map[sysfs.BusID]Links, db *platform.DB) Subject {
+func subject(g GPU, links map[sysfs.BusID]nvml.Links, db *platform.DB) Subject {
 	s := Subject{GPU: g}
 	if l, ok := links[g.Bus]; ok {
 		s.Links = &l
@@ -27,8 +28,8 @@ func subject(g GPU, links map[sysfs.BusID]Links, db *platform.DB) Subject {
 	return s
 }
 
-func peaks(g *platform.GPU) Peaks {
-	p := Peaks{Memory: g.MemoryGBps.Value}
+func peaks(g *platform.GPU) peakRates {
+	p := peakRates{Memory: g.MemoryGBps.Value}
 	if g.PCIe != nil {
 		p.PCIe = g.PCIe.UniGBps.Value
 	}

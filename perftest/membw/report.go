@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -17,98 +20,86 @@ const Host = -1
 
 // A Report is what was measured of a node, and what it is worth.
 type Report struct {
-	Schema   int       `json:"schema"`
-	Version  string    `json:"version"` // of the program
-	Host     string    `json:"host"`
-	Time     time.Time `json:"time"`
-	Driver   string    `json:"driver,omitempty"`
-	Bytes    int       `json:"bytes"` // of a copy
-	Samples  int       `json:"samples"`
-	Copies   int       `json:"copies"` // that a sample times
-	Warmup   int       `json:"warmup"` // copies before those
-	GPUs     []Subject `json:"gpus"`
-	Families []Family  `json:"families"`
-	Findings []Finding `json:"findings"`
-	Verdict  Verdict   `json:"verdict"`
+	Schema   int           `json:"schema"`
+	Version  string        `json:"version"` // of the program
+	Host     string        `json:"host"`
+	Time     time.Time     `json:"time"`
+	Driver   string        `json:"driver,omitempty"`
+	Bytes    int           `json:"bytes"` // of a copy
+	Samples  int           `json:"samples"`
+	Copies   int           `json:"copies"` // that a sample times
+	Warmup   int           `json:"warmup"` // copies before those
+	GPUs     []Subject     `json:"gpus"`
+	Families []Family      `json:"families"`
+	Findings []Finding     `json:"findings"`
+	Verdict  judge.Verdict `json:"verdict"`
 }
 
 // A Subject is a GPU with what it should reach.
 type Subject struct {
 	GPU
-	Model string `json:"model,omitempty"` // in the hardware data base; "": not there
-	Peaks Peaks  `json:"peaks"`
-	Links *Links `json:"links,omitempty"` // before the first family; nil: not known
+	Model string      `json:"model,omitempty"` // in the hardware data base; "": not there
+	Peaks peakRates   `json:"peaks"`
+	Links *nvml.Links `json:"links,omitempty"` // before the first family; nil: not known
 }
 
-// Peaks are in GB/s, one direction; 0 is not known.
-type Peaks struct {
+// peakRates are in GB/s, one direction; 0 is not known.
+type peakRates struct {
 	PCIe    float64 `json:"pcie"`
 	NVLink  float64 `json:"nvlink"` // all links together
 	NVLinks int     `json:"nvlinks"`
 	Memory  float64 `json:"memory"` // a copy within the GPU reaches half of it
 }
 
-// Links are what the driver says of a GPU's links.
-type Links struct {
-	PCIDevice string              `json:"-"` // four hex digits
-	PCIeGen   int                 `json:"pcie_gen"`
-	PCIeWidth int                 `json:"pcie_width"`
-	MaxGen    int                 `json:"pcie_max_gen"`
-	MaxWidth  int                 `json:"pcie_max_width"`
-	NVLinks   int                 `json:"nvlinks"` // that are up
-	Peers     map[sysfs.BusID]int `json:"-"`       // links that lead to a GPU without a switch
-	Errors    map[string]uint64   `json:"errors"`  // counters of errors, by name
-}
-
 // A Family is one kind of measurement, of all GPUs or pairs.
 type Family struct {
-	Name    string   `json:"name"`
-	Title   string   `json:"title"`
-	Rule    string   `json:"rule"` // which bytes count
-	Unit    string   `json:"unit"` // "GB/s" or "ns"
-	Limits  Limits   `json:"limits"`
-	Cells   []Cell   `json:"cells"`
-	Changes []Change `json:"changes,omitempty"` // of the GPUs' links meanwhile
-	Seconds float64  `json:"seconds"`           // that it took
+	Name    string       `json:"name"`
+	Title   string       `json:"title"`
+	Rule    string       `json:"rule"` // which bytes count
+	Unit    string       `json:"unit"` // "GB/s" or "ns"
+	Limits  judge.Limits `json:"limits"`
+	Cells   []Cell       `json:"cells"`
+	Changes []linkChange `json:"changes,omitempty"` // of the GPUs' links meanwhile
+	Seconds float64      `json:"seconds"`           // that it took
 }
 
 // A Cell is the measurement of a GPU or a pair. Either there is a value, or an
 // error, or it was not possible.
 type Cell struct {
-	From       int       `json:"from"` // a GPU, or Host
-	To         int       `json:"to"`
-	Value      float64   `json:"value"` // the median of the samples
-	Samples    []float64 `json:"samples"`
-	Reference  float64   `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
-	Efficiency float64   `json:"efficiency,omitempty"` // Value / Reference
-	Verdict    Verdict   `json:"verdict"`
-	Reason     string    `json:"reason,omitempty"` // of a verdict other than pass
-	Limits     *Limits   `json:"limits,omitempty"` // where the family's do not hold
-	Versus     *Rival    `json:"versus,omitempty"`
+	From       int           `json:"from"` // a GPU, or Host
+	To         int           `json:"to"`
+	Value      float64       `json:"value"` // the median of the samples
+	Samples    []float64     `json:"samples"`
+	Reference  float64       `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
+	Efficiency float64       `json:"efficiency,omitempty"` // Value / Reference
+	Verdict    judge.Verdict `json:"verdict"`
+	Reason     string        `json:"reason,omitempty"` // of a verdict other than pass
+	Limits     *judge.Limits `json:"limits,omitempty"` // where the family's do not hold
+	Versus     *rivalCopies  `json:"versus,omitempty"`
 }
 
-// A Rival is the same copies by another way, in turns with ours.
-type Rival struct {
+// A rivalCopies is the same copies by another way, in turns with ours.
+type rivalCopies struct {
 	Way     string    `json:"way"`
 	Value   float64   `json:"value"`
 	Samples []float64 `json:"samples"`
 	Ratio   float64   `json:"ratio"` // ours to the rival's
 }
 
-// A Change is what became of a GPU's links during a family.
-type Change struct {
+// A linkChange is what became of a GPU's links during a family.
+type linkChange struct {
 	GPU        int               `json:"gpu"`
-	Before     Links             `json:"before"`
-	After      Links             `json:"after"`
+	Before     nvml.Links        `json:"before"`
+	After      nvml.Links        `json:"after"`
 	Difference map[string]uint64 `json:"difference"` // of the counters that moved
 }
 
 // A Finding names what is wrong.
 type Finding struct {
-	Family  string  `json:"family"`
-	GPUs    []int   `json:"gpus"`
-	Verdict Verdict `json:"verdict"`
-	Text    string  `json:"text"`
+	Family  string        `json:"family"`
+	GPUs    []int         `json:"gpus"`
+	Verdict judge.Verdict `json:"verdict"`
+	Text    string        `json:"text"`
 }
 
 // Options are how to make a Report.
@@ -121,8 +112,8 @@ type Options struct {
 	Families []string // only those; none: all
 	Versus   bool     // against cuMemcpy
 	DB       *platform.DB
-	Links    func() map[sysfs.BusID]Links // nil: nobody knows
-	Progress func(text string)            // nil: nobody looks
+	Links    func() (map[sysfs.BusID]nvml.Links, error) // nil: they are not known
+	Progress func(text string)                          // nil: nobody looks
 }
 
 // Defaults are good for a node of eight GPUs: the copies are larger than caches,
@@ -136,17 +127,17 @@ func Defaults() Options {
 func Run(ctx context.Context, m Machine, o Options) (*Report, error) {
 	r := &Report{Schema: Schema, Bytes: o.Bytes, Samples: o.Samples, Copies: o.Copies, Warmup: o.Warmup, Findings: []Finding{}}
 	if o.Links == nil {
-		o.Links = func() map[sysfs.BusID]Links { return nil }
+		o.Links = func() (map[sysfs.BusID]nvml.Links, error) { return nil, nil }
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	links := o.Links()
+	links, _ := o.Links() // without an answer they are not known
 	for _, g := range m.GPUs() {
 		r.GPUs = append(r.GPUs, subject(g, links, o.DB))
 	}
 	if err := connect(m, true); err != nil {
-		r.Findings = append(r.Findings, Finding{Verdict: Fail, Text: fmt.Sprintf("peer access: %v", err)})
+		r.Findings = append(r.Findings, Finding{Verdict: judge.Fail, Text: fmt.Sprintf("peer access: %v", err)})
 	}
 	j := &job{Machine: m, Options: o, report: r, links: links}
 	for _, f := range families {
@@ -179,14 +170,14 @@ func connect(m Machine, on bool) error {
 
 // conclude gives the verdict on all.
 func (r *Report) conclude() {
-	r.Verdict = Pass
+	r.Verdict = judge.Pass
 	r.Findings = append(r.Findings, r.linkFindings()...)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			r.Verdict = r.Verdict.worse(c.Verdict)
+			r.Verdict = r.Verdict.Worse(c.Verdict)
 		}
 	}
 	for _, f := range r.Findings {
-		r.Verdict = r.Verdict.worse(f.Verdict)
+		r.Verdict = r.Verdict.Worse(f.Verdict)
 	}
 }

@@ -4,33 +4,34 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/perftest/judge"
+
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
-	"github.com/assay-hpc/assay/harness/sysfs/sysfstest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
 // links is what a driver says of GPUs; each time it is asked, counters may have
 // moved.
-func links(b *bench, moved func(call int, bus sysfs.BusID, l *Links)) func() map[sysfs.BusID]Links {
+func links(b *bench, moved func(call int, bus sysfs.BusID, l *nvml.Links)) func() (map[sysfs.BusID]nvml.Links, error) {
 	call := 0
-	return func() map[sysfs.BusID]Links {
-		out := map[sysfs.BusID]Links{}
+	return func() (map[sysfs.BusID]nvml.Links, error) {
+		out := map[sysfs.BusID]nvml.Links{}
 		for _, g := range b.GPUs() {
-			l := Links{PCIDevice: "2335", PCIeGen: 5, PCIeWidth: 16, MaxGen: 5, MaxWidth: 16, NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_replay": 0}}
+			l := nvml.Links{PCIDevice: "2335", PCIeGen: 5, PCIeWidth: 16, MaxGen: 5, MaxWidth: 16, NVLinks: 18, Errors: map[string]uint64{"pcie_replay": 7, "nvlink_replay": 0}}
 			if moved != nil {
 				moved(call, g.Bus, &l)
 			}
 			out[g.Bus] = l
 		}
 		call++
-		return out
+		return out, nil
 	}
 }
 
@@ -73,8 +74,8 @@ func broken() *bench {
 		return v
 	}
 	b.fail = func(f Flow) error {
-		if f.From == gpu(3) && f.To == gpu(0) && f.Engine == SM {
-			return &DataError{Flow: f, Words: 2, First: 64, Of: 1 << 28}
+		if f.From == gpu(3) && f.To == gpu(0) && f.Engine == engineSM {
+			return &dataError{Flow: f, Words: 2, First: 64, Of: 1 << 28}
 		}
 		return nil
 	}
@@ -84,10 +85,10 @@ func broken() *bench {
 // TestReport: a healthy node passes; the text, the JSON and the table.
 func TestReport(t *testing.T) {
 	r := report(t, h200s(4), nil)
-	if r.Verdict != Pass || len(r.Findings) != 0 {
+	if r.Verdict != judge.Pass || len(r.Findings) != 0 {
 		t.Errorf("%s, %+v", r.Verdict, r.Findings)
 	}
-	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (Peaks{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
+	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (peakRates{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
 		t.Errorf("%+v", r.GPUs[0])
 	}
 	check2 := func(name string, f func(b *strings.Builder) error) {
@@ -112,7 +113,7 @@ func TestReport(t *testing.T) {
 func TestBroken(t *testing.T) {
 	b := broken()
 	r := report(t, b, func(o *Options) {
-		o.Links = links(b, func(call int, bus sysfs.BusID, l *Links) {
+		o.Links = links(b, func(call int, bus sysfs.BusID, l *nvml.Links) {
 			if bus.Bus == 0x38 {
 				l.NVLinks, l.PCIeWidth = 9, 8
 				l.Errors["nvlink_replay"] = uint64(call)
@@ -120,7 +121,7 @@ func TestBroken(t *testing.T) {
 		})
 	})
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || r.Verdict != Fail {
+	if err := r.WriteText(&text); err != nil || r.Verdict != judge.Fail {
 		t.Errorf("%v, %s", err, r.Verdict)
 	}
 	golden.Check(t, "broken.txt", text.String())
@@ -138,7 +139,7 @@ func TestUnknown(t *testing.T) {
 	b.name, b.apart = "NVIDIA Something", [2]int{0, 2}
 	r := report(t, b, func(o *Options) { o.Links = nil })
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || r.Verdict != Pass {
+	if err := r.WriteText(&text); err != nil || r.Verdict != judge.Pass {
 		t.Errorf("%v, %s, %+v", err, r.Verdict, r.Findings)
 	}
 	golden.Check(t, "unknown.txt", text.String())
@@ -156,12 +157,12 @@ func TestPCIePeers(t *testing.T) {
 		return plain(f)
 	}
 	r := report(t, b, func(o *Options) {
-		o.Links = links(b, func(_ int, _ sysfs.BusID, l *Links) { l.NVLinks = 0 })
+		o.Links = links(b, func(_ int, _ sysfs.BusID, l *nvml.Links) { l.NVLinks = 0 })
 		o.Families = []string{"peer_write_ce", "peer_both_sm"}
 	})
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != Pass || c.Limits == nil {
+			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != judge.Pass || c.Limits == nil {
 				t.Errorf("%s: %+v", f.Name, c)
 			}
 		}
@@ -183,36 +184,37 @@ func TestInterrupt(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	l := Limits{Pass: 0.8, Fail: 0.7, MedianWarn: 0.95, MedianFail: 0.85}
+	l := judge.Limits{Pass: 0.8, Fail: 0.7, MedianWarn: 0.95, MedianFail: 0.85}
 	for _, c := range []struct {
-		limits           Limits
+		limits           judge.Limits
 		value, reference float64
 		others           []float64
-		want             Verdict
+		want             judge.Verdict
 	}{
-		{l, 80, 100, nil, Pass},
-		{l, 79, 100, nil, Warn},
-		{l, 70, 100, nil, Warn},
-		{l, 69, 100, nil, Fail},
-		{l, 120, 100, nil, Pass},
-		{l, 69, 0, nil, Pass},                       // nothing is known
-		{l, 69, 0, []float64{69, 100}, Pass},        // two are too few for a median
-		{l, 69, 0, []float64{69, 100, 100}, Fail},   // far behind
-		{l, 90, 100, []float64{90, 100, 100}, Warn}, // behind
-		{l, 75, 100, []float64{75, 75, 75}, Warn},   // all the same, and slow
-		{l, 75, 100, []float64{75, 100, 100}, Fail}, // the worse of both
-		{latencyLimits, 100, 0, []float64{100, 100, 300}, Pass},
-		{latencyLimits, 160, 0, []float64{100, 100, 160}, Warn},
-		{latencyLimits, 301, 0, []float64{100, 100, 301}, Fail},
-		{contentionLimits, 30, 100, nil, Warn}, // shared by design
+		{l, 80, 100, nil, judge.Pass},
+		{l, 79, 100, nil, judge.Warn},
+		{l, 70, 100, nil, judge.Warn},
+		{l, 69, 100, nil, judge.Fail},
+		{l, 120, 100, nil, judge.Pass},
+		{l, 69, 0, nil, judge.Pass},                       // nothing is known
+		{l, 69, 0, []float64{69, 100}, judge.Pass},        // two are too few for a median
+		{l, 69, 0, []float64{69, 100, 100}, judge.Fail},   // far behind
+		{l, 90, 100, []float64{90, 100, 100}, judge.Warn}, // behind
+		{l, 75, 100, []float64{75, 75, 75}, judge.Warn},   // all the same, and slow
+		{l, 75, 100, []float64{75, 100, 100}, judge.Fail}, // the worse of both
+		{latencyLimits, 100, 0, []float64{100, 100, 300}, judge.Pass},
+		{latencyLimits, 160, 0, []float64{100, 100, 160}, judge.Warn},
+		{latencyLimits, 301, 0, []float64{100, 100, 301}, judge.Fail},
+		{contentionLimits, 30, 100, nil, judge.Warn}, // shared by design
 	} {
-		got, why := c.limits.judge(&Cell{Value: c.value, Reference: c.reference}, "GB/s", c.others)
-		if got != c.want || (why == "") != (got == Pass) {
-			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, got, why, c.want)
+		cell := Cell{Value: c.value, Reference: c.reference}
+		cell.judge(c.limits, "GB/s", c.others)
+		if cell.Verdict != c.want || (cell.Reason == "") != (c.want == judge.Pass) {
+			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, cell.Verdict, cell.Reason, c.want)
 		}
 	}
-	for _, c := range []struct{ a, b, want Verdict }{{Pass, Warn, Warn}, {Fail, Warn, Fail}, {NotApplicable, Pass, Pass}, {"", NotApplicable, ""}} {
-		if got := c.a.worse(c.b); got != c.want {
+	for _, c := range []struct{ a, b, want judge.Verdict }{{judge.Pass, judge.Warn, judge.Warn}, {judge.Fail, judge.Warn, judge.Fail}, {judge.NotApplicable, judge.Pass, judge.Pass}, {"", judge.NotApplicable, ""}} {
+		if got := c.a.Worse(c.b); got != c.want {
 			t.Errorf("%q or %q: %q", c.a, c.b, got)
 		}
 	}
@@ -241,9 +243,9 @@ func TestBlame(t *testing.T) {
 		f := Family{Title: "copies", Cells: c.shape.cells(c.n)}
 		for i := range f.Cells {
 			cell := &f.Cells[i]
-			cell.Value, cell.Verdict = 1, Pass
+			cell.Value, cell.Verdict = 1, judge.Pass
 			if c.bad(cell.From, cell.To) {
-				cell.Verdict, cell.Reason = Warn, "slow"
+				cell.Verdict, cell.Reason = judge.Warn, "slow"
 			}
 		}
 		var got []string
@@ -262,27 +264,27 @@ func TestPeaks(t *testing.T) {
 		t.Fatal(err)
 	}
 	bus := func(n uint8) sysfs.BusID { return sysfs.BusID{Bus: n} }
-	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: Peaks{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
+	direct := Subject{GPU: GPU{Bus: bus(1)}, Peaks: peakRates{PCIe: 31, NVLink: 300, NVLinks: 12}, Links: &nvml.Links{NVLinks: 12, Peers: map[sysfs.BusID]int{bus(2): 4}}}
 	for _, c := range []struct {
 		to   Subject
 		want float64
 	}{
 		{Subject{GPU: GPU{Bus: bus(2)}, Peaks: direct.Peaks}, 100}, // four links of twelve
 		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: direct.Peaks}, 31},  // none: over PCIe
-		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: Peaks{PCIe: 31}}, 31},
+		{Subject{GPU: GPU{Bus: bus(3)}, Peaks: peakRates{PCIe: 31}}, 31},
 	} {
 		if got := between(direct, c.to); got != c.want {
 			t.Errorf("%+v: %g; want %g", c.to, got, c.want)
 		}
 	}
-	for rule, limits := range map[string]Limits{
+	for rule, limits := range map[string]judge.Limits{
 		"host_copy_fraction": hostLimits, "memory_traffic_fraction": localLimits, "payload_fraction_of_advertised": peerLimits,
 	} {
 		if want := db.Rules[rule].Low; limits.Pass != want {
 			t.Errorf("cells pass from %g on; %s of the data base is %g", limits.Pass, rule, want)
 		}
 	}
-	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)
+	slot := subject(GPU{Name: "?", Bus: bus(1)}, map[sysfs.BusID]nvml.Links{bus(1): {MaxGen: 4, MaxWidth: 8}}, db)
 	if slot.Peaks.PCIe != 15.5 {
 		t.Errorf("half of a PCIe 4 slot: %+v", slot.Peaks)
 	}
@@ -333,33 +335,6 @@ func TestNear(t *testing.T) {
 	}
 }
 
-// TestLocalities: where a GPU sits is what the kernel says.
-func TestLocalities(t *testing.T) {
-	archive, err := os.ReadFile("../../harness/sysfs/testdata/h200-vm.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	fs := sysfstest.Tree(t, archive)
-	devices, err := fs.PCI()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := localities(fs)
-	gpus := 0
-	for _, d := range devices {
-		if !d.IsGPU() {
-			continue
-		}
-		gpus++
-		if l := got[d.BusID]; l.node != d.NUMANode || l.device != "2335" || l.node >= 0 && l.cpus.Len() == 0 {
-			t.Errorf("%v: %+v", d.BusID, l)
-		}
-	}
-	if gpus == 0 {
-		t.Error("the machine has no GPU")
-	}
-}
-
 // TestCRC: errors that links mend all the time are no finding, unless there are
 // many of them.
 func TestCRC(t *testing.T) {
@@ -368,7 +343,7 @@ func TestCRC(t *testing.T) {
 		up   uint64
 		want int
 	}{{"nvlink_crc_data", 199, 0}, {"nvlink_crc_data", 200, 1}, {"nvlink_crc_flit", 5, 0}, {"nvlink_replay", 1, 1}, {"nvlink_recovery", 1, 1}} {
-		r := &Report{GPUs: make([]Subject, 1), Families: []Family{{Seconds: 2, Changes: []Change{{Difference: map[string]uint64{c.name: c.up}}}}}}
+		r := &Report{GPUs: make([]Subject, 1), Families: []Family{{Seconds: 2, Changes: []linkChange{{Difference: map[string]uint64{c.name: c.up}}}}}}
 		if got := r.counterFindings(); len(got) != c.want {
 			t.Errorf("%s went up by %d in 2 s: %v, want %d findings", c.name, c.up, got, c.want)
 		}

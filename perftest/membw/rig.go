@@ -11,10 +11,11 @@ import (
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/rig"
 )
 
-// A rig is a Machine: all GPUs that the process sees.
-type rig struct {
+// A machine is a Machine: all GPUs that the process sees.
+type machine struct {
 	gpus    []GPU
 	devices []*device
 	rooms   map[key]*room
@@ -26,25 +27,15 @@ type rig struct {
 
 // A device is a GPU with all that is prepared on it.
 type device struct {
-	info    driver.DeviceInfo
-	context *driver.Context
-	module  *driver.Module
-	cpus    sysfs.CPUSet // next to it
-	kernels map[string]*kernel
-	lanes   []*lane
-	wrong   driver.Ptr // two words of 8 bytes, for the kernel check
+	*rig.GPU
+	lanes []*lane
+	wrong driver.Ptr // two words of 8 bytes, for the kernel check
 }
 
-// A kernel is one with its launch.
-type kernel struct {
-	*driver.Launch
-	blocks int // as many as the GPU can hold
-}
-
-// A lane is a stream with its marks.
+// A lane has an event more: the end of all lanes' work.
 type lane struct {
-	stream          driver.Stream
-	begin, end, all driver.Event
+	rig.Lane
+	all driver.Event
 }
 
 // Words of pinned memory that kernels and the host share: where in it they are.
@@ -60,149 +51,93 @@ const threads = 512
 // Open prepares all GPUs. The calling goroutine stays locked to its thread until
 // Close. driver.ErrNoDriver and driver.ErrNoDevice: there are none.
 func Open(fs sysfs.FS, o OpenOptions) (Machine, error) {
-	if err := driver.Init(); err != nil {
-		return nil, err
-	}
-	all, err := driver.Devices()
+	all, err := rig.Find(fs)
 	if err != nil {
 		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, driver.ErrNoDevice
 	}
 	runtime.LockOSThread()
-	r := &rig{rooms: map[key]*room{}, seed: 1, apart: o.NoAffinity}
-	where := localities(fs)
-	for _, info := range all {
-		if err := r.add(info, where); err != nil {
-			return nil, errors.Join(fmt.Errorf("preparing GPU %d: %w", info.Ordinal, err), r.Close())
+	m := &machine{rooms: map[key]*room{}, seed: 1, apart: o.NoAffinity}
+	for _, g := range all {
+		if err := m.add(g); err != nil {
+			return nil, errors.Join(fmt.Errorf("preparing GPU %d: %w", g.Info.Ordinal, err), m.Close())
 		}
 	}
-	if r.words, err = driver.HostAlloc(4096); err != nil {
-		return nil, errors.Join(err, r.Close())
+	if m.words, err = driver.HostAlloc(4096); err != nil {
+		return nil, errors.Join(err, m.Close())
 	}
-	return r, nil
+	return m, nil
 }
 
-// add opens a device.
-func (r *rig) add(info driver.DeviceInfo, where map[sysfs.BusID]locality) error {
-	bus := sysfs.BusID{Domain: uint32(info.PCI.Domain), Bus: uint8(info.PCI.Bus), Device: uint8(info.PCI.Device)}
-	g := GPU{Index: info.Ordinal, Name: info.Name, UUID: info.UUID, Bus: bus, Node: -1}
-	d := &device{info: info, kernels: map[string]*kernel{}}
-	if l, ok := where[bus]; ok {
-		g.Node, g.PCIDevice, d.cpus = l.node, l.device, l.cpus
-		if !r.apart {
-			g.CPUs = l.cpus.String()
-		}
+// add opens a GPU and loads the kernels. Its context becomes current.
+func (m *machine) add(g *rig.GPU) (err error) {
+	known := GPU{Index: g.Info.Ordinal, Name: g.Info.Name, UUID: g.Info.UUID, Bus: g.Bus, PCIDevice: g.PCIDevice, Node: g.Node}
+	if !m.apart {
+		known.CPUs = g.CPUs.String()
 	}
-	var err error
-	if d.context, err = driver.Open(info.Ordinal); err != nil {
+	d := &device{GPU: g}
+	m.gpus, m.devices = append(m.gpus, known), append(m.devices, d)
+	if err := g.Open(); err != nil {
 		return err
 	}
-	r.gpus, r.devices = append(r.gpus, g), append(r.devices, d)
-	return d.prepare()
-}
-
-// prepare loads the kernels. The context becomes current.
-func (d *device) prepare() error {
-	if err := d.context.Bind(); err != nil {
+	if err := g.Load(files, func(dir fs.FS) ([]byte, error) { return ptx(dir, 10*g.Info.ComputeMajor+g.Info.ComputeMinor) },
+		rig.Kernels{Threads: 1, Params: map[string]int{"spin": 3, "chase": 3}},
+		rig.Kernels{Threads: threads, Params: map[string]int{"fill": 3, "check": 4, "copy": 4, "copy_both": 6}},
+	); err != nil {
 		return err
 	}
-	var err error
-	if d.module, err = driver.LoadNewest(files, func(dir fs.FS) ([]byte, error) {
-		return ptx(dir, 10*d.info.ComputeMajor+d.info.ComputeMinor)
-	}); err != nil {
-		return err
-	}
-	for name, params := range map[string]int{"spin": 3, "fill": 3, "check": 4, "copy": 4, "copy_both": 6, "chase": 3} {
-		if err := d.kernel(name, params); err != nil {
-			return err
-		}
-	}
-	d.wrong, err = driver.Malloc(16)
+	d.wrong, err = g.Malloc(16)
 	return err
 }
 
-// kernel prepares one, all of whose parameters have 8 bytes.
-func (d *device) kernel(name string, params int) error {
-	f, err := d.module.Function(name)
-	if err != nil {
-		return err
-	}
-	sizes := make([]int, params)
-	for i := range sizes {
-		sizes[i] = 8
-	}
-	k := &kernel{driver.NewLaunch(f, sizes...), 1}
-	d.kernels[name] = k
-	if name == "spin" || name == "chase" {
-		return nil
-	}
-	perSM, err := f.Occupancy(threads, 0)
-	k.blocks = max(1, perSM*d.info.SMs)
-	k.SetBlock(threads, 1, 1)
-	return err
-}
-
-// run enqueues a kernel, for so many threads at most; the context is current.
-func (d *device) run(name string, s driver.Stream, most int, params ...uint64) error {
-	k := d.kernels[name]
-	for i, p := range params {
-		*(*uint64)(k.Param(i)) = p
-	}
-	k.SetStream(s)
-	if k.blocks > 1 {
-		k.SetGrid(min(k.blocks, max(1, (most+threads-1)/threads)), 1, 1)
-	}
-	return k.Run()
+// over enqueues a kernel of so many threads at most; the context is current.
+func (d *device) over(name string, s driver.Stream, most int, params ...uint64) error {
+	return d.Run(name, s, min(d.Blocks(name), max(1, (most+threads-1)/threads)), params...)
 }
 
 // lane is the device's number i; the context is current.
 func (d *device) lane(i int) (*lane, error) {
 	for len(d.lanes) <= i {
-		l := new(lane)
-		d.lanes = append(d.lanes, l) // to be freed, whatever of it there is
-		var err error
-		if l.stream, err = driver.NewStream(0); err != nil {
+		made, err := d.Lane(0)
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range []*driver.Event{&l.begin, &l.end, &l.all} {
-			if *e, err = driver.NewEvent(driver.Timing); err != nil {
-				return nil, err
-			}
+		all, err := d.Event(driver.Timing)
+		if err != nil {
+			return nil, err
 		}
+		d.lanes = append(d.lanes, &lane{made, all})
 	}
 	return d.lanes[i], nil
 }
 
 // GPUs implements Machine.
-func (r *rig) GPUs() []GPU { return r.gpus }
+func (m *machine) GPUs() []GPU { return m.gpus }
 
 // CUDA implements Machine.
-func (r *rig) CUDA() int { return driver.DriverVersion() }
+func (m *machine) CUDA() int { return driver.DriverVersion() }
 
 // Peer implements Machine.
-func (r *rig) Peer(a, b int) error {
-	if a != b && r.devices[a].context.CanAccessPeer(b) {
+func (m *machine) Peer(a, b int) error {
+	if a != b && m.devices[a].CanAccessPeer(b) {
 		return nil
 	}
-	return ErrPeer
+	return errPeer
 }
 
 // SetPeer implements Machine.
-func (r *rig) SetPeer(a, b int, on bool) error {
+func (m *machine) SetPeer(a, b int, on bool) error {
 	if a == b {
 		return nil
 	}
-	for _, p := range [][2]*device{{r.devices[a], r.devices[b]}, {r.devices[b], r.devices[a]}} {
-		if err := p[0].context.Bind(); err != nil {
+	for _, p := range [][2]*device{{m.devices[a], m.devices[b]}, {m.devices[b], m.devices[a]}} {
+		if err := p[0].Bind(); err != nil {
 			return err
 		}
-		set := p[0].context.DisablePeer
+		set := p[0].DisablePeer
 		if on {
-			set = p[0].context.EnablePeer
+			set = p[0].EnablePeer
 		}
-		if err := set(p[1].context); err != nil {
+		if err := set(p[1].Context); err != nil {
 			return err
 		}
 	}
@@ -210,44 +145,20 @@ func (r *rig) SetPeer(a, b int, on bool) error {
 }
 
 // u32 is one of the shared words.
-func (r *rig) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&r.words.Bytes[at])) }
+func (m *machine) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&m.words.Bytes[at])) }
 
 // Close frees all, and unlocks the thread.
-func (r *rig) Close() error {
+func (m *machine) Close() error {
 	var errs []error
-	for k, m := range r.rooms {
-		errs = append(errs, r.devices[k.place.GPU].context.Bind(), m.free())
+	for k, r := range m.rooms {
+		errs = append(errs, m.devices[k.place.GPU].Bind(), r.free())
 	}
-	if r.words != nil {
-		errs = append(errs, r.words.Free())
+	if m.words != nil {
+		errs = append(errs, m.words.Free())
 	}
-	for _, d := range r.devices {
-		errs = append(errs, d.close())
+	for _, d := range m.devices {
+		errs = append(errs, d.Close())
 	}
 	runtime.UnlockOSThread()
 	return errors.Join(errs...)
-}
-
-func (d *device) close() error {
-	errs := []error{d.context.Bind()}
-	for _, l := range d.lanes {
-		for _, e := range []driver.Event{l.begin, l.end, l.all} {
-			if e != 0 {
-				errs = append(errs, e.Destroy())
-			}
-		}
-		if l.stream != 0 {
-			errs = append(errs, l.stream.Destroy())
-		}
-	}
-	for _, k := range d.kernels {
-		k.Close()
-	}
-	if d.wrong != 0 {
-		errs = append(errs, driver.Free(d.wrong))
-	}
-	if d.module != nil {
-		errs = append(errs, d.module.Unload())
-	}
-	return errors.Join(append(errs, d.context.Close())...)
 }

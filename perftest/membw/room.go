@@ -17,7 +17,7 @@ import (
 // A key names memory that is kept for the next measurement: the place, and which
 // of several there.
 type key struct {
-	place Place
+	place place
 	slot  int
 }
 
@@ -30,12 +30,12 @@ type room struct {
 }
 
 // room is memory of so many bytes at least.
-func (r *rig) room(k key, bytes int) (*room, error) {
+func (r *machine) room(k key, bytes int) (*room, error) {
 	if m := r.rooms[k]; m != nil && m.bytes >= bytes {
 		return m, nil
 	} else if m != nil {
 		delete(r.rooms, k)
-		if err := errors.Join(r.devices[k.place.GPU].context.Bind(), m.free()); err != nil {
+		if err := errors.Join(r.devices[k.place.GPU].Bind(), m.free()); err != nil {
 			return nil, err
 		}
 	}
@@ -49,13 +49,13 @@ func (r *rig) room(k key, bytes int) (*room, error) {
 
 // allocate takes memory from next to the place's GPU, whose context becomes
 // current.
-func (r *rig) allocate(p Place, bytes int) (*room, error) {
+func (r *machine) allocate(p place, bytes int) (*room, error) {
 	d := r.devices[p.GPU]
-	if err := d.context.Bind(); err != nil {
+	if err := d.Bind(); err != nil {
 		return nil, err
 	}
 	m := &room{bytes: bytes}
-	cpus := d.cpus
+	cpus := d.CPUs
 	if r.apart {
 		cpus = sysfs.CPUSet{}
 	}
@@ -97,7 +97,7 @@ func (m *room) free() error {
 
 // fill writes test data to memory of a place: a GPU does, unless it cannot reach
 // it.
-func (r *rig) fill(p Place, m *room, bytes int, seed uint64) error {
+func (r *machine) fill(p place, m *room, bytes int, seed uint64) error {
 	if m.host != nil {
 		fillHost(m.host[:(bytes+7)&^7], seed)
 		return nil
@@ -107,22 +107,22 @@ func (r *rig) fill(p Place, m *room, bytes int, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	if err := d.run("fill", l.stream, bytes/8, uint64(m.at), uint64(bytes), seed); err != nil {
+	if err := d.over("fill", l.Stream, bytes/8, uint64(m.at), uint64(bytes), seed); err != nil {
 		return err
 	}
-	return l.stream.Synchronize()
+	return l.Stream.Synchronize()
 }
 
 // first is the device's first lane; its context becomes current.
-func (r *rig) first(d *device) (*lane, error) {
-	if err := d.context.Bind(); err != nil {
+func (r *machine) first(d *device) (*lane, error) {
+	if err := d.Bind(); err != nil {
 		return nil, err
 	}
 	return d.lane(0)
 }
 
 // check compares memory of a place with test data.
-func (r *rig) check(p Place, m *room, bytes int, seed uint64) (words, first int64, err error) {
+func (r *machine) check(p place, m *room, bytes int, seed uint64) (words, first int64, err error) {
 	if m.host != nil {
 		words, first = checkHost(m.host, bytes, seed)
 		return words, first, nil
@@ -136,10 +136,10 @@ func (r *rig) check(p Place, m *room, bytes int, seed uint64) (words, first int6
 	if err := driver.CopyToDevice(d.wrong, counts); err != nil {
 		return 0, 0, err
 	}
-	if err := d.run("check", l.stream, bytes/8, uint64(m.at), uint64(bytes), seed, uint64(d.wrong)); err != nil {
+	if err := d.over("check", l.Stream, bytes/8, uint64(m.at), uint64(bytes), seed, uint64(d.wrong)); err != nil {
 		return 0, 0, err
 	}
-	if err := errors.Join(l.stream.Synchronize(), driver.CopyFromDevice(counts, d.wrong)); err != nil {
+	if err := errors.Join(l.Stream.Synchronize(), driver.CopyFromDevice(counts, d.wrong)); err != nil {
 		return 0, 0, err
 	}
 	return int64(binary.LittleEndian.Uint64(counts)), int64(binary.LittleEndian.Uint64(counts[8:])) * 8, nil

@@ -134,8 +134,8 @@ func (o *TestOptions) directions(ctx context.Context, m Machine, devices []int, 
 
 // measure gives GB/s; copies within a GPU count twice.
 func (o *TestOptions) measure(ctx context.Context, m Machine, d Direction, g, size int) (float64, error) {
-	host := Place{g, o.Memory}
-	flow, plan, times := Flow{From: host, To: gpu(g), By: g}, Plan{Bytes: size, Samples: 1, Copies: testCopies, Timing: Events}, 1.0
+	host := place{g, o.Memory}
+	flow, plan, times := Flow{From: host, To: gpu(g), By: g}, Plan{Bytes: size, Samples: 1, Copies: testCopies, Timing: byEvents}, 1.0
 	switch {
 	case d == DtoH:
 		flow.From, flow.To = flow.To, flow.From
@@ -144,9 +144,9 @@ func (o *TestOptions) measure(ctx context.Context, m Machine, d Direction, g, si
 	}
 	switch {
 	case o.Memory == Pageable && d != DtoD:
-		plan.Timing, plan.Flush = EachCall, true
+		plan.Timing, plan.Flush = eachCall, true
 	case o.CPUTiming:
-		plan.Timing = Stopwatch
+		plan.Timing = byStopwatch
 	}
 	out, err := m.Measure(ctx, []Flow{flow}, plan)
 	if err != nil {

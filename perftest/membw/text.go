@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // Marks of verdicts, behind a value.
-var marks = map[Verdict]string{Warn: "?", Fail: "!"}
+var marks = map[judge.Verdict]string{judge.Warn: "?", judge.Fail: "!"}
 
 // WriteText writes the report for a person.
 func (r *Report) WriteText(w io.Writer) error {
@@ -106,7 +108,7 @@ func (f *Family) cell(from, to int) *Cell {
 // text is a cell in so many columns: value, fraction of the reference, mark.
 func (c *Cell) text() string {
 	switch {
-	case c.Verdict == NotApplicable:
+	case c.Verdict == judge.NotApplicable:
 		return "N/A      "
 	case c.Value == 0:
 		return "error    "
@@ -202,7 +204,7 @@ func (f *Family) reference() (ref float64) {
 // unable is why cells could not be measured.
 func (f *Family) unable() string {
 	for _, c := range f.Cells {
-		if c.Verdict == NotApplicable {
+		if c.Verdict == judge.NotApplicable {
 			return c.Reason
 		}
 	}
@@ -232,7 +234,7 @@ func (r *Report) writeVersus(b *strings.Builder) {
 func (r *Report) writeEnd(b *strings.Builder) {
 	fmt.Fprintln(b, r.counters())
 	fmt.Fprintf(b, "Verdict: %s", r.Verdict)
-	if r.Verdict.bad() {
+	if r.Verdict.Bad() {
 		b.WriteString(" (? is a warning, ! a failure)")
 	}
 	b.WriteByte('\n')

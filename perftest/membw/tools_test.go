@@ -56,12 +56,12 @@ func TestBandwidthTest(t *testing.T) {
 func TestBandwidthTestMethods(t *testing.T) {
 	for _, c := range []struct {
 		o    TestOptions
-		want Timing
+		want timingKind
 	}{
-		{TestOptions{Memory: Pinned, Directions: []Direction{HtoD}}, Events},
-		{TestOptions{Memory: Pinned, Directions: []Direction{DtoH}, CPUTiming: true}, Stopwatch},
-		{TestOptions{Memory: Pageable, Directions: []Direction{DtoH}}, EachCall},
-		{TestOptions{Memory: Pageable, Directions: []Direction{DtoD}}, Events},
+		{TestOptions{Memory: Pinned, Directions: []Direction{HtoD}}, byEvents},
+		{TestOptions{Memory: Pinned, Directions: []Direction{DtoH}, CPUTiming: true}, byStopwatch},
+		{TestOptions{Memory: Pageable, Directions: []Direction{DtoH}}, eachCall},
+		{TestOptions{Memory: Pageable, Directions: []Direction{DtoD}}, byEvents},
 	} {
 		m := h200s(1)
 		c.o.Sizes = []int{1}
@@ -75,10 +75,10 @@ func TestBandwidthTestMethods(t *testing.T) {
 // TestBandwidthTestFails: wrong data is a failure.
 func TestBandwidthTestFails(t *testing.T) {
 	m := h200s(1)
-	m.fail = func(f Flow) error { return &DataError{Flow: f, Words: 3, First: 8, Of: 32} }
+	m.fail = func(f Flow) error { return &dataError{Flow: f, Words: 3, First: 8, Of: 32} }
 	var b strings.Builder
 	err := RunTest(t.Context(), m, TestOptions{Mode: "quick", Memory: Pinned, Directions: []Direction{HtoD}, Sizes: []int{32}}, &b)
-	var data *DataError
+	var data *dataError
 	if !errors.As(err, &data) || !strings.Contains(b.String(), "Result = FAIL") || !strings.Contains(err.Error(), "3 words of 8 bytes differ from what was sent, the first at byte 8 of 32") {
 		t.Errorf("%v\n%s", err, &b)
 	}
@@ -93,7 +93,7 @@ func TestP2P(t *testing.T) {
 		plain := m.gbps
 		m.gbps = func(f Flow) float64 {
 			if f.From.GPU != f.To.GPU && !m.on[[2]int{f.From.GPU, f.To.GPU}] {
-				if f.Engine == SM {
+				if f.Engine == engineSM {
 					t.Errorf("a kernel without peer access: %+v", f)
 				}
 				return 21.5
@@ -174,8 +174,8 @@ func TestNVForms(t *testing.T) {
 		o.Testcases, o.Prefixes = []string{"0", "device_to_device_memcpy_read_ce", "nosuch", "99"}, []string{"device_local"}
 		m := h200s(1)
 		m.fail = func(f Flow) error {
-			if f.From.GPU == f.To.GPU && f.Engine == SM {
-				return &DataError{Flow: f, Words: 1, First: 0, Of: 8}
+			if f.From.GPU == f.To.GPU && f.Engine == engineSM {
+				return &dataError{Flow: f, Words: 1, First: 0, Of: 8}
 			}
 			return nil
 		}

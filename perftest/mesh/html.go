@@ -67,7 +67,7 @@ func (r *Report) WriteHTML(w io.Writer, v View) error {
 // best is the best of all values, 0 without any.
 func (r *Report) best() (best float64) {
 	for i := range r.Cells {
-		if v := r.Cells[i].Value; v > 0 && (best == 0 || r.better(v, best)) {
+		if v := r.Cells[i].Value; v > 0 && (best == 0 || r.limits().Better(v, best)) {
 			best = v
 		}
 	}
@@ -76,7 +76,7 @@ func (r *Report) best() (best float64) {
 
 func (r *Report) square(c *Cell, best float64, v View) square {
 	unit, _ := r.unit(v)
-	s := square{X: c.To * squareSize, Y: c.From * squareSize, Color: r.color(c, best), Bad: c.Verdict.bad()}
+	s := square{X: c.To * squareSize, Y: c.From * squareSize, Color: r.color(c, best), Bad: c.Verdict.Bad()}
 	text := []string{r.Name(c.From) + " → " + r.Name(c.To)}
 	if c.Value > 0 {
 		text = append(text, r.show(c.Value, v)+" "+unit)

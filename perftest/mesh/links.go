@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // missing finds hosts without a port, and ports that are down and should not be.
 func (r *runner) missing() {
 	for _, text := range r.absent {
-		r.report.Findings = append(r.report.Findings, Finding{Kind: "host", Verdict: Fail, Text: text})
+		r.report.Findings = append(r.report.Findings, Finding{Kind: "host", Verdict: judge.Fail, Text: text})
 	}
 	for _, d := range r.down {
 		v, why := r.whetherDown(d)
@@ -19,7 +21,7 @@ func (r *runner) missing() {
 	}
 }
 
-func states(l Link) string {
+func states(l link) string {
 	if l.Phys != "" && l.Phys != "LinkUp" {
 		return l.State + "/" + l.Phys
 	}
@@ -29,7 +31,7 @@ func states(l Link) string {
 // whetherDown judges a port that is down: many hosts have some that nothing is
 // plugged into. One that was asked for, or that is up on most other hosts, should
 // be up.
-func (r *runner) whetherDown(d downPort) (v Verdict, why string) {
+func (r *runner) whetherDown(d downPort) (v judge.Verdict, why string) {
 	up := 0
 	for _, p := range r.report.Ports {
 		if p.Device == d.port.Device && p.Port == d.port.Port {
@@ -38,17 +40,17 @@ func (r *runner) whetherDown(d downPort) (v Verdict, why string) {
 	}
 	switch {
 	case d.asked:
-		return Fail, ", though it was asked for"
+		return judge.Fail, ", though it was asked for"
 	case up > 0 && 2*up >= len(r.report.Hosts)-len(r.absent):
-		return Fail, fmt.Sprintf("; it is up on %d of %d hosts", up, len(r.report.Hosts))
+		return judge.Fail, fmt.Sprintf("; it is up on %d of %d hosts", up, len(r.report.Hosts))
 	}
-	return Pass, ""
+	return judge.Pass, ""
 }
 
 // links holds each port's link against what it should be, and against itself
 // before.
 func (r *Report) links() (out []Finding) {
-	add := func(i int, v Verdict, format string, a ...any) {
+	add := func(i int, v judge.Verdict, format string, a ...any) {
 		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: v, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
 	}
 	for i := range r.Ports {
@@ -56,15 +58,15 @@ func (r *Report) links() (out []Finding) {
 		usual, of := r.usual(i)
 		switch {
 		case p.Expected > 0 && p.Before.Gbit < p.Expected && p.Hardware:
-			add(i, Fail, "the link is at %v; %g Gb/s are expected", p.Before, p.Expected)
+			add(i, judge.Fail, "the link is at %v; %g Gb/s are expected", p.Before, p.Expected)
 		case usual.Gbit > p.Before.Gbit:
-			add(i, Fail, "the link is at %v; %d like it are at %v", p.Before, of, usual)
+			add(i, judge.Fail, "the link is at %v; %d like it are at %v", p.Before, of, usual)
 		}
 		switch {
 		case p.After.State != p.Before.State:
-			add(i, Fail, "the link was %s before and is %s now", p.Before.State, states(p.After))
+			add(i, judge.Fail, "the link was %s before and is %s now", p.Before.State, states(p.After))
 		case p.After != p.Before:
-			add(i, Fail, "the link was at %v before and is at %v now", p.Before, p.After)
+			add(i, judge.Fail, "the link was at %v before and is at %v now", p.Before, p.After)
 		}
 	}
 	return out
@@ -72,10 +74,10 @@ func (r *Report) links() (out []Finding) {
 
 // usual is the link that most ports have that are like a port: of the same
 // device and number on other hosts, or else all others. Zero: no majority.
-func (r *Report) usual(port int) (Link, int) {
+func (r *Report) usual(port int) (link, int) {
 	p := &r.Ports[port]
-	pick := func(like func(q *Port) bool) (best Link, n int) {
-		count := map[Link]int{}
+	pick := func(like func(q *Port) bool) (best link, n int) {
+		count := map[link]int{}
 		total := 0
 		for i := range r.Ports {
 			if q := &r.Ports[i]; i != port && q.Hardware && like(q) {
@@ -88,7 +90,7 @@ func (r *Report) usual(port int) (Link, int) {
 				return l, k
 			}
 		}
-		return Link{}, 0
+		return link{}, 0
 	}
 	if l, n := pick(func(q *Port) bool { return q.Device == p.Device && q.Port == p.Port && q.Host != p.Host }); n > 0 {
 		return l, n
@@ -100,7 +102,7 @@ func (r *Report) usual(port int) (Link, int) {
 // verdict.
 func (r *Report) increased() (out []Finding) {
 	for i := range r.Ports {
-		texts := map[Verdict][]string{}
+		texts := map[judge.Verdict][]string{}
 		for _, name := range sortedKeys(r.Ports[i].Counters) {
 			m, ok := watched(name)
 			if !ok {
@@ -108,7 +110,7 @@ func (r *Report) increased() (out []Finding) {
 			}
 			texts[m.verdict] = append(texts[m.verdict], fmt.Sprintf("%s +%d (%s)", name, r.Ports[i].Counters[name], m.text))
 		}
-		for _, v := range []Verdict{Fail, Warn, Pass} {
+		for _, v := range []judge.Verdict{judge.Fail, judge.Warn, judge.Pass} {
 			if len(texts[v]) > 0 {
 				out = append(out, Finding{Kind: "counter", Ports: []int{i}, Verdict: v, Text: r.Name(i) + ": " + strings.Join(texts[v], ", ")})
 			}
@@ -119,4 +121,6 @@ func (r *Report) increased() (out []Finding) {
 }
 
 // order puts the worst first.
-func order(v Verdict) int { return slices.Index([]Verdict{Fail, Warn, Pass}, v) }
+func order(v judge.Verdict) int {
+	return slices.Index([]judge.Verdict{judge.Fail, judge.Warn, judge.Pass}, v)
+}

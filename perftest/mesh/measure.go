@@ -20,7 +20,7 @@ var meeting = 20 * time.Second
 const farewell = time.Second
 
 // measure carries out the steps. A cell that has an error is not tried again.
-func (r *runner) measure(ctx context.Context, steps [][]Flow) error {
+func (r *runner) measure(ctx context.Context, steps [][]flow) error {
 	for i, step := range steps {
 		if r.o.Progress != nil {
 			r.o.Progress(Progress{i + 1, len(steps), r.names(step)})
@@ -34,7 +34,7 @@ func (r *runner) measure(ctx context.Context, steps [][]Flow) error {
 	return nil
 }
 
-func (r *runner) names(step []Flow) (out []string) {
+func (r *runner) names(step []flow) (out []string) {
 	for _, f := range step {
 		out = append(out, r.report.Name(f.From)+" → "+r.report.Name(f.To))
 	}
@@ -42,7 +42,7 @@ func (r *runner) names(step []Flow) (out []string) {
 }
 
 // sound are the flows without an error. All ranks know the same of them.
-func (r *runner) sound(step []Flow) (out []Flow) {
+func (r *runner) sound(step []flow) (out []flow) {
 	for _, f := range step {
 		if r.report.Cell(f.From, f.To).Error == "" {
 			out = append(out, f)
@@ -53,14 +53,14 @@ func (r *runner) sound(step []Flow) (out []Flow) {
 
 // client is the port that a flow's client has: it starts each message, and with
 // reads the data comes to it.
-func (r *runner) client(f Flow) int {
+func (r *runner) client(f flow) int {
 	if r.o.Config.Operation == probe.Read {
 		return f.To
 	}
 	return f.From
 }
 
-func (r *runner) server(f Flow) int { return f.From + f.To - r.client(f) }
+func (r *runner) server(f flow) int { return f.From + f.To - r.client(f) }
 
 // A listening is where a flow's server waits, or why it does not.
 type listening struct {
@@ -93,7 +93,7 @@ func (w waiting) result(clientFailed bool) side {
 }
 
 // sample measures the flows once, all at a time.
-func (r *runner) sample(ctx context.Context, flows []Flow) error {
+func (r *runner) sample(ctx context.Context, flows []flow) error {
 	if len(flows) == 0 {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (r *runner) of(all []map[int]side, port, place int) side {
 }
 
 // serve starts the servers of this process's ports, and says where they listen.
-func (r *runner) serve(ctx context.Context, flows []Flow) (map[int]waiting, map[int]listening) {
+func (r *runner) serve(ctx context.Context, flows []flow) (map[int]waiting, map[int]listening) {
 	servers, addrs := map[int]waiting{}, map[int]listening{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -166,7 +166,7 @@ func (r *runner) serve(ctx context.Context, flows []Flow) (map[int]waiting, map[
 }
 
 // listen starts one server, at a port that the system chooses.
-func (r *runner) listen(ctx context.Context, f Flow) (port int, w waiting, err error) {
+func (r *runner) listen(ctx context.Context, f flow) (port int, w waiting, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c := r.config(r.server(f))
 	c.Port = 0
@@ -239,7 +239,7 @@ func (r *runner) run(ctx context.Context, c probe.Config, ev probe.Events) (*pro
 }
 
 // connect runs the clients of this process's ports, all at once.
-func (r *runner) connect(ctx context.Context, flows []Flow, at map[int]listening) map[int]side {
+func (r *runner) connect(ctx context.Context, flows []flow, at map[int]listening) map[int]side {
 	out := map[int]side{} // by the flow's place
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -258,7 +258,7 @@ func (r *runner) connect(ctx context.Context, flows []Flow, at map[int]listening
 	return out
 }
 
-func (r *runner) askOne(ctx context.Context, f Flow, port int) side {
+func (r *runner) askOne(ctx context.Context, f flow, port int) side {
 	from, to := r.client(f), r.report.Ports[r.server(f)]
 	c := r.config(from)
 	c.Host, c.Port = r.hellos[to.Rank].Addr, port
@@ -315,7 +315,7 @@ func bytesOf(out *probe.Outcome) uint64 {
 }
 
 // take puts what both ends of a flow told, mine the client, into its cells.
-func (r *runner) take(f Flow, at listening, mine, theirs side) {
+func (r *runner) take(f flow, at listening, mine, theirs side) {
 	client, server := r.client(f), r.server(f)
 	if mine.Bytes > 0 { // of datagrams it depends on the MTU
 		r.report.Bytes = mine.Bytes

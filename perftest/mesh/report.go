@@ -5,29 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/assay-hpc/assay/harness/stat"
+	"github.com/assay-hpc/assay/perftest/judge"
 )
 
-// Schema is the version of the Report's JSON: fields are added without a new one,
+// schema is the version of the Report's JSON: fields are added without a new one,
 // and change or go only with one.
-const Schema = 1
-
-// A Verdict is what is thought of something.
-type Verdict string
-
-const (
-	Pass Verdict = "pass"
-	Warn Verdict = "warn"
-	Fail Verdict = "fail"
-)
-
-// worse is the worse of two.
-func (v Verdict) worse(w Verdict) Verdict {
-	rank := func(v Verdict) int { return slices.Index([]Verdict{Pass, Warn, Fail}, v) }
-	if rank(w) > rank(v) {
-		return w
-	}
-	return v
-}
+const schema = 1
 
 // A Report is what was measured, as JSON: bandwidths in bytes a second,
 // latencies in nanoseconds.
@@ -44,11 +29,11 @@ type Report struct {
 	Typical float64 `json:"typical"` // what the cells are held against; 0: too few
 	Rounds  int     `json:"rounds"`
 
-	Hosts    []string  `json:"hosts"`
-	Ports    []Port    `json:"ports"`
-	Cells    []Cell    `json:"cells"`
-	Findings []Finding `json:"findings"`
-	Verdict  Verdict   `json:"verdict"`
+	Hosts    []string      `json:"hosts"`
+	Ports    []Port        `json:"ports"`
+	Cells    []Cell        `json:"cells"`
+	Findings []Finding     `json:"findings"`
+	Verdict  judge.Verdict `json:"verdict"`
 }
 
 // A Port takes part.
@@ -61,15 +46,15 @@ type Port struct {
 	LinkType string  `json:"link_type,omitempty"`
 	Hardware bool    `json:"hardware"`                 // no soft RoCE
 	Expected float64 `json:"expected_gbits,omitempty"` // what its rate should be
-	Before   Link    `json:"before"`
-	After    Link    `json:"after"`
+	Before   link    `json:"before"`
+	After    link    `json:"after"`
 	// Counters are what those went up by that tell of errors or congestion, from
 	// before the first measurement to after the last.
 	Counters map[string]uint64 `json:"counters"`
 }
 
-// A Link is a port's state.
-type Link struct {
+// A link is a port's state.
+type link struct {
 	State string  `json:"state"` // ACTIVE
 	Phys  string  `json:"physical_state,omitempty"`
 	Gbit  float64 `json:"gbits"`
@@ -77,7 +62,7 @@ type Link struct {
 	Speed string  `json:"speed,omitempty"` // NDR
 }
 
-func (l Link) String() string {
+func (l link) String() string {
 	s := fmt.Sprintf("%g Gb/s", l.Gbit)
 	if l.Lanes > 0 {
 		s += fmt.Sprintf(" (%dX", l.Lanes)
@@ -91,15 +76,15 @@ func (l Link) String() string {
 
 // A Cell is what was measured from one port to another.
 type Cell struct {
-	From      int       `json:"from"` // indices into Report.Ports
-	To        int       `json:"to"`
-	Round     int       `json:"round"`
-	Value     float64   `json:"value"` // median of the samples; 0: none
-	Samples   []float64 `json:"samples"`
-	Reference float64   `json:"reference,omitempty"` // what the slower port's rate allows, bytes a second
-	Verdict   Verdict   `json:"verdict"`
-	Reason    string    `json:"reason,omitempty"`
-	Error     string    `json:"error,omitempty"`
+	From      int           `json:"from"` // indices into Report.Ports
+	To        int           `json:"to"`
+	Round     int           `json:"round"`
+	Value     float64       `json:"value"` // median of the samples; 0: none
+	Samples   []float64     `json:"samples"`
+	Reference float64       `json:"reference,omitempty"` // what the slower port's rate allows, bytes a second
+	Verdict   judge.Verdict `json:"verdict"`
+	Reason    string        `json:"reason,omitempty"`
+	Error     string        `json:"error,omitempty"`
 	// What the two ports' counters went up by meanwhile.
 	FromCounters map[string]uint64 `json:"from_counters,omitempty"`
 	ToCounters   map[string]uint64 `json:"to_counters,omitempty"`
@@ -107,11 +92,11 @@ type Cell struct {
 
 // A Finding names what is to blame.
 type Finding struct {
-	Kind    string  `json:"kind"`            // "port", "host", "path", "all", "link" or "counter"
-	Ports   []int   `json:"ports,omitempty"` // indices into Report.Ports
-	Hosts   []int   `json:"hosts,omitempty"` // indices into Report.Hosts
-	Verdict Verdict `json:"verdict"`
-	Text    string  `json:"text"`
+	Kind    string        `json:"kind"`            // "port", "host", "path", "all", "link" or "counter"
+	Ports   []int         `json:"ports,omitempty"` // indices into Report.Ports
+	Hosts   []int         `json:"hosts,omitempty"` // indices into Report.Hosts
+	Verdict judge.Verdict `json:"verdict"`
+	Text    string        `json:"text"`
 }
 
 // Latency reports whether values are times, of which less is better.
@@ -133,13 +118,16 @@ func (p *Port) Short() string {
 
 // Cell is the one from a port to another; nil if there is none.
 func (r *Report) Cell(from, to int) *Cell {
-	i, ok := slices.BinarySearchFunc(r.Cells, Flow{from, to}, func(c Cell, f Flow) int {
+	if i, ok := r.cell(from, to); ok {
+		return &r.Cells[i]
+	}
+	return nil
+}
+
+func (r *Report) cell(from, to int) (int, bool) {
+	return slices.BinarySearchFunc(r.Cells, flow{from, to}, func(c Cell, f flow) int {
 		return cmp.Or(cmp.Compare(c.From, f.From), cmp.Compare(c.To, f.To))
 	})
-	if !ok {
-		return nil
-	}
-	return &r.Cells[i]
 }
 
 // sortCells brings them into the order of rows and columns.
@@ -154,21 +142,11 @@ func (r *Report) finish() {
 	r.sortCells()
 	for i := range r.Cells {
 		c := &r.Cells[i]
-		c.Value = median(c.Samples)
+		if c.Value = 0; len(c.Samples) > 0 {
+			c.Value = stat.Median(c.Samples)
+		}
 	}
 	r.judge()
-}
-
-// median is 0 without values.
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	s := slices.Sorted(slices.Values(v))
-	if n := len(s); n%2 == 0 {
-		return (s[n/2-1] + s[n/2]) / 2
-	}
-	return s[len(s)/2]
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -188,7 +188,7 @@ func (r *runner) meet(ctx context.Context) (err error) {
 func (r *runner) enlist() error {
 	c := &r.o.Config
 	r.report = &Report{
-		Schema: Schema, Tool: c.Tool(), Pattern: r.o.Pattern, Serial: r.o.Serial, Both: c.Bidirectional, Bytes: c.LargestSize(0), QPs: c.QPs, Samples: r.o.Samples,
+		Schema: schema, Tool: c.Tool(), Pattern: r.o.Pattern, Serial: r.o.Serial, Both: c.Bidirectional, Bytes: c.LargestSize(0), QPs: c.QPs, Samples: r.o.Samples,
 		Unit: "bytes_per_second", Ports: []Port{}, Cells: []Cell{}, Findings: []Finding{},
 	}
 	if c.Measure == probe.Latency {
@@ -288,7 +288,7 @@ func (r *runner) enough() error {
 }
 
 // plan makes the steps: what is measured at once.
-func (r *runner) plan() ([][]Flow, error) {
+func (r *runner) plan() ([][]flow, error) {
 	var hosts []int
 	for _, p := range r.report.Ports {
 		hosts = append(hosts, p.Host)
@@ -314,7 +314,7 @@ func (r *runner) plan() ([][]Flow, error) {
 
 // A seen is a port as it is at a time.
 type seen struct {
-	Link     Link
+	Link     link
 	Counters map[string]uint64
 	Problem  string
 }
@@ -328,7 +328,7 @@ func (r *runner) look(ctx context.Context) (map[int]seen, error) {
 			continue
 		}
 		p := &r.report.Ports[i]
-		s := seen{Link: Link{State: "gone"}, Counters: r.counters(i)}
+		s := seen{Link: link{State: "gone"}, Counters: r.counters(i)}
 		if err != nil {
 			s.Problem = err.Error()
 		}

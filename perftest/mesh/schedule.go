@@ -20,8 +20,8 @@ const (
 // Patterns are all of them.
 func Patterns() []Pattern { return []Pattern{AllPairs, Rail, Ring, Bisection, Loopback, Self} }
 
-// PatternNames lists them for a person.
-func PatternNames() string {
+// patternNames lists them for a person.
+func patternNames() string {
 	var names []string
 	for _, p := range Patterns() {
 		names = append(names, string(p))
@@ -57,7 +57,7 @@ func Schedule(p Pattern, hosts []int) ([][]Pair, error) {
 	case Self:
 		return self(len(hosts)), nil
 	}
-	return nil, fmt.Errorf("there is no pattern %q; there are %s", p, PatternNames())
+	return nil, fmt.Errorf("there is no pattern %q; there are %s", p, patternNames())
 }
 
 // groupsOf are the ports of each host, hosts in the order in which they come.
@@ -207,28 +207,28 @@ func filled(rounds [][]Pair) (out [][]Pair) {
 	return out
 }
 
-// A Flow is a measurement: data goes from one port to another. Of a test in both
+// A flow is a measurement: data goes from one port to another. Of a test in both
 // directions it is both.
-type Flow struct{ From, To int }
+type flow struct{ From, To int }
 
 // steps are what is measured at once, one after the other: of each round the
 // one direction and then the other, or with both both; serial is one flow at a
 // time.
-func steps(rounds [][]Pair, both, serial bool) (out [][]Flow) {
+func steps(rounds [][]Pair, both, serial bool) (out [][]flow) {
 	for _, round := range rounds {
-		var there, back []Flow
+		var there, back []flow
 		for _, p := range round {
-			there = append(there, Flow{p.A, p.B})
+			there = append(there, flow{p.A, p.B})
 			if p.A != p.B && !both {
-				back = append(back, Flow{p.B, p.A})
+				back = append(back, flow{p.B, p.A})
 			}
 		}
-		for _, step := range [][]Flow{there, back} {
+		for _, step := range [][]flow{there, back} {
 			switch {
 			case len(step) == 0:
 			case serial:
 				for _, f := range step {
-					out = append(out, []Flow{f})
+					out = append(out, []flow{f})
 				}
 			default:
 				out = append(out, step)

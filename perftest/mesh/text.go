@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // A View is how a report is shown to a person.
@@ -25,7 +27,7 @@ func (r *Report) unit(v View) (name string, size float64) {
 }
 
 // marks stand behind a value.
-var marks = map[Verdict]string{Warn: "?", Fail: "!"}
+var marks = map[judge.Verdict]string{judge.Warn: "?", judge.Fail: "!"}
 
 // widest is for how many ports the text has the whole matrix; of more it has that
 // of the hosts.
@@ -184,7 +186,7 @@ func (r *Report) writeHosts(b *strings.Builder, v View) {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		at := [2]int{r.Ports[c.From].Host, r.Ports[c.To].Host}
-		if w := worst[at]; w == nil || c.Value == 0 || w.Value != 0 && r.better(w.Value, c.Value) {
+		if w := worst[at]; w == nil || c.Value == 0 || w.Value != 0 && r.limits().Better(w.Value, c.Value) {
 			worst[at] = c
 		}
 	}
@@ -207,21 +209,21 @@ func (r *Report) writeHosts(b *strings.Builder, v View) {
 func (r *Report) writeFindings(b *strings.Builder) {
 	for _, f := range r.Findings {
 		word := string(f.Verdict)
-		if f.Verdict == Pass {
+		if f.Verdict == judge.Pass {
 			word = "note"
 		}
 		fmt.Fprintf(b, "%s: %s\n", word, f.Text)
 	}
-	n := map[Verdict]int{}
+	n := map[judge.Verdict]int{}
 	for _, c := range r.Cells {
 		n[c.Verdict]++
 	}
-	fmt.Fprintf(b, "%s: of %d measurements %d passed", r.Verdict, len(r.Cells), n[Pass])
-	if n[Warn] > 0 {
-		fmt.Fprintf(b, ", %d are suspect (?)", n[Warn])
+	fmt.Fprintf(b, "%s: of %d measurements %d passed", r.Verdict, len(r.Cells), n[judge.Pass])
+	if n[judge.Warn] > 0 {
+		fmt.Fprintf(b, ", %d are suspect (?)", n[judge.Warn])
 	}
-	if n[Fail] > 0 {
-		fmt.Fprintf(b, ", %d failed (!)", n[Fail])
+	if n[judge.Fail] > 0 {
+		fmt.Fprintf(b, ", %d failed (!)", n[judge.Fail])
 	}
 	b.WriteByte('\n')
 }

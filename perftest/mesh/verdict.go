@@ -4,26 +4,25 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/assay-hpc/assay/perftest/judge"
 )
 
-// limits are what a value is held against: fractions of what the port's rate
-// allows, and of what is typical in this mesh. Of latencies they are multiples.
-type limits struct{ pass, fail, warnTypical, failTypical float64 }
-
+// Values are held against what the port's rate allows, and what is typical in this mesh.
 var (
 	// Healthy links carry 0.92 (RoCE with small MTUs) to 0.98 of their rate.
-	bandwidthLimits = limits{pass: 0.88, fail: 0.75, warnTypical: 0.93, failTypical: 0.80}
+	bandwidthLimits = judge.Limits{Pass: 0.88, Fail: 0.75, MedianWarn: 0.93, MedianFail: 0.80}
 	// Both directions share the slot and the memory of a host.
-	bothLimits = limits{pass: 0.75, fail: 0.5, warnTypical: 0.90, failTypical: 0.75}
+	bothLimits = judge.Limits{Pass: 0.75, Fail: 0.5, MedianWarn: 0.90, MedianFail: 0.75}
 	// Switches between add to it: a few hundred nanoseconds each.
-	latencyLimits = limits{warnTypical: 1.5, failTypical: 3}
+	latencyLimits = judge.Limits{MedianWarn: 1.5, MedianFail: 3, Lower: true}
 )
 
 // lineRate is the size of messages, in bytes, from which a port's rate should be
 // reached.
 const lineRate = 32 << 10
 
-func (r *Report) limits() limits {
+func (r *Report) limits() judge.Limits {
 	switch {
 	case r.Latency():
 		return latencyLimits
@@ -50,20 +49,12 @@ func (r *Report) reference(c *Cell) float64 {
 	return least * 1e9 / 8
 }
 
-// better reports whether a is a better value than b.
-func (r *Report) better(a, b float64) bool {
-	if r.Latency() {
-		return a < b
-	}
-	return a > b
-}
-
 // typical is the median of the ports' best values. A single slow port or host
 // spoils up to half of all cells and more, but only its own best. Of two in the
 // middle it is the better one, as half the ports may be spoilt by the pairs they
 // are in. Of fewer than three ports with a value there is none.
 func (r *Report) typical(value func(c *Cell) float64) float64 {
-	best := make([]float64, len(r.Ports))
+	best, better := make([]float64, len(r.Ports)), r.limits().Better
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		v := value(c)
@@ -71,7 +62,7 @@ func (r *Report) typical(value func(c *Cell) float64) float64 {
 			continue
 		}
 		for _, p := range []int{c.From, c.To} {
-			if best[p] == 0 || r.better(v, best[p]) {
+			if best[p] == 0 || better(v, best[p]) {
 				best[p] = v
 			}
 		}
@@ -111,51 +102,24 @@ func (r *Report) judge() {
 	r.Findings = append(r.Findings, r.links()...)
 	r.Findings = append(r.Findings, r.blame()...)
 	r.Findings = append(r.Findings, r.increased()...)
-	r.Verdict = Pass
+	r.Verdict = judge.Pass
 	for _, f := range r.Findings {
-		r.Verdict = r.Verdict.worse(f.Verdict)
+		r.Verdict = r.Verdict.Worse(f.Verdict)
 	}
 }
 
-func (r *Report) judgeCell(c *Cell, typical float64) (v Verdict, why string) {
-	l := r.limits()
+func (r *Report) judgeCell(c *Cell, typical float64) (v judge.Verdict, why string) {
 	switch {
 	case c.Error != "":
-		return Fail, c.Error
+		return judge.Fail, c.Error
 	case c.Value == 0:
-		return Fail, "it was not measured"
+		return judge.Fail, "it was not measured"
 	}
-	v = Pass
-	note := func(got Verdict, format string, a ...any) {
-		if v.worse(got) != v {
-			v, why = got, fmt.Sprintf(format, a...)
-		}
-	}
-	if c.Reference > 0 {
-		part := c.Value / c.Reference
-		text := func(got Verdict) {
-			note(got, "%s is %.0f %% of the port's rate; %.0f %% or more is expected", r.format(c.Value), 100*part, 100*l.pass)
-		}
-		switch {
-		case part < l.fail:
-			text(Fail)
-		case part < l.pass:
-			text(Warn)
-		}
-	}
-	if typical == 0 {
-		return v, why
-	}
-	ratio := c.Value / typical
-	beyond := func(limit float64) bool { return r.better(limit, ratio) }
-	const text = "%s is %.2f times what is typical here, %s"
-	switch {
-	case beyond(l.failTypical):
-		note(Fail, text, r.format(c.Value), ratio, r.format(typical))
-	case beyond(l.warnTypical):
-		note(Warn, text, r.format(c.Value), ratio, r.format(typical))
-	}
-	return v, why
+	return r.limits().Judge(c.Value, c.Reference, typical, judge.Words{
+		Value:     r.format,
+		Reference: func(float64) string { return "the port's rate" },
+		Usual:     func(v float64) string { return "what is typical here, " + r.format(v) },
+	})
 }
 
 // format is a value for findings, in the unit that JSON does not decide.
@@ -166,181 +130,119 @@ func (r *Report) format(v float64) string {
 	return fmt.Sprintf("%.2f GB/s", v/1e9)
 }
 
-func (v Verdict) bad() bool { return v == Warn || v == Fail }
-
-// A suspect is a part of the mesh all of whose cells are bad.
+// A suspect is a part of the mesh, as findings name it.
 type suspect struct {
+	judge.Suspect
 	kind  string
 	what  string
-	ports []int
 	hosts []int
-	ways  []int // of its ports' cells: those that go out, those that come in
 }
 
-// The ways of a port's cells.
-const (
-	sending = iota
-	receiving
-)
-
-// ends are the cells by port and way: how many are good, and which ones are bad,
-// as indices into Report.Cells.
-type ends struct {
-	good [2][]int
-	bad  [2][][]int
-}
-
-func (r *Report) ends() (e ends) {
-	for way := range e.bad {
-		e.good[way], e.bad[way] = make([]int, len(r.Ports)), make([][]int, len(r.Ports))
-	}
-	for i := range r.Cells {
+func (r *Report) matrix() *judge.Matrix {
+	return &judge.Matrix{Members: len(r.Ports), Cells: len(r.Cells), Limits: r.limits(), Cell: func(i int) (int, int, float64, judge.Verdict) {
 		c := &r.Cells[i]
-		for way, port := range [...]int{sending: c.From, receiving: c.To} {
-			if c.Verdict.bad() {
-				e.bad[way][port] = append(e.bad[way][port], i)
-			} else {
-				e.good[way][port]++
-			}
-		}
-	}
-	return e
-}
-
-// of is a suspect's cells, in their order; none if one of them is good.
-func (e *ends) of(s *suspect) (cells []int) {
-	for _, way := range s.ways {
-		for _, p := range s.ports {
-			if e.good[way][p] > 0 {
-				return nil
-			}
-			cells = append(cells, e.bad[way][p]...)
-		}
-	}
-	slices.Sort(cells)
-	return slices.Compact(cells)
+		return c.From, c.To, c.Value, c.Verdict
+	}}
 }
 
 // blame goes through the bad cells: a host all of whose ports are slow, a port
 // that is slow with everyone, or in one direction, and what is left is single
-// paths. Whoever explains most comes first; what it explains counts for nobody
-// else.
+// paths.
 func (r *Report) blame() (out []Finding) {
-	var bad []*Cell
+	var bad []int
 	for i := range r.Cells {
-		if c := &r.Cells[i]; c.Verdict.bad() {
-			bad = append(bad, c)
+		if r.Cells[i].Verdict.Bad() {
+			bad = append(bad, i)
 		}
 	}
+	m := r.matrix()
 	switch {
 	case len(bad) == 0:
 		return nil
 	case len(bad) == len(r.Cells) && len(r.Ports) > 2 && r.Pattern != Self:
-		return []Finding{r.everyone(bad)}
+		return []Finding{r.everyone(m, bad)}
 	}
-	e := r.ends()
-	explained := make([]bool, len(r.Cells))
-	for _, s := range r.suspects() {
-		cells := slices.DeleteFunc(e.of(&s), func(i int) bool { return explained[i] })
-		if !r.severalOthers(&s, cells) {
-			continue
+	classes := r.suspects()
+	var all []suspect
+	var asked [][]judge.Suspect
+	for _, class := range classes {
+		var of []judge.Suspect
+		for _, s := range class {
+			of = append(of, s.Suspect)
 		}
-		mine := make([]*Cell, len(cells))
-		for k, i := range cells {
-			mine[k], explained[i] = &r.Cells[i], true
-		}
-		out = append(out, r.find(s.kind, s.what, s.ports, s.hosts, mine))
+		all, asked = append(all, class...), append(asked, of)
 	}
-	var left []*Cell
-	for i := range r.Cells {
-		if c := &r.Cells[i]; c.Verdict.bad() && !explained[i] {
-			left = append(left, c)
-		}
+	culprits, left := m.Blame(asked...)
+	for _, c := range culprits {
+		s := &all[c.Suspect]
+		out = append(out, r.find(m, s.kind, s.what, s.Members, s.hosts, c.Cells))
 	}
-	return append(out, r.paths(left)...)
+	return append(out, r.paths(m, left)...)
 }
 
-// severalOthers reports whether a suspect's cells have different other ends:
-// were it always the same, that might be to blame.
-func (r *Report) severalOthers(s *suspect, cells []int) bool {
-	first := -1
-	for _, i := range cells {
-		c := &r.Cells[i]
-		other := c.From + c.To - s.ports[0]
-		if s.kind == "host" {
-			other = r.Ports[c.From].Host + r.Ports[c.To].Host - s.hosts[0]
-		}
-		if first < 0 {
-			first = other
-		}
-		if other != first {
-			return true
-		}
-	}
-	return false
-}
-
-func (r *Report) everyone(cells []*Cell) Finding {
+func (r *Report) everyone(m *judge.Matrix, cells []int) Finding {
 	var ports []int
 	for i := range r.Ports {
 		ports = append(ports, i)
 	}
-	return r.find("all", fmt.Sprintf("all %d ports, with one another", len(ports)), ports, nil, cells)
+	return r.find(m, "all", fmt.Sprintf("all %d ports, with one another", len(ports)), ports, nil, cells)
 }
 
-// suspects are hosts, ports, and ports in one direction.
-func (r *Report) suspects() []suspect {
-	out := r.suspectHosts()
+// suspects are hosts, ports, and both in one direction.
+func (r *Report) suspects() [][]suspect {
+	host, oneWay := r.suspectHosts()
+	var port, portOneWay []suspect
 	for i := range r.Ports {
-		out = append(out, suspect{"port", r.Name(i) + ", with every other one", []int{i}, nil, []int{sending, receiving}})
+		add := func(to *[]suspect, what string, sends, receives bool) {
+			*to = append(*to, suspect{judge.Suspect{Members: []int{i}, Sends: sends, Receives: receives}, "port", r.Name(i) + ", " + what, nil})
+		}
+		add(&port, "with every other one", true, true)
+		add(&portOneWay, "sending to every other one", true, false)
+		add(&portOneWay, "receiving from every other one", false, true)
 	}
-	for i := range r.Ports {
-		out = append(out,
-			suspect{"port", r.Name(i) + ", sending to every other one", []int{i}, nil, []int{sending}},
-			suspect{"port", r.Name(i) + ", receiving from every other one", []int{i}, nil, []int{receiving}})
-	}
-	return out
+	return [][]suspect{host, oneWay, port, portOneWay}
 }
 
-// suspectHosts are those with several ports, in both directions first; where one
-// has only one, it is the port that is named.
-func (r *Report) suspectHosts() (out []suspect) {
+// suspectHosts are those with several ports, in both directions and in one; where one
+// has only one port, that is named.
+func (r *Report) suspectHosts() (both, oneWay []suspect) {
 	if len(r.Hosts) < 3 {
-		return nil // of two hosts each would be as good a suspect
+		return nil, nil // of two hosts each would be as good a suspect
 	}
 	ports := make([][]int, len(r.Hosts))
 	for i, p := range r.Ports {
 		ports[p.Host] = append(ports[p.Host], i)
 	}
-	add := func(h int, what string, ways ...int) {
-		if n := len(ports[h]); n > 1 {
-			out = append(out, suspect{"host", fmt.Sprintf("host %s, %s (%d)", r.Hosts[h], what, n), ports[h], []int{h}, ways})
+	hostOf := func(port int) int { return r.Ports[port].Host }
+	for h, of := range ports {
+		if len(of) < 2 {
+			continue
 		}
+		add := func(to *[]suspect, what string, sends, receives bool) {
+			*to = append(*to, suspect{judge.Suspect{Members: of, Sends: sends, Receives: receives, Others: hostOf}, "host", fmt.Sprintf("host %s, %s (%d)", r.Hosts[h], what, len(of)), []int{h}})
+		}
+		add(&both, "all ports", true, true)
+		add(&oneWay, "all ports, sending", true, false)
+		add(&oneWay, "all ports, receiving", false, true)
 	}
-	for h := range r.Hosts {
-		add(h, "all ports", sending, receiving)
-	}
-	for h := range r.Hosts {
-		add(h, "all ports, sending", sending)
-		add(h, "all ports, receiving", receiving)
-	}
-	return out
+	return both, oneWay
 }
 
 // paths are the cells that nobody else explains. Both directions of a pair are
 // one finding.
-func (r *Report) paths(left []*Cell) (out []Finding) {
+func (r *Report) paths(m *judge.Matrix, left []int) (out []Finding) {
 	passed := r.passed()
-	found := map[*Cell]bool{}
-	for _, c := range left {
-		found[c] = true
+	found := map[int]bool{}
+	for _, i := range left {
+		found[i] = true
 	}
-	for _, c := range left {
-		if !found[c] {
+	for _, i := range left {
+		if !found[i] {
 			continue
 		}
-		pair, arrow := []*Cell{c}, "→"
-		if back := r.Cell(c.To, c.From); back != c && found[back] {
+		c := &r.Cells[i]
+		pair, arrow := []int{i}, "→"
+		if back, ok := r.cell(c.To, c.From); ok && back != i && found[back] {
 			pair, arrow = append(pair, back), "↔"
 			delete(found, back)
 		}
@@ -350,7 +252,7 @@ func (r *Report) paths(left []*Cell) (out []Finding) {
 		} else {
 			what += " (this path alone)"
 		}
-		out = append(out, r.find("path", what, []int{c.From, c.To}, nil, pair))
+		out = append(out, r.find(m, "path", what, []int{c.From, c.To}, nil, pair))
 	}
 	return out
 }
@@ -359,7 +261,7 @@ func (r *Report) paths(left []*Cell) (out []Finding) {
 func (r *Report) passed() []int {
 	n := make([]int, len(r.Ports))
 	for i := range r.Cells {
-		if c := &r.Cells[i]; c.Verdict == Pass {
+		if c := &r.Cells[i]; c.Verdict == judge.Pass {
 			n[c.From]++
 			n[c.To]++
 		}
@@ -372,7 +274,7 @@ func (r *Report) passed() []int {
 func (r *Report) alone(c *Cell, passed []int) bool {
 	between := 0
 	for _, d := range []*Cell{r.Cell(c.From, c.To), r.Cell(c.To, c.From)} {
-		if d != nil && d.Verdict == Pass {
+		if d != nil && d.Verdict == judge.Pass {
 			between++
 		}
 	}
@@ -380,24 +282,7 @@ func (r *Report) alone(c *Cell, passed []int) bool {
 }
 
 // find makes a finding of cells, with the worst of them quoted.
-func (r *Report) find(kind, what string, ports, hosts []int, cells []*Cell) Finding {
-	v := Pass
-	for _, c := range cells {
-		v = v.worse(c.Verdict)
-	}
-	worst := slices.MinFunc(cells, func(a, b *Cell) int {
-		switch {
-		case (a.Value == 0) != (b.Value == 0):
-			if a.Value == 0 {
-				return -1
-			}
-			return 1
-		case r.better(b.Value, a.Value):
-			return -1
-		case r.better(a.Value, b.Value):
-			return 1
-		}
-		return 0
-	})
-	return Finding{kind, ports, hosts, v, what + ": " + worst.Reason}
+func (r *Report) find(m *judge.Matrix, kind, what string, ports, hosts, cells []int) Finding {
+	worst, v := m.Worst(cells)
+	return Finding{kind, ports, hosts, v, what + ": " + r.Cells[worst].Reason}
 }

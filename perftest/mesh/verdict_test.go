@@ -1,12 +1,15 @@
 package mesh
 
 import (
+	compare "cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/perftest/judge"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,7 +19,7 @@ import (
 // grid makes a report of hosts with ports each, by a pattern, of what value says.
 // Values in GB/s, or in µs with latency; 0 is an error.
 func grid(hosts, ports int, p Pattern, latency bool, value func(from, to int) float64) *Report {
-	r := &Report{Schema: Schema, Tool: "write_bw", Pattern: p, Bytes: 65536, QPs: 1, Samples: 1, Unit: "bytes_per_second", Findings: []Finding{}}
+	r := &Report{Schema: schema, Tool: "write_bw", Pattern: p, Bytes: 65536, QPs: 1, Samples: 1, Unit: "bytes_per_second", Findings: []Finding{}}
 	scale := 1e9
 	if latency {
 		r.Tool, r.Unit, scale = "write_lat", "nanoseconds", 1e3
@@ -26,7 +29,7 @@ func grid(hosts, ports int, p Pattern, latency bool, value func(from, to int) fl
 		r.Hosts = append(r.Hosts, fmt.Sprintf("n%d", h))
 		for k := range ports {
 			of = append(of, h)
-			l := Link{State: "ACTIVE", Phys: "LinkUp", Gbit: 400, Lanes: 4, Speed: "NDR"}
+			l := link{State: "ACTIVE", Phys: "LinkUp", Gbit: 400, Lanes: 4, Speed: "NDR"}
 			r.Ports = append(r.Ports, Port{Host: h, Rank: h, Device: fmt.Sprintf("mlx5_%d", k), Port: 1, Rail: k, LinkType: "InfiniBand", Hardware: true, Before: l, After: l, Counters: map[string]uint64{}})
 		}
 	}
@@ -112,9 +115,9 @@ func TestBlame(t *testing.T) {
 				w, quoted, _ := strings.Cut(w, ": ")
 				return strings.HasPrefix(g, w+": ") && (kind != "bandwidth" || strings.HasPrefix(g, w+": "+quoted))
 			})
-			want := Fail
+			want := judge.Fail
 			if len(tt.want) == 0 {
-				want = Pass
+				want = judge.Pass
 			}
 			if !same || r.Verdict != want {
 				t.Errorf("%s, %s: %s\n%s\nwant\n%s", tt.name, kind, r.Verdict, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
@@ -126,59 +129,72 @@ func TestBlame(t *testing.T) {
 // slowBlame is blame as it is defined: each suspect in turn, held against all
 // cells.
 func slowBlame(r *Report) (out []Finding) {
-	var left []*Cell
+	m := r.matrix()
+	var left []int
 	for i := range r.Cells {
-		if c := &r.Cells[i]; c.Verdict.bad() {
-			left = append(left, c)
+		if r.Cells[i].Verdict.Bad() {
+			left = append(left, i)
 		}
 	}
 	switch {
 	case len(left) == 0:
 		return nil
 	case len(left) == len(r.Cells) && len(r.Ports) > 2 && r.Pattern != Self:
-		return []Finding{r.everyone(left)}
+		return []Finding{r.everyone(m, left)}
 	}
-	for _, s := range r.suspects() {
-		of := func(c *Cell) bool {
-			return slices.Contains(s.ways, sending) && slices.Contains(s.ports, c.From) || slices.Contains(s.ways, receiving) && slices.Contains(s.ports, c.To)
+	for _, class := range r.suspects() {
+		of := func(s *suspect, c *Cell) bool {
+			return s.Sends && slices.Contains(s.Members, c.From) || s.Receives && slices.Contains(s.Members, c.To)
 		}
-		good, others := false, map[int]bool{}
-		for i := range r.Cells {
-			good = good || of(&r.Cells[i]) && !r.Cells[i].Verdict.bad()
-		}
-		var mine, rest []*Cell
-		for _, c := range left {
-			if !of(c) {
-				rest = append(rest, c)
-				continue
+		mean := map[string]float64{}
+		class = slices.DeleteFunc(class, func(s suspect) bool {
+			good, sum, n := false, 0.0, 0
+			for i := range r.Cells {
+				if c := &r.Cells[i]; of(&s, c) {
+					good, sum, n = good || !c.Verdict.Bad(), sum+c.Value, n+1
+				}
 			}
-			mine = append(mine, c)
-			if s.kind == "host" {
-				others[r.Ports[c.From].Host+r.Ports[c.To].Host-s.hosts[0]] = true
-			} else {
-				others[c.From+c.To-s.ports[0]] = true
+			mean[s.what] = sum / float64(n)
+			return good || n == 0
+		})
+		slices.SortStableFunc(class, func(a, b suspect) int { return compare.Compare(mean[a.what], mean[b.what]) })
+		for _, s := range class {
+			var mine, rest []int
+			others := map[int]bool{}
+			for _, i := range left {
+				c := &r.Cells[i]
+				if !of(&s, c) {
+					rest = append(rest, i)
+					continue
+				}
+				mine = append(mine, i)
+				if s.kind == "host" {
+					others[r.Ports[c.From].Host+r.Ports[c.To].Host-s.hosts[0]] = true
+				} else {
+					others[c.From+c.To-s.Members[0]] = true
+				}
 			}
-		}
-		if !good && len(others) > 1 {
-			out, left = append(out, r.find(s.kind, s.what, s.ports, s.hosts, mine)), rest
+			if len(others) > 1 {
+				out, left = append(out, r.find(m, s.kind, s.what, s.Members, s.hosts, mine)), rest
+			}
 		}
 	}
 	for len(left) > 0 {
-		c, pair, arrow := left[0], left[:1], "→"
-		if i := slices.IndexFunc(left, func(d *Cell) bool { return d != c && d.From == c.To && d.To == c.From }); i > 0 {
-			pair, arrow, left = []*Cell{c, left[i]}, "↔", slices.Delete(slices.Clone(left), i, i+1)
+		c, pair, arrow := &r.Cells[left[0]], left[:1], "→"
+		if i := slices.IndexFunc(left, func(d int) bool { d2 := &r.Cells[d]; return d2 != c && d2.From == c.To && d2.To == c.From }); i > 0 {
+			pair, arrow, left = []int{left[0], left[i]}, "↔", slices.Delete(slices.Clone(left), i, i+1)
 		}
 		left = left[1:]
 		third := func(port, other int) bool {
 			return slices.ContainsFunc(r.Cells, func(d Cell) bool {
-				return (d.From == port && d.To != other || d.To == port && d.From != other) && d.Verdict == Pass
+				return (d.From == port && d.To != other || d.To == port && d.From != other) && d.Verdict == judge.Pass
 			})
 		}
 		what := " (this path alone)"
 		if !third(c.From, c.To) || !third(c.To, c.From) {
 			what = " (the path, or either port)"
 		}
-		out = append(out, r.find("path", r.Name(c.From)+" "+arrow+" "+r.Name(c.To)+what, []int{c.From, c.To}, nil, pair))
+		out = append(out, r.find(m, "path", r.Name(c.From)+" "+arrow+" "+r.Name(c.To)+what, []int{c.From, c.To}, nil, pair))
 	}
 	return out
 }
@@ -249,10 +265,10 @@ func TestThresholds(t *testing.T) {
 	for _, tt := range []struct {
 		all, one float64 // GB/s; the port's rate is 50
 		soft     bool
-		want     Verdict
+		want     judge.Verdict
 	}{
-		{48, 47, false, Pass}, {48, 44.5, false, Warn}, {48, 43, false, Warn}, {48, 38, false, Fail}, {48, 37, false, Fail},
-		{43, 43, false, Warn}, {37, 37, false, Fail}, {37, 37, true, Pass}, {37, 34, true, Warn}, {37, 29, true, Fail},
+		{48, 47, false, judge.Pass}, {48, 44.5, false, judge.Warn}, {48, 43, false, judge.Warn}, {48, 38, false, judge.Fail}, {48, 37, false, judge.Fail},
+		{43, 43, false, judge.Warn}, {37, 37, false, judge.Fail}, {37, 37, true, judge.Pass}, {37, 34, true, judge.Warn}, {37, 29, true, judge.Fail},
 	} {
 		r := grid(4, 1, AllPairs, false, func(f, to int) float64 {
 			if f == 0 && to == 1 {
@@ -282,7 +298,7 @@ func TestMixedRates(t *testing.T) {
 		r.Ports[i].Device, r.Ports[i].Before.Gbit, r.Ports[i].After.Gbit = "mlx5_9", 200, 200
 	}
 	r.finish()
-	if r.Verdict != Pass {
+	if r.Verdict != judge.Pass {
 		t.Errorf("%+v", r.Findings)
 	}
 }

@@ -48,16 +48,16 @@ func (r *runner) look() (around, error) {
 }
 
 // since are the changes from before to now.
-func (r *runner) since(before around) (counters map[string]CounterChange, cpu float64, err error) {
+func (r *runner) since(before around) (counters map[string]counterChange, cpu float64, err error) {
 	now, err := r.look()
 	if err != nil {
 		return nil, 0, err
 	}
 	for name, v := range now.counters {
 		if counters == nil {
-			counters = map[string]CounterChange{}
+			counters = map[string]counterChange{}
 		}
-		counters[name] = CounterChange{before.counters[name], v}
+		counters[name] = counterChange{before.counters[name], v}
 	}
 	return counters, now.cpu.percentSince(before.cpu), nil
 }

@@ -31,8 +31,8 @@ func unit(gbits bool) float64 {
 	return mebibyte
 }
 
-// Averaged makes a result of so many messages in a time.
-func Averaged(bytes, iterations, messages uint64, took time.Duration) BandwidthResult {
+// averaged makes a result of so many messages in a time.
+func averaged(bytes, iterations, messages uint64, took time.Duration) BandwidthResult {
 	r := BandwidthResult{Bytes: bytes, Iterations: iterations}
 	if s := took.Seconds(); s > 0 {
 		r.Rate = float64(messages) / s
@@ -48,8 +48,8 @@ func (r BandwidthResult) Report(gbits bool) wire.Report {
 	return wire.Report{Size: r.Bytes, Iterations: r.Iterations, Peak: r.Peak / u, Average: r.Average / u, Rate: r.Rate / million}
 }
 
-// FromReport is the peer's result.
-func FromReport(r wire.Report, gbits bool) BandwidthResult {
+// fromReport is the peer's result.
+func fromReport(r wire.Report, gbits bool) BandwidthResult {
 	u := unit(gbits)
 	return BandwidthResult{Bytes: r.Size, Iterations: r.Iterations, Peak: r.Peak * u, Average: r.Average * u, Rate: r.Rate * million}
 }

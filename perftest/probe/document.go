@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"net/netip"
@@ -9,13 +8,13 @@ import (
 	"github.com/assay-hpc/assay/perftest/probe/wire"
 )
 
-// Schema is the version of Document's layout: fields are added without a new
+// schema is the version of Document's layout: fields are added without a new
 // one, and change or go only with one.
-const Schema = 1
+const schema = 1
 
-// A Document is --output json's. Its numbers are in base units: bytes, bytes a
+// A document is --output json's. Its numbers are in base units: bytes, bytes a
 // second, messages a second, nanoseconds.
-type Document struct {
+type document struct {
 	Schema      int                `json:"schema"`
 	Tool        string             `json:"tool"` // "write_bw"
 	Role        string             `json:"role"` // "client" or "server"
@@ -40,15 +39,15 @@ type Document struct {
 	OutReads    int                `json:"outstanding_reads,omitempty"`
 	Relaxed     bool               `json:"relaxed_ordering"`
 	GPU         string             `json:"gpu,omitempty"`
-	Local       []DocumentQP       `json:"local"`
-	Remote      []DocumentQP       `json:"remote"`
-	Bandwidth   []DocumentBW       `json:"bandwidth,omitempty"`
-	Latency     []DocumentLat      `json:"latency,omitempty"`
+	Local       []documentPair     `json:"local"`
+	Remote      []documentPair     `json:"remote"`
+	Bandwidth   []documentBW       `json:"bandwidth,omitempty"`
+	Latency     []documentLat      `json:"latency,omitempty"`
 	Counters    []map[string]int64 `json:"counters,omitempty"` // what each line's went up by
 }
 
-// A DocumentQP is a queue pair's address.
-type DocumentQP struct {
+// A documentPair is a queue pair's address.
+type documentPair struct {
 	LID  uint16 `json:"lid"`
 	QPN  uint32 `json:"qpn"`
 	PSN  uint32 `json:"psn"`
@@ -57,21 +56,21 @@ type DocumentQP struct {
 	GID  string `json:"gid,omitempty"` // eight groups of four hex digits
 }
 
-// A DocumentBW is a line of bandwidth. What was not measured is absent.
-type DocumentBW struct {
+// A documentBW is a line of bandwidth. What was not measured is absent.
+type documentBW struct {
 	Bytes      uint64      `json:"bytes"`
 	Iterations uint64      `json:"iterations"`
 	Peak       *float64    `json:"peak_bytes_per_second,omitempty"`
 	Average    float64     `json:"average_bytes_per_second"`
 	Rate       float64     `json:"messages_per_second"`
 	CPU        *float64    `json:"cpu_percent,omitempty"`
-	Local      *DocumentBW `json:"local,omitempty"` // of both directions
-	Remote     *DocumentBW `json:"remote,omitempty"`
+	Local      *documentBW `json:"local,omitempty"` // of both directions
+	Remote     *documentBW `json:"remote,omitempty"`
 }
 
-// A DocumentLat is a line of latencies. Percentiles are those of all samples,
+// A documentLat is a line of latencies. Percentiles are those of all samples,
 // by name ("99.9"); the other fields are perftest's, without the two largest.
-type DocumentLat struct {
+type documentLat struct {
 	Bytes       uint64             `json:"bytes"`
 	Iterations  uint64             `json:"iterations"`
 	Min         *float64           `json:"min_ns,omitempty"`
@@ -86,8 +85,8 @@ type DocumentLat struct {
 	Histogram   [][3]float64       `json:"histogram,omitempty"` // from ns, to ns, count
 }
 
-func documentQP(a wire.Address) DocumentQP {
-	d := DocumentQP{LID: a.LID, QPN: a.QPN, PSN: a.PSN, RKey: a.RKey, Addr: fmt.Sprintf("%#x", a.VAddr)}
+func documentQP(a wire.Address) documentPair {
+	d := documentPair{LID: a.LID, QPN: a.QPN, PSN: a.PSN, RKey: a.RKey, Addr: fmt.Sprintf("%#x", a.VAddr)}
 	if a.HasGID {
 		d.GID = netip.AddrFrom16(a.GID).StringExpanded()
 	}
@@ -96,13 +95,13 @@ func documentQP(a wire.Address) DocumentQP {
 
 // Document makes the document of a run. failure is why limits were not
 // reached, or nil.
-func (c *Config) Document(o *Outcome, failure error) Document {
+func (c *Config) Document(o *Outcome, failure error) document {
 	i := o.Info
-	d := Document{
-		Schema: Schema, Tool: c.Tool(), Role: c.Role().String(), Passed: failure == nil, Peer: i.Peer, PeerVersion: i.PeerVersion,
+	d := document{
+		Schema: schema, Tool: c.Tool(), Role: c.Role().String(), Passed: failure == nil, Peer: i.Peer, PeerVersion: i.PeerVersion,
 		Device: i.Device, IBPort: c.IBPort, Transport: i.Transport, Link: i.Link, GIDIndex: when(i.GIDIndex >= 0, i.GIDIndex), MTU: i.MTU,
 		Connection: c.Connection.String(), QPs: c.QPs, Both: c.Bidirectional, TxDepth: i.TxDepth, RxDepth: i.RxDepth, CQMod: i.CQModeration,
-		PostList: c.PostList, Inline: i.Inline, OutReads: i.OutReads, Relaxed: i.Relaxed, GPU: c.gpu(), Local: []DocumentQP{}, Remote: []DocumentQP{},
+		PostList: c.PostList, Inline: i.Inline, OutReads: i.OutReads, Relaxed: i.Relaxed, GPU: c.gpu(), Local: []documentPair{}, Remote: []documentPair{},
 	}
 	if failure != nil {
 		d.Failure = failure.Error()
@@ -127,7 +126,7 @@ func (c *Config) gpu() string {
 	return c.GPUBusID
 }
 
-func (d *Document) row(c *Config, r Row) {
+func (d *document) row(c *Config, r Row) {
 	if r.Bandwidth != nil {
 		b := c.documentBW(r.Bandwidth)
 		if r.Local != nil && r.Remote != nil {
@@ -156,15 +155,15 @@ func number(there bool, v float64) *float64 {
 	return &v
 }
 
-func (c *Config) documentBW(r *BandwidthResult) DocumentBW {
-	return DocumentBW{
+func (c *Config) documentBW(r *BandwidthResult) documentBW {
+	return documentBW{
 		Bytes: r.Bytes, Iterations: r.Iterations, Peak: number(r.Peak > 0, r.Peak), Average: r.Average, Rate: r.Rate, CPU: number(c.showsCPU(), r.CPU),
 	}
 }
 
-func (c *Config) documentLat(r *LatencyResult) DocumentLat {
+func (c *Config) documentLat(r *LatencyResult) documentLat {
 	detail := !r.Timed || r.Histogram != nil && r.Histogram.Count() > 0
-	d := DocumentLat{
+	d := documentLat{
 		Bytes: r.Bytes, Iterations: r.Iterations, Average: r.Average, TPS: number(r.Timed, r.TPS),
 		Min: number(detail, r.Min), Max: number(detail, r.Max), Typical: number(detail, r.Typical), Stdev: number(detail, r.Stdev), P99: number(detail, r.P99), P999: number(detail, r.P999),
 	}
@@ -184,16 +183,4 @@ func (c *Config) documentLat(r *LatencyResult) DocumentLat {
 // DocumentJSON is the Document as text.
 func (c *Config) DocumentJSON(o *Outcome, failure error) ([]byte, error) {
 	return indented(c.Document(o, failure))
-}
-
-// ReadDocument reads a Document back.
-func ReadDocument(b []byte) (Document, error) {
-	var d Document
-	if err := json.Unmarshal(b, &d); err != nil {
-		return d, fmt.Errorf("this is no result of harness ib --output json: %w", err)
-	}
-	if d.Schema != Schema {
-		return d, fmt.Errorf("the document's schema is %d; this reads %d: use the harness that wrote it", d.Schema, Schema)
-	}
-	return d, nil
 }

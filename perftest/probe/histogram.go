@@ -5,11 +5,11 @@ import (
 	"math/bits"
 )
 
-// A Histogram counts times in buckets whose width grows with the value: exact
+// A histogram counts times in buckets whose width grows with the value: exact
 // to the nanosecond below 128 ns, to less than 1 % above, up to 18 minutes,
 // in 18 KiB however many are counted. So percentiles are to be had of a test
 // of any length. The zero value is empty.
-type Histogram struct {
+type histogram struct {
 	counts  [buckets]uint64
 	n       uint64
 	least   int64 // of the values, ns
@@ -30,10 +30,10 @@ const (
 
 // Add counts a time in nanoseconds. A negative one, from a clock that went
 // back, counts as 0.
-func (h *Histogram) Add(ns int64) { h.addMany(ns, 1) }
+func (h *histogram) Add(ns int64) { h.addMany(ns, 1) }
 
 // addMany counts a time n times.
-func (h *Histogram) addMany(ns int64, n uint64) {
+func (h *histogram) addMany(ns int64, n uint64) {
 	ns = min(max(ns, 0), 1<<topBits-1)
 	if h.n == 0 {
 		h.least, h.most, h.first = ns, ns, float64(ns)
@@ -65,11 +65,11 @@ func bounds(i int) (from, to int64) {
 }
 
 // Count is how many times were added.
-func (h *Histogram) Count() uint64 { return h.n }
+func (h *histogram) Count() uint64 { return h.n }
 
 // Quantile is the least time that a fraction q of all do not exceed, in
 // nanoseconds, within the buckets' width; 0 if nothing was added.
-func (h *Histogram) Quantile(q float64) float64 {
+func (h *histogram) Quantile(q float64) float64 {
 	if h.n == 0 {
 		return 0
 	}
@@ -92,7 +92,7 @@ func (h *Histogram) Quantile(q float64) float64 {
 }
 
 // Mean is the exact mean, in nanoseconds.
-func (h *Histogram) Mean() float64 {
+func (h *histogram) Mean() float64 {
 	if h.n == 0 {
 		return 0
 	}
@@ -100,7 +100,7 @@ func (h *Histogram) Mean() float64 {
 }
 
 // Stdev is the exact standard deviation of what was added, in nanoseconds.
-func (h *Histogram) Stdev() float64 {
+func (h *histogram) Stdev() float64 {
 	if h.n == 0 {
 		return 0
 	}
@@ -117,7 +117,7 @@ type Bucket struct {
 // Buckets are those that are not empty, merged to at most eight for each
 // doubling, so that they fit a screen. scale divides the times: 2 for a test
 // whose samples are round trips.
-func (h *Histogram) Buckets(scale int) (out []Bucket) {
+func (h *histogram) Buckets(scale int) (out []Bucket) {
 	const coarse = 3 // bits
 	s := float64(scale)
 	for i, c := range h.counts {

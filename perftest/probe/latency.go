@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // A LatencyResult is a line of a latency test. Times are nanoseconds, one way
@@ -19,7 +21,7 @@ type LatencyResult struct {
 	TPS        float64    // messages and answers a second, with a duration; otherwise 0
 	Timed      bool       // of a test with a duration
 	Samples    []float64  // as they came, if they were asked for
-	Histogram  *Histogram // of the times that were measured, if there is one: RoundTrips each
+	Histogram  *histogram // of the times that were measured, if there is one: RoundTrips each
 	RoundTrips int        // what those times were divided by
 }
 
@@ -33,7 +35,7 @@ const tail = 2
 // microsecond before it squares it, this does not. Without any times the
 // result is all zeros.
 func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) LatencyResult {
-	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(Histogram), Samples: make([]float64, len(deltas))}
+	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(histogram), Samples: make([]float64, len(deltas))}
 	for i, d := range deltas {
 		r.Histogram.Add(d)
 		r.Samples[i] = float64(d) / float64(roundTrips)
@@ -48,37 +50,16 @@ func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) Latency
 	}
 	at := func(i int) float64 { return sorted[min(i, len(sorted)-1)] }
 	kept := sorted[:m]
-	r.Min, r.Max, r.Typical = sorted[0], at(m), median(kept)
+	r.Min, r.Max, r.Typical = sorted[0], at(m), stat.Median(kept)
 	r.P99, r.P999 = at(int(math.Ceil(0.99*float64(m)))), at(int(math.Ceil(0.999*float64(m))))
-	r.Average, r.Stdev = moments(kept)
+	r.Average, r.Stdev = stat.Moments(kept)
 	return r
 }
 
-// median is that of sorted values.
-func median(sorted []float64) float64 {
-	n := len(sorted)
-	if n%2 == 1 {
-		return sorted[n/2]
-	}
-	return (sorted[n/2-1] + sorted[n/2]) / 2
-}
-
-// moments are mean and standard deviation.
-func moments(v []float64) (mean, stdev float64) {
-	for _, x := range v {
-		mean += x
-	}
-	mean /= float64(len(v))
-	for _, x := range v {
-		stdev += (x - mean) * (x - mean)
-	}
-	return mean, math.Sqrt(stdev / float64(len(v)))
-}
-
-// TimedLatency makes a result of a test with a duration: iterations within the
+// timedLatency makes a result of a test with a duration: iterations within the
 // window, and the histogram of their times. perftest has the average and the
 // rate only.
-func TimedLatency(bytes, iterations uint64, window time.Duration, h *Histogram, roundTrips int) LatencyResult {
+func timedLatency(bytes, iterations uint64, window time.Duration, h *histogram, roundTrips int) LatencyResult {
 	r := LatencyResult{Bytes: bytes, Iterations: iterations, Timed: true, Histogram: h, RoundTrips: roundTrips}
 	if iterations > 0 && window > 0 {
 		r.Average = float64(window) / float64(iterations) / float64(roundTrips)

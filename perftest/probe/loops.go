@@ -20,15 +20,15 @@ import (
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
 
-// A StallError is a test in which nothing happened for too long.
-type StallError struct {
+// A stallError is a test in which nothing happened for too long.
+type stallError struct {
 	After    time.Duration
 	Sent     uint64 // messages whose completion was seen, of this size
 	Received uint64
 	What     string // what was waited for
 }
 
-func (e *StallError) Error() string {
+func (e *stallError) Error() string {
 	return fmt.Sprintf("%s for %v, after %d messages were sent and %d received: packets are lost on an unreliable transport, the link is down, or the peer runs another test or number of iterations (-n, -q, -c, -D)",
 		e.What, e.After, e.Sent, e.Received)
 }
@@ -88,7 +88,7 @@ type transfer struct {
 	sent, received uint64
 	elapsed        float64
 	shortest       float64 // of a message, between any post and any completion; 0 without stamps
-	counters       map[string]CounterChange
+	counters       map[string]counterChange
 	cpu            float64 // per cent
 }
 
@@ -190,7 +190,7 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 		if late {
 			what = "no message came"
 		}
-		err = r.ended(rc, int(b.error), (*verbs.WC)(unsafe.Pointer(&b.bad)), &StallError{After: r.patience(), Sent: sent, Received: received, What: what})
+		err = r.ended(rc, int(b.error), (*verbs.WC)(unsafe.Pointer(&b.bad)), &stallError{After: r.patience(), Sent: sent, Received: received, What: what})
 	}
 	if err != nil {
 		return transfer{}, err
@@ -223,14 +223,14 @@ func shortest(posts, completions []uint64) float64 {
 
 // ended makes an error of how a loop ended, nil if all is well. It is an
 // ErrFailed.
-func (r *runner) ended(rc C.int, errno int, bad *verbs.WC, stall *StallError) error {
+func (r *runner) ended(rc C.int, errno int, bad *verbs.WC, stall *stallError) error {
 	if err := r.end(rc, errno, bad, stall); err != nil {
 		return fmt.Errorf("%w: %w", ErrFailed, err)
 	}
 	return nil
 }
 
-func (r *runner) end(rc C.int, errno int, bad *verbs.WC, stall *StallError) error {
+func (r *runner) end(rc C.int, errno int, bad *verbs.WC, stall *stallError) error {
 	switch rc {
 	case C.loop_done:
 		return nil
@@ -319,7 +319,7 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	rc, err := until(ctx, &l.stop, tick, func() C.int { return C.run_latency(l) })
 	r.clock.tune()
 	if err == nil {
-		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &StallError{After: r.patience(), What: "nothing came from the peer"})
+		err = r.ended(rc, int(l.error), (*verbs.WC)(unsafe.Pointer(&l.bad)), &stallError{After: r.patience(), What: "nothing came from the peer"})
 	}
 	if err != nil {
 		return out, err

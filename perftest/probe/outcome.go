@@ -33,11 +33,11 @@ type Row struct {
 	Bandwidth     *BandwidthResult // one of these two
 	Latency       *LatencyResult
 	Local, Remote *BandwidthResult         // of a bidirectional test
-	Counters      map[string]CounterChange // with -W
+	Counters      map[string]counterChange // with -W
 }
 
-// A CounterChange is a port's counter before and behind a measurement.
-type CounterChange struct{ Before, After uint64 }
+// A counterChange is a port's counter before and behind a measurement.
+type counterChange struct{ Before, After uint64 }
 
 // Progress is how far a measurement is.
 type Progress struct {

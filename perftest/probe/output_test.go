@@ -66,11 +66,11 @@ func bwRows(r ...BandwidthResult) func() []Row {
 func latRow(r LatencyResult) func() []Row { return func() []Row { return []Row{{Latency: &r}} } }
 
 func timed() LatencyResult {
-	h := new(Histogram)
+	h := new(histogram)
 	for _, d := range deltas() {
 		h.Add(d)
 	}
-	return TimedLatency(2, 999, 2500*time.Microsecond, h, 2)
+	return timedLatency(2, 999, 2500*time.Microsecond, h, 2)
 }
 
 var plays = []play{
@@ -89,7 +89,7 @@ var plays = []play{
 	{"write_bw_rate", Write, Bandwidth, func(c *Config) { c.Format = OnlyRate }, bwRows(bw(65536, 11026.37))},
 	{"write_bw_counters", Write, Bandwidth, func(c *Config) { c.Counters = []string{"counters/port_xmit_data"} }, func() []Row {
 		r := bw(65536, 11026.37)
-		return []Row{{Bandwidth: &r, Counters: map[string]CounterChange{"counters/port_xmit_data": {100, 81920100}, "counters/port_rcv_data": {5, 5}}}}
+		return []Row{{Bandwidth: &r, Counters: map[string]counterChange{"counters/port_xmit_data": {100, 81920100}, "counters/port_rcv_data": {5, 5}}}}
 	}},
 	{"write_lat", Write, Latency, func(c *Config) { c.Histogram = true }, latRow(Latencies(2, 1000, deltas(), 2))},
 	{"send_lat", Send, Latency, func(c *Config) {}, latRow(Latencies(2, 1000, deltas(), 2))},
@@ -170,15 +170,11 @@ func TestJSON(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden.Check(t, p.name+".json", string(own))
-			if d, err := ReadDocument(own); err != nil || d.Tool != c.Tool() || !d.Passed {
-				t.Errorf("ReadDocument = %+v, %v", d, err)
+			var d document
+			if err := json.Unmarshal(own, &d); err != nil || d.Schema != schema || d.Tool != c.Tool() || !d.Passed {
+				t.Errorf("the document is %+v, %v", d, err)
 			}
 		})
-	}
-	for _, bad := range []string{"", "[]", `{"schema": 2}`, "Test"} {
-		if _, err := ReadDocument([]byte(bad)); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
 	}
 }
 
@@ -260,15 +256,15 @@ func TestReportUnits(t *testing.T) {
 		t.Errorf("Gb/s: %v", got)
 	}
 	for _, gbits := range []bool{false, true} {
-		back := FromReport(r.Report(gbits), gbits)
+		back := fromReport(r.Report(gbits), gbits)
 		if math.Abs(back.Average-r.Average) > 1 || back.Bytes != r.Bytes {
 			t.Errorf("back: %+v", back)
 		}
 	}
-	if got := Averaged(1000, 10, 20, 2*time.Second); got.Average != 10000 || got.Rate != 10 || got.Iterations != 10 {
+	if got := averaged(1000, 10, 20, 2*time.Second); got.Average != 10000 || got.Rate != 10 || got.Iterations != 10 {
 		t.Errorf("Averaged = %+v", got)
 	}
-	if got := Averaged(1000, 10, 20, 0); got.Average != 0 {
+	if got := averaged(1000, 10, 20, 0); got.Average != 0 {
 		t.Errorf("no time: %+v", got)
 	}
 }

@@ -40,7 +40,7 @@ func (r *runner) result(size uint64, t transfer) BandwidthResult {
 	if each == 0 {
 		each = messages
 	}
-	b := Averaged(size, each, messages, time.Duration(t.elapsed))
+	b := averaged(size, each, messages, time.Duration(t.elapsed))
 	if t.elapsed > 0 { // to less than a nanosecond
 		b.Rate = float64(messages) / t.elapsed * 1e9
 		b.Average = b.Rate * float64(size)
@@ -61,7 +61,7 @@ func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (Bandwidth
 	if err := theirs.Check(); err != nil {
 		return BandwidthResult{}, err
 	}
-	return FromReport(theirs, r.c.Gbits), nil
+	return fromReport(theirs, r.c.Gbits), nil
 }
 
 // latencyResult is the line of one size.
@@ -72,7 +72,7 @@ func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 		if l.elapsed > 0 { // from the first to the last that counts
 			sampled = time.Duration(l.elapsed)
 		}
-		return TimedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
+		return timedLatency(size, l.count, sampled, r.histogram(l.buckets), trips)
 	}
 	deltas := make([]int64, 0, len(l.posts))
 	for i := 1; i < len(l.posts); i++ {
@@ -83,8 +83,8 @@ func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 
 // histogram turns the loop's buckets of cycles, 32 to each power of two, into
 // one of nanoseconds. Each count goes where its bucket's middle is.
-func (r *runner) histogram(buckets []uint32) *Histogram {
-	h := new(Histogram)
+func (r *runner) histogram(buckets []uint32) *histogram {
+	h := new(histogram)
 	for i, n := range buckets {
 		if n == 0 {
 			continue

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // TestLatencies: perftest's rules, on numbers that one can follow.
@@ -47,15 +49,15 @@ func TestLatencies(t *testing.T) {
 }
 
 func TestTimedLatency(t *testing.T) {
-	h := new(Histogram)
+	h := new(histogram)
 	for range 100 {
 		h.Add(3000)
 	}
-	r := TimedLatency(64, 100, time.Millisecond, h, 2)
+	r := timedLatency(64, 100, time.Millisecond, h, 2)
 	if r.Average != 5000 || r.TPS != 100000 || r.Min != 1500 || r.Max != 1500 || r.P99 != 1500 || r.Stdev != 0 {
 		t.Errorf("%+v", r)
 	}
-	r = TimedLatency(64, 0, time.Second, nil, 2)
+	r = timedLatency(64, 0, time.Second, nil, 2)
 	if r.Average != 0 || r.TPS != 0 || !math.IsNaN(r.Quantile(0.5)) {
 		t.Errorf("nothing: %+v", r)
 	}
@@ -91,7 +93,7 @@ func TestBuckets(t *testing.T) {
 func TestHistogram(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
-		var h Histogram
+		var h histogram
 		var v []float64
 		for range 1 + r.IntN(5000) {
 			x := int64(math.Exp(r.NormFloat64()*2 + 9))
@@ -99,7 +101,7 @@ func TestHistogram(t *testing.T) {
 			v = append(v, float64(x))
 		}
 		slices.Sort(v)
-		mean, stdev := moments(v)
+		mean, stdev := stat.Moments(v)
 		if math.Abs(h.Mean()-mean) > 1e-6*mean || math.Abs(h.Stdev()-stdev) > 1e-6*mean {
 			t.Errorf("mean %v, stdev %v; want %v, %v", h.Mean(), h.Stdev(), mean, stdev)
 		}
@@ -121,7 +123,7 @@ func TestHistogram(t *testing.T) {
 			t.Errorf("%d in buckets, %d counted, %d there", n, h.Count(), len(v))
 		}
 	}
-	var h Histogram
+	var h histogram
 	if h.Quantile(0.5) != 0 || h.Mean() != 0 || h.Stdev() != 0 || h.Buckets(1) != nil {
 		t.Error("an empty histogram has values")
 	}
@@ -133,7 +135,7 @@ func TestHistogram(t *testing.T) {
 }
 
 func BenchmarkHistogramAdd(b *testing.B) {
-	var h Histogram
+	var h histogram
 	for i := range b.N {
 		h.Add(int64(i & 0xffff))
 	}

@@ -98,10 +98,10 @@ func TestCMABI(t *testing.T) {
 		}
 	}
 	b.WriteString("_Static_assert(cm_tcp == RDMA_PS_TCP && cm_udp == RDMA_PS_UDP, \"port spaces\");\n")
-	for number, name := range map[CMEventType]string{
-		CMAddrResolved: "ADDR_RESOLVED", CMAddrError: "ADDR_ERROR", CMRouteResolved: "ROUTE_RESOLVED", CMRouteError: "ROUTE_ERROR", CMConnectRequest: "CONNECT_REQUEST",
-		CMConnectError: "CONNECT_ERROR", CMUnreachable: "UNREACHABLE", CMRejected: "REJECTED", CMEstablished: "ESTABLISHED", CMDisconnected: "DISCONNECTED",
-		CMDeviceRemoval: "DEVICE_REMOVAL", CMTimewaitExit: "TIMEWAIT_EXIT",
+	for number, name := range map[cmEventType]string{
+		cmAddrResolved: "ADDR_RESOLVED", cmAddrError: "ADDR_ERROR", cmRouteResolved: "ROUTE_RESOLVED", cmRouteError: "ROUTE_ERROR", cmConnectRequest: "CONNECT_REQUEST",
+		cmConnectError: "CONNECT_ERROR", cmUnreachable: "UNREACHABLE", cmRejected: "REJECTED", cmEstablished: "ESTABLISHED", cmDisconnected: "DISCONNECTED",
+		cmDeviceRemoval: "DEVICE_REMOVAL", cmTimewaitExit: "TIMEWAIT_EXIT",
 	} {
 		fmt.Fprintf(&b, "_Static_assert(%d == RDMA_CM_EVENT_%s, \"%[2]s\");\n", number, name)
 	}

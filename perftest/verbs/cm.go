@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// LoadCM reports why librdmacm cannot be used: nil, or an error that is
+// loadCM reports why librdmacm cannot be used: nil, or an error that is
 // ErrNoLibrary.
-func LoadCM() error {
+func loadCM() error {
 	if err := Load(); err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ type CM struct {
 
 // NewCM opens a channel. Close ends it.
 func NewCM() (*CM, error) {
-	if err := LoadCM(); err != nil {
+	if err := loadCM(); err != nil {
 		return nil, err
 	}
 	ch, err := C.cm_open()
@@ -116,9 +116,9 @@ func (m *CM) fail(err error) {
 func (m *CM) hand(h *C.struct_cm_happening) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := happening{event: CMEventType(h.event), status: int(h.status), responder: int(h.responder), initiator: int(h.initiator), qpn: uint32(h.qpn), qkey: uint32(h.qkey), address: h.address}
+	e := happening{event: cmEventType(h.event), status: int(h.status), responder: int(h.responder), initiator: int(h.initiator), qpn: uint32(h.qpn), qkey: uint32(h.qkey), address: h.address}
 	to := m.ids[h.id]
-	if e.event == CMConnectRequest {
+	if e.event == cmConnectRequest {
 		to = m.ids[h.listener]
 		e.id = m.adopt(h.id)
 		e.id.asked = e
@@ -130,7 +130,7 @@ func (m *CM) hand(h *C.struct_cm_happening) {
 	if to == nil {
 		return
 	}
-	if e.event == CMDisconnected || e.event == CMDeviceRemoval {
+	if e.event == cmDisconnected || e.event == cmDeviceRemoval {
 		to.end()
 	}
 	select {
@@ -148,7 +148,7 @@ func (m *CM) refuse(i *CMID) { m.refusing.Go(func() { _ = i.Close() }) }
 
 // A happening is an event.
 type happening struct {
-	event                CMEventType
+	event                cmEventType
 	status               int
 	id                   *CMID // of a request
 	responder, initiator int
@@ -242,7 +242,7 @@ func (m *CM) Listen(at netip.AddrPort, datagrams bool, backlog int) (*CMID, erro
 // Request waits at a listener for a connection. What it returns is to be
 // accepted, or closed.
 func (i *CMID) Request(ctx context.Context) (*CMID, error) {
-	e, err := i.await(ctx, CMConnectRequest)
+	e, err := i.await(ctx, cmConnectRequest)
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (i *CMID) resolve(ctx context.Context, from, to netip.AddrPort, tos int) er
 	if err := cmFailed("rdma_resolve_addr", to, C.cm_resolve(i.c, source, &n, C.int(resolveTime.Milliseconds()))); err != nil {
 		return err
 	}
-	if _, err := i.await(ctx, CMAddrResolved); err != nil {
+	if _, err := i.await(ctx, cmAddrResolved); err != nil {
 		return err
 	}
 	if tos >= 0 {
@@ -291,6 +291,6 @@ func (i *CMID) resolve(ctx context.Context, from, to netip.AddrPort, tos int) er
 	if err := cmFailed("rdma_resolve_route", to, C.cm_route_to(i.c, C.int(resolveTime.Milliseconds()))); err != nil {
 		return err
 	}
-	_, err := i.await(ctx, CMRouteResolved)
+	_, err := i.await(ctx, cmRouteResolved)
 	return err
 }

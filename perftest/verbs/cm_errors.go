@@ -6,33 +6,33 @@ import (
 	"syscall"
 )
 
-// A CMEventType is librdmacm's number of what happened to a connection.
-type CMEventType int
+// A cmEventType is librdmacm's number of what happened to a connection.
+type cmEventType int
 
 // Those that are acted on.
 const (
-	CMAddrResolved   CMEventType = 0
-	CMAddrError      CMEventType = 1
-	CMRouteResolved  CMEventType = 2
-	CMRouteError     CMEventType = 3
-	CMConnectRequest CMEventType = 4
-	CMConnectError   CMEventType = 6
-	CMUnreachable    CMEventType = 7
-	CMRejected       CMEventType = 8
-	CMEstablished    CMEventType = 9
-	CMDisconnected   CMEventType = 10
-	CMDeviceRemoval  CMEventType = 11
-	CMTimewaitExit   CMEventType = 15
+	cmAddrResolved   cmEventType = 0
+	cmAddrError      cmEventType = 1
+	cmRouteResolved  cmEventType = 2
+	cmRouteError     cmEventType = 3
+	cmConnectRequest cmEventType = 4
+	cmConnectError   cmEventType = 6
+	cmUnreachable    cmEventType = 7
+	cmRejected       cmEventType = 8
+	cmEstablished    cmEventType = 9
+	cmDisconnected   cmEventType = 10
+	cmDeviceRemoval  cmEventType = 11
+	cmTimewaitExit   cmEventType = 15
 )
 
-func (t CMEventType) String() string {
+func (t cmEventType) String() string {
 	return name(int(t), "address resolved", "address error", "route resolved", "route error", "connect request", "connect response", "connect error",
 		"unreachable", "rejected", "established", "disconnected", "device removal", "multicast join", "multicast error", "address change", "timewait exit")
 }
 
 // A CMError is a connection that rdma_cm could not make.
 type CMError struct {
-	Event  CMEventType
+	Event  cmEventType
 	Status int // -errno, or the number of a reject's reason
 	Peer   netip.AddrPort
 }
@@ -70,9 +70,9 @@ const (
 // Refused reports whether the peer's host answered that nobody listens.
 func (e *CMError) Refused() bool {
 	switch e.Event {
-	case CMRejected:
+	case cmRejected:
 		return e.Status == rejectNoService || e.Status == connectionRefusedW
-	case CMUnreachable:
+	case cmUnreachable:
 		return e.Status == datagramNoService
 	}
 	return false
@@ -83,25 +83,25 @@ func (e *CMError) Cause() string {
 	switch {
 	case e.Refused():
 		return "nobody listens there by rdma_cm: start the server first, with -R or -z as on this side, and the same -p"
-	case e.Event == CMAddrError && e.Status == -int(syscall.ENODEV):
+	case e.Event == cmAddrError && e.Status == -int(syscall.ENODEV):
 		return "the way to this address goes over no RDMA device: give the address of the peer's RDMA interface"
-	case e.Event == CMAddrError:
+	case e.Event == cmAddrError:
 		return "nobody answers for this address (ARP or neighbour discovery), or it is of no RDMA interface's network: give the address of the peer's RDMA interface"
-	case e.Event == CMRouteError:
+	case e.Event == cmRouteError:
 		return "there is no path to this address: on InfiniBand, is the subnet manager running?"
-	case e.Event == CMUnreachable && e.Status == datagramRejected, e.Event == CMRejected && e.Status == rejectConsumer:
+	case e.Event == cmUnreachable && e.Status == datagramRejected, e.Event == cmRejected && e.Status == rejectConsumer:
 		return "the peer's program does not take the connection: it has its client already, or is another program"
-	case e.Event == CMRejected && e.Status == rejectStale:
+	case e.Event == cmRejected && e.Status == rejectStale:
 		return "the peer still has an old connection of this QP: try again"
-	case e.Event == CMUnreachable && e.Status == datagramNoQueue:
+	case e.Event == cmUnreachable && e.Status == datagramNoQueue:
 		return "the peer has no QP for datagrams: is the same -c given on both sides?"
-	case e.Event == CMUnreachable:
+	case e.Event == cmUnreachable:
 		return "the peer's host does not answer by rdma_cm: is this the address of its RDMA interface, and does it have the module rdma_cm?"
-	case e.Event == CMConnectError:
+	case e.Event == cmConnectError:
 		return "the QP could not be connected: does the device have so many reads in flight (-o)?"
-	case e.Event == CMDisconnected:
+	case e.Event == cmDisconnected:
 		return "the peer ended the connection"
-	case e.Event == CMDeviceRemoval:
+	case e.Event == cmDeviceRemoval:
 		return "the device is gone"
 	}
 	return ""

@@ -12,25 +12,25 @@ import (
 func TestCMErrors(t *testing.T) {
 	peer := netip.MustParseAddrPort("10.9.0.2:18515")
 	for _, c := range []struct {
-		event   CMEventType
+		event   cmEventType
 		status  int
 		refused bool
 		want    string
 	}{
-		{CMRejected, 8, true, "rdma_cm to 10.9.0.2:18515: rejected (status 8): nobody listens there by rdma_cm"},
-		{CMRejected, -int(syscall.ECONNREFUSED), true, "connection refused: nobody listens"},
-		{CMUnreachable, 1, true, "nobody listens"},
-		{CMRejected, 28, false, "does not take the connection"},
-		{CMUnreachable, 2, false, "does not take the connection"},
-		{CMUnreachable, 3, false, "the same -c"},
-		{CMRejected, 10, false, "try again"},
-		{CMUnreachable, -int(syscall.ETIMEDOUT), false, "connection timed out: the peer's host does not answer"},
-		{CMAddrError, -int(syscall.ENODEV), false, "over no RDMA device"},
-		{CMAddrError, -int(syscall.ETIMEDOUT), false, "ARP"},
-		{CMRouteError, -int(syscall.ETIMEDOUT), false, "subnet manager"},
-		{CMConnectError, -int(syscall.EINVAL), false, "-o"},
-		{CMDisconnected, 0, false, "the peer ended the connection"},
-		{CMDeviceRemoval, 0, false, "the device is gone"},
+		{cmRejected, 8, true, "rdma_cm to 10.9.0.2:18515: rejected (status 8): nobody listens there by rdma_cm"},
+		{cmRejected, -int(syscall.ECONNREFUSED), true, "connection refused: nobody listens"},
+		{cmUnreachable, 1, true, "nobody listens"},
+		{cmRejected, 28, false, "does not take the connection"},
+		{cmUnreachable, 2, false, "does not take the connection"},
+		{cmUnreachable, 3, false, "the same -c"},
+		{cmRejected, 10, false, "try again"},
+		{cmUnreachable, -int(syscall.ETIMEDOUT), false, "connection timed out: the peer's host does not answer"},
+		{cmAddrError, -int(syscall.ENODEV), false, "over no RDMA device"},
+		{cmAddrError, -int(syscall.ETIMEDOUT), false, "ARP"},
+		{cmRouteError, -int(syscall.ETIMEDOUT), false, "subnet manager"},
+		{cmConnectError, -int(syscall.EINVAL), false, "-o"},
+		{cmDisconnected, 0, false, "the peer ended the connection"},
+		{cmDeviceRemoval, 0, false, "the device is gone"},
 	} {
 		e := &CMError{c.event, c.status, peer}
 		if !strings.Contains(e.Error(), c.want) || e.Refused() != c.refused {
@@ -40,14 +40,14 @@ func TestCMErrors(t *testing.T) {
 			t.Errorf("%v is not its errno", e)
 		}
 	}
-	if s := CMEventType(99).String(); s == "" {
+	if s := cmEventType(99).String(); s == "" {
 		t.Error("an event without a name")
 	}
 }
 
 // TestNoCM: there is an answer wherever this is run.
 func TestNoCM(t *testing.T) {
-	if err := LoadCM(); err != nil && !errors.Is(err, ErrNoLibrary) {
+	if err := loadCM(); err != nil && !errors.Is(err, ErrNoLibrary) {
 		t.Error(err)
 	}
 }

@@ -116,7 +116,7 @@ func (i *CMID) Connect(ctx context.Context, o CMOptions) (err error) {
 	if err := cmFailed("rdma_connect", i.peer, C.cm_connect(i.c, &p)); err != nil {
 		return err
 	}
-	i.answer, err = i.await(ctx, CMEstablished)
+	i.answer, err = i.await(ctx, cmEstablished)
 	return err
 }
 
@@ -131,7 +131,7 @@ func (i *CMID) Accept(ctx context.Context, o CMOptions) error {
 	if i.datagrams { // nothing more is said of them
 		return nil
 	}
-	_, err := i.await(ctx, CMEstablished)
+	_, err := i.await(ctx, cmEstablished)
 	return err
 }
 
@@ -155,7 +155,7 @@ func (p *PD) AHFrom(w *WC, grh []byte, port int) (*AH, error) {
 }
 
 // await waits for an event of a kind. What ends the connection ends that, too.
-func (i *CMID) await(ctx context.Context, want CMEventType) (happening, error) {
+func (i *CMID) await(ctx context.Context, want cmEventType) (happening, error) {
 	for {
 		select {
 		case e := <-i.events:
@@ -165,7 +165,7 @@ func (i *CMID) await(ctx context.Context, want CMEventType) (happening, error) {
 					return e, &CMError{e.event, e.status, i.peer}
 				}
 				return e, nil
-			case CMAddrError, CMRouteError, CMConnectError, CMUnreachable, CMRejected, CMDisconnected, CMDeviceRemoval:
+			case cmAddrError, cmRouteError, cmConnectError, cmUnreachable, cmRejected, cmDisconnected, cmDeviceRemoval:
 				return e, &CMError{e.event, e.status, i.peer}
 			}
 		case <-ctx.Done():
@@ -179,7 +179,7 @@ func (i *CMID) await(ctx context.Context, want CMEventType) (happening, error) {
 			if i.cm.lost != nil {
 				return happening{}, i.cm.lost
 			}
-			return happening{}, &CMError{CMDisconnected, 0, i.peer}
+			return happening{}, &CMError{cmDisconnected, 0, i.peer}
 		}
 	}
 }

@@ -186,7 +186,7 @@ func (c *Context) Limits() (Limits, error) {
 // A Port is what a device says of one of its ports.
 type Port struct {
 	Number     int
-	State      PortState
+	State      portState
 	MTU        MTU    // the one in use
 	MaxMTU     MTU    // what the port can do
 	LID        uint16 // 0 on Ethernet
@@ -204,7 +204,7 @@ func (c *Context) Port(number int) (Port, error) {
 		return Port{}, e
 	}
 	return Port{
-		Number: number, State: PortState(a.state), MTU: MTU(a.active_mtu), MaxMTU: MTU(a.max_mtu), LID: uint16(a.lid),
+		Number: number, State: portState(a.state), MTU: MTU(a.active_mtu), MaxMTU: MTU(a.max_mtu), LID: uint16(a.lid),
 		MaxMessage: uint32(a.max_msg_sz), Ethernet: a.link_layer == 2, GIDs: int(a.gid_tbl_len),
 	}, nil
 }
@@ -221,7 +221,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 	}
 	var out []GIDEntry
 	for _, t := range table {
-		g, err := ParseGID(t.GID)
+		g, err := parseGID(t.GID)
 		if err != nil {
 			return nil, err
 		}

@@ -110,19 +110,19 @@ type Status int32
 // Those that tell what to do about them.
 const (
 	Success          Status = 0
-	LocalLength      Status = 1
-	LocalOperation   Status = 2
-	LocalProtection  Status = 4
+	localLength      Status = 1
+	localOperation   Status = 2
+	localProtection  Status = 4
 	Flushed          Status = 5
-	BadResponse      Status = 7
-	LocalAccess      Status = 8
-	RemoteInvalid    Status = 9
-	RemoteAccess     Status = 10
-	RemoteOperation  Status = 11
-	RetryExceeded    Status = 12
-	RNRRetryExceeded Status = 13
-	Aborted          Status = 16
-	FatalError       Status = 19
+	badResponse      Status = 7
+	localAccess      Status = 8
+	remoteInvalid    Status = 9
+	remoteAccess     Status = 10
+	remoteOperation  Status = 11
+	retryExceeded    Status = 12
+	rnrRetryExceeded Status = 13
+	aborted          Status = 16
+	fatalError       Status = 19
 )
 
 func (s Status) String() string {
@@ -136,21 +136,21 @@ func (s Status) String() string {
 // Cause is the usual cause of a status, or "".
 func (s Status) Cause() string {
 	switch s {
-	case LocalLength:
+	case localLength:
 		return "a message is longer than what was posted to receive it, or than the device can send"
-	case LocalOperation:
+	case localOperation:
 		return "the QP cannot do what was asked of it"
-	case LocalProtection, LocalAccess:
+	case localProtection, localAccess:
 		return "the local memory is not registered, or not for this"
-	case RemoteInvalid:
+	case remoteInvalid:
 		return "the peer's QP does not take such requests: is the same test run on both sides?"
-	case RemoteAccess:
+	case remoteAccess:
 		return "the peer's memory is not registered there, not for this, or too small: do both sides run the same test with the same size?"
-	case RemoteOperation:
+	case remoteOperation:
 		return "the peer could not take the message: do both sides use the same size?"
-	case RetryExceeded:
+	case retryExceeded:
 		return "nothing came back from the peer: it has ended, the link is down, packets are lost, or GID, VLAN or MTU do not match"
-	case RNRRetryExceeded:
+	case rnrRetryExceeded:
 		return "the peer has posted no receive for too long"
 	}
 	return ""

@@ -157,7 +157,7 @@ const (
 // Init moves the QP to INIT: receives can be posted. qkey is for UD.
 func (q *QP) Init(port, pkeyIndex int, a Access, qkey uint32) error {
 	q.port = port
-	attr := C.struct_vb_qp_attr{qp_state: C.int(Init), port_num: C.uint8_t(port), pkey_index: C.uint16_t(pkeyIndex)}
+	attr := C.struct_vb_qp_attr{qp_state: C.int(stateInit), port_num: C.uint8_t(port), pkey_index: C.uint16_t(pkeyIndex)}
 	mask := setState | setPKey | setPort
 	if q.t == UD {
 		attr.qkey = C.uint32_t(qkey)
@@ -166,7 +166,7 @@ func (q *QP) Init(port, pkeyIndex int, a Access, qkey uint32) error {
 		attr.qp_access_flags = C.unsigned(a)
 		mask |= setAccess
 	}
-	return q.modify(&attr, mask, Init, "")
+	return q.modify(&attr, mask, stateInit, "")
 }
 
 // A Connection is what a QP needs to know of its peer, and how it goes on when
@@ -186,7 +186,7 @@ type Connection struct {
 
 // ReadyToReceive moves the QP from INIT to RTR.
 func (q *QP) ReadyToReceive(c Connection) error {
-	attr := C.struct_vb_qp_attr{qp_state: C.int(RTR)}
+	attr := C.struct_vb_qp_attr{qp_state: C.int(stateRTR)}
 	mask := setState
 	if q.t != UD {
 		attr.path_mtu, attr.dest_qp_num, attr.rq_psn, attr.ah_attr = C.int(c.MTU), C.uint32_t(c.QPN), C.uint32_t(c.PSN), c.Path.attr()
@@ -196,29 +196,29 @@ func (q *QP) ReadyToReceive(c Connection) error {
 		attr.max_dest_rd_atomic, attr.min_rnr_timer = C.uint8_t(c.ReadsIn), C.uint8_t(c.MinRNR)
 		mask |= setDestRds | setMinRNR
 	}
-	return q.modify(&attr, mask, RTR, fmt.Sprintf("%v, QP 0x%06x, MTU %d", &c.Path, c.QPN, c.MTU.Bytes()))
+	return q.modify(&attr, mask, stateRTR, fmt.Sprintf("%v, QP 0x%06x, MTU %d", &c.Path, c.QPN, c.MTU.Bytes()))
 }
 
 // ReadyToSend moves the QP from RTR to RTS.
 func (q *QP) ReadyToSend(c Connection) error {
-	attr := C.struct_vb_qp_attr{qp_state: C.int(RTS), sq_psn: C.uint32_t(c.OwnPSN)}
+	attr := C.struct_vb_qp_attr{qp_state: C.int(stateRTS), sq_psn: C.uint32_t(c.OwnPSN)}
 	mask := setState | setSQPSN
 	if q.t == RC {
 		attr.timeout, attr.retry_cnt, attr.rnr_retry, attr.max_rd_atomic = C.uint8_t(c.Timeout), C.uint8_t(c.Retries), C.uint8_t(c.RNRRetry), C.uint8_t(c.ReadsOut)
 		mask |= setTimeout | setRetry | setRNR | setReads
 	}
-	return q.modify(&attr, mask, RTS, "")
+	return q.modify(&attr, mask, stateRTS, "")
 }
 
 // SetMinRNR sets the code of the time that a peer without a receive waits, of a
 // QP that is connected.
 func (q *QP) SetMinRNR(code int) error {
-	return q.modify(&C.struct_vb_qp_attr{min_rnr_timer: C.uint8_t(code)}, setMinRNR, RTS, "")
+	return q.modify(&C.struct_vb_qp_attr{min_rnr_timer: C.uint8_t(code)}, setMinRNR, stateRTS, "")
 }
 
 // Fail moves the QP to ERR: what it has under way ends as flushed.
 func (q *QP) Fail() error {
-	return q.modify(&C.struct_vb_qp_attr{qp_state: C.int(Err)}, setState, Err, "")
+	return q.modify(&C.struct_vb_qp_attr{qp_state: C.int(stateErr)}, setState, stateErr, "")
 }
 
 func (q *QP) modify(a *C.struct_vb_qp_attr, mask int, to State, what string) error {
@@ -262,7 +262,7 @@ func (p *PD) AH(path Path) (*AH, error) {
 func (a *AH) Close() error { return a.ctx.failed("ibv_destroy_ah", C.verbs_destroy_ah(a.a)) }
 
 // PostSend posts s from its first request on, up to the end of its list.
-func (q *QP) PostSend(s *SendWR) error {
+func (q *QP) PostSend(s *sendWR) error {
 	var bad *C.struct_vb_send_wr
 	if rc := C.verbs_post_send(q.q, (*C.struct_vb_send_wr)(unsafe.Pointer(s)), &bad); rc != 0 {
 		return q.postFailed("ibv_post_send", rc)
@@ -271,7 +271,7 @@ func (q *QP) PostSend(s *SendWR) error {
 }
 
 // PostRecv posts r from its first request on, up to the end of its list.
-func (q *QP) PostRecv(r *RecvWR) error {
+func (q *QP) PostRecv(r *recvWR) error {
 	var bad *C.struct_vb_recv_wr
 	if rc := C.verbs_post_recv(q.q, (*C.struct_vb_recv_wr)(unsafe.Pointer(r)), &bad); rc != 0 {
 		return q.postFailed("ibv_post_recv", rc)

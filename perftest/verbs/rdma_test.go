@@ -220,7 +220,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("port 99: %v", err)
 		}
 		gids, err := c.GIDs(1)
-		if err != nil || len(gids) == 0 || gids[0].Type == GIDUnknown {
+		if err != nil || len(gids) == 0 || gids[0].Type == gidUnknown {
 			t.Errorf("%v %v", gids, err)
 		}
 		check(t, c.Close())
@@ -285,11 +285,11 @@ func TestSend(t *testing.T) {
 			if err := a.qp.PostSend(&w.WR[0]); err != nil {
 				t.Fatal(err)
 			}
-			if wc := a.succeeds(t); wc.ID != 77 || wc.Opcode >= WCRecv {
+			if wc := a.succeeds(t); wc.ID != 77 || wc.Opcode >= wcRecv {
 				t.Errorf("%v: sent %+v", tr, wc)
 			}
 			wc := b.succeeds(t)
-			if wc.ID != 88 || wc.Opcode < WCRecv || int(wc.Bytes) != n+at || wc.Flags&WCWithImm == 0 || wc.Imm != 0x01020304 || wc.QPN != b.qp.Number {
+			if wc.ID != 88 || wc.Opcode < wcRecv || int(wc.Bytes) != n+at || wc.Flags&wcWithImm == 0 || wc.Imm != 0x01020304 || wc.QPN != b.qp.Number {
 				t.Errorf("%v: received %+v", tr, wc)
 			}
 			if !bytes.Equal(a.mem[:n], b.mem[at:at+n]) {
@@ -372,8 +372,8 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%v, want %v", err, want)
 		}
 		for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			if state, err := s.qp.State(); state == Err || err != nil || time.Now().After(end) {
-				if state != Err || err != nil {
+			if state, err := s.qp.State(); state == stateErr || err != nil || time.Now().After(end) {
+				if state != stateErr || err != nil {
 					t.Errorf("the QP is in %v, %v", state, err)
 				}
 				break
@@ -385,21 +385,21 @@ func TestFailures(t *testing.T) {
 		w := a.send(t, OpWrite, 64)
 		w.WR[0].SetRemote(a.peer.mr.Address, a.peer.mr.RKey+1)
 		check(t, a.qp.PostSend(&w.WR[0]))
-		fails(a, RemoteAccess)
+		fails(a, remoteAccess)
 	})
 	t.Run("beyond the region", func(t *testing.T) {
 		a, b := newPair(t, RC, 4096, false)
 		w := a.send(t, OpWrite, 64)
 		w.WR[0].SetRemote(b.mr.Address+4090, b.mr.RKey)
 		check(t, a.qp.PostSend(&w.WR[0]))
-		fails(a, RemoteAccess)
+		fails(a, remoteAccess)
 	})
 	t.Run("receive too short", func(t *testing.T) {
 		a, b := newPair(t, RC, 4096, false)
 		b.receive(t, 0, 32)
 		check(t, a.qp.PostSend(&a.send(t, OpSend, 64).WR[0]))
 		wc := a.completion(t, 10*time.Second)
-		if wc.Status != RemoteInvalid && wc.Status != RemoteOperation {
+		if wc.Status != remoteInvalid && wc.Status != remoteOperation {
 			t.Errorf("%v", wc.Status)
 		}
 	})
@@ -472,7 +472,7 @@ func TestLinkDown(t *testing.T) {
 	for _, step := range []struct {
 		set  string
 		want EventType
-	}{{"down", EventPortDown}, {"up", EventPortActive}} {
+	}{{"down", EventPortDown}, {"up", eventPortActive}} {
 		if out, err := exec.Command("ip", "link", "set", table[0].Netdev, step.set).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}

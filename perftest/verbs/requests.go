@@ -14,9 +14,9 @@ type SGE struct {
 	LKey    uint32
 }
 
-// A SendWR is a request to a send queue, as libibverbs lays it out. It is made
+// A sendWR is a request to a send queue, as libibverbs lays it out. It is made
 // by NewSends, outside of Go's memory.
-type SendWR struct {
+type sendWR struct {
 	ID     uint64
 	next   uintptr
 	sg     uintptr
@@ -34,27 +34,27 @@ type SendWR struct {
 }
 
 // SetRemote is the memory that a write or read goes to.
-func (w *SendWR) SetRemote(address uint64, rkey uint32) {
+func (w *sendWR) SetRemote(address uint64, rkey uint32) {
 	w.Remote = address
 	*(*uint32)(unsafe.Pointer(&w.rest[0])) = rkey
 }
 
 // SetAtomic is the word that an atomic works on: it gets add (fetch and add), or
 // swap if it is compare.
-func (w *SendWR) SetAtomic(address uint64, rkey uint32, compareOrAdd, swap uint64) {
+func (w *sendWR) SetAtomic(address uint64, rkey uint32, compareOrAdd, swap uint64) {
 	w.Remote, w.rest[0], w.rest[1] = address, compareOrAdd, swap
 	*(*uint32)(unsafe.Pointer(&w.rest[2])) = rkey
 }
 
 // SetDatagram is where a UD message goes.
-func (w *SendWR) SetDatagram(a *AH, qpn, qkey uint32) {
+func (w *sendWR) SetDatagram(a *AH, qpn, qkey uint32) {
 	w.Remote = uint64(uintptr(unsafe.Pointer(a.a)))
 	*(*[2]uint32)(unsafe.Pointer(&w.rest[0])) = [2]uint32{qpn, qkey}
 }
 
-// A RecvWR is a request to a receive queue, as libibverbs lays it out. It is
+// A recvWR is a request to a receive queue, as libibverbs lays it out. It is
 // made by NewRecvs, outside of Go's memory.
-type RecvWR struct {
+type recvWR struct {
 	ID   uint64
 	next uintptr
 	sg   uintptr
@@ -66,7 +66,7 @@ type RecvWR struct {
 // memory and stays where it is until Close.
 type Sends struct {
 	memory []byte
-	WR     []SendWR
+	WR     []sendWR
 	SGE    []SGE // each request's, perWR of them
 	perWR  int
 }
@@ -77,13 +77,13 @@ func NewSends(n, perWR int) (*Sends, error) {
 	if n <= 0 || perWR <= 0 {
 		return nil, fmt.Errorf("%d requests of %d pieces", n, perWR)
 	}
-	size := n * int(unsafe.Sizeof(SendWR{}))
+	size := n * int(unsafe.Sizeof(sendWR{}))
 	m, err := Alloc(size+n*perWR*int(unsafe.Sizeof(SGE{})), false)
 	if err != nil {
 		return nil, err
 	}
 	s := &Sends{memory: m, perWR: perWR}
-	s.WR = unsafe.Slice((*SendWR)(unsafe.Pointer(&m[0])), n)
+	s.WR = unsafe.Slice((*sendWR)(unsafe.Pointer(&m[0])), n)
 	s.SGE = unsafe.Slice((*SGE)(unsafe.Pointer(&m[size])), n*perWR)
 	for i := range s.WR {
 		s.WR[i].sg = uintptr(unsafe.Pointer(&s.SGE[i*perWR]))
@@ -109,7 +109,7 @@ func (s *Sends) Close() error { return Free(s.memory) }
 // Recvs are receive requests and their memory, as Sends.
 type Recvs struct {
 	memory []byte
-	WR     []RecvWR
+	WR     []recvWR
 	SGE    []SGE
 }
 
@@ -118,13 +118,13 @@ func NewRecvs(n, perWR int) (*Recvs, error) {
 	if n <= 0 || perWR <= 0 {
 		return nil, fmt.Errorf("%d requests of %d pieces", n, perWR)
 	}
-	size := n * int(unsafe.Sizeof(RecvWR{}))
+	size := n * int(unsafe.Sizeof(recvWR{}))
 	m, err := Alloc(size+n*perWR*int(unsafe.Sizeof(SGE{})), false)
 	if err != nil {
 		return nil, err
 	}
 	r := &Recvs{memory: m}
-	r.WR = unsafe.Slice((*RecvWR)(unsafe.Pointer(&m[0])), n)
+	r.WR = unsafe.Slice((*recvWR)(unsafe.Pointer(&m[0])), n)
 	r.SGE = unsafe.Slice((*SGE)(unsafe.Pointer(&m[size])), n*perWR)
 	for i := range r.WR {
 		r.WR[i].sg = uintptr(unsafe.Pointer(&r.SGE[i*perWR]))

@@ -35,13 +35,13 @@ type State int
 
 // The numbers are libibverbs'.
 const (
-	Reset State = iota
-	Init
-	RTR // ready to receive
-	RTS // ready to send
-	SQD // send queue drained
-	SQE // send queue in error
-	Err
+	stateReset State = iota
+	stateInit
+	stateRTR // ready to receive
+	stateRTS // ready to send
+	stateSQD // send queue drained
+	stateSQE // send queue in error
+	stateErr
 )
 
 func (s State) String() string {
@@ -88,26 +88,26 @@ func (m MTU) Bytes() int {
 	return 128 << m
 }
 
-// A PortState is the logical state of a port.
-type PortState int
+// A portState is the logical state of a port.
+type portState int
 
 // The numbers are libibverbs'.
 const (
-	PortDown   PortState = 1
-	PortInit   PortState = 2
-	PortArmed  PortState = 3
-	PortActive PortState = 4
+	portDown   portState = 1
+	portInit   portState = 2
+	portArmed  portState = 3
+	PortActive portState = 4
 )
 
-func (s PortState) String() string {
+func (s portState) String() string {
 	return name(int(s), "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
 }
 
 // A GID is a port's address, as it goes over the wire.
 type GID [16]byte
 
-// ParseGID parses the form of sysfs: eight groups of four hexadecimal digits.
-func ParseGID(s string) (g GID, err error) {
+// parseGID parses the form of sysfs: eight groups of four hexadecimal digits.
+func parseGID(s string) (g GID, err error) {
 	b, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(s), ":", ""))
 	if err != nil || len(b) != len(g) {
 		return g, fmt.Errorf("%.60q is no GID such as fe80:0000:0000:0000:0011:22ff:fe33:4455", s)
@@ -134,8 +134,8 @@ type GIDType int
 
 // In the order of preference.
 const (
-	GIDUnknown GIDType = iota
-	GIDInfiniBand
+	gidUnknown GIDType = iota
+	gidInfiniBand
 	RoCEv1
 	RoCEv2
 )
@@ -196,7 +196,7 @@ func (o Opcode) String() string {
 // Flags of a send request, as libibverbs numbers them.
 const (
 	Signaled  uint32 = 1 << 1
-	Solicited uint32 = 1 << 2
+	solicited uint32 = 1 << 2
 	Inline    uint32 = 1 << 3
 )
 
@@ -218,10 +218,10 @@ type WC struct {
 
 // Of a completion's Opcode and Flags.
 const (
-	WCRecv    int32  = 1 << 7
-	WCRecvImm int32  = WCRecv + 1
-	WCGRH     uint32 = 1 << 0
-	WCWithImm uint32 = 1 << 1
+	wcRecv    int32  = 1 << 7
+	wcRecvImm int32  = wcRecv + 1
+	wcgrh     uint32 = 1 << 0
+	wcWithImm uint32 = 1 << 1
 )
 
 // An Event is something that happened without being asked for.
@@ -246,10 +246,10 @@ type EventType int
 
 // Those that are acted on.
 const (
-	EventQPFatal    EventType = 1
+	eventQPFatal    EventType = 1
 	EventCommEst    EventType = 4
 	EventDeviceDead EventType = 8
-	EventPortActive EventType = 9
+	eventPortActive EventType = 9
 	EventPortDown   EventType = 10
 )
 
@@ -267,5 +267,5 @@ func gidType(s string) GIDType {
 	case "IB/RoCE v1":
 		return RoCEv1 // of an InfiniBand port it is none of them, and does not matter
 	}
-	return GIDUnknown
+	return gidUnknown
 }

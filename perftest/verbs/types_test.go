@@ -9,7 +9,7 @@ import (
 
 func gid(t *testing.T, s string) GID {
 	t.Helper()
-	g, err := ParseGID(s)
+	g, err := parseGID(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestGID(t *testing.T) {
 		t.Errorf("%v: IPv4 %v, link-local %v", local, local.IsIPv4(), local.IsLinkLocal())
 	}
 	for _, s := range []string{"", "fe80", "zz80:0000:0000:0000:0011:22ff:fe33:4455", strings.Repeat("00", 17)} {
-		if _, err := ParseGID(s); err == nil {
+		if _, err := parseGID(s); err == nil {
 			t.Errorf("%q is taken for a GID", s)
 		}
 	}
@@ -90,7 +90,7 @@ func TestErrors(t *testing.T) {
 	if newError("ibv_reg_mr", "mlx5_0", nil).Errno != syscall.EIO {
 		t.Error("an error without a number is not EIO")
 	}
-	c := &CompletionError{Status: RetryExceeded, VendorError: 0x81, QPN: 0x17, Device: "mlx5_0", Port: 1}
+	c := &CompletionError{Status: retryExceeded, VendorError: 0x81, QPN: 0x17, Device: "mlx5_0", Port: 1}
 	if s := c.Error(); !strings.Contains(s, "QP 0x000017 on mlx5_0 port 1 failed: transport retry count exceeded (status 12, vendor error 0x81): nothing came back") {
 		t.Error(s)
 	}
@@ -98,9 +98,9 @@ func TestErrors(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{RC.String(), "RC"}, {UD.String(), "UD"}, {Transport(9).String(), "transport 9"}, {RTS.String(), "RTS"}, {State(17).String(), "17"},
+		{RC.String(), "RC"}, {UD.String(), "UD"}, {Transport(9).String(), "transport 9"}, {stateRTS.String(), "RTS"}, {State(17).String(), "17"},
 		{PortActive.String(), "ACTIVE"}, {RoCEv2.String(), "RoCE v2"}, {OpRead.String(), "RDMA_READ"},
-		{Event{Type: EventPortDown, Port: 1}.String(), "port error on port 1"}, {Event{Type: EventQPFatal, QPN: 3}.String(), "QP fatal error on QP 0x000003"},
+		{Event{Type: EventPortDown, Port: 1}.String(), "port error on port 1"}, {Event{Type: eventQPFatal, QPN: 3}.String(), "QP fatal error on QP 0x000003"},
 		{Event{Type: EventDeviceDead}.String(), "device fatal error"},
 	} {
 		if c.got != c.want {

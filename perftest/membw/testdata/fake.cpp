@@ -221,6 +221,11 @@ EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
     moved.notify_all();
   });
 }
+EXPORT CUresult cuEventSynchronize(CUevent e) {
+  std::unique_lock<std::mutex> l(lock);
+  while (!e->state->done) moved.wait(l);
+  return bound();
+}
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b) {
   std::lock_guard<std::mutex> l(lock);
   if (!a->state->done || !b->state->done) return CUDA_ERROR_NOT_READY;

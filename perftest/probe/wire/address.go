@@ -65,10 +65,10 @@ func (a Address) Marshal() ([]byte, error) {
 	return fmt.Appendf(b, "%08x:\x00", a.SRQN), nil
 }
 
-// ParseAddress reads a record of either form, strictly: the digits are lower
+// parseAddress reads a record of either form, strictly: the digits are lower
 // case, each field has its width, the NUL is the last byte. What it accepts
 // Marshal gives back byte by byte.
-func ParseAddress(b []byte) (Address, error) {
+func parseAddress(b []byte) (Address, error) {
 	if len(b) != longRecord && len(b) != shortRecord {
 		return Address{}, fmt.Errorf("an address record has %d or %d bytes, not %d", shortRecord, longRecord, len(b))
 	}
@@ -145,14 +145,9 @@ func CompareGIDs(mine, peer Address) error {
 		ErrMismatch, here, there)
 }
 
-// Swap makes one exchange of records. The form that is sent is also the one
-// that is expected.
-func (c *Conn) Swap(ctx context.Context, mine Address) (Address, error) {
-	return c.SwapFor(ctx, "an address record", mine)
-}
-
-// SwapFor is Swap with a name for errors: "QP 1's address record", "the
-// barrier before the measurement".
+// SwapFor makes one exchange of records. The form that is sent is also the one that
+// is expected. Errors name it: "QP 1's address record", "the barrier before the
+// measurement".
 func (c *Conn) SwapFor(ctx context.Context, what string, mine Address) (Address, error) {
 	b, err := c.record(mine)
 	if err != nil {

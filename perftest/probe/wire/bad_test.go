@@ -115,7 +115,7 @@ func TestBadPeers(t *testing.T) {
 // TestStopsReading: a peer that reads nothing does not hang us.
 func TestStopsReading(t *testing.T) {
 	a, _ := net.Pipe() // without a buffer: a write waits for its reader
-	_, err := NewConn(a, Client, Options{Timeout: 50 * time.Millisecond}).Swap(t.Context(), Address{})
+	_, err := NewConn(a, Client, Options{Timeout: 50 * time.Millisecond}).SwapFor(t.Context(), "an address record", Address{})
 	if !errors.Is(err, ErrTimeout) {
 		t.Errorf("error %v", err)
 	}
@@ -134,7 +134,7 @@ func TestCancel(t *testing.T) {
 	}
 	ours, _ := tcpPair(t)
 	wait(func(ctx context.Context) error {
-		_, err := NewConn(ours, Server, Options{}).Swap(ctx, Address{})
+		_, err := NewConn(ours, Server, Options{}).SwapFor(ctx, "an address record", Address{})
 		return err
 	})
 	ln, err := Listen(t.Context(), "127.0.0.1:0", Options{})
@@ -306,7 +306,7 @@ func TestWatchStops(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatalf("stop = %v", err)
 		}
-		if a, err := c.Swap(soon(t), Address{}); err != nil || a.QPN != 7 {
+		if a, err := c.SwapFor(soon(t), "an address record", Address{}); err != nil || a.QPN != 7 {
 			t.Fatalf("Swap = %+v, %v", a, err)
 		}
 	}

@@ -45,9 +45,9 @@ func (a Address) Binary(length int) ([]byte, error) {
 	return b, nil
 }
 
-// ParseBinary reads a record of either length. What lies between the fields is
+// parseBinary reads a record of either length. What lies between the fields is
 // whatever the peer's memory held.
-func ParseBinary(b []byte) (Address, error) {
+func parseBinary(b []byte) (Address, error) {
 	if len(b) != binaryRecord && len(b) != longBinaryRecord {
 		return Address{}, fmt.Errorf("a binary record has %d or %d bytes, not %d", binaryRecord, longBinaryRecord, len(b))
 	}
@@ -81,7 +81,7 @@ func (c *Conn) record(a Address) ([]byte, error) {
 
 func (c *Conn) parseRecord(b []byte) (Address, error) {
 	if c.binary > 0 {
-		return ParseBinary(b)
+		return parseBinary(b)
 	}
-	return ParseAddress(b)
+	return parseAddress(b)
 }

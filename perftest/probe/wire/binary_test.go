@@ -21,17 +21,17 @@ func TestBinary(t *testing.T) {
 		if got := hex.EncodeToString(b); err != nil || got != want {
 			t.Errorf("%d bytes: %s, %v; want %s", length, got, err, want)
 		}
-		if got, err := ParseBinary(b); err != nil || got != a {
+		if got, err := parseBinary(b); err != nil || got != a {
 			t.Errorf("ParseBinary = %+v, %v; want %+v", got, err, a)
 		}
 		copy(b[20:24], "junk") // a hole in the structure
-		if got, err := ParseBinary(b); err != nil || got != a {
+		if got, err := parseBinary(b); err != nil || got != a {
 			t.Errorf("ParseBinary = %+v, %v; want %+v", got, err, a)
 		}
 	}
 	without := Address{QPN: 7}
 	b, _ := without.Binary(56)
-	if got, err := ParseBinary(b); err != nil || got != without {
+	if got, err := parseBinary(b); err != nil || got != without {
 		t.Errorf("without a GID: %+v, %v", got, err)
 	}
 	for name, bad := range map[string]Address{"QP number": {QPN: 1 << 24}, "PSN": {PSN: 1 << 24}, "reads": {OutReads: 1 << 16}} {
@@ -45,11 +45,11 @@ func TestBinary(t *testing.T) {
 	for _, at := range []int{0, 4, 8, 12} {
 		b, _ := a.Binary(56)
 		b[at] = 0xff
-		if _, err := ParseBinary(b); err == nil {
+		if _, err := parseBinary(b); err == nil {
 			t.Errorf("a field that is too large, at %d, is taken", at)
 		}
 	}
-	if _, err := ParseBinary(make([]byte, 60)); err == nil {
+	if _, err := parseBinary(make([]byte, 60)); err == nil {
 		t.Error("60 bytes are taken")
 	}
 }
@@ -79,7 +79,7 @@ func TestOverCM(t *testing.T) {
 			if _, _, err := c.Hello(soon(t), hello, false); err != nil {
 				t.Fatal(err)
 			}
-			if a, err := c.Swap(soon(t), Address{QPN: 6}); err != nil || a.QPN != 5 {
+			if a, err := c.SwapFor(soon(t), "an address record", Address{QPN: 6}); err != nil || a.QPN != 5 {
 				t.Errorf("Swap = %+v, %v", a, err)
 			}
 			_ = theirs.CloseWrite()

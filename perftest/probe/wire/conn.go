@@ -27,14 +27,8 @@ func NewConn(nc net.Conn, role Role, o Options) *Conn {
 	return &Conn{nc: nc, role: role, timeout: or(o.Timeout, exchangeTimeout), cm: o.CM}
 }
 
-// Role is this side's.
-func (c *Conn) Role() Role { return c.role }
-
 // Peer is the other side's address.
 func (c *Conn) Peer() string { return c.nc.RemoteAddr().String() }
-
-// Local is this side's address.
-func (c *Conn) Local() string { return c.nc.LocalAddr().String() }
 
 // SetTimeout says how long each of the following exchanges may take, and
 // returns what was set before. A server that waits for its client to finish a

@@ -56,7 +56,7 @@ func isRecord(n int) bool     { return n == longRecord || n == shortRecord }
 func isReportWord(n int) bool { return n == 8 }
 
 func isShort(b []byte) bool {
-	_, err := ParseAddress(b)
+	_, err := parseAddress(b)
 	return err == nil
 }
 

@@ -13,7 +13,7 @@ func FuzzAddress(f *testing.F) {
 	f.Add(marshal(f, record(f, Client)))
 	f.Add(marshal(f, Address{}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := ParseAddress(b)
+		a, err := parseAddress(b)
 		if err != nil {
 			return
 		}
@@ -34,7 +34,7 @@ func FuzzBinary(f *testing.F) {
 		f.Add(make([]byte, n))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := ParseBinary(b)
+		a, err := parseBinary(b)
 		if err != nil {
 			return
 		}
@@ -43,7 +43,7 @@ func FuzzBinary(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%+v: %v", a, err)
 			}
-			got, err := ParseBinary(again)
+			got, err := parseBinary(again)
 			if err != nil || got != a {
 				t.Errorf("%+v became %+v, %v", a, got, err)
 			}
@@ -72,13 +72,13 @@ func FuzzVersion(f *testing.F) {
 
 func FuzzParams(f *testing.F) {
 	f.Add(params().Marshal())
-	f.Add(make([]byte, ParamsBytes))
+	f.Add(make([]byte, paramsBytes))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		p, err := ParseParams(b)
+		p, err := parseParams(b)
 		if err != nil {
 			return
 		}
-		again, err := ParseParams(p.Marshal())
+		again, err := parseParams(p.Marshal())
 		if err != nil || again != p || p.Compare(again) != nil {
 			t.Errorf("%+v became %+v, %v", p, again, err)
 		}
@@ -135,7 +135,7 @@ func serve(ctx context.Context, c *Conn, gid bool) error {
 		}
 	}
 	for range 4 {
-		if _, err := c.Swap(ctx, Address{HasGID: gid}); err != nil {
+		if _, err := c.SwapFor(ctx, "an address record", Address{HasGID: gid}); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func serve(ctx context.Context, c *Conn, gid bool) error {
 		return err
 	}
 	_ = r.Check()
-	if _, err := c.Swap(ctx, Address{HasGID: gid}); err != nil {
+	if _, err := c.SwapFor(ctx, "an address record", Address{HasGID: gid}); err != nil {
 		return err
 	}
 	c.Bye()

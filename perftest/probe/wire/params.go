@@ -58,8 +58,8 @@ type Params struct {
 	Compression uint64 // mlx5dv's comp_mask; 0 for other devices
 }
 
-// ParamsBytes is the block's size.
-const ParamsBytes = 320
+// paramsBytes is the block's size.
+const paramsBytes = 320
 
 // Offsets behind the eight enumerations.
 const (
@@ -90,7 +90,7 @@ type paramsField struct {
 // Marshal returns the block of a peer with a byte order of little-endian,
 // which all machines that this runs on have.
 func (p Params) Marshal() []byte {
-	b := make([]byte, ParamsBytes)
+	b := make([]byte, paramsBytes)
 	for _, f := range p.ints() {
 		binary.BigEndian.PutUint32(b[f.at:], uint32(*f.value))
 	}
@@ -101,10 +101,10 @@ func (p Params) Marshal() []byte {
 	return b
 }
 
-// ParseParams reads a block. Of the device's attributes only MaxReads is kept.
-func ParseParams(b []byte) (Params, error) {
-	if len(b) != ParamsBytes {
-		return Params{}, fmt.Errorf("the parameter block has %d bytes, not %d", ParamsBytes, len(b))
+// parseParams reads a block. Of the device's attributes only MaxReads is kept.
+func parseParams(b []byte) (Params, error) {
+	if len(b) != paramsBytes {
+		return Params{}, fmt.Errorf("the parameter block has %d bytes, not %d", paramsBytes, len(b))
 	}
 	if !paramsPrefix(b) {
 		return Params{}, fmt.Errorf("this is no parameter block: %s", printable(b[:paramsSize]))
@@ -162,7 +162,7 @@ func (c *Conn) SwapParams(ctx context.Context, mine Params) (Params, error) {
 	if err != nil {
 		return Params{}, err
 	}
-	theirs, err := ParseParams(b)
+	theirs, err := parseParams(b)
 	if err != nil {
 		return Params{}, c.mismatch(what, b, err)
 	}

@@ -121,7 +121,7 @@ func record(t testing.TB, of Role) Address {
 	t.Helper()
 	for _, l := range transcript(t, "write_bw.txt") {
 		if len(l.data) == longRecord && l.from == of {
-			a, err := ParseAddress(l.data)
+			a, err := parseAddress(l.data)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,7 +34,7 @@ func TestTranscript(t *testing.T) {
 				t.Fatalf("Hello = %+v, %+v, %v", agreed, peer, err)
 			}
 			for range 4 {
-				got, err := c.Swap(ctx, record(t, role))
+				got, err := c.SwapFor(ctx, "an address record", record(t, role))
 				if err != nil || got != record(t, role.Other()) {
 					t.Fatalf("Swap = %+v, %v", got, err)
 				}
@@ -46,7 +46,7 @@ func TestTranscript(t *testing.T) {
 			if err := got.Check(); (err != nil) != (role == Client) {
 				t.Errorf("Check(%+v) = %v", got, err)
 			}
-			if _, err := c.Swap(ctx, record(t, role)); err != nil {
+			if _, err := c.SwapFor(ctx, "an address record", record(t, role)); err != nil {
 				t.Fatal(err)
 			}
 			c.Bye()
@@ -63,7 +63,7 @@ func TestAddress(t *testing.T) {
 		t.Errorf("short form = %q; want %q", got, want)
 	}
 	for _, a := range []Address{short, record(t, Client), {LID: 0xffff, OutReads: 0xffff, QPN: 0xffffff, PSN: 0xffffff, RKey: math.MaxUint32, VAddr: math.MaxUint64, SRQN: math.MaxUint32, HasGID: true}} {
-		if got, err := ParseAddress(marshal(t, a)); err != nil || got != a {
+		if got, err := parseAddress(marshal(t, a)); err != nil || got != a {
 			t.Errorf("ParseAddress = %+v, %v; want %+v", got, err, a)
 		}
 	}
@@ -74,7 +74,7 @@ func TestAddress(t *testing.T) {
 	}
 	good := string(marshal(t, record(t, Client)))
 	for _, bad := range []string{"", good[:107], strings.ToUpper(good), strings.Replace(good, ":", ";", 1), good[:107] + "\n", " " + good[1:], "0x" + good[2:], good + "\x00"} {
-		if _, err := ParseAddress([]byte(bad)); err == nil {
+		if _, err := parseAddress([]byte(bad)); err == nil {
 			t.Errorf("%q was taken", bad)
 		}
 	}
@@ -152,7 +152,7 @@ func params() Params {
 func TestParams(t *testing.T) {
 	p := params()
 	b := p.Marshal()
-	if got, err := ParseParams(b); err != nil || got != p || len(b) != 320 {
+	if got, err := parseParams(b); err != nil || got != p || len(b) != 320 {
 		t.Errorf("ParseParams = %+v, %v; want %+v", got, err, p)
 	}
 	if b[11] != 2 || b[15] != 1 || binary.BigEndian.Uint64(b[32:]) != 65536 || b[224] != 16 {
@@ -179,7 +179,7 @@ func TestParams(t *testing.T) {
 			t.Errorf("Compare = %v; want %q", err, tt.want)
 		}
 	}
-	if _, err := ParseParams(b[:312]); err == nil {
+	if _, err := parseParams(b[:312]); err == nil {
 		t.Error("a short block was taken")
 	}
 }
@@ -223,7 +223,7 @@ func TestReportCheck(t *testing.T) {
 func TestOneWrite(t *testing.T) {
 	w := &writes{Conn: discard{}}
 	c := NewConn(w, Client, Options{})
-	_, _ = c.Swap(t.Context(), Address{HasGID: true})
+	_, _ = c.SwapFor(t.Context(), "an address record", Address{HasGID: true})
 	c.failed = nil
 	_, _, _ = c.Hello(t.Context(), hello, false)
 	if fmt.Sprint(w.sizes) != "[108 16]" {
@@ -254,8 +254,8 @@ func (discard) SetReadDeadline(time.Time) error { return nil }
 func TestOutOfStep(t *testing.T) {
 	w := &writes{Conn: discard{}}
 	c := NewConn(w, Client, Options{})
-	_, first := c.Swap(t.Context(), Address{})
-	_, second := c.Swap(t.Context(), Address{})
+	_, first := c.SwapFor(t.Context(), "an address record", Address{})
+	_, second := c.SwapFor(t.Context(), "an address record", Address{})
 	if first == nil || first != second || len(w.sizes) != 1 {
 		t.Errorf("%v; %v; %d writes", first, second, len(w.sizes))
 	}
@@ -269,13 +269,13 @@ func TestSetTimeout(t *testing.T) {
 	if before := c.SetTimeout(30 * time.Millisecond); before != time.Hour {
 		t.Errorf("before: %v", before)
 	}
-	if _, err := c.Swap(context.Background(), Address{}); !errors.Is(err, ErrTimeout) {
+	if _, err := c.SwapFor(context.Background(), "an address record", Address{}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("own limit: %v", err)
 	}
 	c = NewConn(ours, Server, Options{Timeout: -1})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	if _, err := c.Swap(ctx, Address{}); !errors.Is(err, ErrTimeout) {
+	if _, err := c.SwapFor(ctx, "an address record", Address{}); !errors.Is(err, ErrTimeout) {
 		t.Errorf("context's limit: %v", err)
 	}
 }

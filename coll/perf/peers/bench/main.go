@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 type options struct {
@@ -205,17 +207,12 @@ func measure(sides []*side, op string, size, rounds int) (row, error) {
 			all[i] = append(all[i], t/float64(iters[i])*1e6)
 		}
 	}
-	r.All, r.Assay = all[0], median(all[0])
+	r.All, r.Assay = all[0], stat.Median(all[0])
 	if len(sides) > 1 {
-		r.Their, r.MPI = all[1], median(all[1])
+		r.Their, r.MPI = all[1], stat.Median(all[1])
 		r.Ratio = r.MPI / r.Assay
 	}
 	return r, nil
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
 // summary prints the geometric mean and the worst ratio of each collective.

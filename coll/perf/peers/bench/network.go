@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/stat"
+
 	"github.com/assay-hpc/assay/coll"
 )
 
@@ -104,7 +106,7 @@ func againstIperf(ctx context.Context, s *side, o options) error {
 		}
 		theirs = append(theirs, r.End.Received.BitsPerSecond/8e9)
 	}
-	a, b := median(ours), median(theirs)
+	a, b := stat.Median(ours), stat.Median(theirs)
 	fmt.Printf("# broadcast of %d bytes: %.2f GB/s, iperf3 (one stream): %.2f GB/s, ratio %.2f (%s)\n", size, a, b, a/b, strings.Trim(fmt.Sprintf("%.2f against %.2f", ours, theirs), "[]"))
 	return nil
 }

@@ -5,19 +5,50 @@ package nvml
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// New returns NVML as a source. The library is loaded when Driver is called,
-// and stays so until the program ends: a call that hangs may still be in it.
-func New() health.Source { return &source{api: nvml.New()} }
+// A Library is NVML, which may be called from several goroutines.
+type Library struct {
+	api   nvml.Interface
+	start func() error // once
+}
 
-// A source asks NVML, which may be called from several threads.
-type source struct{ api nvml.Interface }
+// New returns NVML, which the first call of a method loads and starts: that one, too,
+// may never return.
+func New() *Library { return over(nvml.New()) }
+
+func over(api nvml.Interface) *Library {
+	return &Library{api, sync.OnceValue(func() error {
+		switch ret := api.Init(); ret {
+		case nvml.SUCCESS:
+			return nil
+		case nvml.ERROR_LIBRARY_NOT_FOUND, nvml.ERROR_DRIVER_NOT_LOADED:
+			return fmt.Errorf("%w: %v", ErrNoLibrary, ret)
+		default:
+			return fmt.Errorf("NVML does not start: %w", failure(ret))
+		}
+	})}
+}
+
+// Open loads the library and starts it. The error wraps ErrNoLibrary where there is
+// no library, or no driver below it.
+func Open() (*Library, error) {
+	l := New()
+	return l, l.start()
+}
+
+// Close lets go of the library.
+func (l *Library) Close() error {
+	if l.start() != nil {
+		return nil
+	}
+	return failure(l.api.Shutdown())
+}
 
 // failure makes an error of an answer; nil is success.
 func failure(ret nvml.Return) error {
@@ -25,44 +56,40 @@ func failure(ret nvml.Return) error {
 	case nvml.SUCCESS:
 		return nil
 	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_VGPU_ECC_NOT_SUPPORTED, nvml.ERROR_ARGUMENT_VERSION_MISMATCH, nvml.ERROR_DEPRECATED:
-		return health.ErrNotSupported
+		return ErrNotSupported
 	case nvml.ERROR_NO_PERMISSION:
-		return health.ErrNoPermission
+		return ErrNoPermission
 	case nvml.ERROR_GPU_IS_LOST:
-		return health.ErrLost
+		return ErrLost
 	case nvml.ERROR_RESET_REQUIRED:
-		return health.ErrReset
+		return ErrReset
 	}
 	return fmt.Errorf("NVML: %v", ret)
 }
 
-func fact[T any](v T, ret nvml.Return) health.Fact[T] {
+func fact[T any](v T, ret nvml.Return) sysfs.Fact[T] {
 	if err := failure(ret); err != nil {
-		return health.Unknown[T](err)
+		return sysfs.Unknown[T](err)
 	}
-	return health.Known(v)
+	return sysfs.Known(v)
 }
 
-// Driver loads the library and starts it.
-func (s *source) Driver() (d health.Driver, err error) {
-	switch ret := s.api.Init(); ret {
-	case nvml.SUCCESS:
-	case nvml.ERROR_LIBRARY_NOT_FOUND, nvml.ERROR_DRIVER_NOT_LOADED:
-		return d, fmt.Errorf("%w: %v", health.ErrNoLibrary, ret)
-	default:
-		return d, fmt.Errorf("NVML does not start: %w", failure(ret))
+// Driver describes the driver.
+func (l *Library) Driver() (d Driver, err error) {
+	if err := l.start(); err != nil {
+		return d, err
 	}
 	var ret nvml.Return
-	if d.GPUs, ret = s.api.DeviceGetCount(); ret != nvml.SUCCESS {
+	if d.GPUs, ret = l.api.DeviceGetCount(); ret != nvml.SUCCESS {
 		return d, fmt.Errorf("counting GPUs: %w", failure(ret))
 	}
-	if d.Version, ret = s.api.SystemGetDriverVersion(); ret != nvml.SUCCESS {
+	if d.Version, ret = l.api.SystemGetDriverVersion(); ret != nvml.SUCCESS {
 		return d, fmt.Errorf("the driver's version: %w", failure(ret))
 	}
-	if d.CUDA, ret = s.api.SystemGetCudaDriverVersion_v2(); ret != nvml.SUCCESS {
+	if d.CUDA, ret = l.api.SystemGetCudaDriverVersion_v2(); ret != nvml.SUCCESS {
 		return d, fmt.Errorf("the driver's CUDA version: %w", failure(ret))
 	}
-	if v, ret := s.api.SystemGetNVMLVersion(); ret == nvml.SUCCESS {
+	if v, ret := l.api.SystemGetNVMLVersion(); ret == nvml.SUCCESS {
 		d.Library = v
 	}
 	return d, nil
@@ -70,22 +97,26 @@ func (s *source) Driver() (d health.Driver, err error) {
 
 // has reports whether the library has a function. Older drivers lack some, and
 // a call of one would end the program.
-func (s *source) has(symbol string) bool { return s.api.Extensions().LookupSymbol(symbol) == nil }
+func (l *Library) has(symbol string) bool { return l.api.Extensions().LookupSymbol(symbol) == nil }
 
 // ask calls a function that the library may lack.
-func ask[T any](s *source, symbol string, call func() (T, nvml.Return)) (T, nvml.Return) {
-	if !s.has(symbol) {
+func ask[T any](l *Library, symbol string, call func() (T, nvml.Return)) (T, nvml.Return) {
+	if !l.has(symbol) {
 		var none T
 		return none, nvml.ERROR_FUNCTION_NOT_FOUND
 	}
 	return call()
 }
 
-// GPU asks one GPU for everything. What fails is in its fact; only a GPU that
-// cannot be opened, or has gone, is an error as a whole.
-func (s *source) GPU(index int, asking func(string)) (g health.GPU, err error) {
+// GPU asks one GPU, numbered from 0, for everything, and announces what it asks for:
+// the last that is known of a call that never returns. What fails is in its fact; only
+// a GPU that cannot be opened, or has gone, is an error as a whole.
+func (l *Library) GPU(index int, asking func(string)) (g GPU, err error) {
+	if err := l.start(); err != nil {
+		return g, err
+	}
 	asking("its handle")
-	d, ret := s.api.DeviceGetHandleByIndex(index)
+	d, ret := l.api.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
 		return g, failure(ret)
 	}
@@ -101,7 +132,7 @@ func (s *source) GPU(index int, asking func(string)) (g health.GPU, err error) {
 	if g.UUID, ret = d.GetUUID(); ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED {
 		return g, failure(ret)
 	}
-	a := &asker{source: s, d: d, g: &g}
+	a := &asker{Library: l, d: d, g: &g}
 	for _, part := range []struct {
 		what string
 		ask  func()
@@ -114,7 +145,7 @@ func (s *source) GPU(index int, asking func(string)) (g health.GPU, err error) {
 		part.ask()
 	}
 	// A GPU that is lost half way answers so to everything.
-	if errors.Is(g.Heat.Err, health.ErrLost) || errors.Is(g.Heat.Err, health.ErrReset) {
+	if errors.Is(g.Heat.Err, ErrLost) || errors.Is(g.Heat.Err, ErrReset) {
 		return g, g.Heat.Err
 	}
 	return g, nil

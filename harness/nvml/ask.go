@@ -7,14 +7,14 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // An asker fills in one GPU, a part at a time.
 type asker struct {
-	*source
+	*Library
 	d nvml.Device
-	g *health.GPU
+	g *GPU
 }
 
 func (a *asker) identity() {
@@ -22,8 +22,8 @@ func (a *asker) identity() {
 	g.Name = fact(d.GetName())
 	g.VBIOS = fact(d.GetVbiosVersion())
 	g.InfoROM = fact(d.GetInforomImageVersion())
-	g.Board = fact(ask(a.source, "nvmlDeviceGetBoardPartNumber", d.GetBoardPartNumber))
-	g.GSP = fact(ask(a.source, "nvmlDeviceGetGspFirmwareMode", a.gsp))
+	g.Board = fact(ask(a.Library, "nvmlDeviceGetBoardPartNumber", d.GetBoardPartNumber))
+	g.GSP = fact(ask(a.Library, "nvmlDeviceGetGspFirmwareMode", a.gsp))
 	m, ret := d.GetMemoryInfo()
 	g.MemoryBytes = fact(m.Total, ret)
 	clock, ret := d.GetMaxClockInfo(nvml.CLOCK_SM)
@@ -37,7 +37,7 @@ func (a *asker) gsp() (string, nvml.Return) {
 	if ret != nvml.SUCCESS || !on {
 		return "off", ret
 	}
-	if version, ret := ask(a.source, "nvmlDeviceGetGspFirmwareVersion", a.d.GetGspFirmwareVersion); ret == nvml.SUCCESS && version != "" {
+	if version, ret := ask(a.Library, "nvmlDeviceGetGspFirmwareVersion", a.d.GetGspFirmwareVersion); ret == nvml.SUCCESS && version != "" {
 		return version, nvml.SUCCESS
 	}
 	return "on", nvml.SUCCESS
@@ -46,21 +46,21 @@ func (a *asker) gsp() (string, nvml.Return) {
 func (a *asker) errors() {
 	d, g := a.d, a.g
 	now, pending, ret := d.GetEccMode()
-	g.ECC = fact(health.Modes{Now: now == nvml.FEATURE_ENABLED, Pending: pending == nvml.FEATURE_ENABLED}, ret)
+	g.ECC = fact(Modes{Now: now == nvml.FEATURE_ENABLED, Pending: pending == nvml.FEATURE_ENABLED}, ret)
 	g.Volatile = fact(d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC))
 
-	s, ret := ask(a.source, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus)
-	g.SRAM = fact(health.SRAM{
-		Uncorrectable: s.AggregateUncParity + s.AggregateUncSecDed, Correctable: s.AggregateCor, Exceeded: health.Known(s.BThresholdExceeded != 0),
+	s, ret := ask(a.Library, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus)
+	g.SRAM = fact(SRAM{
+		Uncorrectable: s.AggregateUncParity + s.AggregateUncSecDed, Correctable: s.AggregateCor, Exceeded: sysfs.Known(s.BThresholdExceeded != 0),
 	}, ret)
 	if ret != nvml.SUCCESS { // drivers before 550 have the counts alone
 		uncorrectable, ret1 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_SRAM)
 		correctable, ret2 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_SRAM)
-		g.SRAM = fact(health.SRAM{Uncorrectable: uncorrectable, Correctable: correctable, Exceeded: health.Unknown[bool](failure(ret))}, worse(ret1, ret2))
+		g.SRAM = fact(SRAM{Uncorrectable: uncorrectable, Correctable: correctable, Exceeded: sysfs.Unknown[bool](failure(ret))}, worse(ret1, ret2))
 	}
 	uncorrectable, ret1 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_DRAM)
 	correctable, ret2 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_DRAM)
-	g.DRAM = fact(health.DRAM{Uncorrectable: uncorrectable, Correctable: correctable}, worse(ret1, ret2))
+	g.DRAM = fact(DRAM{Uncorrectable: uncorrectable, Correctable: correctable}, worse(ret1, ret2))
 }
 
 // worse is the first answer that is no success.
@@ -76,23 +76,23 @@ func worse(rets ...nvml.Return) nvml.Return {
 func (a *asker) memory() {
 	d, g := a.d, a.g
 	_, u, pending, failed, ret := d.GetRemappedRows()
-	g.Remap = fact(health.Remap{Uncorrectable: u, Pending: pending, Failed: failed}, ret)
+	g.Remap = fact(Remap{Uncorrectable: u, Pending: pending, Failed: failed}, ret)
 	h, ret := d.GetRowRemapperHistogram()
 	g.Spent = fact(int(h.None), ret)
 	single, ret1 := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
 	double, ret2 := d.GetRetiredPages(nvml.PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
 	waiting, ret3 := d.GetRetiredPagesPendingStatus()
-	g.Pages = fact(health.Pages{SingleBit: len(single), DoubleBit: len(double), Pending: waiting == nvml.FEATURE_ENABLED}, worse(ret1, ret2, ret3))
-	m, ret := ask(a.source, "nvmlDeviceGetUnrepairableMemoryFlag_v1", d.GetUnrepairableMemoryFlag_v1)
+	g.Pages = fact(Pages{SingleBit: len(single), DoubleBit: len(double), Pending: waiting == nvml.FEATURE_ENABLED}, worse(ret1, ret2, ret3))
+	m, ret := ask(a.Library, "nvmlDeviceGetUnrepairableMemoryFlag_v1", d.GetUnrepairableMemoryFlag_v1)
 	g.Unfixable = fact(m.BUnrepairableMemory != 0, ret)
-	r, ret := ask(a.source, "nvmlDeviceGetRepairStatus", d.GetRepairStatus)
+	r, ret := ask(a.Library, "nvmlDeviceGetRepairStatus", d.GetRepairStatus)
 	g.Repair = fact(r.BChannelRepairPending != 0 || r.BTpcRepairPending != 0, ret)
 }
 
 func (a *asker) inforom() {
 	switch ret := a.d.ValidateInforom(); ret {
 	case nvml.SUCCESS, nvml.ERROR_CORRUPTED_INFOROM:
-		a.g.InfoROMOK = health.Known(ret == nvml.SUCCESS)
+		a.g.InfoROMOK = sysfs.Known(ret == nvml.SUCCESS)
 	default:
 		a.g.InfoROMOK = fact(false, ret)
 	}
@@ -104,19 +104,16 @@ func (a *asker) pcie() {
 	width, ret2 := d.GetCurrPcieLinkWidth()
 	maxGen, ret3 := d.GetMaxPcieLinkGeneration()
 	maxWidth, ret4 := d.GetMaxPcieLinkWidth()
-	own, ret := ask(a.source, "nvmlDeviceGetGpuMaxPcieLinkGeneration", d.GetGpuMaxPcieLinkGeneration)
+	own, ret := ask(a.Library, "nvmlDeviceGetGpuMaxPcieLinkGeneration", d.GetGpuMaxPcieLinkGeneration)
 	if ret != nvml.SUCCESS {
 		own = 0
 	}
-	a.g.PCIe = fact(health.PCIe{Generation: gen, Width: width, MaxGeneration: maxGen, MaxWidth: maxWidth, OwnGeneration: own}, worse(ret1, ret2, ret3, ret4))
+	a.g.PCIe = fact(PCIe{Generation: gen, Width: width, MaxGeneration: maxGen, MaxWidth: maxWidth, OwnGeneration: own}, worse(ret1, ret2, ret3, ret4))
 }
 
 func (a *asker) clocks() {
-	reasons, ret := ask(a.source, "nvmlDeviceGetCurrentClocksEventReasons", a.d.GetCurrentClocksEventReasons)
-	if ret == nvml.ERROR_FUNCTION_NOT_FOUND { // drivers before 535 have another name for it
-		reasons, ret = ask(a.source, "nvmlDeviceGetCurrentClocksThrottleReasons", a.d.GetCurrentClocksThrottleReasons)
-	}
-	a.g.Clocks = fact(health.Reasons(reasons), ret)
+	reasons, ret := a.reasons(a.d)
+	a.g.Clocks = fact(Reasons(reasons), ret)
 	state, ret := a.d.GetPerformanceState()
 	a.g.Pstate = fact(int(state), ret)
 }
@@ -134,7 +131,7 @@ func (a *asker) heat() {
 	g.MemoryMax = fact(int(t), ret)
 	v, ret := a.field(nvml.FI_DEV_MEMORY_TEMP)
 	g.MemoryHeat = fact(int(v), ret)
-	m, ret := ask(a.source, "nvmlDeviceGetMarginTemperature", d.GetMarginTemperature)
+	m, ret := ask(a.Library, "nvmlDeviceGetMarginTemperature", d.GetMarginTemperature)
 	g.Margin = fact(int(m.MarginTemperature), ret)
 }
 
@@ -142,7 +139,7 @@ func (a *asker) power() {
 	d := a.d
 	limit, ret1 := d.GetEnforcedPowerLimit() // milliwatts
 	normal, ret2 := d.GetPowerManagementDefaultLimit()
-	a.g.Power = fact(health.Power{Limit: float64(limit) / 1e3, Default: float64(normal) / 1e3}, worse(ret1, ret2))
+	a.g.Power = fact(Power{Limit: float64(limit) / 1e3, Default: float64(normal) / 1e3}, worse(ret1, ret2))
 }
 
 // Names of NVML's modes and recovery actions.
@@ -161,7 +158,7 @@ func (a *asker) modes() {
 	on, ret := d.GetPersistenceMode()
 	g.Persistence = fact(on == nvml.FEATURE_ENABLED, ret)
 	now, pending, ret := d.GetMigMode()
-	g.MIG = fact(health.Modes{Now: now == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}, ret)
+	g.MIG = fact(Modes{Now: now == nvml.DEVICE_MIG_ENABLE, Pending: pending == nvml.DEVICE_MIG_ENABLE}, ret)
 	mode, ret := d.GetComputeMode()
 	g.Compute = fact(named(computeModes, mode), ret)
 	action, ret := a.field(nvml.FI_DEV_GET_GPU_RECOVERY_ACTION)

@@ -8,40 +8,49 @@ import (
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // links lists the NVLinks that the GPU has, up or down.
 func (a *asker) links() {
-	out := []health.Link{}
-	for l := range nvml.NVLINK_MAX_LINKS {
-		state, ret := a.d.GetNvLinkState(l)
+	links, ret := a.linksOf(a.d)
+	if ret == nvml.SUCCESS && len(links) == 0 {
+		ret = nvml.ERROR_NOT_SUPPORTED
+	}
+	a.g.Links = fact(links, ret)
+}
+
+// linksOf lists a GPU's NVLinks, and gives the first answer that is a failure.
+func (l *Library) linksOf(d nvml.Device) (out []Link, failed nvml.Return) {
+	for i := range nvml.NVLINK_MAX_LINKS {
+		state, ret := d.GetNvLinkState(i)
 		if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT {
 			continue // not a link of this GPU
 		}
 		if ret != nvml.SUCCESS {
-			a.g.Links = health.Unknown[[]health.Link](failure(ret))
-			return
+			failed = worse(failed, ret)
+			continue
 		}
-		link := health.Link{Number: l, Up: state == nvml.FEATURE_ENABLED}
+		link := Link{Number: i, Up: state == nvml.FEATURE_ENABLED, Remote: sysfs.OpaqueBusID}
 		if link.Up {
-			link.To = a.remote(l)
-			if v, ret := a.scoped(nvml.FI_DEV_NVLINK_GET_SPEED, uint32(l)); ret == nvml.SUCCESS {
+			link.To = l.remote(d, i)
+			if pci, ret := d.GetNvLinkRemotePciInfo(i); ret == nvml.SUCCESS {
+				if id, err := busID(pci); err == nil {
+					link.Remote = id
+				}
+			}
+			if v, ret := scoped(d, nvml.FI_DEV_NVLINK_GET_SPEED, uint32(i)); ret == nvml.SUCCESS {
 				link.Mbit = int(v)
 			}
 		}
 		out = append(out, link)
 	}
-	if len(out) == 0 {
-		a.g.Links = health.Unknown[[]health.Link](health.ErrNotSupported)
-		return
-	}
-	a.g.Links = health.Known(out)
+	return out, failed
 }
 
-func (a *asker) remote(link int) string {
-	kind, ret := ask(a.source, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
-		return a.d.GetNvLinkRemoteDeviceType(link)
+func (l *Library) remote(d nvml.Device, link int) string {
+	kind, ret := ask(l, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
+		return d.GetNvLinkRemoteDeviceType(link)
 	})
 	if ret != nvml.SUCCESS {
 		return ""
@@ -56,20 +65,20 @@ func (a *asker) fabric() {
 	if a.has("nvmlDeviceGetGpuFabricInfoV") {
 		h := a.d.GetGpuFabricInfoV()
 		if v, ret := h.V3(); ret == nvml.SUCCESS {
-			a.g.Fabric = health.Known(fabric(v.State, v.Status, v.HealthMask, v.HealthSummary, v.ClusterUuid, v.CliqueId))
+			a.g.Fabric = sysfs.Known(fabric(v.State, v.Status, v.HealthMask, v.HealthSummary, v.ClusterUuid, v.CliqueId))
 			return
 		}
 		if v, ret := h.V2(); ret == nvml.SUCCESS {
-			a.g.Fabric = health.Known(fabric(v.State, v.Status, v.HealthMask, 0, v.ClusterUuid, v.CliqueId))
+			a.g.Fabric = sysfs.Known(fabric(v.State, v.Status, v.HealthMask, 0, v.ClusterUuid, v.CliqueId))
 			return
 		}
 	}
-	v, ret := ask(a.source, "nvmlDeviceGetGpuFabricInfo", a.d.GetGpuFabricInfo)
+	v, ret := ask(a.Library, "nvmlDeviceGetGpuFabricInfo", a.d.GetGpuFabricInfo)
 	a.g.Fabric = fact(fabric(v.State, v.Status, 0, 0, v.ClusterUuid, v.CliqueId), ret)
 }
 
-func fabric(state uint8, status, mask uint32, summary uint8, cluster [16]uint8, clique uint32) health.Fabric {
-	f := health.Fabric{State: int(state), Health: mask, Summary: int(summary), Clique: int(clique)}
+func fabric(state uint8, status, mask uint32, summary uint8, cluster [16]uint8, clique uint32) Fabric {
+	f := Fabric{State: int(state), Health: mask, Summary: int(summary), Clique: int(clique)}
 	// Before the end of the registration the status says nothing.
 	if ret := nvml.Return(status); state == nvml.GPU_FABRIC_STATE_COMPLETED && ret != nvml.SUCCESS {
 		f.Status = ret.String()
@@ -107,11 +116,11 @@ func (a *asker) peers() {
 }
 
 // field asks for one field of the GPU as a whole.
-func (a *asker) field(id uint32) (uint64, nvml.Return) { return a.scoped(id, 0) }
+func (a *asker) field(id uint32) (uint64, nvml.Return) { return scoped(a.d, id, 0) }
 
-func (a *asker) scoped(id, scope uint32) (uint64, nvml.Return) {
+func scoped(d nvml.Device, id, scope uint32) (uint64, nvml.Return) {
 	v := []nvml.FieldValue{{FieldId: id, ScopeId: scope}}
-	if ret := a.d.GetFieldValues(v); ret != nvml.SUCCESS {
+	if ret := d.GetFieldValues(v); ret != nvml.SUCCESS {
 		return 0, ret
 	}
 	return value(v[0])
@@ -139,22 +148,25 @@ type counter struct {
 
 // counters are the fields of the GPU as a whole.
 var counters = []counter{
-	{health.NVLinkCRCFlit, nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
-	{health.NVLinkCRCData, nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
-	{health.NVLinkReplay, nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL},
-	{health.NVLinkRecovery, nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL},
-	{health.PCIeCorrectable, nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS},
-	{health.PCIeNonFatal, nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR},
-	{health.PCIeFatal, nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR},
+	{NVLinkCRCFlit, nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
+	{NVLinkCRCData, nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
+	{NVLinkReplay, nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL},
+	{NVLinkRecovery, nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL},
+	{PCIeCorrectable, nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS},
+	{PCIeNonFatal, nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR},
+	{PCIeFatal, nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR},
 }
+
+// nvlinkCounters are the first of them, of all NVLinks together.
+const nvlinkCounters = 4
 
 // linkCounters are those of each NVLink of the fifth generation; their scope is
 // the link.
 var linkCounters = []counter{
-	{health.NVLinkRecoveryFailed, nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS},
-	{health.NVLinkSymbol, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS},
-	{health.NVLinkReceive, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS},
-	{health.NVLinkIntegrity, nvml.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS},
+	{NVLinkRecoveryFailed, nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS},
+	{NVLinkSymbol, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS},
+	{NVLinkReceive, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS},
+	{NVLinkIntegrity, nvml.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS},
 }
 
 // policies are the reasons for which a GPU counts the time that it was held
@@ -163,7 +175,7 @@ var policies = []struct {
 	name   string
 	policy nvml.PerfPolicyType
 }{
-	{health.ThermalViolation, nvml.PERF_POLICY_THERMAL}, {health.BoardViolation, nvml.PERF_POLICY_BOARD_LIMIT}, {health.ReliabilityViolation, nvml.PERF_POLICY_RELIABILITY},
+	{ThermalViolation, nvml.PERF_POLICY_THERMAL}, {BoardViolation, nvml.PERF_POLICY_BOARD_LIMIT}, {ReliabilityViolation, nvml.PERF_POLICY_RELIABILITY},
 }
 
 // ofLinks are the linkCounters of every link that there could be.
@@ -177,41 +189,56 @@ func ofLinks() []nvml.FieldValue {
 	return out
 }
 
-// Counters reads what the GPU counts.
-func (s *source) Counters(index int) (map[string]uint64, error) {
-	d, ret := s.api.DeviceGetHandleByIndex(index)
+// Counters reads what the GPU counts, by name. What it does not count is not there.
+func (l *Library) Counters(index int) (map[string]uint64, error) {
+	if err := l.start(); err != nil {
+		return nil, err
+	}
+	d, ret := l.api.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
 		return nil, failure(ret)
 	}
-	values := make([]nvml.FieldValue, len(counters))
-	for i, c := range counters {
-		values[i].FieldId = c.id
-	}
-	if ret := d.GetFieldValues(values); ret != nvml.SUCCESS {
+	out, ret := count(d, counters)
+	if ret != nvml.SUCCESS {
 		return nil, failure(ret)
 	}
 	// Older drivers may refuse all for one field that they do not know.
 	if links := ofLinks(); d.GetFieldValues(links) == nvml.SUCCESS {
-		values = append(values, links...)
-	}
-	names := map[uint32]string{}
-	for _, c := range append(counters[:len(counters):len(counters)], linkCounters...) {
-		names[c.id] = c.name
-	}
-	out := map[string]uint64{}
-	for _, v := range values {
-		if n, ret := value(v); ret == nvml.SUCCESS {
-			out[names[v.FieldId]] += n
-		}
-	}
-	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
-		out[health.PCIeReplay] = uint64(v)
+		tally(out, links, linkCounters)
 	}
 	for _, p := range policies {
-		v, ret := ask(s, "nvmlDeviceGetViolationStatus", func() (nvml.ViolationTime, nvml.Return) { return d.GetViolationStatus(p.policy) })
+		v, ret := ask(l, "nvmlDeviceGetViolationStatus", func() (nvml.ViolationTime, nvml.Return) { return d.GetViolationStatus(p.policy) })
 		if ret == nvml.SUCCESS {
 			out[p.name] = v.ViolationTime
 		}
 	}
 	return out, nil
+}
+
+// count reads fields of the GPU as a whole, and PCIe replays.
+func count(d nvml.Device, counters []counter) (map[string]uint64, nvml.Return) {
+	out := map[string]uint64{}
+	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
+		out[PCIeReplay] = uint64(v)
+	}
+	values := make([]nvml.FieldValue, len(counters))
+	for i, c := range counters {
+		values[i].FieldId = c.id
+	}
+	ret := d.GetFieldValues(values)
+	if ret == nvml.SUCCESS {
+		tally(out, values, counters)
+	}
+	return out, ret
+}
+
+// tally adds up the fields of each name.
+func tally(to map[string]uint64, values []nvml.FieldValue, counters []counter) {
+	for _, c := range counters {
+		for _, v := range values {
+			if n, ret := value(v); v.FieldId == c.id && ret == nvml.SUCCESS {
+				to[c.name] += n
+			}
+		}
+	}
 }

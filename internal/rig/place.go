@@ -1,0 +1,34 @@
+package rig
+
+import (
+	"fmt"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A Place is where a GPU sits.
+type Place struct {
+	PCIDevice string       // four hex digits; "": not known
+	Node      int          // the NUMA node next to it; -1: not known
+	CPUs      sysfs.CPUSet // next to it; none: not known
+}
+
+// places says where PCI devices sit. What the kernel does not tell is not there.
+func places(f sysfs.FS) map[sysfs.BusID]Place {
+	devices, err := f.PCI()
+	if err != nil {
+		return nil
+	}
+	nodes, _ := f.NUMANodes()
+	out := map[sysfs.BusID]Place{}
+	for _, d := range devices {
+		p := Place{fmt.Sprintf("%04x", d.Device), d.NUMANode, d.Local}
+		for _, n := range nodes {
+			if n.ID == d.NUMANode && len(n.CPUs.List()) > 0 {
+				p.CPUs = n.CPUs
+			}
+		}
+		out[d.BusID] = p
+	}
+	return out
+}

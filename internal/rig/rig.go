@@ -1,0 +1,210 @@
+//go:build cuda && cgo
+
+package rig
+
+import (
+	"errors"
+	"io/fs"
+	"runtime"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// A GPU is one that this process sees, with all that was prepared on it. Once it is
+// open, its context must be current for every other method but Close: Bind makes it
+// so on a thread to which the goroutine is locked.
+type GPU struct {
+	Info driver.DeviceInfo
+	Bus  sysfs.BusID
+	Place
+
+	*driver.Context // nil: not open
+	kernels         map[string]*kernel
+	frees           []func() error
+}
+
+type kernel struct {
+	*driver.Launch
+	blocks int
+}
+
+// Find lists the GPUs, none of which is open. driver.ErrNoDriver and
+// driver.ErrNoDevice: there are none. What the kernel does not tell of where they are
+// is not known.
+func Find(f sysfs.FS) ([]*GPU, error) {
+	if err := driver.Init(); err != nil {
+		return nil, err
+	}
+	all, err := driver.Devices()
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, driver.ErrNoDevice
+	}
+	where := places(f)
+	var out []*GPU
+	for _, info := range all {
+		g := &GPU{Info: info, Place: Place{Node: -1}, kernels: map[string]*kernel{}}
+		g.Bus = sysfs.BusID{Domain: uint32(info.PCI.Domain), Bus: uint8(info.PCI.Bus), Device: uint8(info.PCI.Device)}
+		if p, ok := where[g.Bus]; ok {
+			g.Place = p
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// Open retains the GPU's context and makes it current.
+func (g *GPU) Open() (err error) {
+	if g.Context, err = driver.Open(g.Info.Ordinal); err != nil {
+		return err
+	}
+	return g.Bind()
+}
+
+// Close frees all that was prepared. The context is current meanwhile, so the thread
+// must not change.
+func (g *GPU) Close() error {
+	if g.Context == nil {
+		return nil
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	errs := []error{g.Bind()}
+	for _, k := range g.kernels {
+		k.Close()
+	}
+	for i := len(g.frees) - 1; i >= 0; i-- {
+		errs = append(errs, g.frees[i]())
+	}
+	errs = append(errs, g.Context.Close())
+	g.Context, g.frees = nil, nil
+	clear(g.kernels)
+	return errors.Join(errs...)
+}
+
+// Defer has Close call f with the context current, the last one first.
+func (g *GPU) Defer(f func() error) { g.frees = append(g.frees, f) }
+
+// Kernels are those of a module that have blocks of as many threads, by how many
+// parameters of 8 bytes they have.
+type Kernels struct {
+	Threads int
+	Params  map[string]int
+}
+
+// Load loads the module that read finds, as [driver.LoadNewest] does, and prepares
+// kernels of it.
+func (g *GPU) Load(files fs.FS, read func(dir fs.FS) ([]byte, error), kernels ...Kernels) error {
+	m, err := driver.LoadNewest(files, read)
+	if err != nil {
+		return err
+	}
+	g.Defer(m.Unload)
+	for _, ks := range kernels {
+		for name, params := range ks.Params {
+			if err := g.prepare(m, name, params, ks.Threads); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *GPU) prepare(m *driver.Module, name string, params, threads int) error {
+	f, err := m.Function(name)
+	if err != nil {
+		return err
+	}
+	sizes := make([]int, params)
+	for i := range sizes {
+		sizes[i] = 8
+	}
+	k := &kernel{driver.NewLaunch(f, sizes...), 1}
+	g.kernels[name] = k
+	perSM, err := f.Occupancy(threads, 0)
+	k.blocks = max(1, perSM*g.Info.SMs)
+	k.SetBlock(threads, 1, 1)
+	return err
+}
+
+// Blocks is how many blocks of a kernel the GPU can hold: 0 of one that is not loaded.
+func (g *GPU) Blocks(name string) int {
+	if k := g.kernels[name]; k != nil {
+		return k.blocks
+	}
+	return 0
+}
+
+// Run enqueues a kernel.
+func (g *GPU) Run(name string, s driver.Stream, blocks int, params ...uint64) error {
+	k := g.kernels[name]
+	for i, p := range params {
+		*(*uint64)(k.Param(i)) = p
+	}
+	k.SetStream(s)
+	k.SetGrid(blocks, 1, 1)
+	return k.Run()
+}
+
+// Malloc allocates memory that Close frees.
+func (g *GPU) Malloc(n int) (driver.Ptr, error) {
+	p, err := driver.Malloc(n)
+	if err == nil {
+		g.Defer(func() error { return driver.Free(p) })
+	}
+	return p, err
+}
+
+// Event makes an event.
+func (g *GPU) Event(flags driver.EventFlags) (driver.Event, error) {
+	e, err := driver.NewEvent(flags)
+	if err == nil {
+		g.Defer(e.Destroy)
+	}
+	return e, err
+}
+
+// A Lane is a stream with two events that have a time.
+type Lane struct {
+	driver.Stream
+	Begin, End driver.Event
+}
+
+// Lane makes a lane, whose events have the flags too.
+func (g *GPU) Lane(flags driver.EventFlags) (l Lane, err error) {
+	if l.Stream, err = driver.NewStream(0); err != nil {
+		return l, err
+	}
+	g.Defer(l.Stream.Destroy)
+	if l.Begin, err = g.Event(driver.Timing | flags); err != nil {
+		return l, err
+	}
+	l.End, err = g.Event(driver.Timing | flags)
+	return l, err
+}
+
+// Time gives the seconds of what f enqueues: 1 ns at least, since rates are wanted.
+func (l Lane) Time(f func() error) (float64, error) {
+	if err := l.Begin.Record(l.Stream); err != nil {
+		return 0, err
+	}
+	if err := f(); err != nil {
+		return 0, err
+	}
+	if err := l.End.Record(l.Stream); err != nil {
+		return 0, err
+	}
+	if err := l.End.Synchronize(); err != nil {
+		return 0, err
+	}
+	return Seconds(l.Begin, l.End)
+}
+
+// Seconds is the time between two events, 1 ns at least.
+func Seconds(from, to driver.Event) (float64, error) {
+	t, err := driver.Elapsed(from, to)
+	return max(t.Seconds(), 1e-9), err
+}
