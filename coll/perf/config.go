@@ -139,9 +139,3 @@ func (c *Config) Sizes() []int64 {
 	}
 	return out
 }
-
-// Notes are remarks about flags that do nothing on host memory.
-func (c *Config) Notes() []string { return c.notes }
-
-// Messages are what nccl-tests says about flags that it corrects.
-func (c *Config) Messages() []string { return c.messages }

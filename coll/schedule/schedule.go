@@ -1,6 +1,6 @@
 // Package schedule holds the algorithms of the collectives as data: for each
 // rank, what it sends to whom, receives from whom, reduces and copies, in
-// which order. Nothing here moves a byte. A checker proves for a schedule
+// which order. Nothing here moves a byte. A checker in the tests proves for a schedule
 // that it computes its collective, that it cannot deadlock and how many bytes
 // it moves; coll/predict predicts its time; coll/host and coll/cuda run it.
 //

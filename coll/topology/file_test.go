@@ -204,19 +204,6 @@ func TestHostID(t *testing.T) {
 	}
 }
 
-func TestNUMANodeOf(t *testing.T) {
-	s := readH100(t)
-	for in, want := range map[string]int{"0-3": 0, "60": 1, "51-52": -1, "": -1, "200": -1} {
-		node, ok := s.NUMANodeOf(cpus(in))
-		if !ok {
-			node = -1
-		}
-		if node != want {
-			t.Errorf("NUMANodeOf(%s) = %d; want %d", in, node, want)
-		}
-	}
-}
-
 // FuzzXML: what is accepted is written and read back the same, and everything
 // that is asked of it answers.
 func FuzzXML(f *testing.F) {

@@ -3,8 +3,6 @@ package topology
 import (
 	"cmp"
 	"slices"
-
-	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // Group gathers the places of equal keys, in the order in which keys first
@@ -22,15 +20,6 @@ func Group[K comparable](keys []K) [][]int {
 		out[g] = append(out[g], i)
 	}
 	return out
-}
-
-// NUMAGroups gathers the GPUs by NUMA node.
-func (s *System) NUMAGroups() [][]int {
-	keys := make([]int, len(s.GPUs))
-	for i, g := range s.GPUs {
-		keys[i] = g.NUMA
-	}
-	return Group(keys)
 }
 
 // Nearest lists the NICs from the nearest to a GPU on: by the class of the
@@ -84,6 +73,3 @@ func (s *System) Rails() []int {
 	}
 	return out
 }
-
-// Affinity is the set of processors near a GPU; empty when it is not known.
-func (s *System) Affinity(gpu int) sysfs.CPUSet { return s.GPUs[gpu].CPUAffinity }

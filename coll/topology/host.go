@@ -31,14 +31,3 @@ func hash(parts ...string) uint64 {
 	}
 	return binary.BigEndian.Uint64(h.Sum(nil))
 }
-
-// NUMANodeOf is the NUMA node that holds all of some processors, such as a
-// process's own; ok is false when they are spread over several, or none.
-func (s *System) NUMANodeOf(cpus sysfs.CPUSet) (node int, ok bool) {
-	for _, c := range s.CPUs {
-		if n := c.CPUs.Intersect(cpus).Len(); n > 0 {
-			return c.ID, n == cpus.Len()
-		}
-	}
-	return -1, false
-}

@@ -37,14 +37,6 @@ func id(s string) sysfs.BusID {
 	return b
 }
 
-func cpus(s string) sysfs.CPUSet {
-	c, err := sysfs.ParseCPUList(s)
-	if err != nil {
-		panic(err)
-	}
-	return c
-}
-
 // A tree is a machine's /sys and /proc in the making.
 type tree struct{ b strings.Builder }
 

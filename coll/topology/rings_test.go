@@ -206,9 +206,6 @@ func TestGroups(t *testing.T) {
 	if got := Group([]string{"b", "a", "b", "c", "a"}); !cmp.Equal(got, [][]int{{0, 2}, {1, 4}, {3}}) {
 		t.Errorf("Group = %v", got)
 	}
-	if got := readH100(t).NUMAGroups(); !cmp.Equal(got, [][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}) {
-		t.Errorf("NUMAGroups = %v", got)
-	}
 }
 
 func BenchmarkRingsOfMesh(b *testing.B) {

@@ -49,27 +49,6 @@ type Floor struct {
 	Of       string  `json:"of,omitempty"`       // peak, typical or target
 }
 
-// A Judgement is what a value is worth.
-type Judgement string
-
-// The judgements.
-const (
-	Passes    Judgement = "pass"
-	Fails     Judgement = "fail"
-	NotJudged Judgement = "not judged" // nobody says what it should be
-)
-
-// Judge holds a measured value against the floor.
-func (e Expected) Judge(value float64) Judgement {
-	switch {
-	case e.Floor == nil:
-		return NotJudged
-	case value >= e.Floor.Value: // not so for NaN
-		return Passes
-	}
-	return Fails
-}
-
 // Expect says what a node should reach, by its model of GPU, the links that were
 // found, and the platform that it is most like.
 func (db *DB) Expect(n Node) Expectation {

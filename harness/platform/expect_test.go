@@ -120,18 +120,6 @@ func TestExpect(t *testing.T) {
 	}
 }
 
-func TestJudge(t *testing.T) {
-	e := Expected{Floor: &Floor{Cited: Cited{Value: 320}}}
-	for value, want := range map[float64]Judgement{320: Passes, 400: Passes, 319.9: Fails, 0: Fails, math.NaN(): Fails, math.Inf(1): Passes} {
-		if got := e.Judge(value); got != want {
-			t.Errorf("Judge(%g) = %s; want %s", value, got, want)
-		}
-	}
-	if got := (Expected{Peak: &Cited{Value: 1}}).Judge(0); got != NotJudged {
-		t.Errorf("without a floor: %s; want %s", got, NotJudged)
-	}
-}
-
 // TestEveryFigure: of every platform, with every GPU that it is sold with and
 // with as many as it may have, what is expected has a source that is listed, and
 // no floor is above what is typical or possible.

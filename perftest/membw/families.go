@@ -176,7 +176,7 @@ func (j *job) family(ctx context.Context, f family) error {
 }
 
 func (j *job) plan() Plan {
-	return Plan{Bytes: j.Bytes, Samples: j.Samples, Copies: j.Copies, Warmup: j.Warmup}
+	return Plan{Bytes: j.Bytes, Samples: j.Samples, Copies: j.Copies, Warmup: j.Warmup, Timing: whileHeld}
 }
 
 // measure fills in a cell.

@@ -122,9 +122,6 @@ func noDevice(name string) error {
 // Name is the device's.
 func (c *Context) Name() string { return c.name }
 
-// Vectors is how many completion vectors the device has.
-func (c *Context) Vectors() int { return int(c.c.num_comp_vectors) }
-
 // Close closes the device. All that was made with it must have been closed.
 func (c *Context) Close() error {
 	if c.done != nil {

@@ -126,9 +126,6 @@ func (g GID) IsIPv4() bool { return netip.AddrFrom16(g).Is4In6() }
 // IsZero reports whether the table's entry is empty.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// IsLinkLocal reports whether the GID is of fe80::/10 or 169.254.0.0/16.
-func (g GID) IsLinkLocal() bool { return netip.AddrFrom16(g).Unmap().IsLinkLocalUnicast() }
-
 // A GIDType is how packets to and from a GID look.
 type GIDType int
 

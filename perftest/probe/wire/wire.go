@@ -32,9 +32,6 @@ func (r Role) String() string {
 	return "server"
 }
 
-// Other is the peer's role.
-func (r Role) Other() Role { return !r }
-
 // DefaultPort is where the tools listen unless told otherwise.
 const DefaultPort = 18515
 

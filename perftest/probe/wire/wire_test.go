@@ -23,7 +23,7 @@ func TestTranscript(t *testing.T) {
 		t.Run(role.String(), func(t *testing.T) {
 			ours, theirs := tcpPair(t)
 			played := make(chan error, 1)
-			go func() { played <- replay(theirs, role.Other(), lines) }()
+			go func() { played <- replay(theirs, !role, lines) }()
 			mine, want := report, junk
 			if role == Server {
 				mine, want = junk, report
@@ -35,7 +35,7 @@ func TestTranscript(t *testing.T) {
 			}
 			for range 4 {
 				got, err := c.SwapFor(ctx, "an address record", record(t, role))
-				if err != nil || got != record(t, role.Other()) {
+				if err != nil || got != record(t, !role) {
 					t.Fatalf("Swap = %+v, %v", got, err)
 				}
 			}
