@@ -34,8 +34,9 @@ func (v Verdict) Bad() bool { return v == Warn || v == Fail }
 // Limits are where verdicts change. Pass and Fail are fractions of what a value should
 // be: from Pass on it passes, below Fail it fails, and between it gets a warning.
 // MedianWarn and MedianFail are fractions of what is usual among its like: a value that
-// is far behind the others is suspect whatever it should be. With Lower, less is better,
-// and these two are multiples. A limit of 0 is none.
+// is far behind the others is suspect whatever it should be. With Lower, less is better:
+// then Pass and Fail are fractions that what it should be is of the value, and the other
+// two are multiples. A limit of 0 is none.
 type Limits struct {
 	Pass       float64 `json:"pass,omitempty"`
 	Fail       float64 `json:"fail,omitempty"`
@@ -64,12 +65,20 @@ func (l Limits) Judge(value, reference, usual float64, w Words) (v Verdict, why 
 			v, why = got, w.Value(value)+fmt.Sprintf(format, a...)
 		}
 	}
-	if part := value / reference; reference > 0 && part < l.Pass {
+	part := value / reference
+	if l.Lower {
+		part = reference / value
+	}
+	if reference > 0 && part < l.Pass {
 		got := Warn
 		if part < l.Fail {
 			got = Fail
 		}
-		note(got, " is %.0f %% of %s; %.0f %% or more is expected", 100*part, w.Reference(reference), 100*l.Pass)
+		if l.Lower {
+			note(got, " is %.2f times %s; %.2f or less is expected", 1/part, w.Reference(reference), 1/l.Pass)
+		} else {
+			note(got, " is %.0f %% of %s; %.0f %% or more is expected", 100*part, w.Reference(reference), 100*l.Pass)
+		}
 	}
 	if usual == 0 {
 		return v, why

@@ -1,0 +1,41 @@
+package judge
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestJudge(t *testing.T) {
+	say := func(what string) func(float64) string {
+		return func(v float64) string { return fmt.Sprintf("%s%g", what, v) }
+	}
+	w := Words{Value: say(""), Reference: say("the rate "), Usual: say("the median ")}
+	higher := Limits{Pass: 0.9, Fail: 0.8, MedianWarn: 0.9, MedianFail: 0.5}
+	lower := Limits{Pass: 0.8, Fail: 0.5, MedianWarn: 1.5, MedianFail: 3, Lower: true}
+	for _, tt := range []struct {
+		l                       Limits
+		value, reference, usual float64
+		want                    Verdict
+		why                     string
+	}{
+		{higher, 95, 100, 0, Pass, ""},
+		{higher, 85, 100, 0, Warn, "85 is 85 % of the rate 100; 90 % or more is expected"},
+		{higher, 70, 100, 0, Fail, "70 is 70 % of the rate 100; 90 % or more is expected"},
+		{higher, 0, 100, 0, Fail, "0 is 0 % of the rate 100; 90 % or more is expected"},
+		{higher, 95, 100, 200, Fail, "95 is 0.47 times the median 200"},
+		{higher, 85, 100, 100, Warn, "85 is 85 % of the rate 100; 90 % or more is expected"},
+		{higher, 1000, 100, 100, Pass, ""},
+		{higher, 5, 0, 0, Pass, ""},
+		{lower, 1, 2, 2, Pass, ""}, // less is better than it should be
+		{lower, 2.2, 2, 2, Pass, ""},
+		{lower, 3, 2, 0, Warn, "3 is 1.50 times the rate 2; 1.25 or less is expected"},
+		{lower, 5, 2, 0, Fail, "5 is 2.50 times the rate 2; 1.25 or less is expected"},
+		{lower, 4, 0, 2, Warn, "4 is 2.00 times the median 2"},
+		{lower, 8, 0, 2, Fail, "8 is 4.00 times the median 2"},
+		{lower, 1, 0, 2, Pass, ""},
+	} {
+		if got, why := tt.l.Judge(tt.value, tt.reference, tt.usual, w); got != tt.want || why != tt.why {
+			t.Errorf("%+v: %g of %g, usually %g: %s, %q; want %s, %q", tt.l, tt.value, tt.reference, tt.usual, got, why, tt.want, tt.why)
+		}
+	}
+}
