@@ -313,3 +313,61 @@ func TestGroupStreams(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamsBetween: an operation waits for the one before it, also where streams were
+// set between them that had none.
+func TestStreamsBetween(t *testing.T) {
+	w := spread(2, gpuCount(t))
+	all := w.open(t)
+	const count = 100
+	reduce := func(g *gpuRank, i int) error {
+		at := func(k int) coll.Buffer { return g.at((2*i+k)*4096, 4*count) }
+		return g.Comm.AllReduce(at(0), at(1), count, coll.Int32, coll.Sum)
+	}
+	const rounds = 20
+	soon(t, "the operations of a rank that is ahead", func() error {
+		g := all[0]
+		var streams [3]driver.Stream
+		if err := g.dev.in(func() (err error) {
+			for i := range streams {
+				if streams[i], err = driver.NewStream(0); err != nil {
+					return err
+				}
+			}
+			return driver.Memset8(g.arena, 1, 1<<20)
+		}); err != nil {
+			return err
+		}
+		for i := range rounds {
+			for _, s := range streams {
+				if err := g.SetStream(uintptr(s)); err != nil {
+					return err
+				}
+			}
+			if err := reduce(g, i); err != nil {
+				return err
+			}
+			slices.Reverse(streams[:])
+		}
+		return g.SetStream(uintptr(g.stream))
+	})
+	soon(t, "its peer's", func() error {
+		g := all[1]
+		err := g.dev.in(func() error { return driver.Memset8(g.arena, 1, 1<<20) })
+		for i := range rounds {
+			err = errors.Join(err, reduce(g, i))
+		}
+		return errors.Join(err, g.wait(), all[0].wait())
+	})
+	for _, g := range all {
+		got := make([]byte, 4*count)
+		for i := range rounds {
+			if err := g.dev.in(func() error { return driver.CopyFromDevice(got, g.arena+driver.Ptr((2*i+1)*4096)) }); err != nil {
+				t.Fatal(err)
+			}
+			if got[0] != 2 || got[len(got)-1] != 2 {
+				t.Errorf("rank %d, operation %d: %d … %d; want 2", g.Rank(), i, got[0], got[len(got)-1])
+			}
+		}
+	}
+}

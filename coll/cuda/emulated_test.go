@@ -36,7 +36,7 @@ func TestEmulated(t *testing.T) {
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},
 		{"TestCopies|TestCopiedExchanges", "3", ""},
 		{"TestGroup|TestAbort", "4", ""},
-		{"TestEnqueueAhead|TestShared|TestGroupStreams", "2", ""},
+		{"TestEnqueueAhead|TestShared|TestGroupStreams|TestStreamsBetween", "2", ""},
 		{"TestOppositeOrders", "4", ""},
 	} {
 		t.Run(c.devices+" "+c.tests, func(t *testing.T) {

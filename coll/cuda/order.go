@@ -15,8 +15,8 @@ type order struct {
 	rank   int
 	dev    *device
 	event  driver.Event
-	stream driver.Stream // of the last operation
-	busy   bool          // something was enqueued on it
+	stream driver.Stream // of the last operation, or one that waits for it
+	busy   bool          // there was an operation
 }
 
 // Stream implements executor.Executor.
@@ -34,7 +34,7 @@ func (o *order) Stream(stream uintptr) error {
 	if err != nil {
 		return failure(o.rank, "SetStream", err)
 	}
-	o.stream, o.busy = s, false
+	o.stream = s
 	return nil
 }
 
