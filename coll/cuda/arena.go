@@ -58,7 +58,8 @@ type imported struct {
 // the telling.
 const retireFor = time.Minute
 
-// enter begins a communicator's use of the arena.
+// enter begins a communicator's use of the arena. This and leave are called with the
+// device's context current.
 func (a *arena) enter() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -75,22 +75,24 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 		return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: err}
 	}
 	var a executor.Executor
-	dev.arena.enter()
 	err = dev.in(func() error {
+		dev.arena.enter()
+		stays := false
+		defer func() {
+			if !stays {
+				dev.arena.leave()
+			}
+		}()
 		w, all, why, err := openWindows(ctx, cfg, dev, sha256.Sum256([]byte(dev.info.Name)))
 		switch {
 		case err != nil:
 			return err
 		case why != "":
 			cfg.Log.Infof(debug.Init, "rank %d: device memory is staged: %s", cfg.Rank, why)
-			dev.arena.leave()
 			a, err = newStager(ctx, cfg, dev)
-			return err
 		default:
 			a, err = newEngine(ctx, cfg, dev, funcs, w, all, rules)
-		}
-		if err != nil {
-			dev.arena.leave()
+			stays = err == nil
 		}
 		return err
 	})

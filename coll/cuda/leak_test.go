@@ -50,6 +50,11 @@ func freeBytes(t *testing.T) (free int64) {
 	}
 	devices.mu.Lock()
 	for _, of := range devices.all {
+		of.arena.mu.Lock()
+		if n := of.arena.users; n != 0 {
+			t.Errorf("the arena of a device has %d communicators; there are none", n)
+		}
+		of.arena.mu.Unlock()
 		of.arena.forget()
 		if err := of.in(func() error { // what nobody uses goes
 			of.arena.enter()
