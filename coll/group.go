@@ -161,27 +161,22 @@ func (g *Group) failedAt(i int, err error) error {
 	return first
 }
 
-// watch is how the group waits: as its communicator does, if it has one.
+// watch is how the group waits: as its communicator does, if it has one, or else
+// without sleeping for long on any one's bell.
 func (g *Group) watch() *host.Watch {
 	if len(g.comms) == 1 {
 		return &g.comms[0].watch
 	}
-	return watchOf(g.comms, func(i int) *Comm { return g.calls[g.which[i]].c })
-}
-
-// watchOf is how runs of several communicators wait: without sleeping for long
-// on any one's bell. of says whose a run is.
-func watchOf(comms []*Comm, of func(run int) *Comm) *host.Watch {
-	w := comms[0].watch
+	w := g.comms[0].watch
 	w.Waiter = &host.Spinner{Spin: 64, Yield: 256, Nap: napMany}
 	w.Fault = func() error {
-		for _, c := range comms {
+		for _, c := range g.comms {
 			if err := c.fault.Err(); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	w.Late = func(i int, h transport.Header, b host.Blocked, d time.Duration) { of(i).late(h, b, d) }
+	w.Late = func(i int, h transport.Header, b host.Blocked, d time.Duration) { g.calls[g.which[i]].c.late(h, b, d) }
 	return &w
 }

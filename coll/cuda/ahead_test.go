@@ -204,7 +204,7 @@ func TestShared(t *testing.T) {
 	held := 0
 	for i := range a.rooms {
 		if a.rooms[i] != nil {
-			held += a.rooms[i].n
+			held += int(a.rooms[i].offer.Bytes)
 		}
 	}
 	a.mu.Unlock()

@@ -31,12 +31,10 @@ type arena struct {
 
 // A loan is memory that a communicator has from an arena.
 type loan struct {
-	ptr    driver.Ptr
-	n      int    // bytes
-	hosted bool   // it is the processor's
-	bytes  []byte // where it is
-	offer  offer
-	free   func() error
+	ptr   driver.Ptr
+	bytes []byte // where it is, if it is the processor's
+	offer offer
+	free  func() error
 	// Other ranks may write to it for retireFor from then on: they were not
 	// seen to leave.
 	left time.Time
@@ -72,7 +70,7 @@ func (a *arena) enter() {
 // take lends memory that is there, or that make makes.
 func (a *arena) take(hosted bool, n int, make func() (*loan, error)) (*loan, error) {
 	a.mu.Lock()
-	i := slices.IndexFunc(a.idle, func(l *loan) bool { return l.hosted == hosted && l.n == n && l.usable() })
+	i := slices.IndexFunc(a.idle, func(l *loan) bool { return (l.bytes != nil) == hosted && int(l.offer.Bytes) == n && l.usable() })
 	if i >= 0 {
 		l := a.idle[i]
 		a.idle = slices.Delete(a.idle, i, i+1)
@@ -80,12 +78,7 @@ func (a *arena) take(hosted bool, n int, make func() (*loan, error)) (*loan, err
 		return l, nil
 	}
 	a.mu.Unlock()
-	l, err := make()
-	if err != nil {
-		return nil, err
-	}
-	l.hosted, l.n = hosted, n
-	return l, nil
+	return make()
 }
 
 func (l *loan) usable() bool { return time.Since(l.left) > retireFor }

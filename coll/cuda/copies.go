@@ -68,8 +68,7 @@ func (k *copier) takes(o *op.Op) bool {
 // need. All ranks call it. Where a rank cannot, there are no copies.
 func (k *copier) open(ctx context.Context) error {
 	e := k.e
-	k.part = -1
-	rooms, offers, why, err := meet(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
+	rooms, offers, why, err := share(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
 		k.part, o, err = e.dev.arena.takeRoom(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, n) })
 		if err != nil {
 			k.part = -1
@@ -79,6 +78,7 @@ func (k *copier) open(ctx context.Context) error {
 		return o, k.prepare()
 	})
 	if err != nil || why != "" {
+		k.close()
 		if k.part >= 0 {
 			e.dev.arena.giveRoom(k.part, time.Time{}, false)
 			k.part = -1

@@ -120,44 +120,31 @@ func (d *device) load(log *debug.Logger, dir fs.FS, ranks int, to *functions) er
 	}
 	var g errgroup.Group
 	g.SetLimit(8)
-	for name, image := range code {
+	take := func(module string, typed bool, t elem.Type, red elem.Op) {
 		g.Go(func() error {
 			return d.in(func() error {
-				m, err := driver.Load(image)
-				if err == nil {
-					err = to.take(name, m)
+				m, err := driver.Load(code[module])
+				for k := kernel(0); k < numKernels && err == nil; k++ {
+					switch {
+					case k == noKernel || k == copies || kernelInfo[k].typed != typed:
+					case !typed:
+						to[k][0][0], err = m.Function(k.String())
+					case k != reduceChain || !kernels.Rounds(t, red):
+						to[k][t][red], err = m.Function(kernels.KernelName(k.String(), t, red))
+					}
 				}
 				if err != nil {
-					return fmt.Errorf("kernels for %s: %w", name, err)
+					return fmt.Errorf("kernels for %s: %w", module, err)
 				}
 				return nil
 			})
 		})
 	}
-	return g.Wait()
-}
-
-// take finds the kernels of a module. Modules have different ones.
-func (f *functions) take(module string, m *driver.Module) (err error) {
-	for k := range numKernels {
-		switch {
-		case k == noKernel || k == copies:
-		case !kernelInfo[k].typed:
-			if module == kernels.Movement {
-				f[k][0][0], err = m.Function(k.String())
-			}
-		default:
-			for _, t := range elem.Types {
-				for op := elem.Sum; op < elem.Avg && err == nil; op++ {
-					if kernels.Module(t, op) == module && !(k == reduceChain && kernels.Rounds(t, op)) {
-						f[k][t][op], err = m.Function(kernels.KernelName(k.String(), t, op))
-					}
-				}
-			}
-		}
-		if err != nil {
-			return err
+	take(kernels.Movement, false, 0, 0)
+	for _, t := range elem.Types {
+		for red := elem.Sum; red < elem.Avg; red++ {
+			take(kernels.Module(t, red), true, t, red)
 		}
 	}
-	return nil
+	return g.Wait()
 }

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -83,7 +82,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 				dev.arena.leave()
 			}
 		}()
-		w, all, why, err := openWindows(ctx, cfg, dev, sha256.Sum256([]byte(dev.info.Name)))
+		w, all, why, err := openWindows(ctx, cfg, dev)
 		switch {
 		case err != nil:
 			return err

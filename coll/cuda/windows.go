@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -71,11 +72,11 @@ type windows struct {
 // the devices where these reach one another, and else in the processor's
 // memory. If neither can be, why says the reasons that this rank knows, and
 // there are none on any rank.
-func openWindows(ctx context.Context, cfg executor.Config, dev *device, name [32]byte) (w windows, all []identity, why string, err error) {
+func openWindows(ctx context.Context, cfg executor.Config, dev *device) (w windows, all []identity, why string, err error) {
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
 	}
-	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: name}
+	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: sha256.Sum256([]byte(dev.info.Name))}
 	copy(me.UUID[:], dev.info.UUID)
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err
@@ -124,7 +125,7 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 		}
 		return w.own.offer, clearMemory(w.own.ptr, n)
 	}
-	w.at, _, why, err = meet(ctx, cfg, dev, all, w.hosted, apart, mine)
+	w.at, _, why, err = share(ctx, cfg, dev, all, w.hosted, apart, mine)
 	if err == nil && scarce != nil {
 		err = scarce
 	}
@@ -135,10 +136,10 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 	return why, err
 }
 
-// meet has all ranks tell one another of memory, and open the others'. apart is why
+// share has all ranks tell one another of memory, and open the others'. apart is why
 // this rank does not reach all others, if so, and else mine makes its own; why is the
 // reason that this rank knows for no rank having the others'.
-func meet(ctx context.Context, cfg executor.Config, dev *device, all []identity, hosted bool, apart string, mine func() (offer, error)) (at []driver.Ptr, offers []offer, why string, err error) {
+func share(ctx context.Context, cfg executor.Config, dev *device, all []identity, hosted bool, apart string, mine func() (offer, error)) (at []driver.Ptr, offers []offer, why string, err error) {
 	var own offer
 	if why = apart; why == "" {
 		if own, err = mine(); err != nil {

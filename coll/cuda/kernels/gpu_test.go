@@ -76,7 +76,7 @@ func reduceAll(t *testing.T, ctx *driver.Context, code map[string][]byte, ranks 
 				module, err := driver.Load(code[Module(ty, op)])
 				check(t, err)
 				defer module.Unload()
-				f, err := module.Function(KernelName(Combine, ty, op))
+				f, err := module.Function(KernelName("combine", ty, op))
 				check(t, err)
 				for _, c := range all {
 					if c.op != op || len(c.srcs) > ranks {
