@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -253,13 +254,13 @@ func transient(err error) bool {
 	if strings.Contains(text, "did not complete successfully") {
 		return false // a step's program failed, and its script is quoted
 	}
-	for _, sign := range []string{"connection reset", "unexpected EOF", "i/o timeout", "TLS handshake timeout", "temporary failure", "502 Bad Gateway", "503 Service", "504 Gateway", "500 Internal Server Error", "response status code 50"} {
-		if strings.Contains(text, sign) {
-			return true
-		}
-	}
-	return false
+	return passing.MatchString(text)
 }
+
+// passing matches what BuildKit, its resolvers and Go's HTTP say of a network or
+// a server that may be well again in a moment.
+var passing = regexp.MustCompile(`connection (reset|refused)|\bEOF$|\bunexpected EOF|i/o timeout|TLS handshake timeout|[Tt]emporary failure|server misbehaving|stream error|` +
+	`\b(500 Internal Server Error|502 Bad Gateway|503 Service|504 Gateway|429 Too Many Requests)|response status (code )?(50[0234]|429)\b`)
 
 type discard struct{}
 
