@@ -2,9 +2,7 @@ package coll
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,6 +48,7 @@ type Comm struct {
 	pooled  int
 	barrier [1]byte
 
+	kin    *siblings
 	places []executor.Place       // by rank
 	dev    *device                // nil: the communicator has no device
 	accel  atomic.Pointer[device] // the same, until it is closed
@@ -365,114 +364,6 @@ func (c *Comm) fail(a *call, err error) error {
 func (c *Comm) AsyncError() error {
 	if err := c.fault.Err(); err != nil {
 		return c.wrap("asynchronous", err)
-	}
-	return nil
-}
-
-// Abort ends what the communicator is doing, here and at all other ranks,
-// whose operations return errors: they wrap ErrAborted, or say that this rank
-// is lost where a network was the first to tell. It may be called from any
-// goroutine, waits for this rank's operation to end and for no other rank, and
-// returns soon: then buffers of this rank can be freed, whatever the others are
-// doing. The communicator is of no more use.
-func (c *Comm) Abort() error {
-	c.fault.Set(&Error{Code: InvalidUsage, Rank: c.rank, Op: "Abort", Peer: NoPeer, Err: ErrAborted})
-	return c.close(c.net.Abort)
-}
-
-// Destroy frees the communicator. It waits, for some seconds at most, until
-// the other ranks do the same. The error says so when the ranks did not call
-// the same operations.
-func (c *Comm) Destroy() error {
-	var odd error
-	err := c.close(func() {
-		odd = c.unequal()
-		if a := c.accel.Load(); a != nil && c.fault.Err() == nil {
-			if odd != nil {
-				a.Abort(odd)
-			}
-			_ = c.closeDevice(c.tellLeaving)
-		}
-		_ = c.net.Close()
-		if odd == nil {
-			odd = c.leftover()
-		}
-	})
-	if err == nil && odd != nil {
-		err = c.wrap("Destroy", odd)
-	}
-	return err
-}
-
-// DestroyAll destroys communicators that one goroutine is ranks of, all at once: a
-// Destroy waits for the Destroy of the other ranks. The errors are joined.
-func DestroyAll(comms ...*Comm) error {
-	errs := make([]error, len(comms))
-	var wg sync.WaitGroup
-	for i, c := range comms {
-		wg.Go(func() { errs[i] = c.Destroy() })
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// unequal finds out whether the ranks called as many collectives.
-func (c *Comm) unequal() error {
-	if c.fault.Err() != nil || c.size == 1 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
-	defer cancel()
-	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(stall{c.seq + 1, destroying}) })
-	defer tell.Stop()
-	all, err := exchange(ctx, c.net, c.seq)
-	if err != nil {
-		return c.fault.Err() // or the others are not there any more
-	}
-	for r, seq := range all {
-		if seq != c.seq {
-			e := c.errorOf(InvalidUsage, "Destroy", "rank %d called %d collectives and this rank %d", r, seq, c.seq)
-			e.Peer = r
-			return e
-		}
-	}
-	return nil
-}
-
-// tellLeaving gives every rank what each passes, by rank, when all have called it.
-func (c *Comm) tellLeaving(b byte) ([]byte, error) {
-	if c.size == 1 {
-		return []byte{b}, nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
-	defer cancel()
-	return exchange(ctx, c.net, b)
-}
-
-// leaveWait is how long a rank that is done waits for the others.
-const leaveWait = 5 * time.Second
-
-// close frees everything, after the operation in progress has ended.
-func (c *Comm) close(net func()) error {
-	if !c.closed.CompareAndSwap(false, true) {
-		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "Destroy", Peer: NoPeer, Err: ErrDestroyed}
-	}
-	for c.fault.Err() == nil && !c.busy.CompareAndSwap(0, 2) {
-		time.Sleep(100 * time.Microsecond) // Destroy beside an operation waits for it
-	}
-	net()
-	for c.busy.Load() != 2 && !c.busy.CompareAndSwap(0, 2) {
-		time.Sleep(100 * time.Microsecond) // the fault ends the operation
-	}
-	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())
-}
-
-// leftover finds messages that nobody took.
-func (c *Comm) leftover() error {
-	if peer, h, ok := c.links.pending(); ok {
-		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %s that this rank never took", peer, describe(h))
-		e.Peer = peer
-		return e
 	}
 	return nil
 }

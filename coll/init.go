@@ -249,11 +249,13 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 		}
 		return fail(joinCode(err), err)
 	}
+	c.kin = joinSiblings(c.net.Key("siblings"))
 	err = c.connect(ctx)
 	if err == nil {
 		err = c.openDevice(ctx)
 	}
 	if err != nil {
+		c.kin.drop()
 		e := c.wrap(op, err)
 		c.fault.Set(e)
 		c.net.Abort()

@@ -129,7 +129,11 @@ func (w *world) own(comms []*coll.Comm) {
 		w.aborts = append(w.aborts, func() { _ = c.Abort() })
 	}
 	w.closes = append(w.closes, func() error {
-		return coll.DestroyAll(comms...)
+		var errs []error
+		for _, c := range comms {
+			errs = append(errs, c.Destroy())
+		}
+		return errors.Join(errs...)
 	})
 }
 

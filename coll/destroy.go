@@ -1,0 +1,178 @@
+package coll
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// siblings are the ranks of a communicator that are in this process.
+type siblings struct {
+	key string
+
+	// Guarded by allSiblings.
+	left int // are not being destroyed
+	errs []error
+
+	destroying sync.WaitGroup
+}
+
+var allSiblings = struct {
+	sync.Mutex
+	of map[string]*siblings // by what the communicator's ID is alone in giving
+}{of: map[string]*siblings{}}
+
+// joinSiblings counts a rank in. All of a process have joined when the first of them
+// has heard from all ranks.
+func joinSiblings(key []byte) *siblings {
+	allSiblings.Lock()
+	defer allSiblings.Unlock()
+	k := allSiblings.of[string(key)]
+	if k == nil {
+		k = &siblings{key: string(key)}
+		allSiblings.of[k.key] = k
+	}
+	k.left++
+	return k
+}
+
+// drop counts a rank out, and says whether it is the last.
+func (k *siblings) drop() (last bool) {
+	allSiblings.Lock()
+	defer allSiblings.Unlock()
+	if k.left--; k.left == 0 {
+		delete(allSiblings.of, k.key)
+	}
+	return k.left == 0
+}
+
+// leave has a rank destroyed, and for the last one waits until all are.
+func (k *siblings) leave(destroy func() error) error {
+	k.destroying.Go(func() {
+		err := destroy()
+		allSiblings.Lock()
+		defer allSiblings.Unlock()
+		k.errs = append(k.errs, err)
+	})
+	if !k.drop() {
+		return nil
+	}
+	k.destroying.Wait()
+	return errors.Join(k.errs...)
+}
+
+// Abort ends what the communicator is doing, here and at all other ranks,
+// whose operations return errors: they wrap ErrAborted, or say that this rank
+// is lost where a network was the first to tell. It may be called from any
+// goroutine, waits for this rank's operation to end and for no other rank, and
+// returns soon: then buffers of this rank can be freed, whatever the others are
+// doing. The communicator is of no more use.
+func (c *Comm) Abort() error {
+	c.fault.Set(&Error{Code: InvalidUsage, Rank: c.rank, Op: "Abort", Peer: NoPeer, Err: ErrAborted})
+	if err := c.seal(); err != nil {
+		return err
+	}
+	err := c.free(c.net.Abort)
+	c.kin.drop()
+	return err
+}
+
+// Destroy frees the communicator. It waits, for some seconds at most, until
+// the other ranks do the same; but of several ranks in this process only the
+// last one's Destroy does, for all of them, so that one goroutine may destroy one
+// after another. The error says so when the ranks did not call the same
+// operations.
+func (c *Comm) Destroy() error {
+	if err := c.seal(); err != nil {
+		return err
+	}
+	return c.kin.leave(c.destroy)
+}
+
+func (c *Comm) destroy() error {
+	var odd error
+	err := c.free(func() {
+		odd = c.unequal()
+		if a := c.accel.Load(); a != nil && c.fault.Err() == nil {
+			if odd != nil {
+				a.Abort(odd)
+			}
+			_ = c.closeDevice(c.tellLeaving)
+		}
+		_ = c.net.Close()
+		if odd == nil {
+			odd = c.leftover()
+		}
+	})
+	if err == nil && odd != nil {
+		err = c.wrap("Destroy", odd)
+	}
+	return err
+}
+
+// unequal finds out whether the ranks called as many collectives.
+func (c *Comm) unequal() error {
+	if c.fault.Err() != nil || c.size == 1 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	tell := time.AfterFunc(stallAfter, func() { c.tellWaiting(stall{c.seq + 1, destroying}) })
+	defer tell.Stop()
+	all, err := exchange(ctx, c.net, c.seq)
+	if err != nil {
+		return c.fault.Err() // or the others are not there any more
+	}
+	for r, seq := range all {
+		if seq != c.seq {
+			e := c.errorOf(InvalidUsage, "Destroy", "rank %d called %d collectives and this rank %d", r, seq, c.seq)
+			e.Peer = r
+			return e
+		}
+	}
+	return nil
+}
+
+// tellLeaving gives every rank what each passes, by rank, when all have called it.
+func (c *Comm) tellLeaving(b byte) ([]byte, error) {
+	if c.size == 1 {
+		return []byte{b}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveWait)
+	defer cancel()
+	return exchange(ctx, c.net, b)
+}
+
+// leaveWait is how long a rank that is done waits for the others.
+const leaveWait = 5 * time.Second
+
+// seal says that there are to be no more operations.
+func (c *Comm) seal() error {
+	if !c.closed.CompareAndSwap(false, true) {
+		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "Destroy", Peer: NoPeer, Err: ErrDestroyed}
+	}
+	return nil
+}
+
+// free frees everything, after the operation in progress has ended.
+func (c *Comm) free(net func()) error {
+	for c.fault.Err() == nil && !c.busy.CompareAndSwap(0, 2) {
+		time.Sleep(100 * time.Microsecond) // Destroy beside an operation waits for it
+	}
+	net()
+	for c.busy.Load() != 2 && !c.busy.CompareAndSwap(0, 2) {
+		time.Sleep(100 * time.Microsecond) // the fault ends the operation
+	}
+	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())
+}
+
+// leftover finds messages that nobody took.
+func (c *Comm) leftover() error {
+	if peer, h, ok := c.links.pending(); ok {
+		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %s that this rank never took", peer, describe(h))
+		e.Peer = peer
+		return e
+	}
+	return nil
+}
