@@ -27,7 +27,10 @@ type Builder struct {
 	Native    recipe.Platform
 	Platforms []recipe.Platform // Native first, then what it emulates
 
+	// Of a daemon that this package started.
 	stop func() error
+	root string
+	pid  int
 }
 
 // Close ends the connection, and the daemon if this package started it.
@@ -229,7 +232,7 @@ func start(ctx context.Context, o Options) (*Builder, error) {
 	if err != nil {
 		return nil, errors.Join(err, stop())
 	}
-	b.stop = stop
+	b.stop, b.root, b.pid = stop, filepath.Join(o.StateDir, "root"), p.cmd.Process.Pid
 	return b, nil
 }
 

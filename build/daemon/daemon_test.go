@@ -205,6 +205,39 @@ func TestKilledState(t *testing.T) {
 	}
 }
 
+// TestDropParts: a copy that the daemon left is removed, one that it is writing is
+// not; nor is any of a daemon that this program did not start.
+func TestDropParts(t *testing.T) {
+	b := &Builder{root: t.TempDir(), pid: os.Getpid()}
+	ingest := filepath.Join(b.root, "runc-overlayfs", "content", "ingest")
+	for _, name := range []string{"left", "written"} {
+		if err := os.MkdirAll(filepath.Join(ingest, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.Create(filepath.Join(ingest, name, "data"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if name == "left" {
+			f.Close()
+		}
+	}
+	if (&Builder{}).DropParts() {
+		t.Error("dropped something of a daemon that is not ours")
+	}
+	if !b.DropParts() {
+		t.Error("dropped nothing")
+	}
+	if b.DropParts() {
+		t.Error("dropped something twice")
+	}
+	left, err := os.ReadDir(ingest)
+	if err != nil || len(left) != 1 || left[0].Name() != "written" {
+		t.Errorf("left are %v (%v); want the one that is written", left, err)
+	}
+}
+
 // TestSpawnEnds: a daemon that ends at once is reported with its log, and is
 // not waited for.
 func TestSpawnEnds(t *testing.T) {

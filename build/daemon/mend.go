@@ -7,13 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/containerd/containerd/v2/core/snapshots/storage"
 	"github.com/containerd/errdefs"
 )
 
 // mend takes from a daemon's directory what a killed one left and a new one
-// fails on, before that is started.
+// fails on, before that is started: what was half copied (see DropParts), and
+// snapshots without a record.
 func mend(root string) error {
 	entries, err := os.ReadDir(root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -24,7 +26,7 @@ func mend(root string) error {
 			continue
 		}
 		dir := filepath.Join(root, e.Name()) // a worker's
-		err = errors.Join(err, dropParts(filepath.Join(dir, "content", "ingest")), dropSnapshots(filepath.Join(dir, "snapshots")))
+		err = errors.Join(err, removeBut(filepath.Join(dir, "content", "ingest"), nil), dropSnapshots(filepath.Join(dir, "snapshots")))
 	}
 	if err != nil {
 		return fmt.Errorf("after a killed buildkitd: %w", err)
@@ -32,10 +34,31 @@ func mend(root string) error {
 	return nil
 }
 
-// dropParts removes the content that was being copied. BuildKit would go on
-// behind it, and cannot in a layout that its client offers ("unsupported offset").
-func dropParts(ingest string) error {
-	return removeBut(ingest, nil)
+// DropParts removes the content that was being copied and that the daemon is not
+// writing now. It reports whether it did: it can only in a daemon of our own.
+// BuildKit leaves a copy that it cancels, because it found what it was for in its
+// cache, and goes on behind it when the content is wanted again; but in a layout
+// that its client offers it cannot go on ("unsupported offset").
+func (b *Builder) DropParts() bool {
+	if b.root == "" {
+		return false
+	}
+	var used []os.FileInfo
+	fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", b.pid))
+	for _, fd := range fds {
+		if info, err := os.Stat(fd); err == nil {
+			used = append(used, info)
+		}
+	}
+	dropped := false
+	parts, _ := filepath.Glob(filepath.Join(b.root, "*", "content", "ingest", "*"))
+	for _, part := range parts {
+		info, err := os.Stat(filepath.Join(part, "data"))
+		if err == nil && !slices.ContainsFunc(used, func(u os.FileInfo) bool { return os.SameFile(u, info) }) {
+			dropped = os.RemoveAll(part) == nil || dropped
+		}
+	}
+	return dropped
 }
 
 // dropSnapshots removes the directories of snapshots whose records were not yet

@@ -149,7 +149,7 @@ func TestKilled(t *testing.T) {
 		}
 		var last []string
 		for sc := bufio.NewScanner(r); sc.Scan(); {
-			if last = append(last, sc.Text()); len(last) > 30 {
+			if last = append(last, sc.Text()); len(last) > 200 {
 				last = last[1:]
 			}
 			if victim != "" && at.begins != "" && strings.Contains(sc.Text(), at.begins) {

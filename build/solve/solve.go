@@ -222,8 +222,8 @@ func cacheEntries(list []string) []client.CacheOptionsEntry {
 }
 
 // solve runs one request, shows its progress, and turns a failure into a
-// *StepError. Failures of the network are tried again: what is done already is
-// cached.
+// *StepError. Failures of the network, and of a copy that BuildKit had cancelled,
+// are tried again: what is done already is cached.
 func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, opt client.SolveOpt, name string) (*client.SolveResponse, error) {
 	const tries = 3
 	for n := 1; ; n++ {
@@ -237,8 +237,15 @@ func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Defini
 		if cause != nil {
 			return nil, cause
 		}
-		if n == tries || !transient(err) {
+		again := transient(err)
+		if strings.Contains(err.Error(), "failed to copy: unsupported offset") {
+			again = b.DropParts()
+		}
+		if n == tries || !again {
 			return nil, w.stepError(err)
+		}
+		if s.Provider.Log != nil {
+			s.Provider.Log("trying again: %v", w.stepError(err))
 		}
 		select {
 		case <-ctx.Done():
