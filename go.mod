@@ -49,7 +49,7 @@ require (
 	k8s.io/kube-openapi v0.0.0-20260319004828-5883c5ee87b9
 )
 
-require github.com/containerd/errdefs v1.0.0
+require github.com/containerd/errdefs v1.0.0 // indirect
 
 require (
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect

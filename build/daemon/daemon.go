@@ -262,8 +262,9 @@ func spawn(binary, dir string, lock *os.File) (*process, error) {
 	if err := os.WriteFile(cfg, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
+	// What a killed daemon left there goes with the next one.
 	tmp, root := filepath.Join(dir, "tmp"), filepath.Join(dir, "root")
-	if err := errors.Join(state.Unmount(root), state.Remove(tmp), os.MkdirAll(tmp, 0o700), mend(root)); err != nil {
+	if err := errors.Join(state.Unmount(root), state.Remove(tmp), os.MkdirAll(tmp, 0o700)); err != nil {
 		return nil, err
 	}
 	sock := filepath.Join(dir, "buildkitd.sock")

@@ -7,14 +7,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/containerd/containerd/v2/core/snapshots"
-	"github.com/containerd/containerd/v2/core/snapshots/storage"
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/build/recipe"
@@ -153,55 +150,6 @@ func TestKilledMount(t *testing.T) {
 	info, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || strings.Contains(string(info), dir) {
 		t.Errorf("something is still mounted below %s (%v)", dir, err)
-	}
-}
-
-// TestKilledState: of what a daemon was copying or making a snapshot of when it
-// was killed, the next one finds nothing; what was whole stays.
-func TestKilledState(t *testing.T) {
-	dir := t.TempDir()
-	worker := filepath.Join(dir, "root", "runc-overlayfs")
-	content, snaps := filepath.Join(worker, "content"), filepath.Join(worker, "snapshots")
-	for _, d := range []string{
-		filepath.Join(content, "ingest", "8ac3"), filepath.Join(content, "blobs", "sha256", "8ac3"),
-		filepath.Join(snaps, "snapshots", "1", "fs"), filepath.Join(snaps, "snapshots", "2", "fs"), filepath.Join(snaps, "snapshots", "new-123", "fs"),
-	} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "root", "cache.db"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	ms, err := storage.NewMetaStore(filepath.Join(snaps, "metadata.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := ms.WithTransaction(t.Context(), true, func(ctx context.Context) error {
-		_, err := storage.CreateSnapshot(ctx, snapshots.KindActive, "key", "")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := ms.Close(); err != nil {
-		t.Fatal(err)
-	}
-	<-started(t, dir, "exit 0\n").done
-	for d, want := range map[string][]string{
-		filepath.Join(content, "ingest"): nil, filepath.Join(content, "blobs", "sha256"): {"8ac3"},
-		filepath.Join(snaps, "snapshots"): {"1"}, filepath.Join(snaps, "snapshots", "1"): {"fs"},
-	} {
-		entries, err := os.ReadDir(d)
-		if err != nil {
-			t.Error(err)
-		}
-		var got []string
-		for _, e := range entries {
-			got = append(got, e.Name())
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s holds %q; want %q", d, got, want)
-		}
 	}
 }
 

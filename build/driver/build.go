@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -171,7 +170,11 @@ func (w *Workspace) NewSolver(ctx context.Context, o BuildOptions) (*solve.Solve
 			w.Log("%v", err)
 		}
 	}
-	if err := errors.Join(s.Provider.Open(), s.Open()); err != nil {
+	err = s.Provider.Open()
+	if err == nil {
+		err = s.Open()
+	}
+	if err != nil {
 		stop()
 		return nil, nil, err
 	}

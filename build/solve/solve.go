@@ -225,7 +225,7 @@ func cacheEntries(list []string) []client.CacheOptionsEntry {
 // *StepError. Failures of the network, and of a copy that BuildKit had cancelled,
 // are tried again: what is done already is cached.
 func (s *Solver) solve(ctx context.Context, b *daemon.Builder, def *bkllb.Definition, opt client.SolveOpt, name string) (*client.SolveResponse, error) {
-	const tries = 3
+	const tries = 5
 	for n := 1; ; n++ {
 		watched, w := s.Progress.watch(ctx, name, s.Provider.Limits.Total)
 		res, err := b.Client.Solve(watched, def, opt, w.ch)
@@ -261,8 +261,12 @@ func transient(err error) bool {
 	if strings.Contains(text, "did not complete successfully") {
 		return false // a step's program failed, and its script is quoted
 	}
-	return passing.MatchString(text)
+	return passing.MatchString(text) || strings.Contains(text, unrenamed) && strings.HasSuffix(text, ": file exists")
 }
+
+// unrenamed is what BuildKit says once of a snapshot's directory that is there
+// without a record, as after a kill; it removes it then.
+const unrenamed = "failed to rename: rename "
 
 // passing matches what BuildKit, its resolvers and Go's HTTP say of a network or
 // a server that may be well again in a moment.

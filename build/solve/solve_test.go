@@ -266,6 +266,7 @@ func TestTransient(t *testing.T) {
 		{"failed to load cache key: Get \"https://x\": EOF", true},
 		{"Get \"https://x\": dial tcp 10.0.0.1:443: connect: connection refused", true},
 		{"stream error: stream ID 7; INTERNAL_ERROR; received from peer", true},
+		{"failed to prepare a as b: failed to rename: rename /s/new-1 /s/21: file exists", true},
 		{"invalid response status 501", false},
 		{"invalid response status 404", false},
 		{"invalid response status code 404", false},
