@@ -18,19 +18,15 @@ import (
 
 // A Comm is one rank's side of a communicator.
 type Comm struct {
-	rank, size int
-	cfg        settings
-	env        choose.Env
-	net        *bootstrap.Net
-	links      *links
-	tuner      *choose.Tuner
-	forced     *forced
-	fault      transport.Fault
-	broken     context.Context // done when there is a fault
-	watch      host.Watch
-	busy       atomic.Int32
-	closed     atomic.Bool
-	stalls     stalls
+	*ranks
+	lane   string // "": the communicator itself; else one of its lanes (see hostSide.Lane)
+	links  *links
+	tuner  *choose.Tuner
+	forced *forced
+	watch  host.Watch
+	busy   atomic.Int32
+	closed atomic.Bool
+	stalls stalls
 
 	// What the goroutine in an operation uses.
 	group   *Group
@@ -48,10 +44,24 @@ type Comm struct {
 	pooled  int
 	barrier [1]byte
 
-	kin    *siblings
-	places []executor.Place       // by rank
-	dev    *device                // nil: the communicator has no device
-	accel  atomic.Pointer[device] // the same, until it is closed
+	kin   *siblings
+	lanes int                    // that were opened
+	dev   *device                // nil: the communicator has no device
+	accel atomic.Pointer[device] // the same, until it is closed
+}
+
+// ranks are what a communicator and its lanes have in common: who the ranks are,
+// what they have agreed on, and what has become of them.
+type ranks struct {
+	rank, size int
+	cfg        settings
+	env        choose.Env
+	net        *bootstrap.Net
+	network    string           // that hosts reach one another by, as NCCL_NET calls it; "": none yet
+	found      []choose.Found   // by rank
+	places     []executor.Place // by rank
+	fault      transport.Fault
+	broken     context.Context // done when there is a fault
 }
 
 type planKey struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/choose"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/host"
 	"github.com/assay-hpc/assay/coll/transport"
 	"github.com/assay-hpc/assay/coll/transport/shm"
@@ -48,16 +49,26 @@ func (c *Comm) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	found := make([]choose.Found, len(all))
+	c.found = make([]choose.Found, len(all))
 	for r, h := range all {
-		found[r] = h.Found
+		c.found[r] = h.Found
 	}
-	c.env.Merge(found)
-	c.setPlaces(found)
-	c.links = &links{}
+	c.env.Merge(c.found)
+	c.places = make([]executor.Place, c.size)
+	for i, g := range c.env.Hosts {
+		for _, r := range g {
+			c.places[r] = executor.Place{Host: i, Process: c.found[r].PID}
+		}
+	}
 	if bad != nil {
 		return &Error{Code: InvalidArgument, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: bad}
 	}
+	return c.open(ctx)
+}
+
+// open makes the connections, of ranks that have agreed on all else.
+func (c *Comm) open(ctx context.Context) error {
+	c.links = &links{}
 	if c.size > 1 {
 		*c.links = links{rank: c.rank, infos: make([]peerInfo, c.size), ctx: c.broken, openDeadline: 30 * time.Second}
 		c.links.channels = 2 * c.env.Channels() // double trees have two for each
@@ -66,8 +77,11 @@ func (c *Comm) connect(ctx context.Context) error {
 	if c.size == 1 {
 		return nil
 	}
-	return c.endpoints(ctx, found)
+	return c.endpoints(ctx)
 }
+
+// key is a secret of the ranks', for what a label says; a lane has its own.
+func (c *Comm) key(label string) []byte { return c.net.Key(c.lane + label) }
 
 // agree makes the ranks' Envs one. Each has sent a hash of its settings: only
 // where these differ do rank 0 and the first that differs from it say more.
@@ -111,7 +125,7 @@ type reached struct{ Shm uint32 } // 1: shared memory works
 // endpoints makes them, exchanges what peers need to know, and chooses one for
 // each peer. Both ends of every pair must choose the same: the choice is made
 // of what all ranks know.
-func (c *Comm) endpoints(ctx context.Context, all []choose.Found) error {
+func (c *Comm) endpoints(ctx context.Context) error {
 	l := c.links
 	var err error
 	local := c.env.Hosts[c.places[c.rank].Host]
@@ -121,7 +135,7 @@ func (c *Comm) endpoints(ctx context.Context, all []choose.Found) error {
 		}
 	}
 	if !c.env.SHMDisable {
-		o := shm.Options{Rank: c.rank, Ranks: c.size, Channels: l.channels + 1, Slot: c.env.Slot, Host: all[c.rank].Host, Secret: binary.LittleEndian.Uint64(c.net.Key("shm"))}
+		o := shm.Options{Rank: c.rank, Ranks: c.size, Channels: l.channels + 1, Slot: c.env.Slot, Host: c.found[c.rank].Host, Secret: binary.LittleEndian.Uint64(c.key("shm"))}
 		if c.env.P2P {
 			o.Direct = &c.fault
 		}
@@ -142,7 +156,7 @@ func (c *Comm) endpoints(ctx context.Context, all []choose.Found) error {
 			l.shmInfos[r] = l.infos[r].shm
 		}
 	}
-	c.setWatch(all, local)
+	c.setWatch(local)
 	return nil
 }
 
@@ -234,10 +248,10 @@ func exchange[T any](ctx context.Context, n *bootstrap.Net, v T) ([]T, error) {
 
 // setWatch decides how the rank waits: spinning, if its host has a processor
 // for each of its ranks.
-func (c *Comm) setWatch(all []choose.Found, local []int) {
+func (c *Comm) setWatch(local []int) {
 	within := 0 // ranks of this process
 	for _, r := range local {
-		if all[r].PID == all[c.rank].PID {
+		if c.found[r].PID == c.found[c.rank].PID {
 			within++
 		}
 	}
@@ -248,7 +262,7 @@ func (c *Comm) setWatch(all []choose.Found, local []int) {
 	case within < len(local):
 		s.Process = 2
 	}
-	if choose.Processors(all, local) < len(local) {
+	if choose.Processors(c.found, local) < len(local) {
 		s.Spin, s.Yield = 0, 2000
 	}
 	if c.links.shm != nil {

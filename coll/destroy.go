@@ -87,6 +87,9 @@ func (c *Comm) Destroy() error {
 	if err := c.seal(); err != nil {
 		return err
 	}
+	if c.settled() && c.dev != nil {
+		c.dev.Leave()
+	}
 	return c.kin.leave(c.destroy)
 }
 
@@ -155,13 +158,26 @@ func (c *Comm) seal() error {
 	return nil
 }
 
+// settled waits until no operation is in progress, or there is a fault, which will
+// end it. It reports whether it is so.
+func (c *Comm) settled() bool {
+	for !c.idle() {
+		if c.fault.Err() != nil {
+			return false
+		}
+		time.Sleep(100 * time.Microsecond)
+	}
+	return true
+}
+
+// idle reports whether no operation is in progress, and none can begin.
+func (c *Comm) idle() bool { return c.busy.Load() == 2 || c.busy.CompareAndSwap(0, 2) }
+
 // free frees everything, after the operation in progress has ended.
 func (c *Comm) free(net func()) error {
-	for c.fault.Err() == nil && !c.busy.CompareAndSwap(0, 2) {
-		time.Sleep(100 * time.Microsecond) // Destroy beside an operation waits for it
-	}
+	c.settled()
 	net()
-	for c.busy.Load() != 2 && !c.busy.CompareAndSwap(0, 2) {
+	for !c.idle() {
 		time.Sleep(100 * time.Microsecond) // the fault ends the operation
 	}
 	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())

@@ -22,7 +22,8 @@ type fake struct {
 	ops     []op.Op
 	err     error      // of the next operation
 	gone    chan error // the cause of Abort
-	quiet   bool       // take no notes
+	left    bool
+	quiet   bool // take no notes
 	streams []uintptr
 	on      [][]uintptr // streams of each operation
 }
@@ -84,6 +85,11 @@ func (f *fake) Abort(cause error) {
 	case f.gone <- cause:
 	default:
 	}
+}
+func (f *fake) Leave() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = true
 }
 func (f *fake) Close(tell func(byte) ([]byte, error)) error {
 	if tell == nil {

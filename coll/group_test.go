@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/coll/colltest"
 )
 
 // One goroutine is all ranks: without a group, the first call would wait for
@@ -202,4 +206,45 @@ func TestSplit(t *testing.T) {
 		}
 		return sub.Destroy()
 	})
+}
+
+// TestDestroyInTurn: one goroutine destroys its ranks one after another. All but the
+// last return before the others are there, and touch no stream afterwards; the last
+// one has what was found wrong.
+func TestDestroyInTurn(t *testing.T) {
+	for _, odd := range []bool{false, true} {
+		colltest.Watch(t)
+		all := fakes(t)
+		comms, err := CommInitAll(t.Context(), 3, deviceConfig(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, c := range comms {
+			if odd && r == 1 {
+				continue
+			}
+			if err := c.AllReduce(mem(0, 64), mem(1, 64), 16, Float32, Sum); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for r, c := range comms[:2] {
+			if err := c.Destroy(); err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			f := of(all, r)
+			f.mu.Lock()
+			if !f.left || len(f.log) > 1 {
+				t.Errorf("rank %d's executor: left %v, heard %q", r, f.left, f.log)
+			}
+			f.mu.Unlock()
+		}
+		if err := comms[2].Destroy(); (err != nil) != odd {
+			t.Errorf("the last Destroy: %v", err)
+		}
+		for r := range comms {
+			if f := of(all, r); !slices.ContainsFunc(f.log, func(s string) bool { return strings.HasPrefix(s, "close together") }) {
+				t.Errorf("rank %d's executor heard %q", r, f.log)
+			}
+		}
+	}
 }

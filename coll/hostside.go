@@ -2,6 +2,8 @@ package coll
 
 import (
 	"context"
+	"errors"
+	"fmt"
 
 	"github.com/assay-hpc/assay/coll/executor"
 )
@@ -14,18 +16,21 @@ func (h *hostSide) Exchange(ctx context.Context, b []byte) ([][]byte, error) {
 	return h.c.net.AllGather(ctx, b)
 }
 
-// Comm implements executor.Host.
-func (h *hostSide) Comm(ctx context.Context) (executor.Comm, error) {
-	all := make([]int, h.c.size)
-	for r := range all {
-		all[r] = r
+// Lane implements executor.Host: it has connections, plans and numbers of its own,
+// and all else of the communicator's.
+func (h *hostSide) Lane(ctx context.Context) (executor.Lane, error) {
+	h.c.lanes++
+	l := lane{h.c.of(fmt.Sprintf("lane %d ", h.c.lanes))}
+	if err := l.open(ctx); err != nil {
+		return nil, errors.Join(err, l.links.close())
 	}
-	c, err := h.c.child(ctx, "CommInitRank", all, nil)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return l, nil
 }
+
+type lane struct{ *Comm }
+
+// Close implements executor.Lane.
+func (l lane) Close() error { return l.links.close() }
 
 // Fail implements executor.Host.
 func (h *hostSide) Fail(err error) { h.c.fault.Set(h.c.wrap("asynchronous", err)) }

@@ -274,10 +274,15 @@ func CommInitRank(ctx context.Context, n int, id UniqueID, rank int, cfg Config)
 	return c, nil
 }
 
-func newComm(rank, n int, s settings) *Comm {
-	c := &Comm{rank: rank, size: n, cfg: s, sent: make([]uint32, n), rcvd: make([]uint32, n)}
-	c.plans = map[planKey]*host.Plan{}
+// of is a Comm without connections.
+func (r *ranks) of(lane string) *Comm {
+	c := &Comm{ranks: r, lane: lane, sent: make([]uint32, r.size), rcvd: make([]uint32, r.size), plans: map[planKey]*host.Plan{}}
 	c.single[0] = &c.one
+	return c
+}
+
+func newComm(rank, n int, s settings) *Comm {
+	c := (&ranks{rank: rank, size: n, cfg: s}).of("")
 	var cancel context.CancelCauseFunc
 	c.broken, cancel = context.WithCancelCause(context.Background())
 	c.fault.Hook = func(err error) {

@@ -142,7 +142,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 			_, err := CommInitAll(t.Context(), 3, cfg)
 			failed(t, err)
 		},
-		"a communicator of an executor's": func(t *testing.T, cfg Config) {
+		"a lane of an executor's": func(t *testing.T, cfg Config) {
 			fakes(t)
 			cfg.GPUs = fakeGPUs
 			fakeGPUs.Open = func(ctx context.Context, a executor.Config) (executor.Executor, error) {
@@ -151,7 +151,7 @@ func TestFailuresLeaveNothing(t *testing.T) {
 					cancel()
 				}
 				defer cancel()
-				c, err := a.Host.Comm(ctx)
+				c, err := a.Host.Lane(ctx)
 				if err == nil {
 					t.Errorf("%v came without rank 1", c)
 				}

@@ -45,7 +45,7 @@ func (c *Comm) networks(local []int) (list []network, o offer) {
 			list = append(list, ib)
 		}
 	}
-	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return c.openSocket(c.net.Key("socket")) }})
+	list = append(list, network{name: socketNet, open: func() (transport.Endpoint, error) { return c.openSocket(c.key("socket")) }})
 	if forced := c.cfg.Net; forced != "" {
 		list = slices.DeleteFunc(list, func(n network) bool {
 			other := !strings.EqualFold(n.name, forced)
@@ -107,7 +107,7 @@ func (c *Comm) pluginNet(entry string) (*netplugin.Net, error) {
 }
 
 // pluginID is what tells plugins communicators apart.
-func (c *Comm) pluginID() uint64 { return binary.LittleEndian.Uint64(c.net.Key("net plugin id")) }
+func (c *Comm) pluginID() uint64 { return binary.LittleEndian.Uint64(c.key("net plugin id")) }
 
 // pluginNetwork is the network of a plugin that was initialized.
 func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
@@ -136,7 +136,7 @@ func (c *Comm) pluginNetwork(n *netplugin.Net, index int) network {
 // all but the network. kind tells its keys from others'.
 func (c *Comm) slotOptions(kind string, index int) slots.Options {
 	return slots.Options{
-		Rank: c.rank, Comm: c.net.Key(kind + " name"), Key: c.net.Key(kind), Fault: &c.fault,
+		Rank: c.rank, Comm: c.key(kind + " name"), Key: c.key(kind), Fault: &c.fault,
 		Addrs: c.addrs(), First: index, MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
 	}
 }
@@ -200,7 +200,7 @@ func (c *Comm) addrs() (list []netip.Addr) {
 // openSocket makes the endpoint over TCP.
 func (c *Comm) openSocket(key []byte) (*socket.Endpoint, error) {
 	o := socket.Options{
-		Rank: c.rank, Comm: c.net.Key("socket name"), Key: key, Fault: &c.fault,
+		Rank: c.rank, Comm: c.key("socket name"), Key: key, Fault: &c.fault,
 		Addrs: c.addrs(), MaxMessage: c.env.Slot, Logf: c.cfg.boot.Logf,
 	}
 	if n := c.cfg.SocketThreads; n >= 0 {
@@ -223,14 +223,17 @@ type offer struct {
 	LacksIB string `json:"lacks_ib,omitempty"` // why there is no InfiniBand
 }
 
-// openNetwork chooses a network with the other ranks and opens it.
+// openNetwork chooses a network with the other ranks, once, and opens it.
 func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 	list, mine := c.networks(local)
-	name, err := c.agreeNetwork(ctx, mine)
+	var err error
+	if c.network == "" {
+		c.network, err = c.agreeNetwork(ctx, mine)
+	}
 	for _, n := range list {
-		if err == nil && n.name == name {
-			c.cfg.log.Infof(debug.Init|debug.Net, "Using network %s", name)
-			c.links.netName = name
+		if err == nil && n.name == c.network {
+			c.cfg.log.Infof(debug.Init|debug.Net, "Using network %s", n.name)
+			c.links.netName = n.name
 			c.links.net, err = n.open()
 		} else if n.drop != nil {
 			n.drop()

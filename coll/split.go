@@ -39,12 +39,12 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 		}
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a][1], all[b][1]) })
-	return c.child(ctx, op, members, c.cfg.device)
+	return c.child(ctx, op, members)
 }
 
 // child makes a communicator of some ranks, in the order of members; none: this
 // rank is left out. All ranks call it, each with the members of its own.
-func (c *Comm) child(ctx context.Context, op string, members []int, device *int) (_ *Comm, err error) {
+func (c *Comm) child(ctx context.Context, op string, members []int) (_ *Comm, err error) {
 	const ok = 1 // begins an ID; else there is an error's text
 	var root *bootstrap.Root
 	defer func() {
@@ -78,7 +78,7 @@ func (c *Comm) child(ctx context.Context, op string, members []int, device *int)
 	copy(id[:], ids[leader][1:])
 	k := *c.cfg.Knobs
 	k.CommID = "" // that was for the parent
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: device, GPUs: c.cfg.gpus})
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus})
 }
 
 // whileWhole is a context that ends with the communicator, too.

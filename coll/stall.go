@@ -36,7 +36,7 @@ type stalls struct {
 // late is called while an operation waits for long, every stallAfter.
 func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
 	s := stall{h.Seq, h.Sign}
-	if coll, _, _ := signed(h.Sign); coll != pointToPoint { // whose numbers are their own
+	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" { // those have numbers of their own
 		c.tellWaiting(s)
 	}
 	if c.cfg.Slow == 0 || d < c.cfg.Slow || c.stalls.logged == s {

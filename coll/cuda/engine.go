@@ -308,9 +308,10 @@ const drainTime = 10 * time.Second
 // drain waits until all that was enqueued is done. What does not end, because
 // its stream is not there any more or its context is lost, is left alone.
 func (e *engine) drain() bool {
-	if err := e.event.Record(e.stream); err != nil {
+	e.Leave()
+	if e.lost != nil {
 		var lost *driver.Error
-		return errors.As(err, &lost) && lost.Lost() // then nothing runs
+		return errors.As(e.lost, &lost) && lost.Lost() // then nothing runs
 	}
 	var stopped time.Time
 	for wait := 10 * time.Microsecond; ; wait = min(2*wait, time.Millisecond) {

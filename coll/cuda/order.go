@@ -17,6 +17,8 @@ type order struct {
 	event  driver.Event
 	stream driver.Stream // of the last operation, or one that waits for it
 	busy   bool          // there was an operation
+	left   bool          // there will be none: event is behind the last one
+	lost   error         // why it is not
 }
 
 // Stream implements executor.Executor.
@@ -36,6 +38,17 @@ func (o *order) Stream(stream uintptr) error {
 	}
 	o.stream = s
 	return nil
+}
+
+// Leave implements executor.Executor.
+func (o *order) Leave() {
+	if o.left {
+		return
+	}
+	o.left = true
+	if o.busy {
+		o.lost = o.dev.in(func() error { return o.event.Record(o.stream) })
+	}
 }
 
 // wait makes a stream wait for what is on another one. What is captured belongs to

@@ -45,8 +45,7 @@ type stager struct {
 type lane struct {
 	*stager
 	index     int
-	host      executor.Comm
-	abort     func()        // host's Abort; whoever calls it later waits until it has returned
+	host      executor.Lane
 	transfers []op.Transfer // of the piece that is worked on
 
 	in, out  driver.Stream
@@ -153,12 +152,7 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager
 		if err == nil {
 			return
 		}
-		for _, l := range s.lanes {
-			if l.host != nil {
-				_ = l.host.Abort()
-			}
-		}
-		_ = s.release()
+		_ = errors.Join(s.closeLanes(), s.release())
 	}()
 	if s.word, err = driver.HostAlloc(64); err != nil {
 		return nil, err
@@ -180,10 +174,9 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager
 }
 
 func (l *lane) open(ctx context.Context) (err error) {
-	if l.host, err = l.cfg.Host.Comm(ctx); err != nil {
+	if l.host, err = l.cfg.Host.Lane(ctx); err != nil {
 		return err
 	}
-	l.abort = sync.OnceFunc(func() { _ = l.host.Abort() })
 	for _, to := range []*driver.Stream{&l.in, &l.out} {
 		if *to, err = driver.NewStream(0); err != nil {
 			return err
@@ -338,9 +331,6 @@ func (s *stager) Abort(error) {
 		return
 	}
 	s.set(atomic.LoadUint32((*uint32)(unsafe.Pointer(&s.word.Bytes[0]))) + beyond)
-	for _, l := range s.lanes {
-		go l.abort()
-	}
 }
 
 // Alloc implements executor.Executor.
@@ -364,15 +354,21 @@ func (s *stager) Close(tell func(byte) ([]byte, error)) error {
 	}
 	s.mu.Unlock()
 	s.ended.Wait()
-	var errs []error
-	for _, l := range s.lanes {
-		if s.aborted.Load() {
-			l.abort() // others look at the stages until it has returned
-		} else {
-			errs = append(errs, l.host.Destroy())
+	return errors.Join(s.closeLanes(), s.dev.in(s.release))
+}
+
+// closeLanes closes the lanes' connections: other ranks look at the stages until
+// then. Each may wait for others' goodbyes, so that all do at once.
+func (s *stager) closeLanes() error {
+	errs := make([]error, len(s.lanes))
+	var closing sync.WaitGroup
+	for i, l := range s.lanes {
+		if l.host != nil {
+			closing.Go(func() { errs[i] = l.host.Close() })
 		}
 	}
-	return errors.Join(append(errs, s.dev.in(s.release))...)
+	closing.Wait()
+	return errors.Join(errs...)
 }
 
 // release frees what the lanes used, unless a stream may still come to it.
@@ -411,26 +407,27 @@ func (s *stager) release() error {
 // what they wait for. It reports whether nothing is left: after an Abort there may
 // be, behind work of the caller's that does not end.
 func (s *stager) settle() bool {
-	var streams []driver.Stream
-	if s.busy {
-		streams = append(streams, s.stream)
-	}
-	for _, l := range s.lanes {
-		streams = append(streams, l.in, l.out)
-	}
 	end := time.Now().Add(drainTime)
-	for _, on := range streams {
-		if s.event.Record(on) != nil { // it is not there any more, or its context is lost
-			continue
-		}
+	over := func() bool {
 		for {
 			if done, err := s.event.Query(); done || err != nil {
-				break
+				return true
 			}
 			if time.Now().After(end) {
 				return false
 			}
 			time.Sleep(50 * time.Microsecond)
+		}
+	}
+	s.Leave()
+	if s.busy && s.lost == nil && !over() { // else it is not there any more, or its context is lost
+		return false
+	}
+	for _, l := range s.lanes {
+		for _, on := range [...]driver.Stream{l.in, l.out} {
+			if s.event.Record(on) == nil && !over() {
+				return false
+			}
 		}
 	}
 	return true

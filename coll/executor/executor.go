@@ -36,7 +36,11 @@ type Executor interface {
 	Chosen() string
 	// Abort makes everything that is enqueued end soon, with whatever result.
 	Abort(cause error)
-	// Close waits for what is enqueued, and gives everything back. tell gives every
+	// Leave says that there will be no more operations. It returns at once; after it,
+	// nothing touches the callers' streams, not even Close.
+	Leave()
+	// Close waits for what is enqueued, and gives everything back. It may come from
+	// another goroutine. tell gives every
 	// rank what each passes, by rank, when all have called it as often; it is nil
 	// after an Abort.
 	Close(tell func(byte) ([]byte, error)) error
@@ -86,9 +90,9 @@ type Host interface {
 	// Exchange gives every rank what each passes, by rank. It takes a millisecond
 	// or so: no Enqueue calls it.
 	Exchange(ctx context.Context, b []byte) ([][]byte, error)
-	// Comm makes a communicator of the same ranks on the processor's memory. All
-	// ranks call it.
-	Comm(ctx context.Context) (Comm, error)
+	// Lane opens connections for operations on the processor's memory, beside those
+	// of other lanes. All ranks call it, before the communicator is used.
+	Lane(ctx context.Context) (Lane, error)
 	// Fail makes the communicator unusable, here and at all other ranks. Any
 	// goroutine may call it.
 	Fail(err error)
@@ -96,9 +100,12 @@ type Host interface {
 	Err() error
 }
 
-// A Comm does operations on the processor's memory.
-type Comm interface {
+// A Lane does operations on the processor's memory, in the order in which one
+// goroutine calls them. One that fails, or that ends because the communicator has
+// failed, returns an error, which Host.Err has as well.
+type Lane interface {
 	Do(o *op.Op) error
-	Abort() error
-	Destroy() error
+	// Close frees the connections. No Do is under way. Memory of operations that
+	// failed may be looked at by other ranks until it has returned.
+	Close() error
 }
