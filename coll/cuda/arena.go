@@ -11,8 +11,8 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
-// An arena is what the communicators of a device share of memory that ranks reach
-// in one another's processes. The driver gives memory back, and takes it out of
+// An arena is what the communicators of a device share of memory: what ranks reach
+// in one another's processes, and what is pinned. The driver gives memory back, and takes it out of
 // address spaces, when all that runs on the device has ended: a kernel of
 // another communicator, perhaps, that waits for a rank which waits for this one. So
 // what a communicator leaves is the next one's, and goes when there are none.
@@ -26,11 +26,20 @@ type arena struct {
 		lent bool
 		left time.Time // as of loans
 	}
-	pinned []*driver.Pinned
 }
+
+// A kind of memory.
+type kind byte
+
+const (
+	onDevice kind = iota
+	shared        // the processor's, which other processes can map
+	pinned        // the processor's
+)
 
 // A loan is memory that a communicator has from an arena.
 type loan struct {
+	kind
 	ptr   driver.Ptr
 	bytes []byte // where it is, if it is the processor's
 	offer offer
@@ -67,10 +76,10 @@ func (a *arena) enter() {
 	a.users++
 }
 
-// take lends memory that is there, or that make makes.
-func (a *arena) take(hosted bool, n int, make func() (*loan, error)) (*loan, error) {
+// take lends n bytes that are there, or that make makes.
+func (a *arena) take(k kind, n int, make func(n int) (*loan, error)) (*loan, error) {
 	a.mu.Lock()
-	i := slices.IndexFunc(a.idle, func(l *loan) bool { return (l.bytes != nil) == hosted && int(l.offer.Bytes) == n && l.usable() })
+	i := slices.IndexFunc(a.idle, func(l *loan) bool { return l.kind == k && int(l.offer.Bytes) == n && l.usable() })
 	if i >= 0 {
 		l := a.idle[i]
 		a.idle = slices.Delete(a.idle, i, i+1)
@@ -78,7 +87,7 @@ func (a *arena) take(hosted bool, n int, make func() (*loan, error)) (*loan, err
 		return l, nil
 	}
 	a.mu.Unlock()
-	return make()
+	return make(n)
 }
 
 func (l *loan) usable() bool { return time.Since(l.left) > retireFor }
@@ -152,10 +161,6 @@ func (a *arena) sweep() {
 			a.rooms[i] = nil
 		}
 	}
-	for _, p := range a.pinned {
-		_ = p.Free()
-	}
-	a.pinned = nil
 }
 
 // Rooms, in which copies by copy engines arrive, are for all communicators of a device
@@ -220,24 +225,21 @@ func (a *arena) giveRoom(part int, left time.Time, kept bool) {
 	a.rooms[room].kept = a.rooms[room].kept || kept
 }
 
-// takePinned lends a zeroed page of the processor's memory.
-func (a *arena) takePinned() (*driver.Pinned, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if n := len(a.pinned); n > 0 {
-		p := a.pinned[n-1]
-		a.pinned = a.pinned[:n-1]
-		clear(p.Bytes)
-		return p, nil
+// newPinned allocates n bytes of the processor's memory.
+func newPinned(n int) (*loan, error) {
+	p, err := driver.HostAlloc(n)
+	if err != nil {
+		return nil, err
 	}
-	return driver.HostAlloc(pinnedBytes)
+	return &loan{kind: pinned, ptr: p.Ptr, bytes: p.Bytes, offer: offer{Bytes: uint64(n)}, free: p.Free}, nil
 }
 
-func (a *arena) givePinned(p *driver.Pinned) {
-	if p == nil {
-		return
+// word lends zeroed memory of a few cache lines, which devices and the processor tell
+// one another things in.
+func (a *arena) word() (*loan, error) {
+	l, err := a.take(pinned, pinnedBytes, newPinned)
+	if err == nil {
+		clear(l.bytes)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pinned = append(a.pinned, p)
+	return l, err
 }

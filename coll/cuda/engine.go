@@ -33,7 +33,7 @@ type engine struct {
 	windows windows
 	all     []identity
 	copier  copier
-	pinned  *driver.Pinned // the stop word, then the reports
+	pinned  *loan // the stop word, then the reports
 
 	order
 	exchange exchange
@@ -126,7 +126,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 		}
 	}
 	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser, copies: e.copier.rooms != nil}
-	if e.pinned, err = dev.arena.takePinned(); err != nil {
+	if e.pinned, err = dev.arena.word(); err != nil {
 		return nil, err
 	}
 	if e.event, err = driver.NewEvent(0); err != nil {
@@ -138,7 +138,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 		c.win[r] = uint64(p)
 	}
 	c.rank = int32(cfg.Rank)
-	c.stop, c.report = uint64(e.pinned.Ptr), uint64(e.pinned.Ptr)+reportsAt
+	c.stop, c.report = uint64(e.pinned.ptr), uint64(e.pinned.ptr)+reportsAt
 	c.timeout = uint64(cfg.Timeout)
 	for k := range e.launches {
 		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple)
@@ -265,13 +265,13 @@ func (e *engine) Abort(error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed && e.stopped.CompareAndSwap(false, true) {
-		atomic.StoreUint32((*uint32)(unsafe.Pointer(&e.pinned.Bytes[0])), 1)
+		atomic.StoreUint32((*uint32)(unsafe.Pointer(&e.pinned.bytes[0])), 1)
 	}
 }
 
 // report is what the kernels of a channel left behind, if anything.
 func (e *engine) report(channel int) (r reportABI, ok bool) {
-	b := e.pinned.Bytes[reportsAt+channel*reportBytes:][:reportBytes]
+	b := e.pinned.bytes[reportsAt+channel*reportBytes:][:reportBytes]
 	if atomic.LoadUint32((*uint32)(unsafe.Pointer(&b[12]))) == 0 {
 		return r, false
 	}
@@ -385,7 +385,7 @@ func (e *engine) giveBack(left time.Time, kept bool) {
 	if e.copier.part >= 0 {
 		a.giveRoom(e.copier.part, left, kept)
 	}
-	a.givePinned(e.pinned)
+	a.give(e.pinned, time.Time{}, false)
 }
 
 // free gives back what the engine itself has.

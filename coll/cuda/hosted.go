@@ -34,7 +34,7 @@ func hostable(cfg executor.Config) string {
 
 // newHosted allocates n bytes of the processor's memory, for other ranks to reach.
 func newHosted(n int) (_ *loan, err error) {
-	l := new(loan)
+	l := &loan{kind: shared}
 	if l.bytes, err = shm.Alloc(n); err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (l *lane) operate(o *op.Op, k int, at *slot) error {
 	}
 	here := *o
 	_, here.Count = piece(o, l.cfg.Size, k)
-	here.Send, here.Recv, here.Device = at.in.b, at.out.b, false
+	here.Send, here.Recv, here.Device = at.in.bytes, at.out.bytes, false
 	if o.Divisor > 0 {
 		here.Red = elem.Avg
 	}
@@ -141,10 +141,10 @@ func (l *lane) sendRecv(o *op.Op, k int, at *slot) error {
 		case n == 0:
 			continue
 		case t.Send:
-			t.Data = at.in.b[in:][:n]
+			t.Data = at.in.bytes[in:][:n]
 			in += n
 		default:
-			t.Data = at.out.b[out:][:n]
+			t.Data = at.out.bytes[out:][:n]
 			out += n
 		}
 		l.transfers = append(l.transfers, t)

@@ -16,7 +16,6 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
-	"github.com/assay-hpc/assay/coll/transport/shm"
 )
 
 // A stager does operations on device memory through the processor's: between
@@ -25,7 +24,7 @@ import (
 type stager struct {
 	cfg executor.Config
 	order
-	word   *driver.Pinned
+	word   *loan
 	number uint32
 	lanes  []*lane
 
@@ -48,9 +47,8 @@ type lane struct {
 	host      executor.Lane
 	transfers []op.Transfer // of the piece that is worked on
 
-	in, out  driver.Stream
-	slots    [stageSlots]slot
-	replaced []stage
+	in, out driver.Stream
+	slots   [stageSlots]slot
 
 	jobs []*job // guarded by mu
 	more *sync.Cond
@@ -67,62 +65,11 @@ type job struct {
 // stageSlots is how many pieces are on their way.
 const stageSlots = 3
 
-// A slot is memory of the host for one piece.
+// A slot is memory of the host for one piece, which other ranks of the host can map
+// where that is possible.
 type slot struct {
-	in, out   stage
+	in, out   *loan
 	came, won driver.Event // the input is there; the result is gone
-}
-
-// A stage is memory of the host that devices can use, and other ranks of the
-// host where that is possible.
-type stage struct {
-	b      []byte
-	ptr    driver.Ptr
-	pinned *driver.Pinned // nil: it is coll's and registered
-}
-
-func newStage(n int) (s stage, err error) {
-	if s.b, err = shm.Alloc(n); err == nil {
-		if s.ptr, err = driver.HostRegister(s.b); err == nil {
-			return s, nil
-		}
-		_ = shm.Free(s.b)
-	}
-	if s.pinned, err = driver.HostAlloc(n); err != nil {
-		return stage{}, err
-	}
-	s.b, s.ptr = s.pinned.Bytes, s.pinned.Ptr
-	return s, nil
-}
-
-// grow replaces memory that is too small. What is replaced stays until nothing
-// waits for anything: giving it back waits for the device's streams, and those
-// wait for the goroutine that asks for more.
-func (s *stage) grow(n int, replaced *[]stage) error {
-	if n <= len(s.b) {
-		return nil
-	}
-	t, err := newStage(max(n, 2*len(s.b)))
-	if err != nil {
-		return err
-	}
-	if s.b != nil {
-		*replaced = append(*replaced, *s)
-	}
-	*s = t
-	return nil
-}
-
-func (s *stage) release() error {
-	b, p := s.b, s.pinned
-	*s = stage{}
-	switch {
-	case b == nil:
-		return nil
-	case p != nil:
-		return p.Free()
-	}
-	return errors.Join(driver.HostUnregister(b), shm.Free(b))
 }
 
 // mostLanes are as many as there is a use for.
@@ -148,13 +95,14 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager
 			Err: fmt.Errorf("staging operations in the processor's memory takes stream memory operations, which %s does not have with this driver: install one of branch 525 or later", dev.info.Name)}
 	}
 	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}}
+	dev.arena.enter()
 	defer func() {
 		if err == nil {
 			return
 		}
 		_ = errors.Join(s.closeLanes(), s.release())
 	}()
-	if s.word, err = driver.HostAlloc(64); err != nil {
+	if s.word, err = dev.arena.word(); err != nil {
 		return nil, err
 	}
 	if s.event, err = driver.NewEvent(0); err != nil {
@@ -247,7 +195,7 @@ func (s *stager) put(d *executor.Op) error {
 			l.more.Signal()
 		}
 		s.mu.Unlock()
-		return s.stream.WaitValue32(s.word.Ptr, j.number)
+		return s.stream.WaitValue32(s.word.ptr, j.number)
 	})
 	if err != nil {
 		return err
@@ -317,7 +265,7 @@ func (s *stager) finish(j *job) {
 }
 
 func (s *stager) set(v uint32) {
-	atomic.StoreUint32((*uint32)(unsafe.Pointer(&s.word.Bytes[0])), v)
+	atomic.StoreUint32((*uint32)(unsafe.Pointer(&s.word.bytes[0])), v)
 }
 
 // beyond is more than any operation waits for.
@@ -330,7 +278,7 @@ func (s *stager) Abort(error) {
 	if s.released || !s.aborted.CompareAndSwap(false, true) {
 		return
 	}
-	s.set(atomic.LoadUint32((*uint32)(unsafe.Pointer(&s.word.Bytes[0]))) + beyond)
+	s.set(atomic.LoadUint32((*uint32)(unsafe.Pointer(&s.word.bytes[0]))) + beyond)
 }
 
 // Alloc implements executor.Executor.
@@ -384,18 +332,18 @@ func (s *stager) release() error {
 	for _, l := range s.lanes {
 		for i := range l.slots {
 			at := &l.slots[i]
-			errs = append(errs, at.in.release(), at.out.release(), at.came.Destroy(), at.won.Destroy())
-		}
-		for i := range l.replaced {
-			errs = append(errs, l.replaced[i].release())
+			s.dev.arena.give(at.in, time.Time{}, false)
+			s.dev.arena.give(at.out, time.Time{}, false)
+			errs = append(errs, at.came.Destroy(), at.won.Destroy())
 		}
 		errs = append(errs, l.in.Destroy(), l.out.Destroy())
 	}
 	for _, e := range s.free {
 		errs = append(errs, e.Destroy())
 	}
-	errs = append(errs, s.event.Destroy(), s.word.Free())
-	err := errors.Join(errs...)
+	s.dev.arena.give(s.word, time.Time{}, false)
+	s.dev.arena.leave()
+	err := errors.Join(append(errs, s.event.Destroy())...)
 	var lost *driver.Error
 	if errors.As(err, &lost) && lost.Lost() {
 		return nil // with the context all is gone
@@ -435,11 +383,25 @@ func (s *stager) settle() bool {
 
 // room makes a slot large enough.
 func (l *lane) room(at *slot, in, out int) error {
-	if err := at.in.grow(in, &l.replaced); err != nil {
-		return fmt.Errorf("memory to stage in: %w", err)
-	}
-	if err := at.out.grow(out, &l.replaced); err != nil {
-		return fmt.Errorf("memory to stage in: %w", err)
+	for _, s := range [...]struct {
+		at **loan
+		n  int
+	}{{&at.in, in}, {&at.out, out}} {
+		old := *s.at
+		if old != nil {
+			if s.n <= len(old.bytes) {
+				continue
+			}
+			s.n = max(s.n, 2*len(old.bytes))
+		}
+		l.dev.arena.give(old, time.Time{}, false) // no piece is in it
+		var err error
+		if *s.at, err = l.dev.arena.take(shared, s.n, newHosted); err != nil {
+			*s.at, err = l.dev.arena.take(pinned, s.n, newPinned)
+		}
+		if err != nil {
+			return fmt.Errorf("memory to stage in: %w", err)
+		}
 	}
 	return nil
 }

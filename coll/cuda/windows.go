@@ -111,13 +111,13 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 	mine := func() (offer, error) {
 		n := newChooser(cfg.Env, cfg.Size, nil, w.hosted).size()
 		if w.hosted {
-			if w.own, err = dev.arena.take(true, n, func() (*loan, error) { return newHosted(n) }); err != nil {
+			if w.own, err = dev.arena.take(shared, n, newHosted); err != nil {
 				return offer{}, err
 			}
 			clear(w.own.bytes)
 			return w.own.offer, nil
 		}
-		if w.own, err = dev.arena.take(false, n, func() (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
+		if w.own, err = dev.arena.take(onDevice, n, func(n int) (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
 			if errors.Is(err, driver.ErrOutOfMemory) {
 				scarce = fmt.Errorf("the window of this rank: %w", err)
 			}
