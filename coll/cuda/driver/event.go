@@ -19,9 +19,8 @@ type EventFlags uint8
 
 // The flags.
 const (
-	Timing       EventFlags = 1 << iota // the event has a time; not with Interprocess
-	Interprocess                        // EventHandle works
-	Blocking                            // Synchronize sleeps, instead of spinning
+	Timing   EventFlags = 1 << iota // the event has a time
+	Blocking                        // Synchronize sleeps, instead of spinning
 )
 
 // NewEvent makes an event in the current context.
@@ -29,9 +28,6 @@ func NewEvent(flags EventFlags) (Event, error) {
 	var f cu.EventFlags
 	if flags&Timing == 0 {
 		f |= cu.DisableTiming
-	}
-	if flags&Interprocess != 0 {
-		f |= cu.InterprocessEvent
 	}
 	if flags&Blocking != 0 {
 		f |= cu.BlockingSyncEvent

@@ -30,18 +30,3 @@ func OpenMem(handle [64]byte) (Ptr, error) {
 func CloseMem(p Ptr) error {
 	return failure("cuIpcCloseMemHandle", C.cuIpcCloseMemHandle(C.CUdeviceptr(p)))
 }
-
-// EventHandle gives another process of this host an event with Interprocess.
-func EventHandle(e Event) ([64]byte, error) {
-	var h C.CUipcEventHandle
-	err := failure("cuIpcGetEventHandle", C.cuIpcGetEventHandle(&h, *(*C.CUevent)(unsafe.Pointer(&e))))
-	return *(*[64]byte)(unsafe.Pointer(&h)), err
-}
-
-// OpenEvent makes the event of a handle known in the current context. It must be
-// destroyed before the original is.
-func OpenEvent(handle [64]byte) (Event, error) {
-	var e C.CUevent
-	err := failure("cuIpcOpenEventHandle", C.cuIpcOpenEventHandle(&e, *(*C.CUipcEventHandle)(unsafe.Pointer(&handle))))
-	return Event(uintptr(unsafe.Pointer(e))), err
-}

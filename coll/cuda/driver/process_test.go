@@ -6,12 +6,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 )
 
-// Memory of this process that another one reads and writes, in the order that an
-// event of this process gives.
+// Memory of this process that another one reads and writes.
 func TestIPC(t *testing.T) {
 	gpus(t, 1)
 	if all, err := Devices(); err != nil || !all[0].CanIPC {
@@ -20,19 +18,16 @@ func TestIPC(t *testing.T) {
 	const n = 1 << 20
 	p := malloc(t, 4*n)
 	s := stream(t)
-	e := event(t, Interprocess)
 	l := prepare(t, function(t, kernels, "fill"), s, p, 21)
 	l.SetGrid(n/1024, 1, 1)
 	l.SetBlock(1024, 1, 1)
-	check(t, l.Run(), e.Record(s))
+	check(t, l.Run(), s.Synchronize())
 	mem, err := MemHandle(p)
-	check(t, err)
-	ev, err := EventHandle(e)
 	check(t, err)
 	if _, err := OpenMem(mem); err == nil {
 		t.Error("a handle can be opened in the process that it is from")
 	}
-	if out, err := start(t, "TestIPCChild", fmt.Sprintf("%x %x", mem, ev)).CombinedOutput(); err != nil {
+	if out, err := start(t, "TestIPCChild", fmt.Sprintf("%x", mem)).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := counting(words(t, p, n), 22); err != nil {
@@ -41,18 +36,14 @@ func TestIPC(t *testing.T) {
 }
 
 func TestIPCChild(t *testing.T) {
-	handles := strings.Fields(child(t))
+	handle := child(t)
 	ctx := gpus(t, 1)
-	var mem, ev [64]byte
-	for i, to := range [][]byte{mem[:], ev[:]} {
-		if _, err := hex.Decode(to, []byte(handles[i])); err != nil {
-			t.Fatal(err)
-		}
+	var mem [64]byte
+	if _, err := hex.Decode(mem[:], []byte(handle)); err != nil {
+		t.Fatal(err)
 	}
 	check(t, ctx[0].Bind())
 	p, err := OpenMem(mem)
-	check(t, err)
-	e, err := OpenEvent(ev)
 	check(t, err)
 	const n = 1 << 20
 	s := stream(t)
@@ -60,11 +51,11 @@ func TestIPCChild(t *testing.T) {
 	l := prepare(t, function(t, kernels, "fill"), s, p, 22)
 	l.SetGrid(n/1024, 1, 1)
 	l.SetBlock(1024, 1, 1)
-	check(t, s.WaitEvent(e), CopyAsync(q, p, 4*n, s), l.Run(), s.Synchronize())
+	check(t, CopyAsync(q, p, 4*n, s), l.Run(), s.Synchronize())
 	if err := counting(words(t, q, n), 21); err != nil {
 		t.Error(err)
 	}
-	check(t, e.Destroy(), CloseMem(p))
+	check(t, CloseMem(p))
 }
 
 // A kernel that stores to nowhere costs the process its context, not the machine
