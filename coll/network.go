@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -245,19 +244,12 @@ func (c *Comm) openNetwork(ctx context.Context, local []int) error {
 // agreeNetwork makes all ranks choose the same network, with messages of a length that
 // suits them all.
 func (c *Comm) agreeNetwork(ctx context.Context, mine offer) (name string, err error) {
-	b, err := json.Marshal(mine)
+	all, err := exchangeJSON(ctx, c, mine)
 	if err != nil {
 		return "", err
 	}
-	got, err := c.net.AllGather(ctx, b)
-	if err != nil {
-		return "", err
-	}
-	all := make([]offer, len(got))
-	for r := range got {
-		if err := json.Unmarshal(got[r], &all[r]); err != nil || len(all[r].Names) != len(all[r].Limits) || len(all[r].Names) != len(all[r].Speeds) {
-			return "", c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged list of networks", r)
-		}
+	if r := slices.IndexFunc(all, func(o offer) bool { return len(o.Names) != len(o.Limits) || len(o.Names) != len(o.Speeds) }); r >= 0 {
+		return "", c.errorOf(InternalError, "CommInitRank", "rank %d sent a damaged list of networks", r)
 	}
 	name, without, err := commonNetwork(all)
 	if err != nil {
