@@ -8,63 +8,12 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/colltest"
-	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/schedule"
 )
 
-// A conformer is a communicator as the conformance suite drives it.
-type conformer struct {
-	*Comm
-	g Group
-}
-
-func (r *conformer) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return r.Comm.AllReduce(Bytes(send), Bytes(recv), count, t, op)
-}
-
-func (r *conformer) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Broadcast(Bytes(send), Bytes(recv), count, t, root)
-}
-
-func (r *conformer) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	return r.Comm.Reduce(Bytes(send), Bytes(recv), count, t, op, root)
-}
-
-func (r *conformer) AllGather(send, recv []byte, count int, t elem.Type) error {
-	return r.Comm.AllGather(Bytes(send), Bytes(recv), count, t)
-}
-
-func (r *conformer) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return r.Comm.ReduceScatter(Bytes(send), Bytes(recv), count, t, op)
-}
-
-func (r *conformer) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	return r.Comm.AllToAll(Bytes(send), Bytes(recv), count, t)
-}
-
-func (r *conformer) Gather(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Gather(Bytes(send), Bytes(recv), count, t, root)
-}
-
-func (r *conformer) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	return r.Comm.Scatter(Bytes(send), Bytes(recv), count, t, root)
-}
-
-func (r *conformer) SendRecv(send []byte, to int, recv []byte, from, count int, t elem.Type) error {
-	r.g.Start()
-	r.g.Add(r.Comm)
-	if err := r.Send(Bytes(send), count, t, to); err != nil {
-		return err
-	}
-	if err := r.Recv(Bytes(recv), count, t, from); err != nil {
-		return err
-	}
-	return r.g.End()
-}
-
-// open makes a communicator for the suite, ended with the test.
+// openConformers makes a communicator for the suite, ended with the test.
 func openConformers(t *testing.T, n int, set func(rank int, k *knob.Knobs)) []colltest.Comm {
 	t.Helper()
 	id, err := GetUniqueID(testConfig())
@@ -79,7 +28,7 @@ func openConformers(t *testing.T, n int, set func(rank int, k *knob.Knobs)) []co
 			cfg := testConfig()
 			set(r, cfg.Knobs)
 			comms[r], errs[r] = CommInitRank(context.Background(), n, id, r, cfg)
-			all[r] = &conformer{Comm: comms[r]}
+			all[r] = comms[r]
 		})
 	}
 	wg.Wait()
@@ -113,7 +62,7 @@ func TestAlgorithms(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%v/%s", tr.name, c, a), func(t *testing.T) {
-					o := colltest.Options{Only: []string{c.String()}, Ranks: []int{2, 3, 4, 7}}
+					o := colltest.Options{Only: []op.Collective{c}, Ranks: []int{2, 3, 4, 7}}
 					switch {
 					case testing.Short() && tr.name == "mixed":
 						o.Ranks = []int{5}
@@ -123,7 +72,7 @@ func TestAlgorithms(t *testing.T) {
 					colltest.Run(t, o, func(t *testing.T, n int) []colltest.Comm {
 						all := openConformers(t, n, tr.set)
 						for _, r := range all {
-							r.(*conformer).forced = &forced{c, choose.Choice{Algorithm: a, Channels: 1}}
+							r.(*Comm).forced = &forced{c, choose.Choice{Algorithm: a, Channels: 1}}
 						}
 						return all
 					})

@@ -1,10 +1,13 @@
 package colltest
 
-import "github.com/assay-hpc/assay/coll/elem"
+import (
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
+)
 
 // An operation is one call that all ranks make.
 type operation struct {
-	coll    *collective
+	coll    op.Collective
 	t       elem.Type
 	op      elem.Op
 	count   int
@@ -14,63 +17,25 @@ type operation struct {
 	answer  *answer // what it comes to, for those that reduce
 }
 
-// A collective says for one of Comm's methods how long the buffers are, in
-// parts of count elements, and what comes out.
-type collective struct {
-	name         string
-	reduces      bool
-	rooted       bool
-	sends, recvs func(n int) int // parts of the send and of the receive buffer
-	alias        alias
-	call         func(c Comm, o operation, send, recv []byte) error
-	receives     func(rank, root int) bool                     // whether the rank's receive buffer is written
-	want         func(d data, rank, root, count, i int) uint64 // element i of the receive buffer
+// parts is how many parts of count elements each buffer has, where it has most.
+// Ranks that do not use a buffer have it, too.
+func parts(c op.Collective, n int) (send, recv int) { return c.Parts(0, 0, n) }
+
+// receives reports whether the rank's receive buffer is written.
+func (o operation) receives(rank, n int) bool {
+	_, recv := o.coll.Parts(rank, o.root, n)
+	return recv > 0
 }
 
-// An alias says how the buffers lie in place.
-type alias uint8
-
-const (
-	never      alias = iota // there is no in-place form
-	same                    // send and receive are one
-	sendInRecv              // send is the rank's part of receive
-	recvInSend              // receive is the rank's part of send
-)
-
-func one(int) int                { return 1 }
-func each(n int) int             { return n }
-func all(_, _ int) bool          { return true }
-func atRoot(rank, root int) bool { return rank == root }
-
-var collectives = []*collective{
-	{name: "AllReduce", reduces: true, sends: one, recvs: one, alias: same, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error { return c.AllReduce(s, r, o.count, o.t, o.op) },
-		want: func(d data, _, _, _, i int) uint64 { return d.reduced(i) }},
-	{name: "Reduce", reduces: true, rooted: true, sends: one, recvs: one, alias: same, receives: atRoot,
-		call: func(c Comm, o operation, s, r []byte) error { return c.Reduce(s, r, o.count, o.t, o.op, o.root) },
-		want: func(d data, _, _, _, i int) uint64 { return d.reduced(i) }},
-	{name: "ReduceScatter", reduces: true, sends: each, recvs: one, alias: recvInSend, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error { return c.ReduceScatter(s, r, o.count, o.t, o.op) },
-		want: func(d data, rank, _, count, i int) uint64 { return d.reduced(rank*count + i) }},
-	{name: "Broadcast", rooted: true, sends: one, recvs: one, alias: same, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error { return c.Broadcast(s, r, o.count, o.t, o.root) },
-		want: func(d data, _, root, _, i int) uint64 { return d.at(root, i) }},
-	{name: "AllGather", sends: one, recvs: each, alias: sendInRecv, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error { return c.AllGather(s, r, o.count, o.t) },
-		want: func(d data, _, _, count, i int) uint64 { return d.at(i/count, i%count) }},
-	{name: "AllToAll", sends: each, recvs: each, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error { return c.AllToAll(s, r, o.count, o.t) },
-		want: func(d data, rank, _, count, i int) uint64 { return d.at(i/count, rank*count+i%count) }},
-	{name: "Gather", rooted: true, sends: one, recvs: each, alias: sendInRecv, receives: atRoot,
-		call: func(c Comm, o operation, s, r []byte) error { return c.Gather(s, r, o.count, o.t, o.root) },
-		want: func(d data, _, _, count, i int) uint64 { return d.at(i/count, i%count) }},
-	{name: "Scatter", rooted: true, sends: each, recvs: one, alias: recvInSend, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error { return c.Scatter(s, r, o.count, o.t, o.root) },
-		want: func(d data, rank, root, count, i int) uint64 { return d.at(root, rank*count+i) }},
-	{name: "SendRecv", sends: one, recvs: one, receives: all,
-		call: func(c Comm, o operation, s, r []byte) error {
-			n := c.Size()
-			return c.SendRecv(s, (c.Rank()+1)%n, r, (c.Rank()+n-1)%n, o.count, o.t)
-		},
-		want: func(d data, rank, _, _, i int) uint64 { return d.at((rank+d.n-1)%d.n, i) }},
+// wants are, by collective, element i of the receive buffer.
+var wants = [op.NumCollectives]func(d data, rank, root, count, i int) uint64{
+	op.AllReduce:     func(d data, _, _, _, i int) uint64 { return d.reduced(i) },
+	op.Reduce:        func(d data, _, _, _, i int) uint64 { return d.reduced(i) },
+	op.ReduceScatter: func(d data, rank, _, count, i int) uint64 { return d.reduced(rank*count + i) },
+	op.Broadcast:     func(d data, _, root, _, i int) uint64 { return d.at(root, i) },
+	op.AllGather:     func(d data, _, _, count, i int) uint64 { return d.at(i/count, i%count) },
+	op.AllToAll:      func(d data, rank, _, count, i int) uint64 { return d.at(i/count, rank*count+i%count) },
+	op.Gather:        func(d data, _, _, count, i int) uint64 { return d.at(i/count, i%count) },
+	op.Scatter:       func(d data, rank, root, count, i int) uint64 { return d.at(root, rank*count+i) },
+	op.SendRecv:      func(d data, rank, _, _, i int) uint64 { return d.at((rank+d.n-1)%d.n, i) },
 }

@@ -22,22 +22,13 @@
 // between them, NewWire one that loses, delays and swallows packets.
 package colltest
 
-import "github.com/assay-hpc/assay/coll/elem"
+import "github.com/assay-hpc/assay/coll/op"
 
-// A Comm is one rank of a communicator. Each method blocks until the rank's
-// part of the operation is complete. Buffers and counts are as in NCCL:
-// AllGather's, Gather's and Scatter's count is that of one rank's part, and so
-// are ReduceScatter's and AllToAll's.
+// A Comm is one rank of a communicator.
 type Comm interface {
 	Rank() int
 	Size() int
-	AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error
-	Broadcast(send, recv []byte, count int, t elem.Type, root int) error
-	Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error
-	AllGather(send, recv []byte, count int, t elem.Type) error
-	ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error
-	AllToAll(send, recv []byte, count int, t elem.Type) error
-	Gather(send, recv []byte, count int, t elem.Type, root int) error
-	Scatter(send, recv []byte, count int, t elem.Type, root int) error
-	SendRecv(send []byte, to int, recv []byte, from int, count int, t elem.Type) error
+	// Do does an operation, and blocks until the rank's part of it is complete. Its
+	// buffers may have more than it needs.
+	Do(o *op.Op) error
 }

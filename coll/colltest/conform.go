@@ -20,10 +20,7 @@ const patience = 5 * time.Minute
 func Run(t *testing.T, o Options, open func(t *testing.T, n int) []Comm) {
 	for _, n := range o.ranks(testing.Short()) {
 		t.Run(fmt.Sprintf("ranks=%d", n), func(t *testing.T) {
-			ops, err := o.plan(n, testing.Short())
-			if err != nil {
-				t.Fatal(err)
-			}
+			ops := o.plan(n, testing.Short())
 			comms := open(t, n)
 			if len(comms) != n {
 				t.Fatalf("open gave %d ranks; want %d", len(comms), n)

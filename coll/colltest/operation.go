@@ -8,15 +8,16 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // String says what a rank is in, for whoever reads a failure.
 func (o operation) String() string {
-	s := fmt.Sprintf("%s of %d %v", o.coll.name, o.count, o.t)
-	if o.coll.reduces {
+	s := fmt.Sprintf("%v of %d %v", o.coll, o.count, o.t)
+	if o.coll.Reduces() {
 		s += fmt.Sprintf(", %v", o.op)
 	}
-	if o.coll.rooted {
+	if o.coll.Rooted() {
 		s += fmt.Sprintf(", root %d", o.root)
 	}
 	if o.inPlace {
@@ -26,7 +27,7 @@ func (o operation) String() string {
 }
 
 func (o operation) data(n int) data {
-	return data{seed: o.seed, t: o.t, op: o.op, n: n, move: !o.coll.reduces}
+	return data{seed: o.seed, t: o.t, op: o.op, n: n, move: !o.coll.Reduces()}
 }
 
 // guard is the memory on either side of a buffer that must not change. The
@@ -83,29 +84,25 @@ func (o operation) run(c Comm) error {
 		})
 	}
 
-	send := newRegion(o.coll.sends(n)*part, o, 1)
-	recv := newRegion(o.coll.recvs(n)*part, o, 2)
+	sends, recvs := parts(o.coll, n)
+	send, recv := newRegion(sends*part, o, 1), newRegion(recvs*part, o, 2)
 	sendBuf, recvBuf := send.buf, recv.buf
 	if o.inPlace {
-		switch o.coll.alias {
-		case same:
+		switch inSend, inRecv := o.coll.Parts(rank, o.root, n); {
+		case o.coll.Vector():
 			sendBuf = recvBuf
-		case sendInRecv:
-			if o.coll.receives(rank, o.root) {
-				sendBuf = recvBuf[rank*part:][:part:part]
-			}
-		case recvInSend:
-			if !o.coll.rooted || rank == o.root {
-				recvBuf = sendBuf[rank*part:][:part:part]
-			}
+		case inRecv == n:
+			sendBuf = recvBuf[rank*part:][:part:part]
+		case inSend == n:
+			recvBuf = sendBuf[rank*part:][:part:part]
 		}
 	}
 	input(sendBuf)
 
 	sendWant, recvWant := bytes.Clone(send.all), bytes.Clone(recv.all)
-	if o.coll.receives(rank, o.root) {
-		if o.coll.reduces {
-			d.bits = o.answer.get(d, o.coll.sends(n)*o.count)
+	if o.receives(rank, n) {
+		if o.coll.Reduces() {
+			d.bits = o.answer.get(d, sends*o.count)
 		}
 		want := within(recvWant, recv.all, recvBuf)
 		if want == nil {
@@ -113,14 +110,14 @@ func (o operation) run(c Comm) error {
 		}
 		parallel(len(want)/size, func(from, to int) {
 			for i := from; i < to; i++ {
-				store(o.t, want, i, o.coll.want(d, rank, o.root, o.count, i))
+				store(o.t, want, i, wants[o.coll](d, rank, o.root, o.count, i))
 			}
 		})
 	}
-	if o.coll.reduces {
+	if o.coll.Reduces() {
 		o.answer.put(d)
 	}
-	if err := o.coll.call(c, o, sendBuf, recvBuf); err != nil {
+	if err := c.Do(&op.Op{Coll: o.coll, Send: sendBuf, Recv: recvBuf, Count: o.count, Type: o.t, Red: o.op, Root: o.root}); err != nil {
 		return err
 	}
 	if err := o.compare("receive", recv, recvWant, d.ulps()); err != nil {

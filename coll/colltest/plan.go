@@ -1,17 +1,17 @@
 package colltest
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // Options shape Run. The zero value is what every engine should pass.
 type Options struct {
-	Ranks []int    // numbers of ranks; nil is 1 to 9, with -short 1, 2, 3 and 5
-	Edges []int    // lengths in bytes around which counts are chosen, besides small ones: slots, windows, chunks
-	Only  []string // collectives by name, such as "AllReduce"; nil is all
+	Ranks []int           // numbers of ranks; nil is 1 to 9, with -short 1, 2, 3 and 5
+	Edges []int           // lengths in bytes around which counts are chosen, besides small ones: slots, windows, chunks
+	Only  []op.Collective // nil is all
 }
 
 func (o Options) ranks(short bool) []int {
@@ -30,52 +30,47 @@ var defaultEdges = []int{4 << 10, 64 << 10, 512 << 10}
 
 // plan lists what n ranks are taken through. All of it is the same on every
 // rank.
-func (o Options) plan(n int, short bool) ([]operation, error) {
+func (o Options) plan(n int, short bool) []operation {
 	var ops []operation
-	add := func(c *collective, t elem.Type, op elem.Op, count, root int) {
+	add := func(c op.Collective, t elem.Type, red elem.Op, count, root int) {
 		for _, inPlace := range []bool{false, true} {
-			if inPlace && c.alias == never {
+			if _, _, ok := c.InPlace(0); inPlace && !ok {
 				continue
 			}
 			seed := mix(uint64(len(ops)) + uint64(n)<<32)
-			ops = append(ops, operation{coll: c, t: t, op: op, count: count, root: root, inPlace: inPlace, seed: seed, answer: new(answer)})
+			ops = append(ops, operation{coll: c, t: t, op: red, count: count, root: root, inPlace: inPlace, seed: seed, answer: new(answer)})
 		}
 	}
-	for _, name := range o.Only {
-		if !slices.ContainsFunc(collectives, func(c *collective) bool { return c.name == name }) {
-			return nil, fmt.Errorf("colltest: there is no collective %q", name)
-		}
-	}
-	for _, c := range collectives {
-		if o.Only != nil && !slices.Contains(o.Only, c.name) {
+	for c := range op.NumCollectives {
+		if o.Only != nil && !slices.Contains(o.Only, c) {
 			continue
 		}
 		everyType(c, n, short, add)
 		o.everyCount(c, n, short, add)
-		if c.rooted {
+		if c.Rooted() {
 			for root := range n {
 				add(c, elem.Float32, elem.Sum, 3*n+1, root)
 			}
 		}
 	}
-	return ops, nil
+	return ops
 }
 
-type adder func(c *collective, t elem.Type, op elem.Op, count, root int)
+type adder func(c op.Collective, t elem.Type, red elem.Op, count, root int)
 
 // everyType walks types and reductions at a few counts; -short takes one of
 // them each, in turn.
-func everyType(c *collective, n int, short bool, add adder) {
+func everyType(c op.Collective, n int, short bool, add adder) {
 	counts := []int{1, 17, 1021}
 	k := 0
 	for _, t := range elem.Types {
-		for _, op := range elem.Ops {
-			if !c.reduces && op != elem.Sum {
+		for _, red := range elem.Ops {
+			if !c.Reduces() && red != elem.Sum {
 				continue
 			}
 			for i, count := range counts {
 				if !short || i == k%len(counts) {
-					add(c, t, op, count, k%n)
+					add(c, t, red, count, k%n)
 				}
 			}
 			k++
@@ -84,7 +79,7 @@ func everyType(c *collective, n int, short bool, add adder) {
 }
 
 // everyCount walks counts with a type of four bytes and one of an odd size.
-func (o Options) everyCount(c *collective, n int, short bool, add adder) {
+func (o Options) everyCount(c op.Collective, n int, short bool, add adder) {
 	small := []int{0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 31, 33, 63, 65, 127, 129, n - 1, n, n + 1, n*n + 1}
 	slices.Sort(small)
 	for _, t := range []elem.Type{elem.Float32, elem.Int8, elem.BFloat16} {
@@ -93,7 +88,7 @@ func (o Options) everyCount(c *collective, n int, short bool, add adder) {
 			if i > 0 && i < len(defaultEdges) && (short || t != elem.Float32) {
 				continue
 			}
-			parts := max(c.sends(n), c.recvs(n)) // the whole buffer is to be at the edge as well as a part
+			parts := c.Longest(n) // the whole buffer is to be at the edge as well as a part
 			for _, e := range []int{edge / t.Size(), edge / t.Size() / parts} {
 				counts = append(counts, e-1, e, e+1)
 			}

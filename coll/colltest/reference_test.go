@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 // A board is where the ranks of the reference leave their send buffers. It
@@ -129,45 +130,27 @@ func combine(t elem.Type, op elem.Op, a, b uint64, n int) uint64 {
 	return round(t, math.Min(x, y))
 }
 
-func (c *ref) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return c.exchange(send, recv, true, func(s [][]byte) []byte { return reduce(s, 0, count, t, op) })
-}
-
-func (c *ref) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	return c.exchange(send, recv, c.rank == root, func(s [][]byte) []byte { return reduce(s, 0, count, t, op) })
-}
-
-func (c *ref) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return c.exchange(send, recv, true, func(s [][]byte) []byte { return reduce(s, c.rank*count, count, t, op) })
-}
-
-func (c *ref) Broadcast(send, recv []byte, _ int, _ elem.Type, root int) error {
-	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Clone(s[root]) })
-}
-
-func (c *ref) AllGather(send, recv []byte, _ int, _ elem.Type) error {
-	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Concat(s...) })
-}
-
-func (c *ref) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	part := count * t.Size()
-	return c.exchange(send, recv, true, func(s [][]byte) (out []byte) {
-		for _, p := range s {
-			out = append(out, p[c.rank*part:][:part]...)
+func (c *ref) Do(o *op.Op) error {
+	part := o.Bytes()
+	_, recvs := o.Coll.Parts(c.rank, o.Root, c.b.n)
+	return c.exchange(o.Send, o.Recv, recvs > 0, func(s [][]byte) (out []byte) {
+		switch o.Coll {
+		case op.AllReduce, op.Reduce:
+			return reduce(s, 0, o.Count, o.Type, o.Red)
+		case op.ReduceScatter:
+			return reduce(s, c.rank*o.Count, o.Count, o.Type, o.Red)
+		case op.Broadcast:
+			return slices.Clone(s[o.Root])
+		case op.Scatter:
+			return slices.Clone(s[o.Root][c.rank*part:][:part])
+		case op.SendRecv:
+			return slices.Clone(s[(c.rank+c.b.n-1)%c.b.n])
+		case op.AllToAll:
+			for _, p := range s {
+				out = append(out, p[c.rank*part:][:part]...)
+			}
+			return out
 		}
-		return out
+		return slices.Concat(s...) // AllGather, Gather
 	})
-}
-
-func (c *ref) Gather(send, recv []byte, _ int, _ elem.Type, root int) error {
-	return c.exchange(send, recv, c.rank == root, func(s [][]byte) []byte { return slices.Concat(s...) })
-}
-
-func (c *ref) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	part := count * t.Size()
-	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Clone(s[root][c.rank*part:][:part]) })
-}
-
-func (c *ref) SendRecv(send []byte, to int, recv []byte, from int, count int, t elem.Type) error {
-	return c.exchange(send, recv, true, func(s [][]byte) []byte { return slices.Clone(s[from]) })
 }

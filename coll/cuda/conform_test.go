@@ -92,10 +92,10 @@ func TestKernels(t *testing.T) {
 		for _, shape := range []string{"1:32:128", "3:96:4096", "8:512:131072"} {
 			t.Run(fmt.Sprintf("%v:%s", k, shape), func(t *testing.T) {
 				t.Setenv("ASSAY_GPU_ALGO", fmt.Sprintf("%v:%s", k, shape))
-				var only []string
+				var only []op.Collective
 				for c := range op.NumCollectives {
 					if does(k, c) {
-						only = append(only, c.String())
+						only = append(only, c)
 					}
 				}
 				w := spread(min(max(2, n), maxRanks), n)
@@ -120,12 +120,12 @@ func TestExact(t *testing.T) {
 	}
 }
 
-func exact(t *testing.T, all []*gpuRank, ty elem.Type, op elem.Op, count int) {
+func exact(t *testing.T, all []*gpuRank, ty elem.Type, red elem.Op, count int) {
 	t.Helper()
 	n := len(all)
 	share := count / n
 	srcs := make([][]byte, n)
-	rnd := rand.NewChaCha8([32]byte{byte(ty), byte(op)})
+	rnd := rand.NewChaCha8([32]byte{byte(ty), byte(red)})
 	for r := range srcs {
 		srcs[r] = make([]byte, count*ty.Size())
 		_, _ = rnd.Read(srcs[r]) // never fails
@@ -134,12 +134,12 @@ func exact(t *testing.T, all []*gpuRank, ty elem.Type, op elem.Op, count int) {
 	inOrder := make([][]byte, n)
 	for first := range inOrder {
 		inOrder[first] = make([]byte, count*ty.Size())
-		colltest.Fold(ty, op, inOrder[first], slices.Concat(srcs[first:], srcs[:first]))
+		colltest.Fold(ty, red, inOrder[first], slices.Concat(srcs[first:], srcs[:first]))
 	}
 	want := inOrder[0]
 	each(t, all, func(g *gpuRank) error {
 		got := make([]byte, len(want))
-		if err := g.AllReduce(bytes.Clone(srcs[g.Rank()]), got, count, ty, op); err != nil {
+		if err := g.Do(&op.Op{Coll: op.AllReduce, Send: bytes.Clone(srcs[g.Rank()]), Recv: got, Count: count, Type: ty, Red: red}); err != nil {
 			return err
 		}
 		reduced := want
@@ -150,31 +150,31 @@ func exact(t *testing.T, all []*gpuRank, ty elem.Type, op elem.Op, count int) {
 				reduced = append(reduced, inOrder[at/per][at:min(at+per, len(want))]...)
 			}
 		}
-		if err := differ("AllReduce", g, ty, op, got, reduced); err != nil {
+		if err := differ("AllReduce", g, ty, red, got, reduced); err != nil {
 			return err
 		}
 		scattered := make([]byte, share*ty.Size())
 		if share > 0 {
-			if err := g.ReduceScatter(bytes.Clone(srcs[g.Rank()])[:n*len(scattered)], scattered, share, ty, op); err != nil {
+			if err := g.Do(&op.Op{Coll: op.ReduceScatter, Send: bytes.Clone(srcs[g.Rank()])[:n*len(scattered)], Recv: scattered, Count: share, Type: ty, Red: red}); err != nil {
 				return err
 			}
 			reduced := want
 			if g.byRing() {
 				reduced = inOrder[(g.Rank()+1)%n]
 			}
-			if err := differ("ReduceScatter", g, ty, op, scattered, reduced[g.Rank()*len(scattered):][:len(scattered)]); err != nil {
+			if err := differ("ReduceScatter", g, ty, red, scattered, reduced[g.Rank()*len(scattered):][:len(scattered)]); err != nil {
 				return err
 			}
 		}
 		root := n - 1
 		clear(got)
-		if err := g.Reduce(bytes.Clone(srcs[g.Rank()]), got, count, ty, op, root); err != nil {
+		if err := g.Do(&op.Op{Coll: op.Reduce, Send: bytes.Clone(srcs[g.Rank()]), Recv: got, Count: count, Type: ty, Red: red, Root: root}); err != nil {
 			return err
 		}
 		if g.Rank() != root {
 			return nil
 		}
-		return differ("Reduce", g, ty, op, got, want)
+		return differ("Reduce", g, ty, red, got, want)
 	})
 }
 
@@ -209,7 +209,7 @@ func TestRepeated(t *testing.T) {
 				results := make([][]byte, len(all))
 				each(t, all, func(g *gpuRank) error {
 					results[g.Rank()] = make([]byte, count*ty.Size())
-					return g.AllReduce(srcs[g.Rank()], results[g.Rank()], count, ty, elem.Sum)
+					return g.Do(&op.Op{Coll: op.AllReduce, Send: srcs[g.Rank()], Recv: results[g.Rank()], Count: count, Type: ty})
 				})
 				if first == nil {
 					first = results[0]
@@ -374,7 +374,7 @@ func testAllToAllInPlace(t *testing.T, w world) {
 			for i := range b {
 				b[i] = byte(g.Rank()*16 + i/count + i%7)
 			}
-			if err := g.AllToAll(b, b, count, elem.Uint8); err != nil {
+			if err := g.Do(&op.Op{Coll: op.AllToAll, Send: b, Recv: b, Count: count, Type: elem.Uint8}); err != nil {
 				return err
 			}
 			for i := range b {

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 func TestMain(m *testing.M) {
@@ -218,7 +219,7 @@ func rank(s colltest.Self) error {
 		for i := range in {
 			in[i] = byte(i + s.Rank + round)
 		}
-		if err := g.AllReduce(in, out, len(in), coll.Uint8, coll.Sum); err != nil {
+		if err := g.Do(&op.Op{Coll: op.AllReduce, Send: in, Recv: out, Count: len(in), Type: coll.Uint8}); err != nil {
 			return err
 		}
 		for i, b := range out {

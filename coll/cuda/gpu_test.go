@@ -17,8 +17,8 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -276,49 +276,12 @@ func (g *gpuRank) on(send, recv []byte, o func(s, r coll.Buffer) error) error {
 	})
 }
 
-func (g *gpuRank) AllReduce(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.AllReduce(s, r, count, t, op) })
-}
-
-func (g *gpuRank) Broadcast(send, recv []byte, count int, t elem.Type, root int) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.Broadcast(s, r, count, t, root) })
-}
-
-func (g *gpuRank) Reduce(send, recv []byte, count int, t elem.Type, op elem.Op, root int) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.Reduce(s, r, count, t, op, root) })
-}
-
-func (g *gpuRank) AllGather(send, recv []byte, count int, t elem.Type) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.AllGather(s, r, count, t) })
-}
-
-func (g *gpuRank) ReduceScatter(send, recv []byte, count int, t elem.Type, op elem.Op) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.ReduceScatter(s, r, count, t, op) })
-}
-
-func (g *gpuRank) AllToAll(send, recv []byte, count int, t elem.Type) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.AllToAll(s, r, count, t) })
-}
-
-func (g *gpuRank) Gather(send, recv []byte, count int, t elem.Type, root int) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.Gather(s, r, count, t, root) })
-}
-
-func (g *gpuRank) Scatter(send, recv []byte, count int, t elem.Type, root int) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error { return g.Comm.Scatter(s, r, count, t, root) })
-}
-
-func (g *gpuRank) SendRecv(send []byte, to int, recv []byte, from, count int, t elem.Type) error {
-	return g.on(send, recv, func(s, r coll.Buffer) error {
-		g.group.Start()
-		g.group.Add(g.Comm)
-		if err := g.Send(s, count, t, to); err != nil {
-			return err
-		}
-		if err := g.Recv(r, count, t, from); err != nil {
-			return err
-		}
-		return g.group.End()
+// Do does an operation of host buffers on the device.
+func (g *gpuRank) Do(o *op.Op) error {
+	return g.on(o.Send, o.Recv, func(s, r coll.Buffer) error {
+		on := *o
+		on.Send, on.Recv, on.Device = op.Memory(s.Addr(), len(o.Send)), op.Memory(r.Addr(), len(o.Recv)), true
+		return g.Comm.Do(&on)
 	})
 }
 
