@@ -37,9 +37,7 @@ type Crew struct {
 	answers chan answer
 	ended   context.Context // when this rank cannot go on, with the reason
 	end     context.CancelCauseFunc
-	goAhead chan struct{} // closed when rank 0 says that it begins
-	going   sync.Once
-	loss    loss
+	loss    *loss
 }
 
 // A loss is told to whoever waits for the next one.
@@ -84,13 +82,12 @@ func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error)
 	if len(here) > MaxBlock {
 		return nil, fmt.Errorf("%d bytes about rank %d; at most %d are possible", len(here), w.Rank, MaxBlock)
 	}
-	id, m, err := w.share(ctx, o, func(o Options, secret [secretBytes]byte) meeting { return newCrewHub(w.Size, o, secret) })
+	id, h, err := w.share(ctx, o, func(o Options, secret [secretBytes]byte) *hub { return newCrewHub(w.Size, o, secret).hub })
 	if err != nil {
 		return nil, err
 	}
 	c := &Crew{
-		rank: w.Rank, size: w.Size, o: o, secret: id.secret(), turn: make(chan struct{}, 1),
-		answers: make(chan answer, 1), goAhead: make(chan struct{}),
+		rank: w.Rank, size: w.Size, o: o, secret: id.secret(), turn: make(chan struct{}, 1), answers: make(chan answer, 1), loss: new(loss),
 	}
 	c.ended, c.end = context.WithCancelCause(context.Background())
 	if w.Rank != 0 {
@@ -99,8 +96,9 @@ func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error)
 		}
 		return c, nil
 	}
-	c.hub = m.(*crewHub)
-	if err := c.hub.wait(ctx, here); err != nil {
+	c.hub = h.policy.(*crewHub)
+	c.loss = &c.hub.loss
+	if _, err := c.hub.exchange(ctx, o.Timeout, here, func([][]byte) ([][]byte, error) { return nil, nil }); err != nil {
 		c.Close(err)
 		return nil, err
 	}
@@ -145,12 +143,7 @@ func (c *Crew) Lost() map[int]string {
 }
 
 // NextLoss is closed when another rank is lost; all that are left hear of it.
-func (c *Crew) NextLoss() <-chan struct{} {
-	if c.hub != nil {
-		return c.hub.loss.wait()
-	}
-	return c.loss.wait()
-}
+func (c *Crew) NextLoss() <-chan struct{} { return c.loss.wait() }
 
 // Exchange has each rank that is left give b, at most MaxBlock bytes, and rank 0
 // answer each: of what all gave, by rank and nil where a rank is lost, judge makes
@@ -169,10 +162,10 @@ func (c *Crew) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	c.seq++
 	if c.hub != nil {
-		return c.hub.exchange(ctx, c.seq, b, judge)
+		return c.hub.exchange(ctx, 0, b, judge)
 	}
+	defer func() { c.seq++ }()
 	c.up.send(framePart, append(binary.BigEndian.AppendUint32(nil, c.seq), b...))
 	select {
 	case a := <-c.answers:
@@ -196,7 +189,7 @@ func (c *Crew) Close(why error) {
 		text = text[:min(len(text), maxHello)]
 	}
 	if c.hub != nil {
-		c.hub.close(text)
+		c.hub.close(func() { c.hub.leave(text) })
 		c.end(ErrClosed)
 		return
 	}
@@ -205,7 +198,8 @@ func (c *Crew) Close(why error) {
 	c.end(ErrClosed)
 }
 
-// report connects a rank with rank 0, and waits for its word to begin.
+// report connects a rank with rank 0, and waits for its word to begin, which is the
+// answer to exchange 0.
 func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
 	ctx, cancel := c.o.patience(ctx, "it did not begin within %v", c.o.Timeout)
 	defer cancel()
@@ -217,19 +211,12 @@ func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
 	}
 	c.addr, c.first = meet.AddrPort(conn.LocalAddr()).Addr(), meet.AddrPort(conn.RemoteAddr()).Addr()
 	c.up = newLink(c, c.o.Silence, 0, conn)
-	c.up.send(frameHere, here)
-	c.wg.Go(c.up.read)
-	c.wg.Go(c.up.write)
-	select {
-	case <-c.goAhead:
-		return nil
-	case <-c.ended.Done():
-		err = context.Cause(c.ended)
-	case <-ctx.Done():
-		err = context.Cause(ctx)
+	c.up.start(&c.wg)
+	if _, err := c.Exchange(ctx, here, nil); err != nil {
+		c.Close(err)
+		return err
 	}
-	c.Close(err)
-	return err
+	return nil
 }
 
 // handle is a rank's: what rank 0 says.
@@ -238,8 +225,6 @@ func (c *Crew) handle(l *link, k meet.Kind, p []byte) error {
 	case frameBeat:
 	case frameDeath:
 		c.loss.tell()
-	case frameGo:
-		c.going.Do(func() { close(c.goAhead) })
 	case framePart, frameFailed:
 		if len(p) < 4 {
 			return errors.New("rank 0's answer is cut off")

@@ -270,8 +270,8 @@ func TestCrewWithoutFirst(t *testing.T) {
 		want string
 	}{
 		"killed": {func(first *Crew) {
-			for _, m := range first.hub.mates[1:] {
-				m.link.conn.Close()
+			for _, m := range first.hub.ranks[1:] {
+				m.conn.Close()
 			}
 		}, "rank 0 is lost: "}, // closed, or reset
 		"gave up": {func(first *Crew) { first.Close(errors.New("no such suite")) }, "rank 0 has ended: no such suite"},
@@ -302,7 +302,7 @@ func TestCrewWithoutFirst(t *testing.T) {
 
 // FuzzCrew: whatever a rank says to rank 0, or rank 0 to a rank, is taken or refused.
 func FuzzCrew(f *testing.F) {
-	f.Add(byte(frameHere), []byte("me"), byte(framePart), []byte{0, 0, 0, 1, 'x'})
+	f.Add(byte(framePart), []byte{0, 0, 0, 0, 'x'}, byte(framePart), []byte{0, 0, 0, 1, 'x'})
 	f.Add(byte(frameLeave), []byte("why"), byte(frameBeat), []byte(nil))
 	f.Add(byte(framePart), []byte{1}, byte(frameGo), []byte(nil))
 	f.Add(byte(frameFailed), []byte{0, 0, 0, 1}, byte(frameFailed), []byte("text"))
@@ -311,15 +311,20 @@ func FuzzCrew(f *testing.F) {
 		defer a.Close()
 		defer b.Close()
 		h := newCrewHub(3, local().withDefaults(), randomSecret())
-		l := newLink(h, time.Hour, 1, a)
-		h.mates[1] = &mate{link: l}
-		h.awaitLocked(func(m *mate) bool { return m.said })
-		_ = h.handle(l, meet.Kind(k1), p1)
-		_ = h.handle(l, meet.Kind(k2), p2)
-		if m := h.mates[1]; m.part != nil && m.seq != m.done+1 {
-			t.Errorf("part %d is taken after %d", m.seq, m.done)
+		m := &mate{hub: h.hub, size: 3}
+		m.link = newLink(m, time.Hour, 1, a)
+		h.hub.mates[m] = true
+		h.enter(m)
+		_ = m.handle(nil, meet.Kind(k1), p1)
+		_ = m.handle(nil, meet.Kind(k2), p2)
+		gone := len(h.lostBy)
+		if h.parts[1] != nil {
+			gone++
 		}
-		c := &Crew{rank: 1, size: 3, answers: make(chan answer, 1), goAhead: make(chan struct{})}
+		if h.absent < 3-gone || h.absent > 3-len(h.lostBy) {
+			t.Errorf("%d of 3 ranks are waited for; %v are lost, %q was given", h.absent, h.lostBy, h.parts)
+		}
+		c := &Crew{rank: 1, size: 3, answers: make(chan answer, 1), loss: new(loss)}
 		c.ended, c.end = context.WithCancelCause(context.Background())
 		up := newLink(c, time.Hour, 0, b)
 		_ = c.handle(up, meet.Kind(k1), p1)

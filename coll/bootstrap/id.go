@@ -1,14 +1,21 @@
 package bootstrap
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // An ID names a communicator to be, and lets its holder join: it holds the
@@ -93,6 +100,57 @@ func (id ID) String() string {
 
 // GoString is String: %#v must not print the secret either.
 func (id ID) GoString() string { return id.String() }
+
+// IDAt is the ID of a root that listens, or will, at "host:port". Its secret
+// is made of the given one and the address. With an empty one anybody who
+// knows the address can join.
+func IDAt(addr string, secret []byte) (ID, error) {
+	host, service, err := net.SplitHostPort(addr)
+	if err != nil {
+		return ID{}, fmt.Errorf("root address %q: %w; write host:port", addr, err)
+	}
+	port, err := strconv.ParseUint(service, 10, 16)
+	if err != nil || port == 0 {
+		return ID{}, fmt.Errorf("root address %q: port %q is not in 1 … 65535", addr, service)
+	}
+	ips, err := resolve(host)
+	if err != nil {
+		return ID{}, fmt.Errorf("root address %q: %w", addr, err)
+	}
+	var addrs []netip.AddrPort
+	for _, ip := range ips {
+		addrs = append(addrs, netip.AddrPortFrom(ip, uint16(port)))
+	}
+	return newID([secretBytes]byte(derive(secret, "root at "+addr)), addrs, true), nil
+}
+
+// resolve returns a host's addresses, best first. A host often knows its own
+// name as a loopback address, which is of no use to the others: then it is
+// those of its interfaces.
+func resolve(host string) ([]netip.Addr, error) {
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{ip.Unmap()}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	for i := range ips {
+		ips[i] = ips[i].Unmap().WithZone("")
+	}
+	if host != "localhost" && !slices.ContainsFunc(ips, func(a netip.Addr) bool { return !a.IsLoopback() }) {
+		if list, err := meet.Interfaces("", ""); err == nil {
+			ips = nil
+			for _, i := range list {
+				ips = append(ips, i.Addr.WithZone(""))
+			}
+		}
+	}
+	slices.SortStableFunc(ips, meet.CompareAddrs)
+	return ips, nil
+}
 
 // derive makes a key for one purpose of a secret: HMAC-SHA256 over the label.
 func derive(secret []byte, label string) []byte {

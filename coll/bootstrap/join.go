@@ -19,10 +19,15 @@ import (
 type joining struct {
 	n        *Net
 	id       ID
-	root     net.Conn
+	root     *link
 	expected int // links still to come
 	gate     *meet.Gate
 	ready    chan struct{} // closed when all links stand
+	verdict  chan error    // the root's last word; nil: go
+
+	ctx  context.Context // ends when the patience does, or a link cannot be made
+	fail context.CancelCauseFunc
+	wg   sync.WaitGroup // of root, and connect
 
 	introduced time.Time // when the root named the neighbours; set before it says go
 
@@ -44,14 +49,17 @@ func Join(ctx context.Context, id ID, rank, size int, o Options) (*Net, error) {
 	defer cancel()
 
 	begun := time.Now()
-	j := &joining{n: newNet(rank, size, id, o), id: id, ready: make(chan struct{}), links: map[int]net.Conn{}}
-	if err := j.report(ctx); err != nil {
+	j := &joining{n: newNet(rank, size, id, o), id: id, ready: make(chan struct{}), verdict: make(chan error, 1), links: map[int]net.Conn{}}
+	j.ctx, j.fail = context.WithCancelCause(ctx)
+	defer j.wg.Wait()
+	defer j.fail(nil)
+	if err := j.report(); err != nil {
 		return nil, fmt.Errorf("rank %d cannot join at the root %v: %w", rank, addrs[0], err)
 	}
 	reported := time.Now()
-	defer j.root.Close()
+	defer j.root.drop()
 	defer j.gate.Close()
-	if err := j.link(ctx); err != nil {
+	if err := j.await(ctx); err != nil {
 		j.drop()
 		return nil, err
 	}
@@ -65,8 +73,8 @@ func rounded(d time.Duration) time.Duration { return d.Round(10 * time.Microseco
 
 // report connects to the root, listens where the root can be reached from,
 // and tells it.
-func (j *joining) report(ctx context.Context) error {
-	conn, err := j.id.call(ctx, hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o, false)
+func (j *joining) report() error {
+	conn, err := j.id.call(j.ctx, hello{purpose: toRoot, from: int32(j.n.rank), to: nobodyRank, size: int32(j.n.size)}, j.n.o, false)
 	if err != nil {
 		return err
 	}
@@ -74,14 +82,13 @@ func (j *joining) report(ctx context.Context) error {
 		conn.Close()
 		return err
 	}
-	hello := make([]byte, 18)
-	putAddr(hello, j.n.listenAt)
-	if err := meet.WriteFrame(conn, frameHere, append(hello, whoAmI()...)); err != nil {
-		conn.Close()
-		j.gate.Close()
-		return err
-	}
-	j.root = conn
+	here := make([]byte, 18)
+	putAddr(here, j.n.listenAt)
+	// A root that is silent is waiting.
+	j.root = newLink(j, 2*j.n.o.Timeout, nobodyRank, conn)
+	j.root.limit = maxHello
+	j.root.send(frameHere, append(here, whoAmI()...))
+	j.root.start(&j.wg)
 	return nil
 }
 
@@ -179,29 +186,19 @@ func (j *joining) enter(h hello, c net.Conn, _ []byte) {
 	}
 }
 
-// link makes all links, and waits for the root's word that all others have
-// theirs.
-func (j *joining) link(patience context.Context) error {
-	ctx, cancel := context.WithCancelCause(patience)
-	verdict := make(chan error, 1)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel(nil)
-	defer j.root.Close() // ends the reader
-	wg.Go(func() { verdict <- j.follow(ctx, cancel, &wg) })
-
+// await waits for the root's word that all links of all ranks stand.
+func (j *joining) await(patience context.Context) error {
 	select {
-	case err := <-verdict:
+	case err := <-j.verdict:
 		return err
-	case <-ctx.Done():
+	case <-j.ctx.Done():
 	}
 	// Either the caller's patience is at an end, or a link could not be made:
 	// the root tells the others, and us.
-	cause := context.Cause(ctx)
-	j.root.SetWriteDeadline(time.Now().Add(lingerTime))
-	meet.WriteFrame(j.root, frameFailed, encodeFailure(cause))
+	cause := context.Cause(j.ctx)
+	j.root.send(frameFailed, encodeFailure(cause))
 	select {
-	case err := <-verdict:
+	case err := <-j.verdict:
 		if err != nil && patience.Err() == nil {
 			return err
 		}
@@ -210,27 +207,38 @@ func (j *joining) link(patience context.Context) error {
 	return cause
 }
 
-// follow does what the root says until it says go, or that it failed.
-func (j *joining) follow(ctx context.Context, fail context.CancelCauseFunc, wg *sync.WaitGroup) error {
-	for {
-		k, p, err := meet.ReadFrame(j.root, maxHello)
-		switch {
-		case err != nil:
-			return wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, meet.Brief(err))
-		case k == frameFailed:
-			return decodeFailure(p)
-		case k == frameGo:
-			return nil
-		case k == framePeers:
-			peers, err := decodePeers(p)
-			if err != nil {
-				return err
-			}
-			j.introduced = time.Now()
-			wg.Go(func() { j.connect(ctx, fail, peers) })
-		default:
-			return fmt.Errorf("the root said something unexpected (%d)", k)
+// handle does what the root says until it says go, or that it failed.
+func (j *joining) handle(_ *link, k meet.Kind, p []byte) error {
+	switch k {
+	case frameBeat:
+	case frameFailed:
+		j.judge(decodeFailure(p))
+	case frameGo:
+		j.judge(nil)
+	case framePeers:
+		peers, err := decodePeers(p)
+		if err != nil {
+			j.judge(err)
+			break
 		}
+		j.introduced = time.Now()
+		j.wg.Go(func() { j.connect(peers) })
+	default:
+		j.judge(fmt.Errorf("the root said something unexpected (%d)", k))
+	}
+	return nil
+}
+
+// lost is told that the link to the root broke.
+func (j *joining) lost(_ *link, err error) {
+	j.judge(wrapf(ErrLost, "rank %d lost the root while joining: %s", j.n.rank, meet.Brief(err)))
+}
+
+// judge keeps the first verdict.
+func (j *joining) judge(err error) {
+	select {
+	case j.verdict <- err:
+	default:
 	}
 }
 
@@ -253,7 +261,7 @@ func decodePeers(b []byte) ([]peer, error) {
 
 // connect calls the neighbours of lower rank, and tells the root when all
 // links stand.
-func (j *joining) connect(ctx context.Context, fail context.CancelCauseFunc, peers []peer) {
+func (j *joining) connect(peers []peer) {
 	var wg sync.WaitGroup
 	for _, p := range peers {
 		if p.rank >= j.n.rank {
@@ -262,9 +270,9 @@ func (j *joining) connect(ctx context.Context, fail context.CancelCauseFunc, pee
 		wg.Go(func() {
 			h := hello{purpose: toPeer, from: int32(j.n.rank), to: int32(p.rank), size: int32(j.n.size)}
 			c := meet.Caller{Protocol: protocol, Secret: j.id.secret(), Claim: h.encode()}
-			conn, _, err := c.Call(ctx, j.reach(p.addr))
+			conn, _, err := c.Call(j.ctx, j.reach(p.addr))
 			if err != nil {
-				fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %v: %s", j.n.rank, p.rank, p.addr, meet.Brief(err)))
+				j.fail(wrapf(ErrLost, "rank %d cannot reach rank %d at %v: %s", j.n.rank, p.rank, p.addr, meet.Brief(err)))
 				return
 			}
 			j.enter(hello{from: int32(p.rank)}, conn, nil)
@@ -273,8 +281,8 @@ func (j *joining) connect(ctx context.Context, fail context.CancelCauseFunc, pee
 	wg.Wait()
 	select {
 	case <-j.ready:
-		meet.WriteFrame(j.root, frameLinked, nil)
-	case <-ctx.Done():
+		j.root.send(frameLinked, nil)
+	case <-j.ctx.Done():
 	}
 }
 

@@ -30,6 +30,7 @@ type link struct {
 	silence time.Duration // of the neighbour, that is taken for its death
 	rank    int
 	conn    net.Conn
+	limit   int           // of a frame's payload, in bytes
 	left    atomic.Bool   // the neighbour has said that it leaves
 	done    chan struct{} // closed when read and write have ended
 
@@ -52,7 +53,13 @@ type owner interface {
 }
 
 func newLink(by owner, silence time.Duration, rank int, c net.Conn) *link {
-	return &link{owner: by, silence: silence, rank: rank, conn: c, wake: make(chan struct{}, 1), done: make(chan struct{}), running: 2}
+	return &link{owner: by, silence: silence, rank: rank, conn: c, limit: maxFrame, wake: make(chan struct{}, 1), done: make(chan struct{}), running: 2}
+}
+
+// start has the link read and write until it ends.
+func (l *link) start(wg *sync.WaitGroup) {
+	wg.Go(l.read)
+	wg.Go(l.write)
 }
 
 // send queues a frame. The payload must not change any more.
@@ -158,6 +165,12 @@ func (l *link) breakOff(err error) {
 	l.conn.Close()
 }
 
+// drop closes the connection without a word, which is no loss.
+func (l *link) drop() {
+	l.left.Store(true)
+	l.breakOff(net.ErrClosed)
+}
+
 // ended is the last thing that read and write do.
 func (l *link) ended() {
 	l.mu.Lock()
@@ -182,7 +195,7 @@ func (l *link) read() {
 	defer l.ended()
 	r := bufio.NewReaderSize(l, 4096)
 	for {
-		k, p, err := meet.ReadFrame(r, maxFrame)
+		k, p, err := meet.ReadFrame(r, l.limit)
 		if err == nil {
 			err = l.owner.handle(l, k, p)
 		}

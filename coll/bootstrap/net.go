@@ -59,6 +59,7 @@ func newNet(rank, size int, id ID, o Options) *Net {
 		dead:     map[int]bool{},
 		reports:  map[int]uint64{},
 	}
+	n.events.wg = &n.wg
 	n.exchange <- struct{}{}
 	n.ops.pending = map[uint32]*op{}
 	return n
@@ -78,12 +79,8 @@ func (n *Net) start(conns map[int]net.Conn) {
 	for _, c := range children(n.rank, n.size) {
 		n.down = append(n.down, byRank[c])
 	}
-	if n.o.OnDeath != nil || n.o.OnReport != nil {
-		n.events.start(&n.wg)
-	}
 	for _, l := range n.links {
-		n.wg.Go(l.read)
-		n.wg.Go(l.write)
+		l.start(&n.wg)
 	}
 }
 

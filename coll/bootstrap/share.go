@@ -36,13 +36,13 @@ const sharePorts = 8
 // Where there is neither it is made of names and numbers that others on the
 // network may guess, which o.Logf is told.
 func ShareID(ctx context.Context, w World, o Options) (ID, *Root, error) {
-	id, m, err := w.share(ctx, o.withDefaults(), newRoot)
-	root, _ := m.(*Root) // none but rank 0 has one
+	id, h, err := w.share(ctx, o.withDefaults(), newRoot)
+	root, err := rootOf(h, err) // none but rank 0 has one
 	return id, root, err
 }
 
-// share is ShareID for any meeting.
-func (w World) share(ctx context.Context, o Options, open opener) (ID, meeting, error) {
+// share is ShareID for any hub.
+func (w World) share(ctx context.Context, o Options, open opener) (ID, *hub, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Timeout,
 		wrapf(ErrTimeout, "%v: the communicator id was not shared within %v", w, o.Timeout))
 	defer cancel()
@@ -52,7 +52,7 @@ func (w World) share(ctx context.Context, o Options, open opener) (ID, meeting, 
 	}
 	switch {
 	case w.Size <= 1 && w.commID == "":
-		return open.own(o)
+		return idOf(open.anywhere(o))
 	case w.commID != "":
 		return w.shareAt(o, call, open)
 	case w.pmi != nil:
@@ -79,12 +79,12 @@ func (w World) Close() error {
 	return closePMI(ctx, *w.pmi)
 }
 
-func (open opener) own(o Options) (ID, meeting, error) {
-	m, err := open.anywhere(o)
+// idOf is the ID of a hub, if there is one.
+func idOf(h *hub, err error) (ID, *hub, error) {
 	if err != nil {
 		return ID{}, nil, err
 	}
-	return m.where().id, m, nil
+	return h.id, h, nil
 }
 
 // key is the job's secret, for the call-th communicator.
@@ -97,33 +97,29 @@ func (w World) key(o Options, call uint32) []byte {
 }
 
 // shareAt: everybody knows the address.
-func (w World) shareAt(o Options, call uint32, open opener) (ID, meeting, error) {
+func (w World) shareAt(o Options, call uint32, open opener) (ID, *hub, error) {
 	key := w.key(o, call)
 	if w.Rank != 0 {
 		id, err := IDAt(w.commID, key)
 		return id, nil, err
 	}
-	m, err := open.at(w.commID, key, o)
-	if err != nil {
-		return ID{}, nil, err
-	}
-	return m.where().id, m, nil
+	return idOf(open.at(w.commID, key, o))
 }
 
 // sharePMI: the launcher carries the ID.
-func (w World) sharePMI(ctx context.Context, o Options, call uint32, open opener) (id ID, m meeting, err error) {
+func (w World) sharePMI(ctx context.Context, o Options, call uint32, open opener) (id ID, h *hub, err error) {
 	p, err := openPMI(ctx, *w.pmi)
 	if err != nil {
 		return ID{}, nil, err
 	}
 	key := fmt.Sprintf("assay-id-%d", call)
 	if w.Rank == 0 {
-		if id, m, err = open.own(o); err != nil {
+		if id, h, err = idOf(open.anywhere(o)); err != nil {
 			return ID{}, nil, err
 		}
 		defer func() {
 			if err != nil {
-				m.Close()
+				h.Close()
 			}
 		}()
 		if err = p.put(ctx, key, hex.EncodeToString(id[:])); err != nil {
@@ -131,7 +127,7 @@ func (w World) sharePMI(ctx context.Context, o Options, call uint32, open opener
 		}
 	}
 	if err = p.fence(ctx); err != nil || w.Rank == 0 {
-		return id, m, err
+		return id, h, err
 	}
 	value, err := p.get(ctx, key)
 	if err != nil {
@@ -180,27 +176,26 @@ func portsOf(key []byte) []uint16 {
 	return out
 }
 
-// publish opens the meeting, and hands its ID to the other ranks as they ask,
+// publish opens the hub, and hands its ID to the other ranks as they ask,
 // until all have it or the meeting is over.
-func (s *share) publish(open opener) (ID, meeting, error) {
-	m, err := open.anywhere(s.o)
+func (s *share) publish(open opener) (ID, *hub, error) {
+	h, err := open.anywhere(s.o)
 	if err != nil {
 		return ID{}, nil, err
 	}
-	v := m.where()
-	g := s.o.gate("id of "+s.w.job, s.key, s.admit, func(h hello, c net.Conn, key []byte) { s.serve(h, c, key, v.id) })
+	g := s.o.gate("id of "+s.w.job, s.key, s.admit, func(to hello, c net.Conn, key []byte) { s.serve(to, c, key, h.id) })
 	if err := s.listen(g); err != nil {
-		m.Close()
+		h.Close()
 		return ID{}, nil, err
 	}
-	v.beside.Go(func() {
+	h.running.Go(func() {
 		select {
 		case <-s.done:
-		case <-v.over:
+		case <-h.over:
 		}
 		g.Close()
 	})
-	return m.where().id, m, nil
+	return h.id, h, nil
 }
 
 // listen takes the first port that is free on any of the addresses: all of

@@ -69,7 +69,8 @@ const (
 	frameLeave  // I close; nothing more comes
 	frameAbort  // I abort; 1 if because of a death that I have told before
 
-	// Of a Crew, besides here, go, failed, beat, leave and death, which is empty.
+	// Of a Crew, besides beat, leave, death, which is empty, and failed: number 4, why
+	// an exchange has no answer.
 	framePart // number 4, a rank's part of an exchange, or rank 0's answer
 )
 
