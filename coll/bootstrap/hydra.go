@@ -22,6 +22,6 @@ func detectPMIx(e *environment, w *World) bool {
 		return false
 	}
 	w.Rank = e.number("PMIX_RANK", "PMIX_NAMESPACE")
-	e.fail("PMIX_RANK=%d, but neither OMPI_COMM_WORLD_SIZE nor SLURM_STEP_NUM_TASKS says how many ranks there are: give rank and size as flags, and NCCL_COMM_ID=host:port", w.Rank)
+	e.fail("PMIX_RANK=%d, but neither OMPI_COMM_WORLD_SIZE nor SLURM_STEP_NUM_TASKS says how many ranks there are: set RANK, WORLD_SIZE and MASTER_ADDR", w.Rank)
 	return true
 }

@@ -57,8 +57,6 @@ func (w World) share(ctx context.Context, o Options, open opener) (ID, *hub, err
 		return w.shareAt(o, call, open)
 	case w.pmi != nil:
 		return w.sharePMI(ctx, o, call, open)
-	case w.Launcher == "flags":
-		return ID{}, nil, fmt.Errorf("%v: set NCCL_COMM_ID=host:port, an address of rank 0's host, so that the ranks can find one another", w)
 	}
 	s := w.newShare(o, call)
 	if w.Rank == 0 {

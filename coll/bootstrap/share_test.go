@@ -112,10 +112,6 @@ func TestShareNobody(t *testing.T) {
 	if _, _, err := ShareID(context.Background(), w, o); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "NCCL_COMM_ID") {
 		t.Errorf("ShareID = %v", err)
 	}
-	f, _ := Flags(0, 2, env())
-	if _, _, err := ShareID(context.Background(), f, o); err == nil || !strings.Contains(err.Error(), "NCCL_COMM_ID=host:port") {
-		t.Errorf("ShareID with flags alone = %v", err)
-	}
 }
 
 func TestShareByCommID(t *testing.T) {
@@ -125,14 +121,7 @@ func TestShareByCommID(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	l.Close()
-	var worlds []World
-	for r := range 3 {
-		w, err := Flags(r, 3, env("NCCL_COMM_ID="+addr, "ASSAY_JOB_SECRET=s"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		worlds = append(worlds, w)
-	}
+	worlds := torchWorlds(t, 3, "NCCL_COMM_ID="+addr, "ASSAY_JOB_SECRET=s")
 	for range 3 {
 		if err := errors.Join(shareAll(t, worlds, local())...); err != nil {
 			t.Error(err)

@@ -14,8 +14,7 @@ type World struct {
 	// LocalRank and LocalSize count the processes on this host; LocalSize is 0
 	// when the launcher does not say.
 	LocalRank, LocalSize int
-	// Launcher is "mpirun", "slurm", "hydra", "torchrun", "pmix", "flags" or
-	// "none".
+	// Launcher is "mpirun", "slurm", "hydra", "torchrun", "pmix" or "none".
 	Launcher string
 
 	hosts     []string // where rank 0 may be, best first
@@ -66,27 +65,12 @@ func Detect(getenv func(string) string) (World, error) {
 	if e.err != nil {
 		return World{}, e.err
 	}
-	w.common(getenv)
-	return w, nil
-}
-
-// Flags is the World of a process that was told its rank and size. Such
-// processes find one another through NCCL_COMM_ID=host:port.
-func Flags(rank, size int, getenv func(string) string) (World, error) {
-	if size < 1 || rank < 0 || rank >= size {
-		return World{}, fmt.Errorf("rank %d of %d: ranks go from 0 to size-1", rank, size)
-	}
-	w := World{Rank: rank, Size: size, Launcher: "flags", job: "flags"}
-	w.common(getenv)
-	return w, nil
-}
-
-func (w *World) common(getenv func(string) string) {
 	w.calls = new(atomic.Uint32)
 	w.commID = getenv("NCCL_COMM_ID")
 	if s := getenv(jobSecretVar); s != "" {
 		w.secret, w.secretVar = []byte(s), jobSecretVar
 	}
+	return w, nil
 }
 
 // Host is the host that a rank is on, as the launcher says, or "" where it does not.

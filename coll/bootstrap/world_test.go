@@ -91,17 +91,6 @@ func TestDetectHosts(t *testing.T) {
 	}
 }
 
-func TestFlags(t *testing.T) {
-	if w, err := Flags(1, 2, env()); err != nil || w.String() != "rank 1 of 2 (flags)" {
-		t.Error(w, err)
-	}
-	for _, bad := range [][2]int{{-1, 2}, {2, 2}, {0, 0}} {
-		if w, err := Flags(bad[0], bad[1], env()); err == nil {
-			t.Errorf("Flags(%v) = %v", bad, w)
-		}
-	}
-}
-
 func TestExpandHosts(t *testing.T) {
 	for _, tt := range []struct {
 		in     string

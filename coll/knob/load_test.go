@@ -101,7 +101,7 @@ func TestLongValues(t *testing.T) {
 	}
 	for _, unit := range []string{"x", "ring,", "ring", "^", "1", "0 ", "a:b,", "eth0,", "nope:ring;", "\xff", "€", "\"", "[", "/dir", "ALL,"} {
 		value := strings.Repeat(unit, size/len(unit))
-		for _, row := range Table() {
+		for _, row := range table() {
 			k, warnings, err := Load([]string{row.Name + "=" + value}, noFiles)
 			check(row.Name+" of "+unit, warnings, err)
 			if k == nil {

@@ -16,11 +16,6 @@ const (
 	Refused                // an error when it is set
 )
 
-// String is the status as docs/knobs.md prints it.
-func (s Status) String() string {
-	return [...]string{"honoured", "accepted", "refused"}[s]
-}
-
 // A Knob is a row of the table.
 type Knob struct {
 	Name    string
@@ -37,9 +32,7 @@ type Knob struct {
 // Values says what may be set.
 func (k Knob) Values() string { return k.kind.values }
 
-// Table returns all known variables, by name.
-func Table() []Knob { return slices.Clone(table()) }
-
+// table is all known variables, by name.
 var table = sync.OnceValue(func() []Knob {
 	var all []Knob
 	for _, k := range guide {

@@ -19,7 +19,7 @@ const guideNames = `NCCL_BUFFSIZE NCCL_CHECKS_DISABLE NCCL_CHECK_POINTERS NCCL_D
 func TestTable(t *testing.T) {
 	var inGuide []string
 	seen := map[string]bool{}
-	for _, k := range Table() {
+	for _, k := range table() {
 		if seen[k.Name] {
 			t.Errorf("%s stands in the table twice", k.Name)
 		}
@@ -82,13 +82,13 @@ func markdown() string {
 		{"Newer, and ours", func(k Knob) bool { return !k.Guide && k.Values() != anything.values }},
 	} {
 		fmt.Fprintf(&b, "\n### %s\n| variable | since | values | default | here | what it does here |\n|---|---|---|---|---|---|\n", part.title)
-		for _, k := range Table() {
+		for _, k := range table() {
 			if part.in(k) {
 				text := k.Effect
 				if k.Remedy != "" {
 					text += ". Remedy: " + k.Remedy
 				}
-				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, k.Since, cell(k.Values()), k.Default, k.Status, cell(text))
+				fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s |\n", k.Name, k.Since, cell(k.Values()), k.Default, []string{"honoured", "accepted", "refused"}[k.Status], cell(text))
 			}
 		}
 	}

@@ -137,19 +137,15 @@ func HeldOut(db *platform.DB, fit Fitted) (held []Comparison, skipped []error) {
 	return held, skipped
 }
 
-// unfitted is where Fit begins: no overhead beside NCCL's figures, and a
+// unfitted is where fitTo begins: no overhead beside NCCL's figures, and a
 // 400 Gb/s NIC for each GPU of a rack.
 var unfitted = Fitted{Launch: time.Microsecond, Step: time.Microsecond, LLFraction: 1, RackUplink: 72 * 50 * GBps}
 
-// Fit finds the constants that make the mean absolute error of the tables
+// fitTo finds the constants that make the mean absolute error of the tables
 // least, where each table counts the same however many rows it has. A constant
 // that no table depends on stays as it is in unfitted. It is a pattern search:
 // each constant in turn is multiplied and divided by a factor while that
 // helps, then the factor is made smaller.
-func Fit(db *platform.DB, tables []*platform.Table) (Fitted, error) {
-	return fitTo(db, tables, memo{})
-}
-
 func fitTo(db *platform.DB, tables []*platform.Table, m memo) (Fitted, error) {
 	cost := func(f Fitted) (float64, error) {
 		var sum float64

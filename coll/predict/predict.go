@@ -19,7 +19,7 @@ import (
 )
 
 // Fitted are the constants that no source gives: they are fitted to the
-// published tables, all of them together (Fit).
+// published tables, all of them together.
 type Fitted struct {
 	Launch     time.Duration // of an operation: launch and synchronisation, beside NCCL's base latency
 	Step       time.Duration // of a step of a ring with protocol Simple, beside NCCL's latency
@@ -27,8 +27,7 @@ type Fitted struct {
 	RackUplink BytesPerSec   // of a rack of 72 GPUs, for which the data base has no NIC
 }
 
-// DefaultFitted is the fit to all tables of the data base; a test holds it
-// against Fit.
+// DefaultFitted is the fit to all tables of the data base; a test fits anew.
 var DefaultFitted = Fitted{Launch: 28100, Step: 5 * time.Microsecond, LLFraction: 0.30, RackUplink: 426 * GBps}
 
 // A Job is a collective on a platform.

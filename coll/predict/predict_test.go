@@ -77,7 +77,7 @@ func TestHeldOut(t *testing.T) {
 	}
 }
 
-// TestFitIsDefault: DefaultFitted is what Fit finds, not what somebody tuned.
+// TestFitIsDefault: DefaultFitted is what fitTo finds, not what somebody tuned.
 func TestFitIsDefault(t *testing.T) {
 	if testing.Short() {
 		t.Skip("fits for seconds")
@@ -87,7 +87,7 @@ func TestFitIsDefault(t *testing.T) {
 	for _, key := range slices.Sorted(maps.Keys(db.Tables)) {
 		tables = append(tables, db.Tables[key])
 	}
-	got, err := Fit(db, tables)
+	got, err := fitTo(db, tables, memo{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestFitIsDefault(t *testing.T) {
 		{"LLFraction", got.LLFraction, d.LLFraction}, {"RackUplink", float64(got.RackUplink), float64(d.RackUplink)},
 	} {
 		if math.Abs(tt.got/tt.want-1) > 0.03 {
-			t.Errorf("Fit finds %s %.4g; DefaultFitted has %.4g", tt.name, tt.got, tt.want)
+			t.Errorf("fitTo finds %s %.4g; DefaultFitted has %.4g", tt.name, tt.got, tt.want)
 		}
 	}
 }

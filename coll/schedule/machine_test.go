@@ -360,3 +360,15 @@ func (m *machine) receiving(last *conn, id int32, st *Step) (*conn, error) {
 	*r = id
 	return c, nil
 }
+
+func peerName(rank int32) string {
+	switch rank {
+	case Everyone:
+		return "everyone"
+	case Nobody:
+		return "nobody"
+	case Network:
+		return "the network"
+	}
+	return fmt.Sprintf("rank %d", rank)
+}

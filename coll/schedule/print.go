@@ -29,18 +29,6 @@ func (s Span) String() string {
 	return fmt.Sprintf("%d-%d", s.First, s.First+s.N-1)
 }
 
-func peerName(rank int32) string {
-	switch rank {
-	case Everyone:
-		return "everyone"
-	case Nobody:
-		return "nobody"
-	case Network:
-		return "the network"
-	}
-	return fmt.Sprintf("rank %d", rank)
-}
-
 // String is the step as people read it: "in[3] + recv(2) -> out[3], send(4)".
 // multi(2) receives what rank 2 sent to everyone.
 func (s Step) String() string {

@@ -202,12 +202,6 @@ func TestRails(t *testing.T) {
 	}
 }
 
-func TestGroups(t *testing.T) {
-	if got := Group([]string{"b", "a", "b", "c", "a"}); !cmp.Equal(got, [][]int{{0, 2}, {1, 4}, {3}}) {
-		t.Errorf("Group = %v", got)
-	}
-}
-
 func BenchmarkRingsOfMesh(b *testing.B) {
 	s := load(b, "dgx1-v100.xml")
 	for b.Loop() {

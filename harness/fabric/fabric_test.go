@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,8 +29,11 @@ func machines(t *testing.T, n int, change func(rank int, o *Options)) []*Fabric 
 	l.Close()
 	out, errs := make([]*Fabric, n), make([]error, n)
 	all(n, func(rank int) {
-		w, err := bootstrap.Flags(rank, n, func(name string) string {
-			return map[string]string{"NCCL_COMM_ID": at, "ASSAY_JOB_SECRET": "s3cret"}[name]
+		w, err := bootstrap.Detect(func(name string) string {
+			return map[string]string{
+				"RANK": strconv.Itoa(rank), "WORLD_SIZE": strconv.Itoa(n), "MASTER_ADDR": "127.0.0.1",
+				"NCCL_COMM_ID": at, "ASSAY_JOB_SECRET": "s3cret",
+			}[name]
 		})
 		if err != nil {
 			errs[rank] = err

@@ -2,7 +2,6 @@ package socket
 
 import (
 	"fmt"
-	"math"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -110,22 +109,4 @@ func signal(event int) { unix.Write(event, one) }
 func share(i, n, streams int) (from, to int) {
 	data := streams - 1
 	return 1 + i*data/n, 1 + (i+1)*data/n
-}
-
-// streamBits is what the caller alone moves over one stream, in bits a second,
-// and maxHelpers how many helpers still add to it. Measured over the loopback
-// of a 16-core EPYC guest, Linux 6.18, messages of 512 KiB, November 2026: 6.1
-// GB/s with no helper, 7.8 with one, 8.9 with two, 10.6 with four; several
-// streams with no helper are slower than one (4.7).
-const (
-	streamBits = 40e9
-	maxHelpers = 4
-)
-
-// Helpers is the number of Options.Threads that pays: none as long as the
-// caller keeps the links busy, then more while each has a processor. bits is
-// the speed of the links in bits a second, all of them together; cpus is how
-// many processors this rank has for itself.
-func Helpers(bits float64, cpus int) int {
-	return max(0, min(int(math.Ceil(bits/streamBits))-1, cpus-1, maxHelpers))
 }

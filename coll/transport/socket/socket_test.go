@@ -313,16 +313,3 @@ func TestGone(t *testing.T) {
 		t.Errorf("who waits for a message behind the goodbye gets %v", err)
 	}
 }
-
-func TestHelpers(t *testing.T) {
-	for _, tt := range []struct {
-		bits       float64
-		cpus, want int
-	}{
-		{10e9, 16, 0}, {25e9, 16, 0}, {40e9, 16, 0}, {100e9, 16, 2}, {200e9, 16, 4}, {800e9, 64, 4}, {100e9, 2, 1}, {100e9, 1, 0}, {0, 0, 0},
-	} {
-		if got := Helpers(tt.bits, tt.cpus); got != tt.want {
-			t.Errorf("Helpers(%g, %d) = %d; want %d", tt.bits, tt.cpus, got, tt.want)
-		}
-	}
-}

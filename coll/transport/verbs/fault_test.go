@@ -39,7 +39,7 @@ func childMain() error {
 		return err
 	}
 	e, err := verbs.Open(verbs.Options{
-		Net: n, Params: verbs.DefaultParams(),
+		Net: n, Params: defaultParams(),
 		Options: slots.Options{Rank: 1, Key: testKey, Comm: []byte("test"), Fault: new(transport.Fault)},
 	})
 	if err != nil {

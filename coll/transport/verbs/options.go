@@ -34,11 +34,6 @@ type Params struct {
 	Adaptive, AdaptiveAbove int
 }
 
-// DefaultParams are NCCL's.
-func DefaultParams() Params {
-	return Params{Timeout: 20, Retries: 7, QPs: 1, Adaptive: -1, AdaptiveAbove: 8 << 10}
-}
-
 // MaxQPs is how many queue pairs a connection can have.
 const MaxQPs = 64
 

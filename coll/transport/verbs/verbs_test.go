@@ -58,7 +58,7 @@ func openRank(t testing.TB, r int, opt verbs.Options) transporttest.Rank {
 		opt.Net = find(t, rails()[r%len(rails())])
 	}
 	if opt.Params == (verbs.Params{}) {
-		opt.Params = verbs.DefaultParams()
+		opt.Params = defaultParams()
 	}
 	opt.Rank, opt.Key, opt.Comm, opt.Fault = r, testKey, []byte("test"), new(transport.Fault)
 	if opt.Logf == nil {
@@ -72,9 +72,14 @@ func openRank(t testing.TB, r int, opt verbs.Options) transporttest.Rank {
 	return transporttest.Rank{Endpoint: e, Fault: opt.Fault}
 }
 
+// defaultParams are NCCL's.
+func defaultParams() verbs.Params {
+	return verbs.Params{Timeout: 20, Retries: 7, QPs: 1, Adaptive: -1, AdaptiveAbove: 8 << 10}
+}
+
 // params are NCCL's defaults, but for.
 func params(change func(*verbs.Params)) verbs.Params {
-	p := verbs.DefaultParams()
+	p := defaultParams()
 	change(&p)
 	return p
 }

@@ -5,23 +5,6 @@ import (
 	"slices"
 )
 
-// Group gathers the places of equal keys, in the order in which keys first
-// come: ranks by host ([HostID]), or by NUMA node, for schedules in levels.
-func Group[K comparable](keys []K) [][]int {
-	at := map[K]int{}
-	var out [][]int
-	for i, k := range keys {
-		g, ok := at[k]
-		if !ok {
-			g = len(out)
-			at[k] = g
-			out = append(out, nil)
-		}
-		out[g] = append(out[g], i)
-	}
-	return out
-}
-
 // Nearest lists the NICs from the nearest to a GPU on: by the class of the
 // way over PCI, nvidia-smi's NODE before SYS, then by bandwidth.
 func (s *System) Nearest(gpu int) []int {
