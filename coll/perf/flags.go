@@ -210,13 +210,12 @@ func setShape(c *Config, v string) error {
 	c.Shape = nil
 	total := int64(1)
 	for f := range strings.SplitSeq(v, "x") {
-		n := digits(f, 0)
-		d := int64(parseInt(strings.TrimLeft(f, "0")))
-		if n == 0 || n != len(f) || n > 9 || d < 1 || total > (1<<50)/d {
+		d, err := strconv.ParseUint(f, 10, 30)
+		if err != nil || d < 1 || total > (1<<50)/int64(d) {
 			return fmt.Errorf("--shape is rows x columns, such as 500000x2000, not %q", v)
 		}
-		total *= d
-		c.Shape = append(c.Shape, d)
+		total *= int64(d)
+		c.Shape = append(c.Shape, int64(d))
 	}
 	return nil
 }

@@ -42,20 +42,5 @@ func general(v float64) string {
 	if s, ok := special(v); ok {
 		return s
 	}
-	if v == 0 {
-		return "0"
-	}
-	mant, exp, _ := strings.Cut(strconv.FormatFloat(v, 'e', 5, 64), "e")
-	e, _ := strconv.Atoi(exp)
-	if e < -4 || e >= 6 {
-		return trimZeros(mant) + "e" + exp
-	}
-	return trimZeros(strconv.FormatFloat(v, 'f', 5-e, 64))
-}
-
-func trimZeros(s string) string {
-	if strings.Contains(s, ".") {
-		s = strings.TrimRight(strings.TrimRight(s, "0"), ".")
-	}
-	return s
+	return strconv.FormatFloat(v, 'g', 6, 64)
 }

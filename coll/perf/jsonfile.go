@@ -1,11 +1,14 @@
 package perf
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path"
+	"strconv"
 )
 
 // jsonFile is nccl-tests' report (-J), version 3 of its layout.
@@ -46,179 +49,186 @@ func (s *jsonFile) footer(r *reporter, res *Result, cause error) error {
 	if s.file == nil {
 		return nil
 	}
-	var j jsonWriter
-	j.object(func() { s.write(&j, r, res, cause) })
-	_, err := s.file.WriteString(j.b.String())
-	return errors.Join(err, s.file.Close())
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(newFileReport(r, res, cause))
+	// Slashes are escaped in nccl-tests' reports. They are nowhere but in strings.
+	text := bytes.ReplaceAll(bytes.TrimSpace(b.Bytes()), []byte("/"), []byte(`\/`))
+	_, werr := s.file.Write(text)
+	return errors.Join(err, werr, s.file.Close())
 }
 
-func (s *jsonFile) write(j *jsonWriter, r *reporter, res *Result, cause error) {
-	c := &r.cfg
-	j.key("version")
-	j.int(3)
-	j.key("start_time")
-	j.string(r.started.Format(timestamp))
-	j.key("args")
-	j.strings(append([]string{c.Program}, c.Args...))
-	j.key("env")
-	j.strings(reportedEnviron(r.std.Environ))
-	j.key("nccl_version")
-	j.int(int64(r.world.Version))
-	j.key("config")
-	j.object(func() { writeConfig(j, r) })
-	j.key("results")
-	j.array(func() {
-		for i := range res.Rows {
-			j.object(func() { writeRow(j, r, &res.Rows[i]) })
-		}
-	})
-	j.key("out_of_bounds")
-	j.object(func() {
-		j.key("count")
-		j.int(int64(res.OutOfBounds))
-		j.key("okay")
-		j.bool(res.OutOfBounds == 0)
-	})
-	j.key("average_bus_bandwidth")
-	j.object(func() {
-		j.key("bandwidth")
-		j.float(res.AvgBusBW)
-		j.key("okay")
-		if res.MinBusBW > 0 {
-			j.bool(res.fast())
-		} else {
-			j.string("unchecked")
-		}
-	})
-	j.key("errors")
-	j.array(func() {
-		if cause != nil {
-			j.string(cause.Error())
-		}
-	})
-	j.key("end_time")
-	j.string(r.host.now().Format(timestamp))
+// A fileReport is the file: booleans are strings there, and floats have six
+// decimals.
+type fileReport struct {
+	Version     int        `json:"version"`
+	Start       string     `json:"start_time"`
+	Args        []string   `json:"args"`
+	Env         []string   `json:"env"`
+	NCCL        int        `json:"nccl_version"`
+	Config      fileConfig `json:"config"`
+	Results     []fileRow  `json:"results"`
+	OutOfBounds struct {
+		Count int  `json:"count"`
+		Okay  bool `json:"okay,string"`
+	} `json:"out_of_bounds"`
+	Average struct {
+		Bandwidth decimal `json:"bandwidth"`
+		Okay      string  `json:"okay"`
+	} `json:"average_bus_bandwidth"`
+	Errors []string `json:"errors"`
+	End    string   `json:"end_time"`
 }
 
-func writeConfig(j *jsonWriter, r *reporter) {
+type fileConfig struct {
+	Threads      int          `json:"nthreads"`
+	GPUs         int          `json:"ngpus"`
+	MinBytes     int64        `json:"minimum_bytes"`
+	MaxBytes     int64        `json:"maximum_bytes"`
+	StepFactor   int          `json:"step_factor,omitempty"`
+	StepBytes    *int64       `json:"step_bytes,omitempty"`
+	Warmup       int          `json:"warmup_iters"`
+	Iters        int          `json:"iterations"`
+	AggIters     int          `json:"aggregated_iterations"`
+	Check        int          `json:"validation"`
+	Graph        int          `json:"graph"`
+	Blocking     int          `json:"blocking_collectives"`
+	PerIter      bool         `json:"per_iter_timing,string"`
+	PerIterSkip  int          `json:"per_iter_skip"`
+	ParallelInit bool         `json:"parallel_init,string"`
+	Devices      []fileDevice `json:"devices"` // the first of each process
+}
+
+type fileDevice struct {
+	Rank   int    `json:"rank"`
+	Group  int    `json:"group"`
+	Pid    int    `json:"pid"`
+	Host   string `json:"hostname"`
+	Device int    `json:"device"`
+	Bus    string `json:"device_hex"`
+	Name   string `json:"device_info"`
+}
+
+type fileRow struct {
+	Bytes          int64         `json:"size"`
+	Count          int64         `json:"count"`
+	Type           string        `json:"type"`
+	Redop          string        `json:"redop"`
+	Root           string        `json:"root"`
+	OutOfPlace     filePlacement `json:"out_of_place"`
+	OutOfPlaceIter *fileIter     `json:"out_of_place_per_iter,omitempty"`
+	InPlace        filePlacement `json:"in_place"`
+	InPlaceIter    *fileIter     `json:"in_place_per_iter,omitempty"`
+	Iterations     int           `json:"actual_iterations"`
+	Experiment     string        `json:"experiment_name"`
+}
+
+type filePlacement struct {
+	CPUTime *decimal `json:"cpu_time,omitempty"`
+	Time    *decimal `json:"time,omitempty"`
+	AlgBW   decimal  `json:"alg_bw"`
+	BusBW   decimal  `json:"bus_bw"`
+	Wrong   *int64   `json:"nwrong"`
+}
+
+type fileIter struct {
+	Skipped   int         `json:"skipped_iterations"`
+	Min       decimal     `json:"min_us"`
+	Max       decimal     `json:"max_us"`
+	Mean      decimal     `json:"avg_us"`
+	P50       decimal     `json:"p50_us"`
+	P95       decimal     `json:"p95_us"`
+	P99       decimal     `json:"p99_us"`
+	Stdev     decimal     `json:"stdev_us"`
+	CV        decimal     `json:"cv_pct"`
+	Times     []decimal   `json:"times_us"`
+	ByProcess [][]decimal `json:"per_process_max_times_us,omitempty"`
+}
+
+// A decimal has six of them; what is no number is a string.
+type decimal float64
+
+func (d decimal) MarshalJSON() ([]byte, error) {
+	if s, ok := special(float64(d)); ok {
+		return strconv.AppendQuote(nil, s), nil
+	}
+	return strconv.AppendFloat(nil, float64(d), 'f', 6, 64), nil
+}
+
+func decimals(v []float64) []decimal {
+	out := make([]decimal, len(v))
+	for i, x := range v {
+		out[i] = decimal(x)
+	}
+	return out
+}
+
+func newFileReport(r *reporter, res *Result, cause error) *fileReport {
 	c := &r.cfg
-	ints := func(name string, v int64) { j.key(name); j.int(v) }
-	ints("nthreads", int64(c.Threads))
-	ints("ngpus", int64(c.GPUs))
-	ints("minimum_bytes", c.MinBytes)
-	ints("maximum_bytes", min(c.MaxBytes, r.limit))
+	f := &fileReport{
+		Version: 3, Start: r.started.Format(timestamp), Args: append([]string{c.Program}, c.Args...), Env: reportedEnviron(r.std.Environ), NCCL: r.world.Version,
+		Config: fileConfig{
+			Threads: c.Threads, GPUs: c.GPUs, MinBytes: c.MinBytes, MaxBytes: min(c.MaxBytes, r.limit), Warmup: c.Warmup, Iters: c.Iters, AggIters: c.AggIters,
+			Check: c.Check, Graph: c.Graph, Blocking: c.Blocking, PerIter: c.PerIter, PerIterSkip: c.PerIterSkip, ParallelInit: c.ParallelInit,
+		},
+		Results: []fileRow{}, Errors: []string{}, End: r.host.now().Format(timestamp),
+	}
 	if c.StepFactor > 1 {
-		ints("step_factor", int64(c.StepFactor))
+		f.Config.StepFactor = c.StepFactor
 	} else {
-		ints("step_bytes", c.StepBytes)
+		f.Config.StepBytes = &c.StepBytes
 	}
-	ints("warmup_iters", int64(c.Warmup))
-	ints("iterations", int64(c.Iters))
-	ints("aggregated_iterations", int64(c.AggIters))
-	ints("validation", int64(c.Check))
-	ints("graph", int64(c.Graph))
-	ints("blocking_collectives", int64(c.Blocking))
-	j.key("per_iter_timing")
-	j.bool(c.PerIter)
-	ints("per_iter_skip", int64(c.PerIterSkip))
-	j.key("parallel_init")
-	j.bool(c.ParallelInit)
-	j.key("devices")
-	j.array(func() {
-		for i := range r.ranks {
-			if i == 0 || r.process[i] != r.process[i-1] { // the first of each process
-				j.object(func() { writeDevice(j, i, &r.ranks[i]) })
-			}
-		}
-	})
-}
-
-func writeDevice(j *jsonWriter, rank int, x *introduction) {
-	for _, f := range []struct {
-		name string
-		v    int
-	}{{"rank", rank}, {"group", x.Group}, {"pid", x.Pid}} {
-		j.key(f.name)
-		j.int(int64(f.v))
-	}
-	j.key("hostname")
-	j.string(x.Host)
-	j.key("device")
-	j.int(int64(x.Device))
-	j.key("device_hex")
-	j.string(fmt.Sprintf("%04x:%02x:%02x", x.Bus[0], x.Bus[1], x.Bus[2]))
-	j.key("device_info")
-	j.string(x.Name)
-}
-
-func writeRow(j *jsonWriter, r *reporter, row *Row) {
-	j.key("size")
-	j.int(row.Bytes)
-	j.key("count")
-	j.int(row.Count)
-	j.key("type")
-	j.string(row.Type)
-	j.key("redop")
-	j.string(row.Redop)
-	j.key("root")
-	j.string(fmt.Sprintf("%6d", row.Root))
-	for _, p := range []struct {
-		name string
-		*Placement
-	}{{"out_of_place", &row.OutOfPlace}, {"in_place", &row.InPlace}} {
-		j.key(p.name)
-		j.object(func() { writePlacement(j, p.Placement, r.cfg.CPUTime) })
-		if r.cfg.PerIter && p.Iter != nil {
-			j.key(p.name + "_per_iter")
-			j.object(func() { writeIter(j, p.Iter) })
+	for i, x := range r.ranks {
+		if i == 0 || r.process[i] != r.process[i-1] {
+			bus := fmt.Sprintf("%04x:%02x:%02x", x.Bus[0], x.Bus[1], x.Bus[2])
+			f.Config.Devices = append(f.Config.Devices, fileDevice{i, x.Group, x.Pid, x.Host, x.Device, bus, x.Name})
 		}
 	}
-	j.key("actual_iterations")
-	j.int(int64(row.Iterations / r.cfg.AggIters))
-	j.key("experiment_name")
-	j.string(path.Base(r.cfg.Program))
-}
-
-func writePlacement(j *jsonWriter, p *Placement, cpu bool) {
-	if cpu {
-		j.key("cpu_time")
-	} else {
-		j.key("time")
-	}
-	j.float(p.Time)
-	j.key("alg_bw")
-	j.float(p.AlgBW)
-	j.key("bus_bw")
-	j.float(p.BusBW)
-	j.key("nwrong")
-	if p.Wrong < 0 {
-		j.null()
-	} else {
-		j.int(p.Wrong)
-	}
-}
-
-func writeIter(j *jsonWriter, s *IterStats) {
-	j.key("skipped_iterations")
-	j.int(int64(s.Skipped))
-	for _, f := range []struct {
-		name string
-		v    float64
-	}{
-		{"min_us", s.Min}, {"max_us", s.Max}, {"avg_us", s.Mean}, {"p50_us", s.P50}, {"p95_us", s.P95},
-		{"p99_us", s.P99}, {"stdev_us", s.Stdev}, {"cv_pct", s.CV},
-	} {
-		j.key(f.name)
-		j.float(f.v)
-	}
-	j.key("times_us")
-	j.floats(s.Times)
-	if s.byProcess != nil {
-		j.key("per_process_max_times_us")
-		j.array(func() {
-			for _, row := range s.byProcess {
-				j.floats(row)
-			}
+	for i := range res.Rows {
+		row := &res.Rows[i]
+		f.Results = append(f.Results, fileRow{
+			Bytes: row.Bytes, Count: row.Count, Type: row.Type, Redop: row.Redop, Root: fmt.Sprintf("%6d", row.Root),
+			OutOfPlace: row.OutOfPlace.inFile(c), OutOfPlaceIter: row.OutOfPlace.iterInFile(c), InPlace: row.InPlace.inFile(c), InPlaceIter: row.InPlace.iterInFile(c),
+			Iterations: row.Iterations / c.AggIters, Experiment: path.Base(c.Program),
 		})
 	}
+	f.OutOfBounds.Count, f.OutOfBounds.Okay = res.OutOfBounds, res.OutOfBounds == 0
+	f.Average.Bandwidth, f.Average.Okay = decimal(res.AvgBusBW), "unchecked"
+	if res.MinBusBW > 0 {
+		f.Average.Okay = strconv.FormatBool(res.fast())
+	}
+	if cause != nil {
+		f.Errors = append(f.Errors, cause.Error())
+	}
+	return f
+}
+
+func (p *Placement) inFile(c *Config) filePlacement {
+	f := filePlacement{AlgBW: decimal(p.AlgBW), BusBW: decimal(p.BusBW)}
+	time := decimal(p.Time)
+	if c.CPUTime {
+		f.CPUTime = &time
+	} else {
+		f.Time = &time
+	}
+	if p.Wrong >= 0 {
+		f.Wrong = &p.Wrong
+	}
+	return f
+}
+
+func (p *Placement) iterInFile(c *Config) *fileIter {
+	s := p.Iter
+	if s == nil || !c.PerIter {
+		return nil
+	}
+	f := &fileIter{
+		Skipped: s.Skipped, Min: decimal(s.Min), Max: decimal(s.Max), Mean: decimal(s.Mean), P50: decimal(s.P50), P95: decimal(s.P95),
+		P99: decimal(s.P99), Stdev: decimal(s.Stdev), CV: decimal(s.CV), Times: decimals(s.Times),
+	}
+	for _, row := range s.byProcess {
+		f.ByProcess = append(f.ByProcess, decimals(row))
+	}
+	return f
 }

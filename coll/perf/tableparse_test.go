@@ -136,7 +136,7 @@ func (t *Table) row(line string, p *rowParser) error {
 	return err
 }
 
-func isDigits(s string) bool { return s != "" && digits(s, 0) == len(s) }
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // defaultColumns are those of a log whose heads are cut off.
 var defaultColumns = []string{"size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw", "#wrong"}
@@ -193,8 +193,8 @@ func (p *rowParser) field(row *TableRow, cell *TableCell, name, v string) {
 		cell.AlgBW = p.float(v)
 	case "busbw":
 		cell.BusBW = p.float(v)
-		if i := strings.IndexByte(v, '.'); i >= 0 {
-			cell.Decimals = digits(v, i+1) - i - 1
+		if _, f, ok := strings.Cut(v, "."); ok {
+			cell.Decimals = len(f) - len(strings.TrimLeft(f, "0123456789"))
 		}
 	case "#wrong", "error": // "error" up to 2.12
 		cell.Wrong = -1
