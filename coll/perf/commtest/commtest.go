@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
@@ -267,39 +266,13 @@ func (c *Comm) Leaked() int { return len(c.mems) }
 
 // PreMulSum is perf.PreMulSummer's. The scalar is 1 or 2.
 func (c *Comm) PreMulSum(scalar []byte, t elem.Type) (elem.Op, error) {
+	s := elem.Float(t, scalar)
+	if s != 1 && s != 2 {
+		return 0, fmt.Errorf("scalar % x of %v is neither 1 nor 2", scalar, t)
+	}
 	c.last++
-	for _, s := range []float64{1, 2} {
-		one := make([]byte, t.Size())
-		setOne(one, t)
-		got := make([]byte, t.Size())
-		elem.Scale(t, got, one, s)
-		if slices.Equal(got, scalar) {
-			c.sums[c.last] = s
-			return c.last, nil
-		}
-	}
-	return 0, fmt.Errorf("scalar % x of %v is neither 1 nor 2", scalar, t)
-}
-
-// setOne writes the number 1.
-func setOne(b []byte, t elem.Type) {
-	switch t {
-	case elem.Float16:
-		b[1] = 0x3c
-	case elem.BFloat16:
-		b[0], b[1] = 0x80, 0x3f
-	case elem.Float32:
-		bits := math.Float32bits(1)
-		b[0], b[1], b[2], b[3] = byte(bits), byte(bits>>8), byte(bits>>16), byte(bits>>24)
-	case elem.Float64:
-		b[6], b[7] = 0xf0, 0x3f
-	case elem.Float8E4M3:
-		b[0] = 0x38
-	case elem.Float8E5M2:
-		b[0] = 0x3c
-	default:
-		b[0] = 1
-	}
+	c.sums[c.last] = s
+	return c.last, nil
 }
 
 // FreeOp is perf.PreMulSummer's.
