@@ -9,8 +9,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/assay-hpc/assay/internal/meet"
 )
 
 // MaxBlock is the length that a rank's block of an AllGather may have, in
@@ -48,9 +46,8 @@ type ops struct {
 // An op is an exchange. Guarded by ops.mu.
 type op struct {
 	what   byte
-	blocks [][]byte
-	got    []bool
-	has    []uint32      // ranks that have come from below, in order
+	blocks [][]byte      // by rank; nil: has not come
+	has    []uint32      // this rank and those that have come from below
 	from   map[int]bool  // children that have sent their last part
 	full   chan struct{} // closed when all children have
 	down   bool          // the last part from above has come
@@ -62,7 +59,7 @@ func (n *Net) opLocked(number uint32, what byte) (*op, error) {
 	if o == nil {
 		o = &op{what: what, from: map[int]bool{}, full: make(chan struct{}), done: make(chan struct{})}
 		if what == gathers {
-			o.blocks, o.got = make([][]byte, n.size), make([]bool, n.size)
+			o.blocks = make([][]byte, n.size)
 		}
 		if len(n.down) == 0 {
 			close(o.full)
@@ -125,7 +122,7 @@ func (n *Net) run(ctx context.Context, what byte, b []byte) ([][]byte, error) {
 	defer n.ops.mu.Unlock()
 	n.ops.current = false
 	delete(n.ops.pending, number)
-	if i := slices.Index(o.got, false); i >= 0 {
+	if i := slices.IndexFunc(o.blocks, func(b []byte) bool { return b == nil }); i >= 0 {
 		return nil, fmt.Errorf("rank %d: exchange %d brought nothing from rank %d", n.rank, number, i)
 	}
 	return o.blocks, nil
@@ -142,8 +139,7 @@ func (n *Net) begin(what byte, b []byte) (uint32, *op, error) {
 	}
 	n.ops.current = true
 	if what == gathers {
-		o.blocks[n.rank] = append([]byte{}, b...)
-		o.got[n.rank] = true
+		o.blocks[n.rank], o.has = append([]byte{}, b...), append(o.has, uint32(n.rank))
 	}
 	for _, l := range n.links {
 		if l.left.Load() && n.inTree(l) && !o.complete(l, n) {
@@ -180,29 +176,25 @@ func (n *Net) pass(ctx context.Context, number uint32, o *op) error {
 	if err := n.await(ctx, o.full, number, o); err != nil {
 		return err
 	}
+	n.ops.mu.Lock()
+	parts := o.parts(number)
+	n.ops.mu.Unlock()
 	if n.up == nil {
-		for _, p := range o.parts(number, n.rank, allRanks(n.size)) {
-			for _, l := range n.down {
-				l.send(frameDown, p)
-			}
+		for _, p := range parts {
+			n.sendDown(p)
 		}
 		return nil
 	}
-	n.ops.mu.Lock()
-	below := o.has
-	n.ops.mu.Unlock()
-	for _, p := range o.parts(number, n.rank, append([]uint32{uint32(n.rank)}, below...)) {
-		n.up.send(frameUp, p)
+	for _, p := range parts {
+		n.up.send(framePart, p)
 	}
 	return n.await(ctx, o.done, number, o)
 }
 
-func allRanks(n int) []uint32 {
-	out := make([]uint32, n)
-	for i := range out {
-		out[i] = uint32(i)
+func (n *Net) sendDown(part []byte) {
+	for _, l := range n.down {
+		l.send(framePart, part)
 	}
-	return out
 }
 
 func (n *Net) await(ctx context.Context, c <-chan struct{}, number uint32, o *op) error {
@@ -242,21 +234,19 @@ func (n *Net) lacking(o *op) string {
 	return s
 }
 
-// parts encodes the blocks of some ranks, in parts of about partTarget.
-func (o *op) parts(number uint32, self int, ranks []uint32) [][]byte {
+// parts encodes what is here, in parts of about partTarget.
+func (o *op) parts(number uint32) [][]byte {
 	var out [][]byte
 	p := partHead(number, o.what)
-	if o.what == gathers {
-		for _, r := range ranks {
-			b := o.blocks[r]
-			if len(p) > partHeader && len(p)+8+len(b) > partTarget {
-				out = append(out, p)
-				p = partHead(number, o.what)
-			}
-			p = binary.BigEndian.AppendUint32(p, r)
-			p = binary.BigEndian.AppendUint32(p, uint32(len(b)))
-			p = append(p, b...)
+	for _, r := range o.has {
+		b := o.blocks[r]
+		if len(p) > partHeader && len(p)+8+len(b) > partTarget {
+			out = append(out, p)
+			p = partHead(number, o.what)
 		}
+		p = binary.BigEndian.AppendUint32(p, r)
+		p = binary.BigEndian.AppendUint32(p, uint32(len(b)))
+		p = append(p, b...)
 	}
 	p[5] = 1 // the last
 	return append(out, p)
@@ -266,19 +256,16 @@ func partHead(number uint32, what byte) []byte {
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 256), number), what, 0)
 }
 
-// part takes in a part of an exchange from a neighbour. It must come from
-// where such parts come from.
-func (n *Net) part(l *link, k meet.Kind, p []byte) error {
+// part takes in a part of an exchange from a neighbour in the tree.
+func (n *Net) part(l *link, p []byte) error {
 	if len(p) < partHeader {
 		return errors.New("it sent a part of an exchange that is cut off")
 	}
-	if above := l == n.up; above != (k == frameDown) {
-		return errors.New("it sent a part of an exchange against the tree")
+	if !n.inTree(l) {
+		return errors.New("it sent a part of an exchange, and is no neighbour in the tree")
 	}
-	if k == frameDown {
-		for _, c := range n.down {
-			c.send(frameDown, p)
-		}
+	if l == n.up {
+		n.sendDown(p)
 		if len(n.down) > 0 {
 			// The caller of AllGather owns what it gets, and p is still being sent.
 			p = bytes.Clone(p)
@@ -299,7 +286,7 @@ func (n *Net) part(l *link, k meet.Kind, p []byte) error {
 		n.fail(err)
 		return nil
 	}
-	if err := o.store(n, k, p[partHeader:]); err != nil {
+	if err := o.store(n, l, p[partHeader:]); err != nil {
 		return err
 	}
 	if last {
@@ -309,7 +296,7 @@ func (n *Net) part(l *link, k meet.Kind, p []byte) error {
 }
 
 // store takes the blocks out of a part. They stay where they are in p.
-func (o *op) store(n *Net, k meet.Kind, p []byte) error {
+func (o *op) store(n *Net, l *link, p []byte) error {
 	for len(p) > 0 {
 		if len(p) < 8 {
 			return errors.New("it sent a block that is cut off")
@@ -318,9 +305,9 @@ func (o *op) store(n *Net, k meet.Kind, p []byte) error {
 		if p = p[8:]; rank >= uint32(n.size) || uint64(length) > uint64(len(p)) || o.what != gathers {
 			return fmt.Errorf("it sent a block of rank %d with %d bytes", rank, length)
 		}
-		if !o.got[rank] {
-			o.blocks[rank], o.got[rank] = p[:length:length], true
-			if k == frameUp {
+		if o.blocks[rank] == nil {
+			o.blocks[rank] = p[:length:length]
+			if l != n.up {
 				o.has = append(o.has, rank)
 			}
 		}

@@ -226,8 +226,8 @@ func (n *Net) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
 		return nil
-	case frameUp, frameDown:
-		return n.part(l, k, p)
+	case framePart:
+		return n.part(l, p)
 	case frameDeath:
 		return n.heardOfDeath(l, p)
 	case frameReport:

@@ -60,18 +60,13 @@ const (
 	frameFailed                      // either: it failed: code 1, text
 	frameGo                          // root: all links of all ranks stand
 
-	// Between ranks.
+	// Between ranks. Those of a Crew say failed, too: number 4, why there is no answer.
 	frameBeat   // I am alive
-	frameUp     // part of an exchange, towards rank 0
-	frameDown   // part of an exchange, from rank 0
-	frameDeath  // rank 4, noticed by 4, after nanoseconds 8, what
+	framePart   // part of an exchange, towards rank 0 or from there; in a Crew: number 4, block
+	frameDeath  // rank 4, noticed by 4, after nanoseconds 8, what; in a Crew: nothing
 	frameReport // from 4, number 4, payload
 	frameLeave  // I close; nothing more comes
 	frameAbort  // I abort; 1 if because of a death that I have told before
-
-	// Of a Crew, besides beat, leave, death, which is empty, and failed: number 4, why
-	// an exchange has no answer.
-	framePart // number 4, a rank's part of an exchange, or rank 0's answer
 )
 
 const (
