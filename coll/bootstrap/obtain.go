@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ type search struct {
 	found chan ID // holds the first that comes
 
 	mu    sync.Mutex
-	asked []netip.Addr
+	asked []string // addresses
 	last  error
 }
 
@@ -54,7 +55,7 @@ func (s *share) obtain(ctx context.Context) (ID, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return ID{}, fmt.Errorf("%w: rank 0 answers on none of the ports %v at %s (last attempt: %v); set NCCL_COMM_ID=host:port",
-		context.Cause(ctx), s.ports, joinAddrs(q.asked), q.last)
+		context.Cause(ctx), s.ports, strings.Join(q.asked, ", "), q.last)
 }
 
 // host looks a name up until it is found, and asks there.
@@ -72,12 +73,10 @@ func (q *search) host(ctx context.Context, name string) {
 func (q *search) at(ctx context.Context, a netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, b := range q.asked {
-		if a == b {
-			return
-		}
+	if slices.Contains(q.asked, a.String()) {
+		return
 	}
-	q.asked = append(q.asked, a)
+	q.asked = append(q.asked, a.String())
 	for _, port := range q.s.ports {
 		q.wg.Go(func() {
 			q.again(ctx, func() error { return q.ask(ctx, netip.AddrPortFrom(a, port)) })
@@ -123,12 +122,4 @@ func (q *search) ask(ctx context.Context, a netip.AddrPort) error {
 	default: // another address was faster
 	}
 	return nil
-}
-
-func joinAddrs(list []netip.Addr) string {
-	var out []string
-	for _, a := range list {
-		out = append(out, a.String())
-	}
-	return strings.Join(out, ", ")
 }
