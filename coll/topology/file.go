@@ -118,20 +118,14 @@ func (s *System) check() error {
 // Load reads a topology in JSON or in NCCL's XML, whichever it finds.
 func Load(r io.Reader) (*System, error) {
 	b := bufio.NewReader(r)
-	for n := 1; n <= 4096; n++ {
-		head, err := b.Peek(n)
-		if err != nil {
-			break
-		}
-		switch c := head[n-1]; {
-		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
-		case c == '<':
-			return ReadXML(b)
-		case c == '{':
-			return ReadJSON(b)
-		default:
-			return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it begins with %q", c)
-		}
+	head, _ := b.Peek(b.Size()) // an error is that the file is shorter, or shows again
+	switch head = bytes.TrimLeft(head, " \t\r\n"); {
+	case len(head) == 0:
+		return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it is empty")
+	case head[0] == '<':
+		return ReadXML(b)
+	case head[0] == '{':
+		return ReadJSON(b)
 	}
-	return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it is empty")
+	return nil, fmt.Errorf("neither a topology in JSON nor one in NCCL's XML: it begins with %q", head[0])
 }

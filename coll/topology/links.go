@@ -55,9 +55,5 @@ func (s *System) orAll(gpus []int) []int {
 	if gpus != nil {
 		return gpus
 	}
-	all := make([]int, len(s.GPUs))
-	for i := range all {
-		all[i] = i
-	}
-	return all
+	return upTo(len(s.GPUs))
 }

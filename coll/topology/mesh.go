@@ -6,15 +6,26 @@ import "slices"
 type mesh struct {
 	n     int
 	free  [][]int // from i to j, one direction
+	next  [][]int // from each GPU, all in the order in which they are tried
 	steps int     // left to this search
 }
 
+// newMesh makes a mesh in which GPUs are tried in their own order.
 func newMesh(links [][]int) *mesh {
 	m := &mesh{n: len(links), steps: ringSteps}
 	for _, row := range links {
-		m.free = append(m.free, slices.Clone(row))
+		m.free, m.next = append(m.free, slices.Clone(row)), append(m.next, upTo(m.n))
 	}
 	return m
+}
+
+// upTo is 0, 1, … n-1.
+func upTo(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
 }
 
 // rings takes as many rings as it finds. First rings whose reverse is taken
@@ -44,7 +55,7 @@ func (m *mesh) rings(most int) [][]int {
 	}
 	for len(out) < most {
 		m.steps = ringSteps
-		r := m.cycle(nil, func([]int) bool { return true })
+		r := m.cycle(nil, anyRing)
 		if r == nil {
 			break
 		}
@@ -53,6 +64,8 @@ func (m *mesh) rings(most int) [][]int {
 	}
 	return out
 }
+
+func anyRing([]int) bool { return true }
 
 // degree is the number of links of the GPU that has the fewest.
 func (m *mesh) degree() int {
@@ -107,7 +120,8 @@ func (m *mesh) cycle(floor []int, accept func([]int) bool) []int {
 }
 
 // extend goes on with a path through used. atFloor says that the path is where
-// floor begins: there, lower numbers come before floor.
+// floor begins, in a mesh whose GPUs are tried in their own order: there, lower
+// numbers come before floor.
 func (m *mesh) extend(path []int, used []bool, atFloor bool, floor []int, accept func([]int) bool) []int {
 	if m.steps--; m.steps < 0 {
 		return nil
@@ -127,11 +141,11 @@ func (m *mesh) extend(path []int, used []bool, atFloor bool, floor []int, accept
 	if atFloor {
 		first = floor[len(path)]
 	}
-	for next := first; next < m.n; next++ {
+	for k, next := range m.next[at][first:] {
 		if m.free[at][next] <= 0 || used[next] {
 			continue
 		}
-		if ring := m.extend(append(path, next), used, atFloor && next == first, floor, accept); ring != nil {
+		if ring := m.extend(append(path, next), used, atFloor && k == 0, floor, accept); ring != nil {
 			return ring
 		}
 	}

@@ -8,10 +8,10 @@ import (
 // Nearest lists the NICs from the nearest to a GPU on: by the class of the
 // way over PCI, nvidia-smi's NODE before SYS, then by bandwidth.
 func (s *System) Nearest(gpu int) []int {
-	order := make([]int, len(s.NICs))
+	order := upTo(len(s.NICs))
 	paths := make([]Path, len(s.NICs))
-	for i := range s.NICs {
-		order[i], paths[i] = i, s.PCIPath(gpu, len(s.GPUs)+i)
+	for i := range paths {
+		paths[i] = s.PCIPath(gpu, len(s.GPUs)+i)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Or(distance(paths[a])-distance(paths[b]), cmp.Compare(paths[b].GBps, paths[a].GBps))

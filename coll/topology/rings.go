@@ -105,10 +105,7 @@ func vary(rings []Ring) []Ring {
 		}
 		return n
 	}
-	order := make([]int, len(rings))
-	for i := range order {
-		order[i] = i
-	}
+	order := upTo(len(rings))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(nth(a), nth(b)) })
 	var out []Ring
 	for _, r := range order {

@@ -28,14 +28,13 @@ func (s *System) bestRing(gpus []int) Ring {
 	slices.Sort(widths)
 	widths = slices.Compact(widths)
 	slices.Reverse(widths)
-	best := make([]int, len(order)) // that of the tree's order, if nothing else is found in time
-	for i := range best {
-		best[i] = i
-	}
+	best := upTo(len(order)) // that of the tree's order, if nothing else is found in time
 	// A ring that is wide enough for one width is so for the lower ones.
-	b := newBuilder(paths)
+	next := preferred(paths)
 	sort.Search(len(widths), func(i int) bool {
-		ring := b.ring(widths[i])
+		m := newMesh(wideEnough(paths, widths[i]))
+		m.next = next
+		ring := m.cycle(nil, anyRing)
 		if ring != nil {
 			best = ring
 		}
@@ -62,57 +61,28 @@ func (s *System) describe(order []int, paths [][]Path, ring []int) Ring {
 	return out
 }
 
-// A builder looks for a ring over paths of some width.
-type builder struct {
-	paths [][]Path
-	next  [][]int // from each GPU, those to go on to: NVLinks first, then near ones
-	least float64
-	steps int
-	used  []bool
-}
-
-func newBuilder(paths [][]Path) *builder {
-	b := &builder{paths: paths}
-	for at := range paths {
-		order := make([]int, len(paths))
-		for i := range order {
-			order[i] = i
-		}
+// preferred lists, for each GPU, those to go on to: over NVLinks first, then near ones.
+func preferred(paths [][]Path) (next [][]int) {
+	for _, row := range paths {
+		order := upTo(len(row))
 		slices.SortStableFunc(order, func(x, y int) int {
-			return cmp.Or(cmp.Compare(paths[at][x].Class, paths[at][y].Class), cmp.Compare(paths[at][y].GBps, paths[at][x].GBps))
+			return cmp.Or(cmp.Compare(row[x].Class, row[y].Class), cmp.Compare(row[y].GBps, row[x].GBps))
 		})
-		b.next = append(b.next, order)
+		next = append(next, order)
 	}
-	return b
+	return next
 }
 
-// ring is a ring whose paths are all that wide, or nil.
-func (b *builder) ring(least float64) []int {
-	b.least, b.steps, b.used = least, ringSteps, make([]bool, len(b.paths))
-	b.used[0] = true
-	return b.extend([]int{0})
-}
-
-func (b *builder) extend(path []int) []int {
-	if b.steps--; b.steps < 0 {
-		return nil
-	}
-	at := path[len(path)-1]
-	if len(path) == len(b.paths) {
-		if b.paths[at][path[0]].GBps >= b.least {
-			return path
+// wideEnough has a link for each path of some width.
+func wideEnough(paths [][]Path, least float64) (links [][]int) {
+	for _, row := range paths {
+		wide := make([]int, len(row))
+		for j, p := range row {
+			if p.GBps >= least {
+				wide[j] = 1
+			}
 		}
-		return nil
+		links = append(links, wide)
 	}
-	for _, next := range b.next[at] {
-		if b.used[next] || b.paths[at][next].GBps < b.least {
-			continue
-		}
-		b.used[next] = true
-		if ring := b.extend(append(path, next)); ring != nil {
-			return ring
-		}
-		b.used[next] = false
-	}
-	return nil
+	return links
 }

@@ -40,6 +40,10 @@ func ReadXML(r io.Reader) (*System, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
+	slices.SortStableFunc(x.nics, func(a, b devNIC) int { return cmp.Compare(a.dev, b.dev) })
+	for _, n := range x.nics {
+		x.sys.NICs = append(x.sys.NICs, n.NIC)
+	}
 	if err := x.sys.limit(); err != nil {
 		return nil, err
 	}
@@ -51,8 +55,14 @@ func ReadXML(r io.Reader) (*System, error) {
 type xmlReader struct {
 	sys  *System
 	seen map[sysfs.BusID]bool
-	dev  []int // NIC's dev attribute
+	nics []devNIC
 	err  error
+}
+
+// A devNIC is a NIC with its dev attribute.
+type devNIC struct {
+	NIC
+	dev int
 }
 
 func (x *xmlReader) fail(e *element, format string, a ...any) {
@@ -265,8 +275,7 @@ func (x *xmlReader) nic(e *element, p PCI, onPCI bool) {
 }
 
 func (x *xmlReader) addNIC(n NIC, dev int) {
-	x.sys.NICs = append(x.sys.NICs, n)
-	x.dev = append(x.dev, dev)
+	x.nics = append(x.nics, devNIC{n, dev})
 }
 
 // finish puts things in order and fills in what follows from the rest.
@@ -288,16 +297,6 @@ func (x *xmlReader) finish() {
 				l.To = s.endOf(l.Target)
 			}
 		}
-	}
-	order := make([]int, len(s.NICs))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x.dev[a], x.dev[b]) })
-	nics := s.NICs
-	s.NICs = nil
-	for _, i := range order {
-		s.NICs = append(s.NICs, nics[i])
 	}
 }
 
