@@ -64,7 +64,7 @@ func (r *reporter) comparison() string {
 	for _, rival := range r.world.Against {
 		name := rival.Engine
 		if v := rival.Version; v != r.world.Version {
-			name += fmt.Sprintf(" %d.%d.%d", v/10000, v/100%100, v%100)
+			name += " " + versionName(v)
 		}
 		names = append(names, name)
 	}
