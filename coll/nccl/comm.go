@@ -9,7 +9,6 @@ package nccl
 import "C"
 
 import (
-	"errors"
 	"sync/atomic"
 	"unsafe"
 )
@@ -40,27 +39,6 @@ func (l *Library) InitRank(n int, id UniqueID, rank int) (*Comm, error) {
 		return nil, err
 	}
 	return l.comm(h, n, rank), nil
-}
-
-// InitAll makes a communicator whose ranks are all in this process: rank i is
-// on devices[i].
-func (l *Library) InitAll(devices []int) ([]*Comm, error) {
-	n := len(devices)
-	if n == 0 {
-		return nil, errors.New("ncclCommInitAll: no devices")
-	}
-	h, d := make([]unsafe.Pointer, n), make([]C.int, n)
-	for i, x := range devices {
-		d[i] = C.int(x)
-	}
-	if err := l.check("ncclCommInitAll", C.nccl_init_all(l.c, &h[0], C.int(n), &d[0])); err != nil {
-		return nil, err
-	}
-	out := make([]*Comm, n)
-	for i := range out {
-		out[i] = l.comm(h[i], n, i)
-	}
-	return out, nil
 }
 
 func (l *Library) comm(h unsafe.Pointer, n, rank int) *Comm {

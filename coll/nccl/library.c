@@ -52,7 +52,6 @@ int nccl_init_rank(const struct nccl *l, void **comm, int ranks, const void *id,
   return l->CommInitRank(comm, ranks, by_value, rank);
 }
 
-int nccl_init_all(const struct nccl *l, void **comms, int n, const int *devices) { return l->CommInitAll(comms, n, devices); }
 
 int nccl_destroy(const struct nccl *l, void *comm) { return l->CommDestroy(comm); }
 

@@ -16,7 +16,6 @@ struct nccl_id {
   X(GetVersion, (int *))                                                                  \
   X(GetUniqueId, (struct nccl_id *))                                                      \
   X(CommInitRank, (void **, int, struct nccl_id, int))                                    \
-  X(CommInitAll, (void **, int, const int *))                                             \
   X(CommDestroy, (void *))                                                                \
   X(CommAbort, (void *))                                                                  \
   X(CommGetAsyncError, (void *, int *))                                                   \
@@ -59,7 +58,6 @@ struct nccl *nccl_open(const char *file, char **error);
 int nccl_get_version(const struct nccl *l, int *version);
 int nccl_unique_id(const struct nccl *l, void *id);
 int nccl_init_rank(const struct nccl *l, void **comm, int ranks, const void *id, int rank);
-int nccl_init_all(const struct nccl *l, void **comms, int n, const int *devices);
 int nccl_destroy(const struct nccl *l, void *comm);
 int nccl_abort(const struct nccl *l, void *comm);
 int nccl_async_error(const struct nccl *l, void *comm, int *result);

@@ -220,20 +220,6 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestInitAll(t *testing.T) {
-	l := modern(t)
-	cs, err := l.InitAll([]int{2, 0})
-	if err != nil || len(cs) != 2 || cs[1].Rank() != 1 || cs[1].Size() != 2 {
-		t.Fatalf("InitAll: %v, %v", cs, err)
-	}
-	if got := l.notes(); got != "all 2 0;" {
-		t.Errorf("the call was %s", got)
-	}
-	if _, err := l.InitAll(nil); err == nil {
-		t.Error("no devices were accepted")
-	}
-}
-
 // TestNoAllocation: an operation costs no memory of Go's.
 func TestNoAllocation(t *testing.T) {
 	l := modern(t)

@@ -51,15 +51,6 @@ int ncclCommInitRank(void **comm, int n, ncclUniqueId id, int rank) {
   return note("init %d of %d, %d %d;", rank, n, id.internal[1], id.internal[127]);
 }
 
-int ncclCommInitAll(void **comms, int n, const int *devices) {
-  note("all");
-  for (int i = 0; i < n; i++) {
-    comms[i] = (void *)(uintptr_t)(0x1000 + i);
-    note(" %d", devices[i]);
-  }
-  return note(";");
-}
-
 int ncclCommDestroy(void *c) { return note("destroy %p;", c); }
 int ncclCommAbort(void *c) { return note("abort %p;", c); }
 
