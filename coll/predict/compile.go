@@ -11,8 +11,6 @@ type compiler struct {
 	n        int32
 	period   int32
 	out, in  []int32 // ports, by rank
-	nicOut   []int32 // by rank; nil without a limit
-	nicIn    []int32
 	up, down []int32 // uplinks, by domain; nil with one domain
 	conns    map[connection]int32
 }
@@ -30,10 +28,6 @@ func compile(s *schedule.Schedule, t Topology, slots, period int) *machine {
 	for range period {
 		c.out = append(c.out, c.link(t.Port))
 		c.in = append(c.in, c.link(t.Port))
-		if t.NIC > 0 {
-			c.nicOut = append(c.nicOut, c.link(t.NIC))
-			c.nicIn = append(c.nicIn, c.link(t.NIC))
-		}
 	}
 	if t.domains() > 1 {
 		for range period / t.domain() {
@@ -54,18 +48,7 @@ func compile(s *schedule.Schedule, t Topology, slots, period int) *machine {
 }
 
 func (c *compiler) task(r int32, channel int, st schedule.Step) task {
-	o := task{recv: -1, blocks: float64(st.Data.N), fixed: c.t.Overhead.Seconds(), latency: c.t.Latency.Seconds()}
-	operands := 0
-	for _, there := range []bool{st.A.Buf != schedule.NoBuf, st.B.Buf != schedule.NoBuf, st.Recv >= 0} {
-		if there {
-			operands++
-		}
-	}
-	if operands > 1 {
-		o.perByte = c.t.Reduce.perByte()
-	} else if st.Dst.Buf != schedule.NoBuf && st.Dst != st.A {
-		o.perByte = c.t.Copy.perByte()
-	}
+	o := task{recv: -1, blocks: float64(st.Data.N), latency: c.t.Latency.Seconds()}
 	if st.Recv >= 0 {
 		o.recv = c.connect(st.Recv, r, channel, st.Multi)
 	}
@@ -92,9 +75,6 @@ func (c *compiler) send(o *task, from, to int32, channel int, multi bool) {
 		return
 	}
 	o.latency = c.t.UplinkLatency.Seconds()
-	if c.nicOut != nil {
-		o.links = append(o.links, c.nicOut[from%c.period], c.nicIn[to%c.period])
-	}
 	o.links = append(o.links, c.up[from%c.period/size], c.down[to%c.period/size])
 }
 
@@ -148,15 +128,10 @@ func rotated(a, b schedule.Program, d, n int32) bool {
 		}
 		for j, x := range l.Steps {
 			y := b.Lanes[i].Steps[j]
-			if move(x.Recv) != y.Recv || move(x.Send) != y.Send || x.Multi != y.Multi || x.Data.N != y.Data.N || kind(x) != kind(y) {
+			if move(x.Recv) != y.Recv || move(x.Send) != y.Send || x.Multi != y.Multi || x.Data.N != y.Data.N {
 				return false
 			}
 		}
 	}
 	return true
-}
-
-// kind tells which work a step is, of op's kinds.
-func kind(s schedule.Step) [4]bool {
-	return [4]bool{s.A.Buf != schedule.NoBuf, s.B.Buf != schedule.NoBuf, s.Dst.Buf != schedule.NoBuf, s.Dst == s.A}
 }

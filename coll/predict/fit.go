@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/stat"
 )
 
 // A Comparison holds a published table against the model.
@@ -31,23 +32,18 @@ func (c Compared) Error() float64 { return c.Time.Seconds()/c.Published.Seconds(
 
 // Median and Max are of the absolute errors.
 func (c Comparison) Median() float64 {
-	e := c.errors()
-	if n := len(e); n%2 == 0 {
-		return (e[n/2-1] + e[n/2]) / 2
-	}
-	return e[len(e)/2]
+	return stat.Median(c.errors())
 }
 
 // Max is the largest absolute error.
 func (c Comparison) Max() float64 { return slices.Max(c.errors()) }
 
-// errors are absolute, sorted.
+// errors are absolute.
 func (c Comparison) errors() []float64 {
 	var e []float64
 	for _, r := range c.Rows {
 		e = append(e, math.Abs(r.Error()))
 	}
-	slices.Sort(e)
 	return e
 }
 

@@ -42,15 +42,12 @@ type task struct {
 	sends   []int32 // connections to put one message into
 	links   []int32 // that the message passes, the sender's own first, or that the work occupies
 	blocks  float64 // its size in blocks
-	fixed   float64 // seconds of work before
-	perByte float64 // and more of it for each byte
 	latency float64 // from the end of sending to arrival
 }
 
 type lane struct {
 	ops     []task
 	win, pc int
-	worked  bool // the work before the transfer is done
 	end     float64
 }
 
@@ -116,7 +113,7 @@ func (m *machine) reset(wins int, bytes func(window int) float64) {
 	}
 	for i := range m.lanes {
 		l := &m.lanes[i]
-		l.win, l.pc, l.worked, l.end = 0, 0, false, 0
+		l.win, l.pc, l.end = 0, 0, 0
 		if len(l.ops) > 0 && wins > 0 {
 			m.queue.push(event{0, int32(i)})
 		}
@@ -128,24 +125,17 @@ func (m *machine) reset(wins int, bytes func(window int) float64) {
 func (m *machine) step(i int32, now float64) {
 	l := &m.lanes[i]
 	o := &l.ops[l.pc]
-	if !l.worked {
-		if at, ok := m.ready(o, i, now); !ok {
-			return
-		} else if at > now {
-			m.push(i, at)
-			return
-		}
-		l.worked = true
-		if work := o.fixed + o.perByte*o.blocks*m.bytes(l.win); work > 0 {
-			m.push(i, now+work)
-			return
-		}
+	if at, ok := m.ready(o, i, now); !ok {
+		return
+	} else if at > now {
+		m.push(i, at)
+		return
 	}
 	end := m.send(o, m.bytes(l.win)*o.blocks, now)
 	if o.recv >= 0 {
 		m.release(&m.conns[o.recv], end)
 	}
-	l.end, l.worked = end, false
+	l.end = end
 	if l.pc++; l.pc == len(l.ops) {
 		l.pc = 0
 		m.ends[l.win] = max(m.ends[l.win], end)

@@ -17,13 +17,8 @@ type Topology struct {
 
 	Port          BytesPerSec   // a rank's injection and ejection rate
 	Latency       time.Duration // of a message within a domain, beside its transfer
-	NIC           BytesPerSec   // a rank's rate into the network; 0: only the uplink limits
 	Uplink        BytesPerSec   // a domain's rate into the network, all its NICs together
 	UplinkLatency time.Duration // of a message between domains
-
-	Overhead time.Duration // a rank's work on each step, in which it does nothing else
-	Reduce   BytesPerSec   // a rank's rate of combining two operands; 0: it costs nothing beside the transfer
-	Copy     BytesPerSec   // a rank's rate of storing what it received; 0: likewise
 }
 
 func (t Topology) validate() error {
@@ -36,8 +31,8 @@ func (t Topology) validate() error {
 		return fmt.Errorf("topology: a port of %g bytes/s; want more than 0", float64(t.Port))
 	case t.domains() > 1 && t.Uplink <= 0:
 		return fmt.Errorf("topology: %d domains without an uplink rate", t.domains())
-	case t.NIC < 0 || t.Reduce < 0 || t.Copy < 0 || t.Latency < 0 || t.UplinkLatency < 0 || t.Overhead < 0:
-		return fmt.Errorf("topology: a rate or latency is negative")
+	case t.Latency < 0 || t.UplinkLatency < 0:
+		return fmt.Errorf("topology: a latency is negative")
 	}
 	return nil
 }
