@@ -46,25 +46,23 @@ func number(s string, lo, hi int64) (int64, error) {
 	return n, nil
 }
 
-func integer(lo, hi int, field func(*Knobs) *int) kind {
-	return kind{fmt.Sprintf("%d to %d", lo, hi), func(k *Knobs, s string) error {
+// within reads a number into a field, if it lies between two.
+func within[T int | int64](values string, lo, hi T, field func(*Knobs) *T) kind {
+	return kind{values, func(k *Knobs, s string) error {
 		n, err := number(s, int64(lo), int64(hi))
 		if err == nil {
-			*field(k) = int(n)
+			*field(k) = T(n)
 		}
 		return err
 	}}
 }
 
+func integer(lo, hi int, field func(*Knobs) *int) kind {
+	return within(fmt.Sprintf("%d to %d", lo, hi), lo, hi, field)
+}
+
 func bytes(lo, hi int64, field func(*Knobs) *int64) kind {
-	values := fmt.Sprintf("bytes without a unit, %d or more", lo)
-	return kind{values, func(k *Knobs, s string) error {
-		n, err := number(s, lo, hi)
-		if err == nil {
-			*field(k) = n
-		}
-		return err
-	}}
+	return within(fmt.Sprintf("bytes without a unit, %d or more", lo), lo, hi, field)
 }
 
 func flag(field func(*Knobs) *bool) kind {

@@ -83,7 +83,7 @@ func (w *worker) closeGraph(o *operation, g Graph, err error) error {
 // launchOnce runs the operation once, by the way that is measured.
 func (o *operation) launchOnce() (err error) {
 	if o.graph == 0 {
-		return o.once(0)
+		return o.once()
 	}
 	g, err := o.w.capture(o, 1, 1)
 	if err != nil {

@@ -70,8 +70,8 @@ func (o *operation) wait() error {
 }
 
 // once runs the operation, and waits for it.
-func (o *operation) once(offset int64) error {
-	if err := o.issue(offset); err != nil {
+func (o *operation) once() error {
+	if err := o.issue(0); err != nil {
 		return err
 	}
 	o.note()
@@ -110,7 +110,7 @@ func (w *worker) placement(ctx context.Context, o *operation, iters int) (measur
 		}
 	}
 	for range o.lead() {
-		if err := o.once(0); err != nil {
+		if err := o.once(); err != nil {
 			return measure{}, err
 		}
 	}

@@ -127,7 +127,7 @@ func (w *worker) average(ctx context.Context, size int64, times int) (mean, erro
 	cfg := &w.cfg
 	o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, !w.c.aliased())
 	for range max(1, cfg.Warmup) {
-		if err := o.once(0); err != nil {
+		if err := o.once(); err != nil {
 			return mean{}, err
 		}
 	}

@@ -165,7 +165,7 @@ func (w *worker) enough(ctx context.Context, trials []*trial) (int, error) {
 	most := 0
 	for i, t := range trials {
 		w.buffers = w.kinds[t.kind]
-		if err := t.o.once(0); err != nil {
+		if err := t.o.once(); err != nil {
 			return 0, err
 		}
 		if i >= len(w.entrants) {
@@ -189,7 +189,7 @@ func (w *worker) warm(t *trial, iters int) (err error) {
 	w.buffers = w.kinds[t.kind]
 	t.measure = measure{waited: -1, wrong: -1}
 	for range w.cfg.Warmup {
-		if err := t.o.once(0); err != nil {
+		if err := t.o.once(); err != nil {
 			return err
 		}
 	}

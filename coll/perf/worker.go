@@ -252,7 +252,7 @@ func (w *worker) warmUp(k combination) error {
 	for size := max(1, w.cfg.MinBytes); size <= w.maxBytes(); size *= 2 {
 		o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, false)
 		for range w.cfg.Warmup {
-			if err := o.once(0); err != nil {
+			if err := o.once(); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ func oneShotAllReduce(s *Schedule, o Options) error {
 		steps = append(steps, do(b).load(in(0)).send(Everyone))
 		// The partial result waits in scratch memory, because in place the own
 		// input must live until it is this rank's turn.
-		steps = append(steps, firstTwo(rank, n)...)
+		steps = append(steps, firstTwo(rank)...)
 		for r := 2; r < n; r++ {
 			step := do(b).load(scratch(0)).store(scratch(0))
 			if r == rank {
@@ -33,7 +33,7 @@ func oneShotAllReduce(s *Schedule, o Options) error {
 }
 
 // firstTwo reduces the contributions of ranks 0 and 1 into scratch memory.
-func firstTwo(rank, n int) []Step {
+func firstTwo(rank int) []Step {
 	step := do(block(0)).store(scratch(0))
 	switch rank {
 	case 0:

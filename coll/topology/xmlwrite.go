@@ -134,11 +134,11 @@ func (x *xmlWriter) below(numa int, above []sysfs.BusID) {
 }
 
 func pciAttrs(p PCI) []string {
-	hex := func(v uint64, digits int) string {
+	hex := func(v uint16) string {
 		if v == 0 {
 			return ""
 		}
-		return fmt.Sprintf("0x%0*x", digits, v)
+		return fmt.Sprintf("0x%04x", v)
 	}
 	speed := ""
 	if p.Link.GTs > 0 {
@@ -149,9 +149,9 @@ func pciAttrs(p PCI) []string {
 		speed += " GT/s PCIe"
 	}
 	attrs := []string{
-		"busid", p.BusID.String(), "class", fmt.Sprintf("0x%06x", p.Class), "vendor", hex(uint64(p.Vendor), 4),
-		"device", hex(uint64(p.Device), 4), "subsystem_vendor", hex(uint64(p.SubVendor), 4),
-		"subsystem_device", hex(uint64(p.SubDevice), 4), "link_speed", speed, "link_width", strconv.Itoa(p.Link.Width),
+		"busid", p.BusID.String(), "class", fmt.Sprintf("0x%06x", p.Class), "vendor", hex(p.Vendor),
+		"device", hex(p.Device), "subsystem_vendor", hex(p.SubVendor),
+		"subsystem_device", hex(p.SubDevice), "link_speed", speed, "link_width", strconv.Itoa(p.Link.Width),
 	}
 	if len(p.Switches) == 0 {
 		attrs = append(attrs, "host_bridge", p.HostBridge)

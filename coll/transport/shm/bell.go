@@ -17,7 +17,8 @@ import (
 // calls Sleep if there is not: whoever changes something after Arm rings.
 type Bell struct{ asleep uint32 }
 
-func (b *Bell) ring() {
+// Ring wakes the owner, if it sleeps.
+func (b *Bell) Ring() {
 	if atomic.LoadUint32(&b.asleep) != 0 && atomic.CompareAndSwapUint32(&b.asleep, 1, 0) {
 		futex(&b.asleep, futexWake, 1, nil)
 	}
@@ -35,9 +36,6 @@ func (b *Bell) Sleep(d time.Duration) {
 	futex(&b.asleep, futexWait, 1, &ts)
 	b.Disarm()
 }
-
-// Ring wakes the owner from outside of any connection.
-func (b *Bell) Ring() { b.ring() }
 
 // From the kernel's futex.h. Not the private variants: the word is shared
 // between processes.

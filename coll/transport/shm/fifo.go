@@ -174,7 +174,7 @@ func (t *tx) publish() {
 	t.next++
 	atomic.StoreUint64(t.cur.number(), t.next)
 	for _, b := range t.bells {
-		b.ring()
+		b.Ring()
 	}
 	// The reader has the lines of the next entry since it last read them.
 	// Fetching them now, while this rank waits for something else, takes that
@@ -280,7 +280,7 @@ func (r *rx) Release() bool {
 	}
 	tail := atomic.AddUint64(r.tail, r.next-r.told)
 	r.told = r.next
-	r.bell.ring()
+	r.bell.Ring()
 	if direct && tail&revoked != 0 {
 		r.miss()
 		r.next-- // Peek comes no further
