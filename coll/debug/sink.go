@@ -96,23 +96,5 @@ func (s *sink) close() error {
 
 // expand fills in a file name as NCCL does: %h, %p and %%; any other % stays.
 func expand(name, host string, pid int) string {
-	var b strings.Builder
-	for i := 0; i < len(name); i++ {
-		if name[i] != '%' || i+1 == len(name) {
-			b.WriteByte(name[i])
-			continue
-		}
-		i++
-		switch name[i] {
-		case 'h':
-			b.WriteString(host)
-		case 'p':
-			b.WriteString(strconv.Itoa(pid))
-		case '%':
-			b.WriteByte('%')
-		default:
-			b.WriteString(name[i-1 : i+1])
-		}
-	}
-	return b.String()
+	return strings.NewReplacer("%h", host, "%p", strconv.Itoa(pid), "%%", "%").Replace(name)
 }

@@ -86,12 +86,7 @@ func oneShotAllGather(s *Schedule, o Options) error {
 	n := o.Ranks
 	s.lanes(func(rank, _ int) ([][]Step, int) {
 		give := []Step{do(block(rank)).load(in(0)).store(out(rank)).send(Everyone)}
-		var take []Step
-		for k := 1; k < n; k++ {
-			from := mod(rank-k, n)
-			take = append(take, do(block(from)).recvMulti(int32(from)).store(out(from)))
-		}
-		return [][]Step{give, take}, 0
+		return [][]Step{give, takeAll(rank, n)}, 0
 	})
 	return nil
 }
