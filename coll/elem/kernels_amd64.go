@@ -2,338 +2,211 @@
 
 package elem
 
-// avxSumInt8: dst[i] = a[i] sum b[i].
+// What the assembly does for each i, in elements of the type that a name ends in:
 //
+//	avxSum …     dst[i] = a[i] + b[i], and so on for Prod, Max, Min
+//	avxSumNT …   the same, with stores that pass the caches by
+//	avxScale …   dst[i] = a[i] * scale
+//	avxScaled …  dst[i] = a[i] + b[i]*scale
+
 //go:noescape
 func avxSumInt8(dst, a, b []byte)
 
-// avxProdInt8: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdInt8(dst, a, b []byte)
 
-// avxMaxInt8: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxInt8(dst, a, b []byte)
 
-// avxMinInt8: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinInt8(dst, a, b []byte)
 
-// avxSumNTInt8: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTInt8(dst, a, b []byte)
 
-// avxScaleInt8: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleInt8(dst, a []byte, scale uint64)
 
-// avxScaledInt8: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledInt8(dst, a, b []byte, scale uint64)
 
-// avxMaxUint8: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxUint8(dst, a, b []byte)
 
-// avxMinUint8: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinUint8(dst, a, b []byte)
 
-// avxSumInt32: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumInt32(dst, a, b []byte)
 
-// avxProdInt32: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdInt32(dst, a, b []byte)
 
-// avxMaxInt32: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxInt32(dst, a, b []byte)
 
-// avxMinInt32: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinInt32(dst, a, b []byte)
 
-// avxSumNTInt32: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTInt32(dst, a, b []byte)
 
-// avxScaleInt32: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleInt32(dst, a []byte, scale uint64)
 
-// avxScaledInt32: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledInt32(dst, a, b []byte, scale uint64)
 
-// avxMaxUint32: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxUint32(dst, a, b []byte)
 
-// avxMinUint32: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinUint32(dst, a, b []byte)
 
-// avxSumInt64: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumInt64(dst, a, b []byte)
 
-// avxProdInt64: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdInt64(dst, a, b []byte)
 
-// avxMaxInt64: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxInt64(dst, a, b []byte)
 
-// avxMinInt64: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinInt64(dst, a, b []byte)
 
-// avxSumNTInt64: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTInt64(dst, a, b []byte)
 
-// avxScaleInt64: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleInt64(dst, a []byte, scale uint64)
 
-// avxScaledInt64: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledInt64(dst, a, b []byte, scale uint64)
 
-// avxMaxUint64: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxUint64(dst, a, b []byte)
 
-// avxMinUint64: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinUint64(dst, a, b []byte)
 
-// avxSumFloat16: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumFloat16(dst, a, b []byte)
 
-// avxProdFloat16: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdFloat16(dst, a, b []byte)
 
-// avxMaxFloat16: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxFloat16(dst, a, b []byte)
 
-// avxMinFloat16: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinFloat16(dst, a, b []byte)
 
-// avxSumNTFloat16: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTFloat16(dst, a, b []byte)
 
-// avxScaleFloat16: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleFloat16(dst, a []byte, scale uint64)
 
-// avxScaledFloat16: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledFloat16(dst, a, b []byte, scale uint64)
 
-// avxSumFloat32: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumFloat32(dst, a, b []byte)
 
-// avxProdFloat32: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdFloat32(dst, a, b []byte)
 
-// avxMaxFloat32: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxFloat32(dst, a, b []byte)
 
-// avxMinFloat32: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinFloat32(dst, a, b []byte)
 
-// avxSumNTFloat32: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTFloat32(dst, a, b []byte)
 
-// avxScaleFloat32: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleFloat32(dst, a []byte, scale uint64)
 
-// avxScaledFloat32: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledFloat32(dst, a, b []byte, scale uint64)
 
-// avxSumFloat64: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumFloat64(dst, a, b []byte)
 
-// avxProdFloat64: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdFloat64(dst, a, b []byte)
 
-// avxMaxFloat64: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxFloat64(dst, a, b []byte)
 
-// avxMinFloat64: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinFloat64(dst, a, b []byte)
 
-// avxSumNTFloat64: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTFloat64(dst, a, b []byte)
 
-// avxScaleFloat64: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleFloat64(dst, a []byte, scale uint64)
 
-// avxScaledFloat64: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledFloat64(dst, a, b []byte, scale uint64)
 
-// avxSumBFloat16: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumBFloat16(dst, a, b []byte)
 
-// avxProdBFloat16: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdBFloat16(dst, a, b []byte)
 
-// avxMaxBFloat16: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxBFloat16(dst, a, b []byte)
 
-// avxMinBFloat16: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinBFloat16(dst, a, b []byte)
 
-// avxSumNTBFloat16: dst[i] = a[i] + b[i], past the caches.
-//
 //go:noescape
 func avxSumNTBFloat16(dst, a, b []byte)
 
-// avxScaleBFloat16: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleBFloat16(dst, a []byte, scale uint64)
 
-// avxScaledBFloat16: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledBFloat16(dst, a, b []byte, scale uint64)
 
-// avxSumFloat8E4M3: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumFloat8E4M3(dst, a, b []byte)
 
-// avxProdFloat8E4M3: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdFloat8E4M3(dst, a, b []byte)
 
-// avxMaxFloat8E4M3: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxFloat8E4M3(dst, a, b []byte)
 
-// avxMinFloat8E4M3: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinFloat8E4M3(dst, a, b []byte)
 
-// avxScaleFloat8E4M3: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleFloat8E4M3(dst, a []byte, scale uint64)
 
-// avxScaledFloat8E4M3: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledFloat8E4M3(dst, a, b []byte, scale uint64)
 
-// avxSumFloat8E5M2: dst[i] = a[i] sum b[i].
-//
 //go:noescape
 func avxSumFloat8E5M2(dst, a, b []byte)
 
-// avxProdFloat8E5M2: dst[i] = a[i] prod b[i].
-//
 //go:noescape
 func avxProdFloat8E5M2(dst, a, b []byte)
 
-// avxMaxFloat8E5M2: dst[i] = a[i] max b[i].
-//
 //go:noescape
 func avxMaxFloat8E5M2(dst, a, b []byte)
 
-// avxMinFloat8E5M2: dst[i] = a[i] min b[i].
-//
 //go:noescape
 func avxMinFloat8E5M2(dst, a, b []byte)
 
-// avxScaleFloat8E5M2: dst[i] = a[i] * scale.
-//
 //go:noescape
 func avxScaleFloat8E5M2(dst, a []byte, scale uint64)
 
-// avxScaledFloat8E5M2: dst[i] = a[i] + b[i]*scale.
-//
 //go:noescape
 func avxScaledFloat8E5M2(dst, a, b []byte, scale uint64)
 

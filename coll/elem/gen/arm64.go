@@ -203,7 +203,7 @@ func neonFiles() map[string]string {
 	var decls, rows strings.Builder
 	for _, k := range neonKernels() {
 		k.write(a)
-		fmt.Fprintf(&decls, "\n//go:noescape\nfunc neon%s%s(dst, a, b []byte)\n", k.op, k.name)
+		declare(&decls, "neon"+k.op+k.name, "dst, a, b []byte")
 	}
 	for _, ty := range types() {
 		for _, k := range neonKernels() {

@@ -42,13 +42,13 @@ func files() map[string]string {
 			}
 			name := "avx" + op + ty.name
 			a.elementwise(name, ty, walk{inputs: 2}, ty.body[i])
-			t.declare(name, "dst, a, b []byte", "dst[i] = a[i] "+strings.ToLower(op)+" b[i]")
+			t.declare(name, "dst, a, b []byte")
 			t.reduce(ty, op, name)
 		}
 		if ty.streams() {
 			name, as := "avxSumNT"+ty.name, "avxSum"+ty.name
 			a.streamed(name, as, ty, ty.body[0])
-			t.declare(name, "dst, a, b []byte", "dst[i] = a[i] + b[i], past the caches")
+			t.declare(name, "dst, a, b []byte")
 			fmt.Fprintf(&t.streams, "\t%s: %s,\n", ty.name, name)
 		} else if as := ty.sameAs[0]; as != "" {
 			fmt.Fprintf(&t.streams, "\t%s: %s,\n", ty.name, strings.Replace(as, "Sum", "SumNT", 1))
@@ -57,8 +57,8 @@ func files() map[string]string {
 			t.scale(ty, ty.name)
 			a.elementwise("avxScale"+ty.name, ty, walk{inputs: 1, pattern: true}, ty.scaleBody())
 			a.elementwise("avxScaled"+ty.name, ty, walk{inputs: 2, pattern: true}, ty.scaledBody())
-			t.declare("avxScale"+ty.name, "dst, a []byte, scale uint64", "dst[i] = a[i] * scale")
-			t.declare("avxScaled"+ty.name, "dst, a, b []byte, scale uint64", "dst[i] = a[i] + b[i]*scale")
+			t.declare("avxScale"+ty.name, "dst, a []byte, scale uint64")
+			t.declare("avxScaled"+ty.name, "dst, a, b []byte, scale uint64")
 		} else {
 			t.scale(ty, ty.scaleAs)
 		}
@@ -69,14 +69,27 @@ func files() map[string]string {
 	return m
 }
 
+// meaning is what the functions for amd64 do.
+const meaning = `
+// What the assembly does for each i, in elements of the type that a name ends in:
+//
+//	avxSum …     dst[i] = a[i] + b[i], and so on for Prod, Max, Min
+//	avxSumNT …   the same, with stores that pass the caches by
+//	avxScale …   dst[i] = a[i] * scale
+//	avxScaled …  dst[i] = a[i] + b[i]*scale
+`
+
 // table collects the Go side: declarations of the assembly and the tables
 // that find it.
 type table struct {
 	decls, reduces, streams, scales, scaleds strings.Builder
 }
 
-func (t *table) declare(name, args, doc string) {
-	fmt.Fprintf(&t.decls, "\n// %s: %s.\n//\n//go:noescape\nfunc %s(%s)\n", name, doc, name, args)
+func (t *table) declare(name, args string) { declare(&t.decls, name, args) }
+
+// declare writes the declaration of a function in assembly.
+func declare(b *strings.Builder, name, args string) {
+	fmt.Fprintf(b, "\n//go:noescape\nfunc %s(%s)\n", name, args)
 }
 
 func (t *table) reduce(ty elemType, op, name string) {
@@ -92,6 +105,7 @@ func (t *table) scale(ty elemType, as string) {
 func (t *table) text() string {
 	var b strings.Builder
 	b.WriteString(header + "\npackage elem\n")
+	b.WriteString(meaning)
 	b.WriteString(t.decls.String())
 	fmt.Fprintf(&b, "\nvar avxReduce = [numTypes][numOps]Kernel{\n%s}\n", mergeRows(t.reduces.String()))
 	fmt.Fprintf(&b, "\n// Sums only, of what memory and not arithmetic limits.\nvar avxSumNT = [numTypes]Kernel{\n%s}\n", t.streams.String())
