@@ -38,7 +38,7 @@ func BenchmarkReduce(b *testing.B) {
 
 func BenchmarkPortable(b *testing.B) {
 	for _, ty := range []Type{Float32, BFloat16, Float16, Int8, Float8E4M3} {
-		bench(b, fmt.Sprintf("type=%v", ty), portableReduce[ty][Sum])
+		bench(b, fmt.Sprintf("type=%v", ty), portable[ty].reduce[Sum])
 	}
 }
 

@@ -10,14 +10,17 @@ package elem
 // most a megabyte keep the garbage collector from waiting.
 type Kernel func(dst, a, b []byte)
 
-// The loops in use: the portable ones, until an init finds that the processor
-// has better.
-var (
-	reduces = portableReduce
-	scales  = portableScale
-	scaleds = portableScaled
-	streams [numTypes]Kernel // sums that pass the caches by; nil where there is none
-)
+// loops are those of one type.
+type loops struct {
+	reduce [numOps]Kernel
+	stream Kernel // a sum that passes the caches by; nil where there is none
+	scale  func(dst, a []byte, scale uint64)
+	scaled func(dst, a, b []byte, scale uint64)
+}
+
+// used are the loops in use: the portable ones, until an init finds that the
+// processor has better.
+var used = portable
 
 // KernelOf looks up the loop for a type and a reduction, so that an operation
 // does it once. Avg gives Sum's loop: scaling and dividing are the caller's
@@ -26,7 +29,7 @@ func KernelOf(t Type, op Op) Kernel {
 	if !t.Valid() || !op.Valid() {
 		panic("elem: no reduction " + op.String() + " of " + t.String())
 	}
-	return reduces[t][op]
+	return used[t].reduce[op]
 }
 
 // KernelNT is KernelOf for results that are not read soon and are part of more
@@ -37,8 +40,8 @@ func KernelOf(t Type, op Op) Kernel {
 // help: for what is no sum, 8-bit floats, and in place.
 func KernelNT(t Type, op Op) Kernel {
 	k := KernelOf(t, op)
-	if (op == Sum || op == Avg) && streams[t] != nil {
-		return streams[t]
+	if s := used[t].stream; (op == Sum || op == Avg) && s != nil {
+		return s
 	}
 	return k
 }
@@ -63,11 +66,13 @@ func Reduce(t Type, op Op, dst, a, b []byte) { KernelOf(t, op)(dst, a, b) }
 // in NCCL scale is converted to t first, and the product is rounded to t
 // before it is added (no fused multiply-add). For integers scale is truncated,
 // and cut off at the type's limits. dst may be a or b; Kernel's rules apply.
-func ReduceScaled(t Type, dst, a, b []byte, scale float64) { scaleds[t](dst, a, b, repeat(t, scale)) }
+func ReduceScaled(t Type, dst, a, b []byte, scale float64) {
+	used[t].scaled(dst, a, b, repeat(t, scale))
+}
 
 // Scale computes dst[i] = src[i]*scale, with ReduceScaled's conversions; dst
 // may be src.
-func Scale(t Type, dst, src []byte, scale float64) { scales[t](dst, src, repeat(t, scale)) }
+func Scale(t Type, dst, src []byte, scale float64) { used[t].scale(dst, src, repeat(t, scale)) }
 
 // badLength is also where the assembly goes.
 func badLength() {

@@ -17,10 +17,9 @@ var haveAVX = cpu.X86.HasAVX2 && haveF16C()
 func haveF16C() bool
 
 func useAVX() {
-	reduces, scales, scaleds = avxReduce, avxScale, avxScaled
-	streams, copyNT = avxSumNT, avxCopy
+	used, copyNT = avx, avxCopy
 	for t := range numTypes {
-		reduces[t][Avg] = reduces[t][Sum]
+		used[t].reduce[Avg] = used[t].reduce[Sum]
 	}
 }
 

@@ -5,11 +5,11 @@ func init() {
 	for t, row := range neonReduce {
 		for op, k := range row {
 			if k != nil {
-				reduces[t][op] = k
+				used[t].reduce[op] = k
 			}
 		}
 		if row[Sum] != nil {
-			reduces[t][Avg] = row[Sum]
+			used[t].reduce[Avg] = row[Sum]
 		}
 	}
 }

@@ -8,34 +8,29 @@ import (
 	"testing"
 )
 
-// loops is a set of the package's loops; implementations are all that this
-// machine can run.
-type loops struct {
-	name    string
-	reduces [numTypes][numOps]Kernel
-	scales  [numTypes]scaleFunc
-	scaleds [numTypes]scaledFunc
+// A set is the package's loops; implementations are all that this machine can
+// run.
+type set struct {
+	name  string
+	loops [numTypes]loops
 }
 
-func implementations() []loops {
-	return []loops{
-		{"portable", portableReduce, portableScale, portableScaled},
-		{"used", reduces, scales, scaleds},
-	}
+func implementations() []set {
+	return []set{{"portable", portable}, {"used", used}}
 }
 
 // use makes them those of the package, until the result is called.
-func (l loops) use() (restore func()) {
-	before := implementations()[1]
-	reduces, scales, scaleds = l.reduces, l.scales, l.scaleds
-	return func() { reduces, scales, scaleds = before.reduces, before.scales, before.scaleds }
+func (l set) use() (restore func()) {
+	before := used
+	used = l.loops
+	return func() { used = before }
 }
 
 // distinctOps leaves out Avg, which is Sum here (TestSpecial has a case).
 var distinctOps = []Op{Sum, Prod, Max, Min}
 
 // each runs f for every implementation and type.
-func each(t *testing.T, f func(t *testing.T, r *rand.Rand, l loops, ty Type)) {
+func each(t *testing.T, f func(t *testing.T, r *rand.Rand, l set, ty Type)) {
 	for _, l := range implementations() {
 		for _, ty := range Types {
 			t.Run(fmt.Sprintf("%s/%v", l.name, ty), func(t *testing.T) {
@@ -100,7 +95,7 @@ func elements(ty Type) (n []int) {
 }
 
 func TestReduce(t *testing.T) {
-	each(t, func(t *testing.T, r *rand.Rand, l loops, ty Type) {
+	each(t, func(t *testing.T, r *rand.Rand, l set, ty Type) {
 		for _, op := range distinctOps {
 			for _, n := range elements(ty) {
 				size := n * ty.Size()
@@ -110,20 +105,20 @@ func TestReduce(t *testing.T) {
 				a, b := clone(x.b), clone(y.b)
 				what := fmt.Sprintf("%v of %d", op, n)
 				want := func(i int) uint64 { return reduceRef(ty, op, get(ty, a, i), get(ty, b, i)) }
-				l.reduces[ty][op](dst.b, x.b, y.b)
+				l.loops[ty].reduce[op](dst.b, x.b, y.b)
 				check(t, what, ty, dst.b, want)
 				dst.check(t)
 				expect := clone(dst.b)
-				l.reduces[ty][op](x.b, x.b, y.b)
+				l.loops[ty].reduce[op](x.b, x.b, y.b)
 				if !bytes.Equal(x.b, expect) {
 					t.Fatalf("%s: dst = a differs from dst apart", what)
 				}
 				copy(x.b, a)
-				l.reduces[ty][op](y.b, x.b, y.b)
+				l.loops[ty].reduce[op](y.b, x.b, y.b)
 				if !bytes.Equal(y.b, expect) {
 					t.Fatalf("%s: dst = b differs from dst apart", what)
 				}
-				l.reduces[ty][op](x.b, x.b, x.b)
+				l.loops[ty].reduce[op](x.b, x.b, x.b)
 				check(t, what+", all one", ty, x.b, func(i int) uint64 { return reduceRef(ty, op, get(ty, a, i), get(ty, a, i)) })
 				x.check(t)
 				y.check(t)
@@ -170,12 +165,12 @@ func TestReducePairs(t *testing.T) {
 	for i := range a {
 		a[i], b[i] = byte(i>>8), byte(i)
 	}
-	each(t, func(t *testing.T, _ *rand.Rand, l loops, ty Type) {
+	each(t, func(t *testing.T, _ *rand.Rand, l set, ty Type) {
 		if ty.Size() != 1 {
 			return
 		}
 		for _, op := range distinctOps {
-			l.reduces[ty][op](dst, a, b)
+			l.loops[ty].reduce[op](dst, a, b)
 			check(t, op.String(), ty, dst, func(i int) uint64 { return reduceRef(ty, op, uint64(a[i]), uint64(b[i])) })
 		}
 	})
@@ -185,7 +180,7 @@ func TestReducePairs(t *testing.T) {
 func TestReduceSweep(t *testing.T) {
 	n := 1 << 16
 	a, b, dst := make([]byte, 2*n), make([]byte, 2*n), make([]byte, 2*n)
-	each(t, func(t *testing.T, r *rand.Rand, l loops, ty Type) {
+	each(t, func(t *testing.T, r *rand.Rand, l set, ty Type) {
 		if ty.Size() != 2 {
 			return
 		}
@@ -199,7 +194,7 @@ func TestReduceSweep(t *testing.T) {
 		for range rounds {
 			fill(r, ty, b)
 			for _, op := range distinctOps {
-				l.reduces[ty][op](dst, a, b)
+				l.loops[ty].reduce[op](dst, a, b)
 				check(t, op.String(), ty, dst, func(i int) uint64 { return reduceRef(ty, op, get(ty, a, i), get(ty, b, i)) })
 			}
 		}
@@ -253,7 +248,7 @@ func TestSpecial(t *testing.T) {
 			dst, a, b := make([]byte, size), make([]byte, size), make([]byte, size)
 			put(tt.ty, a, 0, tt.a)
 			put(tt.ty, b, 0, tt.b)
-			l.reduces[tt.ty][tt.op](dst, a, b)
+			l.loops[tt.ty].reduce[tt.op](dst, a, b)
 			if got := get(tt.ty, dst, 0); got != tt.want {
 				t.Errorf("%s: %v %v(%#x, %#x) = %#x; want %#x", l.name, tt.ty, tt.op, tt.a, tt.b, got, tt.want)
 			}
@@ -321,14 +316,14 @@ func FuzzReduce(f *testing.F) {
 		off := min(int(shift), len(data)-2*n)
 		a, b := data[off:off+n], data[len(data)-n:]
 		want, got := make([]byte, n), make([]byte, n)
-		portableReduce[typ][o](want, a, b)
-		reduces[typ][o](got, a, b)
+		portable[typ].reduce[o](want, a, b)
+		used[typ].reduce[o](got, a, b)
 		if !bytes.Equal(got, want) {
 			t.Fatalf("%v %v of %x and %x: got %x, want %x", typ, o, a, b, got, want)
 		}
 		s := math.Float64frombits(get(Float64, append(clone(data), make([]byte, 8)...), 0))
-		portableScaled[typ](want, a, b, repeat(typ, s))
-		scaleds[typ](got, a, b, repeat(typ, s))
+		portable[typ].scaled(want, a, b, repeat(typ, s))
+		used[typ].scaled(got, a, b, repeat(typ, s))
 		if !bytes.Equal(got, want) {
 			t.Fatalf("%v of %x + %v * %x: got %x, want %x", typ, a, s, b, got, want)
 		}

@@ -210,61 +210,63 @@ func avxScaleFloat8E5M2(dst, a []byte, scale uint64)
 //go:noescape
 func avxScaledFloat8E5M2(dst, a, b []byte, scale uint64)
 
-var avxReduce = [numTypes][numOps]Kernel{
-	Int8:       {Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxInt8, Min: avxMinInt8},
-	Uint8:      {Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxUint8, Min: avxMinUint8},
-	Int32:      {Sum: avxSumInt32, Prod: avxProdInt32, Max: avxMaxInt32, Min: avxMinInt32},
-	Uint32:     {Sum: avxSumInt32, Prod: avxProdInt32, Max: avxMaxUint32, Min: avxMinUint32},
-	Int64:      {Sum: avxSumInt64, Prod: avxProdInt64, Max: avxMaxInt64, Min: avxMinInt64},
-	Uint64:     {Sum: avxSumInt64, Prod: avxProdInt64, Max: avxMaxUint64, Min: avxMinUint64},
-	Float16:    {Sum: avxSumFloat16, Prod: avxProdFloat16, Max: avxMaxFloat16, Min: avxMinFloat16},
-	Float32:    {Sum: avxSumFloat32, Prod: avxProdFloat32, Max: avxMaxFloat32, Min: avxMinFloat32},
-	Float64:    {Sum: avxSumFloat64, Prod: avxProdFloat64, Max: avxMaxFloat64, Min: avxMinFloat64},
-	BFloat16:   {Sum: avxSumBFloat16, Prod: avxProdBFloat16, Max: avxMaxBFloat16, Min: avxMinBFloat16},
-	Float8E4M3: {Sum: avxSumFloat8E4M3, Prod: avxProdFloat8E4M3, Max: avxMaxFloat8E4M3, Min: avxMinFloat8E4M3},
-	Float8E5M2: {Sum: avxSumFloat8E5M2, Prod: avxProdFloat8E5M2, Max: avxMaxFloat8E5M2, Min: avxMinFloat8E5M2},
-}
-
-// Sums only, of what memory and not arithmetic limits.
-var avxSumNT = [numTypes]Kernel{
-	Int8:     avxSumNTInt8,
-	Uint8:    avxSumNTInt8,
-	Int32:    avxSumNTInt32,
-	Uint32:   avxSumNTInt32,
-	Int64:    avxSumNTInt64,
-	Uint64:   avxSumNTInt64,
-	Float16:  avxSumNTFloat16,
-	Float32:  avxSumNTFloat32,
-	Float64:  avxSumNTFloat64,
-	BFloat16: avxSumNTBFloat16,
-}
-
-var avxScale = [numTypes]scaleFunc{
-	Int8:       avxScaleInt8,
-	Uint8:      avxScaleInt8,
-	Int32:      avxScaleInt32,
-	Uint32:     avxScaleInt32,
-	Int64:      avxScaleInt64,
-	Uint64:     avxScaleInt64,
-	Float16:    avxScaleFloat16,
-	Float32:    avxScaleFloat32,
-	Float64:    avxScaleFloat64,
-	BFloat16:   avxScaleBFloat16,
-	Float8E4M3: avxScaleFloat8E4M3,
-	Float8E5M2: avxScaleFloat8E5M2,
-}
-
-var avxScaled = [numTypes]scaledFunc{
-	Int8:       avxScaledInt8,
-	Uint8:      avxScaledInt8,
-	Int32:      avxScaledInt32,
-	Uint32:     avxScaledInt32,
-	Int64:      avxScaledInt64,
-	Uint64:     avxScaledInt64,
-	Float16:    avxScaledFloat16,
-	Float32:    avxScaledFloat32,
-	Float64:    avxScaledFloat64,
-	BFloat16:   avxScaledBFloat16,
-	Float8E4M3: avxScaledFloat8E4M3,
-	Float8E5M2: avxScaledFloat8E5M2,
+var avx = [numTypes]loops{
+	Int8: {
+		reduce: [numOps]Kernel{Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxInt8, Min: avxMinInt8},
+		stream: avxSumNTInt8,
+		scale:  avxScaleInt8, scaled: avxScaledInt8,
+	},
+	Uint8: {
+		reduce: [numOps]Kernel{Sum: avxSumInt8, Prod: avxProdInt8, Max: avxMaxUint8, Min: avxMinUint8},
+		stream: avxSumNTInt8,
+		scale:  avxScaleInt8, scaled: avxScaledInt8,
+	},
+	Int32: {
+		reduce: [numOps]Kernel{Sum: avxSumInt32, Prod: avxProdInt32, Max: avxMaxInt32, Min: avxMinInt32},
+		stream: avxSumNTInt32,
+		scale:  avxScaleInt32, scaled: avxScaledInt32,
+	},
+	Uint32: {
+		reduce: [numOps]Kernel{Sum: avxSumInt32, Prod: avxProdInt32, Max: avxMaxUint32, Min: avxMinUint32},
+		stream: avxSumNTInt32,
+		scale:  avxScaleInt32, scaled: avxScaledInt32,
+	},
+	Int64: {
+		reduce: [numOps]Kernel{Sum: avxSumInt64, Prod: avxProdInt64, Max: avxMaxInt64, Min: avxMinInt64},
+		stream: avxSumNTInt64,
+		scale:  avxScaleInt64, scaled: avxScaledInt64,
+	},
+	Uint64: {
+		reduce: [numOps]Kernel{Sum: avxSumInt64, Prod: avxProdInt64, Max: avxMaxUint64, Min: avxMinUint64},
+		stream: avxSumNTInt64,
+		scale:  avxScaleInt64, scaled: avxScaledInt64,
+	},
+	Float16: {
+		reduce: [numOps]Kernel{Sum: avxSumFloat16, Prod: avxProdFloat16, Max: avxMaxFloat16, Min: avxMinFloat16},
+		stream: avxSumNTFloat16,
+		scale:  avxScaleFloat16, scaled: avxScaledFloat16,
+	},
+	Float32: {
+		reduce: [numOps]Kernel{Sum: avxSumFloat32, Prod: avxProdFloat32, Max: avxMaxFloat32, Min: avxMinFloat32},
+		stream: avxSumNTFloat32,
+		scale:  avxScaleFloat32, scaled: avxScaledFloat32,
+	},
+	Float64: {
+		reduce: [numOps]Kernel{Sum: avxSumFloat64, Prod: avxProdFloat64, Max: avxMaxFloat64, Min: avxMinFloat64},
+		stream: avxSumNTFloat64,
+		scale:  avxScaleFloat64, scaled: avxScaledFloat64,
+	},
+	BFloat16: {
+		reduce: [numOps]Kernel{Sum: avxSumBFloat16, Prod: avxProdBFloat16, Max: avxMaxBFloat16, Min: avxMinBFloat16},
+		stream: avxSumNTBFloat16,
+		scale:  avxScaleBFloat16, scaled: avxScaledBFloat16,
+	},
+	Float8E4M3: {
+		reduce: [numOps]Kernel{Sum: avxSumFloat8E4M3, Prod: avxProdFloat8E4M3, Max: avxMaxFloat8E4M3, Min: avxMinFloat8E4M3},
+		scale:  avxScaleFloat8E4M3, scaled: avxScaledFloat8E4M3,
+	},
+	Float8E5M2: {
+		reduce: [numOps]Kernel{Sum: avxSumFloat8E5M2, Prod: avxProdFloat8E5M2, Max: avxMaxFloat8E5M2, Min: avxMinFloat8E5M2},
+		scale:  avxScaleFloat8E5M2, scaled: avxScaledFloat8E5M2,
+	},
 }

@@ -20,9 +20,10 @@ func checkLengths(t Type, dst, a, b []byte) {
 	}
 }
 
-func narrows(t Type) (k [numOps]Kernel) {
+func narrows(t Type) loops {
+	l := loops{scale: scaleNarrow(t), scaled: scaledNarrow(t)}
 	for op := range numOps {
-		k[op] = func(dst, a, b []byte) {
+		l.reduce[op] = func(dst, a, b []byte) {
 			checkLengths(t, dst, a, b)
 			var x, y [block]float32
 			blocks(len(dst), t.Size(), func(off, end int) {
@@ -34,7 +35,7 @@ func narrows(t Type) (k [numOps]Kernel) {
 			})
 		}
 	}
-	return k
+	return l
 }
 
 // multiply multiplies and rounds to t, in place.
@@ -54,7 +55,7 @@ func multiplier(t Type, scale uint64) float32 {
 	return s[0]
 }
 
-func scaleNarrow(t Type) scaleFunc {
+func scaleNarrow(t Type) func(dst, a []byte, scale uint64) {
 	return func(dst, a []byte, scale uint64) {
 		checkLengths(t, dst, a, a)
 		s := multiplier(t, scale)
@@ -70,7 +71,7 @@ func scaleNarrow(t Type) scaleFunc {
 	}
 }
 
-func scaledNarrow(t Type) scaledFunc {
+func scaledNarrow(t Type) func(dst, a, b []byte, scale uint64) {
 	return func(dst, a, b []byte, scale uint64) {
 		checkLengths(t, dst, a, b)
 		s := multiplier(t, scale)

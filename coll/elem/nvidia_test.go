@@ -32,7 +32,7 @@ func TestAsOnNVIDIA(t *testing.T) {
 		a, b := gpuInputs(ty)
 		for _, l := range implementations() {
 			dst := make([]byte, len(a))
-			l.reduces[ty][op](dst, a, b)
+			l.loops[ty].reduce[op](dst, a, b)
 			if sum := sha256.Sum256(dst); hex.EncodeToString(sum[:]) != f[2] {
 				t.Errorf("%s: %v %v differs from the GPU's", l.name, ty, op)
 			}

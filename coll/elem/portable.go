@@ -8,7 +8,7 @@ import (
 // The portable loops: what runs where there is no assembly, and what the
 // assembly is tested against.
 
-var portableReduce = [numTypes][numOps]Kernel{
+var portable = [numTypes]loops{
 	Int8:       integers[int8](),
 	Uint8:      integers[uint8](),
 	Int32:      integers[int32](),
@@ -21,40 +21,6 @@ var portableReduce = [numTypes][numOps]Kernel{
 	BFloat16:   narrows(BFloat16),
 	Float8E4M3: narrows(Float8E4M3),
 	Float8E5M2: narrows(Float8E5M2),
-}
-
-type scaleFunc = func(dst, a []byte, scale uint64)
-
-var portableScale = [numTypes]scaleFunc{
-	Int8:       scaleInt[int8],
-	Uint8:      scaleInt[uint8],
-	Int32:      scaleInt[int32],
-	Uint32:     scaleInt[uint32],
-	Int64:      scaleInt[int64],
-	Uint64:     scaleInt[uint64],
-	Float16:    scaleNarrow(Float16),
-	Float32:    scaleFloat[float32],
-	Float64:    scaleFloat[float64],
-	BFloat16:   scaleNarrow(BFloat16),
-	Float8E4M3: scaleNarrow(Float8E4M3),
-	Float8E5M2: scaleNarrow(Float8E5M2),
-}
-
-type scaledFunc = func(dst, a, b []byte, scale uint64)
-
-var portableScaled = [numTypes]scaledFunc{
-	Int8:       scaledInt[int8],
-	Uint8:      scaledInt[uint8],
-	Int32:      scaledInt[int32],
-	Uint32:     scaledInt[uint32],
-	Int64:      scaledInt[int64],
-	Uint64:     scaledInt[uint64],
-	Float16:    scaledNarrow(Float16),
-	Float32:    scaledFloat[float32],
-	Float64:    scaledFloat[float64],
-	BFloat16:   scaledNarrow(BFloat16),
-	Float8E4M3: scaledNarrow(Float8E4M3),
-	Float8E5M2: scaledNarrow(Float8E5M2),
 }
 
 // view reads memory as elements, at any alignment: the processors that this
@@ -82,7 +48,7 @@ type integer interface {
 	int8 | uint8 | int32 | uint32 | int64 | uint64
 }
 
-func integers[T integer]() [numOps]Kernel {
+func integers[T integer]() loops {
 	sum := func(dst, a, b []byte) {
 		d, x, y := views[T](dst, a, b)
 		for i := range d {
@@ -107,7 +73,7 @@ func integers[T integer]() [numOps]Kernel {
 			d[i] = min(x[i], y[i])
 		}
 	}
-	return [numOps]Kernel{sum, prod, larger, smaller, sum}
+	return loops{reduce: [numOps]Kernel{sum, prod, larger, smaller, sum}, scale: scaleInt[T], scaled: scaledInt[T]}
 }
 
 func scaleInt[T integer](dst, a []byte, scale uint64) {
@@ -182,14 +148,15 @@ func apply[T float](op Op, d, x, y []T) {
 	}
 }
 
-func floats[T float]() (k [numOps]Kernel) {
+func floats[T float]() loops {
+	l := loops{scale: scaleFloat[T], scaled: scaledFloat[T]}
 	for op := range numOps {
-		k[op] = func(dst, a, b []byte) {
+		l.reduce[op] = func(dst, a, b []byte) {
 			d, x, y := views[T](dst, a, b)
 			apply(op, d, x, y)
 		}
 	}
-	return k
+	return l
 }
 
 // number reads a multiplier.

@@ -20,7 +20,7 @@ func scalar(ty Type, s float64) uint64 {
 }
 
 func TestScale(t *testing.T) {
-	each(t, func(t *testing.T, r *rand.Rand, l loops, ty Type) {
+	each(t, func(t *testing.T, r *rand.Rand, l set, ty Type) {
 		defer l.use()()
 		for i, s := range []float64{1, 2, 3, 0.5, 1.0 / 3, 1.0 / 7, 100.75, 0, 1e-3} {
 			for n := range 45 {

@@ -206,13 +206,17 @@ func neonFiles() map[string]string {
 		declare(&decls, "neon"+k.op+k.name, "dst, a, b []byte")
 	}
 	for _, ty := range types() {
+		var row []string
 		for _, k := range neonKernels() {
 			if k.name == ty.name || k.name == ty.scaleAs {
-				fmt.Fprintf(&rows, "\t%s: {%s: neon%s%s},\n", ty.name, k.op, k.op, k.name)
+				row = append(row, fmt.Sprintf("%s: neon%s%s", k.op, k.op, k.name))
 			}
+		}
+		if len(row) > 0 {
+			fmt.Fprintf(&rows, "\t%s: {%s},\n", ty.name, strings.Join(row, ", "))
 		}
 	}
 	text := header + "\npackage elem\n" + decls.String() +
-		"\n// Where there is none, the portable loop stays.\nvar neonReduce = [numTypes][numOps]Kernel{\n" + mergeRows(rows.String()) + "}\n"
+		"\n// Where there is none, the portable loop stays.\nvar neonReduce = [numTypes][numOps]Kernel{\n" + rows.String() + "}\n"
 	return map[string]string{"reduce_arm64.s": a.text(), "kernels_arm64.go": gofmt(text)}
 }
