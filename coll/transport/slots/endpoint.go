@@ -85,7 +85,7 @@ func open(n Network, opt Options) (*Endpoint, error) {
 		e.worker.end()
 		return nil, err
 	}
-	e.info = info{opt.MaxMessage, e.point.Addrs(), n.Name()}.marshal()
+	e.info = rendezvous.Info{MaxMessage: opt.MaxMessage, Addrs: e.point.Addrs(), Network: n.Name()}.Marshal()
 	return e, nil
 }
 
@@ -103,22 +103,17 @@ func (e *Endpoint) Reach(peer int, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := e.point.Reach(i.point); err != nil {
+	if err := e.point.Reach(i.Addrs); err != nil {
 		return fmt.Errorf("%v: rank %d: %w", e.network, peer, err)
 	}
 	return nil
 }
 
-func (e *Endpoint) infoOf(peer int, data []byte) (info, error) {
-	i, err := parseInfo(data)
-	if err != nil {
-		return i, fmt.Errorf("%v: info of rank %d: %w", e.network, peer, err)
-	}
-	if i.network != e.Name() {
-		return i, fmt.Errorf("rank %d has the network %s, this rank %s", peer, i.network, e.Name())
-	}
-	i.maxMessage = min(i.maxMessage, e.opt.MaxMessage)
-	return i, nil
+// infoOf reads a peer's info. Its messages are no longer than ours.
+func (e *Endpoint) infoOf(peer int, data []byte) (rendezvous.Info, error) {
+	i, err := rendezvous.ParseInfo(data, peer, e.Name())
+	i.MaxMessage = min(i.MaxMessage, e.opt.MaxMessage)
+	return i, err
 }
 
 // Tx connects to the peer.
@@ -139,7 +134,7 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 
-	c := &Conn{e: e, Peer: peer, Channel: channel, Device: (e.opt.First + channel) % e.network.Devices(), point: i.point, maxMessage: i.maxMessage}
+	c := &Conn{e: e, Peer: peer, Channel: channel, Device: (e.opt.First + channel) % e.network.Devices(), point: i.Addrs, maxMessage: i.MaxMessage}
 	t := &Tx{Conn: c, s: e.network.Tx(c)}
 	c.end = t.s
 	if err := t.s.Connect(ctx); err != nil {
@@ -164,7 +159,7 @@ func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (tr
 	if e.closed {
 		return nil, net.ErrClosed
 	}
-	return e.rxLocked(peer, channel, i.maxMessage), nil
+	return e.rxLocked(peer, channel, i.MaxMessage), nil
 }
 
 // rxLocked finds or makes a receiving end.

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 
 	"github.com/assay-hpc/assay/coll/transport"
-	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
@@ -115,39 +112,4 @@ func readBye(r io.Reader) (n uint32, err error) {
 		return 0, fmt.Errorf("it sent %d bytes of kind %d in place of a goodbye", len(p), k)
 	}
 	return binary.BigEndian.Uint32(p), nil
-}
-
-// infoVersion is the first word of an Info. It changes with what ranks say to
-// each other.
-const infoVersion = "slots/2"
-
-// An info is what an endpoint tells its peers, as four words of text.
-type info struct {
-	maxMessage int
-	point      rendezvous.Addrs
-	network    string // its name
-}
-
-func (i info) marshal() []byte {
-	return fmt.Appendf(nil, "%s %d %v %q", infoVersion, i.maxMessage, i.point, i.network)
-}
-
-func parseInfo(data []byte) (i info, err error) {
-	words := strings.SplitN(string(data), " ", 4)
-	if len(words) != 4 || words[0] != infoVersion {
-		return i, fmt.Errorf("%.40q is not of version %s; all ranks must run the same build", data, infoVersion)
-	}
-	n, err := strconv.ParseUint(words[1], 10, 30)
-	if err != nil || n == 0 {
-		return i, fmt.Errorf("message size %q is not a positive number", words[1])
-	}
-	point, err := rendezvous.ParseAddrs(words[2])
-	if err != nil {
-		return i, err
-	}
-	name, err := strconv.Unquote(words[3])
-	if err != nil {
-		return i, fmt.Errorf("%q is no name of a network", words[3])
-	}
-	return info{int(n), point, name}, nil
 }

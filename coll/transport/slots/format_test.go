@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net/netip"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/assay-hpc/assay/coll/transport"
-	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
@@ -98,24 +95,4 @@ func TestBye(t *testing.T) {
 			t.Errorf("readBye of nonsense: %v", err)
 		}
 	}
-}
-
-// FuzzInfo: what is read means the same when it is said again.
-func FuzzInfo(f *testing.F) {
-	f.Add(info{4096, rendezvous.Addrs{netip.MustParseAddrPort("127.0.0.1:1")}, "a plugin"}.marshal())
-	for _, bad := range []string{"", "slots/2 0 10.0.0.1:1 \"y\"", "slots/0 1 10.0.0.1:1 \"y\"", "slots/2 1", "slots/2 1 10.0.0.1:1 y", "slots/2 1 x \"y\""} {
-		if _, err := parseInfo([]byte(bad)); err == nil {
-			f.Errorf("%q is an info", bad)
-		}
-		f.Add([]byte(bad))
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		i, err := parseInfo(data)
-		if err != nil {
-			return
-		}
-		if again, err := parseInfo(i.marshal()); !reflect.DeepEqual(again, i) || err != nil {
-			t.Errorf("%q is %+v, and said again %+v, %v", data, i, again, err)
-		}
-	})
 }

@@ -14,20 +14,20 @@ import (
 
 // Tx dials the peer's listener, once for each stream.
 func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (transport.Tx, error) {
-	i, err := parseInfo(data)
+	i, err := e.infoOf(peer, data)
 	if err != nil {
-		return nil, fmt.Errorf("socket: info of rank %d: %w", peer, err)
+		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 
-	t := newTx(e, peer, min(e.opt.MaxMessage, i.maxMessage))
+	t := newTx(e, peer, i.MaxMessage)
 	s := rendezvous.Stream{Peer: peer, Channel: channel, Count: e.opt.streams()}
 	fds := make([]int, 0, s.Count)
 	for ; err == nil && s.Index < s.Count; s.Index++ {
 		var c net.Conn
-		if c, err = e.point.Dial(ctx, i.addrs, s); err == nil {
+		if c, err = e.point.Dial(ctx, i.Addrs, s); err == nil {
 			var fd int
 			if fd, err = e.take(c); err == nil {
 				fds = append(fds, fd)

@@ -182,7 +182,7 @@ func (e *Endpoint) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	e.info = info{e.opt.MaxMessage, e.point.Addrs()}.marshal()
+	e.info = rendezvous.Info{MaxMessage: e.opt.MaxMessage, Addrs: e.point.Addrs(), Network: e.Name()}.Marshal()
 	e.wg.Go(e.watch)
 	return nil
 }
@@ -195,22 +195,29 @@ func (e *Endpoint) Info() []byte { return e.info }
 
 // Reach reports whether two hosts have addresses of one family.
 func (e *Endpoint) Reach(peer int, data []byte) error {
-	i, err := parseInfo(data)
+	i, err := e.infoOf(peer, data)
 	if err != nil {
-		return fmt.Errorf("socket: info of rank %d: %w", peer, err)
+		return err
 	}
-	if err := e.point.Reach(i.addrs); err != nil {
+	if err := e.point.Reach(i.Addrs); err != nil {
 		return fmt.Errorf("socket: rank %d: %w", peer, err)
 	}
 	return nil
 }
 
+// infoOf reads a peer's info. Its messages are no longer than ours.
+func (e *Endpoint) infoOf(peer int, data []byte) (rendezvous.Info, error) {
+	i, err := rendezvous.ParseInfo(data, peer, e.Name())
+	i.MaxMessage = min(i.MaxMessage, e.opt.MaxMessage)
+	return i, err
+}
+
 // Rx returns the receiving end of a connection. Its sockets are the ones that
 // the peer opens, whenever it does.
 func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (transport.Rx, error) {
-	i, err := parseInfo(data)
+	i, err := e.infoOf(peer, data)
 	if err != nil {
-		return nil, fmt.Errorf("socket: info of rank %d: %w", peer, err)
+		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -219,7 +226,7 @@ func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (tr
 	}
 	r := e.rxLocked(rxKey{peer, channel})
 	r.mu.Lock()
-	r.maxMessage = min(e.opt.MaxMessage, i.maxMessage)
+	r.maxMessage = i.MaxMessage
 	r.mu.Unlock()
 	return r, nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll/transport"
+	"github.com/assay-hpc/assay/coll/transport/rendezvous"
 	"github.com/assay-hpc/assay/coll/transport/transporttest"
 )
 
@@ -227,12 +228,12 @@ func TestFallback(t *testing.T) {
 	}
 	dead := l.Addr().(*net.TCPAddr).AddrPort()
 	l.Close()
-	i, err := parseInfo(ranks[1].Info())
+	i, err := rendezvous.ParseInfo(ranks[1].Info(), 1, "Socket")
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.addrs = append([]netip.AddrPort{dead}, i.addrs...)
-	tx, err := ranks[0].Tx(t.Context(), 1, i.marshal(), 0)
+	i.Addrs = append([]netip.AddrPort{dead}, i.Addrs...)
+	tx, err := ranks[0].Tx(t.Context(), 1, i.Marshal(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,8 +245,8 @@ func TestFallback(t *testing.T) {
 	if n := strings.Count(log.String(), "cannot be reached"); n != 1 {
 		t.Errorf("%d complaints about the dead address; want 1:\n%s", n, log.String())
 	}
-	i.addrs = i.addrs[:1]
-	if _, err := ranks[0].Tx(t.Context(), 1, i.marshal(), 1); err == nil {
+	i.Addrs = i.Addrs[:1]
+	if _, err := ranks[0].Tx(t.Context(), 1, i.Marshal(), 1); err == nil {
 		t.Error("Tx to a dead address; want an error")
 	}
 }
@@ -258,10 +259,10 @@ func TestTxContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	i := info{maxMessage: 100, addrs: []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}}
+	i := rendezvous.Info{MaxMessage: 100, Addrs: []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}, Network: "Socket"}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := ranks[0].Tx(ctx, 1, i.marshal(), 0); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := ranks[0].Tx(ctx, 1, i.Marshal(), 0); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Tx = %v; want %v", err, context.DeadlineExceeded)
 	}
 }

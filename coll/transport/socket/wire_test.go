@@ -1,9 +1,7 @@
 package socket
 
 import (
-	"bytes"
 	"encoding/binary"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,37 +9,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/transport"
 )
-
-func TestParseInfo(t *testing.T) {
-	for text, want := range map[string]string{
-		"tcp/2 524288 192.0.2.1:4000":               "",
-		"tcp/2 1 192.0.2.1:4000,[2001:db8::1]:4001": "",
-		"":                              "version",
-		"tcp/1 1 192.0.2.1:4000":        "version",
-		"tcp/2 0 192.0.2.1:4000":        "positive",
-		"tcp/2 01 192.0.2.1:4000":       "positive",
-		"tcp/2 1 ":                      "not an ip:port",
-		"tcp/2 1 192.0.2.1:0":           "plain form",
-		"tcp/2 1 [fe80::1%eth0]:5":      "plain form",
-		"tcp/2 1 192.0.2.1:4000,":       "not an ip:port",
-		"tcp/2 99999999999 192.0.2.1:4": "positive",
-	} {
-		_, err := parseInfo([]byte(text))
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("parseInfo(%q) = %v; want %q", text, err, want)
-		}
-	}
-}
-
-func FuzzInfo(f *testing.F) {
-	f.Add([]byte("tcp/2 524288 192.0.2.1:4000,[2001:db8::1]:4001"))
-	f.Add([]byte("tcp/2 1 [::ffff:1.2.3.4]:1"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if i, err := parseInfo(data); err == nil && !bytes.Equal(i.marshal(), data) {
-			t.Errorf("%q is accepted, and is %q when written again", data, i.marshal())
-		}
-	})
-}
 
 // FuzzStream: an authenticated peer that goes mad breaks its connection, and
 // nothing else.
