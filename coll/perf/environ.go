@@ -2,6 +2,7 @@ package perf
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -112,11 +113,8 @@ var reported = []string{"NCCL_", "OMPI_COMM_WORLD_", "PMIX_RANK", "PMI_", "SLURM
 func reportedEnviron(environ []string) []string {
 	out := []string{}
 	for _, e := range environ {
-		for _, prefix := range reported {
-			if strings.HasPrefix(e, prefix) {
-				out = append(out, e)
-				break
-			}
+		if slices.ContainsFunc(reported, func(prefix string) bool { return strings.HasPrefix(e, prefix) }) {
+			out = append(out, e)
 		}
 	}
 	return out

@@ -11,6 +11,7 @@ package predict
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/op"
@@ -125,22 +126,12 @@ func newPredictor(db *platform.DB, j Job, fit Fitted, m memo) (*Predictor, error
 		p.addSwitch()
 	}
 	if j.Algorithm != "" {
-		p.only(j.Algorithm)
+		p.ways = slices.DeleteFunc(p.ways, func(w way) bool { return w.algorithm != j.Algorithm })
 	}
 	if len(p.ways) == 0 {
 		return nil, fmt.Errorf("no model of %v by %q on %s; there are Ring, and for AllReduce NVLS and NVLSTree", j.Collective, j.Algorithm, j.Platform)
 	}
 	return p, nil
-}
-
-func (p *Predictor) only(algorithm string) {
-	var keep []way
-	for _, w := range p.ways {
-		if w.algorithm == algorithm {
-			keep = append(keep, w)
-		}
-	}
-	p.ways = keep
 }
 
 // Figures are what the predictions rest on, with sources.

@@ -3,6 +3,7 @@ package predict
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/schedule"
@@ -125,10 +126,7 @@ func (m *machine) paced(n int, run func(n int) (float64, error)) (float64, error
 
 // contended reports whether two connections share a link.
 func (m *machine) contended() bool {
-	user := make([]int32, len(m.links))
-	for i := range user {
-		user[i] = -1
-	}
+	user := slices.Repeat([]int32{-1}, len(m.links))
 	for i := range m.lanes {
 		for j := range m.lanes[i].ops {
 			o := &m.lanes[i].ops[j]

@@ -204,12 +204,9 @@ func lightestTree(c, load capacities) (tree, error) {
 		room := min(c[u][v], c[v][u])
 		return ratio{load[min(u, v)][max(u, v)] + 1, room}, room > 0
 	}
-	near := make([]int, n) // the tree's rank that is nearest; -1: none, or in the tree
+	near := slices.Repeat([]int{-1}, n) // the tree's rank that is nearest; -1: none, or in the tree
 	inside := make([]bool, n)
 	edges := make([][]int, n)
-	for i := range near {
-		near[i] = -1
-	}
 	for u, done := 0, 1; ; done++ {
 		inside[u] = true
 		if done == n {
@@ -249,10 +246,7 @@ func lighter(w ratio, u, v int, weight func(u, v int) (ratio, bool)) bool {
 // hang makes the middle of a tree's longest path its root.
 func hang(edges [][]int) tree {
 	walk := func(root int) (order, parent []int) {
-		parent = make([]int, len(edges))
-		for i := range parent {
-			parent[i] = -1
-		}
+		parent = slices.Repeat([]int{-1}, len(edges))
 		parent[root] = root
 		order = []int{root}
 		for i := 0; i < len(order); i++ {

@@ -1,6 +1,10 @@
 package schedule
 
-import "github.com/assay-hpc/assay/coll/op"
+import (
+	"slices"
+
+	"github.com/assay-hpc/assay/coll/op"
+)
 
 // Trees: data go up and down along the edges. With a parent and at most two
 // children the latency grows with the logarithm of the number of ranks, at
@@ -17,11 +21,7 @@ type tree struct {
 }
 
 func newTree(n int) tree {
-	t := tree{parent: make([]int32, n), children: make([][]int32, n)}
-	for i := range t.parent {
-		t.parent[i] = Nobody
-	}
-	return t
+	return tree{parent: slices.Repeat([]int32{Nobody}, n), children: make([][]int32, n)}
 }
 
 // add hangs child under parent.

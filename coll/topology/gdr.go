@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -77,22 +78,12 @@ func (d GDR) String() string {
 
 // GPUAt finds a GPU by its address, -1 if there is none.
 func (s *System) GPUAt(id sysfs.BusID) int {
-	for i := range s.GPUs {
-		if s.GPUs[i].BusID == id {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.GPUs, func(g GPU) bool { return g.BusID == id })
 }
 
 // Using is the system with those of its NICs that keep accepts.
 func (s *System) Using(keep func(NIC) bool) *System {
 	t := *s
-	t.NICs = nil
-	for _, n := range s.NICs {
-		if keep(n) {
-			t.NICs = append(t.NICs, n)
-		}
-	}
+	t.NICs = slices.DeleteFunc(slices.Clone(s.NICs), func(n NIC) bool { return !keep(n) })
 	return &t
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -81,24 +80,12 @@ const (
 // whose accept does. When one does not return in time, it is left behind with
 // all that it may use.
 func (n *network) do(ctx context.Context, step func() (done bool, err error)) error {
-	ended := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		ended <- repeat(ctx, step)
-	}()
-	select {
-	case err := <-ended:
-		return err
-	case <-ctx.Done():
-	}
-	select {
-	case err := <-ended:
-		return err
-	case <-time.After(stuckPatience):
+	err := onThread(ctx, stuckPatience, func() error { return repeat(ctx, step) })
+	if errors.Is(err, errLeft) {
 		n.stuck.Store(true)
 		return fmt.Errorf("%w: %w", errStuck, context.Cause(ctx))
 	}
+	return err
 }
 
 // stuckPatience is how long a call may take after its result is of no use any

@@ -43,7 +43,7 @@ type Heads struct {
 // does not return; then the listener and its group are the plugin's.
 func (l *CollListener) connect(ctx context.Context, opt HeadsOptions) (*CollGroup, error) {
 	var g *CollGroup
-	err := onThread(ctx, func() (err error) {
+	err := onThread(ctx, 0, func() (err error) {
 		if g, err = l.Connect(opt.Handles, opt.Rank); err != nil {
 			return errors.Join(err, l.Close())
 		}
@@ -59,8 +59,8 @@ func (l *CollListener) connect(ctx context.Context, opt HeadsOptions) (*CollGrou
 }
 
 // onThread runs a step of a plugin's, which may block, on a thread of its own,
-// and leaves it there when ctx is done.
-func onThread(ctx context.Context, step func() error) error {
+// and leaves it there so long after ctx is done.
+func onThread(ctx context.Context, patience time.Duration, step func() error) error {
 	ended := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
@@ -71,6 +71,11 @@ func onThread(ctx context.Context, step func() error) error {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(patience):
 		return fmt.Errorf("%w: %w", errLeft, context.Cause(ctx))
 	}
 }
@@ -158,7 +163,7 @@ func (h *Heads) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	deregistered := false
-	err := onThread(ctx, func() error {
+	err := onThread(ctx, 0, func() error {
 		err := h.group.Deregister(h.region)
 		deregistered = err == nil
 		return errors.Join(err, h.group.Close(), h.group.n.Close())

@@ -92,10 +92,7 @@ func (e *Endpoint) attach(s rendezvous.Stream, fd int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.arrived == nil {
-		r.arrived = make([]int, s.Count)
-		for i := range r.arrived {
-			r.arrived[i] = -1
-		}
+		r.arrived = slices.Repeat([]int{-1}, s.Count)
 	}
 	if len(r.arrived) != s.Count || r.arrived[s.Index] >= 0 {
 		unix.Close(fd)
