@@ -13,9 +13,10 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"unsafe"
+
+	"github.com/assay-hpc/assay/coll/transport/slots"
 )
 
 // A Library is a plugin, loaded. It stays so. Its methods may be called from
@@ -41,7 +42,7 @@ var loaded struct {
 func Load(entry string) (*Library, error) {
 	loaded.mu.Lock()
 	defer loaded.mu.Unlock()
-	errs := []error{ErrUnavailable}
+	var errs []error
 	for _, file := range Files(entry) {
 		if l := loaded.libs[file]; l != nil {
 			return l, nil
@@ -56,23 +57,7 @@ func Load(entry string) (*Library, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, &loadError{errs}
-}
-
-// A loadError is several on one line.
-type loadError struct{ errs []error }
-
-func (e *loadError) Unwrap() []error { return e.errs }
-
-func (e *loadError) Error() string {
-	var b strings.Builder
-	for i, err := range e.errs {
-		if i > 0 {
-			b.WriteString(map[bool]string{true: ": ", false: "; "}[i == 1])
-		}
-		b.WriteString(err.Error())
-	}
-	return b.String()
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, slots.OneLine(errs))
 }
 
 func load(file string) (*Library, error) {

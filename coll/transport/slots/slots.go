@@ -30,6 +30,7 @@ package slots
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -75,6 +76,18 @@ func (o *Options) Limit(most int) {
 		o.MaxMessage = DefaultMaxMessage
 	}
 	o.MaxMessage = min(o.MaxMessage, most)
+}
+
+// OneLine makes one error of several, whose text is one line; nil of none.
+func OneLine(errs []error) (err error) {
+	for _, e := range errs {
+		if err == nil {
+			err = e
+			continue
+		}
+		err = fmt.Errorf("%w; %w", err, e)
+	}
+	return err
 }
 
 // A Network is what a transport's endpoints are made of.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/assay-hpc/assay/coll/transport/slots"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	rdma "github.com/assay-hpc/assay/perftest/verbs"
 )
@@ -60,19 +61,7 @@ func Find(s Selection) (*Net, error) {
 	if len(names) == 0 {
 		lacks = append(lacks, errors.New("no RDMA device: none in /sys/class/infiniband, or no provider for it (ibverbs-providers), or no /dev/infiniband in this container"))
 	}
-	return nil, fmt.Errorf("%w: %w", ErrUnavailable, joinLine(lacks))
-}
-
-// joinLine is errors in one line.
-func joinLine(errs []error) (err error) {
-	for _, e := range errs {
-		if err == nil {
-			err = e
-			continue
-		}
-		err = fmt.Errorf("%w; %w", err, e)
-	}
-	return err
+	return nil, fmt.Errorf("%w: %w", ErrUnavailable, slots.OneLine(lacks))
 }
 
 // add opens a device, if it has a port that can be used, and reports why others
@@ -100,14 +89,14 @@ func (n *Net) add(name string, s *Selection) error {
 	if len(ports) > 0 {
 		if a.pd, err = ctx.PD(); err == nil {
 			n.adapters, n.ports = append(n.adapters, a), append(n.ports, ports...)
-			return joinLine(lacks)
+			return slots.OneLine(lacks)
 		}
 		lacks = append(lacks, err)
 	}
 	if err := ctx.Close(); err != nil {
 		lacks = append(lacks, err)
 	}
-	return joinLine(lacks)
+	return slots.OneLine(lacks)
 }
 
 // port asks for a port and its address, and reports why it cannot be used.
