@@ -249,7 +249,6 @@ func FuzzJSON(f *testing.F) {
 		s.Matrix(MatrixOptions{AllNICs: true})
 		s.Rings(RingOptions{})
 		s.Rails()
-		s.Capacities(nil)
 		var out bytes.Buffer
 		if err := s.WriteXML(&out); err != nil {
 			t.Fatal(err)

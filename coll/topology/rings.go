@@ -77,9 +77,30 @@ func (s *System) switchRings(gpus []int, most int) []Ring {
 	return rings
 }
 
+func (s *System) orAll(gpus []int) []int {
+	if gpus != nil {
+		return gpus
+	}
+	return upTo(len(s.GPUs))
+}
+
+// nvlinkCounts are the numbers of NVLinks that bond some GPUs: row k is of gpus[k].
+func (s *System) nvlinkCounts(gpus []int) (counts [][]int) {
+	for _, i := range gpus {
+		row := make([]int, len(gpus))
+		for k, j := range gpus {
+			if i != j {
+				row[k], _ = s.bond(i, j)
+			}
+		}
+		counts = append(counts, row)
+	}
+	return counts
+}
+
 // meshRings are those over direct NVLinks.
 func (s *System) meshRings(gpus []int, most int) []Ring {
-	m := newMesh(s.Capacities(gpus).NVLinks)
+	m := newMesh(s.nvlinkCounts(gpus))
 	var rings []Ring
 	for _, order := range m.rings(most) {
 		ring := Ring{GBps: localGBps, Over: NVL}

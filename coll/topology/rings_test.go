@@ -15,7 +15,7 @@ import (
 // use no link that is not there, in either direction.
 func checkRings(t *testing.T, s *System, gpus []int, rings []Ring) {
 	t.Helper()
-	free := s.Capacities(nil).NVLinks
+	free := s.nvlinkCounts(s.orAll(nil))
 	for _, r := range rings {
 		order := slices.Clone(r.GPUs)
 		slices.Sort(order)
@@ -110,7 +110,8 @@ func TestRingsOfSwitch(t *testing.T) {
 			total += r.GBps
 			starts[r.GPUs[0]] = true
 		}
-		if port := s.Capacities(nil).Port[0]; len(rings) != want || total < port*0.999 || total > port*1.001 {
+		_, links := s.GPUs[0].linksTo(s.GPUs[0].BusID)
+		if port := float64(links) * NVLinkGBps(s.GPUs[0].SM); len(rings) != want || total < port*0.999 || total > port*1.001 {
 			t.Errorf("%s: %d rings, %.1f GB/s together; want %d, %.1f", name, len(rings), total, want, port)
 		}
 		if len(starts) != len(s.GPUs) {
@@ -165,18 +166,13 @@ func TestRingOfBridgedPairs(t *testing.T) {
 	}
 }
 
-func TestCapacities(t *testing.T) {
-	c := load(t, "dgx1-v100.xml").Capacities([]int{0, 4, 5})
-	want := Capacities{
-		Link:    [][]float64{{0, 40, 6}, {40, 0, 20}, {6, 20, 0}}, // 0 and 5: between Broadwell's sockets
-		NVLinks: [][]int{{0, 2, 0}, {2, 0, 1}, {0, 1, 0}},
-		Port:    []float64{120, 120, 120},
+func TestNVLinkCounts(t *testing.T) {
+	got := load(t, "dgx1-v100.xml").nvlinkCounts([]int{0, 4, 5})
+	if diff := cmp.Diff([][]int{{0, 2, 0}, {2, 0, 1}, {0, 1, 0}}, got); diff != "" {
+		t.Errorf("nvlinkCounts (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, c); diff != "" {
-		t.Errorf("Capacities (-want +got):\n%s", diff)
-	}
-	if c := load(t, "pcie-2.xml").Capacities(nil); c.Port[0] != 24 || c.Link[0][1] != 24 || c.NVLinks[0][1] != 0 {
-		t.Errorf("Capacities on PCI = %+v", c)
+	if got := load(t, "pcie-2.xml").nvlinkCounts([]int{0, 1}); got[0][1] != 0 {
+		t.Errorf("nvlinkCounts on PCI = %v", got)
 	}
 }
 

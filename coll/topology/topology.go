@@ -8,8 +8,7 @@
 // On a System everything is pure: the path between two devices ([System.Path])
 // with nvidia-smi's name for it and NCCL's finer class, the matrix of
 // nvidia-smi topo -m ([System.Matrix]), parallel rings over the links
-// ([System.Rings]), capacities for packing trees ([System.Capacities]), groups
-// by NUMA node, and the card nearest to each GPU ([System.Rails]).
+// ([System.Rings]), and the card nearest to each GPU ([System.Rails]).
 //
 // Bandwidths are in GB/s of 1e9 bytes, one direction. They are planning
 // figures, those with which NCCL compares paths, and no measurements.
