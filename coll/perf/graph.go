@@ -24,28 +24,12 @@ func (w *worker) capture(o *operation, iters, agg int) (Graph, error) {
 
 // launches runs a graph so often, and waits for the last.
 func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
-	start := w.now()
-	s, err := w.sampler(o, times, start)
-	if err != nil {
-		return measure{}, err
-	}
-	for range times {
+	return w.measured(o, times, func() error {
 		if err := g.Launch(); err != nil {
-			return measure{}, w.failedBy(o.comm, err)
+			return w.failedBy(o.comm, err)
 		}
-		if err := w.complete(o); err != nil {
-			return measure{}, err
-		}
-		if err := s.lap(); err != nil {
-			return measure{}, err
-		}
-	}
-	m, err := w.ended(o, start)
-	if err != nil {
-		return m, err
-	}
-	m.samples, err = s.laps()
-	return m, err
+		return w.complete(o)
+	})
 }
 
 // timedGraph records the iterations as a graph, and launches that as often as

@@ -71,15 +71,19 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 	if o.graph > 0 {
 		return w.timedGraph(o, iters, agg)
 	}
-	launch := w.iteration(o, agg, false)
+	return w.measured(o, iters, w.iteration(o, agg, false))
+}
+
+// measured launches so often, and waits for the last.
+func (w *worker) measured(o *operation, times int, launch func() error) (measure, error) {
 	waited := waited(o.comm)
 	start := w.now()
-	s, err := w.sampler(o, iters, start)
+	s, err := w.sampler(o, times, start)
 	if err != nil {
 		return measure{}, err
 	}
 	paused := time.Duration(0)
-	for range iters {
+	for range times {
 		if err := launch(); err != nil {
 			return measure{}, err
 		}
