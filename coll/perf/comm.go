@@ -2,7 +2,6 @@ package perf
 
 import (
 	"context"
-	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -47,11 +46,6 @@ type PreMulSummer interface {
 	PreMulSum(scalar []byte, t elem.Type) (elem.Op, error)
 	FreeOp(op elem.Op) error
 }
-
-// A Waiter is a Comm that knows for how long its operations have waited for
-// peers since the start. The rank that waited least is the one that the others
-// waited for.
-type Waiter interface{ Waited() time.Duration }
 
 // A Chooser is a Comm that says with which algorithm and protocol it ran its
 // last operation, such as "ring/simple". Empty means that it does not know.

@@ -15,7 +15,6 @@ import (
 type measure struct {
 	elapsed time.Duration // of all iterations
 	issued  time.Duration // of it, until all were enqueued; 0: they were complete then
-	waited  time.Duration // of it, for peers; negative: the engine does not know
 	wrong   int64         // of the last round of verification; negative: not verified
 	chosen  string        // algorithm
 	samples []time.Duration
@@ -23,7 +22,7 @@ type measure struct {
 
 func (m *measure) encode() []byte {
 	b := make([]byte, 0, measureHead+len(m.chosen)+8*len(m.samples))
-	for _, v := range []int64{int64(m.elapsed), int64(m.issued), int64(m.waited), m.wrong, int64(len(m.chosen))} {
+	for _, v := range []int64{int64(m.elapsed), int64(m.issued), m.wrong, int64(len(m.chosen))} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
 	b = append(b, m.chosen...)
@@ -34,7 +33,7 @@ func (m *measure) encode() []byte {
 }
 
 // measureHead is how long a measure is without what varies.
-const measureHead = 5 * 8
+const measureHead = 4 * 8
 
 var errMeasure = errors.New("a rank sent something that is no measurement: do all run the same program?")
 
@@ -43,8 +42,8 @@ func decodeMeasure(b []byte) (measure, error) {
 		return measure{}, errMeasure
 	}
 	word := func(i int) int64 { return int64(binary.LittleEndian.Uint64(b[8*i:])) }
-	m := measure{elapsed: time.Duration(word(0)), issued: time.Duration(word(1)), waited: time.Duration(word(2)), wrong: word(3)}
-	n := word(4)
+	m := measure{elapsed: time.Duration(word(0)), issued: time.Duration(word(1)), wrong: word(2)}
+	n := word(3)
 	b = b[measureHead:]
 	if n < 0 || n > int64(len(b)) || (int64(len(b))-n)%8 != 0 {
 		return measure{}, errMeasure
@@ -56,24 +55,18 @@ func decodeMeasure(b []byte) (measure, error) {
 	return m, nil
 }
 
-// A Straggler is the rank that the others waited for.
+// A Straggler is the rank that took longest.
 type Straggler struct {
 	Rank   int     `json:"rank"`
 	Excess float64 `json:"excess_us"` // by how much, per operation, against the median rank
 }
 
-// straggler finds it. Where the engine knows how long ranks waited it is the
-// one that waited least: all others waited for it. Else it is the one that took
-// longest, which says little, because a collective ends at about the same time
-// everywhere.
+// straggler finds it. A collective ends at about the same time everywhere: little
+// follows from one measurement.
 func straggler(ms []measure, ops int) Straggler {
 	v := make([]float64, len(ms))
-	waits := !slices.ContainsFunc(ms, func(m measure) bool { return m.waited < 0 })
 	for i, m := range ms {
 		v[i] = float64(m.elapsed)
-		if waits {
-			v[i] = -float64(m.waited)
-		}
 	}
 	worst := 0
 	for i := range v {

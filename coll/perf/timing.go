@@ -76,7 +76,6 @@ func (w *worker) timed(o *operation, iters, agg int) (measure, error) {
 
 // measured launches so often, and waits for the last.
 func (w *worker) measured(o *operation, times int, launch func() error) (measure, error) {
-	waited := waited(o.comm)
 	start := w.now()
 	s, err := w.sampler(o, times, start)
 	if err != nil {
@@ -109,16 +108,13 @@ func (w *worker) measured(o *operation, times int, launch func() error) (measure
 		return m, err
 	}
 	m.elapsed -= paused
-	if waited >= 0 {
-		m.waited = o.comm.(Waiter).Waited() - waited
-	}
 	m.samples, err = s.laps()
 	return m, err
 }
 
 // ended waits for what was issued since start, and says how long it took.
 func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
-	m := measure{waited: -1, chosen: o.chosen}
+	m := measure{chosen: o.chosen}
 	if o.lane != nil {
 		m.issued = w.now() - start
 		if err := o.wait(); err != nil {
@@ -127,15 +123,6 @@ func (w *worker) ended(o *operation, start time.Duration) (measure, error) {
 	}
 	m.elapsed = w.now() - start
 	return m, nil
-}
-
-// waited is for how long a rank has waited for others; -1 when the engine does
-// not know.
-func waited(c Comm) time.Duration {
-	if e, ok := c.(Waiter); ok {
-		return e.Waited()
-	}
-	return -1
 }
 
 // A sampler takes the time of every iteration: on the processor by its clock,

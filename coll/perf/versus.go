@@ -187,7 +187,7 @@ func (w *worker) enough(ctx context.Context, trials []*trial) (int, error) {
 // onto the device.
 func (w *worker) warm(t *trial, iters int) (err error) {
 	w.buffers = w.kinds[t.kind]
-	t.measure = measure{waited: -1, wrong: -1}
+	t.measure = measure{wrong: -1}
 	for range w.cfg.Warmup {
 		if err := t.o.once(); err != nil {
 			return err
