@@ -62,14 +62,6 @@ func (c *conn) unlock() {
 	}
 }
 
-// Gone reports whether the peer has said that it leaves. It is no fault as
-// long as nothing more is wanted from it.
-func (c *conn) Gone() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gone
-}
-
 // bye says goodbye over a stream: from the sender behind its last message,
 // from the receiver on the way back, on which there is nothing else.
 func bye(fd int) {

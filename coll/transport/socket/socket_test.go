@@ -291,6 +291,13 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// Gone reports whether the peer has said that it leaves.
+func (c *conn) Gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gone
+}
+
 // TestGone: a goodbye is known on both ends without being a fault.
 func TestGone(t *testing.T) {
 	ranks := opener(Options{Timeout: 200 * time.Millisecond})(t, 3)
