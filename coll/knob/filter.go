@@ -35,7 +35,7 @@ type vocabulary struct {
 // algorithms are those of coll/schedule.
 var algorithms = vocabulary{
 	what:   "algorithm",
-	names:  []string{"ring", "tree", "double-tree", "recursive", "recursive-doubling", "bruck", "one-shot", "two-shot", "hierarchical", "packed-trees", "collnet"},
+	names:  []string{"ring", "tree", "double-tree", "recursive", "recursive-doubling", "bruck", "one-shot", "two-shot", "hierarchical", "collnet"},
 	alias:  map[string][]string{"tree": {"tree", "double-tree"}, "pat": {"bruck"}, "collnetdirect": {"collnet"}, "collnetchain": {"collnet"}},
 	absent: []string{"nvls", "nvlstree"},
 }

@@ -19,7 +19,7 @@ func mustFilter(v *vocabulary, s string) Filter {
 }
 
 func TestFilter(t *testing.T) {
-	const all = "ring tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"
+	const all = "ring tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical collnet"
 	for _, c := range []struct {
 		text string
 		c    op.Collective
@@ -32,14 +32,14 @@ func TestFilter(t *testing.T) {
 		{"ring, tree", op.AllReduce, "ring tree double-tree"},
 		{"Double-Tree", op.AllReduce, "double-tree"},
 		{"PAT", op.AllGather, "bruck"},
-		{"^ring", op.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
+		{"^ring", op.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical collnet"},
 		{"CollnetDirect,CollnetChain", op.AllReduce, "collnet"},
-		{"^CollnetChain,ring", op.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees"},
+		{"^CollnetChain,ring", op.AllReduce, "tree double-tree recursive recursive-doubling bruck one-shot two-shot hierarchical"},
 		{"^NVLS", op.AllReduce, all},
 		{"NVLS,Ring", op.AllReduce, "ring"},
 		{"ring;allreduce:tree;broadcast:^tree,ring", op.AllReduce, "tree double-tree"},
 		{"ring;allreduce:tree;broadcast:^tree,ring", op.AllGather, "ring"},
-		{"ring;allreduce:tree;broadcast:^tree,ring", op.Broadcast, "recursive recursive-doubling bruck one-shot two-shot hierarchical packed-trees collnet"},
+		{"ring;allreduce:tree;broadcast:^tree,ring", op.Broadcast, "recursive recursive-doubling bruck one-shot two-shot hierarchical collnet"},
 		{"AllGather:bruck", op.AllGather, "bruck"},
 		{"AllGather:bruck", op.AllReduce, all},
 	} {

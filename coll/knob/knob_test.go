@@ -162,7 +162,7 @@ var bad = map[string][]string{
 
 // refused are values that are right and cannot be obeyed.
 var refused = []string{"NCCL_GRAPH_FILE=graph.xml", "NCCL_ALGO=NVLS", "NCCL_ALGO=ring;allreduce:NVLSTree,NVLS",
-	"NCCL_ALGO=^ring,tree,recursive,recursive-doubling,bruck,one-shot,two-shot,hierarchical,packed-trees,collnet", "NCCL_PROTO=LL128"}
+	"NCCL_ALGO=^ring,tree,recursive,recursive-doubling,bruck,one-shot,two-shot,hierarchical,collnet", "NCCL_PROTO=LL128"}
 
 func TestGood(t *testing.T) {
 	for _, c := range good {

@@ -25,17 +25,6 @@ func BenchmarkNew(b *testing.B) {
 	}
 }
 
-// BenchmarkPack finds the trees of an eight-GPU cube mesh.
-func BenchmarkPack(b *testing.B) {
-	for _, c := range []op.Collective{op.AllReduce, op.Broadcast} {
-		b.Run("coll="+c.String(), func(b *testing.B) {
-			for b.Loop() {
-				sink = mustNew(b, c, PackedTrees, Options{Ranks: 8, Links: cubeMesh}).Program(0)
-			}
-		})
-	}
-}
-
 // BenchmarkCheck proves a schedule.
 func BenchmarkCheck(b *testing.B) {
 	for _, a := range []string{Ring, DoubleTree, Hierarchical} {

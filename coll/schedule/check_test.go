@@ -32,19 +32,6 @@ func regular(n, size int) [][]int {
 	return chop(n, size)
 }
 
-// mesh links all ranks, with capacities 1 and 2.
-func mesh(n int) []Link {
-	var links []Link
-	for u := range n {
-		for v := range n {
-			if u != v {
-				links = append(links, Link{u, v, 1 + (u+v)%2})
-			}
-		}
-	}
-	return links
-}
-
 // complete adds what an algorithm needs to the options.
 func complete(c op.Collective, algorithm string, o Options) Options {
 	switch algorithm {
@@ -56,12 +43,6 @@ func complete(c op.Collective, algorithm string, o Options) Options {
 		if o.Groups == nil {
 			o.Groups = chop(o.Ranks, 4)
 		}
-	case PackedTrees:
-		if o.Links == nil {
-			o.Links = mesh(o.Ranks)
-		}
-	default:
-		o.Links = nil
 	}
 	return o
 }
@@ -92,7 +73,7 @@ func TestAll(t *testing.T) {
 		t.Run(fmt.Sprintf("%v/%s", c, a), func(t *testing.T) {
 			t.Parallel()
 			for n := 1; n <= 64; n++ {
-				if testing.Short() && n > 13 && n != 16 && n != 33 || a == PackedTrees && (n > 24 || testing.Short() && n > 12) {
+				if testing.Short() && n > 13 && n != 16 && n != 33 {
 					continue
 				}
 				for _, o := range variants(c, a, n) {
@@ -150,9 +131,6 @@ func TestLarge(t *testing.T) {
 		sizes = []int{72}
 	}
 	everything(func(c op.Collective, a string) {
-		if a == PackedTrees {
-			return
-		}
 		t.Run(fmt.Sprintf("%v/%s", c, a), func(t *testing.T) {
 			for _, n := range sizes {
 				o := Options{Ranks: n, Root: n / 3, Groups: chop(n, 72)}
@@ -189,9 +167,6 @@ func TestNoMulticast(t *testing.T) {
 // every algorithm for 64 ranks.
 func TestRaces(t *testing.T) {
 	everything(func(c op.Collective, a string) {
-		if a == PackedTrees {
-			return
-		}
 		m, err := newMachine(mustNew(t, c, a, Options{Ranks: 64}), CheckOptions{}, OutOfPlace, 0)
 		if err != nil {
 			t.Fatal(err)

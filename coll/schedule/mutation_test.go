@@ -137,9 +137,6 @@ func TestMutations(t *testing.T) {
 			if a == CollNet { // with several heads: one alone asks the network for what it has
 				o.Groups = regular(n, max(1, n/4))
 			}
-			if a == PackedTrees {
-				o.Channels = 2
-			}
 			s := mustNew(t, c, a, o)
 			for r, p := range programs(s) {
 				for l := range p.Lanes {

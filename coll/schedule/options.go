@@ -14,7 +14,7 @@ type Options struct {
 	Root  int // of a rooted collective
 
 	// Channels is how many channels to use; 0 is the algorithm's own number:
-	// one a ring, one a packed tree, else 1. The double tree takes two channels
+	// one a ring, else 1. The double tree takes two channels
 	// for each one asked for, as each of its trees carries half the data.
 	Channels int
 
@@ -30,15 +30,7 @@ type Options struct {
 	// NoMulticast says that a transport cannot send to Everyone. What would be
 	// sent so is sent to one after the other.
 	NoMulticast bool
-
-	// Links are the connections of the machine, for "packed-trees".
-	Links []Link
 }
-
-// A Link is a one-directional connection between two ranks with a bandwidth
-// in units of the caller's choice, such as NVLinks. Links between the same two
-// ranks add up.
-type Link struct{ From, To, Capacity int }
 
 // Limits of what New accepts: block numbers and the figures made of them are
 // int32, and nothing real comes near.
@@ -64,7 +56,6 @@ const (
 	OneShot           = "one-shot"
 	TwoShot           = "two-shot"
 	Hierarchical      = "hierarchical"
-	PackedTrees       = "packed-trees"
 	CollNet           = "collnet"
 )
 
@@ -80,15 +71,15 @@ var algorithms = [op.NumCollectives][]struct {
 	op.AllReduce: {
 		{Ring, ringAllReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {Recursive, recursiveAllReduce},
 		{RecursiveDoubling, recursiveDoubling}, {OneShot, oneShotAllReduce}, {TwoShot, twoShotAllReduce},
-		{Hierarchical, hierAllReduce}, {PackedTrees, packedAllReduce}, {CollNet, collNetAllReduce},
+		{Hierarchical, hierAllReduce}, {CollNet, collNetAllReduce},
 	},
 	op.Broadcast: {
 		{Ring, ringBroadcast}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotBroadcast},
-		{TwoShot, twoShotBroadcast}, {Hierarchical, hierTree}, {PackedTrees, packedBroadcast},
+		{TwoShot, twoShotBroadcast}, {Hierarchical, hierTree},
 	},
 	op.Reduce: {
 		{Ring, ringReduce}, {Tree, treeMaker(heapTree)}, {DoubleTree, doubleTree}, {OneShot, oneShotReduce},
-		{TwoShot, twoShotReduce}, {Hierarchical, hierTree}, {PackedTrees, packedReduce},
+		{TwoShot, twoShotReduce}, {Hierarchical, hierTree},
 	},
 	op.AllGather: {
 		{Ring, ringAllGather}, {Recursive, recursiveAllGather}, {Bruck, bruckAllGather}, {OneShot, oneShotAllGather},
@@ -204,14 +195,6 @@ func (o Options) validate(c op.Collective) error {
 	if o.Groups != nil {
 		if err := partition(o.Groups, o.Ranks); err != nil {
 			return fmt.Errorf("groups: %w", err)
-		}
-	}
-	for _, l := range o.Links {
-		if l.From < 0 || l.From >= o.Ranks || l.To < 0 || l.To >= o.Ranks || l.From == l.To {
-			return fmt.Errorf("a link from rank %d to rank %d; it must join two of the %d ranks", l.From, l.To, o.Ranks)
-		}
-		if l.Capacity < 0 || l.Capacity > 1<<20 {
-			return fmt.Errorf("the link from rank %d to rank %d has capacity %d; it may have 0 to %d", l.From, l.To, l.Capacity, 1<<20)
 		}
 	}
 	return nil

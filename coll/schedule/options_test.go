@@ -32,13 +32,6 @@ func TestNewErrors(t *testing.T) {
 		{op.AllReduce, Hierarchical, Options{Ranks: 3, Groups: [][]int{{0, 3}}}, "groups: rank 3 is not one of the 3 ranks"},
 		{op.AllReduce, Hierarchical, Options{Ranks: 3, Groups: [][]int{{0, 1, 2}, {}}}, "groups: group 1 is empty"},
 		{op.AllReduce, Tree, Options{Ranks: 3, Groups: [][]int{{0, 1}}}, "groups: rank 2 is missing"},
-		{op.AllReduce, PackedTrees, Options{Ranks: 3}, "needs Options.Links"},
-		{op.Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 0, 1}}}, "a link from rank 0 to rank 0"},
-		{op.Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, -1}}}, "has capacity -1"},
-		{op.Broadcast, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {2, 1, 1}}}, "no links lead from root 0 to rank 2"},
-		{op.Reduce, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {1, 2, 1}}}, "reversed: no links lead from root 0 to rank 1"},
-		{op.AllReduce, PackedTrees, Options{Ranks: 3, Links: []Link{{0, 1, 1}, {1, 2, 1}, {2, 0, 1}}}, "no links in both directions lead from rank 0 to rank 1"},
-		{op.AllReduce, PackedTrees, Options{Ranks: 300, Links: []Link{{0, 1, 1}}}, "the search for trees takes up to 256"},
 	} {
 		s, err := New(tt.c, tt.algorithm, tt.o)
 		if err == nil || s != nil || !strings.Contains(err.Error(), tt.want) {
@@ -61,7 +54,6 @@ func TestChannels(t *testing.T) {
 		{Tree, Options{Ranks: 3}, 1},
 		{DoubleTree, Options{Ranks: 3}, 2},
 		{DoubleTree, Options{Ranks: 3, Channels: 4}, 8},
-		{PackedTrees, Options{Ranks: 3, Channels: 4, Links: mesh(3)}, 4},
 	} {
 		if s := mustNew(t, op.AllReduce, tt.algorithm, tt.o); s.Channels != tt.want {
 			t.Errorf("New(op.AllReduce, %q, %+v) has %d channels; want %d", tt.algorithm, tt.o, s.Channels, tt.want)
@@ -73,9 +65,6 @@ func TestChannels(t *testing.T) {
 func TestMaxSpan(t *testing.T) {
 	everything(func(c op.Collective, a string) {
 		for n := 1; n <= 40; n++ {
-			if a == PackedTrees && n > 8 {
-				continue
-			}
 			for _, o := range variants(c, a, n) {
 				s := mustNew(t, c, a, o)
 				widest := 0
@@ -131,9 +120,6 @@ func TestGolden(t *testing.T) {
 			}
 			if a == Hierarchical {
 				o.Groups = chop(4, 2)
-			}
-			if a == PackedTrees {
-				o.Channels = 2
 			}
 			b.WriteString(mustNew(t, c, a, o).String())
 			b.WriteString("\n")

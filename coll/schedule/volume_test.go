@@ -32,12 +32,11 @@ type Bytes struct {
 //	            one-shot                  n                  1, to everyone
 //	            two-shot                  n                  1, 1/n of it to everyone
 //	            hierarchical              2(n-1)             -
-//	            packed-trees              2(n-1)             -
 //	Broadcast   one-shot                  1                  1, to everyone
 //	            two-shot                  2-1/n              1
 //	            ring                      n-1                1
 //	            tree, double-tree         n-1                2, +1 ²
-//	            hierarchical, packed      n-1                -
+//	            hierarchical              n-1                -
 //	Reduce      two-shot                  n-1 + (n-1)/n      1
 //	            others                    n-1                1
 //	AllGather   one-shot                  n                  1, to everyone
