@@ -94,7 +94,7 @@ func (m *machine) windows(part, window float64, fast bool) (float64, error) {
 // later windows do not touch earlier ones, so that the ends of windows in a
 // short run tell the pace. Each connection has to have been full by then.
 func (m *machine) paced(n int, run func(n int) (float64, error)) (float64, error) {
-	const last = 3 // windows that must take equally long
+	last := max(3, m.slots) // windows that must take equally long: a pace may repeat when a connection's slots do
 	least := m.slots
 	count := make([]int, len(m.conns)) // messages in a window
 	for i := range m.lanes {

@@ -161,6 +161,7 @@ func TestFastIsExact(t *testing.T) {
 		{Ranks: 6, Port: 3 * GBps, Latency: 700},
 		{Ranks: 12, Domain: 4, Port: 3 * GBps, Latency: 700, Uplink: 2 * GBps, UplinkLatency: 5000},
 		{Ranks: 16, Domain: 8, Port: 3 * GBps, Latency: 700, Uplink: GBps, UplinkLatency: 5000},
+		{Ranks: 16, Domain: 8, Port: 3 * GBps, Latency: 700, Uplink: 5 * GBps, UplinkLatency: 5000},
 	}
 	rotated := 0
 	for _, topo := range topologies {
