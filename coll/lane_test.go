@@ -20,14 +20,15 @@ func withLanes(t *testing.T, ranks, lanes int, set func(rank int, k *knob.Knobs)
 	open := fakeGPUs.Open
 	var of sync.Map // by rank
 	fakeGPUs.Open = func(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
-		on := make([]executor.Lane, lanes)
-		for i := range on {
-			var err error
-			if on[i], err = cfg.Host.Lane(ctx); err != nil {
+		var on []executor.Lane
+		for range lanes {
+			l, err := cfg.Host.Lane(ctx)
+			if err != nil {
 				return nil, err
 			}
+			on = append(on, l)
+			of.Store(cfg.Rank, on)
 		}
-		of.Store(cfg.Rank, on)
 		return open(ctx, cfg)
 	}
 	id, err := GetUniqueID(testConfig())
@@ -42,21 +43,22 @@ func withLanes(t *testing.T, ranks, lanes int, set func(rank int, k *knob.Knobs)
 			cfg.Device = &cfg.Devices[r]
 			set(r, cfg.Knobs)
 			c, err := CommInitRank(t.Context(), ranks, id, r, cfg)
-			if err != nil {
-				errs[r] = err
-				return
-			}
 			v, _ := of.Load(r)
-			on := v.([]executor.Lane)
-			errs[r] = f(c, on)
+			on, _ := v.([]executor.Lane)
+			if err == nil { // else another rank has aborted by now
+				err = f(c, on)
+			}
+			errs[r] = err
 			for _, l := range on {
 				if err := l.Close(); err != nil {
 					t.Error(err)
 				}
 			}
-			if errs[r] != nil {
+			switch {
+			case c == nil:
+			case err != nil:
 				_ = c.Abort()
-			} else {
+			default:
 				errs[r] = c.Destroy()
 			}
 		})
