@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
@@ -39,16 +40,16 @@ func TestHealthGPUs(t *testing.T) {
 	t.Logf("verdict %s, %d GPUs, in %.3f s, counters watched for %.1f s", r.Verdict, len(r.GPUs), r.Seconds, r.Window)
 	for _, res := range r.Results {
 		switch res.Verdict {
-		case health.Error:
+		case certificate.Error:
 			t.Errorf("%s %s: %s", res.ID, res.Object.Name, res.Reason)
-		case health.Fail, health.Warn, health.Skip:
+		case certificate.Fail, certificate.Warn, certificate.Skip:
 			t.Logf("%s %s %s: %s", res.Verdict, res.ID, res.Object.Name, res.Reason)
 		}
 	}
 	if len(r.GPUs) != d.GPUs || r.Driver != d.Version {
 		t.Errorf("%d GPUs of driver %s; want %d of %s", len(r.GPUs), r.Driver, d.GPUs, d.Version)
 	}
-	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != health.Fail {
+	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != certificate.Fail {
 		t.Errorf("one GPU more than there is: status %d, verdict %s", status, wrong.Verdict)
 	}
 	agrees(t, r)
@@ -100,7 +101,7 @@ func agrees(t *testing.T, r health.Report) {
 				continue
 			}
 			res, ok := resultOf(r, f.check, i)
-			if !ok || res.Verdict == health.Skip {
+			if !ok || res.Verdict == certificate.Skip {
 				t.Errorf("GPU %d: %s: %q, and nvidia-smi has %s", i, f.check, res.Reason, smi)
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -75,7 +76,7 @@ func TestHealthHere(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Schema != health.Schema || len(r.Results) < len(health.IDs()) {
 		t.Fatalf("status %d, %v\n%s%s", status, err, out.String(), errOut.String())
 	}
-	if (status == exitFail) != (r.Verdict == health.Fail) || (status == exitNotDone) != (r.Verdict == health.Error) {
+	if (status == exitFail) != (r.Verdict == certificate.Fail) || (status == exitNotDone) != (r.Verdict == certificate.Error) {
 		t.Errorf("status %d, verdict %s", status, r.Verdict)
 	}
 }

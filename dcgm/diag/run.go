@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/harness/certificate"
 )
 
 // An Event is a test that begins, gets on, or ends.
@@ -132,7 +133,7 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	result.Status = result.Status.Worse(Error)
+	result.Status = certificate.Worst(result.Status, certificate.Error)
 	result.Reason = err.Error()
 	if last != "" {
 		result.Reason += " (at " + last + ")"

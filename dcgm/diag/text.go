@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/assay-hpc/assay/harness/certificate"
 )
 
 // WriteText writes the report for a person: what failed first, with the remedy.
@@ -41,7 +43,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintln(t, "test\tcategory\tstatus\ttime\twhat was measured")
 	for _, x := range r.Tests {
 		lines := x.lines()
-		if x.Status == Skip {
+		if x.Status == certificate.Skip {
 			lines = []string{x.Reason}
 		}
 		took := fmt.Sprintf("%.1f s", x.Seconds)
@@ -111,14 +113,15 @@ func first1(lines []string) string {
 
 // bad are the tests that found something, worst first.
 func (r *Report) bad() []Result {
+	worst := certificate.Verdicts()
 	var out []Result
 	for _, t := range r.Tests {
-		if t.Status != Skip && (t.Status != Pass || len(t.Findings) > 0) {
+		if t.Status != certificate.Skip && (t.Status != certificate.Pass || len(t.Findings) > 0) {
 			out = append(out, t)
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Result) int {
-		return cmp.Compare(slices.Index(severity, b.Status), slices.Index(severity, a.Status))
+		return cmp.Compare(slices.Index(worst, a.Status), slices.Index(worst, b.Status))
 	})
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 )
 
@@ -39,7 +40,7 @@ func (j *job) watch() func(judge func(GPU, watched)) {
 	if j.sensors == nil {
 		why := j.noSensor
 		return func(func(GPU, watched)) {
-			j.findf(NoGPU, Skip, "", "clocks, power and temperature were not watched: %v", why)
+			j.findf(NoGPU, certificate.Skip, "", "clocks, power and temperature were not watched: %v", why)
 		}
 	}
 	seen := make([]watched, len(j.gpus))
@@ -79,7 +80,7 @@ func (j *job) watch() func(judge func(GPU, watched)) {
 func (j *job) watched(g GPU, w watched) {
 	if w.n == 0 {
 		if w.err != nil {
-			j.findf(g.Index, Error, "", "its sensors cannot be read: %v", w.err)
+			j.findf(g.Index, certificate.Error, "", "its sensors cannot be read: %v", w.err)
 		}
 		return
 	}
@@ -96,8 +97,8 @@ func (j *job) watched(g GPU, w watched) {
 	const remedy = "look at cooling, power supplies and temperatures (nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE)"
 	switch {
 	case w.reasons&throttleFails != 0:
-		j.findf(g.Index, Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
+		j.findf(g.Index, certificate.Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
 	case w.reasons&nvml.SWThermal != 0:
-		j.findf(g.Index, Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
+		j.findf(g.Index, certificate.Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
 	}
 }

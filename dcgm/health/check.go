@@ -9,22 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/sysfs"
-)
-
-// A Verdict is what came out of a check.
-type Verdict string
-
-// The verdicts.
-const (
-	Pass  Verdict = "pass"  // looked at, and as it should be
-	Warn  Verdict = "warn"  // not as it should be, and work goes on
-	Fail  Verdict = "fail"  // not fit for work
-	Skip  Verdict = "skip"  // does not apply here, or cannot be seen, for the given reason
-	Error Verdict = "error" // could not be looked at
 )
 
 // An Object is what a check looked at.
@@ -37,15 +26,15 @@ type Object struct {
 
 // A Result is a check's outcome for one object.
 type Result struct {
-	ID      string   `json:"id"`
-	Title   string   `json:"title"` // what a pass says
-	Object  Object   `json:"object"`
-	Verdict Verdict  `json:"verdict"`
-	Value   string   `json:"value,omitempty"`  // what was found
-	Number  *float64 `json:"number,omitempty"` // the same, when it is a number, in Unit
-	Limit   *float64 `json:"limit,omitempty"`
-	Least   bool     `json:"at_least,omitempty"` // of Limit: what is below fails
-	Unit    string   `json:"unit,omitempty"`
+	ID      string              `json:"id"`
+	Title   string              `json:"title"` // what a pass says
+	Object  Object              `json:"object"`
+	Verdict certificate.Verdict `json:"verdict"`
+	Value   string              `json:"value,omitempty"`  // what was found
+	Number  *float64            `json:"number,omitempty"` // the same, when it is a number, in Unit
+	Limit   *float64            `json:"limit,omitempty"`
+	Least   bool                `json:"at_least,omitempty"` // of Limit: what is below fails
+	Unit    string              `json:"unit,omitempty"`
 	// Threshold is what passes, in words, and Source says who wants it so.
 	Threshold string   `json:"threshold"`
 	Source    string   `json:"source"`
@@ -107,9 +96,9 @@ type env struct {
 // An outcome is a check's word about one object. Without anything else it is
 // a pass.
 type outcome struct {
-	verdict Verdict // "" until judged
-	bad     bool    // the rule's severity decides
-	soft    bool    // a warning at most
+	verdict certificate.Verdict // "" until judged
+	bad     bool                // the rule's severity decides
+	soft    bool                // a warning at most
 	value   string
 	number  *float64
 	want    string // instead of the check's
@@ -130,7 +119,7 @@ func bad(value, format string, a ...any) outcome {
 }
 
 func skipped(format string, a ...any) outcome {
-	return outcome{verdict: Skip, reason: fmt.Sprintf(format, a...)}
+	return outcome{verdict: certificate.Skip, reason: fmt.Sprintf(format, a...)}
 }
 
 // without is the outcome when a fact is not known.
@@ -138,7 +127,7 @@ func without(err error) outcome {
 	if errors.Is(err, nvml.ErrNotSupported) || errors.Is(err, nvml.ErrNoPermission) {
 		return skipped("%s", why(err))
 	}
-	return outcome{verdict: Error, reason: err.Error()}
+	return outcome{verdict: certificate.Error, reason: err.Error()}
 }
 
 // node is the only finding, about the node as a whole.
@@ -201,7 +190,7 @@ func (c *check) run(e *env) []Result {
 	var found []finding
 	switch missing := e.Node.missing(c.uses); {
 	case missing != nil:
-		found = node(outcome{verdict: Error, reason: missing.Error()})
+		found = node(outcome{verdict: certificate.Error, reason: missing.Error()})
 	case c.node != nil:
 		found = c.node(e)
 	case len(e.GPUs) == 0:
@@ -211,7 +200,7 @@ func (c *check) run(e *env) []Result {
 			g := &e.GPUs[i]
 			o := outcome{}
 			if g.Err != nil && c.id != "gpu/answers" {
-				o = outcome{verdict: Error, reason: g.Err.Error()}
+				o = outcome{verdict: certificate.Error, reason: g.Err.Error()}
 			} else {
 				o = c.gpu(e, g)
 			}
@@ -230,7 +219,7 @@ func (c *check) run(e *env) []Result {
 func (e *env) noGPU() outcome {
 	n := len(e.Node.Devices.Value.GPUs())
 	if err := e.Node.missing(usesDevices); err != nil {
-		return outcome{verdict: Error, reason: err.Error()}
+		return outcome{verdict: certificate.Error, reason: err.Error()}
 	}
 	switch err := e.Driver.Err; {
 	case err != nil && n == 0 && absent(err):
@@ -238,9 +227,9 @@ func (e *env) noGPU() outcome {
 	case errors.Is(err, ErrElsewhere):
 		return skipped("%v", err)
 	case err != nil:
-		return outcome{verdict: Error, reason: fmt.Sprintf("PCI has %d GPUs, and they cannot be asked: %v", n, err)}
+		return outcome{verdict: certificate.Error, reason: fmt.Sprintf("PCI has %d GPUs, and they cannot be asked: %v", n, err)}
 	case n > 0:
-		return outcome{verdict: Error, reason: fmt.Sprintf("PCI has %d GPUs, the driver none", n)}
+		return outcome{verdict: certificate.Error, reason: fmt.Sprintf("PCI has %d GPUs, the driver none", n)}
 	}
 	return skipped("there is no GPU: neither PCI nor the driver has one")
 }
@@ -268,31 +257,20 @@ func (c *check) result(r rule, f finding) Result {
 	if out.Verdict == "" {
 		out.Verdict = f.judge(r.Severity)
 	}
-	if out.Verdict == Warn || out.Verdict == Fail {
+	if out.Verdict == certificate.Warn || out.Verdict == certificate.Fail {
 		out.Remedy = cmp.Or(f.remedy, c.remedy)
 	}
 	return out
 }
 
-func (o outcome) judge(s severity) Verdict {
+func (o outcome) judge(s severity) certificate.Verdict {
 	switch {
 	case !o.bad, s == severityInfo:
-		return Pass
+		return certificate.Pass
 	case s == severityWarn, o.soft:
-		return Warn
+		return certificate.Warn
 	}
-	return Fail
-}
-
-// worstOf is the verdict over results: fail before error before warn before
-// pass; skip if there is nothing else.
-func worstOf(results []Result) Verdict {
-	for _, v := range []Verdict{Fail, Error, Warn, Pass} {
-		if slices.ContainsFunc(results, func(r Result) bool { return r.Verdict == v }) {
-			return v
-		}
-	}
-	return Skip
+	return certificate.Fail
 }
 
 // model is what the hardware data base has of a GPU; nil is nothing.

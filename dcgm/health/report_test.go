@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -56,13 +57,13 @@ func TestJSON(t *testing.T) {
 	var r Report
 	dec := json.NewDecoder(strings.NewReader(b.String()))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil || r.Schema != Schema || r.Verdict != Fail || r.Verdict != worstOf(r.Results) {
+	if err := dec.Decode(&r); err != nil || r.Schema != Schema || r.Verdict != certificate.Fail || r.Verdict != certificate.Worst(verdicts(r.Results)...) {
 		t.Errorf("%v, schema %d, verdict %s", err, r.Schema, r.Verdict)
 	}
 }
 
 func TestWorst(t *testing.T) {
-	of := func(verdicts ...Verdict) (out []Result) {
+	of := func(verdicts ...certificate.Verdict) (out []Result) {
 		for _, v := range verdicts {
 			out = append(out, Result{Verdict: v})
 		}
@@ -70,16 +71,16 @@ func TestWorst(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		results []Result
-		want    Verdict
+		want    certificate.Verdict
 	}{
-		{of(Pass, Warn, Error, Fail, Skip), Fail},
-		{of(Pass, Warn, Error), Error},
-		{of(Pass, Warn, Skip), Warn},
-		{of(Skip, Pass), Pass},
-		{of(Skip), Skip},
-		{nil, Skip},
+		{of(certificate.Pass, certificate.Warn, certificate.Error, certificate.Fail, certificate.Skip), certificate.Fail},
+		{of(certificate.Pass, certificate.Warn, certificate.Error), certificate.Error},
+		{of(certificate.Pass, certificate.Warn, certificate.Skip), certificate.Warn},
+		{of(certificate.Skip, certificate.Pass), certificate.Pass},
+		{of(certificate.Skip), certificate.Skip},
+		{nil, certificate.Skip},
 	} {
-		if got := worstOf(tt.results); got != tt.want {
+		if got := certificate.Worst(verdicts(tt.results)...); got != tt.want {
 			t.Errorf("Worst(%v) = %s; want %s", tt.results, got, tt.want)
 		}
 	}

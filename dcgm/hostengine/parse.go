@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
+	"github.com/assay-hpc/assay/harness/certificate"
 )
 
 // A Document is what dcgmi diag -j prints, as results.
@@ -149,7 +150,7 @@ func (d *Document) add(category string, t test) {
 	}
 	i := slices.IndexFunc(d.Tests, func(r diag.Result) bool { return r.Test == name })
 	if i < 0 {
-		i, d.Tests = len(d.Tests), append(d.Tests, diag.Result{Test: name, Category: category, Status: diag.Skip})
+		i, d.Tests = len(d.Tests), append(d.Tests, diag.Result{Test: name, Category: category, Status: certificate.Skip})
 	}
 	into := &d.Tests[i]
 	said := false
@@ -169,17 +170,17 @@ func collect(into *diag.Result, part string, r result) {
 	}
 	status := r.status()
 	gpu, where := r.where()
-	if status == diag.Skip && into.Reason == "" {
+	if status == certificate.Skip && into.Reason == "" {
 		for _, e := range slices.Concat(r.Warnings, r.Info) {
 			into.Reason = part + where + e.Text
 			break
 		}
 	}
-	if into.Status == diag.Skip && status != diag.Skip {
+	if into.Status == certificate.Skip && status != certificate.Skip {
 		into.Reason = "" // that was of another GPU
 	}
-	into.Status = into.Status.Worse(status)
-	if status == diag.Skip {
+	into.Status = certificate.Worst(into.Status, status)
+	if status == certificate.Skip {
 		return
 	}
 	for _, e := range r.Warnings {
@@ -189,10 +190,10 @@ func collect(into *diag.Result, part string, r result) {
 		}
 		into.Findings = append(into.Findings, f)
 	}
-	if status != diag.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
+	if status != certificate.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
 		return // a summary of what is there
 	}
-	if status != diag.Pass && len(r.Warnings) == 0 {
+	if status != certificate.Pass && len(r.Warnings) == 0 {
 		into.Findings = append(into.Findings, diag.Finding{GPU: gpu, Status: status, Text: part + where + "DCGM says " + r.Status + ", and not why"})
 	}
 }
@@ -217,20 +218,20 @@ func (r result) where() (gpu int, text string) {
 var soft = []int{28, 29}
 
 // status is what became of it. What DCGM has no word for here is no pass.
-func (r result) status() diag.Status {
+func (r result) status() certificate.Verdict {
 	switch strings.ToLower(strings.TrimSpace(r.Status)) {
 	case "pass", "passed":
-		return diag.Pass
+		return certificate.Pass
 	case "skip", "skipped":
-		return diag.Skip
+		return certificate.Skip
 	case "warn", "warning":
-		return diag.Warn
+		return certificate.Warn
 	}
 	hard := func(e entry) bool { return !slices.Contains(soft, e.ID) }
 	if len(r.Warnings) > 0 && !slices.ContainsFunc(r.Warnings, hard) {
-		return diag.Warn
+		return certificate.Warn
 	}
-	return diag.Fail
+	return certificate.Fail
 }
 
 // remedies by DCGM's severity of an error.

@@ -116,10 +116,10 @@ func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.
 		override(e, m.Name, &o, known{m.Peak, m.Typical})
 		objects = append(objects, o)
 	}
-	res := suite.Result{Verdict: verdictOf(t.Status), Reason: t.Reason, Objects: distinct(objects), Measured: speaking(e.ID+"/"+name, objects), Output: t.Output}
+	res := suite.Result{Verdict: t.Status, Reason: t.Reason, Objects: distinct(objects), Measured: speaking(e.ID+"/"+name, objects), Output: t.Output}
 	var said []string
 	for _, f := range t.Findings {
-		if verdictOf(f.Status) == res.Verdict && res.Remedy == "" {
+		if f.Status == res.Verdict && res.Remedy == "" {
 			res.Remedy = f.Remedy
 		}
 		text := f.Text
@@ -153,8 +153,5 @@ func judged(e *suite.Entry, res suite.Result) suite.Result {
 	}
 	return res
 }
-
-// verdictOf is a status of diag: its words are a certificate's.
-func verdictOf(s diag.Status) certificate.Verdict { return certificate.Verdict(s) }
 
 func gpuName(i int) string { return fmt.Sprintf("GPU %d", i) }

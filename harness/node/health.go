@@ -95,7 +95,7 @@ func healthResult(r *health.Report, id string) suite.Result {
 		if one.ID != id {
 			continue
 		}
-		o := certificate.Object{Name: one.Object.Name, ID: one.Object.UUID, Verdict: certificate.Verdict(one.Verdict), Reason: one.Reason}
+		o := certificate.Object{Name: one.Object.Name, ID: one.Object.UUID, Verdict: one.Verdict, Reason: one.Reason}
 		if one.Number != nil && one.Unit != "" {
 			o.Measured = &certificate.Measurement{Value: *one.Number, Unit: one.Unit}
 			if one.Limit != nil {

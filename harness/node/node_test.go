@@ -112,7 +112,7 @@ func TestLimitsOfASite(t *testing.T) {
 		},
 	}
 	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
-	hot := diagReport(diag.Pass,
+	hot := diagReport(certificate.Pass,
 		diag.Measurement{Name: "highest temperature", GPU: 0, Value: 70, Unit: "°C"}, diag.Measurement{Name: "highest temperature", GPU: 1, Value: 95, Unit: "°C"},
 		diag.Measurement{Name: "h2d", GPU: 0, Value: 50, Unit: "GB/s", Reference: 64, Source: "sheet", Peak: peak, Typical: typical},
 		diag.Measurement{Name: "highest power", GPU: 0, Value: 690, Unit: "W"})
@@ -157,7 +157,7 @@ func TestLimitsOfASite(t *testing.T) {
 	}
 	// Of several tests one measures it.
 	cfg := &Config{Machine: machine, Run: says(t, 0, hot)}
-	other := diagReport(diag.Pass)
+	other := diagReport(certificate.Pass)
 	other.Tests[0].Test = "pcie"
 	other.Tests = append(other.Tests, hot.Tests...)
 	cfg.Run = says(t, 0, other)
@@ -385,17 +385,17 @@ func TestHealth(t *testing.T) {
 		return health.Object{Kind: "gpu", Name: gpuName(i), UUID: fmt.Sprintf("GPU-%d", i)}
 	}
 	r := health.Report{Results: []health.Result{
-		{ID: "gpu/ecc/volatile", Object: gpu(0), Verdict: health.Pass, Number: number(0), Limit: number(0), Unit: "errors", Source: "DCGM"},
-		{ID: "gpu/ecc/volatile", Object: gpu(1), Verdict: health.Fail, Number: number(3), Limit: number(0), Unit: "errors", Source: "DCGM", Reason: "3 errors", Remedy: "reset it"},
-		{ID: "gpu/temperature/margin", Object: gpu(0), Verdict: health.Pass, Number: number(40), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
-		{ID: "gpu/temperature/margin", Object: gpu(1), Verdict: health.Pass, Number: number(48), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
-		{ID: "gpu/mig", Object: gpu(0), Verdict: health.Pass, Value: "off"},
-		{ID: "gpu/mig", Object: gpu(1), Verdict: health.Pass, Value: "off"},
-		{ID: "gpu/persistence", Object: gpu(0), Verdict: health.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
-		{ID: "gpu/persistence", Object: gpu(1), Verdict: health.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
-		{ID: "node/shm", Object: health.Object{Kind: "node", Name: "node"}, Verdict: health.Pass, Value: "8 GiB", Number: number(8), Limit: number(1), Unit: "GiB", Source: "NVIDIA", Least: true},
-		{ID: "gpu/xid", Object: gpu(0), Verdict: health.Fail, Reason: "Xid 79"},
-		{ID: "gpu/xid", Object: gpu(0), Verdict: health.Fail, Reason: "Xid 94"},
+		{ID: "gpu/ecc/volatile", Object: gpu(0), Verdict: certificate.Pass, Number: number(0), Limit: number(0), Unit: "errors", Source: "DCGM"},
+		{ID: "gpu/ecc/volatile", Object: gpu(1), Verdict: certificate.Fail, Number: number(3), Limit: number(0), Unit: "errors", Source: "DCGM", Reason: "3 errors", Remedy: "reset it"},
+		{ID: "gpu/temperature/margin", Object: gpu(0), Verdict: certificate.Pass, Number: number(40), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
+		{ID: "gpu/temperature/margin", Object: gpu(1), Verdict: certificate.Pass, Number: number(48), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
+		{ID: "gpu/mig", Object: gpu(0), Verdict: certificate.Pass, Value: "off"},
+		{ID: "gpu/mig", Object: gpu(1), Verdict: certificate.Pass, Value: "off"},
+		{ID: "gpu/persistence", Object: gpu(0), Verdict: certificate.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
+		{ID: "gpu/persistence", Object: gpu(1), Verdict: certificate.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
+		{ID: "node/shm", Object: health.Object{Kind: "node", Name: "node"}, Verdict: certificate.Pass, Value: "8 GiB", Number: number(8), Limit: number(1), Unit: "GiB", Source: "NVIDIA", Least: true},
+		{ID: "gpu/xid", Object: gpu(0), Verdict: certificate.Fail, Reason: "Xid 79"},
+		{ID: "gpu/xid", Object: gpu(0), Verdict: certificate.Fail, Reason: "Xid 94"},
 	}}
 	args := [][]string{}
 	run := says(t, 1, r)
@@ -427,7 +427,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func diagReport(status diag.Status, m ...diag.Measurement) diag.Report {
+func diagReport(status certificate.Verdict, m ...diag.Measurement) diag.Report {
 	return diag.Report{
 		GPUs:  []diag.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}},
 		Tests: []diag.Result{{Engine: diag.Assay, Test: "memory", Status: status, Measurements: m}},
@@ -439,9 +439,9 @@ func TestDiag(t *testing.T) {
 		return diag.Measurement{Name: "write", GPU: gpu, Value: v, Unit: "GB/s", Reference: 4800, Source: "sheet", Peak: &platform.Cited{Value: 4800, Source: "sheet"}, Floor: 3456, FloorSource: "rule"}
 	}
 	counted := diag.Measurement{Name: "patterns verified", GPU: 0, Value: 33, Unit: "passes"}
-	slow := diagReport(diag.Fail, write(0, 4300), write(1, 3000), counted)
-	slow.Tests[0].Findings = []diag.Finding{{GPU: 1, Status: diag.Fail, Text: "3000 GB/s, less than 3456", Remedy: "reset it"}}
-	broken := diagReport(diag.Error)
+	slow := diagReport(certificate.Fail, write(0, 4300), write(1, 3000), counted)
+	slow.Tests[0].Findings = []diag.Finding{{GPU: 1, Status: certificate.Fail, Text: "3000 GB/s, less than 3456", Remedy: "reset it"}}
+	broken := diagReport(certificate.Error)
 	broken.Tests[0].Reason = "killed by signal 11"
 	for name, tt := range map[string]struct {
 		entry string
@@ -449,12 +449,12 @@ func TestDiag(t *testing.T) {
 		want  certificate.Verdict
 		text  string
 	}{
-		"passes":           {"", diagReport(diag.Pass, write(0, 4300), write(1, 4301), counted), certificate.Pass, "2 GPUs"},
+		"passes":           {"", diagReport(certificate.Pass, write(0, 4300), write(1, 4301), counted), certificate.Pass, "2 GPUs"},
 		"slow":             {"", slow, certificate.Fail, "GPU 1: 3000 GB/s, less than 3456 | reset it"},
 		"broken":           {"", broken, certificate.Error, "killed by signal 11"},
-		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(diag.Pass, write(0, 4300), write(1, 4700)), certificate.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
-		"own value":        {", limits: {write: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Pass, "2 GPUs"},
-		"limit of nothing": {", limits: {triad: {value: 4000}}", diagReport(diag.Pass, write(0, 4300)), certificate.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
+		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(certificate.Pass, write(0, 4300), write(1, 4700)), certificate.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
+		"own value":        {", limits: {write: {value: 4000}}", diagReport(certificate.Pass, write(0, 4300)), certificate.Pass, "2 GPUs"},
+		"limit of nothing": {", limits: {triad: {value: 4000}}", diagReport(certificate.Pass, write(0, 4300)), certificate.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := &Config{Machine: twoGPUs, Run: says(t, 1, tt.r)}
