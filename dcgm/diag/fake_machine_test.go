@@ -168,9 +168,9 @@ func (s fakeSensors) Read(bus sysfs.BusID) (nvml.Reading, error) {
 	}
 	switch s.fault {
 	case "hot":
-		r.Reasons = nvml.HWThermal
+		r.Reasons = nvml.Reasons(0x40)
 	case "warm":
-		r.Reasons = nvml.SWThermal
+		r.Reasons = nvml.ThermalSlowdown
 	case "weak":
 		r.Watts = 300
 	case "off":

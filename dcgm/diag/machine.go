@@ -120,9 +120,3 @@ type Sensors interface {
 	Read(bus sysfs.BusID) (nvml.Reading, error)
 	Close() error
 }
-
-// Reasons for low clocks that a healthy node does not have under load.
-const (
-	throttleFails = nvml.HWSlowdown | nvml.HWThermal | nvml.PowerBrake
-	throttled     = throttleFails | nvml.SWThermal
-)

@@ -94,11 +94,14 @@ func (j *job) watched(g GPU, w watched) {
 			j.measure(m)
 		}
 	}
-	const remedy = "look at cooling, power supplies and temperatures (nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE)"
+	const (
+		remedy = "look at cooling, power supplies and temperatures (nvidia-smi -q -d TEMPERATURE,POWER,PERFORMANCE)"
+		held   = nvml.HardwareSlowdown | nvml.ThermalSlowdown
+	)
 	switch {
-	case w.reasons&throttleFails != 0:
-		j.findf(g.Index, certificate.Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
-	case w.reasons&nvml.SWThermal != 0:
-		j.findf(g.Index, certificate.Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&throttled, w.mhz)
+	case w.reasons&nvml.HardwareSlowdown != 0:
+		j.findf(g.Index, certificate.Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&held, w.mhz)
+	case w.reasons&nvml.ThermalSlowdown != 0:
+		j.findf(g.Index, certificate.Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&held, w.mhz)
 	}
 }

@@ -35,7 +35,7 @@ func healthy(i int) nvml.GPU {
 		Index: i, UUID: "GPU-0000000" + string(rune('0'+i)), Bus: bus(i), ID: "2335",
 		Name: known("NVIDIA H200"), VBIOS: known("96.00.AB.00.01"), InfoROM: known("G520.0200.00.05"), Board: known("692-2G520-0200-000"), GSP: known("570.86.10"),
 		MemoryBytes: known[uint64](150754820096), MaxClockMHz: known[uint64](1980),
-		ECC: known(nvml.Modes{Now: true, Pending: true}), Volatile: known[uint64](0), SRAM: known(nvml.SRAM{Exceeded: known(false)}), DRAM: known(nvml.DRAM{}),
+		ECC: known(nvml.Modes{Now: true, Pending: true}), Volatile: known[uint64](0), SRAM: known(nvml.ECCCount{}), Exceeded: known(false), DRAM: known(nvml.ECCCount{}),
 		Remap: known(nvml.Remap{}), Spent: known(0), Pages: sysfs.Unknown[nvml.Pages](nvml.ErrNotSupported),
 		Unfixable: known(false), Repair: known(false), InfoROMOK: known(true), Links: known(links),
 		Fabric: known(nvml.Fabric{State: 3, Health: 0x1aa, Summary: 1}), Peers: known(peers),
@@ -49,8 +49,8 @@ func healthy(i int) nvml.GPU {
 // counters are those of a healthy GPU, at both readings.
 func counters() map[string]uint64 {
 	return map[string]uint64{
-		nvml.NVLinkCRCFlit: 12, nvml.NVLinkCRCData: 0, nvml.NVLinkReplay: 0, nvml.NVLinkRecovery: 0, nvml.NVLinkRecoveryFailed: 0,
-		nvml.PCIeReplay: 3, nvml.PCIeCorrectable: 0, nvml.PCIeNonFatal: 0, nvml.PCIeFatal: 0, nvml.ThermalViolation: 7e6, nvml.BoardViolation: 0,
+		"nvlink_crc_flit": 12, "nvlink_crc_data": 0, "nvlink_replay": 0, "nvlink_recovery": 0, "nvlink_recovery_failed": 0,
+		"pcie_replay": 3, "pcie_correctable": 0, "pcie_nonfatal": 0, "pcie_fatal": 0, "thermal_violation_ns": 7e6, "board_violation_ns": 0,
 	}
 }
 

@@ -85,7 +85,7 @@ var faults = []injected{
 	{"gpu/ecc/volatile", certificate.Fail, "GPU 3", "loaded: 2", func(n *fakeNode) { n.g.Volatile = known[uint64](2) }},
 	{"gpu/ecc/sram/uncorrectable", certificate.Fail, "GPU 3", "uncorrectable SRAM errors over the GPU's life: 1", func(n *fakeNode) { n.g.SRAM.Value.Uncorrectable = 1 }},
 	{"gpu/ecc/sram/correctable", certificate.Warn, "GPU 3", "10001", func(n *fakeNode) { n.g.SRAM.Value.Correctable = 10001 }},
-	{"gpu/ecc/sram/threshold", certificate.Fail, "GPU 3", "threshold", func(n *fakeNode) { n.g.SRAM.Value.Exceeded = known(true) }},
+	{"gpu/ecc/sram/threshold", certificate.Fail, "GPU 3", "threshold", func(n *fakeNode) { n.g.Exceeded = known(true) }},
 	{"gpu/ecc/dram/correctable", certificate.Warn, "GPU 3", "20000001", func(n *fakeNode) { n.g.DRAM.Value.Correctable = 20000001 }},
 	{"gpu/row-remap/pending", certificate.Fail, "GPU 3", "next reset", func(n *fakeNode) { n.g.Remap.Value.Pending = true }},
 	{"gpu/row-remap/failed", certificate.Fail, "GPU 3", "could not be remapped", func(n *fakeNode) { n.g.Remap.Value.Failed = true }},
@@ -101,15 +101,15 @@ var faults = []injected{
 	{"gpu/nvlink/peer", certificate.Fail, "GPU 3", "some to a GPU", func(n *fakeNode) { n.g.Links.Value[0].To = "GPU" }},
 	{"gpu/nvlink/p2p", certificate.Fail, "GPU 3", "GPU 5: unknown", func(n *fakeNode) { n.g.Peers.Value[5] = "unknown" }},
 	{"gpu/nvlink/recovery", certificate.Fail, "GPU 3", "loaded: 1", func(n *fakeNode) {
-		n.g.Before.Value[nvml.NVLinkRecovery] = 1
-		n.grow(nvml.NVLinkRecovery, 1)
+		n.g.Before.Value["nvlink_recovery"] = 1
+		n.grow("nvlink_recovery", 1)
 	}},
 	{"gpu/nvlink/recovery-failed", certificate.Fail, "GPU 3", "failed", func(n *fakeNode) {
-		n.g.Before.Value[nvml.NVLinkRecoveryFailed] = 1
-		n.grow(nvml.NVLinkRecoveryFailed, 1)
+		n.g.Before.Value["nvlink_recovery_failed"] = 1
+		n.grow("nvlink_recovery_failed", 1)
 	}},
-	{"gpu/nvlink/crc", certificate.Fail, "GPU 3", "NVLink CRC errors a second: 100", func(n *fakeNode) { n.grow(nvml.NVLinkCRCFlit, 50) }},
-	{"gpu/nvlink/errors", certificate.Warn, "GPU 3", "NVLink errors within 500ms: 2", func(n *fakeNode) { n.grow(nvml.NVLinkReplay, 2) }},
+	{"gpu/nvlink/crc", certificate.Fail, "GPU 3", "NVLink CRC errors a second: 100", func(n *fakeNode) { n.grow("nvlink_crc_flit", 50) }},
+	{"gpu/nvlink/errors", certificate.Warn, "GPU 3", "NVLink errors within 500ms: 2", func(n *fakeNode) { n.grow("nvlink_replay", 2) }},
 	{"gpu/fabric/state", certificate.Fail, "GPU 3", "in progress", func(n *fakeNode) { n.g.Fabric.Value.State = 2 }},
 	{"gpu/fabric/state", certificate.Fail, "GPU 3", "ended with", func(n *fakeNode) { n.g.Fabric.Value.Status = "Unknown Error" }},
 	{"gpu/fabric/health", certificate.Fail, "GPU 3", "bandwidth is degraded", func(n *fakeNode) { n.g.Fabric.Value.Health = 0x1a9 }},
@@ -120,9 +120,9 @@ var faults = []injected{
 	{"gpu/pcie/width", certificate.Fail, "GPU 3", "8 of 16 lanes", func(n *fakeNode) { n.g.PCIe.Value.Width = 8 }},
 	{"gpu/pcie/generation", certificate.Fail, "GPU 3", "generation 3 of 5", func(n *fakeNode) { n.g.PCIe.Value.Generation = 3 }},
 	{"gpu/pcie/slot", certificate.Warn, "GPU 3", "its slot has 4", func(n *fakeNode) { n.g.PCIe.Value.Generation, n.g.PCIe.Value.MaxGeneration = 4, 4 }},
-	{"gpu/pcie/replay", certificate.Warn, "GPU 3", "PCIe replays within 500ms: 1", func(n *fakeNode) { n.grow(nvml.PCIeReplay, 1) }},
-	{"gpu/pcie/correctable", certificate.Warn, "GPU 3", "PCIe correctable errors a minute: 120", func(n *fakeNode) { n.grow(nvml.PCIeCorrectable, 1) }},
-	{"gpu/pcie/fatal", certificate.Fail, "GPU 3", "uncorrectable PCIe", func(n *fakeNode) { n.grow(nvml.PCIeNonFatal, 1) }},
+	{"gpu/pcie/replay", certificate.Warn, "GPU 3", "PCIe replays within 500ms: 1", func(n *fakeNode) { n.grow("pcie_replay", 1) }},
+	{"gpu/pcie/correctable", certificate.Warn, "GPU 3", "PCIe correctable errors a minute: 120", func(n *fakeNode) { n.grow("pcie_correctable", 1) }},
+	{"gpu/pcie/fatal", certificate.Fail, "GPU 3", "uncorrectable PCIe", func(n *fakeNode) { n.grow("pcie_nonfatal", 1) }},
 	{"pci/aer/uncorrectable", certificate.Fail, "0000:13:00.0", "uncorrectable errors since boot: 1", func(n *fakeNode) { n.d.Errors[bus(3)] = known(sysfs.AER{NonFatal: 1}) }},
 	{"pci/aer/correctable", certificate.Warn, "0000:40:00.0", "correctable errors since boot: 481", func(n *fakeNode) { n.d.Errors[sysfs.BusID{Bus: 0x40}] = known(sysfs.AER{Correctable: 481}) }},
 	{"pci/acs", certificate.Warn, "0000:01:00.0", "root complex", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = known(sysfs.ACSRequestRedirect) }},
@@ -131,7 +131,7 @@ var faults = []injected{
 	{"gpu/clocks/hardware", certificate.Fail, "GPU 3", "power brake", func(n *fakeNode) { n.g.Clocks = known(nvml.Reasons(0x80)) }},
 	{"gpu/clocks/hardware", certificate.Fail, "GPU 3", "hardware thermal slowdown", func(n *fakeNode) { n.g.Clocks = known(nvml.Reasons(0x48)) }},
 	{"gpu/clocks/thermal", certificate.Warn, "GPU 3", "software thermal", func(n *fakeNode) { n.g.Clocks = known(nvml.Reasons(0x20)) }},
-	{"gpu/clocks/violation", certificate.Warn, "GPU 3", "40 ms", func(n *fakeNode) { n.grow(nvml.ThermalViolation, 40e6) }},
+	{"gpu/clocks/violation", certificate.Warn, "GPU 3", "40 ms", func(n *fakeNode) { n.grow("thermal_violation_ns", 40e6) }},
 	{"gpu/temperature/memory", certificate.Fail, "GPU 3", "95 °C", func(n *fakeNode) { n.g.MemoryHeat = known(95) }},
 	{"gpu/temperature/near", certificate.Warn, "GPU 3", "82 °C", func(n *fakeNode) { n.g.Heat = known(82) }},
 	{"gpu/temperature/margin", certificate.Fail, "GPU 3", "0 °C", func(n *fakeNode) { n.g.Margin = known(0) }},

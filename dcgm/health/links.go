@@ -31,19 +31,19 @@ var linkChecks = []check{
 	},
 	{
 		id: "gpu/nvlink/recovery", title: "No NVLink had to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("error recoveries of NVLinks since the driver was loaded", nvml.NVLinkRecovery),
+		gpu: counter("error recoveries of NVLinks since the driver was loaded", "nvlink_recovery"),
 	},
 	{
 		id: "gpu/nvlink/recovery-failed", title: "No NVLink failed to recover", want: "at most %s", remedy: resetGPU,
-		gpu: counter("failed recoveries of NVLinks since the driver was loaded", nvml.NVLinkRecoveryFailed),
+		gpu: counter("failed recoveries of NVLinks since the driver was loaded", "nvlink_recovery_failed"),
 	},
 	{
 		id: "gpu/nvlink/crc", title: "NVLink CRC errors are few", want: "at most %s", remedy: resetGPU,
-		gpu: rate("NVLink CRC errors a second", 1, nvml.NVLinkCRCFlit, nvml.NVLinkCRCData),
+		gpu: rate("NVLink CRC errors a second", 1, "nvlink_crc_flit", "nvlink_crc_data"),
 	},
 	{
 		id: "gpu/nvlink/errors", title: "NVLink error counters stand still", want: "growth of at most %s", remedy: "watch them under load (harness bandwidth); reset the GPU if they keep growing",
-		gpu: growth("NVLink errors", nvml.NVLinkReplay, nvml.NVLinkSymbol, nvml.NVLinkReceive, nvml.NVLinkIntegrity),
+		gpu: growth("NVLink errors", "nvlink_replay", "nvlink_symbol", "nvlink_receive", "nvlink_integrity"),
 	},
 	{
 		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,

@@ -137,13 +137,10 @@ func checkECCPending(_ *env, g *gpuState) outcome {
 }
 
 func checkSRAM(_ *env, g *gpuState) outcome {
-	f := g.SRAM.Value.Exceeded
 	switch {
-	case g.SRAM.Err != nil:
-		return without(g.SRAM.Err)
-	case f.Err != nil:
-		return without(f.Err)
-	case f.Value:
+	case g.Exceeded.Err != nil:
+		return without(g.Exceeded.Err)
+	case g.Exceeded.Value:
 		return bad("exceeded", "the driver says that the SRAM's error threshold is exceeded")
 	}
 	return good("not exceeded")

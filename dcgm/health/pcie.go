@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -25,15 +24,15 @@ var pcieChecks = []check{
 	},
 	{
 		id: "gpu/pcie/replay", title: "PCIe replays stand still", want: "growth of at most %s", remedy: "reseat the GPU; watch the counter under load",
-		gpu: growth("PCIe replays", nvml.PCIeReplay),
+		gpu: growth("PCIe replays", "pcie_replay"),
 	},
 	{
 		id: "gpu/pcie/correctable", title: "PCIe correctable errors are few", want: "at most %s", remedy: "reseat the GPU; watch the counter under load",
-		gpu: rate("PCIe correctable errors a minute", 60, nvml.PCIeCorrectable),
+		gpu: rate("PCIe correctable errors a minute", 60, "pcie_correctable"),
 	},
 	{
 		id: "gpu/pcie/fatal", title: "There were no uncorrectable PCIe errors", want: "at most %s", remedy: reboot,
-		gpu: counter("uncorrectable PCIe errors since the driver was loaded", nvml.PCIeNonFatal, nvml.PCIeFatal),
+		gpu: counter("uncorrectable PCIe errors since the driver was loaded", "pcie_nonfatal", "pcie_fatal"),
 	},
 	{
 		id: "pci/aer/uncorrectable", title: "The kernel has seen no uncorrectable PCIe error", want: "at most %s", node: checkAERFatal, uses: usesDevices,

@@ -11,11 +11,11 @@ import (
 // powerChecks are about clocks, heat and power.
 var powerChecks = []check{
 	{
-		id: "gpu/clocks/hardware", title: "The hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(nvml.HWSlowdown | nvml.HWThermal | nvml.PowerBrake),
+		id: "gpu/clocks/hardware", title: "The hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(nvml.HardwareSlowdown),
 		remedy: "look at cooling, power cables and power supplies; a power brake comes from the chassis",
 	},
 	{
-		id: "gpu/clocks/thermal", title: "The driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(nvml.SWThermal),
+		id: "gpu/clocks/thermal", title: "The driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(nvml.ThermalSlowdown),
 		remedy: "look at fans, air flow and the room's temperature",
 	},
 	{
@@ -62,7 +62,7 @@ func slowed(by nvml.Reasons) func(*env, *gpuState) outcome {
 }
 
 func heldBack(e *env, g *gpuState) outcome {
-	ns, o, ok := e.grown(g, []string{nvml.ThermalViolation, nvml.BoardViolation, nvml.ReliabilityViolation})
+	ns, o, ok := e.grown(g, []string{"thermal_violation_ns", "board_violation_ns", "reliability_violation_ns"})
 	if !ok {
 		return o
 	}

@@ -95,7 +95,7 @@ func TestSituations(t *testing.T) {
 		{"lost GPU", "gpu/same/vbios", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, certificate.Error, "GPU 3"},
 		{"counters denied", "gpu/nvlink/crc", func(n *fakeNode) { n.g.Before.Err = nvml.ErrNoPermission }, certificate.Skip, "root"},
 		{"counters read once", "gpu/pcie/replay", func(n *fakeNode) { n.Window = 0 }, certificate.Skip, "--window 0"},
-		{"no such counter", "gpu/nvlink/errors", func(n *fakeNode) { delete(n.g.After.Value, nvml.NVLinkReplay) }, certificate.Skip, "does not count"},
+		{"no such counter", "gpu/nvlink/errors", func(n *fakeNode) { delete(n.g.After.Value, "nvlink_replay") }, certificate.Skip, "does not count"},
 
 		{"too hot", "gpu/temperature/gpu", func(n *fakeNode) { n.g.Heat = known(87) }, certificate.Fail, "87 °C"},
 		{"capped", "gpu/power/cap", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, certificate.Warn, "500 W"},
@@ -193,7 +193,7 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Read(t.Context(), src, f, ReadOptions{Timeout: time.Second, Window: time.Millisecond, Now: n.Time, Getenv: func(string) string { return "" }})
-	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value[nvml.PCIeReplay] != 3 {
+	if len(s.GPUs) != 8 || s.GPUs[4].Err != nil || s.GPUs[4].UUID != n.GPUs[4].UUID || s.GPUs[4].After.Value["pcie_replay"] != 3 {
 		t.Fatalf("%+v", s.GPUs)
 	}
 	if err := s.GPUs[5].Err; !errors.Is(err, errNoAnswer) || !strings.Contains(err.Error(), "remapped rows") {

@@ -50,17 +50,19 @@ func (a *asker) errors() {
 	g.Volatile = fact(d.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC))
 
 	s, ret := ask(a.Library, "nvmlDeviceGetSramEccErrorStatus", d.GetSramEccErrorStatus)
-	g.SRAM = fact(SRAM{
-		Uncorrectable: s.AggregateUncParity + s.AggregateUncSecDed, Correctable: s.AggregateCor, Exceeded: sysfs.Known(s.BThresholdExceeded != 0),
-	}, ret)
+	g.SRAM = fact(ECCCount{s.AggregateUncParity + s.AggregateUncSecDed, s.AggregateCor}, ret)
+	g.Exceeded = fact(s.BThresholdExceeded != 0, ret)
 	if ret != nvml.SUCCESS { // drivers before 550 have the counts alone
-		uncorrectable, ret1 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_SRAM)
-		correctable, ret2 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_SRAM)
-		g.SRAM = fact(SRAM{Uncorrectable: uncorrectable, Correctable: correctable, Exceeded: sysfs.Unknown[bool](failure(ret))}, worse(ret1, ret2))
+		g.SRAM = a.eccCount(nvml.MEMORY_LOCATION_SRAM)
 	}
-	uncorrectable, ret1 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_DRAM)
-	correctable, ret2 := d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, nvml.MEMORY_LOCATION_DRAM)
-	g.DRAM = fact(DRAM{Uncorrectable: uncorrectable, Correctable: correctable}, worse(ret1, ret2))
+	g.DRAM = a.eccCount(nvml.MEMORY_LOCATION_DRAM)
+}
+
+// eccCount is that of a memory.
+func (a *asker) eccCount(at nvml.MemoryLocation) sysfs.Fact[ECCCount] {
+	uncorrectable, ret1 := a.d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC, at)
+	correctable, ret2 := a.d.GetMemoryErrorCounter(nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC, at)
+	return fact(ECCCount{uncorrectable, correctable}, worse(ret1, ret2))
 }
 
 // worse is the first answer that is no success.

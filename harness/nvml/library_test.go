@@ -130,7 +130,7 @@ func TestGPU(t *testing.T) {
 		t.Errorf("asked for %v", asked)
 	}
 	c, err := one(d).Counters(0)
-	if err != nil || c[NVLinkReplay] != nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL || c[NVLinkSymbol] != nvml.NVLINK_MAX_LINKS*nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS {
+	if err != nil || c["nvlink_replay"] != nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL || c["nvlink_symbol"] != nvml.NVLINK_MAX_LINKS*nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS {
 		t.Errorf("counters %v, %v", c, err)
 	}
 }
@@ -252,14 +252,14 @@ func TestPlaces(t *testing.T) {
 	links, err := lib.Links()
 	wantLinks := map[sysfs.BusID]Links{bus: {
 		PCIDevice: "2335", PCIeGen: 1, MaxGen: 5, NVLinks: 2, Peers: map[sysfs.BusID]int{peer: 1},
-		Errors: map[string]uint64{PCIeReplay: 7, NVLinkCRCFlit: 5, NVLinkCRCData: 5, NVLinkRecovery: 5},
+		Errors: map[string]uint64{"pcie_replay": 7, "nvlink_crc_flit": 5, "nvlink_crc_data": 5, "nvlink_recovery": 5},
 	}}
 	if err != nil || !reflect.DeepEqual(links, wantLinks) {
 		t.Errorf("links %+v, %v; want %+v", links, err, wantLinks)
 	}
 
 	r, err := lib.Read(bus)
-	if wantR := (Reading{Celsius: 60, Watts: 680.5, Reasons: HWSlowdown | HWThermal}); err != nil || r != wantR {
+	if wantR := (Reading{Celsius: 60, Watts: 680.5, Reasons: 0x48}); err != nil || r != wantR {
 		t.Errorf("reading %+v, %v; want %+v", r, err, wantR)
 	}
 	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 0, nvml.ERROR_GPU_IS_LOST }

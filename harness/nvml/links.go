@@ -148,13 +148,13 @@ type counter struct {
 
 // counters are the fields of the GPU as a whole.
 var counters = []counter{
-	{NVLinkCRCFlit, nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
-	{NVLinkCRCData, nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
-	{NVLinkReplay, nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL},
-	{NVLinkRecovery, nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL},
-	{PCIeCorrectable, nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS},
-	{PCIeNonFatal, nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR},
-	{PCIeFatal, nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR},
+	{"nvlink_crc_flit", nvml.FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL},
+	{"nvlink_crc_data", nvml.FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL},
+	{"nvlink_replay", nvml.FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL},
+	{"nvlink_recovery", nvml.FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL},
+	{"pcie_correctable", nvml.FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS},
+	{"pcie_nonfatal", nvml.FI_DEV_PCIE_COUNT_NON_FATAL_ERROR},
+	{"pcie_fatal", nvml.FI_DEV_PCIE_COUNT_FATAL_ERROR},
 }
 
 // nvlinkCounters are the first of them, of all NVLinks together.
@@ -163,10 +163,10 @@ const nvlinkCounters = 4
 // linkCounters are those of each NVLink of the fifth generation; their scope is
 // the link.
 var linkCounters = []counter{
-	{NVLinkRecoveryFailed, nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS},
-	{NVLinkSymbol, nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS},
-	{NVLinkReceive, nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS},
-	{NVLinkIntegrity, nvml.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS},
+	{"nvlink_recovery_failed", nvml.FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS},
+	{"nvlink_symbol", nvml.FI_DEV_NVLINK_COUNT_SYMBOL_ERRORS},
+	{"nvlink_receive", nvml.FI_DEV_NVLINK_COUNT_RCV_ERRORS},
+	{"nvlink_integrity", nvml.FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS},
 }
 
 // policies are the reasons for which a GPU counts the time that it was held
@@ -175,7 +175,7 @@ var policies = []struct {
 	name   string
 	policy nvml.PerfPolicyType
 }{
-	{ThermalViolation, nvml.PERF_POLICY_THERMAL}, {BoardViolation, nvml.PERF_POLICY_BOARD_LIMIT}, {ReliabilityViolation, nvml.PERF_POLICY_RELIABILITY},
+	{"thermal_violation_ns", nvml.PERF_POLICY_THERMAL}, {"board_violation_ns", nvml.PERF_POLICY_BOARD_LIMIT}, {"reliability_violation_ns", nvml.PERF_POLICY_RELIABILITY},
 }
 
 // ofLinks are the linkCounters of every link that there could be.
@@ -189,7 +189,8 @@ func ofLinks() []nvml.FieldValue {
 	return out
 }
 
-// Counters reads what the GPU counts, by name. What it does not count is not there.
+// Counters reads what the GPU counts, by the names above: errors, and nanoseconds where
+// the name ends in _ns. What it does not count is not there.
 func (l *Library) Counters(index int) (map[string]uint64, error) {
 	if err := l.start(); err != nil {
 		return nil, err
@@ -219,7 +220,7 @@ func (l *Library) Counters(index int) (map[string]uint64, error) {
 func count(d nvml.Device, counters []counter) (map[string]uint64, nvml.Return) {
 	out := map[string]uint64{}
 	if v, ret := d.GetPcieReplayCounter(); ret == nvml.SUCCESS {
-		out[PCIeReplay] = uint64(v)
+		out["pcie_replay"] = uint64(v)
 	}
 	values := make([]nvml.FieldValue, len(counters))
 	for i, c := range counters {

@@ -45,8 +45,9 @@ type GPU struct {
 
 	ECC        sysfs.Fact[Modes]
 	Volatile   sysfs.Fact[uint64] // uncorrectable errors since the driver was loaded
-	SRAM       sysfs.Fact[SRAM]
-	DRAM       sysfs.Fact[DRAM]
+	SRAM       sysfs.Fact[ECCCount]
+	Exceeded   sysfs.Fact[bool] // SRAM's errors are beyond the vendor's threshold
+	DRAM       sysfs.Fact[ECCCount]
 	Remap      sysfs.Fact[Remap]
 	Spent      sysfs.Fact[int] // banks of memory without a spare row
 	Pages      sysfs.Fact[Pages]
@@ -76,14 +77,8 @@ type GPU struct {
 // Modes says whether something is on, and whether it will be after a reset.
 type Modes struct{ Now, Pending bool }
 
-// SRAM is the error counts of a GPU's SRAM over its life.
-type SRAM struct {
-	Uncorrectable, Correctable uint64
-	Exceeded                   sysfs.Fact[bool] // the vendor's threshold
-}
-
-// DRAM is the error counts of a GPU's memory over its life.
-type DRAM struct{ Uncorrectable, Correctable uint64 }
+// An ECCCount is the errors that a memory has had over its life.
+type ECCCount struct{ Uncorrectable, Correctable uint64 }
 
 // Remap is a GPU's rows of memory that spare ones stand in for.
 type Remap struct {
@@ -165,20 +160,20 @@ type Reading struct {
 // Reasons are the reasons why clocks are what they are, as NVML's bits.
 type Reasons uint64
 
-// Bits of NVML's clock event reasons.
+// What holds a GPU's clocks down though it is to work: the hardware's own slowdown, for
+// heat or by its power brake; and the driver, for heat.
 const (
-	HWSlowdown Reasons = 0x8
-	SWThermal  Reasons = 0x20
-	HWThermal  Reasons = 0x40
-	PowerBrake Reasons = 0x80
+	HardwareSlowdown Reasons = 0x8 | 0x40 | 0x80
+	ThermalSlowdown  Reasons = 0x20
 )
 
+// reasonNames are NVML's bits of clock event reasons.
 var reasonNames = []struct {
 	bit  Reasons
 	name string
 }{
-	{0x1, "idle"}, {0x2, "application clocks"}, {0x4, "power cap"}, {HWSlowdown, "hardware slowdown"}, {0x10, "sync boost"},
-	{SWThermal, "software thermal slowdown"}, {HWThermal, "hardware thermal slowdown"}, {PowerBrake, "power brake"}, {0x100, "display clocks"},
+	{0x1, "idle"}, {0x2, "application clocks"}, {0x4, "power cap"}, {0x8, "hardware slowdown"}, {0x10, "sync boost"},
+	{0x20, "software thermal slowdown"}, {0x40, "hardware thermal slowdown"}, {0x80, "power brake"}, {0x100, "display clocks"},
 }
 
 func (r Reasons) String() string {
@@ -197,22 +192,3 @@ func (r Reasons) String() string {
 	}
 	return strings.Join(out, ", ")
 }
-
-// Names of counters. Those of time are in nanoseconds.
-const (
-	NVLinkCRCFlit        = "nvlink_crc_flit"
-	NVLinkCRCData        = "nvlink_crc_data"
-	NVLinkReplay         = "nvlink_replay"
-	NVLinkRecovery       = "nvlink_recovery"
-	NVLinkRecoveryFailed = "nvlink_recovery_failed"
-	NVLinkSymbol         = "nvlink_symbol"
-	NVLinkReceive        = "nvlink_receive"
-	NVLinkIntegrity      = "nvlink_integrity"
-	PCIeReplay           = "pcie_replay"
-	PCIeCorrectable      = "pcie_correctable"
-	PCIeNonFatal         = "pcie_nonfatal"
-	PCIeFatal            = "pcie_fatal"
-	ThermalViolation     = "thermal_violation_ns"
-	ReliabilityViolation = "reliability_violation_ns"
-	BoardViolation       = "board_violation_ns"
-)
