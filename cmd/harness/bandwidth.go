@@ -25,7 +25,7 @@ import (
 )
 
 // openMachine opens the GPUs of this machine; tests have others.
-var openMachine = func(o membw.OpenOptions) (membw.Machine, error) { return membw.Open(sysfs.FS{}, o) }
+var openMachine = func(anywhere bool) (membw.Machine, error) { return membw.Open(sysfs.FS{}, anywhere) }
 
 type bandwidthOptions struct {
 	format, size, versus    string
@@ -124,7 +124,7 @@ func (o *bandwidthOptions) parse() (membw.Options, error) {
 }
 
 func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err error) {
-	m, err := openMachine(membw.OpenOptions{NoAffinity: o.noAffinity})
+	m, err := openMachine(o.noAffinity)
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err 
 	}
 	show, clear := o.progress()
 	options.Progress = show
-	r, err := membw.Run(ctx, m, options)
+	r, err := options.Run(ctx, m)
 	clear()
 	if err != nil {
 		return err

@@ -71,7 +71,7 @@ func TestBandwidthRuns(t *testing.T) {
 		{"bandwidth nv -t nosuch", fast, nil, exitFail, "Error: Testcase nosuch not found!"},
 	} {
 		closed := false
-		openMachine = func(membw.OpenOptions) (membw.Machine, error) {
+		openMachine = func(bool) (membw.Machine, error) {
 			return machine{seconds: c.seconds, err: c.err, closed: &closed}, nil
 		}
 		var out, errOut strings.Builder

@@ -53,8 +53,8 @@ func parseTool(fs *flag.FlagSet, args []string, errOut io.Writer) (done bool, er
 
 // onMachine runs a tool on the GPUs. What it measured wrongly or not at all is a
 // failed check.
-func onMachine(ctx context.Context, o membw.OpenOptions, f func(membw.Machine) error) error {
-	m, err := openMachine(o)
+func onMachine(ctx context.Context, anywhere bool, f func(membw.Machine) error) error {
+	m, err := openMachine(anywhere)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func bandwidthTestTool(ctx context.Context, args []string, out, errOut io.Writer
 	if done || err != nil {
 		return err
 	}
-	return onMachine(ctx, membw.OpenOptions{}, func(m membw.Machine) error { return membw.RunTest(ctx, m, o, out) })
+	return onMachine(ctx, false, func(m membw.Machine) error { return o.Run(ctx, m, out) })
 }
 
 func parseBandwidthTest(args []string, errOut io.Writer) (o membw.TestOptions, done bool, err error) {
@@ -80,77 +80,58 @@ func parseBandwidthTest(args []string, errOut io.Writer) (o membw.TestOptions, d
 	fs.StringVar(&o.Mode, "mode", "quick", "quick, range or shmoo")
 	memory := fs.String("memory", "pinned", "of the host: pinned or pageable")
 	device := fs.String("device", "0", "a GPU's `number`, or all: their bandwidths are added")
-	var wants [3]bool
-	for i, d := range [...]string{"htod", "dtoh", "dtod"} {
-		fs.BoolVar(&wants[i], d, false, "measure this direction (without any: all)")
+	for name, d := range map[string]*bool{"htod": &o.HtoD, "dtoh": &o.DtoH, "dtod": &o.DtoD} {
+		fs.BoolVar(d, name, false, "measure this direction (without any: all)")
 	}
-	start, end := fs.Int("start", 0, "smallest size in bytes, in range mode"), fs.Int("end", 0, "largest size in bytes, in range mode")
-	increment := fs.Int("increment", 0, "bytes between sizes, in range mode")
-	wc := fs.Bool("wc", false, "pinned memory is write-combined")
+	fs.IntVar(&o.Start, "start", 0, "smallest size in bytes, in range mode")
+	fs.IntVar(&o.End, "end", 0, "largest size in bytes, in range mode")
+	fs.IntVar(&o.Increment, "increment", 0, "bytes between sizes, in range mode")
+	fs.BoolVar(&o.WriteCombined, "wc", false, "pinned memory is write-combined")
 	fs.BoolVar(&o.CSV, "csv", false, "print lines of CSV")
 	fs.BoolVar(&o.CPUTiming, "cputiming", false, "time by the host's clock")
 	if done, err := parseTool(fs, args, errOut); done || err != nil {
 		return o, done, err
 	}
-	for i, want := range wants {
-		if want || !slices.Contains(wants[:], true) {
-			o.Directions = append(o.Directions, membw.Direction(i))
-		}
+	o.Pageable, o.All = *memory == "pageable", *device == "all"
+	if o.Device, err = strconv.Atoi(*device); o.All {
+		err = nil
 	}
 	switch {
-	case *memory == "pageable":
-		o.Memory = membw.Pageable
-	case *memory != "pinned":
-		return o, false, usagef("--memory is pinned or pageable, not %q", *memory)
-	case *wc:
-		o.Memory = membw.Combined
-	default:
-		o.Memory = membw.Pinned
+	case !o.Pageable && *memory != "pinned":
+		err = usagef("--memory is pinned or pageable, not %q", *memory)
+	case err != nil:
+		err = usagef("--device is a GPU's number or all, not %q", *device)
+	case o.Mode == "range" && (o.Start < 1 || o.End < o.Start || o.Increment < 1):
+		err = usagef("--mode=range takes --start, --end and --increment, in bytes: %d to %d by %d are no sizes", o.Start, o.End, o.Increment)
+	case o.Mode != "quick" && o.Mode != "range" && o.Mode != "shmoo":
+		err = usagef("--mode is quick, range or shmoo, not %q", o.Mode)
 	}
-	if o.Device, err = strconv.Atoi(*device); *device == "all" {
-		o.Device = membw.AllDevices
-	} else if err != nil {
-		return o, false, usagef("--device is a GPU's number or all, not %q", *device)
-	}
-	switch o.Mode {
-	case "quick":
-		o.Sizes = membw.QuickSizes()
-	case "shmoo":
-		o.Sizes = membw.ShmooSizes()
-	case "range":
-		if *start < 1 || *end < *start || *increment < 1 {
-			return o, false, usagef("--mode=range takes --start, --end and --increment, in bytes: %d to %d by %d are no sizes", *start, *end, *increment)
-		}
-		o.Sizes = membw.RangeSizes(*start, *end, *increment)
-	default:
-		return o, false, usagef("--mode is quick, range or shmoo, not %q", o.Mode)
-	}
-	return o, false, nil
+	return o, false, err
 }
 
 // bandwidthP2P is "harness bandwidth p2p".
 func bandwidthP2P(ctx context.Context, args []string, out, errOut io.Writer) error {
-	o := membw.P2PDefaults()
+	var o membw.P2POptions
 	fs := flag.NewFlagSet("harness bandwidth p2p", flag.ContinueOnError)
 	fs.BoolVar(&o.Read, "p2p_read", false, "also measure copies that the receiving GPU makes")
 	fs.BoolVar(&o.SM, "sm_copy", false, "copy by a kernel, not by copy engines")
-	fs.IntVar(&o.Elements, "numElems", o.Elements, "integers of 4 bytes of a copy")
+	fs.IntVar(&o.Elements, "numElems", 40_000_000, "integers of 4 bytes of a copy")
 	if done, err := parseTool(fs, args, errOut); done || err != nil {
 		return err
 	}
 	if o.Elements < 1 {
 		return usagef("--numElems=%d: there must be one", o.Elements)
 	}
-	return onMachine(ctx, membw.OpenOptions{}, func(m membw.Machine) error { return membw.RunP2P(ctx, m, o, out) })
+	return onMachine(ctx, false, func(m membw.Machine) error { return o.Run(ctx, m, out) })
 }
 
 // bandwidthNV is "harness bandwidth nv".
 func bandwidthNV(ctx context.Context, args []string, out, errOut io.Writer) error {
-	o := membw.NVDefaults()
+	var o membw.NVOptions
 	var noAffinity, list bool
 	fs := flag.NewFlagSet("harness bandwidth nv", flag.ContinueOnError)
-	both(fs.IntVar, &o.MiB, "b", "bufferSize", o.MiB, "MiB of a buffer")
-	both(fs.IntVar, &o.Samples, "i", "testSamples", o.Samples, "samples of a testcase")
+	both(fs.IntVar, &o.MiB, "b", "bufferSize", 512, "MiB of a buffer")
+	both(fs.IntVar, &o.Samples, "i", "testSamples", 3, "samples of a testcase")
 	both(fs.BoolVar, &o.Mean, "m", "useMean", false, "report the mean of the samples, not the median")
 	both(fs.BoolVar, &list, "l", "list", false, "list the testcases")
 	both(fs.BoolVar, &o.Verbose, "v", "verbose", false, "print all samples, and least, most and average")
@@ -181,7 +162,7 @@ func bandwidthNV(ctx context.Context, args []string, out, errOut io.Writer) erro
 			o.Driver = d.Version
 		}
 	}
-	return onMachine(ctx, membw.OpenOptions{NoAffinity: noAffinity}, func(m membw.Machine) error { return membw.RunNV(ctx, m, o, out) })
+	return onMachine(ctx, noAffinity, func(m membw.Machine) error { return o.Run(ctx, m, out) })
 }
 
 // both defines a flag by two names.

@@ -11,12 +11,11 @@ import (
 )
 
 func TestParseBandwidthTest(t *testing.T) {
-	all := []membw.Direction{membw.HtoD, membw.DtoH, membw.DtoD}
 	for args, want := range map[string]membw.TestOptions{
-		"": {Mode: "quick", Memory: membw.Pinned, Directions: all, Sizes: []int{32_000_000}},
-		"--memory=pageable --dtod --htod --device=all --csv --wc":                   {Mode: "quick", Memory: membw.Pageable, Directions: []membw.Direction{membw.HtoD, membw.DtoD}, Device: membw.AllDevices, CSV: true, Sizes: []int{32_000_000}},
-		"-mode=range --start=10 --end 35 -increment=10 --wc --cputiming --device=3": {Mode: "range", Memory: membw.Combined, Directions: all, Device: 3, CPUTiming: true, Sizes: []int{10, 20, 30}},
-		"--mode=shmoo": {Mode: "shmoo", Memory: membw.Pinned, Directions: all, Sizes: membw.ShmooSizes()},
+		"": {Mode: "quick"},
+		"--memory=pageable --dtod --htod --device=all --csv --wc":                   {Mode: "quick", Pageable: true, WriteCombined: true, HtoD: true, DtoD: true, All: true, CSV: true},
+		"-mode=range --start=10 --end 35 -increment=10 --wc --cputiming --device=3": {Mode: "range", Start: 10, End: 35, Increment: 10, WriteCombined: true, Device: 3, CPUTiming: true},
+		"--mode=shmoo": {Mode: "shmoo"},
 	} {
 		got, done, err := parseBandwidthTest(strings.Fields(args), io.Discard)
 		if err != nil || done || !reflect.DeepEqual(got, want) {

@@ -4,7 +4,7 @@
 //
 // Report is what an operator asks for: every way through a node, held against
 // what the hardware should reach. The others measure and print as known tools do:
-// RunTest as bandwidthTest, RunP2P as p2pBandwidthLatencyTest, RunNV as
+// TestOptions as bandwidthTest, P2POptions as p2pBandwidthLatencyTest, NVOptions as
 // nvbandwidth. All of them ask a Machine, which Open gives in builds with cgo and
 // the tag cuda.
 //

@@ -77,9 +77,9 @@ func (b *bench) Latency(_ context.Context, l Latency) (out []float64, _ error) {
 // h200s are GPUs that reach what is known of H200s.
 func h200s(n int) *bench {
 	return &bench{n: n, name: "NVIDIA H200", gbps: func(f Flow) float64 {
-		host, local := f.From.Memory != Device || f.To.Memory != Device, f.From.GPU == f.To.GPU
+		host, local := f.From.Memory != ofGPU || f.To.Memory != ofGPU, f.From.GPU == f.To.GPU
 		switch {
-		case f.From.Memory == Pageable || f.To.Memory == Pageable:
+		case f.From.Memory == pageable || f.To.Memory == pageable:
 			return 12.5
 		case host:
 			return 55.4

@@ -59,10 +59,10 @@ func (s shape) cells(n int) (out []Cell) {
 	return out
 }
 
-func gpu(i int) place { return place{i, Device} }
+func gpu(i int) place { return place{i, ofGPU} }
 
-func upload(_, g int) []Flow   { return []Flow{{From: place{g, Pinned}, To: gpu(g), By: g}} }
-func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: place{g, Pinned}, By: g}} }
+func upload(_, g int) []Flow   { return []Flow{{From: place{g, pinned}, To: gpu(g), By: g}} }
+func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: place{g, pinned}, By: g}} }
 
 // write is a copy by the GPU whose data it is, read by the one that gets it.
 func write(e engine) func(int, int) []Flow {
@@ -83,7 +83,7 @@ const (
 	ruleTotal = "bytes copied in both directions, counted once each, over the time of both"
 )
 
-// families are those of Run, in this order.
+// families are those of a Report, in this order.
 var families = []family{
 	{name: "host_to_device", title: "host to GPU, pinned", rule: ruleOnce, shape: fromHost, flows: upload, limits: hostLimits, reference: pcie, versus: true},
 	{name: "device_to_host", title: "GPU to host, pinned", rule: ruleOnce, shape: toHost, flows: download, limits: hostLimits, reference: pcie, versus: true},
@@ -189,9 +189,9 @@ func (j *job) measure(ctx context.Context, f family, c *Cell) {
 	}
 	switch {
 	case f.latency:
-		at := place{c.To, Device}
+		at := place{c.To, ofGPU}
 		if c.To == Host {
-			at = place{c.From, Pinned}
+			at = place{c.From, pinned}
 		}
 		samples, err := j.Latency(ctx, Latency{By: c.From, At: at, Accesses: j.Accesses, Samples: j.Samples})
 		for i := range samples {

@@ -20,7 +20,7 @@ import (
 // open opens the GPUs, or skips the test.
 func open(t *testing.T) Machine {
 	t.Helper()
-	m, err := Open(sysfs.FS{}, OpenOptions{})
+	m, err := Open(sysfs.FS{}, false)
 	n := 0
 	if err == nil {
 		n = len(m.GPUs())
@@ -45,15 +45,15 @@ func TestGPUFlows(t *testing.T) {
 		for name, flows := range map[string][]Flow{
 			"up":            upload(0, last),
 			"down":          download(last, 0),
-			"combined":      {{From: place{0, Combined}, To: gpu(0)}},
-			"pageable up":   {{From: place{0, Pageable}, To: gpu(0)}},
-			"pageable down": {{From: gpu(0), To: place{0, Pageable}}},
-			"up sm":         {{From: place{last, Pinned}, To: gpu(last), By: last, Engine: engineSM}},
-			"down sm":       {{From: gpu(0), To: place{0, Pinned}, Engine: engineSM}},
-			"both sm":       {{From: gpu(0), To: place{0, Pinned}, Engine: engineSM, Both: true}},
+			"combined":      {{From: place{0, combined}, To: gpu(0)}},
+			"pageable up":   {{From: place{0, pageable}, To: gpu(0)}},
+			"pageable down": {{From: gpu(0), To: place{0, pageable}}},
+			"up sm":         {{From: place{last, pinned}, To: gpu(last), By: last, Engine: engineSM}},
+			"down sm":       {{From: gpu(0), To: place{0, pinned}, Engine: engineSM}},
+			"both sm":       {{From: gpu(0), To: place{0, pinned}, Engine: engineSM, Both: true}},
 			"local":         write(engineCE)(0, 0),
 			"local sm":      write(engineSM)(0, 0),
-			"scaled":        append([]Flow{{From: gpu(0), To: place{0, Pinned}, Scale: 2}}, upload(0, 0)...),
+			"scaled":        append([]Flow{{From: gpu(0), To: place{0, pinned}, Scale: 2}}, upload(0, 0)...),
 		} {
 			for _, timing := range []timingKind{whileHeld, byEvents, byStopwatch, eachCall} {
 				if strings.HasPrefix(name, "pageable") && timing != eachCall || flows[0].Both && timing == eachCall {
@@ -98,7 +98,7 @@ func TestGPUPeers(t *testing.T) {
 func TestGPULatency(t *testing.T) {
 	m := open(t)
 	check(t, connect(m, true))
-	places := []place{gpu(0), {0, Pinned}}
+	places := []place{gpu(0), {0, pinned}}
 	if n := len(m.GPUs()); n > 1 && m.Peer(0, n-1) == nil {
 		places = append(places, gpu(n-1))
 	}
@@ -120,7 +120,7 @@ func TestGPUReport(t *testing.T) {
 	if os.Getenv(inside) != "" {
 		o.Bytes, o.Samples, o.Copies, o.Accesses = 1<<16, 2, 2, 1000
 	}
-	r, err := Run(t.Context(), m, o)
+	r, err := o.Run(t.Context(), m)
 	check(t, err)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
@@ -133,7 +133,7 @@ func TestGPUReport(t *testing.T) {
 	check(t, WriteMarkdown(t.Output(), []*Report{r}))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Run(ctx, m, o); !errors.Is(err, context.Canceled) {
+	if _, err := o.Run(ctx, m); !errors.Is(err, context.Canceled) {
 		t.Errorf("an interrupt: %v", err)
 	}
 }
@@ -145,7 +145,7 @@ func TestFakeWrong(t *testing.T) {
 		t.Skip("another test starts this one")
 	}
 	o := Options{Bytes: 1 << 16, Samples: 1, Copies: 1, Accesses: 100, Families: []string{"local_ce", "peer_write_ce", "peer_read_sm"}}
-	r, err := Run(t.Context(), open(t), o)
+	r, err := o.Run(t.Context(), open(t))
 	check(t, err)
 	wrong := func(c Cell) bool {
 		return c.Verdict == judge.Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
@@ -182,7 +182,7 @@ func TestFakeSlow(t *testing.T) {
 	}
 	t.Setenv("FAKE_SLOW", "1")
 	o := Options{Bytes: 1 << 20, Samples: 1, Copies: 1, Families: []string{"peer_write_ce"}}
-	r, err := Run(t.Context(), open(t), o)
+	r, err := o.Run(t.Context(), open(t))
 	check(t, err)
 	for _, c := range r.Families[0].Cells {
 		if slow := c.From == 1 || c.To == 1; slow && c.Value > 1 {

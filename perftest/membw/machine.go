@@ -8,22 +8,22 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Memory is a kind of memory.
-type Memory uint8
+// memory is a kind of memory.
+type memory uint8
 
 // The kinds.
 const (
-	Device   Memory = iota
-	Pinned          // the host's, page-locked
-	Combined        // as Pinned, and processors write it past their caches
-	Pageable        // the host's as any program has it; with EachCall only
+	ofGPU    memory = iota
+	pinned          // the host's, page-locked
+	combined        // as pinned, and processors write it past their caches
+	pageable        // the host's as any program has it; with eachCall only
 )
 
 // A place is where a copy begins or ends: memory of a GPU, or of the host on the
 // NUMA node that is next to that GPU.
 type place struct {
 	GPU    int
-	Memory Memory
+	Memory memory
 }
 
 // engine is what copies.
@@ -141,9 +141,4 @@ func rates(bytes float64, seconds []float64) []float64 {
 		out[i] = bytes / s / 1e9
 	}
 	return out
-}
-
-// OpenOptions are for Open.
-type OpenOptions struct {
-	NoAffinity bool // do not move the thread next to a GPU before memory is allocated for it
 }

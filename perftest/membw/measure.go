@@ -75,7 +75,7 @@ func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
 	}
 	var ways []*way
 	for _, f := range flows {
-		if p.Timing != eachCall && (f.From.Memory == Pageable || f.To.Memory == Pageable) {
+		if p.Timing != eachCall && (f.From.Memory == pageable || f.To.Memory == pageable) {
 			return nil, errors.New("pageable memory is copied by synchronous calls") // others would wait for the stream
 		}
 		w := &way{Flow: f, machine: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
@@ -165,7 +165,7 @@ func (w *way) enqueue(n int, launches bool) error {
 }
 
 func (w *way) copyAsync() error {
-	if w.From.Memory == Device && w.To.Memory == Device && w.From.GPU != w.To.GPU {
+	if w.From.Memory == ofGPU && w.To.Memory == ofGPU && w.From.GPU != w.To.GPU {
 		return driver.CopyPeerAsync(w.to.at, w.machine.devices[w.To.GPU].Context, w.from.at, w.machine.devices[w.From.GPU].Context, w.bytes, w.Stream)
 	}
 	return driver.CopyAsync(w.to.at, w.from.at, w.bytes, w.Stream)

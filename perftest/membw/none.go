@@ -8,4 +8,4 @@ import (
 )
 
 // Open fails with driver.ErrNoDriver: this build has no CUDA.
-func Open(sysfs.FS, OpenOptions) (Machine, error) { return nil, driver.Init() }
+func Open(sysfs.FS, bool) (Machine, error) { return nil, driver.Init() }

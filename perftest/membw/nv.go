@@ -37,9 +37,6 @@ type NVOptions struct {
 	Host    string
 }
 
-// NVDefaults are nvbandwidth's.
-func NVDefaults() NVOptions { return NVOptions{MiB: 512, Samples: 3} }
-
 // ListNV lists the testcases as nvbandwidth -l does.
 func ListNV(w io.Writer) error {
 	var b strings.Builder
@@ -51,9 +48,9 @@ func ListNV(w io.Writer) error {
 	return err
 }
 
-// RunNV measures and prints as nvbandwidth does. Its error is the first that a
+// Run measures and prints as nvbandwidth does. Its error is the first that a
 // testcase had; the others are measured all the same.
-func RunNV(ctx context.Context, m Machine, o NVOptions, w io.Writer) error {
+func (o NVOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	t := &nvTest{Machine: m, NVOptions: o, ctx: ctx, w: w, n: len(m.GPUs())}
 	if o.JSON {
 		t.w = io.Discard

@@ -37,7 +37,7 @@ func makeCases() []testcase {
 	return append(out, testcase{
 		name: "host_device_latency_sm", about: "time of one dependent load of the host's memory by a GPU", latency: true,
 		matrices: one("memory latency SM CPU(row) <-> GPU(column) (ns)"),
-		flows:    func(_ *nvTest, _, g int) []Flow { return []Flow{{From: place{g, Pinned}, By: g}} },
+		flows:    func(_ *nvTest, _, g int) []Flow { return []Flow{{From: place{g, pinned}, By: g}} },
 	}, testcase{
 		name: "device_to_device_latency_sm", about: "time of one dependent load of another GPU's memory", latency: true, peers: true, square: true,
 		matrices: one("Device to Device Latency SM GPU(row) <-> GPU(column) (ns)"),
@@ -70,7 +70,7 @@ func pair(f func(i, j int) []Flow) func(*nvTest, int, int) []Flow {
 
 // hostFlow is a copy between host and GPU.
 func hostFlow(e engine, up bool, g, scale int) Flow {
-	f := Flow{From: gpu(g), To: place{g, Pinned}, By: g, Engine: e, Scale: scale}
+	f := Flow{From: gpu(g), To: place{g, pinned}, By: g, Engine: e, Scale: scale}
 	if up {
 		f.From, f.To = f.To, f.From
 	}
@@ -88,8 +88,8 @@ func hostBoth(e engine, up bool, g, scale int) []Flow {
 	return []Flow{f, hostFlow(e, !up, g, 2)}
 }
 
-// direction is a host's name for a direction, with nvbandwidth's arrow.
-func direction(up bool) (name, arrow, about string) {
+// hostWay is the host's name for a direction, with nvbandwidth's arrow.
+func hostWay(up bool) (name, arrow, about string) {
 	if up {
 		return "host_to_device", "->", "host to GPU"
 	}
@@ -99,7 +99,7 @@ func direction(up bool) (name, arrow, about string) {
 func hostCases(e engine) (out []testcase) {
 	for _, both := range []bool{false, true} {
 		for _, up := range []bool{true, false} {
-			name, arrow, about := direction(up)
+			name, arrow, about := hostWay(up)
 			c := testcase{name: name + "_memcpy_" + low(e), about: about, matrices: bandwidthTitle(e, "CPU", arrow, "")}
 			c.flows = func(_ *nvTest, _, g int) []Flow { return []Flow{hostFlow(e, up, g, 1)} }
 			if both {
@@ -151,7 +151,7 @@ func threeMatrices(e engine, verb string) []matrixKind {
 func allHostCases(e engine) (out []testcase) {
 	for _, up := range []bool{false, true} {
 		for _, both := range []bool{false, true} {
-			_, arrow, about := direction(up)
+			_, arrow, about := hostWay(up)
 			name := map[bool]string{true: "host_to_all", false: "all_to_host"}[up]
 			c := testcase{name: name + "_memcpy_" + low(e), about: about + ", while all others do the same", matrices: bandwidthTitle(e, "CPU", arrow, "")}
 			c.flows = func(t *nvTest, _, g int) []Flow {

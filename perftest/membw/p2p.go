@@ -21,12 +21,9 @@ type P2POptions struct {
 	SM       bool // by kernel, between GPUs that reach each other
 }
 
-// P2PDefaults are p2pBandwidthLatencyTest's.
-func P2PDefaults() P2POptions { return P2POptions{Elements: 40_000_000} }
-
-// RunP2P measures and prints as p2pBandwidthLatencyTest does. Pairs without peer
+// Run measures and prints as p2pBandwidthLatencyTest does. Pairs without peer
 // access are measured through the host.
-func RunP2P(ctx context.Context, m Machine, o P2POptions, w io.Writer) error {
+func (o P2POptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	if err := connect(m, false); err != nil {
 		return err
 	}

@@ -124,7 +124,7 @@ func Defaults() Options {
 
 // Run measures all families. An interrupt is the only error: what fails is in the
 // report.
-func Run(ctx context.Context, m Machine, o Options) (*Report, error) {
+func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 	r := &Report{Schema: Schema, Bytes: o.Bytes, Samples: o.Samples, Copies: o.Copies, Warmup: o.Warmup, Findings: []Finding{}}
 	if o.Links == nil {
 		o.Links = func() (map[sysfs.BusID]nvml.Links, error) { return nil, nil }

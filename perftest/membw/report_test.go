@@ -46,7 +46,7 @@ func report(t *testing.T, b *bench, change func(*Options)) *Report {
 	if change != nil {
 		change(&o)
 	}
-	r, err := Run(t.Context(), b, o)
+	r, err := o.Run(t.Context(), b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func broken() *bench {
 	plain := b.gbps
 	b.gbps = func(f Flow) float64 {
 		v := plain(f)
-		peers := f.From.Memory == Device && f.To.Memory == Device && f.From.GPU != f.To.GPU
+		peers := f.From.Memory == ofGPU && f.To.Memory == ofGPU && f.From.GPU != f.To.GPU
 		switch {
 		case peers && (f.From.GPU == 2 || f.To.GPU == 2):
 			return v / 2
@@ -151,7 +151,7 @@ func TestPCIePeers(t *testing.T) {
 	b := h200s(3)
 	plain := b.gbps
 	b.gbps = func(f Flow) float64 {
-		if f.From.Memory == Device && f.To.Memory == Device && f.From.GPU != f.To.GPU {
+		if f.From.Memory == ofGPU && f.To.Memory == ofGPU && f.From.GPU != f.To.GPU {
 			return 40
 		}
 		return plain(f)
@@ -178,7 +178,7 @@ func TestInterrupt(t *testing.T) {
 		return nil
 	}
 	o := Defaults()
-	if _, err := Run(ctx, b, o); !errors.Is(err, context.Canceled) || len(b.asked) != 1 {
+	if _, err := o.Run(ctx, b); !errors.Is(err, context.Canceled) || len(b.asked) != 1 {
 		t.Errorf("%v after %v", err, b.asked)
 	}
 }

@@ -16,13 +16,13 @@ import (
 
 // A machine is a Machine: all GPUs that the process sees.
 type machine struct {
-	gpus    []GPU
-	devices []*device
-	rooms   map[key]*room
-	words   *driver.Pinned // of the protocol with kernels, see word…
-	flush   []byte         // what is written to clear the processors' caches
-	seed    uint64         // of the next data
-	apart   bool           // OpenOptions.NoAffinity
+	gpus     []GPU
+	devices  []*device
+	rooms    map[key]*room
+	words    *driver.Pinned // of the protocol with kernels, see word…
+	flush    []byte         // what is written to clear the processors' caches
+	seed     uint64         // of the next data
+	anywhere bool           // host memory is
 }
 
 // A device is a GPU with all that is prepared on it.
@@ -48,15 +48,16 @@ const (
 // threads of a block, for all kernels but spin and chase.
 const threads = 512
 
-// Open prepares all GPUs. The calling goroutine stays locked to its thread until
-// Close. driver.ErrNoDriver and driver.ErrNoDevice: there are none.
-func Open(fs sysfs.FS, o OpenOptions) (Machine, error) {
+// Open prepares all GPUs. Host memory for a GPU is allocated next to it, or anywhere.
+// The calling goroutine stays locked to its thread until Close. driver.ErrNoDriver and
+// driver.ErrNoDevice: there are none.
+func Open(fs sysfs.FS, anywhere bool) (Machine, error) {
 	all, err := rig.Find(fs)
 	if err != nil {
 		return nil, err
 	}
 	runtime.LockOSThread()
-	m := &machine{rooms: map[key]*room{}, seed: 1, apart: o.NoAffinity}
+	m := &machine{rooms: map[key]*room{}, seed: 1, anywhere: anywhere}
 	for _, g := range all {
 		if err := m.add(g); err != nil {
 			return nil, errors.Join(fmt.Errorf("preparing GPU %d: %w", g.Info.Ordinal, err), m.Close())
@@ -71,7 +72,7 @@ func Open(fs sysfs.FS, o OpenOptions) (Machine, error) {
 // add opens a GPU and loads the kernels. Its context becomes current.
 func (m *machine) add(g *rig.GPU) (err error) {
 	known := GPU{Index: g.Info.Ordinal, Name: g.Info.Name, UUID: g.Info.UUID, Bus: g.Bus, PCIDevice: g.PCIDevice, Node: g.Node}
-	if !m.apart {
+	if !m.anywhere {
 		known.CPUs = g.CPUs.String()
 	}
 	d := &device{GPU: g}

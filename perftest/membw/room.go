@@ -56,21 +56,21 @@ func (r *machine) allocate(p place, bytes int) (*room, error) {
 	}
 	m := &room{bytes: bytes}
 	cpus := d.CPUs
-	if r.apart {
+	if r.anywhere {
 		cpus = sysfs.CPUSet{}
 	}
 	return m, sysfs.Near(cpus, func() (err error) {
 		switch p.Memory {
-		case Device:
+		case ofGPU:
 			m.at, err = driver.Malloc(bytes)
 			return err
-		case Pageable:
+		case pageable:
 			if m.host, err = unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); err == nil {
 				clear(m.host)
 				m.at = driver.Ptr(uintptr(unsafe.Pointer(&m.host[0])))
 			}
 			return err
-		case Combined:
+		case combined:
 			m.pinned, err = driver.HostAllocCombined(bytes)
 		default:
 			m.pinned, err = driver.HostAlloc(bytes)

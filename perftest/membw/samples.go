@@ -13,44 +13,68 @@ const (
 	testQuickSize = 32_000_000
 )
 
-// Direction is one of bandwidthTest's.
-type Direction uint8
+// direction is one of bandwidthTest's.
+type direction uint8
 
 // The directions, in the order in which they are measured.
 const (
-	HtoD Direction = iota
-	DtoH
-	DtoD
+	htoD direction = iota
+	dtoH
+	dtoD
 )
 
 // TestOptions are bandwidthTest's.
 type TestOptions struct {
-	Mode       string // quick, range or shmoo
-	Memory     Memory // of the host: Pinned, Combined or Pageable
-	Directions []Direction
-	Device     int // AllDevices: their bandwidths are added
-	Sizes      []int
-	CSV        bool
-	CPUTiming  bool
+	Mode                  string // quick, range or shmoo
+	Start, End, Increment int    // bytes, in range mode
+	Pageable              bool   // the host's memory is not page-locked
+	WriteCombined         bool   // page-locked memory is written past the caches
+	HtoD, DtoH, DtoD      bool   // the directions; none: all
+	Device                int
+	All                   bool // devices: their bandwidths are added
+	CSV                   bool
+	CPUTiming             bool
 }
 
-// AllDevices is TestOptions.Device for each of them.
-const AllDevices = -1
-
-// QuickSizes are the quick mode's.
-func QuickSizes() []int { return []int{testQuickSize} }
-
-// RangeSizes are those from start to end.
-func RangeSizes(start, end, increment int) (sizes []int) {
-	for s := start; s <= end; s += increment {
-		sizes = append(sizes, s)
+// memory is the host's.
+func (o *TestOptions) memory() memory {
+	switch {
+	case o.Pageable:
+		return pageable
+	case o.WriteCombined:
+		return combined
 	}
-	return sizes
+	return pinned
 }
 
-// ShmooSizes are the 81 of shmoo mode. The limit is looked at before each step,
+// directions are those to measure.
+func (o *TestOptions) directions() []direction {
+	var out []direction
+	for d, want := range [...]bool{o.HtoD, o.DtoH, o.DtoD} {
+		if want || !o.HtoD && !o.DtoH && !o.DtoD {
+			out = append(out, direction(d))
+		}
+	}
+	return out
+}
+
+// sizes are those of the mode.
+func (o *TestOptions) sizes() (sizes []int) {
+	switch o.Mode {
+	case "range":
+		for s := o.Start; s <= o.End; s += o.Increment {
+			sizes = append(sizes, s)
+		}
+		return sizes
+	case "shmoo":
+		return shmooSizes()
+	}
+	return []int{testQuickSize}
+}
+
+// shmooSizes are the 81 of shmoo mode. The limit is looked at before each step,
 // so the last one is behind it.
-func ShmooSizes() (sizes []int) {
+func shmooSizes() (sizes []int) {
 	for s := 0; s <= 64_000_000; {
 		switch {
 		case s < 20_000:
@@ -76,12 +100,12 @@ func ShmooSizes() (sizes []int) {
 // sampleNote closes the output of NVIDIA's samples.
 const sampleNote = "\nNOTE: The CUDA Samples are not meant for performance measurements. Results may vary when GPU Boost is enabled.\n"
 
-// RunTest measures and prints as bandwidthTest does. Its error is why it printed
+// Run measures and prints as bandwidthTest does. Its error is why it printed
 // "Result = FAIL".
-func RunTest(ctx context.Context, m Machine, o TestOptions, w io.Writer) error {
+func (o TestOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	fmt.Fprint(w, "[CUDA Bandwidth Test] - Starting...\n")
 	devices := []int{o.Device}
-	if o.Device == AllDevices {
+	if o.All {
 		devices = nil
 		for _, g := range m.GPUs() {
 			devices = append(devices, g.Index)
@@ -96,7 +120,7 @@ func RunTest(ctx context.Context, m Machine, o TestOptions, w io.Writer) error {
 		fmt.Fprintf(w, " Device %d: %s\n", d, m.GPUs()[d].Name)
 	}
 	fmt.Fprintf(w, " %s Mode\n\n", map[string]string{"quick": "Quick", "range": "Range", "shmoo": "Shmoo"}[o.Mode])
-	err := o.directions(ctx, m, devices, w)
+	err := o.measureAll(ctx, m, devices, w)
 	result := "PASS"
 	if err != nil {
 		result = "FAIL"
@@ -105,11 +129,12 @@ func RunTest(ctx context.Context, m Machine, o TestOptions, w io.Writer) error {
 	return cmpErr(err, bad)
 }
 
-func (o *TestOptions) directions(ctx context.Context, m Machine, devices []int, w io.Writer) error {
-	for _, d := range o.Directions {
-		bandwidths := make([]float64, len(o.Sizes))
+func (o *TestOptions) measureAll(ctx context.Context, m Machine, devices []int, w io.Writer) error {
+	sizes := o.sizes()
+	for _, d := range o.directions() {
+		bandwidths := make([]float64, len(sizes))
 		for _, gpu := range devices {
-			for i, size := range o.Sizes {
+			for i, size := range sizes {
 				got, err := o.measure(ctx, m, d, gpu, size)
 				if err != nil {
 					return fmt.Errorf("GPU %d, %d bytes: %w", gpu, size, err)
@@ -124,26 +149,26 @@ func (o *TestOptions) directions(ctx context.Context, m Machine, devices []int, 
 			fmt.Fprintln(w)
 		}
 		if o.CSV {
-			o.writeCSV(w, d, bandwidths, len(devices))
+			o.writeCSV(w, d, sizes, bandwidths, len(devices))
 		} else {
-			o.write(w, d, bandwidths, len(devices))
+			o.write(w, d, sizes, bandwidths, len(devices))
 		}
 	}
 	return nil
 }
 
 // measure gives GB/s; copies within a GPU count twice.
-func (o *TestOptions) measure(ctx context.Context, m Machine, d Direction, g, size int) (float64, error) {
-	host := place{g, o.Memory}
+func (o *TestOptions) measure(ctx context.Context, m Machine, d direction, g, size int) (float64, error) {
+	host := place{g, o.memory()}
 	flow, plan, times := Flow{From: host, To: gpu(g), By: g}, Plan{Bytes: size, Samples: 1, Copies: testCopies, Timing: byEvents}, 1.0
 	switch {
-	case d == DtoH:
+	case d == dtoH:
 		flow.From, flow.To = flow.To, flow.From
-	case d == DtoD:
+	case d == dtoD:
 		flow.From, times = gpu(g), 2
 	}
 	switch {
-	case o.Memory == Pageable && d != DtoD:
+	case o.Pageable && d != dtoD:
 		plan.Timing, plan.Flush = eachCall, true
 	case o.CPUTiming:
 		plan.Timing = byStopwatch
@@ -155,17 +180,17 @@ func (o *TestOptions) measure(ctx context.Context, m Machine, d Direction, g, si
 	return rates(times*float64(size*testCopies), out.Flows[0])[0], nil
 }
 
-func (o *TestOptions) write(w io.Writer, d Direction, bandwidths []float64, devices int) {
+func (o *TestOptions) write(w io.Writer, d direction, sizes []int, bandwidths []float64, devices int) {
 	memory := "PINNED"
-	if o.Memory == Pageable {
+	if o.Pageable {
 		memory = "PAGEABLE"
 	}
 	fmt.Fprintf(w, " %s Bandwidth, %d Device(s)\n %s Memory Transfers\n", [...]string{"Host to Device", "Device to Host", "Device to Device"}[d], devices, memory)
-	if o.Memory == Combined {
+	if o.memory() == combined {
 		fmt.Fprint(w, " Write-Combined Memory Writes are Enabled") // its line does not end there
 	}
 	fmt.Fprint(w, "   Transfer Size (Bytes)\tBandwidth(GB/s)\n")
-	for i, size := range o.Sizes {
+	for i, size := range sizes {
 		tabs := "\t\t\t"
 		if size < 10000 {
 			tabs += "\t"
@@ -175,12 +200,12 @@ func (o *TestOptions) write(w io.Writer, d Direction, bandwidths []float64, devi
 	fmt.Fprintln(w)
 }
 
-func (o *TestOptions) writeCSV(w io.Writer, d Direction, bandwidths []float64, devices int) {
+func (o *TestOptions) writeCSV(w io.Writer, d direction, sizes []int, bandwidths []float64, devices int) {
 	name := [...]string{"H2D", "D2H", "D2D"}[d]
-	if d != DtoD {
-		name += map[Memory]string{Pinned: "-Pinned", Combined: "-Pinned-WriteCombined", Pageable: "-Paged"}[o.Memory]
+	if d != dtoD {
+		name += map[memory]string{pinned: "-Pinned", combined: "-Pinned-WriteCombined", pageable: "-Paged"}[o.memory()]
 	}
-	for i, size := range o.Sizes {
+	for i, size := range sizes {
 		fmt.Fprintf(w, "bandwidthTest-%s, Bandwidth = %.1f GB/s, Time = %.5f s, Size = %d bytes, NumDevsUsed = %d\n",
 			name, bandwidths[i], float64(size)/(bandwidths[i]*1e9), size, devices)
 	}

@@ -11,7 +11,7 @@ import (
 
 // TestSizes: shmoo has 81 points, which grow, as bandwidthTest's.
 func TestSizes(t *testing.T) {
-	got := ShmooSizes()
+	got := shmooSizes()
 	if len(got) != 81 || got[0] != 1000 || got[80] != 68_000_000 || got[79] != 64_000_000 {
 		t.Errorf("%d sizes: %v", len(got), got)
 	}
@@ -29,23 +29,22 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%d sizes from %d to %d; want %d", n, step.from, step.to, step.n)
 		}
 	}
-	if got := RangeSizes(1024, 4000, 1024); !slices.Equal(got, []int{1024, 2048, 3072}) {
+	if got := (&TestOptions{Mode: "range", Start: 1024, End: 4000, Increment: 1024}).sizes(); !slices.Equal(got, []int{1024, 2048, 3072}) {
 		t.Errorf("%v", got)
 	}
 }
 
 // TestBandwidthTest: the output of bandwidthTest, for all forms.
 func TestBandwidthTest(t *testing.T) {
-	all := []Direction{HtoD, DtoH, DtoD}
 	for name, o := range map[string]TestOptions{
-		"test-quick.txt":    {Mode: "quick", Memory: Pinned, Directions: all, Sizes: QuickSizes()},
-		"test-range.txt":    {Mode: "range", Memory: Combined, Directions: all[:1], Sizes: RangeSizes(5000, 20000, 5000), Device: AllDevices},
-		"test-shmoo.txt":    {Mode: "shmoo", Memory: Pageable, Directions: all[1:2], Sizes: ShmooSizes(), Device: 7},
-		"test-csv.txt":      {Mode: "quick", Memory: Combined, Directions: all, Sizes: QuickSizes(), CSV: true, Device: 1},
-		"test-csv-page.txt": {Mode: "quick", Memory: Pageable, Directions: all, Sizes: QuickSizes(), CSV: true},
+		"test-quick.txt":    {Mode: "quick"},
+		"test-range.txt":    {Mode: "range", WriteCombined: true, HtoD: true, Start: 5000, End: 20000, Increment: 5000, All: true},
+		"test-shmoo.txt":    {Mode: "shmoo", Pageable: true, DtoH: true, Device: 7},
+		"test-csv.txt":      {Mode: "quick", WriteCombined: true, CSV: true, Device: 1},
+		"test-csv-page.txt": {Mode: "quick", Pageable: true, CSV: true},
 	} {
 		var b strings.Builder
-		if err := RunTest(t.Context(), h200s(2), o, &b); err != nil {
+		if err := o.Run(t.Context(), h200s(2), &b); err != nil {
 			t.Error(err)
 		}
 		golden.Check(t, name, b.String())
@@ -58,15 +57,15 @@ func TestBandwidthTestMethods(t *testing.T) {
 		o    TestOptions
 		want timingKind
 	}{
-		{TestOptions{Memory: Pinned, Directions: []Direction{HtoD}}, byEvents},
-		{TestOptions{Memory: Pinned, Directions: []Direction{DtoH}, CPUTiming: true}, byStopwatch},
-		{TestOptions{Memory: Pageable, Directions: []Direction{DtoH}}, eachCall},
-		{TestOptions{Memory: Pageable, Directions: []Direction{DtoD}}, byEvents},
+		{TestOptions{HtoD: true}, byEvents},
+		{TestOptions{DtoH: true, CPUTiming: true}, byStopwatch},
+		{TestOptions{Pageable: true, DtoH: true}, eachCall},
+		{TestOptions{Pageable: true, DtoD: true}, byEvents},
 	} {
 		m := h200s(1)
-		c.o.Sizes = []int{1}
+		c.o.Mode, c.o.Start, c.o.End, c.o.Increment = "range", 1, 1, 1
 		var b strings.Builder
-		if err := RunTest(t.Context(), m, c.o, &b); err != nil || !strings.HasSuffix(m.asked[0], "1×100 "+string('0'+byte(c.want))) {
+		if err := c.o.Run(t.Context(), m, &b); err != nil || !strings.HasSuffix(m.asked[0], "1×100 "+string('0'+byte(c.want))) {
 			t.Errorf("%+v: %v, %v", c.o, m.asked, err)
 		}
 	}
@@ -77,7 +76,7 @@ func TestBandwidthTestFails(t *testing.T) {
 	m := h200s(1)
 	m.fail = func(f Flow) error { return &dataError{Flow: f, Words: 3, First: 8, Of: 32} }
 	var b strings.Builder
-	err := RunTest(t.Context(), m, TestOptions{Mode: "quick", Memory: Pinned, Directions: []Direction{HtoD}, Sizes: []int{32}}, &b)
+	err := TestOptions{Mode: "quick", HtoD: true}.Run(t.Context(), m, &b)
 	var data *dataError
 	if !errors.As(err, &data) || !strings.Contains(b.String(), "Result = FAIL") || !strings.Contains(err.Error(), "3 words of 8 bytes differ from what was sent, the first at byte 8 of 32") {
 		t.Errorf("%v\n%s", err, &b)
@@ -87,7 +86,7 @@ func TestBandwidthTestFails(t *testing.T) {
 // TestP2P: the output of p2pBandwidthLatencyTest, where two GPUs have no peer
 // access; and each pair has it only while it is measured.
 func TestP2P(t *testing.T) {
-	for name, o := range map[string]P2POptions{"p2p.txt": P2PDefaults(), "p2p-read-sm.txt": {Elements: 1 << 20, Read: true, SM: true}} {
+	for name, o := range map[string]P2POptions{"p2p.txt": {Elements: 40_000_000}, "p2p-read-sm.txt": {Elements: 1 << 20, Read: true, SM: true}} {
 		m := h200s(3)
 		m.apart = [2]int{0, 2}
 		plain := m.gbps
@@ -101,7 +100,7 @@ func TestP2P(t *testing.T) {
 			return plain(f)
 		}
 		var b strings.Builder
-		if err := RunP2P(t.Context(), m, o, &b); err != nil {
+		if err := o.Run(t.Context(), m, &b); err != nil {
 			t.Error(err)
 		}
 		golden.Check(t, name, b.String())
@@ -123,7 +122,7 @@ func TestP2PFails(t *testing.T) {
 		return nil
 	}
 	var b strings.Builder
-	if err := RunP2P(t.Context(), m, P2PDefaults(), &b); err == nil || strings.Count(b.String(), "   N/A") != 10 || !strings.Contains(b.String(), "NOTE: The CUDA Samples") {
+	if err := (P2POptions{Elements: 40_000_000}).Run(t.Context(), m, &b); err == nil || strings.Count(b.String(), "   N/A") != 10 || !strings.Contains(b.String(), "NOTE: The CUDA Samples") {
 		t.Errorf("%v\n%s", err, &b)
 	}
 }
@@ -152,7 +151,7 @@ func TestNVCases(t *testing.T) {
 }
 
 func nvOptions() NVOptions {
-	o := NVDefaults()
+	o := NVOptions{MiB: 512, Samples: 3}
 	o.Version, o.Driver, o.Host = "assay v1", "580.65.06", "node1"
 	return o
 }
@@ -160,7 +159,7 @@ func nvOptions() NVOptions {
 // TestNV: the output of nvbandwidth, of all testcases.
 func TestNV(t *testing.T) {
 	var b strings.Builder
-	if err := RunNV(t.Context(), h200s(3), nvOptions(), &b); err != nil {
+	if err := nvOptions().Run(t.Context(), h200s(3), &b); err != nil {
 		t.Error(err)
 	}
 	golden.Check(t, "nv.txt", b.String())
@@ -180,7 +179,7 @@ func TestNVForms(t *testing.T) {
 			return nil
 		}
 		var b strings.Builder
-		err := RunNV(t.Context(), m, o, &b)
+		err := o.Run(t.Context(), m, &b)
 		if err == nil || !strings.Contains(err.Error(), `there is no testcase "nosuch"`) {
 			t.Errorf("%v", err)
 		}
