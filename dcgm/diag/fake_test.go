@@ -39,45 +39,15 @@ func unpack(t *testing.T) string {
 	return filepath.Join(dir, "ptx")
 }
 
-// fakeDriver compiles testdata/fake.cpp and returns the directory that it is in.
-func fakeDriver(t *testing.T) string {
-	t.Helper()
-	dir := unpack(t)
-	args := []string{"-std=c++20", "-O2", "-fno-strict-aliasing", "-shared", "-fPIC", "-pthread", "-I" + dir, "-I/usr/local/cuda/include"}
-	args = append(args, strings.Fields(os.Getenv("CGO_CFLAGS"))...)
-	tool(t, "c++", append(args, "-o", filepath.Join(dir, "libcuda.so.1"), "testdata/fake.cpp")...)
-	return dir
-}
-
-// tool runs a compiler, and skips the test where there is none.
-func tool(t *testing.T, name string, args ...string) []byte {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("no %s", name)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, out)
-	}
-	return out
-}
+// fakeDriver is a driver with this package's kernels.
+func fakeDriver(t *testing.T) string { return gputest.Driver(t, "testdata/fake.cpp", unpack(t)) }
 
 // TestOnFake runs the tests that need GPUs, in other processes, on a driver whose
 // devices are the processor.
 func TestOnFake(t *testing.T) {
-	if os.Getenv(inside) != "" {
-		t.Skip("this is that process")
-	}
 	lib := fakeDriver(t)
-	self, err := os.Executable()
-	check(t, err)
 	for _, env := range []string{"FAKE_DEVICES=2", "FAKE_DEVICES=1", "FAKE_NO_PEER=1"} {
-		cmd := exec.Command(self, "-test.run=GPU", "-test.v", "-test.timeout=120s")
-		cmd.Env = append(os.Environ(), inside+"=1", gputest.Variable+"=", "LD_LIBRARY_PATH="+lib, env)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
-			t.Errorf("with %s: %v\n%s", env, err, out)
-		}
+		gputest.OnFake(t, lib, "GPU", env)
 	}
 }
 
@@ -97,7 +67,7 @@ func TestFakeFaults(t *testing.T) {
 		{"FAKE_LOST=stream_copy", "memory_bandwidth", certificate.Fail, "not mapped"},
 		{"FAKE_CRASH=stream_copy", "memory_bandwidth", certificate.Error, "the fake driver crashes"},
 		{"FAKE_HANG=stream_copy", "memory_bandwidth", certificate.Error, "timed out: it was not done within 6s (at GPU "},
-		{"FAKE_WRONG=1", "pcie", certificate.Fail, "h2d: 1 words of 8 bytes are wrong"},
+		{"FAKE_WRONG=host", "pcie", certificate.Fail, "h2d: 1 words of 8 bytes are wrong"},
 	} {
 		plan, err := Select("context_create,"+tt.test, nil, nil)
 		check(t, err)
@@ -135,7 +105,7 @@ func TestPTXIsCurrent(t *testing.T) {
 	check(t, err)
 	_, rest, _ := strings.Cut(string(want), "Cuda compilation tools, ")
 	version, _, _ := strings.Cut(rest, "\n")
-	if v := tool(t, "nvcc", "--version"); !strings.Contains(string(v), version) {
+	if v := gputest.Tool(t, "nvcc", "--version"); !strings.Contains(string(v), version) {
 		t.Skipf("nvcc is not of %s", version)
 	}
 	dir := unpack(t)

@@ -13,9 +13,6 @@ import (
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
-// inside is set in processes whose driver is the fake one.
-const inside = "DIAG_TEST_FAKE"
-
 // open opens the GPUs, or skips the test.
 func open(t *testing.T) *machine {
 	t.Helper()
@@ -41,7 +38,7 @@ func take(t *testing.T, r *machine, gpu int) *device {
 	d, err := r.Device(gpu)
 	check(t, err)
 	most := int64(4 << 30)
-	if os.Getenv(inside) != "" {
+	if os.Getenv(gputest.Fake) != "" {
 		most = 6 << 20
 	}
 	got, of, err := d.Take(most)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,57 +15,22 @@ import (
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
-// inside is set in processes whose driver is the fake one.
-const inside = "MEMBW_TEST_FAKE"
-
 // In the program, which may run where the sources are not.
 //
 //go:embed ptx/kernels.cu
 var kernelSource []byte
 
-// fakeDriver compiles testdata/fake.cpp and returns the directory that it is in.
-func fakeDriver(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	check(t, os.WriteFile(filepath.Join(dir, "kernels.cu"), kernelSource, 0o600))
-	args := []string{"-std=c++20", "-O2", "-shared", "-fPIC", "-pthread", "-I" + dir, "-I/usr/local/cuda/include"}
-	args = append(args, strings.Fields(os.Getenv("CGO_CFLAGS"))...)
-	tool(t, "c++", append(args, "-o", filepath.Join(dir, "libcuda.so.1"), "testdata/fake.cpp")...)
-	return dir
-}
-
-// tool runs a compiler, and skips the test where there is none.
-func tool(t *testing.T, name string, args ...string) []byte {
-	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("no %s", name)
-	}
-	out, err := exec.Command(name, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", name, err, out)
-	}
-	return out
-}
-
 // TestOnFake runs the tests that need GPUs, in other processes, on a driver whose
 // devices are the processor.
 func TestOnFake(t *testing.T) {
-	if os.Getenv(inside) != "" {
-		t.Skip("this is that process")
-	}
-	lib := fakeDriver(t)
-	self, err := os.Executable()
-	check(t, err)
+	kernels := t.TempDir()
+	check(t, os.WriteFile(filepath.Join(kernels, "kernels.cu"), kernelSource, 0o600))
+	lib := gputest.Driver(t, "testdata/fake.cpp", kernels)
 	for _, c := range []struct{ tests, env string }{
 		{"GPU", "FAKE_DEVICES=3"}, {"GPU", "FAKE_DEVICES=1"}, {"GPU", "FAKE_NO_PEER=1"},
-		{"TestFakeWrong", "FAKE_WRONG=1"}, {"TestFakeSlow", "FAKE_SLOW=1"}, {"TestFakeMemory", "FAKE_MEMORY=0x100000"},
+		{"TestFakeWrong", "FAKE_WRONG=peer"}, {"TestFakeSlow", "FAKE_SLOW=1"}, {"TestFakeMemory", "FAKE_MEMORY=0x100000"},
 	} {
-		cmd := exec.Command(self, "-test.run="+c.tests, "-test.v", "-test.timeout=120s")
-		cmd.Env = append(os.Environ(), inside+"=1", gputest.Variable+"=", "LD_LIBRARY_PATH="+lib, c.env)
-		out, err := cmd.CombinedOutput()
-		if err != nil || !strings.Contains(string(out), "\n--- PASS: ") {
-			t.Errorf("%s with %s: %v\n%s", c.tests, c.env, err, out)
-		}
+		gputest.OnFake(t, lib, c.tests, c.env)
 	}
 }
 
@@ -85,11 +49,11 @@ func TestPTXIsCurrent(t *testing.T) {
 		check(t, err)
 		_, rest, _ := strings.Cut(string(want), "Cuda compilation tools, ")
 		version, _, _ := strings.Cut(rest, "\n")
-		if v := tool(t, "nvcc", "--version"); !strings.Contains(string(v), version) {
+		if v := gputest.Tool(t, "nvcc", "--version"); !strings.Contains(string(v), version) {
 			t.Skipf("nvcc is not of %s", version)
 		}
 		file := filepath.Join(t.TempDir(), "kernels.ptx")
-		tool(t, "nvcc", "--ptx", "-O3", "-std=c++17", "-arch=compute_"+arch, "-o", file, "ptx/kernels.cu")
+		gputest.Tool(t, "nvcc", "--ptx", "-O3", "-std=c++17", "-arch=compute_"+arch, "-o", file, "ptx/kernels.cu")
 		got, err := os.ReadFile(file)
 		check(t, err)
 		if string(got) != string(want) {

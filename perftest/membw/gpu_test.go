@@ -117,7 +117,7 @@ func TestGPUReport(t *testing.T) {
 	check(t, err)
 	o := Defaults()
 	o.DB, o.Versus = db, true
-	if os.Getenv(inside) != "" {
+	if os.Getenv(gputest.Fake) != "" {
 		o.Bytes, o.Samples, o.Copies, o.Accesses = 1<<16, 2, 2, 1000
 	}
 	r, err := o.Run(t.Context(), m)
