@@ -22,7 +22,7 @@ func (e *endpoint) destination(i int) destination {
 	if len(e.to) > 0 {
 		return e.to[i]
 	}
-	return destination{e.peers[i].QPN, verbs.QKey}
+	return destination{e.peers[i].QPN, qKey}
 }
 
 // answers reports whether the server sends datagrams.
@@ -38,7 +38,8 @@ func (e *endpoint) introduceTo(ctx context.Context, q *verbs.QP, ah *verbs.AH, t
 	}
 	defer s.Close()
 	w := &s.WR[0]
-	w.Opcode, w.Flags = verbs.OpSendImm, verbs.Signaled
+	w.SendImm()
+	w.Flags = verbs.Signaled
 	binary.BigEndian.PutUint32(e.mem, q.Number)
 	w.Imm = binary.NativeEndian.Uint32(e.mem) // in network order
 	s.SGE[0] = verbs.SGE{Address: e.mr.Address, Length: introductionBytes, LKey: e.mr.LKey}
@@ -77,8 +78,11 @@ func (e *endpoint) introduction(ctx context.Context, port int) error {
 	return nil
 }
 
-// cmQKey is what datagrams carry between QPs that rdma_cm made.
-const cmQKey = 0x01234567
+// qKey is what datagrams of perftest carry, cmQKey those between QPs that rdma_cm made.
+const (
+	qKey   = 0x11111111
+	cmQKey = 0x01234567
+)
 
 // completion waits for one, at the beginning of a test.
 func (e *endpoint) completion(ctx context.Context, q *verbs.CQ) (verbs.WC, error) {

@@ -84,7 +84,8 @@ func newLink(id *verbs.CMID) (l *link, err error) {
 		return nil, err
 	}
 	w := l.send.WR
-	w[0].ID, w[0].Opcode, w[0].Flags = sendID, verbs.OpSend, verbs.Signaled
+	w[0].ID, w[0].Flags = sendID, verbs.Signaled
+	w[0].Send()
 	for i := range linkSlots {
 		l.recv.WR[i].ID = uint64(i)
 		l.recv.SGE[i] = verbs.SGE{Address: l.mr.Address + uint64(i*linkBytes), Length: linkBytes, LKey: l.mr.LKey}
@@ -109,10 +110,10 @@ func (l *link) poll() {
 	for i := range wc[:n] {
 		w := &wc[i]
 		switch {
-		case w.Status == verbs.Flushed && l.failed == nil:
+		case w.Flushed() && l.failed == nil:
 			l.failed = io.EOF
-		case w.Status != verbs.Success:
-			if l.failed == nil || l.failed == io.EOF && w.Status != verbs.Flushed {
+		case !w.OK():
+			if l.failed == nil || l.failed == io.EOF && !w.Flushed() {
 				l.failed = l.cq.Failed(w, l.id.Port())
 			}
 		case w.ID == sendID:

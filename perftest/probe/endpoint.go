@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"unsafe"
 
 	"github.com/assay-hpc/assay/perftest/probe/wire"
@@ -63,7 +64,7 @@ func (e *endpoint) look() (err error) {
 	if e.c.ForceLink != "" {
 		e.port.Ethernet = e.c.ForceLink == "Ethernet"
 	}
-	if e.port.State != verbs.PortActive {
+	if !e.port.Active() {
 		return fmt.Errorf("%s port %d is %v: is the cable in, the interface up, and on InfiniBand a subnet manager running?", e.ctx.Name(), e.c.IBPort, e.port.State)
 	}
 	if err := e.chooseGID(); err != nil {
@@ -107,14 +108,11 @@ func (e *endpoint) chooseGID() error {
 }
 
 func listGIDs(table []verbs.GIDEntry) string {
-	s := ""
-	for i, g := range table {
-		if i > 0 {
-			s += ", "
-		}
-		s += fmt.Sprintf("%d %v (%v)", g.Index, g.GID, g.Type)
+	var all []string
+	for _, g := range table {
+		all = append(all, fmt.Sprintf("%d %v (%v)", g.Index, g.GID, g.RoCE))
 	}
-	return cmp.Or(s, "none")
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
 // receives says whether messages arrive at this side in receives.
@@ -167,7 +165,7 @@ func (e *endpoint) build() (err error) {
 			return err
 		}
 		e.qps = append(e.qps, q)
-		if err := q.Init(c.IBPort, c.PKeyIndex, e.qpAccess(), verbs.QKey); err != nil {
+		if err := q.Init(c.IBPort, c.PKeyIndex, e.qpAccess(), qKey); err != nil {
 			return err
 		}
 		e.mine = append(e.mine, e.address(i))
@@ -385,7 +383,7 @@ func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
 	}
 	for k := range s.WR {
 		w := &s.WR[k]
-		w.ID, w.Opcode = uint64(i), e.opcode()
+		w.ID = uint64(i)
 		at := uint64(0)
 		if step := e.messageStep(size); step > 0 {
 			at = uint64(k * step % (e.cycle / step * step))
@@ -394,14 +392,21 @@ func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
 		if size <= e.inline() && c.Operation != Read && c.Operation != Atomic {
 			w.Flags |= verbs.Inline
 		}
-		switch {
-		case c.Connection == UD:
-			to := e.destination(i)
-			w.SetDatagram(e.ahs[i], to.qpn, to.qkey)
-		case c.Operation == Atomic:
-			w.SetAtomic(e.peers[i].VAddr, e.peers[i].RKey, 1, 0)
+		switch peer := &e.peers[i]; {
+		case c.Operation == Send:
+			w.Send()
+			if c.Connection == UD {
+				to := e.destination(i)
+				w.SetDatagram(e.ahs[i], to.qpn, to.qkey)
+			}
+		case c.Operation == Read:
+			w.Read(peer.VAddr+at, peer.RKey)
+		case c.Operation == Write:
+			w.Write(peer.VAddr+at, peer.RKey)
+		case c.AtomicType == CompareAndSwap:
+			w.CompareSwap(peer.VAddr, peer.RKey, 1, 0)
 		default:
-			w.SetRemote(e.peers[i].VAddr+at, e.peers[i].RKey)
+			w.FetchAdd(peer.VAddr, peer.RKey, 1)
 		}
 	}
 	s.WR[list-1].Flags |= verbs.Signaled
@@ -416,21 +421,6 @@ func (e *endpoint) messageStep(size int) int {
 		return 0
 	}
 	return roundUp(max(size, 1), e.line)
-}
-
-func (e *endpoint) opcode() verbs.Opcode {
-	switch e.c.Operation {
-	case Read:
-		return verbs.OpRead
-	case Send:
-		return verbs.OpSend
-	case Atomic:
-		if e.c.AtomicType == CompareAndSwap {
-			return verbs.OpCompSwap
-		}
-		return verbs.OpFetchAdd
-	}
-	return verbs.OpWrite
 }
 
 // postReceives fills the receive queues, a shared one with each QP's part.

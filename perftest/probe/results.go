@@ -4,6 +4,7 @@ package probe
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -114,7 +115,7 @@ const defaultPatience = 30 * time.Second
 // available makes a *NotAvailable of an error that says that there is no RDMA
 // here.
 func available(err error) error {
-	if verbs.Missing(err) {
+	if errors.Is(err, verbs.ErrNoLibrary) {
 		return &NotAvailable{err.Error()}
 	}
 	return err

@@ -81,14 +81,14 @@ func wait(ctx context.Context, d time.Duration) {
 
 // notice keeps what happens to the port and the QPs.
 func (r *runner) notice(e verbs.Event) {
-	if e.Type == verbs.EventCommEst { // a first message came before RTS
+	if e.Established() { // a first message came before RTS
 		return
 	}
 	text := fmt.Sprintf("%s: %v at %s", r.e.ctx.Name(), e, time.Now().Format("15:04:05.000"))
 	r.mu.Lock()
 	r.notices = append(r.notices, text)
 	if e.Port == r.c.IBPort {
-		r.down = e.Type == verbs.EventPortDown
+		r.down = e.Down()
 	}
 	r.mu.Unlock()
 	r.ev.TellNote("%s", text)

@@ -44,10 +44,3 @@ func TestCMErrors(t *testing.T) {
 		t.Error("an event without a name")
 	}
 }
-
-// TestNoCM: there is an answer wherever this is run.
-func TestNoCM(t *testing.T) {
-	if err := loadCM(); err != nil && !errors.Is(err, ErrNoLibrary) {
-		t.Error(err)
-	}
-}

@@ -81,8 +81,14 @@ func (q *CQ) Handle() unsafe.Pointer { return unsafe.Pointer(q.c) }
 
 // Failed returns the error of a completion that is none, nil for success.
 func (q *CQ) Failed(w *WC, port int) error {
-	if w.Status == Success {
+	if w.OK() {
 		return nil
 	}
 	return &CompletionError{Status: w.Status, VendorError: w.VendorError, QPN: w.QPN, ID: w.ID, Device: q.ctx.name, Port: port}
 }
+
+// OK reports whether the request succeeded.
+func (w *WC) OK() bool { return w.Status == success }
+
+// Flushed reports whether it was not tried, since an earlier one had failed.
+func (w *WC) Flushed() bool { return w.Status == flushed }

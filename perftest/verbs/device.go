@@ -192,6 +192,9 @@ type Port struct {
 	GIDs       int    // the table's length
 }
 
+// Active reports whether the port's link is up.
+func (p *Port) Active() bool { return p.State == portActive }
+
 // Port asks for a port, from 1.
 func (c *Context) Port(number int) (Port, error) {
 	var a C.struct_vb_port_attr
@@ -222,7 +225,7 @@ func (c *Context) GIDs(port int) ([]GIDEntry, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, GIDEntry{Index: t.Index, GID: g, Type: gidType(t.Type), Netdev: t.Netdev})
+		out = append(out, GIDEntry{Index: t.Index, GID: g, RoCE: roceVersion(t.Type), Netdev: t.Netdev})
 	}
 	return out, nil
 }
@@ -261,5 +264,5 @@ func (c *Context) event() (Event, bool, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return Event{Type: EventType(kind), QPN: c.qps[object], Port: int(port)}, true, nil
+	return Event{Type: eventType(kind), QPN: c.qps[object], Port: int(port)}, true, nil
 }

@@ -3,7 +3,7 @@
 // their states, work requests, and asynchronous events; and of librdmacm,
 // connections by IP address (CM).
 //
-// The libraries are looked up when they are first needed (Load, LoadCM), so
+// The libraries are looked up when they are first needed (Load, NewCM), so
 // programs that use this package start where they are not installed. Without cgo
 // these say that too, and nothing else is there.
 //
@@ -20,7 +20,3 @@ import "errors"
 
 // ErrNoLibrary is that libibverbs cannot be used here at all.
 var ErrNoLibrary = errors.New("no RDMA verbs")
-
-// Missing reports whether err is that there is no RDMA on this machine, as far
-// as this program can see.
-func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }

@@ -104,28 +104,28 @@ func cause(call string, errno syscall.Errno) string {
 	return ""
 }
 
-// A Status is how a work request ended, as libibverbs numbers it.
-type Status int32
+// A status is how a work request ended, as libibverbs numbers it.
+type status int32
 
 // Those that tell what to do about them.
 const (
-	Success          Status = 0
-	localLength      Status = 1
-	localOperation   Status = 2
-	localProtection  Status = 4
-	Flushed          Status = 5
-	badResponse      Status = 7
-	localAccess      Status = 8
-	remoteInvalid    Status = 9
-	remoteAccess     Status = 10
-	remoteOperation  Status = 11
-	retryExceeded    Status = 12
-	rnrRetryExceeded Status = 13
-	aborted          Status = 16
-	fatalError       Status = 19
+	success          status = 0
+	localLength      status = 1
+	localOperation   status = 2
+	localProtection  status = 4
+	flushed          status = 5
+	badResponse      status = 7
+	localAccess      status = 8
+	remoteInvalid    status = 9
+	remoteAccess     status = 10
+	remoteOperation  status = 11
+	retryExceeded    status = 12
+	rnrRetryExceeded status = 13
+	aborted          status = 16
+	fatalError       status = 19
 )
 
-func (s Status) String() string {
+func (s status) String() string {
 	return name(int(s), "success", "local length error", "local QP operation error", "local EE context operation error", "local protection error",
 		"flushed: an earlier request of the QP failed", "memory window bind error", "bad response error", "local access error", "remote invalid request error",
 		"remote access error", "remote operation error", "transport retry count exceeded", "RNR retry count exceeded", "local RDD violation error",
@@ -133,8 +133,8 @@ func (s Status) String() string {
 		"tag matching error", "tag matching rendezvous incomplete")
 }
 
-// Cause is the usual cause of a status, or "".
-func (s Status) Cause() string {
+// cause is the usual one, or "".
+func (s status) cause() string {
 	switch s {
 	case localLength:
 		return "a message is longer than what was posted to receive it, or than the device can send"
@@ -158,7 +158,7 @@ func (s Status) Cause() string {
 
 // A CompletionError is a work request that failed.
 type CompletionError struct {
-	Status      Status
+	Status      status
 	VendorError uint32
 	QPN         uint32
 	ID          uint64
@@ -168,7 +168,7 @@ type CompletionError struct {
 
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("a request of QP 0x%06x on %s port %d failed: %s (status %d, vendor error 0x%x)", e.QPN, e.Device, e.Port, e.Status, int(e.Status), e.VendorError)
-	if c := e.Status.Cause(); c != "" {
+	if c := e.Status.cause(); c != "" {
 		s += ": " + c
 	}
 	return s

@@ -17,7 +17,7 @@ var (
 	_ = [1]int{}[unsafe.Offsetof(SGE{}.LKey)-unsafe.Offsetof(C.struct_vb_sge{}.lkey)]
 	_ = [1]int{}[unsafe.Sizeof(sendWR{})-C.sizeof_struct_vb_send_wr]
 	_ = [1]int{}[unsafe.Offsetof(sendWR{}.Imm)-unsafe.Offsetof(C.struct_vb_send_wr{}.imm_data)]
-	_ = [1]int{}[unsafe.Offsetof(sendWR{}.Remote)-unsafe.Offsetof(C.struct_vb_send_wr{}.wr)]
+	_ = [1]int{}[unsafe.Offsetof(sendWR{}.remote)-unsafe.Offsetof(C.struct_vb_send_wr{}.wr)]
 	_ = [1]int{}[unsafe.Offsetof(sendWR{}.srqn)-unsafe.Offsetof(C.struct_vb_send_wr{}.remote_srqn)]
 	_ = [1]int{}[unsafe.Sizeof(recvWR{})-C.sizeof_struct_vb_recv_wr]
 	_ = [1]int{}[unsafe.Offsetof(recvWR{}.SGEs)-unsafe.Offsetof(C.struct_vb_recv_wr{}.num_sge)]

@@ -11,6 +11,3 @@ func Load() error {
 
 // Names reports why libibverbs cannot be used.
 func Names() ([]string, error) { return nil, Load() }
-
-// LoadCM reports why librdmacm cannot be used.
-func LoadCM() error { return Load() }

@@ -131,9 +131,6 @@ func (p *Path) String() string {
 	return fmt.Sprintf("from GID index %d to %v", p.GIDIndex, p.GID)
 }
 
-// QKey is what UD datagrams of perftest carry.
-const QKey = 0x11111111
-
 // Bits of the mask that says what ibv_modify_qp is to set.
 const (
 	setState   = 1 << 0
@@ -221,8 +218,8 @@ func (q *QP) Fail() error {
 	return q.modify(&C.struct_vb_qp_attr{qp_state: C.int(stateErr)}, setState, stateErr, "")
 }
 
-func (q *QP) modify(a *C.struct_vb_qp_attr, mask int, to State, what string) error {
-	before := State(q.q.state)
+func (q *QP) modify(a *C.struct_vb_qp_attr, mask int, to qpState, what string) error {
+	before := qpState(q.q.state)
 	err := q.pd.ctx.failed(fmt.Sprintf("ibv_modify_qp(%v)", to), C.verbs_modify_qp(q.q, a, C.int(mask)))
 	if err == nil {
 		return nil
@@ -233,11 +230,11 @@ func (q *QP) modify(a *C.struct_vb_qp_attr, mask int, to State, what string) err
 }
 
 // State asks the device for the QP's state: it may have changed by itself.
-func (q *QP) State() (State, error) {
+func (q *QP) State() (qpState, error) {
 	var a C.struct_vb_qp_attr
 	var i C.struct_vb_qp_init_attr
 	err := q.pd.ctx.failed("ibv_query_qp", C.verbs_query_qp(q.q, &a, setState, &i))
-	return State(a.qp_state), err
+	return qpState(a.qp_state), err
 }
 
 // An AH is the address of datagrams.
@@ -281,7 +278,7 @@ func (q *QP) PostRecv(r *recvWR) error {
 
 func (q *QP) postFailed(call string, rc C.int) error {
 	e := q.pd.ctx.failed(call, rc).(*Error)
-	e.Port, e.QPN, e.State = q.port, q.Number, State(q.q.state).String()
+	e.Port, e.QPN, e.State = q.port, q.Number, qpState(q.q.state).String()
 	return e
 }
 

@@ -21,34 +21,56 @@ type sendWR struct {
 	next   uintptr
 	sg     uintptr
 	SGEs   int32
-	Opcode Opcode
+	opcode opcode
 	Flags  uint32
 	Imm    uint32 // in network order
 
-	// Of writes and reads: the peer's address and key. See SetAtomic and
-	// SetDatagram for the others.
-	Remote uint64
+	// Of writes and reads: the peer's address and key.
+	remote uint64
 	rest   [3]uint64
 	srqn   uint64
 	bind   [6]uint64
 }
 
-// SetRemote is the memory that a write or read goes to.
+// Write makes it a write to the peer's memory, Read one from it; WriteImm a write that
+// takes a receive and gives it Imm.
+func (w *sendWR) Write(address uint64, rkey uint32)    { w.oneSided(opWrite, address, rkey) }
+func (w *sendWR) WriteImm(address uint64, rkey uint32) { w.oneSided(opWriteImm, address, rkey) }
+func (w *sendWR) Read(address uint64, rkey uint32)     { w.oneSided(opRead, address, rkey) }
+
+func (w *sendWR) oneSided(op opcode, address uint64, rkey uint32) {
+	w.opcode = op
+	w.SetRemote(address, rkey)
+}
+
+// SetRemote changes the memory that a write or read goes to.
 func (w *sendWR) SetRemote(address uint64, rkey uint32) {
-	w.Remote = address
+	w.remote = address
 	*(*uint32)(unsafe.Pointer(&w.rest[0])) = rkey
 }
 
-// SetAtomic is the word that an atomic works on: it gets add (fetch and add), or
-// swap if it is compare.
-func (w *sendWR) SetAtomic(address uint64, rkey uint32, compareOrAdd, swap uint64) {
-	w.Remote, w.rest[0], w.rest[1] = address, compareOrAdd, swap
+// Send makes it a message, SendImm one that gives the receive Imm, too.
+func (w *sendWR) Send()    { w.opcode = opSend }
+func (w *sendWR) SendImm() { w.opcode = opSendImm }
+
+// FetchAdd makes it one that adds to a word of the peer's memory, and CompareSwap one
+// that puts swap there if it has the value of compare. Both fetch what was there.
+func (w *sendWR) FetchAdd(address uint64, rkey uint32, add uint64) {
+	w.atomic(opFetchAdd, address, rkey, add, 0)
+}
+
+func (w *sendWR) CompareSwap(address uint64, rkey uint32, compare, swap uint64) {
+	w.atomic(opCompSwap, address, rkey, compare, swap)
+}
+
+func (w *sendWR) atomic(op opcode, address uint64, rkey uint32, compareOrAdd, swap uint64) {
+	w.opcode, w.remote, w.rest[0], w.rest[1] = op, address, compareOrAdd, swap
 	*(*uint32)(unsafe.Pointer(&w.rest[2])) = rkey
 }
 
 // SetDatagram is where a UD message goes.
 func (w *sendWR) SetDatagram(a *AH, qpn, qkey uint32) {
-	w.Remote = uint64(uintptr(unsafe.Pointer(a.a)))
+	w.remote = uint64(uintptr(unsafe.Pointer(a.a)))
 	*(*[2]uint32)(unsafe.Pointer(&w.rest[0])) = [2]uint32{qpn, qkey}
 }
 
@@ -68,28 +90,32 @@ type Sends struct {
 	memory []byte
 	WR     []sendWR
 	SGE    []SGE // each request's, perWR of them
-	perWR  int
 }
 
 // NewSends makes n requests of up to perWR pieces of memory each, every one a
 // list of its own: see Chain.
 func NewSends(n, perWR int) (*Sends, error) {
-	if n <= 0 || perWR <= 0 {
-		return nil, fmt.Errorf("%d requests of %d pieces", n, perWR)
-	}
-	size := n * int(unsafe.Sizeof(sendWR{}))
-	m, err := Alloc(size+n*perWR*int(unsafe.Sizeof(SGE{})), false)
+	m, wr, sge, err := requests[sendWR](n, perWR)
 	if err != nil {
 		return nil, err
 	}
-	s := &Sends{memory: m, perWR: perWR}
-	s.WR = unsafe.Slice((*sendWR)(unsafe.Pointer(&m[0])), n)
-	s.SGE = unsafe.Slice((*SGE)(unsafe.Pointer(&m[size])), n*perWR)
-	for i := range s.WR {
-		s.WR[i].sg = uintptr(unsafe.Pointer(&s.SGE[i*perWR]))
-		s.WR[i].SGEs = 1
+	for i := range wr {
+		wr[i].sg, wr[i].SGEs = uintptr(unsafe.Pointer(&sge[i*perWR])), 1
 	}
-	return s, nil
+	return &Sends{m, wr, sge}, nil
+}
+
+// requests are n of a kind, with perWR pieces of memory each.
+func requests[T any](n, perWR int) (memory []byte, wr []T, sge []SGE, err error) {
+	if n <= 0 || perWR <= 0 {
+		return nil, nil, nil, fmt.Errorf("%d requests of %d pieces", n, perWR)
+	}
+	var one T
+	size := n * int(unsafe.Sizeof(one))
+	if memory, err = Alloc(size+n*perWR*int(unsafe.Sizeof(SGE{})), false); err != nil {
+		return nil, nil, nil, err
+	}
+	return memory, unsafe.Slice((*T)(unsafe.Pointer(&memory[0])), n), unsafe.Slice((*SGE)(unsafe.Pointer(&memory[size])), n*perWR), nil
 }
 
 // Chain makes WR[from:to] one list, which is posted by its first request.
@@ -115,22 +141,14 @@ type Recvs struct {
 
 // NewRecvs makes n requests of up to perWR pieces of memory each.
 func NewRecvs(n, perWR int) (*Recvs, error) {
-	if n <= 0 || perWR <= 0 {
-		return nil, fmt.Errorf("%d requests of %d pieces", n, perWR)
-	}
-	size := n * int(unsafe.Sizeof(recvWR{}))
-	m, err := Alloc(size+n*perWR*int(unsafe.Sizeof(SGE{})), false)
+	m, wr, sge, err := requests[recvWR](n, perWR)
 	if err != nil {
 		return nil, err
 	}
-	r := &Recvs{memory: m}
-	r.WR = unsafe.Slice((*recvWR)(unsafe.Pointer(&m[0])), n)
-	r.SGE = unsafe.Slice((*SGE)(unsafe.Pointer(&m[size])), n*perWR)
-	for i := range r.WR {
-		r.WR[i].sg = uintptr(unsafe.Pointer(&r.SGE[i*perWR]))
-		r.WR[i].SGEs = 1
+	for i := range wr {
+		wr[i].sg, wr[i].SGEs = uintptr(unsafe.Pointer(&sge[i*perWR])), 1
 	}
-	return r, nil
+	return &Recvs{m, wr, sge}, nil
 }
 
 // Chain makes WR[from:to] one list, which is posted by its first request.

@@ -30,12 +30,12 @@ func (t Transport) String() string {
 	return fmt.Sprintf("transport %d", int(t))
 }
 
-// A State is a QP's.
-type State int
+// A qpState is a QP's state.
+type qpState int
 
 // The numbers are libibverbs'.
 const (
-	stateReset State = iota
+	stateReset qpState = iota
 	stateInit
 	stateRTR // ready to receive
 	stateRTS // ready to send
@@ -44,7 +44,7 @@ const (
 	stateErr
 )
 
-func (s State) String() string {
+func (s qpState) String() string {
 	return name(int(s), "RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 }
 
@@ -91,13 +91,8 @@ func (m MTU) Bytes() int {
 // A portState is the logical state of a port.
 type portState int
 
-// The numbers are libibverbs'.
-const (
-	portDown   portState = 1
-	portInit   portState = 2
-	portArmed  portState = 3
-	PortActive portState = 4
-)
+// portActive is libibverbs' number.
+const portActive portState = 4
 
 func (s portState) String() string {
 	return name(int(s), "NOP", "DOWN", "INIT", "ARMED", "ACTIVE", "ACTIVE_DEFER")
@@ -126,26 +121,18 @@ func (g GID) IsIPv4() bool { return netip.AddrFrom16(g).Is4In6() }
 // IsZero reports whether the table's entry is empty.
 func (g GID) IsZero() bool { return g == GID{} }
 
-// A GIDType is how packets to and from a GID look.
-type GIDType int
-
-// In the order of preference.
-const (
-	gidUnknown GIDType = iota
-	gidInfiniBand
-	RoCEv1
-	RoCEv2
-)
-
-func (t GIDType) String() string { return name(int(t), "unknown", "IB", "RoCE v1", "RoCE v2") }
-
 // A GIDEntry is one of a port's addresses.
 type GIDEntry struct {
 	Index  int
 	GID    GID
-	Type   GIDType
+	RoCE   roce   // the version of packets to and from it, 1 or 2; 0: not known
 	Netdev string // the interface it belongs to, if any
 }
+
+// A roce is a version of RoCE.
+type roce int
+
+func (r roce) String() string { return name(int(r), "unknown", "RoCE v1", "RoCE v2") }
 
 // DefaultGID returns the index that perftest 4.5 takes without -x, and whether
 // there is any: the last of the entries that beats what came before. An IPv4
@@ -169,42 +156,37 @@ func better(e, than GIDEntry, ipv6 bool) bool {
 	if e.GID.IsIPv4() != than.GID.IsIPv4() {
 		return e.GID.IsIPv4() != ipv6
 	}
-	return e.Type > than.Type
+	return e.RoCE > than.RoCE
 }
 
-// An Opcode is what a work request asks for.
-type Opcode int32
+// An opcode is what a work request asks for.
+type opcode int32
 
 // The numbers are libibverbs'.
 const (
-	OpWrite    Opcode = 0
-	OpWriteImm Opcode = 1
-	OpSend     Opcode = 2
-	OpSendImm  Opcode = 3
-	OpRead     Opcode = 4
-	OpCompSwap Opcode = 5
-	OpFetchAdd Opcode = 6
+	opWrite opcode = iota
+	opWriteImm
+	opSend
+	opSendImm
+	opRead
+	opCompSwap
+	opFetchAdd
 )
-
-func (o Opcode) String() string {
-	return name(int(o), "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "SEND", "SEND_WITH_IMM", "RDMA_READ", "ATOMIC_CMP_AND_SWP", "ATOMIC_FETCH_AND_ADD")
-}
 
 // Flags of a send request, as libibverbs numbers them.
 const (
-	Signaled  uint32 = 1 << 1
-	solicited uint32 = 1 << 2
-	Inline    uint32 = 1 << 3
+	Signaled uint32 = 1 << 1
+	Inline   uint32 = 1 << 3
 )
 
 // A WC is a work completion, as libibverbs lays it out.
 type WC struct {
 	ID          uint64
-	Status      Status
-	Opcode      int32 // WCRecv and above are receives
+	Status      status
+	Opcode      int32 // wcRecv and above are receives
 	VendorError uint32
 	Bytes       uint32 // valid for receives
-	Imm         uint32 // in network order, valid with WCWithImm in Flags
+	Imm         uint32 // in network order, valid with wcWithImm in Flags
 	QPN, SrcQPN uint32
 	Flags       uint32
 	PKeyIndex   uint16
@@ -216,14 +198,12 @@ type WC struct {
 // Of a completion's Opcode and Flags.
 const (
 	wcRecv    int32  = 1 << 7
-	wcRecvImm int32  = wcRecv + 1
-	wcgrh     uint32 = 1 << 0
 	wcWithImm uint32 = 1 << 1
 )
 
 // An Event is something that happened without being asked for.
 type Event struct {
-	Type EventType
+	Type eventType
 	QPN  uint32 // of events of a QP of this package, else 0
 	Port int    // of events of a port, else 0
 }
@@ -238,31 +218,42 @@ func (e Event) String() string {
 	return e.Type.String()
 }
 
-// An EventType is libibverbs' number of an asynchronous event.
-type EventType int
+// Established reports that the first message of a connection came before this side
+// was ready to send.
+func (e Event) Established() bool { return e.Type == eventCommEst }
+
+// Dead reports that the device does not work any more.
+func (e Event) Dead() bool { return e.Type == eventDeviceDead }
+
+// Down reports that the port lost its link.
+func (e Event) Down() bool { return e.Type == eventPortDown }
+
+// An eventType is libibverbs' number of an asynchronous event.
+type eventType int
 
 // Those that are acted on.
 const (
-	eventQPFatal    EventType = 1
-	EventCommEst    EventType = 4
-	EventDeviceDead EventType = 8
-	eventPortActive EventType = 9
-	EventPortDown   EventType = 10
+	eventQPFatal    eventType = 1
+	eventCommEst    eventType = 4
+	eventDeviceDead eventType = 8
+	eventPortActive eventType = 9
+	eventPortDown   eventType = 10
 )
 
-func (t EventType) String() string {
+func (t eventType) String() string {
 	return name(int(t), "CQ error", "QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
 		"path migrated", "path migration error", "device fatal error", "port active", "port error", "LID change", "P_Key change", "SM change",
 		"SRQ error", "SRQ limit reached", "last WQE reached", "client reregister", "GID change", "WQ fatal error")
 }
 
-// gidType is what sysfs's word for a type says.
-func gidType(s string) GIDType {
+// roceVersion is what sysfs's word for a GID's type says. Of an InfiniBand port it says
+// "IB/RoCE v1", too, which does not matter there.
+func roceVersion(s string) roce {
 	switch s {
 	case "RoCE v2":
-		return RoCEv2
+		return 2
 	case "IB/RoCE v1":
-		return RoCEv1 // of an InfiniBand port it is none of them, and does not matter
+		return 1
 	}
-	return gidUnknown
+	return 0
 }

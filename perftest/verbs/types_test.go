@@ -21,7 +21,7 @@ func TestDefaultGID(t *testing.T) {
 	v6 := gid(t, "2001:0db8:0000:0000:0000:0000:0000:0001")
 	v4 := gid(t, "0000:0000:0000:0000:0000:ffff:0a09:0001")
 	// What a ConnectX has with an address of each family.
-	usual := []GIDEntry{{0, local, RoCEv1, ""}, {1, local, RoCEv2, ""}, {2, v4, RoCEv1, ""}, {3, v4, RoCEv2, ""}, {4, v6, RoCEv1, ""}, {5, v6, RoCEv2, ""}}
+	usual := []GIDEntry{{0, local, 1, ""}, {1, local, 2, ""}, {2, v4, 1, ""}, {3, v4, 2, ""}, {4, v6, 1, ""}, {5, v6, 2, ""}}
 	for _, c := range []struct {
 		name  string
 		table []GIDEntry
@@ -30,10 +30,10 @@ func TestDefaultGID(t *testing.T) {
 		ok    bool
 	}{
 		{"none", nil, false, 0, false},
-		{"empty entries", []GIDEntry{{0, GID{}, RoCEv2, ""}}, false, 0, false},
+		{"empty entries", []GIDEntry{{0, GID{}, 2, ""}}, false, 0, false},
 		{"usual", usual, false, 3, true},
 		{"usual, IPv6", usual, true, 1, true},
-		{"ties keep the earlier", []GIDEntry{{3, v4, RoCEv2, ""}, {7, v4, RoCEv2, ""}}, false, 3, true},
+		{"ties keep the earlier", []GIDEntry{{3, v4, 2, ""}, {7, v4, 2, ""}}, false, 3, true},
 		{"only link-local", usual[:2], false, 1, true},
 	} {
 		if got, ok := DefaultGID(c.table, c.ipv6); got != c.want || ok != c.ok {
@@ -98,10 +98,10 @@ func TestErrors(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{RC.String(), "RC"}, {UD.String(), "UD"}, {Transport(9).String(), "transport 9"}, {stateRTS.String(), "RTS"}, {State(17).String(), "17"},
-		{PortActive.String(), "ACTIVE"}, {RoCEv2.String(), "RoCE v2"}, {OpRead.String(), "RDMA_READ"},
-		{Event{Type: EventPortDown, Port: 1}.String(), "port error on port 1"}, {Event{Type: eventQPFatal, QPN: 3}.String(), "QP fatal error on QP 0x000003"},
-		{Event{Type: EventDeviceDead}.String(), "device fatal error"},
+		{RC.String(), "RC"}, {UD.String(), "UD"}, {Transport(9).String(), "transport 9"}, {stateRTS.String(), "RTS"}, {qpState(17).String(), "17"},
+		{portActive.String(), "ACTIVE"}, {roce(2).String(), "RoCE v2"},
+		{Event{Type: eventPortDown, Port: 1}.String(), "port error on port 1"}, {Event{Type: eventQPFatal, QPN: 3}.String(), "QP fatal error on QP 0x000003"},
+		{Event{Type: eventDeviceDead}.String(), "device fatal error"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)

@@ -53,7 +53,7 @@ func (c *conn) poll(take func(*rdma.WC)) bool {
 		return false
 	}
 	for i := range c.wc[:n] {
-		if c.wc[i].Status != rdma.Success {
+		if !c.wc[i].OK() {
 			c.failDevice(c.cq.Failed(&c.wc[i], c.port.Number))
 			return false
 		}

@@ -108,7 +108,7 @@ func (a *adapter) port(number int, s *Selection) (*port, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.State != rdma.PortActive {
+	if !p.Active() {
 		return nil, fmt.Errorf("%s port %d is %v, not ACTIVE", a.ctx.Name(), number, p.State)
 	}
 	table, err := a.ctx.GIDs(number)
@@ -147,11 +147,11 @@ func (s *Selection) choose(table []rdma.GIDEntry, ethernet bool) (rdma.GIDEntry,
 // ofVersion are a table's addresses of the RoCE version that is wanted, all if
 // none is.
 func (s *Selection) ofVersion(table []rdma.GIDEntry) []rdma.GIDEntry {
-	want := rdma.RoCEv2
+	want := 2
 	if s.RoCEVersion == 1 {
-		want = rdma.RoCEv1
+		want = 1
 	}
-	of := slices.DeleteFunc(slices.Clone(table), func(e rdma.GIDEntry) bool { return e.Type != want || e.GID.IsZero() })
+	of := slices.DeleteFunc(slices.Clone(table), func(e rdma.GIDEntry) bool { return int(e.RoCE) != want || e.GID.IsZero() })
 	if len(of) == 0 {
 		return table
 	}
@@ -165,7 +165,7 @@ func (n *Net) Ports() (list []PortInfo) {
 		i := PortInfo{Device: p.ctx.Name(), Port: p.Number, Layer: p.layer(), MTU: p.MTU.Bytes()}
 		i.Mbit = speeds[p.String()]
 		if p.Ethernet {
-			i.GID = fmt.Sprintf("GID %d %v %v", p.gid.Index, p.gid.GID, p.gid.Type)
+			i.GID = fmt.Sprintf("GID %d %v %v", p.gid.Index, p.gid.GID, p.gid.RoCE)
 		} else {
 			i.GID = fmt.Sprintf("LID 0x%04x", p.LID)
 		}
@@ -217,16 +217,16 @@ func (n *Net) Close() error {
 func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
 	for _, a := range n.adapters {
 		err := a.ctx.Events(func(e rdma.Event) {
-			if e.Type == rdma.EventCommEst { // of each connection
+			if e.Established() { // of each connection
 				return
 			}
 			logf("%s: event: %v", a.ctx.Name(), e)
-			if e.Type == rdma.EventDeviceDead {
+			if e.Dead() {
 				fatal(fmt.Errorf("the RDMA device %s has failed (%v): see the kernel's log", a.ctx.Name(), e.Type))
 			}
 			for _, p := range n.ports {
 				if p.adapter == a && p.Number == e.Port {
-					p.note(e.Type)
+					p.note(e)
 				}
 			}
 		})
@@ -237,8 +237,8 @@ func (n *Net) listen(logf func(string, ...any), fatal func(error)) {
 }
 
 // note keeps when the link was lost.
-func (p *port) note(t rdma.EventType) {
-	if t == rdma.EventPortDown {
+func (p *port) note(e rdma.Event) {
+	if e.Down() {
 		p.down.Store(time.Now().UnixNano())
 	}
 }

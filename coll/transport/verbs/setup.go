@@ -133,9 +133,9 @@ func (t *sender) makeSends() (err error) {
 	}
 	for i := range n {
 		w := t.sends.WR[2*i:]
-		w[0].Opcode = rdma.OpWrite
-		w[1].Opcode, w[1].Flags, w[1].ID = rdma.OpWriteImm, rdma.Signaled, uint64(i/len(t.qps))
-		w[1].SetRemote(t.to.Address, t.to.Key)
+		w[0].Write(t.to.Address, t.to.Key)
+		w[1].WriteImm(t.to.Address, t.to.Key)
+		w[1].Flags, w[1].ID = rdma.Signaled, uint64(i/len(t.qps))
 		t.sends.Chain(2*i, 2*i+2)
 	}
 	return nil
@@ -148,11 +148,11 @@ func (r *receiver) makeWrite(to *half) (err error) {
 		return err
 	}
 	w := &r.sends.WR[0]
-	w.ID, w.Opcode, w.Flags = creditID, rdma.OpWrite, rdma.Signaled
+	w.ID, w.Flags = creditID, rdma.Signaled
 	if r.qps[0].Inline >= 4 {
 		w.Flags |= rdma.Inline
 	}
-	w.SetRemote(to.Address, to.Key)
+	w.Write(to.Address, to.Key)
 	r.sends.SGE[0] = rdma.SGE{Address: r.creditMR.Address, Length: 4, LKey: r.creditMR.LKey}
 	return nil
 }
