@@ -98,12 +98,12 @@ func TestEffective(t *testing.T) {
 // TestParams: the block of a default write_bw, as 26.01.5 has it.
 func TestParams(t *testing.T) {
 	c := Default(Write, Bandwidth)
-	if got, want := c.Params(4096, 16), (wire.Params{Verb: wire.VerbWrite, Test: wire.TestBandwidth, Format: wire.FormatMiB, Size: 65536, Iterations: 5000, QPs: 1, Duration: 5, MaxReads: 16}); got != want {
+	if got, want := c.Params(4096, 16), (wire.Params{Sizes: "one size", Connection: "RC", Verb: "write", Test: "bandwidth", Mode: "iterations", Format: "MiB/s", Size: 65536, Iterations: 5000, QPs: 1, Duration: 5, MaxReads: 16}); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
 	c = Default(Send, Latency)
 	c.Connection, c.All, c.Gbits = UD, true, true
-	if got, want := c.Params(2048, 16), (wire.Params{Method: wire.MethodAll, Connection: wire.ConnUD, Verb: wire.VerbSend, Size: 2048, Iterations: 1000, QPs: 1, Duration: 5, MaxReads: 16}); got != want {
+	if got, want := c.Params(2048, 16), (wire.Params{Sizes: "all sizes", Connection: "UD", Verb: "send", Test: "latency", Mode: "iterations", Format: "Gb/s", Size: 2048, Iterations: 1000, QPs: 1, Duration: 5, MaxReads: 16}); got != want {
 		t.Errorf("%+v; want %+v", got, want)
 	}
 	c = Default(Write, Bandwidth)
@@ -113,7 +113,7 @@ func TestParams(t *testing.T) {
 	}
 	c = Default(Atomic, Bandwidth)
 	c.Duration = 10 * time.Second
-	if got := c.Params(0, 1); got.Atomic != 1 || got.Mode != wire.ModeDuration || got.Iterations != 0 || got.Duration != 10 {
+	if got := c.Params(0, 1); got.Atomic != 1 || got.Mode != "duration" || got.Iterations != 0 || got.Duration != 10 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -253,29 +253,29 @@ func (c *Config) Wire(rejected func(error)) wire.Options {
 // device's maximum of reads in flight.
 func (c *Config) Params(mtu int, maxReads int32) wire.Params {
 	p := wire.Params{
-		Connection: int(c.Connection), Verb: map[Operation]int{Write: wire.VerbWrite, Read: wire.VerbRead, Send: wire.VerbSend, Atomic: wire.VerbAtomic}[c.Operation],
-		Test: wire.TestLatency, Format: wire.FormatMiB, Size: c.LargestSize(mtu), Iterations: c.Iters(), QPs: c.QPs, Duration: int(c.Period() / time.Second), MaxReads: maxReads,
+		Sizes: "one size", Connection: c.Connection.String(), Verb: c.Operation.String(), Test: "latency", Mode: "iterations", Format: "MiB/s",
+		Size: c.LargestSize(mtu), Iterations: c.Iters(), QPs: c.QPs, Duration: int(c.Period() / time.Second), MaxReads: maxReads,
 	}
 	if c.All {
-		p.Method = wire.MethodAll
+		p.Sizes = "all sizes"
 	}
 	if c.Endless {
-		p.Method = wire.MethodForever
+		p.Sizes = "endless"
 	}
 	if c.Measure == Bandwidth {
-		p.Test = wire.TestBandwidth
+		p.Test = "bandwidth"
 	}
 	if c.Operation == Atomic && c.AtomicType == FetchAndAdd {
 		p.Atomic = 1
 	}
 	if c.Duration > 0 || c.Endless {
-		p.Mode = wire.ModeDuration
+		p.Mode = "duration"
 	}
 	if c.ControlsByCM() {
 		p.ControlCM = 1
 	}
 	if c.Gbits {
-		p.Format = wire.FormatGigabits
+		p.Format = "Gb/s"
 	}
 	return p
 }

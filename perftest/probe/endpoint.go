@@ -262,7 +262,7 @@ func (e *endpoint) connect() error {
 	if c.CM {
 		return nil
 	}
-	if err := wire.CompareGIDs(e.mine[0], e.peers[0]); err != nil {
+	if err := e.mine[0].Reaches(e.peers[0]); err != nil {
 		return err
 	}
 	for i, q := range e.qps {

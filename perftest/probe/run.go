@@ -178,13 +178,14 @@ func (r *runner) run(ctx context.Context) (*Outcome, error) {
 
 // agree makes the handshake in front of the addresses.
 func (r *runner) agree(ctx context.Context) error {
-	agreed, peer, err := r.conn.Hello(ctx, wire.Hello{Version: wire.Version, Cycle: os.Getpagesize(), Line: cacheLine, MTU: r.e.mtu.Bytes()}, false)
+	mine := wire.Hello{Version: wire.Version, Cycle: os.Getpagesize(), Line: cacheLine, MTU: r.e.mtu.Bytes()}
+	agreed, peer, err := r.conn.Hello(ctx, mine, false)
 	if err != nil {
 		return err
 	}
 	r.e.cycle, r.e.line, r.e.mtu = agreed.Cycle, agreed.Line, verbs.MTUOf(agreed.MTU)
 	r.peerVersion = peer.Version
-	if wire.NeedsParams(wire.Version, peer.Version) {
+	if mine.NeedsParams(peer) {
 		theirs, err := r.conn.SwapParams(ctx, r.c.Params(r.e.mtu.Bytes(), int32(r.e.limits.ReadsIn)))
 		if err != nil {
 			return err

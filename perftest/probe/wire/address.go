@@ -130,14 +130,14 @@ func lowerHex(b []byte) bool {
 	return true
 }
 
-// CompareGIDs refuses two sides of which one uses an IPv4-mapped GID and the
+// Reaches refuses two sides of which one uses an IPv4-mapped GID and the
 // other an IPv6 one: they would connect and then lose every packet. The C
 // tools check the same after the first records.
-func CompareGIDs(mine, peer Address) error {
-	if !mine.HasGID || !peer.HasGID {
+func (a Address) Reaches(peer Address) error {
+	if !a.HasGID || !peer.HasGID {
 		return nil
 	}
-	here, there := netip.AddrFrom16(mine.GID), netip.AddrFrom16(peer.GID)
+	here, there := netip.AddrFrom16(a.GID), netip.AddrFrom16(peer.GID)
 	if here.Is4In6() == there.Is4In6() {
 		return nil
 	}

@@ -78,11 +78,11 @@ func TestBadPeers(t *testing.T) {
 		}, stay), swap(false), ErrMismatch, hintValidated},
 		{"report for record", sendThen(func(*testing.T) []byte { return append(words(65536, 20, 1, 2, 3), make([]byte, 68)...) }, stay), swap(true), ErrMismatch, hintReport},
 		{"first word of a report", sendThen(func(*testing.T) []byte { return words(65536) }, stay), swap(true), ErrMismatch, hintReport},
-		{"block for record", sendThen(func(*testing.T) []byte { return params().Marshal() }, stay), swap(true), ErrMismatch, hintParams},
+		{"block for record", sendThen(func(t *testing.T) []byte { return block(t, params()) }, stay), swap(true), ErrMismatch, hintParams},
 		{"upper case", sendThen(func(t *testing.T) []byte { return bytes.ToUpper(long(t)) }, stay), swap(true), ErrMismatch, "is not 6 hex digits"},
 		{"record for report", sendThen(long, stay), report, ErrMismatch, hintRecord},
 		{"farewell for record", sendThen(func(*testing.T) []byte { return bye }, leave), swap(true), ErrMismatch, hintBye},
-		{"block too small", sendThen(func(*testing.T) []byte { return params().Marshal()[:312] }, stay), func(ctx context.Context, c *Conn) error { _, err := c.SwapParams(ctx, params()); return err }, ErrTimeout, "only 312 of 320 bytes came"},
+		{"block too small", sendThen(func(t *testing.T) []byte { return block(t, params())[:312] }, stay), func(ctx context.Context, c *Conn) error { _, err := c.SwapParams(ctx, params()); return err }, ErrTimeout, "only 312 of 320 bytes came"},
 		{"record for block", sendThen(func(t *testing.T) []byte { return bytes.Repeat(long(t), 3) }, stay), func(ctx context.Context, c *Conn) error { _, err := c.SwapParams(ctx, params()); return err }, ErrMismatch, "the parameter block"},
 	} {
 		for _, role := range []Role{Client, Server} {

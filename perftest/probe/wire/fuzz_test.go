@@ -55,11 +55,11 @@ func FuzzVersion(f *testing.F) {
 	f.Add(version("6.06"))
 	f.Add([]byte("GET / HTTP/1.0\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := ParseVersion(b)
+		v, err := unmarshalVersion(b)
 		if err != nil {
 			return
 		}
-		if again, err := ParseVersion(marshalVersion(v)); err != nil || again != v {
+		if again, err := unmarshalVersion(marshalVersion(v)); err != nil || again != v {
 			t.Errorf("%q became %q, %v", v, again, err)
 		}
 		for n := 1; n <= len(b); n++ {
@@ -71,14 +71,14 @@ func FuzzVersion(f *testing.F) {
 }
 
 func FuzzParams(f *testing.F) {
-	f.Add(params().Marshal())
+	f.Add(block(f, params()))
 	f.Add(make([]byte, paramsBytes))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parseParams(b)
 		if err != nil {
 			return
 		}
-		again, err := parseParams(p.Marshal())
+		again, err := parseParams(block(t, p))
 		if err != nil || again != p || p.Compare(again) != nil {
 			t.Errorf("%+v became %+v, %v", p, again, err)
 		}
@@ -129,7 +129,7 @@ func serve(ctx context.Context, c *Conn, gid bool) error {
 	if err != nil {
 		return err
 	}
-	if NeedsParams(Version, peer.Version) {
+	if (Hello{Version: Version}).NeedsParams(peer) {
 		if _, err := c.SwapParams(ctx, params()); err != nil {
 			return err
 		}

@@ -91,7 +91,7 @@ func (c *Conn) swapVersion(ctx context.Context, mine string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	theirs, err := ParseVersion(b)
+	theirs, err := unmarshalVersion(b)
 	if err != nil {
 		return "", c.fail(c.garbage(b))
 	}
@@ -118,9 +118,9 @@ func marshalVersion(v string) []byte {
 	return b
 }
 
-// ParseVersion reads the first message: 16 bytes with a number such as 6.06 in
+// unmarshalVersion reads the first message: 16 bytes with a number such as 6.06 in
 // ASCII, and at least one NUL behind it. What follows the NUL has no meaning.
-func ParseVersion(b []byte) (string, error) {
+func unmarshalVersion(b []byte) (string, error) {
 	if len(b) != versionBytes {
 		return "", fmt.Errorf("a version has %d bytes, not %d", versionBytes, len(b))
 	}
@@ -174,7 +174,7 @@ func (c *Conn) peekVersion(ctx context.Context, limit time.Duration) error {
 			return c.silent(b[:n], err)
 		}
 	}
-	if _, err := ParseVersion(b); err != nil {
+	if _, err := unmarshalVersion(b); err != nil {
 		return c.garbage(b)
 	}
 	c.early = b
@@ -232,8 +232,8 @@ func mtuDigit(mtu int) (byte, bool) {
 
 // NeedsParams reports whether two sides exchange the parameter block after
 // their Hello: 6.28 asks for it always, later versions if both have it.
-func NeedsParams(mine, peer string) bool {
-	m, _ := parseVersion(mine)
-	p, _ := parseVersion(peer)
+func (h Hello) NeedsParams(peer Hello) bool {
+	m, _ := parseVersion(h.Version)
+	p, _ := parseVersion(peer.Version)
 	return m == 628 || p == 628 || m > 628 && p > 628
 }

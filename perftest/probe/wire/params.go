@@ -1,49 +1,24 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
-)
-
-// Enumerations of the parameter block.
-const (
-	MethodOneSize = 0
-	MethodAll     = 1 // -a
-	MethodForever = 2 // --run_infinitely
-
-	ConnRC = 0
-	ConnUC = 1
-	ConnUD = 2
-
-	VerbSend     = 0
-	VerbSendImm  = 1
-	VerbWrite    = 2
-	VerbWriteImm = 3
-	VerbRead     = 4
-	VerbAtomic   = 5
-
-	TestLatency   = 0
-	TestBandwidth = 1
-
-	ModeIterations = 0
-	ModeDuration   = 1
-
-	FormatGigabits = 0 // Gb/s
-	FormatMiB      = 1 // MiB/s
+	"slices"
 )
 
 // Params is the parameter block, with which releases from 26.01.5 on compare
 // what they were asked for. Every field but MaxReads and Compression must be
-// the same on both sides.
+// the same on both sides. The words are those of paramsFields; none is the first.
 type Params struct {
-	Method      int    // one of the constants above, as are the next six
-	Connection  int    //
-	Verb        int    //
-	Test        int    //
+	Sizes       string // "one size", "all sizes" or "endless"
+	Connection  string // "RC", "UC", "UD", …
+	Verb        string // "send", "write", "read", "atomic", …
+	Test        string // "latency" or "bandwidth"
 	Atomic      int    // 0 unless an atomic test: 1 is fetch and add
-	Mode        int    //
-	Format      int    //
+	Mode        string // "iterations" or "duration"
+	Format      string // of reports: "Gb/s" or "MiB/s"
 	Size        uint64 // bytes; 8 MiB with -a
 	Iterations  uint64 // 0 with -D
 	AES         int    // --aes_xts
@@ -70,35 +45,71 @@ const (
 	paramsMask       = 312
 )
 
-// ints are the fields that are 32-bit integers, with the flags that set them.
-func (p *Params) ints() []paramsField {
+// A paramsField is one that is a 32-bit integer: a number, or one that a word stands for.
+type paramsField struct {
+	at    int
+	name  string // with the flag that sets it
+	value *int
+	word  *string
+	words []string
+}
+
+// fields are those, in the order in which they are compared.
+func (p *Params) fields() []paramsField {
 	return []paramsField{
-		{0, &p.Method, "the sizes (-a, --run_infinitely)"}, {4, &p.Connection, "the connection type (-c)"}, {8, &p.Verb, "the verb (another test was started)"},
-		{12, &p.Test, "latency or bandwidth (another test was started)"}, {16, &p.Atomic, "the atomic operation (-A)"}, {20, &p.Mode, "iterations or duration (-D)"},
-		{24, &p.Format, "the report's unit (--report_gbits)"}, {paramsInts, &p.AES, "encryption (--aes_xts)"}, {52, &p.QPs, "the number of QPs (-q)"},
-		{56, &p.Duration, "the duration in seconds (-D)"}, {60, &p.ControlCM, "the control channel (-z, -R)"}, {64, &p.WriteImm, "writes with immediate data (--write_with_imm)"},
-		{68, &p.NoReorder, "reordering (--no_enhanced_reorder)"}, {72, &p.SigOffload, "signature offload (--sig_offload)"}, {76, &p.Validation, "data validation (--data_validation)"},
+		{at: 0, name: "the sizes (-a, --run_infinitely)", word: &p.Sizes, words: []string{"one size", "all sizes", "endless"}},
+		{at: 4, name: "the connection type (-c)", word: &p.Connection, words: []string{"RC", "UC", "UD", "raw Ethernet", "XRC", "DC", "SRD"}},
+		{at: 8, name: "the verb (another test was started)", word: &p.Verb, words: []string{"send", "send with immediate", "write", "write with immediate", "read", "atomic"}},
+		{at: 12, name: "latency or bandwidth (another test was started)", word: &p.Test, words: []string{"latency", "bandwidth"}},
+		{at: 16, name: "the atomic operation (-A)", value: &p.Atomic},
+		{at: 20, name: "iterations or duration (-D)", word: &p.Mode, words: []string{"iterations", "duration"}},
+		{at: 24, name: "the report's unit (--report_gbits)", word: &p.Format, words: []string{"Gb/s", "MiB/s"}},
+		{at: paramsInts, name: "encryption (--aes_xts)", value: &p.AES},
+		{at: 52, name: "the number of QPs (-q)", value: &p.QPs},
+		{at: 56, name: "the duration in seconds (-D)", value: &p.Duration},
+		{at: 60, name: "the control channel (-z, -R)", value: &p.ControlCM},
+		{at: 64, name: "writes with immediate data (--write_with_imm)", value: &p.WriteImm},
+		{at: 68, name: "reordering (--no_enhanced_reorder)", value: &p.NoReorder},
+		{at: 72, name: "signature offload (--sig_offload)", value: &p.SigOffload},
+		{at: 76, name: "data validation (--data_validation)", value: &p.Validation},
 	}
 }
 
-type paramsField struct {
-	at    int
-	value *int
-	name  string
+// number is the field's; -1 of a word that there is not.
+func (f paramsField) number() int {
+	switch {
+	case f.word == nil:
+		return *f.value
+	case *f.word == "":
+		return 0
+	}
+	return slices.Index(f.words, *f.word)
+}
+
+// shown is the field for a person.
+func (f paramsField) shown() any {
+	if f.word == nil {
+		return *f.value
+	}
+	return cmp.Or(*f.word, f.words[0])
 }
 
 // Marshal returns the block of a peer with a byte order of little-endian,
 // which all machines that this runs on have.
-func (p Params) Marshal() []byte {
+func (p Params) Marshal() ([]byte, error) {
 	b := make([]byte, paramsBytes)
-	for _, f := range p.ints() {
-		binary.BigEndian.PutUint32(b[f.at:], uint32(*f.value))
+	for _, f := range p.fields() {
+		n := f.number()
+		if n < 0 {
+			return nil, fmt.Errorf("%w: %s is %v", ErrLocal, f.name, f.shown())
+		}
+		binary.BigEndian.PutUint32(b[f.at:], uint32(n))
 	}
 	binary.BigEndian.PutUint64(b[paramsSize:], p.Size)
 	binary.BigEndian.PutUint64(b[paramsIterations:], p.Iterations)
 	binary.LittleEndian.PutUint32(b[paramsMaxReads:], uint32(p.MaxReads))
 	binary.BigEndian.PutUint64(b[paramsMask:], p.Compression)
-	return b
+	return b, nil
 }
 
 // parseParams reads a block. Of the device's attributes only MaxReads is kept.
@@ -110,8 +121,13 @@ func parseParams(b []byte) (Params, error) {
 		return Params{}, fmt.Errorf("this is no parameter block: %s", printable(b[:paramsSize]))
 	}
 	var p Params
-	for _, f := range p.ints() {
-		*f.value = int(int32(binary.BigEndian.Uint32(b[f.at:])))
+	for _, f := range p.fields() {
+		n := int(int32(binary.BigEndian.Uint32(b[f.at:])))
+		if f.word == nil {
+			*f.value = n
+		} else {
+			*f.word = f.words[n] // paramsPrefix knows how many there are
+		}
 	}
 	p.Size = binary.BigEndian.Uint64(b[paramsSize:])
 	p.Iterations = binary.BigEndian.Uint64(b[paramsIterations:])
@@ -123,7 +139,7 @@ func parseParams(b []byte) (Params, error) {
 // Compare names the first field in which two sides differ, as its flag; nil if
 // they agree. Sizes come before everything that follows from them.
 func (p Params) Compare(peer Params) error {
-	mine, theirs := p.ints(), peer.ints()
+	mine, theirs := p.fields(), peer.fields()
 	differs := func(name string, local, remote any) error {
 		return fmt.Errorf("%w: %s is %v here and %v at the peer", ErrMismatch, name, local, remote)
 	}
@@ -134,31 +150,22 @@ func (p Params) Compare(peer Params) error {
 		if f.at == paramsInts && p.Iterations != peer.Iterations {
 			return differs("the number of iterations (-n)", p.Iterations, peer.Iterations)
 		}
-		if *f.value != *theirs[i].value {
-			return differs(f.name, paramsWord(f.at, *f.value), paramsWord(f.at, *theirs[i].value))
+		if f.shown() != theirs[i].shown() {
+			return differs(f.name, f.shown(), theirs[i].shown())
 		}
 	}
 	return nil
 }
 
-// paramsWord is a value in words, where it has one.
-func paramsWord(at, v int) any {
-	words := map[int][]string{
-		0: {"one size", "all sizes", "endless"}, 4: {"RC", "UC", "UD", "raw Ethernet", "XRC", "DC", "SRD"},
-		8:  {"send", "send with immediate", "write", "write with immediate", "read", "atomic"},
-		12: {"latency", "bandwidth"}, 20: {"iterations", "duration"}, 24: {"Gb/s", "MiB/s"},
-	}[at]
-	if v >= 0 && v < len(words) {
-		return words[v]
-	}
-	return v
-}
-
-// SwapParams exchanges blocks, where NeedsParams says so, and compares them;
-// the peer does the same and ends if there is a difference.
+// SwapParams exchanges blocks, where the peer's Hello.NeedsParams says so, and compares
+// them; the peer does the same and ends if there is a difference.
 func (c *Conn) SwapParams(ctx context.Context, mine Params) (Params, error) {
 	const what = "the parameter block"
-	b, err := c.swap(ctx, what, mine.Marshal())
+	block, err := mine.Marshal()
+	if err != nil {
+		return Params{}, err
+	}
+	b, err := c.swap(ctx, what, block)
 	if err != nil {
 		return Params{}, err
 	}

@@ -80,15 +80,15 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-func TestCompareGIDs(t *testing.T) {
+func TestReaches(t *testing.T) {
 	four, six := record(t, Client), record(t, Client)
 	six.GID = [16]byte{0xfe, 0x80, 15: 1}
 	for _, tt := range []struct {
 		mine, peer Address
 		ok         bool
 	}{{four, record(t, Server), true}, {six, six, true}, {four, six, false}, {six, four, false}, {Address{}, Address{}, true}} {
-		if err := CompareGIDs(tt.mine, tt.peer); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrMismatch) {
-			t.Errorf("CompareGIDs(%v, %v) = %v", tt.mine.GID, tt.peer.GID, err)
+		if err := tt.mine.Reaches(tt.peer); (err == nil) != tt.ok || err != nil && !errors.Is(err, ErrMismatch) {
+			t.Errorf("%v reaches %v: %v", tt.mine.GID, tt.peer.GID, err)
 		}
 	}
 }
@@ -104,14 +104,14 @@ func TestVersions(t *testing.T) {
 			t.Errorf("parseVersion(%q) = %d", bad, got)
 		}
 	}
-	if v, err := ParseVersion([]byte("6.06\x00stack's junk")[:16]); v != "6.06" || err != nil {
+	if v, err := unmarshalVersion([]byte("6.06\x00stack's junk")[:16]); v != "6.06" || err != nil {
 		t.Errorf("bytes behind the NUL: %q, %v", v, err)
 	}
 	for _, v := range []struct {
 		mine, peer string
 		want       bool
 	}{{"6.06", "6.06", false}, {"6.06", "6.28", true}, {"6.06", "6.29", false}, {"6.29", "6.29", true}, {"6.29", "6.27", false}, {"6.28", "6.06", true}} {
-		if got := NeedsParams(v.mine, v.peer); got != v.want {
+		if got := (Hello{Version: v.mine}).NeedsParams(Hello{Version: v.peer}); got != v.want {
 			t.Errorf("NeedsParams(%s, %s) = %v", v.mine, v.peer, got)
 		}
 	}
@@ -146,12 +146,22 @@ func TestHelloWithoutMTU(t *testing.T) {
 }
 
 func params() Params {
-	return Params{Verb: VerbWrite, Test: TestBandwidth, Format: FormatMiB, Size: 65536, Iterations: 5000, QPs: 1, Duration: 5, MaxReads: 16}
+	return Params{Sizes: "one size", Connection: "RC", Verb: "write", Test: "bandwidth", Mode: "iterations", Format: "MiB/s", Size: 65536, Iterations: 5000, QPs: 1, Duration: 5, MaxReads: 16}
+}
+
+// block is how params go over the wire.
+func block(t testing.TB, p Params) []byte {
+	t.Helper()
+	b, err := p.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func TestParams(t *testing.T) {
 	p := params()
-	b := p.Marshal()
+	b := block(t, p)
 	if got, err := parseParams(b); err != nil || got != p || len(b) != 320 {
 		t.Errorf("ParseParams = %+v, %v; want %+v", got, err, p)
 	}
@@ -165,11 +175,11 @@ func TestParams(t *testing.T) {
 		{func(p *Params) { p.Size = 1 }, "the message size (-s) is 65536 here and 1 at the peer"},
 		{func(p *Params) { p.Iterations = 7 }, "(-n) is 5000 here and 7 at the peer"},
 		{func(p *Params) { p.QPs = 2 }, "(-q) is 1 here and 2 at the peer"},
-		{func(p *Params) { p.Method = MethodAll; p.Size = 8 << 20 }, "is one size here and all sizes at the peer"},
-		{func(p *Params) { p.Verb = VerbRead }, "is write here and read at the peer"},
-		{func(p *Params) { p.Connection = ConnUC }, "(-c) is RC here and UC at the peer"},
-		{func(p *Params) { p.Format = FormatGigabits }, "(--report_gbits) is MiB/s here and Gb/s at the peer"},
-		{func(p *Params) { p.Mode = ModeDuration; p.Iterations = 0 }, "(-D) is iterations here and duration at the peer"},
+		{func(p *Params) { p.Sizes = "all sizes"; p.Size = 8 << 20 }, "is one size here and all sizes at the peer"},
+		{func(p *Params) { p.Verb = "read" }, "is write here and read at the peer"},
+		{func(p *Params) { p.Connection = "UC" }, "(-c) is RC here and UC at the peer"},
+		{func(p *Params) { p.Format = "Gb/s" }, "(--report_gbits) is MiB/s here and Gb/s at the peer"},
+		{func(p *Params) { p.Mode = "duration"; p.Iterations = 0 }, "(-D) is iterations here and duration at the peer"},
 		{func(p *Params) { p.MaxReads = 1; p.Compression = 3 }, ""},
 	} {
 		q := params()
@@ -181,6 +191,10 @@ func TestParams(t *testing.T) {
 	}
 	if _, err := parseParams(b[:312]); err == nil {
 		t.Error("a short block was taken")
+	}
+	p.Verb = "wirte"
+	if _, err := p.Marshal(); !errors.Is(err, ErrLocal) || !strings.Contains(err.Error(), "wirte") {
+		t.Errorf("a verb that there is not: %v", err)
 	}
 }
 
