@@ -105,13 +105,12 @@ func runIB(ctx context.Context, t probe.Tool, args []string, out, errOut io.Writ
 func ibStatus(t probe.Tool, err error) error {
 	code := exitNotDone
 	var flag *probe.FlagError
-	var limit *probe.LimitError
 	var usage *ibUsageError
 	switch {
 	case errors.As(err, &flag), errors.As(err, &usage), errors.Is(err, wire.ErrLocal):
 		code = exitUsage
 		err = fmt.Errorf("%w (see harness ib %s --help)", err, t.Name)
-	case errors.As(err, &limit), errors.Is(err, probe.ErrFailed), errors.Is(err, wire.ErrMismatch):
+	case errors.Is(err, probe.ErrFailed), errors.Is(err, wire.ErrMismatch):
 		code = exitFail
 	}
 	return &statusError{code, fmt.Errorf("ib %s: %w", t.Name, err)}
@@ -139,7 +138,7 @@ func ibTest(ctx context.Context, t probe.Tool, name string, args []string, out, 
 
 // ibMeasure runs the test and writes what came of it.
 func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io.Writer) error {
-	table := probe.NewTable(c, out)
+	table := c.Table(out)
 	bar := &ibProgress{began: time.Now()}
 	if isTerminal(errOut) {
 		bar.w = errOut
@@ -149,7 +148,7 @@ func ibMeasure(ctx context.Context, c *probe.Config, name string, out, errOut io
 		Note:     func(s string) { bar.clear(); fmt.Fprintf(errOut, "%s: %s\n", name, s) },
 		Progress: bar.show,
 	}
-	if c.Format != probe.JSON {
+	if c.Format != "json" {
 		ev.Header = table.Header
 		ev.Row = func(r probe.Row) { bar.clear(); table.Row(r) }
 	}
@@ -177,7 +176,7 @@ func ibReport(c *probe.Config, table *probe.Table, o *probe.Outcome, out io.Writ
 			return fmt.Errorf("--out_json: %w", err)
 		}
 	}
-	if c.Format != probe.JSON {
+	if c.Format != "json" {
 		if err := table.Close(); err != nil {
 			return err
 		}
@@ -200,12 +199,12 @@ type ibProgress struct {
 	shown bool
 }
 
-func (p *ibProgress) show(now probe.Progress) {
+func (p *ibProgress) show(now string) {
 	if p.w == nil || time.Since(p.began) < 2*time.Second {
 		return
 	}
 	p.shown = true
-	fmt.Fprintf(p.w, overwrite+"%v", now)
+	fmt.Fprint(p.w, overwrite+now)
 }
 
 func (p *ibProgress) clear() {

@@ -16,7 +16,7 @@ import (
 )
 
 // gpuMemory allocates memory of a GPU for a test.
-var gpuMemory probe.Allocator = func(c *probe.Config, n int) (*probe.Memory, error) {
+var gpuMemory = func(c *probe.Config, n int) (*probe.Memory, error) {
 	all, err := rig.Find(sysfs.FS{})
 	if errors.Is(err, driver.ErrNoDriver) || errors.Is(err, driver.ErrNoDevice) {
 		return nil, &probe.NotAvailable{What: fmt.Sprintf("--use_cuda: %v", err)}

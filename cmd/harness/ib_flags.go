@@ -180,17 +180,15 @@ func setConnection(c *probe.Config, v string) error {
 }
 
 func setAtomic(c *probe.Config, v string) error {
-	for _, k := range []probe.AtomicType{probe.FetchAndAdd, probe.CompareAndSwap} {
-		if k.String() == v {
-			c.AtomicType = k
-			return nil
-		}
+	if v != "CMP_AND_SWAP" && v != "FETCH_AND_ADD" {
+		return fmt.Errorf("%q is none of CMP_AND_SWAP and FETCH_AND_ADD", v)
 	}
-	return fmt.Errorf("%q is none of CMP_AND_SWAP and FETCH_AND_ADD", v)
+	c.CompareAndSwap = v == "CMP_AND_SWAP"
+	return nil
 }
 
 func setFormat(c *probe.Config, v string) error {
-	c.Format = probe.Format(v)
+	c.Format = v
 	if v == "" {
 		return fmt.Errorf("it is bandwidth, message_rate, latency or json")
 	}

@@ -5,4 +5,4 @@ package main
 import "github.com/assay-hpc/assay/perftest/probe"
 
 // gpuMemory is nil: there is no code for GPUs.
-var gpuMemory probe.Allocator
+var gpuMemory func(c *probe.Config, n int) (*probe.Memory, error)

@@ -162,7 +162,7 @@ func (p *ibParser) find(typed string, is func(ibFlag) bool) (ibFlag, error) {
 	}
 	for _, u := range ibUnsupported {
 		if is(ibFlag{short: u.short, long: u.long}) {
-			return ibFlag{}, probe.Unsupported(typed, u.why)
+			return ibFlag{}, &probe.FlagError{Flag: typed, Text: "not supported: " + u.why}
 		}
 	}
 	var names []string

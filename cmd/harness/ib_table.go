@@ -72,7 +72,7 @@ var ibFlags = []ibFlag{
 	{groupOut, 0, "output", "FORM", "only bandwidth, message_rate or latency, as a number; or json", nil, setFormat},
 	{groupOut, 0, "out_json", "", "also write perftest_out.json, as perftest does", nil, func(c *probe.Config, _ string) error {
 		if c.JSONFile == "" {
-			c.JSONFile = probe.JSONName
+			c.JSONFile = "perftest_out.json"
 		}
 		return nil
 	}},

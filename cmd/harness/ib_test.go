@@ -51,7 +51,7 @@ var flagCases = []flagCase{
 	{"write_bw", "-D 0", nil, "-D: \"0\" is no whole number from 1 on"},
 	{"write_bw", "--run_infinitely", func(c *probe.Config) { c.Endless = true }, ""},
 	{"write_bw", "--reversed", func(c *probe.Config) { c.Reversed = true }, ""},
-	{"atomic_bw", "-A CMP_AND_SWAP", func(c *probe.Config) { c.AtomicType = probe.CompareAndSwap }, ""},
+	{"atomic_bw", "-A CMP_AND_SWAP", func(c *probe.Config) { c.CompareAndSwap = true }, ""},
 	{"atomic_bw", "--atomic_type=FETCH_AND_ADD", func(c *probe.Config) {}, ""},
 	{"atomic_bw", "-A SWAP", nil, "none of CMP_AND_SWAP and FETCH_AND_ADD"},
 	{"read_bw", "--perform_warm_up", func(c *probe.Config) { c.WarmUp = true }, ""},
@@ -120,8 +120,8 @@ var flagCases = []flagCase{
 	{"write_bw", "--noPeak --all", func(c *probe.Config) { c.NoPeak, c.All = true, true }, ""},
 	{"write_lat", "-HU --histogram", func(c *probe.Config) { c.Sorted, c.Unsorted, c.Histogram = true, true, true }, ""},
 	{"write_lat", "--report-histogram --report-unsorted", func(c *probe.Config) { c.Sorted, c.Unsorted = true, true }, ""},
-	{"write_lat", "--output=latency", func(c *probe.Config) { c.Format = probe.OnlyLatency }, ""},
-	{"write_bw", "--output json", func(c *probe.Config) { c.Format = probe.JSON }, ""},
+	{"write_lat", "--output=latency", func(c *probe.Config) { c.Format = "latency" }, ""},
+	{"write_bw", "--output json", func(c *probe.Config) { c.Format = "json" }, ""},
 	{"write_bw", "--output=", nil, "--output: it is bandwidth"},
 	{"write_bw", "--output=latency", nil, "a bandwidth test gives bandwidth, message_rate or json"},
 	{"write_bw", "--out_json", func(c *probe.Config) { c.JSONFile = "perftest_out.json" }, ""},
@@ -288,8 +288,7 @@ func measured(_ context.Context, c probe.Config, ev probe.Events) (*probe.Outcom
 	ev.TellHeader(o.Info)
 	row := probe.Row{Bandwidth: &probe.BandwidthResult{Bytes: 65536, Iterations: c.Iters(), Average: 1000 << 20, Rate: 16000}}
 	if c.Measure == probe.Latency {
-		r := probe.Latencies(2, c.Iters(), []int64{2000, 2000, 2000, 2000}, 2)
-		row = probe.Row{Latency: &r}
+		row = probe.Row{Latency: &probe.LatencyResult{Bytes: 2, Iterations: c.Iters(), Min: 1000, Max: 1000, Typical: 1000, Average: 1000, P99: 1000, P999: 1000}}
 	}
 	ev.TellRow(row)
 	o.Rows = append(o.Rows, row)
@@ -400,19 +399,19 @@ func FuzzIBFlags(f *testing.F) {
 func TestIBProgress(t *testing.T) {
 	var b strings.Builder
 	p := &ibProgress{w: &b, began: time.Now()}
-	p.show(probe.Progress{})
+	p.show("0 bytes")
 	p.clear()
 	if b.Len() > 0 {
 		t.Errorf("too early: %q", b.String())
 	}
 	p.began = time.Now().Add(-time.Minute)
-	p.show(probe.Progress{Bytes: 4, Done: 1, Total: 2})
+	p.show("4 bytes, 1 of 2 messages")
 	p.clear()
 	p.clear()
 	if b.String() != "\r\x1b[K4 bytes, 1 of 2 messages\r\x1b[K" {
 		t.Errorf("%q", b.String())
 	}
 	none := &ibProgress{began: p.began}
-	none.show(probe.Progress{})
+	none.show("")
 	none.clear()
 }

@@ -54,18 +54,18 @@ func TestEvents(t *testing.T) {
 	none.TellHeader(Info{})
 	none.TellRow(Row{})
 	none.TellNote("x")
-	none.TellProgress(Progress{})
+	none.tellProgress(progress{})
 	var got []string
 	all := Events{
 		Waiting: func(a string) { got = append(got, a) }, Header: func(i Info) { got = append(got, i.Device) }, Row: func(Row) { got = append(got, "row") },
-		Note: func(s string) { got = append(got, s) }, Progress: func(p Progress) { got = append(got, p.String()) },
+		Note: func(s string) { got = append(got, s) }, Progress: func(s string) { got = append(got, s) },
 	}
 	all.TellWaiting(":1")
 	all.TellHeader(Info{Device: "d"})
 	all.TellRow(Row{})
 	all.TellNote("%d", 5)
-	all.TellProgress(Progress{Bytes: 2, Done: 5, Total: 10})
-	all.TellProgress(Progress{Bytes: 2, Elapsed: 3e9, Duration: 1e10})
+	all.tellProgress(progress{Bytes: 2, Done: 5, Total: 10})
+	all.tellProgress(progress{Bytes: 2, Elapsed: 3e9, Duration: 1e10})
 	if s := strings.Join(got, "|"); s != ":1|d|row|5|2 bytes, 5 of 10 messages|2 bytes, 3s of 10s" {
 		t.Error(s)
 	}

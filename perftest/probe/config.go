@@ -44,27 +44,6 @@ const (
 
 func (c Connection) String() string { return [...]string{"RC", "UC", "UD"}[c] }
 
-// An AtomicType is which atomic operation is measured.
-type AtomicType int
-
-const (
-	FetchAndAdd AtomicType = iota
-	CompareAndSwap
-)
-
-func (a AtomicType) String() string { return [...]string{"FETCH_AND_ADD", "CMP_AND_SWAP"}[a] }
-
-// A Format is what stdout gets.
-type Format string
-
-const (
-	Text        Format = ""             // perftest's table
-	OnlyBW      Format = "bandwidth"    // the average alone, in the table's unit
-	OnlyRate    Format = "message_rate" // the message rate alone, Mpps
-	OnlyLatency Format = "latency"      // the average alone, microseconds
-	JSON        Format = "json"         // one document of our own
-)
-
 // Config is one side of a test. Default fills in what perftest does unless it
 // is told otherwise; where that follows from other options the zero value
 // stands for it, and a method (Iters, SendDepth, CQMod, …) gives what it comes
@@ -126,8 +105,9 @@ type Config struct {
 	GPUBusID   string // --use_cuda_bus_id: PCI address instead of an index
 	DMABuf     bool   // --use_cuda_dmabuf: register GPU memory by dma-buf
 
-	// Allocate allocates memory of a GPU; nil: this program has no code for GPUs.
-	Allocate Allocator `json:"-"`
+	// Allocate allocates n bytes of memory of the GPU that c names (GPU, GPUBusID), with
+	// a DMA buffer if c has DMABuf; nil: this program has no code for GPUs.
+	Allocate func(c *Config, n int) (*Memory, error) `json:"-"`
 
 	// How long.
 	Iterations uint64        // -n: 0: see Iters
@@ -137,11 +117,11 @@ type Config struct {
 	WarmUp     bool          // --perform_warm_up
 
 	// What is done.
-	AtomicType    AtomicType    // -A
-	Bidirectional bool          // -b
-	Reversed      bool          // --reversed: the server sends
-	LatencyGap    time.Duration // --latency_gap: pause before each message
-	WaitDestroy   time.Duration // --wait_destroy: pause before queue pairs are destroyed
+	CompareAndSwap bool          // -A: instead of fetch and add
+	Bidirectional  bool          // -b
+	Reversed       bool          // --reversed: the server sends
+	LatencyGap     time.Duration // --latency_gap: pause before each message
+	WaitDestroy    time.Duration // --wait_destroy: pause before queue pairs are destroyed
 
 	// What is reported.
 	NoPeak     bool     // -N
@@ -152,17 +132,18 @@ type Config struct {
 	Histogram  bool     // --histogram: percentiles and buckets behind the table
 	CPUUtil    bool     // --cpu_util
 	Counters   []string // -W: the port's counters whose change is shown
-	Format     Format   // --output
 	JSONFile   string   // --out_json, --out_json_file: perftest's JSON; empty: none
 	LimitBW    float64  // -w: least average bandwidth, in the table's unit; 0: none
 	LimitRate  float64  // --limit_msgrate (-y): least rate, Mpps; 0: none
 
+	// Format is what stdout gets (--output): the average alone, in the table's unit
+	// ("bandwidth"), the message rate alone, Mpps ("message_rate"), the average alone,
+	// microseconds ("latency"), one document of our own ("json"); perftest's table ("").
+	Format string
+
 	// Notes are remarks about options that were taken and do nothing.
 	Notes []string
 }
-
-// JSONName is where --out_json writes without --out_json_file.
-const JSONName = "perftest_out.json"
 
 // Default is a tool without any flag.
 func Default(op Operation, m Measure) Config {

@@ -209,8 +209,8 @@ func TestCheck(t *testing.T) {
 		{"atomic_bw", "--use_cuda", "host memory", func(c *Config) { c.GPU = 0 }},
 		{"send_bw", "-I", "leave -I out", func(c *Config) { c.GPU, c.Inline = 0, 8 }},
 		{"send_bw", "--output", "none of", func(c *Config) { c.Format = "xml" }},
-		{"send_lat", "--output", "latency or json", func(c *Config) { c.Format = OnlyBW }},
-		{"send_bw", "--output", "message_rate or json", func(c *Config) { c.Format = OnlyLatency }},
+		{"send_lat", "--output", "latency or json", func(c *Config) { c.Format = "bandwidth" }},
+		{"send_bw", "--output", "message_rate or json", func(c *Config) { c.Format = "latency" }},
 		{"send_bw", "--force-link", "Ethernet", func(c *Config) { c.ForceLink = "x" }},
 		{"send_bw", "--source_ip", "IPv6", func(c *Config) { c.IPv6TCP, c.Source = true, "10.0.0.1" }},
 	} {

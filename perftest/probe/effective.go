@@ -265,7 +265,7 @@ func (c *Config) Params(mtu int, maxReads int32) wire.Params {
 	if c.Measure == Bandwidth {
 		p.Test = "bandwidth"
 	}
-	if c.Operation == Atomic && c.AtomicType == FetchAndAdd {
+	if c.Operation == Atomic && !c.CompareAndSwap {
 		p.Atomic = 1
 	}
 	if c.Duration > 0 || c.Endless {

@@ -403,7 +403,7 @@ func (e *endpoint) sendRequests(i, size int) (*verbs.Sends, error) {
 			w.Read(peer.VAddr+at, peer.RKey)
 		case c.Operation == Write:
 			w.Write(peer.VAddr+at, peer.RKey)
-		case c.AtomicType == CompareAndSwap:
+		case c.CompareAndSwap:
 			w.CompareSwap(peer.VAddr, peer.RKey, 1, 0)
 		default:
 			w.FetchAdd(peer.VAddr, peer.RKey, 1)

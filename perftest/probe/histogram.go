@@ -108,8 +108,8 @@ func (h *histogram) Stdev() float64 {
 	return math.Sqrt(max(0, h.squares/float64(h.n)-d*d))
 }
 
-// A Bucket is how many times lie from From to less than To nanoseconds.
-type Bucket struct {
+// A bin is how many times lie from From to less than To nanoseconds.
+type bin struct {
 	From, To float64
 	Count    uint64
 }
@@ -117,7 +117,7 @@ type Bucket struct {
 // Buckets are those that are not empty, merged to at most eight for each
 // doubling, so that they fit a screen. scale divides the times: 2 for a test
 // whose samples are round trips.
-func (h *histogram) Buckets(scale int) (out []Bucket) {
+func (h *histogram) Buckets(scale int) (out []bin) {
 	const coarse = 3 // bits
 	s := float64(scale)
 	for i, c := range h.counts {
@@ -133,7 +133,7 @@ func (h *histogram) Buckets(scale int) (out []Bucket) {
 			out[n-1].Count += c
 			continue
 		}
-		out = append(out, Bucket{float64(from) / s, float64(to) / s, c})
+		out = append(out, bin{float64(from) / s, float64(to) / s, c})
 	}
 	return out
 }

@@ -116,9 +116,9 @@ func (c *Config) bwObject(r *BandwidthResult) object {
 		digits = 6
 	}
 	switch c.Format {
-	case OnlyBW:
+	case "bandwidth":
 		return object{{"bw_avg", decimals(r.Average/u, 6)}}
-	case OnlyRate:
+	case "message_rate":
 		return object{{"msgRate_avg", decimals(r.Rate/million, 6)}}
 	}
 	o := object{
@@ -133,7 +133,7 @@ func (c *Config) bwObject(r *BandwidthResult) object {
 
 func (c *Config) latObject(r *LatencyResult) object {
 	us := func(ns float64) json.RawMessage { return decimals(ns/1e3, 2) }
-	if c.Format == OnlyLatency {
+	if c.Format == "latency" {
 		return object{{"avg_lat", decimals(r.Average/1e3, 6)}}
 	}
 	o := object{{"MsgSize", r.Bytes}, {"n_iterations", r.Iterations}}

@@ -28,13 +28,13 @@ type LatencyResult struct {
 // tail is how many of the largest samples perftest leaves out.
 const tail = 2
 
-// Latencies makes a result of the times between messages, in nanoseconds, as
+// newLatency makes a result of the times between messages, in nanoseconds, as
 // perftest does: each is divided by roundTrips, the two largest are left out
 // of everything but Max, which is the larger of what remains of the two. The
 // standard deviation differs: perftest cuts off each deviation's fraction of a
 // microsecond before it squares it, this does not. Without any times the
 // result is all zeros.
-func Latencies(bytes, iterations uint64, deltas []int64, roundTrips int) LatencyResult {
+func newLatency(bytes, iterations uint64, deltas []int64, roundTrips int) LatencyResult {
 	r := LatencyResult{Bytes: bytes, Iterations: iterations, RoundTrips: roundTrips, Histogram: new(histogram), Samples: make([]float64, len(deltas))}
 	for i, d := range deltas {
 		r.Histogram.Add(d)

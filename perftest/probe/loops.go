@@ -176,7 +176,7 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 		for i := range qps {
 			done += atomic.LoadUint64((*uint64)(&qps[i].completed)) + atomic.LoadUint64((*uint64)(&qps[i].received))
 		}
-		r.ev.TellProgress(Progress{Bytes: size, Done: done, Total: c.Iters() * uint64(c.QPs), Elapsed: time.Since(began), Duration: c.Duration})
+		r.ev.tellProgress(progress{Bytes: size, Done: done, Total: c.Iters() * uint64(c.QPs), Elapsed: time.Since(began), Duration: c.Duration})
 	}
 	rc, err := until(ctx, &b.stop, tick, func() C.int { return C.run_bandwidth(b) })
 	r.clock.tune()
@@ -314,7 +314,7 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 	l.bounds = r.bounds(false)
 	began := time.Now()
 	tick := func() {
-		r.ev.TellProgress(Progress{Bytes: size, Done: atomic.LoadUint64((*uint64)(&l.qp.posted)), Total: c.Iters(), Elapsed: time.Since(began), Duration: c.Duration})
+		r.ev.tellProgress(progress{Bytes: size, Done: atomic.LoadUint64((*uint64)(&l.qp.posted)), Total: c.Iters(), Elapsed: time.Since(began), Duration: c.Duration})
 	}
 	rc, err := until(ctx, &l.stop, tick, func() C.int { return C.run_latency(l) })
 	r.clock.tune()

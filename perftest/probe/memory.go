@@ -7,7 +7,3 @@ type Memory struct {
 	Offset  uint64 // of its first byte in the DMA buffer
 	Close   func() error
 }
-
-// An Allocator allocates n bytes of memory of the GPU that c names (GPU,
-// GPUBusID), with a DMA buffer if c has DMABuf.
-type Allocator func(c *Config, n int) (*Memory, error)

@@ -39,15 +39,15 @@ type Row struct {
 // A counterChange is a port's counter before and behind a measurement.
 type counterChange struct{ Before, After uint64 }
 
-// Progress is how far a measurement is.
-type Progress struct {
+// A progress is how far a measurement is.
+type progress struct {
 	Bytes       uint64 // of a message
 	Done, Total uint64 // messages; Total is 0 with a duration
 	Elapsed     time.Duration
 	Duration    time.Duration // 0 without one
 }
 
-func (p Progress) String() string {
+func (p progress) String() string {
 	if p.Duration > 0 {
 		return fmt.Sprintf("%d bytes, %v of %v", p.Bytes, p.Elapsed.Truncate(time.Second), p.Duration)
 	}
@@ -60,7 +60,7 @@ type Events struct {
 	Header   func(Info)        // queue pairs are connected
 	Row      func(Row)         // a line is finished
 	Note     func(string)      // a remark for a person: a port scanner was turned away
-	Progress func(Progress)    // now and then
+	Progress func(string)      // how far it is, now and then
 }
 
 // TellWaiting tells that a server listens.
@@ -91,10 +91,10 @@ func (e Events) TellNote(format string, a ...any) {
 	}
 }
 
-// TellProgress tells how far it is.
-func (e Events) TellProgress(p Progress) {
+// tellProgress tells how far it is.
+func (e Events) tellProgress(p progress) {
 	if e.Progress != nil {
-		e.Progress(p)
+		e.Progress(p.String())
 	}
 }
 
@@ -104,19 +104,21 @@ type Outcome struct {
 	Rows []Row
 }
 
-// A LimitError is a test that was too slow.
-type LimitError struct {
+// A limitError is a test that was too slow, which is an ErrFailed.
+type limitError struct {
 	Flag      string // "-w" or "-y"
 	Got, Want float64
 	Unit      string
 }
 
-func (e *LimitError) Error() string {
+func (e *limitError) Error() string {
 	return fmt.Sprintf("%.6g %s at best, which is below the limit (%s) of %.6g", e.Got, e.Unit, e.Flag, e.Want)
 }
 
-// Limits compares the best of all rows with -w and -y; its error is a
-// *LimitError. No rows, which a server without results has, pass.
+func (e *limitError) Unwrap() error { return ErrFailed }
+
+// Limits compares the best of all rows with -w and -y; its error is an
+// ErrFailed. No rows, which a server without results has, pass.
 func (c *Config) Limits(rows []Row) error {
 	var bw, rate float64
 	seen := false
@@ -130,9 +132,9 @@ func (c *Config) Limits(rows []Row) error {
 	case !seen:
 		return nil
 	case bw < c.LimitBW:
-		return &LimitError{"-w", bw, c.LimitBW, c.unitName()}
+		return &limitError{"-w", bw, c.LimitBW, c.unitName()}
 	case rate < c.LimitRate:
-		return &LimitError{"-y", rate, c.LimitRate, "Mpps"}
+		return &limitError{"-y", rate, c.LimitRate, "Mpps"}
 	}
 	return nil
 }
@@ -146,7 +148,7 @@ func (c *Config) unitName() string {
 }
 
 // ErrFailed marks, for errors.Is, a measurement that began and went wrong: a
-// completion with an error, a peer that was lost meanwhile.
+// completion with an error, a peer that was lost meanwhile, a figure below its limit.
 var ErrFailed = errors.New("the test failed")
 
 // NotAvailable is the error of a test that cannot be carried out on this

@@ -85,19 +85,19 @@ var plays = []play{
 		return []Row{{Bandwidth: &sum, Local: &local, Remote: &remote}}
 	}},
 	{"send_bw_list", Send, Bandwidth, func(c *Config) { c.Bidirectional, c.PostList, c.Connection = true, 8, UD }, bwRows(bw(4096, 5000))},
-	{"write_bw_bare", Write, Bandwidth, func(c *Config) { c.Format = OnlyBW }, bwRows(bw(65536, 11026.37))},
-	{"write_bw_rate", Write, Bandwidth, func(c *Config) { c.Format = OnlyRate }, bwRows(bw(65536, 11026.37))},
+	{"write_bw_bare", Write, Bandwidth, func(c *Config) { c.Format = "bandwidth" }, bwRows(bw(65536, 11026.37))},
+	{"write_bw_rate", Write, Bandwidth, func(c *Config) { c.Format = "message_rate" }, bwRows(bw(65536, 11026.37))},
 	{"write_bw_counters", Write, Bandwidth, func(c *Config) { c.Counters = []string{"counters/port_xmit_data"} }, func() []Row {
 		r := bw(65536, 11026.37)
 		return []Row{{Bandwidth: &r, Counters: map[string]counterChange{"counters/port_xmit_data": {100, 81920100}, "counters/port_rcv_data": {5, 5}}}}
 	}},
-	{"write_lat", Write, Latency, func(c *Config) { c.Histogram = true }, latRow(Latencies(2, 1000, deltas(), 2))},
-	{"send_lat", Send, Latency, func(c *Config) {}, latRow(Latencies(2, 1000, deltas(), 2))},
-	{"read_lat", Read, Latency, func(c *Config) {}, latRow(Latencies(2, 1000, deltas(), 1))},
+	{"write_lat", Write, Latency, func(c *Config) { c.Histogram = true }, latRow(newLatency(2, 1000, deltas(), 2))},
+	{"send_lat", Send, Latency, func(c *Config) {}, latRow(newLatency(2, 1000, deltas(), 2))},
+	{"read_lat", Read, Latency, func(c *Config) {}, latRow(newLatency(2, 1000, deltas(), 1))},
 	{"read_lat_server", Read, Latency, func(c *Config) { c.Host = "" }, func() []Row { return nil }},
-	{"atomic_lat_samples", Atomic, Latency, func(c *Config) { c.Sorted, c.Unsorted, c.Iterations = true, true, 5 }, latRow(Latencies(8, 5, []int64{1500, 1000, 1234567890, 3000}, 1))},
+	{"atomic_lat_samples", Atomic, Latency, func(c *Config) { c.Sorted, c.Unsorted, c.Iterations = true, true, 5 }, latRow(newLatency(8, 5, []int64{1500, 1000, 1234567890, 3000}, 1))},
 	{"send_lat_timed", Send, Latency, func(c *Config) { c.Duration, c.Histogram = 10*time.Second, true }, latRow(timed())},
-	{"send_lat_bare", Send, Latency, func(c *Config) { c.Format = OnlyLatency }, latRow(Latencies(2, 1000, deltas(), 2))},
+	{"send_lat_bare", Send, Latency, func(c *Config) { c.Format = "latency" }, latRow(newLatency(2, 1000, deltas(), 2))},
 }
 
 func (p play) config(t *testing.T) Config {
@@ -117,7 +117,7 @@ func TestTables(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			c := p.config(t)
 			var b strings.Builder
-			table := NewTable(&c, &b)
+			table := c.Table(&b)
 			if c.Role() == wire.Server {
 				table.Waiting(":18515")
 			}
@@ -138,7 +138,7 @@ func TestTables(t *testing.T) {
 // results.
 func parsed(t *testing.T, c *Config, text string, rows int) {
 	t.Helper()
-	if c.Format != Text || c.ReportBoth || c.Sorted || c.Unsorted {
+	if c.Format != "" || c.ReportBoth || c.Sorted || c.Unsorted {
 		return
 	}
 	_, body, _ := strings.Cut(text, "#bytes")
@@ -193,7 +193,7 @@ func TestTableErrors(t *testing.T) {
 	r, w := io.Pipe()
 	r.Close()
 	c := Default(Write, Bandwidth)
-	table := NewTable(&c, w)
+	table := c.Table(w)
 	table.Header(info(1))
 	if err := table.Close(); err == nil {
 		t.Error("no error")
@@ -229,7 +229,7 @@ func TestLimits(t *testing.T) {
 		c := Default(Write, Bandwidth)
 		c.LimitBW, c.LimitRate, c.Gbits = tt.bw, tt.rate, tt.gbits
 		err := c.Limits(bwRows(bw(2, 9.61), bw(65536, 11026.37))())
-		e, _ := err.(*LimitError)
+		e, _ := err.(*limitError)
 		if got := ""; e != nil {
 			got = e.Flag
 			if got != tt.want {

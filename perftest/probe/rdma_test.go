@@ -128,7 +128,7 @@ func flags(c *Config) []string {
 		f = append(f, "--source_ip="+c.Source)
 	}
 	if c.Operation == Atomic {
-		f = append(f, "-A", c.AtomicType.String())
+		f = append(f, "-A", map[bool]string{false: "FETCH_AND_ADD", true: "CMP_AND_SWAP"}[c.CompareAndSwap])
 	}
 	return f
 }
@@ -267,7 +267,7 @@ func TestInterop(t *testing.T) {
 		{"send_lat UD", set(Send, Latency, func(c *Config) { c.Connection = UD })},
 		{"send_lat UC", set(Send, Latency, func(c *Config) { c.Connection = UC })},
 		{"send_lat time", set(Send, Latency, func(c *Config) { c.Iterations = 0; c.Duration = 3 * time.Second })},
-		{"atomic_lat", set(Atomic, Latency, func(c *Config) { c.AtomicType = CompareAndSwap })},
+		{"atomic_lat", set(Atomic, Latency, func(c *Config) { c.CompareAndSwap = true })},
 	}
 	// What is this side's alone, or goes unseen.
 	tests = append(tests, []test{

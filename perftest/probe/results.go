@@ -79,7 +79,7 @@ func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 	for i := 1; i < len(l.posts); i++ {
 		deltas = append(deltas, int64(math.Round(r.clock.ns(l.posts[i]-l.posts[i-1]))))
 	}
-	return Latencies(size, l.count, deltas, trips)
+	return newLatency(size, l.count, deltas, trips)
 }
 
 // histogram turns the loop's buckets of cycles, 32 to each power of two, into

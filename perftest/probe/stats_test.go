@@ -20,7 +20,7 @@ func TestLatencies(t *testing.T) {
 	}
 	rand.Shuffle(len(d), func(i, j int) { d[i], d[j] = d[j], d[i] })
 	first := slices.Clone(d)
-	r := Latencies(2, 101, d, 2)
+	r := newLatency(2, 101, d, 2)
 	if !slices.Equal(d, first) || r.Samples[0] != float64(d[0])/2 {
 		t.Error("the samples were put in order")
 	}
@@ -32,16 +32,16 @@ func TestLatencies(t *testing.T) {
 		t.Errorf("stdev %v; want %v", got, want)
 	}
 	// One way and there and back.
-	if one := Latencies(2, 101, d, 1); one.Min != 2000 || one.Average != 2485 {
+	if one := newLatency(2, 101, d, 1); one.Min != 2000 || one.Average != 2485 {
 		t.Errorf("undivided: %+v", one)
 	}
 	// The two largest are seen in none but the second in Max.
-	r = Latencies(2, 6, []int64{10, 10, 10, 1000, 5000}, 1)
+	r = newLatency(2, 6, []int64{10, 10, 10, 1000, 5000}, 1)
 	if r.Max != 1000 || r.Average != 10 || r.Stdev != 0 || r.Typical != 10 {
 		t.Errorf("outliers: %+v", r)
 	}
 	for n := range 4 {
-		r := Latencies(2, 5, make([]int64, n), 2)
+		r := newLatency(2, 5, make([]int64, n), 2)
 		if math.IsNaN(r.Average) || math.IsNaN(r.Stdev) || r.Max != 0 {
 			t.Errorf("%d samples: %+v", n, r)
 		}

@@ -19,8 +19,8 @@ type Table struct {
 	failed error
 }
 
-// NewTable writes to out in the Config's Format, which is not JSON.
-func NewTable(c *Config, out io.Writer) *Table { return &Table{c: c, out: out} }
+// Table writes to out in the Config's Format, which is not json.
+func (c *Config) Table(out io.Writer) *Table { return &Table{c: c, out: out} }
 
 const ruler = "---------------------------------------------------------------------------------------\n"
 
@@ -49,7 +49,7 @@ func (t *Table) write(s string) {
 
 // Waiting is what a server writes while it waits for its client.
 func (t *Table) Waiting(string) {
-	if t.c.Format == Text {
+	if t.c.Format == "" {
 		const stars = "************************************\n"
 		t.write("\n" + stars + "* Waiting for client to connect... *\n" + stars)
 	}
@@ -57,7 +57,7 @@ func (t *Table) Waiting(string) {
 
 // Header writes what stands above the lines.
 func (t *Table) Header(i Info) {
-	if t.c.Format != Text {
+	if t.c.Format != "" {
 		return
 	}
 	t.write(ruler + t.c.about(i) + ruler + t.c.addresses(i) + ruler)
@@ -183,7 +183,7 @@ func chex(width int, v uint64) string {
 
 // heads writes the names of the columns, once.
 func (t *Table) heads() {
-	if t.headed || t.c.Format != Text {
+	if t.headed || t.c.Format != "" {
 		return
 	}
 	t.headed = true
@@ -213,7 +213,7 @@ func (c *Config) showsCPU() bool { return c.CPUUtil && c.Duration > 0 }
 // Row writes a line of results.
 func (t *Table) Row(r Row) {
 	switch {
-	case t.c.Format != Text:
+	case t.c.Format != "":
 		t.write(t.c.bare(r))
 	case t.c.ReportBoth && r.Local != nil && r.Remote != nil:
 		for _, d := range []struct {
@@ -230,7 +230,7 @@ func (t *Table) Row(r Row) {
 		t.write(t.c.samples(r.Latency) + t.c.latency(r.Latency))
 	}
 	t.counters(r)
-	if r.Latency != nil && t.c.Histogram && t.c.Format == Text {
+	if r.Latency != nil && t.c.Histogram && t.c.Format == "" {
 		t.later.WriteString(histogramText(r.Latency))
 	}
 }
@@ -238,11 +238,11 @@ func (t *Table) Row(r Row) {
 // bare is the one number that --output asks for.
 func (c *Config) bare(r Row) string {
 	switch {
-	case c.Format == OnlyBW && r.Bandwidth != nil:
+	case c.Format == "bandwidth" && r.Bandwidth != nil:
 		return fmt.Sprintf("%f\n", r.Bandwidth.Average/unit(c.Gbits))
-	case c.Format == OnlyRate && r.Bandwidth != nil:
+	case c.Format == "message_rate" && r.Bandwidth != nil:
 		return fmt.Sprintf("%f\n", r.Bandwidth.Rate/million)
-	case c.Format == OnlyLatency && r.Latency != nil:
+	case c.Format == "latency" && r.Latency != nil:
 		return fmt.Sprintf("%f\n", r.Latency.Average/1e3)
 	}
 	return ""
@@ -271,7 +271,7 @@ func (c *Config) latency(r *LatencyResult) string {
 
 // Close writes what stands behind the lines and returns the first error.
 func (t *Table) Close() error {
-	if t.c.Format == Text {
+	if t.c.Format == "" {
 		if !t.c.ReportBoth {
 			t.write(ruler)
 		}

@@ -71,7 +71,7 @@ func histogramText(r *LatencyResult) string {
 
 // counters notes what a port's counters went up by during the line.
 func (t *Table) counters(r Row) {
-	if t.c.Format != Text {
+	if t.c.Format != "" {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Counters)) {

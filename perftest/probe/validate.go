@@ -19,12 +19,6 @@ func flagErrorf(flag, format string, a ...any) error {
 	return &FlagError{flag, fmt.Sprintf(format, a...)}
 }
 
-// Unsupported is the error for something that perftest has, and that is not to
-// be had here.
-func Unsupported(flag, why string) error {
-	return flagErrorf(flag, "not supported: %s", why)
-}
-
 // A rule is a condition that no test may fulfil.
 type rule struct {
 	bad  bool
@@ -196,9 +190,9 @@ func (c *Config) reports() []rule {
 	latency := c.Measure == Latency
 	f := c.Format
 	return []rule{
-		{f != Text && f != OnlyBW && f != OnlyRate && f != OnlyLatency && f != JSON, "--output", fmt.Sprintf("%q is none of bandwidth, message_rate, latency and json", f)},
-		{latency && (f == OnlyBW || f == OnlyRate), "--output", "a latency test gives latency or json"},
-		{!latency && f == OnlyLatency, "--output", "a bandwidth test gives bandwidth, message_rate or json"},
+		{!slices.Contains([]string{"", "bandwidth", "message_rate", "latency", "json"}, f), "--output", fmt.Sprintf("%q is none of bandwidth, message_rate, latency and json", f)},
+		{latency && (f == "bandwidth" || f == "message_rate"), "--output", "a latency test gives latency or json"},
+		{!latency && f == "latency", "--output", "a bandwidth test gives bandwidth, message_rate or json"},
 		{c.ForceLink != "" && c.ForceLink != "IB" && c.ForceLink != "Ethernet", "--force-link", "a link is IB or Ethernet"},
 		{c.IPv6TCP && c.Source != "" && !isIPv6(c.Source), "--source_ip", "with --ipv6-addr this is an IPv6 address"},
 	}
