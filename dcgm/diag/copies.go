@@ -3,6 +3,7 @@ package diag
 import (
 	"context"
 	"runtime"
+	"strconv"
 	"sync"
 )
 
@@ -169,13 +170,13 @@ func (j *job) pair(a, b GPU, from, to Device) error {
 	}
 	peer := b.Index
 	m := Measurement{Name: "write", GPU: a.Index, Peer: &peer, Value: float64(r.Bytes) / r.Write / 1e9, Unit: "GB/s"}
-	j.miscompared(a.Index, r.Written, remedy, "writing to GPU "+itoa(peer)+", as that one finds it")
+	j.miscompared(a.Index, r.Written, remedy, "writing to GPU "+strconv.Itoa(peer)+", as that one finds it")
 	if r.Staged {
 		m.Name = "copy through the host"
 		j.measure(m)
 		return nil
 	}
-	j.miscompared(a.Index, r.ReadBy, remedy, "reading from GPU "+itoa(peer))
+	j.miscompared(a.Index, r.ReadBy, remedy, "reading from GPU "+strconv.Itoa(peer))
 	m = m.against(j.expected(a, "p2p_write"))
 	if m.Floor > 0 {
 		m.Floor = floorPeer * m.Reference

@@ -1,6 +1,7 @@
 package diag
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -106,7 +107,7 @@ func (p paramValues) parse(text string) error {
 				names = append(names, q.Name)
 			}
 		}
-		return fmt.Errorf("parameter %q: %s has %s", text, test, cmpNone(strings.Join(names, ", ")))
+		return fmt.Errorf("parameter %q: %s has %s", text, test, cmp.Or(strings.Join(names, ", "), "no parameters"))
 	}
 	v, err := number(value)
 	if err != nil {
@@ -117,13 +118,6 @@ func (p paramValues) parse(text string) error {
 	}
 	p[test][name] = v
 	return nil
-}
-
-func cmpNone(list string) string {
-	if list == "" {
-		return "no parameters"
-	}
-	return list
 }
 
 // number reads a value, which may be a boolean.

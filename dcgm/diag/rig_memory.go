@@ -3,6 +3,7 @@
 package diag
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -31,10 +32,7 @@ func (d *device) Take(most int64) (got, of int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	if most == 0 {
-		most = free - reserve
-	}
-	most = most / smallest * smallest
+	most = cmp.Or(most, free-reserve) / smallest * smallest
 	for size := most; size >= smallest && got < most; {
 		size = min(size, most-got)
 		p, err := driver.Malloc(int(size))

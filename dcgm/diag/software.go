@@ -117,5 +117,3 @@ func contexts(_ context.Context, j *job) error {
 	j.each(func(GPU, Device) error { return nil })
 	return nil
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -254,9 +254,7 @@ func (c *check) result(r rule, f finding) Result {
 	} else if r.Limit != nil {
 		out.Threshold = strings.ReplaceAll(c.want, "%s", amount(*r.Limit, r.Unit))
 	}
-	if out.Verdict == "" {
-		out.Verdict = f.judge(r.Severity)
-	}
+	out.Verdict = cmp.Or(out.Verdict, f.judge(r.Severity))
 	if out.Verdict == certificate.Warn || out.Verdict == certificate.Fail {
 		out.Remedy = cmp.Or(f.remedy, c.remedy)
 	}

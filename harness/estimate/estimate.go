@@ -7,7 +7,10 @@
 // docs/estimate.md has each formula with its source. The package is pure.
 package estimate
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // A Strategy is how the model's state is spread over the GPUs, all of which
 // work on data of their own.
@@ -99,9 +102,7 @@ func Of(j Job) (Estimate, error) {
 	if err := j.check(); err != nil {
 		return Estimate{}, err
 	}
-	if j.Efficiency == 0 {
-		j.Efficiency = 1
-	}
+	j.Efficiency = cmp.Or(j.Efficiency, 1)
 	j.PerNode = min(j.PerNode, j.GPUs)
 	e := Estimate{Nodes: j.nodes(), ModelBytes: j.Params * j.Bytes, Ways: []Way{}}
 	switch {

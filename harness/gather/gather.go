@@ -26,6 +26,7 @@
 package gather
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,12 +73,8 @@ const (
 )
 
 func (o Options) check() (Options, error) {
-	if o.Fanout == 0 {
-		o.Fanout = defaultFanout
-	}
-	if o.Limit == 0 {
-		o.Limit = defaultLimit
-	}
+	o.Fanout = cmp.Or(o.Fanout, defaultFanout)
+	o.Limit = cmp.Or(o.Limit, defaultLimit)
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}

@@ -29,9 +29,7 @@ type Collector struct {
 
 // NewCollector returns an empty one.
 func NewCollector(o Options) *Collector {
-	if o.Tolerance == 0 {
-		o.Tolerance = DefaultTolerance
-	}
+	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
 	return &Collector{opts: o, machines: map[string]*machine{}}
 }
 

@@ -31,6 +31,7 @@
 package hunt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,20 +97,14 @@ type Options struct {
 
 func (o Options) check(nodes int) (Options, error) {
 	def := func(v *float64, d float64) {
-		if *v == 0 {
-			*v = d
-		}
+		*v = cmp.Or(*v, d)
 	}
 	def(&o.Alpha, 0.01)
 	def(&o.Beta, 0.01)
 	def(&o.Least, 0.05)
 	def(&o.Find, 0.10)
-	if o.GroupSize == 0 {
-		o.GroupSize = 2
-	}
-	if o.MaxRounds == 0 {
-		o.MaxRounds = 48 + 8*log2(nodes)
-	}
+	o.GroupSize = cmp.Or(o.GroupSize, 2)
+	o.MaxRounds = cmp.Or(o.MaxRounds, 48+8*log2(nodes))
 	in := func(v, high float64) bool { return v > 0 && v <= high }
 	switch {
 	case nodes < 1 || nodes > 1<<20:

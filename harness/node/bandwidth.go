@@ -116,9 +116,7 @@ func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c memb
 	switch c.Verdict {
 	case judge.NotApplicable:
 		o.Verdict = certificate.Skip
-		if o.Reason == "" {
-			o.Reason = "it is not possible here"
-		}
+		o.Reason = cmp.Or(o.Reason, "it is not possible here")
 		return o
 	default:
 		o.Verdict = certificate.Verdict(c.Verdict)

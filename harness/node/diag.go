@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -101,7 +102,7 @@ func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.
 			m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
 			m.Peak, m.Typical = nil, nil // there are none in this unit
 		}
-		o := certificate.Object{Name: "all GPUs", Quantity: m.Name, Verdict: certificate.Pass, Measured: measured(m.Value, unit(m.Unit), m.Reference, m.Source)}
+		o := certificate.Object{Name: "all GPUs", Quantity: m.Name, Verdict: certificate.Pass, Measured: measured(m.Value, cmp.Or(m.Unit, "count"), m.Reference, m.Source)}
 		if m.GPU != diag.NoGPU {
 			o.Name, o.ID = gpuName(m.GPU), uuids[m.GPU]
 		}
@@ -128,9 +129,7 @@ func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.
 		}
 		said = append(said, text)
 	}
-	if res.Reason == "" {
-		res.Reason = strings.Join(said, "; ")
-	}
+	res.Reason = cmp.Or(res.Reason, strings.Join(said, "; "))
 	if res.Verdict != certificate.Skip && res.Verdict != certificate.Error {
 		if err := left.after(e, names); err != nil {
 			return suite.Errored("%v", err)

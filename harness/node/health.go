@@ -129,14 +129,6 @@ func healthResult(r *health.Report, id string) suite.Result {
 	return res
 }
 
-// unit is a measurement's, which is never missing.
-func unit(s string) string {
-	if s == "" {
-		return "count"
-	}
-	return s
-}
-
 // distinct numbers objects that have one name: two findings about one device.
 func distinct(objects []certificate.Object) []certificate.Object {
 	type key struct{ name, peer, quantity string }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -37,7 +38,7 @@ func (c *Config) recognised() suite.Result {
 	missing, declare := c.missing()
 	switch {
 	case c.Platform != "" && r.Platform != c.Platform:
-		return suite.Failed("it should be %s, and is nearest to %s", c.Platform, orNothing(r.Platform)).
+		return suite.Failed("it should be %s, and is nearest to %s", c.Platform, cmp.Or(r.Platform, "none that is known")).
 			WithRemedy("look at what harness platform finds; if the machine is right, name its platform")
 	case c.Ports != nil && *c.Ports != ports:
 		return suite.Failed("it should have %s, and has %d", count(*c.Ports, "RDMA port"), ports).
@@ -76,13 +77,6 @@ func (c *Config) missing() (missing, declare []string) {
 		}
 	}
 	return missing, declare
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "none that is known"
-	}
-	return s
 }
 
 func count(n int, what string) string {

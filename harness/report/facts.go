@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -81,9 +82,7 @@ func platform(n *certificate.Node) string {
 		return n.Platform
 	}
 	name := n.Platform
-	if name == "" {
-		name = "no known platform"
-	}
+	name = cmp.Or(name, "no known platform")
 	return name + "; differs: " + strings.Join(n.Differences, "; ")
 }
 

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,9 +74,7 @@ func draw(t *certificate.Topology, results []certificate.Result) drawing {
 	for _, p := range t.Parts {
 		label[p.ID] = p.Label
 		kind := kindNames[p.Kind]
-		if kind == "" {
-			kind = string(p.Kind)
-		}
+		kind = cmp.Or(kind, string(p.Kind))
 		d.Parts = append(d.Parts, partRow{p.Label, kind, label[p.Under], p.Link})
 	}
 	for _, l := range t.Links {

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -153,9 +154,7 @@ func (f *File) entry(n *yaml.Node) (*Entry, error) {
 	if e.Run == "" {
 		return nil, at(f.Name, n, "run: there is none; say what kind of check this is")
 	}
-	if e.ID == "" {
-		e.ID = e.Run
-	}
+	e.ID = cmp.Or(e.ID, e.Run)
 	if !goodID.MatchString(e.ID) || len(e.ID) > maxID {
 		return nil, at(f.Name, n, "id: %.120q; want at most %d letters, digits, '.', '_' and '-', as words with slashes between, such as gpu/memory", e.ID, maxID)
 	}

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,12 +119,8 @@ type ended struct {
 
 func newRunner(env *Env, checks []Check, opt Options) *runner {
 	opt.Parallel = max(1, opt.Parallel)
-	if opt.Timeout == 0 {
-		opt.Timeout = DefaultTimeout
-	}
-	if opt.Grace == 0 {
-		opt.Grace = DefaultGrace
-	}
+	opt.Timeout = cmp.Or(opt.Timeout, DefaultTimeout)
+	opt.Grace = cmp.Or(opt.Grace, DefaultGrace)
 	r := &runner{
 		env: env, opt: opt, checks: checks, index: map[string]int{},
 		started: make([]bool, len(checks)), results: make([]certificate.Result, len(checks)),
@@ -250,9 +247,7 @@ func (r *runner) start(ctx context.Context, i int) {
 // attempt runs one check within its time.
 func (r *runner) attempt(ctx context.Context, c Check) Result {
 	limit := c.Timeout
-	if limit == 0 {
-		limit = r.opt.Timeout
-	}
+	limit = cmp.Or(limit, r.opt.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
 	out := make(chan Result, 1) // buffered: a check that was given up must not block

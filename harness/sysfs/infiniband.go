@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -192,16 +193,7 @@ func ParseRate(s string) (RDMARate, error) {
 func compareNatural(a, b string) int {
 	ap, an := splitNumber(a)
 	bp, bn := splitNumber(b)
-	if c := strings.Compare(ap, bp); c != 0 || an == bn {
-		if c == 0 {
-			return strings.Compare(a, b)
-		}
-		return c
-	}
-	if an < bn {
-		return -1
-	}
-	return 1
+	return cmp.Or(strings.Compare(ap, bp), cmp.Compare(an, bn), strings.Compare(a, b))
 }
 
 // splitNumber cuts a name before its last digits.

@@ -7,6 +7,7 @@
 package version
 
 import (
+	"cmp"
 	"runtime"
 	"runtime/debug"
 )
@@ -34,9 +35,7 @@ func Get() Info {
 	if b, ok := debug.ReadBuildInfo(); ok {
 		i.fill(b)
 	}
-	if i.Version == "" {
-		i.Version = "devel"
-	}
+	i.Version = cmp.Or(i.Version, "devel")
 	return i
 }
 
@@ -53,9 +52,7 @@ func (i *Info) fill(b *debug.BuildInfo) {
 		case "vcs.revision":
 			i.Commit = s.Value
 		case "vcs.time":
-			if i.Date == "" {
-				i.Date = s.Value
-			}
+			i.Date = cmp.Or(i.Date, s.Value)
 		}
 	}
 }

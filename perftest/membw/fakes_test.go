@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -52,7 +53,7 @@ func (b *bench) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, err
 		slowest := 0.0
 		for i, f := range flows {
 			if b.fail != nil {
-				failed = cmpErr(failed, b.fail(f))
+				failed = cmp.Or(failed, b.fail(f))
 			}
 			// Samples differ a little: the median is the second of three.
 			t := float64(p.Bytes*p.Copies*max(1, f.Scale)) / b.gbps(f) / 1e9 * (1 + 0.01*float64(s-p.Samples/2))

@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,7 +183,7 @@ func (j *job) plan() Plan {
 // measure fills in a cell.
 func (j *job) measure(ctx context.Context, f family, c *Cell) {
 	if c.From >= 0 && c.To >= 0 && c.From != c.To {
-		if err := cmpErr(j.Peer(c.From, c.To), j.Peer(c.To, c.From)); err != nil {
+		if err := cmp.Or(j.Peer(c.From, c.To), j.Peer(c.To, c.From)); err != nil {
 			c.Verdict, c.Reason = judge.NotApplicable, err.Error()
 			return
 		}
@@ -205,14 +206,6 @@ func (j *job) measure(ctx context.Context, f family, c *Cell) {
 		out, err := j.Measure(ctx, flows, j.plan())
 		c.set(rates(float64(j.Bytes*j.Copies*len(flows)), out.Total), err)
 	}
-}
-
-// cmpErr is the first error.
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // measureAll fills in all cells, whose flows run at the same time.

@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -45,7 +46,7 @@ func (f *Family) markdown() string {
 		}
 	}
 	if len(values) == 0 {
-		return fmt.Sprintf("| %s | %s | | | | | | | %s |\n", f.Title, f.Unit, verdictOr(verdict))
+		return fmt.Sprintf("| %s | %s | | | | | | | %s |\n", f.Title, f.Unit, cmp.Or(verdict, judge.NotApplicable))
 	}
 	peak, rival, ratio := "", "", ""
 	if len(efficiencies) > 0 {
@@ -55,12 +56,5 @@ func (f *Family) markdown() string {
 		rival, ratio = fmt.Sprintf("%.1f", stat.Median(rivals)), fmt.Sprintf("%.3f", stat.Median(ratios))
 	}
 	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %s | %s | %s | %s |\n", f.Title, f.Unit,
-		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, verdictOr(verdict))
-}
-
-func verdictOr(v judge.Verdict) judge.Verdict {
-	if v == "" {
-		return judge.NotApplicable
-	}
-	return v
+		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, cmp.Or(verdict, judge.NotApplicable))
 }

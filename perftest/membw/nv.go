@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -61,7 +62,7 @@ func (o NVOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	t.header()
 	var failed error
 	for _, c := range t.chosen() {
-		failed = cmpErr(failed, t.testcase(c))
+		failed = cmp.Or(failed, t.testcase(c))
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (o NVOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false) // <-> stays readable
 		enc.SetIndent("", "   ")
-		failed = cmpErr(failed, enc.Encode(map[string]any{"nvbandwidth": t.doc}))
+		failed = cmp.Or(failed, enc.Encode(map[string]any{"nvbandwidth": t.doc}))
 	}
 	return failed
 }
@@ -229,7 +230,7 @@ func (t *nvTest) measure(c testcase) (cells [][][]float64, failed error) {
 			if err == nil {
 				cells[i][j] = values
 			}
-			failed = cmpErr(failed, err)
+			failed = cmp.Or(failed, err)
 		}
 	}
 	return cells, failed

@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -49,13 +50,13 @@ func (o P2POptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 			continue
 		}
 		fmt.Fprint(w, matrix.title)
-		failed = cmpErr(failed, matrix.print())
+		failed = cmp.Or(failed, matrix.print())
 		if err := context.Cause(ctx); err != nil {
 			return err
 		}
 	}
 	_, err := fmt.Fprint(w, sampleNote)
-	return cmpErr(failed, err)
+	return cmp.Or(failed, err)
 }
 
 type p2pTest struct {
@@ -126,7 +127,7 @@ func (t *p2pTest) cell(p2p bool, i, j int, flows func(bool, int, int) []Flow, p 
 		if err := t.SetPeer(i, j, true); err != nil {
 			return Outcome{}, 0, err
 		}
-		defer func() { err = cmpErr(err, t.SetPeer(i, j, false)) }()
+		defer func() { err = cmp.Or(err, t.SetPeer(i, j, false)) }()
 	}
 	p.Short = !direct
 	f := flows(direct, i, j)
@@ -178,7 +179,7 @@ func (t *p2pTest) matrices(headings []string, measure func(i, j int) ([]float64,
 			if err := context.Cause(t.ctx); err != nil {
 				return err
 			}
-			failed = cmpErr(failed, err)
+			failed = cmp.Or(failed, err)
 			for k := range text {
 				cell := "   N/A"
 				if err == nil {

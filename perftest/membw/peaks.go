@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -12,9 +13,7 @@ func subject(g GPU, links map[sysfs.BusID]nvml.Links, db *platform.DB) Subject {
 	s := Subject{GPU: g}
 	if l, ok := links[g.Bus]; ok {
 		s.Links = &l
-		if s.PCIDevice == "" {
-			s.PCIDevice = l.PCIDevice
-		}
+		s.PCIDevice = cmp.Or(s.PCIDevice, l.PCIDevice)
 	}
 	if db == nil {
 		return s

@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -126,7 +127,7 @@ func (o TestOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 		result = "FAIL"
 	}
 	_, bad := fmt.Fprintf(w, "Result = %s\n%s", result, sampleNote)
-	return cmpErr(err, bad)
+	return cmp.Or(err, bad)
 }
 
 func (o *TestOptions) measureAll(ctx context.Context, m Machine, devices []int, w io.Writer) error {

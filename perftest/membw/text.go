@@ -1,6 +1,7 @@
 package membw
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -73,9 +74,7 @@ func (r *Report) writeGPUs(b *strings.Builder) {
 			model = g.Model
 		}
 		cpus := g.CPUs
-		if cpus == "" {
-			cpus = "any"
-		}
+		cpus = cmp.Or(cpus, "any")
 		fmt.Fprintf(b, "%-5d %-13s %-9s %-9s %-8s %-16s %s\n", g.Index, g.Bus, node, pcie, nvlinks, model, cpus)
 	}
 	b.WriteByte('\n')

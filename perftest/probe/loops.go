@@ -7,6 +7,7 @@ package probe
 import "C"
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -125,9 +126,7 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 		}
 	}
 	each := c.Iters()
-	if each == 0 {
-		each = math.MaxUint64
-	}
+	each = cmp.Or(each, math.MaxUint64)
 	b.recv_list = C.uint32_t(c.RecvList)
 	b.list, b.depth, b.moderate = C.int(c.PostList), C.uint32_t(c.SendDepth()), C.uint32_t(c.CQMod())
 	if c.Sends() {

@@ -3,6 +3,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -38,9 +39,7 @@ func (r *runner) result(size uint64, t transfer) BandwidthResult {
 		// As perftest has it: both directions of a test by time are one sum.
 		messages += t.received
 	}
-	if each == 0 {
-		each = messages
-	}
+	each = cmp.Or(each, messages)
 	b := averaged(size, each, messages, time.Duration(t.elapsed))
 	if t.elapsed > 0 { // to less than a nanosecond
 		b.Rate = float64(messages) / t.elapsed * 1e9

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -27,22 +28,14 @@ type Options struct {
 }
 
 func (o Options) check() (Options, error) {
-	if o.Duration == 0 {
-		o.Duration = 500 * time.Millisecond
-	}
-	if o.Warmup == 0 {
-		o.Warmup = 100 * time.Millisecond
-	}
-	if o.Streams == 0 {
-		o.Streams = 4
-	}
+	o.Duration = cmp.Or(o.Duration, 500*time.Millisecond)
+	o.Warmup = cmp.Or(o.Warmup, 100*time.Millisecond)
+	o.Streams = cmp.Or(o.Streams, 4)
 	takes := o.Warmup + o.Duration
 	if !o.Both {
 		takes *= 2
 	}
-	if o.Limit == 0 {
-		o.Limit = takes + 10*time.Second
-	}
+	o.Limit = cmp.Or(o.Limit, takes+10*time.Second)
 	if err := o.request(o.Limit).check(); err != nil {
 		return o, err
 	}

@@ -7,6 +7,7 @@ package verbs
 import "C"
 
 import (
+	"cmp"
 	"fmt"
 	"syscall"
 	"unsafe"
@@ -112,13 +113,9 @@ func (p *Path) attr() C.struct_vb_ah_attr {
 	if p.GIDIndex < 0 {
 		return a
 	}
-	hops := p.HopLimit
-	if hops == 0 {
-		hops = 255
-	}
 	a.is_global = 1
 	a.grh = C.struct_vb_global_route{
-		flow_label: C.uint32_t(p.FlowLabel), sgid_index: C.uint8_t(p.GIDIndex), hop_limit: C.uint8_t(hops), traffic_class: C.uint8_t(p.TrafficClass),
+		flow_label: C.uint32_t(p.FlowLabel), sgid_index: C.uint8_t(p.GIDIndex), hop_limit: C.uint8_t(cmp.Or(p.HopLimit, 255)), traffic_class: C.uint8_t(p.TrafficClass),
 	}
 	*(*GID)(unsafe.Pointer(&a.grh.dgid)) = p.GID
 	return a

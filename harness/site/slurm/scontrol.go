@@ -2,6 +2,7 @@ package slurm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,10 +55,7 @@ func (s Scontrol) run(ctx context.Context, args ...string) (string, error) {
 		return "", fmt.Errorf("scontrol %s: no answer within %v", args[0], limit)
 	}
 	said := strings.Join(strings.Fields(errOut.String()+" "+out.String()), " ")
-	if said == "" {
-		said = err.Error()
-	}
-	return "", fmt.Errorf("scontrol %s: %s", args[0], said)
+	return "", fmt.Errorf("scontrol %s: %s", args[0], cmp.Or(said, err.Error()))
 }
 
 // A Node is what Slurm knows of one.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type Conn struct {
 
 // NewConn makes a channel of a connection that there is already.
 func NewConn(nc net.Conn, role Role, o Options) *Conn {
-	return &Conn{nc: nc, role: role, timeout: or(o.Timeout, exchangeTimeout), cm: o.CM}
+	return &Conn{nc: nc, role: role, timeout: cmp.Or(o.Timeout, exchangeTimeout), cm: o.CM}
 }
 
 // Peer is the other side's address.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	}
 	until := time.Now().Add(o.Retry)
 	for {
-		nc, err := d.DialContext(ctx, o.network(), addr)
+		nc, err := d.DialContext(ctx, cmp.Or(o.Network, "tcp"), addr)
 		switch {
 		case err == nil:
 			return NewConn(nc, Client, o), nil
@@ -39,7 +40,7 @@ func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 }
 
 func (o Options) dialer() (*net.Dialer, error) {
-	d := &net.Dialer{Timeout: or(o.DialTimeout, dialTimeout), KeepAliveConfig: keepalive}
+	d := &net.Dialer{Timeout: cmp.Or(o.DialTimeout, dialTimeout), KeepAliveConfig: keepalive}
 	if o.Source != "" {
 		ip := net.ParseIP(o.Source)
 		if ip == nil {
@@ -70,7 +71,7 @@ func noServer(addr string, err error) error {
 // what it sends first may be a version.
 func Accepted(ctx context.Context, nc net.Conn, o Options) (*Conn, error) {
 	c := NewConn(nc, Server, o)
-	return c, c.peekVersion(ctx, or(o.HelloTimeout, helloTimeout))
+	return c, c.peekVersion(ctx, cmp.Or(o.HelloTimeout, helloTimeout))
 }
 
 // A Listener waits for a client.
@@ -82,7 +83,7 @@ type Listener struct {
 // Listen opens a server's port; addr is "host:port", the host mostly empty.
 func Listen(ctx context.Context, addr string, o Options) (*Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: keepalive}
-	ln, err := lc.Listen(ctx, o.network(), addr)
+	ln, err := lc.Listen(ctx, cmp.Or(o.Network, "tcp"), addr)
 	if err != nil {
 		hint := ""
 		if errors.Is(err, syscall.EADDRINUSE) {

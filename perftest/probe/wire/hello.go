@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -41,9 +42,7 @@ const oldestVersion = 570 // 5.70, in hundredths
 // unless that is skipped (raw Ethernet). Of buffers and lines both sides use
 // the larger, of MTUs the smaller. An empty version of mine is Version.
 func (c *Conn) Hello(ctx context.Context, mine Hello, skipMTU bool) (agreed, peer Hello, err error) {
-	if mine.Version == "" {
-		mine.Version = Version
-	}
+	mine.Version = cmp.Or(mine.Version, Version)
 	if err := mine.check(skipMTU); err != nil {
 		return agreed, peer, err
 	}

@@ -75,18 +75,3 @@ type Options struct {
 	// It may be nil, and must not block.
 	Rejected func(error)
 }
-
-func (o Options) network() string {
-	if o.Network == "" {
-		return "tcp"
-	}
-	return o.Network
-}
-
-// or returns d, or what stands for 0.
-func or(d, without time.Duration) time.Duration {
-	if d == 0 {
-		return without
-	}
-	return d
-}
