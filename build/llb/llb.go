@@ -79,15 +79,6 @@ func Before(r *recipe.Recipe, stageName string, i int, env Env) (llb.State, erro
 	return llb.State{}, fmt.Errorf("llb: recipe %s has no stage %q", r.Target, stageName)
 }
 
-// Stage returns the file system of one stage.
-func Stage(r *recipe.Recipe, name string, env Env) (llb.State, error) {
-	s := r.Stage(name)
-	if s == nil {
-		return llb.State{}, fmt.Errorf("llb: recipe %s has no stage %q", r.Target, name)
-	}
-	return Before(r, name, len(s.Steps), env)
-}
-
 // OCIPlatform converts a platform to BuildKit's form.
 func OCIPlatform(p recipe.Platform) ocispec.Platform {
 	return ocispec.Platform{OS: p.OS, Architecture: p.Arch}

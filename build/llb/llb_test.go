@@ -162,7 +162,7 @@ func TestSharedStage(t *testing.T) {
 		two := target("two", amd64, recipe.Stage{Name: "other", From: recipe.Source{Kind: recipe.Scratch}, Steps: []recipe.Step{recipe.File{Path: "/out/tool"}}}, tool("the-tool", native))
 		two.Stages[2].Steps = append(two.Stages[2].Steps, recipe.Run{Title: "more", Script: "true\n"})
 
-		s, err := Stage(one, "tool", e)
+		s, err := Before(one, "tool", len(one.Stage("tool").Steps), e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -524,13 +524,8 @@ func TestBefore(t *testing.T) {
 	if len(r.Image().Steps) != 3 {
 		t.Error("Before shortens the recipe")
 	}
-	for _, f := range []func() error{
-		func() error { _, err := Before(r, "gone", 0, env(amd64)); return err },
-		func() error { _, err := Stage(r, "gone", env(amd64)); return err },
-	} {
-		if err := f(); err == nil || err.Error() != `llb: recipe a has no stage "gone"` {
-			t.Errorf("a stage that is not there: %v", err)
-		}
+	if _, err := Before(r, "gone", 0, env(amd64)); err == nil || err.Error() != `llb: recipe a has no stage "gone"` {
+		t.Errorf("a stage that is not there: %v", err)
 	}
 }
 

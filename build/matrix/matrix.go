@@ -15,7 +15,6 @@ package matrix
 import (
 	"fmt"
 	"io"
-	"slices"
 )
 
 // A File is a matrix file whose form is right.
@@ -60,23 +59,4 @@ func (f *File) Targets() ([]Target, error) {
 		return nil, e.err()
 	}
 	return e.targets, nil
-}
-
-// Where returns "file:line:column" of the line that decides the version of a
-// component in the target of that name, or, with component "", of the line
-// that asks for the target. It is for messages of later stages; for an unknown
-// target it is the file's name alone.
-func (f *File) Where(target, component string) string {
-	rows := f.doc.rows()
-	i := slices.IndexFunc(rows, func(r row) bool { return r.name == target })
-	if i < 0 {
-		return f.Name
-	}
-	at := rows[i].at
-	if rule := rows[i].components.rule(component); rule != nil {
-		if c := rule.choose(rows[i].facts()); c != nil {
-			at = c.At
-		}
-	}
-	return fmt.Sprintf("%s:%s", f.Name, at)
 }

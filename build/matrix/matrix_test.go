@@ -206,24 +206,13 @@ func TestFirstTargetIsFabric(t *testing.T) {
 	}
 }
 
-func TestRepositoryAndWhere(t *testing.T) {
-	text := read(t, "testdata/good.yaml")
-	f, err := Parse("good.yaml", bytes.NewReader(text))
+func TestRepository(t *testing.T) {
+	f, err := Parse("good.yaml", bytes.NewReader(read(t, "testdata/good.yaml")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, want := f.Repository, "ghcr.io/assay-hpc/assay"; got != want {
 		t.Errorf("Repository = %q; want %q", got, want)
-	}
-	for _, c := range []struct{ target, component, want string }{
-		{"cuda12.4.1-ubuntu22.04", "", "good.yaml:5:10"},
-		{"cuda12.4.1-ubuntu22.04", "nccl", "good.yaml:13:9"},
-		{"cuda12.4.1-ubuntu22.04", "efa", "good.yaml:5:10"},
-		{"none", "nccl", "good.yaml"},
-	} {
-		if got := f.Where(c.target, c.component); got != c.want {
-			t.Errorf("Where(%q, %q) = %q; want %q", c.target, c.component, got, c.want)
-		}
 	}
 }
 
