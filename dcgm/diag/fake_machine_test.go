@@ -162,7 +162,7 @@ func (s fakeSensors) Close() error { return nil }
 
 func (s fakeSensors) Read(bus sysfs.BusID) (nvml.Reading, error) {
 	on := true
-	r := nvml.Reading{Celsius: 60, Watts: 680, LimitWatts: 700, MHz: 1700, MaxMHz: 1980, Persistence: &on}
+	r := nvml.Reading{Celsius: 60, Watts: 680, LimitWatts: 700, MHz: 1700, Persistence: &on}
 	if bus.Bus != 0x20 {
 		return r, nil
 	}

@@ -152,7 +152,7 @@ type Reading struct {
 	Celsius     int
 	Watts       float64
 	LimitWatts  float64
-	MHz, MaxMHz int
+	MHz         int
 	Reasons     Reasons
 	Persistence *bool
 }

@@ -146,9 +146,6 @@ func (l *Library) Read(bus sysfs.BusID) (r Reading, err error) {
 	if v, ret := d.GetClockInfo(nvml.CLOCK_SM); ret == nvml.SUCCESS {
 		r.MHz = int(v)
 	}
-	if v, ret := d.GetMaxClockInfo(nvml.CLOCK_SM); ret == nvml.SUCCESS {
-		r.MaxMHz = int(v)
-	}
 	if v, ret := l.reasons(d); ret == nvml.SUCCESS {
 		r.Reasons = Reasons(v)
 	}

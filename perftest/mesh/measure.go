@@ -108,12 +108,7 @@ func (r *runner) sample(ctx context.Context, flows []flow) error {
 		}
 		return err
 	}
-	at := map[int]listening{}
-	for _, l := range lists {
-		for i, a := range l {
-			at[i] = a
-		}
-	}
+	at := merged(lists)
 	clients, err := gather(ctx, r.g, r.connect(ctx, flows, at))
 	if err != nil {
 		cancel()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -54,7 +55,6 @@ type Options struct {
 	Tree    sysfs.FS
 
 	Measure  func(context.Context, probe.Config, probe.Events) (*probe.Outcome, error) // probe.Run
-	Note     func(string)                                                              // a remark for a person; may be nil
 	Progress func(Progress)                                                            // may be nil
 }
 
@@ -149,6 +149,15 @@ func gather[T any](ctx context.Context, g Group, mine T) ([]T, error) {
 		}
 	}
 	return out, nil
+}
+
+// merged puts together what ranks have of different ports, or flows.
+func merged[V any](lists []map[int]V) map[int]V {
+	out := map[int]V{}
+	for _, l := range lists {
+		maps.Copy(out, l)
+	}
+	return out
 }
 
 // meet exchanges who is there.
@@ -316,22 +325,18 @@ func (r *runner) plan() ([][]flow, error) {
 type seen struct {
 	Link     link
 	Counters map[string]uint64
-	Problem  string
 }
 
 // look reads links and counters of all ports.
 func (r *runner) look(ctx context.Context) (map[int]seen, error) {
 	mine := map[int]seen{}
-	all, err := localPorts(r.o.Tree)
+	all, _ := localPorts(r.o.Tree) // without them all ports are gone
 	for i := range r.report.Ports {
 		if !r.own[i] {
 			continue
 		}
 		p := &r.report.Ports[i]
 		s := seen{Link: link{State: "gone"}, Counters: r.counters(i)}
-		if err != nil {
-			s.Problem = err.Error()
-		}
 		for _, l := range all {
 			if l.Device == p.Device && l.Port == p.Port {
 				s.Link = l.Link
@@ -340,16 +345,7 @@ func (r *runner) look(ctx context.Context) (map[int]seen, error) {
 		mine[i] = s
 	}
 	lists, err := gather(ctx, r.g, mine)
-	if err != nil {
-		return nil, err
-	}
-	out := map[int]seen{}
-	for _, l := range lists {
-		for i, s := range l {
-			out[i] = s
-		}
-	}
-	return out, nil
+	return merged(lists), err
 }
 
 // counters reads those of an own port that are watched. A device that has none,

@@ -19,7 +19,6 @@ import "C"
 
 import (
 	"cmp"
-	"encoding/binary"
 	"fmt"
 	"sync"
 	"syscall"
@@ -147,20 +146,12 @@ func (c *Context) failed(call string, rc C.int) error {
 
 // Limits are what a device can have.
 type Limits struct {
-	Firmware   string
-	GUID       uint64
-	Vendor     uint32 // the maker's OUI
-	Part       uint32
-	QPs        int
-	Requests   int // in a queue of a QP
-	SGEs       int // in a request
-	CQEs       int // in a CQ
-	ReadsIn    int // reads and atomics that a QP can answer at once
-	ReadsOut   int // that it can have under way
-	Atomics    bool
-	RegionSize uint64 // bytes
-	Ports      int
-	Raw        []byte // struct ibv_device_attr, as this machine has it
+	Vendor   uint32 // the maker's OUI
+	QPs      int
+	Requests int // in a queue of a QP
+	CQEs     int // in a CQ
+	ReadsIn  int // reads and atomics that a QP can answer at once
+	Ports    int
 }
 
 // Limits asks the device what it can have.
@@ -169,14 +160,8 @@ func (c *Context) Limits() (Limits, error) {
 	if err := c.failed("ibv_query_device", C.verbs_query_device(c.c, &a)); err != nil {
 		return Limits{}, err
 	}
-	var guid [8]byte
-	binary.NativeEndian.PutUint64(guid[:], uint64(a.node_guid))
 	return Limits{
-		Firmware: C.GoString(&a.fw_ver[0]), GUID: binary.BigEndian.Uint64(guid[:]), Vendor: uint32(a.vendor_id), Part: uint32(a.vendor_part_id),
-		QPs: int(a.max_qp), Requests: int(a.max_qp_wr), SGEs: int(a.max_sge), CQEs: int(a.max_cqe),
-		ReadsIn: int(a.max_qp_rd_atom), ReadsOut: int(a.max_qp_init_rd_atom), Atomics: a.atomic_cap != 0,
-		RegionSize: uint64(a.max_mr_size), Ports: int(a.phys_port_cnt),
-		Raw: C.GoBytes(unsafe.Pointer(&a), C.int(unsafe.Sizeof(a))),
+		Vendor: uint32(a.vendor_id), QPs: int(a.max_qp), Requests: int(a.max_qp_wr), CQEs: int(a.max_cqe), ReadsIn: int(a.max_qp_rd_atom), Ports: int(a.phys_port_cnt),
 	}, nil
 }
 
@@ -185,11 +170,9 @@ type Port struct {
 	Number     int
 	State      portState
 	MTU        MTU    // the one in use
-	MaxMTU     MTU    // what the port can do
 	LID        uint16 // 0 on Ethernet
 	MaxMessage uint32 // bytes
 	Ethernet   bool   // RoCE or iWARP; else InfiniBand
-	GIDs       int    // the table's length
 }
 
 // Active reports whether the port's link is up.
@@ -204,8 +187,8 @@ func (c *Context) Port(number int) (Port, error) {
 		return Port{}, e
 	}
 	return Port{
-		Number: number, State: portState(a.state), MTU: MTU(a.active_mtu), MaxMTU: MTU(a.max_mtu), LID: uint16(a.lid),
-		MaxMessage: uint32(a.max_msg_sz), Ethernet: a.link_layer == 2, GIDs: int(a.gid_tbl_len),
+		Number: number, State: portState(a.state), MTU: MTU(a.active_mtu), LID: uint16(a.lid),
+		MaxMessage: uint32(a.max_msg_sz), Ethernet: a.link_layer == 2,
 	}, nil
 }
 

@@ -211,7 +211,7 @@ func TestDevices(t *testing.T) {
 			t.Fatal(err)
 		}
 		l, err := c.Limits()
-		if err != nil || l.QPs <= 0 || l.Requests < depth || l.CQEs < depth || l.ReadsIn <= 0 || l.Ports < 1 || len(l.Raw) != 232 {
+		if err != nil || l.QPs <= 0 || l.Requests < depth || l.CQEs < depth || l.ReadsIn <= 0 || l.Ports < 1 {
 			t.Errorf("%s: %+v %v", name, l, err)
 		}
 		p, err := c.Port(1)
