@@ -10,7 +10,8 @@ import (
 // memoryChecks are about ECC, and about memory that is given up.
 var memoryChecks = []check{
 	{
-		id: "gpu/ecc/mode", title: "ECC is on", want: "on", gpu: checkECC,
+		id: "gpu/ecc/mode", title: "ECC is on", want: "on",
+		gpu:    flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.ECC.Value.Now, g.ECC.Err) }, "off", "on", "ECC is off: errors of the memory are not seen"),
 		remedy: "nvidia-smi -e 1, then reset the GPU",
 	},
 	{
@@ -30,7 +31,8 @@ var memoryChecks = []check{
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.SRAM.Value.Correctable, g.SRAM.Err) }, "correctable SRAM errors over the GPU's life"),
 	},
 	{
-		id: "gpu/ecc/sram/threshold", title: "SRAM errors are below the vendor's threshold", want: "not exceeded", gpu: checkSRAM,
+		id: "gpu/ecc/sram/threshold", title: "SRAM errors are below the vendor's threshold", want: "not exceeded",
+		gpu:    flag(func(g *gpuState) sysfs.Fact[bool] { return g.Exceeded }, "exceeded", "not exceeded", "the driver says that the SRAM's error threshold is exceeded"),
 		remedy: "drain the node; the GPU qualifies for replacement",
 	},
 	{
@@ -43,11 +45,11 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/row-remap/pending", title: "No remapped row waits for a reset", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Pending, g.Remap.Err) }, "a row of memory is remapped at the next reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Pending, g.Remap.Err) }, "yes", "no", "a row of memory is remapped at the next reset"),
 	},
 	{
 		id: "gpu/row-remap/failed", title: "Every bad row could be remapped", want: "none failed", remedy: "drain the node; run the vendor's field diagnosis, replace the GPU",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Failed, g.Remap.Err) }, "a bad row of memory could not be remapped"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Failed, g.Remap.Err) }, "yes", "no", "a bad row of memory could not be remapped"),
 	},
 	{
 		id: "gpu/row-remap/uncorrectable", title: "Few rows were remapped for uncorrectable errors", want: "at most %s", remedy: support,
@@ -61,7 +63,7 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/pages/pending", title: "No page waits to be retired", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Pages.Value.Pending, g.Pages.Err) }, "a page of memory is retired at the next reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Pages.Value.Pending, g.Pages.Err) }, "yes", "no", "a page of memory is retired at the next reset"),
 	},
 	{
 		id: "gpu/pages/retired", title: "Few pages are retired", want: "at most %s", remedy: "replace the GPU",
@@ -71,15 +73,15 @@ var memoryChecks = []check{
 	},
 	{
 		id: "gpu/memory/repairable", title: "All memory that failed could be repaired", want: "nothing beyond repair", remedy: "drain the node; replace the GPU",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Unfixable }, "there is memory that cannot be repaired"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Unfixable }, "yes", "no", "there is memory that cannot be repaired"),
 	},
 	{
 		id: "gpu/memory/repair", title: "No repair waits for a reset", want: "none pending", remedy: resetGPU,
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Repair }, "a repair of channels or TPCs waits for a reset"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Repair }, "yes", "no", "a repair of channels or TPCs waits for a reset"),
 	},
 	{
 		id: "gpu/inforom", title: "The InfoROM is intact", want: "its checksum is right", remedy: "have the InfoROM flashed anew, or the GPU replaced",
-		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.InfoROMOK.Value, g.InfoROMOK.Err) }, "the InfoROM is corrupt"),
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.InfoROMOK.Value, g.InfoROMOK.Err) }, "yes", "no", "the InfoROM is corrupt"),
 	},
 }
 
@@ -94,17 +96,18 @@ func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpu
 	}
 }
 
-// flag makes a check of something that must not be.
-func flag(get func(*gpuState) sysfs.Fact[bool], reason string) func(*env, *gpuState) outcome {
+// flag makes a check of something that must not be, with words for how it is then and
+// otherwise.
+func flag(get func(*gpuState) sysfs.Fact[bool], yes, no, reason string) func(*env, *gpuState) outcome {
 	return func(_ *env, g *gpuState) outcome {
 		f := get(g)
 		switch {
 		case f.Err != nil:
 			return without(f.Err)
 		case f.Value:
-			return bad("yes", "%s", reason)
+			return bad(yes, "%s", reason)
 		}
-		return good("no")
+		return good(no)
 	}
 }
 
@@ -113,16 +116,6 @@ func onOff(on bool) string {
 		return "on"
 	}
 	return "off"
-}
-
-func checkECC(_ *env, g *gpuState) outcome {
-	switch {
-	case g.ECC.Err != nil:
-		return without(g.ECC.Err)
-	case !g.ECC.Value.Now:
-		return bad("off", "ECC is off: errors of the memory are not seen")
-	}
-	return good("on")
 }
 
 func checkECCPending(_ *env, g *gpuState) outcome {
@@ -134,16 +127,6 @@ func checkECCPending(_ *env, g *gpuState) outcome {
 		return bad(onOff(m.Pending)+" after a reset", "ECC is %s now and %s after the next reset", onOff(m.Now), onOff(m.Pending))
 	}
 	return good("none")
-}
-
-func checkSRAM(_ *env, g *gpuState) outcome {
-	switch {
-	case g.Exceeded.Err != nil:
-		return without(g.Exceeded.Err)
-	case g.Exceeded.Value:
-		return bad("exceeded", "the driver says that the SRAM's error threshold is exceeded")
-	}
-	return good("not exceeded")
 }
 
 // list joins what was found, and counts what is too much to read.

@@ -69,17 +69,22 @@ func (e *env) noModules() *outcome {
 }
 
 func checkUVM(e *env) []finding {
+	return node(e.module("nvidia_uvm", "nvidia-uvm", "nvidia_uvm is not loaded: CUDA programs cannot start", "there is no /dev/nvidia-uvm: CUDA programs cannot start"))
+}
+
+// module is about one of the kernel, and a device file of it.
+func (e *env) module(name, file, unloaded, without string) outcome {
 	s := e.Node.System.Value
 	if none := e.noModules(); none != nil {
-		return node(*none)
+		return *none
 	}
 	switch {
-	case !s.loaded("nvidia_uvm"):
-		return node(bad("not loaded", "nvidia_uvm is not loaded: CUDA programs cannot start"))
-	case !slices.Contains(s.Dev, "nvidia-uvm"):
-		return node(bad("loaded", "there is no /dev/nvidia-uvm: CUDA programs cannot start"))
+	case !s.loaded(name):
+		return bad("not loaded", "%s", unloaded)
+	case !slices.Contains(s.Dev, file):
+		return bad("loaded", "%s", without)
 	}
-	return node(good("loaded"))
+	return good("loaded")
 }
 
 func checkPeermem(e *env) []finding {
@@ -100,20 +105,10 @@ func checkPeermem(e *env) []finding {
 }
 
 func checkGDR(e *env) []finding {
-	s := e.Node.System.Value
 	if _, none := e.rdma(); none != nil {
 		return node(*none)
 	}
-	if none := e.noModules(); none != nil {
-		return node(*none)
-	}
-	switch {
-	case !s.loaded("gdrdrv"):
-		return node(bad("not loaded", "gdrdrv is not loaded: small messages take longer"))
-	case !slices.Contains(s.Dev, "gdrdrv"):
-		return node(bad("loaded", "there is no /dev/gdrdrv here"))
-	}
-	return node(good("loaded"))
+	return node(e.module("gdrdrv", "gdrdrv", "gdrdrv is not loaded: small messages take longer", "there is no /dev/gdrdrv here"))
 }
 
 // checkMemlock fails where there are RDMA devices, whose memory must be locked;

@@ -3,24 +3,28 @@ package health
 import (
 	"fmt"
 	"strings"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // useChecks are about how a GPU is set up, and who has it.
 var useChecks = []check{
 	{
-		id: "gpu/recovery", title: "The driver asks for no recovery", want: "None", gpu: checkRecovery,
+		id: "gpu/recovery", title: "The driver asks for no recovery", want: "None", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Recovery }, "None", "the driver asks for: %s"),
 		remedy: "drain the node and do what the driver asks for",
 	},
 	{
-		id: "gpu/persistence", title: "The driver stays loaded without a job", want: "on", gpu: checkPersistence,
+		id: "gpu/persistence", title: "The driver stays loaded without a job", want: "on",
 		remedy: "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1",
+		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.Persistence.Value, g.Persistence.Err) }, "off", "on",
+			"without a job the driver lets go of the GPU, and starts it anew for the next one"),
 	},
 	{
 		id: "gpu/mig", title: "The GPU is not divided", want: "off, and no change pending", gpu: checkMIG,
 		remedy: "nvidia-smi -mig 0, then reset the GPU, unless it is meant to be divided",
 	},
 	{
-		id: "gpu/compute-mode", title: "Any number of processes may use the GPU", want: "Default", gpu: checkCompute,
+		id: "gpu/compute-mode", title: "Any number of processes may use the GPU", want: "Default", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Compute }, "Default", "the compute mode is %s"),
 		remedy: "nvidia-smi -c 0, unless the mode is meant",
 	},
 	{
@@ -29,24 +33,18 @@ var useChecks = []check{
 	},
 }
 
-func checkRecovery(_ *env, g *gpuState) outcome {
-	switch {
-	case g.Recovery.Err != nil:
-		return without(g.Recovery.Err)
-	case g.Recovery.Value != "None":
-		return bad(g.Recovery.Value, "the driver asks for: %s", g.Recovery.Value)
+// mustBe makes a check of a word; format says what another one means.
+func mustBe(get func(*gpuState) sysfs.Fact[string], want, format string) func(*env, *gpuState) outcome {
+	return func(_ *env, g *gpuState) outcome {
+		f := get(g)
+		switch {
+		case f.Err != nil:
+			return without(f.Err)
+		case f.Value != want:
+			return bad(f.Value, format, f.Value)
+		}
+		return good(want)
 	}
-	return good("None")
-}
-
-func checkPersistence(_ *env, g *gpuState) outcome {
-	switch {
-	case g.Persistence.Err != nil:
-		return without(g.Persistence.Err)
-	case !g.Persistence.Value:
-		return bad("off", "without a job the driver lets go of the GPU, and starts it anew for the next one")
-	}
-	return good("on")
 }
 
 func checkMIG(_ *env, g *gpuState) outcome {
@@ -60,16 +58,6 @@ func checkMIG(_ *env, g *gpuState) outcome {
 		return bad("off", "MIG is on after the next reset")
 	}
 	return good("off")
-}
-
-func checkCompute(_ *env, g *gpuState) outcome {
-	switch {
-	case g.Compute.Err != nil:
-		return without(g.Compute.Err)
-	case g.Compute.Value != "Default":
-		return bad(g.Compute.Value, "the compute mode is %s", g.Compute.Value)
-	}
-	return good("Default")
 }
 
 func checkProcesses(e *env, g *gpuState) outcome {
