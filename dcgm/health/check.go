@@ -130,6 +130,17 @@ func without(err error) outcome {
 	return outcome{verdict: certificate.Error, reason: err.Error()}
 }
 
+// of makes a check of a fact about a GPU; where that is not known the outcome says why.
+func of[T any](get func(*gpuState) sysfs.Fact[T], judge func(e *env, g *gpuState, v T) outcome) func(*env, *gpuState) outcome {
+	return func(e *env, g *gpuState) outcome {
+		f := get(g)
+		if f.Err != nil {
+			return without(f.Err)
+		}
+		return judge(e, g, f.Value)
+	}
+}
+
 // node is the only finding, about the node as a whole.
 func node(o outcome) []finding { return []finding{{Object{Kind: "node", Name: "node"}, o}} }
 

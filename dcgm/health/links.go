@@ -14,7 +14,7 @@ import (
 // linkChecks are about NVLink and the fabric of NVSwitches.
 var linkChecks = []check{
 	{
-		id: "gpu/nvlink/links", title: "All NVLinks are up", want: "all that the model has", gpu: checkLinks, uses: usesDevices,
+		id: "gpu/nvlink/links", title: "All NVLinks are up", want: "all that the model has", gpu: of(nvlinks, checkLinks), uses: usesDevices,
 		remedy: "reset all GPUs together, look at the fabric manager; reseat or replace the GPU if links stay down",
 	},
 	{
@@ -22,7 +22,7 @@ var linkChecks = []check{
 		remedy: resetGPU,
 	},
 	{
-		id: "gpu/nvlink/peer", title: "NVLinks lead where the platform has them lead", want: "all to the same kind", gpu: checkLinkPeer,
+		id: "gpu/nvlink/peer", title: "NVLinks lead where the platform has them lead", want: "all to the same kind", gpu: of(nvlinks, checkLinkPeer),
 		remedy: "look at the fabric manager's log; have the cabling or the board looked at",
 	},
 	{
@@ -71,6 +71,8 @@ var linkChecks = []check{
 	},
 }
 
+func nvlinks(g *gpuState) sysfs.Fact[[]nvml.Link] { return g.Links }
+
 // toSwitch reports whether a GPU's links lead to NVSwitches.
 func (g *gpuState) toSwitch() bool {
 	return slices.ContainsFunc(g.Links.Value, func(l nvml.Link) bool { return l.Up && l.To == "switch" })
@@ -92,11 +94,8 @@ func (e *env) alone(g *gpuState) bool {
 	return len(e.GPUs) == 1 && len(e.Node.Devices.Value.GPUs()) <= 1 && g.linksUp() == 0 && g.Fabric.Value.Cluster == ""
 }
 
-func checkLinks(e *env, g *gpuState) outcome {
-	if g.Links.Err != nil {
-		return without(g.Links.Err)
-	}
-	up, want, source := g.linksUp(), len(g.Links.Value), "the links that the driver lists"
+func checkLinks(e *env, g *gpuState, links []nvml.Link) outcome {
+	up, want, source := g.linksUp(), len(links), "the links that the driver lists"
 	m := e.model(g)
 	switch {
 	case e.alone(g):
@@ -114,7 +113,7 @@ func checkLinks(e *env, g *gpuState) outcome {
 	o := good(fmt.Sprint(up))
 	if up < want {
 		var down []string
-		for _, l := range g.Links.Value {
+		for _, l := range links {
 			if !l.Up {
 				down = append(down, strconv.Itoa(l.Number))
 			}
@@ -161,12 +160,9 @@ func checkLinkSpeed(e *env) []finding {
 	return node(good(fmt.Sprintf("%d MB/s a link", speeds[0])))
 }
 
-func checkLinkPeer(e *env, g *gpuState) outcome {
-	if g.Links.Err != nil {
-		return without(g.Links.Err)
-	}
+func checkLinkPeer(e *env, _ *gpuState, links []nvml.Link) outcome {
 	kinds := map[string]int{}
-	for _, l := range g.Links.Value {
+	for _, l := range links {
 		if l.Up && l.To != "" {
 			kinds[l.To]++
 		}

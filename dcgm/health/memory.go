@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -15,7 +16,8 @@ var memoryChecks = []check{
 		remedy: "nvidia-smi -e 1, then reset the GPU",
 	},
 	{
-		id: "gpu/ecc/pending", title: "No change of ECC waits for a reset", want: "none pending", gpu: checkECCPending,
+		id: "gpu/ecc/pending", title: "No change of ECC waits for a reset", want: "none pending",
+		gpu:    of(func(g *gpuState) sysfs.Fact[nvml.Modes] { return g.ECC }, checkECCPending),
 		remedy: "reset the GPU (nvidia-smi -r -i N)",
 	},
 	{
@@ -87,28 +89,20 @@ var memoryChecks = []check{
 
 // number makes a check of a count that the limit bounds.
 func number(get func(*gpuState) sysfs.Fact[uint64], what string) func(*env, *gpuState) outcome {
-	return func(e *env, g *gpuState) outcome {
-		f := get(g)
-		if f.Err != nil {
-			return without(f.Err)
-		}
-		return e.atMost(float64(f.Value), fmt.Sprintf("%s: %d", what, f.Value))
-	}
+	return of(get, func(e *env, _ *gpuState, n uint64) outcome {
+		return e.atMost(float64(n), fmt.Sprintf("%s: %d", what, n))
+	})
 }
 
 // flag makes a check of something that must not be, with words for how it is then and
 // otherwise.
 func flag(get func(*gpuState) sysfs.Fact[bool], yes, no, reason string) func(*env, *gpuState) outcome {
-	return func(_ *env, g *gpuState) outcome {
-		f := get(g)
-		switch {
-		case f.Err != nil:
-			return without(f.Err)
-		case f.Value:
+	return of(get, func(_ *env, _ *gpuState, is bool) outcome {
+		if is {
 			return bad(yes, "%s", reason)
 		}
 		return good(no)
-	}
+	})
 }
 
 func onOff(on bool) string {
@@ -118,12 +112,8 @@ func onOff(on bool) string {
 	return "off"
 }
 
-func checkECCPending(_ *env, g *gpuState) outcome {
-	m := g.ECC.Value
-	switch {
-	case g.ECC.Err != nil:
-		return without(g.ECC.Err)
-	case m.Now != m.Pending:
+func checkECCPending(_ *env, _ *gpuState, m nvml.Modes) outcome {
+	if m.Now != m.Pending {
 		return bad(onOff(m.Pending)+" after a reset", "ECC is %s now and %s after the next reset", onOff(m.Now), onOff(m.Pending))
 	}
 	return good("none")

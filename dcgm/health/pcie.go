@@ -5,21 +5,22 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // pcieChecks are about the way between GPU, processor and network card.
 var pcieChecks = []check{
 	{
-		id: "gpu/pcie/width", title: "The PCIe link has all its lanes", want: "the most that GPU and slot can have", gpu: checkWidth,
+		id: "gpu/pcie/width", title: "The PCIe link has all its lanes", want: "the most that GPU and slot can have", gpu: of(slot, checkWidth),
 		remedy: "reseat the GPU or its riser; look at the slot's setting in the firmware",
 	},
 	{
-		id: "gpu/pcie/generation", title: "The PCIe link has its full speed", want: "the most that GPU and slot can have", gpu: checkGeneration,
+		id: "gpu/pcie/generation", title: "The PCIe link has its full speed", want: "the most that GPU and slot can have", gpu: of(slot, checkGeneration),
 		remedy: "measure under load (harness bandwidth); reseat the GPU if the link stays slow",
 	},
 	{
-		id: "gpu/pcie/slot", title: "The slot is as fast as the GPU", want: "the GPU's own generation", gpu: checkSlot,
+		id: "gpu/pcie/slot", title: "The slot is as fast as the GPU", want: "the GPU's own generation", gpu: of(slot, checkSlot),
 		remedy: "look at the slot's speed in the firmware's setup; move the GPU to a faster slot",
 	},
 	{
@@ -56,11 +57,10 @@ var pcieChecks = []check{
 	},
 }
 
-func checkWidth(_ *env, g *gpuState) outcome {
-	if g.PCIe.Err != nil {
-		return without(g.PCIe.Err)
-	}
-	p := g.PCIe.Value
+// slot is a GPU's link to its slot.
+func slot(g *gpuState) sysfs.Fact[nvml.PCIe] { return g.PCIe }
+
+func checkWidth(_ *env, _ *gpuState, p nvml.PCIe) outcome {
 	n := float64(p.Width)
 	o := good(fmt.Sprintf("x%d", p.Width))
 	if p.Width < p.MaxWidth {
@@ -74,11 +74,7 @@ func checkWidth(_ *env, g *gpuState) outcome {
 // of computing on some boards.
 const restful = 3
 
-func checkGeneration(_ *env, g *gpuState) outcome {
-	if g.PCIe.Err != nil {
-		return without(g.PCIe.Err)
-	}
-	p := g.PCIe.Value
+func checkGeneration(_ *env, g *gpuState, p nvml.PCIe) outcome {
 	n := float64(p.Generation)
 	o := good(fmt.Sprintf("generation %d", p.Generation))
 	switch {
@@ -92,17 +88,14 @@ func checkGeneration(_ *env, g *gpuState) outcome {
 	return o
 }
 
-func checkSlot(_ *env, g *gpuState) outcome {
-	switch p := g.PCIe.Value; {
-	case g.PCIe.Err != nil:
-		return without(g.PCIe.Err)
+func checkSlot(_ *env, _ *gpuState, p nvml.PCIe) outcome {
+	switch {
 	case p.OwnGeneration == 0:
 		return skipped("the driver does not say what the GPU alone could do")
 	case p.MaxGeneration < p.OwnGeneration:
 		return bad(fmt.Sprintf("generation %d", p.MaxGeneration), "the GPU could have generation %d, its slot has %d", p.OwnGeneration, p.MaxGeneration)
-	default:
-		return good(fmt.Sprintf("generation %d", p.MaxGeneration))
 	}
+	return good(fmt.Sprintf("generation %d", p.MaxGeneration))
 }
 
 func checkAERFatal(e *env) []finding {

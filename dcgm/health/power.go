@@ -35,7 +35,8 @@ var powerChecks = []check{
 		remedy: "look at fans, air flow and the room's temperature before the next load",
 	},
 	{
-		id: "gpu/temperature/margin", title: "The GPU has a margin before it slows down", want: "more than %s", gpu: checkMargin,
+		id: "gpu/temperature/margin", title: "The GPU has a margin before it slows down", want: "more than %s",
+		gpu:    of(func(g *gpuState) sysfs.Fact[int] { return g.Margin }, checkMargin),
 		remedy: "take the load off; look at fans, air flow and heat sink",
 	},
 	{
@@ -43,22 +44,19 @@ var powerChecks = []check{
 		remedy: "compare under one load; look at the air flow of the warmest one",
 	},
 	{
-		id: "gpu/power/cap", title: "Power is not capped below the default", want: "the default limit", gpu: checkCap,
+		id: "gpu/power/cap", title: "Power is not capped below the default", want: "the default limit",
+		gpu:    of(func(g *gpuState) sysfs.Fact[nvml.Power] { return g.Power }, checkCap),
 		remedy: "nvidia-smi -pl with the default limit, unless the cap is meant",
 	},
 }
 
 func slowed(by nvml.Reasons) func(*env, *gpuState) outcome {
-	return func(_ *env, g *gpuState) outcome {
-		switch r := g.Clocks.Value; {
-		case g.Clocks.Err != nil:
-			return without(g.Clocks.Err)
-		case r&by != 0:
+	return of(func(g *gpuState) sysfs.Fact[nvml.Reasons] { return g.Clocks }, func(_ *env, _ *gpuState, r nvml.Reasons) outcome {
+		if r&by != 0 {
 			return bad(r.String(), "clocks are held down: %v", r&by)
-		default:
-			return good(r.String())
 		}
-	}
+		return good(r.String())
+	})
 }
 
 func heldBack(e *env, g *gpuState) outcome {
@@ -99,11 +97,8 @@ func checkNear(e *env, g *gpuState) outcome {
 	return e.moreThan(float64(g.Hottest.Value-g.Heat.Value), fmt.Sprintf("%d °C, of %d °C at most", g.Heat.Value, g.Hottest.Value))
 }
 
-func checkMargin(e *env, g *gpuState) outcome {
-	if g.Margin.Err != nil {
-		return without(g.Margin.Err)
-	}
-	return e.moreThan(float64(g.Margin.Value), fmt.Sprintf("%d °C to where it slows down", g.Margin.Value))
+func checkMargin(e *env, _ *gpuState, celsius int) outcome {
+	return e.moreThan(float64(celsius), fmt.Sprintf("%d °C to where it slows down", celsius))
 }
 
 // moreThan judges a number that the rule's limit bounds from below.
@@ -132,11 +127,7 @@ func checkSpread(e *env) []finding {
 	return node(e.atMost(float64(high-low), fmt.Sprintf("from %d °C to %d °C", low, high)))
 }
 
-func checkCap(_ *env, g *gpuState) outcome {
-	if g.Power.Err != nil {
-		return without(g.Power.Err)
-	}
-	p := g.Power.Value
+func checkCap(_ *env, _ *gpuState, p nvml.Power) outcome {
 	o := good(amount(p.Limit, "W"))
 	if p.Limit < p.Default {
 		o = bad(o.value, "capped at %s; the default is %s", amount(p.Limit, "W"), amount(p.Default, "W"))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -20,7 +21,8 @@ var useChecks = []check{
 			"without a job the driver lets go of the GPU, and starts it anew for the next one"),
 	},
 	{
-		id: "gpu/mig", title: "The GPU is not divided", want: "off, and no change pending", gpu: checkMIG,
+		id: "gpu/mig", title: "The GPU is not divided", want: "off, and no change pending",
+		gpu:    of(func(g *gpuState) sysfs.Fact[nvml.Modes] { return g.MIG }, checkMIG),
 		remedy: "nvidia-smi -mig 0, then reset the GPU, unless it is meant to be divided",
 	},
 	{
@@ -28,30 +30,24 @@ var useChecks = []check{
 		remedy: "nvidia-smi -c 0, unless the mode is meant",
 	},
 	{
-		id: "gpu/processes", title: "Nothing is left on the GPU", want: "at most %s", gpu: checkProcesses,
+		id: "gpu/processes", title: "Nothing is left on the GPU", want: "at most %s",
+		gpu:    of(func(g *gpuState) sysfs.Fact[[]int] { return g.Processes }, checkProcesses),
 		remedy: "end the processes that a job left behind, or wait for the job",
 	},
 }
 
 // mustBe makes a check of a word; format says what another one means.
 func mustBe(get func(*gpuState) sysfs.Fact[string], want, format string) func(*env, *gpuState) outcome {
-	return func(_ *env, g *gpuState) outcome {
-		f := get(g)
-		switch {
-		case f.Err != nil:
-			return without(f.Err)
-		case f.Value != want:
-			return bad(f.Value, format, f.Value)
+	return of(get, func(_ *env, _ *gpuState, is string) outcome {
+		if is != want {
+			return bad(is, format, is)
 		}
 		return good(want)
-	}
+	})
 }
 
-func checkMIG(_ *env, g *gpuState) outcome {
-	m := g.MIG.Value
+func checkMIG(_ *env, _ *gpuState, m nvml.Modes) outcome {
 	switch {
-	case g.MIG.Err != nil:
-		return without(g.MIG.Err)
 	case m.Now:
 		return bad("on", "the GPU is divided into instances (MIG)")
 	case m.Pending:
@@ -60,12 +56,9 @@ func checkMIG(_ *env, g *gpuState) outcome {
 	return good("off")
 }
 
-func checkProcesses(e *env, g *gpuState) outcome {
-	if g.Processes.Err != nil {
-		return without(g.Processes.Err)
-	}
+func checkProcesses(e *env, _ *gpuState, pids []int) outcome {
 	var who []string
-	for _, pid := range g.Processes.Value {
+	for _, pid := range pids {
 		who = append(who, e.processName(pid))
 	}
 	return e.atMost(float64(len(who)), "in use by "+list(who))
