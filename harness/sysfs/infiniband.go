@@ -98,7 +98,7 @@ func (f FS) rdmaPort(dir string, number int) (RDMAPort, []error) {
 	p := RDMAPort{
 		Number: number, State: parsed(a, "state", ParseState), PhysState: parsed(a, "phys_state", ParseState),
 		LinkLayer: a.text("link_layer"), Rate: parsed(a, "rate", ParseRate),
-		LID: a.number("lid", 32, 0), SMLID: a.number("sm_lid", 32, 0),
+		LID: a.number("lid", 32), SMLID: a.number("sm_lid", 32),
 	}
 	return p, a.problems
 }

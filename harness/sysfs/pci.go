@@ -174,11 +174,11 @@ func (f FS) pciDevice(id BusID, name string) PCIDevice {
 	a := &attrs{fs: f, dir: pciDir + "/" + name}
 	d := PCIDevice{
 		BusID:     id,
-		Class:     uint32(a.number("class", 24, 0)),
-		Vendor:    uint16(a.number("vendor", 16, 0)),
-		Device:    uint16(a.number("device", 16, 0)),
-		SubVendor: uint16(a.number("subsystem_vendor", 16, 0)),
-		SubDevice: uint16(a.number("subsystem_device", 16, 0)),
+		Class:     uint32(a.number("class", 24)),
+		Vendor:    uint16(a.number("vendor", 16)),
+		Device:    uint16(a.number("device", 16)),
+		SubVendor: uint16(a.number("subsystem_vendor", 16)),
+		SubDevice: uint16(a.number("subsystem_device", 16)),
 		Link:      PCILink{parsed(a, "current_link_speed", ParseLinkSpeed), parsed(a, "current_link_width", ParseLinkWidth)},
 		MaxLink:   PCILink{parsed(a, "max_link_speed", ParseLinkSpeed), parsed(a, "max_link_width", ParseLinkWidth)},
 		NUMANode:  a.integer("numa_node", -1),

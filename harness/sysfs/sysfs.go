@@ -126,16 +126,16 @@ func (a *attrs) text(name string) string {
 	return s
 }
 
-// number is a decimal or 0x number of at most bits bits, or without.
-func (a *attrs) number(name string, bits int, without uint64) uint64 {
+// number is a decimal or 0x number of at most bits bits, 0 when it is absent.
+func (a *attrs) number(name string, bits int) uint64 {
 	s, ok := a.get(name)
 	if !ok {
-		return without
+		return 0
 	}
 	v, err := strconv.ParseUint(s, 0, bits)
 	if err != nil {
 		a.note(name, err)
-		return without
+		return 0
 	}
 	return v
 }

@@ -50,23 +50,23 @@ func (r *runner) whetherDown(d downPort) (v judge.Verdict, why string) {
 // links holds each port's link against what it should be, and against itself
 // before.
 func (r *Report) links() (out []Finding) {
-	add := func(i int, v judge.Verdict, format string, a ...any) {
-		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: v, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
+	add := func(i int, format string, a ...any) {
+		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: judge.Fail, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
 	}
 	for i := range r.Ports {
 		p := &r.Ports[i]
 		usual, of := r.usual(i)
 		switch {
 		case p.Expected > 0 && p.Before.Gbit < p.Expected && p.Hardware:
-			add(i, judge.Fail, "the link is at %v; %g Gb/s are expected", p.Before, p.Expected)
+			add(i, "the link is at %v; %g Gb/s are expected", p.Before, p.Expected)
 		case usual.Gbit > p.Before.Gbit:
-			add(i, judge.Fail, "the link is at %v; %d like it are at %v", p.Before, of, usual)
+			add(i, "the link is at %v; %d like it are at %v", p.Before, of, usual)
 		}
 		switch {
 		case p.After.State != p.Before.State:
-			add(i, judge.Fail, "the link was %s before and is %s now", p.Before.State, states(p.After))
+			add(i, "the link was %s before and is %s now", p.Before.State, states(p.After))
 		case p.After != p.Before:
-			add(i, judge.Fail, "the link was at %v before and is at %v now", p.Before, p.After)
+			add(i, "the link was at %v before and is at %v now", p.Before, p.After)
 		}
 	}
 	return out

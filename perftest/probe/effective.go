@@ -209,13 +209,13 @@ func (c *Config) Peak() bool {
 	return c.Measure == Bandwidth && !c.NoPeak && n > 0 && n <= peakUpTo
 }
 
-// Window divides the duration: before, within and behind what is sampled.
-func (c *Config) Window() (before, sampled, behind time.Duration) {
+// Window divides the duration: before what is sampled, as long as behind it, and within.
+func (c *Config) Window() (before, sampled time.Duration) {
 	m := c.Margin
 	if m < 0 {
 		m = (c.Duration / 4).Truncate(time.Second)
 	}
-	return m, c.Duration - 2*m, m
+	return m, c.Duration - 2*m
 }
 
 // Period is after how long an endless test reports.

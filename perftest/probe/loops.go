@@ -75,13 +75,28 @@ func (r *runner) bounds(late bool) C.struct_bounds {
 	if r.c.Duration == 0 {
 		return C.struct_bounds{}
 	}
-	before, sampled, _ := r.c.Window()
+	before, sampled := r.c.Window()
 	var now C.uint64_t
 	if !late {
 		now = C.cycles_now()
 	}
 	at := func(d time.Duration) C.uint64_t { return now + C.uint64_t(r.clock.of(d)) }
 	return C.struct_bounds{sample: at(before), cool: at(before + sampled), end: at(r.c.Duration)}
+}
+
+// notify asks for events of the completion queues, with -e, and says whether it has.
+func (r *runner) notify() (C.int, error) {
+	if !r.c.Events {
+		return 0, nil
+	}
+	for _, q := range []*verbs.CQ{r.e.cq, r.e.recvCQ} {
+		if q != nil {
+			if err := q.Notify(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return 1, nil
 }
 
 // transfer is what one run of the bandwidth loop found. Times are in ns.
@@ -144,15 +159,8 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	if c.Operation == Write || c.Operation == Read {
 		b.remote = 1
 	}
-	if c.Events {
-		b.events = 1
-		for _, q := range []*verbs.CQ{e.cq, e.recvCQ} {
-			if q != nil {
-				if err := q.Notify(); err != nil {
-					return transfer{}, err
-				}
-			}
-		}
+	if b.events, err = r.notify(); err != nil {
+		return transfer{}, err
 	}
 	total := each * uint64(c.QPs)
 	if c.Sends() && c.Peak() {
@@ -196,7 +204,7 @@ func (r *runner) bandwidth(ctx context.Context, size uint64) (transfer, error) {
 	}
 	t := transfer{sent: uint64(b.sent), received: uint64(b.got), elapsed: r.clock.ns(uint64(b.end - b.first))}
 	if c.Duration > 0 {
-		_, sampled, _ := c.Window()
+		_, sampled := c.Window()
 		t.elapsed = float64(sampled)
 	}
 	if b.posts != nil {
@@ -299,15 +307,8 @@ func (r *runner) latency(ctx context.Context, size uint64) (latencies, error) {
 		defer free(p)
 		l.posts = unsafe.SliceData(p)
 	}
-	if c.Events {
-		l.events = 1
-		for _, q := range []*verbs.CQ{e.cq, e.recvCQ} {
-			if q != nil {
-				if err := q.Notify(); err != nil {
-					return out, err
-				}
-			}
-		}
+	if l.events, err = r.notify(); err != nil {
+		return out, err
 	}
 	l.gap, l.patience = C.uint64_t(r.clock.of(c.LatencyGap)), C.uint64_t(r.clock.of(r.patience()))
 	l.bounds = r.bounds(false)

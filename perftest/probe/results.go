@@ -68,7 +68,7 @@ func (r *runner) swapReport(ctx context.Context, own BandwidthResult) (Bandwidth
 func (r *runner) latencyResult(size uint64, l latencies) LatencyResult {
 	trips := r.c.RoundTrips()
 	if l.posts == nil {
-		_, sampled, _ := r.c.Window()
+		_, sampled := r.c.Window()
 		if l.elapsed > 0 { // from the first to the last that counts
 			sampled = time.Duration(l.elapsed)
 		}

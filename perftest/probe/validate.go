@@ -122,7 +122,7 @@ func (c *Config) kinds() []rule {
 // lengths: how long a test goes on.
 func (c *Config) lengths() []rule {
 	timed := c.Duration > 0
-	before, sampled, _ := c.Window()
+	before, sampled := c.Window()
 	return []rule{
 		{c.Endless && c.All, "--run_infinitely", "one size never ends: leave -a out"},
 		{c.Endless && c.Events, "--run_infinitely", "this does not go with events: leave -e out"},
