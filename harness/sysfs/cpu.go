@@ -60,14 +60,14 @@ func (f FS) CPUs() (CPUs, error) {
 	}
 	slices.SortFunc(c.Cores, func(a, b Core) int { return a.ID - b.ID })
 	proc := &attrs{fs: f, dir: "/proc"}
-	c.Model = ParseCPUInfo(proc.text("cpuinfo"))
+	c.Model = parseCPUInfo(proc.text("cpuinfo"))
 	c.Problems = append(top.problems, proc.problems...)
 	return c, nil
 }
 
-// ParseCPUInfo reads the first processor's part of /proc/cpuinfo. What it does
+// parseCPUInfo reads the first processor's part of /proc/cpuinfo. What it does
 // not find stays zero.
-func ParseCPUInfo(text string) CPUModel {
+func parseCPUInfo(text string) CPUModel {
 	var m CPUModel
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(line, ":")

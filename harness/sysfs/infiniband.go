@@ -96,8 +96,8 @@ func (f FS) rdmaDevice(name string) RDMADevice {
 func (f FS) rdmaPort(dir string, number int) (RDMAPort, []error) {
 	a := &attrs{fs: f, dir: dir}
 	p := RDMAPort{
-		Number: number, State: parsed(a, "state", ParseState), PhysState: parsed(a, "phys_state", ParseState),
-		LinkLayer: a.text("link_layer"), Rate: parsed(a, "rate", ParseRate),
+		Number: number, State: parsed(a, "state", parseState), PhysState: parsed(a, "phys_state", parseState),
+		LinkLayer: a.text("link_layer"), Rate: parsed(a, "rate", parseRate),
 		LID: a.number("lid", 32), SMLID: a.number("sm_lid", 32),
 	}
 	return p, a.problems
@@ -154,8 +154,8 @@ func (f FS) GIDs(device string, port int) ([]GID, error) {
 	return out, errors.Join(a.problems...)
 }
 
-// ParseState parses state and phys_state: "4: ACTIVE".
-func ParseState(s string) (string, error) {
+// parseState parses state and phys_state: "4: ACTIVE".
+func parseState(s string) (string, error) {
 	number, name, ok := strings.Cut(s, ":")
 	name = strings.TrimSpace(name)
 	if _, err := strconv.ParseUint(number, 10, 8); err != nil || !ok || name == "" {
@@ -164,9 +164,9 @@ func ParseState(s string) (string, error) {
 	return name, nil
 }
 
-// ParseRate parses a port's rate: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X
+// parseRate parses a port's rate: "400 Gb/sec (4X NDR)", "2.5 Gb/sec (1X
 // SDR)", "100 Gb/sec".
-func ParseRate(s string) (RDMARate, error) {
+func parseRate(s string) (RDMARate, error) {
 	bad := func() (RDMARate, error) {
 		return RDMARate{}, fmt.Errorf("%.40q is no rate such as 400 Gb/sec (4X NDR)", s)
 	}

@@ -36,7 +36,7 @@ func (f FS) NUMANodes() ([]NUMANode, error) {
 		out = append(out, NUMANode{
 			ID:        id,
 			CPUs:      parsed(a, "cpulist", ParseCPUList),
-			Distances: parsed(a, "distance", ParseDistances),
+			Distances: parsed(a, "distance", parseDistances),
 			Problems:  a.problems,
 		})
 	}
@@ -51,8 +51,8 @@ func numbered(name, prefix string) (int, bool) {
 	return int(n), ok && err == nil
 }
 
-// ParseDistances parses a distance file: numbers with blanks between.
-func ParseDistances(s string) ([]int, error) {
+// parseDistances parses a distance file: numbers with blanks between.
+func parseDistances(s string) ([]int, error) {
 	var out []int
 	for field := range strings.FieldsSeq(s) {
 		v, err := strconv.ParseUint(field, 10, 16)

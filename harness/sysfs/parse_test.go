@@ -75,13 +75,13 @@ func TestParsePCIPath(t *testing.T) {
 		{"/sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/47505500-0001/pci0001:00/0001:00:00.0", "pci0001:00", "0001:00:00.0"},
 		{"/sys/devices/virtual/net/lo", "", ""}, {"", "", ""}, {"/0000:00:03.0", "", ""},
 	} {
-		bridge, functions := ParsePCIPath(tt.in)
+		bridge, functions := parsePCIPath(tt.in)
 		var got []string
 		for _, f := range functions {
 			got = append(got, f.String())
 		}
 		if bridge != tt.bridge || strings.Join(got, " ") != tt.functions {
-			t.Errorf("ParsePCIPath(%q) = %s, %v; want %s, %s", tt.in, bridge, got, tt.bridge, tt.functions)
+			t.Errorf("parsePCIPath(%q) = %s, %v; want %s, %s", tt.in, bridge, got, tt.bridge, tt.functions)
 		}
 	}
 }
@@ -98,11 +98,11 @@ func TestParseLink(t *testing.T) {
 		}
 	}
 	for in, want := range map[string]int{"16": 16, "255": 0, "0": 0, "63": 0} {
-		if got, err := ParseLinkWidth(in); got != want || err != nil {
+		if got, err := parseLinkWidth(in); got != want || err != nil {
 			t.Errorf("ParseLinkWidth(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
-	if _, err := ParseLinkWidth("x16"); err == nil {
+	if _, err := parseLinkWidth("x16"); err == nil {
 		t.Error("ParseLinkWidth takes x16")
 	}
 }
@@ -111,20 +111,20 @@ func TestParseRDMA(t *testing.T) {
 	for in, want := range map[string]RDMARate{
 		"400 Gb/sec (4X NDR)": {400, 4, "NDR"}, "2.5 Gb/sec (1X SDR)": {2.5, 1, "SDR"}, "100 Gb/sec": {100, 0, ""}, "800 Gb/sec (8X NDR)": {800, 8, "NDR"}, "10 Gb/sec (4X)": {10, 4, ""},
 	} {
-		if got, err := ParseRate(in); got != want || err != nil {
+		if got, err := parseRate(in); got != want || err != nil {
 			t.Errorf("ParseRate(%q) = %+v, %v; want %+v", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"", "400", "400 GB/sec", "x Gb/sec", "400 Gb/sec (NDR)", "-1 Gb/sec"} {
-		if got, err := ParseRate(in); err == nil {
+		if got, err := parseRate(in); err == nil {
 			t.Errorf("ParseRate(%q) = %+v; want an error", in, got)
 		}
 	}
-	if got, err := ParseState("4: ACTIVE"); got != "ACTIVE" || err != nil {
+	if got, err := parseState("4: ACTIVE"); got != "ACTIVE" || err != nil {
 		t.Errorf("ParseState = %q, %v", got, err)
 	}
 	for _, in := range []string{"ACTIVE", "4:", "x: ACTIVE", ""} {
-		if got, err := ParseState(in); err == nil {
+		if got, err := parseState(in); err == nil {
 			t.Errorf("ParseState(%q) = %q; want an error", in, got)
 		}
 	}
@@ -132,10 +132,10 @@ func TestParseRDMA(t *testing.T) {
 
 func TestParseCPUInfo(t *testing.T) {
 	arm := "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n\nprocessor\t: 1\nCPU implementer\t: 0x43\n"
-	if got, want := ParseCPUInfo(arm), (CPUModel{Vendor: "0x41", Family: 8, Model: 0xd4f}); got != want {
+	if got, want := parseCPUInfo(arm), (CPUModel{Vendor: "0x41", Family: 8, Model: 0xd4f}); got != want {
 		t.Errorf("ParseCPUInfo of Neoverse V2 = %+v; want %+v", got, want)
 	}
-	if got := ParseCPUInfo("nothing\n\n"); got != (CPUModel{}) {
+	if got := parseCPUInfo("nothing\n\n"); got != (CPUModel{}) {
 		t.Errorf("ParseCPUInfo of nothing = %+v", got)
 	}
 }
@@ -175,21 +175,21 @@ func FuzzParse(f *testing.F) {
 		if v, err := ParseLinkSpeed(in); err == nil && (v < 0 || v > 1024 || v != v) {
 			t.Errorf("ParseLinkSpeed(%q) = %v", in, v)
 		}
-		if w, err := ParseLinkWidth(in); err == nil && (w < 0 || w > 32) {
+		if w, err := parseLinkWidth(in); err == nil && (w < 0 || w > 32) {
 			t.Errorf("ParseLinkWidth(%q) = %v", in, w)
 		}
-		if r, err := ParseRate(in); err == nil && (r.Gbit < 0 || r.Gbit != r.Gbit || r.Lanes < 0) {
+		if r, err := parseRate(in); err == nil && (r.Gbit < 0 || r.Gbit != r.Gbit || r.Lanes < 0) {
 			t.Errorf("ParseRate(%q) = %+v", in, r)
 		}
-		if s, err := ParseState(in); err == nil && s == "" {
+		if s, err := parseState(in); err == nil && s == "" {
 			t.Errorf("ParseState(%q) is empty", in)
 		}
-		if d, err := ParseDistances(in); err == nil && len(d) > len(in) {
+		if d, err := parseDistances(in); err == nil && len(d) > len(in) {
 			t.Errorf("ParseDistances(%q) = %v", in, d)
 		}
-		if bridge, functions := ParsePCIPath(in); bridge == "" && functions != nil {
-			t.Errorf("ParsePCIPath(%q) = %v without a bridge", in, functions)
+		if bridge, functions := parsePCIPath(in); bridge == "" && functions != nil {
+			t.Errorf("parsePCIPath(%q) = %v without a bridge", in, functions)
 		}
-		ParseCPUInfo(in)
+		parseCPUInfo(in)
 	})
 }

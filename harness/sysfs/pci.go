@@ -95,9 +95,9 @@ func ParseLinkSpeed(s string) (float64, error) {
 	return v, nil
 }
 
-// ParseLinkWidth parses current_link_width and max_link_width. 0 and 255 mean
+// parseLinkWidth parses current_link_width and max_link_width. 0 and 255 mean
 // that it is not known.
-func ParseLinkWidth(s string) (int, error) {
+func parseLinkWidth(s string) (int, error) {
 	v, err := strconv.ParseUint(s, 10, 8)
 	if err != nil {
 		return 0, fmt.Errorf("%.40q is no link width such as 16", s)
@@ -179,8 +179,8 @@ func (f FS) pciDevice(id BusID, name string) PCIDevice {
 		Device:    uint16(a.number("device", 16)),
 		SubVendor: uint16(a.number("subsystem_vendor", 16)),
 		SubDevice: uint16(a.number("subsystem_device", 16)),
-		Link:      PCILink{parsed(a, "current_link_speed", ParseLinkSpeed), parsed(a, "current_link_width", ParseLinkWidth)},
-		MaxLink:   PCILink{parsed(a, "max_link_speed", ParseLinkSpeed), parsed(a, "max_link_width", ParseLinkWidth)},
+		Link:      PCILink{parsed(a, "current_link_speed", ParseLinkSpeed), parsed(a, "current_link_width", parseLinkWidth)},
+		MaxLink:   PCILink{parsed(a, "max_link_speed", ParseLinkSpeed), parsed(a, "max_link_width", parseLinkWidth)},
 		NUMANode:  a.integer("numa_node", -1),
 		Local:     parsed(a, "local_cpulist", ParseCPUList),
 	}
@@ -191,7 +191,7 @@ func (f FS) pciDevice(id BusID, name string) PCIDevice {
 	if err != nil {
 		a.note("", err)
 	}
-	d.HostBridge, d.Bridges = ParsePCIPath(real)
+	d.HostBridge, d.Bridges = parsePCIPath(real)
 	if n := len(d.Bridges); n > 0 && d.Bridges[n-1] == id {
 		d.Bridges = d.Bridges[:n-1]
 	}
@@ -199,10 +199,10 @@ func (f FS) pciDevice(id BusID, name string) PCIDevice {
 	return d
 }
 
-// ParsePCIPath finds the host bridge and the functions below it in a path of
+// parsePCIPath finds the host bridge and the functions below it in a path of
 // /sys/devices; what comes after the last function (virtio2/net/eth0) is
 // passed over. Of nested trees, as behind Intel's VMD, the innermost counts.
-func ParsePCIPath(name string) (hostBridge string, functions []BusID) {
+func parsePCIPath(name string) (hostBridge string, functions []BusID) {
 	for elem := range strings.SplitSeq(name, "/") {
 		if rest, ok := strings.CutPrefix(elem, "pci"); ok {
 			if _, err := ParseBusID(rest + ":00.0"); err == nil && strings.Count(rest, ":") == 1 {
@@ -224,7 +224,7 @@ func (f FS) owner(dir string) (id BusID, ok bool) {
 	if err != nil {
 		return id, false
 	}
-	_, functions := ParsePCIPath(real)
+	_, functions := parsePCIPath(real)
 	if len(functions) == 0 {
 		return id, false
 	}

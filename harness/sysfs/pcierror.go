@@ -54,14 +54,14 @@ type ACS uint16
 // The bits of it that send peer-to-peer traffic up to the root complex.
 const (
 	ACSRequestRedirect    ACS = 1 << 2
-	ACSCompletionRedirect ACS = 1 << 3
-	ACSEgressControl      ACS = 1 << 5
+	acsCompletionRedirect ACS = 1 << 3
+	acsEgressControl      ACS = 1 << 5
 )
 
 // Redirects reports whether peers below the bridge do not reach one another
 // the short way.
 func (a ACS) Redirects() bool {
-	return a&(ACSRequestRedirect|ACSCompletionRedirect|ACSEgressControl) != 0
+	return a&(ACSRequestRedirect|acsCompletionRedirect|acsEgressControl) != 0
 }
 
 // ErrNoACS says that a function does not have the capability.
