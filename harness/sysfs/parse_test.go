@@ -99,11 +99,11 @@ func TestParseLink(t *testing.T) {
 	}
 	for in, want := range map[string]int{"16": 16, "255": 0, "0": 0, "63": 0} {
 		if got, err := parseLinkWidth(in); got != want || err != nil {
-			t.Errorf("ParseLinkWidth(%q) = %v, %v; want %v", in, got, err, want)
+			t.Errorf("parseLinkWidth(%q) = %v, %v; want %v", in, got, err, want)
 		}
 	}
 	if _, err := parseLinkWidth("x16"); err == nil {
-		t.Error("ParseLinkWidth takes x16")
+		t.Error("parseLinkWidth takes x16")
 	}
 }
 
@@ -112,20 +112,20 @@ func TestParseRDMA(t *testing.T) {
 		"400 Gb/sec (4X NDR)": {400, 4, "NDR"}, "2.5 Gb/sec (1X SDR)": {2.5, 1, "SDR"}, "100 Gb/sec": {100, 0, ""}, "800 Gb/sec (8X NDR)": {800, 8, "NDR"}, "10 Gb/sec (4X)": {10, 4, ""},
 	} {
 		if got, err := parseRate(in); got != want || err != nil {
-			t.Errorf("ParseRate(%q) = %+v, %v; want %+v", in, got, err, want)
+			t.Errorf("parseRate(%q) = %+v, %v; want %+v", in, got, err, want)
 		}
 	}
 	for _, in := range []string{"", "400", "400 GB/sec", "x Gb/sec", "400 Gb/sec (NDR)", "-1 Gb/sec"} {
 		if got, err := parseRate(in); err == nil {
-			t.Errorf("ParseRate(%q) = %+v; want an error", in, got)
+			t.Errorf("parseRate(%q) = %+v; want an error", in, got)
 		}
 	}
 	if got, err := parseState("4: ACTIVE"); got != "ACTIVE" || err != nil {
-		t.Errorf("ParseState = %q, %v", got, err)
+		t.Errorf("parseState = %q, %v", got, err)
 	}
 	for _, in := range []string{"ACTIVE", "4:", "x: ACTIVE", ""} {
 		if got, err := parseState(in); err == nil {
-			t.Errorf("ParseState(%q) = %q; want an error", in, got)
+			t.Errorf("parseState(%q) = %q; want an error", in, got)
 		}
 	}
 }
@@ -133,10 +133,10 @@ func TestParseRDMA(t *testing.T) {
 func TestParseCPUInfo(t *testing.T) {
 	arm := "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd4f\n\nprocessor\t: 1\nCPU implementer\t: 0x43\n"
 	if got, want := parseCPUInfo(arm), (CPUModel{Vendor: "0x41", Family: 8, Model: 0xd4f}); got != want {
-		t.Errorf("ParseCPUInfo of Neoverse V2 = %+v; want %+v", got, want)
+		t.Errorf("parseCPUInfo of Neoverse V2 = %+v; want %+v", got, want)
 	}
 	if got := parseCPUInfo("nothing\n\n"); got != (CPUModel{}) {
-		t.Errorf("ParseCPUInfo of nothing = %+v", got)
+		t.Errorf("parseCPUInfo of nothing = %+v", got)
 	}
 }
 
@@ -176,16 +176,16 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("ParseLinkSpeed(%q) = %v", in, v)
 		}
 		if w, err := parseLinkWidth(in); err == nil && (w < 0 || w > 32) {
-			t.Errorf("ParseLinkWidth(%q) = %v", in, w)
+			t.Errorf("parseLinkWidth(%q) = %v", in, w)
 		}
 		if r, err := parseRate(in); err == nil && (r.Gbit < 0 || r.Gbit != r.Gbit || r.Lanes < 0) {
-			t.Errorf("ParseRate(%q) = %+v", in, r)
+			t.Errorf("parseRate(%q) = %+v", in, r)
 		}
 		if s, err := parseState(in); err == nil && s == "" {
-			t.Errorf("ParseState(%q) is empty", in)
+			t.Errorf("parseState(%q) is empty", in)
 		}
 		if d, err := parseDistances(in); err == nil && len(d) > len(in) {
-			t.Errorf("ParseDistances(%q) = %v", in, d)
+			t.Errorf("parseDistances(%q) = %v", in, d)
 		}
 		if bridge, functions := parsePCIPath(in); bridge == "" && functions != nil {
 			t.Errorf("parsePCIPath(%q) = %v without a bridge", in, functions)
