@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -73,13 +74,7 @@ func (s *System) number(gpu int) int {
 }
 
 func (r *MatrixRow) affinity(g GPU) {
-	or := func(s string) string {
-		if s == "" {
-			return "N/A"
-		}
-		return s
-	}
-	r.CPUAffinity, r.NUMAAffinity, r.GPUNUMAID = or(g.CPUAffinity.String()), or(g.NUMAAffinity.String()), "N/A"
+	r.CPUAffinity, r.NUMAAffinity, r.GPUNUMAID = cmp.Or(g.CPUAffinity.String(), "N/A"), cmp.Or(g.NUMAAffinity.String(), "N/A"), "N/A"
 	if g.MemoryNode != nil {
 		r.GPUNUMAID = strconv.Itoa(*g.MemoryNode)
 	}

@@ -94,15 +94,11 @@ func (s *System) PCIPath(i, j int) Path {
 func relate(a, b *PCI) Path {
 	common := commonSwitches(a, b)
 	switch {
-	case sameSlot(a, b):
-		return Path{Label: "PIX", Class: PIX}
-	case common > 0 && len(a.Switches)+len(b.Switches)-2*common == 0:
+	case sameSlot(a, b), common > 0 && common == len(a.Switches) && common == len(b.Switches):
 		return Path{Label: "PIX", Class: PIX}
 	case common > 0:
 		return Path{Label: "PXB", Class: PXB}
-	case a.HostBridge == b.HostBridge && (a.HostBridge != "" || a.NUMA == b.NUMA):
-		return Path{Label: "PHB", Class: PHB}
-	case a.NUMA == b.NUMA && (a.HostBridge == "" || b.HostBridge == ""):
+	case a.HostBridge == b.HostBridge && a.HostBridge != "", a.NUMA == b.NUMA && (a.HostBridge == "" || b.HostBridge == ""):
 		return Path{Label: "PHB", Class: PHB}
 	case a.NUMA == b.NUMA:
 		return Path{Label: "NODE", Class: PHB}
@@ -151,18 +147,6 @@ func (s *System) pciGBps(a, b *PCI, label string) float64 {
 	return least
 }
 
-// nvlinks is how many NVLinks bond two GPUs: direct ones, and through
-// NVSwitches the number of the GPU that has fewer.
-func nvlinks(a, b *GPU) int {
-	ab, switchA := a.linksTo(b.BusID)
-	ba, switchB := b.linksTo(a.BusID)
-	direct := min(ab, ba)
-	if direct == 0 { // a file may list a link on one side only
-		direct = max(ab, ba)
-	}
-	return direct + min(switchA, switchB)
-}
-
 // linksTo counts a GPU's links to another one, and those to switches.
 func (g *GPU) linksTo(target sysfs.BusID) (direct, switches int) {
 	for _, l := range g.NVLinks {
@@ -176,12 +160,19 @@ func (g *GPU) linksTo(target sysfs.BusID) (direct, switches int) {
 	return direct, switches
 }
 
-// bond is how many NVLinks there are between two GPUs without a relay, and what
+// bond is how many NVLinks there are between two GPUs without a relay, direct
+// ones, and through NVSwitches as many as the GPU has that has fewer; and what
 // they carry together.
 func (s *System) bond(i, j int) (links int, gbps float64) {
 	a, b := &s.GPUs[i], &s.GPUs[j]
-	n := nvlinks(a, b)
-	return n, min(NVLinkGBps(a.SM), NVLinkGBps(b.SM)) * float64(n)
+	ab, switchA := a.linksTo(b.BusID)
+	ba, switchB := b.linksTo(a.BusID)
+	direct := min(ab, ba)
+	if direct == 0 { // a file may list a link on one side only
+		direct = max(ab, ba)
+	}
+	links = direct + min(switchA, switchB)
+	return links, min(NVLinkGBps(a.SM), NVLinkGBps(b.SM)) * float64(links)
 }
 
 // nvlinkPath is the way over NVLinks, without a relay.

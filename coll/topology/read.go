@@ -107,24 +107,25 @@ func (r *reader) pci() {
 // place tells where a function sits, and sees to the records of the switches
 // above it.
 func (r *reader) place(d sysfs.PCIDevice) PCI {
-	p := PCI{
-		BusID: d.BusID, NUMA: r.node(d), HostBridge: d.HostBridge, BehindPort: len(d.Bridges) > 0,
-		Class: d.Class, Vendor: d.Vendor, Device: d.Device, SubVendor: d.SubVendor, SubDevice: d.SubDevice,
-		Link: r.link(d),
-	}
+	p := r.function(d)
+	p.NUMA, p.HostBridge, p.BehindPort = r.node(d), d.HostBridge, len(d.Bridges) > 0
 	for _, id := range switchesAbove(d.Bridges) {
-		w := r.devices[id]
-		w.BusID = id // it may be missing from the list
 		if _, ok := r.sys.swtch(id); !ok {
-			r.sys.Switches = append(r.sys.Switches, PCI{
-				BusID: id, NUMA: p.NUMA, HostBridge: d.HostBridge, Switches: slices.Clone(p.Switches), BehindPort: true,
-				Class: w.Class, Vendor: w.Vendor, Device: w.Device, SubVendor: w.SubVendor, SubDevice: w.SubDevice,
-				Link: r.link(w),
-			})
+			w := r.function(r.devices[id])
+			w.BusID = id // it may be missing from the list
+			w.NUMA, w.HostBridge, w.Switches, w.BehindPort = p.NUMA, d.HostBridge, slices.Clone(p.Switches), true
+			r.sys.Switches = append(r.sys.Switches, w)
 		}
 		p.Switches = append(p.Switches, id)
 	}
 	return p
+}
+
+// function is what a PCI function says of itself.
+func (r *reader) function(d sysfs.PCIDevice) PCI {
+	return PCI{
+		BusID: d.BusID, Class: d.Class, Vendor: d.Vendor, Device: d.Device, SubVendor: d.SubVendor, SubDevice: d.SubDevice, Link: r.link(d),
+	}
 }
 
 // switchesAbove picks the switches out of the bridges above a device. A switch

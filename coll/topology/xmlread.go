@@ -175,7 +175,7 @@ func (x *xmlReader) pci(e *element, place PCI) {
 	case isGPU(p.Class): // a hand-written file says where devices sit, not what they are
 		x.sys.GPUs = append(x.sys.GPUs, GPU{PCI: p, Index: -1, Rank: -1})
 	case p.Class>>16 == 2:
-		x.addNIC(NIC{PCI: p, OnPCI: true, RDMA: p.Class>>8 == sysfs.ClassInfiniBand}, 1<<30)
+		x.nics = append(x.nics, devNIC{NIC{PCI: p, OnPCI: true, RDMA: p.Class>>8 == sysfs.ClassInfiniBand}, 1 << 30})
 	}
 }
 
@@ -270,12 +270,8 @@ func (x *xmlReader) nic(e *element, p PCI, onPCI bool) {
 		}
 		// NCCL's sockets have port 0 and GUID 0, its RDMA devices have neither.
 		n.RDMA = n.Port > 0 || n.GUID != ""
-		x.addNIC(n, int(x.number(net, "dev", 1<<20, -1, 4095)))
+		x.nics = append(x.nics, devNIC{n, int(x.number(net, "dev", 1<<20, -1, 4095))})
 	}
-}
-
-func (x *xmlReader) addNIC(n NIC, dev int) {
-	x.nics = append(x.nics, devNIC{n, dev})
 }
 
 // finish puts things in order and fills in what follows from the rest.
@@ -293,17 +289,13 @@ func (x *xmlReader) finish() {
 			g.NUMAAffinity = sysfs.NewCPUSet(g.NUMA)
 		}
 		for k := range g.NVLinks {
-			if l := &g.NVLinks[k]; l.To == "" {
-				l.To = s.endOf(l.Target)
+			switch l := &g.NVLinks[k]; {
+			case l.To != "":
+			case s.GPUAt(l.Target) >= 0:
+				l.To = ToGPU
+			default:
+				l.To = ToSwitch
 			}
 		}
 	}
-}
-
-// endOf says what a link without a class leads to.
-func (s *System) endOf(id sysfs.BusID) LinkEnd {
-	if slices.ContainsFunc(s.GPUs, func(g GPU) bool { return g.BusID == id }) {
-		return ToGPU
-	}
-	return ToSwitch
 }
