@@ -95,3 +95,15 @@ func (c *Context) EnablePeer(peer *Context) error {
 	}
 	return err
 }
+
+// DisablePeer takes back EnablePeer. The context must be current, and no work of
+// it may use the peer's memory. That there was no access is no error.
+func (c *Context) DisablePeer(peer *Context) error {
+	code := C.cuCtxDisablePeerAccess(peer.c())
+	if code == codePeerNotEnabled {
+		return nil
+	}
+	return failure("cuCtxDisablePeerAccess", code)
+}
+
+func (c *Context) c() C.CUcontext { return *(*C.CUcontext)(unsafe.Pointer(&c.raw)) }

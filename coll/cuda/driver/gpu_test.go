@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"gorgonia.org/cu"
+
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -25,6 +27,17 @@ var (
 	//go:embed testdata/dependent.ptx
 	dependent []byte
 )
+
+// Memset32 sets n words of 4 bytes and returns when they are. It does not wait for
+// streams of NewStream.
+func Memset32(p Ptr, v uint32, n int) error {
+	return settled(wrap("cuMemsetD32", cu.MemsetD32(cu.DevicePtr(p), v, int64(n))))
+}
+
+// Memset32Async sets n words of 4 bytes when the stream comes to it.
+func Memset32Async(p Ptr, v uint32, n int, s Stream) error {
+	return wrap("cuMemsetD32Async", cu.MemsetD32Async(cu.DevicePtr(p), uint(v), int64(n), s.cu()))
+}
 
 // gpus locks the test to its thread and opens that many devices, the first of
 // which is current; where there are fewer it skips.

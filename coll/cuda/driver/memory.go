@@ -50,17 +50,6 @@ func Memset8Async(p Ptr, v uint8, n int, s Stream) error {
 	return wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(p), v, int64(n), s.cu()))
 }
 
-// Memset32 sets n words of 4 bytes and returns when they are. It does not wait for
-// streams of NewStream.
-func Memset32(p Ptr, v uint32, n int) error {
-	return settled(wrap("cuMemsetD32", cu.MemsetD32(cu.DevicePtr(p), v, int64(n))))
-}
-
-// Memset32Async sets n words of 4 bytes when the stream comes to it.
-func Memset32Async(p Ptr, v uint32, n int, s Stream) error {
-	return wrap("cuMemsetD32Async", cu.MemsetD32Async(cu.DevicePtr(p), uint(v), int64(n), s.cu()))
-}
-
 // CopyToDevice copies the bytes and returns when they are there. It does not
 // wait for streams of NewStream.
 func CopyToDevice(dst Ptr, src []byte) error {
@@ -92,6 +81,21 @@ func CopyFromDevice(dst []byte, src Ptr) error {
 // pinned memory, when the stream comes to it.
 func CopyAsync(dst, src Ptr, n int, s Stream) error {
 	return wrap("cuMemcpyAsync", cu.MemcpyAsync(cu.DevicePtr(dst), cu.DevicePtr(src), int64(n), s.cu()))
+}
+
+// Copy copies n bytes between any addresses: of devices, of pinned memory, or of
+// ordinary memory of the host outside of Go's heap. It is what a program gets
+// that calls cudaMemcpy: the driver waits for the default stream, and for the
+// copy unless both addresses are of one device.
+func Copy(dst, src Ptr, n int) error {
+	return failure("cuMemcpy", C.cuMemcpy(C.CUdeviceptr(dst), C.CUdeviceptr(src), C.size_t(n)))
+}
+
+// CopyPeerAsync copies n bytes from one device's memory to another's when the
+// stream comes to it. Without peer access the driver takes them through memory
+// of the host.
+func CopyPeerAsync(dst Ptr, to *Context, src Ptr, from *Context, n int, s Stream) error {
+	return failure("cuMemcpyPeerAsync", C.cuMemcpyPeerAsync(C.CUdeviceptr(dst), to.c(), C.CUdeviceptr(src), from.c(), C.size_t(n), s.c()))
 }
 
 // AddressRange gives the allocation that an address of device memory is in.

@@ -24,6 +24,13 @@ func HostAlloc(n int) (*Pinned, error) {
 	return hostAlloc(n, C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP)
 }
 
+// HostAllocCombined allocates pinned memory as HostAlloc does, which processors
+// write through their write-combining buffers and do not cache: devices read it
+// without asking the caches, and processors read it very slowly.
+func HostAllocCombined(n int) (*Pinned, error) {
+	return hostAlloc(n, C.CU_MEMHOSTALLOC_PORTABLE|C.CU_MEMHOSTALLOC_DEVICEMAP|C.CU_MEMHOSTALLOC_WRITECOMBINED)
+}
+
 func hostAlloc(n int, flags C.uint) (*Pinned, error) {
 	var p unsafe.Pointer
 	code := C.cuMemHostAlloc(&p, C.size_t(n), flags)
