@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -101,32 +102,13 @@ func (n *Net) Addrs() []meet.Interface {
 	if err != nil {
 		n.o.Logf("rank %d: %v", n.rank, err)
 	}
-	var first, rest []meet.Interface
-	for _, i := range list {
-		if i.Addr == n.addr {
-			first = append(first, i)
-		} else {
-			rest = append(rest, i)
-		}
+	own := func(i meet.Interface) bool { return i.Addr == n.addr }
+	first := meet.Interface{Addr: n.addr}
+	all, _ := meet.AllInterfaces() // an address that is not there has no name
+	if i := slices.IndexFunc(all, own); i >= 0 {
+		first = all[i]
 	}
-	if first == nil {
-		first = []meet.Interface{{Name: interfaceOf(n.addr), Addr: n.addr}}
-	}
-	return append(first, rest...)
-}
-
-// interfaceOf is the name of the interface that has an address.
-func interfaceOf(a netip.Addr) string {
-	all, err := meet.AllInterfaces()
-	if err != nil {
-		return ""
-	}
-	for _, i := range all {
-		if i.Addr == a {
-			return i.Name
-		}
-	}
-	return ""
+	return append([]meet.Interface{first}, slices.DeleteFunc(list, own)...)
 }
 
 // Key is a key of 32 bytes that all ranks of this communicator have and nobody

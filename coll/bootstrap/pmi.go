@@ -46,10 +46,10 @@ const (
 	pmiMaxValue = 256
 )
 
-var pmiSessions struct {
+var pmiSessions = struct {
 	sync.Mutex
 	byFD map[int]*pmi
-}
+}{byFD: map[int]*pmi{}}
 
 // openPMI returns the process's session.
 func openPMI(ctx context.Context, s pmiSpec) (*pmi, error) {
@@ -66,9 +66,6 @@ func openPMI(ctx context.Context, s pmiSpec) (*pmi, error) {
 	if err != nil {
 		conn.Close()
 		return nil, err
-	}
-	if pmiSessions.byFD == nil {
-		pmiSessions.byFD = map[int]*pmi{}
 	}
 	pmiSessions.byFD[s.fd] = p
 	return p, nil
