@@ -14,6 +14,7 @@ import (
 // Without work it spins for a moment, and then sleeps in its own epoll until
 // a stream is ready or kick is called.
 type helper struct {
+	from, to     int // its streams
 	epoll, event int
 	step         func() bool // tries all streams; reports whether bytes moved
 	asleep, stop atomic.Bool
@@ -24,17 +25,38 @@ type helper struct {
 // as long as a wake-up takes.
 const helperSpins = 20
 
-// newHelper starts a helper for some streams.
-func newHelper(fds []int, events uint32, step func() bool) (*helper, error) {
-	h := &helper{epoll: -1, event: -1, step: step, ended: make(chan struct{})}
-	err := h.open(fds, events)
-	if err != nil {
-		close(h.ended)
-		h.end()
-		return nil, fmt.Errorf("socket: helper: %w", err)
+// share starts the helpers of a connection, which have its streams 1, 2, … among
+// them. They try theirs by step, which reports whether bytes moved. Fd tells of the
+// other streams: all of them where there are no helpers. After an error, the
+// helpers that are there are to be ended.
+func (e *Endpoint) share(fds []int, events uint32, step func(from, to int) bool) (helpers []*helper, err error) {
+	data := len(fds) - 1
+	n := min(e.opt.Threads, data)
+	for i := range n {
+		from, to := 1+i*data/n, 1+(i+1)*data/n
+		h := &helper{from: from, to: to, epoll: -1, event: -1, step: func() bool { return step(from, to) }, ended: make(chan struct{})}
+		if err := h.open(fds[from:to], events); err != nil {
+			close(h.ended)
+			h.end()
+			return helpers, fmt.Errorf("socket: helper: %w", err)
+		}
+		go h.run()
+		helpers = append(helpers, h)
 	}
-	go h.run()
-	return h, nil
+	if n > 0 {
+		fds = fds[:1]
+	}
+	for _, fd := range fds {
+		if err := epollAdd(e.epoll, fd, events); err != nil {
+			return helpers, fmt.Errorf("socket: epoll: %w", err)
+		}
+	}
+	return helpers, nil
+}
+
+// epollAdd adds a descriptor to those that an epoll descriptor tells of, by edges.
+func epollAdd(epoll, fd int, events uint32) error {
+	return unix.EpollCtl(epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(fd)})
 }
 
 func (h *helper) open(fds []int, events uint32) (err error) {
@@ -44,14 +66,11 @@ func (h *helper) open(fds []int, events uint32) (err error) {
 	if h.event, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		return err
 	}
-	add := func(fd int, events uint32) error {
-		return unix.EpollCtl(h.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(fd)})
-	}
-	if err := add(h.event, unix.EPOLLIN); err != nil {
+	if err := epollAdd(h.epoll, h.event, unix.EPOLLIN); err != nil {
 		return err
 	}
 	for _, fd := range fds {
-		if err := add(fd, events); err != nil {
+		if err := epollAdd(h.epoll, fd, events); err != nil {
 			return err
 		}
 	}
@@ -104,9 +123,3 @@ var one = []byte{1, 0, 0, 0, 0, 0, 0, 0}
 
 // signal adds one to an eventfd. Nobody reads them: the edge is what counts.
 func signal(event int) { unix.Write(event, one) }
-
-// share returns which of the streams 1, 2, … helper i of n has.
-func share(i, n, streams int) (from, to int) {
-	data := streams - 1
-	return 1 + i*data/n, 1 + (i+1)*data/n
-}

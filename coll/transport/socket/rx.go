@@ -54,23 +54,14 @@ func (r *Rx) open() error {
 		}
 		in[k] = inbound{fd: fd, ahead: make([]byte, size)}
 	}
-	n := min(r.e.opt.Threads, len(in)-1)
-	for i := range n {
-		from, to := share(i, n, len(in))
-		h, err := newHelper(r.arrived[from:to], unix.EPOLLIN|unix.EPOLLRDHUP, func() bool { return r.help(in[from:to]) })
-		if err != nil {
-			return err
-		}
-		r.helpers = append(r.helpers, h)
+	var err error
+	r.helpers, err = r.e.share(r.arrived, unix.EPOLLIN|unix.EPOLLRDHUP, func(from, to int) bool { return r.help(in[from:to]) })
+	if err != nil {
+		return err
 	}
 	r.direct = len(in)
-	if n > 0 {
+	if len(r.helpers) > 0 {
 		r.direct = 1
-	}
-	for _, fd := range r.arrived[:r.direct] {
-		if err := r.e.watchFd(fd, unix.EPOLLIN|unix.EPOLLRDHUP); err != nil {
-			return err
-		}
 	}
 	r.in = in
 	return nil

@@ -172,8 +172,8 @@ func (e *Endpoint) open() (err error) {
 		if e.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 			return fmt.Errorf("socket: eventfd: %w", err)
 		}
-		if err := e.watchFd(e.wake, unix.EPOLLIN); err != nil {
-			return err
+		if err := epollAdd(e.epoll, e.wake, unix.EPOLLIN); err != nil {
+			return fmt.Errorf("socket: epoll: %w", err)
 		}
 	}
 	e.point, err = rendezvous.Listen(rendezvous.Options{
@@ -257,15 +257,6 @@ func (e *Endpoint) Drain() {
 			return
 		}
 	}
-}
-
-// watchFd adds a socket to Fd's set.
-func (e *Endpoint) watchFd(fd int, events uint32) error {
-	ev := unix.EpollEvent{Events: events | unix.EPOLLET, Fd: int32(fd)}
-	if err := unix.EpollCtl(e.epoll, unix.EPOLL_CTL_ADD, fd, &ev); err != nil {
-		return fmt.Errorf("socket: epoll: %w", err)
-	}
-	return nil
 }
 
 // Close tells peers that this rank leaves, and frees all sockets. Messages

@@ -71,29 +71,14 @@ func (t *Tx) open(fds []int) error {
 	for k, fd := range fds {
 		t.out[k].fd = fd
 	}
-	n := min(t.e.opt.Threads, len(fds)-1)
-	for i := range n {
-		from, to := share(i, n, len(fds))
-		streams := t.out[from:to]
-		h, err := newHelper(fds[from:to], unix.EPOLLOUT|unix.EPOLLRDHUP, func() bool { return t.help(streams) })
-		if err != nil {
-			return err
-		}
-		t.helpers = append(t.helpers, h)
-		for k := range streams {
-			streams[k].helper = h
+	var err error
+	t.helpers, err = t.e.share(fds, unix.EPOLLOUT|unix.EPOLLRDHUP, func(from, to int) bool { return t.help(t.out[from:to]) })
+	for _, h := range t.helpers {
+		for k := h.from; k < h.to; k++ {
+			t.out[k].helper = h
 		}
 	}
-	direct := t.out[:1] // with helpers, only the first one is the caller's
-	if n == 0 {
-		direct = t.out
-	}
-	for k := range direct {
-		if err := t.e.watchFd(direct[k].fd, unix.EPOLLOUT|unix.EPOLLRDHUP); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // help is a helper's turn with its streams.
