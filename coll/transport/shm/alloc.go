@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -26,10 +27,6 @@ type region struct {
 
 // generations counts regions.
 var generations atomic.Uint64
-
-func (r *region) holds(addr uintptr, n int) bool {
-	return addr >= r.base && addr+uintptr(n) <= r.base+uintptr(r.size)
-}
 
 // memory is what a mapping of a region has but for the page behind.
 func (m *mapping) memory() []byte { return m.mem[: len(m.mem)-os.Getpagesize() : len(m.mem)] }
@@ -58,7 +55,7 @@ func find(addr uintptr, n int) *region {
 		}
 		return 0
 	})
-	if !ok || !(*all)[i].holds(addr, n) {
+	if !ok || addr+uintptr(n) > (*all)[i].base+uintptr((*all)[i].size) {
 		return nil
 	}
 	return (*all)[i]
@@ -72,10 +69,8 @@ func see(gen uint64) (*mapping, error) {
 			return (*all)[i].mapping, nil
 		}
 	}
-	return nil, errFreed
+	return nil, errors.New("it was freed")
 }
-
-var errFreed = errors.New("it was freed")
 
 // Alloc returns n bytes of zeroed memory that other ranks of the host can map.
 // It is given back with Free, and not collected.
@@ -103,12 +98,7 @@ func Alloc(n int) ([]byte, error) {
 	_ = unix.Madvise(m.mem, unix.MADV_HUGEPAGE) // where shared memory may have huge pages
 	r := &region{mapping: m, base: uintptr(m.at(0)), size: size, gen: generations.Add(1), file: f, fd: int(f.Fd()), ino: st.Ino}
 	change(func(all []*region) []*region {
-		i, _ := slices.BinarySearchFunc(all, r.base, func(o *region, b uintptr) int {
-			if o.base < b {
-				return -1
-			}
-			return 1
-		})
+		i, _ := slices.BinarySearchFunc(all, r.base, func(o *region, b uintptr) int { return cmp.Compare(o.base, b) })
 		return slices.Insert(all, i, r)
 	})
 	return m.mem[:n:size], nil

@@ -131,16 +131,12 @@ type info struct {
 	Host, PIDs, Nonce          uint64 // PIDs: where the process's number means something
 	UID, PID, FD               uint32
 	Ranks, Channels, SlotBytes uint32
-	Direct                     uint32
+	Direct                     bool
 }
 
 func (e *Endpoint) info() info {
-	direct := uint32(0)
-	if e.o.Direct != nil {
-		direct = 1
-	}
 	return info{
-		Direct: direct,
+		Direct: e.o.Direct != nil,
 		Host:   e.o.Host, PIDs: pidNamespace(), Nonce: e.nonce,
 		UID: uint32(os.Getuid()), PID: uint32(os.Getpid()), FD: uint32(e.file.Fd()),
 		Ranks: uint32(e.o.Ranks), Channels: uint32(e.o.Channels), SlotBytes: uint32(e.o.Slot),

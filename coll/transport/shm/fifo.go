@@ -150,14 +150,10 @@ func (t *tx) check(call string, n int) {
 }
 
 func (t *tx) Commit(n int, h transport.Header) {
-	if t.resv <= inline {
-		t.cur.set(n, h, 0)
-		t.publish()
-		return
-	}
-	at := t.g.slotAt(t.mem, t.slot)
-	if n <= inline { // less than was reserved: to where the reader looks for it
-		copy(t.cur.payload(n), unsafe.Slice((*byte)(at), n))
+	if n <= inline {
+		if t.resv > inline { // it is where the reader does not look for it
+			copy(t.cur.payload(n), unsafe.Slice((*byte)(t.g.slotAt(t.mem, t.slot)), n))
+		}
 		t.cur.set(n, h, 0)
 		t.publish()
 		return
