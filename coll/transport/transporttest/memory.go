@@ -19,19 +19,32 @@ type memory struct {
 	free  func([]byte) error
 }
 
-func memories(own Rank) []memory {
-	list := []memory{{"mapped", func(n int) ([]byte, error) {
-		return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	}, unix.Munmap}}
-	if own.Alloc != nil {
-		list = append(list, memory{"the transport's", own.Alloc, own.Free})
+// get is n bytes, which put gives back.
+func (m memory) get(t *testing.T, n int) []byte {
+	t.Helper()
+	p, err := m.alloc(n)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return list
+	return p
+}
+
+func (m memory) put(t *testing.T, p []byte) {
+	t.Helper()
+	if err := m.free(p); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // eachMemory runs a test with every kind of memory.
 func eachMemory(t *testing.T, open Opener, f func(*testing.T, memory)) {
-	for _, m := range memories(openRanks(t, open, 1)[0]) {
+	list := []memory{{"mapped", func(n int) ([]byte, error) {
+		return unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	}, unix.Munmap}}
+	if own := openRanks(t, open, 1)[0]; own.Alloc != nil {
+		list = append(list, memory{"the transport's", own.Alloc, own.Free})
+	}
+	for _, m := range list {
 		t.Run(m.name, func(t *testing.T) { f(t, m) })
 	}
 }
@@ -53,18 +66,13 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 	number := func(i int) uint32 { return uint32(i + 1) }
 	var posted [][]byte
 	for refused := 0; refused < 20 && len(posted) < tx.Slots(); {
-		p, err := m.alloc(size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := m.get(t, size)
 		pattern(p, number(len(posted)))
 		if tx.Post(p, header(number(len(posted)))) {
 			posted, refused = append(posted, p), 0
 			continue
 		}
-		if err := m.free(p); err != nil {
-			t.Fatal(err)
-		}
+		m.put(t, p)
 		refused++
 		tx.Idle()
 		time.Sleep(100 * time.Microsecond)
@@ -83,9 +91,7 @@ func freeSender(t *testing.T, open Opener, m memory, peeked bool) {
 	}
 	for _, b := range posted {
 		clear(b)
-		if err := m.free(b); err != nil {
-			t.Fatal(err)
-		}
+		m.put(t, b)
 	}
 	want, void := make([]byte, size), false
 	for i := 0; i < len(posted) && !void; i++ {
@@ -132,19 +138,7 @@ func testFreeReceiver(t *testing.T, open Opener) {
 func freeReceiver(t *testing.T, open Opener, m memory, looks int) {
 	ranks, tx, rx := pair(t, open)
 	size := tx.MaxMessage()
-	alloc := func() []byte {
-		p, err := m.alloc(size)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	free := func(p []byte) {
-		if err := m.free(p); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p, from := alloc(), alloc()
+	p, from := m.get(t, size), m.get(t, size)
 	pattern(from, 1)
 	rx.Post(p)
 	tx.Post(from, header(1))
@@ -157,8 +151,8 @@ func freeReceiver(t *testing.T, open Opener, m memory, looks int) {
 	if err := ranks[1].Close(); err != nil {
 		t.Fatal(err)
 	}
-	free(p)
-	other := alloc() // at the same address, likely
+	m.put(t, p)
+	other := m.get(t, size) // at the same address, likely
 	for range 5 {
 		tx.Idle()
 		time.Sleep(time.Millisecond) // for the transport to go wrong in
@@ -169,8 +163,8 @@ func freeReceiver(t *testing.T, open Opener, m memory, looks int) {
 		}
 	}
 	ranks[0].Close()
-	free(from)
-	free(other)
+	m.put(t, from)
+	m.put(t, other)
 }
 
 // testTooLong: a message that does not fit is refused loudly.
