@@ -44,7 +44,8 @@ func (l *Library) CollNet(id uint64) (*CollNet, error) {
 	}
 	n := &CollNet{lib: l, c: (*C.struct_np_coll)(C.calloc(1, C.sizeof_struct_np_coll))}
 	n.c.l = l.c
-	if err := n.initialize(id); err != nil {
+	err := l.initialize(&l.collOnce, n.Version(), func() error { return n.failed("init", C.np_coll_init(n.c, C.uint64_t(id))) })
+	if err != nil {
 		C.free(unsafe.Pointer(n.c))
 		return nil, err
 	}
@@ -52,20 +53,6 @@ func (l *Library) CollNet(id uint64) (*CollNet, error) {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
-}
-
-func (n *CollNet) initialize(id uint64) error {
-	l := n.lib
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.collOnce && n.Version() < 11 {
-		return nil
-	}
-	if err := n.failed("init", C.np_coll_init(n.c, C.uint64_t(id))); err != nil {
-		return err
-	}
-	l.collOnce = true
-	return nil
 }
 
 // look reads the devices' properties.

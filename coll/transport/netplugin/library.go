@@ -32,10 +32,10 @@ type Library struct {
 
 // loaded are the process's libraries, by file as dlopen got it. Those that
 // could not be loaded are tried again.
-var loaded struct {
+var loaded = struct {
 	mu   sync.Mutex
 	libs map[string]*Library
-}
+}{libs: map[string]*Library{}}
 
 // Load loads the plugin that an entry of NCCL_NET_PLUGIN names (see Files). The
 // error wraps ErrUnavailable, and says of each file why not.
@@ -49,9 +49,6 @@ func Load(entry string) (*Library, error) {
 		}
 		l, err := load(file)
 		if err == nil {
-			if loaded.libs == nil {
-				loaded.libs = map[string]*Library{}
-			}
 			loaded.libs[file] = l
 			return l, nil
 		}
@@ -102,8 +99,9 @@ type Net struct {
 // out.
 func (l *Library) Init(id uint64) (*Net, error) {
 	n := &Net{lib: l, c: (*C.struct_np_net)(C.calloc(1, C.sizeof_struct_np_net))}
-	n.c.l = l.c
-	if err := l.initialize(n, id); err != nil {
+	n.c.l, n.c.config.traffic_class = l.c, C.NP_NO_TRAFFIC_CLASS
+	err := l.initialize(&l.once, l.Version(), func() error { return l.failed("init", C.np_init(n.c, C.uint64_t(id))) })
+	if err != nil {
 		C.free(unsafe.Pointer(n.c))
 		return nil, err
 	}
@@ -114,18 +112,17 @@ func (l *Library) Init(id uint64) (*Net, error) {
 	return n, nil
 }
 
-func (l *Library) initialize(n *Net, id uint64) error {
+// initialize calls init for a table of a version, unless it was called once
+// before, and once is enough.
+func (l *Library) initialize(once *bool, version int, init func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.once && l.c.version < 11 {
-		n.c.config.traffic_class = C.NP_NO_TRAFFIC_CLASS
+	if *once && version < 11 {
 		return nil
 	}
-	if err := l.failed("init", C.np_init(n.c, C.uint64_t(id))); err != nil {
-		return err
-	}
-	l.once = true
-	return nil
+	err := init()
+	*once = *once || err == nil
+	return err
 }
 
 // failed makes an error of what a call returned; nil of success.

@@ -239,19 +239,26 @@ func (p *pair) receiving(b []byte, tag int) *call {
 	return &call{name: "irecv", c: p.recv, b: b, tag: tag, r: p.ri}
 }
 
+// begin makes the plugin take the call, if it has not, and reports whether it has.
+func (k *call) begin(t testing.TB) bool {
+	t.Helper()
+	if !k.ok {
+		do := k.c.Receive
+		if k.name == "isend" {
+			do = k.c.Send
+		}
+		var err error
+		k.q, k.ok, err = do(k.b, k.tag, k.r)
+		check(t, err)
+	}
+	return k.ok
+}
+
 // try goes on with a call, and reports whether it is done.
 func (k *call) try(t testing.TB) bool {
 	t.Helper()
-	var err error
-	if !k.ok {
-		if k.name == "isend" {
-			k.q, k.ok, err = k.c.Send(k.b, k.tag, k.r)
-		} else {
-			k.q, k.ok, err = k.c.Receive(k.b, k.tag, k.r)
-		}
-		check(t, err)
-	}
-	if k.ok && !k.done {
+	if k.begin(t) && !k.done {
+		var err error
 		k.done, k.n, err = k.c.Test(k.q)
 		check(t, err)
 	}
