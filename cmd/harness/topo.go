@@ -201,7 +201,7 @@ func (o *topoOptions) writeProcessors(sys *topology.System) error {
 func writeRings(w io.Writer, sys *topology.System) error {
 	var b strings.Builder
 	b.WriteString("\nRings:\n\n")
-	rings := sys.Rings(topology.RingOptions{})
+	rings := sys.Rings()
 	for i, r := range rings {
 		fmt.Fprintf(&b, "  %2d: %v %.1f GB/s over %v\n", i, r.GPUs, r.GBps, r.Over)
 	}

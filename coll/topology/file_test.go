@@ -227,7 +227,7 @@ func FuzzXML(f *testing.F) {
 			t.Errorf("(-want +got):\n%s\n%s", diff, text)
 		}
 		s.Matrix(MatrixOptions{AllNICs: true})
-		s.Rings(RingOptions{})
+		s.Rings()
 		s.Rails()
 	})
 }
@@ -247,7 +247,7 @@ func FuzzJSON(f *testing.F) {
 			return
 		}
 		s.Matrix(MatrixOptions{AllNICs: true})
-		s.Rings(RingOptions{})
+		s.Rings()
 		s.Rails()
 		var out bytes.Buffer
 		if err := s.WriteXML(&out); err != nil {

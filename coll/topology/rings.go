@@ -13,21 +13,15 @@ type Ring struct {
 	Over Class   `json:"class"` // the worst class of path on it
 }
 
-// RingOptions are what rings are wanted.
-type RingOptions struct {
-	GPUs []int // places in System.GPUs; nil: all
-	Max  int   // at most so many rings; 0: 16
-}
-
 // Limits of the search. Machines have 16 GPUs at most, and what has links of
 // its own between GPUs 8: a DGX-1 takes some hundred steps. Other graphs may
 // take any number.
 const (
-	defaultRings = 16
-	ringSteps    = 20_000
+	maxRings  = 16
+	ringSteps = 20_000
 )
 
-// Rings finds rings that can be used at the same time, with the highest
+// Rings finds rings, 16 at most, that can be used at the same time, with the highest
 // bandwidth together.
 //
 // Where NVLinks join the GPUs directly, a ring takes one link, in one
@@ -40,12 +34,10 @@ const (
 // in the PCI tree, so that each link of the tree is crossed once each way.
 //
 // It is deterministic. One GPU, or none, makes no ring.
-func (s *System) Rings(opt RingOptions) []Ring {
-	gpus := s.orAll(opt.GPUs)
-	most := opt.Max
-	if most <= 0 {
-		most = defaultRings
-	}
+func (s *System) Rings() []Ring { return s.rings(upTo(len(s.GPUs)), maxRings) }
+
+// rings is Rings for some of the GPUs, and so many rings at most.
+func (s *System) rings(gpus []int, most int) []Ring {
 	if len(gpus) < 2 {
 		return nil
 	}
@@ -75,13 +67,6 @@ func (s *System) switchRings(gpus []int, most int) []Ring {
 		rings[r] = Ring{GPUs: slices.Concat(gpus[start:], gpus[:start]), GBps: gbps / float64(n), Over: NVL}
 	}
 	return rings
-}
-
-func (s *System) orAll(gpus []int) []int {
-	if gpus != nil {
-		return gpus
-	}
-	return upTo(len(s.GPUs))
 }
 
 // nvlinkCounts are the numbers of NVLinks that bond some GPUs: row k is of gpus[k].

@@ -15,12 +15,15 @@ import (
 // use no link that is not there, in either direction.
 func checkRings(t *testing.T, s *System, gpus []int, rings []Ring) {
 	t.Helper()
-	free := s.nvlinkCounts(s.orAll(nil))
+	if gpus == nil {
+		gpus = upTo(len(s.GPUs))
+	}
+	free := s.nvlinkCounts(upTo(len(s.GPUs)))
 	for _, r := range rings {
 		order := slices.Clone(r.GPUs)
 		slices.Sort(order)
-		if want := s.orAll(gpus); !slices.Equal(order, want) {
-			t.Errorf("ring %v does not go through %v once each", r.GPUs, want)
+		if !slices.Equal(order, gpus) {
+			t.Errorf("ring %v does not go through %v once each", r.GPUs, gpus)
 		}
 		for k, i := range r.GPUs {
 			j := r.GPUs[(k+1)%len(r.GPUs)]
@@ -42,7 +45,7 @@ func text(rings []Ring) string {
 // TestRingsOfMesh: all 6 links of each V100 are in use, in both directions.
 func TestRingsOfMesh(t *testing.T) {
 	s := load(t, "dgx1-v100.xml")
-	rings := s.Rings(RingOptions{})
+	rings := s.Rings()
 	checkRings(t, s, nil, rings)
 	if len(rings) != 6 {
 		t.Errorf("%d rings; want 6, as many as a GPU has links", len(rings))
@@ -56,10 +59,10 @@ func TestRingsOfMesh(t *testing.T) {
 		t.Error("the rings are all the same")
 	}
 	golden.Check(t, "dgx1-v100.rings", text(rings))
-	if again := s.Rings(RingOptions{}); !cmp.Equal(again, rings) {
+	if again := s.Rings(); !cmp.Equal(again, rings) {
 		t.Errorf("a second search gives other rings:\n%s", text(again))
 	}
-	if got := s.Rings(RingOptions{Max: 3}); len(got) != 3 {
+	if got := s.rings(upTo(8), 3); len(got) != 3 {
 		t.Errorf("Max 3: %d rings", len(got))
 	}
 }
@@ -74,7 +77,7 @@ func TestRingsOfSome(t *testing.T) {
 				gpus = append(gpus, i)
 			}
 		}
-		rings := s.Rings(RingOptions{GPUs: gpus})
+		rings := s.rings(gpus, maxRings)
 		if len(gpus) < 2 {
 			if rings != nil {
 				t.Errorf("%v: %v; want none", gpus, rings)
@@ -90,12 +93,12 @@ func TestRingsOfSome(t *testing.T) {
 		gpus []int
 		want int
 	}{{[]int{0, 3}, 2}, {[]int{0, 1, 2, 3}, 4}, {[]int{0, 1, 2}, 2}} {
-		if got := s.Rings(RingOptions{GPUs: tt.gpus}); len(got) != tt.want {
+		if got := s.rings(tt.gpus, maxRings); len(got) != tt.want {
 			t.Errorf("%v: %d rings; want %d:\n%s", tt.gpus, len(got), tt.want, text(got))
 		}
 	}
 	// 0 and 5 have no link: PCI, or a relay, and one ring.
-	if got := s.Rings(RingOptions{GPUs: []int{0, 5}}); len(got) != 1 || got[0].Over != NVB {
+	if got := s.rings([]int{0, 5}, maxRings); len(got) != 1 || got[0].Over != NVB {
 		t.Errorf("without a link: %s", text(got))
 	}
 }
@@ -103,7 +106,7 @@ func TestRingsOfSome(t *testing.T) {
 func TestRingsOfSwitch(t *testing.T) {
 	for name, want := range map[string]int{"a100-8.xml": 12, "gb200-4.xml": 16} {
 		s := load(t, name)
-		rings := s.Rings(RingOptions{})
+		rings := s.Rings()
 		checkRings(t, s, nil, nil)
 		total, starts := 0.0, map[int]bool{}
 		for _, r := range rings {
@@ -122,7 +125,7 @@ func TestRingsOfSwitch(t *testing.T) {
 
 func TestRingsOfPCI(t *testing.T) {
 	s := load(t, "pcie-2.xml")
-	if got := text(s.Rings(RingOptions{})); got != "[0 1] 24.0 PHB\n" {
+	if got := text(s.Rings()); got != "[0 1] 24.0 PHB\n" {
 		t.Errorf("two GPUs on PCI: %s", got)
 	}
 	// Eight GPUs without NVLinks whose numbers jump between sockets: the ring
@@ -133,7 +136,7 @@ func TestRingsOfPCI(t *testing.T) {
 	}
 	g := a.GPUs
 	a.GPUs = []GPU{g[0], g[4], g[2], g[6], g[1], g[5], g[3], g[7]}
-	rings := a.Rings(RingOptions{})
+	rings := a.Rings()
 	if len(rings) != 1 {
 		t.Fatalf("%d rings; want 1", len(rings))
 	}
@@ -160,7 +163,7 @@ func TestRingOfBridgedPairs(t *testing.T) {
 			NVLinks: []NVLink{{Target: id(bus[partner]), Count: 4, To: ToGPU}},
 		})
 	}
-	rings := s.Rings(RingOptions{})
+	rings := s.Rings()
 	if got := text(rings); got != "[0 2 1 3] 12.0 PHB\n" && got != "[0 2 3 1] 12.0 PHB\n" {
 		t.Errorf("rings of pairs: %s; want one that goes over both bridges", got)
 	}
@@ -201,6 +204,6 @@ func TestRails(t *testing.T) {
 func BenchmarkRingsOfMesh(b *testing.B) {
 	s := load(b, "dgx1-v100.xml")
 	for b.Loop() {
-		s.Rings(RingOptions{})
+		s.Rings()
 	}
 }
