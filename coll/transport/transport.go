@@ -145,14 +145,6 @@ type Endpoint interface {
 	Close() error
 }
 
-// A Multicaster is an Endpoint that can also send one message to all other
-// ranks of the communicator, all of which it reaches. infos are everybody's,
-// by rank.
-type Multicaster interface {
-	MultiTx(ctx context.Context, infos [][]byte, channel int) (Tx, error)
-	MultiRx(ctx context.Context, from int, infos [][]byte, channel int) (Rx, error)
-}
-
 // A PeerError says that a peer is lost, and how it was noticed.
 type PeerError struct {
 	Rank int           // the lost peer, as the communicator numbers it

@@ -1,6 +1,9 @@
 package netplugin
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // prefix begins the file names of network plugins.
 const prefix = "libnccl-net"
@@ -27,11 +30,5 @@ func Entries(setting string) []string {
 	if strings.EqualFold(setting, "none") {
 		return nil
 	}
-	var list []string
-	for e := range strings.SplitSeq(setting, ",") {
-		if e != "" {
-			list = append(list, e)
-		}
-	}
-	return list
+	return slices.DeleteFunc(strings.Split(setting, ","), func(e string) bool { return e == "" })
 }

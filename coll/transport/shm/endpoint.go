@@ -47,8 +47,7 @@ type Options struct {
 // and small enough for a connection's slots to stay in a second-level cache.
 const DefaultSlot = 128 << 10
 
-// An Endpoint is a rank's shared memory. It implements transport.Endpoint and
-// transport.Multicaster.
+// An Endpoint is a rank's shared memory. It implements transport.Endpoint.
 type Endpoint struct {
 	o      Options
 	nonce  uint64
@@ -321,7 +320,8 @@ func (e *Endpoint) newRx(mem unsafe.Pointer, readers, i int, from *peer) *rx {
 	return r
 }
 
-// MultiTx implements transport.Multicaster.
+// MultiTx opens a connection to all other ranks of the communicator together, all
+// of which Reach admits. infos are everybody's, by rank.
 func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (transport.Tx, error) {
 	var bells []*Bell
 	for rank, b := range infos {
@@ -341,7 +341,7 @@ func (e *Endpoint) MultiTx(_ context.Context, infos [][]byte, channel int) (tran
 	return e.newTx(mem, max(1, e.o.Ranks-1), bells...), nil
 }
 
-// MultiRx implements transport.Multicaster.
+// MultiRx opens the other end of what the rank from opens by MultiTx.
 func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel int) (transport.Rx, error) {
 	p, err := e.open(from, infos[from])
 	if err != nil {

@@ -147,10 +147,7 @@ func (s *Selection) choose(table []rdma.GIDEntry, ethernet bool) (rdma.GIDEntry,
 // ofVersion are a table's addresses of the RoCE version that is wanted, all if
 // none is.
 func (s *Selection) ofVersion(table []rdma.GIDEntry) []rdma.GIDEntry {
-	want := 2
-	if s.RoCEVersion == 1 {
-		want = 1
-	}
+	want := cmp.Or(s.RoCEVersion, 2)
 	of := slices.DeleteFunc(slices.Clone(table), func(e rdma.GIDEntry) bool { return int(e.RoCE) != want || e.GID.IsZero() })
 	if len(of) == 0 {
 		return table
