@@ -25,11 +25,16 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// Options say how a Point is to be. Rank, Key and Admit must be given.
+// Options say how a Point is to be. Rank, Key, Network, MaxMessage and Admit must
+// be given.
 type Options struct {
 	Rank int    // of this process in the communicator
 	Comm []byte // names the communicator and the transport: those of others are strangers
 	Key  []byte // secret of the communicator, 16 bytes or more
+
+	Network    string // the transport's name, which peers must have, too
+	Prefix     string // of errors about peers that cannot be reached
+	MaxMessage int    // bytes of the transport's longest message; the smaller one of two peers' holds
 
 	// Addrs are this host's addresses to listen on. None means the loopback
 	// address. Link-local ones need their zone.
@@ -118,6 +123,7 @@ type Point struct {
 	local  []netip.Addr
 	secret []byte
 	addrs  Addrs
+	info   []byte
 	gate   meet.Gate
 	ctx    context.Context // done by Close
 	cancel context.CancelFunc
@@ -161,19 +167,31 @@ func Listen(opt Options) (*Point, error) {
 		}
 		p.addrs = append(p.addrs, at)
 	}
+	p.info = Info{opt.MaxMessage, p.addrs, opt.Network}.Marshal()
 	return p, nil
 }
 
 // Addrs is where the point listens. It is not secret.
 func (p *Point) Addrs() Addrs { return p.addrs }
 
-// Reach reports why a point at these addresses cannot be dialed from here; nil if it
-// can, as far as addresses tell.
-func (p *Point) Reach(to Addrs) error {
-	if len(ways(p.local, to)) == 0 {
-		return fmt.Errorf("it listens on %v, this rank uses %v: no pair of one family; choose interfaces with NCCL_SOCKET_IFNAME", to, p.local)
+// Info is what peers are to know: an Info's text. It is not secret.
+func (p *Point) Info() []byte { return p.info }
+
+// Peer reads a peer's Info. Its messages are no longer than this rank's.
+func (p *Point) Peer(peer int, info []byte) (Info, error) {
+	i, err := ParseInfo(info, peer, p.opt.Network)
+	i.MaxMessage = min(i.MaxMessage, p.opt.MaxMessage)
+	return i, err
+}
+
+// Reach reports why a peer with this Info cannot be dialed from here; nil if it can,
+// as far as its network and addresses tell.
+func (p *Point) Reach(peer int, info []byte) error {
+	i, err := p.Peer(peer, info)
+	if err == nil && len(ways(p.local, i.Addrs)) == 0 {
+		err = fmt.Errorf("%s: rank %d: it listens on %v, this rank uses %v: no pair of one family; choose interfaces with NCCL_SOCKET_IFNAME", p.opt.Prefix, peer, i.Addrs, p.local)
 	}
-	return nil
+	return err
 }
 
 // Close lets nobody in any more, and waits for what Admit does: that has to

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -26,7 +27,7 @@ type guest struct {
 func listen(t *testing.T, rank int, set func(*Options)) (*Point, chan guest) {
 	t.Helper()
 	guests := make(chan guest, 10)
-	o := Options{Rank: rank, Comm: []byte("test"), Key: testKey, Logf: t.Logf, Admit: func(from Stream, c net.Conn) { guests <- guest{from, c} }}
+	o := Options{Rank: rank, Comm: []byte("test"), Key: testKey, Network: "test", MaxMessage: 1, Logf: t.Logf, Admit: func(from Stream, c net.Conn) { guests <- guest{from, c} }}
 	if set != nil {
 		set(&o)
 	}
@@ -42,7 +43,7 @@ func TestMeet(t *testing.T) {
 	for _, addrs := range [][]netip.Addr{nil, {netip.MustParseAddr("::1")}, {netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1"), netip.MustParseAddr("127.0.0.2")}} {
 		a, _ := listen(t, 3, func(o *Options) { o.Addrs = addrs })
 		b, guests := listen(t, 5, func(o *Options) { o.Addrs = addrs })
-		if err := a.Reach(b.Addrs()); err != nil {
+		if err := a.Reach(5, b.Info()); err != nil {
 			t.Errorf("Reach: %v", err)
 		}
 		c, err := a.Dial(t.Context(), b.Addrs(), Stream{Peer: 5, Channel: 7, Index: 2, Count: 4})
@@ -177,10 +178,7 @@ func TestReach(t *testing.T) {
 		"127.0.0.1:0":        "not in its plain form",
 		"[fe80::1%lo]:99":    "not in its plain form",
 	} {
-		to, err := ParseAddrs(info)
-		if err == nil {
-			err = four.Reach(to)
-		}
+		err := four.Reach(1, fmt.Appendf(nil, "%s 1 %s test", infoVersion, info))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Reach(%q) = %v; want an error with %q", info, err, want)
 		}

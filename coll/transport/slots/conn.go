@@ -129,7 +129,7 @@ func (c *Conn) miss() {
 // Ask dials the peer, says what the network adds, and returns what the peer's
 // answers.
 func (c *Conn) Ask(ctx context.Context, text []byte) ([]byte, error) {
-	wire, err := c.e.point.Dial(ctx, c.point, rendezvous.Stream{Peer: c.Peer, Channel: c.Channel, Count: 1})
+	wire, err := c.e.Dial(ctx, c.point, rendezvous.Stream{Peer: c.Peer, Channel: c.Channel, Count: 1})
 	if err != nil {
 		return nil, err
 	}

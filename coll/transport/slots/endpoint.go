@@ -15,10 +15,10 @@ import (
 // An Endpoint is a rank's side of a network. Its methods may be called by many
 // goroutines.
 type Endpoint struct {
+	*rendezvous.Point // where peers find it: Info, and Reach, which does not know whether devices reach each other
+
 	opt     Options
 	network Network
-	info    []byte
-	point   *rendezvous.Point
 	worker  *worker
 
 	ctx    context.Context // done by Close: nothing new begins
@@ -76,8 +76,9 @@ func open(n Network, opt Options) (*Endpoint, error) {
 	e.accept, e.giveUp = context.WithCancel(context.Background())
 	e.worker = newWorker()
 	var err error
-	e.point, err = rendezvous.Listen(rendezvous.Options{
-		Rank: opt.Rank, Comm: append([]byte(n.Name()+" "), opt.Comm...), Key: opt.Key, Addrs: opt.Addrs, Admit: e.admit, Logf: opt.Logf,
+	e.Point, err = rendezvous.Listen(rendezvous.Options{
+		Rank: opt.Rank, Comm: append([]byte(n.Name()+" "), opt.Comm...), Key: opt.Key, Network: n.Name(), Prefix: n.String(), MaxMessage: opt.MaxMessage,
+		Addrs: opt.Addrs, Admit: e.admit, Logf: opt.Logf,
 	})
 	if err != nil {
 		e.cancel()
@@ -85,40 +86,15 @@ func open(n Network, opt Options) (*Endpoint, error) {
 		e.worker.end()
 		return nil, err
 	}
-	e.info = rendezvous.Info{MaxMessage: opt.MaxMessage, Addrs: e.point.Addrs(), Network: n.Name()}.Marshal()
 	return e, nil
 }
 
 // Name is the network's.
 func (e *Endpoint) Name() string { return e.network.Name() }
 
-// Info holds the network's name and where the endpoint listens. It is not
-// secret.
-func (e *Endpoint) Info() []byte { return e.info }
-
-// Reach reports whether the peer has the same network, and can be dialed.
-// Whether devices reach each other is found out when they connect.
-func (e *Endpoint) Reach(peer int, data []byte) error {
-	i, err := e.infoOf(peer, data)
-	if err != nil {
-		return err
-	}
-	if err := e.point.Reach(i.Addrs); err != nil {
-		return fmt.Errorf("%v: rank %d: %w", e.network, peer, err)
-	}
-	return nil
-}
-
-// infoOf reads a peer's info. Its messages are no longer than ours.
-func (e *Endpoint) infoOf(peer int, data []byte) (rendezvous.Info, error) {
-	i, err := rendezvous.ParseInfo(data, peer, e.Name())
-	i.MaxMessage = min(i.MaxMessage, e.opt.MaxMessage)
-	return i, err
-}
-
 // Tx connects to the peer.
 func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (transport.Tx, error) {
-	i, err := e.infoOf(peer, data)
+	i, err := e.Peer(peer, data)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +126,7 @@ func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (
 // Rx returns the receiving end of a connection, which the peer opens whenever
 // it does.
 func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (transport.Rx, error) {
-	i, err := e.infoOf(peer, data)
+	i, err := e.Peer(peer, data)
 	if err != nil {
 		return nil, err
 	}
@@ -288,7 +264,7 @@ func (e *Endpoint) Close() error {
 	// A peer that is connecting does not know that nobody wants to hear it.
 	late := time.AfterFunc(acceptPatience, e.giveUp)
 	e.dials.Wait()
-	e.point.Close()
+	e.Point.Close()
 	late.Stop()
 	e.giveUp()
 

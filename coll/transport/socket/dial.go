@@ -14,20 +14,16 @@ import (
 
 // Tx dials the peer's listener, once for each stream.
 func (e *Endpoint) Tx(ctx context.Context, peer int, data []byte, channel int) (transport.Tx, error) {
-	i, err := e.infoOf(peer, data)
+	i, err := e.Peer(peer, data)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
-
 	t := newTx(e, peer, i.MaxMessage)
 	s := rendezvous.Stream{Peer: peer, Channel: channel, Count: e.opt.streams()}
 	fds := make([]int, 0, s.Count)
 	for ; err == nil && s.Index < s.Count; s.Index++ {
 		var c net.Conn
-		if c, err = e.point.Dial(ctx, i.Addrs, s); err == nil {
+		if c, err = e.Dial(ctx, i.Addrs, s); err == nil {
 			var fd int
 			if fd, err = e.take(c); err == nil {
 				fds = append(fds, fd)

@@ -128,9 +128,9 @@ func (o *Options) streams() int {
 // An Endpoint is a rank's side of the socket transport. Its methods may be
 // called by many goroutines.
 type Endpoint struct {
+	*rendezvous.Point // where peers find it: Info and Reach
+
 	opt   Options
-	info  []byte
-	point *rendezvous.Point
 	epoll int
 	wake  int // eventfd by which helpers wake who polls Fd
 
@@ -176,13 +176,13 @@ func (e *Endpoint) open() (err error) {
 			return fmt.Errorf("socket: epoll: %w", err)
 		}
 	}
-	e.point, err = rendezvous.Listen(rendezvous.Options{
-		Rank: e.opt.Rank, Comm: append([]byte("socket "), e.opt.Comm...), Key: e.opt.Key, Addrs: e.opt.Addrs, Admit: e.admit, Control: e.control, Logf: e.opt.Logf,
+	e.Point, err = rendezvous.Listen(rendezvous.Options{
+		Rank: e.opt.Rank, Comm: append([]byte("socket "), e.opt.Comm...), Key: e.opt.Key, Network: e.Name(), Prefix: "socket", MaxMessage: e.opt.MaxMessage,
+		Addrs: e.opt.Addrs, Admit: e.admit, Control: e.control, Logf: e.opt.Logf,
 	})
 	if err != nil {
 		return fmt.Errorf("socket: %w", err)
 	}
-	e.info = rendezvous.Info{MaxMessage: e.opt.MaxMessage, Addrs: e.point.Addrs(), Network: e.Name()}.Marshal()
 	e.wg.Go(e.watch)
 	return nil
 }
@@ -190,32 +190,10 @@ func (e *Endpoint) open() (err error) {
 // Name is NCCL's word for it.
 func (e *Endpoint) Name() string { return "Socket" }
 
-// Info holds the addresses that the endpoint listens on. It is not secret.
-func (e *Endpoint) Info() []byte { return e.info }
-
-// Reach reports whether two hosts have addresses of one family.
-func (e *Endpoint) Reach(peer int, data []byte) error {
-	i, err := e.infoOf(peer, data)
-	if err != nil {
-		return err
-	}
-	if err := e.point.Reach(i.Addrs); err != nil {
-		return fmt.Errorf("socket: rank %d: %w", peer, err)
-	}
-	return nil
-}
-
-// infoOf reads a peer's info. Its messages are no longer than ours.
-func (e *Endpoint) infoOf(peer int, data []byte) (rendezvous.Info, error) {
-	i, err := rendezvous.ParseInfo(data, peer, e.Name())
-	i.MaxMessage = min(i.MaxMessage, e.opt.MaxMessage)
-	return i, err
-}
-
 // Rx returns the receiving end of a connection. Its sockets are the ones that
 // the peer opens, whenever it does.
 func (e *Endpoint) Rx(_ context.Context, peer int, data []byte, channel int) (transport.Rx, error) {
-	i, err := e.infoOf(peer, data)
+	i, err := e.Peer(peer, data)
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +251,8 @@ func (e *Endpoint) Close() error {
 	tx, rx := e.tx, e.rx
 	e.mu.Unlock()
 
-	if e.point != nil {
-		e.point.Close()
+	if e.Point != nil {
+		e.Point.Close()
 	}
 	for _, t := range tx {
 		t.close()
