@@ -573,7 +573,7 @@ func replay(t *testing.T, w world, all []*gpuRank, lengths []int) {
 			return err
 		}
 		return g.dev.in(func() error {
-			if err := g.stream.BeginCapture(driver.CaptureThreadLocal); err != nil {
+			if err := g.stream.BeginCapture(); err != nil {
 				return err
 			}
 			if err := capture(); err != nil {
@@ -629,7 +629,7 @@ func TestStagedGraph(t *testing.T) {
 	all := w.open(t)
 	g := all[0]
 	err := g.dev.in(func() error {
-		if err := g.stream.BeginCapture(driver.CaptureThreadLocal); err != nil {
+		if err := g.stream.BeginCapture(); err != nil {
 			return err
 		}
 		err := g.Comm.AllReduce(g.at(0, 4), g.at(0, 4), 1, coll.Uint32, coll.Sum)

@@ -180,7 +180,7 @@ func (l *Lane) Between(i, j int) (time.Duration, error) {
 
 // Capture records what f enqueues, instead of doing it.
 func (l *Lane) Capture(f func() error) (perf.Graph, error) {
-	if err := l.stream.BeginCapture(driver.CaptureThreadLocal); err != nil {
+	if err := l.stream.BeginCapture(); err != nil {
 		return nil, err
 	}
 	err := f()

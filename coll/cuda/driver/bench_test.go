@@ -57,7 +57,7 @@ func BenchmarkGraphLaunch(b *testing.B) {
 	l := NewLaunch(f)
 	defer l.Close()
 	l.SetStream(s)
-	check(b, s.BeginCapture(CaptureThreadLocal), l.Run())
+	check(b, s.BeginCapture(), l.Run())
 	g, err := s.EndCapture()
 	check(b, err)
 	x, err := g.Instantiate()

@@ -396,7 +396,7 @@ func TestGraph(t *testing.T) {
 	check(t, Memset32(p, 0, n), Memset32(q, 0, n))
 
 	// The kernel, then a copy of its result on another stream.
-	check(t, s.BeginCapture(CaptureThreadLocal), l.Run(), fork.Record(s), side.WaitEvent(fork), CopyAsync(q, p, 4*n, side), join.Record(side), s.WaitEvent(join))
+	check(t, s.BeginCapture(), l.Run(), fork.Record(s), side.WaitEvent(fork), CopyAsync(q, p, 4*n, side), join.Record(side), s.WaitEvent(join))
 	for _, c := range []Stream{s, side} {
 		if on, err := c.Capturing(); !on || err != nil {
 			t.Errorf("Capturing: %v, %v", on, err)
@@ -428,7 +428,7 @@ func TestCaptureMisuse(t *testing.T) {
 	if _, err := s.EndCapture(); err == nil {
 		t.Error("EndCapture without a capture succeeds")
 	}
-	check(t, s.BeginCapture(CaptureThreadLocal))
+	check(t, s.BeginCapture())
 	if err := s.Synchronize(); !errors.Is(err, ErrCapture) {
 		t.Errorf("Synchronize in a capture: %v", err)
 	}

@@ -7,22 +7,14 @@ package driver
 // #include <cuda.h>
 import "C"
 
-// A CaptureMode says what threads may do while a stream is captured.
-type CaptureMode int
-
-// The modes.
-const (
-	CaptureThreadLocal CaptureMode = C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL // this thread makes no call that could disturb it
-	CaptureRelaxed     CaptureMode = C.CU_STREAM_CAPTURE_MODE_RELAXED      // any calls
-)
-
 // A Graph is work that was captured.
 type Graph struct{ g C.CUgraph }
 
 // BeginCapture makes the stream collect what is enqueued, on it and on streams
-// that wait for its events, instead of running it.
-func (s Stream) BeginCapture(mode CaptureMode) error {
-	return failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), C.CUstreamCaptureMode(mode)))
+// that wait for its events, instead of running it. Until EndCapture this thread,
+// which calls both, makes no call that could disturb it.
+func (s Stream) BeginCapture() error {
+	return failure("cuStreamBeginCapture", C.cuStreamBeginCapture(s.c(), C.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
 }
 
 // EndCapture gives what was collected since BeginCapture. After an error
