@@ -47,9 +47,11 @@ func (n *Net) spread(e *transport.PeerError, from *link) bool {
 	return true
 }
 
+// floodLocked sends to all neighbours but one. A report is dropped where the link
+// is far behind.
 func (n *Net) floodLocked(k meet.Kind, p []byte, from *link) {
 	for _, l := range n.links {
-		if l != from {
+		if l != from && (k != frameReport || !l.full()) {
 			l.send(k, p)
 		}
 	}
@@ -113,15 +115,7 @@ func (n *Net) Report(payload []byte) {
 	n.reported++
 	p := binary.BigEndian.AppendUint32(nil, uint32(n.rank))
 	p = binary.BigEndian.AppendUint64(p, n.reported)
-	n.floodReportLocked(append(p, payload...), nil)
-}
-
-func (n *Net) floodReportLocked(p []byte, from *link) {
-	for _, l := range n.links {
-		if l != from && !l.full() {
-			l.send(frameReport, p)
-		}
-	}
+	n.floodLocked(frameReport, append(p, payload...), nil)
 }
 
 // heardReport: links keep order and reports are passed on when first seen, so
@@ -141,7 +135,7 @@ func (n *Net) heardReport(l *link, p []byte) error {
 		return nil
 	}
 	n.reports[from] = number
-	n.floodReportLocked(p, l)
+	n.floodLocked(frameReport, p, l)
 	if f := n.o.OnReport; f != nil {
 		payload := append([]byte(nil), p[12:]...) // p is still being sent
 		n.events.add(func() { f(from, payload) })

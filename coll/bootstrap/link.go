@@ -152,17 +152,19 @@ func (l *link) take() (net.Buffers, bool) {
 	return batch, l.closed
 }
 
-// breakOff closes the connection because of err. The first err counts.
-func (l *link) breakOff(err error) {
+// breakOff closes the connection because of err, and returns the first err, which
+// counts.
+func (l *link) breakOff(err error) error {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.broken == nil {
 		l.broken = err
 	}
 	l.closed = true
 	l.queue = nil
 	l.poke()
-	l.mu.Unlock()
 	l.conn.Close()
+	return l.broken
 }
 
 // drop closes the connection without a word, which is no loss.
@@ -205,18 +207,12 @@ func (l *link) read() {
 		if l.left.Load() && err == io.EOF {
 			return // it may still listen: write goes on until this rank leaves
 		}
-		l.breakOff(err)
+		err = l.breakOff(err)
 		if !l.left.Load() {
-			l.owner.lost(l, l.why())
+			l.owner.lost(l, err)
 		}
 		return
 	}
-}
-
-func (l *link) why() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.broken
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

@@ -152,23 +152,19 @@ func (n *Net) Close() error {
 // that was running. It may be called from one.
 func (n *Net) Abort() {
 	var because [1]byte
-	if n.anyDead() {
+	n.mu.Lock()
+	if len(n.dead) > 0 {
 		because[0] = 1
 	}
+	n.mu.Unlock()
 	n.leave(frameAbort, because[:], abortTime)
 	n.events.stop()
 }
 
-func (n *Net) anyDead() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.dead) > 0
-}
-
 // leave says goodbye to all neighbours, and waits for them to say it too.
 func (n *Net) leave(k meet.Kind, payload []byte, patience time.Duration) {
-	n.fail(fmt.Errorf("rank %d: the communicator's network is %w", n.rank, ErrClosed))
 	n.mu.Lock()
+	n.failLocked(fmt.Errorf("rank %d: the communicator's network is %w", n.rank, ErrClosed))
 	n.closing = true
 	n.mu.Unlock()
 	deadline := time.Now().Add(patience)
@@ -180,15 +176,12 @@ func (n *Net) leave(k meet.Kind, payload []byte, patience time.Duration) {
 	}
 }
 
-func (n *Net) isClosing() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.closing
-}
-
 // lost is told by a link that it broke before the neighbour had left.
 func (n *Net) lost(l *link, err error) {
-	if n.isClosing() {
+	n.mu.Lock()
+	closing := n.closing
+	n.mu.Unlock()
+	if closing {
 		return
 	}
 	what, wait := meet.Brief(err), time.Duration(0)

@@ -162,16 +162,12 @@ func (p *pmi) ask(ctx context.Context, cmd, want1, want2 string, args ...string)
 	defer p.mu.Unlock()
 	stop := context.AfterFunc(ctx, func() { p.conn.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	encode, want := encodePMI1, want1
+	encode, read, want := encodePMI1, readPMI1, want1
 	if p.version == 2 {
-		encode, want = encodePMI2, want2
+		encode, read, want = encodePMI2, readPMI2, want2
 	}
 	if _, err := io.WriteString(p.conn, encode(append([]string{"cmd", cmd}, args...))); err != nil {
 		return nil, fmt.Errorf("PMI %s: %w", cmd, because(ctx, err))
-	}
-	read := readPMI1
-	if p.version == 2 {
-		read = readPMI2
 	}
 	a, err := read(p.r)
 	switch {
