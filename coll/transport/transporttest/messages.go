@@ -125,10 +125,8 @@ func (r *receiver) try(t testing.TB, number uint32, size int, post bool) bool {
 	if !bytes.Equal(p, r.want) {
 		t.Fatalf("message %d of %d bytes arrived changed: %s", number, size, difference(p, r.want))
 	}
-	if !post {
-		if !r.rx.Release() {
-			t.Fatalf("message %d of %d bytes is void", number, size)
-		}
+	if !post && !r.rx.Release() {
+		t.Fatalf("message %d of %d bytes is void", number, size)
 	}
 	return true
 }
