@@ -54,9 +54,13 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	if c.cfg.gpus == nil { // as on all ranks: they said so to one another
 		return &Error{Code: InvalidUsage, Rank: c.rank, Op: "CommInitRank", Peer: NoPeer, Err: ErrNoExecutor}
 	}
+	timeout := c.cfg.Timeout
+	if c.cfg.asNCCL {
+		timeout = 0 // a kernel that gives up lets its stream go on
+	}
 	a, err := c.cfg.gpus.Open(ctx, executor.Config{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
-		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: c.cfg.Timeout, CheckPointers: c.cfg.CheckPointers,
+		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, AsNCCL: c.cfg.asNCCL,
 	})
 	if err != nil {
 		return err

@@ -36,6 +36,14 @@ type Config struct {
 	// Devices are those of CommInitRanks and CommInitAll, in the order of the
 	// ranks that they join. They take precedence over Device.
 	Devices []int
+	// AsNCCL is for programs that know NCCL's API. A stream may be destroyed as soon as
+	// the operation on it was called. When the communicator fails, operations on device
+	// memory that have not ended hold their streams until Abort or Destroy: a program
+	// that synchronizes one does not take for a result what is none.
+	AsNCCL bool
+	// Environ has the variables that settings are read from, as os.Environ gives them;
+	// nil: it does so.
+	Environ []string
 }
 
 // settings are a Config, completed.
@@ -47,10 +55,11 @@ type settings struct {
 	boot   bootstrap.Options
 	device *int
 	gpus   *executor.Factory
+	asNCCL bool
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL} // a Knobs is shared, and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()
@@ -58,7 +67,11 @@ func (cfg Config) complete(rank, size int) (s settings, err error) {
 	}()
 	var said []knob.Warning
 	if s.Knobs == nil {
-		k, warnings, err := knob.Load(os.Environ(), nil)
+		environ := cfg.Environ
+		if environ == nil {
+			environ = os.Environ()
+		}
+		k, warnings, err := knob.Load(environ, nil)
 		if err != nil {
 			return s, err
 		}
@@ -287,7 +300,7 @@ func newComm(rank, n int, s settings) *Comm {
 	c.broken, cancel = context.WithCancelCause(context.Background())
 	c.fault.Hook = func(err error) {
 		cancel(err)
-		if d := c.accel.Load(); d != nil {
+		if d := c.accel.Load(); d != nil && !s.asNCCL {
 			d.Abort(err)
 		}
 		c.announce(err)

@@ -78,7 +78,7 @@ func (c *Comm) child(ctx context.Context, op string, members []int) (_ *Comm, er
 	copy(id[:], ids[leader][1:])
 	k := *c.cfg.Knobs
 	k.CommID = "" // that was for the parent
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus})
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL})
 }
 
 // whileWhole is a context that ends with the communicator, too.

@@ -41,9 +41,20 @@ func (e *engine) EnqueueAll(ops []*executor.Op) (int, error) {
 			return i, failure(b.rankOf(ops[i]), ops[i].Coll.String(), err)
 		}
 		if !more {
-			return -1, nil
+			return b.done()
 		}
 	}
+}
+
+// done does what comes behind the last operation of each engine.
+func (b *batch) done() (int, error) {
+	for i := range b.cursors {
+		c := &b.cursors[i]
+		if err := c.e.done(); err != nil {
+			return c.from, failure(c.e.cfg.Rank, "GroupEnd", err)
+		}
+	}
+	return -1, nil
 }
 
 // take sorts the operations by engine. What is staged is handed to its stager,

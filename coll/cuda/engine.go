@@ -102,7 +102,7 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 }
 
 func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules choose.Rules[choice]) (_ *engine, err error) {
-	e := &engine{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}, funcs: funcs, windows: w, all: all}
+	e := &engine{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}, funcs: funcs, windows: w, all: all}
 	defer func() {
 		if err != nil {
 			_ = e.free()

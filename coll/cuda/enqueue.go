@@ -25,6 +25,9 @@ func (e *engine) Enqueue(d *executor.Op) error {
 	if err == nil {
 		err = e.end(d)
 	}
+	if err == nil {
+		err = e.done()
+	}
 	if err != nil {
 		if e.trial { // a choice may be impossible, and the next one is not
 			return &op.Error{Code: op.InvalidArgument, Rank: e.cfg.Rank, Op: o.Coll.String(), Peer: op.NoPeer, Err: err}

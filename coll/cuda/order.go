@@ -19,6 +19,12 @@ type order struct {
 	busy   bool          // there was an operation
 	left   bool          // there will be none: event is behind the last one
 	lost   error         // why it is not
+
+	// Of a communicator for NCCL's API, whose callers may destroy a stream as soon as
+	// the operation on it was called: event is behind each when its call returns.
+	eager  bool
+	marked bool // there was such an operation
+	open   bool // the last one has no event behind it yet
 }
 
 // Stream implements executor.Executor.
@@ -28,8 +34,11 @@ func (o *order) Stream(stream uintptr) error {
 		return nil
 	}
 	err := o.dev.in(func() error {
-		if !o.busy {
+		switch {
+		case !o.busy:
 			return nil
+		case o.eager:
+			return o.behind(s)
 		}
 		return o.wait(s, o.stream)
 	})
@@ -46,7 +55,7 @@ func (o *order) Leave() {
 		return
 	}
 	o.left = true
-	if o.busy {
+	if o.busy && !o.eager {
 		o.lost = o.dev.in(func() error { return o.event.Record(o.stream) })
 	}
 }
@@ -71,13 +80,46 @@ func (o *order) begin(d *executor.Op) error {
 	if err := o.Stream(d.Stream); err != nil {
 		return err
 	}
-	o.busy = true
+	o.busy, o.open = true, true
 	return o.each(d, func(s driver.Stream) error { return o.wait(o.stream, s) })
 }
 
 // end makes what comes on the other streams be behind the operation.
 func (o *order) end(d *executor.Op) error {
 	return o.each(d, func(s driver.Stream) error { return o.wait(s, o.stream) })
+}
+
+// done comes behind what was enqueued, when its call is about to return.
+func (o *order) done() error {
+	if !o.eager {
+		return nil
+	}
+	return o.dev.in(o.mark)
+}
+
+// mark puts the event behind the last operation. What is captured is left out, as it
+// is by wait.
+func (o *order) mark() error {
+	if !o.open {
+		return nil
+	}
+	o.open = false
+	if captured, err := o.stream.Capturing(); captured || err != nil {
+		return err
+	}
+	o.marked = true
+	return o.event.Record(o.stream)
+}
+
+// behind makes a stream wait for the last operation, whose own may be gone.
+func (o *order) behind(s driver.Stream) error {
+	if err := o.mark(); err != nil || !o.marked {
+		return err
+	}
+	if captured, err := s.Capturing(); captured || err != nil {
+		return err
+	}
+	return s.WaitEvent(o.event)
 }
 
 func (o *order) each(d *executor.Op, f func(driver.Stream) error) error {

@@ -60,6 +60,7 @@ type job struct {
 	start  driver.Event // the stream has come to the operation
 	number uint32       // what the word is when it is done
 	left   int          // guarded by mu: lanes that are not done with it
+	held   bool         // guarded by mu: one of them has failed, and the stream is to wait
 }
 
 // stageSlots is how many pieces are on their way.
@@ -94,7 +95,7 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager
 		return nil, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer,
 			Err: fmt.Errorf("staging operations in the processor's memory takes stream memory operations, which %s does not have with this driver: install one of branch 525 or later", dev.info.Name)}
 	}
-	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev}}
+	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}}
 	dev.arena.enter()
 	defer func() {
 		if err == nil {
@@ -200,7 +201,7 @@ func (s *stager) put(d *executor.Op) error {
 	if err != nil {
 		return err
 	}
-	return s.end(d)
+	return errors.Join(s.end(d), s.done())
 }
 
 // fresh is an event that nobody uses.
@@ -226,12 +227,15 @@ func (l *lane) work() {
 		if j == nil {
 			return
 		}
+		hold := false
 		if !l.aborted.Load() {
-			if err := l.do(j); err != nil && err != errAborted {
+			err := l.do(j)
+			if err != nil && err != errAborted {
 				l.cfg.Host.Fail(failure(l.cfg.Rank, j.op.Coll.String(), err))
 			}
+			hold = err != nil && l.cfg.AsNCCL
 		}
-		l.finish(j)
+		l.finish(j, hold)
 	}
 }
 
@@ -252,14 +256,16 @@ func (l *lane) take() *job {
 
 // finish says that a lane is done with a job. A lane does its jobs in their
 // order: the last one of a job is done with it before the next job is over.
-func (s *stager) finish(j *job) {
+// hold leaves the stream waiting, until Abort.
+func (s *stager) finish(j *job, hold bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	j.held = j.held || hold
 	if j.left--; j.left > 0 {
 		return
 	}
 	s.free = append(s.free, j.start)
-	if !s.aborted.Load() { // else the word is beyond that
+	if !j.held && !s.aborted.Load() { // else the word is beyond that
 		s.set(j.number)
 	}
 }

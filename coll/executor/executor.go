@@ -74,6 +74,10 @@ type Config struct {
 	// The rank's own, of which no other needs to know.
 	Timeout       time.Duration
 	CheckPointers bool
+	// AsNCCL has the promises of NCCL's API kept: callers may destroy a stream as soon
+	// as an operation on it was called, and what is enqueued when the communicator fails
+	// stays unfinished until Abort, so that nobody takes it for a result.
+	AsNCCL bool
 }
 
 // A Factory makes executors, of one kind of device.

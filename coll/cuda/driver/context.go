@@ -20,6 +20,18 @@ package driver
 // 	if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == (CUcontext)context)
 // 		cuCtxSetCurrent(NULL);
 // }
+// // The context is NULL where none is current.
+// static inline void *assay_current(void) {
+// 	CUcontext current = NULL;
+// 	cuCtxGetCurrent(&current);
+// 	return current;
+// }
+//
+// // The device is -1 where no context is current.
+// static inline int assay_current_device(void) {
+// 	CUdevice device;
+// 	return assay_current() && cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : -1;
+// }
 import "C"
 
 import (
@@ -107,3 +119,20 @@ func (c *Context) DisablePeer(peer *Context) error {
 }
 
 func (c *Context) c() C.CUcontext { return *(*C.CUcontext)(unsafe.Pointer(&c.raw)) }
+
+// A Thread is what was current on a thread that is somebody else's.
+type Thread struct{ context unsafe.Pointer }
+
+// Save takes note of it. The goroutine must be locked to the thread until Restore,
+// and Init must have succeeded.
+func Save() Thread { return Thread{C.assay_current()} }
+
+// Restore makes it current again.
+func (t Thread) Restore() { C.assay_bind(t.context) }
+
+// Current is the ordinal of the device whose context is current on the calling thread;
+// ok is whether there is one. Init must have succeeded.
+func Current() (ordinal int, ok bool) {
+	n := int(C.assay_current_device())
+	return n, n >= 0
+}

@@ -66,8 +66,9 @@ static CUctx_st contexts[8];
 static __thread CUcontext current;
 
 static std::mutex lock;
-static std::condition_variable moved, work;
-static std::set<CUstream> streams;
+// A program that ends runs destructors while threads here still wait: these have none.
+static std::condition_variable &moved = *new std::condition_variable, &work = *new std::condition_variable;
+static std::set<CUstream> &streams = *new std::set<CUstream>;
 static CUstream_st legacy;
 static unsigned gpus = 1;
 static bool started;
@@ -204,6 +205,10 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice a, CUdevice b) { return
 EXPORT CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
 EXPORT CUresult cuCtxGetCurrent(CUcontext *c) { return *c = current, CUDA_SUCCESS; }
 EXPORT CUresult cuCtxSetCurrent(CUcontext c) { return current = c, CUDA_SUCCESS; }
+EXPORT CUresult cuCtxGetDevice(CUdevice *d) {
+  if (current == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  return *d = CUdevice(current - &contexts[0]), CUDA_SUCCESS;
+}
 EXPORT CUresult cuCtxSynchronize(void) { return CUDA_SUCCESS; }
 
 // fails says whether a call is to fail: with FAKE_FAIL="cuEventCreate 7" the
@@ -220,7 +225,7 @@ static bool fails(const char *call) {
 }
 
 // objects are the streams, events and pieces of pinned memory that there are.
-static std::set<void *> objects;
+static std::set<void *> &objects = *new std::set<void *>;
 
 static void made(void *o) {
   std::lock_guard<std::mutex> l(lock);
@@ -233,7 +238,7 @@ static void gone(void *o) {
 
 static CUresult bound() { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
 
-static std::map<CUdeviceptr, size_t> memory;
+static std::map<CUdeviceptr, size_t> &memory = *new std::map<CUdeviceptr, size_t>;
 
 // range is the allocation that an address is in.
 static std::map<CUdeviceptr, size_t>::iterator range(CUdeviceptr p) {
@@ -332,6 +337,10 @@ EXPORT CUresult cuStreamDestroy(CUstream s) {  // when it is empty
 EXPORT CUresult cuStreamSynchronize(CUstream s) {
   await([=] { return of(s)->items.empty() && !of(s)->running; });
   return bound();
+}
+EXPORT CUresult cuStreamQuery(CUstream s) {
+  std::lock_guard<std::mutex> l(lock);
+  return of(s)->items.empty() && !of(s)->running ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 EXPORT CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
   {
