@@ -26,6 +26,13 @@ build: $(BIN)/buildkitd ## build assay, harness and buildkitd into bin/
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/assay ./cmd/assay
 	$(GOBUILD) -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/harness ./cmd/harness
 
+.PHONY: libnccl
+libnccl: ## build libnccl.so.2, by which programs that link NCCL run on our engine, and libassay-coll.so into bin/ (needs cuda.h)
+	cmd/libnccl/build $(BIN)
+	CGO_ENABLED=1 CGO_CFLAGS='-O2 -Wno-deprecated-declarations' go build -trimpath -tags 'cuda nvml $(TAGS)' -buildmode=c-shared \
+	  -ldflags "$(LDFLAGS) -extldflags '-Wl,--version-script=$(CURDIR)/cmd/libnccl/engine.map'" -o $(BIN)/libassay-coll.so ./cmd/libnccl
+	rm -f $(BIN)/libassay-coll.h
+
 .PHONY: kms
 kms: ## build the programs that let harness and assay sign with keys of AWS, Google Cloud and Azure into bin/
 	$(GOBUILD) -ldflags '$(LDFLAGS)' -o $(BIN)/sigstore-kms-awskms ./cmd/sigstore-kms
@@ -68,7 +75,7 @@ test-all: deps build ## what make test leaves out, too: races everywhere, CUDA i
 	ASSAY_TEST_ALL=1 go test -short -race -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
 	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
 	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
-	@echo "left to targets of their own: test-long, test-cuda, test-emulated, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
+	@echo "left to targets of their own: test-long, test-cuda, test-emulated, test-libnccl, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
 	@echo "test-kubernetes, test-jobs, test-html, test-junit, and test-slurm with eight nodes; make help says what they are"
 
 .PHONY: test-long
@@ -93,6 +100,11 @@ test-emulated: ## the engine for GPUs and its kernels, whole, on an emulated dri
 	./.ci/deps-cuda
 	CGO_ENABLED=1 go test -tags cuda -count=1 -timeout $(HANG) -run '^TestEmulated$$' ./coll/cuda
 	go test -count=1 -timeout $(HANG) -run '^TestEmulator$$' ./coll/cuda/kernels
+
+.PHONY: test-libnccl
+test-libnccl: ## libnccl.so.2: what it exports, what it asks of its engine, C programs of several ranks on an emulated driver (some minutes)
+	./.ci/deps-cuda
+	go test -count=1 -timeout $(HANG) ./cmd/libnccl
 
 .PHONY: gpu-image
 gpu-image: build ## build cuda12.4-debian13-runtime and make of it what a GPU machine enters it with: out/gpu-image

@@ -1,0 +1,209 @@
+// Communicators, and memory.
+#include <stdlib.h>
+#include <string.h>
+
+#include "front.h"
+
+extern char **environ;
+
+API(ncclResult_t, ncclGetVersion, (int *version)) {
+  if (!version) return fail(ncclInvalidArgument, "ncclGetVersion: version is NULL");
+  *version = API_VERSION;
+  return ncclSuccess;
+}
+
+API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  if (!id) return fail(ncclInvalidArgument, "ncclGetUniqueId: uniqueId is NULL");
+  ncclResult_t r = load(&e);
+  return r != ncclSuccess ? r : said(e->assay_unique_id(environ, (uint8_t *)id->internal, text), text);
+}
+
+// configure takes over what a program's configuration says, of whichever release.
+static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct assay_config *to) {
+  ncclConfig_t c;
+  *to = (struct assay_config){UNSET, UNSET, UNSET, UNSET, UNSET, NULL};
+  if (!from) return ncclSuccess;
+  if (from->magic != CONFIG_MAGIC || from->size < offsetof(ncclConfig_t, cgaClusterSize))
+    return fail(ncclInvalidArgument, "%s: the configuration was not made with NCCL_CONFIG_INITIALIZER", what);
+  memset(&c, 0, sizeof c);
+  c.blocking = c.minCTAs = c.maxCTAs = c.trafficClass = c.collnetEnable = UNSET;
+  memcpy(&c, from, from->size < sizeof c ? from->size : sizeof c);
+  if (c.blocking != UNSET && c.blocking != 0 && c.blocking != 1)
+    return fail(ncclInvalidArgument, "%s: blocking is %d; want 0 or 1", what, c.blocking);
+  *to = (struct assay_config){c.blocking, c.minCTAs, c.maxCTAs, c.trafficClass, c.collnetEnable, c.netName};
+  return ncclSuccess;
+}
+
+// init makes a communicator of this thread's device.
+static ncclResult_t init(const char *what, ncclComm_t *comm, int ranks, const ncclUniqueId *id, int rank, const ncclConfig_t *config) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  struct assay_new n = {.how = ASSAY_NEW, .ranks = ranks, .rank = rank};
+  if (!comm) return fail(ncclInvalidArgument, "%s: comm is NULL", what);
+  *comm = NULL;
+  memcpy(n.id, id->internal, sizeof n.id);
+  ncclResult_t r = configure(what, config, &n.config);
+  if (r == ncclSuccess) r = load(&e);
+  if (r == ncclSuccess) r = said(e->assay_device(&n.device, text), text);
+  return r == ncclSuccess ? make(&n, comm) : r;
+}
+
+API(ncclResult_t, ncclCommInitRank, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank)) {
+  return init("ncclCommInitRank", comm, nranks, &commId, rank, NULL);
+}
+
+API(ncclResult_t, ncclCommInitRankConfig, (ncclComm_t * comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t *config)) {
+  return init("ncclCommInitRankConfig", comm, nranks, &commId, rank, config);
+}
+
+// ncclCommInitRankScalable meets at the first of the IDs: one root takes thousands
+// of ranks.
+API(ncclResult_t, ncclCommInitRankScalable, (ncclComm_t * newcomm, int nranks, int myrank, int nId, ncclUniqueId *commIds, ncclConfig_t *config)) {
+  if (nId < 1 || nId > nranks || !commIds)
+    return fail(ncclInvalidArgument, "ncclCommInitRankScalable: %d IDs for %d ranks; want one to %d", nId, nranks, nranks);
+  return init("ncclCommInitRankScalable", newcomm, nranks, commIds, myrank, config);
+}
+
+API(ncclResult_t, ncclCommInitAll, (ncclComm_t * comm, int ndev, const int *devlist)) {
+  struct assay_new n = {.how = ASSAY_NEW, .ranks = ndev};
+  if (!comm || ndev < 1) return fail(ncclInvalidArgument, "ncclCommInitAll: %d devices, comm %p", ndev, (void *)comm);
+  ncclUniqueId id;
+  ncclResult_t r = ncclGetUniqueId(&id);
+  if (r != ncclSuccess) return r;
+  memcpy(n.id, id.internal, sizeof n.id);
+  configure("ncclCommInitAll", NULL, &n.config);
+  group_start();
+  for (int i = 0; i < ndev; i++) {
+    n.rank = i;
+    n.device = devlist ? devlist[i] : i;
+    r = make(&n, &comm[i]);
+    if (r != ncclSuccess) break;
+  }
+  ncclResult_t ended = group_end();
+  return r == ncclSuccess ? ended : r;
+}
+
+API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_t *newcomm, ncclConfig_t *config)) {
+  struct assay_new n = {.how = ASSAY_SPLIT, .color = color, .key = key};
+  ncclResult_t r = check("ncclCommSplit", comm);
+  if (r != ncclSuccess) return r;
+  if (!newcomm) return fail(ncclInvalidArgument, "ncclCommSplit: newcomm is NULL");
+  *newcomm = NULL;
+  n.parent = comm->engine;
+  r = configure("ncclCommSplit", config, &n.config);
+  return r == ncclSuccess ? make(&n, newcomm) : r;
+}
+
+// ask calls one of the engine's functions about a communicator.
+#define ASK(what, call)                     \
+  const struct engine *e;                   \
+  char text[ASSAY_TEXT];                    \
+  ncclResult_t r = check(what, comm);       \
+  if (r == ncclSuccess) r = load(&e);       \
+  if (r == ncclSuccess) r = said(call, text)
+
+// end takes a communicator away, whatever its end says.
+static ncclResult_t end(ncclComm_t comm, ncclResult_t r) {
+  comm->magic = 0;
+  free(comm);
+  return r;
+}
+
+API(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
+  ASK("ncclCommFinalize", e->assay_finalize(comm->engine, text));
+  return r;
+}
+
+API(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
+  if (!comm) return ncclSuccess;
+  ncclResult_t known = check("ncclCommDestroy", comm);
+  if (known != ncclSuccess) return known;
+  ASK("ncclCommDestroy", e->assay_destroy(comm->engine, text));
+  return end(comm, r);
+}
+
+API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+  if (!comm) return ncclSuccess;
+  ncclResult_t known = check("ncclCommAbort", comm);
+  if (known != ncclSuccess) return known;
+  ASK("ncclCommAbort", e->assay_abort(comm->engine, text));
+  return end(comm, r);
+}
+
+API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError)) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  ncclResult_t r = check("ncclCommGetAsyncError", comm);
+  if (r == ncclSuccess && !asyncError) r = fail(ncclInvalidArgument, "ncclCommGetAsyncError: asyncError is NULL");
+  if (r == ncclSuccess) r = load(&e);
+  if (r == ncclSuccess) *asyncError = said(e->assay_state(comm->engine, text), text);
+  return r;
+}
+
+API(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int *count)) {
+  struct assay_info i;
+  ASK("ncclCommCount", e->assay_info(comm->engine, &i, text));
+  if (r == ncclSuccess) *count = i.ranks;
+  return r;
+}
+
+API(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int *rank)) {
+  struct assay_info i;
+  ASK("ncclCommUserRank", e->assay_info(comm->engine, &i, text));
+  if (r == ncclSuccess) *rank = i.rank;
+  return r;
+}
+
+API(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int *device)) {
+  struct assay_info i;
+  ASK("ncclCommCuDevice", e->assay_info(comm->engine, &i, text));
+  if (r == ncclSuccess) *device = i.device;
+  return r;
+}
+
+API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size)) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  if (!ptr || size == 0) return fail(ncclInvalidArgument, "ncclMemAlloc: %zu bytes at %p", size, (void *)ptr);
+  ncclResult_t r = load(&e);
+  return r != ncclSuccess ? r : said(e->assay_mem_alloc(ptr, size, text), text);
+}
+
+API(ncclResult_t, ncclMemFree, (void *ptr)) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  if (!ptr) return ncclSuccess;
+  ncclResult_t r = load(&e);
+  return r != ncclSuccess ? r : said(e->assay_mem_free(ptr, text), text);
+}
+
+// Registered memory is not used yet in any other way than memory that is not: a
+// handle of NULL says so, as NCCL's does.
+API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle)) {
+  ncclResult_t r = check("ncclCommRegister", comm);
+  if (r == ncclSuccess && (!buff || size == 0 || !handle)) r = fail(ncclInvalidArgument, "ncclCommRegister: %zu bytes at %p", size, buff);
+  if (r == ncclSuccess) *handle = NULL;
+  return r;
+}
+
+API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle)) {
+  ncclResult_t r = check("ncclCommDeregister", comm);
+  if (r == ncclSuccess && handle) r = fail(ncclInvalidArgument, "ncclCommDeregister: %p is no handle of ncclCommRegister", handle);
+  return r;
+}
+
+API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)) {
+  (void)winFlags;
+  ncclResult_t r = check("ncclCommWindowRegister", comm);
+  if (r == ncclSuccess && (!buff || size == 0 || !win)) r = fail(ncclInvalidArgument, "ncclCommWindowRegister: %zu bytes at %p", size, buff);
+  if (r == ncclSuccess) *win = NULL;
+  return r;
+}
+
+API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
+  ncclResult_t r = check("ncclCommWindowDeregister", comm);
+  if (r == ncclSuccess && win) r = fail(ncclInvalidArgument, "ncclCommWindowDeregister: %p is no window of ncclCommWindowRegister", (void *)win);
+  return r;
+}

@@ -1,0 +1,82 @@
+// What libnccl.so.2, which is C, asks of libassay-coll.so, the engine in Go. Both
+// are made together, and assay_abi says so. Every function that returns an int
+// returns an ncclResult_t, and writes why into text, of ASSAY_TEXT bytes, unless it
+// is ncclSuccess.
+#ifndef ASSAY_ENGINE_H
+#define ASSAY_ENGINE_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ASSAY_ABI = 1, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+
+// Kinds of operations.
+enum assay_kind {
+  ASSAY_ALL_REDUCE,
+  ASSAY_BROADCAST,
+  ASSAY_REDUCE,
+  ASSAY_ALL_GATHER,
+  ASSAY_REDUCE_SCATTER,
+  ASSAY_ALL_TO_ALL,
+  ASSAY_GATHER,
+  ASSAY_SCATTER,
+  ASSAY_SEND,
+  ASSAY_RECV,
+};
+
+// An operation on device memory. count is of elements: those of the whole vector or
+// of one rank's part, as in NCCL's API.
+struct assay_op {
+  uintptr_t comm;
+  const void *send;
+  void *recv;
+  uint64_t count;
+  void *stream;
+  int32_t kind, type, red;
+  int32_t root; // or the peer
+};
+
+// How a communicator is made.
+enum assay_how { ASSAY_NEW, ASSAY_SPLIT };
+
+// What a program says of a communicator that it wants: those fields of ncclConfig_t
+// that have an effect. INT_MIN and NULL: nothing.
+struct assay_config {
+  int32_t blocking, min_ctas, max_ctas, traffic_class, coll_net;
+  const char *net;
+};
+
+// A communicator that is to be made.
+struct assay_new {
+  int32_t how;
+  int32_t ranks, rank;  // ASSAY_NEW
+  int32_t color, key;   // ASSAY_SPLIT
+  int32_t device;       // ASSAY_NEW: the ordinal
+  uintptr_t parent;     // ASSAY_SPLIT
+  uint8_t id[ASSAY_ID]; // ASSAY_NEW
+  struct assay_config config;
+  uintptr_t comm; // what was made; 0: a Split left the rank out, or there was an error
+  int32_t code;   // ncclInProgress: comm is being made
+};
+
+// What there is to know of a communicator.
+struct assay_info {
+  int32_t ranks, rank, device;
+};
+
+// The engine. environ is C's: Go's own is of the time when it was loaded.
+#define ASSAY_ENGINE(X)                                                                                         \
+  X(int, assay_abi, (void))                                                                                     \
+  X(int, assay_unique_id, (char **environ, uint8_t *id, char *text))                                            \
+  X(int, assay_device, (int32_t * device, char *text))                                                          \
+  X(int, assay_make, (char **environ, struct assay_new *list, size_t n, char *text))                            \
+  X(int, assay_run, (struct assay_op * ops, size_t n, char *text))                                              \
+  X(int, assay_state, (uintptr_t comm, char *text))                                                             \
+  X(int, assay_info, (uintptr_t comm, struct assay_info *info, char *text))                                     \
+  X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
+  X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
+  X(int, assay_abort, (uintptr_t comm, char *text))                                                             \
+  X(int, assay_scale_new, (uintptr_t comm, const void *scalar, int type, int residence, int32_t *red, char *text)) \
+  X(int, assay_scale_drop, (uintptr_t comm, int32_t red, char *text))                                           \
+  X(int, assay_mem_alloc, (void **at, size_t n, char *text))                                                    \
+  X(int, assay_mem_free, (void *at, char *text))
+#endif

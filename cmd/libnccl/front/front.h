@@ -1,0 +1,38 @@
+// What the files of libnccl.so.2 have in common.
+#ifndef ASSAY_FRONT_H
+#define ASSAY_FRONT_H
+#include "api.h"
+#include "engine.h"
+
+// The engine's functions.
+struct engine {
+#define FIELD(type, name, args) type(*name) args;
+  ASSAY_ENGINE(FIELD)
+#undef FIELD
+};
+
+// A communicator, as far as C knows it.
+struct ncclComm {
+  uint64_t magic; // COMM_MAGIC while it is one
+  uintptr_t engine;
+};
+#define COMM_MAGIC 0x6d6f632d79617373u
+
+// load opens the engine, once. What is wrong is said as by fail.
+ncclResult_t load(const struct engine **e);
+
+// fail keeps what ncclGetLastError says, and returns the code.
+__attribute__((format(printf, 2, 3))) ncclResult_t fail(ncclResult_t code, const char *format, ...);
+
+// said keeps what the engine said, and returns its code.
+ncclResult_t said(int code, const char *text);
+
+// check tells our communicators from what else a pointer may be.
+ncclResult_t check(const char *what, ncclComm_t c);
+
+// Groups, of this thread. add and make do at once what comes outside of one.
+ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c);
+ncclResult_t make(const struct assay_new *n, ncclComm_t *to);
+ncclResult_t group_start(void);
+ncclResult_t group_end(void);
+#endif

@@ -1,0 +1,87 @@
+// What the engine does not do yet, or what belongs to NCCL's own kernels. Each says so
+// and does nothing; docs/libnccl.md lists them.
+#include "front.h"
+
+#define REFUSE(name, args, why) \
+  API(ncclResult_t, name, args) { return fail(ncclInvalidUsage, #name ": " why); }
+
+#define LATER "assay's engine does not do this yet (docs/libnccl.md); NVIDIA's library does"
+#define DEVICE "kernels that communicate by themselves need NVIDIA's library: assay's windows are of another kind"
+
+REFUSE(ncclCommRevoke, (ncclComm_t c, int flags), LATER)
+REFUSE(ncclCommShrink, (ncclComm_t c, int *ranks, int n, ncclComm_t *to, ncclConfig_t *config, int flags), LATER)
+REFUSE(ncclCommGetUniqueId, (ncclComm_t c, ncclUniqueId *id), LATER)
+REFUSE(ncclCommGrow, (ncclComm_t c, int ranks, const ncclUniqueId *id, int rank, ncclComm_t *to, ncclConfig_t *config), LATER)
+REFUSE(ncclCommSuspend, (ncclComm_t c, int flags), LATER)
+REFUSE(ncclCommResume, (ncclComm_t c), LATER)
+REFUSE(ncclCommMemStats, (ncclComm_t c, ncclCommMemStat_t stat, uint64_t *value), LATER)
+REFUSE(ncclGroupSimulateEnd, (ncclSimInfo_t * info), LATER)
+REFUSE(ncclWinGetUserPtr, (ncclComm_t c, ncclWindow_t win, void **ptr), LATER)
+REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
+REFUSE(ncclSignal, (int peer, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
+REFUSE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *list, ncclComm_t c, cudaStream_t stream), LATER)
+
+#define PARAM "assay's settings are in docs/knobs.md; they are not read through the API yet"
+REFUSE(ncclParamBind, (ncclParamHandle_t * out, const char *key), PARAM)
+REFUSE(ncclParamGetI8, (ncclParamHandle_t h, int8_t *out), PARAM)
+REFUSE(ncclParamGetI16, (ncclParamHandle_t h, int16_t *out), PARAM)
+REFUSE(ncclParamGetI32, (ncclParamHandle_t h, int32_t *out), PARAM)
+REFUSE(ncclParamGetI64, (ncclParamHandle_t h, int64_t *out), PARAM)
+REFUSE(ncclParamGetU8, (ncclParamHandle_t h, uint8_t *out), PARAM)
+REFUSE(ncclParamGetU16, (ncclParamHandle_t h, uint16_t *out), PARAM)
+REFUSE(ncclParamGetU32, (ncclParamHandle_t h, uint32_t *out), PARAM)
+REFUSE(ncclParamGetU64, (ncclParamHandle_t h, uint64_t *out), PARAM)
+REFUSE(ncclParamGetStr, (ncclParamHandle_t h, const char **out), PARAM)
+REFUSE(ncclParamGet, (ncclParamHandle_t h, void *out, int most, int *n), PARAM)
+REFUSE(ncclParamGetParameter, (const char *key, const char **value, int *n), PARAM)
+REFUSE(ncclParamGetAllParameterKeys, (const char ***table, int *n), PARAM)
+
+// These two return nothing, and change nothing that a program could rely on.
+API(void, ncclParamDumpAll, (void)) {}
+API(void, ncclResetDebugInit, (void)) {}
+
+// The device API's host side. Structures are not looked into.
+REFUSE(ncclCommQueryProperties, (ncclComm_t c, void *properties), DEVICE)
+REFUSE(ncclDevCommCreate, (ncclComm_t c, const void *requirements, void *out), DEVICE)
+REFUSE(ncclDevCommDestroy, (ncclComm_t c, const void *comm), DEVICE)
+REFUSE(ncclGetLsaMultimemDevicePointer, (ncclWindow_t w, size_t offset, void **out), DEVICE)
+REFUSE(ncclGetLsaDevicePointer, (ncclWindow_t w, size_t offset, int rank, void **out), DEVICE)
+REFUSE(ncclGetPeerDevicePointer, (ncclWindow_t w, size_t offset, int peer, void **out), DEVICE)
+REFUSE(ncclGinOutboxCreateRequirement, (void), DEVICE)
+REFUSE(ncclGinInboxA2ACreateRequirement, (void), DEVICE)
+REFUSE(ncclGetMultimemDevicePointer, (void), DEVICE)
+REFUSE(ncclGinBarrierCreateRequirement, (void), DEVICE)
+REFUSE(ncclLsaBarrierCreateRequirement, (void), DEVICE)
+REFUSE(ncclLLA2ACreateRequirement, (void), DEVICE)
+
+API(int, ncclLLA2ACalcSlots, (int elements, int size)) {
+  (void)elements, (void)size;
+  fail(ncclInvalidUsage, "ncclLLA2ACalcSlots: " DEVICE);
+  return 0;
+}
+
+// Teams say who reaches whose memory by itself: nobody but the rank itself.
+ncclResult_t ncclCommCount(const ncclComm_t, int *);
+ncclResult_t ncclCommUserRank(const ncclComm_t, int *);
+
+API(ncclTeam_t, ncclTeamWorld, (ncclComm_t c)) {
+  ncclTeam_t t = {1, 0, 1};
+  if (ncclCommCount(c, &t.nRanks) == ncclSuccess) ncclCommUserRank(c, &t.rank);
+  return t;
+}
+
+API(ncclTeam_t, ncclTeamRail, (ncclComm_t c)) { return ncclTeamWorld(c); }
+
+API(ncclTeam_t, ncclTeamLsa, (ncclComm_t c)) {
+  (void)c;
+  return (ncclTeam_t){1, 0, 1};
+}
+
+API(int, ncclTeamRankToWorld, (ncclComm_t c, ncclTeam_t team, int rank)) {
+  return ncclTeamWorld(c).rank + (rank - team.rank) * team.stride;
+}
+
+API(int, ncclTeamRankToLsa, (ncclComm_t c, ncclTeam_t team, int rank)) {
+  (void)c;
+  return (rank - team.rank) * team.stride;
+}

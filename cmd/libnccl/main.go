@@ -1,0 +1,478 @@
+//go:build cuda && cgo
+
+// Libassay-coll.so is the engine behind libnccl.so.2: package coll on GPUs, with the
+// functions of front/engine.h. The C side of it is in front. Build it with
+// make libnccl.
+package main
+
+// #cgo LDFLAGS: -ldl
+// #include <dlfcn.h>
+// #include <limits.h>
+// #include <string.h>
+// #include "front/engine.h"
+//
+// // The device that CUDA's runtime has chosen for the thread, if the program has it as
+// // a library: with drivers before 12 cudaSetDevice makes no context current. -1:
+// // nobody knows.
+// static int runtime_device(void) {
+// 	int (*get)(int *) = (int (*)(int *))dlsym(RTLD_DEFAULT, "cudaGetDevice");
+// 	int device;
+// 	return get && get(&device) == 0 ? device : -1;
+// }
+import "C"
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/cgo"
+	"slices"
+	"strconv"
+	"sync"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+func main() {}
+
+//export assay_abi
+func assay_abi() C.int { return C.ASSAY_ABI }
+
+// result is an error as C gets it: a code, and what went wrong in text.
+func result(err error, text *C.char) C.int {
+	if err == nil {
+		return C.int(op.Success)
+	}
+	code := op.CodeOf(err)
+	if _, ok := errors.AsType[*driver.Error](err); ok && code == op.InternalError {
+		code = op.UnhandledCudaError
+	}
+	to := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(C.ASSAY_TEXT))
+	to[copy(to[:len(to)-1], err.Error())] = 0
+	return C.int(code)
+}
+
+// wrong is an error of a call that was made in a wrong way.
+func wrong(code op.Code, call, format string, args ...any) error {
+	return &op.Error{Code: code, Rank: op.NoPeer, Op: call, Peer: op.NoPeer, Err: fmt.Errorf(format, args...)}
+}
+
+// environment is C's.
+func environment(of **C.char) []string {
+	var all []string
+	for p := of; *p != nil; p = (**C.char)(unsafe.Add(unsafe.Pointer(p), unsafe.Sizeof(*p))) {
+		all = append(all, C.GoString(*p))
+	}
+	return all
+}
+
+//export assay_unique_id
+func assay_unique_id(environ **C.char, id *C.uint8_t, text *C.char) C.int {
+	u, err := coll.GetUniqueID(coll.Config{Environ: environment(environ)})
+	if err != nil {
+		return result(err, text)
+	}
+	copy(unsafe.Slice((*byte)(id), int(C.ASSAY_ID)), u[:])
+	return C.int(op.Success)
+}
+
+//export assay_device
+func assay_device(device *C.int32_t, text *C.char) C.int {
+	if err := driver.Init(); err != nil {
+		return result(err, text)
+	}
+	n, ok := driver.Current()
+	if !ok {
+		n = max(0, int(C.runtime_device()))
+	}
+	*device = C.int32_t(n)
+	return C.int(op.Success)
+}
+
+// A comm is a communicator, from when it is asked for.
+type comm struct {
+	ranks, rank, device int
+	give                context.CancelFunc // gives up making it
+	ready               chan struct{}      // closed: it is made, or could not be
+	made                *coll.Comm         // after ready
+	failed              error              // after ready
+
+	mu       sync.Mutex
+	factors  map[int32]coll.PreMulSum // by the number of the reduction
+	types    map[int32]elem.Type
+	last     int32
+	finished chan struct{} // Finalize was called; closed when it is done
+	ended    error         // after finished
+}
+
+func newComm() *comm {
+	return &comm{ready: make(chan struct{}), factors: map[int32]coll.PreMulSum{}, types: map[int32]elem.Type{}, last: int32(elem.Avg)}
+}
+
+// commOf is what a handle stands for.
+func commOf(handle C.uintptr_t) *comm { return cgo.Handle(handle).Value().(*comm) }
+
+// use is the communicator, if it is made and not finalized.
+func (c *comm) use(call string) (*coll.Comm, error) {
+	select {
+	case <-c.ready:
+	default:
+		return nil, wrong(op.InvalidArgument, call, "the communicator is still being made: wait until ncclCommGetAsyncError says ncclSuccess")
+	}
+	if c.failed != nil {
+		return nil, c.failed
+	}
+	return c.made, nil
+}
+
+//export assay_make
+func assay_make(environ **C.char, list *C.struct_assay_new, n C.size_t, text *C.char) C.int {
+	news := unsafe.Slice(list, int(n))
+	env := environment(environ)
+	var first error
+	var wait []int
+	comms := make([]*comm, len(news))
+	for i := range news {
+		w := &news[i]
+		c, run, err := prepare(w, env)
+		w.comm, w.code = 0, C.int32_t(op.Success)
+		if err != nil {
+			w.code, first = C.int32_t(op.CodeOf(err)), errors.Join(first, err)
+			continue
+		}
+		comms[i] = c
+		w.comm = C.uintptr_t(cgo.NewHandle(c))
+		ctx, give := context.WithCancel(context.Background())
+		c.give = give
+		go func() {
+			defer give()
+			c.made, c.failed = run(ctx)
+			close(c.ready)
+		}()
+		if w.config.blocking == 0 {
+			w.code = C.int32_t(op.InProgress)
+			continue
+		}
+		wait = append(wait, i)
+	}
+	for _, i := range wait {
+		c, w := comms[i], &news[i]
+		<-c.ready
+		if c.failed == nil && c.made != nil {
+			continue
+		}
+		cgo.Handle(w.comm).Delete()
+		if w.comm = 0; c.failed != nil {
+			w.code, first = C.int32_t(op.CodeOf(c.failed)), errors.Join(first, c.failed)
+		}
+	}
+	return result(first, text)
+}
+
+// prepare reads what is asked for. run makes it.
+func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Context) (*coll.Comm, error), err error) {
+	c := newComm()
+	if w.how == C.ASSAY_SPLIT {
+		color, key := int(w.color), int(w.key)
+		parent := commOf(w.parent)
+		from, err := parent.use("CommSplit")
+		if err != nil {
+			return nil, nil, err
+		}
+		c.device = parent.device
+		return c, func(ctx context.Context) (*coll.Comm, error) {
+			made, err := from.Split(ctx, color, key)
+			if made != nil {
+				c.ranks, c.rank = made.Size(), made.Rank()
+			}
+			return made, err
+		}, nil
+	}
+	c.ranks, c.rank, c.device = int(w.ranks), int(w.rank), int(w.device)
+	var id coll.UniqueID
+	copy(id[:], unsafe.Slice((*byte)(&w.id[0]), len(id)))
+	cfg := coll.Config{Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true}
+	return c, func(ctx context.Context) (*coll.Comm, error) {
+		return coll.CommInitRank(ctx, c.ranks, id, c.rank, cfg)
+	}, nil
+}
+
+// settings are what a program's configuration says, as variables: those of the
+// environment take precedence, by whichever of their names, as in NCCL.
+func settings(c *C.struct_assay_config) (env []string) {
+	for _, s := range [...]struct {
+		name  string
+		value C.int32_t
+	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}} {
+		if s.value != C.INT_MIN {
+			env = append(env, s.name+"="+strconv.Itoa(int(s.value)))
+		}
+	}
+	if c.net != nil {
+		env = append(env, "NCCL_NET="+C.GoString(c.net))
+	}
+	return env
+}
+
+// groups are kept for the next one.
+var groups = sync.Pool{New: func() any { return new(coll.Group) }}
+
+//export assay_run
+func assay_run(ops *C.struct_assay_op, n C.size_t, text *C.char) C.int {
+	if n == 1 && ops.kind != C.ASSAY_SEND && ops.kind != C.ASSAY_RECV {
+		c := commOf(ops.comm)
+		made, err := c.use("an operation")
+		if err == nil {
+			defer driver.Save().Restore()
+			err = c.do(made, ops)
+		}
+		return result(err, text)
+	}
+	return result(runGroup(unsafe.Slice(ops, int(n))), text)
+}
+
+func runGroup(ops []C.struct_assay_op) (err error) {
+	for i := range ops {
+		if _, err := commOf(ops[i].comm).use("an operation"); err != nil {
+			return err
+		}
+	}
+	defer driver.Save().Restore()
+	g := groups.Get().(*coll.Group)
+	defer groups.Put(g)
+	g.Start()
+	for i := range ops {
+		c := commOf(ops[i].comm)
+		g.Add(c.made)
+		if err = c.do(c.made, &ops[i]); err != nil {
+			break
+		}
+	}
+	if ended := g.End(); err == nil {
+		err = ended
+	}
+	return err
+}
+
+// do calls an operation on its stream.
+func (c *comm) do(made *coll.Comm, o *C.struct_assay_op) error {
+	if err := made.SetStream(uintptr(o.stream)); err != nil {
+		return err
+	}
+	if o._type < 0 || o._type > C.int32_t(elem.Float8E5M2) {
+		return wrong(op.InvalidArgument, "an operation", "there is no data type %d", o._type)
+	}
+	t, count := elem.Type(o._type), int(o.count)
+	memory := func(p unsafe.Pointer, parts int) []byte { return op.Memory(uintptr(p), parts*count*t.Size()) }
+	switch o.kind {
+	case C.ASSAY_SEND:
+		return made.Send(coll.Device(uintptr(o.send), count*t.Size()), count, t, int(o.root))
+	case C.ASSAY_RECV:
+		return made.Recv(coll.Device(uintptr(o.recv), count*t.Size()), count, t, int(o.root))
+	}
+	d := op.Op{Coll: collectives[o.kind], Device: true, Count: count, Type: t, Root: int(o.root)}
+	if d.Coll.Reduces() {
+		if err := c.reduction(&d, int32(o.red)); err != nil {
+			return err
+		}
+	}
+	send, recv := d.Coll.Parts(c.rank, d.Root, c.ranks)
+	d.Send, d.Recv = memory(o.send, send), memory(o.recv, recv)
+	return made.Do(&d)
+}
+
+var collectives = [...]op.Collective{
+	C.ASSAY_ALL_REDUCE: op.AllReduce, C.ASSAY_BROADCAST: op.Broadcast, C.ASSAY_REDUCE: op.Reduce,
+	C.ASSAY_ALL_GATHER: op.AllGather, C.ASSAY_REDUCE_SCATTER: op.ReduceScatter, C.ASSAY_ALL_TO_ALL: op.AllToAll,
+	C.ASSAY_GATHER: op.Gather, C.ASSAY_SCATTER: op.Scatter,
+}
+
+// reduction is what a number stands for: one of NCCL's own, or one that was made.
+func (c *comm) reduction(d *op.Op, red int32) error {
+	if red >= 0 && red <= int32(elem.Avg) {
+		d.Red = elem.Op(red)
+		return nil
+	}
+	c.mu.Lock()
+	f, ok := c.factors[red]
+	t := c.types[red]
+	c.mu.Unlock()
+	switch {
+	case !ok:
+		return wrong(op.InvalidArgument, d.Coll.String(), "there is no reduction %d: it was not made by ncclRedOpCreatePreMulSum, or that failed", red)
+	case t != d.Type:
+		return wrong(op.InvalidArgument, d.Coll.String(), "reduction %d was made for %v, and this is of %v", red, t, d.Type)
+	}
+	d.Red, d.Scale, d.Scaled = elem.Sum, f.Factor, true
+	return nil
+}
+
+// residences of a scalar, as nccl.h has them.
+const (
+	scalarOnDevice = iota
+	scalarHere
+)
+
+//export assay_scale_new
+func assay_scale_new(handle C.uintptr_t, scalar unsafe.Pointer, typ, residence C.int, red *C.int32_t, text *C.char) C.int {
+	const call = "RedOpCreatePreMulSum"
+	c := commOf(handle)
+	t := elem.Type(typ)
+	switch {
+	case typ < 0 || !t.Valid():
+		return result(wrong(op.InvalidArgument, call, "there is no data type %d", typ), text)
+	case residence == scalarOnDevice:
+		return result(wrong(op.InvalidUsage, call, "the scalar is in device memory, which assay does not do yet: hand it over from host memory (ncclScalarHostImmediate)"), text)
+	case residence != scalarHere:
+		return result(wrong(op.InvalidArgument, call, "there is no residence %d", residence), text)
+	}
+	f := coll.PreMulSum{Factor: elem.Float(t, unsafe.Slice((*byte)(scalar), t.Size()))}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	c.factors[c.last], c.types[c.last] = f, t
+	*red = C.int32_t(c.last)
+	return C.int(op.Success)
+}
+
+//export assay_scale_drop
+func assay_scale_drop(handle C.uintptr_t, red C.int32_t, text *C.char) C.int {
+	c := commOf(handle)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.factors[int32(red)]; !ok {
+		return result(wrong(op.InvalidArgument, "RedOpDestroy", "there is no reduction %d that was made", red), text)
+	}
+	delete(c.factors, int32(red))
+	delete(c.types, int32(red))
+	return C.int(op.Success)
+}
+
+//export assay_state
+func assay_state(handle C.uintptr_t, text *C.char) C.int {
+	c := commOf(handle)
+	select {
+	case <-c.ready:
+	default:
+		return C.int(op.InProgress)
+	}
+	c.mu.Lock()
+	finished := c.finished
+	c.mu.Unlock()
+	if finished != nil {
+		select {
+		case <-finished:
+			return result(c.ended, text)
+		default:
+			return C.int(op.InProgress)
+		}
+	}
+	if c.failed != nil || c.made == nil {
+		return result(c.failed, text)
+	}
+	return result(c.made.AsyncError(), text)
+}
+
+//export assay_info
+func assay_info(handle C.uintptr_t, info *C.struct_assay_info, text *C.char) C.int {
+	c := commOf(handle)
+	select {
+	case <-c.ready:
+	default:
+		if c.ranks == 0 { // a Split's, which nobody knows yet
+			return result(wrong(op.InvalidArgument, "CommCount", "the communicator is still being made"), text)
+		}
+	}
+	*info = C.struct_assay_info{ranks: C.int32_t(c.ranks), rank: C.int32_t(c.rank), device: C.int32_t(c.device)}
+	return C.int(op.Success)
+}
+
+// finish destroys the communicator, once. What it closed when done is returned.
+func (c *comm) finish() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished == nil {
+		done := make(chan struct{})
+		c.finished = done
+		go func() {
+			defer close(done)
+			if <-c.ready; c.made != nil {
+				c.ended = c.made.Destroy()
+			}
+		}()
+	}
+	return c.finished
+}
+
+//export assay_finalize
+func assay_finalize(handle C.uintptr_t, text *C.char) C.int {
+	c := commOf(handle)
+	if _, err := c.use("CommFinalize"); err != nil {
+		return result(err, text)
+	}
+	<-c.finish()
+	return result(c.ended, text)
+}
+
+//export assay_destroy
+func assay_destroy(handle C.uintptr_t, text *C.char) C.int {
+	c := commOf(handle)
+	defer cgo.Handle(handle).Delete()
+	<-c.finish()
+	return result(c.ended, text)
+}
+
+//export assay_abort
+func assay_abort(handle C.uintptr_t, text *C.char) C.int {
+	c := commOf(handle)
+	defer cgo.Handle(handle).Delete()
+	c.give()
+	<-c.ready
+	if c.made == nil {
+		return C.int(op.Success)
+	}
+	err := c.made.Abort()
+	if errors.Is(err, coll.ErrDestroyed) { // it was finalized
+		err = nil
+	}
+	return result(err, text)
+}
+
+// onDevice runs f with the context of the thread's device current.
+func onDevice(f func() error) error {
+	if err := driver.Init(); err != nil {
+		return err
+	}
+	defer driver.Save().Restore()
+	if _, ok := driver.Current(); !ok {
+		ctx, err := driver.Open(max(0, int(C.runtime_device()))) // for good: the memory is in it
+		if err == nil {
+			err = ctx.Bind()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f()
+}
+
+//export assay_mem_alloc
+func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
+	return result(onDevice(func() error {
+		p, err := driver.Malloc(int(n))
+		if err == nil {
+			*(*driver.Ptr)(unsafe.Pointer(at)) = p
+		}
+		return err
+	}), text)
+}
+
+//export assay_mem_free
+func assay_mem_free(at unsafe.Pointer, text *C.char) C.int {
+	return result(onDevice(func() error { return driver.Free(driver.Ptr(uintptr(at))) }), text)
+}

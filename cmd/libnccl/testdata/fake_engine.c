@@ -1,0 +1,101 @@
+// A libassay-coll.so that says what it is asked for. ranks of -1 fail; ranks of 7
+// are still being made.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../front/api.h"
+#include "../front/engine.h"
+
+static uintptr_t handles = 100;
+
+int assay_abi(void) { return getenv("FAKE_ABI") ? atoi(getenv("FAKE_ABI")) : ASSAY_ABI; }
+
+int assay_unique_id(char **environ, uint8_t *id, char *text) {
+  int late = 0;
+  for (char **e = environ; *e; e++) late |= !strcmp(*e, "NCCL_LATE=1");
+  printf("  unique_id, NCCL_LATE %s\n", late ? "seen" : "not seen");
+  memset(id, 7, ASSAY_ID);
+  return 0;
+}
+
+int assay_device(int32_t *device, char *text) {
+  *device = 3;
+  return 0;
+}
+
+int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
+  int r = 0;
+  for (size_t i = 0; i < n; i++) {
+    struct assay_new *w = &list[i];
+    if (w->how == ASSAY_SPLIT)
+      printf("  split %zu of %zu: of %lu color %d key %d\n", i + 1, n, (unsigned long)w->parent, w->color, w->key);
+    else
+      printf("  new %zu of %zu: rank %d of %d device %d id %d ctas %d %d net %s\n", i + 1, n, w->rank, w->ranks, w->device, w->id[127],
+             w->config.min_ctas == INT_MIN ? -1 : w->config.min_ctas, w->config.max_ctas == INT_MIN ? -1 : w->config.max_ctas, w->config.net ? w->config.net : "-");
+    w->code = w->ranks == -1 ? ncclInvalidArgument : w->ranks == 7 ? ncclInProgress : ncclSuccess;
+    w->comm = w->ranks == -1 || (w->how == ASSAY_SPLIT && w->color == -1) ? 0 : handles++;
+    if (w->ranks == -1) {
+      strcpy(text, "there are no -1 ranks");
+      r = w->code;
+    }
+  }
+  return r;
+}
+
+int assay_run(struct assay_op *ops, size_t n, char *text) {
+  for (size_t i = 0; i < n; i++) {
+    struct assay_op *o = &ops[i];
+    printf("  op %zu of %zu: comm %lu kind %d send %p recv %p count %llu type %d red %d root %d stream %p\n", i + 1, n, (unsigned long)o->comm, o->kind, o->send, o->recv,
+           (unsigned long long)o->count, o->type, o->red, o->root, o->stream);
+    if (o->count == 13) {
+      strcpy(text, "13 is bad luck");
+      return ncclRemoteError;
+    }
+  }
+  return 0;
+}
+
+int assay_state(uintptr_t comm, char *text) {
+  strcpy(text, "rank 3 died");
+  return ncclRemoteError;
+}
+
+int assay_info(uintptr_t comm, struct assay_info *i, char *text) {
+  *i = (struct assay_info){4, 2, 3};
+  return 0;
+}
+
+#define SAYS(name)                             \
+  int assay_##name(uintptr_t c, char *text) {  \
+    printf("  " #name " %lu\n", (unsigned long)c); \
+    return 0;                                  \
+  }
+SAYS(finalize)
+SAYS(destroy)
+SAYS(abort)
+
+int assay_scale_new(uintptr_t c, const void *scalar, int type, int residence, int32_t *red, char *text) {
+  printf("  scale %g type %d residence %d\n", *(const float *)scalar, type, residence);
+  if (residence == 0) {
+    strcpy(text, "not from the device");
+    return ncclInvalidUsage;
+  }
+  *red = 17;
+  return 0;
+}
+
+int assay_scale_drop(uintptr_t c, int32_t red, char *text) {
+  printf("  drop %d\n", red);
+  return 0;
+}
+
+int assay_mem_alloc(void **at, size_t n, char *text) {
+  *at = malloc(n);
+  return 0;
+}
+
+int assay_mem_free(void *at, char *text) {
+  free(at);
+  return 0;
+}

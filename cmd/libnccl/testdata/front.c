@@ -1,0 +1,135 @@
+// What libnccl.so.2 asks of its engine, call by call.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "nccl.h"
+
+static int failed;
+
+#define SAY(call)                                                                             \
+  do {                                                                                        \
+    ncclResult_t r_ = call;                                                                   \
+    printf("%s: %d%s%s\n", #call, r_, r_ > 0 && r_ != ncclInProgress ? ": " : "", r_ > 0 && r_ != ncclInProgress ? ncclGetLastError(NULL) : ""); \
+  } while (0)
+
+#define AT(n) ((void *)(uintptr_t)(n))
+
+// releases are configurations as programs of other releases have them.
+static void releases(void) {
+  ncclUniqueId id;
+  ncclComm_t c;
+  ncclGetUniqueId(&id);
+  ncclConfig_t full = {.size = sizeof full, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 1, .minCTAs = 2, .maxCTAs = 4, .netName = "Socket", .trafficClass = UNSET, .collnetEnable = UNSET};
+  SAY(ncclCommInitRankConfig(&c, 2, id, 0, &full));
+  ncclConfig_t old = full; // 2.14 had blocking alone, in 24 bytes
+  old.size = 24, old.version = 21400;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &old));
+  ncclConfig_t later = full;
+  later.size = 4096; // has more than is known here
+  char page[4096] = {0};
+  memcpy(page, &later, sizeof later);
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, (ncclConfig_t *)page));
+  old.magic = 0;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &old));
+  full.blocking = 5;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+}
+
+static void groups(ncclComm_t a, ncclComm_t b) {
+  SAY(ncclGroupStart());
+  SAY(ncclGroupStart());
+  SAY(ncclSend(AT(16), 1, ncclInt32, 1, a, AT(5)));
+  SAY(ncclRecv(AT(32), 2, ncclInt32, 0, b, AT(6)));
+  SAY(ncclGroupEnd());
+  for (int i = 0; i < 20; i++) ncclAllReduce(AT(16), AT(32), 3 + i * (i != 10), ncclFloat32, ncclSum, i % 2 ? a : b, NULL);
+  SAY(ncclGroupEnd());
+  SAY(ncclGroupEnd());
+  ncclComm_t x, y;
+  ncclUniqueId id = {{1}};
+  SAY(ncclGroupStart());
+  SAY(ncclCommInitRank(&x, 2, id, 0));
+  SAY(ncclCommInitRank(&y, 2, id, 1));
+  SAY(ncclGroupEnd());
+  printf("%s\n", x && y && x != y ? "two" : "not two");
+  SAY(ncclGroupStart());
+  SAY(ncclCommSplit(x, 0, 5, &x, NULL));
+  SAY(ncclCommSplit(y, -1, 0, &y, NULL));
+  SAY(ncclGroupEnd());
+  printf("%s\n", x && !y ? "one" : "not one");
+  SAY(ncclGroupStart());
+  SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, NULL, NULL));
+  SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, a, NULL));
+  SAY(ncclGroupEnd());
+  SAY(ncclAllReduce(AT(16), AT(32), 13, ncclFloat32, ncclSum, a, NULL));
+}
+
+int main(int argc, char **argv) {
+  setvbuf(stdout, NULL, _IONBF, 0);
+  int v, n;
+  SAY(ncclGetVersion(&v));
+  printf("%d %s\n", v, ncclGetErrorString(ncclRemoteError));
+  if (argc > 1 && !strcmp(argv[1], "none")) {
+    ncclUniqueId id;
+    SAY(ncclGetUniqueId(&id));
+    return 0;
+  }
+  if (fork() == 0) { // before the engine is needed: the child has its own
+    ncclUniqueId id;
+    _exit(ncclGetUniqueId(&id));
+  }
+  wait(&n);
+  printf("a child that forked before: %d\n", WEXITSTATUS(n));
+  setenv("NCCL_LATE", "1", 1);
+  ncclComm_t all[3];
+  SAY(ncclCommInitAll(all, 3, (int[]){4, 5, 6}));
+  if (fork() == 0) {
+    ncclUniqueId id;
+    ncclResult_t r = ncclGetUniqueId(&id);
+    printf("in the child: %s\n", ncclGetLastError(NULL));
+    _exit(r);
+  }
+  wait(&n);
+  printf("a child that forked after: %d\n", WEXITSTATUS(n));
+  releases();
+  groups(all[0], all[1]);
+  ncclComm_t c = all[0];
+  SAY(ncclAllReduce(AT(16), AT(32), 1ull << 33, ncclFloat32, ncclMax, c, AT(9)));
+  SAY(ncclBroadcast(AT(16), AT(32), 2, ncclFloat32, 1, c, AT(9)));
+  SAY(ncclReduce(AT(16), NULL, 2, ncclFloat32, ncclAvg, 1, c, AT(9)));
+  SAY(ncclAllGather(AT(16), AT(32), 2, ncclUint64, c, AT(9)));
+  SAY(ncclReduceScatter(AT(16), AT(32), 2, ncclUint64, ncclSum, c, AT(9)));
+  SAY(ncclAlltoAll(AT(16), AT(32), 2, ncclUint64, c, AT(9)));
+  SAY(ncclGather(AT(16), AT(32), 2, ncclUint64, 2, c, AT(9)));
+  SAY(ncclScatter(AT(16), AT(32), 2, ncclUint64, 2, c, AT(9)));
+  int op = 0;
+  float half = 0.5;
+  SAY(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarHostImmediate, c));
+  SAY(ncclAllReduce(AT(16), AT(32), 2, ncclFloat32, op, c, AT(9)));
+  SAY(ncclRedOpDestroy(op, c));
+  op = 0;
+  SAY(ncclRedOpCreatePreMulSum(&op, &half, ncclFloat32, ncclScalarDevice, c));
+  printf("op %d\n", op);
+  ncclResult_t r;
+  SAY(ncclCommGetAsyncError(c, &r));
+  printf("asynchronous: %d: %s\n", r, ncclGetLastError(c));
+  SAY(ncclCommCount(c, &n));
+  printf("%d ranks\n", n);
+  SAY(ncclCommUserRank(c, &n));
+  printf("rank %d\n", n);
+  SAY(ncclCommCuDevice(c, &n));
+  printf("device %d\n", n);
+  SAY(ncclCommInitRank(&c, -1, (ncclUniqueId){{0}}, 0));
+  SAY(ncclCommInitRank(&c, 7, (ncclUniqueId){{0}}, 0));
+  SAY(ncclCommAbort(c));
+  SAY(ncclCommShrink(all[0], &n, 1, &c, NULL, 0));
+  SAY(ncclCommFinalize(all[0]));
+  SAY(ncclCommDestroy(all[0]));
+  struct { uint64_t magic; } foreign = {0x0280028002800280};
+  SAY(ncclCommCount((ncclComm_t)&foreign, &n));
+  SAY(ncclCommAbort(all[1]));
+  SAY(ncclCommDestroy(NULL));
+  return failed;
+}

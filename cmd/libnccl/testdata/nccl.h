@@ -1,0 +1,41 @@
+// The functions of NCCL's API that the test programs call, as nccl.h declares them.
+#include "../front/api.h"
+
+#define DECLARE(name, args) ncclResult_t name args;
+const char *ncclGetLastError(ncclComm_t);
+const char *ncclGetErrorString(ncclResult_t);
+DECLARE(ncclGetVersion, (int *))
+DECLARE(ncclGetUniqueId, (ncclUniqueId *))
+DECLARE(ncclCommInitRank, (ncclComm_t *, int, ncclUniqueId, int))
+DECLARE(ncclCommInitRankConfig, (ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *))
+DECLARE(ncclCommInitAll, (ncclComm_t *, int, const int *))
+DECLARE(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *))
+DECLARE(ncclCommShrink, (ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int))
+DECLARE(ncclCommFinalize, (ncclComm_t))
+DECLARE(ncclCommDestroy, (ncclComm_t))
+DECLARE(ncclCommAbort, (ncclComm_t))
+DECLARE(ncclCommGetAsyncError, (ncclComm_t, ncclResult_t *))
+DECLARE(ncclCommCount, (ncclComm_t, int *))
+DECLARE(ncclCommUserRank, (ncclComm_t, int *))
+DECLARE(ncclCommCuDevice, (ncclComm_t, int *))
+DECLARE(ncclMemAlloc, (void **, size_t))
+DECLARE(ncclMemFree, (void *))
+DECLARE(ncclGroupStart, (void))
+DECLARE(ncclGroupEnd, (void))
+DECLARE(ncclAllReduce, (const void *, void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclBroadcast, (const void *, void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclReduce, (const void *, void *, size_t, int, int, int, ncclComm_t, void *))
+DECLARE(ncclAllGather, (const void *, void *, size_t, int, ncclComm_t, void *))
+DECLARE(ncclReduceScatter, (const void *, void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclAlltoAll, (const void *, void *, size_t, int, ncclComm_t, void *))
+DECLARE(ncclGather, (const void *, void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclScatter, (const void *, void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclSend, (const void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclRecv, (void *, size_t, int, int, ncclComm_t, void *))
+DECLARE(ncclRedOpCreatePreMulSum, (int *, void *, int, int, ncclComm_t))
+DECLARE(ncclRedOpDestroy, (int, ncclComm_t))
+#undef DECLARE
+
+enum { ncclInt32 = 2, ncclUint64 = 5, ncclFloat32 = 7 };
+enum { ncclSum = 0, ncclMax = 2, ncclAvg = 4 };
+enum { ncclScalarDevice, ncclScalarHostImmediate };

@@ -1,0 +1,326 @@
+// A program of several ranks, each a thread with a GPU, that uses NCCL's API as
+// programs do. ranks NAME [ARGS] runs one of the tests at the end; it exits with 0 when
+// all was right.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "nccl.h"
+
+// The driver's functions that are used, from the driver that is there.
+static int (*cuInit)(unsigned), (*cuDeviceGetCount)(int *), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxSetCurrent)(void *), (*cuCtxGetCurrent)(void **),
+    (*cuStreamCreate)(void **, unsigned), (*cuStreamSynchronize)(void *), (*cuStreamQuery)(void *), (*cuStreamDestroy)(void *), (*cuMemcpyHtoD)(uintptr_t, const void *, size_t),
+    (*cuMemcpyDtoH)(void *, uintptr_t, size_t);
+
+static void die(const char *what, int line) {
+  fprintf(stderr, "line %d: %s: %s\n", line, what, ncclGetLastError(NULL));
+  _exit(1); // with operations under way
+}
+#define OK(call) \
+  do { if ((call) != 0) die(#call, __LINE__); } while (0)
+#define TRUE(what) \
+  do { if (!(what)) die(#what " is not so", __LINE__); } while (0)
+
+static void driver(void) {
+  void *h = dlopen("libcuda.so.1", RTLD_NOW);
+  if (!h) die("libcuda.so.1", __LINE__);
+#define FIND(name, symbol) *(void **)&name = dlsym(h, symbol)
+  FIND(cuInit, "cuInit");
+  FIND(cuDeviceGetCount, "cuDeviceGetCount");
+  FIND(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain");
+  FIND(cuCtxSetCurrent, "cuCtxSetCurrent");
+  FIND(cuCtxGetCurrent, "cuCtxGetCurrent");
+  FIND(cuStreamCreate, "cuStreamCreate");
+  FIND(cuStreamSynchronize, "cuStreamSynchronize");
+  FIND(cuStreamQuery, "cuStreamQuery");
+  FIND(cuStreamDestroy, "cuStreamDestroy_v2");
+  FIND(cuMemcpyHtoD, "cuMemcpyHtoD_v2");
+  FIND(cuMemcpyDtoH, "cuMemcpyDtoH_v2");
+  OK(cuInit(0));
+}
+
+static int ranks, devices;
+static ncclUniqueId id;
+static pthread_barrier_t barrier;
+static void *context_of[16];
+
+// A rank is a thread.
+struct rank {
+  int rank;
+  ncclComm_t comm;
+  void *stream, *send, *recv;
+  void (*run)(struct rank *);
+};
+
+enum { most = 1 << 16 }; // elements of a buffer
+
+static void use_device(struct rank *r) { OK(cuCtxSetCurrent(context_of[r->rank % devices])); }
+
+// fill gives element i of a rank's input the value of input.
+static int input(int rank, int i) { return (rank + 1) * (i % 97 + 1); }
+
+static void fill(struct rank *r, int n) {
+  int *b = malloc(n * sizeof *b);
+  for (int i = 0; i < n; i++) b[i] = input(r->rank, i);
+  OK(cuMemcpyHtoD((uintptr_t)r->send, b, n * sizeof *b));
+  memset(b, -1, n * sizeof *b);
+  OK(cuMemcpyHtoD((uintptr_t)r->recv, b, n * sizeof *b));
+  free(b);
+}
+
+// got returns element i of the output.
+static int got(struct rank *r, int i) {
+  int v;
+  OK(cuMemcpyDtoH(&v, (uintptr_t)r->recv + i * sizeof v, sizeof v));
+  return v;
+}
+
+static int sum(int i) {
+  int s = 0;
+  for (int k = 0; k < ranks; k++) s += input(k, i);
+  return s;
+}
+
+static void *start(void *arg) {
+  struct rank *r = arg;
+  void *context;
+  use_device(r);
+  OK(ncclCommInitRank(&r->comm, ranks, id, r->rank));
+  OK(cuStreamCreate(&r->stream, 1));
+  OK(ncclMemAlloc(&r->send, most * sizeof(int)));
+  OK(ncclMemAlloc(&r->recv, most * sizeof(int)));
+  r->run(r);
+  OK(cuCtxGetCurrent(&context));
+  TRUE(context == context_of[r->rank % devices]); // as it was
+  return NULL;
+}
+
+static void leave(struct rank *r) {
+  OK(ncclMemFree(r->send));
+  OK(ncclMemFree(r->recv));
+  OK(ncclCommDestroy(r->comm));
+}
+
+static void check(struct rank *r, int n, int (*want)(struct rank *, int)) {
+  OK(cuStreamSynchronize(r->stream));
+  for (int i = 0; i < n; i += 1 + n / 100) {
+    if (got(r, i) == want(r, i)) continue;
+    fprintf(stderr, "rank %d: element %d of %d is %d; want %d\n", r->rank, i, n, got(r, i), want(r, i));
+    _exit(1);
+  }
+}
+
+static int want_sum(struct rank *r, int i) { return sum(i); }
+static int want_root(struct rank *r, int i) { return r->rank == ranks - 1 ? sum(i) : -1; }
+static int want_first(struct rank *r, int i) { return input(0, i); }
+static int width; // elements a rank
+static int want_gathered(struct rank *r, int i) { return input(i / width, i % width); }
+static int want_part(struct rank *r, int i) { return sum(r->rank * width + i); }
+static int want_exchanged(struct rank *r, int i) { return input(i / width, r->rank * width + i % width); }
+static int want_scattered(struct rank *r, int i) { return input(0, r->rank * width + i); }
+static int want_gathered_at_root(struct rank *r, int i) { return r->rank == ranks - 1 ? want_gathered(r, i) : -1; }
+static int want_before(struct rank *r, int i) { return input((r->rank + ranks - 1) % ranks, i); }
+static int want_double(struct rank *r, int i) { return 2 * sum(i); }
+
+static void collectives(struct rank *r) {
+  int info;
+  OK(ncclCommCount(r->comm, &info));
+  TRUE(info == ranks);
+  OK(ncclCommUserRank(r->comm, &info));
+  TRUE(info == r->rank);
+  OK(ncclCommCuDevice(r->comm, &info));
+  TRUE(info == r->rank % devices);
+  static const int sizes[] = {1, 7, 1000, 9000};
+  for (int k = 0; k < 4; k++) {
+    int n = sizes[k];
+    pthread_barrier_wait(&barrier);
+    if (r->rank == 0) width = n;
+    pthread_barrier_wait(&barrier);
+#define DO(elements, want, call)   \
+  fill(r, elements);               \
+  OK(call);                        \
+  check(r, elements, want)
+    DO(n, want_sum, ncclAllReduce(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream));
+    DO(n, want_root, ncclReduce(r->send, r->rank == ranks - 1 ? r->recv : NULL, n, ncclInt32, ncclSum, ranks - 1, r->comm, r->stream));
+    DO(n, want_first, ncclBroadcast(r->send, r->recv, n, ncclInt32, 0, r->comm, r->stream));
+    DO(n * ranks, want_gathered, ncclAllGather(r->send, r->recv, n, ncclInt32, r->comm, r->stream));
+    DO(n, want_part, (fill(r, n * ranks), ncclReduceScatter(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream)));
+    DO(n * ranks, want_exchanged, ncclAlltoAll(r->send, r->recv, n, ncclInt32, r->comm, r->stream));
+    DO(n * ranks, want_gathered_at_root, ncclGather(r->send, r->recv, n, ncclInt32, ranks - 1, r->comm, r->stream));
+    DO(n, want_scattered, (fill(r, n * ranks), ncclScatter(r->send, r->recv, n, ncclInt32, 0, r->comm, r->stream)));
+    fill(r, n);
+    OK(ncclGroupStart());
+    OK(ncclSend(r->send, n, ncclInt32, (r->rank + 1) % ranks, r->comm, r->stream));
+    OK(ncclRecv(r->recv, n, ncclInt32, (r->rank + ranks - 1) % ranks, r->comm, r->stream));
+    OK(ncclGroupEnd());
+    check(r, n, want_before);
+    int two = 2, op;
+    OK(ncclRedOpCreatePreMulSum(&op, &two, ncclInt32, ncclScalarHostImmediate, r->comm));
+    DO(n, want_double, ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream));
+    OK(ncclRedOpDestroy(op, r->comm));
+    TRUE(ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclRedOpCreatePreMulSum(&op, r->send, ncclInt32, ncclScalarDevice, r->comm) == ncclInvalidUsage);
+    TRUE(ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclAllReduce(r->send, r->recv, n, 12, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
+  }
+  OK(ncclAllReduce(r->send, r->recv, 0, ncclInt32, ncclSum, r->comm, r->stream));
+  leave(r);
+}
+
+// streams: an operation comes behind the one before, also when the stream of that one
+// is gone.
+static void streams(struct rank *r) {
+  for (int k = 0; k < 100; k++) {
+    void *s;
+    OK(cuStreamCreate(&s, 1));
+    fill(r, 1000);
+    OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, s));
+    OK(cuStreamDestroy(s));
+    OK(cuStreamCreate(&r->stream, 1));
+    OK(ncclBroadcast(r->recv, r->recv, 1000, ncclInt32, 1, r->comm, r->stream));
+    check(r, 1000, want_sum);
+    OK(cuStreamDestroy(r->stream));
+  }
+  leave(r);
+}
+
+// split: rows of two, a rank that is left out, and both communicators in use.
+static void split(struct rank *r) {
+  ncclComm_t row, none;
+  int n;
+  OK(ncclCommSplit(r->comm, r->rank / 2, -r->rank, &row, NULL));
+  OK(ncclCommCount(row, &n));
+  TRUE(n == 2);
+  OK(ncclCommUserRank(row, &n));
+  TRUE(n == 1 - r->rank % 2); // keys are descending
+  OK(ncclCommSplit(r->comm, r->rank ? -1 : 0, 0, &none, NULL));
+  TRUE(!none == (r->rank != 0));
+  if (none) OK(ncclCommDestroy(none));
+  fill(r, 100);
+  OK(ncclAllReduce(r->send, r->recv, 100, ncclInt32, ncclSum, row, r->stream));
+  OK(cuStreamSynchronize(r->stream));
+  TRUE(got(r, 5) == input(r->rank, 5) + input(r->rank ^ 1, 5));
+  OK(ncclCommFinalize(row));
+  OK(ncclCommDestroy(row));
+  leave(r);
+}
+
+// fault: rank 1 aborts. What rank 0 had enqueued does not end, and its error says so,
+// until it aborts, too.
+static void fault(struct rank *r) {
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, 1000, want_sum);
+  fill(r, 1000);
+  pthread_barrier_wait(&barrier);
+  if (r->rank == 1) {
+    usleep(200000);
+    OK(ncclCommAbort(r->comm));
+    pthread_barrier_wait(&barrier);
+    return;
+  }
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  ncclResult_t e = ncclSuccess;
+  for (int i = 0; i < 200 && e == ncclSuccess; i++) {
+    usleep(10000);
+    OK(ncclCommGetAsyncError(r->comm, &e));
+  }
+  TRUE(e == ncclRemoteError);
+  usleep(500000);
+  TRUE(cuStreamQuery(r->stream) == 600); // CUDA_ERROR_NOT_READY
+  TRUE(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream) == ncclRemoteError);
+  OK(ncclCommAbort(r->comm));
+  OK(cuStreamSynchronize(r->stream));
+  pthread_barrier_wait(&barrier);
+}
+
+// nonblocking: nothing waits, and ncclCommGetAsyncError tells when it is done. An
+// Abort ends what will never be.
+static void nonblocking(struct rank *r) {
+  ncclComm_t c, never;
+  ncclUniqueId nobody;
+  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 0, .minCTAs = UNSET, .maxCTAs = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET};
+  static ncclUniqueId other;
+  if (r->rank == 0) OK(ncclGetUniqueId(&other));
+  pthread_barrier_wait(&barrier);
+  TRUE(ncclCommInitRankConfig(&c, ranks, other, r->rank, &config) == ncclInProgress);
+  ncclResult_t e = ncclInProgress;
+  for (int i = 0; i < 2000 && e == ncclInProgress; i++) {
+    usleep(10000);
+    OK(ncclCommGetAsyncError(c, &e));
+  }
+  TRUE(e == ncclSuccess);
+  fill(r, 10);
+  OK(ncclAllReduce(r->send, r->recv, 10, ncclInt32, ncclSum, c, r->stream));
+  check(r, 10, want_sum);
+  OK(ncclCommDestroy(c));
+  OK(ncclGetUniqueId(&nobody));
+  TRUE(ncclCommInitRankConfig(&never, ranks + 1, nobody, r->rank, &config) == ncclInProgress);
+  TRUE(ncclAllReduce(r->send, r->recv, 10, ncclInt32, ncclSum, never, r->stream) == ncclInvalidArgument);
+  OK(ncclCommAbort(never));
+  leave(r);
+}
+
+// single is one thread with all ranks.
+static void single(void) {
+  ncclComm_t all[16];
+  struct rank r[16];
+  int list[16];
+  for (int i = 0; i < ranks; i++) list[i] = i % devices;
+  OK(ncclCommInitAll(all, ranks, list));
+  for (int i = 0; i < ranks; i++) {
+    r[i] = (struct rank){.rank = i, .comm = all[i]};
+    use_device(&r[i]);
+    OK(cuStreamCreate(&r[i].stream, 1));
+    OK(ncclMemAlloc(&r[i].send, most * sizeof(int)));
+    OK(ncclMemAlloc(&r[i].recv, most * sizeof(int)));
+  }
+  for (int k = 0; k < 20; k++) {
+    for (int i = 0; i < ranks; i++) {
+      use_device(&r[i]);
+      fill(&r[i], 5000);
+    }
+    OK(ncclGroupStart());
+    for (int i = 0; i < ranks; i++) OK(ncclAllReduce(r[i].send, r[i].recv, 5000, ncclInt32, ncclSum, r[i].comm, r[i].stream));
+    OK(ncclGroupEnd());
+    for (int i = 0; i < ranks; i++) {
+      use_device(&r[i]);
+      check(&r[i], 5000, want_sum);
+    }
+  }
+  for (int i = 0; i < ranks; i++) OK(ncclCommDestroy(all[i])); // one after another
+}
+
+int main(int argc, char **argv) {
+  static const struct {
+    const char *name;
+    void (*run)(struct rank *);
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"nonblocking", nonblocking}};
+  if (argc != 3) return 2;
+  ranks = atoi(argv[2]);
+  driver();
+  OK(cuDeviceGetCount(&devices));
+  for (int i = 0; i < devices && i < 16; i++) OK(cuDevicePrimaryCtxRetain(&context_of[i], i));
+  if (!strcmp(argv[1], "single")) {
+    single();
+    return 0;
+  }
+  for (unsigned t = 0; t < sizeof tests / sizeof *tests; t++) {
+    if (strcmp(argv[1], tests[t].name)) continue;
+    struct rank r[16];
+    pthread_t threads[16];
+    pthread_barrier_init(&barrier, NULL, ranks);
+    OK(ncclGetUniqueId(&id));
+    for (int i = 0; i < ranks; i++) {
+      r[i] = (struct rank){.rank = i, .run = tests[t].run};
+      pthread_create(&threads[i], NULL, start, &r[i]);
+    }
+    for (int i = 0; i < ranks; i++) pthread_join(threads[i], NULL);
+    return 0;
+  }
+  return 2;
+}
