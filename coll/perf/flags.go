@@ -45,7 +45,7 @@ func sizeFlag(name string, p func(*Config) *int64) func(*Config, string) error {
 	return func(c *Config, v string) error {
 		n, err := ParseSize(v)
 		if err != nil {
-			return &badSizeError{text: fmt.Sprintf("invalid size specified for '%s'", name), err: err}
+			return &UsageError{Text: fmt.Sprintf("invalid size specified for '%s'", name), Status: 255}
 		}
 		*p(c) = n
 		return nil
@@ -223,8 +223,8 @@ func setShape(c *Config, v string) error {
 // ErrHelp is Parse's error when the usage text was asked for.
 var ErrHelp = errors.New("help was asked for")
 
-// usage is the text of -h.
-func usage(program string) string {
+// Usage returns the text of -h for a program.
+func Usage(program string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "USAGE: %s\n", program)
 	for _, f := range flags {
@@ -241,9 +241,6 @@ func usage(program string) string {
 	b.WriteString("Environment: NCCL_TESTS_SPLIT, NCCL_TESTS_SPLIT_MASK, NCCL_TESTS_MIN_BW.\n")
 	return b.String()
 }
-
-// Usage returns the text of -h for a program.
-func Usage(program string) string { return usage(program) }
 
 // FlagNames are all flags as one types them, for a shell's completion.
 func FlagNames() []string {

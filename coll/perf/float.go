@@ -69,9 +69,4 @@ func (f floatFormat) decode(bits uint64) float64 {
 }
 
 // ulps is how far apart two bit patterns are as unsigned integers.
-func ulps(a, b uint64) uint64 {
-	if a > b {
-		return a - b
-	}
-	return b - a
-}
+func ulps(a, b uint64) uint64 { return max(a, b) - min(a, b) }

@@ -36,23 +36,28 @@ func (w *worker) launches(o *operation, g Graph, times int) (measure, error) {
 // -G says. The first launch, in which the driver puts the graph onto the
 // device, is not timed. Times are those of one launch.
 func (w *worker) timedGraph(o *operation, iters, agg int) (m measure, err error) {
-	g, err := w.capture(o, iters, agg)
-	if err != nil {
-		return m, err
-	}
-	defer func() { err = w.closeGraph(o, g, err) }()
-	if _, err := w.launches(o, g, 1); err != nil {
-		return m, err
-	}
-	if err := w.barrier(); err != nil {
-		return m, err
-	}
-	if m, err = w.launches(o, g, o.graph); err != nil {
-		return m, err
-	}
+	err = w.launched(o, iters, agg, func(g Graph) error {
+		if err := w.barrier(); err != nil {
+			return err
+		}
+		m, err = w.launches(o, g, o.graph)
+		return err
+	})
 	m.elapsed /= time.Duration(o.graph)
 	m.issued /= time.Duration(o.graph)
-	return m, nil
+	return m, err
+}
+
+// launched records a graph, launches it once, and keeps it while f runs.
+func (w *worker) launched(o *operation, iters, agg int, f func(Graph) error) error {
+	g, err := w.capture(o, iters, agg)
+	if err != nil {
+		return err
+	}
+	if _, err = w.launches(o, g, 1); err == nil {
+		err = f(g)
+	}
+	return w.closeGraph(o, g, err)
 }
 
 // closeGraph frees a graph; err is what went wrong before.
@@ -65,15 +70,9 @@ func (w *worker) closeGraph(o *operation, g Graph, err error) error {
 }
 
 // launchOnce runs the operation once, by the way that is measured.
-func (o *operation) launchOnce() (err error) {
+func (o *operation) launchOnce() error {
 	if o.graph == 0 {
 		return o.once()
 	}
-	g, err := o.w.capture(o, 1, 1)
-	if err != nil {
-		return err
-	}
-	defer func() { err = o.w.closeGraph(o, g, err) }()
-	_, err = o.w.launches(o, g, 1)
-	return err
+	return o.w.launched(o, 1, 1, func(Graph) error { return nil })
 }

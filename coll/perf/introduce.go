@@ -104,7 +104,7 @@ func (w *worker) introduce(ctx context.Context) (int64, error) {
 			return 0, w.failed(InternalError, err)
 		}
 	}
-	return min(w.cfg.allocation(), limit), nil
+	return min(w.cfg.payload(), limit), nil
 }
 
 // memoryLimit is how large a buffer may be so that those of all ranks, of
@@ -128,12 +128,4 @@ func memoryLimit(ranks []introduction, kinds int) int64 {
 		limit = min(limit, fits(p.memory, p.ranks*kinds))
 	}
 	return limit
-}
-
-// allocation is how large buffers would be if memory had no end.
-func (c *Config) allocation() int64 {
-	if c.sweeps() {
-		return c.MaxBytes
-	}
-	return c.payload()
 }

@@ -48,10 +48,7 @@ func (o *operation) issue(offset int64) error {
 	if o.lane == nil {
 		w.leave()
 	}
-	if err != nil {
-		return w.failedBy(o.comm, err)
-	}
-	return nil
+	return w.failedBy(o.comm, err)
 }
 
 // wait returns when all that was issued is complete.
@@ -63,10 +60,7 @@ func (o *operation) wait() error {
 	w.enter()
 	err := o.lane.Wait()
 	w.leave()
-	if err != nil {
-		return w.failedBy(o.comm, err)
-	}
-	return nil
+	return w.failedBy(o.comm, err)
 }
 
 // once runs the operation, and waits for it.
@@ -185,11 +179,7 @@ func (o *operation) grouped(f func() error) func() error {
 		if o.lane == nil {
 			w.leave()
 		}
-		if err == nil {
-			return nil
-		}
-		var f *Failure
-		if errors.As(err, &f) {
+		if f, ok := errors.AsType[*Failure](err); ok {
 			return f
 		}
 		return w.failedBy(o.comm, err)

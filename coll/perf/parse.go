@@ -21,15 +21,6 @@ type UsageError struct {
 
 func (e *UsageError) Error() string { return e.Text }
 
-// A badSizeError carries nccl-tests' text, and what is wrong in ours.
-type badSizeError struct {
-	text string
-	err  error
-}
-
-func (e *badSizeError) Error() string { return e.text }
-func (e *badSizeError) Unwrap() error { return e.err }
-
 // Parse reads the arguments after the program's name in the manner of
 // getopt_long: -b8, -b 8, --minbytes=8, --minbytes 8 and unambiguous
 // beginnings of long names; a value may begin with a minus; operands are
@@ -96,13 +87,7 @@ func (c *Config) short(a string, rest []string) ([]string, error) {
 
 func (c *Config) apply(f flag, value string) error {
 	err := f.set(c, value)
-	switch e := err.(type) {
-	case nil:
-		return nil
-	case *badSizeError:
-		return &UsageError{Text: e.text, Status: 255}
-	}
-	if err == ErrHelp {
+	if _, ok := err.(*UsageError); ok || err == nil || err == ErrHelp {
 		return err
 	}
 	return &UsageError{Text: err.Error(), Status: int(InvalidUsage)}

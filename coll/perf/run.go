@@ -164,8 +164,8 @@ func (r *session) finish() (*Result, error) {
 	if err == nil {
 		return res, nil
 	}
-	var f *Failure
-	if !errors.As(err, &f) {
+	f, ok := errors.AsType[*Failure](err)
+	if !ok {
 		f = &Failure{Status: InternalError, Rank: -1, Where: where(1), Err: err}
 	}
 	if r.late.Load() {

@@ -60,7 +60,8 @@ func (s *SplitResult) String() string {
 // defaultPayload is what --split compares when no size is given.
 const defaultPayload = 4_000_000_000
 
-// payload is the size of --shape and --split in bytes: the shape's, or -e.
+// payload is the largest size of an operation in bytes, if memory had no end:
+// the shape's, or -e.
 func (c *Config) payload() int64 {
 	switch {
 	case len(c.Shape) > 0:
@@ -69,7 +70,7 @@ func (c *Config) payload() int64 {
 			n *= d
 		}
 		return n
-	case c.maxBytesSet:
+	case c.sweeps(), c.maxBytesSet:
 		return c.MaxBytes
 	}
 	return defaultPayload
@@ -80,11 +81,11 @@ func (w *worker) shape(ctx context.Context) error {
 	if need := w.cfg.payload(); w.maxBytes() < need {
 		return w.failed(DeviceError, fmt.Errorf("--shape needs %d bytes for each buffer, and memory allows %d: use a smaller shape or fewer ranks", need, w.maxBytes()))
 	}
-	p, err := w.average(ctx, w.cfg.payload(), w.cfg.Trials)
+	p, bytes, err := w.average(ctx, w.cfg.payload(), w.cfg.Trials)
 	if err != nil || w.report == nil {
 		return err
 	}
-	s := &ShapeResult{Collective: w.c.Test(), Bytes: p.bytes, Trials: w.cfg.Trials, Ranks: w.comm.Size(), Time: p.Time, AlgBW: p.AlgBW, BusBW: p.BusBW}
+	s := &ShapeResult{Collective: w.c.Test(), Bytes: bytes, Trials: w.cfg.Trials, Ranks: w.comm.Size(), Time: p.Time, AlgBW: p.AlgBW, BusBW: p.BusBW}
 	w.report.res.Shape = s
 	return w.report.summary(s)
 }
@@ -94,61 +95,56 @@ func (w *worker) shape(ctx context.Context) error {
 func (w *worker) splitCompare(ctx context.Context) error {
 	n := int64(w.cfg.Split)
 	whole := min(w.cfg.payload(), w.maxBytes())
-	one, err := w.average(ctx, whole, 1)
+	one, wholeBytes, err := w.average(ctx, whole, 1)
 	if err != nil {
 		return err
 	}
-	many, err := w.average(ctx, whole/n, w.cfg.Split)
+	many, partBytes, err := w.average(ctx, whole/n, w.cfg.Split)
 	if err != nil || w.report == nil {
 		return err
 	}
-	s := &SplitResult{Parts: w.cfg.Split, Whole: one.bytes, Part: many.bytes, One: one.BusBW, Many: many.BusBW}
+	s := &SplitResult{Parts: w.cfg.Split, Whole: wholeBytes, Part: partBytes, One: one.BusBW, Many: many.BusBW}
 	w.report.res.Split = s
 	return w.report.summary(s)
 }
 
-// A mean is a placement and the bytes that were moved.
-type mean struct {
-	Placement
-	bytes int64
-}
-
 // average runs an operation so often, in place where that has a meaning, and
-// returns what the ranks need on average. -w operations go before.
-func (w *worker) average(ctx context.Context, size int64, times int) (mean, error) {
+// returns what the ranks need on average, and the bytes that were moved. -w
+// operations go before.
+func (w *worker) average(ctx context.Context, size int64, times int) (p Placement, bytes int64, err error) {
 	k := combination{t: w.cfg.Types[0], red: w.cfg.Ops[0], root: max(0, w.cfg.Root)}
 	if k.red.Mulsum {
-		return mean{}, w.failed(InvalidUsage, fmt.Errorf("--shape and --split take no -o mulsum"))
+		return p, 0, w.failed(InvalidUsage, fmt.Errorf("--shape and --split take no -o mulsum"))
 	}
 	k.op = k.red.Op
 	if err := w.touch(k.t); err != nil {
-		return mean{}, err
+		return p, 0, err
 	}
 	cfg := &w.cfg
 	o := w.operation(w.c.volume(size, w.comm.Size(), k.t), k, !w.c.aliased())
 	for range max(1, cfg.Warmup) {
 		if err := o.once(); err != nil {
-			return mean{}, err
+			return p, 0, err
 		}
 	}
 	if err := w.barrier(); err != nil {
-		return mean{}, err
+		return p, 0, err
 	}
 	m, err := w.timed(o, times, 1)
 	if err != nil {
-		return mean{}, err
+		return p, 0, err
 	}
 	ms, err := w.collect(ctx, m)
 	if err != nil || w.report == nil {
-		return mean{}, err
+		return p, 0, err
 	}
 	us := make([]float64, len(ms))
 	for i, m := range ms {
 		us[i] = float64(m.elapsed) / 1e3 / float64(times)
 	}
-	p := Placement{Time: cfg.Average.of(us)}
+	p.Time = cfg.Average.of(us)
 	p.AlgBW, p.BusBW = w.c.bandwidth(o.v, p.Time, w.comm.Size())
-	return mean{p, o.v.total}, nil
+	return p, o.v.total, nil
 }
 
 // summary prints what --shape or --split found, unless JSON is wanted.

@@ -214,7 +214,7 @@ func (t *table) footer(r *reporter, res *Result, cause error) error {
 // engine took for the operations. On host memory it is what this process has
 // resident, on devices what rank 0's has in use.
 func (r *reporter) memoryLine() string {
-	user := 2 * min(r.cfg.allocation(), r.limit) * int64(len(r.kindsOf(0)))
+	user := 2 * min(r.cfg.payload(), r.limit) * int64(len(r.kindsOf(0)))
 	total := r.total
 	if !r.remote() {
 		user *= int64(len(r.workers))

@@ -173,10 +173,7 @@ func (s *sampler) mark(i int) error {
 	if !s.marks {
 		return nil
 	}
-	if err := s.o.lane.Mark(i); err != nil {
-		return s.w.failedBy(s.o.comm, err)
-	}
-	return nil
+	return s.w.failedBy(s.o.comm, s.o.lane.Mark(i))
 }
 
 // laps are the times of all iterations; nil when they were not taken.
@@ -230,7 +227,9 @@ func (w *worker) iterations(ctx context.Context, o *operation) (int, error) {
 
 // slowest is the longest time of all ranks'.
 func (w *worker) slowest(ctx context.Context, d time.Duration) (time.Duration, error) {
-	m := measure{elapsed: d}
-	err := w.everyones(ctx, &m, func(m measure) { d = max(d, m.elapsed) })
+	ms, err := w.exchange(ctx, measure{elapsed: d}, true)
+	for _, m := range ms {
+		d = max(d, m.elapsed)
+	}
 	return d, err
 }

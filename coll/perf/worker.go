@@ -89,21 +89,17 @@ func (w *worker) open(ctx context.Context) error {
 	return nil
 }
 
-// failed makes an error of this rank's.
-func (w *worker) failed(s Status, err error) error {
+// failed makes an error of this rank's; nil stays nil.
+func (w *worker) failed(s Status, err error) error { return w.failure(s, w.comm, err) }
+
+// failedBy makes an error of an engine's.
+func (w *worker) failedBy(c Comm, err error) error { return w.failure(EngineError, c, err) }
+
+// failure is called by what the caller's caller calls.
+func (w *worker) failure(s Status, c Comm, err error) error {
 	if err == nil {
 		return nil
 	}
-	return w.failure(s, w.comm, err)
-}
-
-// failedBy makes an error of an engine's.
-func (w *worker) failedBy(c Comm, err error) error {
-	return w.failure(EngineError, c, err)
-}
-
-// failure is called by what the caller's caller calls.
-func (w *worker) failure(s Status, c Comm, err error) *Failure {
 	f := &Failure{Status: s, Rank: w.world.Rank(), Where: where(3), Err: err}
 	if e, ok := c.(Explainer); ok {
 		f.Last = e.LastError()
@@ -292,8 +288,13 @@ func (w *worker) row(ctx context.Context, size int64, k combination) error {
 
 // collect gives the ranks' measures to the rank that reports.
 func (w *worker) collect(ctx context.Context, m measure) ([]measure, error) {
+	return w.exchange(ctx, m, w.report != nil)
+}
+
+// exchange gives the ranks' measures to those that read them.
+func (w *worker) exchange(ctx context.Context, m measure, read bool) ([]measure, error) {
 	all, err := w.world.Exchange(ctx, m.encode())
-	if err != nil || w.report == nil {
+	if err != nil || !read {
 		return nil, w.failed(EngineError, err)
 	}
 	ms := make([]measure, len(all))
@@ -308,26 +309,12 @@ func (w *worker) collect(ctx context.Context, m measure) ([]measure, error) {
 func (w *worker) barrier() error { return w.failed(EngineError, w.world.Barrier()) }
 
 // sum adds a number of all ranks.
-func (w *worker) sum(ctx context.Context, v int64) (int64, error) {
-	m, total := measure{wrong: v}, int64(0)
-	err := w.everyones(ctx, &m, func(m measure) { total += m.wrong })
+func (w *worker) sum(ctx context.Context, v int64) (total int64, err error) {
+	ms, err := w.exchange(ctx, measure{wrong: v}, true)
+	for _, m := range ms {
+		total += m.wrong
+	}
 	return total, err
-}
-
-// everyones calls f with what each rank has measured.
-func (w *worker) everyones(ctx context.Context, m *measure, f func(measure)) error {
-	all, err := w.world.Exchange(ctx, m.encode())
-	if err != nil {
-		return w.failed(EngineError, err)
-	}
-	for _, b := range all {
-		m, err := decodeMeasure(b)
-		if err != nil {
-			return w.failed(InternalError, err)
-		}
-		f(m)
-	}
-	return nil
 }
 
 // processes lists the process of each rank.
