@@ -8,7 +8,10 @@ import (
 )
 
 // benchSink writes Go benchmark lines, for benchstat.
-type benchSink struct{ out io.Writer }
+type benchSink struct {
+	silent
+	out io.Writer
+}
 
 func (s *benchSink) header(r *reporter) error {
 	_, err := fmt.Fprintf(s.out, "goos: linux\ngoarch: %s\npkg: github.com/assay-hpc/assay/coll/perf\ncpu: %s\nUnit algGB/s better=higher\nUnit busGB/s better=higher\n", runtime.GOARCH, r.ranks[0].Name)
@@ -54,5 +57,3 @@ func benchKey(name string) string {
 	}
 	return strings.NewReplacer(" ", "-", "/", "-", "=", "-").Replace(name)
 }
-
-func (s *benchSink) footer(*reporter, *Result, error) error { return nil }

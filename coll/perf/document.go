@@ -7,7 +7,10 @@ import (
 )
 
 // document is our own JSON: one object at the end, for --output json.
-type document struct{ out io.Writer }
+type document struct {
+	silent
+	out io.Writer
+}
 
 // A Document is what --output json prints. Numbers that are none (a bandwidth
 // over no time) are 0.
@@ -44,9 +47,6 @@ type introJSON struct {
 	Rank int `json:"rank"`
 	introduction
 }
-
-func (d *document) header(*reporter) error    { return nil }
-func (d *document) row(*reporter, *Row) error { return nil }
 
 func (d *document) footer(r *reporter, res *Result, cause error) error {
 	doc := Document{

@@ -13,6 +13,7 @@ import (
 
 // jsonFile is nccl-tests' report (-J), version 3 of its layout.
 type jsonFile struct {
+	silent
 	file *os.File // nil: not written
 }
 
@@ -21,11 +22,11 @@ type jsonFile struct {
 func (s *jsonFile) header(r *reporter) error {
 	f, err := createNew(r.cfg.JSONFile)
 	if err != nil {
-		_, err = fmt.Fprintf(r.text(), "# skipping json output; %v\n", err)
+		_, err = fmt.Fprintf(r.text, "# skipping json output; %v\n", err)
 		return err
 	}
 	s.file = f
-	_, err = fmt.Fprintf(r.text(), "# Writing JSON output to %s\n", f.Name())
+	_, err = fmt.Fprintf(r.text, "# Writing JSON output to %s\n", f.Name())
 	return err
 }
 
@@ -42,8 +43,6 @@ func createNew(name string) (*os.File, error) {
 		}
 	}
 }
-
-func (*jsonFile) row(*reporter, *Row) error { return nil }
 
 func (s *jsonFile) footer(r *reporter, res *Result, cause error) error {
 	if s.file == nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // plotSink draws bus bandwidth over size when the run has ended.
-type plotSink struct{}
+type plotSink struct{ silent }
 
 func (*plotSink) header(r *reporter) error {
 	f, err := os.OpenFile(r.cfg.Plot, os.O_CREATE|os.O_WRONLY, 0o644) // known before the sweep, not after it
@@ -25,8 +25,6 @@ func (*plotSink) header(r *reporter) error {
 	}
 	return f.Close()
 }
-
-func (*plotSink) row(*reporter, *Row) error { return nil }
 
 func (*plotSink) footer(r *reporter, res *Result, _ error) error {
 	var b bytes.Buffer

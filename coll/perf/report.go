@@ -10,12 +10,22 @@ import (
 )
 
 // A sink is a form of output. Its methods are called in order, by one
-// goroutine: header once, row for each row, footer once, also after a failure.
+// goroutine: header once, row for each row and versus for each comparison, footer
+// once, also after a failure.
 type sink interface {
 	header(r *reporter) error
 	row(r *reporter, row *Row) error
+	versus(r *reporter, row *VersusRow) error
 	footer(r *reporter, res *Result, cause error) error
 }
+
+// silent are the methods of a sink that has nothing to say.
+type silent struct{}
+
+func (silent) header(*reporter) error                 { return nil }
+func (silent) row(*reporter, *Row) error              { return nil }
+func (silent) versus(*reporter, *VersusRow) error     { return nil }
+func (silent) footer(*reporter, *Result, error) error { return nil }
 
 // A reporter turns measurements into rows, and gives them to the sinks. It
 // exists in the process with rank 0.
@@ -26,6 +36,7 @@ type reporter struct {
 	n       int   // ranks in the group of rank 0
 	limit   int64 // of memory, bytes for each buffer
 	sinks   []sink
+	text    io.Writer // for remarks: stdout, if that gets the table
 	bar     *progressBar
 	started time.Time
 	memory  int64 // at the start: resident, or in use on the device
@@ -38,7 +49,7 @@ type reporter struct {
 }
 
 func newReporter(s *session) *reporter {
-	r := &reporter{session: s, remarks: map[string]bool{}, tardy: map[int]*Tardy{}, started: s.host.now()}
+	r := &reporter{session: s, text: s.std.Err, remarks: map[string]bool{}, tardy: map[int]*Tardy{}, started: s.host.now()}
 	r.res.MinBusBW = s.set.minBW
 	r.memory = resident(s.host.root)
 	r.bar = newProgressBar(s.std, r.started)
@@ -50,27 +61,13 @@ func newReporter(s *session) *reporter {
 		r.sinks = append(r.sinks, &document{out: s.std.Out})
 	case s.cfg.Bench:
 		r.sinks = append(r.sinks, &benchSink{out: s.std.Out})
-	case !s.cfg.sweeps():
-	case s.cfg.Versus != "":
-		r.sinks = append(r.sinks, &versusTable{out: s.std.Out})
-	default:
-		r.sinks = append(r.sinks, &table{out: s.std.Out})
+	case s.cfg.sweeps():
+		r.sinks, r.text = append(r.sinks, &table{out: s.std.Out}), s.std.Out
 	}
 	if s.cfg.Plot != "" {
 		r.sinks = append(r.sinks, &plotSink{})
 	}
 	return r
-}
-
-// text is where remarks go: to the table, if that is what stdout gets.
-func (r *reporter) text() io.Writer {
-	for _, s := range r.sinks {
-		switch s.(type) {
-		case *table, *versusTable:
-			return r.std.Out
-		}
-	}
-	return r.std.Err
 }
 
 // remote reports whether ranks are devices.
@@ -90,7 +87,7 @@ func (r *reporter) begin(ranks []introduction, limit int64) error {
 		}
 	}
 	for _, m := range r.cfg.messages {
-		fmt.Fprintln(r.text(), m)
+		fmt.Fprintln(r.text, m)
 	}
 	return r.each(func(s sink) error { return s.header(r) })
 }
@@ -109,7 +106,7 @@ func (r *reporter) remark(key, text string) error {
 		return nil
 	}
 	r.remarks[key] = true
-	_, err := fmt.Fprintln(r.text(), text)
+	_, err := fmt.Fprintln(r.text, text)
 	return err
 }
 

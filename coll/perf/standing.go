@@ -122,12 +122,8 @@ func (r *reporter) versus(rows []VersusRow) error {
 		if len(r.res.Versus.Rows) < maxRows {
 			r.res.Versus.Rows = append(r.res.Versus.Rows, *row)
 		}
-		for _, s := range r.sinks {
-			if v, ok := s.(comparer); ok {
-				if err := v.versus(r, row); err != nil {
-					return err
-				}
-			}
+		if err := r.each(func(s sink) error { return s.versus(r, row) }); err != nil {
+			return err
 		}
 	}
 	return nil

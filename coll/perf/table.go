@@ -14,7 +14,8 @@ const format = "2.19.6"
 
 const timestamp = "2006-01-02 15:04:05"
 
-// A table is nccl-tests' text.
+// A table is nccl-tests' text; of a comparison its head, and rows of our own
+// (versustable.go).
 type table struct{ out io.Writer }
 
 // A column of the table: name and unit are its two heads.
@@ -67,7 +68,11 @@ func (c *Config) heads() string {
 }
 
 func (t *table) header(r *reporter) error {
-	_, err := io.WriteString(t.out, r.preamble()+r.cfg.heads())
+	heads := r.cfg.heads()
+	if r.cfg.Versus != "" {
+		heads = r.versusHeads()
+	}
+	_, err := io.WriteString(t.out, r.preamble()+heads)
 	return err
 }
 
@@ -188,11 +193,20 @@ func (t *table) row(r *reporter, row *Row) error {
 func (t *table) footer(r *reporter, res *Result, cause error) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %-20s : %d %s\n", "Out of bounds values", res.OutOfBounds, passed(res.OutOfBounds == 0))
-	floor := ""
-	if res.MinBusBW > 0 {
-		floor = passed(res.fast())
+	end := ""
+	if r.cfg.Versus == "" {
+		floor := ""
+		if res.MinBusBW > 0 {
+			floor = passed(res.fast())
+		}
+		fmt.Fprintf(&b, "# %-20s : %s %s\n", "Avg bus bandwidth", general(res.AvgBusBW), floor)
+		end = "\n"
 	}
-	fmt.Fprintf(&b, "# %-20s : %s %s\n", "Avg bus bandwidth", general(res.AvgBusBW), floor)
+	if v := res.Versus; v != nil {
+		for _, sum := range v.Ratios {
+			fmt.Fprintf(&b, "# %-20s : %v\n", sum.Engine+", "+launchName(sum.Graph), sum)
+		}
+	}
 	if s := res.Straggler; s != nil {
 		fmt.Fprintf(&b, "# %-20s : %v\n", "Straggler", s)
 	}
@@ -202,12 +216,18 @@ func (t *table) footer(r *reporter, res *Result, cause error) error {
 	}
 	b.WriteString("#\n")
 	if cause != nil {
-		fmt.Fprintf(&b, "# error: %v\n", cause)
-	} else {
-		b.WriteByte('\n')
+		end = fmt.Sprintf("# error: %v\n", cause)
 	}
-	_, err := io.WriteString(t.out, b.String())
+	_, err := io.WriteString(t.out, b.String()+end)
 	return err
+}
+
+// passed is the footer's word for a check.
+func passed(ok bool) string {
+	if ok {
+		return "OK"
+	}
+	return "FAILED"
 }
 
 // memoryLine is -M's: what was taken before the buffers, those, and what the

@@ -3,18 +3,8 @@ package perf
 import (
 	"fmt"
 	"io"
-	"path"
 	"strings"
 )
-
-// A comparer is a sink that shows comparisons.
-type comparer interface {
-	versus(r *reporter, row *VersusRow) error
-}
-
-// A versusTable is the text of a comparison: the head of nccl-tests' table,
-// and rows of our own.
-type versusTable struct{ out io.Writer }
 
 // versusColumns are those of a row, those of each engine, and what is behind
 // those of each but the first.
@@ -24,7 +14,8 @@ var (
 	ratioColumn   = column{6, "ratio", ""}
 )
 
-func (t *versusTable) header(r *reporter) error {
+// versusHeads are the three rows above the table of a comparison.
+func (r *reporter) versusHeads() string {
 	var over, names, units strings.Builder
 	add := func(c column) {
 		names.WriteString("  " + pad(c.name, c.width))
@@ -46,13 +37,7 @@ func (t *versusTable) header(r *reporter) error {
 			add(ratioColumn)
 		}
 	}
-	var b strings.Builder
-	b.WriteString(r.preamble())
-	for _, line := range []string{over.String(), names.String(), units.String()} {
-		b.WriteString("#" + line[1:] + "\n")
-	}
-	_, err := io.WriteString(t.out, b.String())
-	return err
+	return "#" + over.String()[1:] + "\n#" + names.String()[1:] + "\n#" + units.String()[1:] + "\n"
 }
 
 // comparison is the header's line about what is compared.
@@ -75,9 +60,7 @@ func (r *reporter) comparison() string {
 	return fmt.Sprintf("# Compared with: %s; in turns, median of %d repetitions of %s\n", strings.Join(names, ", "), r.cfg.Repeat, length)
 }
 
-func (*versusTable) row(*reporter, *Row) error { return nil }
-
-func (t *versusTable) versus(_ *reporter, row *VersusRow) error {
+func (t *table) versus(_ *reporter, row *VersusRow) error {
 	var b strings.Builder
 	for i, v := range []any{row.Bytes, row.Count, row.Type, row.Redop, row.Root, placeName(row.InPlace), launchName(row.Graph), row.Memory} {
 		b.WriteString("  " + pad(fmt.Sprint(v), versusColumns[i].width))
@@ -95,32 +78,4 @@ func (t *versusTable) versus(_ *reporter, row *VersusRow) error {
 	b.WriteByte('\n')
 	_, err := io.WriteString(t.out, b.String())
 	return err
-}
-
-func (t *versusTable) footer(r *reporter, res *Result, cause error) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# %-20s : %d %s\n", "Out of bounds values", res.OutOfBounds, passed(res.OutOfBounds == 0))
-	if v := res.Versus; v != nil {
-		for _, sum := range v.Ratios {
-			fmt.Fprintf(&b, "# %-20s : %v\n", sum.Engine+", "+launchName(sum.Graph), sum)
-		}
-	}
-	fmt.Fprintf(&b, "#\n# Collective test concluded: %s\n", path.Base(r.cfg.Program))
-	if r.cfg.Memory {
-		b.WriteString(r.memoryLine())
-	}
-	b.WriteString("#\n")
-	if cause != nil {
-		fmt.Fprintf(&b, "# error: %v\n", cause)
-	}
-	_, err := io.WriteString(t.out, b.String())
-	return err
-}
-
-// passed is the footer's word for a check.
-func passed(ok bool) string {
-	if ok {
-		return "OK"
-	}
-	return "FAILED"
 }
