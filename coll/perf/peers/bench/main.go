@@ -7,7 +7,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"flag"
@@ -240,13 +239,4 @@ func summary(rows []row, o options) {
 			}
 		}
 	}
-}
-
-// scan reads one number of a line.
-func scan(r *bufio.Reader) (float64, error) {
-	s, err := r.ReadString('\n')
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(strings.TrimSpace(s), 64)
 }

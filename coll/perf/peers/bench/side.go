@@ -18,6 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A side is a set of rank processes that time what they are told to.
@@ -72,7 +74,8 @@ func (s *side) time(op string, size, warmup, iters int) (float64, error) {
 	for r := range s.out {
 		got := make(chan error, 1)
 		go func() {
-			t, err := scan(s.out[r])
+			var t float64
+			_, err := fmt.Fscanln(s.out[r], &t)
 			sum += t
 			got <- err
 		}()
@@ -126,22 +129,21 @@ func startAssay(ctx context.Context, dir string, n int, o options) (*side, error
 			cpus = append(cpus, i)
 		}
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	for r := range n {
-		c := exec.CommandContext(ctx, self)
-		c.Env = append(os.Environ(), rankEnv+"="+dir,
-			fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, o.max, hex.EncodeToString(id[:])))
+		args := []string{self}
+		env := append(os.Environ(), rankEnv+"="+dir, fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, o.max, hex.EncodeToString(id[:])))
+		var pin sysfs.CPUSet // children inherit the set of the thread that starts them
 		if o.network {
-			c = exec.CommandContext(ctx, "ip", "netns", "exec", namespaces[r], self)
-			c.Env = append(os.Environ(), rankEnv+"="+dir, "NCCL_SHM_DISABLE=1", "NCCL_COMM_ID="+addresses[0]+":47111",
-				fmt.Sprintf("ASSAY_BENCH_JOB=%d %d %d %s", r, n, o.max, hex.EncodeToString(id[:])))
+			args = []string{"ip", "netns", "exec", namespaces[r], self}
+			env = append(env, "NCCL_SHM_DISABLE=1", "NCCL_COMM_ID="+addresses[0]+":47111")
+		} else if n <= len(cpus) {
+			pin.Add(cpus[r])
 		}
-		c.Stderr = s.log
-		pin := allowed
-		if n <= len(cpus) && !o.network {
-			pin = unix.CPUSet{}
-			pin.Set(cpus[r])
-		}
-		if err := startOn(c, pin, allowed); err != nil {
+		c := exec.CommandContext(ctx, args[0], args[1:]...)
+		c.Env, c.Stderr = env, s.log
+		if err := sysfs.Near(pin, c.Start); err != nil {
 			return nil, err
 		}
 		s.procs = append(s.procs, c)
@@ -149,33 +151,17 @@ func startAssay(ctx context.Context, dir string, n int, o options) (*side, error
 	return s, s.open(dir, n)
 }
 
-// startOn starts a program on some of the processors: children inherit the
-// set of the thread that starts them.
-func startOn(c *exec.Cmd, set, after unix.CPUSet) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return err
-	}
-	err := c.Start()
-	return errors.Join(err, unix.SchedSetaffinity(0, &after))
-}
-
 func startMPI(ctx context.Context, dir string, n int, o options) (*side, error) {
 	if err := pipes(dir, n); err != nil {
 		return nil, err
 	}
 	args := strings.Fields(o.wrap)
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return nil, err
-	}
 	if o.network {
 		var err error
 		if args, err = acrossNamespaces(dir); err != nil {
 			return nil, err
 		}
-	} else if n > allowed.Count() {
+	} else if n > runtime.NumCPU() {
 		args = append(args, "--oversubscribe")
 	}
 	args = append(args, "-np", strconv.Itoa(n), o.mpi, dir, strconv.Itoa(o.max))
@@ -245,32 +231,21 @@ func newBuffers(n int) (b buffers, err error) {
 	return b, err
 }
 
-func (b *buffers) time(c *coll.Comm, op string, size, warmup, iters int) (time.Duration, error) {
-	count := size / 4
-	part := count / c.Size()
-	send, recv := coll.Bytes(b.send), coll.Bytes(b.recv)
-	var f func() error
-	switch op {
-	case "all_reduce":
-		f = func() error { return c.AllReduce(send, recv, count, coll.Float32, coll.Sum) }
-	case "broadcast":
-		f = func() error { return c.Broadcast(recv, recv, count, coll.Float32, 0) }
-	case "reduce":
-		f = func() error { return c.Reduce(send, recv, count, coll.Float32, coll.Sum, 0) }
-	case "all_gather":
-		f = func() error { return c.AllGather(send, recv, part, coll.Float32) }
-	case "reduce_scatter":
-		f = func() error { return c.ReduceScatter(send, recv, part, coll.Float32, coll.Sum) }
-	case "alltoall":
-		f = func() error { return c.AllToAll(send, recv, part, coll.Float32) }
-	default:
-		return 0, fmt.Errorf("there is no operation %s", op)
+// time takes the time of an operation, by nccl-tests' name for it.
+func (b *buffers) time(c *coll.Comm, name string, size, warmup, iters int) (time.Duration, error) {
+	what, ok := op.OfTest(name)
+	if !ok {
+		return 0, fmt.Errorf("there is no operation %s", name)
+	}
+	o := op.Op{Coll: what, Send: b.send, Recv: b.recv, Count: size / 4 / what.Longest(c.Size()), Type: coll.Float32, Red: coll.Sum}
+	if what == op.Broadcast { // in place, as MPI_Bcast
+		o.Send = b.recv
 	}
 	if err := c.Barrier(); err != nil {
 		return 0, err
 	}
 	for range warmup {
-		if err := f(); err != nil {
+		if err := c.Do(&o); err != nil {
 			return 0, err
 		}
 	}
@@ -279,7 +254,7 @@ func (b *buffers) time(c *coll.Comm, op string, size, warmup, iters int) (time.D
 	}
 	start := time.Now()
 	for range iters {
-		if err := f(); err != nil {
+		if err := c.Do(&o); err != nil {
 			return 0, err
 		}
 	}
