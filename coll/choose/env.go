@@ -245,10 +245,8 @@ func affinity() (mask [16]uint64) {
 	if unix.SchedGetaffinity(0, &set) != nil {
 		return mask
 	}
-	for i := range 1024 {
-		if set.IsSet(i) {
-			mask[i/64] |= 1 << (i % 64)
-		}
+	for i, word := range set {
+		mask[i] = uint64(word)
 	}
 	return mask
 }

@@ -3,6 +3,7 @@ package knob
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -21,11 +22,9 @@ func parseRings(s string) ([][]int, error) {
 		var ring []int
 		digits := strings.FieldsFunc(part, func(r rune) bool { return r < '0' || r > '9' })
 		for _, d := range digits {
-			rank := 0
-			for _, c := range d {
-				if rank = 10*rank + int(c-'0'); rank > maxRank {
-					return nil, fmt.Errorf("rank %s is out of range", d)
-				}
+			rank, err := strconv.Atoi(d)
+			if err != nil || rank > maxRank {
+				return nil, fmt.Errorf("rank %s is out of range", d)
 			}
 			ring = append(ring, rank)
 		}

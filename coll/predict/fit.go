@@ -1,6 +1,7 @@
 package predict
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -58,10 +59,7 @@ func compare(db *platform.DB, t *platform.Table, fit Fitted, m memo) (Comparison
 	if !ok {
 		return out, fmt.Errorf("%s: there is no model of %q", t.Title, t.Collective)
 	}
-	algorithm := map[string]string{"ring": "Ring"}[t.Algorithm]
-	if algorithm == "" {
-		algorithm = t.Algorithm
-	}
+	algorithm := cmp.Or(map[string]string{"ring": "Ring"}[t.Algorithm], t.Algorithm)
 	p, err := newPredictor(db, Job{Platform: t.Platform, GPUs: t.GPUs, Nodes: t.Nodes, Collective: c, Algorithm: algorithm}, fit, m)
 	if err != nil {
 		return out, err

@@ -117,7 +117,7 @@ func (m *machine) paced(n int, run func(n int) (float64, error)) (float64, error
 	}
 	d := m.ends[short-1] - m.ends[short-2]
 	for i := 2; i <= last; i++ {
-		if !same(d, m.ends[short-i]-m.ends[short-i-1], t) {
+		if math.Abs(d-(m.ends[short-i]-m.ends[short-i-1])) > 1e-9*t { // more than rounding
 			return run(n)
 		}
 	}
@@ -146,7 +146,11 @@ func (m *machine) contended() bool {
 // extrapolate returns run(n), or if that were too much work, what the pace from
 // the first paceFrom windows to twice as many gives.
 func (m *machine) extrapolate(n int, run func(n int) (float64, error)) (float64, error) {
-	if m.work(n) < exactWork || n < 4*paceFrom {
+	work := 0
+	for _, l := range m.lanes {
+		work += n * len(l.ops)
+	}
+	if work < exactWork || n < 4*paceFrom {
 		return run(n)
 	}
 	first, err := run(paceFrom)
@@ -165,16 +169,5 @@ const (
 	// it has from 128 to 256 windows; from 64 to 128 it is still 4 % slower.
 	paceFrom = 128
 )
-
-func (m *machine) work(windows int) int {
-	ops := 0
-	for i := range m.lanes {
-		ops += len(m.lanes[i].ops)
-	}
-	return ops * windows
-}
-
-// same reports whether a and b differ by rounding at most, in times of a scale.
-func same(a, b, scale float64) bool { return math.Abs(a-b) <= 1e-9*scale }
 
 func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }

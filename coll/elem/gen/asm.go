@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -108,12 +109,7 @@ func rebias(m, bias uint32) uint32 { return 1<<(22-m) - 1 - (127-bias)<<23 }
 func (a *asm) text() string {
 	var b strings.Builder
 	b.WriteString(header + "\n#include \"textflag.h\"\n")
-	names := make([]string, 0, len(a.consts))
-	for n := range a.consts {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
+	for _, n := range slices.Sorted(maps.Keys(a.consts)) {
 		v := constants[n]
 		b.WriteByte('\n')
 		for off := 0; off < 32; off += 8 {

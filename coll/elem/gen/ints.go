@@ -101,9 +101,6 @@ func pick64(unsigned, larger bool) body {
 	return b
 }
 
-// scaleBody multiplies by the pattern, which walk passes as second input.
-func (t elemType) scaleBody() body { return t.body[1] }
-
 // scaledBody adds the second input times the pattern to the first, the
 // product rounded to the type.
 func (t elemType) scaledBody() body {

@@ -56,7 +56,7 @@ func files() map[string]string {
 			fmt.Fprintf(&rows, "\t\tstream: %s,\n", strings.Replace(as, "Sum", "SumNT", 1))
 		}
 		if ty.scaleAs == "" {
-			a.elementwise("avxScale"+ty.name, ty, walk{inputs: 1, pattern: true}, ty.scaleBody())
+			a.elementwise("avxScale"+ty.name, ty, walk{inputs: 1, pattern: true}, ty.body[1]) // the pattern is the second factor
 			a.elementwise("avxScaled"+ty.name, ty, walk{inputs: 2, pattern: true}, ty.scaledBody())
 			declare(&decls, "avxScale"+ty.name, "dst, a []byte, scale uint64")
 			declare(&decls, "avxScaled"+ty.name, "dst, a, b []byte, scale uint64")
