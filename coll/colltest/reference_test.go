@@ -96,6 +96,13 @@ func reduce(sends [][]byte, first, count int, t elem.Type, op elem.Op) []byte {
 	return out
 }
 
+func (d data) less(a, b uint64) bool {
+	if d.signed() {
+		return d.extend(a) < d.extend(b)
+	}
+	return a < b
+}
+
 // combine rounds after each step, as an engine does.
 func combine(t elem.Type, op elem.Op, a, b uint64, n int) uint64 {
 	d := data{t: t}

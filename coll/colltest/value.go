@@ -109,37 +109,45 @@ func (d data) averaged(rank, i int, h uint64) uint64 {
 
 // reduced is element i of the reduction over all ranks.
 func (d data) reduced(i int) uint64 {
-	if d.bits != nil {
+	n := 1 // what the sum is divided by
+	if d.op == elem.Avg {
+		n = d.n
+	}
+	switch {
+	case d.bits != nil:
 		return d.bits[i]
+	case d.t.Float(): // float64 has all of it exactly; averages are rounded once
+		x := ofAll(d, i, func(bits uint64) float64 { return number(d.t, bits) })
+		if d.op == elem.Avg {
+			return round(d.t, x/float64(n))
+		}
+		return exact(d.t, x)
+	case d.signed():
+		x := ofAll(d, i, d.extend)
+		return mask(d.t, uint64(d.extend(uint64(x))/int64(n)))
 	}
-	if d.t.Float() {
-		return d.reducedFloat(i)
-	}
-	acc := d.at(0, i)
+	x := ofAll(d, i, func(bits uint64) uint64 { return bits })
+	return mask(d.t, x) / uint64(n)
+}
+
+// ofAll combines element i of all ranks as value has it. An average is a sum
+// here, and integers may have more bits than their type.
+func ofAll[T uint64 | int64 | float64](d data, i int, value func(bits uint64) T) T {
+	acc := value(d.at(0, i))
 	for r := 1; r < d.n; r++ {
-		x := d.at(r, i)
+		x := value(d.at(r, i))
 		switch d.op {
 		case elem.Sum, elem.Avg:
 			acc += x
 		case elem.Prod:
 			acc *= x
 		case elem.Max:
-			if d.less(acc, x) {
-				acc = x
-			}
+			acc = max(acc, x)
 		case elem.Min:
-			if d.less(x, acc) {
-				acc = x
-			}
+			acc = min(acc, x)
 		}
 	}
-	acc = mask(d.t, acc)
-	if d.op == elem.Avg && d.signed() {
-		acc = uint64(d.extend(acc) / int64(d.n))
-	} else if d.op == elem.Avg {
-		acc /= uint64(d.n)
-	}
-	return mask(d.t, acc)
+	return acc
 }
 
 func (d data) signed() bool {
@@ -150,36 +158,6 @@ func (d data) signed() bool {
 func (d data) extend(bits uint64) int64 {
 	unused := 64 - 8*d.t.Size()
 	return int64(bits<<unused) >> unused
-}
-
-func (d data) less(a, b uint64) bool {
-	if d.signed() {
-		return d.extend(a) < d.extend(b)
-	}
-	return a < b
-}
-
-// reducedFloat computes in float64, in which all of it is exact; but for
-// averages, which are rounded once.
-func (d data) reducedFloat(i int) uint64 {
-	acc := number(d.t, d.at(0, i))
-	for r := 1; r < d.n; r++ {
-		x := number(d.t, d.at(r, i))
-		switch d.op {
-		case elem.Sum, elem.Avg:
-			acc += x
-		case elem.Prod:
-			acc *= x
-		case elem.Max:
-			acc = math.Max(acc, x)
-		case elem.Min:
-			acc = math.Min(acc, x)
-		}
-	}
-	if d.op == elem.Avg {
-		return round(d.t, acc/float64(d.n))
-	}
-	return exact(d.t, acc)
 }
 
 // An answer is the reduction of an operation. The rank that needs it first
