@@ -197,26 +197,17 @@ func (g generator) scaled(i uint64, rank int) number {
 }
 
 func (g generator) combine(a, b number) number {
-	if g.t.Float() {
-		return number{f: combineFloats(g.red.Op, a.f, b.f)}
+	switch op := g.red.Op; {
+	case g.t.Float():
+		return number{f: combine(op, a.f, b.f)}
+	case g.signed():
+		return number{i: g.wrap(uint64(combine(op, int64(a.i), int64(b.i))))}
+	default:
+		return number{i: g.wrap(combine(op, a.i, b.i))}
 	}
-	switch g.red.Op {
-	case elem.Prod:
-		return number{i: g.wrap(a.i * b.i)}
-	case elem.Max, elem.Min:
-		less := a.i < b.i
-		if g.signed() {
-			less = int64(a.i) < int64(b.i)
-		}
-		if less == (g.red.Op == elem.Min) {
-			return a
-		}
-		return b
-	}
-	return number{i: g.wrap(a.i + b.i)}
 }
 
-func combineFloats(op elem.Op, a, b float64) float64 {
+func combine[T uint64 | int64 | float64](op elem.Op, a, b T) T {
 	switch op {
 	case elem.Prod:
 		return a * b

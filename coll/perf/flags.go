@@ -52,16 +52,20 @@ func sizeFlag(name string, p func(*Config) *int64) func(*Config, string) error {
 	}
 }
 
-// gpuOnly accepts a flag that has no meaning on host memory. A value of 0 asks
-// for nothing, so nothing is said.
-func gpuOnly(c *Config, flag, v string) {
-	if parseInt(v) != 0 {
-		c.notes = append(c.notes, flag)
+// gpuFlag accepts a flag that has no meaning on host memory, and puts its number
+// where p says, if that is not nil. A value of 0 asks for nothing, so nothing is
+// said.
+func gpuFlag(flag string, p func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		n := parseInt(v)
+		if n != 0 {
+			c.notes = append(c.notes, flag)
+		}
+		if p != nil {
+			*p(c) = n
+		}
+		return nil
 	}
-}
-
-func gpuFlag(flag string) func(*Config, string) error {
-	return func(c *Config, v string) error { gpuOnly(c, flag, v); return nil }
 }
 
 // flags are nccl-tests' in the order of its usage text, then ours.
@@ -82,17 +86,17 @@ var flags = []flag{
 	{'d', "datatype", "type/all", "element type", setType},
 	{'r', "root", "root", "root rank; -1 for all", intFlag(func(c *Config) *int { return &c.Root })},
 	{'z', "blocking", "0/1/2/3", "1 wait and barrier after each operation, 2 wait only, 3 wait and untimed barrier after each iteration", intFlag(func(c *Config) *int { return &c.Blocking })},
-	{'y', "stream_null", "0/1", "null stream; nothing on host memory", gpuFlag("-y")},
+	{'y', "stream_null", "0/1", "null stream; nothing on host memory", gpuFlag("-y", nil)},
 	{'T', "timeout", "seconds", "abort when no operation completes for so long; 0 never", intFlag(func(c *Config) *int { return &c.Timeout })},
-	{'G', "cudagraph", "launches", "record the iterations as a CUDA graph and launch that so often; nothing on host memory", setGraph},
+	{'G', "cudagraph", "launches", "record the iterations as a CUDA graph and launch that so often; nothing on host memory", gpuFlag("-G", func(c *Config) *int { return &c.Graph })},
 	{'C', "report_cputime", "0/1", "time column shows the host's time to issue", boolFlag(func(c *Config) *bool { return &c.CPUTime })},
 	{'S', "report_timestamps", "0/1", "local time at the end of each row", boolFlag(func(c *Config) *bool { return &c.Timestamps })},
 	{'J', "output_file", "file.json", "write nccl-tests' JSON report", setJSONFile},
 	{'a', "average", "0/1/2/3", "time of rank 0, or mean, min, max of all ranks", func(c *Config, v string) error { c.Average = Average(parseInt(v)); return nil }},
-	{'R', "local_register", "0/1/2", "2 registers the buffers as symmetric windows, if the engine has such; nothing on host memory", setRegister},
-	{'x', "cta_policy", "0/1/2", "nothing on host memory", gpuFlag("-x")},
-	{'D', "device_implementation", "number", "kernels of the test's own; nothing on host memory", gpuFlag("-D")},
-	{'V', "device_cta_count", "count", "nothing on host memory", gpuFlag("-V")},
+	{'R', "local_register", "0/1/2", "2 registers the buffers as symmetric windows, if the engine has such; nothing on host memory", gpuFlag("-R", func(c *Config) *int { return &c.Register })},
+	{'x', "cta_policy", "0/1/2", "nothing on host memory", gpuFlag("-x", nil)},
+	{'D', "device_implementation", "number", "kernels of the test's own; nothing on host memory", gpuFlag("-D", nil)},
+	{'V', "device_cta_count", "count", "nothing on host memory", gpuFlag("-V", nil)},
 	{'M', "memory", "0/1", "memory use in the footer", boolFlag(func(c *Config) *bool { return &c.Memory })},
 	{'u', "unalign", "elements", "shift buffers by so many elements", intFlag(func(c *Config) *int { return &c.Unalign })},
 	{'I', "per_iter_timing", "0/1", "time each iteration, with columns for it", boolFlag(func(c *Config) *bool { return &c.PerIter })},
@@ -126,12 +130,6 @@ func setIters(c *Config, v string) error {
 	return nil
 }
 
-func setRegister(c *Config, v string) error {
-	gpuOnly(c, "-R", v)
-	c.Register = parseInt(v)
-	return nil
-}
-
 // oneOf is a flag of ours that takes one of a few words.
 func oneOf(name string, p func(*Config) *string, words ...string) func(*Config, string) error {
 	return func(c *Config, v string) error {
@@ -157,12 +155,6 @@ func setVersus(c *Config, v string) error {
 		return fmt.Errorf("--versus is nccl, best or variables such as NCCL_ALGO=Ring, not %q", v)
 	}
 	c.Versus = v
-	return nil
-}
-
-func setGraph(c *Config, v string) error {
-	gpuOnly(c, "-G", v)
-	c.Graph = parseInt(v)
 	return nil
 }
 

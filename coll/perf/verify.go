@@ -123,26 +123,24 @@ type source struct {
 type sharedKey struct {
 	g      generator
 	period int
-	kind   patternKind
 }
-
-type patternKind byte
-
-const (
-	kindMoved patternKind = iota
-	kindWant
-	kindPoison
-)
 
 // keep bounds how many shared patterns stay in memory; users hold on to theirs.
 const keep = 16
 
-func (s *source) pattern(g generator, period int, kind patternKind) *pattern {
+// pattern is what a generator's reduction results in; of a generator without
+// ranks, data that is only moved.
+func (s *source) pattern(g generator, period int) *pattern {
 	s.mu.Lock()
-	key := sharedKey{g, period, kind}
+	key := sharedKey{g, period}
 	gen, ok := s.shared[key]
 	if !ok {
-		gen = sync.OnceValue(func() []byte { return key.data() })
+		gen = sync.OnceValue(func() []byte {
+			if g.n == 0 {
+				return moves(g.t, g.seed, period)
+			}
+			return g.want(period)
+		})
 		if s.shared == nil {
 			s.shared = map[sharedKey]func() []byte{}
 		}
@@ -155,33 +153,22 @@ func (s *source) pattern(g generator, period int, kind patternKind) *pattern {
 	}
 	s.mu.Unlock()
 	p := &pattern{t: g.t, data: gen()}
-	if kind == kindWant && !g.exact() {
+	if !g.exact() {
 		p.slack = 2
 	}
 	return p
 }
 
-func (k sharedKey) data() []byte {
-	switch k.kind {
-	case kindWant:
-		return k.g.want(k.period)
-	case kindPoison:
-		return moves(k.g.t, ^k.g.seed, k.period)
-	}
-	return moves(k.g.t, k.g.seed, k.period)
-}
-
 // truth returns what is true of an operation with this seed.
 func (s *source) truth(c collective, g generator, rank, root, period int) *truth {
-	plain := generator{t: g.t, seed: g.seed} // moved data depends on nothing else
 	t := &truth{
 		c: c, rank: rank, n: g.n, root: root,
-		moved:  s.pattern(plain, period, kindMoved),
-		poison: s.pattern(plain, period, kindPoison),
+		moved:  s.pattern(generator{t: g.t, seed: g.seed}, period),
+		poison: s.pattern(generator{t: g.t, seed: ^g.seed}, period),
 	}
 	if c.Reduces() && g.n > 1 {
 		t.mine = &pattern{t: g.t, data: g.input(rank, period)}
-		t.want = s.pattern(g, period, kindWant)
+		t.want = s.pattern(g, period)
 	}
 	return t
 }

@@ -161,7 +161,7 @@ func (w *worker) combinations(ctx context.Context) error {
 // touch gives all of the buffers pages of their own and values that are
 // numbers: unwritten memory is one page of zeros, and too fast to read.
 func (w *worker) touch(t elem.Type) error {
-	p := w.source.pattern(generator{t: t, seed: 1}, periods[1], kindMoved)
+	p := w.source.pattern(generator{t: t, seed: 1}, periods[1])
 	for i := range w.kinds {
 		for _, b := range []*buffer{&w.kinds[i].send, &w.kinds[i].recv} {
 			b.base = guard + w.cfg.Unalign*t.Size()
