@@ -68,15 +68,10 @@ func straggler(ms []measure, ops int) Straggler {
 	for i, m := range ms {
 		v[i] = float64(m.elapsed)
 	}
-	worst := 0
-	for i := range v {
-		if v[i] > v[worst] {
-			worst = i
-		}
-	}
 	sorted := slices.Sorted(slices.Values(v))
-	excess := v[worst] - sorted[(len(sorted)-1)/2]
-	return Straggler{Rank: worst, Excess: excess / 1e3 / float64(ops)}
+	worst := sorted[len(v)-1]
+	excess := worst - sorted[(len(v)-1)/2]
+	return Straggler{Rank: slices.Index(v, worst), Excess: excess / 1e3 / float64(ops)}
 }
 
 // A Step is what one rank did in one go: an iteration or, on a device, its

@@ -1,8 +1,10 @@
 package perf
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/assay-hpc/assay/harness/stat"
 )
@@ -134,29 +136,21 @@ func (r *reporter) versus(rows []VersusRow) error {
 func best(rows []VersusRow) []VersusRow {
 	var out []VersusRow
 	for _, graph := range []bool{false, true} {
-		var kept *VersusRow
-		wrong := make([]int64, 0, 4)
-		for i := range rows {
-			row := &rows[i]
-			if row.Graph != graph {
-				continue
-			}
-			if wrong = wrong[:len(row.Engines)]; kept == nil || row.rival() < kept.rival() {
-				kept = row
-			}
-			for j, s := range row.Engines {
-				wrong[j] += max(0, s.Wrong)
-			}
-		}
-		if kept == nil {
+		alike := slices.DeleteFunc(slices.Clone(rows), func(r VersusRow) bool { return r.Graph != graph })
+		if len(alike) == 0 {
 			continue
 		}
+		kept := slices.MinFunc(alike, func(a, b VersusRow) int { return cmp.Compare(a.rival(), b.rival()) })
 		for j := range kept.Engines {
+			wrong := int64(0)
+			for _, row := range alike {
+				wrong += max(0, row.Engines[j].Wrong)
+			}
 			if s := &kept.Engines[j]; s.Wrong >= 0 {
-				s.Wrong = wrong[j]
+				s.Wrong = wrong
 			}
 		}
-		out = append(out, *kept)
+		out = append(out, kept)
 	}
 	return out
 }
