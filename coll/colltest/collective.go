@@ -17,10 +17,6 @@ type operation struct {
 	answer  *answer // what it comes to, for those that reduce
 }
 
-// parts is how many parts of count elements each buffer has, where it has most.
-// Ranks that do not use a buffer have it, too.
-func parts(c op.Collective, n int) (send, recv int) { return c.Parts(0, 0, n) }
-
 // receives reports whether the rank's receive buffer is written.
 func (o operation) receives(rank, n int) bool {
 	_, recv := o.coll.Parts(rank, o.root, n)

@@ -1,7 +1,6 @@
 package colltest
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"sort"
@@ -122,32 +121,8 @@ func exact(t elem.Type, x float64) uint64 {
 	return bits
 }
 
-// load reads an element.
-func load(t elem.Type, p []byte, i int) uint64 {
-	switch t.Size() {
-	case 1:
-		return uint64(p[i])
-	case 2:
-		return uint64(binary.LittleEndian.Uint16(p[2*i:]))
-	case 4:
-		return uint64(binary.LittleEndian.Uint32(p[4*i:]))
-	}
-	return binary.LittleEndian.Uint64(p[8*i:])
-}
-
-// store writes an element.
-func store(t elem.Type, p []byte, i int, bits uint64) {
-	switch t.Size() {
-	case 1:
-		p[i] = byte(bits)
-	case 2:
-		binary.LittleEndian.PutUint16(p[2*i:], uint16(bits))
-	case 4:
-		binary.LittleEndian.PutUint32(p[4*i:], uint32(bits))
-	default:
-		binary.LittleEndian.PutUint64(p[8*i:], bits)
-	}
-}
+// store writes an element in its place.
+func store(t elem.Type, p []byte, i int, bits uint64) { elem.AppendBits(p[:i*t.Size()], t, bits) }
 
 // Fold computes dst[i] = ((srcs[0][i] op srcs[1][i]) op srcs[2][i]) …, as an
 // engine does that has all sources at hand: sums and products of 16- and 8-bit

@@ -84,7 +84,7 @@ func (o operation) run(c Comm) error {
 		})
 	}
 
-	sends, recvs := parts(o.coll, n)
+	sends, recvs := o.coll.Parts(0, 0, n) // most parts; ranks that do not use a buffer have it, too
 	send, recv := newRegion(sends*part, o, 1), newRegion(recvs*part, o, 2)
 	sendBuf, recvBuf := send.buf, recv.buf
 	if o.inPlace {
@@ -154,7 +154,7 @@ func (o operation) compare(what string, r region, want []byte, ulps uint64) erro
 		}
 	}
 	for i := range len(r.buf) / o.t.Size() {
-		got, want := load(o.t, r.buf, i), load(o.t, want[start:end], i)
+		got, want := elem.Bits(r.buf, o.t, i), elem.Bits(want[start:end], o.t, i)
 		if apart(got, want) > ulps {
 			return wrong("element %d of the %s buffer is %s; want %s", i, what, show(o.t, got), show(o.t, want))
 		}

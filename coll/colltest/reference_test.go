@@ -76,16 +76,16 @@ func reduce(sends [][]byte, first, count int, t elem.Type, op elem.Op) []byte {
 	size := t.Size()
 	out := make([]byte, count*size)
 	for i := range count {
-		acc := load(t, sends[0], first+i)
+		acc := elem.Bits(sends[0], t, first+i)
 		if op == elem.Avg && t.Float() {
 			acc = round(t, number(t, acc)/float64(len(sends)))
 		}
 		for _, s := range sends[1:] {
-			acc = combine(t, op, acc, load(t, s, first+i), len(sends))
+			acc = combine(t, op, acc, elem.Bits(s, t, first+i), len(sends))
 		}
 		if op == elem.Avg && !t.Float() {
 			d := data{t: t}
-			if d.signed() {
+			if d.t.Signed() {
 				acc = uint64(d.extend(acc) / int64(len(sends)))
 			} else {
 				acc /= uint64(len(sends))
@@ -97,7 +97,7 @@ func reduce(sends [][]byte, first, count int, t elem.Type, op elem.Op) []byte {
 }
 
 func (d data) less(a, b uint64) bool {
-	if d.signed() {
+	if d.t.Signed() {
 		return d.extend(a) < d.extend(b)
 	}
 	return a < b

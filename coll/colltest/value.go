@@ -122,7 +122,7 @@ func (d data) reduced(i int) uint64 {
 			return round(d.t, x/float64(n))
 		}
 		return exact(d.t, x)
-	case d.signed():
+	case d.t.Signed():
 		x := ofAll(d, i, d.extend)
 		return mask(d.t, uint64(d.extend(uint64(x))/int64(n)))
 	}
@@ -148,10 +148,6 @@ func ofAll[T uint64 | int64 | float64](d data, i int, value func(bits uint64) T)
 		}
 	}
 	return acc
-}
-
-func (d data) signed() bool {
-	return d.t == elem.Int8 || d.t == elem.Int32 || d.t == elem.Int64
 }
 
 // extend is a signed integer's value.

@@ -121,7 +121,7 @@ func TestIntegers(t *testing.T) {
 }
 
 func (d data) big(bits uint64) *big.Int {
-	if d.signed() {
+	if d.t.Signed() {
 		return big.NewInt(d.extend(bits))
 	}
 	return new(big.Int).SetUint64(bits)

@@ -57,6 +57,9 @@ func (t Type) String() string {
 // Float reports whether t is a floating-point type, of whatever width.
 func (t Type) Float() bool { return t >= Float16 && t < numTypes }
 
+// Signed reports whether the type is an integer with a sign.
+func (t Type) Signed() bool { return t == Int8 || t == Int32 || t == Int64 }
+
 // ParseType finds a type by the name that nccl-tests uses.
 func ParseType(s string) (Type, bool) {
 	for i, n := range typeNames {

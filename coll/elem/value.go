@@ -1,5 +1,7 @@
 package elem
 
+import "encoding/binary"
+
 // Float reads the element at the start of b. Integers of 64 bits are rounded.
 func Float(t Type, b []byte) float64 {
 	switch t {
@@ -23,4 +25,30 @@ func Float(t Type, b []byte) float64 {
 	var one [1]float32
 	widen(t, one[:], b[:t.Size()])
 	return float64(one[0])
+}
+
+// Bits are those of element i of b, from the lowest on.
+func Bits(b []byte, t Type, i int) uint64 {
+	switch t.Size() {
+	case 1:
+		return uint64(b[i])
+	case 2:
+		return uint64(binary.NativeEndian.Uint16(b[2*i:]))
+	case 4:
+		return uint64(binary.NativeEndian.Uint32(b[4*i:]))
+	}
+	return binary.NativeEndian.Uint64(b[8*i:])
+}
+
+// AppendBits appends an element whose bits are the lowest of these.
+func AppendBits(b []byte, t Type, bits uint64) []byte {
+	switch t.Size() {
+	case 1:
+		return append(b, byte(bits))
+	case 2:
+		return binary.NativeEndian.AppendUint16(b, uint16(bits))
+	case 4:
+		return binary.NativeEndian.AppendUint32(b, uint32(bits))
+	}
+	return binary.NativeEndian.AppendUint64(b, bits)
 }

@@ -31,9 +31,6 @@ func findCollective(name string) (collective, bool) {
 // sendrecv, too.
 func (c collective) redop() bool { return c.Reduces() || c.Collective == op.SendRecv }
 
-// parts is how many parts each buffer has where it is longest.
-func (c collective) parts(n int) (send, recv int) { return c.Parts(0, 0, n) }
-
 // blocks reports whether the data are a block for each rank: bandwidth counts all
 // of them.
 func (c collective) blocks() bool { return !c.Vector() && c.Collective != op.SendRecv }
@@ -69,7 +66,7 @@ func (c collective) volume(size int64, n int, t elem.Type) volume {
 		return volume{send: count, recv: count, count: count, total: count * ws, size: t.Size()}
 	}
 	b := count / int64(n) &^ (16/ws - 1)
-	send, recv := c.parts(n)
+	send, recv := c.Parts(0, 0, n) // where they are longest
 	return volume{send: b * int64(send), recv: b * int64(recv), count: b, total: b * ws * int64(n), size: t.Size()}
 }
 

@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"encoding/binary"
 	"math"
 
 	"github.com/assay-hpc/assay/coll/elem"
@@ -57,7 +56,7 @@ func (g generator) exact() bool { return g.n == 1 || g.red.Op != elem.Avg || !g.
 func moves(t elem.Type, seed uint64, period int) []byte {
 	b := make([]byte, 0, period*t.Size())
 	for i := range uint64(period) {
-		b = appendElem(b, t, randomBits(t, hash(seed, i, 1<<40)))
+		b = elem.AppendBits(b, t, randomBits(t, hash(seed, i, 1<<40)))
 	}
 	return b
 }
@@ -69,7 +68,7 @@ func stride(rank, period int) int { return rank * (period*5/13 | 1) % period }
 func (g generator) input(rank, period int) []byte {
 	b := make([]byte, 0, period*g.t.Size())
 	for i := range uint64(period) {
-		b = appendElem(b, g.t, g.bits(g.value(i, rank)))
+		b = elem.AppendBits(b, g.t, g.bits(g.value(i, rank)))
 	}
 	return b
 }
@@ -82,7 +81,7 @@ func (g generator) want(period int) []byte {
 		for r := 1; r < g.n; r++ {
 			acc = g.combine(acc, g.scaled(i, r))
 		}
-		b = appendElem(b, g.t, g.bits(g.finish(acc)))
+		b = elem.AppendBits(b, g.t, g.bits(g.finish(acc)))
 	}
 	return b
 }
@@ -200,7 +199,7 @@ func (g generator) combine(a, b number) number {
 	switch op := g.red.Op; {
 	case g.t.Float():
 		return number{f: combine(op, a.f, b.f)}
-	case g.signed():
+	case g.t.Signed():
 		return number{i: g.wrap(uint64(combine(op, int64(a.i), int64(b.i))))}
 	default:
 		return number{i: g.wrap(combine(op, a.i, b.i))}
@@ -228,20 +227,16 @@ func (g generator) finish(v number) number {
 	if f, ok := floatFormats[g.t]; ok {
 		return number{f: v.f*f.decode(f.encode(1/float64(g.n))) + 0} // + 0: most ranks add +0, and -0 becomes that
 	}
-	if g.signed() {
+	if g.t.Signed() {
 		return number{i: uint64(int64(v.i) / int64(g.n))}
 	}
 	return number{i: v.i / uint64(g.n)}
 }
 
-func (g generator) signed() bool {
-	return g.t == elem.Int8 || g.t == elem.Int32 || g.t == elem.Int64
-}
-
 // wrap cuts an integer to the type's width.
 func (g generator) wrap(v uint64) uint64 {
 	shift := 64 - 8*g.t.Size()
-	if g.signed() {
+	if g.t.Signed() {
 		return uint64(int64(v<<shift) >> shift)
 	}
 	return v << shift >> shift
@@ -252,31 +247,4 @@ func (g generator) bits(v number) uint64 {
 		return floatFormats[g.t].encode(v.f)
 	}
 	return v.i
-}
-
-// appendElem appends an element with the given bits, in this machine's byte
-// order.
-func appendElem(b []byte, t elem.Type, bits uint64) []byte {
-	switch t.Size() {
-	case 1:
-		return append(b, byte(bits))
-	case 2:
-		return binary.NativeEndian.AppendUint16(b, uint16(bits))
-	case 4:
-		return binary.NativeEndian.AppendUint32(b, uint32(bits))
-	}
-	return binary.NativeEndian.AppendUint64(b, bits)
-}
-
-// elemBits reads the i-th element of b.
-func elemBits(b []byte, t elem.Type, i int) uint64 {
-	switch t.Size() {
-	case 1:
-		return uint64(b[i])
-	case 2:
-		return uint64(binary.NativeEndian.Uint16(b[2*i:]))
-	case 4:
-		return uint64(binary.NativeEndian.Uint32(b[4*i:]))
-	}
-	return binary.NativeEndian.Uint64(b[8*i:])
 }

@@ -103,18 +103,18 @@ func TestEncode(t *testing.T) {
 				t.Errorf("%v: decode(encode(%v)) = %v", typ, v, got)
 			}
 			// v as the engine scales 1 by it.
-			b := appendElem(nil, typ, f.encode(1))
+			b := elem.AppendBits(nil, typ, f.encode(1))
 			got := make([]byte, typ.Size())
 			elem.Scale(typ, got, b, v)
-			if want := appendElem(nil, typ, bits); !bytes.Equal(got, want) {
+			if want := elem.AppendBits(nil, typ, bits); !bytes.Equal(got, want) {
 				t.Errorf("%v: encode(%v) = % x; the engine has % x", typ, v, want, got)
 			}
 		}
 		for _, v := range []float64{0, 1.0 / 3, 1.0 / 7, 1.0 / 1440, 3, 0.1} { // rounded, and subnormal
-			b := appendElem(nil, typ, f.encode(1))
+			b := elem.AppendBits(nil, typ, f.encode(1))
 			got := make([]byte, typ.Size())
 			elem.Scale(typ, got, b, v)
-			if want := appendElem(nil, typ, one.bits(number{f: v})); !bytes.Equal(got, want) {
+			if want := elem.AppendBits(nil, typ, one.bits(number{f: v})); !bytes.Equal(got, want) {
 				t.Errorf("%v: encode(%v) = % x; the engine has % x", typ, v, want, got)
 			}
 		}

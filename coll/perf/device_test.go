@@ -124,7 +124,7 @@ func (d *testDevice) Compare(got, pattern []byte, phase int64, size int, slack u
 	return d.enqueue(func() error {
 		for i := range len(mem) / size {
 			want := pattern[(phase+int64(i*size))%int64(len(pattern)):]
-			if ulps(elemBits(mem, t, i), elemBits(want, t, 0)) > slack {
+			if ulps(elem.Bits(mem, t, i), elem.Bits(want, t, 0)) > slack {
 				d.bad++
 			}
 		}

@@ -84,7 +84,7 @@ func (im layout) wrong(mem []byte) int64 {
 func (p *pattern) wrong(mem, want []byte) int64 {
 	bad := int64(0)
 	for i := range len(mem) / p.t.Size() {
-		if ulps(elemBits(mem, p.t, i), elemBits(want, p.t, i)) > p.slack {
+		if ulps(elem.Bits(mem, p.t, i), elem.Bits(want, p.t, i)) > p.slack {
 			bad++
 		}
 	}
