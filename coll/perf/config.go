@@ -54,11 +54,9 @@ type Config struct {
 	Launch  string        // --graph: "off", "on" or "both"
 	Repeat  int           // --repeat
 
-	maxBytesSet bool     // -e was given
-	itersSet    bool     // -n was given
-	timeSet     bool     // --min-time was given
-	notes       []string // flags that do nothing on host memory
-	messages    []string // what parsing has to say, for stdout
+	given    []string // long names of the flags that were given
+	notes    []string // flags that do nothing on host memory
+	messages []string // what parsing has to say, for stdout
 }
 
 // PerProcess is how many ranks a process has.

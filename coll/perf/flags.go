@@ -73,10 +73,10 @@ var flags = []flag{
 	{'t', "nthreads", "num threads", "host threads per process", intFlag(func(c *Config) *int { return &c.Threads })},
 	{'g', "ngpus", "ranks per thread", "ranks (GPUs) per thread", intFlag(func(c *Config) *int { return &c.GPUs })},
 	{'b', "minbytes", "size", "first size, such as 8, 64K, 1M, 0.5G", sizeFlag("minbytes", func(c *Config) *int64 { return &c.MinBytes })},
-	{'e', "maxbytes", "size", "last size; also how large the buffers are", setMaxBytes},
+	{'e', "maxbytes", "size", "last size; also how large the buffers are", sizeFlag("maxbytes", func(c *Config) *int64 { return &c.MaxBytes })},
 	{'i', "stepbytes", "size", "what is added from one size to the next", sizeFlag("stepBytes", func(c *Config) *int64 { return &c.StepBytes })},
 	{'f', "stepfactor", "factor", "what a size is multiplied by to get the next; wins over -i when above 1", intFlag(func(c *Config) *int { return &c.StepFactor })},
-	{'n', "iters", "count", "timed iterations", setIters},
+	{'n', "iters", "count", "timed iterations", intFlag(func(c *Config) *int { return &c.Iters })},
 	{'m', "agg_iters", "count", "operations grouped into one iteration", intFlag(func(c *Config) *int { return &c.AggIters })},
 	{'w', "warmup_iters", "count", "warm-up operations per size", intFlag(func(c *Config) *int { return &c.Warmup })},
 	{'N', "run_cycles", "count", "repeat the sweep; 0 for ever", intFlag(func(c *Config) *int { return &c.Cycles })},
@@ -119,17 +119,6 @@ var flags = []flag{
 	{0, "repeat", "count", "with --versus: repetitions, of which the median counts", countFlag("repeat", func(c *Config) *int { return &c.Repeat })},
 }
 
-func setMaxBytes(c *Config, v string) error {
-	c.maxBytesSet = true
-	return sizeFlag("maxbytes", func(c *Config) *int64 { return &c.MaxBytes })(c, v)
-}
-
-func setIters(c *Config, v string) error {
-	c.itersSet = true
-	c.Iters = parseInt(v)
-	return nil
-}
-
 // oneOf is a flag of ours that takes one of a few words.
 func oneOf(name string, p func(*Config) *string, words ...string) func(*Config, string) error {
 	return func(c *Config, v string) error {
@@ -146,7 +135,7 @@ func setMinTime(c *Config, v string) error {
 	if err != nil || !(ms >= 0) || ms > 1e6 {
 		return fmt.Errorf("--min-time is a number of milliseconds, such as 10, not %q", v)
 	}
-	c.MinTime, c.timeSet = time.Duration(ms*float64(time.Millisecond)), true
+	c.MinTime = time.Duration(ms * float64(time.Millisecond))
 	return nil
 }
 

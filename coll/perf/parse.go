@@ -86,6 +86,7 @@ func (c *Config) short(a string, rest []string) ([]string, error) {
 }
 
 func (c *Config) apply(f flag, value string) error {
+	c.given = append(c.given, f.long)
 	err := f.set(c, value)
 	if _, ok := err.(*UsageError); ok || err == nil || err == ErrHelp {
 		return err
@@ -153,7 +154,7 @@ func (c *Config) validate() error {
 			return &UsageError{Text: r.text, Status: int(InvalidUsage)}
 		}
 	}
-	if c.Versus != "" && !c.itersSet && !c.timeSet {
+	if c.Versus != "" && !slices.Contains(c.given, "iters") && !slices.Contains(c.given, "min-time") {
 		c.MinTime = versusTime
 	}
 	return nil

@@ -104,7 +104,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("Parse(%q): %v", line, err)
 			continue
 		}
-		got.Args, got.maxBytesSet, got.itersSet, got.timeSet = nil, false, false, false
+		got.Args, got.given = nil, nil
 		if d := cmp.Diff(want, got, cmp.AllowUnexported(Config{})); d != "" {
 			t.Errorf("Parse(%q) (-want +got):\n%s", line, d)
 		}

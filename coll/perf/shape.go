@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -70,7 +71,7 @@ func (c *Config) payload() int64 {
 			n *= d
 		}
 		return n
-	case c.sweeps(), c.maxBytesSet:
+	case c.sweeps(), slices.Contains(c.given, "maxbytes"):
 		return c.MaxBytes
 	}
 	return defaultPayload
