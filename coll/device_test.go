@@ -393,6 +393,58 @@ func TestDeviceFault(t *testing.T) {
 	}
 }
 
+// With NCCL's promises a fault ends nothing that is enqueued, at any rank, and no
+// kernel gives up by itself, until the communicator is aborted; one that is split from
+// it has them, too.
+func TestDeviceFaultHolds(t *testing.T) {
+	all := fakes(t)
+	const n = 2
+	cfg := deviceConfig(n)
+	cfg.AsNCCL, cfg.Knobs.Timeout = true, time.Second
+	comms, err := CommInitAll(t.Context(), n, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	split := make([]*Comm, n)
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() {
+			var err error
+			if split[i], err = c.Split(t.Context(), 0, 0); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range comms {
+		if err := c.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+	broken := errors.New("a link is down")
+	split[1].fault.Set(split[1].wrap("asynchronous", broken))
+	for i, c := range split {
+		for c.AsyncError() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		f := of(all, i)
+		if !f.cfg.AsNCCL || f.cfg.Timeout != 0 {
+			t.Errorf("rank %d: %+v", i, f.cfg)
+		}
+		select {
+		case cause := <-f.gone:
+			t.Errorf("rank %d was told of %v", i, cause)
+		default:
+		}
+		if err := c.Abort(); err != nil {
+			t.Error(err)
+		}
+		if f.log[len(f.log)-1] != "close" { // without the others: the executor aborts
+			t.Errorf("rank %d: %q", i, f.log)
+		}
+	}
+}
+
 func deviceTogether(t *testing.T, n int, f func(c *Comm) error) []error {
 	t.Helper()
 	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))

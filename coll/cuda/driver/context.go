@@ -4,6 +4,8 @@ package driver
 
 // #cgo noescape assay_bind
 // #cgo nocallback assay_bind
+// #cgo noescape assay_current
+// #cgo nocallback assay_current
 // #include <cuda.h>
 //
 // // Making a context current that is so already costs the driver more than to
