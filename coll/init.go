@@ -326,6 +326,10 @@ func (c *Comm) bootOptions() bootstrap.Options {
 		if json.Unmarshal(payload, &r) != nil {
 			return // of another version, or damaged
 		}
+		if r.Shrink != nil {
+			c.shrinks.heard(from, *r.Shrink)
+			return
+		}
 		if r.Waiting != nil {
 			c.stalls.heard(c, from, *r.Waiting)
 			c.compareRecent(from, []stall{*r.Waiting})
@@ -348,10 +352,11 @@ type report struct {
 	Text  string `json:"text"`
 	Abort bool   `json:"abort,omitempty"`
 
-	// No errors: what the rank has been waiting in, and what it called last on
-	// device memory.
-	Waiting *stall  `json:"waiting,omitempty"`
-	Recent  []stall `json:"recent,omitempty"`
+	// No errors: what the rank has been waiting in, what it called last on device
+	// memory, and where ranks that stay meet.
+	Waiting *stall     `json:"waiting,omitempty"`
+	Recent  []stall    `json:"recent,omitempty"`
+	Shrink  *shrinking `json:"shrink,omitempty"`
 }
 
 func (r report) error(rank, from int) error {

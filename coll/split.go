@@ -76,9 +76,14 @@ func (c *Comm) child(ctx context.Context, op string, members []int) (_ *Comm, er
 		return nil, e
 	}
 	copy(id[:], ids[leader][1:])
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), c.forChild())
+}
+
+// forChild is what a communicator made out of this one is made with.
+func (c *Comm) forChild() Config {
 	k := *c.cfg.Knobs
 	k.CommID = "" // that was for the parent
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL})
+	return Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL}
 }
 
 // whileWhole is a context that ends with the communicator, too.

@@ -77,6 +77,7 @@ func TestRanks(t *testing.T) {
 		{"streams", "2", "2", ""},
 		{"split", "4", "4", ""},
 		{"fault", "2", "2", ""},
+		{"shrink", "3", "3", ""},
 		{"nonblocking", "2", "2", ""},
 		{"single", "3", "3", ""},
 	} {

@@ -177,16 +177,13 @@ func assay_make(environ **C.char, list *C.struct_assay_new, n C.size_t, text *C.
 // prepare reads what is asked for. run makes it.
 func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Context) (*coll.Comm, error), err error) {
 	c := newComm()
-	if w.how == C.ASSAY_SPLIT {
-		color, key := int(w.color), int(w.key)
-		parent := commOf(w.parent)
-		from, err := parent.use("CommSplit")
+	if w.how != C.ASSAY_NEW {
+		from, err := of(c, w)
 		if err != nil {
 			return nil, nil, err
 		}
-		c.device = parent.device
 		return c, func(ctx context.Context) (*coll.Comm, error) {
-			made, err := from.Split(ctx, color, key)
+			made, err := from(ctx)
 			if made != nil {
 				c.ranks, c.rank = made.Size(), made.Rank()
 			}
@@ -200,6 +197,26 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	return c, func(ctx context.Context) (*coll.Comm, error) {
 		return coll.CommInitRank(ctx, c.ranks, id, c.rank, cfg)
 	}, nil
+}
+
+// of is how a communicator is made out of another one.
+func of(c *comm, w *C.struct_assay_new) (func(context.Context) (*coll.Comm, error), error) {
+	parent := commOf(w.parent)
+	from, err := parent.use("making a communicator out of another one")
+	if err != nil {
+		return nil, err
+	}
+	c.device = parent.device
+	if w.how == C.ASSAY_SPLIT {
+		color, key := int(w.color), int(w.key)
+		return func(ctx context.Context) (*coll.Comm, error) { return from.Split(ctx, color, key) }, nil
+	}
+	var without []int
+	for _, r := range unsafe.Slice(w.without, int(w.n_without)) {
+		without = append(without, int(r))
+	}
+	abort := w.abort != 0
+	return func(ctx context.Context) (*coll.Comm, error) { return from.Shrink(ctx, without, abort) }, nil
 }
 
 // settings are what a program's configuration says, as variables: those of the

@@ -96,6 +96,24 @@ API(ncclResult_t, ncclCommSplit, (ncclComm_t comm, int color, int key, ncclComm_
   return r == ncclSuccess ? make(&n, newcomm) : r;
 }
 
+API(ncclResult_t, ncclCommShrink, (ncclComm_t comm, int *excludeRanksList, int excludeRanksCount, ncclComm_t *newcomm, ncclConfig_t *config, int shrinkFlags)) {
+  enum { ABORT = 1 };
+  struct assay_new n = {.how = ASSAY_SHRINK, .abort = shrinkFlags & ABORT};
+  ncclResult_t r = check("ncclCommShrink", comm);
+  if (r != ncclSuccess) return r;
+  if (!newcomm || !excludeRanksList || excludeRanksCount < 1 || shrinkFlags & ~ABORT)
+    return fail(ncclInvalidArgument, "ncclCommShrink: %d ranks at %p, flags %d%s", excludeRanksCount, (void *)excludeRanksList, shrinkFlags, newcomm ? "" : ", and newcomm is NULL");
+  *newcomm = NULL;
+  n.parent = comm->engine;
+  r = configure("ncclCommShrink", config, &n.config);
+  if (r != ncclSuccess) return r;
+  n.n_without = excludeRanksCount;
+  n.without = malloc(n.n_without * sizeof *n.without);
+  if (!n.without) return fail(ncclSystemError, "ncclCommShrink: no memory for a list of %d ranks", excludeRanksCount);
+  memcpy(n.without, excludeRanksList, n.n_without * sizeof *n.without);
+  return make(&n, newcomm);
+}
+
 // ask calls one of the engine's functions about a communicator.
 #define ASK(what, call)                     \
   const struct engine *e;                   \

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 1, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 2, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
 // Kinds of operations.
 enum assay_kind {
@@ -36,7 +36,7 @@ struct assay_op {
 };
 
 // How a communicator is made.
-enum assay_how { ASSAY_NEW, ASSAY_SPLIT };
+enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK };
 
 // What a program says of a communicator that it wants: those fields of ncclConfig_t
 // that have an effect. INT_MIN and NULL: nothing.
@@ -51,7 +51,10 @@ struct assay_new {
   int32_t ranks, rank;  // ASSAY_NEW
   int32_t color, key;   // ASSAY_SPLIT
   int32_t device;       // ASSAY_NEW: the ordinal
-  uintptr_t parent;     // ASSAY_SPLIT
+  int32_t abort;        // ASSAY_SHRINK: end what the parent does, first
+  int32_t *without;     // ASSAY_SHRINK: ranks that do not stay, in memory of malloc
+  size_t n_without;
+  uintptr_t parent;     // ASSAY_SPLIT, ASSAY_SHRINK
   uint8_t id[ASSAY_ID]; // ASSAY_NEW
   struct assay_config config;
   uintptr_t comm; // what was made; 0: a Split left the rank out, or there was an error

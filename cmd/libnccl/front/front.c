@@ -117,29 +117,37 @@ static ncclResult_t place(const struct assay_new *n, ncclComm_t *to) {
   return n->code;
 }
 
-ncclResult_t make(const struct assay_new *n, ncclComm_t *to) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  ncclResult_t r = load(&e);
-  if (r != ncclSuccess) return spoil(r);
-  if (group.depth == 0) {
-    struct assay_new one = *n;
-    r = said(e->assay_make(environ, &one, 1, text), text);
-    ncclResult_t kept = place(&one, to);
-    return r == ncclSuccess ? kept : r;
-  }
+// later leaves a communicator to the end of the group.
+static ncclResult_t later(const struct assay_new *n, ncclComm_t *to) {
   if (group.made == group.places) {
     size_t places = group.places ? 2 * group.places : 8;
     struct assay_new *news = realloc(group.news, places * sizeof *news);
     if (news) group.news = news;
     ncclComm_t **tos = news ? realloc(group.to, places * sizeof *tos) : NULL;
-    if (!tos) return spoil(fail(ncclSystemError, "no memory for a group of %zu communicators", places));
+    if (!tos) return fail(ncclSystemError, "no memory for a group of %zu communicators", places);
     group.to = tos;
     group.places = places;
   }
   group.news[group.made] = *n;
   group.to[group.made++] = to;
   return ncclSuccess;
+}
+
+ncclResult_t make(const struct assay_new *n, ncclComm_t *to) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  ncclResult_t r = load(&e);
+  if (r == ncclSuccess && group.depth == 0) {
+    struct assay_new one = *n;
+    r = said(e->assay_make(environ, &one, 1, text), text);
+    ncclResult_t kept = place(&one, to);
+    r = r == ncclSuccess ? kept : r;
+  } else if (r == ncclSuccess) {
+    r = later(n, to);
+    if (r == ncclSuccess) return r;
+  }
+  free(n->without);
+  return spoil(r);
 }
 
 // make_all makes the group's communicators, all at once.
@@ -169,6 +177,7 @@ ncclResult_t group_end(void) {
   if (group.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: there is no ncclGroupStart that it ends");
   if (--group.depth > 0) return ncclSuccess;
   ncclResult_t r = launch();
+  for (size_t i = 0; i < group.made; i++) free(group.news[i].without);
   free(group.ops);
   free(group.news);
   free(group.to);

@@ -32,7 +32,7 @@ ncclResult_t check(const char *what, ncclComm_t c);
 
 // Groups, of this thread. add and make do at once what comes outside of one.
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c);
-ncclResult_t make(const struct assay_new *n, ncclComm_t *to);
+ncclResult_t make(const struct assay_new *n, ncclComm_t *to); // frees n->without
 ncclResult_t group_start(void);
 ncclResult_t group_end(void);
 #endif

@@ -9,7 +9,6 @@
 #define DEVICE "kernels that communicate by themselves need NVIDIA's library: assay's windows are of another kind"
 
 REFUSE(ncclCommRevoke, (ncclComm_t c, int flags), LATER)
-REFUSE(ncclCommShrink, (ncclComm_t c, int *ranks, int n, ncclComm_t *to, ncclConfig_t *config, int flags), LATER)
 REFUSE(ncclCommGetUniqueId, (ncclComm_t c, ncclUniqueId *id), LATER)
 REFUSE(ncclCommGrow, (ncclComm_t c, int ranks, const ncclUniqueId *id, int rank, ncclComm_t *to, ncclConfig_t *config), LATER)
 REFUSE(ncclCommSuspend, (ncclComm_t c, int flags), LATER)

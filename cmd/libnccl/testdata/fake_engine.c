@@ -28,7 +28,9 @@ int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
   int r = 0;
   for (size_t i = 0; i < n; i++) {
     struct assay_new *w = &list[i];
-    if (w->how == ASSAY_SPLIT)
+    if (w->how == ASSAY_SHRINK)
+      printf("  shrink %zu of %zu: of %lu without %zu: %d abort %d\n", i + 1, n, (unsigned long)w->parent, w->n_without, w->without[0], w->abort);
+    else if (w->how == ASSAY_SPLIT)
       printf("  split %zu of %zu: of %lu color %d key %d\n", i + 1, n, (unsigned long)w->parent, w->color, w->key);
     else
       printf("  new %zu of %zu: rank %d of %d device %d id %d ctas %d %d net %s\n", i + 1, n, w->rank, w->ranks, w->device, w->id[127],

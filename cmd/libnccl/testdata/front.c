@@ -124,7 +124,13 @@ int main(int argc, char **argv) {
   SAY(ncclCommInitRank(&c, -1, (ncclUniqueId){{0}}, 0));
   SAY(ncclCommInitRank(&c, 7, (ncclUniqueId){{0}}, 0));
   SAY(ncclCommAbort(c));
+  n = 2;
   SAY(ncclCommShrink(all[0], &n, 1, &c, NULL, 0));
+  SAY(ncclGroupStart());
+  SAY(ncclCommShrink(all[0], &n, 1, &c, NULL, 1));
+  SAY(ncclGroupEnd());
+  SAY(ncclCommShrink(all[0], NULL, 1, &c, NULL, 0));
+  SAY(ncclCommSuspend(all[0], 1));
   SAY(ncclCommFinalize(all[0]));
   SAY(ncclCommDestroy(all[0]));
   struct { uint64_t magic; } foreign = {0x0280028002800280};

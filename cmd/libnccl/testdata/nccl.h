@@ -11,6 +11,7 @@ DECLARE(ncclCommInitRankConfig, (ncclComm_t *, int, ncclUniqueId, int, ncclConfi
 DECLARE(ncclCommInitAll, (ncclComm_t *, int, const int *))
 DECLARE(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *))
 DECLARE(ncclCommShrink, (ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int))
+DECLARE(ncclCommSuspend, (ncclComm_t, int))
 DECLARE(ncclCommFinalize, (ncclComm_t))
 DECLARE(ncclCommDestroy, (ncclComm_t))
 DECLARE(ncclCommAbort, (ncclComm_t))

@@ -238,6 +238,36 @@ static void fault(struct rank *r) {
   pthread_barrier_wait(&barrier);
 }
 
+// shrink: rank 0 aborts, and the others go on without it, when what they had enqueued
+// has ended by their own abort.
+static void shrink(struct rank *r) {
+  ncclResult_t e = ncclSuccess;
+  ncclComm_t left;
+  int n;
+  fill(r, 1000);
+  pthread_barrier_wait(&barrier);
+  if (r->rank == 0) {
+    OK(ncclCommAbort(r->comm));
+    return;
+  }
+  if (r->rank == 1) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  for (int i = 0; i < 200 && e == ncclSuccess; i++) {
+    usleep(10000);
+    OK(ncclCommGetAsyncError(r->comm, &e));
+  }
+  TRUE(e == ncclRemoteError);
+  OK(ncclCommShrink(r->comm, (int[]){0}, 1, &left, NULL, 1));
+  OK(cuStreamSynchronize(r->stream)); // it was held
+  OK(ncclCommUserRank(left, &n));
+  TRUE(n == r->rank - 1);
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, left, r->stream));
+  OK(cuStreamSynchronize(r->stream));
+  TRUE(got(r, 5) == sum(5) - input(0, 5));
+  OK(ncclCommAbort(r->comm));
+  OK(ncclCommDestroy(left));
+}
+
 // nonblocking: nothing waits, and ncclCommGetAsyncError tells when it is done. An
 // Abort ends what will never be.
 static void nonblocking(struct rank *r) {
@@ -299,7 +329,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"nonblocking", nonblocking}};
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"nonblocking", nonblocking}};
   if (argc != 3) return 2;
   ranks = atoi(argv[2]);
   driver();
