@@ -19,15 +19,15 @@ import (
 // A Comm is one rank's side of a communicator.
 type Comm struct {
 	*ranks
-	lane    string // "": the communicator itself; else one of its lanes (see hostSide.Lane)
-	links   *links
-	tuner   *choose.Tuner
-	forced  *forced
-	watch   host.Watch
-	busy    atomic.Int32
-	closed  atomic.Bool
-	stalls  stalls
-	shrinks shrinks
+	lane        string // "": the communicator itself; else one of its lanes (see hostSide.Lane)
+	links       *links
+	tuner       *choose.Tuner
+	forced      *forced
+	watch       host.Watch
+	busy        atomic.Int32
+	closed      atomic.Bool
+	stalls      stalls
+	regroupings regroupings
 
 	// What the goroutine in an operation uses.
 	group   *Group

@@ -326,8 +326,8 @@ func (c *Comm) bootOptions() bootstrap.Options {
 		if json.Unmarshal(payload, &r) != nil {
 			return // of another version, or damaged
 		}
-		if r.Shrink != nil {
-			c.shrinks.heard(from, *r.Shrink)
+		if r.Regroup != nil {
+			c.regroupings.heard(from, *r.Regroup)
 			return
 		}
 		if r.Waiting != nil {
@@ -353,10 +353,10 @@ type report struct {
 	Abort bool   `json:"abort,omitempty"`
 
 	// No errors: what the rank has been waiting in, what it called last on device
-	// memory, and where ranks that stay meet.
-	Waiting *stall     `json:"waiting,omitempty"`
-	Recent  []stall    `json:"recent,omitempty"`
-	Shrink  *shrinking `json:"shrink,omitempty"`
+	// memory, and where ranks of a new communicator meet.
+	Waiting *stall      `json:"waiting,omitempty"`
+	Recent  []stall     `json:"recent,omitempty"`
+	Regroup *regrouping `json:"regroup,omitempty"`
 }
 
 func (r report) error(rank, from int) error {

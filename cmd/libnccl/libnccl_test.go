@@ -78,6 +78,7 @@ func TestRanks(t *testing.T) {
 		{"split", "4", "4", ""},
 		{"fault", "2", "2", ""},
 		{"shrink", "3", "3", ""},
+		{"grow", "3", "3", ""},
 		{"nonblocking", "2", "2", ""},
 		{"single", "3", "3", ""},
 	} {

@@ -106,6 +106,7 @@ type comm struct {
 	factors  map[int32]coll.PreMulSum // by the number of the reduction
 	types    map[int32]elem.Type
 	last     int32
+	revoked  bool
 	finished chan struct{} // Finalize was called; closed when it is done
 	ended    error         // after finished
 }
@@ -191,12 +192,15 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 		}, nil
 	}
 	c.ranks, c.rank, c.device = int(w.ranks), int(w.rank), int(w.device)
-	var id coll.UniqueID
-	copy(id[:], unsafe.Slice((*byte)(&w.id[0]), len(id)))
+	id := idOf(w)
 	cfg := coll.Config{Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true}
 	return c, func(ctx context.Context) (*coll.Comm, error) {
-		return coll.CommInitRank(ctx, c.ranks, id, c.rank, cfg)
+		return coll.CommInitRank(ctx, c.ranks, *id, c.rank, cfg)
 	}, nil
+}
+
+func idOf(w *C.struct_assay_new) *coll.UniqueID {
+	return (*coll.UniqueID)(C.GoBytes(unsafe.Pointer(&w.id[0]), C.ASSAY_ID))
 }
 
 // of is how a communicator is made out of another one.
@@ -207,7 +211,15 @@ func of(c *comm, w *C.struct_assay_new) (func(context.Context) (*coll.Comm, erro
 		return nil, err
 	}
 	c.device = parent.device
-	if w.how == C.ASSAY_SPLIT {
+	switch w.how {
+	case C.ASSAY_GROW:
+		n := int(w.ranks)
+		var id *coll.UniqueID
+		if w.has_id != 0 {
+			id = idOf(w)
+		}
+		return func(ctx context.Context) (*coll.Comm, error) { return from.Grow(ctx, n, id) }, nil
+	case C.ASSAY_SPLIT:
 		color, key := int(w.color), int(w.key)
 		return func(ctx context.Context) (*coll.Comm, error) { return from.Split(ctx, color, key) }, nil
 	}
@@ -215,8 +227,15 @@ func of(c *comm, w *C.struct_assay_new) (func(context.Context) (*coll.Comm, erro
 	for _, r := range unsafe.Slice(w.without, int(w.n_without)) {
 		without = append(without, int(r))
 	}
-	abort := w.abort != 0
-	return func(ctx context.Context) (*coll.Comm, error) { return from.Shrink(ctx, without, abort) }, nil
+	revoke := w.abort != 0
+	return func(ctx context.Context) (*coll.Comm, error) {
+		if revoke {
+			if err := from.Revoke(); err != nil {
+				return nil, err
+			}
+		}
+		return from.Shrink(ctx, without)
+	}, nil
 }
 
 // settings are what a program's configuration says, as variables: those of the
@@ -379,7 +398,7 @@ func assay_state(handle C.uintptr_t, text *C.char) C.int {
 		return C.int(op.InProgress)
 	}
 	c.mu.Lock()
-	finished := c.finished
+	finished, revoked := c.finished, c.revoked
 	c.mu.Unlock()
 	if finished != nil {
 		select {
@@ -389,7 +408,7 @@ func assay_state(handle C.uintptr_t, text *C.char) C.int {
 			return C.int(op.InProgress)
 		}
 	}
-	if c.failed != nil || c.made == nil {
+	if c.failed != nil || c.made == nil || revoked {
 		return result(c.failed, text)
 	}
 	return result(c.made.AsyncError(), text)
@@ -456,6 +475,21 @@ func assay_abort(handle C.uintptr_t, text *C.char) C.int {
 	err := c.made.Abort()
 	if errors.Is(err, coll.ErrDestroyed) { // it was finalized
 		err = nil
+	}
+	return result(err, text)
+}
+
+//export assay_revoke
+func assay_revoke(handle C.uintptr_t, text *C.char) C.int {
+	c := commOf(handle)
+	made, err := c.use("CommRevoke")
+	if err == nil {
+		err = made.Revoke()
+	}
+	if err == nil {
+		c.mu.Lock()
+		c.revoked = true
+		c.mu.Unlock()
 	}
 	return result(err, text)
 }

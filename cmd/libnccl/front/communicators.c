@@ -114,6 +114,27 @@ API(ncclResult_t, ncclCommShrink, (ncclComm_t comm, int *excludeRanksList, int e
   return make(&n, newcomm);
 }
 
+// ncclCommGetUniqueId makes an ID for ncclCommGrow, which is one like any other.
+API(ncclResult_t, ncclCommGetUniqueId, (ncclComm_t comm, ncclUniqueId *uniqueId)) {
+  ncclResult_t r = check("ncclCommGetUniqueId", comm);
+  return r == ncclSuccess ? ncclGetUniqueId(uniqueId) : r;
+}
+
+API(ncclResult_t, ncclCommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId *uniqueId, int rank, ncclComm_t *newcomm, ncclConfig_t *config)) {
+  struct assay_new n = {.how = ASSAY_GROW, .ranks = nRanks, .has_id = uniqueId != NULL};
+  if (!newcomm) return fail(ncclInvalidArgument, "ncclCommGrow: newcomm is NULL");
+  if (!comm && !uniqueId) return fail(ncclInvalidArgument, "ncclCommGrow: a rank that joins needs the ID");
+  if (!comm) return init("ncclCommGrow", newcomm, nRanks, uniqueId, rank, config);
+  ncclResult_t r = check("ncclCommGrow", comm);
+  if (r == ncclSuccess && rank != -1) r = fail(ncclInvalidArgument, "ncclCommGrow: the rank of one that is there is -1, and not %d", rank);
+  if (r == ncclSuccess) r = configure("ncclCommGrow", config, &n.config);
+  if (r != ncclSuccess) return r;
+  *newcomm = NULL;
+  n.parent = comm->engine;
+  if (uniqueId) memcpy(n.id, uniqueId->internal, sizeof n.id);
+  return make(&n, newcomm);
+}
+
 // ask calls one of the engine's functions about a communicator.
 #define ASK(what, call)                     \
   const struct engine *e;                   \
@@ -148,6 +169,12 @@ API(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (known != ncclSuccess) return known;
   ASK("ncclCommAbort", e->assay_abort(comm->engine, text));
   return end(comm, r);
+}
+
+API(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int revokeFlags)) {
+  if (revokeFlags != 0) return fail(ncclInvalidArgument, "ncclCommRevoke: flags %d; want 0", revokeFlags);
+  ASK("ncclCommRevoke", e->assay_revoke(comm->engine, text));
+  return r;
 }
 
 API(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t *asyncError)) {

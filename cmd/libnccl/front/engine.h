@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 2, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 1, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
 // Kinds of operations.
 enum assay_kind {
@@ -36,7 +36,7 @@ struct assay_op {
 };
 
 // How a communicator is made.
-enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK };
+enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK, ASSAY_GROW };
 
 // What a program says of a communicator that it wants: those fields of ncclConfig_t
 // that have an effect. INT_MIN and NULL: nothing.
@@ -48,14 +48,15 @@ struct assay_config {
 // A communicator that is to be made.
 struct assay_new {
   int32_t how;
-  int32_t ranks, rank;  // ASSAY_NEW
+  int32_t ranks, rank;  // ASSAY_NEW; ranks: ASSAY_GROW
   int32_t color, key;   // ASSAY_SPLIT
   int32_t device;       // ASSAY_NEW: the ordinal
   int32_t abort;        // ASSAY_SHRINK: end what the parent does, first
   int32_t *without;     // ASSAY_SHRINK: ranks that do not stay, in memory of malloc
   size_t n_without;
-  uintptr_t parent;     // ASSAY_SPLIT, ASSAY_SHRINK
-  uint8_t id[ASSAY_ID]; // ASSAY_NEW
+  uintptr_t parent;     // all but ASSAY_NEW
+  uint8_t id[ASSAY_ID]; // ASSAY_NEW; ASSAY_GROW where has_id says so
+  int32_t has_id;
   struct assay_config config;
   uintptr_t comm; // what was made; 0: a Split left the rank out, or there was an error
   int32_t code;   // ncclInProgress: comm is being made
@@ -78,6 +79,7 @@ struct assay_info {
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \
+  X(int, assay_revoke, (uintptr_t comm, char *text))                                                            \
   X(int, assay_scale_new, (uintptr_t comm, const void *scalar, int type, int residence, int32_t *red, char *text)) \
   X(int, assay_scale_drop, (uintptr_t comm, int32_t red, char *text))                                           \
   X(int, assay_mem_alloc, (void **at, size_t n, char *text))                                                    \

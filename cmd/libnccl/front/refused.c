@@ -8,9 +8,6 @@
 #define LATER "assay's engine does not do this yet (docs/libnccl.md); NVIDIA's library does"
 #define DEVICE "kernels that communicate by themselves need NVIDIA's library: assay's windows are of another kind"
 
-REFUSE(ncclCommRevoke, (ncclComm_t c, int flags), LATER)
-REFUSE(ncclCommGetUniqueId, (ncclComm_t c, ncclUniqueId *id), LATER)
-REFUSE(ncclCommGrow, (ncclComm_t c, int ranks, const ncclUniqueId *id, int rank, ncclComm_t *to, ncclConfig_t *config), LATER)
 REFUSE(ncclCommSuspend, (ncclComm_t c, int flags), LATER)
 REFUSE(ncclCommResume, (ncclComm_t c), LATER)
 REFUSE(ncclCommMemStats, (ncclComm_t c, ncclCommMemStat_t stat, uint64_t *value), LATER)

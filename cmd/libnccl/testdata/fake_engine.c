@@ -30,6 +30,8 @@ int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
     struct assay_new *w = &list[i];
     if (w->how == ASSAY_SHRINK)
       printf("  shrink %zu of %zu: of %lu without %zu: %d abort %d\n", i + 1, n, (unsigned long)w->parent, w->n_without, w->without[0], w->abort);
+    else if (w->how == ASSAY_GROW)
+      printf("  grow %zu of %zu: %lu to %d, %s\n", i + 1, n, (unsigned long)w->parent, w->ranks, w->has_id ? "ID" : "no ID");
     else if (w->how == ASSAY_SPLIT)
       printf("  split %zu of %zu: of %lu color %d key %d\n", i + 1, n, (unsigned long)w->parent, w->color, w->key);
     else
@@ -76,6 +78,7 @@ int assay_info(uintptr_t comm, struct assay_info *i, char *text) {
 SAYS(finalize)
 SAYS(destroy)
 SAYS(abort)
+SAYS(revoke)
 
 int assay_scale_new(uintptr_t c, const void *scalar, int type, int residence, int32_t *red, char *text) {
   printf("  scale %g type %d residence %d\n", *(const float *)scalar, type, residence);

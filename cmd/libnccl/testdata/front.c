@@ -130,6 +130,15 @@ int main(int argc, char **argv) {
   SAY(ncclCommShrink(all[0], &n, 1, &c, NULL, 1));
   SAY(ncclGroupEnd());
   SAY(ncclCommShrink(all[0], NULL, 1, &c, NULL, 0));
+  ncclUniqueId more;
+  SAY(ncclCommGetUniqueId(all[0], &more));
+  SAY(ncclCommGrow(all[0], 5, &more, -1, &c, NULL));
+  SAY(ncclCommGrow(all[0], 5, NULL, -1, &c, NULL));
+  SAY(ncclCommGrow(all[0], 5, NULL, 2, &c, NULL));
+  SAY(ncclCommGrow(NULL, 5, &more, 4, &c, NULL));
+  SAY(ncclCommGrow(NULL, 5, NULL, 4, &c, NULL));
+  SAY(ncclCommRevoke(all[0], 0));
+  SAY(ncclCommRevoke(all[0], 1));
   SAY(ncclCommSuspend(all[0], 1));
   SAY(ncclCommFinalize(all[0]));
   SAY(ncclCommDestroy(all[0]));

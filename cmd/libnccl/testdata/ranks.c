@@ -268,6 +268,34 @@ static void shrink(struct rank *r) {
   OK(ncclCommDestroy(left));
 }
 
+// grow: all ranks but the last make a communicator, which that one then joins; then it
+// is revoked.
+static void grow(struct rank *r) {
+  static ncclUniqueId few, more;
+  ncclComm_t first = NULL, all;
+  ncclResult_t e;
+  if (r->rank == 0) {
+    OK(ncclGetUniqueId(&few));
+    OK(ncclCommGetUniqueId(r->comm, &more));
+  }
+  pthread_barrier_wait(&barrier);
+  if (r->rank < ranks - 1) OK(ncclCommInitRank(&first, ranks - 1, few, r->rank));
+  OK(ncclCommGrow(first, ranks, first && r->rank ? NULL : &more, first ? -1 : r->rank, &all, NULL));
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream));
+  check(r, 1000, want_sum);
+  if (r->rank == 0) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream));
+  pthread_barrier_wait(&barrier);
+  OK(ncclCommRevoke(all, 0));
+  OK(cuStreamSynchronize(r->stream)); // it does not end by itself
+  OK(ncclCommGetAsyncError(all, &e));
+  TRUE(e == ncclSuccess);
+  TRUE(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, all, r->stream) != ncclSuccess);
+  OK(ncclCommAbort(all));
+  if (first) OK(ncclCommDestroy(first));
+  leave(r);
+}
+
 // nonblocking: nothing waits, and ncclCommGetAsyncError tells when it is done. An
 // Abort ends what will never be.
 static void nonblocking(struct rank *r) {
@@ -329,7 +357,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"nonblocking", nonblocking}};
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"nonblocking", nonblocking}};
   if (argc != 3) return 2;
   ranks = atoi(argv[2]);
   driver();

@@ -16,7 +16,7 @@ import (
 func TestShrink(t *testing.T) {
 	for name, c := range map[string]struct {
 		dies, abort bool
-	}{"whole": {}, "a rank is dead": {dies: true}, "aborted first": {abort: true}} {
+	}{"whole": {}, "a rank is dead": {dies: true}, "revoked": {abort: true}} {
 		t.Run(name, func(t *testing.T) {
 			colltest.Watch(t)
 			const n = 5
@@ -36,7 +36,12 @@ func TestShrink(t *testing.T) {
 					for c.dies && comms[r].AsyncError() == nil {
 						time.Sleep(time.Millisecond)
 					}
-					first, err := comms[r].Shrink(t.Context(), []int{3, 0}, c.abort)
+					if c.abort {
+						if err := comms[r].Revoke(); err != nil {
+							t.Errorf("rank %d: %v", r, err)
+						}
+					}
+					first, err := comms[r].Shrink(t.Context(), []int{3, 0})
 					if err != nil {
 						t.Errorf("rank %d: %v", r, err)
 						return
@@ -51,7 +56,7 @@ func TestShrink(t *testing.T) {
 						t.Errorf("rank %d: the first communicator: %v", r, comms[r].AsyncError())
 					}
 					if r != 4 {
-						second, err := first.Shrink(t.Context(), []int{2}, false)
+						second, err := first.Shrink(t.Context(), []int{2})
 						if err != nil {
 							t.Errorf("rank %d: %v", r, err)
 							return
@@ -80,7 +85,7 @@ func TestShrinkWrong(t *testing.T) {
 			ranks []int
 			say   string
 		}{"too high": {[]int{3}, "has ranks that there are not"}, "negative": {[]int{-1}, "has ranks that there are not"}, "oneself": {[]int{c.Rank()}, "the rank itself is in the list"}} {
-			if s, err := c.Shrink(t.Context(), want.ranks, false); s != nil || CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), want.say) {
+			if s, err := c.Shrink(t.Context(), want.ranks); s != nil || CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), want.say) {
 				t.Errorf("%s: %v, %v", list, s, err)
 			}
 		}
@@ -88,14 +93,62 @@ func TestShrinkWrong(t *testing.T) {
 		defer cancel()
 		switch c.Rank() {
 		case 0:
-			if _, err := c.Shrink(ctx, nil, false); err == nil {
+			if _, err := c.Shrink(ctx, nil); err == nil {
 				t.Error("rank 0 went on alone")
 			}
 		case 1:
-			if _, err := c.Shrink(ctx, []int{2}, false); CodeOf(err) != InvalidUsage || !strings.Contains(err.Error(), "without ranks [], and this rank without [2]") {
+			if _, err := c.Shrink(ctx, []int{2}); CodeOf(err) != InvalidUsage || !strings.Contains(err.Error(), "rank 0 shrinks the communicator without ranks []; this rank shrinks the communicator without ranks [2]") {
 				t.Errorf("rank 1: %v", err)
 			}
 		}
 		return nil
 	})
+}
+
+// TestGrow: two ranks become four, and the two go on among themselves, too.
+func TestGrow(t *testing.T) {
+	colltest.Watch(t)
+	comms, err := CommInitAll(t.Context(), 2, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := GetUniqueID(testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for r := range 4 {
+		wg.Go(func() {
+			var grown *Comm
+			var err error
+			switch r {
+			case 0:
+				grown, err = comms[0].Grow(t.Context(), 4, nil)
+			case 1:
+				grown, err = comms[1].Grow(t.Context(), 4, &id)
+			default:
+				grown, err = CommInitRank(t.Context(), 4, id, r, testConfig())
+			}
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+				return
+			}
+			err = sumOnce(grown, 100)
+			if r < 2 {
+				err = errors.Join(err, sumOnce(comms[r], 100))
+			}
+			if err := errors.Join(err, grown.Destroy()); err != nil || grown.Rank() != r {
+				t.Errorf("rank %d of the new ones is %d: %v", r, grown.Rank(), err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range comms {
+		if _, err := c.Grow(t.Context(), 2, nil); CodeOf(err) != InvalidArgument {
+			t.Errorf("to two: %v", err)
+		}
+		if err := c.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}
 }

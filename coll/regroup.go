@@ -1,0 +1,190 @@
+package coll
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/bootstrap"
+)
+
+// Shrink and Grow make communicators whose ranks are not those of the one they are
+// made out of. One of its ranks tells the others where the new ones meet, by a
+// report: that reaches whoever is alive, and waits for nobody.
+
+// A regrouping is what a rank says of a Shrink or Grow.
+type regrouping struct {
+	Number  int    `json:"number"`            // of Shrinks and Grows of the communicator
+	Without []int  `json:"without,omitempty"` // Shrink
+	Size    int    `json:"size,omitempty"`    // Grow
+	ID      []byte `json:"id"`                // of the new communicator
+}
+
+// same reports whether two ranks call the same.
+func (r regrouping) same(o regrouping) bool {
+	return r.Size == o.Size && slices.Equal(r.Without, o.Without)
+}
+
+func (r regrouping) String() string {
+	if r.Size > 0 {
+		return fmt.Sprintf("grows the communicator to %d ranks", r.Size)
+	}
+	return fmt.Sprintf("shrinks the communicator without ranks %v", r.Without)
+}
+
+// regroupings are what was told, by number.
+type regroupings struct {
+	mu     sync.Mutex
+	called int
+	told   map[int]regrouping
+	by     map[int]int
+	news   chan struct{} // closed when there is more; nil: nobody waits
+}
+
+// regroupTime is how long ranks may come apart to a Shrink or Grow, and take to join.
+// Some may be dead without anybody knowing.
+const regroupTime = 2 * time.Minute
+
+// Revoke ends what is enqueued on device memory, at all ranks, with whatever result.
+// There can be no more operations, but a Shrink; Destroy or Abort frees the
+// communicator. It does not wait.
+func (c *Comm) Revoke() error {
+	const op = "CommRevoke"
+	if c.closed.Load() {
+		return c.refuse(ErrDestroyed)
+	}
+	c.fault.Set(c.errorOf(InvalidUsage, op, "%w", ErrAborted))
+	if d := c.accel.Load(); d != nil {
+		d.Abort(c.fault.Err())
+	}
+	return nil
+}
+
+// Shrink makes a communicator of this one's ranks without some of them, in the order
+// that they have here. The ranks that stay call it with the same list; those of the
+// list do not, and may be dead. The communicator may have failed, or be revoked. It
+// stays as it is, to be destroyed or aborted.
+func (c *Comm) Shrink(ctx context.Context, without []int) (*Comm, error) {
+	const op = "CommShrink"
+	without = slices.Compact(slices.Sorted(slices.Values(without)))
+	var members []int
+	for r := range c.size {
+		if !slices.Contains(without, r) {
+			members = append(members, r)
+		}
+	}
+	switch {
+	case c.size-len(members) != len(without):
+		return nil, c.errorOf(InvalidArgument, op, "the list %v has ranks that there are not: there are %d", without, c.size)
+	case !slices.Contains(members, c.rank):
+		return nil, c.errorOf(InvalidArgument, op, "the rank itself is in the list %v: only those that stay call it", without)
+	}
+	var id *UniqueID
+	if members[0] == c.rank {
+		root, err := bootstrap.NewRoot(c.cfg.boot)
+		if err != nil {
+			return nil, c.errorOf(SystemError, op, "%w", err)
+		}
+		defer root.Close() // when all have joined, or one will not
+		own := root.ID()
+		id = &own
+	}
+	return c.regroup(ctx, op, regrouping{Without: without}, id, len(members), slices.Index(members, c.rank))
+}
+
+// Grow makes a communicator of n ranks, of which the first are this one's. All of
+// these call it, one of them with an ID of GetUniqueID, the others with nil. The new
+// ranks join by CommInitRank with that ID.
+func (c *Comm) Grow(ctx context.Context, n int, id *UniqueID) (*Comm, error) {
+	const op = "CommGrow"
+	if n <= c.size {
+		return nil, c.errorOf(InvalidArgument, op, "%d ranks are not more than the %d that there are", n, c.size)
+	}
+	return c.regroup(ctx, op, regrouping{Size: n}, id, n, c.rank)
+}
+
+// regroup tells the others the ID, or hears it from the one that has it, and joins.
+func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *UniqueID, size, rank int) (*Comm, error) {
+	if c.closed.Load() {
+		return nil, c.refuse(ErrDestroyed)
+	}
+	g := &c.regroupings
+	g.mu.Lock()
+	g.called++
+	mine.Number = g.called
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, regroupTime)
+	defer cancel()
+	if id != nil {
+		mine.ID = id[:]
+		go c.tellRegrouping(ctx, mine)
+	} else {
+		theirs, by, err := g.wait(ctx, mine.Number)
+		if err != nil {
+			return nil, c.errorOf(Timeout, op, "nobody has said where the new ranks meet: %w", err)
+		}
+		if !mine.same(theirs) || len(theirs.ID) != len(UniqueID{}) {
+			e := c.errorOf(InvalidUsage, op, "rank %d %v; this rank %v", by, theirs, mine)
+			e.Peer = by
+			return nil, e
+		}
+		id = (*UniqueID)(theirs.ID)
+	}
+	return CommInitRank(ctx, size, *id, rank, c.forChild())
+}
+
+// tellRegrouping tells, until all have joined: a report may be dropped.
+func (c *Comm) tellRegrouping(ctx context.Context, r regrouping) {
+	payload, err := json.Marshal(report{Regroup: &r})
+	if err != nil {
+		panic(fmt.Sprintf("a report that is no JSON: %v", err))
+	}
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		c.net.Report(payload)
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// heard takes note of what a rank tells. It is called by the bootstrap.
+func (g *regroupings) heard(from int, r regrouping) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.told == nil {
+		g.told, g.by = map[int]regrouping{}, map[int]int{}
+	}
+	g.told[r.Number], g.by[r.Number] = r, from
+	if g.news != nil {
+		close(g.news)
+		g.news = nil
+	}
+}
+
+// wait returns what a rank has told, or will, and which one.
+func (g *regroupings) wait(ctx context.Context, number int) (r regrouping, by int, err error) {
+	for {
+		g.mu.Lock()
+		r, ok := g.told[number]
+		by := g.by[number]
+		if g.news == nil {
+			g.news = make(chan struct{})
+		}
+		news := g.news
+		g.mu.Unlock()
+		if ok {
+			return r, by, nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return r, by, context.Cause(ctx)
+		}
+	}
+}
