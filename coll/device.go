@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
@@ -23,9 +24,11 @@ type device struct {
 	also    []uintptr     // streams that its Sends and Recvs were called on
 	stream  uintptr
 	recent  recent
+	heads   heads
 	quiet   chan struct{} // closed: the teller ends
-	last    bool          // the last operation was on the device
-	factor  struct {      // the last one
+	teller  sync.WaitGroup
+	last    bool     // the last operation was on the device
+	factor  struct { // the last one
 		t     Type
 		scale float64
 		bits  uint64
@@ -73,7 +76,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		return f
 	}
 	if c.size > 1 && !c.env.Unchecked {
-		go c.tellWhenQuiet(d)
+		d.teller.Go(func() { c.tellWhenQuiet(d) })
 	}
 	return nil
 }
@@ -85,6 +88,7 @@ func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 		return nil
 	}
 	close(d.quiet)
+	d.teller.Wait() // it asks the executor
 	return d.Close(tell)
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ type fake struct {
 	err     error      // of the next operation
 	gone    chan error // the cause of Abort
 	left    bool
+	busy    atomic.Bool
 	quiet   bool // take no notes
 	streams []uintptr
 	on      [][]uintptr // streams of each operation
@@ -86,6 +88,7 @@ func (f *fake) Abort(cause error) {
 	default:
 	}
 }
+func (f *fake) Idle() bool { return !f.busy.Load() }
 func (f *fake) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -24,6 +24,7 @@ func (c *Comm) enqueue(a *call) error {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
 		*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
+		d.recent.exchanged(o.Transfers)
 	} else {
 		c.describe(o, a)
 	}
@@ -151,6 +152,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 	}
 	d.op.Transfers = exchange
 	if first >= 0 {
+		d.recent.exchanged(exchange)
 		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}

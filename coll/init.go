@@ -41,6 +41,10 @@ type Config struct {
 	// memory that have not ended hold their streams until Abort or Destroy: a program
 	// that synchronizes one does not take for a result what is none.
 	AsNCCL bool
+	// OnHang is called, from a goroutine of the communicator's, when the rank has waited
+	// on its device for ASSAY_SLOW, with what is known of the reason: which rank has not
+	// called what. It takes AsNCCL. nil: the log says so.
+	OnHang func(verdict string)
 	// Environ has the variables that settings are read from, as os.Environ gives them;
 	// nil: it does so.
 	Environ []string
@@ -56,10 +60,11 @@ type settings struct {
 	device *int
 	gpus   *executor.Factory
 	asNCCL bool
+	onHang func(string)
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, onHang: cfg.OnHang} // a Knobs is shared, and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()
@@ -330,6 +335,10 @@ func (c *Comm) bootOptions() bootstrap.Options {
 			c.regroupings.heard(from, *r.Regroup)
 			return
 		}
+		if r.Head != nil {
+			c.heardHead(from, *r.Head)
+			return
+		}
 		if r.Waiting != nil {
 			c.stalls.heard(c, from, *r.Waiting)
 			c.compareRecent(from, []stall{*r.Waiting})
@@ -353,10 +362,11 @@ type report struct {
 	Abort bool   `json:"abort,omitempty"`
 
 	// No errors: what the rank has been waiting in, what it called last on device
-	// memory, and where ranks of a new communicator meet.
+	// memory, where ranks of a new communicator meet, and how far it has come.
 	Waiting *stall      `json:"waiting,omitempty"`
 	Recent  []stall     `json:"recent,omitempty"`
 	Regroup *regrouping `json:"regroup,omitempty"`
+	Head    *head       `json:"head,omitempty"`
 }
 
 func (r report) error(rank, from int) error {

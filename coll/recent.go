@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/host"
+	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/transport"
 )
 
@@ -20,6 +21,20 @@ import (
 type recent struct {
 	at   [recentSize]atomic.Uint64 // number, signature
 	last atomic.Uint32
+	p2p  atomic.Int32 // Sends and Recvs after the last one, groups counting as one
+	peer atomic.Int32 // of the last of these; NoPeer: several
+}
+
+// exchanged takes note of Sends and Recvs.
+func (r *recent) exchanged(transfers []op.Transfer) {
+	peer := transfers[0].Peer
+	for _, t := range transfers {
+		if t.Peer != peer {
+			peer = NoPeer
+		}
+	}
+	r.peer.Store(int32(peer))
+	r.p2p.Add(1)
 }
 
 const (
@@ -29,6 +44,7 @@ const (
 
 func (r *recent) add(s stall) {
 	r.at[s.Seq%recentSize].Store(uint64(s.Seq)<<32 | uint64(s.Sign))
+	r.p2p.Store(0)
 	r.last.Store(s.Seq)
 }
 
@@ -62,6 +78,9 @@ func (c *Comm) tellWhenQuiet(d *device) {
 		case <-c.broken.Done():
 			return
 		case <-tick.C:
+		}
+		if c.cfg.asNCCL {
+			c.lookForHang(d)
 		}
 		last := d.recent.last.Load()
 		if last == before && last != told {

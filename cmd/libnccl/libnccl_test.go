@@ -56,6 +56,8 @@ func TestFront(t *testing.T) {
 	run("no_engine", []string{"none"})
 }
 
+var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, operation #2: its last call was AllReduce of int32 with sum, operation #1, \d+ s ago$`)
+
 // TestRanks: programs of several ranks, on a driver whose GPUs are emulated.
 func TestRanks(t *testing.T) {
 	if testing.Short() {
@@ -79,6 +81,7 @@ func TestRanks(t *testing.T) {
 		{"fault", "2", "2", ""},
 		{"shrink", "3", "3", ""},
 		{"grow", "3", "3", ""},
+		{"hang", "3", "3", "ASSAY_SLOW=1"},
 		{"nonblocking", "2", "2", ""},
 		{"single", "3", "3", ""},
 	} {
@@ -87,8 +90,16 @@ func TestRanks(t *testing.T) {
 			defer cancel()
 			cmd := exec.CommandContext(ctx, p, c.test, c.ranks)
 			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices, c.env)
-			if out, err := cmd.CombinedOutput(); err != nil {
+			out, err := cmd.CombinedOutput()
+			if err != nil {
 				t.Errorf("%v\n%s", err, out)
+			}
+			if verdicts := strings.Count(string(out), "stands still"); c.test == "hang" {
+				if !hung.Match(out) || verdicts != 1 {
+					t.Errorf("%s", out)
+				}
+			} else if verdicts > 0 {
+				t.Errorf("%s", out)
 			}
 		})
 	}

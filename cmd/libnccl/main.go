@@ -25,6 +25,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/cgo"
 	"slices"
 	"strconv"
@@ -193,7 +194,14 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	}
 	c.ranks, c.rank, c.device = int(w.ranks), int(w.rank), int(w.device)
 	id := idOf(w)
-	cfg := coll.Config{Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true}
+	name := ""
+	if w.config.name != nil {
+		name = fmt.Sprintf(" %q", C.GoString(w.config.name))
+	}
+	cfg := coll.Config{
+		Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true,
+		OnHang: func(verdict string) { fmt.Fprintf(os.Stderr, "libnccl (assay): communicator%s: %s\n", name, verdict) },
+	}
 	return c, func(ctx context.Context) (*coll.Comm, error) {
 		return coll.CommInitRank(ctx, c.ranks, *id, c.rank, cfg)
 	}, nil

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/executor"
@@ -23,8 +24,8 @@ type order struct {
 	// Of a communicator for NCCL's API, whose callers may destroy a stream as soon as
 	// the operation on it was called: event is behind each when its call returns.
 	eager  bool
-	marked bool // there was such an operation
-	open   bool // the last one has no event behind it yet
+	marked atomic.Bool // there was such an operation
+	open   bool        // the last one has no event behind it yet
 }
 
 // Stream implements executor.Executor.
@@ -107,13 +108,30 @@ func (o *order) mark() error {
 	if captured, err := o.stream.Capturing(); captured || err != nil {
 		return err
 	}
-	o.marked = true
-	return o.event.Record(o.stream)
+	if err := o.event.Record(o.stream); err != nil {
+		return err
+	}
+	o.marked.Store(true)
+	return nil
+}
+
+// Idle implements executor.Executor.
+func (o *order) Idle() bool {
+	idle := true
+	if !o.marked.Load() {
+		return idle
+	}
+	_ = o.dev.in(func() error {
+		done, err := o.event.Query()
+		idle = done || err != nil
+		return nil
+	})
+	return idle
 }
 
 // behind makes a stream wait for the last operation, whose own may be gone.
 func (o *order) behind(s driver.Stream) error {
-	if err := o.mark(); err != nil || !o.marked {
+	if err := o.mark(); err != nil || !o.marked.Load() {
 		return err
 	}
 	if captured, err := s.Capturing(); captured || err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // An Executor does the operations on device memory of one rank of a
-// communicator. Abort may be called from any goroutine; all else is called by
+// communicator. Abort and Idle may be called from any goroutine; all else is called by
 // the goroutine that uses the communicator.
 type Executor interface {
 	// Enqueue puts an operation on its stream and returns: it waits for no other
@@ -34,6 +34,10 @@ type Executor interface {
 	Free(addr uintptr) error
 	// Chosen says how the last operation was done: "allreduce_ll/4".
 	Chosen() string
+	// Idle reports whether all that was enqueued has ended, but for what graphs do. It may
+	// be called from any goroutine before Close, and needs Config.AsNCCL: otherwise it is
+	// always true.
+	Idle() bool
 	// Abort makes everything that is enqueued end soon, with whatever result.
 	Abort(cause error)
 	// Leave says that there will be no more operations. It returns at once; after it,

@@ -67,7 +67,7 @@ var newer = []Knob{
 	{Name: "ASSAY_GPU_ALGO", Default: "unset", Status: Honoured, kind: text("kernel:channels:threads:bytes of a step", func(k *Knobs) *string { return &k.GPUAlgo }),
 		Effect: "ours: how everything on GPUs is done that can be done so, for measurements"},
 	{Name: "ASSAY_SLOW", Default: "10", Status: Honoured, kind: seconds(func(k *Knobs) *time.Duration { return &k.Slow }),
-		Effect: "ours: a rank that others have waited for so long is named in the log; 0: never"},
+		Effect: "ours: a rank that others have waited for so long is named in the log, and by libnccl.so.2 on standard error; 0: never"},
 }
 
 // withoutEffect are the later variables of NCCL that mean nothing on host

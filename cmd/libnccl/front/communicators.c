@@ -23,7 +23,7 @@ API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
 // configure takes over what a program's configuration says, of whichever release.
 static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct assay_config *to) {
   ncclConfig_t c;
-  *to = (struct assay_config){UNSET, UNSET, UNSET, UNSET, UNSET, NULL};
+  *to = (struct assay_config){UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
   if (!from) return ncclSuccess;
   if (from->magic != CONFIG_MAGIC || from->size < offsetof(ncclConfig_t, cgaClusterSize))
     return fail(ncclInvalidArgument, "%s: the configuration was not made with NCCL_CONFIG_INITIALIZER", what);
@@ -32,7 +32,7 @@ static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct
   memcpy(&c, from, from->size < sizeof c ? from->size : sizeof c);
   if (c.blocking != UNSET && c.blocking != 0 && c.blocking != 1)
     return fail(ncclInvalidArgument, "%s: blocking is %d; want 0 or 1", what, c.blocking);
-  *to = (struct assay_config){c.blocking, c.minCTAs, c.maxCTAs, c.trafficClass, c.collnetEnable, c.netName};
+  *to = (struct assay_config){c.blocking, c.minCTAs, c.maxCTAs, c.trafficClass, c.collnetEnable, c.netName, c.commName};
   return ncclSuccess;
 }
 

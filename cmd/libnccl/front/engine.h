@@ -42,7 +42,7 @@ enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK, ASSAY_GROW };
 // that have an effect. INT_MIN and NULL: nothing.
 struct assay_config {
   int32_t blocking, min_ctas, max_ctas, traffic_class, coll_net;
-  const char *net;
+  const char *net, *name;
 };
 
 // A communicator that is to be made.

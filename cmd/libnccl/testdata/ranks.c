@@ -296,6 +296,24 @@ static void grow(struct rank *r) {
   leave(r);
 }
 
+// hang: the last rank is late, by three seconds.
+static void hang(struct rank *r) {
+  ncclComm_t c;
+  static ncclUniqueId other;
+  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = UNSET, .minCTAs = UNSET, .maxCTAs = UNSET, .trafficClass = UNSET, .collnetEnable = UNSET, .commName = "dp"};
+  if (r->rank == 0) OK(ncclGetUniqueId(&other));
+  pthread_barrier_wait(&barrier);
+  OK(ncclCommInitRankConfig(&c, ranks, other, r->rank, &config));
+  for (int k = 0; k < 2; k++) {
+    fill(r, 1000);
+    if (k == 1 && r->rank == ranks - 1) sleep(6);
+    OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, c, r->stream));
+    check(r, 1000, want_sum);
+  }
+  OK(ncclCommDestroy(c));
+  leave(r);
+}
+
 // nonblocking: nothing waits, and ncclCommGetAsyncError tells when it is done. An
 // Abort ends what will never be.
 static void nonblocking(struct rank *r) {
@@ -357,7 +375,7 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"nonblocking", nonblocking}};
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}};
   if (argc != 3) return 2;
   ranks = atoi(argv[2]);
   driver();
