@@ -143,7 +143,9 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	for k := range e.launches {
 		e.launches[k] = newLaunch(e.comm, kernelInfo[k].protocol != simple)
 	}
-	watch.add(e)
+	if cfg.Timeout > 0 { // else no kernel ever gives up
+		watch.add(e)
+	}
 	return e, nil
 }
 
