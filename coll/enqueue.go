@@ -48,7 +48,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	d := c.dev
 	c.seq++
 	if !c.env.Unchecked {
-		d.recent.add(stall{c.seq, sign(a.Coll, a.Type, a.Red, a.Count, a.Root)})
+		d.recent.add(stall{c.seq, sign(a.Coll, a.Type, a.Red, a.Count, a.Root), int64(a.Count)})
 	}
 	transfers := o.Transfers[:0]
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}

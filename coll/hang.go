@@ -18,12 +18,13 @@ import (
 
 // A head is how far a rank has come in a communicator.
 type head struct {
-	Ask  bool   `json:"ask,omitempty"` // the others are to say theirs
-	Call stall  `json:"call"`          // its last collective
-	P2P  int    `json:"p2p,omitempty"` // Sends and Recvs since then, groups counting as one
-	Peer int    `json:"peer"`          // of the last of these; NoPeer: several
-	Ago  int    `json:"ago"`           // seconds since the last of either
-	Busy bool   `json:"busy"`          // what it has enqueued has not ended
+	Ask  bool   `json:"ask,omitempty"`  // the others are to say theirs
+	Said bool   `json:"said,omitempty"` // the verdict is out
+	Call stall  `json:"call"`           // its last collective
+	P2P  int    `json:"p2p,omitempty"`  // Sends and Recvs since then, groups counting as one
+	Peer int    `json:"peer"`           // of the last of these; NoPeer: several
+	Ago  int    `json:"ago"`            // seconds since the last of either
+	Busy bool   `json:"busy"`           // what it has enqueued has not ended
 	Host string `json:"host"`
 	PID  int    `json:"pid"`
 	GPU  int    `json:"gpu"`
@@ -34,7 +35,7 @@ type heads struct {
 	mu     sync.Mutex
 	of     map[int]head
 	asked  time.Time // by this rank, of what it waits for
-	lower  bool      // a lower rank has asked as well
+	lower  time.Time // a lower rank has asked as well
 	said   stall     // what the last verdict was about
 	since  time.Time // nothing was called since then
 	called progress
@@ -66,7 +67,7 @@ func (c *Comm) lookForHang(d *device) {
 	now := progress{d.recent.last.Load(), d.recent.p2p.Load()}
 	h.mu.Lock()
 	if now != h.called || h.since.IsZero() {
-		h.called, h.since, h.asked, h.lower = now, time.Now(), time.Time{}, false
+		h.called, h.since, h.asked, h.lower = now, time.Now(), time.Time{}, time.Time{}
 	}
 	quiet, asked, lower, said := time.Since(h.since), h.asked, h.lower, h.said
 	h.mu.Unlock()
@@ -75,7 +76,7 @@ func (c *Comm) lookForHang(d *device) {
 	}
 	mine := c.head(d)
 	switch {
-	case !mine.Busy || said == mine.Call || lower:
+	case !mine.Busy || said == mine.Call || time.Since(lower) < 3*hangAnswer:
 		return
 	case asked.IsZero():
 		h.mu.Lock()
@@ -89,6 +90,8 @@ func (c *Comm) lookForHang(d *device) {
 		h.of[c.rank] = mine
 		text := verdict(c.size, h.of, d.recent.of)
 		h.mu.Unlock()
+		mine.Said = true
+		c.tellHead(mine)
 		if c.cfg.onHang != nil {
 			c.cfg.onHang(text)
 		} else {
@@ -115,7 +118,12 @@ func (c *Comm) heardHead(from int, theirs head) {
 		h.of = map[int]head{}
 	}
 	h.of[from] = theirs
-	h.lower = h.lower || theirs.Ask && from < c.rank
+	if theirs.Ask && from < c.rank {
+		h.lower = time.Now()
+	}
+	if theirs.Said {
+		h.said, _ = d.recent.of(d.recent.last.Load())
+	}
 	h.mu.Unlock()
 	if theirs.Ask {
 		c.tellHead(c.head(d))
@@ -177,12 +185,15 @@ func (h head) last() string {
 	return fmt.Sprintf("its last call was %s, %d s ago", h.Call, h.Ago)
 }
 
-// String is for people: "AllReduce of float32 with sum, operation #12".
+// String is for people: "AllReduce of float32 with sum, 100 elements, operation #12".
 func (s stall) String() string {
-	if s.Seq == 0 {
+	switch {
+	case s.Seq == 0:
 		return "the communicator was made"
+	case s.Count < 0:
+		return fmt.Sprintf("%s, operation #%d", kind(s.Sign), s.Seq)
 	}
-	return fmt.Sprintf("%s, operation #%d", kind(s.Sign), s.Seq)
+	return fmt.Sprintf("%s, %d elements, operation #%d", kind(s.Sign), s.Count, s.Seq)
 }
 
 func few(all []string, sep string) string {

@@ -51,10 +51,10 @@ func TestHang(t *testing.T) {
 	for deadline := time.Now().Add(5 * time.Minute); len(verdicts()) == 0 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	time.Sleep(2 * time.Second) // is there another one?
+	time.Sleep(8 * time.Second) // is there another one, of rank 2, when rank 1 has had its time?
 	v := verdicts()
 	if len(v) != 1 || !strings.HasPrefix(v[0], "it stands still: rank 3 (host ") ||
-		!strings.Contains(v[0], "GPU 13) has not called AllReduce of int64 with sum, operation #2: its last call was AllReduce of int64 with sum, operation #1, ") {
+		!strings.Contains(v[0], "GPU 13) has not called AllReduce of int64 with sum, 8 elements, operation #2: its last call was AllReduce of int64 with sum, 8 elements, operation #1, ") {
 		t.Errorf("%q", v)
 	}
 	call(comms[3])
@@ -75,7 +75,7 @@ func TestHang(t *testing.T) {
 func TestVerdict(t *testing.T) {
 	at := func(seq uint32, more head) head {
 		more.Host, more.PID = "n", 7
-		more.Call = stall{seq, sign(3, Uint8, Sum, int(seq), NoPeer)}
+		more.Call = stall{seq, sign(3, Uint8, Sum, int(seq), NoPeer), int64(seq)}
 		return more
 	}
 	known := func(seq uint32) (stall, bool) { return at(seq, head{}).Call, seq > 90 }
@@ -85,15 +85,15 @@ func TestVerdict(t *testing.T) {
 		want  string
 	}{
 		{"one is behind", map[int]head{0: at(95, head{Busy: true}), 1: at(92, head{Ago: 12, GPU: 2}), 2: at(95, head{})},
-			"rank 1 (host n, pid 7, GPU 2) has not called AllGather of uint8, operation #93: its last call was AllGather of uint8, operation #92, 12 s ago"},
+			"rank 1 (host n, pid 7, GPU 2) has not called AllGather of uint8, 93 elements, operation #93: its last call was AllGather of uint8, 92 elements, operation #92, 12 s ago"},
 		{"far behind", map[int]head{0: at(95, head{}), 1: at(3, head{Ago: 12}), 2: at(95, head{})},
-			"rank 1 (host n, pid 7, GPU 0) has not called AllGather of uint8, operation #95: its last call was AllGather of uint8, operation #3, 12 s ago"},
+			"rank 1 (host n, pid 7, GPU 0) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 3 elements, operation #3, 12 s ago"},
 		{"one has called nothing", map[int]head{0: at(1, head{}), 1: {}, 2: at(1, head{})},
-			"rank 1 (host , pid 0, GPU 0) has not called AllGather of uint8, operation #1: it has called nothing yet"},
+			"rank 1 (host , pid 0, GPU 0) has not called AllGather of uint8, 1 elements, operation #1: it has called nothing yet"},
 		{"one does not answer", map[int]head{0: at(95, head{}), 2: at(94, head{Ago: 3})},
-			"rank 2 (host n, pid 7, GPU 0) has not called AllGather of uint8, operation #95: its last call was AllGather of uint8, operation #94, 3 s ago; rank 1 does not answer"},
+			"rank 2 (host n, pid 7, GPU 0) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 94 elements, operation #94, 3 s ago; rank 1 does not answer"},
 		{"all have", map[int]head{0: at(95, head{Busy: true}), 1: at(95, head{}), 2: at(95, head{Busy: true, GPU: 1})},
-			"all ranks have called AllGather of uint8, operation #95, which has not ended on rank 0 (host n, pid 7, GPU 0) and rank 2 (host n, pid 7, GPU 1): a stream waits for work that is not ours, or a GPU stands still"},
+			"all ranks have called AllGather of uint8, 95 elements, operation #95, which has not ended on rank 0 (host n, pid 7, GPU 0) and rank 2 (host n, pid 7, GPU 1): a stream waits for work that is not ours, or a GPU stands still"},
 		{"a Send without its Recv", map[int]head{0: at(95, head{P2P: 2, Peer: 1, Busy: true}), 1: at(95, head{P2P: 1, Ago: 5}), 2: at(95, head{})},
 			"rank 0 (host n, pid 7, GPU 0) waits in Sends or Recvs with rank 1 (its last call was of Sends or Recvs, 5 s ago)"},
 		{"Sends with many", map[int]head{0: at(95, head{}), 1: at(95, head{P2P: 1, Peer: NoPeer, Busy: true}), 2: at(95, head{})},

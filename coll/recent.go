@@ -19,10 +19,11 @@ import (
 // A recent holds the last collectives on device memory, by number. One
 // goroutine adds; others look.
 type recent struct {
-	at   [recentSize]atomic.Uint64 // number, signature
-	last atomic.Uint32
-	p2p  atomic.Int32 // Sends and Recvs after the last one, groups counting as one
-	peer atomic.Int32 // of the last of these; NoPeer: several
+	at    [recentSize]atomic.Uint64 // number, signature
+	count [recentSize]atomic.Int64  // of which it may be one that comes later
+	last  atomic.Uint32
+	p2p   atomic.Int32 // Sends and Recvs after the last one, groups counting as one
+	peer  atomic.Int32 // of the last of these; NoPeer: several
 }
 
 // exchanged takes note of Sends and Recvs.
@@ -43,6 +44,7 @@ const (
 )
 
 func (r *recent) add(s stall) {
+	r.count[s.Seq%recentSize].Store(s.Count)
 	r.at[s.Seq%recentSize].Store(uint64(s.Seq)<<32 | uint64(s.Sign))
 	r.p2p.Store(0)
 	r.last.Store(s.Seq)
@@ -50,8 +52,9 @@ func (r *recent) add(s stall) {
 
 // of is the collective with a number, if it is still known.
 func (r *recent) of(seq uint32) (stall, bool) {
-	v := r.at[seq%recentSize].Load()
-	return stall{seq, uint32(v)}, v != 0 && uint32(v>>32) == seq
+	v, n := r.at[seq%recentSize].Load(), r.count[seq%recentSize].Load()
+	again := r.at[seq%recentSize].Load() // the count is its own if this is the same
+	return stall{seq, uint32(v), n}, v != 0 && uint32(v>>32) == seq && v == again
 }
 
 // list is the last ones, oldest first.
@@ -108,6 +111,7 @@ func (c *Comm) compareRecent(from int, theirs []stall) {
 		c.fault.Set(c.wrap("asynchronous", &host.MismatchError{
 			Peer: from,
 			Mine: transport.Header{Seq: mine.Seq, Sign: mine.Sign}, Theirs: transport.Header{Seq: t.Seq, Sign: t.Sign},
+			MyCount: mine.Count, TheirCount: t.Count,
 		}))
 		return
 	}

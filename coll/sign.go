@@ -38,6 +38,8 @@ func explain(m *host.MismatchError) error {
 		return fmt.Errorf("rank %d is in operation #%d, this rank in #%d, both %s: one of them called an operation that the other did not", m.Peer, theirs.Seq, mine.Seq, kind(mine.Sign))
 	case kind(theirs.Sign) != kind(mine.Sign):
 		return fmt.Errorf("rank %d called %s as operation #%d, this rank called %s", m.Peer, kind(theirs.Sign), mine.Seq, kind(mine.Sign))
+	case theirs.Sign != mine.Sign && m.TheirCount != m.MyCount && m.TheirCount >= 0 && m.MyCount >= 0:
+		return fmt.Errorf("rank %d called operation #%d, %s, with another count or root than this rank: %d elements, and this rank %d", m.Peer, mine.Seq, kind(mine.Sign), m.TheirCount, m.MyCount)
 	case theirs.Sign != mine.Sign:
 		return fmt.Errorf("rank %d called operation #%d, %s, with another count or root than this rank", m.Peer, mine.Seq, kind(mine.Sign))
 	}

@@ -23,6 +23,9 @@ const stallAfter = time.Second
 type stall struct {
 	Seq  uint32 `json:"seq"`
 	Sign uint32 `json:"sign"`
+	// Elements, as the rank called it; -1: it does not know. What waits in the
+	// processor's memory knows what its messages say, which is the Sign.
+	Count int64 `json:"count"`
 }
 
 // stalls are what a rank knows of those who wait.
@@ -35,7 +38,7 @@ type stalls struct {
 
 // late is called while an operation waits for long, every stallAfter.
 func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
-	s := stall{h.Seq, h.Sign}
+	s := stall{h.Seq, h.Sign, -1}
 	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" { // those have numbers of their own
 		c.tellWaiting(s)
 	}

@@ -56,7 +56,7 @@ func TestFront(t *testing.T) {
 	run("no_engine", []string{"none"})
 }
 
-var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, operation #2: its last call was AllReduce of int32 with sum, operation #1, \d+ s ago$`)
+var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, 1000 elements, operation #2: its last call was AllReduce of int32 with sum, 1000 elements, operation #1, \d+ s ago$`)
 
 // TestRanks: programs of several ranks, on a driver whose GPUs are emulated.
 func TestRanks(t *testing.T) {

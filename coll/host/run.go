@@ -193,6 +193,8 @@ type MismatchError struct {
 	Theirs     transport.Header
 	MyBytes    int
 	TheirBytes int
+	MyCount    int64 // elements, where both are known and differ
+	TheirCount int64
 }
 
 func (e *MismatchError) Error() string {
