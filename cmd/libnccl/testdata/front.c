@@ -142,6 +142,8 @@ int main(int argc, char **argv) {
   SAY(ncclCommSuspend(all[0], 1));
   SAY(ncclCommFinalize(all[0]));
   SAY(ncclCommDestroy(all[0]));
+  SAY(ncclCommDestroy(all[0]));
+  SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, all[0], NULL));
   struct { uint64_t magic; } foreign = {0x0280028002800280};
   SAY(ncclCommCount((ncclComm_t)&foreign, &n));
   SAY(ncclCommAbort(all[1]));
