@@ -84,6 +84,8 @@ func TestRanks(t *testing.T) {
 		{"hang", "3", "3", "ASSAY_SLOW=1"},
 		{"nonblocking", "2", "2", ""},
 		{"single", "3", "3", ""},
+		{"processes", "3", "3", ""},
+		{"dies", "3", "3", ""},
 	} {
 		t.Run(c.test+" "+c.ranks+" "+c.env, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it stands still

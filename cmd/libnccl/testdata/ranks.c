@@ -1,11 +1,13 @@
-// A program of several ranks, each a thread with a GPU, that uses NCCL's API as
+// A program of several ranks, each a thread or a process with a GPU, that uses NCCL's API as
 // programs do. ranks NAME [ARGS] runs one of the tests at the end; it exits with 0 when
 // all was right.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -341,6 +343,69 @@ static void nonblocking(struct rank *r) {
   leave(r);
 }
 
+// dies: rank 1 is killed. The others hear so, what they had enqueued does not end, and
+// each can abort.
+static void dies(struct rank *r) {
+  ncclResult_t e = ncclSuccess;
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, 1000, want_sum);
+  if (r->rank == 1) kill(getpid(), SIGKILL);
+  fill(r, 1000);
+  if (ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream) != ncclSuccess) return; // it knows already
+  for (int i = 0; i < 2000 && e == ncclSuccess; i++) {
+    usleep(10000);
+    OK(ncclCommGetAsyncError(r->comm, &e));
+  }
+  TRUE(e == ncclRemoteError);
+  TRUE(strstr(ncclGetLastError(r->comm), "(rank 1)"));
+  TRUE(cuStreamQuery(r->stream) == 600);
+  OK(ncclCommAbort(r->comm));
+  OK(cuStreamSynchronize(r->stream));
+}
+
+// processes runs this program once for each rank, which meet by a file, and returns how
+// many of them were not right.
+static int processes(const char *self, const char *test) {
+  char name[] = "/tmp/libnccl-id-XXXXXX", number[16], count[16];
+  int bad = 0, status, f = mkstemp(name);
+  pid_t pid[16];
+  TRUE(f >= 0 && ftruncate(f, 0) == 0);
+  for (int i = 0; i < ranks; i++) {
+    snprintf(number, sizeof number, "%d", i);
+    snprintf(count, sizeof count, "%d", ranks);
+    if ((pid[i] = fork()) == 0) {
+      execl(self, self, test, count, number, name, NULL);
+      _exit(127);
+    }
+  }
+  for (int i = 0; i < ranks; i++) {
+    waitpid(pid[i], &status, 0);
+    bad += status != 0 && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && i == 1);
+  }
+  unlink(name);
+  return bad;
+}
+
+// process is one of them.
+static void process(struct rank *r, const char *file) {
+  if (r->rank == 0) {
+    char next[256];
+    OK(ncclGetUniqueId(&id));
+    snprintf(next, sizeof next, "%s.new", file);
+    FILE *f = fopen(next, "w");
+    TRUE(f && fwrite(&id, sizeof id, 1, f) == 1 && fclose(f) == 0 && rename(next, file) == 0);
+  }
+  for (FILE *f = NULL; !f;) {
+    if (!(f = fopen(file, "r")) || fread(&id, sizeof id, 1, f) != 1) {
+      if (f) fclose(f);
+      f = NULL;
+      usleep(1000);
+    }
+  }
+  start(r);
+}
+
 // single is one thread with all ranks.
 static void single(void) {
   ncclComm_t all[16];
@@ -375,9 +440,11 @@ int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}};
-  if (argc != 3) return 2;
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies}};
+  if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
+  if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
+  if (argc == 3 && !strcmp(argv[1], "processes")) return processes(argv[0], "streams");
   driver();
   OK(cuDeviceGetCount(&devices));
   for (int i = 0; i < devices && i < 16; i++) OK(cuDevicePrimaryCtxRetain(&context_of[i], i));
@@ -388,6 +455,11 @@ int main(int argc, char **argv) {
   for (unsigned t = 0; t < sizeof tests / sizeof *tests; t++) {
     if (strcmp(argv[1], tests[t].name)) continue;
     struct rank r[16];
+    if (argc == 5) {
+      r[0] = (struct rank){.rank = atoi(argv[3]), .run = tests[t].run};
+      process(&r[0], argv[4]);
+      return 0;
+    }
     pthread_t threads[16];
     pthread_barrier_init(&barrier, NULL, ranks);
     OK(ncclGetUniqueId(&id));
