@@ -218,16 +218,15 @@ static void fault(struct rank *r) {
   OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
   check(r, 1000, want_sum);
   fill(r, 1000);
+  if (r->rank == 0) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
   pthread_barrier_wait(&barrier);
   if (r->rank == 1) {
-    usleep(200000);
     OK(ncclCommAbort(r->comm));
     pthread_barrier_wait(&barrier);
     return;
   }
-  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
   ncclResult_t e = ncclSuccess;
-  for (int i = 0; i < 200 && e == ncclSuccess; i++) {
+  for (int i = 0; i < 3000 && e == ncclSuccess; i++) {
     usleep(10000);
     OK(ncclCommGetAsyncError(r->comm, &e));
   }
@@ -247,13 +246,13 @@ static void shrink(struct rank *r) {
   ncclComm_t left;
   int n;
   fill(r, 1000);
+  if (r->rank == 1) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
   pthread_barrier_wait(&barrier);
   if (r->rank == 0) {
     OK(ncclCommAbort(r->comm));
     return;
   }
-  if (r->rank == 1) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
-  for (int i = 0; i < 200 && e == ncclSuccess; i++) {
+  for (int i = 0; i < 3000 && e == ncclSuccess; i++) {
     usleep(10000);
     OK(ncclCommGetAsyncError(r->comm, &e));
   }
@@ -298,7 +297,7 @@ static void grow(struct rank *r) {
   leave(r);
 }
 
-// hang: the last rank is late, by three seconds.
+// hang: the last rank is late, by twelve seconds.
 static void hang(struct rank *r) {
   ncclComm_t c;
   static ncclUniqueId other;
@@ -308,7 +307,7 @@ static void hang(struct rank *r) {
   OK(ncclCommInitRankConfig(&c, ranks, other, r->rank, &config));
   for (int k = 0; k < 2; k++) {
     fill(r, 1000);
-    if (k == 1 && r->rank == ranks - 1) sleep(6);
+    if (k == 1 && r->rank == ranks - 1) sleep(12);
     OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, c, r->stream));
     check(r, 1000, want_sum);
   }
