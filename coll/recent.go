@@ -20,7 +20,7 @@ import (
 // goroutine adds; others look.
 type recent struct {
 	at    [recentSize]atomic.Uint64 // number, signature
-	count [recentSize]atomic.Int64  // of which it may be one that comes later
+	count [recentSize]atomic.Int64  // while one takes another's place, it may be either's
 	last  atomic.Uint32
 	p2p   atomic.Int32 // Sends and Recvs after the last one, groups counting as one
 	peer  atomic.Int32 // of the last of these; NoPeer: several
@@ -44,17 +44,21 @@ const (
 )
 
 func (r *recent) add(s stall) {
-	r.count[s.Seq%recentSize].Store(s.Count)
+	// A store takes ten times as long as a look, and these seldom change.
+	if n := &r.count[s.Seq%recentSize]; n.Load() != s.Count {
+		n.Store(s.Count)
+	}
 	r.at[s.Seq%recentSize].Store(uint64(s.Seq)<<32 | uint64(s.Sign))
-	r.p2p.Store(0)
+	if r.p2p.Load() != 0 {
+		r.p2p.Store(0)
+	}
 	r.last.Store(s.Seq)
 }
 
 // of is the collective with a number, if it is still known.
 func (r *recent) of(seq uint32) (stall, bool) {
-	v, n := r.at[seq%recentSize].Load(), r.count[seq%recentSize].Load()
-	again := r.at[seq%recentSize].Load() // the count is its own if this is the same
-	return stall{seq, uint32(v), n}, v != 0 && uint32(v>>32) == seq && v == again
+	v := r.at[seq%recentSize].Load()
+	return stall{seq, uint32(v), r.count[seq%recentSize].Load()}, v != 0 && uint32(v>>32) == seq
 }
 
 // list is the last ones, oldest first.
