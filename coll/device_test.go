@@ -471,10 +471,10 @@ func deviceTogether(t *testing.T, n int, f func(c *Comm) error) []error {
 func TestDeviceMismatch(t *testing.T) {
 	fakes(t)
 	for name, odd := range map[string]func(c *Comm) error{
-		"with max":              func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
-		"AllGather of int64":    func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
+		"with max":                               func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
+		"AllGather of int64":                     func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
 		"another count or root than this rank: ": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 7, Int64, Sum) },
-		"int32 with sum":        func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
+		"int32 with sum":                         func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
