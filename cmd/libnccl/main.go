@@ -36,6 +36,7 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/elem"
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -53,9 +54,14 @@ func result(err error, text *C.char) C.int {
 	if _, ok := errors.AsType[*driver.Error](err); ok && code == op.InternalError {
 		code = op.UnhandledCudaError
 	}
-	to := unsafe.Slice((*byte)(unsafe.Pointer(text)), int(C.ASSAY_TEXT))
-	to[copy(to[:len(to)-1], err.Error())] = 0
+	put(text, err.Error())
 	return C.int(code)
+}
+
+// put writes a text where C wants it, as much as there is room for.
+func put(at *C.char, s string) {
+	to := unsafe.Slice((*byte)(unsafe.Pointer(at)), int(C.ASSAY_TEXT))
+	to[copy(to[:len(to)-1], s)] = 0
 }
 
 // wrong is an error of a call that was made in a wrong way.
@@ -485,6 +491,31 @@ func assay_abort(handle C.uintptr_t, text *C.char) C.int {
 		err = nil
 	}
 	return result(err, text)
+}
+
+//export assay_param
+func assay_param(environ **C.char, name *C.char, number C.int32_t, full, value, text *C.char) C.int {
+	rows := knob.Table()
+	i := int(number)
+	if name != nil {
+		i = slices.IndexFunc(rows, func(k knob.Knob) bool { return k.Name == C.GoString(name) })
+	}
+	if i < 0 || i >= len(rows) {
+		return result(wrong(op.InvalidArgument, "Param", "there is no such variable; docs/knobs.md has them all"), text)
+	}
+	says := rows[i].Default
+	k, _, err := knob.Load(environment(environ), nil)
+	if err != nil {
+		return result(wrong(op.InvalidArgument, "Param", "%w", err), text)
+	}
+	for _, s := range k.Settings() {
+		if s.Name == rows[i].Name {
+			says = s.Value
+		}
+	}
+	put(full, rows[i].Name)
+	put(value, says)
+	return C.int(op.Success)
 }
 
 //export assay_revoke

@@ -49,6 +49,9 @@ var table = sync.OnceValue(func() []Knob {
 	return all
 })
 
+// Table are all variables, by name.
+func Table() []Knob { return slices.Clone(table()) }
+
 // find returns the row of a variable, or nil.
 func find(name string) *Knob {
 	t := table()

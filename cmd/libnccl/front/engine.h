@@ -67,7 +67,8 @@ struct assay_info {
   int32_t ranks, rank, device;
 };
 
-// The engine. environ is C's: Go's own is of the time when it was loaded.
+// The engine. environ is C's: Go's own is of the time when it was loaded. full and
+// value have ASSAY_TEXT bytes.
 #define ASSAY_ENGINE(X)                                                                                         \
   X(int, assay_abi, (void))                                                                                     \
   X(int, assay_unique_id, (char **environ, uint8_t *id, char *text))                                            \
@@ -79,6 +80,7 @@ struct assay_info {
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \
+  X(int, assay_param, (char **environ, const char *name, int32_t number, char *full, char *value, char *text)) \
   X(int, assay_revoke, (uintptr_t comm, char *text))                                                            \
   X(int, assay_scale_new, (uintptr_t comm, const void *scalar, int type, int residence, int32_t *red, char *text)) \
   X(int, assay_scale_drop, (uintptr_t comm, int32_t red, char *text))                                           \

@@ -17,23 +17,7 @@ REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int 
 REFUSE(ncclSignal, (int peer, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
 REFUSE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *list, ncclComm_t c, cudaStream_t stream), LATER)
 
-#define PARAM "assay's settings are in docs/knobs.md; they are not read through the API yet"
-REFUSE(ncclParamBind, (ncclParamHandle_t * out, const char *key), PARAM)
-REFUSE(ncclParamGetI8, (ncclParamHandle_t h, int8_t *out), PARAM)
-REFUSE(ncclParamGetI16, (ncclParamHandle_t h, int16_t *out), PARAM)
-REFUSE(ncclParamGetI32, (ncclParamHandle_t h, int32_t *out), PARAM)
-REFUSE(ncclParamGetI64, (ncclParamHandle_t h, int64_t *out), PARAM)
-REFUSE(ncclParamGetU8, (ncclParamHandle_t h, uint8_t *out), PARAM)
-REFUSE(ncclParamGetU16, (ncclParamHandle_t h, uint16_t *out), PARAM)
-REFUSE(ncclParamGetU32, (ncclParamHandle_t h, uint32_t *out), PARAM)
-REFUSE(ncclParamGetU64, (ncclParamHandle_t h, uint64_t *out), PARAM)
-REFUSE(ncclParamGetStr, (ncclParamHandle_t h, const char **out), PARAM)
-REFUSE(ncclParamGet, (ncclParamHandle_t h, void *out, int most, int *n), PARAM)
-REFUSE(ncclParamGetParameter, (const char *key, const char **value, int *n), PARAM)
-REFUSE(ncclParamGetAllParameterKeys, (const char ***table, int *n), PARAM)
-
-// These two return nothing, and change nothing that a program could rely on.
-API(void, ncclParamDumpAll, (void)) {}
+// This one returns nothing, and changes nothing that a program could rely on.
 API(void, ncclResetDebugInit, (void)) {}
 
 // The device API's host side. Structures are not looked into.

@@ -66,6 +66,42 @@ static void groups(ncclComm_t a, ncclComm_t b) {
   SAY(ncclAllReduce(AT(16), AT(32), 13, ncclFloat32, ncclSum, a, NULL));
 }
 
+static void parameters(void) {
+  ncclParamHandle_t a = NULL, b = NULL, c = NULL, again = NULL;
+  SAY(ncclParamBind(&a, "NCCL_A"));
+  SAY(ncclParamBind(&b, "NCCL_B"));
+  SAY(ncclParamBind(&c, "NCCL_C"));
+  SAY(ncclParamBind(&again, "NCCL_A"));
+  printf("%s\n", a == again && a != b ? "one handle a name" : "handles differ");
+  SAY(ncclParamBind(&again, "NCCL_D"));
+  int8_t i8;
+  int32_t i32;
+  uint16_t u16;
+  uint64_t u64;
+  SAY(ncclParamGetI32(a, &i32));
+  SAY(ncclParamGetU64(a, &u64));
+  printf("%d %llu\n", i32, (unsigned long long)u64);
+  SAY(ncclParamGetI8(a, &i8));
+  SAY(ncclParamGetU16(a, &u16));
+  SAY(ncclParamGetI8(c, &i8));
+  printf("%d\n", i8);
+  SAY(ncclParamGetU64(c, &u64));
+  SAY(ncclParamGetI32(b, &i32));
+  SAY(ncclParamGetI32(NULL, &i32));
+  const char *text, **keys;
+  char raw[4];
+  int n;
+  SAY(ncclParamGetStr(b, &text));
+  SAY(ncclParamGet(b, raw, 4, &n));
+  printf("%s %.4s %d\n", text, raw, n);
+  SAY(ncclParamGet(a, raw, 4, &n));
+  SAY(ncclParamGetParameter("NCCL_C", &text, &n));
+  printf("%s %d\n", text, n);
+  SAY(ncclParamGetAllParameterKeys(&keys, &n));
+  for (int i = 0; i < n; i++) printf("%s\n", keys[i]);
+  ncclParamDumpAll();
+}
+
 int main(int argc, char **argv) {
   setvbuf(stdout, NULL, _IONBF, 0);
   int v, n;
@@ -93,6 +129,7 @@ int main(int argc, char **argv) {
   }
   wait(&n);
   printf("a child that forked after: %d\n", WEXITSTATUS(n));
+  parameters();
   releases();
   groups(all[0], all[1]);
   ncclComm_t c = all[0];

@@ -38,6 +38,16 @@ DECLARE(ncclSend, (const void *, size_t, int, int, ncclComm_t, void *))
 DECLARE(ncclRecv, (void *, size_t, int, int, ncclComm_t, void *))
 DECLARE(ncclRedOpCreatePreMulSum, (int *, void *, int, int, ncclComm_t))
 DECLARE(ncclRedOpDestroy, (int, ncclComm_t))
+DECLARE(ncclParamBind, (ncclParamHandle_t *, const char *))
+DECLARE(ncclParamGetI8, (ncclParamHandle_t, int8_t *))
+DECLARE(ncclParamGetI32, (ncclParamHandle_t, int32_t *))
+DECLARE(ncclParamGetU16, (ncclParamHandle_t, uint16_t *))
+DECLARE(ncclParamGetU64, (ncclParamHandle_t, uint64_t *))
+DECLARE(ncclParamGetStr, (ncclParamHandle_t, const char **))
+DECLARE(ncclParamGet, (ncclParamHandle_t, void *, int, int *))
+DECLARE(ncclParamGetParameter, (const char *, const char **, int *))
+DECLARE(ncclParamGetAllParameterKeys, (const char ***, int *))
+void ncclParamDumpAll(void);
 #undef DECLARE
 
 enum { ncclInt32 = 2, ncclUint64 = 5, ncclFloat32 = 7 };

@@ -130,6 +130,12 @@ static int want_double(struct rank *r, int i) { return 2 * sum(i); }
 
 static void collectives(struct rank *r) {
   int info;
+  const char *value;
+  if (r->rank == 0) {
+    OK(ncclParamGetParameter("NCCL_BUFFSIZE", &value, &info));
+    TRUE(!strcmp(value, "4194304") && info == 7);
+    TRUE(ncclParamGetParameter("NCCL_NONE", &value, &info) == ncclInvalidArgument);
+  }
   OK(ncclCommCount(r->comm, &info));
   TRUE(info == ranks);
   OK(ncclCommUserRank(r->comm, &info));
