@@ -25,6 +25,7 @@ type fake struct {
 	gone    chan error // the cause of Abort
 	left    bool
 	busy    atomic.Bool
+	behind  atomic.Bool
 	quiet   bool // take no notes
 	streams []uintptr
 	on      [][]uintptr // streams of each operation
@@ -89,6 +90,12 @@ func (f *fake) Abort(cause error) {
 	}
 }
 func (f *fake) Idle() bool { return !f.busy.Load() }
+func (f *fake) Progress() (executor.Progress, []int) {
+	if f.behind.Load() {
+		return executor.Behind, nil
+	}
+	return executor.Unknown, nil
+}
 func (f *fake) Leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -47,7 +47,12 @@ type engine struct {
 	mu      sync.Mutex // Abort against Close
 	closed  bool
 	stopped atomic.Bool
-	told    bool // the watchdog has seen a report
+	told    bool     // the watchdog has seen a report
+	asked   struct { // by Progress, guarded by mu
+		at    time.Time
+		found executor.Progress
+		peers []int
+	}
 }
 
 const (
@@ -267,8 +272,67 @@ func (e *engine) Abort(error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed && e.stopped.CompareAndSwap(false, true) {
-		atomic.StoreUint32((*uint32)(unsafe.Pointer(&e.pinned.bytes[0])), 1)
+		atomic.StoreUint32(e.stop(), stopLeave)
 	}
+}
+
+// stop is the word that kernels which wait look at.
+func (e *engine) stop() *uint32 { return (*uint32)(unsafe.Pointer(&e.pinned.bytes[0])) }
+
+// What it says.
+const (
+	stopLeave = 1
+	stopTell  = 3
+)
+
+// How long kernels have to tell what they wait for, how long what they told is good
+// for, and how long others have to tell after the first has.
+const (
+	tellTime   = 300 * time.Millisecond
+	toldGood   = time.Second
+	tellOthers = 20 * time.Millisecond
+)
+
+// Progress implements executor.Executor. Kernels that wait for other ranks are asked for
+// whom: when none answers, none of them runs.
+func (e *engine) Progress() (executor.Progress, []int) {
+	e.mu.Lock() // against Close; Abort can wait
+	defer e.mu.Unlock()
+	if e.closed || e.stopped.Load() {
+		return executor.Unknown, nil
+	}
+	if a := &e.asked; time.Since(a.at) > toldGood {
+		a.found, a.peers = e.ask()
+		a.at = time.Now()
+	}
+	return e.asked.found, e.asked.peers
+}
+
+func (e *engine) ask() (executor.Progress, []int) {
+	clear(e.pinned.bytes[reportsAt:])
+	atomic.StoreUint32(e.stop(), stopTell)
+	defer atomic.StoreUint32(e.stop(), 0)
+	var peers []int
+	until := time.Now().Add(tellTime)
+	for first := true; time.Now().Before(until); time.Sleep(time.Millisecond) {
+		for ch := range packetChannels + chunkChannels {
+			r, ok := e.report(ch)
+			if p := int(r.who >> 16 & 0xff); ok && !slices.Contains(peers, p) {
+				peers = append(peers, p)
+			}
+		}
+		if first && len(peers) > 0 {
+			first, until = false, time.Now().Add(tellOthers)
+		}
+	}
+	slices.Sort(peers)
+	switch {
+	case len(peers) > 0:
+		return executor.Begun, peers
+	case e.copier.rooms != nil: // copies wait for other ranks and cannot tell
+		return executor.Unknown, nil
+	}
+	return executor.Behind, nil
 }
 
 // report is what the kernels of a channel left behind, if anything.

@@ -51,6 +51,7 @@ type lane struct {
 	slots   [stageSlots]slot
 
 	jobs []*job // guarded by mu
+	now  *job   // guarded by mu: that it does
 	more *sync.Cond
 }
 
@@ -239,6 +240,33 @@ func (l *lane) work() {
 	}
 }
 
+// Progress implements executor.Executor. The host's side knows for which rank a lane
+// waits, and logs it.
+func (s *stager) Progress() (p executor.Progress, _ []int) {
+	_ = s.dev.in(func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.closing {
+			return nil
+		}
+		for _, l := range s.lanes {
+			if l.now == nil {
+				continue
+			}
+			switch begun, err := l.now.start.Query(); {
+			case err != nil:
+			case begun:
+				p = executor.Begun
+				return nil
+			default:
+				p = executor.Behind
+			}
+		}
+		return nil
+	})
+	return p, nil
+}
+
 // take waits for a job; nil: there will be none.
 func (l *lane) take() *job {
 	l.mu.Lock()
@@ -249,17 +277,19 @@ func (l *lane) take() *job {
 		}
 		l.more.Wait()
 	}
-	j := l.jobs[0]
+	l.now = l.jobs[0]
 	l.jobs = l.jobs[1:]
-	return j
+	return l.now
 }
 
-// finish says that a lane is done with a job. A lane does its jobs in their
+// finish says that the lane is done with a job. A lane does its jobs in their
 // order: the last one of a job is done with it before the next job is over.
 // hold leaves the stream waiting, until Abort.
-func (s *stager) finish(j *job, hold bool) {
+func (l *lane) finish(j *job, hold bool) {
+	s := l.stager
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l.now = nil
 	j.held = j.held || hold
 	if j.left--; j.left > 0 {
 		return

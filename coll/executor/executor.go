@@ -13,7 +13,7 @@ import (
 )
 
 // An Executor does the operations on device memory of one rank of a
-// communicator. Abort and Idle may be called from any goroutine; all else is called by
+// communicator. Abort, Idle and Progress may be called from any goroutine; all else is called by
 // the goroutine that uses the communicator.
 type Executor interface {
 	// Enqueue puts an operation on its stream and returns: it waits for no other
@@ -38,6 +38,10 @@ type Executor interface {
 	// be called from any goroutine before Close, and needs Config.AsNCCL: otherwise it is
 	// always true.
 	Idle() bool
+	// Progress says how far the oldest operation is that has not ended, and which ranks
+	// it waits for, as far as that is known. It takes a third of a second at most, may
+	// be called from any goroutine before Close, and needs Config.AsNCCL.
+	Progress() (Progress, []int)
 	// Abort makes everything that is enqueued end soon, with whatever result.
 	Abort(cause error)
 	// Leave says that there will be no more operations. It returns at once; after it,
@@ -49,6 +53,16 @@ type Executor interface {
 	// after an Abort.
 	Close(tell func(byte) ([]byte, error)) error
 }
+
+// A Progress is how far an operation is that has been enqueued.
+type Progress string
+
+// The values of Progress.
+const (
+	Unknown Progress = ""       // nobody can tell
+	Behind  Progress = "behind" // its stream has not come to it
+	Begun   Progress = "begun"  // it waits for other ranks
+)
 
 // An Op is an operation on device memory, and whose it is.
 type Op struct {

@@ -44,15 +44,16 @@ struct Comm {
   uint32_t chunk_slot;    // bytes, a multiple of 128
   uint32_t depth;         // slots of a Simple channel, a power of two
   int32_t rank, ranks;
-  uint32_t *stop;         // host memory: not 0 when kernels are to leave
+  uint32_t *stop;         // host memory: 1: kernels are to leave, 3: those that wait are to report; else 0
   struct Report *report;  // host memory: [PACKET_CHANNELS + CHUNK_CHANNELS]
   uint64_t timeout;       // ns that a wait may take; 0: for ever
 };  // 136 bytes
 
-// A Report says who waited for whom when a wait took too long or was stopped.
+// A Report says who waited for whom when a wait took too long or was stopped, or who
+// waits when the host asks.
 // There is one for each channel, written with one store; the last one stays.
 struct Report {
-  uint32_t who;            // reason << 24 | peer << 16 | channel; reason 1: stopped, 2: timeout
+  uint32_t who;            // reason << 24 | peer << 16 | channel; reason 1: stopped, 2: timeout, 3: asked
   uint32_t wanted, found;  // numbers of messages
   uint32_t taken;          // 0: nothing to report
 };  // 16 bytes

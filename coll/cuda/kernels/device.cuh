@@ -68,21 +68,20 @@ __device__ __forceinline__ void dependents_launch() {
 #endif
 
 // patience looks for a reason to give up. It returns since when the thread
-// waits, or gave_up after it has written a report. A look at the host's memory
-// costs a microsecond: it is rare.
+// waits, or gave_up after it has written a report. A thread that is asked what it
+// waits for writes one, too, and goes on. A look at the host's memory costs a
+// microsecond: it is rare.
 static const uint64_t gave_up = ~(uint64_t)0;
 static __device__ __noinline__ uint64_t patience(const uint32_t *stop, Report *report, uint64_t timeout, uint64_t since, uint32_t place, uint32_t wanted, uint32_t found) {
-  uint32_t reason = 0;
-  if (ld_volatile(stop) != 0) {
-    reason = 1;
-  } else if (timeout != 0) {
+  uint32_t reason = ld_volatile(stop);
+  if (reason == 0 && timeout != 0) {
     const uint64_t t = now_ns();
     if (since == 0) since = t;
     if (t - since > timeout) reason = 2;
   }
   if (reason == 0) return since;
   st_volatile((uint4 *)report, make_uint4(reason << 24 | place, wanted, found, 1));
-  return gave_up;
+  return reason == 3 ? since : gave_up;
 }
 
 // A Waiter is a thread's patience. Once it has given up, it never waits again.
