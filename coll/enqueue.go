@@ -54,8 +54,9 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
 	o.Device, o.Transfers = true, transfers
 	switch {
-	case a.Scaled:
+	case a.Scaled && a.Factor == 0: // else whoever called knows better
 		d.scale(o, a.Scale)
+	case a.Scaled:
 	case a.Red == Avg && a.Coll.Reduces():
 		o.Red = Sum
 		if a.Type.Float() {

@@ -47,7 +47,7 @@ func (c *Comm) Do(o *op.Op) error {
 	if !o.Coll.Rooted() {
 		root = NoPeer
 	}
-	return c.call(&call{Op: op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled}}, send, recv)
+	return c.call(&call{Op: op.Op{Coll: o.Coll, Count: o.Count, Type: o.Type, Red: o.Red, Root: root, Scale: o.Scale, Scaled: o.Scaled, Factor: o.Factor, FactorAt: o.FactorAt}}, send, recv)
 }
 
 // call does a collective on buffers that may have more than it needs.
@@ -117,22 +117,34 @@ func (c *Comm) Recv(recv Buffer, count int, t Type, from int) error {
 }
 
 // A PreMulSum is a sum to which each rank's input is multiplied first, by a
-// factor of its own.
-type PreMulSum struct{ Factor float64 }
+// factor of its own: Factor, or the element of the operation's type that is in
+// device memory at At when the operation runs.
+type PreMulSum struct {
+	Factor float64
+	At     Buffer
+}
+
+func (m PreMulSum) of(c op.Collective, count int, t Type, root int) *call {
+	o := op.Op{Coll: c, Count: count, Type: t, Red: Sum, Root: root, Scale: m.Factor, Scaled: true}
+	if m.At.device {
+		o.Factor, o.FactorAt = uint64(m.At.addr()), true
+	}
+	return &call{Op: o}
+}
 
 // AllReducePreMul is AllReduce with a PreMulSum.
 func (c *Comm) AllReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.call(&call{Op: op.Op{Coll: op.AllReduce, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}}, send, recv)
+	return c.call(m.of(op.AllReduce, count, t, NoPeer), send, recv)
 }
 
 // ReducePreMul is Reduce with a PreMulSum.
 func (c *Comm) ReducePreMul(send, recv Buffer, count int, t Type, m PreMulSum, root int) error {
-	return c.call(&call{Op: op.Op{Coll: op.Reduce, Count: count, Type: t, Red: Sum, Root: root, Scale: m.Factor, Scaled: true}}, send, recv)
+	return c.call(m.of(op.Reduce, count, t, root), send, recv)
 }
 
 // ReduceScatterPreMul is ReduceScatter with a PreMulSum.
 func (c *Comm) ReduceScatterPreMul(send, recv Buffer, count int, t Type, m PreMulSum) error {
-	return c.call(&call{Op: op.Op{Coll: op.ReduceScatter, Count: count, Type: t, Red: Sum, Root: NoPeer, Scale: m.Factor, Scaled: true}}, send, recv)
+	return c.call(m.of(op.ReduceScatter, count, t, NoPeer), send, recv)
 }
 
 // name is what logs and errors call the operation.

@@ -23,6 +23,7 @@ import "C"
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -110,8 +111,7 @@ type comm struct {
 	failed              error              // after ready
 
 	mu       sync.Mutex
-	factors  map[int32]coll.PreMulSum // by the number of the reduction
-	types    map[int32]elem.Type
+	factors  map[int32]factor // by the number of the reduction
 	last     int32
 	revoked  bool
 	finished chan struct{} // Finalize was called; closed when it is done
@@ -119,7 +119,7 @@ type comm struct {
 }
 
 func newComm() *comm {
-	return &comm{ready: make(chan struct{}), factors: map[int32]coll.PreMulSum{}, types: map[int32]elem.Type{}, last: int32(elem.Avg)}
+	return &comm{ready: make(chan struct{}), factors: map[int32]factor{}, last: int32(elem.Avg)}
 }
 
 // commOf is what a handle stands for.
@@ -327,9 +327,7 @@ func (c *comm) do(made *coll.Comm, o *C.struct_assay_op) error {
 	}
 	d := op.Op{Coll: collectives[o.kind], Device: true, Count: count, Type: t, Root: int(o.root)}
 	if d.Coll.Reduces() {
-		if err := c.reduction(&d, int32(o.red)); err != nil {
-			return err
-		}
+		reduce(&d, o)
 	}
 	send, recv := d.Coll.Parts(c.rank, d.Root, c.ranks)
 	d.Send, d.Recv = memory(o.send, send), memory(o.recv, recv)
@@ -342,24 +340,42 @@ var collectives = [...]op.Collective{
 	C.ASSAY_GATHER: op.Gather, C.ASSAY_SCATTER: op.Scatter,
 }
 
-// reduction is what a number stands for: one of NCCL's own, or one that was made.
-func (c *comm) reduction(d *op.Op, red int32) error {
-	if red >= 0 && red <= int32(elem.Avg) {
-		d.Red = elem.Op(red)
-		return nil
+// A factor is a reduction that ncclRedOpCreatePreMulSum made.
+type factor struct {
+	t    elem.Type
+	bits uint64 // of an element, or where it is on the device
+	at   bool   // the latter
+}
+
+// reduce sets what an operation reduces by: a reduction of NCCL's own, or what
+// assay_scale_find found.
+func reduce(d *op.Op, o *C.struct_assay_op) {
+	if o.red <= C.int32_t(elem.Avg) {
+		d.Red = elem.Op(o.red)
+		return
 	}
+	d.Red, d.Scaled, d.Factor, d.FactorAt = elem.Sum, true, uint64(o.factor), o.residence == scalarOnDevice
+	if !d.FactorAt {
+		d.Scale = elem.Float(d.Type, binary.LittleEndian.AppendUint64(nil, d.Factor)[:d.Type.Size()])
+	}
+}
+
+//export assay_scale_find
+func assay_scale_find(o *C.struct_assay_op, text *C.char) C.int {
+	c, call := commOf(o.comm), collectives[o.kind].String()
 	c.mu.Lock()
-	f, ok := c.factors[red]
-	t := c.types[red]
+	f, ok := c.factors[int32(o.red)]
 	c.mu.Unlock()
 	switch {
 	case !ok:
-		return wrong(op.InvalidArgument, d.Coll.String(), "there is no reduction %d: it was not made by ncclRedOpCreatePreMulSum, or that failed", red)
-	case t != d.Type:
-		return wrong(op.InvalidArgument, d.Coll.String(), "reduction %d was made for %v, and this is of %v", red, t, d.Type)
+		return result(wrong(op.InvalidArgument, call, "there is no reduction %d: it was not made by ncclRedOpCreatePreMulSum, or that failed", o.red), text)
+	case f.t != elem.Type(o._type):
+		return result(wrong(op.InvalidArgument, call, "reduction %d was made for %v, and this is of %v", o.red, f.t, elem.Type(o._type)), text)
 	}
-	d.Red, d.Scale, d.Scaled = elem.Sum, f.Factor, true
-	return nil
+	if o.factor, o.residence = C.uint64_t(f.bits), scalarHere; f.at {
+		o.residence = scalarOnDevice
+	}
+	return C.int(op.Success)
 }
 
 // residences of a scalar, as nccl.h has them.
@@ -372,20 +388,26 @@ const (
 func assay_scale_new(handle C.uintptr_t, scalar unsafe.Pointer, typ, residence C.int, red *C.int32_t, text *C.char) C.int {
 	const call = "RedOpCreatePreMulSum"
 	c := commOf(handle)
-	t := elem.Type(typ)
+	f := factor{t: elem.Type(typ), at: residence == scalarOnDevice}
 	switch {
-	case typ < 0 || !t.Valid():
+	case typ < 0 || !f.t.Valid():
 		return result(wrong(op.InvalidArgument, call, "there is no data type %d", typ), text)
-	case residence == scalarOnDevice:
-		return result(wrong(op.InvalidUsage, call, "the scalar is in device memory, which assay does not do yet: hand it over from host memory (ncclScalarHostImmediate)"), text)
-	case residence != scalarHere:
+	case f.at: // it is read when the operation runs
+		f.bits = uint64(uintptr(scalar))
+		if f.bits%uint64(f.t.Size()) != 0 {
+			return result(wrong(op.InvalidArgument, call, "the address of a %v is a multiple of %d", f.t, f.t.Size()), text)
+		}
+	case residence == scalarHere:
+		var b [8]byte
+		copy(b[:], unsafe.Slice((*byte)(scalar), f.t.Size()))
+		f.bits = binary.LittleEndian.Uint64(b[:])
+	default:
 		return result(wrong(op.InvalidArgument, call, "there is no residence %d", residence), text)
 	}
-	f := coll.PreMulSum{Factor: elem.Float(t, unsafe.Slice((*byte)(scalar), t.Size()))}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last++
-	c.factors[c.last], c.types[c.last] = f, t
+	c.factors[c.last] = f
 	*red = C.int32_t(c.last)
 	return C.int(op.Success)
 }
@@ -399,7 +421,6 @@ func assay_scale_drop(handle C.uintptr_t, red C.int32_t, text *C.char) C.int {
 		return result(wrong(op.InvalidArgument, "RedOpDestroy", "there is no reduction %d that was made", red), text)
 	}
 	delete(c.factors, int32(red))
-	delete(c.types, int32(red))
 	return C.int(op.Success)
 }
 

@@ -42,6 +42,7 @@ const (
 	scaleNothing = iota
 	scaleFactor
 	scaleDivide
+	scaleAt
 )
 
 // reportABI says who waited for whom when a kernel gave up.

@@ -7,7 +7,7 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 	*a = argsABI{channels: uint32(ch.channels), chunk: uint32(ch.chunk), root: int32(o.Root)}
 	switch {
 	case o.Scaled:
-		a.scale, a.factor = scaleFactor, o.Factor
+		a.scaled(o)
 	case o.Divisor > 0:
 		a.scale, a.divisor = scaleDivide, uint32(o.Divisor)
 	}
@@ -108,6 +108,13 @@ func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
 			}
 			a.parts(true, rank == o.Root, in, out, n)
 		}
+	}
+}
+
+// scaled has the rank's input multiplied.
+func (a *argsABI) scaled(o *op.Op) {
+	if a.scale, a.factor = scaleFactor, o.Factor; o.FactorAt {
+		a.scale = scaleAt
 	}
 }
 

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -224,14 +225,24 @@ func TestRepeated(t *testing.T) {
 	}
 }
 
+// oneOf are the bits of 1, by type.
+var oneOf = map[coll.Type]uint64{
+	elem.Int8: 1, elem.Uint8: 1, elem.Int32: 1, elem.Uint32: 1, elem.Int64: 1, elem.Uint64: 1, elem.Float16: 0x3c00, elem.Float32: 0x3f800000,
+	elem.Float64: 0x3ff0000000000000, elem.BFloat16: 0x3f80, elem.Float8E4M3: 0x38, elem.Float8E5M2: 0x3c,
+}
+
 // Averages and premultiplied sums are what elem computes of scaled inputs.
 func TestScaled(t *testing.T) {
 	n := gpuCount(t)
-	for _, w := range []world{spread(1, n), spread(min(max(2, n), maxRanks), n)} {
+	through := spread(2, n)
+	through.set = staged
+	for _, w := range []world{spread(1, n), spread(min(max(2, n), maxRanks), n), through} {
 		all := w.open(t)
-		const count = 1000
 		for _, ty := range elem.Types {
-			size := ty.Size()
+			size, count := ty.Size(), 1000
+			if ty == elem.BFloat16 || ty == elem.Int64 {
+				count = limit(600_000) // by other kernels
+			}
 			srcs, scaled := make([][]byte, w.ranks), make([][]byte, w.ranks)
 			for r := range srcs {
 				srcs[r], scaled[r] = make([]byte, count*size), make([]byte, count*size)
@@ -250,7 +261,23 @@ func TestScaled(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				return differ("AllReducePreMul", g, ty, elem.Sum, got, want)
+				if err := differ("AllReducePreMul", g, ty, elem.Sum, got, want); err != nil {
+					return err
+				}
+				// The same factor, in device memory, where it is when the operation runs.
+				factor := binary.LittleEndian.AppendUint64(nil, oneOf[ty])[:size]
+				elem.Scale(ty, factor, factor, float64(g.Rank())+1.5)
+				at := g.at(arenaBytes-64, size)
+				if err := g.dev.in(func() error { return driver.CopyToDevice(driver.Ptr(at.Addr()), factor) }); err != nil {
+					return err
+				}
+				err = g.on(bytes.Clone(srcs[g.Rank()]), got, func(s, r coll.Buffer) error {
+					return g.AllReducePreMul(s, r, count, ty, coll.PreMulSum{At: at})
+				})
+				if err != nil {
+					return err
+				}
+				return differ("AllReducePreMul by a factor on the device", g, ty, elem.Sum, got, want)
 			})
 		}
 	}

@@ -125,7 +125,8 @@ func (e *engine) alone(o *op.Op) error {
 		l := e.launch(combine, o.Type, o.Red)
 		n := o.Bytes()
 		c := choice{combine, min(max(1, n/(16*exchangeThreads)), 4*e.dev.info.SMs), exchangeThreads, 0}
-		*l.args = argsABI{scale: scaleFactor, factor: o.Factor}
+		*l.args = argsABI{}
+		l.args.scaled(o)
 		l.args.in[0], l.args.out[0], l.args.recv[0] = uint64(op.Addr(o.Send)), uint64(op.Addr(o.Recv)), uint64(n)
 		e.chosen = c
 		return e.run(e.set(l, c))

@@ -22,6 +22,12 @@ func (l *lane) do(j *job) error {
 		return err
 	}
 	n, step := pieces(&j.op, l.cfg.Size), len(l.lanes)
+	o := j.op
+	if o.FactorAt {
+		if err := l.factor(&o); err != nil {
+			return err
+		}
+	}
 	if err := l.fetch(j, l.index); err != nil {
 		return err
 	}
@@ -35,7 +41,7 @@ func (l *lane) do(j *job) error {
 		if err := l.await(at.came); err != nil {
 			return err
 		}
-		if err := l.operate(&j.op, k, at); err != nil {
+		if err := l.operate(&o, k, at); err != nil {
 			return err
 		}
 		if err := l.deliver(j, k); err != nil {
@@ -69,6 +75,23 @@ func (l *lane) await(e driver.Event) error {
 
 // slot is where a piece of the lane's lies.
 func (l *lane) slot(k int) *slot { return &l.slots[k/len(l.lanes)%stageSlots] }
+
+// factor reads an operation's factor, which is on the device.
+func (l *lane) factor(o *op.Op) error {
+	at, n := l.slot(l.index), o.Type.Size()
+	if err := l.await(at.won); err != nil {
+		return err
+	}
+	err := driver.CopyAsync(at.in.ptr, driver.Ptr(o.Factor), n, l.in)
+	if err == nil {
+		err = at.came.Record(l.in)
+	}
+	if err == nil {
+		err = l.await(at.came)
+	}
+	o.Scale = elem.Float(o.Type, at.in.bytes[:n])
+	return err
+}
 
 // fetch copies the input of piece k to the host.
 func (l *lane) fetch(j *job, k int) error {

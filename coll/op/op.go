@@ -167,9 +167,10 @@ type Op struct {
 	Transfers []Transfer
 
 	// What executors on devices get, where an average is a sum that is scaled.
-	Average bool   // Scaled, by 1/size on all ranks
-	Factor  uint64 // Scale as the bits of an element
-	Divisor int    // of the result, of integers; 0: none
+	Average  bool   // Scaled, by 1/size on all ranks
+	Factor   uint64 // Scale as the bits of an element
+	FactorAt bool   // Factor is the address, on the device, where it is when the operation runs
+	Divisor  int    // of the result, of integers; 0: none
 }
 
 // Bytes is the length of a part of a buffer.

@@ -45,6 +45,7 @@ typedef struct {
   int graphUsageMode, numRmaCtx, maxP2pPeers, graphStreamOrdering;
 } ncclConfig_t;
 
+enum { ncclAvg = 4 }; // the last reduction that nobody makes
 enum { UNSET = INT_MIN };
 #define CONFIG_MAGIC 0xcafebeefu
 

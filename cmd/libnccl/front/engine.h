@@ -32,7 +32,9 @@ struct assay_op {
   uint64_t count;
   void *stream;
   int32_t kind, type, red;
-  int32_t root; // or the peer
+  int32_t root;     // or the peer
+  uint64_t factor;  // of a red that was made: the bits of an element, or where they are on the device
+  int32_t residence; // which of the two, as ncclScalarResidence_t
 };
 
 // How a communicator is made.
@@ -83,6 +85,7 @@ struct assay_info {
   X(int, assay_param, (char **environ, const char *name, int32_t number, char *full, char *value, char *text)) \
   X(int, assay_revoke, (uintptr_t comm, char *text))                                                            \
   X(int, assay_scale_new, (uintptr_t comm, const void *scalar, int type, int residence, int32_t *red, char *text)) \
+  X(int, assay_scale_find, (struct assay_op * op, char *text))                                                  \
   X(int, assay_scale_drop, (uintptr_t comm, int32_t red, char *text))                                           \
   X(int, assay_mem_alloc, (void **at, size_t n, char *text))                                                    \
   X(int, assay_mem_free, (void *at, char *text))

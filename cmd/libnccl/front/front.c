@@ -88,11 +88,12 @@ ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
   ncclResult_t r = check(what, c);
   if (r == ncclSuccess) r = load(&e);
   if (r != ncclSuccess) return spoil(r);
-  if (group.depth == 0) {
-    struct assay_op one = *o;
-    one.comm = c->engine;
-    return said(e->assay_run(&one, 1, text), text);
-  }
+  struct assay_op one = *o;
+  one.comm = c->engine;
+  // A program may destroy a reduction before the group ends.
+  if (one.red > ncclAvg) r = said(e->assay_scale_find(&one, text), text);
+  if (r != ncclSuccess) return spoil(r);
+  if (group.depth == 0) return said(e->assay_run(&one, 1, text), text);
   if (group.n == group.room) {
     size_t room = group.room ? 2 * group.room : 16;
     struct assay_op *more = realloc(group.ops, room * sizeof *more);
@@ -100,8 +101,7 @@ ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
     group.ops = more;
     group.room = room;
   }
-  group.ops[group.n] = *o;
-  group.ops[group.n++].comm = c->engine;
+  group.ops[group.n++] = one;
   return ncclSuccess;
 }
 

@@ -90,6 +90,11 @@ int assay_scale_new(uintptr_t c, const void *scalar, int type, int residence, in
   return 0;
 }
 
+int assay_scale_find(struct assay_op *o, char *text) {
+  printf("  find %d\n", o->red);
+  return 0;
+}
+
 int assay_scale_drop(uintptr_t c, int32_t red, char *text) {
   printf("  drop %d\n", red);
   return 0;

@@ -51,5 +51,5 @@ void ncclParamDumpAll(void);
 #undef DECLARE
 
 enum { ncclInt32 = 2, ncclUint64 = 5, ncclFloat32 = 7 };
-enum { ncclSum = 0, ncclMax = 2, ncclAvg = 4 };
+enum { ncclSum = 0, ncclMax = 2 };
 enum { ncclScalarDevice, ncclScalarHostImmediate };

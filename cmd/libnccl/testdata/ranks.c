@@ -171,7 +171,23 @@ static void collectives(struct rank *r) {
     DO(n, want_double, ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream));
     OK(ncclRedOpDestroy(op, r->comm));
     TRUE(ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream) == ncclInvalidArgument);
-    TRUE(ncclRedOpCreatePreMulSum(&op, r->send, ncclInt32, ncclScalarDevice, r->comm) == ncclInvalidUsage);
+    // A group may end when the reduction is gone already, as in nccl-tests.
+    fill(r, n);
+    OK(ncclGroupStart());
+    OK(ncclRedOpCreatePreMulSum(&op, &two, ncclInt32, ncclScalarHostImmediate, r->comm));
+    OK(ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream));
+    OK(ncclRedOpDestroy(op, r->comm));
+    OK(ncclGroupEnd());
+    check(r, n, want_double);
+    // A scalar on the device is read when the operation runs.
+    void *scalar;
+    OK(ncclMemAlloc(&scalar, sizeof two));
+    OK(ncclRedOpCreatePreMulSum(&op, scalar, ncclInt32, ncclScalarDevice, r->comm));
+    OK(cuMemcpyHtoD((uintptr_t)scalar, &two, sizeof two));
+    DO(n, want_double, ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream));
+    OK(ncclRedOpDestroy(op, r->comm));
+    OK(ncclMemFree(scalar));
+    TRUE(ncclRedOpCreatePreMulSum(&op, (char *)r->send + 1, ncclInt32, ncclScalarDevice, r->comm) == ncclInvalidArgument);
     TRUE(ncclAllReduce(r->send, r->recv, n, ncclInt32, op, r->comm, r->stream) == ncclInvalidArgument);
     TRUE(ncclAllReduce(r->send, r->recv, n, 12, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
   }

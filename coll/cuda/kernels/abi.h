@@ -67,8 +67,8 @@ struct Args {
   uint64_t recv[MAX_RANKS];   // bytes of out
   uint8_t to[MAX_RANKS];      // channels of the message to it; 0: as many as there are
   uint8_t from[MAX_RANKS];    // channels of the message from it; 0: likewise
-  uint64_t factor;    // an element: what this rank's input is multiplied by first (scale 1)
-  uint32_t scale;     // 0: nothing, 1: factor, 2: integers are divided by divisor at the end
+  uint64_t factor;    // an element: what this rank's input is multiplied by first (scale 1), or where that is (3)
+  uint32_t scale;     // 0: nothing, 1: factor, 2: integers are divided by divisor at the end, 3: what is at factor
   uint32_t divisor;
   uint32_t channels;  // blocks, or blocks of each role
   uint32_t chunk;     // bytes of a step, a multiple of 128 (Simple)

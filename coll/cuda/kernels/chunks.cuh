@@ -98,14 +98,14 @@ template <class S> __device__ __forceinline__ void copy(char *dst, const char *s
 
 // copy_scaled is copy with the rank's own factor.
 template <int T> __device__ __forceinline__ void copy_scaled(char *dst, const char *src, uint64_t n, const Args &a) {
-  if (a.scale != 1) {
+  if (!(a.scale & 1)) {
     copy<Memory>(dst, src, n);
     return;
   }
   for (uint64_t at = (uint64_t)threadIdx.x * 16; at < n; at += (uint64_t)blockDim.x * 16) {
     uint32_t w[4];
     load_words(w, src, at, n);
-    scale_words<T, 4>(w, a.factor);
+    scale_words<T, 4>(w, factor_of<T>(a));
     store_words(w, dst, at, n);
   }
 }
@@ -526,10 +526,10 @@ template <int T, int OP> __device__ __forceinline__ void combine_local(const Com
         if (p < c.ranks) load_words(w[u][p], a.in[p], at + u * row, n);
 #pragma unroll
     for (int u = 0; u < U; u++) {
-      if (a.scale == 1) {
+      if (a.scale & 1) {
 #pragma unroll
         for (int p = 0; p < ASSAY_RANKS; p++)
-          if (p < c.ranks) scale_words<T, 4>(w[u][p], a.factor);
+          if (p < c.ranks) scale_words<T, 4>(w[u][p], factor_of<T>(a));
       }
       uint32_t own[4];
 #pragma unroll

@@ -175,9 +175,21 @@ template <int U> struct Taker<LL128, U> {
 __device__ __forceinline__ uint32_t to_channels(const Args &a, int p) { return a.to[p] ? a.to[p] : a.channels; }
 __device__ __forceinline__ uint32_t from_channels(const Args &a, int p) { return a.from[p] ? a.from[p] : a.channels; }
 
+// factor_of is an operation's factor, which is in device memory if it was there when
+// the operation was called: nobody knows it before the kernel runs.
+template <int T> __device__ __forceinline__ uint64_t factor_of(const Args &a) {
+  if (a.scale != 3) return a.factor;
+  switch ((int)Elem<T>::size) {
+    case 1: return *(const volatile uint8_t *)a.factor;
+    case 2: return *(const volatile uint16_t *)a.factor;
+    case 4: return *(const volatile uint32_t *)a.factor;
+    default: return *(const volatile uint64_t *)a.factor;
+  }
+}
+
 // scaled applies the rank's own factor.
 template <int T, int W> __device__ __forceinline__ void scaled(uint32_t (&w)[W], const Args &a) {
-  if (a.scale == 1) scale_words<T, W>(w, a.factor);
+  if (a.scale & 1) scale_words<T, W>(w, factor_of<T>(a));
 }
 template <int T, int W> __device__ __forceinline__ void divided(uint32_t (&w)[W], const Args &a) {
   if (a.scale == 2) divide_words<T, W>(w, a.divisor);
