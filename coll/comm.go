@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -403,6 +404,15 @@ func (c *Comm) Chosen() string {
 		return ""
 	}
 	return c.chosen.Algorithm + "/" + c.chosen.Protocol.String()
+}
+
+// Name is what the communicator is called: Config.Name, or something that no other one
+// is called.
+func (c *Comm) Name() string {
+	if c.cfg.name != "" {
+		return c.cfg.name
+	}
+	return hex.EncodeToString(c.key("name")[:4])
 }
 
 // String is for logs.

@@ -134,7 +134,7 @@ func flat(ops ...op.Op) string {
 	at := func(m []byte) string { return fmt.Sprintf("%#x+%d", op.Addr(m), len(m)) }
 	for _, o := range ops {
 		send, recv, transfers := at(o.Send), at(o.Recv), o.Transfers
-		o.Send, o.Recv, o.Transfers = nil, nil, nil
+		o.Send, o.Recv, o.Transfers, o.Sign = nil, nil, nil, 0
 		fmt.Fprintf(&b, "%+v %s %s", o, send, recv)
 		for _, t := range transfers {
 			fmt.Fprintf(&b, " %d %v %s", t.Peer, t.Send, at(t.Data))
@@ -474,14 +474,14 @@ func deviceTogether(t *testing.T, n int, f func(c *Comm) error) []error {
 }
 
 // Ranks that call different operations on device memory hear so soon, though
-// nothing they send carries a signature.
+// those never meet.
 func TestDeviceMismatch(t *testing.T) {
 	fakes(t)
 	for name, odd := range map[string]func(c *Comm) error{
-		"with max":                               func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
-		"AllGather of int64":                     func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
-		"another count or root than this rank: ": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 7, Int64, Sum) },
-		"int32 with sum":                         func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
+		"with max":           func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
+		"AllGather of int64": func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
+		"AllReduce of int64 with sum, 7 elements": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 7, Int64, Sum) },
+		"int32 with sum": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

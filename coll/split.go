@@ -83,7 +83,7 @@ func (c *Comm) child(ctx context.Context, op string, members []int) (_ *Comm, er
 func (c *Comm) forChild() Config {
 	k := *c.cfg.Knobs
 	k.CommID = "" // that was for the parent
-	return Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL, OnHang: c.cfg.onHang}
+	return Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL, Name: c.cfg.name, OnHang: c.cfg.onHang}
 }
 
 // whileWhole is a context that ends with the communicator, too.

@@ -56,20 +56,32 @@ func TestFront(t *testing.T) {
 	run("no_engine", []string{"none"})
 }
 
-var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, 1000 elements, operation #2: its last call was AllReduce of int32 with sum, 1000 elements, operation #1, \d+ s ago$`)
+var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, 1000 elements, operation #2: its last call was AllReduce of int32 with sum, 1000 elements, operation #1, \d+ s ago \(\S+\.json\)$`)
 
-// TestRanks: programs of several ranks, on a driver whose GPUs are emulated.
-func TestRanks(t *testing.T) {
+// engine compiles the library with its engine, and a driver whose GPUs are emulated, and
+// returns their directories.
+func engine(t *testing.T) (emulator, dir string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("the emulator takes a minute to compile")
 	}
-	emulator := gputest.Emulator(t, "../../coll/cuda")
-	dir := library(t)
+	emulator, dir = gputest.Emulator(t, "../../coll/cuda"), library(t)
 	build := exec.Command("go", "build", "-tags", "cuda urfave_cli_no_docs", "-buildmode=c-shared", "-o", filepath.Join(dir, "libassay-coll.so"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return emulator, dir
+}
+
+// TestEmulated: programs of several ranks, on a driver whose GPUs are emulated.
+func TestEmulated(t *testing.T) {
+	emulator, dir := engine(t)
+	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
+	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
+}
+
+func testRanks(t *testing.T, emulator, dir string) {
 	p := program(t, dir, "ranks", "-ldl")
 	for _, c := range []struct{ test, ranks, devices, env string }{
 		{"collectives", "2", "2", ""},
@@ -81,7 +93,7 @@ func TestRanks(t *testing.T) {
 		{"fault", "2", "2", ""},
 		{"shrink", "3", "3", ""},
 		{"grow", "3", "3", ""},
-		{"hang", "3", "3", "ASSAY_SLOW=1"},
+		{"hang", "3", "3", "ASSAY_HANG_AFTER=1"},
 		{"nonblocking", "2", "2", ""},
 		{"single", "3", "3", ""},
 		{"processes", "3", "3", ""},

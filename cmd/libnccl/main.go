@@ -202,11 +202,11 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	id := idOf(w)
 	name := ""
 	if w.config.name != nil {
-		name = fmt.Sprintf(" %q", C.GoString(w.config.name))
+		name = C.GoString(w.config.name)
 	}
 	cfg := coll.Config{
 		Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true,
-		OnHang: func(verdict string) { fmt.Fprintf(os.Stderr, "libnccl (assay): communicator%s: %s\n", name, verdict) },
+		Name: name, OnHang: func(v coll.Verdict) { fmt.Fprintf(os.Stderr, "libnccl (assay): %v\n", v) },
 	}
 	return c, func(ctx context.Context) (*coll.Comm, error) {
 		return coll.CommInitRank(ctx, c.ranks, *id, c.rank, cfg)

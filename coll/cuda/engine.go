@@ -317,7 +317,7 @@ func (e *engine) ask() (executor.Progress, []int) {
 	for first := true; time.Now().Before(until); time.Sleep(time.Millisecond) {
 		for ch := range packetChannels + chunkChannels {
 			r, ok := e.report(ch)
-			if p := int(r.who >> 16 & 0xff); ok && !slices.Contains(peers, p) {
+			if p := int(r.who >> 16 & 0xff); ok && r.who>>24 == stopTell && !slices.Contains(peers, p) {
 				peers = append(peers, p)
 			}
 		}
@@ -326,13 +326,10 @@ func (e *engine) ask() (executor.Progress, []int) {
 		}
 	}
 	slices.Sort(peers)
-	switch {
-	case len(peers) > 0:
+	if len(peers) > 0 {
 		return executor.Begun, peers
-	case e.copier.rooms != nil: // copies wait for other ranks and cannot tell
-		return executor.Unknown, nil
 	}
-	return executor.Behind, nil
+	return executor.Behind, nil // copies wait for nothing but such kernels
 }
 
 // report is what the kernels of a channel left behind, if anything.

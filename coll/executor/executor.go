@@ -60,8 +60,11 @@ type Progress string
 // The values of Progress.
 const (
 	Unknown Progress = ""       // nobody can tell
+	Idle    Progress = "idle"   // there is none
 	Behind  Progress = "behind" // its stream has not come to it
 	Begun   Progress = "begun"  // it waits for other ranks
+	Slow    Progress = "slow"   // the device has not answered yet
+	Stuck   Progress = "stuck"  // the device does not answer
 )
 
 // An Op is an operation on device memory, and whose it is.
