@@ -83,6 +83,11 @@ func TestRanks(t *testing.T) {
 		{"grow", "3", "3", ""},
 		{"hang", "3", "3", "ASSAY_SLOW=1"},
 		{"nonblocking", "2", "2", ""},
+		{"memory", "2", "2", ""},
+		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with rooms, which communicators share
+		{"simulate", "2", "2", ""},
+		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1"},
+		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"}, // staged
 		{"single", "3", "3", ""},
 		{"processes", "3", "3", ""},
 		{"dies", "3", "3", ""},
@@ -91,7 +96,8 @@ func TestRanks(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it stands still
 			defer cancel()
 			cmd := exec.CommandContext(ctx, p, c.test, c.ranks)
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices, c.env)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices)
+			cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)

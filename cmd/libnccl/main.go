@@ -283,10 +283,11 @@ func assay_run(ops *C.struct_assay_op, n C.size_t, text *C.char) C.int {
 		}
 		return result(err, text)
 	}
-	return result(runGroup(unsafe.Slice(ops, int(n))), text)
+	return result(runGroup(unsafe.Slice(ops, int(n)), (*coll.Group).End), text)
 }
 
-func runGroup(ops []C.struct_assay_op) (err error) {
+// runGroup collects operations in a group, which end ends.
+func runGroup(ops []C.struct_assay_op, end func(*coll.Group) error) (err error) {
 	for i := range ops {
 		if _, err := commOf(ops[i].comm).use("an operation"); err != nil {
 			return err
@@ -300,13 +301,11 @@ func runGroup(ops []C.struct_assay_op) (err error) {
 		c := commOf(ops[i].comm)
 		g.Add(c.made)
 		if err = c.do(c.made, &ops[i]); err != nil {
-			break
+			g.Cancel()
+			return err
 		}
 	}
-	if ended := g.End(); err == nil {
-		err = ended
-	}
-	return err
+	return end(g)
 }
 
 // do calls an operation on its stream.
@@ -570,20 +569,4 @@ func onDevice(f func() error) error {
 		}
 	}
 	return f()
-}
-
-//export assay_mem_alloc
-func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
-	return result(onDevice(func() error {
-		p, err := driver.Malloc(int(n))
-		if err == nil {
-			*(*driver.Ptr)(unsafe.Pointer(at)) = p
-		}
-		return err
-	}), text)
-}
-
-//export assay_mem_free
-func assay_mem_free(at unsafe.Pointer, text *C.char) C.int {
-	return result(onDevice(func() error { return driver.Free(driver.Ptr(uintptr(at))) }), text)
 }

@@ -225,6 +225,20 @@ func (a *arena) giveRoom(part int, left time.Time, kept bool) {
 	a.rooms[room].kept = a.rooms[room].kept || kept
 }
 
+// share is what each communicator has of the device's memory that they have in
+// common: rooms, and what none of them uses. So all of them together have all of it.
+func (a *arena) share() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var n uint64
+	for _, l := range append(a.rooms[:], a.idle...) {
+		if l != nil && l.kind == onDevice {
+			n += l.offer.Bytes
+		}
+	}
+	return int64(n) / int64(max(a.users, 1))
+}
+
 // newPinned allocates n bytes of the processor's memory.
 func newPinned(n int) (*loan, error) {
 	p, err := driver.HostAlloc(n)

@@ -1,4 +1,4 @@
-// Communicators, and memory.
+// Communicators.
 #include <stdlib.h>
 #include <string.h>
 
@@ -135,14 +135,6 @@ API(ncclResult_t, ncclCommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId
   return make(&n, newcomm);
 }
 
-// ask calls one of the engine's functions about a communicator.
-#define ASK(what, call)                     \
-  const struct engine *e;                   \
-  char text[ASSAY_TEXT];                    \
-  ncclResult_t r = check(what, comm);       \
-  if (r == ncclSuccess) r = load(&e);       \
-  if (r == ncclSuccess) r = said(call, text)
-
 // end takes a communicator away, whatever its end says. Its 16 bytes stay: who uses
 // it afterwards is told so.
 static ncclResult_t end(ncclComm_t comm, ncclResult_t r) {
@@ -205,50 +197,5 @@ API(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int *device)) {
   struct assay_info i;
   ASK("ncclCommCuDevice", e->assay_info(comm->engine, &i, text));
   if (r == ncclSuccess) *device = i.device;
-  return r;
-}
-
-API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  if (!ptr || size == 0) return fail(ncclInvalidArgument, "ncclMemAlloc: %zu bytes at %p", size, (void *)ptr);
-  ncclResult_t r = load(&e);
-  return r != ncclSuccess ? r : said(e->assay_mem_alloc(ptr, size, text), text);
-}
-
-API(ncclResult_t, ncclMemFree, (void *ptr)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  if (!ptr) return ncclSuccess;
-  ncclResult_t r = load(&e);
-  return r != ncclSuccess ? r : said(e->assay_mem_free(ptr, text), text);
-}
-
-// Registered memory is not used yet in any other way than memory that is not: a
-// handle of NULL says so, as NCCL's does.
-API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle)) {
-  ncclResult_t r = check("ncclCommRegister", comm);
-  if (r == ncclSuccess && (!buff || size == 0 || !handle)) r = fail(ncclInvalidArgument, "ncclCommRegister: %zu bytes at %p", size, buff);
-  if (r == ncclSuccess) *handle = NULL;
-  return r;
-}
-
-API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle)) {
-  ncclResult_t r = check("ncclCommDeregister", comm);
-  if (r == ncclSuccess && handle) r = fail(ncclInvalidArgument, "ncclCommDeregister: %p is no handle of ncclCommRegister", handle);
-  return r;
-}
-
-API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)) {
-  (void)winFlags;
-  ncclResult_t r = check("ncclCommWindowRegister", comm);
-  if (r == ncclSuccess && (!buff || size == 0 || !win)) r = fail(ncclInvalidArgument, "ncclCommWindowRegister: %zu bytes at %p", size, buff);
-  if (r == ncclSuccess) *win = NULL;
-  return r;
-}
-
-API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
-  ncclResult_t r = check("ncclCommWindowDeregister", comm);
-  if (r == ncclSuccess && win) r = fail(ncclInvalidArgument, "ncclCommWindowDeregister: %p is no window of ncclCommWindowRegister", (void *)win);
   return r;
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 1, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 2, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
 // Kinds of operations.
 enum assay_kind {
@@ -69,6 +69,12 @@ struct assay_info {
   int32_t ranks, rank, device;
 };
 
+// What a communicator takes of its device, in bytes.
+struct assay_memory {
+  uint64_t own, shared; // shared: its part of what it has in common with others
+  int32_t suspended;
+};
+
 // The engine. environ is C's: Go's own is of the time when it was loaded. full and
 // value have ASSAY_TEXT bytes.
 #define ASSAY_ENGINE(X)                                                                                         \
@@ -77,8 +83,10 @@ struct assay_info {
   X(int, assay_device, (int32_t * device, char *text))                                                          \
   X(int, assay_make, (char **environ, struct assay_new *list, size_t n, char *text))                            \
   X(int, assay_run, (struct assay_op * ops, size_t n, char *text))                                              \
+  X(int, assay_estimate, (struct assay_op * ops, size_t n, float *micros, char *text))                          \
   X(int, assay_state, (uintptr_t comm, char *text))                                                             \
   X(int, assay_info, (uintptr_t comm, struct assay_info *info, char *text))                                     \
+  X(int, assay_memory, (uintptr_t comm, struct assay_memory *m, char *text))                                     \
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \

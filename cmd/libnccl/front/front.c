@@ -161,26 +161,54 @@ static ncclResult_t make_all(const struct engine *e) {
   return r;
 }
 
-static ncclResult_t launch(void) {
+// launch does what the group has collected. With micros, operations are only reckoned.
+static ncclResult_t launch(float *micros) {
   const struct engine *e;
   char text[ASSAY_TEXT];
   if (group.wrong != ncclSuccess) return group.wrong;
+  if (micros) *micros = 0;
   if (group.made == 0 && group.n == 0) return ncclSuccess;
   ncclResult_t r = load(&e), made = ncclSuccess;
   if (r == ncclSuccess && group.made > 0) r = made = make_all(e);
   if (r == ncclInProgress) r = ncclSuccess;
-  if (r == ncclSuccess && group.n > 0) r = said(e->assay_run(group.ops, group.n, text), text);
+  if (r == ncclSuccess && group.n > 0 && micros) r = said(e->assay_estimate(group.ops, group.n, micros, text), text);
+  if (r == ncclSuccess && group.n > 0 && !micros) r = said(e->assay_run(group.ops, group.n, text), text);
   return r == ncclSuccess ? made : r;
 }
 
-ncclResult_t group_end(void) {
-  if (group.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: there is no ncclGroupStart that it ends");
-  if (--group.depth > 0) return ncclSuccess;
-  ncclResult_t r = launch();
+// leave takes the thread out of a group.
+static ncclResult_t leave(const char *what) {
+  if (group.depth == 0) return fail(ncclInvalidUsage, "%s: there is no ncclGroupStart that it ends", what);
+  group.depth--;
+  return ncclSuccess;
+}
+
+static void forget(void) {
   for (size_t i = 0; i < group.made; i++) free(group.news[i].without);
   free(group.ops);
   free(group.news);
   free(group.to);
   memset(&group, 0, sizeof group); // threads end: they have nothing left
+}
+
+ncclResult_t group_end(void) {
+  ncclResult_t r = leave("ncclGroupEnd");
+  if (r != ncclSuccess || group.depth > 0) return r;
+  r = launch(NULL);
+  forget();
+  return r;
+}
+
+// ncclGroupSimulateEnd ends the group, whatever is wrong. A program of another release may
+// have another structure: size says how much of it there is.
+API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
+  float micros;
+  ncclResult_t r = leave("ncclGroupSimulateEnd");
+  if (r != ncclSuccess || group.depth > 0) return r;
+  if (!info || info->magic != SIM_MAGIC || info->size < offsetof(ncclSimInfo_t, estimatedTime) + sizeof micros)
+    r = fail(ncclInvalidArgument, "ncclGroupSimulateEnd: the structure was not made with NCCL_SIM_INFO_INITIALIZER");
+  if (r == ncclSuccess) r = launch(&micros);
+  if (r == ncclSuccess) info->estimatedTime = micros;
+  forget();
   return r;
 }

@@ -66,6 +66,30 @@ static void groups(ncclComm_t a, ncclComm_t b) {
   SAY(ncclAllReduce(AT(16), AT(32), 13, ncclFloat32, ncclSum, a, NULL));
 }
 
+static void statistics(ncclComm_t c) {
+  uint64_t v = 0;
+  ncclSimInfo_t info = {sizeof info, SIM_MAGIC, 23007, -1};
+  for (int i = 0; i < 5; i++) {
+    SAY(ncclCommMemStats(c, i, &v));
+    printf("%d: %llu\n", i, (unsigned long long)v);
+  }
+  SAY(ncclCommMemStats(c, 0, NULL));
+  SAY(ncclCommMemStats(NULL, 0, &v));
+  SAY(ncclGroupStart());
+  SAY(ncclAllReduce(AT(16), AT(32), 3, ncclFloat32, ncclSum, c, NULL));
+  SAY(ncclGroupSimulateEnd(&info));
+  printf("%g us\n", info.estimatedTime);
+  info.estimatedTime = -1;
+  SAY(ncclGroupStart());
+  SAY(ncclAllReduce(AT(16), AT(32), 13, ncclFloat32, ncclSum, c, NULL));
+  SAY(ncclGroupSimulateEnd(&info));
+  info.size = 16; // of a release without a time
+  SAY(ncclGroupStart());
+  SAY(ncclGroupSimulateEnd(&info));
+  SAY(ncclGroupSimulateEnd(&info));
+  printf("%g us\n", info.estimatedTime);
+}
+
 static void parameters(void) {
   ncclParamHandle_t a = NULL, b = NULL, c = NULL, again = NULL;
   SAY(ncclParamBind(&a, "NCCL_A"));
@@ -132,6 +156,7 @@ int main(int argc, char **argv) {
   parameters();
   releases();
   groups(all[0], all[1]);
+  statistics(all[0]);
   ncclComm_t c = all[0];
   SAY(ncclAllReduce(AT(16), AT(32), 1ull << 33, ncclFloat32, ncclMax, c, AT(9)));
   SAY(ncclBroadcast(AT(16), AT(32), 2, ncclFloat32, 1, c, AT(9)));

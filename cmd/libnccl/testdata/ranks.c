@@ -16,7 +16,7 @@
 // The driver's functions that are used, from the driver that is there.
 static int (*cuInit)(unsigned), (*cuDeviceGetCount)(int *), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxSetCurrent)(void *), (*cuCtxGetCurrent)(void **),
     (*cuStreamCreate)(void **, unsigned), (*cuStreamSynchronize)(void *), (*cuStreamQuery)(void *), (*cuStreamDestroy)(void *), (*cuMemcpyHtoD)(uintptr_t, const void *, size_t),
-    (*cuMemcpyDtoH)(void *, uintptr_t, size_t);
+    (*cuMemcpyDtoH)(void *, uintptr_t, size_t), (*cuMemGetInfo)(size_t *, size_t *);
 
 static void die(const char *what, int line) {
   fprintf(stderr, "line %d: %s: %s\n", line, what, ncclGetLastError(NULL));
@@ -42,6 +42,7 @@ static void driver(void) {
   FIND(cuStreamDestroy, "cuStreamDestroy_v2");
   FIND(cuMemcpyHtoD, "cuMemcpyHtoD_v2");
   FIND(cuMemcpyDtoH, "cuMemcpyDtoH_v2");
+  FIND(cuMemGetInfo, "cuMemGetInfo_v2");
   OK(cuInit(0));
 }
 
@@ -457,11 +458,14 @@ static void single(void) {
   for (int i = 0; i < ranks; i++) OK(ncclCommDestroy(all[i])); // one after another
 }
 
+#include "api.h"
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies}};
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
+               {"memory", memory}, {"simulate", simulate}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);

@@ -1,0 +1,117 @@
+// Tests of ranks.c: the API beside operations.
+
+static uint64_t stat(ncclComm_t c, ncclCommMemStat_t which) {
+  uint64_t v = 1;
+  OK(ncclCommMemStats(c, which, &v));
+  return v;
+}
+
+static size_t free_memory(void) {
+  size_t left, all;
+  OK(cuMemGetInfo(&left, &all));
+  return left;
+}
+
+// meet makes more communicators of all ranks.
+static void meet(struct rank *r, ncclComm_t *c, int n) {
+  static ncclUniqueId ids[16];
+  for (int i = 0; i < n && r->rank == 0; i++) OK(ncclGetUniqueId(&ids[i]));
+  pthread_barrier_wait(&barrier);
+  for (int i = 0; i < n; i++) OK(ncclCommInitRank(&c[i], ranks, ids[i], r->rank));
+  pthread_barrier_wait(&barrier);
+}
+
+// accounted holds what communicators say that they take against what the driver has given
+// away since there was so much. In the emulated driver every stream, event and piece of
+// pinned memory takes a byte of it, whichever device it is of.
+static void accounted(struct rank *r, const ncclComm_t *c, int n, size_t before) {
+  static uint64_t all;
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  pthread_barrier_wait(&barrier);
+  all = 0;
+  pthread_barrier_wait(&barrier);
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < n; i++) {
+    uint64_t own = stat(c[i], ncclStatGpuMemSuspend), shared = stat(c[i], ncclStatGpuMemPersist);
+    TRUE(own > 0 && stat(c[i], ncclStatGpuMemSuspended) == 0 && stat(c[i], ncclStatGpuMemTotal) == own + shared);
+    all += own + shared;
+  }
+  pthread_mutex_unlock(&lock);
+  pthread_barrier_wait(&barrier);
+  uint64_t taken = before - free_memory();
+  if (r->rank == 0) fprintf(stderr, "%d communicators of %d ranks take %llu bytes, and say %llu\n", n, ranks, (unsigned long long)taken, (unsigned long long)all);
+  TRUE(taken >= all && taken - all < 1000);
+  pthread_barrier_wait(&barrier);
+}
+
+// memory: one communicator and ten of a device, all in use, say what they take, and leave
+// nothing behind.
+static void memory(struct rank *r) {
+  ncclComm_t c[10];
+  uint64_t v;
+  pthread_barrier_wait(&barrier);
+  OK(ncclCommDestroy(r->comm));
+  pthread_barrier_wait(&barrier);
+  size_t before = free_memory();
+  meet(r, c, 1);
+  accounted(r, c, 1, before);
+  meet(r, c + 1, 9);
+  accounted(r, c, 10, before);
+  for (int i = 0; i < 10; i++) {
+    fill(r, 1000);
+    OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, c[i], r->stream));
+    check(r, 1000, want_sum);
+  }
+  TRUE(ncclCommMemStats(c[0], 4, &v) == ncclInvalidArgument);
+  TRUE(ncclCommMemStats(c[0], ncclStatGpuMemTotal, NULL) == ncclInvalidArgument);
+  for (int i = 5; i < 10; i++) OK(ncclCommDestroy(c[i]));
+  accounted(r, c, 5, before); // what the others have left is shared
+  for (int i = 0; i < 5; i++) OK(ncclCommDestroy(c[i]));
+  pthread_barrier_wait(&barrier);
+  TRUE(free_memory() == before);
+  pthread_barrier_wait(&barrier);
+  OK(ncclMemFree(r->send));
+  OK(ncclMemFree(r->recv));
+}
+
+#define SIM_INFO ((ncclSimInfo_t){sizeof(ncclSimInfo_t), SIM_MAGIC, 23007, -1})
+
+// simulate: a group that is reckoned is over, and nothing of it was done.
+static void simulate(struct rank *r) {
+  ncclSimInfo_t one = SIM_INFO, two = SIM_INFO, none = SIM_INFO, bad = SIM_INFO;
+  fill(r, 1000);
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(&one));
+  TRUE(one.estimatedTime > 0.1 && one.estimatedTime < 1000);
+  OK(ncclGroupStart());
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(&none)); // the outer one goes on
+  TRUE(none.estimatedTime == -1);
+  OK(ncclGroupSimulateEnd(&two));
+  TRUE(two.estimatedTime > 1.99 * one.estimatedTime && two.estimatedTime < 2.01 * one.estimatedTime);
+  OK(ncclGroupStart());
+  OK(ncclSend(r->send, most, ncclInt32, (r->rank + 1) % ranks, r->comm, r->stream));
+  OK(ncclRecv(r->recv, most, ncclInt32, (r->rank + 1) % ranks, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(&two));
+  TRUE(two.estimatedTime > 0.1);
+  OK(ncclGroupStart());
+  OK(ncclGroupSimulateEnd(&none));
+  TRUE(none.estimatedTime == 0);
+  TRUE(ncclGroupSimulateEnd(&bad) == ncclInvalidUsage);
+  OK(ncclGroupStart());
+  TRUE(ncclAllReduce(r->send, r->recv, 10, 12, ncclSum, r->comm, r->stream) == ncclSuccess); // its end says so
+  TRUE(ncclGroupSimulateEnd(&bad) == ncclInvalidArgument && bad.estimatedTime == -1);
+  bad.magic = 0;
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(r->send, r->recv, 10, ncclInt32, ncclSum, r->comm, r->stream));
+  TRUE(ncclGroupSimulateEnd(&bad) == ncclInvalidArgument && bad.estimatedTime == -1);
+  OK(ncclGroupStart());
+  TRUE(ncclGroupSimulateEnd(NULL) == ncclInvalidArgument);
+  OK(cuStreamSynchronize(r->stream));
+  TRUE(got(r, 5) == -1); // nothing has come
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, 1000, want_sum);
+  leave(r);
+}
