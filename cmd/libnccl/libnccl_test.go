@@ -85,6 +85,8 @@ func TestRanks(t *testing.T) {
 		{"nonblocking", "2", "2", ""},
 		{"memory", "2", "2", ""},
 		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with rooms, which communicators share
+		{"allocation", "1", "1", ""},
+		{"allocation", "1", "1", "FAKE_NO_VMM=1"},
 		{"simulate", "2", "2", ""},
 		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1"},
 		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"}, // staged

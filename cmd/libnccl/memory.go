@@ -6,9 +6,13 @@ package main
 import "C"
 
 import (
+	"errors"
+	"math"
 	"unsafe"
 
+	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/op"
 )
 
 //export assay_memory
@@ -25,9 +29,13 @@ func assay_memory(handle C.uintptr_t, m *C.struct_assay_memory, text *C.char) C.
 //export assay_mem_alloc
 func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
 	return result(onDevice(func() error {
-		p, err := driver.Malloc(int(n))
+		if n > math.MaxInt {
+			return wrong(op.InvalidArgument, "MemAlloc", "%d bytes are more than an address can tell", n)
+		}
+		ordinal, _ := driver.Current() // onDevice has made one current
+		p, err := cuda.MemAlloc(ordinal, int(n))
 		if err == nil {
-			*(*driver.Ptr)(unsafe.Pointer(at)) = p
+			*(*uintptr)(unsafe.Pointer(at)) = p
 		}
 		return err
 	}), text)
@@ -35,5 +43,11 @@ func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
 
 //export assay_mem_free
 func assay_mem_free(at unsafe.Pointer, text *C.char) C.int {
-	return result(onDevice(func() error { return driver.Free(driver.Ptr(uintptr(at))) }), text)
+	return result(onDevice(func() error {
+		err := cuda.MemFree(uintptr(at))
+		if errors.Is(err, cuda.ErrNotAllocated) {
+			err = wrong(op.InvalidArgument, "MemFree", "%#x: %w", uintptr(at), err)
+		}
+		return err
+	}), text)
 }

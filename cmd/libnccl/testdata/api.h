@@ -115,3 +115,60 @@ static void simulate(struct rank *r) {
   check(r, 1000, want_sum);
   leave(r);
 }
+
+// entries counts those of a directory: /proc/self/fd, /proc/self/task.
+static int entries(const char *directory) {
+  DIR *d = opendir(directory);
+  int n = 0;
+  TRUE(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n;
+}
+
+// exported sees, by a file descriptor, what is written to memory of ncclMemAlloc.
+static void exported(void *at) {
+  uint64_t handle;
+  int file, three = 3;
+  OK(cuMemRetainAllocationHandle(&handle, at));
+  OK(cuMemExportToShareableHandle(&file, handle, 1, 0)); // as a POSIX file descriptor
+  OK(cuMemRelease(handle));
+  int *shared = mmap(NULL, 2 << 20, PROT_READ, MAP_SHARED, file, 0);
+  TRUE(shared != MAP_FAILED);
+  OK(cuMemcpyHtoD((uintptr_t)at, &three, sizeof three));
+  TRUE(*shared == 3);
+  munmap(shared, 2 << 20);
+  close(file);
+}
+
+// allocation: memory is zeroed, can be given to other processes, and is freed once.
+static void allocation(struct rank *r) {
+  static const char *const steps[] = {"cuMemCreate 1", "cuMemAddressReserve 1", "cuMemMap 1", "cuMemSetAccess 1", "cuStreamCreate 1"};
+  int whole = getenv("FAKE_NO_VMM") == NULL, files = entries("/proc/self/fd"), here;
+  size_t before = free_memory();
+  void *p, *q;
+  char bytes[5];
+  OK(ncclMemAlloc(&p, sizeof bytes));
+  OK(cuMemcpyDtoH(bytes, (uintptr_t)p, sizeof bytes));
+  TRUE(!memcmp(bytes, "\0\0\0\0", sizeof bytes));
+  TRUE(before - free_memory() == (whole ? 2 << 20 : sizeof bytes)); // its granularity
+  if (whole) exported(p);
+  TRUE(ncclMemFree((char *)p + 1) == ncclInvalidArgument);
+  TRUE(ncclMemFree(&here) == ncclInvalidArgument);
+  OK(ncclMemFree(NULL));
+  OK(ncclMemFree(p));
+  TRUE(ncclMemFree(p) == ncclInvalidArgument && strstr(ncclGetLastError(NULL), "no memory of this library's"));
+  TRUE(ncclMemAlloc(&p, 0) == ncclInvalidArgument);
+  TRUE(ncclMemAlloc(&p, SIZE_MAX) == ncclInvalidArgument);
+  TRUE(!whole || ncclMemAlloc(&p, SIZE_MAX / 4) == ncclUnhandledCudaError);
+  for (int i = 0; whole && i < 5; i++) {
+    setenv("FAKE_FAIL", steps[i], 1);
+    TRUE(ncclMemAlloc(&q, 3 << 20) == ncclUnhandledCudaError);
+    unsetenv("FAKE_FAIL");
+    TRUE(free_memory() == before);
+  }
+  OK(ncclMemAlloc(&p, 3 << 20));
+  OK(ncclMemFree(p));
+  TRUE(free_memory() == before && entries("/proc/self/fd") == files);
+  leave(r);
+}
