@@ -138,6 +138,7 @@ API(ncclResult_t, ncclCommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId
 // end takes a communicator away, whatever its end says. Its 16 bytes stay: who uses
 // it afterwards is told so.
 static ncclResult_t end(ncclComm_t comm, ncclResult_t r) {
+  drop_all(comm);
   comm->magic = 0;
   return r;
 }

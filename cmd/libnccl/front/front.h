@@ -38,6 +38,9 @@ ncclResult_t check(const char *what, ncclComm_t c);
   if (r == ncclSuccess) r = load(&e); \
   if (r == ncclSuccess) r = said(call, text)
 
+// drop_all forgets what was registered with a communicator.
+void drop_all(ncclComm_t comm);
+
 // Groups, of this thread. add and make do at once what comes outside of one.
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c);
 ncclResult_t make(const struct assay_new *n, ncclComm_t *to); // frees n->without

@@ -10,7 +10,6 @@
 
 REFUSE(ncclCommSuspend, (ncclComm_t c, int flags), LATER)
 REFUSE(ncclCommResume, (ncclComm_t c), LATER)
-REFUSE(ncclWinGetUserPtr, (ncclComm_t c, ncclWindow_t win, void **ptr), LATER)
 REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
 REFUSE(ncclSignal, (int peer, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
 REFUSE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *list, ncclComm_t c, cudaStream_t stream), LATER)

@@ -90,6 +90,32 @@ static void statistics(ncclComm_t c) {
   printf("%g us\n", info.estimatedTime);
 }
 
+static void registrations(ncclComm_t a, ncclComm_t b) {
+  void *handle, *p = NULL;
+  ncclWindow_t win, other;
+  SAY(ncclCommRegister(a, AT(4096), 100, &handle));
+  SAY(ncclCommWindowRegister(a, AT(8192), 200, &win, 1));
+  SAY(ncclCommWindowRegister(b, AT(8192), 200, &other, 0));
+  SAY(ncclWinGetUserPtr(a, win, &p));
+  printf("%p, %s\n", p, handle && win && other && win != other ? "three handles" : "no three handles");
+  failed |= ncclWinGetUserPtr(a, other, &p) != ncclInvalidArgument; // of another communicator
+  failed |= ncclWinGetUserPtr(a, (ncclWindow_t)handle, &p) != ncclInvalidArgument;
+  failed |= ncclCommDeregister(a, win) != ncclInvalidArgument;
+  failed |= ncclCommWindowDeregister(b, win) != ncclInvalidArgument;
+  SAY(ncclCommWindowDeregister(a, AT(1))); // nobody looks at what is there
+  SAY(ncclCommDeregister(a, NULL));
+  SAY(ncclCommDeregister(a, handle));
+  failed |= ncclCommDeregister(a, handle) != ncclInvalidArgument;
+  SAY(ncclCommWindowDeregister(a, win));
+  failed |= ncclWinGetUserPtr(a, win, &p) != ncclInvalidArgument;
+  SAY(ncclCommWindowRegister(a, AT(8192), 200, &win, 4));
+  SAY(ncclCommWindowRegister(a, AT(8192), 200, NULL, 0));
+  SAY(ncclCommWindowRegister(a, AT(8192), -1, &win, 0));
+  SAY(ncclCommRegister(a, NULL, 1, &handle));
+  SAY(ncclCommRegister(a, AT(4096), 0, &handle));
+  printf("%p\n", handle);
+}
+
 static void parameters(void) {
   ncclParamHandle_t a = NULL, b = NULL, c = NULL, again = NULL;
   SAY(ncclParamBind(&a, "NCCL_A"));
@@ -157,6 +183,7 @@ int main(int argc, char **argv) {
   releases();
   groups(all[0], all[1]);
   statistics(all[0]);
+  registrations(all[0], all[1]);
   ncclComm_t c = all[0];
   SAY(ncclAllReduce(AT(16), AT(32), 1ull << 33, ncclFloat32, ncclMax, c, AT(9)));
   SAY(ncclBroadcast(AT(16), AT(32), 2, ncclFloat32, 1, c, AT(9)));
