@@ -41,6 +41,8 @@ type Config struct {
 	// memory that have not ended hold their streams until Abort or Destroy: a program
 	// that synchronizes one does not take for a result what is none.
 	AsNCCL bool
+	// Name is what verdicts call the communicator.
+	Name string
 	// OnHang is called, from a goroutine of the communicator's, when the rank has waited
 	// on its device for ASSAY_SLOW, with what is known of the reason: which rank has not
 	// called what. It takes AsNCCL. nil: the log says so.
@@ -60,11 +62,12 @@ type settings struct {
 	device *int
 	gpus   *executor.Factory
 	asNCCL bool
+	name   string
 	onHang func(string)
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, onHang: cfg.OnHang} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang} // a Knobs is shared, and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()

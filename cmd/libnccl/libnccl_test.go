@@ -85,6 +85,7 @@ func TestRanks(t *testing.T) {
 		{"nonblocking", "2", "2", ""},
 		{"memory", "2", "2", ""},
 		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with rooms, which communicators share
+		{"configured", "2", "2", ""},
 		{"allocation", "1", "1", ""},
 		{"allocation", "1", "1", "FAKE_NO_VMM=1"},
 		{"simulate", "2", "2", ""},

@@ -20,19 +20,44 @@ API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
   return r != ncclSuccess ? r : said(e->assay_unique_id(environ, (uint8_t *)id->internal, text), text);
 }
 
+// A number of a configuration that has an effect: since which release, and what it may be.
+struct field {
+  const char *name;
+  size_t at;
+  unsigned since;
+  int least, most;
+  size_t to;
+};
+#define FIELD(name, since, least, most, to) {#name, offsetof(ncclConfig_t, name), since, least, most, offsetof(struct assay_config, to)}
+static const struct field fields[] = {
+    FIELD(blocking, 21400, 0, 1, blocking), FIELD(minCTAs, 21700, 1, INT_MAX, min_ctas), FIELD(maxCTAs, 21700, 1, INT_MAX, max_ctas),
+    FIELD(trafficClass, 22500, 0, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net)};
+#undef FIELD
+
+// has reports whether a configuration has a field: a program may be of an older release.
+static int has(const ncclConfig_t *c, size_t at, size_t bytes, unsigned since) { return c->version >= since && c->size >= at + bytes; }
+
 // configure takes over what a program's configuration says, of whichever release.
 static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct assay_config *to) {
-  ncclConfig_t c;
-  *to = (struct assay_config){UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
+  *to = (struct assay_config){from != NULL, UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
   if (!from) return ncclSuccess;
   if (from->magic != CONFIG_MAGIC || from->size < offsetof(ncclConfig_t, cgaClusterSize))
     return fail(ncclInvalidArgument, "%s: the configuration was not made with NCCL_CONFIG_INITIALIZER", what);
-  memset(&c, 0, sizeof c);
-  c.blocking = c.minCTAs = c.maxCTAs = c.trafficClass = c.collnetEnable = UNSET;
-  memcpy(&c, from, from->size < sizeof c ? from->size : sizeof c);
-  if (c.blocking != UNSET && c.blocking != 0 && c.blocking != 1)
-    return fail(ncclInvalidArgument, "%s: blocking is %d; want 0 or 1", what, c.blocking);
-  *to = (struct assay_config){c.blocking, c.minCTAs, c.maxCTAs, c.trafficClass, c.collnetEnable, c.netName, c.commName};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    const struct field *f = &fields[i];
+    if (!has(from, f->at, sizeof(int), f->since)) continue;
+    int n = *(const int *)((const char *)from + f->at);
+    if (n == UNSET) continue;
+    if (n < f->least || n > f->most) {
+      if (f->most == 1) return fail(ncclInvalidArgument, "%s: %s is %d; want 0 or 1", what, f->name, n);
+      return fail(ncclInvalidArgument, "%s: %s is %d; want %d or more", what, f->name, n, f->least);
+    }
+    *(int32_t *)((char *)to + f->to) = n;
+  }
+  if (to->min_ctas != UNSET && to->max_ctas != UNSET && to->min_ctas > to->max_ctas)
+    return fail(ncclInvalidArgument, "%s: minCTAs is %d, and maxCTAs is %d", what, to->min_ctas, to->max_ctas);
+  if (has(from, offsetof(ncclConfig_t, netName), sizeof from->netName, 21700)) to->net = from->netName;
+  if (has(from, offsetof(ncclConfig_t, commName), sizeof from->commName, 22700)) to->name = from->commName;
   return ncclSuccess;
 }
 

@@ -172,3 +172,32 @@ static void allocation(struct rank *r) {
   TRUE(free_memory() == before && entries("/proc/self/fd") == files);
   leave(r);
 }
+
+// configured: a child has the configuration that it is given, or is like its parent.
+static void configured(struct rank *r) {
+  ncclConfig_t config = {.size = sizeof config, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 0, .minCTAs = UNSET, .maxCTAs = 2, .trafficClass = UNSET, .collnetEnable = UNSET};
+  ncclComm_t child, grandchild, own;
+  ncclResult_t e = ncclInProgress;
+  static ncclUniqueId more;
+  TRUE(ncclCommSplit(r->comm, 0, r->rank, &child, &config) == ncclInProgress);
+  while (e == ncclInProgress) OK(ncclCommGetAsyncError(child, &e));
+  TRUE(e == ncclSuccess);
+  TRUE(ncclCommSplit(child, 0, r->rank, &grandchild, NULL) == ncclInProgress); // as its parent
+  for (e = ncclInProgress; e == ncclInProgress;) OK(ncclCommGetAsyncError(grandchild, &e));
+  TRUE(e == ncclSuccess);
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, grandchild, r->stream));
+  check(r, 1000, want_sum);
+  config.blocking = 1;
+  OK(ncclCommSplit(child, 0, r->rank, &own, &config));
+  OK(ncclCommDestroy(own));
+  config.maxCTAs = 1000; // the engine has 64 at most
+  TRUE(ncclCommSplit(r->comm, 0, r->rank, &own, &config) == ncclInvalidArgument && strstr(ncclGetLastError(NULL), "NCCL_MAX_NRINGS"));
+  if (r->rank == 0) OK(ncclCommGetUniqueId(r->comm, &more));
+  pthread_barrier_wait(&barrier);
+  TRUE(ncclCommGrow(r->comm, ranks + 1, r->rank ? NULL : &more, -1, &own, &config) == ncclInvalidArgument);
+  TRUE(ncclCommShrink(r->comm, (int[]){1 - r->rank}, 1, &own, &config, 0) == ncclInvalidArgument);
+  OK(ncclCommDestroy(grandchild));
+  OK(ncclCommDestroy(child));
+  leave(r);
+}

@@ -28,6 +28,8 @@ int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
   int r = 0;
   for (size_t i = 0; i < n; i++) {
     struct assay_new *w = &list[i];
+    if (w->config.given && w->how != ASSAY_NEW)
+      printf("  with blocking %d ctas %d class %d name %s\n", w->config.blocking, w->config.max_ctas, w->config.traffic_class, w->config.name ? w->config.name : "-");
     if (w->how == ASSAY_SHRINK)
       printf("  shrink %zu of %zu: of %lu without %zu: %d abort %d\n", i + 1, n, (unsigned long)w->parent, w->n_without, w->without[0], w->abort);
     else if (w->how == ASSAY_GROW)

@@ -36,6 +36,25 @@ static void releases(void) {
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &old));
   full.blocking = 5;
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.blocking = 1, full.minCTAs = 5;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.minCTAs = 0;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.minCTAs = UNSET, full.trafficClass = -1;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.version = 21700; // which had no traffic class
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+}
+
+// children are communicators made out of another one, with configurations of their own.
+static void children(ncclComm_t parent) {
+  ncclComm_t c;
+  ncclConfig_t own = {.size = sizeof own, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 1, .minCTAs = UNSET, .maxCTAs = 7, .trafficClass = 3, .collnetEnable = UNSET, .commName = "child"};
+  SAY(ncclCommSplit(parent, 1, 2, &c, &own));
+  SAY(ncclCommShrink(parent, (int[]){1}, 1, &c, &own, 0));
+  SAY(ncclCommGrow(parent, 9, NULL, -1, &c, &own));
+  own.collnetEnable = 2;
+  SAY(ncclCommSplit(parent, 1, 2, &c, &own));
 }
 
 static void groups(ncclComm_t a, ncclComm_t b) {
@@ -181,6 +200,7 @@ int main(int argc, char **argv) {
   printf("a child that forked after: %d\n", WEXITSTATUS(n));
   parameters();
   releases();
+  children(all[0]);
   groups(all[0], all[1]);
   statistics(all[0]);
   registrations(all[0], all[1]);
