@@ -82,6 +82,13 @@ func (f *fake) Stream(s uintptr) error {
 }
 func (f *fake) Alloc(n int) (uintptr, error) { return uintptr(n) << 20, nil }
 func (f *fake) Free(addr uintptr) error      { f.note("free %#x", addr); return nil }
+func (f *fake) Suspend(context.Context) error {
+	f.note("suspend")
+	err := f.err
+	f.err = nil
+	return err
+}
+func (f *fake) Resume(context.Context) error { f.note("resume"); return nil }
 func (f *fake) Estimate(o *op.Op) time.Duration {
 	d := time.Duration(o.Bytes()) * time.Microsecond
 	for _, t := range o.Transfers {
@@ -407,6 +414,53 @@ func TestDeviceEstimate(t *testing.T) {
 	if got := comms[0].DeviceMemory(); got != (executor.Memory{}) {
 		t.Errorf("one that is gone has %v", got)
 	}
+}
+
+// TestDeviceSuspend: a communicator that is suspended refuses operations, and one whose
+// executor refuses to be goes on.
+func TestDeviceSuspend(t *testing.T) {
+	all := fakes(t)
+	const n = 2
+	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, f := comms[0], of(all, 0)
+	reduce := func() error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum) }
+	if err := c.Resume(t.Context()); CodeOf(err) != InvalidUsage {
+		t.Errorf("resumed without having been suspended: %v", err)
+	}
+	f.err = &Error{Code: InvalidUsage, Rank: 0, Op: "x", Peer: NoPeer, Err: errors.New("there are graphs")}
+	if err := c.Suspend(t.Context()); CodeOf(err) != InvalidUsage || c.Suspended() {
+		t.Errorf("refused: %v, suspended %v", err, c.Suspended())
+	}
+	if err := errors.Join(reduce(), c.Suspend(t.Context())); err != nil || !c.Suspended() {
+		t.Fatalf("%v, suspended %v", err, c.Suspended())
+	}
+	if err := reduce(); !errors.Is(err, ErrSuspended) || CodeOf(err) != InvalidUsage {
+		t.Errorf("an operation of a suspended communicator: %v", err)
+	}
+	if err := c.Suspend(t.Context()); !errors.Is(err, ErrSuspended) {
+		t.Errorf("suspended twice: %v", err)
+	}
+	if err := errors.Join(c.Resume(t.Context()), reduce()); err != nil || c.Suspended() {
+		t.Errorf("%v, suspended %v", err, c.Suspended())
+	}
+	f.err = errors.New("the bus is gone")
+	if err := c.Suspend(t.Context()); err == nil || c.AsyncError() == nil || c.Suspended() {
+		t.Errorf("a failure: %v, then %v", err, c.AsyncError())
+	}
+	for _, c := range comms {
+		_ = c.Abort()
+	}
+	plain, err := CommInitAll(context.Background(), 1, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plain[0].Suspend(t.Context()); CodeOf(err) != InvalidUsage {
+		t.Errorf("a communicator without a device: %v", err)
+	}
+	destroyAll(t, plain)
 }
 
 func TestDeviceGroupStreams(t *testing.T) {

@@ -86,6 +86,11 @@ func TestRanks(t *testing.T) {
 		{"memory", "2", "2", ""},
 		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with rooms, which communicators share
 		{"configured", "2", "2", ""},
+		{"suspended", "2", "2", ""},
+		{"suspended", "2", "2", "ASSAY_GPU_ALGO=copy"},
+		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1"},
+		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"},
+		{"scarce", "2", "2", ""},
 		{"allocation", "1", "1", ""},
 		{"allocation", "1", "1", "FAKE_NO_VMM=1"},
 		{"simulate", "2", "2", ""},

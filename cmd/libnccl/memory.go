@@ -6,10 +6,13 @@ package main
 import "C"
 
 import (
+	"context"
 	"errors"
 	"math"
+	"sync"
 	"unsafe"
 
+	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/cuda"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/op"
@@ -23,7 +26,35 @@ func assay_memory(handle C.uintptr_t, m *C.struct_assay_memory, text *C.char) C.
 	}
 	of := made.DeviceMemory()
 	*m = C.struct_assay_memory{own: C.uint64_t(of.Own), shared: C.uint64_t(of.Shared)}
+	if made.Suspended() {
+		m.suspended = 1
+	}
 	return result(nil, text)
+}
+
+//export assay_pause
+func assay_pause(list *C.struct_assay_pause, n C.size_t, text *C.char) C.int {
+	pauses := unsafe.Slice(list, int(n))
+	errs := make([]error, len(pauses))
+	var wg sync.WaitGroup
+	for i, p := range pauses { // they wait for one another
+		wg.Go(func() { errs[i] = pause(commOf(p.comm), p.resume != 0) })
+	}
+	wg.Wait()
+	return result(errors.Join(errs...), text)
+}
+
+// pause suspends a communicator, or resumes it.
+func pause(c *comm, resume bool) error {
+	call, do := "CommSuspend", (*coll.Comm).Suspend
+	if resume {
+		call, do = "CommResume", (*coll.Comm).Resume
+	}
+	made, err := c.use(call)
+	if err != nil {
+		return err
+	}
+	return do(made, context.Background())
 }
 
 //export assay_mem_alloc

@@ -136,6 +136,18 @@ func (a *arena) unmap() bool {
 	return len(a.imports) == 0
 }
 
+// unmapOne unmaps memory of another process.
+func (a *arena) unmapOne(key importKey) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m, ok := a.imports[key]
+	if !ok {
+		return nil
+	}
+	delete(a.imports, key)
+	return m.close()
+}
+
 // leave ends a communicator's use of the arena.
 func (a *arena) leave() {
 	a.unmap()

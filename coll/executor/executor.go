@@ -38,6 +38,11 @@ type Executor interface {
 	// Memory is what the communicator takes of its device. It may be called from any
 	// goroutine before Close.
 	Memory() Memory
+	// Suspend gives back what the communicator alone has of its device, when what was
+	// enqueued has ended; Resume takes it again, and no operation comes in between. All ranks call them. After an *op.Error of
+	// InvalidUsage nothing has changed on any of them; others break the communicator.
+	Suspend(context.Context) error
+	Resume(context.Context) error
 	// Chosen says how the last operation was done: "allreduce_ll/4".
 	Chosen() string
 	// Idle reports whether all that was enqueued has ended, but for what graphs do. It may

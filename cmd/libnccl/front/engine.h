@@ -75,6 +75,12 @@ struct assay_memory {
   int32_t suspended;
 };
 
+// A communicator that is to be suspended or resumed.
+struct assay_pause {
+  uintptr_t comm;
+  int32_t resume;
+};
+
 // The engine. environ is C's: Go's own is of the time when it was loaded. full and
 // value have ASSAY_TEXT bytes.
 #define ASSAY_ENGINE(X)                                                                                         \
@@ -87,6 +93,7 @@ struct assay_memory {
   X(int, assay_state, (uintptr_t comm, char *text))                                                             \
   X(int, assay_info, (uintptr_t comm, struct assay_info *info, char *text))                                     \
   X(int, assay_memory, (uintptr_t comm, struct assay_memory *m, char *text))                                     \
+  X(int, assay_pause, (struct assay_pause * list, size_t n, char *text))                                        \
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \

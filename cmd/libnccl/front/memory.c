@@ -36,3 +36,11 @@ API(ncclResult_t, ncclCommMemStats, (ncclComm_t comm, ncclCommMemStat_t stat, ui
     default: return fail(ncclInvalidArgument, "ncclCommMemStats: there is no statistic %d", (int)stat);
   }
 }
+
+API(ncclResult_t, ncclCommSuspend, (ncclComm_t comm, int flags)) {
+  enum { MEMORY = 1 };
+  if (flags != MEMORY) return fail(ncclInvalidArgument, "ncclCommSuspend: flags %d; want 1 (NCCL_SUSPEND_MEM)", flags);
+  return pause_comm("ncclCommSuspend", comm, 0);
+}
+
+API(ncclResult_t, ncclCommResume, (ncclComm_t comm)) { return pause_comm("ncclCommResume", comm, 1); }

@@ -8,8 +8,6 @@
 #define LATER "assay's engine does not do this yet (docs/libnccl.md); NVIDIA's library does"
 #define DEVICE "kernels that communicate by themselves need NVIDIA's library: assay's windows are of another kind"
 
-REFUSE(ncclCommSuspend, (ncclComm_t c, int flags), LATER)
-REFUSE(ncclCommResume, (ncclComm_t c), LATER)
 REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
 REFUSE(ncclSignal, (int peer, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
 REFUSE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *list, ncclComm_t c, cudaStream_t stream), LATER)

@@ -201,3 +201,70 @@ static void configured(struct rank *r) {
   OK(ncclCommDestroy(child));
   leave(r);
 }
+
+// about is equal, but for some events or pieces of the processor's memory.
+static int about(size_t a, size_t b) { return a + 8 >= b && b + 8 >= a; }
+
+// suspended: the driver has the window back until the communicator is resumed, whatever
+// others there are, and results are right afterwards.
+static void suspended(struct rank *r) {
+  ncclComm_t c, both[2];
+  void *stream = r->stream;
+  meet(r, &c, 1);
+  uint64_t own = stat(c, ncclStatGpuMemSuspend);
+  TRUE(own > 0 || getenv("NCCL_P2P_DISABLE"));
+  TRUE(ncclCommResume(c) == ncclInvalidUsage);
+  for (int k = 0; k < 3; k++) {
+    fill(r, 9000);
+    OK(ncclAllReduce(r->send, r->recv, 9000, ncclInt32, ncclSum, c, stream));
+    pthread_barrier_wait(&barrier);
+    size_t before = free_memory();
+    pthread_barrier_wait(&barrier);
+    OK(ncclCommSuspend(c, 1)); // when that operation has ended
+    check(r, 9000, want_sum);
+    pthread_barrier_wait(&barrier);
+    TRUE(about(free_memory(), before + ranks * own));
+    TRUE(stat(c, ncclStatGpuMemSuspended) == 1 && stat(c, ncclStatGpuMemSuspend) == 0);
+    TRUE(ncclAllReduce(r->send, r->recv, 10, ncclInt32, ncclSum, c, stream) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "suspended"));
+    TRUE(ncclCommSuspend(c, 1) == ncclInvalidUsage);
+    fill(r, 1000);
+    OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, stream)); // another one goes on
+    check(r, 1000, want_sum);
+    pthread_barrier_wait(&barrier);
+    OK(ncclCommResume(c));
+    pthread_barrier_wait(&barrier);
+    TRUE(about(free_memory(), before) && stat(c, ncclStatGpuMemSuspended) == 0 && stat(c, ncclStatGpuMemSuspend) == own);
+    pthread_barrier_wait(&barrier);
+  }
+  both[0] = c, both[1] = r->comm;
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) OK(ncclCommSuspend(both[i], 1));
+  OK(ncclGroupEnd());
+  fill(r, 1000);
+  OK(ncclGroupStart());
+  for (int i = 0; i < 2; i++) OK(ncclCommResume(both[i]));
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, c, stream));
+  OK(ncclGroupEnd());
+  check(r, 1000, want_sum);
+  OK(ncclCommSuspend(c, 1));
+  OK(ncclCommDestroy(c)); // as it is
+  leave(r);
+}
+
+// scarce: where a rank gets no memory, no rank is resumed, and all may try again.
+static void scarce(struct rank *r) {
+  OK(ncclCommSuspend(r->comm, 1));
+  pthread_barrier_wait(&barrier);
+  if (r->rank == 0) setenv("FAKE_FAIL", "cuMemAlloc 1", 1);
+  pthread_barrier_wait(&barrier);
+  TRUE(ncclCommResume(r->comm) == ncclInvalidUsage);
+  TRUE(stat(r->comm, ncclStatGpuMemSuspended) == 1);
+  pthread_barrier_wait(&barrier);
+  unsetenv("FAKE_FAIL");
+  pthread_barrier_wait(&barrier);
+  OK(ncclCommResume(r->comm));
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, 1000, want_sum);
+  leave(r);
+}

@@ -75,6 +75,11 @@ int assay_memory(uintptr_t comm, struct assay_memory *m, char *text) {
   return 0;
 }
 
+int assay_pause(struct assay_pause *list, size_t n, char *text) {
+  for (size_t i = 0; i < n; i++) printf("  pause %zu of %zu: comm %lu resume %d\n", i + 1, n, (unsigned long)list[i].comm, list[i].resume);
+  return 0;
+}
+
 int assay_state(uintptr_t comm, char *text) {
   strcpy(text, "rank 3 died");
   return ncclRemoteError;

@@ -249,6 +249,11 @@ int main(int argc, char **argv) {
   SAY(ncclCommRevoke(all[0], 0));
   SAY(ncclCommRevoke(all[0], 1));
   SAY(ncclCommSuspend(all[0], 1));
+  SAY(ncclCommSuspend(all[0], 0));
+  SAY(ncclGroupStart());
+  for (int i = 0; i < 10; i++) SAY(ncclCommResume(all[i % 2]));
+  SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, all[1], NULL));
+  SAY(ncclGroupEnd());
   SAY(ncclCommFinalize(all[0]));
   SAY(ncclCommDestroy(all[0]));
   SAY(ncclCommDestroy(all[0]));

@@ -471,7 +471,7 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(struct rank *);
   } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
-               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}};
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
