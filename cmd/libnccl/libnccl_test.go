@@ -91,6 +91,7 @@ func TestRanks(t *testing.T) {
 		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1"},
 		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"},
 		{"scarce", "2", "2", ""},
+		{"captured", "2", "2", ""},
 		{"allocation", "1", "1", ""},
 		{"allocation", "1", "1", "FAKE_NO_VMM=1"},
 		{"simulate", "2", "2", ""},

@@ -268,3 +268,19 @@ static void scarce(struct rank *r) {
   check(r, 1000, want_sum);
   leave(r);
 }
+
+// captured: a communicator with an operation in a graph stays as it is.
+static void captured(struct rank *r) {
+  void *graph, *run;
+  OK(cuStreamBeginCapture(r->stream, 2)); // relaxed
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  OK(cuStreamEndCapture(r->stream, &graph));
+  OK(cuGraphInstantiate(&run, graph, 0));
+  for (int k = 0; k < 2; k++) {
+    fill(r, 1000);
+    OK(cuGraphLaunch(run, r->stream));
+    check(r, 1000, want_sum);
+    TRUE(ncclCommSuspend(r->comm, 1) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "CUDA graph has operations of rank 0"));
+  }
+  leave(r);
+}

@@ -19,7 +19,8 @@
 static int (*cuInit)(unsigned), (*cuDeviceGetCount)(int *), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxSetCurrent)(void *), (*cuCtxGetCurrent)(void **),
     (*cuStreamCreate)(void **, unsigned), (*cuStreamSynchronize)(void *), (*cuStreamQuery)(void *), (*cuStreamDestroy)(void *), (*cuMemcpyHtoD)(uintptr_t, const void *, size_t),
     (*cuMemcpyDtoH)(void *, uintptr_t, size_t), (*cuMemGetInfo)(size_t *, size_t *), (*cuMemRetainAllocationHandle)(uint64_t *, void *),
-    (*cuMemExportToShareableHandle)(void *, uint64_t, int, unsigned long long), (*cuMemRelease)(uint64_t);
+    (*cuMemExportToShareableHandle)(void *, uint64_t, int, unsigned long long), (*cuMemRelease)(uint64_t), (*cuStreamBeginCapture)(void *, int), (*cuStreamEndCapture)(void *, void **),
+    (*cuGraphInstantiate)(void **, void *, unsigned long long), (*cuGraphLaunch)(void *, void *);
 
 static void die(const char *what, int line) {
   fprintf(stderr, "line %d: %s: %s\n", line, what, ncclGetLastError(NULL));
@@ -49,6 +50,10 @@ static void driver(void) {
   FIND(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle");
   FIND(cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
   FIND(cuMemRelease, "cuMemRelease");
+  FIND(cuStreamBeginCapture, "cuStreamBeginCapture_v2");
+  FIND(cuStreamEndCapture, "cuStreamEndCapture");
+  FIND(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
+  FIND(cuGraphLaunch, "cuGraphLaunch");
   OK(cuInit(0));
 }
 
@@ -471,7 +476,7 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(struct rank *);
   } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
-               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}};
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"captured", captured}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
