@@ -284,3 +284,162 @@ static void captured(struct rank *r) {
   }
   leave(r);
 }
+
+// restarts: a communicator is aborted with an operation under way, and made anew, fifty
+// times. Descriptors and threads stay as they were, and of the device streams, events and
+// pinned memory, which are a byte each here. Windows stay for a minute after an abort: a
+// rank cannot know when the kernels of the others have left.
+static void restarts(struct rank *r) {
+  static ncclUniqueId next;
+  uint64_t own = 0;
+  size_t before = 0;
+  int files = 0, threads = 0;
+  pthread_barrier_wait(&barrier);
+  OK(ncclCommDestroy(r->comm));
+  for (int k = 0; k < 53; k++) {
+    if (r->rank == 0) OK(ncclGetUniqueId(&next));
+    pthread_barrier_wait(&barrier);
+    if (k == 3) before = free_memory(), files = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    pthread_barrier_wait(&barrier);
+    OK(ncclCommInitRank(&r->comm, ranks, next, r->rank));
+    own = stat(r->comm, ncclStatGpuMemSuspend);
+    fill(r, 1000);
+    OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+    check(r, 1000, want_sum);
+    if (r->rank == k % ranks) OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+    pthread_barrier_wait(&barrier);
+    OK(ncclCommAbort(r->comm));
+    OK(cuStreamSynchronize(r->stream));
+    pthread_barrier_wait(&barrier);
+  }
+  size_t taken = before - free_memory(), windows = own ? taken / own : 0;
+  fprintf(stderr, "rank %d: %zu windows of %llu bytes and %zu objects; descriptors %d, then %d; threads %d, then %d\n", r->rank, windows, (unsigned long long)own,
+          taken - windows * own, files, entries("/proc/self/fd"), threads, entries("/proc/self/task"));
+  TRUE(windows <= 50 * (size_t)ranks && taken - windows * own <= 8);
+  TRUE(entries("/proc/self/fd") <= files + 8);
+  TRUE(entries("/proc/self/task") <= threads + 16);
+  pthread_barrier_wait(&barrier);
+  OK(ncclMemFree(r->send));
+  OK(ncclMemFree(r->recv));
+}
+
+// counts: what an address cannot tell is refused, and counts beyond 2^31 and 2^32 are taken
+// for what they are.
+static void counts(struct rank *r) {
+  static const size_t wrong[] = {SIZE_MAX, SIZE_MAX / 4 + 1, SIZE_MAX / 2 + 1, SIZE_MAX / 8 + 1, 1ull << 62, 1ull << 61, 1ull << 60};
+  ncclSimInfo_t some = SIM_INFO, more = SIM_INFO;
+  for (int i = 0; i < 7; i++) {
+    size_t n = wrong[i];
+    TRUE(ncclAllReduce(r->send, r->recv, n, ncclUint64, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclBroadcast(r->send, r->recv, n, ncclUint64, 0, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclAllGather(r->send, r->recv, n, ncclUint64, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclReduceScatter(r->send, r->recv, n, ncclUint64, ncclSum, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclAlltoAll(r->send, r->recv, n, ncclUint64, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclSend(r->send, n, ncclUint64, 1 - r->rank, r->comm, r->stream) == ncclInvalidArgument);
+    TRUE(ncclRecv(r->recv, n, ncclUint64, 1 - r->rank, r->comm, r->stream) == ncclInvalidArgument);
+    OK(ncclGroupStart());
+    OK(ncclAllReduce(r->send, r->recv, 10, ncclInt32, ncclSum, r->comm, r->stream));
+    OK(ncclAllReduce(r->send, r->recv, n, ncclUint64, ncclSum, r->comm, r->stream));
+    TRUE(ncclGroupEnd() == ncclInvalidArgument); // neither is done
+  }
+  size_t n = (1ull << 31) + 5;
+  void *from = (void *)(1ul << 40), *to = (void *)(1ul << 42); // nobody looks there
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(from, to, n, ncclUint64, ncclSum, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(&some));
+  OK(ncclGroupStart());
+  OK(ncclAllReduce(from, to, 8 * n, ncclUint64, ncclSum, r->comm, r->stream));
+  OK(ncclGroupSimulateEnd(&more));
+  TRUE(some.estimatedTime > 1000 && more.estimatedTime > 7.9 * some.estimatedTime && more.estimatedTime < 8.1 * some.estimatedTime);
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, 1000, want_sum);
+  leave(r);
+}
+
+// nested: groups in groups, of several communicators on several streams.
+static void nested(struct rank *r) {
+  enum { comms = 3, n = 1000 };
+  ncclComm_t c[comms];
+  void *stream[comms], *out[2 * comms];
+  meet(r, c, comms);
+  for (int i = 0; i < 2 * comms; i++) OK(ncclMemAlloc(&out[i], n * sizeof(int)));
+  for (int i = 0; i < comms; i++) OK(cuStreamCreate(&stream[i], 1));
+  for (int k = 0; k < 5; k++) {
+    fill(r, n);
+    OK(ncclGroupStart());
+    for (int i = 0; i < comms; i++) {
+      OK(ncclGroupStart());
+      OK(ncclAllReduce(r->send, out[i], n, ncclInt32, ncclSum, c[i], stream[i]));
+      OK(ncclSend(r->send, n, ncclInt32, (r->rank + 1) % ranks, c[i], stream[(i + 1) % comms]));
+      OK(ncclGroupStart());
+      OK(ncclRecv(out[comms + i], n, ncclInt32, (r->rank + ranks - 1) % ranks, c[i], stream[(i + k) % comms]));
+      OK(ncclGroupEnd());
+      OK(ncclGroupEnd());
+    }
+    OK(ncclAllReduce(r->send, r->recv, n, ncclInt32, ncclSum, r->comm, r->stream));
+    OK(ncclGroupEnd());
+    TRUE(ncclGroupEnd() == ncclInvalidUsage);
+    check(r, n, want_sum);
+    for (int i = 0; i < comms; i++) OK(cuStreamSynchronize(stream[i]));
+    void *recv = r->recv;
+    for (int i = 0; i < 2 * comms; i++) {
+      r->recv = out[i];
+      check(r, n, i < comms ? want_sum : want_before);
+    }
+    r->recv = recv;
+  }
+  for (int i = 0; i < 2 * comms; i++) OK(ncclMemFree(out[i]));
+  for (int i = 0; i < comms; i++) OK(ncclCommDestroy(c[i]));
+  leave(r);
+}
+
+// alone makes a communicator of this process.
+static void alone(struct rank *r) {
+  driver();
+  OK(cuDeviceGetCount(&devices));
+  OK(cuDevicePrimaryCtxRetain(&context_of[0], 0));
+  use_device(r);
+  OK(ncclCommInitAll(&r->comm, 1, (int[]){0}));
+  OK(cuStreamCreate(&r->stream, 1));
+  OK(ncclMemAlloc(&r->send, most * sizeof(int)));
+  OK(ncclMemAlloc(&r->recv, most * sizeof(int)));
+}
+
+static void copy(struct rank *r) {
+  fill(r, 1000);
+  OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
+  check(r, 1000, want_sum);
+}
+
+static int child_says(pid_t pid) {
+  int status;
+  TRUE(pid > 0 && waitpid(pid, &status, 0) == pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// forks: a child of a process that has only linked the library uses it, and so does the
+// parent; a child of one that has used it hears why it cannot, and the parent goes on.
+static void forks(void) {
+  struct rank r = {0};
+  pid_t pid = fork();
+  if (pid == 0) {
+    alone(&r);
+    copy(&r);
+    leave(&r);
+    _exit(7);
+  }
+  TRUE(child_says(pid) == 7);
+  alone(&r);
+  copy(&r);
+  if ((pid = fork()) == 0) {
+    ncclUniqueId none;
+    void *p;
+    int right = ncclGetUniqueId(&none) == ncclInvalidUsage && ncclAllReduce(r.send, r.recv, 10, ncclInt32, ncclSum, r.comm, r.stream) == ncclInvalidUsage &&
+                ncclMemAlloc(&p, 10) == ncclInvalidUsage && ncclCommDestroy(r.comm) == ncclInvalidUsage && strstr(ncclGetLastError(NULL), "fork");
+    _exit(right ? 8 : 9);
+  }
+  TRUE(child_says(pid) == 8);
+  copy(&r);
+  leave(&r);
+}

@@ -476,11 +476,15 @@ int main(int argc, char **argv) {
     const char *name;
     void (*run)(struct rank *);
   } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
-               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"captured", captured}};
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
   if (argc == 3 && !strcmp(argv[1], "processes")) return processes(argv[0], "streams");
+  if (!strcmp(argv[1], "forks")) { // before anything is used
+    forks();
+    return 0;
+  }
   driver();
   OK(cuDeviceGetCount(&devices));
   for (int i = 0; i < devices && i < 16; i++) OK(cuDevicePrimaryCtxRetain(&context_of[i], i));
