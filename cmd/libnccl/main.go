@@ -434,7 +434,15 @@ func assay_finalize(handle C.uintptr_t, text *C.char) C.int {
 	if _, err := c.use("CommFinalize"); err != nil {
 		return result(err, text)
 	}
-	<-c.finish()
+	done := c.finish()
+	if c.nonblocking { // assay_state says when it is done
+		select {
+		case <-done:
+		default:
+			return C.int(op.InProgress)
+		}
+	}
+	<-done
 	return result(c.ended, text)
 }
 

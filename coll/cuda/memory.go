@@ -58,8 +58,7 @@ func MemAlloc(ordinal, n int) (uintptr, error) {
 // take allocates n bytes in the way that the device can best.
 func (d *device) take(n int) (driver.Ptr, func() error, error) {
 	if !d.info.CanVirtual {
-		p, err := driver.Malloc(n)
-		return p, func() error { return driver.Free(p) }, err
+		return d.plain(n)
 	}
 	visible, err := driver.Devices()
 	if err != nil {
@@ -72,10 +71,18 @@ func (d *device) take(n int) (driver.Ptr, func() error, error) {
 		}
 	}
 	v, err := driver.NewVirtual(d.info, others, n)
-	if err != nil {
+	switch {
+	case errors.Is(err, driver.ErrNotSupported), errors.Is(err, driver.ErrNotPermitted): // a virtual machine may forbid it
+		return d.plain(n)
+	case err != nil:
 		return 0, nil, err
 	}
 	return v.Ptr, func() error { return errors.Join(d.ctx.Synchronize(), v.Free()) }, nil
+}
+
+func (d *device) plain(n int) (driver.Ptr, func() error, error) {
+	p, err := driver.Malloc(n)
+	return p, func() error { return driver.Free(p) }, err
 }
 
 // MemFree gives back what MemAlloc gave, when all that runs on its device is done.

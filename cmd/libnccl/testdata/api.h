@@ -197,6 +197,10 @@ static void configured(struct rank *r) {
   pthread_barrier_wait(&barrier);
   TRUE(ncclCommGrow(r->comm, ranks + 1, r->rank ? NULL : &more, -1, &own, &config) == ncclInvalidArgument);
   TRUE(ncclCommShrink(r->comm, (int[]){1 - r->rank}, 1, &own, &config, 0) == ncclInvalidArgument);
+  e = ncclCommFinalize(grandchild);
+  TRUE(e == ncclInProgress || e == ncclSuccess);
+  for (e = ncclInProgress; e == ncclInProgress;) OK(ncclCommGetAsyncError(grandchild, &e));
+  TRUE(e == ncclSuccess);
   OK(ncclCommDestroy(grandchild));
   OK(ncclCommDestroy(child));
   leave(r);
