@@ -27,6 +27,7 @@ type Comm struct {
 	watch       host.Watch
 	busy        atomic.Int32
 	closed      atomic.Bool
+	suspended   atomic.Bool
 	stalls      stalls
 	regroupings regroupings
 
@@ -93,7 +94,7 @@ func (c *Comm) enter() error {
 	if !c.busy.CompareAndSwap(0, 1) {
 		return c.refuse(ErrBusy)
 	}
-	if c.fault.Err() != nil || c.closed.Load() {
+	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
 		c.busy.Store(0)
 		return c.refuse(nil)
 	}
@@ -107,6 +108,8 @@ func (c *Comm) refuse(err error) error {
 		return c.wrap("an operation", f)
 	case c.closed.Load():
 		err = ErrDestroyed
+	case err == nil:
+		err = ErrSuspended
 	}
 	return &Error{Code: InvalidUsage, Rank: c.rank, Op: "an operation", Peer: NoPeer, Err: err}
 }

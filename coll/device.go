@@ -121,6 +121,15 @@ func (c *Comm) Executor() executor.Executor {
 	return c.dev.Executor
 }
 
+// DeviceMemory is what the communicator takes of its device; nothing where it has none.
+// Any goroutine may call it.
+func (c *Comm) DeviceMemory() executor.Memory {
+	if d := c.accel.Load(); d != nil {
+		return d.Memory()
+	}
+	return executor.Memory{}
+}
+
 // SetStream makes later operations on device memory come on a CUDA stream, 0
 // being the default one. Operations are done in their order even where that
 // means waiting for what is on the stream before, except that none waits for

@@ -42,7 +42,8 @@ type engine struct {
 	one      [1]*driver.Launch
 	batch    batch
 	chosen   choice
-	trial    bool // Tune tries choices
+	trial    bool          // Tune tries choices
+	times    *choose.Times // nil: nobody has asked
 
 	mu      sync.Mutex // Abort against Close
 	closed  bool
@@ -257,6 +258,26 @@ func (d *device) free(rank int, addr uintptr) error {
 		return failure(rank, "FreeDevice", err)
 	}
 	return nil
+}
+
+// Estimate implements executor.Executor.
+func (e *engine) Estimate(o *op.Op) time.Duration {
+	if e.times == nil {
+		times := choose.GPUTimes(e.cfg.Env.Tuning.Tables, e.dev.info.Name, e.cfg.Size)
+		e.times = &times
+	}
+	return estimate(o, e.cfg.Size, e.windows.hosted, e.times)
+}
+
+// Memory implements executor.Executor.
+func (e *engine) Memory() executor.Memory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := executor.Memory{Shared: e.dev.arena.share()}
+	if own := e.windows.own; own != nil && own.kind == onDevice && !e.closed {
+		m.Own = int64(own.offer.Bytes)
+	}
+	return m
 }
 
 // Chosen implements executor.Executor.

@@ -23,9 +23,10 @@ type order struct {
 
 	// Of a communicator for NCCL's API, whose callers may destroy a stream as soon as
 	// the operation on it was called: event is behind each when its call returns.
-	eager  bool
-	marked atomic.Bool // there was such an operation
-	open   bool        // the last one has no event behind it yet
+	eager    bool
+	marked   atomic.Bool // there was such an operation
+	open     bool        // the last one has no event behind it yet
+	captured bool        // one of them was captured
 }
 
 // Stream implements executor.Executor.
@@ -106,6 +107,7 @@ func (o *order) mark() error {
 	}
 	o.open = false
 	if captured, err := o.stream.Capturing(); captured || err != nil {
+		o.captured = o.captured || captured
 		return err
 	}
 	if err := o.event.Record(o.stream); err != nil {
