@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -115,14 +114,15 @@ func (c *Comm) head(d *device) head {
 	}
 	for _, o := range d.log.Others() { // the latest one
 		if !any || o.At.After(e.At) {
-			h.Else, e.At, any = fmt.Sprintf("%s of communicator %q, %d s ago", operation(o.Entry), o.Name, int(time.Since(o.At).Seconds())), o.At, true
+			h.Else, e.At, any = fmt.Sprintf("%s of communicator %q, %d s ago", Operation(o.Entry), o.Name, int(time.Since(o.At).Seconds())), o.At, true
 		}
 	}
 	return h
 }
 
-// operation is an entry for people.
-func operation(e flight.Entry) string {
+// Operation is an entry of a flight recorder for people: "AllReduce of float32 with sum,
+// 100 elements, operation #12".
+func Operation(e flight.Entry) string {
 	if e.P2P > 0 {
 		return "Sends or Recvs"
 	}
@@ -141,6 +141,9 @@ func (c *Comm) answer(d *device, number uint32) head {
 	return h
 }
 
+// halted is why a process in some state does nothing.
+var halted = map[flight.State]Cause{flight.Stopped: Stopped, flight.Ended: Dead}
+
 // near are the ranks of this host whose processes do not run.
 func (c *Comm) near(d *device) map[int]Cause {
 	var found map[int]Cause
@@ -149,7 +152,7 @@ func (c *Comm) near(d *device) map[int]Cause {
 		if w.Host != mine.Host || w.Namespace != mine.Namespace || w.PID == mine.PID {
 			continue
 		}
-		if cause := processState(w.PID); cause != "" {
+		if cause, ok := halted[flight.StateOf(w.PID)]; ok {
 			if found == nil {
 				found = map[int]Cause{}
 			}
@@ -157,24 +160,6 @@ func (c *Comm) near(d *device) map[int]Cause {
 		}
 	}
 	return found
-}
-
-// processState says whether a process of this host cannot run; "": it can.
-func processState(pid int) Cause {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if errors.Is(err, os.ErrNotExist) {
-		return Dead
-	}
-	_, rest, ok := strings.Cut(string(b[max(0, strings.LastIndex(string(b), ")")):]), ") ")
-	switch {
-	case err != nil || !ok || rest == "":
-		return ""
-	case rest[0] == 'T' || rest[0] == 't':
-		return Stopped
-	case rest[0] == 'Z' || rest[0] == 'X':
-		return Dead
-	}
-	return ""
 }
 
 // here is what others are to know of this rank's process.
@@ -348,7 +333,7 @@ func (c *Comm) sayFault(d *device, err error) {
 		return
 	}
 	if e, ok := d.log.Last(); ok {
-		text += ": this rank waits in " + operation(e)
+		text += ": this rank waits in " + Operation(e)
 	}
 	time.Sleep(time.Duration(c.turn(d, ranks)) * faultTurn)
 	h := &d.heads

@@ -3,11 +3,9 @@ package coll
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -181,28 +179,4 @@ func TestVerdict(t *testing.T) {
 			t.Errorf("%s: %s %v\n%s\nwant %s %v\n%s", c.name, cause, ranks, text, c.cause, c.ranks, c.want)
 		}
 	}
-}
-
-// A process' state is what the kernel says.
-func TestProcessState(t *testing.T) {
-	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	pid := cmd.Process.Pid
-	is := func(want Cause) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); processState(pid) != want; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%q, want %q", processState(pid), want)
-			}
-		}
-	}
-	is("")
-	_ = cmd.Process.Signal(syscall.SIGSTOP)
-	is(Stopped)
-	_ = cmd.Process.Kill()
-	is(Dead) // nobody has waited for it
-	_ = cmd.Wait()
-	is(Dead)
 }

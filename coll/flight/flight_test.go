@@ -3,8 +3,10 @@ package flight
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -109,4 +111,28 @@ func BenchmarkAdd(b *testing.B) {
 	for b.Loop() {
 		l.Add(&e)
 	}
+}
+
+// A process' state is what the kernel says.
+func TestStateOf(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	is := func(want State) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); StateOf(pid) != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%v, want %v", StateOf(pid), want)
+			}
+		}
+	}
+	is(Running)
+	_ = cmd.Process.Signal(syscall.SIGSTOP)
+	is(Stopped)
+	_ = cmd.Process.Kill()
+	is(Ended) // nobody has waited for it
+	_ = cmd.Wait()
+	is(Ended)
 }
