@@ -230,6 +230,11 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	h.mu.Lock()
 	g := hang{c.size, c.rank, d.who, h.of, d.collective}
 	g.heads[c.rank] = mine
+	if r, theirs, ok := g.differs(); ok {
+		h.mu.Unlock()
+		c.sayDiffers(d, r, mine.Call, theirs)
+		return
+	}
 	cause, ranks, text, ok := g.judge()
 	states := g.states()
 	ok = ok && again.does != executor.Idle && d.log.Calls() == calls && h.said != calls && time.Since(h.lower) > 3*hangAnswer && c.fault.Err() == nil
@@ -289,7 +294,7 @@ func (c *Comm) heardHead(from int, theirs head) {
 	}
 	h := &d.heads
 	h.mu.Lock()
-	if h.of != nil {
+	if h.of != nil && !theirs.Said {
 		h.of[from] = theirs
 		select {
 		case h.heard <- struct{}{}:
@@ -362,7 +367,7 @@ func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 	}
 	g := hang{size: c.size, by: c.rank, who: d.who}
 	for range differsAsked {
-		if !c.ask(d, head{Peer: NoPeer, Number: mine.Seq, Does: executor.Unknown}) {
+		if !c.ask(d, head{Peer: NoPeer, Number: mine.Seq, Was: &mine, Does: executor.Unknown}) {
 			return
 		}
 		h.mu.Lock()

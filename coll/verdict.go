@@ -150,7 +150,26 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 			return "", nil, "", false
 		}
 	}
+	for _, h := range g.heads {
+		for _, o := range g.heads {
+			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign { // they will find out
+				return "", nil, "", false
+			}
+		}
+	}
 	return Unclear, nil, g.unclear(), true
+}
+
+// differs is a rank that called another collective than the one that judges, as its
+// last one and under the same number.
+func (g *hang) differs() (rank int, theirs stall, ok bool) {
+	mine := g.heads[g.by].Call
+	for r, h := range g.heads {
+		if mine.Seq > 0 && h.Call.Seq == mine.Seq && h.Call.Sign != mine.Sign && h.Call.Count >= 0 && mine.Count >= 0 {
+			return r, h.Call, true
+		}
+	}
+	return 0, stall{}, false
 }
 
 // furthest is the last collective that any rank has called.

@@ -17,6 +17,7 @@ type order struct {
 	dev    *device
 	event  driver.Event
 	stream driver.Stream // of the last operation, or one that waits for it
+	id     uint64        // of the stream
 	busy   bool          // there was an operation
 	left   bool          // there will be none: event is behind the last one
 	lost   error         // why it is not
@@ -32,7 +33,7 @@ type order struct {
 // Stream implements executor.Executor.
 func (o *order) Stream(stream uintptr) error {
 	s := driver.Stream(stream)
-	if s == o.stream {
+	if s == o.stream && o.there() {
 		return nil
 	}
 	err := o.dev.in(func() error {
@@ -48,7 +49,20 @@ func (o *order) Stream(stream uintptr) error {
 		return failure(o.rank, "SetStream", err)
 	}
 	o.stream = s
+	if o.eager {
+		o.id, _ = s.ID()
+	}
 	return nil
+}
+
+// there reports whether the stream is the last operation's: where callers destroy
+// streams, another one may have its handle.
+func (o *order) there() bool {
+	if !o.eager || !o.busy {
+		return true
+	}
+	id, err := o.stream.ID()
+	return err == nil && id == o.id
 }
 
 // Leave implements executor.Executor.

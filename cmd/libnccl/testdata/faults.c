@@ -77,6 +77,16 @@ static void check(int round, int n, int gathered) {
   }
 }
 
+// meet has a rank wait until the network was cut, which the test does when all are here.
+static void meet(const char *file) {
+  char path[256];
+  snprintf(path, sizeof path, "%s.here.%d", file, rank);
+  FILE *f = fopen(path, "w");
+  if (!f || fclose(f)) die(path, __LINE__);
+  snprintf(path, sizeof path, "%s.cut", file);
+  while (access(path, F_OK)) usleep(1000);
+}
+
 // block puts something on the stream that never ends.
 static void block(void) {
   static void *word;
@@ -160,6 +170,7 @@ int main(int argc, char **argv) {
   for (int round = 0; round < rounds; round++) {
     const int n = ranks * (100 + 50 * round);
     if (round == rounds / 2) root(n);
+    if (round == rounds / 2 && !strcmp(kind, "cut")) meet(argv[6]);
     fill(n);
     if (round != rounds / 2 || !wrong(n)) OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
     else if (is("skip")) continue;

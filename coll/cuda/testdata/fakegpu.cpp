@@ -19,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 #include <string>
 
 #include "kernels/abi.h"
@@ -51,6 +52,8 @@ struct CUstream_st {
   Flag running;  // the kernel's
   CaptureRef capture;
   CUcontext context = nullptr;
+  unsigned long long id = 0;
+  bool orphan = false;  // what is left of one that was destroyed
 };
 struct CUevent_st {
   Flag done = std::make_shared<bool>(true);
@@ -71,7 +74,9 @@ static std::mutex lock;
 static std::condition_variable &moved = *new std::condition_variable, &work = *new std::condition_variable;
 static std::set<CUstream> &streams = *new std::set<CUstream>;
 static CUstream_st legacy;
+static std::vector<CUstream> &handles = *new std::vector<CUstream>;  // of streams that were destroyed
 static unsigned gpus = 1;
+static unsigned long long ids = 10;
 static bool started;
 
 static CUstream of(CUstream s) { return s ? s : &legacy; }
@@ -102,6 +107,15 @@ static void step(emu::Machine &m) {
       if (i.set) *i.set = true;
       s->items.pop_front();
       any = true;
+    }
+  }
+  for (auto i = streams.begin(); i != streams.end();) {
+    CUstream s = *i;
+    if (s->orphan && s->items.empty() && !s->running) {
+      i = streams.erase(i);
+      delete s;
+    } else {
+      i++;
     }
   }
   if (any) moved.notify_all();
@@ -432,21 +446,37 @@ static CUresult new_stream(CUstream *s) {
   if (fails("cuStreamCreate")) return CUDA_ERROR_UNKNOWN;
   start();
   std::lock_guard<std::mutex> l(lock);
-  objects.insert(*s = new CUstream_st);
+  if (handles.empty()) {
+    *s = new CUstream_st;
+  } else {
+    *s = handles.back();
+    handles.pop_back();
+    **s = CUstream_st();
+  }
+  objects.insert(*s);
   (*s)->gpu = gpus++;
+  (*s)->id = ids++;
   (*s)->context = current;
   streams.insert(*s);
   return bound();
 }
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return new_stream(s); }
 EXPORT CUresult cuStreamCreate(CUstream *s, unsigned) { return new_stream(s); }
-EXPORT CUresult cuStreamDestroy(CUstream s) {  // when it is empty
-  await([=] { return s->items.empty() && !s->running; });
+// What is on a stream goes on to its end, and another one gets its handle.
+EXPORT CUresult cuStreamDestroy(CUstream s) {
   std::lock_guard<std::mutex> l(lock);
   streams.erase(s);
   objects.erase(s);
+  if (!s->items.empty() || s->running) {
+    CUstream rest = new CUstream_st(*s);
+    rest->orphan = true;
+    streams.insert(rest);
+    *s = CUstream_st();
+  }
+  handles.push_back(s);
   return bound();
 }
+EXPORT CUresult cuStreamGetId(CUstream s, unsigned long long *id) { return *id = of(s)->id, CUDA_SUCCESS; }
 EXPORT CUresult cuStreamSynchronize(CUstream s) {
   await([=] { return of(s)->items.empty() && !of(s)->running; });
   return bound();
