@@ -122,7 +122,9 @@ func TestExecNCCL(t *testing.T) {
 // TestExecSaysWhoseNCCL: a line names the library.
 func TestExecSaysWhoseNCCL(t *testing.T) {
 	n := newNCCLTree(t)
-	say := func(engine string) string { return n.run(nil, "exec", "--root", n.processor, "--engine", engine, "--", "true") }
+	say := func(engine string) string {
+		return n.run(nil, "exec", "--root", n.processor, "--engine", engine, "--", "true")
+	}
 	for engine, want := range map[string]string{
 		"ours":   "\nharness: NCCL is assay's: DIR/opt/lib/libnccl.so.2\n",
 		"nvidia": "\nharness: NCCL is NVIDIA's: DIR/theirs/libnccl.so.2, unless the program brings its own\n",

@@ -1,5 +1,6 @@
 //go:build cuda && cgo
 
+#define _GNU_SOURCE
 #include "library.h"
 
 #include <dlfcn.h>
@@ -20,7 +21,9 @@ static void *say(char **error, const char *format, const char *a, const char *b)
 
 struct nccl *nccl_open(const char *file, char **error) {
   *error = NULL;
-  void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  // Several libraries of one name may be compared, and the process may have been
+  // started with one preloaded: each calls its own functions.
+  void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (!handle) return say(error, "%s", dlerror(), "");
   struct nccl *l = calloc(1, sizeof *l);
   if (!l) return say(error, "out of memory", "", "");
@@ -42,6 +45,11 @@ struct nccl *nccl_open(const char *file, char **error) {
   return say(error, "%s has no function %s: it is no NCCL of 2.18 or later", file, missing);
 }
 
+const char *nccl_path(const struct nccl *l) {
+  Dl_info info;
+  return dladdr((void *)l->GetVersion, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 int nccl_get_version(const struct nccl *l, int *version) { return l->GetVersion(version); }
 
 int nccl_unique_id(const struct nccl *l, void *id) { return l->GetUniqueId(id); }
@@ -51,7 +59,6 @@ int nccl_init_rank(const struct nccl *l, void **comm, int ranks, const void *id,
   memcpy(&by_value, id, sizeof by_value);
   return l->CommInitRank(comm, ranks, by_value, rank);
 }
-
 
 int nccl_destroy(const struct nccl *l, void *comm) { return l->CommDestroy(comm); }
 

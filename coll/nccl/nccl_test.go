@@ -107,6 +107,41 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestSeveral: libraries of one name are apart from one another.
+func TestSeveral(t *testing.T) {
+	l, o := modern(t), old(t)
+	if err := l.GroupStart(); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.notes(); got != "" {
+		t.Errorf("the other library was called: %s", got)
+	}
+	if l.Path() == o.Path() || filepath.Base(l.Path()) != "libnccl.so.2" {
+		t.Errorf("the files are %q and %q", l.Path(), o.Path())
+	}
+}
+
+// TestPreloaded: a library calls its own functions where the process was started
+// with another one.
+func TestPreloaded(t *testing.T) {
+	const inside = "NCCL_TEST_LOADS"
+	if file := os.Getenv(inside); file != "" {
+		l, err := OpenFile(filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Version() != 22803 || l.Path() != file {
+			t.Errorf("%v of %s", l.Version(), l.Path())
+		}
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestPreloaded$", "-test.v")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+fake(t, "-DVERSION=21805"), inside+"="+fake(t, "-DVERSION=22803", "-DMODERN"))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestPreloaded") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // do runs f on rank 1 of 3, and compares the library's notes.
 func do(t *testing.T, l *Library, want string, f func(c *Comm) error) {
 	t.Helper()
