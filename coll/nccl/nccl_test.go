@@ -3,12 +3,15 @@
 package nccl
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -139,6 +142,41 @@ func TestPreloaded(t *testing.T) {
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+fake(t, "-DVERSION=21805"), inside+"="+fake(t, "-DVERSION=22803", "-DMODERN"))
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestPreloaded") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestGoInside: with a library that brings a Go runtime of its own, as assay's does, this
+// one still interrupts goroutines that make no calls. Otherwise the garbage collector
+// would wait for them for ever.
+func TestGoInside(t *testing.T) {
+	const inside = "NCCL_TEST_GO"
+	if os.Getenv(inside) == "" {
+		so := filepath.Join(t.TempDir(), "goruntime.so")
+		if out, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", so, "./testdata/goruntime").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestGoInside$", "-test.v")
+		cmd.Env = append(os.Environ(), "FAKE_LOADS="+so, inside+"="+fake(t, "-DVERSION=22803"))
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestGoInside") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	l, err := OpenFile(os.Getenv(inside))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.UniqueID(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for i := 0; ; i++ { // no calls
+		}
+	}()
+	for range 10 {
+		runtime.GC()
 	}
 }
 
