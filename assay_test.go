@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -31,7 +32,7 @@ type build struct {
 
 var builds = []build{
 	{"without GPUs", "urfave_cli_no_docs", "0", assay.HarnessModules, nil},
-	{"for GPUs", "cuda,nvml,urfave_cli_no_docs", "1", assay.CUDAModules, []string{"./coll/cuda/kernels/gen"}},
+	{"for GPUs", "cuda,nvml,urfave_cli_no_docs", "1", assay.CUDAModules, []string{"./coll/cuda/kernels/gen", "./cmd/libnccl"}},
 }
 
 // list runs go list on packages, as they are compiled in images.
@@ -179,6 +180,19 @@ func TestKernelSource(t *testing.T) {
 	}
 	if n < 3 {
 		t.Errorf("%s has %d files for nvcc", dir, n)
+	}
+}
+
+// TestLibncclSource: the C side of libnccl.so.2, and what links it, is there, too.
+func TestLibncclSource(t *testing.T) {
+	files, err := filepath.Glob("cmd/libnccl/front/*")
+	if err != nil || len(files) < 8 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, f := range append(files, "cmd/libnccl/build", "cmd/libnccl/engine.map") {
+		if _, err := fs.Stat(assay.HarnessSource, f); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

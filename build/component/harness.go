@@ -31,6 +31,10 @@ var rivals = []struct {
 	{"bandwidth", []string{"bandwidthTest", "p2pBandwidthLatencyTest", "nvbandwidth"}},
 }
 
+// libncclDir has assay's libnccl.so.2 and its engine. The loader does not look there:
+// programs have NVIDIA's, unless harness exec or LD_PRELOAD says otherwise.
+const libncclDir = "/opt/assay/lib"
+
 // libibverbs are the components that bring it.
 var libibverbs = []string{"rdma-core", "ofed", "efa"}
 
@@ -63,6 +67,7 @@ func harness(b *builder, _ string) {
 	} else {
 		compiled = b.cudaHarness()
 		checks = append(checks, b.cudaHarnessChecks()...)
+		b.copy(compiled, "/out/lib/", libncclDir+"/")
 	}
 	b.copy(compiled, "/out/harness", "/opt/assay/bin/harness")
 	// The harness answers to the names of others' programs, in directories of its

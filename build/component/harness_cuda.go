@@ -10,11 +10,11 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
-// cudaHarness compiles the harness with its code for GPUs: with cgo, so that it
-// is dynamic, and with the kernels as the image's own nvcc compiles them. What
-// it is linked with is the C library alone, and the oldest one of the matrix:
-// the driver and NCCL are looked up when it runs. It is compiled once per CUDA
-// version and architecture.
+// cudaHarness compiles the harness with its code for GPUs, and assay's libnccl.so.2 of
+// the same packages: with cgo, so that it is dynamic, and with the kernels as the
+// image's own nvcc compiles them. What it is linked with is the C library alone, and
+// the oldest one of the matrix: the driver and NCCL are looked up when it runs. It
+// is compiled once per CUDA version and architecture.
 func (b *builder) cudaHarness() recipe.Source {
 	name := "harness-cuda" + b.Target.CUDA
 	if b.ownToolkit() {
@@ -23,7 +23,7 @@ func (b *builder) cudaHarness() recipe.Source {
 	return b.stage(recipe.Stage{
 		Name: name + "-" + b.Platform.Arch, Native: true, From: b.goStage(),
 		Steps: []recipe.Step{b.run(goBuild{
-			title: "compile the harness with CUDA " + b.Target.CUDA + " for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "cuda,nvml,urfave_cli_no_docs",
+			title: "compile the harness and libnccl.so.2 with CUDA " + b.Target.CUDA + " for " + b.Platform.Arch, platform: b.Platform, cgo: true, tags: "cuda,nvml,urfave_cli_no_docs",
 			env: []recipe.Var{
 				b.compiler(),
 				// go-nvml declares what NVML has deprecated.
@@ -38,9 +38,18 @@ cp -r /run/assay/source /src
 cp -r /run/assay/ptx/ptx /src/coll/cuda/kernels/ptx/own
 cp -r /run/assay/ptx/membw /src/perftest/membw/ptx/own
 cp -r /run/assay/ptx/diag /src/dcgm/diag/ptx/own
-` + b.buildHarness(),
+` + b.buildHarness() + b.buildLibnccl(),
 		})},
 	})
+}
+
+// buildLibnccl is the script that compiles libnccl.so.2 and its engine, behind that
+// of buildHarness.
+func (b *builder) buildLibnccl() string {
+	return fmt.Sprintf(`bash cmd/libnccl/build /out/lib %s
+/usr/local/go/bin/go build -buildmode=c-shared -o /out/lib/libassay-coll.so -ldflags "-s -w -X $pkg.Version=%[1]s -X $pkg.Commit=%s -X $pkg.Date=$date -extldflags -Wl,--version-script=/src/cmd/libnccl/engine.map" ./cmd/libnccl
+rm /out/lib/libassay-coll.h
+`, b.Source.Version, sourceID(b.Source.Digest))
 }
 
 // headers mounts the toolkit that the harness's C code is compiled with. CUDA 13
@@ -124,10 +133,11 @@ func (b *builder) crossCompilers() []string {
 }
 
 // cudaHarnessChecks need no GPU: a build without the code for them says nothing
-// of them.
+// of them. Whose each libnccl.so.2 is the suite says by itself.
 func (b *builder) cudaHarnessChecks() []certificate.Check {
 	return []certificate.Check{
 		command("has the code for GPUs", `(?m)^GPUs: .+`, "harness", "version"),
 		command("its kernels are by the image's nvcc", `(?m)^Kernels: by nvcc `+strings.ReplaceAll(majorMinor(b.Target.CUDA), ".", `\.`)+`\.`, "harness", "version"),
+		load(libncclDir + "/libnccl.so.2"),
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/bench"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/cuda/kernels"
-	"github.com/assay-hpc/assay/coll/nccl"
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
@@ -55,13 +54,14 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 	if err != nil {
 		return nil, err
 	}
-	var lib *nccl.Library
-	if cfg.Engine == "nccl" || cfg.Versus == "nccl" || cfg.Versus == perf.Best {
-		if lib, err = nccl.Open(); err != nil {
-			return nil, err
-		}
+	libs, err := openLibraries(cfg)
+	if err != nil {
+		return nil, err
 	}
 	w := &world{World: perf.World{Process: j.where.Rank}}
+	for _, l := range libs {
+		w.Notes = append(w.Notes, l.note())
+	}
 	w.Abort = w.abort
 	w.Device = func(i int) perf.Device { return all[own[i]] }
 	defer func() {
@@ -79,9 +79,12 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 			return nil, err
 		}
 		w.own(meeting)
-		r, err := w.nccl(ctx, lib, lanes, meeting)
+		r, err := w.nccl(ctx, libs[0], lanes, meeting)
 		w.Engine, w.Version, w.Comms = r.Engine, r.Version, r.Comms
-		return w, err
+		if err != nil {
+			return nil, err
+		}
+		return w, w.against(ctx, libs[1:], lanes, meeting)
 	}
 	comms, err := j.join(ctx, j.id, j.knobs, own)
 	if err != nil {
@@ -96,14 +99,22 @@ func (j *job) gpuWorld(ctx context.Context, cfg perf.Config, all []perf.Device) 
 		}
 		w.Comms = append(w.Comms, g)
 	}
-	if lib != nil {
-		r, err := w.nccl(ctx, lib, lanes, comms)
-		if err != nil {
-			return nil, err
-		}
-		w.Against = []perf.Rival{r}
+	if err := w.against(ctx, libs, lanes, comms); err != nil {
+		return nil, err
 	}
 	return w, j.rival(ctx, w, cfg.Versus, own)
+}
+
+// against adds libraries as rivals.
+func (w *world) against(ctx context.Context, libs []*library, lanes []*bench.Lane, meeting []*coll.Comm) error {
+	for _, l := range libs {
+		r, err := w.nccl(ctx, l, lanes, meeting)
+		if err != nil {
+			return err
+		}
+		w.Against = append(w.Against, r)
+	}
+	return nil
 }
 
 // lanes opens a lane on each device.
@@ -125,16 +136,16 @@ func (w *world) lanes(devices []int) ([]*bench.Lane, error) {
 	return out, nil
 }
 
-// nccl opens NCCL on the ranks of communicators, over which they meet.
-func (w *world) nccl(ctx context.Context, lib *nccl.Library, lanes []*bench.Lane, meeting []*coll.Comm) (perf.Rival, error) {
+// nccl opens a library on the ranks of communicators, over which they meet.
+func (w *world) nccl(ctx context.Context, lib *library, lanes []*bench.Lane, meeting []*coll.Comm) (perf.Rival, error) {
 	comms := make([]*bench.NCCL, len(lanes))
 	err := each(len(lanes), func(i int) (err error) {
-		if comms[i], err = bench.OpenNCCL(ctx, lib, lanes[i], meeting[i]); err != nil {
+		if comms[i], err = bench.OpenNCCL(ctx, lib.Library, lanes[i], meeting[i]); err != nil {
 			_ = meeting[i].Abort() // else the others wait for this one
 		}
 		return err
 	})
-	r := perf.Rival{Engine: "nccl", Version: int(lib.Version())}
+	r := perf.Rival{Engine: lib.name, Version: int(lib.Library.Version())}
 	for _, c := range comms {
 		if c == nil {
 			continue
@@ -146,7 +157,7 @@ func (w *world) nccl(ctx context.Context, lib *nccl.Library, lanes []*bench.Lane
 		return each(len(r.Comms), func(i int) error { return r.Comms[i].(*bench.NCCL).Close() })
 	})
 	if err != nil {
-		return r, fmt.Errorf("NCCL %s: %w", lib.Version(), err)
+		return r, fmt.Errorf("NCCL %s (%s): %w", lib.Library.Version(), lib.Path(), err)
 	}
 	return r, nil
 }

@@ -38,12 +38,7 @@ func plugins(dir, libraryPath string) []netenv.Plugin {
 	if err != nil {
 		return out
 	}
-	dirs := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
-	conf, _ := ldso.ReadConf(root) // without it there are the other directories
-	for _, c := range conf {
-		dirs = append(dirs, c.Dir)
-	}
-	dirs = append(dirs, systemDirs...)
+	dirs := loaderDirs(root, libraryPath)
 	listed := len(dirs)
 	seen := map[string]bool{}
 	for i, d := range append(dirs, pluginDirs...) {
@@ -62,6 +57,16 @@ func plugins(dir, libraryPath string) []netenv.Plugin {
 		}
 	}
 	return out
+}
+
+// loaderDirs are the directories in which the loader looks for a library, in order.
+func loaderDirs(root rootfs.FS, libraryPath string) []string {
+	dirs := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
+	conf, _ := ldso.ReadConf(root) // without it there are the other directories
+	for _, c := range conf {
+		dirs = append(dirs, c.Dir)
+	}
+	return append(dirs, systemDirs...)
 }
 
 // pluginKind tells plugins apart by what they need, or by where they lie if

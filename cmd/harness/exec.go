@@ -23,6 +23,7 @@ var ignoredAtStart = slices.DeleteFunc(slices.Clone(ending), func(s os.Signal) b
 func execCommand(errOut io.Writer) *cli.Command {
 	o := envOptions{stderr: errOut}
 	var override, quiet bool
+	var engine string
 	return &cli.Command{
 		Name:      execName,
 		Usage:     "run a command in the environment that harness env prints",
@@ -32,6 +33,7 @@ func execCommand(errOut io.Writer) *cli.Command {
 			"too, for its own connections: harness exec -- mpirun -np 16 harness exec -q -- ./program",
 		Flags: append([]cli.Flag{
 			&cli.BoolFlag{Name: "override", Destination: &override, Usage: "replace what is set already by what was found"},
+			&cli.StringFlag{Name: "engine", Destination: &engine, Usage: "the command's NCCL is assay's (`ours`), NVIDIA's (nvidia), or assay's where it is installed and there is a GPU driver (auto, the default); ASSAY_NCCL sets another default"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &quiet, Usage: "do not say on stderr what was set"},
 		}, o.flags()...),
 		Action: func(c *cli.Context) error {
@@ -43,17 +45,28 @@ func execCommand(errOut io.Writer) *cli.Command {
 			if err != nil {
 				return &statusError{exitNotDone, fmt.Errorf("exec: %w", err)}
 			}
+			wish, err := ncclWish(engine)
+			if err != nil {
+				return err
+			}
 			_, plan, err := o.plan(c.Context, os.Environ())
 			if err != nil {
 				return err
 			}
+			environ, nccl, err := chooseNCCL(wish, hasDriver(o.root), plan.Apply(os.Environ(), override))
+			if err != nil {
+				return &statusError{exitNotDone, fmt.Errorf("exec: %w", err)}
+			}
 			if !quiet {
 				fmt.Fprintln(errOut, "harness:", plan.Line(override))
+			}
+			if !quiet && nccl != "" {
+				fmt.Fprintln(errOut, "harness:", nccl)
 			}
 			for _, s := range ignoredAtStart {
 				signal.Ignore(s)
 			}
-			err = syscall.Exec(program, args, plan.Apply(os.Environ(), override))
+			err = syscall.Exec(program, args, environ)
 			return &statusError{exitNotDone, fmt.Errorf("exec: %s: %w", program, err)}
 		},
 	}

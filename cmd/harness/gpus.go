@@ -13,6 +13,8 @@ import (
 func onGPUs(cfg perf.Config, missing error) (bool, error) {
 	needed := ""
 	switch {
+	case len(cfg.Libraries) > 0:
+		needed = "--library"
 	case cfg.Engine == "nccl":
 		needed = "--engine nccl"
 	case cfg.Versus == "nccl", cfg.Versus == perf.Best:

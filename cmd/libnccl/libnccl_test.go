@@ -21,6 +21,7 @@ import (
 func library(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
+	t.Setenv("CFLAGS", "-Werror")
 	gputest.Tool(t, "./build", dir)
 	return dir
 }

@@ -11,6 +11,9 @@
 // it runs as it would without this package: NCCL_NVLS_ENABLE=0, where NVLink
 // multicast must not be used, is the caller's to set.
 //
+// Libraries that OpenFile loads are apart from one another, though all of them have
+// the same SONAME and the same functions.
+//
 // ASSAY_NCCL_LIBRARY names another file than the dynamic linker would find, or
 // the directory that libnccl.so.2 is in.
 //

@@ -1,8 +1,11 @@
 //go:build cuda && cgo
 
+#define _GNU_SOURCE
 #include "library.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,9 +21,47 @@ static void *say(char **error, const char *format, const char *a, const char *b)
   return NULL;
 }
 
+// A library may be in Go, too: then there are two of Go's runtimes in the process, each
+// of which interrupts its goroutines by SIGURG. The second one takes the signal for
+// itself, and the first would wait for ever for a goroutine that makes no calls. So
+// both handlers are called. Each does nothing for threads of the other.
+typedef void (*handler)(int, siginfo_t *, void *);
+static handler urgent[2]; // the process's and the library's
+
+static void both(int number, siginfo_t *info, void *context) {
+  urgent[0](number, info, context);
+  urgent[1](number, info, context);
+}
+
+static pthread_mutex_t urgent_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// keep_signal notes the process's handler, share_signal looks whether a library has
+// taken the signal since.
+static void keep_signal(void) {
+  struct sigaction now;
+  pthread_mutex_lock(&urgent_lock);
+  if (!urgent[0] && !sigaction(SIGURG, NULL, &now) && now.sa_flags & SA_SIGINFO) urgent[0] = now.sa_sigaction;
+  pthread_mutex_unlock(&urgent_lock);
+}
+
+static void share_signal(void) {
+  struct sigaction now;
+  pthread_mutex_lock(&urgent_lock);
+  if (urgent[0] && !urgent[1] && !sigaction(SIGURG, NULL, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction != urgent[0]) {
+    urgent[1] = now.sa_sigaction;
+    now.sa_sigaction = both;
+    now.sa_flags |= SA_ONSTACK | SA_RESTART;
+    sigaction(SIGURG, &now, NULL);
+  }
+  pthread_mutex_unlock(&urgent_lock);
+}
+
 struct nccl *nccl_open(const char *file, char **error) {
   *error = NULL;
-  void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+  keep_signal();
+  // Several libraries of one name may be compared, and the process may have been
+  // started with one preloaded: each calls its own functions.
+  void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
   if (!handle) return say(error, "%s", dlerror(), "");
   struct nccl *l = calloc(1, sizeof *l);
   if (!l) return say(error, "out of memory", "", "");
@@ -42,16 +83,26 @@ struct nccl *nccl_open(const char *file, char **error) {
   return say(error, "%s has no function %s: it is no NCCL of 2.18 or later", file, missing);
 }
 
+const char *nccl_path(const struct nccl *l) {
+  Dl_info info;
+  return dladdr((void *)l->GetVersion, &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 int nccl_get_version(const struct nccl *l, int *version) { return l->GetVersion(version); }
 
-int nccl_unique_id(const struct nccl *l, void *id) { return l->GetUniqueId(id); }
+int nccl_unique_id(const struct nccl *l, void *id) {
+  int result = l->GetUniqueId(id); // loads what a library loads late
+  share_signal();
+  return result;
+}
 
 int nccl_init_rank(const struct nccl *l, void **comm, int ranks, const void *id, int rank) {
   struct nccl_id by_value;
   memcpy(&by_value, id, sizeof by_value);
-  return l->CommInitRank(comm, ranks, by_value, rank);
+  int result = l->CommInitRank(comm, ranks, by_value, rank);
+  share_signal();
+  return result;
 }
-
 
 int nccl_destroy(const struct nccl *l, void *comm) { return l->CommDestroy(comm); }
 

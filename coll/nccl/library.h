@@ -55,6 +55,8 @@ struct nccl {
 // *error says why there is no result.
 struct nccl *nccl_open(const char *file, char **error);
 
+// nccl_path is the file that was loaded, or "".
+const char *nccl_path(const struct nccl *l);
 int nccl_get_version(const struct nccl *l, int *version);
 int nccl_unique_id(const struct nccl *l, void *id);
 int nccl_init_rank(const struct nccl *l, void **comm, int ranks, const void *id, int rank);

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"unsafe"
 )
@@ -30,6 +31,10 @@ type Library struct {
 
 // Open loads the library, once in a process. The error wraps ErrUnavailable.
 func Open() (*Library, error) { return open() }
+
+// OpenFile loads the library of a file, or of the directory that it is in. Several
+// may be open. The error wraps ErrUnavailable.
+func OpenFile(name string) (*Library, error) { return load(file(name)) }
 
 var open = sync.OnceValues(func() (*Library, error) {
 	return load(file(os.Getenv("ASSAY_NCCL_LIBRARY")))
@@ -55,7 +60,11 @@ func load(file string) (*Library, error) {
 	c := C.nccl_open(name, &text)
 	if c == nil {
 		defer C.free(unsafe.Pointer(text))
-		return nil, fmt.Errorf("%w: %s", ErrUnavailable, C.GoString(text))
+		why := C.GoString(text)
+		if !strings.Contains(why, file) { // it may name what the library needs
+			why = file + ": " + why
+		}
+		return nil, fmt.Errorf("%w: %s", ErrUnavailable, why)
 	}
 	var v C.int
 	l := &Library{c: c}
@@ -70,6 +79,9 @@ func load(file string) (*Library, error) {
 
 // Version is the library's.
 func (l *Library) Version() Version { return l.version }
+
+// Path is the library's file, where the dynamic linker found it.
+func (l *Library) Path() string { return C.GoString(C.nccl_path(l.c)) }
 
 // A Version is a library's as NCCL encodes it: 22803 for 2.28.3.
 type Version int

@@ -3,12 +3,15 @@
 package nccl
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
@@ -104,6 +107,76 @@ func TestVersion(t *testing.T) {
 	}
 	if !l.HasMemory() || !l.HasWindows() || o.HasMemory() || o.HasWindows() {
 		t.Error("what the versions have is wrong")
+	}
+}
+
+// TestSeveral: libraries of one name are apart from one another.
+func TestSeveral(t *testing.T) {
+	l, o := modern(t), old(t)
+	if err := l.GroupStart(); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.notes(); got != "" {
+		t.Errorf("the other library was called: %s", got)
+	}
+	if l.Path() == o.Path() || filepath.Base(l.Path()) != "libnccl.so.2" {
+		t.Errorf("the files are %q and %q", l.Path(), o.Path())
+	}
+}
+
+// TestPreloaded: a library calls its own functions where the process was started
+// with another one.
+func TestPreloaded(t *testing.T) {
+	const inside = "NCCL_TEST_LOADS"
+	if file := os.Getenv(inside); file != "" {
+		l, err := OpenFile(filepath.Dir(file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Version() != 22803 || l.Path() != file {
+			t.Errorf("%v of %s", l.Version(), l.Path())
+		}
+		return
+	}
+	cmd := exec.Command("/proc/self/exe", "-test.run=^TestPreloaded$", "-test.v")
+	cmd.Env = append(os.Environ(), "LD_PRELOAD="+fake(t, "-DVERSION=21805"), inside+"="+fake(t, "-DVERSION=22803", "-DMODERN"))
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestPreloaded") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// TestGoInside: with a library that brings a Go runtime of its own, as assay's does, this
+// one still interrupts goroutines that make no calls. Otherwise the garbage collector
+// would wait for them for ever.
+func TestGoInside(t *testing.T) {
+	const inside = "NCCL_TEST_GO"
+	if os.Getenv(inside) == "" {
+		so := filepath.Join(t.TempDir(), "goruntime.so")
+		if out, err := exec.Command("go", "build", "-buildmode=c-shared", "-o", so, "./testdata/goruntime").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "/proc/self/exe", "-test.run=^TestGoInside$", "-test.v")
+		cmd.Env = append(os.Environ(), "FAKE_LOADS="+so, inside+"="+fake(t, "-DVERSION=22803"))
+		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestGoInside") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	l, err := OpenFile(os.Getenv(inside))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.UniqueID(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for i := 0; ; i++ { // no calls
+		}
+	}()
+	for range 10 {
+		runtime.GC()
 	}
 }
 

@@ -12,7 +12,8 @@ const plain = "plain"
 const symmetric = "symmetric"
 
 // kindsOf names the kinds of memory that a rank measures on: one, or when
-// engines are compared all that any of them knows. All ranks know alike.
+// engines are compared all that one of them knows. What several know is each one's
+// own, and no memory for the others. All ranks know alike.
 func (s *session) kindsOf(i int) []string {
 	own := s.world.Comms[i]
 	if s.cfg.Versus == "" {
@@ -21,13 +22,17 @@ func (s *session) kindsOf(i int) []string {
 		}
 		return []string{plain}
 	}
+	known := map[string]int{}
 	kinds := []string{plain}
 	for _, c := range s.contenders(i) {
 		if m, ok := c.(Moder); ok {
-			kinds = append(kinds, m.Modes()[1:]...)
+			for _, kind := range m.Modes()[1:] {
+				known[kind]++
+				kinds = append(kinds, kind)
+			}
 		}
 	}
-	return kinds
+	return slices.DeleteFunc(kinds, func(kind string) bool { return known[kind] > 1 })
 }
 
 // contenders are the engines' communicators of this process's i-th rank: one,

@@ -50,9 +50,12 @@ type Config struct {
 	Engine  string        // --engine: "assay" or "nccl"
 	Device  string        // --device: "cpu", "gpu", or "" for GPUs where there are any
 	MinTime time.Duration // --min-time; 0: Iters iterations
-	Versus  string        // --versus: "nccl", "best", or variables such as NCCL_ALGO=Ring; empty: none
-	Launch  string        // --graph: "off", "on" or "both"
-	Repeat  int           // --repeat
+	// Libraries are the files of --library: with Engine "nccl" the first one is
+	// measured, and the others are compared with it.
+	Libraries []string
+	Versus    string // --versus: "nccl", "best", or variables such as NCCL_ALGO=Ring; empty: none
+	Launch    string // --graph: "off", "on" or "both"
+	Repeat    int    // --repeat
 
 	given    []string // long names of the flags that were given
 	notes    []string // flags that do nothing on host memory

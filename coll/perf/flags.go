@@ -110,6 +110,7 @@ var flags = []flag{
 	{0, "output", "text/json", "what stdout gets: the table or one JSON document", oneOf("output", func(c *Config) *string { return &c.Output }, "text", "json")},
 	{0, "bench", "", "stdout gets Go benchmark lines, for benchstat", func(c *Config, _ string) error { c.Bench = true; return nil }},
 	{0, "engine", "assay/nccl", "whose collectives run", oneOf("engine", func(c *Config) *string { return &c.Engine }, "assay", "nccl")},
+	{0, "library", "file", "a libnccl.so.2, or its directory, whose collectives run; again, to compare several of them", func(c *Config, v string) error { c.Libraries = append(c.Libraries, v); return nil }},
 	{0, "device", "cpu/gpu", "what a rank is; GPUs where there is a driver for them", oneOf("device", func(c *Config) *string { return &c.Device }, "cpu", "gpu")},
 	{0, "slowest", "count", "below each row so many of the steps that took longest, and whose: iterations (on GPUs: their launches) and waits for the end", countFlag("slowest", func(c *Config) *int { return &c.Slowest })},
 	{0, "batches", "count", "on GPUs, up to 4 MiB: so many times the iterations of -n, of which the median is shown (default 3; 1 as nccl-tests does)", countFlag("batches", func(c *Config) *int { return &c.Batches })},

@@ -126,6 +126,7 @@ func (c *Config) validate() error {
 		return &UsageError{Text: fmt.Sprintf("invalid sizes for 'minbytes' and 'maxbytes': %d > %d", c.MinBytes, c.MaxBytes), Status: 255}
 	}
 	c.downgrade()
+	c.chooseLibraries()
 	for _, r := range []struct {
 		bad  bool
 		text string
@@ -147,7 +148,9 @@ func (c *Config) validate() error {
 		{!c.sweeps() && c.Plot != "", "--plot draws a sweep: leave out --shape and --split"},
 		{c.Versus != "" && !c.sweeps(), "--versus compares sweeps: leave out --shape and --split"},
 		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != "" || c.Slowest != 0), "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --output json"},
-		{c.Versus != "" && c.Engine != "assay", "--versus compares --engine assay with another"},
+		{len(c.Libraries) > 0 && c.Engine == "assay" && c.Versus == "", "--library is for --engine nccl, or --versus nccl"},
+		{len(c.Libraries) > 0 && strings.Contains(c.Versus, "="), "--library goes with --versus nccl or best, not with variables"},
+		{c.Versus != "" && c.Engine != "assay" && len(c.Libraries) < 2, "--versus compares --engine assay with another"},
 		{c.Versus == "" && c.Launch != "both", "--graph goes with --versus: -G launches graphs"},
 	} {
 		if r.bad {
@@ -158,6 +161,16 @@ func (c *Config) validate() error {
 		c.MinTime = versusTime
 	}
 	return nil
+}
+
+// chooseLibraries has libraries measured that were named, and several compared.
+func (c *Config) chooseLibraries() {
+	if len(c.Libraries) > 0 && c.Versus == "" && !slices.Contains(c.given, "engine") {
+		c.Engine = "nccl"
+	}
+	if len(c.Libraries) > 1 && c.Versus == "" && c.Engine == "nccl" {
+		c.Versus = "nccl"
+	}
 }
 
 // versusTime is how long a repetition takes at least when engines are

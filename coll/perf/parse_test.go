@@ -90,6 +90,13 @@ func TestParse(t *testing.T) {
 		"--engine nccl --device gpu --min-time 2.5": func(c *Config) {
 			c.Engine, c.Device, c.MinTime = "nccl", "gpu", 2500*time.Microsecond
 		},
+		"--library a": func(c *Config) { c.Engine, c.Libraries = "nccl", []string{"a"} },
+		"--library a --library b": func(c *Config) {
+			c.Engine, c.Libraries, c.Versus, c.MinTime = "nccl", []string{"a", "b"}, "nccl", 10*time.Millisecond
+		},
+		"--versus best --library a --library b": func(c *Config) {
+			c.Libraries, c.Versus, c.MinTime = []string{"a", "b"}, Best, 10*time.Millisecond
+		},
 		"--versus best":              func(c *Config) { c.Versus, c.MinTime = Best, 10*time.Millisecond },
 		"--versus nccl -n 7":         func(c *Config) { c.Versus, c.Iters = "nccl", 7 },
 		"--versus nccl --min-time 0": func(c *Config) { c.Versus = "nccl" },
@@ -151,8 +158,11 @@ func TestParseErrors(t *testing.T) {
 		"--versus nccl -I1":           {Text: "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --output json", Status: 6},
 		"--versus best --shape 2x2":   {Text: "--versus compares sweeps: leave out --shape and --split", Status: 6},
 		"--versus best --engine nccl": {Text: "--versus compares --engine assay with another", Status: 6},
-		"--versus nccl --repeat 0":    {Text: "--repeat is a whole number, at least 1, not \"0\"", Status: 6},
-		"-d all --split 4":            {Text: "--shape and --split take one type and one reduction", Status: 6},
+		"--library a --engine assay":  {Text: "--library is for --engine nccl, or --versus nccl", Status: 6},
+		"--library a --versus A=B":    {Text: "--library goes with --versus nccl or best, not with variables", Status: 6},
+		"--versus nccl --engine nccl --library a": {Text: "--versus compares --engine assay with another", Status: 6},
+		"--versus nccl --repeat 0":                {Text: "--repeat is a whole number, at least 1, not \"0\"", Status: 6},
+		"-d all --split 4":                        {Text: "--shape and --split take one type and one reduction", Status: 6},
 	} {
 		_, err := parse(line)
 		var got *UsageError

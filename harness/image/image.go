@@ -93,6 +93,10 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 		suite.Check{ID: "harness/version", Title: "the harness is the declared one", Component: "harness", Run: s.version},
 	)
 	list = append(list, s.componentChecks()...)
+	list = append(list,
+		suite.Check{ID: "libnccl/assay", Title: "assay's libnccl.so.2 is whole and loads", Component: "harness", Run: s.ourNCCL},
+		suite.Check{ID: "libnccl/found", Title: "the libnccl.so.2 that programs find says whose it is", Run: s.foundNCCL},
+	)
 	return append(list,
 		suite.Check{ID: "mpi/ranks", Title: "mpirun -np 2 starts two ranks", Run: s.mpiRanks},
 		suite.Check{ID: "ssh/config", Title: "sshd accepts its configuration", Run: s.sshConfig},

@@ -222,6 +222,23 @@ func TestUnlisted(t *testing.T) {
 	}
 }
 
+// TestFind: of the files of a name the one that a program gets.
+func TestFind(t *testing.T) {
+	root := tree(t, map[string]string{"opt/a/liba.so": lib(elftest.File{}), "usr/lib/liba.so": lib(elftest.File{})})
+	for path, want := range map[string]string{"/opt/a": "/opt/a/liba.so", "": "/usr/lib/liba.so"} {
+		l, err := Open(root, amd64, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := l.Find("liba.so"); got != want || !ok {
+			t.Errorf("with LD_LIBRARY_PATH=%s: %q, %v; want %s", path, got, ok, want)
+		}
+		if got, ok := l.Find("libb.so"); ok {
+			t.Errorf("Find of a library that is not there = %q", got)
+		}
+	}
+}
+
 var lddLine = regexp.MustCompile(`(?m)^\t(\S+) => (not found|/\S+)`)
 
 // TestLDD compares with ldd on files of this machine.

@@ -138,6 +138,11 @@ func (l *Loader) find(o *object, lib string, kind elf.Kind) (string, bool) {
 	return "", false
 }
 
+// Find returns the file of a library that a program gets which has no RPATH for it.
+func (l *Loader) Find(lib string) (string, bool) {
+	return l.find(&object{file: &elf.File{Kind: l.kind}}, lib, l.kind)
+}
+
 // dirs returns what is searched before cache and default directories.
 func (l *Loader) dirs(o *object) []string {
 	var dirs []string

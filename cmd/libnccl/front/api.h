@@ -6,7 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { API_VERSION = 23007 }; // 2.30.7
+// The NCCL whose API this is.
+#define API_MAJOR 2
+#define API_MINOR 30
+#define API_PATCH 7
+enum { API_VERSION = API_MAJOR * 10000 + API_MINOR * 100 + API_PATCH };
 
 typedef enum {
   ncclSuccess,

@@ -1,6 +1,7 @@
 // A library with NCCL's functions that does nothing but note its calls, for the
 // tests: ncclGetLastError gives the notes. VERSION is what it says it is;
 // without MODERN it lacks what came after 2.18.
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -34,14 +35,19 @@ const char *ncclGetLastError(void *comm) {
   return out;
 }
 
+// Exported, as much of NCCL is: a process may have another of the name.
+int fakeVersion(void) { return VERSION; }
+
 int ncclGetVersion(int *v) {
   const char *nvls = getenv("NCCL_NVLS_ENABLE");
   note("nvls %s;", nvls ? nvls : "unset");
-  *v = VERSION;
+  *v = fakeVersion();
   return 0;
 }
 
 int ncclGetUniqueId(ncclUniqueId *id) {
+  const char *late = getenv("FAKE_LOADS");
+  if (late && !dlopen(late, RTLD_NOW)) return 3;
   for (int i = 0; i < 128; i++) id->internal[i] = (char)i;
   return note("id;");
 }

@@ -1,0 +1,147 @@
+// Package libnccl says whose library a file of the name libnccl.so.2 is: assay's,
+// NVIDIA's or another. It reads the file and loads nothing.
+package libnccl
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// Name is the file's, and the SONAME by which programs ask for it.
+const Name = "libnccl.so.2"
+
+// Engine is the file that assay's library needs beside it.
+const Engine = "libassay-coll.so"
+
+// Dir is where images have both.
+const Dir = "/opt/assay/lib"
+
+// A Maker is who made a library.
+type Maker string
+
+// The makers that are known. A library that says nothing is Unknown's.
+const (
+	Unknown Maker = ""
+	Assay   Maker = "assay"
+	NVIDIA  Maker = "NVIDIA"
+)
+
+// An Identity is what a library's file says about itself.
+type Identity struct {
+	Maker   Maker
+	Version string // of assay: "0.1.0"; of NVIDIA's library: "2.28.9+cuda13.0"
+	API     string // of the NCCL whose functions it has: "2.28.9"
+}
+
+func (i Identity) String() string {
+	switch i.Maker {
+	case Assay:
+		return fmt.Sprintf("assay's %s, API of NCCL %s", i.Version, i.API)
+	case NVIDIA:
+		return "NVIDIA's NCCL " + i.Version
+	}
+	return "a library that does not say whose it is"
+}
+
+// What the files say: front/whose.c, and NCCL's init.cc, for its log.
+var (
+	assayText  = regexp.MustCompile(`assay libnccl ([\w.+-]{1,40}), NCCL API (\d+\.\d+\.\d+)`)
+	nvidiaText = regexp.MustCompile(`NCCL version ((\d+\.\d+\.\d+)[\w.-]{0,20}\+cuda\d+\.\d+)`)
+)
+
+// longest is the length of the longest text.
+const longest = 128
+
+// Read reads a library. A file that says nothing of itself is no error.
+func Read(r io.ReaderAt) (Identity, error) {
+	f, err := elf.NewFile(r)
+	if err != nil {
+		return Identity{}, err
+	}
+	for _, s := range f.Sections {
+		if !constants(s) {
+			continue
+		}
+		if id, err := search(s.Open()); err != nil || id.Maker != Unknown {
+			return id, err
+		}
+	}
+	return Identity{}, nil
+}
+
+// ReadFile reads the library of a name.
+func ReadFile(name string) (Identity, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return Identity{}, err
+	}
+	defer f.Close()
+	id, err := Read(f)
+	if err != nil {
+		return id, fmt.Errorf("%s: %w", name, err)
+	}
+	return id, nil
+}
+
+// Installed returns an error that says what is wrong, unless a file is assay's
+// library with its engine beside it.
+func Installed(name string) error {
+	id, err := ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if id.Maker != Assay {
+		return fmt.Errorf("%s: it is %v", name, id)
+	}
+	if _, err := os.Stat(filepath.Join(filepath.Dir(name), Engine)); err != nil {
+		return fmt.Errorf("%s: its engine is not beside it: %w", name, err)
+	}
+	return nil
+}
+
+// constants reports whether a program's texts may be in a section. NVIDIA's machine
+// code for GPUs is some hundred megabytes that are no texts.
+func constants(s *elf.Section) bool {
+	return s.Type == elf.SHT_PROGBITS && s.Flags&elf.SHF_ALLOC != 0 && s.Flags&elf.SHF_EXECINSTR == 0 && s.Name != ".nv_fatbin"
+}
+
+// search looks for the texts, a piece at a time.
+func search(r io.Reader) (Identity, error) {
+	buf := make([]byte, 1<<20)
+	kept := 0
+	for {
+		n, err := io.ReadFull(r, buf[kept:])
+		text := buf[:kept+n]
+		if id := find(text); id.Maker != Unknown {
+			return id, nil
+		}
+		if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+			return Identity{}, nil
+		}
+		if err != nil {
+			return Identity{}, err
+		}
+		kept = copy(buf, text[len(text)-longest:])
+	}
+}
+
+// find looks for the texts in a piece.
+func find(text []byte) Identity {
+	if m := assayText.FindSubmatch(text); m != nil {
+		return Identity{Assay, string(m[1]), string(m[2])}
+	}
+	// Most pieces have none, and a search for one word is fast.
+	if !bytes.Contains(text, []byte("NCCL version ")) {
+		return Identity{}
+	}
+	if m := nvidiaText.FindSubmatch(text); m != nil {
+		return Identity{NVIDIA, string(m[1]), string(m[2])}
+	}
+	return Identity{}
+}
