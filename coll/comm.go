@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type Comm struct {
 	watch       host.Watch
 	busy        atomic.Int32
 	closed      atomic.Bool
+	suspended   atomic.Bool
 	stalls      stalls
 	regroupings regroupings
 
@@ -92,7 +94,7 @@ func (c *Comm) enter() error {
 	if !c.busy.CompareAndSwap(0, 1) {
 		return c.refuse(ErrBusy)
 	}
-	if c.fault.Err() != nil || c.closed.Load() {
+	if c.fault.Err() != nil || c.closed.Load() || c.suspended.Load() {
 		c.busy.Store(0)
 		return c.refuse(nil)
 	}
@@ -106,6 +108,8 @@ func (c *Comm) refuse(err error) error {
 		return c.wrap("an operation", f)
 	case c.closed.Load():
 		err = ErrDestroyed
+	case err == nil:
+		err = ErrSuspended
 	}
 	return &Error{Code: InvalidUsage, Rank: c.rank, Op: "an operation", Peer: NoPeer, Err: err}
 }
@@ -403,6 +407,15 @@ func (c *Comm) Chosen() string {
 		return ""
 	}
 	return c.chosen.Algorithm + "/" + c.chosen.Protocol.String()
+}
+
+// Name is what the communicator is called: Config.Name, or something that no other one
+// is called.
+func (c *Comm) Name() string {
+	if c.cfg.name != "" {
+		return c.cfg.name
+	}
+	return hex.EncodeToString(c.key("name")[:4])
 }
 
 // String is for logs.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/flight"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -23,7 +24,9 @@ type device struct {
 	ops     []executor.Op // of a group
 	also    []uintptr     // streams that its Sends and Recvs were called on
 	stream  uintptr
-	recent  recent
+	log     *flight.Log
+	entry   flight.Entry // its last one
+	who     []who        // by rank
 	heads   heads
 	quiet   chan struct{} // closed: the teller ends
 	teller  sync.WaitGroup
@@ -69,6 +72,10 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		return err
 	}
 	d.Executor = a
+	if d.who, err = exchangeJSON(ctx, c, here(d.ordinal)); err != nil {
+		return errors.Join(err, a.Close(nil))
+	}
+	d.log = flight.New(c.Name(), c.rank, c.size, d.ordinal)
 	c.dev = d
 	c.accel.Store(d)
 	if f := c.fault.Err(); f != nil { // of which the hook told nobody yet
@@ -87,8 +94,12 @@ func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 	if d == nil || c.accel.Swap(nil) == nil {
 		return nil
 	}
+	d.heads.mu.Lock()
+	d.heads.closed = true
+	d.heads.mu.Unlock()
 	close(d.quiet)
 	d.teller.Wait() // it asks the executor
+	d.log.Close()
 	return d.Close(tell)
 }
 
@@ -108,6 +119,15 @@ func (c *Comm) Executor() executor.Executor {
 		return nil
 	}
 	return c.dev.Executor
+}
+
+// DeviceMemory is what the communicator takes of its device; nothing where it has none.
+// Any goroutine may call it.
+func (c *Comm) DeviceMemory() executor.Memory {
+	if d := c.accel.Load(); d != nil {
+		return d.Memory()
+	}
+	return executor.Memory{}
 }
 
 // SetStream makes later operations on device memory come on a CUDA stream, 0

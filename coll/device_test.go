@@ -82,7 +82,22 @@ func (f *fake) Stream(s uintptr) error {
 }
 func (f *fake) Alloc(n int) (uintptr, error) { return uintptr(n) << 20, nil }
 func (f *fake) Free(addr uintptr) error      { f.note("free %#x", addr); return nil }
-func (f *fake) Chosen() string               { return "fake/1" }
+func (f *fake) Suspend(context.Context) error {
+	f.note("suspend")
+	err := f.err
+	f.err = nil
+	return err
+}
+func (f *fake) Resume(context.Context) error { f.note("resume"); return nil }
+func (f *fake) Estimate(o *op.Op) time.Duration {
+	d := time.Duration(o.Bytes()) * time.Microsecond
+	for _, t := range o.Transfers {
+		d += time.Duration(len(t.Data)) * time.Microsecond
+	}
+	return d
+}
+func (f *fake) Memory() executor.Memory { return executor.Memory{Own: 100, Shared: 20} }
+func (f *fake) Chosen() string          { return "fake/1" }
 func (f *fake) Abort(cause error) {
 	select {
 	case f.gone <- cause:
@@ -134,7 +149,7 @@ func flat(ops ...op.Op) string {
 	at := func(m []byte) string { return fmt.Sprintf("%#x+%d", op.Addr(m), len(m)) }
 	for _, o := range ops {
 		send, recv, transfers := at(o.Send), at(o.Recv), o.Transfers
-		o.Send, o.Recv, o.Transfers = nil, nil, nil
+		o.Send, o.Recv, o.Transfers, o.Sign = nil, nil, nil, 0
 		fmt.Fprintf(&b, "%+v %s %s", o, send, recv)
 		for _, t := range transfers {
 			fmt.Fprintf(&b, " %d %v %s", t.Peer, t.Send, at(t.Data))
@@ -328,6 +343,126 @@ func TestDeviceGroup(t *testing.T) {
 
 // Of a group, each operation has the stream that was set when it was called, and Sends
 // and Recvs have all of theirs.
+// TestDeviceEstimate: a group that is only reckoned runs nothing, and leaves the
+// communicators as they were.
+func TestDeviceEstimate(t *testing.T) {
+	all := fakes(t)
+	const n = 2
+	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	collect := func(g *Group) {
+		t.Helper()
+		g.Start()
+		g.Start()
+		g.Add(comms...)
+		for r, c := range comms {
+			steps := []error{
+				c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum),
+				c.AllReduce(mem(0, 64), mem(1, 64), 1+r, Int64, Sum),
+				c.Send(mem(0, 64), 2, Int64, 1-r),
+				c.Recv(mem(2, 64), 2, Int64, 1-r),
+			}
+			if err := errors.Join(steps...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var g Group
+	for range 2 {
+		collect(&g)
+		got, err := g.Estimate()
+		// The fake takes a microsecond a byte: rank 1 has 64, 16, and 16 both ways.
+		if want := 112 * time.Microsecond; got != want || err != nil {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+	}
+	for r := range n {
+		if f := of(all, r); len(f.ops) > 0 {
+			t.Errorf("rank %d did %v", r, flat(f.ops...))
+		}
+	}
+	g.Start()
+	g.Add(comms...)
+	if err := comms[0].AllReduce(mem(0, 64), mem(1, 64), -1, Int64, Sum); CodeOf(err) != InvalidArgument {
+		t.Error(err)
+	}
+	if _, err := g.Estimate(); CodeOf(err) != InvalidArgument {
+		t.Errorf("a group with a wrong operation: %v", err)
+	}
+	g.Start()
+	g.Add(comms...)
+	if err := comms[0].AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+		t.Fatal(err)
+	}
+	g.Cancel()
+	if got, want := comms[1].DeviceMemory(), (executor.Memory{Own: 100, Shared: 20}); got != want {
+		t.Errorf("memory %v; want %v", got, want)
+	}
+	if err := comms[0].AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil || len(of(all, 0).ops) != 1 {
+		t.Errorf("after the groups: %v, %d operations", err, len(of(all, 0).ops))
+	}
+	if err := comms[1].AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+		t.Error(err)
+	}
+	destroyAll(t, comms)
+	g.Add(comms[0])
+	if _, err := g.Estimate(); !errors.Is(err, ErrDestroyed) {
+		t.Errorf("of a communicator that is gone: %v", err)
+	}
+	if got := comms[0].DeviceMemory(); got != (executor.Memory{}) {
+		t.Errorf("one that is gone has %v", got)
+	}
+}
+
+// TestDeviceSuspend: a communicator that is suspended refuses operations, and one whose
+// executor refuses to be goes on.
+func TestDeviceSuspend(t *testing.T) {
+	all := fakes(t)
+	const n = 2
+	comms, err := CommInitAll(context.Background(), n, deviceConfig(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, f := comms[0], of(all, 0)
+	reduce := func() error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum) }
+	if err := c.Resume(t.Context()); CodeOf(err) != InvalidUsage {
+		t.Errorf("resumed without having been suspended: %v", err)
+	}
+	f.err = &Error{Code: InvalidUsage, Rank: 0, Op: "x", Peer: NoPeer, Err: errors.New("there are graphs")}
+	if err := c.Suspend(t.Context()); CodeOf(err) != InvalidUsage || c.Suspended() {
+		t.Errorf("refused: %v, suspended %v", err, c.Suspended())
+	}
+	if err := errors.Join(reduce(), c.Suspend(t.Context())); err != nil || !c.Suspended() {
+		t.Fatalf("%v, suspended %v", err, c.Suspended())
+	}
+	if err := reduce(); !errors.Is(err, ErrSuspended) || CodeOf(err) != InvalidUsage {
+		t.Errorf("an operation of a suspended communicator: %v", err)
+	}
+	if err := c.Suspend(t.Context()); !errors.Is(err, ErrSuspended) {
+		t.Errorf("suspended twice: %v", err)
+	}
+	if err := errors.Join(c.Resume(t.Context()), reduce()); err != nil || c.Suspended() {
+		t.Errorf("%v, suspended %v", err, c.Suspended())
+	}
+	f.err = errors.New("the bus is gone")
+	if err := c.Suspend(t.Context()); err == nil || c.AsyncError() == nil || c.Suspended() {
+		t.Errorf("a failure: %v, then %v", err, c.AsyncError())
+	}
+	for _, c := range comms {
+		_ = c.Abort()
+	}
+	plain, err := CommInitAll(context.Background(), 1, testConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := plain[0].Suspend(t.Context()); CodeOf(err) != InvalidUsage {
+		t.Errorf("a communicator without a device: %v", err)
+	}
+	destroyAll(t, plain)
+}
+
 func TestDeviceGroupStreams(t *testing.T) {
 	all := fakes(t)
 	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
@@ -474,14 +609,14 @@ func deviceTogether(t *testing.T, n int, f func(c *Comm) error) []error {
 }
 
 // Ranks that call different operations on device memory hear so soon, though
-// nothing they send carries a signature.
+// those never meet.
 func TestDeviceMismatch(t *testing.T) {
 	fakes(t)
 	for name, odd := range map[string]func(c *Comm) error{
-		"with max":                               func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
-		"AllGather of int64":                     func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
-		"another count or root than this rank: ": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 7, Int64, Sum) },
-		"int32 with sum":                         func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
+		"with max":           func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Max) },
+		"AllGather of int64": func(c *Comm) error { return c.AllGather(mem(0, 64), mem(1, 640), 8, Int64) },
+		"AllReduce of int64 with sum, 7 elements": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 7, Int64, Sum) },
+		"int32 with sum": func(c *Comm) error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int32, Sum) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

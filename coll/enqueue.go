@@ -24,7 +24,7 @@ func (c *Comm) enqueue(a *call) error {
 			return c.errorOf(InvalidUsage, a.name(0), "a rank that sends to itself needs a group with the Recv in it")
 		}
 		*o = executor.Op{On: d.Executor, Stream: a.stream, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: append(o.Transfers[:0], a.transfer())}}
-		d.recent.exchanged(o.Transfers)
+		d.exchanged(c.seq, o.Transfers, a.stream)
 	} else {
 		c.describe(o, a)
 	}
@@ -47,11 +47,12 @@ func (c *Comm) enqueue(a *call) error {
 func (c *Comm) describe(o *executor.Op, a *call) {
 	d := c.dev
 	c.seq++
-	if !c.env.Unchecked {
-		d.recent.add(stall{c.seq, sign(a.Coll, a.Type, a.Red, a.Count, a.Root), int64(a.Count)})
-	}
 	transfers := o.Transfers[:0]
 	*o = executor.Op{On: d.Executor, Stream: a.stream, Op: a.Op}
+	if !c.env.Unchecked {
+		o.Sign = sign(a.Coll, a.Type, a.Red, a.Count, a.Root)
+		d.called(stall{c.seq, o.Sign, int64(a.Count), a.Root}, a.stream)
+	}
 	o.Device, o.Transfers = true, transfers
 	switch {
 	case a.Scaled && a.Factor == 0: // else whoever called knows better
@@ -153,7 +154,7 @@ func (d *device) prepare(c *Comm, g *Group) {
 	}
 	d.op.Transfers = exchange
 	if first >= 0 {
-		d.recent.exchanged(exchange)
+		d.exchanged(c.seq, exchange, stream)
 		d.ops = append(d.ops, executor.Op{On: d.Executor, Stream: stream, Also: d.also, Op: op.Op{Coll: op.SendRecv, Root: NoPeer, Transfers: exchange}})
 		g.batch, g.from = append(g.batch, nil), append(g.from, first)
 	}

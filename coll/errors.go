@@ -42,6 +42,8 @@ var (
 	ErrAborted = errors.New("the communicator was aborted")
 	// ErrDestroyed: the communicator is not there any more.
 	ErrDestroyed = errors.New("the communicator was destroyed")
+	// ErrSuspended: there was a Suspend, and no Resume yet.
+	ErrSuspended = errors.New("the communicator is suspended: Resume comes first")
 	// ErrBusy: two goroutines use a communicator at the same time.
 	ErrBusy = errors.New("another goroutine is using the communicator; each needs one of its own, or a lock")
 )

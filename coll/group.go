@@ -58,13 +58,23 @@ func (g *Group) End() error {
 	if err == nil {
 		err = g.launch()
 	}
+	g.clear()
+	return err
+}
+
+// Cancel ends the group, all that was started: nothing of it is run.
+func (g *Group) Cancel() {
+	g.depth = 0
+	g.clear()
+}
+
+func (g *Group) clear() {
 	for _, c := range g.comms {
 		c.group = nil
 	}
 	clear(g.comms)
 	clear(g.calls)
 	g.comms, g.calls, g.err = g.comms[:0], g.calls[:0], nil
-	return err
 }
 
 // A tail is the last run on some connections, after which the next one comes.

@@ -2,100 +2,280 @@ package coll
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/transport"
 )
 
 // A job that stands still is one in which some rank waits, on its device, for one
-// that has not called what it waits for. The rank that has waited for ASSAY_SLOW asks
-// all others how far they have come, over the bootstrap's network, and says what
-// follows from their answers. Of several that wait the lowest does.
+// that has not called what it waits for, or cannot do it. The rank that has waited for
+// ASSAY_HANG_AFTER asks all others how far they have come, over the bootstrap's network,
+// and says what follows from their answers. Of several that wait the lowest does.
 
-// A head is how far a rank has come in a communicator.
-type head struct {
-	Ask  bool   `json:"ask,omitempty"`  // the others are to say theirs
-	Said bool   `json:"said,omitempty"` // the verdict is out
-	Call stall  `json:"call"`           // its last collective
-	P2P  int    `json:"p2p,omitempty"`  // Sends and Recvs since then, groups counting as one
-	Peer int    `json:"peer"`           // of the last of these; NoPeer: several
-	Ago  int    `json:"ago"`            // seconds since the last of either
-	Busy bool   `json:"busy"`           // what it has enqueued has not ended
-	Host string `json:"host"`
-	PID  int    `json:"pid"`
-	GPU  int    `json:"gpu"`
-}
-
-// heads are what the others answered.
+// heads are what a rank knows of the others, and of its own waiting.
 type heads struct {
-	mu     sync.Mutex
-	of     map[int]head
-	asked  time.Time // by this rank, of what it waits for
-	lower  time.Time // a lower rank has asked as well
-	said   stall     // what the last verdict was about
-	since  time.Time // nothing was called since then
-	called progress
+	mu      sync.Mutex
+	closed  bool
+	of      map[int]head  // answers
+	heard   chan struct{} // gets something with each answer
+	calls   uint64        // of this rank, and
+	ended   uint64        // calls, when all had ended
+	since   time.Time     // since when there were no more
+	lower   time.Time     // a lower rank has asked as well
+	busy    bool          // somebody looks into it
+	looked  time.Time
+	said    uint64    // calls, when the last verdict was said, here or elsewhere; 0: there was none
+	mine    time.Time // when this rank said it, until it goes on
+	differs bool      // ranks called different collectives, and that is being looked into
+	askedAt time.Time
+	asking  chan look // a question to the executor that has not been answered
 }
 
-// progress is what a rank has called so far.
-type progress struct {
-	seq uint32
-	p2p int32
+// How often a rank looks whether it waits, and how long others and the driver may take
+// to answer.
+const (
+	lookEvery   = 250 * time.Millisecond
+	hangAnswer  = 1200 * time.Millisecond
+	driverSpeed = time.Second     // then nothing is known of it,
+	driverStuck = 5 * time.Second // and then that it does not answer
+)
+
+// do runs f beside the communicator, until it is closed.
+func (d *device) do(f func()) {
+	d.heads.mu.Lock()
+	defer d.heads.mu.Unlock()
+	if !d.heads.closed {
+		d.teller.Go(f)
+	}
 }
 
-// hangAnswer is how long a rank may take to answer.
-const hangAnswer = 2 * time.Second
+// A look is what the executor says.
+type look struct {
+	does  executor.Progress
+	ranks []int
+}
+
+// look asks the executor whether something is under way, and how far the oldest
+// operation is, which takes as long as the driver does.
+func (d *device) look(far bool) look {
+	h := &d.heads
+	h.mu.Lock()
+	asking := h.asking
+	if asking == nil {
+		asking = make(chan look, 1)
+		h.asking, h.askedAt = asking, time.Now()
+		if !h.closed {
+			d.teller.Go(func() {
+				var l look
+				if d.Idle() {
+					l.does = executor.Idle
+				} else if far {
+					l.does, l.ranks = d.Progress()
+				}
+				asking <- l
+			})
+		}
+	}
+	since := h.askedAt
+	h.mu.Unlock()
+	select {
+	case l := <-asking:
+		h.mu.Lock()
+		h.asking = nil
+		h.mu.Unlock()
+		return l
+	case <-time.After(driverSpeed):
+		if time.Since(since) < driverStuck {
+			return look{executor.Slow, nil}
+		}
+		return look{executor.Stuck, nil}
+	}
+}
 
 // head is this rank's own.
 func (c *Comm) head(d *device) head {
-	name, _ := os.Hostname()
-	last, _ := d.recent.of(d.recent.last.Load())
-	h := &d.heads
-	h.mu.Lock()
-	ago := time.Since(h.since)
-	h.mu.Unlock()
-	return head{Call: last, P2P: int(d.recent.p2p.Load()), Peer: int(d.recent.peer.Load()), Ago: int(ago.Seconds()), Busy: !d.Idle(), Host: name, PID: os.Getpid(), GPU: d.ordinal}
+	l := d.look(true)
+	h := head{Peer: NoPeer, Does: l.does, For: l.ranks, Near: c.near(d)}
+	e, any := d.log.Last()
+	if any {
+		h.P2P, h.Peer, h.Ago = int(e.P2P), int(e.Peer), int(time.Since(e.At).Seconds())
+		h.Call = stall{Seq: e.Seq, Count: -1, Root: NoPeer}
+		if s, ok := d.collective(e.Seq); ok {
+			h.Call = s
+		}
+	}
+	for _, o := range d.log.Others() { // the latest one
+		if !any || o.At.After(e.At) {
+			h.Else, e.At, any = fmt.Sprintf("%s of communicator %q, %d s ago", Operation(o.Entry), o.Name, int(time.Since(o.At).Seconds())), o.At, true
+		}
+	}
+	return h
 }
 
-// lookForHang is called once in a while.
+// Operation is an entry of a flight recorder for people: "AllReduce of float32 with sum,
+// 100 elements, operation #12".
+func Operation(e flight.Entry) string {
+	if e.P2P > 0 {
+		return "Sends or Recvs"
+	}
+	return called(e).String()
+}
+
+// answer is what a rank says when it is asked: of one collective, or of all.
+func (c *Comm) answer(d *device, number uint32) head {
+	if number == 0 {
+		return c.head(d)
+	}
+	h := head{Peer: NoPeer, Does: executor.Unknown}
+	if s, ok := d.collective(number); ok {
+		h.Was = &s
+	}
+	return h
+}
+
+// halted is why a process in some state does nothing.
+var halted = map[flight.State]Cause{flight.Stopped: Stopped, flight.Ended: Dead}
+
+// near are the ranks of this host whose processes do not run.
+func (c *Comm) near(d *device) map[int]Cause {
+	var found map[int]Cause
+	mine := d.who[c.rank]
+	for r, w := range d.who {
+		if w.Host != mine.Host || w.Namespace != mine.Namespace || w.PID == mine.PID {
+			continue
+		}
+		if cause, ok := halted[flight.StateOf(w.PID)]; ok {
+			if found == nil {
+				found = map[int]Cause{}
+			}
+			found[r] = cause
+		}
+	}
+	return found
+}
+
+// here is what others are to know of this rank's process.
+func here(device int) who {
+	name, _ := os.Hostname()
+	ns, _ := os.Readlink("/proc/self/ns/pid")
+	return who{name, os.Getpid(), device, ns}
+}
+
+// lookForHang is called every lookEvery.
 func (c *Comm) lookForHang(d *device) {
 	h := &d.heads
-	now := progress{d.recent.last.Load(), d.recent.p2p.Load()}
+	calls := d.log.Calls()
 	h.mu.Lock()
-	if now != h.called || h.since.IsZero() {
-		h.called, h.since, h.asked, h.lower = now, time.Now(), time.Time{}, time.Time{}
+	defer h.mu.Unlock()
+	if calls != h.calls || h.since.IsZero() {
+		h.calls, h.since, h.lower = calls, time.Now(), time.Time{}
+		c.resumed(d)
 	}
-	quiet, asked, lower, said := time.Since(h.since), h.asked, h.lower, h.said
+	limit := c.cfg.HangAfter
+	switch {
+	case h.closed || h.busy || limit == 0 || time.Since(h.since) < min(time.Second, limit):
+	case h.ended == calls || h.said == calls && h.mine.IsZero(): // or another rank said it
+	case time.Since(h.looked) < time.Second && (time.Since(h.since) < limit || h.looked.After(h.since.Add(limit))), time.Since(h.lower) < 3*hangAnswer:
+	default:
+		h.busy, h.looked = true, time.Now()
+		d.teller.Go(func() {
+			c.lookInto(d, calls)
+			h.mu.Lock()
+			h.busy = false
+			h.mu.Unlock()
+		})
+	}
+}
+
+// resumed says that a communicator goes on. heads are locked.
+func (c *Comm) resumed(d *device) {
+	h := &d.heads
+	if !h.mine.IsZero() {
+		text := fmt.Sprintf("it goes on, %d s after it was said to stand still", int(time.Since(h.mine).Seconds()))
+		h.mine = time.Time{}
+		if !h.closed {
+			d.teller.Go(func() { c.say(d, Verdict{Cause: Resumed, Text: text}) })
+		}
+	}
+}
+
+// lookInto finds out why this rank, which has called so much, waits, if it does.
+func (c *Comm) lookInto(d *device, calls uint64) {
+	h := &d.heads
+	idle := d.look(false).does == executor.Idle
+	h.mu.Lock()
+	if idle && d.log.Calls() == calls {
+		c.resumed(d)
+		h.ended = calls
+		d.log.Ended(calls)
+	}
+	enough := idle || h.said == calls || time.Since(h.since) < c.cfg.HangAfter
 	h.mu.Unlock()
-	if c.cfg.Slow == 0 || quiet < c.cfg.Slow {
+	if enough {
 		return
 	}
 	mine := c.head(d)
-	switch {
-	case !mine.Busy || said == mine.Call || time.Since(lower) < 3*hangAnswer:
+	if !mine.waits() || !c.ask(d, mine) {
 		return
-	case asked.IsZero():
-		h.mu.Lock()
-		h.asked, h.of = time.Now(), map[int]head{}
+	}
+	again := d.look(false)
+	h.mu.Lock()
+	g := hang{c.size, c.rank, d.who, h.of, d.collective}
+	g.heads[c.rank] = mine
+	if r, theirs, ok := g.differs(); ok {
 		h.mu.Unlock()
-		mine.Ask = true
-		c.tellHead(mine)
-	case time.Since(asked) >= hangAnswer:
+		c.sayDiffers(d, r, mine.Call, theirs)
+		return
+	}
+	cause, ranks, text, ok := g.judge()
+	states := g.states()
+	ok = ok && again.does != executor.Idle && d.log.Calls() == calls && h.said != calls && time.Since(h.lower) > 3*hangAnswer && c.fault.Err() == nil
+	if ok {
+		h.said, h.mine = calls, time.Now()
+	}
+	h.mu.Unlock()
+	if !ok {
+		return
+	}
+	mine.Ask, mine.Said = false, true
+	c.tellHead(mine)
+	c.say(d, Verdict{Cause: cause, Ranks: ranks, Text: "it stands still: " + text, States: states})
+}
+
+// ask asks the others, and waits until all have answered, or no longer. false: the
+// communicator was closed meanwhile.
+func (c *Comm) ask(d *device, mine head) bool {
+	h := &d.heads
+	h.mu.Lock()
+	h.of, h.heard = map[int]head{}, make(chan struct{}, c.size)
+	heard := h.heard
+	h.mu.Unlock()
+	mine.Ask = true
+	c.tellHead(mine)
+	limit := time.After(hangAnswer)
+	for {
 		h.mu.Lock()
-		h.said = mine.Call
-		h.of[c.rank] = mine
-		text := verdict(c.size, h.of, d.recent.of)
+		n := len(h.of)
 		h.mu.Unlock()
-		mine.Said = true
-		c.tellHead(mine)
-		if c.cfg.onHang != nil {
-			c.cfg.onHang(text)
-		} else {
-			c.cfg.log.Warnf("the communicator: %s", text)
+		if n >= c.size-1 {
+			return true
+		}
+		select {
+		case <-heard:
+		case <-limit:
+			return true
+		case <-d.quiet:
+			return false
+		case <-c.broken.Done():
+			return false
 		}
 	}
 }
@@ -114,91 +294,151 @@ func (c *Comm) heardHead(from int, theirs head) {
 	}
 	h := &d.heads
 	h.mu.Lock()
-	if h.of == nil {
-		h.of = map[int]head{}
+	if h.of != nil && !theirs.Said {
+		h.of[from] = theirs
+		select {
+		case h.heard <- struct{}{}:
+		default:
+		}
 	}
-	h.of[from] = theirs
 	if theirs.Ask && from < c.rank {
 		h.lower = time.Now()
 	}
 	if theirs.Said {
-		h.said, _ = d.recent.of(d.recent.last.Load())
+		h.said = d.log.Calls()
 	}
 	h.mu.Unlock()
 	if theirs.Ask {
-		c.tellHead(c.head(d))
+		d.do(func() { c.tellHead(c.answer(d, theirs.Number)) })
 	}
 }
 
-// mostNamed is how many ranks a verdict names.
-const mostNamed = 4
-
-// verdict says why a communicator stands still. of is what this rank called, by number.
-func verdict(size int, heads map[int]head, of func(seq uint32) (stall, bool)) string {
-	var furthest head
-	for _, r := range slices.Sorted(maps.Keys(heads)) {
-		if h := heads[r]; h.Call.Seq > furthest.Call.Seq {
-			furthest = h
+// say gives a verdict to whoever wants it.
+func (c *Comm) say(d *device, v Verdict) {
+	v.Schema, v.Time, v.Communicator, v.Size, v.By = VerdictSchema, time.Now(), c.Name(), c.size, c.rank
+	d.log.Say(v.Text)
+	if v.Cause != Resumed {
+		if err := v.write(c.cfg.HangDir); err != nil {
+			c.cfg.log.Warnf("the verdict is in no file: %v", err)
 		}
 	}
-	var behind, exchanging, busy, silent []string
-	for r := range size {
-		h, ok := heads[r]
-		who := fmt.Sprintf("rank %d (host %s, pid %d, GPU %d)", r, h.Host, h.PID, h.GPU)
-		switch {
-		case !ok:
-			silent = append(silent, fmt.Sprintf("rank %d does not answer", r))
-		case h.Call.Seq < furthest.Call.Seq:
-			what := furthest.Call
-			if next, ok := of(h.Call.Seq + 1); ok {
-				what = next
-			}
-			behind = append(behind, fmt.Sprintf("%s has not called %s: %s", who, what, h.last()))
-		case h.Busy && h.P2P > 0:
-			with := "several ranks"
-			if p, ok := heads[h.Peer]; ok {
-				with = fmt.Sprintf("rank %d (%s)", h.Peer, p.last())
-			}
-			exchanging = append(exchanging, fmt.Sprintf("%s waits in Sends or Recvs with %s", who, with))
-		case h.Busy:
-			busy = append(busy, who)
+	if c.cfg.onHang != nil {
+		c.cfg.onHang(v)
+		return
+	}
+	c.cfg.log.Warnf("%v", v)
+}
+
+// sayFault gives a verdict of what has broken the communicator, if this rank waits: of
+// one that ends when all is done nobody need hear. Of several ranks the one says it that
+// knows most: one on the host of a rank that is lost, then the lowest.
+func (c *Comm) sayFault(d *device, err error) {
+	cause, ranks, text := c.faultVerdict(d, err)
+	if text == "" || d.look(false).does == executor.Idle {
+		return
+	}
+	if e, ok := d.log.Last(); ok {
+		text += ": this rank waits in " + Operation(e)
+	}
+	time.Sleep(time.Duration(c.turn(d, ranks)) * faultTurn)
+	h := &d.heads
+	h.mu.Lock()
+	calls := d.log.Calls()
+	said := h.said == calls && calls > 0
+	h.said = calls
+	h.mu.Unlock()
+	if said {
+		return
+	}
+	c.tellHead(head{Said: true, Peer: NoPeer})
+	c.say(d, Verdict{Cause: cause, Ranks: ranks, Text: text})
+}
+
+// sayDiffers finds out which ranks called another collective than the most, when it is
+// known that one has, and ends the communicator by saying so.
+func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
+	h := &d.heads
+	h.mu.Lock()
+	known := h.differs
+	h.differs = true
+	h.mu.Unlock()
+	if known {
+		return
+	}
+	g := hang{size: c.size, by: c.rank, who: d.who}
+	for range differsAsked {
+		if !c.ask(d, head{Peer: NoPeer, Number: mine.Seq, Was: &mine, Does: executor.Unknown}) {
+			return
+		}
+		h.mu.Lock()
+		g.heads = maps.Clone(h.of)
+		h.mu.Unlock()
+		if _, ok := g.heads[from]; !ok {
+			g.heads[from] = head{Was: &theirs}
+		}
+		g.heads[c.rank] = head{Was: &mine}
+		if g.known() {
+			break
+		}
+		time.Sleep(lookEvery) // one has not come to it yet
+	}
+	h.mu.Lock()
+	lower := h.lower
+	h.mu.Unlock()
+	if time.Since(lower) < 3*hangAnswer { // a lower rank says it
+		select {
+		case <-c.broken.Done():
+			return
+		case <-d.quiet:
+			return
+		case <-time.After(hangAnswer):
 		}
 	}
-	said := slices.Concat(behind, silent)
-	if len(said) == 0 {
-		said = exchanging
+	ranks, text := g.differing(mine.Seq)
+	err := c.errorOf(InvalidUsage, "asynchronous", "%s", text)
+	err.Peer = from
+	if c.fault.Set(err) {
+		c.tellHead(head{Said: true, Peer: NoPeer})
+		c.say(d, Verdict{Cause: Differs, Ranks: ranks, Text: text})
 	}
-	if len(said) == 0 {
-		said = []string{fmt.Sprintf("all ranks have called %s, which has not ended on %s: a stream waits for work that is not ours, or a GPU stands still", furthest.Call, few(busy, " and "))}
-	}
-	return "it stands still: " + few(said, "; ")
 }
 
-// last says what a rank called last.
-func (h head) last() string {
-	switch {
-	case h.Call.Seq == 0 && h.P2P == 0:
-		return "it has called nothing yet"
-	case h.P2P > 0:
-		return fmt.Sprintf("its last call was of Sends or Recvs, %d s ago", h.Ago)
+// differsAsked is how often ranks are asked what they called, until all have called it.
+const differsAsked = 4
+
+// faultTurn is how long a rank has to say what it knows before the next one does.
+const faultTurn = 50 * time.Millisecond
+
+// turn is this rank's among those that are left.
+func (c *Comm) turn(d *device, lost []int) int {
+	turn := 0
+	for r := range c.rank {
+		if !slices.Contains(lost, r) {
+			turn++
+		}
 	}
-	return fmt.Sprintf("its last call was %s, %d s ago", h.Call, h.Ago)
+	if len(lost) > 0 && d.who[lost[0]].Host != d.who[c.rank].Host {
+		turn += c.size
+	}
+	return min(turn, 10)
 }
 
-// String is for people: "AllReduce of float32 with sum, 100 elements, operation #12".
-func (s stall) String() string {
-	switch {
-	case s.Seq == 0:
-		return "the communicator was made"
-	case s.Count < 0:
-		return fmt.Sprintf("%s, operation #%d", kind(s.Sign), s.Seq)
+// faultVerdict is what an error says of other ranks; "": nothing, or others know better.
+func (c *Comm) faultVerdict(d *device, err error) (Cause, []int, string) {
+	g := hang{size: c.size, by: c.rank, who: d.who}
+	p, ok := errors.AsType[*transport.PeerError](err)
+	if !ok || p.Rank < 0 || p.Rank >= c.size {
+		return "", nil, ""
 	}
-	return fmt.Sprintf("%s, %d elements, operation #%d", kind(s.Sign), s.Count, s.Seq)
-}
-
-func few(all []string, sep string) string {
-	if n := len(all) - mostNamed; n > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(all[:mostNamed], sep), n)
+	name := g.name(p.Rank)
+	switch c.near(d)[p.Rank] {
+	case Stopped:
+		return Stopped, []int{p.Rank}, fmt.Sprintf("%s's process is stopped, by a signal or a debugger (%s)", name, p.What)
+	case Dead:
+		return Dead, []int{p.Rank}, fmt.Sprintf("%s's process has ended", name)
 	}
-	return strings.Join(all, sep)
+	if d.who[p.Rank].Host != d.who[c.rank].Host {
+		return Cut, []int{p.Rank}, fmt.Sprintf("%s is lost: %s: the network between its host and host %s carries nothing, or its process cannot run", name, p.What, d.who[c.rank].Host)
+	}
+	return Silent, []int{p.Rank}, fmt.Sprintf("%s is lost: %s", name, p.What)
 }

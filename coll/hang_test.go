@@ -1,10 +1,16 @@
 package coll
 
 import (
+	"encoding/json"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/assay-hpc/assay/coll/executor"
+	"github.com/assay-hpc/assay/coll/flight"
 )
 
 // TestHang: the lowest of the ranks that wait says which rank has not called what,
@@ -13,19 +19,20 @@ func TestHang(t *testing.T) {
 	all := fakes(t)
 	const n = 4
 	var mu sync.Mutex
-	var said []string
+	var said []Verdict
 	cfg := deviceConfig(n)
-	cfg.AsNCCL, cfg.Knobs.Slow = true, time.Second
-	cfg.OnHang = func(text string) {
+	cfg.AsNCCL, cfg.Knobs.HangAfter, cfg.Knobs.HangDir = true, time.Second, t.TempDir()
+	cfg.Name = "dp"
+	cfg.OnHang = func(v Verdict) {
 		mu.Lock()
 		defer mu.Unlock()
-		said = append(said, text)
+		said = append(said, v)
 	}
 	comms, err := CommInitAll(t.Context(), n, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdicts := func() []string {
+	verdicts := func() []Verdict {
 		mu.Lock()
 		defer mu.Unlock()
 		return said
@@ -45,21 +52,40 @@ func TestHang(t *testing.T) {
 	if v := verdicts(); len(v) > 0 {
 		t.Errorf("without a reason: %q", v)
 	}
-	for r := range n - 1 {
+	for r, c := range comms[:n-1] {
 		of(all, r).busy.Store(r > 0) // rank 0 is done
+		call(c)
 	}
-	for deadline := time.Now().Add(5 * time.Minute); len(verdicts()) == 0 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
+	await := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(5 * time.Minute); len(verdicts()) < n && time.Now().Before(deadline); {
+			time.Sleep(10 * time.Millisecond)
+		}
 	}
-	time.Sleep(8 * time.Second) // is there another one, of rank 2, when rank 1 has had its time?
+	await(1)
+	time.Sleep(5 * time.Second) // is there another one, of rank 2, when rank 1 has had its time?
 	v := verdicts()
-	if len(v) != 1 || !strings.HasPrefix(v[0], "it stands still: rank 3 (host ") ||
-		!strings.Contains(v[0], "GPU 13) has not called AllReduce of int64 with sum, 8 elements, operation #2: its last call was AllReduce of int64 with sum, 8 elements, operation #1, ") {
-		t.Errorf("%q", v)
+	if len(v) != 1 || v[0].Cause != NotCalled || !slices.Equal(v[0].Ranks, []int{3}) || v[0].By != 1 || v[0].Size != n || v[0].Communicator != "dp" || !strings.HasPrefix(v[0].Text, "it stands still: rank 3 (host ") ||
+		!strings.Contains(v[0].Text, "GPU 13) has not called AllReduce of int64 with sum, 8 elements, operation #2: its last call was AllReduce of int64 with sum, 8 elements, operation #1, ") {
+		t.Errorf("%+v", v)
 	}
+	var file Verdict
+	if b, err := os.ReadFile(v[0].File); err != nil || json.Unmarshal(b, &file) != nil || file.Schema != VerdictSchema || file.Cause != NotCalled || len(file.States) != n || file.States[2].Called != 3 || file.States[1].PID != os.Getpid() {
+		t.Errorf("%s: %v: %+v", v[0].File, err, file)
+	}
+	if all, err := flight.Read(os.Getpid()); err != nil || !slices.ContainsFunc(all, func(s flight.Snapshot) bool {
+		return s.Name == "dp" && s.Rank == 1 && s.Said == v[0].Text && s.Calls == 3
+	}) {
+		t.Errorf("the recorder: %v, %+v", err, all)
+	}
+	call(comms[3])
 	call(comms[3])
 	for r := range n {
 		of(all, r).busy.Store(false)
+	}
+	await(2)
+	if v := verdicts(); len(v) != 2 || v[1].Cause != Resumed || v[1].By != 1 || !strings.HasPrefix(v[1].Text, "it goes on, ") {
+		t.Errorf("%+v", v)
 	}
 	var wg sync.WaitGroup
 	for _, c := range comms {
@@ -72,39 +98,85 @@ func TestHang(t *testing.T) {
 	wg.Wait()
 }
 
+// Ranks that wait for work of their own, each of them, stand still for no reason that
+// concerns the communicator.
+func TestNoHang(t *testing.T) {
+	all := fakes(t)
+	cfg := deviceConfig(2)
+	cfg.AsNCCL, cfg.Knobs.HangAfter = true, time.Second/2
+	cfg.OnHang = func(v Verdict) { t.Errorf("without a reason: %+v", v) }
+	comms, err := CommInitAll(t.Context(), 2, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for r, c := range comms {
+		of(all, r).behind.Store(true)
+		of(all, r).busy.Store(true)
+		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+			t.Error(err)
+		}
+	}
+	time.Sleep(4 * time.Second)
+	for r, c := range comms {
+		of(all, r).busy.Store(false)
+		if err := c.Destroy(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	at := func(seq uint32, more head) head {
-		more.Host, more.PID = "n", 7
-		more.Call = stall{seq, sign(3, Uint8, Sum, int(seq), NoPeer), int64(seq)}
+		more.Call = stall{seq, sign(3, Uint8, Sum, int(seq), NoPeer), int64(seq), NoPeer}
+		if more.Does == "" {
+			more.Does = executor.Idle
+		}
 		return more
 	}
 	known := func(seq uint32) (stall, bool) { return at(seq, head{}).Call, seq > 90 }
+	begun, behind := executor.Begun, executor.Behind
 	for _, c := range []struct {
 		name  string
 		heads map[int]head
+		cause Cause
+		ranks []int
 		want  string
 	}{
-		{"one is behind", map[int]head{0: at(95, head{Busy: true}), 1: at(92, head{Ago: 12, GPU: 2}), 2: at(95, head{})},
-			"rank 1 (host n, pid 7, GPU 2) has not called AllGather of uint8, 93 elements, operation #93: its last call was AllGather of uint8, 92 elements, operation #92, 12 s ago"},
-		{"far behind", map[int]head{0: at(95, head{}), 1: at(3, head{Ago: 12}), 2: at(95, head{})},
-			"rank 1 (host n, pid 7, GPU 0) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 3 elements, operation #3, 12 s ago"},
-		{"one has called nothing", map[int]head{0: at(1, head{}), 1: {}, 2: at(1, head{})},
-			"rank 1 (host , pid 0, GPU 0) has not called AllGather of uint8, 1 elements, operation #1: it has called nothing yet"},
-		{"one does not answer", map[int]head{0: at(95, head{}), 2: at(94, head{Ago: 3})},
-			"rank 2 (host n, pid 7, GPU 0) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 94 elements, operation #94, 3 s ago; rank 1 does not answer"},
-		{"all have", map[int]head{0: at(95, head{Busy: true}), 1: at(95, head{}), 2: at(95, head{Busy: true, GPU: 1})},
-			"all ranks have called AllGather of uint8, 95 elements, operation #95, which has not ended on rank 0 (host n, pid 7, GPU 0) and rank 2 (host n, pid 7, GPU 1): a stream waits for work that is not ours, or a GPU stands still"},
-		{"a Send without its Recv", map[int]head{0: at(95, head{P2P: 2, Peer: 1, Busy: true}), 1: at(95, head{P2P: 1, Ago: 5}), 2: at(95, head{})},
-			"rank 0 (host n, pid 7, GPU 0) waits in Sends or Recvs with rank 1 (its last call was of Sends or Recvs, 5 s ago)"},
-		{"Sends with many", map[int]head{0: at(95, head{}), 1: at(95, head{P2P: 1, Peer: NoPeer, Busy: true}), 2: at(95, head{})},
-			"rank 1 (host n, pid 7, GPU 0) waits in Sends or Recvs with several ranks"},
+		{"one is behind", map[int]head{0: at(95, head{Does: begun}), 1: at(92, head{Ago: 12}), 2: at(95, head{})}, NotCalled, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 93 elements, operation #93: its last call was AllGather of uint8, 92 elements, operation #92, 12 s ago"},
+		{"one is elsewhere", map[int]head{0: at(95, head{Does: begun}), 1: at(94, head{Ago: 12, Else: `AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", 11 s ago`}), 2: at(95, head{})}, NotCalled, []int{1},
+			`rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 94 elements, operation #94, 12 s ago, and since then AllReduce of int8 with sum, 3 elements, operation #7 of communicator "tp", 11 s ago`},
+		{"far behind", map[int]head{0: at(95, head{Does: begun}), 1: at(3, head{Ago: 12}), 2: at(95, head{})}, NotCalled, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 95 elements, operation #95: its last call was AllGather of uint8, 3 elements, operation #3, 12 s ago"},
+		{"one has called nothing", map[int]head{0: at(1, head{Does: begun}), 1: {}, 2: at(1, head{})}, NotCalled, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has not called AllGather of uint8, 1 elements, operation #1: it has called nothing yet"},
+		{"one does not answer", map[int]head{0: at(95, head{Does: begun}), 2: at(94, head{Ago: 3})}, Silent, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) does not answer: its process cannot run: rank 0 waits in AllGather of uint8, 95 elements, operation #95"},
+		{"one is stopped", map[int]head{0: at(95, head{Does: begun, Near: map[int]Cause{1: Stopped}}), 2: at(95, head{})}, Stopped, []int{1},
+			"rank 1 (host a, pid 11, GPU 1)'s process is stopped, by a signal or a debugger: rank 0 waits in AllGather of uint8, 95 elements, operation #95"},
+		{"one has ended", map[int]head{0: at(95, head{Does: begun, Near: map[int]Cause{1: Dead}}), 2: at(95, head{})}, Dead, []int{1},
+			"rank 1 (host a, pid 11, GPU 1)'s process has ended: rank 0 waits in AllGather of uint8, 95 elements, operation #95"},
+		{"a host", map[int]head{0: at(95, head{Does: begun}), 1: at(95, head{Does: begun})}, Cut, []int{2},
+			"nothing comes from host b, which has ranks 2: the network between it and host a carries nothing, or the host stands still: rank 0 waits in AllGather of uint8, 95 elements, operation #95"},
+		{"a GPU", map[int]head{0: at(95, head{Does: begun}), 1: at(95, head{Does: executor.Stuck}), 2: at(95, head{Does: begun})}, GPU, []int{1},
+			"rank 1 (host a, pid 11, GPU 1): its GPU does not answer: a call of the driver that only asks has not returned: rank 0 waits in AllGather of uint8, 95 elements, operation #95"},
+		{"a stream", map[int]head{0: at(95, head{Does: begun, For: []int{1}}), 1: at(95, head{Does: behind}), 2: at(95, head{Does: behind})}, Blocked, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has called AllGather of uint8, 95 elements, operation #95, which has not begun: its stream or its GPU is blocked by work that is not ours"},
+		{"all have", map[int]head{0: at(95, head{Does: begun, For: []int{1, 2}}), 1: at(95, head{}), 2: at(95, head{Does: begun})}, Unclear, nil,
+			"all ranks have called AllGather of uint8, 95 elements, operation #95, which has not ended on rank 0 (host a, pid 10, GPU 0), which waits for rank 1, 2 and rank 2 (host b, pid 12, GPU 2): a link or a GPU stands still"},
+		{"a Send without its Recv", map[int]head{0: at(95, head{P2P: 2, Peer: 1, Does: begun}), 1: at(95, head{P2P: 1, Ago: 5}), 2: at(95, head{})}, Unmatched, []int{1},
+			"rank 0 (host a, pid 10, GPU 0) waits in Sends or Recvs with rank 1 (its last call was of Sends or Recvs, 5 s ago)"},
+		{"Sends with many", map[int]head{0: at(95, head{}), 1: at(95, head{P2P: 1, Peer: NoPeer, Does: begun}), 2: at(95, head{})}, Unmatched, nil,
+			"rank 1 (host a, pid 11, GPU 1) waits in Sends or Recvs with several ranks"},
+		{"all wait for their own", map[int]head{0: at(95, head{Does: behind}), 1: at(94, head{}), 2: at(95, head{Does: behind})}, "", nil, ""},
 	} {
-		if got := verdict(3, c.heads, known); got != "it stands still: "+c.want {
-			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		g := hang{size: 3, heads: c.heads, call: known}
+		for r, h := range [...]string{"a", "a", "b"} {
+			g.who = append(g.who, who{h, 10 + r, r, ""})
 		}
-	}
-	many := map[int]head{0: at(95, head{Busy: true})}
-	if got := verdict(9, many, known); !strings.HasSuffix(got, "rank 1 does not answer; rank 2 does not answer; rank 3 does not answer; rank 4 does not answer and 4 more") {
-		t.Error(got)
+		cause, ranks, text, ok := g.judge()
+		if cause != c.cause || !slices.Equal(ranks, c.ranks) || text != c.want || ok != (c.want != "") {
+			t.Errorf("%s: %s %v\n%s\nwant %s %v\n%s", c.name, cause, ranks, text, c.cause, c.ranks, c.want)
+		}
 	}
 }

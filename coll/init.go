@@ -41,10 +41,12 @@ type Config struct {
 	// memory that have not ended hold their streams until Abort or Destroy: a program
 	// that synchronizes one does not take for a result what is none.
 	AsNCCL bool
+	// Name is what verdicts call the communicator.
+	Name string
 	// OnHang is called, from a goroutine of the communicator's, when the rank has waited
-	// on its device for ASSAY_SLOW, with what is known of the reason: which rank has not
-	// called what. It takes AsNCCL. nil: the log says so.
-	OnHang func(verdict string)
+	// on its device for ASSAY_HANG_AFTER, or waits for a rank that is lost, with what is
+	// known of the reason. It takes AsNCCL. nil: the log says so.
+	OnHang func(Verdict)
 	// Environ has the variables that settings are read from, as os.Environ gives them;
 	// nil: it does so.
 	Environ []string
@@ -60,11 +62,12 @@ type settings struct {
 	device *int
 	gpus   *executor.Factory
 	asNCCL bool
-	onHang func(string)
+	name   string
+	onHang func(Verdict)
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, onHang: cfg.OnHang} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang} // a Knobs is shared, and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()
@@ -305,8 +308,12 @@ func newComm(rank, n int, s settings) *Comm {
 	c.broken, cancel = context.WithCancelCause(context.Background())
 	c.fault.Hook = func(err error) {
 		cancel(err)
-		if d := c.accel.Load(); d != nil && !s.asNCCL {
+		switch d := c.accel.Load(); {
+		case d == nil:
+		case !s.asNCCL:
 			d.Abort(err)
+		default:
+			d.do(func() { c.sayFault(d, err) })
 		}
 		c.announce(err)
 	}

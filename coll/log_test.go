@@ -40,7 +40,7 @@ func TestLog(t *testing.T) {
 	defer log.Close()
 	cfg := testConfig()
 	cfg.Log = log
-	cfg.Knobs.Slow = time.Second
+	cfg.Knobs.HangAfter = time.Second
 	comms, err := CommInitAll(context.Background(), 3, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +138,7 @@ func TestLateIsNamed(t *testing.T) {
 				all := fakes(t)
 				cfg := deviceConfig(2)
 				cfg.Log = log
-				cfg.Knobs.Slow = time.Second
+				cfg.Knobs.HangAfter = time.Second
 				if comms[i], err = CommInitAll(context.Background(), 2, cfg); err != nil {
 					t.Fatal(err)
 				}

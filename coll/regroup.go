@@ -68,6 +68,11 @@ func (c *Comm) Revoke() error {
 // list do not, and may be dead. The communicator may have failed, or be revoked. It
 // stays as it is, to be destroyed or aborted.
 func (c *Comm) Shrink(ctx context.Context, without []int) (*Comm, error) {
+	return c.ShrinkAs(ctx, without, Child{})
+}
+
+// ShrinkAs is Shrink, where the child differs from its parent.
+func (c *Comm) ShrinkAs(ctx context.Context, without []int, as Child) (*Comm, error) {
 	const op = "CommShrink"
 	without = slices.Compact(slices.Sorted(slices.Values(without)))
 	var members []int
@@ -82,6 +87,10 @@ func (c *Comm) Shrink(ctx context.Context, without []int) (*Comm, error) {
 	case !slices.Contains(members, c.rank):
 		return nil, c.errorOf(InvalidArgument, op, "the rank itself is in the list %v: only those that stay call it", without)
 	}
+	cfg, err := c.forChild(op, as)
+	if err != nil {
+		return nil, err
+	}
 	var id *UniqueID
 	if members[0] == c.rank {
 		root, err := bootstrap.NewRoot(c.cfg.boot)
@@ -92,22 +101,31 @@ func (c *Comm) Shrink(ctx context.Context, without []int) (*Comm, error) {
 		own := root.ID()
 		id = &own
 	}
-	return c.regroup(ctx, op, regrouping{Without: without}, id, len(members), slices.Index(members, c.rank))
+	return c.regroup(ctx, op, regrouping{Without: without}, id, len(members), slices.Index(members, c.rank), cfg)
 }
 
 // Grow makes a communicator of n ranks, of which the first are this one's. All of
 // these call it, one of them with an ID of GetUniqueID, the others with nil. The new
 // ranks join by CommInitRank with that ID.
 func (c *Comm) Grow(ctx context.Context, n int, id *UniqueID) (*Comm, error) {
+	return c.GrowAs(ctx, n, id, Child{})
+}
+
+// GrowAs is Grow, where the child differs from its parent.
+func (c *Comm) GrowAs(ctx context.Context, n int, id *UniqueID, as Child) (*Comm, error) {
 	const op = "CommGrow"
 	if n <= c.size {
 		return nil, c.errorOf(InvalidArgument, op, "%d ranks are not more than the %d that there are", n, c.size)
 	}
-	return c.regroup(ctx, op, regrouping{Size: n}, id, n, c.rank)
+	cfg, err := c.forChild(op, as)
+	if err != nil {
+		return nil, err
+	}
+	return c.regroup(ctx, op, regrouping{Size: n}, id, n, c.rank, cfg)
 }
 
 // regroup tells the others the ID, or hears it from the one that has it, and joins.
-func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *UniqueID, size, rank int) (*Comm, error) {
+func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *UniqueID, size, rank int, cfg Config) (*Comm, error) {
 	if c.closed.Load() {
 		return nil, c.refuse(ErrDestroyed)
 	}
@@ -133,7 +151,7 @@ func (c *Comm) regroup(ctx context.Context, op string, mine regrouping, id *Uniq
 		}
 		id = (*UniqueID)(theirs.ID)
 	}
-	return CommInitRank(ctx, size, *id, rank, c.forChild())
+	return CommInitRank(ctx, size, *id, rank, cfg)
 }
 
 // tellRegrouping tells, until all have joined: a report may be dropped.

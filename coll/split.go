@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/coll/bootstrap"
+	"github.com/assay-hpc/assay/coll/knob"
 )
 
 // NoColor is the color of a rank that Split leaves out.
@@ -16,7 +17,16 @@ const NoColor = -1
 // rank of the communicator calls it. A rank with NoColor gets nil. After a color
 // that there is not all ranks return an error, and the communicator goes on.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	return c.SplitAs(ctx, color, key, Child{})
+}
+
+// SplitAs is Split, where the child differs from its parent.
+func (c *Comm) SplitAs(ctx context.Context, color, key int, as Child) (*Comm, error) {
 	const op = "CommSplit"
+	cfg, err := c.forChild(op, as)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.enter(); err != nil {
 		return nil, err
 	}
@@ -39,12 +49,12 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 		}
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(all[a][1], all[b][1]) })
-	return c.child(ctx, op, members)
+	return c.child(ctx, op, members, cfg)
 }
 
 // child makes a communicator of some ranks, in the order of members; none: this
 // rank is left out. All ranks call it, each with the members of its own.
-func (c *Comm) child(ctx context.Context, op string, members []int) (_ *Comm, err error) {
+func (c *Comm) child(ctx context.Context, op string, members []int, cfg Config) (_ *Comm, err error) {
 	const ok = 1 // begins an ID; else there is an error's text
 	var root *bootstrap.Root
 	defer func() {
@@ -76,14 +86,31 @@ func (c *Comm) child(ctx context.Context, op string, members []int) (_ *Comm, er
 		return nil, e
 	}
 	copy(id[:], ids[leader][1:])
-	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), c.forChild())
+	return CommInitRank(ctx, len(members), id, slices.Index(members, c.rank), cfg)
+}
+
+// A Child says in what a communicator differs from the one that it is made out of.
+type Child struct {
+	// Environ has the variables that settings are read from; nil: they are the parent's.
+	Environ []string
+	Name    string // as Config has it; "": the parent's
 }
 
 // forChild is what a communicator made out of this one is made with.
-func (c *Comm) forChild() Config {
+func (c *Comm) forChild(op string, as Child) (Config, error) {
 	k := *c.cfg.Knobs
+	if as.Environ != nil {
+		own, _, err := knob.Load(as.Environ, nil) // the warnings are those of the parent
+		if err != nil {
+			return Config{}, c.errorOf(InvalidArgument, op, "%w", err)
+		}
+		k = *own
+	}
 	k.CommID = "" // that was for the parent
-	return Config{Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL, OnHang: c.cfg.onHang}
+	return Config{
+		Knobs: &k, Log: c.cfg.log, Silence: c.cfg.boot.Silence, Device: c.cfg.device, GPUs: c.cfg.gpus, AsNCCL: c.cfg.asNCCL,
+		Name: cmp.Or(as.Name, c.cfg.name), OnHang: c.cfg.onHang,
+	}, nil
 }
 
 // whileWhole is a context that ends with the communicator, too.

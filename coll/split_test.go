@@ -2,6 +2,7 @@ package coll
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -94,5 +95,43 @@ func TestSplitGivenUp(t *testing.T) {
 	}
 	for _, c := range comms {
 		_ = c.Abort()
+	}
+}
+
+// TestSplitAs: a child has the settings that it is given, or its parent's.
+func TestSplitAs(t *testing.T) {
+	cfg := testConfig()
+	cfg.Name = "parent"
+	comms, err := CommInitAll(t.Context(), 2, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	split := func(as Child) []*Comm {
+		t.Helper()
+		children, errs := make([]*Comm, 2), make([]error, 2)
+		var wg sync.WaitGroup
+		for r, c := range comms {
+			wg.Go(func() { children[r], errs[r] = c.SplitAs(t.Context(), 0, 0, as) })
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			t.Fatal(err)
+		}
+		return children
+	}
+	parent := comms[0].cfg
+	same := split(Child{})
+	if got := same[0].cfg; got.name != "parent" || got.MaxChannels != parent.MaxChannels {
+		t.Errorf("a child like its parent has %q, %d channels", got.name, got.MaxChannels)
+	}
+	other := split(Child{Environ: []string{"NCCL_MAX_NRINGS=3", "NCCL_COMM_ID=127.0.0.1:1"}, Name: "child"})
+	if got := other[1].cfg; got.name != "child" || got.MaxChannels != 3 || parent.MaxChannels == 3 || got.CommID != "" {
+		t.Errorf("a child of its own has %q, %d channels, the ID %q", got.name, got.MaxChannels, got.CommID)
+	}
+	if _, err := comms[0].SplitAs(t.Context(), 0, 0, Child{Environ: []string{"NCCL_MAX_NRINGS=many"}}); CodeOf(err) != InvalidArgument {
+		t.Errorf("a setting that is none: %v", err)
+	}
+	for _, all := range [][]*Comm{same, other, comms} {
+		destroyAll(t, all)
 	}
 }

@@ -26,6 +26,7 @@ type stall struct {
 	// Elements, as the rank called it; -1: it does not know. What waits in the
 	// processor's memory knows what its messages say, which is the Sign.
 	Count int64 `json:"count"`
+	Root  int   `json:"root"` // of those that have one
 }
 
 // stalls are what a rank knows of those who wait.
@@ -38,11 +39,11 @@ type stalls struct {
 
 // late is called while an operation waits for long, every stallAfter.
 func (c *Comm) late(h transport.Header, b host.Blocked, d time.Duration) {
-	s := stall{h.Seq, h.Sign, -1}
+	s := stall{Seq: h.Seq, Sign: h.Sign, Count: -1, Root: NoPeer}
 	if coll, _, _ := signed(h.Sign); coll != pointToPoint && c.lane == "" { // those have numbers of their own
 		c.tellWaiting(s)
 	}
-	if c.cfg.Slow == 0 || d < c.cfg.Slow || c.stalls.logged == s {
+	if c.cfg.HangAfter == 0 || d < c.cfg.HangAfter || c.stalls.logged == s {
 		return
 	}
 	c.stalls.logged = s

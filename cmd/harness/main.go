@@ -128,7 +128,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Commands: []*cli.Command{
 			certifyCommand(out, errOut), applyCommand(errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out),
 			historyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			collCommand(out, errOut), ibCommand(out, errOut), huntCommand(out, errOut), bandwidthCommand(out, errOut), healthCommand(out, errOut), diagCommand(out, errOut),
+			collCommand(out, errOut), ibCommand(out, errOut), huntCommand(out, errOut), bandwidthCommand(out, errOut), watchCommand(out), healthCommand(out, errOut), diagCommand(out, errOut),
 			topoCommand(out, errOut), envCommand(out, errOut), execCommand(errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out),
 			completionCommand(out), rankCommand(out), identifyCommand(out),
 		},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"debug/elf"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,20 +58,32 @@ func TestFront(t *testing.T) {
 	run("no_engine", []string{"none"})
 }
 
-var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, 1000 elements, operation #2: its last call was AllReduce of int32 with sum, 1000 elements, operation #1, \d+ s ago$`)
+var hung = regexp.MustCompile(`(?m)^libnccl \(assay\): communicator "dp": it stands still: rank 2 \(host \S+, pid \d+, GPU 2\) has not called AllReduce of int32 with sum, 1000 elements, operation #2: its last call was AllReduce of int32 with sum, 1000 elements, operation #1, \d+ s ago \(\S+\.json\)$`)
 
-// TestRanks: programs of several ranks, on a driver whose GPUs are emulated.
-func TestRanks(t *testing.T) {
+// engine compiles the library with its engine, and a driver whose GPUs are emulated, and
+// returns their directories.
+func engine(t *testing.T) (emulator, dir string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("the emulator takes a minute to compile")
 	}
-	emulator := gputest.Emulator(t, "../../coll/cuda")
-	dir := library(t)
+	emulator, dir = gputest.Emulator(t, "../../coll/cuda"), library(t)
 	build := exec.Command("go", "build", "-tags", "cuda urfave_cli_no_docs", "-buildmode=c-shared", "-o", filepath.Join(dir, "libassay-coll.so"), ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return emulator, dir
+}
+
+// TestEmulated: programs of several ranks, on a driver whose GPUs are emulated.
+func TestEmulated(t *testing.T) {
+	emulator, dir := engine(t)
+	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
+	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
+}
+
+func testRanks(t *testing.T, emulator, dir string) {
 	p := program(t, dir, "ranks", "-ldl")
 	for _, c := range []struct{ test, ranks, devices, env string }{
 		{"collectives", "2", "2", ""},
@@ -82,8 +95,26 @@ func TestRanks(t *testing.T) {
 		{"fault", "2", "2", ""},
 		{"shrink", "3", "3", ""},
 		{"grow", "3", "3", ""},
-		{"hang", "3", "3", "ASSAY_SLOW=1"},
+		{"hang", "3", "3", "ASSAY_HANG_AFTER=1"},
 		{"nonblocking", "2", "2", ""},
+		{"memory", "2", "2", ""},
+		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with rooms, which communicators share
+		{"configured", "2", "2", ""},
+		{"suspended", "2", "2", ""},
+		{"suspended", "2", "2", "ASSAY_GPU_ALGO=copy"},
+		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1"},
+		{"suspended", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"},
+		{"scarce", "2", "2", ""},
+		{"restarts", "2", "2", "NCCL_BUFFSIZE=4096"}, // small windows
+		{"counts", "2", "2", ""},
+		{"nested", "2", "2", ""},
+		{"forks", "1", "1", ""},
+		{"captured", "2", "2", ""},
+		{"allocation", "1", "1", ""},
+		{"allocation", "1", "1", "FAKE_NO_VMM=1"},
+		{"simulate", "2", "2", ""},
+		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1"},
+		{"simulate", "2", "2", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"}, // staged
 		{"single", "3", "3", ""},
 		{"processes", "3", "3", ""},
 		{"dies", "3", "3", ""},
@@ -92,7 +123,8 @@ func TestRanks(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // it stands still
 			defer cancel()
 			cmd := exec.CommandContext(ctx, p, c.test, c.ranks)
-			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices, c.env)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.devices)
+			cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -106,12 +138,82 @@ func TestRanks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("replaces", func(t *testing.T) { replaces(t, dir, append(os.Environ(), "LD_LIBRARY_PATH="+emulator)) })
+}
+
+// exported are the functions that a library exports, sorted.
+func exported(t *testing.T, library string) (names []string) {
+	t.Helper()
+	f, err := elf.Open(library)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	symbols, err := f.DynamicSymbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Section != elf.SHN_UNDEF {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// replaces: a program that was linked with another libnccl.so.2 runs on this one when it
+// is preloaded, or put in the other one's place.
+func replaces(t *testing.T, dir string, environ []string) {
+	other := t.TempDir()
+	var source strings.Builder
+	for _, name := range exported(t, filepath.Join(dir, "libnccl.so.2")) {
+		if name == "ncclGetLastError" {
+			source.WriteString("const char *ncclGetLastError(void *c) { return \"the other library\"; }\n")
+		} else {
+			source.WriteString("int " + name + "(void) { return 3; }\n")
+		}
+	}
+	c := filepath.Join(other, "other.c")
+	if err := os.WriteFile(c, []byte(source.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gputest.Tool(t, "gcc", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-o", filepath.Join(other, "libnccl.so.2"), c)
+	p := program(t, other, "ranks", "-ldl")
+	run := func(want bool, env ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), p, "collectives", "1")
+		cmd.Env = slices.Concat(environ, []string{"FAKE_DEVICES=1"}, env)
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != want || !want && !strings.Contains(string(out), "the other library") {
+			t.Errorf("with %v: %v\n%s", env, err, out)
+		}
+	}
+	run(false)
+	run(true, "LD_PRELOAD="+filepath.Join(dir, "libnccl.so.2"))
+	for _, name := range []string{"libnccl.so.2", "libassay-coll.so"} {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = os.Remove(filepath.Join(other, name))
+			if errors.Is(err, os.ErrNotExist) {
+				err = nil
+			}
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(other, name), b, 0o700)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(true)
 }
 
 // TestSymbols: the library exports NCCL's functions under both of their names, and
 // nothing else. docs/libnccl.md has them all, and no other.
 func TestSymbols(t *testing.T) {
-	f, err := elf.Open(filepath.Join(library(t), "libnccl.so.2"))
+	path := filepath.Join(library(t), "libnccl.so.2")
+	f, err := elf.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,24 +221,17 @@ func TestSymbols(t *testing.T) {
 	if name, err := f.DynString(elf.DT_SONAME); err != nil || !slices.Equal(name, []string{"libnccl.so.2"}) {
 		t.Errorf("the SONAME is %v, %v", name, err)
 	}
-	symbols, err := f.DynamicSymbols()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var plain, others, twice []string
-	for _, s := range symbols {
+	for _, name := range exported(t, path) {
 		switch {
-		case s.Section == elf.SHN_UNDEF:
-		case strings.HasPrefix(s.Name, "nccl"):
-			plain = append(plain, s.Name)
-		case strings.HasPrefix(s.Name, "pnccl"):
-			twice = append(twice, s.Name[1:])
+		case strings.HasPrefix(name, "nccl"):
+			plain = append(plain, name)
+		case strings.HasPrefix(name, "pnccl"):
+			twice = append(twice, name[1:])
 		default:
-			others = append(others, s.Name)
+			others = append(others, name)
 		}
 	}
-	slices.Sort(plain)
-	slices.Sort(twice)
 	if !slices.Equal(plain, twice) || len(others) > 0 {
 		t.Errorf("exported: %v; with a p before them: %v; others: %v", plain, twice, others)
 	}

@@ -29,7 +29,6 @@ import (
 	"os"
 	"runtime/cgo"
 	"slices"
-	"strconv"
 	"sync"
 	"unsafe"
 
@@ -105,6 +104,7 @@ func assay_device(device *C.int32_t, text *C.char) C.int {
 // A comm is a communicator, from when it is asked for.
 type comm struct {
 	ranks, rank, device int
+	nonblocking         bool
 	give                context.CancelFunc // gives up making it
 	ready               chan struct{}      // closed: it is made, or could not be
 	made                *coll.Comm         // after ready
@@ -162,7 +162,7 @@ func assay_make(environ **C.char, list *C.struct_assay_new, n C.size_t, text *C.
 			c.made, c.failed = run(ctx)
 			close(c.ready)
 		}()
-		if w.config.blocking == 0 {
+		if c.nonblocking {
 			w.code = C.int32_t(op.InProgress)
 			continue
 		}
@@ -185,8 +185,9 @@ func assay_make(environ **C.char, list *C.struct_assay_new, n C.size_t, text *C.
 // prepare reads what is asked for. run makes it.
 func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Context) (*coll.Comm, error), err error) {
 	c := newComm()
+	c.nonblocking = w.config.blocking == 0
 	if w.how != C.ASSAY_NEW {
-		from, err := of(c, w)
+		from, err := of(c, w, env)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -202,11 +203,11 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	id := idOf(w)
 	name := ""
 	if w.config.name != nil {
-		name = fmt.Sprintf(" %q", C.GoString(w.config.name))
+		name = C.GoString(w.config.name)
 	}
 	cfg := coll.Config{
 		Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true,
-		OnHang: func(verdict string) { fmt.Fprintf(os.Stderr, "libnccl (assay): communicator%s: %s\n", name, verdict) },
+		Name: name, OnHang: func(v coll.Verdict) { fmt.Fprintf(os.Stderr, "libnccl (assay): %v\n", v) },
 	}
 	return c, func(ctx context.Context) (*coll.Comm, error) {
 		return coll.CommInitRank(ctx, c.ranks, *id, c.rank, cfg)
@@ -215,58 +216,6 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 
 func idOf(w *C.struct_assay_new) *coll.UniqueID {
 	return (*coll.UniqueID)(C.GoBytes(unsafe.Pointer(&w.id[0]), C.ASSAY_ID))
-}
-
-// of is how a communicator is made out of another one.
-func of(c *comm, w *C.struct_assay_new) (func(context.Context) (*coll.Comm, error), error) {
-	parent := commOf(w.parent)
-	from, err := parent.use("making a communicator out of another one")
-	if err != nil {
-		return nil, err
-	}
-	c.device = parent.device
-	switch w.how {
-	case C.ASSAY_GROW:
-		n := int(w.ranks)
-		var id *coll.UniqueID
-		if w.has_id != 0 {
-			id = idOf(w)
-		}
-		return func(ctx context.Context) (*coll.Comm, error) { return from.Grow(ctx, n, id) }, nil
-	case C.ASSAY_SPLIT:
-		color, key := int(w.color), int(w.key)
-		return func(ctx context.Context) (*coll.Comm, error) { return from.Split(ctx, color, key) }, nil
-	}
-	var without []int
-	for _, r := range unsafe.Slice(w.without, int(w.n_without)) {
-		without = append(without, int(r))
-	}
-	revoke := w.abort != 0
-	return func(ctx context.Context) (*coll.Comm, error) {
-		if revoke {
-			if err := from.Revoke(); err != nil {
-				return nil, err
-			}
-		}
-		return from.Shrink(ctx, without)
-	}, nil
-}
-
-// settings are what a program's configuration says, as variables: those of the
-// environment take precedence, by whichever of their names, as in NCCL.
-func settings(c *C.struct_assay_config) (env []string) {
-	for _, s := range [...]struct {
-		name  string
-		value C.int32_t
-	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}} {
-		if s.value != C.INT_MIN {
-			env = append(env, s.name+"="+strconv.Itoa(int(s.value)))
-		}
-	}
-	if c.net != nil {
-		env = append(env, "NCCL_NET="+C.GoString(c.net))
-	}
-	return env
 }
 
 // groups are kept for the next one.
@@ -283,10 +232,11 @@ func assay_run(ops *C.struct_assay_op, n C.size_t, text *C.char) C.int {
 		}
 		return result(err, text)
 	}
-	return result(runGroup(unsafe.Slice(ops, int(n))), text)
+	return result(runGroup(unsafe.Slice(ops, int(n)), (*coll.Group).End), text)
 }
 
-func runGroup(ops []C.struct_assay_op) (err error) {
+// runGroup collects operations in a group, which end ends.
+func runGroup(ops []C.struct_assay_op, end func(*coll.Group) error) (err error) {
 	for i := range ops {
 		if _, err := commOf(ops[i].comm).use("an operation"); err != nil {
 			return err
@@ -300,13 +250,11 @@ func runGroup(ops []C.struct_assay_op) (err error) {
 		c := commOf(ops[i].comm)
 		g.Add(c.made)
 		if err = c.do(c.made, &ops[i]); err != nil {
-			break
+			g.Cancel()
+			return err
 		}
 	}
-	if ended := g.End(); err == nil {
-		err = ended
-	}
-	return err
+	return end(g)
 }
 
 // do calls an operation on its stream.
@@ -486,7 +434,15 @@ func assay_finalize(handle C.uintptr_t, text *C.char) C.int {
 	if _, err := c.use("CommFinalize"); err != nil {
 		return result(err, text)
 	}
-	<-c.finish()
+	done := c.finish()
+	if c.nonblocking { // assay_state says when it is done
+		select {
+		case <-done:
+		default:
+			return C.int(op.InProgress)
+		}
+	}
+	<-done
 	return result(c.ended, text)
 }
 
@@ -570,20 +526,4 @@ func onDevice(f func() error) error {
 		}
 	}
 	return f()
-}
-
-//export assay_mem_alloc
-func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
-	return result(onDevice(func() error {
-		p, err := driver.Malloc(int(n))
-		if err == nil {
-			*(*driver.Ptr)(unsafe.Pointer(at)) = p
-		}
-		return err
-	}), text)
-}
-
-//export assay_mem_free
-func assay_mem_free(at unsafe.Pointer, text *C.char) C.int {
-	return result(onDevice(func() error { return driver.Free(driver.Ptr(uintptr(at))) }), text)
 }

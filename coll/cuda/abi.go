@@ -35,6 +35,7 @@ type argsABI struct {
 	root            int32
 	symmetric       uint32
 	inPlace, phased uint32
+	sign, _         uint32
 }
 
 // What argsABI.scale says.

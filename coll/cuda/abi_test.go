@@ -34,6 +34,7 @@ func TestABI(t *testing.T) {
 		{"Args channels", unsafe.Offsetof(a.channels)}, {"Args chunk", unsafe.Offsetof(a.chunk)}, {"Args owners", unsafe.Offsetof(a.owners)},
 		{"Args targets", unsafe.Offsetof(a.targets)}, {"Args root", unsafe.Offsetof(a.root)}, {"Args symmetric", unsafe.Offsetof(a.symmetric)},
 		{"Args in_place", unsafe.Offsetof(a.inPlace)}, {"Args phased", unsafe.Offsetof(a.phased)},
+		{"Args sign", unsafe.Offsetof(a.sign)},
 		{"Report who", unsafe.Offsetof(r.who)}, {"Report wanted", unsafe.Offsetof(r.wanted)}, {"Report found", unsafe.Offsetof(r.found)},
 		{"Report taken", unsafe.Offsetof(r.taken)},
 	}

@@ -136,6 +136,18 @@ func (a *arena) unmap() bool {
 	return len(a.imports) == 0
 }
 
+// unmapOne unmaps memory of another process.
+func (a *arena) unmapOne(key importKey) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m, ok := a.imports[key]
+	if !ok {
+		return nil
+	}
+	delete(a.imports, key)
+	return m.close()
+}
+
 // leave ends a communicator's use of the arena.
 func (a *arena) leave() {
 	a.unmap()
@@ -223,6 +235,20 @@ func (a *arena) giveRoom(part int, left time.Time, kept bool) {
 		l.left = left
 	}
 	a.rooms[room].kept = a.rooms[room].kept || kept
+}
+
+// share is what each communicator has of the device's memory that they have in
+// common: rooms, and what none of them uses. So all of them together have all of it.
+func (a *arena) share() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var n uint64
+	for _, l := range append(a.rooms[:], a.idle...) {
+		if l != nil && l.kind == onDevice {
+			n += l.offer.Bytes
+		}
+	}
+	return int64(n) / int64(max(a.users, 1))
 }
 
 // newPinned allocates n bytes of the processor's memory.

@@ -4,7 +4,7 @@ import "github.com/assay-hpc/assay/coll/op"
 
 // fill writes a collective's arguments.
 func fill(a *argsABI, rank, ranks int, o *op.Op, ch choice) {
-	*a = argsABI{channels: uint32(ch.channels), chunk: uint32(ch.chunk), root: int32(o.Root)}
+	*a = argsABI{channels: uint32(ch.channels), chunk: uint32(ch.chunk), root: int32(o.Root), sign: o.Sign}
 	switch {
 	case o.Scaled:
 		a.scaled(o)

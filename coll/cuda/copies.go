@@ -133,7 +133,7 @@ func (k *copier) start(o *op.Op, c choice) error {
 
 // startPairs begins Sends and Recvs, of which args has addresses and lengths.
 func (k *copier) startPairs(args *argsABI, c choice) error {
-	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: op.NoPeer}, *args, nil
+	k.op, k.messages, k.ring = op.Op{Coll: op.SendRecv, Root: op.NoPeer, Sign: args.sign}, *args, nil
 	longest := 0
 	for p := range k.e.cfg.Size {
 		longest = max(longest, int(args.send[p]), int(args.recv[p]))
@@ -223,7 +223,7 @@ func (k *copier) barrier(round int) error {
 	e := k.e
 	l := e.launch(exchangeLL, 0, 0)
 	c := choice{exchangeLL, 1, 32, 0}
-	o := op.Op{Coll: op.AllGather, Send: op.Memory(uintptr(k.token), 8), Recv: op.Memory(uintptr(k.token)+8, 8*k.e.cfg.Size), Count: 8, Type: elem.Uint8, Root: op.NoPeer}
+	o := op.Op{Coll: op.AllGather, Send: op.Memory(uintptr(k.token), 8), Recv: op.Memory(uintptr(k.token)+8, 8*k.e.cfg.Size), Count: 8, Type: elem.Uint8, Root: op.NoPeer, Sign: k.op.Sign}
 	a := l.args
 	fill(a, e.cfg.Rank, e.cfg.Size, &o, c)
 	if k.ring != nil || k.op.Coll == op.SendRecv {

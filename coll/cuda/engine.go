@@ -42,7 +42,8 @@ type engine struct {
 	one      [1]*driver.Launch
 	batch    batch
 	chosen   choice
-	trial    bool // Tune tries choices
+	trial    bool          // Tune tries choices
+	times    *choose.Times // nil: nobody has asked
 
 	mu      sync.Mutex // Abort against Close
 	closed  bool
@@ -259,6 +260,26 @@ func (d *device) free(rank int, addr uintptr) error {
 	return nil
 }
 
+// Estimate implements executor.Executor.
+func (e *engine) Estimate(o *op.Op) time.Duration {
+	if e.times == nil {
+		times := choose.GPUTimes(e.cfg.Env.Tuning.Tables, e.dev.info.Name, e.cfg.Size)
+		e.times = &times
+	}
+	return estimate(o, e.cfg.Size, e.windows.hosted, e.times)
+}
+
+// Memory implements executor.Executor.
+func (e *engine) Memory() executor.Memory {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m := executor.Memory{Shared: e.dev.arena.share()}
+	if own := e.windows.own; own != nil && own.kind == onDevice && !e.closed {
+		m.Own = int64(own.offer.Bytes)
+	}
+	return m
+}
+
 // Chosen implements executor.Executor.
 func (e *engine) Chosen() string {
 	if e.chosen.kernel == noKernel {
@@ -317,7 +338,7 @@ func (e *engine) ask() (executor.Progress, []int) {
 	for first := true; time.Now().Before(until); time.Sleep(time.Millisecond) {
 		for ch := range packetChannels + chunkChannels {
 			r, ok := e.report(ch)
-			if p := int(r.who >> 16 & 0xff); ok && !slices.Contains(peers, p) {
+			if p := int(r.who >> 16 & 0xff); ok && r.who>>24 == stopTell && !slices.Contains(peers, p) {
 				peers = append(peers, p)
 			}
 		}
@@ -326,13 +347,10 @@ func (e *engine) ask() (executor.Progress, []int) {
 		}
 	}
 	slices.Sort(peers)
-	switch {
-	case len(peers) > 0:
+	if len(peers) > 0 {
 		return executor.Begun, peers
-	case e.copier.rooms != nil: // copies wait for other ranks and cannot tell
-		return executor.Unknown, nil
 	}
-	return executor.Behind, nil
+	return executor.Behind, nil // copies wait for nothing but such kernels
 }
 
 // report is what the kernels of a channel left behind, if anything.

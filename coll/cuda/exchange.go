@@ -30,6 +30,9 @@ var classes = [...]kernel{exchangeLL, exchangeLL128, copies, exchangeSimple}
 
 // The last class is for all else.
 //
+// signExchange is the sign of Sends and Recvs, which is no collective's.
+const signExchange = uint32(op.NumCollectives) << 28
+
 // exchangeChunk is the step of long messages, of whatever length.
 const exchangeChunk = 128 << 10
 
@@ -85,7 +88,7 @@ func (x *exchange) next(a *argsABI) (choice, bool) {
 			t := &x.transfers[i]
 			m := x.choose(t)
 			if c.kernel == noKernel {
-				*a = argsABI{root: op.NoPeer}
+				*a = argsABI{root: op.NoPeer, sign: signExchange}
 				c = m
 			}
 			c.channels = max(c.channels, m.channels)

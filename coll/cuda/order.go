@@ -17,21 +17,23 @@ type order struct {
 	dev    *device
 	event  driver.Event
 	stream driver.Stream // of the last operation, or one that waits for it
+	id     uint64        // of the stream
 	busy   bool          // there was an operation
 	left   bool          // there will be none: event is behind the last one
 	lost   error         // why it is not
 
 	// Of a communicator for NCCL's API, whose callers may destroy a stream as soon as
 	// the operation on it was called: event is behind each when its call returns.
-	eager  bool
-	marked atomic.Bool // there was such an operation
-	open   bool        // the last one has no event behind it yet
+	eager    bool
+	marked   atomic.Bool // there was such an operation
+	open     bool        // the last one has no event behind it yet
+	captured bool        // one of them was captured
 }
 
 // Stream implements executor.Executor.
 func (o *order) Stream(stream uintptr) error {
 	s := driver.Stream(stream)
-	if s == o.stream {
+	if s == o.stream && o.there() {
 		return nil
 	}
 	err := o.dev.in(func() error {
@@ -47,7 +49,20 @@ func (o *order) Stream(stream uintptr) error {
 		return failure(o.rank, "SetStream", err)
 	}
 	o.stream = s
+	if o.eager {
+		o.id, _ = s.ID()
+	}
 	return nil
+}
+
+// there reports whether the stream is the last operation's: where callers destroy
+// streams, another one may have its handle.
+func (o *order) there() bool {
+	if !o.eager || !o.busy {
+		return true
+	}
+	id, err := o.stream.ID()
+	return err == nil && id == o.id
 }
 
 // Leave implements executor.Executor.
@@ -106,6 +121,7 @@ func (o *order) mark() error {
 	}
 	o.open = false
 	if captured, err := o.stream.Capturing(); captured || err != nil {
+		o.captured = o.captured || captured
 		return err
 	}
 	if err := o.event.Record(o.stream); err != nil {

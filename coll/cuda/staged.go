@@ -323,6 +323,22 @@ func (s *stager) Alloc(n int) (uintptr, error) { return s.dev.alloc(s.cfg.Rank, 
 // Free implements executor.Executor.
 func (s *stager) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) }
 
+// Estimate implements executor.Executor: the processor's part, beside which bytes come
+// and go.
+func (s *stager) Estimate(o *op.Op) time.Duration {
+	if s.cfg.Size == 1 {
+		return estimate(o, 1, false, nil)
+	}
+	t, err := s.cfg.Env.Tuner()
+	if err != nil { // then the communicator had none either
+		return 0
+	}
+	return t.Time(o.Coll, carried(o))
+}
+
+// Memory implements executor.Executor: stages are in the processor's memory.
+func (s *stager) Memory() executor.Memory { return executor.Memory{Shared: s.dev.arena.share()} }
+
 // Chosen implements executor.Executor.
 func (s *stager) Chosen() string { return "staged" }
 

@@ -48,7 +48,7 @@ func (l layout) onHost() layout {
 func (l layout) ll() int     { return (packetChannels + chunkChannels) * channelBytes }
 func (l layout) ll128() int  { return l.ll() + packetSlots*packetChannels*l.ranks*l.llSlot }
 func (l layout) chunks() int { return l.ll128() + packetSlots*packetChannels*l.ranks*l.ll128Slot }
-func (l layout) size() int   { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
+func (l layout) size() int   { return l.chunks() + chunkChannels*l.ranks*l.depth*(l.chunk+4) } // and a sign each
 
 // fill writes the layout into what kernels see.
 func (l layout) fill(c *commABI) {

@@ -63,9 +63,10 @@ type offer struct {
 
 // windows are a rank's own window and its view of the others'.
 type windows struct {
-	own    *loan
-	at     []driver.Ptr // by rank
-	hosted bool         // they are in the processor's memory, see hosted.go
+	own     *loan
+	at      []driver.Ptr // by rank
+	imports []importKey  // of other processes
+	hosted  bool         // they are in the processor's memory, see hosted.go
 }
 
 // openWindows gives every rank a window and the addresses of the others': on
@@ -125,7 +126,13 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 		}
 		return w.own.offer, clearMemory(w.own.ptr, n)
 	}
-	w.at, _, why, err = share(ctx, cfg, dev, all, w.hosted, apart, mine)
+	var offers []offer
+	w.at, offers, why, err = share(ctx, cfg, dev, all, w.hosted, apart, mine)
+	for r, o := range offers {
+		if all[r].Process != process() {
+			w.imports = append(w.imports, importKey{all[r].Process, o.Handle})
+		}
+	}
 	if err == nil && scarce != nil {
 		err = scarce
 	}

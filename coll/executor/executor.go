@@ -32,6 +32,17 @@ type Executor interface {
 	// Alloc returns zeroed device memory; Free takes it back.
 	Alloc(n int) (uintptr, error)
 	Free(addr uintptr) error
+	// Estimate is how long an operation would take, as far as that was measured or can be
+	// reckoned. Nothing is done.
+	Estimate(o *op.Op) time.Duration
+	// Memory is what the communicator takes of its device. It may be called from any
+	// goroutine before Close.
+	Memory() Memory
+	// Suspend gives back what the communicator alone has of its device, when what was
+	// enqueued has ended; Resume takes it again, and no operation comes in between. All ranks call them. After an *op.Error of
+	// InvalidUsage nothing has changed on any of them; others break the communicator.
+	Suspend(context.Context) error
+	Resume(context.Context) error
 	// Chosen says how the last operation was done: "allreduce_ll/4".
 	Chosen() string
 	// Idle reports whether all that was enqueued has ended, but for what graphs do. It may
@@ -54,14 +65,23 @@ type Executor interface {
 	Close(tell func(byte) ([]byte, error)) error
 }
 
+// A Memory is what a communicator takes of its device, in bytes.
+type Memory struct {
+	Own    int64 // for itself alone
+	Shared int64 // its part, an equal one, of what the process's communicators of the device share
+}
+
 // A Progress is how far an operation is that has been enqueued.
 type Progress string
 
 // The values of Progress.
 const (
 	Unknown Progress = ""       // nobody can tell
+	Idle    Progress = "idle"   // there is none
 	Behind  Progress = "behind" // its stream has not come to it
 	Begun   Progress = "begun"  // it waits for other ranks
+	Slow    Progress = "slow"   // the device has not answered yet
+	Stuck   Progress = "stuck"  // the device does not answer
 )
 
 // An Op is an operation on device memory, and whose it is.

@@ -75,8 +75,9 @@ type Knobs struct {
 	TopoDumpFile    string           // NCCL_TOPO_DUMP_FILE
 
 	// Ours.
-	Timeout time.Duration // ASSAY_TIMEOUT: an operation without progress for so long fails; 0: never
-	Slow    time.Duration // ASSAY_SLOW: a rank that others wait for so long is named in the log; 0: never
+	Timeout   time.Duration // ASSAY_TIMEOUT: an operation without progress for so long fails; 0: never
+	HangAfter time.Duration // ASSAY_HANG_AFTER: a rank that others wait for so long is named in the log; 0: never
+	HangDir   string        // ASSAY_HANG_DIR: where verdicts are written; "": the directory for temporary files
 
 	Tuning  string // ASSAY_TUNING: a file of measurements
 	GPUAlgo string // ASSAY_GPU_ALGO: kernel:channels:threads:chunk, for all operations on GPUs that it can do
@@ -123,8 +124,8 @@ func Default() *Knobs {
 		// Programs leave ranks waiting for minutes while one of them saves its
 		// state or compiles; ten minutes is what frameworks above NCCL allow.
 		// A rank that is dead is noticed long before, by its connections.
-		Timeout: 10 * time.Minute,
-		Slow:    10 * time.Second,
+		Timeout:   10 * time.Minute,
+		HangAfter: 10 * time.Second,
 	}
 }
 

@@ -104,7 +104,8 @@ var good = []struct {
 	{"ASSAY_TIMEOUT=1.5", func(k *Knobs) { k.Timeout = 1500 * time.Millisecond }},
 	{"ASSAY_GPU_ALGO=copy:8:512:65536", func(k *Knobs) { k.GPUAlgo = "copy:8:512:65536" }},
 	{"ASSAY_TUNING=/etc/tuning.json", func(k *Knobs) { k.Tuning = "/etc/tuning.json" }},
-	{"ASSAY_SLOW=0", func(k *Knobs) { k.Slow = 0 }},
+	{"ASSAY_HANG_AFTER=0", func(k *Knobs) { k.HangAfter = 0 }},
+	{"ASSAY_HANG_DIR=/var/log", func(k *Knobs) { k.HangDir = "/var/log" }},
 }
 
 // bad are values that no variable of that name takes.
@@ -157,7 +158,7 @@ var bad = map[string][]string{
 	"NCCL_NSOCKS_PERTHREAD":       {"65"},
 	"NCCL_COMM_ID":                {"10.0.0.1", ":4567", "host:0", "host:70000", "fe80::1:4567", "host:0x10"},
 	"ASSAY_TIMEOUT":               {"30s", "-1", "NaN", "Inf", "1e10"},
-	"ASSAY_SLOW":                  {"never"},
+	"ASSAY_HANG_AFTER":            {"never"},
 }
 
 // refused are values that are right and cannot be obeyed.

@@ -247,7 +247,7 @@ func FuzzLoad(f *testing.F) {
 			}
 			return
 		}
-		if k.MinChannels > 0 && k.MaxChannels > 0 && k.MinChannels > k.MaxChannels || k.Timeout < 0 || k.Slow < 0 || k.BuffSize < minBuffSize || k.Threads < 0 {
+		if k.MinChannels > 0 && k.MaxChannels > 0 && k.MinChannels > k.MaxChannels || k.Timeout < 0 || k.HangAfter < 0 || k.BuffSize < minBuffSize || k.Threads < 0 {
 			t.Fatalf("impossible knobs %+v", k)
 		}
 		var again []string

@@ -171,6 +171,7 @@ type Op struct {
 	Factor   uint64 // Scale as the bits of an element
 	FactorAt bool   // Factor is the address, on the device, where it is when the operation runs
 	Divisor  int    // of the result, of integers; 0: none
+	Sign     uint32 // what the rank takes the operation for: ranks with another one do not take part in it
 }
 
 // Bytes is the length of a part of a buffer.

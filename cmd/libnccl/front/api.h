@@ -29,7 +29,9 @@ typedef struct ncclComm *ncclComm_t;
 typedef struct ncclWindow_vidmem *ncclWindow_t;
 typedef struct ncclParamHandle *ncclParamHandle_t;
 typedef void *cudaStream_t;
-typedef int ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t, ncclCommMemStat_t;
+typedef int ncclDataType_t, ncclRedOp_t, ncclScalarResidence_t;
+
+typedef enum { ncclStatGpuMemSuspend, ncclStatGpuMemSuspended, ncclStatGpuMemPersist, ncclStatGpuMemTotal } ncclCommMemStat_t;
 
 typedef struct {
   char internal[128];
@@ -58,6 +60,8 @@ typedef struct {
   unsigned int magic, version;
   float estimatedTime;
 } ncclSimInfo_t;
+
+#define SIM_MAGIC 0x74685283u
 
 typedef struct {
   int nRanks, rank, stride;

@@ -1,4 +1,4 @@
-// Communicators, and memory.
+// Communicators.
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,19 +20,44 @@ API(ncclResult_t, ncclGetUniqueId, (ncclUniqueId * id)) {
   return r != ncclSuccess ? r : said(e->assay_unique_id(environ, (uint8_t *)id->internal, text), text);
 }
 
+// A number of a configuration that has an effect: since which release, and what it may be.
+struct field {
+  const char *name;
+  size_t at;
+  unsigned since;
+  int least, most;
+  size_t to;
+};
+#define FIELD(name, since, least, most, to) {#name, offsetof(ncclConfig_t, name), since, least, most, offsetof(struct assay_config, to)}
+static const struct field fields[] = {
+    FIELD(blocking, 21400, 0, 1, blocking), FIELD(minCTAs, 21700, 1, INT_MAX, min_ctas), FIELD(maxCTAs, 21700, 1, INT_MAX, max_ctas),
+    FIELD(trafficClass, 22500, 0, INT_MAX, traffic_class), FIELD(collnetEnable, 22700, 0, 1, coll_net)};
+#undef FIELD
+
+// has reports whether a configuration has a field: a program may be of an older release.
+static int has(const ncclConfig_t *c, size_t at, size_t bytes, unsigned since) { return c->version >= since && c->size >= at + bytes; }
+
 // configure takes over what a program's configuration says, of whichever release.
 static ncclResult_t configure(const char *what, const ncclConfig_t *from, struct assay_config *to) {
-  ncclConfig_t c;
-  *to = (struct assay_config){UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
+  *to = (struct assay_config){from != NULL, UNSET, UNSET, UNSET, UNSET, UNSET, NULL, NULL};
   if (!from) return ncclSuccess;
   if (from->magic != CONFIG_MAGIC || from->size < offsetof(ncclConfig_t, cgaClusterSize))
     return fail(ncclInvalidArgument, "%s: the configuration was not made with NCCL_CONFIG_INITIALIZER", what);
-  memset(&c, 0, sizeof c);
-  c.blocking = c.minCTAs = c.maxCTAs = c.trafficClass = c.collnetEnable = UNSET;
-  memcpy(&c, from, from->size < sizeof c ? from->size : sizeof c);
-  if (c.blocking != UNSET && c.blocking != 0 && c.blocking != 1)
-    return fail(ncclInvalidArgument, "%s: blocking is %d; want 0 or 1", what, c.blocking);
-  *to = (struct assay_config){c.blocking, c.minCTAs, c.maxCTAs, c.trafficClass, c.collnetEnable, c.netName, c.commName};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    const struct field *f = &fields[i];
+    if (!has(from, f->at, sizeof(int), f->since)) continue;
+    int n = *(const int *)((const char *)from + f->at);
+    if (n == UNSET) continue;
+    if (n < f->least || n > f->most) {
+      if (f->most == 1) return fail(ncclInvalidArgument, "%s: %s is %d; want 0 or 1", what, f->name, n);
+      return fail(ncclInvalidArgument, "%s: %s is %d; want %d or more", what, f->name, n, f->least);
+    }
+    *(int32_t *)((char *)to + f->to) = n;
+  }
+  if (to->min_ctas != UNSET && to->max_ctas != UNSET && to->min_ctas > to->max_ctas)
+    return fail(ncclInvalidArgument, "%s: minCTAs is %d, and maxCTAs is %d", what, to->min_ctas, to->max_ctas);
+  if (has(from, offsetof(ncclConfig_t, netName), sizeof from->netName, 21700)) to->net = from->netName;
+  if (has(from, offsetof(ncclConfig_t, commName), sizeof from->commName, 22700)) to->name = from->commName;
   return ncclSuccess;
 }
 
@@ -135,17 +160,10 @@ API(ncclResult_t, ncclCommGrow, (ncclComm_t comm, int nRanks, const ncclUniqueId
   return make(&n, newcomm);
 }
 
-// ask calls one of the engine's functions about a communicator.
-#define ASK(what, call)                     \
-  const struct engine *e;                   \
-  char text[ASSAY_TEXT];                    \
-  ncclResult_t r = check(what, comm);       \
-  if (r == ncclSuccess) r = load(&e);       \
-  if (r == ncclSuccess) r = said(call, text)
-
 // end takes a communicator away, whatever its end says. Its 16 bytes stay: who uses
 // it afterwards is told so.
 static ncclResult_t end(ncclComm_t comm, ncclResult_t r) {
+  drop_all(comm);
   comm->magic = 0;
   return r;
 }
@@ -205,50 +223,5 @@ API(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int *device)) {
   struct assay_info i;
   ASK("ncclCommCuDevice", e->assay_info(comm->engine, &i, text));
   if (r == ncclSuccess) *device = i.device;
-  return r;
-}
-
-API(ncclResult_t, ncclMemAlloc, (void **ptr, size_t size)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  if (!ptr || size == 0) return fail(ncclInvalidArgument, "ncclMemAlloc: %zu bytes at %p", size, (void *)ptr);
-  ncclResult_t r = load(&e);
-  return r != ncclSuccess ? r : said(e->assay_mem_alloc(ptr, size, text), text);
-}
-
-API(ncclResult_t, ncclMemFree, (void *ptr)) {
-  const struct engine *e;
-  char text[ASSAY_TEXT];
-  if (!ptr) return ncclSuccess;
-  ncclResult_t r = load(&e);
-  return r != ncclSuccess ? r : said(e->assay_mem_free(ptr, text), text);
-}
-
-// Registered memory is not used yet in any other way than memory that is not: a
-// handle of NULL says so, as NCCL's does.
-API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle)) {
-  ncclResult_t r = check("ncclCommRegister", comm);
-  if (r == ncclSuccess && (!buff || size == 0 || !handle)) r = fail(ncclInvalidArgument, "ncclCommRegister: %zu bytes at %p", size, buff);
-  if (r == ncclSuccess) *handle = NULL;
-  return r;
-}
-
-API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle)) {
-  ncclResult_t r = check("ncclCommDeregister", comm);
-  if (r == ncclSuccess && handle) r = fail(ncclInvalidArgument, "ncclCommDeregister: %p is no handle of ncclCommRegister", handle);
-  return r;
-}
-
-API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)) {
-  (void)winFlags;
-  ncclResult_t r = check("ncclCommWindowRegister", comm);
-  if (r == ncclSuccess && (!buff || size == 0 || !win)) r = fail(ncclInvalidArgument, "ncclCommWindowRegister: %zu bytes at %p", size, buff);
-  if (r == ncclSuccess) *win = NULL;
-  return r;
-}
-
-API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
-  ncclResult_t r = check("ncclCommWindowDeregister", comm);
-  if (r == ncclSuccess && win) r = fail(ncclInvalidArgument, "ncclCommWindowDeregister: %p is no window of ncclCommWindowRegister", (void *)win);
   return r;
 }

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ASSAY_ABI = 1, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
+enum { ASSAY_ABI = 2, ASSAY_TEXT = 1024, ASSAY_ID = 128 };
 
 // Kinds of operations.
 enum assay_kind {
@@ -43,7 +43,7 @@ enum assay_how { ASSAY_NEW, ASSAY_SPLIT, ASSAY_SHRINK, ASSAY_GROW };
 // What a program says of a communicator that it wants: those fields of ncclConfig_t
 // that have an effect. INT_MIN and NULL: nothing.
 struct assay_config {
-  int32_t blocking, min_ctas, max_ctas, traffic_class, coll_net;
+  int32_t given, blocking, min_ctas, max_ctas, traffic_class, coll_net;
   const char *net, *name;
 };
 
@@ -69,6 +69,18 @@ struct assay_info {
   int32_t ranks, rank, device;
 };
 
+// What a communicator takes of its device, in bytes.
+struct assay_memory {
+  uint64_t own, shared; // shared: its part of what it has in common with others
+  int32_t suspended;
+};
+
+// A communicator that is to be suspended or resumed.
+struct assay_pause {
+  uintptr_t comm;
+  int32_t resume;
+};
+
 // The engine. environ is C's: Go's own is of the time when it was loaded. full and
 // value have ASSAY_TEXT bytes.
 #define ASSAY_ENGINE(X)                                                                                         \
@@ -77,8 +89,11 @@ struct assay_info {
   X(int, assay_device, (int32_t * device, char *text))                                                          \
   X(int, assay_make, (char **environ, struct assay_new *list, size_t n, char *text))                            \
   X(int, assay_run, (struct assay_op * ops, size_t n, char *text))                                              \
+  X(int, assay_estimate, (struct assay_op * ops, size_t n, float *micros, char *text))                          \
   X(int, assay_state, (uintptr_t comm, char *text))                                                             \
   X(int, assay_info, (uintptr_t comm, struct assay_info *info, char *text))                                     \
+  X(int, assay_memory, (uintptr_t comm, struct assay_memory *m, char *text))                                     \
+  X(int, assay_pause, (struct assay_pause * list, size_t n, char *text))                                        \
   X(int, assay_finalize, (uintptr_t comm, char *text))                                                          \
   X(int, assay_destroy, (uintptr_t comm, char *text))                                                           \
   X(int, assay_abort, (uintptr_t comm, char *text))                                                             \

@@ -69,6 +69,8 @@ static _Thread_local struct {
   struct assay_new *news;
   ncclComm_t **to; // where communicators go
   size_t made, places;
+  struct assay_pause *pauses;
+  size_t paused, pause_room;
 } group;
 
 ncclResult_t group_start(void) {
@@ -102,6 +104,25 @@ ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c) {
     group.room = room;
   }
   group.ops[group.n++] = one;
+  return ncclSuccess;
+}
+
+ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume) {
+  const struct engine *e;
+  char text[ASSAY_TEXT];
+  ncclResult_t r = check(what, c);
+  if (r == ncclSuccess) r = load(&e);
+  if (r != ncclSuccess) return spoil(r);
+  struct assay_pause one = {c->engine, resume};
+  if (group.depth == 0) return said(e->assay_pause(&one, 1, text), text);
+  if (group.paused == group.pause_room) {
+    size_t room = group.pause_room ? 2 * group.pause_room : 8;
+    struct assay_pause *more = realloc(group.pauses, room * sizeof *more);
+    if (!more) return spoil(fail(ncclSystemError, "%s: no memory for a group of %zu communicators", what, room));
+    group.pauses = more;
+    group.pause_room = room;
+  }
+  group.pauses[group.paused++] = one;
   return ncclSuccess;
 }
 
@@ -161,26 +182,56 @@ static ncclResult_t make_all(const struct engine *e) {
   return r;
 }
 
-static ncclResult_t launch(void) {
+// launch does what the group has collected. With micros, operations are only reckoned.
+static ncclResult_t launch(float *micros) {
   const struct engine *e;
   char text[ASSAY_TEXT];
   if (group.wrong != ncclSuccess) return group.wrong;
-  if (group.made == 0 && group.n == 0) return ncclSuccess;
+  if (micros) *micros = 0;
+  if (group.made == 0 && group.paused == 0 && group.n == 0) return ncclSuccess;
   ncclResult_t r = load(&e), made = ncclSuccess;
   if (r == ncclSuccess && group.made > 0) r = made = make_all(e);
   if (r == ncclInProgress) r = ncclSuccess;
-  if (r == ncclSuccess && group.n > 0) r = said(e->assay_run(group.ops, group.n, text), text);
+  if (r == ncclSuccess && group.paused > 0) r = said(e->assay_pause(group.pauses, group.paused, text), text);
+  if (r == ncclSuccess && group.n > 0 && micros) r = said(e->assay_estimate(group.ops, group.n, micros, text), text);
+  if (r == ncclSuccess && group.n > 0 && !micros) r = said(e->assay_run(group.ops, group.n, text), text);
   return r == ncclSuccess ? made : r;
 }
 
-ncclResult_t group_end(void) {
-  if (group.depth == 0) return fail(ncclInvalidUsage, "ncclGroupEnd: there is no ncclGroupStart that it ends");
-  if (--group.depth > 0) return ncclSuccess;
-  ncclResult_t r = launch();
+// leave takes the thread out of a group.
+static ncclResult_t leave(const char *what) {
+  if (group.depth == 0) return fail(ncclInvalidUsage, "%s: there is no ncclGroupStart that it ends", what);
+  group.depth--;
+  return ncclSuccess;
+}
+
+static void forget(void) {
   for (size_t i = 0; i < group.made; i++) free(group.news[i].without);
   free(group.ops);
   free(group.news);
   free(group.to);
+  free(group.pauses);
   memset(&group, 0, sizeof group); // threads end: they have nothing left
+}
+
+ncclResult_t group_end(void) {
+  ncclResult_t r = leave("ncclGroupEnd");
+  if (r != ncclSuccess || group.depth > 0) return r;
+  r = launch(NULL);
+  forget();
+  return r;
+}
+
+// ncclGroupSimulateEnd ends the group, whatever is wrong. A program of another release may
+// have another structure: size says how much of it there is.
+API(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
+  float micros;
+  ncclResult_t r = leave("ncclGroupSimulateEnd");
+  if (r != ncclSuccess || group.depth > 0) return r;
+  if (!info || info->magic != SIM_MAGIC || info->size < offsetof(ncclSimInfo_t, estimatedTime) + sizeof micros)
+    r = fail(ncclInvalidArgument, "ncclGroupSimulateEnd: the structure was not made with NCCL_SIM_INFO_INITIALIZER");
+  if (r == ncclSuccess) r = launch(&micros);
+  if (r == ncclSuccess) info->estimatedTime = micros;
+  forget();
   return r;
 }

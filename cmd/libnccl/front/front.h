@@ -30,8 +30,20 @@ ncclResult_t said(int code, const char *text);
 // check tells our communicators from what else a pointer may be.
 ncclResult_t check(const char *what, ncclComm_t c);
 
-// Groups, of this thread. add and make do at once what comes outside of one.
+// ASK calls one of the engine's functions about a communicator.
+#define ASK(what, call)               \
+  const struct engine *e;             \
+  char text[ASSAY_TEXT];              \
+  ncclResult_t r = check(what, comm); \
+  if (r == ncclSuccess) r = load(&e); \
+  if (r == ncclSuccess) r = said(call, text)
+
+// drop_all forgets what was registered with a communicator.
+void drop_all(ncclComm_t comm);
+
+// Groups, of this thread. They do at once what comes outside of one.
 ncclResult_t add(const char *what, const struct assay_op *o, ncclComm_t c);
+ncclResult_t pause_comm(const char *what, ncclComm_t c, int resume);
 ncclResult_t make(const struct assay_new *n, ncclComm_t *to); // frees n->without
 ncclResult_t group_start(void);
 ncclResult_t group_end(void);

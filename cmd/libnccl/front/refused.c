@@ -5,17 +5,12 @@
 #define REFUSE(name, args, why) \
   API(ncclResult_t, name, args) { return fail(ncclInvalidUsage, #name ": " why); }
 
-#define LATER "assay's engine does not do this yet (docs/libnccl.md); NVIDIA's library does"
+#define ONE_SIDED "peers do not write into windows here: registering one waits for no rank, so that nobody knows where those of others are; NVIDIA's library does this"
 #define DEVICE "kernels that communicate by themselves need NVIDIA's library: assay's windows are of another kind"
 
-REFUSE(ncclCommSuspend, (ncclComm_t c, int flags), LATER)
-REFUSE(ncclCommResume, (ncclComm_t c), LATER)
-REFUSE(ncclCommMemStats, (ncclComm_t c, ncclCommMemStat_t stat, uint64_t *value), LATER)
-REFUSE(ncclGroupSimulateEnd, (ncclSimInfo_t * info), LATER)
-REFUSE(ncclWinGetUserPtr, (ncclComm_t c, ncclWindow_t win, void **ptr), LATER)
-REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
-REFUSE(ncclSignal, (int peer, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), LATER)
-REFUSE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *list, ncclComm_t c, cudaStream_t stream), LATER)
+REFUSE(ncclPutSignal, (const void *buff, size_t count, ncclDataType_t type, int peer, ncclWindow_t win, size_t offset, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), ONE_SIDED)
+REFUSE(ncclSignal, (int peer, int index, int ctx, unsigned int flags, ncclComm_t c, cudaStream_t stream), ONE_SIDED)
+REFUSE(ncclWaitSignal, (int n, ncclWaitSignalDesc_t *list, ncclComm_t c, cudaStream_t stream), ONE_SIDED)
 
 // This one returns nothing, and changes nothing that a program could rely on.
 API(void, ncclResetDebugInit, (void)) {}

@@ -28,6 +28,8 @@ int assay_make(char **environ, struct assay_new *list, size_t n, char *text) {
   int r = 0;
   for (size_t i = 0; i < n; i++) {
     struct assay_new *w = &list[i];
+    if (w->config.given && w->how != ASSAY_NEW)
+      printf("  with blocking %d ctas %d class %d name %s\n", w->config.blocking, w->config.max_ctas, w->config.traffic_class, w->config.name ? w->config.name : "-");
     if (w->how == ASSAY_SHRINK)
       printf("  shrink %zu of %zu: of %lu without %zu: %d abort %d\n", i + 1, n, (unsigned long)w->parent, w->n_without, w->without[0], w->abort);
     else if (w->how == ASSAY_GROW)
@@ -57,6 +59,24 @@ int assay_run(struct assay_op *ops, size_t n, char *text) {
       return ncclRemoteError;
     }
   }
+  return 0;
+}
+
+int assay_estimate(struct assay_op *ops, size_t n, float *micros, char *text) {
+  printf("  estimate of %zu, the first of %llu\n", n, (unsigned long long)ops->count);
+  *micros = 2.5;
+  if (ops->count != 13) return 0;
+  strcpy(text, "13 takes for ever");
+  return ncclRemoteError;
+}
+
+int assay_memory(uintptr_t comm, struct assay_memory *m, char *text) {
+  *m = (struct assay_memory){100, 20, 0};
+  return 0;
+}
+
+int assay_pause(struct assay_pause *list, size_t n, char *text) {
+  for (size_t i = 0; i < n; i++) printf("  pause %zu of %zu: comm %lu resume %d\n", i + 1, n, (unsigned long)list[i].comm, list[i].resume);
   return 0;
 }
 

@@ -36,6 +36,25 @@ static void releases(void) {
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &old));
   full.blocking = 5;
   SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.blocking = 1, full.minCTAs = 5;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.minCTAs = 0;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.minCTAs = UNSET, full.trafficClass = -1;
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+  full.version = 21700; // which had no traffic class
+  SAY(ncclCommInitRankConfig(&c, 2, id, 1, &full));
+}
+
+// children are communicators made out of another one, with configurations of their own.
+static void children(ncclComm_t parent) {
+  ncclComm_t c;
+  ncclConfig_t own = {.size = sizeof own, .magic = CONFIG_MAGIC, .version = 23007, .blocking = 1, .minCTAs = UNSET, .maxCTAs = 7, .trafficClass = 3, .collnetEnable = UNSET, .commName = "child"};
+  SAY(ncclCommSplit(parent, 1, 2, &c, &own));
+  SAY(ncclCommShrink(parent, (int[]){1}, 1, &c, &own, 0));
+  SAY(ncclCommGrow(parent, 9, NULL, -1, &c, &own));
+  own.collnetEnable = 2;
+  SAY(ncclCommSplit(parent, 1, 2, &c, &own));
 }
 
 static void groups(ncclComm_t a, ncclComm_t b) {
@@ -64,6 +83,56 @@ static void groups(ncclComm_t a, ncclComm_t b) {
   SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, a, NULL));
   SAY(ncclGroupEnd());
   SAY(ncclAllReduce(AT(16), AT(32), 13, ncclFloat32, ncclSum, a, NULL));
+}
+
+static void statistics(ncclComm_t c) {
+  uint64_t v = 0;
+  ncclSimInfo_t info = {sizeof info, SIM_MAGIC, 23007, -1};
+  for (int i = 0; i < 5; i++) {
+    SAY(ncclCommMemStats(c, i, &v));
+    printf("%d: %llu\n", i, (unsigned long long)v);
+  }
+  SAY(ncclCommMemStats(c, 0, NULL));
+  SAY(ncclCommMemStats(NULL, 0, &v));
+  SAY(ncclGroupStart());
+  SAY(ncclAllReduce(AT(16), AT(32), 3, ncclFloat32, ncclSum, c, NULL));
+  SAY(ncclGroupSimulateEnd(&info));
+  printf("%g us\n", info.estimatedTime);
+  info.estimatedTime = -1;
+  SAY(ncclGroupStart());
+  SAY(ncclAllReduce(AT(16), AT(32), 13, ncclFloat32, ncclSum, c, NULL));
+  SAY(ncclGroupSimulateEnd(&info));
+  info.size = 16; // of a release without a time
+  SAY(ncclGroupStart());
+  SAY(ncclGroupSimulateEnd(&info));
+  SAY(ncclGroupSimulateEnd(&info));
+  printf("%g us\n", info.estimatedTime);
+}
+
+static void registrations(ncclComm_t a, ncclComm_t b) {
+  void *handle, *p = NULL;
+  ncclWindow_t win, other;
+  SAY(ncclCommRegister(a, AT(4096), 100, &handle));
+  SAY(ncclCommWindowRegister(a, AT(8192), 200, &win, 1));
+  SAY(ncclCommWindowRegister(b, AT(8192), 200, &other, 0));
+  SAY(ncclWinGetUserPtr(a, win, &p));
+  printf("%p, %s\n", p, handle && win && other && win != other ? "three handles" : "no three handles");
+  failed |= ncclWinGetUserPtr(a, other, &p) != ncclInvalidArgument; // of another communicator
+  failed |= ncclWinGetUserPtr(a, (ncclWindow_t)handle, &p) != ncclInvalidArgument;
+  failed |= ncclCommDeregister(a, win) != ncclInvalidArgument;
+  failed |= ncclCommWindowDeregister(b, win) != ncclInvalidArgument;
+  SAY(ncclCommWindowDeregister(a, AT(1))); // nobody looks at what is there
+  SAY(ncclCommDeregister(a, NULL));
+  SAY(ncclCommDeregister(a, handle));
+  failed |= ncclCommDeregister(a, handle) != ncclInvalidArgument;
+  SAY(ncclCommWindowDeregister(a, win));
+  failed |= ncclWinGetUserPtr(a, win, &p) != ncclInvalidArgument;
+  SAY(ncclCommWindowRegister(a, AT(8192), 200, &win, 4));
+  SAY(ncclCommWindowRegister(a, AT(8192), 200, NULL, 0));
+  SAY(ncclCommWindowRegister(a, AT(8192), -1, &win, 0));
+  SAY(ncclCommRegister(a, NULL, 1, &handle));
+  SAY(ncclCommRegister(a, AT(4096), 0, &handle));
+  printf("%p\n", handle);
 }
 
 static void parameters(void) {
@@ -131,7 +200,10 @@ int main(int argc, char **argv) {
   printf("a child that forked after: %d\n", WEXITSTATUS(n));
   parameters();
   releases();
+  children(all[0]);
   groups(all[0], all[1]);
+  statistics(all[0]);
+  registrations(all[0], all[1]);
   ncclComm_t c = all[0];
   SAY(ncclAllReduce(AT(16), AT(32), 1ull << 33, ncclFloat32, ncclMax, c, AT(9)));
   SAY(ncclBroadcast(AT(16), AT(32), 2, ncclFloat32, 1, c, AT(9)));
@@ -177,6 +249,11 @@ int main(int argc, char **argv) {
   SAY(ncclCommRevoke(all[0], 0));
   SAY(ncclCommRevoke(all[0], 1));
   SAY(ncclCommSuspend(all[0], 1));
+  SAY(ncclCommSuspend(all[0], 0));
+  SAY(ncclGroupStart());
+  for (int i = 0; i < 10; i++) SAY(ncclCommResume(all[i % 2]));
+  SAY(ncclAllReduce(AT(16), AT(32), 1, ncclFloat32, ncclSum, all[1], NULL));
+  SAY(ncclGroupEnd());
   SAY(ncclCommFinalize(all[0]));
   SAY(ncclCommDestroy(all[0]));
   SAY(ncclCommDestroy(all[0]));

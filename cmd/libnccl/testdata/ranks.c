@@ -1,12 +1,14 @@
 // A program of several ranks, each a thread or a process with a GPU, that uses NCCL's API as
 // programs do. ranks NAME [ARGS] runs one of the tests at the end; it exits with 0 when
 // all was right.
+#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +18,9 @@
 // The driver's functions that are used, from the driver that is there.
 static int (*cuInit)(unsigned), (*cuDeviceGetCount)(int *), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxSetCurrent)(void *), (*cuCtxGetCurrent)(void **),
     (*cuStreamCreate)(void **, unsigned), (*cuStreamSynchronize)(void *), (*cuStreamQuery)(void *), (*cuStreamDestroy)(void *), (*cuMemcpyHtoD)(uintptr_t, const void *, size_t),
-    (*cuMemcpyDtoH)(void *, uintptr_t, size_t);
+    (*cuMemcpyDtoH)(void *, uintptr_t, size_t), (*cuMemGetInfo)(size_t *, size_t *), (*cuMemRetainAllocationHandle)(uint64_t *, void *),
+    (*cuMemExportToShareableHandle)(void *, uint64_t, int, unsigned long long), (*cuMemRelease)(uint64_t), (*cuStreamBeginCapture)(void *, int), (*cuStreamEndCapture)(void *, void **),
+    (*cuGraphInstantiate)(void **, void *, unsigned long long), (*cuGraphLaunch)(void *, void *);
 
 static void die(const char *what, int line) {
   fprintf(stderr, "line %d: %s: %s\n", line, what, ncclGetLastError(NULL));
@@ -42,6 +46,14 @@ static void driver(void) {
   FIND(cuStreamDestroy, "cuStreamDestroy_v2");
   FIND(cuMemcpyHtoD, "cuMemcpyHtoD_v2");
   FIND(cuMemcpyDtoH, "cuMemcpyDtoH_v2");
+  FIND(cuMemGetInfo, "cuMemGetInfo_v2");
+  FIND(cuMemRetainAllocationHandle, "cuMemRetainAllocationHandle");
+  FIND(cuMemExportToShareableHandle, "cuMemExportToShareableHandle");
+  FIND(cuMemRelease, "cuMemRelease");
+  FIND(cuStreamBeginCapture, "cuStreamBeginCapture_v2");
+  FIND(cuStreamEndCapture, "cuStreamEndCapture");
+  FIND(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
+  FIND(cuGraphLaunch, "cuGraphLaunch");
   OK(cuInit(0));
 }
 
@@ -457,15 +469,22 @@ static void single(void) {
   for (int i = 0; i < ranks; i++) OK(ncclCommDestroy(all[i])); // one after another
 }
 
+#include "api.h"
+
 int main(int argc, char **argv) {
   static const struct {
     const char *name;
     void (*run)(struct rank *);
-  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies}};
+  } tests[] = {{"collectives", collectives}, {"streams", streams}, {"split", split}, {"fault", fault}, {"shrink", shrink}, {"grow", grow}, {"hang", hang}, {"nonblocking", nonblocking}, {"dies", dies},
+               {"memory", memory}, {"simulate", simulate}, {"allocation", allocation}, {"configured", configured}, {"suspended", suspended}, {"scarce", scarce}, {"restarts", restarts}, {"counts", counts}, {"nested", nested}, {"captured", captured}};
   if (argc != 3 && argc != 5) return 2;
   ranks = atoi(argv[2]);
   if (argc == 3 && !strcmp(argv[1], "dies")) return processes(argv[0], argv[1]);
   if (argc == 3 && !strcmp(argv[1], "processes")) return processes(argv[0], "streams");
+  if (!strcmp(argv[1], "forks")) { // before anything is used
+    forks();
+    return 0;
+  }
   driver();
   OK(cuDeviceGetCount(&devices));
   for (int i = 0; i < devices && i < 16; i++) OK(cuDevicePrimaryCtxRetain(&context_of[i], i));

@@ -24,6 +24,9 @@ type DeviceInfo struct {
 	CanIPC                     bool  // memory and events for other processes
 	CanCooperate               bool  // Launch.Cooperative
 	CanDMABuf                  bool  // DMABuf
+	CanVirtual                 bool  // NewVirtual
+	CanShareVirtual            bool  // its memory with other processes, by file descriptors
+	CanRDMAVirtual             bool  // NICs reach it
 }
 
 // A PCI is where on the bus a device is.
@@ -41,6 +44,9 @@ const (
 	attributeMemSyncDomains cu.DeviceAttribute = 126
 	attributeCooperative    cu.DeviceAttribute = 95
 	attributeDMABuf         cu.DeviceAttribute = 124
+	attributeVirtual        cu.DeviceAttribute = 102
+	attributeShareVirtual   cu.DeviceAttribute = 103
+	attributeRDMAVirtual    cu.DeviceAttribute = 110
 )
 
 // Devices lists the GPUs. Without a driver there are none, which is no error:
@@ -107,6 +113,9 @@ func inquire(ordinal int) (DeviceInfo, error) {
 		{attributeIPCEvents, &info.CanIPC},
 		{attributeCooperative, &info.CanCooperate},
 		{attributeDMABuf, &info.CanDMABuf},
+		{attributeVirtual, &info.CanVirtual},
+		{attributeShareVirtual, &info.CanShareVirtual},
+		{attributeRDMAVirtual, &info.CanRDMAVirtual},
 	} {
 		v, err := dev.Attribute(a.attribute)
 		if err != nil {

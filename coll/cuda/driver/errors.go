@@ -69,6 +69,7 @@ func (e *Error) Lost() bool {
 
 // Codes that are looked at by number.
 const (
+	codeOutOfMemory      = 2
 	codeDeinitialized    = 4
 	codeNoDevice         = 100
 	codeNotReady         = 600

@@ -110,7 +110,7 @@ func TestFakeCalls(t *testing.T) {
 	want := DeviceInfo{
 		Ordinal: 1, Name: "Fake 1", UUID: "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f", PCI: PCI{50, 33, 34},
 		ComputeMajor: 75, ComputeMinor: 76, SMs: 16, Memory: 1 << 30, AsyncEngines: 40, MemSyncDomains: 126,
-		CanStreamMemOps: true, CanIPC: true, CanCooperate: true, CanDMABuf: true,
+		CanStreamMemOps: true, CanIPC: true, CanCooperate: true, CanDMABuf: true, CanVirtual: true, CanShareVirtual: true, CanRDMAVirtual: true,
 	}
 	if all[1] != want {
 		t.Errorf("%+v, want %+v", all[1], want)

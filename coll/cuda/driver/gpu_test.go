@@ -543,3 +543,57 @@ func TestPeerSwitch(t *testing.T) {
 		}
 	}
 }
+
+// TestVirtual: memory whose addresses are reserved apart is memory like any other, of
+// all devices, and goes when it is freed.
+func TestVirtual(t *testing.T) {
+	ctx := gpus(t, 1)[0]
+	infos, err := Devices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !infos[0].CanVirtual {
+		t.Skip("the device has no virtual memory management")
+	}
+	var others []int
+	for i := range infos {
+		if i != 0 && ctx.CanAccessPeer(i) {
+			others = append(others, i)
+		}
+	}
+	before, _, err := MemInfo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 64 << 20
+	v, err := NewVirtual(infos[0], others, n-5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Size != n {
+		t.Errorf("%d bytes were asked for and %d given", n-5, v.Size)
+	}
+	if during, _, err := MemInfo(); err != nil || before-during < n {
+		t.Errorf("%d bytes are taken, %v; want %d", before-during, err, n)
+	}
+	want, got := bytes.Repeat([]byte{1, 2, 3}, 1000), make([]byte, 3000)
+	at := v.Ptr + n - 3000
+	if err := errors.Join(CopyToDevice(at, want), CopyFromDevice(got, at)); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("what was written did not come back: %v", err)
+	}
+	if base, size, err := AddressRange(at); base != v.Ptr || size != n || err != nil {
+		t.Errorf("AddressRange: %v, %d, %v; want %v, %d", base, size, err, v.Ptr, n)
+	}
+	if info, err := PointerInfo(at); err != nil || info.Ordinal != 0 || !info.IsDevice || info.LegacyIPC {
+		t.Errorf("PointerInfo: %+v, %v", info, err)
+	}
+	if err := errors.Join(ctx.Synchronize(), v.Free()); err != nil {
+		t.Fatal(err)
+	}
+	if after, _, err := MemInfo(); err != nil || after != before {
+		t.Errorf("%d bytes are left over, %v", before-after, err)
+	}
+	if _, err := NewVirtual(infos[0], nil, 1<<60); !errors.Is(err, ErrOutOfMemory) {
+		t.Errorf("memory that there is not: %v", err)
+	}
+}

@@ -6,7 +6,12 @@ package driver
 // #cgo nocallback cuStreamWaitValue32_v2
 // #cgo noescape cuStreamWriteValue32_v2
 // #cgo nocallback cuStreamWriteValue32_v2
+// #cgo noescape cuStreamGetId
+// #cgo nocallback cuStreamGetId
 // #include <cuda.h>
+//
+// // Of CUDA 12.
+// CUresult cuStreamGetId(CUstream, unsigned long long *);
 //
 // // With CUDA 12's header these are macros for the functions they name.
 // #ifdef cuStreamWaitValue32
@@ -55,6 +60,17 @@ func (s Stream) Synchronize() error { return wrap("cuStreamSynchronize", s.cu().
 
 // Query says whether all work in the stream is done.
 func (s Stream) Query() (bool, error) { return ready(wrap("cuStreamQuery", s.cu().Query())) }
+
+// ID is a number that no other stream of the process has, nor had. 0: the default stream,
+// of which each context has one that stays. Drivers before CUDA 12 return an error.
+func (s Stream) ID() (uint64, error) {
+	if s == 0 {
+		return 0, nil
+	}
+	var id C.ulonglong
+	err := failure("cuStreamGetId", C.cuStreamGetId(s.c(), &id))
+	return uint64(id), err
+}
 
 // WaitEvent lets what is enqueued from now on wait for the event as recorded
 // last.

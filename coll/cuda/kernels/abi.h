@@ -39,6 +39,7 @@ struct Comm {
   uint64_t ll;            // offset in a window: LL slots    [PACKET_SLOTS][PACKET_CHANNELS][ranks][ll_slot]
   uint64_t ll128;         // LL128 slots                     [PACKET_SLOTS][PACKET_CHANNELS][ranks][ll128_slot]
   uint64_t chunks;        // Simple slots                    [CHUNK_CHANNELS][ranks][depth][chunk_slot]
+                          // behind them: signs              [CHUNK_CHANNELS][ranks][depth] words
   uint32_t ll_slot;       // bytes
   uint32_t ll128_slot;    // bytes, a multiple of 128
   uint32_t chunk_slot;    // bytes, a multiple of 128
@@ -78,6 +79,8 @@ struct Args {
   uint32_t symmetric; // every rank sends to every other one and receives from it
   uint32_t in_place;  // of an exchange: what comes may overwrite what goes, each step the same one
   uint32_t phased;    // of an exchange: with one peer after the other
-};  // 320 bytes
+  uint32_t sign;      // what the rank takes the operation for: its messages carry it
+  uint32_t pad;
+};  // 328 bytes
 
 #endif

@@ -26,12 +26,43 @@ __device__ __forceinline__ void await_posted(const Comm &c, const Line &l, int p
   wait.met();
 }
 
+// sign_of is where the sender of a message says what it takes the operation for, if the
+// message is the first one of an operation. Behind all slots there is a word for each.
+__device__ __forceinline__ uint32_t *sign_of(const Comm &c, int owner, uint32_t ch, int from, uint32_t number) {
+  const char *signs = c.win[owner] + c.chunks + (uint64_t)CHUNK_CHANNELS * c.ranks * c.depth * c.chunk_slot;
+  return (uint32_t *)signs + (ch * c.ranks + from) * c.depth + (number & (c.depth - 1));
+}
+
+// await_first is await_posted of the first message of an operation. That of another
+// operation is not the one: see flag_of.
+__device__ __forceinline__ void await_first(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, Waiter &wait) {
+  await_posted(c, l, p, number, wait);
+  const uint32_t *sign = sign_of(c, c.rank, l.ch, p, number);
+  while (ld_volatile(sign) != a.sign)
+    if (!wait.again(p, number, number - 1)) return;
+  wait.met();
+}
+
+// await_step is one or the other.
+__device__ __forceinline__ void await_step(const Comm &c, const Args &a, const Line &l, int p, uint32_t number, uint32_t k, Waiter &wait) {
+  if (k == 0)
+    await_first(c, a, l, p, number, wait);
+  else
+    await_posted(c, l, p, number, wait);
+}
+
 // post tells a peer that message s.sent[p]+1 is there. All threads' writes to
 // it come before, by a barrier of the block and the fence.
 __device__ __forceinline__ void post(const Comm &c, Channel &s, const Line &l, int p) {
   fence_system();
   s.sent[p]++;
   st_volatile(&channel_of(c, p, l.state)->posted[c.rank], s.sent[p]);
+}
+
+// post_step is post of step k of an operation.
+__device__ __forceinline__ void post_step(const Comm &c, const Args &a, Channel &s, const Line &l, int p, uint32_t k) {
+  if (k == 0) st_volatile(sign_of(c, p, l.ch, c.rank, s.sent[p] + 1), a.sign);
+  post(c, s, l, p);
 }
 
 // release gives a slot back to the peer that filled it.
@@ -142,7 +173,7 @@ template <int T> __device__ __forceinline__ bool push_step(const Comm &c, const 
       copy_scaled<T < 0 ? 0 : T>(dst, a.in[p] + at, n, a);
   }
   __syncthreads();
-  if (mine) post(c, s, line, me);
+  if (mine) post_step(c, a, s, line, me, k);
   return true;
 }
 
@@ -166,7 +197,7 @@ __device__ __forceinline__ bool take_step(const Comm &c, const Args &a, Channel 
   if (!more) return false;
   const int me = threadIdx.x;
   const bool mine = me < c.ranks && (mask >> me & 1) && ch < from_channels(a, me) && step_at(a, ch, from_channels(a, me), k) < a.recv[me];
-  if (mine) await_posted(c, line, me, s.received[me] + 1, wait);
+  if (mine) await_step(c, a, line, me, s.received[me] + 1, k, wait);
   __syncthreads();
   for (int j = 1; j < c.ranks; j++) {
     const int p = next_peer(c, j);
@@ -278,12 +309,12 @@ __device__ __forceinline__ uint32_t steps_of(const Args &a, uint32_t ch, uint64_
 }
 
 // push_phase sends to a peer what there is at a place of the message.
-__device__ __forceinline__ void push_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, Waiter &wait) {
+__device__ __forceinline__ void push_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, uint32_t k, Waiter &wait) {
   if (threadIdx.x == 0) await_credit(c, s, line.state, p, s.sent[p] + 1, c.depth, wait);
   __syncthreads();
   copy<Memory>(chunk_of(c, p, line.ch, c.rank, s.sent[p] + 1), a.in[p] + at, min((uint64_t)a.chunk, a.send[p] - at));
   __syncthreads();
-  if (threadIdx.x == 0) post(c, s, line, p);
+  if (threadIdx.x == 0) post_step(c, a, s, line, p, k);
 }
 
 __device__ __forceinline__ void push_phases(const Comm &c, const Args &a, uint32_t ch) {
@@ -296,7 +327,7 @@ __device__ __forceinline__ void push_phases(const Comm &c, const Args &a, uint32
     const int p = phase_to(c, j);
     const uint32_t steps = steps_of(a, ch, a.send[p]);
     for (uint32_t k = 0; k < steps; k++) {
-      push_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), wait);
+      push_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), k, wait);
       pushed++;
       if (a.in_place && threadIdx.x == 0) st_volatile(&channel_of(c, c.rank, line.state)->pushed, s.used + pushed);
       if (own_step(c, a, ch, copied)) copied++;
@@ -307,8 +338,8 @@ __device__ __forceinline__ void push_phases(const Comm &c, const Args &a, uint32
 }
 
 // take_phase copies to its place what comes from a peer.
-__device__ __forceinline__ void take_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, Waiter &wait) {
-  if (threadIdx.x == 0) await_posted(c, line, p, s.received[p] + 1, wait);
+__device__ __forceinline__ void take_phase(const Comm &c, const Args &a, Channel &s, const Line &line, int p, uint64_t at, uint32_t k, Waiter &wait) {
+  if (threadIdx.x == 0) await_step(c, a, line, p, s.received[p] + 1, k, wait);
   __syncthreads();
   copy<Slot>(a.out[p] + at, chunk_of(c, c.rank, line.ch, p, s.received[p] + 1), min((uint64_t)a.chunk, a.recv[p] - at));
   __syncthreads();
@@ -326,7 +357,7 @@ __device__ __forceinline__ void take_phases(const Comm &c, const Args &a, uint32
     const uint32_t steps = steps_of(a, ch, a.recv[p]);
     for (uint32_t k = 0; k < steps; k++) {
       if (a.in_place) await_pushed(c, line, s.used + ++pushed, wait);
-      take_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), wait);
+      take_phase(c, a, s, line, p, step_at(a, ch, a.channels, k), k, wait);
     }
   }
   leave_received(c, s, line);
@@ -372,7 +403,7 @@ __device__ __forceinline__ void combine_role(const Comm &c, const Args &a, uint3
     const uint64_t n = min((uint64_t)a.chunk, total - at);
     const bool from = me < c.ranks && (sources >> me & 1);
     const bool to = other >= 0 && other < c.ranks && (targets >> other & 1);
-    if (from) await_posted(c, line, me, s.received[me] + 1, wait);
+    if (from) await_step(c, a, line, me, s.received[me] + 1, k, wait);
     if (to) await_credit(c, r, result.state, other, r.sent[other] + 1, c.depth, wait);
     __syncthreads();
     const char *in[ASSAY_RANKS];
@@ -418,7 +449,7 @@ __device__ __forceinline__ void combine_role(const Comm &c, const Args &a, uint3
     }
     __syncthreads();
     if (from) release(c, s, line, me);
-    if (to) post(c, r, result, other);
+    if (to) post_step(c, a, r, result, other, k);
   }
   leave_received(c, s, line);
   leave_sent(c, r, result);
@@ -472,7 +503,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
     const uint64_t at = step_at(a, ch, a.channels, k);
     if (at >= total) break;
     const uint64_t n = min((uint64_t)a.chunk, total - at);
-    if (from && threadIdx.x == 0) await_posted(c, line, prev, s.received[prev] + 1, wait);
+    if (from && threadIdx.x == 0) await_step(c, a, line, prev, s.received[prev] + 1, k, wait);
     if (to && threadIdx.x == 32) await_credit(c, s, line.state, next, s.sent[next] + 1, c.depth, wait);
     __syncthreads();
     const char *in = chunk_of(c, c.rank, line.ch, prev, s.received[prev] + 1);
@@ -506,7 +537,7 @@ template <bool REDUCE, int T, int OP> __device__ __forceinline__ void chain_chun
     }
     __syncthreads();
     if (from && threadIdx.x == 0) release(c, s, line, prev);
-    if (to && threadIdx.x == 32) post(c, s, line, next);
+    if (to && threadIdx.x == 32) post_step(c, a, s, line, next, k);
   }
   leave_received(c, s, line);
   leave_sent(c, s, line);

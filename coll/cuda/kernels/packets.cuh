@@ -47,8 +47,10 @@ struct LL128 {
 // So many rounds are in flight at a time.
 enum { LL_ROUNDS = 1, LL128_ROUNDS = ASSAY_RANKS > 4 ? 1 : 2 };
 
-// flag_of is never 0, and differs between messages that share a slot.
-__device__ __forceinline__ uint32_t flag_of(uint32_t number) { return number | 1; }
+// flag_of is never 0, and differs between messages that share a slot. It also differs
+// between operations: a rank that is in another one than its peer waits for ever, and
+// never takes the peer's bytes for what they are not. The host finds out, and says so.
+__device__ __forceinline__ uint32_t flag_of(uint32_t number, uint32_t sign) { return (number ^ sign) | 1; }
 
 // slot_of is where the messages with a number, from one rank, lie in owner's window.
 template <class P>
@@ -73,19 +75,20 @@ __device__ __forceinline__ uint32_t local_unit(uint32_t k) { return k * blockDim
 
 // A Taker waits for units of U rounds, from round k on, of the messages of all
 // ranks: of rank p those rounds that the bits of have[p] name. plus is the
-// messages' number, counted from the last ones before this operation.
+// messages' number, counted from the last ones before this operation, and sign the
+// operation's.
 template <class P, int U> struct Taker;
 
 template <int U> struct Taker<LL, U> {
   __device__ static __forceinline__ void take(uint32_t (&w)[U][ASSAY_RANKS][2], const Comm &c, const Channel &s, uint32_t ch, uint32_t k, const uint32_t (&have)[ASSAY_RANKS],
-                                              uint32_t plus, Waiter &wait) {
+                                              uint32_t plus, uint32_t sign, Waiter &wait) {
     uint4 *at[ASSAY_RANKS];
     uint32_t flag[ASSAY_RANKS];
 #pragma unroll
     for (int p = 0; p < ASSAY_RANKS; p++)
       if (have[p]) {
         const uint32_t number = s.received[p] + plus;
-        flag[p] = flag_of(number);
+        flag[p] = flag_of(number, sign);
         at[p] = (uint4 *)slot_of<LL>(c, c.rank, ch, p, number) + local_unit(k);
       }
     uint4 v[U][ASSAY_RANKS];
@@ -117,7 +120,7 @@ template <int U> struct Taker<LL, U> {
 
 template <int U> struct Taker<LL128, U> {
   __device__ static __forceinline__ void take(uint32_t (&w)[U][ASSAY_RANKS][4], const Comm &c, const Channel &s, uint32_t ch, uint32_t k, const uint32_t (&have)[ASSAY_RANKS],
-                                              uint32_t plus, Waiter &wait) {
+                                              uint32_t plus, uint32_t sign, Waiter &wait) {
     uint4 *at[ASSAY_RANKS];
     uint32_t flag[ASSAY_RANKS];
     const bool last = threadIdx.x % 8 == 7;  // has the line's flag
@@ -125,7 +128,7 @@ template <int U> struct Taker<LL128, U> {
     for (int p = 0; p < ASSAY_RANKS; p++)
       if (have[p]) {
         const uint32_t number = s.received[p] + plus;
-        flag[p] = flag_of(number);
+        flag[p] = flag_of(number, sign);
         at[p] = (uint4 *)slot_of<LL128>(c, c.rank, ch, p, number) + local_unit(k);
       }
     for (;;) {
@@ -254,7 +257,7 @@ template <class P, int U, int T> struct Sender {
         const uint32_t number = s.sent[p] + 1;
         char *slot = slot_of<P>(c, p, ch, c.rank, number);
 #pragma unroll
-        for (int u = 0; u < U; u++) P::put(slot, local_unit(k + u), share.active(k + u), w[u], flag_of(number));
+        for (int u = 0; u < U; u++) P::put(slot, local_unit(k + u), share.active(k + u), w[u], flag_of(number, a.sign));
       }
       if (!more) return;
       held = 0;
@@ -285,7 +288,7 @@ template <class P, int U> __device__ __forceinline__ void take_all(const Comm &c
       }
     if (!any) return;
     uint32_t w[U][ASSAY_RANKS][P::W];
-    Taker<P, U>::take(w, c, s, ch, k, have, plus, wait);
+    Taker<P, U>::take(w, c, s, ch, k, have, plus, a.sign, wait);
 #pragma unroll
     for (int p = 0; p < ASSAY_RANKS; p++)
       if (have[p]) {
@@ -350,7 +353,7 @@ template <class P, int U, int T, int OP> struct Folder {
 #pragma unroll
     for (int p = 0; p < ASSAY_RANKS; p++) have[p] = peers >> p & 1 ? rounds : 0;
     uint32_t w[U][ASSAY_RANKS][P::W];
-    Taker<P, U>::take(w, c, s, ch, k, have, 1, wait);
+    Taker<P, U>::take(w, c, s, ch, k, have, 1, a.sign, wait);
 #pragma unroll
     for (int u = 0; u < U; u++)
       if ((rounds >> u & 1) && P::carries(share.unit(k + u))) {
@@ -428,7 +431,7 @@ template <class P, int U, int T, int OP> __device__ __forceinline__ void allredu
       const uint32_t number = s.sent[p] + 2;
       char *slot = slot_of<P>(c, p, ch, c.rank, number);
 #pragma unroll
-      for (int u = 0; u < U; u++) P::put(slot, local_unit(k + u), share.active(k + u), f.own[u], flag_of(number));
+      for (int u = 0; u < U; u++) P::put(slot, local_unit(k + u), share.active(k + u), f.own[u], flag_of(number, a.sign));
     }
     f.store(c, a, share, n, k);
   }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <vector>
 #include <string>
 
 #include "kernels/abi.h"
@@ -50,6 +52,8 @@ struct CUstream_st {
   Flag running;  // the kernel's
   CaptureRef capture;
   CUcontext context = nullptr;
+  unsigned long long id = 0;
+  bool orphan = false;  // what is left of one that was destroyed
 };
 struct CUevent_st {
   Flag done = std::make_shared<bool>(true);
@@ -70,7 +74,9 @@ static std::mutex lock;
 static std::condition_variable &moved = *new std::condition_variable, &work = *new std::condition_variable;
 static std::set<CUstream> &streams = *new std::set<CUstream>;
 static CUstream_st legacy;
+static std::vector<CUstream> &handles = *new std::vector<CUstream>;  // of streams that were destroyed
 static unsigned gpus = 1;
+static unsigned long long ids = 10;
 static bool started;
 
 static CUstream of(CUstream s) { return s ? s : &legacy; }
@@ -101,6 +107,15 @@ static void step(emu::Machine &m) {
       if (i.set) *i.set = true;
       s->items.pop_front();
       any = true;
+    }
+  }
+  for (auto i = streams.begin(); i != streams.end();) {
+    CUstream s = *i;
+    if (s->orphan && s->items.empty() && !s->running) {
+      i = streams.erase(i);
+      delete s;
+    } else {
+      i++;
     }
   }
   if (any) moved.notify_all();
@@ -195,6 +210,8 @@ EXPORT CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice) {
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *v = 9; break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *v = 0; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *v = 12; break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: *v = getenv("FAKE_NO_VMM") == nullptr; break;
     case 122: *v = getenv("FAKE_NO_MEMOPS") == nullptr; break;
     default: *v = 0;
   }
@@ -240,12 +257,27 @@ static CUresult bound() { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CON
 
 static std::map<CUdeviceptr, size_t> &memory = *new std::map<CUdeviceptr, size_t>;
 
+// Memory that is allocated apart from its addresses: a file, which has users by handle
+// and by address.
+struct Physical {
+  int file;
+  size_t bytes;
+  int users;
+};
+struct Reserved {
+  size_t bytes;
+  Physical *mapped;
+};
+static std::set<Physical *> &physical = *new std::set<Physical *>;
+static std::map<CUdeviceptr, Reserved> &reserved = *new std::map<CUdeviceptr, Reserved>;
+
 // range is the allocation that an address is in.
-static std::map<CUdeviceptr, size_t>::iterator range(CUdeviceptr p) {
+static bool range(CUdeviceptr p, CUdeviceptr *base, size_t *n) {
   auto i = memory.upper_bound(p);
-  if (i == memory.begin()) return memory.end();
-  --i;
-  return p < i->first + i->second ? i : memory.end();
+  if (i != memory.begin() && p < (--i)->first + i->second) return *base = i->first, *n = i->second, true;
+  auto r = reserved.upper_bound(p);
+  if (r == reserved.begin() || p >= (--r)->first + r->second.bytes || !r->second.mapped) return false;
+  return *base = r->first, *n = r->second.bytes, true;
 }
 
 // With FAKE_SMALL, the second device has no memory for large allocations.
@@ -269,20 +301,115 @@ EXPORT CUresult cuMemGetInfo(size_t *left, size_t *all) {
   std::lock_guard<std::mutex> l(lock);
   *left = *all = 1ul << 40;
   for (auto &m : memory) *left -= m.second;
+  for (Physical *p : physical) *left -= p->bytes;
   *left -= objects.size();
   return bound();
 }
 EXPORT CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *n, CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
-  auto i = range(p);
-  if (i == memory.end()) return CUDA_ERROR_NOT_FOUND;
-  *base = i->first;
-  *n = i->second;
+  return range(p, base, n) ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+// Memory in units of 2 MiB, of which a file descriptor can be given away.
+static const size_t unit = 2ul << 20;
+
+static bool sound(const CUmemAllocationProp *p) {
+  return p->type == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE && p->location.id >= 0 && p->location.id < kDevices;
+}
+static Physical *physical_of(CUmemGenericAllocationHandle h) {
+  Physical *p = (Physical *)h;
+  return physical.count(p) ? p : nullptr;
+}
+static void unuse(Physical *p) {
+  if (--p->users > 0) return;
+  close(p->file);
+  physical.erase(p);
+  delete p;
+}
+EXPORT CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationProp *p, CUmemAllocationGranularity_flags) {
+  return sound(p) ? (*n = unit, CUDA_SUCCESS) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long) {
+  if (fails("cuMemCreate")) return CUDA_ERROR_UNKNOWN;
+  if (!sound(p) || n == 0 || n % unit) return CUDA_ERROR_INVALID_VALUE;
+  if (n > 1ul << 40) return CUDA_ERROR_OUT_OF_MEMORY;
+  int f = memfd_create("device memory", MFD_CLOEXEC);
+  if (f < 0 || ftruncate(f, n)) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard<std::mutex> l(lock);
+  Physical *made = new Physical{f, n, 1};
+  physical.insert(made);
+  *h = (CUmemGenericAllocationHandle)made;
+  return bound();
+}
+EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
+  std::lock_guard<std::mutex> l(lock);
+  Physical *p = physical_of(h);
+  return p ? (unuse(p), CUDA_SUCCESS) : CUDA_ERROR_INVALID_VALUE;
+}
+EXPORT CUresult cuMemExportToShareableHandle(void *to, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type, unsigned long long) {
+  std::lock_guard<std::mutex> l(lock);
+  Physical *p = physical_of(h);
+  if (!p || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
+  return *(int *)to = dup(p->file), CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *at) {
+  std::lock_guard<std::mutex> l(lock);
+  auto r = reserved.upper_bound((CUdeviceptr)at);
+  if (r == reserved.begin() || (CUdeviceptr)at >= (--r)->first + r->second.bytes || !r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  r->second.mapped->users++;
+  return *h = (CUmemGenericAllocationHandle)r->second.mapped, CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemAddressReserve(CUdeviceptr *p, size_t n, size_t, CUdeviceptr, unsigned long long) {
+  if (fails("cuMemAddressReserve")) return CUDA_ERROR_UNKNOWN;
+  if (n == 0 || n % unit) return CUDA_ERROR_INVALID_VALUE;
+  void *at = mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard<std::mutex> l(lock);
+  reserved[*p = (CUdeviceptr)at] = {n, nullptr};
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemAddressFree(CUdeviceptr p, size_t n) {
+  std::lock_guard<std::mutex> l(lock);
+  auto r = reserved.find(p);
+  if (r == reserved.end() || r->second.bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  reserved.erase(r);
+  return munmap((void *)p, n), CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAllocationHandle h, unsigned long long) {
+  if (fails("cuMemMap")) return CUDA_ERROR_UNKNOWN;
+  std::lock_guard<std::mutex> l(lock);
+  auto r = reserved.find(p);
+  Physical *of = physical_of(h);
+  if (r == reserved.end() || !of || offset != 0 || r->second.bytes != n || of->bytes != n || r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  if (mmap((void *)p, n, PROT_NONE, MAP_SHARED | MAP_FIXED, of->file, 0) == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  r->second.mapped = of;
+  of->users++;
+  return CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t n, const CUmemAccessDesc *to, size_t count) {
+  if (fails("cuMemSetAccess")) return CUDA_ERROR_UNKNOWN;
+  std::lock_guard<std::mutex> l(lock);
+  auto r = reserved.find(p);
+  if (r == reserved.end() || r->second.bytes != n || !r->second.mapped || count == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < count; i++)
+    if (to[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || to[i].location.id < 0 || to[i].location.id >= kDevices || to[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+      return CUDA_ERROR_INVALID_VALUE;
+  return mprotect((void *)p, n, PROT_READ | PROT_WRITE) ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+}
+EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t n) {
+  std::lock_guard<std::mutex> l(lock);
+  auto r = reserved.find(p);
+  if (r == reserved.end() || r->second.bytes != n || !r->second.mapped) return CUDA_ERROR_INVALID_VALUE;
+  mmap((void *)p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  unuse(r->second.mapped);
+  r->second.mapped = nullptr;
   return CUDA_SUCCESS;
 }
 EXPORT CUresult cuPointerGetAttribute(void *data, CUpointer_attribute a, CUdeviceptr p) {
   std::lock_guard<std::mutex> l(lock);
-  if (range(p) == memory.end()) return CUDA_ERROR_INVALID_VALUE;
+  CUdeviceptr base;
+  size_t n;
+  if (!range(p, &base, &n)) return CUDA_ERROR_INVALID_VALUE;
   switch (int(a)) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)data = CU_MEMORYTYPE_DEVICE; break;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)data = 0; break;
@@ -319,21 +446,37 @@ static CUresult new_stream(CUstream *s) {
   if (fails("cuStreamCreate")) return CUDA_ERROR_UNKNOWN;
   start();
   std::lock_guard<std::mutex> l(lock);
-  objects.insert(*s = new CUstream_st);
+  if (handles.empty()) {
+    *s = new CUstream_st;
+  } else {
+    *s = handles.back();
+    handles.pop_back();
+    **s = CUstream_st();
+  }
+  objects.insert(*s);
   (*s)->gpu = gpus++;
+  (*s)->id = ids++;
   (*s)->context = current;
   streams.insert(*s);
   return bound();
 }
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned, int) { return new_stream(s); }
 EXPORT CUresult cuStreamCreate(CUstream *s, unsigned) { return new_stream(s); }
-EXPORT CUresult cuStreamDestroy(CUstream s) {  // when it is empty
-  await([=] { return s->items.empty() && !s->running; });
+// What is on a stream goes on to its end, and another one gets its handle.
+EXPORT CUresult cuStreamDestroy(CUstream s) {
   std::lock_guard<std::mutex> l(lock);
   streams.erase(s);
   objects.erase(s);
+  if (!s->items.empty() || s->running) {
+    CUstream rest = new CUstream_st(*s);
+    rest->orphan = true;
+    streams.insert(rest);
+    *s = CUstream_st();
+  }
+  handles.push_back(s);
   return bound();
 }
+EXPORT CUresult cuStreamGetId(CUstream s, unsigned long long *id) { return *id = of(s)->id, CUDA_SUCCESS; }
 EXPORT CUresult cuStreamSynchronize(CUstream s) {
   await([=] { return of(s)->items.empty() && !of(s)->running; });
   return bound();

@@ -58,7 +58,9 @@ void Maker::name(const std::string &s) {
 void Maker::common(uint32_t roles) {
   op.grid = {channels, roles, 1};
   op.lines = protocol == kLL128;
+  const uint32_t sign = uint32_t(r.next());
   for (Args &a : op.args) {
+    a.sign = sign;
     a.channels = channels;
     a.chunk = chunk;
     a.root = -1;

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/assay-hpc/assay/coll/flight"
+)
+
+func TestWatch(t *testing.T) {
+	l := flight.New("tp\x1b[2J", 1, 4, 2)
+	defer l.Close()
+	l.Add(&flight.Entry{Seq: 1, Sign: 7 << 24, Count: 100, Peer: -1})
+	l.Add(&flight.Entry{Seq: 1, P2P: 1, Count: 2, Peer: 3})
+	l.Ended(1)
+	l.Say("it stands still: rank 3 sleeps")
+	pid := strconv.Itoa(os.Getpid())
+	watch := func(args ...string) (string, string, int) {
+		var out, errOut bytes.Buffer
+		code := run(append([]string{"harness", "watch"}, args...), &out, &errOut)
+		return out.String(), errOut.String(), code
+	}
+
+	out, errs, code := watch("--last", "2", pid)
+	for _, want := range []string{
+		`(?m)^PID +COMMAND +STATE +COMMUNICATOR +RANK +GPU +CALLS +ENDED +LAST OPERATION +CALLED$`,
+		`(?m)^` + pid + ` +\S+ +running +tp\S+ +1 of 4 +2 +2 +1 +Sends or Recvs +\d\S* ago$`,
+		`(?m)^ +AllReduce of float with sum, 100 elements, operation #1 +\d\S* ago$`,
+		`(?m)^communicator "tp\S+, \S+ ago: it stands still: rank 3 sleeps$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in:\n%s", want, out)
+		}
+	}
+	if code != exitPass || errs != "" || strings.Contains(out, "\x1b") {
+		t.Errorf("status %d, %q, %q", code, errs, out)
+	}
+
+	var report struct {
+		Schema    string
+		Processes []watched
+	}
+	out, _, code = watch("-o", "json")
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitPass || report.Schema != "assay.watch/1" || len(report.Processes) == 0 {
+		t.Errorf("status %d, %v: %s", code, err, out)
+	}
+	found := false
+	for _, p := range report.Processes {
+		if p.PID == os.Getpid() {
+			c := p.Communicators[0]
+			found = p.State == flight.Running && len(p.Communicators) == 1 && c.Rank == 1 && c.Calls == 2 && c.Ended == 1 && len(c.Last) == 1 && c.Last[0].Text == "Sends or Recvs" && c.SaidAt != nil
+		}
+	}
+	if !found {
+		t.Error(out)
+	}
+
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"x"}, exitUsage, `"x" is not the number of a process`},
+		{[]string{"--last", "65"}, exitUsage, "--last is from 1 to 64"},
+		{[]string{"--format", "yaml"}, exitUsage, "text or json"},
+		{[]string{"--every", "0s"}, exitUsage, "--every is a time"},
+		{[]string{"--job", "7", pid}, exitUsage, "exclude each other"},
+		{[]string{strconv.Itoa(os.Getppid())}, exitNotDone, "it has made no communicator"},
+		{[]string{"999999999"}, exitNotDone, "there is no process 999999999"},
+		{[]string{"--job", "no such job"}, exitNotDone, "no process of job no such job"},
+	} {
+		if _, errs, code := watch(c.args...); code != c.code || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: status %d, %s", c.args, code, errs)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+//go:build cuda && cgo
+
+package main
+
+// #include <limits.h>
+// #include "front/engine.h"
+import "C"
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll"
+)
+
+// of is how a communicator is made out of another one.
+func of(c *comm, w *C.struct_assay_new, env []string) (func(context.Context) (*coll.Comm, error), error) {
+	parent := commOf(w.parent)
+	from, err := parent.use("making a communicator out of another one")
+	if err != nil {
+		return nil, err
+	}
+	c.device = parent.device
+	if w.config.given == 0 {
+		c.nonblocking = parent.nonblocking
+	}
+	as := child(&w.config, env)
+	switch w.how {
+	case C.ASSAY_GROW:
+		n := int(w.ranks)
+		var id *coll.UniqueID
+		if w.has_id != 0 {
+			id = idOf(w)
+		}
+		return func(ctx context.Context) (*coll.Comm, error) { return from.GrowAs(ctx, n, id, as) }, nil
+	case C.ASSAY_SPLIT:
+		color, key := int(w.color), int(w.key)
+		return func(ctx context.Context) (*coll.Comm, error) { return from.SplitAs(ctx, color, key, as) }, nil
+	}
+	var without []int
+	for _, r := range unsafe.Slice(w.without, int(w.n_without)) {
+		without = append(without, int(r))
+	}
+	revoke := w.abort != 0
+	return func(ctx context.Context) (*coll.Comm, error) {
+		if revoke {
+			if err := from.Revoke(); err != nil {
+				return nil, err
+			}
+		}
+		return from.ShrinkAs(ctx, without, as)
+	}, nil
+}
+
+// child is what a configuration says of a communicator that is made out of another one.
+// As in NCCL it is the parent's where there is none, and otherwise what the environment
+// and the configuration say.
+func child(c *C.struct_assay_config, env []string) (as coll.Child) {
+	if c.given == 0 {
+		return as
+	}
+	as.Environ = slices.Concat(env, settings(c))
+	if c.name != nil {
+		as.Name = C.GoString(c.name)
+	}
+	return as
+}
+
+// settings are what a program's configuration says, as variables: those of the
+// environment take precedence, by whichever of their names, as in NCCL.
+func settings(c *C.struct_assay_config) (env []string) {
+	for _, s := range [...]struct {
+		name  string
+		value C.int32_t
+	}{{"NCCL_MIN_NRINGS", c.min_ctas}, {"NCCL_MAX_NRINGS", c.max_ctas}, {"NCCL_IB_TC", c.traffic_class}, {"NCCL_COLLNET_ENABLE", c.coll_net}} {
+		if s.value != C.INT_MIN {
+			env = append(env, s.name+"="+strconv.Itoa(int(s.value)))
+		}
+	}
+	if c.net != nil {
+		env = append(env, "NCCL_NET="+C.GoString(c.net))
+	}
+	return env
+}

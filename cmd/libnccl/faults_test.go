@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/colltest"
+)
+
+// faults are what goes wrong at one rank of a job, and what a verdict may call it.
+var faults = []struct {
+	kind   string
+	causes []coll.Cause
+}{
+	{"none", nil},
+	{"skip", []coll.Cause{coll.NotCalled, coll.Differs}}, // the rank's next call takes the place of the one that it has skipped
+	{"late", []coll.Cause{coll.NotCalled}},
+	{"never", []coll.Cause{coll.NotCalled}},
+	{"count", []coll.Cause{coll.Differs}},
+	{"type", []coll.Cause{coll.Differs}},
+	{"reduction", []coll.Cause{coll.Differs}},
+	{"order", []coll.Cause{coll.Differs}},
+	{"root", []coll.Cause{coll.Differs}},
+	{"stop", []coll.Cause{coll.Stopped}},
+	{"kill", []coll.Cause{coll.Dead}},
+	{"block", []coll.Cause{coll.Blocked}},
+	{"cut", []coll.Cause{coll.Cut}}, // the last rank's host from the others'
+}
+
+// A faultRun is one job.
+type faultRun struct {
+	kind          string
+	causes        []coll.Cause
+	ranks, victim int
+	wire          *colltest.Wire // between the last rank's host and that of the others
+}
+
+// command is what runs a rank of the job.
+func (r faultRun) command(ctx context.Context, rank int, args ...string) *exec.Cmd {
+	if r.wire != nil {
+		host := 0
+		if rank == r.victim {
+			host = 1
+		}
+		name := [...]string{"host-a", "host-b"}[host]
+		args = slices.Concat(r.wire.Prefix(host), []string{"env", "NCCL_HOSTID=" + name, "unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, name}, args)
+	}
+	return exec.CommandContext(ctx, args[0], args[1:]...)
+}
+
+// cut cuts the network when all ranks are in the middle.
+func (r faultRun) cut(ctx context.Context, file string) {
+	for rank := range r.ranks {
+		for ctx.Err() == nil {
+			if _, err := os.Stat(fmt.Sprintf("%s.here.%d", file, rank)); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	r.wire.Cut()
+	_ = os.WriteFile(file+".cut", nil, 0o600)
+}
+
+// blamed are the ranks that a verdict is to name. Each side of a cut takes the other for
+// what is gone.
+func (r faultRun) blamed(v coll.Verdict) (ranks []int) {
+	for rank := range r.ranks {
+		if (rank == r.victim) != (r.kind == "cut" && v.By == r.victim) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// testFaults: in jobs of several processes something goes wrong, and the verdict names the
+// rank, the operation and the reason; no stream gives wrong data; where nothing goes wrong
+// there is no verdict. ASSAY_FAULTS says how many jobs there are.
+func testFaults(t *testing.T, emulator, dir string) {
+	p := program(t, dir, "faults", "-ldl")
+	n := len(faults)
+	if s := os.Getenv("ASSAY_FAULTS"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	random := rand.New(rand.NewPCG(19, 7))
+	var g errgroup.Group
+	g.SetLimit(2)
+	took := make([]time.Duration, n)
+	for i := range n {
+		f := faults[i%len(faults)]
+		r := faultRun{kind: f.kind, causes: f.causes, ranks: 3 + random.IntN(2)}
+		r.victim = random.IntN(r.ranks)
+		if r.kind == "root" && r.victim == 0 { // it is the root in any case
+			r.victim = 1
+		}
+		dir := t.TempDir()
+		if r.kind == "cut" {
+			r.victim = r.ranks - 1
+		}
+		g.Go(func() error {
+			if r.kind == "cut" {
+				t.Run("cut", func(t *testing.T) {
+					r.wire = colltest.NewWire(t)
+					if _, err := r.run(t.Context(), p, emulator, dir); err != nil {
+						t.Errorf("job %d: %v", i, err)
+					}
+				})
+				return nil
+			}
+			d, err := r.run(t.Context(), p, emulator, dir)
+			if err != nil {
+				t.Errorf("job %d: %s of rank %d of %d: %v", i, r.kind, r.victim, r.ranks, err)
+			}
+			took[i] = d
+			return nil
+		})
+	}
+	_ = g.Wait()
+	took = slices.DeleteFunc(took, func(d time.Duration) bool { return d == 0 })
+	slices.Sort(took)
+	t.Logf("%d verdicts; from the fault until there was one: median %v, worst %v", len(took), took[len(took)/2].Round(time.Millisecond), took[len(took)-1].Round(time.Millisecond))
+}
+
+// run runs a job, and judges what was said of it. It returns how long after the fault that was.
+func (r faultRun) run(ctx context.Context, program, emulator, dir string) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // it stands still
+	defer cancel()
+	runtime.LockOSThread() // whose end would end them, by Pdeathsig
+	defer runtime.UnlockOSThread()
+	var all []*exec.Cmd
+	var out []*bytes.Buffer
+	for rank := range r.ranks {
+		cmd := r.command(ctx, rank, program, r.kind, strconv.Itoa(r.victim), strconv.Itoa(r.ranks), strconv.Itoa(rank), strconv.Itoa(rank), filepath.Join(dir, "id"))
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, fmt.Sprintf("FAKE_DEVICES=%d", r.ranks), "ASSAY_HANG_AFTER=1", "ASSAY_HANG_DIR="+dir)
+		b := new(bytes.Buffer)
+		cmd.Stdout, cmd.Stderr = b, b
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a test that is cut off leaves none
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		all, out = append(all, cmd), append(out, b)
+	}
+	if r.wire != nil {
+		r.cut(ctx, filepath.Join(dir, "id"))
+	}
+	ends := r.kind == "none" || r.kind == "late" // by itself
+	var v coll.Verdict
+	var err error
+	if r.kind != "none" {
+		v, err = verdict(ctx, dir)
+	}
+	if err == nil && !ends { // is data read that are wrong?
+		time.Sleep(time.Second)
+	}
+	var text strings.Builder
+	for rank, cmd := range all {
+		if !ends {
+			_ = cmd.Process.Kill()
+		}
+		if e := cmd.Wait(); ends && e != nil && err == nil {
+			err = fmt.Errorf("rank %d: %w", rank, e)
+		}
+		fmt.Fprintf(&text, "rank %d:\n%s", rank, out[rank])
+	}
+	files, _ := filepath.Glob(filepath.Join(dir, "assay-hang-*"))
+	switch {
+	case err != nil:
+	case strings.Contains(text.String(), "WRONG DATA"):
+		err = fmt.Errorf("wrong data were read")
+	case r.kind == "none" && len(files) > 0:
+		err = fmt.Errorf("a verdict, and nothing is wrong")
+	case r.kind == "none":
+		return 0, nil
+	case !slices.Contains(r.causes, v.Cause) || !slices.Equal(v.Ranks, r.blamed(v)) || v.Communicator != "dp" && v.Communicator != "tp" || !strings.Contains(v.Text, "operation") || !strings.Contains(v.Text, "host "):
+		err = fmt.Errorf("the verdict is %+v", v)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, text.String())
+	}
+	return v.Time.Sub(r.began(out[r.victim].String())), nil
+}
+
+// began is when the victim did what is wrong.
+func (r faultRun) began(out string) time.Time {
+	for line := range strings.Lines(out) {
+		if at, ok := strings.CutPrefix(line, "fault at "); ok {
+			ns, _ := strconv.ParseInt(strings.TrimSpace(at), 10, 64)
+			return time.Unix(0, ns)
+		}
+	}
+	return time.Time{}
+}
+
+// verdict waits for the first file that a job writes.
+func verdict(ctx context.Context, dir string) (v coll.Verdict, err error) {
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		if ctx.Err() != nil {
+			return v, fmt.Errorf("no verdict")
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "assay-hang-*.json"))
+		for _, f := range files {
+			b, err := os.ReadFile(f)
+			if err == nil && json.Unmarshal(b, &v) == nil { // else it is being written
+				return v, nil
+			}
+		}
+	}
+}

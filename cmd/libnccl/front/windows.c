@@ -1,0 +1,103 @@
+// Registered memory and windows. Operations do not use memory that is registered in any
+// other way than memory that is not, so that registering is the rank's own affair: a handle
+// says what was registered, and with which communicator.
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "front.h"
+
+enum what { BUFFER, WINDOW };
+
+// A registration is what both kinds of handles point at.
+struct ncclWindow_vidmem {
+  struct ncclWindow_vidmem *next;
+  enum what what;
+  ncclComm_t comm;
+  void *buff;
+  size_t size;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ncclWindow_t all;
+
+static ncclResult_t put(const char *name, enum what what, ncclComm_t comm, void *buff, size_t size, void **handle) {
+  ncclResult_t r = check(name, comm);
+  if (r != ncclSuccess) return r;
+  if (!handle) return fail(ncclInvalidArgument, "%s: there is no place for the handle", name);
+  *handle = NULL;
+  if (!buff || size == 0 || (uintptr_t)buff + size < (uintptr_t)buff) return fail(ncclInvalidArgument, "%s: %zu bytes at %p", name, size, buff);
+  ncclWindow_t w = malloc(sizeof *w);
+  if (!w) return fail(ncclSystemError, "%s: no memory for a handle", name);
+  pthread_mutex_lock(&lock);
+  *w = (struct ncclWindow_vidmem){all, what, comm, buff, size};
+  all = w;
+  pthread_mutex_unlock(&lock);
+  *handle = w;
+  return ncclSuccess;
+}
+
+// find returns where a registration hangs in the list. It does not look at what a handle
+// points at: that may be anything. The lock is held.
+static ncclWindow_t *find(enum what what, ncclComm_t comm, const void *handle) {
+  ncclWindow_t *at = &all;
+  while (*at && !(*at == handle && (*at)->what == what && (*at)->comm == comm)) at = &(*at)->next;
+  return at;
+}
+
+static ncclResult_t foreign(const char *name, const void *handle) {
+  return fail(ncclInvalidArgument, "%s: %p was not registered with this communicator, or is deregistered", name, handle);
+}
+
+static ncclResult_t drop(const char *name, enum what what, ncclComm_t comm, const void *handle) {
+  ncclResult_t r = check(name, comm);
+  if (r != ncclSuccess) return r;
+  pthread_mutex_lock(&lock);
+  ncclWindow_t *at = find(what, comm, handle), w = *at;
+  if (w) *at = w->next;
+  pthread_mutex_unlock(&lock);
+  if (!w) return foreign(name, handle);
+  free(w);
+  return ncclSuccess;
+}
+
+void drop_all(ncclComm_t comm) {
+  pthread_mutex_lock(&lock);
+  for (ncclWindow_t *at = &all, w; (w = *at);) {
+    if (w->comm != comm) {
+      at = &w->next;
+      continue;
+    }
+    *at = w->next;
+    free(w);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+API(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void *buff, size_t size, void **handle)) {
+  return put("ncclCommRegister", BUFFER, comm, buff, size, handle);
+}
+
+API(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void *handle)) {
+  return drop("ncclCommDeregister", BUFFER, comm, handle);
+}
+
+API(ncclResult_t, ncclCommWindowRegister, (ncclComm_t comm, void *buff, size_t size, ncclWindow_t *win, int winFlags)) {
+  enum { KNOWN = 3 }; // NCCL_WIN_COLL_SYMMETRIC, NCCL_WIN_STRICT_ORDERING
+  if (winFlags & ~KNOWN) return fail(ncclInvalidArgument, "ncclCommWindowRegister: flags %#x; those of 2.30 are 1 and 2", (unsigned)winFlags);
+  return put("ncclCommWindowRegister", WINDOW, comm, buff, size, (void **)win);
+}
+
+API(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t win)) {
+  return drop("ncclCommWindowDeregister", WINDOW, comm, win);
+}
+
+API(ncclResult_t, ncclWinGetUserPtr, (ncclComm_t comm, ncclWindow_t win, void **outUserPtr)) {
+  ncclResult_t r = check("ncclWinGetUserPtr", comm);
+  if (r == ncclSuccess && !outUserPtr) r = fail(ncclInvalidArgument, "ncclWinGetUserPtr: outUserPtr is NULL");
+  if (r != ncclSuccess) return r;
+  pthread_mutex_lock(&lock);
+  ncclWindow_t w = *find(WINDOW, comm, win);
+  if (w) *outUserPtr = w->buff;
+  pthread_mutex_unlock(&lock);
+  return w ? ncclSuccess : foreign("ncclWinGetUserPtr", win);
+}

@@ -1,0 +1,84 @@
+//go:build cuda && cgo
+
+package main
+
+// #include "front/engine.h"
+import "C"
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"unsafe"
+
+	"github.com/assay-hpc/assay/coll"
+	"github.com/assay-hpc/assay/coll/cuda"
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+//export assay_memory
+func assay_memory(handle C.uintptr_t, m *C.struct_assay_memory, text *C.char) C.int {
+	made, err := commOf(handle).use("CommMemStats")
+	if err != nil {
+		return result(err, text)
+	}
+	of := made.DeviceMemory()
+	*m = C.struct_assay_memory{own: C.uint64_t(of.Own), shared: C.uint64_t(of.Shared)}
+	if made.Suspended() {
+		m.suspended = 1
+	}
+	return result(nil, text)
+}
+
+//export assay_pause
+func assay_pause(list *C.struct_assay_pause, n C.size_t, text *C.char) C.int {
+	pauses := unsafe.Slice(list, int(n))
+	errs := make([]error, len(pauses))
+	var wg sync.WaitGroup
+	for i, p := range pauses { // they wait for one another
+		wg.Go(func() { errs[i] = pause(commOf(p.comm), p.resume != 0) })
+	}
+	wg.Wait()
+	return result(errors.Join(errs...), text)
+}
+
+// pause suspends a communicator, or resumes it.
+func pause(c *comm, resume bool) error {
+	call, do := "CommSuspend", (*coll.Comm).Suspend
+	if resume {
+		call, do = "CommResume", (*coll.Comm).Resume
+	}
+	made, err := c.use(call)
+	if err != nil {
+		return err
+	}
+	return do(made, context.Background())
+}
+
+//export assay_mem_alloc
+func assay_mem_alloc(at *unsafe.Pointer, n C.size_t, text *C.char) C.int {
+	return result(onDevice(func() error {
+		if n > math.MaxInt {
+			return wrong(op.InvalidArgument, "MemAlloc", "%d bytes are more than an address can tell", n)
+		}
+		ordinal, _ := driver.Current() // onDevice has made one current
+		p, err := cuda.MemAlloc(ordinal, int(n))
+		if err == nil {
+			*(*uintptr)(unsafe.Pointer(at)) = p
+		}
+		return err
+	}), text)
+}
+
+//export assay_mem_free
+func assay_mem_free(at unsafe.Pointer, text *C.char) C.int {
+	return result(onDevice(func() error {
+		err := cuda.MemFree(uintptr(at))
+		if errors.Is(err, cuda.ErrNotAllocated) {
+			err = wrong(op.InvalidArgument, "MemFree", "%#x: %w", uintptr(at), err)
+		}
+		return err
+	}), text)
+}

@@ -1,0 +1,137 @@
+//go:build cuda && cgo
+
+package cuda
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/op"
+)
+
+// What ranks tell one another of a Suspend.
+const (
+	willSuspend uint8 = iota
+	hasGraphs
+	hasUnmapped
+)
+
+// Suspend implements executor.Executor. The driver gives memory back when all that runs on
+// the device has ended.
+func (e *engine) Suspend(ctx context.Context) error {
+	if err := e.rest(ctx); err != nil {
+		return err
+	}
+	mine := willSuspend
+	if e.captured {
+		mine = hasGraphs
+	}
+	all, err := exchangeAll(ctx, e.cfg.Host, mine)
+	if err != nil {
+		return err
+	}
+	if r := slices.Index(all, hasGraphs); r >= 0 {
+		return e.refused("CommSuspend", fmt.Errorf("a CUDA graph has operations of rank %d: it knows where the memory is, and it would be elsewhere afterwards", r))
+	}
+	return failure(e.cfg.Rank, "CommSuspend", e.dev.in(func() error { return e.giveWindow(ctx) }))
+}
+
+// giveWindow gives the driver the rank's window, when no other rank has it mapped.
+func (e *engine) giveWindow(ctx context.Context) error {
+	for _, k := range e.windows.imports {
+		if err := e.dev.arena.unmapOne(k); err != nil {
+			return err
+		}
+	}
+	if _, err := exchangeAll(ctx, e.cfg.Host, hasUnmapped); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	own := e.windows.own
+	e.windows.own, e.windows.at, e.windows.imports = nil, nil, nil
+	e.mu.Unlock()
+	switch {
+	case own == nil: // a rank alone
+		return nil
+	case own.kept: // a communicator before this one has left it mapped somewhere
+		e.dev.arena.give(own, time.Time{}, true)
+		return nil
+	}
+	return own.free()
+}
+
+// Resume implements executor.Executor.
+func (e *engine) Resume(ctx context.Context) error {
+	if e.cfg.Size == 1 {
+		return nil
+	}
+	w := windows{hosted: e.windows.hosted}
+	var why string
+	err := e.dev.in(func() (err error) {
+		why, err = w.open(ctx, e.cfg, e.dev, e.all, "")
+		return err
+	})
+	switch {
+	case errors.Is(err, driver.ErrOutOfMemory): // which all have come to know
+		return e.refused("CommResume", err)
+	case err != nil:
+		return failure(e.cfg.Rank, "CommResume", err)
+	case why != "":
+		return e.refused("CommResume", errors.New(why))
+	}
+	e.mu.Lock()
+	e.windows = w
+	e.mu.Unlock()
+	for r, p := range w.at {
+		e.comm.win[r] = uint64(p)
+	}
+	for _, l := range e.launches {
+		*(*commABI)(l.l.Param(0)) = e.comm
+	}
+	return nil
+}
+
+func (e *engine) refused(what string, err error) error {
+	return &op.Error{Code: op.InvalidUsage, Rank: e.cfg.Rank, Op: what, Peer: op.NoPeer, Err: err}
+}
+
+// rest waits until all that was enqueued has ended.
+func (o *order) rest(ctx context.Context) error {
+	if o.busy && !o.eager {
+		if err := o.dev.in(func() error { return o.event.Record(o.stream) }); err != nil {
+			return err
+		}
+	}
+	for wait := 10 * time.Microsecond; o.busy; wait = min(2*wait, time.Millisecond) {
+		var done bool
+		err := o.dev.in(func() (err error) { done, err = o.event.Query(); return err })
+		if done || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// Suspend implements executor.Executor: nothing is on the device.
+func (s *stager) Suspend(ctx context.Context) error { return s.together(ctx) }
+
+// Resume implements executor.Executor.
+func (s *stager) Resume(ctx context.Context) error { return s.together(ctx) }
+
+// together waits for what was enqueued, and for the other ranks.
+func (s *stager) together(ctx context.Context) error {
+	if err := s.rest(ctx); err != nil {
+		return err
+	}
+	_, err := s.cfg.Host.Exchange(ctx, nil)
+	return err
+}

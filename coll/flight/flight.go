@@ -1,0 +1,244 @@
+// Package flight is a flight recorder: what the communicators of a process have called
+// last. It lies in memory that other processes can read (a memfd, by
+// /proc/PID/fd), so that it tells also of one that is stopped, or that waits for ever in
+// a driver. Nothing is left of it when the process ends.
+package flight
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// An Entry is one operation, or one group of Sends and Recvs.
+type Entry struct {
+	Seq    uint32 // number of the collective; of Sends and Recvs, of the last one before them
+	P2P    uint32 // 0: a collective; else which group of Sends and Recvs it is since then
+	Sign   uint32 // what a collective is taken for, as coll signs it
+	Peer   int32  // of Sends and Recvs; of a collective the root; -1: none, or several
+	Count  int64  // elements of a collective; how many Sends and Recvs
+	Stream uint64
+	At     time.Time // when it was called; Add sets it
+}
+
+// Entries is how many of a communicator's last operations there are.
+const Entries = 64
+
+// A Log is what one rank of a communicator has called. One goroutine at a time adds, any
+// may look.
+type Log struct {
+	b    *block
+	list *list
+}
+
+// Add takes note of an operation that is about to be enqueued.
+func (l *Log) Add(e *Entry) {
+	n := l.b.calls.Load()
+	s := &l.b.ring[n%Entries]
+	s.version.Store(2*n + 1)
+	s.at = now()
+	s.seq, s.p2p, s.sign, s.peer, s.count, s.stream = e.Seq, e.P2P, e.Sign, e.Peer, e.Count, e.Stream
+	s.version.Store(2*n + 2)
+	l.b.calls.Store(n + 1)
+}
+
+// Calls is how many operations were added.
+func (l *Log) Calls() uint64 { return l.b.calls.Load() }
+
+// Last is the one that was added last; false: there is none.
+func (l *Log) Last() (Entry, bool) { return l.b.last() }
+
+// Collective is the collective with a number, if it is still known.
+func (l *Log) Collective(seq uint32) (Entry, bool) {
+	for n := l.b.calls.Load(); n > 0; n-- {
+		e, ok := l.b.at(n - 1)
+		switch {
+		case !ok || e.Seq < seq: // numbers rise; ones that are gone are followed by ones that are gone
+			return Entry{}, false
+		case e.Seq == seq && e.P2P == 0:
+			return e, true
+		}
+	}
+	return Entry{}, false
+}
+
+// Ended says that of the operations so far so many are known to have ended.
+func (l *Log) Ended(calls uint64) {
+	if l.b.ended.Load() != calls {
+		l.b.endedAt.Store(now())
+		l.b.ended.Store(calls)
+	}
+}
+
+// Say keeps a sentence about the communicator, in place of the one before.
+func (l *Log) Say(what string) {
+	l.b.said.Store(0)
+	l.b.sentence.set(what)
+	l.b.said.Store(now())
+}
+
+// Close ends the Log. Nobody looks at it any more.
+func (l *Log) Close() { l.list.close(l) }
+
+// Others are the last operations of the process' communicators with other names, on the
+// same device.
+func (l *Log) Others() []Call { return l.list.others(l) }
+
+// A Call is an operation and whose it is.
+type Call struct {
+	Entry
+	Name string // of the communicator
+}
+
+// New makes the Log of a communicator that is called so, for a rank on a device.
+func New(name string, rank, size, device int) *Log { return process.open(name, rank, size, device) }
+
+// process is this one's.
+var process list
+
+// A list is the Logs of a process.
+type list struct {
+	mu    sync.Mutex
+	areas [][]byte // of blocks; others see the first one
+	all   []*Log
+}
+
+func (p *list) open(name string, rank, size, device int) *Log {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := &Log{b: p.free(), list: p}
+	b := l.b
+	*b = block{}
+	b.name.set(name)
+	b.rank, b.size, b.device = int32(rank), int32(size), int32(device)
+	b.used.Store(1)
+	p.all = append(p.all, l)
+	return l
+}
+
+// free is a block that no Log has.
+func (p *list) free() *block {
+	for _, area := range p.areas {
+		for at := headerBytes; at < areaBytes; at += blockBytes {
+			if b := blockAt(area, at); b.used.Load() == 0 {
+				return b
+			}
+		}
+	}
+	p.areas = append(p.areas, newArea(len(p.areas) == 0))
+	return blockAt(p.areas[len(p.areas)-1], headerBytes)
+}
+
+func (p *list) close(l *Log) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, o := range p.all {
+		if o == l {
+			p.all = append(p.all[:i], p.all[i+1:]...)
+			l.b.used.Store(0)
+			return
+		}
+	}
+}
+
+func (p *list) others(l *Log) (calls []Call) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, o := range p.all {
+		if o.b.name == l.b.name || o.b.device != l.b.device { // other ranks of the communicator's, or what threads do on other devices
+			continue
+		}
+		if e, ok := o.Last(); ok {
+			calls = append(calls, Call{e, o.b.name.String()})
+		}
+	}
+	return calls
+}
+
+// The clock goes on evenly, and costs half of what time.Now does.
+var (
+	start   = time.Now()
+	startNS = start.UnixNano()
+)
+
+func now() int64 { return startNS + int64(time.Since(start)) }
+
+// What others see: a header, then blocks, one a communicator. A reader and a writer of
+// the same version of this package agree on the layout; of others, nothing is read.
+const (
+	headerBytes = 64
+	blockBytes  = int(unsafe.Sizeof(block{}))
+	blocks      = 120 // of an area of 800 KB
+	areaBytes   = headerBytes + blocks*blockBytes
+	magic       = "assayfly"
+	version     = 1
+)
+
+type header struct {
+	magic   [8]byte
+	version uint32
+	bytes   uint32 // of a block
+}
+
+// A word is a text of limited length.
+type word [128]byte
+type sentence [2048]byte
+
+func (w *word) set(s string)       { clear(w[copy(w[:len(w)-1], s):]) }
+func (w *word) String() string     { return text(w[:]) }
+func (w *sentence) set(s string)   { clear(w[copy(w[:len(w)-1], s):]) }
+func (w *sentence) String() string { return text(w[:]) }
+
+func text(b []byte) string {
+	for i, c := range b {
+		if c == 0 {
+			return string(b[:i])
+		}
+	}
+	return string(b)
+}
+
+type block struct {
+	used               atomic.Uint32
+	rank, size, device int32
+	name               word
+	calls              atomic.Uint64
+	ended              atomic.Uint64 // of calls
+	endedAt            atomic.Int64  // ns since 1970
+	said               atomic.Int64  // when; 0: nothing
+	sentence           sentence
+	ring               [Entries]slot
+}
+
+// A slot is an entry. version is 2n+2 when it has entry n, and odd while it gets one.
+type slot struct {
+	version  atomic.Uint64
+	at       int64 // ns since 1970
+	seq, p2p uint32
+	sign     uint32
+	peer     int32
+	count    int64
+	stream   uint64
+	_        [16]byte
+}
+
+func blockAt(file []byte, at int) *block { return (*block)(unsafe.Pointer(&file[at])) }
+
+func (b *block) last() (Entry, bool) {
+	n := b.calls.Load()
+	if n == 0 {
+		return Entry{}, false
+	}
+	return b.at(n - 1)
+}
+
+// at is entry n, if it is still there.
+func (b *block) at(n uint64) (Entry, bool) {
+	s := &b.ring[n%Entries]
+	if s.version.Load() != 2*n+2 {
+		return Entry{}, false
+	}
+	e := Entry{Seq: s.seq, P2P: s.p2p, Sign: s.sign, Peer: s.peer, Count: s.count, Stream: s.stream, At: time.Unix(0, s.at)}
+	return e, s.version.Load() == 2*n+2
+}

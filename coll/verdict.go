@@ -1,0 +1,445 @@
+package coll
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/assay-hpc/assay/coll/executor"
+)
+
+// A Cause is why a communicator stands still or has failed.
+type Cause string
+
+// The causes.
+const (
+	NotCalled Cause = "not called" // a rank has not called what the others wait for
+	Differs   Cause = "differs"    // ranks called different operations, counts, types, reductions or roots
+	Unmatched Cause = "unmatched"  // a Send without its Recv, or a Recv without its Send
+	Stopped   Cause = "stopped"    // a rank's process is stopped, by a signal or a debugger
+	Dead      Cause = "dead"       // a rank's process has ended
+	Silent    Cause = "silent"     // a rank does not answer, and nobody knows why
+	Cut       Cause = "network"    // nothing comes from any rank of a host
+	Blocked   Cause = "blocked"    // a rank's operation is behind other work
+	GPU       Cause = "gpu"        // a GPU, or its driver, does not answer or has failed
+	Unclear   Cause = "unclear"    // all have called it, and it does not end
+	Resumed   Cause = "resumed"    // it goes on, after a verdict
+)
+
+// A Verdict says why a communicator stands still or has failed.
+type Verdict struct {
+	Schema       string    `json:"schema"` // VerdictSchema
+	Time         time.Time `json:"time"`
+	Communicator string    `json:"communicator"`
+	Size         int       `json:"size"`
+	By           int       `json:"by"` // the rank that says so
+	Cause        Cause     `json:"cause"`
+	Ranks        []int     `json:"ranks"` // that are the cause; none where it is unclear
+	Text         string    `json:"text"`  // a sentence for people, without the communicator's name
+	States       []State   `json:"states,omitempty"`
+
+	File string `json:"-"` // where this is written; "": nowhere
+}
+
+// String is for people.
+func (v Verdict) String() string {
+	s := fmt.Sprintf("communicator %q: %s", v.Communicator, v.Text)
+	if v.File != "" {
+		s += " (" + v.File + ")"
+	}
+	return s
+}
+
+// VerdictSchema names the form of a Verdict in JSON.
+const VerdictSchema = "assay.hang/1"
+
+// A State is what is known of a rank.
+type State struct {
+	Rank     int    `json:"rank"`
+	Host     string `json:"host"`
+	PID      int    `json:"pid"`
+	GPU      int    `json:"gpu"`
+	Answered bool   `json:"answered"`
+	Called   uint32 `json:"called"`    // collectives
+	Last     string `json:"last"`      // what it called last
+	Ago      int    `json:"ago"`       // seconds since then
+	Doing    string `json:"doing"`     // idle, begun, behind, stuck, lost, or nothing: unknown
+	WaitsFor []int  `json:"waits_for"` // ranks, if it has begun
+}
+
+// A who is a rank's process, as all ranks know it from the beginning.
+type who struct {
+	Host      string `json:"host"`
+	PID       int    `json:"pid"`
+	GPU       int    `json:"gpu"`
+	Namespace string `json:"namespace"` // of process numbers
+}
+
+// A head is how far a rank has come in a communicator.
+type head struct {
+	Ask    bool              `json:"ask,omitempty"`    // the others are to say theirs
+	Said   bool              `json:"said,omitempty"`   // the verdict is out
+	Number uint32            `json:"number,omitempty"` // of the collective that is asked for; 0: all
+	Was    *stall            `json:"was,omitempty"`    // this collective; nil: it is not called, or forgotten
+	Call   stall             `json:"call"`             // its last collective
+	P2P    int               `json:"p2p,omitempty"`    // Sends and Recvs since then, groups counting as one
+	Peer   int               `json:"peer"`             // of the last of these; NoPeer: several
+	Ago    int               `json:"ago"`              // seconds since the last of either
+	Does   executor.Progress `json:"does"`
+	For    []int             `json:"for,omitempty"` // ranks that it waits for
+	Else   string            `json:"else,omitempty"`
+	Near   map[int]Cause     `json:"near,omitempty"` // ranks of its host whose processes do not run
+}
+
+func (h head) waits() bool { return h.Does == executor.Begun || h.Does == executor.Unknown }
+
+// A hang is what a verdict is made of.
+type hang struct {
+	size  int
+	by    int
+	who   []who                          // by rank
+	heads map[int]head                   // of the ranks that answered
+	call  func(seq uint32) (stall, bool) // what the rank that judges called, by number
+}
+
+func (g *hang) name(r int) string {
+	w := g.who[r]
+	return fmt.Sprintf("rank %d (host %s, pid %d, GPU %d)", r, w.Host, w.PID, w.GPU)
+}
+
+// A finding is one reason, and the ranks that it is about.
+type finding struct {
+	cause Cause
+	ranks []int
+	text  string
+}
+
+// judge says why nothing moves; false: nothing is known to be wrong, as when all ranks
+// wait for work of their own.
+func (g *hang) judge() (Cause, []int, string, bool) {
+	waiting := false
+	for _, h := range g.heads {
+		waiting = waiting || h.waits()
+	}
+	if !waiting {
+		return "", nil, "", false
+	}
+	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.unmatched, g.blocked} {
+		found := look()
+		if len(found) == 0 {
+			continue
+		}
+		var ranks []int
+		var texts []string
+		for _, f := range found {
+			ranks = append(ranks, f.ranks...)
+			texts = append(texts, f.text)
+		}
+		slices.Sort(ranks)
+		text := few(texts, "; ")
+		if c := found[0].cause; c == Stopped || c == Dead || c == Silent || c == Cut || c == GPU {
+			text += fmt.Sprintf(": rank %d waits in %s", g.by, g.heads[g.by].what())
+		}
+		return found[0].cause, slices.Compact(ranks), text, true
+	}
+	for _, h := range g.heads {
+		if h.Does == executor.Slow { // it may be the one
+			return "", nil, "", false
+		}
+	}
+	for _, h := range g.heads {
+		for _, o := range g.heads {
+			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign { // they will find out
+				return "", nil, "", false
+			}
+		}
+	}
+	return Unclear, nil, g.unclear(), true
+}
+
+// differs is a rank that called another collective than the one that judges, as its
+// last one and under the same number.
+func (g *hang) differs() (rank int, theirs stall, ok bool) {
+	mine := g.heads[g.by].Call
+	for r, h := range g.heads {
+		if mine.Seq > 0 && h.Call.Seq == mine.Seq && h.Call.Sign != mine.Sign && h.Call.Count >= 0 && mine.Count >= 0 {
+			return r, h.Call, true
+		}
+	}
+	return 0, stall{}, false
+}
+
+// furthest is the last collective that any rank has called.
+func (g *hang) furthest() (last stall) {
+	for r := range g.size {
+		if h, ok := g.heads[r]; ok && h.Call.Seq > last.Seq {
+			last = h.Call
+		}
+	}
+	return last
+}
+
+// silent are the ranks that did not answer.
+func (g *hang) silent() (found []finding) {
+	near := map[int]Cause{}
+	for _, h := range g.heads {
+		for r, c := range h.Near {
+			near[r] = c
+		}
+	}
+	said := map[string]bool{} // hosts
+	for r := range g.size {
+		if _, ok := g.heads[r]; ok {
+			continue
+		}
+		host := g.who[r].Host
+		switch c := near[r]; {
+		case c == Stopped:
+			found = append(found, finding{Stopped, []int{r}, g.name(r) + "'s process is stopped, by a signal or a debugger"})
+		case c == Dead:
+			found = append(found, finding{Dead, []int{r}, g.name(r) + "'s process has ended"})
+		case host != g.who[g.by].Host && !g.answers(host):
+			if !said[host] {
+				said[host] = true
+				found = append(found, finding{Cut, g.of(host), fmt.Sprintf("nothing comes from host %s, which has ranks %s: the network between it and host %s carries nothing, or the host stands still", host, list(g.of(host)), g.who[g.by].Host)})
+			}
+		default:
+			found = append(found, finding{Silent, []int{r}, g.name(r) + " does not answer: its process cannot run"})
+		}
+	}
+	return found
+}
+
+// answers reports whether any rank of a host has answered.
+func (g *hang) answers(host string) bool {
+	for r := range g.heads {
+		if g.who[r].Host == host {
+			return true
+		}
+	}
+	return false
+}
+
+func (g *hang) of(host string) (ranks []int) {
+	for r, w := range g.who {
+		if w.Host == host {
+			ranks = append(ranks, r)
+		}
+	}
+	return ranks
+}
+
+// stuck are the ranks whose GPU or driver does not answer.
+func (g *hang) stuck() (found []finding) {
+	for r := range g.size {
+		if h := g.heads[r]; h.Does == executor.Stuck {
+			found = append(found, finding{GPU, []int{r}, fmt.Sprintf("%s: its GPU does not answer: a call of the driver that only asks has not returned", g.name(r))})
+		}
+	}
+	return found
+}
+
+// behind are the ranks that have not called what others have.
+func (g *hang) behind() (found []finding) {
+	last := g.furthest()
+	for r := range g.size {
+		h, ok := g.heads[r]
+		if !ok || h.Call.Seq >= last.Seq {
+			continue
+		}
+		what := last
+		if next, ok := g.call(h.Call.Seq + 1); ok {
+			what = next
+		}
+		found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not called %s: %s", g.name(r), what, h.last())})
+	}
+	return found
+}
+
+// known reports whether all ranks have said what they called.
+func (g *hang) known() bool {
+	for r := range g.size {
+		if g.heads[r].Was == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// differing are the ranks that called another collective than the most did, under a number.
+func (g *hang) differing(number uint32) (ranks []int, text string) {
+	by := map[uint32][]int{} // sign
+	was := map[uint32]stall{}
+	for r := range g.size {
+		if h := g.heads[r]; h.Was != nil {
+			by[h.Was.Sign], was[h.Was.Sign] = append(by[h.Was.Sign], r), *h.Was
+		}
+	}
+	signs := slices.Collect(maps.Keys(by))
+	slices.SortFunc(signs, func(a, b uint32) int {
+		return cmp.Or(len(by[b])-len(by[a]), by[a][0]-by[b][0])
+	})
+	var said []string
+	tie := len(signs) > 1 && len(by[signs[0]]) == len(by[signs[1]])
+	for i, s := range signs {
+		if i == 0 && !tie {
+			continue
+		}
+		ranks = append(ranks, by[s]...)
+		for _, r := range by[s] {
+			said = append(said, fmt.Sprintf("%s called %s", g.name(r), was[s].operation()))
+		}
+	}
+	slices.Sort(ranks)
+	text = fmt.Sprintf("ranks called different operations under number #%d: %s", number, few(said, "; "))
+	if !tie && len(signs) > 0 {
+		text += fmt.Sprintf(", where rank %s called %s", list(by[signs[0]]), was[signs[0]].operation())
+	}
+	return ranks, text
+}
+
+// unmatched are Sends and Recvs that wait.
+func (g *hang) unmatched() (found []finding) {
+	for r := range g.size {
+		h, ok := g.heads[r]
+		if !ok || !h.waits() || h.P2P == 0 {
+			continue
+		}
+		peers := h.For
+		if len(peers) == 0 && h.Peer != NoPeer {
+			peers = []int{h.Peer}
+		}
+		with := "several ranks"
+		if len(peers) > 0 {
+			var texts []string
+			for _, p := range peers {
+				texts = append(texts, fmt.Sprintf("rank %d (%s)", p, g.heads[p].last()))
+			}
+			with = few(texts, " and ")
+		}
+		found = append(found, finding{Unmatched, slices.Clone(peers), fmt.Sprintf("%s waits in Sends or Recvs with %s", g.name(r), with)})
+	}
+	return found
+}
+
+// blocked are the ranks whose operation has not begun, of those that others wait for.
+func (g *hang) blocked() (found []finding) {
+	awaited := map[int]bool{}
+	known := false
+	for _, h := range g.heads {
+		for _, r := range h.For {
+			awaited[r], known = true, true
+		}
+	}
+	for r := range g.size {
+		h, ok := g.heads[r]
+		if !ok || h.Does != executor.Behind || known && !awaited[r] {
+			continue
+		}
+		by := "work that is not ours"
+		if h.Else != "" {
+			by += ", or " + h.Else
+		}
+		found = append(found, finding{Blocked, []int{r}, fmt.Sprintf("%s has called %s, which has not begun: its stream or its GPU is blocked by %s", g.name(r), h.Call, by)})
+	}
+	return found
+}
+
+func (g *hang) unclear() string {
+	var busy []string
+	for r := range g.size {
+		if h := g.heads[r]; h.waits() {
+			busy = append(busy, g.name(r)+waitsFor(h.For))
+		}
+	}
+	return fmt.Sprintf("all ranks have called %s, which has not ended on %s: a link or a GPU stands still", g.furthest(), few(busy, " and "))
+}
+
+func waitsFor(ranks []int) string {
+	if len(ranks) == 0 {
+		return ""
+	}
+	return ", which waits for rank " + list(ranks)
+}
+
+// states are for programs.
+func (g *hang) states() (all []State) {
+	for r := range g.size {
+		h, ok := g.heads[r]
+		w := g.who[r]
+		s := State{Rank: r, Host: w.Host, PID: w.PID, GPU: w.GPU, Answered: ok}
+		if ok {
+			s.Called, s.Last, s.Ago, s.Doing, s.WaitsFor = h.Call.Seq, h.what(), h.Ago, string(h.Does), h.For
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// what says what a rank called last.
+func (h head) what() string {
+	switch {
+	case h.Call.Seq == 0 && h.P2P == 0:
+		return ""
+	case h.P2P > 0:
+		return "Sends or Recvs"
+	}
+	return h.Call.String()
+}
+
+// last says so for people.
+func (h head) last() string {
+	s := "it has called nothing yet"
+	switch {
+	case h.P2P > 0:
+		s = fmt.Sprintf("its last call was of Sends or Recvs, %d s ago", h.Ago)
+	case h.Call.Seq > 0:
+		s = fmt.Sprintf("its last call was %s, %d s ago", h.Call, h.Ago)
+	}
+	if h.Else != "" {
+		s += ", and since then " + h.Else
+	}
+	return s
+}
+
+// String is for people: "AllReduce of float32 with sum, 100 elements, operation #12".
+func (s stall) String() string {
+	if s.Seq == 0 {
+		return "the communicator was made"
+	}
+	return fmt.Sprintf("%s, operation #%d", s.operation(), s.Seq)
+}
+
+// operation is it without its number.
+func (s stall) operation() string {
+	what := kind(s.Sign)
+	if s.Count >= 0 {
+		what += fmt.Sprintf(", %d elements", s.Count)
+	}
+	if c, _, _ := signed(s.Sign); c.Rooted() && s.Root >= 0 {
+		what += fmt.Sprintf(", root %d", s.Root)
+	}
+	return what
+}
+
+// mostNamed is how many ranks a verdict names.
+const mostNamed = 4
+
+func few(all []string, sep string) string {
+	if n := len(all) - mostNamed; n > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:mostNamed], sep), n)
+	}
+	return strings.Join(all, sep)
+}
+
+// list is ranks for people.
+func list(ranks []int) string {
+	var all []string
+	for _, r := range ranks {
+		all = append(all, fmt.Sprint(r))
+	}
+	return few(all, ", ")
+}
