@@ -17,7 +17,7 @@ import (
 // its options to the loop that posts.
 var layers = [][]string{
 	{"harness/nvml"},
-	{"coll/elem", "coll/debug", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver", "perftest/verbs", "perftest/probe/wire", "perftest/judge", "perftest/tcp"},
+	{"coll/elem", "coll/debug", "coll/flight", "coll/topology", "coll/transport/rendezvous", "coll/cuda/driver", "perftest/verbs", "perftest/probe/wire", "perftest/judge", "perftest/tcp"},
 	{"coll/op", "coll/cuda/kernels", "internal/rig", "perftest/probe", "dcgm/health"},
 	{"coll/schedule", "coll/colltest", "coll/transport", "coll/knob", "coll/nccl", "coll/perf", "perftest/mesh", "perftest/membw", "dcgm/diag"},
 	{"coll/host", "coll/predict", "coll/bootstrap", "coll/transport/shm", "coll/transport/slots", "coll/transport/socket", "coll/transport/transporttest", "coll/cuda/bench", "coll/perf/commtest", "dcgm/hostengine"},
