@@ -21,16 +21,14 @@ const (
 	ncclVariable = "ASSAY_NCCL"
 )
 
-// ncclWish is what the flag says, or else the environment.
+// ncclWish is what the flag says, or else the environment; "": nothing is to be changed.
 func ncclWish(flag string) (string, error) {
 	wish, from := flag, "--engine"
 	if wish == "" {
 		wish, from = os.Getenv(ncclVariable), ncclVariable
 	}
 	switch wish {
-	case "":
-		return ncclAuto, nil
-	case ncclOurs, ncclNVIDIA, ncclAuto:
+	case "", ncclOurs, ncclNVIDIA, ncclAuto:
 		return wish, nil
 	}
 	return "", usagef("exec: %s is %s, %s or %s, not %q", from, ncclOurs, ncclNVIDIA, ncclAuto, wish)
@@ -50,6 +48,9 @@ func hasDriver(root string) bool {
 // chooseNCCL returns the environment of a program that is to have the NCCL of a wish,
 // and says in a line which that is: "" where nothing was changed.
 func chooseNCCL(wish string, driver bool, environ []string) (_ []string, said string, err error) {
+	if wish == "" {
+		return environ, "", nil
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return nil, "", err

@@ -96,9 +96,11 @@ func TestExecNCCL(t *testing.T) {
 		want    string
 	}{
 		{"nothing is asked for, and there is no driver", nil, []string{n.processor, "--", n.plain}, theirs},
-		{"nothing is asked for, and there is a driver", nil, []string{n.gpus, "--", n.plain}, ours},
-		{"nor of a wheel", nil, []string{n.gpus, "--", n.wheel}, ours},
-		{"somebody has chosen", []string{"LD_PRELOAD=" + filepath.Join(n.theirs, libnccl.Name)}, []string{n.gpus, "--", n.plain}, theirs},
+		{"nothing is asked for, and there is a driver", nil, []string{n.gpus, "--", n.plain}, theirs},
+		{"auto, and there is no driver", nil, []string{n.processor, "--engine", "auto", "--", n.plain}, theirs},
+		{"auto, and there is a driver", nil, []string{n.gpus, "--engine", "auto", "--", n.plain}, ours},
+		{"auto for a wheel", []string{"ASSAY_NCCL=auto"}, []string{n.gpus, "--", n.wheel}, ours},
+		{"auto, and somebody has chosen", []string{"LD_PRELOAD=" + filepath.Join(n.theirs, libnccl.Name)}, []string{n.gpus, "--engine", "auto", "--", n.plain}, theirs},
 		{"ours", nil, []string{n.processor, "--engine", "ours", "--", n.plain}, ours},
 		{"ours for a wheel", nil, []string{n.processor, "--engine", "ours", "--", n.wheel}, ours},
 		{"ours beside another preloaded library", []string{"LD_PRELOAD=libm.so.6"}, []string{n.processor, "--engine", "ours", "--", n.wheel}, ours},
