@@ -35,8 +35,7 @@ type heads struct {
 	said    uint64    // calls, when the last verdict was said, here or elsewhere; 0: there was none
 	mine    time.Time // when this rank said it, until it goes on
 	differs bool      // ranks called different collectives, and that is being looked into
-	askedAt time.Time
-	asking  chan look // a question to the executor that has not been answered
+	asking  *question // that has not been answered; nil: none
 }
 
 // How often a rank looks whether it waits, and how long others and the driver may take
@@ -63,41 +62,62 @@ type look struct {
 	ranks []int
 }
 
-// look asks the executor whether something is under way, and how far the oldest
-// operation is, which takes as long as the driver does.
+// A question to the executor, which may take as long as the driver does.
+type question struct {
+	far  bool // how far the oldest operation is, and not only whether there is one
+	at   time.Time
+	done chan struct{} // closed: there is an answer
+	look look
+}
+
+// look asks the executor whether something is under way and, if that is wanted, how
+// far the oldest operation is.
 func (d *device) look(far bool) look {
-	h := &d.heads
-	h.mu.Lock()
-	asking := h.asking
-	if asking == nil {
-		asking = make(chan look, 1)
-		h.asking, h.askedAt = asking, time.Now()
-		if !h.closed {
-			d.teller.Go(func() {
-				var l look
-				if d.Idle() {
-					l.does = executor.Idle
-				} else if far {
-					l.does, l.ranks = d.Progress()
-				}
-				asking <- l
-			})
+	limit := time.After(driverSpeed)
+	for {
+		q := d.question(far)
+		select {
+		case <-q.done:
+			if q.far || !far || q.look.does == executor.Idle {
+				return q.look
+			} // else somebody had asked less
+		case <-limit:
+			if time.Since(q.at) < driverStuck {
+				return look{executor.Slow, nil}
+			}
+			return look{executor.Stuck, nil}
 		}
 	}
-	since := h.askedAt
-	h.mu.Unlock()
-	select {
-	case l := <-asking:
+}
+
+// question is the one that has no answer yet, or a new one: a driver that does not answer
+// is not asked again.
+func (d *device) question(far bool) *question {
+	h := &d.heads
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.asking != nil {
+		return h.asking
+	}
+	q := &question{far: far, at: time.Now(), done: make(chan struct{})}
+	if h.closed { // there is nobody to ask
+		q.look.does = executor.Idle
+		close(q.done)
+		return q
+	}
+	h.asking = q
+	d.teller.Go(func() {
+		if d.Idle() {
+			q.look.does = executor.Idle
+		} else if far {
+			q.look.does, q.look.ranks = d.Progress()
+		}
 		h.mu.Lock()
 		h.asking = nil
 		h.mu.Unlock()
-		return l
-	case <-time.After(driverSpeed):
-		if time.Since(since) < driverStuck {
-			return look{executor.Slow, nil}
-		}
-		return look{executor.Stuck, nil}
-	}
+		close(q.done)
+	})
+	return q
 }
 
 // head is this rank's own.
