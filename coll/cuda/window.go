@@ -44,11 +44,14 @@ func (l layout) onHost() layout {
 	return l
 }
 
-// Offsets of the parts of a window, and its size.
+const page = 4096
+
+// Offsets of the parts of a window, and its size, in whole pages.
 func (l layout) ll() int     { return (packetChannels + chunkChannels) * channelBytes }
 func (l layout) ll128() int  { return l.ll() + packetSlots*packetChannels*l.ranks*l.llSlot }
 func (l layout) chunks() int { return l.ll128() + packetSlots*packetChannels*l.ranks*l.ll128Slot }
-func (l layout) size() int   { return l.chunks() + chunkChannels*l.ranks*l.depth*(l.chunk+4) } // and a sign each
+func (l layout) signs() int  { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
+func (l layout) size() int   { return (l.signs() + chunkChannels*l.ranks*l.depth*4 + page - 1) / page * page }
 
 // fill writes the layout into what kernels see.
 func (l layout) fill(c *commABI) {
