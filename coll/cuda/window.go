@@ -51,7 +51,9 @@ func (l layout) ll() int     { return (packetChannels + chunkChannels) * channel
 func (l layout) ll128() int  { return l.ll() + packetSlots*packetChannels*l.ranks*l.llSlot }
 func (l layout) chunks() int { return l.ll128() + packetSlots*packetChannels*l.ranks*l.ll128Slot }
 func (l layout) signs() int  { return l.chunks() + chunkChannels*l.ranks*l.depth*l.chunk }
-func (l layout) size() int   { return (l.signs() + chunkChannels*l.ranks*l.depth*4 + page - 1) / page * page }
+func (l layout) size() int {
+	return (l.signs() + chunkChannels*l.ranks*l.depth*4 + page - 1) / page * page
+}
 
 // fill writes the layout into what kernels see.
 func (l layout) fill(c *commABI) {
