@@ -77,7 +77,10 @@ func (s *scan) hint(lib string) string {
 	if s.base != nil && s.base.libraries[lib] {
 		return " (the base had it, and it is gone)"
 	}
-	if dirs := s.loader.Unlisted(lib); len(dirs) > 0 {
+	s.mu.Lock()
+	dirs := s.loader.Unlisted(lib)
+	s.mu.Unlock()
+	if len(dirs) > 0 {
 		return fmt.Sprintf(" (it lies in %s, which ld.so.conf names, but ld.so.cache lacks it: run ldconfig)", dirs[0])
 	}
 	for _, f := range s.files {
