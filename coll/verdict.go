@@ -66,7 +66,7 @@ type State struct {
 	Called   uint32 `json:"called"`    // collectives
 	Last     string `json:"last"`      // what it called last
 	Ago      int    `json:"ago"`       // seconds since then
-	Doing    string `json:"doing"`     // idle, begun, behind, stuck, lost, or nothing: unknown
+	Doing    string `json:"doing"`     // idle, begun, behind, slow, stuck, or nothing: unknown
 	WaitsFor []int  `json:"waits_for"` // ranks, if it has begun
 }
 
@@ -152,7 +152,7 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 	}
 	for _, h := range g.heads {
 		for _, o := range g.heads {
-			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign { // they will find out
+			if h.Call.Seq == o.Call.Seq && h.Call.Sign != o.Call.Sign && h.Call.Count >= 0 && o.Call.Count >= 0 { // they will find out
 				return "", nil, "", false
 			}
 		}
