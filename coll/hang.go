@@ -18,7 +18,8 @@ import (
 // A job that stands still is one in which some rank waits, on its device, for one
 // that has not called what it waits for, or cannot do it. The rank that has waited for
 // ASSAY_HANG_AFTER asks all others how far they have come, over the bootstrap's network,
-// and says what follows from their answers. Of several that wait the lowest does.
+// and says what follows from their answers. Of several that ask at
+// once the lowest does.
 
 // heads are what a rank knows of the others, and of its own waiting.
 type heads struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/coll/flight"
 )
 
-// TestHang: the lowest of the ranks that wait says which rank has not called what,
+// TestHang: one of the ranks that wait says which rank has not called what,
 // once, and nobody says so of ranks that do not wait.
 func TestHang(t *testing.T) {
 	all := fakes(t)
@@ -65,7 +65,7 @@ func TestHang(t *testing.T) {
 	await(1)
 	time.Sleep(5 * time.Second) // is there another one, of rank 2, when rank 1 has had its time?
 	v := verdicts()
-	if len(v) != 1 || v[0].Cause != NotCalled || !slices.Equal(v[0].Ranks, []int{3}) || v[0].By != 1 || v[0].Size != n || v[0].Communicator != "dp" || !strings.HasPrefix(v[0].Text, "it stands still: rank 3 (host ") ||
+	if len(v) != 1 || v[0].Cause != NotCalled || !slices.Equal(v[0].Ranks, []int{3}) || v[0].By != 1 && v[0].By != 2 || v[0].Size != n || v[0].Communicator != "dp" || !strings.HasPrefix(v[0].Text, "it stands still: rank 3 (host ") ||
 		!strings.Contains(v[0].Text, "GPU 13) has not called AllReduce of int64 with sum, 8 elements, operation #2: its last call was AllReduce of int64 with sum, 8 elements, operation #1, ") {
 		t.Errorf("%+v", v)
 	}
@@ -74,7 +74,7 @@ func TestHang(t *testing.T) {
 		t.Errorf("%s: %v: %+v", v[0].File, err, file)
 	}
 	if all, err := flight.Read(os.Getpid()); err != nil || !slices.ContainsFunc(all, func(s flight.Snapshot) bool {
-		return s.Name == "dp" && s.Rank == 1 && s.Said == v[0].Text && s.Calls == 3
+		return s.Name == "dp" && s.Rank == v[0].By && s.Said == v[0].Text && s.Calls == 3
 	}) {
 		t.Errorf("the recorder: %v, %+v", err, all)
 	}
@@ -84,7 +84,7 @@ func TestHang(t *testing.T) {
 		of(all, r).busy.Store(false)
 	}
 	await(2)
-	if v := verdicts(); len(v) != 2 || v[1].Cause != Resumed || v[1].By != 1 || !strings.HasPrefix(v[1].Text, "it goes on, ") {
+	if v := verdicts(); len(v) != 2 || v[1].Cause != Resumed || v[1].By != v[0].By || !strings.HasPrefix(v[1].Text, "it goes on, ") {
 		t.Errorf("%+v", v)
 	}
 	var wg sync.WaitGroup
