@@ -74,7 +74,7 @@ func TestGather(t *testing.T) {
 			}
 			seconds := "600"
 			if tt.lost > 0 {
-				seconds = "1"
+				seconds = "5"
 			}
 			var out [3]strings.Builder
 			var status [3]int

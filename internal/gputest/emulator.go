@@ -1,6 +1,10 @@
 package gputest
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -17,7 +22,8 @@ import (
 // Emulator compiles a CUDA driver whose GPUs are emulated, and the engine's kernels
 // with it, and returns the directory of its libcuda.so.1. source is the directory of
 // package coll/cuda. FAKE_DEVICES says to a process how many GPUs there are. The test is
-// skipped where there is no compiler, or no cuda.h.
+// skipped where there is no compiler, or no cuda.h. It takes minutes, so that the result
+// is kept in the user's cache directory, for the same sources and compiler.
 func Emulator(t *testing.T, source string) string {
 	t.Helper()
 	for _, name := range []string{"testdata/fakegpu.cpp", "kernels/emu/machine.cpp"} {
@@ -29,16 +35,85 @@ func Emulator(t *testing.T, source string) string {
 	if err != nil {
 		t.Skip("no g++")
 	}
-	dir := t.TempDir()
+	key, err := emulatorKey(gxx, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = t.TempDir()
+	}
+	cache = filepath.Join(cache, "assay", "emulator")
+	dir := filepath.Join(cache, key)
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.MkdirTemp(cache, "new-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(made)
+	compileEmulator(t, gxx, source, made)
+	if err := os.Rename(made, dir); err != nil && !errors.Is(err, fs.ErrExist) { // another test was faster
+		t.Fatal(err)
+	}
+	prune(cache)
+	return dir
+}
+
+// emulatorFlags are for all of it. Fibers jump from stack to stack, which a fortified
+// longjmp takes for a mistake.
+func emulatorFlags() []string {
+	return append([]string{"-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-fPIC", "-I.", "-I/usr/local/cuda/include"}, strings.Fields(os.Getenv("CGO_CFLAGS"))...)
+}
+
+// emulatorKey is another one for other sources, flags or compilers.
+func emulatorKey(gxx, source string) (string, error) {
+	version, err := exec.Command(gxx, "--version").Output()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%s%q", version, emulatorFlags())
+	for _, pattern := range []string{"kernels/*.cu", "kernels/*.cuh", "kernels/*.h", "kernels/emu/*", "testdata/fakegpu.cpp", "../../internal/gputest/*.h", "../../internal/gputest/emulator.go"} {
+		names, err := filepath.Glob(filepath.Join(source, pattern))
+		if err != nil {
+			return "", err
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return "", err
+			}
+			fmt.Fprintf(h, "%s %d\n%s", filepath.Base(name), len(text), text)
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil)[:12]), nil
+}
+
+// prune drops what nobody has made for a month.
+func prune(cache string) {
+	entries, _ := os.ReadDir(cache)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 30*24*time.Hour {
+			_ = os.RemoveAll(filepath.Join(cache, e.Name()))
+		}
+	}
+}
+
+func compileEmulator(t *testing.T, gxx, source, dir string) {
+	t.Helper()
+	tmp := t.TempDir()
 	var g errgroup.Group
 	g.SetLimit(runtime.NumCPU())
 	var objects []string
 	compile := func(name string, args ...string) {
-		object := filepath.Join(dir, name+".o")
+		object := filepath.Join(tmp, name+".o")
 		objects = append(objects, object)
-		// Fibers jump from stack to stack, which a fortified longjmp takes for a mistake.
-		args = append([]string{"-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-fPIC", "-I.", "-I/usr/local/cuda/include"}, args...)
-		args = append(append(args, strings.Fields(os.Getenv("CGO_CFLAGS"))...), "-o", object)
+		args = append(append(emulatorFlags(), args...), "-o", object)
 		g.Go(func() error {
 			cmd := exec.Command(gxx, args...)
 			cmd.Dir = source
@@ -64,5 +139,4 @@ func Emulator(t *testing.T, source string) string {
 	if out, err := exec.Command(gxx, append(args, "-ldl", "-lpthread")...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	return dir
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"fmt"
@@ -19,6 +18,9 @@ import (
 
 // archs are the compute capabilities to compile for.
 var archs = []int{80, 90}
+
+// types are the element types of reductions.
+var types = elem.Types
 
 // fewRanks is for how many ranks loops are unrolled in the variants of modules
 // for few of them. kernels.FewRanks is the same.
@@ -60,7 +62,7 @@ func units() []unit {
 			u = append(u, unit{module, false, source, arch, defines}, unit{module, true, source, arch, few})
 		}
 		add("movement", "movement.cu")
-		for _, t := range elem.Types {
+		for _, t := range types {
 			for op := elem.Sum; op < elem.Avg; op++ {
 				add(t.String()+"_"+op.String(), "reduction.cu", fmt.Sprintf("-DASSAY_TYPE=%d", t), fmt.Sprintf("-DASSAY_OP=%d", op))
 			}
@@ -72,11 +74,9 @@ func units() []unit {
 // A code is what became of a unit.
 type code struct{ ptx, cubin []byte }
 
-// compileAll gives the archives by their names, each with the modules in the order
-// of their units: of cubins for each architecture and variant, and of PTX for the
-// newest architecture. It compiles a copy of the
-// sources, so that what is edited meanwhile does not get in.
-func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, error) {
+// compileAll compiles units of a copy of the sources, so that what is edited
+// meanwhile does not get in.
+func (c *compiler) compileAll(sources map[string][]byte, todo []unit) ([]code, error) {
 	tmp, err := os.MkdirTemp("", "ptx")
 	if err != nil {
 		return nil, err
@@ -87,7 +87,6 @@ func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, err
 			return nil, err
 		}
 	}
-	todo := units()
 	codes := make([]code, len(todo))
 	g, ctx := errgroup.WithContext(context.Background())
 	g.SetLimit(runtime.NumCPU())
@@ -99,54 +98,35 @@ func (c *compiler) compileAll(sources map[string][]byte) (map[string][]byte, err
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	archives := map[string][]byte{}
-	for _, arch := range archs {
-		for _, few := range []bool{false, true} {
-			of := func(u unit) bool { return u.arch == arch && u.few == few }
-			suffix := ".tar"
-			if few {
-				suffix = fmt.Sprintf(".r%d.tar", fewRanks)
-			}
-			if archives[fmt.Sprintf("sm_%d%s", arch, suffix)], err = archive(todo, codes, of, ".cubin"); err != nil {
-				return nil, err
-			}
-			if arch != slices.Max(archs) {
-				continue
-			}
-			if archives[fmt.Sprintf("compute_%d%s", arch, suffix)], err = archive(todo, codes, of, ".ptx"); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return archives, nil
+	return codes, g.Wait()
 }
 
-// archive puts the codes of some units together.
-func archive(todo []unit, codes []code, of func(unit) bool, suffix string) ([]byte, error) {
-	var out bytes.Buffer
-	files := tar.NewWriter(&out)
+// A file is a file of an archive.
+type file struct {
+	name    string
+	content []byte
+}
+
+// archives are the files of each archive, by its name and in the order of their
+// units: cubins for each architecture and variant, and PTX for the newest
+// architecture.
+func archives(todo []unit, codes []code) map[string][]file {
+	all := map[string][]file{}
+	add := func(kind string, u unit, name string, content []byte) {
+		suffix := ".tar"
+		if u.few {
+			suffix = fmt.Sprintf(".r%d.tar", fewRanks)
+		}
+		archive := fmt.Sprintf("ptx/%s_%d%s", kind, u.arch, suffix)
+		all[archive] = append(all[archive], file{name, content})
+	}
 	for i, u := range todo {
-		if !of(u) {
-			continue
-		}
-		content := codes[i].cubin
-		if suffix == ".ptx" {
-			content = codes[i].ptx
-		}
-		if err := files.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: u.module + suffix, Mode: 0o644, Size: int64(len(content))}); err != nil {
-			return nil, err
-		}
-		if _, err := files.Write(content); err != nil {
-			return nil, err
+		add("sm", u, u.module+".cubin", codes[i].cubin)
+		if u.arch == slices.Max(archs) {
+			add("compute", u, u.module+".ptx", codes[i].ptx)
 		}
 	}
-	if err := files.Close(); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return all
 }
 
 // compile makes PTX of a source, and of that a cubin: so the cubin does not depend

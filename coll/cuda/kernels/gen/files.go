@@ -1,9 +1,12 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -38,13 +41,14 @@ func readSources(dir string) (map[string][]byte, error) {
 	return sources, nil
 }
 
-func sumsOf(nvcc string, sources, ptx map[string][]byte) sums {
+// sumsOf are the sums of the sources and of each archive before it is compressed.
+func sumsOf(nvcc string, sources, tars map[string][]byte) sums {
 	s := sums{nvcc, map[string]string{}}
 	for name, text := range sources {
 		s.files[name] = hash(text)
 	}
-	for name, text := range ptx {
-		s.files["ptx/"+name] = hash(text)
+	for name, tar := range tars {
+		s.files[name] = hash(tar)
 	}
 	return s
 }
@@ -80,17 +84,58 @@ func readSums(dir string) (sums, error) {
 }
 
 // write replaces what is in ptx.
-func write(dir string, s sums, archives map[string][]byte) error {
-	dir = filepath.Join(dir, "ptx")
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+func write(dir, nvcc string, sources map[string][]byte, all map[string][]file) error {
+	ptx := filepath.Join(dir, "ptx")
+	if err := errors.Join(os.RemoveAll(ptx), os.MkdirAll(ptx, 0o755)); err != nil {
 		return err
 	}
-	for name, archive := range archives {
-		if err := os.WriteFile(filepath.Join(dir, name+".zst"), compress(archive), 0o644); err != nil {
+	tars := map[string][]byte{}
+	for name, files := range all {
+		t, err := pack(files)
+		if err != nil {
+			return err
+		}
+		tars[name] = t
+		if err := os.WriteFile(filepath.Join(dir, name+".zst"), compress(t), 0o644); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, filepath.Base(sumFile)), s.text(), 0o644)
+	return os.WriteFile(filepath.Join(dir, sumFile), sumsOf(nvcc, sources, tars).text(), 0o644)
+}
+
+func pack(files []file) ([]byte, error) {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, f := range files {
+		if err := w.WriteHeader(&tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: f.name, Mode: 0o644, Size: int64(len(f.content))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+func unpack(archive []byte) ([]file, error) {
+	var files []file
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{h.Name, content})
+	}
 }
 
 // compress gives the same bytes for the same archive.
@@ -103,38 +148,58 @@ func compress(archive []byte) []byte {
 }
 
 // compare lists what differs between what is there, with the sums in SUM, and
-// what the sources have been found to give. The archive counts and not its
-// compression, which varies with the library's version.
-func compare(dir string, old, now sums) error {
+// the sources and the codes that some of all units have been found to give. The
+// archive counts and not its compression, which varies with the library's version.
+func compare(dir string, old sums, sources map[string][]byte, all, some map[string][]file) error {
 	var errs []error
 	differs := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(old.files)) {
-		if now.files[name] == "" {
+		if _, ok := all[name]; !ok && sources[name] == nil {
 			differs("%s: in SUM, but no more", name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(now.files)) {
-		ptx := strings.HasPrefix(name, "ptx/")
-		switch {
-		case old.files[name] == now.files[name]:
-		case ptx:
-			differs("%s: not what the sources give", name)
-		default:
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		if old.files[name] != hash(sources[name]) {
 			differs("%s: changed", name)
 		}
-		if !ptx {
+	}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		archive, err := decompress(filepath.Join(dir, name+".zst"))
+		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
-		if text, err := decompress(filepath.Join(dir, name+".zst")); err != nil {
-			errs = append(errs, err)
-		} else if hash(text) != old.files[name] {
+		if hash(archive) != old.files[name] {
 			differs("%s.zst: not what SUM says", name)
+		}
+		there, err := unpack(archive)
+		if err != nil {
+			differs("%s.zst: %w", name, err)
+			continue
+		}
+		if !slices.EqualFunc(there, all[name], func(a, b file) bool { return a.name == b.name }) {
+			differs("%s: not the modules that the sources give", name)
+		}
+		if stale := stale(there, some[name]); stale != nil {
+			differs("%s: not what the sources give: %s", name, strings.Join(stale, ", "))
 		}
 	}
 	if errs != nil {
 		differs("run: go generate ./coll/cuda/kernels")
 	}
 	return errors.Join(errs...)
+}
+
+// stale are the names of files whose contents are others than those of the same names
+// that are there.
+func stale(there, now []file) []string {
+	var names []string
+	for _, f := range now {
+		if !slices.ContainsFunc(there, func(t file) bool { return t.name == f.name && bytes.Equal(t.content, f.content) }) {
+			names = append(names, f.name)
+		}
+	}
+	return names
 }
 
 func decompress(path string) ([]byte, error) {

@@ -14,17 +14,22 @@
 // drivers compile the PTX for newer ones.
 //
 // With -check it writes nothing but compares what it compiles with the files
-// there. It exits with status 1 and the names when they differ, or the compiler
+// there, and with -check -one-of N it compiles one of N modules: which ones, follows
+// from the sources. It exits with status 1 and the names when they differ, or the compiler
 // fails, and with status 3 when nvcc is missing or not of the version in SUM:
 // another compiler writes other code.
 package main
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 )
 
 const (
@@ -39,8 +44,13 @@ func run(args []string, stderr io.Writer) int {
 	flags := flag.NewFlagSet("gen", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	check := flags.Bool("check", false, "compare with the files there")
+	oneOf := flags.Int("one-of", 1, "with -check: compile one of `N` modules")
 	dir := flags.String("dir", ".", "where the sources are")
 	if err := flags.Parse(args); err != nil {
+		return exitUsage
+	}
+	if *oneOf < 1 || *oneOf > 1 && !*check {
+		fmt.Fprintln(stderr, "gen: -one-of needs -check, and a number from 1")
 		return exitUsage
 	}
 	fail := func(status int, err error) int {
@@ -64,18 +74,36 @@ func run(args []string, stderr io.Writer) int {
 	if err != nil {
 		return fail(exitDiffers, err)
 	}
-	ptx, err := c.compileAll(sources)
+	all := units()
+	todo := all
+	if *oneOf > 1 {
+		todo = sample(all, sources, *oneOf)
+	}
+	codes, err := c.compileAll(sources, todo)
 	if err != nil {
 		return fail(exitDiffers, err)
 	}
-	now := sumsOf(c.version, sources, ptx)
 	if *check {
-		err = compare(*dir, old, now)
+		err = compare(*dir, old, sources, archives(all, make([]code, len(all))), archives(todo, codes))
 	} else {
-		err = write(*dir, now, ptx)
+		err = write(*dir, c.version, sources, archives(todo, codes))
 	}
 	if err != nil {
 		return fail(exitDiffers, err)
 	}
 	return 0
+}
+
+// sample is one of n units: another part of them whenever the sources change.
+func sample(all []unit, sources map[string][]byte, n int) []unit {
+	var turn uint64
+	for _, name := range slices.Sorted(maps.Keys(sources)) {
+		sum := sha256.Sum256(sources[name])
+		turn += binary.LittleEndian.Uint64(sum[:])
+	}
+	var todo []unit
+	for i := int(turn % uint64(n)); i < len(all); i += n {
+		todo = append(todo, all[i])
+	}
+	return todo
 }

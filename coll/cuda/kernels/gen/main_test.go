@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"fmt"
 	"io"
@@ -75,7 +74,7 @@ func TestGenerate(t *testing.T) {
 	dir := sourceDir(t)
 	texts := map[string]string{}
 	for _, name := range []string{"compute_90", "compute_90.r4", "sm_80", "sm_80.r4", "sm_90", "sm_90.r4"} {
-		unpack(t, dir, name, texts)
+		open(t, dir, name, texts)
 	}
 	for name, defines := range map[string]string{
 		"compute_90/half_sum.ptx":    " -DASSAY_TYPE=6 -DASSAY_OP=0",
@@ -102,26 +101,19 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// unpack adds what is in an archive, below its name.
-func unpack(t *testing.T, dir, name string, texts map[string]string) {
+// open adds what is in an archive, below its name.
+func open(t *testing.T, dir, name string, texts map[string]string) {
 	t.Helper()
 	archive, err := decompress(filepath.Join(dir, "ptx", name+".tar.zst"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for files := tar.NewReader(bytes.NewReader(archive)); ; {
-		h, err := files.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		texts[name+"/"+h.Name] = string(text)
+	files, err := unpack(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		texts[name+"/"+f.name] = string(f.content)
 	}
 }
 
@@ -138,7 +130,15 @@ func TestStrip(t *testing.T) {
 	}
 }
 
+// fewTypes makes compilations of all modules quick.
+func fewTypes(t *testing.T) {
+	all := types
+	types = all[:2]
+	t.Cleanup(func() { types = all })
+}
+
 func TestCheck(t *testing.T) {
+	fewTypes(t)
 	for name, c := range map[string]struct {
 		change func(dir string)
 		status int
@@ -174,7 +174,63 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// TestSample: each module is compiled in one of N turns, and the sums alone do not
+// make stale code pass.
+func TestSample(t *testing.T) {
+	fewTypes(t)
+	dir := sourceDir(t)
+	old, err := readSums(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	turns := map[string]bool{}
+	for i := range 40 {
+		text := fmt.Sprintf("more %d\n", i)
+		put(t, dir, "abi.h", text)
+		old.files["abi.h"] = hash([]byte(text))
+		put(t, dir, sumFile, string(old.text()))
+		sources, err := readSources(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn := sample(units(), sources, 3)
+		turns[fmt.Sprint(turn[0].module, turn[0].few)] = true
+		if want := len(units()) / 3; len(turn) < want || len(turn) > want+1 {
+			t.Errorf("%d of %d units in a third", len(turn), len(units()))
+		}
+	}
+	if len(turns) != 3 {
+		t.Errorf("turns begin with %v", turns)
+	}
+	for _, text := range []string{"move\n", "move twice\n"} {
+		put(t, dir, "movement.cu", text)
+		put(t, dir, "reduction.cu", strings.Replace(text, "move", "reduce", 1))
+		for _, name := range []string{"movement.cu", "reduction.cu"} {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			old.files[name] = hash(text)
+		}
+		put(t, dir, sumFile, string(old.text()))
+		want := 0
+		if text != "move\n" {
+			want = exitDiffers
+		}
+		var stderr bytes.Buffer
+		if status := run([]string{"-check", "-one-of", "5", "-dir", dir}, &stderr); status != want {
+			t.Errorf("%q: status %d; want %d: %s", text, status, want, &stderr)
+		}
+	}
+	for _, args := range [][]string{{"-one-of", "2", "-dir", dir}, {"-check", "-one-of", "0", "-dir", dir}} {
+		if status := run(args, io.Discard); status != exitUsage {
+			t.Errorf("%v: status %d", args, status)
+		}
+	}
+}
+
 func TestStaleFilesGo(t *testing.T) {
+	fewTypes(t)
 	dir := sourceDir(t)
 	put(t, dir, "ptx/sm_70.tar.zst", "")
 	if status := run([]string{"-dir", dir}, os.Stderr); status != 0 {
