@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -66,7 +67,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	}
 	a, err := c.cfg.gpus.Open(ctx, executor.Config{
 		Rank: c.rank, Size: c.size, Device: d.ordinal, Places: c.places,
-		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, AsNCCL: c.cfg.asNCCL,
+		Env: &c.env, Log: c.cfg.log, Host: &d.side, Timeout: timeout, CheckPointers: c.cfg.CheckPointers, Fallback: c.cfg.fallback, AsNCCL: c.cfg.asNCCL,
 	})
 	if err != nil {
 		return err
@@ -86,6 +87,17 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		d.teller.Go(func() { c.tellWhenQuiet(d) })
 	}
 	return nil
+}
+
+// fallback is the file of NVIDIA's library; "": there is none.
+func (s *settings) fallback() string {
+	switch {
+	case s.Fallback == knob.NoFallback:
+		return ""
+	case s.find != nil:
+		return s.find(s.Fallback)
+	}
+	return s.Fallback
 }
 
 // closeDevice ends the executor. Calls after the first do nothing.

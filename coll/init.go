@@ -47,6 +47,10 @@ type Config struct {
 	// on its device for ASSAY_HANG_AFTER, or waits for a rank that is lost, with what is
 	// known of the reason. It takes AsNCCL. nil: the log says so.
 	OnHang func(Verdict)
+	// Fallback finds NVIDIA's libnccl.so.2 when something needs it that the engine does
+	// not do on devices. named is what ASSAY_NCCL_FALLBACK says, "" if that is not set,
+	// and so is the result if there is no such file. nil: it is the named one.
+	Fallback func(named string) string
 	// Environ has the variables that settings are read from, as os.Environ gives them;
 	// nil: it does so.
 	Environ []string
@@ -64,10 +68,11 @@ type settings struct {
 	asNCCL bool
 	name   string
 	onHang func(Verdict)
+	find   func(named string) string // of Fallback
 }
 
 func (cfg Config) complete(rank, size int) (s settings, err error) {
-	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang} // a Knobs is shared, and not changed
+	s = settings{Knobs: cfg.Knobs, log: cfg.Log, device: cfg.Device, gpus: cfg.GPUs, asNCCL: cfg.AsNCCL, name: cfg.Name, onHang: cfg.OnHang, find: cfg.Fallback} // a Knobs is shared, and not changed
 	defer func() {
 		if err != nil {
 			_ = s.owned.Close()

@@ -18,9 +18,6 @@ var pluginDirs = []string{
 	"/opt/aws-ofi-nccl/lib", "/opt/hpcx/nccl_rdma_sharp_plugin/lib", "/opt/hpcx/nccl_spectrum-x_plugin/lib",
 }
 
-// systemDirs are the loader's own.
-var systemDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
-
 // pluginFiles are the plugins' files, each with what NCCL_NET_PLUGIN finds it by.
 // assay's images give HPC-X's plugin a name of its own, as AWS does with EFA's.
 var pluginFiles = []struct{ file, name, kind string }{
@@ -38,7 +35,7 @@ func plugins(dir, libraryPath string) []netenv.Plugin {
 	if err != nil {
 		return out
 	}
-	dirs := loaderDirs(root, libraryPath)
+	dirs := ldso.Dirs(root, libraryPath)
 	listed := len(dirs)
 	seen := map[string]bool{}
 	for i, d := range append(dirs, pluginDirs...) {
@@ -57,16 +54,6 @@ func plugins(dir, libraryPath string) []netenv.Plugin {
 		}
 	}
 	return out
-}
-
-// loaderDirs are the directories in which the loader looks for a library, in order.
-func loaderDirs(root rootfs.FS, libraryPath string) []string {
-	dirs := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
-	conf, _ := ldso.ReadConf(root) // without it there are the other directories
-	for _, c := range conf {
-		dirs = append(dirs, c.Dir)
-	}
-	return append(dirs, systemDirs...)
 }
 
 // pluginKind tells plugins apart by what they need, or by where they lie if

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -118,7 +117,7 @@ func withNVIDIA(environ []string) ([]string, string) {
 		id, err := libnccl.ReadFile(file)
 		return err == nil && id.Maker == libnccl.Assay
 	})
-	dir, first := findNVIDIA(valueIn(environ, "LD_LIBRARY_PATH"))
+	dir, first := libnccl.FindNVIDIA(valueIn(environ, "LD_LIBRARY_PATH"))
 	if dir == "" {
 		return environ, "NCCL is what the program brings: the loader finds none of NVIDIA's"
 	}
@@ -127,27 +126,6 @@ func withNVIDIA(environ []string) ([]string, string) {
 		environ = prepend(environ, "LD_LIBRARY_PATH", dir)
 	}
 	return environ, "NCCL is NVIDIA's: " + filepath.Join(dir, libnccl.Name) + ", unless the program brings its own"
-}
-
-// findNVIDIA returns the first of the loader's directories with a library of NVIDIA's,
-// and whether no other library comes before that.
-func findNVIDIA(libraryPath string) (dir string, first bool) {
-	root, err := rootfs.Open("/")
-	if err != nil {
-		return "", false
-	}
-	first = true
-	for _, dir := range loaderDirs(root, libraryPath) {
-		id, err := libnccl.ReadFile(filepath.Join(dir, libnccl.Name))
-		switch {
-		case err != nil: // none, or none that the loader would take
-		case id.Maker == libnccl.NVIDIA:
-			return dir, first
-		default:
-			first = false
-		}
-	}
-	return "", false
 }
 
 // withoutLibraries takes libraries out of LD_PRELOAD, and their directories out of

@@ -80,7 +80,75 @@ func engine(t *testing.T) (emulator, dir string) {
 func TestEmulated(t *testing.T) {
 	emulator, dir := engine(t)
 	t.Run("Ranks", func(t *testing.T) { testRanks(t, emulator, dir) })
+	t.Run("Fallback", func(t *testing.T) { testFallback(t, emulator, dir) })
 	t.Run("Faults", func(t *testing.T) { testFaults(t, emulator, dir) })
+}
+
+// mixed are measured rules by which the library does what is long.
+const mixed = `{"schema":2,"tables":[
+{"gpu":"emulator","ranks":2,"collective":"AllReduce","rows":[{"choice":"reduce_ll:1:256:0","took":[[4096,3000]]},{"choice":"nvidia","took":[[0,9000]]}]},
+{"gpu":"emulator","ranks":2,"collective":"Broadcast","rows":[{"choice":"nvidia","took":[[100,3000]]},{"choice":"exchange_ll:1:256:0","took":[[0,9000]]}]},
+{"gpu":"emulator","ranks":2,"collective":"AllToAll","rows":[{"choice":"nvidia","took":[[0,9000]]}]},
+{"gpu":"emulator","ranks":2,"collective":"SendRecv","rows":[{"choice":"exchange_ll:1:512:0","took":[[2000,3000]]},{"choice":"nvidia","took":[[0,9000]]}]}
+]}`
+
+// testFallback: what another library does for the engine. That is a copy of our own: to
+// the engine it is NCCL, with its functions and nothing else.
+func testFallback(t *testing.T, emulator, dir string) {
+	p, other := program(t, dir, "ranks", "-ldl"), t.TempDir()
+	if err := os.CopyFS(other, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	rules := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(rules, []byte(mixed), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		all    = "ASSAY_GPU_ALGO=nvidia"
+		staged = "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1"
+	)
+	measured := "ASSAY_TUNING=" + rules
+	does := map[string]string{
+		all:      "does all operations: ASSAY_GPU_ALGO",
+		staged:   "does all operations: the NCCL_P2P_ settings do not allow peer access; NCCL_SHM_DISABLE does not allow windows in the processor's memory",
+		measured: "does AllReduce of 4097 bytes and more, Broadcast of 0 to 100 bytes, AllToAll of any size, Gather of any size, Scatter of any size, SendRecv of 2001 bytes and more: measured rules",
+	}
+	for _, c := range []struct{ test, ranks, env string }{
+		{"collectives", "2", all},
+		{"collectives", "3", all},
+		{"collectives", "2", staged},
+		{"collectives", "2", measured},
+		{"streams", "2", all},
+		{"streams", "2", measured},
+		{"streams", "2", staged},
+		{"split", "4", all},
+		{"fault", "2", all},
+		{"fault", "2", measured},
+		{"shrink", "3", all},
+		{"nonblocking", "2", measured},
+		{"suspended", "2", staged},
+		{"nested", "2", all},
+		{"nested", "2", measured},
+		{"captured", "2", all},
+		{"captured", "2", measured},
+		{"single", "3", all},
+		{"single", "2", measured},
+		{"single", "2", staged},
+		{"processes", "3", all},
+		{"dies", "3", all},
+	} {
+		t.Run(c.test+" "+c.ranks+" "+c.env, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, p, c.test, c.ranks)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+emulator, "FAKE_DEVICES="+c.ranks, "NCCL_DEBUG=INFO", "ASSAY_NCCL_FALLBACK="+other)
+			cmd.Env = append(cmd.Env, strings.Fields(c.env)...)
+			out, err := cmd.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "NVIDIA's NCCL 2.30.7 ("+other+"/libnccl.so.2) "+does[c.env]) {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
 }
 
 func testRanks(t *testing.T, emulator, dir string) {

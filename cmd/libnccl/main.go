@@ -5,6 +5,7 @@
 // make libnccl.
 package main
 
+// #cgo CFLAGS: -D_GNU_SOURCE
 // #cgo LDFLAGS: -ldl
 // #include <dlfcn.h>
 // #include <limits.h>
@@ -19,6 +20,9 @@ package main
 // 	int device;
 // 	return get && get(&device) == 0 ? device : -1;
 // }
+//
+// // An address in this library.
+// static void *here(void) { return (void *)runtime_device; }
 import "C"
 
 import (
@@ -27,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime/cgo"
 	"slices"
 	"sync"
@@ -38,6 +43,7 @@ import (
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/op"
+	"github.com/assay-hpc/assay/harness/libnccl"
 )
 
 func main() {}
@@ -207,11 +213,44 @@ func prepare(w *C.struct_assay_new, env []string) (_ *comm, run func(context.Con
 	}
 	cfg := coll.Config{
 		Environ: slices.Concat(env, settings(&w.config)), Device: &c.device, GPUs: cuda.Factory, AsNCCL: true,
-		Name: name, OnHang: func(v coll.Verdict) { fmt.Fprintf(os.Stderr, "libnccl (assay): %v\n", v) },
+		Name: name, Fallback: fallback, OnHang: func(v coll.Verdict) { fmt.Fprintf(os.Stderr, "libnccl (assay): %v\n", v) },
 	}
 	return c, func(ctx context.Context) (*coll.Comm, error) {
 		return coll.CommInitRank(ctx, c.ranks, *id, c.rank, cfg)
 	}, nil
+}
+
+// nvidias is NVIDIA's library where the loader would find it, had the program not this
+// one; "": there is none. LD_LIBRARY_PATH is the process's, as for the loader.
+var nvidias = sync.OnceValue(func() string {
+	dir, _ := libnccl.FindNVIDIA(os.Getenv("LD_LIBRARY_PATH"))
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, libnccl.Name)
+})
+
+// fallback is the library for what the engine does not do. It is not this one, which
+// a variable may name: that would make a communicator for each of its own.
+func fallback(named string) string {
+	if named == "" {
+		return nvidias()
+	}
+	if st, err := os.Stat(named); err == nil && st.IsDir() {
+		named = filepath.Join(named, libnccl.Name)
+	}
+	its, err := os.Stat(named)
+	if err != nil {
+		return named // to be named by an error
+	}
+	var info C.Dl_info
+	if C.dladdr(C.here(), &info) != 0 {
+		self, err := os.Stat(filepath.Join(filepath.Dir(C.GoString(info.dli_fname)), libnccl.Name))
+		if err == nil && os.SameFile(its, self) {
+			return ""
+		}
+	}
+	return named
 }
 
 func idOf(w *C.struct_assay_new) *coll.UniqueID {

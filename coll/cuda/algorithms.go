@@ -32,9 +32,10 @@ const (
 	combine
 	copies // no kernel: copy engines move the bytes, see copies.go
 	numKernels
+	nvidia = numKernels // no kernel: NVIDIA's library does it, see library.go
 )
 
-var kernelInfo = [numKernels]struct {
+var kernelInfo = [numKernels + 1]struct {
 	name      string
 	protocol  choose.Protocol
 	typed     bool
@@ -55,6 +56,7 @@ var kernelInfo = [numKernels]struct {
 	reduceChain:     {"reduce_chain", simple, true, 1, 2, ""},
 	combine:         {"combine", simple, true, 1, 1, ""},
 	copies:          {"copy", simple, false, 1, 1, schedule.TwoShot},
+	nvidia:          {"nvidia", simple, false, 1, 1, ""},
 }
 
 // String is the kernel's name in its source.
@@ -70,6 +72,9 @@ type choice struct {
 
 // String is what ASSAY_GPU_ALGO takes.
 func (c choice) String() string {
+	if c.kernel == nvidia {
+		return nvidia.String()
+	}
 	return fmt.Sprintf("%v:%d:%d:%d", c.kernel, c.channels, c.threads, c.chunk)
 }
 
@@ -106,8 +111,9 @@ func choiceFor(c op.Collective, s string) (choice, error) {
 type chooser struct {
 	layout
 	env      *choose.Env
-	blocks   int // that can be on a device at the same time, on all of them
-	room     int // bytes that each rank has for copies
+	library  bool // NVIDIA's library can do operations
+	blocks   int  // that can be on a device at the same time, on all of them
+	room     int  // bytes that each rank has for copies
 	measured choose.Rules[choice]
 	force    choice
 }
@@ -122,6 +128,7 @@ func (ch *chooser) choose(c op.Collective, bytes int) choice {
 const (
 	withoutCopies = 1 << copies
 	withoutChain  = 1 << reduceChain
+	withoutNVIDIA = 1 << nvidia
 )
 
 // chooseWithout chooses where some kernels cannot be used: bits.
@@ -145,6 +152,9 @@ func (ch *chooser) chooseWithout(kernels uint32, c op.Collective, bytes int) cho
 // permitted reports whether the settings allow a kernel for so many bytes.
 func (ch *chooser) permitted(c op.Collective, k kernel, bytes int) bool {
 	i := &kernelInfo[k]
+	if k == nvidia { // it goes by the same settings itself
+		return true
+	}
 	if int64(bytes) < ch.env.LLThreshold && i.protocol != ll {
 		return false
 	}
@@ -162,6 +172,9 @@ func (ch *chooser) shape(c choice, bytes int) choice {
 
 // limit keeps a choice within what settings and devices allow.
 func (ch *chooser) limit(c choice) choice {
+	if c.kernel == nvidia { // which has its own limits
+		return choice{kernel: nvidia}
+	}
 	most := packetChannels
 	switch {
 	case c.kernel == copies: // channels are the blocks that reduce
@@ -199,6 +212,8 @@ func (ch *chooser) fits(c op.Collective, k choice, bytes int) bool {
 		return false
 	}
 	switch k.kernel {
+	case nvidia:
+		return ch.library
 	case allReduceLL, allReduceLL128:
 		bytes = part(bytes, ch.ranks)
 	case copies:
@@ -229,7 +244,7 @@ func does(k kernel, c op.Collective) bool {
 		return c.Reduces()
 	case allReduceLL, allReduceLL128:
 		return c == op.AllReduce
-	case copies:
+	case copies, nvidia:
 		return true
 	}
 	return false
@@ -265,6 +280,9 @@ func (ch *chooser) copyStep() int {
 func parseChoice(s string) (choice, error) {
 	c := choice{channels: 8, threads: exchangeThreads, chunk: defaultChunk}
 	name, err := choose.Numbers(s, &c.channels, &c.threads, &c.chunk)
+	if strings.EqualFold(name, nvidia.String()) && err == nil {
+		return choice{kernel: nvidia}, nil
+	}
 	for k := range numKernels {
 		if k != noKernel && k != combine && strings.EqualFold(k.String(), name) {
 			c.kernel = k

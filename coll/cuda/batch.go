@@ -16,10 +16,12 @@ import (
 type batch struct {
 	cursors  []cursor
 	launches []*driver.Launch
+	out      []outsideOp
 }
 
 // A cursor is where an engine is in its operations.
 type cursor struct {
+	b          *batch
 	e          *engine
 	ops        []*executor.Op
 	index      []int // of ops: the index in the batch
@@ -30,8 +32,9 @@ type cursor struct {
 }
 
 // EnqueueAll implements executor.Executor.
-func (e *engine) EnqueueAll(ops []*executor.Op) (int, error) {
-	b := &e.batch
+func (b *batch) EnqueueAll(ops []*executor.Op) (int, error) {
+	clear(b.out)
+	b.out = b.out[:0]
 	if i, err := b.take(ops); err != nil {
 		return i, err
 	}
@@ -41,13 +44,16 @@ func (e *engine) EnqueueAll(ops []*executor.Op) (int, error) {
 			return i, failure(b.rankOf(ops[i]), ops[i].Coll.String(), err)
 		}
 		if !more {
-			return b.done()
+			if i, err := b.outside(); err != nil {
+				return i, failure(b.rankOf(ops[i]), ops[i].Coll.String(), err)
+			}
+			return b.finish()
 		}
 	}
 }
 
-// done does what comes behind the last operation of each engine.
-func (b *batch) done() (int, error) {
+// finish does what comes behind the last operation of each engine.
+func (b *batch) finish() (int, error) {
 	for i := range b.cursors {
 		c := &b.cursors[i]
 		if err := c.e.done(); err != nil {
@@ -67,20 +73,27 @@ func (b *batch) take(ops []*executor.Op) (int, error) {
 	}
 	b.cursors = b.cursors[:0]
 	for i, o := range ops {
-		e, ok := o.On.(*engine)
-		if !ok {
+		switch on := o.On.(type) {
+		case *engine:
+			if err := checked(&on.cfg, on.dev, &o.Op); err != nil {
+				return i, err
+			}
+			c := b.of(on)
+			c.ops, c.index = append(c.ops, o), append(c.index, i)
+		case *outsider:
+			err := checked(&on.cfg, on.dev, &o.Op)
+			if err == nil {
+				err = on.begin(o)
+			}
+			if err != nil {
+				return i, failure(on.cfg.Rank, o.Coll.String(), err)
+			}
+			b.out = append(b.out, outsideOp{on.lib, &on.order, o, o.Op, i})
+		default:
 			if err := o.On.Enqueue(o); err != nil {
 				return i, err
 			}
-			continue
 		}
-		if e.cfg.CheckPointers {
-			if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, &o.Op); err != nil {
-				return i, err
-			}
-		}
-		c := b.of(e)
-		c.ops, c.index = append(c.ops, o), append(c.index, i)
 	}
 	return -1, nil
 }
@@ -98,13 +111,16 @@ func (b *batch) of(e *engine) *cursor {
 		b.cursors = append(b.cursors, cursor{})
 	}
 	c := &b.cursors[len(b.cursors)-1]
-	c.e = e
+	c.b, c.e = b, e
 	return c
 }
 
 func (b *batch) rankOf(o *executor.Op) int {
-	if e, ok := o.On.(*engine); ok {
-		return e.cfg.Rank
+	switch on := o.On.(type) {
+	case *engine:
+		return on.cfg.Rank
+	case *outsider:
+		return on.cfg.Rank
 	}
 	return op.NoPeer
 }
@@ -167,15 +183,32 @@ func (c *cursor) next() (*driver.Launch, error) {
 		return nil, errors.Join(e.alone(o), e.end(d))
 	}
 	if o.Coll == op.SendRecv {
-		e.exchange.start(o.Transfers)
+		own, others := e.split(o.Transfers)
+		if len(others) > 0 {
+			c.leave(d, op.Op{Coll: op.SendRecv, Transfers: others})
+		}
+		e.exchange.start(own)
 		c.exchanging = true
 		return c.next()
 	}
 	way := e.way(o)
+	if way.kernel == nvidia {
+		c.leave(d, *o)
+		c.at++
+		return nil, nil
+	}
 	if way.kernel == copies {
 		c.copying = true
 		return nil, e.copier.start(o, way)
 	}
 	c.at++
 	return e.prepare(o, way), nil
+}
+
+// leave leaves an operation, or a part of it, to the library.
+func (c *cursor) leave(d *executor.Op, do op.Op) {
+	e := c.e
+	e.chosen = choice{kernel: nvidia}
+	e.gone.Store(true)
+	c.b.out = append(c.b.out, outsideOp{e.lib, &e.order, d, do, c.from})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/choose"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/executor"
@@ -40,10 +41,12 @@ type engine struct {
 	funcs    *functions
 	launches [numKernels]*launch
 	one      [1]*driver.Launch
-	batch    batch
-	chosen   choice
-	trial    bool          // Tune tries choices
-	times    *choose.Times // nil: nobody has asked
+	lib      *library    // nil: the engine does all operations
+	gone     atomic.Bool // the last operation was the library's
+	batch
+	chosen choice
+	trial  bool          // Tune tries choices
+	times  *choose.Times // nil: nobody has asked
 
 	mu      sync.Mutex // Abort against Close
 	closed  bool
@@ -72,7 +75,8 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
 	funcs, err := dev.functions(cfg.Log, cfg.Size)
-	if err != nil {
+	tooOld, old := errors.AsType[*kernels.TooOld](err)
+	if err != nil && !old {
 		return nil, failure(cfg.Rank, "CommInitRank", err)
 	}
 	rules, err := choose.GPURules(cfg.Env.Tuning.Tables, dev.info.Name, cfg.Size, choiceFor)
@@ -88,13 +92,13 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 				dev.arena.leave()
 			}
 		}()
-		w, all, why, err := openWindows(ctx, cfg, dev)
+		w, all, why, err := openWindows(ctx, cfg, dev, tooOld)
 		switch {
 		case err != nil:
 			return err
 		case why != "":
-			cfg.Log.Infof(debug.Init, "rank %d: device memory is staged: %s", cfg.Rank, why)
-			a, err = newStager(ctx, cfg, dev)
+			a, err = openApart(ctx, cfg, dev, all, tooOld, why)
+			_, stays = a.(*outsider)
 		default:
 			a, err = newEngine(ctx, cfg, dev, funcs, w, all, rules)
 			stays = err == nil
@@ -107,10 +111,31 @@ func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	return a, nil
 }
 
+// openApart makes the executor of a communicator without windows. All ranks come to
+// the same.
+func openApart(ctx context.Context, cfg executor.Config, dev *device, all []identity, tooOld *kernels.TooOld, why string) (executor.Executor, error) {
+	lib, err := openLibrary(ctx, cfg, dev, "all operations: "+why)
+	if lib != nil {
+		return newOutsider(cfg, dev, lib)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if tooOld != nil {
+		return nil, tooOld
+	}
+	if r := slices.IndexFunc(all, func(id identity) bool { return id.TooOld != 0 }); r >= 0 {
+		return nil, fmt.Errorf("there are no kernels for the GPU of rank %d: it is too old", r)
+	}
+	cfg.Log.Infof(debug.Init, "rank %d: device memory is staged: %s", cfg.Rank, why)
+	return newStager(ctx, cfg, dev)
+}
+
 func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *functions, w windows, all []identity, rules choose.Rules[choice]) (_ *engine, err error) {
 	e := &engine{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}, funcs: funcs, windows: w, all: all}
 	defer func() {
 		if err != nil {
+			e.lib.abort()
 			_ = e.free()
 			e.giveBack(time.Now(), false)
 		}
@@ -126,7 +151,13 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 			return nil, &op.Error{Code: op.InvalidArgument, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer, Err: fmt.Errorf("ASSAY_GPU_ALGO: %w", err)}
 		}
 	}
-	if e.mayCopy() {
+	if e.may(nvidia) {
+		if e.lib, err = openLibrary(ctx, cfg, dev, purposes(e.chooser.force, e.chooser.measured)); err != nil {
+			return nil, err
+		}
+		e.chooser.library = e.lib != nil
+	}
+	if !w.hosted && e.may(copies) {
 		if err := e.copier.open(ctx); err != nil {
 			return nil, err
 		}
@@ -155,18 +186,18 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 	return e, nil
 }
 
-// mayCopy reports whether anything is done by copy engines, once all choices
-// are settled.
-func (e *engine) mayCopy() bool {
+// may reports whether anything is done by copy engines, or by the library, once all
+// choices are settled.
+func (e *engine) may(k kernel) bool {
 	ch := &e.chooser
-	if ch.hosted || e.cfg.Size == 1 {
+	if e.cfg.Size == 1 {
 		return false
 	}
-	if ch.force.kernel == copies {
+	if ch.force.kernel == k {
 		return true
 	}
 	for _, rules := range ch.measured {
-		if slices.ContainsFunc(rules, func(r choose.Rule[choice]) bool { return r.C.kernel == copies }) {
+		if slices.ContainsFunc(rules, func(r choose.Rule[choice]) bool { return r.C.kernel == k }) {
 			return true
 		}
 	}
@@ -282,8 +313,11 @@ func (e *engine) Memory() executor.Memory {
 
 // Chosen implements executor.Executor.
 func (e *engine) Chosen() string {
-	if e.chosen.kernel == noKernel {
+	switch e.chosen.kernel {
+	case noKernel:
 		return "memcpy"
+	case nvidia:
+		return nvidia.String()
 	}
 	return fmt.Sprintf("%v/%d", e.chosen.kernel, e.chosen.channels)
 }
@@ -293,6 +327,7 @@ func (e *engine) Abort(error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.closed && e.stopped.CompareAndSwap(false, true) {
+		go e.lib.abort()
 		atomic.StoreUint32(e.stop(), stopLeave)
 	}
 }
@@ -319,7 +354,7 @@ const (
 func (e *engine) Progress() (executor.Progress, []int) {
 	e.mu.Lock() // against Close; Abort can wait
 	defer e.mu.Unlock()
-	if e.closed || e.stopped.Load() {
+	if e.closed || e.stopped.Load() || e.gone.Load() { // the library's kernels tell nothing
 		return executor.Unknown, nil
 	}
 	if a := &e.asked; time.Since(a.at) > toldGood {
@@ -390,20 +425,21 @@ func (e *engine) watchReports() {
 const drainTime = 10 * time.Second
 
 // drain waits until all that was enqueued is done. What does not end, because
-// its stream is not there any more or its context is lost, is left alone.
-func (e *engine) drain() bool {
-	e.Leave()
-	if e.lost != nil {
+// its stream is not there any more or its context is lost, is left alone. stop
+// reports whether it was told to end soon.
+func (o *order) drain(stop func() bool) bool {
+	o.Leave()
+	if o.lost != nil {
 		var lost *driver.Error
-		return errors.As(e.lost, &lost) && lost.Lost() // then nothing runs
+		return errors.As(o.lost, &lost) && lost.Lost() // then nothing runs
 	}
 	var stopped time.Time
 	for wait := 10 * time.Microsecond; ; wait = min(2*wait, time.Millisecond) {
-		if done, err := e.event.Query(); done || err != nil {
+		if done, err := o.event.Query(); done || err != nil {
 			return true
 		}
 		switch {
-		case !e.stopped.Load():
+		case !stop():
 		case stopped.IsZero():
 			stopped = time.Now()
 		case time.Since(stopped) > drainTime:
@@ -418,16 +454,17 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 	watch.remove(e)
 	if tell == nil {
 		e.Abort(nil)
+		e.lib.abort()
 	}
 	err := e.dev.in(func() error {
-		drained := e.drain()
+		drained := e.drain(e.stopped.Load)
 		e.mu.Lock()
 		e.closed = true
 		e.mu.Unlock()
 		if !drained {
 			return nil // kernels may still look at the rest
 		}
-		err := e.free()
+		err := errors.Join(e.lib.close(), e.free())
 		e.giveBack(e.farewell(tell))
 		e.dev.arena.leave()
 		return err

@@ -13,10 +13,8 @@ import (
 // nothing and calls the driver once.
 func (e *engine) Enqueue(d *executor.Op) error {
 	o := &d.Op
-	if e.cfg.CheckPointers {
-		if err := checkPointers(e.cfg.Rank, e.cfg.Size, e.dev, o); err != nil {
-			return err
-		}
+	if err := checked(&e.cfg, e.dev, o); err != nil {
+		return err
 	}
 	err := e.begin(d)
 	if err == nil {
@@ -45,15 +43,49 @@ func (e *engine) enqueue(o *op.Op) error {
 		return e.sendRecv(o)
 	}
 	c := e.way(o)
-	if c.kernel == copies {
+	switch c.kernel {
+	case copies:
 		return e.copier.all(o, c)
+	case nvidia:
+		return e.leave(o)
 	}
 	return e.run(e.prepare(o, c))
 }
 
-// sendRecv enqueues Sends and Recvs.
+// leave has the library do an operation.
+func (e *engine) leave(o *op.Op) error {
+	e.chosen = choice{kernel: nvidia}
+	e.gone.Store(true)
+	return e.dev.in(func() error { return e.lib.do(o, e.stream) })
+}
+
+// split tells Sends and Recvs apart that are the engine's and the library's: those of
+// a message have the same length at both ends.
+func (e *engine) split(all []op.Transfer) (own, others []op.Transfer) {
+	if e.lib == nil {
+		return all, nil
+	}
+	for _, t := range all {
+		if e.chooser.choose(op.SendRecv, len(t.Data)).kernel == nvidia {
+			others = append(others, t)
+		} else {
+			own = append(own, t)
+		}
+	}
+	return own, others
+}
+
+// sendRecv enqueues Sends and Recvs: the engine's own first, on all ranks.
 func (e *engine) sendRecv(o *op.Op) error {
-	e.exchange.start(o.Transfers)
+	own, others := e.split(o.Transfers)
+	if err := e.exchangeOwn(own); err != nil || len(others) == 0 {
+		return err
+	}
+	return e.leave(&op.Op{Coll: op.SendRecv, Transfers: others})
+}
+
+func (e *engine) exchangeOwn(own []op.Transfer) error {
+	e.exchange.start(own)
 	for {
 		l, more, err := e.nextExchange()
 		if !more || err != nil {
@@ -72,6 +104,10 @@ func (e *engine) sendRecv(o *op.Op) error {
 func (e *engine) way(o *op.Op) choice {
 	c := e.chooser.choose(o.Coll, o.Bytes())
 	var not uint32
+	if c.kernel == nvidia && o.Coll == op.AllToAll && op.Addr(o.Send) == op.Addr(o.Recv) { // which it cannot in place
+		not |= withoutNVIDIA
+		c = e.chooser.chooseWithout(not, o.Coll, o.Bytes())
+	}
 	if c.kernel == copies && !e.copier.takes(o) {
 		not |= withoutCopies
 		c = e.chooser.chooseWithout(not, o.Coll, o.Bytes())

@@ -7,8 +7,17 @@ import (
 	"fmt"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
+
+// checked is checkPointers, where it is asked for.
+func checked(cfg *executor.Config, dev *device, o *op.Op) error {
+	if !cfg.CheckPointers {
+		return nil
+	}
+	return checkPointers(cfg.Rank, cfg.Size, dev, o)
+}
 
 // checkPointers looks whether what an operation is to use is memory of a
 // device, all of it of one allocation (NCCL_CHECK_POINTERS). A kernel that

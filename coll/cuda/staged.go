@@ -24,6 +24,7 @@ import (
 type stager struct {
 	cfg executor.Config
 	order
+	batch
 	word   *loan
 	number uint32
 	lanes  []*lane
@@ -150,23 +151,11 @@ func (s *stager) Enqueue(o *executor.Op) error {
 	return failure(s.cfg.Rank, o.Coll.String(), s.put(o))
 }
 
-// EnqueueAll implements executor.Executor.
-func (s *stager) EnqueueAll(ops []*executor.Op) (int, error) {
-	for i, o := range ops {
-		if err := o.On.Enqueue(o); err != nil {
-			return i, err
-		}
-	}
-	return -1, nil
-}
-
 // put hands an operation to the lanes and makes the stream wait for it.
 func (s *stager) put(d *executor.Op) error {
 	o := &d.Op
-	if s.cfg.CheckPointers {
-		if err := checkPointers(s.cfg.Rank, s.cfg.Size, s.dev, o); err != nil {
-			return err
-		}
+	if err := checked(&s.cfg, s.dev, o); err != nil {
+		return err
 	}
 	captured, err := driver.Stream(d.Stream).Capturing()
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/op"
 )
 
@@ -122,16 +123,16 @@ func (o *order) rest(ctx context.Context) error {
 }
 
 // Suspend implements executor.Executor: nothing is on the device.
-func (s *stager) Suspend(ctx context.Context) error { return s.together(ctx) }
+func (s *stager) Suspend(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
 // Resume implements executor.Executor.
-func (s *stager) Resume(ctx context.Context) error { return s.together(ctx) }
+func (s *stager) Resume(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
 // together waits for what was enqueued, and for the other ranks.
-func (s *stager) together(ctx context.Context) error {
-	if err := s.rest(ctx); err != nil {
+func (o *order) together(ctx context.Context, h executor.Host) error {
+	if err := o.rest(ctx); err != nil {
 		return err
 	}
-	_, err := s.cfg.Host.Exchange(ctx, nil)
+	_, err := h.Exchange(ctx, nil)
 	return err
 }

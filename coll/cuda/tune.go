@@ -46,9 +46,13 @@ func (ch *chooser) coarse(c op.Collective, bytes int) (out []choice) {
 	if c == op.SendRecv { // its messages are all cut in one way
 		threads, chunk = exchangeThreads, exchangeChunk
 	}
-	for k := range numKernels {
+	for k := range numKernels + 1 {
 		switch {
 		case !does(k, c):
+		case k == nvidia:
+			if ch.library {
+				out = append(out, choice{kernel: nvidia})
+			}
 		case k == copies:
 			out = append(out, ch.copies(c, bytes)...)
 		case kernelInfo[k].protocol == simple:
@@ -90,7 +94,7 @@ func (ch *chooser) copies(c op.Collective, bytes int) (out []choice) {
 
 // like are choices of the same kernel and channels.
 func like(c op.Collective, k choice, bytes int) (out []choice) {
-	if c == op.SendRecv || k.kernel == copies {
+	if c == op.SendRecv || k.kernel == copies || k.kernel == nvidia {
 		return nil
 	}
 	if kernelInfo[k.kernel].protocol != simple {

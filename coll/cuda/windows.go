@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/cuda/kernels"
 	"github.com/assay-hpc/assay/coll/debug"
 	"github.com/assay-hpc/assay/coll/executor"
 )
@@ -26,6 +27,7 @@ type identity struct {
 	Process [16]byte // another one for each process
 	UUID    [40]byte
 	Name    [32]byte // SHA-256
+	TooOld  uint8    // 1: there are no kernels for it
 }
 
 // measuredAlike reports whether measured rules can be used: each rank has a
@@ -42,7 +44,7 @@ func measuredAlike(all []identity) bool {
 }
 
 // abiVersion changes with kernels/abi.h and with what is exchanged here.
-const abiVersion = 5
+const abiVersion = 6
 
 // process tells processes apart, those with one number in different
 // containers, too.
@@ -73,14 +75,23 @@ type windows struct {
 // the devices where these reach one another, and else in the processor's
 // memory. If neither can be, why says the reasons that this rank knows, and
 // there are none on any rank.
-func openWindows(ctx context.Context, cfg executor.Config, dev *device) (w windows, all []identity, why string, err error) {
+func openWindows(ctx context.Context, cfg executor.Config, dev *device, tooOld *kernels.TooOld) (w windows, all []identity, why string, err error) {
+	if cfg.Size == 1 && tooOld != nil {
+		return w, nil, tooOld.Error(), nil
+	}
 	if cfg.Size == 1 {
 		return windows{at: make([]driver.Ptr, 1)}, nil, "", nil
 	}
 	me := identity{Version: abiVersion, SMs: uint32(dev.info.SMs), Process: process(), Name: sha256.Sum256([]byte(dev.info.Name))}
 	copy(me.UUID[:], dev.info.UUID)
+	if tooOld != nil {
+		me.TooOld = 1
+	}
 	if all, err = exchangeAll(ctx, cfg.Host, me); err != nil {
 		return w, nil, "", err
+	}
+	if r := slices.IndexFunc(all, func(id identity) bool { return id.TooOld != 0 }); r >= 0 {
+		return w, all, fmt.Sprintf("there are no kernels for the GPU of rank %d", r), nil
 	}
 	apart, err := w.open(ctx, cfg, dev, all, reach(cfg, dev, all))
 	switch {

@@ -112,6 +112,9 @@ type Config struct {
 	// The rank's own, of which no other needs to know.
 	Timeout       time.Duration
 	CheckPointers bool
+	// Fallback is NVIDIA's libnccl.so.2, for what the executor does not do; "": there
+	// is none.
+	Fallback func() string
 	// AsNCCL has the promises of NCCL's API kept: callers may destroy a stream as soon
 	// as an operation on it was called, and what is enqueued when the communicator fails
 	// stays unfinished until Abort, so that nobody takes it for a result.

@@ -25,7 +25,7 @@ var readBy = map[string]string{
 	"NCCL_CHECKS_DISABLE": "ChecksDisable", "NCCL_CHECK_POINTERS": "CheckPointers",
 	"NCCL_DEBUG": "Debug", "NCCL_DEBUG_SUBSYS": "DebugSubsystems", "NCCL_DEBUG_FILE": "DebugFile",
 	"NCCL_TOPO_FILE": "TopoFile", "NCCL_TOPO_DUMP_FILE": "TopoDumpFile",
-	"ASSAY_TIMEOUT": "Timeout", "ASSAY_HANG_AFTER": "HangAfter", "ASSAY_HANG_DIR": "HangDir",
+	"ASSAY_TIMEOUT": "Timeout", "ASSAY_HANG_AFTER": "HangAfter", "ASSAY_HANG_DIR": "HangDir", "ASSAY_NCCL_FALLBACK": "Fallback",
 }
 
 // notYet are those that the table promises and nobody reads. It only ever gets

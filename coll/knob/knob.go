@@ -82,11 +82,16 @@ type Knobs struct {
 	Tuning  string // ASSAY_TUNING: a file of measurements
 	GPUAlgo string // ASSAY_GPU_ALGO: kernel:channels:threads:chunk, for all operations on GPUs that it can do
 
+	Fallback string // ASSAY_NCCL_FALLBACK: NVIDIA's libnccl.so.2, for what the engine does not do on GPUs; NoFallback; "": not set
+
 	// The three names of each limit on channels, newest last; 0: not set.
 	minNames, maxNames [3]int
 	environ            map[string]string
 	settings           map[string]Setting
 }
+
+// NoFallback is a Fallback by which there is none.
+const NoFallback = "0"
 
 // IB are the knobs of InfiniBand. Those about GPU memory nothing reads.
 type IB struct {

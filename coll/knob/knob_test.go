@@ -104,6 +104,7 @@ var good = []struct {
 	{"ASSAY_TIMEOUT=1.5", func(k *Knobs) { k.Timeout = 1500 * time.Millisecond }},
 	{"ASSAY_GPU_ALGO=copy:8:512:65536", func(k *Knobs) { k.GPUAlgo = "copy:8:512:65536" }},
 	{"ASSAY_TUNING=/etc/tuning.json", func(k *Knobs) { k.Tuning = "/etc/tuning.json" }},
+	{"ASSAY_NCCL_FALLBACK=/usr/lib/libnccl.so.2", func(k *Knobs) { k.Fallback = "/usr/lib/libnccl.so.2" }},
 	{"ASSAY_HANG_AFTER=0", func(k *Knobs) { k.HangAfter = 0 }},
 	{"ASSAY_HANG_DIR=/var/log", func(k *Knobs) { k.HangDir = "/var/log" }},
 }

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What nccl.h calls ncclInvalidUsage and ncclScalarHostImmediate.
-enum { invalid_usage = 5, host_immediate = 1 };
+// What nccl.h calls ncclInvalidUsage.
+enum { invalid_usage = 5 };
 
 // say makes *error from a format with one or two strings.
 static void *say(char **error, const char *format, const char *a, const char *b) {
@@ -138,8 +138,8 @@ int nccl_window_deregister(const struct nccl *l, void *comm, void *window) {
   return l->CommWindowDeregister ? l->CommWindowDeregister(comm, window) : invalid_usage;
 }
 
-int nccl_pre_mul_sum(const struct nccl *l, int *op, void *scalar, int type, void *comm) {
-  return l->RedOpCreatePreMulSum(op, scalar, type, host_immediate, comm);
+int nccl_pre_mul_sum(const struct nccl *l, int *op, uintptr_t scalar, int type, int residence, void *comm) {
+  return l->RedOpCreatePreMulSum(op, (void *)scalar, type, residence, comm);
 }
 
 int nccl_op_destroy(const struct nccl *l, int op, void *comm) { return l->RedOpDestroy(op, comm); }

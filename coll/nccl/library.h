@@ -73,7 +73,8 @@ int nccl_deregister(const struct nccl *l, void *comm, void *handle);
 int nccl_window_register(const struct nccl *l, void *comm, uintptr_t address, size_t n, void **window, int flags);
 int nccl_window_deregister(const struct nccl *l, void *comm, void *window);
 
-int nccl_pre_mul_sum(const struct nccl *l, int *op, void *scalar, int type, void *comm);
+// residence: 0: the scalar is in device memory, 1: it is in the processor's.
+int nccl_pre_mul_sum(const struct nccl *l, int *op, uintptr_t scalar, int type, int residence, void *comm);
 int nccl_op_destroy(const struct nccl *l, int op, void *comm);
 
 int nccl_group_start(const struct nccl *l);
@@ -91,4 +92,6 @@ enum nccl_collective { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER
 // size is of an element, in bytes. What a library lacks is a group of Sends and
 // Recvs.
 int nccl_do(const struct nccl_place *p, enum nccl_collective c, uintptr_t send, uintptr_t recv, size_t count, int type, size_t size, int op, int root, uintptr_t stream);
+int nccl_send(const struct nccl_place *p, uintptr_t send, size_t bytes, int peer, uintptr_t stream);
+int nccl_recv(const struct nccl_place *p, uintptr_t recv, size_t bytes, int peer, uintptr_t stream);
 #endif

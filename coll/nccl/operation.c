@@ -38,3 +38,13 @@ int nccl_do(const struct nccl_place *p, enum nccl_collective c, uintptr_t send, 
   const int end = p->l->GroupEnd();
   return result ? result : end;
 }
+
+enum { bytes_type = 1 }; // ncclUint8
+
+int nccl_send(const struct nccl_place *p, uintptr_t send, size_t bytes, int peer, uintptr_t stream) {
+  return p->l->Send((void *)send, bytes, bytes_type, peer, p->comm, (void *)stream);
+}
+
+int nccl_recv(const struct nccl_place *p, uintptr_t recv, size_t bytes, int peer, uintptr_t stream) {
+  return p->l->Recv((void *)recv, bytes, bytes_type, peer, p->comm, (void *)stream);
+}

@@ -5,13 +5,12 @@ package nccl
 /*
 #cgo noescape nccl_do
 #cgo nocallback nccl_do
+#include <stdlib.h>
 #include "library.h"
 */
 import "C"
 
 import (
-	"unsafe"
-
 	"github.com/assay-hpc/assay/coll/elem"
 	"github.com/assay-hpc/assay/coll/op"
 )
@@ -28,9 +27,30 @@ func (c *Comm) PreMulSum(scalar []byte, t elem.Type) (RedOp, error) {
 	if c.over.Load() {
 		return 0, ErrAborted
 	}
-	var red C.int
 	_ = scalar[t.Size()-1]
-	err := c.l.check("ncclRedOpCreatePreMulSum", C.nccl_pre_mul_sum(c.l.c, &red, unsafe.Pointer(&scalar[0]), C.int(t), c.place.comm))
+	p := C.CBytes(scalar)
+	defer C.free(p)
+	return c.preMulSum(uintptr(p), t, hostImmediate)
+}
+
+// PreMulSumAt is PreMulSum with a scalar in the memory of the communicator's device,
+// which is read when operations run.
+func (c *Comm) PreMulSumAt(address uintptr, t elem.Type) (RedOp, error) {
+	if c.over.Load() {
+		return 0, ErrAborted
+	}
+	return c.preMulSum(address, t, onDevice)
+}
+
+// Values of ncclScalarResidence_t.
+const (
+	onDevice      = 0
+	hostImmediate = 1
+)
+
+func (c *Comm) preMulSum(scalar uintptr, t elem.Type, residence C.int) (RedOp, error) {
+	var red C.int
+	err := c.l.check("ncclRedOpCreatePreMulSum", C.nccl_pre_mul_sum(c.l.c, &red, C.uintptr_t(scalar), C.int(t), residence, c.place.comm))
 	return RedOp(red), err
 }
 
@@ -52,6 +72,33 @@ func (c *Comm) Do(o *op.Op, red RedOp, stream uintptr) error {
 	result := C.nccl_do(c.place, C.enum_nccl_collective(o.Coll), C.uintptr_t(op.Addr(o.Send)), C.uintptr_t(op.Addr(o.Recv)), C.size_t(o.Count),
 		C.int(o.Type), C.size_t(o.Type.Size()), C.int(red), C.int(o.Root), C.uintptr_t(stream))
 	return c.l.check(calls[o.Coll], result)
+}
+
+// Exchange enqueues Sends and Recvs as a group, and returns at once.
+func (c *Comm) Exchange(transfers []op.Transfer, stream uintptr) error {
+	if c.over.Load() {
+		return ErrAborted
+	}
+	if err := c.l.GroupStart(); err != nil {
+		return err
+	}
+	var wrong error
+	for _, t := range transfers {
+		at, n, peer := C.uintptr_t(op.Addr(t.Data)), C.size_t(len(t.Data)), C.int(t.Peer)
+		if t.Send {
+			wrong = c.l.check("ncclSend", C.nccl_send(c.place, at, n, peer, C.uintptr_t(stream)))
+		} else {
+			wrong = c.l.check("ncclRecv", C.nccl_recv(c.place, at, n, peer, C.uintptr_t(stream)))
+		}
+		if wrong != nil {
+			break
+		}
+	}
+	end := c.l.GroupEnd() // it is ended in any case, and the first error counts
+	if wrong != nil {
+		return wrong
+	}
+	return end
 }
 
 // calls are what NCCL calls the operations.

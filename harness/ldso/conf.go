@@ -84,3 +84,16 @@ func (r *confReader) include(from string, patterns []string) error {
 	}
 	return nil
 }
+
+// systemDirs are the loader's own, of all architectures.
+var systemDirs = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+
+// Dirs are the directories in which the loader looks for a library, in order.
+func Dirs(root rootfs.FS, libraryPath string) []string {
+	dirs := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
+	conf, _ := ReadConf(root) // without it there are the other directories
+	for _, c := range conf {
+		dirs = append(dirs, c.Dir)
+	}
+	return append(dirs, systemDirs...)
+}

@@ -11,6 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+
+	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
 // Name is the file's, and the SONAME by which programs ask for it.
@@ -103,6 +106,27 @@ func Installed(name string) error {
 		return fmt.Errorf("%s: its engine is not beside it: %w", name, err)
 	}
 	return nil
+}
+
+// FindNVIDIA returns the first of the loader's directories with a library of NVIDIA's,
+// and whether no other library comes before that; "": there is none.
+func FindNVIDIA(libraryPath string) (dir string, first bool) {
+	root, err := rootfs.Open("/")
+	if err != nil {
+		return "", false
+	}
+	first = true
+	for _, dir := range ldso.Dirs(root, libraryPath) {
+		id, err := ReadFile(filepath.Join(dir, Name))
+		switch {
+		case err != nil: // none, or none that the loader would take
+		case id.Maker == NVIDIA:
+			return dir, first
+		default:
+			first = false
+		}
+	}
+	return "", false
 }
 
 // constants reports whether a program's texts may be in a section. NVIDIA's machine

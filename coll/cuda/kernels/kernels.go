@@ -61,7 +61,7 @@ func Modules() []string {
 // communicators of so many ranks, and for processors of compute capability cc, ten
 // times the major plus the minor number. Where there is no machine code for these
 // (compiled), it is PTX, which the driver has to compile: for a minute or so, the
-// first time. It is an error if cc is below 80.
+// first time. It is a *TooOld if cc is below 80.
 func Code(dir fs.FS, cc, ranks int) (code map[string][]byte, compiled bool, err error) {
 	variant := ".tar.zst"
 	if ranks <= FewRanks {
@@ -78,8 +78,15 @@ func Code(dir fs.FS, cc, ranks int) (code map[string][]byte, compiled bool, err 
 			return code, false, err
 		}
 	}
-	return nil, false, fmt.Errorf("kernels: compute capability %d.%d is too old: they need %d.%d",
-		cc/10, cc%10, archs[len(archs)-1]/10, archs[len(archs)-1]%10)
+	return nil, false, &TooOld{cc}
+}
+
+// TooOld is the error for a GPU for which there are no kernels.
+type TooOld struct{ CC int } // ten times the compute capability's major number, plus the minor one
+
+func (e *TooOld) Error() string {
+	least := archs[len(archs)-1]
+	return fmt.Sprintf("kernels: compute capability %d.%d is too old: they need %d.%d", e.CC/10, e.CC%10, least/10, least%10)
 }
 
 // Compilers are the versions of nvcc that the code in the directories of Files is by,
