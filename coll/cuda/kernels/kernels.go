@@ -1,6 +1,7 @@
 // Package kernels has the kernels of the collective engine on NVIDIA GPUs: as
 // CUDA C++, and compiled, which is embedded: machine code for compute capability
-// 8.0 and 9.0, and PTX for processors that are newer.
+// 7.0, 8.0 and 9.0, and what the compiler knows of later ones, and PTX for processors
+// that are newer.
 //
 // What is in ptx is by CUDA 11.8, so that every driver that is supported takes
 // it. A CUDA image's harness has, in ptx/own, also what the image's own nvcc made
@@ -38,10 +39,6 @@ import (
 //go:embed ptx
 var Files embed.FS
 
-// archs are the compute capabilities that there is machine code for, newest
-// first. There is PTX for the first.
-var archs = []int{90, 80}
-
 // Movement is the module of the kernels that only move bytes.
 const Movement = "movement"
 
@@ -61,33 +58,54 @@ func Modules() []string {
 // communicators of so many ranks, and for processors of compute capability cc, ten
 // times the major plus the minor number. Where there is no machine code for these
 // (compiled), it is PTX, which the driver has to compile: for a minute or so, the
-// first time. It is a *TooOld if cc is below 80.
+// first time. It is a *TooOld if there is neither.
 func Code(dir fs.FS, cc, ranks int) (code map[string][]byte, compiled bool, err error) {
 	variant := ".tar.zst"
 	if ranks <= FewRanks {
 		variant = fmt.Sprintf(".r%d.tar.zst", FewRanks)
 	}
-	for _, arch := range archs {
-		switch {
-		case arch > cc:
-		case arch/10 == cc/10:
-			code, err = read(dir, fmt.Sprintf("sm_%d%s", arch, variant), ".cubin")
-			return code, true, err
-		default:
-			code, err = read(dir, fmt.Sprintf("compute_%d%s", arch, variant), ".ptx")
-			return code, false, err
+	entries, err := fs.ReadDir(dir, ".")
+	if err != nil {
+		return nil, false, fmt.Errorf("kernels: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil, false, fmt.Errorf("kernels: %w", fs.ErrNotExist)
+	}
+	machine, ptx, least := 0, 0, 0
+	for _, e := range entries {
+		var arch int
+		if _, err := fmt.Sscanf(e.Name(), "sm_%d", &arch); err == nil && e.Name() == fmt.Sprintf("sm_%d%s", arch, variant) {
+			if arch/10 == cc/10 && arch <= cc {
+				machine = max(machine, arch)
+			}
+			if least == 0 || arch < least {
+				least = arch
+			}
+		}
+		if _, err := fmt.Sscanf(e.Name(), "compute_%d", &arch); err == nil && e.Name() == fmt.Sprintf("compute_%d%s", arch, variant) && arch <= cc {
+			ptx = max(ptx, arch)
 		}
 	}
-	return nil, false, &TooOld{cc}
+	switch {
+	case machine > 0:
+		code, err = read(dir, fmt.Sprintf("sm_%d%s", machine, variant), ".cubin")
+		return code, true, err
+	case ptx > 0:
+		code, err = read(dir, fmt.Sprintf("compute_%d%s", ptx, variant), ".ptx")
+		return code, false, err
+	}
+	return nil, false, &TooOld{cc, least}
 }
 
-// TooOld is the error for a GPU for which there are no kernels.
-type TooOld struct{ CC int } // ten times the compute capability's major number, plus the minor one
+// TooOld is the error for a GPU for which there are no kernels. It is an
+// fs.ErrNotExist: another directory may have some.
+type TooOld struct{ CC, Least int } // ten times the major number of a compute capability, plus the minor one
 
 func (e *TooOld) Error() string {
-	least := archs[len(archs)-1]
-	return fmt.Sprintf("kernels: compute capability %d.%d is too old: they need %d.%d", e.CC/10, e.CC%10, least/10, least%10)
+	return fmt.Sprintf("kernels: compute capability %d.%d is too old: they need %d.%d", e.CC/10, e.CC%10, e.Least/10, e.Least%10)
 }
+
+func (e *TooOld) Unwrap() error { return fs.ErrNotExist }
 
 // Compilers are the versions of nvcc that the code in the directories of Files is by,
 // the image's own first.

@@ -10,14 +10,43 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/assay-hpc/assay/coll/elem"
 )
 
-// archs are the compute capabilities to compile for.
-var archs = []int{80, 90}
+// A target is a compute capability to write PTX for, and those to assemble that for.
+type target struct {
+	ptx    int
+	cubins []int
+}
+
+// newest is the target whose PTX is kept: drivers compile it for processors that there
+// is no machine code for.
+const newest = 90
+
+// targetsOf are those of a compiler that knows some compute capabilities. Machine code
+// runs on later processors of its major number: 7.0's on 7.5, 8.0's on 8.6 and 8.9,
+// 10.0's on 10.3, 12.0's on 12.1. CUDA 13 has dropped 7.0.
+func targetsOf(knows []int) []target {
+	var all []target
+	for _, t := range []int{70, 75} {
+		if slices.Contains(knows, t) {
+			all = append(all, target{t, []int{t}})
+			break
+		}
+	}
+	last := target{newest, []int{90}}
+	for _, t := range []int{100, 120} {
+		if slices.Contains(knows, t) {
+			last.cubins = append(last.cubins, t)
+		}
+	}
+	return append(all, target{80, []int{80}}, last)
+}
 
 // types are the element types of reductions.
 var types = elem.Types
@@ -29,6 +58,7 @@ const fewRanks = 4
 // A compiler is nvcc.
 type compiler struct {
 	path, version string
+	targets       []target
 }
 
 var release = regexp.MustCompile(`release .*, V(\S+)`)
@@ -42,24 +72,34 @@ func newCompiler(path string) (*compiler, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%s --version does not say which: %q", path, out)
 	}
-	return &compiler{path, string(m[1])}, nil
+	knows, err := exec.Command(path, "--list-gpu-arch").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --list-gpu-arch: %w", path, err)
+	}
+	var archs []int
+	for word := range strings.FieldsSeq(string(knows)) {
+		if n, err := strconv.Atoi(strings.TrimPrefix(word, "compute_")); err == nil {
+			archs = append(archs, n)
+		}
+	}
+	return &compiler{path, string(m[1]), targetsOf(archs)}, nil
 }
 
-// A unit is a source compiled for an architecture.
+// A unit is a source compiled for a target.
 type unit struct {
 	module  string
 	few     bool // the variant for few ranks
 	source  string
-	arch    int
+	target  target
 	defines []string
 }
 
-func units() []unit {
+func (c *compiler) units() []unit {
 	var u []unit
-	for _, arch := range archs {
+	for _, t := range c.targets {
 		add := func(module, source string, defines ...string) {
 			few := append(slices.Clone(defines), fmt.Sprintf("-DASSAY_RANKS=%d", fewRanks))
-			u = append(u, unit{module, false, source, arch, defines}, unit{module, true, source, arch, few})
+			u = append(u, unit{module, false, source, t, defines}, unit{module, true, source, t, few})
 		}
 		add("movement", "movement.cu")
 		for _, t := range types {
@@ -72,7 +112,10 @@ func units() []unit {
 }
 
 // A code is what became of a unit.
-type code struct{ ptx, cubin []byte }
+type code struct {
+	ptx    []byte
+	cubins [][]byte // as the unit's target has them
+}
 
 // compileAll compiles units of a copy of the sources, so that what is edited
 // meanwhile does not get in.
@@ -108,31 +151,36 @@ type file struct {
 }
 
 // archives are the files of each archive, by its name and in the order of their
-// units: cubins for each architecture and variant, and PTX for the newest
-// architecture.
+// units: cubins for each architecture and variant, and the newest target's PTX.
 func archives(todo []unit, codes []code) map[string][]file {
 	all := map[string][]file{}
-	add := func(kind string, u unit, name string, content []byte) {
+	for i, u := range todo {
 		suffix := ".tar"
 		if u.few {
 			suffix = fmt.Sprintf(".r%d.tar", fewRanks)
 		}
-		archive := fmt.Sprintf("ptx/%s_%d%s", kind, u.arch, suffix)
-		all[archive] = append(all[archive], file{name, content})
-	}
-	for i, u := range todo {
-		add("sm", u, u.module+".cubin", codes[i].cubin)
-		if u.arch == slices.Max(archs) {
-			add("compute", u, u.module+".ptx", codes[i].ptx)
+		add := func(kind string, arch int, name string, content []byte) {
+			archive := fmt.Sprintf("ptx/%s_%d%s", kind, arch, suffix)
+			all[archive] = append(all[archive], file{name, content})
+		}
+		for k, arch := range u.target.cubins {
+			var content []byte
+			if codes[i].cubins != nil { // of others only the names are asked for
+				content = codes[i].cubins[k]
+			}
+			add("sm", arch, u.module+".cubin", content)
+		}
+		if u.target.ptx == newest {
+			add("compute", newest, u.module+".ptx", codes[i].ptx)
 		}
 	}
 	return all
 }
 
-// compile makes PTX of a source, and of that a cubin: so the cubin does not depend
-// on the source's path either.
+// compile makes PTX of a source, and cubins of that: so these do not depend on the
+// source's path either.
 func (c *compiler) compile(ctx context.Context, u unit, dir string) (code, error) {
-	base := fmt.Sprintf("sm_%d.%s.%t", u.arch, u.module, u.few)
+	base := fmt.Sprintf("sm_%d.%s.%t", u.target.ptx, u.module, u.few)
 	run := func(out string, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, c.path, append([]string{"-O3", "-o", out}, args...)...)
 		cmd.Dir = dir
@@ -141,7 +189,7 @@ func (c *compiler) compile(ctx context.Context, u unit, dir string) (code, error
 		}
 		return os.ReadFile(filepath.Join(dir, out))
 	}
-	args := append([]string{"--ptx", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.arch)}, u.defines...)
+	args := append([]string{"--ptx", "-std=c++17", fmt.Sprintf("-arch=compute_%d", u.target.ptx)}, u.defines...)
 	text, err := run(base+".ptx", append(args, u.source)...)
 	if err != nil {
 		return code{}, err
@@ -150,8 +198,15 @@ func (c *compiler) compile(ctx context.Context, u unit, dir string) (code, error
 	if err := os.WriteFile(filepath.Join(dir, base+".ptx"), text, 0o644); err != nil {
 		return code{}, err
 	}
-	cubin, err := run(base+".cubin", "--cubin", fmt.Sprintf("-arch=sm_%d", u.arch), base+".ptx")
-	return code{text, cubin}, err
+	made := code{ptx: text}
+	for _, arch := range u.target.cubins {
+		cubin, err := run(fmt.Sprintf("%s.%d.cubin", base, arch), "--cubin", fmt.Sprintf("-arch=sm_%d", arch), base+".ptx")
+		if err != nil {
+			return code{}, err
+		}
+		made.cubins = append(made.cubins, cubin)
+	}
+	return made, nil
 }
 
 // internal is what nvcc puts into the names of functions with internal linkage:

@@ -1,6 +1,6 @@
 // Command gen compiles the kernels: movement.cu, and reduction.cu once for each
-// element type and operation, for each architecture in archs, and each of these
-// for 8 ranks at most, and for 4 (.r4). It writes
+// element type and operation, for each compute capability of targetsOf that the
+// compiler knows, and each of these for 8 ranks at most, and for 4 (.r4). It writes
 //
 //	ptx/sm_ARCH.tar.zst, ptx/sm_ARCH.r4.tar.zst            machine code: MODULE.cubin
 //	ptx/compute_ARCH.tar.zst, ptx/compute_ARCH.r4.tar.zst  the PTX of the newest
@@ -74,7 +74,7 @@ func run(args []string, stderr io.Writer) int {
 	if err != nil {
 		return fail(exitDiffers, err)
 	}
-	all := units()
+	all := c.units()
 	todo := all
 	if *oneOf > 1 {
 		todo = sample(all, sources, *oneOf)

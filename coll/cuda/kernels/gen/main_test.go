@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,7 @@ func fakeCompiler(t *testing.T, version string) {
 	t.Helper()
 	script := `#!/bin/sh
 if [ "$1" = --version ]; then echo "release 1.2, V` + version + `"; exit; fi
+if [ "$1" = --list-gpu-arch ]; then printf 'compute_%s\n' ${KNOWS-70 75 80 86 90}; exit; fi
 while [ $# -gt 1 ]; do
 	case $1 in
 	-o) out=$2; shift ;;
@@ -73,7 +75,7 @@ func sourceDir(t *testing.T) string {
 func TestGenerate(t *testing.T) {
 	dir := sourceDir(t)
 	texts := map[string]string{}
-	for _, name := range []string{"compute_90", "compute_90.r4", "sm_80", "sm_80.r4", "sm_90", "sm_90.r4"} {
+	for _, name := range []string{"compute_90", "compute_90.r4", "sm_70", "sm_70.r4", "sm_80", "sm_80.r4", "sm_90", "sm_90.r4"} {
 		open(t, dir, name, texts)
 	}
 	for name, defines := range map[string]string{
@@ -89,14 +91,14 @@ func TestGenerate(t *testing.T) {
 			t.Errorf("%s is %q; want %q", cubin, texts[cubin], want)
 		}
 	}
-	if want := 6 * (1 + 12*4); len(texts) != want {
+	if want := 8 * (1 + 12*4); len(texts) != want {
 		t.Errorf("%d modules; want %d", len(texts), want)
 	}
 	s, err := readSums(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 3 + 6; s.nvcc != "1.2.3" || len(s.files) != want {
+	if want := 3 + 8; s.nvcc != "1.2.3" || len(s.files) != want {
 		t.Errorf("SUM has version %s and %d files; want 1.2.3 and %d", s.nvcc, len(s.files), want)
 	}
 }
@@ -114,6 +116,38 @@ func open(t *testing.T, dir, name string, texts map[string]string) {
 	}
 	for _, f := range files {
 		texts[name+"/"+f.name] = string(f.content)
+	}
+}
+
+// TestTargets: what a compiler knows, and what is compiled.
+func TestTargets(t *testing.T) {
+	fewTypes(t)
+	for knows, want := range map[string]string{
+		"70 75 80 86 90":       "compute_90 sm_70 sm_80 sm_90",
+		"70 80 90 100 101 120": "compute_90 sm_100 sm_120 sm_70 sm_80 sm_90",
+		"75 80 90 100 103 120": "compute_90 sm_100 sm_120 sm_75 sm_80 sm_90",
+		"80 90":                "compute_90 sm_80 sm_90",
+	} {
+		t.Setenv("KNOWS", knows)
+		dir := sourceDir(t)
+		archives, err := filepath.Glob(filepath.Join(dir, "ptx", "*.r4.tar.zst"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, a := range archives {
+			got = append(got, strings.TrimSuffix(filepath.Base(a), ".r4.tar.zst"))
+		}
+		if slices.Sort(got); strings.Join(got, " ") != want {
+			t.Errorf("%s: %v; want %s", knows, got, want)
+		}
+		texts := map[string]string{}
+		if strings.Contains(want, "sm_120") {
+			open(t, dir, "sm_120", texts)
+			if text := texts["sm_120/movement.cubin"]; !strings.HasPrefix(text, "-arch=sm_120 ") {
+				t.Errorf("%s: %q", knows, text)
+			}
+		}
 	}
 }
 
@@ -193,10 +227,11 @@ func TestSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turn := sample(units(), sources, 3)
+		all := (&compiler{targets: targetsOf([]int{80, 90})}).units()
+		turn := sample(all, sources, 3)
 		turns[fmt.Sprint(turn[0].module, turn[0].few)] = true
-		if want := len(units()) / 3; len(turn) < want || len(turn) > want+1 {
-			t.Errorf("%d of %d units in a third", len(turn), len(units()))
+		if want := len(all) / 3; len(turn) < want || len(turn) > want+1 {
+			t.Errorf("%d of %d units in a third", len(turn), len(all))
 		}
 	}
 	if len(turns) != 3 {
@@ -232,11 +267,11 @@ func TestSample(t *testing.T) {
 func TestStaleFilesGo(t *testing.T) {
 	fewTypes(t)
 	dir := sourceDir(t)
-	put(t, dir, "ptx/sm_70.tar.zst", "")
+	put(t, dir, "ptx/sm_60.tar.zst", "")
 	if status := run([]string{"-dir", dir}, os.Stderr); status != 0 {
 		t.Fatalf("status %d", status)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "ptx/sm_70.tar.zst")); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "ptx/sm_60.tar.zst")); err == nil {
 		t.Error("the PTX of an architecture that is none is still there")
 	}
 }
