@@ -67,16 +67,25 @@ test: deps build ## the tests: units, scripts, races where threads meet, an imag
 	go test -short -timeout $(HANG) $$(go list ./... | grep -vxF -e "$$(go list $(RACE))" | grep -vE '/build/(e2e|standin)$$')
 	go test -short -race -timeout $(HANG) $(RACE)
 	go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
-	@echo "left to make test-all: the race detector for the rest, CUDA images of stand-ins, builds with nothing cached,"
-	@echo "the Dockerfile's image, caches between builders, jobs on a real Slurm, launchers"
+	@echo "left to make test-all: the race detector for the rest, CUDA images of stand-ins, a build with nothing cached,"
+	@echo "jobs on a real Slurm, launchers"
+
+# Commands, of which the packages beneath have the race detector, and computations of
+# one goroutine: with it they take several times as long.
+PLAIN := ./build/component ./build/inspect ./cmd/... ./coll/cuda/kernels/... ./coll/predict ./coll/topology
 
 .PHONY: test-all
-test-all: deps build ## what make test leaves out, too: races everywhere, CUDA images of stand-ins, Slurm, launchers (35 minutes)
-	ASSAY_TEST_ALL=1 go test -short -race -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
+test-all: deps build ## what make test leaves out, too: races wherever there are goroutines, CUDA images of stand-ins, Slurm, launchers (40 minutes)
+	ASSAY_TEST_ALL=1 go test -short -race -timeout $(HANG) $$(go list ./... | grep -vxF -e "$$(go list $(PLAIN))" | grep -vE '/build/(e2e|standin)$$')
+	ASSAY_TEST_ALL=1 go test -short -timeout $(HANG) $(PLAIN)
 	ASSAY_TEST_ALL=1 go test -count=1 -timeout $(HANG) ./build/e2e ./build/standin
 	go test -count=1 -timeout $(HANG) -run '^Test(Launch|Slurm)' ./cmd/harness
-	@echo "left to targets of their own: test-long, test-cuda, test-emulated, test-libnccl, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
+	@echo "left to targets of their own: test-cold, test-long, test-cuda, test-emulated, test-libnccl, test-kernels, test-arm64, test-gpu, test-rdma, test-fabric,"
 	@echo "test-kubernetes, test-jobs, test-html, test-junit, and test-slurm with eight nodes; make help says what they are"
+
+.PHONY: test-cold
+test-cold: deps build ## builds with nothing cached: the Dockerfile's image, caches between builders, builds killed in every phase (half an hour)
+	ASSAY_TEST_COLD=1 go test -count=1 -v -timeout $(HANG) -run '^Test(DockerfileIsTheSameImage|SharedStages|Killed)$$' ./build/e2e
 
 .PHONY: test-long
 test-long: ## tests of packages without -short: larger jobs, every algorithm at every size, statistics (an hour and more)

@@ -58,6 +58,14 @@ func long(t *testing.T) {
 	}
 }
 
+// cold skips a test that compiles with nothing cached, but for "make test-cold".
+func cold(t *testing.T) {
+	t.Helper()
+	if os.Getenv("ASSAY_TEST_COLD") == "" {
+		t.Skip("it compiles the harness anew, for minutes: make test-cold runs it (ASSAY_TEST_COLD=1)")
+	}
+}
+
 // buildkit returns the address of the shared builder.
 func buildkit(t *testing.T) string {
 	t.Helper()

@@ -127,7 +127,7 @@ func TestBaseImagesDocument(t *testing.T) {
 // TestDockerfileIsTheSameImage builds the recipe's other form and compares the
 // two file trees.
 func TestDockerfileIsTheSameImage(t *testing.T) {
-	long(t) // BuildKit has nothing of it in its cache
+	cold(t)
 	w, out, img := fabricImage(t)
 	p, err := recipe.ParsePlatform(img.Platform)
 	if err != nil {

@@ -103,13 +103,13 @@ func killRegistry(t *testing.T) (repo string, changed func(func())) {
 
 // TestKilled kills assay, and its buildkitd, in each phase of a build. What they
 // leave does not stop the next build, which goes on to the next phase, where it
-// is killed; the last one passes. Without ASSAY_TEST_ALL fewer are killed.
+// is killed; the last one passes. Without ASSAY_TEST_COLD fewer are killed.
 func TestKilled(t *testing.T) {
 	matrix := smallMatrix(t)
 	dir := temporary(t)
 	state, out := filepath.Join(dir, "state"), filepath.Join(dir, "out")
 	repo, changed := killRegistry(t)
-	all := os.Getenv("ASSAY_TEST_ALL") != ""
+	all := os.Getenv("ASSAY_TEST_COLD") != ""
 
 	// build runs until the phase begins and the victim is killed, or to its end.
 	build := func(victim string, at phase) error {

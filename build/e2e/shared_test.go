@@ -38,7 +38,7 @@ images:
 // a state of its own, as on another machine: the stages that they share come from
 // the first one's cache, which .ci/cached sees in the second one's log.
 func TestSharedStages(t *testing.T) {
-	long(t)
+	cold(t)
 	addr := buildkit(t)
 	if err := base.Check(runtime.GOARCH); err != nil {
 		t.Skip(err)
