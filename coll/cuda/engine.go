@@ -42,7 +42,7 @@ type engine struct {
 	launches [numKernels]*launch
 	one      [1]*driver.Launch
 	lib      *library    // nil: the engine does all operations
-	gone     atomic.Bool // the last operation was the library's
+	gone     atomic.Bool // an operation was the library's
 	batch
 	chosen choice
 	trial  bool          // Tune tries choices
