@@ -71,7 +71,7 @@ test: deps build ## the tests: units, scripts, races where threads meet, an imag
 	@echo "jobs on a real Slurm, launchers"
 
 # More of these, which take minutes.
-RACE_ALL := $(RACE) ./coll ./coll/colltest ./coll/flight ./dcgm/... ./internal/... ./perftest/...
+RACE_ALL := ./coll ./dcgm/... ./coll/colltest ./coll/flight $(RACE) ./internal/... ./perftest/...
 
 # Tests of build/e2e that are left out: CI runs one of the longest in turn.
 SKIP :=
