@@ -73,7 +73,7 @@ test: deps build ## the tests: units, scripts, races where threads meet, an imag
 # More of these, which take minutes.
 RACE_ALL := ./coll ./dcgm/... ./coll/colltest ./coll/flight $(RACE) ./internal/... ./perftest/...
 
-# Tests of build/e2e that are left out: CI runs one of the longest in turn.
+# Tests of build/e2e that are left out: CI leaves the longest to test-images.
 SKIP :=
 
 .PHONY: test-all
@@ -88,6 +88,11 @@ test-all: deps build ## what make test leaves out, too: more races, CUDA images 
 .PHONY: test-race
 test-race: deps ## the race detector for every package (half an hour)
 	go test -short -race -timeout $(HANG) $$(go list ./... | grep -vE '/build/(e2e|standin)$$')
+
+.PHONY: test-images
+test-images: deps build ## of test-all the longest: a CUDA image from Debian's archive, the whole matrix of stand-ins, an image twice from nothing (half an hour)
+	./.ci/deps-cuda
+	ASSAY_TEST_ALL=1 go test -count=1 -v -timeout $(HANG) -run '^Test(CUDAOfDebian|StandinMatrix|FabricReproduces)$$' ./build/e2e
 
 .PHONY: test-cold
 test-cold: deps build ## builds with nothing cached: the Dockerfile's image, caches between builders, builds killed in every phase (half an hour)
