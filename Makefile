@@ -73,7 +73,8 @@ test: deps build ## the tests: units, scripts, races where threads meet, an imag
 # More of these, which take minutes.
 RACE_ALL := ./coll ./dcgm/... ./coll/colltest ./coll/flight $(RACE) ./internal/... ./perftest/...
 
-# Tests of build/e2e that are left out: CI leaves the longest to test-images.
+# Tests of build/e2e that are left out: CI leaves the longest to test-images and
+# test-cold.
 SKIP :=
 
 .PHONY: test-all

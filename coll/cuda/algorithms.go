@@ -128,7 +128,6 @@ func (ch *chooser) choose(c op.Collective, bytes int) choice {
 const (
 	withoutCopies = 1 << copies
 	withoutChain  = 1 << reduceChain
-	withoutNVIDIA = 1 << nvidia
 )
 
 // chooseWithout chooses where some kernels cannot be used: bits.

@@ -104,10 +104,6 @@ func (e *engine) exchangeOwn(own []op.Transfer) error {
 func (e *engine) way(o *op.Op) choice {
 	c := e.chooser.choose(o.Coll, o.Bytes())
 	var not uint32
-	if c.kernel == nvidia && o.Coll == op.AllToAll && op.Addr(o.Send) == op.Addr(o.Recv) { // which it cannot in place
-		not |= withoutNVIDIA
-		c = e.chooser.chooseWithout(not, o.Coll, o.Bytes())
-	}
 	if c.kernel == copies && !e.copier.takes(o) {
 		not |= withoutCopies
 		c = e.chooser.chooseWithout(not, o.Coll, o.Bytes())

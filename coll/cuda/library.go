@@ -179,7 +179,8 @@ func (l *library) do(o *op.Op, s driver.Stream) error {
 		return libraryError(l.cfg.Rank, what, l.comm.Exchange(o.Transfers, uintptr(s)))
 	}
 	if o.Coll == op.AllToAll && op.Addr(o.Send) == op.Addr(o.Recv) {
-		return l.refuse(what, "NVIDIA's library, which does this communicator's operations, has no AllToAll in place")
+		// Not done by the engine instead: other ranks need not do it in place.
+		return l.refuse(what, "NVIDIA's library, which does this operation, has no AllToAll in place")
 	}
 	red := nccl.Reduction(o.Red)
 	switch {
@@ -250,8 +251,8 @@ type outsideOp struct {
 	index int   // in the batch
 }
 
-// outside does what the group has for libraries, behind all else of it: at once, since one goroutine
-// may be several ranks that wait for one another.
+// outside does what the group has for libraries, behind all else of it: at once, since
+// one goroutine may be several ranks that wait for one another.
 func (b *batch) outside() (failed int, err error) {
 	if len(b.out) == 0 {
 		return -1, nil
