@@ -409,9 +409,9 @@ func purposes(force choice, rules choose.Rules[choice]) string {
 // span is a range of bytes in words.
 func span(from, to int) string {
 	switch {
-	case to >= math.MaxInt64 && from == 0:
+	case to == math.MaxInt64 && from == 0:
 		return "any size"
-	case to >= math.MaxInt64:
+	case to == math.MaxInt64:
 		return fmt.Sprintf("%d bytes and more", from)
 	}
 	return fmt.Sprintf("%d to %d bytes", from, to)
