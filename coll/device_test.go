@@ -26,7 +26,8 @@ type fake struct {
 	left    bool
 	busy    atomic.Bool
 	behind  atomic.Bool
-	quiet   bool // take no notes
+	graph   atomic.Pointer[executor.State] // what a graph of it does
+	quiet   bool                           // take no notes
 	streams []uintptr
 	on      [][]uintptr // streams of each operation
 }
@@ -105,11 +106,14 @@ func (f *fake) Abort(cause error) {
 	}
 }
 func (f *fake) Idle() bool { return !f.busy.Load() }
-func (f *fake) Progress() (executor.Progress, []int) {
+func (f *fake) Progress() executor.State {
 	if f.behind.Load() {
-		return executor.Behind, nil
+		return executor.State{Does: executor.Behind}
 	}
-	return executor.Unknown, nil
+	if s := f.graph.Load(); s != nil {
+		return *s
+	}
+	return executor.State{Graphs: true}
 }
 func (f *fake) Leave() {
 	f.mu.Lock()

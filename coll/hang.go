@@ -33,6 +33,8 @@ type heads struct {
 	lower   time.Time     // a lower rank has asked as well
 	busy    bool          // somebody looks into it
 	looked  time.Time
+	graphs  bool      // when all had ended: CUDA graphs may do more
+	graph   time.Time // since when an operation of one waits for the same, when last looked at
 	said    uint64    // calls, when the last verdict was said, here or elsewhere; 0: there was none
 	mine    time.Time // when this rank said it, until it goes on
 	differs bool      // ranks called different collectives, and that is being looked into
@@ -57,38 +59,40 @@ func (d *device) do(f func()) {
 	}
 }
 
-// A look is what the executor says.
-type look struct {
-	does  executor.Progress
-	ranks []int
-}
-
 // A question to the executor, which may take as long as the driver does.
 type question struct {
 	far  bool // how far the oldest operation is, and not only whether there is one
 	at   time.Time
 	done chan struct{} // closed: there is an answer
-	look look
+	look executor.State
 }
 
 // look asks the executor whether something is under way and, if that is wanted, how
 // far the oldest operation is.
-func (d *device) look(far bool) look {
+func (d *device) look(far bool) executor.State {
 	limit := time.After(driverSpeed)
 	for {
 		q := d.question(far)
 		select {
 		case <-q.done:
-			if q.far || !far || q.look.does == executor.Idle {
+			if q.far || !far {
 				return q.look
 			} // else somebody had asked less
 		case <-limit:
 			if time.Since(q.at) < driverStuck {
-				return look{executor.Slow, nil}
+				return executor.State{Does: executor.Slow}
 			}
-			return look{executor.Stuck, nil}
+			return executor.State{Does: executor.Stuck}
 		}
 	}
+}
+
+// waiting asks whether anything is under way, operations of CUDA graphs included.
+func (d *device) waiting() executor.State {
+	if s := d.look(false); s.Does != executor.Idle {
+		return s
+	}
+	return d.look(true)
 }
 
 // question is the one that has no answer yet, or a new one: a driver that does not answer
@@ -102,16 +106,18 @@ func (d *device) question(far bool) *question {
 	}
 	q := &question{far: far, at: time.Now(), done: make(chan struct{})}
 	if h.closed { // there is nobody to ask
-		q.look.does = executor.Idle
+		q.look.Does = executor.Idle
 		close(q.done)
 		return q
 	}
 	h.asking = q
 	d.teller.Go(func() {
-		if d.Idle() {
-			q.look.does = executor.Idle
-		} else if far {
-			q.look.does, q.look.ranks = d.Progress()
+		idle := d.Idle()
+		if far {
+			q.look = d.Progress()
+		}
+		if idle && q.look.Graph.IsZero() {
+			q.look = executor.State{Does: executor.Idle, Graphs: q.look.Graphs}
 		}
 		h.mu.Lock()
 		h.asking = nil
@@ -124,7 +130,7 @@ func (d *device) question(far bool) *question {
 // head is this rank's own.
 func (c *Comm) head(d *device) head {
 	l := d.look(true)
-	h := head{Peer: NoPeer, Does: l.does, For: l.ranks, Near: c.near(d)}
+	h := head{Peer: NoPeer, Does: l.Does, For: l.Ranks, Graph: !l.Graph.IsZero(), Near: c.near(d)}
 	e, any := d.log.Last()
 	if any {
 		h.P2P, h.Peer, h.Ago = int(e.P2P), int(e.Peer), int(time.Since(e.At).Seconds())
@@ -201,10 +207,16 @@ func (c *Comm) lookForHang(d *device) {
 		c.resumed(d)
 	}
 	limit := c.cfg.HangAfter
+	due := h.since.Add(limit)
+	if h.ended == calls {
+		if due = h.graph.Add(limit); h.graph.IsZero() {
+			due = time.Now().Add(limit)
+		}
+	}
 	switch {
 	case h.closed || h.busy || limit == 0 || time.Since(h.since) < min(time.Second, limit):
-	case h.ended == calls || h.said == calls && h.mine.IsZero(): // or another rank said it
-	case time.Since(h.looked) < time.Second && (time.Since(h.since) < limit || h.looked.After(h.since.Add(limit))), time.Since(h.lower) < 3*hangAnswer:
+	case h.ended == calls && !h.graphs, h.ended != calls && h.said == calls && h.mine.IsZero(): // or another rank said it
+	case time.Since(h.looked) < time.Second && (time.Now().Before(due) || h.looked.After(due)), time.Since(h.lower) < 3*hangAnswer:
 	default:
 		h.busy, h.looked = true, time.Now()
 		d.teller.Go(func() {
@@ -231,14 +243,22 @@ func (c *Comm) resumed(d *device) {
 // lookInto finds out why this rank, which has called so much, waits, if it does.
 func (c *Comm) lookInto(d *device, calls uint64) {
 	h := &d.heads
-	idle := d.look(false).does == executor.Idle
+	now := d.waiting()
+	idle, graph := now.Does == executor.Idle, !now.Graph.IsZero()
 	h.mu.Lock()
-	if idle && d.log.Calls() == calls {
-		c.resumed(d)
-		h.ended = calls
+	since := h.since
+	if (idle || graph) && d.log.Calls() == calls {
+		if idle || now.Graph != h.graph { // of a graph another wait, perhaps after a verdict
+			c.resumed(d)
+			h.said = 0
+		}
+		h.ended, h.graph, h.graphs = calls, now.Graph, now.Graphs
 		d.log.Ended(calls)
 	}
-	enough := idle || h.said == calls || time.Since(h.since) < c.cfg.HangAfter
+	if graph {
+		since = now.Graph
+	}
+	enough := idle || h.said == calls || time.Since(since) < c.cfg.HangAfter
 	h.mu.Unlock()
 	if enough {
 		return
@@ -247,7 +267,7 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	if !mine.waits() || !c.ask(d, mine) {
 		return
 	}
-	again := d.look(false)
+	again := d.waiting()
 	h.mu.Lock()
 	g := hang{c.size, c.rank, d.who, h.of, d.collective}
 	g.heads[c.rank] = mine
@@ -258,7 +278,7 @@ func (c *Comm) lookInto(d *device, calls uint64) {
 	}
 	cause, ranks, text, ok := g.judge()
 	states := g.states()
-	ok = ok && again.does != executor.Idle && d.log.Calls() == calls && h.said != calls && time.Since(h.lower) > 3*hangAnswer && c.fault.Err() == nil
+	ok = ok && again.Does != executor.Idle && again.Graph.Equal(now.Graph) && d.log.Calls() == calls && h.said != calls && time.Since(h.lower) > 3*hangAnswer && c.fault.Err() == nil
 	if ok {
 		h.said, h.mine = calls, time.Now()
 	}
@@ -355,10 +375,13 @@ func (c *Comm) say(d *device, v Verdict) {
 // knows most: one on the host of a rank that is lost, then the lowest.
 func (c *Comm) sayFault(d *device, err error) {
 	cause, ranks, text := c.faultVerdict(d, err)
-	if text == "" || d.look(false).does == executor.Idle {
+	now := d.waiting()
+	if text == "" || now.Does == executor.Idle {
 		return
 	}
-	if e, ok := d.log.Last(); ok {
+	if e, ok := d.log.Last(); !now.Graph.IsZero() {
+		text += ": this rank waits in " + inGraph
+	} else if ok {
 		text += ": this rank waits in " + Operation(e)
 	}
 	time.Sleep(time.Duration(c.turn(d, ranks)) * faultTurn)

@@ -125,6 +125,72 @@ func TestNoHang(t *testing.T) {
 	}
 }
 
+// TestHangInGraph: CUDA graphs, which the host does not see run, stand still and go on, and
+// stand still again.
+func TestHangInGraph(t *testing.T) {
+	all := fakes(t)
+	const n = 3
+	said := make(chan Verdict, 10)
+	cfg := deviceConfig(n)
+	cfg.AsNCCL, cfg.Knobs.HangAfter, cfg.Knobs.HangDir = true, time.Second, t.TempDir()
+	cfg.OnHang = func(v Verdict) { said <- v }
+	comms, err := CommInitAll(t.Context(), n, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range comms { // it is captured
+		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait := func(r int, since time.Time) {
+		of(all, r).graph.Store(&executor.State{Does: executor.Begun, Ranks: []int{2}, Graph: since, Graphs: true})
+	}
+	standStill := func() (by int) {
+		t.Helper()
+		at := time.Now()
+		wait(0, at)
+		wait(1, at)
+		v := <-said
+		if v.Cause != NotCalled || !slices.Equal(v.Ranks, []int{2}) || !strings.Contains(v.Text, "has not begun the operation that ranks 0, 1 wait for in a CUDA graph") {
+			t.Errorf("%+v", v)
+		}
+		return v.By
+	}
+	for range 2 {
+		by := standStill()
+		wait(by, time.Now())
+		if v := <-said; v.Cause != Resumed || v.By != by {
+			t.Errorf("%+v", v)
+		}
+	}
+	for r := range n {
+		of(all, r).graph.Store(nil)
+	}
+	for start := time.Now(); time.Since(start) < 4*time.Second; time.Sleep(time.Millisecond) { // graphs that wait, each time for something else
+		for r := range n {
+			wait(r, time.Now())
+		}
+	}
+	for r := range n {
+		of(all, r).graph.Store(nil)
+	}
+	select {
+	case v := <-said:
+		t.Errorf("without a reason: %+v", v)
+	default:
+	}
+	var wg sync.WaitGroup
+	for _, c := range comms {
+		wg.Go(func() {
+			if err := c.Destroy(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 func TestVerdict(t *testing.T) {
 	at := func(seq uint32, more head) head {
 		more.Call = stall{seq, sign(3, Uint8, Sum, int(seq), NoPeer), int64(seq), NoPeer}
@@ -168,6 +234,12 @@ func TestVerdict(t *testing.T) {
 			"rank 0 (host a, pid 10, GPU 0) waits in Sends or Recvs with rank 1 (its last call was of Sends or Recvs, 5 s ago)"},
 		{"Sends with many", map[int]head{0: at(95, head{}), 1: at(95, head{P2P: 1, Peer: NoPeer, Does: begun}), 2: at(95, head{})}, Unmatched, nil,
 			"rank 1 (host a, pid 11, GPU 1) waits in Sends or Recvs with several ranks"},
+		{"a graph", map[int]head{0: at(95, head{Does: begun, Graph: true, For: []int{1}}), 1: at(95, head{Ago: 7}), 2: at(95, head{Does: begun, Graph: true, For: []int{0, 1}})}, NotCalled, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) has not begun the operation that ranks 0, 2 wait for in a CUDA graph: it has not launched its graph, or the graph is behind work that is not ours; its last call was AllGather of uint8, 95 elements, operation #95, 7 s ago"},
+		{"a graph and a process", map[int]head{0: at(95, head{Does: begun, Graph: true, For: []int{1}, Near: map[int]Cause{1: Stopped}}), 2: at(95, head{})}, Stopped, []int{1},
+			"rank 1 (host a, pid 11, GPU 1)'s process is stopped, by a signal or a debugger: rank 0 waits in an operation of a CUDA graph"},
+		{"different graphs", map[int]head{0: at(95, head{Does: begun, Graph: true, For: []int{1}}), 1: at(95, head{Does: begun, Graph: true, For: []int{0}}), 2: at(95, head{})}, Unclear, nil,
+			"ranks wait for one another in CUDA graphs: rank 0 (host a, pid 10, GPU 0), which waits for rank 1 and rank 1 (host a, pid 11, GPU 1), which waits for rank 0: they have launched different graphs, or graphs in another order, or a link or a GPU stands still"},
 		{"all wait for their own", map[int]head{0: at(95, head{Does: behind}), 1: at(94, head{}), 2: at(95, head{Does: behind})}, "", nil, ""},
 	} {
 		g := hang{size: 3, heads: c.heads, call: known}

@@ -89,7 +89,8 @@ type head struct {
 	Peer   int               `json:"peer"`             // of the last of these; NoPeer: several
 	Ago    int               `json:"ago"`              // seconds since the last of either
 	Does   executor.Progress `json:"does"`
-	For    []int             `json:"for,omitempty"` // ranks that it waits for
+	For    []int             `json:"for,omitempty"`   // ranks that it waits for
+	Graph  bool              `json:"graph,omitempty"` // in an operation of a CUDA graph
 	Else   string            `json:"else,omitempty"`
 	Near   map[int]Cause     `json:"near,omitempty"` // ranks of its host whose processes do not run
 }
@@ -127,7 +128,7 @@ func (g *hang) judge() (Cause, []int, string, bool) {
 	if !waiting {
 		return "", nil, "", false
 	}
-	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.unmatched, g.blocked} {
+	for _, look := range [...]func() []finding{g.silent, g.stuck, g.behind, g.unmatched, g.blocked, g.unlaunched} {
 		found := look()
 		if len(found) == 0 {
 			continue
@@ -305,7 +306,7 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 func (g *hang) unmatched() (found []finding) {
 	for r := range g.size {
 		h, ok := g.heads[r]
-		if !ok || !h.waits() || h.P2P == 0 {
+		if !ok || !h.waits() || h.P2P == 0 || h.Graph {
 			continue
 		}
 		peers := h.For
@@ -348,12 +349,45 @@ func (g *hang) blocked() (found []finding) {
 	return found
 }
 
+// unlaunched are the ranks that others wait for in a CUDA graph, and that do nothing.
+func (g *hang) unlaunched() (found []finding) {
+	awaited := map[int][]int{} // by which ranks
+	for r := range g.size {
+		h := g.heads[r]
+		for _, p := range h.For {
+			if h.Graph && g.heads[p].Does == executor.Idle {
+				awaited[p] = append(awaited[p], r)
+			}
+		}
+	}
+	for _, r := range slices.Sorted(maps.Keys(awaited)) {
+		found = append(found, finding{NotCalled, []int{r}, fmt.Sprintf("%s has not begun the operation that %s for in a CUDA graph: it has not launched its graph, or the graph is behind work that is not ours; %s", g.name(r), wait(awaited[r]), g.heads[r].last())})
+	}
+	return found
+}
+
+func wait(ranks []int) string {
+	if len(ranks) == 1 {
+		return fmt.Sprintf("rank %d waits", ranks[0])
+	}
+	return "ranks " + list(ranks) + " wait"
+}
+
+// inGraph is an operation of a CUDA graph for people. Nobody knows which: the host only
+// sees it captured.
+const inGraph = "an operation of a CUDA graph"
+
 func (g *hang) unclear() string {
 	var busy []string
+	graph := false
 	for r := range g.size {
 		if h := g.heads[r]; h.waits() {
 			busy = append(busy, g.name(r)+waitsFor(h.For))
+			graph = graph || h.Graph
 		}
+	}
+	if graph {
+		return fmt.Sprintf("ranks wait for one another in CUDA graphs: %s: they have launched different graphs, or graphs in another order, or a link or a GPU stands still", few(busy, " and "))
 	}
 	return fmt.Sprintf("all ranks have called %s, which has not ended on %s: a link or a GPU stands still", g.furthest(), few(busy, " and "))
 }
@@ -382,6 +416,8 @@ func (g *hang) states() (all []State) {
 // what says what a rank called last.
 func (h head) what() string {
 	switch {
+	case h.Graph:
+		return inGraph
 	case h.Call.Seq == 0 && h.P2P == 0:
 		return ""
 	case h.P2P > 0:

@@ -40,6 +40,7 @@ var faults = []struct {
 	{"stop", []coll.Cause{coll.Stopped}},
 	{"kill", []coll.Cause{coll.Dead}},
 	{"block", []coll.Cause{coll.Blocked}},
+	{"graph", []coll.Cause{coll.NotCalled}},
 	{"cut", []coll.Cause{coll.Cut}}, // the last rank's host from the others'
 }
 

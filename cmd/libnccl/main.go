@@ -555,6 +555,7 @@ func onDevice(f func() error) error {
 		return err
 	}
 	defer driver.Save().Restore()
+	defer driver.Relax().Restore()
 	if _, ok := driver.Current(); !ok {
 		ctx, err := driver.Open(max(0, int(C.runtime_device()))) // for good: the memory is in it
 		if err == nil {

@@ -74,8 +74,17 @@ func deviceOf(ordinal int) (*device, error) {
 	return d, nil
 }
 
-// in runs f with the device's context current.
+// in runs f with the device's context current. Whatever it calls, it spoils no capture of
+// the program's.
 func (d *device) in(f func() error) error {
+	return d.bound(func() error {
+		defer driver.Relax().Restore()
+		return f()
+	})
+}
+
+// bound does so where f calls nothing but what may be captured, or is allowed in a capture.
+func (d *device) bound(f func() error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := d.ctx.Bind(); err != nil {

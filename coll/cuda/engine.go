@@ -54,8 +54,8 @@ type engine struct {
 	told    bool     // the watchdog has seen a report
 	asked   struct { // by Progress, guarded by mu
 		at    time.Time
-		found executor.Progress
-		peers []int
+		waits map[uint32]uint32 // kernels that wait: peer<<16 | channel, and for which message
+		since time.Time         // for these, or some of them
 	}
 }
 
@@ -345,47 +345,80 @@ const (
 // for, and how long others have to tell after the first has.
 const (
 	tellTime   = 300 * time.Millisecond
-	toldGood   = time.Second
+	toldGood   = 500 * time.Millisecond
 	tellOthers = 20 * time.Millisecond
 )
 
 // Progress implements executor.Executor. Kernels that wait for other ranks are asked for
 // whom: when none answers, none of them runs.
-func (e *engine) Progress() (executor.Progress, []int) {
+func (e *engine) Progress() (s executor.State) {
+	idle := e.Idle()
+	s.Graphs = e.captured.Load()
 	e.mu.Lock() // against Close; Abort can wait
 	defer e.mu.Unlock()
-	if e.closed || e.stopped.Load() || e.gone.Load() { // the library's kernels tell nothing
-		return executor.Unknown, nil
+	switch {
+	case idle && !s.Graphs:
+		return executor.State{Does: executor.Idle}
+	case e.closed || e.stopped.Load() || e.gone.Load(): // the library's kernels tell nothing
+		return executor.State{}
 	}
-	if a := &e.asked; time.Since(a.at) > toldGood {
-		a.found, a.peers = e.ask()
-		a.at = time.Now()
+	a := &e.asked
+	if time.Since(a.at) > toldGood {
+		waits := e.ask()
+		if !sameWait(a.waits, waits) {
+			a.since = time.Now()
+		}
+		a.at, a.waits = time.Now(), waits
 	}
-	return e.asked.found, e.asked.peers
+	if s.Does = executor.Begun; len(a.waits) == 0 { // copies wait for nothing but such kernels
+		s.Does = executor.Behind
+		return s
+	}
+	if idle {
+		s.Graph = a.since
+	}
+	for w := range a.waits {
+		if p := int(w >> 16); !slices.Contains(s.Ranks, p) {
+			s.Ranks = append(s.Ranks, p)
+		}
+	}
+	slices.Sort(s.Ranks)
+	return s
 }
 
-func (e *engine) ask() (executor.Progress, []int) {
+// sameWait reports whether kernels may have waited all the time between two looks: those
+// that were seen twice wait for the same messages. Not all are seen each time.
+func sameWait(before, now map[uint32]uint32) bool {
+	both := false
+	for w, message := range now {
+		m, ok := before[w]
+		if ok && m != message {
+			return false
+		}
+		both = both || ok
+	}
+	return both
+}
+
+func (e *engine) ask() map[uint32]uint32 {
 	clear(e.pinned.bytes[reportsAt:])
 	atomic.StoreUint32(e.stop(), stopTell)
 	defer atomic.StoreUint32(e.stop(), 0)
-	var peers []int
+	waits := map[uint32]uint32{}
 	until := time.Now().Add(tellTime)
-	for first := true; time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for wait := time.Millisecond; time.Now().Before(until); wait *= 4 { // most answer at once, or there is none
+		time.Sleep(min(wait, time.Until(until)))
+		first := len(waits) == 0
 		for ch := range packetChannels + chunkChannels {
-			r, ok := e.report(ch)
-			if p := int(r.who >> 16 & 0xff); ok && r.who>>24 == stopTell && !slices.Contains(peers, p) {
-				peers = append(peers, p)
+			if r, ok := e.report(ch); ok && r.who>>24 == stopTell {
+				waits[r.who&0xffffff] = r.wanted
 			}
 		}
-		if first && len(peers) > 0 {
-			first, until = false, time.Now().Add(tellOthers)
+		if first && len(waits) > 0 {
+			wait, until = tellOthers/4, time.Now().Add(tellOthers)
 		}
 	}
-	slices.Sort(peers)
-	if len(peers) > 0 {
-		return executor.Begun, peers
-	}
-	return executor.Behind, nil // copies wait for nothing but such kernels
+	return waits
 }
 
 // report is what the kernels of a channel left behind, if anything.

@@ -359,7 +359,7 @@ func (x *outsider) Resume(ctx context.Context) error { return x.together(ctx, x.
 func (x *outsider) Chosen() string { return nvidia.String() }
 
 // Progress implements executor.Executor: nobody can tell.
-func (x *outsider) Progress() (executor.Progress, []int) { return executor.Unknown, nil }
+func (x *outsider) Progress() executor.State { return executor.State{} }
 
 // Abort implements executor.Executor.
 func (x *outsider) Abort(error) {

@@ -17,53 +17,62 @@ type order struct {
 	dev    *device
 	event  driver.Event
 	stream driver.Stream // of the last operation, or one that waits for it
-	id     uint64        // of the stream
+	id     uint64        // of the stream; noStream: nobody knows
 	busy   bool          // there was an operation
 	left   bool          // there will be none: event is behind the last one
 	lost   error         // why it is not
 
 	// Of a communicator for NCCL's API, whose callers may destroy a stream as soon as
 	// the operation on it was called: event is behind each when its call returns.
-	eager    bool
-	marked   atomic.Bool // there was such an operation
-	open     bool        // the last one has no event behind it yet
-	captured bool        // one of them was captured
+	eager     bool
+	marked    atomic.Bool // there was such an operation
+	open      bool        // the last one has no event behind it yet
+	capturing bool        // it is captured
+	captured  atomic.Bool // one of them was captured
 }
 
-// Stream implements executor.Executor.
+// Stream implements executor.Executor. Where callers may destroy streams, begin does it: the
+// event is behind the last operation already.
 func (o *order) Stream(stream uintptr) error {
 	s := driver.Stream(stream)
-	if s == o.stream && o.there() {
+	if o.eager || s == o.stream {
 		return nil
 	}
-	err := o.dev.in(func() error {
-		switch {
-		case !o.busy:
-			return nil
-		case o.eager:
-			return o.behind(s)
+	if o.busy {
+		if err := o.dev.in(func() error { return o.wait(s, o.stream) }); err != nil {
+			return failure(o.rank, "SetStream", err)
 		}
-		return o.wait(s, o.stream)
-	})
-	if err != nil {
-		return failure(o.rank, "SetStream", err)
 	}
 	o.stream = s
-	if o.eager {
-		o.id, _ = s.ID()
-	}
 	return nil
 }
 
-// there reports whether the stream is the last operation's: where callers destroy
-// streams, another one may have its handle.
-func (o *order) there() bool {
-	if !o.eager || !o.busy {
-		return true
+// follow makes the next operation be on a stream, behind the last one, whose own may be gone:
+// another stream may have its handle.
+func (o *order) follow(s driver.Stream) error {
+	capturing, err := s.Capturing()
+	if err != nil {
+		return err
 	}
-	id, err := o.stream.ID()
-	return err == nil && id == o.id
+	id := noStream
+	if !capturing { // to ask for the ID would spoil the capture
+		if id, err = s.ID(); err != nil {
+			id = noStream
+		}
+	}
+	if s == o.stream && capturing == o.capturing && (id == o.id && id != noStream || capturing) {
+		return nil
+	}
+	err = o.mark()
+	if err == nil && !capturing && o.marked.Load() {
+		err = s.WaitEvent(o.event)
+	}
+	o.stream, o.id, o.capturing = s, id, capturing
+	return err
 }
+
+// noStream is the ID of a stream that is captured, or has none.
+const noStream = ^uint64(0)
 
 // Leave implements executor.Executor.
 func (o *order) Leave() {
@@ -93,7 +102,12 @@ func (o *order) wait(s, on driver.Stream) error {
 // begin makes the operation that is enqueued next be on its stream, behind what is on
 // the others that it was called on.
 func (o *order) begin(d *executor.Op) error {
-	if err := o.Stream(d.Stream); err != nil {
+	s := driver.Stream(d.Stream)
+	if !o.eager {
+		if err := o.Stream(d.Stream); err != nil {
+			return err
+		}
+	} else if err := o.dev.bound(func() error { return o.follow(s) }); err != nil {
 		return err
 	}
 	o.busy, o.open = true, true
@@ -110,7 +124,7 @@ func (o *order) done() error {
 	if !o.eager {
 		return nil
 	}
-	return o.dev.in(o.mark)
+	return o.dev.bound(o.mark)
 }
 
 // mark puts the event behind the last operation. What is captured is left out, as it
@@ -120,9 +134,9 @@ func (o *order) mark() error {
 		return nil
 	}
 	o.open = false
-	if captured, err := o.stream.Capturing(); captured || err != nil {
-		o.captured = o.captured || captured
-		return err
+	if o.capturing {
+		o.captured.Store(true)
+		return nil
 	}
 	if err := o.event.Record(o.stream); err != nil {
 		return err
@@ -143,17 +157,6 @@ func (o *order) Idle() bool {
 		return nil
 	})
 	return idle
-}
-
-// behind makes a stream wait for the last operation, whose own may be gone.
-func (o *order) behind(s driver.Stream) error {
-	if err := o.mark(); err != nil || !o.marked.Load() {
-		return err
-	}
-	if captured, err := s.Capturing(); captured || err != nil {
-		return err
-	}
-	return s.WaitEvent(o.event)
 }
 
 func (o *order) each(d *executor.Op, f func(driver.Stream) error) error {

@@ -231,7 +231,7 @@ func (l *lane) work() {
 
 // Progress implements executor.Executor. The host's side knows for which rank a lane
 // waits, and logs it.
-func (s *stager) Progress() (p executor.Progress, _ []int) {
+func (s *stager) Progress() (state executor.State) {
 	_ = s.dev.in(func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -245,15 +245,15 @@ func (s *stager) Progress() (p executor.Progress, _ []int) {
 			switch begun, err := l.now.start.Query(); {
 			case err != nil:
 			case begun:
-				p = executor.Begun
+				state.Does = executor.Begun
 				return nil
 			default:
-				p = executor.Behind
+				state.Does = executor.Behind
 			}
 		}
 		return nil
 	})
-	return p, nil
+	return state
 }
 
 // take waits for a job; nil: there will be none.

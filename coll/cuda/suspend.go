@@ -28,7 +28,7 @@ func (e *engine) Suspend(ctx context.Context) error {
 		return err
 	}
 	mine := willSuspend
-	if e.captured {
+	if e.captured.Load() {
 		mine = hasGraphs
 	}
 	all, err := exchangeAll(ctx, e.cfg.Host, mine)

@@ -49,10 +49,10 @@ type Executor interface {
 	// be called from any goroutine before Close, and needs Config.AsNCCL: otherwise it is
 	// always true.
 	Idle() bool
-	// Progress says how far the oldest operation is that has not ended, and which ranks
-	// it waits for, as far as that is known. It takes a third of a second at most, may
-	// be called from any goroutine before Close, and needs Config.AsNCCL.
-	Progress() (Progress, []int)
+	// Progress says how far the oldest operation is that has not ended, graphs'
+	// included. It takes a third of a second at most, may be called from any goroutine
+	// before Close, and needs Config.AsNCCL.
+	Progress() State
 	// Abort makes everything that is enqueued end soon, with whatever result.
 	Abort(cause error)
 	// Leave says that there will be no more operations. It returns at once; after it,
@@ -69,6 +69,17 @@ type Executor interface {
 type Memory struct {
 	Own    int64 // for itself alone
 	Shared int64 // its part, an equal one, of what the process's communicators of the device share
+}
+
+// A State is how far an operation is, and why.
+type State struct {
+	Does  Progress
+	Ranks []int // that it waits for, as far as that is known
+	// Graph is set when the operation belongs to a CUDA graph and waits: since when, at the
+	// latest, it has waited for the same messages.
+	Graph time.Time
+	// Graphs is whether any operation was captured: if none was, nothing happens without a call.
+	Graphs bool
 }
 
 // A Progress is how far an operation is that has been enqueued.

@@ -27,15 +27,25 @@ func StateOf(pid int) State {
 	if errors.Is(err, fs.ErrNotExist) {
 		return Ended
 	}
-	// The name before it, in parentheses, may have any characters.
-	switch rest := string(b[strings.LastIndexByte(string(b), ')')+1:]); {
-	case strings.HasPrefix(rest, " T"), strings.HasPrefix(rest, " t"):
-		return Stopped
-	case strings.HasPrefix(rest, " Z"), strings.HasPrefix(rest, " X"):
+	// The name before it, in parentheses, may have any characters. Then come the state and,
+	// as the seventh, the flags.
+	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	if len(f) < 7 {
+		return Running
+	}
+	flags, _ := strconv.ParseUint(f[6], 10, 32)
+	switch {
+	case f[0] == "Z", f[0] == "X", flags&exiting != 0:
 		return Ended
+	case f[0] == "T", f[0] == "t":
+		return Stopped
 	}
 	return Running
 }
+
+// exiting is PF_EXITING of the kernel's: the process has begun to end. Its connections are
+// closed after that, and before it is a zombie; to close a GPU takes a while.
+const exiting = 4
 
 // Processes are those of this host that have a recorder and that this one may look into.
 func Processes() (pids []int) {

@@ -276,7 +276,7 @@ static void scarce(struct rank *r) {
 // captured: a communicator with an operation in a graph stays as it is.
 static void captured(struct rank *r) {
   void *graph, *run;
-  OK(cuStreamBeginCapture(r->stream, 2)); // relaxed
+  OK(cuStreamBeginCapture(r->stream, 0)); // global: no thread may make calls that ask or allocate
   OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
   OK(cuStreamEndCapture(r->stream, &graph));
   OK(cuGraphInstantiate(&run, graph, 0));

@@ -13,7 +13,8 @@
 
 static int (*cuInit)(unsigned), (*cuDevicePrimaryCtxRetain)(void **, int), (*cuCtxSetCurrent)(void *), (*cuStreamCreate)(void **, unsigned), (*cuStreamSynchronize)(void *),
     (*cuMemcpyHtoD)(uintptr_t, const void *, size_t), (*cuMemcpyDtoH)(void *, uintptr_t, size_t), (*cuMemHostAlloc)(void **, size_t, unsigned),
-    (*cuMemHostGetDevicePointer)(uintptr_t *, void *, unsigned), (*cuStreamWaitValue32)(void *, uintptr_t, uint32_t, unsigned);
+    (*cuMemHostGetDevicePointer)(uintptr_t *, void *, unsigned), (*cuStreamWaitValue32)(void *, uintptr_t, uint32_t, unsigned),
+    (*cuStreamBeginCapture)(void *, int), (*cuStreamEndCapture)(void *, void **), (*cuGraphInstantiate)(void **, void *, unsigned long long), (*cuGraphLaunch)(void *, void *);
 
 static void die(const char *what, int line) {
   fprintf(stderr, "line %d: %s: %s\n", line, what, ncclGetLastError(NULL));
@@ -36,6 +37,10 @@ static void driver(void) {
   FIND(cuMemHostAlloc, "cuMemHostAlloc");
   FIND(cuMemHostGetDevicePointer, "cuMemHostGetDevicePointer_v2");
   FIND(cuStreamWaitValue32, "cuStreamWaitValue32_v2");
+  FIND(cuStreamBeginCapture, "cuStreamBeginCapture_v2");
+  FIND(cuStreamEndCapture, "cuStreamEndCapture");
+  FIND(cuGraphInstantiate, "cuGraphInstantiateWithFlags");
+  FIND(cuGraphLaunch, "cuGraphLaunch");
   OK(cuInit(0));
 }
 
@@ -137,6 +142,25 @@ static void root(int n) {
   }
 }
 
+// graph replays an AllReduce in a CUDA graph, which the victim does not launch any more.
+static void graph(int n) {
+  void *captured, *run;
+  OK(cuStreamBeginCapture(stream, 0)); // global: what the library does beside must not spoil it
+  OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
+  sleep(2);
+  OK(cuStreamEndCapture(stream, &captured));
+  OK(cuGraphInstantiate(&run, captured, 0));
+  for (int k = 0; k < 4; k++) {
+    if (k == 3) {
+      mark();
+      while (is("graph")) pause();
+    }
+    fill(n);
+    OK(cuGraphLaunch(run, stream));
+    check(k, n, 0);
+  }
+}
+
 static ncclComm_t join(const char *file, const char *name) {
   char path[256], next[280];
   ncclUniqueId id;
@@ -171,6 +195,7 @@ int main(int argc, char **argv) {
     const int n = ranks * (100 + 50 * round);
     if (round == rounds / 2) root(n);
     if (round == rounds / 2 && !strcmp(kind, "cut")) meet(argv[6]);
+    if (round == rounds / 2 && !strcmp(kind, "graph")) graph(n);
     fill(n);
     if (round != rounds / 2 || !wrong(n)) OK(ncclAllReduce(send, recv, n, ncclInt32, ncclSum, dp, stream));
     else if (is("skip")) continue;

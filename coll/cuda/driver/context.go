@@ -6,6 +6,8 @@ package driver
 // #cgo nocallback assay_bind
 // #cgo noescape assay_current
 // #cgo nocallback assay_current
+// #cgo noescape assay_capture_mode
+// #cgo nocallback assay_capture_mode
 // #include <cuda.h>
 //
 // // Making a context current that is so already costs the driver more than to
@@ -15,6 +17,11 @@ package driver
 // 	if (cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == (CUcontext)context)
 // 		return CUDA_SUCCESS;
 // 	return cuCtxSetCurrent((CUcontext)context);
+// }
+//
+// static inline CUstreamCaptureMode assay_capture_mode(CUstreamCaptureMode mode) {
+// 	cuThreadExchangeStreamCaptureMode(&mode);
+// 	return mode;
 // }
 //
 // static inline void assay_unbind(void *context) {
@@ -131,6 +138,17 @@ func Save() Thread { return Thread{C.assay_current()} }
 
 // Restore makes it current again.
 func (t Thread) Restore() { C.assay_bind(t.context) }
+
+// A CaptureMode is which calls a thread may make while something is captured.
+type CaptureMode struct{ mode C.CUstreamCaptureMode }
+
+// Relax lets the calling thread, to which the goroutine must be locked, make any call
+// while another one captures: otherwise those that ask or allocate would spoil a capture
+// of the mode "global", which is the usual one.
+func Relax() CaptureMode { return CaptureMode{C.assay_capture_mode(C.CU_STREAM_CAPTURE_MODE_RELAXED)} }
+
+// Restore gives the thread the mode that it had.
+func (m CaptureMode) Restore() { C.assay_capture_mode(m.mode) }
 
 // Current is the ordinal of the device whose context is current on the calling thread;
 // ok is whether there is one. Init must have succeeded.

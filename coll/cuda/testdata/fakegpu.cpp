@@ -21,6 +21,7 @@
 #include <set>
 #include <vector>
 #include <string>
+#include <thread>
 
 #include "kernels/abi.h"
 #include "kernels/emu/machine.h"
@@ -42,6 +43,9 @@ struct Item {
 // which waited for its events.
 struct Capture {
   CUstream origin;
+  CUstreamCaptureMode mode;
+  std::thread::id thread;
+  bool spoilt;
   std::deque<std::pair<CUstream, Item>> items;
 };
 using CaptureRef = std::shared_ptr<Capture>;
@@ -253,6 +257,22 @@ static void gone(void *o) {
   objects.erase(o);
 }
 
+// Captures that are under way. A thread that makes a call which asks or allocates spoils
+// those of the mode "global", and its own, unless it has relaxed its mode.
+static std::set<CaptureRef> &captures = *new std::set<CaptureRef>;
+static thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+static bool spoils() {
+  std::lock_guard<std::mutex> l(lock);
+  bool any = false;
+  for (const CaptureRef &c : captures) {
+    bool own = c->thread == std::this_thread::get_id();
+    if (own ? c->mode == CU_STREAM_CAPTURE_MODE_RELAXED || capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED : c->mode != CU_STREAM_CAPTURE_MODE_GLOBAL || capture_mode != CU_STREAM_CAPTURE_MODE_GLOBAL) continue;
+    c->spoilt = any = true;
+  }
+  return any;
+}
+
 static CUresult bound() { return current ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT; }
 
 static std::map<CUdeviceptr, size_t> &memory = *new std::map<CUdeviceptr, size_t>;
@@ -282,6 +302,7 @@ static bool range(CUdeviceptr p, CUdeviceptr *base, size_t *n) {
 
 // With FAKE_SMALL, the second device has no memory for large allocations.
 EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (fails("cuMemAlloc")) return CUDA_ERROR_UNKNOWN;
   if (n >= 256ul << 20 && getenv("FAKE_SMALL") && current == &contexts[1]) return CUDA_ERROR_OUT_OF_MEMORY;
   *p = (CUdeviceptr)aligned_alloc(4096, (n + 4095) / 4096 * 4096);
@@ -290,6 +311,7 @@ EXPORT CUresult cuMemAlloc(CUdeviceptr *p, size_t n) {
   return bound();
 }
 EXPORT CUresult cuMemFree(CUdeviceptr p) {
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   settle();
   std::lock_guard<std::mutex> l(lock);
   if (!memory.erase(p)) return CUDA_ERROR_INVALID_VALUE;
@@ -331,6 +353,7 @@ EXPORT CUresult cuMemGetAllocationGranularity(size_t *n, const CUmemAllocationPr
 }
 EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t n, const CUmemAllocationProp *p, unsigned long long) {
   if (fails("cuMemCreate")) return CUDA_ERROR_UNKNOWN;
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (!sound(p) || n == 0 || n % unit) return CUDA_ERROR_INVALID_VALUE;
   if (n > 1ul << 40) return CUDA_ERROR_OUT_OF_MEMORY;
   int f = memfd_create("device memory", MFD_CLOEXEC);
@@ -429,6 +452,7 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstre
 }
 EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned) {
   if (fails("cuMemHostAlloc")) return CUDA_ERROR_UNKNOWN;
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
   return made(*p), bound();
 }
@@ -476,12 +500,19 @@ EXPORT CUresult cuStreamDestroy(CUstream s) {
   handles.push_back(s);
   return bound();
 }
-EXPORT CUresult cuStreamGetId(CUstream s, unsigned long long *id) { return *id = of(s)->id, CUDA_SUCCESS; }
+// Seen on an H100 (driver 580): to ask a captured stream for its ID spoils the capture.
+EXPORT CUresult cuStreamGetId(CUstream s, unsigned long long *id) {
+  std::lock_guard<std::mutex> l(lock);
+  if (of(s)->capture) return of(s)->capture->spoilt = true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return *id = of(s)->id, CUDA_SUCCESS;
+}
 EXPORT CUresult cuStreamSynchronize(CUstream s) {
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   await([=] { return of(s)->items.empty() && !of(s)->running; });
   return bound();
 }
 EXPORT CUresult cuStreamQuery(CUstream s) {
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   std::lock_guard<std::mutex> l(lock);
   return of(s)->items.empty() && !of(s)->running ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -498,22 +529,25 @@ EXPORT CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr p, cuuint32_t v, 
   return put(s, {[=] { return int32_t(__atomic_load_n((uint32_t *)p, __ATOMIC_ACQUIRE) - v) >= 0; }, [] {}, nullptr});
 }
 EXPORT CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus *c) {
-  *c = of(s)->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  CaptureRef on = of(s)->capture;
+  *c = !on ? CU_STREAM_CAPTURE_STATUS_NONE : on->spoilt ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
   return CUDA_SUCCESS;
 }
-EXPORT CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+EXPORT CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) {
   std::lock_guard<std::mutex> l(lock);
-  s->capture = std::make_shared<Capture>();
-  s->capture->origin = s;
+  s->capture = std::make_shared<Capture>(Capture{s, mode, std::this_thread::get_id(), false, {}});
+  captures.insert(s->capture);
   return CUDA_SUCCESS;
 }
+EXPORT CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode) { return std::swap(*mode, capture_mode), CUDA_SUCCESS; }
 EXPORT CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
   std::lock_guard<std::mutex> l(lock);
   CaptureRef c = s->capture;
   *g = new CUgraph_st{c};
   for (CUstream other : streams)
     if (other->capture == c) other->capture = nullptr;
-  return CUDA_SUCCESS;
+  captures.erase(c);
+  return c->spoilt ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 }
 EXPORT CUresult cuGraphInstantiateWithFlags(CUgraphExec *x, CUgraph g, unsigned long long) { return *x = new CUgraphExec_st{g->items}, CUDA_SUCCESS; }
 EXPORT CUresult cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
@@ -559,10 +593,12 @@ EXPORT CUresult cuEventRecord(CUevent e, CUstream s) {
   return put(s, i);
 }
 EXPORT CUresult cuEventQuery(CUevent e) {
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   std::lock_guard<std::mutex> l(lock);
   return *e->done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 EXPORT CUresult cuEventSynchronize(CUevent e) {
+  if (spoils()) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   Flag done = e->done;
   await([=] { return *done; });
   return CUDA_SUCCESS;
