@@ -35,7 +35,7 @@ var lattice = []rule{
 		why: "assay runs on laptops and in CI, without GPU and cgo; what measures is compiled inside the images",
 	},
 	{
-		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/version", "./harness/dpkg", "./harness/rootfs"},
+		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/result", "./harness/version", "./harness/dpkg", "./harness/rootfs"},
 		why: "the certificate is all that passes between the two sides: a new check must not touch the build (dpkg, a leaf, reads a format)",
 	},
 	{
@@ -97,7 +97,7 @@ var lattice = []rule{
 		why:    "everything in the image stands on them",
 	},
 	{
-		name: "the runner knows no check", who: []string{"harness/suite"}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/rootfs", "./harness/probe", "./harness/stat", "./harness/suite", "./internal/nearest"},
+		name: "the runner knows no check", who: []string{"harness/suite"}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/result", "./harness/rootfs", "./harness/probe", "./harness/stat", "./harness/suite", "./internal/nearest"},
 		why: "cmd/harness registers checks, so that one more of them changes nothing here",
 	},
 	{
@@ -106,19 +106,19 @@ var lattice = []rule{
 		why: "their libraries would double the harness; keys of theirs are a plugin program's",
 	},
 	{
-		name: "quantities", who: []string{"harness/quantity"}, not: []string{"*"}, deep: true,
+		name: "quantities", who: []string{"harness/result"}, not: []string{"*"}, deep: true,
 		why: "which way is better is one table, for those that measure and those that read",
 	},
 	{
-		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/history", "./harness/quantity", "./harness/stat", "./internal/attest"}, deep: true,
+		name: "history", who: []string{"harness/history"}, not: []string{"./...", "net/http", "os/exec"}, except: []string{"./harness/certificate", "./harness/result", "./harness/history", "./harness/stat", "./internal/attest"}, deep: true,
 		why: "what drifted follows from the certificates alone; where they are from is the caller's matter",
 	},
 	{
-		name: "the certificate", who: []string{"harness/certificate"}, not: []string{"./..."}, except: []string{"./harness/certificate", "./internal/attest"}, deep: true,
+		name: "the certificate", who: []string{"harness/certificate"}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/result", "./internal/attest"}, deep: true,
 		why: "others read it with this package alone",
 	},
 	{
-		name: "telling the site", who: []string{"harness/site/..."}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/site/...", "./internal/attest"}, deep: true,
+		name: "telling the site", who: []string{"harness/site/..."}, not: []string{"./..."}, except: []string{"./harness/certificate", "./harness/result", "./harness/site/...", "./internal/attest"}, deep: true,
 		why: "it acts on a certificate, whoever made that, and looks at no machine itself",
 	},
 	{
@@ -132,11 +132,11 @@ var lattice = []rule{
 	},
 	{
 		name: "the machines of a job", who: []string{"harness/fabric"}, not: []string{"./..."},
-		except: []string{"./harness/certificate", "./harness/fabric", "./harness/gather", "./harness/hunt", "./coll/bootstrap", "./coll/perf", "./perftest/tcp"},
+		except: []string{"./harness/certificate", "./harness/result", "./harness/fabric", "./harness/gather", "./harness/hunt", "./coll/bootstrap", "./coll/perf", "./perftest/tcp"},
 		why:    "it brings machines together and asks them to measure; what is measured on one of them is the harness's commands",
 	},
 	{
-		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/quantity", "./harness/stat", "./internal/attest", "./internal/meet"}, deep: true,
+		name: "gathering", who: []string{"harness/gather"}, not: []string{"./..."}, except: []string{"./harness/gather", "./harness/certificate", "./harness/result", "./harness/stat", "./internal/attest", "./internal/meet"}, deep: true,
 		why: "a communicator ends when a rank dies; gathering has to go on, so it has connections of its own",
 	},
 	{
@@ -187,7 +187,7 @@ var lattice = []rule{
 	},
 	{
 		name: "what health stands on", who: []string{"dcgm/health"}, not: []string{"*"},
-		except: []string{"./dcgm/health", "./harness/certificate", "./harness/nvml", "./harness/platform", "./harness/quantity", "./harness/rootfs", "./harness/sysfs", "./internal/attest", "./internal/plain", "github.com/secure-systems-lab/go-securesystemslib/...", "go.yaml.in/yaml/...", "golang.org/x/crypto/...", "golang.org/x/sys/..."},
+		except: []string{"./dcgm/health", "./harness/certificate", "./harness/result", "./harness/nvml", "./harness/platform", "./harness/rootfs", "./harness/sysfs", "./internal/attest", "./internal/plain", "github.com/secure-systems-lab/go-securesystemslib/...", "go.yaml.in/yaml/...", "golang.org/x/crypto/...", "golang.org/x/sys/..."},
 		deep:   true,
 		why:    "it judges what it is given, in the certificate's words: harness/nvml asks the driver",
 	},
@@ -346,7 +346,7 @@ func TestLatticeBites(t *testing.T) {
 		{"the runner knows no check", "harness/suite", in("harness/image"), true},
 		{"clouds", "harness/sign", "github.com/sigstore/sigstore/pkg/signature/kms/aws", true},
 		{"clouds", "harness/sign", "github.com/sigstore/sigstore/pkg/signature/kms/hashivault", false},
-		{"quantities", "harness/quantity", in("harness/certificate"), true},
+		{"quantities", "harness/result", in("harness/certificate"), true},
 		{"history", "harness/history", in("harness/registry"), true},
 		{"history", "harness/history", in("harness/certificate"), false},
 		{"the certificate", "harness/certificate", in("harness/suite"), true},

@@ -27,6 +27,7 @@ import (
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
 )
@@ -52,13 +53,13 @@ type BuildOptions struct {
 
 // An ImageResult is one platform of one target.
 type ImageResult struct {
-	Platform    string              `json:"platform"`
-	Digest      string              `json:"digest,omitempty"`
-	Certifier   string              `json:"certifierDigest,omitempty"` // the same image that starts "harness certify"
-	UpToDate    bool                `json:"upToDate,omitempty"`
-	Verdict     certificate.Verdict `json:"verdict,omitempty"`
-	Certificate json.RawMessage     `json:"certificate,omitempty"`
-	Error       string              `json:"error,omitempty"`
+	Platform    string          `json:"platform"`
+	Digest      string          `json:"digest,omitempty"`
+	Certifier   string          `json:"certifierDigest,omitempty"` // the same image that starts "harness certify"
+	UpToDate    bool            `json:"upToDate,omitempty"`
+	Verdict     result.Verdict  `json:"verdict,omitempty"`
+	Certificate json.RawMessage `json:"certificate,omitempty"`
+	Error       string          `json:"error,omitempty"`
 
 	err error
 	rec record
@@ -296,7 +297,7 @@ func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec r
 		return out.failed(err)
 	}
 	out.Verdict, out.Certificate = st.Predicate.Verdict, rec.Certificate
-	if out.Verdict != certificate.Pass {
+	if out.Verdict != result.Pass {
 		return out.failed(gateError(t.Name, p, st))
 	}
 	if err := b.verify(t, p, rec); err != nil {
@@ -313,7 +314,7 @@ func (b *build) judge(t matrix.Target, p recipe.Platform, out ImageResult, rec r
 func gateError(target string, p recipe.Platform, st *certificate.Statement) error {
 	var b strings.Builder
 	for _, r := range st.Predicate.Results {
-		if r.Verdict != certificate.Fail && r.Verdict != certificate.Error {
+		if r.Verdict != result.Fail && r.Verdict != result.Error {
 			continue
 		}
 		fmt.Fprintf(&b, "\n  %s: %s: %s", r.Verdict, r.ID, r.Reason)

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/solve"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/attest/walk"
 	"github.com/assay-hpc/assay/internal/oci"
@@ -145,7 +146,7 @@ func (w *Workspace) certify(ctx context.Context, s *solve.Solver, c candidate, o
 		return out.failed(err)
 	}
 	out.Verdict = st.Predicate.Verdict
-	if out.Verdict != certificate.Pass {
+	if out.Verdict != result.Pass {
 		return out.failed(gateError(c.name, c.platform, st))
 	}
 	policy := attest.Policy{Target: o.Target, Kinds: []attest.Kind{certificate.Kind}}

@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -389,11 +390,11 @@ func TestFirstOpen(t *testing.T) {
 
 func TestGateError(t *testing.T) {
 	st := &certificate.Statement{}
-	st.Predicate.Results = []certificate.Result{
-		{ID: "component/openmpi/version", Verdict: certificate.Fail, Reason: "the output does not match \"4.1.4\"", Output: "mpirun 4.1.5\nmore\n"},
-		{ID: "libraries", Verdict: certificate.Pass},
-		{ID: "gpu", Verdict: certificate.Skip, Reason: "there is none"},
-		{ID: "mpi", Verdict: certificate.Error, Reason: "timed out"},
+	st.Predicate.Results = []result.Result{
+		{ID: "component/openmpi/version", Verdict: result.Fail, Reason: "the output does not match \"4.1.4\"", Output: "mpirun 4.1.5\nmore\n"},
+		{ID: "libraries", Verdict: result.Pass},
+		{ID: "gpu", Verdict: result.Skip, Reason: "there is none"},
+		{ID: "mpi", Verdict: result.Error, Reason: "timed out"},
 	}
 	golden.Check(t, "gate.golden", gateError("fabric-debian12", arm64, st).Error()+"\n")
 }

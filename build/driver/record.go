@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
 )
@@ -141,7 +142,7 @@ func (b *build) upToDate(t matrix.Target, p recipe.Platform) (ImageResult, bool)
 		b.Log("%s %s: its record in %s is not believed, and it is built again: %v", t.Name, p, b.o.OutDir, err)
 		return out, false
 	}
-	out.Digest, out.Certifier, out.Certificate, out.Verdict = r.Digest, r.Certifier, r.Certificate, certificate.Pass
+	out.Digest, out.Certifier, out.Certificate, out.Verdict = r.Digest, r.Certifier, r.Certificate, result.Pass
 	out.rec = r
 	return out, true
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // TestRecordIsNotBelieved: a record that is read back must pass as the gate does,
@@ -24,7 +25,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 		p := certificate.Predicate{
 			Suite: "image", Started: w.Epoch(), Finished: w.Epoch(), Harness: certificate.Harness{Version: "1"},
 			Environment: certificate.Environment{Platform: "linux/amd64", Target: target.Name, Recipe: mk.Recipe.Hash()},
-			Results:     []certificate.Result{{ID: "image/files", Title: "files", Verdict: certificate.Pass}},
+			Results:     []result.Result{{ID: "image/files", Title: "files", Verdict: result.Pass}},
 		}
 		change(&p)
 		st := certificate.New(p)
@@ -61,13 +62,13 @@ func TestRecordIsNotBelieved(t *testing.T) {
 			r.Certificate = made(func(p *certificate.Predicate) { p.Environment.Recipe = strings.Repeat("0", 64) })
 		},
 		"one that failed": func(r *record) {
-			r.Certificate = made(func(p *certificate.Predicate) { p.Results[0].Verdict, p.Results[0].Reason = certificate.Fail, "x" })
+			r.Certificate = made(func(p *certificate.Predicate) { p.Results[0].Verdict, p.Results[0].Reason = result.Fail, "x" })
 		},
 		"one with only skips": func(r *record) {
-			r.Certificate = made(func(p *certificate.Predicate) { p.Results[0].Verdict, p.Results[0].Reason = certificate.Skip, "x" })
+			r.Certificate = made(func(p *certificate.Predicate) { p.Results[0].Verdict, p.Results[0].Reason = result.Skip, "x" })
 		},
 		"a verdict of its own": func(r *record) {
-			r.Certificate = []byte(strings.Replace(string(made(func(p *certificate.Predicate) { p.Results[0].Verdict, p.Results[0].Reason = certificate.Fail, "x" })), `"verdict":"fail"`, `"verdict":"pass"`, 1))
+			r.Certificate = []byte(strings.Replace(string(made(func(p *certificate.Predicate) { p.Results[0].Verdict, p.Results[0].Reason = result.Fail, "x" })), `"verdict":"fail"`, `"verdict":"pass"`, 1))
 		},
 	} {
 		r := good

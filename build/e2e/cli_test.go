@@ -27,6 +27,7 @@ import (
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/standin"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -154,11 +155,11 @@ func TestCertifyForeign(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; %s", err, res[0].Error)
 	}
-	verdicts := map[string]certificate.Verdict{}
+	verdicts := map[string]result.Verdict{}
 	for _, r := range st.Predicate.Results {
 		verdicts[r.ID] = r.Verdict
 	}
-	if verdicts["libraries"] == "" || verdicts["declaration"] != certificate.Skip {
+	if verdicts["libraries"] == "" || verdicts["declaration"] != result.Skip {
 		t.Errorf("verdicts %v; want the libraries looked at and no declaration", verdicts)
 	}
 }
@@ -176,7 +177,7 @@ func TestCertifyLiar(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatalf("Get = %v, %v", ok, err)
 	}
-	st := certificate.New(certificate.Predicate{Suite: "image", Results: []certificate.Result{{ID: "all", Title: "all is well", Verdict: certificate.Pass}}})
+	st := certificate.New(certificate.Predicate{Suite: "image", Results: []result.Result{{ID: "all", Title: "all is well", Verdict: result.Pass}}})
 	doc, err := st.Marshal()
 	if err != nil {
 		t.Fatal(err)

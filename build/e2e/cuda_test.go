@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/base"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // TestCUDAOfDebian builds the smallest CUDA image from Debian's archive alone,
@@ -32,12 +33,12 @@ func TestCUDAOfDebian(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st.Predicate.Verdict != certificate.Pass {
+	if st.Predicate.Verdict != result.Pass {
 		t.Errorf("the verdict is %s", st.Predicate.Verdict)
 	}
 	passed := map[string]bool{}
 	for _, r := range st.Predicate.Results {
-		passed[r.ID] = r.Verdict == certificate.Pass
+		passed[r.ID] = r.Verdict == result.Pass
 	}
 	for _, id := range []string{
 		"libraries", "mpi/ranks", "dpkg/declared", "component/cuda-toolkit/loads-libcudart.so.12", "component/cuda-toolkit/has-no-compiler",

@@ -16,7 +16,7 @@ import (
 	"github.com/assay-hpc/assay/build/dockerfile"
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/recipe"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // dockerBuild builds a Dockerfile and returns the image's unpacked root.
@@ -118,7 +118,7 @@ func TestBaseImagesDocument(t *testing.T) {
 		map[string]string{"fabric": "out@" + img.Digest}, map[string]string{"out": out})
 	for _, target := range []string{"", w.Targets[0].Name} {
 		res, err := w.Certify(t.Context(), "oci:"+made+"@"+digest, driver.CertifyOptions{Target: target}, driver.BuildOptions{Builders: []string{buildkit(t)}, Progress: progress()})
-		if err != nil || len(res) != 1 || res[0].Error != "" || res[0].Verdict != certificate.Pass {
+		if err != nil || len(res) != 1 || res[0].Error != "" || res[0].Verdict != result.Pass {
 			t.Errorf("as %q: %+v, %v", target, res, err)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/oci/ocitest"
@@ -135,7 +136,7 @@ func TestFabricIsCertified(t *testing.T) {
 	}
 	wantPass := map[string]bool{"libraries": false, "mpi/ranks": false, "ssh/config": false, "ssh/host-keys": false, "dpkg/declared": false, "component/harness/version": false}
 	for _, r := range st.Predicate.Results {
-		if _, ok := wantPass[r.ID]; ok && r.Verdict == certificate.Pass {
+		if _, ok := wantPass[r.ID]; ok && r.Verdict == result.Pass {
 			wantPass[r.ID] = true
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/standin"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -101,7 +102,7 @@ func checkPublished(t *testing.T, repo string, tr driver.TargetResult, pub crypt
 			t.Errorf("tag %s is %s; want %s", tag, rep.Digest, tr.Digest)
 		}
 		for _, img := range rep.Images {
-			if img.Certificate == nil || img.Certificate.Verdict != certificate.Pass || img.Packages == 0 || img.Provenance == nil || len(img.Components) < 10 {
+			if img.Certificate == nil || img.Certificate.Verdict != result.Pass || img.Packages == 0 || img.Provenance == nil || len(img.Components) < 10 {
 				t.Errorf("%s %s: certificate %v, %d packages, provenance %v, %d components", tag, img.Platform, img.Certificate, img.Packages, img.Provenance, len(img.Components))
 			}
 			checkHistory(t, repo, img.Digest)
@@ -127,11 +128,11 @@ func checkBase(t *testing.T, w *driver.Workspace, repo string, tr driver.TargetR
 		t.Fatalf("%v; %s", err, res[0].Error)
 	}
 	for _, r := range st.Predicate.Results {
-		if r.ID == "libraries" && (r.Verdict != certificate.Pass || !strings.Contains(r.Output, "set aside: libstandin-desktop.so.6 is missing, as in the base, for the base's own nsight-compute-2025.2.1")) {
+		if r.ID == "libraries" && (r.Verdict != result.Pass || !strings.Contains(r.Output, "set aside: libstandin-desktop.so.6 is missing, as in the base, for the base's own nsight-compute-2025.2.1")) {
 			t.Errorf("libraries = %s (%s)\n%s; want Nsight Compute's set aside", r.Verdict, r.Reason, r.Output)
 		}
 	}
-	if st.Predicate.Verdict != certificate.Pass {
+	if st.Predicate.Verdict != result.Pass {
 		t.Errorf("%s: %s", tr.Target, res[0].Error)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/jobs"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
@@ -160,8 +161,8 @@ func (j *submitted) certificate(name string) *certificate.Statement {
 }
 
 // verdicts are the results of a certificate by id.
-func verdicts(st *certificate.Statement) map[string]certificate.Verdict {
-	out := map[string]certificate.Verdict{}
+func verdicts(st *certificate.Statement) map[string]result.Verdict {
+	out := map[string]result.Verdict{}
 	for _, r := range st.Predicate.Results {
 		out[r.ID] = r.Verdict
 	}
@@ -182,7 +183,7 @@ func TestSlurmFabric(t *testing.T) {
 			st := j.certificate("certificate.json")
 			got := verdicts(st)
 			for _, node := range s.nodes {
-				if got["node/"+node] != certificate.Pass {
+				if got["node/"+node] != result.Pass {
 					t.Errorf("node/%s: %q; want a pass", node, got["node/"+node])
 				}
 				own := j.certificate(filepath.Join("nodes", node+".json"))
@@ -190,7 +191,7 @@ func TestSlurmFabric(t *testing.T) {
 					t.Errorf("nodes/%s.json is about %+v, with %d results", node, own.Predicate.Node, len(own.Predicate.Results))
 				}
 			}
-			if len(st.Subject) != len(s.nodes) || got["coll/host/all_reduce"] != certificate.Pass {
+			if len(st.Subject) != len(s.nodes) || got["coll/host/all_reduce"] != result.Pass {
 				t.Errorf("%d subjects, coll/host/all_reduce: %q; want %d, a pass", len(st.Subject), got["coll/host/all_reduce"], len(s.nodes))
 			}
 			if want := fmt.Sprintf("%d machines, %d ranks", len(s.nodes), len(s.nodes)); !strings.Contains(j.log(), want) {
@@ -257,12 +258,12 @@ func TestSlurmDeath(t *testing.T) {
 			st := j.certificate("certificate.json")
 			got := verdicts(st)
 			for _, node := range s.nodes {
-				if node != victim && got["node/"+node] != certificate.Pass {
+				if node != victim && got["node/"+node] != result.Pass {
 					t.Errorf("node/%s: %q; want a pass\n%s", node, got["node/"+node], j.log())
 				}
 			}
-			i := slices.IndexFunc(st.Predicate.Results, func(r certificate.Result) bool { return r.ID == "node/"+victim })
-			if r := st.Predicate.Results[max(i, 0)]; i < 0 || r.Verdict != certificate.Error || !strings.Contains(r.Reason, "no certificate came of it: ") {
+			i := slices.IndexFunc(st.Predicate.Results, func(r result.Result) bool { return r.ID == "node/"+victim })
+			if r := st.Predicate.Results[max(i, 0)]; i < 0 || r.Verdict != result.Error || !strings.Contains(r.Reason, "no certificate came of it: ") {
 				t.Errorf("of %s it says %+v; want that it was lost\n%s", victim, r, j.log())
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/oci"
 	"github.com/assay-hpc/assay/internal/oci/ocitest"
 )
@@ -104,14 +105,14 @@ var components = []certificate.Component{
 	{Name: "gdrcopy", Version: "2.5", License: "MIT"},
 }
 
-func passed() []certificate.Result {
-	return []certificate.Result{
-		{ID: "image/files", Title: "files are there", Verdict: certificate.Pass, Seconds: 0.25},
-		{ID: "nccl/load", Component: "nccl", Title: "libnccl loads", Verdict: certificate.Skip, Reason: "libcuda.so.1 is the driver's"},
+func passed() []result.Result {
+	return []result.Result{
+		{ID: "image/files", Title: "files are there", Verdict: result.Pass, Seconds: 0.25},
+		{ID: "nccl/load", Component: "nccl", Title: "libnccl loads", Verdict: result.Skip, Reason: "libcuda.so.1 is the driver's"},
 	}
 }
 
-func certificateOf(t *testing.T, img oci.PlatformImage, target string, results ...certificate.Result) []byte {
+func certificateOf(t *testing.T, img oci.PlatformImage, target string, results ...result.Result) []byte {
 	t.Helper()
 	if results == nil {
 		results = passed()

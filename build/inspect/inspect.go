@@ -22,6 +22,7 @@ import (
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/attest/walk"
 	"github.com/assay-hpc/assay/internal/oci"
@@ -98,13 +99,13 @@ type Image struct {
 
 // Certified is the certificate of an image.
 type Certified struct {
-	Verdict  certificate.Verdict         `json:"verdict"`
-	Suite    string                      `json:"suite"`
-	Harness  string                      `json:"harness"`
-	Recipe   string                      `json:"recipe,omitempty"`
-	Finished string                      `json:"finished"`
-	Count    map[certificate.Verdict]int `json:"count"`
-	Results  []certificate.Result        `json:"results"`
+	Verdict  result.Verdict         `json:"verdict"`
+	Suite    string                 `json:"suite"`
+	Harness  string                 `json:"harness"`
+	Recipe   string                 `json:"recipe,omitempty"`
+	Finished string                 `json:"finished"`
+	Count    map[result.Verdict]int `json:"count"`
+	Results  []result.Result        `json:"results"`
 }
 
 // An AttachedEntry is one referrer.
@@ -180,7 +181,7 @@ func newest(shown *Certified, st *attest.Statement) *Certified {
 	}
 	return &Certified{
 		Verdict: p.Verdict, Suite: p.Suite, Harness: p.Harness.Version, Recipe: p.Environment.Recipe,
-		Finished: finished, Count: certificate.Count(p.Results), Results: p.Results,
+		Finished: finished, Count: result.Count(p.Results), Results: p.Results,
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/oci"
@@ -84,7 +84,7 @@ func TestInspectFindsProblems(t *testing.T) {
 		}
 		return oci.PlatformImage{Platform: amd64, Digest: d.Digest.String()}
 	}
-	fail := certificate.Result{ID: "nccl/load", Title: "libnccl loads", Verdict: certificate.Fail, Reason: "undefined symbol: foo"}
+	fail := result.Result{ID: "nccl/load", Title: "libnccl loads", Verdict: result.Fail, Reason: "undefined symbol: foo"}
 	for name, c := range map[string]struct {
 		key    crypto.Signer
 		policy attest.Policy
@@ -173,8 +173,8 @@ func TestInspectShowsProblems(t *testing.T) {
 		t.Fatal(err)
 	}
 	img := oci.PlatformImage{Platform: amd64, Digest: d.Digest.String()}
-	attach(t, l, img.Digest, certificateOf(t, img, "fabric", certificate.Result{
-		ID: "sshd/config", Title: "sshd's configuration parses", Verdict: certificate.Fail, Reason: "exit status 255"}), signingKey)
+	attach(t, l, img.Digest, certificateOf(t, img, "fabric", result.Result{
+		ID: "sshd/config", Title: "sshd's configuration parses", Verdict: result.Fail, Reason: "exit status 255"}), signingKey)
 	report, _ := problemsOf(t, l, attest.Policy{})
 	report.Reference = "oci:out:fabric"
 	text, _ := render(t, report)

@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/build/provenance"
 	"github.com/assay-hpc/assay/build/sbom"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // JSON writes the report as one document.
@@ -120,7 +121,7 @@ func (c *Certified) String() string {
 		return "unreadable"
 	}
 	var counts []string
-	for _, v := range []certificate.Verdict{certificate.Pass, certificate.Fail, certificate.Error, certificate.Skip} {
+	for _, v := range []result.Verdict{result.Pass, result.Fail, result.Error, result.Skip} {
 		if n := c.Count[v]; n > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", n, v))
 		}
@@ -135,7 +136,7 @@ func (c *Certified) remarks(b *bytes.Buffer) {
 		return
 	}
 	for _, r := range c.Results {
-		if r.Verdict != certificate.Pass {
+		if r.Verdict != result.Pass {
 			fmt.Fprintf(b, "    %s  %s: %s\n", r.Verdict, r.ID, r.Reason)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/build/sbom"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/plain"
 )
@@ -35,7 +35,7 @@ func TestNothingSteers(t *testing.T) {
 		Reference: steering, Digest: steering, Target: steering, Problems: []string{steering},
 		Images: []inspect.Image{{
 			Platform: steering, Digest: steering, Components: []sbom.Component{{Name: steering, Version: steering, License: steering}},
-			Certificate: &inspect.Certified{Suite: steering, Harness: steering, Results: []certificate.Result{{ID: steering, Verdict: certificate.Fail, Reason: steering}}},
+			Certificate: &inspect.Certified{Suite: steering, Harness: steering, Results: []result.Result{{ID: steering, Verdict: result.Fail, Reason: steering}}},
 			Attached:    []inspect.AttachedEntry{{Digest: steering, Type: steering, Predicate: steering, Signature: attest.Unverified, KeyIDs: []string{steering}}},
 		}},
 	}

@@ -38,6 +38,7 @@ import (
 	"github.com/assay-hpc/assay/build/lock"
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -201,7 +202,7 @@ func standInBuild(ts *testscript.TestScript, neg bool, args []string) {
 	st := certificate.New(certificate.Predicate{
 		Suite: "image", Started: w.Epoch(), Finished: w.Epoch().Add(time.Second), Harness: certificate.Harness{Version: assay.Version},
 		Environment: certificate.Environment{Platform: p.String(), Target: args[2], Recipe: res.Recipe.Hash()},
-		Results:     []certificate.Result{{ID: "image/stand-in", Title: "nothing was run", Verdict: certificate.Pass}},
+		Results:     []result.Result{{ID: "image/stand-in", Title: "nothing was run", Verdict: result.Pass}},
 	})
 	ts.Check(st.SetSubject(args[2], digest))
 	ts.Check(st.AddSubject(args[2]+"-certify", certifier))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // baselineOptions hold figures against those of an earlier certificate.
@@ -48,19 +49,19 @@ func (o *baselineOptions) check() error {
 const baselineID = "baseline"
 
 // result is a check of all that was measured; nil where nothing is to be compared.
-func (o *baselineOptions) result(p certificate.Predicate) *certificate.Result {
+func (o *baselineOptions) result(p certificate.Predicate) *result.Result {
 	if o.earlier == nil {
 		return nil
 	}
-	r := &certificate.Result{ID: baselineID, Title: "no figure is worse than it was", Verdict: certificate.Pass}
+	r := &result.Result{ID: baselineID, Title: "no figure is worse than it was", Verdict: result.Pass}
 	was := o.earlier.Predicate.Node
 	if was == nil || p.Node == nil || certificate.NodeDigest(was.Identity) != certificate.NodeDigest(p.Node.Identity) {
-		r.Verdict, r.Reason = certificate.Skip, "the baseline is not of this machine"
+		r.Verdict, r.Reason = result.Skip, "the baseline is not of this machine"
 		return r
 	}
-	bad := certificate.Warn
+	bad := result.Warn
 	if o.fail {
-		bad = certificate.Fail
+		bad = result.Fail
 	}
 	var worse []string
 	better := 0
@@ -70,9 +71,9 @@ func (o *baselineOptions) result(p certificate.Predicate) *certificate.Result {
 			continue
 		}
 		worse = append(worse, d.String())
-		r.Objects = append(r.Objects, certificate.Object{
+		r.Objects = append(r.Objects, result.Object{
 			Name: strings.Trim(d.Check+" "+d.Object, " "), Peer: d.Peer, ID: d.ID, Quantity: d.Quantity, Verdict: bad, Reason: d.String(),
-			Measured: &certificate.Measurement{Value: d.After, Unit: d.Unit, Expected: d.Before, Source: "the baseline", Ratio: ratio(d.After, d.Before)},
+			Measured: &result.Measurement{Value: d.After, Unit: d.Unit, Expected: d.Before, Source: "the baseline", Ratio: ratio(d.After, d.Before)},
 		})
 	}
 	if len(worse) == 0 {

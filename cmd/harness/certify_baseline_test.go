@@ -8,6 +8,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 func TestBaseline(t *testing.T) {
@@ -22,14 +23,14 @@ func TestBaseline(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*certificate.Statement)
 		fail   bool
-		want   certificate.Verdict
+		want   result.Verdict
 		text   string
 	}{
-		"same":            {func(*certificate.Statement) {}, true, certificate.Pass, "against 2026-03-01 12:01 UTC; 0 better"},
-		"slower":          {slow, false, certificate.Warn, "bandwidth/p2p: GPU 1 (GPU-00000001-1111-2222-3333-444444444444) to GPU 0"},
-		"slower, failing": {slow, true, certificate.Fail, "write fell"},
-		"another machine": {func(st *certificate.Statement) { st.Predicate.Node.Identity = []string{"x"} }, true, certificate.Skip, "not of this machine"},
-		"an image":        {func(st *certificate.Statement) { st.Predicate.Node = nil }, true, certificate.Skip, "not of this machine"},
+		"same":            {func(*certificate.Statement) {}, true, result.Pass, "against 2026-03-01 12:01 UTC; 0 better"},
+		"slower":          {slow, false, result.Warn, "bandwidth/p2p: GPU 1 (GPU-00000001-1111-2222-3333-444444444444) to GPU 0"},
+		"slower, failing": {slow, true, result.Fail, "write fell"},
+		"another machine": {func(st *certificate.Statement) { st.Predicate.Node.Identity = []string{"x"} }, true, result.Skip, "not of this machine"},
+		"an image":        {func(st *certificate.Statement) { st.Predicate.Node = nil }, true, result.Skip, "not of this machine"},
 	} {
 		earlier := certificatetest.Node(2)
 		b, err := earlier.Marshal()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // silence has rank 0 alone write and tell.
@@ -21,7 +22,7 @@ func (o *certifyOptions) silence() {
 // ofAll makes one certificate of all machines' and of what they did together. The
 // machines' are inside, and beside it in files; nil on the others. A site is told by
 // each machine what its own one means.
-func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, together []certificate.Result, dir *outputDir) (*certificate.Statement, error) {
+func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, together []result.Result, dir *outputDir) (*certificate.Statement, error) {
 	g, err := c.fabric.Gather(ctx, own)
 	if err != nil {
 		return nil, &statusError{exitNotDone, fmt.Errorf("gathering the machines' certificates: %w", err)}
@@ -63,7 +64,7 @@ func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) erro
 }
 
 // apart divides results into a machine's own and those of what all did together.
-func (c *certification) apart(all []certificate.Result) (own, together []certificate.Result) {
+func (c *certification) apart(all []result.Result) (own, together []result.Result) {
 	for _, r := range all {
 		if c.together(r.ID) {
 			together = append(together, r)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/version"
 )
 
@@ -24,7 +25,7 @@ const notesFile = ".certify.partial"
 // each check that ended.
 type notes struct {
 	started time.Time
-	earlier []certificate.Result
+	earlier []result.Result
 	file    *os.File // nil: nothing is written down
 	kept    bool     // there is something to go on with
 }
@@ -98,12 +99,12 @@ func (n *notes) read(name, same string) error {
 	}
 	n.started = head.Started
 	for lines.Scan() {
-		var r certificate.Result
+		var r result.Result
 		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Validate() != nil {
 			break // the last line of a run that was killed
 		}
 		// A skip may have been for want of what went wrong, and costs nothing.
-		if r.Verdict != certificate.Error && r.Verdict != certificate.Skip {
+		if r.Verdict != result.Error && r.Verdict != result.Skip {
 			n.earlier = append(n.earlier, r)
 		}
 	}
@@ -112,7 +113,7 @@ func (n *notes) read(name, same string) error {
 
 // add writes a result down. A disk that is full does not end the run: the
 // certificate will say so.
-func (n *notes) add(r *certificate.Result) {
+func (n *notes) add(r *result.Result) {
 	if n.file != nil {
 		n.line(r)
 		n.kept = true

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/report"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/plain"
@@ -102,7 +103,7 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 		return nil, err
 	}
 	// What would keep the certificate from being written is said before anything runs.
-	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []certificate.Result{}}).Validate(); err != nil {
+	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []result.Result{}}).Validate(); err != nil {
 		return nil, usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
 	}
 	if machine != nil && !o.list && slices.ContainsFunc(c.checks, func(k suite.Check) bool { return slices.Contains(k.Uses, node.UseJob) }) {
@@ -179,7 +180,7 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 	if err != nil {
 		return err
 	}
-	var together []certificate.Result
+	var together []result.Result
 	if c.fabric != nil {
 		results, together = c.apart(results)
 	}
@@ -233,7 +234,7 @@ func (o *certifyOptions) publish(ctx context.Context, c *certification, st *cert
 }
 
 // runChecks runs them within the suite's time.
-func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes *notes) ([]certificate.Result, error) {
+func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes *notes) ([]result.Result, error) {
 	if c.file != nil && c.file.Limit > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, c.file.Limit, fmt.Errorf("the suite's limit of %v", c.file.Limit))
@@ -253,7 +254,7 @@ func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes 
 }
 
 // statement makes the certificate.
-func (o *certifyOptions) statement(c *certification, started time.Time, results []certificate.Result) (*certificate.Statement, error) {
+func (o *certifyOptions) statement(c *certification, started time.Time, results []result.Result) (*certificate.Statement, error) {
 	v := version.Get()
 	p := certificate.Predicate{
 		Suite: c.suite.Name, Started: started, Finished: time.Now(), Results: results, Node: c.node,
@@ -319,7 +320,7 @@ func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, doc, s
 		return writeIndented(plain.Raw(o.stdout), doc)
 	}
 	return report.Text(painted(o.stdout), st, report.TextOptions{
-		Color: colored(o.stdout), Width: columns(o.stdout), Verbose: o.verbose, Hide: func(r certificate.Result) bool { return o.deselected(r.ID) },
+		Color: colored(o.stdout), Width: columns(o.stdout), Verbose: o.verbose, Hide: func(r result.Result) bool { return o.deselected(r.ID) },
 	})
 }
 
@@ -335,18 +336,18 @@ func writeIndented(w io.Writer, doc []byte) error {
 // verdict turns the certificate's verdict into the exit status.
 func (o *certifyOptions) verdict(st *certificate.Statement) error {
 	switch st.Predicate.Verdict {
-	case certificate.Fail:
+	case result.Fail:
 		return &statusError{code: exitFail}
-	case certificate.Error:
+	case result.Error:
 		return &statusError{code: exitNotDone}
-	case certificate.Skip:
+	case result.Skip:
 		return &statusError{exitNotDone, errors.New("every check was skipped: nothing was shown")}
 	}
 	if !o.noSkip {
 		return nil
 	}
 	for _, r := range st.Predicate.Results {
-		if r.Verdict == certificate.Skip && !o.deselected(r.ID) {
+		if r.Verdict == result.Skip && !o.deselected(r.ID) {
 			return &statusError{exitFail, fmt.Errorf("--no-skip: %s was skipped: %s", r.ID, r.Reason)}
 		}
 	}

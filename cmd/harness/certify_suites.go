@@ -11,6 +11,7 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -104,8 +105,8 @@ func imageKind(env *suite.Env, cfg image.Config) suite.Kind {
 			return nil, err
 		}
 		if cfg.Spec == nil && cfg.SpecErr == nil {
-			return []suite.Check{{ID: e.ID, Title: "the image is what it declares", Run: func(context.Context, *suite.Env) suite.Result {
-				return suite.Skipped("this is no image of assay: there is no %s", certificate.SpecPath)
+			return []suite.Check{{ID: e.ID, Title: "the image is what it declares", Run: func(context.Context, *suite.Env) result.Result {
+				return result.Skipped("this is no image of assay: there is no %s", certificate.SpecPath)
 			}}}, nil
 		}
 		all, err := image.Suite(cfg).Checks(context.Background(), env)

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
@@ -67,7 +67,7 @@ func TestClusterFaults(t *testing.T) {
 // others were.
 func (c *labour) named(t *testing.T, dir string, rank int, j *clusterJob) {
 	t.Helper()
-	verdicts := map[string]certificate.Result{}
+	verdicts := map[string]result.Result{}
 	for _, r := range c.certificate(t, filepath.Join(dir, "certificate.json")).Predicate.Results {
 		verdicts[r.ID] = r
 		if strings.HasPrefix(r.ID, "node/") {
@@ -75,14 +75,14 @@ func (c *labour) named(t *testing.T, dir string, rank int, j *clusterJob) {
 		}
 	}
 	for i, h := range c.Hosts {
-		want, r := certificate.Pass, verdicts["node/"+h.Name]
+		want, r := result.Pass, verdicts["node/"+h.Name]
 		if i == rank {
-			want = certificate.Error
+			want = result.Error
 			if r.ID == "" {
 				r = verdicts[fmt.Sprintf("node/rank %d", rank)] // it never said its name
 			}
 		}
-		if r.Verdict != want || want == certificate.Error && r.Reason == "" {
+		if r.Verdict != want || want == result.Error && r.Reason == "" {
 			t.Errorf("%s: %q, %q; want %s\n%s", h.Name, r.Verdict, r.Reason, want, j)
 		}
 	}

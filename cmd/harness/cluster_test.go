@@ -19,6 +19,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
@@ -183,10 +184,10 @@ func (c *labour) verify(t *testing.T, name string) {
 func (c *labour) certified(t *testing.T, dir string, together ...string) {
 	t.Helper()
 	st := c.certificate(t, dir+"/certificate.json")
-	if st.Predicate.Verdict != certificate.Pass {
+	if st.Predicate.Verdict != result.Pass {
 		t.Errorf("the verdict is %s", st.Predicate.Verdict)
 	}
-	verdicts := map[string]certificate.Verdict{}
+	verdicts := map[string]result.Verdict{}
 	for _, r := range st.Predicate.Results {
 		verdicts[r.ID] = r.Verdict
 		t.Logf("%s: %s %s", r.ID, r.Verdict, r.Reason)
@@ -195,7 +196,7 @@ func (c *labour) certified(t *testing.T, dir string, together ...string) {
 		if !slices.ContainsFunc(st.Subject, func(s certificate.Subject) bool { return s.Name == "node:"+h.Name }) {
 			t.Errorf("%s is not what it is about: %v", h.Name, st.Subject)
 		}
-		if v := verdicts["node/"+h.Name]; v != certificate.Pass {
+		if v := verdicts["node/"+h.Name]; v != result.Pass {
 			t.Errorf("%s: %q", h.Name, v)
 		}
 		own := c.certificate(t, dir+"/nodes/"+h.Name+".json")
@@ -204,7 +205,7 @@ func (c *labour) certified(t *testing.T, dir string, together ...string) {
 		}
 	}
 	for _, id := range together {
-		if v := verdicts[id]; v != certificate.Pass {
+		if v := verdicts[id]; v != result.Pass {
 			t.Errorf("%s: %q", id, v)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/dcgm/hostengine"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 )
@@ -148,9 +148,9 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 		return errors.Join(err, werr)
 	}
 	switch r.Status {
-	case certificate.Fail, certificate.Error:
+	case result.Fail, result.Error:
 		return &statusError{exitFail, nil}
-	case certificate.Skip:
+	case result.Skip:
 		return &statusError{exitNotDone, errors.New("all tests were skipped: nothing is known of these GPUs")}
 	}
 	return nil

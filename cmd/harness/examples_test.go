@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -55,7 +56,7 @@ func TestExamples(t *testing.T) {
 				t.Errorf("what was signed is another certificate (-file +signed):\n%s", d)
 			}
 			for _, r := range st.Predicate.Results {
-				if r.Verdict == certificate.Error || r.Verdict == certificate.Fail {
+				if r.Verdict == result.Error || r.Verdict == result.Fail {
 					t.Errorf("%s: %s: %s", r.ID, r.Verdict, r.Reason)
 				}
 			}

@@ -12,9 +12,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -160,9 +160,9 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 // stdout; one line says so where only stderr is kept.
 func healthError(r *health.Report) error {
 	switch r.Verdict {
-	case certificate.Fail:
+	case result.Fail:
 		return &statusError{exitFail, fmt.Errorf("health: %s failed", plural(r.Count["fail"], "check"))}
-	case certificate.Error:
+	case result.Error:
 		return &statusError{exitNotDone, fmt.Errorf("health: %s could not be made", plural(r.Count["error"], "check"))}
 	}
 	return nil

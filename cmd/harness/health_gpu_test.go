@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -40,16 +40,16 @@ func TestHealthGPUs(t *testing.T) {
 	t.Logf("verdict %s, %d GPUs, in %.3f s, counters watched for %.1f s", r.Verdict, len(r.GPUs), r.Seconds, r.Window)
 	for _, res := range r.Results {
 		switch res.Verdict {
-		case certificate.Error:
+		case result.Error:
 			t.Errorf("%s %s: %s", res.ID, res.Object.Name, res.Reason)
-		case certificate.Fail, certificate.Warn, certificate.Skip:
+		case result.Fail, result.Warn, result.Skip:
 			t.Logf("%s %s %s: %s", res.Verdict, res.ID, res.Object.Name, res.Reason)
 		}
 	}
 	if len(r.GPUs) != d.GPUs || r.Driver != d.Version {
 		t.Errorf("%d GPUs of driver %s; want %d of %s", len(r.GPUs), r.Driver, d.GPUs, d.Version)
 	}
-	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != certificate.Fail {
+	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != result.Fail {
 		t.Errorf("one GPU more than there is: status %d, verdict %s", status, wrong.Verdict)
 	}
 	agrees(t, r)
@@ -101,7 +101,7 @@ func agrees(t *testing.T, r health.Report) {
 				continue
 			}
 			res, ok := resultOf(r, f.check, i)
-			if !ok || res.Verdict == certificate.Skip {
+			if !ok || res.Verdict == result.Skip {
 				t.Errorf("GPU %d: %s: %q, and nvidia-smi has %s", i, f.check, res.Reason, smi)
 				continue
 			}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -76,7 +76,7 @@ func TestHealthHere(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Schema != health.Schema || len(r.Results) < len(health.IDs()) {
 		t.Fatalf("status %d, %v\n%s%s", status, err, out.String(), errOut.String())
 	}
-	if (status == exitFail) != (r.Verdict == certificate.Fail) || (status == exitNotDone) != (r.Verdict == certificate.Error) {
+	if (status == exitFail) != (r.Verdict == result.Fail) || (status == exitNotDone) != (r.Verdict == result.Error) {
 		t.Errorf("status %d, verdict %s", status, r.Verdict)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	ociserver "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // registryHost serves a registry.
@@ -25,7 +25,7 @@ func registryHost(t *testing.T) string {
 func TestPush(t *testing.T) {
 	host := registryHost(t)
 	node := nodeFile(t)
-	envelope, _ := signed(t, 0, certificate.Pass)
+	envelope, _ := signed(t, 0, result.Pass)
 	first := ""
 	for range 2 {
 		code, out, errOut := tell("push", node, host+"/owner/nodes")

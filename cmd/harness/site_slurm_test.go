@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/clustertest"
 )
 
@@ -57,7 +58,7 @@ func startSlurm(t *testing.T, lines string) *slurmSite {
 			s.write(name, string(text))
 		}
 		for _, node := range []string{"n1", "n2"} {
-			s.outcome(node, certificate.Pass)
+			s.outcome(node, result.Pass)
 		}
 	}})
 	return s
@@ -84,15 +85,15 @@ const failing = "2 \"errors\" at 41 °C, don't; $(x) Reason=`y`\n\x1b[31m[z@w]"
 const wantReason = "assay: gpu/ecc: GPU 3: 2 \"errors\" at 41 °C, don't; $(x) Reason=`y` [31m[z@w]; reset it"
 
 // outcome is what the node's checks will find, and its certificate's file.
-func (s *slurmSite) outcome(node string, v certificate.Verdict) string {
+func (s *slurmSite) outcome(node string, v result.Verdict) string {
 	s.t.Helper()
-	r := certificate.Result{ID: "gpu/ecc", Title: "no errors", Verdict: v}
-	status := map[certificate.Verdict]string{certificate.Pass: "0", certificate.Fail: "1", certificate.Error: "3"}[v]
-	if v != certificate.Pass {
+	r := result.Result{ID: "gpu/ecc", Title: "no errors", Verdict: v}
+	status := map[result.Verdict]string{result.Pass: "0", result.Fail: "1", result.Error: "3"}[v]
+	if v != result.Pass {
 		r.Reason, r.Remedy = failing, "reset it"
-		r.Objects = []certificate.Object{{Name: "GPU 3", Verdict: v, Reason: "2"}}
+		r.Objects = []result.Object{{Name: "GPU 3", Verdict: v, Reason: "2"}}
 	}
-	st := certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{r}, Started: time.Unix(1e9, 0), Finished: time.Unix(1e9, 0)})
+	st := certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{r}, Started: time.Unix(1e9, 0), Finished: time.Unix(1e9, 0)})
 	doc, err := st.Marshal()
 	if err != nil {
 		s.t.Fatal(err)
@@ -167,9 +168,9 @@ func (s *slurmSite) scontrol(args ...string) {
 
 func TestSlurmApply(t *testing.T) {
 	s := startSlurm(t, "")
-	fail, noRight := s.outcome("n1", certificate.Fail), "only root, SlurmUser (root(0)) and operators"
-	pass := s.outcome("pass", certificate.Pass)
-	broken := s.outcome("broken", certificate.Error)
+	fail, noRight := s.outcome("n1", result.Fail), "only root, SlurmUser (root(0)) and operators"
+	pass := s.outcome("pass", result.Pass)
+	broken := s.outcome("broken", result.Error)
 	n1 := []string{"--slurm", "--slurm-node", "n1"}
 	with := func(args ...string) []string { return append(args, n1...) }
 
@@ -233,13 +234,13 @@ func (s *slurmSite) wantHeld(job, file string) {
 
 func TestSlurmProlog(t *testing.T) {
 	s := startSlurm(t, "Prolog=%s/prolog.sh\nEpilog=%s/epilog.sh")
-	s.outcome("n1", certificate.Error)
+	s.outcome("n1", result.Error)
 	s.submit("n1", "unchecked")
 	s.until("a job runs where checks could not be carried out", func() bool { return s.wrote("unchecked") })
 	s.until("its epilog has ended", func() bool { state, _ := s.node("n1"); return state == "IDLE" })
 	s.want("n1", false, "")
 
-	s.outcome("n1", certificate.Fail)
+	s.outcome("n1", result.Fail)
 	s.wantHeld(s.submit("n1", "failed"), "failed")
 	s.want("n1", true, wantReason)
 
@@ -252,13 +253,13 @@ func TestSlurmProlog(t *testing.T) {
 	s.want("n2", false, "")
 	long, _ := s.run(0, "sbatch", "--parsable", "-w", "n2", "-o", "/dev/null", "--wrap", "echo >"+s.dir+"/long; sleep 600")
 	s.until("the job runs", func() bool { return s.wrote("long") })
-	s.outcome("n2", certificate.Fail)
+	s.outcome("n2", result.Fail)
 	s.run(0, "scancel", strings.TrimSpace(long))
 	s.until("the epilog drains n2", func() bool { _, reason := s.node("n2"); return reason == wantReason })
 
 	// Where the site wants it, what could not be carried out drains, too.
 	s.scontrol("update", "nodename=n2", "state=undrain")
-	s.outcome("n2", certificate.Error)
+	s.outcome("n2", result.Error)
 	s.write("drain", "")
 	s.until("n2 takes jobs", func() bool { state, _ := s.node("n2"); return state == "IDLE" })
 	s.wantHeld(s.submit("n2", "strict"), "strict")
@@ -267,13 +268,13 @@ func TestSlurmProlog(t *testing.T) {
 
 func TestSlurmHealthCheck(t *testing.T) {
 	s := startSlurm(t, "HealthCheckProgram=%s/healthcheck.sh\nHealthCheckInterval=2\nHealthCheckNodeState=IDLE,CYCLE")
-	s.outcome("n1", certificate.Fail)
+	s.outcome("n1", result.Fail)
 	s.until("n1 is drained", func() bool { _, reason := s.node("n1"); return reason == wantReason })
 	s.want("n2", false, "")
-	s.outcome("n1", certificate.Pass)
+	s.outcome("n1", result.Pass)
 	s.until("n1 is taken back", func() bool { state, _ := s.node("n1"); return !strings.Contains(state, "DRAIN") })
 	s.scontrol("update", "nodename=n1", "state=drain", "reason=fan")
-	s.outcome("n2", certificate.Fail)
+	s.outcome("n2", result.Fail)
 	s.until("n2 is drained", func() bool { _, reason := s.node("n2"); return reason == wantReason })
 	s.want("n1", true, "fan")
 }

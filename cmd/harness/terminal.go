@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/plain"
 )
@@ -111,7 +111,7 @@ func (p *progress) observe(e suite.Event) {
 // ended has a line for what is worth one.
 func (p *progress) ended(e suite.Event) {
 	r := e.Result
-	bad := r.Verdict != certificate.Pass && r.Verdict != certificate.Skip
+	bad := r.Verdict != result.Pass && r.Verdict != result.Skip
 	took := time.Duration(r.Seconds * float64(time.Second))
 	if !bad && (p.terminal || took < notable) {
 		return

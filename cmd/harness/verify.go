@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -74,8 +75,8 @@ func printVerified(out io.Writer, st *certificate.Statement, keyIDs []string) er
 	for _, s := range st.Subject {
 		fmt.Fprintf(out, "about    sha256:%s, %q\n", s.Digest["sha256"], s.Name)
 	}
-	count := certificate.Count(p.Results)
+	count := result.Count(p.Results)
 	_, err := fmt.Fprintf(out, "verdict  %s: suite %q, %d passed, %d warned, %d failed, %d skipped, %d could not be carried out\n", p.Verdict, p.Suite,
-		count[certificate.Pass], count[certificate.Warn], count[certificate.Fail], count[certificate.Skip], count[certificate.Error])
+		count[result.Pass], count[result.Warn], count[result.Fail], count[result.Skip], count[result.Error])
 	return err
 }

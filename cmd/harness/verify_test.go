@@ -15,17 +15,18 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 var verifyDigest = "sha256:" + strings.Repeat("0a", 32)
 
 // signed writes a certificate's envelope and the public key that verifies it.
-func signed(t *testing.T, seed byte, v certificate.Verdict) (envelope, key string) {
+func signed(t *testing.T, seed byte, v result.Verdict) (envelope, key string) {
 	t.Helper()
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	st := certificate.New(certificate.Predicate{
 		Suite: "image", Started: begin, Finished: begin, Harness: certificate.Harness{Version: "v1"}, Environment: certificate.Environment{Platform: "linux/amd64"},
-		Results: []certificate.Result{{ID: "a", Title: "A", Verdict: v, Reason: "because"}},
+		Results: []result.Result{{ID: "a", Title: "A", Verdict: v, Reason: "because"}},
 	})
 	if err := st.SetSubject("ghcr.io/x/assay", verifyDigest); err != nil {
 		t.Fatal(err)
@@ -65,9 +66,9 @@ func tell(args ...string) (code int, stdout, stderr string) {
 }
 
 func TestVerify(t *testing.T) {
-	good, key := signed(t, 0, certificate.Pass)
-	failed, _ := signed(t, 0, certificate.Fail)
-	_, other := signed(t, 1, certificate.Pass)
+	good, key := signed(t, 0, result.Pass)
+	failed, _ := signed(t, 0, result.Fail)
+	_, other := signed(t, 1, result.Pass)
 	bare := save(t, t.TempDir(), "bare.json", []byte(`{"_type":"https://in-toto.io/Statement/v1"}`))
 	for _, tt := range []struct {
 		args string
@@ -99,7 +100,7 @@ func TestVerify(t *testing.T) {
 // thousand times. It is refused, or what it says is what was signed: key ids are
 // hints outside the signature, and others may write them otherwise.
 func TestVerifySingleBytes(t *testing.T) {
-	good, key := signed(t, 0, certificate.Pass)
+	good, key := signed(t, 0, result.Pass)
 	envelope, err := os.ReadFile(good)
 	if err != nil {
 		t.Fatal(err)
@@ -129,8 +130,8 @@ func TestVerifySingleBytes(t *testing.T) {
 }
 
 func TestReportSigned(t *testing.T) {
-	good, key := signed(t, 0, certificate.Fail)
-	_, other := signed(t, 1, certificate.Pass)
+	good, key := signed(t, 0, result.Fail)
+	_, other := signed(t, 1, result.Pass)
 	for _, tt := range []struct {
 		args []string
 		code int

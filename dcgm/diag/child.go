@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -59,7 +59,7 @@ func Child(ctx context.Context, name string, env Environment, in io.Reader, out 
 	if err := json.NewDecoder(in).Decode(&q); err != nil {
 		return fmt.Errorf("the request of a child: %w", err)
 	}
-	j := &job{env: env, params: q.Params, result: &Result{Test: t.Name, Category: t.Category, Status: certificate.Pass}}
+	j := &job{env: env, params: q.Params, result: &Result{Test: t.Name, Category: t.Category, Status: result.Pass}}
 	var writing sync.Mutex
 	j.progress = func(format string, a ...any) {
 		writing.Lock()
@@ -124,7 +124,7 @@ func (j *job) do(ctx context.Context, t Test, gpus []int) (err error) {
 }
 
 // findf adds a finding.
-func (j *job) findf(gpu int, s certificate.Verdict, remedy, format string, a ...any) {
+func (j *job) findf(gpu int, s result.Verdict, remedy, format string, a ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.result.addf(gpu, s, remedy, format, a...)
@@ -144,11 +144,11 @@ func (j *job) hold(m Measurement, remedy string) {
 		return
 	}
 	if m.Reference > 0 {
-		j.findf(m.GPU, certificate.Fail, remedy, "%s: %.4g %s is %.0f %% of %.4g (%s); %.4g or more is expected (%s)",
+		j.findf(m.GPU, result.Fail, remedy, "%s: %.4g %s is %.0f %% of %.4g (%s); %.4g or more is expected (%s)",
 			m.Name, m.Value, m.Unit, 100*m.Value/m.Reference, m.Reference, m.Source, m.Floor, m.FloorSource)
 		return
 	}
-	j.findf(m.GPU, certificate.Fail, remedy, "%s: %.4g %s; %.4g or more is expected (%s)", m.Name, m.Value, m.Unit, m.Floor, m.FloorSource)
+	j.findf(m.GPU, result.Fail, remedy, "%s: %.4g %s; %.4g or more is expected (%s)", m.Name, m.Value, m.Unit, m.Floor, m.FloorSource)
 }
 
 // broke is for errors. One that poisoned the GPU's context is the GPU's failure,
@@ -156,10 +156,10 @@ func (j *job) hold(m Measurement, remedy string) {
 func (j *job) broke(gpu int, err error) {
 	var e *driver.Error
 	if errors.As(err, &e) && e.Lost() {
-		j.findf(gpu, certificate.Fail, "look for Xid messages of this GPU in the kernel's log; reset the GPU and run the test again", "%v", err)
+		j.findf(gpu, result.Fail, "look for Xid messages of this GPU in the kernel's log; reset the GPU and run the test again", "%v", err)
 		return
 	}
-	j.findf(gpu, certificate.Error, "", "%v", err)
+	j.findf(gpu, result.Error, "", "%v", err)
 }
 
 // each runs f for all GPUs at the same time, each on a thread of its own. An error

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // In processes with these the test binary is a child, with one of the scenarios, or
@@ -93,63 +92,63 @@ func diagnose(t *testing.T, tests, fault, params string) *Report {
 func TestFaults(t *testing.T) {
 	for _, tt := range []struct {
 		test, fault, params string
-		want                certificate.Verdict
+		want                result.Verdict
 		text                string
 	}{
-		{"memory", "", "", certificate.Pass, ""},
-		{"memory", "slow", "", certificate.Fail, "GPU 1: write: 1467 GB/s is 31 % of 4800 (mle-acc); 3456 or more is expected (mle-net)"},
-		{"memory", "memory", "", certificate.Fail, "GPU 1: memory, first with pattern walking ones 3: 2 words of 8 bytes are wrong, in bits 0x0000000000000011; the first 2: at 0x7000"},
-		{"memory", "", "memory.inject_error=1", certificate.Fail, "first with pattern 0x00"},
-		{"memory", "full", "", certificate.Error, "GPU 1: only 20 % of its memory is free; 75 % must be tested"},
-		{"memory", "full", "memory.minimum_allocation_percentage=10", certificate.Pass, ""},
-		{"memory", "crash", "", certificate.Error, "panic: a crash"},
-		{"memory", "hang", "", certificate.Error, "timed out: it was not done within 1s (at GPU "},
-		{"memory", "lost", "", certificate.Fail, "GPU 1: cuEventSynchronize: CUDA error 700"},
-		{"memory", "babble", "", certificate.Error, `it wrote "not JSON"`},
-		{"memory", "leave", "", certificate.Error, "it ended without a result"},
-		{"memory", "no context", "", certificate.Error, "GPU 1: cuDevicePrimaryCtxRetain: out of memory"},
-		{"context_create", "", "", certificate.Pass, ""},
-		{"context_create", "no context", "", certificate.Error, "GPU 1: cuDevicePrimaryCtxRetain"},
-		{"memtest", "", "", certificate.Pass, ""},
-		{"memtest", "memory", "", certificate.Fail, "walking ones 3"},
-		{"pcie", "", "", certificate.Pass, ""},
-		{"pcie", "host", "", certificate.Fail, "GPU 1: d2h: 1 words"},
-		{"pcie", "slow", "", certificate.Fail, "GPU 1: h2d: 18.33 GB/s is 29 % of 63 (mle-net); 47.88 or more is expected (aznhc)"},
-		{"pcie", "", "pcie.min_bandwidth=60", certificate.Fail, "GPU 0: h2d: 55 GB/s is 92 % of 60 (parameter); 60 or more is expected (parameter)"},
-		{"pcie", "pcie_replay", "", certificate.Fail, "GPU 1: PCIe replays: 1000 during the test; 80 are allowed"},
-		{"pcie", "pcie_replay", "pcie.max_pcie_replays=1000", certificate.Pass, ""},
-		{"pcie", "no sensors", "", certificate.Pass, "counters of link errors were not read: no NVML"},
-		{"pcie", "no context", "", certificate.Error, "GPU 1: cuDevicePrimaryCtxRetain"},
-		{"p2p", "nvlink_recovery", "", certificate.Fail, "GPU 1: NVLink recoveries: 1000 during the test; 0 are allowed"},
-		{"p2p", "nvlink_crc_flit", "", certificate.Fail, "GPU 1: NVLink CRC errors, flits: 1000 during the test; 100 are allowed"},
-		{"p2p", "nvlink_replay", "", certificate.Pass, ""},
-		{"p2p", "direct", "", certificate.Pass, ""},
-		{"p2p", "", "", certificate.Pass, ""},
-		{"p2p", "staged", "", certificate.Pass, ""},
-		{"p2p", "slow", "", certificate.Fail, "GPU 0: write: 126.7 GB/s is 28 % of 450 (mle-net)"},
-		{"p2p", "peer", "", certificate.Fail, "GPU 0: writing to GPU 1, as that one finds it: 1 words"},
-		{"p2p", "peer", "", certificate.Fail, "GPU 1: reading from GPU 0: 1 words"},
-		{"memory_bandwidth", "", "", certificate.Pass, ""},
-		{"memory_bandwidth", "slow", "", certificate.Fail, "GPU 1: triad: 1400 GB/s is 29 % of 4800"},
-		{"memory_bandwidth", "", "memory_bandwidth.minimum_bandwidth=4300000", certificate.Fail, "GPU 0: triad: 4200 GB/s is 98 % of 4300 (parameter)"},
-		{"diagnostic", "", "", certificate.Pass, ""},
-		{"diagnostic", "sm", "", certificate.Fail, "GPU 1: fp64 products: multiprocessors 17 have other results than the rest"},
-		{"diagnostic", "arithmetic", "", certificate.Fail, "GPU 1: fp32 products by fma: 5 results are not what the host computes"},
-		{"diagnostic", "hot", "", certificate.Fail, "GPU 1: clocks were held down under load: hardware thermal slowdown"},
-		{"sm_stress", "repeat", "", certificate.Fail, "GPU 1: bf16 products: multiprocessors 18 have other results when they repeat one"},
-		{"sm_stress", "drift", "", certificate.Fail, "GPU 1: bf16 products: most multiprocessors have other results than in the launch before"},
-		{"sm_stress", "", "sm_stress.inject_error=1", certificate.Fail, "multiprocessors 66"},
-		{"sm_stress", "slow", "", certificate.Fail, "GPU 1: bf16 products, wgmma: 250 TFLOP/s is 25 % of 989"},
-		{"sm_stress", "warm", "", certificate.Warn, "software thermal slowdown"},
-		{"sm_stress", "no sensors", "", certificate.Pass, "were not watched: no NVML"},
-		{"sm_stress", "blind", "", certificate.Error, "GPU 1: its sensors cannot be read: GPU is lost"},
-		{"targeted_stress", "", "", certificate.Pass, ""},
-		{"targeted_stress", "slow", "", certificate.Fail, "GPU 1: fp32 products: 1.667e+04 GFLOP/s is 44 % of 3.75e+04 (dcgm)"},
-		{"targeted_power", "", "", certificate.Pass, ""},
-		{"targeted_power", "weak", "", certificate.Fail, "GPU 1: highest power: 300 W is 43 % of 700"},
-		{"targeted_power", "no sensors", "", certificate.Skip, "power cannot be read: no NVML"},
-		{"pulse_test", "", "pulse_test.on_ms=20;pulse_test.off_ms=20", certificate.Pass, ""},
-		{"pulse_test", "repeat", "pulse_test.on_ms=20;pulse_test.off_ms=20", certificate.Fail, "multiprocessors 18"},
+		{"memory", "", "", result.Pass, ""},
+		{"memory", "slow", "", result.Fail, "GPU 1: write: 1467 GB/s is 31 % of 4800 (mle-acc); 3456 or more is expected (mle-net)"},
+		{"memory", "memory", "", result.Fail, "GPU 1: memory, first with pattern walking ones 3: 2 words of 8 bytes are wrong, in bits 0x0000000000000011; the first 2: at 0x7000"},
+		{"memory", "", "memory.inject_error=1", result.Fail, "first with pattern 0x00"},
+		{"memory", "full", "", result.Error, "GPU 1: only 20 % of its memory is free; 75 % must be tested"},
+		{"memory", "full", "memory.minimum_allocation_percentage=10", result.Pass, ""},
+		{"memory", "crash", "", result.Error, "panic: a crash"},
+		{"memory", "hang", "", result.Error, "timed out: it was not done within 1s (at GPU "},
+		{"memory", "lost", "", result.Fail, "GPU 1: cuEventSynchronize: CUDA error 700"},
+		{"memory", "babble", "", result.Error, `it wrote "not JSON"`},
+		{"memory", "leave", "", result.Error, "it ended without a result"},
+		{"memory", "no context", "", result.Error, "GPU 1: cuDevicePrimaryCtxRetain: out of memory"},
+		{"context_create", "", "", result.Pass, ""},
+		{"context_create", "no context", "", result.Error, "GPU 1: cuDevicePrimaryCtxRetain"},
+		{"memtest", "", "", result.Pass, ""},
+		{"memtest", "memory", "", result.Fail, "walking ones 3"},
+		{"pcie", "", "", result.Pass, ""},
+		{"pcie", "host", "", result.Fail, "GPU 1: d2h: 1 words"},
+		{"pcie", "slow", "", result.Fail, "GPU 1: h2d: 18.33 GB/s is 29 % of 63 (mle-net); 47.88 or more is expected (aznhc)"},
+		{"pcie", "", "pcie.min_bandwidth=60", result.Fail, "GPU 0: h2d: 55 GB/s is 92 % of 60 (parameter); 60 or more is expected (parameter)"},
+		{"pcie", "pcie_replay", "", result.Fail, "GPU 1: PCIe replays: 1000 during the test; 80 are allowed"},
+		{"pcie", "pcie_replay", "pcie.max_pcie_replays=1000", result.Pass, ""},
+		{"pcie", "no sensors", "", result.Pass, "counters of link errors were not read: no NVML"},
+		{"pcie", "no context", "", result.Error, "GPU 1: cuDevicePrimaryCtxRetain"},
+		{"p2p", "nvlink_recovery", "", result.Fail, "GPU 1: NVLink recoveries: 1000 during the test; 0 are allowed"},
+		{"p2p", "nvlink_crc_flit", "", result.Fail, "GPU 1: NVLink CRC errors, flits: 1000 during the test; 100 are allowed"},
+		{"p2p", "nvlink_replay", "", result.Pass, ""},
+		{"p2p", "direct", "", result.Pass, ""},
+		{"p2p", "", "", result.Pass, ""},
+		{"p2p", "staged", "", result.Pass, ""},
+		{"p2p", "slow", "", result.Fail, "GPU 0: write: 126.7 GB/s is 28 % of 450 (mle-net)"},
+		{"p2p", "peer", "", result.Fail, "GPU 0: writing to GPU 1, as that one finds it: 1 words"},
+		{"p2p", "peer", "", result.Fail, "GPU 1: reading from GPU 0: 1 words"},
+		{"memory_bandwidth", "", "", result.Pass, ""},
+		{"memory_bandwidth", "slow", "", result.Fail, "GPU 1: triad: 1400 GB/s is 29 % of 4800"},
+		{"memory_bandwidth", "", "memory_bandwidth.minimum_bandwidth=4300000", result.Fail, "GPU 0: triad: 4200 GB/s is 98 % of 4300 (parameter)"},
+		{"diagnostic", "", "", result.Pass, ""},
+		{"diagnostic", "sm", "", result.Fail, "GPU 1: fp64 products: multiprocessors 17 have other results than the rest"},
+		{"diagnostic", "arithmetic", "", result.Fail, "GPU 1: fp32 products by fma: 5 results are not what the host computes"},
+		{"diagnostic", "hot", "", result.Fail, "GPU 1: clocks were held down under load: hardware thermal slowdown"},
+		{"sm_stress", "repeat", "", result.Fail, "GPU 1: bf16 products: multiprocessors 18 have other results when they repeat one"},
+		{"sm_stress", "drift", "", result.Fail, "GPU 1: bf16 products: most multiprocessors have other results than in the launch before"},
+		{"sm_stress", "", "sm_stress.inject_error=1", result.Fail, "multiprocessors 66"},
+		{"sm_stress", "slow", "", result.Fail, "GPU 1: bf16 products, wgmma: 250 TFLOP/s is 25 % of 989"},
+		{"sm_stress", "warm", "", result.Warn, "software thermal slowdown"},
+		{"sm_stress", "no sensors", "", result.Pass, "were not watched: no NVML"},
+		{"sm_stress", "blind", "", result.Error, "GPU 1: its sensors cannot be read: GPU is lost"},
+		{"targeted_stress", "", "", result.Pass, ""},
+		{"targeted_stress", "slow", "", result.Fail, "GPU 1: fp32 products: 1.667e+04 GFLOP/s is 44 % of 3.75e+04 (dcgm)"},
+		{"targeted_power", "", "", result.Pass, ""},
+		{"targeted_power", "weak", "", result.Fail, "GPU 1: highest power: 300 W is 43 % of 700"},
+		{"targeted_power", "no sensors", "", result.Skip, "power cannot be read: no NVML"},
+		{"pulse_test", "", "pulse_test.on_ms=20;pulse_test.off_ms=20", result.Pass, ""},
+		{"pulse_test", "repeat", "pulse_test.on_ms=20;pulse_test.off_ms=20", result.Fail, "multiprocessors 18"},
 	} {
 		t.Run(tt.test+" "+tt.fault+" "+tt.params, func(t *testing.T) {
 			t.Parallel()
@@ -159,19 +158,19 @@ func TestFaults(t *testing.T) {
 			for _, f := range got.Findings {
 				text += got.on(f.GPU) + f.Text + "\n"
 			}
-			if got.Status != tt.want || r.Status != tt.want || !strings.Contains(text, tt.text) || tt.want == certificate.Pass && tt.text == "" && len(got.Findings) > 0 {
+			if got.Status != tt.want || r.Status != tt.want || !strings.Contains(text, tt.text) || tt.want == result.Pass && tt.text == "" && len(got.Findings) > 0 {
 				t.Errorf("%s, %s; want %s, %q", got.Status, text, tt.want, tt.text)
 			}
 			for _, m := range got.Measurements {
-				if unit := strings.Replace(m.Unit, "GFLOP/s", "TFLOP/s", 1); !slices.ContainsFunc(quantity.Measured("diag"), func(q quantity.Quantity) bool { return q.Name == m.Name && q.Unit == unit }) {
-					t.Errorf("harness/quantity does not know %q in %s", m.Name, m.Unit)
+				if unit := strings.Replace(m.Unit, "GFLOP/s", "TFLOP/s", 1); !slices.ContainsFunc(result.Quantities("diag"), func(q result.Quantity) bool { return q.Name == m.Name && q.Unit == unit }) {
+					t.Errorf("package result does not know %q in %s", m.Name, m.Unit)
 				}
 			}
 			for _, f := range got.Findings {
 				if f.GPU == 0 && tt.fault != "" && tt.test != "p2p" {
 					t.Errorf("GPU 0 is blamed: %s", f.Text)
 				}
-				if f.Status == certificate.Fail && f.Remedy == "" {
+				if f.Status == result.Fail && f.Remedy == "" {
 					t.Errorf("no remedy: %s", f.Text)
 				}
 			}
@@ -193,11 +192,11 @@ func TestRunnerGPUs(t *testing.T) {
 	}
 	p.GPUs = []int{1}
 	r, err := runner(t, "no context").Run(t.Context(), p)
-	if err != nil || len(r.GPUs) != 1 || r.GPUs[0].Index != 1 || r.Status != certificate.Error {
+	if err != nil || len(r.GPUs) != 1 || r.GPUs[0].Index != 1 || r.Status != result.Error {
 		t.Errorf("%+v, %v", r, err)
 	}
 	p.GPUs = []int{0}
-	if r, err := runner(t, "no context").Run(t.Context(), p); err != nil || r.Status != certificate.Pass {
+	if r, err := runner(t, "no context").Run(t.Context(), p); err != nil || r.Status != result.Pass {
 		t.Errorf("the other GPU: %+v, %v", r, err)
 	}
 	p.GPUs = []int{0, 2}

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
-// TestCountersHaveDirections: each is in harness/quantity.
+// TestCountersHaveDirections: each is in package result.
 func TestCountersHaveDirections(t *testing.T) {
 	for _, c := range slices.Concat(pcieCounters, nvlinkCounters) {
-		if got := quantity.Of("", c.title, "during the test", ""); got != quantity.Lower {
+		if got := result.BetterOf("", c.title, "during the test", ""); got != result.Lower {
 			t.Errorf("Of(%q) = %v; want Lower", c.title, got)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
@@ -61,13 +61,13 @@ func TestFakeFaults(t *testing.T) {
 	check(t, err)
 	for _, tt := range []struct {
 		env, test string
-		status    certificate.Verdict
+		status    result.Verdict
 		text      string
 	}{
-		{"FAKE_LOST=stream_copy", "memory_bandwidth", certificate.Fail, "not mapped"},
-		{"FAKE_CRASH=stream_copy", "memory_bandwidth", certificate.Error, "the fake driver crashes"},
-		{"FAKE_HANG=stream_copy", "memory_bandwidth", certificate.Error, "timed out: it was not done within 6s (at GPU "},
-		{"FAKE_WRONG=host", "pcie", certificate.Fail, "h2d: 1 words of 8 bytes are wrong"},
+		{"FAKE_LOST=stream_copy", "memory_bandwidth", result.Fail, "not mapped"},
+		{"FAKE_CRASH=stream_copy", "memory_bandwidth", result.Error, "the fake driver crashes"},
+		{"FAKE_HANG=stream_copy", "memory_bandwidth", result.Error, "timed out: it was not done within 6s (at GPU "},
+		{"FAKE_WRONG=host", "pcie", result.Fail, "h2d: 1 words of 8 bytes are wrong"},
 	} {
 		plan, err := Select("context_create,"+tt.test, nil, nil)
 		check(t, err)
@@ -88,7 +88,7 @@ func TestFakeFaults(t *testing.T) {
 		if text := fmt.Sprint(got); got.Status != tt.status || !strings.Contains(text, tt.text) {
 			t.Errorf("%s: %s", tt.env, text)
 		}
-		if report.Tests[0].Status != certificate.Pass || report.Tests[2].Status != certificate.Pass {
+		if report.Tests[0].Status != result.Pass || report.Tests[2].Status != result.Pass {
 			t.Errorf("%s: the others: %+v", tt.env, report.Tests)
 		}
 	}

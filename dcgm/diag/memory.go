@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // remedyMemory is for wrong memory.
@@ -79,7 +79,7 @@ func (j *job) take(g GPU, d Device) (*passage, error) {
 	j.measure(Measurement{Name: "memory tested", GPU: g.Index, Value: float64(got), Unit: "B"})
 	j.measure(Measurement{Name: "share of all memory", GPU: g.Index, Value: share, Unit: "%"})
 	if least := j.params["minimum_allocation_percentage"]; most == 0 && share < least {
-		j.findf(g.Index, certificate.Error, "end the processes that use the GPU, and run the test again", "only %.0f %% of its memory is free; %.0f %% must be tested", share, least)
+		j.findf(g.Index, result.Error, "end the processes that use the GPU, and run the test again", "only %.0f %% of its memory is free; %.0f %% must be tested", share, least)
 		return nil, nil
 	}
 	return &passage{j: j, g: g, d: d, got: got, inject: j.params["inject_error"] != 0}, nil
@@ -193,7 +193,7 @@ func (j *job) miscompared(gpu int, m miscompares, remedy, where string) {
 	if m.Count == 0 {
 		return
 	}
-	j.findf(gpu, certificate.Fail, remedy, "%s: %d words of 8 bytes are wrong, in bits %#016x; the first %d: %s", where, m.Count, m.Bits, min(len(m.First), 4), first(m))
+	j.findf(gpu, result.Fail, remedy, "%s: %d words of 8 bytes are wrong, in bits %#016x; the first %d: %s", where, m.Count, m.Bits, min(len(m.First), 4), first(m))
 }
 
 func first(m miscompares) string {

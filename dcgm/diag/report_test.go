@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -19,15 +19,15 @@ func sample() *Report {
 		Schema: Schema, Host: "node7", Level: 3,
 		GPUs: []GPU{{Index: 0, Name: "NVIDIA H200", Bus: sysfs.BusID{Bus: 0x1b}, Bytes: 150_754_820_096, SMs: 132}, {Index: 1, Name: "NVIDIA H200", Bus: sysfs.BusID{Bus: 0x43}, Bytes: 150_754_820_096, SMs: 132}},
 		Tests: []Result{
-			{Test: "software", Category: "Deployment", Status: certificate.Warn, Seconds: 0.4, Findings: []Finding{{GPU: 1, Status: certificate.Warn, Text: "persistence mode is off", Remedy: "start nvidia-persistenced"}}},
-			{Test: "memory", Category: "Hardware", Status: certificate.Pass, Seconds: 9.1, Measurements: []Measurement{
+			{Test: "software", Category: "Deployment", Status: result.Warn, Seconds: 0.4, Findings: []Finding{{GPU: 1, Status: result.Warn, Text: "persistence mode is off", Remedy: "start nvidia-persistenced"}}},
+			{Test: "memory", Category: "Hardware", Status: result.Pass, Seconds: 9.1, Measurements: []Measurement{
 				{Name: "memory tested", GPU: 0, Value: 148.3e9, Unit: "B"}, {Name: "memory tested", GPU: 1, Value: 148.3e9, Unit: "B"},
 				{Name: "verify", GPU: 0, Value: 4312.4, Unit: "GB/s", Reference: 4800, Source: "mle-acc"}, {Name: "verify", GPU: 1, Value: 4290, Unit: "GB/s", Reference: 4800, Source: "mle-acc"},
 			}},
-			{Test: "p2p", Category: "Integration", Status: certificate.Error, Seconds: 60, Reason: "timed out: it was not done within 1m0s (at GPU 0 and 1)", Output: "one line\nand another\n",
+			{Test: "p2p", Category: "Integration", Status: result.Error, Seconds: 60, Reason: "timed out: it was not done within 1m0s (at GPU 0 and 1)", Output: "one line\nand another\n",
 				Measurements: []Measurement{{Name: "write", GPU: 0, Peer: &one, Value: 371.25, Unit: "GB/s"}}},
-			{Test: "targeted_power", Category: "Stress", Status: certificate.Skip, Reason: "power cannot be read: no NVML"},
-			{Test: "diagnostic", Category: "Hardware", Status: certificate.Fail, Seconds: 180.2, Findings: []Finding{{GPU: 0, Status: certificate.Fail, Text: "bf16 products: multiprocessors 17 have other results than the rest", Remedy: "replace the GPU"}}},
+			{Test: "targeted_power", Category: "Stress", Status: result.Skip, Reason: "power cannot be read: no NVML"},
+			{Test: "diagnostic", Category: "Hardware", Status: result.Fail, Seconds: 180.2, Findings: []Finding{{GPU: 0, Status: result.Fail, Text: "bf16 products: multiprocessors 17 have other results than the rest", Remedy: "replace the GPU"}}},
 		},
 	}
 	for i := range r.Tests {
@@ -35,8 +35,8 @@ func sample() *Report {
 	}
 	r.Engines = []Engine{{Name: Assay}}
 	r.Add(Engine{Name: "dcgm", Version: "4.2.3", Driver: "580.95.05", Seconds: 61.4}, []Result{
-		{Test: "software", Category: "Deployment", Status: certificate.Pass},
-		{Test: "pcie", Category: "Integration", Status: certificate.Fail, Findings: []Finding{{GPU: 3, Status: certificate.Fail, Text: "PCIe replays (DCGM error 3)", Remedy: "reset the GPU"}}},
+		{Test: "software", Category: "Deployment", Status: result.Pass},
+		{Test: "pcie", Category: "Integration", Status: result.Fail, Findings: []Finding{{GPU: 3, Status: result.Fail, Text: "PCIe replays (DCGM error 3)", Remedy: "reset the GPU"}}},
 	})
 	r.Add(Engine{Name: "other", Reason: "it is not installed"}, nil)
 	return r
@@ -66,11 +66,11 @@ func TestText(t *testing.T) {
 // TestJudge: a report is as bad as its worst test, and only skips are no pass.
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
-		tests []certificate.Verdict
-		want  certificate.Verdict
+		tests []result.Verdict
+		want  result.Verdict
 	}{
-		{nil, certificate.Skip}, {[]certificate.Verdict{certificate.Skip, certificate.Skip}, certificate.Skip}, {[]certificate.Verdict{certificate.Skip, certificate.Pass}, certificate.Pass}, {[]certificate.Verdict{certificate.Pass, certificate.Warn, certificate.Skip}, certificate.Warn},
-		{[]certificate.Verdict{certificate.Warn, certificate.Error, certificate.Pass}, certificate.Error}, {[]certificate.Verdict{certificate.Error, certificate.Fail, certificate.Pass}, certificate.Fail},
+		{nil, result.Skip}, {[]result.Verdict{result.Skip, result.Skip}, result.Skip}, {[]result.Verdict{result.Skip, result.Pass}, result.Pass}, {[]result.Verdict{result.Pass, result.Warn, result.Skip}, result.Warn},
+		{[]result.Verdict{result.Warn, result.Error, result.Pass}, result.Error}, {[]result.Verdict{result.Error, result.Fail, result.Pass}, result.Fail},
 	} {
 		r := Report{Engines: []Engine{{Name: "none"}}}
 		var all []Result

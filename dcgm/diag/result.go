@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -14,10 +14,10 @@ const NoGPU = -1
 
 // A Finding is what is wrong, and what to do.
 type Finding struct {
-	GPU    int                 `json:"gpu"` // NoGPU: none in particular
-	Status certificate.Verdict `json:"status"`
-	Text   string              `json:"text"`
-	Remedy string              `json:"remedy,omitempty"`
+	GPU    int            `json:"gpu"` // NoGPU: none in particular
+	Status result.Verdict `json:"status"`
+	Text   string         `json:"text"`
+	Remedy string         `json:"remedy,omitempty"`
 }
 
 // A Measurement is a figure. Reference is what the hardware should reach, where
@@ -40,15 +40,15 @@ type Measurement struct {
 
 // A Result is one test's.
 type Result struct {
-	Engine       string              `json:"engine"`
-	Test         string              `json:"test"`
-	Category     string              `json:"category"`
-	Status       certificate.Verdict `json:"status"`
-	Reason       string              `json:"reason,omitempty"` // of a skip or an error
-	Seconds      float64             `json:"seconds"`
-	Findings     []Finding           `json:"findings,omitempty"`
-	Measurements []Measurement       `json:"measurements,omitempty"`
-	Output       string              `json:"output,omitempty"` // what a test that broke had printed, the beginning and the end
+	Engine       string         `json:"engine"`
+	Test         string         `json:"test"`
+	Category     string         `json:"category"`
+	Status       result.Verdict `json:"status"`
+	Reason       string         `json:"reason,omitempty"` // of a skip or an error
+	Seconds      float64        `json:"seconds"`
+	Findings     []Finding      `json:"findings,omitempty"`
+	Measurements []Measurement  `json:"measurements,omitempty"`
+	Output       string         `json:"output,omitempty"` // what a test that broke had printed, the beginning and the end
 }
 
 // A GPU is one, as CUDA counts in this process.
@@ -68,15 +68,15 @@ const Schema = 1
 
 // A Report is a whole run.
 type Report struct {
-	Schema  int                 `json:"schema"`
-	Version string              `json:"version"` // of the program
-	Time    time.Time           `json:"time"`
-	Host    string              `json:"host"`
-	Level   int                 `json:"level"`
-	GPUs    []GPU               `json:"gpus"`
-	Status  certificate.Verdict `json:"status"`
-	Engines []Engine            `json:"engines"`
-	Tests   []Result            `json:"tests"`
+	Schema  int            `json:"schema"`
+	Version string         `json:"version"` // of the program
+	Time    time.Time      `json:"time"`
+	Host    string         `json:"host"`
+	Level   int            `json:"level"`
+	GPUs    []GPU          `json:"gpus"`
+	Status  result.Verdict `json:"status"`
+	Engines []Engine       `json:"engines"`
+	Tests   []Result       `json:"tests"`
 }
 
 // Assay is the name of this package's engine.
@@ -85,12 +85,12 @@ const Assay = "assay"
 // An Engine is what carried tests out. Others than Assay number GPUs in their own
 // way.
 type Engine struct {
-	Name    string              `json:"name"`
-	Version string              `json:"version,omitempty"` // nothing for this program's own
-	Driver  string              `json:"driver,omitempty"`
-	Status  certificate.Verdict `json:"status"`
-	Reason  string              `json:"reason,omitempty"` // of an engine that was skipped
-	Seconds float64             `json:"seconds,omitempty"`
+	Name    string         `json:"name"`
+	Version string         `json:"version,omitempty"` // nothing for this program's own
+	Driver  string         `json:"driver,omitempty"`
+	Status  result.Verdict `json:"status"`
+	Reason  string         `json:"reason,omitempty"` // of an engine that was skipped
+	Seconds float64        `json:"seconds,omitempty"`
 }
 
 // Add adds what another engine found.
@@ -106,25 +106,25 @@ func (r *Report) Add(e Engine, tests []Result) {
 // judge sets the statuses of the report and its engines: the worst of the tests.
 // Where all were skipped nothing has been shown, and that is no pass.
 func (r *Report) judge() {
-	r.Status = certificate.Skip
+	r.Status = result.Skip
 	for i, e := range r.Engines {
-		r.Engines[i].Status = certificate.Skip
+		r.Engines[i].Status = result.Skip
 		for _, t := range r.Tests {
 			if t.Engine == e.Name {
-				r.Engines[i].Status = certificate.Worst(r.Engines[i].Status, t.Status)
+				r.Engines[i].Status = result.Worst(r.Engines[i].Status, t.Status)
 			}
 		}
-		r.Status = certificate.Worst(r.Status, r.Engines[i].Status)
+		r.Status = result.Worst(r.Status, r.Engines[i].Status)
 	}
 }
 
 // addf adds a finding, which the result is as bad as.
-func (r *Result) addf(gpu int, s certificate.Verdict, remedy, format string, a ...any) {
+func (r *Result) addf(gpu int, s result.Verdict, remedy, format string, a ...any) {
 	r.Findings = append(r.Findings, Finding{gpu, s, fmt.Sprintf(format, a...), remedy})
-	r.Status = certificate.Worst(r.Status, s)
+	r.Status = result.Worst(r.Status, s)
 }
 
 // skip ends the test as one that does not apply.
 func (r *Result) skip(format string, a ...any) {
-	r.Status, r.Reason = certificate.Skip, fmt.Sprintf(format, a...)
+	r.Status, r.Reason = result.Skip, fmt.Sprintf(format, a...)
 }

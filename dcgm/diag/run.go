@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // An Event is a test that begins, gets on, or ends.
@@ -67,10 +67,10 @@ func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
 		}
 		e := Event{Test: t, Done: i, Total: len(p.Tests)}
 		r.observe(e)
-		result := r.test(ctx, &p, e)
-		result.Engine = Assay
-		report.Tests = append(report.Tests, result)
-		e.Done, e.Result = i+1, &result
+		res := r.test(ctx, &p, e)
+		res.Engine = Assay
+		report.Tests = append(report.Tests, res)
+		e.Done, e.Result = i+1, &res
 		r.observe(e)
 	}
 	report.judge()
@@ -110,22 +110,22 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("timed out: it was not done within %v", limit))
 	defer stop()
 	begin := time.Now()
-	var result *Result
+	var res *Result
 	last := ""
 	output, err := r.child(ctx, e.Test.Name, request{p.GPUs, p.values(e.Test)}, func(m message) {
 		if m.Result != nil {
-			result = m.Result
+			res = m.Result
 			return
 		}
 		last, e.Text = m.Progress, m.Progress
 		r.observe(e)
 	})
-	if result != nil && err == nil {
-		return *result
+	if res != nil && err == nil {
+		return *res
 	}
 	// What it had found counts, though it did not end well.
-	if result == nil {
-		result = &Result{Test: e.Test.Name, Category: e.Test.Category, Seconds: time.Since(begin).Seconds()}
+	if res == nil {
+		res = &Result{Test: e.Test.Name, Category: e.Test.Category, Seconds: time.Since(begin).Seconds()}
 	}
 	if err == nil {
 		err = errors.New("it ended without a result")
@@ -133,13 +133,13 @@ func (r *Runner) test(ctx context.Context, p *Plan, e Event) Result {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	result.Status = certificate.Worst(result.Status, certificate.Error)
-	result.Reason = err.Error()
+	res.Status = result.Worst(res.Status, result.Error)
+	res.Reason = err.Error()
 	if last != "" {
-		result.Reason += " (at " + last + ")"
+		res.Reason += " (at " + last + ")"
 	}
-	result.Output = output
-	return *result
+	res.Output = output
+	return *res
 }
 
 // maxOutput is how many bytes of what a child writes to its standard error are kept.

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"golang.org/x/sys/unix"
+
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // disturbing are variables that slow programs down or make them stop, DCGM's list.
@@ -24,18 +25,18 @@ var disturbing = []string{
 // can be used is shown by then: the GPUs are listed.
 func software(_ context.Context, j *job) error {
 	if j.noSensor != nil {
-		j.findf(NoGPU, certificate.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "NVML cannot be used: %v", j.noSensor)
+		j.findf(NoGPU, result.Warn, "install libnvidia-ml.so.1 of the driver's version; a container needs the driver capability utility", "NVML cannot be used: %v", j.noSensor)
 	}
 	j.persistence()
 	j.nouveau()
 	j.deviceFiles()
 	for _, v := range j.env.Environ {
 		if name, _, _ := strings.Cut(v, "="); slices.Contains(disturbing, name) {
-			j.findf(NoGPU, certificate.Warn, "unset "+name, "the variable %s is set, which slows CUDA programs down or stops them", name)
+			j.findf(NoGPU, result.Warn, "unset "+name, "the variable %s is set, which slows CUDA programs down or stops them", name)
 		}
 	}
 	if err := writable("."); err != nil {
-		j.findf(NoGPU, certificate.Warn, "run it in a directory that can be written to", "%v", err)
+		j.findf(NoGPU, result.Warn, "run it in a directory that can be written to", "%v", err)
 	}
 	return nil
 }
@@ -49,9 +50,9 @@ func (j *job) persistence() {
 		r, err := j.sensors.Read(g.Bus)
 		switch {
 		case err != nil:
-			j.findf(g.Index, certificate.Error, "", "its sensors cannot be read: %v", err)
+			j.findf(g.Index, result.Error, "", "its sensors cannot be read: %v", err)
 		case r.Persistence != nil && !*r.Persistence:
-			j.findf(g.Index, certificate.Warn, "start nvidia-persistenced", "persistence mode is off")
+			j.findf(g.Index, result.Warn, "start nvidia-persistenced", "persistence mode is off")
 		}
 	}
 }
@@ -60,7 +61,7 @@ func (j *job) persistence() {
 func (j *job) nouveau() {
 	bound, _ := filepath.Glob(filepath.Join(j.env.Root, "sys/bus/pci/drivers/nouveau/*:*:*.*"))
 	for _, b := range bound {
-		j.findf(NoGPU, certificate.Fail, "blacklist nouveau and restart the machine", "the driver nouveau holds %s", filepath.Base(b))
+		j.findf(NoGPU, result.Fail, "blacklist nouveau and restart the machine", "the driver nouveau holds %s", filepath.Base(b))
 	}
 }
 
@@ -71,12 +72,12 @@ func (j *job) deviceFiles() {
 	dev := filepath.Join(j.env.Root, "dev")
 	for _, name := range []string{"nvidiactl", "nvidia-uvm"} {
 		if err := usable(filepath.Join(dev, name)); err != nil {
-			j.findf(NoGPU, certificate.Warn, remedy, "%v", err)
+			j.findf(NoGPU, result.Warn, remedy, "%v", err)
 		}
 	}
 	entries, err := os.ReadDir(dev)
 	if err != nil {
-		j.findf(NoGPU, certificate.Error, "", "%v", err)
+		j.findf(NoGPU, result.Error, "", "%v", err)
 		return
 	}
 	n := 0
@@ -85,13 +86,13 @@ func (j *job) deviceFiles() {
 			continue
 		}
 		if err := usable(filepath.Join(dev, e.Name())); err != nil {
-			j.findf(NoGPU, certificate.Warn, remedy, "%v", err)
+			j.findf(NoGPU, result.Warn, remedy, "%v", err)
 			continue
 		}
 		n++
 	}
 	if all := len(j.machine.GPUs()); n < all {
-		j.findf(NoGPU, certificate.Warn, remedy, "CUDA has %d GPUs, and only %d of the files /dev/nvidiaN can be used", all, n)
+		j.findf(NoGPU, result.Warn, remedy, "CUDA has %d GPUs, and only %d of the files /dev/nvidiaN can be used", all, n)
 	}
 }
 

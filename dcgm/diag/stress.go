@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // How long a launch of products takes, about: short enough to stop in time, long
@@ -69,7 +69,7 @@ func (j *job) exact(g GPU, d Device, k productKind) error {
 		return err
 	}
 	if p.Wrong > 0 {
-		j.findf(g.Index, certificate.Fail, remedyProduct, "%s products by %s: %d results are not what the host computes", k, p.Way, p.Wrong)
+		j.findf(g.Index, result.Fail, remedyProduct, "%s products by %s: %d results are not what the host computes", k, p.Way, p.Wrong)
 	}
 	l := load{job: j, g: g, d: d, kind: k}
 	l.compare(p)
@@ -161,13 +161,13 @@ func (l *load) compare(p productResult) {
 // report says which multiprocessors were wrong.
 func (l *load) report() {
 	if len(l.wrong) > 0 {
-		l.job.findf(l.g.Index, certificate.Fail, remedyProduct, "%s products: multiprocessors %s have other results than the rest", l.kind, numbers(l.wrong))
+		l.job.findf(l.g.Index, result.Fail, remedyProduct, "%s products: multiprocessors %s have other results than the rest", l.kind, numbers(l.wrong))
 	}
 	if len(l.changed) > 0 {
-		l.job.findf(l.g.Index, certificate.Fail, remedyProduct, "%s products: multiprocessors %s have other results when they repeat one", l.kind, numbers(l.changed))
+		l.job.findf(l.g.Index, result.Fail, remedyProduct, "%s products: multiprocessors %s have other results when they repeat one", l.kind, numbers(l.changed))
 	}
 	if l.repeats {
-		l.job.findf(l.g.Index, certificate.Fail, remedyProduct, "%s products: most multiprocessors have other results than in the launch before", l.kind)
+		l.job.findf(l.g.Index, result.Fail, remedyProduct, "%s products: most multiprocessors have other results than in the launch before", l.kind)
 	}
 }
 
@@ -219,7 +219,7 @@ func targetedPower(ctx context.Context, j *job) error {
 	})
 	stop(func(g GPU, w watched) {
 		if w.n == 0 || w.watts == 0 {
-			j.findf(g.Index, certificate.Error, "", "the driver does not tell its power")
+			j.findf(g.Index, result.Error, "", "the driver does not tell its power")
 			return
 		}
 		m := Measurement{Name: "highest power", GPU: g.Index, Value: w.watts, Unit: "W"}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // WriteText writes the report for a person: what failed first, with the remedy.
@@ -43,7 +43,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	fmt.Fprintln(t, "test\tcategory\tstatus\ttime\twhat was measured")
 	for _, x := range r.Tests {
 		lines := x.lines()
-		if x.Status == certificate.Skip {
+		if x.Status == result.Skip {
 			lines = []string{x.Reason}
 		}
 		took := fmt.Sprintf("%.1f s", x.Seconds)
@@ -113,10 +113,10 @@ func first1(lines []string) string {
 
 // bad are the tests that found something, worst first.
 func (r *Report) bad() []Result {
-	worst := certificate.Verdicts()
+	worst := result.Verdicts()
 	var out []Result
 	for _, t := range r.Tests {
-		if t.Status != certificate.Skip && (t.Status != certificate.Pass || len(t.Findings) > 0) {
+		if t.Status != result.Skip && (t.Status != result.Pass || len(t.Findings) > 0) {
 			out = append(out, t)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // watchEvery is the time between two readings of all GPUs.
@@ -40,7 +40,7 @@ func (j *job) watch() func(judge func(GPU, watched)) {
 	if j.sensors == nil {
 		why := j.noSensor
 		return func(func(GPU, watched)) {
-			j.findf(NoGPU, certificate.Skip, "", "clocks, power and temperature were not watched: %v", why)
+			j.findf(NoGPU, result.Skip, "", "clocks, power and temperature were not watched: %v", why)
 		}
 	}
 	seen := make([]watched, len(j.gpus))
@@ -80,7 +80,7 @@ func (j *job) watch() func(judge func(GPU, watched)) {
 func (j *job) watched(g GPU, w watched) {
 	if w.n == 0 {
 		if w.err != nil {
-			j.findf(g.Index, certificate.Error, "", "its sensors cannot be read: %v", w.err)
+			j.findf(g.Index, result.Error, "", "its sensors cannot be read: %v", w.err)
 		}
 		return
 	}
@@ -100,8 +100,8 @@ func (j *job) watched(g GPU, w watched) {
 	)
 	switch {
 	case w.reasons&nvml.HardwareSlowdown != 0:
-		j.findf(g.Index, certificate.Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&held, w.mhz)
+		j.findf(g.Index, result.Fail, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&held, w.mhz)
 	case w.reasons&nvml.ThermalSlowdown != 0:
-		j.findf(g.Index, certificate.Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&held, w.mhz)
+		j.findf(g.Index, result.Warn, remedy, "clocks were held down under load: %s; the lowest was %d MHz", w.reasons&held, w.mhz)
 	}
 }

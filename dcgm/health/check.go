@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -26,15 +25,15 @@ type Object struct {
 
 // A Result is a check's outcome for one object.
 type Result struct {
-	ID      string              `json:"id"`
-	Title   string              `json:"title"` // what a pass says
-	Object  Object              `json:"object"`
-	Verdict certificate.Verdict `json:"verdict"`
-	Value   string              `json:"value,omitempty"`  // what was found
-	Number  *float64            `json:"number,omitempty"` // the same, when it is a number, in Unit
-	Limit   *float64            `json:"limit,omitempty"`
-	Least   bool                `json:"at_least,omitempty"` // of Limit: what is below fails
-	Unit    string              `json:"unit,omitempty"`
+	ID      string         `json:"id"`
+	Title   string         `json:"title"` // what a pass says
+	Object  Object         `json:"object"`
+	Verdict result.Verdict `json:"verdict"`
+	Value   string         `json:"value,omitempty"`  // what was found
+	Number  *float64       `json:"number,omitempty"` // the same, when it is a number, in Unit
+	Limit   *float64       `json:"limit,omitempty"`
+	Least   bool           `json:"at_least,omitempty"` // of Limit: what is below fails
+	Unit    string         `json:"unit,omitempty"`
 	// Threshold is what passes, in words, and Source says who wants it so.
 	Threshold string   `json:"threshold"`
 	Source    string   `json:"source"`
@@ -96,9 +95,9 @@ type env struct {
 // An outcome is a check's word about one object. Without anything else it is
 // a pass.
 type outcome struct {
-	verdict certificate.Verdict // "" until judged
-	bad     bool                // the rule's severity decides
-	soft    bool                // a warning at most
+	verdict result.Verdict // "" until judged
+	bad     bool           // the rule's severity decides
+	soft    bool           // a warning at most
 	value   string
 	number  *float64
 	want    string // instead of the check's
@@ -119,7 +118,7 @@ func bad(value, format string, a ...any) outcome {
 }
 
 func skipped(format string, a ...any) outcome {
-	return outcome{verdict: certificate.Skip, reason: fmt.Sprintf(format, a...)}
+	return outcome{verdict: result.Skip, reason: fmt.Sprintf(format, a...)}
 }
 
 // without is the outcome when a fact is not known.
@@ -127,7 +126,7 @@ func without(err error) outcome {
 	if errors.Is(err, nvml.ErrNotSupported) || errors.Is(err, nvml.ErrNoPermission) {
 		return skipped("%s", why(err))
 	}
-	return outcome{verdict: certificate.Error, reason: err.Error()}
+	return outcome{verdict: result.Error, reason: err.Error()}
 }
 
 // of makes a check of a fact about a GPU; where that is not known the outcome says why.
@@ -201,7 +200,7 @@ func (c *check) run(e *env) []Result {
 	var found []finding
 	switch missing := e.Node.missing(c.uses); {
 	case missing != nil:
-		found = node(outcome{verdict: certificate.Error, reason: missing.Error()})
+		found = node(outcome{verdict: result.Error, reason: missing.Error()})
 	case c.node != nil:
 		found = c.node(e)
 	case len(e.GPUs) == 0:
@@ -211,7 +210,7 @@ func (c *check) run(e *env) []Result {
 			g := &e.GPUs[i]
 			o := outcome{}
 			if g.Err != nil && c.id != "gpu/answers" {
-				o = outcome{verdict: certificate.Error, reason: g.Err.Error()}
+				o = outcome{verdict: result.Error, reason: g.Err.Error()}
 			} else {
 				o = c.gpu(e, g)
 			}
@@ -230,7 +229,7 @@ func (c *check) run(e *env) []Result {
 func (e *env) noGPU() outcome {
 	n := len(e.Node.Devices.Value.GPUs())
 	if err := e.Node.missing(usesDevices); err != nil {
-		return outcome{verdict: certificate.Error, reason: err.Error()}
+		return outcome{verdict: result.Error, reason: err.Error()}
 	}
 	switch err := e.Driver.Err; {
 	case err != nil && n == 0 && absent(err):
@@ -238,9 +237,9 @@ func (e *env) noGPU() outcome {
 	case errors.Is(err, ErrElsewhere):
 		return skipped("%v", err)
 	case err != nil:
-		return outcome{verdict: certificate.Error, reason: fmt.Sprintf("PCI has %d GPUs, and they cannot be asked: %v", n, err)}
+		return outcome{verdict: result.Error, reason: fmt.Sprintf("PCI has %d GPUs, and they cannot be asked: %v", n, err)}
 	case n > 0:
-		return outcome{verdict: certificate.Error, reason: fmt.Sprintf("PCI has %d GPUs, the driver none", n)}
+		return outcome{verdict: result.Error, reason: fmt.Sprintf("PCI has %d GPUs, the driver none", n)}
 	}
 	return skipped("there is no GPU: neither PCI nor the driver has one")
 }
@@ -258,7 +257,7 @@ func (g *gpuState) object() Object {
 func (c *check) result(r rule, f finding) Result {
 	out := Result{
 		ID: c.id, Title: c.title, Object: f.object, Verdict: f.verdict, Value: f.value, Number: f.number,
-		Limit: r.Limit, Least: f.number != nil && quantity.Of(c.id, "", r.Unit, "") == quantity.Higher, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
+		Limit: r.Limit, Least: f.number != nil && result.BetterOf(c.id, "", r.Unit, "") == result.Higher, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
 	}
 	if f.want != "" {
 		out.Threshold, out.Limit = f.want, nil
@@ -266,20 +265,20 @@ func (c *check) result(r rule, f finding) Result {
 		out.Threshold = strings.ReplaceAll(c.want, "%s", amount(*r.Limit, r.Unit))
 	}
 	out.Verdict = cmp.Or(out.Verdict, f.judge(r.Severity))
-	if out.Verdict == certificate.Warn || out.Verdict == certificate.Fail {
+	if out.Verdict == result.Warn || out.Verdict == result.Fail {
 		out.Remedy = cmp.Or(f.remedy, c.remedy)
 	}
 	return out
 }
 
-func (o outcome) judge(s severity) certificate.Verdict {
+func (o outcome) judge(s severity) result.Verdict {
 	switch {
 	case !o.bad, s == severityInfo:
-		return certificate.Pass
+		return result.Pass
 	case s == severityWarn, o.soft:
-		return certificate.Warn
+		return result.Warn
 	}
-	return certificate.Fail
+	return result.Fail
 }
 
 // model is what the hardware data base has of a GPU; nil is nothing.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -69,7 +69,7 @@ func checkNVML(e *env) []finding {
 	case errors.Is(err, nvml.ErrNoLibrary):
 		return node(bad("", "PCI has %d GPUs, and %v", n, err))
 	default:
-		return node(outcome{verdict: certificate.Error, reason: err.Error()})
+		return node(outcome{verdict: result.Error, reason: err.Error()})
 	}
 }
 
@@ -85,7 +85,7 @@ func checkDriverVersion(e *env) []finding {
 	}
 	m := driverVersion.FindStringSubmatch(proc.Value)
 	if m == nil {
-		return node(outcome{verdict: certificate.Error, reason: fmt.Sprintf("/proc/driver/nvidia/version has no version: %.60q", proc.Value)})
+		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("/proc/driver/nvidia/version has no version: %.60q", proc.Value)})
 	}
 	if v := e.Driver.Value.Version; v != m[1] {
 		return node(bad(v, "the library is of driver %s, the kernel module of %s", v, m[1]))
@@ -103,7 +103,7 @@ func checkCUDA(e *env) []finding {
 	}
 	major, err := strconv.Atoi(strings.Split(s.CUDA.Value, ".")[0])
 	if err != nil {
-		return node(outcome{verdict: certificate.Error, reason: fmt.Sprintf("%q is no version of CUDA", s.CUDA.Value)})
+		return node(outcome{verdict: result.Error, reason: fmt.Sprintf("%q is no version of CUDA", s.CUDA.Value)})
 	}
 	driver := e.Driver.Value.CUDA
 	has := fmt.Sprintf("driver %d.%d, toolkit %s", driver/1000, driver%1000/10, s.CUDA.Value)
@@ -161,7 +161,7 @@ func checkCount(e *env) []finding {
 	case errors.Is(e.Driver.Err, ErrElsewhere) && source != "":
 		o = good(fmt.Sprintf("%d on PCI", pci))
 	case e.Driver.Err != nil && source != "" && want > 0:
-		o = outcome{verdict: certificate.Error, value: fmt.Sprintf("%d on PCI", pci), reason: fmt.Sprintf("PCI has them, and they cannot be asked: %v", e.Driver.Err)}
+		o = outcome{verdict: result.Error, value: fmt.Sprintf("%d on PCI", pci), reason: fmt.Sprintf("PCI has them, and they cannot be asked: %v", e.Driver.Err)}
 	case e.Driver.Err != nil && source == "":
 		o = e.noGPU()
 	case has == want && has == 0 && source == "":

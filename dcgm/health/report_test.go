@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -57,13 +57,13 @@ func TestJSON(t *testing.T) {
 	var r Report
 	dec := json.NewDecoder(strings.NewReader(b.String()))
 	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil || r.Schema != Schema || r.Verdict != certificate.Fail || r.Verdict != certificate.Worst(verdicts(r.Results)...) {
+	if err := dec.Decode(&r); err != nil || r.Schema != Schema || r.Verdict != result.Fail || r.Verdict != result.Worst(verdicts(r.Results)...) {
 		t.Errorf("%v, schema %d, verdict %s", err, r.Schema, r.Verdict)
 	}
 }
 
 func TestWorst(t *testing.T) {
-	of := func(verdicts ...certificate.Verdict) (out []Result) {
+	of := func(verdicts ...result.Verdict) (out []Result) {
 		for _, v := range verdicts {
 			out = append(out, Result{Verdict: v})
 		}
@@ -71,16 +71,16 @@ func TestWorst(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		results []Result
-		want    certificate.Verdict
+		want    result.Verdict
 	}{
-		{of(certificate.Pass, certificate.Warn, certificate.Error, certificate.Fail, certificate.Skip), certificate.Fail},
-		{of(certificate.Pass, certificate.Warn, certificate.Error), certificate.Error},
-		{of(certificate.Pass, certificate.Warn, certificate.Skip), certificate.Warn},
-		{of(certificate.Skip, certificate.Pass), certificate.Pass},
-		{of(certificate.Skip), certificate.Skip},
-		{nil, certificate.Skip},
+		{of(result.Pass, result.Warn, result.Error, result.Fail, result.Skip), result.Fail},
+		{of(result.Pass, result.Warn, result.Error), result.Error},
+		{of(result.Pass, result.Warn, result.Skip), result.Warn},
+		{of(result.Skip, result.Pass), result.Pass},
+		{of(result.Skip), result.Skip},
+		{nil, result.Skip},
 	} {
-		if got := certificate.Worst(verdicts(tt.results)...); got != tt.want {
+		if got := result.Worst(verdicts(tt.results)...); got != tt.want {
 			t.Errorf("Worst(%v) = %s; want %s", tt.results, got, tt.want)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -36,133 +36,133 @@ func TestSituations(t *testing.T) {
 	for _, tt := range []struct {
 		name, check string
 		inject      func(*fakeNode)
-		want        certificate.Verdict
+		want        result.Verdict
 		says        string // in reason or value
 	}{
-		{"no driver and no GPU", "driver/nvml", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, certificate.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/ecc/mode", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, certificate.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, certificate.Skip, "no GPU on PCI"},
-		{"no driver and no GPU", "gpu/xid", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, certificate.Skip, "no device"},
-		{"no GPU where some must be", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(8) }, certificate.Fail, "PCI has 0 GPUs, not 8"},
-		{"no GPU where none must be", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(0) }, certificate.Pass, "0"},
-		{"driver without GPUs", "gpu/ecc/mode", func(n *fakeNode) { noGPUs(n, nil) }, certificate.Skip, "neither PCI nor the driver"},
-		{"no library", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, certificate.Fail, "PCI has 8 GPUs"},
-		{"no library", "gpu/ecc/mode", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, certificate.Error, "PCI has 8 GPUs"},
-		{"no binding", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoBinding }, certificate.Error, "no binding"},
-		{"no binding", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, nvml.ErrNoBinding, count(8) }, certificate.Error, "cannot be asked"},
-		{"another machine", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, ErrElsewhere }, certificate.Skip, "another machine"},
-		{"another machine", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, ErrElsewhere }, certificate.Skip, "another machine"},
-		{"another machine", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, ErrElsewhere, count(8) }, certificate.Pass, "8 on PCI"},
-		{"another machine", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, ErrElsewhere, count(7) }, certificate.Fail, "8 GPUs, not 7"},
-		{"driver hangs", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, errNoAnswer }, certificate.Error, "no answer in time"},
-		{"driver has lost all", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, certificate.Fail, "0 GPUs, not 8"},
-		{"driver has lost all", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, certificate.Error, "the driver none"},
+		{"no driver and no GPU", "driver/nvml", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, result.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/ecc/mode", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, result.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, result.Skip, "no GPU on PCI"},
+		{"no driver and no GPU", "gpu/xid", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary) }, result.Skip, "no device"},
+		{"no GPU where some must be", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(8) }, result.Fail, "PCI has 0 GPUs, not 8"},
+		{"no GPU where none must be", "gpu/count", func(n *fakeNode) { noGPUs(n, nvml.ErrNoLibrary); n.x.Count = count(0) }, result.Pass, "0"},
+		{"driver without GPUs", "gpu/ecc/mode", func(n *fakeNode) { noGPUs(n, nil) }, result.Skip, "neither PCI nor the driver"},
+		{"no library", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, result.Fail, "PCI has 8 GPUs"},
+		{"no library", "gpu/ecc/mode", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoLibrary }, result.Error, "PCI has 8 GPUs"},
+		{"no binding", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, nvml.ErrNoBinding }, result.Error, "no binding"},
+		{"no binding", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, nvml.ErrNoBinding, count(8) }, result.Error, "cannot be asked"},
+		{"another machine", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, ErrElsewhere }, result.Skip, "another machine"},
+		{"another machine", "driver/nvml", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, ErrElsewhere }, result.Skip, "another machine"},
+		{"another machine", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, ErrElsewhere, count(8) }, result.Pass, "8 on PCI"},
+		{"another machine", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Err, n.x.Count = nil, ErrElsewhere, count(7) }, result.Fail, "8 GPUs, not 7"},
+		{"driver hangs", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Err = nil, errNoAnswer }, result.Error, "no answer in time"},
+		{"driver has lost all", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, result.Fail, "0 GPUs, not 8"},
+		{"driver has lost all", "gpu/mig", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs = nil, 0 }, result.Error, "the driver none"},
 
 		{"container with some", "gpu/count", func(n *fakeNode) {
 			n.GPUs, n.Driver.Value.GPUs, n.s.Dev = n.GPUs[:2], 2, []string{"nvidia0", "nvidia1"}
 			n.s.Container = true
-		}, certificate.Pass, "2 of the machine's 8"},
-		{"container with some lost", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs, n.s.Container = n.GPUs[:2], 2, true }, certificate.Fail, "2 GPUs, not 8"},
-		{"platform of eight", "gpu/count", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, certificate.Pass, "8"},
+		}, result.Pass, "2 of the machine's 8"},
+		{"container with some lost", "gpu/count", func(n *fakeNode) { n.GPUs, n.Driver.Value.GPUs, n.s.Container = n.GPUs[:2], 2, true }, result.Fail, "2 GPUs, not 8"},
+		{"platform of eight", "gpu/count", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, result.Pass, "8"},
 		{"platform of eight, seven there", "gpu/count", func(n *fakeNode) {
 			n.x.Platform, n.GPUs, n.Driver.Value.GPUs = db(n.t, "hgx-h100-ndr400"), n.GPUs[:7], 7
-		}, certificate.Fail, "7 GPUs, not 8"},
-		{"another model", "gpu/platform", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, certificate.Fail, "it is device 2335"},
-		{"too few cards", "port/count", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, certificate.Fail, "2 RDMA devices"},
-		{"as many ports as were said", "port/count", func(n *fakeNode) { n.x.Ports = count(2) }, certificate.Pass, "2"},
-		{"fewer ports than were said", "port/count", func(n *fakeNode) { n.x.Ports = count(8) }, certificate.Fail, "2 ports of RDMA devices, not 8"},
-		{"a part of a platform's ports, as was said", "port/count", func(n *fakeNode) { n.x.Platform, n.x.Ports = db(n.t, "hgx-h100-ndr400"), count(2) }, certificate.Pass, "2"},
-		{"down where all are needed", "port/state", func(n *fakeNode) { n.x.Platform, n.port().State = db(n.t, "hgx-h100-ndr400"), "INIT" }, certificate.Fail, "INIT"},
+		}, result.Fail, "7 GPUs, not 8"},
+		{"another model", "gpu/platform", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, result.Fail, "it is device 2335"},
+		{"too few cards", "port/count", func(n *fakeNode) { n.x.Platform = db(n.t, "hgx-h100-ndr400") }, result.Fail, "2 RDMA devices"},
+		{"as many ports as were said", "port/count", func(n *fakeNode) { n.x.Ports = count(2) }, result.Pass, "2"},
+		{"fewer ports than were said", "port/count", func(n *fakeNode) { n.x.Ports = count(8) }, result.Fail, "2 ports of RDMA devices, not 8"},
+		{"a part of a platform's ports, as was said", "port/count", func(n *fakeNode) { n.x.Platform, n.x.Ports = db(n.t, "hgx-h100-ndr400"), count(2) }, result.Pass, "2"},
+		{"down where all are needed", "port/state", func(n *fakeNode) { n.x.Platform, n.port().State = db(n.t, "hgx-h100-ndr400"), "INIT" }, result.Fail, "INIT"},
 		{"slower than the platform", "port/rate", func(n *fakeNode) {
 			n.x.Platform = db(n.t, "hgx-h100-ndr400")
 			n.d.RDMA.Value[0].Ports[0].Rate.Gbit, n.port().Rate.Gbit = 200, 200
-		}, certificate.Fail, "200 Gb/s of 400 Gb/s"},
+		}, result.Fail, "200 Gb/s of 400 Gb/s"},
 
-		{"a slow port of another kind", "port/rate", func(n *fakeNode) { n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25 }, certificate.Pass, "25 Gb/s"},
-		{"a slow port that is down", "port/rate", func(n *fakeNode) { n.port().State, n.port().Rate.Gbit = "DOWN", 10 }, certificate.Skip, "not up"},
-		{"one lane of a port that is down", "port/width", func(n *fakeNode) { n.port().State, n.port().Rate.Lanes = "DOWN", 1 }, certificate.Skip, "not up"},
+		{"a slow port of another kind", "port/rate", func(n *fakeNode) { n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25 }, result.Pass, "25 Gb/s"},
+		{"a slow port that is down", "port/rate", func(n *fakeNode) { n.port().State, n.port().Rate.Gbit = "DOWN", 10 }, result.Skip, "not up"},
+		{"one lane of a port that is down", "port/width", func(n *fakeNode) { n.port().State, n.port().Rate.Lanes = "DOWN", 1 }, result.Skip, "not up"},
 		{"enough fast ports for the platform", "port/rate", func(n *fakeNode) {
 			n.x.Platform = db(n.t, "hgx-h100-ndr400")
 			for range 7 {
 				n.d.RDMA.Value = append(n.d.RDMA.Value, rdma("mlx5_9", sysfs.BusID{Bus: 0x49}))
 			}
 			n.d.RDMA.Value[1].HCAType, n.port().Rate.Gbit = "MT4117", 25
-		}, certificate.Pass, "25 Gb/s"},
-		{"no permission", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNoPermission) }, certificate.Skip, "root"},
-		{"not supported", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNotSupported) }, certificate.Skip, "not supported"},
-		{"odd answer", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](errOdd) }, certificate.Error, "Unknown Error"},
-		{"lost GPU", "gpu/ecc/mode", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, certificate.Error, "lost"},
-		{"lost GPU", "gpu/same/vbios", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, certificate.Error, "GPU 3"},
-		{"counters denied", "gpu/nvlink/crc", func(n *fakeNode) { n.g.Before.Err = nvml.ErrNoPermission }, certificate.Skip, "root"},
-		{"counters read once", "gpu/pcie/replay", func(n *fakeNode) { n.Window = 0 }, certificate.Skip, "--window 0"},
-		{"no such counter", "gpu/nvlink/errors", func(n *fakeNode) { delete(n.g.After.Value, "nvlink_replay") }, certificate.Skip, "does not count"},
+		}, result.Pass, "25 Gb/s"},
+		{"no permission", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNoPermission) }, result.Skip, "root"},
+		{"not supported", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](nvml.ErrNotSupported) }, result.Skip, "not supported"},
+		{"odd answer", "gpu/recovery", func(n *fakeNode) { n.g.Recovery = sysfs.Unknown[string](errOdd) }, result.Error, "Unknown Error"},
+		{"lost GPU", "gpu/ecc/mode", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, result.Error, "lost"},
+		{"lost GPU", "gpu/same/vbios", func(n *fakeNode) { n.g.Err = nvml.ErrLost }, result.Error, "GPU 3"},
+		{"counters denied", "gpu/nvlink/crc", func(n *fakeNode) { n.g.Before.Err = nvml.ErrNoPermission }, result.Skip, "root"},
+		{"counters read once", "gpu/pcie/replay", func(n *fakeNode) { n.Window = 0 }, result.Skip, "--window 0"},
+		{"no such counter", "gpu/nvlink/errors", func(n *fakeNode) { delete(n.g.After.Value, "nvlink_replay") }, result.Skip, "does not count"},
 
-		{"too hot", "gpu/temperature/gpu", func(n *fakeNode) { n.g.Heat = known(87) }, certificate.Fail, "87 °C"},
-		{"capped", "gpu/power/cap", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, certificate.Warn, "500 W"},
-		{"capped", "gpu/same/power", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, certificate.Warn, "500 W (GPU 3)"},
-		{"link rests", "gpu/pcie/generation", func(n *fakeNode) { n.g.PCIe.Value.Generation, n.g.Pstate = 1, known(8) }, certificate.Skip, "may rest"},
+		{"too hot", "gpu/temperature/gpu", func(n *fakeNode) { n.g.Heat = known(87) }, result.Fail, "87 °C"},
+		{"capped", "gpu/power/cap", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, result.Warn, "500 W"},
+		{"capped", "gpu/same/power", func(n *fakeNode) { n.g.Power.Value.Limit = 500 }, result.Warn, "500 W (GPU 3)"},
+		{"link rests", "gpu/pcie/generation", func(n *fakeNode) { n.g.PCIe.Value.Generation, n.g.Pstate = 1, known(8) }, result.Skip, "may rest"},
 		{"bridged pair", "gpu/nvlink/links", func(n *fakeNode) {
 			n.g.ID = "ffff"
 			n.g.Links = known([]nvml.Link{{Up: true, To: "GPU"}, {Number: 1}})
-		}, certificate.Pass, "1"},
-		{"no NVLink", "gpu/nvlink/links", func(n *fakeNode) { n.g.Links = sysfs.Unknown[[]nvml.Link](nvml.ErrNotSupported) }, certificate.Skip, "not supported"},
-		{"one GPU of a board", "gpu/nvlink/links", func(n *fakeNode) { n.onlyOne() }, certificate.Skip, "the only GPU"},
-		{"one GPU of a board", "gpu/fabric/state", func(n *fakeNode) { n.onlyOne(); n.GPUs[0].Fabric.Value.State = 1 }, certificate.Skip, "the only GPU"},
-		{"no fabric", "gpu/fabric/state", func(n *fakeNode) { n.g.Fabric.Value.State = 0 }, certificate.Skip, "no fabric"},
+		}, result.Pass, "1"},
+		{"no NVLink", "gpu/nvlink/links", func(n *fakeNode) { n.g.Links = sysfs.Unknown[[]nvml.Link](nvml.ErrNotSupported) }, result.Skip, "not supported"},
+		{"one GPU of a board", "gpu/nvlink/links", func(n *fakeNode) { n.onlyOne() }, result.Skip, "the only GPU"},
+		{"one GPU of a board", "gpu/fabric/state", func(n *fakeNode) { n.onlyOne(); n.GPUs[0].Fabric.Value.State = 1 }, result.Skip, "the only GPU"},
+		{"no fabric", "gpu/fabric/state", func(n *fakeNode) { n.g.Fabric.Value.State = 0 }, result.Skip, "no fabric"},
 		{"two cliques", "gpu/fabric/clique", func(n *fakeNode) {
 			for i := range n.GPUs {
 				n.GPUs[i].Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
 			}
 			n.g.Fabric.Value.Clique = 1
-		}, certificate.Fail, "2 different"},
-		{"no channel", "node/imex", func(n *fakeNode) { n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00" }, certificate.Fail, "no channel"},
+		}, result.Fail, "2 different"},
+		{"no channel", "node/imex", func(n *fakeNode) { n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00" }, result.Fail, "no channel"},
 		{"channel", "node/imex", func(n *fakeNode) {
 			n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
 			n.s.Dev = append(n.s.Dev, "nvidia-caps-imex-channels/channel0")
-		}, certificate.Pass, "1 channels"},
-		{"manager outside", "node/fabric-manager", func(n *fakeNode) { n.s.Processes.Value, n.s.Container = nil, true }, certificate.Skip, "container"},
-		{"CUDA with compatibility", "driver/cuda", func(n *fakeNode) { n.s.CUDA, n.s.Compat = known("14.0"), true }, certificate.Pass, "forward compatibility"},
+		}, result.Pass, "1 channels"},
+		{"manager outside", "node/fabric-manager", func(n *fakeNode) { n.s.Processes.Value, n.s.Container = nil, true }, result.Skip, "container"},
+		{"CUDA with compatibility", "driver/cuda", func(n *fakeNode) { n.s.CUDA, n.s.Compat = known("14.0"), true }, result.Pass, "forward compatibility"},
 		{"memlock without RDMA", "node/memlock", func(n *fakeNode) {
 			n.d.RDMA = sysfs.Unknown[[]sysfs.RDMADevice](fs.ErrNotExist)
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
-		}, certificate.Warn, "64 KiB"},
+		}, result.Warn, "64 KiB"},
 		{"memlock with the capability", "node/memlock", func(n *fakeNode) {
 			n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536}
 			n.s.Caps = known(uint64(1 << sysfs.CapIPCLock))
-		}, certificate.Pass, "64 KiB, and CAP_IPC_LOCK"},
+		}, result.Pass, "64 KiB, and CAP_IPC_LOCK"},
 		{"waits for a disk", "node/stuck", func(n *fakeNode) {
 			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
 			n.s.Later.Value = append(n.s.Later.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'R'}, sysfs.Process{PID: 4712, Name: "gcc", State: 'D'})
-		}, certificate.Pass, "0 processes"},
+		}, result.Pass, "0 processes"},
 		{"stuck, seen once", "node/stuck", func(n *fakeNode) {
 			n.s.Processes.Value = append(n.s.Processes.Value, sysfs.Process{PID: 4711, Name: "gcc", State: 'D'})
 			n.s.Later = sysfs.Unknown[[]sysfs.Process](errNoAnswer)
-		}, certificate.Warn, "4711 (gcc)"},
-		{"ACS only for root", "pci/acs", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](fs.ErrPermission) }, certificate.Skip, "root"},
-		{"bridge without ACS", "pci/acs", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, certificate.Pass, "1 lack it"},
+		}, result.Warn, "4711 (gcc)"},
+		{"ACS only for root", "pci/acs", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](fs.ErrPermission) }, result.Skip, "root"},
+		{"bridge without ACS", "pci/acs", func(n *fakeNode) { n.d.Access[sysfs.BusID{Bus: 1}] = sysfs.Unknown[sysfs.ACS](sysfs.ErrNoACS) }, result.Pass, "1 lack it"},
 
-		{"old Xid", "gpu/xid", func(n *fakeNode) { n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, certificate.Pass, "none in 2h"},
-		{"old Xid, all count", "gpu/xid", func(n *fakeNode) { n.x.Since = 0; n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, certificate.Fail, "79"},
-		{"Xid without a time", "gpu/xid", func(n *fakeNode) { n.l.Uptime = 0; n.log(0, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, certificate.Fail, "79"},
+		{"old Xid", "gpu/xid", func(n *fakeNode) { n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, result.Pass, "none in 2h"},
+		{"old Xid, all count", "gpu/xid", func(n *fakeNode) { n.x.Since = 0; n.log(3*time.Hour, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, result.Fail, "79"},
+		{"Xid without a time", "gpu/xid", func(n *fakeNode) { n.l.Uptime = 0; n.log(0, "NVRM: Xid (PCI:0000:13:00): 79, gone") }, result.Fail, "79"},
 		{"job's Xid", "gpu/xid", func(n *fakeNode) {
 			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 31, pid=1", "NVRM: Xid (PCI:0000:13:00): 31, pid=2")
-		}, certificate.Pass, "Xid 31 ×2"},
+		}, result.Pass, "Xid 31 ×2"},
 		{"recovered", "gpu/xid", func(n *fakeNode) {
 			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 119, Timeout", "NVRM: Xid (PCI:0000:13:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)")
-		}, certificate.Pass, "Xid 154"},
-		{"unknown Xid", "gpu/xid", func(n *fakeNode) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 999, ?") }, certificate.Warn, "not described"},
+		}, result.Pass, "Xid 154"},
+		{"unknown Xid", "gpu/xid", func(n *fakeNode) { n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 999, ?") }, result.Warn, "not described"},
 		{"NVLink 5, nonfatal", "gpu/xid", func(n *fakeNode) {
 			n.log(time.Hour, "NVRM: Xid (PCI:0000:13:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 02")
-		}, certificate.Warn, "NVLink 5"},
+		}, result.Warn, "NVLink 5"},
 		{"SXid that is not fatal", "nvswitch/sxid", func(n *fakeNode) {
 			n.log(time.Hour, "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error")
-		}, certificate.Pass, "SXid 12028"},
-		{"log only for root", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](nvml.ErrNoPermission) }, certificate.Skip, "root"},
-		{"no log", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](fs.ErrNotExist) }, certificate.Skip, "no kernel log"},
-		{"files hang", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](errNoAnswer) }, certificate.Error, "kernel's log"},
-		{"files hang", "node/memlock", func(n *fakeNode) { n.Node.System = sysfs.Unknown[systemState](errNoAnswer) }, certificate.Error, "/proc"},
-		{"files hang", "port/state", func(n *fakeNode) { n.Node.Devices = sysfs.Unknown[deviceState](errNoAnswer) }, certificate.Error, "/sys"},
-		{"files hang", "driver/denylist", func(n *fakeNode) { n.Node.System = sysfs.Unknown[systemState](errNoAnswer) }, certificate.Error, "/proc"},
+		}, result.Pass, "SXid 12028"},
+		{"log only for root", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](nvml.ErrNoPermission) }, result.Skip, "root"},
+		{"no log", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](fs.ErrNotExist) }, result.Skip, "no kernel log"},
+		{"files hang", "gpu/xid", func(n *fakeNode) { n.Node.Log = sysfs.Unknown[logState](errNoAnswer) }, result.Error, "kernel's log"},
+		{"files hang", "node/memlock", func(n *fakeNode) { n.Node.System = sysfs.Unknown[systemState](errNoAnswer) }, result.Error, "/proc"},
+		{"files hang", "port/state", func(n *fakeNode) { n.Node.Devices = sysfs.Unknown[deviceState](errNoAnswer) }, result.Error, "/sys"},
+		{"files hang", "driver/denylist", func(n *fakeNode) { n.Node.System = sysfs.Unknown[systemState](errNoAnswer) }, result.Error, "/proc"},
 	} {
 		t.Run(tt.name+"/"+tt.check, func(t *testing.T) {
 			n := newNode(t)
@@ -203,9 +203,9 @@ func TestRead(t *testing.T) {
 		t.Errorf("limits of an empty tree: %v", s.Node.System.Value.Limits.Err)
 	}
 	for _, r := range Run(s, *n.x, func(id string) bool { return id == "gpu/ecc/mode" || id == "gpu/answers" }) {
-		want := certificate.Pass
+		want := result.Pass
 		if r.Object.Name == "GPU 5" {
-			want = certificate.Error
+			want = result.Error
 		}
 		if r.Verdict != want {
 			t.Errorf("%s; want %s", shown(r), want)
@@ -233,7 +233,7 @@ thresholds:
 		t.Fatal(err)
 	}
 	got := wrong(Run(n.State, *n.x, none))
-	if len(got) != 2 || got[0].Verdict != certificate.Fail || got[0].Source != "site.yaml" || got[1].Verdict != certificate.Warn || got[1].Source != "our hall" || got[1].Threshold != "at most 8 °C between the coolest and the warmest" {
+	if len(got) != 2 || got[0].Verdict != result.Fail || got[0].Source != "site.yaml" || got[1].Verdict != result.Warn || got[1].Source != "our hall" || got[1].Threshold != "at most 8 °C between the coolest and the warmest" {
 		t.Errorf("%+v", got)
 	}
 	fresh, err := LoadRules()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -120,7 +120,7 @@ func checkMemlock(e *env) []finding {
 	case f.Err != nil:
 		return node(without(permission(f.Err)))
 	case !ok:
-		return node(outcome{verdict: certificate.Error, reason: "/proc/self/limits has no line: Max locked memory"})
+		return node(outcome{verdict: result.Error, reason: "/proc/self/limits has no line: Max locked memory"})
 	case l.Soft == sysfs.Unlimited:
 		return node(good("unlimited"))
 	case e.Node.System.Value.Caps.Value&(1<<sysfs.CapIPCLock) != 0: // the kernel does not look at the limit then
@@ -164,7 +164,7 @@ func checkSHM(e *env) []finding {
 		if text, ok := strings.CutPrefix(o, "size="); ok {
 			v, err := sysfs.ParseMountSize(text)
 			if err != nil {
-				return node(outcome{verdict: certificate.Error, reason: fmt.Sprintf("/dev/shm: %v", err)})
+				return node(outcome{verdict: result.Error, reason: fmt.Sprintf("/dev/shm: %v", err)})
 			}
 			size = v
 		}

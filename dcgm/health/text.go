@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -44,8 +44,8 @@ type writer struct {
 func (t *writer) printf(format string, a ...any) { fmt.Fprintf(&t.b, format, a...) }
 
 // marks has each verdict's sign and colour, as harness certify has them.
-var marks = map[certificate.Verdict]struct{ sign, color string }{
-	certificate.Pass: {"✓", "32"}, certificate.Warn: {"⚠", "33"}, certificate.Fail: {"✗", "31"}, certificate.Skip: {"–", "2"}, certificate.Error: {"!", "31"},
+var marks = map[result.Verdict]struct{ sign, color string }{
+	result.Pass: {"✓", "32"}, result.Warn: {"⚠", "33"}, result.Fail: {"✗", "31"}, result.Skip: {"–", "2"}, result.Error: {"!", "31"},
 }
 
 func (t *writer) paint(code, s string) string {
@@ -55,7 +55,7 @@ func (t *writer) paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-func (t *writer) mark(v certificate.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
+func (t *writer) mark(v result.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
 
 // A fault is one thing that is wrong, with all that say so.
 type fault struct {
@@ -91,7 +91,7 @@ func (t *writer) faults(r *Report) bool {
 			id = fmt.Sprintf("%s and %d more", id, n-1)
 		}
 		t.printf("%s %s  %s: %s\n", t.mark(f.Verdict), t.paint("1", id), plain.Line(f.where()), plain.Line(f.Reason))
-		if f.Verdict == certificate.Error {
+		if f.Verdict == result.Error {
 			continue
 		}
 		t.printf("    wanted: %s (%s)\n", plain.Line(f.Threshold), plain.Line(f.Source))
@@ -152,9 +152,9 @@ func unlooked(results []Result) (reason string, ok bool) {
 		}
 	}
 	switch results[0].Verdict {
-	case certificate.Skip:
+	case result.Skip:
 		return "skipped: " + results[0].Reason, true
-	case certificate.Error:
+	case result.Error:
 		return "could not be made: " + results[0].Reason, true
 	}
 	return "", false
@@ -172,9 +172,9 @@ func line(results []Result) string {
 			}
 		}
 		text := found(of)
-		if v == certificate.Skip || v == certificate.Error {
+		if v == result.Skip || v == result.Error {
 			text = of[0].Reason
-			if v == certificate.Skip {
+			if v == result.Skip {
 				text = "skipped: " + text
 			}
 		}
@@ -222,10 +222,10 @@ func found(results []Result) string {
 }
 
 func (t *writer) summary(r *Report) {
-	words := map[certificate.Verdict]string{certificate.Pass: "PASS", certificate.Warn: "PASS, with warnings", certificate.Fail: "FAIL", certificate.Error: "ERROR", certificate.Skip: "NOTHING SHOWN"}
+	words := map[result.Verdict]string{result.Pass: "PASS", result.Warn: "PASS, with warnings", result.Fail: "FAIL", result.Error: "ERROR", result.Skip: "NOTHING SHOWN"}
 	ids := map[string]bool{}
-	for _, result := range r.Results {
-		ids[result.ID] = true
+	for _, one := range r.Results {
+		ids[one.ID] = true
 	}
 	checks, objects := fmt.Sprintf("%d checks", len(ids)), "no GPU"
 	if len(ids) == 1 {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A Document is what dcgmi diag -j prints, as results.
@@ -45,12 +45,12 @@ type body struct {
 }
 
 type test struct {
-	Name    string   `json:"name"`
-	Results []result `json:"results"`
-	Summary result   `json:"test_summary"` // 4.x
+	Name    string    `json:"name"`
+	Results []outcome `json:"results"`
+	Summary outcome   `json:"test_summary"` // 4.x
 }
 
-type result struct {
+type outcome struct {
 	Status   string  `json:"status"`
 	Group    string  `json:"entity_group"` // 4.x
 	Entity   *int    `json:"entity_id"`    // 4.x
@@ -150,7 +150,7 @@ func (d *Document) add(category string, t test) {
 	}
 	i := slices.IndexFunc(d.Tests, func(r diag.Result) bool { return r.Test == name })
 	if i < 0 {
-		i, d.Tests = len(d.Tests), append(d.Tests, diag.Result{Test: name, Category: category, Status: certificate.Skip})
+		i, d.Tests = len(d.Tests), append(d.Tests, diag.Result{Test: name, Category: category, Status: result.Skip})
 	}
 	into := &d.Tests[i]
 	said := false
@@ -164,23 +164,23 @@ func (d *Document) add(category string, t test) {
 }
 
 // collect adds what a test found on a GPU, on something else, or in all.
-func collect(into *diag.Result, part string, r result) {
+func collect(into *diag.Result, part string, r outcome) {
 	if r.Status == "" && len(r.Warnings) == 0 {
 		return // a summary that is not there
 	}
 	status := r.status()
 	gpu, where := r.where()
-	if status == certificate.Skip && into.Reason == "" {
+	if status == result.Skip && into.Reason == "" {
 		for _, e := range slices.Concat(r.Warnings, r.Info) {
 			into.Reason = part + where + e.Text
 			break
 		}
 	}
-	if into.Status == certificate.Skip && status != certificate.Skip {
+	if into.Status == result.Skip && status != result.Skip {
 		into.Reason = "" // that was of another GPU
 	}
-	into.Status = certificate.Worst(into.Status, status)
-	if status == certificate.Skip {
+	into.Status = result.Worst(into.Status, status)
+	if status == result.Skip {
 		return
 	}
 	for _, e := range r.Warnings {
@@ -190,16 +190,16 @@ func collect(into *diag.Result, part string, r result) {
 		}
 		into.Findings = append(into.Findings, f)
 	}
-	if status != certificate.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
+	if status != result.Pass && len(r.Warnings) == 0 && r.Entity == nil && r.GPU+r.GPUs == "" && len(into.Findings) > 0 {
 		return // a summary of what is there
 	}
-	if status != certificate.Pass && len(r.Warnings) == 0 {
+	if status != result.Pass && len(r.Warnings) == 0 {
 		into.Findings = append(into.Findings, diag.Finding{GPU: gpu, Status: status, Text: part + where + "DCGM says " + r.Status + ", and not why"})
 	}
 }
 
 // where is the GPU, as DCGM counts, or in words what else it is about.
-func (r result) where() (gpu int, text string) {
+func (r outcome) where() (gpu int, text string) {
 	if r.Entity != nil {
 		if r.Group == "" || r.Group == "GPU" {
 			return *r.Entity, ""
@@ -218,20 +218,20 @@ func (r result) where() (gpu int, text string) {
 var soft = []int{28, 29}
 
 // status is what became of it. What DCGM has no word for here is no pass.
-func (r result) status() certificate.Verdict {
+func (r outcome) status() result.Verdict {
 	switch strings.ToLower(strings.TrimSpace(r.Status)) {
 	case "pass", "passed":
-		return certificate.Pass
+		return result.Pass
 	case "skip", "skipped":
-		return certificate.Skip
+		return result.Skip
 	case "warn", "warning":
-		return certificate.Warn
+		return result.Warn
 	}
 	hard := func(e entry) bool { return !slices.Contains(soft, e.ID) }
 	if len(r.Warnings) > 0 && !slices.ContainsFunc(r.Warnings, hard) {
-		return certificate.Warn
+		return result.Warn
 	}
-	return certificate.Fail
+	return result.Fail
 }
 
 // remedies by DCGM's severity of an error.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 func fixture(t testing.TB, name string) []byte {
@@ -107,11 +107,11 @@ func FuzzParse(f *testing.F) {
 			t.Error("no test")
 		}
 		for _, r := range d.Tests {
-			if r.Test == "" || certificate.Worst(r.Status, certificate.Skip) != r.Status {
+			if r.Test == "" || result.Worst(r.Status, result.Skip) != r.Status {
 				t.Errorf("%+v", r)
 			}
 			for _, x := range r.Findings {
-				if certificate.Worst(r.Status, x.Status) != r.Status {
+				if result.Worst(r.Status, x.Status) != r.Status {
 					t.Errorf("%s, and found %+v", r.Status, x)
 				}
 			}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Name is the engine's in reports.
@@ -55,7 +55,7 @@ func (r Run) Do(ctx context.Context) (diag.Engine, []diag.Result, error) {
 		return e, broke(errors.Join(wrong, explain(err)), stdout, stderr), nil
 	}
 	e.Version, e.Driver = doc.Version, doc.Driver
-	good := func(t diag.Result) bool { return t.Status == certificate.Pass || t.Status == certificate.Skip }
+	good := func(t diag.Result) bool { return t.Status == result.Pass || t.Status == result.Skip }
 	if err != nil && !slices.ContainsFunc(doc.Tests, func(t diag.Result) bool { return !good(t) }) {
 		// Either alone has been wrong in the field: both must say that all is well.
 		doc.Tests = append(doc.Tests, broke(fmt.Errorf("%w, though its report has no failure", explain(err)), nil, stderr)...)
@@ -89,7 +89,7 @@ const maxOutput = 4 << 10
 // broke is the result of a run that did not come to its end.
 func broke(err error, outputs ...[]byte) []diag.Result {
 	all := bytes.TrimSpace(bytes.Join(outputs, nil))
-	return []diag.Result{{Test: Program, Category: "Deployment", Status: certificate.Error, Reason: err.Error(), Output: strings.ToValidUTF8(string(all[:min(len(all), maxOutput)]), "?")}}
+	return []diag.Result{{Test: Program, Category: "Deployment", Status: result.Error, Reason: err.Error(), Output: strings.ToValidUTF8(string(all[:min(len(all), maxOutput)]), "?")}}
 }
 
 // statuses are the exit statuses of dcgmi that say what to do: DCGM's return values

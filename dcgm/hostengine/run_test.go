@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // install puts a script on PATH as dcgmi, before the shell's tools.
@@ -34,17 +34,17 @@ func TestDo(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, script string
-		status       certificate.Verdict
+		status       result.Verdict
 		text         string
 	}{
-		{"passes", "cat " + data + "/4.4-pass.json", certificate.Pass, ""},
-		{"fails", "cat " + data + "/4.2-fail.json; exit 226", certificate.Fail, "GPU 1 had uncorrectable memory errors"},
-		{"fails with status 0", "cat " + data + "/4.2-fail.json", certificate.Fail, "GPU 1 had uncorrectable memory errors"},
-		{"passes with a bad status", "cat " + data + "/4.4-pass.json; exit 205", certificate.Error, "status 205: an error for which the GPU is to be taken out of service, though its report has no failure"},
-		{"does not start", "echo 'unable to connect'; exit 217", certificate.Error, "dcgmi ended with status 217: another diagnostic runs"},
-		{"writes to stderr", "echo 'out of files' >&2; exit 1", certificate.Error, "out of files"},
-		{"is killed", "kill -9 $$", certificate.Error, "signal: killed"},
-		{"gets its arguments", `[ "$*" = "diag -r 2 -j" ] && cat ` + data + "/4.4-pass.json", certificate.Pass, ""},
+		{"passes", "cat " + data + "/4.4-pass.json", result.Pass, ""},
+		{"fails", "cat " + data + "/4.2-fail.json; exit 226", result.Fail, "GPU 1 had uncorrectable memory errors"},
+		{"fails with status 0", "cat " + data + "/4.2-fail.json", result.Fail, "GPU 1 had uncorrectable memory errors"},
+		{"passes with a bad status", "cat " + data + "/4.4-pass.json; exit 205", result.Error, "status 205: an error for which the GPU is to be taken out of service, though its report has no failure"},
+		{"does not start", "echo 'unable to connect'; exit 217", result.Error, "dcgmi ended with status 217: another diagnostic runs"},
+		{"writes to stderr", "echo 'out of files' >&2; exit 1", result.Error, "out of files"},
+		{"is killed", "kill -9 $$", result.Error, "signal: killed"},
+		{"gets its arguments", `[ "$*" = "diag -r 2 -j" ] && cat ` + data + "/4.4-pass.json", result.Pass, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			install(t, tt.script)
@@ -91,7 +91,7 @@ func TestDoTimeout(t *testing.T) {
 			}()
 		}
 		_, results, err := Run{Tests: "3", Timeout: tt.limit}.Do(ctx)
-		if err != nil || len(results) != 1 || results[0].Status != certificate.Error || results[0].Reason != tt.want || !tt.interrupt && !strings.Contains(results[0].Output, "at test 3") {
+		if err != nil || len(results) != 1 || results[0].Status != result.Error || results[0].Reason != tt.want || !tt.interrupt && !strings.Contains(results[0].Output, "at test 3") {
 			t.Errorf("%+v, %v; want %q", results, err, tt.want)
 		}
 		b, err := os.ReadFile(pids)

@@ -16,6 +16,7 @@ import (
 	intoto "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -27,9 +28,9 @@ func sample(t testing.TB) *Statement {
 	s := New(Predicate{
 		Suite: "image", Started: begin, Finished: begin.Add(3 * time.Second), Harness: Harness{Version: "v1"},
 		Environment: Environment{Platform: "linux/amd64", OS: "Debian <12> & co"},
-		Results: []Result{
-			{ID: "a", Title: "A", Verdict: Pass, Seconds: 0.25, Measured: &Measurement{Value: 3.5, Unit: "GB/s", Expected: 4, Source: "sheet", Ratio: 0.875}},
-			{ID: "b", Title: "B", Verdict: Skip, Reason: "no GPU", Output: "line\n\u2028"},
+		Results: []result.Result{
+			{ID: "a", Title: "A", Verdict: result.Pass, Seconds: 0.25, Measured: &result.Measurement{Value: 3.5, Unit: "GB/s", Expected: 4, Source: "sheet", Ratio: 0.875}},
+			{ID: "b", Title: "B", Verdict: result.Skip, Reason: "no GPU", Output: "line\n\u2028"},
 		},
 	})
 	if err := s.SetSubject("ghcr.io/x/assay", digest); err != nil {
@@ -87,12 +88,12 @@ func TestInToto(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	for in, want := range map[string]Verdict{"": Skip, "s": Skip, "sp": Pass, "pse": Error, "psef": Fail, "pp": Pass, "sw": Pass, "wse": Error} {
-		var rs []Result
+	for in, want := range map[string]result.Verdict{"": result.Skip, "s": result.Skip, "sp": result.Pass, "pse": result.Error, "psef": result.Fail, "pp": result.Pass, "sw": result.Pass, "wse": result.Error} {
+		var rs []result.Result
 		for _, c := range in {
-			rs = append(rs, Result{Verdict: map[rune]Verdict{'s': Skip, 'p': Pass, 'e': Error, 'f': Fail, 'w': Warn}[c]})
+			rs = append(rs, result.Result{Verdict: map[rune]result.Verdict{'s': result.Skip, 'p': result.Pass, 'e': result.Error, 'f': result.Fail, 'w': result.Warn}[c]})
 		}
-		if got := Summary(rs); got != want {
+		if got := result.Summary(rs); got != want {
 			t.Errorf("Summary(%s) = %s; want %s", in, got, want)
 		}
 	}

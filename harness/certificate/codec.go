@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"slices"
-	"strings"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -104,8 +102,8 @@ func (s *Statement) validate() error {
 		return fmt.Errorf("schema version %d; this program reads version %d", p.Schema, SchemaVersion)
 	case p.Suite == "":
 		return errors.New("no suite is named")
-	case p.Verdict != Summary(p.Results):
-		return fmt.Errorf("verdict is %q, but the results make it %q", p.Verdict, Summary(p.Results))
+	case p.Verdict != result.Summary(p.Results):
+		return fmt.Errorf("verdict is %q, but the results make it %q", p.Verdict, result.Summary(p.Results))
 	case p.Finished.Before(p.Started):
 		return errors.New("it finished before it started")
 	case !p.Started.Equal(stamp(p.Started)), !p.Finished.Equal(stamp(p.Finished)):
@@ -122,103 +120,8 @@ func (s *Statement) validate() error {
 	if err := s.validateNode(); err != nil {
 		return err
 	}
-	seen := map[string]bool{}
-	for i := range p.Results {
-		r := &p.Results[i]
-		if seen[r.ID] {
-			return fmt.Errorf("two results have the id %q", r.ID)
-		}
-		seen[r.ID] = true
-		if err := r.Validate(); err != nil {
-			return err
-		}
-	}
 	return errors.Join(validateSubjects(s.Subject), p.Validate())
 }
-
-// Validate reports the first rule that the result breaks.
-func (r *Result) Validate() error {
-	if r.ID == "" {
-		return errors.New("a result has no id")
-	}
-	if err := r.validate(); err != nil {
-		return fmt.Errorf("result %s: %w", r.ID, err)
-	}
-	return nil
-}
-
-func (r *Result) validate() error {
-	if err := judged(r.Verdict, r.Reason, r.Measured); err != nil {
-		return err
-	}
-	if !finite(r.Seconds) || r.Seconds < 0 {
-		return fmt.Errorf("it took %v seconds", r.Seconds)
-	}
-	type key struct{ name, peer, quantity string }
-	seen := map[key]bool{}
-	for _, o := range r.Objects {
-		k := key{o.Name, o.Peer, o.Quantity}
-		if o.Name == "" || seen[k] {
-			return fmt.Errorf("the object %q %q %q has no name, or another one has the same", o.Name, o.Peer, o.Quantity)
-		}
-		seen[k] = true
-		if err := judged(o.Verdict, o.Reason, o.Measured); err != nil {
-			return fmt.Errorf("%s: %w", o.Name, err)
-		}
-	}
-	for _, c := range r.Curves {
-		if err := c.validate(); err != nil {
-			return fmt.Errorf("the curve %q: %w", c.Name, err)
-		}
-	}
-	return nil
-}
-
-// judged reports what is wrong with a verdict and what it is about.
-func judged(v Verdict, reason string, m *Measurement) error {
-	switch {
-	case !slices.Contains(Verdicts(), v):
-		return fmt.Errorf("verdict %q is none of pass, warn, fail, skip, error", v)
-	case v != Pass && strings.TrimSpace(reason) == "":
-		return fmt.Errorf("%s without a reason", v)
-	case m != nil:
-		return m.validate()
-	}
-	return nil
-}
-
-func (m *Measurement) validate() error {
-	switch {
-	case !finite(m.Value) || !finite(m.Expected) || !finite(m.Ratio):
-		return errors.New("a measured value is not a number")
-	case m.Unit == "" || (m.Expected != 0 && m.Source == ""):
-		return errors.New("a measured value needs a unit, an expected one its source")
-	}
-	if l := m.Limit; l != nil && (!finite(l.Value) || l.Source == "" || l.Kind != AtLeast && l.Kind != AtMost) {
-		return errors.New("a limit needs a number, a source, and a kind, atLeast or atMost")
-	}
-	if s := m.Spread; s != nil && (!finite(s.Low) || !finite(s.High) || s.Low > s.High || s.Samples < 1 || s.Kind != Range && s.Kind != Confidence) {
-		return errors.New("a spread needs two numbers, the lower one first, samples, and a kind, range or confidence")
-	}
-	return nil
-}
-
-func (c *Curve) validate() error {
-	if c.Name == "" || c.X == "" || c.Y == "" || len(c.Points) == 0 {
-		return errors.New("it lacks its name, its units or its points")
-	}
-	if !finite(c.Expected) || c.Expected != 0 && c.Source == "" {
-		return errors.New("an expected value needs a source")
-	}
-	for i, p := range c.Points {
-		if !finite(p.X) || !finite(p.Y) || i > 0 && p.X <= c.Points[i-1].X {
-			return errors.New("its points do not rise in x, or are not numbers")
-		}
-	}
-	return nil
-}
-
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
 
 // validateMachines holds the certificates inside against their digests.
 func validateMachines(machines []Machine) error {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -83,7 +84,7 @@ func TestSetNodeRefuses(t *testing.T) {
 }
 
 func TestLimitPasses(t *testing.T) {
-	least, most := certificate.Limit{Value: 5, Kind: certificate.AtLeast}, certificate.Limit{Value: 5, Kind: certificate.AtMost}
+	least, most := result.Limit{Value: 5, Kind: result.AtLeast}, result.Limit{Value: 5, Kind: result.AtMost}
 	if !least.Passes(5) || least.Passes(4.9) || !most.Passes(5) || most.Passes(5.1) {
 		t.Error("a limit passes what it should not, or the other way round")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // full has every field.
@@ -22,13 +23,13 @@ func full(t *testing.T) string {
 	s := certificate.New(certificate.Predicate{
 		Suite: "image", Started: begin, Finished: begin.Add(1500 * time.Millisecond), Harness: certificate.Harness{Version: "v1", Commit: "c"},
 		Environment: certificate.Environment{Platform: "linux/amd64", Kernel: "k", OS: "o", OSID: "i", CPU: "c", CPUs: 2, Target: "t", Recipe: "r"},
-		Results: []certificate.Result{
+		Results: []result.Result{
 			{
-				ID: "a", Component: "c", Title: "A", Verdict: certificate.Pass, Reason: "good", Seconds: 0.25, Output: "x\n",
-				Measured: &certificate.Measurement{Value: 3.5, Unit: "GB/s", Expected: 4, Source: "sheet", Ratio: 0.875},
+				ID: "a", Component: "c", Title: "A", Verdict: result.Pass, Reason: "good", Seconds: 0.25, Output: "x\n",
+				Measured: &result.Measurement{Value: 3.5, Unit: "GB/s", Expected: 4, Source: "sheet", Ratio: 0.875},
 			},
-			{ID: "b", Title: "B", Verdict: certificate.Fail, Reason: "broken", Remedy: "mend it"},
-			{ID: "c", Title: "C", Verdict: certificate.Skip, Reason: "no GPU"},
+			{ID: "b", Title: "B", Verdict: result.Fail, Reason: "broken", Remedy: "mend it"},
+			{ID: "c", Title: "C", Verdict: result.Skip, Reason: "no GPU"},
 		},
 	})
 	if err := s.SetSubject("ghcr.io/x/assay", "sha256:"+strings.Repeat("0a", 32)); err != nil {
@@ -57,11 +58,11 @@ func TestSchemaTakesCertificates(t *testing.T) {
 	if err := certificatetest.Validate([]byte(nodeText(t))); err != nil {
 		t.Error(err)
 	}
-	for _, results := range [][]certificate.Result{
+	for _, results := range [][]result.Result{
 		nil,
-		{{ID: "a", Title: "A", Verdict: certificate.Skip, Reason: "r"}},
-		{{ID: "a", Title: "A", Verdict: certificate.Pass}},
-		{{ID: "a", Title: "A", Verdict: certificate.Pass}, {ID: "b", Verdict: certificate.Error, Reason: "r"}},
+		{{ID: "a", Title: "A", Verdict: result.Skip, Reason: "r"}},
+		{{ID: "a", Title: "A", Verdict: result.Pass}},
+		{{ID: "a", Title: "A", Verdict: result.Pass}, {ID: "b", Verdict: result.Error, Reason: "r"}},
 	} {
 		b, err := certificate.New(certificate.Predicate{Suite: "s", Results: results}).Marshal()
 		if err != nil {
@@ -126,8 +127,8 @@ func TestSchemaFields(t *testing.T) {
 	schema.Defs["statement"] = schema.object
 	for name, v := range map[string]any{
 		"statement": certificate.Statement{}, "subject": certificate.Subject{}, "predicate": certificate.Predicate{}, "harness": certificate.Harness{},
-		"environment": certificate.Environment{}, "result": certificate.Result{}, "measurement": certificate.Measurement{},
-		"limit": certificate.Limit{}, "spread": certificate.Spread{}, "object": certificate.Object{}, "curve": certificate.Curve{}, "node": certificate.Node{},
+		"environment": certificate.Environment{}, "result": result.Result{}, "measurement": result.Measurement{},
+		"limit": result.Limit{}, "spread": result.Spread{}, "object": result.Object{}, "curve": result.Curve{}, "node": certificate.Node{},
 		"gpu": certificate.GPU{}, "port": certificate.Port{}, "topology": certificate.Topology{},
 	} {
 		var all, required []string

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
-	"unicode"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 )
 
@@ -16,7 +15,7 @@ import (
 // that what one of them refuses none of the others takes.
 func (p *Predicate) Validate() error {
 	switch {
-	case !isName(p.Suite):
+	case !result.IsName(p.Suite):
 		return fmt.Errorf("suite: %.80q is no name", p.Suite)
 	case p.Results == nil:
 		return errors.New("results: there is no list of them")
@@ -24,7 +23,7 @@ func (p *Predicate) Validate() error {
 		return errors.New("started, finished: one of the times is missing")
 	case p.Environment.CPUs < 0:
 		return fmt.Errorf("environment: %d processors", p.Environment.CPUs)
-	case !isOptional(p.Environment.Target) || !isOptional(p.Environment.Recipe):
+	case !optional(p.Environment.Target) || !optional(p.Environment.Recipe):
 		return fmt.Errorf("environment: target %.80q, recipe %.80q: one of them is no name", p.Environment.Target, p.Environment.Recipe)
 	}
 	if p.Node != nil {
@@ -39,16 +38,22 @@ func (p *Predicate) Validate() error {
 	if err := distinctNames(names); err != nil {
 		return fmt.Errorf("machines: %w", err)
 	}
+	seen := map[string]bool{}
 	for i := range p.Results {
-		if err := p.Results[i].plausible(); err != nil {
-			return fmt.Errorf("result %.80q: %w", p.Results[i].ID, err)
+		r := &p.Results[i]
+		if seen[r.ID] {
+			return fmt.Errorf("two results have the id %q", r.ID)
+		}
+		seen[r.ID] = true
+		if err := r.Validate(); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 func (n *Node) validate() error {
-	if !isName(n.Name) {
+	if !result.IsName(n.Name) {
 		return fmt.Errorf("%.80q is no name", n.Name)
 	}
 	if err := distinctNames(n.Identity); err != nil {
@@ -78,7 +83,7 @@ func (n *Node) validate() error {
 		return nil
 	}
 	for _, p := range n.Topology.Parts {
-		if !isName(p.ID) || p.Kind == "" {
+		if !result.IsName(p.ID) || p.Kind == "" {
 			return fmt.Errorf("topology: the part %.80q lacks its kind or a name", p.ID)
 		}
 	}
@@ -90,55 +95,6 @@ func (n *Node) validate() error {
 	return nil
 }
 
-// longest is more seconds than any check takes.
-const longest = 1e9
-
-// plausible is what Validate asks of a result beyond its own rules.
-func (r *Result) plausible() error {
-	switch {
-	case !isID(r.ID):
-		return errors.New("its id is none: want words with slashes between")
-	case !isOptional(r.Component):
-		return fmt.Errorf("component: %.80q is no name", r.Component)
-	case r.Seconds > longest:
-		return fmt.Errorf("it took %v seconds", r.Seconds)
-	}
-	if err := r.Measured.plausible(); err != nil {
-		return err
-	}
-	for _, o := range r.Objects {
-		if !isName(o.Name) || !isOptional(o.Peer) || !isOptional(o.ID) || !isOptional(o.Quantity) {
-			return fmt.Errorf("object %.80q, peer %.80q, id %.80q, quantity %.80q: one of them is no name", o.Name, o.Peer, o.ID, o.Quantity)
-		}
-		if err := o.Measured.plausible(); err != nil {
-			return fmt.Errorf("%s: %w", o.Name, err)
-		}
-	}
-	for _, c := range r.Curves {
-		if !isName(c.Name) || !isName(c.X) || !isName(c.Y) {
-			return fmt.Errorf("the curve %.80q over %.80q in %.80q: one of them is no name", c.Name, c.X, c.Y)
-		}
-	}
-	return nil
-}
-
-func (m *Measurement) plausible() error {
-	switch {
-	case m == nil:
-		return nil
-	case !isName(m.Unit):
-		return fmt.Errorf("unit: %.80q is no name", m.Unit)
-	case m.Expected == 0 && m.Ratio != 0:
-		return fmt.Errorf("ratio: %v of what is expected, and nothing is", m.Ratio)
-	case m.Expected != 0 && !near(m.Ratio, m.Value/m.Expected):
-		return fmt.Errorf("ratio: %v; %v of %v is %v", m.Ratio, m.Value, m.Expected, m.Value/m.Expected)
-	}
-	return nil
-}
-
-// near allows for the last digits, which others may compute otherwise.
-func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*math.Abs(b) }
-
 // validateSubjects reports a subject without a name or a SHA-256, and one that is
 // there twice.
 func validateSubjects(subjects []Subject) error {
@@ -146,7 +102,7 @@ func validateSubjects(subjects []Subject) error {
 	seen := map[key]bool{}
 	for _, s := range subjects {
 		k := key{s.Name, s.Digest["sha256"]}
-		if _, err := attest.ImageSubject(s.Name, "sha256:"+k.digest); err != nil || !isName(s.Name) {
+		if _, err := attest.ImageSubject(s.Name, "sha256:"+k.digest); err != nil || !result.IsName(s.Name) {
 			return fmt.Errorf("subject %.80q with the SHA-256 %.80q: it needs a plain name and 64 hex digits in lower case", s.Name, k.digest)
 		}
 		if seen[k] {
@@ -160,7 +116,7 @@ func validateSubjects(subjects []Subject) error {
 func distinctNames(names []string) error {
 	seen := map[string]bool{}
 	for _, n := range names {
-		if !isName(n) || seen[n] {
+		if !result.IsName(n) || seen[n] {
 			return fmt.Errorf("%.80q is no name, or there is another one", n)
 		}
 		seen[n] = true
@@ -168,20 +124,7 @@ func distinctNames(names []string) error {
 	return nil
 }
 
-// isName reports whether a text can stand in a line, a label or a path as the name
-// of something: some visible characters, with spaces only between them.
-func isName(s string) bool {
-	return s != "" && strings.TrimSpace(s) == s && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsGraphic(r) })
-}
+// optional reports whether a text is a name, or empty.
+func optional(s string) bool { return s == "" || result.IsName(s) }
 
-func isOptional(s string) bool { return s == "" || isName(s) }
-
-// isID reports whether a text is a check's id: ids become parts of paths.
-func isID(s string) bool {
-	for word := range strings.SplitSeq(s, "/") {
-		if !isName(word) || word == "." || word == ".." {
-			return false
-		}
-	}
-	return true
-}
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -9,14 +9,15 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // TestValidate damages one field of a certificate that has all of them. It is
 // refused where it is made, where it is read and where it is verified.
 func TestValidate(t *testing.T) {
 	type statement = certificate.Statement
-	first := func(s *statement) *certificate.Result { return &s.Predicate.Results[0] }
-	measured := func(s *statement) *certificate.Measurement {
+	first := func(s *statement) *result.Result { return &s.Predicate.Results[0] }
+	measured := func(s *statement) *result.Measurement {
 		for i := range s.Predicate.Results {
 			for j := range s.Predicate.Results[i].Objects {
 				if m := s.Predicate.Results[i].Objects[j].Measured; m != nil && m.Expected != 0 {
@@ -31,7 +32,7 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		"suite of two lines":     {func(s *statement) { s.Predicate.Suite = "node\nx" }, "suite: "},
-		"no list of results":     {func(s *statement) { s.Predicate.Results, s.Predicate.Verdict = nil, certificate.Skip }, "results: "},
+		"no list of results":     {func(s *statement) { s.Predicate.Results, s.Predicate.Verdict = nil, result.Skip }, "results: "},
 		"begun never":            {func(s *statement) { s.Predicate.Started = time.Time{} }, "started, finished: "},
 		"less than no processor": {func(s *statement) { s.Predicate.Environment.CPUs = -1 }, "environment: -1 processors"},
 		"recipe that steers":     {func(s *statement) { s.Predicate.Environment.Recipe = "\x1b[31m" }, "environment: target"},
@@ -76,7 +77,7 @@ func TestValidate(t *testing.T) {
 				t.Fatalf("before: %v", err)
 			}
 			tt.damage(s)
-			s.Predicate.Verdict = certificate.Summary(s.Predicate.Results)
+			s.Predicate.Verdict = result.Summary(s.Predicate.Results)
 			if _, err := s.Marshal(); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Marshal: %v; want %s", err, tt.want)
 			}

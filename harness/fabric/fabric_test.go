@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // machines joins n machines in this process; change, if not nil, changes the
@@ -236,19 +237,19 @@ func TestMerge(t *testing.T) {
 	bad, warned := certificatetest.Node(2), certificatetest.Node(2)
 	warned.Predicate.Node.Name = "node08"
 	warned.Subject = nil
-	var kept []certificate.Result
+	var kept []result.Result
 	for _, r := range warned.Predicate.Results {
-		if r.Verdict == certificate.Pass || r.Verdict == certificate.Warn {
+		if r.Verdict == result.Pass || r.Verdict == result.Warn {
 			kept = append(kept, r)
 		}
 	}
-	warned.Predicate.Results, warned.Predicate.Verdict = kept, certificate.Pass
+	warned.Predicate.Results, warned.Predicate.Verdict = kept, result.Pass
 	if err := warned.SetNode(warned.Predicate.Node); err != nil {
 		t.Fatal(err)
 	}
 	f := &Fabric{names: []string{"node07", "node08", "a/b"}}
 	g := &Gathered{Certificates: []*certificate.Statement{bad, warned, nil}, Missing: map[int]string{2: "it is silent"}}
-	together := []certificate.Result{{ID: "coll/all_reduce", Title: "all", Verdict: certificate.Pass}}
+	together := []result.Result{{ID: "coll/all_reduce", Title: "all", Verdict: result.Pass}}
 	st, err := f.Merge(g, together)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +264,7 @@ func TestMerge(t *testing.T) {
 	if _, err := certificate.Parse(doc); err != nil {
 		t.Error(err)
 	}
-	if len(st.Subject) != 2 || st.Predicate.Verdict != certificate.Fail {
+	if len(st.Subject) != 2 || st.Predicate.Verdict != result.Fail {
 		t.Errorf("%d subjects, %s; want 2, fail", len(st.Subject), st.Predicate.Verdict)
 	}
 	if m := st.Predicate.Machines; len(m) != 2 || m[0].Name != "node07" || m[1].Certificate != warned {
@@ -271,13 +272,13 @@ func TestMerge(t *testing.T) {
 	}
 	for i, want := range []struct {
 		id      string
-		verdict certificate.Verdict
+		verdict result.Verdict
 		reason  string
 	}{
-		{"node/node07", certificate.Fail, "bandwidth/h2d: GPU 0: 31.2 GB/s, less than 48; and "},
-		{"node/node08", certificate.Warn, "health/xid: Xid 94 on GPU 1"},
-		{"node/a_b", certificate.Error, "no certificate came of it: it is silent"},
-		{"coll/all_reduce", certificate.Pass, ""},
+		{"node/node07", result.Fail, "bandwidth/h2d: GPU 0: 31.2 GB/s, less than 48; and "},
+		{"node/node08", result.Warn, "health/xid: Xid 94 on GPU 1"},
+		{"node/a_b", result.Error, "no certificate came of it: it is silent"},
+		{"coll/all_reduce", result.Pass, ""},
 	} {
 		r := st.Predicate.Results[i]
 		if r.ID != want.id || r.Verdict != want.verdict || !strings.HasPrefix(r.Reason, want.reason) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/gather"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // inside is up to how many bytes all machines' certificates are inside the
@@ -20,7 +21,7 @@ const inside = certificate.MaxSize / 2
 // its own, and those of what they did together. Where a machine's certificate did not
 // come, that is its result. Machines' certificates are inside if there is room for
 // all; else their digests are.
-func (f *Fabric) Merge(g *Gathered, together []certificate.Result) (*certificate.Statement, error) {
+func (f *Fabric) Merge(g *Gathered, together []result.Result) (*certificate.Statement, error) {
 	first := g.Certificates[0]
 	p := certificate.Predicate{
 		Suite: first.Predicate.Suite, Started: first.Predicate.Started, Finished: first.Predicate.Finished,
@@ -72,22 +73,22 @@ func (f *Fabric) Merge(g *Gathered, together []certificate.Result) (*certificate
 
 // summarized are results of checks that more machines made than there are
 // certificates of.
-func summarized(s *gather.Summary) (out []certificate.Result) {
+func summarized(s *gather.Summary) (out []result.Result) {
 	for _, id := range slices.Sorted(maps.Keys(s.Checks)) {
 		c := s.Checks[id]
-		n, verdicts := 0, []certificate.Verdict{}
+		n, verdicts := 0, []result.Verdict{}
 		var said []string
-		for _, v := range certificate.Verdicts() {
+		for _, v := range result.Verdicts() {
 			if c.Verdicts[v] > 0 {
 				n += c.Verdicts[v]
 				verdicts = append(verdicts, v)
 				said = append(said, fmt.Sprintf("%d %s", c.Verdicts[v], v))
 			}
 		}
-		r := certificate.Result{ID: "all/" + id, Title: id + " on all machines", Verdict: certificate.Worst(verdicts...), Reason: strings.Join(said, ", ")}
+		r := result.Result{ID: "all/" + id, Title: id + " on all machines", Verdict: result.Worst(verdicts...), Reason: strings.Join(said, ", ")}
 		for _, w := range c.Worst {
-			if w.Verdict != certificate.Pass && w.Verdict != certificate.Skip {
-				r.Objects = append(r.Objects, certificate.Object{Name: strings.TrimSpace(w.Node + " " + w.Object), Verdict: w.Verdict, Reason: w.Reason})
+			if w.Verdict != result.Pass && w.Verdict != result.Skip {
+				r.Objects = append(r.Objects, result.Object{Name: strings.TrimSpace(w.Node + " " + w.Object), Verdict: w.Verdict, Reason: w.Reason})
 			}
 		}
 		out = append(out, r)
@@ -96,10 +97,10 @@ func summarized(s *gather.Summary) (out []certificate.Result) {
 }
 
 // machine is the result of one machine's own checks.
-func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) certificate.Result {
-	r := certificate.Result{ID: "node/" + FileName(f.Name(rank)), Title: f.Name(rank) + " is fit on its own"}
+func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) result.Result {
+	r := result.Result{ID: "node/" + FileName(f.Name(rank)), Title: f.Name(rank) + " is fit on its own"}
 	if st == nil {
-		r.Verdict, r.Reason = certificate.Error, "no certificate came of it: "+lost
+		r.Verdict, r.Reason = result.Error, "no certificate came of it: "+lost
 		r.Remedy = "see whether the machine is up, and what the launcher and its kernel's log say of it"
 		return r
 	}
@@ -107,23 +108,23 @@ func (f *Fabric) machine(rank int, st *certificate.Statement, lost string) certi
 	for _, one := range own {
 		r.Seconds += one.Seconds
 	}
-	r.Verdict = certificate.Summary(own)
-	count := certificate.Count(own)
-	for _, v := range []certificate.Verdict{certificate.Fail, certificate.Error, certificate.Warn} {
+	r.Verdict = result.Summary(own)
+	count := result.Count(own)
+	for _, v := range []result.Verdict{result.Fail, result.Error, result.Warn} {
 		for _, one := range own {
 			if one.Verdict != v {
 				continue
 			}
-			r.Objects = append(r.Objects, certificate.Object{Name: one.ID, Verdict: v, Reason: one.Reason, Measured: one.Measured})
-			if r.Reason == "" && v != certificate.Warn {
+			r.Objects = append(r.Objects, result.Object{Name: one.ID, Verdict: v, Reason: one.Reason, Measured: one.Measured})
+			if r.Reason == "" && v != result.Warn {
 				r.Reason, r.Remedy = one.ID+": "+one.Reason, one.Remedy
 			}
 		}
 	}
-	switch n := len(r.Objects) - count[certificate.Warn]; {
-	case r.Verdict == certificate.Pass && count[certificate.Warn] > 0:
-		r.Verdict, r.Reason = certificate.Warn, fmt.Sprintf("%s: %s", r.Objects[0].Name, r.Objects[0].Reason)
-	case r.Verdict == certificate.Skip:
+	switch n := len(r.Objects) - count[result.Warn]; {
+	case r.Verdict == result.Pass && count[result.Warn] > 0:
+		r.Verdict, r.Reason = result.Warn, fmt.Sprintf("%s: %s", r.Objects[0].Name, r.Objects[0].Reason)
+	case r.Verdict == result.Skip:
 		r.Reason = "all of its own checks were skipped"
 	case n > 1:
 		r.Reason += fmt.Sprintf("; and %d more", n-1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/scale"
 	"github.com/assay-hpc/assay/harness/scale/scaletest"
 )
@@ -59,15 +60,15 @@ func TestScaleTable(t *testing.T) {
 }
 
 // ownResults are of 12 checks of 8 GPUs.
-func ownResults() (out []certificate.Result) {
+func ownResults() (out []result.Result) {
 	for i := range 12 {
-		r := certificate.Result{ID: fmt.Sprintf("bandwidth/family%d", i), Title: "copies between host and GPUs", Verdict: certificate.Pass, Seconds: 2}
+		r := result.Result{ID: fmt.Sprintf("bandwidth/family%d", i), Title: "copies between host and GPUs", Verdict: result.Pass, Seconds: 2}
 		for gpu := range 8 {
 			v := 380 + float64(8*i+gpu)/7
-			r.Objects = append(r.Objects, certificate.Object{
-				Name: fmt.Sprintf("GPU %d", gpu), ID: "GPU-00000000-0000-0000-0000-000000000000", Quantity: "write", Verdict: certificate.Pass,
-				Measured: &certificate.Measurement{Value: v, Unit: "GB/s", Expected: 400, Source: "data sheet", Ratio: v / 400,
-					Limit: &certificate.Limit{Value: 300, Kind: certificate.AtLeast, Source: "the data base"}},
+			r.Objects = append(r.Objects, result.Object{
+				Name: fmt.Sprintf("GPU %d", gpu), ID: "GPU-00000000-0000-0000-0000-000000000000", Quantity: "write", Verdict: result.Pass,
+				Measured: &result.Measurement{Value: v, Unit: "GB/s", Expected: 400, Source: "data sheet", Ratio: v / 400,
+					Limit: &result.Limit{Value: 300, Kind: result.AtLeast, Source: "the data base"}},
 			})
 		}
 		out = append(out, r)

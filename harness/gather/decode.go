@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
@@ -160,8 +160,8 @@ func (d *decoder) summary() *Summary {
 	return s
 }
 
-func (d *decoder) verdicts() map[certificate.Verdict]int {
-	out := map[certificate.Verdict]int{}
+func (d *decoder) verdicts() map[result.Verdict]int {
+	out := map[result.Verdict]int{}
 	for _, v := range verdicts {
 		if n := d.int(1<<40, "results of a verdict"); n > 0 {
 			out[v] = n

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
@@ -24,7 +24,7 @@ import (
 const partVersion = 1
 
 // verdicts in the order of their numbers on the wire, the worst first.
-var verdicts = certificate.Verdicts()
+var verdicts = result.Verdicts()
 
 // An encoder writes a part's body and collects its strings.
 type encoder struct {
@@ -99,7 +99,7 @@ func (e *encoder) summary(s *Summary) {
 }
 
 // verdicts has no entry for what nobody has.
-func (e *encoder) verdicts(n map[certificate.Verdict]int) {
+func (e *encoder) verdicts(n map[result.Verdict]int) {
 	for _, v := range verdicts {
 		e.uint(uint64(n[v]))
 	}

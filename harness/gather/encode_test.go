@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
@@ -24,10 +24,10 @@ func rich(t testing.TB) *part {
 			t.Fatal(err)
 		}
 	}
-	sum.Checks["wide"] = &Check{Verdicts: map[certificate.Verdict]int{certificate.Skip: 4}, Unit: "s", Values: &wide}
-	sum.Checks["empty"] = &Check{Verdicts: map[certificate.Verdict]int{}}
-	sum.Checks["below zero"] = &Check{Verdicts: map[certificate.Verdict]int{certificate.Error: 1}, Worst: []Worst{
-		{Rank: 3, Object: "GPU 1 → GPU 2", Verdict: certificate.Error, Reason: "it broke", Value: -1.5, Score: math.Inf(-1)},
+	sum.Checks["wide"] = &Check{Verdicts: map[result.Verdict]int{result.Skip: 4}, Unit: "s", Values: &wide}
+	sum.Checks["empty"] = &Check{Verdicts: map[result.Verdict]int{}}
+	sum.Checks["below zero"] = &Check{Verdicts: map[result.Verdict]int{result.Error: 1}, Worst: []Worst{
+		{Rank: 3, Object: "GPU 1 → GPU 2", Verdict: result.Error, Reason: "it broke", Value: -1.5, Score: math.Inf(-1)},
 	}}
 	sum.Checks["below zero"].Worst[0].Score = -3
 	sum.Missing = []Missing{{Rank: 5, Host: "node5", Reason: "no answer within 3s"}, {Rank: 9, Reason: "no answer within 3s"}}
@@ -37,7 +37,7 @@ func rich(t testing.TB) *part {
 func TestEncode(t *testing.T) {
 	for name, p := range map[string]*part{
 		"all fields": rich(t),
-		"nothing":    {Covers: [][2]int{}, Summary: &Summary{Verdicts: map[certificate.Verdict]int{}, Checks: map[string]*Check{}}},
+		"nothing":    {Covers: [][2]int{}, Summary: &Summary{Verdicts: map[result.Verdict]int{}, Checks: map[string]*Check{}}},
 	} {
 		b := p.encode()
 		got, err := decode(b)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
@@ -26,17 +27,17 @@ func document(t testing.TB, rank int) []byte {
 	rng := rand.New(rand.NewPCG(uint64(rank), 5))
 	p := certificate.Predicate{Suite: "node", Started: time.Unix(1e9, 0), Finished: time.Unix(1e9+60, 0)}
 	for i := range 12 {
-		r := certificate.Result{ID: fmt.Sprintf("bandwidth/family%d", i), Title: "copies between host and GPUs", Verdict: certificate.Pass, Seconds: 2}
+		r := result.Result{ID: fmt.Sprintf("bandwidth/family%d", i), Title: "copies between host and GPUs", Verdict: result.Pass, Seconds: 2}
 		for gpu := range 8 {
 			v := 380 * math.Exp(0.02*rng.NormFloat64())
-			o := certificate.Object{Name: fmt.Sprintf("GPU %d", gpu), ID: "GPU-00000000-0000-0000-0000-000000000000", Quantity: "write", Verdict: certificate.Pass}
+			o := result.Object{Name: fmt.Sprintf("GPU %d", gpu), ID: "GPU-00000000-0000-0000-0000-000000000000", Quantity: "write", Verdict: result.Pass}
 			if rank%1000 == 7 && i == 3 && gpu == 2 {
 				v /= 2
-				o.Verdict, o.Reason = certificate.Fail, "it is below the limit"
-				r.Verdict, r.Reason = certificate.Fail, "GPU 2 is below the limit"
+				o.Verdict, o.Reason = result.Fail, "it is below the limit"
+				r.Verdict, r.Reason = result.Fail, "GPU 2 is below the limit"
 			}
-			o.Measured = &certificate.Measurement{Value: v, Unit: "GB/s", Expected: 400, Source: "data sheet", Ratio: v / 400,
-				Limit: &certificate.Limit{Value: 300, Kind: certificate.AtLeast, Source: "the data base"}}
+			o.Measured = &result.Measurement{Value: v, Unit: "GB/s", Expected: 400, Source: "data sheet", Ratio: v / 400,
+				Limit: &result.Limit{Value: 300, Kind: result.AtLeast, Source: "the data base"}}
 			r.Objects = append(r.Objects, o)
 		}
 		p.Results = append(p.Results, r)
@@ -122,9 +123,9 @@ func (j *job) run(t testing.TB, own func(rank int) *Summary, odd map[int]func(ct
 }
 
 func small(rank int) *Summary {
-	s := certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{
-		ID: "link", Title: "links", Verdict: certificate.Pass,
-		Measured: &certificate.Measurement{Value: float64(100 + rank), Unit: "GB/s"},
+	s := certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{{
+		ID: "link", Title: "links", Verdict: result.Pass,
+		Measured: &result.Measurement{Value: float64(100 + rank), Unit: "GB/s"},
 	}}})
 	return Summarize(rank, s)
 }
@@ -147,7 +148,7 @@ func TestGather(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%d ranks, fan-out %d: %+v; want %+v", size, fanout, got, want)
 			}
-			if got.Verdict() != certificate.Pass || got.Checks["link"].Worst[0].Rank != 0 {
+			if got.Verdict() != result.Pass || got.Checks["link"].Worst[0].Rank != 0 {
 				t.Errorf("%d ranks, fan-out %d: verdict %s, worst %+v", size, fanout, got.Verdict(), got.Checks["link"].Worst)
 			}
 			for r, st := range stats {
@@ -229,7 +230,7 @@ func swallows(ctx context.Context, o Options) {
 
 // sent is a part without checks, right or wrong.
 func sent(covers [][2]int, ranks, passes int) string {
-	p := part{Covers: covers, Summary: &Summary{Ranks: ranks, Verdicts: map[certificate.Verdict]int{certificate.Pass: passes}}}
+	p := part{Covers: covers, Summary: &Summary{Ranks: ranks, Verdicts: map[result.Verdict]int{result.Pass: passes}}}
 	return string(p.encode())
 }
 
@@ -268,7 +269,7 @@ func TestMissing(t *testing.T) {
 			if got.Ranks != size-1 || len(got.Missing) != 1 || !strings.Contains(got.Missing[0].String(), tt.want) {
 				t.Errorf("%d ranks, missing %v; want %q", got.Ranks, got.Missing, tt.want)
 			}
-			if got.Verdict() != certificate.Error {
+			if got.Verdict() != result.Error {
 				t.Errorf("the verdict is %s", got.Verdict())
 			}
 		})
@@ -348,8 +349,8 @@ func TestOptions(t *testing.T) {
 func TestWorstOfLatencies(t *testing.T) {
 	sum := &Summary{}
 	for rank, v := range []float64{800, 1200, 900} {
-		st := certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{ID: "bandwidth/host_latency", Verdict: certificate.Pass, Objects: []certificate.Object{
-			{Name: "GPU 0", Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: v, Unit: "ns"}},
+		st := certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{{ID: "bandwidth/host_latency", Verdict: result.Pass, Objects: []result.Object{
+			{Name: "GPU 0", Verdict: result.Pass, Measured: &result.Measurement{Value: v, Unit: "ns"}},
 		}}}})
 		sum.Merge(Summarize(rank, st))
 	}

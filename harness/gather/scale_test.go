@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/scale/scaletest"
 )
 
@@ -52,7 +52,7 @@ func gatherAll(t testing.TB, n int, own fleet) cost {
 		t.Fatal(err)
 	}
 	slow := (n + 992) / 1000 // ranks 7, 1007, …
-	if got.Ranks != n || len(got.Missing) > 0 || got.Verdicts[certificate.Fail] != slow || got.Checks["bandwidth/family3 write"].Worst[0].Object != "GPU 2" {
+	if got.Ranks != n || len(got.Missing) > 0 || got.Verdicts[result.Fail] != slow || got.Checks["bandwidth/family3 write"].Worst[0].Object != "GPU 2" {
 		t.Fatalf("%d ranks: %d counted, verdicts %v, missing %v", n, got.Ranks, got.Verdicts, got.Missing)
 	}
 	for _, st := range stats {

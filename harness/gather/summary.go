@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
@@ -21,28 +21,28 @@ const (
 // A Summary is what certificates of any number of ranks say together. Counts
 // are exact, quantiles within stat.SketchError. Merging is the same in any order.
 type Summary struct {
-	Ranks    int                         `json:"ranks"`
-	Verdicts map[certificate.Verdict]int `json:"verdicts"` // of whole certificates
-	Checks   map[string]*Check           `json:"checks"`   // by id; with a quantity, by "id quantity"
-	Missing  []Missing                   `json:"missing,omitempty"`
+	Ranks    int                    `json:"ranks"`
+	Verdicts map[result.Verdict]int `json:"verdicts"` // of whole certificates
+	Checks   map[string]*Check      `json:"checks"`   // by id; with a quantity, by "id quantity"
+	Missing  []Missing              `json:"missing,omitempty"`
 }
 
 // A Check is one check of all ranks.
 type Check struct {
-	Verdicts map[certificate.Verdict]int `json:"verdicts"`
-	Unit     string                      `json:"unit,omitempty"`
-	Values   *stat.Sketch                `json:"values,omitempty"`
-	Worst    []Worst                     `json:"worst,omitempty"` // the worst first
+	Verdicts map[result.Verdict]int `json:"verdicts"`
+	Unit     string                 `json:"unit,omitempty"`
+	Values   *stat.Sketch           `json:"values,omitempty"`
+	Worst    []Worst                `json:"worst,omitempty"` // the worst first
 }
 
 // A Worst is one of the worst results of a check.
 type Worst struct {
-	Rank    int                 `json:"rank"`
-	Node    string              `json:"node,omitempty"`
-	Object  string              `json:"object,omitempty"`
-	Verdict certificate.Verdict `json:"verdict"`
-	Reason  string              `json:"reason,omitempty"`
-	Value   float64             `json:"value,omitempty"`
+	Rank    int            `json:"rank"`
+	Node    string         `json:"node,omitempty"`
+	Object  string         `json:"object,omitempty"`
+	Verdict result.Verdict `json:"verdict"`
+	Reason  string         `json:"reason,omitempty"`
+	Value   float64        `json:"value,omitempty"`
 	// Score orders values: the lower, the worse. It is the value or, where one
 	// is expected, its share of that; negative where less is better.
 	Score float64 `json:"score,omitempty"`
@@ -51,7 +51,7 @@ type Worst struct {
 // Summarize makes a rank's summary of its certificate.
 func Summarize(rank int, s *certificate.Statement) *Summary {
 	p := &s.Predicate
-	out := &Summary{Ranks: 1, Verdicts: map[certificate.Verdict]int{p.Verdict: 1}, Checks: map[string]*Check{}}
+	out := &Summary{Ranks: 1, Verdicts: map[result.Verdict]int{p.Verdict: 1}, Checks: map[string]*Check{}}
 	node := ""
 	if p.Node != nil {
 		node = p.Node.Name
@@ -72,24 +72,24 @@ func Summarize(rank int, s *certificate.Statement) *Summary {
 	return out
 }
 
-func better(check, name string, m *certificate.Measurement) quantity.Better {
+func better(check, name string, m *result.Measurement) result.Better {
 	if m == nil {
-		return quantity.Unknown
+		return result.Unknown
 	}
-	return quantity.Of(check, name, m.Unit, string(m.LimitKind()))
+	return result.BetterOf(check, name, m.Unit, m.LimitKind())
 }
 
-func (s *Summary) count(id string, better quantity.Better, w Worst, m *certificate.Measurement) {
+func (s *Summary) count(id string, better result.Better, w Worst, m *result.Measurement) {
 	c := s.Checks[id]
 	if c == nil {
-		c = &Check{Verdicts: map[certificate.Verdict]int{}}
+		c = &Check{Verdicts: map[result.Verdict]int{}}
 		s.Checks[id] = c
 	}
 	c.Verdicts[w.Verdict]++
 	w.Reason = w.Reason[:min(len(w.Reason), maxReason)]
 	if m != nil {
 		w.Value, w.Score = m.Value, cmp.Or(m.Ratio, m.Value)
-		if better == quantity.Lower {
+		if better == result.Lower {
 			w.Score = -w.Score
 		}
 		c.Unit = cmp.Or(c.Unit, m.Unit)
@@ -102,7 +102,7 @@ func (s *Summary) count(id string, better quantity.Better, w Worst, m *certifica
 			c.Values.Add(m.Value)
 		}
 	}
-	if m != nil || w.Verdict != certificate.Pass && w.Verdict != certificate.Skip {
+	if m != nil || w.Verdict != result.Pass && w.Verdict != result.Skip {
 		c.keep(w)
 	}
 }
@@ -129,7 +129,7 @@ func (c *Check) keepAll(list []Worst) {
 }
 
 // severity is a verdict's place among all of them, the worst first.
-func severity(v certificate.Verdict) int { return slices.Index(verdicts, v) }
+func severity(v result.Verdict) int { return slices.Index(verdicts, v) }
 
 func compareWorst(a, b *Worst) int {
 	return cmp.Or(cmp.Compare(severity(a.Verdict), severity(b.Verdict)), cmp.Compare(a.Score, b.Score),
@@ -140,7 +140,7 @@ func compareWorst(a, b *Worst) int {
 func (s *Summary) Merge(o *Summary) {
 	s.Ranks += o.Ranks
 	if s.Verdicts == nil {
-		s.Verdicts, s.Checks = map[certificate.Verdict]int{}, map[string]*Check{}
+		s.Verdicts, s.Checks = map[result.Verdict]int{}, map[string]*Check{}
 	}
 	for v, n := range o.Verdicts {
 		s.Verdicts[v] += n
@@ -148,7 +148,7 @@ func (s *Summary) Merge(o *Summary) {
 	for id, c := range o.Checks {
 		mine := s.Checks[id]
 		if mine == nil {
-			mine = &Check{Verdicts: map[certificate.Verdict]int{}, Unit: c.Unit}
+			mine = &Check{Verdicts: map[result.Verdict]int{}, Unit: c.Unit}
 			s.Checks[id] = mine
 		}
 		for v, n := range c.Verdicts {
@@ -168,17 +168,17 @@ func (s *Summary) Merge(o *Summary) {
 
 // Verdict is that of all ranks together: a rank that is missing is an error,
 // unless something failed.
-func (s *Summary) Verdict() certificate.Verdict {
+func (s *Summary) Verdict() result.Verdict {
 	n := s.Verdicts
 	switch {
-	case n[certificate.Fail] > 0:
-		return certificate.Fail
-	case n[certificate.Error]+len(s.Missing) > 0:
-		return certificate.Error
-	case n[certificate.Pass]+n[certificate.Warn] > 0:
-		return certificate.Pass
+	case n[result.Fail] > 0:
+		return result.Fail
+	case n[result.Error]+len(s.Missing) > 0:
+		return result.Error
+	case n[result.Pass]+n[result.Warn] > 0:
+		return result.Pass
 	}
-	return certificate.Skip
+	return result.Skip
 }
 
 // validate reports what is wrong with a summary from elsewhere.
@@ -208,7 +208,7 @@ func (s *Summary) validate() error {
 	return nil
 }
 
-func counts(n map[certificate.Verdict]int, want int) error {
+func counts(n map[result.Verdict]int, want int) error {
 	total := 0
 	for v, k := range n {
 		if severity(v) < 0 || k < 0 || k > 1<<40 {

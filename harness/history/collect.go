@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Options are for a Collector.
@@ -50,7 +50,7 @@ type run struct {
 }
 
 type judgement struct {
-	verdict certificate.Verdict
+	verdict result.Verdict
 	reason  string
 }
 
@@ -62,7 +62,7 @@ type series struct {
 	thing  Thing
 	named  time.Time // of the certificate that thing is from
 	order  int       // where it stood there
-	better quantity.Better
+	better result.Better
 	points []point
 }
 
@@ -108,7 +108,7 @@ func (c *Collector) wants(check string) bool { return c.opts.Wants == nil || c.o
 // A figure is one measured value of a certificate.
 type figure struct {
 	thing    Thing
-	measured *certificate.Measurement
+	measured *result.Measurement
 }
 
 // figures returns a certificate's, in its order. A check's own is one of its
@@ -139,7 +139,7 @@ func figures(st *certificate.Statement) (out []figure) {
 // Refuse counts a certificate that was not taken in.
 func (c *Collector) Refuse() { c.refused++ }
 
-func (m *machine) add(t Thing, v *certificate.Measurement, at time.Time, order int) {
+func (m *machine) add(t Thing, v *result.Measurement, at time.Time, order int) {
 	k := keyOf(t)
 	s := m.series[k]
 	if s == nil {
@@ -158,21 +158,21 @@ func keyOf(t Thing) key {
 
 // halfSpread is how far a value may be off, by its own certificate; 0 if that does
 // not say.
-func halfSpread(v *certificate.Measurement) float64 {
+func halfSpread(v *result.Measurement) float64 {
 	if v.Spread == nil {
 		return 0
 	}
 	return (v.Spread.High - v.Spread.Low) / 2
 }
 
-func better(t Thing, v *certificate.Measurement) quantity.Better {
-	return quantity.Of(t.Check, t.Quantity, t.Unit, string(v.LimitKind()))
+func better(t Thing, v *result.Measurement) result.Better {
+	return result.BetterOf(t.Check, t.Quantity, t.Unit, v.LimitKind())
 }
 
 // improved reports whether a change is one for the better. Nobody can say that of a
 // figure whose better side is not known.
-func improved(before, after float64, b quantity.Better) bool {
-	return b == quantity.Lower && after < before || b == quantity.Higher && after > before
+func improved(before, after float64, b result.Better) bool {
+	return b == result.Lower && after < before || b == result.Higher && after > before
 }
 
 // subject returns what a certificate is about: its machine, else its first image.
@@ -279,11 +279,11 @@ func (m *machine) changes() []Change {
 
 func (m *machine) verdictChanges() []VerdictChange {
 	out := []VerdictChange{}
-	known := map[string]certificate.Verdict{}
+	known := map[string]result.Verdict{}
 	for _, r := range m.runs {
 		for _, check := range slices.Sorted(maps.Keys(r.verdicts)) {
 			now := r.verdicts[check]
-			if now.verdict == certificate.Skip {
+			if now.verdict == result.Skip {
 				continue
 			}
 			if was, ok := known[check]; ok && was != now.verdict {

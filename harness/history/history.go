@@ -26,7 +26,7 @@ package history
 import (
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Version is the version of History's JSON.
@@ -123,11 +123,11 @@ type Change struct {
 // A VerdictChange is a check's, or with no Check the whole certificate's. What was
 // skipped says nothing, and is passed over.
 type VerdictChange struct {
-	At     time.Time           `json:"at"`
-	Check  string              `json:"check,omitempty"`
-	From   certificate.Verdict `json:"from"`
-	To     certificate.Verdict `json:"to"`
-	Reason string              `json:"reason,omitempty"`
+	At     time.Time      `json:"at"`
+	Check  string         `json:"check,omitempty"`
+	From   result.Verdict `json:"from"`
+	To     result.Verdict `json:"to"`
+	Reason string         `json:"reason,omitempty"`
 }
 
 // Drifts returns all drifts, for the worse and for the better.

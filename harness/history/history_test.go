@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -41,16 +42,16 @@ func day(t testing.TB, rng *rand.Rand, d int, scale func(check, object string) f
 			}
 			m := *o.Measured
 			m.Value = math.Round(v*(1+0.002*rng.NormFloat64())*100) / 100
-			m.Spread = &certificate.Spread{Low: m.Value * 0.999, High: m.Value * 1.001, Kind: certificate.Confidence, Samples: 16}
+			m.Spread = &result.Spread{Low: m.Value * 0.999, High: m.Value * 1.001, Kind: result.Confidence, Samples: 16}
 			m.Ratio = m.Value / m.Expected
-			o.Verdict, o.Reason, o.Measured = certificate.Pass, "", &m
+			o.Verdict, o.Reason, o.Measured = result.Pass, "", &m
 		}
 		if r.ID == "bandwidth/h2d" {
-			r.Verdict, r.Reason, r.Remedy = certificate.Pass, "", ""
+			r.Verdict, r.Reason, r.Remedy = result.Pass, "", ""
 			r.Measured = r.Objects[0].Measured
 		}
 	}
-	p.Verdict = certificate.Summary(p.Results)
+	p.Verdict = result.Summary(p.Results)
 	return st
 }
 
@@ -211,9 +212,9 @@ func TestCollector(t *testing.T) {
 	all := days(t, 6, slow(3, 0.8))
 	for _, st := range all[3:] {
 		st.Predicate.Node.Driver = "590.1"
-		st.Predicate.Results[2].Verdict, st.Predicate.Results[2].Reason = certificate.Fail, "GPU 3 is slow"
-		st.Predicate.Results[0].Verdict, st.Predicate.Results[0].Reason = certificate.Skip, "not asked for"
-		st.Predicate.Verdict = certificate.Summary(st.Predicate.Results)
+		st.Predicate.Results[2].Verdict, st.Predicate.Results[2].Reason = result.Fail, "GPU 3 is slow"
+		st.Predicate.Results[0].Verdict, st.Predicate.Results[0].Reason = result.Skip, "not asked for"
+		st.Predicate.Verdict = result.Summary(st.Predicate.Results)
 	}
 	h := collect(t, Options{Wants: func(id string) bool { return id != "coll/all_reduce" }}, append(all, all[2], all[4]))
 	if h.Certificates != 6 || h.Repeated != 2 || len(h.Machines) != 1 {
@@ -225,7 +226,7 @@ func TestCollector(t *testing.T) {
 		t.Errorf("changes = %+v; want %+v", m.Changes, want)
 	}
 	if want := []VerdictChange{
-		{at, "", certificate.Error, certificate.Fail, ""}, {at, "bandwidth/h2d", certificate.Pass, certificate.Fail, "GPU 3 is slow"},
+		{at, "", result.Error, result.Fail, ""}, {at, "bandwidth/h2d", result.Pass, result.Fail, "GPU 3 is slow"},
 	}; !slices.Equal(m.Verdicts, want) {
 		t.Errorf("verdicts = %+v; want %+v", m.Verdicts, want)
 	}
@@ -245,11 +246,11 @@ func TestCollector(t *testing.T) {
 // TestDirection: what says which way is better is what was measured; in an old
 // certificate a site's limit may lie on the wrong side.
 func TestDirection(t *testing.T) {
-	wrong := &certificate.Limit{Value: 900, Kind: certificate.AtLeast, Source: "own.yaml:4"}
-	right := &certificate.Limit{Value: 1, Kind: certificate.AtMost, Source: "own.yaml:4"}
+	wrong := &result.Limit{Value: 900, Kind: result.AtLeast, Source: "own.yaml:4"}
+	right := &result.Limit{Value: 1, Kind: result.AtMost, Source: "own.yaml:4"}
 	for _, tt := range []struct {
 		name, check, quantity, unit string
-		limit                       *certificate.Limit
+		limit                       *result.Limit
 		from, to                    float64
 		better                      bool
 	}{
@@ -270,8 +271,8 @@ func TestDirection(t *testing.T) {
 		one := func(v float64, day int) *certificate.Statement {
 			st := certificatetest.Node(2)
 			st.Predicate.Finished = st.Predicate.Finished.AddDate(0, 0, day)
-			st.Predicate.Results = []certificate.Result{{ID: tt.check, Verdict: certificate.Pass, Objects: []certificate.Object{
-				{Name: "GPU 0", Quantity: tt.quantity, Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: v, Unit: tt.unit, Limit: tt.limit}},
+			st.Predicate.Results = []result.Result{{ID: tt.check, Verdict: result.Pass, Objects: []result.Object{
+				{Name: "GPU 0", Quantity: tt.quantity, Verdict: result.Pass, Measured: &result.Measurement{Value: v, Unit: tt.unit, Limit: tt.limit}},
 			}}}
 			return st
 		}
@@ -300,12 +301,12 @@ func TestDirection(t *testing.T) {
 func TestCompare(t *testing.T) {
 	one := func(value, spread float64, unit string) *certificate.Statement {
 		st := certificatetest.Node(2)
-		m := &certificate.Measurement{Value: value, Unit: unit}
+		m := &result.Measurement{Value: value, Unit: unit}
 		if spread > 0 {
-			m.Spread = &certificate.Spread{Low: value - spread, High: value + spread, Kind: certificate.Confidence, Samples: 9}
+			m.Spread = &result.Spread{Low: value - spread, High: value + spread, Kind: result.Confidence, Samples: 9}
 		}
-		st.Predicate.Results = []certificate.Result{{ID: "a", Verdict: certificate.Pass, Objects: []certificate.Object{
-			{Name: "GPU 1", ID: "GPU-x", Verdict: certificate.Pass, Measured: m},
+		st.Predicate.Results = []result.Result{{ID: "a", Verdict: result.Pass, Objects: []result.Object{
+			{Name: "GPU 1", ID: "GPU-x", Verdict: result.Pass, Measured: m},
 		}}}
 		return st
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -31,14 +32,14 @@ func (s *state) componentChecks() []suite.Check {
 	}
 	for _, comp := range s.Spec.Components {
 		if len(comp.Checks) == 0 && comp.Name != "harness" { // the harness has harness/version
-			add(comp.Name, "", comp.Name+" works", suite.Check{Run: func(context.Context, *suite.Env) suite.Result {
-				return suite.Skipped("the declaration gives no check for this component")
+			add(comp.Name, "", comp.Name+" works", suite.Check{Run: func(context.Context, *suite.Env) result.Result {
+				return result.Skipped("the declaration gives no check for this component")
 			}})
 		}
 		for _, c := range comp.Checks {
 			add(comp.Name, c.Name, comp.Name+": "+c.Name, suite.Check{
 				Timeout: time.Duration(c.Seconds) * time.Second,
-				Run:     func(ctx context.Context, env *suite.Env) suite.Result { return s.component(ctx, env, c) },
+				Run:     func(ctx context.Context, env *suite.Env) result.Result { return s.component(ctx, env, c) },
 			})
 		}
 	}
@@ -46,7 +47,7 @@ func (s *state) componentChecks() []suite.Check {
 }
 
 // component runs one declared check.
-func (s *state) component(ctx context.Context, env *suite.Env, c certificate.Check) suite.Result {
+func (s *state) component(ctx context.Context, env *suite.Env, c certificate.Check) result.Result {
 	switch c.Kind {
 	case certificate.CheckCommand:
 		return s.command(ctx, env, c)
@@ -55,28 +56,28 @@ func (s *state) component(ctx context.Context, env *suite.Env, c certificate.Che
 	case certificate.CheckLoad:
 		return s.load(ctx, env, c)
 	}
-	return suite.Errored("this harness knows no kind of check %q", c.Kind)
+	return result.Errored("this harness knows no kind of check %q", c.Kind)
 }
 
-func (s *state) command(ctx context.Context, env *suite.Env, c certificate.Check) suite.Result {
+func (s *state) command(ctx context.Context, env *suite.Env, c certificate.Check) result.Result {
 	if len(c.Command) == 0 {
-		return suite.Errored("the declared check has no command")
+		return result.Errored("the declared check has no command")
 	}
 	match, err := regexp.Compile(c.Match)
 	if err != nil {
-		return suite.Errored("the declared check's match: %v", err)
+		return result.Errored("the declared check's match: %v", err)
 	}
 	if !env.Root.Native() {
-		return suite.Skipped(notInside)
+		return result.Skipped(notInside)
 	}
 	out, err := run(ctx, env, c.Env, c.Command...)
 	if err != nil {
-		return s.excuse(env, c.Command[0], suite.Failed("%v", err).WithOutput(out))
+		return s.excuse(env, c.Command[0], result.Failed("%v", err).WithOutput(out))
 	}
 	if !match.MatchString(out) {
-		return suite.Failed("%s printed nothing that matches %q", strings.Join(c.Command, " "), c.Match).WithOutput(out)
+		return result.Failed("%s printed nothing that matches %q", strings.Join(c.Command, " "), c.Match).WithOutput(out)
 	}
-	return suite.Passed("%s", match.FindString(out)).WithOutput(out)
+	return result.Passed("%s", match.FindString(out)).WithOutput(out)
 }
 
 // cannotLoad is how glibc's and musl's loaders start to say that they gave up.
@@ -85,7 +86,7 @@ var cannotLoad = regexp.MustCompile(`(?i)error (while )?loading shared librar`)
 // excuse turns the failure of a program into a skip where it lacks nothing but
 // libraries that the image declares absent, and the loader gave up over that:
 // the program was never started.
-func (s *state) excuse(env *suite.Env, program string, failure suite.Result) suite.Result {
+func (s *state) excuse(env *suite.Env, program string, failure result.Result) result.Result {
 	p, err := env.Root.LookPath(program, env.Getenv("PATH"))
 	if err != nil || !cannotLoad.MatchString(failure.Output) {
 		return failure
@@ -94,7 +95,7 @@ func (s *state) excuse(env *suite.Env, program string, failure suite.Result) sui
 		return failure
 	}
 	if reason, only := s.onlyAbsent(p); only {
-		return suite.Skipped("%s", reason).WithOutput(failure.Output)
+		return result.Skipped("%s", reason).WithOutput(failure.Output)
 	}
 	return failure
 }
@@ -116,19 +117,19 @@ func (s *state) onlyAbsent(p string) (reason string, only bool) {
 	return strings.TrimSuffix(reason, "; "), len(names) > 0
 }
 
-func file(env *suite.Env, c certificate.Check) suite.Result {
+func file(env *suite.Env, c certificate.Check) result.Result {
 	st, err := env.Root.Stat(c.Path)
 	if err != nil {
-		return suite.Failed("%v", err)
+		return result.Failed("%v", err)
 	}
 	have := mode(st.Mode())
 	if have&c.Mode != c.Mode {
-		return suite.Failed("%s has mode %04o; %04o must be set", c.Path, have, c.Mode)
+		return result.Failed("%s has mode %04o; %04o must be set", c.Path, have, c.Mode)
 	}
 	if c.Mode&0o111 != 0 && !st.Mode().IsRegular() && !st.IsDir() {
-		return suite.Failed("%s is no regular file: %v", c.Path, st.Mode().Type())
+		return result.Failed("%s is no regular file: %v", c.Path, st.Mode().Type())
 	}
-	return suite.Passed("%s, %s, mode %04o", c.Path, describeSize(st), have)
+	return result.Passed("%s, %s, mode %04o", c.Path, describeSize(st), have)
 }
 
 func describeSize(st fs.FileInfo) string {
@@ -140,51 +141,51 @@ func describeSize(st fs.FileInfo) string {
 
 // load has the image's own dynamic loader load a library into a program that
 // does nothing, with every symbol bound at once.
-func (s *state) load(ctx context.Context, env *suite.Env, c certificate.Check) suite.Result {
+func (s *state) load(ctx context.Context, env *suite.Env, c certificate.Check) result.Result {
 	if !path.IsAbs(c.Path) || strings.ContainsAny(c.Path, ": \t\n") {
-		return suite.Errored("the library %q must be an absolute path without colons and spaces", c.Path)
+		return result.Errored("the library %q must be an absolute path without colons and spaces", c.Path)
 	}
 	sc, err := s.scan()
 	if err != nil {
-		return suite.Errored("%v", err)
+		return result.Errored("%v", err)
 	}
 	real, err := env.Root.Resolve(c.Path)
 	if err != nil {
-		return suite.Failed("%v", err)
+		return result.Failed("%v", err)
 	}
 	if missing := missingNames(sc.unresolved(c.Path)); len(missing) > 0 {
 		if reason, only := s.onlyAbsent(c.Path); only {
-			return suite.Skipped("%s", reason)
+			return result.Skipped("%s", reason)
 		}
-		return suite.Failed("%s lacks %s", c.Path, strings.Join(missing, ", "))
+		return result.Failed("%s lacks %s", c.Path, strings.Join(missing, ", "))
 	}
 	if !env.Root.Native() {
-		return suite.Skipped(notInside)
+		return result.Skipped(notInside)
 	}
 	return preload(ctx, env, sc, c, real)
 }
 
 // preload runs true with the library. glibc's loader reports one that it
 // cannot open on stderr and goes on; a symbol that is not found ends it.
-func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check, real string) suite.Result {
+func preload(ctx context.Context, env *suite.Env, sc *scan, c certificate.Check, real string) result.Result {
 	sc.mu.Lock()
 	host := sc.loader.File("/bin/true")
 	lib := sc.loader.File(real)
 	sc.mu.Unlock()
 	switch {
 	case lib == nil || !lib.Dynamic:
-		return suite.Failed("%s is no shared library", c.Path)
+		return result.Failed("%s is no shared library", c.Path)
 	case lib.Kind != sc.kind:
-		return suite.Failed("%s is for %v, not %v", c.Path, lib.Kind, sc.kind)
+		return result.Failed("%s is for %v, not %v", c.Path, lib.Kind, sc.kind)
 	case host == nil || host.Interp == "":
-		return suite.Errored("the image has no dynamically linked /bin/true to load a library into")
+		return result.Errored("the image has no dynamically linked /bin/true to load a library into")
 	}
 	extra := append([]string{"LC_ALL=C", "LD_BIND_NOW=1", "LD_PRELOAD=" + c.Path}, c.Env...)
 	out, err := run(ctx, env, extra, "/bin/true")
 	if err != nil || strings.Contains(out, "ERROR: ld.so:") {
-		return suite.Failed("the loader refuses %s: %s", c.Path, firstLine(out, err)).WithOutput(out)
+		return result.Failed("the loader refuses %s: %s", c.Path, firstLine(out, err)).WithOutput(out)
 	}
-	return suite.Passed("%s", c.Path)
+	return result.Passed("%s", c.Path)
 }
 
 // firstLine returns the first thing that was said.

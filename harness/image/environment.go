@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 )
@@ -25,10 +26,10 @@ func comesLater(dir string) (string, bool) {
 }
 
 // libraryPath is the check that LD_LIBRARY_PATH names directories that exist.
-func (s *state) libraryPath(_ context.Context, env *suite.Env) suite.Result {
+func (s *state) libraryPath(_ context.Context, env *suite.Env) result.Result {
 	value := env.Getenv("LD_LIBRARY_PATH")
 	if value == "" {
-		return suite.Skipped("LD_LIBRARY_PATH is not set")
+		return result.Skipped("LD_LIBRARY_PATH is not set")
 	}
 	var bad, notes []string
 	for _, dir := range filepath.SplitList(value) {
@@ -47,27 +48,27 @@ func (s *state) libraryPath(_ context.Context, env *suite.Env) suite.Result {
 }
 
 // judge makes a result from faults and remarks.
-func judge(bad, notes []string, seen string) suite.Result {
+func judge(bad, notes []string, seen string) result.Result {
 	var out string
 	for _, l := range slices.Concat(bad, notes) {
 		out += l + "\n"
 	}
 	if len(bad) > 0 {
-		return suite.Failed("%s", someOf(bad)).WithOutput(out)
+		return result.Failed("%s", someOf(bad)).WithOutput(out)
 	}
-	return suite.Passed("%s", seen).WithOutput(out)
+	return result.Passed("%s", seen).WithOutput(out)
 }
 
 // ldConf is the check that ld.so.conf names directories that exist. Files of
 // Debian packages are left alone: Debian itself names directories for the
 // administrator that are made when first needed.
-func (s *state) ldConf(_ context.Context, env *suite.Env) suite.Result {
+func (s *state) ldConf(_ context.Context, env *suite.Env) result.Result {
 	dirs, err := ldso.ReadConf(env.Root)
 	if err != nil {
-		return suite.Failed("%v", err)
+		return result.Failed("%v", err)
 	}
 	if len(dirs) == 0 {
-		return suite.Skipped("the image has no ld.so.conf")
+		return result.Skipped("the image has no ld.so.conf")
 	}
 	owned := packageFiles(env.Root, "/etc/ld.so.conf")
 	var bad, notes []string
@@ -115,17 +116,17 @@ const profilePath = "/etc/profile.d/assay.sh"
 
 // profile is the check that profilePath sets variables to what they are in the
 // image's environment.
-func (s *state) profile(_ context.Context, env *suite.Env) suite.Result {
+func (s *state) profile(_ context.Context, env *suite.Env) result.Result {
 	b, err := env.Root.ReadFile(profilePath, 1<<20)
 	if errors.Is(err, fs.ErrNotExist) {
-		return suite.Skipped("there is no %s", profilePath)
+		return result.Skipped("there is no %s", profilePath)
 	}
 	if err != nil {
-		return suite.Failed("%v", err)
+		return result.Failed("%v", err)
 	}
 	vars, err := parseProfile(string(b))
 	if err != nil {
-		return suite.Failed("%s:%v", profilePath, err)
+		return result.Failed("%s:%v", profilePath, err)
 	}
 	var bad []string
 	for _, v := range vars {

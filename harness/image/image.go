@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 )
@@ -105,41 +106,41 @@ func checks(cfg Config, env *suite.Env) []suite.Check {
 }
 
 // noSpec is why a check that needs a declaration is skipped.
-func (s *state) noSpec() suite.Result {
+func (s *state) noSpec() result.Result {
 	if s.Unbelieved {
-		return suite.Skipped("what the image claims about itself is not believed")
+		return result.Skipped("what the image claims about itself is not believed")
 	}
-	return suite.Skipped("the image carries no " + certificate.SpecPath)
+	return result.Skipped("the image carries no " + certificate.SpecPath)
 }
 
-func (s *state) declaration(_ context.Context, env *suite.Env) suite.Result {
+func (s *state) declaration(_ context.Context, env *suite.Env) result.Result {
 	switch {
 	case s.SpecErr != nil:
-		return suite.Failed("%v", s.SpecErr)
+		return result.Failed("%v", s.SpecErr)
 	case s.Spec == none:
 		return s.noSpec()
 	case s.Spec.Platform != env.Platform:
-		return suite.Failed("it is for %s, and this is %s", s.Spec.Platform, env.Platform)
+		return result.Failed("it is for %s, and this is %s", s.Spec.Platform, env.Platform)
 	}
-	return suite.Passed("target %s, %d components, %d packages", s.Spec.Target, len(s.Spec.Components), len(s.Spec.Packages))
+	return result.Passed("target %s, %d components, %d packages", s.Spec.Target, len(s.Spec.Components), len(s.Spec.Packages))
 }
 
-func (s *state) version(_ context.Context, _ *suite.Env) suite.Result {
+func (s *state) version(_ context.Context, _ *suite.Env) result.Result {
 	for _, c := range s.Spec.Components {
 		switch {
 		case c.Name != "harness":
 		case c.Version == "":
-			return suite.Skipped("the declaration gives no version of the harness")
+			return result.Skipped("the declaration gives no version of the harness")
 		case c.Version != s.Version:
-			return suite.Failed("this harness is %s; %s is declared", s.Version, c.Version)
+			return result.Failed("this harness is %s; %s is declared", s.Version, c.Version)
 		default:
-			return suite.Passed("%s", c.Version)
+			return result.Passed("%s", c.Version)
 		}
 	}
 	if s.Spec == none {
 		return s.noSpec()
 	}
-	return suite.Skipped("the harness is not among the declared components")
+	return result.Skipped("the harness is not among the declared components")
 }
 
 // absent returns why the image may lack a library, and whether it may.

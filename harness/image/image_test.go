@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/elf/elftest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 )
@@ -59,7 +60,7 @@ func fixture(t testing.TB, fs files, environ ...string) *suite.Env {
 }
 
 // results runs the whole suite.
-func results(t testing.TB, cfg Config, env *suite.Env) map[string]certificate.Result {
+func results(t testing.TB, cfg Config, env *suite.Env) map[string]result.Result {
 	t.Helper()
 	checks, err := Suite(cfg).Checks(context.Background(), env)
 	if err != nil {
@@ -69,7 +70,7 @@ func results(t testing.TB, cfg Config, env *suite.Env) map[string]certificate.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := map[string]certificate.Result{}
+	m := map[string]result.Result{}
 	for _, r := range list {
 		m[r.ID] = r
 	}
@@ -103,7 +104,7 @@ var cuda = []certificate.Absent{{Library: "libcuda.so.1", Because: "the driver b
 // want is a result of one check: the verdict, and a part of reason or output.
 type want struct {
 	id      string
-	verdict certificate.Verdict
+	verdict result.Verdict
 	text    string
 }
 

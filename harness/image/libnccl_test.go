@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/elf/elftest"
 	"github.com/assay-hpc/assay/harness/libnccl"
-	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
@@ -50,7 +50,7 @@ func TestLibnccl(t *testing.T) {
 		got := results(t, Config{}, fixture(t, with(rest, tt.files)))
 		for _, w := range tt.want {
 			r := got[w.id]
-			expect(t, tt.name+": "+w.id, suite.Result{Verdict: r.Verdict, Reason: r.Reason, Output: r.Output}, w.verdict, w.text)
+			expect(t, tt.name+": "+w.id, result.Result{Verdict: r.Verdict, Reason: r.Reason, Output: r.Output}, w.verdict, w.text)
 		}
 	}
 }

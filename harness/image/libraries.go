@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/elf"
 	"github.com/assay-hpc/assay/harness/ldso"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -18,13 +19,13 @@ func isLoadable(f *elf.File) bool { return f.Type == delf.ET_EXEC || f.Type == d
 // libraries is the check that no file of the image lacks a library. Those that
 // the image declares to be absent have checks of their own, and this one's pass
 // does not cover them; what the base lacked already is listed.
-func (s *state) libraries(_ context.Context, _ *suite.Env) suite.Result {
+func (s *state) libraries(_ context.Context, _ *suite.Env) result.Result {
 	sc, err := s.scan()
 	if err != nil {
-		return suite.Errored("%v", err)
+		return result.Errored("%v", err)
 	}
 	if len(sc.files)+len(sc.damaged)+len(sc.foreign) == 0 {
-		return suite.Skipped("the image has no ELF file in the usual directories")
+		return result.Skipped("the image has no ELF file in the usual directories")
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d files of %v looked at\n", len(sc.files), sc.kind)
@@ -43,15 +44,15 @@ func (s *state) libraries(_ context.Context, _ *suite.Env) suite.Result {
 	}
 	switch {
 	case len(faults) > 0:
-		return suite.Failed("%s", someOf(faults)).WithOutput(out.String())
+		return result.Failed("%s", someOf(faults)).WithOutput(out.String())
 	case len(sc.files) == 0:
-		return suite.Skipped("all %d ELF files are for machines other than %v", len(sc.foreign), sc.kind).WithOutput(out.String())
+		return result.Skipped("all %d ELF files are for machines other than %v", len(sc.foreign), sc.kind).WithOutput(out.String())
 	}
 	reason := fmt.Sprintf("%d files", len(sc.files))
 	if len(sc.aside) > 0 {
 		reason += fmt.Sprintf("; set aside: %s that the base brought, and that lacked libraries there already", sc.asideFiles())
 	}
-	return suite.Passed("%s", reason).WithOutput(out.String())
+	return result.Passed("%s", reason).WithOutput(out.String())
 }
 
 // missingByLibrary returns one line for each library that is missing.
@@ -102,28 +103,28 @@ func (s *state) absentChecks() []suite.Check {
 		seen[a.Library] = true
 		list = append(list, suite.Check{
 			ID: "libraries/absent/" + a.Library, Title: "what needs " + a.Library + " finds it",
-			Run: func(context.Context, *suite.Env) suite.Result { return s.absentLibrary(a.Library, a.Because) },
+			Run: func(context.Context, *suite.Env) result.Result { return s.absentLibrary(a.Library, a.Because) },
 		})
 	}
 	return list
 }
 
 // absentLibrary skips, unless the image has the library after all.
-func (s *state) absentLibrary(library, because string) suite.Result {
+func (s *state) absentLibrary(library, because string) result.Result {
 	sc, err := s.scan()
 	if err != nil {
-		return suite.Errored("%v", err)
+		return result.Errored("%v", err)
 	}
 	if files := sc.absent[library]; len(files) > 0 {
-		return suite.Skipped("not in the image, by declaration: %s; %d files need it", because, len(files)).
+		return result.Skipped("not in the image, by declaration: %s; %d files need it", because, len(files)).
 			WithOutput(strings.Join(files, "\n") + "\n")
 	}
 	for _, f := range sc.files {
 		if slices.Contains(sc.loader.File(f).Needed, library) {
-			return suite.Passed("it is here, although declared absent: all that need it find it")
+			return result.Passed("it is here, although declared absent: all that need it find it")
 		}
 	}
-	return suite.Skipped("nothing in the image needs it at start; it is declared absent: %s", because)
+	return result.Skipped("nothing in the image needs it at start; it is declared absent: %s", because)
 }
 
 // missingNames returns the libraries' names, each once, sorted.

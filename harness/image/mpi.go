@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -32,22 +33,22 @@ var rankLine = regexp.MustCompile(`assay rank \d+ of \d+`)
 // mpiRanks is the check that mpirun starts two ranks that know who they are.
 // The ranks are this harness: that an MPI program communicates is for the
 // checks of the components.
-func (s *state) mpiRanks(ctx context.Context, env *suite.Env) suite.Result {
+func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {
 	if _, err := env.Root.LookPath("mpirun", env.Getenv("PATH")); err != nil {
-		return suite.Skipped("there is no mpirun in PATH")
+		return result.Skipped("there is no mpirun in PATH")
 	}
 	if !env.Root.Native() {
-		return suite.Skipped(notInside)
+		return result.Skipped(notInside)
 	}
 	if s.Self == "" {
-		return suite.Errored("the harness does not know where it lies").WithRemedy("mount /proc in the container")
+		return result.Errored("the harness does not know where it lies").WithRemedy("mount /proc in the container")
 	}
 	if err := raiseLoopback(); err != nil {
-		return suite.Errored("mpirun needs a network interface, lo at least: %v", err).WithRemedy("ip link set lo up, or start the container with the capability NET_ADMIN")
+		return result.Errored("mpirun needs a network interface, lo at least: %v", err).WithRemedy("ip link set lo up, or start the container with the capability NET_ADMIN")
 	}
 	out, err := run(ctx, env, mpiEnv, "mpirun", "-np", fmt.Sprint(ranks), s.Self, "rank")
 	if err != nil {
-		return suite.Failed("%v", err).WithOutput(out)
+		return result.Failed("%v", err).WithOutput(out)
 	}
 	got := rankLine.FindAllString(out, -1)
 	slices.Sort(got)
@@ -56,9 +57,9 @@ func (s *state) mpiRanks(ctx context.Context, env *suite.Env) suite.Result {
 		want = append(want, RankLine(r, ranks))
 	}
 	if !slices.Equal(got, want) {
-		return suite.Failed("the ranks called themselves %q; want %q", got, want).WithOutput(out)
+		return result.Failed("the ranks called themselves %q; want %q", got, want).WithOutput(out)
 	}
-	return suite.Passed("%s", strings.Join(got, ", ")).WithOutput(out)
+	return result.Passed("%s", strings.Join(got, ", ")).WithOutput(out)
 }
 
 // raiseLoopback brings lo up in a sandbox that left it down. Where any

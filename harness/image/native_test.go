@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/elf/elftest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -33,7 +34,7 @@ func machine(absent ...certificate.Absent) (*state, *suite.Env) {
 	return s, env
 }
 
-func expect(t *testing.T, what string, r suite.Result, v certificate.Verdict, text string) {
+func expect(t *testing.T, what string, r result.Result, v result.Verdict, text string) {
 	t.Helper()
 	if r.Verdict != v || !strings.Contains(r.Reason+"\n"+r.Output, text) {
 		t.Errorf("%s = %s (%s)\n%s; want %s, …%s…", what, r.Verdict, r.Reason, r.Output, v, text)
@@ -44,7 +45,7 @@ func TestCommand(t *testing.T) {
 	s, env := machine()
 	for _, tt := range []struct {
 		check   certificate.Check
-		verdict certificate.Verdict
+		verdict result.Verdict
 		text    string
 	}{
 		{certificate.Check{Command: []string{"echo", "version 2.7"}, Match: `version 2\.\d+`}, "pass", "version 2.7"},
@@ -68,7 +69,7 @@ func TestCommandIsKilled(t *testing.T) {
 	pidFile := filepath.Join(t.TempDir(), "pid")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	done := make(chan suite.Result, 1)
+	done := make(chan result.Result, 1)
 	go func() {
 		done <- s.component(ctx, env, certificate.Check{
 			Kind: certificate.CheckCommand, Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $! > " + pidFile + ".new; mv " + pidFile + ".new " + pidFile + "; wait"},
@@ -81,7 +82,7 @@ func TestCommandIsKilled(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()
-	expect(t, "a cancelled command", <-done, certificate.Fail, "")
+	expect(t, "a cancelled command", <-done, result.Fail, "")
 	for alive(pid) { // the test's own limit ends this if the child is never killed
 		time.Sleep(time.Millisecond)
 	}
@@ -108,7 +109,7 @@ func TestLoad(t *testing.T) {
 	if len(libm) == 0 {
 		t.Skip("no libm.so.6 where Debian has it")
 	}
-	load := func(p string, v certificate.Verdict, text string) {
+	load := func(p string, v result.Verdict, text string) {
 		t.Helper()
 		expect(t, p, s.component(t.Context(), env, certificate.Check{Kind: certificate.CheckLoad, Path: p}), v, text)
 	}

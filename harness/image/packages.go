@@ -8,13 +8,14 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/dpkg"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
 // consistent is the check that dpkg finished whatever it began. A package that
 // was removed but for its configuration is no fault.
-func (s *state) consistent(_ context.Context, env *suite.Env) suite.Result {
+func (s *state) consistent(_ context.Context, env *suite.Env) result.Result {
 	pkgs, err := dpkg.Read(env.Root)
 	if err != nil {
 		return noDatabase(err)
@@ -33,29 +34,29 @@ func (s *state) consistent(_ context.Context, env *suite.Env) suite.Result {
 		}
 	}
 	if len(bad) > 0 {
-		return suite.Failed("%s", someOf(bad)).WithOutput(strings.Join(bad, "\n") + "\n")
+		return result.Failed("%s", someOf(bad)).WithOutput(strings.Join(bad, "\n") + "\n")
 	}
-	return suite.Passed("%d packages", installed)
+	return result.Passed("%d packages", installed)
 }
 
-func noDatabase(err error) suite.Result {
+func noDatabase(err error) result.Result {
 	if errors.Is(err, dpkg.ErrNoDatabase) {
-		return suite.Skipped("%v", dpkg.ErrNoDatabase)
+		return result.Skipped("%v", dpkg.ErrNoDatabase)
 	}
-	return suite.Failed("the package database cannot be read: %v", err)
+	return result.Failed("the package database cannot be read: %v", err)
 }
 
 // declared is the check that each locked package is installed in its version.
-func (s *state) declared(_ context.Context, env *suite.Env) suite.Result {
+func (s *state) declared(_ context.Context, env *suite.Env) result.Result {
 	if len(s.Spec.Packages) == 0 {
 		if s.Spec == none {
 			return s.noSpec()
 		}
-		return suite.Skipped("the declaration names no Debian package")
+		return result.Skipped("the declaration names no Debian package")
 	}
 	pkgs, err := dpkg.Read(env.Root)
 	if err != nil {
-		return suite.Failed("%d packages are declared: %v", len(s.Spec.Packages), err)
+		return result.Failed("%d packages are declared: %v", len(s.Spec.Packages), err)
 	}
 	var bad []string
 	for _, want := range s.Spec.Packages {
@@ -64,9 +65,9 @@ func (s *state) declared(_ context.Context, env *suite.Env) suite.Result {
 		}
 	}
 	if len(bad) > 0 {
-		return suite.Failed("%s", someOf(bad)).WithOutput(strings.Join(bad, "\n") + "\n")
+		return result.Failed("%s", someOf(bad)).WithOutput(strings.Join(bad, "\n") + "\n")
 	}
-	return suite.Passed("%d packages", len(s.Spec.Packages))
+	return result.Passed("%d packages", len(s.Spec.Packages))
 }
 
 // compare says what is wrong with one declared package, or "".

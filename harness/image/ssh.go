@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -35,28 +36,28 @@ const noSSHD = "there is no sshd in PATH or /usr/sbin"
 const privilegeDir = "/run/sshd"
 
 // sshConfig is the check that sshd would start, given a host key.
-func (s *state) sshConfig(ctx context.Context, env *suite.Env) suite.Result {
+func (s *state) sshConfig(ctx context.Context, env *suite.Env) result.Result {
 	program, err := sshd(env)
 	if err != nil {
-		return suite.Skipped(noSSHD)
+		return result.Skipped(noSSHD)
 	}
 	if !env.Root.Native() {
-		return suite.Skipped(notInside)
+		return result.Skipped(notInside)
 	}
 	key, remove, err := hostKey()
 	if err != nil {
-		return suite.Errored("make a host key for the test: %v", err)
+		return result.Errored("make a host key for the test: %v", err)
 	}
 	defer remove()
 	// Nobody removes it again: another check may have sshd running by now.
 	if err := os.Mkdir(privilegeDir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return suite.Errored("%s, which sshd needs: %v", privilegeDir, err)
+		return result.Errored("%s, which sshd needs: %v", privilegeDir, err)
 	}
 	out, err := run(ctx, env, nil, program, "-t", "-h", key)
 	if err != nil {
-		return suite.Failed("%s", firstLine(out, err)).WithOutput(out)
+		return result.Failed("%s", firstLine(out, err)).WithOutput(out)
 	}
-	return suite.Passed("sshd -t").WithOutput(out)
+	return result.Passed("sshd -t").WithOutput(out)
 }
 
 // hostKey writes a key for this one test. sshd reads EC keys in PEM, so the
@@ -85,18 +86,18 @@ func hostKey() (name string, remove func(), err error) {
 // sshHostKeys is the check that containers make host keys of their own: with a
 // key in the image everyone who has the image can pose as every container. It
 // looks before any check runs: starting sshd may make some, as it should.
-func sshHostKeys(env *suite.Env) func(context.Context, *suite.Env) suite.Result {
+func sshHostKeys(env *suite.Env) func(context.Context, *suite.Env) result.Result {
 	keys, err := env.Root.Glob("/etc/ssh/ssh_host_*_key")
-	return func(context.Context, *suite.Env) suite.Result {
+	return func(context.Context, *suite.Env) result.Result {
 		if _, err := sshd(env); err != nil {
-			return suite.Skipped(noSSHD)
+			return result.Skipped(noSSHD)
 		}
 		if err != nil {
-			return suite.Errored("%v", err)
+			return result.Errored("%v", err)
 		}
 		if len(keys) > 0 {
-			return suite.Failed("the image holds %s", strings.Join(keys, ", "))
+			return result.Failed("the image holds %s", strings.Join(keys, ", "))
 		}
-		return suite.Passed("none in /etc/ssh")
+		return result.Passed("none in /etc/ssh")
 	}
 }

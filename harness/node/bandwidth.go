@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/perftest/judge"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -51,11 +51,11 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	for _, name := range p.Families {
 		out = append(out, suite.Check{
 			ID: e.ID + "/" + name, Title: "memory is copied fast enough: " + membw.FamilyTitle(name), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
-			Run: func(ctx context.Context, _ *suite.Env) suite.Result {
+			Run: func(ctx context.Context, _ *suite.Env) result.Result {
 				if res, none := c.noGPUs(); none {
 					return res
 				}
-				r, bad := shared.get(ctx, func(ctx context.Context) (*membw.Report, *suite.Result) {
+				r, bad := shared.get(ctx, func(ctx context.Context) (*membw.Report, *result.Result) {
 					return report[membw.Report](ctx, c.Run, args...)
 				})
 				if bad != nil {
@@ -69,22 +69,22 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 }
 
 // bandwidthResult is a family of a report.
-func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) suite.Result {
+func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) result.Result {
 	i := slices.IndexFunc(r.Families, func(f membw.Family) bool { return f.Name == name })
 	if i < 0 {
-		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
+		return result.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
 	}
 	f := &r.Families[i]
-	var objects []certificate.Object
+	var objects []result.Object
 	for _, one := range f.Cells {
 		objects = append(objects, c.cell(e, r, f, one))
 	}
 	if len(objects) == 0 {
-		return suite.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
+		return result.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
 	}
 	res := of(objects)
 	res.Measured = speaking(e.ID+"/"+name, objects)
-	if res.Verdict == certificate.Fail || res.Verdict == certificate.Warn {
+	if res.Verdict == result.Fail || res.Verdict == result.Warn {
 		res.Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 		var said []string
 		for _, finding := range r.Findings {
@@ -96,15 +96,15 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) s
 			res.Reason = strings.Join(said, "; ")
 		}
 	}
-	if res.Verdict == certificate.Pass {
+	if res.Verdict == result.Pass {
 		res.Reason = values(objects)
 	}
 	return res
 }
 
 // cell is a GPU or a pair.
-func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) certificate.Object {
-	o := certificate.Object{Reason: c.Reason}
+func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) result.Object {
+	o := result.Object{Reason: c.Reason}
 	from, to := c.From, c.To
 	if from == membw.Host {
 		from = to
@@ -115,11 +115,11 @@ func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c memb
 	}
 	switch c.Verdict {
 	case judge.NotApplicable:
-		o.Verdict = certificate.Skip
+		o.Verdict = result.Skip
 		o.Reason = cmp.Or(o.Reason, "it is not possible here")
 		return o
 	default:
-		o.Verdict = certificate.Verdict(c.Verdict)
+		o.Verdict = result.Verdict(c.Verdict)
 	}
 	if c.Value <= 0 { // it went wrong: the reason says how
 		return o

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/coll/perf"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -65,7 +65,7 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 		}
 		check := suite.Check{
 			ID: e.ID + "/" + op, Title: fmt.Sprintf("%s among all GPUs is right, and fast enough", op), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
-			Run: func(ctx context.Context, _ *suite.Env) suite.Result { return c.collective(ctx, e, p, op) },
+			Run: func(ctx context.Context, _ *suite.Env) result.Result { return c.collective(ctx, e, p, op) },
 		}
 		if p.Device == "cpu" {
 			check.Title, check.Uses = fmt.Sprintf("%s among %d ranks on host memory is right", op, p.Ranks), []string{useHost}
@@ -82,15 +82,15 @@ func (c *Config) coll(e *suite.Entry) ([]suite.Check, error) {
 }
 
 // collective measures one operation.
-func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, op string) suite.Result {
+func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, op string) result.Result {
 	ranks, run := p.Ranks, c.Run
-	var own *suite.Result // why it cannot be made here
+	var own *result.Result // why it cannot be made here
 	if p.Device == "gpu" {
 		ranks = c.Machine.GPUs
 		if res, none := c.noGPUs(); none {
 			own = &res
 		} else if ranks < 2 && p.Over == "" {
-			own = result(suite.Skipped("it takes two GPUs, and there is one"))
+			own = ptr(result.Skipped("it takes two GPUs, and there is one"))
 		}
 	}
 	if p.Over != "" {
@@ -122,28 +122,28 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 }
 
 // collResult is a benchmark's report.
-func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes int, gpus bool) suite.Result {
+func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes int, gpus bool) result.Result {
 	switch {
 	case d.Error != "":
-		return suite.Errored("%s", d.Error)
+		return result.Errored("%s", d.Error)
 	case len(d.Rows) == 0:
-		return suite.Errored("nothing was measured")
+		return result.Errored("nothing was measured")
 	}
-	res := suite.Passed("%s, every result verified", count(d.Ranks, "rank"))
+	res := result.Passed("%s, every result verified", count(d.Ranks, "rank"))
 	if nodes > 1 {
 		res.Reason = fmt.Sprintf("%d machines, %s", nodes, res.Reason)
 	}
-	out := certificate.Curve{Name: op + ", out of place", X: "B", Y: "GB/s"}
-	in := certificate.Curve{Name: op + ", in place", X: "B", Y: "GB/s"}
+	out := result.Curve{Name: op + ", out of place", X: "B", Y: "GB/s"}
+	in := result.Curve{Name: op + ", in place", X: "B", Y: "GB/s"}
 	for _, r := range d.Rows {
 		if n := len(out.Points); n > 0 && float64(r.Bytes) <= out.Points[n-1].X {
 			continue // one point a size: of several types or operations the first
 		}
-		out.Points = append(out.Points, certificate.Point{X: float64(r.Bytes), Y: r.OutOfPlace.BusBW})
-		in.Points = append(in.Points, certificate.Point{X: float64(r.Bytes), Y: r.InPlace.BusBW})
+		out.Points = append(out.Points, result.Point{X: float64(r.Bytes), Y: r.OutOfPlace.BusBW})
+		in.Points = append(in.Points, result.Point{X: float64(r.Bytes), Y: r.InPlace.BusBW})
 	}
 	last := out.Points[len(out.Points)-1]
-	o := certificate.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: certificate.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
+	o := result.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: result.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
 	var k known
 	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
 		k = known{figure.Peak, figure.Typical}
@@ -156,32 +156,32 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 		}
 	}
 	if l := o.Measured.Limit; l != nil && !l.Passes(last.Y) {
-		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
+		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
 	}
 	override(e, op, &o, k)
-	res.Measured, res.Curves = o.Measured, []certificate.Curve{out, in}
+	res.Measured, res.Curves = o.Measured, []result.Curve{out, in}
 	switch o.Verdict {
-	case certificate.Error:
+	case result.Error:
 		res.Verdict, res.Reason = o.Verdict, o.Reason
-	case certificate.Fail:
+	case result.Fail:
 		res.Verdict, res.Reason, res.Remedy = o.Verdict, o.Reason, "look at bandwidth and health of the single GPUs and links first"
 	}
 	// A rank on host memory is late whenever something else runs: that says nothing.
 	if t := d.Straggler; gpus && t != nil && t.Notable() {
-		who := certificate.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: certificate.Warn, Reason: t.String(), Measured: measured(t.Percent, "%", 0, "")}
+		who := result.Object{Name: gpuName(t.Rank), Quantity: "behind the median rank", Verdict: result.Warn, Reason: t.String(), Measured: measured(t.Percent, "%", 0, "")}
 		if nodes > 1 {
 			who.Name = fmt.Sprintf("rank %d on %s", t.Rank, t.Host)
 		}
 		res.Objects = append(res.Objects, who)
-		if res.Verdict == certificate.Pass {
-			res.Verdict, res.Reason = certificate.Warn, who.Name+" is late: "+t.String()
+		if res.Verdict == result.Pass {
+			res.Verdict, res.Reason = result.Warn, who.Name+" is late: "+t.String()
 			res.Remedy = "see whether something else runs there (harness health --only gpu/processes), and at its clocks, temperature and links"
 		} else {
 			res.Reason += "; " + who.Name + " is late: " + t.String()
 		}
 	}
 	if d.Bad > 0 {
-		res.Verdict, res.Reason = certificate.Fail, fmt.Sprintf("%d results were wrong", d.Bad)
+		res.Verdict, res.Reason = result.Fail, fmt.Sprintf("%d results were wrong", d.Bad)
 		res.Remedy = "do not use the node: run harness diag -r 3 to find out which GPU or link it is"
 	}
 	return res

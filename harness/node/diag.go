@@ -9,8 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -32,7 +31,7 @@ func (c *Config) diag(e *suite.Entry) ([]suite.Check, error) {
 		return nil, e.Errorf("with: tests: name one at least of %s", strings.Join(diag.Names(), ", "))
 	}
 	var figures []string
-	for _, q := range quantity.Measured("diag") {
+	for _, q := range result.Quantities("diag") {
 		figures = append(figures, q.Name)
 	}
 	if err := checkLimits(e, figures); err != nil {
@@ -71,7 +70,7 @@ func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams, left *unmet)
 	}
 	return suite.Check{
 		ID: e.ID + "/" + t.Name, Title: "GPUs stand the test: " + t.Title, Uses: []string{useGPUs}, Timeout: plan.Longest(t) + startUp,
-		Run: func(ctx context.Context, _ *suite.Env) suite.Result {
+		Run: func(ctx context.Context, _ *suite.Env) result.Result {
 			if res, none := c.noGPUs(); none {
 				return res
 			}
@@ -85,24 +84,24 @@ func (c *Config) test(e *suite.Entry, plan diag.Plan, p diagParams, left *unmet)
 }
 
 // diagResult is a test of a report.
-func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.Result {
+func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) result.Result {
 	i := slices.IndexFunc(r.Tests, func(t diag.Result) bool { return t.Test == name && t.Engine == diag.Assay })
 	if i < 0 {
-		return suite.Errored("the report of harness diag has no test %s", name)
+		return result.Errored("the report of harness diag has no test %s", name)
 	}
 	t := &r.Tests[i]
 	uuids := map[int]string{}
 	for _, g := range r.GPUs {
 		uuids[g.Index] = g.UUID
 	}
-	var objects []certificate.Object
+	var objects []result.Object
 	var names []string
 	for _, m := range t.Measurements {
 		if m.Unit == "GFLOP/s" {
 			m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
 			m.Peak, m.Typical = nil, nil // there are none in this unit
 		}
-		o := certificate.Object{Name: "all GPUs", Quantity: m.Name, Verdict: certificate.Pass, Measured: measured(m.Value, cmp.Or(m.Unit, "count"), m.Reference, m.Source)}
+		o := result.Object{Name: "all GPUs", Quantity: m.Name, Verdict: result.Pass, Measured: measured(m.Value, cmp.Or(m.Unit, "count"), m.Reference, m.Source)}
 		if m.GPU != diag.NoGPU {
 			o.Name, o.ID = gpuName(m.GPU), uuids[m.GPU]
 		}
@@ -111,13 +110,13 @@ func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.
 		}
 		atLeast(o.Measured, m.Floor, m.FloorSource)
 		if l := o.Measured.Limit; l != nil && !l.Passes(m.Value) {
-			o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g %s, less than %.4g", m.Value, m.Unit, l.Value)
+			o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g %s, less than %.4g", m.Value, m.Unit, l.Value)
 		}
 		names = append(names, m.Name)
 		override(e, m.Name, &o, known{m.Peak, m.Typical})
 		objects = append(objects, o)
 	}
-	res := suite.Result{Verdict: t.Status, Reason: t.Reason, Objects: distinct(objects), Measured: speaking(e.ID+"/"+name, objects), Output: t.Output}
+	res := result.Result{Verdict: t.Status, Reason: t.Reason, Objects: distinct(objects), Measured: speaking(e.ID+"/"+name, objects), Output: t.Output}
 	var said []string
 	for _, f := range t.Findings {
 		if f.Status == res.Verdict && res.Remedy == "" {
@@ -130,24 +129,24 @@ func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) suite.
 		said = append(said, text)
 	}
 	res.Reason = cmp.Or(res.Reason, strings.Join(said, "; "))
-	if res.Verdict != certificate.Skip && res.Verdict != certificate.Error {
+	if res.Verdict != result.Skip && res.Verdict != result.Error {
 		if err := left.after(e, names); err != nil {
-			return suite.Errored("%v", err)
+			return result.Errored("%v", err)
 		}
 		res = judged(e, res)
 	}
-	if res.Verdict == certificate.Pass && res.Reason == "" {
+	if res.Verdict == result.Pass && res.Reason == "" {
 		res.Reason = count(len(r.GPUs), "GPU")
 	}
 	return res
 }
 
 // judged takes limits of the file into account, which the report knows nothing of.
-func judged(e *suite.Entry, res suite.Result) suite.Result {
+func judged(e *suite.Entry, res result.Result) result.Result {
 	if len(e.Limits) == 0 {
 		return res
 	}
-	if own := of(res.Objects); certificate.Worst(own.Verdict, res.Verdict) != res.Verdict {
+	if own := of(res.Objects); result.Worst(own.Verdict, res.Verdict) != res.Verdict {
 		res.Verdict, res.Reason = own.Verdict, own.Reason
 	}
 	return res

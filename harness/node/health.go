@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -53,8 +53,8 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 		out = append(out, suite.Check{
 			// Not while something loads the GPUs, whose processes and temperatures it would see.
 			ID: e.ID + "/" + id, Title: sentence(health.Title(id)), Uses: []string{useGPUs},
-			Run: func(ctx context.Context, _ *suite.Env) suite.Result {
-				r, bad := shared.get(ctx, func(ctx context.Context) (*health.Report, *suite.Result) {
+			Run: func(ctx context.Context, _ *suite.Env) result.Result {
+				r, bad := shared.get(ctx, func(ctx context.Context) (*health.Report, *result.Result) {
 					return report[health.Report](ctx, c.Run, args...)
 				})
 				if bad != nil {
@@ -87,38 +87,38 @@ func sentence(s string) string {
 }
 
 // healthResult is one check of a report.
-func healthResult(r *health.Report, id string) suite.Result {
-	var objects []certificate.Object
-	var worst certificate.Verdict
+func healthResult(r *health.Report, id string) result.Result {
+	var objects []result.Object
+	var worst result.Verdict
 	remedy := ""
 	for _, one := range r.Results {
 		if one.ID != id {
 			continue
 		}
-		o := certificate.Object{Name: one.Object.Name, ID: one.Object.UUID, Verdict: one.Verdict, Reason: one.Reason}
+		o := result.Object{Name: one.Object.Name, ID: one.Object.UUID, Verdict: one.Verdict, Reason: one.Reason}
 		if one.Number != nil && one.Unit != "" {
-			o.Measured = &certificate.Measurement{Value: *one.Number, Unit: one.Unit}
+			o.Measured = &result.Measurement{Value: *one.Number, Unit: one.Unit}
 			if one.Limit != nil {
-				kind := certificate.AtMost
+				kind := result.AtMost
 				if one.Least {
-					kind = certificate.AtLeast
+					kind = result.AtLeast
 				}
-				o.Measured.Limit = &certificate.Limit{Value: *one.Limit, Kind: kind, Source: one.Source}
+				o.Measured.Limit = &result.Limit{Value: *one.Limit, Kind: kind, Source: one.Source}
 			}
 		} else if o.Reason == "" {
 			o.Reason = one.Value
 		}
-		if w := certificate.Worst(o.Verdict, worst); w != worst {
+		if w := result.Worst(o.Verdict, worst); w != worst {
 			worst, remedy = w, one.Remedy
 		}
 		objects = append(objects, o)
 	}
 	if len(objects) == 0 {
-		return suite.Errored("the report of harness health has nothing about %s", id)
+		return result.Errored("the report of harness health has nothing about %s", id)
 	}
 	res := of(distinct(objects))
 	res.Remedy = remedy
-	if res.Verdict == certificate.Pass {
+	if res.Verdict == result.Pass {
 		res.Reason = values(objects)
 	}
 	if len(objects) == 1 && objects[0].ID == "" { // the node itself
@@ -130,7 +130,7 @@ func healthResult(r *health.Report, id string) suite.Result {
 }
 
 // distinct numbers objects that have one name: two findings about one device.
-func distinct(objects []certificate.Object) []certificate.Object {
+func distinct(objects []result.Object) []result.Object {
 	type key struct{ name, peer, quantity string }
 	seen := map[key]int{}
 	for i := range objects {
@@ -145,8 +145,8 @@ func distinct(objects []certificate.Object) []certificate.Object {
 }
 
 // values says what all objects have, or between what their values lie.
-func values(objects []certificate.Object) string {
-	var low, high *certificate.Measurement
+func values(objects []result.Object) string {
+	var low, high *result.Measurement
 	for _, o := range objects {
 		m := o.Measured
 		if m == nil {
@@ -169,12 +169,12 @@ func values(objects []certificate.Object) string {
 }
 
 // reasons says what all objects have in words.
-func reasons(objects []certificate.Object) string {
+func reasons(objects []result.Object) string {
 	first := objects[0].Reason
 	switch {
 	case len(objects) == 1:
 		return first
-	case slices.ContainsFunc(objects, func(o certificate.Object) bool { return o.Reason != first }):
+	case slices.ContainsFunc(objects, func(o result.Object) bool { return o.Reason != first }):
 		return fmt.Sprintf("%s: %s; and %d more", objects[0].Name, first, len(objects)-1)
 	case first == "":
 		return ""

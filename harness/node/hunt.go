@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -38,19 +38,19 @@ func (c *Config) hunt(e *suite.Entry) ([]suite.Check, error) {
 	}
 	return []suite.Check{{
 		ID: e.ID, Title: "no machine is slower than the rest", Uses: uses, Timeout: 20 * time.Minute,
-		Run: func(ctx context.Context, _ *suite.Env) suite.Result { return c.huntWith(ctx, e.ID, p) },
+		Run: func(ctx context.Context, _ *suite.Env) result.Result { return c.huntWith(ctx, e.ID, p) },
 	}}, nil
 }
 
-func (c *Config) huntWith(ctx context.Context, id string, p huntParams) suite.Result {
+func (c *Config) huntWith(ctx context.Context, id string, p huntParams) result.Result {
 	if res, alone := c.alone(); alone {
 		return res
 	}
 	if p.Tool == "coll" && c.Job.Size() < 3 {
-		return suite.Skipped("it takes three machines: two are one group, and there is none to compare it with")
+		return result.Skipped("it takes three machines: two are one group, and there is none to compare it with")
 	}
 	gpus := 0
-	var own *suite.Result
+	var own *result.Result
 	if p.Tool == "coll" && !slices.Contains(p.Args, "cpu") {
 		gpus = c.Machine.GPUs
 		if res, none := c.noGPUs(); none {
@@ -72,8 +72,8 @@ func (c *Config) huntWith(ctx context.Context, id string, p huntParams) suite.Re
 }
 
 // huntResult is a hunt's report: an object for each machine, or port of one.
-func huntResult(r *fabric.HuntReport) suite.Result {
-	res := suite.Passed("%d machines, %d measurements in %d rounds: nobody is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
+func huntResult(r *fabric.HuntReport) result.Result {
+	res := result.Passed("%d machines, %d measurements in %d rounds: nobody is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
 	var said []string
 	accused := map[string]string{}
 	for _, s := range r.Suspects {
@@ -85,29 +85,29 @@ func huntResult(r *fabric.HuntReport) suite.Result {
 	for _, a := range r.Absent {
 		text := fmt.Sprintf("%s has no port %s that is up", a.Machine, a.Port)
 		said = append(said, text)
-		res.Objects = append(res.Objects, certificate.Object{Name: a.Machine + " " + a.Port, Verdict: certificate.Fail, Reason: text})
+		res.Objects = append(res.Objects, result.Object{Name: a.Machine + " " + a.Port, Verdict: result.Fail, Reason: text})
 	}
 	guilty := len(said) > 0
 	for _, l := range r.Lost {
 		text := fmt.Sprintf("%s was lost: %s", l.Machine, l.Reason)
 		said = append(said, text)
-		res.Objects = append(res.Objects, certificate.Object{Name: l.Machine, Verdict: certificate.Error, Reason: text})
+		res.Objects = append(res.Objects, result.Object{Name: l.Machine, Verdict: result.Error, Reason: text})
 	}
 	for _, place := range r.Ranking {
-		o := certificate.Object{Name: strings.TrimSpace(place.Machine + " " + place.Port), Quantity: "bandwidth, of what is usual", Verdict: certificate.Pass}
-		o.Measured = &certificate.Measurement{Value: place.Ratio, Unit: "ratio", Spread: &certificate.Spread{Low: place.Low, High: place.High, Kind: certificate.Confidence, Samples: place.Values}}
+		o := result.Object{Name: strings.TrimSpace(place.Machine + " " + place.Port), Quantity: "bandwidth, of what is usual", Verdict: result.Pass}
+		o.Measured = &result.Measurement{Value: place.Ratio, Unit: "ratio", Spread: &result.Spread{Low: place.Low, High: place.High, Kind: result.Confidence, Samples: place.Values}}
 		if text := accused[place.Machine+" "+place.Port]; text != "" {
-			o.Verdict, o.Reason = certificate.Fail, text
+			o.Verdict, o.Reason = result.Fail, text
 		}
 		res.Objects = append(res.Objects, o)
 	}
 	switch {
 	case guilty:
-		res.Verdict, res.Remedy = certificate.Fail, "look at the machine's ports, cables and counters (harness ib devices, harness health), then run harness hunt again"
+		res.Verdict, res.Remedy = result.Fail, "look at the machine's ports, cables and counters (harness ib devices, harness health), then run harness hunt again"
 	case len(said) > 0:
-		res.Verdict = certificate.Error
+		res.Verdict = result.Error
 	case r.Verdict == hunt.Undecided:
-		res.Verdict = certificate.Warn
+		res.Verdict = result.Warn
 		said = append(said, fmt.Sprintf("not decided after %d rounds: %s", r.Rounds, some(r.Undecided)))
 		res.Remedy = "the network is noisy: see whether others use it, or measure longer (duration)"
 	}
@@ -116,7 +116,7 @@ func huntResult(r *fabric.HuntReport) suite.Result {
 	}
 	var page strings.Builder
 	if err := r.WriteText(&page); err != nil {
-		return suite.Errored("%v", err)
+		return result.Errored("%v", err)
 	}
 	return res.WithOutput(page.String())
 }

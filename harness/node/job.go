@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // UseJob is what checks use that all machines of a job make together. All of
@@ -34,32 +33,32 @@ type Job interface {
 
 // alone is the result of a check that takes several machines; agreed, whether
 // all of them can make it.
-func (c *Config) alone() (suite.Result, bool) {
+func (c *Config) alone() (result.Result, bool) {
 	if c.Job == nil || c.Job.Size() < 2 {
-		return suite.Skipped("it takes several machines: start the suite with srun, mpirun or torchrun, a process on each"), true
+		return result.Skipped("it takes several machines: start the suite with srun, mpirun or torchrun, a process on each"), true
 	}
-	return suite.Result{}, false
+	return result.Result{}, false
 }
 
 // word is what a machine says before a check that all make together.
 type word struct {
-	Check   string              `json:"check"`
-	Verdict certificate.Verdict `json:"verdict,omitempty"` // of one that it cannot make
-	Reason  string              `json:"reason,omitempty"`
-	Remedy  string              `json:"remedy,omitempty"`
-	GPUs    int                 `json:"gpus"` // that take part
+	Check   string         `json:"check"`
+	Verdict result.Verdict `json:"verdict,omitempty"` // of one that it cannot make
+	Reason  string         `json:"reason,omitempty"`
+	Remedy  string         `json:"remedy,omitempty"`
+	GPUs    int            `json:"gpus"` // that take part
 }
 
 // agree has all machines say whether they can make a check, with so many GPUs
 // each: own is the result of one that cannot. It returns the result for all where one cannot.
-func (c *Config) agree(check string, gpus int, own *suite.Result) *suite.Result {
+func (c *Config) agree(check string, gpus int, own *result.Result) *result.Result {
 	mine := word{Check: check, GPUs: gpus}
 	if own != nil {
 		mine.Verdict, mine.Reason, mine.Remedy = own.Verdict, own.Reason, own.Remedy
 	}
 	b, err := json.Marshal(mine)
 	if err != nil {
-		return result(suite.Errored("%v", err))
+		return ptr(result.Errored("%v", err))
 	}
 	b, err = c.Job.Ask(b, func(all [][]byte) ([]byte, error) {
 		var words []word
@@ -70,36 +69,36 @@ func (c *Config) agree(check string, gpus int, own *suite.Result) *suite.Result 
 			}
 			var w word
 			if err := json.Unmarshal(b, &w); err != nil || w.Check != check {
-				return json.Marshal(suite.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, check))
+				return json.Marshal(result.Errored("%s is at another check (%q), not at %q: all machines must run the same suite with the same flags", c.Job.Name(rank), w.Check, check))
 			}
 			words, ranks = append(words, w), append(ranks, rank)
 		}
 		return json.Marshal(c.judgeWords(words, ranks))
 	})
 	if err != nil {
-		return result(suite.Errored("%v", err))
+		return ptr(result.Errored("%v", err))
 	}
-	var agreed *suite.Result
+	var agreed *result.Result
 	if err := json.Unmarshal(b, &agreed); err != nil {
-		return result(suite.Errored("%v", err))
+		return ptr(result.Errored("%v", err))
 	}
 	return agreed
 }
 
 // judgeWords is the result where not all can make a check, of what the machines
 // that are left say.
-func (c *Config) judgeWords(words []word, ranks []int) *suite.Result {
+func (c *Config) judgeWords(words []word, ranks []int) *result.Result {
 	if len(words) < 2 {
-		return result(suite.Errored("fewer than two machines are left"))
+		return ptr(result.Errored("fewer than two machines are left"))
 	}
-	var verdicts []certificate.Verdict
+	var verdicts []result.Verdict
 	for _, w := range words {
 		if w.Verdict != "" {
 			verdicts = append(verdicts, w.Verdict)
 		}
 	}
 	if len(verdicts) > 0 {
-		res := suite.Result{Verdict: certificate.Worst(verdicts...)}
+		res := result.Result{Verdict: result.Worst(verdicts...)}
 		var who []string
 		for i, w := range words {
 			if w.Verdict == res.Verdict {
@@ -109,15 +108,15 @@ func (c *Config) judgeWords(words []word, ranks []int) *suite.Result {
 		}
 		if len(who) < len(words) {
 			res.Reason = fmt.Sprintf("%s: %s", some(who), res.Reason)
-			if res.Verdict == certificate.Skip { // others could have made it
-				res.Verdict = certificate.Error
+			if res.Verdict == result.Skip { // others could have made it
+				res.Verdict = result.Error
 			}
 		}
 		return &res
 	}
 	for i, w := range words {
 		if w.GPUs != words[0].GPUs {
-			return result(suite.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), count(words[0].GPUs, "GPU")))
+			return ptr(result.Errored("%s has %s, and %s has %s: a collective over machines takes as many of each", c.Job.Name(ranks[i]), count(w.GPUs, "GPU"), c.Job.Name(ranks[0]), count(words[0].GPUs, "GPU")))
 		}
 	}
 	return nil
@@ -131,4 +130,4 @@ func some(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func result(r suite.Result) *suite.Result { return &r }
+func ptr(r result.Result) *result.Result { return &r }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/hunt"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // threeNodes are machines of which the others say what they are told to.
@@ -68,34 +68,34 @@ func TestOverNodes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		machine Machine
 		job     threeNodes
-		want    certificate.Verdict
+		want    result.Verdict
 		text    string
 	}{
-		"all":        {machine, threeNodes{says: agree}, certificate.Pass, "3 machines, 6 ranks, every result verified"},
-		"no GPUs":    {none, threeNodes{says: agree}, certificate.Skip, "there is no GPU on PCI"},
-		"one has no": {none, threeNodes{says: func(own word) []word { return []word{{Check: own.Check, GPUs: 2}, {Check: own.Check, GPUs: 2}} }}, certificate.Error, "node0: there is no GPU on PCI"},
+		"all":        {machine, threeNodes{says: agree}, result.Pass, "3 machines, 6 ranks, every result verified"},
+		"no GPUs":    {none, threeNodes{says: agree}, result.Skip, "there is no GPU on PCI"},
+		"one has no": {none, threeNodes{says: func(own word) []word { return []word{{Check: own.Check, GPUs: 2}, {Check: own.Check, GPUs: 2}} }}, result.Error, "node0: there is no GPU on PCI"},
 		"broken": {machine, threeNodes{says: func(own word) []word {
-			return []word{own, {Check: own.Check, Verdict: certificate.Error, Reason: "no driver", Remedy: "load it"}}
-		}}, certificate.Error, "node2: no driver | load it"},
-		"fewer":     {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: own.Check, GPUs: 1}} }}, certificate.Error, "node2 has 1 GPU, and node0 has 2 GPUs"},
-		"elsewhere": {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: "mesh"}} }}, certificate.Error, `node2 is at another check ("mesh")`},
-		"lost":      {machine, threeNodes{says: func(own word) []word { return []word{own, {}} }}, certificate.Pass, "3 machines"},
-		"alone":     {machine, threeNodes{says: func(word) []word { return []word{{}, {}} }}, certificate.Error, "fewer than two machines are left"},
-		"broken up": {machine, threeNodes{err: errors.New("rank 0 is lost")}, certificate.Error, "rank 0 is lost"},
+			return []word{own, {Check: own.Check, Verdict: result.Error, Reason: "no driver", Remedy: "load it"}}
+		}}, result.Error, "node2: no driver | load it"},
+		"fewer":     {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: own.Check, GPUs: 1}} }}, result.Error, "node2 has 1 GPU, and node0 has 2 GPUs"},
+		"elsewhere": {machine, threeNodes{says: func(own word) []word { return []word{own, {Check: "mesh"}} }}, result.Error, `node2 is at another check ("mesh")`},
+		"lost":      {machine, threeNodes{says: func(own word) []word { return []word{own, {}} }}, result.Pass, "3 machines"},
+		"alone":     {machine, threeNodes{says: func(word) []word { return []word{{}, {}} }}, result.Error, "fewer than two machines are left"},
+		"broken up": {machine, threeNodes{err: errors.New("rank 0 is lost")}, result.Error, "rank 0 is lost"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.job.run = says(t, 0, six)
 			r := certify(t, &Config{Machine: tt.machine, Job: tt.job}, "{run: coll, with: {operations: [all_reduce], over: nodes}}")["coll/all_reduce"]
 			want(t, r, tt.want, tt.text)
-			if r.Verdict == certificate.Pass && r.Measured.Limit.Value != 250 {
+			if r.Verdict == result.Pass && r.Measured.Limit.Value != 250 {
 				t.Errorf("it is held against %+v; want the figure of three machines", r.Measured.Limit)
 			}
 		})
 	}
 	alone := certify(t, &Config{Machine: machine}, "{run: coll, with: {operations: [all_reduce], over: nodes}}")["coll/all_reduce"]
-	want(t, alone, certificate.Skip, "it takes several machines")
-	want(t, certify(t, &Config{Job: threeNodes{says: agree}}, "{run: mesh, with: {over: nodes}}")["mesh"], certificate.Skip, "no RDMA device has a port that is up")
-	want(t, certify(t, &Config{}, "{run: mesh, with: {over: nodes}}")["mesh"], certificate.Skip, "it takes several machines")
+	want(t, alone, result.Skip, "it takes several machines")
+	want(t, certify(t, &Config{Job: threeNodes{says: agree}}, "{run: mesh, with: {over: nodes}}")["mesh"], result.Skip, "no RDMA device has a port that is up")
+	want(t, certify(t, &Config{}, "{run: mesh, with: {over: nodes}}")["mesh"], result.Skip, "it takes several machines")
 	groups := threeNodes{says: agree, run: func(_ context.Context, args ...string) (Output, error) {
 		if args[0] != "NCCL_TESTS_SPLIT=DIV 2" || args[1] != "coll" {
 			t.Errorf("it ran %q", args)
@@ -103,7 +103,7 @@ func TestOverNodes(t *testing.T) {
 		b, err := json.Marshal(six)
 		return Output{Stdout: b}, err
 	}}
-	want(t, certify(t, &Config{Machine: machine, Job: groups}, "{run: coll, with: {operations: [all_reduce], over: nodes, split: DIV 2}}")["coll/all_reduce"], certificate.Pass, "6 ranks")
+	want(t, certify(t, &Config{Machine: machine, Job: groups}, "{run: coll, with: {operations: [all_reduce], over: nodes, split: DIV 2}}")["coll/all_reduce"], result.Pass, "6 ranks")
 }
 
 // TestHunt: a hunt's report is one result, with an object for each machine.
@@ -121,26 +121,26 @@ func TestHunt(t *testing.T) {
 	noisy.Verdict, noisy.Undecided = hunt.Undecided, []string{"a", "c"}
 	for name, tt := range map[string]struct {
 		r    fabric.HuntReport
-		want certificate.Verdict
+		want result.Verdict
 		text string
 	}{
-		"clean":  {clean, certificate.Pass, "3 machines, 18 measurements in 9 rounds: nobody is 10 % slower than the rest"},
-		"found":  {found, certificate.Fail, "b is slow: 50 %"},
-		"lost":   {lost, certificate.Error, "c was lost: it is silent"},
-		"absent": {absent, certificate.Fail, "a has no port mlx5_0/1 that is up"},
-		"noisy":  {noisy, certificate.Warn, "not decided after 9 rounds: a, c"},
+		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds: nobody is 10 % slower than the rest"},
+		"found":  {found, result.Fail, "b is slow: 50 %"},
+		"lost":   {lost, result.Error, "c was lost: it is silent"},
+		"absent": {absent, result.Fail, "a has no port mlx5_0/1 that is up"},
+		"noisy":  {noisy, result.Warn, "not decided after 9 rounds: a, c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := threeNodes{says: func(own word) []word { return []word{own, own} }, run: says(t, 1, tt.r)}
 			r := certify(t, &Config{Job: job}, "{run: hunt}")["hunt"]
 			want(t, r, tt.want, tt.text)
 			for _, o := range r.Objects {
-				if o.Name == "b" && (o.Verdict == certificate.Fail) != (name == "found") {
+				if o.Name == "b" && (o.Verdict == result.Fail) != (name == "found") {
 					t.Errorf("%+v", o)
 				}
 			}
 		})
 	}
-	want(t, certify(t, &Config{}, "{run: hunt}")["hunt"], certificate.Skip, "it takes several machines")
-	want(t, certify(t, &Config{Job: threeNodes{says: func(own word) []word { return []word{own, own} }}}, "{run: hunt, with: {tool: coll}}")["hunt"], certificate.Skip, "there is no GPU on PCI")
+	want(t, certify(t, &Config{}, "{run: hunt}")["hunt"], result.Skip, "it takes several machines")
+	want(t, certify(t, &Config{Job: threeNodes{says: func(own word) []word { return []word{own, own} }}}, "{run: hunt, with: {tool: coll}}")["hunt"], result.Skip, "there is no GPU on PCI")
 }

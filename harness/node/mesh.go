@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
@@ -29,12 +29,12 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 	check := suite.Check{ID: e.ID, Title: "RDMA between the node's ports is as fast as they are", Uses: []string{useNetwork}, Timeout: 5 * time.Minute}
 	switch p.Over {
 	case "":
-		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result {
+		check.Run = func(ctx context.Context, _ *suite.Env) result.Result {
 			return c.meshOf(ctx, e.ID, p, c.Run, c.fewPorts(2))
 		}
 	case "nodes":
 		check.Title, check.Timeout, check.Uses = "RDMA between all machines' ports is as fast as they are", time.Hour, []string{useGPUs, useHost, useNetwork, UseJob}
-		check.Run = func(ctx context.Context, _ *suite.Env) suite.Result {
+		check.Run = func(ctx context.Context, _ *suite.Env) result.Result {
 			if res, alone := c.alone(); alone {
 				return res
 			}
@@ -47,17 +47,17 @@ func (c *Config) mesh(e *suite.Entry) ([]suite.Check, error) {
 }
 
 // fewPorts is the result where too few ports are up.
-func (c *Config) fewPorts(least int) *suite.Result {
+func (c *Config) fewPorts(least int) *result.Result {
 	switch {
 	case c.Machine.Ports >= least:
 		return nil
 	case c.Machine.Ports == 0:
-		return result(suite.Skipped("no RDMA device has a port that is up"))
+		return ptr(result.Skipped("no RDMA device has a port that is up"))
 	}
-	return result(suite.Skipped("one port of an RDMA device is up, and it takes two"))
+	return ptr(result.Skipped("one port of an RDMA device is up, and it takes two"))
 }
 
-func (c *Config) meshOf(ctx context.Context, check string, p meshParams, run runner, cannot *suite.Result) suite.Result {
+func (c *Config) meshOf(ctx context.Context, check string, p meshParams, run runner, cannot *result.Result) result.Result {
 	if cannot != nil {
 		return *cannot
 	}
@@ -69,7 +69,7 @@ func (c *Config) meshOf(ctx context.Context, check string, p meshParams, run run
 }
 
 // meshResult is a mesh's report.
-func meshResult(check string, r *mesh.Report) suite.Result {
+func meshResult(check string, r *mesh.Report) result.Result {
 	name := func(i int) string {
 		s := fmt.Sprintf("%s/%d", r.Ports[i].Device, r.Ports[i].Port)
 		if len(r.Hosts) > 1 {
@@ -77,11 +77,11 @@ func meshResult(check string, r *mesh.Report) suite.Result {
 		}
 		return s
 	}
-	var objects []certificate.Object
+	var objects []result.Object
 	for _, cell := range r.Cells {
-		o := certificate.Object{Name: name(cell.From), Peer: name(cell.To), Verdict: certificate.Verdict(cell.Verdict), Reason: cell.Reason}
+		o := result.Object{Name: name(cell.From), Peer: name(cell.To), Verdict: result.Verdict(cell.Verdict), Reason: cell.Reason}
 		if cell.Error != "" {
-			o.Verdict, o.Reason = certificate.Error, cell.Error
+			o.Verdict, o.Reason = result.Error, cell.Error
 		}
 		if cell.Value > 0 {
 			value, samples := scaled(r.Unit, cell.Value), make([]float64, 0, len(cell.Samples))
@@ -100,11 +100,11 @@ func meshResult(check string, r *mesh.Report) suite.Result {
 		said = append(said, f.Text)
 	}
 	if len(said) > 0 {
-		res.Verdict = certificate.Worst(res.Verdict, certificate.Verdict(r.Verdict))
+		res.Verdict = result.Worst(res.Verdict, result.Verdict(r.Verdict))
 		res.Reason = strings.Join(said, "; ")
 		res.Remedy = "look at the port's counters and cable (harness ib devices, harness health)"
 	}
-	if res.Verdict == certificate.Pass {
+	if res.Verdict == result.Pass {
 		res.Reason = values(objects)
 	}
 	return res

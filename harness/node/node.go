@@ -15,10 +15,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
@@ -76,26 +75,26 @@ func (c *Config) Kinds() []suite.Kind {
 
 // noGPUs is the result of checks of GPUs where there are none that they could
 // load. If there are some after all, that is no skip.
-func (c *Config) noGPUs() (suite.Result, bool) {
+func (c *Config) noGPUs() (result.Result, bool) {
 	m := &c.Machine
 	switch {
 	case m.PCI == 0 && m.GPUs == 0 && (c.GPUs == nil || *c.GPUs == 0):
-		return suite.Skipped("there is no GPU on PCI"), true
+		return result.Skipped("there is no GPU on PCI"), true
 	case !m.CUDA:
-		return suite.Errored("PCI has %s, and this harness has no code for GPUs", count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
+		return result.Errored("PCI has %s, and this harness has no code for GPUs", count(m.PCI, "GPU")).WithRemedy("use the harness of a CUDA image"), true
 	case m.GPUs == 0:
-		return suite.Errored("PCI has %s, and CUDA none: %s", count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
+		return result.Errored("PCI has %s, and CUDA none: %s", count(m.PCI, "GPU"), m.Why).WithRemedy("start the container with its GPUs (docker run --gpus all), on a host whose driver works"), true
 	}
-	return suite.Result{}, false
+	return result.Result{}, false
 }
 
 // report runs a command and decodes what it wrote. Statuses 0 and 1 are a
 // report's; any other is the command's failure, of which the result tells.
-func report[T any](ctx context.Context, run runner, args ...string) (*T, *suite.Result) {
+func report[T any](ctx context.Context, run runner, args ...string) (*T, *result.Result) {
 	out, err := run(ctx, args...)
 	text := strings.TrimSpace(out.Stderr)
-	broke := func(format string, a ...any) (*T, *suite.Result) {
-		res := suite.Errored("harness %s: %v", strings.Join(args, " "), fmt.Errorf(format, a...)).WithOutput(text)
+	broke := func(format string, a ...any) (*T, *result.Result) {
+		res := result.Errored("harness %s: %v", strings.Join(args, " "), fmt.Errorf(format, a...)).WithOutput(text)
 		return nil, &res
 	}
 	if err != nil {
@@ -135,10 +134,10 @@ type once[T any] struct {
 	mu   sync.Mutex
 	done bool
 	doc  *T
-	bad  *suite.Result
+	bad  *result.Result
 }
 
-func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *suite.Result)) (*T, *suite.Result) {
+func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *result.Result)) (*T, *result.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.done {
@@ -150,15 +149,15 @@ func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *suit
 }
 
 // of sums objects up: the worst verdict, and why.
-func of(objects []certificate.Object) suite.Result {
-	var verdicts []certificate.Verdict
+func of(objects []result.Object) result.Result {
+	var verdicts []result.Verdict
 	for _, o := range objects {
 		verdicts = append(verdicts, o.Verdict)
 	}
-	res := suite.Result{Verdict: certificate.Worst(verdicts...), Objects: objects}
-	var bad []certificate.Object
+	res := result.Result{Verdict: result.Worst(verdicts...), Objects: objects}
+	var bad []result.Object
 	for _, o := range objects {
-		if o.Verdict == res.Verdict && res.Verdict != certificate.Pass {
+		if o.Verdict == res.Verdict && res.Verdict != result.Pass {
 			bad = append(bad, o)
 		}
 	}
@@ -169,9 +168,9 @@ func of(objects []certificate.Object) suite.Result {
 }
 
 // named puts the reasons of objects in a sentence: once, where all have one.
-func named(bad []certificate.Object) string {
+func named(bad []result.Object) string {
 	first := bad[0]
-	same := !slices.ContainsFunc(bad, func(o certificate.Object) bool { return o.Reason != first.Reason })
+	same := !slices.ContainsFunc(bad, func(o result.Object) bool { return o.Reason != first.Reason })
 	switch {
 	case len(bad) == 1:
 		return place(first) + ": " + first.Reason
@@ -188,7 +187,7 @@ func named(bad []certificate.Object) string {
 }
 
 // place names an object.
-func place(o certificate.Object) string {
+func place(o result.Object) string {
 	s := o.Name
 	if o.Peer != "" {
 		s += " to " + o.Peer
@@ -202,13 +201,13 @@ func place(o certificate.Object) string {
 // speaking is the measurement that speaks for all: the one nearest its limit; of
 // those without one what is least of what is expected; else the worst, where all
 // are of one unit.
-func speaking(check string, objects []certificate.Object) *certificate.Measurement {
-	var limited, expected, plain []*certificate.Measurement
+func speaking(check string, objects []result.Object) *result.Measurement {
+	var limited, expected, plain []*result.Measurement
 	lower := false
 	for _, o := range objects {
 		m := o.Measured
 		if m != nil {
-			lower = quantity.Of(check, o.Quantity, m.Unit, string(m.LimitKind())) == quantity.Lower
+			lower = result.BetterOf(check, o.Quantity, m.Unit, m.LimitKind()) == result.Lower
 		}
 		switch {
 		case m == nil:
@@ -224,25 +223,25 @@ func speaking(check string, objects []certificate.Object) *certificate.Measureme
 	case len(limited) > 0:
 		return slices.MinFunc(limited, by(room))
 	case len(expected) > 0 && lower:
-		return slices.MaxFunc(expected, by(func(m *certificate.Measurement) float64 { return m.Ratio }))
+		return slices.MaxFunc(expected, by(func(m *result.Measurement) float64 { return m.Ratio }))
 	case len(expected) > 0:
-		return slices.MinFunc(expected, by(func(m *certificate.Measurement) float64 { return m.Ratio }))
-	case len(plain) == 0 || slices.ContainsFunc(plain, func(m *certificate.Measurement) bool { return m.Unit != plain[0].Unit }):
+		return slices.MinFunc(expected, by(func(m *result.Measurement) float64 { return m.Ratio }))
+	case len(plain) == 0 || slices.ContainsFunc(plain, func(m *result.Measurement) bool { return m.Unit != plain[0].Unit }):
 		return nil
 	case lower:
-		return slices.MaxFunc(plain, by(func(m *certificate.Measurement) float64 { return m.Value }))
+		return slices.MaxFunc(plain, by(func(m *result.Measurement) float64 { return m.Value }))
 	}
-	return slices.MinFunc(plain, by(func(m *certificate.Measurement) float64 { return m.Value }))
+	return slices.MinFunc(plain, by(func(m *result.Measurement) float64 { return m.Value }))
 }
 
-func by(key func(*certificate.Measurement) float64) func(a, b *certificate.Measurement) int {
-	return func(a, b *certificate.Measurement) int { return cmp.Compare(key(a), key(b)) }
+func by(key func(*result.Measurement) float64) func(a, b *result.Measurement) int {
+	return func(a, b *result.Measurement) int { return cmp.Compare(key(a), key(b)) }
 }
 
 // room is how far a value is from its limit: 1 is at it, more passes.
-func room(m *certificate.Measurement) float64 {
+func room(m *result.Measurement) float64 {
 	value, limit := m.Value, m.Limit.Value
-	if m.Limit.Kind == certificate.AtMost {
+	if m.Limit.Kind == result.AtMost {
 		value, limit = limit, value
 	}
 	switch {
@@ -255,8 +254,8 @@ func room(m *certificate.Measurement) float64 {
 }
 
 // measured is a value with what is expected of it; 0 and "" are not known.
-func measured(value float64, unit string, expected float64, source string) *certificate.Measurement {
-	m := &certificate.Measurement{Value: value, Unit: unit}
+func measured(value float64, unit string, expected float64, source string) *result.Measurement {
+	m := &result.Measurement{Value: value, Unit: unit}
 	if expected > 0 && source != "" {
 		m.Expected, m.Source, m.Ratio = expected, source, value/expected
 	}
@@ -264,18 +263,18 @@ func measured(value float64, unit string, expected float64, source string) *cert
 }
 
 // atLeast sets the least that passes.
-func atLeast(m *certificate.Measurement, limit float64, source string) {
+func atLeast(m *result.Measurement, limit float64, source string) {
 	if limit > 0 && source != "" {
-		m.Limit = &certificate.Limit{Value: limit, Kind: certificate.AtLeast, Source: source}
+		m.Limit = &result.Limit{Value: limit, Kind: result.AtLeast, Source: source}
 	}
 }
 
 // spread of samples, of which there should be two.
-func spread(samples []float64) *certificate.Spread {
+func spread(samples []float64) *result.Spread {
 	if len(samples) < 2 {
 		return nil
 	}
-	return &certificate.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: certificate.Range, Samples: len(samples)}
+	return &result.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: result.Range, Samples: len(samples)}
 }
 
 // known is what the data base has of a figure.
@@ -292,17 +291,17 @@ func (c *Config) known(name, gpu string) (k known) {
 }
 
 // override puts a file's own limit in place of the data base's, and judges by it.
-func override(e *suite.Entry, figure string, o *certificate.Object, k known) {
+func override(e *suite.Entry, figure string, o *result.Object, k known) {
 	rule, ok := e.Limits[figure]
-	if !ok || o.Measured == nil || o.Verdict == certificate.Skip || o.Verdict == certificate.Error {
+	if !ok || o.Measured == nil || o.Verdict == result.Skip || o.Verdict == result.Error {
 		return
 	}
 	m := o.Measured
-	limit := certificate.Limit{Value: rule.Value, Kind: certificate.AtLeast, Source: e.Place()}
+	limit := result.Limit{Value: rule.Value, Kind: result.AtLeast, Source: e.Place()}
 	if rule.Fraction > 0 {
 		of := map[string]*platform.Cited{"peak": k.peak, "typical": k.typical}[rule.Of]
 		if of == nil || of.Value <= 0 || of.Source == "" {
-			o.Verdict = certificate.Error
+			o.Verdict = result.Error
 			o.Reason = fmt.Sprintf("%s: limits: %s: the data base has no %s value of it for this machine; give a value", e.Place(), figure, rule.Of)
 			return
 		}
@@ -310,13 +309,13 @@ func override(e *suite.Entry, figure string, o *certificate.Object, k known) {
 		limit.Value = rule.Fraction * of.Value
 	}
 	word := "less"
-	if quantity.Of("", figure, m.Unit, "") == quantity.Lower {
-		limit.Kind, word = certificate.AtMost, "more"
+	if result.BetterOf("", figure, m.Unit, "") == result.Lower {
+		limit.Kind, word = result.AtMost, "more"
 	}
 	m.Limit = &limit
-	o.Verdict, o.Reason = certificate.Pass, ""
+	o.Verdict, o.Reason = result.Pass, ""
 	if !limit.Passes(m.Value) {
-		o.Verdict, o.Reason = certificate.Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
+		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
 	}
 }
 

@@ -10,14 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/perftest/judge"
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/dcgm/diag"
 	"github.com/assay-hpc/assay/dcgm/health"
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/quantity"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/perftest/membw"
 	"github.com/assay-hpc/assay/perftest/mesh"
@@ -28,7 +27,7 @@ var twoGPUs = Machine{PCI: 2, GPUs: 2, CUDA: true}
 
 // certify runs a suite whose only entry is this, on a machine whose commands all
 // print the same.
-func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Result {
+func certify(t *testing.T, cfg *Config, entry string) map[string]result.Result {
 	t.Helper()
 	f, err := suite.ParseFile("own.yaml", strings.NewReader("version: 1\ntitle: t\nchecks:\n- "+entry+"\n"))
 	if err != nil {
@@ -42,7 +41,7 @@ func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := map[string]certificate.Result{}
+	out := map[string]result.Result{}
 	for _, r := range results {
 		out[r.ID] = r
 		directed(t, r)
@@ -51,22 +50,22 @@ func certify(t *testing.T, cfg *Config, entry string) map[string]certificate.Res
 }
 
 // directed fails for a figure of which nobody has said which way is better.
-func directed(t *testing.T, r certificate.Result) {
+func directed(t *testing.T, r result.Result) {
 	t.Helper()
-	if m := r.Measured; m != nil && len(r.Objects) == 0 && quantity.Of(r.ID, "", m.Unit, "") == quantity.Unknown {
-		t.Errorf("%s is measured in %s, and harness/quantity does not know which way is better", r.ID, m.Unit)
+	if m := r.Measured; m != nil && len(r.Objects) == 0 && result.BetterOf(r.ID, "", m.Unit, "") == result.Unknown {
+		t.Errorf("%s is measured in %s, and package result does not know which way is better", r.ID, m.Unit)
 	}
 	for _, o := range r.Objects {
-		if m := o.Measured; m != nil && quantity.Of(r.ID, o.Quantity, m.Unit, "") == quantity.Unknown {
-			t.Errorf("%s measures %q of %s in %s, and harness/quantity does not know which way is better", r.ID, o.Quantity, o.Name, m.Unit)
+		if m := o.Measured; m != nil && result.BetterOf(r.ID, o.Quantity, m.Unit, "") == result.Unknown {
+			t.Errorf("%s measures %q of %s in %s, and package result does not know which way is better", r.ID, o.Quantity, o.Name, m.Unit)
 		}
 	}
 }
 
-// TestQuantities: what suites can measure is in harness/quantity by its name.
+// TestQuantities: what suites can measure is in package result by its name.
 func TestQuantities(t *testing.T) {
 	registered := func(kind string) (names []string) {
-		for _, q := range quantity.Measured(kind) {
+		for _, q := range result.Quantities(kind) {
 			names = append(names, q.Name)
 		}
 		return names
@@ -79,7 +78,7 @@ func TestQuantities(t *testing.T) {
 	for id, r := range rules {
 		if r.Unit != "" {
 			counted = append(counted, id)
-			if quantity.Of("after/"+id, "", r.Unit, "") == quantity.Unknown {
+			if result.BetterOf("after/"+id, "", r.Unit, "") == result.Unknown {
 				t.Errorf("%s in %s has no direction", id, r.Unit)
 			}
 		}
@@ -87,14 +86,14 @@ func TestQuantities(t *testing.T) {
 	for kind, names := range map[string][]string{"bandwidth": membw.FamilyNames(), "coll": perf.Collectives(), "health": counted} {
 		for _, n := range names {
 			if !slices.Contains(registered(kind), n) {
-				t.Errorf("harness/quantity does not know %q of %s", n, kind)
+				t.Errorf("package result does not know %q of %s", n, kind)
 			}
 		}
 	}
 	for _, kind := range []string{"bandwidth", "health"} { // none that has gone
 		for _, n := range registered(kind) {
 			if !slices.Contains(membw.FamilyNames(), n) && !slices.Contains(counted, n) {
-				t.Errorf("harness/quantity has %q of %s, which nothing measures", n, kind)
+				t.Errorf("package result has %q of %s, which nothing measures", n, kind)
 			}
 		}
 	}
@@ -112,7 +111,7 @@ func TestLimitsOfASite(t *testing.T) {
 		},
 	}
 	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
-	hot := diagReport(certificate.Pass,
+	hot := diagReport(result.Pass,
 		diag.Measurement{Name: "highest temperature", GPU: 0, Value: 70, Unit: "°C"}, diag.Measurement{Name: "highest temperature", GPU: 1, Value: 95, Unit: "°C"},
 		diag.Measurement{Name: "h2d", GPU: 0, Value: 50, Unit: "GB/s", Reference: 64, Source: "sheet", Peak: peak, Typical: typical},
 		diag.Measurement{Name: "highest power", GPU: 0, Value: 690, Unit: "W"})
@@ -124,24 +123,24 @@ func TestLimitsOfASite(t *testing.T) {
 	for name, tt := range map[string]struct {
 		doc       any
 		entry, id string
-		want      certificate.Verdict
+		want      result.Verdict
 		text      string
 		limit     float64 // of the first object that has a value; its kind
-		kind      certificate.LimitKind
+		kind      result.LimitKind
 	}{
-		"latency is low":                 {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {value: 1300}}", "bandwidth/host_latency", certificate.Pass, "800 to 1200 ns", 1300, certificate.AtMost},
-		"latency is high":                {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {value: 900}}", "bandwidth/host_latency", certificate.Fail, "GPU 1: 1200 ns, more than 900", 900, certificate.AtMost},
-		"bandwidth is low":               {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {value: 52}}", "bandwidth/host_to_device", certificate.Fail, "GPU 0: 50 GB/s, less than 52", 52, certificate.AtLeast},
-		"of the peak":                    {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device", certificate.Fail, "less than 56.7", 0.9 * 63, certificate.AtLeast},
-		"of what is typical":             {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: typical}}", "bandwidth/host_to_device", certificate.Pass, "", 0.9 * 54, certificate.AtLeast},
-		"all at once, of the peak":       {latency, "bandwidth, with: {families: [host_to_device_all]}, limits: {host_to_device_all: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device_all", certificate.Fail, "less than 57.6", 0.9 * 64, certificate.AtLeast},
-		"of a latency that nobody knows": {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {fraction: 1.2, of: typical}}", "bandwidth/host_latency", certificate.Error, "own.yaml:4: limits: host_latency: the data base has no typical value of it for this machine; give a value", 0, ""},
-		"temperature":                    {hot, "diag, with: {tests: [memory]}, limits: {highest temperature: {value: 90}}", "diag/memory", certificate.Fail, "GPU 1, highest temperature: 95 °C, more than 90", 90, certificate.AtMost},
-		"power":                          {hot, "diag, with: {tests: [memory]}, limits: {highest power: {value: 650}}", "diag/memory", certificate.Pass, "", 0, ""},
-		"diag of the peak":               {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: peak}}`, "diag/memory", certificate.Fail, "GPU 0, h2d: 50 GB/s, less than 57.6", 0, ""},
-		"diag of what is typical":        {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: typical}}`, "diag/memory", certificate.Pass, "", 0, ""},
-		"coll of the peak":               {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: peak}}", "coll/all_reduce", certificate.Fail, "less than 405", 0, ""},
-		"coll of what is typical":        {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: typical}}", "coll/all_reduce", certificate.Pass, "", 0, ""},
+		"latency is low":                 {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {value: 1300}}", "bandwidth/host_latency", result.Pass, "800 to 1200 ns", 1300, result.AtMost},
+		"latency is high":                {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {value: 900}}", "bandwidth/host_latency", result.Fail, "GPU 1: 1200 ns, more than 900", 900, result.AtMost},
+		"bandwidth is low":               {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {value: 52}}", "bandwidth/host_to_device", result.Fail, "GPU 0: 50 GB/s, less than 52", 52, result.AtLeast},
+		"of the peak":                    {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device", result.Fail, "less than 56.7", 0.9 * 63, result.AtLeast},
+		"of what is typical":             {latency, "bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.9, of: typical}}", "bandwidth/host_to_device", result.Pass, "", 0.9 * 54, result.AtLeast},
+		"all at once, of the peak":       {latency, "bandwidth, with: {families: [host_to_device_all]}, limits: {host_to_device_all: {fraction: 0.9, of: peak}}", "bandwidth/host_to_device_all", result.Fail, "less than 57.6", 0.9 * 64, result.AtLeast},
+		"of a latency that nobody knows": {latency, "bandwidth, with: {families: [host_latency]}, limits: {host_latency: {fraction: 1.2, of: typical}}", "bandwidth/host_latency", result.Error, "own.yaml:4: limits: host_latency: the data base has no typical value of it for this machine; give a value", 0, ""},
+		"temperature":                    {hot, "diag, with: {tests: [memory]}, limits: {highest temperature: {value: 90}}", "diag/memory", result.Fail, "GPU 1, highest temperature: 95 °C, more than 90", 90, result.AtMost},
+		"power":                          {hot, "diag, with: {tests: [memory]}, limits: {highest power: {value: 650}}", "diag/memory", result.Pass, "", 0, ""},
+		"diag of the peak":               {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: peak}}`, "diag/memory", result.Fail, "GPU 0, h2d: 50 GB/s, less than 57.6", 0, ""},
+		"diag of what is typical":        {hot, `diag, with: {tests: [memory]}, limits: {h2d: {fraction: 0.9, of: typical}}`, "diag/memory", result.Pass, "", 0, ""},
+		"coll of the peak":               {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: peak}}", "coll/all_reduce", result.Fail, "less than 405", 0, ""},
+		"coll of what is typical":        {document(380), "coll, with: {operations: [all_reduce]}, limits: {all_reduce: {fraction: 0.9, of: typical}}", "coll/all_reduce", result.Pass, "", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := &Config{Machine: machine, Run: says(t, 0, tt.doc)}
@@ -157,13 +156,13 @@ func TestLimitsOfASite(t *testing.T) {
 	}
 	// Of several tests one measures it.
 	cfg := &Config{Machine: machine, Run: says(t, 0, hot)}
-	other := diagReport(certificate.Pass)
+	other := diagReport(result.Pass)
 	other.Tests[0].Test = "pcie"
 	other.Tests = append(other.Tests, hot.Tests...)
 	cfg.Run = says(t, 0, other)
 	got := certify(t, cfg, "{run: diag, with: {tests: [pcie, memory]}, limits: {highest temperature: {value: 99}}}")
-	want(t, got["diag/pcie"], certificate.Pass, "")
-	want(t, got["diag/memory"], certificate.Pass, "")
+	want(t, got["diag/pcie"], result.Pass, "")
+	want(t, got["diag/memory"], result.Pass, "")
 }
 
 // says is a harness whose commands all print this document.
@@ -178,7 +177,7 @@ func says(t *testing.T, status int, doc any) func(context.Context, ...string) (O
 	}
 }
 
-func want(t *testing.T, r certificate.Result, v certificate.Verdict, text string) {
+func want(t *testing.T, r result.Result, v result.Verdict, text string) {
 	t.Helper()
 	if err := r.Validate(); err != nil {
 		t.Error(err)
@@ -191,7 +190,7 @@ func want(t *testing.T, r certificate.Result, v certificate.Verdict, text string
 func TestSuites(t *testing.T) {
 	cfg := &Config{Machine: twoGPUs}
 	kinds := append(cfg.Kinds(), suite.Kind{Name: "image", Make: func(e *suite.Entry) ([]suite.Check, error) {
-		return []suite.Check{{ID: e.ID, Run: func(context.Context, *suite.Env) suite.Result { return suite.Passed("") }}}, nil
+		return []suite.Check{{ID: e.ID, Run: func(context.Context, *suite.Env) result.Result { return result.Passed("") }}}, nil
 	}})
 	var before int
 	for _, name := range Names() {
@@ -259,14 +258,14 @@ func TestNoGPUs(t *testing.T) {
 	eight := 8
 	for name, tt := range map[string]struct {
 		cfg  Config
-		want certificate.Verdict
+		want result.Verdict
 		text string
 	}{
-		"none":         {Config{}, certificate.Skip, "there is no GPU on PCI"},
-		"none wanted":  {Config{GPUs: new(int)}, certificate.Skip, "there is no GPU on PCI"},
-		"eight wanted": {Config{GPUs: &eight, Machine: Machine{CUDA: true, Why: "no driver"}}, certificate.Error, "CUDA none: no driver"},
-		"no code":      {Config{Machine: Machine{PCI: 8, Why: "w"}}, certificate.Error, "use the harness of a CUDA image"},
-		"no driver":    {Config{Machine: Machine{PCI: 8, CUDA: true, Why: "no libcuda"}}, certificate.Error, "docker run --gpus all"},
+		"none":         {Config{}, result.Skip, "there is no GPU on PCI"},
+		"none wanted":  {Config{GPUs: new(int)}, result.Skip, "there is no GPU on PCI"},
+		"eight wanted": {Config{GPUs: &eight, Machine: Machine{CUDA: true, Why: "no driver"}}, result.Error, "CUDA none: no driver"},
+		"no code":      {Config{Machine: Machine{PCI: 8, Why: "w"}}, result.Error, "use the harness of a CUDA image"},
+		"no driver":    {Config{Machine: Machine{PCI: 8, CUDA: true, Why: "no libcuda"}}, result.Error, "docker run --gpus all"},
 	} {
 		for entry, id := range map[string]string{
 			"{run: diag, with: {tests: [memory]}}":           "diag/memory",
@@ -297,7 +296,7 @@ func TestChildren(t *testing.T) {
 		"another test": {out: Output{Stdout: []byte(`{"tests": []}`)}, text: "has no test memory"},
 	} {
 		cfg := &Config{Machine: twoGPUs, Run: func(context.Context, ...string) (Output, error) { return tt.out, tt.err }}
-		t.Run(name, func(t *testing.T) { want(t, certify(t, cfg, entry)["diag/memory"], certificate.Error, tt.text) })
+		t.Run(name, func(t *testing.T) { want(t, certify(t, cfg, entry)["diag/memory"], result.Error, tt.text) })
 	}
 }
 
@@ -305,11 +304,11 @@ func TestChildren(t *testing.T) {
 // time of its own.
 func TestSharedRun(t *testing.T) {
 	calls := 0
-	run := func(ctx context.Context) (*int, *suite.Result) {
+	run := func(ctx context.Context) (*int, *result.Result) {
 		calls++
 		if calls == 1 {
 			<-ctx.Done()
-			res := suite.Errored("cut off")
+			res := result.Errored("cut off")
 			return nil, &res
 		}
 		return &calls, nil
@@ -340,23 +339,23 @@ func TestPlatform(t *testing.T) {
 	unknown := machine(platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}})
 	for name, tt := range map[string]struct {
 		cfg  Config
-		want certificate.Verdict
+		want result.Verdict
 		text string
 	}{
-		"known":                             {Config{Machine: machine(h200)}, certificate.Pass, "HGX H200 8x"},
-		"differs":                           {Config{Machine: machine(slow)}, certificate.Pass, "HGX H200 8x, but: GPU 3: 16 of 18"},
-		"devices are missing":               {Config{Machine: machine(part)}, certificate.Warn, "it is most like HGX H200 8x (hgx-h200), and has 2 GPUs of 8, no RDMA port of 8 (InfiniBand NDR) | look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with --gpus 2 --ports 0"},
-		"a part, as was said":               {Config{GPUs: &two, Ports: &none, Machine: machine(part)}, certificate.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
-		"GPUs as was said":                  {Config{GPUs: &two, Machine: machine(part)}, certificate.Warn, "and has no RDMA port of 8 (InfiniBand NDR) | "},
-		"other than was said":               {Config{GPUs: &eight, Ports: &none, Machine: machine(part)}, certificate.Warn, "and has 2 GPUs of 8 | "},
-		"ports, not as said":                {Config{Ports: &two, Machine: machine(h200)}, certificate.Fail, "it should have 2 RDMA ports, and has 8"},
-		"as wanted":                         {Config{Platform: "hgx-h200", Machine: machine(h200)}, certificate.Pass, "HGX"},
-		"a part of what is wanted":          {Config{Platform: "hgx-h200", Machine: machine(part)}, certificate.Fail, "it should be hgx-h200, and has 2 GPUs of 8, no RDMA port of 8"},
-		"a part of what is wanted, as said": {Config{Platform: "hgx-h200", GPUs: &two, Ports: &none, Machine: machine(part)}, certificate.Pass, "HGX"},
-		"another":                           {Config{Platform: "hgx-h100-ndr400", Machine: machine(h200)}, certificate.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
-		"unknown":                           {Config{Machine: unknown}, certificate.Skip, "has 2 × X1"},
-		"no GPU":                            {Config{}, certificate.Skip, "a machine without GPUs"},
-		"dumb GPUs":                         {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, certificate.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
+		"known":                             {Config{Machine: machine(h200)}, result.Pass, "HGX H200 8x"},
+		"differs":                           {Config{Machine: machine(slow)}, result.Pass, "HGX H200 8x, but: GPU 3: 16 of 18"},
+		"devices are missing":               {Config{Machine: machine(part)}, result.Warn, "it is most like HGX H200 8x (hgx-h200), and has 2 GPUs of 8, no RDMA port of 8 (InfiniBand NDR) | look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with --gpus 2 --ports 0"},
+		"a part, as was said":               {Config{GPUs: &two, Ports: &none, Machine: machine(part)}, result.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
+		"GPUs as was said":                  {Config{GPUs: &two, Machine: machine(part)}, result.Warn, "and has no RDMA port of 8 (InfiniBand NDR) | "},
+		"other than was said":               {Config{GPUs: &eight, Ports: &none, Machine: machine(part)}, result.Warn, "and has 2 GPUs of 8 | "},
+		"ports, not as said":                {Config{Ports: &two, Machine: machine(h200)}, result.Fail, "it should have 2 RDMA ports, and has 8"},
+		"as wanted":                         {Config{Platform: "hgx-h200", Machine: machine(h200)}, result.Pass, "HGX"},
+		"a part of what is wanted":          {Config{Platform: "hgx-h200", Machine: machine(part)}, result.Fail, "it should be hgx-h200, and has 2 GPUs of 8, no RDMA port of 8"},
+		"a part of what is wanted, as said": {Config{Platform: "hgx-h200", GPUs: &two, Ports: &none, Machine: machine(part)}, result.Pass, "HGX"},
+		"another":                           {Config{Platform: "hgx-h100-ndr400", Machine: machine(h200)}, result.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
+		"unknown":                           {Config{Machine: unknown}, result.Skip, "has 2 × X1"},
+		"no GPU":                            {Config{}, result.Skip, "a machine without GPUs"},
+		"dumb GPUs":                         {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, result.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
 	} {
 		t.Run(name, func(t *testing.T) { want(t, certify(t, &tt.cfg, "{run: platform}")["platform"], tt.want, tt.text) })
 	}
@@ -385,17 +384,17 @@ func TestHealth(t *testing.T) {
 		return health.Object{Kind: "gpu", Name: gpuName(i), UUID: fmt.Sprintf("GPU-%d", i)}
 	}
 	r := health.Report{Results: []health.Result{
-		{ID: "gpu/ecc/volatile", Object: gpu(0), Verdict: certificate.Pass, Number: number(0), Limit: number(0), Unit: "errors", Source: "DCGM"},
-		{ID: "gpu/ecc/volatile", Object: gpu(1), Verdict: certificate.Fail, Number: number(3), Limit: number(0), Unit: "errors", Source: "DCGM", Reason: "3 errors", Remedy: "reset it"},
-		{ID: "gpu/temperature/margin", Object: gpu(0), Verdict: certificate.Pass, Number: number(40), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
-		{ID: "gpu/temperature/margin", Object: gpu(1), Verdict: certificate.Pass, Number: number(48), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
-		{ID: "gpu/mig", Object: gpu(0), Verdict: certificate.Pass, Value: "off"},
-		{ID: "gpu/mig", Object: gpu(1), Verdict: certificate.Pass, Value: "off"},
-		{ID: "gpu/persistence", Object: gpu(0), Verdict: certificate.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
-		{ID: "gpu/persistence", Object: gpu(1), Verdict: certificate.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
-		{ID: "node/shm", Object: health.Object{Kind: "node", Name: "node"}, Verdict: certificate.Pass, Value: "8 GiB", Number: number(8), Limit: number(1), Unit: "GiB", Source: "NVIDIA", Least: true},
-		{ID: "gpu/xid", Object: gpu(0), Verdict: certificate.Fail, Reason: "Xid 79"},
-		{ID: "gpu/xid", Object: gpu(0), Verdict: certificate.Fail, Reason: "Xid 94"},
+		{ID: "gpu/ecc/volatile", Object: gpu(0), Verdict: result.Pass, Number: number(0), Limit: number(0), Unit: "errors", Source: "DCGM"},
+		{ID: "gpu/ecc/volatile", Object: gpu(1), Verdict: result.Fail, Number: number(3), Limit: number(0), Unit: "errors", Source: "DCGM", Reason: "3 errors", Remedy: "reset it"},
+		{ID: "gpu/temperature/margin", Object: gpu(0), Verdict: result.Pass, Number: number(40), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
+		{ID: "gpu/temperature/margin", Object: gpu(1), Verdict: result.Pass, Number: number(48), Limit: number(0), Unit: "°C", Source: "NVML", Least: true},
+		{ID: "gpu/mig", Object: gpu(0), Verdict: result.Pass, Value: "off"},
+		{ID: "gpu/mig", Object: gpu(1), Verdict: result.Pass, Value: "off"},
+		{ID: "gpu/persistence", Object: gpu(0), Verdict: result.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
+		{ID: "gpu/persistence", Object: gpu(1), Verdict: result.Warn, Reason: "it is off", Remedy: "nvidia-smi -pm 1"},
+		{ID: "node/shm", Object: health.Object{Kind: "node", Name: "node"}, Verdict: result.Pass, Value: "8 GiB", Number: number(8), Limit: number(1), Unit: "GiB", Source: "NVIDIA", Least: true},
+		{ID: "gpu/xid", Object: gpu(0), Verdict: result.Fail, Reason: "Xid 79"},
+		{ID: "gpu/xid", Object: gpu(0), Verdict: result.Fail, Reason: "Xid 94"},
 	}}
 	args := [][]string{}
 	run := says(t, 1, r)
@@ -405,19 +404,19 @@ func TestHealth(t *testing.T) {
 		return run(ctx, a...)
 	}}
 	got := certify(t, cfg, "{run: health, with: {window: 1s, only: [gpu, node/shm], skip: [gpu/same]}}")
-	want(t, got["health/gpu/ecc/volatile"], certificate.Fail, "GPU 1: 3 errors | reset it")
-	if m := got["health/gpu/ecc/volatile"].Measured; m == nil || m.Value != 3 || m.Limit.Kind != certificate.AtMost {
+	want(t, got["health/gpu/ecc/volatile"], result.Fail, "GPU 1: 3 errors | reset it")
+	if m := got["health/gpu/ecc/volatile"].Measured; m == nil || m.Value != 3 || m.Limit.Kind != result.AtMost {
 		t.Errorf("the measurement that speaks for all is %+v; want GPU 1's", m)
 	}
-	want(t, got["health/gpu/temperature/margin"], certificate.Pass, "40 to 48 °C")
-	if o := got["health/gpu/temperature/margin"].Objects; len(o) != 2 || o[1].ID != "GPU-1" || o[1].Measured.Limit.Kind != certificate.AtLeast {
+	want(t, got["health/gpu/temperature/margin"], result.Pass, "40 to 48 °C")
+	if o := got["health/gpu/temperature/margin"].Objects; len(o) != 2 || o[1].ID != "GPU-1" || o[1].Measured.Limit.Kind != result.AtLeast {
 		t.Errorf("%+v", o)
 	}
-	want(t, got["health/gpu/mig"], certificate.Pass, "off, all 2")
-	want(t, got["health/gpu/persistence"], certificate.Warn, "GPU 0, GPU 1: it is off | nvidia-smi")
-	want(t, got["health/node/shm"], certificate.Pass, "")
-	want(t, got["health/gpu/xid"], certificate.Fail, "GPU 0: Xid 79; and 1 more")
-	want(t, got["health/gpu/count"], certificate.Error, "nothing about gpu/count")
+	want(t, got["health/gpu/mig"], result.Pass, "off, all 2")
+	want(t, got["health/gpu/persistence"], result.Warn, "GPU 0, GPU 1: it is off | nvidia-smi")
+	want(t, got["health/node/shm"], result.Pass, "")
+	want(t, got["health/gpu/xid"], result.Fail, "GPU 0: Xid 79; and 1 more")
+	want(t, got["health/gpu/count"], result.Error, "nothing about gpu/count")
 	if _, ok := got["health/gpu/same/vbios"]; ok {
 		t.Error("a check was made that skip names")
 	}
@@ -427,7 +426,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func diagReport(status certificate.Verdict, m ...diag.Measurement) diag.Report {
+func diagReport(status result.Verdict, m ...diag.Measurement) diag.Report {
 	return diag.Report{
 		GPUs:  []diag.GPU{{Index: 0, UUID: "GPU-a"}, {Index: 1, UUID: "GPU-b"}},
 		Tests: []diag.Result{{Engine: diag.Assay, Test: "memory", Status: status, Measurements: m}},
@@ -439,28 +438,28 @@ func TestDiag(t *testing.T) {
 		return diag.Measurement{Name: "write", GPU: gpu, Value: v, Unit: "GB/s", Reference: 4800, Source: "sheet", Peak: &platform.Cited{Value: 4800, Source: "sheet"}, Floor: 3456, FloorSource: "rule"}
 	}
 	counted := diag.Measurement{Name: "patterns verified", GPU: 0, Value: 33, Unit: "passes"}
-	slow := diagReport(certificate.Fail, write(0, 4300), write(1, 3000), counted)
-	slow.Tests[0].Findings = []diag.Finding{{GPU: 1, Status: certificate.Fail, Text: "3000 GB/s, less than 3456", Remedy: "reset it"}}
-	broken := diagReport(certificate.Error)
+	slow := diagReport(result.Fail, write(0, 4300), write(1, 3000), counted)
+	slow.Tests[0].Findings = []diag.Finding{{GPU: 1, Status: result.Fail, Text: "3000 GB/s, less than 3456", Remedy: "reset it"}}
+	broken := diagReport(result.Error)
 	broken.Tests[0].Reason = "killed by signal 11"
 	for name, tt := range map[string]struct {
 		entry string
 		r     diag.Report
-		want  certificate.Verdict
+		want  result.Verdict
 		text  string
 	}{
-		"passes":           {"", diagReport(certificate.Pass, write(0, 4300), write(1, 4301), counted), certificate.Pass, "2 GPUs"},
-		"slow":             {"", slow, certificate.Fail, "GPU 1: 3000 GB/s, less than 3456 | reset it"},
-		"broken":           {"", broken, certificate.Error, "killed by signal 11"},
-		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(certificate.Pass, write(0, 4300), write(1, 4700)), certificate.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
-		"own value":        {", limits: {write: {value: 4000}}", diagReport(certificate.Pass, write(0, 4300)), certificate.Pass, "2 GPUs"},
-		"limit of nothing": {", limits: {triad: {value: 4000}}", diagReport(certificate.Pass, write(0, 4300)), certificate.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
+		"passes":           {"", diagReport(result.Pass, write(0, 4300), write(1, 4301), counted), result.Pass, "2 GPUs"},
+		"slow":             {"", slow, result.Fail, "GPU 1: 3000 GB/s, less than 3456 | reset it"},
+		"broken":           {"", broken, result.Error, "killed by signal 11"},
+		"own fraction":     {", limits: {write: {fraction: 0.95, of: peak}}", diagReport(result.Pass, write(0, 4300), write(1, 4700)), result.Fail, "GPU 0, write: 4300 GB/s, less than 4560"},
+		"own value":        {", limits: {write: {value: 4000}}", diagReport(result.Pass, write(0, 4300)), result.Pass, "2 GPUs"},
+		"limit of nothing": {", limits: {triad: {value: 4000}}", diagReport(result.Pass, write(0, 4300)), result.Error, `own.yaml:4: limits: nothing was measured that is called ["triad"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := &Config{Machine: twoGPUs, Run: says(t, 1, tt.r)}
 			r := certify(t, cfg, "{run: diag, with: {tests: [memory]}"+tt.entry+"}")["diag/memory"]
 			want(t, r, tt.want, tt.text)
-			if r.Verdict != certificate.Error && (r.Measured == nil || r.Measured.Unit != "GB/s" || r.Objects[0].ID != "GPU-a") {
+			if r.Verdict != result.Error && (r.Measured == nil || r.Measured.Unit != "GB/s" || r.Objects[0].ID != "GPU-a") {
 				t.Errorf("measured %+v, objects %+v", r.Measured, r.Objects)
 			}
 		})
@@ -501,21 +500,21 @@ func TestBandwidth(t *testing.T) {
 	cfg := &Config{Machine: twoGPUs, Run: says(t, 1, r)}
 	got := certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device, peer_write_ce, host_latency, peer_both_ce]}}")
 	h2d := got["bandwidth/host_to_device"]
-	want(t, h2d, certificate.Fail, "GPU 1 is slow")
+	want(t, h2d, result.Fail, "GPU 1 is slow")
 	if o := h2d.Objects; o[1].ID != "GPU-b" || o[1].Peer != "" || o[0].Measured.Spread.Low != 54 || o[0].Measured.Limit.Value != 0.76*63 || h2d.Measured.Value != 20 {
 		t.Errorf("%+v", h2d)
 	}
 	p2p := got["bandwidth/peer_write_ce"]
-	want(t, p2p, certificate.Pass, "")
-	if o := p2p.Objects; o[0].Name != "GPU 0" || o[0].Peer != "GPU 1" || o[1].Verdict != certificate.Skip {
+	want(t, p2p, result.Pass, "")
+	if o := p2p.Objects; o[0].Name != "GPU 0" || o[0].Peer != "GPU 1" || o[1].Verdict != result.Skip {
 		t.Errorf("%+v", o)
 	}
 	if m := got["bandwidth/host_latency"].Measured; m == nil || m.Value != 1200 {
 		t.Errorf("the latency that speaks for all is %+v; want the highest", m)
 	}
-	want(t, got["bandwidth/peer_both_ce"], certificate.Skip, "more GPUs than there are: 2")
+	want(t, got["bandwidth/peer_both_ce"], result.Skip, "more GPUs than there are: 2")
 	got = certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.3, of: peak}}}")
-	want(t, got["bandwidth/host_to_device"], certificate.Pass, "20 to 55 GB/s")
+	want(t, got["bandwidth/host_to_device"], result.Pass, "20 to 55 GB/s")
 }
 
 func document(busbw float64) perf.Document {
@@ -542,22 +541,22 @@ func TestColl(t *testing.T) {
 	for name, tt := range map[string]struct {
 		d     perf.Document
 		entry string
-		want  certificate.Verdict
+		want  result.Verdict
 		text  string
 	}{
-		"fast":   {document(380), "", certificate.Pass, "2 ranks, every result verified"},
-		"slow":   {document(340), "", certificate.Fail, "340 GB/s with 1073741824 bytes, less than 351"},
-		"late":   {late, "", certificate.Warn, "GPU 1 is late: rank 1 on h"},
-		"wrong":  {wrong, "", certificate.Fail, "2 results were wrong | do not use the node"},
-		"failed": {failed, "", certificate.Error, "the peer has gone"},
-		"empty":  {perf.Document{Ranks: 2}, "", certificate.Error, "nothing was measured"},
-		"own":    {document(340), ", limits: {all_reduce: {value: 300}}", certificate.Pass, ""},
+		"fast":   {document(380), "", result.Pass, "2 ranks, every result verified"},
+		"slow":   {document(340), "", result.Fail, "340 GB/s with 1073741824 bytes, less than 351"},
+		"late":   {late, "", result.Warn, "GPU 1 is late: rank 1 on h"},
+		"wrong":  {wrong, "", result.Fail, "2 results were wrong | do not use the node"},
+		"failed": {failed, "", result.Error, "the peer has gone"},
+		"empty":  {perf.Document{Ranks: 2}, "", result.Error, "nothing was measured"},
+		"own":    {document(340), ", limits: {all_reduce: {value: 300}}", result.Pass, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := &Config{Machine: machine, Run: says(t, 0, tt.d)}
 			r := certify(t, cfg, "{run: coll, with: {operations: [all_reduce]}"+tt.entry+"}")["coll/all_reduce"]
 			want(t, r, tt.want, tt.text)
-			if r.Verdict != certificate.Error && (len(r.Curves) != 2 || len(r.Curves[0].Points) != 2 || r.Curves[0].Expected != 450 || r.Measured.Expected != 450) {
+			if r.Verdict != result.Error && (len(r.Curves) != 2 || len(r.Curves[0].Points) != 2 || r.Curves[0].Expected != 450 || r.Measured.Expected != 450) {
 				t.Errorf("%+v %+v", r.Curves, r.Measured)
 			}
 		})
@@ -568,10 +567,10 @@ func TestColl(t *testing.T) {
 		}
 	}
 	one := &Config{Machine: Machine{PCI: 1, GPUs: 1, CUDA: true}}
-	want(t, certify(t, one, "{run: coll, with: {operations: [all_reduce]}}")["coll/all_reduce"], certificate.Skip, "it takes two GPUs")
+	want(t, certify(t, one, "{run: coll, with: {operations: [all_reduce]}}")["coll/all_reduce"], result.Skip, "it takes two GPUs")
 	host := &Config{Run: says(t, 0, late)}
 	r := certify(t, host, "{run: coll, id: host, with: {operations: [all_reduce], device: cpu, ranks: 2}}")["host/all_reduce"]
-	want(t, r, certificate.Pass, "2 ranks") // who is late there says nothing
+	want(t, r, result.Pass, "2 ranks") // who is late there says nothing
 }
 
 func TestMesh(t *testing.T) {
@@ -586,10 +585,10 @@ func TestMesh(t *testing.T) {
 	}
 	run := says(t, 1, r)
 	got := certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"]
-	want(t, got, certificate.Fail, "port mlx5_1/1 is down")
-	if o := got.Objects; o[0].Name != "mlx5_0/1" || o[0].Peer != "mlx5_1/1" || o[0].Measured.Value != 384 || o[0].Measured.Unit != "Gb/s" || o[1].Verdict != certificate.Error {
+	want(t, got, result.Fail, "port mlx5_1/1 is down")
+	if o := got.Objects; o[0].Name != "mlx5_0/1" || o[0].Peer != "mlx5_1/1" || o[0].Measured.Value != 384 || o[0].Measured.Unit != "Gb/s" || o[1].Verdict != result.Error {
 		t.Errorf("%+v", o)
 	}
-	want(t, certify(t, &Config{Run: run}, "{run: mesh}")["mesh"], certificate.Skip, "no RDMA device has a port that is up")
-	want(t, certify(t, &Config{Machine: Machine{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], certificate.Skip, "it takes two")
+	want(t, certify(t, &Config{Run: run}, "{run: mesh}")["mesh"], result.Skip, "no RDMA device has a port that is up")
+	want(t, certify(t, &Config{Machine: Machine{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], result.Skip, "it takes two")
 }

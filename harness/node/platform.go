@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
@@ -21,11 +21,11 @@ func (c *Config) platform(e *suite.Entry) ([]suite.Check, error) {
 	}
 	return []suite.Check{{
 		ID: e.ID, Title: "the machine is one that the data base knows, and the one that it should be",
-		Run: func(context.Context, *suite.Env) suite.Result { return c.recognised() },
+		Run: func(context.Context, *suite.Env) result.Result { return c.recognised() },
 	}}, nil
 }
 
-func (c *Config) recognised() suite.Result {
+func (c *Config) recognised() result.Result {
 	r := &c.Machine.Expect.Recognition
 	seen := r.Name
 	if len(r.Differences) > 0 {
@@ -38,29 +38,29 @@ func (c *Config) recognised() suite.Result {
 	missing, declare := c.missing()
 	switch {
 	case c.Platform != "" && r.Platform != c.Platform:
-		return suite.Failed("it should be %s, and is nearest to %s", c.Platform, cmp.Or(r.Platform, "none that is known")).
+		return result.Failed("it should be %s, and is nearest to %s", c.Platform, cmp.Or(r.Platform, "none that is known")).
 			WithRemedy("look at what harness platform finds; if the machine is right, name its platform")
 	case c.Ports != nil && *c.Ports != ports:
-		return suite.Failed("it should have %s, and has %d", count(*c.Ports, "RDMA port"), ports).
+		return result.Failed("it should have %s, and has %d", count(*c.Ports, "RDMA port"), ports).
 			WithRemedy("look for the missing card on PCI and in the kernel's log, or give the right --ports")
 	case len(missing) > 0:
-		res := suite.Failed("it should be %s, and has %s", c.Platform, strings.Join(missing, ", "))
+		res := result.Failed("it should be %s, and has %s", c.Platform, strings.Join(missing, ", "))
 		if c.Platform == "" {
-			res = suite.Result{Verdict: certificate.Warn, Reason: fmt.Sprintf("it is most like %s (%s), and has %s", r.Name, r.Platform, strings.Join(missing, ", "))}
+			res = result.Result{Verdict: result.Warn, Reason: fmt.Sprintf("it is most like %s (%s), and has %s", r.Name, r.Platform, strings.Join(missing, ", "))}
 		}
 		return res.WithRemedy("look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with " + strings.Join(declare, " "))
 	case r.Platform != "":
-		return suite.Passed("%s", seen)
+		return result.Passed("%s", seen)
 	case len(r.GPUs) == 0 && c.Machine.PCI == 0:
-		return suite.Skipped("a machine without GPUs is no platform of the data base: what is measured is judged only where a limit is known without one")
+		return result.Skipped("a machine without GPUs is no platform of the data base: what is measured is judged only where a limit is known without one")
 	case len(r.GPUs) == 0:
-		return suite.Errored("PCI has %s, and nothing is known of them: %s", count(c.Machine.PCI, "GPU"), c.Machine.Why)
+		return result.Errored("PCI has %s, and nothing is known of them: %s", count(c.Machine.PCI, "GPU"), c.Machine.Why)
 	}
 	var names []string
 	for _, g := range r.GPUs {
 		names = append(names, fmt.Sprintf("%d × %s", g.Count, g.Name))
 	}
-	return suite.Skipped("no platform of the data base has %s: they are measured, and judged only where a figure is known", strings.Join(names, " and "))
+	return result.Skipped("no platform of the data base has %s: they are measured, and judged only where a figure is known", strings.Join(names, " and "))
 }
 
 // missing are the devices that the platform has and the machine has not, other than

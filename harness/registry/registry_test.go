@@ -28,6 +28,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/oci"
 )
@@ -118,7 +119,7 @@ func about(t *testing.T, h v1.Hash) (*certificate.Statement, []byte) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	st := certificate.New(certificate.Predicate{
 		Suite: "image", Started: at, Finished: at, Harness: certificate.Harness{Version: "1"}, Environment: certificate.Environment{Platform: "linux/amd64"},
-		Results: []certificate.Result{{ID: "a", Title: "A", Verdict: certificate.Pass}},
+		Results: []result.Result{{ID: "a", Title: "A", Verdict: result.Pass}},
 	})
 	if err := st.SetSubject("owner/assay", h.String()); err != nil {
 		t.Fatal(err)

@@ -4,14 +4,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // curvePlots draws a check's curves: those with the same units in one picture.
-func curvePlots(r *certificate.Result) (out []plot) {
+func curvePlots(r *result.Result) (out []plot) {
 	type units struct{ x, y string }
 	var order []units
-	by := map[units][]certificate.Curve{}
+	by := map[units][]result.Curve{}
 	for _, c := range r.Curves {
 		u := units{c.X, c.Y}
 		if by[u] == nil {
@@ -25,7 +25,7 @@ func curvePlots(r *certificate.Result) (out []plot) {
 	return out
 }
 
-func curvePlot(title string, curves []certificate.Curve) plot {
+func curvePlot(title string, curves []result.Curve) plot {
 	p := plot{Title: title, XName: unitOf(curves[0].X), YName: curves[0].Y, Scroll: true}
 	var xs, ys []float64
 	for _, c := range curves {
@@ -66,8 +66,8 @@ func curvePlot(title string, curves []certificate.Curve) plot {
 }
 
 // curveText is a curve in a sentence.
-func curveText(c certificate.Curve) string {
-	best := slices.MaxFunc(c.Points, func(a, b certificate.Point) int {
+func curveText(c result.Curve) string {
+	best := slices.MaxFunc(c.Points, func(a, b result.Point) int {
 		if a.Y < b.Y {
 			return -1
 		}
@@ -89,7 +89,7 @@ func xText(v float64, unit string) string {
 }
 
 // curveTable has a row for each x of any of the curves.
-func (p *plot) curveTable(curves []certificate.Curve) {
+func (p *plot) curveTable(curves []result.Curve) {
 	p.TableHead = []string{p.XName}
 	at := map[float64][]string{}
 	var xs []float64

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // mesh is a machine of n GPUs, each linked to each other one.
@@ -113,14 +114,14 @@ func TestHeatMaps(t *testing.T) {
 	if c := maps[0].Rows[1].Cells[0]; c.Class != "heat heat-1" || c.Sign != "✗" || c.Text != "202" {
 		t.Errorf("slow pair: %+v", c)
 	}
-	latency := &certificate.Measurement{Value: 4, Unit: "µs", Limit: &certificate.Limit{Value: 5, Kind: certificate.AtMost, Source: "x"}}
+	latency := &result.Measurement{Value: 4, Unit: "µs", Limit: &result.Limit{Value: 5, Kind: result.AtMost, Source: "x"}}
 	quick := *latency
 	quick.Value = 1
-	maps = heatMaps(&certificate.Result{ID: "lat", Objects: []certificate.Object{
-		{Name: "GPU 0", Peer: "mlx5_0", Verdict: certificate.Pass, Measured: latency},
-		{Name: "GPU 1", Peer: "mlx5_0", Verdict: certificate.Pass, Measured: &quick},
-		{Name: "GPU 2", Peer: "mlx5_0", Verdict: certificate.Error, Reason: "no path"},
-		{Name: "GPU 0", Verdict: certificate.Pass, Measured: latency},
+	maps = heatMaps(&result.Result{ID: "lat", Objects: []result.Object{
+		{Name: "GPU 0", Peer: "mlx5_0", Verdict: result.Pass, Measured: latency},
+		{Name: "GPU 1", Peer: "mlx5_0", Verdict: result.Pass, Measured: &quick},
+		{Name: "GPU 2", Peer: "mlx5_0", Verdict: result.Error, Reason: "no path"},
+		{Name: "GPU 0", Verdict: result.Pass, Measured: latency},
 	}})
 	if len(maps) != 1 || len(maps[0].Rows) != 3 || len(maps[0].Columns) != 1 {
 		t.Fatalf("%+v", maps)
@@ -184,7 +185,7 @@ func TestTrend(t *testing.T) {
 	for lower, worst := range map[bool]string{false: "a", true: "b"} {
 		tr := &trend{lines: map[string]*trendLine{}, lower: lower}
 		for name, v := range map[string]float64{"a": 1, "b": 2} {
-			tr.add(time.Unix(0, 0), name, name, certificate.Object{Measured: &certificate.Measurement{Value: v}})
+			tr.add(time.Unix(0, 0), name, name, result.Object{Measured: &result.Measurement{Value: v}})
 		}
 		if got, _ := tr.worst(); got != worst {
 			t.Errorf("lower is better: %v: the worst is %s; want %s", lower, got, worst)

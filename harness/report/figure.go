@@ -3,7 +3,7 @@ package report
 import (
 	"fmt"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, unit) }
@@ -17,7 +17,7 @@ func span(low, high float64, unit string) string {
 }
 
 // measured is a value with what it should be, in few words.
-func measured(m *certificate.Measurement) string {
+func measured(m *result.Measurement) string {
 	s := figure(m.Value, m.Unit)
 	if m.Expected != 0 {
 		s += fmt.Sprintf(" of %.4g (%.0f %%, %s)", m.Expected, 100*m.Ratio, m.Source)
@@ -26,7 +26,7 @@ func measured(m *certificate.Measurement) string {
 }
 
 // measuredAll is all that is known of a value.
-func measuredAll(m *certificate.Measurement) string {
+func measuredAll(m *result.Measurement) string {
 	s := measured(m)
 	if t := limitText(m); t != "" {
 		s += "; limit: " + t
@@ -37,27 +37,27 @@ func measuredAll(m *certificate.Measurement) string {
 	return s
 }
 
-func expectedText(m *certificate.Measurement) string {
+func expectedText(m *result.Measurement) string {
 	return fmt.Sprintf("%s (%s)", figure(m.Expected, m.Unit), m.Source)
 }
 
 // limitWords say a limit's kind.
-var limitWords = map[certificate.LimitKind]string{certificate.AtLeast: "at least", certificate.AtMost: "at most"}
+var limitWords = map[result.LimitKind]string{result.AtLeast: "at least", result.AtMost: "at most"}
 
-func limitText(m *certificate.Measurement) string {
+func limitText(m *result.Measurement) string {
 	if m.Limit == nil {
 		return ""
 	}
 	return fmt.Sprintf("%s %s (%s)", limitWords[m.Limit.Kind], figure(m.Limit.Value, m.Unit), m.Limit.Source)
 }
 
-func spreadText(m *certificate.Measurement) string {
+func spreadText(m *result.Measurement) string {
 	s := m.Spread
 	if s == nil {
 		return ""
 	}
 	of := fmt.Sprintf("%d %s", s.Samples, plural(s.Samples, "sample"))
-	if s.Kind == certificate.Confidence {
+	if s.Kind == result.Confidence {
 		return fmt.Sprintf("%.4g to %.4g with 95 %% confidence, %s", s.Low, s.High, of)
 	}
 	return fmt.Sprintf("%.4g to %.4g in %s", s.Low, s.High, of)

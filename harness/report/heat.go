@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/quantity"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A heatMap is what a check measured from each object to each other one.
@@ -45,10 +44,10 @@ const mostHeat = 72
 var heatBounds = []float64{0.5, 0.7, 0.8, 0.9, 0.97}
 
 // heatMaps draws a check's pairs: one map for each quantity and unit.
-func heatMaps(r *certificate.Result) (out []heatMap) {
+func heatMaps(r *result.Result) (out []heatMap) {
 	type kind struct{ quantity, unit string }
 	var order []kind
-	by := map[kind][]certificate.Object{}
+	by := map[kind][]result.Object{}
 	for _, o := range r.Objects {
 		if o.Peer == "" {
 			continue
@@ -75,7 +74,7 @@ func heatMaps(r *certificate.Result) (out []heatMap) {
 
 // unitOfQuantity is the unit of those that were measured: a pair that failed
 // without a figure stands among them.
-func unitOfQuantity(objects []certificate.Object, quantity string) string {
+func unitOfQuantity(objects []result.Object, quantity string) string {
 	for _, o := range objects {
 		if o.Peer != "" && o.Quantity == quantity && o.Measured != nil {
 			return o.Measured.Unit
@@ -84,7 +83,7 @@ func unitOfQuantity(objects []certificate.Object, quantity string) string {
 	return ""
 }
 
-func heatOf(check string, pairs []certificate.Object) (heatMap, bool) {
+func heatOf(check string, pairs []result.Object) (heatMap, bool) {
 	rows, columns := ends(pairs)
 	if len(rows) > mostHeat || len(columns) > mostHeat {
 		return heatMap{}, false
@@ -93,7 +92,7 @@ func heatOf(check string, pairs []certificate.Object) (heatMap, bool) {
 	best, of := reference(check, pairs)
 	m.Of = of
 	_, m.Limit = valuesOf(pairs)
-	cells := map[[2]string]certificate.Object{}
+	cells := map[[2]string]result.Object{}
 	for _, o := range pairs {
 		cells[[2]string{o.Name, o.Peer}] = o
 	}
@@ -114,7 +113,7 @@ func heatOf(check string, pairs []certificate.Object) (heatMap, bool) {
 
 // ends are the objects on both sides: the same list where sides have objects in
 // common.
-func ends(pairs []certificate.Object) (rows, columns []string) {
+func ends(pairs []result.Object) (rows, columns []string) {
 	seen := map[string]bool{}
 	add := func(list *[]string, side, name string) {
 		if !seen[side+name] {
@@ -139,7 +138,7 @@ func ends(pairs []certificate.Object) (rows, columns []string) {
 
 // reference is what colours are judged by: the best that was measured, so that
 // what falls behind the others is seen. Whether that is enough the verdicts say.
-func reference(check string, pairs []certificate.Object) (float64, string) {
+func reference(check string, pairs []result.Object) (float64, string) {
 	var values []float64
 	lower := false
 	for _, o := range pairs {
@@ -159,13 +158,13 @@ func reference(check string, pairs []certificate.Object) (float64, string) {
 }
 
 // lowerBetter reports whether less is better of what a check measured of an object.
-func lowerBetter(check string, o certificate.Object) bool {
-	return quantity.Of(check, o.Quantity, o.Measured.Unit, string(o.Measured.LimitKind())) == quantity.Lower
+func lowerBetter(check string, o result.Object) bool {
+	return result.BetterOf(check, o.Quantity, o.Measured.Unit, o.Measured.LimitKind()) == result.Lower
 }
 
-func heatCellOf(check string, o certificate.Object, best float64) heatCell {
+func heatCellOf(check string, o result.Object, best float64) heatCell {
 	c := heatCell{Class: "heat"}
-	if o.Verdict != certificate.Pass {
+	if o.Verdict != result.Pass {
 		c.Sign, c.Word = marks[o.Verdict].sign, outcomes[o.Verdict]
 	}
 	if o.Measured == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A story is the certificates of one suite about one machine or image, the
@@ -22,7 +23,7 @@ type story struct {
 // A run is a certificate's line in a story.
 type run struct {
 	Time, Sign, Word, Checks, Harness, Driver string
-	Verdict                                   certificate.Verdict
+	Verdict                                   result.Verdict
 }
 
 // identity is what a certificate is about, as a digest: the machine where there
@@ -85,8 +86,8 @@ func (s *story) tell(short bool) {
 // A trend is how one quantity of one check came about over time.
 type trend struct {
 	title, unit string
-	limit       *certificate.Limit // the latest
-	lower       bool               // is better
+	limit       *result.Limit // the latest
+	lower       bool          // is better
 	times       []time.Time
 	order       []string // of lines
 	lines       map[string]*trendLine
@@ -100,7 +101,7 @@ type trendLine struct {
 
 type trendPoint struct {
 	value   float64
-	verdict certificate.Verdict
+	verdict result.Verdict
 }
 
 // trends gathers what certificates measured, in the order of the latest one.
@@ -109,9 +110,9 @@ func trends(all []*certificate.Statement, short bool) (out []*trend) {
 	for _, s := range all {
 		for i := range s.Predicate.Results {
 			r := &s.Predicate.Results[i]
-			objects := slices.DeleteFunc(slices.Clone(r.Objects), func(o certificate.Object) bool { return o.Measured == nil })
+			objects := slices.DeleteFunc(slices.Clone(r.Objects), func(o result.Object) bool { return o.Measured == nil })
 			if len(objects) == 0 && r.Measured != nil {
-				objects = []certificate.Object{{Name: "measured", Verdict: r.Verdict, Measured: r.Measured}}
+				objects = []result.Object{{Name: "measured", Verdict: r.Verdict, Measured: r.Measured}}
 			}
 			for _, o := range objects {
 				title, id, name := join(r.ID, o.Quantity), cmp.Or(o.ID, o.Name), o.Name
@@ -136,7 +137,7 @@ func trends(all []*certificate.Statement, short bool) (out []*trend) {
 }
 
 // add notes a value, the worse one where there was one already.
-func (t *trend) add(when time.Time, id, name string, o certificate.Object) {
+func (t *trend) add(when time.Time, id, name string, o result.Object) {
 	if o.Measured.Limit != nil {
 		t.limit = o.Measured.Limit
 	}
@@ -155,7 +156,7 @@ func (t *trend) add(when time.Time, id, name string, o certificate.Object) {
 		if !t.worse(now.value, was.value) {
 			now.value = was.value
 		}
-		now.verdict = certificate.Worst(now.verdict, was.verdict)
+		now.verdict = result.Worst(now.verdict, was.verdict)
 	}
 	l.at[when.UnixMilli()] = now
 }
@@ -242,7 +243,7 @@ func (t *trend) table(p *plot) {
 			text := ""
 			if at, ok := t.lines[id].at[when.UnixMilli()]; ok {
 				text = fmt.Sprintf("%.4g", at.value)
-				if at.verdict != certificate.Pass {
+				if at.verdict != result.Pass {
 					text += " " + marks[at.verdict].sign + " " + outcomes[at.verdict]
 				}
 			}

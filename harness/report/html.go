@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -77,7 +78,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 			row.Heat = append(row.Heat, m)
 			view.Heat = append(view.Heat, m)
 		}
-		if r.Verdict == certificate.Skip {
+		if r.Verdict == result.Skip {
 			view.Skipped = append(view.Skipped, row)
 			continue
 		}
@@ -92,7 +93,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 
 type pageView struct {
 	Suite, Word, Sign, Summary, When, Harness string
-	Verdict                                   certificate.Verdict
+	Verdict                                   result.Verdict
 	Faults, Skipped                           []row
 	Groups                                    []group
 	Heat                                      []heatMap
@@ -129,7 +130,7 @@ type group struct {
 
 // A row is a check's.
 type row struct {
-	certificate.Result
+	result.Result
 	Sign, Word string
 	Took       string
 	measurement
@@ -148,19 +149,19 @@ type measurement struct {
 
 // A bunchRow is a line about objects.
 type bunchRow struct {
-	Verdict     certificate.Verdict
+	Verdict     result.Verdict
 	Sign, Word  string
 	Names, Said string
 }
 
 // An objectRow is an object's.
 type objectRow struct {
-	certificate.Object
+	result.Object
 	Sign, Word string
 	measurement
 }
 
-func rowOf(r certificate.Result) row {
+func rowOf(r result.Result) row {
 	out := row{Result: r, Sign: marks[r.Verdict].sign, Word: outcomes[r.Verdict], Took: fmt.Sprintf("%.1f s", r.Seconds), measurement: measurementOf(r.Measured)}
 	for _, b := range bunches(r.Objects) {
 		if worthy(b.Verdict) {
@@ -179,7 +180,7 @@ func rowOf(r certificate.Result) row {
 	return out
 }
 
-func measurementOf(m *certificate.Measurement) (out measurement) {
+func measurementOf(m *result.Measurement) (out measurement) {
 	if m == nil {
 		return out
 	}

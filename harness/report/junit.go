@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // The elements of JUnit's XML, as Ant and Jenkins have them: what a test case
@@ -89,9 +90,9 @@ func JUnit(w io.Writer, certificates ...*certificate.Statement) error {
 
 func junit(s *certificate.Statement) junitSuite {
 	p := &s.Predicate
-	count := certificate.Count(p.Results)
+	count := result.Count(p.Results)
 	one := junitSuite{
-		Name: p.Suite, Tests: len(p.Results), Failures: count[certificate.Fail], Errors: count[certificate.Error], Skipped: count[certificate.Skip],
+		Name: p.Suite, Tests: len(p.Results), Failures: count[result.Fail], Errors: count[result.Error], Skipped: count[result.Skip],
 		Time: seconds(p.Finished.Sub(p.Started).Seconds()), Timestamp: p.Started.Format(time.DateOnly + "T" + time.TimeOnly), // the format has no zone
 	}
 	for _, f := range facts(s) {
@@ -111,7 +112,7 @@ func junit(s *certificate.Statement) junitSuite {
 
 // junitCaseOf has no word of JUnit for a warning: that is a test which passed,
 // and whose output says so.
-func junitCaseOf(suite string, r certificate.Result) junitCase {
+func junitCaseOf(suite string, r result.Result) junitCase {
 	c := junitCase{Name: r.ID, Class: strings.TrimSuffix(suite+"."+r.Component, "."), Time: seconds(r.Seconds)}
 	figures := ""
 	if r.Measured != nil {
@@ -123,25 +124,25 @@ func junitCaseOf(suite string, r certificate.Result) junitCase {
 	}
 	fault := &junitFault{Message: r.Reason, Type: string(r.Verdict), Text: r.Title + "\n" + remedy + figures}
 	switch r.Verdict {
-	case certificate.Skip:
+	case result.Skip:
 		c.Skipped = &junitSkipped{r.Reason}
 		c.Output = r.Output
-	case certificate.Error:
+	case result.Error:
 		c.Error = fault
 		c.Output = junitObjects(r.Objects) + r.Output
-	case certificate.Fail:
+	case result.Fail:
 		c.Failure = fault
 		c.Output = junitObjects(r.Objects) + r.Output
-	case certificate.Warn:
+	case result.Warn:
 		c.Output = "warning: " + r.Reason + "\n" + remedy + figures + junitObjects(r.Objects) + r.Output
-	case certificate.Pass:
+	case result.Pass:
 		c.Output = figures + r.Output
 	}
 	return c
 }
 
 // junitObjects has a line for each bunch of what is not well.
-func junitObjects(objects []certificate.Object) string {
+func junitObjects(objects []result.Object) string {
 	var b strings.Builder
 	for _, of := range bunches(objects) {
 		if worthy(of.Verdict) {

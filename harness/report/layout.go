@@ -6,13 +6,14 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A layout is a drawing on its way: the tree of what is plugged into what, and
 // where each part stands.
 type layout struct {
 	t        *certificate.Topology
-	worst    map[string]certificate.Verdict
+	worst    map[string]result.Verdict
 	part     map[string]*certificate.Part
 	children map[string][]string
 	column   map[string]int
@@ -25,7 +26,7 @@ type layout struct {
 }
 
 // newLayout places the boxes; nil if the parts are too many to be looked at.
-func newLayout(t *certificate.Topology, worst map[string]certificate.Verdict) *layout {
+func newLayout(t *certificate.Topology, worst map[string]result.Verdict) *layout {
 	if len(t.Parts) == 0 || len(t.Parts) > mostParts {
 		return nil
 	}

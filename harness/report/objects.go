@@ -7,20 +7,20 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A bunch is those objects of a check of which the same is to be said.
 type bunch struct {
-	Verdict certificate.Verdict
-	Objects []certificate.Object
+	Verdict result.Verdict
+	Objects []result.Object
 }
 
 // bunches gathers a check's objects, the worst first. Objects come together
 // that have one verdict, one limit, and one reason; those whose reasons differ
 // in their figures alone come together too, where the figure was measured.
-func bunches(objects []certificate.Object) (out []bunch) {
-	for _, v := range certificate.Verdicts() {
+func bunches(objects []result.Object) (out []bunch) {
+	for _, v := range result.Verdicts() {
 		first := map[string]int{}
 		for _, o := range objects {
 			if o.Verdict != v {
@@ -42,7 +42,7 @@ func bunches(objects []certificate.Object) (out []bunch) {
 var digits = regexp.MustCompile(`[0-9]+([.][0-9]+)?`)
 
 // alike is equal for objects of which the same is to be said.
-func alike(o certificate.Object) string {
+func alike(o result.Object) string {
 	m := o.Measured
 	if m == nil {
 		return fmt.Sprintf("%q %q", o.Quantity, o.Reason)
@@ -162,9 +162,9 @@ func condense(names []string) string {
 }
 
 // tally counts objects by verdict in words: "8 GPUs: 7 passed, 1 failed".
-func tally(objects []certificate.Object) string {
+func tally(objects []result.Object) string {
 	var parts []string
-	for _, v := range certificate.Verdicts() {
+	for _, v := range result.Verdicts() {
 		n := 0
 		for _, o := range objects {
 			if o.Verdict == v {
@@ -180,7 +180,7 @@ func tally(objects []certificate.Object) string {
 
 // valuesOf says from which to which value objects were measured, and the limit that
 // they have in common; nothing, if not all are of one quantity.
-func valuesOf(objects []certificate.Object) (values, limit string) {
+func valuesOf(objects []result.Object) (values, limit string) {
 	var low, high float64
 	unit, quantity := "", ""
 	limits := map[string]bool{}
@@ -208,11 +208,11 @@ func valuesOf(objects []certificate.Object) (values, limit string) {
 }
 
 // kindOf says what objects are, where their names tell.
-func kindOf(objects []certificate.Object) string {
-	if slices.ContainsFunc(objects, func(o certificate.Object) bool { return o.Peer != "" }) {
+func kindOf(objects []result.Object) string {
+	if slices.ContainsFunc(objects, func(o result.Object) bool { return o.Peer != "" }) {
 		return plural(len(objects), "pair")
 	}
-	if slices.ContainsFunc(objects, func(o certificate.Object) bool { return !strings.HasPrefix(o.Name, "GPU ") }) {
+	if slices.ContainsFunc(objects, func(o result.Object) bool { return !strings.HasPrefix(o.Name, "GPU ") }) {
 		return plural(len(objects), "object")
 	}
 	return plural(len(objects), "GPU")

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -73,8 +74,8 @@ func (m *metrics) certificate(of labels, s *certificate.Statement) {
 	p := &s.Predicate
 	info := of.with("harness", p.Harness.Version, "target", p.Environment.Target, "recipe", p.Environment.Recipe, "kernel", p.Environment.Kernel, "os", p.Environment.OS)
 	m.add("assay_certificate_info", "What the certificate is about and where it was made; always 1.", info, 1)
-	count := certificate.Count(p.Results)
-	for _, v := range certificate.Verdicts() {
+	count := result.Count(p.Results)
+	for _, v := range result.Verdicts() {
 		m.add("assay_certificate_verdict", "1 for the certificate's verdict, 0 for the others.", of.with("verdict", string(v)), is(p.Verdict == v))
 		m.add("assay_certificate_checks", "Checks by verdict.", of.with("verdict", string(v)), float64(count[v]))
 	}
@@ -82,9 +83,9 @@ func (m *metrics) certificate(of labels, s *certificate.Statement) {
 	m.add("assay_certificate_duration_seconds", "How long all checks took.", of, p.Finished.Sub(p.Started).Seconds())
 }
 
-func (m *metrics) check(of labels, r *certificate.Result) {
+func (m *metrics) check(of labels, r *result.Result) {
 	of = of.with("check", r.ID, "component", r.Component)
-	for _, v := range certificate.Verdicts() {
+	for _, v := range result.Verdicts() {
 		m.add("assay_check_verdict", "1 for the check's verdict, 0 for the others.", of.with("verdict", string(v)), is(r.Verdict == v))
 	}
 	m.add("assay_check_duration_seconds", "How long the check took.", of, r.Seconds)
@@ -94,16 +95,16 @@ func (m *metrics) check(of labels, r *certificate.Result) {
 	}
 }
 
-func (m *metrics) object(of labels, o *certificate.Object) {
+func (m *metrics) object(of labels, o *result.Object) {
 	of = of.with("object", o.Name, "peer", o.Peer, "quantity", o.Quantity, "id", o.ID)
-	for _, v := range certificate.Verdicts() {
+	for _, v := range result.Verdicts() {
 		m.add("assay_object_verdict", "1 for the object's verdict in the check, 0 for the others.", of.with("verdict", string(v)), is(o.Verdict == v))
 	}
 	m.measurement("object", of, o.Measured)
 }
 
 // measurement adds what a check measured, of all or of an object.
-func (m *metrics) measurement(whose string, of labels, v *certificate.Measurement) {
+func (m *metrics) measurement(whose string, of labels, v *result.Measurement) {
 	if v == nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -59,16 +60,16 @@ func well(gpus int) *certificate.Statement {
 		if !worthy(r.Verdict) {
 			continue
 		}
-		r.Verdict, r.Reason, r.Remedy, r.Output = certificate.Pass, "", "", ""
+		r.Verdict, r.Reason, r.Remedy, r.Output = result.Pass, "", "", ""
 		for j := range r.Objects {
 			o := &r.Objects[j]
-			o.Verdict, o.Reason, o.Measured = certificate.Pass, "", r.Objects[len(r.Objects)-1].Measured
+			o.Verdict, o.Reason, o.Measured = result.Pass, "", r.Objects[len(r.Objects)-1].Measured
 		}
 		if len(r.Objects) > 0 {
 			r.Measured = r.Objects[0].Measured
 		}
 	}
-	p.Verdict = certificate.Summary(p.Results)
+	p.Verdict = result.Summary(p.Results)
 	return s
 }
 
@@ -81,7 +82,7 @@ func crowded() *certificate.Statement {
 		name := fmt.Sprintf("mlx5_%d", i)
 		t.Parts = append(t.Parts, certificate.Part{ID: name, Kind: certificate.PartNIC, Label: name, Under: fmt.Sprintf("switch%d", i/2), Link: "PCIe 5 x16"})
 	}
-	s.Predicate.Results[0].Objects = append(s.Predicate.Results[0].Objects, certificate.Object{Name: "mlx5_3/1", Verdict: certificate.Warn, Reason: "87 °C"})
+	s.Predicate.Results[0].Objects = append(s.Predicate.Results[0].Objects, result.Object{Name: "mlx5_3/1", Verdict: result.Warn, Reason: "87 °C"})
 	return s
 }
 
@@ -103,9 +104,9 @@ func bridged() *certificate.Statement {
 		r := &s.Predicate.Results[i]
 		switch r.ID {
 		case "bandwidth/p2p":
-			r.Verdict, r.Reason = certificate.Fail, "GPU 1 → GPU 0: 202 GB/s, less than 360"
+			r.Verdict, r.Reason = result.Fail, "GPU 1 → GPU 0: 202 GB/s, less than 360"
 			o := &r.Objects[1]
-			o.Verdict, o.Reason, o.Measured.Value = certificate.Fail, "202 GB/s, less than 360", 202
+			o.Verdict, o.Reason, o.Measured.Value = result.Fail, "202 GB/s, less than 360", 202
 			o.Measured.Ratio = 202 / o.Measured.Expected
 		case "coll/all_reduce":
 			for j := range 7 {
@@ -113,14 +114,14 @@ func bridged() *certificate.Statement {
 				c.Name = fmt.Sprintf("all_reduce, %d channels", 2<<j)
 				c.Points = nil
 				for _, p := range r.Curves[0].Points[2:] {
-					c.Points = append(c.Points, certificate.Point{X: p.X, Y: p.Y * float64(j+1) / 8})
+					c.Points = append(c.Points, result.Point{X: p.X, Y: p.Y * float64(j+1) / 8})
 				}
 				c.Expected = 350
 				r.Curves = append(r.Curves, c)
 			}
 		}
 	}
-	s.Predicate.Verdict = certificate.Summary(s.Predicate.Results)
+	s.Predicate.Verdict = result.Summary(s.Predicate.Results)
 	return s
 }
 
@@ -133,31 +134,31 @@ func hostile() *certificate.Statement { return strange(evil, -1e300, 1e308) }
 // strange has a text and two numbers everywhere.
 func strange(evil string, a, b float64) *certificate.Statement {
 	low, high := min(a, b), max(a, b)
-	m := &certificate.Measurement{
+	m := &result.Measurement{
 		Value: a, Unit: `"widgets"` + "\n", Expected: 1e-300, Source: "<s>", Ratio: -5,
-		Limit:  &certificate.Limit{Value: b, Kind: certificate.AtMost, Source: evil},
-		Spread: &certificate.Spread{Low: low, High: high, Kind: certificate.Range, Samples: 1},
+		Limit:  &result.Limit{Value: b, Kind: result.AtMost, Source: evil},
+		Spread: &result.Spread{Low: low, High: high, Kind: result.Range, Samples: 1},
 	}
 	s := certificate.New(certificate.Predicate{
 		Suite: `a"b\c`, Environment: certificate.Environment{Platform: "linux/<b>", OS: "Debian \"12\"\n & <script>alert(1)</script>"},
-		Results: []certificate.Result{
-			{ID: `x"y\z`, Component: "<c>\n", Title: "]]>", Verdict: certificate.Fail, Reason: evil, Remedy: "<img src=x onerror=alert(1)>", Output: "]]>\x07</pre>\xff"},
-			{ID: "ok", Title: "t", Verdict: certificate.Pass, Output: "\x08"},
-			{ID: "odd", Title: "t", Verdict: certificate.Pass, Measured: m},
-			{ID: "rest", Title: "t", Verdict: certificate.Skip, Reason: "a\nb"},
+		Results: []result.Result{
+			{ID: `x"y\z`, Component: "<c>\n", Title: "]]>", Verdict: result.Fail, Reason: evil, Remedy: "<img src=x onerror=alert(1)>", Output: "]]>\x07</pre>\xff"},
+			{ID: "ok", Title: "t", Verdict: result.Pass, Output: "\x08"},
+			{ID: "odd", Title: "t", Verdict: result.Pass, Measured: m},
+			{ID: "rest", Title: "t", Verdict: result.Skip, Reason: "a\nb"},
 			{
-				ID: "objects" + evil, Title: evil, Verdict: certificate.Warn, Reason: evil,
-				Objects: []certificate.Object{
-					{Name: evil, ID: evil, Quantity: evil, Verdict: certificate.Error, Reason: evil, Measured: m},
-					{Name: evil, Peer: "b", Verdict: certificate.Fail, Reason: evil, Measured: m},
-					{Name: "b", Peer: evil, Verdict: certificate.Warn, Reason: evil},
-					{Name: "c", Verdict: certificate.Skip, Reason: evil},
+				ID: "objects" + evil, Title: evil, Verdict: result.Warn, Reason: evil,
+				Objects: []result.Object{
+					{Name: evil, ID: evil, Quantity: evil, Verdict: result.Error, Reason: evil, Measured: m},
+					{Name: evil, Peer: "b", Verdict: result.Fail, Reason: evil, Measured: m},
+					{Name: "b", Peer: evil, Verdict: result.Warn, Reason: evil},
+					{Name: "c", Verdict: result.Skip, Reason: evil},
 				},
-				Curves: []certificate.Curve{
-					{Name: evil, X: evil, Y: evil, Points: []certificate.Point{{X: low, Y: b}, {X: high, Y: a}}, Expected: b, Source: evil},
-					{Name: evil, X: "B", Y: "s", Points: []certificate.Point{{X: 0, Y: 0}}},
-					{Name: evil, X: "B", Y: "one", Points: []certificate.Point{{X: low, Y: b}}},
-					{Name: evil, X: "B", Y: evil, Points: []certificate.Point{{X: low, Y: b}}},
+				Curves: []result.Curve{
+					{Name: evil, X: evil, Y: evil, Points: []result.Point{{X: low, Y: b}, {X: high, Y: a}}, Expected: b, Source: evil},
+					{Name: evil, X: "B", Y: "s", Points: []result.Point{{X: 0, Y: 0}}},
+					{Name: evil, X: "B", Y: "one", Points: []result.Point{{X: low, Y: b}}},
+					{Name: evil, X: "B", Y: evil, Points: []result.Point{{X: low, Y: b}}},
 				},
 			},
 		},

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // TextOptions say how Text writes.
@@ -19,7 +20,7 @@ type TextOptions struct {
 	// Width is the terminal's, in characters; 0: unknown.
 	Width int
 	// Hide leaves out results, which the summary still counts.
-	Hide func(certificate.Result) bool
+	Hide func(result.Result) bool
 }
 
 // Lines are as long as the terminal is wide, within what can be read.
@@ -41,7 +42,7 @@ func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 	c := clean(s)
 	t.head(c)
 	t.faults(c.Predicate.Results)
-	var shown []certificate.Result
+	var shown []result.Result
 	for i, r := range s.Predicate.Results {
 		if opt.Hide == nil || !opt.Hide(r) {
 			shown = append(shown, c.Predicate.Results[i])
@@ -77,7 +78,7 @@ func (t *text) paint(code, s string) string {
 
 func (t *text) dim(s string) string { return t.paint("2", s) }
 
-func (t *text) mark(v certificate.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
+func (t *text) mark(v result.Verdict) string { return t.paint(marks[v].color, marks[v].sign) }
 
 // wrapped prints a text after an indentation that its further lines have, too.
 // The painted start stands in the first line's indentation.
@@ -140,7 +141,7 @@ func (t *text) head(s *certificate.Statement) {
 }
 
 // faults writes everything about what is wrong.
-func (t *text) faults(results []certificate.Result) {
+func (t *text) faults(results []result.Result) {
 	for _, r := range faulty(results) {
 		t.printf("%s %s:", t.mark(r.Verdict), t.paint("1", r.ID))
 		first := min(t.width, unfolded) - utf8.RuneCountInString(r.ID) - 4
@@ -154,7 +155,7 @@ func (t *text) faults(results []certificate.Result) {
 			t.wrapped("    remedy: ", 12, r.Remedy)
 		}
 		t.objects(r.Objects)
-		if r.Verdict != certificate.Warn || t.opt.Verbose {
+		if r.Verdict != result.Warn || t.opt.Verbose {
 			t.output(r.Output)
 		}
 		t.printf("\n")
@@ -164,8 +165,8 @@ func (t *text) faults(results []certificate.Result) {
 // mostBunches is how many lines about objects a check has.
 const mostBunches = 12
 
-func (t *text) objects(objects []certificate.Object) {
-	var well []certificate.Object
+func (t *text) objects(objects []result.Object) {
+	var well []result.Object
 	written, left := 0, 0
 	for _, b := range bunches(objects) {
 		switch {
@@ -191,22 +192,22 @@ func (t *text) objects(objects []certificate.Object) {
 // line: on a machine without GPUs that is nearly all.
 const many = 8
 
-func (t *text) lines(results []certificate.Result) {
+func (t *text) lines(results []result.Result) {
 	width := 0
 	skipped := map[string][]string{}
 	for _, r := range results {
 		width = max(width, utf8.RuneCountInString(r.ID))
-		if r.Verdict == certificate.Skip && !t.opt.Verbose {
+		if r.Verdict == result.Skip && !t.opt.Verbose {
 			skipped[r.Reason] = append(skipped[r.Reason], r.ID)
 		}
 	}
 	for _, r := range results {
 		ids := skipped[r.Reason]
 		switch {
-		case r.Verdict != certificate.Skip || len(ids) < many:
+		case r.Verdict != result.Skip || len(ids) < many:
 			t.line(r, width)
 		case r.ID == ids[0]:
-			t.line(certificate.Result{
+			t.line(result.Result{
 				ID: fmt.Sprintf("%d checks", len(ids)), Verdict: r.Verdict,
 				Reason: fmt.Sprintf("%s: %s … %s (--verbose shows all)", r.Reason, ids[0], ids[len(ids)-1]),
 			}, width)
@@ -214,9 +215,9 @@ func (t *text) lines(results []certificate.Result) {
 	}
 }
 
-func (t *text) line(r certificate.Result, width int) {
+func (t *text) line(r result.Result, width int) {
 	text := r.Title
-	if r.Verdict == certificate.Skip {
+	if r.Verdict == result.Skip {
 		text = r.Reason
 	} else if r.Reason != "" {
 		text += ": " + r.Reason
@@ -233,7 +234,7 @@ func (t *text) line(r certificate.Result, width int) {
 	}
 	pad := strings.Repeat(" ", max(0, width-utf8.RuneCountInString(r.ID)))
 	t.printf("%s %s%s  %s%s\n", t.mark(r.Verdict), r.ID, pad, shorten(text, max(room, 20)), took)
-	if t.opt.Verbose && r.Verdict == certificate.Pass {
+	if t.opt.Verbose && r.Verdict == result.Pass {
 		t.output(r.Output)
 	}
 }

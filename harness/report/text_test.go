@@ -10,6 +10,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -21,13 +22,13 @@ func sample() *certificate.Statement {
 		Suite: "image", Started: begin, Finished: begin.Add(1234 * time.Millisecond),
 		Harness:     certificate.Harness{Version: "v1.2.3", Commit: "0123456789abcdef"},
 		Environment: certificate.Environment{Platform: "linux/amd64", OS: "Debian 12", Target: "fabric-debian12", Recipe: "fedcba9876543210"},
-		Results: []certificate.Result{
-			{ID: "libraries", Title: "all libraries are found", Verdict: certificate.Fail, Reason: "libx.so.1 is missing", Remedy: "install libx1", Seconds: 0.25, Output: "one\x1b[2J\n\ttwo\n"},
-			{ID: "component/nccl/load", Component: "nccl", Title: "nccl loads", Verdict: certificate.Pass, Reason: "2.27.6", Output: "hello\n"},
-			{ID: "bandwidth", Title: "memory is fast", Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: 187.5, Unit: "GB/s", Expected: 200, Source: "data sheet", Ratio: 0.9375}},
-			{ID: "gpu", Title: "there are GPUs", Verdict: certificate.Skip, Reason: "no GPU here"},
-			{ID: "slow", Title: "it ends", Verdict: certificate.Error, Reason: "no result within 1m0s"},
-			{ID: "not-wanted", Title: "x", Verdict: certificate.Skip, Reason: "left out by --skip"},
+		Results: []result.Result{
+			{ID: "libraries", Title: "all libraries are found", Verdict: result.Fail, Reason: "libx.so.1 is missing", Remedy: "install libx1", Seconds: 0.25, Output: "one\x1b[2J\n\ttwo\n"},
+			{ID: "component/nccl/load", Component: "nccl", Title: "nccl loads", Verdict: result.Pass, Reason: "2.27.6", Output: "hello\n"},
+			{ID: "bandwidth", Title: "memory is fast", Verdict: result.Pass, Measured: &result.Measurement{Value: 187.5, Unit: "GB/s", Expected: 200, Source: "data sheet", Ratio: 0.9375}},
+			{ID: "gpu", Title: "there are GPUs", Verdict: result.Skip, Reason: "no GPU here"},
+			{ID: "slow", Title: "it ends", Verdict: result.Error, Reason: "no result within 1m0s"},
+			{ID: "not-wanted", Title: "x", Verdict: result.Skip, Reason: "left out by --skip"},
 		},
 	})
 	if err := s.SetSubject("ghcr.io/x/assay", sampleDigest); err != nil {
@@ -50,7 +51,7 @@ func TestText(t *testing.T) {
 		of  *certificate.Statement
 		opt TextOptions
 	}{
-		"plain":    {sample(), TextOptions{Hide: func(r certificate.Result) bool { return r.ID == "not-wanted" }}},
+		"plain":    {sample(), TextOptions{Hide: func(r result.Result) bool { return r.ID == "not-wanted" }}},
 		"color":    {sample(), TextOptions{Color: true, Verbose: true}},
 		"node":     {certificatetest.Node(8), TextOptions{}},
 		"node-80":  {certificatetest.Node(8), TextOptions{Width: 80}},
@@ -83,21 +84,21 @@ func sick() *certificate.Statement {
 			o := &r.Objects[j]
 			switch r.ID {
 			case "health/gpu/temperature":
-				r.Verdict, r.Reason, r.Remedy = certificate.Fail, "8 GPUs fell off the bus", "drain the node, power it down completely, and if it comes back without them send it to its maker with the log of nvidia-bug-report"
-				o.Verdict, o.Reason, o.Measured = certificate.Fail, "fell off the bus", nil
+				r.Verdict, r.Reason, r.Remedy = result.Fail, "8 GPUs fell off the bus", "drain the node, power it down completely, and if it comes back without them send it to its maker with the log of nvidia-bug-report"
+				o.Verdict, o.Reason, o.Measured = result.Fail, "fell off the bus", nil
 			case "bandwidth/p2p":
-				r.Verdict, r.Reason = certificate.Fail, "56 pairs are slow"
+				r.Verdict, r.Reason = result.Fail, "56 pairs are slow"
 				m := *o.Measured
 				m.Value /= 2
-				o.Verdict, o.Reason, o.Measured = certificate.Fail, figure(m.Value, m.Unit)+", less than 360", &m
+				o.Verdict, o.Reason, o.Measured = result.Fail, figure(m.Value, m.Unit)+", less than 360", &m
 			case "bandwidth/h2d":
-				o.Verdict = certificate.Error
+				o.Verdict = result.Error
 				o.Reason = fmt.Sprintf("cuMemAlloc on the device with the serial number %c%c%c: out of memory, although nothing else runs there", 'A'+j, 'K'-j, 'Q'+j)
 				o.Measured = nil
 			}
 		}
 	}
-	p.Verdict = certificate.Summary(p.Results)
+	p.Verdict = result.Summary(p.Results)
 	return s
 }
 
@@ -133,11 +134,11 @@ func TestFaultsOnTop(t *testing.T) {
 
 // TestManySkipped: what was skipped for one reason is a line, unless all is asked for.
 func TestManySkipped(t *testing.T) {
-	var results []certificate.Result
+	var results []result.Result
 	for i := range 3 * many {
-		results = append(results, certificate.Result{ID: fmt.Sprintf("gpu/%02d", i), Title: "t", Verdict: certificate.Skip, Reason: "there is no GPU"})
+		results = append(results, result.Result{ID: fmt.Sprintf("gpu/%02d", i), Title: "t", Verdict: result.Skip, Reason: "there is no GPU"})
 	}
-	results = append(results, certificate.Result{ID: "other", Title: "t", Verdict: certificate.Skip, Reason: "another reason"}, certificate.Result{ID: "good", Title: "it is good", Verdict: certificate.Pass})
+	results = append(results, result.Result{ID: "other", Title: "t", Verdict: result.Skip, Reason: "another reason"}, result.Result{ID: "good", Title: "it is good", Verdict: result.Pass})
 	st := certificate.New(certificate.Predicate{Suite: "s", Results: results})
 	for _, verbose := range []bool{false, true} {
 		var b strings.Builder

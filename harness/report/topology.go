@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A drawing is a machine's parts from left to right: NUMA nodes, what is plugged
@@ -68,7 +69,7 @@ var kindNames = map[certificate.PartKind]string{
 
 // draw lays a topology out. Of each part, by its label, the worst verdict of
 // the certificate's objects is shown.
-func draw(t *certificate.Topology, results []certificate.Result) drawing {
+func draw(t *certificate.Topology, results []result.Result) drawing {
 	d := drawing{Alt: topologyText(t)}
 	label := map[string]string{}
 	for _, p := range t.Parts {
@@ -130,14 +131,14 @@ func linkText(l certificate.Link) string {
 
 // worstOf has the worst verdict of all objects, by name and by the device of a
 // port ("mlx5_0/1").
-func worstOf(results []certificate.Result) map[string]certificate.Verdict {
-	worst := map[string]certificate.Verdict{}
+func worstOf(results []result.Result) map[string]result.Verdict {
+	worst := map[string]result.Verdict{}
 	for _, r := range results {
 		for _, o := range r.Objects {
 			device, _, _ := strings.Cut(o.Name, "/")
 			for _, name := range slices.Compact([]string{o.Name, device}) {
 				if was, ok := worst[name]; ok {
-					worst[name] = certificate.Worst(was, o.Verdict)
+					worst[name] = result.Worst(was, o.Verdict)
 				} else {
 					worst[name] = o.Verdict
 				}

@@ -5,32 +5,33 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // marks has, for each verdict, its sign and its colour on a terminal.
-var marks = map[certificate.Verdict]struct{ sign, color string }{
-	certificate.Pass: {"✓", "32"}, certificate.Warn: {"⚠", "33"}, certificate.Fail: {"✗", "31"}, certificate.Skip: {"–", "2"}, certificate.Error: {"!", "31"},
+var marks = map[result.Verdict]struct{ sign, color string }{
+	result.Pass: {"✓", "32"}, result.Warn: {"⚠", "33"}, result.Fail: {"✗", "31"}, result.Skip: {"–", "2"}, result.Error: {"!", "31"},
 }
 
 // words say a certificate's verdict, outcomes a check's.
 var (
-	words = map[certificate.Verdict]string{
-		certificate.Pass: "PASS", certificate.Fail: "FAIL", certificate.Error: "ERROR", certificate.Skip: "NOTHING SHOWN",
+	words = map[result.Verdict]string{
+		result.Pass: "PASS", result.Fail: "FAIL", result.Error: "ERROR", result.Skip: "NOTHING SHOWN",
 	}
-	outcomes = map[certificate.Verdict]string{
-		certificate.Pass: "passed", certificate.Warn: "warned", certificate.Fail: "failed", certificate.Error: "not carried out", certificate.Skip: "skipped",
+	outcomes = map[result.Verdict]string{
+		result.Pass: "passed", result.Warn: "warned", result.Fail: "failed", result.Error: "not carried out", result.Skip: "skipped",
 	}
 )
 
 // worthy reports whether a verdict is what people must hear of first.
-func worthy(v certificate.Verdict) bool {
-	return v == certificate.Fail || v == certificate.Error || v == certificate.Warn
+func worthy(v result.Verdict) bool {
+	return v == result.Fail || v == result.Error || v == result.Warn
 }
 
 // faulty returns the results that failed, could not be carried out, or warn, in
 // this order.
-func faulty(results []certificate.Result) (out []*certificate.Result) {
-	for _, v := range certificate.Verdicts() {
+func faulty(results []result.Result) (out []*result.Result) {
+	for _, v := range result.Verdicts() {
 		for i := range results {
 			if worthy(v) && results[i].Verdict == v {
 				out = append(out, &results[i])
@@ -42,12 +43,12 @@ func faulty(results []certificate.Result) (out []*certificate.Result) {
 
 // counts says how many checks have each verdict, and how long all took.
 func counts(p *certificate.Predicate) string {
-	count := certificate.Count(p.Results)
+	count := result.Count(p.Results)
 	warned := ""
-	if n := count[certificate.Warn]; n > 0 {
+	if n := count[result.Warn]; n > 0 {
 		warned = fmt.Sprintf(" %d warned,", n)
 	}
 	return fmt.Sprintf("%d passed,%s %d failed, %d skipped, %d could not be carried out, in %v",
-		count[certificate.Pass], warned, count[certificate.Fail], count[certificate.Skip], count[certificate.Error],
+		count[result.Pass], warned, count[result.Fail], count[result.Skip], count[result.Error],
 		p.Finished.Sub(p.Started).Round(10*time.Millisecond))
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Prefix begins every reason that is ours, and no other.
@@ -23,16 +24,16 @@ const Prefix = "assay: "
 // whatever was seen are left out.
 func Reason(st *certificate.Statement, limit int) string {
 	p := &st.Predicate
-	worst, lead := certificate.Fail, ""
+	worst, lead := result.Fail, ""
 	switch p.Verdict {
-	case certificate.Pass:
+	case result.Pass:
 		return ""
-	case certificate.Skip:
+	case result.Skip:
 		return cut(Prefix+"every check was skipped: nothing was shown", limit)
-	case certificate.Error:
-		worst, lead = certificate.Error, "not carried out: "
+	case result.Error:
+		worst, lead = result.Error, "not carried out: "
 	}
-	var first *certificate.Result
+	var first *result.Result
 	count := 0
 	for i := range p.Results {
 		if r := &p.Results[i]; r.Verdict == worst {
@@ -54,8 +55,8 @@ func Reason(st *certificate.Statement, limit int) string {
 
 // seen is a result's reason with the first thing that is to blame, unless the
 // reason names it.
-func seen(r *certificate.Result) string {
-	i := slices.IndexFunc(r.Objects, func(o certificate.Object) bool { return o.Verdict == r.Verdict })
+func seen(r *result.Result) string {
+	i := slices.IndexFunc(r.Objects, func(o result.Object) bool { return o.Verdict == r.Verdict })
 	if i < 0 || strings.Contains(r.Reason, r.Objects[i].Name) {
 		return r.Reason
 	}

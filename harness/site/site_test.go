@@ -8,22 +8,23 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
-func statement(results ...certificate.Result) *certificate.Statement {
+func statement(results ...result.Result) *certificate.Statement {
 	return certificate.New(certificate.Predicate{Suite: "node", Results: results})
 }
 
 func TestReason(t *testing.T) {
-	fail := func(id, reason, remedy string, objects ...certificate.Object) certificate.Result {
-		return certificate.Result{ID: id, Verdict: certificate.Fail, Reason: reason, Remedy: remedy, Objects: objects}
+	fail := func(id, reason, remedy string, objects ...result.Object) result.Result {
+		return result.Result{ID: id, Verdict: result.Fail, Reason: reason, Remedy: remedy, Objects: objects}
 	}
-	good := certificate.Object{Name: "GPU 0", Verdict: certificate.Pass}
-	bad := certificate.Object{Name: "GPU 3", Verdict: certificate.Fail, Reason: "2 errors"}
-	pair := certificate.Object{Name: "GPU 3", Peer: "GPU 4", Verdict: certificate.Fail, Reason: "slow"}
-	pass := certificate.Result{ID: "a", Verdict: certificate.Pass}
-	broken := certificate.Result{ID: "b", Verdict: certificate.Error, Reason: "timed out"}
-	skip := certificate.Result{ID: "c", Verdict: certificate.Skip, Reason: "no GPU"}
+	good := result.Object{Name: "GPU 0", Verdict: result.Pass}
+	bad := result.Object{Name: "GPU 3", Verdict: result.Fail, Reason: "2 errors"}
+	pair := result.Object{Name: "GPU 3", Peer: "GPU 4", Verdict: result.Fail, Reason: "slow"}
+	pass := result.Result{ID: "a", Verdict: result.Pass}
+	broken := result.Result{ID: "b", Verdict: result.Error, Reason: "timed out"}
+	skip := result.Result{ID: "c", Verdict: result.Skip, Reason: "no GPU"}
 	for _, tt := range []struct {
 		name  string
 		st    *certificate.Statement
@@ -56,8 +57,8 @@ func FuzzReason(f *testing.F) {
 	f.Add("gpu/ecc", "GPU 3: 2\nerrors", "reset it", "GPU 3", 3)
 	f.Add("\xff", "\u2028", "\x1b]0;", "", 1)
 	f.Fuzz(func(t *testing.T, id, reason, remedy, object string, n int) {
-		r := certificate.Result{ID: id, Verdict: certificate.Fail, Reason: reason, Remedy: remedy, Objects: []certificate.Object{{Name: object, Verdict: certificate.Fail}}}
-		got := Reason(statement(append(make([]certificate.Result, 1+max(0, n%100)), r, r)...), 80)
+		r := result.Result{ID: id, Verdict: result.Fail, Reason: reason, Remedy: remedy, Objects: []result.Object{{Name: object, Verdict: result.Fail}}}
+		got := Reason(statement(append(make([]result.Result, 1+max(0, n%100)), r, r)...), 80)
 		if len(got) > 80 || !utf8.ValidString(got) || !strings.HasPrefix(got, Prefix) {
 			t.Errorf("Reason = %q, %d bytes", got, len(got))
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 const example = `# a suite
@@ -35,7 +35,7 @@ type measureParams struct {
 
 // kinds are two: look has two checks, measure one for each name.
 func kinds() []Kind {
-	run := func(context.Context, *Env) Result { return Passed("") }
+	run := func(context.Context, *Env) result.Result { return result.Passed("") }
 	return []Kind{
 		{Name: "look", Make: func(e *Entry) ([]Check, error) {
 			return []Check{{ID: e.ID + "/left", Run: run}, {ID: e.ID + "/right", Run: run}}, e.Decode(&struct{}{})
@@ -205,9 +205,9 @@ func FuzzParseFile(f *testing.F) {
 
 func TestTell(t *testing.T) {
 	var got []string
-	_, err := Run(t.Context(), &Env{}, []Check{{ID: "a", Run: func(ctx context.Context, _ *Env) Result {
+	_, err := Run(t.Context(), &Env{}, []Check{{ID: "a", Run: func(ctx context.Context, _ *Env) result.Result {
 		Tell(ctx, "half way")
-		return Passed("")
+		return result.Passed("")
 	}}}, Options{Observe: func(e Event) {
 		switch {
 		case e.Result != nil:
@@ -229,10 +229,10 @@ func TestTell(t *testing.T) {
 func TestEarlier(t *testing.T) {
 	ran := false
 	got := mustRun(t, t.Context(), []Check{
-		{ID: "done", Run: always(Failed("again"))},
-		{ID: "next", Needs: []string{"done"}, Run: func(context.Context, *Env) Result { ran = true; return Passed("") }},
-	}, Options{Earlier: []certificate.Result{{ID: "done", Title: "as it was", Verdict: certificate.Pass}, {ID: "gone", Verdict: certificate.Pass}}})
-	if got["done"].Title != "as it was" || got["done"].Verdict != certificate.Pass || !ran {
+		{ID: "done", Run: always(result.Failed("again"))},
+		{ID: "next", Needs: []string{"done"}, Run: func(context.Context, *Env) result.Result { ran = true; return result.Passed("") }},
+	}, Options{Earlier: []result.Result{{ID: "done", Title: "as it was", Verdict: result.Pass}, {ID: "gone", Verdict: result.Pass}}})
+	if got["done"].Title != "as it was" || got["done"].Verdict != result.Pass || !ran {
 		t.Errorf("%+v, ran %v", got["done"], ran)
 	}
 }

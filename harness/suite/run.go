@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Options say how to run a list of checks. The zero value runs all, one after
@@ -27,7 +27,7 @@ type Options struct {
 	Select func(Check) (wanted bool, reason string)
 	// Earlier are results of a run that was cut off: these checks are not run
 	// again.
-	Earlier []certificate.Result
+	Earlier []result.Result
 	// Observe is told of every start and end, and of what checks Tell meanwhile,
 	// one at a time.
 	Observe func(Event)
@@ -43,11 +43,11 @@ const (
 // MaxOutput is how many bytes of a check's output are kept, counted from its end.
 const MaxOutput = 16 << 10
 
-// An Event is a check's start, what it tells (Text), or its end (Result).
+// An Event is a check's start, what it tells (Text), or its end (result.Result).
 type Event struct {
 	Check  Check
 	Text   string
-	Result *certificate.Result
+	Result *result.Result
 	Done   int // checks that have ended
 	Total  int
 }
@@ -68,7 +68,7 @@ func Tell(ctx context.Context, text string) {
 //
 // One goroutine, the caller's, decides what starts and keeps all state; a check
 // has two more while it runs, and they end with it unless it had to be given up.
-func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]certificate.Result, error) {
+func Run(ctx context.Context, env *Env, checks []Check, opt Options) ([]result.Result, error) {
 	if err := Validate(checks); err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ type runner struct {
 	index    map[string]int
 	unwanted map[int]string // reason, for checks that Select left out
 	started  []bool
-	results  []certificate.Result // settled where the verdict is set
+	results  []result.Result // settled where the verdict is set
 	running  int
 	used     map[string]bool // what checks that run use
 	done     int
@@ -113,7 +113,7 @@ type said struct {
 
 type ended struct {
 	index  int
-	result Result
+	result result.Result
 	took   time.Duration
 }
 
@@ -123,7 +123,7 @@ func newRunner(env *Env, checks []Check, opt Options) *runner {
 	opt.Grace = cmp.Or(opt.Grace, DefaultGrace)
 	r := &runner{
 		env: env, opt: opt, checks: checks, index: map[string]int{},
-		started: make([]bool, len(checks)), results: make([]certificate.Result, len(checks)),
+		started: make([]bool, len(checks)), results: make([]result.Result, len(checks)),
 		used: map[string]bool{}, ended: make(chan ended), said: make(chan said, 64),
 	}
 	for i, c := range checks {
@@ -205,25 +205,25 @@ func (r *runner) take(i int) bool {
 
 // without returns the result of a check that is not to run at all, and
 // otherwise whether all that it needs has passed.
-func (r *runner) without(ctx context.Context, i int) (*Result, bool) {
-	settled := func(res Result) (*Result, bool) { return &res, false }
+func (r *runner) without(ctx context.Context, i int) (*result.Result, bool) {
+	settled := func(res result.Result) (*result.Result, bool) { return &res, false }
 	if reason, ok := r.unwanted[i]; ok {
-		return settled(Skipped("%s", reason))
+		return settled(result.Skipped("%s", reason))
 	}
 	for _, need := range r.checks[i].Needs {
 		dep := r.results[r.index[need]]
 		switch dep.Verdict {
-		case certificate.Pass, certificate.Warn:
+		case result.Pass, result.Warn:
 		case "":
 			if ctx.Err() == nil {
 				return nil, false
 			}
 		default:
-			return settled(Skipped("it needs %s, which did not pass (%s)", need, dep.Verdict))
+			return settled(result.Skipped("it needs %s, which did not pass (%s)", need, dep.Verdict))
 		}
 	}
 	if ctx.Err() != nil {
-		return settled(Errored("cancelled before its turn"))
+		return settled(result.Errored("cancelled before its turn"))
 	}
 	return nil, true
 }
@@ -245,12 +245,12 @@ func (r *runner) start(ctx context.Context, i int) {
 }
 
 // attempt runs one check within its time.
-func (r *runner) attempt(ctx context.Context, c Check) Result {
+func (r *runner) attempt(ctx context.Context, c Check) result.Result {
 	limit := c.Timeout
 	limit = cmp.Or(limit, r.opt.Timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTimeout)
 	defer cancel()
-	out := make(chan Result, 1) // buffered: a check that was given up must not block
+	out := make(chan result.Result, 1) // buffered: a check that was given up must not block
 	go func() { out <- protect(ctx, r.env, c) }()
 	select {
 	case res := <-out:
@@ -263,15 +263,15 @@ func (r *runner) attempt(ctx context.Context, c Check) Result {
 	case res := <-out:
 		return late(ctx, limit, res)
 	case <-grace.C:
-		return late(ctx, limit, Errored("it does not stop"))
+		return late(ctx, limit, result.Errored("it does not stop"))
 	}
 }
 
 // protect turns a panic into a result.
-func protect(ctx context.Context, env *Env, c Check) (res Result) {
+func protect(ctx context.Context, env *Env, c Check) (res result.Result) {
 	defer func() {
 		if v := recover(); v != nil {
-			res = Errored("the check itself panicked: %v", v).WithOutput(string(debug.Stack()))
+			res = result.Errored("the check itself panicked: %v", v).WithOutput(string(debug.Stack()))
 		}
 	}()
 	return c.Run(ctx, env)
@@ -279,7 +279,7 @@ func protect(ctx context.Context, env *Env, c Check) (res Result) {
 
 // late replaces what a check says after its time is up: a timeout is never a
 // pass, and what fails because it was killed has not failed.
-func late(ctx context.Context, limit time.Duration, res Result) Result {
+func late(ctx context.Context, limit time.Duration, res result.Result) result.Result {
 	if ctx.Err() == nil {
 		return res
 	}
@@ -290,13 +290,13 @@ func late(ctx context.Context, limit time.Duration, res Result) Result {
 	if res.Reason != "" {
 		reason += ": " + res.Reason
 	}
-	return Errored("%s", reason).WithOutput(res.Output).WithRemedy(res.Remedy)
+	return result.Errored("%s", reason).WithOutput(res.Output).WithRemedy(res.Remedy)
 }
 
 // settle enters a check's only result.
-func (r *runner) settle(i int, res Result, took time.Duration) {
+func (r *runner) settle(i int, res result.Result, took time.Duration) {
 	c := r.checks[i]
-	entry := certificate.Result{
+	entry := result.Result{
 		ID: c.ID, Component: c.Component, Title: c.Title, Verdict: res.Verdict, Reason: sentence(res.Reason),
 		Remedy: sentence(res.Remedy), Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
 		Objects: res.Objects, Curves: res.Curves,
@@ -305,13 +305,13 @@ func (r *runner) settle(i int, res Result, took time.Duration) {
 		entry.Objects[i].Reason = sentence(entry.Objects[i].Reason)
 	}
 	if err := entry.Validate(); err != nil {
-		entry.Verdict, entry.Measured, entry.Objects, entry.Curves = certificate.Error, nil, nil, nil
+		entry.Verdict, entry.Measured, entry.Objects, entry.Curves = result.Error, nil, nil, nil
 		entry.Reason = sentence("the check broke the rules of checks: " + err.Error())
 	}
 	r.enter(i, entry)
 }
 
-func (r *runner) enter(i int, entry certificate.Result) {
+func (r *runner) enter(i int, entry result.Result) {
 	r.results[i] = entry
 	r.done++
 	r.observe(Event{Check: r.checks[i], Result: &entry})

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/rootfs"
 )
 
@@ -31,51 +31,7 @@ type Check struct {
 	// checks with a name in common one runs at a time.
 	Uses    []string
 	Timeout time.Duration // 0: the runner's default
-	Run     func(context.Context, *Env) Result
-}
-
-// A Result is what a check reports. The runner adds the rest of
-// [certificate.Result] and distrusts this part.
-type Result struct {
-	Verdict  certificate.Verdict
-	Reason   string // needed unless Verdict is pass
-	Remedy   string // what to do about it, if that is known
-	Measured *certificate.Measurement
-	Objects  []certificate.Object
-	Curves   []certificate.Curve
-	Output   string // its end is kept
-}
-
-// Passed returns a pass; the text, which may be empty, says what was seen.
-func Passed(format string, a ...any) Result {
-	return Result{Verdict: certificate.Pass, Reason: fmt.Sprintf(format, a...)}
-}
-
-// Failed returns a failure with its reason.
-func Failed(format string, a ...any) Result {
-	return Result{Verdict: certificate.Fail, Reason: fmt.Sprintf(format, a...)}
-}
-
-// Skipped returns a skip: the check does not apply, for this reason.
-func Skipped(format string, a ...any) Result {
-	return Result{Verdict: certificate.Skip, Reason: fmt.Sprintf(format, a...)}
-}
-
-// Errored returns an error: the check could not be carried out.
-func Errored(format string, a ...any) Result {
-	return Result{Verdict: certificate.Error, Reason: fmt.Sprintf(format, a...)}
-}
-
-// WithOutput returns the result with what a program printed.
-func (r Result) WithOutput(s string) Result {
-	r.Output = s
-	return r
-}
-
-// WithRemedy returns the result with what to do about it.
-func (r Result) WithRemedy(s string) Result {
-	r.Remedy = s
-	return r
+	Run     func(context.Context, *Env) result.Result
 }
 
 // Env is what checks may look at. They share it and must not change it.

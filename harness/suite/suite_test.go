@@ -10,16 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
-func pass(context.Context, *Env) Result { return Passed("") }
+func pass(context.Context, *Env) result.Result { return result.Passed("") }
 
-func always(r Result) func(context.Context, *Env) Result {
-	return func(context.Context, *Env) Result { return r }
+func always(r result.Result) func(context.Context, *Env) result.Result {
+	return func(context.Context, *Env) result.Result { return r }
 }
 
-func mustRun(t *testing.T, ctx context.Context, checks []Check, opt Options) map[string]certificate.Result {
+func mustRun(t *testing.T, ctx context.Context, checks []Check, opt Options) map[string]result.Result {
 	t.Helper()
 	results, err := Run(ctx, &Env{}, checks, opt)
 	if err != nil {
@@ -28,7 +28,7 @@ func mustRun(t *testing.T, ctx context.Context, checks []Check, opt Options) map
 	if len(results) != len(checks) {
 		t.Fatalf("%d results for %d checks", len(results), len(checks))
 	}
-	m := map[string]certificate.Result{}
+	m := map[string]result.Result{}
 	for i, r := range results {
 		if r.ID != checks[i].ID {
 			t.Errorf("result %d is of %q; want %q", i, r.ID, checks[i].ID)
@@ -41,7 +41,7 @@ func mustRun(t *testing.T, ctx context.Context, checks []Check, opt Options) map
 	return m
 }
 
-func verdict(t *testing.T, r certificate.Result, want certificate.Verdict, reason string) {
+func verdict(t *testing.T, r result.Result, want result.Verdict, reason string) {
 	t.Helper()
 	if r.Verdict != want || !strings.Contains(r.Reason, reason) {
 		t.Errorf("%s: %s (%s); want %s (…%s…)", r.ID, r.Verdict, r.Reason, want, reason)
@@ -50,29 +50,29 @@ func verdict(t *testing.T, r certificate.Result, want certificate.Verdict, reaso
 
 // TestTrust runs checks that do not behave.
 func TestTrust(t *testing.T) {
-	nan := Result{Verdict: certificate.Pass, Measured: &certificate.Measurement{Value: math.NaN(), Unit: "GB/s"}}
+	nan := result.Result{Verdict: result.Pass, Measured: &result.Measurement{Value: math.NaN(), Unit: "GB/s"}}
 	got := mustRun(t, t.Context(), []Check{
-		{ID: "good", Run: always(Passed("all\n is  well"))},
-		{ID: "panics", Run: func(context.Context, *Env) Result { panic("ouch") }},
-		{ID: "says nothing", Run: always(Result{})},
-		{ID: "invents a verdict", Run: always(Result{Verdict: "splendid"})},
-		{ID: "skips without reason", Run: always(Result{Verdict: certificate.Skip})},
+		{ID: "good", Run: always(result.Passed("all\n is  well"))},
+		{ID: "panics", Run: func(context.Context, *Env) result.Result { panic("ouch") }},
+		{ID: "says nothing", Run: always(result.Result{})},
+		{ID: "invents a verdict", Run: always(result.Result{Verdict: "splendid"})},
+		{ID: "skips without reason", Run: always(result.Result{Verdict: result.Skip})},
 		{ID: "measures nothing", Run: always(nan)},
-		{ID: "prints rubbish", Run: always(Failed("\xff").WithOutput("\xff\xfe").WithRemedy("mend\n it"))},
-		{ID: "prints much", Run: always(Passed("").WithOutput(strings.Repeat("line of text ü\n", 1e5)))},
+		{ID: "prints rubbish", Run: always(result.Failed("\xff").WithOutput("\xff\xfe").WithRemedy("mend\n it"))},
+		{ID: "prints much", Run: always(result.Passed("").WithOutput(strings.Repeat("line of text ü\n", 1e5)))},
 		{ID: "after all", Run: pass},
 	}, Options{})
-	verdict(t, got["good"], certificate.Pass, "all is well")
-	verdict(t, got["panics"], certificate.Error, "ouch")
-	verdict(t, got["says nothing"], certificate.Error, "broke the rules")
-	verdict(t, got["invents a verdict"], certificate.Error, "splendid")
-	verdict(t, got["skips without reason"], certificate.Error, "without a reason")
-	verdict(t, got["measures nothing"], certificate.Error, "not a number")
-	verdict(t, got["prints rubbish"], certificate.Fail, "\uFFFD")
+	verdict(t, got["good"], result.Pass, "all is well")
+	verdict(t, got["panics"], result.Error, "ouch")
+	verdict(t, got["says nothing"], result.Error, "broke the rules")
+	verdict(t, got["invents a verdict"], result.Error, "splendid")
+	verdict(t, got["skips without reason"], result.Error, "without a reason")
+	verdict(t, got["measures nothing"], result.Error, "not a number")
+	verdict(t, got["prints rubbish"], result.Fail, "\uFFFD")
 	if r := got["prints rubbish"].Remedy; r != "mend it" {
 		t.Errorf("remedy = %q", r)
 	}
-	verdict(t, got["after all"], certificate.Pass, "")
+	verdict(t, got["after all"], result.Pass, "")
 	if !strings.Contains(got["panics"].Output, "suite_test.go") {
 		t.Errorf("the panic's output has no stack: %q", got["panics"].Output)
 	}
@@ -85,24 +85,24 @@ func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		got := mustRun(t, t.Context(), []Check{
-			{ID: "waits", Timeout: time.Hour, Run: func(ctx context.Context, _ *Env) Result {
+			{ID: "waits", Timeout: time.Hour, Run: func(ctx context.Context, _ *Env) result.Result {
 				<-ctx.Done()
-				return Failed("killed").WithOutput("so far")
+				return result.Failed("killed").WithOutput("so far")
 			}},
-			{ID: "claims to pass", Timeout: time.Second, Run: func(ctx context.Context, _ *Env) Result {
+			{ID: "claims to pass", Timeout: time.Second, Run: func(ctx context.Context, _ *Env) result.Result {
 				<-ctx.Done()
-				return Passed("")
+				return result.Passed("")
 			}},
-			{ID: "hangs", Run: func(context.Context, *Env) Result { <-release; return Passed("") }},
+			{ID: "hangs", Run: func(context.Context, *Env) result.Result { <-release; return result.Passed("") }},
 			{ID: "needs it", Needs: []string{"hangs"}, Run: pass},
 			{ID: "next", Run: pass},
 		}, Options{Timeout: time.Minute, Grace: time.Second})
 		close(release)
-		verdict(t, got["waits"], certificate.Error, "no result within 1h0m0s: killed")
-		verdict(t, got["claims to pass"], certificate.Error, "no result within 1s")
-		verdict(t, got["hangs"], certificate.Error, "no result within 1m0s: it does not stop")
-		verdict(t, got["needs it"], certificate.Skip, "needs hangs")
-		verdict(t, got["next"], certificate.Pass, "")
+		verdict(t, got["waits"], result.Error, "no result within 1h0m0s: killed")
+		verdict(t, got["claims to pass"], result.Error, "no result within 1s")
+		verdict(t, got["hangs"], result.Error, "no result within 1m0s: it does not stop")
+		verdict(t, got["needs it"], result.Skip, "needs hangs")
+		verdict(t, got["next"], result.Pass, "")
 		if got["waits"].Output != "so far" || got["hangs"].Seconds != 61 {
 			t.Errorf("output %q, %v s; want the output so far, 61 s", got["waits"].Output, got["hangs"].Seconds)
 		}
@@ -113,8 +113,8 @@ func TestTimeout(t *testing.T) {
 func TestUses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gpu, all, most atomic.Int32
-		use := func(n *atomic.Int32) func(context.Context, *Env) Result {
-			return func(context.Context, *Env) Result {
+		use := func(n *atomic.Int32) func(context.Context, *Env) result.Result {
+			return func(context.Context, *Env) result.Result {
 				if n.Add(1) > 1 {
 					t.Error("two checks use the same thing")
 				}
@@ -125,7 +125,7 @@ func TestUses(t *testing.T) {
 				time.Sleep(time.Second)
 				all.Add(-1)
 				n.Add(-1)
-				return Passed("")
+				return result.Passed("")
 			}
 		}
 		var own [2]atomic.Int32
@@ -148,40 +148,40 @@ func TestCancel(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		checks := []Check{
 			{ID: "before", Run: pass},
-			{ID: "running", Run: func(ctx context.Context, _ *Env) Result {
+			{ID: "running", Run: func(ctx context.Context, _ *Env) result.Result {
 				cancel()
 				<-ctx.Done()
-				return Passed("")
+				return result.Passed("")
 			}},
 			{ID: "waiting", Needs: []string{"running"}, Run: pass},
 			{ID: "after", Run: pass},
 		}
 		got := mustRun(t, ctx, checks, Options{})
-		verdict(t, got["before"], certificate.Pass, "")
-		verdict(t, got["running"], certificate.Error, "cancelled while it ran")
-		verdict(t, got["waiting"], certificate.Skip, "needs running")
-		verdict(t, got["after"], certificate.Error, "cancelled before its turn")
+		verdict(t, got["before"], result.Pass, "")
+		verdict(t, got["running"], result.Error, "cancelled while it ran")
+		verdict(t, got["waiting"], result.Skip, "needs running")
+		verdict(t, got["after"], result.Error, "cancelled before its turn")
 	})
 }
 
 func TestNeeds(t *testing.T) {
 	ran := map[string]bool{}
-	record := func(id string, r Result) func(context.Context, *Env) Result {
-		return func(context.Context, *Env) Result { ran[id] = true; return r }
+	record := func(id string, r result.Result) func(context.Context, *Env) result.Result {
+		return func(context.Context, *Env) result.Result { ran[id] = true; return r }
 	}
 	got := mustRun(t, t.Context(), []Check{
-		{ID: "last", Needs: []string{"fails"}, Run: record("last", Passed(""))},
-		{ID: "also", Needs: []string{"last"}, Run: record("also", Passed(""))},
-		{ID: "fine", Needs: []string{"first"}, Run: record("fine", Passed(""))},
-		{ID: "of a skip", Needs: []string{"skips"}, Run: record("of a skip", Passed(""))},
-		{ID: "fails", Run: record("fails", Failed("no"))},
-		{ID: "skips", Run: record("skips", Skipped("none here"))},
-		{ID: "first", Run: record("first", Passed(""))},
+		{ID: "last", Needs: []string{"fails"}, Run: record("last", result.Passed(""))},
+		{ID: "also", Needs: []string{"last"}, Run: record("also", result.Passed(""))},
+		{ID: "fine", Needs: []string{"first"}, Run: record("fine", result.Passed(""))},
+		{ID: "of a skip", Needs: []string{"skips"}, Run: record("of a skip", result.Passed(""))},
+		{ID: "fails", Run: record("fails", result.Failed("no"))},
+		{ID: "skips", Run: record("skips", result.Skipped("none here"))},
+		{ID: "first", Run: record("first", result.Passed(""))},
 	}, Options{})
-	verdict(t, got["last"], certificate.Skip, "it needs fails, which did not pass (fail)")
-	verdict(t, got["also"], certificate.Skip, "it needs last")
-	verdict(t, got["of a skip"], certificate.Skip, "it needs skips")
-	verdict(t, got["fine"], certificate.Pass, "")
+	verdict(t, got["last"], result.Skip, "it needs fails, which did not pass (fail)")
+	verdict(t, got["also"], result.Skip, "it needs last")
+	verdict(t, got["of a skip"], result.Skip, "it needs skips")
+	verdict(t, got["fine"], result.Pass, "")
 	if ran["last"] || ran["also"] || !ran["fine"] {
 		t.Errorf("ran = %v", ran)
 	}
@@ -191,9 +191,9 @@ func TestSelect(t *testing.T) {
 	got := mustRun(t, t.Context(), []Check{
 		{ID: "a", Run: pass}, {ID: "b", Needs: []string{"a"}, Run: pass}, {ID: "c", Run: pass},
 	}, Options{Select: func(c Check) (bool, string) { return c.ID == "b", "not asked for" }})
-	verdict(t, got["a"], certificate.Pass, "")
-	verdict(t, got["b"], certificate.Pass, "")
-	verdict(t, got["c"], certificate.Skip, "not asked for")
+	verdict(t, got["a"], result.Pass, "")
+	verdict(t, got["b"], result.Pass, "")
+	verdict(t, got["c"], result.Skip, "not asked for")
 }
 
 func TestParallel(t *testing.T) {
@@ -201,11 +201,11 @@ func TestParallel(t *testing.T) {
 		var now, most atomic.Int32
 		var checks []Check
 		for i := range 20 {
-			checks = append(checks, Check{ID: fmt.Sprint(i), Run: func(context.Context, *Env) Result {
+			checks = append(checks, Check{ID: fmt.Sprint(i), Run: func(context.Context, *Env) result.Result {
 				most.Store(max(most.Load(), now.Add(1)))
 				time.Sleep(time.Second)
 				now.Add(-1)
-				return Passed("")
+				return result.Passed("")
 			}})
 		}
 		begin := time.Now()
@@ -223,8 +223,8 @@ func TestParallel(t *testing.T) {
 
 func TestOrder(t *testing.T) {
 	var order []string
-	note := func(id string) func(context.Context, *Env) Result {
-		return func(context.Context, *Env) Result { order = append(order, id); return Passed("") }
+	note := func(id string) func(context.Context, *Env) result.Result {
+		return func(context.Context, *Env) result.Result { order = append(order, id); return result.Passed("") }
 	}
 	mustRun(t, t.Context(), []Check{
 		{ID: "b", Needs: []string{"c"}, Run: note("b")}, {ID: "a", Run: note("a")}, {ID: "c", Run: note("c")}, {ID: "d", Run: note("d")},

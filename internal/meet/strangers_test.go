@@ -25,6 +25,7 @@ import (
 	"github.com/assay-hpc/assay/coll/transport/socket"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/gather"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/meet"
 	"github.com/assay-hpc/assay/perftest/tcp"
 )
@@ -184,7 +185,7 @@ var places = []place{
 		}
 		addr := l.Addr().String()
 		run := func(rank int, l net.Listener) (*gather.Summary, error) {
-			own := gather.Summarize(rank, certificate.New(certificate.Predicate{Suite: "node", Verdict: certificate.Pass}))
+			own := gather.Summarize(rank, certificate.New(certificate.Predicate{Suite: "node", Verdict: result.Pass}))
 			s, _, err := gather.Run(context.Background(), own, gather.Options{
 				Rank: rank, Size: 2, Token: secret, Listener: l, Limit: 5 * time.Minute, Logf: logf,
 				Peers: func(context.Context, int) (string, error) { return addr, nil },

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Node returns a certificate of a machine with so many GPUs, at most 8, that has
@@ -19,12 +20,12 @@ func Node(gpus int) *certificate.Statement {
 			Platform: "linux/amd64", Kernel: "Linux 6.8.0", OS: "Ubuntu 24.04.2 LTS", OSID: "ubuntu 24.04", CPU: "Intel(R) Xeon(R) Platinum 8480C", CPUs: 112,
 			Target: "cuda12.9.1-ubuntu24.04", Recipe: "fedcba9876543210fedcba9876543210fedcba9876543210fedcba9876543210",
 		},
-		Results: []certificate.Result{
+		Results: []result.Result{
 			health(gpus),
-			{ID: "health/xid", Title: "the kernel's log has no error of a GPU", Verdict: certificate.Warn, Reason: "Xid 94 on GPU 1, 40 minutes ago", Remedy: "restart the program that was hit", Seconds: 0.01},
+			{ID: "health/xid", Title: "the kernel's log has no error of a GPU", Verdict: result.Warn, Reason: "Xid 94 on GPU 1, 40 minutes ago", Remedy: "restart the program that was hit", Seconds: 0.01},
 			copies(gpus), pairs(gpus), allReduce(),
-			{ID: "ib/write", Title: "ports reach their rate", Verdict: certificate.Skip, Reason: "there is no RDMA device"},
-			{ID: "diag/pulse", Title: "GPUs stand sudden load", Verdict: certificate.Error, Reason: "no result within 1m0s", Seconds: 60, Output: "round 3\nround 4\n"},
+			{ID: "ib/write", Title: "ports reach their rate", Verdict: result.Skip, Reason: "there is no RDMA device"},
+			{ID: "diag/pulse", Title: "GPUs stand sudden load", Verdict: result.Error, Reason: "no result within 1m0s", Seconds: 60, Output: "round 3\nround 4\n"},
 		},
 	})
 	if err := s.SetNode(node(gpus)); err != nil {
@@ -37,27 +38,27 @@ func gpuName(i int) string { return fmt.Sprintf("GPU %d", i) }
 
 func uuid(i int) string { return fmt.Sprintf("GPU-0000000%d-1111-2222-3333-444444444444", i) }
 
-func health(gpus int) certificate.Result {
-	r := certificate.Result{ID: "health/gpu/temperature", Title: "there is room below the temperature at which GPUs slow down", Verdict: certificate.Pass, Seconds: 0.4}
+func health(gpus int) result.Result {
+	r := result.Result{ID: "health/gpu/temperature", Title: "there is room below the temperature at which GPUs slow down", Verdict: result.Pass, Seconds: 0.4}
 	for i := range gpus {
-		r.Objects = append(r.Objects, certificate.Object{
-			Name: gpuName(i), ID: uuid(i), Verdict: certificate.Pass, Reason: fmt.Sprintf("%d °C below", 41-i),
-			Measured: &certificate.Measurement{Value: float64(41 - i), Unit: "°C", Limit: &certificate.Limit{Value: 5, Kind: certificate.AtLeast, Source: "assay"}},
+		r.Objects = append(r.Objects, result.Object{
+			Name: gpuName(i), ID: uuid(i), Verdict: result.Pass, Reason: fmt.Sprintf("%d °C below", 41-i),
+			Measured: &result.Measurement{Value: float64(41 - i), Unit: "°C", Limit: &result.Limit{Value: 5, Kind: result.AtLeast, Source: "assay"}},
 		})
 	}
 	return r
 }
 
-func copies(gpus int) certificate.Result {
-	r := certificate.Result{
-		ID: "bandwidth/h2d", Title: "copies from the host to each GPU are fast enough", Verdict: certificate.Fail,
+func copies(gpus int) result.Result {
+	r := result.Result{
+		ID: "bandwidth/h2d", Title: "copies from the host to each GPU are fast enough", Verdict: result.Fail,
 		Reason: "GPU 0: 31.2 GB/s, less than 48", Remedy: "look at the slot's width and generation", Seconds: 2.5,
 	}
 	for i := range gpus {
 		m := measurement(55.2, 64, 48)
-		o := certificate.Object{Name: gpuName(i), ID: uuid(i), Verdict: certificate.Pass, Measured: m}
+		o := result.Object{Name: gpuName(i), ID: uuid(i), Verdict: result.Pass, Measured: m}
 		if i == 0 {
-			o.Verdict, o.Reason, o.Measured = certificate.Fail, "31.2 GB/s, less than 48", measurement(31.2, 64, 48)
+			o.Verdict, o.Reason, o.Measured = result.Fail, "31.2 GB/s, less than 48", measurement(31.2, 64, 48)
 		}
 		r.Objects = append(r.Objects, o)
 	}
@@ -65,16 +66,16 @@ func copies(gpus int) certificate.Result {
 	return r
 }
 
-func measurement(value, expected, limit float64) *certificate.Measurement {
-	return &certificate.Measurement{
+func measurement(value, expected, limit float64) *result.Measurement {
+	return &result.Measurement{
 		Value: value, Unit: "GB/s", Expected: expected, Source: "PCIe 5 x16", Ratio: value / expected,
-		Limit:  &certificate.Limit{Value: limit, Kind: certificate.AtLeast, Source: "Azure"},
-		Spread: &certificate.Spread{Low: value * 0.99, High: value * 1.01, Kind: certificate.Confidence, Samples: 16},
+		Limit:  &result.Limit{Value: limit, Kind: result.AtLeast, Source: "Azure"},
+		Spread: &result.Spread{Low: value * 0.99, High: value * 1.01, Kind: result.Confidence, Samples: 16},
 	}
 }
 
-func pairs(gpus int) certificate.Result {
-	r := certificate.Result{ID: "bandwidth/p2p", Title: "GPUs write to each other's memory fast enough", Verdict: certificate.Pass, Seconds: 7.75}
+func pairs(gpus int) result.Result {
+	r := result.Result{ID: "bandwidth/p2p", Title: "GPUs write to each other's memory fast enough", Verdict: result.Pass, Seconds: 7.75}
 	for i := range gpus {
 		for j := range gpus {
 			if i == j {
@@ -82,20 +83,20 @@ func pairs(gpus int) certificate.Result {
 			}
 			m := measurement(388+float64((3*i+5*j)%7), 450, 360)
 			m.Source = "NVLink"
-			r.Objects = append(r.Objects, certificate.Object{Name: gpuName(i), Peer: gpuName(j), ID: uuid(i), Quantity: "write", Verdict: certificate.Pass, Measured: m})
+			r.Objects = append(r.Objects, result.Object{Name: gpuName(i), Peer: gpuName(j), ID: uuid(i), Quantity: "write", Verdict: result.Pass, Measured: m})
 		}
 	}
 	return r
 }
 
-func allReduce() certificate.Result {
-	c := certificate.Curve{Name: "all_reduce, out of place", X: "B", Y: "GB/s", Expected: 360, Source: "H200, ring"}
+func allReduce() result.Result {
+	c := result.Curve{Name: "all_reduce, out of place", X: "B", Y: "GB/s", Expected: 360, Source: "H200, ring"}
 	for bytes := 1024.0; bytes <= 1<<32; bytes *= 4 {
-		c.Points = append(c.Points, certificate.Point{X: bytes, Y: 371 * bytes / (bytes + 24e6)})
+		c.Points = append(c.Points, result.Point{X: bytes, Y: 371 * bytes / (bytes + 24e6)})
 	}
 	m := measurement(c.Points[len(c.Points)-1].Y, 360, 313)
 	m.Source = c.Source
-	return certificate.Result{ID: "coll/all_reduce", Title: "all_reduce among all GPUs is fast enough", Verdict: certificate.Pass, Measured: m, Seconds: 11, Curves: []certificate.Curve{c}}
+	return result.Result{ID: "coll/all_reduce", Title: "all_reduce among all GPUs is fast enough", Verdict: result.Pass, Measured: m, Seconds: 11, Curves: []result.Curve{c}}
 }
 
 func node(gpus int) *certificate.Node {

@@ -17,10 +17,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
-func statement(v certificate.Verdict) *certificate.Statement {
-	return certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{ID: "gpu/ecc", Verdict: v, Reason: "2 errors\n\x1b"}}})
+func statement(v result.Verdict) *certificate.Statement {
+	return certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{{ID: "gpu/ecc", Verdict: v, Reason: "2 errors\n\x1b"}}})
 }
 
 func open(t *testing.T, config *rest.Config, now time.Time) *Cluster {
@@ -77,20 +78,20 @@ func TestAct(t *testing.T) {
 	)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for i, tt := range []struct {
-		verdict certificate.Verdict
+		verdict result.Verdict
 		taint   string
 		want    ours
 	}{
-		{certificate.Pass, "", ours{"True", "ChecksPassed", passed, "12:00:00", "12:00:00", "pass", "", ""}},
-		{certificate.Pass, "", ours{"True", "ChecksPassed", passed, "12:01:00", "12:00:00", "pass", "", ""}},
-		{certificate.Fail, "", ours{"False", "ChecksFailed", failed, "12:02:00", "12:02:00", "fail", "", ""}},
-		{certificate.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:03:00", "12:02:00", "fail", "", "NoSchedule"}},
-		{certificate.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:04:00", "12:02:00", "fail", "", "NoSchedule"}},
-		{certificate.Fail, "PreferNoSchedule", ours{"False", "ChecksFailed", failed, "12:05:00", "12:02:00", "fail", "", "PreferNoSchedule"}},
-		{certificate.Error, "NoSchedule", ours{"Unknown", "ChecksNotCarriedOut", "assay: not carried out: gpu/ecc: 2 errors", "12:06:00", "12:06:00", "", "", "PreferNoSchedule"}},
-		{certificate.Pass, "", ours{"True", "ChecksPassed", passed, "12:07:00", "12:07:00", "pass", "", "PreferNoSchedule"}},
-		{certificate.Pass, "NoSchedule", ours{"True", "ChecksPassed", passed, "12:08:00", "12:07:00", "pass", "", ""}},
-		{certificate.Skip, "NoSchedule", ours{"Unknown", "EveryCheckSkipped", "assay: every check was skipped: nothing was shown", "12:09:00", "12:09:00", "", "", ""}},
+		{result.Pass, "", ours{"True", "ChecksPassed", passed, "12:00:00", "12:00:00", "pass", "", ""}},
+		{result.Pass, "", ours{"True", "ChecksPassed", passed, "12:01:00", "12:00:00", "pass", "", ""}},
+		{result.Fail, "", ours{"False", "ChecksFailed", failed, "12:02:00", "12:02:00", "fail", "", ""}},
+		{result.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:03:00", "12:02:00", "fail", "", "NoSchedule"}},
+		{result.Fail, "NoSchedule", ours{"False", "ChecksFailed", failed, "12:04:00", "12:02:00", "fail", "", "NoSchedule"}},
+		{result.Fail, "PreferNoSchedule", ours{"False", "ChecksFailed", failed, "12:05:00", "12:02:00", "fail", "", "PreferNoSchedule"}},
+		{result.Error, "NoSchedule", ours{"Unknown", "ChecksNotCarriedOut", "assay: not carried out: gpu/ecc: 2 errors", "12:06:00", "12:06:00", "", "", "PreferNoSchedule"}},
+		{result.Pass, "", ours{"True", "ChecksPassed", passed, "12:07:00", "12:07:00", "pass", "", "PreferNoSchedule"}},
+		{result.Pass, "NoSchedule", ours{"True", "ChecksPassed", passed, "12:08:00", "12:07:00", "pass", "", ""}},
+		{result.Skip, "NoSchedule", ours{"Unknown", "EveryCheckSkipped", "assay: every check was skipped: nothing was shown", "12:09:00", "12:09:00", "", "", ""}},
 	} {
 		c := open(t, s.as(harness), at.Add(time.Duration(i)*time.Minute))
 		note, err := c.Act(t.Context(), statement(tt.verdict), Options{Node: "gpu-1", Taint: tt.taint})
@@ -124,7 +125,7 @@ func TestRights(t *testing.T) {
 	)
 	for user, want := range map[string]string{harness: "", nobody: get + ", " + patch + ", " + status, reader: patch + ", " + status} {
 		c := open(t, s.as(user), time.Now())
-		_, actErr := c.Act(t.Context(), statement(certificate.Pass), o)
+		_, actErr := c.Act(t.Context(), statement(result.Pass), o)
 		for what, err := range map[string]error{"Check": c.Check(t.Context(), o), "Act": actErr} {
 			var denied *Denied
 			if errors.As(err, &denied) != (want != "") || want == "" && err != nil || want != "" && !strings.HasSuffix(err.Error(), "lacks "+want) {
@@ -132,10 +133,10 @@ func TestRights(t *testing.T) {
 			}
 		}
 	}
-	if _, err := open(t, s.as("stranger"), time.Now()).Act(t.Context(), statement(certificate.Pass), o); err == nil || !strings.Contains(err.Error(), "gpu-1: ") {
+	if _, err := open(t, s.as("stranger"), time.Now()).Act(t.Context(), statement(result.Pass), o); err == nil || !strings.Contains(err.Error(), "gpu-1: ") {
 		t.Errorf("a stranger: %v", err)
 	}
-	if _, err := open(t, s.as(harness), time.Now()).Act(t.Context(), statement(certificate.Pass), Options{Node: "gpu-9"}); err == nil || !strings.Contains(err.Error(), `"gpu-9" not found`) {
+	if _, err := open(t, s.as(harness), time.Now()).Act(t.Context(), statement(result.Pass), Options{Node: "gpu-9"}); err == nil || !strings.Contains(err.Error(), `"gpu-9" not found`) {
 		t.Errorf("a node that is not there: %v", err)
 	}
 }
@@ -191,7 +192,7 @@ func TestDisturbed(t *testing.T) {
 					return tt.do(r, node)
 				}}
 			})
-			_, err := open(t, config, time.Now()).Act(t.Context(), statement(certificate.Fail), Options{Node: node, Taint: "NoSchedule"})
+			_, err := open(t, config, time.Now()).Act(t.Context(), statement(result.Fail), Options{Node: node, Taint: "NoSchedule"})
 			got := s.read(t, node)
 			if (err != nil) != tt.failed || !tt.failed && (got.Status != "False" || got.Taint != "NoSchedule" || got.Label != "fail") {
 				t.Errorf("%v, %+v", err, got)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/site"
 )
 
@@ -62,7 +63,7 @@ const (
 // that it was made from, so that no taint of others is lost between.
 func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]byte, error) {
 	var label any // nil takes it away
-	if v := st.Predicate.Verdict; v == certificate.Pass || v == certificate.Fail {
+	if v := st.Predicate.Verdict; v == result.Pass || v == result.Fail {
 		label = string(v)
 	}
 	patch := map[string]any{"metadata": map[string]any{
@@ -78,20 +79,20 @@ func (n *node) metaPatch(st *certificate.Statement, digest, effect string) ([]by
 
 // taints returns the node's taints as they should be. What could not be carried
 // out changes none.
-func (n *node) taints(v certificate.Verdict, effect string) (taints []map[string]any, changed bool) {
-	if effect == "" || v != certificate.Pass && v != certificate.Fail {
+func (n *node) taints(v result.Verdict, effect string) (taints []map[string]any, changed bool) {
+	if effect == "" || v != result.Pass && v != result.Fail {
 		return nil, false
 	}
 	ours := func(t map[string]any) bool { return t["key"] == VerdictKey }
 	i := slices.IndexFunc(n.Spec.Taints, ours)
 	taints = slices.DeleteFunc(slices.Clone(n.Spec.Taints), ours)
-	if v == certificate.Pass {
+	if v == result.Pass {
 		return taints, i >= 0
 	}
 	if i >= 0 && n.Spec.Taints[i]["effect"] == effect && len(taints) == len(n.Spec.Taints)-1 {
 		return nil, false // and keeps the time at which it was added
 	}
-	return append(taints, map[string]any{"key": VerdictKey, "value": string(certificate.Fail), "effect": effect}), true
+	return append(taints, map[string]any{"key": VerdictKey, "value": string(result.Fail), "effect": effect}), true
 }
 
 // maxMessage is how long a condition's message may be: kubectl describe shows
@@ -103,17 +104,17 @@ func condition(st *certificate.Statement) nodeCondition {
 	p := &st.Predicate
 	c := nodeCondition{Type: ConditionType, Status: "Unknown", Message: site.Reason(st, maxMessage)}
 	switch p.Verdict {
-	case certificate.Pass:
+	case result.Pass:
 		c.Status, c.Reason = "True", "ChecksPassed"
-		c.Message = fmt.Sprintf("assay: suite %s, %d checks passed", p.Suite, certificate.Count(p.Results)[certificate.Pass])
-		if n := certificate.Count(p.Results)[certificate.Warn]; n > 0 {
+		c.Message = fmt.Sprintf("assay: suite %s, %d checks passed", p.Suite, result.Count(p.Results)[result.Pass])
+		if n := result.Count(p.Results)[result.Warn]; n > 0 {
 			c.Message += fmt.Sprintf(", %d warned", n)
 		}
-	case certificate.Fail:
+	case result.Fail:
 		c.Status, c.Reason = "False", "ChecksFailed"
-	case certificate.Error:
+	case result.Error:
 		c.Reason = "ChecksNotCarriedOut"
-	case certificate.Skip:
+	case result.Skip:
 		c.Reason = "EveryCheckSkipped"
 	}
 	return c

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/apiservertest"
 )
 
@@ -86,7 +86,7 @@ func TestExamples(t *testing.T) {
 	s.newNode(t, "gpu-2")
 	c := open(t, s.as(s.podToken(t, "gpu-1")), time.Now())
 	act := func(node string) error {
-		_, err := c.Act(t.Context(), statement(certificate.Fail), Options{Node: node, Taint: "NoSchedule"})
+		_, err := c.Act(t.Context(), statement(result.Fail), Options{Node: node, Taint: "NoSchedule"})
 		return err
 	}
 	if err := act("gpu-2"); err != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/site"
 )
 
@@ -77,15 +78,15 @@ func Decide(st *certificate.Statement, n Node, o Options) Change {
 	drained := n.Is("DRAIN")
 	reason := site.Reason(st, maxReason)
 	switch v := st.Predicate.Verdict; {
-	case v == certificate.Pass && !drained:
+	case v == result.Pass && !drained:
 		return Change{Note: fmt.Sprintf("node %s passed and is in service", n.Name)}
-	case v == certificate.Pass && !ours:
+	case v == result.Pass && !ours:
 		return Change{Note: fmt.Sprintf("node %s passed and stays drained: the reason is not ours: %q", n.Name, n.Reason)}
-	case v == certificate.Pass && !o.Resume:
+	case v == result.Pass && !o.Resume:
 		return Change{Note: fmt.Sprintf("node %s passed and stays drained: %q; --slurm-resume takes it back", n.Name, n.Reason)}
-	case v == certificate.Pass:
+	case v == result.Pass:
 		return Change{State: "undrain", Note: fmt.Sprintf("node %s passed and is taken back; it was drained: %q", n.Name, n.Reason)}
-	case v != certificate.Fail && !o.OnError:
+	case v != result.Fail && !o.OnError:
 		return Change{Note: fmt.Sprintf("node %s is left as it is: %s", n.Name, strings.TrimPrefix(reason, site.Prefix))}
 	case n.kept():
 		return Change{Note: fmt.Sprintf("node %s did not pass and is out of service already, with a reason that is not ours: %q", n.Name, n.Reason)}
@@ -122,9 +123,9 @@ func Act(ctx context.Context, s Scontrol, st *certificate.Statement, o Options) 
 	}
 	quiet := o.Context == Prolog || o.Context == Epilog
 	switch v := st.Predicate.Verdict; {
-	case quiet && v == certificate.Pass && !o.Resume:
+	case quiet && v == result.Pass && !o.Resume:
 		return "", nil
-	case quiet && v != certificate.Pass && v != certificate.Fail && !o.OnError:
+	case quiet && v != result.Pass && v != result.Fail && !o.OnError:
 		return "the node is left as it is: " + strings.TrimPrefix(site.Reason(st, maxReason), site.Prefix), nil
 	}
 	name, err := nodeName(o.Node, st)

@@ -11,10 +11,11 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
-func statement(v certificate.Verdict) *certificate.Statement {
-	return certificate.New(certificate.Predicate{Suite: "node", Results: []certificate.Result{{ID: "x", Verdict: v, Reason: "why"}}})
+func statement(v result.Verdict) *certificate.Statement {
+	return certificate.New(certificate.Predicate{Suite: "node", Results: []result.Result{{ID: "x", Verdict: v, Reason: "why"}}})
 }
 
 // TestDecide: what is done about a node, by verdict and state.
@@ -24,35 +25,35 @@ func TestDecide(t *testing.T) {
 		drain, back  = "drain", "undrain"
 	)
 	for _, tt := range []struct {
-		verdict       certificate.Verdict
+		verdict       result.Verdict
 		state, reason string
 		o             Options
 		want, says    string
 	}{
-		{certificate.Pass, "IDLE", "", Options{Resume: true}, "", "in service"},
-		{certificate.Pass, "IDLE DRAIN", fail, Options{Resume: true}, back, "taken back"},
-		{certificate.Pass, "IDLE DRAIN", fail, Options{}, "", "--slurm-resume"},
-		{certificate.Pass, "DOWN DRAIN", fail, Options{Resume: true}, back, "taken back"}, // DOWN stays
-		{certificate.Pass, "IDLE DRAIN", "fan", Options{Resume: true}, "", "not ours"},
-		{certificate.Pass, "IDLE DRAIN", "assay:x", Options{Resume: true}, "", "not ours"},
-		{certificate.Pass, "IDLE DRAIN", "", Options{Resume: true}, "", "not ours"},
-		{certificate.Pass, "DOWN", fail, Options{Resume: true}, "", "in service"},
-		{certificate.Fail, "IDLE", "", Options{}, drain, fail},
-		{certificate.Fail, "ALLOCATED", "", Options{Resume: true}, drain, fail},
-		{certificate.Fail, "IDLE DRAIN", fail, Options{}, "", "already"},
-		{certificate.Fail, "IDLE DRAIN", "assay: y: other", Options{}, drain, fail},
-		{certificate.Fail, "IDLE DRAIN", "fan", Options{}, "", `"fan"`},
-		{certificate.Fail, "DOWN", "board swap", Options{}, "", `"board swap"`},
-		{certificate.Fail, "DOWN", "Not responding", Options{}, drain, fail},
-		{certificate.Fail, "DOWN", "Node unexpectedly rebooted", Options{}, drain, fail},
-		{certificate.Fail, "DOWN DRAIN", "Not responding", Options{}, "", "Not responding"},
-		{certificate.Fail, "IDLE", "an old reason", Options{}, drain, fail},
-		{certificate.Error, "IDLE", "", Options{}, "", "left as it is: not carried out: x: why"},
-		{certificate.Error, "IDLE", "", Options{OnError: true}, drain, broken},
-		{certificate.Error, "IDLE DRAIN", fail, Options{Resume: true}, "", "left as it is"},
-		{certificate.Error, "IDLE DRAIN", "fan", Options{OnError: true}, "", `"fan"`},
-		{certificate.Skip, "IDLE DRAIN", fail, Options{Resume: true}, "", "every check was skipped"},
-		{certificate.Skip, "IDLE", "", Options{OnError: true}, drain, "every check was skipped"},
+		{result.Pass, "IDLE", "", Options{Resume: true}, "", "in service"},
+		{result.Pass, "IDLE DRAIN", fail, Options{Resume: true}, back, "taken back"},
+		{result.Pass, "IDLE DRAIN", fail, Options{}, "", "--slurm-resume"},
+		{result.Pass, "DOWN DRAIN", fail, Options{Resume: true}, back, "taken back"}, // DOWN stays
+		{result.Pass, "IDLE DRAIN", "fan", Options{Resume: true}, "", "not ours"},
+		{result.Pass, "IDLE DRAIN", "assay:x", Options{Resume: true}, "", "not ours"},
+		{result.Pass, "IDLE DRAIN", "", Options{Resume: true}, "", "not ours"},
+		{result.Pass, "DOWN", fail, Options{Resume: true}, "", "in service"},
+		{result.Fail, "IDLE", "", Options{}, drain, fail},
+		{result.Fail, "ALLOCATED", "", Options{Resume: true}, drain, fail},
+		{result.Fail, "IDLE DRAIN", fail, Options{}, "", "already"},
+		{result.Fail, "IDLE DRAIN", "assay: y: other", Options{}, drain, fail},
+		{result.Fail, "IDLE DRAIN", "fan", Options{}, "", `"fan"`},
+		{result.Fail, "DOWN", "board swap", Options{}, "", `"board swap"`},
+		{result.Fail, "DOWN", "Not responding", Options{}, drain, fail},
+		{result.Fail, "DOWN", "Node unexpectedly rebooted", Options{}, drain, fail},
+		{result.Fail, "DOWN DRAIN", "Not responding", Options{}, "", "Not responding"},
+		{result.Fail, "IDLE", "an old reason", Options{}, drain, fail},
+		{result.Error, "IDLE", "", Options{}, "", "left as it is: not carried out: x: why"},
+		{result.Error, "IDLE", "", Options{OnError: true}, drain, broken},
+		{result.Error, "IDLE DRAIN", fail, Options{Resume: true}, "", "left as it is"},
+		{result.Error, "IDLE DRAIN", "fan", Options{OnError: true}, "", `"fan"`},
+		{result.Skip, "IDLE DRAIN", fail, Options{Resume: true}, "", "every check was skipped"},
+		{result.Skip, "IDLE", "", Options{OnError: true}, drain, "every check was skipped"},
 	} {
 		n := Node{Name: "n1", State: strings.Fields(tt.state), Reason: tt.reason}
 		got := Decide(statement(tt.verdict), n, tt.o)
@@ -110,14 +111,14 @@ func TestNodeName(t *testing.T) {
 		t.Fatal(err)
 	}
 	host, _, _ = strings.Cut(host, ".")
-	of := statement(certificate.Pass)
+	of := statement(result.Pass)
 	of.Predicate.Node = &certificate.Node{Name: "gpu-3.cluster.example"}
 	for _, tt := range []struct {
 		given, variable string
 		st              *certificate.Statement
 		want            string
 	}{
-		{"a", "b", of, "a"}, {"", "b", of, "b"}, {"", "", of, "gpu-3"}, {"", "", statement(certificate.Pass), host},
+		{"a", "b", of, "a"}, {"", "b", of, "b"}, {"", "", of, "gpu-3"}, {"", "", statement(result.Pass), host},
 	} {
 		t.Setenv("SLURMD_NODENAME", tt.variable)
 		if got, err := nodeName(tt.given, tt.st); got != tt.want || err != nil {
@@ -129,7 +130,7 @@ func TestNodeName(t *testing.T) {
 // TestAbout: another machine's certificate changes nothing, unless it is said
 // that it is the same machine.
 func TestAbout(t *testing.T) {
-	st := statement(certificate.Pass)
+	st := statement(result.Pass)
 	const show = "printf 'NodeName=n1 A=b\\n NodeAddr=1 NodeHostName=gpu-3 Port=1\\n State=IDLE\\n'"
 	t.Setenv("SLURMD_NODENAME", "n1")
 	for _, tt := range []struct {
@@ -163,13 +164,13 @@ func TestQuiet(t *testing.T) {
 	never := Scontrol(filepath.Join(t.TempDir(), "none"))
 	for _, tt := range []struct {
 		context Context
-		verdict certificate.Verdict
+		verdict result.Verdict
 		o       Options
 		asked   bool
 	}{
-		{Prolog, certificate.Pass, Options{}, false}, {Prolog, certificate.Error, Options{}, false}, {Prolog, certificate.Error, Options{OnError: true}, true},
-		{Prolog, certificate.Fail, Options{}, true}, {Epilog, certificate.Pass, Options{}, false}, {Epilog, certificate.Pass, Options{Resume: true}, true},
-		{Health, certificate.Pass, Options{}, true}, {ByHand, certificate.Pass, Options{}, true},
+		{Prolog, result.Pass, Options{}, false}, {Prolog, result.Error, Options{}, false}, {Prolog, result.Error, Options{OnError: true}, true},
+		{Prolog, result.Fail, Options{}, true}, {Epilog, result.Pass, Options{}, false}, {Epilog, result.Pass, Options{Resume: true}, true},
+		{Health, result.Pass, Options{}, true}, {ByHand, result.Pass, Options{}, true},
 	} {
 		tt.o.Context = tt.context
 		_, err := Act(t.Context(), never, statement(tt.verdict), tt.o)
@@ -177,7 +178,7 @@ func TestQuiet(t *testing.T) {
 			t.Errorf("%+v: Act on %s: %v; asked should be %v", tt.o, tt.verdict, err, tt.asked)
 		}
 	}
-	if _, err := Act(t.Context(), never, statement(certificate.Pass), Options{Context: Prolog, Resume: true}); err == nil || !strings.Contains(err.Error(), "epilog") {
+	if _, err := Act(t.Context(), never, statement(result.Pass), Options{Context: Prolog, Resume: true}); err == nil || !strings.Contains(err.Error(), "epilog") {
 		t.Errorf("resume in a prolog: %v", err)
 	}
 }
@@ -207,7 +208,7 @@ func TestFaults(t *testing.T) {
 		{"refused otherwise", show + "echo 'slurm_update error: Invalid node state specified' >&2; exit 1", "to do it by hand: scontrol update nodename=n1 state=drain reason='assay: x: why'", false},
 		{"newer words", show + "echo 'slurm_update error: Access/permission denied' >&2; exit 1", "one of them can run: scontrol update nodename=n1", true},
 	} {
-		_, err := Act(t.Context(), program(t, tt.script), statement(certificate.Fail), Options{Node: "n1"})
+		_, err := Act(t.Context(), program(t, tt.script), statement(result.Fail), Options{Node: "n1"})
 		if err == nil || !strings.Contains(err.Error(), tt.want) || errors.As(err, &denied) != tt.denied {
 			t.Errorf("%s: %v; want %q", tt.name, err, tt.want)
 		}

@@ -1,11 +1,12 @@
-package quantity
+package result
 
 import "testing"
 
-func TestOf(t *testing.T) {
+func TestBetterOf(t *testing.T) {
 	for _, tt := range []struct {
-		name, check, quantity, unit, limit string
-		want                               Better
+		name, check, quantity, unit string
+		limit                       LimitKind
+		want                        Better
 	}{
 		{"by the figure's name", "own/x", "highest temperature", "°C", "", Lower},
 		{"the name's second figure", "own/x", "mean clock 2", "MHz", "", Higher},
@@ -19,8 +20,8 @@ func TestOf(t *testing.T) {
 		{"unknown", "own/x", "y", "widgets", "", Unknown},
 		{"nothing", "", "", "", "", Unknown},
 	} {
-		if got := Of(tt.check, tt.quantity, tt.unit, tt.limit); got != tt.want {
-			t.Errorf("%s: Of(%q, %q, %q, %q) = %v; want %v", tt.name, tt.check, tt.quantity, tt.unit, tt.limit, got, tt.want)
+		if got := BetterOf(tt.check, tt.quantity, tt.unit, tt.limit); got != tt.want {
+			t.Errorf("%s: BetterOf(%q, %q, %q, %q) = %v; want %v", tt.name, tt.check, tt.quantity, tt.unit, tt.limit, got, tt.want)
 		}
 	}
 }
