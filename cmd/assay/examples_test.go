@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,20 +12,33 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/assay-hpc/assay/build/jobs"
 )
 
-// example is a file under examples/jobs and the arguments that render it.
+// example is what a file of examples/jobs is called, and the arguments that render it.
 type example struct {
 	file string
 	args []string
 }
 
-// examples are every profile under every scheduler that suits it, every variant
+// shown are the files of examples/jobs: each scheduler once, on different machines.
+var shown = []example{
+	{"docker.sh", []string{"generic", "--scheduler", "docker"}},
+	{"hostfile.hosts", []string{"a100-8x", "--scheduler", "hostfile", "--hosts", "node[01-08]"}},
+	{"jobset.yaml", []string{"b300-8x", "--scheduler", "jobset"}},
+	{"kubernetes.yaml", []string{"h200-8x", "--scheduler", "kubernetes"}},
+	{"kubernetes-daemonset.yaml", []string{"generic", "--scheduler", "kubernetes", "--daemonset", "--selector", "nvidia.com/gpu.present=true"}},
+	{"mpi-operator.yaml", []string{"h100-8x", "--scheduler", "mpi-operator"}},
+	{"slurm.slurm", []string{"aws-p5", "--scheduler", "slurm"}},
+	{"slurm-enroot.slurm", []string{"gb300-nvl72", "--scheduler", "slurm-enroot"}},
+}
+
+// combinations are every profile under every scheduler that suits it, every variant
 // on its own, those combinations that samples of others have, and, named
 // "fixed", the rows of nccl-tests' with their variables as they are there.
-func examples(t *testing.T) []example {
+func combinations(t *testing.T) []example {
 	doc, err := jobs.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -85,66 +97,98 @@ func examples(t *testing.T) []example {
 	return out
 }
 
-// TestExamples holds examples/jobs against what the program renders; -update
-// writes it. Each passes a check, on its own and together with the others.
+// TestExamples holds examples/jobs, and in testdata/jobs what other combinations change of
+// them, against what the program renders; -update writes both. Each passes a check, on its
+// own and together with the others.
 func TestExamples(t *testing.T) {
-	dir := filepath.Join("..", "..", "examples", "jobs")
-	wanted := map[string]string{"README.md": exampleIndex(examples(t))}
+	wanted := map[string]string{filepath.Join("..", "..", "examples", "jobs", "README.md"): exampleIndex()}
 	var files []jobs.File
-	for _, e := range examples(t) {
+	render := func(e example) string {
 		var out, errOut bytes.Buffer
 		args := append([]string{"assay", "jobs", "render", "--matrix", filepath.Join("..", "..", "matrix.yaml")}, e.args...)
 		if status := run(context.Background(), args, &out, &errOut); status != 0 {
 			t.Fatalf("%s: status %d, %s", strings.Join(e.args, " "), status, errOut.String())
 		}
-		if _, twice := wanted[e.file]; twice {
-			t.Fatalf("two examples are called %s", e.file)
-		}
-		wanted[e.file] = out.String()
 		files = append(files, jobs.File{Name: e.file, Text: out.Bytes()})
+		return out.String()
+	}
+	base := map[string]string{} // by scheduler, the first one that is shown
+	for _, e := range shown {
+		text := render(e)
+		wanted[filepath.Join("..", "..", "examples", "jobs", e.file)] = text
+		if s := e.args[2]; base[s] == "" {
+			base[s] = text
+		}
+	}
+	files = nil                   // the combinations have them all
+	first := map[string]example{} // of each profile, scheduler and what it runs
+	text := map[string]string{}
+	for _, e := range combinations(t) {
+		s, now := e.args[2], render(e)
+		text[e.file] = now
+		runs := s
+		if slices.Contains(e.args, "nccl-tests") {
+			runs += " nccl-tests"
+		}
+		from, with := base[s], "what is shown"
+		for _, key := range []string{runs, e.args[0] + " " + runs} { // the nearer one
+			if of, ok := first[key]; ok {
+				from, with = text[of.file], strings.Join(of.args, " ")
+			} else {
+				first[key] = e
+			}
+		}
+		wanted[filepath.Join("testdata", "jobs", s+".diff")] += fmt.Sprintf("# %s, of %s\n", strings.Join(e.args, " "), with) + changes(from, now)
 	}
 	for _, f := range jobs.Check(context.Background(), files, jobs.CheckOptions{}) {
 		if f.Level != jobs.LevelSkipped {
 			t.Error(f)
 		}
 	}
-	if *update {
-		if err := os.RemoveAll(dir); err != nil {
+	for name, want := range wanted {
+		if *update {
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(name)
+		if d := cmp.Diff(string(got), want); err != nil || d != "" {
+			t.Errorf("%s is not what the program writes; go test ./cmd/assay -args -update writes it (%v, -file +program):\n%s", name, err, d)
+		}
+	}
+	for _, dir := range []string{filepath.Join("..", "..", "examples", "jobs"), filepath.Join("testdata", "jobs")} {
+		found, err := os.ReadDir(dir)
+		if err != nil {
 			t.Fatal(err)
 		}
-		for name, text := range wanted {
-			file := filepath.Join(dir, name)
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
+		for _, f := range found {
+			if _, ok := wanted[filepath.Join(dir, f.Name())]; !ok {
+				t.Errorf("%s in %s is of no combination", f.Name(), dir)
 			}
 		}
-	}
-	for name, want := range wanted {
-		got, err := os.ReadFile(filepath.Join(dir, name))
-		if d := cmp.Diff(string(got), want); err != nil || d != "" {
-			t.Errorf("examples/jobs/%s is not what the program writes; go test ./cmd/assay -args -update writes it (%v, -file +program):\n%s", name, err, d)
-		}
-	}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		rel, _ := filepath.Rel(dir, path)
-		if _, ok := wanted[rel]; err == nil && !d.IsDir() && !ok {
-			t.Errorf("examples/jobs/%s is no example", rel)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
-func exampleIndex(list []example) string {
+// changes is what one text has other than another one, line by line, without context.
+func changes(from, to string) string {
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(string(diff.Diff("a", []byte(from), "b", []byte(to)))) {
+		if n++; n > 3 && (line[0] == '-' || line[0] == '+') { // behind the names
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func exampleIndex() string {
 	var b strings.Builder
 	b.WriteString("# Jobs as assay renders them\n\n<!-- Written by \"go test ./cmd/assay -args -update\". -->\n\n" +
-		"Render your own rather than edit these: [docs/jobs.md](../../docs/jobs.md) says what can be asked for.\n\n| file | `assay jobs render` |\n|---|---|\n")
-	for _, e := range list {
+		"One for each scheduler. `assay jobs list` has the platforms and schedulers, `assay jobs render` writes a job for any of\nthem, and [docs/jobs.md](../../docs/jobs.md) says what can be asked for.\n\n| file | `assay jobs render` |\n|---|---|\n")
+	for _, e := range shown {
 		fmt.Fprintf(&b, "| [%s](%s) | `%s` |\n", e.file, e.file, strings.Join(e.args, " "))
 	}
 	return b.String()
