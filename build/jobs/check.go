@@ -3,7 +3,6 @@ package jobs
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -57,19 +56,13 @@ type File struct {
 	Text []byte
 }
 
-// CheckOptions say how far a check goes.
-type CheckOptions struct {
-	CRD   *CRD // nil: manifests are not held against it
-	Tools bool // ask bash, shellcheck and sbatch
-}
-
 // maxSize is far above any job's.
 const maxSize = 4 << 20
 
 // Check looks at files and returns all that it found, in their order. It never
 // stops at the first problem.
-func Check(ctx context.Context, files []File, o CheckOptions) []Finding {
-	c := &checker{ctx: ctx, opts: o, names: map[string]string{}}
+func Check(files []File) []Finding {
+	c := &checker{names: map[string]string{}}
 	for _, f := range files {
 		c.file, c.base = f.Name, 0
 		from := len(c.found)
@@ -89,23 +82,14 @@ func Check(ctx context.Context, files []File, o CheckOptions) []Finding {
 			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 		})
 	}
-	if c.mpiJobs && o.CRD == nil {
-		c.found = append(c.found, Finding{File: c.firstMPIJob, Level: LevelSkipped,
-			Message: "MPIJobs were not held against the CRD", Remedy: "give it with --crd; kubectl get crd mpijobs.kubeflow.org -o yaml prints a cluster's"})
-	}
 	return c.found
 }
 
 type checker struct {
-	ctx   context.Context
-	opts  CheckOptions
 	file  string
 	base  int // lines before the document that is being looked at
 	found []Finding
 	names map[string]string // of objects, to the file that has them
-
-	mpiJobs     bool
-	firstMPIJob string
 }
 
 func (c *checker) add(level string, line, column int, field, message, remedy string) {

@@ -15,6 +15,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
+	k8sjson "sigs.k8s.io/json"
 	k8syaml "sigs.k8s.io/yaml"
 
 	"github.com/assay-hpc/assay/internal/nearest"
@@ -72,8 +73,13 @@ func documents(text []byte) []document {
 }
 
 func (c *checker) object(n *yaml.Node, text []byte) {
-	s := &strict{c: c, pos: map[string]place{}}
-	if !s.want(n, yaml.MappingNode, "", "an object with apiVersion and kind") {
+	s := &places{c: c, pos: map[string]place{}}
+	switch {
+	case n.Kind != yaml.MappingNode:
+		c.add(LevelError, c.base+n.Line, n.Column, "", "this is no object", "write a mapping with apiVersion and kind")
+		return
+	case !s.note(n, "", 0):
+		c.add(LevelError, c.base+n.Line, n.Column, "", "the document is too deep, or its aliases make it too large", "write it out")
 		return
 	}
 	version, kind := field(n, "apiVersion"), field(n, "kind")
@@ -82,22 +88,24 @@ func (c *checker) object(n *yaml.Node, text []byte) {
 		s.unknownKind(n, version, kind)
 		return
 	}
-	before := len(c.found)
 	o := make()
-	s.walk(n, reflect.TypeOf(o), "", 0)
-	if err := k8syaml.UnmarshalStrict(text, o); err != nil {
-		if len(c.found) == before {
-			s.report(LevelError, "", "the API's decoder refuses it: "+err.Error(), "correct it")
+	raw, err := k8syaml.YAMLToJSONStrict(text)
+	if err != nil {
+		s.refused(err)
+		return
+	}
+	refused, err := k8sjson.UnmarshalStrict(raw, o)
+	for _, e := range append(refused, err) {
+		if e != nil {
+			s.refused(e)
 		}
-		// Without unknown fields there may be more to say; with a wrong type not.
-		o = make()
-		if k8syaml.Unmarshal(text, o) != nil {
-			return
-		}
+	}
+	if err != nil {
+		return
 	}
 	s.names(kind, o)
 	if job, ok := o.(*mpi.MPIJob); ok {
-		c.mpiJob(s, job, text)
+		s.mpiJob(job)
 	}
 	if set, ok := o.(*Set); ok {
 		s.jobSet(set)
@@ -115,26 +123,26 @@ func field(n *yaml.Node, name string) string {
 	return ""
 }
 
-func (s *strict) unknownKind(n *yaml.Node, version, kind string) {
+func (s *places) unknownKind(n *yaml.Node, version, kind string) {
 	var names []string
 	for k := range kinds {
 		v, name, _ := strings.Cut(k, " ")
 		if name == kind && v != version {
-			s.bad(n, "apiVersion", fmt.Sprintf("there is no %s in %q", kind, version), "write "+v)
+			s.report(LevelError, "apiVersion", fmt.Sprintf("there is no %s in %q", kind, version), "write "+v)
 			return
 		}
 		names = append(names, name)
 	}
 	best := nearest.To(kind, names)
 	if version == "" || kind == "" || nearest.Distance(kind, best) <= 2 {
-		s.bad(n, "kind", fmt.Sprintf("there is no %q in %q", kind, version), fmt.Sprintf("did you mean %s?", best))
+		s.report(LevelError, "kind", fmt.Sprintf("there is no %q in %q", kind, version), fmt.Sprintf("did you mean %s?", best))
 		return
 	}
 	s.c.add(LevelSkipped, s.c.base+n.Line, n.Column, "kind", kind+" is not of the kinds that jobs are made of", "kubectl apply --dry-run=server checks it")
 }
 
 // names checks what objects are called; two of one kind must not share a name.
-func (s *strict) names(kind string, o any) {
+func (s *places) names(kind string, o any) {
 	meta := reflect.ValueOf(o).Elem().FieldByName("ObjectMeta")
 	name, namespace := meta.FieldByName("Name").String(), meta.FieldByName("Namespace").String()
 	if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 {
@@ -150,19 +158,11 @@ func (s *strict) names(kind string, o any) {
 	s.c.names[key] = s.c.file
 }
 
-// mpiJob asks the operator's own code, and the CRD where there is one.
-func (c *checker) mpiJob(s *strict, job *mpi.MPIJob, text []byte) {
-	if !c.mpiJobs {
-		c.mpiJobs, c.firstMPIJob = true, c.file
-	}
+// mpiJob asks the operator's own code.
+func (s *places) mpiJob(job *mpi.MPIJob) {
 	mpi.SetDefaults_MPIJob(job)
 	for _, e := range mpivalidation.ValidateMPIJob(job) {
 		s.report(LevelError, e.Field, e.ErrorBody(), "the operator refuses it")
-	}
-	if c.opts.CRD != nil {
-		for _, p := range c.opts.CRD.validate(text) {
-			s.report(LevelError, p.field, p.message, "the CRD's schema refuses it")
-		}
 	}
 	s.ranks(job)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // pods checks the pods of an object.
-func (s *strict) pods(o any) {
+func (s *places) pods(o any) {
 	switch o := o.(type) {
 	case *mpi.MPIJob:
 		for _, t := range slices.Sorted(maps.Keys(o.Spec.MPIReplicaSpecs)) {
@@ -44,7 +44,7 @@ func (s *strict) pods(o any) {
 }
 
 // job checks a Job, or a JobSet's template of some.
-func (s *strict) job(j batchv1.JobSpec, path string) {
+func (s *places) job(j batchv1.JobSpec, path string) {
 	s.pod(j.Template.Spec, path+".template.spec")
 	if p := j.Template.Spec.RestartPolicy; p != corev1.RestartPolicyNever && p != corev1.RestartPolicyOnFailure {
 		s.report(LevelError, path+".template.spec.restartPolicy", fmt.Sprintf("a Job's pods cannot have %q", p), "write Never")
@@ -54,7 +54,7 @@ func (s *strict) job(j batchv1.JobSpec, path string) {
 	}
 }
 
-func (s *strict) pod(p corev1.PodSpec, path string) {
+func (s *places) pod(p corev1.PodSpec, path string) {
 	if len(p.Containers) == 0 {
 		s.report(LevelError, path+".containers", "there is no container", "name one")
 	}
@@ -99,7 +99,7 @@ func native(name corev1.ResourceName) bool {
 
 // resources checks what device plugins hand out: what is asked for is what one
 // gets. Limits alone are requests, too.
-func (s *strict) resources(c corev1.Container, at string) {
+func (s *places) resources(c corev1.Container, at string) {
 	r := c.Resources
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		request := r.Requests[name]

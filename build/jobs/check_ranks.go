@@ -52,7 +52,7 @@ func mpirunRanks(words []string) (n int, ok bool) {
 
 // ranks holds an MPIJob's numbers against one another: workers, slots, GPUs and
 // what mpirun is told.
-func (s *strict) ranks(job *mpi.MPIJob) {
+func (s *places) ranks(job *mpi.MPIJob) {
 	if job.Spec.RunPolicy.ActiveDeadlineSeconds == nil {
 		s.report(LevelWarning, "spec.runPolicy", "there is no activeDeadlineSeconds", "a run that hangs would keep its GPUs for ever")
 	}
@@ -80,7 +80,7 @@ func (s *strict) ranks(job *mpi.MPIJob) {
 }
 
 // launcher holds what mpirun is told against slots and workers.
-func (s *strict) launcher(c corev1.Container, at string, slots, replicas int64) {
+func (s *places) launcher(c corev1.Container, at string, slots, replicas int64) {
 	whole := slices.Concat(c.Command, c.Args)
 	words := commandWords(whole)
 	n, ok := mpirunRanks(words)

@@ -1,21 +1,12 @@
 package jobs
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
-
-// toolTimeout is for one program; Slurm's ask a controller that may not answer.
-const toolTimeout = 20 * time.Second
 
 // script checks a shell script, and what it asks Slurm for.
 func (c *checker) script(text []byte) {
@@ -23,25 +14,15 @@ func (c *checker) script(text []byte) {
 	if !strings.HasPrefix(lines[0], "#!") {
 		c.bad(1, "", "the first line does not say which shell runs it", "write #!/bin/bash; sbatch refuses it otherwise")
 	}
-	slurm := c.directives(lines)
+	c.directives(lines)
 	c.containerEnv(string(text), lines)
 	c.docker(lines)
-	if c.opts.Tools {
-		syntax := c.bash(text)
-		if syntax {
-			c.shellcheck(text)
-		}
-		if slurm && syntax {
-			c.sbatch(text)
-		}
-	}
 }
 
 var directive = regexp.MustCompile(`^#SBATCH\s+(?:--([a-z-]+)(?:[= ](.*))?|-([A-Za-z])\s*(.*))$`)
 
-// directives checks #SBATCH lines against one another, and reports whether there
-// are any.
-func (c *checker) directives(lines []string) bool {
+// directives checks #SBATCH lines against one another.
+func (c *checker) directives(lines []string) {
 	at, value := map[string]int{}, map[string]string{}
 	command := 0
 	for i, line := range lines {
@@ -70,7 +51,7 @@ func (c *checker) directives(lines []string) bool {
 		at[name], value[name] = i+1, v
 	}
 	if len(at) == 0 {
-		return false
+		return
 	}
 	c.tasks(lines, at, value)
 	nodes, err1 := strconv.Atoi(value["nodes"])
@@ -81,7 +62,6 @@ func (c *checker) directives(lines []string) bool {
 	if at["time"] == 0 {
 		c.add(LevelWarning, 1, 0, "time", "there is no limit", "a run that hangs would keep its nodes as long as the partition lets it")
 	}
-	return true
 }
 
 // short are sbatch's letters for what directives looks at.
@@ -118,92 +98,3 @@ func (c *checker) docker(lines []string) {
 		}
 	}
 }
-
-// tool runs a program on the script; ok is false where it could not be asked,
-// which is reported as skipped.
-func (c *checker) tool(text []byte, name string, args ...string) (out string, status int, ok bool) {
-	if _, err := exec.LookPath(name); err != nil {
-		c.add(LevelSkipped, 0, 0, "", name+" is not installed", "")
-		return "", 0, false
-	}
-	ctx, cancel := context.WithTimeout(c.ctx, toolTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = time.Second
-	cmd.Stdin = bytes.NewReader(text)
-	var b bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &b, &b
-	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		c.add(LevelSkipped, 0, 0, "", fmt.Sprintf("%s did not answer within %s", name, toolTimeout), "")
-		return "", 0, false
-	case errors.As(err, &exit):
-		return b.String(), exit.ExitCode(), true
-	case err != nil:
-		c.add(LevelSkipped, 0, 0, "", err.Error(), "")
-		return "", 0, false
-	}
-	return b.String(), 0, true
-}
-
-var bashLine = regexp.MustCompile(`(?m)^.*?line ([0-9]+): (.*)$`)
-
-// bash reports whether the script is one, or bash is not there to say.
-func (c *checker) bash(text []byte) bool {
-	out, status, ok := c.tool(text, "bash", "-n")
-	if !ok || status == 0 {
-		return true
-	}
-	m := bashLine.FindStringSubmatch(out)
-	if m == nil {
-		m = []string{"", "0", strings.TrimSpace(out)}
-	}
-	line, _ := strconv.Atoi(m[1])
-	c.bad(line, "", "bash: "+m[2], "correct it")
-	return false
-}
-
-func (c *checker) shellcheck(text []byte) {
-	out, status, ok := c.tool(text, "shellcheck", "--format=json", "--shell=bash", "-")
-	if !ok {
-		return
-	}
-	var found []struct {
-		Line, Column, Code int
-		Level, Message     string
-	}
-	if err := json.Unmarshal([]byte(out), &found); err != nil {
-		c.add(LevelSkipped, 0, 0, "", fmt.Sprintf("shellcheck ended with status %d and %.100q", status, out), "")
-		return
-	}
-	for _, f := range found {
-		level := LevelWarning
-		if f.Level == "error" {
-			level = LevelError
-		}
-		c.add(level, f.Line, f.Column, fmt.Sprintf("SC%d", f.Code), f.Message, "")
-	}
-}
-
-// sbatch asks Slurm whether it would take the job. That needs a controller.
-func (c *checker) sbatch(text []byte) {
-	if _, status, ok := c.tool(nil, "scontrol", "ping"); !ok {
-		return
-	} else if status != 0 {
-		c.add(LevelSkipped, 0, 0, "", "sbatch --test-only: no Slurm controller answers scontrol ping", "")
-		return
-	}
-	out, status, ok := c.tool(text, "sbatch", "--test-only")
-	if !ok || status == 0 {
-		return
-	}
-	remedy := "ask sinfo what there is"
-	if strings.Contains(out, "unrecognized option") {
-		remedy = "this Slurm is too old for it; assay jobs render leaves --segment out with --segment -1"
-	}
-	c.bad(0, "", "sbatch --test-only: "+oneLine(out), remedy)
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,8 +1,8 @@
 package jobs
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -137,8 +137,16 @@ func TestEveryCombination(t *testing.T) {
 					}
 					rendered++
 					name := "job" + map[string]string{MPIOperator: ".yaml", JobSet: ".yaml", Kubernetes: ".yaml", Hostfile: ""}[s]
-					for _, f := range Check(context.Background(), []File{{name, text}}, CheckOptions{CRD: crd}) {
+					for _, f := range Check([]File{{name, text}}) {
 						t.Errorf("%s %s %v: %s", p.ID, s, variants, f)
+					}
+					for _, d := range documents(text) {
+						if s != MPIOperator || !bytes.Contains(d.text, []byte("kind: MPIJob")) {
+							continue
+						}
+						for _, f := range crd.validate(d.text) {
+							t.Errorf("%s %s %v: the operator's CRD refuses %s: %s", p.ID, s, variants, f.field, f.message)
+						}
 					}
 				}
 			}

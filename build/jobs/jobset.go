@@ -198,7 +198,7 @@ func (j *job) jobSet() ([]byte, error) {
 }
 
 // jobSet holds a JobSet's numbers and names against one another.
-func (s *strict) jobSet(o *Set) {
+func (s *places) jobSet(o *Set) {
 	if len(o.Spec.ReplicatedJobs) == 0 {
 		s.report(LevelError, "spec", "there are no replicatedJobs", "name one")
 	}
@@ -237,7 +237,7 @@ func (s *strict) jobSet(o *Set) {
 }
 
 // torchrun holds torchrun's variables of a pod's containers against the set.
-func (s *strict) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, pods int64, dns bool) {
+func (s *places) torchrun(p corev1.PodSpec, at string, isPod func(string) bool, pods int64, dns bool) {
 	for i, c := range p.Containers {
 		for k, v := range c.Env {
 			path := fmt.Sprintf("%s.containers[%d].env[%d].value", at, i, k)

@@ -1,7 +1,8 @@
 package jobs
 
 import (
-	"context"
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -43,7 +44,7 @@ func TestSbatchTakesAll(t *testing.T) {
 						continue
 					}
 					n++
-					for _, f := range Check(context.Background(), []File{{"job.slurm", text}}, CheckOptions{Tools: true}) {
+					for _, f := range slurmRefuses(text) {
 						t.Errorf("%s %s %v %s: %s", p.ID, s, variants, o.Run, f)
 					}
 				}
@@ -72,7 +73,7 @@ func singles(p Profile) [][]string {
 	return out
 }
 
-// TestSbatchRefuses: what Slurm says no to comes out as an error with its words.
+// TestSbatchRefuses: the Slurm of these tests does refuse.
 func TestSbatchRefuses(t *testing.T) {
 	needSbatch(t)
 	text, err := Render(Options{Profile: "h100-8x", Scheduler: SlurmBare})
@@ -80,33 +81,26 @@ func TestSbatchRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ old, new, want string }{
-		{"--nodes=8", "--nodes=800", "sbatch --test-only: "},
-		{"--gpus-per-node=8", "--gpus-per-node=9", "sbatch --test-only: "},
+		{"--nodes=8", "--nodes=800", ""},
+		{"--gpus-per-node=8", "--gpus-per-node=9", ""},
 		{"--exclusive", "--partition=moon", "invalid partition"},
 		{"--exclusive", "--colour=red", "unrecognized option"},
 	} {
 		changed := strings.Replace(string(text), tt.old, tt.new, 1)
-		found := Check(context.Background(), []File{{"job.slurm", []byte(changed)}}, CheckOptions{Tools: true})
-		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Level == LevelError && strings.Contains(f.Message, tt.want) }) {
-			t.Errorf("%s: %v; want %q", tt.new, found, tt.want)
+		if found := slurmRefuses([]byte(changed)); !slices.ContainsFunc(found, func(f string) bool { return strings.HasPrefix(f, "sbatch") && strings.Contains(f, tt.want) }) {
+			t.Errorf("%s: %q; want %q", tt.new, found, tt.want)
 		}
 	}
 }
 
-// TestSbatchSegment: a Slurm that does not know segments is said to be too old,
-// and how to do without.
-func TestSbatchSegment(t *testing.T) {
-	needSbatch(t)
-	text, err := Render(Options{Profile: "gb200-nvl72", Scheduler: SlurmBare})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(text), "#SBATCH --segment=16\n") {
-		t.Fatalf("no segment in\n%s", text)
-	}
-	for _, f := range Check(context.Background(), []File{{"job.slurm", text}}, CheckOptions{Tools: true}) {
-		if f.Level == LevelError && !strings.Contains(f.Remedy, "--segment -1") {
-			t.Error(f)
+// slurmRefuses is what bash, shellcheck and Slurm say against a script.
+func slurmRefuses(text []byte) (all []string) {
+	for _, tool := range [][]string{{"bash", "-n"}, {"shellcheck", "--shell=bash", "-"}, {"sbatch", "--test-only"}} {
+		cmd := exec.Command(tool[0], tool[1:]...)
+		cmd.Stdin = bytes.NewReader(text)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			all = append(all, fmt.Sprintf("%s: %v: %s", strings.Join(tool, " "), err, out))
 		}
 	}
+	return all
 }

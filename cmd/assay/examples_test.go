@@ -140,7 +140,7 @@ func TestExamples(t *testing.T) {
 		}
 		wanted[filepath.Join("testdata", "jobs", s+".diff")] += fmt.Sprintf("# %s, of %s\n", strings.Join(e.args, " "), with) + changes(from, now)
 	}
-	for _, f := range jobs.Check(context.Background(), files, jobs.CheckOptions{}) {
+	for _, f := range jobs.Check(files) {
 		if f.Level != jobs.LevelSkipped {
 			t.Error(f)
 		}

@@ -231,8 +231,8 @@ func writeFile(name string, text []byte) error {
 }
 
 type jobsCheck struct {
-	crd, form       string
-	noTools, noSkip bool
+	form   string
+	noSkip bool
 }
 
 func jobsCheckCommand() *cli.Command {
@@ -240,12 +240,10 @@ func jobsCheckCommand() *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check manifests, scripts and hostfiles, also those that assay did not write",
 		ArgsUsage: "FILE...",
-		Description: "Manifests are held against the API's types, the MPI Operator's own validation and, with --crd, its CRD; GPUs, slots, ranks,\n" +
-			"adapters and memory against one another. Scripts go through bash -n, shellcheck and sbatch --test-only, where they are there.\n" +
+		Description: "It finds what other checkers cannot know: GPUs, slots, ranks, adapters and memory that contradict one another, and what the MPI\n" +
+			"Operator refuses. Run kubeconform or kubectl apply --dry-run=server, shellcheck, and sbatch --test-only beside it.\n" +
 			"A file called - is standard input. Exits 1 if something is wrong.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "crd", Usage: "the MPI Operator's CustomResourceDefinition is in `FILE`", Destination: &o.crd},
-			&cli.BoolFlag{Name: "no-tools", Usage: "do not ask bash, shellcheck and sbatch", Destination: &o.noTools},
 			&cli.BoolFlag{Name: "no-skip", Usage: "what could not be looked at is an error", Destination: &o.noSkip},
 			outputFlag(&o.form, "text", "json"),
 		},
@@ -257,24 +255,11 @@ func (o *jobsCheck) run(c *cli.Context) error {
 	if !c.Args().Present() {
 		return usagef("jobs check wants a FILE, or several")
 	}
-	opts := jobs.CheckOptions{Tools: !o.noTools}
-	if o.crd != "" {
-		text, err := os.ReadFile(o.crd)
-		if err != nil {
-			return &usageError{err}
-		}
-		if opts.CRD, err = jobs.ParseCRD(text); err != nil {
-			return usagef("--crd %s: %w", o.crd, err)
-		}
-	}
 	files, err := readFiles(c.Args().Slice(), c.App.Reader)
 	if err != nil {
 		return &usageError{err}
 	}
-	found := jobs.Check(c.Context, files, opts)
-	if c.Context.Err() != nil {
-		return c.Context.Err()
-	}
+	found := jobs.Check(files)
 	count := map[string]int{}
 	for _, f := range found {
 		count[f.Level]++

@@ -4,6 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
 
 	openapi "k8s.io/kube-openapi/pkg/validation/errors"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -12,11 +17,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A CRD is the schema of MPIJobs that a cluster's API server holds them against.
-type CRD struct{ validator *validate.SchemaValidator }
+// A crd is the schema of MPIJobs that a cluster's API server holds them against.
+type crd struct{ validator *validate.SchemaValidator }
 
-// ParseCRD reads a CustomResourceDefinition of kubeflow.org MPIJobs.
-func ParseCRD(text []byte) (*CRD, error) {
+// parseCRD reads a CustomResourceDefinition of kubeflow.org MPIJobs.
+func parseCRD(text []byte) (*crd, error) {
 	var def struct {
 		Kind string `json:"kind"`
 		Spec struct {
@@ -40,7 +45,7 @@ func ParseCRD(text []byte) (*CRD, error) {
 	}
 	for _, v := range def.Spec.Versions {
 		if v.Name == "v2beta1" && v.Schema.OpenAPIV3Schema != nil {
-			return &CRD{validate.NewSchemaValidator(v.Schema.OpenAPIV3Schema, nil, "", strfmt.Default)}, nil
+			return &crd{validate.NewSchemaValidator(v.Schema.OpenAPIV3Schema, nil, "", strfmt.Default)}, nil
 		}
 	}
 	return nil, fmt.Errorf("it has no schema of version v2beta1")
@@ -49,7 +54,7 @@ func ParseCRD(text []byte) (*CRD, error) {
 type problem struct{ field, message string }
 
 // validate returns all that the schema refuses in a document.
-func (c *CRD) validate(text []byte) []problem {
+func (c *crd) validate(text []byte) []problem {
 	var v any
 	raw, err := yaml.YAMLToJSON(text)
 	if err == nil {
@@ -68,4 +73,22 @@ func (c *CRD) validate(text []byte) []problem {
 		out = append(out, p)
 	}
 	return out
+}
+
+// operatorCRD is the MPI Operator's own, from the module that go.mod pins.
+func operatorCRD(t *testing.T) *crd {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/kubeflow/mpi-operator").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(out)), "manifests", "base", "kubeflow.org_mpijobs.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := parseCRD(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }

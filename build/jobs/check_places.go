@@ -1,0 +1,97 @@
+package jobs
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A places is where the values of a document stand, by their normal paths.
+type places struct {
+	c     *checker
+	pos   map[string]place
+	steps int // aliases could make a small document endless
+}
+
+type place struct{ line, column int }
+
+const maxSteps = 200000
+
+// note notes where a value and all below it stand; false: it is too large.
+func (s *places) note(n *yaml.Node, path string, depth int) bool {
+	if s.steps++; s.steps > maxSteps || depth > 100 {
+		return false
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	s.pos[path] = place{n.Line, n.Column}
+	for i, v := range n.Content {
+		name := fmt.Sprint(i)
+		if n.Kind == yaml.MappingNode {
+			if i%2 == 0 {
+				continue
+			}
+			name = n.Content[i-1].Value
+		}
+		if !s.note(v, strings.Trim(path+"."+name, "."), depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// normal is a path in one of its spellings: a[b] and a.b are the same.
+func normal(path string) string {
+	return strings.Trim(strings.NewReplacer("[", ".", "]", "").Replace(path), ".")
+}
+
+// at is where a value stands, or the nearest value around it.
+func (s *places) at(path string) (line, column int) {
+	for p := normal(path); ; {
+		if at, ok := s.pos[p]; ok {
+			return s.c.base + at.line, at.column
+		}
+		i := strings.LastIndexByte(p, '.')
+		if i < 0 {
+			break
+		}
+		p = p[:i]
+	}
+	top := s.pos[""]
+	return s.c.base + top.line, top.column
+}
+
+// report reports something about a value.
+func (s *places) report(level, path, message, remedy string) {
+	line, column := s.at(path)
+	s.c.add(level, line, column, path, message, remedy)
+}
+
+var (
+	named   = regexp.MustCompile(`(?:unknown|duplicate) field "([^"]+)"|Go struct field [A-Za-z0-9]+\.([A-Za-z0-9.]+) of type`)
+	onLines = regexp.MustCompile(`line ([0-9]+): (.*)`)
+)
+
+// refused reports what the API's decoder says of a document, where that stands.
+func (s *places) refused(err error) {
+	const remedy = "the API refuses it; kubectl explain says what there is"
+	text := err.Error()
+	if all := onLines.FindAllStringSubmatch(text, -1); all != nil { // YAML's
+		for _, m := range slices.CompactFunc(all, func(a, b []string) bool { return a[0] == b[0] }) {
+			line, _ := strconv.Atoi(m[1])
+			s.c.bad(s.c.base+line, "", m[2], remedy)
+		}
+		return
+	}
+	path := ""
+	if m := named.FindStringSubmatch(text); m != nil {
+		path = cmp.Or(m[1], m[2])
+	}
+	s.report(LevelError, path, strings.TrimPrefix(text, "json: "), remedy)
+}
