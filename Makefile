@@ -45,12 +45,12 @@ $(BIN)/buildkitd: go.mod go.sum
 
 .PHONY: demo
 demo: deps build ## build fabric-debian12, certify it, print the certificate
-	$(BIN)/assay build fabric-debian12 --platform linux/$(shell go env GOARCH) --output oci:$(OUT)
+	$(BIN)/assay build fabric-debian12 --platform linux/$(shell go env GOARCH) --out oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):fabric-debian12
 
 .PHONY: demo-cuda
 demo-cuda: deps build ## build and certify the smallest CUDA image from Debian's archive alone (amd64; 2 GB to download, 20 GB of disk, 10 minutes)
-	$(BIN)/assay build cuda12.4-debian13-minimal --output oci:$(OUT)
+	$(BIN)/assay build cuda12.4-debian13-minimal --out oci:$(OUT)
 	$(BIN)/assay inspect oci:$(OUT):cuda12.4-debian13-minimal
 
 # How long a package's tests may take before they count as hung, on a machine at
@@ -129,7 +129,7 @@ test-libnccl: ## libnccl.so.2: what it exports, what it asks of its engine, C pr
 
 .PHONY: gpu-image
 gpu-image: build ## build cuda12.4-debian13-runtime and make of it what a GPU machine enters it with: out/gpu-image
-	$(BIN)/assay build cuda12.4-debian13-runtime --output oci:$(OUT)
+	$(BIN)/assay build cuda12.4-debian13-runtime --out oci:$(OUT)
 	./.ci/gpu/image $(OUT) cuda12.4-debian13-runtime $(OUT)/gpu-image
 
 .PHONY: test-gpu

@@ -44,7 +44,7 @@ func TestHarnessCUDA(t *testing.T) {
 		want    []string
 	}{
 		{"harness version", []string{"\nGPUs: skipped: no NVIDIA driver: ", "\nKernels: by nvcc 12.9.1, for older drivers by 11.8.89\n"}},
-		{"harness topo", []string{"\nGPUs: skipped: "}},
+		{"harness show topology", []string{"\nGPUs: skipped: "}},
 		{"harness coll all_reduce -t 4 -b 8 -e 64K -f 8", []string{"\n# GPUs: skipped: no NVIDIA driver: ", "\n# Out of bounds values : 0 OK\n"}},
 	} {
 		text := "\n" + runc(t, root, strings.Fields(c.command)...)

@@ -40,7 +40,7 @@ func (j *job) docker() []byte {
 	}
 	words = append(append(words, quote(j.Image)), j.rankCommand()...)
 	if j.certifies() {
-		words = append(words, "--output", `"$out"`)
+		words = append(words, "--out", `"$out/"`)
 	}
 	s.command(words...)
 	return s.bytes()

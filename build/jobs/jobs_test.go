@@ -187,7 +187,7 @@ func TestRefusals(t *testing.T) {
 		{"name that is a flag", func(o *Options) { o.Scheduler, o.Hosts, o.Name = Hostfile, []string{"n1"}, "-a" }, []string{"--name"}},
 		{"paths with control characters", func(o *Options) {
 			o.Scheduler, o.OutputDir, o.ImageDir = SlurmEnroot, "/a\rb", "c\x1b[2J"
-		}, []string{"--output-dir", "--image-dir"}},
+		}, []string{"--certificates", "--image-dir"}},
 		{"harness with a line break", func(o *Options) { o.Scheduler, o.Harness = SlurmBare, "/h\n#SBATCH --uid=0" }, []string{"--harness"}},
 		{"account with a line break", func(o *Options) { o.Scheduler, o.Account = SlurmEnroot, "a\n" }, []string{"--account"}},
 		{"networks with a line break", func(o *Options) { o.Networks = "a\nb" }, []string{"--networks"}},
@@ -241,7 +241,7 @@ func TestOutputIsNotExpanded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "- /a/$$(HOSTNAME)/$(NODE_NAME)\n"; !strings.Contains(string(text), want) {
+	if want := "- /a/$$(HOSTNAME)/$(NODE_NAME)/\n"; !strings.Contains(string(text), want) {
 		t.Errorf("%s\nwant %q in it", text, want)
 	}
 }
@@ -314,17 +314,17 @@ func TestSuites(t *testing.T) {
 		nodes            int
 		has, not         []string
 	}{
-		{SlurmBare, "", 4, []string{"--ntasks-per-node=1\n", "--gpus-per-node=8\n", "--cpus-per-task=64\n", "fabric --output \"$out\"", "--wait=0", "time=0-01:15"}, []string{"SLURMD_NODENAME"}},
+		{SlurmBare, "", 4, []string{"--ntasks-per-node=1\n", "--gpus-per-node=8\n", "--cpus-per-task=64\n", "fabric --out \"$out/\"", "--wait=0", "time=0-01:15"}, []string{"SLURMD_NODENAME"}},
 		{SlurmBare, "", 1, []string{"certify", "--suite node", "time=0-00:30"}, []string{"SLURMD_NODENAME", "--suite fabric"}},
-		{SlurmBare, "full", 4, []string{"--output \"$1/$SLURMD_NODENAME\"", "time=0-01:00"}, []string{"--suite fabric"}},
+		{SlurmBare, "full", 4, []string{"--out \"$1/$SLURMD_NODENAME/\"", "time=0-01:00"}, []string{"--suite fabric"}},
 		{MPIOperator, "", 4, []string{"slotsPerWorker: 1\n", "ppr:1:node", "--enable-recovery", "- fabric\n", "fieldPath: spec.nodeName"}, nil},
 		{MPIOperator, "", 1, []string{"- node\n"}, []string{"- fabric\n"}},
-		{MPIOperator, "quick", 4, []string{`--output "$dir/${NODE_NAME:-$$(hostname)}"`}, []string{"- fabric\n"}},
-		{JobSet, "", 4, []string{"- fabric\n", "name: WORLD_SIZE\n                value: \"4\"", "- --output\n              - /var/lib/assay\n"}, []string{"- node\n"}},
-		{JobSet, "quick", 4, []string{"- /var/lib/assay/$(NODE_NAME)\n"}, []string{"- fabric\n"}},
+		{MPIOperator, "quick", 4, []string{`--out "$dir/${NODE_NAME:-$$(hostname)}/"`}, []string{"- fabric\n"}},
+		{JobSet, "", 4, []string{"- fabric\n", "name: WORLD_SIZE\n                value: \"4\"", "- --out\n              - /var/lib/assay/\n"}, []string{"- node\n"}},
+		{JobSet, "quick", 4, []string{"- /var/lib/assay/$(NODE_NAME)/\n"}, []string{"- fabric\n"}},
 		{Kubernetes, "", 4, []string{"- node\n"}, []string{"- fabric\n"}},
 		{Hostfile, "", 2, []string{"n1 slots=1\n", "-np 2 --map-by ppr:1:node"}, []string{"DeepSpeed"}},
-		{Docker, "", 1, []string{"--suite node --output \"$out\""}, nil},
+		{Docker, "", 1, []string{"--suite node --out \"$out/\""}, nil},
 	} {
 		o := Options{Profile: "h100-8x", Scheduler: tt.scheduler, Suite: tt.suite, Nodes: tt.nodes, Image: image}
 		switch tt.scheduler {

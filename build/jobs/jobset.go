@@ -164,9 +164,9 @@ func (j *job) jobSet() ([]byte, error) {
 	switch dir := escape([]string{j.output()})[0]; {
 	case !j.certifies() || dir == "":
 	case j.apart(): // each node has a directory of its own; Kubernetes expands its name
-		c.Command = append(c.Command, "--output", dir+"/$(NODE_NAME)")
+		c.Command = append(c.Command, "--out", dir+"/$(NODE_NAME)/")
 	default:
-		c.Command = append(c.Command, "--output", dir)
+		c.Command = append(c.Command, "--out", dir+"/")
 	}
 	c.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-f", readyFile}}}, PeriodSeconds: 1}
 	t.Spec.RestartPolicy = corev1.RestartPolicyNever

@@ -21,7 +21,7 @@ func (j *job) nodeJob() ([]byte, error) {
 		c.Env = append(c.Env, nodeName())
 	}
 	if j.Claim != "" && j.certifies() { // each node has a directory of its own; Kubernetes expands its name
-		c.Command = append(c.Command, "--output", escape([]string{j.output()})[0]+"/$(NODE_NAME)")
+		c.Command = append(c.Command, "--out", escape([]string{j.output()})[0]+"/$(NODE_NAME)/")
 	}
 	if j.DaemonSet {
 		return j.document(j.daemonSet(t))

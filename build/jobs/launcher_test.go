@@ -49,7 +49,7 @@ func TestLauncher(t *testing.T) {
 		{"the others do not", "fabric", "", "0", "3", 0, []string{"report of 0"}},
 		{"a process dies", "fabric", "process", "3", "0", 3, []string{"report of 0"}},
 		{"a host dies", "fabric", "host", "3", "0", 3, []string{"report of 0"}},
-		{"each for itself", "node", "", "0", "1", 1, []string{"report of 0", "report of 1", "report of 2", "--output /results/"}},
+		{"each for itself", "node", "", "0", "1", 1, []string{"report of 0", "report of 1", "report of 2", "--out /results/"}},
 		{"each for itself, one killed", "node", "process", "0", "1", 137, []string{"report of 0", "report of 2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

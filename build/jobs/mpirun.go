@@ -91,10 +91,10 @@ func (j *job) mpirun() []string {
 // directory, if there is one: a node's own below it, where nodes run apart.
 func (j *job) onNode(dir string) []string {
 	if j.apart() && dir != "" {
-		return append([]string{"sh", "-c", `dir=$1; shift; exec "$@" --output "$dir/${NODE_NAME:-$(hostname)}"`, "-", dir}, j.command...)
+		return append([]string{"sh", "-c", `dir=$1; shift; exec "$@" --out "$dir/${NODE_NAME:-$(hostname)}/"`, "-", dir}, j.command...)
 	}
 	if j.certifies() && dir != "" {
-		return append(slices.Clone(j.command), "--output", dir)
+		return append(slices.Clone(j.command), "--out", dir+"/")
 	}
 	return j.command
 }

@@ -123,7 +123,7 @@ func (o Options) runRefusals(no func(string, ...any)) {
 		no("--no-exec: the profile generic fixes no variables; leave it out, or give them with --env")
 	}
 	if run != RunCertify && o.OutputDir != "" {
-		no("--output-dir is for certificates, and --run %s makes none", run)
+		no("--certificates is for certificates, and --run %s makes none", run)
 	}
 }
 
@@ -159,7 +159,7 @@ func (o Options) valueRefusals(p *Profile, no func(string, ...any)) {
 		{"--name", o.Name, plainName, "a letter or digit first, then letters, digits and _.+- only"},
 		{"--partition", o.Partition, plainWord, "letters, digits and _.,:+- only"},
 		{"--account", o.Account, plainWord, "letters, digits and _.,:+- only"},
-		{"--output-dir", o.OutputDir, pathForm, "a path here has no comma, colon or control character"},
+		{"--certificates", o.OutputDir, pathForm, "a path here has no comma, colon or control character"},
 		{"--image-dir", o.ImageDir, pathForm, "a path here has no comma, colon or control character"},
 		{"--harness", o.Harness, pathForm, "a path here has no comma, colon or control character"},
 		{"--networks", o.Networks, lineForm, "names on one line, separated by spaces"},
@@ -169,7 +169,7 @@ func (o Options) valueRefusals(p *Profile, no func(string, ...any)) {
 		}
 	}
 	if o.OutputDir != "" && !strings.HasPrefix(o.OutputDir, "/") {
-		no("--output-dir %q: write an absolute path; ranks start in other directories", o.OutputDir)
+		no("--certificates %q: write an absolute path; ranks start in other directories", o.OutputDir)
 	}
 	o.strayRefusals(no)
 }
@@ -214,7 +214,7 @@ func (o Options) kubernetesRefusals(p *Profile, no func(string, ...any)) {
 		}
 	}
 	if o.OutputDir != "" && o.Claim == "" {
-		no("--output-dir: a pod's files go with it; name a PersistentVolumeClaim with --claim")
+		no("--certificates: a pod's files go with it; name a PersistentVolumeClaim with --claim")
 	}
 	if o.DaemonSet && o.Nodes > 0 {
 		no("--nodes: a DaemonSet runs on every node that --selector matches")

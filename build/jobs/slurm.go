@@ -159,12 +159,12 @@ func (j *job) srun(vars []Var) []string {
 		}
 	}
 	if j.apart() {
-		words = append(words, "bash", "-c", `'exec "${@:2}" --output "$1/$SLURMD_NODENAME"'`, "-", `"$out"`)
+		words = append(words, "bash", "-c", `'exec "${@:2}" --out "$1/$SLURMD_NODENAME/"'`, "-", `"$out"`)
 		return append(words, j.rankCommand()...)
 	}
 	words = append(words, j.rankCommand()...)
 	if j.certifies() {
-		words = append(words, "--output", `"$out"`)
+		words = append(words, "--out", `"$out/"`)
 	}
 	return words
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/sign"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 // builderFlags are shared by what needs BuildKit.
@@ -71,7 +72,7 @@ func buildCommand() *cli.Command {
 			"machine. It takes no builder and no network. With --unlocked it also shows targets that are not locked.",
 		Flags: append(o.common.flags(o.onlyFlag(),
 			&cli.StringSliceFlag{Name: "platform", Usage: "`PLATFORM` to build, such as linux/arm64; may be repeated (default: the target's own)", Destination: &o.platform},
-			&cli.StringFlag{Name: "output", Usage: "`oci:DIR`, an OCI layout that all targets share", Value: "oci:out", Destination: &o.dest},
+			&cli.StringFlag{Name: "out", Usage: "`oci:DIR`, an OCI layout that all targets share", Value: "oci:out", Destination: &o.dest},
 			&cli.StringFlag{Name: "push", Usage: "publish to `REPO`, such as ghcr.io/owner/assay", Destination: &o.push},
 			&cli.StringSliceFlag{Name: "cache-from", Usage: "BuildKit cache to read, `type=registry,ref=…`", Destination: &o.cacheFrom},
 			&cli.StringSliceFlag{Name: "cache-to", Usage: "BuildKit cache to write, `type=registry,ref=…,mode=max`", Destination: &o.cacheTo},
@@ -81,7 +82,7 @@ func buildCommand() *cli.Command {
 			&cli.BoolFlag{Name: "force", Usage: "build and certify again what is up to date", Destination: &o.force},
 			&cli.BoolFlag{Name: "dry-run", Usage: "show what would be done, and do nothing", Destination: &o.dry},
 			&cli.StringFlag{Name: "sign-key", Usage: "sign certificate, SBOM and provenance (DSSE) with `KEY`: a PEM file, or a service's reference: hashivault://NAME, or what a program sigstore-kms-SCHEME on PATH serves", Destination: &o.signKey},
-			formatFlag(&o.form, "text", "json"),
+			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
 		Action:       func(c *cli.Context) error { return o.run(c) },
@@ -120,7 +121,7 @@ func (o *buildFlags) run(c *cli.Context) error {
 func (o *buildFlags) options(c *cli.Context) (driver.BuildOptions, error) {
 	dir, ok := strings.CutPrefix(o.dest, "oci:")
 	if !ok || dir == "" {
-		return driver.BuildOptions{}, usagef("--output %q is not oci:DIR", o.dest)
+		return driver.BuildOptions{}, usagef("--out %q is not oci:DIR", o.dest)
 	}
 	ps, err := platforms(o.platform.Value())
 	if err != nil {

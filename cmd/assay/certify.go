@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type certifyFlags struct {
@@ -19,15 +20,15 @@ type certifyFlags struct {
 func certifyCommand() *cli.Command {
 	o := &certifyFlags{}
 	return &cli.Command{
-		Name: "certify", Usage: "run the harness inside an image, built by assay or not, without network",
+		Name: "certify", Usage: "certify an image from inside, whoever built it",
 		Description: "What runs is assay's own harness, brought into the image, and what the image claims about itself is not believed.\n" +
 			"With --target the image is held against what the matrix and the lock declare of that target.",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Flags: append(o.common.flags(
-			&cli.StringFlag{Name: "certificate", Usage: "write the certificates, one JSON document a line, to `FILE`", Destination: &o.certificate},
+			&cli.StringFlag{Name: "out", Usage: "write the certificates, one JSON document a line, to `FILE`", Destination: &o.certificate},
 			&cli.StringFlag{Name: "target", Usage: "hold the image against what the matrix and the lock say of `TARGET` (default: against nothing, as an image of others)", Destination: &o.trust.Target},
 			&cli.BoolFlag{Name: "image-harness", Usage: "run the image's own harness, which believes what the image declares; the certificate says so", Destination: &o.trust.ImageHarness},
-			outputFlag(&o.form, "text", "json"),
+			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		Action: func(c *cli.Context) error { return o.run(c) },
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/internal/doctest"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 // parse reads a command line as the program does, and does nothing.
@@ -30,7 +31,7 @@ func parse(args []string) error {
 		}
 	}
 	idle(app.Commands)
-	if err := app.Run(flagsFirst(app, args)); err != nil {
+	if err := app.Run(grammar.Args(app, args)); err != nil {
 		return err
 	}
 	if !found {
@@ -113,7 +114,7 @@ func TestCacheFlags(t *testing.T) {
 		got = append(c.StringSlice("cache-to"), c.StringSlice("cache-from")...)
 		return nil
 	}
-	if err := app.Run(flagsFirst(app, []string{"assay", "build", "--cache-to", to, "--cache-from", from, "--cache-from", to})); err != nil {
+	if err := app.Run(grammar.Args(app, []string{"assay", "build", "--cache-to", to, "--cache-from", from, "--cache-from", to})); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{to, from, to}; !slices.Equal(got, want) {

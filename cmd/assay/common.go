@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -32,29 +31,6 @@ func (o *common) flags(more ...cli.Flag) []cli.Flag {
 
 func (o *common) onlyFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "only", Usage: "targets whose name matches `GLOB`; may be repeated", Destination: &o.only}
-}
-
-// outputFlag is -o for commands whose output has several forms. It refuses any
-// other form.
-func outputFlag(dst *string, forms ...string) cli.Flag {
-	return formFlag("output", dst, forms)
-}
-
-// formatFlag is outputFlag for commands whose --output is a destination.
-func formatFlag(dst *string, forms ...string) cli.Flag {
-	return formFlag("format", dst, forms)
-}
-
-func formFlag(name string, dst *string, forms []string) cli.Flag {
-	return &cli.StringFlag{
-		Name: name, Aliases: []string{"o"}, Usage: "`FORM` of the output: " + strings.Join(forms, ", "), Value: forms[0], Destination: dst,
-		Action: func(_ *cli.Context, form string) error {
-			if !slices.Contains(forms, form) {
-				return usagef("-o %q is none of %s", form, strings.Join(forms, ", "))
-			}
-			return nil
-		},
-	}
 }
 
 // noArgs refuses arguments to a command that takes none.

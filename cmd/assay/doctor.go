@@ -6,14 +6,15 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/build/driver"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 func doctorCommand() *cli.Command {
 	o := &common{}
 	bf := &builderFlags{}
 	return &cli.Command{
-		Name: "doctor", Usage: "say what this machine lacks for each command, and the remedy",
-		Flags:  append(o.flags(outputFlag(&o.output, "text", "json")), bf.flags()...),
+		Name: "doctor", Usage: "list missing prerequisites and how to install them",
+		Flags:  append(o.flags(grammar.Format(&o.output, "text", "json")), bf.flags()...),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			w, err := o.open(c)

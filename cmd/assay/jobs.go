@@ -19,11 +19,12 @@ import (
 	"github.com/assay-hpc/assay/build/jobs"
 	"github.com/assay-hpc/assay/build/matrix"
 	"github.com/assay-hpc/assay/build/recipe"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 func jobsCommand() *cli.Command {
 	return &cli.Command{
-		Name: "jobs", Usage: "write and check the jobs that run the harness on a cluster: Slurm, Kubernetes, Docker, hostfiles",
+		Name: "jobs", Usage: "write and check jobs for Slurm, Kubernetes, Docker and mpirun",
 		Subcommands: []*cli.Command{jobsListCommand(), jobsRenderCommand(), jobsCheckCommand()},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -38,7 +39,7 @@ func jobsListCommand() *cli.Command {
 	var form string
 	return &cli.Command{
 		Name: "list", Usage: "show the platforms that jobs can be rendered for, and their variants; -o json has every fact with its source",
-		Flags:  []cli.Flag{outputFlag(&form, "table", "json")},
+		Flags:  []cli.Flag{grammar.Format(&form, "table", "json")},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			doc, err := jobs.Load()
@@ -126,7 +127,7 @@ func (o *jobsRender) flags() []cli.Flag {
 		&cli.StringSliceFlag{Name: "env", Usage: "set `NAME=VALUE`, too; may be repeated", Destination: &o.env},
 		text(&o.Name, "name", "the job's `NAME` (default: made from the rest)"),
 		&cli.DurationFlag{Name: "time", Usage: "the job is ended after `TIME` (default: 30m; of the suites fabric 75m, full 60m)", Destination: &o.Time},
-		text(&o.OutputDir, "output-dir", "certificates go to `DIR` (default: where the job is started; in pods they are only printed)"),
+		text(&o.OutputDir, "certificates", "certificates go to `DIR` (default: where the job is started; in pods they are only printed)"),
 		text(&o.Site, "site", "labels and networks as `SITE` calls them, or none"),
 		text(&o.Partition, "partition", "Slurm's `PARTITION`"),
 		text(&o.Account, "account", "Slurm's `ACCOUNT`"),
@@ -139,7 +140,7 @@ func (o *jobsRender) flags() []cli.Flag {
 		text(&o.Networks, "networks", "additional `NETWORKS` of pods, separated by spaces, as Multus calls them"),
 		&cli.BoolFlag{Name: "daemonset", Usage: "kubernetes: on every node, which the pods hold until they are deleted", Destination: &o.DaemonSet},
 		text(&o.hosts, "hosts", "`LIST` of a hostfile's hosts: node01,node02 or node[01-08]"),
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Usage: "write to `FILE` (default: stdout)", Destination: &o.out},
+		&cli.StringFlag{Name: "out", Usage: "write to `FILE` (default: stdout)", Destination: &o.out},
 	)
 }
 
@@ -245,7 +246,7 @@ func jobsCheckCommand() *cli.Command {
 			"A file called - is standard input. Exits 1 if something is wrong.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "no-skip", Usage: "what could not be looked at is an error", Destination: &o.noSkip},
-			outputFlag(&o.form, "text", "json"),
+			grammar.Format(&o.form, "text", "json"),
 		},
 		Action: o.run,
 	}

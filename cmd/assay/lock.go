@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type lockFlags struct {
@@ -21,13 +22,13 @@ type lockFlags struct {
 func lockCommand() *cli.Command {
 	o := &lockFlags{}
 	return &cli.Command{
-		Name: "lock", Usage: "resolve digests, checksums and package versions into matrix.lock",
+		Name: "lock", Usage: "pin digests, checksums and package versions",
 		ArgsUsage:   "[TARGET...]",
 		Description: "Without a target it locks all. What cannot be reached from here stays unresolved, with the reason.",
 		Flags: append(o.common.flags(o.onlyFlag(),
 			&cli.BoolFlag{Name: "check", Usage: "change nothing; exit 1 if the targets need what the lock lacks", Destination: &o.check},
 			&cli.BoolFlag{Name: "update", Usage: "resolve anew what is locked already", Destination: &o.update},
-			outputFlag(&o.form, "text", "json"),
+			grammar.Format(&o.form, "text", "json"),
 		), o.builderFlags.flags()...),
 		BashComplete: o.complete,
 		Action:       func(c *cli.Context) error { return o.run(c) },

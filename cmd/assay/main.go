@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/containerd/log"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
@@ -47,7 +49,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 	app := newApp(out, errOut)
-	err := app.RunContext(ctx, flagsFirst(app, args))
+	err := app.RunContext(ctx, grammar.Args(app, args))
 	switch {
 	case err == nil:
 		return 0
@@ -65,7 +67,8 @@ func carryOut(ctx context.Context, args []string, out, errOut io.Writer) int {
 	fmt.Fprintln(errOut, "assay: "+err.Error())
 	var input *driver.InputError
 	var usage *usageError
-	if errors.As(err, &input) || errors.As(err, &usage) {
+	var flag grammar.UsageError
+	if errors.As(err, &input) || errors.As(err, &usage) || errors.As(err, &flag) {
 		return exitUsage
 	}
 	return exitCannot
@@ -89,13 +92,13 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Version: version.Get().String(),
 		Writer:  out, ErrWriter: errOut,
 		EnableBashCompletion: true,
-		HideVersion:          true,
 		// A cache is named by attributes with commas between them; lists are flags that are repeated.
 		DisableSliceFlagSeparator: true,
-		Commands: []*cli.Command{
-			planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(),
-			lockCommand(), dockerfileCommand(), jobsCommand(), schemaCommand(), doctorCommand(), versionCommand(), completionCommand(),
-		},
+		Commands: slices.Concat(
+			grammar.Group("Images", planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(), lockCommand(), dockerfileCommand()),
+			grammar.Group("Clusters", jobsCommand()),
+			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), completionCommand()),
+		),
 		// Errors come back to run, which alone decides the exit status.
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   onUsage,
@@ -109,6 +112,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 	}
+	grammar.Earlier(app.Commands, map[string]string{"build output": "out", "render output": "out", "render o": "out", "render output-dir": "certificates", "certify certificate": "out"})
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsage
 		for _, s := range c.Subcommands {

@@ -12,14 +12,15 @@ import (
 
 	"github.com/assay-hpc/assay/build/driver"
 	"github.com/assay-hpc/assay/build/matrix"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 func planCommand() *cli.Command {
 	o := &common{}
 	return &cli.Command{
-		Name: "plan", Usage: "show every target with base, platforms, versions, tag and recipe hash",
+		Name: "plan", Usage: "show targets with base, versions and tag",
 		ArgsUsage:    "[TARGET...]",
-		Flags:        o.flags(o.onlyFlag(), outputFlag(&o.output, "table", "json", "github")),
+		Flags:        o.flags(o.onlyFlag(), grammar.Format(&o.output, "table", "json", "github")),
 		BashComplete: o.complete,
 		Action: func(c *cli.Context) error {
 			w, err := o.open(c)

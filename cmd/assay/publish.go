@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/build/inspect"
 	"github.com/assay-hpc/assay/harness/sign"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/oci"
 )
 
@@ -25,7 +26,7 @@ func publishCommand() *cli.Command {
 	var tags, keyFiles, platform cli.StringSlice
 	var insecure bool
 	return &cli.Command{
-		Name: "publish", Usage: "verify a built target and push it, with what is attached to it, to a registry",
+		Name: "publish", Usage: "verify a built target and push it to a registry",
 		ArgsUsage: "TARGET REPO",
 		Description: "Certificate, SBOM and provenance of every image of TARGET are verified in the layout before anything is pushed, and in the\n" +
 			"registry before a tag is set. With tags, all platforms that the matrix lists for TARGET must be there, or those that\n" +
@@ -36,7 +37,7 @@ func publishCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "key", Usage: "public `KEY` that must have signed what is attached, as for assay inspect; may be repeated", Destination: &keyFiles},
 			&cli.StringSliceFlag{Name: "platform", Usage: "the target is for `PLATFORM`, and for no other that is not named; may be repeated", Destination: &platform},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
-			outputFlag(&form, "text", "json"),
+			grammar.Format(&form, "text", "json"),
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 2 {
@@ -100,7 +101,7 @@ func inspectCommand() *cli.Command {
 	var keyFiles, require, platform cli.StringSlice
 	var insecure, sizes bool
 	return &cli.Command{
-		Name: "inspect", Usage: "show and verify an image's components, certificate, SBOM, provenance and signatures",
+		Name: "inspect", Usage: "show and verify an image and what is attached to it",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
 		Description: "With --key, every image must have a certificate, an SBOM and provenance that one of the keys signed; --require says so\n" +
 			"without a key. They must be about the target that a layout's name or a tag of the matrix at hand stands for, or that\n" +
@@ -112,7 +113,7 @@ func inspectCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "platform", Usage: "the image must be for `PLATFORM`, such as linux/arm64, and for no other that is not named; may be repeated", Destination: &platform},
 			&cli.BoolFlag{Name: "sizes", Usage: "show what the bytes are of: layers, components, Debian's source packages; reads all layers, which of an image in a registry are fetched", Destination: &sizes},
 			&cli.BoolFlag{Name: "insecure", Usage: "plain HTTP", Destination: &insecure},
-			outputFlag(&form, "text", "json"),
+			grammar.Format(&form, "text", "json"),
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {

@@ -14,11 +14,12 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 func schemaCommand() *cli.Command {
 	return &cli.Command{
-		Name: "schema", Usage: "print the JSON Schema of matrix.yaml, for editors, or of certificates, for programs that read them",
+		Name: "schema", Usage: "print the JSON Schema of matrix.yaml or of certificates",
 		ArgsUsage:    "[matrix|certificate]",
 		BashComplete: func(c *cli.Context) { fmt.Fprint(c.App.Writer, "matrix\ncertificate\n") },
 		Action: func(c *cli.Context) error {
@@ -44,7 +45,7 @@ func versionCommand() *cli.Command {
 	var form string
 	return &cli.Command{
 		Name: "version", Usage: "print version, commit and build date",
-		Flags:  []cli.Flag{outputFlag(&form, "text", "json")},
+		Flags:  []cli.Flag{grammar.Format(&form, "text", "json")},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
 			if form == "json" {
@@ -60,7 +61,7 @@ func dockerfileCommand() *cli.Command {
 	o := &common{}
 	var platform string
 	return &cli.Command{
-		Name: "dockerfile", Usage: "print a locked target's recipe as a Dockerfile, to use as a template",
+		Name: "dockerfile", Usage: "print a locked target's recipe as a Dockerfile",
 		ArgsUsage: "TARGET",
 		Flags: o.flags(
 			&cli.StringFlag{Name: "platform", Usage: "`PLATFORM` to write it for", Value: "linux/amd64", Destination: &platform},

@@ -20,6 +20,7 @@ import (
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
@@ -48,27 +49,27 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "bandwidth",
-		Usage: "measure copies between host and GPUs, between GPUs and within them",
+		Usage: "measure memory copies: host and GPU, GPU and GPU, within a GPU",
 		Description: "Without a subcommand it measures every way through the node, verifies what was copied, and holds each\n" +
 			"figure against what the hardware should reach. Exit status: 0 passed, with warnings or without; 1 a\n" +
 			"figure failed or data was wrong; 3 there are no GPUs.",
 		Flags: []cli.Flag{
-			formatFlag(&o.format),
-			&cli.StringFlag{Name: "json", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
-			&cli.StringFlag{Name: "size", Value: "512M", Destination: &o.size, Usage: "bytes of a copy"},
-			&cli.IntFlag{Name: "samples", Value: d.Samples, Destination: &o.samples, Usage: "samples, of which the median counts"},
-			&cli.IntFlag{Name: "copies", Value: d.Copies, Destination: &o.copies, Usage: "copies that a sample times"},
-			&cli.IntFlag{Name: "warmup", Value: d.Warmup, Destination: &o.warmup, Usage: "copies before those"},
-			&cli.IntFlag{Name: "accesses", Value: d.Accesses, Destination: &o.accesses, Usage: "loads that a sample of latency times"},
+			grammar.Format(&o.format, "text", "json"),
+			&cli.StringFlag{Name: "out", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
+			&cli.StringFlag{Name: "size", Value: "512M", Destination: &o.size, Usage: "each copy has `SIZE` bytes"},
+			&cli.IntFlag{Name: "samples", Value: d.Samples, Destination: &o.samples, Usage: "take `N` samples, of which the median counts"},
+			&cli.IntFlag{Name: "copies", Value: d.Copies, Destination: &o.copies, Usage: "each sample times `N` copies"},
+			&cli.IntFlag{Name: "warmup", Value: d.Warmup, Destination: &o.warmup, Usage: "`N` copies before the first sample"},
+			&cli.IntFlag{Name: "accesses", Value: d.Accesses, Destination: &o.accesses, Usage: "each sample of latency times `N` loads"},
 			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "measure only this `FAMILY`; may be repeated: " + strings.Join(membw.FamilyNames(), " ")},
-			&cli.StringFlag{Name: "versus", Destination: &o.versus, Usage: "memcpy: take turns with synchronous calls of cuMemcpy, as programs make them"},
+			&cli.StringFlag{Name: "versus", Destination: &o.versus, Usage: "compare with `WHAT`, in turns: memcpy is synchronous calls of cuMemcpy, as programs make them"},
 			&cli.BoolFlag{Name: "no-affinity", Destination: &o.noAffinity, Usage: "allocate host memory wherever this thread runs, not next to the GPU"},
 		},
 		Subcommands: []*cli.Command{
 			tool("test", "measure and print as NVIDIA's bandwidthTest does", "[FLAG...]", bandwidthTestTool),
 			tool("p2p", "measure and print as NVIDIA's p2pBandwidthLatencyTest does", "[FLAG...]", bandwidthP2P),
 			tool("nv", "measure and print as nvbandwidth does", "[FLAG...]", bandwidthNV),
-			tool("table", "turn reports of --output json into Markdown", "FILE...", bandwidthTable),
+			tool("table", "turn reports of --format json into Markdown", "FILE...", bandwidthTable),
 		},
 		OnUsageError: onUsageError,
 		Before: func(c *cli.Context) error {
@@ -106,8 +107,6 @@ func (o *bandwidthOptions) parse() (membw.Options, error) {
 	m.Bytes, m.Samples, m.Copies, m.Warmup, m.Accesses = int(bytes), o.samples, o.copies, o.warmup, o.accesses
 	m.Families, m.Versus = o.only.Value(), o.versus != ""
 	switch {
-	case o.format != "text" && o.format != "json":
-		return m, usagef("--output is text or json, not %q", o.format)
 	case err != nil || bytes < 1:
 		return m, usagef("--size %q is no size such as 512M", o.size)
 	case o.samples < 1 || o.copies < 1 || o.warmup < 0 || o.accesses < 1:
@@ -182,7 +181,7 @@ func (o *bandwidthOptions) report(r *membw.Report) error {
 // bandwidthTable is "harness bandwidth table FILE...".
 func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
 	if len(files) == 0 {
-		return usagef("bandwidth table needs files that harness bandwidth --output json wrote")
+		return usagef("bandwidth table needs files that harness bandwidth --format json wrote")
 	}
 	var reports []*membw.Report
 	for _, name := range files {

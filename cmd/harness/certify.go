@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/suite"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type certifyOptions struct {
@@ -39,7 +40,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 	o := certifyOptions{stdout: out, stderr: errOut, site: siteOptions{stderr: errOut}}
 	return &cli.Command{
 		Name:  "certify",
-		Usage: "run a suite of checks and make a certificate of what came out",
+		Usage: "run a suite of checks and write a certificate",
 		Description: "The suite image is about the image that this runs in; quick (half a minute), node (five minutes) and full (half an hour)\n" +
 			"are about the machine: health, diagnostics under load, copies, collectives, RDMA, each in a process of its own.\n" +
 			"Exits 0 if all checks passed (some may be skipped, with a reason), 1 if one failed,\n" +
@@ -48,18 +49,18 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringFlag{Name: "suite", EnvVars: []string{"ASSAY_SUITE"}, Destination: &o.suite, Usage: "the `NAME` of the suite, or a file FILE.yaml (default: node where there is a GPU or an RDMA device, else image)"},
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
 			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "there must be `N` ports of RDMA devices"},
-			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the machine must be a `NAME` of the hardware data base, such as hgx-h200"},
+			&cli.StringFlag{Name: "hardware", Destination: &o.platform, Usage: "the machine must be a `PROFILE` of the hardware data base, such as hgx-h200"},
 			&cli.StringFlag{Name: "spec", Destination: &o.spec, Usage: "the image's declaration is in `FILE`, not in " + certificate.SpecPath + "; \"" + certificate.NoSpec + "\" believes no declaration"},
 			&cli.StringSliceFlag{Name: "subject", Destination: &o.subjects, Usage: "the certificate is about the image `NAME@sha256:…`; again for images that differ in their entry point alone"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "the image's root is `DIR`; its programs are run only for /"},
 			&cli.StringSliceFlag{Name: "env", Usage: "with --root: the image's environment has `NAME=VALUE`"},
-			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
-			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "also write certificate.json, report.txt, report.html, junit.xml and metrics.prom into `DIR`, and with --sign-key certificate.dsse.json"},
-			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write the certificate, an in-toto statement, to `FILE`; with --sign-key its envelope"},
+			grammar.Format(&o.format, "text", "json"),
+			&cli.StringFlag{Name: "out", Destination: &o.out, Usage: "also write to `PATH`: a file gets the certificate, with --sign-key its envelope; a directory DIR/ gets certificate.json, report.txt, report.html, junit.xml and metrics.prom, too"},
+			&cli.StringFlag{Name: "output", Destination: &o.output, Hidden: true}, // the directory, in an earlier version
 			&cli.StringFlag{Name: "inventory", Destination: &o.inventory, Usage: "also write the list of packages to `FILE`"},
 			&cli.StringSliceFlag{Name: "only", Usage: "only checks whose id matches `GLOB`, and what they need"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "no checks whose id matches `GLOB`"},
-			&cli.BoolFlag{Name: "resume", Destination: &o.resume, Usage: "with --output: go on with a run that was cut off, without the checks that had ended"},
+			&cli.BoolFlag{Name: "resume", Destination: &o.resume, Usage: "with --out DIR/: go on with a run that was cut off, without the checks that had ended"},
 			&cli.BoolFlag{Name: "no-skip", Destination: &o.noSkip, Usage: "a skipped check is a failure (those that --only and --skip leave out are not)"},
 			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the suite's checks for this image and run none"},
 			&cli.BoolFlag{Name: "show", Destination: &o.show, Usage: "print the suite's file, to make one of your own from, and run nothing"},
@@ -80,11 +81,11 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 }
 
 func (o *certifyOptions) validate() error {
-	if o.format != "text" && o.format != "json" {
-		return usagef("--format is text or json, not %q", o.format)
-	}
 	if o.output == "text" || o.output == "json" {
-		return usagef("--output names a directory: say --format %s for stdout, or --output ./%s", o.output, o.output)
+		return usagef("--output names a directory: say --format %s for stdout, or --out %s/", o.output, o.output)
+	}
+	if isDir(o.out) {
+		o.output, o.out = o.out, ""
 	}
 	if o.jobs < 1 || o.timeout <= 0 {
 		return usagef("--jobs and --timeout must be more than nothing")
@@ -96,7 +97,7 @@ func (o *certifyOptions) validate() error {
 		return usagef("--gpus %d --ports %d: there cannot be fewer than none", o.gpus, o.ports)
 	}
 	if o.resume && o.output == "" {
-		return usagef("--resume goes with --output, the directory of the run that was cut off")
+		return usagef("--resume goes with --out DIR/, the directory of the run that was cut off")
 	}
 	if o.sign.key != "" && o.output == "" && o.out == "" && o.push.to == "" {
 		return usagef("--sign-key: say with --output, --out or --push where the signed certificate is to go")

@@ -84,7 +84,7 @@ func (o *certifyOptions) config(id *identity) (*node.Config, error) {
 	}
 	if o.platform != "" {
 		if _, err := db.Platform(o.platform); err != nil {
-			return nil, usagef("--platform: %w", err)
+			return nil, usagef("--hardware: %w", err)
 		}
 	}
 	return cfg, nil

@@ -18,7 +18,7 @@ import (
 // package perf parses: urfave/cli knows neither -b8 nor base-0 integers.
 func collCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
-		Name: "coll", Usage: "measure and verify a collective, as nccl-tests does", ArgsUsage: "OP [FLAG...]",
+		Name: "coll", Usage: "measure and verify collectives (compatible with nccl-tests)", ArgsUsage: "OP [FLAG...]",
 		SkipFlagParsing: true,
 		BashComplete:    func(c *cli.Context) { completeColl(out, c.Args().Slice()) },
 		Action: func(c *cli.Context) error {
@@ -39,7 +39,7 @@ func completeColl(out io.Writer, args []string) {
 // collBench runs "harness coll OP FLAG…".
 func collBench(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if len(args) == 0 || args[0] == "-h" || args[0] == "--help" {
-		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --output json, as Markdown)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
+		_, err := fmt.Fprintf(out, "Operations: %s\n            tune (measures which algorithms are fastest; see harness coll tune --help)\n            table FILE... (what --versus measured, from --format json, as Markdown)\n\n%s", strings.Join(perf.Collectives(), " "), perf.Usage("harness coll OP [FLAG...]"))
 		return err
 	}
 	op := args[0]
@@ -73,7 +73,7 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 // collTable is "harness coll table": comparisons as tables.
 func collTable(files []string, out io.Writer) error {
 	if len(files) == 0 {
-		return usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --output json > FILE")
+		return usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --format json > FILE")
 	}
 	for i, file := range files {
 		f, err := os.Open(file)

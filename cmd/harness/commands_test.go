@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/internal/doctest"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 // parse reads a command line as the program does, and does nothing.
@@ -36,7 +37,7 @@ func parse(args []string) error {
 		}
 	}
 	idle(app.Commands)
-	if err := app.Run(flagsFirst(app, args)); err != nil {
+	if err := app.Run(grammar.Args(app, args, execName)); err != nil {
 		return err
 	}
 	if !found {
@@ -73,10 +74,10 @@ func parseOwn(command string, args []string) error {
 }
 
 // harmless are commands that run anywhere, change nothing and end soon.
-var harmless = regexp.MustCompile(`^harness (certify --list|health --list|estimate|predict|env|topo -m|topo -mp|topo --all|topo -o json|platform|version|diag|bandwidth)\b(( --?[a-z-]+)? [^ /]*)*$`)
+var harmless = regexp.MustCompile(`^harness (certify --list|health --list|estimate|predict|show environment|show topology -m|show topology -mp|show topology --all|show topology -o json|show platform|version|diag|bandwidth)\b(( --?[a-z-]+)? [^ /]*)*$`)
 
 // wants files, a cluster or GPUs that are not here.
-var notHere = regexp.MustCompile(`--peers|--hostfile|--topo|--root|--hosts|-r [234]|-r memory|--versus|--json|table|nv|p2p|test|--platform hgx-h200$`)
+var notHere = regexp.MustCompile(`--peers|--hostfile|--topo|--root|--hosts|-r [234]|-r memory|--versus|--out|table|nv|p2p|test|--hardware hgx-h200$`)
 
 // TestDocumentedCommands: every call of the harness in the documents and examples
 // is one that it takes; those that can are carried out.

@@ -21,6 +21,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type diagOptions struct {
@@ -38,23 +39,23 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 	o := diagOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
 		Name:  "diag",
-		Usage: "test GPUs by loading them, in the levels of dcgmi diag",
+		Usage: "test GPUs under load, in the levels of dcgmi diag",
 		Description: "Level 1 looks at the software; 2 adds memory and copies (about a minute); 3 adds products, streams and power\n" +
 			"(about ten minutes); 4 adds memory over and over, and pulses (about 25 minutes). Each test runs in a process\n" +
 			"of its own. Exit status: 0 passed, with warnings or without; 1 a test failed or broke; 3 there are no GPUs, or all\n" +
 			"tests were skipped, or there is no dcgmi for --engine dcgm.",
 		Flags: []cli.Flag{
-			formatFlag(&o.format),
+			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "run", Aliases: []string{"r"}, Value: "1", Destination: &o.run, Usage: "`LEVEL`, 1 to 4 or quick, medium, long, xlong; or names of tests with commas between"},
 			&cli.StringFlag{Name: "gpus", Aliases: []string{"i"}, Destination: &o.gpus, Usage: "test only these GPUs, `0,1`, numbered as CUDA does"},
 			&cli.StringSliceFlag{Name: "parameters", Aliases: []string{"p"}, Destination: &o.params, Usage: "`TEST.PARAMETER=VALUE`, several with ; between; docs/diag.md lists them"},
-			&cli.DurationFlag{Name: "duration", Destination: &o.duration, Usage: "load GPUs so long in each test that has test_duration, such as 10s"},
-			&cli.DurationFlag{Name: "timeout", Destination: &o.timeout, Usage: "give up a test after so long (default: by its duration)"},
+			&cli.DurationFlag{Name: "duration", Destination: &o.duration, Usage: "load GPUs for `TIME` in each test that has test_duration, such as 10s"},
+			&cli.DurationFlag{Name: "timeout", Destination: &o.timeout, Usage: "give up a test after `TIME` (default: by its duration)"},
 			&cli.StringFlag{Name: "engine", Value: diag.Assay, Destination: &o.engine, Usage: "`ENGINE` that tests: assay, dcgm (NVIDIA's, by dcgmi diag), or both one after the other"},
-			&cli.DurationFlag{Name: "dcgm-timeout", Destination: &o.dcgmTimeout, Usage: "give up dcgmi diag after so long (default: by its level)"},
+			&cli.DurationFlag{Name: "dcgm-timeout", Destination: &o.dcgmTimeout, Usage: "give up dcgmi diag after `TIME` (default: by its level)"},
 			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "run only this `TEST`; may be repeated: " + strings.Join(diag.Names(), " ")},
 			&cli.StringSliceFlag{Name: "skip", Destination: &o.skip, Usage: "leave out this `TEST`; may be repeated"},
-			&cli.StringFlag{Name: "json", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
+			&cli.StringFlag{Name: "out", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
 			&cli.StringFlag{Name: "child", Destination: &o.child, Hidden: true},
 		},
 		OnUsageError: onUsageError,
@@ -85,8 +86,6 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 	}
 	p.Duration, p.Timeout = o.duration, o.timeout
 	switch {
-	case o.format != "text" && o.format != "json":
-		return p, usagef("--output is text or json, not %q", o.format)
 	case o.duration < 0 || o.timeout < 0 || o.dcgmTimeout < 0:
 		return p, usagef("--duration %v --timeout %v --dcgm-timeout %v: they are from 0 up", o.duration, o.timeout, o.dcgmTimeout)
 	}

@@ -13,9 +13,10 @@ import (
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/harness/netenv"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
-// envOptions are what harness env and harness exec have in common, and env's
+// envOptions are what harness show environment and harness exec have in common, and env's
 // own.
 type envOptions struct {
 	root, topo, peers, hostfile string
@@ -31,7 +32,7 @@ func (o *envOptions) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "peers", Destination: &o.peers, Usage: "the job's other hosts are `HOST,…`: the control plane takes the interface that leads to them"},
 		&cli.StringFlag{Name: "hostfile", Destination: &o.hostfile, Usage: "they are in `FILE`, as mpirun and DeepSpeed read it"},
-		&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "GPUs and network cards sit as `FILE` says, written by harness topo --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+		&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "GPUs and network cards sit as `FILE` says, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
 		&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev, etc and opt below `DIR`"},
 		&cli.BoolFlag{Name: "gdrcopy", Destination: &o.GDRCopy, Usage: "have NCCL use GDRCopy"},
 		&cli.BoolFlag{Name: "sharp", Destination: &o.SHARP, Usage: "have the switches reduce, where there is the SHARP plugin"},
@@ -43,29 +44,26 @@ func envCommand(out, errOut io.Writer) *cli.Command {
 	o := envOptions{stderr: errOut}
 	return &cli.Command{
 		Name:  "env",
-		Usage: "say which variables NCCL, UCX, libfabric and Open MPI need on this node, and why",
+		Usage: "show the variables that NCCL, UCX, libfabric and Open MPI need here, and why",
 		Description: "Looks at network cards, GPUs, interfaces, routes and limits, and prints what to set so that start-up goes over\n" +
 			"the right interface and data over the right cards, each with its reason; what is left alone, and why; what is\n" +
-			"set already, and whether that contradicts the node. eval \"$(harness env --export)\" sets it in a shell,\n" +
+			"set already, and whether that contradicts the node. eval \"$(harness show environment --export)\" sets it in a shell,\n" +
 			"harness exec for one command. docs/env.md has the rules and their sources.",
 		Flags: append([]cli.Flag{
-			formatFlag(&o.format),
+			grammar.Format(&o.format, "text", "json"),
 			&cli.BoolFlag{Name: "export", Destination: &o.export, Usage: "print lines for a shell to evaluate"},
 		}, o.flags()...),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
-			if o.format != "text" && o.format != "json" {
-				return usagef("--output is text or json, not %q", o.format)
-			}
-			if o.export && c.IsSet("output") {
-				return usagef("--export and --output both say in which form; give one of them")
+			if o.export && (c.IsSet("format") || c.IsSet("output")) {
+				return usagef("--export and --format both say in which form; give one of them")
 			}
 			return o.run(c.Context, out)
 		},
 	}
 }
 
-// The document of harness env --output json, schema 1.
+// The document of harness show environment --format json, schema 1.
 type envDoc struct {
 	Schema int          `json:"schema"`
 	Node   *netenv.Node `json:"node"`

@@ -33,7 +33,7 @@ func TestEnvNetns(t *testing.T) {
 	} {
 		out := in(append([]string{"harness", "env", "--export"}, strings.Fields(tt.flags)...)...)
 		if !strings.Contains(out, tt.want) || strings.Contains(out, tt.not) {
-			t.Errorf("harness env %s: want %q and not %q:\n%s", tt.flags, tt.want, tt.not, out)
+			t.Errorf("harness show environment %s: want %q and not %q:\n%s", tt.flags, tt.want, tt.not, out)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
-// planOf plans a fixture's node as harness env with the run's flags would.
+// planOf plans a fixture's node as harness show environment with the run's flags would.
 func planOf(t *testing.T, f *fixture, run fixtureRun) (*netenv.Node, *netenv.Plan, string) {
 	t.Helper()
 	var stderr bytes.Buffer

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/estimate"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -30,7 +31,7 @@ long the step computes, and whether the one hides behind the other:
 
   harness estimate --params 2e9 --dtype fp32 --gpus 32 --per-node 8 \
     --intra 300GB/s --inter 200Gb/s --tflops 156 --seqlen 2048 --batch 64
-  harness estimate --params 70B --dtype bf16 --strategy zero3 --gpus 64 --platform hgx-h100-ndr400
+  harness estimate --params 70B --dtype bf16 --strategy zero3 --gpus 64 --hardware hgx-h100-ndr400
 
 Rates are of one direction: --intra of a GPU, --inter of a node, all its NICs
 together (8x400Gb/s). Data get 80 % of what is advertised, 90 % at best:
@@ -39,7 +40,7 @@ together (8x400Gb/s). Data get 80 % of what is advertised, 90 % at best:
 func estimateCommand(out io.Writer) *cli.Command {
 	var o estimateOptions
 	return &cli.Command{
-		Name: "estimate", Usage: "reckon whether training waits for its network",
+		Name: "estimate", Usage: "estimate whether training is network-bound",
 		Description: estimateText,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "params", Destination: &o.params, Usage: "the model has `N` parameters: 2e9, 2B, 350M"},
@@ -49,7 +50,7 @@ func estimateCommand(out io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "per-node", Destination: &o.perNode, Usage: "`M` of them on a node (default: the platform's, else 8)"},
 			&cli.StringFlag{Name: "intra", Destination: &o.intra, Usage: "a GPU sends to others of its node at `RATE`: 300GB/s"},
 			&cli.StringFlag{Name: "inter", Destination: &o.inter, Usage: "a node sends to others at `RATE`: 200Gb/s, 8x400Gb/s"},
-			&cli.StringFlag{Name: "platform", Aliases: []string{"p"}, Destination: &o.platform, Usage: "what is not given is that of `PLATFORM` of the data base"},
+			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "take what is not given from `PROFILE` of the hardware data base"},
 			&cli.Float64Flag{Name: "efficiency", Value: 1, Destination: &o.efficiency, Usage: "data get this `SHARE` of both rates"},
 			&cli.Float64Flag{Name: "tflops", Destination: &o.tflops, Usage: "a GPU really computes `N` TFLOP/s"},
 			&cli.Float64Flag{Name: "peak", Destination: &o.peak, Usage: "instead: the GPU's peak in `TFLOP/s`, of which --mfu is reached"},
@@ -57,7 +58,7 @@ func estimateCommand(out io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "seqlen", Value: 2048, Destination: &o.sequence, Usage: "`TOKENS` of a sequence"},
 			&cli.IntFlag{Name: "batch", Destination: &o.batch, Usage: "`N` sequences a step, over all GPUs (default: 2 a GPU)"},
 			&cli.BoolFlag{Name: "recompute", Value: true, Destination: &o.recompute, Usage: "activations are computed a second time; --recompute=false: they are kept"},
-			formatFlag(&o.format),
+			grammar.Format(&o.format, "text", "json"),
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
@@ -79,14 +80,12 @@ type estimateFigure struct {
 
 func (o *estimateOptions) validate(c *cli.Context) error {
 	switch {
-	case o.format != "text" && o.format != "json":
-		return usagef("--output is text or json, not %q", o.format)
 	case o.params == "" || !c.IsSet("gpus"):
 		return usagef("--params and --gpus are needed: how large the model is, and how many GPUs train it")
 	case c.IsSet("tflops") && c.IsSet("peak"):
 		return usagef("--tflops and --peak both say how fast a GPU computes; give one of them")
 	case c.IsSet("mfu") && o.tflops != 0:
-		return usagef("--mfu goes with --peak or --platform")
+		return usagef("--mfu goes with --peak or --hardware")
 	case !(o.mfu > 0 && o.mfu <= 1):
 		return usagef("--mfu %g: it is a share above 0, up to 1", o.mfu)
 	case !(o.efficiency > 0 && o.efficiency <= 1):
@@ -153,14 +152,14 @@ func (o *estimateOptions) fromPlatform() error {
 	}
 	p, err := db.Platform(o.platform)
 	if err != nil {
-		return usagef("--platform: %w", err)
+		return usagef("--hardware: %w", err)
 	}
 	if o.job.PerNode == 0 {
 		o.job.PerNode = p.GPUsPerNode.Max()
 	}
 	g := db.GPUs[p.GPU]
 	if g == nil {
-		return usagef("--platform: the data base names no GPU of %s", o.platform)
+		return usagef("--hardware: the data base names no GPU of %s", o.platform)
 	}
 	if g.NVLink != nil && o.intra == "" {
 		o.job.Intra = estimate.Rate(g.NVLink.UniGBps.Value * 1e9)
@@ -181,7 +180,7 @@ func (o *estimateOptions) use(flag string, f platform.Figure, value float64, uni
 	o.figures = append(o.figures, estimateFigure{flag, value, unit, f.Source})
 }
 
-// The document of harness estimate --output json, schema 1.
+// The document of harness estimate --format json, schema 1.
 type estimateDoc struct {
 	Schema     int              `json:"schema"`
 	Params     float64          `json:"params"`

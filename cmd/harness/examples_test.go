@@ -63,7 +63,7 @@ func TestExamples(t *testing.T) {
 			for _, name := range []string{"report.html", "report.txt"} {
 				page := filepath.Join(t.TempDir(), name)
 				form := map[string]string{"report.html": "html", "report.txt": "text"}[name]
-				code, _, errOut := tell("report", filepath.Join(dir, "certificate.dsse.json"), "--key", keyFile, "--format", form, "--output", page)
+				code, _, errOut := tell("report", filepath.Join(dir, "certificate.dsse.json"), "--key", keyFile, "--format", form, "--out", page)
 				if code != exitPass {
 					t.Fatal(errOut)
 				}

@@ -26,7 +26,7 @@ func execCommand(errOut io.Writer) *cli.Command {
 	var engine string
 	return &cli.Command{
 		Name:      execName,
-		Usage:     "run a command in the environment that harness env prints",
+		Usage:     "run a command in the environment that this node needs",
 		ArgsUsage: "[--] COMMAND [ARGUMENT…]",
 		Description: "Becomes the command, with the same process id: launchers, signals and exit statuses are the command's. What is\n" +
 			"set already stays, unless --override. Start each rank by it, so that each node has its own settings, and mpirun\n" +

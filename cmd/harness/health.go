@@ -18,6 +18,7 @@ import (
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -37,14 +38,14 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 	o := healthOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
 		Name:  "health",
-		Usage: "say whether this node and its GPUs are fit to work, without putting load on them",
+		Usage: "check the node and its GPUs, without load",
 		Description: "Asks NVIDIA's driver, /sys, /proc and the kernel's log. Exits 0 if nothing failed (there may be warnings,\n" +
 			"and skipped checks, with a reason), 1 if a check failed, 2 on wrong usage, 3 if one could not be made.",
 		Flags: []cli.Flag{
-			formatFlag(&o.format),
+			grammar.Format(&o.format, "text", "json"),
 			&cli.IntFlag{Name: "gpus", Destination: &o.gpus, Usage: "there must be `N` GPUs"},
 			&cli.IntFlag{Name: "ports", Destination: &o.ports, Usage: "there must be `N` ports of RDMA devices"},
-			&cli.StringFlag{Name: "platform", Destination: &o.platform, Usage: "the node must be a `NAME` of the hardware data base, such as hgx-h100-ndr400"},
+			&cli.StringFlag{Name: "hardware", Destination: &o.platform, Usage: "the node must be a `PROFILE` of the hardware data base, such as hgx-h100-ndr400"},
 			&cli.StringSliceFlag{Name: "only", Usage: "only checks whose id matches `GLOB`; may be repeated"},
 			&cli.StringSliceFlag{Name: "skip", Usage: "no checks whose id matches `GLOB`; may be repeated"},
 			&cli.DurationFlag{Name: "since", Value: 2 * time.Hour, Destination: &o.since, Usage: "messages of the kernel's log that are older than `TIME` do not count; 0: all do"},
@@ -74,8 +75,6 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 // expect checks the flags, and reads what they name.
 func (o *healthOptions) expect() (x health.Expect, err error) {
 	switch {
-	case o.format != "text" && o.format != "json":
-		return x, usagef("--output is text or json, not %q", o.format)
 	case o.since < 0 || o.window < 0 || o.timeout <= 0:
 		return x, usagef("--since %v --window %v --timeout %v: none may be below 0, and --timeout must be more", o.since, o.window, o.timeout)
 	case o.gpus < 0 || o.ports < 0:
@@ -103,7 +102,7 @@ func (o *healthOptions) expect() (x health.Expect, err error) {
 	}
 	if o.platform != "" {
 		if x.Platform, err = x.DB.Platform(o.platform); err != nil {
-			return x, usagef("--platform: %w", err)
+			return x, usagef("--hardware: %w", err)
 		}
 	}
 	if x.Rules, err = health.LoadRules(); err != nil || o.thresholds == "" {

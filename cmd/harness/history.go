@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type historyOptions struct {
@@ -35,7 +36,7 @@ type historyOptions struct {
 func historyCommand(out, errOut io.Writer) *cli.Command {
 	o := historyOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
-		Name: "history", Usage: "show how machines' figures went over many certificates, and what drifted", ArgsUsage: "DIR|oci:DIR|REPO...",
+		Name: "history", Usage: "compare certificates over time, and find what drifted", ArgsUsage: "DIR|oci:DIR|REPO...",
 		Description: "Reads the certificates, bare or signed, in a directory and those below it (*.json), in an OCI layout, or of machines in a\n" +
 			"registry's repository (of an image in REPO@sha256:…). Each figure of each GPU, port and pair is followed by UUID and\n" +
 			"GUID. A change is a drift if it is larger than the tolerance and than the noise of the figure, which is found by medians.",
@@ -47,7 +48,7 @@ func historyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.Float64Flag{Name: "tolerance", Value: 100 * history.DefaultTolerance, Destination: &o.tolerance, Usage: "a change of `PERCENT` or less is no drift"},
 			&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.failOnDrift, Usage: "exit 1 if something drifted, other than for the better"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show pairs one by one, too"},
-			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text or json"},
+			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "html", Destination: &o.html, Usage: "also write a page of all checks to `FILE`"},
 			&cli.BoolFlag{Name: "insecure", Destination: &o.insecure, Usage: "speak plain HTTP to a registry"},
 		},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 // huntOptions are what "harness hunt" was asked for.
@@ -30,7 +31,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 	o := huntOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
 		Name:  "hunt",
-		Usage: "find the machines of a job that are slower than the rest",
+		Usage: "find the slow nodes of a job",
 		Description: "Started by srun, mpirun or torchrun, a process on each machine. Random pairs are measured, all at once, round after round,\n" +
 			"until each machine is accused or cleared with a stated probability of error; no value is compared with a fixed number.\n" +
 			"Exits 0 if nobody is accused, 1 if somebody is, or is lost, 2 on wrong usage, 3 if it could not be carried out or decided.",
@@ -40,7 +41,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "group", Value: 2, Destination: &o.GroupSize, Usage: "with coll: `N` machines a group"},
 			&cli.StringFlag{Name: "bytes", Value: "256M", Destination: &o.Bytes, Usage: "with coll: `SIZE` of the all-reduce"},
 			&cli.Uint64Flag{Name: "gpus", Destination: &o.gpus, Usage: "with coll: `N` GPUs of each machine (default: all)"},
-			&cli.StringFlag{Name: "device", Value: "gpu", Usage: "with coll: gpu, or cpu for host memory"},
+			&cli.StringFlag{Name: "device", Value: "gpu", Usage: "with coll: ranks are on `DEVICE`: gpu, or cpu for host memory"},
 			&cli.Float64Flag{Name: "alpha", Value: 0.01, Destination: &o.Alpha, Usage: "accuse who is not slower with a probability of at most `P`"},
 			&cli.Float64Flag{Name: "beta", Value: 0.01, Destination: &o.Beta, Usage: "clear who is slower with a probability of at most `P`"},
 			&cli.Float64Flag{Name: "least", Value: 0.05, Destination: &o.Least, Usage: "a difference of this `SHARE` is nothing"},
@@ -48,7 +49,7 @@ func huntCommand(out, errOut io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "max-rounds", Destination: &o.MaxRounds, Usage: "give up after `N` rounds (default: 48 and 8 for each doubling of machines)"},
 			&cli.Uint64Flag{Name: "seed", Destination: &o.seed, Usage: "choose the same pairs as a hunt with seed `N` (default: any)"},
 			&cli.StringFlag{Name: "switch", EnvVars: []string{"ASSAY_SWITCH"}, Destination: &o.At, Usage: "this machine is at the switch or rack `NAME` (default: what Slurm says); paths between switches are looked at as well"},
-			&cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Destination: &o.output, Usage: "`FORMAT` on stdout: text or json"},
+			grammar.Format(&o.output, "text", "json"),
 		}, o.job.flags()...),
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
@@ -71,9 +72,6 @@ func (o *huntOptions) validate(device string) error {
 		o.Tool = fabric.Tool(o.tool)
 	default:
 		return usagef("--tool is auto, tcp, rdma or coll, not %q", o.tool)
-	}
-	if o.output != "text" && o.output != "json" {
-		return usagef("--output is text or json, not %q", o.output)
 	}
 	if o.Duration < 0 {
 		return usagef("--duration must be more than nothing")

@@ -21,7 +21,7 @@ import (
 // read: bundles such as -aF, values such as -s65536.
 func ibCommand(out, errOut io.Writer) *cli.Command {
 	return &cli.Command{
-		Name: "ib", Usage: "measure RDMA bandwidth and latency between two hosts, as perftest does", ArgsUsage: "TOOL|mesh|devices [FLAG...] [HOST]",
+		Name: "ib", Usage: "measure RDMA bandwidth and latency (compatible with perftest)", ArgsUsage: "TOOL|mesh|devices [FLAG...] [HOST]",
 		SkipFlagParsing: true,
 		BashComplete:    func(c *cli.Context) { completeIB(out, c.Args().Slice()) },
 		Action: func(c *cli.Context) error {

@@ -46,7 +46,8 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 	set := flag.NewFlagSet("harness ib devices", flag.ContinueOnError)
 	set.SetOutput(errOut)
 	root := set.String("root", "/", "read sys below `DIR`")
-	form := set.String("output", "text", "`FORM`: text or json")
+	form := set.String("format", "text", "`FORMAT`: text or json")
+	set.StringVar(form, "output", "text", "its earlier name")
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -56,7 +57,7 @@ func ibDevices(args []string, out, errOut io.Writer) error {
 	case set.NArg() > 0:
 		return usagef("ib devices takes no argument %q", set.Arg(0))
 	case *form != "text" && *form != "json":
-		return usagef("--output is text or json, not %q", *form)
+		return usagef("--format is text or json, not %q", *form)
 	}
 	tree, err := sysfs.Open(*root)
 	if err != nil {

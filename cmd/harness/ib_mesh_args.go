@@ -75,7 +75,7 @@ var meshFlags = []meshFlag{
 		m.mesh.Expect = f
 		return nil
 	}},
-	{"platform", "NAME", "the rate of this platform's ports: dgx-a100, … (see harness predict)", func(m *meshArgs, v string) error {
+	{"hardware", "PROFILE", "the rate of this platform's ports: dgx-a100, … (see harness predict)", func(m *meshArgs, v string) error {
 		db, err := platform.Load()
 		if err != nil {
 			return err
@@ -90,7 +90,7 @@ var meshFlags = []meshFlag{
 		m.mesh.Expect = p.NICs.GbitEach.Value
 		return nil
 	}},
-	{"output", "FORM", "text (default) or json", func(m *meshArgs, v string) error {
+	{"format", "FORMAT", "text (default) or json", func(m *meshArgs, v string) error {
 		if v != "text" && v != "json" {
 			return fmt.Errorf("it is text or json, not %q", v)
 		}
@@ -169,6 +169,9 @@ func (m *meshArgs) own(args []string) (rest []string, err error) {
 		a := args[0]
 		args = args[1:]
 		name, value, has := strings.Cut(strings.TrimPrefix(a, "--"), "=")
+		if now, ok := map[string]string{"output": "format", "platform": "hardware"}[name]; ok { // an earlier version's
+			name = now
+		}
 		i := slices.IndexFunc(meshFlags, func(f meshFlag) bool { return strings.HasPrefix(a, "--") && f.name == name })
 		if i < 0 {
 			rest = append(rest, a)

@@ -16,7 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/harness/version"
-	"github.com/assay-hpc/assay/internal/flagsfirst"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -63,7 +63,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	app := newApp(out, errOut)
-	err := app.RunContext(ctx, flagsFirst(app, args))
+	err := app.RunContext(ctx, grammar.Args(app, args, execName))
 	code := exitCode(err)
 	if err != nil && err.Error() != "" {
 		fmt.Fprintln(errOut, "harness:", err)
@@ -101,11 +101,14 @@ func usagef(format string, a ...any) error {
 
 func exitCode(err error) int {
 	var s *statusError
+	var usage grammar.UsageError
 	switch {
 	case err == nil:
 		return exitPass
 	case errors.As(err, &s):
 		return s.code
+	case errors.As(err, &usage):
+		return exitUsage
 	}
 	return exitNotDone
 }
@@ -115,59 +118,36 @@ func newApp(out, errOut io.Writer) *cli.App {
 	v := version.Get()
 	app := &cli.App{
 		Name:                 "harness",
-		Usage:                "certify an image, from inside it",
+		Usage:                "certify an image, and the machine that it runs on, from inside",
 		Version:              v.String(),
 		Writer:               out,
 		ErrWriter:            errOut,
-		HideVersion:          true,
 		EnableBashCompletion: true,
 		Suggest:              true,
 		OnUsageError:         onUsageError,
 		ExitErrHandler:       func(*cli.Context, error) {}, // run decides
 		Action:               noCommand,
-		Commands: []*cli.Command{
-			certifyCommand(out, errOut), applyCommand(errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out),
-			historyCommand(out, errOut), inventoryCommand(out), versionCommand(out),
-			collCommand(out, errOut), ibCommand(out, errOut), huntCommand(out, errOut), bandwidthCommand(out, errOut), watchCommand(out), healthCommand(out, errOut), diagCommand(out, errOut),
-			topoCommand(out, errOut), envCommand(out, errOut), execCommand(errOut), platformCommand(out, errOut), predictCommand(out), estimateCommand(out),
-			completionCommand(out), rankCommand(out), identifyCommand(out),
-		},
+		Commands: slices.Concat(
+			grammar.Group("Certify", certifyCommand(out, errOut), reportCommand(out), verifyCommand(out), signCommand(out), pushCommand(out), historyCommand(out, errOut)),
+			grammar.Group("Measure", collCommand(out, errOut), ibCommand(out, errOut), bandwidthCommand(out, errOut), huntCommand(out, errOut), watchCommand(out)),
+			grammar.Group("Inspect", showCommand(out, errOut)),
+			grammar.Group("Node", healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), execCommand(errOut)),
+			grammar.Group("Predict", predictCommand(out), estimateCommand(out)),
+			grammar.Group("This program", versionCommand(out), completionCommand(out)),
+			grammar.Hide(topoCommand(out, errOut), platformCommand(out, errOut), envCommand(out, errOut), inventoryCommand(out), rankCommand(out), identifyCommand(out)),
+		),
 	}
+	grammar.Earlier(app.Commands, map[string]string{
+		"certify platform": "hardware", "certify output": "", "health platform": "hardware", "estimate platform": "hardware", "predict platform": "hardware",
+		"report output": "out", "diag json": "out", "bandwidth json": "out",
+	})
 	for _, c := range app.Commands {
 		c.OnUsageError = onUsageError
+		for _, s := range c.Subcommands {
+			s.OnUsageError = onUsageError
+		}
 	}
 	return app
-}
-
-// flagsFirst moves the flags before the arguments of a command whose arguments
-// are files, so that people can write them in any order.
-func flagsFirst(app *cli.App, args []string) []string {
-	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
-		return args
-	}
-	cmd := app.Command(args[1])
-	if cmd == nil || cmd.SkipFlagParsing || len(cmd.Subcommands) > 0 || cmd.Name == execName { // whose arguments have flags of their own
-		return args
-	}
-	return append(args[:2:2], flagsfirst.Args(args[2:], func(name string) bool {
-		i := slices.IndexFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-		if i < 0 {
-			return false
-		}
-		return takesValue(cmd.Flags[i])
-	})...)
-}
-
-// takesValue reports whether the value of a flag may be the next argument.
-func takesValue(f cli.Flag) bool {
-	switch f := f.(type) {
-	case *cli.BoolFlag:
-		return false
-	case *cli.GenericFlag:
-		b, ok := f.Value.(interface{ IsBoolFlag() bool })
-		return !ok || !b.IsBoolFlag()
-	}
-	return true
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {
@@ -176,6 +156,24 @@ func onUsageError(c *cli.Context, err error, _ bool) error {
 		where = "harness " + c.Command.Name + " --help"
 	}
 	return usagef("%w (see %s)", err, where)
+}
+
+// showCommand has what looks at the machine and the image, and measures nothing. Their
+// names of an earlier version stay for one more.
+func showCommand(out, errOut io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "show", Usage: "show topology, platform, environment or packages",
+		Subcommands: []*cli.Command{
+			grammar.Rename(topoCommand(out, errOut), "topology"), grammar.Rename(platformCommand(out, errOut), "platform"),
+			grammar.Rename(envCommand(out, errOut), "environment"), inventoryCommand(out),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return usagef("there is no show %q: topology, platform, environment or inventory", c.Args().First())
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
 }
 
 // noCommand is reached with no command, or with one that does not exist.

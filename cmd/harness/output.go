@@ -37,7 +37,7 @@ func openOutput(name string) (*outputDir, error) {
 }
 
 func (d *outputDir) failed(err error) error {
-	return &statusError{exitNotDone, fmt.Errorf("--output %s: nothing was written there: %w; name a directory that is writable and has room", d.name, err)}
+	return &statusError{exitNotDone, fmt.Errorf("--out %s: nothing was written there: %w; name a directory that is writable and has room", d.name, err)}
 }
 
 // write writes files by name. They get their names only when all of them are
@@ -59,7 +59,7 @@ func (d *outputDir) write(files map[string][]byte) error {
 	}
 	for _, name := range names {
 		if err := os.Rename(staged[name], filepath.Join(d.name, name)); err != nil {
-			return &statusError{exitNotDone, fmt.Errorf("--output %s: %w", d.name, err)}
+			return &statusError{exitNotDone, fmt.Errorf("--out %s: %w", d.name, err)}
 		}
 		delete(staged, name)
 	}

@@ -27,7 +27,7 @@ func mount(t *testing.T, flags uintptr, options string) string {
 // certifyInto certifies an empty root, which shows nothing and is written nevertheless.
 func certifyInto(t *testing.T, dir string) (code int, stdout, stderr string) {
 	t.Helper()
-	return tell("certify", "--root", t.TempDir(), "--output", dir)
+	return tell("certify", "--root", t.TempDir(), "--out", dir+"/")
 }
 
 func left(t *testing.T, dir string) []string {
@@ -47,7 +47,7 @@ func TestOutputReadOnly(t *testing.T) {
 	dir := mount(t, unix.MS_RDONLY, "")
 	for _, into := range []string{dir, filepath.Join(dir, "new")} {
 		code, out, errOut := certifyInto(t, into)
-		if code != exitNotDone || out != "" || !strings.Contains(errOut, "--output "+into+": nothing was written there") || !strings.Contains(errOut, "read-only file system") {
+		if code != exitNotDone || out != "" || !strings.Contains(errOut, "--out "+into+"/: nothing was written there") || !strings.Contains(errOut, "read-only file system") {
 			t.Errorf("certify into %s: %d, %q, %q", into, code, out, errOut)
 		}
 	}
@@ -58,7 +58,7 @@ func TestOutputFull(t *testing.T) {
 	dir := mount(t, 0, "size=16k")
 	into := filepath.Join(dir, "results")
 	code, out, errOut := certifyInto(t, into)
-	if code != exitNotDone || out != "" || !strings.Contains(errOut, "--output "+into+": nothing was written there") || !strings.Contains(errOut, "no space left") {
+	if code != exitNotDone || out != "" || !strings.Contains(errOut, "--out "+into+"/: nothing was written there") || !strings.Contains(errOut, "no space left") {
 		t.Errorf("certify: %d, %q, %q", code, out, errOut)
 	}
 	if names := left(t, dir); len(names) > 0 {

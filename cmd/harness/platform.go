@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type platformOptions struct {
@@ -23,21 +24,18 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 	o := platformOptions{stderr: errOut}
 	return &cli.Command{
 		Name:  "platform",
-		Usage: "say what this machine is, and what it should therefore reach",
+		Usage: "identify the machine, and show what it should reach",
 		Description: "Recognises GPUs, the links between them, RDMA devices and cloud instances, finds the nearest platform of the\n" +
 			"hardware data base and how the machine differs from it, and lists what each part should reach: the hardware's\n" +
 			"peak, what others measured, and from where on it passes, each with its source. What nobody published is\n" +
 			"measured and not judged. docs/platform.md has the rules.",
 		Flags: []cli.Flag{
-			formatFlag(&o.format),
-			&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "the machine in `FILE`, written by harness topo --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+			grammar.Format(&o.format, "text", "json"),
+			&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "the machine in `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
-			if o.format != "text" && o.format != "json" {
-				return usagef("--output is text or json, not %q", o.format)
-			}
 			if o.topo != "" && c.IsSet("root") {
 				return usagef("--topo and --root both say which machine; give one of them")
 			}
@@ -46,7 +44,7 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// The document of harness platform --output json, schema 1.
+// The document of harness show platform --format json, schema 1.
 type platformDoc struct {
 	Schema int           `json:"schema"`
 	Node   platform.Node `json:"node"`

@@ -9,6 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 	"github.com/assay-hpc/assay/coll/predict"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -24,15 +25,15 @@ type predictOptions struct {
 	sizesParsed       []int64
 }
 
-const predictText = `Without --platform, the published tables of the hardware data base are
+const predictText = `Without --hardware, the published tables of the hardware data base are
 predicted and compared, row by row. With it, times are predicted for a platform
 and a number of GPUs, and every figure that they rest on is listed with its
 source. With --nodes alone it is all GPUs of so many nodes: all collectives,
 and what a run of the suite fabric over them costs.
 
   harness predict
-  harness predict --platform hgx-h100-ndr400 --gpus 256 --sizes 1M:8G
-  harness predict --platform gb200-nvl72 --nodes 360
+  harness predict --hardware hgx-h100-ndr400 --gpus 256 --sizes 1M:8G
+  harness predict --hardware gb200-nvl72 --nodes 360
 
 docs/predict.md says what the model is made of and how wrong it is, docs/scale.md
 what runs cost.`
@@ -40,19 +41,19 @@ what runs cost.`
 func predictCommand(out io.Writer) *cli.Command {
 	var o predictOptions
 	return &cli.Command{
-		Name: "predict", Usage: "predict collectives on GPU platforms, and compare with published tables",
+		Name: "predict", Usage: "predict the speed of collectives on GPU platforms",
 		Description: predictText,
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "table", Destination: &o.tables, Usage: "compare `TABLE` only; may be repeated"},
 			&cli.BoolFlag{Name: "leave-one-out", Destination: &o.leaveOneOut, Usage: "predict each table with constants fitted to the others (takes seconds)"},
 			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that nothing was fitted to"},
-			&cli.StringFlag{Name: "platform", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PLATFORM` of the data base"},
+			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware data base"},
 			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
 			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},
 			&cli.StringFlag{Name: "collective", Aliases: []string{"c"}, Value: "all_reduce", Destination: &o.collective, Usage: "predict `COLLECTIVE` (with --nodes alone: all)"},
 			&cli.StringFlag{Name: "algorithm", Destination: &o.algo, Usage: "only `NAME`: Ring, Tree, NVLS, NVLSTree (default: what the model finds fastest)"},
 			&cli.StringFlag{Name: "sizes", Aliases: []string{"s"}, Value: "1M:16G", Destination: &o.sizes, Usage: "`LIST` of bytes with K, M, G (powers of 1024), or FROM:TO in doublings"},
-			formatFlag(&o.format),
+			grammar.Format(&o.format, "text", "json"),
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
@@ -75,9 +76,6 @@ func predictCommand(out io.Writer) *cli.Command {
 }
 
 func (o *predictOptions) validate(c *cli.Context) error {
-	if o.format != "text" && o.format != "json" {
-		return usagef("--output is text or json, not %q", o.format)
-	}
 	modes := 0
 	for _, on := range []bool{len(o.tables.Value()) > 0, o.leaveOneOut, o.held, o.platform != ""} {
 		if on {
@@ -85,12 +83,12 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		}
 	}
 	if modes > 1 {
-		return usagef("--table, --leave-one-out, --held-out and --platform exclude one another")
+		return usagef("--table, --leave-one-out, --held-out and --hardware exclude one another")
 	}
 	if o.platform == "" {
 		for _, f := range []string{"gpus", "nodes", "collective", "algorithm", "sizes"} {
 			if c.IsSet(f) {
-				return usagef("--%s goes with --platform", f)
+				return usagef("--%s goes with --hardware", f)
 			}
 		}
 		return nil
@@ -99,7 +97,7 @@ func (o *predictOptions) validate(c *cli.Context) error {
 		return usagef("--nodes and --gpus are 1 or more")
 	}
 	if o.gpus == 0 && o.nodes == 0 {
-		return usagef("--platform needs --gpus: how many in all; or --nodes: all of theirs")
+		return usagef("--hardware needs --gpus: how many in all; or --nodes: all of theirs")
 	}
 	o.collectiveSet = c.IsSet("collective")
 	if o.gpus == 0 && o.algo != "" && !o.collectiveSet {

@@ -12,7 +12,7 @@ import (
 // clusterSizes are predicted for a whole cluster, unless others are asked for.
 const clusterSizes = "1M,16M,128M,1G,8G,16G"
 
-// The document of harness predict --nodes --output json, schema 1.
+// The document of harness predict --nodes --format json, schema 1.
 type (
 	clusterDoc struct {
 		Schema        int                 `json:"schema"`

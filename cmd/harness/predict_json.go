@@ -12,7 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/predict"
 )
 
-// The documents of harness predict --output json, schema 1.
+// The documents of harness predict --format json, schema 1.
 type (
 	predictionDoc struct {
 		Schema     int            `json:"schema"`

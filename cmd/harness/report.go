@@ -123,12 +123,12 @@ type reportOptions struct {
 func reportCommand(out io.Writer) *cli.Command {
 	var o reportOptions
 	return &cli.Command{
-		Name: "report", Usage: "show certificates as text, JSON, JUnit, Prometheus metrics or a page", ArgsUsage: "FILE...",
+		Name: "report", Usage: "render certificates: text, JSON, JUnit, Prometheus, HTML", ArgsUsage: "FILE...",
 		Description: "FILE is a certificate, or the DSSE envelope of a signed one. Showing judges nothing: the exit status does not\n" +
 			"depend on the verdict (harness verify does).",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT`: text, json, junit, prometheus or html (default: text; with a directory as output, all)"},
-			&cli.StringFlag{Name: "output", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
+			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT` of the output: text, json, junit, prometheus or html (default: text; of a directory all)"},
+			&cli.StringFlag{Name: "out", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
 			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "of a cluster's certificate: show the one of the machine `NAME` that is inside"},
 			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "show in a page how values came about: an earlier certificate is in `FILE`; again for further ones"},
 			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; again for further keys"},

@@ -169,7 +169,7 @@ func applyCommand(errOut io.Writer) *cli.Command {
 	o := siteOptions{stderr: errOut}
 	var keys cli.StringSlice
 	return &cli.Command{
-		Name: "apply", Usage: "tell Slurm or Kubernetes what a certificate means for its node", ArgsUsage: "FILE",
+		Name: "apply", Usage: "drain or mark a node in Slurm or Kubernetes, by its certificate", ArgsUsage: "FILE",
 		Description: "FILE is a certificate, or the DSSE envelope of a signed one. Exits 0 if the node is as the certificate wants it,\n" +
 			"whatever its verdict is; 1 if with --key no key signed it; 2 on wrong usage; 3 if the site could not be told.",
 		Flags: append(o.flags(), &cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "act only on what the public `KEY` signed, as for harness verify; again for further keys"}),

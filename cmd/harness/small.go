@@ -13,6 +13,7 @@ import (
 	"github.com/assay-hpc/assay/harness/image"
 	"github.com/assay-hpc/assay/harness/rootfs"
 	"github.com/assay-hpc/assay/harness/version"
+	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/plain"
 	"github.com/assay-hpc/assay/perftest/verbs"
 )
@@ -21,20 +22,11 @@ func versionCommand(out io.Writer) *cli.Command {
 	var format string
 	return &cli.Command{
 		Name: "version", Usage: "say which build this is",
-		Flags:  []cli.Flag{formatFlag(&format)},
+		Flags:  []cli.Flag{grammar.Format(&format, "text", "json")},
 		Before: noArgs,
 		Action: func(*cli.Context) error {
 			v := version.Get()
-			switch format {
-			case "text":
-				_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
-				for _, line := range []string{aboutGPUs(), aboutKernels(), aboutRDMA()} {
-					if err == nil && line != "" {
-						_, err = fmt.Fprintln(out, line)
-					}
-				}
-				return err
-			case "json":
+			if format == "json" {
 				return json.NewEncoder(out).Encode(struct {
 					version.Info
 					GPUs    string `json:"gpus,omitempty"`
@@ -42,7 +34,13 @@ func versionCommand(out io.Writer) *cli.Command {
 					RDMA    string `json:"rdma"`
 				}{v, strings.TrimPrefix(aboutGPUs(), gpuLine), strings.TrimPrefix(aboutKernels(), kernelLine), strings.TrimPrefix(aboutRDMA(), rdmaLine)})
 			}
-			return usagef("--output is text or json, not %q", format)
+			_, err := fmt.Fprintf(out, "harness %v %s %s/%s\n", v, v.Go, v.OS, v.Arch)
+			for _, line := range []string{aboutGPUs(), aboutKernels(), aboutRDMA()} {
+				if err == nil && line != "" {
+					_, err = fmt.Fprintln(out, line)
+				}
+			}
+			return err
 		},
 	}
 }
@@ -66,23 +64,16 @@ func aboutRDMA() string {
 	return rdmaLine + "libibverbs; " + strings.Join(names, ", ")
 }
 
-func formatFlag(dst *string) cli.Flag {
-	return &cli.StringFlag{Name: "output", Aliases: []string{"o"}, Value: "text", Destination: dst, Usage: "`FORMAT`: text or json"}
-}
-
 func inventoryCommand(out io.Writer) *cli.Command {
 	var format, root string
 	return &cli.Command{
 		Name: "inventory", Usage: "list the image's packages with versions and licences",
 		Flags: []cli.Flag{
-			formatFlag(&format),
+			grammar.Format(&format, "text", "json"),
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &root, Usage: "the image's root is `DIR`"},
 		},
 		Before: noArgs,
 		Action: func(*cli.Context) error {
-			if format != "text" && format != "json" {
-				return usagef("--output is text or json, not %q", format)
-			}
 			return inventory(out, format, root)
 		},
 	}

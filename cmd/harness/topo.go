@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type topoOptions struct {
@@ -28,7 +29,7 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 	o := topoOptions{stdout: out, stderr: errOut}
 	return &cli.Command{
 		Name:  "topo",
-		Usage: "show how GPUs, network cards and processors are connected",
+		Usage: "show how GPUs, NICs and processors are connected",
 		Description: "Prints the matrix of nvidia-smi topo -m. NVLinks are asked of NVIDIA's driver; the rest is read from\n" +
 			"/sys. NCCL_TOPO_FILE, when it is set, says where the machine's devices sit, as it does for NCCL.",
 		Flags: []cli.Flag{
@@ -37,16 +38,13 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "all", Destination: &o.all, Usage: "list plain network interfaces, too, not only RDMA devices"},
 			&cli.BoolFlag{Name: "rings", Destination: &o.rings, Usage: "show the rings through the GPUs that can be used at the same time"},
 			&cli.BoolFlag{Name: "gdr", Destination: &o.gdr, Usage: "show each GPU's network card, and whether GPUDirect RDMA suits them by NCCL_NET_GDR_LEVEL, _READ and _C2C"},
-			formatFlag(&o.format),
+			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "load", Destination: &o.load, Usage: "show the machine in `FILE`: our JSON, or NCCL's XML (NCCL_TOPO_DUMP_FILE)"},
 			&cli.StringFlag{Name: "dump", Destination: &o.dump, Usage: "also write the topology to `FILE`: NCCL's XML if its name ends in .xml, otherwise JSON"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
 		Before: noArgs,
 		Action: func(c *cli.Context) error {
-			if o.format != "text" && o.format != "json" {
-				return usagef("--output is text or json, not %q", o.format)
-			}
 			if o.load != "" && c.IsSet("root") {
 				return usagef("--load and --root both say which machine; give one of them")
 			}
@@ -99,7 +97,7 @@ func (o *topoOptions) writeMatrix(m *topology.Matrix) error {
 		return err
 	}
 	header, rest, _ := strings.Cut(b.String(), "\n")
-	if _, err := fmt.Fprintln(painted(o.stdout), header); err != nil { // of names that harness topo gives
+	if _, err := fmt.Fprintln(painted(o.stdout), header); err != nil { // of names that harness show topology gives
 		return err
 	}
 	_, err := io.WriteString(o.stdout, rest)

@@ -16,7 +16,7 @@ func verifyCommand(out io.Writer) *cli.Command {
 	var keys cli.StringSlice
 	var subject string
 	return &cli.Command{
-		Name: "verify", Usage: "verify a signed certificate: its signature, its subject, and that it passed", ArgsUsage: "FILE",
+		Name: "verify", Usage: "verify a certificate's signature, subject and verdict", ArgsUsage: "FILE",
 		Description: "FILE is the DSSE envelope of a signed certificate. Exits 0 if one of the keys signed exactly these bytes, they are about\n" +
 			"the subject, and the certificate's verdict is pass; 1 if not.",
 		Flags: []cli.Flag{

@@ -31,7 +31,7 @@ type watchOptions struct {
 func watchCommand(out io.Writer) *cli.Command {
 	o := watchOptions{out: out}
 	return &cli.Command{
-		Name: "watch", Usage: "show what the communicators of running processes have called last", ArgsUsage: "[PID...]",
+		Name: "watch", Usage: "show the last calls of running communicators", ArgsUsage: "[PID...]",
 		Description: "Reads the flight recorders of processes of this machine whose collectives run on assay's engine (libnccl.so.2, harness coll)\n" +
 			"on GPUs. The processes need not answer: they may be stopped, or wait in a driver. Without PIDs it shows all that there are.\n" +
 			"For a job on several machines: srun --overlap --jobid ID harness watch --job ID --once",

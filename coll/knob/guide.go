@@ -5,7 +5,7 @@ import "github.com/assay-hpc/assay/coll/debug"
 // Remedies and reasons that several rows share.
 const (
 	gpuOnly = "about GPU memory and networks: what goes between hosts is staged in host memory"
-	gdrOnly = gpuOnly + "; only the log's lines on GPU Direct RDMA and harness topo --gdr go by it"
+	gdrOnly = gpuOnly + "; only the log's lines on GPU Direct RDMA and harness show topology --gdr go by it"
 )
 
 // guide are the variables of section 5.4 of the guide of NCCL 2.3.5. Where a

@@ -53,7 +53,7 @@ var newer = []Knob{
 	{Name: "NCCL_HOSTID", Default: "auto", Status: Honoured, kind: text("any text", func(k *Knobs) *string { return &k.HostID }),
 		Effect: "ranks with the same one count as on one host; auto: from the host's name and boot"},
 	{Name: "NCCL_TOPO_FILE", Since: "2.6", Default: "unset", Status: Honoured, kind: text("a file name", func(k *Knobs) *string { return &k.TopoFile }),
-		Effect: "harness topo, and what NCCL_TOPO_DUMP_FILE writes, read the topology from this XML file and not from the machine, and ranks with GPUs find the nearest InfiniBand port in it; on host memory no operation depends on it"},
+		Effect: "harness show topology, and what NCCL_TOPO_DUMP_FILE writes, read the topology from this XML file and not from the machine, and ranks with GPUs find the nearest InfiniBand port in it; on host memory no operation depends on it"},
 	{Name: "NCCL_TOPO_DUMP_FILE", Since: "2.6", Default: "unset", Status: Honoured, kind: text("a file name", func(k *Knobs) *string { return &k.TopoDumpFile }),
 		Effect: "rank 0 writes the topology to this file, as XML"},
 	{Name: confFile, Since: "2.23", Default: "unset", Status: Honoured, kind: text("a file name", func(*Knobs) *string { return new(string) }),

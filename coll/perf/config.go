@@ -44,7 +44,7 @@ type Config struct {
 	Trials int     // --trials
 	Split  int     // --split; 0: none
 	Plot   string  // --plot
-	Output string  // --output: "text" or "json"
+	Output string  // --format: "text" or "json"
 	Bench  bool    // --bench
 
 	Engine  string        // --engine: "assay" or "nccl"

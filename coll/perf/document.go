@@ -6,13 +6,13 @@ import (
 	"math"
 )
 
-// document is our own JSON: one object at the end, for --output json.
+// document is our own JSON: one object at the end, for --format json.
 type document struct {
 	silent
 	out io.Writer
 }
 
-// A Document is what --output json prints. Numbers that are none (a bandwidth
+// A Document is what --format json prints. Numbers that are none (a bandwidth
 // over no time) are 0.
 type Document struct {
 	Schema     int           `json:"schema"` // 1

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ReadDocument reads what --output json printed.
+// ReadDocument reads what --format json printed.
 func ReadDocument(r io.Reader) (*Document, error) {
 	var d Document
 	if err := json.NewDecoder(r).Decode(&d); err != nil {

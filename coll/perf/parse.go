@@ -96,6 +96,9 @@ func (c *Config) apply(f flag, value string) error {
 
 // lookup finds a long flag by its name or by the beginning of one.
 func lookup(name string) (flag, error) {
+	if name == "output" { // an earlier version's
+		name = "format"
+	}
 	var found []flag
 	var names []string
 	for _, f := range flags {
@@ -144,10 +147,10 @@ func (c *Config) validate() error {
 		{c.MinBytes < c.MaxBytes && c.StepFactor <= 1 && c.StepBytes == 0, "-i 0 never gets from -b to -e: give -i, or -f 2"},
 		{c.MinBytes == 0 && c.MaxBytes > 0 && c.StepFactor > 1, "-b 0 never gets larger by -f: begin with 1"},
 		{!c.sweeps() && (len(c.Types) > 1 || len(c.Ops) > 1), "--shape and --split take one type and one reduction"},
-		{c.Bench && c.Output == "json", "--bench and --output json both want stdout"},
+		{c.Bench && c.Output == "json", "--bench and --format json both want stdout"},
 		{!c.sweeps() && c.Plot != "", "--plot draws a sweep: leave out --shape and --split"},
 		{c.Versus != "" && !c.sweeps(), "--versus compares sweeps: leave out --shape and --split"},
-		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != "" || c.Slowest != 0), "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --output json"},
+		{c.Versus != "" && (c.Blocking != 0 || c.PerIter || c.CPUTime || c.Graph != 0 || c.JSONFile != "" || c.Slowest != 0), "--versus goes without -z, -I, -C, -G, -J and --slowest: see --graph and --format json"},
 		{len(c.Libraries) > 0 && c.Engine == "assay" && c.Versus == "", "--library is for --engine nccl, or --versus nccl"},
 		{len(c.Libraries) > 0 && strings.Contains(c.Versus, "="), "--library goes with --versus nccl or best, not with variables"},
 		{c.Versus != "" && c.Engine != "assay" && len(c.Libraries) < 2, "--versus compares --engine assay with another"},

@@ -39,7 +39,7 @@ var identityChecks = []check{
 	{id: "gpu/answers", title: "The GPU answers the driver", want: "it answers", gpu: checkAnswers, remedy: reboot},
 	{
 		id: "gpu/platform", title: "The GPU is the platform's", want: "the platform's model", gpu: checkModel,
-		remedy: "give the right --platform, or have the node put right",
+		remedy: "give the right --hardware, or have the node put right",
 	},
 	uniform("model", "name", func(g *gpuState) sysfs.Fact[string] { return g.Name }),
 	uniform("vbios", "VBIOS", func(g *gpuState) sysfs.Fact[string] { return g.VBIOS }),
@@ -205,7 +205,7 @@ func checkAnswers(_ *env, g *gpuState) outcome {
 
 func checkModel(e *env, g *gpuState) outcome {
 	if e.Platform == nil {
-		return skipped("no --platform was given")
+		return skipped("no --hardware was given")
 	}
 	if e.Platform.GPU == "" {
 		return skipped("the platform %s has GPUs of any kind", e.Platform.Name)

@@ -113,7 +113,7 @@ func checkNICs(e *env) []finding {
 		o.number, o.want, o.source = &n, fmt.Sprint(*e.Ports), "--ports"
 		return node(o)
 	case p == nil:
-		return node(skipped("neither --ports nor --platform was given"))
+		return node(skipped("neither --ports nor --hardware was given"))
 	case p.NICs == nil || !p.NICs.Count.Known():
 		return node(skipped("it is not known how many network cards a %s has", p.Name))
 	default:

@@ -14,4 +14,4 @@ mkdir -p "$out"
 
 timeout 1800 docker run --rm --gpus all --network host --ipc host "${rdma[@]}" --volume "$out:$out" \
   ghcr.io/assay-hpc/assay:13.4.2-devel-ubuntu26.04-nccl2.32.3-1 /opt/assay/bin/harness exec -- \
-  /opt/assay/bin/harness certify --suite node --output "$out"
+  /opt/assay/bin/harness certify --suite node --out "$out/"

@@ -216,7 +216,7 @@ func (p *probes) coll(ctx context.Context, j job) *found {
 		at.First = p.host
 	}
 	ms := strconv.FormatFloat(float64(p.plan.Duration)/float64(time.Millisecond), 'f', -1, 64)
-	out, err := p.run(ctx, at.environ(), slices.Concat([]string{"coll", "all_reduce"}, p.o.Coll, []string{"-b", p.plan.Bytes, "-e", p.plan.Bytes, "--min-time", ms, "--output", "json"})...)
+	out, err := p.run(ctx, at.environ(), slices.Concat([]string{"coll", "all_reduce"}, p.o.Coll, []string{"-b", p.plan.Bytes, "-e", p.plan.Bytes, "--min-time", ms, "--format", "json"})...)
 	switch {
 	case err != nil:
 		return j.failed(err)

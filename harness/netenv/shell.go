@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// WriteExport writes lines that a shell can evaluate: eval "$(harness env
+// WriteExport writes lines that a shell can evaluate: eval "$(harness show environment
 // --export)", with the quotation marks. Each has its reason behind it; what is
 // kept and what is left alone are comments.
 func (p *Plan) WriteExport(w io.Writer) error {
@@ -61,7 +61,7 @@ func (p *Plan) Line(override bool) string {
 		text += "; kept " + strings.Join(kept, " ")
 	}
 	if n := len(p.Warnings); n > 0 {
-		text += fmt.Sprintf("; %s: see harness env", count(n, "warning"))
+		text += fmt.Sprintf("; %s: see harness show environment", count(n, "warning"))
 	}
 	return text
 }

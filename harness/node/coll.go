@@ -109,7 +109,7 @@ func (c *Config) collective(ctx context.Context, e *suite.Entry, p collParams, o
 	ms := strconv.FormatFloat(float64(p.MinTime)/float64(time.Millisecond), 'f', -1, 64)
 	args := []string{
 		"coll", op, "-g", strconv.Itoa(ranks), "-b", p.Min, "-e", p.Max, "-f", strconv.Itoa(p.Factor), "--min-time", ms,
-		"--device", p.Device, "--engine", p.Engine, "--output", "json",
+		"--device", p.Device, "--engine", p.Engine, "--format", "json",
 	}
 	if p.Split != "" {
 		args = append([]string{"NCCL_TESTS_SPLIT=" + p.Split}, args...)

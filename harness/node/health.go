@@ -42,7 +42,7 @@ func (c *Config) health(e *suite.Entry) ([]suite.Check, error) {
 		args = append(args, "--ports", strconv.Itoa(*c.Ports))
 	}
 	if p := c.surePlatform(); p != "" {
-		args = append(args, "--platform", p)
+		args = append(args, "--hardware", p)
 	}
 	shared := new(once[health.Report])
 	var out []suite.Check

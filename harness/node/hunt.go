@@ -60,7 +60,7 @@ func (c *Config) huntWith(ctx context.Context, id string, p huntParams) result.R
 	if bad := c.agree(id, gpus, own); bad != nil {
 		return *bad
 	}
-	args := []string{"hunt", "--output", "json", "--tool", p.Tool}
+	args := []string{"hunt", "--format", "json", "--tool", p.Tool}
 	if p.Duration > 0 {
 		args = append(args, "--duration", p.Duration.String())
 	}

@@ -61,7 +61,7 @@ func (c *Config) meshOf(ctx context.Context, check string, p meshParams, run run
 	if cannot != nil {
 		return *cannot
 	}
-	r, bad := report[mesh.Report](ctx, run, append([]string{"ib", "mesh", "--output", "json"}, p.Args...)...)
+	r, bad := report[mesh.Report](ctx, run, append([]string{"ib", "mesh", "--format", "json"}, p.Args...)...)
 	if bad != nil {
 		return *bad
 	}

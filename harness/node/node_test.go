@@ -344,7 +344,7 @@ func TestPlatform(t *testing.T) {
 	}{
 		"known":                             {Config{Machine: machine(h200)}, result.Pass, "HGX H200 8x"},
 		"differs":                           {Config{Machine: machine(slow)}, result.Pass, "HGX H200 8x, but: GPU 3: 16 of 18"},
-		"devices are missing":               {Config{Machine: machine(part)}, result.Warn, "it is most like HGX H200 8x (hgx-h200), and has 2 GPUs of 8, no RDMA port of 8 (InfiniBand NDR) | look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with --gpus 2 --ports 0"},
+		"devices are missing":               {Config{Machine: machine(part)}, result.Warn, "it is most like HGX H200 8x (hgx-h200), and has 2 GPUs of 8, no RDMA port of 8 (InfiniBand NDR) | look for the missing devices (harness show platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with --gpus 2 --ports 0"},
 		"a part, as was said":               {Config{GPUs: &two, Ports: &none, Machine: machine(part)}, result.Pass, "HGX H200 8x, but: 2 GPUs of 8"},
 		"GPUs as was said":                  {Config{GPUs: &two, Machine: machine(part)}, result.Warn, "and has no RDMA port of 8 (InfiniBand NDR) | "},
 		"other than was said":               {Config{GPUs: &eight, Ports: &none, Machine: machine(part)}, result.Warn, "and has 2 GPUs of 8 | "},
@@ -421,7 +421,7 @@ func TestHealth(t *testing.T) {
 		t.Error("a check was made that skip names")
 	}
 	all := strings.Join(args[0], " ")
-	if len(args) != 1 || all != "health -o json --window 1s --since 2h0m0s --gpus 8 --platform hgx-h200" {
+	if len(args) != 1 || all != "health -o json --window 1s --since 2h0m0s --gpus 8 --hardware hgx-h200" {
 		t.Errorf("%d runs: %s", len(args), all)
 	}
 }

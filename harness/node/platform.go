@@ -39,7 +39,7 @@ func (c *Config) recognised() result.Result {
 	switch {
 	case c.Platform != "" && r.Platform != c.Platform:
 		return result.Failed("it should be %s, and is nearest to %s", c.Platform, cmp.Or(r.Platform, "none that is known")).
-			WithRemedy("look at what harness platform finds; if the machine is right, name its platform")
+			WithRemedy("look at what harness show platform finds; if the machine is right, name its platform")
 	case c.Ports != nil && *c.Ports != ports:
 		return result.Failed("it should have %s, and has %d", count(*c.Ports, "RDMA port"), ports).
 			WithRemedy("look for the missing card on PCI and in the kernel's log, or give the right --ports")
@@ -48,7 +48,7 @@ func (c *Config) recognised() result.Result {
 		if c.Platform == "" {
 			res = result.Result{Verdict: result.Warn, Reason: fmt.Sprintf("it is most like %s (%s), and has %s", r.Name, r.Platform, strings.Join(missing, ", "))}
 		}
-		return res.WithRemedy("look for the missing devices (harness platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with " + strings.Join(declare, " "))
+		return res.WithRemedy("look for the missing devices (harness show platform, lspci, dmesg); if this is a container or a virtual machine that was given a part of the machine, say so with " + strings.Join(declare, " "))
 	case r.Platform != "":
 		return result.Passed("%s", seen)
 	case len(r.GPUs) == 0 && c.Machine.PCI == 0:

@@ -202,7 +202,7 @@ func (r *Report) writeHosts(b *strings.Builder, v View) {
 		}
 		rows = append(rows, row)
 	}
-	fmt.Fprintf(b, "The worst of the ports of each two hosts; --output json and --html have all %d ports.\n", len(r.Ports))
+	fmt.Fprintf(b, "The worst of the ports of each two hosts; --format json and --html have all %d ports.\n", len(r.Ports))
 	writeAligned(b, rows)
 }
 

@@ -1,4 +1,4 @@
-package flagsfirst
+package grammar
 
 import (
 	"strings"
@@ -18,8 +18,8 @@ func TestArgs(t *testing.T) {
 		"a -v -- --key k -o":     "-v a -- --key k -o",
 		"a --key -v b --unknown": "--key -v --unknown a b",
 	} {
-		if got := strings.Join(Args(strings.Fields(in), wantsValue), " "); got != want {
-			t.Errorf("Args(%s) = %s; want %s", in, got, want)
+		if got := strings.Join(flagsFirst(strings.Fields(in), wantsValue), " "); got != want {
+			t.Errorf("flagsFirst(%s) = %s; want %s", in, got, want)
 		}
 	}
 }

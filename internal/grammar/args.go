@@ -1,0 +1,73 @@
+package grammar
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Args returns a command line with the flags of its command before the arguments: the flag
+// package stops at the first argument. Commands that read flags of their own keep theirs as
+// they are, and so do those of runners, which run another program's command line.
+func Args(app *cli.App, args []string, runners ...string) []string {
+	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
+		return args
+	}
+	cmd, n := app.Command(args[1]), 2
+	for cmd != nil && len(cmd.Subcommands) > 0 && n < len(args) {
+		i := slices.IndexFunc(cmd.Subcommands, func(s *cli.Command) bool { return s.HasName(args[n]) })
+		if i < 0 {
+			return args
+		}
+		cmd, n = cmd.Subcommands[i], n+1
+	}
+	if cmd == nil {
+		return args
+	}
+	if n+1 == len(args) && args[n] == "--version" {
+		return append(args[:1:1], "--version")
+	}
+	if cmd.SkipFlagParsing || slices.Contains(runners, cmd.Name) {
+		return args
+	}
+	return append(args[:n:n], flagsFirst(args[n:], func(name string) bool {
+		i := slices.IndexFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		return i >= 0 && takesValue(cmd.Flags[i])
+	})...)
+}
+
+// flagsFirst puts the flags first. What follows "--" stays as it is.
+func flagsFirst(args []string, wantsValue func(name string) bool) []string {
+	var flags, rest []string
+	for i := 0; i < len(args); i++ {
+		a := args[i]
+		switch {
+		case a == "--":
+			rest = append(rest, args[i:]...)
+			i = len(args)
+		case len(a) < 2 || a[0] != '-':
+			rest = append(rest, a)
+		default:
+			flags = append(flags, a)
+			name := strings.TrimLeft(a, "-")
+			if !strings.Contains(name, "=") && wantsValue(name) && i+1 < len(args) {
+				i++
+				flags = append(flags, args[i])
+			}
+		}
+	}
+	return append(flags, rest...)
+}
+
+// takesValue reports whether the value of a flag may be the next argument.
+func takesValue(f cli.Flag) bool {
+	switch f := f.(type) {
+	case *cli.BoolFlag:
+		return false
+	case *cli.GenericFlag:
+		b, ok := f.Value.(interface{ IsBoolFlag() bool })
+		return !ok || !b.IsBoolFlag()
+	}
+	return true
+}

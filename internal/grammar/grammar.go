@@ -1,0 +1,229 @@
+// Package grammar is what the command lines of assay and harness have in common:
+//
+//   - -o, --format is a format, and nothing else;
+//   - --out is a file or a directory;
+//   - --push is a registry;
+//   - --hardware is a machine's profile, --platform an OCI platform;
+//   - --version works everywhere, and a default is printed once;
+//   - flags and arguments come in any order.
+//
+// [Check] holds a program against this. Names of earlier versions stay for one version, by
+// [Earlier].
+package grammar
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// Set up urfave/cli, for both programs.
+func init() {
+	cli.VersionFlag = &cli.BoolFlag{Name: "version", Usage: "print the version", DisableDefaultText: true}
+	cli.FlagStringer = text
+	cli.AppHelpTemplate = appHelp
+	const category = "{{if .Category}}\n\nCATEGORY:\n   {{.Category}}{{end}}"
+	cli.CommandHelpTemplate = strings.Replace(cli.CommandHelpTemplate, category, "", 1)
+	cli.SubcommandHelpTemplate = strings.Replace(cli.SubcommandHelpTemplate, category, "", 1)
+	cli.HelpPrinter = func(w io.Writer, template string, data any) {
+		cli.HelpPrinterCustom(w, template, data, map[string]any{"wrapAt": func() int { return 120 }})
+	}
+}
+
+// appHelp is a program's help, on one screen.
+const appHelp = `{{.Name}} - {{.Usage}}
+
+USAGE:
+   {{.HelpName}} COMMAND [OPTIONS] [ARGUMENTS]
+
+COMMANDS:{{template "visibleCommandCategoryTemplate" .}}
+
+{{.HelpName}} COMMAND --help shows a command's options, {{.HelpName}} --version the version.
+`
+
+// Format is -o, --format. The first form is the default.
+func Format(dst *string, forms ...string) *cli.StringFlag {
+	return &cli.StringFlag{
+		Name: "format", Aliases: []string{"o"}, Usage: "`FORMAT` on stdout: " + list(forms), Value: forms[0], Destination: dst,
+		Action: func(_ *cli.Context, form string) error {
+			if !slices.Contains(forms, form) {
+				return UsageError{fmt.Errorf("--format is %s, not %q", list(forms), form)}
+			}
+			return nil
+		},
+	}
+}
+
+// A UsageError is a command line that makes no sense.
+type UsageError struct{ error }
+
+func list(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " or " + words[n-1]
+	}
+	return words[0]
+}
+
+// Group puts commands under a heading of the help.
+func Group(heading string, commands ...*cli.Command) []*cli.Command {
+	for _, c := range commands {
+		c.Category = heading
+	}
+	return commands
+}
+
+// Hide leaves commands out of the help: they are names of an earlier version, or what the
+// program itself calls.
+func Hide(commands ...*cli.Command) []*cli.Command {
+	for _, c := range commands {
+		c.Hidden = true
+	}
+	return commands
+}
+
+// Rename gives a command another name.
+func Rename(c *cli.Command, name string) *cli.Command {
+	c.Name = name
+	return c
+}
+
+// Earlier adds to commands the flags' names of earlier versions, which are in no help:
+// "build output" is the flag that build has by another name now. All formats were --output.
+func Earlier(commands []*cli.Command, names map[string]string) {
+	for _, c := range commands {
+		Earlier(c.Subcommands, names)
+		for _, f := range c.Flags {
+			now, ok := f.(*cli.StringFlag)
+			if !ok {
+				continue
+			}
+			for old, name := range names {
+				if command, flag, _ := strings.Cut(old, " "); command == c.Name && name == now.Name {
+					c.Flags = append(c.Flags, hidden(now, flag))
+				}
+			}
+			if _, other := names[c.Name+" output"]; now.Name == "format" && !other {
+				c.Flags = append(c.Flags, hidden(now, "output"))
+			}
+		}
+	}
+}
+
+func hidden(f *cli.StringFlag, name string) *cli.StringFlag {
+	old := *f
+	old.Name, old.Aliases, old.EnvVars, old.Hidden = name, nil, nil, true
+	return &old
+}
+
+// text is a flag in a help text, with its default once.
+func text(f cli.Flag) string {
+	d, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return ""
+	}
+	placeholder, usage := unquote(d.GetUsage())
+	var names []string
+	for _, n := range f.Names() {
+		dash := "--"
+		if len(n) == 1 {
+			dash = "-"
+		}
+		names = append(names, dash+n)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return min(len(a), 3) - min(len(b), 3) }) // -o, --format
+	s := strings.Join(names, ", ")
+	if d.TakesValue() {
+		if placeholder == "" {
+			placeholder = "VALUE"
+		}
+		s += " " + placeholder
+	}
+	if v := Default(f); v != "" {
+		usage += " (default: " + v + ")"
+	}
+	if env := d.GetEnvVars(); len(env) > 0 {
+		usage += " [$" + strings.Join(env, ", $") + "]"
+	}
+	return s + "\n   " + usage
+}
+
+// unquote takes the placeholder out of a usage: "write to `FILE`".
+func unquote(usage string) (placeholder, text string) {
+	before, rest, ok := strings.Cut(usage, "`")
+	name, after, closed := strings.Cut(rest, "`")
+	if !ok || !closed {
+		return "", usage
+	}
+	return name, before + name + after
+}
+
+// Default is a flag's default for people; "": it has none, or its usage says it.
+func Default(f cli.Flag) string {
+	d, ok := f.(cli.DocGenerationFlag)
+	if !ok || strings.Contains(d.GetUsage(), "(default") {
+		return ""
+	}
+	switch v := strings.Trim(d.GetDefaultText(), `"`); v {
+	case "", "0", "0s", "false":
+		return ""
+	default:
+		return v
+	}
+}
+
+// Check reports what of a program's flags is against the grammar.
+func Check(commands []*cli.Command) (problems []string) {
+	var walk func(path string, list []*cli.Command)
+	walk = func(path string, list []*cli.Command) {
+		for _, c := range list {
+			if c.Hidden {
+				continue
+			}
+			at := strings.TrimSpace(path + " " + c.Name)
+			walk(at, c.Subcommands)
+			for _, f := range c.VisibleFlags() {
+				if p := wrong(f); p != "" {
+					problems = append(problems, fmt.Sprintf("%s --%s: %s", at, f.Names()[0], p))
+				}
+			}
+		}
+	}
+	walk("", commands)
+	return problems
+}
+
+// meanings are placeholders of flags whose meaning is fixed.
+var meanings = map[string][]string{
+	"format": {"FORMAT"}, "out": {"FILE", "DIR", "PATH", "oci:DIR"}, "push": {"REPO"}, "hardware": {"PROFILE"}, "platform": {"PLATFORM"},
+}
+
+func wrong(f cli.Flag) string {
+	d, ok := f.(cli.DocGenerationFlag)
+	if !ok {
+		return ""
+	}
+	placeholder, _ := unquote(d.GetUsage())
+	for _, name := range f.Names() {
+		switch want := meanings[name]; {
+		case name == "o" && f.Names()[0] != "format":
+			return "-o is --format's"
+		case name == "output" || name == "json":
+			return "say --format for a format, --out for a file or directory"
+		case want != nil && !slices.Contains(want, placeholder):
+			return fmt.Sprintf("it is a %s, not a %s", list(want), placeholder)
+		}
+	}
+	if d.TakesValue() && placeholder == "" {
+		return "its usage names no value"
+	}
+	if placeholder != "" && !d.TakesValue() {
+		return "it takes no value"
+	}
+	if strings.Count(d.GetUsage(), "(default") > 1 {
+		return "it has two defaults"
+	}
+	return ""
+}
