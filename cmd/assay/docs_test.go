@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/urfave/cli/v2"
 
 	assay "github.com/assay-hpc/assay"
 	"github.com/assay-hpc/assay/build/driver"
@@ -20,13 +18,14 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 // TestCommandsDocument holds docs/commands.md against the program's own
 // commands and flags; -update writes it.
 func TestCommandsDocument(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "commands.md")
-	got := commandsDocument(newApp(io.Discard, io.Discard))
+	got := []byte(grammar.Reference(newApp(io.Discard, io.Discard), commandsHead, func(string) string { return "" }))
 	if *update {
 		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
@@ -179,59 +178,3 @@ carried out (no builder, no registry, interrupted).
 Without ` + "`--matrix`" + ` a command reads ` + "`./matrix.yaml`, else the matrix that the binary carries. `ASSAY_STATE_DIR`" + ` says where
 builders, downloads and bases are kept (default: ` + "`assay`" + ` in the user's cache directory).
 `
-
-func commandsDocument(app *cli.App) []byte {
-	var b bytes.Buffer
-	b.WriteString(commandsHead)
-	for _, c := range app.Commands {
-		if c.Hidden {
-			continue
-		}
-		commandSection(&b, "assay", c)
-		for _, s := range c.Subcommands {
-			commandSection(&b, "assay "+c.Name, s)
-		}
-	}
-	return b.Bytes()
-}
-
-func commandSection(b *bytes.Buffer, parent string, c *cli.Command) {
-	fmt.Fprintf(b, "\n## %s %s\n", parent, strings.TrimSpace(c.Name+" "+c.ArgsUsage))
-	fmt.Fprintf(b, "%s.\n", strings.ToUpper(c.Usage[:1])+c.Usage[1:])
-	if c.Description != "" {
-		fmt.Fprintf(b, "\n%s\n", c.Description)
-	}
-	if len(c.Flags) > 0 {
-		b.WriteString("\n| flag | what it does | default |\n|---|---|---|\n")
-	}
-	for _, f := range c.Flags {
-		flagRow(b, f)
-	}
-}
-
-var placeholder = regexp.MustCompile("`([^`]+)`")
-
-func flagRow(b *bytes.Buffer, f cli.Flag) {
-	doc, ok := f.(cli.DocGenerationFlag)
-	if !ok {
-		return
-	}
-	var names []string
-	for _, n := range f.Names() {
-		names = append(names, "`"+strings.Repeat("-", min(len(n), 2))+n+"`")
-	}
-	usage := doc.GetUsage()
-	value := ""
-	if m := placeholder.FindStringSubmatch(usage); m != nil && doc.TakesValue() {
-		value = " `" + m[1] + "`"
-	}
-	usage = placeholder.ReplaceAllString(usage, "$1")
-	if env := doc.GetEnvVars(); len(env) > 0 {
-		usage += " [`" + strings.Join(env, "`, `") + "`]"
-	}
-	def := ""
-	if doc.TakesValue() && doc.GetDefaultText() != "" && doc.GetDefaultText() != "[]" {
-		def = "`" + strings.Trim(doc.GetDefaultText(), `"`) + "`"
-	}
-	fmt.Fprintf(b, "| %s%s | %s | %s |\n", strings.Join(names, ", "), value, strings.ReplaceAll(usage, "|", `\|`), def)
-}

@@ -65,7 +65,7 @@ func certifyCommand(out, errOut io.Writer) *cli.Command {
 			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the suite's checks for this image and run none"},
 			&cli.BoolFlag{Name: "show", Destination: &o.show, Usage: "print the suite's file, to make one of your own from, and run nothing"},
 			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show the output of checks that passed, too"},
-			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), Destination: &o.jobs, Usage: "at most `N` checks at once"},
+			&cli.IntFlag{Name: "jobs", Value: runtime.GOMAXPROCS(0), DefaultText: "the number of processors", Destination: &o.jobs, Usage: "at most `N` checks at once"},
 			&cli.DurationFlag{Name: "timeout", Value: suite.DefaultTimeout, Destination: &o.timeout, Usage: "`TIME` for each check that sets none itself"},
 		}, o.baseline.flags(), o.sign.flags(), o.push.flags(), o.site.flags(), o.fabric.flags()),
 		Before: noArgs,

@@ -125,16 +125,7 @@ func text(f cli.Flag) string {
 		return ""
 	}
 	placeholder, usage := unquote(d.GetUsage())
-	var names []string
-	for _, n := range f.Names() {
-		dash := "--"
-		if len(n) == 1 {
-			dash = "-"
-		}
-		names = append(names, dash+n)
-	}
-	slices.SortStableFunc(names, func(a, b string) int { return min(len(a), 3) - min(len(b), 3) }) // -o, --format
-	s := strings.Join(names, ", ")
+	s := strings.Join(names(f), ", ")
 	if d.TakesValue() {
 		if placeholder == "" {
 			placeholder = "VALUE"
@@ -148,6 +139,15 @@ func text(f cli.Flag) string {
 		usage += " [$" + strings.Join(env, ", $") + "]"
 	}
 	return s + "\n   " + usage
+}
+
+// names are a flag's, with their dashes: "-o", "--format".
+func names(f cli.Flag) (all []string) {
+	for _, n := range f.Names() {
+		all = append(all, "--"[:min(len(n), 2)]+n)
+	}
+	slices.SortStableFunc(all, func(a, b string) int { return min(len(a), 3) - min(len(b), 3) })
+	return all
 }
 
 // unquote takes the placeholder out of a usage: "write to `FILE`".

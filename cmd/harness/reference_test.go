@@ -1,0 +1,46 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/assay-hpc/assay/coll/perf"
+	"github.com/assay-hpc/assay/internal/golden"
+	"github.com/assay-hpc/assay/internal/grammar"
+	"github.com/assay-hpc/assay/perftest/probe"
+)
+
+const referenceHead = `# harness's commands
+
+<!-- Written by "go test ./cmd/harness -run TestReference -args -update" from the program itself. -->
+
+Results go to stdout, remarks and progress to stderr. Flags may stand before or after arguments, but for coll, ib and exec; what
+follows ` + "`--`" + ` is an argument. Exit status: 0 passed, 1 a check failed, 2 wrong usage or bad input, 3 it could not be carried out.
+`
+
+// TestReference holds docs/harness.md against the program's own commands and flags.
+func TestReference(t *testing.T) {
+	file := filepath.Join("..", "..", "docs", "harness.md")
+	got := grammar.Reference(newApp(io.Discard, io.Discard), referenceHead, func(command string) string {
+		switch command {
+		case "harness coll":
+			return perf.Usage("harness coll OP [FLAG...]")
+		case "harness ib":
+			return ibUsage(probe.Tools()[0], "harness ib write_bw") + "\n\n" + meshUsage()
+		}
+		return ""
+	})
+	if golden.Update() {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if d := cmp.Diff(string(want), got); err != nil || d != "" {
+		t.Errorf("docs/harness.md differs from the program (%v; -want +got; -args -update rewrites it):\n%s", err, d)
+	}
+}
