@@ -165,7 +165,7 @@ var lattice = []rule{
 	},
 	{
 		name: "what perftest stands on", who: []string{"perftest/..."}, unless: []string{"perftest/membw"}, not: []string{"./..."},
-		except: []string{"./perftest/...", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/meet", "./internal/nearest"},
+		except: []string{"./perftest/...", "./harness/result", "./harness/rootfs", "./harness/stat", "./harness/sysfs", "./harness/dl", "./harness/probe", "./harness/version", "./internal/meet", "./internal/nearest"},
 		deep:   true,
 		why:    "it measures with the harness's leaves alone, so that a test needs two hosts and nothing else of assay",
 	},
@@ -174,7 +174,7 @@ var lattice = []rule{
 		why: "others can speak perftest's protocol with this package alone",
 	},
 	{
-		name: "the judge", who: []string{"perftest/judge"}, not: []string{"*"}, deep: true,
+		name: "the judge", who: []string{"perftest/judge"}, not: []string{"*", "./..."}, except: []string{"./harness/result"}, deep: true,
 		why: "it judges numbers, and knows nothing of what they are of",
 	},
 	{

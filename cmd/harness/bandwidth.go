@@ -11,13 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -172,7 +171,7 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 // report writes the report, and ends as its verdict says.
 func (o *bandwidthOptions) report(r *membw.Report) error {
 	err := writeReport(r, o.stdout, o.format, o.file)
-	if err == nil && r.Verdict == judge.Fail {
+	if err == nil && r.Verdict == result.Fail {
 		return &statusError{exitFail, nil}
 	}
 	return err

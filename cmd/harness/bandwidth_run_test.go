@@ -9,8 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
@@ -85,7 +84,7 @@ func TestBandwidthRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r membw.Report
-	if err := json.Unmarshal(b, &r); err != nil || r.Schema != membw.Schema || len(r.Families) != 1 || r.Families[0].Cells[0].Verdict != judge.Pass {
+	if err := json.Unmarshal(b, &r); err != nil || r.Schema != membw.Schema || len(r.Families) != 1 || r.Families[0].Cells[0].Verdict != result.Pass {
 		t.Errorf("%v, %+v", err, r)
 	}
 }

@@ -10,11 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
@@ -108,7 +107,7 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 	if _, waited := g.AllGather(ctx, nil); waited != nil && err == nil {
 		err = waited
 	}
-	if err == nil && r.Verdict == judge.Fail {
+	if err == nil && r.Verdict == result.Fail {
 		return errMeshFailed
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/perftest/judge"
 
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
@@ -114,12 +113,12 @@ func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c memb
 		o.Peer = gpuName(to)
 	}
 	switch c.Verdict {
-	case judge.NotApplicable:
+	case result.Skip:
 		o.Verdict = result.Skip
 		o.Reason = cmp.Or(o.Reason, "it is not possible here")
 		return o
 	default:
-		o.Verdict = result.Verdict(c.Verdict)
+		o.Verdict = c.Verdict
 	}
 	if c.Value <= 0 { // it went wrong: the reason says how
 		return o

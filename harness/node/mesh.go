@@ -79,7 +79,7 @@ func meshResult(check string, r *mesh.Report) result.Result {
 	}
 	var objects []result.Object
 	for _, cell := range r.Cells {
-		o := result.Object{Name: name(cell.From), Peer: name(cell.To), Verdict: result.Verdict(cell.Verdict), Reason: cell.Reason}
+		o := result.Object{Name: name(cell.From), Peer: name(cell.To), Verdict: cell.Verdict, Reason: cell.Reason}
 		if cell.Error != "" {
 			o.Verdict, o.Reason = result.Error, cell.Error
 		}
@@ -100,7 +100,7 @@ func meshResult(check string, r *mesh.Report) result.Result {
 		said = append(said, f.Text)
 	}
 	if len(said) > 0 {
-		res.Verdict = result.Worst(res.Verdict, result.Verdict(r.Verdict))
+		res.Verdict = result.Worst(res.Verdict, r.Verdict)
 		res.Reason = strings.Join(said, "; ")
 		res.Remedy = "look at the port's counters and cable (harness ib devices, harness health)"
 	}

@@ -105,9 +105,9 @@ func TestLimitsOfASite(t *testing.T) {
 	latency := membw.Report{
 		GPUs: []membw.Subject{{GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-a"}, Model: "h200"}, {GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-b"}, Model: "h200"}},
 		Families: []membw.Family{
-			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{{From: 0, To: membw.Host, Value: 800, Verdict: judge.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: judge.Pass}}},
-			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 63, Verdict: judge.Pass}, {From: membw.Host, To: 1, Value: 55, Reference: 63, Verdict: judge.Pass}}},
-			{Name: "host_to_device_all", Unit: "GB/s", Limits: judge.Limits{Pass: 0.7}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 50, Verdict: judge.Pass}}},
+			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{{From: 0, To: membw.Host, Value: 800, Verdict: result.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: result.Pass}}},
+			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 63, Verdict: result.Pass}, {From: membw.Host, To: 1, Value: 55, Reference: 63, Verdict: result.Pass}}},
+			{Name: "host_to_device_all", Unit: "GB/s", Limits: judge.Limits{Pass: 0.7}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 50, Verdict: result.Pass}}},
 		},
 	}
 	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
@@ -484,18 +484,18 @@ func TestBandwidth(t *testing.T) {
 		GPUs: []membw.Subject{{GPU: membw.GPU{UUID: "GPU-a"}}, {GPU: membw.GPU{UUID: "GPU-b"}}},
 		Families: []membw.Family{
 			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{
-				{From: membw.Host, To: 0, Value: 55, Samples: []float64{54, 55, 56}, Reference: 63, Verdict: judge.Pass},
-				{From: membw.Host, To: 1, Value: 20, Samples: []float64{20, 21}, Reference: 63, Verdict: judge.Fail, Reason: "20.0 GB/s is 32 %"},
+				{From: membw.Host, To: 0, Value: 55, Samples: []float64{54, 55, 56}, Reference: 63, Verdict: result.Pass},
+				{From: membw.Host, To: 1, Value: 20, Samples: []float64{20, 21}, Reference: 63, Verdict: result.Fail, Reason: "20.0 GB/s is 32 %"},
 			}},
 			{Name: "peer_write_ce", Unit: "GB/s", Cells: []membw.Cell{
-				{From: 0, To: 1, Value: 396, Samples: []float64{396}, Reference: 450, Verdict: judge.Pass},
-				{From: 1, To: 0, Verdict: judge.NotApplicable},
+				{From: 0, To: 1, Value: 396, Samples: []float64{396}, Reference: 450, Verdict: result.Pass},
+				{From: 1, To: 0, Verdict: result.Skip},
 			}},
 			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{
-				{From: 0, To: membw.Host, Value: 1100, Verdict: judge.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: judge.Pass},
+				{From: 0, To: membw.Host, Value: 1100, Verdict: result.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: result.Pass},
 			}},
 		},
-		Findings: []membw.Finding{{Family: "host_to_device", GPUs: []int{1}, Verdict: judge.Fail, Text: "GPU 1 is slow"}},
+		Findings: []membw.Finding{{Family: "host_to_device", GPUs: []int{1}, Verdict: result.Fail, Text: "GPU 1 is slow"}},
 	}
 	cfg := &Config{Machine: twoGPUs, Run: says(t, 1, r)}
 	got := certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device, peer_write_ce, host_latency, peer_both_ce]}}")
@@ -575,13 +575,13 @@ func TestColl(t *testing.T) {
 
 func TestMesh(t *testing.T) {
 	r := mesh.Report{
-		Unit: "bytes_per_second", Verdict: judge.Fail,
+		Unit: "bytes_per_second", Verdict: result.Fail,
 		Ports: []mesh.Port{{Device: "mlx5_0", Port: 1}, {Device: "mlx5_1", Port: 1}},
 		Cells: []mesh.Cell{
-			{From: 0, To: 1, Value: 48e9, Samples: []float64{47e9, 48e9}, Reference: 50e9, Verdict: judge.Pass},
-			{From: 1, To: 0, Verdict: judge.Fail, Error: "the link is down"},
+			{From: 0, To: 1, Value: 48e9, Samples: []float64{47e9, 48e9}, Reference: 50e9, Verdict: result.Pass},
+			{From: 1, To: 0, Verdict: result.Fail, Error: "the link is down"},
 		},
-		Findings: []mesh.Finding{{Kind: "port", Verdict: judge.Fail, Text: "port mlx5_1/1 is down"}},
+		Findings: []mesh.Finding{{Kind: "port", Verdict: result.Fail, Text: "port mlx5_1/1 is down"}},
 	}
 	run := says(t, 1, r)
 	got := certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"]

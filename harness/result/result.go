@@ -19,6 +19,9 @@ const (
 	Error Verdict = "error" // it could not be carried out
 )
 
+// Bad reports whether something is to blame.
+func (v Verdict) Bad() bool { return v == Warn || v == Fail }
+
 // Verdicts are all of them, the worst first.
 func Verdicts() []Verdict { return []Verdict{Fail, Error, Warn, Pass, Skip} }
 

@@ -3,6 +3,8 @@ package judge
 import (
 	"cmp"
 	"slices"
+
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A Matrix is what was measured from members of a set, numbered from 0, to one another.
@@ -10,7 +12,7 @@ import (
 type Matrix struct {
 	Members int
 	Cells   int
-	Cell    func(i int) (from, to int, value float64, v Verdict)
+	Cell    func(i int) (from, to int, value float64, v result.Verdict)
 	Limits  Limits
 }
 
@@ -48,7 +50,7 @@ func (m *Matrix) Blame(classes ...[]Suspect) (found []Culprit, left []int) {
 			switch {
 			case v.Bad():
 				r.bad = append(r.bad, i)
-			case v == Pass:
+			case v == result.Pass:
 				r.good++
 			}
 		}
@@ -144,12 +146,12 @@ func (m *Matrix) differ(s *Suspect, cells []int) bool {
 }
 
 // Worst is the cell to quote of some, and the verdict on all of them.
-func (m *Matrix) Worst(cells []int) (worst int, all Verdict) {
+func (m *Matrix) Worst(cells []int) (worst int, all result.Verdict) {
 	rank := func(i int) float64 { _, _, v, _ := m.Cell(i); return m.rank(v) }
-	all = Pass
+	all = result.Pass
 	for _, i := range cells {
 		_, _, _, v := m.Cell(i)
-		all = all.Worse(v)
+		all = result.Worst(all, v)
 	}
 	return slices.MinFunc(cells, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) }), all
 }

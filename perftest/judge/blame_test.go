@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // all is a matrix of all pairs; value 0 is none, and negative ones were not applicable.
@@ -11,7 +13,7 @@ func all(n int, lower bool, value func(from, to int) float64) *Matrix {
 	type cell struct {
 		from, to int
 		value    float64
-		v        Verdict
+		v        result.Verdict
 	}
 	var cells []cell
 	for from := range n {
@@ -20,17 +22,17 @@ func all(n int, lower bool, value func(from, to int) float64) *Matrix {
 				continue
 			}
 			v := value(from, to)
-			c := cell{from, to, max(v, 0), Pass}
+			c := cell{from, to, max(v, 0), result.Pass}
 			switch {
 			case v < 0:
-				c.v = NotApplicable
+				c.v = result.Skip
 			case lower != (v < 10) || v == 0:
-				c.v = Fail
+				c.v = result.Fail
 			}
 			cells = append(cells, c)
 		}
 	}
-	return &Matrix{Members: n, Cells: len(cells), Limits: Limits{Lower: lower}, Cell: func(i int) (int, int, float64, Verdict) {
+	return &Matrix{Members: n, Cells: len(cells), Limits: Limits{Lower: lower}, Cell: func(i int) (int, int, float64, result.Verdict) {
 		return cells[i].from, cells[i].to, cells[i].value, cells[i].v
 	}}
 }

@@ -1,35 +1,11 @@
-// Package judge says what measurements are worth: verdicts, the limits at which they
-// change, and who is to blame for the bad cells of a matrix.
+// Package judge says what measurements are worth: the limits at which verdicts change, and who is to blame for the bad cells of a matrix.
 package judge
 
 import (
 	"fmt"
-	"slices"
+
+	"github.com/assay-hpc/assay/harness/result"
 )
-
-// Verdict is what a measurement is worth.
-type Verdict string
-
-// The verdicts, from good to bad. NotApplicable counts as nothing.
-const (
-	NotApplicable Verdict = "n/a"
-	Pass          Verdict = "pass"
-	Warn          Verdict = "warn"
-	Fail          Verdict = "fail"
-)
-
-var severity = []Verdict{NotApplicable, "", Pass, Warn, Fail}
-
-// Worse is the worse of two.
-func (v Verdict) Worse(o Verdict) Verdict {
-	if slices.Index(severity, o) > slices.Index(severity, v) {
-		return o
-	}
-	return v
-}
-
-// Bad reports whether something is to blame.
-func (v Verdict) Bad() bool { return v == Warn || v == Fail }
 
 // Limits are where verdicts change. Pass and Fail are fractions of what a value should
 // be: from Pass on it passes, below Fail it fails, and between it gets a warning.
@@ -58,10 +34,10 @@ type Words struct{ Value, Reference, Usual func(float64) string }
 
 // Judge holds a value against what it should be and what is usual, each 0 where it is
 // not known, and says why it does not pass.
-func (l Limits) Judge(value, reference, usual float64, w Words) (v Verdict, why string) {
-	v = Pass
-	note := func(got Verdict, format string, a ...any) {
-		if v.Worse(got) != v {
+func (l Limits) Judge(value, reference, usual float64, w Words) (v result.Verdict, why string) {
+	v = result.Pass
+	note := func(got result.Verdict, format string, a ...any) {
+		if result.Worst(v, got) != v {
 			v, why = got, w.Value(value)+fmt.Sprintf(format, a...)
 		}
 	}
@@ -70,9 +46,9 @@ func (l Limits) Judge(value, reference, usual float64, w Words) (v Verdict, why 
 		part = reference / value
 	}
 	if reference > 0 && part < l.Pass {
-		got := Warn
+		got := result.Warn
 		if part < l.Fail {
-			got = Fail
+			got = result.Fail
 		}
 		if l.Lower {
 			note(got, " is %.2f times %s; %.2f or less is expected", 1/part, w.Reference(reference), 1/l.Pass)
@@ -87,9 +63,9 @@ func (l Limits) Judge(value, reference, usual float64, w Words) (v Verdict, why 
 	beyond := func(limit float64) bool { return limit > 0 && l.Better(limit, ratio) }
 	switch {
 	case beyond(l.MedianFail):
-		note(Fail, " is %.2f times %s", ratio, w.Usual(usual))
+		note(result.Fail, " is %.2f times %s", ratio, w.Usual(usual))
 	case beyond(l.MedianWarn):
-		note(Warn, " is %.2f times %s", ratio, w.Usual(usual))
+		note(result.Warn, " is %.2f times %s", ratio, w.Usual(usual))
 	}
 	return v, why
 }

@@ -3,6 +3,8 @@ package judge
 import (
 	"fmt"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 func TestJudge(t *testing.T) {
@@ -15,24 +17,24 @@ func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		l                       Limits
 		value, reference, usual float64
-		want                    Verdict
+		want                    result.Verdict
 		why                     string
 	}{
-		{higher, 95, 100, 0, Pass, ""},
-		{higher, 85, 100, 0, Warn, "85 is 85 % of the rate 100; 90 % or more is expected"},
-		{higher, 70, 100, 0, Fail, "70 is 70 % of the rate 100; 90 % or more is expected"},
-		{higher, 0, 100, 0, Fail, "0 is 0 % of the rate 100; 90 % or more is expected"},
-		{higher, 95, 100, 200, Fail, "95 is 0.47 times the median 200"},
-		{higher, 85, 100, 100, Warn, "85 is 85 % of the rate 100; 90 % or more is expected"},
-		{higher, 1000, 100, 100, Pass, ""},
-		{higher, 5, 0, 0, Pass, ""},
-		{lower, 1, 2, 2, Pass, ""}, // less is better than it should be
-		{lower, 2.2, 2, 2, Pass, ""},
-		{lower, 3, 2, 0, Warn, "3 is 1.50 times the rate 2; 1.25 or less is expected"},
-		{lower, 5, 2, 0, Fail, "5 is 2.50 times the rate 2; 1.25 or less is expected"},
-		{lower, 4, 0, 2, Warn, "4 is 2.00 times the median 2"},
-		{lower, 8, 0, 2, Fail, "8 is 4.00 times the median 2"},
-		{lower, 1, 0, 2, Pass, ""},
+		{higher, 95, 100, 0, result.Pass, ""},
+		{higher, 85, 100, 0, result.Warn, "85 is 85 % of the rate 100; 90 % or more is expected"},
+		{higher, 70, 100, 0, result.Fail, "70 is 70 % of the rate 100; 90 % or more is expected"},
+		{higher, 0, 100, 0, result.Fail, "0 is 0 % of the rate 100; 90 % or more is expected"},
+		{higher, 95, 100, 200, result.Fail, "95 is 0.47 times the median 200"},
+		{higher, 85, 100, 100, result.Warn, "85 is 85 % of the rate 100; 90 % or more is expected"},
+		{higher, 1000, 100, 100, result.Pass, ""},
+		{higher, 5, 0, 0, result.Pass, ""},
+		{lower, 1, 2, 2, result.Pass, ""}, // less is better than it should be
+		{lower, 2.2, 2, 2, result.Pass, ""},
+		{lower, 3, 2, 0, result.Warn, "3 is 1.50 times the rate 2; 1.25 or less is expected"},
+		{lower, 5, 2, 0, result.Fail, "5 is 2.50 times the rate 2; 1.25 or less is expected"},
+		{lower, 4, 0, 2, result.Warn, "4 is 2.00 times the median 2"},
+		{lower, 8, 0, 2, result.Fail, "8 is 4.00 times the median 2"},
+		{lower, 1, 0, 2, result.Pass, ""},
 	} {
 		if got, why := tt.l.Judge(tt.value, tt.reference, tt.usual, w); got != tt.want || why != tt.why {
 			t.Errorf("%+v: %g of %g, usually %g: %s, %q; want %s, %q", tt.l, tt.value, tt.reference, tt.usual, got, why, tt.want, tt.why)

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -38,7 +37,7 @@ func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []li
 func (r *Report) linkFindings() (out []Finding) {
 	for _, g := range r.GPUs {
 		if l := g.Links; l != nil && l.NVLinks < g.Peaks.NVLinks {
-			out = append(out, Finding{"", []int{g.Index}, judge.Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
+			out = append(out, Finding{"", []int{g.Index}, result.Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
 		}
 	}
 	out = append(out, r.counterFindings()...)
@@ -48,7 +47,7 @@ func (r *Report) linkFindings() (out []Finding) {
 		}
 		for _, c := range f.Changes {
 			if l := c.After; l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth {
-				out = append(out, Finding{f.Name, []int{c.GPU}, judge.Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
+				out = append(out, Finding{f.Name, []int{c.GPU}, result.Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
 			}
 		}
 	}
@@ -82,7 +81,7 @@ func (r *Report) counterFindings() (out []Finding) {
 			if strings.Contains(name, "crc") && float64(up[name]) < usualCRC*seconds {
 				continue
 			}
-			out = append(out, Finding{"", []int{g.Index}, judge.Warn, fmt.Sprintf("GPU %d: counter %s went up by %d, during %d of %d kinds of copies", g.Index, name, up[name], during[name], len(r.Families))})
+			out = append(out, Finding{"", []int{g.Index}, result.Warn, fmt.Sprintf("GPU %d: counter %s went up by %d, during %d of %d kinds of copies", g.Index, name, up[name], during[name], len(r.Families))})
 		}
 	}
 	return out

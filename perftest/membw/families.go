@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 	"github.com/assay-hpc/assay/perftest/judge"
 
@@ -184,7 +185,7 @@ func (j *job) plan() Plan {
 func (j *job) measure(ctx context.Context, f family, c *Cell) {
 	if c.From >= 0 && c.To >= 0 && c.From != c.To {
 		if err := cmp.Or(j.Peer(c.From, c.To), j.Peer(c.To, c.From)); err != nil {
-			c.Verdict, c.Reason = judge.NotApplicable, err.Error()
+			c.Verdict, c.Reason = result.Skip, err.Error()
 			return
 		}
 	}
@@ -250,7 +251,7 @@ func (c *Cell) set(samples []float64, err error) {
 		err = errors.New("there are no samples")
 	}
 	if err != nil {
-		c.Verdict, c.Reason = judge.Fail, err.Error()
+		c.Verdict, c.Reason = result.Fail, err.Error()
 		return
 	}
 	c.Value = stat.Median(samples)

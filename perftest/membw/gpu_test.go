@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
@@ -124,7 +123,7 @@ func TestGPUReport(t *testing.T) {
 	check(t, err)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			if c.Value <= 0 && c.Verdict != judge.NotApplicable {
+			if c.Value <= 0 && c.Verdict != result.Skip {
 				t.Errorf("%s, %s: %+v", f.Name, c.name(), c)
 			}
 		}
@@ -148,7 +147,7 @@ func TestFakeWrong(t *testing.T) {
 	r, err := o.Run(t.Context(), open(t))
 	check(t, err)
 	wrong := func(c Cell) bool {
-		return c.Verdict == judge.Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
+		return c.Verdict == result.Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
 	}
 	for _, f := range r.Families { // the fake kernel makes no mistake
 		for _, c := range f.Cells {
@@ -157,7 +156,7 @@ func TestFakeWrong(t *testing.T) {
 			}
 		}
 	}
-	if r.Verdict != judge.Fail {
+	if r.Verdict != result.Fail {
 		t.Errorf("verdict %s", r.Verdict)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
-	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // WriteMarkdown writes what reports say, one line a family: for documents.
@@ -31,9 +31,9 @@ func WriteMarkdown(w io.Writer, reports []*Report) error {
 // markdown is a family's line. Its verdict is that of its worst cell.
 func (f *Family) markdown() string {
 	var values, efficiencies, rivals, ratios []float64
-	verdict := judge.Verdict("")
+	verdict := result.Verdict("")
 	for _, c := range f.Cells {
-		verdict = verdict.Worse(c.Verdict)
+		verdict = result.Worst(verdict, c.Verdict)
 		if c.Value == 0 {
 			continue
 		}
@@ -46,7 +46,7 @@ func (f *Family) markdown() string {
 		}
 	}
 	if len(values) == 0 {
-		return fmt.Sprintf("| %s | %s | | | | | | | %s |\n", f.Title, f.Unit, cmp.Or(verdict, judge.NotApplicable))
+		return fmt.Sprintf("| %s | %s | | | | | | | %s |\n", f.Title, f.Unit, cmp.Or(verdict, result.Skip))
 	}
 	peak, rival, ratio := "", "", ""
 	if len(efficiencies) > 0 {
@@ -56,5 +56,5 @@ func (f *Family) markdown() string {
 		rival, ratio = fmt.Sprintf("%.1f", stat.Median(rivals)), fmt.Sprintf("%.3f", stat.Median(ratios))
 	}
 	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %s | %s | %s | %s |\n", f.Title, f.Unit,
-		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, cmp.Or(verdict, judge.NotApplicable))
+		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, cmp.Or(verdict, result.Skip))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -20,19 +21,19 @@ const Host = -1
 
 // A Report is what was measured of a node, and what it is worth.
 type Report struct {
-	Schema   int           `json:"schema"`
-	Version  string        `json:"version"` // of the program
-	Host     string        `json:"host"`
-	Time     time.Time     `json:"time"`
-	Driver   string        `json:"driver,omitempty"`
-	Bytes    int           `json:"bytes"` // of a copy
-	Samples  int           `json:"samples"`
-	Copies   int           `json:"copies"` // that a sample times
-	Warmup   int           `json:"warmup"` // copies before those
-	GPUs     []Subject     `json:"gpus"`
-	Families []Family      `json:"families"`
-	Findings []Finding     `json:"findings"`
-	Verdict  judge.Verdict `json:"verdict"`
+	Schema   int            `json:"schema"`
+	Version  string         `json:"version"` // of the program
+	Host     string         `json:"host"`
+	Time     time.Time      `json:"time"`
+	Driver   string         `json:"driver,omitempty"`
+	Bytes    int            `json:"bytes"` // of a copy
+	Samples  int            `json:"samples"`
+	Copies   int            `json:"copies"` // that a sample times
+	Warmup   int            `json:"warmup"` // copies before those
+	GPUs     []Subject      `json:"gpus"`
+	Families []Family       `json:"families"`
+	Findings []Finding      `json:"findings"`
+	Verdict  result.Verdict `json:"verdict"`
 }
 
 // A Subject is a GPU with what it should reach.
@@ -66,16 +67,16 @@ type Family struct {
 // A Cell is the measurement of a GPU or a pair. Either there is a value, or an
 // error, or it was not possible.
 type Cell struct {
-	From       int           `json:"from"` // a GPU, or Host
-	To         int           `json:"to"`
-	Value      float64       `json:"value"` // the median of the samples
-	Samples    []float64     `json:"samples"`
-	Reference  float64       `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
-	Efficiency float64       `json:"efficiency,omitempty"` // Value / Reference
-	Verdict    judge.Verdict `json:"verdict"`
-	Reason     string        `json:"reason,omitempty"` // of a verdict other than pass
-	Limits     *judge.Limits `json:"limits,omitempty"` // where the family's do not hold
-	Versus     *rivalCopies  `json:"versus,omitempty"`
+	From       int            `json:"from"` // a GPU, or Host
+	To         int            `json:"to"`
+	Value      float64        `json:"value"` // the median of the samples
+	Samples    []float64      `json:"samples"`
+	Reference  float64        `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
+	Efficiency float64        `json:"efficiency,omitempty"` // Value / Reference
+	Verdict    result.Verdict `json:"verdict"`
+	Reason     string         `json:"reason,omitempty"` // of a verdict other than pass
+	Limits     *judge.Limits  `json:"limits,omitempty"` // where the family's do not hold
+	Versus     *rivalCopies   `json:"versus,omitempty"`
 }
 
 // A rivalCopies is the same copies by another way, in turns with ours.
@@ -96,10 +97,10 @@ type linkChange struct {
 
 // A Finding names what is wrong.
 type Finding struct {
-	Family  string        `json:"family"`
-	GPUs    []int         `json:"gpus"`
-	Verdict judge.Verdict `json:"verdict"`
-	Text    string        `json:"text"`
+	Family  string         `json:"family"`
+	GPUs    []int          `json:"gpus"`
+	Verdict result.Verdict `json:"verdict"`
+	Text    string         `json:"text"`
 }
 
 // Options are how to make a Report.
@@ -137,7 +138,7 @@ func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 		r.GPUs = append(r.GPUs, subject(g, links, o.DB))
 	}
 	if err := connect(m, true); err != nil {
-		r.Findings = append(r.Findings, Finding{Verdict: judge.Fail, Text: fmt.Sprintf("peer access: %v", err)})
+		r.Findings = append(r.Findings, Finding{Verdict: result.Fail, Text: fmt.Sprintf("peer access: %v", err)})
 	}
 	j := &job{Machine: m, Options: o, report: r, links: links}
 	for _, f := range families {
@@ -170,14 +171,14 @@ func connect(m Machine, on bool) error {
 
 // conclude gives the verdict on all.
 func (r *Report) conclude() {
-	r.Verdict = judge.Pass
+	r.Verdict = result.Pass
 	r.Findings = append(r.Findings, r.linkFindings()...)
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			r.Verdict = r.Verdict.Worse(c.Verdict)
+			r.Verdict = result.Worst(r.Verdict, c.Verdict)
 		}
 	}
 	for _, f := range r.Findings {
-		r.Verdict = r.Verdict.Worse(f.Verdict)
+		r.Verdict = result.Worst(r.Verdict, f.Verdict)
 	}
 }

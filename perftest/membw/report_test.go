@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/golden"
 )
@@ -85,7 +86,7 @@ func broken() *bench {
 // TestReport: a healthy node passes; the text, the JSON and the table.
 func TestReport(t *testing.T) {
 	r := report(t, h200s(4), nil)
-	if r.Verdict != judge.Pass || len(r.Findings) != 0 {
+	if r.Verdict != result.Pass || len(r.Findings) != 0 {
 		t.Errorf("%s, %+v", r.Verdict, r.Findings)
 	}
 	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (peakRates{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
@@ -121,7 +122,7 @@ func TestBroken(t *testing.T) {
 		})
 	})
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || r.Verdict != judge.Fail {
+	if err := r.WriteText(&text); err != nil || r.Verdict != result.Fail {
 		t.Errorf("%v, %s", err, r.Verdict)
 	}
 	golden.Check(t, "broken.txt", text.String())
@@ -139,7 +140,7 @@ func TestUnknown(t *testing.T) {
 	b.name, b.apart = "NVIDIA Something", [2]int{0, 2}
 	r := report(t, b, func(o *Options) { o.Links = nil })
 	var text strings.Builder
-	if err := r.WriteText(&text); err != nil || r.Verdict != judge.Pass {
+	if err := r.WriteText(&text); err != nil || r.Verdict != result.Pass {
 		t.Errorf("%v, %s, %+v", err, r.Verdict, r.Findings)
 	}
 	golden.Check(t, "unknown.txt", text.String())
@@ -162,7 +163,7 @@ func TestPCIePeers(t *testing.T) {
 	})
 	for _, f := range r.Families {
 		for _, c := range f.Cells {
-			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != judge.Pass || c.Limits == nil {
+			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != result.Pass || c.Limits == nil {
 				t.Errorf("%s: %+v", f.Name, c)
 			}
 		}
@@ -189,33 +190,28 @@ func TestJudge(t *testing.T) {
 		limits           judge.Limits
 		value, reference float64
 		others           []float64
-		want             judge.Verdict
+		want             result.Verdict
 	}{
-		{l, 80, 100, nil, judge.Pass},
-		{l, 79, 100, nil, judge.Warn},
-		{l, 70, 100, nil, judge.Warn},
-		{l, 69, 100, nil, judge.Fail},
-		{l, 120, 100, nil, judge.Pass},
-		{l, 69, 0, nil, judge.Pass},                       // nothing is known
-		{l, 69, 0, []float64{69, 100}, judge.Pass},        // two are too few for a median
-		{l, 69, 0, []float64{69, 100, 100}, judge.Fail},   // far behind
-		{l, 90, 100, []float64{90, 100, 100}, judge.Warn}, // behind
-		{l, 75, 100, []float64{75, 75, 75}, judge.Warn},   // all the same, and slow
-		{l, 75, 100, []float64{75, 100, 100}, judge.Fail}, // the worse of both
-		{latencyLimits, 100, 0, []float64{100, 100, 300}, judge.Pass},
-		{latencyLimits, 160, 0, []float64{100, 100, 160}, judge.Warn},
-		{latencyLimits, 301, 0, []float64{100, 100, 301}, judge.Fail},
-		{contentionLimits, 30, 100, nil, judge.Warn}, // shared by design
+		{l, 80, 100, nil, result.Pass},
+		{l, 79, 100, nil, result.Warn},
+		{l, 70, 100, nil, result.Warn},
+		{l, 69, 100, nil, result.Fail},
+		{l, 120, 100, nil, result.Pass},
+		{l, 69, 0, nil, result.Pass},                       // nothing is known
+		{l, 69, 0, []float64{69, 100}, result.Pass},        // two are too few for a median
+		{l, 69, 0, []float64{69, 100, 100}, result.Fail},   // far behind
+		{l, 90, 100, []float64{90, 100, 100}, result.Warn}, // behind
+		{l, 75, 100, []float64{75, 75, 75}, result.Warn},   // all the same, and slow
+		{l, 75, 100, []float64{75, 100, 100}, result.Fail}, // the worse of both
+		{latencyLimits, 100, 0, []float64{100, 100, 300}, result.Pass},
+		{latencyLimits, 160, 0, []float64{100, 100, 160}, result.Warn},
+		{latencyLimits, 301, 0, []float64{100, 100, 301}, result.Fail},
+		{contentionLimits, 30, 100, nil, result.Warn}, // shared by design
 	} {
 		cell := Cell{Value: c.value, Reference: c.reference}
 		cell.judge(c.limits, "GB/s", c.others)
-		if cell.Verdict != c.want || (cell.Reason == "") != (c.want == judge.Pass) {
+		if cell.Verdict != c.want || (cell.Reason == "") != (c.want == result.Pass) {
 			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, cell.Verdict, cell.Reason, c.want)
-		}
-	}
-	for _, c := range []struct{ a, b, want judge.Verdict }{{judge.Pass, judge.Warn, judge.Warn}, {judge.Fail, judge.Warn, judge.Fail}, {judge.NotApplicable, judge.Pass, judge.Pass}, {"", judge.NotApplicable, ""}} {
-		if got := c.a.Worse(c.b); got != c.want {
-			t.Errorf("%q or %q: %q", c.a, c.b, got)
 		}
 	}
 }
@@ -243,9 +239,9 @@ func TestBlame(t *testing.T) {
 		f := Family{Title: "copies", Cells: c.shape.cells(c.n)}
 		for i := range f.Cells {
 			cell := &f.Cells[i]
-			cell.Value, cell.Verdict = 1, judge.Pass
+			cell.Value, cell.Verdict = 1, result.Pass
 			if c.bad(cell.From, cell.To) {
-				cell.Verdict, cell.Reason = judge.Warn, "slow"
+				cell.Verdict, cell.Reason = result.Warn, "slow"
 			}
 		}
 		var got []string

@@ -6,11 +6,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/assay-hpc/assay/perftest/judge"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // Marks of verdicts, behind a value.
-var marks = map[judge.Verdict]string{judge.Warn: "?", judge.Fail: "!"}
+var marks = map[result.Verdict]string{result.Warn: "?", result.Fail: "!"}
 
 // WriteText writes the report for a person.
 func (r *Report) WriteText(w io.Writer) error {
@@ -107,7 +107,7 @@ func (f *Family) cell(from, to int) *Cell {
 // text is a cell in so many columns: value, fraction of the reference, mark.
 func (c *Cell) text() string {
 	switch {
-	case c.Verdict == judge.NotApplicable:
+	case c.Verdict == result.Skip:
 		return "N/A      "
 	case c.Value == 0:
 		return "error    "
@@ -203,7 +203,7 @@ func (f *Family) reference() (ref float64) {
 // unable is why cells could not be measured.
 func (f *Family) unable() string {
 	for _, c := range f.Cells {
-		if c.Verdict == judge.NotApplicable {
+		if c.Verdict == result.Skip {
 			return c.Reason
 		}
 	}

@@ -3,6 +3,7 @@ package membw
 import (
 	"fmt"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 	"github.com/assay-hpc/assay/perftest/judge"
 )
@@ -83,7 +84,7 @@ func (f *Family) findings(n int) (out []Finding) {
 // blame goes through a matrix of n GPUs: one that is slow with everyone is at
 // fault itself, a pair that alone is slow has a bad path.
 func (f *Family) blame(n int) (out []Finding) {
-	m := judge.Matrix{Members: n, Cells: len(f.Cells), Limits: f.Limits, Cell: func(i int) (int, int, float64, judge.Verdict) {
+	m := judge.Matrix{Members: n, Cells: len(f.Cells), Limits: f.Limits, Cell: func(i int) (int, int, float64, result.Verdict) {
 		c := &f.Cells[i]
 		return c.From, c.To, c.Value, c.Verdict
 	}}
@@ -97,7 +98,7 @@ func (f *Family) blame(n int) (out []Finding) {
 		if c.Verdict.Bad() {
 			bad = append(bad, i)
 		}
-		if c.Verdict != judge.NotApplicable {
+		if c.Verdict != result.Skip {
 			measured++
 		}
 		pairs = pairs && c.From <= c.To

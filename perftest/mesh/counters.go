@@ -5,14 +5,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // A meaning is what it says when a counter went up.
 type meaning struct {
-	verdict judge.Verdict // Pass: worth to be shown, no more
+	verdict result.Verdict // Pass: worth to be shown, no more
 	text    string
 }
 
@@ -20,42 +19,42 @@ type meaning struct {
 // fail count what no healthy link has; those that warn cost time, but may come
 // of a neighbour's fault.
 var meanings = map[string]meaning{
-	"link_downed":                     {judge.Fail, "the link went down"},
-	"link_error_recovery":             {judge.Fail, "the link had to recover: cable, transceiver or switch port"},
-	"symbol_error":                    {judge.Warn, "bit errors on the link: cable or transceiver"},
-	"port_rcv_errors":                 {judge.Fail, "damaged packets arrived: cable, transceiver or the other end's port"},
-	"port_rcv_remote_physical_errors": {judge.Warn, "packets arrived that were damaged on another link"},
-	"port_rcv_switch_relay_errors":    {judge.Warn, "the switch could not pass packets on"},
-	"local_link_integrity_errors":     {judge.Fail, "too many errors on the link"},
-	"excessive_buffer_overrun_errors": {judge.Fail, "buffers overran"},
-	"port_xmit_discards":              {judge.Warn, "packets were thrown away before they were sent: congestion, or a link that was down"},
-	"VL15_dropped":                    {judge.Pass, "management packets were dropped"},
-	"port_xmit_wait":                  {judge.Pass, "ticks in which there was data, and no credit to send it"},
+	"link_downed":                     {result.Fail, "the link went down"},
+	"link_error_recovery":             {result.Fail, "the link had to recover: cable, transceiver or switch port"},
+	"symbol_error":                    {result.Warn, "bit errors on the link: cable or transceiver"},
+	"port_rcv_errors":                 {result.Fail, "damaged packets arrived: cable, transceiver or the other end's port"},
+	"port_rcv_remote_physical_errors": {result.Warn, "packets arrived that were damaged on another link"},
+	"port_rcv_switch_relay_errors":    {result.Warn, "the switch could not pass packets on"},
+	"local_link_integrity_errors":     {result.Fail, "too many errors on the link"},
+	"excessive_buffer_overrun_errors": {result.Fail, "buffers overran"},
+	"port_xmit_discards":              {result.Warn, "packets were thrown away before they were sent: congestion, or a link that was down"},
+	"VL15_dropped":                    {result.Pass, "management packets were dropped"},
+	"port_xmit_wait":                  {result.Pass, "ticks in which there was data, and no credit to send it"},
 
-	"out_of_sequence":                {judge.Warn, "packets came out of order: loss, or adaptive routing"},
-	"packet_seq_err":                 {judge.Warn, "the peer asked for packets again: loss"},
-	"local_ack_timeout_err":          {judge.Warn, "acknowledgements did not come in time: loss"},
-	"rnr_nak_retry_err":              {judge.Warn, "the receiver was not ready"},
-	"out_of_buffer":                  {judge.Warn, "nothing was posted for messages that came"},
-	"implied_nak_seq_err":            {judge.Warn, "reads had to be repeated: loss"},
-	"duplicate_request":              {judge.Pass, "requests came twice"},
-	"rx_icrc_encapsulated":           {judge.Warn, "packets with a wrong checksum arrived"},
-	"roce_adp_retrans":               {judge.Warn, "packets were sent again: loss"},
-	"roce_slow_restart":              {judge.Warn, "sending slowed down after loss"},
-	"req_transport_retries_exceeded": {judge.Fail, "a queue pair gave up"},
+	"out_of_sequence":                {result.Warn, "packets came out of order: loss, or adaptive routing"},
+	"packet_seq_err":                 {result.Warn, "the peer asked for packets again: loss"},
+	"local_ack_timeout_err":          {result.Warn, "acknowledgements did not come in time: loss"},
+	"rnr_nak_retry_err":              {result.Warn, "the receiver was not ready"},
+	"out_of_buffer":                  {result.Warn, "nothing was posted for messages that came"},
+	"implied_nak_seq_err":            {result.Warn, "reads had to be repeated: loss"},
+	"duplicate_request":              {result.Pass, "requests came twice"},
+	"rx_icrc_encapsulated":           {result.Warn, "packets with a wrong checksum arrived"},
+	"roce_adp_retrans":               {result.Warn, "packets were sent again: loss"},
+	"roce_slow_restart":              {result.Warn, "sending slowed down after loss"},
+	"req_transport_retries_exceeded": {result.Fail, "a queue pair gave up"},
 
 	// Soft RoCE's.
-	"out_of_seq_request":     {judge.Warn, "requests came out of order: loss"},
-	"rcvd_seq_err":           {judge.Warn, "the peer asked for packets again: loss"},
-	"completer_retry_err":    {judge.Pass, "requests were sent again"},
-	"retry_exceeded_err":     {judge.Fail, "a queue pair gave up"},
-	"retry_rnr_exceeded_err": {judge.Fail, "a queue pair gave up: the receiver was not ready"},
-	"send_rnr_err":           {judge.Pass, "this receiver was not ready"},
+	"out_of_seq_request":     {result.Warn, "requests came out of order: loss"},
+	"rcvd_seq_err":           {result.Warn, "the peer asked for packets again: loss"},
+	"completer_retry_err":    {result.Pass, "requests were sent again"},
+	"retry_exceeded_err":     {result.Fail, "a queue pair gave up"},
+	"retry_rnr_exceeded_err": {result.Fail, "a queue pair gave up: the receiver was not ready"},
+	"send_rnr_err":           {result.Pass, "this receiver was not ready"},
 
-	"np_cnp_sent":                {judge.Pass, "congestion notifications sent: marked packets arrived here"},
-	"rp_cnp_handled":             {judge.Pass, "congestion notifications obeyed: this sender slowed down"},
-	"rp_cnp_ignored":             {judge.Pass, "congestion notifications ignored"},
-	"np_ecn_marked_roce_packets": {judge.Pass, "packets arrived that a switch had marked for congestion"},
+	"np_cnp_sent":                {result.Pass, "congestion notifications sent: marked packets arrived here"},
+	"rp_cnp_handled":             {result.Pass, "congestion notifications obeyed: this sender slowed down"},
+	"rp_cnp_ignored":             {result.Pass, "congestion notifications ignored"},
+	"np_ecn_marked_roce_packets": {result.Pass, "packets arrived that a switch had marked for congestion"},
 }
 
 // watched is a counter's meaning; of pause frames (PFC) only some devices tell
@@ -65,7 +64,7 @@ func watched(name string) (m meaning, ok bool) {
 		return m, true
 	}
 	if strings.Contains(name, "pause") || strings.Contains(name, "pfc") {
-		return meaning{judge.Pass, "pause frames (PFC)"}, true
+		return meaning{result.Pass, "pause frames (PFC)"}, true
 	}
 	return m, false
 }

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/assay-hpc/assay/perftest/judge"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // missing finds hosts without a port, and ports that are down and should not be.
 func (r *runner) missing() {
 	for _, text := range r.absent {
-		r.report.Findings = append(r.report.Findings, Finding{Kind: "host", Verdict: judge.Fail, Text: text})
+		r.report.Findings = append(r.report.Findings, Finding{Kind: "host", Verdict: result.Fail, Text: text})
 	}
 	for _, d := range r.down {
 		v, why := r.whetherDown(d)
@@ -31,7 +31,7 @@ func states(l link) string {
 // whetherDown judges a port that is down: many hosts have some that nothing is
 // plugged into. One that was asked for, or that is up on most other hosts, should
 // be up.
-func (r *runner) whetherDown(d downPort) (v judge.Verdict, why string) {
+func (r *runner) whetherDown(d downPort) (v result.Verdict, why string) {
 	up := 0
 	for _, p := range r.report.Ports {
 		if p.Device == d.port.Device && p.Port == d.port.Port {
@@ -40,18 +40,18 @@ func (r *runner) whetherDown(d downPort) (v judge.Verdict, why string) {
 	}
 	switch {
 	case d.asked:
-		return judge.Fail, ", though it was asked for"
+		return result.Fail, ", though it was asked for"
 	case up > 0 && 2*up >= len(r.report.Hosts)-len(r.absent):
-		return judge.Fail, fmt.Sprintf("; it is up on %d of %d hosts", up, len(r.report.Hosts))
+		return result.Fail, fmt.Sprintf("; it is up on %d of %d hosts", up, len(r.report.Hosts))
 	}
-	return judge.Pass, ""
+	return result.Pass, ""
 }
 
 // links holds each port's link against what it should be, and against itself
 // before.
 func (r *Report) links() (out []Finding) {
 	add := func(i int, format string, a ...any) {
-		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: judge.Fail, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
+		out = append(out, Finding{Kind: "link", Ports: []int{i}, Verdict: result.Fail, Text: r.Name(i) + ": " + fmt.Sprintf(format, a...)})
 	}
 	for i := range r.Ports {
 		p := &r.Ports[i]
@@ -102,7 +102,7 @@ func (r *Report) usual(port int) (link, int) {
 // verdict.
 func (r *Report) increased() (out []Finding) {
 	for i := range r.Ports {
-		texts := map[judge.Verdict][]string{}
+		texts := map[result.Verdict][]string{}
 		for _, name := range sortedKeys(r.Ports[i].Counters) {
 			m, ok := watched(name)
 			if !ok {
@@ -110,7 +110,7 @@ func (r *Report) increased() (out []Finding) {
 			}
 			texts[m.verdict] = append(texts[m.verdict], fmt.Sprintf("%s +%d (%s)", name, r.Ports[i].Counters[name], m.text))
 		}
-		for _, v := range []judge.Verdict{judge.Fail, judge.Warn, judge.Pass} {
+		for _, v := range []result.Verdict{result.Fail, result.Warn, result.Pass} {
 			if len(texts[v]) > 0 {
 				out = append(out, Finding{Kind: "counter", Ports: []int{i}, Verdict: v, Text: r.Name(i) + ": " + strings.Join(texts[v], ", ")})
 			}
@@ -121,6 +121,6 @@ func (r *Report) increased() (out []Finding) {
 }
 
 // order puts the worst first.
-func order(v judge.Verdict) int {
-	return slices.Index([]judge.Verdict{judge.Fail, judge.Warn, judge.Pass}, v)
+func order(v result.Verdict) int {
+	return slices.Index([]result.Verdict{result.Fail, result.Warn, result.Pass}, v)
 }

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
-	"github.com/assay-hpc/assay/perftest/judge"
 )
 
 // schema is the version of the Report's JSON: fields are added without a new one,
@@ -29,11 +29,11 @@ type Report struct {
 	Typical float64 `json:"typical"` // what the cells are held against; 0: too few
 	Rounds  int     `json:"rounds"`
 
-	Hosts    []string      `json:"hosts"`
-	Ports    []Port        `json:"ports"`
-	Cells    []Cell        `json:"cells"`
-	Findings []Finding     `json:"findings"`
-	Verdict  judge.Verdict `json:"verdict"`
+	Hosts    []string       `json:"hosts"`
+	Ports    []Port         `json:"ports"`
+	Cells    []Cell         `json:"cells"`
+	Findings []Finding      `json:"findings"`
+	Verdict  result.Verdict `json:"verdict"`
 }
 
 // A Port takes part.
@@ -76,15 +76,15 @@ func (l link) String() string {
 
 // A Cell is what was measured from one port to another.
 type Cell struct {
-	From      int           `json:"from"` // indices into Report.Ports
-	To        int           `json:"to"`
-	Round     int           `json:"round"`
-	Value     float64       `json:"value"` // median of the samples; 0: none
-	Samples   []float64     `json:"samples"`
-	Reference float64       `json:"reference,omitempty"` // what the slower port's rate allows, bytes a second
-	Verdict   judge.Verdict `json:"verdict"`
-	Reason    string        `json:"reason,omitempty"`
-	Error     string        `json:"error,omitempty"`
+	From      int            `json:"from"` // indices into Report.Ports
+	To        int            `json:"to"`
+	Round     int            `json:"round"`
+	Value     float64        `json:"value"` // median of the samples; 0: none
+	Samples   []float64      `json:"samples"`
+	Reference float64        `json:"reference,omitempty"` // what the slower port's rate allows, bytes a second
+	Verdict   result.Verdict `json:"verdict"`
+	Reason    string         `json:"reason,omitempty"`
+	Error     string         `json:"error,omitempty"`
 	// What the two ports' counters went up by meanwhile.
 	FromCounters map[string]uint64 `json:"from_counters,omitempty"`
 	ToCounters   map[string]uint64 `json:"to_counters,omitempty"`
@@ -92,11 +92,11 @@ type Cell struct {
 
 // A Finding names what is to blame.
 type Finding struct {
-	Kind    string        `json:"kind"`            // "port", "host", "path", "all", "link" or "counter"
-	Ports   []int         `json:"ports,omitempty"` // indices into Report.Ports
-	Hosts   []int         `json:"hosts,omitempty"` // indices into Report.Hosts
-	Verdict judge.Verdict `json:"verdict"`
-	Text    string        `json:"text"`
+	Kind    string         `json:"kind"`            // "port", "host", "path", "all", "link" or "counter"
+	Ports   []int          `json:"ports,omitempty"` // indices into Report.Ports
+	Hosts   []int          `json:"hosts,omitempty"` // indices into Report.Hosts
+	Verdict result.Verdict `json:"verdict"`
+	Text    string         `json:"text"`
 }
 
 // Latency reports whether values are times, of which less is better.

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/perftest/probe"
 )
 
@@ -99,11 +98,11 @@ func TestRunFails(t *testing.T) {
 		r := reports[2]
 		for _, c := range r.Cells {
 			bad := role == "client" && c.From == 3 || role == "server" && c.To == 3
-			if bad != (c.Error != "") || bad && (!strings.Contains(c.Error, "b mlx5_1: QP 1:; status 12") || c.Verdict != judge.Fail) || !bad && len(c.Samples) != 2 {
+			if bad != (c.Error != "") || bad && (!strings.Contains(c.Error, "b mlx5_1: QP 1:; status 12") || c.Verdict != result.Fail) || !bad && len(c.Samples) != 2 {
 				t.Errorf("%s: %+v", role, c)
 			}
 		}
-		if len(r.Findings) != 1 || r.Findings[0].Kind != "port" || r.Verdict != judge.Fail {
+		if len(r.Findings) != 1 || r.Findings[0].Kind != "port" || r.Verdict != result.Fail {
 			t.Errorf("%s: %+v", role, r.Findings)
 		}
 	}
@@ -127,7 +126,7 @@ func TestRunCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := reports[1]
-	if r.Ports[0].Counters["symbol_error"] == 0 || len(r.Ports[1].Counters) > 0 || len(r.Findings) != 1 || r.Findings[0].Kind != "counter" || r.Verdict != judge.Warn {
+	if r.Ports[0].Counters["symbol_error"] == 0 || len(r.Ports[1].Counters) > 0 || len(r.Findings) != 1 || r.Findings[0].Kind != "counter" || r.Verdict != result.Warn {
 		t.Errorf("%+v\n%+v", r.Ports, r.Findings)
 	}
 	if c := r.Cell(0, 2); c.FromCounters["symbol_error"] == 0 || len(c.ToCounters) > 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/assay-hpc/assay/perftest/judge"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A View is how a report is shown to a person.
@@ -27,7 +27,7 @@ func (r *Report) unit(v View) (name string, size float64) {
 }
 
 // marks stand behind a value.
-var marks = map[judge.Verdict]string{judge.Warn: "?", judge.Fail: "!"}
+var marks = map[result.Verdict]string{result.Warn: "?", result.Fail: "!"}
 
 // widest is for how many ports the text has the whole matrix; of more it has that
 // of the hosts.
@@ -209,21 +209,21 @@ func (r *Report) writeHosts(b *strings.Builder, v View) {
 func (r *Report) writeFindings(b *strings.Builder) {
 	for _, f := range r.Findings {
 		word := string(f.Verdict)
-		if f.Verdict == judge.Pass {
+		if f.Verdict == result.Pass {
 			word = "note"
 		}
 		fmt.Fprintf(b, "%s: %s\n", word, f.Text)
 	}
-	n := map[judge.Verdict]int{}
+	n := map[result.Verdict]int{}
 	for _, c := range r.Cells {
 		n[c.Verdict]++
 	}
-	fmt.Fprintf(b, "%s: of %d measurements %d passed", r.Verdict, len(r.Cells), n[judge.Pass])
-	if n[judge.Warn] > 0 {
-		fmt.Fprintf(b, ", %d are suspect (?)", n[judge.Warn])
+	fmt.Fprintf(b, "%s: of %d measurements %d passed", r.Verdict, len(r.Cells), n[result.Pass])
+	if n[result.Warn] > 0 {
+		fmt.Fprintf(b, ", %d are suspect (?)", n[result.Warn])
 	}
-	if n[judge.Fail] > 0 {
-		fmt.Fprintf(b, ", %d failed (!)", n[judge.Fail])
+	if n[result.Fail] > 0 {
+		fmt.Fprintf(b, ", %d failed (!)", n[result.Fail])
 	}
 	b.WriteByte('\n')
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/perftest/judge"
 )
 
@@ -102,18 +103,18 @@ func (r *Report) judge() {
 	r.Findings = append(r.Findings, r.links()...)
 	r.Findings = append(r.Findings, r.blame()...)
 	r.Findings = append(r.Findings, r.increased()...)
-	r.Verdict = judge.Pass
+	r.Verdict = result.Pass
 	for _, f := range r.Findings {
-		r.Verdict = r.Verdict.Worse(f.Verdict)
+		r.Verdict = result.Worst(r.Verdict, f.Verdict)
 	}
 }
 
-func (r *Report) judgeCell(c *Cell, typical float64) (v judge.Verdict, why string) {
+func (r *Report) judgeCell(c *Cell, typical float64) (v result.Verdict, why string) {
 	switch {
 	case c.Error != "":
-		return judge.Fail, c.Error
+		return result.Fail, c.Error
 	case c.Value == 0:
-		return judge.Fail, "it was not measured"
+		return result.Fail, "it was not measured"
 	}
 	return r.limits().Judge(c.Value, c.Reference, typical, judge.Words{
 		Value:     r.format,
@@ -139,7 +140,7 @@ type suspect struct {
 }
 
 func (r *Report) matrix() *judge.Matrix {
-	return &judge.Matrix{Members: len(r.Ports), Cells: len(r.Cells), Limits: r.limits(), Cell: func(i int) (int, int, float64, judge.Verdict) {
+	return &judge.Matrix{Members: len(r.Ports), Cells: len(r.Cells), Limits: r.limits(), Cell: func(i int) (int, int, float64, result.Verdict) {
 		c := &r.Cells[i]
 		return c.From, c.To, c.Value, c.Verdict
 	}}
@@ -261,7 +262,7 @@ func (r *Report) paths(m *judge.Matrix, left []int) (out []Finding) {
 func (r *Report) passed() []int {
 	n := make([]int, len(r.Ports))
 	for i := range r.Cells {
-		if c := &r.Cells[i]; c.Verdict == judge.Pass {
+		if c := &r.Cells[i]; c.Verdict == result.Pass {
 			n[c.From]++
 			n[c.To]++
 		}
@@ -274,7 +275,7 @@ func (r *Report) passed() []int {
 func (r *Report) alone(c *Cell, passed []int) bool {
 	between := 0
 	for _, d := range []*Cell{r.Cell(c.From, c.To), r.Cell(c.To, c.From)} {
-		if d != nil && d.Verdict == judge.Pass {
+		if d != nil && d.Verdict == result.Pass {
 			between++
 		}
 	}

@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/golden"
 )
 
@@ -115,9 +114,9 @@ func TestBlame(t *testing.T) {
 				w, quoted, _ := strings.Cut(w, ": ")
 				return strings.HasPrefix(g, w+": ") && (kind != "bandwidth" || strings.HasPrefix(g, w+": "+quoted))
 			})
-			want := judge.Fail
+			want := result.Fail
 			if len(tt.want) == 0 {
-				want = judge.Pass
+				want = result.Pass
 			}
 			if !same || r.Verdict != want {
 				t.Errorf("%s, %s: %s\n%s\nwant\n%s", tt.name, kind, r.Verdict, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
@@ -187,7 +186,7 @@ func slowBlame(r *Report) (out []Finding) {
 		left = left[1:]
 		third := func(port, other int) bool {
 			return slices.ContainsFunc(r.Cells, func(d Cell) bool {
-				return (d.From == port && d.To != other || d.To == port && d.From != other) && d.Verdict == judge.Pass
+				return (d.From == port && d.To != other || d.To == port && d.From != other) && d.Verdict == result.Pass
 			})
 		}
 		what := " (this path alone)"
@@ -265,10 +264,10 @@ func TestThresholds(t *testing.T) {
 	for _, tt := range []struct {
 		all, one float64 // GB/s; the port's rate is 50
 		soft     bool
-		want     judge.Verdict
+		want     result.Verdict
 	}{
-		{48, 47, false, judge.Pass}, {48, 44.5, false, judge.Warn}, {48, 43, false, judge.Warn}, {48, 38, false, judge.Fail}, {48, 37, false, judge.Fail},
-		{43, 43, false, judge.Warn}, {37, 37, false, judge.Fail}, {37, 37, true, judge.Pass}, {37, 34, true, judge.Warn}, {37, 29, true, judge.Fail},
+		{48, 47, false, result.Pass}, {48, 44.5, false, result.Warn}, {48, 43, false, result.Warn}, {48, 38, false, result.Fail}, {48, 37, false, result.Fail},
+		{43, 43, false, result.Warn}, {37, 37, false, result.Fail}, {37, 37, true, result.Pass}, {37, 34, true, result.Warn}, {37, 29, true, result.Fail},
 	} {
 		r := grid(4, 1, AllPairs, false, func(f, to int) float64 {
 			if f == 0 && to == 1 {
@@ -298,7 +297,7 @@ func TestMixedRates(t *testing.T) {
 		r.Ports[i].Device, r.Ports[i].Before.Gbit, r.Ports[i].After.Gbit = "mlx5_9", 200, 200
 	}
 	r.finish()
-	if r.Verdict != judge.Pass {
+	if r.Verdict != result.Pass {
 		t.Errorf("%+v", r.Findings)
 	}
 }
