@@ -60,7 +60,7 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 			&cli.IntFlag{Name: "copies", Value: d.Copies, Destination: &o.copies, Usage: "each sample times `N` copies"},
 			&cli.IntFlag{Name: "warmup", Value: d.Warmup, Destination: &o.warmup, Usage: "`N` copies before the first sample"},
 			&cli.IntFlag{Name: "accesses", Value: d.Accesses, Destination: &o.accesses, Usage: "each sample of latency times `N` loads"},
-			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "measure only this `FAMILY`; may be repeated: " + strings.Join(membw.FamilyNames(), " ")},
+			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "measure only `FAMILY`; may be repeated: " + strings.Join(membw.FamilyNames(), " ")},
 			&cli.StringFlag{Name: "versus", Destination: &o.versus, Usage: "compare with `WHAT`, in turns: memcpy is synchronous calls of cuMemcpy, as programs make them"},
 			&cli.BoolFlag{Name: "no-affinity", Destination: &o.noAffinity, Usage: "allocate host memory wherever this thread runs, not next to the GPU"},
 		},

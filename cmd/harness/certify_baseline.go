@@ -21,9 +21,9 @@ type baselineOptions struct {
 
 func (o *baselineOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "baseline", Destination: &o.file, Usage: "warn of figures that are worse than in the machine's earlier certificate in `FILE`, beyond their spread and the tolerance"},
-		&cli.Float64Flag{Name: "tolerance", Value: 5, Destination: &o.tolerance, Usage: "with --baseline: a change of `PERCENT` is none"},
-		&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.fail, Usage: "with --baseline: figures that are worse are a failure"},
+		&cli.StringFlag{Name: "baseline", Destination: &o.file, Usage: "compare with the machine's earlier certificate in `FILE`, and warn of regressions beyond spread and tolerance"},
+		&cli.Float64Flag{Name: "tolerance", Value: 5, Destination: &o.tolerance, Usage: "with --baseline: ignore changes up to `PERCENT`"},
+		&cli.BoolFlag{Name: "fail-on-drift", Destination: &o.fail, Usage: "with --baseline: count regressions as failures"},
 	}
 }
 

@@ -30,13 +30,13 @@ type envOptions struct {
 // flags are those of both commands.
 func (o *envOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "peers", Destination: &o.peers, Usage: "the job's other hosts are `HOST,…`: the control plane takes the interface that leads to them"},
-		&cli.StringFlag{Name: "hostfile", Destination: &o.hostfile, Usage: "they are in `FILE`, as mpirun and DeepSpeed read it"},
-		&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "GPUs and network cards sit as `FILE` says, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+		&cli.StringFlag{Name: "peers", Destination: &o.peers, Usage: "name the job's other hosts, to choose the control interface that reaches them: `HOST,…`"},
+		&cli.StringFlag{Name: "hostfile", Destination: &o.hostfile, Usage: "read the job's hosts from `FILE`, in the format of mpirun and DeepSpeed"},
+		&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "read the topology from `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
 		&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev, etc and opt below `DIR`"},
-		&cli.BoolFlag{Name: "gdrcopy", Destination: &o.GDRCopy, Usage: "have NCCL use GDRCopy"},
-		&cli.BoolFlag{Name: "sharp", Destination: &o.SHARP, Usage: "have the switches reduce, where there is the SHARP plugin"},
-		&cli.BoolFlag{Name: "no-ib", Destination: &o.NoIB, Usage: "use sockets only"},
+		&cli.BoolFlag{Name: "gdrcopy", Destination: &o.GDRCopy, Usage: "enable GDRCopy in NCCL"},
+		&cli.BoolFlag{Name: "sharp", Destination: &o.SHARP, Usage: "enable SHARP (reductions in switches), where the plugin is installed"},
+		&cli.BoolFlag{Name: "no-ib", Destination: &o.NoIB, Usage: "use sockets, without RDMA"},
 	}
 }
 

@@ -32,9 +32,9 @@ func execCommand(errOut io.Writer) *cli.Command {
 			"set already stays, unless --override. Start each rank by it, so that each node has its own settings, and mpirun\n" +
 			"too, for its own connections: harness exec -- mpirun -np 16 harness exec -q -- ./program",
 		Flags: append([]cli.Flag{
-			&cli.BoolFlag{Name: "override", Destination: &override, Usage: "replace what is set already by what was found"},
+			&cli.BoolFlag{Name: "override", Destination: &override, Usage: "replace variables that are set already"},
 			&cli.StringFlag{Name: "engine", Destination: &engine, Usage: "the command's NCCL is assay's (`ours`), NVIDIA's (nvidia), or assay's where it is installed and there is a GPU driver (auto); ASSAY_NCCL says so for all commands, and without either the command has what it finds"},
-			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &quiet, Usage: "do not say on stderr what was set"},
+			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &quiet, Usage: "do not print to stderr what was set"},
 		}, o.flags()...),
 		Action: func(c *cli.Context) error {
 			args := c.Args().Slice()

@@ -21,8 +21,8 @@ type fabricOptions struct {
 
 func (o *fabricOptions) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.DurationFlag{Name: "wait", Value: 2 * time.Minute, Destination: &o.wait, Usage: "of several machines: wait `TIME` for all to come, then go on without the rest"},
-		&cli.DurationFlag{Name: "silence", EnvVars: []string{fabric.SilenceVar}, Value: 10 * time.Second, Destination: &o.silence, Usage: "of several machines: one of which nothing is heard for `TIME` is lost"},
+		&cli.DurationFlag{Name: "wait", Value: 2 * time.Minute, Destination: &o.wait, Usage: "with several machines: wait `TIME` for all of them, then continue without the missing ones"},
+		&cli.DurationFlag{Name: "silence", EnvVars: []string{fabric.SilenceVar}, Value: 10 * time.Second, Destination: &o.silence, Usage: "with several machines: give up a machine that is silent for `TIME`"},
 	}
 }
 

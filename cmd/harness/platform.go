@@ -31,7 +31,7 @@ func platformCommand(out, errOut io.Writer) *cli.Command {
 			"measured and not judged. docs/platform.md has the rules.",
 		Flags: []cli.Flag{
 			grammar.Format(&o.format, "text", "json"),
-			&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "the machine in `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
+			&cli.StringFlag{Name: "topo", Destination: &o.topo, Usage: "read the machine from `FILE`, written by harness show topology --dump or by NCCL (NCCL_TOPO_DUMP_FILE)"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys and proc below `DIR`, without asking the driver"},
 		},
 		Before: noArgs,

@@ -46,7 +46,7 @@ func predictCommand(out io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "table", Destination: &o.tables, Usage: "compare `TABLE` only; may be repeated"},
 			&cli.BoolFlag{Name: "leave-one-out", Destination: &o.leaveOneOut, Usage: "predict each table with constants fitted to the others (takes seconds)"},
-			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that nothing was fitted to"},
+			&cli.BoolFlag{Name: "held-out", Destination: &o.held, Usage: "compare with published rows that were not used for fitting"},
 			&cli.StringFlag{Name: "hardware", Aliases: []string{"p"}, Destination: &o.platform, Usage: "predict for `PROFILE` of the hardware data base"},
 			&cli.IntFlag{Name: "gpus", Aliases: []string{"g"}, Destination: &o.gpus, Usage: "with `N` GPUs in all"},
 			&cli.IntFlag{Name: "nodes", Destination: &o.nodes, Usage: "on `M` nodes (default: as few as hold the GPUs); without --gpus: all GPUs of M nodes"},

@@ -36,7 +36,7 @@ func (o *pushOptions) flags() []cli.Flag {
 }
 
 func (o *pushOptions) registryFlags() []cli.Flag {
-	return []cli.Flag{&cli.BoolFlag{Name: "insecure", Destination: &o.insecure, Usage: "speak plain HTTP to the registry (to localhost, that is so anyway)"}}
+	return []cli.Flag{&cli.BoolFlag{Name: "insecure", Destination: &o.insecure, Usage: "use plain HTTP to the registry (to localhost it always does)"}}
 }
 
 // open understands where to push to.

@@ -129,9 +129,9 @@ func reportCommand(out io.Writer) *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Destination: &o.format, Usage: "`FORMAT` of the output: text, json, junit, prometheus or html (default: text; of a directory all)"},
 			&cli.StringFlag{Name: "out", Destination: &o.output, Usage: "write to `FILE`, or into the directory DIR/, instead of stdout"},
-			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "of a cluster's certificate: show the one of the machine `NAME` that is inside"},
-			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "show in a page how values came about: an earlier certificate is in `FILE`; again for further ones"},
-			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; again for further keys"},
+			&cli.StringFlag{Name: "machine", Destination: &o.machine, Usage: "render the certificate of the machine `NAME` inside a cluster's certificate"},
+			&cli.StringSliceFlag{Name: "history", Destination: &o.history, Usage: "plot values over time in HTML, with the earlier certificate `FILE`; may be repeated"},
+			&cli.StringSliceFlag{Name: "key", Destination: &o.keys, Usage: "verify signatures with the public `KEY`, a PEM file or a service's reference as for harness sign; may be repeated"},
 		},
 		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice(), out) },
 	}

@@ -52,11 +52,11 @@ func (o *siteOptions) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.GenericFlag{Name: "slurm", Value: &o.slurm, Usage: "drain this node in Slurm if the verdict is fail; --slurm=`CONTEXT` is prolog, epilog, health or by-hand, where the environment does not say it"},
 		&cli.StringFlag{Name: "slurm-node", Destination: &o.s.Node, Usage: "`NAME` of the node in Slurm (default: SLURMD_NODENAME, the certificate's node, this host)"},
-		&cli.BoolFlag{Name: "slurm-resume", Destination: &o.s.Resume, Usage: "on a pass take the node back, if it was drained by assay"},
-		&cli.BoolFlag{Name: "slurm-on-error", Destination: &o.s.OnError, Usage: "drain the node, too, when checks could not be carried out"},
+		&cli.BoolFlag{Name: "slurm-resume", Destination: &o.s.Resume, Usage: "on a pass resume the node, if assay drained it"},
+		&cli.BoolFlag{Name: "slurm-on-error", Destination: &o.s.OnError, Usage: "also drain the node when checks could not be carried out"},
 		&cli.BoolFlag{Name: "kubernetes", Destination: &o.kubernetes, Usage: "set a condition, a label and an annotation of this node in Kubernetes"},
 		&cli.StringFlag{Name: "kubernetes-node", Destination: &o.k.Node, Usage: "`NAME` of the node in Kubernetes (default: NODE_NAME)"},
-		&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure give the node a taint with `EFFECT` NoSchedule, PreferNoSchedule or NoExecute; on a pass take it away"},
+		&cli.StringFlag{Name: "kubernetes-taint", Destination: &o.k.Taint, Usage: "on a failure taint the node with `EFFECT`: NoSchedule, PreferNoSchedule or NoExecute; on a pass remove the taint"},
 	}
 }
 
@@ -172,7 +172,7 @@ func applyCommand(errOut io.Writer) *cli.Command {
 		Name: "apply", Usage: "drain or mark a node in Slurm or Kubernetes, by its certificate", ArgsUsage: "FILE",
 		Description: "FILE is a certificate, or the DSSE envelope of a signed one. Exits 0 if the node is as the certificate wants it,\n" +
 			"whatever its verdict is; 1 if with --key no key signed it; 2 on wrong usage; 3 if the site could not be told.",
-		Flags: append(o.flags(), &cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "act only on what the public `KEY` signed, as for harness verify; again for further keys"}),
+		Flags: append(o.flags(), &cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "act only on certificates that the public `KEY` signed, as for harness verify; may be repeated"}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return usagef("apply wants one FILE: a certificate, or a signed one's envelope; not %s", strings.Join(c.Args().Slice(), " "))

@@ -70,7 +70,7 @@ func inventoryCommand(out io.Writer) *cli.Command {
 		Name: "inventory", Usage: "list the image's packages with versions and licences",
 		Flags: []cli.Flag{
 			grammar.Format(&format, "text", "json"),
-			&cli.StringFlag{Name: "root", Value: "/", Destination: &root, Usage: "the image's root is `DIR`"},
+			&cli.StringFlag{Name: "root", Value: "/", Destination: &root, Usage: "read the image below `DIR`"},
 		},
 		Before: noArgs,
 		Action: func(*cli.Context) error {

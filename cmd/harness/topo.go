@@ -34,9 +34,9 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 			"/sys. NCCL_TOPO_FILE, when it is set, says where the machine's devices sit, as it does for NCCL.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "matrix", Aliases: []string{"m"}, Usage: "show the matrix (always; for nvidia-smi's users)"},
-			&cli.BoolFlag{Name: "pci", Aliases: []string{"mp"}, Destination: &o.pci, Usage: "show the ways over PCI alone, without NVLinks"},
-			&cli.BoolFlag{Name: "all", Destination: &o.all, Usage: "list plain network interfaces, too, not only RDMA devices"},
-			&cli.BoolFlag{Name: "rings", Destination: &o.rings, Usage: "show the rings through the GPUs that can be used at the same time"},
+			&cli.BoolFlag{Name: "pci", Aliases: []string{"mp"}, Destination: &o.pci, Usage: "show PCI paths only, without NVLink"},
+			&cli.BoolFlag{Name: "all", Destination: &o.all, Usage: "also list network interfaces without RDMA"},
+			&cli.BoolFlag{Name: "rings", Destination: &o.rings, Usage: "show the rings through the GPUs that work at the same time"},
 			&cli.BoolFlag{Name: "gdr", Destination: &o.gdr, Usage: "show each GPU's network card, and whether GPUDirect RDMA suits them by NCCL_NET_GDR_LEVEL, _READ and _C2C"},
 			grammar.Format(&o.format, "text", "json"),
 			&cli.StringFlag{Name: "load", Destination: &o.load, Usage: "show the machine in `FILE`: our JSON, or NCCL's XML (NCCL_TOPO_DUMP_FILE)"},

@@ -20,8 +20,8 @@ func verifyCommand(out io.Writer) *cli.Command {
 		Description: "FILE is the DSSE envelope of a signed certificate. Exits 0 if one of the keys signed exactly these bytes, they are about\n" +
 			"the subject, and the certificate's verdict is pass; 1 if not.",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "one of the public keys that may have signed it, by `KEY`: a PEM file, or a service's reference as for harness sign; again for further keys"},
-			&cli.StringFlag{Name: "subject", Destination: &subject, Usage: "the image that it must be about, by `DIGEST` (sha256:…)"},
+			&cli.StringSliceFlag{Name: "key", Destination: &keys, Usage: "accept signatures by the public `KEY`, a PEM file or a service's reference as for harness sign; may be repeated"},
+			&cli.StringFlag{Name: "subject", Destination: &subject, Usage: "require the image `DIGEST` (sha256:…) as the subject"},
 		},
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {

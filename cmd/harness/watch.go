@@ -36,10 +36,10 @@ func watchCommand(out io.Writer) *cli.Command {
 			"on GPUs. The processes need not answer: they may be stopped, or wait in a driver. Without PIDs it shows all that there are.\n" +
 			"For a job on several machines: srun --overlap --jobid ID harness watch --job ID --once",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "job", Destination: &o.job, Usage: "only processes of the Slurm job `ID`"},
-			&cli.IntFlag{Name: "last", Aliases: []string{"n"}, Value: 1, Destination: &o.last, Usage: "show so `MANY` operations of each communicator, 64 at most"},
-			&cli.DurationFlag{Name: "every", Value: time.Second, Destination: &o.every, Usage: "look again after this `TIME`"},
-			&cli.BoolFlag{Name: "once", Destination: &o.once, Usage: "look once; also where stdout is no terminal"},
+			&cli.StringFlag{Name: "job", Destination: &o.job, Usage: "show processes of the Slurm job `ID`"},
+			&cli.IntFlag{Name: "last", Aliases: []string{"n"}, Value: 1, Destination: &o.last, Usage: "show the last `N` operations of each communicator, 64 at most"},
+			&cli.DurationFlag{Name: "every", Value: time.Second, Destination: &o.every, Usage: "refresh after `TIME`"},
+			&cli.BoolFlag{Name: "once", Destination: &o.once, Usage: "show once and exit (always where stdout is not a terminal)"},
 			&cli.StringFlag{Name: "format", Aliases: []string{"o"}, Value: "text", Destination: &o.format, Usage: "`FORMAT` on stdout: text, or json (once)"},
 		},
 		Action: func(c *cli.Context) error { return o.run(c.Context, c.Args().Slice()) },
