@@ -44,6 +44,9 @@ var pageFiles embed.FS
 
 var pages = template.Must(template.ParseFS(pageFiles, "*.html"))
 
+// shortTable is how many checks a table has that is not folded.
+const shortTable = 12
+
 // The measures of a bar: it ends at barMost times the expected value.
 const (
 	barWidth = 120
@@ -65,6 +68,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	}
 	if p.Node != nil {
 		view.Node, view.NodeFacts = p.Node.Name, nodeFacts(p.Node)
+		view.Machine = join(platform(p.Node), gpus(p.Node), ports(p.Node), prefixed("driver ", p.Node.Driver))
 		if p.Node.Topology != nil && len(p.Node.Topology.Parts) > 0 {
 			d := draw(p.Node.Topology, p.Results)
 			view.Topology = &d
@@ -84,6 +88,9 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 		}
 		view.add(row)
 	}
+	view.Headlines = headlinesOf(p.Results)
+	made := len(p.Results) - len(view.Skipped)
+	view.Made, view.Short = fmt.Sprintf("All %d %s that were made", made, plural(made, "check")), made <= shortTable
 	for _, r := range faulty(p.Results) {
 		view.Faults = append(view.Faults, rowOf(*r))
 	}
@@ -96,9 +103,12 @@ type pageView struct {
 	Verdict                                   result.Verdict
 	Faults, Skipped                           []row
 	Groups                                    []group
+	Headlines                                 []headline
+	Made                                      string // how many checks
+	Short                                     bool   // their table is not folded
 	Heat                                      []heatMap
 	Curves                                    []plot
-	Node                                      string
+	Node, Machine                             string
 	NodeFacts, Facts                          []fact
 	Topology                                  *drawing
 	History                                   *story
@@ -187,7 +197,7 @@ func measurementOf(m *result.Measurement) (out measurement) {
 	out.Value, out.Limit, out.Spread = figure(m.Value, m.Unit), limitText(m), spreadText(m)
 	if m.Expected != 0 {
 		out.Expected = expectedText(m)
-		out.Share = fmt.Sprintf("%.0f %%", 100*m.Ratio)
+		out.Share = fmt.Sprintf("%.0f\u00a0%%", 100*m.Ratio)
 		out.HasBar = true
 		out.Bar = barWidth * min(max(m.Ratio, 0), barMost) / barMost
 	}

@@ -42,6 +42,7 @@ func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 	c := clean(s)
 	t.head(c)
 	t.faults(c.Predicate.Results)
+	t.figures(c.Predicate.Results)
 	var shown []result.Result
 	for i, r := range s.Predicate.Results {
 		if opt.Hide == nil || !opt.Hide(r) {
@@ -158,6 +159,28 @@ func (t *text) faults(results []result.Result) {
 		if r.Verdict != result.Warn || t.opt.Verbose {
 			t.output(r.Output)
 		}
+		t.printf("\n")
+	}
+}
+
+// figures are the headlines, as bars against what the hardware should reach.
+func (t *text) figures(results []result.Result) {
+	all := headlinesOf(results)
+	width, value := 0, 0
+	for _, h := range all {
+		width, value = max(width, utf8.RuneCountInString(h.Label)), max(value, utf8.RuneCountInString(h.Value))
+	}
+	for _, h := range all {
+		line := fmt.Sprintf("%-*s  %*s", width, h.Label, value, h.Value)
+		switch {
+		case h.HasBar:
+			line += fmt.Sprintf("  %s %4.0f %% of %.4g", bar(h.of.Ratio, 20), 100*h.of.Ratio, h.of.Expected)
+		case h.Limit != "":
+			line += "  limit: " + h.Limit
+		}
+		t.printf("%s %s\n", t.mark(h.Verdict), shorten(line, t.width-2))
+	}
+	if len(all) > 0 {
 		t.printf("\n")
 	}
 }
