@@ -11,7 +11,11 @@ import (
 // package stops at the first argument. Commands that read flags of their own keep theirs as
 // they are, and so do those of runners, which run another program's command line.
 func Args(app *cli.App, args []string, runners ...string) []string {
-	if len(args) < 2 || args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
+	if len(args) < 2 {
+		return args
+	}
+	if args[len(args)-1] == "--generate-bash-completion" { // a shell asks, and the question must stay last
+		forget(app.Commands)
 		return args
 	}
 	cmd, n := app.Command(args[1]), 2
@@ -35,6 +39,17 @@ func Args(app *cli.App, args []string, runners ...string) []string {
 		i := slices.IndexFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		return i >= 0 && takesValue(cmd.Flags[i])
 	})...)
+}
+
+// forget takes hidden flags out of commands: a shell would offer them.
+func forget(commands []*cli.Command) {
+	for _, c := range commands {
+		forget(c.Subcommands)
+		c.Flags = slices.DeleteFunc(c.Flags, func(f cli.Flag) bool {
+			v, ok := f.(cli.VisibleFlag)
+			return ok && !v.IsVisible()
+		})
+	}
 }
 
 // flagsFirst puts the flags first. What follows "--" stays as it is.

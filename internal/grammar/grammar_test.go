@@ -3,6 +3,7 @@ package grammar
 import (
 	"bytes"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -67,6 +68,18 @@ func TestHelp(t *testing.T) {
 		if strings.Contains(out.String(), not) {
 			t.Errorf("%s in\n%s", not, out.String())
 		}
+	}
+}
+
+// A shell offers what the help shows.
+func TestCompletion(t *testing.T) {
+	var out bytes.Buffer
+	a := app(&out, new([]string))
+	a.EnableBashCompletion = true
+	defer func(args []string) { os.Args = args }(os.Args)
+	os.Args = strings.Fields("x build --o --generate-bash-completion") // urfave/cli looks there
+	if err := a.Run(Args(a, os.Args)); err != nil || out.String() != "--out\n" {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }
 
