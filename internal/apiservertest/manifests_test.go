@@ -234,7 +234,7 @@ func TestRendered(t *testing.T) {
 func TestFiles(t *testing.T) {
 	s := startCluster(t)
 	files := []string{"../../examples/kubernetes/rbac.yaml"} // first: it has the namespace of the others
-	for _, pattern := range []string{"kubernetes/*.yaml", "jobs/*/*.yaml"} {
+	for _, pattern := range []string{"kubernetes/*.yaml", "jobs/*.yaml"} {
 		list, err := filepath.Glob(filepath.Join("../../examples", pattern))
 		if err != nil || len(list) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(list), err)
