@@ -276,9 +276,11 @@ static void scarce(struct rank *r) {
 // captured: a communicator with an operation in a graph stays as it is.
 static void captured(struct rank *r) {
   void *graph, *run;
+  pthread_barrier_wait(&barrier);
   OK(cuStreamBeginCapture(r->stream, 0)); // global: no thread may make calls that ask or allocate
   OK(ncclAllReduce(r->send, r->recv, 1000, ncclInt32, ncclSum, r->comm, r->stream));
   OK(cuStreamEndCapture(r->stream, &graph));
+  pthread_barrier_wait(&barrier); // which the other rank's thread does from here on
   OK(cuGraphInstantiate(&run, graph, 0));
   for (int k = 0; k < 2; k++) {
     fill(r, 1000);
