@@ -138,7 +138,8 @@ func newApp(out, errOut io.Writer) *cli.App {
 		),
 	}
 	grammar.Earlier(app.Commands, map[string]string{
-		"certify platform": "hardware", "certify output": "", "health platform": "hardware", "estimate platform": "hardware", "predict platform": "hardware",
+		"certify output": "", // certify has it itself: a directory, never the format
+		"certify platform": "hardware", "health platform": "hardware", "estimate platform": "hardware", "predict platform": "hardware",
 		"report output": "out", "diag json": "out", "bandwidth json": "out",
 	})
 	for _, c := range app.Commands {
