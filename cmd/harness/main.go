@@ -138,7 +138,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		),
 	}
 	grammar.Earlier(app.Commands, map[string]string{
-		"certify output": "", // certify has it itself: a directory, never the format
+		"certify output":   "", // certify has it itself: a directory, never the format
 		"certify platform": "hardware", "health platform": "hardware", "estimate platform": "hardware", "predict platform": "hardware",
 		"report output": "out", "diag json": "out", "bandwidth json": "out",
 	})
