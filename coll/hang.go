@@ -417,7 +417,7 @@ func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 		h.mu.Lock()
 		g.heads = maps.Clone(h.of)
 		h.mu.Unlock()
-		if _, ok := g.heads[from]; !ok {
+		if g.heads[from].Was == nil { // what it waits in it has not called: it destroys the communicator
 			g.heads[from] = head{Was: &theirs}
 		}
 		g.heads[c.rank] = head{Was: &mine}

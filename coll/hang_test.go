@@ -252,3 +252,34 @@ func TestVerdict(t *testing.T) {
 		}
 	}
 }
+
+// TestDiffering: those are named that called something else than the most; a rank that
+// destroys the communicator while another goes on is always one of them.
+func TestDiffering(t *testing.T) {
+	is := func(sign uint32, count int64) head { return head{Was: &stall{7, sign, count, NoPeer}} }
+	sum, gather := sign(0, Float32, Sum, 100, NoPeer), sign(3, Uint8, Sum, 8, NoPeer)
+	for _, c := range []struct {
+		name  string
+		heads map[int]head
+		ranks []int
+		want  string
+	}{
+		{"one of three", map[int]head{0: is(sum, 100), 1: is(gather, 8), 2: is(sum, 100)}, []int{1},
+			"rank 1 (host a, pid 11, GPU 1) called AllGather of uint8, 8 elements, where rank 0, 2 called AllReduce of float with sum, 100 elements"},
+		{"one of two", map[int]head{0: is(sum, 100), 1: is(gather, 8)}, []int{0, 1},
+			"rank 0 (host a, pid 10, GPU 0) called AllReduce of float with sum, 100 elements; rank 1 (host a, pid 11, GPU 1) called AllGather of uint8, 8 elements"},
+		{"one of two leaves", map[int]head{0: is(destroying, -1), 1: is(sum, 100)}, []int{0},
+			"rank 0 (host a, pid 10, GPU 0) called Destroy, where rank 1 called AllReduce of float with sum, 100 elements"},
+		{"two of three leave", map[int]head{0: is(destroying, -1), 1: is(destroying, -1), 2: is(sum, 100)}, []int{0, 1},
+			"rank 0 (host a, pid 10, GPU 0) called Destroy; rank 1 (host a, pid 11, GPU 1) called Destroy, where rank 2 called AllReduce of float with sum, 100 elements"},
+	} {
+		g := hang{size: 3, heads: c.heads}
+		for r := range 3 {
+			g.who = append(g.who, who{"a", 10 + r, r, ""})
+		}
+		ranks, text := g.differing(7)
+		if want := "ranks called different operations under number #7: " + c.want; !slices.Equal(ranks, c.ranks) || text != want {
+			t.Errorf("%s: %v\n%s\nwant %v\n%s", c.name, ranks, text, c.ranks, want)
+		}
+	}
+}

@@ -281,10 +281,13 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 	}
 	signs := slices.Collect(maps.Keys(by))
 	slices.SortFunc(signs, func(a, b uint32) int {
+		if a == destroying || b == destroying { // whoever leaves while others go on differs from them
+			return cmp.Compare(a, b)
+		}
 		return cmp.Or(len(by[b])-len(by[a]), by[a][0]-by[b][0])
 	})
 	var said []string
-	tie := len(signs) > 1 && len(by[signs[0]]) == len(by[signs[1]])
+	tie := len(signs) > 1 && len(by[signs[0]]) == len(by[signs[1]]) && signs[1] != destroying
 	for i, s := range signs {
 		if i == 0 && !tie {
 			continue

@@ -41,6 +41,7 @@ var faults = []struct {
 	{"kill", []coll.Cause{coll.Dead}},
 	{"block", []coll.Cause{coll.Blocked}},
 	{"graph", []coll.Cause{coll.NotCalled}},
+	{"leave", []coll.Cause{coll.Differs}},
 	{"cut", []coll.Cause{coll.Cut}}, // the last rank's host from the others'
 }
 

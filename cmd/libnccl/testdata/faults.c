@@ -111,6 +111,8 @@ static int wrong(int n) {
   if (is("late")) sleep(5);
   if (is("block")) block();
   while (is("never")) pause();
+  if (is("leave")) ncclCommDestroy(dp);
+  while (is("leave")) pause();
   ncclResult_t r = ncclSuccess;
   if (is("count"))
     r = ncclAllReduce(send, recv, 2 * n, ncclInt32, ncclSum, dp, stream);
