@@ -58,6 +58,7 @@ func TestChosen(t *testing.T) {
 	usual := []int{2, 4, 8}
 	dump("H200", "NVIDIA H200", nil, []int{2, 3, 4, 8}, func(*chooser) {})
 	dump("H200, own.json", "NVIDIA H200", own, usual, func(*chooser) {})
+	dump("H100", "NVIDIA H100 80GB HBM3", nil, []int{2}, func(*chooser) {})
 	dump("unknown", "", nil, []int{2, 3, 8}, func(*chooser) {})
 	dump("hosted", "NVIDIA H200", nil, []int{2, 3, 8}, func(c *chooser) { c.layout = c.onHost() })
 	for _, s := range []struct {

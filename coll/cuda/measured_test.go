@@ -48,9 +48,9 @@ func TestChoiceFor(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", s, k, err, want)
 		}
 	}
-	for _, gpu := range []string{"NVIDIA H200", choose.AnyGPU, choose.Hosted} { // what came with the program
+	for _, gpu := range []string{"NVIDIA H100 80GB HBM3", "NVIDIA H200", choose.AnyGPU, choose.Hosted} { // what came with the program
 		for ranks := 2; ranks <= maxRanks; ranks++ {
-			if rules, err := choose.GPURules(nil, gpu, ranks, choiceFor); err != nil || rules[op.AllReduce] == nil && ranks == 4 {
+			if rules, err := choose.GPURules(nil, gpu, ranks, choiceFor); err != nil || rules[op.AllReduce] == nil && ranks == 2 {
 				t.Errorf("%d GPUs %q: %v, %v", ranks, gpu, rules, err)
 			}
 		}
