@@ -14,6 +14,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/harness/sysfs"
@@ -26,12 +27,12 @@ import (
 var openGPUs = func() health.Source { return nvml.New() }
 
 type healthOptions struct {
-	format, platform, thresholds, root string
-	only, skip                         []string
-	gpus, ports                        int
-	counted, countedPorts, quiet, list bool // counted: --gpus was given
-	since, window, timeout             time.Duration
-	stdout, stderr                     io.Writer
+	format, platform, thresholds, root          string
+	only, skip                                  []string
+	gpus, ports                                 int
+	counted, countedPorts, quiet, verbose, list bool // counted: --gpus was given
+	since, window, timeout                      time.Duration
+	stdout, stderr                              io.Writer
 }
 
 func healthCommand(out, errOut io.Writer) *cli.Command {
@@ -53,6 +54,7 @@ func healthCommand(out, errOut io.Writer) *cli.Command {
 			&cli.DurationFlag{Name: "timeout", Value: 10 * time.Second, Destination: &o.timeout, Usage: "wait at most `TIME` for the driver, each GPU, and the kernel's files"},
 			&cli.StringFlag{Name: "thresholds", Destination: &o.thresholds, Usage: "read limits and severities from `FILE`"},
 			&cli.BoolFlag{Name: "quiet", Aliases: []string{"q"}, Destination: &o.quiet, Usage: "show only what is wrong, and the summary"},
+			&cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Destination: &o.verbose, Usage: "show each check that was skipped"},
 			&cli.BoolFlag{Name: "list", Destination: &o.list, Usage: "list the checks with limits and sources, and exit"},
 			&cli.StringFlag{Name: "root", Value: "/", Destination: &o.root, Usage: "read sys, proc, dev and var/log below `DIR`, without asking the driver"},
 		},
@@ -143,28 +145,8 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	r := health.NewReport(version.Get().String(), s, x, health.Run(s, x, o.wanted))
-	if o.format == "json" {
-		err = r.WriteJSON(o.stdout)
-	} else {
-		err = r.WriteText(painted(o.stdout), health.TextOptions{Color: colored(o.stdout), Quiet: o.quiet})
-	}
-	if err != nil {
-		return err
-	}
-	return healthError(r)
-}
-
-// healthError ends the program as the verdict says. What failed was said on
-// stdout; one line says so where only stderr is kept.
-func healthError(r *health.Report) error {
-	switch r.Verdict {
-	case result.Fail:
-		return &statusError{exitFail, fmt.Errorf("health: %s failed", plural(r.Count["fail"], "check"))}
-	case result.Error:
-		return &statusError{exitNotDone, fmt.Errorf("health: %s could not be made", plural(r.Count["error"], "check"))}
-	}
-	return nil
+	r := &result.Report{Kind: "health", Version: version.Get().String(), Host: s.Host(), Time: s.Time.UTC().Truncate(time.Second), Seconds: s.Took.Seconds(), Results: health.Run(s, x, o.wanted)}
+	return writeFound(r, o.stdout, o.format, "", report.TextOptions{Quiet: o.quiet, Verbose: o.verbose})
 }
 
 func plural(n int, what string) string {

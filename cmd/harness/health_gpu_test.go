@@ -13,18 +13,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/gputest"
 )
 
 // healthOf runs harness health and reads its document.
-func healthOf(t *testing.T, flags ...string) (health.Report, int) {
+func healthOf(t *testing.T, flags ...string) (result.Report, int) {
 	t.Helper()
 	var out, errOut strings.Builder
 	status := run(append([]string{"harness", "health", "-o", "json"}, flags...), &out, &errOut)
-	var r health.Report
+	var r result.Report
 	if err := json.Unmarshal([]byte(out.String()), &r); err != nil {
 		t.Fatalf("health %v: status %d, %v\n%s%s", flags, status, err, out.String(), errOut.String())
 	}
@@ -37,17 +36,17 @@ func TestHealthGPUs(t *testing.T) {
 	d, err := openGPUs().Driver()
 	gputest.Need(t, 1, d.GPUs, err, nvml.ErrNoBinding, nvml.ErrNoLibrary)
 	r, _ := healthOf(t)
-	t.Logf("verdict %s, %d GPUs, in %.3f s, counters watched for %.1f s", r.Verdict, len(r.GPUs), r.Seconds, r.Window)
+	t.Logf("verdict %s, in %.3f s", r.Verdict, r.Seconds)
 	for _, res := range r.Results {
 		switch res.Verdict {
 		case result.Error:
-			t.Errorf("%s %s: %s", res.ID, res.Object.Name, res.Reason)
+			t.Errorf("%s: %s", res.ID, res.Reason)
 		case result.Fail, result.Warn, result.Skip:
-			t.Logf("%s %s %s: %s", res.Verdict, res.ID, res.Object.Name, res.Reason)
+			t.Logf("%s %s: %s", res.Verdict, res.ID, res.Reason)
 		}
 	}
-	if len(r.GPUs) != d.GPUs || r.Driver != d.Version {
-		t.Errorf("%d GPUs of driver %s; want %d of %s", len(r.GPUs), r.Driver, d.GPUs, d.Version)
+	if gpus, version := r.Of("gpu/answers").Objects, r.Of("driver/version").Reason; len(gpus) != d.GPUs || version != d.Version {
+		t.Errorf("%d GPUs of driver %s; want %d of %s", len(gpus), version, d.GPUs, d.Version)
 	}
 	if wrong, status := healthOf(t, "--only", "gpu/count", "--gpus", fmt.Sprint(d.GPUs+1)); status != exitFail || wrong.Verdict != result.Fail {
 		t.Errorf("one GPU more than there is: status %d, verdict %s", status, wrong.Verdict)
@@ -76,7 +75,7 @@ func smiOnOff(s string) string {
 }
 
 // agrees holds a report against nvidia-smi, where it is installed.
-func agrees(t *testing.T, r health.Report) {
+func agrees(t *testing.T, r result.Report) {
 	out, err := exec.Command("nvidia-smi", "-q", "-x").Output()
 	if err != nil {
 		t.Logf("skipped: the comparison with nvidia-smi: %v", err)
@@ -86,13 +85,14 @@ func agrees(t *testing.T, r health.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(gpus) != len(r.GPUs) {
-		t.Fatalf("nvidia-smi has %d GPUs, the report %d", len(gpus), len(r.GPUs))
+	ours := r.Of("gpu/answers").Objects
+	if len(gpus) != len(ours) {
+		t.Fatalf("nvidia-smi has %d GPUs, the report %d", len(gpus), len(ours))
 	}
 	compared := 0
 	for i, g := range gpus {
-		if r.GPUs[i].UUID != g["uuid"] || r.GPUs[i].Name != g["product_name"] {
-			t.Errorf("GPU %d: %+v; nvidia-smi has %s, %s", i, r.GPUs[i], g["uuid"], g["product_name"])
+		if ours[i].ID != g["uuid"] {
+			t.Errorf("GPU %d: %+v; nvidia-smi has %s", i, ours[i], g["uuid"])
 		}
 		for _, f := range smiFields {
 			smi, ok := g[f.path]
@@ -100,13 +100,17 @@ func agrees(t *testing.T, r health.Report) {
 				t.Logf("GPU %d: nvidia-smi does not tell %s: %q", i, f.path, smi)
 				continue
 			}
-			res, ok := resultOf(r, f.check, i)
-			if !ok || res.Verdict == result.Skip {
-				t.Errorf("GPU %d: %s: %q, and nvidia-smi has %s", i, f.check, res.Reason, smi)
+			o, ok := objectOf(r.Of(f.check), ours[i].ID)
+			if !ok || o.Verdict == result.Skip {
+				t.Errorf("GPU %d: %s: %q, and nvidia-smi has %s", i, f.check, o.Reason, smi)
 				continue
 			}
-			if want := f.value(smi); res.Value != want {
-				t.Errorf("GPU %d: %s is %q; nvidia-smi has %q", i, f.check, res.Value, want)
+			value := o.Reason
+			if o.Measured != nil {
+				value = fmt.Sprintf("%v %s", o.Measured.Value, o.Measured.Unit)
+			}
+			if want := f.value(smi); value != want {
+				t.Errorf("GPU %d: %s is %q; nvidia-smi has %q", i, f.check, value, want)
 			}
 			compared++
 		}
@@ -117,13 +121,13 @@ func agrees(t *testing.T, r health.Report) {
 	t.Logf("%d values of %d GPUs are what nvidia-smi says", compared, len(gpus))
 }
 
-func resultOf(r health.Report, check string, gpu int) (health.Result, bool) {
-	for _, res := range r.Results {
-		if res.ID == check && res.Object.UUID == r.GPUs[gpu].UUID {
-			return res, true
+func objectOf(r result.Result, id string) (result.Object, bool) {
+	for _, o := range r.Objects {
+		if o.ID == id {
+			return o, true
 		}
 	}
-	return health.Result{}, false
+	return result.Object{}, false
 }
 
 // smiGPUs reads the leaves of each gpu element by their path below it.

@@ -50,8 +50,8 @@ func TestHealth(t *testing.T) {
 		status   int
 		out, err string
 	}{
-		{"--only gpu/persistence", healthDriver{gpus: 2, lost: -1}, exitPass, "PASS  1 check on this node and 2 GPUs: 2 passed", ""},
-		{"--only gpu/count --gpus 2", healthDriver{gpus: 2, lost: -1}, exitPass, "✓ gpu/count  2", ""},
+		{"--only gpu/persistence", healthDriver{gpus: 2, lost: -1}, exitPass, "PASS  health: 1 passed, 0 failed", ""},
+		{"--only gpu/count --gpus 2", healthDriver{gpus: 2, lost: -1}, exitPass, "✓ gpu/count  all GPUs are there: 2", ""},
 		{"--only gpu/count --gpus 8", healthDriver{gpus: 2, lost: -1}, exitFail, "the driver has 2 GPUs, not 8", "harness: health: 1 check failed\n"},
 		{"--only gpu/answers", healthDriver{gpus: 2, lost: 1}, exitFail, "GPU 1: the GPU is lost", "harness: health: 1 check failed\n"},
 		{"--only gpu/persistence", healthDriver{gpus: 2, lost: 1}, exitNotDone, "GPU 1: the GPU is lost", "harness: health: 1 check could not be made\n"},
@@ -72,8 +72,8 @@ func TestHealth(t *testing.T) {
 func TestHealthHere(t *testing.T) {
 	var out, errOut strings.Builder
 	status := run([]string{"harness", "health", "-o", "json"}, &out, &errOut)
-	var r health.Report
-	if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Schema != health.Schema || len(r.Results) < len(health.IDs()) {
+	var r result.Report
+	if err := json.Unmarshal([]byte(out.String()), &r); err != nil || r.Schema != result.ReportSchema || len(r.Results) != len(health.IDs()) {
 		t.Fatalf("status %d, %v\n%s%s", status, err, out.String(), errOut.String())
 	}
 	if (status == exitFail) != (r.Verdict == result.Fail) || (status == exitNotDone) != (r.Verdict == result.Error) {

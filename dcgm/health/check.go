@@ -15,33 +15,6 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// An Object is what a check looked at.
-type Object struct {
-	Kind string `json:"kind"` // node, gpu, port, device, pci, nvswitch
-	Name string `json:"name"` // "GPU 3", "mlx5_0/1", "0000:16:00.0"
-	UUID string `json:"uuid,omitempty"`
-	Bus  string `json:"bus,omitempty"`
-}
-
-// A Result is a check's outcome for one object.
-type Result struct {
-	ID      string         `json:"id"`
-	Title   string         `json:"title"` // what a pass says
-	Object  Object         `json:"object"`
-	Verdict result.Verdict `json:"verdict"`
-	Value   string         `json:"value,omitempty"`  // what was found
-	Number  *float64       `json:"number,omitempty"` // the same, when it is a number, in Unit
-	Limit   *float64       `json:"limit,omitempty"`
-	Least   bool           `json:"at_least,omitempty"` // of Limit: what is below fails
-	Unit    string         `json:"unit,omitempty"`
-	// Threshold is what passes, in words, and Source says who wants it so.
-	Threshold string   `json:"threshold"`
-	Source    string   `json:"source"`
-	Severity  severity `json:"severity"` // of not passing
-	Reason    string   `json:"reason,omitempty"`
-	Remedy    string   `json:"remedy,omitempty"` // with warn and fail
-}
-
 // Expect is what the caller knows of the node.
 type Expect struct {
 	Count    *int               // how many GPUs there are to be; nil is not said
@@ -107,7 +80,7 @@ type outcome struct {
 }
 
 type finding struct {
-	object Object
+	object result.Object // its name, ID and address
 	outcome
 }
 
@@ -141,7 +114,10 @@ func of[T any](get func(*gpuState) sysfs.Fact[T], judge func(e *env, g *gpuState
 }
 
 // node is the only finding, about the node as a whole.
-func node(o outcome) []finding { return []finding{{Object{Kind: "node", Name: "node"}, o}} }
+func node(o outcome) []finding { return []finding{{result.Object{Name: theNode}, o}} }
+
+// theNode is the name of the node as a whole.
+const theNode = "node"
 
 // atMost judges a number that the rule's limit bounds from above.
 func (e *env) atMost(v float64, reason string) outcome {
@@ -186,42 +162,37 @@ func Title(id string) string {
 var checks = slices.Concat(identityChecks, memoryChecks, linkChecks, pcieChecks, powerChecks, useChecks, messageChecks, softwareChecks, networkChecks, systemChecks)
 
 // Run makes the checks whose ID is wanted.
-func Run(s *State, x Expect, wanted func(id string) bool) []Result {
-	var out []Result
+func Run(s *State, x Expect, wanted func(id string) bool) []result.Result {
+	var out []result.Result
 	for _, c := range checks {
 		if wanted(c.id) {
-			out = append(out, c.run(&env{State: s, Expect: x, rule: x.Rules[c.id]})...)
+			out = append(out, c.run(&env{State: s, Expect: x, rule: x.Rules[c.id]}))
 		}
 	}
 	return out
 }
 
-func (c *check) run(e *env) []Result {
-	var found []finding
+func (c *check) run(e *env) result.Result {
 	switch missing := e.Node.missing(c.uses); {
 	case missing != nil:
-		found = node(outcome{verdict: result.Error, reason: missing.Error()})
+		return c.result(e.rule, node(outcome{verdict: result.Error, reason: missing.Error()}))
 	case c.node != nil:
-		found = c.node(e)
+		return c.result(e.rule, c.node(e))
 	case len(e.GPUs) == 0:
-		found = []finding{{Object{Kind: "gpu", Name: "GPUs"}, e.noGPU()}}
-	default:
-		for i := range e.GPUs {
-			g := &e.GPUs[i]
-			o := outcome{}
-			if g.Err != nil && c.id != "gpu/answers" {
-				o = outcome{verdict: result.Error, reason: g.Err.Error()}
-			} else {
-				o = c.gpu(e, g)
-			}
-			found = append(found, finding{g.object(), o})
+		return c.result(e.rule, node(e.noGPU()))
+	}
+	var found []finding
+	for i := range e.GPUs {
+		g := &e.GPUs[i]
+		o := outcome{}
+		if g.Err != nil && c.id != "gpu/answers" {
+			o = outcome{verdict: result.Error, reason: g.Err.Error()}
+		} else {
+			o = c.gpu(e, g)
 		}
+		found = append(found, finding{g.object(), o})
 	}
-	out := make([]Result, len(found))
-	for i, f := range found {
-		out[i] = c.result(e.rule, f)
-	}
-	return out
+	return c.result(e.rule, found)
 }
 
 // noGPU is the outcome of a check of GPUs when there is none to look at. That
@@ -244,8 +215,8 @@ func (e *env) noGPU() outcome {
 	return skipped("there is no GPU: neither PCI nor the driver has one")
 }
 
-func (g *gpuState) object() Object {
-	o := Object{Kind: "gpu", Name: fmt.Sprintf("GPU %d", g.Index), UUID: g.UUID}
+func (g *gpuState) object() result.Object {
+	o := result.Object{Name: fmt.Sprintf("GPU %d", g.Index), ID: g.UUID}
 	if g.Err == nil {
 		o.Bus = g.Bus.String()
 	}
@@ -254,21 +225,58 @@ func (g *gpuState) object() Object {
 
 // result puts together what was found, what the rule says, and what the check
 // is about.
-func (c *check) result(r rule, f finding) Result {
-	out := Result{
-		ID: c.id, Title: c.title, Object: f.object, Verdict: f.verdict, Value: f.value, Number: f.number,
-		Limit: r.Limit, Least: f.number != nil && result.BetterOf(c.id, "", r.Unit, "") == result.Higher, Unit: r.Unit, Threshold: c.want, Source: cmp.Or(f.source, r.Source), Severity: r.Severity, Reason: f.reason,
+func (c *check) result(r rule, found []finding) result.Result {
+	var objects []result.Object
+	var worst *finding
+	for i := range found {
+		f := &found[i]
+		o := f.object
+		o.Verdict, o.Reason = cmp.Or(f.verdict, f.judge(r.Severity)), f.reason
+		if f.number != nil && r.Unit != "" {
+			o.Measured = &result.Measurement{Value: *f.number, Unit: r.Unit}
+			if r.Limit != nil && f.want == "" {
+				o.Measured.Limit = &result.Limit{Value: *r.Limit, Kind: c.side(r.Unit), Source: cmp.Or(f.source, r.Source)}
+			}
+		} else if o.Reason == "" {
+			o.Reason = f.value
+		}
+		f.verdict = o.Verdict
+		if worst == nil || f.verdict != worst.verdict && result.Worst(f.verdict, worst.verdict) == f.verdict {
+			worst = f
+		}
+		objects = append(objects, o)
 	}
-	if f.want != "" {
-		out.Threshold, out.Limit = f.want, nil
-	} else if r.Limit != nil {
-		out.Threshold = strings.ReplaceAll(c.want, "%s", amount(*r.Limit, r.Unit))
+	res := result.Sum(result.Distinct(objects))
+	if res.Verdict == result.Pass {
+		res.Reason = result.Values(objects)
 	}
-	out.Verdict = cmp.Or(out.Verdict, f.judge(r.Severity))
-	if out.Verdict == result.Warn || out.Verdict == result.Fail {
-		out.Remedy = cmp.Or(f.remedy, c.remedy)
+	if len(objects) == 1 && objects[0].Name == theNode {
+		res.Objects, res.Measured, res.Reason = nil, objects[0].Measured, objects[0].Reason
+	} else {
+		res.Measured = result.Speaking(c.id, objects)
 	}
-	return out
+	if res.Verdict.Bad() {
+		res.Wanted, res.Remedy = c.wanted(r, worst), cmp.Or(worst.remedy, c.remedy)
+	}
+	res.ID, res.Title = c.id, c.title
+	return res
+}
+
+// side is on which side of its limit a value passes.
+func (c *check) side(unit string) result.LimitKind {
+	if result.BetterOf(c.id, "", unit, "") == result.Higher {
+		return result.AtLeast
+	}
+	return result.AtMost
+}
+
+// wanted is what passes, and who says so.
+func (c *check) wanted(r rule, f *finding) string {
+	want := cmp.Or(f.want, c.want)
+	if f.want == "" && r.Limit != nil {
+		want = strings.ReplaceAll(want, "%s", amount(*r.Limit, r.Unit))
+	}
+	return fmt.Sprintf("%s (%s)", want, cmp.Or(f.source, r.Source))
 }
 
 func (o outcome) judge(s severity) result.Verdict {

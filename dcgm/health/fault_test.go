@@ -186,14 +186,39 @@ var faults = []injected{
 	}},
 }
 
-// rows is how a result is told in a test.
-func shown(r Result) string {
-	return fmt.Sprintf("%s %s %s: %s", r.Verdict, r.ID, r.Object.Name, r.Reason)
+// A told is what a check says of one object.
+type told struct {
+	id      string
+	object  string
+	verdict result.Verdict
+	says    string // the reason, or what was measured
+	of      *result.Result
 }
 
-// wrong are the results that are neither pass nor skip.
-func wrong(results []Result) []Result {
-	return slices.DeleteFunc(slices.Clone(results), func(r Result) bool { return r.Verdict == result.Pass || r.Verdict == result.Skip })
+func (r told) String() string { return fmt.Sprintf("%s %s %s: %s", r.verdict, r.id, r.object, r.says) }
+
+// toldOf is results object by object.
+func toldOf(results []result.Result) (out []told) {
+	for i := range results {
+		r := &results[i]
+		objects := r.Objects
+		if len(objects) == 0 {
+			objects = []result.Object{{Name: theNode, Verdict: r.Verdict, Reason: r.Reason, Measured: r.Measured}}
+		}
+		for _, o := range objects {
+			says := o.Reason
+			if m := o.Measured; m != nil {
+				says = strings.TrimSpace(says + " " + amount(m.Value, m.Unit))
+			}
+			out = append(out, told{r.ID, o.Name, o.Verdict, says, r})
+		}
+	}
+	return out
+}
+
+// wrong is what is told is neither pass nor skip.
+func wrong(results []result.Result) []told {
+	return slices.DeleteFunc(toldOf(results), func(r told) bool { return r.verdict == result.Pass || r.verdict == result.Skip })
 }
 
 // TestHealthy: nothing is wrong with the node that the faults are put into.
@@ -201,15 +226,15 @@ func TestHealthy(t *testing.T) {
 	n := newNode(t)
 	results := Run(n.State, *n.x, every)
 	for _, r := range wrong(results) {
-		t.Errorf("%s", shown(r))
+		t.Errorf("%v", r)
 	}
 	skips := map[string]bool{}
 	for _, r := range results {
 		if r.Verdict == result.Skip {
 			skips[r.ID] = true
 		}
-		if r.Threshold == "" || r.Source == "" || r.Title == "" || strings.Contains(r.Threshold, "%") {
-			t.Errorf("%s: title %q, threshold %q, source %q", r.ID, r.Title, r.Threshold, r.Source)
+		if err := r.Validate(); err != nil || r.Title == "" {
+			t.Errorf("%s: title %q, %v", r.ID, r.Title, err)
 		}
 	}
 	for _, id := range []string{"gpu/platform", "gpu/pages/pending", "gpu/pages/retired", "gpu/fabric/clique", "node/imex", "port/count"} {
@@ -232,20 +257,20 @@ func TestFaults(t *testing.T) {
 			n := newNode(t)
 			f.inject(n)
 			got := wrong(Run(n.State, *n.x, every))
-			i := slices.IndexFunc(got, func(r Result) bool { return r.ID == f.check })
+			i := slices.IndexFunc(got, func(r told) bool { return r.id == f.check })
 			if i < 0 {
 				t.Fatalf("not found; wrong are: %v", got)
 			}
 			r := got[i]
-			if r.Verdict != f.verdict || r.Object.Name != f.object || !strings.Contains(r.Reason, f.says) {
-				t.Errorf("%s; want %s of %s, and %q in the reason", shown(r), f.verdict, f.object, f.says)
+			if r.verdict != f.verdict || r.object != f.object || !strings.Contains(r.says, f.says) {
+				t.Errorf("%v; want %s of %s, and %q in the reason", r, f.verdict, f.object, f.says)
 			}
-			if (r.Remedy == "") != (r.Verdict == result.Error) {
-				t.Errorf("verdict %s, remedy %q", r.Verdict, r.Remedy)
+			if bad := r.verdict != result.Error; bad != (r.of.Remedy != "") || bad != (r.of.Wanted != "") || strings.Contains(r.of.Wanted, "%s") {
+				t.Errorf("verdict %s, wanted %q, remedy %q", r.verdict, r.of.Wanted, r.of.Remedy)
 			}
 			for _, r := range got {
-				if r.ID != f.check && f.check != "gpu/answers" {
-					t.Errorf("found besides: %s", shown(r))
+				if r.id != f.check && f.check != "gpu/answers" {
+					t.Errorf("found besides: %v", r)
 				}
 			}
 		})

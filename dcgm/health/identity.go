@@ -21,24 +21,24 @@ var identityChecks = []check{
 		remedy: "install the driver, or start the container with its libraries (--gpus all, capability utility)",
 	},
 	{
-		id: "driver/version", title: "Library and kernel module are of one driver", want: "the same version", node: checkDriverVersion, uses: usesDevices | usesSystem,
+		id: "driver/version", title: "library and kernel module are of one driver", want: "the same version", node: checkDriverVersion, uses: usesDevices | usesSystem,
 		remedy: "reboot, or reload the kernel modules after an update of the driver",
 	},
 	{
-		id: "driver/cuda", title: "The driver is new enough for the image's CUDA", want: "the toolkit's major version, or a newer one", node: checkCUDA, uses: usesDevices | usesSystem,
+		id: "driver/cuda", title: "the driver is new enough for the image's CUDA", want: "the toolkit's major version, or a newer one", node: checkCUDA, uses: usesDevices | usesSystem,
 		remedy: "update the driver, take an image of an older CUDA, or install its package cuda-compat",
 	},
 	{
-		id: "driver/denylist", title: "No other driver has the GPUs", want: "no nouveau", node: checkDenylist, uses: usesDevices | usesSystem,
+		id: "driver/denylist", title: "no other driver has the GPUs", want: "no nouveau", node: checkDenylist, uses: usesDevices | usesSystem,
 		remedy: "put nouveau on modprobe's blacklist, make the initramfs anew, reboot",
 	},
 	{
-		id: "gpu/count", title: "All GPUs are there", want: "as many as PCI has", node: checkCount, uses: usesDevices | usesSystem,
+		id: "gpu/count", title: "all GPUs are there", want: "as many as PCI has", node: checkCount, uses: usesDevices | usesSystem,
 		remedy: "look for the missing GPU in the kernel's log (Xid 79, failed probe); drain and reboot, then reseat",
 	},
-	{id: "gpu/answers", title: "The GPU answers the driver", want: "it answers", gpu: checkAnswers, remedy: reboot},
+	{id: "gpu/answers", title: "the GPU answers the driver", want: "it answers", gpu: checkAnswers, remedy: reboot},
 	{
-		id: "gpu/platform", title: "The GPU is the platform's", want: "the platform's model", gpu: checkModel,
+		id: "gpu/platform", title: "the GPU is the platform's", want: "the platform's model", gpu: checkModel,
 		remedy: "give the right --hardware, or have the node put right",
 	},
 	uniform("model", "name", func(g *gpuState) sysfs.Fact[string] { return g.Name }),
@@ -222,7 +222,7 @@ func checkModel(e *env, g *gpuState) outcome {
 // uniform makes a check that all GPUs have the same of something.
 func uniform(id, what string, get func(*gpuState) sysfs.Fact[string]) check {
 	return check{
-		id: "gpu/same/" + id, title: "All GPUs have the same " + what, want: "one for all", node: func(e *env) []finding { return e.same(what, get) },
+		id: "gpu/same/" + id, title: "all GPUs have the same " + what, want: "one for all", node: func(e *env) []finding { return e.same(what, get) },
 		remedy: "have the GPU that differs brought to the state of the others",
 	}
 }

@@ -14,11 +14,11 @@ import (
 // linkChecks are about NVLink and the fabric of NVSwitches.
 var linkChecks = []check{
 	{
-		id: "gpu/nvlink/links", title: "All NVLinks are up", want: "all that the model has", gpu: of(nvlinks, checkLinks), uses: usesDevices,
+		id: "gpu/nvlink/links", title: "all NVLinks are up", want: "all that the model has", gpu: of(nvlinks, checkLinks), uses: usesDevices,
 		remedy: "reset all GPUs together, look at the fabric manager; reseat or replace the GPU if links stay down",
 	},
 	{
-		id: "gpu/nvlink/speed", title: "All NVLinks have one speed", want: "one for all links of all GPUs", node: checkLinkSpeed,
+		id: "gpu/nvlink/speed", title: "all NVLinks have one speed", want: "one for all links of all GPUs", node: checkLinkSpeed,
 		remedy: resetGPU,
 	},
 	{
@@ -26,15 +26,15 @@ var linkChecks = []check{
 		remedy: "look at the fabric manager's log; have the cabling or the board looked at",
 	},
 	{
-		id: "gpu/nvlink/p2p", title: "The GPU reaches every other one over NVLink", want: "OK to every GPU", gpu: checkP2P,
+		id: "gpu/nvlink/p2p", title: "the GPU reaches every other one over NVLink", want: "OK to every GPU", gpu: checkP2P,
 		remedy: "restart the fabric manager and reset all GPUs together",
 	},
 	{
-		id: "gpu/nvlink/recovery", title: "No NVLink had to recover", want: "at most %s", remedy: resetGPU,
+		id: "gpu/nvlink/recovery", title: "no NVLink had to recover", want: "at most %s", remedy: resetGPU,
 		gpu: counter("error recoveries of NVLinks since the driver was loaded", "nvlink_recovery"),
 	},
 	{
-		id: "gpu/nvlink/recovery-failed", title: "No NVLink failed to recover", want: "at most %s", remedy: resetGPU,
+		id: "gpu/nvlink/recovery-failed", title: "no NVLink failed to recover", want: "at most %s", remedy: resetGPU,
 		gpu: counter("failed recoveries of NVLinks since the driver was loaded", "nvlink_recovery_failed"),
 	},
 	{
@@ -46,27 +46,27 @@ var linkChecks = []check{
 		gpu: growth("NVLink errors", "nvlink_replay", "nvlink_symbol", "nvlink_receive", "nvlink_integrity"),
 	},
 	{
-		id: "gpu/fabric/state", title: "The GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,
+		id: "gpu/fabric/state", title: "the GPU is registered with its fabric", want: "completed, with success", gpu: checkFabric, uses: usesDevices,
 		remedy: "look at the fabric manager (systemctl status nvidia-fabricmanager): it must run and be of the driver's version",
 	},
 	{
-		id: "gpu/fabric/health", title: "The fabric is healthy", want: "no bit of the health mask, not unhealthy", gpu: checkFabricHealth, uses: usesDevices,
+		id: "gpu/fabric/health", title: "the fabric is healthy", want: "no bit of the health mask, not unhealthy", gpu: checkFabricHealth, uses: usesDevices,
 		remedy: "look at the fabric manager's log and at the NVSwitches; reset all GPUs together",
 	},
 	{
-		id: "gpu/fabric/limited", title: "The fabric has no limits", want: "not limited", gpu: checkFabricLimited, uses: usesDevices,
+		id: "gpu/fabric/limited", title: "the fabric has no limits", want: "not limited", gpu: checkFabricLimited, uses: usesDevices,
 		remedy: "look at the fabric manager's log: NVLinks or a switch may be turned off",
 	},
 	{
-		id: "gpu/fabric/clique", title: "All GPUs are in one NVLink domain and clique", want: "one for all", node: checkClique,
+		id: "gpu/fabric/clique", title: "all GPUs are in one NVLink domain and clique", want: "one for all", node: checkClique,
 		remedy: "look at the partitions of the NVLink domain, and at the IMEX daemon",
 	},
 	{
-		id: "node/fabric-manager", title: "The fabric manager runs", want: "running", node: checkFabricManager, uses: usesDevices | usesSystem,
+		id: "node/fabric-manager", title: "the fabric manager runs", want: "running", node: checkFabricManager, uses: usesDevices | usesSystem,
 		remedy: "systemctl enable --now nvidia-fabricmanager, of the driver's version",
 	},
 	{
-		id: "node/imex", title: "There is an IMEX channel", want: "a channel that this process sees", node: checkIMEX, uses: usesSystem,
+		id: "node/imex", title: "there is an IMEX channel", want: "a channel that this process sees", node: checkIMEX, uses: usesSystem,
 		remedy: "start nvidia-imex on every node of the domain; give the container /dev/nvidia-caps-imex-channels",
 	},
 }

@@ -16,12 +16,12 @@ var memoryChecks = []check{
 		remedy: "nvidia-smi -e 1, then reset the GPU",
 	},
 	{
-		id: "gpu/ecc/pending", title: "No change of ECC waits for a reset", want: "none pending",
+		id: "gpu/ecc/pending", title: "no change of ECC waits for a reset", want: "none pending",
 		gpu:    of(func(g *gpuState) sysfs.Fact[nvml.Modes] { return g.ECC }, checkECCPending),
 		remedy: "reset the GPU (nvidia-smi -r -i N)",
 	},
 	{
-		id: "gpu/ecc/volatile", title: "There are no uncorrectable ECC errors since the driver was loaded", want: "at most %s", remedy: resetGPU,
+		id: "gpu/ecc/volatile", title: "there are no uncorrectable ECC errors since the driver was loaded", want: "at most %s", remedy: resetGPU,
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return g.Volatile }, "uncorrectable errors since the driver was loaded"),
 	},
 	{
@@ -38,51 +38,51 @@ var memoryChecks = []check{
 		remedy: "drain the node; the GPU qualifies for replacement",
 	},
 	{
-		id: "gpu/ecc/dram/uncorrectable", title: "Uncorrectable ECC errors of the memory are told", want: "judged by gpu/row-remap", remedy: support,
+		id: "gpu/ecc/dram/uncorrectable", title: "uncorrectable ECC errors of the memory are told", want: "judged by gpu/row-remap", remedy: support,
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Uncorrectable, g.DRAM.Err) }, "uncorrectable errors of the memory over the GPU's life"),
 	},
 	{
-		id: "gpu/ecc/dram/correctable", title: "Memory has had few correctable ECC errors", want: "at most %s", remedy: support,
+		id: "gpu/ecc/dram/correctable", title: "memory has had few correctable ECC errors", want: "at most %s", remedy: support,
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(g.DRAM.Value.Correctable, g.DRAM.Err) }, "correctable errors of the memory over the GPU's life"),
 	},
 	{
-		id: "gpu/row-remap/pending", title: "No remapped row waits for a reset", want: "none pending", remedy: resetGPU,
+		id: "gpu/row-remap/pending", title: "no remapped row waits for a reset", want: "none pending", remedy: resetGPU,
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Pending, g.Remap.Err) }, "yes", "no", "a row of memory is remapped at the next reset"),
 	},
 	{
-		id: "gpu/row-remap/failed", title: "Every bad row could be remapped", want: "none failed", remedy: "drain the node; run the vendor's field diagnosis, replace the GPU",
+		id: "gpu/row-remap/failed", title: "every bad row could be remapped", want: "none failed", remedy: "drain the node; run the vendor's field diagnosis, replace the GPU",
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Remap.Value.Failed, g.Remap.Err) }, "yes", "no", "a bad row of memory could not be remapped"),
 	},
 	{
-		id: "gpu/row-remap/uncorrectable", title: "Few rows were remapped for uncorrectable errors", want: "at most %s", remedy: support,
+		id: "gpu/row-remap/uncorrectable", title: "few rows were remapped for uncorrectable errors", want: "at most %s", remedy: support,
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] {
 			return fact(uint64(g.Remap.Value.Uncorrectable), g.Remap.Err)
 		}, "rows remapped for uncorrectable errors"),
 	},
 	{
-		id: "gpu/row-remap/spares", title: "Every bank has spare rows left", want: "at most %s without", remedy: "plan to replace the GPU: the next bad row there cannot be remapped",
+		id: "gpu/row-remap/spares", title: "every bank has spare rows left", want: "at most %s without", remedy: "plan to replace the GPU: the next bad row there cannot be remapped",
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] { return fact(uint64(g.Spent.Value), g.Spent.Err) }, "banks of memory without a spare row left"),
 	},
 	{
-		id: "gpu/pages/pending", title: "No page waits to be retired", want: "none pending", remedy: resetGPU,
+		id: "gpu/pages/pending", title: "no page waits to be retired", want: "none pending", remedy: resetGPU,
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(g.Pages.Value.Pending, g.Pages.Err) }, "yes", "no", "a page of memory is retired at the next reset"),
 	},
 	{
-		id: "gpu/pages/retired", title: "Few pages are retired", want: "at most %s", remedy: "replace the GPU",
+		id: "gpu/pages/retired", title: "few pages are retired", want: "at most %s", remedy: "replace the GPU",
 		gpu: number(func(g *gpuState) sysfs.Fact[uint64] {
 			return fact(uint64(g.Pages.Value.SingleBit+g.Pages.Value.DoubleBit), g.Pages.Err)
 		}, "retired pages of memory"),
 	},
 	{
-		id: "gpu/memory/repairable", title: "All memory that failed could be repaired", want: "nothing beyond repair", remedy: "drain the node; replace the GPU",
+		id: "gpu/memory/repairable", title: "all memory that failed could be repaired", want: "nothing beyond repair", remedy: "drain the node; replace the GPU",
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Unfixable }, "yes", "no", "there is memory that cannot be repaired"),
 	},
 	{
-		id: "gpu/memory/repair", title: "No repair waits for a reset", want: "none pending", remedy: resetGPU,
+		id: "gpu/memory/repair", title: "no repair waits for a reset", want: "none pending", remedy: resetGPU,
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return g.Repair }, "yes", "no", "a repair of channels or TPCs waits for a reset"),
 	},
 	{
-		id: "gpu/inforom", title: "The InfoROM is intact", want: "its checksum is right", remedy: "have the InfoROM flashed anew, or the GPU replaced",
+		id: "gpu/inforom", title: "the InfoROM is intact", want: "its checksum is right", remedy: "have the InfoROM flashed anew, or the GPU replaced",
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.InfoROMOK.Value, g.InfoROMOK.Err) }, "yes", "no", "the InfoROM is corrupt"),
 	},
 }

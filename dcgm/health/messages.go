@@ -7,21 +7,22 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // messageChecks are about what the kernel's log has to say.
 var messageChecks = []check{
 	{
-		id: "gpu/xid", title: "The kernel's log has no Xid that speaks against the GPU", want: "none of class fail or warn", node: checkXid, uses: usesLog | usesDevices,
+		id: "gpu/xid", title: "the kernel's log has no Xid that speaks against the GPU", want: "none of class fail or warn", node: checkXid, uses: usesLog | usesDevices,
 		remedy: support,
 	},
 	{
-		id: "gpu/init", title: "The driver could start every GPU", want: "no failed start", node: checkInit, uses: usesLog | usesDevices,
+		id: "gpu/init", title: "the driver could start every GPU", want: "no failed start", node: checkInit, uses: usesLog | usesDevices,
 		remedy: reboot,
 	},
 	{
-		id: "nvswitch/sxid", title: "The kernel's log has no SXid that speaks against an NVSwitch", want: "none that is fatal", node: checkSXid, uses: usesLog | usesDevices,
+		id: "nvswitch/sxid", title: "the kernel's log has no SXid that speaks against an NVSwitch", want: "none that is fatal", node: checkSXid, uses: usesLog | usesDevices,
 		remedy: sxid(true).Action,
 	},
 }
@@ -47,7 +48,7 @@ func (e *env) recent(kind messageKind) map[sysfs.BusID][]message {
 }
 
 // perDevice judges the messages of each device that has some.
-func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) Object) []finding {
+func (e *env) perDevice(kind messageKind, object func(sysfs.BusID) result.Object) []finding {
 	if f := e.Node.Log; f.Err != nil {
 		if f.Err = permission(f.Err); f.Err == nvml.ErrNoPermission {
 			return node(without(f.Err))
@@ -98,13 +99,13 @@ func judge(messages []message) outcome {
 }
 
 // busObject names a GPU by its number if the driver has it.
-func (e *env) busObject(bus sysfs.BusID) Object {
+func (e *env) busObject(bus sysfs.BusID) result.Object {
 	for i := range e.GPUs {
 		if g := &e.GPUs[i]; g.Err == nil && g.Bus == bus {
 			return g.object()
 		}
 	}
-	return Object{Kind: "gpu", Name: bus.String(), Bus: bus.String()}
+	return result.Object{Name: bus.String(), Bus: bus.String()}
 }
 
 func (e *env) window() string {
@@ -119,8 +120,8 @@ func checkXid(e *env) []finding { return e.messages(kindXid, e.busObject, e.hasG
 func checkInit(e *env) []finding { return e.messages(kindInit, e.busObject, e.hasGPU()) }
 
 func checkSXid(e *env) []finding {
-	object := func(bus sysfs.BusID) Object {
-		return Object{Kind: "nvswitch", Name: "NVSwitch " + bus.String(), Bus: bus.String()}
+	object := func(bus sysfs.BusID) result.Object {
+		return result.Object{Name: "NVSwitch " + bus.String(), Bus: bus.String()}
 	}
 	return e.messages(kindSXid, object, e.Node.Devices.Value.Switches() > 0)
 }
@@ -129,7 +130,7 @@ func (e *env) hasGPU() bool { return len(e.GPUs) > 0 || len(e.Node.Devices.Value
 
 // messages judges what the log has of a kind. No message is a pass only where
 // there is a device that could have caused one.
-func (e *env) messages(kind messageKind, object func(sysfs.BusID) Object, there bool) []finding {
+func (e *env) messages(kind messageKind, object func(sysfs.BusID) result.Object, there bool) []finding {
 	switch out := e.perDevice(kind, object); {
 	case len(out) > 0:
 		return out

@@ -8,57 +8,58 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // networkChecks are about RDMA devices and their ports.
 var networkChecks = []check{
 	{
-		id: "port/count", title: "All RDMA devices are there", want: "the platform's", node: checkNICs, uses: usesDevices,
+		id: "port/count", title: "all RDMA devices are there", want: "the platform's", node: checkNICs, uses: usesDevices,
 		remedy: "look for the missing card on PCI and in the kernel's log (mlx5_core)",
 	},
 	{
-		id: "port/state", title: "The port is up", want: "ACTIVE and LinkUp", node: ports(checkPort), uses: usesDevices,
+		id: "port/state", title: "the port is up", want: "ACTIVE and LinkUp", node: ports(checkPort), uses: usesDevices,
 		remedy: "look at cable, switch port and subnet manager",
 	},
 	{
-		id: "port/rate", title: "The port has its full rate", want: "that of the other ports of the same kind", node: checkRates, uses: usesDevices,
+		id: "port/rate", title: "the port has its full rate", want: "that of the other ports of the same kind", node: checkRates, uses: usesDevices,
 		remedy: "look at cable, transceiver and the switch port's speed",
 	},
 	{
-		id: "port/width", title: "The port has all its lanes", want: "%s", node: ports(checkLanes), uses: usesDevices,
+		id: "port/width", title: "the port has all its lanes", want: "%s", node: ports(checkLanes), uses: usesDevices,
 		remedy: "clean or replace the cable",
 	},
 	{
-		id: "port/flaps", title: "The link did not go down often", want: "at most %s", remedy: "look at cable, transceiver and the switch's log", uses: usesDevices,
+		id: "port/flaps", title: "the link did not go down often", want: "at most %s", remedy: "look at cable, transceiver and the switch's log", uses: usesDevices,
 		node: ports(portCounter("link_downed", "times that the link went down since the counters were cleared")),
 	},
 	{
-		id: "port/recovery", title: "The link did not have to recover often", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
+		id: "port/recovery", title: "the link did not have to recover often", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
 		node: ports(portCounter("link_error_recovery", "recoveries of the link since the counters were cleared")),
 	},
 	{
-		id: "port/integrity", title: "The link's physical errors stay below its threshold", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
+		id: "port/integrity", title: "the link's physical errors stay below its threshold", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
 		node: ports(portCounter("local_link_integrity_errors", "times that the link had too many physical errors")),
 	},
 	{
-		id: "port/overrun", title: "The port's buffers did not overrun", want: "at most %s", remedy: "look at the switch's flow control; have the card replaced if it comes back", uses: usesDevices,
+		id: "port/overrun", title: "the port's buffers did not overrun", want: "at most %s", remedy: "look at the switch's flow control; have the card replaced if it comes back", uses: usesDevices,
 		node: ports(portCounter("excessive_buffer_overrun_errors", "times that the port's buffers overran")),
 	},
 	{
-		id: "port/rnr", title: "Receivers were ready", want: "at most %s", remedy: "find the job whose receivers fall behind", uses: usesDevices,
+		id: "port/rnr", title: "receivers were ready", want: "at most %s", remedy: "find the job whose receivers fall behind", uses: usesDevices,
 		node: ports(portCounter("rnr_nak_retry_err", "retries given up as the receiver was not ready")),
 	},
 	{
-		id: "port/symbol", title: "Symbol errors are few", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
+		id: "port/symbol", title: "symbol errors are few", want: "at most %s", remedy: "clean or replace the cable", uses: usesDevices,
 		node: ports(portCounter("symbol_error", "symbol errors since the counters were cleared")),
 	},
 	{
-		id: "port/firmware", title: "Cards of one model have one firmware", want: "one for each model", node: checkFirmware, uses: usesDevices,
+		id: "port/firmware", title: "cards of one model have one firmware", want: "one for each model", node: checkFirmware, uses: usesDevices,
 		remedy: "bring the firmware of all cards to one version (mlxfwmanager)",
 	},
 	{
-		id: "port/verbs", title: "This process has the devices' files", want: "a file in /dev/infiniband for each device", node: checkVerbs, uses: usesDevices | usesSystem,
+		id: "port/verbs", title: "this process has the devices' files", want: "a file in /dev/infiniband for each device", node: checkVerbs, uses: usesDevices | usesSystem,
 		remedy: "start the container with --device=/dev/infiniband, and load ib_uverbs on the host",
 	},
 }
@@ -88,7 +89,7 @@ func ports(judge func(*env, string, sysfs.RDMAPort) outcome) func(*env) []findin
 		for _, d := range devices {
 			for _, p := range d.Ports {
 				name := portName(d.Name, p.Number)
-				out = append(out, finding{Object{Kind: "port", Name: name}, judge(e, name, p)})
+				out = append(out, finding{result.Object{Name: name}, judge(e, name, p)})
 			}
 		}
 		if len(out) == 0 {
@@ -277,7 +278,7 @@ func checkFirmware(e *env) []finding {
 		if len(parts) > 1 {
 			o = bad(fmt.Sprintf("%d different", len(parts)), "%s", strings.Join(parts, "; "))
 		}
-		out = append(out, finding{Object{Kind: "device", Name: model}, o})
+		out = append(out, finding{result.Object{Name: model}, o})
 	}
 	return out
 }

@@ -6,21 +6,22 @@ import (
 	"slices"
 
 	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // pcieChecks are about the way between GPU, processor and network card.
 var pcieChecks = []check{
 	{
-		id: "gpu/pcie/width", title: "The PCIe link has all its lanes", want: "the most that GPU and slot can have", gpu: of(slot, checkWidth),
+		id: "gpu/pcie/width", title: "the PCIe link has all its lanes", want: "the most that GPU and slot can have", gpu: of(slot, checkWidth),
 		remedy: "reseat the GPU or its riser; look at the slot's setting in the firmware",
 	},
 	{
-		id: "gpu/pcie/generation", title: "The PCIe link has its full speed", want: "the most that GPU and slot can have", gpu: of(slot, checkGeneration),
+		id: "gpu/pcie/generation", title: "the PCIe link has its full speed", want: "the most that GPU and slot can have", gpu: of(slot, checkGeneration),
 		remedy: "measure under load (harness bandwidth); reseat the GPU if the link stays slow",
 	},
 	{
-		id: "gpu/pcie/slot", title: "The slot is as fast as the GPU", want: "the GPU's own generation", gpu: of(slot, checkSlot),
+		id: "gpu/pcie/slot", title: "the slot is as fast as the GPU", want: "the GPU's own generation", gpu: of(slot, checkSlot),
 		remedy: "look at the slot's speed in the firmware's setup; move the GPU to a faster slot",
 	},
 	{
@@ -32,15 +33,15 @@ var pcieChecks = []check{
 		gpu: rate("PCIe correctable errors a minute", 60, "pcie_correctable"),
 	},
 	{
-		id: "gpu/pcie/fatal", title: "There were no uncorrectable PCIe errors", want: "at most %s", remedy: reboot,
+		id: "gpu/pcie/fatal", title: "there were no uncorrectable PCIe errors", want: "at most %s", remedy: reboot,
 		gpu: counter("uncorrectable PCIe errors since the driver was loaded", "pcie_nonfatal", "pcie_fatal"),
 	},
 	{
-		id: "pci/aer/uncorrectable", title: "The kernel has seen no uncorrectable PCIe error", want: "at most %s", node: checkAERFatal, uses: usesDevices,
+		id: "pci/aer/uncorrectable", title: "the kernel has seen no uncorrectable PCIe error", want: "at most %s", node: checkAERFatal, uses: usesDevices,
 		remedy: "look at the kernel's log (AER); reseat the card, replace it if errors come back",
 	},
 	{
-		id: "pci/aer/correctable", title: "The kernel has seen few correctable PCIe errors", want: "at most %s", node: checkAERCorrectable, uses: usesDevices,
+		id: "pci/aer/correctable", title: "the kernel has seen few correctable PCIe errors", want: "at most %s", node: checkAERCorrectable, uses: usesDevices,
 		remedy: "look at the kernel's log (AER); reseat the card if they keep coming",
 	},
 	{
@@ -48,11 +49,11 @@ var pcieChecks = []check{
 		remedy: "turn ACS off in the firmware's setup, or on these bridges with setpci at boot; leave it on if devices are given to virtual machines",
 	},
 	{
-		id: "gpu/numa/node", title: "The GPU's NUMA node is known", want: "a node", gpu: checkNUMA, uses: usesDevices | usesSystem,
+		id: "gpu/numa/node", title: "the GPU's NUMA node is known", want: "a node", gpu: checkNUMA, uses: usesDevices | usesSystem,
 		remedy: "have the firmware tell the devices' proximity (ACPI _PXM), or the virtual machine its topology",
 	},
 	{
-		id: "gpu/numa/cpus", title: "This process may run next to the GPU", want: "processors of the GPU's node", gpu: checkCPUs, uses: usesDevices | usesSystem,
+		id: "gpu/numa/cpus", title: "this process may run next to the GPU", want: "processors of the GPU's node", gpu: checkCPUs, uses: usesDevices | usesSystem,
 		remedy: "give the job or container processors of every GPU's NUMA node (--cpuset-cpus, Slurm's --gpu-bind)",
 	},
 }
@@ -128,8 +129,8 @@ func (e *env) aer(get func(sysfs.AER) uint64, what string) []finding {
 	return out
 }
 
-func pciObject(id sysfs.BusID) Object {
-	return Object{Kind: "pci", Name: id.String(), Bus: id.String()}
+func pciObject(id sysfs.BusID) result.Object {
+	return result.Object{Name: id.String(), Bus: id.String()}
 }
 
 func checkACS(e *env) []finding {

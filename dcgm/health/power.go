@@ -11,31 +11,31 @@ import (
 // powerChecks are about clocks, heat and power.
 var powerChecks = []check{
 	{
-		id: "gpu/clocks/hardware", title: "The hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(nvml.HardwareSlowdown),
+		id: "gpu/clocks/hardware", title: "the hardware does not hold the clocks down", want: "no slowdown, thermal or by power brake", gpu: slowed(nvml.HardwareSlowdown),
 		remedy: "look at cooling, power cables and power supplies; a power brake comes from the chassis",
 	},
 	{
-		id: "gpu/clocks/thermal", title: "The driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(nvml.ThermalSlowdown),
+		id: "gpu/clocks/thermal", title: "the driver does not hold the clocks down for heat", want: "no thermal slowdown", gpu: slowed(nvml.ThermalSlowdown),
 		remedy: "look at fans, air flow and the room's temperature",
 	},
 	{
-		id: "gpu/clocks/violation", title: "Heat and power faults hold nothing back now", want: "growth of at most %s", remedy: "look at cooling and power; measure under load",
+		id: "gpu/clocks/violation", title: "heat and power faults hold nothing back now", want: "growth of at most %s", remedy: "look at cooling and power; measure under load",
 		gpu: heldBack,
 	},
 	{
-		id: "gpu/temperature/gpu", title: "The GPU is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
+		id: "gpu/temperature/gpu", title: "the GPU is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
 		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.Heat }, func(g *gpuState) sysfs.Fact[int] { return g.Hottest }),
 	},
 	{
-		id: "gpu/temperature/memory", title: "The GPU's memory is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
+		id: "gpu/temperature/memory", title: "the GPU's memory is not too hot", want: "below the highest at work", remedy: "take the load off; look at fans, air flow and heat sink",
 		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.MemoryHeat }, func(g *gpuState) sysfs.Fact[int] { return g.MemoryMax }),
 	},
 	{
-		id: "gpu/temperature/near", title: "The GPU is well below its highest temperature", want: "more than %s below", gpu: checkNear,
+		id: "gpu/temperature/near", title: "the GPU is well below its highest temperature", want: "more than %s below", gpu: checkNear,
 		remedy: "look at fans, air flow and the room's temperature before the next load",
 	},
 	{
-		id: "gpu/temperature/margin", title: "The GPU has a margin before it slows down", want: "more than %s",
+		id: "gpu/temperature/margin", title: "the GPU has a margin before it slows down", want: "more than %s",
 		gpu:    of(func(g *gpuState) sysfs.Fact[int] { return g.Margin }, checkMargin),
 		remedy: "take the load off; look at fans, air flow and heat sink",
 	},
@@ -44,7 +44,7 @@ var powerChecks = []check{
 		remedy: "compare under one load; look at the air flow of the warmest one",
 	},
 	{
-		id: "gpu/power/cap", title: "Power is not capped below the default", want: "the default limit",
+		id: "gpu/power/cap", title: "power is not capped below the default", want: "the default limit",
 		gpu:    of(func(g *gpuState) sysfs.Fact[nvml.Power] { return g.Power }, checkCap),
 		remedy: "nvidia-smi -pl with the default limit, unless the cap is meant",
 	},

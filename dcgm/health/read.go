@@ -148,3 +148,6 @@ func (g *gpuState) Growth(name string) (grown uint64, ok bool) {
 	}
 	return after - before, true
 }
+
+// Host is the machine's name.
+func (s *State) Host() string { return s.Node.System.Value.Host }

@@ -114,7 +114,7 @@ func TestSituations(t *testing.T) {
 				n.GPUs[i].Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
 			}
 			n.g.Fabric.Value.Clique = 1
-		}, result.Fail, "2 different"},
+		}, result.Fail, "(GPU 3)"},
 		{"no channel", "node/imex", func(n *fakeNode) { n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00" }, result.Fail, "no channel"},
 		{"channel", "node/imex", func(n *fakeNode) {
 			n.g.Fabric.Value.Cluster = "11223344-5566-7788-99aa-bbccddeeff00"
@@ -167,16 +167,15 @@ func TestSituations(t *testing.T) {
 		t.Run(tt.name+"/"+tt.check, func(t *testing.T) {
 			n := newNode(t)
 			tt.inject(n)
-			results := Run(n.State, *n.x, func(id string) bool { return id == tt.check })
+			rows := toldOf(Run(n.State, *n.x, func(id string) bool { return id == tt.check }))
 			i := 0 // the only one, or that of GPU 3
-			for k, r := range results {
-				if strings.Contains(r.Object.Name, "3") || r.Object.Name == "mlx5_1/1" {
+			for k, r := range rows {
+				if strings.Contains(r.object, "3") || r.object == "mlx5_1/1" {
 					i = k
 				}
 			}
-			r := results[i]
-			if r.Verdict != tt.want || !strings.Contains(r.Reason+r.Value, tt.says) {
-				t.Errorf("%s, value %q; want %s and %q", shown(r), r.Value, tt.want, tt.says)
+			if r := rows[i]; r.verdict != tt.want || !strings.Contains(r.says, tt.says) {
+				t.Errorf("%v; want %s and %q", r, tt.want, tt.says)
 			}
 		})
 	}
@@ -202,13 +201,13 @@ func TestRead(t *testing.T) {
 	if !errors.Is(s.Node.System.Value.Limits.Err, fs.ErrNotExist) {
 		t.Errorf("limits of an empty tree: %v", s.Node.System.Value.Limits.Err)
 	}
-	for _, r := range Run(s, *n.x, func(id string) bool { return id == "gpu/ecc/mode" || id == "gpu/answers" }) {
+	for _, r := range toldOf(Run(s, *n.x, func(id string) bool { return id == "gpu/ecc/mode" || id == "gpu/answers" })) {
 		want := result.Pass
-		if r.Object.Name == "GPU 5" {
+		if r.object == "GPU 5" {
 			want = result.Error
 		}
-		if r.Verdict != want {
-			t.Errorf("%s; want %s", shown(r), want)
+		if r.verdict != want {
+			t.Errorf("%v; want %s", r, want)
 		}
 	}
 }
@@ -233,7 +232,7 @@ thresholds:
 		t.Fatal(err)
 	}
 	got := wrong(Run(n.State, *n.x, none))
-	if len(got) != 2 || got[0].Verdict != result.Fail || got[0].Source != "site.yaml" || got[1].Verdict != result.Warn || got[1].Source != "our hall" || got[1].Threshold != "at most 8 °C between the coolest and the warmest" {
+	if len(got) != 2 || got[0].verdict != result.Fail || !strings.HasSuffix(got[0].of.Wanted, "(site.yaml)") || got[1].verdict != result.Warn || got[1].of.Wanted != "at most 8 °C between the coolest and the warmest (our hall)" {
 		t.Errorf("%+v", got)
 	}
 	fresh, err := LoadRules()

@@ -18,7 +18,7 @@ var softwareChecks = []check{
 		remedy: "modprobe nvidia_uvm; nvidia-modprobe -u -c 0 makes the device file",
 	},
 	{
-		id: "module/peermem", title: "Network cards can reach GPU memory", want: "nvidia_peermem, or a driver with DMA buffers", node: checkPeermem, uses: usesSystem | usesDevices,
+		id: "module/peermem", title: "network cards can reach GPU memory", want: "nvidia_peermem, or a driver with DMA buffers", node: checkPeermem, uses: usesSystem | usesDevices,
 		remedy: "modprobe nvidia-peermem, or install the driver with open kernel modules",
 	},
 	{
@@ -30,7 +30,7 @@ var softwareChecks = []check{
 // systemChecks are about the kernel, and what it lets this process do.
 var systemChecks = []check{
 	{
-		id: "node/memlock", title: "This process may lock memory without limit", want: "unlimited", node: checkMemlock, uses: usesSystem | usesDevices,
+		id: "node/memlock", title: "this process may lock memory without limit", want: "unlimited", node: checkMemlock, uses: usesSystem | usesDevices,
 		remedy: "ulimit -l unlimited; docker --ulimit memlock=-1; Slurm: PropagateResourceLimitsExcept=MEMLOCK; systemd: LimitMEMLOCK=infinity",
 	},
 	{
@@ -38,18 +38,18 @@ var systemChecks = []check{
 		remedy: "docker --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory on /dev/shm",
 	},
 	{
-		id: "node/hugepages", title: "Reserved huge pages are told", want: "any", node: checkHugepages, uses: usesSystem,
+		id: "node/hugepages", title: "reserved huge pages are told", want: "any", node: checkHugepages, uses: usesSystem,
 	},
 	{
-		id: "node/governor", title: "Processors run at full speed", want: "governor performance", node: checkGovernor, uses: usesSystem,
+		id: "node/governor", title: "processors run at full speed", want: "governor performance", node: checkGovernor, uses: usesSystem,
 		remedy: "cpupower frequency-set -g performance",
 	},
 	{
-		id: "node/environment", title: "No variable is set that slows CUDA programs", want: "none", node: checkEnvironment, uses: usesSystem,
+		id: "node/environment", title: "no variable is set that slows CUDA programs", want: "none", node: checkEnvironment, uses: usesSystem,
 		remedy: "unset them",
 	},
 	{
-		id: "node/stuck", title: "No process is stuck in a device", want: "at most %s", node: checkStuck, uses: usesSystem,
+		id: "node/stuck", title: "no process is stuck in a device", want: "at most %s", node: checkStuck, uses: usesSystem,
 		remedy: "look at the kernel's log for what they wait for; only a reboot ends them if it is a driver",
 	},
 }

@@ -11,26 +11,26 @@ import (
 // useChecks are about how a GPU is set up, and who has it.
 var useChecks = []check{
 	{
-		id: "gpu/recovery", title: "The driver asks for no recovery", want: "None", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Recovery }, "None", "the driver asks for: %s"),
+		id: "gpu/recovery", title: "the driver asks for no recovery", want: "None", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Recovery }, "None", "the driver asks for: %s"),
 		remedy: "drain the node and do what the driver asks for",
 	},
 	{
-		id: "gpu/persistence", title: "The driver stays loaded without a job", want: "on",
+		id: "gpu/persistence", title: "the driver stays loaded without a job", want: "on",
 		remedy: "systemctl enable --now nvidia-persistenced, or nvidia-smi -pm 1",
 		gpu: flag(func(g *gpuState) sysfs.Fact[bool] { return fact(!g.Persistence.Value, g.Persistence.Err) }, "off", "on",
 			"without a job the driver lets go of the GPU, and starts it anew for the next one"),
 	},
 	{
-		id: "gpu/mig", title: "The GPU is not divided", want: "off, and no change pending",
+		id: "gpu/mig", title: "the GPU is not divided", want: "off, and no change pending",
 		gpu:    of(func(g *gpuState) sysfs.Fact[nvml.Modes] { return g.MIG }, checkMIG),
 		remedy: "nvidia-smi -mig 0, then reset the GPU, unless it is meant to be divided",
 	},
 	{
-		id: "gpu/compute-mode", title: "Any number of processes may use the GPU", want: "Default", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Compute }, "Default", "the compute mode is %s"),
+		id: "gpu/compute-mode", title: "any number of processes may use the GPU", want: "Default", gpu: mustBe(func(g *gpuState) sysfs.Fact[string] { return g.Compute }, "Default", "the compute mode is %s"),
 		remedy: "nvidia-smi -c 0, unless the mode is meant",
 	},
 	{
-		id: "gpu/processes", title: "Nothing is left on the GPU", want: "at most %s",
+		id: "gpu/processes", title: "nothing is left on the GPU", want: "at most %s",
 		gpu:    of(func(g *gpuState) sysfs.Fact[[]int] { return g.Processes }, checkProcesses),
 		remedy: "end the processes that a job left behind, or wait for the job",
 	},

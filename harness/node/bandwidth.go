@@ -81,8 +81,8 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) r
 	if len(objects) == 0 {
 		return result.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
 	}
-	res := of(objects)
-	res.Measured = speaking(e.ID+"/"+name, objects)
+	res := result.Sum(objects)
+	res.Measured = result.Speaking(e.ID+"/"+name, objects)
 	if res.Verdict == result.Fail || res.Verdict == result.Warn {
 		res.Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 		var said []string
@@ -96,7 +96,7 @@ func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) r
 		}
 	}
 	if res.Verdict == result.Pass {
-		res.Reason = values(objects)
+		res.Reason = result.Values(objects)
 	}
 	return res
 }

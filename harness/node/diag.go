@@ -116,7 +116,7 @@ func diagResult(e *suite.Entry, r *diag.Report, name string, left *unmet) result
 		override(e, m.Name, &o, known{m.Peak, m.Typical})
 		objects = append(objects, o)
 	}
-	res := result.Result{Verdict: t.Status, Reason: t.Reason, Objects: distinct(objects), Measured: speaking(e.ID+"/"+name, objects), Output: t.Output}
+	res := result.Result{Verdict: t.Status, Reason: t.Reason, Objects: result.Distinct(objects), Measured: result.Speaking(e.ID+"/"+name, objects), Output: t.Output}
 	var said []string
 	for _, f := range t.Findings {
 		if f.Status == res.Verdict && res.Remedy == "" {
@@ -146,7 +146,7 @@ func judged(e *suite.Entry, res result.Result) result.Result {
 	if len(e.Limits) == 0 {
 		return res
 	}
-	if own := of(res.Objects); result.Worst(own.Verdict, res.Verdict) != res.Verdict {
+	if own := result.Sum(res.Objects); result.Worst(own.Verdict, res.Verdict) != res.Verdict {
 		res.Verdict, res.Reason = own.Verdict, own.Reason
 	}
 	return res

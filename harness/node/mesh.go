@@ -93,8 +93,8 @@ func meshResult(check string, r *mesh.Report) result.Result {
 		}
 		objects = append(objects, o)
 	}
-	res := of(distinct(objects))
-	res.Measured = speaking(check, objects)
+	res := result.Sum(result.Distinct(objects))
+	res.Measured = result.Speaking(check, objects)
 	var said []string
 	for _, f := range r.Findings {
 		said = append(said, f.Text)
@@ -105,7 +105,7 @@ func meshResult(check string, r *mesh.Report) result.Result {
 		res.Remedy = "look at the port's counters and cable (harness ib devices, harness health)"
 	}
 	if res.Verdict == result.Pass {
-		res.Reason = values(objects)
+		res.Reason = result.Values(objects)
 	}
 	return res
 }

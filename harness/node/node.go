@@ -5,12 +5,10 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -146,111 +144,6 @@ func (o *once[T]) get(ctx context.Context, make func(context.Context) (*T, *resu
 		o.done = ctx.Err() == nil
 	}
 	return o.doc, o.bad
-}
-
-// of sums objects up: the worst verdict, and why.
-func of(objects []result.Object) result.Result {
-	var verdicts []result.Verdict
-	for _, o := range objects {
-		verdicts = append(verdicts, o.Verdict)
-	}
-	res := result.Result{Verdict: result.Worst(verdicts...), Objects: objects}
-	var bad []result.Object
-	for _, o := range objects {
-		if o.Verdict == res.Verdict && res.Verdict != result.Pass {
-			bad = append(bad, o)
-		}
-	}
-	if len(bad) > 0 {
-		res.Reason = named(bad)
-	}
-	return res
-}
-
-// named puts the reasons of objects in a sentence: once, where all have one.
-func named(bad []result.Object) string {
-	first := bad[0]
-	same := !slices.ContainsFunc(bad, func(o result.Object) bool { return o.Reason != first.Reason })
-	switch {
-	case len(bad) == 1:
-		return place(first) + ": " + first.Reason
-	case same && len(bad) <= 4:
-		var names []string
-		for _, o := range bad {
-			names = append(names, place(o))
-		}
-		return strings.Join(names, ", ") + ": " + first.Reason
-	case same:
-		return fmt.Sprintf("%s and %d more: %s", place(first), len(bad)-1, first.Reason)
-	}
-	return fmt.Sprintf("%s: %s; and %d more", place(first), first.Reason, len(bad)-1)
-}
-
-// place names an object.
-func place(o result.Object) string {
-	s := o.Name
-	if o.Peer != "" {
-		s += " to " + o.Peer
-	}
-	if o.Quantity != "" {
-		s += ", " + o.Quantity
-	}
-	return s
-}
-
-// speaking is the measurement that speaks for all: the one nearest its limit; of
-// those without one what is least of what is expected; else the worst, where all
-// are of one unit.
-func speaking(check string, objects []result.Object) *result.Measurement {
-	var limited, expected, plain []*result.Measurement
-	lower := false
-	for _, o := range objects {
-		m := o.Measured
-		if m != nil {
-			lower = result.BetterOf(check, o.Quantity, m.Unit, m.LimitKind()) == result.Lower
-		}
-		switch {
-		case m == nil:
-		case m.Limit != nil:
-			limited = append(limited, m)
-		case m.Expected > 0:
-			expected = append(expected, m)
-		default:
-			plain = append(plain, m)
-		}
-	}
-	switch {
-	case len(limited) > 0:
-		return slices.MinFunc(limited, by(room))
-	case len(expected) > 0 && lower:
-		return slices.MaxFunc(expected, by(func(m *result.Measurement) float64 { return m.Ratio }))
-	case len(expected) > 0:
-		return slices.MinFunc(expected, by(func(m *result.Measurement) float64 { return m.Ratio }))
-	case len(plain) == 0 || slices.ContainsFunc(plain, func(m *result.Measurement) bool { return m.Unit != plain[0].Unit }):
-		return nil
-	case lower:
-		return slices.MaxFunc(plain, by(func(m *result.Measurement) float64 { return m.Value }))
-	}
-	return slices.MinFunc(plain, by(func(m *result.Measurement) float64 { return m.Value }))
-}
-
-func by(key func(*result.Measurement) float64) func(a, b *result.Measurement) int {
-	return func(a, b *result.Measurement) int { return cmp.Compare(key(a), key(b)) }
-}
-
-// room is how far a value is from its limit: 1 is at it, more passes.
-func room(m *result.Measurement) float64 {
-	value, limit := m.Value, m.Limit.Value
-	if m.Limit.Kind == result.AtMost {
-		value, limit = limit, value
-	}
-	switch {
-	case limit > 0:
-		return value / limit
-	case value >= limit:
-		return math.Inf(1)
-	}
-	return math.Inf(-1)
 }
 
 // measured is a value with what is expected of it; 0 and "" are not known.

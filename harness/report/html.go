@@ -59,7 +59,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	s = clean(s)
 	p := &s.Predicate
 	view := pageView{
-		Suite: p.Suite, Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(p),
+		Suite: p.Suite, Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(p.Results, p.Finished.Sub(p.Started)),
 		When: p.Finished.Format(time.RFC3339), Harness: p.Harness.Version, Facts: facts(s),
 		BarWidth: barWidth, BarFull: barWidth / barMost,
 	}

@@ -119,8 +119,11 @@ func junitCaseOf(suite string, r result.Result) junitCase {
 		figures = "measured: " + measuredAll(r.Measured) + "\n"
 	}
 	remedy := ""
+	if r.Wanted != "" {
+		remedy = "wanted: " + r.Wanted + "\n"
+	}
 	if r.Remedy != "" {
-		remedy = "remedy: " + r.Remedy + "\n"
+		remedy += "remedy: " + r.Remedy + "\n"
 	}
 	fault := &junitFault{Message: r.Reason, Type: string(r.Verdict), Text: r.Title + "\n" + remedy + figures}
 	switch r.Verdict {

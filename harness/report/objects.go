@@ -97,6 +97,9 @@ func (b bunch) names() string {
 			to = append(to, o.Peer)
 		}
 	}
+	if o := b.Objects[0]; len(b.Objects) == 1 && o.Bus != "" && o.Bus != o.Name {
+		return fmt.Sprintf("%s (%s)", o.Name, o.Bus)
+	}
 	if len(to) == 0 {
 		return some(condense(from), len(b.Objects), "in all")
 	}

@@ -5,7 +5,9 @@ package report
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/assay-hpc/assay/harness/certificate"
@@ -21,6 +23,8 @@ type TextOptions struct {
 	Width int
 	// Hide leaves out results, which the summary still counts.
 	Hide func(result.Result) bool
+	// Quiet leaves out all but what is wrong, and the summary.
+	Quiet bool
 }
 
 // Lines are as long as the terminal is wide, within what can be read.
@@ -40,21 +44,43 @@ func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 		t.width = min(max(opt.Width, narrowest), widest)
 	}
 	c := clean(s)
+	p := &c.Predicate
 	t.head(c)
-	t.faults(c.Predicate.Results)
-	t.figures(c.Predicate.Results)
+	t.results(s.Predicate.Results, p.Results)
+	t.summary(p.Verdict, fmt.Sprintf("suite %s: %s", p.Suite, counts(p.Results, p.Finished.Sub(p.Started))))
+	return t.err
+}
+
+// Results writes for people what one kind of checks found, as Text does.
+func Results(w io.Writer, r *result.Report, opt TextOptions) error {
+	t := text{opt: opt, w: w, width: widest}
+	if opt.Width > 0 {
+		t.width = min(max(opt.Width, narrowest), widest)
+	}
+	c := cleaned(reflect.ValueOf(r)).Interface().(*result.Report)
+	t.results(r.Results, c.Results)
+	t.summary(r.Verdict, fmt.Sprintf("%s: %s", r.Kind, counts(r.Results, time.Duration(r.Seconds*float64(time.Second)))))
+	return t.err
+}
+
+// results are all that was found, and the same in plain text.
+func (t *text) results(all, plain []result.Result) {
+	t.faults(plain)
+	if t.opt.Quiet {
+		return
+	}
+	t.figures(plain)
 	var shown []result.Result
-	for i, r := range s.Predicate.Results {
-		if opt.Hide == nil || !opt.Hide(r) {
-			shown = append(shown, c.Predicate.Results[i])
+	for i, r := range all {
+		if t.opt.Hide == nil || !t.opt.Hide(r) {
+			shown = append(shown, plain[i])
 		}
 	}
 	t.lines(shown)
-	if hidden := len(s.Predicate.Results) - len(shown); hidden > 0 {
+	if hidden := len(all) - len(shown); hidden > 0 {
 		t.printf("%s\n", t.dim(fmt.Sprintf("  … %d %s not selected", hidden, plural(hidden, "check"))))
 	}
-	t.summary(&c.Predicate)
-	return t.err
+	t.printf("\n")
 }
 
 type text struct {
@@ -151,6 +177,9 @@ func (t *text) faults(results []result.Result) {
 		} else {
 			t.printf("\n")
 			t.wrapped("    ", 4, r.Reason)
+		}
+		if r.Wanted != "" {
+			t.wrapped("    wanted: ", 12, r.Wanted)
 		}
 		if r.Remedy != "" {
 			t.wrapped("    remedy: ", 12, r.Remedy)
@@ -286,11 +315,11 @@ func (t *text) output(s string) {
 
 // summary is one line, which programs look for, unless the terminal is known
 // to be narrower.
-func (t *text) summary(p *certificate.Predicate) {
-	word := words[p.Verdict]
-	for i, line := range wrap(fmt.Sprintf("suite %s: %s", p.Suite, counts(p)), t.width-len(word)-2) {
+func (t *text) summary(v result.Verdict, of string) {
+	word := words[v]
+	for i, line := range wrap(of, t.width-len(word)-2) {
 		if i == 0 {
-			t.printf("\n%s  %s\n", t.paint("1;"+marks[p.Verdict].color, word), line)
+			t.printf("%s  %s\n", t.paint("1;"+marks[v].color, word), line)
 		} else {
 			t.printf("%*s%s\n", len(word)+2, "", line)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
 )
 
@@ -42,13 +41,12 @@ func faulty(results []result.Result) (out []*result.Result) {
 }
 
 // counts says how many checks have each verdict, and how long all took.
-func counts(p *certificate.Predicate) string {
-	count := result.Count(p.Results)
+func counts(results []result.Result, took time.Duration) string {
+	count := result.Count(results)
 	warned := ""
 	if n := count[result.Warn]; n > 0 {
 		warned = fmt.Sprintf(" %d warned,", n)
 	}
 	return fmt.Sprintf("%d passed,%s %d failed, %d skipped, %d could not be carried out, in %v",
-		count[result.Pass], warned, count[result.Fail], count[result.Skip], count[result.Error],
-		p.Finished.Sub(p.Started).Round(10*time.Millisecond))
+		count[result.Pass], warned, count[result.Fail], count[result.Skip], count[result.Error], took.Round(10*time.Millisecond))
 }

@@ -44,6 +44,7 @@ type Result struct {
 	Verdict   Verdict `json:"verdict"`
 	// Reason is one sentence, and is never missing unless the verdict is pass.
 	Reason   string       `json:"reason,omitempty"`
+	Wanted   string       `json:"wanted,omitempty"` // what passes, and who says so, where that is not a limit of what was measured
 	Remedy   string       `json:"remedy,omitempty"` // one sentence: what to do about it, where the check knows
 	Measured *Measurement `json:"measured,omitempty"`
 	Seconds  float64      `json:"seconds"`           // how long it took
@@ -58,6 +59,7 @@ type Object struct {
 	Name string `json:"name"`           // "GPU 3", "mlx5_0/1"
 	Peer string `json:"peer,omitempty"` // the other end: from Name to Peer
 	ID   string `json:"id,omitempty"`   // that stays when numbers change: a GPU's UUID, a port's GUID
+	Bus  string `json:"bus,omitempty"`  // its PCI address
 	// Quantity tells several figures of one thing apart: "write", "read".
 	Quantity string       `json:"quantity,omitempty"`
 	Verdict  Verdict      `json:"verdict"`

@@ -298,7 +298,7 @@ func (r *runner) settle(i int, res result.Result, took time.Duration) {
 	c := r.checks[i]
 	entry := result.Result{
 		ID: c.ID, Component: c.Component, Title: c.Title, Verdict: res.Verdict, Reason: sentence(res.Reason),
-		Remedy: sentence(res.Remedy), Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
+		Wanted: sentence(res.Wanted), Remedy: sentence(res.Remedy), Measured: res.Measured, Seconds: took.Round(time.Microsecond).Seconds(), Output: tail(res.Output),
 		Objects: res.Objects, Curves: res.Curves,
 	}
 	for i := range entry.Objects {
