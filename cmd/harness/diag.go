@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"github.com/assay-hpc/assay/dcgm/hostengine"
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/harness/version"
@@ -32,6 +34,7 @@ type diagOptions struct {
 	only, skip        cli.StringSlice
 	duration, timeout time.Duration
 	dcgmTimeout       time.Duration
+	limits            string // result.Rules by figure, as JSON: a suite's
 	stdout, stderr    io.Writer
 }
 
@@ -56,6 +59,7 @@ func diagCommand(out, errOut io.Writer) *cli.Command {
 			&cli.StringSliceFlag{Name: "only", Destination: &o.only, Usage: "run only `TEST`; may be repeated: " + strings.Join(diag.Names(), " ")},
 			&cli.StringSliceFlag{Name: "skip", Destination: &o.skip, Usage: "leave out `TEST`; may be repeated"},
 			&cli.StringFlag{Name: "out", Destination: &o.file, Usage: "also write the report to `FILE`, as JSON"},
+			&cli.StringFlag{Name: "limits", Destination: &o.limits, Hidden: true},
 			&cli.StringFlag{Name: "child", Destination: &o.child, Hidden: true},
 		},
 		OnUsageError: onUsageError,
@@ -127,6 +131,13 @@ var diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
 
 // report runs the plan, and ends as its report says.
 func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
+	var limits map[string]result.Rule
+	if o.limits != "" {
+		if err := json.Unmarshal([]byte(o.limits), &limits); err != nil {
+			return usagef("--limits: %w", err)
+		}
+	}
+	begun := time.Now()
 	show, clear := o.progress()
 	r, err := o.engines(ctx, plan, show)
 	clear()
@@ -141,15 +152,19 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 		}
 		return &statusError{exitNotDone, err}
 	}
-	r.Version, r.Time = version.Get().String(), time.Now().UTC().Truncate(time.Second)
-	r.Host, _ = os.Hostname()
-	if werr := writeReport(r, o.stdout, o.format, o.file); werr != nil || err != nil {
+	out := &result.Report{Kind: "diag", Version: version.Get().String(), Time: begun.UTC().Truncate(time.Second), Seconds: time.Since(begun).Seconds(), Results: r.Results(limits)}
+	out.Host, _ = os.Hostname()
+	var head []string
+	for _, g := range r.GPUs {
+		head = append(head, g.String())
+	}
+	if werr := writeFound(out, o.stdout, o.format, o.file, report.TextOptions{Head: head}); werr != nil || err != nil {
 		return errors.Join(err, werr)
 	}
-	switch r.Status {
-	case result.Fail, result.Error:
+	switch {
+	case out.Verdict == result.Fail || out.Verdict == result.Error:
 		return &statusError{exitFail, nil}
-	case result.Skip:
+	case r.Status == result.Skip:
 		return &statusError{exitNotDone, errors.New("all tests were skipped: nothing is known of these GPUs")}
 	}
 	return nil

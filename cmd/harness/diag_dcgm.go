@@ -58,7 +58,7 @@ func dcgmTests(p diag.Plan) string {
 
 // engines runs the plan on those that --engine names.
 func (o *diagOptions) engines(ctx context.Context, plan diag.Plan, show func(diag.Event)) (*diag.Report, error) {
-	r := &diag.Report{Schema: diag.Schema, Level: plan.Level, GPUs: []diag.GPU{}, Engines: []diag.Engine{}}
+	r := new(diag.Report)
 	if o.engine != hostengine.Name {
 		var err error
 		runner := diag.Runner{Command: diagCommandLine, Observe: show}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/dcgm/diag"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // TestDiag: what children say becomes text, JSON and an exit status.
@@ -31,9 +32,9 @@ func TestDiag(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{"pass", exitPass, "verify: 4300 GB/s, 90 % of 4800 (mle-acc)"},
-		{"warn", exitPass, "GPU 0: persistence mode is off\n    remedy: start nvidia-persistenced"},
-		{"fail", exitFail, "FAIL: memory\n  GPU 0: 2 words are wrong\n    remedy: replace the GPU"},
+		{"pass", exitPass, "4300 GB/s"},
+		{"warn", exitPass, "memory: GPU 0: persistence mode is off\n    remedy: start nvidia-persistenced"},
+		{"fail", exitFail, "✗ memory: GPU 0: 2 words are wrong\n    remedy: replace the GPU"},
 		{"none", exitFail, "it ended without a result"},
 		{"skip", exitNotDone, "it takes two"},
 	} {
@@ -53,8 +54,8 @@ func TestDiag(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var r diag.Report
-		if err := json.Unmarshal(b, &r); err != nil || r.Schema != diag.Schema || len(r.Tests) != 1 || r.Version == "" {
+		var r result.Report
+		if err := json.Unmarshal(b, &r); err != nil || r.Schema != result.ReportSchema || len(r.Results) != 1 || r.Version == "" {
 			t.Errorf("%s: %v, %s", tt.result, err, b)
 		}
 	}
@@ -92,14 +93,14 @@ func TestDiagEngines(t *testing.T) {
 		code      int
 		want      string
 	}{
-		{there, "-r 2 --engine dcgm", exitPass, "engine dcgm 4.4.1: pass"},
-		{there, "-r memory --engine both", exitPass, "dcgm memory  Hardware  pass"},
-		{failing, "-r memory --engine dcgm", exitFail, "FAIL: dcgm memory\n  GPU 0 as dcgm counts: DCGM says Fail"},
-		{failing, "-r memory --engine both", exitFail, "FAIL: dcgm memory"},
+		{there, "-r 2 --engine dcgm", exitPass, "the diagnostics of dcgm ran: version 4.4.1"},
+		{there, "-r memory --engine both", exitPass, "✓ dcgm/memory"},
+		{failing, "-r memory --engine dcgm", exitFail, "✗ dcgm/memory: GPU 0 as dcgm counts: DCGM says Fail"},
+		{failing, "-r memory --engine both", exitFail, "✗ dcgm/memory"},
 		{failing, "-r memory --engine assay", exitPass, "memory"},
-		{there, "-r p2p --engine both", exitPass, "engine dcgm: skip: it has none of the tests"},
+		{there, "-r p2p --engine both", exitPass, "– dcgm  it has none of the tests"},
 		{missing, "-r 1 --engine dcgm", exitNotDone, "dcgmi is not installed: there is no dcgmi on PATH"},
-		{missing, "-r memory --engine both", exitPass, "engine dcgm: skip: dcgmi is not installed"},
+		{missing, "-r memory --engine both", exitPass, "dcgmi is not installed"},
 		{there, "-r p2p --engine dcgm", exitUsage, "DCGM has none of these tests"},
 		{there, "-r 1 --engine dcgm --duration 5s", exitUsage, "-p and --duration are assay's"},
 		{there, "-r 1 --engine both --gpus 0", exitUsage, "DCGM does otherwise"},

@@ -146,7 +146,17 @@ func (o *healthOptions) run(ctx context.Context, x health.Expect) error {
 		return err
 	}
 	r := &result.Report{Kind: "health", Version: version.Get().String(), Host: s.Host(), Time: s.Time.UTC().Truncate(time.Second), Seconds: s.Took.Seconds(), Results: health.Run(s, x, o.wanted)}
-	return writeFound(r, o.stdout, o.format, "", report.TextOptions{Quiet: o.quiet, Verbose: o.verbose})
+	if err := writeFound(r, o.stdout, o.format, "", report.TextOptions{Quiet: o.quiet, Verbose: o.verbose}); err != nil {
+		return err
+	}
+	// What failed was said on stdout; one line says so where only stderr is kept.
+	switch r.Verdict {
+	case result.Fail:
+		return &statusError{exitFail, fmt.Errorf("health: %s failed", plural(r.Count[result.Fail], "check"))}
+	case result.Error:
+		return &statusError{exitNotDone, fmt.Errorf("health: %s could not be made", plural(r.Count[result.Error], "check"))}
+	}
+	return nil
 }
 
 func plural(n int, what string) string {

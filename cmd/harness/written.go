@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 
 	"github.com/assay-hpc/assay/harness/report"
@@ -44,19 +43,8 @@ func (f found) WriteText(w io.Writer) error {
 	return report.Results(painted(w), f.Report, f.opt)
 }
 
-// writeFound writes what one kind of checks found as writeReport does, and ends the
-// program as its verdict says. What failed was said on stdout; one line says so where only
-// stderr is kept.
+// writeFound writes what one kind of checks found as writeReport does.
 func writeFound(r *result.Report, out io.Writer, format, file string, opt report.TextOptions) error {
 	r.Sum()
-	if err := writeReport(found{r, opt}, out, format, file); err != nil {
-		return err
-	}
-	switch r.Verdict {
-	case result.Fail:
-		return &statusError{exitFail, fmt.Errorf("%s: %s failed", r.Kind, plural(r.Count[result.Fail], "check"))}
-	case result.Error:
-		return &statusError{exitNotDone, fmt.Errorf("%s: %s could not be made", r.Kind, plural(r.Count[result.Error], "check"))}
-	}
-	return nil
+	return writeReport(found{r, opt}, out, format, file)
 }

@@ -143,7 +143,7 @@ func TestFaults(t *testing.T) {
 		{"sm_stress", "no sensors", "", result.Pass, "were not watched: no NVML"},
 		{"sm_stress", "blind", "", result.Error, "GPU 1: its sensors cannot be read: GPU is lost"},
 		{"targeted_stress", "", "", result.Pass, ""},
-		{"targeted_stress", "slow", "", result.Fail, "GPU 1: fp32 products: 1.667e+04 GFLOP/s is 44 % of 3.75e+04 (dcgm)"},
+		{"targeted_stress", "slow", "", result.Fail, "GPU 1: fp32 products: 16.67 TFLOP/s is 44 % of 37.5 (dcgm)"},
 		{"targeted_power", "", "", result.Pass, ""},
 		{"targeted_power", "weak", "", result.Fail, "GPU 1: highest power: 300 W is 43 % of 700"},
 		{"targeted_power", "no sensors", "", result.Skip, "power cannot be read: no NVML"},

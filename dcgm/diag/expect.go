@@ -69,3 +69,10 @@ func (m Measurement) given(v, fraction float64) Measurement {
 	}
 	return m
 }
+
+// inTFLOPs turns GFLOP/s, in which DCGM's targets are, into what figures of products are in.
+func (m Measurement) inTFLOPs() Measurement {
+	m.Value, m.Unit, m.Reference, m.Floor = m.Value/1e3, "TFLOP/s", m.Reference/1e3, m.Floor/1e3
+	m.Peak, m.Typical = nil, nil // there are none in this unit
+	return m
+}

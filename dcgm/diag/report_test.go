@@ -1,22 +1,18 @@
 package diag
 
 import (
-	"flag"
-	"os"
-	"strings"
+	"encoding/json"
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // sample has a test of each status.
 func sample() *Report {
 	one := 1
 	r := &Report{
-		Schema: Schema, Host: "node7", Level: 3,
 		GPUs: []GPU{{Index: 0, Name: "NVIDIA H200", Bus: sysfs.BusID{Bus: 0x1b}, Bytes: 150_754_820_096, SMs: 132}, {Index: 1, Name: "NVIDIA H200", Bus: sysfs.BusID{Bus: 0x43}, Bytes: 150_754_820_096, SMs: 132}},
 		Tests: []Result{
 			{Test: "software", Category: "Deployment", Status: result.Warn, Seconds: 0.4, Findings: []Finding{{GPU: 1, Status: result.Warn, Text: "persistence mode is off", Remedy: "start nvidia-persistenced"}}},
@@ -42,24 +38,18 @@ func sample() *Report {
 	return r
 }
 
-// TestText: what failed comes first, with its remedy.
-func TestText(t *testing.T) {
-	var b strings.Builder
-	if err := sample().WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	const name = "testdata/report.txt"
-	if *update {
-		if err := os.WriteFile(name, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
+// TestResults: tests, figures and engines as checks have them.
+func TestResults(t *testing.T) {
+	got := sample().Results(map[string]result.Rule{"verify": {Fraction: 0.9, Of: "peak", Source: "own.yaml:3"}, "memory tested": {Value: 150e9, Source: "own.yaml:4"}})
+	b, err := json.MarshalIndent(got, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.String() != string(want) {
-		t.Errorf("%s\nwant\n%s", b.String(), want)
+	golden.Check(t, "results.json", string(b)+"\n")
+	for _, r := range got {
+		if err := r.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

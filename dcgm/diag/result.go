@@ -2,7 +2,6 @@ package diag
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
@@ -63,20 +62,12 @@ type GPU struct {
 	Compute   string      `json:"compute_capability"`
 }
 
-// Schema is the version of Report.
-const Schema = 1
-
 // A Report is a whole run.
 type Report struct {
-	Schema  int            `json:"schema"`
-	Version string         `json:"version"` // of the program
-	Time    time.Time      `json:"time"`
-	Host    string         `json:"host"`
-	Level   int            `json:"level"`
-	GPUs    []GPU          `json:"gpus"`
-	Status  result.Verdict `json:"status"`
-	Engines []Engine       `json:"engines"`
-	Tests   []Result       `json:"tests"`
+	GPUs    []GPU
+	Status  result.Verdict
+	Engines []Engine
+	Tests   []Result
 }
 
 // Assay is the name of this package's engine.
@@ -85,12 +76,12 @@ const Assay = "assay"
 // An Engine is what carried tests out. Others than Assay number GPUs in their own
 // way.
 type Engine struct {
-	Name    string         `json:"name"`
-	Version string         `json:"version,omitempty"` // nothing for this program's own
-	Driver  string         `json:"driver,omitempty"`
-	Status  result.Verdict `json:"status"`
-	Reason  string         `json:"reason,omitempty"` // of an engine that was skipped
-	Seconds float64        `json:"seconds,omitempty"`
+	Name    string
+	Version string // nothing for this program's own
+	Driver  string
+	Status  result.Verdict
+	Reason  string // of an engine that was skipped
+	Seconds float64
 }
 
 // Add adds what another engine found.

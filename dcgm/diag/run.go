@@ -49,7 +49,7 @@ func (r *Runner) Run(ctx context.Context, p Plan) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	report := &Report{Schema: Schema, Level: p.Level, Engines: []Engine{{Name: Assay}}}
+	report := &Report{Engines: []Engine{{Name: Assay}}}
 	for _, g := range gpus {
 		if p.GPUs == nil || slices.Contains(p.GPUs, g.Index) {
 			report.GPUs = append(report.GPUs, g)

@@ -194,7 +194,7 @@ func targetedStress(ctx context.Context, j *job) error {
 		}
 		m := Measurement{Name: "fp32 products", GPU: g.Index, Value: l.rate() / 1e9, Unit: "GFLOP/s"}
 		fraction := j.params["target_perf_min_ratio"]
-		m = m.aimed(j.expected(g, "dcgm_stress"), fraction).given(j.params["target_stress"], fraction)
+		m = m.aimed(j.expected(g, "dcgm_stress"), fraction).given(j.params["target_stress"], fraction).inTFLOPs()
 		j.hold(m, "look at the power limit, clocks, temperatures and other processes on the GPU")
 		l.report()
 		return nil

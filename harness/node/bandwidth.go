@@ -137,7 +137,9 @@ func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c memb
 	if c.Reference > 0 && !strings.HasSuffix(f.Name, "_all") { // whose reference is what a GPU alone has reached
 		k.peak = &platform.Cited{Value: c.Reference, Source: "hardware data base"}
 	}
-	override(e, f.Name, &o, k)
+	if rule, ok := e.Limits[f.Name]; ok {
+		rule.Judge(f.Name, &o, k.of)
+	}
 	return o
 }
 

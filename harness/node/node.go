@@ -183,33 +183,16 @@ func (c *Config) known(name, gpu string) (k known) {
 	return k
 }
 
-// override puts a file's own limit in place of the data base's, and judges by it.
-func override(e *suite.Entry, figure string, o *result.Object, k known) {
-	rule, ok := e.Limits[figure]
-	if !ok || o.Measured == nil || o.Verdict == result.Skip || o.Verdict == result.Error {
-		return
+// of is one of them, and who says so.
+func (k known) of(what string) (value float64, source string) {
+	c := k.peak
+	if what == "typical" {
+		c = k.typical
 	}
-	m := o.Measured
-	limit := result.Limit{Value: rule.Value, Kind: result.AtLeast, Source: e.Place()}
-	if rule.Fraction > 0 {
-		of := map[string]*platform.Cited{"peak": k.peak, "typical": k.typical}[rule.Of]
-		if of == nil || of.Value <= 0 || of.Source == "" {
-			o.Verdict = result.Error
-			o.Reason = fmt.Sprintf("%s: limits: %s: the data base has no %s value of it for this machine; give a value", e.Place(), figure, rule.Of)
-			return
-		}
-		m.Expected, m.Source, m.Ratio = of.Value, of.Source, m.Value/of.Value
-		limit.Value = rule.Fraction * of.Value
+	if c == nil {
+		return 0, ""
 	}
-	word := "less"
-	if result.BetterOf("", figure, m.Unit, "") == result.Lower {
-		limit.Kind, word = result.AtMost, "more"
-	}
-	m.Limit = &limit
-	o.Verdict, o.Reason = result.Pass, ""
-	if !limit.Passes(m.Value) {
-		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
-	}
+	return c.Value, c.Source
 }
 
 // checkLimits refuses limits of what an entry does not measure.

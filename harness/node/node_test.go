@@ -154,7 +154,7 @@ func TestLimitsOfASite(t *testing.T) {
 		})
 	}
 	// Of several tests one measures it.
-	cfg := &Config{Machine: machine, Run: says(t, 0, hot)}
+	cfg := &Config{Machine: machine}
 	other := diagReport(result.Pass)
 	other.Tests[0].Test = "pcie"
 	other.Tests = append(other.Tests, hot.Tests...)
@@ -164,9 +164,21 @@ func TestLimitsOfASite(t *testing.T) {
 	want(t, got["diag/memory"], result.Pass, "")
 }
 
-// says is a harness whose commands all print this document.
+// says is a harness whose commands all print this document. Of a diag.Report it prints what
+// the command makes of it, with the limits that it is given.
 func says(t *testing.T, status int, doc any) func(context.Context, ...string) (Output, error) {
 	t.Helper()
+	if d, ok := doc.(diag.Report); ok {
+		return func(ctx context.Context, args ...string) (Output, error) {
+			var limits map[string]result.Rule
+			if i := slices.Index(args, "--limits"); i >= 0 {
+				if err := json.Unmarshal([]byte(args[i+1]), &limits); err != nil {
+					t.Error(err)
+				}
+			}
+			return says(t, status, result.Report{Kind: "diag", Results: d.Results(limits)})(ctx, args...)
+		}
+	}
 	b, err := json.Marshal(doc)
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +304,7 @@ func TestChildren(t *testing.T) {
 		"not done":     {out: Output{Status: 3, Stderr: "more\nharness: out of memory\n"}, text: "it ended with status 3: out of memory"},
 		"crash":        {out: Output{Status: 2, Stderr: "at work\nfatal error: unexpected signal\n[signal SIGSEGV]\ngoroutine 1\ngs 0x0\n"}, text: "it ended with status 2: fatal error: unexpected signal"},
 		"no report":    {out: Output{Stdout: []byte("Segmentation fault")}, text: "its report cannot be read"},
-		"another test": {out: Output{Stdout: []byte(`{"tests": []}`)}, text: "has no test memory"},
+		"another test": {out: Output{Stdout: []byte(`{"tests": []}`)}, text: "has nothing about memory"},
 	} {
 		cfg := &Config{Machine: twoGPUs, Run: func(context.Context, ...string) (Output, error) { return tt.out, tt.err }}
 		t.Run(name, func(t *testing.T) { want(t, certify(t, cfg, entry)["diag/memory"], result.Error, tt.text) })

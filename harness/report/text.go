@@ -12,6 +12,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
 // TextOptions say how Text writes.
@@ -23,6 +24,8 @@ type TextOptions struct {
 	Width int
 	// Hide leaves out results, which the summary still counts.
 	Hide func(result.Result) bool
+	// Head is what Results writes before all, in lines.
+	Head []string
 	// Quiet leaves out all but what is wrong, and the summary.
 	Quiet bool
 }
@@ -58,22 +61,28 @@ func Results(w io.Writer, r *result.Report, opt TextOptions) error {
 		t.width = min(max(opt.Width, narrowest), widest)
 	}
 	c := cleaned(reflect.ValueOf(r)).Interface().(*result.Report)
+	for i, line := range opt.Head {
+		t.printf("%s\n", plain.Line(line))
+		if i == len(opt.Head)-1 {
+			t.printf("\n")
+		}
+	}
 	t.results(r.Results, c.Results)
 	t.summary(r.Verdict, fmt.Sprintf("%s: %s", r.Kind, counts(r.Results, time.Duration(r.Seconds*float64(time.Second)))))
 	return t.err
 }
 
 // results are all that was found, and the same in plain text.
-func (t *text) results(all, plain []result.Result) {
-	t.faults(plain)
+func (t *text) results(all, clean []result.Result) {
+	t.faults(clean)
 	if t.opt.Quiet {
 		return
 	}
-	t.figures(plain)
+	t.figures(clean)
 	var shown []result.Result
 	for i, r := range all {
 		if t.opt.Hide == nil || !t.opt.Hide(r) {
-			shown = append(shown, plain[i])
+			shown = append(shown, clean[i])
 		}
 	}
 	t.lines(shown)

@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -36,19 +37,11 @@ type Entry struct {
 	ID      string // of its checks, or what they begin with; its kind, if the file does not say
 	Run     string // the kind
 	Needs   []string
-	Timeout time.Duration // of each check; 0: what the kind thinks right
-	Limits  map[string]LimitRule
+	Timeout time.Duration          // of each check; 0: what the kind thinks right
+	Limits  map[string]result.Rule // in place of figures' own limits
 	file    string
 	line    int
 	with    *yaml.Node
-}
-
-// A LimitRule replaces the limit of a figure: by a value, or by a fraction of
-// what is expected.
-type LimitRule struct {
-	Value    float64 // in the figure's unit; 0: Fraction decides
-	Fraction float64
-	Of       string // peak or typical
 }
 
 // A Kind makes checks of entries.
@@ -168,27 +161,28 @@ func (f *File) entry(n *yaml.Node) (*Entry, error) {
 			return nil, err
 		}
 		if e.Limits == nil {
-			e.Limits = map[string]LimitRule{}
+			e.Limits = map[string]result.Rule{}
 		}
+		rule.Source = e.Place()
 		e.Limits[name] = rule
 	}
 	return e, nil
 }
 
-func limitRule(file string, n *yaml.Node) (LimitRule, error) {
+func limitRule(file string, n *yaml.Node) (result.Rule, error) {
 	var d limitDocument
 	if err := decode(file, n, &d); err != nil {
-		return LimitRule{}, err
+		return result.Rule{}, err
 	}
 	switch {
 	case d.Value < 0 || d.Fraction < 0 || (d.Value > 0) == (d.Fraction > 0):
-		return LimitRule{}, at(file, n, "want either value or fraction, a number above 0")
+		return result.Rule{}, at(file, n, "want either value or fraction, a number above 0")
 	case d.Fraction > 0 && d.Of != "peak" && d.Of != "typical":
-		return LimitRule{}, at(file, n, "of: %q; a fraction is of peak (the hardware's own figure) or typical (what was published of healthy nodes)", d.Of)
+		return result.Rule{}, at(file, n, "of: %q; a fraction is of peak (the hardware's own figure) or typical (what was published of healthy nodes)", d.Of)
 	case d.Value > 0 && d.Of != "":
-		return LimitRule{}, at(file, n, "of: a value is a fraction of nothing")
+		return result.Rule{}, at(file, n, "of: a value is a fraction of nothing")
 	}
-	return LimitRule(d), nil
+	return result.Rule{Value: d.Value, Fraction: d.Fraction, Of: d.Of}, nil
 }
 
 // duration reads 30s; nothing is 0.

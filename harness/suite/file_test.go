@@ -64,7 +64,8 @@ func TestFile(t *testing.T) {
 	if f.Title != "it is fit" || f.Limit != 2*time.Minute {
 		t.Errorf("%q, %v", f.Title, f.Limit)
 	}
-	want := map[string]LimitRule{"h2d": {Fraction: 0.8, Of: "peak"}, "d2h": {Value: 40}}
+	place := f.Entries[1].Place()
+	want := map[string]result.Rule{"h2d": {Fraction: 0.8, Of: "peak", Source: place}, "d2h": {Value: 40, Source: place}}
 	if d := cmp.Diff(want, f.Entries[1].Limits); d != "" {
 		t.Error(d)
 	}

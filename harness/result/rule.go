@@ -1,0 +1,41 @@
+package result
+
+import "fmt"
+
+// A Rule is a limit of somebody's own: a value, or a fraction of what the hardware should
+// reach.
+type Rule struct {
+	Value    float64 `json:"value,omitempty"` // in the figure's unit; 0: Fraction decides
+	Fraction float64 `json:"fraction,omitempty"`
+	Of       string  `json:"of,omitempty"` // peak or typical
+	Source   string  `json:"source"`       // who says so: a file and its line
+}
+
+// Judge puts the rule in place of an object's limit, and judges by it. figure is what was
+// measured; known says what the hardware should reach, and who says so: 0 is not known.
+func (r Rule) Judge(figure string, o *Object, known func(of string) (value float64, source string)) {
+	m := o.Measured
+	if m == nil || o.Verdict == Skip || o.Verdict == Error {
+		return
+	}
+	limit := Limit{Value: r.Value, Kind: AtLeast, Source: r.Source}
+	if r.Fraction > 0 {
+		value, source := known(r.Of)
+		if value <= 0 || source == "" {
+			o.Verdict = Error
+			o.Reason = fmt.Sprintf("%s: limits: %s: the data base has no %s value of it for this machine; give a value", r.Source, figure, r.Of)
+			return
+		}
+		m.Expected, m.Source, m.Ratio = value, source, m.Value/value
+		limit.Value = r.Fraction * value
+	}
+	word := "less"
+	if BetterOf("", figure, m.Unit, "") == Lower {
+		limit.Kind, word = AtMost, "more"
+	}
+	m.Limit = &limit
+	o.Verdict, o.Reason = Pass, ""
+	if !limit.Passes(m.Value) {
+		o.Verdict, o.Reason = Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
+	}
+}
