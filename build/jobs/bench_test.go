@@ -1,8 +1,9 @@
 package jobs
 
 import (
-	"bytes"
 	"testing"
+
+	"github.com/assay-hpc/assay/harness/platform"
 )
 
 func BenchmarkRender(b *testing.B) {
@@ -19,7 +20,7 @@ func BenchmarkRender(b *testing.B) {
 
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
-		if _, err := parseProfiles(bytes.NewReader(profilesYAML)); err != nil {
+		if _, err := parseProfiles(platform.Files()); err != nil {
 			b.Fatal(err)
 		}
 	}

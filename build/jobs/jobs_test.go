@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/node"
@@ -68,7 +70,6 @@ func TestHardware(t *testing.T) {
 
 // TestProfilesStrict: what is wrong in the file does not load.
 func TestProfilesStrict(t *testing.T) {
-	text := string(profilesYAML)
 	for _, tt := range []struct{ name, old, new, want string }{
 		{"unknown field", "fabric: ethernet", "fabrik: ethernet", "fabrik"},
 		{"unknown source", "[8, cw-head]\n    nodes: [8, cw-head]\n    fabric: ethernet", "[8, cw-hed]\n    nodes: [8, cw-head]\n    fabric: ethernet", `no source "cw-hed"`},
@@ -79,14 +80,74 @@ func TestProfilesStrict(t *testing.T) {
 		{"no reason", "why: no HCOLL inside MPI", "why: ''", "lacks its name, value or reason"},
 		{"twice", "- id: a40", "- id: a100-8x", "a100-8x is there twice"},
 	} {
-		changed := strings.Replace(text, tt.old, tt.new, 1)
-		if changed == text {
-			t.Fatalf("%s: %q is not in the file", tt.name, tt.old)
-		}
-		if _, err := parseProfiles(strings.NewReader(changed)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := parseProfiles(changed(t, tt.old, tt.new)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %q in it", tt.name, err, tt.want)
 		}
 	}
+}
+
+// TestPlatformIsOneFile: one file adds a platform, for what it should reach and for jobs.
+func TestPlatformIsOneFile(t *testing.T) {
+	files := changed(t, "schema: 1\n", "schema: 1\n# and one file more\n").(fstest.MapFS)
+	files["platforms/our-h200.yaml"] = &fstest.MapFile{Data: []byte(`platforms:
+  our-h200:
+    name: our nodes with 4 H200
+    gpu: h200-sxm
+    gpus_per_node: 4
+    nics: {count: [4, our-hall, high], gbit_each: [400, our-hall, high], kind: InfiniBand NDR}
+    floors: []
+    measured: []
+sources:
+  our-hall: {what: what we bought}
+profiles:
+  - id: our-h200
+    title: our nodes with 4 H200
+    hardware: our-h200
+    arch: [amd64, our-hall]
+    gpus: [4, our-hall]
+    nodes: [2, our-hall]
+    fabric: infiniband
+    refuse: {sharp: no, gdrcopy: no, no-ib: no, roce: no, spectrum-x: no, multirack: no, dra: no}
+`)}
+	db, err := platform.Parse(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := db.Platform("our-h200"); err != nil || p.NICs.Count.Value != 4 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	d, err := parseProfiles(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := plan(d, Options{Profile: "our-h200", Scheduler: "slurm", Image: "r.example/assay:1"})
+	if err != nil || j.nodes(j.profile) != 2 || j.profile.GPUs.Value != 4 {
+		t.Errorf("%+v, %v", j, err)
+	}
+}
+
+// changed are the files of the data base, with one text in place of another in the first
+// of them that has it.
+func changed(t *testing.T, old, now string) fs.FS {
+	out := fstest.MapFS{}
+	done := false
+	err := fs.WalkDir(platform.Files(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(platform.Files(), name)
+		text := string(b)
+		if !done {
+			text = strings.Replace(text, old, now, 1)
+			done = text != string(b)
+		}
+		out[name] = &fstest.MapFile{Data: []byte(text)}
+		return err
+	})
+	if err != nil || !done {
+		t.Fatalf("no file has %q: %v", old, err)
+	}
+	return out
 }
 
 // pairs are all sets of at most two variants.

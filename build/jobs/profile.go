@@ -1,23 +1,20 @@
 package jobs
 
 import (
-	"bytes"
-	_ "embed"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
-
-//go:embed profiles.yaml
-var profilesYAML []byte
 
 // A Fact is a value with where it is from.
 type Fact[T any] struct {
@@ -113,36 +110,39 @@ type Profile struct {
 	Refuse    map[string]string  `yaml:"refuse" json:"refuse,omitempty"` // variants that it has not, and why
 }
 
-// Source is where a fact was read.
-type Source struct {
-	URL  string `yaml:"url" json:"url,omitempty"`
-	File string `yaml:"file" json:"file,omitempty"`
-	Read string `yaml:"read" json:"read,omitempty"`
-	What string `yaml:"what" json:"what"`
-}
-
 // A Document is all profiles with what they refer to.
 type Document struct {
-	Schema   int               `yaml:"schema" json:"schemaVersion"`
-	Sources  map[string]Source `yaml:"sources" json:"sources"`
-	Sets     map[string][]Var  `yaml:"sets" json:"sets"`
-	Profiles []Profile         `yaml:"profiles" json:"profiles"`
+	Schema   int                        `json:"schemaVersion"` // of this JSON: 1
+	Sources  map[string]platform.Source `json:"sources"`
+	Sets     map[string][]Var           `json:"sets"`
+	Profiles []Profile                  `json:"profiles"`
 }
 
-var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(bytes.NewReader(profilesYAML)) })
+// file is one of the hardware data base's, of which this is what jobs need.
+type file struct {
+	Sources  map[string]platform.Source `yaml:"sources"`
+	Sets     map[string][]Var           `yaml:"sets"`
+	Profiles []Profile                  `yaml:"profiles"`
+	Others   map[string]yaml.Node       `yaml:",inline"`
+}
 
-// Load returns the embedded profiles. They are parsed once, and not to be changed.
+var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(platform.Files()) })
+
+// Load returns the profiles of the hardware data base. They are parsed once, and not to be changed.
 func Load() (*Document, error) { return load() }
 
-func parseProfiles(r io.Reader) (*Document, error) {
-	dec := yaml.NewDecoder(r)
-	dec.KnownFields(true)
-	d := &Document{}
-	if err := dec.Decode(d); err != nil {
-		return nil, fmt.Errorf("profiles.yaml: %w", err)
+func parseProfiles(files fs.FS) (*Document, error) {
+	d := &Document{Schema: 1}
+	err := platform.Read(files, func(f *file) error {
+		d.Profiles = append(d.Profiles, f.Profiles...)
+		return errors.Join(platform.Unite("sources", &d.Sources, f.Sources), platform.Unite("sets", &d.Sets, f.Sets))
+	})
+	slices.SortFunc(d.Profiles, func(a, b Profile) int { return strings.Compare(a.ID, b.ID) })
+	if err == nil {
+		err = d.check()
 	}
-	if err := d.check(); err != nil {
-		return nil, fmt.Errorf("profiles.yaml: %w", err)
+	if err != nil {
+		return nil, fmt.Errorf("profiles of jobs: %w", err)
 	}
 	return d, nil
 }
@@ -151,13 +151,13 @@ func parseProfiles(r io.Reader) (*Document, error) {
 func (d *Document) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	used := map[string]platform.Source{}
 	source := func(where, s string) {
-		if _, ok := d.Sources[s]; !ok {
+		from, ok := d.Sources[s]
+		if !ok {
 			bad("%s: there is no source %q", where, s)
 		}
-	}
-	if d.Schema != 1 {
-		bad("schema %d; want 1", d.Schema)
+		used[s] = from
 	}
 	for _, set := range slices.Sorted(maps.Keys(d.Sets)) {
 		for _, v := range d.Sets[set] {
@@ -181,6 +181,7 @@ func (d *Document) check() error {
 			bad("%s: %w", p.ID, err)
 		}
 	}
+	d.Sources = used
 	return errors.Join(errs...)
 }
 

@@ -1,5 +1,5 @@
 // Package platform is the hardware data base: what GPUs, links, NICs and nodes
-// can do, and what people measured on them. hardware.yaml holds it; every
+// can do, and what people measured on them. The files below hardware hold it; every
 // figure there names its source and how far it can be trusted. coll/predict
 // predicts from these figures. Recognise says which platform a node is, and
 // Expect what it should therefore reach, for suites to judge by. Both are pure:
@@ -11,11 +11,13 @@ package platform
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +25,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-//go:embed hardware.yaml
-var hardware []byte
+//go:embed hardware
+var embedded embed.FS
+
+// Files are what the data base is written in: YAML, read as one. What jobs need of
+// platforms stands there, too, and is build/jobs' to read.
+func Files() fs.FS {
+	files, err := fs.Sub(embedded, "hardware")
+	if err != nil {
+		panic("platform: " + err.Error())
+	}
+	return files
+}
 
 // A DB is a hardware data base. It is read-only and may be used concurrently;
 // callers must not change what lookups return.
@@ -46,10 +58,10 @@ type DB struct {
 
 // A Source is where a figure was read.
 type Source struct {
-	URL  string `yaml:"url"`
-	File string `yaml:"file"` // of the project's seeds
-	Read string `yaml:"read"` // when, or which version
-	What string `yaml:"what"`
+	URL  string `yaml:"url" json:"url,omitempty"`
+	File string `yaml:"file" json:"file,omitempty"` // of the project, or its seeds
+	Read string `yaml:"read" json:"read,omitempty"` // when, or which version
+	What string `yaml:"what" json:"what"`
 }
 
 // A GPU is a model. Figures that nobody published are not Known.
@@ -203,27 +215,83 @@ type Switch struct {
 	Gen   Figure `yaml:"gen"`
 }
 
-var load = sync.OnceValues(func() (*DB, error) { return Parse(bytes.NewReader(hardware)) })
+var load = sync.OnceValues(func() (*DB, error) { return Parse(Files()) })
 
 // Load returns the embedded data base. It is parsed once.
 func Load() (*DB, error) { return load() }
 
-// Parse reads a data base. A key that is not of the schema, a source or GPU
-// that is named but not listed, and an impossible figure are errors.
-func Parse(r io.Reader) (*DB, error) {
-	dec := yaml.NewDecoder(r)
-	dec.KnownFields(true)
+// Parse reads a data base. A key that is not of the schema, what stands in two files, a
+// source or GPU that is named but not listed, and an impossible figure are errors.
+func Parse(files fs.FS) (*DB, error) {
 	db := new(DB)
-	if err := dec.Decode(db); err != nil {
-		return nil, fmt.Errorf("hardware data base: %w", err)
+	err := Read(files, func(f *file) error { return db.add(&f.DB) })
+	if err == nil {
+		err = db.check()
 	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("hardware data base: more than one YAML document; keep one")
-	}
-	if err := db.check(); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("hardware data base: %w", err)
 	}
 	return db, nil
+}
+
+// file is one of them.
+type file struct {
+	DB       `yaml:",inline"`
+	Sets     yaml.Node `yaml:"sets"` // build/jobs'
+	Profiles yaml.Node `yaml:"profiles"`
+}
+
+// Read decodes each of the files into a T, and gives it to add. A key that T does not have is an
+// error, as are two documents in a file.
+func Read[T any](files fs.FS, add func(*T) error) error {
+	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		dec := yaml.NewDecoder(bytes.NewReader(text))
+		dec.KnownFields(true)
+		t := new(T)
+		if err := dec.Decode(t); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s: more than one YAML document; keep one", name)
+		}
+		if err := add(t); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+// add takes in what a file has.
+func (db *DB) add(f *DB) error {
+	if f.Schema != 0 {
+		db.Schema, db.Figure, db.Units, db.FloorsMeaning, db.MeasuredMeaning = f.Schema, f.Figure, f.Units, f.FloorsMeaning, f.MeasuredMeaning
+	}
+	if !reflect.ValueOf(f.Interconnects).IsZero() {
+		db.Interconnects = f.Interconnects
+	}
+	return errors.Join(Unite("sources", &db.Sources, f.Sources), Unite("gpus", &db.GPUs, f.GPUs), Unite("nics", &db.NICs, f.NICs), Unite("rules", &db.Rules, f.Rules),
+		Unite("clouds", &db.Clouds, f.Clouds), Unite("platforms", &db.Platforms, f.Platforms), Unite("tables", &db.Tables, f.Tables))
+}
+
+// Unite adds what a file has under a key to what others had there.
+func Unite[V any](what string, into *map[string]V, more map[string]V) error {
+	if *into == nil {
+		*into = map[string]V{}
+	}
+	for _, key := range slices.Sorted(maps.Keys(more)) {
+		if _, ok := (*into)[key]; ok {
+			return fmt.Errorf("%s.%s is in another file, too", what, key)
+		}
+		(*into)[key] = more[key]
+	}
+	return nil
 }
 
 // GPU returns a model by its key ("h100-sxm").

@@ -1,9 +1,10 @@
 package platform
 
 import (
-	"bytes"
+	"io/fs"
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 func TestLoad(t *testing.T) {
@@ -109,7 +110,8 @@ func TestParseErrors(t *testing.T) {
 		{"gpus_per_node: 8\n", "gpus_per_node: 0\n", "at least 1"},
 		{"gpus_per_node: 8\n", "gpus_per_node: many\n", "want a number"},
 		{"[0.8, 0.9, seed003,", "[0.8, seed003,", "a rule is"},
-		{"tables:\n", "---\ntables:\n", "more than one"},
+		{"tables:\n", "tables: {}\n---\ntables:\n", "tables.yaml: more than one"},
+		{"platforms:\n  aws-p5:\n", "platforms:\n  aws-p4d: {}\n  aws-p5:\n", "platforms/aws-p5.yaml: platforms.aws-p4d is in another file, too"},
 		{"membw_mbps: 2333, suspect: [membw_mbps]", "membw_mbps: 2333", "list it in suspect"},
 		{"suspect: [membw_mbps]", "suspect: [power_w]", `gpus.a100-sxm-40`},
 		{"membw_mbps: 607500, source: dcgm-skus", "membw_mbps: 607500", "without a source"},
@@ -137,22 +139,46 @@ func TestParseErrors(t *testing.T) {
 		{"gbit_each: [200, seed003, medium]", "gbit_each: [2, seed003, medium]", "nics.gbit_each is 2"},
 		{"host_copy_fraction: [0.76, 0.88", "host_copy_fraction: [76, 88", "rules.host_copy_fraction"},
 	} {
-		text := strings.Replace(string(hardware), tt.old, tt.new, 1)
-		if text == string(hardware) {
-			t.Fatalf("the file has no %q", tt.old)
-		}
-		if _, err := Parse(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Parse(changed(t, tt.old, tt.new)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q for %q: %v; want %q", tt.new, tt.old, err, tt.want)
 		}
 	}
 }
 
+// changed are the files of the data base, with one text in place of another in the first
+// of them that has it.
+func changed(t *testing.T, old, now string) fs.FS {
+	out := fstest.MapFS{}
+	done := false
+	err := fs.WalkDir(Files(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := fs.ReadFile(Files(), name)
+		text := string(b)
+		if !done {
+			text = strings.Replace(text, old, now, 1)
+			done = text != string(b)
+		}
+		out[name] = &fstest.MapFile{Data: []byte(text)}
+		return err
+	})
+	if err != nil || !done {
+		t.Fatalf("no file has %q: %v", old, err)
+	}
+	return out
+}
+
 func FuzzParse(f *testing.F) {
-	f.Add(hardware)
+	platform, err := fs.ReadFile(Files(), "platforms/dgx-a100.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(platform)
 	f.Add([]byte("schema: 1\ngpus: {a: {nvlink: {gen: [4, x, high]}}}\nsources: {x: {}}\n"))
 	f.Add([]byte("schema: 1\ntables: {a: {rows: [[1, 2, 3, 4]]}}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		db, err := Parse(bytes.NewReader(text))
+		db, err := Parse(fstest.MapFS{"x.yaml": {Data: text}})
 		if (db == nil) == (err == nil) {
 			t.Fatalf("Parse = %v, %v", db, err)
 		}
