@@ -35,8 +35,8 @@ var lattice = []rule{
 		why: "assay runs on laptops and in CI, without GPU and cgo; what measures is compiled inside the images",
 	},
 	{
-		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/result", "./harness/version", "./harness/dpkg", "./harness/rootfs"},
-		why: "the certificate is all that passes between the two sides: a new check must not touch the build (dpkg, a leaf, reads a format)",
+		name: "build and the harness", who: []string{"build/..."}, unless: []string{"build/e2e/..."}, not: []string{"./harness/..."}, except: []string{"./harness/certificate", "./harness/result", "./harness/version", "./harness/dpkg", "./harness/rootfs", "./harness/hardware"},
+		why: "the certificate and the hardware data base are all that both sides know: a new check must not touch the build (dpkg, a leaf, reads a format)",
 	},
 	{
 		name: "the harness and build", who: []string{"harness/...", "cmd/harness"}, not: []string{"./build/..."}, deep: true,
@@ -49,7 +49,7 @@ var lattice = []rule{
 		why:  "what goes into an image is data, made without I/O: plan takes milliseconds and tests need no daemon",
 	},
 	{
-		name: "jobs", who: []string{"build/jobs"}, not: []string{"./..."}, except: []string{"./internal/nearest"}, deep: true,
+		name: "jobs", who: []string{"build/jobs"}, not: []string{"./..."}, except: []string{"./internal/nearest", "./harness/hardware"}, deep: true,
 		why: "a job follows from a profile and options alone: no matrix, no image, no cluster is needed to write one",
 	},
 	{
@@ -78,7 +78,7 @@ var lattice = []rule{
 		why: "what training should take, and what a run costs, follows from numbers alone; where they are from is the caller's matter",
 	},
 	{
-		name: "the data base", who: []string{"harness/platform"}, not: []string{"./..."}, except: []string{"./harness/platform", "./harness/sysfs"},
+		name: "the data base", who: []string{"harness/platform"}, not: []string{"./..."}, except: []string{"./harness/platform", "./harness/hardware", "./harness/sysfs"},
 		why: "all three engines judge by it: a node is described to it, and it knows nothing of how that was found",
 	},
 	{
@@ -187,7 +187,7 @@ var lattice = []rule{
 	},
 	{
 		name: "what health stands on", who: []string{"dcgm/health"}, not: []string{"*"},
-		except: []string{"./dcgm/health", "./harness/certificate", "./harness/result", "./harness/nvml", "./harness/platform", "./harness/rootfs", "./harness/sysfs", "./internal/attest", "./internal/plain", "github.com/secure-systems-lab/go-securesystemslib/...", "go.yaml.in/yaml/...", "golang.org/x/crypto/...", "golang.org/x/sys/..."},
+		except: []string{"./dcgm/health", "./harness/certificate", "./harness/result", "./harness/nvml", "./harness/platform", "./harness/hardware", "./harness/rootfs", "./harness/sysfs", "./internal/attest", "./internal/plain", "github.com/secure-systems-lab/go-securesystemslib/...", "go.yaml.in/yaml/...", "golang.org/x/crypto/...", "golang.org/x/sys/..."},
 		deep:   true,
 		why:    "it judges what it is given, in the certificate's words: harness/nvml asks the driver",
 	},
@@ -330,6 +330,7 @@ func TestLatticeBites(t *testing.T) {
 		{"pure packages", "build/recipe", "crypto/sha256", false},
 		{"jobs", "build/jobs", in("build/matrix"), true},
 		{"jobs", "build/jobs", in("internal/nearest"), false},
+		{"jobs", "build/jobs", in("harness/hardware"), false},
 		{"Kubernetes", "cmd/assay", "k8s.io/api/core/v1", true},
 		{"BuildKit", "build/driver", "github.com/moby/buildkit/client", true},
 		{"BuildKit", "build/solve", "github.com/moby/buildkit/client", false},

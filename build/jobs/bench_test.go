@@ -3,7 +3,7 @@ package jobs
 import (
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/hardware"
 )
 
 func BenchmarkRender(b *testing.B) {
@@ -20,7 +20,7 @@ func BenchmarkRender(b *testing.B) {
 
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
-		if _, err := parseProfiles(platform.Files()); err != nil {
+		if _, err := parseProfiles(hardware.Files); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/hardware/hardwaretest"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/platform"
 )
@@ -80,7 +80,7 @@ func TestProfilesStrict(t *testing.T) {
 		{"no reason", "why: no HCOLL inside MPI", "why: ''", "lacks its name, value or reason"},
 		{"twice", "- id: a40", "- id: a100-8x", "a100-8x is there twice"},
 	} {
-		if _, err := parseProfiles(changed(t, tt.old, tt.new)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := parseProfiles(hardwaretest.Changed(t, tt.old, tt.new)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %q in it", tt.name, err, tt.want)
 		}
 	}
@@ -88,7 +88,7 @@ func TestProfilesStrict(t *testing.T) {
 
 // TestPlatformIsOneFile: one file adds a platform, for what it should reach and for jobs.
 func TestPlatformIsOneFile(t *testing.T) {
-	files := changed(t, "schema: 1\n", "schema: 1\n# and one file more\n").(fstest.MapFS)
+	files := hardwaretest.Changed(t, "schema: 1\n", "schema: 1\n# and one file more\n")
 	files["platforms/our-h200.yaml"] = &fstest.MapFile{Data: []byte(`platforms:
   our-h200:
     name: our nodes with 4 H200
@@ -124,30 +124,6 @@ profiles:
 	if err != nil || j.nodes(j.profile) != 2 || j.profile.GPUs.Value != 4 {
 		t.Errorf("%+v, %v", j, err)
 	}
-}
-
-// changed are the files of the data base, with one text in place of another in the first
-// of them that has it.
-func changed(t *testing.T, old, now string) fs.FS {
-	out := fstest.MapFS{}
-	done := false
-	err := fs.WalkDir(platform.Files(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := fs.ReadFile(platform.Files(), name)
-		text := string(b)
-		if !done {
-			text = strings.Replace(text, old, now, 1)
-			done = text != string(b)
-		}
-		out[name] = &fstest.MapFile{Data: []byte(text)}
-		return err
-	})
-	if err != nil || !done {
-		t.Fatalf("no file has %q: %v", old, err)
-	}
-	return out
 }
 
 // pairs are all sets of at most two variants.

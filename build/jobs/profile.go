@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/hardware"
 	"github.com/assay-hpc/assay/internal/nearest"
 )
 
@@ -113,29 +113,29 @@ type Profile struct {
 // A Document is all profiles with what they refer to.
 type Document struct {
 	Schema   int                        `json:"schemaVersion"` // of this JSON: 1
-	Sources  map[string]platform.Source `json:"sources"`
+	Sources  map[string]hardware.Source `json:"sources"`
 	Sets     map[string][]Var           `json:"sets"`
 	Profiles []Profile                  `json:"profiles"`
 }
 
 // file is one of the hardware data base's, of which this is what jobs need.
 type file struct {
-	Sources  map[string]platform.Source `yaml:"sources"`
+	Sources  map[string]hardware.Source `yaml:"sources"`
 	Sets     map[string][]Var           `yaml:"sets"`
 	Profiles []Profile                  `yaml:"profiles"`
 	Others   map[string]yaml.Node       `yaml:",inline"`
 }
 
-var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(platform.Files()) })
+var load = sync.OnceValues(func() (*Document, error) { return parseProfiles(hardware.Files) })
 
 // Load returns the profiles of the hardware data base. They are parsed once, and not to be changed.
 func Load() (*Document, error) { return load() }
 
 func parseProfiles(files fs.FS) (*Document, error) {
 	d := &Document{Schema: 1}
-	err := platform.Read(files, func(f *file) error {
+	err := hardware.Read(files, func(f *file) error {
 		d.Profiles = append(d.Profiles, f.Profiles...)
-		return errors.Join(platform.Unite("sources", &d.Sources, f.Sources), platform.Unite("sets", &d.Sets, f.Sets))
+		return errors.Join(hardware.Unite("sources", &d.Sources, f.Sources), hardware.Unite("sets", &d.Sets, f.Sets))
 	})
 	slices.SortFunc(d.Profiles, func(a, b Profile) int { return strings.Compare(a.ID, b.ID) })
 	if err == nil {
@@ -151,7 +151,7 @@ func parseProfiles(files fs.FS) (*Document, error) {
 func (d *Document) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	used := map[string]platform.Source{}
+	used := map[string]hardware.Source{}
 	source := func(where, s string) {
 		from, ok := d.Sources[s]
 		if !ok {

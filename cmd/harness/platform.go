@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/hardware"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -52,7 +53,7 @@ type platformDoc struct {
 	// file.
 	Skipped string `json:"skipped,omitempty"`
 	platform.Expectation
-	Sources map[string]platform.Source `json:"sources"` // of the figures
+	Sources map[string]hardware.Source `json:"sources"` // of the figures
 }
 
 func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+
+	"github.com/assay-hpc/assay/harness/hardware"
 )
 
 // checkEach checks the entries of a part of the file in order.
@@ -119,7 +121,7 @@ func (db *DB) checkPlatform(p *Platform) error {
 		return fmt.Errorf("it has no gpu, so it must be a reference")
 	case (len(p.Products) > 0) != (p.ProductsFrom != ""):
 		return fmt.Errorf("products and products_source go together")
-	case p.ProductsFrom != "" && db.Sources[p.ProductsFrom] == Source{}:
+	case p.ProductsFrom != "" && db.Sources[p.ProductsFrom] == hardware.Source{}:
 		return fmt.Errorf("there is no source %q in sources", p.ProductsFrom)
 	}
 	for i, r := range slices.Concat(p.Floors, p.Measured) {

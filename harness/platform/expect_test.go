@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/assay-hpc/assay/harness/hardware"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
@@ -149,7 +150,7 @@ func TestEveryFigure(t *testing.T) {
 	}
 }
 
-func checkExpected(t *testing.T, key string, e Expected, sources map[string]Source) {
+func checkExpected(t *testing.T, key string, e Expected, sources map[string]hardware.Source) {
 	t.Helper()
 	cited := []*Cited{e.Peak, e.Typical}
 	if e.Floor != nil {
@@ -184,13 +185,13 @@ func TestSources(t *testing.T) {
 		switch f := v.Interface().(type) {
 		case Figure:
 			if f.Text != "" || f.Value != 0 || f.Known() {
-				if n++; db.Sources[f.Source] == (Source{}) {
+				if n++; db.Sources[f.Source] == (hardware.Source{}) {
 					t.Errorf("%s: %s has no source", where, f.Text)
 				}
 			}
 			return
 		case Result:
-			if db.Sources[f.Source] == (Source{}) {
+			if db.Sources[f.Source] == (hardware.Source{}) {
 				t.Errorf("%s: %s has no source", where, f.Test)
 			}
 			n++

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/assay-hpc/assay/harness/hardware"
 )
 
 // FromNode is the source of what no table has and the node itself says, such as
@@ -179,8 +181,8 @@ func (x *expecting) collectives(test string) {
 }
 
 // SourcesOf are the sources that figures name.
-func (db *DB) SourcesOf(figures []Expected) map[string]Source {
-	out := map[string]Source{FromNode: {What: "the node itself"}}
+func (db *DB) SourcesOf(figures []Expected) map[string]hardware.Source {
+	out := map[string]hardware.Source{FromNode: {What: "the node itself"}}
 	used := map[string]bool{}
 	for _, e := range figures {
 		for _, c := range []*Cited{e.Peak, e.Typical} {

@@ -1,5 +1,5 @@
 // Package platform is the hardware data base: what GPUs, links, NICs and nodes
-// can do, and what people measured on them. The files below hardware hold it; every
+// can do, and what people measured on them. The files of harness/hardware hold it; every
 // figure there names its source and how far it can be trusted. coll/predict
 // predicts from these figures. Recognise says which platform a node is, and
 // Expect what it should therefore reach, for suites to judge by. Both are pure:
@@ -10,11 +10,8 @@
 package platform
 
 import (
-	"bytes"
-	"embed"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"reflect"
@@ -23,45 +20,26 @@ import (
 	"sync"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/harness/hardware"
 )
-
-//go:embed hardware
-var embedded embed.FS
-
-// Files are what the data base is written in: YAML, read as one. What jobs need of
-// platforms stands there, too, and is build/jobs' to read.
-func Files() fs.FS {
-	files, err := fs.Sub(embedded, "hardware")
-	if err != nil {
-		panic("platform: " + err.Error())
-	}
-	return files
-}
 
 // A DB is a hardware data base. It is read-only and may be used concurrently;
 // callers must not change what lookups return.
 type DB struct {
-	Schema          int                  `yaml:"schema"`
-	Figure          string               `yaml:"figure"` // says how figures are written
-	Units           map[string]string    `yaml:"units"`
-	FloorsMeaning   string               `yaml:"floors_meaning"`
-	MeasuredMeaning string               `yaml:"measured_meaning"`
-	Sources         map[string]Source    `yaml:"sources"`
-	GPUs            map[string]*GPU      `yaml:"gpus"`
-	NICs            map[string]*NIC      `yaml:"nics"`
-	Interconnects   Interconnects        `yaml:"interconnects"`
-	Rules           map[string]Rule      `yaml:"rules"`
-	Clouds          map[string]*Cloud    `yaml:"clouds"`
-	Platforms       map[string]*Platform `yaml:"platforms"`
-	Tables          map[string]*Table    `yaml:"tables"`
-}
-
-// A Source is where a figure was read.
-type Source struct {
-	URL  string `yaml:"url" json:"url,omitempty"`
-	File string `yaml:"file" json:"file,omitempty"` // of the project, or its seeds
-	Read string `yaml:"read" json:"read,omitempty"` // when, or which version
-	What string `yaml:"what" json:"what"`
+	Schema          int                        `yaml:"schema"`
+	Figure          string                     `yaml:"figure"` // says how figures are written
+	Units           map[string]string          `yaml:"units"`
+	FloorsMeaning   string                     `yaml:"floors_meaning"`
+	MeasuredMeaning string                     `yaml:"measured_meaning"`
+	Sources         map[string]hardware.Source `yaml:"sources"`
+	GPUs            map[string]*GPU            `yaml:"gpus"`
+	NICs            map[string]*NIC            `yaml:"nics"`
+	Interconnects   Interconnects              `yaml:"interconnects"`
+	Rules           map[string]Rule            `yaml:"rules"`
+	Clouds          map[string]*Cloud          `yaml:"clouds"`
+	Platforms       map[string]*Platform       `yaml:"platforms"`
+	Tables          map[string]*Table          `yaml:"tables"`
 }
 
 // A GPU is a model. Figures that nobody published are not Known.
@@ -215,7 +193,7 @@ type Switch struct {
 	Gen   Figure `yaml:"gen"`
 }
 
-var load = sync.OnceValues(func() (*DB, error) { return Parse(Files()) })
+var load = sync.OnceValues(func() (*DB, error) { return Parse(hardware.Files) })
 
 // Load returns the embedded data base. It is parsed once.
 func Load() (*DB, error) { return load() }
@@ -224,7 +202,7 @@ func Load() (*DB, error) { return load() }
 // source or GPU that is named but not listed, and an impossible figure are errors.
 func Parse(files fs.FS) (*DB, error) {
 	db := new(DB)
-	err := Read(files, func(f *file) error { return db.add(&f.DB) })
+	err := hardware.Read(files, func(f *file) error { return db.add(&f.DB) })
 	if err == nil {
 		err = db.check()
 	}
@@ -241,33 +219,6 @@ type file struct {
 	Profiles yaml.Node `yaml:"profiles"`
 }
 
-// Read decodes each of the files into a T, and gives it to add. A key that T does not have is an
-// error, as are two documents in a file.
-func Read[T any](files fs.FS, add func(*T) error) error {
-	return fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		dec := yaml.NewDecoder(bytes.NewReader(text))
-		dec.KnownFields(true)
-		t := new(T)
-		if err := dec.Decode(t); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: more than one YAML document; keep one", name)
-		}
-		if err := add(t); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		return nil
-	})
-}
-
 // add takes in what a file has.
 func (db *DB) add(f *DB) error {
 	if f.Schema != 0 {
@@ -276,22 +227,8 @@ func (db *DB) add(f *DB) error {
 	if !reflect.ValueOf(f.Interconnects).IsZero() {
 		db.Interconnects = f.Interconnects
 	}
-	return errors.Join(Unite("sources", &db.Sources, f.Sources), Unite("gpus", &db.GPUs, f.GPUs), Unite("nics", &db.NICs, f.NICs), Unite("rules", &db.Rules, f.Rules),
-		Unite("clouds", &db.Clouds, f.Clouds), Unite("platforms", &db.Platforms, f.Platforms), Unite("tables", &db.Tables, f.Tables))
-}
-
-// Unite adds what a file has under a key to what others had there.
-func Unite[V any](what string, into *map[string]V, more map[string]V) error {
-	if *into == nil {
-		*into = map[string]V{}
-	}
-	for _, key := range slices.Sorted(maps.Keys(more)) {
-		if _, ok := (*into)[key]; ok {
-			return fmt.Errorf("%s.%s is in another file, too", what, key)
-		}
-		(*into)[key] = more[key]
-	}
-	return nil
+	return errors.Join(hardware.Unite("sources", &db.Sources, f.Sources), hardware.Unite("gpus", &db.GPUs, f.GPUs), hardware.Unite("nics", &db.NICs, f.NICs), hardware.Unite("rules", &db.Rules, f.Rules),
+		hardware.Unite("clouds", &db.Clouds, f.Clouds), hardware.Unite("platforms", &db.Platforms, f.Platforms), hardware.Unite("tables", &db.Tables, f.Tables))
 }
 
 // GPU returns a model by its key ("h100-sxm").

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/assay-hpc/assay/harness/hardware"
+	"github.com/assay-hpc/assay/harness/hardware/hardwaretest"
 )
 
 func TestLoad(t *testing.T) {
@@ -139,38 +142,14 @@ func TestParseErrors(t *testing.T) {
 		{"gbit_each: [200, seed003, medium]", "gbit_each: [2, seed003, medium]", "nics.gbit_each is 2"},
 		{"host_copy_fraction: [0.76, 0.88", "host_copy_fraction: [76, 88", "rules.host_copy_fraction"},
 	} {
-		if _, err := Parse(changed(t, tt.old, tt.new)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Parse(hardwaretest.Changed(t, tt.old, tt.new)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%q for %q: %v; want %q", tt.new, tt.old, err, tt.want)
 		}
 	}
 }
 
-// changed are the files of the data base, with one text in place of another in the first
-// of them that has it.
-func changed(t *testing.T, old, now string) fs.FS {
-	out := fstest.MapFS{}
-	done := false
-	err := fs.WalkDir(Files(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		b, err := fs.ReadFile(Files(), name)
-		text := string(b)
-		if !done {
-			text = strings.Replace(text, old, now, 1)
-			done = text != string(b)
-		}
-		out[name] = &fstest.MapFile{Data: []byte(text)}
-		return err
-	})
-	if err != nil || !done {
-		t.Fatalf("no file has %q: %v", old, err)
-	}
-	return out
-}
-
 func FuzzParse(f *testing.F) {
-	platform, err := fs.ReadFile(Files(), "platforms/dgx-a100.yaml")
+	platform, err := fs.ReadFile(hardware.Files, "platforms/dgx-a100.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}
