@@ -91,8 +91,13 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 	view.Headlines = headlinesOf(p.Results)
 	made := len(p.Results) - len(view.Skipped)
 	view.Made, view.Short = fmt.Sprintf("All %d %s that were made", made, plural(made, "check")), made <= shortTable
-	for _, r := range faulty(p.Results) {
-		view.Faults = append(view.Faults, rowOf(*r))
+	for _, f := range faulty(p.Results) {
+		row := rowOf(*f.Result)
+		row.ID = f.name()
+		if len(f.also) > 0 {
+			row.Also = strings.Join(f.also, ", ")
+		}
+		view.Faults = append(view.Faults, row)
 	}
 	view.history(s, about.History)
 	return pages.ExecuteTemplate(w, "page.html", view)
@@ -143,6 +148,7 @@ type row struct {
 	result.Result
 	Sign, Word string
 	Took       string
+	Also       string // checks that say the same
 	measurement
 	Bunches []bunchRow // of what is not well
 	Tally   string

@@ -179,8 +179,9 @@ func (t *text) head(s *certificate.Statement) {
 // faults writes everything about what is wrong.
 func (t *text) faults(results []result.Result) {
 	for _, r := range faulty(results) {
-		t.printf("%s %s:", t.mark(r.Verdict), t.paint("1", r.ID))
-		first := min(t.width, unfolded) - utf8.RuneCountInString(r.ID) - 4
+		name := r.name()
+		t.printf("%s %s:", t.mark(r.Verdict), t.paint("1", name))
+		first := min(t.width, unfolded) - utf8.RuneCountInString(name) - 4
 		if utf8.RuneCountInString(r.Reason) <= first {
 			t.printf(" %s\n", r.Reason)
 		} else {

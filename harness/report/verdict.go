@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
@@ -27,14 +28,38 @@ func worthy(v result.Verdict) bool {
 	return v == result.Fail || v == result.Error || v == result.Warn
 }
 
+// A fault is a result that is not well, with the checks that say the very same: of a GPU
+// that does not answer the fortieth check has no news.
+type fault struct {
+	*result.Result
+	also []string // IDs
+}
+
+// name is the check's ID, with how many others there are.
+func (f *fault) name() string {
+	if n := len(f.also); n > 0 {
+		return fmt.Sprintf("%s and %d more", f.ID, n)
+	}
+	return f.ID
+}
+
 // faulty returns the results that failed, could not be carried out, or warn, in
 // this order.
-func faulty(results []result.Result) (out []*result.Result) {
+func faulty(results []result.Result) (out []*fault) {
 	for _, v := range result.Verdicts() {
 		for i := range results {
-			if worthy(v) && results[i].Verdict == v {
-				out = append(out, &results[i])
+			r := &results[i]
+			if !worthy(v) || r.Verdict != v {
+				continue
 			}
+			same := slices.IndexFunc(out, func(f *fault) bool {
+				return f.Verdict == v && f.Reason == r.Reason && f.Wanted == r.Wanted && f.Remedy == r.Remedy && f.Output == "" && r.Output == ""
+			})
+			if same >= 0 {
+				out[same].also = append(out[same].also, r.ID)
+				continue
+			}
+			out = append(out, &fault{Result: r})
 		}
 	}
 	return out
