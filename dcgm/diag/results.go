@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
 )
 
@@ -65,7 +66,7 @@ func (r *Report) test(t *Result, limits map[string]result.Rule) result.Result {
 	for i, m := range t.Measurements {
 		objects[i] = m.object(r.GPUs)
 		if rule, ok := limits[m.Name]; ok {
-			rule.Judge(m.Name, &objects[i], m.known)
+			rule.Judge(m.Name, &objects[i], platform.Known{Peak: m.Peak, Typical: m.Typical}.Of)
 		}
 	}
 	res := result.Result{
@@ -133,16 +134,4 @@ func (m *Measurement) object(gpus []GPU) result.Object {
 		}
 	}
 	return o
-}
-
-// known is what the hardware should reach, and who says so.
-func (m *Measurement) known(of string) (value float64, source string) {
-	c := m.Peak
-	if of == "typical" {
-		c = m.Typical
-	}
-	if c == nil {
-		return 0, ""
-	}
-	return c.Value, c.Source
 }

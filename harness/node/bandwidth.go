@@ -135,10 +135,10 @@ func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c memb
 	gpu := r.GPUs[from]
 	k := cfg.known(figureOf[f.Name], cmp.Or(gpu.Model, gpu.Name))
 	if c.Reference > 0 && !strings.HasSuffix(f.Name, "_all") { // whose reference is what a GPU alone has reached
-		k.peak = &platform.Cited{Value: c.Reference, Source: "hardware data base"}
+		k.Peak = &platform.Cited{Value: c.Reference, Source: "hardware data base"}
 	}
 	if rule, ok := e.Limits[f.Name]; ok {
-		rule.Judge(f.Name, &o, k.of)
+		rule.Judge(f.Name, &o, k.Of)
 	}
 	return o
 }

@@ -144,9 +144,9 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 	}
 	last := out.Points[len(out.Points)-1]
 	o := result.Object{Name: fmt.Sprintf("%d ranks", d.Ranks), Quantity: "bus bandwidth", Verdict: result.Pass, Measured: measured(last.Y, "GB/s", 0, "")}
-	var k known
+	var k platform.Known
 	if figure := c.figure(op, nodes, d.Ranks, int64(last.X)); gpus && figure != nil {
-		k = known{figure.Peak, figure.Typical}
+		k = platform.Known{Peak: figure.Peak, Typical: figure.Typical}
 		if best := cmp.Or(figure.Typical, figure.Peak); best != nil {
 			o.Measured = measured(last.Y, "GB/s", best.Value, best.Source)
 			out.Expected, out.Source = best.Value, best.Source
@@ -159,7 +159,7 @@ func (c *Config) collResult(e *suite.Entry, d *perf.Document, op string, nodes i
 		o.Verdict, o.Reason = result.Fail, fmt.Sprintf("%.4g GB/s with %.0f bytes, less than %.4g", last.Y, last.X, l.Value)
 	}
 	if rule, ok := e.Limits[op]; ok {
-		rule.Judge(op, &o, k.of)
+		rule.Judge(op, &o, k.Of)
 	}
 	res.Measured, res.Curves = o.Measured, []result.Curve{out, in}
 	switch o.Verdict {

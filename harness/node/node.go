@@ -170,29 +170,14 @@ func spread(samples []float64) *result.Spread {
 	return &result.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: result.Range, Samples: len(samples)}
 }
 
-// known is what the data base has of a figure.
-type known struct{ peak, typical *platform.Cited }
-
 // known is what the data base has of the figure of that name, of a model of GPU.
-func (c *Config) known(name, gpu string) (k known) {
+func (c *Config) known(name, gpu string) (k platform.Known) {
 	for _, f := range c.Machine.Expect.Figures {
 		if f.Name == name && f.GPU == gpu {
-			return known{f.Peak, f.Typical}
+			return platform.Known{Peak: f.Peak, Typical: f.Typical}
 		}
 	}
 	return k
-}
-
-// of is one of them, and who says so.
-func (k known) of(what string) (value float64, source string) {
-	c := k.peak
-	if what == "typical" {
-		c = k.typical
-	}
-	if c == nil {
-		return 0, ""
-	}
-	return c.Value, c.Source
 }
 
 // checkLimits refuses limits of what an entry does not measure.

@@ -41,6 +41,21 @@ type Cited struct {
 	Note       string     `json:"note,omitempty"`
 }
 
+// Known is what is known of a figure.
+type Known struct{ Peak, Typical *Cited }
+
+// Of is the peak or the typical value, and who says so; 0: nothing is known.
+func (k Known) Of(what string) (value float64, source string) {
+	c := k.Peak
+	if what == "typical" {
+		c = k.Typical
+	}
+	if c == nil {
+		return 0, ""
+	}
+	return c.Value, c.Source
+}
+
 // A Floor is from where on a value passes: somebody's own, or a fraction of what
 // is expected.
 type Floor struct {
