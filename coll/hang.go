@@ -25,7 +25,7 @@ import (
 type heads struct {
 	mu      sync.Mutex
 	closed  bool
-	of      map[int]head  // answers
+	of      map[int]head  // answers to this rank's last question, not to another's
 	heard   chan struct{} // gets something with each answer
 	calls   uint64        // of this rank, and
 	ended   uint64        // calls, when all had ended
@@ -335,7 +335,7 @@ func (c *Comm) heardHead(from int, theirs head) {
 	}
 	h := &d.heads
 	h.mu.Lock()
-	if h.of != nil && !theirs.Said {
+	if h.of != nil && !theirs.Said && !theirs.Ask && theirs.To == c.rank {
 		h.of[from] = theirs
 		select {
 		case h.heard <- struct{}{}:
@@ -348,9 +348,19 @@ func (c *Comm) heardHead(from int, theirs head) {
 	if theirs.Said {
 		h.said = d.log.Calls()
 	}
+	// Of two ranks that ask at the same time either the lower one's question comes before
+	// the other one's verdict, which is then not given, or it gets this for an answer.
+	said := !h.mine.IsZero() && time.Since(h.mine) < 3*hangAnswer
 	h.mu.Unlock()
 	if theirs.Ask {
-		d.do(func() { c.tellHead(c.answer(d, theirs.Number)) })
+		d.do(func() {
+			if said && theirs.Number == 0 {
+				c.tellHead(head{Said: true, Peer: NoPeer})
+			}
+			answer := c.answer(d, theirs.Number)
+			answer.To = from
+			c.tellHead(answer)
+		})
 	}
 }
 

@@ -98,6 +98,67 @@ func TestHang(t *testing.T) {
 	wg.Wait()
 }
 
+// TestHangIsSaidOnce: rank 1 gives its verdict while rank 0's question is on its way.
+// Rank 0 learns of it before it has rank 1's answer, so that it says nothing. Answers to
+// others' questions are none to its own.
+func TestHangIsSaidOnce(t *testing.T) {
+	fakes(t)
+	cfg := deviceConfig(3)
+	cfg.AsNCCL, cfg.Knobs.HangAfter = true, time.Hour
+	comms, err := CommInitAll(t.Context(), 3, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range comms {
+		if err := c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum); err != nil {
+			t.Error(err)
+		}
+	}
+	heads := func(r int) *heads { return &comms[r].accel.Load().heads }
+	said := func(r int) uint64 {
+		heads(r).mu.Lock()
+		defer heads(r).mu.Unlock()
+		return heads(r).said
+	}
+	answers := func() int {
+		heads(0).mu.Lock()
+		defer heads(0).mu.Unlock()
+		return len(heads(0).of)
+	}
+	ask := func() {
+		d := comms[0].accel.Load()
+		if mine := comms[0].head(d); !comms[0].ask(d, mine) {
+			t.Error("the communicator was closed")
+		}
+	}
+	if ask(); said(0) != 0 || answers() != 2 {
+		t.Errorf("there is no verdict, and %d of 2 ranks answered", answers())
+	}
+	heads(1).mu.Lock()
+	heads(1).mine = time.Now()
+	heads(1).mu.Unlock()
+	if ask(); said(0) != 1 || said(1) != 0 {
+		t.Errorf("ranks 0 and 1 know of verdicts about calls up to %d and %d, not 1 and 0", said(0), said(1))
+	}
+	heads(0).mu.Lock()
+	heads(0).of = map[int]head{}
+	heads(0).mu.Unlock()
+	comms[0].heardHead(1, head{Ask: true, Peer: NoPeer})
+	comms[0].heardHead(1, head{To: 2, Peer: NoPeer})
+	if n := answers(); n != 0 {
+		t.Errorf("%d answers to another's question count", n)
+	}
+	var wg sync.WaitGroup
+	for _, c := range comms {
+		wg.Go(func() {
+			if err := c.Destroy(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // Ranks that wait for work of their own, each of them, stand still for no reason that
 // concerns the communicator.
 func TestNoHang(t *testing.T) {

@@ -81,6 +81,7 @@ type who struct {
 // A head is how far a rank has come in a communicator.
 type head struct {
 	Ask    bool              `json:"ask,omitempty"`    // the others are to say theirs
+	To     int               `json:"to"`               // the rank that is answered
 	Said   bool              `json:"said,omitempty"`   // the verdict is out
 	Number uint32            `json:"number,omitempty"` // of the collective that is asked for; 0: all
 	Was    *stall            `json:"was,omitempty"`    // this collective; nil: it is not called, or forgotten
