@@ -761,3 +761,43 @@ func BenchmarkDeviceEnqueue(b *testing.B) {
 		}
 	}
 }
+
+// TestDestroyUnequal: rank 0 has called an operation that rank 1 has not. For programs that
+// know NCCL's API that is an error where the operation has not ended.
+func TestDestroyUnequal(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		asNCCL, busy bool
+		fails        [2]bool
+	}{
+		{"Go's API", false, false, [2]bool{true, true}},
+		{"NCCL's API, it has ended", true, false, [2]bool{}},
+		{"NCCL's API, it has not ended", true, true, [2]bool{true, false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := fakes(t)
+			cfg := deviceConfig(2)
+			cfg.AsNCCL = tt.asNCCL
+			comms, err := CommInitAll(t.Context(), 2, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := comms[0].Broadcast(mem(0, 64), mem(0, 64), 8, Int64, 0); err != nil {
+				t.Fatal(err)
+			}
+			f, _ := all.Load(0)
+			f.(*fake).busy.Store(tt.busy)
+			var wg sync.WaitGroup
+			var got [2]error
+			for r, c := range comms {
+				wg.Go(func() { got[r] = c.destroy() })
+			}
+			wg.Wait()
+			for r, err := range got {
+				if tt.fails[r] && CodeOf(err) != InvalidUsage || !tt.fails[r] && err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
