@@ -125,6 +125,7 @@ func (c *Comm) do(a *call) error {
 		return c.check(a)
 	}
 	if err := c.enter(); err != nil {
+		c.refuses(a)
 		return err
 	}
 	err := c.run(a)

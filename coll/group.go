@@ -110,6 +110,12 @@ func (g *Group) launch() error {
 	g.runs, g.which, g.tails = g.runs[:0], g.which[:0], g.tails[:0]
 	for _, c := range g.comms {
 		if err := c.enter(); err != nil {
+			for i := range g.calls {
+				if g.calls[i].c == c {
+					c.refuses(&g.calls[i].a)
+					break
+				}
+			}
 			return err
 		}
 		defer c.leave()

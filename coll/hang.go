@@ -39,6 +39,9 @@ type heads struct {
 	mine    time.Time // when this rank said it, until it goes on
 	differs bool      // ranks called different collectives, and that is being looked into
 	asking  *question // that has not been answered; nil: none
+
+	saying sync.Mutex // held while a fault's verdict is given
+	faulty bool       // that is done, or another rank has done it
 }
 
 // How often a rank looks whether it waits, and how long others and the driver may take
@@ -380,32 +383,56 @@ func (c *Comm) say(d *device, v Verdict) {
 	c.cfg.log.Warnf("%v", v)
 }
 
-// sayFault gives a verdict of what has broken the communicator, if this rank waits: of
-// one that ends when all is done nobody need hear. Of several ranks the one says it that
+// sayFault gives a verdict of what has broken the communicator, if this rank waits, or
+// calls something that is refused for it: of one that ends when all is done nobody need
+// hear. Of several ranks the one says it that
 // knows most: one on the host of a rank that is lost, then the lowest.
-func (c *Comm) sayFault(d *device, err error) {
+func (c *Comm) sayFault(d *device, err error, refused string) {
 	cause, ranks, text := c.faultVerdict(d, err)
-	now := d.waiting()
-	if text == "" || now.Does == executor.Idle {
+	if text == "" {
 		return
 	}
-	if e, ok := d.log.Last(); !now.Graph.IsZero() {
-		text += ": this rank waits in " + inGraph
-	} else if ok {
-		text += ": this rank waits in " + Operation(e)
+	if refused != "" {
+		text += ": this rank calls " + refused
+	} else {
+		now := d.waiting()
+		if now.Does == executor.Idle {
+			return
+		}
+		if e, ok := d.log.Last(); !now.Graph.IsZero() {
+			text += ": this rank waits in " + inGraph
+		} else if ok {
+			text += ": this rank waits in " + Operation(e)
+		}
 	}
-	time.Sleep(time.Duration(c.turn(d, ranks)) * faultTurn)
+	time.Sleep(min(time.Duration(c.turn(d, ranks))*faultTurn, faultTurns))
 	h := &d.heads
+	h.saying.Lock()
+	defer h.saying.Unlock()
 	h.mu.Lock()
 	calls := d.log.Calls()
-	said := h.said == calls && calls > 0
-	h.said = calls
+	said := h.faulty || h.said == calls && calls > 0
+	h.said, h.faulty = calls, true
 	h.mu.Unlock()
 	if said {
 		return
 	}
 	c.tellHead(head{Said: true, Peer: NoPeer})
 	c.say(d, Verdict{Cause: cause, Ranks: ranks, Text: text})
+}
+
+// refuses gives the verdict of what has broken the communicator before a call returns the
+// error: a program may end with that.
+func (c *Comm) refuses(a *call) {
+	d, err := c.accel.Load(), c.fault.Err()
+	if d == nil || err == nil || !c.cfg.asNCCL {
+		return
+	}
+	what := a.name(0)
+	if a.Coll != pointToPoint {
+		what = fmt.Sprintf("%v, operation #%d", a.Coll, c.seq+1)
+	}
+	c.sayFault(d, err, what)
 }
 
 // sayDiffers finds out which ranks called another collective than the most, when it is
@@ -461,7 +488,10 @@ func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 const differsAsked = 4
 
 // faultTurn is how long a rank has to say what it knows before the next one does.
-const faultTurn = 50 * time.Millisecond
+const (
+	faultTurn  = 50 * time.Millisecond
+	faultTurns = time.Second // all together
+)
 
 // turn is this rank's among those that are left.
 func (c *Comm) turn(d *device, lost []int) int {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/flight"
+	"github.com/assay-hpc/assay/coll/transport"
 )
 
 // TestHang: one of the ranks that wait says which rank has not called what,
@@ -157,6 +158,40 @@ func TestHangIsSaidOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestRefused: nothing waits when a rank is lost, so that nobody is told. The first call that
+// is refused for it gives the verdict before it returns.
+func TestRefused(t *testing.T) {
+	fakes(t)
+	cfg := deviceConfig(2)
+	var said []Verdict
+	cfg.AsNCCL, cfg.Knobs.HangDir, cfg.OnHang = true, t.TempDir(), func(v Verdict) { said = append(said, v) }
+	comms, err := CommInitAll(t.Context(), 2, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := comms[0]
+	c.fault.Set(&transport.PeerError{Rank: 1, What: "the connection was closed"})
+	call := func() error { return c.AllReduce(mem(0, 64), mem(1, 64), 8, Int64, Sum) }
+	for range 2 {
+		if err := call(); CodeOf(err) != RemoteError {
+			t.Errorf("the call returns %v", err)
+		}
+	}
+	var g Group
+	g.Start()
+	g.Add(c)
+	_ = call()
+	if err := g.End(); CodeOf(err) != RemoteError {
+		t.Errorf("the group returns %v", err)
+	}
+	if len(said) != 1 || !strings.Contains(said[0].Text, "is lost: the connection was closed: this rank calls AllReduce, operation #1") || !slices.Equal(said[0].Ranks, []int{1}) {
+		t.Errorf("the verdicts are %v", said)
+	}
+	for _, c := range comms {
+		_ = c.Abort()
+	}
 }
 
 // Ranks that wait for work of their own, each of them, stand still for no reason that

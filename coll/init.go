@@ -318,7 +318,7 @@ func newComm(rank, n int, s settings) *Comm {
 		case !s.asNCCL:
 			d.Abort(err)
 		default:
-			d.do(func() { c.sayFault(d, err) })
+			d.do(func() { c.sayFault(d, err, "") })
 		}
 		c.announce(err)
 	}
