@@ -15,6 +15,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
+	"github.com/assay-hpc/assay/harness/report"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/attest"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -118,7 +119,7 @@ func (o *historyOptions) run(ctx context.Context, args []string, now time.Time) 
 	}
 	if o.html != "" {
 		var page bytes.Buffer
-		if err := r.page(&page); err != nil {
+		if err := report.History(&page, "History", h); err != nil {
 			return err
 		}
 		if err := writeFile(o.html, page.Bytes()); err != nil {

@@ -8,16 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/history"
 	ociregistry "github.com/assay-hpc/assay/harness/registry"
-	"github.com/assay-hpc/assay/harness/report"
 )
 
 // A historyReader brings certificates from wherever they are into a history. Parsing
@@ -27,10 +24,9 @@ type historyReader struct {
 
 	mu      sync.Mutex // guards what is below
 	to      *history.Collector
-	seen    int                      // documents
-	refused int                      // of them
-	why     []string                 // of the first ones
-	kept    []*certificate.Statement // for a page, if there is to be one
+	seen    int      // documents
+	refused int      // of them
+	why     []string // of the first ones
 }
 
 // told is how many refusals are told one by one.
@@ -129,9 +125,7 @@ func (r *historyReader) document(name string, b []byte) {
 			r.why = append(r.why, fmt.Sprintf("%s: %v", name, err))
 		}
 	case st != nil && r.opts.wants(st):
-		if r.to.Add(st) && r.opts.html != "" {
-			r.kept = append(r.kept, st)
-		}
+		r.to.Add(st)
 	}
 }
 
@@ -143,10 +137,4 @@ func (r *historyReader) summary(w io.Writer) {
 	if more := r.refused - len(r.why); more > 0 {
 		fmt.Fprintf(w, "refused: %d more\n", more)
 	}
-}
-
-// page writes the certificates as a page, the oldest first.
-func (r *historyReader) page(w io.Writer) error {
-	slices.SortStableFunc(r.kept, func(a, b *certificate.Statement) int { return a.Predicate.Finished.Compare(b.Predicate.Finished) })
-	return report.Trend(w, "History", r.kept)
 }

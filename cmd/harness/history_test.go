@@ -216,8 +216,10 @@ func TestHistoryPage(t *testing.T) {
 		t.Fatalf("history --html: %d, %s", code, errOut)
 	}
 	b, err := os.ReadFile(page)
-	if err != nil || !strings.Contains(string(b), "n1") {
-		t.Errorf("the page is %s, %v; want one that names the machine", b, err)
+	for _, want := range []string{"n1", "What drifted", "GPU 1"} {
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("the page is %s, %v; want one with %q", b, err, want)
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ type machine struct {
 
 // run is one certificate.
 type run struct {
-	at       time.Time
+	Run
 	name     string
 	facts    map[string]string // versions by what they are of
 	verdicts map[string]judgement
@@ -63,18 +63,13 @@ type series struct {
 	named  time.Time // of the certificate that thing is from
 	order  int       // where it stood there
 	better result.Better
-	points []point
-}
-
-type point struct {
-	at     time.Time
-	value  float64
-	spread float64 // half of it; 0 for none
+	limit  *result.Limit
+	points []Value
 }
 
 // Add takes a certificate in, unless it was there already, and keeps nothing of it.
-func (c *Collector) Add(st *certificate.Statement) (isNew bool) {
-	name, digest := subject(st)
+func (c *Collector) Add(st *certificate.Statement) {
+	name, digest := Subject(st)
 	m := c.machines[digest]
 	if m == nil {
 		m = &machine{digest: digest, seen: map[string]bool{}, series: map[key]*series{}}
@@ -85,10 +80,11 @@ func (c *Collector) Add(st *certificate.Statement) (isNew bool) {
 	id := fmt.Sprint(p.Suite, p.Started.UnixMilli(), p.Finished.UnixMilli(), p.Verdict, len(p.Results))
 	if m.seen[id] {
 		c.repeated++
-		return false
+		return
 	}
 	m.seen[id] = true
-	r := run{at: p.Finished, name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
+	r := run{name: name, facts: facts(p), verdicts: map[string]judgement{"": {p.Verdict, ""}}}
+	r.Run = Run{p.Finished, p.Finished.Sub(p.Started), p.Suite, p.Verdict, result.Count(p.Results), p.Harness.Version, r.facts["driver"]}
 	for i := range p.Results {
 		if res := &p.Results[i]; c.wants(res.ID) {
 			r.verdicts[res.ID] = judgement{res.Verdict, res.Reason}
@@ -96,11 +92,10 @@ func (c *Collector) Add(st *certificate.Statement) (isNew bool) {
 	}
 	for order, f := range figures(st) {
 		if c.wants(f.thing.Check) {
-			m.add(f.thing, f.measured, p.Finished, order)
+			m.add(f, p.Finished, order)
 		}
 	}
 	m.runs = append(m.runs, r)
-	return true
 }
 
 func (c *Collector) wants(check string) bool { return c.opts.Wants == nil || c.opts.Wants(check) }
@@ -109,6 +104,7 @@ func (c *Collector) wants(check string) bool { return c.opts.Wants == nil || c.o
 type figure struct {
 	thing    Thing
 	measured *result.Measurement
+	verdict  result.Verdict
 }
 
 // figures returns a certificate's, in its order. A check's own is one of its
@@ -126,11 +122,11 @@ func figures(st *certificate.Statement) (out []figure) {
 			}
 			own = false
 			out = append(out, figure{
-				Thing{res.ID, o.Name, cmp.Or(o.ID, ids[o.Name]), o.Peer, ids[o.Peer], o.Quantity, o.Measured.Unit}, o.Measured,
+				Thing{res.ID, o.Name, cmp.Or(o.ID, ids[o.Name]), o.Peer, ids[o.Peer], o.Quantity, o.Measured.Unit}, o.Measured, o.Verdict,
 			})
 		}
 		if own && res.Measured != nil {
-			out = append(out, figure{Thing{Check: res.ID, Unit: res.Measured.Unit}, res.Measured})
+			out = append(out, figure{Thing{Check: res.ID, Unit: res.Measured.Unit}, res.Measured, res.Verdict})
 		}
 	}
 	return out
@@ -139,7 +135,8 @@ func figures(st *certificate.Statement) (out []figure) {
 // Refuse counts a certificate that was not taken in.
 func (c *Collector) Refuse() { c.refused++ }
 
-func (m *machine) add(t Thing, v *result.Measurement, at time.Time, order int) {
+func (m *machine) add(f figure, at time.Time, order int) {
+	t, v := f.thing, f.measured
 	k := keyOf(t)
 	s := m.series[k]
 	if s == nil {
@@ -147,9 +144,9 @@ func (m *machine) add(t Thing, v *result.Measurement, at time.Time, order int) {
 		m.series[k] = s
 	}
 	if !at.Before(s.named) {
-		s.thing, s.named, s.order, s.better = t, at, order, better(t, v)
+		s.thing, s.named, s.order, s.better, s.limit = t, at, order, better(t, v), v.Limit
 	}
-	s.points = append(s.points, point{at, v.Value, halfSpread(v)})
+	s.points = append(s.points, Value{at, v.Value, f.verdict, halfSpread(v)})
 }
 
 func keyOf(t Thing) key {
@@ -175,8 +172,8 @@ func improved(before, after float64, b result.Better) bool {
 	return b == result.Lower && after < before || b == result.Higher && after > before
 }
 
-// subject returns what a certificate is about: its machine, else its first image.
-func subject(st *certificate.Statement) (name, digest string) {
+// Subject returns what a certificate is about: its machine, else its first image.
+func Subject(st *certificate.Statement) (name, digest string) {
 	if n := st.Predicate.Node; n != nil {
 		return n.Name, certificate.NodeDigest(n.Identity)
 	}
@@ -247,10 +244,10 @@ func (c *Collector) History() *History {
 }
 
 func (m *machine) finish(tolerance float64) Machine {
-	slices.SortStableFunc(m.runs, func(a, b run) int { return a.at.Compare(b.at) })
+	slices.SortStableFunc(m.runs, func(a, b run) int { return a.At.Compare(b.At) })
 	last := m.runs[len(m.runs)-1]
 	out := Machine{
-		Name: last.name, Digest: m.digest, Certificates: len(m.runs), First: m.runs[0].at, Last: last.at,
+		Name: last.name, Digest: m.digest, Certificates: len(m.runs), First: m.runs[0].At, Last: last.At,
 		Series: []Series{}, Changes: m.changes(), Verdicts: m.verdictChanges(),
 	}
 	all := slices.SortedFunc(maps.Values(m.series), func(a, b *series) int {
@@ -258,6 +255,9 @@ func (m *machine) finish(tolerance float64) Machine {
 	})
 	for _, s := range all {
 		out.Series = append(out.Series, s.finish(tolerance, out.Changes))
+	}
+	for _, r := range m.runs {
+		out.Runs = append(out.Runs, r.Run)
 	}
 	return out
 }
@@ -269,7 +269,7 @@ func (m *machine) changes() []Change {
 	for _, r := range m.runs {
 		for _, what := range slices.Sorted(maps.Keys(r.facts)) {
 			if was, ok := known[what]; ok && was != r.facts[what] {
-				out = append(out, Change{r.at, what, was, r.facts[what]})
+				out = append(out, Change{r.At, what, was, r.facts[what]})
 			}
 			known[what] = r.facts[what]
 		}
@@ -287,7 +287,7 @@ func (m *machine) verdictChanges() []VerdictChange {
 				continue
 			}
 			if was, ok := known[check]; ok && was != now.verdict {
-				out = append(out, VerdictChange{r.at, check, was, now.verdict, now.reason})
+				out = append(out, VerdictChange{r.At, check, was, now.verdict, now.reason})
 			}
 			known[check] = now.verdict
 		}

@@ -12,9 +12,9 @@ import (
 // tolerance, which is relative, and than both figures' spreads together. What only
 // one of them has is no drift.
 func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
-	before := map[key]point{}
+	before := map[key]Value{}
 	for _, f := range figures(baseline) {
-		before[keyOf(f.thing)] = point{value: f.measured.Value, spread: halfSpread(f.measured)}
+		before[keyOf(f.thing)] = Value{Value: f.measured.Value, spread: halfSpread(f.measured)}
 	}
 	from, to := baseline.Predicate.Finished, now.Predicate.Finished
 	var out []Drift
@@ -25,12 +25,12 @@ func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 		}
 		is := f.measured.Value
 		joint := math.Hypot(was.spread, halfSpread(f.measured))
-		if d := math.Abs(is - was.value); d == 0 || d <= tolerance*math.Abs(was.value) || d <= joint {
+		if d := math.Abs(is - was.Value); d == 0 || d <= tolerance*math.Abs(was.Value) || d <= joint {
 			continue
 		}
 		out = append(out, Drift{
-			Thing: f.thing, Kind: Compared, Before: was.value, After: is, Change: relative(was.value, is), Noise: joint,
-			From: from, To: to, Better: improved(was.value, is, better(f.thing, f.measured)),
+			Thing: f.thing, Kind: Compared, Before: was.Value, After: is, Change: relative(was.Value, is), Noise: joint,
+			From: from, To: to, Better: improved(was.Value, is, better(f.thing, f.measured)),
 		})
 	}
 	return out

@@ -23,14 +23,14 @@ func stepZ(before, after int) float64 { return 5 + 24/float64(min(before, after)
 
 // finish judges a series.
 func (s *series) finish(tolerance float64, changes []Change) Series {
-	slices.SortFunc(s.points, func(a, b point) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.value, b.value)) })
+	slices.SortFunc(s.points, func(a, b Value) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Value, b.Value)) })
 	n := len(s.points)
-	t0 := s.points[0].at
+	t0 := s.points[0].At
 	days, values := make([]float64, n), make([]float64, n)
 	for i, p := range s.points {
-		days[i], values[i] = p.at.Sub(t0).Hours()/24, p.value
+		days[i], values[i] = p.At.Sub(t0).Hours()/24, p.Value
 	}
-	out := Series{Thing: s.thing, Points: n, First: values[0], Last: values[n-1], Median: stat.Median(values)}
+	out := Series{Thing: s.thing, Points: n, First: values[0], Last: values[n-1], Median: stat.Median(values), Better: s.better, Limit: s.limit, Values: s.points}
 	floor := s.floor(values)
 	flat := make([]float64, n)
 	for i, v := range values {
@@ -83,7 +83,7 @@ func (s *series) step(values []float64, tolerance, floor float64) (*Drift, float
 	if !significant(st.before, st.after, tolerance, sigma) || st.significance(n, sigma) <= stepZ(st.at, n-st.at) {
 		return nil, 0
 	}
-	return s.drift(Step, st.before, st.after, sigma, s.points[st.at-1].at, s.points[st.at].at), sigma
+	return s.drift(Step, st.before, st.after, sigma, s.points[st.at-1].At, s.points[st.at].At), sigma
 }
 
 // trend returns a drift if there is a slope, and the noise about its line.
@@ -105,7 +105,7 @@ func (s *series) trend(days, values []float64, tolerance, floor float64) (*Drift
 	if !significant(before, after, tolerance, sigma) {
 		return nil, 0
 	}
-	return s.drift(Slope, before, after, sigma, s.points[0].at, s.points[n-1].at), sigma
+	return s.drift(Slope, before, after, sigma, s.points[0].At, s.points[n-1].At), sigma
 }
 
 // significant reports whether a change is larger than both tolerance and noise.

@@ -55,6 +55,17 @@ type Machine struct {
 	Series       []Series        `json:"series"` // in the order of the last certificate that has each
 	Changes      []Change        `json:"changes"`
 	Verdicts     []VerdictChange `json:"verdicts"`
+	Runs         []Run           `json:"-"` // its certificates, the oldest first
+}
+
+// A Run is a certificate's own.
+type Run struct {
+	At              time.Time // when it was finished
+	Took            time.Duration
+	Suite           string
+	Verdict         result.Verdict
+	Checks          map[result.Verdict]int // how many had each
+	Harness, Driver string
 }
 
 // A Thing is what a figure is about.
@@ -78,6 +89,18 @@ type Series struct {
 	Noise  float64 `json:"noise"`           // two standard deviations, in Unit
 	Trend  *Trend  `json:"trend,omitempty"` // of three points or more
 	Drift  *Drift  `json:"drift,omitempty"`
+
+	Better result.Better `json:"-"`
+	Limit  *result.Limit `json:"-"` // the last one
+	Values []Value       `json:"-"` // the oldest first
+}
+
+// A Value is a point of a series.
+type Value struct {
+	At      time.Time
+	Value   float64
+	Verdict result.Verdict // of the object, or of the check whose own it is
+	spread  float64        // half of it; 0 for none
 }
 
 // A Trend is a series' slope a day, with its confidence interval of 95 % where there

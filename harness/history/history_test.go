@@ -158,7 +158,7 @@ func TestNoise(t *testing.T) {
 			for range 2000 {
 				s := new(series)
 				for i := range n {
-					s.points = append(s.points, point{at: begin.AddDate(0, 0, i), value: 100 + noise()})
+					s.points = append(s.points, Value{At: begin.AddDate(0, 0, i), Value: 100 + noise()})
 				}
 				all++
 				if d := s.finish(1e-9, nil).Drift; d != nil && d.Kind == Step {

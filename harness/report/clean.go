@@ -18,10 +18,13 @@ func plainLines(s string) string {
 	return b.String()
 }
 
-// clean returns a copy of a certificate in which every text is plain: a renderer
-// of the copy cannot forget a field. What is no character in XML is gone, too.
-func clean(s *certificate.Statement) *certificate.Statement {
-	out := cleaned(reflect.ValueOf(s)).Interface().(*certificate.Statement)
+// clean returns a copy in which every text is plain: a renderer of the copy cannot
+// forget a field. What is no character in XML is gone, too.
+func clean[T any](v *T) *T { return cleaned(reflect.ValueOf(v)).Interface().(*T) }
+
+// cleanStatement is of a certificate, in which what a check wrote keeps its lines.
+func cleanStatement(s *certificate.Statement) *certificate.Statement {
+	out := clean(s)
 	for i, r := range s.Predicate.Results {
 		out.Predicate.Results[i].Output = plainLines(r.Output)
 	}

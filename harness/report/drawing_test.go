@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/result"
 )
 
@@ -167,12 +168,15 @@ func TestHistory(t *testing.T) {
 // at; the worst line is the one that the limit says.
 func TestTrend(t *testing.T) {
 	var got []string
-	st := stories(past(8))
-	if len(st) != 1 {
-		t.Fatalf("%d stories; want 1", len(st))
+	c := history.NewCollector(history.Options{})
+	for _, s := range past(8) {
+		c.Add(s)
 	}
-	st[0].tell(false)
-	for _, p := range st[0].Plots {
+	h := c.History()
+	if len(h.Machines) != 1 {
+		t.Fatalf("%d machines; want 1", len(h.Machines))
+	}
+	for _, p := range storyOf(&h.Machines[0], false).Plots {
 		got = append(got, fmt.Sprintf("%s: %d", p.Title, len(p.Lines)))
 	}
 	want := []string{"health/gpu/temperature: 8", "bandwidth/h2d: 8"}
@@ -183,9 +187,9 @@ func TestTrend(t *testing.T) {
 		t.Errorf("plots %q; want %q", got, want)
 	}
 	for lower, worst := range map[bool]string{false: "a", true: "b"} {
-		tr := &trend{lines: map[string]*trendLine{}, lower: lower}
+		tr := &trend{seen: map[int64]bool{}, lines: map[string]*trendLine{}, lower: lower}
 		for name, v := range map[string]float64{"a": 1, "b": 2} {
-			tr.add(time.Unix(0, 0), name, name, result.Object{Measured: &result.Measurement{Value: v}})
+			tr.add(name, name, []history.Value{{At: time.Unix(0, 0), Value: v}})
 		}
 		if got, _ := tr.worst(); got != worst {
 			t.Errorf("lower is better: %v: the worst is %s; want %s", lower, got, worst)

@@ -44,7 +44,7 @@ func FuzzTexts(f *testing.F) {
 }
 
 func everyForm(t *testing.T, s *certificate.Statement) {
-	again := later(clean(s), time.Hour)
+	again := later(cleanStatement(s), time.Hour)
 	checkPage(t, render(t, s, Page{History: []*certificate.Statement{again}}))
 	checkPage(t, renderTrend(t, s.Predicate.Suite, []*certificate.Statement{s, again}))
 	if text := textOf(t, s, TextOptions{Verbose: true, Width: 80}); bytes.ContainsAny([]byte(text), "\x00\x07\x1b") {

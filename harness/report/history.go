@@ -3,84 +3,91 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/certificate"
+	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/result"
+	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// A story is the certificates of one suite about one machine or image, the
-// oldest first.
+// History writes a page of its own on how values came about: for each machine its
+// certificates, what drifted and what changed, and a plot for each check, with a line for
+// each GPU, and for links one plot for each GPU that they begin at. Like HTML's, it needs
+// nothing from elsewhere.
+func History(w io.Writer, title string, h *history.History) error {
+	view := historyView{Title: plain.Line(title)}
+	for _, m := range clean(h).Machines {
+		view.Stories = append(view.Stories, storyOf(&m, false))
+	}
+	return pages.ExecuteTemplate(w, "history.html", view)
+}
+
+type historyView struct {
+	Title   string
+	Stories []*story
+}
+
+// earlier is the story of what a certificate is about, in its suite; nil where the others
+// have nothing of it.
+func earlier(s *certificate.Statement, others []*certificate.Statement) *story {
+	_, digest := history.Subject(s)
+	c := history.NewCollector(history.Options{})
+	for _, o := range append([]*certificate.Statement{s}, others...) {
+		if _, its := history.Subject(o); its == digest && its != "" && o.Predicate.Suite == s.Predicate.Suite {
+			c.Add(o)
+		}
+	}
+	for _, m := range clean(c.History()).Machines {
+		if len(m.Runs) > 1 {
+			return storyOf(&m, true)
+		}
+	}
+	return nil
+}
+
+// A story is a machine's or an image's certificates, the latest first, and what became of
+// its figures.
 type story struct {
-	Name  string
-	all   []*certificate.Statement
-	Runs  []run
-	Plots []plot
+	Name    string
+	Runs    []run
+	Drifts  []string
+	Changes []string
+	Plots   []plot
 }
 
 // A run is a certificate's line in a story.
 type run struct {
-	Time, Sign, Word, Checks, Harness, Driver string
-	Verdict                                   result.Verdict
+	Time, Sign, Word, Suite, Checks, Harness, Driver string
+	Verdict                                          result.Verdict
 }
 
-// identity is what a certificate is about, as a digest: the machine where there
-// is one.
-func identity(s *certificate.Statement) (key, name string) {
-	for _, sub := range s.Subject {
-		if n := s.Predicate.Node; n == nil || isNode(sub) {
-			return sub.Digest["sha256"], strings.TrimPrefix(sub.Name, certificate.NodePrefix)
-		}
-	}
-	return "", "no subject"
-}
-
-// stories gathers certificates by what they are about and by suite, in the
-// order in which these come first. A certificate that is there twice counts once.
-func stories(all []*certificate.Statement) (out []*story) {
-	type key struct{ id, suite string }
-	at := map[key]*story{}
-	for _, s := range all {
-		id, name := identity(s)
-		k := key{id, s.Predicate.Suite}
-		if at[k] == nil {
-			at[k] = &story{Name: join(name, "suite "+s.Predicate.Suite)}
-			out = append(out, at[k])
-		}
-		at[k].all = append(at[k].all, s)
-	}
-	for _, st := range out {
-		slices.SortStableFunc(st.all, func(a, b *certificate.Statement) int {
-			return a.Predicate.Finished.Compare(b.Predicate.Finished)
-		})
-		st.all = slices.CompactFunc(st.all, func(a, b *certificate.Statement) bool {
-			return a.Predicate.Finished.Equal(b.Predicate.Finished) && a.Predicate.Started.Equal(b.Predicate.Started)
+// storyOf tells a machine's. Pairs become a plot for each first object, or, in short, one
+// in which each first object has its worst pair.
+func storyOf(m *history.Machine, short bool) *story {
+	s := &story{Name: cmp.Or(m.Name, "no subject")}
+	for _, r := range slices.Backward(m.Runs) {
+		s.Runs = append(s.Runs, run{
+			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: words[r.Verdict], Verdict: r.Verdict,
+			Suite: r.Suite, Checks: counts(r.Checks, r.Took), Harness: r.Harness, Driver: r.Driver,
 		})
 	}
-	return out
-}
-
-// tell fills in what is shown. Pairs become a plot for each first object, or,
-// in short, one in which each first object has its worst pair.
-func (s *story) tell(short bool) {
-	for _, st := range slices.Backward(s.all) {
-		p := &st.Predicate
-		r := run{
-			Time: p.Finished.Format(time.RFC3339), Sign: marks[p.Verdict].sign, Word: words[p.Verdict], Verdict: p.Verdict,
-			Checks: counts(p.Results, p.Finished.Sub(p.Started)), Harness: p.Harness.Version,
+	for _, one := range m.Series {
+		if one.Drift != nil {
+			s.Drifts = append(s.Drifts, one.Drift.String())
 		}
-		if p.Node != nil {
-			r.Driver = p.Node.Driver
-		}
-		s.Runs = append(s.Runs, r)
 	}
-	for _, t := range trends(s.all, short) {
+	for _, c := range slices.Backward(m.Changes) {
+		s.Changes = append(s.Changes, fmt.Sprintf("%s: %s: %s to %s", c.At.Format(time.RFC3339), c.What, c.From, c.To))
+	}
+	for _, t := range trends(m.Series, short) {
 		if len(t.times) > 1 {
 			s.Plots = append(s.Plots, t.plot())
 		}
 	}
+	return s
 }
 
 // A trend is how one quantity of one check came about over time.
@@ -88,77 +95,65 @@ type trend struct {
 	title, unit string
 	limit       *result.Limit // the latest
 	lower       bool          // is better
-	times       []time.Time
+	times       []int64       // milliseconds since 1970
+	seen        map[int64]bool
 	order       []string // of lines
 	lines       map[string]*trendLine
 }
 
 // A trendLine is an object's.
 type trendLine struct {
-	name string               // its latest
-	at   map[int64]trendPoint // by milliseconds since 1970
+	name string
+	at   map[int64]history.Value // by milliseconds since 1970
 }
 
-type trendPoint struct {
-	value   float64
-	verdict result.Verdict
-}
-
-// trends gathers what certificates measured, in the order of the latest one.
-func trends(all []*certificate.Statement, short bool) (out []*trend) {
+// trends gathers series, in their order.
+func trends(all []history.Series, short bool) (out []*trend) {
 	at := map[string]*trend{}
 	for _, s := range all {
-		for i := range s.Predicate.Results {
-			r := &s.Predicate.Results[i]
-			objects := slices.DeleteFunc(slices.Clone(r.Objects), func(o result.Object) bool { return o.Measured == nil })
-			if len(objects) == 0 && r.Measured != nil {
-				objects = []result.Object{{Name: "measured", Verdict: r.Verdict, Measured: r.Measured}}
-			}
-			for _, o := range objects {
-				title, id, name := join(r.ID, o.Quantity), cmp.Or(o.ID, o.Name), o.Name
-				switch {
-				case o.Peer != "" && short:
-					title, name = title+", worst of each", o.Name
-				case o.Peer != "":
-					title += ", " + o.Name + " to others"
-					id, name = id+" "+o.Peer, o.Name+" → "+o.Peer
-				}
-				key := title + " " + o.Measured.Unit
-				if at[key] == nil {
-					at[key] = &trend{title: title, unit: o.Measured.Unit, lines: map[string]*trendLine{}}
-					out = append(out, at[key])
-				}
-				at[key].lower = lowerBetter(r.ID, o)
-				at[key].add(s.Predicate.Finished, id, name, o)
-			}
+		title, id, name := join(s.Check, s.Quantity), cmp.Or(s.ID, s.Object), cmp.Or(s.Object, "measured")
+		switch {
+		case s.Peer != "" && short:
+			title += ", worst of each"
+		case s.Peer != "":
+			title += ", " + name + " to others"
+			id, name = id+" "+cmp.Or(s.PeerID, s.Peer), name+" → "+s.Peer
 		}
+		key := title + " " + s.Unit
+		if at[key] == nil {
+			at[key] = &trend{title: title, unit: s.Unit, limit: s.Limit, lower: s.Better == result.Lower, seen: map[int64]bool{}, lines: map[string]*trendLine{}}
+			out = append(out, at[key])
+		}
+		at[key].add(id, name, s.Values)
+	}
+	for _, t := range out {
+		slices.Sort(t.times)
 	}
 	return out
 }
 
-// add notes a value, the worse one where there was one already.
-func (t *trend) add(when time.Time, id, name string, o result.Object) {
-	if o.Measured.Limit != nil {
-		t.limit = o.Measured.Limit
-	}
-	if len(t.times) == 0 || !t.times[len(t.times)-1].Equal(when) {
-		t.times = append(t.times, when)
-	}
+// add notes values of a line, the worse one where there was one already.
+func (t *trend) add(id, name string, values []history.Value) {
 	l := t.lines[id]
 	if l == nil {
-		l = &trendLine{at: map[int64]trendPoint{}}
+		l = &trendLine{name: name, at: map[int64]history.Value{}}
 		t.lines[id] = l
 		t.order = append(t.order, id)
 	}
-	l.name = name
-	now := trendPoint{o.Measured.Value, o.Verdict}
-	if was, ok := l.at[when.UnixMilli()]; ok {
-		if !t.worse(now.value, was.value) {
-			now.value = was.value
+	for _, v := range values {
+		when := v.At.UnixMilli()
+		if !t.seen[when] {
+			t.seen[when] = true
+			t.times = append(t.times, when)
 		}
-		now.verdict = result.Worst(now.verdict, was.verdict)
+		if was, ok := l.at[when]; ok {
+			if !t.worse(v.Value, was.Value) {
+				v.Value = was.Value
+			}
+			v.Verdict = result.Worst(v.Verdict, was.Verdict)
+		}
+		l.at[when] = v
 	}
-	l.at[when.UnixMilli()] = now
 }
 
 // worse reports whether a is.
@@ -173,8 +168,8 @@ func (t *trend) worse(a, b float64) bool {
 func (t *trend) worst() (id string, value float64) {
 	last := t.times[len(t.times)-1]
 	for _, i := range t.order {
-		if p, ok := t.lines[i].at[last.UnixMilli()]; ok && (id == "" || t.worse(p.value, value)) {
-			id, value = i, p.value
+		if p, ok := t.lines[i].at[last]; ok && (id == "" || t.worse(p.Value, value)) {
+			id, value = i, p.Value
 		}
 	}
 	return id, value
@@ -191,11 +186,11 @@ func (t *trend) plot() plot {
 	var xs, ys []float64
 	for _, l := range t.lines {
 		for _, at := range l.at {
-			ys = append(ys, at.value)
+			ys = append(ys, at.Value)
 		}
 	}
 	for _, when := range t.times {
-		xs = append(xs, float64(when.Unix()))
+		xs = append(xs, float64(when/1000))
 	}
 	if t.limit != nil {
 		ys = append(ys, t.limit.Value)
@@ -212,11 +207,11 @@ func (t *trend) plot() plot {
 	x := calendar(xs[0], xs[len(xs)-1], p.Left, p.Right)
 	y := rounded(slices.Min(ys), slices.Max(ys), p.Bottom, p.Top, 4)
 	p.XTicks, p.YTicks = x.ticks, y.ticks
-	for _, id := range slices.Concat(slices.DeleteFunc(slices.Clone(t.order), func(s string) bool { return s == worst }), []string{worst}) {
+	for _, id := range append(slices.DeleteFunc(slices.Clone(t.order), func(s string) bool { return s == worst }), worst) {
 		var points [][2]float64
 		for i, when := range t.times {
-			if at, ok := t.lines[id].at[when.UnixMilli()]; ok {
-				points = append(points, [2]float64{x.at(xs[i]), y.at(at.value)})
+			if at, ok := t.lines[id].at[when]; ok {
+				points = append(points, [2]float64{x.at(xs[i]), y.at(at.Value)})
 			}
 		}
 		class := "line-rest"
@@ -238,13 +233,13 @@ func (t *trend) table(p *plot) {
 		p.TableHead = append(p.TableHead, t.lines[id].name+", "+t.unit)
 	}
 	for _, when := range slices.Backward(t.times) {
-		row := []string{when.Format(time.RFC3339)}
+		row := []string{time.UnixMilli(when).UTC().Format(time.RFC3339)}
 		for _, id := range t.order {
 			text := ""
-			if at, ok := t.lines[id].at[when.UnixMilli()]; ok {
-				text = fmt.Sprintf("%.4g", at.value)
-				if at.verdict != result.Pass {
-					text += " " + marks[at.verdict].sign + " " + outcomes[at.verdict]
+			if at, ok := t.lines[id].at[when]; ok {
+				text = fmt.Sprintf("%.4g", at.Value)
+				if at.Verdict != result.Pass {
+					text += " " + marks[at.Verdict].sign + " " + outcomes[at.Verdict]
 				}
 			}
 			row = append(row, text)

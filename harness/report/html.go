@@ -56,10 +56,10 @@ const (
 // HTML writes a certificate as a page of its own: nothing of it comes from
 // elsewhere, and nothing of it runs.
 func HTML(w io.Writer, s *certificate.Statement, about Page) error {
-	s = clean(s)
+	s = cleanStatement(s)
 	p := &s.Predicate
 	view := pageView{
-		Suite: p.Suite, Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(p.Results, p.Finished.Sub(p.Started)),
+		Suite: p.Suite, Verdict: p.Verdict, Word: words[p.Verdict], Sign: marks[p.Verdict].sign, Summary: counts(result.Count(p.Results), p.Finished.Sub(p.Started)),
 		When: p.Finished.Format(time.RFC3339), Harness: p.Harness.Version, Facts: facts(s),
 		BarWidth: barWidth, BarFull: barWidth / barMost,
 	}
@@ -99,7 +99,7 @@ func HTML(w io.Writer, s *certificate.Statement, about Page) error {
 		}
 		view.Faults = append(view.Faults, row)
 	}
-	view.history(s, about.History)
+	view.History = earlier(s, about.History)
 	return pages.ExecuteTemplate(w, "page.html", view)
 }
 
@@ -119,22 +119,6 @@ type pageView struct {
 	History                                   *story
 	Signature                                 string
 	BarWidth, BarFull                         float64
-}
-
-// history picks what is about the same thing as the certificate, which must not
-// stand alone.
-func (v *pageView) history(s *certificate.Statement, others []*certificate.Statement) {
-	id, _ := identity(s)
-	all := []*certificate.Statement{s}
-	for _, o := range others {
-		if other, _ := identity(o); other == id && id != "" && o.Predicate.Suite == s.Predicate.Suite {
-			all = append(all, clean(o))
-		}
-	}
-	if st := stories(all)[0]; len(st.all) > 1 {
-		st.tell(true)
-		v.History = st
-	}
 }
 
 // A group is what concerns one component, or one part of what has none.

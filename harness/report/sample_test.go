@@ -9,14 +9,19 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/harness/history"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
 func renderTrend(t testing.TB, title string, all []*certificate.Statement) string {
 	t.Helper()
+	c := history.NewCollector(history.Options{})
+	for _, s := range all {
+		c.Add(s)
+	}
 	var b bytes.Buffer
-	if err := Trend(&b, title, all); err != nil {
+	if err := History(&b, title, c.History()); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -183,7 +188,7 @@ func strange(evil string, a, b float64) *certificate.Statement {
 
 func TestClean(t *testing.T) {
 	s := hostile()
-	c := clean(s)
+	c := cleanStatement(s)
 	if s.Predicate.Results[0].Reason != evil || s.Predicate.Node.Topology.Parts[0].Label != evil {
 		t.Error("clean changed the original")
 	}

@@ -46,11 +46,11 @@ func Text(w io.Writer, s *certificate.Statement, opt TextOptions) error {
 	if opt.Width > 0 {
 		t.width = min(max(opt.Width, narrowest), widest)
 	}
-	c := clean(s)
+	c := cleanStatement(s)
 	p := &c.Predicate
 	t.head(c)
 	t.results(s.Predicate.Results, p.Results)
-	t.summary(p.Verdict, fmt.Sprintf("suite %s: %s", p.Suite, counts(p.Results, p.Finished.Sub(p.Started))))
+	t.summary(p.Verdict, fmt.Sprintf("suite %s: %s", p.Suite, counts(result.Count(p.Results), p.Finished.Sub(p.Started))))
 	return t.err
 }
 
@@ -68,7 +68,7 @@ func Results(w io.Writer, r *result.Report, opt TextOptions) error {
 		}
 	}
 	t.results(r.Results, c.Results)
-	t.summary(r.Verdict, fmt.Sprintf("%s: %s", r.Kind, counts(r.Results, time.Duration(r.Seconds*float64(time.Second)))))
+	t.summary(r.Verdict, fmt.Sprintf("%s: %s", r.Kind, counts(result.Count(r.Results), time.Duration(r.Seconds*float64(time.Second)))))
 	return t.err
 }
 

@@ -66,8 +66,7 @@ func faulty(results []result.Result) (out []*fault) {
 }
 
 // counts says how many checks have each verdict, and how long all took.
-func counts(results []result.Result, took time.Duration) string {
-	count := result.Count(results)
+func counts(count map[result.Verdict]int, took time.Duration) string {
 	warned := ""
 	if n := count[result.Warn]; n > 0 {
 		warned = fmt.Sprintf(" %d warned,", n)
