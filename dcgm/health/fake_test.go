@@ -88,7 +88,7 @@ func healthyNode() *State {
 		Host: "node1", Driver: known("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build"),
 		Modules: known([]string{"gdrdrv", "nvidia", "nvidia_peermem", "nvidia_uvm"}),
 		Limits:  known(map[string]sysfs.Limit{"Max locked memory": {Soft: sysfs.Unlimited, Hard: sysfs.Unlimited}}),
-		Memory:  known(map[string]uint64{"MemTotal": 2 << 40, "HugePages_Total": 0, "HugePages_Free": 0, "Hugepagesize": 2 << 20}),
+		Memory:  known(map[string]uint64{"MemTotal": 2 << 40, "HardwareCorrupted": 0, "HugePages_Total": 0, "HugePages_Free": 0, "Hugepagesize": 2 << 20}),
 		Mounts:  known([]sysfs.Mount{{Dir: "/", Type: "ext4"}, {Dir: "/dev/shm", Type: "tmpfs", Options: []string{"rw"}}}),
 		CPUs:    known(sysfs.CPUs{Cores: []sysfs.Core{{ID: 0, Governor: "performance"}, {ID: 1, Governor: "performance"}}}),
 		Nodes:   known([]sysfs.NUMANode{{ID: 0}, {ID: 1}}), Allowed: known(cpus),

@@ -178,6 +178,7 @@ var faults = []injected{
 	{"node/memlock", result.Fail, "node", "64 KiB", func(n *fakeNode) { n.s.Limits.Value["Max locked memory"] = sysfs.Limit{Soft: 65536, Hard: 65536} }},
 	{"node/shm", result.Warn, "node", "64 MiB", func(n *fakeNode) { n.s.Mounts.Value[1].Options = []string{"rw", "size=65536k"} }},
 	{"node/shm", result.Warn, "node", "nothing is mounted", func(n *fakeNode) { n.s.Mounts.Value = n.s.Mounts.Value[:1] }},
+	{"node/memory", result.Warn, "node", "uncorrectable errors 0.01172 MiB", func(n *fakeNode) { n.s.Memory.Value["HardwareCorrupted"] = 12 << 10 }},
 	{"node/governor", result.Warn, "node", "powersave on 1", func(n *fakeNode) { n.s.CPUs.Value.Cores[1].Governor = "powersave" }},
 	{"node/environment", result.Warn, "node", "CUDA_LAUNCH_BLOCKING", func(n *fakeNode) { n.s.Variables = []string{"CUDA_LAUNCH_BLOCKING"} }},
 	{"node/stuck", result.Warn, "node", "4711 (python)", func(n *fakeNode) {

@@ -41,6 +41,10 @@ var systemChecks = []check{
 		id: "node/hugepages", title: "reserved huge pages are told", want: "any", node: checkHugepages, uses: usesSystem,
 	},
 	{
+		id: "node/memory", title: "the kernel has taken no memory away for errors", want: "at most %s", node: checkHostMemory, uses: usesSystem,
+		remedy: "look for the module in the kernel's log (mcelog, rasdaemon, dmesg) and have it replaced: the next error may end the job or the node",
+	},
+	{
 		id: "node/governor", title: "processors run at full speed", want: "governor performance", node: checkGovernor, uses: usesSystem,
 		remedy: "cpupower frequency-set -g performance",
 	},
@@ -190,6 +194,20 @@ func checkHugepages(e *env) []finding {
 	o := good(fmt.Sprintf("%d of %s, %d free", total, bytesText(m.Value["Hugepagesize"]), free))
 	o.number = &n
 	return node(o)
+}
+
+// checkHostMemory: pages with an uncorrectable error are never used again until the next
+// boot. Kernels without that do not tell, as those of many virtual machines.
+func checkHostMemory(e *env) []finding {
+	m := e.Node.System.Value.Memory
+	if m.Err != nil {
+		return node(without(permission(m.Err)))
+	}
+	lost, ok := m.Value["HardwareCorrupted"]
+	if !ok {
+		return node(skipped("this kernel does not handle errors of memory"))
+	}
+	return node(e.atMost(float64(lost)/(1<<20), "taken away since the last boot, with uncorrectable errors"))
 }
 
 func checkGovernor(e *env) []finding {
