@@ -2,7 +2,6 @@ package knob
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -57,17 +56,7 @@ const (
 
 // TestDocumentation: docs/knobs.md has the table of the code.
 func TestDocumentation(t *testing.T) {
-	file := "../../docs/knobs.md"
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(data), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s lacks the lines %q and %q", file, begin, end)
-	}
-	golden.Check(t, "../"+file, before+begin+markdown()+end+after)
+	golden.Part(t, "../../docs/knobs.md", begin, end, markdown())
 }
 
 // markdown renders the table: a row for each variable that is read, and then

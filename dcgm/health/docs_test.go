@@ -2,7 +2,6 @@ package health
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -10,7 +9,6 @@ import (
 )
 
 const (
-	docs  = "../../docs/health.md"
 	begin = "<!-- checks: go test ./dcgm/health -args -update writes them -->\n"
 	end   = "<!-- end of the checks -->\n"
 )
@@ -33,24 +31,5 @@ func checkTable(t *testing.T) string {
 
 // TestDocs: the documentation's table of checks is the program's.
 func TestDocs(t *testing.T) {
-	b, err := os.ReadFile(docs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	head, rest, ok1 := strings.Cut(string(b), begin)
-	table, tail, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no place for the checks, between %q and %q", docs, begin, end)
-	}
-	want := checkTable(t)
-	if table == want {
-		return
-	}
-	if golden.Update() {
-		if err := os.WriteFile(docs, []byte(head+begin+want+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Errorf("%s has another table of checks; go test ./dcgm/health -args -update writes it", docs)
+	golden.Part(t, "../../docs/health.md", begin, end, checkTable(t))
 }

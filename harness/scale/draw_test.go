@@ -2,16 +2,15 @@ package scale
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "draw docs/scale/*.svg anew")
+	"github.com/assay-hpc/assay/internal/golden"
+)
 
 // A curve is a quantity's points and formula in a chart.
 type curve struct {
@@ -111,7 +110,7 @@ func TestCurves(t *testing.T) {
 	} {
 		file := filepath.Join(docs, name+".svg")
 		got := c.draw()
-		if *update {
+		if golden.Update() {
 			if err := os.WriteFile(file, got, 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +121,7 @@ func TestCurves(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s is not what its data gives; draw it with: go test ./harness/scale -update", file)
+			t.Errorf("%s is not what its data gives; draw it with: go test ./harness/scale -args -update", file)
 		}
 	}
 }

@@ -2,11 +2,12 @@ package scale
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/assay-hpc/assay/internal/golden"
 )
 
 // markdown writes a table with the formulas' rows for what was not measured.
@@ -57,26 +58,7 @@ func number(v float64) string {
 // TestTables holds the tables of docs/scale.md against the data beside it; with
 // -update it writes them.
 func TestTables(t *testing.T) {
-	const file = "../../docs/scale.md"
-	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(b)
 	for _, name := range []string{"bootstrap", "crew", "overhead", "gathering", "certificate", "hunt"} {
-		begin, end := "<!-- "+name+".csv -->\n", "<!-- end -->"
-		before, rest, ok := strings.Cut(doc, begin)
-		_, after, closed := strings.Cut(rest, end)
-		if !ok || !closed {
-			t.Fatalf("%s has no %q with %q after it", file, begin, end)
-		}
-		doc = before + begin + read(t, name).markdown(name) + end + after
-	}
-	if *update {
-		if err := os.WriteFile(file, []byte(doc), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	} else if doc != string(b) {
-		t.Errorf("the tables of %s are not what the data beside it gives; write them with: go test ./harness/scale -update", file)
+		golden.Part(t, "../../docs/scale.md", "<!-- "+name+".csv -->\n", "<!-- end -->", read(t, name).markdown(name))
 	}
 }

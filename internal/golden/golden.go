@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +20,26 @@ func Update() bool { return *update }
 // Check compares got with testdata/name.
 func Check(t testing.TB, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
+	check(t, filepath.Join("testdata", name), got)
+}
+
+// Part compares got with what stands between two lines of a document.
+func Part(t testing.TB, file, begin, end, got string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(b), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no %q with %q after it", file, begin, end)
+	}
+	check(t, file, before+begin+got+end+after)
+}
+
+func check(t testing.TB, file, got string) {
+	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
