@@ -97,7 +97,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 		Commands: slices.Concat(
 			grammar.Group("Images", planCommand(), buildCommand(), certifyCommand(), publishCommand(), inspectCommand(), lockCommand(), dockerfileCommand()),
 			grammar.Group("Clusters", jobsCommand()),
-			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), completionCommand()),
+			grammar.Group("This program", schemaCommand(), doctorCommand(), versionCommand(), completionCommand(), grammar.ManCommand(out, "assay", noHelp)),
 		),
 		// Errors come back to run, which alone decides the exit status.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -121,5 +121,8 @@ func newApp(out, errOut io.Writer) *cli.App {
 	}
 	return app
 }
+
+// noHelp: no command reads flags of its own.
+func noHelp(string) string { return "" }
 
 func onUsage(_ *cli.Context, err error, _ bool) error { return &usageError{err} }

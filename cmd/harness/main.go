@@ -15,9 +15,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/grammar"
 	"github.com/assay-hpc/assay/internal/nearest"
+	"github.com/assay-hpc/assay/perftest/probe"
 )
 
 func main() {
@@ -133,7 +135,7 @@ func newApp(out, errOut io.Writer) *cli.App {
 			grammar.Group("Inspect", showCommand(out, errOut)),
 			grammar.Group("Node", healthCommand(out, errOut), diagCommand(out, errOut), applyCommand(errOut), execCommand(errOut)),
 			grammar.Group("Predict", predictCommand(out), estimateCommand(out)),
-			grammar.Group("This program", versionCommand(out), completionCommand(out)),
+			grammar.Group("This program", versionCommand(out), completionCommand(out), grammar.ManCommand(out, "harness", ownHelp)),
 			grammar.Hide(topoCommand(out, errOut), platformCommand(out, errOut), envCommand(out, errOut), inventoryCommand(out), rankCommand(out), identifyCommand(out)),
 		),
 	}
@@ -149,6 +151,17 @@ func newApp(out, errOut io.Writer) *cli.App {
 		}
 	}
 	return app
+}
+
+// ownHelp is the help of commands that read their flags themselves.
+func ownHelp(command string) string {
+	switch command {
+	case "harness coll":
+		return perf.Usage("harness coll OP [FLAG...]")
+	case "harness ib":
+		return ibUsage(probe.Tools()[0], "harness ib write_bw") + "\n\n" + meshUsage()
+	}
+	return ""
 }
 
 func onUsageError(c *cli.Context, err error, _ bool) error {

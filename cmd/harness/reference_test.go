@@ -8,10 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/grammar"
-	"github.com/assay-hpc/assay/perftest/probe"
 )
 
 const referenceHead = `# harness's commands
@@ -25,15 +23,7 @@ follows ` + "`--`" + ` is an argument. Exit status: 0 passed, 1 a check failed, 
 // TestReference holds docs/harness.md against the program's own commands and flags.
 func TestReference(t *testing.T) {
 	file := filepath.Join("..", "..", "docs", "harness.md")
-	got := grammar.Reference(newApp(io.Discard, io.Discard), referenceHead, func(command string) string {
-		switch command {
-		case "harness coll":
-			return perf.Usage("harness coll OP [FLAG...]")
-		case "harness ib":
-			return ibUsage(probe.Tools()[0], "harness ib write_bw") + "\n\n" + meshUsage()
-		}
-		return ""
-	})
+	got := grammar.Reference(newApp(io.Discard, io.Discard), referenceHead, ownHelp)
 	if golden.Update() {
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)

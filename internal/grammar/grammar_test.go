@@ -99,3 +99,42 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestMan: nothing that help says is taken for a request or an escape.
+func TestMan(t *testing.T) {
+	a := app(io.Discard, new([]string))
+	a.Usage, a.Commands[0].Description = `a \fBtool\fR`, ".TH of a line\n'quoted' C:\\x"
+	want := `.TH X 1 "" "x v7"
+.SH NAME
+x \- a \efBtool\efR
+.SH SYNOPSIS
+.B x
+.I command
+[\fIflag\fR]... [\fIargument\fR]...
+.SH COMMANDS
+.SS x build
+Build it.
+.PP
+\&.TH of a line
+\&'quoted' C:\ex
+.PP
+.nf
+its own \-flags
+.fi
+.TP
+\fB\-o, \-\-format FORMAT\fR
+FORMAT on stdout: text or json (default: text)
+.TP
+\fB\-\-out FILE\fR
+write to FILE (default: a)
+.TP
+\fB\-\-dry\fR
+do nothing
+.TP
+\fB\-n N\fR
+N times (default: as many as there are)
+`
+	if got := Man(a, func(string) string { return "its own -flags" }); got != want {
+		t.Errorf("the page is\n%s\nwant\n%s", got, want)
+	}
+}

@@ -2,7 +2,6 @@ package grammar
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -13,31 +12,20 @@ import (
 func Reference(app *cli.App, head string, usage func(command string) string) string {
 	b := &strings.Builder{}
 	b.WriteString(head)
-	var walk func(parent string, list []*cli.Command)
-	walk = func(parent string, list []*cli.Command) {
-		for _, c := range list {
-			if c.Hidden || c.Name == "help" {
-				continue
-			}
-			name := parent + " " + c.Name
-			section(b, parent, c, usage(name))
-			walk(name, c.Subcommands)
-		}
-	}
-	walk(app.Name, app.Commands)
+	visible(app, func(parent string, c *cli.Command) { section(b, parent, c, usage(parent+" "+c.Name)) })
 	return b.String()
 }
 
 func section(b *strings.Builder, parent string, c *cli.Command, usage string) {
 	fmt.Fprintf(b, "\n## %s %s\n", parent, strings.TrimSpace(c.Name+" "+c.ArgsUsage))
-	fmt.Fprintf(b, "%s.\n", strings.ToUpper(c.Usage[:1])+c.Usage[1:])
+	fmt.Fprintf(b, "%s.\n", sentence(c.Usage))
 	if c.Description != "" {
 		fmt.Fprintf(b, "\n%s\n", c.Description)
 	}
 	if usage != "" {
 		fmt.Fprintf(b, "\n```text\n%s\n```\n", strings.TrimSpace(usage))
 	}
-	flags := slices.DeleteFunc(slices.Clone(c.VisibleFlags()), func(f cli.Flag) bool { return slices.Contains(f.Names(), "help") })
+	flags := flagsOf(c)
 	if len(flags) > 0 {
 		b.WriteString("\n| flag | what it does | default |\n|---|---|---|\n")
 	}

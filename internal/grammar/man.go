@@ -1,0 +1,82 @@
+package grammar
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+)
+
+// ManCommand prints a program's manual page. usage is the help of commands that read flags
+// of their own; others have "".
+func ManCommand(w io.Writer, program string, usage func(command string) string) *cli.Command {
+	return &cli.Command{
+		Name: "man", Usage: "print the manual page",
+		Description: "man(1) shows it: " + program + " man | man -l -",
+		Action: func(c *cli.Context) error {
+			_, err := io.WriteString(w, Man(c.App, usage))
+			return err
+		},
+	}
+}
+
+// Man is a program's manual page, in the macros of man(7).
+func Man(app *cli.App, usage func(command string) string) string {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, ".TH %s 1 \"\" \"%s %s\"\n.SH NAME\n%s \\- %s\n", strings.ToUpper(app.Name), roff(app.Name), roff(app.Version), roff(app.Name), roff(app.Usage))
+	fmt.Fprintf(b, ".SH SYNOPSIS\n.B %s\n.I command\n[\\fIflag\\fR]... [\\fIargument\\fR]...\n", roff(app.Name))
+	if app.Description != "" {
+		fmt.Fprintf(b, ".SH DESCRIPTION\n%s\n", roff(app.Description))
+	}
+	b.WriteString(".SH COMMANDS\n")
+	visible(app, func(parent string, c *cli.Command) {
+		name := parent + " " + c.Name
+		fmt.Fprintf(b, ".SS %s\n%s.\n", roff(strings.TrimSpace(name+" "+c.ArgsUsage)), roff(sentence(c.Usage)))
+		if c.Description != "" {
+			fmt.Fprintf(b, ".PP\n%s\n", roff(c.Description))
+		}
+		if u := strings.TrimSpace(usage(name)); u != "" {
+			fmt.Fprintf(b, ".PP\n.nf\n%s\n.fi\n", roff(u))
+		}
+		for _, f := range flagsOf(c) {
+			head, about, _ := strings.Cut(text(f), "\n")
+			fmt.Fprintf(b, ".TP\n\\fB%s\\fR\n%s\n", roff(head), roff(strings.TrimSpace(about)))
+		}
+	})
+	return b.String()
+}
+
+// roff is text in which nothing is a request or an escape.
+func roff(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	lines := strings.Split(s, "\n")
+	for i, l := range lines {
+		if strings.HasPrefix(l, ".") || strings.HasPrefix(l, "'") {
+			lines[i] = `\&` + l
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// visible calls f with all commands that help shows, those below a command behind it.
+func visible(app *cli.App, f func(parent string, c *cli.Command)) {
+	var walk func(parent string, list []*cli.Command)
+	walk = func(parent string, list []*cli.Command) {
+		for _, c := range list {
+			if !c.Hidden && c.Name != "help" {
+				f(parent, c)
+				walk(parent+" "+c.Name, c.Subcommands)
+			}
+		}
+	}
+	walk(app.Name, app.Commands)
+}
+
+// flagsOf are those that help shows, but for help itself.
+func flagsOf(c *cli.Command) []cli.Flag {
+	return slices.DeleteFunc(slices.Clone(c.VisibleFlags()), func(f cli.Flag) bool { return slices.Contains(f.Names(), "help") })
+}
+
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
