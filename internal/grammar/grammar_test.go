@@ -103,7 +103,7 @@ func TestCheck(t *testing.T) {
 // TestMan: nothing that help says is taken for a request or an escape.
 func TestMan(t *testing.T) {
 	a := app(io.Discard, new([]string))
-	a.Usage, a.Commands[0].Description = `a \fBtool\fR`, ".TH of a line\n'quoted' C:\\x"
+	a.Usage, a.Commands[0].Description = `a \fBtool\fR`, ".TH of a line\n'quoted' C:\\x…"
 	want := `.TH X 1 "" "x v7"
 .SH NAME
 x \- a \efBtool\efR
@@ -116,7 +116,7 @@ x \- a \efBtool\efR
 Build it.
 .PP
 \&.TH of a line
-\&'quoted' C:\ex
+\&'quoted' C:\ex\[u2026]
 .PP
 .nf
 its own \-flags

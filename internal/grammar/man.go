@@ -57,7 +57,15 @@ func roff(s string) string {
 			lines[i] = `\&` + l
 		}
 	}
-	return strings.Join(lines, "\n")
+	var b strings.Builder
+	for _, r := range strings.Join(lines, "\n") {
+		if r < 0x80 {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\[u%04X]`, r)
+		}
+	}
+	return b.String()
 }
 
 // visible calls f with all commands that help shows, those below a command behind it.
