@@ -67,6 +67,7 @@ var table = slices.Concat(
 	each("health", "lanes", Higher, "port/width"),
 	each("health", "times", Lower, "port/flaps"),
 	each("health", "GiB", Higher, "node/shm"),
+	each("health", "MiB", Lower, "node/memory"),
 )
 
 func each(kind, unit string, b Better, names ...string) (out []Quantity) {
