@@ -81,7 +81,7 @@ func cudaToolkit(b *builder, flavour string) {
 	case b.Target.Base.Debootstrap == nil:
 		b.fail("the component cuda-toolkit is for bases made with debootstrap; %s brings its own", b.Target.Base.Image)
 	case !ok:
-		b.fail("nobody has said what Debian %s calls the parts of CUDA %s", b.Target.Release, b.Target.CUDA)
+		b.fail("it is not known what Debian %s calls the parts of CUDA %s", b.Target.Release, b.Target.CUDA)
 	case flavour != "devel" && flavour != "runtime":
 		b.fail("the version of cuda-toolkit is %q; write \"devel\" or \"runtime\"", flavour)
 	}

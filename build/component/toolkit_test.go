@@ -73,7 +73,7 @@ func TestToolkitRefused(t *testing.T) {
 		want          string
 	}{
 		"another word":  {"full", "12.4.1", `the version of cuda-toolkit is "full"; write "devel" or "runtime"`},
-		"unknown names": {"devel", "12.5.0", "nobody has said what Debian 13 calls the parts of CUDA 12.5.0"},
+		"unknown names": {"devel", "12.5.0", "it is not known what Debian 13 calls the parts of CUDA 12.5.0"},
 	} {
 		in := input(t, "cuda12.4-debian13-minimal", amd64, amd64)
 		in.Target.CUDA = tt.cuda

@@ -91,7 +91,7 @@ func (o Options) variantRefusals(p *Profile, no func(string, ...any)) {
 func (o Options) runRefusals(no func(string, ...any)) {
 	run := cmp.Or(o.Run, RunCertify)
 	if !slices.Contains(Runs, run) {
-		no("--run %q is none of %s", o.Run, strings.Join(Runs, ", "))
+		no("--run %q; want one of %s", o.Run, strings.Join(Runs, ", "))
 	}
 	if run == RunNCCL && o.Scheduler == JobSet {
 		no("--run nccl-tests: NVIDIA's programs find each other by MPI alone, which a JobSet does not start; use --run coll, or --scheduler mpi-operator")

@@ -191,7 +191,7 @@ func (p *Provider) image(ctx context.Context, src recipe.Source, on recipe.Platf
 	}
 	d, ok := parseBase(src.Ref)
 	if !ok {
-		return nil, nil, fmt.Errorf("nobody makes %q", src.Ref)
+		return nil, nil, fmt.Errorf("no component makes %q", src.Ref)
 	}
 	return p.debootstrap(ctx, d, on)
 }

@@ -376,8 +376,8 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("another epoch finds %v", got)
 	}
 	r.Stages[0].Steps = []recipe.Step{recipe.Copy{From: recipe.Source{Kind: recipe.FromLayout, Ref: "unheard-of"}}}
-	if err := p.Prepare(t.Context(), r, amd64); err == nil || err.Error() != `unheard-of for linux/amd64: nobody makes "unheard-of"` {
-		t.Errorf("Prepare of what nobody makes: %v", err)
+	if err := p.Prepare(t.Context(), r, amd64); err == nil || err.Error() != `unheard-of for linux/amd64: no component makes "unheard-of"` {
+		t.Errorf("Prepare of what no component makes: %v", err)
 	}
 }
 

@@ -120,7 +120,7 @@ func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, mac
 		return err
 	}
 	if o.resume {
-		return usagef("--resume is for one machine: on several nobody knows where all were")
+		return usagef("--resume is for one machine: of several it is not known where each was")
 	}
 	machine.Job = c.fabric
 	o.jobs = 1 // the machines must come to what they do together in one order

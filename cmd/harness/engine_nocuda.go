@@ -12,7 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// gpuFactory is none.
+// gpuFactory is nil in a build without CUDA.
 var gpuFactory *executor.Factory
 
 // gpus says why there are none.

@@ -176,12 +176,12 @@ func setConnection(c *probe.Config, v string) error {
 	if slices.Contains([]string{"XRC", "DC", "SRD", "RawEth"}, v) {
 		return fmt.Errorf("not supported: %s connections; there are RC, UC and UD", v)
 	}
-	return fmt.Errorf("%q is none of RC, UC and UD", v)
+	return fmt.Errorf("%q; want RC, UC or UD", v)
 }
 
 func setAtomic(c *probe.Config, v string) error {
 	if v != "CMP_AND_SWAP" && v != "FETCH_AND_ADD" {
-		return fmt.Errorf("%q is none of CMP_AND_SWAP and FETCH_AND_ADD", v)
+		return fmt.Errorf("%q; want CMP_AND_SWAP or FETCH_AND_ADD", v)
 	}
 	c.CompareAndSwap = v == "CMP_AND_SWAP"
 	return nil

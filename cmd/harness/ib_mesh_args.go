@@ -133,7 +133,7 @@ var meshRefused = []struct {
 	{"--source_ip", "addresses are chosen: NCCL_SOCKET_IFNAME names the interface", func(c, _ *probe.Config) bool { return c.Source != "" }},
 	{"--dlid", "each port has its own", func(c, _ *probe.Config) bool { return c.DLID != 0 }},
 	{"-R, -z", "each device's ports are measured, and rdma_cm goes by address: use the tool itself", func(c, _ *probe.Config) bool { return c.ControlsByCM() }},
-	{"--wait", "nobody waits: servers are started first", func(c, _ *probe.Config) bool { return c.Wait != 0 }},
+	{"--wait", "there is no wait: servers are started first", func(c, _ *probe.Config) bool { return c.Wait != 0 }},
 	{"--wait_destroy", "it would hold up the mesh", func(c, _ *probe.Config) bool { return c.WaitDestroy != 0 }},
 }
 

@@ -53,7 +53,7 @@ var flagCases = []flagCase{
 	{"write_bw", "--reversed", func(c *probe.Config) { c.Reversed = true }, ""},
 	{"atomic_bw", "-A CMP_AND_SWAP", func(c *probe.Config) { c.CompareAndSwap = true }, ""},
 	{"atomic_bw", "--atomic_type=FETCH_AND_ADD", func(c *probe.Config) {}, ""},
-	{"atomic_bw", "-A SWAP", nil, "none of CMP_AND_SWAP and FETCH_AND_ADD"},
+	{"atomic_bw", "-A SWAP", nil, "want CMP_AND_SWAP or FETCH_AND_ADD"},
 	{"read_bw", "--perform_warm_up", func(c *probe.Config) { c.WarmUp = true }, ""},
 	{"read_lat", "--latency_gap=5", func(c *probe.Config) { c.LatencyGap = 5 * time.Microsecond }, ""},
 	{"read_bw", "--use_cuda=2 --use_cuda_dmabuf", func(c *probe.Config) { c.GPU, c.DMABuf = 2, true }, ""},
@@ -77,7 +77,7 @@ var flagCases = []flagCase{
 	{"send_bw", "-c UD", func(c *probe.Config) { c.Connection = probe.UD }, ""},
 	{"send_bw", "--connection=uc", func(c *probe.Config) { c.Connection = probe.UC }, ""},
 	{"send_bw", "-c XRC", nil, "not supported: XRC connections; there are RC, UC and UD"},
-	{"send_bw", "-c AB", nil, "none of RC, UC and UD"},
+	{"send_bw", "-c AB", nil, "want RC, UC or UD"},
 	{"write_bw", "--qp=3 --tx-depth=64 --cq-mod=16", func(c *probe.Config) { c.QPs, c.TxDepth, c.CQModeration = 3, 64, 16 }, ""},
 	{"write_bw", "-t64 -Q16 -l4 -I0 -u18", func(c *probe.Config) {
 		c.TxDepth, c.CQModeration, c.PostList, c.Inline, c.AckTimeout = 64, 16, 4, 0, 18

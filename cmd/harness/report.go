@@ -89,7 +89,7 @@ func lookupRendering(format string) (rendering, error) {
 	return rendering{}, usagef("--format is one of %s, not %q", strings.Join(names, ", "), format)
 }
 
-// columns is how wide a terminal is; 0: it is none, or does not say.
+// columns is how wide a terminal is; 0: w is no terminal, or does not say.
 func columns(w io.Writer) int {
 	f, ok := plain.Raw(w).(*os.File)
 	if !ok {

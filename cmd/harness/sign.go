@@ -61,7 +61,7 @@ func (o *signOptions) sign(ctx context.Context, doc []byte) (envelope []byte, er
 	return envelope, nil
 }
 
-// keyError: a file that is none is bad input; a service that does not answer is
+// keyError: a file that holds no key is bad input; a service that does not answer is
 // what could not be carried out.
 func keyError(ctx context.Context, what, key string, err error) error {
 	if ctx.Err() == nil && !sign.IsReference(key) {

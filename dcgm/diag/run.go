@@ -209,7 +209,7 @@ func drain(lines <-chan message) {
 	}
 }
 
-// messages reads a child's lines. What is none of them ends it.
+// messages reads a child's lines, up to the first that is no message.
 func messages(in io.Reader, to chan<- message) error {
 	defer close(to)
 	lines := bufio.NewScanner(in)

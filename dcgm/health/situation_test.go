@@ -245,7 +245,7 @@ thresholds:
 		"schema: 1\nthreshold: {}":              "threshold",
 		"schema: 1\nthresholds: {gpu/none: {}}": `no check "gpu/none"`,
 		"schema: 1\nthresholds: {gpu/mig: {limit: 1}}":                        "no limit",
-		"schema: 1\nthresholds: {gpu/mig: {severity: bad}}":                   "none of fail, warn, info",
+		"schema: 1\nthresholds: {gpu/mig: {severity: bad}}":                   "want fail, warn or info",
 		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: -1}}":              "from 0 on",
 		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: .nan}}":            "from 0 on",
 		"schema: 1\nthresholds: {gpu/ecc/volatile: {limit: 1, unit: a week}}": `in "errors"`,

@@ -108,7 +108,7 @@ func (t *Topology) validate() error {
 	}
 	for _, l := range t.Links {
 		if !seen[l.A] || !seen[l.B] || !finite(l.GBps) {
-			return fmt.Errorf("topology: a link from %q to %q is none between parts", l.A, l.B)
+			return fmt.Errorf("topology: a link from %q to %q does not connect two parts", l.A, l.B)
 		}
 	}
 	return nil

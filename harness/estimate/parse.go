@@ -58,7 +58,7 @@ func ParseRate(s string) (Rate, error) {
 				return 0, fmt.Errorf("%q: write GB/s for bytes, or Gb/s for bits", s)
 			}
 		}
-		return 0, fmt.Errorf("%q: %q is none of the units %s", s, unit, strings.Join(slices.Sorted(maps.Keys(rateUnits)), ", "))
+		return 0, fmt.Errorf("%q: unit %q; want one of %s", s, unit, strings.Join(slices.Sorted(maps.Keys(rateUnits)), ", "))
 	}
 	r := links * v * factor
 	if r > maxQuantity {
@@ -95,5 +95,5 @@ func ParseDType(s string) (float64, error) {
 	if b, ok := dtypes[strings.ToLower(s)]; ok {
 		return b, nil
 	}
-	return 0, fmt.Errorf("%q is none of the types %s", s, strings.Join(slices.Sorted(maps.Keys(dtypes)), ", "))
+	return 0, fmt.Errorf("type %q; want one of %s", s, strings.Join(slices.Sorted(maps.Keys(dtypes)), ", "))
 }

@@ -77,12 +77,12 @@ func (r *HuntReport) writeRanking(b *strings.Builder) error {
 
 // meaning is the verdict in words.
 func (r *HuntReport) meaning() string {
-	sure := fmt.Sprintf("who is less than %.0f %% slower than the rest is accused with a probability of at most %g", 100*r.Least, r.Alpha)
+	sure := fmt.Sprintf("a machine less than %.0f %% slower than the rest is accused with a probability of at most %g", 100*r.Least, r.Alpha)
 	switch r.Verdict {
 	case hunt.Clean:
-		return fmt.Sprintf("nobody is %.0f %% slower than the rest; who is goes unnoticed with a probability of at most %g", 100*r.Find, r.Beta)
+		return fmt.Sprintf("no machine is %.0f %% slower than the rest; one that is goes unnoticed with a probability of at most %g", 100*r.Find, r.Beta)
 	case hunt.Undecided:
-		return "nobody is accused, and not everybody is cleared; " + sure
+		return "no machine is accused, and not all are cleared; " + sure
 	}
 	var what []string
 	for _, n := range []struct {

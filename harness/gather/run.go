@@ -65,7 +65,7 @@ func newGathering(o Options, own *Summary) *gathering {
 func (g *gathering) at(after time.Duration) time.Time { return g.begun.Add(after) }
 
 func (g *gathering) run(ctx context.Context) (*Summary, error) {
-	ctx, cancel := context.WithDeadlineCause(ctx, g.at(g.o.Limit+g.o.slice()/2), fmt.Errorf("nobody above took its result within %v", g.o.Limit))
+	ctx, cancel := context.WithDeadlineCause(ctx, g.at(g.o.Limit+g.o.slice()/2), fmt.Errorf("no machine above took its result within %v", g.o.Limit))
 	defer g.wg.Wait()
 	defer g.shut()
 	defer cancel()
@@ -379,7 +379,7 @@ func (w *climb) send(ctx context.Context, p *part) error {
 // deliver returns nil when a part has been passed on.
 func (w *climb) deliver(ctx context.Context, b []byte) error {
 	g := w.g
-	c := w.conn // which is none any more when this fails, and AfterFunc's may come later
+	c := w.conn // it is closed when this fails, and AfterFunc's may come later
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	c.SetDeadline(g.at(g.o.Limit + g.o.slice()/2))

@@ -131,7 +131,7 @@ type Drift struct {
 	Noise  float64   `json:"noise"`          // in Unit: half of what noise explains
 	From   time.Time `json:"from"`           // it was as before until then,
 	To     time.Time `json:"to"`             // and as after from then on
-	Better bool      `json:"better"`         // a change for the better, which is none to fail for
+	Better bool      `json:"better"`         // a change for the better, for which nothing fails
 	With   []Change  `json:"with,omitempty"` // what else changed between From and To
 }
 
@@ -165,7 +165,7 @@ func (h *History) Drifts() (all []Drift) {
 	return all
 }
 
-// Worse returns how many drifts are none for the better.
+// Worse returns how many drifts are not for the better.
 func (h *History) Worse() (n int) {
 	for _, d := range h.Drifts() {
 		if !d.Better {

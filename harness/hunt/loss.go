@@ -4,7 +4,7 @@ import "math"
 
 // A node that loses packets is asked after as one that is slow is. The value is
 // how well its packets come through: the reciprocal of what is sent again, plus
-// lossyShare, so that differences of less than that are none. So lossLeast says
+// lossyShare, so that smaller differences do not count. So lossLeast says
 // that a node must lose lossyShare more than the rest, and twice as much; and
 // what is found for sure is three times lossyShare more, and four times as much.
 const (

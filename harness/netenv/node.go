@@ -145,7 +145,7 @@ type Limits struct {
 	PIDs    *uint64 `json:"pids,omitempty"`      // of the control group; Unlimited
 }
 
-// Unlimited is a limit that is none.
+// Unlimited is the value for no limit.
 const Unlimited = ^uint64(0)
 
 // iface finds an interface by name.

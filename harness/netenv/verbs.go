@@ -23,7 +23,7 @@ func (m *maker) verbs() {
 	} else {
 		m.leave("NCCL_IB_GID_INDEX", "InfiniBand goes by LID within a subnet; NCCL finds the address between subnets")
 	}
-	m.leave("NCCL_IB_TC", "traffic class and NCCL_IB_SL name queues that only who runs the network knows: ask, and set them then")
+	m.leave("NCCL_IB_TC", "traffic class and NCCL_IB_SL name queues that only the network's operator knows: ask, and set them then")
 	m.leave("NCCL_IB_TIMEOUT", "with NCCL_IB_RETRY_CNT, NCCL_IB_QPS_PER_CONNECTION and the sizes of buffers: NCCL's defaults hold until a measurement says otherwise")
 	if m.n.Cloud == "azure" {
 		m.leave("NCCL_IB_PCI_RELAXED_ORDERING", "Microsoft's images set 1; NCCL's default (2) does the same wherever libibverbs can")
@@ -176,7 +176,7 @@ func (m *maker) roce() {
 	case m.Control.Family == IPv6:
 		m.set("NCCL_IB_ADDR_FAMILY", "AF_INET", "two families in one job: TCP goes by IPv6 (NCCL_SOCKET_FAMILY), RDMA by the ports' IPv4 addresses")
 	}
-	m.leave("NCCL_IB_ADAPTIVE_ROUTING", "off on RoCE unless the switches are set up for it (Spectrum-X): who runs the network knows")
+	m.leave("NCCL_IB_ADAPTIVE_ROUTING", "off on RoCE unless the switches are set up for it (Spectrum-X): the network's operator knows")
 }
 
 // sockets is for nodes whose data goes over TCP.

@@ -73,7 +73,7 @@ func (c *Config) huntWith(ctx context.Context, id string, p huntParams) result.R
 
 // huntResult is a hunt's report: an object for each machine, or port of one.
 func huntResult(r *fabric.HuntReport) result.Result {
-	res := result.Passed("%d machines, %d measurements in %d rounds: nobody is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
+	res := result.Passed("%d machines, %d measurements in %d rounds: no machine is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
 	var said []string
 	accused := map[string]string{}
 	for _, s := range r.Suspects {

@@ -65,7 +65,7 @@ func (f *Figure) UnmarshalYAML(n *yaml.Node) error {
 		*rest[i] = c.Value
 	}
 	if !f.Confidence.valid() {
-		return fmt.Errorf("line %d: confidence %q is none of high, medium, low", n.Line, f.Confidence)
+		return fmt.Errorf("line %d: confidence %q; want high, medium or low", n.Line, f.Confidence)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (db *DB) IdentifyGPU(device, name string) (key string, g *GPU) {
 // gpuByName finds the model whose name has the most words of the driver's name
 // for a GPU, such as "NVIDIA H200 NVL" or "NVIDIA A100-SXM4-80GB". All words but
 // sizes and SXM, which the driver leaves out for some, must be there, and the
-// form (PCIe, NVL) be the same. Two that fit equally well are none.
+// form (PCIe, NVL) be the same. Where two fit equally well, neither is taken.
 func (db *DB) gpuByName(name string) (key string, best *GPU) {
 	have := words(name)
 	most, twice := 0, false

@@ -99,7 +99,7 @@ func (db *DB) gpuGroups(n Node) []GPUGroup {
 		case own.Name == "" && g.Device != "":
 			own.Name = "PCI device " + g.Device
 		case own.Name == "":
-			own.Name = "a GPU that nobody names"
+			own.Name = "a GPU without a name"
 		}
 		i := slices.IndexFunc(out, func(o GPUGroup) bool { return o.Name == own.Name && o.Device == own.Device })
 		if i < 0 {

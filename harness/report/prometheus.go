@@ -131,7 +131,7 @@ func is(b bool) float64 {
 	return 0
 }
 
-// labels are names and values in turns. A label without a value is none.
+// labels are names and values in turns. A label without a value is left out.
 type labels []string
 
 func (l labels) with(more ...string) labels { return append(l[:len(l):len(l)], more...) }

@@ -26,7 +26,7 @@ func (r *Result) validate() error {
 	}
 	switch {
 	case !isID(r.ID):
-		return errors.New("its id is none: want words with slashes between")
+		return errors.New("its id is not words with slashes between them")
 	case !optional(r.Component):
 		return fmt.Errorf("component: %.80q is no name", r.Component)
 	case !finite(r.Seconds) || r.Seconds < 0 || r.Seconds > longest:
@@ -62,7 +62,7 @@ const longest = 1e9
 func judged(v Verdict, reason string, m *Measurement) error {
 	switch {
 	case !slices.Contains(Verdicts(), v):
-		return fmt.Errorf("verdict %q is none of pass, warn, fail, skip, error", v)
+		return fmt.Errorf("verdict %q; want pass, warn, fail, skip or error", v)
 	case v != Pass && strings.TrimSpace(reason) == "":
 		return fmt.Errorf("%s without a reason", v)
 	case m != nil:

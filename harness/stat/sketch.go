@@ -97,7 +97,7 @@ func (s *Sketch) Quantile(q float64) float64 {
 }
 
 // Validate reports what a sketch from elsewhere breaks: counts that do not add
-// up, bounds that are none.
+// up, bounds in the wrong order.
 func (s *Sketch) Validate() error {
 	if len(s.Buckets) > maxBuckets {
 		return fmt.Errorf("a sketch of %d buckets", len(s.Buckets))

@@ -18,7 +18,7 @@ func (f FS) Text(name string) (string, error) { return f.read(name) }
 func (f FS) Names(dir string) ([]string, error) { return f.names(dir) }
 
 // Modules lists the kernel's loaded modules, sorted. What is built into the
-// kernel is none.
+// kernel is not among them.
 func (f FS) Modules() ([]string, error) {
 	text, err := f.read("/proc/modules")
 	if err != nil {
@@ -48,7 +48,7 @@ func (f FS) Uptime() (time.Duration, error) {
 	return time.Duration(v * float64(time.Second)), nil
 }
 
-// Unlimited is the value of a limit that is none.
+// Unlimited is the value for no limit.
 const Unlimited = math.MaxUint64
 
 // A Limit is one of a process's resource limits, in the unit of its line in

@@ -82,11 +82,11 @@ func (e *CMError) Refused() bool {
 func (e *CMError) Cause() string {
 	switch {
 	case e.Refused():
-		return "nobody listens there by rdma_cm: start the server first, with -R or -z as on this side, and the same -p"
+		return "nothing listens there by rdma_cm: start the server first, with -R or -z as on this side, and the same -p"
 	case e.Event == cmAddrError && e.Status == -int(syscall.ENODEV):
 		return "the way to this address goes over no RDMA device: give the address of the peer's RDMA interface"
 	case e.Event == cmAddrError:
-		return "nobody answers for this address (ARP or neighbour discovery), or it is of no RDMA interface's network: give the address of the peer's RDMA interface"
+		return "nothing answers for this address (ARP or neighbour discovery), or it is of no RDMA interface's network: give the address of the peer's RDMA interface"
 	case e.Event == cmRouteError:
 		return "there is no path to this address: on InfiniBand, is the subnet manager running?"
 	case e.Event == cmUnreachable && e.Status == datagramRejected, e.Event == cmRejected && e.Status == rejectConsumer:

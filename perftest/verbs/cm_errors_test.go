@@ -17,9 +17,9 @@ func TestCMErrors(t *testing.T) {
 		refused bool
 		want    string
 	}{
-		{cmRejected, 8, true, "rdma_cm to 10.9.0.2:18515: rejected (status 8): nobody listens there by rdma_cm"},
-		{cmRejected, -int(syscall.ECONNREFUSED), true, "connection refused: nobody listens"},
-		{cmUnreachable, 1, true, "nobody listens"},
+		{cmRejected, 8, true, "rdma_cm to 10.9.0.2:18515: rejected (status 8): nothing listens there by rdma_cm"},
+		{cmRejected, -int(syscall.ECONNREFUSED), true, "connection refused: nothing listens"},
+		{cmUnreachable, 1, true, "nothing listens"},
 		{cmRejected, 28, false, "does not take the connection"},
 		{cmUnreachable, 2, false, "does not take the connection"},
 		{cmUnreachable, 3, false, "the same -c"},
