@@ -84,7 +84,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 		return f
 	}
 	if c.size > 1 && !c.env.Unchecked {
-		d.teller.Go(func() { c.tellWhenQuiet(d) })
+		looks.join(c, c.quietTeller(d))
 	}
 	return nil
 }
@@ -106,6 +106,7 @@ func (c *Comm) closeDevice(tell func(byte) ([]byte, error)) error {
 	if d == nil || c.accel.Swap(nil) == nil {
 		return nil
 	}
+	looks.leave(c)
 	d.heads.mu.Lock()
 	d.heads.closed = true
 	d.heads.mu.Unlock()

@@ -2,6 +2,7 @@ package coll
 
 import (
 	"encoding/json"
+	"sync"
 	"time"
 
 	"github.com/assay-hpc/assay/coll/flight"
@@ -59,20 +60,57 @@ func (d *device) recent() (all []stall) {
 	return all
 }
 
-// tellWhenQuiet tells the others what this rank called, when it has called
-// nothing for a while.
-func (c *Comm) tellWhenQuiet(d *device) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+// A round visits communicators, all of the process by one timer: with one of their own
+// each, ten would wake the process ten times as often.
+type round struct {
+	mu   sync.Mutex
+	all  map[*Comm]func()
+	runs bool
+}
+
+var looks = round{all: map[*Comm]func(){}}
+
+// join has visit called every lookEvery. It must not block.
+func (r *round) join(c *Comm, visit func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all[c] = visit
+	if !r.runs {
+		r.runs = true
+		go func() {
+			for more := true; more; more = r.visit() {
+				time.Sleep(lookEvery)
+			}
+		}()
+	}
+}
+
+// leave returns when the communicator is not visited any more.
+func (r *round) leave(c *Comm) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.all, c)
+}
+
+// visit visits all, and reports whether there are any.
+func (r *round) visit() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, visit := range r.all {
+		visit()
+	}
+	r.runs = len(r.all) > 0
+	return r.runs
+}
+
+// quietTeller makes what looks for a hang, and tells the others what this rank called, when
+// it has called nothing for a while.
+func (c *Comm) quietTeller(d *device) func() {
 	var before, told uint64
 	since := time.Now()
-	for {
-		select {
-		case <-d.quiet:
+	return func() {
+		if c.broken.Err() != nil {
 			return
-		case <-c.broken.Done():
-			return
-		case <-tick.C:
 		}
 		if c.cfg.asNCCL {
 			c.lookForHang(d)
