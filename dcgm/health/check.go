@@ -30,6 +30,7 @@ type Expect struct {
 type check struct {
 	id, title string
 	want      string // what passes; %s stands for limit and unit
+	least     bool   // the limit is the least that passes, and not the most
 	remedy    string
 	uses      part // of what the kernel tells; without it there is no judging
 	gpu       func(e *env, g *gpuState) outcome
@@ -235,7 +236,7 @@ func (c *check) result(r rule, found []finding) result.Result {
 		if f.number != nil && r.Unit != "" {
 			o.Measured = &result.Measurement{Value: *f.number, Unit: r.Unit}
 			if r.Limit != nil && f.want == "" {
-				o.Measured.Limit = &result.Limit{Value: *r.Limit, Kind: c.side(r.Unit), Source: cmp.Or(f.source, r.Source)}
+				o.Measured.Limit = &result.Limit{Value: *r.Limit, Kind: c.side(), Source: cmp.Or(f.source, r.Source)}
 			}
 		} else if o.Reason == "" {
 			o.Reason = f.value
@@ -262,9 +263,9 @@ func (c *check) result(r rule, found []finding) result.Result {
 	return res
 }
 
-// side is on which side of its limit a value passes.
-func (c *check) side(unit string) result.LimitKind {
-	if result.BetterOf(c.id, "", unit, "") == result.Higher {
+// side is on which side of its limit a value passes, and so which way it is better.
+func (c *check) side() result.LimitKind {
+	if c.least {
 		return result.AtLeast
 	}
 	return result.AtMost

@@ -27,7 +27,7 @@ var networkChecks = []check{
 		remedy: "look at cable, transceiver and the switch port's speed",
 	},
 	{
-		id: "port/width", title: "the port has all its lanes", want: "%s", node: ports(checkLanes), uses: usesDevices,
+		id: "port/width", title: "the port has all its lanes", want: "%s", least: true, node: ports(checkLanes), uses: usesDevices,
 		remedy: "clean or replace the cable",
 	},
 	{

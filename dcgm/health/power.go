@@ -31,11 +31,11 @@ var powerChecks = []check{
 		gpu: tooHot(func(g *gpuState) sysfs.Fact[int] { return g.MemoryHeat }, func(g *gpuState) sysfs.Fact[int] { return g.MemoryMax }),
 	},
 	{
-		id: "gpu/temperature/near", title: "the GPU is well below its highest temperature", want: "more than %s below", gpu: checkNear,
+		id: "gpu/temperature/near", title: "the GPU is well below its highest temperature", want: "more than %s below", least: true, gpu: checkNear,
 		remedy: "look at fans, air flow and the room's temperature before the next load",
 	},
 	{
-		id: "gpu/temperature/margin", title: "the GPU has a margin before it slows down", want: "more than %s",
+		id: "gpu/temperature/margin", title: "the GPU has a margin before it slows down", want: "more than %s", least: true,
 		gpu:    of(func(g *gpuState) sysfs.Fact[int] { return g.Margin }, checkMargin),
 		remedy: "take the load off; look at fans, air flow and heat sink",
 	},

@@ -301,3 +301,18 @@ func TestRules(t *testing.T) {
 		t.Errorf("%d IDs for %d rules", n, len(rules))
 	}
 }
+
+// TestSides: of every check with a number, the renderers find the side that it is better on.
+func TestSides(t *testing.T) {
+	rules := expect(t).Rules
+	for _, c := range checks {
+		r := rules[c.id]
+		if r.Limit == nil {
+			continue
+		}
+		want := map[result.LimitKind]result.Better{result.AtLeast: result.Higher, result.AtMost: result.Lower}[c.side()]
+		if got := result.BetterOf("after/"+c.id, "", r.Unit, c.side()); got != want {
+			t.Errorf("%s in %s is better on side %v; its limit says %v", c.id, r.Unit, got, want)
+		}
+	}
+}

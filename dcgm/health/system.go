@@ -34,7 +34,7 @@ var systemChecks = []check{
 		remedy: "ulimit -l unlimited; docker --ulimit memlock=-1; Slurm: PropagateResourceLimitsExcept=MEMLOCK; systemd: LimitMEMLOCK=infinity",
 	},
 	{
-		id: "node/shm", title: "/dev/shm is large enough", want: "at least %s", node: checkSHM, uses: usesSystem,
+		id: "node/shm", title: "/dev/shm is large enough", want: "at least %s", least: true, node: checkSHM, uses: usesSystem,
 		remedy: "docker --shm-size=16g, or --ipc=host; in Kubernetes an emptyDir of medium Memory on /dev/shm",
 	},
 	{

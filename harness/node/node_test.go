@@ -14,7 +14,6 @@ import (
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/dcgm/diag"
-	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/perftest/membw"
@@ -69,31 +68,16 @@ func TestQuantities(t *testing.T) {
 		}
 		return names
 	}
-	rules, err := health.LoadRules()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var counted []string
-	for id, r := range rules {
-		if r.Unit != "" {
-			counted = append(counted, id)
-			if result.BetterOf("after/"+id, "", r.Unit, "") == result.Unknown {
-				t.Errorf("%s in %s has no direction", id, r.Unit)
-			}
-		}
-	}
-	for kind, names := range map[string][]string{"bandwidth": membw.FamilyNames(), "coll": perf.Collectives(), "health": counted} {
+	for kind, names := range map[string][]string{"bandwidth": membw.FamilyNames(), "coll": perf.Collectives()} {
 		for _, n := range names {
 			if !slices.Contains(registered(kind), n) {
 				t.Errorf("package result does not know %q of %s", n, kind)
 			}
 		}
 	}
-	for _, kind := range []string{"bandwidth", "health"} { // none that has gone
-		for _, n := range registered(kind) {
-			if !slices.Contains(membw.FamilyNames(), n) && !slices.Contains(counted, n) {
-				t.Errorf("package result has %q of %s, which nothing measures", n, kind)
-			}
+	for _, n := range registered("bandwidth") { // none that has gone
+		if !slices.Contains(membw.FamilyNames(), n) {
+			t.Errorf("package result has %q of bandwidth, which nothing measures", n)
 		}
 	}
 }

@@ -51,23 +51,8 @@ var table = slices.Concat(
 	each("diag", "during the test", Lower, "PCIe replays", "PCIe errors, corrected", "PCIe errors, not fatal", "PCIe errors, fatal",
 		"NVLink CRC errors, flits", "NVLink CRC errors, data", "NVLink recoveries", "NVLink replays"),
 
-	each("health", "errors", Lower, "gpu/ecc/volatile", "gpu/ecc/sram/uncorrectable", "gpu/ecc/sram/correctable", "gpu/ecc/dram/uncorrectable", "gpu/ecc/dram/correctable",
-		"gpu/nvlink/errors", "gpu/pcie/fatal", "pci/aer/uncorrectable", "pci/aer/correctable", "port/integrity", "port/overrun", "port/rnr", "port/symbol"),
-	each("health", "errors/s", Lower, "gpu/nvlink/crc"),
-	each("health", "errors/min", Lower, "gpu/pcie/correctable"),
-	each("health", "rows", Lower, "gpu/row-remap/uncorrectable"),
-	each("health", "banks", Lower, "gpu/row-remap/spares"), // without spare rows
-	each("health", "pages", Lower, "gpu/pages/retired"),
-	each("health", "recoveries", Lower, "gpu/nvlink/recovery", "gpu/nvlink/recovery-failed", "port/recovery"),
-	each("health", "replays", Lower, "gpu/pcie/replay"),
-	each("health", "ms", Lower, "gpu/clocks/violation"),
+	// Of health's the limit says it. These stand here as their unit says otherwise.
 	each("health", "°C", Higher, "gpu/temperature/near", "gpu/temperature/margin"), // to the highest temperature
-	each("health", "°C", Lower, "gpu/temperature/spread"),
-	each("health", "processes", Lower, "gpu/processes", "node/stuck"),
-	each("health", "lanes", Higher, "port/width"),
-	each("health", "times", Lower, "port/flaps"),
-	each("health", "GiB", Higher, "node/shm"),
-	each("health", "MiB", Lower, "node/memory"),
 )
 
 func each(kind, unit string, b Better, names ...string) (out []Quantity) {
