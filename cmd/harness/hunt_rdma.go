@@ -120,7 +120,7 @@ func (p *huntProber) counters(port huntPort) map[string]uint64 {
 	return c
 }
 
-// resent are counters of packets that had to be sent again, as seen by who sends:
+// resent are counters of packets that had to be sent again, as seen by the sender:
 // mlx5's and soft RoCE's names.
 var resent = []string{"packet_seq_err", "local_ack_timeout_err", "roce_adp_retrans", "rcvd_seq_err", "completer_retry_err"}
 

@@ -177,7 +177,7 @@ func variables(environ []string) map[string]string {
 }
 
 // identityOf is what tells the machine from others. It must stay what it is when
-// a GPU falls off the bus, and whoever asks: so it is of one kind, the first
+// a GPU falls off the bus, for each user: so it is of one kind, the first
 // that there is.
 func identityOf(fs sysfs.FS, n *certificate.Node) []string {
 	if id, err := fs.Text("sys/class/dmi/id/product_uuid"); err == nil && strings.Trim(id, " \n0-fF") != "" {

@@ -32,7 +32,7 @@ const mostDocuments = 1024
 type seat struct {
 	Rank  int            `json:"rank"`
 	Size  int            `json:"size"`
-	Above map[int]string `json:"above,omitempty"` // addresses of who is above it
+	Above map[int]string `json:"above,omitempty"` // addresses of the machines above it
 }
 
 // Gather brings what each machine found out on its own to the first one: all call

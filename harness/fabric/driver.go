@@ -42,7 +42,7 @@ type running struct {
 // A part is what has come of a group.
 type part struct {
 	there, back *hunt.Flow
-	resent      [2]float64 // by who sends, of a pair
+	resent      [2]float64 // by sender, of a pair
 	err         error
 }
 
@@ -284,7 +284,7 @@ type door struct {
 	Error string `json:"error,omitempty"`
 }
 
-// route tells those who measure where the others wait.
+// route tells the machines that measure where the others wait.
 func (d *driver) route(all [][]byte) ([][]byte, error) {
 	lists, err := decoded[[]door](all)
 	if err != nil {

@@ -41,7 +41,7 @@ type Options struct {
 	// Run runs a command of the harness, for Fabric.Run and hunts by
 	// collectives.
 	Run Runner
-	// Lost is told at the first machine when another is lost; nil: nobody is.
+	// Lost is told at the first machine when another is lost; nil: it is not told.
 	Lost func(name, why string)
 }
 
@@ -209,7 +209,7 @@ func decoded[T any](all [][]byte) ([]*T, error) {
 	return out, nil
 }
 
-// errFew: nobody is left to do something together with.
+// errFew: no other machine is left.
 var errFew = errors.New("fewer than two machines are left")
 
 // addr is where others reach a machine.

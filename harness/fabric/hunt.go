@@ -42,7 +42,7 @@ type Prober interface {
 	// Listen waits for one peer at a port of this machine, and says at which TCP
 	// port it may come. Wait returns when that measurement has ended.
 	Listen(ctx context.Context, port string, d time.Duration) (at int, wait func() (Side, error), err error)
-	// Measure measures both ways, from a port of this machine to who listens.
+	// Measure measures both ways, from a port of this machine to the one that listens.
 	Measure(ctx context.Context, port string, host string, at int, d time.Duration) (there, back float64, own Side, err error)
 }
 

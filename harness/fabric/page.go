@@ -12,7 +12,7 @@ import (
 // maxRanks is how many places the page shows.
 const maxRanks = 16
 
-// WriteText writes the report as one page: who is suspected and why, then the
+// WriteText writes the report as one page: which machine is suspected and why, then the
 // ranking, then the verdict.
 func (r *HuntReport) WriteText(w io.Writer) error {
 	var b strings.Builder

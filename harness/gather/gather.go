@@ -1,5 +1,5 @@
 // Package gather brings what every rank of a job has to say to rank 0, over a
-// tree of TCP connections, and does not wait for those who say nothing.
+// tree of TCP connections, and does not wait for ranks that say nothing.
 //
 // # How
 //

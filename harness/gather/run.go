@@ -324,8 +324,8 @@ type climb struct {
 	conn net.Conn
 }
 
-// first makes the way up while the subtree is still collected, so that who is
-// above knows of this rank, and documents can go.
+// first makes the way up while the subtree is still collected, so that the rank
+// above knows of this one, and documents can go.
 func (w *climb) first(ctx context.Context) {
 	g := w.g
 	for at := parent(w.next, g.o.Fanout); ctx.Err() == nil; at = parent(at, g.o.Fanout) {

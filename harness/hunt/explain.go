@@ -7,8 +7,8 @@ import (
 )
 
 // explain turns charges into suspects. Where most nodes of a block are accused
-// they are measured among themselves, as are those of the other blocks: who is
-// well there has a slow path to the others, and is not slow itself.
+// they are measured among themselves, as are those of the other blocks: a node that
+// is fast there is not slow itself, but has a slow path to the others.
 func (h *hunt) explain(ctx context.Context) error {
 	excused := map[int]bool{}
 	for _, level := range h.levels() {

@@ -21,7 +21,7 @@
 // named as undecided, never as suspects.
 //
 // Where the share of packets that are sent again is known, the same questions are
-// asked of it: TCP hides a few lost packets from whoever looks at bandwidth alone.
+// asked of it: bandwidth alone does not show the few lost packets that TCP sends again.
 //
 // Where most nodes of a switch are accused, they are measured among themselves:
 // if they are well there, it is the path to the others that is slow.
@@ -60,8 +60,8 @@ type Sample struct {
 	// Dead are nodes that did not answer, or said that they cannot go on. They
 	// are left out from then on, and the group's values do not count.
 	Dead []int
-	// Err says why there is no value; with Dead it is the reason. Where nobody
-	// is named as dead, hunt finds out who makes groups fail.
+	// Err says why there is no value; with Dead it is the reason. Where no node
+	// is named as dead, hunt finds out which one makes groups fail.
 	Err error
 }
 
@@ -71,8 +71,8 @@ type Probe func(ctx context.Context, groups [][]int) ([]Sample, error)
 
 // Options of a hunt. The zero value is ready.
 type Options struct {
-	// Alpha bounds the probability of accusing anybody who is at most Least
-	// slower than the rest; Beta that of clearing anybody who is Find slower.
+	// Alpha bounds the probability of accusing a node that is at most Least
+	// slower than the rest; Beta that of clearing a node that is Find slower.
 	// 0 is 0.01.
 	Alpha, Beta float64
 	// Least is the difference that is never worth an accusation, as a share of
@@ -135,7 +135,7 @@ type hunt struct {
 
 	alive   []bool
 	dead    []Death
-	strikes map[int][]int // node → partners with whom its groups failed, none of them well
+	strikes map[int][]int // node → partners in its groups, all of which failed
 	rounds  int
 	flows   int
 	all     evidence // of rounds among all nodes
@@ -291,8 +291,8 @@ func (h *hunt) buried(node int, group []int, why error) {
 	h.dead = append(h.dead, Death{Node: node, Round: h.rounds, Reason: why.Error()})
 }
 
-// failed notes that a group failed and nobody knows whose fault it was: it is
-// that of who fails with different partners, and with none does not.
+// failed notes that a group failed, and not which of its nodes is at fault. The node
+// at fault fails with different partners, and succeeds with none.
 func (h *hunt) failed(group []int, why error) {
 	for _, node := range group {
 		for _, other := range group {

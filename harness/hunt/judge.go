@@ -216,7 +216,7 @@ func shifted(values []float64, by float64) []float64 {
 	return out
 }
 
-// clear finds those who are not slower than what must be found.
+// clear finds the nodes that are not slower than what must be found.
 func (h *hunt) clear(living []int, level float64) {
 	alone := h.alone()
 	for _, d := range h.all.ways() {
@@ -242,7 +242,7 @@ func (h *hunt) clear(living []int, level float64) {
 // compared with.
 func (h *hunt) undecided() (out []int) {
 	left := len(h.accused) > 0 && len(h.rest()) <= 2
-	slow := map[int]bool{} // of two nodes that are alone, who sends slowly
+	slow := map[int]bool{} // of two nodes that are alone, the one that sends slowly
 	for r := range h.routes {
 		if r.from < 0 {
 			slow[-1-r.from] = true

@@ -11,7 +11,7 @@ import (
 // of them one round has enough others to compare with.
 const fewNodes = 16
 
-// A planner says who is measured with whom.
+// A planner says which nodes are measured together.
 type planner struct {
 	rng      *rand.Rand
 	nodes    int
@@ -87,7 +87,7 @@ func (p *planner) pairs(nodes []int) (out [][]int) {
 	return out
 }
 
-// groups are random ones of the same size; who is left over has a rest. There
+// groups are random ones of the same size; a node that is left over waits. There
 // are at least three, so that there is something to compare with.
 func (p *planner) groups(living []int) (out [][]int) {
 	nodes := slices.Clone(living)

@@ -15,9 +15,9 @@ type Verdict string
 
 // The verdicts.
 const (
-	Clean     Verdict = "clean"     // nobody is Find slower than the rest
+	Clean     Verdict = "clean"     // no node is Find slower than the rest
 	Found     Verdict = "found"     // there are suspects, or dead nodes
-	Undecided Verdict = "undecided" // nobody is accused, and not everybody is cleared
+	Undecided Verdict = "undecided" // no node is accused, and not all are cleared
 )
 
 // A Kind says what a suspect is.
@@ -50,9 +50,9 @@ type Report struct {
 	Ranking   []Rank    `json:"ranking"` // the slowest first; the dead are not in it
 
 	Alpha float64 `json:"alpha"` // probability of a false accusation, at most
-	Beta  float64 `json:"beta"`  // of clearing somebody who is Find slower
-	Least float64 `json:"least"` // a smaller difference accuses nobody
-	Find  float64 `json:"find"`  // a larger one would have been found, where nobody is undecided
+	Beta  float64 `json:"beta"`  // of clearing a node that is Find slower
+	Least float64 `json:"least"` // a smaller difference accuses no node
+	Find  float64 `json:"find"`  // a larger one would have been found, where no node is undecided
 
 	Rounds       int    `json:"rounds"`
 	Measurements int    `json:"measurements"`

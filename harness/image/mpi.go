@@ -30,7 +30,7 @@ func RankLine(rank, size int) string { return fmt.Sprintf("assay rank %d of %d",
 
 var rankLine = regexp.MustCompile(`assay rank \d+ of \d+`)
 
-// mpiRanks is the check that mpirun starts two ranks that know who they are.
+// mpiRanks is the check that mpirun starts two ranks that know their number.
 // The ranks are this harness: that an MPI program communicates is for the
 // checks of the components.
 func (s *state) mpiRanks(ctx context.Context, env *suite.Env) result.Result {

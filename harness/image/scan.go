@@ -50,7 +50,7 @@ func scanImage(env *suite.Env, spec *certificate.ImageSpec) (*scan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if spec != none { // who is not believed could call anything the base's
+	if spec != none { // an image without a declaration could call anything the base's
 		if s.base, err = readBase(env.Root); err != nil {
 			return nil, err
 		}
@@ -154,7 +154,7 @@ func walk(root rootfs.FS, dirs []string, yield func([]string)) error {
 		entries, err := root.ReadDir(dir)
 		if err != nil {
 			if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-				continue // who runs programs here cannot read them either; or another check tidied up
+				continue // programs run here cannot read them either; or another check tidied up
 			}
 			return err
 		}

@@ -27,7 +27,7 @@ type Resolution struct {
 	Missing []Missing
 }
 
-// An object is a file in the order of loading, with who asked for it.
+// An object is a file in the order of loading, with the object that asked for it.
 type object struct {
 	path   string
 	file   *elf.File

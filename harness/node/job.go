@@ -20,8 +20,8 @@ type Job interface {
 	Size() int
 	// Name is what a machine is called, at the first one.
 	Name(rank int) string
-	// Ask has each machine give b, and the first judge what all gave, by rank and
-	// nil of who is lost. The answer is everybody's.
+	// Ask has each machine give b, and the first one judge what all gave, by rank; nil
+	// is a lost machine's. All machines get the answer.
 	Ask(b []byte, judge func(all [][]byte) ([]byte, error)) ([]byte, error)
 	// Run runs a command of the harness on all machines that are left, as the ranks
 	// of one job. What the first one wrote is what came of it, there; where it did

@@ -90,7 +90,7 @@ func (db *DB) NICByPCI(vendor, device string) (key string, n *NIC) {
 	return "", nil
 }
 
-// cloud finds who runs a machine; "" when DMI names nobody.
+// cloud finds the cloud of a machine; "" when DMI names none.
 func (db *DB) cloud(d sysfs.DMI) string {
 	for _, key := range slices.Sorted(maps.Keys(db.Clouds)) {
 		c := db.Clouds[key]

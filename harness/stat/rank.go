@@ -31,7 +31,7 @@ func Below(a, b []float64) float64 {
 
 const exactPairs = 4000
 
-// RankTail is Below for who has counted: u is the number of pairs of one of a
+// RankTail is Below of counts: u is the number of pairs of one of a
 // values and one of b values in which the second is not above the first.
 // RankTail(a, b, 0) is the least that so many values can show.
 func RankTail(a, b, u int) float64 {
