@@ -11,7 +11,7 @@ import (
 // only the root has.
 type Buffer struct {
 	b      []byte
-	device bool // the bytes are a device's: nobody here touches them
+	device bool // the bytes are a device's: they are not touched here
 }
 
 // Bytes is the memory of b.

@@ -27,7 +27,7 @@ type hello struct {
 
 const protocolVersion = 6
 
-// connect agrees with the other ranks, finds out who can be reached how, and
+// connect agrees with the other ranks, finds out how each can be reached, and
 // makes the endpoints.
 func (c *Comm) connect(ctx context.Context) error {
 	var bad error // of this rank's settings: the others hear of it first

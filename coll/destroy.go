@@ -102,7 +102,7 @@ func (c *Comm) destroy() error {
 			switch {
 			case odd == nil:
 			case c.cfg.asNCCL && a.Idle():
-				// A Broadcast's root has done its part when nobody else has called it. As
+				// A Broadcast's root has done its part when no other rank has called it. As
 				// in NCCL that is no error: no result of this rank's is missing.
 				c.cfg.log.Warnf("Destroy: %v", odd)
 				odd = nil
@@ -191,7 +191,7 @@ func (c *Comm) free(net func()) error {
 	return errors.Join(c.closeDevice(nil), c.links.close(), c.cfg.owned.Close())
 }
 
-// leftover finds messages that nobody took.
+// leftover finds messages that were not taken.
 func (c *Comm) leftover() error {
 	if peer, h, ok := c.links.pending(); ok {
 		e := c.errorOf(InvalidUsage, "Destroy", "rank %d sent a message of %s that this rank never took", peer, describe(h))

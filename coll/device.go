@@ -79,7 +79,7 @@ func (c *Comm) openDevice(ctx context.Context) error {
 	d.log = flight.New(c.Name(), c.rank, c.size, d.ordinal)
 	c.dev = d
 	c.accel.Store(d)
-	if f := c.fault.Err(); f != nil { // of which the hook told nobody yet
+	if f := c.fault.Err(); f != nil { // which the hook has not told yet
 		a.Abort(f)
 		return f
 	}

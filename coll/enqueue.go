@@ -55,7 +55,7 @@ func (c *Comm) describe(o *executor.Op, a *call) {
 	}
 	o.Device, o.Transfers = true, transfers
 	switch {
-	case a.Scaled && a.Factor == 0: // else whoever called knows better
+	case a.Scaled && a.Factor == 0: // else the caller has set it
 		d.scale(o, a.Scale)
 	case a.Scaled:
 	case a.Red == Avg && a.Coll.Reduces():

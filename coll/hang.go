@@ -31,7 +31,7 @@ type heads struct {
 	ended   uint64        // calls, when all had ended
 	since   time.Time     // since when there were no more
 	lower   time.Time     // a lower rank has asked as well
-	busy    bool          // somebody looks into it
+	busy    bool          // it is being looked into
 	looked  time.Time
 	graphs  bool      // when all had ended: CUDA graphs may do more
 	graph   time.Time // since when an operation of one waits for the same, when last looked at
@@ -80,7 +80,7 @@ func (d *device) look(far bool) executor.State {
 		case <-q.done:
 			if q.far || !far {
 				return q.look
-			} // else somebody had asked less
+			} // else less had been asked
 		case <-limit:
 			if time.Since(q.at) < driverStuck {
 				return executor.State{Does: executor.Slow}
@@ -108,7 +108,7 @@ func (d *device) question(far bool) *question {
 		return h.asking
 	}
 	q := &question{far: far, at: time.Now(), done: make(chan struct{})}
-	if h.closed { // there is nobody to ask
+	if h.closed { // there is no executor to ask
 		q.look.Does = executor.Idle
 		close(q.done)
 		return q
@@ -367,7 +367,7 @@ func (c *Comm) heardHead(from int, theirs head) {
 	}
 }
 
-// say gives a verdict to whoever wants it.
+// say writes a verdict, and gives it to Config.OnHang or the log.
 func (c *Comm) say(d *device, v Verdict) {
 	v.Schema, v.Time, v.Communicator, v.Size, v.By = VerdictSchema, time.Now(), c.Name(), c.size, c.rank
 	d.log.Say(v.Text)
@@ -384,8 +384,8 @@ func (c *Comm) say(d *device, v Verdict) {
 }
 
 // sayFault gives a verdict of what has broken the communicator, if this rank waits, or
-// calls something that is refused for it: of one that ends when all is done nobody need
-// hear. Of several ranks the one says it that
+// calls something that is refused for it: one that ends when all is done is not
+// told. Of several ranks the one says it that
 // knows most: one on the host of a rank that is lost, then the lowest.
 func (c *Comm) sayFault(d *device, err error, refused string) {
 	cause, ranks, text := c.faultVerdict(d, err)

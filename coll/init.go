@@ -169,7 +169,7 @@ func newID(cfg Config) (UniqueID, *bootstrap.Root, error) {
 	return root.ID(), root, nil
 }
 
-// jobSecret is what keeps strangers out who know NCCL_COMM_ID.
+// jobSecret keeps out processes of others that know NCCL_COMM_ID.
 func jobSecret() []byte { return []byte(os.Getenv("ASSAY_JOB_SECRET")) }
 
 // byCommID is the ID that NCCL_COMM_ID stands for, whatever ID the ranks were

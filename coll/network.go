@@ -73,7 +73,7 @@ func (c *Comm) pluginNetworks(index int) (list []network, lacks []string) {
 			return []network{c.pluginNetwork(n, index)}, lacks
 		}
 		lacks = append(lacks, err.Error())
-		if c.cfg.NetPlugin == "" { // nobody has asked for it
+		if c.cfg.NetPlugin == "" { // it was not asked for
 			c.cfg.log.Infof(debug.Init|debug.Net, "NET/Plugin: %v", err)
 		} else {
 			c.cfg.log.Warnf("NET/Plugin: NCCL_NET_PLUGIN=%s: %v", c.cfg.NetPlugin, err)

@@ -13,7 +13,7 @@ import (
 
 // Shrink and Grow make communicators whose ranks are not those of the one they are
 // made out of. One of its ranks tells the others where the new ones meet, by a
-// report: that reaches whoever is alive, and waits for nobody.
+// report: that reaches all ranks that are alive, and waits for none.
 
 // A regrouping is what a rank says of a Shrink or Grow.
 type regrouping struct {
@@ -41,11 +41,11 @@ type regroupings struct {
 	called int
 	told   map[int]regrouping
 	by     map[int]int
-	news   chan struct{} // closed when there is more; nil: nobody waits
+	news   chan struct{} // closed when there is more; nil: nothing waits
 }
 
 // regroupTime is how long ranks may come apart to a Shrink or Grow, and take to join.
-// Some may be dead without anybody knowing.
+// Some may be dead unnoticed.
 const regroupTime = 2 * time.Minute
 
 // Revoke ends what is enqueued on device memory, at all ranks, with whatever result.

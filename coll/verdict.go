@@ -21,7 +21,7 @@ const (
 	Unmatched Cause = "unmatched"  // a Send without its Recv, or a Recv without its Send
 	Stopped   Cause = "stopped"    // a rank's process is stopped, by a signal or a debugger
 	Dead      Cause = "dead"       // a rank's process has ended
-	Silent    Cause = "silent"     // a rank does not answer, and nobody knows why
+	Silent    Cause = "silent"     // a rank does not answer, for an unknown reason
 	Cut       Cause = "network"    // nothing comes from any rank of a host
 	Blocked   Cause = "blocked"    // a rank's operation is behind other work
 	GPU       Cause = "gpu"        // a GPU, or its driver, does not answer or has failed
@@ -282,7 +282,7 @@ func (g *hang) differing(number uint32) (ranks []int, text string) {
 	}
 	signs := slices.Collect(maps.Keys(by))
 	slices.SortFunc(signs, func(a, b uint32) int {
-		if a == destroying || b == destroying { // whoever leaves while others go on differs from them
+		if a == destroying || b == destroying { // a rank that leaves while others go on differs from them
 			return cmp.Compare(a, b)
 		}
 		return cmp.Or(len(by[b])-len(by[a]), by[a][0]-by[b][0])

@@ -12,7 +12,7 @@ import (
 var verdicts atomic.Int64
 
 // write writes a verdict to a file of a directory that was not there: a directory for
-// temporary files belongs to others as well, who may have put a link into it.
+// temporary files belongs to other users as well, which may have put a link into it.
 func (v *Verdict) write(dir string) (err error) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

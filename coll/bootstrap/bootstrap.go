@@ -11,7 +11,7 @@
 // in a tree of fan-out 4, so no rank has more than 7. When all links
 // stand the root says so to all, and is gone. What goes wrong on the way (a
 // rank that came twice or not at all, that has another idea of the size,
-// cannot reach a neighbour, or dies) the root tells to everybody.
+// cannot reach a neighbour, or dies) the root tells all.
 //
 // # Afterwards
 //

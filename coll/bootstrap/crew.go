@@ -15,7 +15,7 @@ import (
 )
 
 // A Crew is the processes of a job that go on when some of them die: all but rank
-// 0, whose end is everybody's. A Net is for communicators, which end with the first
+// 0, whose end is the end of all. A Net is for communicators, which end with the first
 // death; a Crew is for what is said around them.
 //
 // It is a star: each rank has one connection, to rank 0, with heartbeats both
@@ -40,7 +40,7 @@ type Crew struct {
 	loss    *loss
 }
 
-// A loss is told to whoever waits for the next one.
+// A loss is told to what waits for the next one.
 type loss struct {
 	mu   sync.Mutex
 	next chan struct{}

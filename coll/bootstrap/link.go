@@ -22,7 +22,7 @@ const maxQueued = 4 << 20
 // A link is a connection to a neighbour. Whoever wants to send appends to a
 // queue; write sends what is in it, and heartbeats. read gives what comes to
 // the Net, and finds out when the neighbour is gone. Neither waits for the
-// other, and nobody but write waits for the network.
+// other, and only write waits for the network.
 //
 //	open ──finish──▶ last words in the queue ──▶ CloseWrite ──▶ until EOF, or the deadline ──▶ closed
 type link struct {
@@ -44,7 +44,7 @@ type link struct {
 	deadline time.Time     // set by finish
 }
 
-// An owner is who a link's neighbour talks to.
+// An owner is what a link's neighbour talks to.
 type owner interface {
 	// handle does what a frame asks for. An error ends the link.
 	handle(l *link, k meet.Kind, p []byte) error

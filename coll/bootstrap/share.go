@@ -94,7 +94,7 @@ func (w World) key(o Options, call uint32) []byte {
 	return derive(secret, fmt.Sprintf("job %q call %d", w.job, call))
 }
 
-// shareAt: everybody knows the address.
+// shareAt: all know the address.
 func (w World) shareAt(o Options, call uint32, open opener) (ID, *hub, error) {
 	key := w.key(o, call)
 	if w.Rank != 0 {

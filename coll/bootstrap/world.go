@@ -27,7 +27,7 @@ type World struct {
 	calls     *atomic.Uint32
 }
 
-// jobSecretVar holds a secret that all processes of a job have and nobody else.
+// jobSecretVar holds a secret that all processes of a job have and no other ones.
 const jobSecretVar = "ASSAY_JOB_SECRET"
 
 // A launcher finds out whether it started this process, and if so fills w.

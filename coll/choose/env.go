@@ -27,7 +27,7 @@ import (
 
 // An Env is what the ranks of a communicator have agreed on. How an operation
 // is done follows from it and from the operation, and from nothing else: ranks
-// that chose in different ways would wait for messages that nobody sends. So
+// that chose in different ways would wait for messages that are not sent. So
 // whatever reads the environment, a file or the machine and bears on a choice
 // puts what it found here, before the ranks compare.
 type Env struct {
@@ -288,5 +288,5 @@ func (e *Env) slot() int {
 	return max(n/64*64, (least+63)/64*64)
 }
 
-// DefaultBuffSize is NCCL_BUFFSIZE where nobody has set it.
+// DefaultBuffSize is NCCL_BUFFSIZE where it is not set.
 const DefaultBuffSize = 4 << 20

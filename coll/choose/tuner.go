@@ -134,7 +134,7 @@ type candidate struct {
 	measured bool
 }
 
-// flattery is how far the model may be wrong in favour of what nobody measured.
+// flattery is how far the model may be wrong in favour of what was not measured.
 const flattery = 3
 
 // best finds the choice for sizes from from, of which one is bytes. What was

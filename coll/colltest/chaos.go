@@ -24,7 +24,7 @@ type Chaos struct {
 }
 
 // Run plays the rounds. A survivor that does not end, or that Survivor objects
-// to, fails the test; so does shared memory that nobody has any more. It
+// to, fails the test; so does shared memory that no process has any more. It
 // returns how long the slowest survivor took in each round.
 func (c Chaos) Run(t *testing.T) []time.Duration {
 	t.Helper()

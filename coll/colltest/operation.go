@@ -11,7 +11,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// String says what a rank is in, for whoever reads a failure.
+// String says what a rank is in, for the text of a failure.
 func (o operation) String() string {
 	s := fmt.Sprintf("%v of %d %v", o.coll, o.count, o.t)
 	if o.coll.Reduces() {

@@ -9,7 +9,7 @@ import (
 // keepLines bounds what is kept of a process's output.
 const keepLines = 400
 
-// A tail keeps the last lines of a stream, and tells who waits for one.
+// A tail keeps the last lines of a stream, and wakes what waits for one.
 type tail struct {
 	mu      sync.Mutex
 	lines   []string

@@ -30,7 +30,7 @@ func mask(t elem.Type, bits uint64) uint64 {
 }
 
 // A data is what n ranks give to an operation: a pure function of rank and
-// index, so that nobody has to ask another for it.
+// index, so that no rank has to ask another for it.
 type data struct {
 	seed uint64
 	t    elem.Type

@@ -158,7 +158,7 @@ func (a *arena) leave() {
 	}
 }
 
-// sweep frees what nobody uses.
+// sweep frees what is not used.
 func (a *arena) sweep() {
 	a.idle = slices.DeleteFunc(a.idle, func(l *loan) bool {
 		if l.kept || !l.usable() {

@@ -46,7 +46,7 @@ type engine struct {
 	batch
 	chosen choice
 	trial  bool          // Tune tries choices
-	times  *choose.Times // nil: nobody has asked
+	times  *choose.Times // nil: not asked for yet
 
 	mu      sync.Mutex // Abort against Close
 	closed  bool
@@ -512,14 +512,14 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 // farewell ends what ranks have of one another's memory. A window must stay until
 // the kernels of the others have left: one that writes to memory which is not there
 // loses its context with all that is in it. When the ranks do not leave together,
-// nobody can tell; so it stays for a while from left on. kept: another process still
+// it cannot be told; so it stays for a while from left on. kept: another process still
 // has it mapped.
 func (e *engine) farewell(tell func(byte) ([]byte, error)) (left time.Time, kept bool) {
 	if e.cfg.Size == 1 {
 		return left, false
 	}
 	if tell != nil {
-		if _, err := tell(0); err == nil { // nobody's kernels run any more
+		if _, err := tell(0); err == nil { // no rank's kernels run any more
 			unmapped := byte(0)
 			if e.dev.arena.unmap() {
 				unmapped = 1

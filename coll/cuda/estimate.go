@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// What copies within a device cost, which nobody measured: a launch, and a rate that
+// What copies within a device cost, which was not measured: a launch, and a rate that
 // GPUs of this decade reach.
 const (
 	copyLaunch = 2500 * time.Nanosecond

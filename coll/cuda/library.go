@@ -358,7 +358,7 @@ func (x *outsider) Resume(ctx context.Context) error { return x.together(ctx, x.
 // Chosen implements executor.Executor.
 func (x *outsider) Chosen() string { return nvidia.String() }
 
-// Progress implements executor.Executor: nobody can tell.
+// Progress implements executor.Executor: it cannot be told.
 func (x *outsider) Progress() executor.State { return executor.State{} }
 
 // Abort implements executor.Executor.

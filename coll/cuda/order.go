@@ -17,7 +17,7 @@ type order struct {
 	dev    *device
 	event  driver.Event
 	stream driver.Stream // of the last operation, or one that waits for it
-	id     uint64        // of the stream; noStream: nobody knows
+	id     uint64        // of the stream; noStream: it is not known
 	busy   bool          // there was an operation
 	left   bool          // there will be none: event is behind the last one
 	lost   error         // why it is not

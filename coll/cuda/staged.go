@@ -194,7 +194,7 @@ func (s *stager) put(d *executor.Op) error {
 	return errors.Join(s.end(d), s.done())
 }
 
-// fresh is an event that nobody uses.
+// fresh is an event that is not used.
 func (s *stager) fresh() (driver.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

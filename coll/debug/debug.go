@@ -15,7 +15,7 @@
 // subsystem or a file that cannot be used is an error and not a silent
 // default.
 //
-// A nil *Logger is silent, so that nobody has to ask whether there is one. All
+// A nil *Logger is silent, so that callers need not ask whether there is one. All
 // methods may be called by several goroutines.
 package debug
 

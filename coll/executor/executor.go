@@ -87,7 +87,7 @@ type Progress string
 
 // The values of Progress.
 const (
-	Unknown Progress = ""       // nobody can tell
+	Unknown Progress = ""       // it cannot be told
 	Idle    Progress = "idle"   // there is none
 	Behind  Progress = "behind" // its stream has not come to it
 	Begun   Progress = "begun"  // it waits for other ranks
@@ -128,7 +128,7 @@ type Config struct {
 	Fallback func() string
 	// AsNCCL has the promises of NCCL's API kept: callers may destroy a stream as soon
 	// as an operation on it was called, and what is enqueued when the communicator fails
-	// stays unfinished until Abort, so that nobody takes it for a result.
+	// stays unfinished until Abort, so that no program takes it for a result.
 	AsNCCL bool
 }
 

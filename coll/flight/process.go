@@ -18,7 +18,7 @@ type State string
 const (
 	Running State = "running" // or it sleeps, as most do
 	Stopped State = "stopped" // by a signal or a debugger
-	Ended   State = "ended"   // it is gone, or nobody has waited for it yet
+	Ended   State = "ended"   // it is gone, or its parent has not waited for it yet
 )
 
 // StateOf is the state of a process of this host.

@@ -15,7 +15,7 @@ type Sleeper interface {
 }
 
 // A Spinner waits by spinning first, which notices a message within tens of
-// nanoseconds, then by yielding the processor to whoever has something to do
+// nanoseconds, then by yielding the processor to what has something to do
 // (which, where there are more ranks than processors, is likely the peer that
 // is waited for), and at last by sleeping. It implements Waiter.
 type Spinner struct {
@@ -49,7 +49,7 @@ func (s *Spinner) Wait(idle int) (long bool) {
 			pause()
 		}
 		if idle&63 == 63 {
-			runtime.Gosched() // those who watch the peers need the processor, too
+			runtime.Gosched() // what watches the peers needs the processor, too
 		}
 		return false
 	case idle < s.Spin+s.Yield:

@@ -24,7 +24,7 @@ type refusal struct{ reason string }
 
 func (r refusal) Error() string { return r.reason }
 
-// anything is read by nobody.
+// anything is not read.
 var anything = kind{"not looked at", func(*Knobs, string) error { return nil }}
 
 func refusing(reason string) kind {

@@ -5,7 +5,7 @@
 // honoured, accepted (valid, but without effect here; one line in the log says
 // so when it is set) or refused (an error with a remedy, because to go on would
 // do something else than was asked for). A value that cannot be read is an
-// error too, and a name that nobody knows gives a warning with the nearest one
+// error too, and an unknown name gives a warning with the nearest one
 // that exists. Nothing is ignored in silence. docs/knobs.md has the table.
 //
 // Values come, strongest first, from the process's environment, from the file

@@ -12,7 +12,7 @@ var ringLists = kind{`ranks with anything but digits and | between them, rings w
 	return err
 }}
 
-// maxRank bounds what a rank in NCCL_RINGS may be: more than anybody has.
+// maxRank bounds what a rank in NCCL_RINGS may be: more than any job has.
 const maxRank = 1 << 24
 
 // parseRings reads NCCL_RINGS. An empty ring, as after a last |, is none.

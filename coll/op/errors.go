@@ -16,7 +16,7 @@ const (
 	Success            Code = 0
 	UnhandledCudaError Code = 1 // a call of CUDA failed
 	SystemError        Code = 2 // a call of the operating system failed
-	InternalError      Code = 3 // a defect of the engine, or memory that somebody else damaged
+	InternalError      Code = 3 // a defect of the engine, or memory that the program damaged
 	InvalidArgument    Code = 4 // an argument that can never be right
 	InvalidUsage       Code = 5 // ranks that do not fit together, or calls in the wrong order
 	RemoteError        Code = 6 // another rank died, left or failed

@@ -155,7 +155,7 @@ type Op struct {
 	// Send and Recv have Parts times Bytes, or more; nothing where the rank has no
 	// such buffer.
 	Send, Recv []byte
-	Device     bool      // they are a device's memory: nobody here touches them
+	Device     bool      // they are a device's memory: they are not touched here
 	Count      int       // elements, of one part of a buffer
 	Type       elem.Type // of an element
 	Red        elem.Op   // what elements are reduced by

@@ -28,7 +28,7 @@ type introduction struct {
 func (r *introduction) device(i int) uint64 {
 	f := fnv.New64a()
 	fmt.Fprint(f, r.hostID, r.Bus, r.Device)
-	if r.Bus == [3]int{} { // a device that says nothing of itself is nobody else's
+	if r.Bus == [3]int{} { // a device that says nothing of itself is no other rank's
 		fmt.Fprint(f, r.Pid, i)
 	}
 	return f.Sum64()

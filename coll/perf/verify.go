@@ -20,7 +20,7 @@ type truth struct {
 	moved   *pattern // data that is only moved, see stride
 	mine    *pattern // what this rank gives to a reduction
 	want    *pattern // the reduction's result
-	poison  *pattern // what is in memory that nobody has written
+	poison  *pattern // what is in memory that was not written
 }
 
 // A sketch is a rank's two buffers, before or after.

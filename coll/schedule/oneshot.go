@@ -1,6 +1,6 @@
 package schedule
 
-// One-shot: every message goes straight to whom it is for, one hop. Latency
+// One-shot: every message goes straight to its receiver, one hop. Latency
 // does not grow with the number of ranks, but the bytes of AllReduce do.
 
 // oneShotAllReduce: each rank sends its vector to Everyone and reduces what

@@ -8,7 +8,7 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// Options say for whom a schedule is made, and what is known of the machine.
+// Options say for which ranks a schedule is made, and what is known of the machine.
 type Options struct {
 	Ranks int // how many ranks there are, at least 1
 	Root  int // of a rooted collective

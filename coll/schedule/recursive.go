@@ -36,7 +36,7 @@ func (f fold) rank(core int) int32 {
 	return int32(2*core + 1)
 }
 
-// ranks is the span of those for whom the cores [first, first+n) stand.
+// ranks is the span of those for which the cores [first, first+n) stand.
 func (f fold) ranks(first, n int) Span {
 	start := func(core int) int { return core + min(core, f.extra) }
 	return Span{int32(start(first)), int32(start(first+n) - start(first))}

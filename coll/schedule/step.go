@@ -27,7 +27,7 @@ func (s Step) recvMulti(from int32) Step { s.Recv, s.Multi = from, true; return 
 // store says where the value is put.
 func (s Step) store(r Ref) Step { s.Dst = r; return s }
 
-// send says to whom the value goes.
+// send says to which rank the value goes.
 func (s Step) send(to int32) Step { s.Send = to; return s }
 
 func in[T int | int32](block T) Ref      { return Ref{Input, int32(block)} }

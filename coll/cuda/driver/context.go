@@ -129,7 +129,7 @@ func (c *Context) DisablePeer(peer *Context) error {
 
 func (c *Context) c() C.CUcontext { return *(*C.CUcontext)(unsafe.Pointer(&c.raw)) }
 
-// A Thread is what was current on a thread that is somebody else's.
+// A Thread is what was current on a thread of the program's.
 type Thread struct{ context unsafe.Pointer }
 
 // Save takes note of it. The goroutine must be locked to the thread until Restore,

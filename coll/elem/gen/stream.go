@@ -7,7 +7,7 @@ import "fmt"
 const streamMin = 16 << 10
 
 // streamed writes a variant of elementwise's two-input functions for a dst
-// that nobody reads soon. Its stores pass the caches by, which spares reading
+// that is not read soon. Its stores pass the caches by, which spares reading
 // the lines they replace. It goes on to the ordinary function when there is
 // little to do, when dst is an input (and its lines are in the caches anyway),
 // when dst is not aligned to its elements, and on any misuse.

@@ -35,7 +35,7 @@ type conn struct {
 
 // open makes the slots of a connection that the plugin has made.
 func (c *conn) open(comm *Comm) error {
-	if c.Closed { // nobody has waited for it
+	if c.Closed { // it was not waited for
 		return net.ErrClosed
 	}
 	mem, size, stride := c.MakeSlots()

@@ -106,7 +106,7 @@ func (r *receiver) Settle() bool {
 	last := later(r.Told, uint32(r.ring.begun))
 	for uint32(r.ring.ended) != last {
 		free := r.Count + slots.N
-		if r.Closed { // nobody looks at messages any more
+		if r.Closed { // messages are not looked at any more
 			free = uint32(r.ring.ended) + slots.N
 		}
 		if int32(free-last) > 0 {
@@ -117,7 +117,7 @@ func (r *receiver) Settle() bool {
 		}
 		before := r.ring.ended
 		if C.np_pull(r.ring) != 0 {
-			r.Broken = r.Closed // else whoever wants a message gets the error once more
+			r.Broken = r.Closed // else the next Peek gets the error once more
 			return true
 		}
 		if r.ring.ended == before {

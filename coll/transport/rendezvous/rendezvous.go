@@ -74,7 +74,7 @@ func (s Stream) claim(source int) (b []byte) {
 	return binary.BigEndian.AppendUint16(b, uint16(s.Count))
 }
 
-// parseClaim returns the stream that somebody wants of a rank.
+// parseClaim returns the stream that a peer wants of a rank.
 func parseClaim(b []byte, rank int) (s Stream, err error) {
 	var v [3]int
 	for i := range v {
@@ -194,7 +194,7 @@ func (p *Point) Reach(peer int, info []byte) error {
 	return err
 }
 
-// Close lets nobody in any more, and waits for what Admit does: that has to
+// Close lets no peer in any more, and waits for what Admit does: that has to
 // end by itself.
 func (p *Point) Close() {
 	p.cancel()

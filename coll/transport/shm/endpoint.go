@@ -37,7 +37,7 @@ type Options struct {
 	Channels    int
 	Slot        int    // bytes of payload of a slot; 0: DefaultSlot
 	Host        uint64 // what identifies the host
-	Secret      uint64 // of this communicator: memory that lacks it is somebody else's
+	Secret      uint64 // of this communicator: memory that lacks it is another communicator's
 	// Direct, if not nil, lets ranks look at each other's memory where they can
 	// (direct.go), and is told when that fails. All ranks have it, or none.
 	Direct *transport.Fault
@@ -358,7 +358,7 @@ func (e *Endpoint) MultiRx(_ context.Context, from int, infos [][]byte, channel 
 	return e.newRx(mem, max(1, e.o.Ranks-1), i, p), nil
 }
 
-// Close implements transport.Endpoint. It waits for nobody. No connection of
+// Close implements transport.Endpoint. It does not wait for peers. No connection of
 // the endpoint may be in use.
 func (e *Endpoint) Close() error {
 	e.mu.Lock()

@@ -95,7 +95,7 @@ func (c *Conn) slot(i uint32) []byte {
 	return c.mem[int(i%N)*c.stride:][: HeaderSize+c.maxMessage : HeaderSize+c.maxMessage]
 }
 
-// Filler makes what is in the slot of message i one that nobody looks at, and
+// Filler makes what is in the slot of message i one that is not looked at, and
 // returns its length.
 func (c *Conn) Filler(i uint32) int {
 	putHeader(c.slot(i), filler, i, 0, transport.Header{})

@@ -172,7 +172,7 @@ func (e *Endpoint) admit(from rendezvous.Stream, wire net.Conn) {
 		return
 	}
 	if !r.answered {
-		_ = r.answer(nil, err) // whoever hung up does not want to know
+		_ = r.answer(nil, err) // a peer that hung up does not want to know
 	}
 	if !errors.Is(err, ErrVanished) {
 		e.opt.Fault.Set(fmt.Errorf("receiving from rank %d: %w", peer, err))
@@ -261,7 +261,7 @@ func (e *Endpoint) Close() error {
 	e.closed = true
 	e.cancel()
 	e.mu.Unlock()
-	// A peer that is connecting does not know that nobody wants to hear it.
+	// A peer that is connecting does not know that it is not wanted any more.
 	late := time.AfterFunc(acceptPatience, e.giveUp)
 	e.dials.Wait()
 	e.Point.Close()

@@ -7,7 +7,7 @@ import (
 )
 
 // A worker repeats the steps of jobs until each is done: the goodbyes of
-// connections that nobody uses any more.
+// connections that are not used any more.
 type worker struct {
 	mu   sync.Mutex
 	jobs []func() bool // new ones; each reports whether it is done

@@ -24,7 +24,7 @@ type Rx struct {
 	arrived    []int     // descriptors, -1 for those that did not come yet
 	in         []inbound // nil before all are there
 	direct     int       // how many of them the caller reads, from the first on
-	helpers    []*helper // who read the others
+	helpers    []*helper // read the others
 
 	next     uint32 // number of the next message
 	cur      header // of the message that is being received

@@ -132,7 +132,7 @@ type Endpoint struct {
 
 	opt   Options
 	epoll int
-	wake  int // eventfd by which helpers wake who polls Fd
+	wake  int // eventfd by which helpers wake what polls Fd
 
 	ctx    context.Context // done by Close
 	cancel context.CancelFunc

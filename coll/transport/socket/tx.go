@@ -45,7 +45,7 @@ type entry struct {
 // An outbound is a stream of a Tx and the piece that it sends.
 type outbound struct {
 	fd         int
-	helper     *helper      // who writes, if not the caller
+	helper     *helper      // writes, if the caller does not
 	state      atomic.Int32 // the helper's turn, or the caller's
 	err        error        // of the helper, when it is done
 	owner      *entry

@@ -8,7 +8,7 @@ import (
 )
 
 // The watcher looks at all streams now and then, beside those who use them:
-// at the senders', whose way back nobody reads, and for peers that vanished
+// at the senders', whose way back is not read, and for peers that vanished
 // without a word. What is lost is
 //
 //   - a stream that was reset, or that keep-alive gave up;

@@ -63,7 +63,7 @@ func (n *network) Rx(c *slots.Conn) slots.Receiver {
 	return &receiver{conn: conn{Conn: c, n: n}}
 }
 
-// inspection is how often requests are looked at that nobody waits for: a rank
+// inspection is how often requests are looked at that are not waited for: a rank
 // that only receives now has to hear that what it sent has failed.
 const inspection = 250 * time.Millisecond
 

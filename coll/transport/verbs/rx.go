@@ -103,7 +103,7 @@ func (r *receiver) Settle() bool {
 	return r.settle(r.posted != r.done)
 }
 
-// inspect notices requests that have failed while nobody receives.
+// inspect notices requests that have failed while nothing is received.
 func (r *receiver) inspect() {
 	r.Lock()
 	if r.Usable() && (r.posted != r.done || r.owed) {

@@ -22,7 +22,7 @@ type sender struct {
 
 var _ slots.Sender = (*sender)(nil)
 
-// Lazy is false: the device needs nobody.
+// Lazy is false: the device goes on by itself.
 func (t *sender) Lazy() bool { return false }
 
 // Idle is not called, as Lazy is false.
@@ -111,7 +111,7 @@ func (t *sender) Settle() bool {
 	return t.settle(t.under > 0)
 }
 
-// inspect notices requests that have failed while nobody sends.
+// inspect notices requests that have failed while nothing is sent.
 func (t *sender) inspect() {
 	t.Lock()
 	if t.Usable() && t.under > 0 {
