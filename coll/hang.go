@@ -428,6 +428,15 @@ func (c *Comm) refuses(a *call) {
 	if d == nil || err == nil || !c.cfg.asNCCL {
 		return
 	}
+	h := &d.heads
+	h.saying.Lock()
+	h.mu.Lock()
+	done := h.faulty
+	h.mu.Unlock()
+	h.saying.Unlock()
+	if done {
+		return
+	}
 	what := a.name(0)
 	if a.Coll != pointToPoint {
 		what = fmt.Sprintf("%v, operation #%d", a.Coll, c.seq+1)
