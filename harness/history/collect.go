@@ -55,7 +55,7 @@ type judgement struct {
 }
 
 // key tells series apart: by ids where there are some, since numbers change.
-type key struct{ check, object, peer, quantity, unit string }
+type key struct{ suite, check, object, peer, quantity, unit string }
 
 // series is a figure as it is collected.
 type series struct {
@@ -122,11 +122,11 @@ func figures(st *certificate.Statement) (out []figure) {
 			}
 			own = false
 			out = append(out, figure{
-				Thing{res.ID, o.Name, cmp.Or(o.ID, ids[o.Name]), o.Peer, ids[o.Peer], o.Quantity, o.Measured.Unit}, o.Measured, o.Verdict,
+				Thing{p.Suite, res.ID, o.Name, cmp.Or(o.ID, ids[o.Name]), o.Peer, ids[o.Peer], o.Quantity, o.Measured.Unit}, o.Measured, o.Verdict,
 			})
 		}
 		if own && res.Measured != nil {
-			out = append(out, figure{Thing{Check: res.ID, Unit: res.Measured.Unit}, res.Measured, res.Verdict})
+			out = append(out, figure{Thing{Suite: p.Suite, Check: res.ID, Unit: res.Measured.Unit}, res.Measured, res.Verdict})
 		}
 	}
 	return out
@@ -150,7 +150,7 @@ func (m *machine) add(f figure, at time.Time, order int) {
 }
 
 func keyOf(t Thing) key {
-	return key{t.Check, cmp.Or(t.ID, t.Object), cmp.Or(t.PeerID, t.Peer), t.Quantity, t.Unit}
+	return key{t.Suite, t.Check, cmp.Or(t.ID, t.Object), cmp.Or(t.PeerID, t.Peer), t.Quantity, t.Unit}
 }
 
 // halfSpread is how far a value may be off, by its own certificate; 0 if that does
@@ -279,17 +279,18 @@ func (m *machine) changes() []Change {
 
 func (m *machine) verdictChanges() []VerdictChange {
 	out := []VerdictChange{}
-	known := map[string]result.Verdict{}
+	known := map[[2]string]result.Verdict{}
 	for _, r := range m.runs {
 		for _, check := range slices.Sorted(maps.Keys(r.verdicts)) {
 			now := r.verdicts[check]
 			if now.verdict == result.Skip {
 				continue
 			}
-			if was, ok := known[check]; ok && was != now.verdict {
-				out = append(out, VerdictChange{r.At, check, was, now.verdict, now.reason})
+			this := [2]string{r.Suite, check}
+			if was, ok := known[this]; ok && was != now.verdict {
+				out = append(out, VerdictChange{r.At, r.Suite, check, was, now.verdict, now.reason})
 			}
-			known[check] = now.verdict
+			known[this] = now.verdict
 		}
 	}
 	return out

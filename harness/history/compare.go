@@ -10,16 +10,16 @@ import (
 // for the better, in the order of the second: figures of the same check, thing (by
 // UUID or GUID before name), peer and quantity whose change is larger than the
 // tolerance, which is relative, and than both figures' spreads together. What only
-// one of them has is no drift.
+// one of them has is no drift. They may be of different suites.
 func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 	before := map[key]Value{}
 	for _, f := range figures(baseline) {
-		before[keyOf(f.thing)] = Value{Value: f.measured.Value, spread: halfSpread(f.measured)}
+		before[keyOf(f.thing).anySuite()] = Value{Value: f.measured.Value, spread: halfSpread(f.measured)}
 	}
 	from, to := baseline.Predicate.Finished, now.Predicate.Finished
 	var out []Drift
 	for _, f := range figures(now) {
-		was, ok := before[keyOf(f.thing)]
+		was, ok := before[keyOf(f.thing).anySuite()]
 		if !ok {
 			continue
 		}
@@ -34,4 +34,9 @@ func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 		})
 	}
 	return out
+}
+
+func (k key) anySuite() key {
+	k.suite = ""
+	return k
 }

@@ -24,6 +24,7 @@
 package history
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
@@ -58,6 +59,38 @@ type Machine struct {
 	Runs         []Run           `json:"-"` // its certificates, the oldest first
 }
 
+// Suites returns how many suites the machine's certificates are of.
+func (m *Machine) Suites() int {
+	suites := map[string]bool{}
+	for _, r := range m.Runs {
+		suites[r.Suite] = true
+	}
+	return len(suites)
+}
+
+// Drifts says what drifted, a line each.
+func (m *Machine) Drifts() (lines []string) {
+	for _, s := range m.Series {
+		if s.Drift == nil {
+			continue
+		}
+		mark := "drift "
+		if s.Drift.Better {
+			mark = "better"
+		}
+		lines = append(lines, fmt.Sprintf("%s  %s%s", mark, s.Drift, m.about(s.Suite)))
+	}
+	return lines
+}
+
+// about names the suite of a figure or a verdict, where there are several.
+func (m *Machine) about(suite string) string {
+	if m.Suites() < 2 {
+		return ""
+	}
+	return ", suite " + suite
+}
+
 // A Run is a certificate's own.
 type Run struct {
 	At              time.Time // when it was finished
@@ -70,6 +103,7 @@ type Run struct {
 
 // A Thing is what a figure is about.
 type Thing struct {
+	Suite    string `json:"suite,omitempty"` // whose parameters it was measured with
 	Check    string `json:"check"`
 	Object   string `json:"object,omitempty"` // "GPU 3"; "" for a check's own figure
 	ID       string `json:"id,omitempty"`     // UUID, GUID
@@ -143,10 +177,11 @@ type Change struct {
 	To   string    `json:"to"`
 }
 
-// A VerdictChange is a check's, or with no Check the whole certificate's. What was
-// skipped says nothing, and is passed over.
+// A VerdictChange is a check's, or with no Check the whole certificate's, from one
+// certificate of a suite to its next. What was skipped says nothing, and is passed over.
 type VerdictChange struct {
 	At     time.Time      `json:"at"`
+	Suite  string         `json:"suite,omitempty"`
 	Check  string         `json:"check,omitempty"`
 	From   result.Verdict `json:"from"`
 	To     result.Verdict `json:"to"`

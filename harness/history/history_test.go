@@ -226,7 +226,7 @@ func TestCollector(t *testing.T) {
 		t.Errorf("changes = %+v; want %+v", m.Changes, want)
 	}
 	if want := []VerdictChange{
-		{at, "", result.Error, result.Fail, ""}, {at, "bandwidth/h2d", result.Pass, result.Fail, "GPU 3 is slow"},
+		{at, "node", "", result.Error, result.Fail, ""}, {at, "node", "bandwidth/h2d", result.Pass, result.Fail, "GPU 3 is slow"},
 	}; !slices.Equal(m.Verdicts, want) {
 		t.Errorf("verdicts = %+v; want %+v", m.Verdicts, want)
 	}
@@ -378,6 +378,39 @@ func BenchmarkHistory(b *testing.B) {
 	for range b.N {
 		if h := collect(b, Options{}, all); len(h.Drifts()) != 1 {
 			b.Fatalf("%d drifts", len(h.Drifts()))
+		}
+	}
+}
+
+// TestSuites: what one suite measures is another series than what the next one does, with
+// other parameters, and a verdict changes from a suite's certificate to its next.
+func TestSuites(t *testing.T) {
+	c := NewCollector(Options{})
+	for day := range 12 {
+		st := certificatetest.Node(2)
+		v := 359.0
+		st.Predicate.Suite, st.Predicate.Verdict = "node", result.Pass
+		if day%2 == 1 {
+			st.Predicate.Suite, st.Predicate.Verdict, v = "quick", result.Warn, 300
+		}
+		if day > 6 {
+			v *= 0.9
+		}
+		st.Predicate.Finished = st.Predicate.Finished.AddDate(0, 0, day)
+		st.Predicate.Results = []result.Result{{ID: "coll/all_reduce", Verdict: result.Pass, Measured: &result.Measurement{Value: v, Unit: "GB/s"}}}
+		c.Add(st)
+	}
+	h := c.History()
+	if n := len(h.Machines[0].Series); n != 2 || len(h.Drifts()) != 2 || len(h.Machines[0].Verdicts) != 0 {
+		t.Errorf("%d series, drifts %v, verdicts %+v; want two, two, and no change", n, h.Drifts(), h.Machines[0].Verdicts)
+	}
+	var b strings.Builder
+	if err := h.WriteText(&b, TextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"coll/all_reduce, suite node", "coll/all_reduce, suite quick", "drift   coll/all_reduce fell"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the text lacks %q:\n%s", want, &b)
 		}
 	}
 }

@@ -26,12 +26,10 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 		m.text(b, o)
 	}
 	drifts := h.Drifts()
-	for _, d := range drifts {
-		mark := "drift "
-		if d.Better {
-			mark = "better"
+	for _, m := range h.Machines {
+		for _, line := range m.Drifts() {
+			fmt.Fprintln(b, line)
 		}
-		fmt.Fprintf(b, "%s  %s\n", mark, d)
 	}
 	if len(drifts) > 0 {
 		b.WriteByte('\n')
@@ -62,7 +60,7 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 		for n < len(m.Series) && sameTable(m.Series[n].Thing, m.Series[i].Thing) {
 			n++
 		}
-		title := strings.TrimSpace(m.Series[i].Check + " " + m.Series[i].Quantity)
+		title := strings.TrimSpace(m.Series[i].Check+" "+m.Series[i].Quantity) + m.about(m.Series[i].Suite)
 		fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\n", left(title))
 		rows(t, m.Series[i:n], o)
 		i = n
@@ -76,7 +74,7 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 		fmt.Fprintf(b, "%s  %s: %s to %s\n", stamp(c.At), c.What, c.From, c.To)
 	}
 	for _, v := range m.Verdicts {
-		line := fmt.Sprintf("%s  verdict of %s: %s to %s", stamp(v.At), cmp.Or(v.Check, "the whole"), v.From, v.To)
+		line := fmt.Sprintf("%s  verdict of %s: %s to %s", stamp(v.At), cmp.Or(v.Check, "the whole")+m.about(v.Suite), v.From, v.To)
 		if v.Reason != "" {
 			line += ": " + v.Reason
 		}
@@ -88,7 +86,9 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 }
 
 // sameTable reports whether two figures stand under one heading.
-func sameTable(a, b Thing) bool { return a.Check == b.Check && a.Quantity == b.Quantity }
+func sameTable(a, b Thing) bool {
+	return a.Suite == b.Suite && a.Check == b.Check && a.Quantity == b.Quantity
+}
 
 // nameWidth is where a name's column ends.
 const nameWidth = 26

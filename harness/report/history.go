@@ -67,22 +67,17 @@ type run struct {
 // storyOf tells a machine's. Pairs become a plot for each first object, or, in short, one
 // in which each first object has its worst pair.
 func storyOf(m *history.Machine, short bool) *story {
-	s := &story{Name: cmp.Or(m.Name, "no subject")}
+	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.Drifts()}
 	for _, r := range slices.Backward(m.Runs) {
 		s.Runs = append(s.Runs, run{
 			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: words[r.Verdict], Verdict: r.Verdict,
 			Suite: r.Suite, Checks: counts(r.Checks, r.Took), Harness: r.Harness, Driver: r.Driver,
 		})
 	}
-	for _, one := range m.Series {
-		if one.Drift != nil {
-			s.Drifts = append(s.Drifts, one.Drift.String())
-		}
-	}
 	for _, c := range slices.Backward(m.Changes) {
 		s.Changes = append(s.Changes, fmt.Sprintf("%s: %s: %s to %s", c.At.Format(time.RFC3339), c.What, c.From, c.To))
 	}
-	for _, t := range trends(m.Series, short) {
+	for _, t := range trends(m, short) {
 		if len(t.times) > 1 {
 			s.Plots = append(s.Plots, t.plot())
 		}
@@ -107,11 +102,15 @@ type trendLine struct {
 	at   map[int64]history.Value // by milliseconds since 1970
 }
 
-// trends gathers series, in their order.
-func trends(all []history.Series, short bool) (out []*trend) {
+// trends gathers a machine's series, in their order.
+func trends(m *history.Machine, short bool) (out []*trend) {
 	at := map[string]*trend{}
-	for _, s := range all {
+	several := m.Suites() > 1
+	for _, s := range m.Series {
 		title, id, name := join(s.Check, s.Quantity), cmp.Or(s.ID, s.Object), cmp.Or(s.Object, "measured")
+		if several {
+			title += ", suite " + s.Suite
+		}
 		switch {
 		case s.Peer != "" && short:
 			title += ", worst of each"
