@@ -20,7 +20,7 @@ type certifyFlags struct {
 func certifyCommand() *cli.Command {
 	o := &certifyFlags{}
 	return &cli.Command{
-		Name: "certify", Usage: "certify an image from inside, whoever built it",
+		Name: "certify", Usage: "certify any image from inside",
 		Description: "What runs is assay's own harness, brought into the image, and what the image claims about itself is not believed.\n" +
 			"With --target the image is held against what the matrix and the lock declare of that target.",
 		ArgsUsage: "REF | oci:DIR[:TARGET|@DIGEST]",
