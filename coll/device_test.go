@@ -261,7 +261,7 @@ func TestDeviceArguments(t *testing.T) {
 			"no memory of AllocDevice":     c.FreeDevice(host),
 			"there is no memory of 0":      second(c.AllocDevice(0)),
 			"there is no reduction 9":      c.AllReduce(mem(0, 64), mem(1, 64), 8, Float32, Op(9)),
-			"root 5 is none of the 2 rank": c.Broadcast(mem(0, 64), mem(1, 64), 8, Float32, 5),
+			"root 5: the communicator has 2 rank": c.Broadcast(mem(0, 64), mem(1, 64), 8, Float32, 5),
 		} {
 			if CodeOf(err) != InvalidArgument && CodeOf(err) != InvalidUsage || !strings.Contains(fmt.Sprint(err), want) {
 				return fmt.Errorf("%v; want one with %q", err, want)

@@ -156,16 +156,16 @@ func TestBadArguments(t *testing.T) {
 		b := make([]float32, 16)
 		buf := Of(b)
 		for name, err := range map[string]error{
-			"the receive buffer has 60 bytes":  c.AllReduce(buf, Of(b[:15]), 16, Float32, Sum),
-			"the send buffer has 64 bytes":     c.ReduceScatter(buf, Of(make([]float32, 16)), 9, Float32, Sum),
-			"there is no type 99":              c.AllReduce(buf, buf, 1, 99, Sum),
-			"there is no reduction 9":          c.AllReduce(buf, buf, 1, Float32, 9),
-			"count -1 is negative":             c.AllReduce(buf, buf, -1, Float32, Sum),
-			"root 2 is none of the 2 ranks":    c.Broadcast(buf, buf, 1, Float32, 2),
-			"root -1 is none of the 2 ranks":   c.Reduce(buf, buf, 1, Float32, Sum, -1),
-			"rank 7 is none of the 2 ranks":    c.Send(buf, 1, Float32, 7),
-			"overlap in another way than in p": c.AllReduce(Of(b[:8]), Of(b[4:12]), 8, Float32, Sum),
-			"more than an address can tell":    c.AllReduce(buf, buf, 1<<60, Float32, Sum),
+			"the receive buffer has 60 bytes":               c.AllReduce(buf, Of(b[:15]), 16, Float32, Sum),
+			"the send buffer has 64 bytes":                  c.ReduceScatter(buf, Of(make([]float32, 16)), 9, Float32, Sum),
+			"there is no type 99":                           c.AllReduce(buf, buf, 1, 99, Sum),
+			"there is no reduction 9":                       c.AllReduce(buf, buf, 1, Float32, 9),
+			"count -1 is negative":                          c.AllReduce(buf, buf, -1, Float32, Sum),
+			"root 2: the communicator has 2 ranks, from 0":  c.Broadcast(buf, buf, 1, Float32, 2),
+			"root -1: the communicator has 2 ranks, from 0": c.Reduce(buf, buf, 1, Float32, Sum, -1),
+			"rank 7: the communicator has 2 ranks, from 0":  c.Send(buf, 1, Float32, 7),
+			"overlap in another way than in p":              c.AllReduce(Of(b[:8]), Of(b[4:12]), 8, Float32, Sum),
+			"more than an address can tell":                 c.AllReduce(buf, buf, 1<<60, Float32, Sum),
 		} {
 			if CodeOf(err) != InvalidArgument || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v; want an invalid argument, %q", err, name)

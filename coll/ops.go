@@ -190,9 +190,9 @@ func (c *Comm) check(a *call) error {
 	case a.Count > maxBytes/size/c.size:
 		return bad("count %d is more than an address can tell", a.Count)
 	case a.Coll.Rooted() && (a.Root < 0 || a.Root >= c.size):
-		return bad("root %d is none of the %d ranks", a.Root, c.size)
+		return bad("root %d: the communicator has %d ranks, from 0", a.Root, c.size)
 	case a.Coll == pointToPoint && (a.peer < 0 || a.peer >= c.size):
-		return bad("rank %d is none of the %d ranks", a.peer, c.size)
+		return bad("rank %d: the communicator has %d ranks, from 0", a.peer, c.size)
 	}
 	s, r := a.needs(c.rank, c.size)
 	if len(a.Send) < s*size {

@@ -104,7 +104,7 @@ func oneOf(field func(*Knobs) *string, words ...string) kind {
 	return kind{strings.Join(words, " or "), func(k *Knobs, s string) error {
 		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, s) })
 		if i < 0 {
-			return errors.New("it is none of the words")
+			return errors.New("it is not one of the words")
 		}
 		*field(k) = words[i]
 		return nil

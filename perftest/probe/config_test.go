@@ -208,7 +208,7 @@ func TestCheck(t *testing.T) {
 		{"write_lat", "--use_cuda", "send_lat", func(c *Config) { c.GPU = 0 }},
 		{"atomic_bw", "--use_cuda", "host memory", func(c *Config) { c.GPU = 0 }},
 		{"send_bw", "-I", "leave -I out", func(c *Config) { c.GPU, c.Inline = 0, 8 }},
-		{"send_bw", "--output", "none of", func(c *Config) { c.Format = "xml" }},
+		{"send_bw", "--output", "want bandwidth", func(c *Config) { c.Format = "xml" }},
 		{"send_lat", "--output", "latency or json", func(c *Config) { c.Format = "bandwidth" }},
 		{"send_bw", "--output", "message_rate or json", func(c *Config) { c.Format = "latency" }},
 		{"send_bw", "--force-link", "Ethernet", func(c *Config) { c.ForceLink = "x" }},

@@ -190,7 +190,7 @@ func (c *Config) reports() []rule {
 	latency := c.Measure == Latency
 	f := c.Format
 	return []rule{
-		{!slices.Contains([]string{"", "bandwidth", "message_rate", "latency", "json"}, f), "--output", fmt.Sprintf("%q is none of bandwidth, message_rate, latency and json", f)},
+		{!slices.Contains([]string{"", "bandwidth", "message_rate", "latency", "json"}, f), "--output", fmt.Sprintf("%q; want bandwidth, message_rate, latency or json", f)},
 		{latency && (f == "bandwidth" || f == "message_rate"), "--output", "a latency test gives latency or json"},
 		{!latency && f == "latency", "--output", "a bandwidth test gives bandwidth, message_rate or json"},
 		{c.ForceLink != "" && c.ForceLink != "IB" && c.ForceLink != "Ethernet", "--force-link", "a link is IB or Ethernet"},
