@@ -3,6 +3,7 @@ package coll
 import (
 	"bytes"
 	"context"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -94,14 +95,20 @@ func TestAllocations(t *testing.T) {
 				for range 5 {
 					op()
 				}
-				if c.Rank() == 0 {
-					if n := testing.AllocsPerRun(runs, op); n > 0 { // of the whole process
-						t.Errorf("%s of %d bytes: %v allocations an operation", name, bytes, n)
+				// It counts those of the whole process, what other tests have left running
+				// included: what an operation needs is in the least of three.
+				least := math.Inf(1)
+				for range 3 {
+					if c.Rank() == 0 {
+						least = min(least, testing.AllocsPerRun(runs, op))
+						continue
 					}
-				} else {
 					for range runs + 1 { // AllocsPerRun warms up with one
 						op()
 					}
+				}
+				if c.Rank() == 0 && least > 0 {
+					t.Errorf("%s of %d bytes: %v allocations an operation", name, bytes, least)
 				}
 				return err
 			})
