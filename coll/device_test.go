@@ -252,15 +252,15 @@ func TestDeviceArguments(t *testing.T) {
 	withRanks(t, 2, deviceConfig(2), func(c *Comm) error {
 		host := Bytes(make([]byte, 1<<10))
 		for want, err := range map[string]error{
-			"one buffer is the device's":   c.AllReduce(mem(0, 1024), host, 8, Float32, Sum),
-			"other the processor's":        c.AllGather(host, mem(0, 1024), 8, Float32),
-			"is a multiple of 4":           c.AllReduce(Device(1<<30+2, 1024), mem(1, 1024), 8, Float32, Sum),
-			"has 16 bytes":                 c.AllReduce(mem(0, 16), mem(1, 1024), 8, Float32, Sum),
-			"another way than in place":    c.AllReduce(mem(0, 1024), Device(1<<30+4, 1024), 8, Float32, Sum),
-			"needs a group":                c.Send(mem(0, 1024), 8, Float32, c.Rank()),
-			"no memory of AllocDevice":     c.FreeDevice(host),
-			"there is no memory of 0":      second(c.AllocDevice(0)),
-			"there is no reduction 9":      c.AllReduce(mem(0, 64), mem(1, 64), 8, Float32, Op(9)),
+			"one buffer is the device's":          c.AllReduce(mem(0, 1024), host, 8, Float32, Sum),
+			"other the processor's":               c.AllGather(host, mem(0, 1024), 8, Float32),
+			"is a multiple of 4":                  c.AllReduce(Device(1<<30+2, 1024), mem(1, 1024), 8, Float32, Sum),
+			"has 16 bytes":                        c.AllReduce(mem(0, 16), mem(1, 1024), 8, Float32, Sum),
+			"another way than in place":           c.AllReduce(mem(0, 1024), Device(1<<30+4, 1024), 8, Float32, Sum),
+			"needs a group":                       c.Send(mem(0, 1024), 8, Float32, c.Rank()),
+			"no memory of AllocDevice":            c.FreeDevice(host),
+			"there is no memory of 0":             second(c.AllocDevice(0)),
+			"there is no reduction 9":             c.AllReduce(mem(0, 64), mem(1, 64), 8, Float32, Op(9)),
 			"root 5: the communicator has 2 rank": c.Broadcast(mem(0, 64), mem(1, 64), 8, Float32, 5),
 		} {
 			if CodeOf(err) != InvalidArgument && CodeOf(err) != InvalidUsage || !strings.Contains(fmt.Sprint(err), want) {
