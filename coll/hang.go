@@ -41,7 +41,7 @@ type heads struct {
 	asking  *question // that has not been answered; nil: none
 
 	saying sync.Mutex // held while a fault's verdict is given
-	faulty bool       // that is done, or another rank has done it
+	faulty bool       // that is done, here or by another rank; guarded by saying
 }
 
 // How often a rank looks whether it waits, and how long others and the driver may take
@@ -383,13 +383,16 @@ func (c *Comm) say(d *device, v Verdict) {
 	c.cfg.log.Warnf("%v", v)
 }
 
-// sayFault gives a verdict of what has broken the communicator, if this rank waits, or
-// calls something that is refused for it: one that ends when all is done is not
-// told. Of several ranks the one says it that
-// knows most: one on the host of a rank that is lost, then the lowest.
+// sayFault gives a verdict of what has broken the communicator, once, if this rank waits
+// or calls something that is refused for it: a rank that ends when all is done gives none.
+// Of several ranks the one that knows most gives it: one on the host of a rank that is
+// lost, then the lowest.
 func (c *Comm) sayFault(d *device, err error, refused string) {
+	h := &d.heads
+	h.saying.Lock()
+	defer h.saying.Unlock()
 	cause, ranks, text := c.faultVerdict(d, err)
-	if text == "" {
+	if h.faulty || text == "" {
 		return
 	}
 	if refused != "" {
@@ -406,13 +409,11 @@ func (c *Comm) sayFault(d *device, err error, refused string) {
 		}
 	}
 	time.Sleep(min(time.Duration(c.turn(d, ranks))*faultTurn, faultTurns))
-	h := &d.heads
-	h.saying.Lock()
-	defer h.saying.Unlock()
+	h.faulty = true
 	h.mu.Lock()
 	calls := d.log.Calls()
-	said := h.faulty || h.said == calls && calls > 0
-	h.said, h.faulty = calls, true
+	said := h.said == calls && calls > 0
+	h.said = calls
 	h.mu.Unlock()
 	if said {
 		return
@@ -426,15 +427,6 @@ func (c *Comm) sayFault(d *device, err error, refused string) {
 func (c *Comm) refuses(a *call) {
 	d, err := c.accel.Load(), c.fault.Err()
 	if d == nil || err == nil || !c.cfg.asNCCL {
-		return
-	}
-	h := &d.heads
-	h.saying.Lock()
-	h.mu.Lock()
-	done := h.faulty
-	h.mu.Unlock()
-	h.saying.Unlock()
-	if done {
 		return
 	}
 	what := a.name(0)
@@ -496,10 +488,11 @@ func (c *Comm) sayDiffers(d *device, from int, mine, theirs stall) {
 // differsAsked is how often ranks are asked what they called, until all have called it.
 const differsAsked = 4
 
-// faultTurn is how long a rank has to say what it knows before the next one does.
+// How long a rank has to say what it knows before the next one does, and all before it
+// together.
 const (
 	faultTurn  = 50 * time.Millisecond
-	faultTurns = time.Second // all together
+	faultTurns = time.Second
 )
 
 // turn is this rank's among those that are left.

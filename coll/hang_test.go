@@ -88,20 +88,12 @@ func TestHang(t *testing.T) {
 	if v := verdicts(); len(v) != 2 || v[1].Cause != Resumed || v[1].By != v[0].By || !strings.HasPrefix(v[1].Text, "it goes on, ") {
 		t.Errorf("%+v", v)
 	}
-	var wg sync.WaitGroup
-	for _, c := range comms {
-		wg.Go(func() {
-			if err := c.Destroy(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	destroyAll(t, comms)
 }
 
 // TestHangIsSaidOnce: rank 1 gives its verdict while rank 0's question is on its way.
 // Rank 0 learns of it before it has rank 1's answer, so that it says nothing. Answers to
-// others' questions are none to its own.
+// others' questions do not count as answers to its own.
 func TestHangIsSaidOnce(t *testing.T) {
 	fakes(t)
 	cfg := deviceConfig(3)
@@ -149,18 +141,10 @@ func TestHangIsSaidOnce(t *testing.T) {
 	if n := answers(); n != 0 {
 		t.Errorf("%d answers to another's question count", n)
 	}
-	var wg sync.WaitGroup
-	for _, c := range comms {
-		wg.Go(func() {
-			if err := c.Destroy(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	destroyAll(t, comms)
 }
 
-// TestRefused: nothing waits when a rank is lost, so that nobody is told. The first call that
+// TestRefused: nothing waits when a rank is lost, so that there is no verdict. The first call that
 // is refused for it gives the verdict before it returns.
 func TestRefused(t *testing.T) {
 	fakes(t)
@@ -276,15 +260,7 @@ func TestHangInGraph(t *testing.T) {
 		t.Errorf("without a reason: %+v", v)
 	default:
 	}
-	var wg sync.WaitGroup
-	for _, c := range comms {
-		wg.Go(func() {
-			if err := c.Destroy(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+	destroyAll(t, comms)
 }
 
 func TestVerdict(t *testing.T) {

@@ -256,9 +256,12 @@ func (m *machine) finish(tolerance float64) Machine {
 	for _, s := range all {
 		out.Series = append(out.Series, s.finish(tolerance, out.Changes))
 	}
+	suites := map[string]bool{}
 	for _, r := range m.runs {
 		out.Runs = append(out.Runs, r.Run)
+		suites[r.Suite] = true
 	}
+	out.Suites = len(suites)
 	return out
 }
 

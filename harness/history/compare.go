@@ -36,6 +36,7 @@ func Compare(baseline, now *certificate.Statement, tolerance float64) []Drift {
 	return out
 }
 
+// anySuite is the key of the same figure, whichever suite has measured it.
 func (k key) anySuite() key {
 	k.suite = ""
 	return k

@@ -57,19 +57,11 @@ type Machine struct {
 	Changes      []Change        `json:"changes"`
 	Verdicts     []VerdictChange `json:"verdicts"`
 	Runs         []Run           `json:"-"` // its certificates, the oldest first
+	Suites       int             `json:"-"` // how many suites those are of
 }
 
-// Suites returns how many suites the machine's certificates are of.
-func (m *Machine) Suites() int {
-	suites := map[string]bool{}
-	for _, r := range m.Runs {
-		suites[r.Suite] = true
-	}
-	return len(suites)
-}
-
-// Drifts says what drifted, a line each.
-func (m *Machine) Drifts() (lines []string) {
+// DriftLines says what drifted, a line each.
+func (m *Machine) DriftLines() (lines []string) {
 	for _, s := range m.Series {
 		if s.Drift == nil {
 			continue
@@ -78,14 +70,15 @@ func (m *Machine) Drifts() (lines []string) {
 		if s.Drift.Better {
 			mark = "better"
 		}
-		lines = append(lines, fmt.Sprintf("%s  %s%s", mark, s.Drift, m.about(s.Suite)))
+		lines = append(lines, fmt.Sprintf("%s  %s%s", mark, s.Drift, m.InSuite(s.Suite)))
 	}
 	return lines
 }
 
-// about names the suite of a figure or a verdict, where there are several.
-func (m *Machine) about(suite string) string {
-	if m.Suites() < 2 {
+// InSuite is what follows the name of a figure or a verdict: its suite, where there are
+// several.
+func (m *Machine) InSuite(suite string) string {
+	if m.Suites < 2 {
 		return ""
 	}
 	return ", suite " + suite

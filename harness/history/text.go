@@ -27,7 +27,7 @@ func (h *History) WriteText(w io.Writer, o TextOptions) error {
 	}
 	drifts := h.Drifts()
 	for _, m := range h.Machines {
-		for _, line := range m.Drifts() {
+		for _, line := range m.DriftLines() {
 			fmt.Fprintln(b, line)
 		}
 	}
@@ -60,7 +60,7 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 		for n < len(m.Series) && sameTable(m.Series[n].Thing, m.Series[i].Thing) {
 			n++
 		}
-		title := strings.TrimSpace(m.Series[i].Check+" "+m.Series[i].Quantity) + m.about(m.Series[i].Suite)
+		title := strings.TrimSpace(m.Series[i].Check+" "+m.Series[i].Quantity) + m.InSuite(m.Series[i].Suite)
 		fmt.Fprintf(t, "%s\t\t\t\t\t\t\t\n", left(title))
 		rows(t, m.Series[i:n], o)
 		i = n
@@ -74,7 +74,7 @@ func (m *Machine) text(b *strings.Builder, o TextOptions) {
 		fmt.Fprintf(b, "%s  %s: %s to %s\n", stamp(c.At), c.What, c.From, c.To)
 	}
 	for _, v := range m.Verdicts {
-		line := fmt.Sprintf("%s  verdict of %s: %s to %s", stamp(v.At), cmp.Or(v.Check, "the whole")+m.about(v.Suite), v.From, v.To)
+		line := fmt.Sprintf("%s  verdict of %s: %s to %s", stamp(v.At), cmp.Or(v.Check, "the whole")+m.InSuite(v.Suite), v.From, v.To)
 		if v.Reason != "" {
 			line += ": " + v.Reason
 		}

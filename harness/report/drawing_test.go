@@ -187,10 +187,11 @@ func TestTrend(t *testing.T) {
 		t.Errorf("plots %q; want %q", got, want)
 	}
 	for lower, worst := range map[bool]string{false: "a", true: "b"} {
-		tr := &trend{seen: map[int64]bool{}, lines: map[string]*trendLine{}, lower: lower}
+		tr := &trend{lines: map[string]*trendLine{}, lower: lower}
 		for name, v := range map[string]float64{"a": 1, "b": 2} {
 			tr.add(name, name, []history.Value{{At: time.Unix(0, 0), Value: v}})
 		}
+		tr.date()
 		if got, _ := tr.worst(); got != worst {
 			t.Errorf("lower is better: %v: the worst is %s; want %s", lower, got, worst)
 		}

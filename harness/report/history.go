@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -67,7 +68,7 @@ type run struct {
 // storyOf tells a machine's. Pairs become a plot for each first object, or, in short, one
 // in which each first object has its worst pair.
 func storyOf(m *history.Machine, short bool) *story {
-	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.Drifts()}
+	s := &story{Name: cmp.Or(m.Name, "no subject"), Drifts: m.DriftLines()}
 	for _, r := range slices.Backward(m.Runs) {
 		s.Runs = append(s.Runs, run{
 			Time: r.At.Format(time.RFC3339), Sign: marks[r.Verdict].sign, Word: words[r.Verdict], Verdict: r.Verdict,
@@ -91,8 +92,7 @@ type trend struct {
 	limit       *result.Limit // the latest
 	lower       bool          // is better
 	times       []int64       // milliseconds since 1970
-	seen        map[int64]bool
-	order       []string // of lines
+	order       []string      // of lines
 	lines       map[string]*trendLine
 }
 
@@ -105,12 +105,8 @@ type trendLine struct {
 // trends gathers a machine's series, in their order.
 func trends(m *history.Machine, short bool) (out []*trend) {
 	at := map[string]*trend{}
-	several := m.Suites() > 1
 	for _, s := range m.Series {
-		title, id, name := join(s.Check, s.Quantity), cmp.Or(s.ID, s.Object), cmp.Or(s.Object, "measured")
-		if several {
-			title += ", suite " + s.Suite
-		}
+		title, id, name := join(s.Check, s.Quantity)+m.InSuite(s.Suite), cmp.Or(s.ID, s.Object), cmp.Or(s.Object, "measured")
 		switch {
 		case s.Peer != "" && short:
 			title += ", worst of each"
@@ -120,13 +116,13 @@ func trends(m *history.Machine, short bool) (out []*trend) {
 		}
 		key := title + " " + s.Unit
 		if at[key] == nil {
-			at[key] = &trend{title: title, unit: s.Unit, limit: s.Limit, lower: s.Better == result.Lower, seen: map[int64]bool{}, lines: map[string]*trendLine{}}
+			at[key] = &trend{title: title, unit: s.Unit, limit: s.Limit, lower: s.Better == result.Lower, lines: map[string]*trendLine{}}
 			out = append(out, at[key])
 		}
 		at[key].add(id, name, s.Values)
 	}
 	for _, t := range out {
-		slices.Sort(t.times)
+		t.date()
 	}
 	return out
 }
@@ -141,10 +137,6 @@ func (t *trend) add(id, name string, values []history.Value) {
 	}
 	for _, v := range values {
 		when := v.At.UnixMilli()
-		if !t.seen[when] {
-			t.seen[when] = true
-			t.times = append(t.times, when)
-		}
 		if was, ok := l.at[when]; ok {
 			if !t.worse(v.Value, was.Value) {
 				v.Value = was.Value
@@ -153,6 +145,15 @@ func (t *trend) add(id, name string, values []history.Value) {
 		}
 		l.at[when] = v
 	}
+}
+
+// date finds the times at which there are values.
+func (t *trend) date() {
+	for _, l := range t.lines {
+		t.times = slices.AppendSeq(t.times, maps.Keys(l.at))
+	}
+	slices.Sort(t.times)
+	t.times = slices.Compact(t.times)
 }
 
 // worse reports whether a is.
