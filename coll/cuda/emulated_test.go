@@ -24,7 +24,7 @@ func TestEmulated(t *testing.T) {
 	lib := gputest.Emulator(t, ".")
 	for _, c := range []struct{ tests, devices, env string }{
 		{"TestScaled|TestGroup|TestAllToAllInPlace|TestStreams|TestAbort|TestStagedAbort|TestMismatch|TestProcesses|TestPointers|TestStagedGraph|TestWays|TestHostedRefused|TestGraph|TestTuner|TestReuse|TestAbortFree", "2", ""},
-		{"TestFailedOpen", "2", ""},
+		{"TestFailedOpen|TestWholePages", "2", ""},
 		{"TestConformance", "2", ""},
 		{"TestCopies", "2", ""},
 		{"TestRoomRefused", "2", "FAKE_SMALL=1"},

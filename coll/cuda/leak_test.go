@@ -12,6 +12,7 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/colltest"
 	"github.com/assay-hpc/assay/coll/cuda/driver"
+	"github.com/assay-hpc/assay/coll/executor"
 	"github.com/assay-hpc/assay/coll/knob"
 )
 
@@ -125,5 +126,27 @@ func TestFailedOpen(t *testing.T) {
 			}
 			t.Logf("%s: %s failed %d times", name, call, failed)
 		}
+	}
+}
+
+// TestWholePages: what other processes map is whole pages.
+func TestWholePages(t *testing.T) {
+	gpuCount(t)
+	d, err := deviceOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.in(func() error {
+		l, err := d.newLoan(executor.Config{}, 3*devicePage+tokenBytes)
+		if err != nil {
+			return err
+		}
+		if base, n, err := driver.AddressRange(l.ptr); base != l.ptr || n != 4*devicePage || err != nil {
+			t.Errorf("%d bytes from %v, %v; want %d from %v", n, base, err, 4*devicePage, l.ptr)
+		}
+		return l.free()
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

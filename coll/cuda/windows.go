@@ -244,9 +244,13 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 	return ""
 }
 
+// devicePage is a page of device memory. Other processes map what is no multiple of it in
+// smaller pages, and then their copy engines carry 289 GB/s of 387 (2×H200).
+const devicePage = 2 << 20
+
 // newLoan allocates n bytes on the device, for other ranks to reach.
 func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
-	p, err := driver.Malloc(n)
+	p, err := driver.Malloc((n + devicePage - 1) / devicePage * devicePage)
 	if err != nil {
 		return nil, err
 	}
