@@ -105,6 +105,14 @@ func allTests() []Test {
 				{Name: "max_memory_mb", Usage: "MB of a GPU to test at most; 0: all"},
 				injected,
 			}},
+		{Name: "pcie_stress", Category: "Stress", Title: "copies between host and all GPUs at once, over and over",
+			Fails: "data is wrong; errors of PCIe, see below",
+			Level: 4, Limit: 3 * time.Minute, run: pcieStress, Params: []param{
+				seconds(60),
+				{Name: "copies", Default: 64, Usage: "of 64 MB that are timed together"},
+				{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"},
+				{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"},
+			}},
 		{Name: "pulse_test", Category: "Hardware", Title: "load on and off, at once on all GPUs",
 			Fails: "as `diagnostic`, without a rate",
 			Level: 4, Limit: 3 * time.Minute, run: pulse, Params: []param{

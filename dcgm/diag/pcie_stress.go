@@ -1,0 +1,35 @@
+package diag
+
+import (
+	"context"
+	"time"
+)
+
+// pcieStress copies to and from all GPUs at once until its time is over: links that are
+// at their margin make errors when the whole board is warm and busy. GPUs may share an
+// uplink by design, so that their rates are measured, the slowest of each kind, and not
+// judged.
+func pcieStress(ctx context.Context, j *job) error {
+	before := j.tally()
+	until := time.Now().Add(time.Duration(j.params[duration] * float64(time.Second)))
+	j.each(func(g GPU, d Device) error {
+		slowest := map[direction]Measurement{}
+		for first := true; first || time.Now().Before(until); first = false {
+			for _, way := range directions {
+				m, err := j.host(ctx, g, d, way, way.String()+", all at once")
+				if err != nil {
+					return err
+				}
+				if s, ok := slowest[way]; !ok || m.Value < s.Value {
+					slowest[way] = m
+				}
+			}
+		}
+		for _, way := range directions {
+			j.measure(slowest[way])
+		}
+		return nil
+	})
+	j.counted(before, pcieCounters)
+	return nil
+}
