@@ -71,30 +71,8 @@ type Result struct {
 
 type maker func(b *builder, version string)
 
-// makers is every component by its name in matrix.yaml.
-var makers = map[string]maker{
-	"openmpi":          debian("openmpi", "BSD-3-Clause-Open-MPI", "https://www.open-mpi.org", openmpi),
-	"ucx":              debian("ucx", "BSD-3-Clause", "https://openucx.org", ucx),
-	"pmix":             debian("pmix", "BSD-3-Clause-Open-MPI", "https://openpmix.github.io", pmix),
-	"rdma-core":        debian("rdma-core", "GPL-2.0-only OR Linux-OpenIB", "https://github.com/linux-rdma/rdma-core", rdmaCore),
-	"infiniband-diags": debian("infiniband-diags", "GPL-2.0-only OR Linux-OpenIB", "https://github.com/linux-rdma/rdma-core", infinibandDiags),
-	"hwloc":            debian("hwloc", "BSD-3-Clause", "https://www.open-mpi.org/projects/hwloc", hwloc),
-	"numactl":          debian("numactl", "GPL-2.0-only", "https://github.com/numactl/numactl", numactl),
-	"ssh":              ssh,
-	"cuda-toolkit":     cudaToolkit,
-	"perftest":         perftest,
-	"harness":          harness,
-	"ofed":             ofed,
-	"cudnn":            cudnn,
-	"dcgm":             dcgm,
-	"hpcx":             hpcx,
-	"gdrcopy":          gdrcopy,
-	"nccl":             nccl,
-	"sharp":            sharp,
-	"nccl-tests":       ncclTests,
-	"nvbandwidth":      nvbandwidth,
-	"efa":              efa,
-}
+// makers is every component by its name in matrix.yaml. The component's own file adds it.
+var makers = map[string]maker{}
 
 // Names returns the components that this package can make, sorted.
 func Names() []string {

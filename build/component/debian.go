@@ -44,6 +44,16 @@ func debian(name, license, homepage string, p part) maker {
 	}
 }
 
+func init() {
+	makers["openmpi"] = debian("openmpi", "BSD-3-Clause-Open-MPI", "https://www.open-mpi.org", openmpi)
+	makers["ucx"] = debian("ucx", "BSD-3-Clause", "https://openucx.org", ucx)
+	makers["pmix"] = debian("pmix", "BSD-3-Clause-Open-MPI", "https://openpmix.github.io", pmix)
+	makers["rdma-core"] = debian("rdma-core", "GPL-2.0-only OR Linux-OpenIB", "https://github.com/linux-rdma/rdma-core", rdmaCore)
+	makers["infiniband-diags"] = debian("infiniband-diags", "GPL-2.0-only OR Linux-OpenIB", "https://github.com/linux-rdma/rdma-core", infinibandDiags)
+	makers["hwloc"] = debian("hwloc", "BSD-3-Clause", "https://www.open-mpi.org/projects/hwloc", hwloc)
+	makers["numactl"] = debian("numactl", "GPL-2.0-only", "https://github.com/numactl/numactl", numactl)
+}
+
 // locked returns a package's version in the target's set, "" while unresolved.
 func (b *builder) locked(pkg string) string {
 	for _, d := range b.Lock.Debs[b.Target.Name+"/"+b.Platform.Arch].Packages {

@@ -17,6 +17,8 @@ ln -s "${1%/*}" ` + efaPluginDir + `
 rm -f ` + efaPluginDir + `/libnccl-net.so*
 `
 
+func init() { makers["efa"] = efa }
+
 // efa is the stack for AWS's fabric, by its installer: libfabric, rdma-core
 // and the NCCL plugin. The image keeps one MPI, HPC-X's; the installer's are
 // removed. Its own settings for the loader stay out too: on a host without EFA

@@ -7,6 +7,8 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
+func init() { makers["gdrcopy"], makers["nvbandwidth"] = gdrcopy, nvbandwidth }
+
 // gdrcopy is the userspace of GDRCopy. Its tests are compiled by nvcc, so it
 // is built once per CUDA major version; the kernel module is the host's.
 func gdrcopy(b *builder, version string) {

@@ -38,6 +38,8 @@ const libncclDir = "/opt/assay/lib"
 // libibverbs are the components that bring it.
 var libibverbs = []string{"rdma-core", "ofed", "efa"}
 
+func init() { makers["harness"] = harness }
+
 // harness compiles the harness from assay's own source, with cgo: it looks up
 // libraries for RDMA and plugins when it runs. It is compiled once per
 // architecture, on the oldest system, whose C library any later one can stand

@@ -101,6 +101,8 @@ rm -rf /tmp/ompi /opt/hpcx/sources
 	return built, src
 }
 
+func init() { makers["hpcx"], makers["sharp"] = hpcx, sharp }
+
 // hpcx is NVIDIA's packaging of Open MPI, UCX, UCC, SHARP and HCOLL. Paths and
 // variables are the peers': downstream builds rely on them.
 func hpcx(b *builder, version string) {

@@ -24,6 +24,8 @@ done
 	return built, src
 }
 
+func init() { makers["nccl"], makers["nccl-tests"] = nccl, ncclTests }
+
 // nccl is built from source for the architecture list. Its files are a layer
 // of their own, which all images of one CUDA version share; dpkg is told of
 // the packages without unpacking them again, so that they replace the base's

@@ -6,6 +6,8 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
+func init() { makers["cudnn"], makers["dcgm"] = cudnn, dcgm }
+
 // cudnn comes from the CUDA repository that the base is set up for.
 func cudnn(b *builder, version string) {
 	major := b.Target.CUDAMajor()

@@ -26,6 +26,8 @@ func (b *builder) ofedRepository(t matrix.Target) []recipe.Step {
 	}
 }
 
+func init() { makers["ofed"] = ofed }
+
 // ofed is the userspace of the OFED stack, from the DOCA repository. The
 // kernel's side is the host's.
 func ofed(b *builder, version string) {

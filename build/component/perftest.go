@@ -5,6 +5,8 @@ import (
 	"github.com/assay-hpc/assay/harness/certificate"
 )
 
+func init() { makers["perftest"] = perftest }
+
 // perftest is the distribution's package on an image without CUDA, and built
 // with CUDA otherwise.
 func perftest(b *builder, version string) {

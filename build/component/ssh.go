@@ -37,6 +37,8 @@ fi
 exec /usr/sbin/sshd.openssh "$@"
 `
 
+func init() { makers["ssh"] = ssh }
+
 // ssh is OpenSSH set up for MPI: ranks reach each other without a known_hosts
 // file, keys mounted from a Kubernetes Secret are accepted although their
 // directory belongs to a group.

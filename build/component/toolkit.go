@@ -74,6 +74,8 @@ rm /tmp/files
 `, majorMinor(cuda))
 }
 
+func init() { makers["cuda-toolkit"] = cudaToolkit }
+
 // cudaToolkit is the CUDA toolkit from the distribution's own archive.
 func cudaToolkit(b *builder, flavour string) {
 	kit, ok := debianToolkits[majorMinor(b.Target.CUDA)]
