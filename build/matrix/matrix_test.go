@@ -3,7 +3,6 @@ package matrix
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,30 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const realFile = "../../matrix.yaml"
 
 // golden compares got with a golden file, or writes it under -update.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got; go test ./build/matrix -update rewrites it):\n%s", path, diff)
-	}
-}
-
 func read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -84,7 +65,7 @@ func lines(targets []Target) string {
 }
 
 func TestPlan(t *testing.T) {
-	golden(t, "testdata/plan.golden", lines(expandReal(t)))
+	golden.Check(t, "plan.golden", lines(expandReal(t)))
 }
 
 // Every bad file must be refused with its golden text, and every problem in it
@@ -110,7 +91,7 @@ func TestBadFiles(t *testing.T) {
 					t.Errorf("%+v lacks a position, a message or a remedy", e)
 				}
 			}
-			golden(t, strings.TrimSuffix(path, ".yaml")+".golden", err.Error()+"\n")
+			golden.File(t, strings.TrimSuffix(path, ".yaml")+".golden", err.Error()+"\n")
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/assay-hpc/assay/internal/golden"
 )
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
@@ -112,5 +114,5 @@ func undescribed(t *testing.T, path string, schema map[string]any) {
 }
 
 func TestSchemaGolden(t *testing.T) {
-	golden(t, "testdata/schema.golden.json", string(Schema()))
+	golden.Check(t, "schema.golden.json", string(Schema()))
 }

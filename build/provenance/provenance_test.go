@@ -3,9 +3,6 @@ package provenance
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +14,8 @@ import (
 
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func digestOf(pair string) string { return "sha256:" + strings.Repeat(pair, 32) }
 
@@ -63,19 +59,7 @@ func TestGolden(t *testing.T) {
 	if err := json.Indent(&got, doc, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "cuda.json")
-	if *update {
-		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, "cuda.json", got.String())
 }
 
 // TestOthersReadIt holds our types against those that in-toto publishes.

@@ -3,9 +3,6 @@ package sbom
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -19,9 +16,8 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/internal/attest"
+	"github.com/assay-hpc/assay/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func hex(pair string) string { return strings.Repeat(pair, 32) }
 
@@ -69,19 +65,7 @@ func TestGolden(t *testing.T) {
 	if err := json.Indent(&got, b, "", "  "); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "fabric.spdx.json")
-	if *update {
-		if err := os.WriteFile(path, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", path, diff)
-	}
+	golden.Check(t, "fabric.spdx.json", got.String())
 }
 
 func TestRoundTrip(t *testing.T) {

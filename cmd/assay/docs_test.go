@@ -18,27 +18,14 @@ import (
 	"github.com/assay-hpc/assay/build/recipe"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/certificate/certificatetest"
+	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 // TestCommandsDocument holds docs/commands.md against the program's own
-// commands and flags; -update writes it.
+// commands and flags.
 func TestCommandsDocument(t *testing.T) {
-	file := filepath.Join("..", "..", "docs", "commands.md")
-	got := []byte(grammar.Reference(newApp(io.Discard, io.Discard), commandsHead, noHelp))
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("docs/commands.md differs from the program; go test ./cmd/assay -update writes it (-want +got):\n%s", d)
-	}
+	golden.File(t, filepath.Join("..", "..", "docs", "commands.md"), grammar.Reference(newApp(io.Discard, io.Discard), commandsHead, noHelp))
 }
 
 // block returns the first fenced block of the language in a document.
@@ -74,22 +61,9 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestPublishedSchema wants the schema in docs to be the program's; -update
-// writes it.
+// TestPublishedSchema wants the schema in docs to be the program's.
 func TestPublishedSchema(t *testing.T) {
-	file := filepath.Join("..", "..", "docs", "certificate.schema.json")
-	if *update {
-		if err := os.WriteFile(file, certificate.Schema(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(certificate.Schema()), string(got)); d != "" {
-		t.Errorf("docs/certificate.schema.json differs from the program's; go test ./cmd/assay -update writes it (-want +got):\n%s", d)
-	}
+	golden.File(t, filepath.Join("..", "..", "docs", "certificate.schema.json"), string(certificate.Schema()))
 }
 
 // TestREADME wants every command in the README's table.
@@ -169,7 +143,7 @@ func TestBaseImages(t *testing.T) {
 
 const commandsHead = `# assay's commands
 
-<!-- Written by "go test ./cmd/assay -update" from the program itself. -->
+<!-- Written by "go test ./cmd/assay -args -update" from the program itself. -->
 
 Results go to stdout, remarks and progress to stderr. Flags may stand before or after arguments; what follows ` + "`--`" + `
 is an argument. Exit status: 0 all is well, 1 a check or a build failed, 2 wrong usage or bad input, 3 it could not be

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/assay-hpc/assay/build/jobs"
+	"github.com/assay-hpc/assay/internal/golden"
 )
 
 // example is what a file of examples/jobs is called, and the arguments that render it.
@@ -146,18 +146,7 @@ func TestExamples(t *testing.T) {
 		}
 	}
 	for name, want := range wanted {
-		if *update {
-			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(name, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := os.ReadFile(name)
-		if d := cmp.Diff(string(got), want); err != nil || d != "" {
-			t.Errorf("%s is not what the program writes; go test ./cmd/assay -args -update writes it (%v, -file +program):\n%s", name, err, d)
-		}
+		golden.File(t, name, want)
 	}
 	for _, dir := range []string{filepath.Join("..", "..", "examples", "jobs"), filepath.Join("testdata", "jobs")} {
 		found, err := os.ReadDir(dir)

@@ -2,11 +2,8 @@ package main
 
 import (
 	"io"
-	"os"
 	"path/filepath"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/assay-hpc/assay/internal/golden"
 	"github.com/assay-hpc/assay/internal/grammar"
@@ -22,15 +19,5 @@ follows ` + "`--`" + ` is an argument. Exit status: 0 passed, 1 a check failed, 
 
 // TestReference holds docs/harness.md against the program's own commands and flags.
 func TestReference(t *testing.T) {
-	file := filepath.Join("..", "..", "docs", "harness.md")
-	got := grammar.Reference(newApp(io.Discard, io.Discard), referenceHead, ownHelp)
-	if golden.Update() {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if d := cmp.Diff(string(want), got); err != nil || d != "" {
-		t.Errorf("docs/harness.md differs from the program (%v; -want +got; -args -update rewrites it):\n%s", err, d)
-	}
+	golden.File(t, filepath.Join("..", "..", "docs", "harness.md"), grammar.Reference(newApp(io.Discard, io.Discard), referenceHead, ownHelp))
 }

@@ -20,7 +20,7 @@ func Update() bool { return *update }
 // Check compares got with testdata/name.
 func Check(t testing.TB, name, got string) {
 	t.Helper()
-	check(t, filepath.Join("testdata", name), got)
+	File(t, filepath.Join("testdata", name), got)
 }
 
 // Part compares got with what stands between two lines of a document.
@@ -35,12 +35,16 @@ func Part(t testing.TB, file, begin, end, got string) {
 	if !ok || !closed {
 		t.Fatalf("%s has no %q with %q after it", file, begin, end)
 	}
-	check(t, file, before+begin+got+end+after)
+	File(t, file, before+begin+got+end+after)
 }
 
-func check(t testing.TB, file, got string) {
+// File compares got with a file, and makes its directory when it is written anew.
+func File(t testing.TB, file, got string) {
 	t.Helper()
 	if *update {
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
