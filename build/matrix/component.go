@@ -30,6 +30,7 @@ var known = []struct{ name, what string }{
 	{"pmix", "PMIx of the distribution"},
 	{"rdma-core", "rdma-core of the distribution"},
 	{"infiniband-diags", "InfiniBand diagnostics of the distribution"},
+	{"libfabric", "libfabric of the distribution, with fi_info and fi_pingpong"},
 	{"hwloc", "hwloc of the distribution"},
 	{"numactl", "numactl of the distribution"},
 }
