@@ -129,6 +129,7 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 			clear(w.own.bytes)
 			return w.own.offer, nil
 		}
+		n = wholePages(n)
 		if w.own, err = dev.arena.take(onDevice, n, func(n int) (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
 			if errors.Is(err, driver.ErrOutOfMemory) {
 				scarce = fmt.Errorf("the window of this rank: %w", err)
@@ -248,9 +249,13 @@ func reach(cfg executor.Config, dev *device, all []identity) string {
 // smaller pages, and then their copy engines carry 289 GB/s of 387 (2×H200).
 const devicePage = 2 << 20
 
-// newLoan allocates n bytes on the device, for other ranks to reach.
+func wholePages(n int) int { return (n + devicePage - 1) / devicePage * devicePage }
+
+// newLoan allocates n bytes on the device and the rest of their last page, for other ranks
+// to reach.
 func (d *device) newLoan(cfg executor.Config, n int) (*loan, error) {
-	p, err := driver.Malloc((n + devicePage - 1) / devicePage * devicePage)
+	n = wholePages(n)
+	p, err := driver.Malloc(n)
 	if err != nil {
 		return nil, err
 	}
