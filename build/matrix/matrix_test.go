@@ -15,7 +15,6 @@ import (
 
 const realFile = "../../matrix.yaml"
 
-// golden compares got with a golden file, or writes it under -update.
 func read(t testing.TB, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)

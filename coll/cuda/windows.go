@@ -129,7 +129,7 @@ func (w *windows) open(ctx context.Context, cfg executor.Config, dev *device, al
 			clear(w.own.bytes)
 			return w.own.offer, nil
 		}
-		n = wholePages(n)
+		n = wholePages(n) // as newLoan makes it: take goes by the length
 		if w.own, err = dev.arena.take(onDevice, n, func(n int) (*loan, error) { return dev.newLoan(cfg, n) }); err != nil {
 			if errors.Is(err, driver.ErrOutOfMemory) {
 				scarce = fmt.Errorf("the window of this rank: %w", err)

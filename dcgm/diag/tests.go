@@ -33,6 +33,12 @@ func seconds(s float64) param { return param{Name: duration, Default: s, Usage: 
 // injected is the parameter of tests that can make the error that they are to find.
 var injected = param{Name: "inject_error", Usage: "1: make the error that the test is to find", hidden: true}
 
+// What pcieCounters may count during a test.
+var (
+	maxReplays   = param{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"}
+	maxCorrected = param{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"}
+)
+
 // allTests lists all tests, in the order in which they run: copies before what heats.
 func allTests() []Test {
 	return []Test{
@@ -55,8 +61,7 @@ func allTests() []Test {
 			Level: 2, Limit: 5 * time.Minute, run: pcie, Params: []param{
 				{Name: "copies", Default: 64, Usage: "of 64 MB that are timed"},
 				{Name: "min_bandwidth", Usage: "GB/s that h2d and d2h must reach; 0: what the platform should"},
-				{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"},
-				{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"},
+				maxReplays, maxCorrected,
 			}},
 		{Name: "p2p", Category: "Integration", Title: "each pair of GPUs: writes verified by the other one, reads verified here",
 			Fails: "data is wrong; writes are below 0.71 of NVLink's figure; errors of NVLink, see below",
@@ -110,8 +115,7 @@ func allTests() []Test {
 			Level: 4, Limit: 3 * time.Minute, run: pcieStress, Params: []param{
 				seconds(60),
 				{Name: "copies", Default: 64, Usage: "of 64 MB that are timed together"},
-				{Name: "max_pcie_replays", Default: 80, Usage: "more of them during the test fail it"},
-				{Name: "aer_threshold", Default: 480, Usage: "corrected errors of PCIe; more of them during the test fail it"},
+				maxReplays, maxCorrected,
 			}},
 		{Name: "pulse_test", Category: "Hardware", Title: "load on and off, at once on all GPUs",
 			Fails: "as `diagnostic`, without a rate",
