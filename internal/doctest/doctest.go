@@ -206,10 +206,12 @@ func fill(text string) string {
 var known = strings.Fields(`assay harness all_reduce_perf all_gather_perf alltoall_perf ib_write_bw ib_send_lat
 	make go openssl docker enroot kubectl sbatch srun scontrol mpirun torchrun systemctl cp mkdir rm cat head hostname date sleep seq sort tr id sed awk grep tee touch mv ssh env sh bash nvidia-smi timeout`)
 
-// standIn tells what it was called with, in one write, since the programs of a
-// pipeline run at once, and carries out what a shell in it would.
+// standIn writes its name and arguments as one line: \x01 separates them, \x02 is a
+// line feed inside one. bash writes at each line feed, and the programs of a
+// pipeline run at once: records of two lines would get mixed up.
 const standIn = `#!/bin/bash
-printf '%s\0' "${0##*/}" "$@" $'\n' >>"$DOCTEST_CALLS"
+IFS=$'\1'; line=${0##*/}${*:+$IFS$*}; unset IFS
+printf '%s\n' "${line//$'\n'/$'\2'}" >>"$DOCTEST_CALLS"
 `
 
 // shell is bash for what is run by another program, and for the program sh.
@@ -277,14 +279,12 @@ func (s script) commands(t testing.TB, bin string) []Command {
 		t.Fatal(err)
 	}
 	var list []Command
-	c := Command{Where: fmt.Sprintf("%s:%d", s.file, s.line)}
-	for word := range strings.SplitSeq(string(b), "\x00") {
-		if word == "\n" {
-			list = append(list, c)
-			c.Args = nil
-		} else {
-			c.Args = append(c.Args, word)
+	for line := range strings.Lines(string(b)) {
+		c := Command{Where: fmt.Sprintf("%s:%d", s.file, s.line)}
+		for word := range strings.SplitSeq(strings.TrimSuffix(line, "\n"), "\x01") {
+			c.Args = append(c.Args, strings.ReplaceAll(word, "\x02", "\n"))
 		}
+		list = append(list, c)
 	}
 	return list
 }
