@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -145,7 +144,7 @@ func (o *bandwidthOptions) run(ctx context.Context, options membw.Options) (err 
 	if err != nil {
 		return err
 	}
-	r.Version, r.Time = version.Get().String(), time.Now().UTC().Truncate(time.Second)
+	r.Version = version.Get().String()
 	r.Host, _ = os.Hostname()
 	r.Driver = driverLine(driver, m.CUDA())
 	return o.report(r)
@@ -189,8 +188,8 @@ func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
 			return usagef("%w", err)
 		}
 		r := new(membw.Report)
-		if err := json.Unmarshal(b, r); err != nil || r.Schema != membw.Schema {
-			return usagef("%s is no report of harness bandwidth, schema %d: %w", name, membw.Schema, cmpErr(err))
+		if err := json.Unmarshal(b, r); err != nil || r.Schema != result.ReportSchema || r.Kind != "bandwidth" {
+			return usagef("%s is no report of harness bandwidth, schema %d: %w", name, result.ReportSchema, cmpErr(err))
 		}
 		reports = append(reports, r)
 	}

@@ -3,15 +3,12 @@ package node
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
-
-	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/suite"
 	"github.com/assay-hpc/assay/internal/nearest"
 	"github.com/assay-hpc/assay/perftest/membw"
@@ -49,7 +46,7 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	var out []suite.Check
 	for _, name := range p.Families {
 		out = append(out, suite.Check{
-			ID: e.ID + "/" + name, Title: "memory is copied fast enough: " + membw.FamilyTitle(name), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
+			ID: e.ID + "/" + name, Title: membw.FamilyTitle(name), Uses: []string{useGPUs}, Timeout: 5 * time.Minute,
 			Run: func(ctx context.Context, _ *suite.Env) result.Result {
 				if res, none := c.noGPUs(); none {
 					return res
@@ -67,80 +64,24 @@ func (c *Config) bandwidth(e *suite.Entry) ([]suite.Check, error) {
 	return out, nil
 }
 
-// bandwidthResult is a family of a report.
+// bandwidthResult is a family of a report, held against a limit of the suite's.
 func (c *Config) bandwidthResult(e *suite.Entry, r *membw.Report, name string) result.Result {
-	i := slices.IndexFunc(r.Families, func(f membw.Family) bool { return f.Name == name })
-	if i < 0 {
-		return result.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
+	res := r.Of(name)
+	rule, ok := e.Limits[name]
+	if !ok {
+		return res
 	}
-	f := &r.Families[i]
-	var objects []result.Object
-	for _, one := range f.Cells {
-		objects = append(objects, c.cell(e, r, f, one))
-	}
-	if len(objects) == 0 {
-		return result.Skipped("it takes more GPUs than there are: %d", len(r.GPUs))
-	}
-	res := result.Sum(objects)
-	res.Measured = result.Speaking(e.ID+"/"+name, objects)
-	if res.Verdict == result.Fail || res.Verdict == result.Warn {
-		res.Remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
-		var said []string
-		for _, finding := range r.Findings {
-			if finding.Family == name {
-				said = append(said, finding.Text)
+	return res.Held(rule, name, func(o *result.Object, of string) (float64, string) {
+		if m := o.Measured; of == "peak" && !strings.HasSuffix(name, "_all") { // whose reference is what a GPU alone has reached
+			return m.Expected, m.Source
+		}
+		for i := range r.GPUs {
+			if g := &r.GPUs[i]; gpuName(g.Index) == o.Name {
+				return c.known(figureOf[name], cmp.Or(g.Model, g.Name)).Of(of)
 			}
 		}
-		if len(said) > 0 && len(e.Limits) == 0 { // they name who is to blame
-			res.Reason = strings.Join(said, "; ")
-		}
-	}
-	if res.Verdict == result.Pass {
-		res.Reason = result.Values(objects)
-	}
-	return res
-}
-
-// cell is a GPU or a pair.
-func (cfg *Config) cell(e *suite.Entry, r *membw.Report, f *membw.Family, c membw.Cell) result.Object {
-	o := result.Object{Reason: c.Reason}
-	from, to := c.From, c.To
-	if from == membw.Host {
-		from = to
-	}
-	o.Name, o.ID = gpuName(from), r.GPUs[from].UUID
-	if to != membw.Host && to != from {
-		o.Peer = gpuName(to)
-	}
-	switch c.Verdict {
-	case result.Skip:
-		o.Verdict = result.Skip
-		o.Reason = cmp.Or(o.Reason, "it is not possible here")
-		return o
-	default:
-		o.Verdict = c.Verdict
-	}
-	if c.Value <= 0 { // it went wrong: the reason says how
-		return o
-	}
-	o.Measured = measured(c.Value, f.Unit, c.Reference, "hardware data base")
-	o.Measured.Spread = spread(c.Samples)
-	limits := f.Limits
-	if c.Limits != nil {
-		limits = *c.Limits
-	}
-	if c.Reference > 0 {
-		atLeast(o.Measured, limits.Pass*c.Reference, fmt.Sprintf("harness bandwidth: %.2f of the reference", limits.Pass))
-	}
-	gpu := r.GPUs[from]
-	k := cfg.known(figureOf[f.Name], cmp.Or(gpu.Model, gpu.Name))
-	if c.Reference > 0 && !strings.HasSuffix(f.Name, "_all") { // whose reference is what a GPU alone has reached
-		k.Peak = &platform.Cited{Value: c.Reference, Source: "hardware data base"}
-	}
-	if rule, ok := e.Limits[f.Name]; ok {
-		rule.Judge(f.Name, &o, k.Of)
-	}
-	return o
+		return 0, ""
+	})
 }
 
 // figureOf is what the data base calls what families measure.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/perftest/judge"
 
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/dcgm/diag"
@@ -85,14 +84,7 @@ func TestQuantities(t *testing.T) {
 // TestLimitsOfASite: a limit is the least of what should be high, and the most of
 // what should be low.
 func TestLimitsOfASite(t *testing.T) {
-	latency := membw.Report{
-		GPUs: []membw.Subject{{GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-a"}, Model: "h200"}, {GPU: membw.GPU{Name: "NVIDIA H200", UUID: "GPU-b"}, Model: "h200"}},
-		Families: []membw.Family{
-			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{{From: 0, To: membw.Host, Value: 800, Verdict: result.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: result.Pass}}},
-			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 63, Verdict: result.Pass}, {From: membw.Host, To: 1, Value: 55, Reference: 63, Verdict: result.Pass}}},
-			{Name: "host_to_device_all", Unit: "GB/s", Limits: judge.Limits{Pass: 0.7}, Cells: []membw.Cell{{From: membw.Host, To: 0, Value: 50, Reference: 50, Verdict: result.Pass}}},
-		},
-	}
+	latency := bandwidthReport(copied("host_latency", "ns", 0, 800, 1200), copied("host_to_device", "GB/s", 63, 50, 55), copied("host_to_device_all", "GB/s", 50, 50))
 	peak, typical := &platform.Cited{Value: 64, Source: "sheet"}, &platform.Cited{Value: 54, Source: "measured"}
 	hot := diagReport(result.Pass,
 		diag.Measurement{Name: "highest temperature", GPU: 0, Value: 70, Unit: "°C"}, diag.Measurement{Name: "highest temperature", GPU: 1, Value: 95, Unit: "°C"},
@@ -453,42 +445,37 @@ func TestDiagArguments(t *testing.T) {
 	}
 }
 
+// copied is a family that passed, with a value of each GPU.
+func copied(id, unit string, reference float64, values ...float64) result.Result {
+	var objects []result.Object
+	for i, v := range values {
+		objects = append(objects, result.Object{Name: gpuName(i), Verdict: result.Pass, Measured: measured(v, unit, reference, "sheet")})
+	}
+	res := result.Sum(objects)
+	res.ID, res.Measured = id, result.Speaking(id, objects)
+	return res
+}
+
+func bandwidthReport(results ...result.Result) membw.Report {
+	r := membw.Report{GPUs: []membw.Subject{{Model: "h200"}, {GPU: membw.GPU{Index: 1}, Model: "h200"}}}
+	r.Kind, r.Results = "bandwidth", results
+	return r
+}
+
+// TestBandwidth: results are those of the report; a limit takes the place of theirs.
 func TestBandwidth(t *testing.T) {
-	r := membw.Report{
-		GPUs: []membw.Subject{{GPU: membw.GPU{UUID: "GPU-a"}}, {GPU: membw.GPU{UUID: "GPU-b"}}},
-		Families: []membw.Family{
-			{Name: "host_to_device", Unit: "GB/s", Limits: judge.Limits{Pass: 0.76}, Cells: []membw.Cell{
-				{From: membw.Host, To: 0, Value: 55, Samples: []float64{54, 55, 56}, Reference: 63, Verdict: result.Pass},
-				{From: membw.Host, To: 1, Value: 20, Samples: []float64{20, 21}, Reference: 63, Verdict: result.Fail, Reason: "20.0 GB/s is 32 %"},
-			}},
-			{Name: "peer_write_ce", Unit: "GB/s", Cells: []membw.Cell{
-				{From: 0, To: 1, Value: 396, Samples: []float64{396}, Reference: 450, Verdict: result.Pass},
-				{From: 1, To: 0, Verdict: result.Skip},
-			}},
-			{Name: "host_latency", Unit: "ns", Cells: []membw.Cell{
-				{From: 0, To: membw.Host, Value: 1100, Verdict: result.Pass}, {From: 1, To: membw.Host, Value: 1200, Verdict: result.Pass},
-			}},
-		},
-		Findings: []membw.Finding{{Family: "host_to_device", GPUs: []int{1}, Verdict: result.Fail, Text: "GPU 1 is slow"}},
-	}
-	cfg := &Config{Machine: twoGPUs, Run: says(t, 1, r)}
-	got := certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device, peer_write_ce, host_latency, peer_both_ce]}}")
-	h2d := got["bandwidth/host_to_device"]
-	want(t, h2d, result.Fail, "GPU 1 is slow")
-	if o := h2d.Objects; o[1].ID != "GPU-b" || o[1].Peer != "" || o[0].Measured.Spread.Low != 54 || o[0].Measured.Limit.Value != 0.76*63 || h2d.Measured.Value != 20 {
-		t.Errorf("%+v", h2d)
-	}
-	p2p := got["bandwidth/peer_write_ce"]
-	want(t, p2p, result.Pass, "")
-	if o := p2p.Objects; o[0].Name != "GPU 0" || o[0].Peer != "GPU 1" || o[1].Verdict != result.Skip {
-		t.Errorf("%+v", o)
-	}
-	if m := got["bandwidth/host_latency"].Measured; m == nil || m.Value != 1200 {
-		t.Errorf("the latency that speaks for all is %+v; want the highest", m)
-	}
-	want(t, got["bandwidth/peer_both_ce"], result.Skip, "more GPUs than there are: 2")
+	slow := copied("host_to_device", "GB/s", 63, 55, 20)
+	slow.Verdict, slow.Reason, slow.Remedy = result.Fail, "GPU 1 is slow", "look"
+	slow.Objects[1].Verdict, slow.Objects[1].Reason = result.Fail, "20.0 GB/s is 32 %"
+	few := result.Skipped("it takes more GPUs")
+	few.ID = "peer_both_ce"
+	cfg := &Config{Machine: twoGPUs, Run: says(t, 1, bandwidthReport(slow, few))}
+	got := certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device, peer_write_ce, peer_both_ce]}}")
+	want(t, got["bandwidth/host_to_device"], result.Fail, "GPU 1 is slow | look")
+	want(t, got["bandwidth/peer_both_ce"], result.Skip, "more GPUs")
+	want(t, got["bandwidth/peer_write_ce"], result.Error, "the report of harness bandwidth has nothing about peer_write_ce")
 	got = certify(t, cfg, "{run: bandwidth, with: {families: [host_to_device]}, limits: {host_to_device: {fraction: 0.3, of: peak}}}")
-	want(t, got["bandwidth/host_to_device"], result.Pass, "20 to 55 GB/s")
+	want(t, got["bandwidth/host_to_device"], result.Pass, "20 to 55 GB/s | ")
 }
 
 func document(busbw float64) perf.Document {

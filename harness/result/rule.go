@@ -39,3 +39,18 @@ func (r Rule) Judge(figure string, o *Object, known func(of string) (value float
 		o.Verdict, o.Reason = Fail, fmt.Sprintf("%.4g %s, %s than %.4g", m.Value, m.Unit, word, limit.Value)
 	}
 }
+
+// Held puts a rule in place of the limits of a result's objects, all of one figure, and sums
+// them up again. known says what the hardware should reach of an object's figure.
+func (r Result) Held(rule Rule, figure string, known func(o *Object, of string) (value float64, source string)) Result {
+	for i := range r.Objects {
+		o := &r.Objects[i]
+		rule.Judge(figure, o, func(of string) (float64, string) { return known(o, of) })
+	}
+	sum := Sum(r.Objects)
+	r.Verdict, r.Reason, r.Measured = sum.Verdict, sum.Reason, Speaking(figure, r.Objects)
+	if r.Verdict == Pass {
+		r.Reason, r.Remedy = Values(r.Objects), ""
+	}
+	return r
+}

@@ -12,19 +12,27 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
+// A linkChange is what became of a GPU's links during a family.
+type linkChange struct {
+	family     string
+	gpu        int
+	after      nvml.Links
+	difference map[string]uint64 // of the counters that moved
+}
+
 // changes are what became of the GPUs' links, of those that the driver told of
 // both times.
-func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []linkChange) {
+func changes(family string, gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []linkChange) {
 	for _, g := range gpus {
 		b, ok1 := before[g.Bus]
 		a, ok2 := after[g.Bus]
 		if !ok1 || !ok2 {
 			continue
 		}
-		c := linkChange{GPU: g.Index, Before: b, After: a, Difference: map[string]uint64{}}
+		c := linkChange{family, g.Index, a, map[string]uint64{}}
 		for name, v := range a.Errors {
 			if old, ok := b.Errors[name]; ok && v > old {
-				c.Difference[name] = v - old
+				c.difference[name] = v - old
 			}
 		}
 		out = append(out, c)
@@ -32,59 +40,82 @@ func changes(gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []li
 	return out
 }
 
-// linkFindings names links that are slower than they could be. PCIe links rest
-// between transfers: it looks at what they were after copies to and from the host.
-func (r *Report) linkFindings() (out []Finding) {
-	for _, g := range r.GPUs {
-		if l := g.Links; l != nil && l.NVLinks < g.Peaks.NVLinks {
-			out = append(out, Finding{"", []int{g.Index}, result.Warn, fmt.Sprintf("GPU %d: %d of %d NVLinks are up", g.Index, l.NVLinks, g.Peaks.NVLinks)})
+// linkResult says which links are slower than they could be, and which counters of errors
+// moved.
+func (j *job) linkResult() result.Result {
+	var objects []result.Object
+	warn := func(g *Subject, quantity string, v result.Verdict, format string, a ...any) {
+		objects = append(objects, result.Object{Name: gpuName(g.Index), ID: g.UUID, Bus: g.Bus.String(), Quantity: quantity, Verdict: v, Reason: fmt.Sprintf(format, a...)})
+	}
+	known, moved := 0, map[string]uint64{}
+	for _, c := range j.changes {
+		known += len(c.after.Errors)
+		for name, n := range c.difference {
+			moved[name] += n
 		}
 	}
-	out = append(out, r.counterFindings()...)
-	for _, f := range r.Families {
-		if f.Name != "device_to_host" {
-			continue
+	for i := range j.report.GPUs {
+		g := &j.report.GPUs[i]
+		if l := g.Links; l != nil && l.NVLinks < g.Peaks.NVLinks {
+			warn(g, "NVLinks", result.Warn, "%d of %d NVLinks are up", l.NVLinks, g.Peaks.NVLinks)
 		}
-		for _, c := range f.Changes {
-			if l := c.After; l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth {
-				out = append(out, Finding{f.Name, []int{c.GPU}, result.Warn, fmt.Sprintf("GPU %d: its PCIe link is gen %d x%d, and could be gen %d x%d", c.GPU, l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)})
+		j.movedOf(g, func(name, text string) { warn(g, name, result.Warn, "%s", text) })
+		for _, c := range j.changes {
+			// PCIe links rest between transfers: they are as they should be after copies to the host.
+			if l := c.after; c.gpu == g.Index && c.family == "device_to_host" && (l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth) {
+				warn(g, "PCIe link", result.Warn, "its PCIe link is gen %d x%d, and could be gen %d x%d", l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)
 			}
 		}
 	}
-	return out
+	if j.unconnected != nil {
+		objects = append(objects, result.Object{Name: "all GPUs", Quantity: "peer access", Verdict: result.Fail, Reason: j.unconnected.Error()})
+	}
+	res := result.Sum(objects)
+	switch {
+	case len(objects) > 0:
+		res.Remedy = remedy
+	case known == 0:
+		res = result.Skipped("the error counters of NVLink and PCIe are not known")
+	case len(moved) == 0:
+		res = result.Passed("no error counter of NVLink and PCIe moved")
+	default:
+		var all []string
+		for _, name := range sortedKeys(moved) {
+			all = append(all, fmt.Sprintf("%s by %d", name, moved[name]))
+		}
+		res = result.Passed("error counters of NVLink and PCIe, all GPUs together, went up as they do on healthy links: %s", strings.Join(all, ", "))
+	}
+	res.ID, res.Title = linksID, "links are as wide and fast as they can be, and have no errors"
+	return res
 }
+
+// linksID is of linkResult.
+const linksID = "links"
 
 // usualCRC is the number of CRC errors a second of all of a GPU's links that are
 // no cause for concern: the link repeats what they hit. DCGM warns from as many
 // on; healthy H200s were seen with up to 30 under load.
 const usualCRC = 100
 
-// counterFindings are the counters of errors that moved, all families together.
-func (r *Report) counterFindings() (out []Finding) {
-	var seconds float64
-	for _, f := range r.Families {
-		seconds += f.Seconds
-	}
-	for _, g := range r.GPUs {
-		up, during := map[string]uint64{}, map[string]int{}
-		for _, f := range r.Families {
-			for _, c := range f.Changes {
-				for name, v := range c.Difference {
-					if c.GPU == g.Index {
-						up[name] += v
-						during[name]++
-					}
-				}
-			}
+// movedOf tells which counters of errors of a GPU moved, all families together.
+func (j *job) movedOf(g *Subject, tell func(name, text string)) {
+	up, during, of := map[string]uint64{}, map[string]int{}, 0
+	for _, c := range j.changes {
+		if c.gpu != g.Index {
+			continue
 		}
-		for _, name := range sortedKeys(up) {
-			if strings.Contains(name, "crc") && float64(up[name]) < usualCRC*seconds {
-				continue
-			}
-			out = append(out, Finding{"", []int{g.Index}, result.Warn, fmt.Sprintf("GPU %d: counter %s went up by %d, during %d of %d kinds of copies", g.Index, name, up[name], during[name], len(r.Families))})
+		of++
+		for name, v := range c.difference {
+			up[name] += v
+			during[name]++
 		}
 	}
-	return out
+	for _, name := range sortedKeys(up) {
+		if strings.Contains(name, "crc") && float64(up[name]) < usualCRC*j.seconds {
+			continue
+		}
+		tell(name, fmt.Sprintf("counter %s went up by %d, during %d of %d kinds of copies", name, up[name], during[name], of))
+	}
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

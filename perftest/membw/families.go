@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/assay-hpc/assay/harness/result"
-	"github.com/assay-hpc/assay/harness/stat"
 	"github.com/assay-hpc/assay/perftest/judge"
 
 	"github.com/assay-hpc/assay/harness/nvml"
@@ -18,47 +17,62 @@ import (
 
 // A family is one kind of measurement.
 type family struct {
-	name, title, rule string
-	limits            judge.Limits
-	latency           bool
-	shape             shape
-	flows             func(from, to int) []Flow // of a cell
-	together          bool                      // all cells at the same time
-	// reference is what a cell is held against, as the limits have it.
-	reference func(j *job, c Cell) float64
-	versus    bool // a plain copy does the same
+	name, title string
+	heading     string // of its column, where it has one
+	limits      judge.Limits
+	shape       shape
+	flows       func(from, to int) []Flow // of a pair; nil: it is a latency
+	together    bool                      // all pairs at the same time
+	reference   reference                 // what a pair is held against; zero: nothing is known
+	versus      bool                      // a plain copy does the same
 }
 
-// shape is which cells a family has.
+// A reference is what a pair should reach, as the limits have it, and who says so.
+type reference struct {
+	of     func(j *job, p ends) float64
+	source string
+}
+
+// shape is which pairs a family has.
 type shape uint8
 
 const (
-	fromHost  shape = iota // a cell a GPU, from the host
+	fromHost  shape = iota // each GPU, from the host
 	toHost                 // the other way
-	within                 // a cell a GPU
-	pairs                  // all ordered pairs
-	unordered              // pairs with from < to
+	within                 // each GPU
+	ordered                // all pairs of GPUs
+	unordered              // those with from < to
 )
 
-// cells of so many GPUs.
-func (s shape) cells(n int) (out []Cell) {
+// matrix reports whether it is of two GPUs.
+func (s shape) matrix() bool { return s >= ordered }
+
+// pairs of so many GPUs.
+func (s shape) pairs(n int) (out []ends) {
 	for a := range n {
 		switch s {
 		case fromHost:
-			out = append(out, Cell{From: Host, To: a})
+			out = append(out, ends{Host, a})
 		case toHost:
-			out = append(out, Cell{From: a, To: Host})
+			out = append(out, ends{a, Host})
 		case within:
-			out = append(out, Cell{From: a, To: a})
+			out = append(out, ends{a, a})
 		default:
 			for b := range n {
-				if a < b || a > b && s == pairs {
-					out = append(out, Cell{From: a, To: b})
+				if a < b || a > b && s == ordered {
+					out = append(out, ends{a, b})
 				}
 			}
 		}
 	}
 	return out
+}
+
+func (f *family) unit() string {
+	if f.flows == nil {
+		return "ns"
+	}
+	return "GB/s"
 }
 
 func gpu(i int) place { return place{i, ofGPU} }
@@ -79,31 +93,25 @@ func bothWays(e engine) func(int, int) []Flow {
 	return func(a, b int) []Flow { return append(write(e)(a, b), write(e)(b, a)...) }
 }
 
-// Rules by which bytes are counted.
-const (
-	ruleOnce  = "bytes copied, counted once"
-	ruleTotal = "bytes copied in both directions, counted once each, over the time of both"
-)
-
-// families are those of a Report, in this order.
+// families are those of a Report, in this order. A copy's bytes count once, and those of
+// both directions, in the time of both, once each.
 var families = []family{
-	{name: "host_to_device", title: "host to GPU, pinned", rule: ruleOnce, shape: fromHost, flows: upload, limits: hostLimits, reference: pcie, versus: true},
-	{name: "device_to_host", title: "GPU to host, pinned", rule: ruleOnce, shape: toHost, flows: download, limits: hostLimits, reference: pcie, versus: true},
-	{name: "host_to_device_all", title: "host to all GPUs at once, pinned", rule: ruleOnce, shape: fromHost, flows: upload, together: true, limits: contentionLimits, reference: alone("host_to_device")},
-	{name: "device_to_host_all", title: "all GPUs to host at once, pinned", rule: ruleOnce, shape: toHost, flows: download, together: true, limits: contentionLimits, reference: alone("device_to_host")},
-	{name: "local_ce", title: "within a GPU, by copy engine", rule: ruleOnce, shape: within, flows: write(engineCE), limits: localLimits, reference: halfMemory, versus: true},
-	{name: "local_sm", title: "within a GPU, by kernel", rule: ruleOnce, shape: within, flows: write(engineSM), limits: localLimits, reference: halfMemory},
-	{name: "peer_write_ce", title: "write by copy engine", rule: ruleOnce, shape: pairs, flows: write(engineCE), limits: peerLimits, reference: link(1), versus: true},
-	{name: "peer_read_ce", title: "read by copy engine", rule: ruleOnce, shape: pairs, flows: read(engineCE), limits: peerLimits, reference: link(1)},
-	{name: "peer_write_sm", title: "write by kernel", rule: ruleOnce, shape: pairs, flows: write(engineSM), limits: kernelLimits, reference: link(1)},
-	{name: "peer_read_sm", title: "read by kernel", rule: ruleOnce, shape: pairs, flows: read(engineSM), limits: kernelLimits, reference: link(1)},
-	{name: "peer_both_ce", title: "both ways at once by copy engine, total", rule: ruleTotal, shape: unordered, flows: bothWays(engineCE), limits: peerLimits, reference: link(2)},
-	{name: "peer_both_sm", title: "both ways at once by kernel, total", rule: ruleTotal, shape: unordered, flows: bothWays(engineSM), limits: kernelLimits, reference: link(2)},
-	{name: "host_latency", title: "GPU reads the host's memory", rule: ruleLatency, shape: toHost, latency: true, limits: latencyLimits},
-	{name: "peer_latency", title: "GPU (from) reads another one's memory (to)", rule: ruleLatency, shape: pairs, latency: true, limits: latencyLimits},
+	{name: "host_to_device", title: "host to GPU, pinned", heading: "H2D", shape: fromHost, flows: upload, limits: hostLimits, reference: pcie, versus: true},
+	{name: "device_to_host", title: "GPU to host, pinned", heading: "D2H", shape: toHost, flows: download, limits: hostLimits, reference: pcie, versus: true},
+	{name: "host_to_device_all", title: "host to all GPUs at once, pinned", heading: "H2D all", shape: fromHost, flows: upload, together: true, limits: contentionLimits, reference: alone("host_to_device")},
+	{name: "device_to_host_all", title: "all GPUs to host at once, pinned", heading: "D2H all", shape: toHost, flows: download, together: true, limits: contentionLimits, reference: alone("device_to_host")},
+	{name: "local_ce", title: "within a GPU, by copy engine", heading: "local CE", shape: within, flows: write(engineCE), limits: localLimits, reference: halfMemory, versus: true},
+	{name: "local_sm", title: "within a GPU, by kernel", heading: "local SM", shape: within, flows: write(engineSM), limits: localLimits, reference: halfMemory},
+	{name: "peer_write_ce", title: "write by copy engine", shape: ordered, flows: write(engineCE), limits: peerLimits, reference: link(1), versus: true},
+	{name: "peer_read_ce", title: "read by copy engine", shape: ordered, flows: read(engineCE), limits: peerLimits, reference: link(1)},
+	{name: "peer_write_sm", title: "write by kernel", shape: ordered, flows: write(engineSM), limits: kernelLimits, reference: link(1)},
+	{name: "peer_read_sm", title: "read by kernel", shape: ordered, flows: read(engineSM), limits: kernelLimits, reference: link(1)},
+	{name: "peer_both_ce", title: "both ways at once by copy engine, total", shape: unordered, flows: bothWays(engineCE), limits: peerLimits, reference: link(2)},
+	{name: "peer_both_sm", title: "both ways at once by kernel, total", shape: unordered, flows: bothWays(engineSM), limits: kernelLimits, reference: link(2)},
+	// The time of one load of 8 bytes whose address the load before it has given.
+	{name: "host_latency", title: "GPU reads the host's memory", heading: "host, ns", shape: toHost, limits: latencyLimits},
+	{name: "peer_latency", title: "GPU (from) reads another one's memory (to)", shape: ordered, limits: latencyLimits},
 }
-
-const ruleLatency = "time of one load of 8 bytes whose address the load before it has given"
 
 // FamilyNames are those that Options.Families may have.
 func FamilyNames() (names []string) {
@@ -113,14 +121,17 @@ func FamilyNames() (names []string) {
 	return names
 }
 
-// FamilyTitle says what a family is; "" if there is none of that name.
-func FamilyTitle(name string) string {
-	for _, f := range families {
-		if f.name == name {
-			return f.title
+// FamilyTitle is what a pass of a family says.
+func FamilyTitle(name string) string { return "memory is copied fast enough: " + familyOf(name).title }
+
+// familyOf is the family of that name, or one without a name.
+func familyOf(name string) *family {
+	for i := range families {
+		if families[i].name == name {
+			return &families[i]
 		}
 	}
-	return ""
+	return new(family)
 }
 
 func wanted(name string, only []string) bool { return len(only) == 0 || slices.Contains(only, name) }
@@ -129,170 +140,150 @@ func wanted(name string, only []string) bool { return len(only) == 0 || slices.C
 type job struct {
 	Machine
 	Options
-	report *Report
-	links  map[sysfs.BusID]nvml.Links // before the next family
+	report      *Report
+	links       map[sysfs.BusID]nvml.Links // before the next family
+	unconnected error                      // why GPUs did not get access to one another
+	changes     []linkChange
+	seconds     float64 // of all families
+}
+
+// A figure is what was measured of a pair.
+type figure struct {
+	ends
+	samples, rival []float64
+	unable         error // why it cannot be measured
+	err            error
 }
 
 // family measures one. An error is an interrupt.
 func (j *job) family(ctx context.Context, f family) error {
 	n := len(j.report.GPUs)
-	out := Family{Name: f.name, Title: f.title, Rule: f.rule, Unit: "GB/s", Limits: f.limits, Cells: f.shape.cells(n)}
-	if f.latency {
-		out.Unit = "ns"
-	}
-	if len(out.Cells) == 0 || f.together && n < 2 {
-		return nil
-	}
-	began := time.Now()
-	if f.together {
-		j.Progress(f.title)
-		j.measureAll(ctx, f, out.Cells)
-	}
-	for i := range out.Cells {
-		c := &out.Cells[i]
-		if !f.together {
-			j.Progress(fmt.Sprintf("%s: %s", f.title, c.name()))
-			j.measure(ctx, f, c)
-		}
-		if err := context.Cause(ctx); err != nil {
+	pairs := f.shape.pairs(n)
+	res := result.Skipped("it takes more GPUs than there are: %d", n)
+	if len(pairs) > 0 && (n > 1 || !f.together) {
+		began := time.Now()
+		figures, err := j.figures(ctx, f, pairs)
+		if err != nil {
 			return err
 		}
+		seconds := time.Since(began).Seconds()
+		now, _ := j.Links()
+		j.changes = append(j.changes, changes(f.name, j.report.GPUs, j.links, now)...)
+		j.links = now
+		j.seconds += seconds
+		res = j.judge(f, figures)
+		res.Seconds = seconds
 	}
-	out.Seconds = time.Since(began).Seconds()
-	now, _ := j.Links()
-	out.Changes = changes(j.report.GPUs, j.links, now)
-	j.links = now
-	for i := range out.Cells {
-		c := &out.Cells[i]
-		if f.reference != nil {
-			c.Reference = f.reference(j, *c)
-		}
-		if out.matrix() && !f.latency && overPCIe(j.report.GPUs[c.From], j.report.GPUs[c.To]) {
-			c.Limits = &pciePeerLimits
-		}
-	}
-	out.judge()
-	j.report.Families = append(j.report.Families, out)
-	j.report.Findings = append(j.report.Findings, out.findings(n)...)
+	res.ID, res.Title = f.name, FamilyTitle(f.name)
+	j.report.Results = append(j.report.Results, res)
 	return nil
+}
+
+// figures measures a family's pairs.
+func (j *job) figures(ctx context.Context, f family, pairs []ends) ([]figure, error) {
+	out := make([]figure, len(pairs))
+	for i, p := range pairs {
+		out[i].ends = p
+	}
+	if f.together {
+		j.Progress(f.title)
+		j.measureAll(ctx, f, out)
+		return out, context.Cause(ctx)
+	}
+	for i := range out {
+		j.Progress(fmt.Sprintf("%s: %s", f.title, out[i].name()))
+		j.measure(ctx, f, &out[i])
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func (j *job) plan() Plan {
 	return Plan{Bytes: j.Bytes, Samples: j.Samples, Copies: j.Copies, Warmup: j.Warmup, Timing: whileHeld}
 }
 
-// measure fills in a cell.
-func (j *job) measure(ctx context.Context, f family, c *Cell) {
-	if c.From >= 0 && c.To >= 0 && c.From != c.To {
-		if err := cmp.Or(j.Peer(c.From, c.To), j.Peer(c.To, c.From)); err != nil {
-			c.Verdict, c.Reason = result.Skip, err.Error()
+// measure fills in a figure.
+func (j *job) measure(ctx context.Context, f family, x *figure) {
+	if x.between() {
+		if x.unable = cmp.Or(j.Peer(x.from, x.to), j.Peer(x.to, x.from)); x.unable != nil {
 			return
 		}
 	}
 	switch {
-	case f.latency:
-		at := place{c.To, ofGPU}
-		if c.To == Host {
-			at = place{c.From, pinned}
+	case f.flows == nil:
+		at := place{x.to, ofGPU}
+		if x.to == Host {
+			at = place{x.from, pinned}
 		}
-		samples, err := j.Latency(ctx, Latency{By: c.From, At: at, Accesses: j.Accesses, Samples: j.Samples})
-		for i := range samples {
-			samples[i] *= 1e9
+		x.samples, x.err = j.Latency(ctx, Latency{By: x.from, At: at, Accesses: j.Accesses, Samples: j.Samples})
+		for i := range x.samples {
+			x.samples[i] *= 1e9
 		}
-		c.set(samples, err)
 	case j.Versus && f.versus:
-		j.measureVersus(ctx, f.flows(c.From, c.To), c)
+		j.measureVersus(ctx, f.flows(x.from, x.to), x)
 	default:
-		flows := f.flows(c.From, c.To)
-		out, err := j.Measure(ctx, flows, j.plan())
-		c.set(rates(float64(j.Bytes*j.Copies*len(flows)), out.Total), err)
+		flows := f.flows(x.from, x.to)
+		var out Outcome
+		out, x.err = j.Measure(ctx, flows, j.plan())
+		x.samples = rates(float64(j.Bytes*j.Copies*len(flows)), out.Total)
 	}
 }
 
-// measureAll fills in all cells, whose flows run at the same time.
-func (j *job) measureAll(ctx context.Context, f family, cells []Cell) {
+// measureAll fills in all figures, whose flows run at the same time.
+func (j *job) measureAll(ctx context.Context, f family, figures []figure) {
 	var flows []Flow
-	for _, c := range cells {
-		flows = append(flows, f.flows(c.From, c.To)...)
+	for _, x := range figures {
+		flows = append(flows, f.flows(x.from, x.to)...)
 	}
 	out, err := j.Measure(ctx, flows, j.plan())
-	for i := range cells {
-		cells[i].set(rates(float64(j.Bytes*j.Copies), out.Flows[i]), err)
+	for i := range figures {
+		figures[i].samples, figures[i].err = rates(float64(j.Bytes*j.Copies), out.Flows[i]), err
 	}
 }
 
 // measureVersus takes turns with synchronous calls of cuMemcpy.
-func (j *job) measureVersus(ctx context.Context, flows []Flow, c *Cell) {
+func (j *job) measureVersus(ctx context.Context, flows []Flow, x *figure) {
 	ours, theirs := j.plan(), j.plan()
 	ours.Samples, theirs.Samples = 1, 1
 	theirs.Timing, theirs.NoVerify = eachCall, true
 	bytes := float64(j.Bytes * j.Copies)
-	var a, b []float64
-	var errs []error
 	for range j.Samples {
-		out, err := j.Measure(ctx, flows, ours)
-		a, errs = append(a, rates(bytes, out.Total)...), append(errs, err)
-		out, err = j.Measure(ctx, flows, theirs)
-		b, errs = append(b, rates(bytes, out.Total)...), append(errs, err)
-		if errors.Join(errs...) != nil {
+		a, errA := j.Measure(ctx, flows, ours)
+		b, errB := j.Measure(ctx, flows, theirs)
+		x.samples, x.rival = append(x.samples, rates(bytes, a.Total)...), append(x.rival, rates(bytes, b.Total)...)
+		if x.err = errors.Join(errA, errB); x.err != nil {
 			break
 		}
 	}
-	c.set(a, errors.Join(errs...))
-	if len(a) > 0 && len(b) > 0 {
-		c.Versus = &rivalCopies{Way: "cuMemcpy", Value: stat.Median(b), Samples: b, Ratio: stat.Median(a) / stat.Median(b)}
-	}
-}
-
-// set gives a cell its samples. With an error it has no value.
-func (c *Cell) set(samples []float64, err error) {
-	c.Samples = samples
-	if err == nil && len(samples) == 0 {
-		err = errors.New("there are no samples")
-	}
-	if err != nil {
-		c.Verdict, c.Reason = result.Fail, err.Error()
-		return
-	}
-	c.Value = stat.Median(samples)
-}
-
-// name is the cell for people.
-func (c Cell) name() string {
-	switch {
-	case c.From == Host:
-		return fmt.Sprintf("GPU %d", c.To)
-	case c.To == Host || c.From == c.To:
-		return fmt.Sprintf("GPU %d", c.From)
-	}
-	return fmt.Sprintf("GPU %d to %d", c.From, c.To)
 }
 
 // References.
 
+const dataBase = "hardware data base"
+
 // pcie is the GPU's slot's.
-func pcie(j *job, c Cell) float64 { return j.report.GPUs[max(c.From, c.To)].Peaks.PCIe }
+var pcie = reference{func(j *job, p ends) float64 { return j.report.GPUs[p.gpu()].Peaks.PCIe }, dataBase}
 
 // halfMemory is what a copy can reach that reads and writes the same memory.
-func halfMemory(j *job, c Cell) float64 { return j.report.GPUs[c.From].Peaks.Memory / 2 }
+var halfMemory = reference{func(j *job, p ends) float64 { return j.report.GPUs[p.from].Peaks.Memory / 2 }, dataBase}
 
 // link is the pair's, times so many directions.
-func link(directions float64) func(*job, Cell) float64 {
-	return func(j *job, c Cell) float64 {
-		return directions * between(j.report.GPUs[c.From], j.report.GPUs[c.To])
-	}
+func link(directions float64) reference {
+	return reference{func(j *job, p ends) float64 {
+		return directions * between(j.report.GPUs[p.from], j.report.GPUs[p.to])
+	}, dataBase}
 }
 
-// alone is what the same cell has reached in another family.
-func alone(name string) func(*job, Cell) float64 {
-	return func(j *job, c Cell) float64 {
-		for _, f := range j.report.Families {
-			for _, o := range f.Cells {
-				if f.Name == name && o.From == c.From && o.To == c.To {
-					return o.Value
-				}
+// alone is what the GPU has reached in another family.
+func alone(name string) reference {
+	return reference{func(j *job, p ends) float64 {
+		for _, o := range j.report.Of(name).Objects {
+			if o.Name == p.name() && o.Measured != nil {
+				return o.Measured.Value
 			}
 		}
 		return 0
-	}
+	}, name}
 }

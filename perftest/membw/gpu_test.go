@@ -121,10 +121,11 @@ func TestGPUReport(t *testing.T) {
 	}
 	r, err := o.Run(t.Context(), m)
 	check(t, err)
-	for _, f := range r.Families {
-		for _, c := range f.Cells {
-			if c.Value <= 0 && c.Verdict != result.Skip {
-				t.Errorf("%s, %s: %+v", f.Name, c.name(), c)
+	for _, res := range r.Results {
+		check(t, res.Validate())
+		for _, o := range res.Objects {
+			if o.Measured == nil && o.Verdict != result.Skip && res.ID != linksID {
+				t.Errorf("%s: %+v", res.ID, o)
 			}
 		}
 	}
@@ -146,13 +147,13 @@ func TestFakeWrong(t *testing.T) {
 	o := Options{Bytes: 1 << 16, Samples: 1, Copies: 1, Accesses: 100, Families: []string{"local_ce", "peer_write_ce", "peer_read_sm"}}
 	r, err := o.Run(t.Context(), open(t))
 	check(t, err)
-	wrong := func(c Cell) bool {
-		return c.Verdict == result.Fail && strings.Contains(c.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
+	wrong := func(o result.Object) bool {
+		return o.Verdict == result.Fail && strings.Contains(o.Reason, "wrong data: 1 words of 8 bytes differ from what was sent, the first at byte 32768 of 65536")
 	}
-	for _, f := range r.Families { // the fake kernel makes no mistake
-		for _, c := range f.Cells {
-			if want := f.Name == "peer_write_ce" && c.To == 1; wrong(c) != want {
-				t.Errorf("%s: %+v", f.Name, c)
+	for _, res := range r.Results { // the fake kernel makes no mistake
+		for _, o := range res.Objects {
+			if want := res.ID == "peer_write_ce" && o.Peer == "GPU 1"; wrong(o) != want {
+				t.Errorf("%s: %+v", res.ID, o)
 			}
 		}
 	}
@@ -183,9 +184,9 @@ func TestFakeSlow(t *testing.T) {
 	o := Options{Bytes: 1 << 20, Samples: 1, Copies: 1, Families: []string{"peer_write_ce"}}
 	r, err := o.Run(t.Context(), open(t))
 	check(t, err)
-	for _, c := range r.Families[0].Cells {
-		if slow := c.From == 1 || c.To == 1; slow && c.Value > 1 {
-			t.Errorf("%+v", c)
+	for _, o := range r.Results[0].Objects {
+		if slow := o.Name == "GPU 1" || o.Peer == "GPU 1"; slow && o.Measured.Value > 1 {
+			t.Errorf("%+v", o)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package membw
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -20,41 +19,46 @@ func WriteMarkdown(w io.Writer, reports []*Report) error {
 		}
 		fmt.Fprintf(&b, "%s, %s, %s a copy, median of %d samples of %d copies:\n\n", r.count(), r.Driver, size(r.Bytes), r.Samples, r.Copies)
 		b.WriteString("| copy | unit | least | median | most | of the peak | cuMemcpy | ratio | verdict |\n|---|---|---|---|---|---|---|---|---|\n")
-		for _, f := range r.Families {
-			b.WriteString(f.markdown())
+		for _, res := range r.Results {
+			if len(res.Objects) > 0 && res.ID != linksID {
+				b.WriteString(markdown(&res))
+			}
 		}
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// markdown is a family's line. Its verdict is that of its worst cell.
-func (f *Family) markdown() string {
-	var values, efficiencies, rivals, ratios []float64
-	verdict := result.Verdict("")
-	for _, c := range f.Cells {
-		verdict = result.Worst(verdict, c.Verdict)
-		if c.Value == 0 {
-			continue
-		}
-		values = append(values, c.Value)
-		if c.Reference > 0 {
-			efficiencies = append(efficiencies, c.Efficiency)
-		}
-		if c.Versus != nil {
-			rivals, ratios = append(rivals, c.Versus.Value), append(ratios, c.Versus.Ratio)
+// markdown is a family's line.
+func markdown(res *result.Result) string {
+	var values, shares, rivals, ratios []float64
+	for _, o := range res.Objects {
+		m := o.Measured
+		switch {
+		case m == nil:
+		case o.Quantity == rival:
+			rivals = append(rivals, m.Value)
+			if ours := object(res.Objects, o.Name, o.Peer); ours.Measured != nil {
+				ratios = append(ratios, ours.Measured.Value/m.Value)
+			}
+		default:
+			values = append(values, m.Value)
+			if m.Expected > 0 {
+				shares = append(shares, m.Ratio)
+			}
 		}
 	}
+	f := familyOf(res.ID)
 	if len(values) == 0 {
-		return fmt.Sprintf("| %s | %s | | | | | | | %s |\n", f.Title, f.Unit, cmp.Or(verdict, result.Skip))
+		return fmt.Sprintf("| %s | %s | | | | | | | %s |\n", f.title, f.unit(), res.Verdict)
 	}
 	peak, rival, ratio := "", "", ""
-	if len(efficiencies) > 0 {
-		peak = fmt.Sprintf("%.0f %%", 100*stat.Median(efficiencies))
+	if len(shares) > 0 {
+		peak = fmt.Sprintf("%.0f %%", 100*stat.Median(shares))
 	}
-	if len(rivals) > 0 {
+	if len(ratios) > 0 {
 		rival, ratio = fmt.Sprintf("%.1f", stat.Median(rivals)), fmt.Sprintf("%.3f", stat.Median(ratios))
 	}
-	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %s | %s | %s | %s |\n", f.Title, f.Unit,
-		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, cmp.Or(verdict, result.Skip))
+	return fmt.Sprintf("| %s | %s | %.1f | %.1f | %.1f | %s | %s | %s | %s |\n", f.title, f.unit(),
+		slices.Min(values), stat.Median(values), slices.Max(values), peak, rival, ratio, res.Verdict)
 }

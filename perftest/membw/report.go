@@ -5,35 +5,25 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/assay-hpc/assay/perftest/judge"
-
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Schema is the version of Report's JSON.
-const Schema = 1
-
-// Host is the Cell.From or Cell.To that is no GPU.
+// Host is the end of a pair that is no GPU.
 const Host = -1
 
-// A Report is what was measured of a node, and what it is worth.
+// A Report is what was measured of a node: a result for each family, with an object for
+// each GPU or pair, and one for the links and their counters.
 type Report struct {
-	Schema   int            `json:"schema"`
-	Version  string         `json:"version"` // of the program
-	Host     string         `json:"host"`
-	Time     time.Time      `json:"time"`
-	Driver   string         `json:"driver,omitempty"`
-	Bytes    int            `json:"bytes"` // of a copy
-	Samples  int            `json:"samples"`
-	Copies   int            `json:"copies"` // that a sample times
-	Warmup   int            `json:"warmup"` // copies before those
-	GPUs     []Subject      `json:"gpus"`
-	Families []Family       `json:"families"`
-	Findings []Finding      `json:"findings"`
-	Verdict  result.Verdict `json:"verdict"`
+	result.Report
+	Driver  string    `json:"driver,omitempty"`
+	Bytes   int       `json:"bytes"` // of a copy
+	Samples int       `json:"samples"`
+	Copies  int       `json:"copies"` // that a sample times
+	Warmup  int       `json:"warmup"` // copies before those
+	GPUs    []Subject `json:"gpus"`
 }
 
 // A Subject is a GPU with what it should reach.
@@ -52,56 +42,27 @@ type peakRates struct {
 	Memory  float64 `json:"memory"` // a copy within the GPU reaches half of it
 }
 
-// A Family is one kind of measurement, of all GPUs or pairs.
-type Family struct {
-	Name    string       `json:"name"`
-	Title   string       `json:"title"`
-	Rule    string       `json:"rule"` // which bytes count
-	Unit    string       `json:"unit"` // "GB/s" or "ns"
-	Limits  judge.Limits `json:"limits"`
-	Cells   []Cell       `json:"cells"`
-	Changes []linkChange `json:"changes,omitempty"` // of the GPUs' links meanwhile
-	Seconds float64      `json:"seconds"`           // that it took
+// ends are what one figure is of: those of a copy, each a GPU or Host.
+type ends struct{ from, to int }
+
+// gpu is the one of a pair that is not between two.
+func (p ends) gpu() int { return max(p.from, p.to) }
+
+// between reports whether it is of two GPUs.
+func (p ends) between() bool { return p.from != p.to && p.from != Host && p.to != Host }
+
+// name is the pair for people.
+func (p ends) name() string {
+	if p.between() {
+		return fmt.Sprintf("GPU %d to %d", p.from, p.to)
+	}
+	return gpuName(p.gpu())
 }
 
-// A Cell is the measurement of a GPU or a pair. Either there is a value, or an
-// error, or it was not possible.
-type Cell struct {
-	From       int            `json:"from"` // a GPU, or Host
-	To         int            `json:"to"`
-	Value      float64        `json:"value"` // the median of the samples
-	Samples    []float64      `json:"samples"`
-	Reference  float64        `json:"reference,omitempty"`  // what it is held against; 0: nothing is known
-	Efficiency float64        `json:"efficiency,omitempty"` // Value / Reference
-	Verdict    result.Verdict `json:"verdict"`
-	Reason     string         `json:"reason,omitempty"` // of a verdict other than pass
-	Limits     *judge.Limits  `json:"limits,omitempty"` // where the family's do not hold
-	Versus     *rivalCopies   `json:"versus,omitempty"`
-}
+func gpuName(i int) string { return fmt.Sprintf("GPU %d", i) }
 
-// A rivalCopies is the same copies by another way, in turns with ours.
-type rivalCopies struct {
-	Way     string    `json:"way"`
-	Value   float64   `json:"value"`
-	Samples []float64 `json:"samples"`
-	Ratio   float64   `json:"ratio"` // ours to the rival's
-}
-
-// A linkChange is what became of a GPU's links during a family.
-type linkChange struct {
-	GPU        int               `json:"gpu"`
-	Before     nvml.Links        `json:"before"`
-	After      nvml.Links        `json:"after"`
-	Difference map[string]uint64 `json:"difference"` // of the counters that moved
-}
-
-// A Finding names what is wrong.
-type Finding struct {
-	Family  string         `json:"family"`
-	GPUs    []int          `json:"gpus"`
-	Verdict result.Verdict `json:"verdict"`
-	Text    string         `json:"text"`
-}
+// rival is the quantity of the same copies by synchronous calls, in turns with ours.
+const rival = "cuMemcpy"
 
 // Options are how to make a Report.
 type Options struct {
@@ -126,7 +87,8 @@ func Defaults() Options {
 // Run measures all families. An interrupt is the only error: what fails is in the
 // report.
 func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
-	r := &Report{Schema: Schema, Bytes: o.Bytes, Samples: o.Samples, Copies: o.Copies, Warmup: o.Warmup, Findings: []Finding{}}
+	begun := time.Now()
+	r := &Report{Report: result.Report{Kind: "bandwidth", Time: begun.UTC().Truncate(time.Second)}, Bytes: o.Bytes, Samples: o.Samples, Copies: o.Copies, Warmup: o.Warmup}
 	if o.Links == nil {
 		o.Links = func() (map[sysfs.BusID]nvml.Links, error) { return nil, nil }
 	}
@@ -137,10 +99,7 @@ func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 	for _, g := range m.GPUs() {
 		r.GPUs = append(r.GPUs, subject(g, links, o.DB))
 	}
-	if err := connect(m, true); err != nil {
-		r.Findings = append(r.Findings, Finding{Verdict: result.Fail, Text: fmt.Sprintf("peer access: %v", err)})
-	}
-	j := &job{Machine: m, Options: o, report: r, links: links}
+	j := &job{Machine: m, Options: o, report: r, links: links, unconnected: connect(m, true)}
 	for _, f := range families {
 		if !wanted(f.name, o.Families) {
 			continue
@@ -149,7 +108,9 @@ func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 			return r, err
 		}
 	}
-	r.conclude()
+	r.Results = append(r.Results, j.linkResult())
+	r.Seconds = time.Since(begun).Seconds()
+	r.Sum()
 	return r, nil
 }
 
@@ -169,16 +130,3 @@ func connect(m Machine, on bool) error {
 	return nil
 }
 
-// conclude gives the verdict on all.
-func (r *Report) conclude() {
-	r.Verdict = result.Pass
-	r.Findings = append(r.Findings, r.linkFindings()...)
-	for _, f := range r.Families {
-		for _, c := range f.Cells {
-			r.Verdict = result.Worst(r.Verdict, c.Verdict)
-		}
-	}
-	for _, f := range r.Findings {
-		r.Verdict = result.Worst(r.Verdict, f.Verdict)
-	}
-}

@@ -51,9 +51,9 @@ func report(t *testing.T, b *bench, change func(*Options)) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Version, r.Host, r.Driver, r.Time = "v1", "node1", "Driver 580.65.06, CUDA 13.0", time.Unix(1790000000, 0).UTC()
-	for i := range r.Families {
-		r.Families[i].Seconds = 0.5
+	r.Version, r.Host, r.Driver, r.Time, r.Seconds = "v1", "node1", "Driver 580.65.06, CUDA 13.0", time.Unix(1790000000, 0).UTC(), 3
+	for i := range r.Results {
+		r.Results[i].Seconds = 0.5
 	}
 	return r
 }
@@ -86,8 +86,13 @@ func broken() *bench {
 // TestReport: a healthy node passes; the text, the JSON and the table.
 func TestReport(t *testing.T) {
 	r := report(t, h200s(4), nil)
-	if r.Verdict != result.Pass || len(r.Findings) != 0 {
-		t.Errorf("%s, %+v", r.Verdict, r.Findings)
+	if r.Verdict != result.Pass || r.Count[result.Pass] != len(r.Results) {
+		t.Errorf("%s, %v", r.Verdict, r.Count)
+	}
+	for _, res := range r.Results {
+		if err := res.Validate(); err != nil {
+			t.Error(err)
+		}
 	}
 	if r.GPUs[0].Model != "h200-sxm" || r.GPUs[0].Peaks != (peakRates{PCIe: 63, NVLink: 450, NVLinks: 18, Memory: 4800}) {
 		t.Errorf("%+v", r.GPUs[0])
@@ -126,9 +131,21 @@ func TestBroken(t *testing.T) {
 		t.Errorf("%v, %s", err, r.Verdict)
 	}
 	golden.Check(t, "broken.txt", text.String())
-	for _, want := range []string{"GPU 2, with every other one: write by copy engine", "GPU 0 to 1 (this path alone): write by copy engine", "GPU 3 to 0 (this path alone): write by kernel: wrong data", "GPU 2: 9 of 18 NVLinks are up", "GPU 2: its PCIe link is gen 5 x8", "GPU 2: counter nvlink_replay went up by 14, during 14 of 14 kinds"} {
-		if !slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.Contains(f.Text, want) }) {
-			t.Errorf("no finding %q in %+v", want, r.Findings)
+	for id, want := range map[string]string{
+		"peer_write_ce": "GPU 2, with every other one: 198.2 GB/s is 44 % of 450.0; 80 % or more is expected; GPU 0 to 1 (this path alone): ",
+		"peer_write_sm": "GPU 3 to 0 (this path alone): wrong data",
+	} {
+		if res := r.Of(id); res.Verdict != result.Fail || !strings.Contains(res.Reason, want) || res.Remedy == "" {
+			t.Errorf("%s: %s, %q; want %q", id, res.Verdict, res.Reason, want)
+		}
+	}
+	var said []string
+	for _, o := range r.Of(linksID).Objects {
+		said = append(said, o.Name+": "+o.Reason)
+	}
+	for _, want := range []string{"GPU 2: 9 of 18 NVLinks are up", "GPU 2: its PCIe link is gen 5 x8, and could be gen 5 x16", "GPU 2: counter nvlink_replay went up by 14, during 14 of 14 kinds of copies"} {
+		if !slices.Contains(said, want) {
+			t.Errorf("no finding %q in %q", want, said)
 		}
 	}
 }
@@ -141,7 +158,7 @@ func TestUnknown(t *testing.T) {
 	r := report(t, b, func(o *Options) { o.Links = nil })
 	var text strings.Builder
 	if err := r.WriteText(&text); err != nil || r.Verdict != result.Pass {
-		t.Errorf("%v, %s, %+v", err, r.Verdict, r.Findings)
+		t.Errorf("%v, %s, %+v", err, r.Verdict, r.Results)
 	}
 	golden.Check(t, "unknown.txt", text.String())
 }
@@ -161,11 +178,15 @@ func TestPCIePeers(t *testing.T) {
 		o.Links = links(b, func(_ int, _ sysfs.BusID, l *nvml.Links) { l.NVLinks = 0 })
 		o.Families = []string{"peer_write_ce", "peer_both_sm"}
 	})
-	for _, f := range r.Families {
-		for _, c := range f.Cells {
-			if want := map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126}[f.Name]; c.Reference != want || c.Verdict != result.Pass || c.Limits == nil {
-				t.Errorf("%s: %+v", f.Name, c)
+	for name, want := range map[string]float64{"peer_write_ce": 63, "peer_both_sm": 126} {
+		res := r.Of(name)
+		for _, o := range res.Objects {
+			if m := o.Measured; m == nil || m.Expected != want || o.Verdict != result.Pass || m.Limit.Value != 0.6*want {
+				t.Errorf("%s: %+v", name, o)
 			}
+		}
+		if len(res.Objects) == 0 {
+			t.Errorf("%s: %+v", name, res)
 		}
 	}
 }
@@ -208,10 +229,19 @@ func TestJudge(t *testing.T) {
 		{latencyLimits, 301, 0, []float64{100, 100, 301}, result.Fail},
 		{contentionLimits, 30, 100, nil, result.Warn}, // shared by design
 	} {
-		cell := Cell{Value: c.value, Reference: c.reference}
-		cell.judge(c.limits, "GB/s", c.others)
-		if cell.Verdict != c.want || (cell.Reason == "") != (c.want == result.Pass) {
-			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, cell.Verdict, cell.Reason, c.want)
+		f := family{limits: c.limits, flows: upload, reference: reference{func(*job, ends) float64 { return c.reference }, "test"}}
+		figures := []figure{{ends: ends{Host, 0}, samples: []float64{c.value}}}
+		others := slices.Clone(c.others)
+		if i := slices.Index(others, c.value); i >= 0 { // which is the figure itself
+			others = slices.Delete(others, i, i+1)
+		}
+		for i := range others {
+			figures = append(figures, figure{ends: ends{Host, i + 1}, samples: others[i : i+1]})
+		}
+		j := &job{report: &Report{GPUs: make([]Subject, len(figures))}}
+		o := j.judge(f, figures).Objects[0]
+		if o.Verdict != c.want || (o.Reason == "") != (c.want == result.Pass) {
+			t.Errorf("%g of %g among %v: %s, %q; want %s", c.value, c.reference, c.others, o.Verdict, o.Reason, c.want)
 		}
 	}
 }
@@ -224,29 +254,31 @@ func TestBlame(t *testing.T) {
 		bad   func(from, to int) bool
 		want  []string
 	}{
-		"none":             {4, pairs, func(f, t int) bool { return false }, nil},
-		"a GPU":            {4, pairs, func(f, t int) bool { return f == 2 || t == 2 }, []string{"GPU 2, with every other one"}},
-		"two GPUs":         {4, pairs, func(f, t int) bool { return f*t == 0 || f == 3 || t == 3 }, []string{"GPU 0, with every other one", "GPU 3, with every other one"}},
-		"a sender":         {4, pairs, func(f, t int) bool { return f == 1 }, []string{"GPU 1, to every other one"}},
-		"a receiver":       {3, pairs, func(f, t int) bool { return t == 0 }, []string{"GPU 0, from every other one"}},
-		"a path":           {4, pairs, func(f, t int) bool { return f == 1 && t == 3 }, []string{"GPU 1 to 3 (this path alone)"}},
-		"a GPU and a path": {4, pairs, func(f, t int) bool { return f == 2 || t == 2 || f == 0 && t == 1 }, []string{"GPU 2, with every other one", "GPU 0 to 1 (this path alone)"}},
-		"all":              {4, pairs, func(f, t int) bool { return true }, []string{"all 4 GPUs, between one another"}},
-		"two of two":       {2, pairs, func(f, t int) bool { return true }, []string{"GPU 0 to 1 (the path, or either GPU)", "GPU 1 to 0 (the path, or either GPU)"}},
+		"none":             {4, ordered, func(f, t int) bool { return false }, nil},
+		"a GPU":            {4, ordered, func(f, t int) bool { return f == 2 || t == 2 }, []string{"GPU 2, with every other one"}},
+		"two GPUs":         {4, ordered, func(f, t int) bool { return f*t == 0 || f == 3 || t == 3 }, []string{"GPU 0, with every other one", "GPU 3, with every other one"}},
+		"a sender":         {4, ordered, func(f, t int) bool { return f == 1 }, []string{"GPU 1, to every other one"}},
+		"a receiver":       {3, ordered, func(f, t int) bool { return t == 0 }, []string{"GPU 0, from every other one"}},
+		"a path":           {4, ordered, func(f, t int) bool { return f == 1 && t == 3 }, []string{"GPU 1 to 3 (this path alone)"}},
+		"a GPU and a path": {4, ordered, func(f, t int) bool { return f == 2 || t == 2 || f == 0 && t == 1 }, []string{"GPU 2, with every other one", "GPU 0 to 1 (this path alone)"}},
+		"all":              {4, ordered, func(f, t int) bool { return true }, []string{"all 4 GPUs, between one another"}},
+		"two of two":       {2, ordered, func(f, t int) bool { return true }, []string{"GPU 0 to 1 (the path, or either GPU)", "GPU 1 to 0 (the path, or either GPU)"}},
 		"unordered GPU":    {4, unordered, func(f, t int) bool { return f == 3 || t == 3 }, []string{"GPU 3, with every other one"}},
 		"unordered paths":  {4, unordered, func(f, t int) bool { return f == 1 }, []string{"GPU 1 to 2 (this path alone)", "GPU 1 to 3 (this path alone)"}},
 	} {
-		f := Family{Title: "copies", Cells: c.shape.cells(c.n)}
-		for i := range f.Cells {
-			cell := &f.Cells[i]
-			cell.Value, cell.Verdict = 1, result.Pass
-			if c.bad(cell.From, cell.To) {
-				cell.Verdict, cell.Reason = result.Warn, "slow"
+		f := family{shape: c.shape}
+		var figures []figure
+		var objects []result.Object
+		for _, p := range c.shape.pairs(c.n) {
+			o := result.Object{Verdict: result.Pass, Measured: &result.Measurement{Value: 1}}
+			if c.bad(p.from, p.to) {
+				o.Verdict, o.Reason = result.Warn, "slow"
 			}
+			figures, objects = append(figures, figure{ends: p}), append(objects, o)
 		}
 		var got []string
-		for _, finding := range f.findings(c.n) {
-			got = append(got, strings.TrimSuffix(finding.Text, ": copies: slow"))
+		for _, text := range blame(f, figures, objects, c.n) {
+			got = append(got, strings.TrimSuffix(text, ": slow"))
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q; want %q", name, got, c.want)
@@ -339,9 +371,9 @@ func TestCRC(t *testing.T) {
 		up   uint64
 		want int
 	}{{"nvlink_crc_data", 199, 0}, {"nvlink_crc_data", 200, 1}, {"nvlink_crc_flit", 5, 0}, {"nvlink_replay", 1, 1}, {"nvlink_recovery", 1, 1}} {
-		r := &Report{GPUs: make([]Subject, 1), Families: []Family{{Seconds: 2, Changes: []linkChange{{Difference: map[string]uint64{c.name: c.up}}}}}}
-		if got := r.counterFindings(); len(got) != c.want {
-			t.Errorf("%s went up by %d in 2 s: %v, want %d findings", c.name, c.up, got, c.want)
+		j := &job{report: &Report{GPUs: make([]Subject, 1)}, seconds: 2, changes: []linkChange{{difference: map[string]uint64{c.name: c.up}}}}
+		if got := j.linkResult(); len(got.Objects) != c.want {
+			t.Errorf("%s went up by %d in 2 s: %+v, want %d findings", c.name, c.up, got, c.want)
 		}
 	}
 }

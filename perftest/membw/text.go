@@ -23,9 +23,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	b.WriteByte('\n')
 	r.writeGPUs(&b)
 	r.writeVectors(&b)
-	for i := range r.Families {
-		if f := &r.Families[i]; f.matrix() {
-			r.writeMatrix(&b, f)
+	for i := range r.Results {
+		if f := familyOf(r.Results[i].ID); f.shape.matrix() && len(r.Results[i].Objects) > 0 {
+			r.writeMatrix(&b, f, r.Results[i].Objects)
 		}
 	}
 	r.writeVersus(&b)
@@ -80,71 +80,57 @@ func (r *Report) writeGPUs(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-func (f *Family) matrix() bool {
-	for _, c := range f.Cells {
-		if c.From != c.To && c.From != Host && c.To != Host {
-			return true
+// object is that of a pair, or of the other way round where it stands for both.
+func object(objects []result.Object, name, peer string) *result.Object {
+	for _, ends := range [2][2]string{{name, peer}, {peer, name}} {
+		for i := range objects {
+			if o := &objects[i]; o.Name == ends[0] && o.Peer == ends[1] && o.Quantity == "" {
+				return o
+			}
 		}
 	}
-	return false
+	return nil
 }
 
-// cell is the family's for a pair, of either direction where there is one only.
-func (f *Family) cell(from, to int) *Cell {
-	var other *Cell
-	for i := range f.Cells {
-		c := &f.Cells[i]
-		if c.From == from && c.To == to {
-			return c
-		}
-		if c.From == to && c.To == from {
-			other = c
-		}
-	}
-	return other
-}
-
-// text is a cell in so many columns: value, fraction of the reference, mark.
-func (c *Cell) text() string {
-	switch {
-	case c.Verdict == result.Skip:
+// cell is a figure in so many columns: value, fraction of the reference, mark.
+func cell(o *result.Object) string {
+	switch m := o.Measured; {
+	case o.Verdict == result.Skip:
 		return "N/A      "
-	case c.Value == 0:
+	case m == nil:
 		return "error    "
-	case c.Reference == 0:
-		return fmt.Sprintf("%.1f     %-1s", c.Value, marks[c.Verdict])
+	case m.Expected == 0:
+		return fmt.Sprintf("%.1f     %-1s", m.Value, marks[o.Verdict])
+	default:
+		return fmt.Sprintf("%.1f %3.0f%%%-1s", m.Value, 100*m.Ratio, marks[o.Verdict])
 	}
-	return fmt.Sprintf("%.1f %3.0f%%%-1s", c.Value, 100*c.Efficiency, marks[c.Verdict])
 }
 
 const column = 14
 
-// writeVectors writes the families that have a cell a GPU as one table, a column
-// each.
+// writeVectors writes the families that have a figure a GPU as one table, a column each.
 func (r *Report) writeVectors(b *strings.Builder) {
-	var fs []*Family
-	for i := range r.Families {
-		if f := &r.Families[i]; !f.matrix() {
-			fs = append(fs, f)
+	var vectors []*result.Result
+	for i := range r.Results {
+		if res := &r.Results[i]; familyOf(res.ID).heading != "" && len(res.Objects) > 0 {
+			vectors = append(vectors, res)
 		}
 	}
-	if len(fs) == 0 {
+	if len(vectors) == 0 {
 		return
 	}
 	b.WriteString("Each GPU: GB/s and per cent of the peak (H2D and D2H of all at once: of what the GPU has alone)\n")
 	fmt.Fprintf(b, "%5s", "GPU")
-	for _, f := range fs {
-		fmt.Fprintf(b, "%*s ", column, heading(f))
+	for _, res := range vectors {
+		fmt.Fprintf(b, "%*s ", column, familyOf(res.ID).heading+"      ")
 	}
 	b.WriteByte('\n')
 	for _, g := range r.GPUs {
 		fmt.Fprintf(b, "%5d", g.Index)
-		for _, f := range fs {
+		for _, res := range vectors {
 			text := ""
-			for i := range f.Cells {
-				if c := &f.Cells[i]; max(c.From, c.To) == g.Index {
-					text = c.text()
-				}
+			if o := object(res.Objects, gpuName(g.Index), ""); o != nil {
+				text = cell(o)
 			}
 			fmt.Fprintf(b, "%*s ", column, text)
 		}
@@ -153,18 +139,10 @@ func (r *Report) writeVectors(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// headings of families with a cell a GPU.
-var headings = map[string]string{
-	"host_to_device": "H2D", "device_to_host": "D2H", "host_to_device_all": "H2D all", "device_to_host_all": "D2H all",
-	"local_ce": "local CE", "local_sm": "local SM", "host_latency": "host, ns",
-}
-
-func heading(f *Family) string { return headings[f.Name] + "      " }
-
 // writeMatrix writes a family of pairs.
-func (r *Report) writeMatrix(b *strings.Builder, f *Family) {
-	fmt.Fprintf(b, "%s%s, %s", strings.ToUpper(f.Title[:1]), f.Title[1:], f.Unit)
-	if ref := f.reference(); ref > 0 {
+func (r *Report) writeMatrix(b *strings.Builder, f *family, objects []result.Object) {
+	fmt.Fprintf(b, "%s%s, %s", strings.ToUpper(f.title[:1]), f.title[1:], f.unit())
+	if ref := reach(objects); ref > 0 {
 		fmt.Fprintf(b, ", of %.0f", ref)
 	}
 	fmt.Fprintf(b, "\n%9s", `from\to`)
@@ -176,53 +154,56 @@ func (r *Report) writeMatrix(b *strings.Builder, f *Family) {
 		fmt.Fprintf(b, "%9d", from.Index)
 		for _, to := range r.GPUs {
 			text := "-      "
-			if c := f.cell(from.Index, to.Index); c != nil && from.Index != to.Index {
-				text = c.text()
+			if o := object(objects, gpuName(from.Index), gpuName(to.Index)); o != nil {
+				text = cell(o)
 			}
 			fmt.Fprintf(b, "%*s ", column, text)
 		}
 		b.WriteByte('\n')
 	}
-	if why := f.unable(); why != "" {
-		fmt.Fprintf(b, "N/A: %s\n", why)
+	for _, o := range objects {
+		if o.Verdict == result.Skip {
+			fmt.Fprintf(b, "N/A: %s\n", o.Reason)
+			break
+		}
 	}
 	b.WriteByte('\n')
 }
 
-// reference is that of all cells, if it is the same.
-func (f *Family) reference() (ref float64) {
-	for _, c := range f.Cells {
-		if ref != 0 && c.Reference != ref {
+// reach is what all objects should reach, if it is the same.
+func reach(objects []result.Object) (ref float64) {
+	for _, o := range objects {
+		if o.Measured == nil || o.Quantity == rival {
+			continue
+		}
+		if ref != 0 && o.Measured.Expected != ref {
 			return 0
 		}
-		ref = c.Reference
+		ref = o.Measured.Expected
 	}
 	return ref
-}
-
-// unable is why cells could not be measured.
-func (f *Family) unable() string {
-	for _, c := range f.Cells {
-		if c.Verdict == result.Skip {
-			return c.Reason
-		}
-	}
-	return ""
 }
 
 // writeVersus writes what plain copies reached, family by family.
 func (r *Report) writeVersus(b *strings.Builder) {
 	first := true
-	for _, f := range r.Families {
-		for _, c := range f.Cells {
-			if c.Versus == nil {
+	for _, res := range r.Results {
+		for _, o := range res.Objects {
+			if o.Quantity != rival {
 				continue
 			}
 			if first {
-				fmt.Fprintf(b, "In turns with synchronous calls of %s: GB/s, GB/s, ratio\n", c.Versus.Way)
+				fmt.Fprintf(b, "In turns with synchronous calls of %s: GB/s, GB/s, ratio\n", rival)
 				first = false
 			}
-			fmt.Fprintf(b, "  %-22s %-11s %9.1f %9.1f %6.3f\n", f.Name, c.name(), c.Value, c.Versus.Value, c.Versus.Ratio)
+			own, name := 0.0, o.Name
+			if ours := object(res.Objects, o.Name, o.Peer); ours.Measured != nil {
+				own = ours.Measured.Value
+			}
+			if o.Peer != "" {
+				name += " to " + strings.TrimPrefix(o.Peer, "GPU ")
+			}
+			fmt.Fprintf(b, "  %-22s %-11s %9.1f %9.1f %6.3f\n", res.ID, name, own, o.Measured.Value, own/o.Measured.Value)
 		}
 	}
 	if !first {
@@ -231,37 +212,27 @@ func (r *Report) writeVersus(b *strings.Builder) {
 }
 
 func (r *Report) writeEnd(b *strings.Builder) {
-	fmt.Fprintln(b, r.counters())
-	fmt.Fprintf(b, "Verdict: %s", r.Verdict)
-	if r.Verdict.Bad() {
+	verdict := result.Pass
+	for _, res := range r.Results {
+		verdict = result.Worst(verdict, res.Verdict)
+		if res.ID == linksID && !res.Verdict.Bad() {
+			fmt.Fprintf(b, "Links: %s\n", res.Reason)
+		}
+	}
+	fmt.Fprintf(b, "Verdict: %s", verdict)
+	if verdict.Bad() {
 		b.WriteString(" (? is a warning, ! a failure)")
 	}
 	b.WriteByte('\n')
-	for _, f := range r.Findings {
-		fmt.Fprintf(b, "  %s  %s\n", f.Verdict, f.Text)
-	}
-}
-
-// counters says what became of the links' counters.
-func (r *Report) counters() string {
-	known, moved := 0, map[string]uint64{}
-	for _, f := range r.Families {
-		for _, c := range f.Changes {
-			known += len(c.After.Errors)
-			for name, n := range c.Difference {
-				moved[name] += n
+	for _, res := range r.Results {
+		switch {
+		case !res.Verdict.Bad():
+		case res.ID == linksID:
+			for _, o := range res.Objects {
+				fmt.Fprintf(b, "  %s  %s: %s\n", o.Verdict, o.Name, o.Reason)
 			}
+		default:
+			fmt.Fprintf(b, "  %s  %s: %s\n", res.Verdict, familyOf(res.ID).title, res.Reason)
 		}
 	}
-	switch {
-	case known == 0:
-		return "Error counters of NVLink and PCIe: not known"
-	case len(moved) == 0:
-		return "Error counters of NVLink and PCIe: none moved"
-	}
-	var all []string
-	for _, name := range sortedKeys(moved) {
-		all = append(all, fmt.Sprintf("%s by %d", name, moved[name]))
-	}
-	return "Error counters of NVLink and PCIe, all GPUs together, went up: " + strings.Join(all, ", ")
 }

@@ -2,6 +2,8 @@ package membw
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
@@ -29,111 +31,148 @@ var (
 	latencyLimits = judge.Limits{MedianWarn: 1.5, MedianFail: 3, Lower: true}
 )
 
-// judge gives the cells their verdicts.
-func (f *Family) judge() {
-	var values []float64
-	for _, c := range f.Cells {
-		if c.Value > 0 {
-			values = append(values, c.Value)
-		}
-	}
-	for i := range f.Cells {
-		c, limits := &f.Cells[i], f.Limits
-		if c.Limits != nil {
-			limits = *c.Limits
-		}
-		if c.Samples == nil {
-			c.Samples = []float64{} // a list in JSON, too
-		}
-		if c.Verdict == "" {
-			c.judge(limits, f.Unit, values)
-		}
-	}
-}
+// remedy is for what is slow.
+const remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 
-// judge holds a cell against its reference and the median of the family's values, of
-// which there must be three.
-func (c *Cell) judge(l judge.Limits, unit string, values []float64) {
-	if c.Reference > 0 {
-		c.Efficiency = c.Value / c.Reference
+// judge makes figures a family's result: each is held against its reference and the median
+// of all, of which there must be three.
+func (j *job) judge(f family, figures []figure) result.Result {
+	var values []float64
+	for _, x := range figures {
+		if len(x.samples) > 0 && x.err == nil {
+			values = append(values, stat.Median(x.samples))
+		}
 	}
 	usual := 0.0
 	if len(values) >= 3 {
 		usual = stat.Median(values)
 	}
-	c.Verdict, c.Reason = l.Judge(c.Value, c.Reference, usual, judge.Words{
-		Value:     func(v float64) string { return fmt.Sprintf("%.1f %s", v, unit) },
+	objects := make([]result.Object, len(figures))
+	for i, x := range figures {
+		objects[i] = j.object(f, x, usual)
+	}
+	res := result.Sum(objects)
+	res.Measured = result.Speaking("bandwidth/"+f.name, objects)
+	switch said := blame(f, figures, objects, len(j.report.GPUs)); {
+	case res.Verdict == result.Pass:
+		res.Reason = result.Values(objects)
+	case len(said) > 0:
+		res.Reason, res.Remedy = strings.Join(said, "; "), remedy
+	}
+	for i, x := range figures {
+		if len(x.rival) > 0 {
+			o := result.Object{Name: objects[i].Name, Peer: objects[i].Peer, ID: objects[i].ID, Quantity: rival, Verdict: result.Pass}
+			o.Measured = measured(x.rival, f.unit())
+			res.Objects = append(res.Objects, o)
+		}
+	}
+	return res
+}
+
+// measured is the median of samples.
+func measured(samples []float64, unit string) *result.Measurement {
+	m := &result.Measurement{Value: stat.Median(samples), Unit: unit}
+	if len(samples) > 1 {
+		m.Spread = &result.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: result.Range, Samples: len(samples)}
+	}
+	return m
+}
+
+// object is a figure with its verdict.
+func (j *job) object(f family, x figure, usual float64) result.Object {
+	g := &j.report.GPUs[x.gpu()]
+	if x.between() {
+		g = &j.report.GPUs[x.from]
+	}
+	o := result.Object{Name: gpuName(g.Index), ID: g.UUID, Bus: g.Bus.String()}
+	limits := f.limits
+	if x.between() {
+		o.Peer = gpuName(x.to)
+		if f.flows != nil && overPCIe(j.report.GPUs[x.from], j.report.GPUs[x.to]) {
+			limits = pciePeerLimits
+		}
+	}
+	switch {
+	case x.unable != nil:
+		o.Verdict, o.Reason = result.Skip, x.unable.Error()
+		return o
+	case x.err != nil:
+		o.Verdict, o.Reason = result.Fail, x.err.Error()
+		return o
+	case len(x.samples) == 0:
+		o.Verdict, o.Reason = result.Fail, "there are no samples"
+		return o
+	}
+	m := measured(x.samples, f.unit())
+	o.Measured = m
+	if f.reference.of != nil {
+		if ref := f.reference.of(j, x.ends); ref > 0 {
+			m.Expected, m.Source, m.Ratio = ref, f.reference.source, m.Value/ref
+			m.Limit = &result.Limit{Value: limits.Pass * ref, Kind: result.AtLeast, Source: fmt.Sprintf("harness bandwidth: %.2f of the reference", limits.Pass)}
+		}
+	}
+	o.Verdict, o.Reason = limits.Judge(m.Value, m.Expected, usual, judge.Words{
+		Value:     func(v float64) string { return fmt.Sprintf("%.1f %s", v, f.unit()) },
 		Reference: func(v float64) string { return fmt.Sprintf("%.1f", v) },
 		Usual:     func(v float64) string { return fmt.Sprintf("the median of all, %.1f", v) },
 	})
+	return o
 }
 
-// findings names the GPUs and pairs that are to blame for a family's bad cells.
-func (f *Family) findings(n int) (out []Finding) {
-	if f.matrix() {
-		return f.blame(n)
-	}
-	for _, c := range f.Cells {
-		if c.Verdict.Bad() {
-			out = append(out, Finding{f.Name, []int{max(c.From, c.To)}, c.Verdict, fmt.Sprintf("%s: %s: %s", c.name(), f.Title, c.Reason)})
-		}
-	}
-	return out
-}
-
-// blame goes through a matrix of n GPUs: one that is slow with everyone is at
-// fault itself, a pair that alone is slow has a bad path.
-func (f *Family) blame(n int) (out []Finding) {
-	m := judge.Matrix{Members: n, Cells: len(f.Cells), Limits: f.Limits, Cell: func(i int) (int, int, float64, result.Verdict) {
-		c := &f.Cells[i]
-		return c.From, c.To, c.Value, c.Verdict
-	}}
-	find := func(cells []int, what string, gpus ...int) {
-		worst, v := m.Worst(cells)
-		out = append(out, Finding{f.Name, gpus, v, fmt.Sprintf("%s: %s: %s", what, f.Title, f.Cells[worst].Reason)})
-	}
+// blame names the GPUs and pairs that are at fault for a family's bad figures. In a matrix
+// of n GPUs one that is slow with all others is at fault itself; a pair that alone is slow
+// has a bad path.
+func blame(f family, figures []figure, objects []result.Object, n int) (out []string) {
 	var bad, all []int
-	measured, pairs := 0, true // of pairs, a cell is of both directions
-	for i, c := range f.Cells {
-		if c.Verdict.Bad() {
+	tried := 0
+	for i := range objects {
+		if objects[i].Verdict.Bad() {
 			bad = append(bad, i)
 		}
-		if c.Verdict != result.Skip {
-			measured++
+		if objects[i].Verdict != result.Skip {
+			tried++
 		}
-		pairs = pairs && c.From <= c.To
 	}
 	for g := range n {
 		all = append(all, g)
 	}
-	alone := " (this path alone)"
+	m := judge.Matrix{Members: n, Cells: len(objects), Limits: f.limits, Cell: func(i int) (int, int, float64, result.Verdict) {
+		value := 0.0
+		if o := &objects[i]; o.Measured != nil {
+			value = o.Measured.Value
+		}
+		return figures[i].from, figures[i].to, value, objects[i].Verdict
+	}}
+	find := func(cells []int, what string) {
+		worst, _ := m.Worst(cells)
+		out = append(out, what+": "+objects[worst].Reason)
+	}
+	note := ""
 	switch {
-	case len(bad) == 0:
-		return nil
-	case n == 2: // nobody else to compare with
-		alone = " (the path, or either GPU)"
-	case len(bad) == measured:
-		find(bad, fmt.Sprintf("all %d GPUs, between one another", n), all...)
+	case len(bad) == 0 || !f.shape.matrix():
+	case n == 2: // no other GPU to compare with
+		note = " (the path, or either GPU)"
+	case len(bad) == tried:
+		find(bad, fmt.Sprintf("all %d GPUs, between one another", n))
 		return out
 	default:
+		note = " (this path alone)"
 		var whole, sends, receives []judge.Suspect
 		for g := range n {
 			whole = append(whole, judge.Suspect{Members: all[g : g+1], Sends: true, Receives: true})
-			if !pairs {
+			if f.shape == ordered { // else a figure is of both directions
 				sends = append(sends, judge.Suspect{Members: all[g : g+1], Sends: true})
 				receives = append(receives, judge.Suspect{Members: all[g : g+1], Receives: true})
 			}
 		}
 		culprits, left := m.Blame(whole, sends, receives)
 		for _, c := range culprits {
-			g := c.Suspect % n
-			find(c.Cells, fmt.Sprintf("GPU %d, %s every other one", g, [...]string{"with", "to", "from"}[c.Suspect/n]), g)
+			find(c.Cells, fmt.Sprintf("GPU %d, %s every other one", c.Suspect%n, [...]string{"with", "to", "from"}[c.Suspect/n]))
 		}
 		bad = left
 	}
 	for _, i := range bad {
-		c := &f.Cells[i]
-		find([]int{i}, c.name()+alone, c.From, c.To)
+		find([]int{i}, figures[i].name()+note)
 	}
 	return out
 }
