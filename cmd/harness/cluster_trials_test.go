@@ -198,8 +198,8 @@ func (tr *trial) judge(c *labour) {
 		tr.wrong = fmt.Sprintf("suspects %q; want %q", suspects, wantSuspects)
 	case !slices.Equal(lost, wantLost):
 		tr.wrong = fmt.Sprintf("lost %q; want %q", lost, wantLost)
-	case tr.rank < 0 && tr.report.Verdict == hunt.Found || tr.rank >= 0 && tr.report.Verdict != hunt.Found:
-		tr.wrong = fmt.Sprintf("the verdict is %s", tr.report.Verdict)
+	case tr.rank < 0 && tr.report.Outcome == hunt.Found || tr.rank >= 0 && tr.report.Outcome != hunt.Found:
+		tr.wrong = fmt.Sprintf("the verdict is %s", tr.report.Outcome)
 	}
 }
 
@@ -208,7 +208,7 @@ func (tr *trial) String() string {
 	if tr.rank >= 0 {
 		fmt.Fprintf(&b, "rank %d, %s; ", tr.rank, tr.what)
 	}
-	fmt.Fprintf(&b, "the hunt says %s", tr.report.Verdict)
+	fmt.Fprintf(&b, "the hunt says %s", tr.report.Outcome)
 	for _, s := range tr.report.Suspects {
 		fmt.Fprintf(&b, ", %s is %s (%s, at %.2f of the usual, %.1f %% resent)", strings.Join(s.Machines, "+"), s.Kind, s.Direction, s.Ratio, 100*s.Resent)
 	}
@@ -238,7 +238,7 @@ func table(all []*trial) string {
 					exact++
 				}
 			}
-			if tr.report.Verdict == hunt.Undecided || len(tr.report.Undecided) > 0 {
+			if tr.report.Outcome == hunt.Undecided || len(tr.report.Undecided) > 0 {
 				undecided++
 			}
 			rounds, walls = append(rounds, tr.report.Rounds), append(walls, tr.wall)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -117,7 +117,8 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 	}
 	r, err := f.Hunt(ctx, o.HuntOptions)
 	if r != nil {
-		if werr := o.write(r); werr != nil {
+		r.Host, r.Version = f.Name(0), version.Get().String()
+		if werr := writeReport(r, o.stdout, o.output, ""); werr != nil {
 			return werr
 		}
 	}
@@ -126,19 +127,10 @@ func (o *huntOptions) run(ctx context.Context) (err error) {
 		return &statusError{exitNotDone, fmt.Errorf("hunt: %w", err)}
 	case r == nil:
 		return nil
-	case r.Verdict == hunt.Found:
+	case r.Outcome == hunt.Found:
 		return &statusError{code: exitFail}
-	case r.Verdict == hunt.Undecided:
+	case r.Outcome == hunt.Undecided:
 		return &statusError{code: exitNotDone}
 	}
 	return nil
-}
-
-func (o *huntOptions) write(r *fabric.HuntReport) error {
-	if o.output == "text" {
-		return r.WriteText(o.stdout)
-	}
-	enc := json.NewEncoder(o.stdout)
-	enc.SetIndent("", "  ")
-	return enc.Encode(r)
 }

@@ -45,8 +45,8 @@ func TestRDMAHunt(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out[0].String())
 	}
 	t.Logf("%s", out[0].String())
-	if r.Tool != fabric.RDMA || len(r.Lost)+len(r.Absent) > 0 || r.Rounds != 3 && r.Verdict == "undecided" {
-		t.Errorf("%s with %s, lost %v, absent %v, %d rounds", r.Verdict, r.Tool, r.Lost, r.Absent, r.Rounds)
+	if r.Tool != fabric.RDMA || len(r.Lost)+len(r.Absent) > 0 || r.Rounds != 3 && r.Outcome == "undecided" {
+		t.Errorf("%s with %s, lost %v, absent %v, %d rounds", r.Outcome, r.Tool, r.Lost, r.Absent, r.Rounds)
 	}
 	if r.Measurements != 2*2*3 || strings.Contains(strings.Join(r.Notes, " "), "failed") {
 		t.Errorf("%d measurements; want a pair a round, both ways, of two ports, without a failure; notes %q", r.Measurements, r.Notes)

@@ -15,6 +15,7 @@ import (
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
 
@@ -100,6 +101,7 @@ func (m *meshArgs) measure(ctx context.Context, g *meshGroup, out, errOut io.Wri
 		return err
 	}
 	if first {
+		r.Host, r.Version, r.Time = o.Host, version.Get().String(), time.Now().UTC().Truncate(time.Second)
 		err = m.write(r, out)
 	}
 	// A launcher that sees a process fail may end the others: not before rank 0

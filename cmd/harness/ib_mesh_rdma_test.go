@@ -66,9 +66,9 @@ func TestRDMAMesh(t *testing.T) {
 			if status != 0 || errOut != "" || len(r.Ports) != 2 || len(r.Cells) != 2 || r.Tool != tool {
 				t.Errorf("%s: status %d\n%s%s", tool, status, out, errOut)
 			}
-			for _, c := range r.Cells {
-				if c.Value <= 0 || len(c.Samples) != 2 || c.Error != "" {
-					t.Errorf("%s: %+v", tool, c)
+			for _, o := range r.Results[0].Objects {
+				if m := o.Measured; m == nil || m.Value <= 0 || m.Spread.Samples != 2 {
+					t.Errorf("%s: %+v", tool, o)
 				}
 			}
 		}
@@ -106,7 +106,7 @@ func TestRDMAMesh(t *testing.T) {
 				t.Fatalf("%v\n%q\n%q", status, outs, errs)
 			}
 			r := meshReport(t, outs[0])
-			if len(r.Ports) != 2 || len(r.Cells) != 2 || r.Ports[1].Rank != 1 || r.Cells[0].Value <= 0 || r.Cells[1].Value <= 0 {
+			if len(r.Ports) != 2 || len(r.Cells) != 2 || r.Ports[1].Rank != 1 || r.Results[0].Objects[0].Measured == nil || r.Results[0].Objects[1].Measured == nil {
 				t.Errorf("%s", outs[0])
 			}
 		})

@@ -135,8 +135,8 @@ func (f *Fabric) Hunt(ctx context.Context, o HuntOptions) (*HuntReport, error) {
 	}
 	d.stop()
 	r, failed := d.report()
-	r.Seconds = time.Since(begun).Seconds()
-	return r, cmp.Or(err, failed)
+	r.Time, r.Seconds = begun.UTC().Truncate(time.Second), time.Since(begun).Seconds()
+	return r, cmp.Or(err, failed, r.conclude())
 }
 
 // rounds measures as it is told, until the first machine has enough.

@@ -17,6 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/bootstrap"
 	"github.com/assay-hpc/assay/coll/perf"
 	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
 // A wire is a network of ports for tests: what each sends and receives, of what is
@@ -115,8 +116,8 @@ func TestHunt(t *testing.T) {
 			for _, s := range r.Suspects {
 				got = append(got, fmt.Sprint(strings.Join(s.Machines, "+"), " ", s.Port, " ", s.Kind, " ", s.Direction))
 			}
-			if r.Verdict != tt.verdict || strings.Join(got, "; ") != tt.suspect {
-				t.Errorf("%s, suspects %q; want %s, %q", r.Verdict, got, tt.verdict, tt.suspect)
+			if r.Outcome != tt.verdict || strings.Join(got, "; ") != tt.suspect {
+				t.Errorf("%s, suspects %q; want %s, %q", r.Outcome, got, tt.verdict, tt.suspect)
 			}
 			if len(r.Ranking) != 16 || r.Tool != RDMA || len(r.Lost)+len(r.Absent) > 0 {
 				t.Errorf("the report is %+v", r)
@@ -195,8 +196,8 @@ func TestHuntAbsent(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if want := []Absent{{"node3", "mlx5_1/1"}}; !slices.Equal(r.Absent, want) || r.Verdict != hunt.Found || len(r.Ranking) != 15 {
-		t.Errorf("absent %v, %s, %d places", r.Absent, r.Verdict, len(r.Ranking))
+	if want := []Absent{{"node3", "mlx5_1/1"}}; !slices.Equal(r.Absent, want) || r.Outcome != hunt.Found || len(r.Ranking) != 15 {
+		t.Errorf("absent %v, %s, %d places", r.Absent, r.Outcome, len(r.Ranking))
 	}
 }
 
@@ -246,8 +247,8 @@ func TestHuntColl(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Suspects) != 1 || r.Suspects[0].Machines[0] != "node3" || r.Verdict != hunt.Found {
-		t.Errorf("%s: %+v, notes %q", r.Verdict, r.Suspects, r.Notes)
+	if len(r.Suspects) != 1 || r.Suspects[0].Machines[0] != "node3" || r.Outcome != hunt.Found {
+		t.Errorf("%s: %+v, notes %q", r.Outcome, r.Suspects, r.Notes)
 	}
 }
 
@@ -275,4 +276,45 @@ func FuzzResults(f *testing.F) {
 			t.Errorf("routed to %d", len(out))
 		}
 	})
+}
+
+// TestResult: a report is one result, with an object for each machine.
+func TestResult(t *testing.T) {
+	clean := HuntReport{Outcome: hunt.Clean, Machines: []string{"a", "b", "c"}, Find: 0.1, Rounds: 9, Measurements: 18,
+		Ranking: []Rank{{Machine: "b", Ratio: 0.98, Low: 0.97, High: 1, Values: 6}, {Machine: "a", Ratio: 1, Low: 0.99, High: 1.01, Values: 6}}}
+	found := clean
+	found.Outcome = hunt.Found
+	found.Suspects = []Suspect{{Machines: []string{"b"}, Kind: hunt.Slow, Text: "b is slow: 50 %"}}
+	lost := clean
+	lost.Outcome, lost.Lost = hunt.Found, []Loss{{Machine: "c", Round: 3, Reason: "it is silent"}}
+	absent := clean
+	absent.Outcome, absent.Absent = hunt.Found, []Absent{{Machine: "a", Port: "mlx5_0/1"}}
+	noisy := clean
+	noisy.Outcome, noisy.Undecided = hunt.Undecided, []string{"a", "c"}
+	for name, tt := range map[string]struct {
+		r    HuntReport
+		want result.Verdict
+		text string
+	}{
+		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds: no machine is 10 % slower than the rest"},
+		"found":  {found, result.Fail, "b is slow: 50 %"},
+		"lost":   {lost, result.Error, "c was lost: it is silent"},
+		"absent": {absent, result.Fail, "a has no port mlx5_0/1 that is up"},
+		"noisy":  {noisy, result.Warn, "not decided after 9 rounds: a, c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := tt.r.conclude(); err != nil {
+				t.Fatal(err)
+			}
+			res := tt.r.Of(ResultID)
+			if err := res.Validate(); err != nil || res.Verdict != tt.want || res.Reason != tt.text {
+				t.Errorf("%v, %s, %q; want %s, %q", err, res.Verdict, res.Reason, tt.want, tt.text)
+			}
+			for _, o := range res.Objects {
+				if o.Name == "b" && (o.Verdict == result.Fail) != (name == "found") {
+					t.Errorf("%+v", o)
+				}
+			}
+		})
+	}
 }

@@ -56,8 +56,8 @@ func TestOverheadTable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if r.Verdict != hunt.Clean {
-			t.Errorf("%d machines: %s", n, r.Verdict)
+		if r.Outcome != hunt.Clean {
+			t.Errorf("%d machines: %s", n, r.Outcome)
 		}
 		t.Logf("%5d machines: %d rounds", n, rounds.Load())
 		begun = begun.Add(time.Since(begun) * time.Duration(rounds.Load()-1) / time.Duration(rounds.Load()))

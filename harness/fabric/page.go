@@ -54,7 +54,7 @@ func (r *HuntReport) WriteText(w io.Writer) error {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
-	fmt.Fprintf(&b, "\n%s  %s\n", strings.ToUpper(string(r.Verdict)), r.meaning())
+	fmt.Fprintf(&b, "\n%s  %s\n", strings.ToUpper(string(r.Outcome)), r.meaning())
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -78,7 +78,7 @@ func (r *HuntReport) writeRanking(b *strings.Builder) error {
 // meaning is the verdict in words.
 func (r *HuntReport) meaning() string {
 	sure := fmt.Sprintf("a machine less than %.0f %% slower than the rest is accused with a probability of at most %g", 100*r.Least, r.Alpha)
-	switch r.Verdict {
+	switch r.Outcome {
 	case hunt.Clean:
 		return fmt.Sprintf("no machine is %.0f %% slower than the rest; one that is goes unnoticed with a probability of at most %g", 100*r.Find, r.Beta)
 	case hunt.Undecided:

@@ -8,22 +8,21 @@ import (
 	"strings"
 
 	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Schema is the version of HuntReport's JSON.
-const Schema = 1
-
-// A HuntReport is what a hunt among machines found.
+// A HuntReport is what a hunt among machines found: one result, with an object for each
+// machine, or port of one.
 type HuntReport struct {
-	Schema    int          `json:"schema"`
-	Verdict   hunt.Verdict `json:"verdict"`
+	result.Report
+	Outcome   hunt.Verdict `json:"outcome"`
 	Tool      Tool         `json:"tool"`
 	Machines  []string     `json:"machines"` // that there were to be, by rank
 	Suspects  []Suspect    `json:"suspects"` // the worst first
 	Lost      []Loss       `json:"lost"`
 	Absent    []Absent     `json:"absent"` // ports that the other machines have
 	Undecided []string     `json:"undecided,omitempty"`
-	Ranking   []Rank       `json:"ranking"` // the slowest first
+	Ranking   []Rank       `json:"-"` // the slowest first
 
 	Alpha        float64  `json:"alpha"` // as hunt.Report's, of each kind of port
 	Beta         float64  `json:"beta"`
@@ -32,7 +31,6 @@ type HuntReport struct {
 	Rounds       int      `json:"rounds"` // of the longest hunt
 	Measurements int      `json:"measurements"`
 	Seed         uint64   `json:"seed"`
-	Seconds      float64  `json:"seconds"`
 	Notes        []string `json:"notes,omitempty"`
 }
 
@@ -74,17 +72,17 @@ type Absent struct {
 
 // A Rank is a place among all.
 type Rank struct {
-	Machine string  `json:"machine"`
-	Port    string  `json:"port,omitempty"`
-	Ratio   float64 `json:"ratio"` // of what is usual, in the worse direction
-	Low     float64 `json:"low"`   // 95 %
-	High    float64 `json:"high"`
-	Values  int     `json:"values"`
+	Machine string
+	Port    string
+	Ratio   float64 // of what is usual, in the worse direction
+	Low     float64 // 95 %
+	High    float64
+	Values  int
 }
 
 // report puts together what the hunts found. They have ended.
 func (d *driver) report() (*HuntReport, error) {
-	r := &HuntReport{Schema: Schema, Tool: d.plan.Tool, Verdict: hunt.Clean, Suspects: []Suspect{}, Lost: []Loss{}, Absent: []Absent{}, Ranking: []Rank{}}
+	r := &HuntReport{Tool: d.plan.Tool, Outcome: hunt.Clean, Suspects: []Suspect{}, Lost: []Loss{}, Absent: []Absent{}}
 	for rank := range d.f.Size() {
 		r.Machines = append(r.Machines, d.f.Name(rank))
 	}
@@ -112,7 +110,7 @@ func (d *driver) report() (*HuntReport, error) {
 	slices.SortStableFunc(r.Suspects, func(a, b Suspect) int { return cmp.Compare(a.Ratio, b.Ratio) })
 	slices.SortStableFunc(r.Ranking, func(a, b Rank) int { return cmp.Compare(a.Ratio, b.Ratio) })
 	if len(r.Suspects)+len(r.Lost)+len(r.Absent) > 0 {
-		r.Verdict = hunt.Found
+		r.Outcome = hunt.Found
 	}
 	return r, failed
 }
@@ -156,7 +154,7 @@ func (d *driver) add(r *HuntReport, one *running, lost map[int]Loss) {
 		r.Notes = append(r.Notes, strings.TrimSpace(one.port+" "+h.Note))
 	}
 	if h.Verdict == hunt.Undecided {
-		r.Verdict = hunt.Undecided
+		r.Outcome = hunt.Undecided
 	}
 	r.Alpha, r.Beta, r.Seed = h.Alpha, h.Beta, h.Seed
 	r.Least, r.Find, r.Rounds = max(r.Least, h.Least), max(r.Find, h.Find), max(r.Rounds, h.Rounds)
@@ -169,4 +167,59 @@ func some(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:5], ", "), n-5)
 	}
 	return strings.Join(names, ", ")
+}
+
+// ResultID is of a hunt's result.
+const ResultID = "hunt"
+
+// conclude makes the result.
+func (r *HuntReport) conclude() error {
+	res := result.Passed("%d machines, %d measurements in %d rounds: no machine is %.0f %% slower than the rest", len(r.Machines), r.Measurements, r.Rounds, 100*r.Find)
+	var said []string
+	accused := map[string]string{}
+	for _, s := range r.Suspects {
+		said = append(said, s.Text)
+		for _, m := range s.Machines {
+			accused[m+" "+s.Port] = s.Text
+		}
+	}
+	note := func(name string, v result.Verdict, text string) {
+		said = append(said, text)
+		res.Objects = append(res.Objects, result.Object{Name: name, Verdict: v, Reason: text})
+	}
+	for _, a := range r.Absent {
+		note(a.Machine+" "+a.Port, result.Fail, fmt.Sprintf("%s has no port %s that is up", a.Machine, a.Port))
+	}
+	guilty := len(said) > 0
+	for _, l := range r.Lost {
+		note(l.Machine, result.Error, fmt.Sprintf("%s was lost: %s", l.Machine, l.Reason))
+	}
+	for _, place := range r.Ranking {
+		o := result.Object{Name: strings.TrimSpace(place.Machine + " " + place.Port), Quantity: "bandwidth, of what is usual", Verdict: result.Pass}
+		o.Measured = &result.Measurement{Value: place.Ratio, Unit: "ratio", Spread: &result.Spread{Low: place.Low, High: place.High, Kind: result.Confidence, Samples: place.Values}}
+		if text := accused[place.Machine+" "+place.Port]; text != "" {
+			o.Verdict, o.Reason = result.Fail, text
+		}
+		res.Objects = append(res.Objects, o)
+	}
+	switch {
+	case guilty:
+		res.Verdict, res.Remedy = result.Fail, "look at the machine's ports, cables and counters (harness ib devices, harness health), then run harness hunt again"
+	case len(said) > 0:
+		res.Verdict = result.Error
+	case r.Outcome == hunt.Undecided:
+		res.Verdict, res.Remedy = result.Warn, "the network is noisy: see whether others use it, or measure longer (duration)"
+		said = append(said, fmt.Sprintf("not decided after %d rounds: %s", r.Rounds, some(r.Undecided)))
+	}
+	if len(said) > 0 {
+		res.Reason = strings.Join(said, "; ")
+	}
+	var page strings.Builder
+	if err := r.WriteText(&page); err != nil {
+		return err
+	}
+	res.ID, res.Title, res.Seconds, res.Output = ResultID, "no machine is slower than the rest", r.Seconds, page.String()
+	r.Kind, r.Results = "hunt", []result.Result{res}
+	r.Sum()
+	return nil
 }

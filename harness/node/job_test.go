@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/assay-hpc/assay/harness/fabric"
-	"github.com/assay-hpc/assay/harness/hunt"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
 )
@@ -106,41 +105,12 @@ func TestOverNodes(t *testing.T) {
 	want(t, certify(t, &Config{Machine: machine, Job: groups}, "{run: coll, with: {operations: [all_reduce], over: nodes, split: DIV 2}}")["coll/all_reduce"], result.Pass, "6 ranks")
 }
 
-// TestHunt: a hunt's report is one result, with an object for each machine.
+// TestHunt: the result is the report's.
 func TestHunt(t *testing.T) {
-	clean := fabric.HuntReport{Verdict: hunt.Clean, Machines: []string{"a", "b", "c"}, Find: 0.1, Rounds: 9, Measurements: 18,
-		Ranking: []fabric.Rank{{Machine: "b", Ratio: 0.98, Low: 0.97, High: 1, Values: 6}, {Machine: "a", Ratio: 1, Low: 0.99, High: 1.01, Values: 6}}}
-	found := clean
-	found.Verdict = hunt.Found
-	found.Suspects = []fabric.Suspect{{Machines: []string{"b"}, Kind: hunt.Slow, Text: "b is slow: 50 %"}}
-	lost := clean
-	lost.Verdict, lost.Lost = hunt.Found, []fabric.Loss{{Machine: "c", Round: 3, Reason: "it is silent"}}
-	absent := clean
-	absent.Verdict, absent.Absent = hunt.Found, []fabric.Absent{{Machine: "a", Port: "mlx5_0/1"}}
-	noisy := clean
-	noisy.Verdict, noisy.Undecided = hunt.Undecided, []string{"a", "c"}
-	for name, tt := range map[string]struct {
-		r    fabric.HuntReport
-		want result.Verdict
-		text string
-	}{
-		"clean":  {clean, result.Pass, "3 machines, 18 measurements in 9 rounds: no machine is 10 % slower than the rest"},
-		"found":  {found, result.Fail, "b is slow: 50 %"},
-		"lost":   {lost, result.Error, "c was lost: it is silent"},
-		"absent": {absent, result.Fail, "a has no port mlx5_0/1 that is up"},
-		"noisy":  {noisy, result.Warn, "not decided after 9 rounds: a, c"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := threeNodes{says: func(own word) []word { return []word{own, own} }, run: says(t, 1, tt.r)}
-			r := certify(t, &Config{Job: job}, "{run: hunt}")["hunt"]
-			want(t, r, tt.want, tt.text)
-			for _, o := range r.Objects {
-				if o.Name == "b" && (o.Verdict == result.Fail) != (name == "found") {
-					t.Errorf("%+v", o)
-				}
-			}
-		})
-	}
+	slow := result.Failed("b is slow")
+	slow.ID = fabric.ResultID
+	job := threeNodes{says: func(own word) []word { return []word{own, own} }, run: says(t, 1, fabric.HuntReport{Report: result.Report{Kind: "hunt", Results: []result.Result{slow}}})}
+	want(t, certify(t, &Config{Job: job}, "{run: hunt}")["hunt"], result.Fail, "b is slow")
 	want(t, certify(t, &Config{}, "{run: hunt}")["hunt"], result.Skip, "it takes several machines")
 	want(t, certify(t, &Config{Job: threeNodes{says: func(own word) []word { return []word{own, own} }}}, "{run: hunt, with: {tool: coll}}")["hunt"], result.Skip, "there is no GPU on PCI")
 }

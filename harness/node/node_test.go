@@ -535,21 +535,10 @@ func TestColl(t *testing.T) {
 }
 
 func TestMesh(t *testing.T) {
-	r := mesh.Report{
-		Unit: "bytes_per_second", Verdict: result.Fail,
-		Ports: []mesh.Port{{Device: "mlx5_0", Port: 1}, {Device: "mlx5_1", Port: 1}},
-		Cells: []mesh.Cell{
-			{From: 0, To: 1, Value: 48e9, Samples: []float64{47e9, 48e9}, Reference: 50e9, Verdict: result.Pass},
-			{From: 1, To: 0, Verdict: result.Fail, Error: "the link is down"},
-		},
-		Findings: []mesh.Finding{{Kind: "port", Verdict: result.Fail, Text: "port mlx5_1/1 is down"}},
-	}
-	run := says(t, 1, r)
-	got := certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"]
-	want(t, got, result.Fail, "port mlx5_1/1 is down")
-	if o := got.Objects; o[0].Name != "mlx5_0/1" || o[0].Peer != "mlx5_1/1" || o[0].Measured.Value != 384 || o[0].Measured.Unit != "Gb/s" || o[1].Verdict != result.Error {
-		t.Errorf("%+v", o)
-	}
+	down := result.Failed("port mlx5_1/1 is down").WithRemedy("look")
+	down.ID = mesh.ResultID
+	run := says(t, 1, mesh.Report{Report: result.Report{Kind: "ib mesh", Results: []result.Result{down}}})
+	want(t, certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"], result.Fail, "port mlx5_1/1 is down | look")
 	want(t, certify(t, &Config{Run: run}, "{run: mesh}")["mesh"], result.Skip, "no RDMA device has a port that is up")
 	want(t, certify(t, &Config{Machine: Machine{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], result.Skip, "it takes two")
 }

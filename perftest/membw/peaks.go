@@ -2,6 +2,7 @@ package membw
 
 import (
 	"cmp"
+
 	"github.com/assay-hpc/assay/harness/nvml"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"

@@ -129,4 +129,3 @@ func connect(m Machine, on bool) error {
 	}
 	return nil
 }
-

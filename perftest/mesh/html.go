@@ -58,7 +58,7 @@ func (r *Report) WriteHTML(w io.Writer, v View) error {
 		findings = append(findings, fmt.Sprintf("%s: %s", f.Verdict, f.Text))
 	}
 	return page.Execute(w, map[string]any{
-		"Report": r, "Hosts": counted(len(r.Hosts), "host"), "Size": sizeText(r.Bytes), "How": r.how(), "Unit": unit, "Typical": typical,
+		"Report": r, "Verdict": r.worst(), "Hosts": counted(len(r.Hosts), "host"), "Size": sizeText(r.Bytes), "How": r.how(), "Unit": unit, "Typical": typical,
 		"Squares": squares, "Labels": labels, "Side": side, "Width": side + leftMargin + 10, "Height": side + topMargin + 10,
 		"Left": leftMargin, "Top": topMargin, "Cell": squareSize - 1, "Findings": findings,
 	})
@@ -103,7 +103,7 @@ func (r *Report) color(c *Cell, best float64) string {
 		return "#000000"
 	}
 	part := c.Value / best
-	if r.Latency() {
+	if r.Latency {
 		part = best / c.Value
 	}
 	hue := int(120 * min(max(2*part-1, 0), 1))

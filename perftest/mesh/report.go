@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// schema is the version of the Report's JSON: fields are added without a new one,
-// and change or go only with one.
-const schema = 1
-
-// A Report is what was measured, as JSON: bandwidths in bytes a second,
-// latencies in nanoseconds.
+// A Report is what was measured: one result, with an object for each cell, in the cells'
+// order.
 type Report struct {
-	Schema  int     `json:"schema"`
+	result.Report
 	Tool    string  `json:"tool"` // "write_bw"
 	Pattern Pattern `json:"pattern"`
 	Serial  bool    `json:"serial"` // one measurement at a time
@@ -25,15 +22,14 @@ type Report struct {
 	Bytes   uint64  `json:"bytes"` // of a message
 	QPs     int     `json:"qps"`
 	Samples int     `json:"samples"` // of each cell
-	Unit    string  `json:"unit"`    // of values: "bytes_per_second" or "nanoseconds"
-	Typical float64 `json:"typical"` // what the cells are held against; 0: too few
+	Latency bool    `json:"latency"` // values are times, of which less is better
+	Typical float64 `json:"-"`       // what the cells are held against; 0: too few
 	Rounds  int     `json:"rounds"`
 
-	Hosts    []string       `json:"hosts"`
-	Ports    []Port         `json:"ports"`
-	Cells    []Cell         `json:"cells"`
-	Findings []Finding      `json:"findings"`
-	Verdict  result.Verdict `json:"verdict"`
+	Hosts    []string  `json:"hosts"`
+	Ports    []Port    `json:"ports"`
+	Cells    []Cell    `json:"cells"`
+	Findings []Finding `json:"findings"`
 }
 
 // A Port takes part.
@@ -74,17 +70,17 @@ func (l link) String() string {
 	return s
 }
 
-// A Cell is what was measured from one port to another.
+// A Cell is what was measured from one port to another: bytes a second, or nanoseconds.
 type Cell struct {
 	From      int            `json:"from"` // indices into Report.Ports
 	To        int            `json:"to"`
 	Round     int            `json:"round"`
-	Value     float64        `json:"value"` // median of the samples; 0: none
-	Samples   []float64      `json:"samples"`
-	Reference float64        `json:"reference,omitempty"` // what the slower port's rate allows, bytes a second
-	Verdict   result.Verdict `json:"verdict"`
-	Reason    string         `json:"reason,omitempty"`
-	Error     string         `json:"error,omitempty"`
+	Value     float64        `json:"-"` // median of the samples; 0: none
+	Samples   []float64      `json:"-"`
+	Reference float64        `json:"-"` // what the slower port's rate allows, bytes a second
+	Verdict   result.Verdict `json:"-"`
+	Reason    string         `json:"-"`
+	Error     string         `json:"-"`
 	// What the two ports' counters went up by meanwhile.
 	FromCounters map[string]uint64 `json:"from_counters,omitempty"`
 	ToCounters   map[string]uint64 `json:"to_counters,omitempty"`
@@ -98,9 +94,6 @@ type Finding struct {
 	Verdict result.Verdict `json:"verdict"`
 	Text    string         `json:"text"`
 }
-
-// Latency reports whether values are times, of which less is better.
-func (r *Report) Latency() bool { return r.Unit == "nanoseconds" }
 
 // Name is a port for a person: "node3 mlx5_0", with its number if it is not 1.
 func (r *Report) Name(port int) string {
@@ -147,6 +140,71 @@ func (r *Report) finish() {
 		}
 	}
 	r.judge()
+	r.Kind, r.Results = "ib mesh", []result.Result{r.result()}
+	r.Sum()
+}
+
+// remedy is for what the findings name.
+const remedy = "look at the port's counters and cable (harness ib devices, harness health)"
+
+// ResultID is of a report's result.
+const ResultID = "mesh"
+
+// worst is the verdict on all.
+func (r *Report) worst() result.Verdict { return r.Of(ResultID).Verdict }
+
+// result is the findings, with an object for each cell.
+func (r *Report) result() result.Result {
+	objects := make([]result.Object, len(r.Cells))
+	for i := range r.Cells {
+		objects[i] = r.object(&r.Cells[i])
+	}
+	res := result.Sum(objects)
+	var said []string
+	verdicts := []result.Verdict{res.Verdict}
+	for _, f := range r.Findings {
+		verdicts, said = append(verdicts, f.Verdict), append(said, f.Text)
+	}
+	res.Verdict = result.Worst(verdicts...)
+	switch {
+	case res.Verdict == result.Pass:
+		res.Reason = result.Values(objects)
+	case len(said) > 0:
+		res.Reason, res.Remedy = strings.Join(said, "; "), remedy
+	}
+	res.ID, res.Title, res.Measured = ResultID, "RDMA between ports is as fast as they are", result.Speaking(ResultID, objects)
+	return res
+}
+
+// object is a cell, in Gb/s or µs.
+func (r *Report) object(c *Cell) result.Object {
+	name := func(i int) string {
+		s := fmt.Sprintf("%s/%d", r.Ports[i].Device, r.Ports[i].Port)
+		if len(r.Hosts) > 1 {
+			s = r.Hosts[r.Ports[i].Host] + " " + s
+		}
+		return s
+	}
+	o := result.Object{Name: name(c.From), Peer: name(c.To), Verdict: c.Verdict, Reason: c.Reason}
+	if c.Error != "" {
+		o.Verdict, o.Reason = result.Error, c.Error
+	}
+	if c.Value == 0 {
+		return o
+	}
+	unit, size := "Gb/s", 1e9/8
+	if r.Latency {
+		unit, size = "us", 1e3
+	}
+	m := &result.Measurement{Value: c.Value / size, Unit: unit}
+	if c.Reference > 0 {
+		m.Expected, m.Source, m.Ratio = c.Reference/size, "the slower port's rate", c.Value/c.Reference
+	}
+	if n := len(c.Samples); n > 1 {
+		m.Spread = &result.Spread{Low: slices.Min(c.Samples) / size, High: slices.Max(c.Samples) / size, Kind: result.Range, Samples: n}
+	}
+	o.Measured = m
+	return o
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

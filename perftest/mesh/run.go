@@ -197,11 +197,8 @@ func (r *runner) meet(ctx context.Context) (err error) {
 func (r *runner) enlist() error {
 	c := &r.o.Config
 	r.report = &Report{
-		Schema: schema, Tool: c.Tool(), Pattern: r.o.Pattern, Serial: r.o.Serial, Both: c.Bidirectional, Bytes: c.LargestSize(0), QPs: c.QPs, Samples: r.o.Samples,
-		Unit: "bytes_per_second", Ports: []Port{}, Cells: []Cell{}, Findings: []Finding{},
-	}
-	if c.Measure == probe.Latency {
-		r.report.Unit = "nanoseconds"
+		Tool: c.Tool(), Pattern: r.o.Pattern, Serial: r.o.Serial, Both: c.Bidirectional, Bytes: c.LargestSize(0), QPs: c.QPs, Samples: r.o.Samples,
+		Latency: c.Measure == probe.Latency, Ports: []Port{}, Cells: []Cell{}, Findings: []Finding{},
 	}
 	var ids []string
 	for rank, h := range r.hellos {

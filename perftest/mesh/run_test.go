@@ -102,7 +102,7 @@ func TestRunFails(t *testing.T) {
 				t.Errorf("%s: %+v", role, c)
 			}
 		}
-		if len(r.Findings) != 1 || r.Findings[0].Kind != "port" || r.Verdict != result.Fail {
+		if len(r.Findings) != 1 || r.Findings[0].Kind != "port" || r.worst() != result.Fail {
 			t.Errorf("%s: %+v", role, r.Findings)
 		}
 	}
@@ -126,7 +126,7 @@ func TestRunCounters(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := reports[1]
-	if r.Ports[0].Counters["symbol_error"] == 0 || len(r.Ports[1].Counters) > 0 || len(r.Findings) != 1 || r.Findings[0].Kind != "counter" || r.Verdict != result.Warn {
+	if r.Ports[0].Counters["symbol_error"] == 0 || len(r.Ports[1].Counters) > 0 || len(r.Findings) != 1 || r.Findings[0].Kind != "counter" || r.worst() != result.Warn {
 		t.Errorf("%+v\n%+v", r.Ports, r.Findings)
 	}
 	if c := r.Cell(0, 2); c.FromCounters["symbol_error"] == 0 || len(c.ToCounters) > 0 {

@@ -18,7 +18,7 @@ type View struct {
 // unit of the values.
 func (r *Report) unit(v View) (name string, size float64) {
 	switch {
-	case r.Latency():
+	case r.Latency:
 		return "µs", 1e3
 	case v.Gbits:
 		return "Gb/s", 1e9 / 8
@@ -218,7 +218,7 @@ func (r *Report) writeFindings(b *strings.Builder) {
 	for _, c := range r.Cells {
 		n[c.Verdict]++
 	}
-	fmt.Fprintf(b, "%s: of %d measurements %d passed", r.Verdict, len(r.Cells), n[result.Pass])
+	fmt.Fprintf(b, "%s: of %d measurements %d passed", r.worst(), len(r.Cells), n[result.Pass])
 	if n[result.Warn] > 0 {
 		fmt.Fprintf(b, ", %d are suspect (?)", n[result.Warn])
 	}

@@ -25,7 +25,7 @@ const lineRate = 32 << 10
 
 func (r *Report) limits() judge.Limits {
 	switch {
-	case r.Latency():
+	case r.Latency:
 		return latencyLimits
 	case r.Both:
 		return bothLimits
@@ -40,7 +40,7 @@ func (r *Report) reference(c *Cell) float64 {
 	for _, i := range []int{c.From, c.To} {
 		p := &r.Ports[i]
 		rate := cmp.Or(p.Expected, p.Before.Gbit)
-		if r.Latency() || r.Bytes < lineRate || !p.Hardware && p.Expected == 0 || rate == 0 {
+		if r.Latency || r.Bytes < lineRate || !p.Hardware && p.Expected == 0 || rate == 0 {
 			return 0
 		}
 		if least == 0 || rate < least {
@@ -73,7 +73,7 @@ func (r *Report) typical(value func(c *Cell) float64) float64 {
 		return 0
 	}
 	slices.Sort(best)
-	if r.Latency() {
+	if r.Latency {
 		slices.Reverse(best)
 	}
 	return best[len(best)/2]
@@ -103,10 +103,6 @@ func (r *Report) judge() {
 	r.Findings = append(r.Findings, r.links()...)
 	r.Findings = append(r.Findings, r.blame()...)
 	r.Findings = append(r.Findings, r.increased()...)
-	r.Verdict = result.Pass
-	for _, f := range r.Findings {
-		r.Verdict = result.Worst(r.Verdict, f.Verdict)
-	}
 }
 
 func (r *Report) judgeCell(c *Cell, typical float64) (v result.Verdict, why string) {
@@ -125,7 +121,7 @@ func (r *Report) judgeCell(c *Cell, typical float64) (v result.Verdict, why stri
 
 // format is a value for findings, in the unit that JSON does not decide.
 func (r *Report) format(v float64) string {
-	if r.Latency() {
+	if r.Latency {
 		return fmt.Sprintf("%.2f µs", v/1e3)
 	}
 	return fmt.Sprintf("%.2f GB/s", v/1e9)

@@ -18,10 +18,10 @@ import (
 // grid makes a report of hosts with ports each, by a pattern, of what value says.
 // Values in GB/s, or in µs with latency; 0 is an error.
 func grid(hosts, ports int, p Pattern, latency bool, value func(from, to int) float64) *Report {
-	r := &Report{Schema: schema, Tool: "write_bw", Pattern: p, Bytes: 65536, QPs: 1, Samples: 1, Unit: "bytes_per_second", Findings: []Finding{}}
+	r := &Report{Tool: "write_bw", Pattern: p, Bytes: 65536, QPs: 1, Samples: 1, Latency: latency, Findings: []Finding{}}
 	scale := 1e9
 	if latency {
-		r.Tool, r.Unit, scale = "write_lat", "nanoseconds", 1e3
+		r.Tool, scale = "write_lat", 1e3
 	}
 	var of []int
 	for h := range hosts {
@@ -118,8 +118,8 @@ func TestBlame(t *testing.T) {
 			if len(tt.want) == 0 {
 				want = result.Pass
 			}
-			if !same || r.Verdict != want {
-				t.Errorf("%s, %s: %s\n%s\nwant\n%s", tt.name, kind, r.Verdict, strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			if !same || r.worst() != want {
+				t.Errorf("%s, %s: %s\n%s\nwant\n%s", tt.name, kind, r.worst(), strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
 		}
 	}
@@ -297,7 +297,7 @@ func TestMixedRates(t *testing.T) {
 		r.Ports[i].Device, r.Ports[i].Before.Gbit, r.Ports[i].After.Gbit = "mlx5_9", 200, 200
 	}
 	r.finish()
-	if r.Verdict != result.Pass {
+	if r.worst() != result.Pass {
 		t.Errorf("%+v", r.Findings)
 	}
 }
@@ -387,5 +387,31 @@ func TestOutput(t *testing.T) {
 				t.Errorf("the page has %s", outside)
 			}
 		}
+	}
+}
+
+// TestResult: the result has an object for each cell, in the units of certificates.
+func TestResult(t *testing.T) {
+	down := func(from, to int) float64 {
+		if from == 1 {
+			return 0
+		}
+		return 48
+	}
+	r := grid(2, 1, AllPairs, false, down)
+	r.finish()
+	res := r.Results[0]
+	if err := res.Validate(); err != nil {
+		t.Error(err)
+	}
+	good, bad := res.Objects[0], res.Objects[1]
+	if res.Verdict != result.Fail || res.Remedy == "" || good.Name != "n0 mlx5_0/1" || good.Peer != "n1 mlx5_0/1" || good.Measured.Value != 384 || good.Measured.Expected != 400 || bad.Verdict != result.Error {
+		t.Errorf("%+v", res)
+	}
+	r = grid(3, 1, AllPairs, true, func(from, to int) float64 { return 2 })
+	r.finish()
+	res = r.Results[0]
+	if err := res.Validate(); err != nil || res.Verdict != result.Pass || res.Measured.Value != 2 || res.Measured.Unit != "us" || res.Reason != "2 us, all 6" {
+		t.Errorf("%v, %+v", err, res)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
 // Tree writes an archive's files into a directory of the test's and opens it.
