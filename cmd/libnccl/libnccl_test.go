@@ -162,7 +162,7 @@ func testRanks(t *testing.T, emulator, dir string) {
 		{"hang", "3", "3", "ASSAY_HANG_AFTER=1"},
 		{"nonblocking", "2", "2", ""},
 		{"memory", "2", "2", ""},
-		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with rooms, which communicators share
+		{"memory", "2", "2", "ASSAY_GPU_ALGO=copy"}, // with copy buffers, which communicators share
 		{"configured", "2", "2", ""},
 		{"suspended", "2", "2", ""},
 		{"suspended", "2", "2", "ASSAY_GPU_ALGO=copy"},

@@ -23,7 +23,7 @@
 //
 // # A job that goes on
 //
-// A [Crew] is for what is said around communicators: processes that [Muster]
+// A [Group] is for what is said around communicators: processes that [Await]
 // brings together in a star, in which any but the first may die, or never come,
 // without an end for the others.
 //

@@ -14,7 +14,7 @@ import (
 
 // A hub is where an ID leads to: the first process of a meeting, to which all others
 // come. It listens, has a link with each rank that has come, and gives what they say to
-// its policy, one thing at a time. A Root is one policy, the first of a Crew the other.
+// its policy, one thing at a time. A Root is one policy, the first of a Group the other.
 type hub struct {
 	policy  policy
 	id      ID
@@ -26,9 +26,9 @@ type hub struct {
 	over    chan struct{}  // closed when nobody needs the ID any more: the last word has been said
 	done    chan struct{}  // closed when nothing of the hub runs any more
 
-	mu    sync.Mutex     // held while the policy is called, but for admit
-	mates map[*mate]bool // those that have come and are to be heard
-	ended bool
+	mu       sync.Mutex        // held while the policy is called, but for admit
+	arrivals map[*arrival]bool // those that have come and are to be heard
+	ended    bool
 }
 
 // A policy is what a hub does about the ranks.
@@ -36,17 +36,17 @@ type policy interface {
 	// admit says why a caller must not come in.
 	admit(h hello) error
 	// enter takes in a rank, or dismisses it.
-	enter(m *mate)
+	enter(m *arrival)
 	// hear is told what a rank says, heartbeats aside. An error ends its link.
-	hear(m *mate, k meet.Kind, p []byte) error
+	hear(m *arrival, k meet.Kind, p []byte) error
 	// lost is told of a link that broke.
-	lost(m *mate, err error)
+	lost(m *arrival, err error)
 	// stop ends the meeting because its owner wants it to end.
 	stop()
 }
 
-// A mate is a rank that has come.
-type mate struct {
+// A arrival is a rank that has come.
+type arrival struct {
 	*link
 	hub  *hub
 	size int // of the job, as it says
@@ -54,7 +54,7 @@ type mate struct {
 
 func newHub(name string, o Options, silence time.Duration, secret [secretBytes]byte, p policy) *hub {
 	h := &hub{
-		policy: p, o: o, silence: silence, limit: maxFrame, over: make(chan struct{}), done: make(chan struct{}), mates: map[*mate]bool{},
+		policy: p, o: o, silence: silence, limit: maxFrame, over: make(chan struct{}), done: make(chan struct{}), arrivals: map[*arrival]bool{},
 	}
 	h.gate = o.gate(name, secret[:], p.admit, h.enter)
 	return h
@@ -100,18 +100,18 @@ func (h *hub) serve(listeners []net.Listener) {
 func (h *hub) enter(hello hello, c net.Conn, _ []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m := &mate{hub: h, size: int(hello.size)}
+	m := &arrival{hub: h, size: int(hello.size)}
 	m.link = newLink(m, h.silence, int(hello.from), c)
 	m.limit = h.limit
-	h.mates[m] = true
+	h.arrivals[m] = true
 	h.policy.enter(m)
 	m.start(&h.running)
 }
 
 // end says a last word to each that is still to be heard.
-func (h *hub) end(patience time.Duration, word func(*mate) (meet.Kind, []byte)) {
+func (h *hub) end(patience time.Duration, word func(*arrival) (meet.Kind, []byte)) {
 	h.ended = true
-	for m := range h.mates {
+	for m := range h.arrivals {
 		k, p := word(m)
 		m.dismiss(k, p, patience)
 	}
@@ -120,26 +120,26 @@ func (h *hub) end(patience time.Duration, word func(*mate) (meet.Kind, []byte)) 
 
 // dismiss says the last word to a rank, which is not heard any more, and is given some
 // time to hang up: closing at once could cost it the word.
-func (m *mate) dismiss(k meet.Kind, payload []byte, patience time.Duration) {
-	delete(m.hub.mates, m)
+func (m *arrival) dismiss(k meet.Kind, payload []byte, patience time.Duration) {
+	delete(m.hub.arrivals, m)
 	m.left.Store(true)
 	m.finish(k, payload, time.Now().Add(patience))
 }
 
-func (m *mate) handle(_ *link, k meet.Kind, p []byte) error {
+func (m *arrival) handle(_ *link, k meet.Kind, p []byte) error {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
-	if k == frameBeat || !m.hub.mates[m] {
+	if k == frameBeat || !m.hub.arrivals[m] {
 		return nil
 	}
 	return m.hub.policy.hear(m, k, p)
 }
 
-func (m *mate) lost(_ *link, err error) {
+func (m *arrival) lost(_ *link, err error) {
 	m.hub.mu.Lock()
 	defer m.hub.mu.Unlock()
-	if m.hub.mates[m] {
-		delete(m.hub.mates, m)
+	if m.hub.arrivals[m] {
+		delete(m.hub.arrivals, m)
 		m.hub.policy.lost(m, err)
 	}
 }

@@ -39,7 +39,7 @@ type Root struct {
 
 // A member is a rank that has said where it listens.
 type member struct {
-	*mate
+	*arrival
 	addr   netip.AddrPort
 	who    string // host and process
 	linked bool
@@ -79,24 +79,24 @@ func (r *Root) admit(h hello) error {
 	return nil
 }
 
-func (r *Root) enter(m *mate) {
+func (r *Root) enter(m *arrival) {
 	if r.ended {
 		k, p := r.word(m)
 		m.dismiss(k, p, lingerTime)
 	}
 }
 
-func (r *Root) hear(mate *mate, k meet.Kind, p []byte) error {
-	m := r.members[mate.rank]
-	known := m != nil && m.mate == mate
+func (r *Root) hear(arrival *arrival, k meet.Kind, p []byte) error {
+	m := r.members[arrival.rank]
+	known := m != nil && m.arrival == arrival
 	if !known {
-		m = &member{mate: mate}
+		m = &member{arrival: arrival}
 	}
 	switch {
 	case k == frameHere && len(p) < 18:
 		return errors.New("its address is cut off")
 	case k == frameHere:
-		r.arrive(&member{mate: mate, addr: getAddr(p), who: string(p[18:])})
+		r.arrive(&member{arrival: arrival, addr: getAddr(p), who: string(p[18:])})
 	case k == frameFailed:
 		r.fail(wrapf(ErrLost, "%s gave up: %s", m, p[min(1, len(p)):]))
 	case k == frameLinked && known && !m.linked:
@@ -110,11 +110,11 @@ func (r *Root) hear(mate *mate, k meet.Kind, p []byte) error {
 	return nil
 }
 
-func (r *Root) lost(mate *mate, err error) {
-	if m := r.members[mate.rank]; m != nil && m.mate == mate {
+func (r *Root) lost(arrival *arrival, err error) {
+	if m := r.members[arrival.rank]; m != nil && m.arrival == arrival {
 		r.fail(wrapf(ErrLost, "%s was lost while joining: %s", m, meet.Brief(err)))
 	} else if r.failed == nil {
-		r.o.Logf("root: rank %d hung up before it said where it is: %v", mate.rank, err)
+		r.o.Logf("root: rank %d hung up before it said where it is: %v", arrival.rank, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func (r *Root) arrive(m *member) {
 		r.size = max(r.size, min(m.size, maxRanks))
 		r.fail(err)
 	}
-	r.tell(m.mate)
+	r.tell(m.arrival)
 }
 
 func (r *Root) introduce() {
@@ -191,11 +191,11 @@ func (r *Root) fail(err error) {
 	r.failed = err
 	r.o.Logf("root: %v", err)
 	for _, m := range r.members {
-		r.tell(m.mate)
+		r.tell(m.arrival)
 	}
 }
 
-func (r *Root) tell(m *mate) {
+func (r *Root) tell(m *arrival) {
 	m.dismiss(frameFailed, encodeFailure(r.failed), lingerTime)
 	// Not only the ranks that there should be can come: also one that is one
 	// too many. So there is a moment more.
@@ -215,11 +215,11 @@ func (r *Root) finish() {
 }
 
 // word is the root's last one to a rank.
-func (r *Root) word(m *mate) (meet.Kind, []byte) {
+func (r *Root) word(m *arrival) (meet.Kind, []byte) {
 	switch here := r.members[m.rank]; {
 	case r.failed != nil:
 		return frameFailed, encodeFailure(r.failed)
-	case here != nil && here.mate == m:
+	case here != nil && here.arrival == m:
 		return frameGo, nil
 	}
 	return frameFailed, encodeFailure(wrapf(ErrDisagree, "rank %d came too late, or is one too many: the root was done with the others", m.rank))

@@ -21,7 +21,7 @@ const (
 	toRoot  purpose = 'R' // a rank reports to the root
 	toPeer  purpose = 'L' // a link between two ranks
 	toShare purpose = 'S' // a rank asks for the ID
-	toCrew  purpose = 'C' // a rank comes to a Crew's rank 0
+	toGroup purpose = 'C' // a rank comes to a Group's rank 0
 )
 
 // nobodyRank stands for the root, which has no rank.
@@ -60,10 +60,10 @@ const (
 	frameFailed                      // either: it failed: code 1, text
 	frameGo                          // root: all links of all ranks stand
 
-	// Between ranks. Those of a Crew say failed, too: number 4, why there is no answer.
+	// Between ranks. Those of a Group say failed, too: number 4, why there is no answer.
 	frameBeat   // I am alive
-	framePart   // part of an exchange, towards rank 0 or from there; in a Crew: number 4, block
-	frameDeath  // rank 4, noticed by 4, after nanoseconds 8, what; in a Crew: nothing
+	framePart   // part of an exchange, towards rank 0 or from there; in a Group: number 4, block
+	frameDeath  // rank 4, noticed by 4, after nanoseconds 8, what; in a Group: nothing
 	frameReport // from 4, number 4, payload
 	frameLeave  // I close; nothing more comes
 	frameAbort  // I abort; 1 if because of a death that I have told before

@@ -134,8 +134,8 @@ type candidate struct {
 	measured bool
 }
 
-// flattery is how far the model may be wrong in favour of what was not measured.
-const flattery = 3
+// modelMargin is how far the model may be wrong in favour of what was not measured.
+const modelMargin = 3
 
 // best finds the choice for sizes from from, of which one is bytes. What was
 // measured goes before what was not, unless the model has that far ahead.
@@ -153,7 +153,7 @@ func (t *Tuner) best(c op.Collective, measured series, from, bytes int64) Choice
 			*b = k
 		}
 	})
-	if best[1].seconds <= flattery*best[0].seconds {
+	if best[1].seconds <= modelMargin*best[0].seconds {
 		return best[1].Choice
 	}
 	return best[0].Choice

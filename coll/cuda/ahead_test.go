@@ -158,7 +158,7 @@ func TestOppositeOrders(t *testing.T) {
 	}
 }
 
-// TestShared: ten communicators have rooms for copies in the same memory, and what one
+// TestShared: ten communicators have copy buffers for copies in the same memory, and what one
 // leaves is the next one's: nothing is given to the driver or taken from it while a
 // kernel of another one waits.
 func TestShared(t *testing.T) {
@@ -170,7 +170,7 @@ func TestShared(t *testing.T) {
 	}
 	all := make([][]*gpuRank, 10)
 	if gpuCount(t) < 2 {
-		all = all[:5] // each rank has its part of the device's rooms
+		all = all[:5] // each rank has its part of the device's copy buffers
 	}
 	for i := range all {
 		all[i] = w.open(t)
@@ -202,14 +202,14 @@ func TestShared(t *testing.T) {
 	a := &all[0][0].dev.arena
 	a.mu.Lock()
 	held := 0
-	for i := range a.rooms {
-		if a.rooms[i] != nil {
-			held += int(a.rooms[i].offer.Bytes)
+	for i := range a.copyBuffers {
+		if a.copyBuffers[i] != nil {
+			held += int(a.copyBuffers[i].offer.Bytes)
 		}
 	}
 	a.mu.Unlock()
-	if most := 2 * (roomBytes + roomParts*tokenBytes); held > most {
-		t.Errorf("the rooms of all communicators have %d bytes; want %d at most", held, most)
+	if most := 2 * (copyBufferBytes + copyParts*tokenBytes); held > most {
+		t.Errorf("the copy buffers of all communicators have %d bytes; want %d at most", held, most)
 	}
 
 	soon(t, "communicators that come and go beside a kernel that waits", func() error {

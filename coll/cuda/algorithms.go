@@ -110,12 +110,12 @@ func choiceFor(c op.Collective, s string) (choice, error) {
 // choice: it is made of what all know.
 type chooser struct {
 	layout
-	env      *choose.Env
-	library  bool // NVIDIA's library can do operations
-	blocks   int  // that can be on a device at the same time, on all of them
-	room     int  // bytes that each rank has for copies
-	measured choose.Rules[choice]
-	force    choice
+	env       *choose.Env
+	library   bool // NVIDIA's library can do operations
+	blocks    int  // that can be on a device at the same time, on all of them
+	copyBytes int  // bytes that each rank has for copies
+	measured  choose.Rules[choice]
+	force     choice
 }
 
 // choose chooses for an operation of so many bytes: of the vector for AllReduce,
@@ -249,7 +249,7 @@ func does(k kernel, c op.Collective) bool {
 	return false
 }
 
-// What copy engines bring to a rank comes to its room, in slots.
+// What copy engines bring to a rank comes to its copy buffer, in slots.
 const (
 	leastCopy    = 64 << 10 // bytes of a step: each costs microseconds
 	exchangeCopy = 64 << 20 // of a step of Sends and Recvs, of whatever length
@@ -262,7 +262,7 @@ func (ch *chooser) copyChunk(c op.Collective) int {
 	if ringed(c) {
 		slots = ringSlots
 	}
-	return ch.room / slots / partAlign * partAlign
+	return ch.copyBytes / slots / partAlign * partAlign
 }
 
 // copyStep is the step of Sends and Recvs, of whatever length, unless somebody

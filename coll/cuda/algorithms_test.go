@@ -10,7 +10,7 @@ import (
 )
 
 func testChooser(ranks int) *chooser {
-	return &chooser{layout: newLayout(ranks, 0), env: new(choose.Env), blocks: 132, room: 512 << 20}
+	return &chooser{layout: newLayout(ranks, 0), env: new(choose.Env), blocks: 132, copyBytes: 512 << 20}
 }
 
 // sizes goes from 1 byte to 16 GB, with what lies beside powers of two.
@@ -59,7 +59,7 @@ func TestChoices(t *testing.T) {
 					case !does(c.kernel, coll):
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v does not do that", name, coll, bytes, ranks, c)
 					case !ch.fits(coll, c, bytes):
-						t.Fatalf("%s: %v of %d bytes, %d ranks: %v has no room", name, coll, bytes, ranks, c)
+						t.Fatalf("%s: %v of %d bytes, %d ranks: %v has no copy buffer", name, coll, bytes, ranks, c)
 					case c.channels < 1 || c.channels > packetChannels || c.channels*i.roles > max(ch.blocks, i.roles):
 						t.Fatalf("%s: %v of %d bytes, %d ranks: %v does not fit the device", name, coll, bytes, ranks, c)
 					case ch.hosted && (i.protocol == ll128 || c.kernel == copies):

@@ -17,12 +17,12 @@ import (
 // another communicator, perhaps, that waits for a rank which waits for this one. So
 // what a communicator leaves is the next one's, and goes when there are none.
 type arena struct {
-	mu      sync.Mutex
-	users   int     // communicators
-	idle    []*loan // what no communicator has
-	imports map[importKey]imported
-	rooms   [2]*loan
-	parts   [roomParts]struct {
+	mu          sync.Mutex
+	users       int     // communicators
+	idle        []*loan // what no communicator has
+	imports     map[importKey]imported
+	copyBuffers [2]*loan
+	parts       [copyParts]struct {
 		lent bool
 		left time.Time // as of loans
 	}
@@ -167,83 +167,83 @@ func (a *arena) sweep() {
 		_ = l.free()
 		return true
 	})
-	for i, l := range a.rooms {
+	for i, l := range a.copyBuffers {
 		if l != nil && !l.kept && l.usable() {
 			_ = l.free()
-			a.rooms[i] = nil
+			a.copyBuffers[i] = nil
 		}
 	}
 }
 
 // Rooms, in which copies by copy engines arrive, are for all communicators of a device
-// together: the first gets the first room, and others a part of the second one.
+// together: the first gets the first copy buffer, and others a part of the second one.
 const (
-	roomParts = 1 + 2 + 8
-	roomBytes = 512 << 20
-	// tokenBytes are behind a room for each of its parts, see copier.token.
+	copyParts       = 1 + 2 + 8
+	copyBufferBytes = 512 << 20
+	// tokenBytes are behind a copy buffer for each of its parts, see copier.token.
 	tokenBytes = 4 << 10
 )
 
-// roomPart says in which room a part is, where in it, and how long it is.
-func roomPart(i int) (room, at, n int) {
+// copyPart says in which copy buffer a part is, where in it, and how long it is.
+func copyPart(i int) (buffer, at, n int) {
 	switch i -= 1; {
 	case i < 0:
-		return 0, 0, roomBytes
+		return 0, 0, copyBufferBytes
 	case i < 2:
-		return 1, i * roomBytes / 4, roomBytes / 4
+		return 1, i * copyBufferBytes / 4, copyBufferBytes / 4
 	}
-	return 1, roomBytes/2 + (i-2)*roomBytes/16, roomBytes / 16
+	return 1, copyBufferBytes/2 + (i-2)*copyBufferBytes/16, copyBufferBytes / 16
 }
 
-// takeRoom lends the largest part of a room that there is. make makes a room.
-func (a *arena) takeRoom(make func(n int) (*loan, error)) (part int, o offer, err error) {
+// takeCopyPart lends the largest part of a copy buffer that there is. make makes a copy buffer.
+func (a *arena) takeCopyPart(make func(n int) (*loan, error)) (part int, o offer, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.parts {
 		if p := &a.parts[i]; p.lent || time.Since(p.left) <= retireFor {
 			continue
 		}
-		room, at, n := roomPart(i)
-		if a.rooms[room] == nil {
-			if a.rooms[room], err = make(roomBytes + roomParts*tokenBytes); err != nil {
+		buffer, at, n := copyPart(i)
+		if a.copyBuffers[buffer] == nil {
+			if a.copyBuffers[buffer], err = make(copyBufferBytes + copyParts*tokenBytes); err != nil {
 				return 0, o, err
 			}
 		}
 		a.parts[i].lent = true
-		o = a.rooms[room].offer
+		o = a.copyBuffers[buffer].offer
 		o.At, o.Bytes = uint64(at), uint64(n)
 		return i, o, nil
 	}
-	return 0, o, fmt.Errorf("%d communicators of this device have a room", roomParts)
+	return 0, o, fmt.Errorf("%d communicators of this device have copy buffers", copyParts)
 }
 
-// token is memory that belongs to a part of a room.
+// token is memory that belongs to a part of a copy buffer.
 func (a *arena) token(part int) driver.Ptr {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	room, _, _ := roomPart(part)
-	return a.rooms[room].ptr + driver.Ptr(roomBytes+part*tokenBytes)
+	buffer, _, _ := copyPart(part)
+	return a.copyBuffers[buffer].ptr + driver.Ptr(copyBufferBytes+part*tokenBytes)
 }
 
-// giveRoom takes a part back, as give does with loans.
-func (a *arena) giveRoom(part int, left time.Time, kept bool) {
+// giveCopyPart takes a part back, as give does with loans.
+func (a *arena) giveCopyPart(part int, left time.Time, kept bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.parts[part].lent, a.parts[part].left = false, left
-	room, _, _ := roomPart(part)
-	if l := a.rooms[room]; left.After(l.left) {
+	buffer, _, _ := copyPart(part)
+	if l := a.copyBuffers[buffer]; left.After(l.left) {
 		l.left = left
 	}
-	a.rooms[room].kept = a.rooms[room].kept || kept
+	a.copyBuffers[buffer].kept = a.copyBuffers[buffer].kept || kept
 }
 
 // share is what each communicator has of the device's memory that they have in
-// common: rooms, and what none of them uses. So all of them together have all of it.
+// common: copy buffers, and what none of them uses. So all of them together have all of it.
 func (a *arena) share() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var n uint64
-	for _, l := range append(a.rooms[:], a.idle...) {
+	for _, l := range append(a.copyBuffers[:], a.idle...) {
 		if l != nil && l.kind == onDevice {
 			n += l.offer.Bytes
 		}

@@ -63,7 +63,7 @@ func (b *batch) finish() (int, error) {
 	return -1, nil
 }
 
-// take sorts the operations by engine. What is staged is handed to its stager,
+// take sorts the operations by engine. What is staged is handed to the host fallback,
 // which does it beside.
 func (b *batch) take(ops []*executor.Op) (int, error) {
 	for i := range b.cursors {
@@ -106,7 +106,7 @@ func (b *batch) of(e *engine) *cursor {
 		}
 	}
 	if n := len(b.cursors); n < cap(b.cursors) {
-		b.cursors = b.cursors[:n+1] // with the room that it had
+		b.cursors = b.cursors[:n+1] // with the capacity that it had
 	} else {
 		b.cursors = append(b.cursors, cursor{})
 	}

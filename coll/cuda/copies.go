@@ -16,7 +16,7 @@ import (
 // Copy engines reach what the links carry, which kernels' stores do not, and
 // leave the multiprocessors alone. An operation is cut into chunks, and goes in
 // rounds. In each, on a stream of its own, a rank copies a chunk into a slot of
-// another rank's room; then, on the operation's stream, a barrier of those that
+// another rank's copy buffer; then, on the operation's stream, a barrier of those that
 // copy to one another tells that the copies of the round are there, and a kernel
 // reduces what came, or moves it to where it belongs. Copies run ahead of that
 // by as many rounds as there are slots for.
@@ -31,13 +31,13 @@ import (
 //
 // A copier does operations of one rank by copy engines.
 type copier struct {
-	e      *engine
-	part   int          // of its device's rooms that the rank has
-	rooms  []driver.Ptr // by rank; nil: not all ranks have one, and nothing is copied
-	stream driver.Stream
-	token  driver.Ptr // what barriers exchange
-	move   *launch    // copies on this device
-	pair   *launch    // reduces two
+	e           *engine
+	part        int          // of its device's copy buffers that the rank has
+	peerBuffers []driver.Ptr // by rank; nil: not all ranks have one, and nothing is copied
+	stream      driver.Stream
+	token       driver.Ptr // what barriers exchange
+	move        *launch    // copies on this device
+	pair        *launch    // reduces two
 
 	copied, met events
 
@@ -58,18 +58,18 @@ type events [copyDepth]driver.Event
 // takes reports whether copies can do a collective: not where the input is
 // multiplied before it is sent, nor where a ring would round at each rank.
 func (k *copier) takes(o *op.Op) bool {
-	if k.rooms == nil || o.Scaled && !o.Average {
+	if k.peerBuffers == nil || o.Scaled && !o.Average {
 		return false
 	}
 	return k.e.cfg.Size == 2 || !o.Coll.Reduces() || !kernels.Rounds(o.Type, o.Red)
 }
 
-// open gets a part of a room, opens the others' and makes all else that copies
+// open gets a part of a copy buffer, opens the others' and makes all else that copies
 // need. All ranks call it. Where a rank cannot, there are no copies.
 func (k *copier) open(ctx context.Context) error {
 	e := k.e
-	rooms, offers, why, err := share(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
-		k.part, o, err = e.dev.arena.takeRoom(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, n) })
+	buffers, offers, why, err := share(ctx, e.cfg, e.dev, e.all, false, "", func() (o offer, err error) {
+		k.part, o, err = e.dev.arena.takeCopyPart(func(n int) (*loan, error) { return e.dev.newLoan(e.cfg, n) })
 		if err != nil {
 			k.part = -1
 			return o, err
@@ -80,7 +80,7 @@ func (k *copier) open(ctx context.Context) error {
 	if err != nil || why != "" {
 		k.close()
 		if k.part >= 0 {
-			e.dev.arena.giveRoom(k.part, time.Time{}, false)
+			e.dev.arena.giveCopyPart(k.part, time.Time{}, false)
 			k.part = -1
 		}
 		if err == nil {
@@ -88,14 +88,14 @@ func (k *copier) open(ctx context.Context) error {
 		}
 		return err
 	}
-	k.rooms = rooms
+	k.peerBuffers = buffers
 	for _, o := range offers {
-		e.chooser.room = min(e.chooser.room, int(o.Bytes))
+		e.chooser.copyBytes = min(e.chooser.copyBytes, int(o.Bytes))
 	}
 	return nil
 }
 
-// prepare makes what a copier has beside its room.
+// prepare makes what a copier has beside its copy buffer.
 func (k *copier) prepare() (err error) {
 	if k.stream, err = driver.NewStream(-1); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (k *copier) begin(c choice, first, end int) error {
 	e := k.e
 	e.chosen = c
 	k.c, k.first, k.round, k.end = c, first, first, end
-	// Behind this barrier all have emptied their rooms, and the input is there.
+	// Behind this barrier all have emptied their copy buffers, and the input is there.
 	return e.dev.in(func() error {
 		if err := k.barrier(begins); err != nil {
 			return err
@@ -283,13 +283,13 @@ type stretch struct {
 	n        int
 }
 
-// slot is where, in the room of a rank, the bytes of another are.
+// slot is where, in the copy buffer of a rank, the bytes of another are.
 func (k *copier) slot(round, of, from int) driver.Ptr {
 	if from > of { // it has none of its own
 		from--
 	}
 	at := round%copyDepth*(k.e.cfg.Size-1) + from
-	return k.rooms[of] + driver.Ptr(at*k.c.chunk)
+	return k.peerBuffers[of] + driver.Ptr(at*k.c.chunk)
 }
 
 // tail is how many rounds the last chunk has: when it has come, nothing is on
@@ -428,9 +428,9 @@ func (k *copier) pass(round int) error {
 	return k.reduce(to, slot, k.at(input, &m), &m)
 }
 
-// ringSlot is where, in the room of a rank, that is which came in a round.
+// ringSlot is where, in the copy buffer of a rank, that is which came in a round.
 func (k *copier) ringSlot(round, of int) driver.Ptr {
-	return k.rooms[of] + driver.Ptr(round%ringSlots*k.c.chunk)
+	return k.peerBuffers[of] + driver.Ptr(round%ringSlots*k.c.chunk)
 }
 
 // at is where a chunk is, in the input or the output.
@@ -462,7 +462,7 @@ func (k *copier) reduce(to, slot, own driver.Ptr, m *move) error {
 // blocks is how many a kernel for so many bytes has.
 func (k *copier) blocks(n int) int { return min(k.c.channels, max(1, n/(16*exchangeThreads))) }
 
-// close frees what the copier has, but for its part of a room.
+// close frees what the copier has, but for its part of a copy buffer.
 func (k *copier) close() {
 	for _, all := range [...]*events{&k.copied, &k.met} {
 		for _, ev := range all {

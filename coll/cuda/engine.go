@@ -68,7 +68,7 @@ const (
 )
 
 // open makes the executor of a rank: an engine if there can be windows, or
-// else a stager. All ranks come to the same.
+// else the host fallback. All ranks come to the same.
 func open(ctx context.Context, cfg executor.Config) (executor.Executor, error) {
 	dev, err := deviceOf(cfg.Device)
 	if err != nil {
@@ -162,7 +162,7 @@ func newEngine(ctx context.Context, cfg executor.Config, dev *device, funcs *fun
 			return nil, err
 		}
 	}
-	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser, copies: e.copier.rooms != nil}
+	e.exchange = exchange{rank: cfg.Rank, chooser: &e.chooser, copies: e.copier.peerBuffers != nil}
 	if e.pinned, err = dev.arena.word(); err != nil {
 		return nil, err
 	}
@@ -211,7 +211,7 @@ func newChooser(k *choose.Env, ranks int, all []identity, hosted bool) chooser {
 	if k.BuffSize != choose.DefaultBuffSize {
 		buffer = int(k.BuffSize)
 	}
-	c := chooser{layout: newLayout(ranks, buffer), env: k, room: roomBytes}
+	c := chooser{layout: newLayout(ranks, buffer), env: k, copyBytes: copyBufferBytes}
 	if hosted {
 		c.layout = c.onHost()
 	}
@@ -498,7 +498,7 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 			return nil // kernels may still look at the rest
 		}
 		err := errors.Join(e.lib.close(), e.free())
-		e.giveBack(e.farewell(tell))
+		e.giveBack(e.leavePeers(tell))
 		e.dev.arena.leave()
 		return err
 	})
@@ -509,12 +509,12 @@ func (e *engine) Close(tell func(byte) ([]byte, error)) error {
 	return err
 }
 
-// farewell ends what ranks have of one another's memory. A window must stay until
+// leavePeers ends what ranks have of one another's memory. A window must stay until
 // the kernels of the others have left: one that writes to memory which is not there
 // loses its context with all that is in it. When the ranks do not leave together,
 // it cannot be told; so it stays for a while from left on. kept: another process still
 // has it mapped.
-func (e *engine) farewell(tell func(byte) ([]byte, error)) (left time.Time, kept bool) {
+func (e *engine) leavePeers(tell func(byte) ([]byte, error)) (left time.Time, kept bool) {
 	if e.cfg.Size == 1 {
 		return left, false
 	}
@@ -537,7 +537,7 @@ func (e *engine) giveBack(left time.Time, kept bool) {
 	a := &e.dev.arena
 	a.give(e.windows.own, left, kept)
 	if e.copier.part >= 0 {
-		a.giveRoom(e.copier.part, left, kept)
+		a.giveCopyPart(e.copier.part, left, kept)
 	}
 	a.give(e.pinned, time.Time{}, false)
 }

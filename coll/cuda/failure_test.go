@@ -170,7 +170,7 @@ func TestRoomRefused(t *testing.T) {
 	}
 	soon(t, "two communicators in turn", func() error {
 		errs := make(chan error)
-		go func() { // the other one's kernel waits while this one's room is refused
+		go func() { // the other one's kernel waits while this one's copy buffer is refused
 			errs <- errors.Join(reduce(small[0]), reduce(large[0]), large[0].wait(), small[0].wait())
 		}()
 		go func() {

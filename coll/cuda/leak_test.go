@@ -33,7 +33,7 @@ func leftOver(t *testing.T, before int64) int64 {
 func (a *arena) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, l := range append(slices.Clone(a.idle), a.rooms[:]...) {
+	for _, l := range append(slices.Clone(a.idle), a.copyBuffers[:]...) {
 		if l != nil {
 			l.left = time.Time{}
 		}

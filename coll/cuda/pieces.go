@@ -108,7 +108,7 @@ func (l *lane) fetch(j *job, k int) error {
 			out += r.n
 		}
 	}
-	if err := l.room(to, in, out); err != nil {
+	if err := l.reserve(to, in, out); err != nil {
 		return err
 	}
 	at := driver.Ptr(0)

@@ -18,10 +18,10 @@ import (
 	"github.com/assay-hpc/assay/coll/op"
 )
 
-// A stager does operations on device memory through the processor's: between
+// A hostFallback does operations on device memory through the processor's: between
 // hosts, and where there can be no windows. Lanes take pieces of an operation in
 // turn. The stream waits meanwhile for a word that the last of them writes.
-type stager struct {
+type hostFallback struct {
 	cfg executor.Config
 	order
 	batch
@@ -43,7 +43,7 @@ type stager struct {
 // back, while the next piece is on its way. One processor moves some gigabytes
 // a second through a socket: that is why there are several.
 type lane struct {
-	*stager
+	*hostFallback
 	index     int
 	host      executor.Lane
 	transfers []op.Transfer // of the piece that is worked on
@@ -92,12 +92,12 @@ func lanesOf(env *choose.Env) int {
 }
 
 // newStager is called with the context current.
-func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager, err error) {
+func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *hostFallback, err error) {
 	if !dev.info.CanStreamMemOps {
 		return nil, &op.Error{Code: op.InvalidUsage, Rank: cfg.Rank, Op: "CommInitRank", Peer: op.NoPeer,
 			Err: fmt.Errorf("staging operations in the processor's memory takes stream memory operations, which %s does not have with this driver: install one of branch 525 or later", dev.info.Name)}
 	}
-	s := &stager{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}}
+	s := &hostFallback{cfg: cfg, order: order{rank: cfg.Rank, dev: dev, eager: cfg.AsNCCL}}
 	dev.arena.enter()
 	defer func() {
 		if err == nil {
@@ -112,7 +112,7 @@ func newStager(ctx context.Context, cfg executor.Config, dev *device) (_ *stager
 		return nil, err
 	}
 	for i := range lanesOf(cfg.Env) {
-		l := &lane{stager: s, index: i, more: sync.NewCond(&s.mu)}
+		l := &lane{hostFallback: s, index: i, more: sync.NewCond(&s.mu)}
 		s.lanes = append(s.lanes, l)
 		if err := l.open(ctx); err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func (l *lane) open(ctx context.Context) (err error) {
 				return err
 			}
 		}
-		if err := l.room(&l.slots[i], stagePart, stagePart); err != nil { // enough for all but many Sends and Recvs at once
+		if err := l.reserve(&l.slots[i], stagePart, stagePart); err != nil { // enough for all but many Sends and Recvs at once
 			return err
 		}
 	}
@@ -147,12 +147,12 @@ func (l *lane) open(ctx context.Context) (err error) {
 }
 
 // Enqueue implements executor.Executor.
-func (s *stager) Enqueue(o *executor.Op) error {
+func (s *hostFallback) Enqueue(o *executor.Op) error {
 	return failure(s.cfg.Rank, o.Coll.String(), s.put(o))
 }
 
 // put hands an operation to the lanes and makes the stream wait for it.
-func (s *stager) put(d *executor.Op) error {
+func (s *hostFallback) put(d *executor.Op) error {
 	o := &d.Op
 	if err := checked(&s.cfg, s.dev, o); err != nil {
 		return err
@@ -195,7 +195,7 @@ func (s *stager) put(d *executor.Op) error {
 }
 
 // fresh is an event that is not used.
-func (s *stager) fresh() (driver.Event, error) {
+func (s *hostFallback) fresh() (driver.Event, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := len(s.free); n > 0 {
@@ -231,7 +231,7 @@ func (l *lane) work() {
 
 // Progress implements executor.Executor. The host's side knows for which rank a lane
 // waits, and logs it.
-func (s *stager) Progress() (state executor.State) {
+func (s *hostFallback) Progress() (state executor.State) {
 	_ = s.dev.in(func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -275,7 +275,7 @@ func (l *lane) take() *job {
 // order: the last one of a job is done with it before the next job is over.
 // hold leaves the stream waiting, until Abort.
 func (l *lane) finish(j *job, hold bool) {
-	s := l.stager
+	s := l.hostFallback
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.now = nil
@@ -289,7 +289,7 @@ func (l *lane) finish(j *job, hold bool) {
 	}
 }
 
-func (s *stager) set(v uint32) {
+func (s *hostFallback) set(v uint32) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&s.word.bytes[0])), v)
 }
 
@@ -297,7 +297,7 @@ func (s *stager) set(v uint32) {
 const beyond = 1 << 30
 
 // Abort implements executor.Executor: what waits for the word goes on.
-func (s *stager) Abort(error) {
+func (s *hostFallback) Abort(error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.released || !s.aborted.CompareAndSwap(false, true) {
@@ -307,14 +307,14 @@ func (s *stager) Abort(error) {
 }
 
 // Alloc implements executor.Executor.
-func (s *stager) Alloc(n int) (uintptr, error) { return s.dev.alloc(s.cfg.Rank, n) }
+func (s *hostFallback) Alloc(n int) (uintptr, error) { return s.dev.alloc(s.cfg.Rank, n) }
 
 // Free implements executor.Executor.
-func (s *stager) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) }
+func (s *hostFallback) Free(addr uintptr) error { return s.dev.free(s.cfg.Rank, addr) }
 
 // Estimate implements executor.Executor: the processor's part, beside which bytes come
 // and go.
-func (s *stager) Estimate(o *op.Op) time.Duration {
+func (s *hostFallback) Estimate(o *op.Op) time.Duration {
 	if s.cfg.Size == 1 {
 		return estimate(o, 1, false, nil)
 	}
@@ -326,13 +326,13 @@ func (s *stager) Estimate(o *op.Op) time.Duration {
 }
 
 // Memory implements executor.Executor: stages are in the processor's memory.
-func (s *stager) Memory() executor.Memory { return executor.Memory{Shared: s.dev.arena.share()} }
+func (s *hostFallback) Memory() executor.Memory { return executor.Memory{Shared: s.dev.arena.share()} }
 
 // Chosen implements executor.Executor.
-func (s *stager) Chosen() string { return "staged" }
+func (s *hostFallback) Chosen() string { return "staged" }
 
 // Close implements executor.Executor.
-func (s *stager) Close(tell func(byte) ([]byte, error)) error {
+func (s *hostFallback) Close(tell func(byte) ([]byte, error)) error {
 	if tell == nil {
 		s.Abort(nil)
 	}
@@ -348,7 +348,7 @@ func (s *stager) Close(tell func(byte) ([]byte, error)) error {
 
 // closeLanes closes the lanes' connections: other ranks look at the stages until
 // then. Each may wait for others' goodbyes, so that all do at once.
-func (s *stager) closeLanes() error {
+func (s *hostFallback) closeLanes() error {
 	errs := make([]error, len(s.lanes))
 	var closing sync.WaitGroup
 	for i, l := range s.lanes {
@@ -361,7 +361,7 @@ func (s *stager) closeLanes() error {
 }
 
 // release frees what the lanes used, unless a stream may still come to it.
-func (s *stager) release() error {
+func (s *hostFallback) release() error {
 	settled := s.settle()
 	s.mu.Lock()
 	s.released = true
@@ -395,7 +395,7 @@ func (s *stager) release() error {
 // settle waits until the stream has seen the last word, and the lanes' streams
 // what they wait for. It reports whether nothing is left: after an Abort there may
 // be, behind work of the caller's that does not end.
-func (s *stager) settle() bool {
+func (s *hostFallback) settle() bool {
 	end := time.Now().Add(drainTime)
 	over := func() bool {
 		for {
@@ -422,8 +422,8 @@ func (s *stager) settle() bool {
 	return true
 }
 
-// room makes a slot large enough.
-func (l *lane) room(at *slot, in, out int) error {
+// reserve makes a slot large enough.
+func (l *lane) reserve(at *slot, in, out int) error {
 	for _, s := range [...]struct {
 		at **loan
 		n  int

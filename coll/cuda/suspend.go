@@ -123,10 +123,10 @@ func (o *order) rest(ctx context.Context) error {
 }
 
 // Suspend implements executor.Executor: nothing is on the device.
-func (s *stager) Suspend(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
+func (s *hostFallback) Suspend(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
 // Resume implements executor.Executor.
-func (s *stager) Resume(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
+func (s *hostFallback) Resume(ctx context.Context) error { return s.together(ctx, s.cfg.Host) }
 
 // together waits for what was enqueued, and for the other ranks.
 func (o *order) together(ctx context.Context, h executor.Host) error {

@@ -17,11 +17,11 @@ func (e *engine) Tune(c op.Collective, sizes []int, measure func(choice string, 
 	if e.windows.hosted {
 		return nil, errors.New("windows are in the processor's memory: rules are for GPUs that reach one another")
 	}
-	if e.copier.rooms == nil {
+	if e.copier.peerBuffers == nil {
 		if err := e.dev.in(func() error { return e.copier.open(context.Background()) }); err != nil {
 			return nil, err
 		}
-		e.exchange.copies = e.copier.rooms != nil
+		e.exchange.copies = e.copier.peerBuffers != nil
 	}
 	e.trial = true
 	defer func() { e.trial = false }()

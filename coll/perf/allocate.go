@@ -17,7 +17,7 @@ const symmetric = "symmetric"
 func (s *session) kindsOf(i int) []string {
 	own := s.world.Comms[i]
 	if s.cfg.Versus == "" {
-		if m, ok := own.(Moder); ok && s.cfg.Register == 2 && slices.Contains(m.Modes(), symmetric) {
+		if m, ok := own.(ModeSetter); ok && s.cfg.Register == 2 && slices.Contains(m.Modes(), symmetric) {
 			return []string{symmetric}
 		}
 		return []string{plain}
@@ -25,7 +25,7 @@ func (s *session) kindsOf(i int) []string {
 	known := map[string]int{}
 	kinds := []string{plain}
 	for _, c := range s.contenders(i) {
-		if m, ok := c.(Moder); ok {
+		if m, ok := c.(ModeSetter); ok {
 			for _, kind := range m.Modes()[1:] {
 				known[kind]++
 				kinds = append(kinds, kind)
@@ -49,12 +49,12 @@ func (s *session) contenders(i int) []Comm {
 }
 
 // moder is the engine that knows a kind of memory; nil for plain memory.
-func (w *worker) moder(kind string) Moder {
+func (w *worker) moder(kind string) ModeSetter {
 	if kind == plain {
 		return nil
 	}
 	for _, c := range w.contenders(w.i) {
-		if m, ok := c.(Moder); ok && slices.Contains(m.Modes()[1:], kind) {
+		if m, ok := c.(ModeSetter); ok && slices.Contains(m.Modes()[1:], kind) {
 			return m
 		}
 	}

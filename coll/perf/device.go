@@ -61,11 +61,11 @@ type Graph interface {
 	Close() error  // after Wait
 }
 
-// A Moder is a Comm that is faster, or else different, on memory of several
+// A ModeSetter is a Comm that is faster, or else different, on memory of several
 // kinds: NCCL on buffers that are registered as a symmetric window. A mode is a
 // kind of memory; operations on it need no other calls. Every engine can work
 // on every other's memory.
-type Moder interface {
+type ModeSetter interface {
 	// Modes names them, the same ones on every rank. The first is memory as
 	// Alloc returns it, and is not passed to AllocMode: "plain", "symmetric".
 	Modes() []string

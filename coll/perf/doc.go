@@ -12,7 +12,7 @@
 //
 // Ranks may be devices (device.go): then operations are enqueued, and all that
 // touches buffers goes through a medium. With --versus engines are measured in
-// turns (versus.go) and compared (standing.go, versustable.go).
+// turns (versus.go) and compared (ranking.go, versustable.go).
 //
 // The formats and rules are nccl-tests 2.19.6's; where this package does more
 // (percentiles, stragglers, guards around buffers) it says so.

@@ -15,26 +15,26 @@ type document struct {
 // A Document is what --format json prints. Numbers that are none (a bandwidth
 // over no time) are 0.
 type Document struct {
-	Schema     int           `json:"schema"` // 1
-	Collective string        `json:"collective"`
-	Engine     string        `json:"engine"`
-	Ranks      int           `json:"ranks"` // in the group of rank 0
-	Started    string        `json:"started"`
-	Args       []string      `json:"args"`
-	Env        []string      `json:"env"`
-	Notes      []string      `json:"notes,omitempty"`
-	Devices    []introJSON   `json:"devices"`
-	Rows       []Row         `json:"rows"`
-	Bad        int           `json:"out_of_bounds"`
-	AvgBusBW   float64       `json:"avg_busbw_gbs"`
-	MinBusBW   float64       `json:"min_busbw_gbs,omitempty"`
-	Straggler  *Tardy        `json:"straggler,omitempty"`
-	Shape      *ShapeResult  `json:"shape,omitempty"`
-	Split      *SplitResult  `json:"split,omitempty"`
-	Versus     *VersusResult `json:"versus,omitempty"`
-	Rivals     []EngineJSON  `json:"rivals,omitempty"` // of Versus
-	Status     Status        `json:"status"`
-	Error      string        `json:"error,omitempty"`
+	Schema     int               `json:"schema"` // 1
+	Collective string            `json:"collective"`
+	Engine     string            `json:"engine"`
+	Ranks      int               `json:"ranks"` // in the group of rank 0
+	Started    string            `json:"started"`
+	Args       []string          `json:"args"`
+	Env        []string          `json:"env"`
+	Notes      []string          `json:"notes,omitempty"`
+	Devices    []introJSON       `json:"devices"`
+	Rows       []Row             `json:"rows"`
+	Bad        int               `json:"out_of_bounds"`
+	AvgBusBW   float64           `json:"avg_busbw_gbs"`
+	MinBusBW   float64           `json:"min_busbw_gbs,omitempty"`
+	Straggler  *StragglerSummary `json:"straggler,omitempty"`
+	Shape      *ShapeResult      `json:"shape,omitempty"`
+	Split      *SplitResult      `json:"split,omitempty"`
+	Versus     *VersusResult     `json:"versus,omitempty"`
+	Rivals     []EngineJSON      `json:"rivals,omitempty"` // of Versus
+	Status     Status            `json:"status"`
+	Error      string            `json:"error,omitempty"`
 }
 
 // EngineJSON names an engine, with its version as NCCL numbers it: 22809.

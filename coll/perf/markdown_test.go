@@ -7,7 +7,7 @@ import (
 
 func TestMarkdown(t *testing.T) {
 	row := func(bytes int64, graph bool, memory string, ours, theirs float64, wrong int64) VersusRow {
-		return VersusRow{Bytes: bytes, Graph: graph, Memory: memory, Engines: []Standing{
+		return VersusRow{Bytes: bytes, Graph: graph, Memory: memory, Engines: []EngineTime{
 			{Engine: "assay", Algorithm: "reduce_ll/1", Time: ours, BusBW: 2}, {Engine: "nccl", Time: theirs, BusBW: 1, Wrong: wrong},
 		}}
 	}

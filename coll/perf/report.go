@@ -31,25 +31,25 @@ func (silent) footer(*reporter, *Result, error) error { return nil }
 // exists in the process with rank 0.
 type reporter struct {
 	*session
-	ranks   []introduction // empty until begin
-	process []int
-	n       int   // ranks in the group of rank 0
-	limit   int64 // of memory, bytes for each buffer
-	sinks   []sink
-	text    io.Writer // for remarks: stdout, if that gets the table
-	bar     *progressBar
-	started time.Time
-	memory  int64 // at the start: resident, or in use on the device
-	total   int64 // at the end, on the device
-	res     Result
-	rows    int     // so many were measured; res keeps the first maxRows
-	sum     float64 // of bus bandwidths
-	remarks map[string]bool
-	tardy   map[int]*Tardy
+	ranks      []introduction // empty until begin
+	process    []int
+	n          int   // ranks in the group of rank 0
+	limit      int64 // of memory, bytes for each buffer
+	sinks      []sink
+	text       io.Writer // for remarks: stdout, if that gets the table
+	bar        *progressBar
+	started    time.Time
+	memory     int64 // at the start: resident, or in use on the device
+	total      int64 // at the end, on the device
+	res        Result
+	rows       int     // so many were measured; res keeps the first maxRows
+	sum        float64 // of bus bandwidths
+	remarks    map[string]bool
+	stragglers map[int]*StragglerSummary
 }
 
 func newReporter(s *session) *reporter {
-	r := &reporter{session: s, text: s.std.Err, remarks: map[string]bool{}, tardy: map[int]*Tardy{}, started: s.host.now()}
+	r := &reporter{session: s, text: s.std.Err, remarks: map[string]bool{}, stragglers: map[int]*StragglerSummary{}, started: s.host.now()}
 	r.res.MinBusBW = s.set.minBW
 	r.memory = resident(s.host.root)
 	r.bar = newProgressBar(s.std, r.started)
@@ -167,10 +167,10 @@ func (r *reporter) row(row Row) error {
 
 // count adds a placement to its straggler's.
 func (r *reporter) count(p *Placement) {
-	t := r.tardy[p.Straggler.Rank]
+	t := r.stragglers[p.Straggler.Rank]
 	if t == nil {
-		t = &Tardy{Rank: p.Straggler.Rank, Host: r.ranks[p.Straggler.Rank].Host}
-		r.tardy[t.Rank] = t
+		t = &StragglerSummary{Rank: p.Straggler.Rank, Host: r.ranks[p.Straggler.Rank].Host}
+		r.stragglers[t.Rank] = t
 	}
 	t.Often++
 	t.Excess += p.Straggler.Excess
@@ -183,8 +183,8 @@ func (r *reporter) settle() {
 	if r.rows > 0 {
 		res.AvgBusBW = r.sum / float64(2*r.rows)
 	}
-	for _, rank := range slices.Sorted(maps.Keys(r.tardy)) {
-		if t := r.tardy[rank]; res.Straggler == nil || t.Often > res.Straggler.Often {
+	for _, rank := range slices.Sorted(maps.Keys(r.stragglers)) {
+		if t := r.stragglers[rank]; res.Straggler == nil || t.Often > res.Straggler.Often {
 			res.Straggler = t
 		}
 	}

@@ -12,7 +12,7 @@ type Result struct {
 	AvgBusBW    float64 // GB/s: the mean over all rows and both placements
 	MinBusBW    float64 // NCCL_TESTS_MIN_BW; 0: not asked for
 	Status      Status
-	Straggler   *Tardy // nil with one rank
+	Straggler   *StragglerSummary // nil with one rank
 	Shape       *ShapeResult
 	Split       *SplitResult
 	Versus      *VersusResult
@@ -27,8 +27,8 @@ func (r *Result) settle() {
 	}
 }
 
-// A Tardy is the rank that was the straggler most often.
-type Tardy struct {
+// A StragglerSummary is the rank that was the straggler most often.
+type StragglerSummary struct {
 	Rank    int     `json:"rank"`
 	Host    string  `json:"host"`
 	Often   int     `json:"placements"` // so often
@@ -68,9 +68,9 @@ type Placement struct {
 const notable = 5
 
 // Notable reports whether the rank is behind by more than chance makes one.
-func (t *Tardy) Notable() bool { return t.Percent >= notable && 2*t.Often > t.Of }
+func (t *StragglerSummary) Notable() bool { return t.Percent >= notable && 2*t.Often > t.Of }
 
-func (t *Tardy) String() string {
+func (t *StragglerSummary) String() string {
 	who := fmt.Sprintf("rank %d on %s, %.2f us (%.1f%%) behind the median rank in %d of %d measurements", t.Rank, t.Host, t.Excess, t.Percent, t.Often, t.Of)
 	if !t.Notable() {
 		return "none; most often it is " + who

@@ -257,7 +257,7 @@ func (w *worker) conclude(ctx context.Context, trials []*trial, iters int) error
 			InPlace: t.o.inPlace, Graph: t.graph != nil, Memory: w.kinds[t.kind].kind, Iterations: iters * w.cfg.AggIters,
 		}
 		for _, ms := range all[i : i+n] {
-			row.Engines = append(row.Engines, w.report.standing(t.o.v, ms, row.Iterations))
+			row.Engines = append(row.Engines, w.report.engineTime(t.o.v, ms, row.Iterations))
 		}
 		rows = append(rows, row)
 	}

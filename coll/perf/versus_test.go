@@ -182,7 +182,7 @@ func TestVersusDocument(t *testing.T) {
 	}
 	want := VersusRow{
 		Bytes: 64, Count: 8, Type: "float", Redop: "none", Root: -1, InPlace: false, Graph: true, Memory: symmetric, Iterations: 5,
-		Engines: []Standing{
+		Engines: []EngineTime{
 			{Engine: "test", Time: 2000, Times: []float64{2000, 2000, 2000}, AlgBW: 3.2e-05, BusBW: 1.6e-05},
 			{Engine: "rival", Time: 3000, Times: []float64{3000, 3000, 3000}, AlgBW: 64 / 3e6, BusBW: 64 / 6e6, Ratio: 1.5},
 		},
@@ -228,7 +228,7 @@ func TestVersusVerifies(t *testing.T) {
 // TestBest takes the kind on which the rival is fastest, with our time there.
 func TestBest(t *testing.T) {
 	row := func(graph bool, memory string, ours, theirs float64, wrong int64) VersusRow {
-		return VersusRow{Graph: graph, Memory: memory, Engines: []Standing{{Time: ours}, {Time: theirs, Wrong: wrong, Ratio: theirs / ours}}}
+		return VersusRow{Graph: graph, Memory: memory, Engines: []EngineTime{{Time: ours}, {Time: theirs, Wrong: wrong, Ratio: theirs / ours}}}
 	}
 	got := best([]VersusRow{row(false, "a", 1, 4, 0), row(true, "a", 3, 5, -1), row(false, "b", 2, 3, 0), row(true, "b", 1, 6, -1), row(false, "c", 1, 9, 7)})
 	want := []VersusRow{row(false, "b", 2, 3, 7), row(true, "a", 3, 5, -1)}

@@ -38,7 +38,7 @@ type seat struct {
 // Gather brings what each machine found out on its own to the first one: all call
 // it. The others have nil when theirs has come there.
 func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathered, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(f.crew.Addr().String(), "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(f.group.Addr().String(), "0"))
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 		return nil, err
 	}
 	var took []int // part, by rank of the tree
-	b, err := f.exchange([]byte(net.JoinHostPort(addr(f.crew.Addr()), port)), func(all [][]byte) ([][]byte, error) {
+	b, err := f.exchange([]byte(net.JoinHostPort(addr(f.group.Addr()), port)), func(all [][]byte) ([][]byte, error) {
 		took = f.left()
 		return seats(took, all)
 	})
@@ -61,7 +61,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 	}
 	g := &Gathered{Certificates: make([]*certificate.Statement, f.Size()), Missing: f.Lost()}
 	o := gather.Options{
-		Rank: at.Rank, Size: at.Size, Fanout: fanout, Token: f.crew.Key("gather"), Listener: l,
+		Rank: at.Rank, Size: at.Size, Fanout: fanout, Token: f.group.Key("gather"), Listener: l,
 		Peers: func(_ context.Context, rank int) (string, error) {
 			a, ok := at.Above[rank]
 			if !ok {
@@ -69,7 +69,7 @@ func (f *Fabric) Gather(ctx context.Context, own *certificate.Statement) (*Gathe
 			}
 			// Each reaches the first machine in its own way.
 			if _, port, err := net.SplitHostPort(a); rank == 0 && err == nil {
-				a = net.JoinHostPort(f.crew.First().String(), port)
+				a = net.JoinHostPort(f.group.First().String(), port)
 			}
 			return a, nil
 		},

@@ -22,9 +22,9 @@ import (
 // A Fabric is one machine's part in it. Its methods are called by all machines, in
 // the same order, one at a time.
 type Fabric struct {
-	crew *bootstrap.Crew
-	o    Options
-	ctx  context.Context // the process's
+	group *bootstrap.Group
+	o     Options
+	ctx   context.Context // the process's
 
 	mu    sync.Mutex
 	names []string  // of all machines, at the first one
@@ -71,12 +71,12 @@ func Join(ctx context.Context, w bootstrap.World, o Options) (*Fabric, error) {
 			o.Lost(f.Name(rank), why)
 		}
 	}
-	f.crew, err = bootstrap.Muster(ctx, w, me, o.Boot)
+	f.group, err = bootstrap.Await(ctx, w, me, o.Boot)
 	if err != nil {
 		return nil, fmt.Errorf("finding the other machines of the job (%s): %w", w.Launcher, err)
 	}
 	if err := f.christen(); err != nil {
-		f.crew.Close(err)
+		f.group.Close(err)
 		return nil, err
 	}
 	return f, nil
@@ -91,7 +91,7 @@ func (f *Fabric) christen() error {
 	defer f.mu.Unlock()
 	count := map[string]int{}
 	for rank := range f.names {
-		if b := f.crew.Here(rank); b != nil {
+		if b := f.group.Here(rank); b != nil {
 			var h hello
 			if err := json.Unmarshal(b, &h); err != nil {
 				return fmt.Errorf("rank %d says of itself %.80q: all machines must run the same harness", rank, b)
@@ -107,10 +107,10 @@ func (f *Fabric) christen() error {
 }
 
 // Rank is this machine's number, Size how many machines there were to be.
-func (f *Fabric) Rank() int { return f.crew.Rank() }
+func (f *Fabric) Rank() int { return f.group.Rank() }
 
 // Size is how many machines there were to be, the lost included.
-func (f *Fabric) Size() int { return f.crew.Size() }
+func (f *Fabric) Size() int { return f.group.Size() }
 
 // Name is a machine's. Only the first knows those of all.
 func (f *Fabric) Name(rank int) string {
@@ -120,11 +120,11 @@ func (f *Fabric) Name(rank int) string {
 }
 
 // Lost says at the first machine which others are lost, and why.
-func (f *Fabric) Lost() map[int]string { return f.crew.Lost() }
+func (f *Fabric) Lost() map[int]string { return f.group.Lost() }
 
 // left are the machines that are not lost, at the first one.
 func (f *Fabric) left() (ranks []int) {
-	lost := f.crew.Lost()
+	lost := f.group.Lost()
 	for rank := range f.Size() {
 		if _, is := lost[rank]; !is {
 			ranks = append(ranks, rank)
@@ -134,16 +134,16 @@ func (f *Fabric) left() (ranks []int) {
 }
 
 // Leave ends this machine's part. why, if not nil, is what the others are told.
-func (f *Fabric) Leave(why error) { f.crew.Close(why) }
+func (f *Fabric) Leave(why error) { f.group.Close(why) }
 
 // Gone ends when the first machine does; the cause says how.
-func (f *Fabric) Gone() context.Context { return f.crew.Context() }
+func (f *Fabric) Gone() context.Context { return f.group.Context() }
 
 // slack is how much longer than the others a machine may take in any case: one whose
 // checks run into their time limits has the more to tell.
 const slack = 5 * time.Minute
 
-// exchange is the crew's. A machine that is alive, and has not come after twice the
+// exchange is the group's. A machine that is alive, and has not come after twice the
 // time that went by since the last exchange, and a while, is lost: it hangs.
 func (f *Fabric) exchange(b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
 	return f.exchangeWithin(slack+time.Since(f.last), b, judge)
@@ -157,7 +157,7 @@ func (f *Fabric) exchangeWithin(patience time.Duration, b []byte, judge func(all
 		defer cancel()
 	}
 	defer func() { f.last = time.Now() }()
-	return f.crew.Exchange(ctx, b, judge)
+	return f.group.Exchange(ctx, b, judge)
 }
 
 // Ask has each machine that is left give b, and the first judge what all gave, by

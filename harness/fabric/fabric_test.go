@@ -175,7 +175,7 @@ func TestRunLoss(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				<-kill
-				fs[2].crew.Close(errors.New("killed"))
+				fs[2].group.Close(errors.New("killed"))
 			})
 			all(3, func(rank int) {
 				f := fs[rank]

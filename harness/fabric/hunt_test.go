@@ -258,7 +258,7 @@ func FuzzResults(f *testing.F) {
 	f.Add([]byte(`[{"hunt":0,"group":1,"me":3,"error":"x"}]`), []byte(`[{"hunt":9,"group":-1}]`))
 	f.Add([]byte(`null`), []byte(`{}`))
 	f.Fuzz(func(t *testing.T, results, doors []byte) {
-		d := &driver{f: &Fabric{names: []string{"a", "b", "c", "d"}, crew: new(bootstrap.Crew)}}
+		d := &driver{f: &Fabric{names: []string{"a", "b", "c", "d"}, group: new(bootstrap.Group)}}
 		r := &running{seats: []int{0, 1, 2, 3}, groups: [][]int{{1, 0}, {2, 3}}, parts: make([]part, 2)}
 		d.hunts = []*running{r}
 		all := [][]byte{nil, results, nil, nil}

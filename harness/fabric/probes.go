@@ -30,9 +30,9 @@ type probes struct {
 }
 
 func newProbes(ctx context.Context, f *Fabric, o HuntOptions) (*probes, error) {
-	p := &probes{o: o, run: f.o.Run, key: f.crew.Key("hunt"), host: addr(f.crew.Addr())}
+	p := &probes{o: o, run: f.o.Run, key: f.group.Key("hunt"), host: addr(f.group.Addr())}
 	var err error
-	if p.serve, err = tcp.Listen(net.JoinHostPort(f.crew.Addr().String(), "0"), p.key); err != nil {
+	if p.serve, err = tcp.Listen(net.JoinHostPort(f.group.Addr().String(), "0"), p.key); err != nil {
 		return nil, err
 	}
 	p.setup = setup{Addr: net.JoinHostPort(p.host, strconv.Itoa(int(p.serve.Addr().Port()))), Host: p.host, At: o.At}

@@ -94,9 +94,9 @@ func whole(ctx context.Context, loss <-chan struct{}) (context.Context, func()) 
 }
 
 func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (out Output, again bool, err error) {
-	loss := f.crew.NextLoss()
+	loss := f.group.NextLoss()
 	var took []int // part, at the first machine
-	b, err := f.exchange([]byte(addr(f.crew.Addr())), func(all [][]byte) ([][]byte, error) {
+	b, err := f.exchange([]byte(addr(f.group.Addr())), func(all [][]byte) ([][]byte, error) {
 		took = f.left()
 		return f.places(took, string(all[0]))
 	})
@@ -109,7 +109,7 @@ func (f *Fabric) runOnce(ctx context.Context, try int, on bool, args []string) (
 	}
 	// Each reaches the first machine in its own way.
 	if p.Rank > 0 {
-		p.First = addr(f.crew.First())
+		p.First = addr(f.group.First())
 	}
 	together, stop := f.UntilGone(ctx)
 	if !on {
@@ -201,7 +201,7 @@ func (f *Fabric) outcome(took []int, all []*ending) error {
 // UntilGone ends with ctx, and when the first machine is lost.
 func (f *Fabric) UntilGone(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	gone := f.crew.Context()
+	gone := f.group.Context()
 	stop := context.AfterFunc(gone, func() { cancel(context.Cause(gone)) })
 	return ctx, func() { stop(); cancel(nil) }
 }

@@ -494,7 +494,7 @@ func TestColl(t *testing.T) {
 		{Name: "all_reduce", Nodes: 1, GPUs: 8, Floor: &platform.Floor{Cited: platform.Cited{Value: 1, Source: "of more GPUs"}}},
 	}
 	late := document(380)
-	late.Straggler = &perf.Tardy{Rank: 1, Host: "h", Excess: 30, Percent: 40, Often: 9, Of: 10}
+	late.Straggler = &perf.StragglerSummary{Rank: 1, Host: "h", Excess: 30, Percent: 40, Often: 9, Of: 10}
 	wrong := document(380)
 	wrong.Bad = 2
 	failed := document(380)

@@ -40,14 +40,14 @@ func (c *Caller) Dial(ctx context.Context, addr string) (conn net.Conn, key []by
 	if err != nil {
 		return nil, nil, err
 	}
-	if key, err = c.greet(ctx, conn); err != nil {
+	if key, err = c.handshake(ctx, conn); err != nil {
 		return nil, nil, err
 	}
 	return conn, key, nil
 }
 
-// greet closes conn if it fails.
-func (c *Caller) greet(ctx context.Context, conn net.Conn) ([]byte, error) {
+// handshake closes conn if it fails.
+func (c *Caller) handshake(ctx context.Context, conn net.Conn) ([]byte, error) {
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	patience := c.Patience
 	if patience == 0 {
@@ -140,7 +140,7 @@ func (c *Caller) try(all context.Context, addrs []string) (net.Conn, []byte, err
 		}
 		if r.err == nil {
 			var key []byte
-			if key, r.err = c.greet(all, r.conn); r.err == nil {
+			if key, r.err = c.handshake(all, r.conn); r.err == nil {
 				return r.conn, key, nil
 			}
 		}

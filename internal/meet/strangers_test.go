@@ -84,7 +84,7 @@ var places = []place{
 			return errors.Join(errs[:]...)
 		}
 	}},
-	{"the first of a crew", 1, meet.Protocol{Name: "b2", Claim: 16}, func(t *testing.T, logf func(string, ...any)) func() error {
+	{"the first of a group", 1, meet.Protocol{Name: "b2", Claim: 16}, func(t *testing.T, logf func(string, ...any)) func() error {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ var places = []place{
 		o := patient
 		o.Logf = logf
 		return job(t, "NCCL_COMM_ID="+addr+" ASSAY_JOB_SECRET=s", func(w bootstrap.World) error {
-			c, err := bootstrap.Muster(context.Background(), w, nil, o)
+			c, err := bootstrap.Await(context.Background(), w, nil, o)
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ const (
 	symmetric = "symmetric" // of NCCL, registered as a symmetric window
 )
 
-// Modes implements perf.Moder.
+// Modes implements perf.ModeSetter.
 func (c *NCCL) Modes() []string {
 	if c.lib.HasWindows() {
 		return []string{plain, symmetric}
@@ -22,7 +22,7 @@ func (c *NCCL) Modes() []string {
 	return []string{plain}
 }
 
-// AllocMode implements perf.Moder. Ranks register a window together, so they
+// AllocMode implements perf.ModeSetter. Ranks register a window together, so they
 // agree first that all of them have the memory.
 func (c *NCCL) AllocMode(mode string, n int) ([]byte, error) {
 	if mode != symmetric {
@@ -66,7 +66,7 @@ func (c *NCCL) freeMemory(p uintptr) error {
 	return c.lib.MemFree(p)
 }
 
-// FreeMode implements perf.Moder. Like Free it leaves errors to Wait.
+// FreeMode implements perf.ModeSetter. Like Free it leaves errors to Wait.
 func (c *NCCL) FreeMode(_ string, b []byte) {
 	p := Address(b)
 	w, ok := c.windows[p]

@@ -27,7 +27,7 @@ type Meeting interface {
 }
 
 // NCCL is one rank of an NCCL communicator, on a lane's stream and device. It
-// implements perf.Remote, perf.Moder, perf.PreMulSummer and perf.Explainer. Its
+// implements perf.Remote, perf.ModeSetter, perf.PreMulSummer and perf.Explainer. Its
 // methods are called as the Lane's are, but for Close and Abort.
 type NCCL struct {
 	*Lane

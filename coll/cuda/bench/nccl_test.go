@@ -22,7 +22,7 @@ import (
 
 var (
 	_ perf.Remote       = (*NCCL)(nil)
-	_ perf.Moder        = (*NCCL)(nil)
+	_ perf.ModeSetter   = (*NCCL)(nil)
 	_ perf.PreMulSummer = (*NCCL)(nil)
 	_ perf.Explainer    = (*NCCL)(nil)
 )

@@ -34,7 +34,7 @@ func (t *Tx) Reserve(n int) []byte {
 	t.check("Reserve", n)
 	t.Lock()
 	var p []byte
-	if t.room() {
+	if t.credit() {
 		p = t.slot(t.Count)[HeaderSize : HeaderSize+n]
 	}
 	t.Unlock()
@@ -47,8 +47,8 @@ func (t *Tx) check(call string, n int) {
 	}
 }
 
-// room reports whether a message can be added.
-func (t *Tx) room() bool {
+// credit reports whether a message can be added.
+func (t *Tx) credit() bool {
 	if !t.Usable() {
 		return false
 	}
@@ -81,7 +81,7 @@ func (t *Tx) send(n int, h transport.Header) {
 func (t *Tx) Post(p []byte, h transport.Header) bool {
 	t.check("Post", len(p))
 	t.Lock()
-	ok := t.room()
+	ok := t.credit()
 	if ok {
 		copy(t.slot(t.Count)[HeaderSize:], p)
 		t.send(len(p), h)

@@ -118,15 +118,15 @@ func (t *Tx) Reserve(n int) []byte {
 	}
 	t.mu.Lock()
 	var p []byte
-	if t.room() {
+	if t.credit() {
 		p = t.slot(n)[headerSize : headerSize+n]
 	}
 	t.unlock()
 	return p
 }
 
-// room reports whether a message can be added.
-func (t *Tx) room() bool {
+// credit reports whether a message can be added.
+func (t *Tx) credit() bool {
 	if t.gone {
 		t.failed(io.EOF)
 	}
@@ -177,7 +177,7 @@ func (t *Tx) Post(p []byte, h transport.Header) bool {
 		panic(fmt.Sprintf("socket: Post of %d bytes; messages are at most %d bytes", len(p), t.maxMessage))
 	}
 	t.mu.Lock()
-	ok := t.room()
+	ok := t.credit()
 	if ok && len(p) <= small && t.reserved == nil {
 		copy(t.slot(len(p))[headerSize:], p)
 		t.commit(len(p), h)

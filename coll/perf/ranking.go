@@ -18,21 +18,21 @@ type VersusResult struct {
 // A VersusRow compares the engines in one operation, launch and kind of
 // memory: the same for all of them, and measured in turns.
 type VersusRow struct {
-	Bytes      int64      `json:"bytes"`
-	Count      int64      `json:"count"`
-	Type       string     `json:"type"`
-	Redop      string     `json:"redop"`
-	Root       int        `json:"root"` // -1: no root
-	InPlace    bool       `json:"in_place"`
-	Graph      bool       `json:"graph"`
-	Memory     string     `json:"memory"`     // "plain", or a mode of an engine: "symmetric"
-	Iterations int        `json:"iterations"` // of a repetition
-	Engines    []Standing `json:"engines"`    // ours first
+	Bytes      int64        `json:"bytes"`
+	Count      int64        `json:"count"`
+	Type       string       `json:"type"`
+	Redop      string       `json:"redop"`
+	Root       int          `json:"root"` // -1: no root
+	InPlace    bool         `json:"in_place"`
+	Graph      bool         `json:"graph"`
+	Memory     string       `json:"memory"`     // "plain", or a mode of an engine: "symmetric"
+	Iterations int          `json:"iterations"` // of a repetition
+	Engines    []EngineTime `json:"engines"`    // ours first
 }
 
-// A Standing is one engine's part of a VersusRow. Time is the median of the
+// A EngineTime is one engine's part of a VersusRow. Time is the median of the
 // repetitions, and that of one operation.
-type Standing struct {
+type EngineTime struct {
 	Engine    string    `json:"engine"`
 	Algorithm string    `json:"algorithm,omitempty"`
 	Time      float64   `json:"time_us"`
@@ -73,9 +73,9 @@ func placeName(inPlace bool) string {
 	return "out"
 }
 
-// standing is what all ranks measured of one engine.
-func (r *reporter) standing(v volume, ms []measure, ops int) Standing {
-	s := Standing{Algorithm: ms[0].chosen}
+// engineTime is what all ranks measured of one engine.
+func (r *reporter) engineTime(v volume, ms []measure, ops int) EngineTime {
+	s := EngineTime{Algorithm: ms[0].chosen}
 	ranks := make([]float64, len(ms))
 	for i := range ms[0].samples {
 		for j, m := range ms {

@@ -14,15 +14,15 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A crewHub is rank 0's part of a Crew. To come is the first exchange, number 0.
-type crewHub struct {
+// A groupHub is rank 0's part of a Group. To come is the first exchange, number 0.
+type groupHub struct {
 	*hub
 	size   int
 	deaths events
 	loss   loss
 
 	// With the hub's lock, by rank. A rank that is lost keeps its link here.
-	ranks  []*mate
+	ranks  []*arrival
 	parts  [][]byte // what they have given to the exchange that comes next; nil: nothing yet
 	heres  [][]byte // what they gave to the first one
 	lostBy map[int]string
@@ -31,9 +31,9 @@ type crewHub struct {
 	all    chan struct{} // closed when absent is 0; another one for each exchange
 }
 
-func newCrewHub(size int, o Options, secret [secretBytes]byte) *crewHub {
-	h := &crewHub{
-		size: size, ranks: make([]*mate, size), parts: make([][]byte, size), heres: make([][]byte, size),
+func newCrewHub(size int, o Options, secret [secretBytes]byte) *groupHub {
+	h := &groupHub{
+		size: size, ranks: make([]*arrival, size), parts: make([][]byte, size), heres: make([][]byte, size),
 		lostBy: map[int]string{}, absent: size, all: make(chan struct{}),
 	}
 	h.hub = newHub("rank 0", o, o.Silence, secret, h)
@@ -41,10 +41,10 @@ func newCrewHub(size int, o Options, secret [secretBytes]byte) *crewHub {
 	return h
 }
 
-func (h *crewHub) admit(hello hello) error {
+func (h *groupHub) admit(hello hello) error {
 	switch {
-	case hello.purpose != toCrew || hello.to != nobodyRank:
-		return fmt.Errorf("it wants %q of rank %d; this is a crew's rank 0", byte(hello.purpose), hello.to)
+	case hello.purpose != toGroup || hello.to != nobodyRank:
+		return fmt.Errorf("it wants %q of rank %d; this is a group's rank 0", byte(hello.purpose), hello.to)
 	case int(hello.size) != h.size || hello.from <= 0 || int(hello.from) >= h.size:
 		return fmt.Errorf("it is rank %d of %d; this is rank 0 of %d", hello.from, hello.size, h.size)
 	}
@@ -52,7 +52,7 @@ func (h *crewHub) admit(hello hello) error {
 }
 
 // enter takes in a rank, or tells it that it is one too many.
-func (h *crewHub) enter(m *mate) {
+func (h *groupHub) enter(m *arrival) {
 	_, lost := h.lostBy[m.rank]
 	var refused string
 	switch {
@@ -69,7 +69,7 @@ func (h *crewHub) enter(m *mate) {
 	m.dismiss(frameLeave, []byte(refused), lingerTime)
 }
 
-func (h *crewHub) hear(m *mate, k meet.Kind, p []byte) error {
+func (h *groupHub) hear(m *arrival, k meet.Kind, p []byte) error {
 	switch k {
 	case framePart:
 		if len(p) < 4 {
@@ -93,7 +93,7 @@ func (h *crewHub) hear(m *mate, k meet.Kind, p []byte) error {
 }
 
 // give is a rank's part of the exchange that comes next.
-func (h *crewHub) give(rank int, part []byte) {
+func (h *groupHub) give(rank int, part []byte) {
 	if h.parts[rank] == nil { // else rank 0 tries once more
 		h.present()
 	}
@@ -105,29 +105,29 @@ func (h *crewHub) give(rank int, part []byte) {
 
 // present counts a rank that has given its part, or is lost. Nobody looks at all ranks
 // whenever one changes: of many that would take the square of their number.
-func (h *crewHub) present() {
+func (h *groupHub) present() {
 	if h.absent--; h.absent == 0 {
 		close(h.all)
 	}
 }
 
 // next begins to wait for the exchange after this one.
-func (h *crewHub) next() {
+func (h *groupHub) next() {
 	h.seq++
 	clear(h.parts)
 	h.absent, h.all = h.size-len(h.lostBy), make(chan struct{})
 }
 
-func (h *crewHub) lost(m *mate, err error) { h.lose(m.rank, silentOr(err, h.o.Silence), true) }
+func (h *groupHub) lost(m *arrival, err error) { h.lose(m.rank, silentOr(err, h.o.Silence), true) }
 
 // lose takes down why a rank is not there any more; tell: it is no orderly end.
-func (h *crewHub) lose(rank int, why string, tell bool) {
+func (h *groupHub) lose(rank int, why string, tell bool) {
 	if _, known := h.lostBy[rank]; known {
 		return
 	}
 	h.lostBy[rank] = why
 	h.loss.tell()
-	for m := range h.mates {
+	for m := range h.arrivals {
 		if m.rank != rank {
 			m.send(frameDeath, nil)
 		}
@@ -142,7 +142,7 @@ func (h *crewHub) lose(rank int, why string, tell bool) {
 
 // exchange is rank 0's side of one. It waits for so long, or if that is 0 until the
 // deadline of ctx: a rank that has given nothing then is lost.
-func (h *crewHub) exchange(ctx context.Context, limit time.Duration, own []byte, judge func([][]byte) ([][]byte, error)) ([]byte, error) {
+func (h *groupHub) exchange(ctx context.Context, limit time.Duration, own []byte, judge func([][]byte) ([][]byte, error)) ([]byte, error) {
 	all, err := h.collect(ctx, limit, own)
 	if err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (h *crewHub) exchange(ctx context.Context, limit time.Duration, own []byte,
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seq := binary.BigEndian.AppendUint32(nil, h.seq)
-	for m := range h.mates {
+	for m := range h.arrivals {
 		kind, text := framePart, []byte(nil)
 		switch {
 		case h.parts[m.rank] == nil: // it came since then
@@ -176,7 +176,7 @@ func (h *crewHub) exchange(ctx context.Context, limit time.Duration, own []byte,
 }
 
 // collect waits for what all who are left give.
-func (h *crewHub) collect(ctx context.Context, limit time.Duration, own []byte) ([][]byte, error) {
+func (h *groupHub) collect(ctx context.Context, limit time.Duration, own []byte) ([][]byte, error) {
 	begun, limited := time.Now(), ctx
 	if limit > 0 {
 		var cancel context.CancelFunc
@@ -213,7 +213,7 @@ func (h *crewHub) collect(ctx context.Context, limit time.Duration, own []byte) 
 }
 
 // missing are the ranks that are not lost, and have given nothing.
-func (h *crewHub) missing() (out []int) {
+func (h *groupHub) missing() (out []int) {
 	for rank, part := range h.parts {
 		if _, lost := h.lostBy[rank]; part == nil && !lost {
 			out = append(out, rank)
@@ -223,14 +223,14 @@ func (h *crewHub) missing() (out []int) {
 }
 
 // leaveBehind goes on without a rank.
-func (h *crewHub) leaveBehind(rank int, why string) {
+func (h *groupHub) leaveBehind(rank int, why string) {
 	if m := h.ranks[rank]; m != nil {
 		m.dismiss(frameLeave, []byte("it is taken for lost: "+why), lingerTime)
 	}
 	h.lose(rank, why, true)
 }
 
-func (h *crewHub) here(rank int) []byte {
+func (h *groupHub) here(rank int) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rank < 0 || rank >= h.size {
@@ -239,14 +239,14 @@ func (h *crewHub) here(rank int) []byte {
 	return h.heres[rank]
 }
 
-func (h *crewHub) losses() map[int]string {
+func (h *groupHub) losses() map[int]string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.lostBy)
 }
 
 // address is where the others reach this rank.
-func (h *crewHub) address() netip.Addr {
+func (h *groupHub) address() netip.Addr {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var conns []net.Conn
@@ -258,10 +258,10 @@ func (h *crewHub) address() netip.Addr {
 	return ownAddr(h.id, h.o, conns)
 }
 
-func (h *crewHub) stop() { h.leave(nil) }
+func (h *groupHub) stop() { h.leave(nil) }
 
 // leave tells all ranks that this one ends, and why.
-func (h *crewHub) leave(why []byte) {
+func (h *groupHub) leave(why []byte) {
 	h.deaths.stop()
-	h.end(closeTime, func(*mate) (meet.Kind, []byte) { return frameLeave, why })
+	h.end(closeTime, func(*arrival) (meet.Kind, []byte) { return frameLeave, why })
 }

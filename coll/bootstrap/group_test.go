@@ -15,11 +15,11 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// muster brings a crew of n together in this process, but for the ranks that stay
+// assemble brings a group of n together in this process, but for the ranks that stay
 // away; those have nil.
-func muster(t *testing.T, n int, o Options, away ...int) ([]*Crew, []error) {
+func assemble(t *testing.T, n int, o Options, away ...int) ([]*Group, []error) {
 	t.Helper()
-	crews, errs := make([]*Crew, n), make([]error, n)
+	groups, errs := make([]*Group, n), make([]error, n)
 	job := jobOf(t, n)
 	var wg sync.WaitGroup
 	for r := range n {
@@ -27,11 +27,11 @@ func muster(t *testing.T, n int, o Options, away ...int) ([]*Crew, []error) {
 			continue
 		}
 		wg.Go(func() {
-			crews[r], errs[r] = Muster(t.Context(), job(r), fmt.Appendf(nil, "host%d", r), o)
+			groups[r], errs[r] = Await(t.Context(), job(r), fmt.Appendf(nil, "host%d", r), o)
 		})
 	}
 	wg.Wait()
-	return crews, errs
+	return groups, errs
 }
 
 // jobOf makes the worlds of a job whose ranks find one another at an address.
@@ -51,9 +51,9 @@ func jobOf(t *testing.T, n int) func(rank int) World {
 	}
 }
 
-func closeCrew(crews []*Crew) {
+func closeGroup(groups []*Group) {
 	var wg sync.WaitGroup
-	for _, c := range crews {
+	for _, c := range groups {
 		if c != nil {
 			wg.Go(func() { c.Close(nil) })
 		}
@@ -62,11 +62,11 @@ func closeCrew(crews []*Crew) {
 }
 
 // say has all living ranks give their names, and returns what rank 0 answered each.
-func say(t *testing.T, ctx context.Context, crews []*Crew) ([]string, []error) {
+func say(t *testing.T, ctx context.Context, groups []*Group) ([]string, []error) {
 	t.Helper()
-	out, errs := make([]string, len(crews)), make([]error, len(crews))
+	out, errs := make([]string, len(groups)), make([]error, len(groups))
 	var wg sync.WaitGroup
-	for r, c := range crews {
+	for r, c := range groups {
 		if c == nil {
 			continue
 		}
@@ -98,41 +98,41 @@ func say(t *testing.T, ctx context.Context, crews []*Crew) ([]string, []error) {
 }
 
 func TestCrew(t *testing.T) {
-	crews, errs := muster(t, 5, local())
+	groups, errs := assemble(t, 5, local())
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		got, errs := say(t, t.Context(), crews)
-		for r := range crews {
+		got, errs := say(t, t.Context(), groups)
+		for r := range groups {
 			if want := fmt.Sprintf("%d:r0 r1 r2 r3 r4", r); errs[r] != nil || got[r] != want {
 				t.Errorf("rank %d was answered %q, %v; want %q", r, got[r], errs[r], want)
 			}
 		}
 	}
-	for r, c := range crews {
+	for r, c := range groups {
 		if c.Rank() != r || c.Size() != 5 || !c.Addr().IsLoopback() || !c.First().IsLoopback() {
 			t.Errorf("rank %d takes itself for %d of %d at %v, rank 0 for %v", r, c.Rank(), c.Size(), c.Addr(), c.First())
 		}
-		if got := crews[0].Here(r); string(got) != fmt.Sprintf("host%d", r) {
+		if got := groups[0].Here(r); string(got) != fmt.Sprintf("host%d", r) {
 			t.Errorf("rank %d said of itself %q", r, got)
 		}
-		if string(c.Key("x")) != string(crews[0].Key("x")) || string(c.Key("x")) == string(c.Key("y")) {
-			t.Error("keys are not the crew's")
+		if string(c.Key("x")) != string(groups[0].Key("x")) || string(c.Key("x")) == string(c.Key("y")) {
+			t.Error("keys are not the group's")
 		}
 	}
-	closeCrew(crews)
-	if _, err := crews[1].Exchange(t.Context(), nil, nil); err == nil {
+	closeGroup(groups)
+	if _, err := groups[1].Exchange(t.Context(), nil, nil); err == nil {
 		t.Error("an exchange after the end")
 	}
 }
 
 // What rank 0 says when it cannot judge is what all hear.
 func TestCrewRefusal(t *testing.T) {
-	crews, _ := muster(t, 3, local())
-	defer closeCrew(crews)
+	groups, _ := assemble(t, 3, local())
+	defer closeGroup(groups)
 	var wg sync.WaitGroup
-	for r, c := range crews {
+	for r, c := range groups {
 		wg.Go(func() {
 			_, err := c.Exchange(t.Context(), nil, func([][]byte) ([][]byte, error) { return nil, errors.New("they do not fit together") })
 			if err == nil || err.Error() != "they do not fit together" {
@@ -141,7 +141,7 @@ func TestCrewRefusal(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got, errs := say(t, t.Context(), crews); errors.Join(errs...) != nil || got[2] != "2:r0 r1 r2" {
+	if got, errs := say(t, t.Context(), groups); errors.Join(errs...) != nil || got[2] != "2:r0 r1 r2" {
 		t.Errorf("after it: %q, %v", got, errs)
 	}
 }
@@ -155,15 +155,15 @@ func TestCrewDeath(t *testing.T) {
 	}
 	deaths := make(chan death, 8)
 	o.OnDeath = func(rank int, why string) { deaths <- death{rank, why} }
-	crews, errs := muster(t, 4, o)
+	groups, errs := assemble(t, 4, o)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	dead := crews[2]
-	crews[2] = nil
-	heard := []<-chan struct{}{crews[0].NextLoss(), crews[3].NextLoss()}
+	dead := groups[2]
+	groups[2] = nil
+	heard := []<-chan struct{}{groups[0].NextLoss(), groups[3].NextLoss()}
 	dead.up.breakOff(errors.New("killed"))
-	got, errs := say(t, t.Context(), crews)
+	got, errs := say(t, t.Context(), groups)
 	if errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
 		t.Errorf("after a death: %q, %v", got, errs)
 	}
@@ -174,53 +174,53 @@ func TestCrewDeath(t *testing.T) {
 		<-c
 	}
 	// One that gives up says why.
-	gone := crews[1]
-	crews[1] = nil
+	gone := groups[1]
+	groups[1] = nil
 	gone.Close(errors.New("no space left"))
-	if got, errs := say(t, t.Context(), crews); errors.Join(errs...) != nil || got[0] != "0:r0 - - r3" {
+	if got, errs := say(t, t.Context(), groups); errors.Join(errs...) != nil || got[0] != "0:r0 - - r3" {
 		t.Errorf("after two: %q, %v", got, errs)
 	}
-	if lost := crews[0].Lost(); len(lost) != 2 || lost[1] != "it has ended: no space left" || lost[2] != "the connection was closed" {
+	if lost := groups[0].Lost(); len(lost) != 2 || lost[1] != "it has ended: no space left" || lost[2] != "the connection was closed" {
 		t.Errorf("lost: %v", lost)
 	}
 	dead.Close(nil)
-	closeCrew(crews)
+	closeGroup(groups)
 }
 
 // A process that is stopped keeps its connection, and says nothing.
 func TestCrewSilence(t *testing.T) {
 	o := local()
 	o.Silence = 300 * time.Millisecond
-	crews, errs := muster(t, 3, o)
+	groups, errs := assemble(t, 3, o)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	frozen := crews[1]
-	crews[1] = nil
+	frozen := groups[1]
+	groups[1] = nil
 	frozen.up.mu.Lock() // neither reads nor writes
-	got, errs := say(t, t.Context(), crews)
+	got, errs := say(t, t.Context(), groups)
 	if errors.Join(errs...) != nil || got[0] != "0:r0 - r2" {
 		t.Errorf("with one frozen: %q, %v", got, errs)
 	}
-	if why := crews[0].Lost()[1]; why != "nothing was heard of it for 300ms" {
+	if why := groups[0].Lost()[1]; why != "nothing was heard of it for 300ms" {
 		t.Errorf("lost because %q", why)
 	}
 	frozen.up.mu.Unlock()
 	frozen.Close(nil)
-	closeCrew(crews)
+	closeGroup(groups)
 }
 
 // Who is alive and does not come is lost when the deadline passes.
 func TestCrewDeadline(t *testing.T) {
-	crews, errs := muster(t, 3, local())
+	groups, errs := assemble(t, 3, local())
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	stuck := crews[2]
-	crews[2] = nil
+	stuck := groups[2]
+	groups[2] = nil
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	got, errs := say(t, ctx, crews)
+	got, errs := say(t, ctx, groups)
 	if errors.Join(errs...) != nil || got[1] != "1:r0 r1 -" {
 		t.Errorf("with one stuck: %q, %v", got, errs)
 	}
@@ -228,7 +228,7 @@ func TestCrewDeadline(t *testing.T) {
 		t.Errorf("who was given up hears %v", err)
 	}
 	stuck.Close(nil)
-	closeCrew(crews)
+	closeGroup(groups)
 }
 
 // Who does not come is waited for so long, and comes too late then.
@@ -237,50 +237,50 @@ func TestCrewMissing(t *testing.T) {
 	o.Timeout = time.Second
 	n := 4
 	job := jobOf(t, n)
-	crews, errs := make([]*Crew, n), make([]error, n)
+	groups, errs := make([]*Group, n), make([]error, n)
 	var wg sync.WaitGroup
 	for _, r := range []int{0, 1, 3} {
-		wg.Go(func() { crews[r], errs[r] = Muster(t.Context(), job(r), nil, o) })
+		wg.Go(func() { groups[r], errs[r] = Await(t.Context(), job(r), nil, o) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	if why := crews[0].Lost()[2]; why != "it did not come within 1s" {
+	if why := groups[0].Lost()[2]; why != "it did not come within 1s" {
 		t.Errorf("who stays away is lost because %q", why)
 	}
-	if got, errs := say(t, t.Context(), crews); errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
+	if got, errs := say(t, t.Context(), groups); errors.Join(errs...) != nil || got[3] != "3:r0 r1 - r3" {
 		t.Errorf("without it: %q, %v", got, errs)
 	}
-	if _, err := Muster(t.Context(), job(2), nil, o); err == nil || !strings.Contains(err.Error(), "came too late") {
+	if _, err := Await(t.Context(), job(2), nil, o); err == nil || !strings.Contains(err.Error(), "came too late") {
 		t.Errorf("who comes late hears %v", err)
 	}
-	if _, err := Muster(t.Context(), job(1), nil, o); err == nil || !strings.Contains(err.Error(), "came twice") {
+	if _, err := Await(t.Context(), job(1), nil, o); err == nil || !strings.Contains(err.Error(), "came twice") {
 		t.Errorf("who comes twice hears %v", err)
 	}
-	closeCrew(crews)
+	closeGroup(groups)
 }
 
 // Without rank 0 nobody goes on, and all know why.
 func TestCrewWithoutFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
-		end  func(first *Crew)
+		end  func(first *Group)
 		want string
 	}{
-		"killed": {func(first *Crew) {
+		"killed": {func(first *Group) {
 			for _, m := range first.hub.ranks[1:] {
 				m.conn.Close()
 			}
 		}, "rank 0 is lost: "}, // closed, or reset
-		"gave up": {func(first *Crew) { first.Close(errors.New("no such suite")) }, "rank 0 has ended: no such suite"},
+		"gave up": {func(first *Group) { first.Close(errors.New("no such suite")) }, "rank 0 has ended: no such suite"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			crews, errs := muster(t, 3, local())
+			groups, errs := assemble(t, 3, local())
 			if err := errors.Join(errs...); err != nil {
 				t.Fatal(err)
 			}
 			var wg sync.WaitGroup
-			for _, c := range crews[1:] {
+			for _, c := range groups[1:] {
 				wg.Go(func() {
 					if _, err := c.Exchange(t.Context(), nil, nil); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
 						t.Errorf("rank %d: %v", c.Rank(), err)
@@ -291,9 +291,9 @@ func TestCrewWithoutFirst(t *testing.T) {
 					c.Close(nil)
 				})
 			}
-			tt.end(crews[0])
+			tt.end(groups[0])
 			wg.Wait()
-			crews[0].Close(nil)
+			groups[0].Close(nil)
 		})
 	}
 }
@@ -309,9 +309,9 @@ func FuzzCrew(f *testing.F) {
 		defer a.Close()
 		defer b.Close()
 		h := newCrewHub(3, local().withDefaults(), randomSecret())
-		m := &mate{hub: h.hub, size: 3}
+		m := &arrival{hub: h.hub, size: 3}
 		m.link = newLink(m, time.Hour, 1, a)
-		h.hub.mates[m] = true
+		h.hub.arrivals[m] = true
 		h.enter(m)
 		_ = m.handle(nil, meet.Kind(k1), p1)
 		_ = m.handle(nil, meet.Kind(k2), p2)
@@ -322,7 +322,7 @@ func FuzzCrew(f *testing.F) {
 		if h.absent < 3-gone || h.absent > 3-len(h.lostBy) {
 			t.Errorf("%d of 3 ranks are waited for; %v are lost, %q was given", h.absent, h.lostBy, h.parts)
 		}
-		c := &Crew{rank: 1, size: 3, answers: make(chan answer, 1), loss: new(loss)}
+		c := &Group{rank: 1, size: 3, answers: make(chan answer, 1), loss: new(loss)}
 		c.ended, c.end = context.WithCancelCause(context.Background())
 		up := newLink(c, time.Hour, 0, b)
 		_ = c.handle(up, meet.Kind(k1), p1)
@@ -330,7 +330,7 @@ func FuzzCrew(f *testing.F) {
 	})
 }
 
-// TestCrewScaleTable prints what the meeting of a Crew and an exchange cost as
+// TestCrewScaleTable prints what the meeting of a Group and an exchange cost as
 // ranks grow, all of them in this process.
 func TestCrewScaleTable(t *testing.T) {
 	list := []int{8, 64, 360}
@@ -348,14 +348,14 @@ func TestCrewScaleTable(t *testing.T) {
 		o := local()
 		o.Timeout = 2 * time.Minute
 		begun, used := time.Now(), scaletest.Processor(t)
-		crews, errs := muster(t, n, o)
+		groups, errs := assemble(t, n, o)
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
 		up, work := time.Since(begun), scaletest.Processor(t)-used
 		var wg sync.WaitGroup
 		begun, used = time.Now(), scaletest.Processor(t)
-		for _, c := range crews {
+		for _, c := range groups {
 			wg.Go(func() {
 				_, err := c.Exchange(t.Context(), make([]byte, 100), func(all [][]byte) ([][]byte, error) { return all, nil })
 				if err != nil {
@@ -365,12 +365,12 @@ func TestCrewScaleTable(t *testing.T) {
 		}
 		wg.Wait()
 		exchange, exchanged := time.Since(begun), scaletest.Processor(t)-used
-		if lost := crews[0].Lost(); len(lost) > 0 {
+		if lost := groups[0].Lost(); len(lost) > 0 {
 			t.Errorf("of %d ranks %d are lost", n, len(lost))
 		}
-		closeCrew(crews)
+		closeGroup(groups)
 		t.Logf("%5d ranks: up %.3f s, %.3f processor-s; an exchange %.4f s, %.4f processor-s", n, up.Seconds(), work, exchange.Seconds(), exchanged)
 		rows = append(rows, []float64{float64(n), up.Seconds(), work, exchange.Seconds(), exchanged})
 	}
-	scaletest.Record(t, "crew", []string{"machines", "seconds", "processor seconds", "exchange seconds", "exchange processor seconds"}, rows)
+	scaletest.Record(t, "group", []string{"machines", "seconds", "processor seconds", "exchange seconds", "exchange processor seconds"}, rows)
 }

@@ -14,14 +14,14 @@ import (
 	"github.com/assay-hpc/assay/internal/meet"
 )
 
-// A Crew is the processes of a job that go on when some of them die: all but rank
+// A Group is the processes of a job that go on when some of them die: all but rank
 // 0, whose end is the end of all. A Net is for communicators, which end with the first
-// death; a Crew is for what is said around them.
+// death; a Group is for what is said around them.
 //
 // It is a star: each rank has one connection, to rank 0, with heartbeats both
 // ways. So what rank 0 sends and receives grows with the number of ranks, and what
 // the others do does not.
-type Crew struct {
+type Group struct {
 	rank, size int
 	o          Options
 	secret     []byte
@@ -30,8 +30,8 @@ type Crew struct {
 	turn       chan struct{}
 	seq        uint32 // of the last exchange; of who has the turn
 
-	hub *crewHub // rank 0's; nil elsewhere
-	up  *link    // to rank 0; nil there
+	hub *groupHub // rank 0's; nil elsewhere
+	up  *link     // to rank 0; nil there
 	wg  sync.WaitGroup
 
 	answers chan answer
@@ -72,12 +72,12 @@ type answer struct {
 	err  error
 }
 
-// Muster brings the processes of a job together; all call it. Each gives what rank
+// Await brings the processes of a job together; all call it. Each gives what rank
 // 0 is to know of it. It waits until all have come, or o.Timeout is over: who is not
 // there then is lost, and the others go on. Who comes later gets an error. o.Silence
 // is how long nothing may come from a rank until it is lost; o.OnDeath is called at
-// rank 0 for each loss, one call at a time. The Crew is the caller's to Close.
-func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error) {
+// rank 0 for each loss, one call at a time. The Group is the caller's to Close.
+func Await(ctx context.Context, w World, here []byte, o Options) (*Group, error) {
 	o = o.withDefaults()
 	if len(here) > MaxBlock {
 		return nil, fmt.Errorf("%d bytes about rank %d; at most %d are possible", len(here), w.Rank, MaxBlock)
@@ -86,7 +86,7 @@ func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &Crew{
+	c := &Group{
 		rank: w.Rank, size: w.Size, o: o, secret: id.secret(), turn: make(chan struct{}, 1), answers: make(chan answer, 1), loss: new(loss),
 	}
 	c.ended, c.end = context.WithCancelCause(context.Background())
@@ -96,7 +96,7 @@ func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error)
 		}
 		return c, nil
 	}
-	c.hub = h.policy.(*crewHub)
+	c.hub = h.policy.(*groupHub)
 	c.loss = &c.hub.loss
 	if _, err := c.hub.exchange(ctx, o.Timeout, here, func([][]byte) ([][]byte, error) { return nil, nil }); err != nil {
 		c.Close(err)
@@ -108,26 +108,26 @@ func Muster(ctx context.Context, w World, here []byte, o Options) (*Crew, error)
 }
 
 // Rank is this rank, Size how many there were to be.
-func (c *Crew) Rank() int { return c.rank }
+func (c *Group) Rank() int { return c.rank }
 
 // Size is how many ranks there were to be, the lost included.
-func (c *Crew) Size() int { return c.size }
+func (c *Group) Size() int { return c.size }
 
 // Addr is this rank's address as others reach it, First rank 0's as this rank does.
-func (c *Crew) Addr() netip.Addr { return c.addr }
+func (c *Group) Addr() netip.Addr { return c.addr }
 
 // First is rank 0's address as this rank reaches it.
-func (c *Crew) First() netip.Addr { return c.first }
+func (c *Group) First() netip.Addr { return c.first }
 
-// Key is a key that this crew has and nobody else; see Net.Key.
-func (c *Crew) Key(label string) []byte { return derive(c.secret, "crew "+label) }
+// Key is a key that this group has and nobody else; see Net.Key.
+func (c *Group) Key(label string) []byte { return derive(c.secret, "group "+label) }
 
 // Context ends when this rank cannot go on, since rank 0 is lost or has closed; the
 // cause says why.
-func (c *Crew) Context() context.Context { return c.ended }
+func (c *Group) Context() context.Context { return c.ended }
 
 // Here is what a rank said of itself, at rank 0; nil: it did not come.
-func (c *Crew) Here(rank int) []byte {
+func (c *Group) Here(rank int) []byte {
 	if c.hub == nil {
 		return nil
 	}
@@ -135,7 +135,7 @@ func (c *Crew) Here(rank int) []byte {
 }
 
 // Lost says at rank 0 which ranks are lost, and why.
-func (c *Crew) Lost() map[int]string {
+func (c *Group) Lost() map[int]string {
 	if c.hub == nil {
 		return nil
 	}
@@ -143,7 +143,7 @@ func (c *Crew) Lost() map[int]string {
 }
 
 // NextLoss is closed when another rank is lost; all that are left hear of it.
-func (c *Crew) NextLoss() <-chan struct{} { return c.loss.wait() }
+func (c *Group) NextLoss() <-chan struct{} { return c.loss.wait() }
 
 // Exchange has each rank that is left give b, at most MaxBlock bytes, and rank 0
 // answer each: of what all gave, by rank and nil where a rank is lost, judge makes
@@ -152,7 +152,7 @@ func (c *Crew) NextLoss() <-chan struct{} { return c.loss.wait() }
 //
 // When the deadline of ctx at rank 0 passes, who has not come is lost, and the
 // exchange goes on. Other ends of ctx end it, and the rank.
-func (c *Crew) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
+func (c *Group) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) ([][]byte, error)) ([]byte, error) {
 	if len(b) > MaxBlock {
 		return nil, fmt.Errorf("rank %d: %d bytes for an exchange; at most %d are possible", c.rank, len(b), MaxBlock)
 	}
@@ -182,7 +182,7 @@ func (c *Crew) Exchange(ctx context.Context, b []byte, judge func(all [][]byte) 
 
 // Close leaves. why, if not nil, is what the others are told: of a rank, that it is
 // lost for this reason; of rank 0, why all end.
-func (c *Crew) Close(why error) {
+func (c *Group) Close(why error) {
 	var text []byte
 	if why != nil {
 		text = []byte(why.Error())
@@ -200,12 +200,12 @@ func (c *Crew) Close(why error) {
 
 // report connects a rank with rank 0, and waits for its word to begin, which is the
 // answer to exchange 0.
-func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
+func (c *Group) report(ctx context.Context, id ID, here []byte) error {
 	ctx, cancel := c.o.patience(ctx, "it did not begin within %v", c.o.Timeout)
 	defer cancel()
 	// Where this rank comes from is where others look for it: a link-local address,
 	// which needs a zone of their own, is the last that will do.
-	conn, err := id.call(ctx, hello{purpose: toCrew, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o, true)
+	conn, err := id.call(ctx, hello{purpose: toGroup, from: int32(c.rank), to: nobodyRank, size: int32(c.size)}, c.o, true)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (c *Crew) report(ctx context.Context, id ID, here []byte) error {
 }
 
 // handle is a rank's: what rank 0 says.
-func (c *Crew) handle(l *link, k meet.Kind, p []byte) error {
+func (c *Group) handle(l *link, k meet.Kind, p []byte) error {
 	switch k {
 	case frameBeat:
 	case frameDeath:
@@ -252,7 +252,7 @@ func (c *Crew) handle(l *link, k meet.Kind, p []byte) error {
 }
 
 // lost is a rank's, of rank 0.
-func (c *Crew) lost(l *link, err error) {
+func (c *Group) lost(l *link, err error) {
 	c.end(wrapf(ErrLost, "rank 0 is lost: %s", silentOr(err, c.o.Silence)))
 }
 
