@@ -162,14 +162,6 @@ func atLeast(m *result.Measurement, limit float64, source string) {
 	}
 }
 
-// spread of samples, of which there should be two.
-func spread(samples []float64) *result.Spread {
-	if len(samples) < 2 {
-		return nil
-	}
-	return &result.Spread{Low: slices.Min(samples), High: slices.Max(samples), Kind: result.Range, Samples: len(samples)}
-}
-
 // known is what the data base has of the figure of that name, of a model of GPU.
 func (c *Config) known(name, gpu string) (k platform.Known) {
 	for _, f := range c.Machine.Expect.Figures {
