@@ -10,10 +10,10 @@ func figure(v float64, unit string) string { return fmt.Sprintf("%.4g %s", v, un
 
 // span is from one value to another of a unit.
 func span(low, high float64, unit string) string {
-	if low == high {
-		return figure(low, unit)
+	if from := fmt.Sprintf("%.4g", low); from != fmt.Sprintf("%.4g", high) {
+		return from + " to " + figure(high, unit)
 	}
-	return fmt.Sprintf("%.4g to %s", low, figure(high, unit))
+	return figure(low, unit)
 }
 
 // measured is a value with what it should be, in few words.

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,24 +17,25 @@ type bunch struct {
 	Objects []result.Object
 }
 
-// bunches gathers a check's objects, the worst first. Objects come together
-// that have one verdict, one limit, and one reason; those whose reasons differ
-// in their figures alone come together too, where the figure was measured.
+// bunches groups a check's objects, the worst first. Objects of one group have the same
+// verdict and reason, and nearly the same limit and expected value; reasons that differ in
+// their figures alone are the same where the figure was measured.
 func bunches(objects []result.Object) (out []bunch) {
 	for _, v := range result.Verdicts() {
-		first := map[string]int{}
+		found := map[string][]int{} // bunches, by what their objects have in common
 		for _, o := range objects {
 			if o.Verdict != v {
 				continue
 			}
 			key := alike(o)
-			i, ok := first[key]
-			if !ok {
-				i = len(out)
-				first[key] = i
-				out = append(out, bunch{Verdict: v})
+			i := slices.IndexFunc(found[key], func(i int) bool { return near(out[i].Objects[0].Measured, o.Measured) })
+			if i < 0 {
+				found[key] = append(found[key], len(out))
+				out = append(out, bunch{v, []result.Object{o}})
+				continue
 			}
-			out[i].Objects = append(out[i].Objects, o)
+			b := &out[found[key][i]]
+			b.Objects = append(b.Objects, o)
 		}
 	}
 	return out
@@ -41,13 +43,27 @@ func bunches(objects []result.Object) (out []bunch) {
 
 var digits = regexp.MustCompile(`[0-9]+([.][0-9]+)?`)
 
-// alike is equal for objects of which the same is to be said.
+// alike is equal for objects that one line can describe, if near says so too.
 func alike(o result.Object) string {
 	m := o.Measured
 	if m == nil {
 		return fmt.Sprintf("%q %q", o.Quantity, o.Reason)
 	}
-	return fmt.Sprintf("%q %q %q %v %q %q", o.Quantity, digits.ReplaceAllString(o.Reason, "0"), m.Unit, m.Expected, m.Source, limitText(m))
+	limit := ""
+	if m.Limit != nil {
+		limit = string(m.Limit.Kind) + m.Limit.Source
+	}
+	return fmt.Sprintf("%q %q %q %q %q", o.Quantity, digits.ReplaceAllString(o.Reason, "0"), m.Unit, m.Source, limit)
+}
+
+// near reports whether two measurements have limits and expected values that differ by 5 %
+// at most: each GPU's own reference, for example.
+func near(a, b *result.Measurement) bool {
+	if a == nil || a == b {
+		return true
+	}
+	close := func(x, y float64) bool { return math.Abs(x-y) <= 0.05*max(math.Abs(x), math.Abs(y)) }
+	return close(a.Expected, b.Expected) && (a.Limit == nil || close(a.Limit.Value, b.Limit.Value))
 }
 
 // said is what is to be said of a bunch.
@@ -57,24 +73,26 @@ func (b bunch) said() string {
 	if m := o.Measured; m == nil {
 		parts = append(parts, o.Reason)
 	} else {
-		low, high := m.Value, m.Value
-		same := true
-		for _, other := range b.Objects {
-			low, high = min(low, other.Measured.Value), max(high, other.Measured.Value)
-			same = same && other.Reason == o.Reason
+		of := func(value func(m *result.Measurement) float64) string {
+			low, high := value(m), value(m)
+			for _, other := range b.Objects {
+				low, high = min(low, value(other.Measured)), max(high, value(other.Measured))
+			}
+			return span(low, high, m.Unit)
 		}
-		value := span(low, high, m.Unit)
+		same := !slices.ContainsFunc(b.Objects, func(other result.Object) bool { return other.Reason != o.Reason })
+		value := of(func(m *result.Measurement) float64 { return m.Value })
 		if same && o.Reason != "" {
 			parts = append(parts, o.Reason)
 		}
 		if !same || !strings.Contains(o.Reason, value) {
 			parts = append(parts, value)
 		}
-		if limit := limitText(m); limit != "" {
-			parts = append(parts, "limit: "+limit)
+		if l := m.Limit; l != nil {
+			parts = append(parts, fmt.Sprintf("limit: %s %s (%s)", limitWords[l.Kind], of(func(m *result.Measurement) float64 { return m.Limit.Value }), l.Source))
 		}
 		if m.Expected != 0 {
-			parts = append(parts, "expected: "+expectedText(m))
+			parts = append(parts, fmt.Sprintf("expected: %s (%s)", of(func(m *result.Measurement) float64 { return m.Expected }), m.Source))
 		}
 	}
 	text := strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "; ")

@@ -3,6 +3,7 @@ package report
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,5 +153,27 @@ func TestManySkipped(t *testing.T) {
 		if !verbose && !strings.Contains(b.String(), "– 24 checks  there is no GPU: gpu/00 … gpu/23 (--verbose shows all)") {
 			t.Error(b.String())
 		}
+	}
+}
+
+// TestBunches: objects of about the same limit are one line, which says between which values
+// their limits are.
+func TestBunches(t *testing.T) {
+	of := func(name string, value, expected float64) result.Object {
+		return result.Object{Name: name, Verdict: result.Warn, Reason: fmt.Sprintf("%.4g GB/s is low", value), Measured: &result.Measurement{
+			Value: value, Unit: "GB/s", Expected: expected, Source: "alone", Limit: &result.Limit{Value: 0.7 * expected, Kind: result.AtLeast, Source: "rule"},
+		}}
+	}
+	got := bunches([]result.Object{of("GPU 0", 33, 55), of("GPU 1", 36, 55.5), of("GPU 2", 30, 62)})
+	var lines []string
+	for _, b := range got {
+		lines = append(lines, b.names()+": "+b.said())
+	}
+	want := []string{
+		"GPU 0-1: 33 to 36 GB/s; limit: at least 38.5 to 38.85 GB/s (rule); expected: 55 to 55.5 GB/s (alone)",
+		"GPU 2: 30 GB/s is low; limit: at least 43.4 GB/s (rule); expected: 62 GB/s (alone)",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 }

@@ -12,16 +12,15 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A linkChange is what became of a GPU's links during a family.
+// A linkChange is the change of a GPU's links during a family.
 type linkChange struct {
 	family     string
 	gpu        int
 	after      nvml.Links
-	difference map[string]uint64 // of the counters that moved
+	difference map[string]uint64 // of the counters that increased
 }
 
-// changes are what became of the GPUs' links, of those that the driver told of
-// both times.
+// changes returns the changes of the links of those GPUs that the driver reported both times.
 func changes(family string, gpus []Subject, before, after map[sysfs.BusID]nvml.Links) (out []linkChange) {
 	for _, g := range gpus {
 		b, ok1 := before[g.Bus]
@@ -40,8 +39,8 @@ func changes(family string, gpus []Subject, before, after map[sysfs.BusID]nvml.L
 	return out
 }
 
-// linkResult says which links are slower than they could be, and which counters of errors
-// moved.
+// linkResult reports the links that are slower than they could be and the error counters that
+// increased.
 func (j *job) linkResult() result.Result {
 	var objects []result.Object
 	warn := func(g *Subject, quantity string, v result.Verdict, format string, a ...any) {
@@ -61,7 +60,8 @@ func (j *job) linkResult() result.Result {
 		}
 		j.movedOf(g, func(name, text string) { warn(g, name, result.Warn, "%s", text) })
 		for _, c := range j.changes {
-			// PCIe links rest between transfers: they are as they should be after copies to the host.
+			// PCIe links slow down when idle; after copies to the host they should run at full
+			// speed.
 			if l := c.after; c.gpu == g.Index && c.family == "device_to_host" && (l.PCIeGen < l.MaxGen || l.PCIeWidth < l.MaxWidth) {
 				warn(g, "PCIe link", result.Warn, "its PCIe link is gen %d x%d, and could be gen %d x%d", l.PCIeGen, l.PCIeWidth, l.MaxGen, l.MaxWidth)
 			}
@@ -89,15 +89,15 @@ func (j *job) linkResult() result.Result {
 	return res
 }
 
-// linksID is of linkResult.
+// linksID is the ID of linkResult's result.
 const linksID = "links"
 
-// usualCRC is the number of CRC errors a second of all of a GPU's links that are
-// no cause for concern: the link repeats what they hit. DCGM warns from as many
-// on; healthy H200s were seen with up to 30 under load.
+// usualCRC is the rate of CRC errors, per second and over all links of a GPU, below which there is
+// no cause for concern: the link retransmits the damaged data. DCGM warns from this rate on;
+// healthy H200s showed up to 30 under load.
 const usualCRC = 100
 
-// movedOf tells which counters of errors of a GPU moved, all families together.
+// movedOf reports the error counters of a GPU that increased, over all families.
 func (j *job) movedOf(g *Subject, tell func(name, text string)) {
 	up, during, of := map[string]uint64{}, map[string]int{}, 0
 	for _, c := range j.changes {

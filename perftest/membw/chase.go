@@ -11,14 +11,14 @@ import (
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 )
 
-// The memory in which pointers are followed, and how far apart they are: a line
-// of a GPU's second-level cache. nvbandwidth's buffer has the same size.
+// The size of the memory in which pointers are chased, and the distance between them: a line of a
+// GPU's L2 cache. nvbandwidth's buffer has the same size.
 const (
 	ringBytes  = 2 << 20
 	ringStride = 128
 )
 
-// ringSlot is the slot of the memory that has pointers.
+// ringSlot is the slot of the memory that contains the pointers.
 const ringSlot = -1
 
 // Latency implements Machine.
@@ -32,7 +32,7 @@ func (r *machine) Latency(ctx context.Context, l Latency) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Once around, so that addresses have been translated.
+	// One pass over the ring first, so that all addresses are translated.
 	if _, err := r.chase(d, lane, m.at, order, len(order)); err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (r *machine) Latency(ctx context.Context, l Latency) ([]float64, error) {
 	return out, nil
 }
 
-// ring is memory with pointers through all its lines. order has their numbers.
+// ring returns memory with pointers through all its lines. order contains their numbers.
 func (r *machine) ring(p place) (*room, []int, error) {
 	m, err := r.room(key{p, ringSlot}, ringBytes)
 	if err != nil {
@@ -72,7 +72,8 @@ func (r *machine) ring(p place) (*room, []int, error) {
 	return m, order, driver.CopyToDevice(m.at, b)
 }
 
-// chase follows so many pointers, in seconds; the device's context is current.
+// chase follows the given number of pointers and returns the time in seconds. The device's context
+// must be current.
 func (r *machine) chase(d *device, l *lane, at driver.Ptr, order []int, steps int) (float64, error) {
 	start := uint64(at) + uint64(order[0]*ringStride)
 	seconds, err := l.Time(func() error {

@@ -18,36 +18,36 @@ import (
 // A family is one kind of measurement.
 type family struct {
 	name, title string
-	heading     string // of its column, where it has one
+	heading     string // of its column; "": it is not in the table
 	limits      judge.Limits
 	shape       shape
-	flows       func(from, to int) []Flow // of a pair; nil: it is a latency
-	together    bool                      // all pairs at the same time
-	reference   reference                 // what a pair is held against; zero: nothing is known
-	versus      bool                      // a plain copy does the same
+	flows       func(from, to int) []Flow // for one pair; nil: the family measures latency
+	together    bool                      // measure all pairs at the same time
+	reference   reference                 // expected value of a pair; zero: not known
+	versus      bool                      // a plain cuMemcpy can make the same copy
 }
 
-// A reference is what a pair should reach, as the limits have it, and who says so.
+// A reference is the value that a pair should reach, to which the limits apply, and its source.
 type reference struct {
 	of     func(j *job, p ends) float64
 	source string
 }
 
-// shape is which pairs a family has.
+// shape defines which pairs a family has.
 type shape uint8
 
 const (
 	fromHost  shape = iota // each GPU, from the host
-	toHost                 // the other way
+	toHost                 // each GPU, to the host
 	within                 // each GPU
 	ordered                // all pairs of GPUs
 	unordered              // those with from < to
 )
 
-// matrix reports whether it is of two GPUs.
+// matrix reports whether the pairs are of two GPUs.
 func (s shape) matrix() bool { return s >= ordered }
 
-// pairs of so many GPUs.
+// pairs returns the pairs for n GPUs.
 func (s shape) pairs(n int) (out []ends) {
 	for a := range n {
 		switch s {
@@ -80,7 +80,7 @@ func gpu(i int) place { return place{i, ofGPU} }
 func upload(_, g int) []Flow   { return []Flow{{From: place{g, pinned}, To: gpu(g), By: g}} }
 func download(g, _ int) []Flow { return []Flow{{From: gpu(g), To: place{g, pinned}, By: g}} }
 
-// write is a copy by the GPU whose data it is, read by the one that gets it.
+// write is a copy made by the source GPU; read is a copy made by the destination GPU.
 func write(e engine) func(int, int) []Flow {
 	return func(a, b int) []Flow { return []Flow{{From: gpu(a), To: gpu(b), By: a, Engine: e}} }
 }
@@ -93,8 +93,8 @@ func bothWays(e engine) func(int, int) []Flow {
 	return func(a, b int) []Flow { return append(write(e)(a, b), write(e)(b, a)...) }
 }
 
-// families are those of a Report, in this order. A copy's bytes count once, and those of
-// both directions, in the time of both, once each.
+// families are the families of a Report, in order. The bytes of a copy count once. If both
+// directions run at once, the bytes of each count once, over the time of both.
 var families = []family{
 	{name: "host_to_device", title: "host to GPU, pinned", heading: "H2D", shape: fromHost, flows: upload, limits: hostLimits, reference: pcie, versus: true},
 	{name: "device_to_host", title: "GPU to host, pinned", heading: "D2H", shape: toHost, flows: download, limits: hostLimits, reference: pcie, versus: true},
@@ -108,12 +108,12 @@ var families = []family{
 	{name: "peer_read_sm", title: "read by kernel", shape: ordered, flows: read(engineSM), limits: kernelLimits, reference: link(1)},
 	{name: "peer_both_ce", title: "both ways at once by copy engine, total", shape: unordered, flows: bothWays(engineCE), limits: peerLimits, reference: link(2)},
 	{name: "peer_both_sm", title: "both ways at once by kernel, total", shape: unordered, flows: bothWays(engineSM), limits: kernelLimits, reference: link(2)},
-	// The time of one load of 8 bytes whose address the load before it has given.
+	// The latency of one 8-byte load with an address that the previous load returned.
 	{name: "host_latency", title: "GPU reads the host's memory", heading: "host, ns", shape: toHost, limits: latencyLimits},
 	{name: "peer_latency", title: "GPU (from) reads another one's memory (to)", shape: ordered, limits: latencyLimits},
 }
 
-// FamilyNames are those that Options.Families may have.
+// FamilyNames returns the valid names for Options.Families.
 func FamilyNames() (names []string) {
 	for _, f := range families {
 		names = append(names, f.name)
@@ -121,10 +121,10 @@ func FamilyNames() (names []string) {
 	return names
 }
 
-// FamilyTitle is what a pass of a family says.
+// FamilyTitle is the title of a family's result.
 func FamilyTitle(name string) string { return "memory is copied fast enough: " + familyOf(name).title }
 
-// familyOf is the family of that name, or one without a name.
+// familyOf returns the family with the given name, or an empty one.
 func familyOf(name string) *family {
 	for i := range families {
 		if families[i].name == name {
@@ -136,18 +136,18 @@ func familyOf(name string) *family {
 
 func wanted(name string, only []string) bool { return len(only) == 0 || slices.Contains(only, name) }
 
-// A job is a report that is being made.
+// A job is a report in progress.
 type job struct {
 	Machine
 	Options
 	report      *Report
-	links       map[sysfs.BusID]nvml.Links // before the next family
-	unconnected error                      // why GPUs did not get access to one another
+	links       map[sysfs.BusID]nvml.Links // as read before the next family
+	unconnected error                      // why peer access between GPUs could not be enabled
 	changes     []linkChange
 	seconds     float64 // of all families
 }
 
-// A figure is what was measured of a pair.
+// A figure is the measurement of one pair.
 type figure struct {
 	ends
 	samples, rival []float64
@@ -155,7 +155,7 @@ type figure struct {
 	err            error
 }
 
-// family measures one. An error is an interrupt.
+// family measures one family. It returns an error only on an interrupt.
 func (j *job) family(ctx context.Context, f family) error {
 	n := len(j.report.GPUs)
 	pairs := f.shape.pairs(n)
@@ -231,7 +231,7 @@ func (j *job) measure(ctx context.Context, f family, x *figure) {
 	}
 }
 
-// measureAll fills in all figures, whose flows run at the same time.
+// measureAll fills in all figures; their flows run at the same time.
 func (j *job) measureAll(ctx context.Context, f family, figures []figure) {
 	var flows []Flow
 	for _, x := range figures {
@@ -243,7 +243,7 @@ func (j *job) measureAll(ctx context.Context, f family, figures []figure) {
 	}
 }
 
-// measureVersus takes turns with synchronous calls of cuMemcpy.
+// measureVersus alternates with synchronous calls of cuMemcpy.
 func (j *job) measureVersus(ctx context.Context, flows []Flow, x *figure) {
 	ours, theirs := j.plan(), j.plan()
 	ours.Samples, theirs.Samples = 1, 1
@@ -263,20 +263,20 @@ func (j *job) measureVersus(ctx context.Context, flows []Flow, x *figure) {
 
 const dataBase = "hardware data base"
 
-// pcie is the GPU's slot's.
+// pcie is the peak of the GPU's PCIe slot.
 var pcie = reference{func(j *job, p ends) float64 { return j.report.GPUs[p.gpu()].Peaks.PCIe }, dataBase}
 
-// halfMemory is what a copy can reach that reads and writes the same memory.
+// halfMemory is the limit for a copy that reads and writes the same memory.
 var halfMemory = reference{func(j *job, p ends) float64 { return j.report.GPUs[p.from].Peaks.Memory / 2 }, dataBase}
 
-// link is the pair's, times so many directions.
+// link is the peak of the pair's link, times the number of directions.
 func link(directions float64) reference {
 	return reference{func(j *job, p ends) float64 {
 		return directions * between(j.report.GPUs[p.from], j.report.GPUs[p.to])
 	}, dataBase}
 }
 
-// alone is what the GPU has reached in another family.
+// alone is what the GPU reached in another family.
 func alone(name string) reference {
 	return reference{func(j *job, p ends) float64 {
 		for _, o := range j.report.Of(name).Objects {

@@ -11,22 +11,22 @@ import (
 // memory is a kind of memory.
 type memory uint8
 
-// The kinds.
+// Kinds of memory.
 const (
 	ofGPU    memory = iota
-	pinned          // the host's, page-locked
-	combined        // as pinned, and processors write it past their caches
-	pageable        // the host's as any program has it; with eachCall only
+	pinned          // host memory, page-locked
+	combined        // as pinned, but CPUs write it past their caches (write-combined)
+	pageable        // ordinary host memory, not page-locked; with eachCall only
 )
 
-// A place is where a copy begins or ends: memory of a GPU, or of the host on the
-// NUMA node that is next to that GPU.
+// A place is where a copy begins or ends: memory of a GPU, or host memory on the NUMA node next to
+// that GPU.
 type place struct {
 	GPU    int
 	Memory memory
 }
 
-// engine is what copies.
+// engine is the unit that copies.
 type engine uint8
 
 // The engines: a GPU's copy engine, and a kernel on its multiprocessors.
@@ -40,81 +40,79 @@ func (e engine) String() string { return [...]string{"CE", "SM"}[e] }
 // A Flow is a stream of copies from one place to another.
 type Flow struct {
 	From, To place
-	By       int // the GPU that does it
+	By       int // the GPU that makes the copy
 	Engine   engine
-	Scale    int  // times so many bytes; 0 is 1
+	Scale    int  // multiplies the number of bytes; 0 is 1
 	Both     bool // SM only: the same kernel also copies as much from a second To to a second From
 }
 
 // timingKind says how copies are timed.
 type timingKind uint8
 
-// The ways.
+// The timing methods.
 const (
-	// whileHeld: events around copies that wait in the stream until all are enqueued,
-	// so that the host has no share in it.
+	// whileHeld uses events around copies that wait in the stream until all are enqueued, so that
+	// the host does not influence the time.
 	whileHeld timingKind = iota
-	// byEvents around copies that are enqueued meanwhile.
+	// byEvents uses events around copies that run while more are enqueued.
 	byEvents
-	// byStopwatch: of the host, around copies that are enqueued and awaited.
+	// byStopwatch uses the host's clock, around enqueueing the copies and waiting for them.
 	byStopwatch
-	// eachCall: of the host, around each synchronous copy, added up.
+	// eachCall uses the host's clock around each synchronous copy, and adds up the times.
 	eachCall
 )
 
-// A Plan is how to measure flows.
+// A Plan defines how flows are measured.
 type Plan struct {
 	Bytes    int // of a copy
 	Samples  int
-	Copies   int // that a sample times, of each flow
-	Warmup   int // copies before those, of each flow and sample
+	Copies   int // timed by a sample, for each flow
+	Warmup   int // untimed copies before those, for each flow and sample
 	Timing   timingKind
-	Flush    bool // with EachCall, clear the processors' caches before each copy
-	Short    bool // Held: hold for some milliseconds at most, since enqueueing may have to wait for the copies
-	Launches bool // SM: a launch for each copy; otherwise one kernel makes them all
+	Flush    bool // with eachCall: clear the CPU caches before each copy
+	Short    bool // with whileHeld: hold for some milliseconds at most, since enqueueing may have to wait for the copies
+	Launches bool // SM: one launch per copy; otherwise one kernel makes all copies
 	NoVerify bool
 }
 
-// An Outcome is what was measured. All are seconds of a sample, for all of its
-// copies.
+// An Outcome contains the measured times, in seconds per sample, for all copies of the sample.
 type Outcome struct {
 	Flows   [][]float64 // by flow and sample
-	Total   []float64   // from the first flow's begin to the last one's end
-	Enqueue []float64   // of the host, to enqueue the first flow's copies
+	Total   []float64   // from the begin of the first flow to the end of the last one
+	Enqueue []float64   // host time to enqueue the copies of the first flow
 }
 
-// A GPU is one, and where it sits.
+// A GPU is a GPU and its location.
 type GPU struct {
-	Index     int         `json:"index"` // as CUDA counts in this process
+	Index     int         `json:"index"` // CUDA's index in this process
 	Name      string      `json:"name"`
 	UUID      string      `json:"uuid"`
 	Bus       sysfs.BusID `json:"bus"`
 	PCIDevice string      `json:"pci_device,omitempty"` // four hex digits
 	Node      int         `json:"numa_node"`            // -1: not known
-	CPUs      string      `json:"cpus,omitempty"`       // those that host memory is allocated on
+	CPUs      string      `json:"cpus,omitempty"`       // on which host memory is allocated
 }
 
-// A Latency is how to measure the time of one access.
+// A Latency defines how the latency of an access is measured.
 type Latency struct {
 	By       int // the GPU that reads
 	At       place
-	Accesses int // of a sample
+	Accesses int // per sample
 	Samples  int
 }
 
-// A Machine measures. Its methods are called by one goroutine.
+// A Machine measures. Only one goroutine may call its methods.
 type Machine interface {
 	GPUs() []GPU
-	// CUDA is the driver's version of CUDA: 1000 times the major plus 10 times the
-	// minor number.
+	// CUDA is the CUDA version of the driver: 1000 times the major plus 10 times the minor number.
 	CUDA() int
-	// Peer says why GPU a cannot use b's memory directly; nil: it can.
+	// Peer returns why GPU a cannot access b's memory directly; nil: it can.
 	Peer(a, b int) error
-	// SetPeer turns direct access between two GPUs on or off, both ways.
+	// SetPeer turns direct access between two GPUs on or off, in both directions.
 	SetPeer(a, b int, on bool) error
-	// Measure copies. What was copied wrongly is a dataError.
+	// Measure copies. It returns a dataError if the copied data is wrong.
 	Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, error)
-	// Latency gives seconds an access, by sample.
+	// Latency returns seconds per access, by sample.
 	Latency(ctx context.Context, l Latency) ([]float64, error)
 	Close() error
 }
@@ -123,8 +121,8 @@ type Machine interface {
 type dataError struct {
 	Flow  Flow
 	Words int64 // of 8 bytes
-	First int64 // byte
-	Of    int64 // bytes
+	First int64 // offset in bytes
+	Of    int64 // size in bytes
 }
 
 func (e *dataError) Error() string {

@@ -10,7 +10,7 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// WriteMarkdown writes what reports say, one line a family: for documents.
+// WriteMarkdown writes reports as Markdown tables for documents, one line per family.
 func WriteMarkdown(w io.Writer, reports []*Report) error {
 	var b strings.Builder
 	for i, r := range reports {
@@ -29,7 +29,7 @@ func WriteMarkdown(w io.Writer, reports []*Report) error {
 	return err
 }
 
-// markdown is a family's line.
+// markdown is the line of a family.
 func markdown(res *result.Result) string {
 	var values, shares, rivals, ratios []float64
 	for _, o := range res.Objects {

@@ -13,7 +13,7 @@ import (
 	"github.com/assay-hpc/assay/internal/rig"
 )
 
-// A way is a flow with all that it needs.
+// A way is a flow with all resources that it needs.
 type way struct {
 	Flow
 	*lane
@@ -22,18 +22,17 @@ type way struct {
 	bytes    int
 	from, to *room
 	seed     uint64
-	back     *way // Both: the other direction, which has memory only
+	back     *way // Both: the other direction, of which only the memory is used
 }
 
-// patience is how long kernels hold a stream, in ticks of at most 2.5 GHz: 10 s
-// or more.
+// patience is how long kernels hold a stream, in ticks of at most 2.5 GHz: at least 10 s.
 const patience = 25e9
 
-// impatience is what p2pBandwidthLatencyTest has: copies through the host may not
-// all be enqueued while the stream is held.
+// impatience is the limit of p2pBandwidthLatencyTest, in ticks: copies through the host cannot
+// always all be enqueued while the stream is held.
 const impatience = 10e6
 
-// flushBytes is more than processors' caches have.
+// flushBytes is larger than the CPU caches.
 const flushBytes = 256 << 20
 
 // Measure implements Machine.
@@ -65,7 +64,7 @@ func (r *machine) Measure(ctx context.Context, flows []Flow, p Plan) (Outcome, e
 	return out, r.verify(ways)
 }
 
-// ways finds memory and lanes for flows, and writes test data.
+// ways assigns memory and lanes to flows, and writes test data.
 func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
 	used := map[place]int{}
 	lanes := map[int]int{}
@@ -76,7 +75,7 @@ func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
 	var ways []*way
 	for _, f := range flows {
 		if p.Timing != eachCall && (f.From.Memory == pageable || f.To.Memory == pageable) {
-			return nil, errors.New("pageable memory is copied by synchronous calls") // others would wait for the stream
+			return nil, errors.New("pageable memory is copied by synchronous calls") // asynchronous copies would wait for the stream
 		}
 		w := &way{Flow: f, machine: r, dev: r.devices[f.By], bytes: p.Bytes * max(1, f.Scale)}
 		halves := []*way{w}
@@ -114,7 +113,7 @@ func (r *machine) ways(flows []Flow, p Plan) ([]*way, error) {
 	return ways, nil
 }
 
-// verify holds what has arrived against what was sent.
+// verify compares the copied data with what was sent.
 func (r *machine) verify(ways []*way) error {
 	for _, w := range ways {
 		for _, h := range []*way{w, w.back} {
@@ -133,8 +132,8 @@ func (r *machine) verify(ways []*way) error {
 	return nil
 }
 
-// enqueue puts n copies on the way's stream: those of a kernel as one launch, or
-// as one each.
+// enqueue puts n copies on the way's stream. Copies by kernel are one launch in total, or one
+// launch each with launches.
 func (w *way) enqueue(n int, launches bool) error {
 	if n == 0 {
 		return nil
@@ -171,15 +170,14 @@ func (w *way) copyAsync() error {
 	return driver.CopyAsync(w.to.at, w.from.at, w.bytes, w.Stream)
 }
 
-// sample times a sample with events. The streams begin together, after their
-// warm-up.
+// sample times one sample with events. After their warm-up the streams begin together.
 func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
 	if p.Timing == whileHeld {
 		atomic.StoreUint32(r.u32(wordGo), 0)
 		atomic.StoreUint32(r.u32(wordLate), 0)
 	}
 	open := func() { atomic.StoreUint32(r.u32(wordGo), 1) }
-	defer func() { // no stream stays held, whatever happens
+	defer func() { // no stream may stay held, even on an error
 		open()
 		err = errors.Join(err, wait(ways))
 		if err == nil && p.Timing == whileHeld && !p.Short && atomic.LoadUint32(r.u32(wordLate)) != 0 {
@@ -224,7 +222,7 @@ func (r *machine) sample(ways []*way, p Plan, out *Outcome) (err error) {
 	return finish(ways)
 }
 
-// begin lets all streams wait for the first one's begin.
+// begin makes all streams wait for the begin event of the first one.
 func begin(ways []*way) error {
 	for i, w := range ways {
 		if err := w.dev.Bind(); err != nil {
@@ -242,7 +240,7 @@ func begin(ways []*way) error {
 	return nil
 }
 
-// finish marks, on the first stream, the end of all.
+// finish records the end of all streams on the first stream.
 func finish(ways []*way) error {
 	first := ways[0]
 	if err := first.dev.Bind(); err != nil {
@@ -265,7 +263,7 @@ func wait(ways []*way) error {
 	return nil
 }
 
-// collect reads the marks.
+// collect reads the times of the events.
 func collect(ways []*way, out *Outcome) error {
 	for i, w := range ways {
 		if err := w.dev.Bind(); err != nil {
@@ -286,10 +284,11 @@ func collect(ways []*way, out *Outcome) error {
 	return err
 }
 
-// positive is a duration in seconds: clocks are coarse, and rates are wanted.
+// positive is a duration in seconds, at least 1 ns: clocks are coarse, and rates are calculated
+// from it.
 func positive(t time.Duration) float64 { return max(t, time.Nanosecond).Seconds() }
 
-// stopwatch times a sample by the host's clock.
+// stopwatch times one sample with the host's clock.
 func stopwatch(ways []*way, p Plan, out *Outcome) error {
 	for _, w := range ways {
 		if err := w.enqueue(p.Warmup, p.Launches); err != nil {
@@ -316,7 +315,7 @@ func stopwatch(ways []*way, p Plan, out *Outcome) error {
 	return nil
 }
 
-// eachCall adds up the times of synchronous copies, one way after the other.
+// eachCall adds up the times of synchronous copies, one flow after the other.
 func (r *machine) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcome) error {
 	var total time.Duration
 	for i, w := range ways {
@@ -333,8 +332,8 @@ func (r *machine) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcom
 				r.flushCaches(byte(n))
 			}
 			from := time.Now()
-			// The default stream is awaited: between devices, and within one, the
-			// call returns before the copy is done.
+			// Wait for the default stream: for copies between devices, and within one, the call
+			// returns before the copy is done.
 			if err := errors.Join(w.copyNow(), driver.Stream(0).Synchronize()); err != nil {
 				return err
 			}
@@ -349,7 +348,7 @@ func (r *machine) eachCall(ctx context.Context, ways []*way, p Plan, out *Outcom
 	return nil
 }
 
-// copyNow calls what a program without streams calls.
+// copyNow makes the calls of a program that uses no streams.
 func (w *way) copyNow() error {
 	switch {
 	case w.from.host != nil:

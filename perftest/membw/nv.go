@@ -14,7 +14,7 @@ import (
 	"github.com/assay-hpc/assay/harness/stat"
 )
 
-// What nvbandwidth 0.8 does.
+// Parameters of nvbandwidth 0.8.
 const (
 	nvVersion  = "v0.8"
 	nvCopies   = 16
@@ -22,7 +22,7 @@ const (
 	nvAccesses = 1 << 20
 )
 
-// NVOptions are nvbandwidth's.
+// NVOptions are the options of nvbandwidth.
 type NVOptions struct {
 	MiB       int // of a buffer
 	Samples   int
@@ -49,8 +49,8 @@ func ListNV(w io.Writer) error {
 	return err
 }
 
-// Run measures and prints as nvbandwidth does. Its error is the first that a
-// testcase had; the others are measured all the same.
+// Run measures and prints like nvbandwidth. It returns the first error of a testcase, and still
+// measures the remaining ones.
 func (o NVOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	t := &nvTest{Machine: m, NVOptions: o, ctx: ctx, w: w, n: len(m.GPUs())}
 	if o.JSON {
@@ -70,7 +70,7 @@ func (o NVOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	fmt.Fprint(t.w, "NOTE: This tool reports current measured bandwidth on your system.\nAdditional system-specific tuning may be required to achieve maximal peak bandwidth.\n\n")
 	if o.JSON {
 		enc := json.NewEncoder(w)
-		enc.SetEscapeHTML(false) // <-> stays readable
+		enc.SetEscapeHTML(false) // keeps <-> readable
 		enc.SetIndent("", "   ")
 		failed = cmp.Or(failed, enc.Encode(map[string]any{"nvbandwidth": t.doc}))
 	}
@@ -86,7 +86,7 @@ type nvTest struct {
 	doc nvDocument
 }
 
-// nvDocument is nvbandwidth's JSON, below its root.
+// nvDocument is nvbandwidth's JSON, below its root element.
 type nvDocument struct {
 	Runtime   int          `json:"CUDA Runtime Version"`
 	Driver    string       `json:"Driver Version"`
@@ -96,8 +96,8 @@ type nvDocument struct {
 	Version   string       `json:"version"`
 }
 
-// nvTestcase is one of nvbandwidth's JSON. Of several matrices it has the rows
-// of all, and title and sum of the last one.
+// nvTestcase is a testcase in nvbandwidth's JSON. If a testcase has several matrices, it contains
+// the rows of all, and title and sum of the last one.
 type nvTestcase struct {
 	Name        string     `json:"name"`
 	Status      string     `json:"status"`
@@ -122,7 +122,7 @@ func (t *nvTest) header() {
 	fmt.Fprintln(t.w)
 }
 
-// chosen are the testcases to run: what does not exist has a name alone.
+// chosen returns the testcases to run. One that does not exist has only a name.
 func (t *nvTest) chosen() (out []testcase) {
 	for _, name := range t.Testcases {
 		i, err := strconv.Atoi(name)
@@ -146,7 +146,7 @@ func (t *nvTest) chosen() (out []testcase) {
 	return out
 }
 
-// others are all GPUs but one.
+// others iterates over all GPUs except g.
 func (t *nvTest) others(g int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for o := range t.n {
@@ -157,7 +157,7 @@ func (t *nvTest) others(g int) iter.Seq[int] {
 	}
 }
 
-// status prints how a testcase ended, and keeps it.
+// status prints the outcome of a testcase and stores it.
 func (t *nvTest) status(c nvTestcase, status, why string) {
 	c.Status = status
 	if status != "Passed" {
@@ -209,8 +209,8 @@ func (t *nvTest) anyPeers() bool {
 	return false
 }
 
-// measure gives each cell's values, one a flow; nil: there is none. What fails
-// does not lose the others.
+// measure returns the values of each cell, one per flow; nil: there is none. A failed cell does not
+// affect the others.
 func (t *nvTest) measure(c testcase) (cells [][][]float64, failed error) {
 	rows := 1
 	if c.square {
@@ -236,7 +236,7 @@ func (t *nvTest) measure(c testcase) (cells [][][]float64, failed error) {
 	return cells, failed
 }
 
-// cell gives GB/s of each flow, or of all of them together; or ns.
+// cell returns GB/s of each flow, or of all flows together; or ns.
 func (t *nvTest) cell(c testcase, flows []Flow) ([]float64, error) {
 	if c.latency {
 		samples, err := t.Latency(t.ctx, Latency{By: flows[0].By, At: flows[0].From, Accesses: nvAccesses, Samples: t.Samples})
@@ -261,13 +261,13 @@ func (t *nvTest) cell(c testcase, flows []Flow) ([]float64, error) {
 	for _, f := range out.Flows {
 		values = append(values, t.middle(rates(bytes, f), "GB/s"))
 		if c.matrices[0].value == nil {
-			break // the first flow is measured, the others are load
+			break // only the first flow is measured, the others are load
 		}
 	}
 	return values, nil
 }
 
-// middle is the mean or the median of samples, all of which -v shows.
+// middle is the mean or the median of samples. With -v it prints all samples.
 func (t *nvTest) middle(samples []float64, unit string) float64 {
 	if t.Verbose {
 		for i, s := range samples {
@@ -281,7 +281,7 @@ func (t *nvTest) middle(samples []float64, unit string) float64 {
 	return stat.Median(samples)
 }
 
-// matrix prints one, and keeps it.
+// matrix prints a matrix and stores it.
 func (t *nvTest) matrix(c testcase, kind matrixKind, cells [][][]float64, doc *nvTestcase) {
 	fmt.Fprintf(t.w, "%s\n  ", kind.title)
 	for j := range t.n {

@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// A testcase is one of nvbandwidth's.
+// A testcase is a testcase of nvbandwidth.
 type testcase struct {
 	name, about string
-	peers       bool // it takes two GPUs that reach each other
+	peers       bool // it needs two GPUs with access to each other
 	matrices    []matrixKind
-	square      bool                                 // a row a GPU, not one
+	square      bool                                 // one row per GPU instead of one row
 	flows       func(t *nvTest, row, col int) []Flow // none: the cell is N/A
-	total       bool                                 // the flows' bytes over the time of all; otherwise of the first flow
+	total       bool                                 // all flows' bytes over the total time; otherwise those of the first flow
 	latency     bool
 }
 
 // A matrixKind is one of the matrices that a testcase prints.
 type matrixKind struct {
-	suffix string // of the name behind SUM
+	suffix string // of the name after SUM
 	title  string
-	value  func(flows []float64) float64 // nil: the cell's own
+	value  func(flows []float64) float64 // nil: the first value of the cell
 }
 
-// nvCases are nvbandwidth 0.8's, in the order of their indexes.
+// nvCases are the testcases of nvbandwidth 0.8, in the order of their indexes.
 var nvCases = makeCases()
 
 func makeCases() []testcase {
@@ -51,14 +51,14 @@ func makeCases() []testcase {
 
 func one(title string) []matrixKind { return []matrixKind{{title: title}} }
 
-// bandwidthTitle is nvbandwidth's heading of a matrix.
+// bandwidthTitle is nvbandwidth's title of a matrix.
 func bandwidthTitle(e engine, row, arrow, what string) []matrixKind {
 	return one(fmt.Sprintf("memcpy %v %s(row) %s GPU(column) %sbandwidth (GB/s)", e, row, arrow, what))
 }
 
 func low(e engine) string { return strings.ToLower(e.String()) }
 
-// pair leaves out the diagonal and pairs without peer access.
+// pair skips the diagonal and pairs without peer access.
 func pair(f func(i, j int) []Flow) func(*nvTest, int, int) []Flow {
 	return func(t *nvTest, i, j int) []Flow {
 		if i == j || t.Peer(i, j) != nil || t.Peer(j, i) != nil {
@@ -77,8 +77,8 @@ func hostFlow(e engine, up bool, g, scale int) Flow {
 	return f
 }
 
-// hostBoth is a copy with load in the other direction: a copy of twice the size
-// beside it, so that it ends later; or the odd warps of the same kernel.
+// hostBoth is a copy with load in the other direction. With CE the load is a second copy of twice
+// the size, so that it ends later; with SM it is the odd warps of the same kernel.
 func hostBoth(e engine, up bool, g, scale int) []Flow {
 	f := hostFlow(e, up, g, scale)
 	if e == engineSM {
@@ -88,7 +88,7 @@ func hostBoth(e engine, up bool, g, scale int) []Flow {
 	return []Flow{f, hostFlow(e, !up, g, 2)}
 }
 
-// hostWay is the host's name for a direction, with nvbandwidth's arrow.
+// hostWay returns the name of a direction, with nvbandwidth's arrow.
 func hostWay(up bool) (name, arrow, about string) {
 	if up {
 		return "host_to_device", "->", "host to GPU"
@@ -135,7 +135,7 @@ func peerCases(e engine) (out []testcase) {
 	return out
 }
 
-// threeMatrices are those of both directions and their sum.
+// threeMatrices are the matrices of both directions and of their sum.
 func threeMatrices(e engine, verb string) []matrixKind {
 	name := strings.ToUpper(verb[:1]) + verb[1:]
 	kind := func(suffix, what string, value func([]float64) float64) matrixKind {
@@ -178,8 +178,8 @@ func allHostCases(e engine) (out []testcase) {
 	return out
 }
 
-// allPeerCases: the one is column g. Reading all from one is one's outbound
-// traffic, as nvbandwidth has it.
+// allPeerCases are the testcases between one GPU and all others; column g is the one GPU. As in
+// nvbandwidth, "all read from one" is outbound traffic of the one.
 func allPeerCases(e engine) (out []testcase) {
 	for _, c := range []struct {
 		name, arrow, about string

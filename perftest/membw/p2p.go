@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// What p2pBandwidthLatencyTest does, of NVIDIA's cuda-samples 13.0.
+// Parameters of p2pBandwidthLatencyTest, from NVIDIA's cuda-samples 13.0.
 const (
 	p2pCopies        = 5
 	p2pLatencyCopies = 100
@@ -15,15 +15,15 @@ const (
 	intBytes         = 4
 )
 
-// P2POptions are p2pBandwidthLatencyTest's.
+// P2POptions are the options of p2pBandwidthLatencyTest.
 type P2POptions struct {
-	Elements int  // integers of 4 bytes of a copy
+	Elements int  // 4-byte integers per copy
 	Read     bool // also measure copies that the receiving GPU makes
-	SM       bool // by kernel, between GPUs that reach each other
+	SM       bool // copy by kernel between GPUs that have peer access
 }
 
-// Run measures and prints as p2pBandwidthLatencyTest does. Pairs without peer
-// access are measured through the host.
+// Run measures and prints like p2pBandwidthLatencyTest. Pairs without peer access are measured
+// through the host.
 func (o P2POptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	if err := connect(m, false); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (t *p2pTest) header() {
 	}
 }
 
-// direct says whether a pair is measured with peer access.
+// direct reports whether a pair is measured with peer access.
 func (t *p2pTest) direct(p2p bool, i, j int) bool { return p2p && i != j && t.Peer(i, j) == nil }
 
 func (t *p2pTest) engine(direct bool) engine {
@@ -113,14 +113,13 @@ func (t *p2pTest) engine(direct bool) engine {
 	return engineCE
 }
 
-// write, read and both are the copies of a cell.
+// write, read and both return the copies of a cell.
 
 func (t *p2pTest) write(direct bool, i, j int) []Flow { return write(t.engine(direct))(i, j) }
 func (t *p2pTest) read(direct bool, i, j int) []Flow  { return read(t.engine(direct))(j, i) }
 func (t *p2pTest) both(direct bool, i, j int) []Flow  { return bothWays(t.engine(direct))(i, j) }
 
-// cell measures a pair, with peer access while it is measured, if it is asked for
-// and can be had.
+// cell measures a pair. If requested and possible, peer access is enabled during the measurement.
 func (t *p2pTest) cell(p2p bool, i, j int, flows func(bool, int, int) []Flow, p Plan) (_ Outcome, n int, err error) {
 	direct := t.direct(p2p, i, j)
 	if direct {
@@ -135,8 +134,8 @@ func (t *p2pTest) cell(p2p bool, i, j int, flows func(bool, int, int) []Flow, p 
 	return out, len(f), err
 }
 
-// bandwidth prints a matrix in GB/s. Within a GPU bytes count twice: they are
-// read and written.
+// bandwidth prints a matrix in GB/s. Within a GPU bytes count twice, because they are read and
+// written.
 func (t *p2pTest) bandwidth(p2p bool, flows func(bool, int, int) []Flow) error {
 	p := Plan{Bytes: t.Elements * intBytes, Samples: 1, Copies: p2pCopies, Launches: true}
 	return t.matrices([]string{"   D\\D"}, func(i, j int) ([]float64, error) {
@@ -152,8 +151,7 @@ func (t *p2pTest) bandwidth(p2p bool, flows func(bool, int, int) []Flow) error {
 	})
 }
 
-// latency prints matrices in microseconds a copy: of the GPU, and of the host to
-// enqueue it.
+// latency prints matrices in microseconds per copy: GPU time, and host time to enqueue it.
 func (t *p2pTest) latency(p2p bool, flows func(bool, int, int) []Flow) error {
 	p := Plan{Bytes: p2pLatencyBytes, Samples: 1, Copies: p2pLatencyCopies, Launches: true}
 	return t.matrices([]string{"   GPU", "\n   CPU"}, func(i, j int) ([]float64, error) {
@@ -165,8 +163,8 @@ func (t *p2pTest) latency(p2p bool, flows func(bool, int, int) []Flow) error {
 	})
 }
 
-// matrices measures all pairs and prints a matrix for each value of a cell. What
-// fails is said instead of its number, and the others are measured all the same.
+// matrices measures all pairs and prints a matrix for each value of a cell. A failed cell shows N/A
+// instead of its number, and the remaining cells are still measured.
 func (t *p2pTest) matrices(headings []string, measure func(i, j int) ([]float64, error)) error {
 	text := make([][][]string, len(headings))
 	var failed error

@@ -2,7 +2,7 @@ package membw
 
 import "encoding/binary"
 
-// word is the test data's word at an index, as in ptx/kernels.cu.
+// word is the word of the test data at an index, as in ptx/kernels.cu.
 func word(seed, i uint64) uint64 {
 	z := (seed + i) * 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -10,15 +10,15 @@ func word(seed, i uint64) uint64 {
 	return z ^ z>>31
 }
 
-// fillHost writes test data to whole words of the host's memory.
+// fillHost writes test data to the whole words of host memory.
 func fillHost(b []byte, seed uint64) {
 	for i := range len(b) / 8 {
 		binary.LittleEndian.PutUint64(b[8*i:], word(seed, uint64(i)))
 	}
 }
 
-// checkHost counts the words that are not test data; first is the byte at which
-// the first of them begins. Of the last one only what lies within bytes counts.
+// checkHost counts the words that differ from the test data; first is the byte offset of the first
+// of them. Of the last word only the bytes within the length are compared.
 func checkHost(b []byte, bytes int, seed uint64) (wrong, first int64) {
 	words := (bytes + 7) / 8
 	for i := range words {
@@ -36,8 +36,7 @@ func checkHost(b []byte, bytes int, seed uint64) (wrong, first int64) {
 	return wrong, first
 }
 
-// ringOrder is an order of n lines, the same every time, that no prefetcher
-// guesses.
+// ringOrder is an order of n lines that no prefetcher can predict. It is the same every time.
 func ringOrder(n int) []int {
 	order := make([]int, n)
 	for i := range order {

@@ -8,8 +8,8 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// subject finds out what a GPU should reach: of its model in the data base; of
-// its PCIe slot as the driver describes it, if the model is not there.
+// subject determines what a GPU should reach: from its model in the data base or, if the model is
+// not there, from its PCIe slot as the driver describes it.
 func subject(g GPU, links map[sysfs.BusID]nvml.Links, db *platform.DB) Subject {
 	s := Subject{GPU: g}
 	if l, ok := links[g.Bus]; ok {
@@ -46,7 +46,7 @@ func between(a, b Subject) float64 {
 		return min(a.Peaks.PCIe, b.Peaks.PCIe)
 	}
 	if a.Links == nil || len(a.Links.Peers) == 0 || a.Peaks.NVLinks == 0 {
-		return nvlink // through switches: any pair has all links
+		return nvlink // through switches: any pair can use all links
 	}
 	direct := a.Links.Peers[b.Bus]
 	if direct == 0 {
@@ -55,7 +55,7 @@ func between(a, b Subject) float64 {
 	return nvlink * float64(direct) / float64(a.Peaks.NVLinks)
 }
 
-// overPCIe says whether that is so for want of NVLinks.
+// overPCIe reports whether the pair's peak is that of PCIe, because it has no NVLinks.
 func overPCIe(a, b Subject) bool {
 	peak := between(a, b)
 	return peak > 0 && peak == min(a.Peaks.PCIe, b.Peaks.PCIe)

@@ -8,16 +8,16 @@ import (
 	"io/fs"
 )
 
-// The PTX in ptx is by CUDA 11.8, so that every driver that is supported takes
-// it; a CUDA image's harness has its own beside it ([driver.LoadNewest]).
+// The PTX in ptx is built with CUDA 11.8, so that every supported driver accepts it. The harness of
+// a CUDA image has its own next to it ([driver.LoadNewest]).
 //
 //go:embed ptx
 var files embed.FS
 
-// archs are the compute capabilities that there is PTX for, newest first.
+// archs are the compute capabilities with PTX, newest first.
 var archs = []int{90, 80}
 
-// ptx reads the kernels for a compute capability, ten times the major plus the minor
+// ptx reads the kernels for a compute capability, given as ten times the major plus the minor
 // number.
 func ptx(dir fs.FS, cc int) ([]byte, error) {
 	for _, arch := range archs {

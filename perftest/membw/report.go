@@ -11,25 +11,25 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// Host is the end of a pair that is no GPU.
+// Host is the end of a pair that is the host instead of a GPU.
 const Host = -1
 
-// A Report is what was measured of a node: a result for each family, with an object for
-// each GPU or pair, and one for the links and their counters.
+// A Report contains the measurements of a node: a result for each family, with an object for each
+// GPU or pair, and one for the links and their counters.
 type Report struct {
 	result.Report
 	Driver  string    `json:"driver,omitempty"`
-	Bytes   int       `json:"bytes"` // of a copy
+	Bytes   int       `json:"bytes"` // per copy
 	Samples int       `json:"samples"`
-	Copies  int       `json:"copies"` // that a sample times
-	Warmup  int       `json:"warmup"` // copies before those
+	Copies  int       `json:"copies"` // timed by a sample
+	Warmup  int       `json:"warmup"` // untimed copies before those
 	GPUs    []Subject `json:"gpus"`
 }
 
-// A Subject is a GPU with what it should reach.
+// A Subject is a GPU with its expected peaks.
 type Subject struct {
 	GPU
-	Model string      `json:"model,omitempty"` // in the hardware data base; "": not there
+	Model string      `json:"model,omitempty"` // in the hardware data base; "": not found there
 	Peaks peakRates   `json:"peaks"`
 	Links *nvml.Links `json:"links,omitempty"` // before the first family; nil: not known
 }
@@ -39,19 +39,19 @@ type peakRates struct {
 	PCIe    float64 `json:"pcie"`
 	NVLink  float64 `json:"nvlink"` // all links together
 	NVLinks int     `json:"nvlinks"`
-	Memory  float64 `json:"memory"` // a copy within the GPU reaches half of it
+	Memory  float64 `json:"memory"` // a copy within the GPU can reach half of it
 }
 
-// ends are what one figure is of: those of a copy, each a GPU or Host.
+// ends are the two ends of a figure, which are those of a copy. Each is a GPU or Host.
 type ends struct{ from, to int }
 
-// gpu is the one of a pair that is not between two.
+// gpu is the GPU of a pair that is not between two GPUs.
 func (p ends) gpu() int { return max(p.from, p.to) }
 
-// between reports whether it is of two GPUs.
+// between reports whether the pair is of two GPUs.
 func (p ends) between() bool { return p.from != p.to && p.from != Host && p.to != Host }
 
-// name is the pair for people.
+// name is the pair for human-readable text.
 func (p ends) name() string {
 	if p.between() {
 		return fmt.Sprintf("GPU %d to %d", p.from, p.to)
@@ -61,31 +61,30 @@ func (p ends) name() string {
 
 func gpuName(i int) string { return fmt.Sprintf("GPU %d", i) }
 
-// rival is the quantity of the same copies by synchronous calls, in turns with ours.
+// rival is the quantity of the same copies by synchronous calls, alternating with ours.
 const rival = "cuMemcpy"
 
-// Options are how to make a Report.
+// Options define how a Report is made.
 type Options struct {
 	Bytes    int
 	Samples  int
 	Copies   int
 	Warmup   int
-	Accesses int      // of a sample of latency
-	Families []string // only those; none: all
-	Versus   bool     // against cuMemcpy
+	Accesses int      // per sample of latency
+	Families []string // only these; empty: all
+	Versus   bool     // compare with cuMemcpy
 	DB       *platform.DB
-	Links    func() (map[sysfs.BusID]nvml.Links, error) // nil: they are not known
-	Progress func(text string)                          // nil: nobody looks
+	Links    func() (map[sysfs.BusID]nvml.Links, error) // nil: not known
+	Progress func(text string)                          // nil: no progress is reported
 }
 
-// Defaults are good for a node of eight GPUs: the copies are larger than caches,
-// and all takes less than a minute.
+// Defaults are suitable for a node of eight GPUs: the copies are larger than caches, and the run
+// takes less than a minute.
 func Defaults() Options {
 	return Options{Bytes: 512 << 20, Samples: 5, Copies: 8, Warmup: 2, Accesses: 1 << 16}
 }
 
-// Run measures all families. An interrupt is the only error: what fails is in the
-// report.
+// Run measures all families. It returns an error only on an interrupt: failures are in the report.
 func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 	begun := time.Now()
 	r := &Report{Report: result.Report{Kind: "bandwidth", Time: begun.UTC().Truncate(time.Second)}, Bytes: o.Bytes, Samples: o.Samples, Copies: o.Copies, Warmup: o.Warmup}
@@ -95,7 +94,7 @@ func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	links, _ := o.Links() // without an answer they are not known
+	links, _ := o.Links() // on an error the links are not known
 	for _, g := range m.GPUs() {
 		r.GPUs = append(r.GPUs, subject(g, links, o.DB))
 	}
@@ -114,7 +113,7 @@ func (o Options) Run(ctx context.Context, m Machine) (*Report, error) {
 	return r, nil
 }
 
-// connect turns peer access on between all GPUs that can have it.
+// connect sets peer access between all GPUs that support it.
 func connect(m Machine, on bool) error {
 	n := len(m.GPUs())
 	for a := range n {

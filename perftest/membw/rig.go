@@ -14,43 +14,43 @@ import (
 	"github.com/assay-hpc/assay/internal/rig"
 )
 
-// A machine is a Machine: all GPUs that the process sees.
+// A machine implements Machine with all GPUs that the process sees.
 type machine struct {
 	gpus     []GPU
 	devices  []*device
 	rooms    map[key]*room
-	words    *driver.Pinned // of the protocol with kernels, see word…
-	flush    []byte         // what is written to clear the processors' caches
-	seed     uint64         // of the next data
-	anywhere bool           // host memory is
+	words    *driver.Pinned // shared with kernels, at the word* offsets
+	flush    []byte         // written to clear the CPU caches
+	seed     uint64         // of the next test data
+	anywhere bool           // host memory may be on any NUMA node
 }
 
-// A device is a GPU with all that is prepared on it.
+// A device is a GPU with the resources prepared on it.
 type device struct {
 	*rig.GPU
 	lanes []*lane
 	wrong driver.Ptr // two words of 8 bytes, for the kernel check
 }
 
-// A lane has an event more: the end of all lanes' work.
+// A lane has one more event than rig.Lane: the end of the work of all lanes.
 type lane struct {
 	rig.Lane
 	all driver.Event
 }
 
-// Words of pinned memory that kernels and the host share: where in it they are.
+// Offsets of words in the pinned memory that kernels and the host share.
 const (
-	wordGo   = 0   // kernels of spin wait for it, uint32
-	wordLate = 128 // one of them waited too long, uint32
-	wordEnd  = 256 // where chase got to, uint64
+	wordGo   = 0   // spin kernels wait for it, uint32
+	wordLate = 128 // a spin kernel waited too long, uint32
+	wordEnd  = 256 // the address that chase reached, uint64
 )
 
-// threads of a block, for all kernels but spin and chase.
+// threads per block, for all kernels except spin and chase.
 const threads = 512
 
-// Open prepares all GPUs. Host memory for a GPU is allocated next to it, or anywhere.
-// The calling goroutine stays locked to its thread until Close. driver.ErrNoDriver and
-// driver.ErrNoDevice: there are none.
+// Open prepares all GPUs. Host memory for a GPU is allocated next to it, or anywhere. The calling
+// goroutine stays locked to its thread until Close. Open returns driver.ErrNoDriver or
+// driver.ErrNoDevice if there is no driver or no GPU.
 func Open(fs sysfs.FS, anywhere bool) (Machine, error) {
 	all, err := rig.Find(fs)
 	if err != nil {
@@ -90,12 +90,12 @@ func (m *machine) add(g *rig.GPU) (err error) {
 	return err
 }
 
-// over enqueues a kernel of so many threads at most; the context is current.
+// over enqueues a kernel with at most the given number of threads. The context must be current.
 func (d *device) over(name string, s driver.Stream, most int, params ...uint64) error {
 	return d.Run(name, s, min(d.Blocks(name), max(1, (most+threads-1)/threads)), params...)
 }
 
-// lane is the device's number i; the context is current.
+// lane returns lane i of the device. The context must be current.
 func (d *device) lane(i int) (*lane, error) {
 	for len(d.lanes) <= i {
 		made, err := d.Lane(0)
@@ -145,10 +145,10 @@ func (m *machine) SetPeer(a, b int, on bool) error {
 	return nil
 }
 
-// u32 is one of the shared words.
+// u32 returns a pointer to a shared word.
 func (m *machine) u32(at int) *uint32 { return (*uint32)(unsafe.Pointer(&m.words.Bytes[at])) }
 
-// Close frees all, and unlocks the thread.
+// Close frees all resources and unlocks the thread.
 func (m *machine) Close() error {
 	var errs []error
 	for k, r := range m.rooms {

@@ -14,14 +14,13 @@ import (
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// A key names memory that is kept for the next measurement: the place, and which
-// of several there.
+// A key identifies memory that is cached for later measurements: the place, and the slot there.
 type key struct {
 	place place
 	slot  int
 }
 
-// A room is memory.
+// A room is allocated memory.
 type room struct {
 	at     driver.Ptr
 	bytes  int
@@ -29,7 +28,7 @@ type room struct {
 	pinned *driver.Pinned // pinned memory only
 }
 
-// room is memory of so many bytes at least.
+// room returns at least the given number of bytes of memory.
 func (r *machine) room(k key, bytes int) (*room, error) {
 	if m := r.rooms[k]; m != nil && m.bytes >= bytes {
 		return m, nil
@@ -47,8 +46,7 @@ func (r *machine) room(k key, bytes int) (*room, error) {
 	return m, nil
 }
 
-// allocate takes memory from next to the place's GPU, whose context becomes
-// current.
+// allocate allocates memory next to the GPU of the place, and makes the GPU's context current.
 func (r *machine) allocate(p place, bytes int) (*room, error) {
 	d := r.devices[p.GPU]
 	if err := d.Bind(); err != nil {
@@ -82,7 +80,7 @@ func (r *machine) allocate(p place, bytes int) (*room, error) {
 	})
 }
 
-// free gives the memory back; the place's context is current.
+// free frees the memory. The context of its place must be current.
 func (m *room) free() error {
 	switch {
 	case m.host != nil:
@@ -95,8 +93,7 @@ func (m *room) free() error {
 	return nil
 }
 
-// fill writes test data to memory of a place: a GPU does, unless it cannot reach
-// it.
+// fill writes test data to memory of a place. A GPU writes it, unless it cannot access the memory.
 func (r *machine) fill(p place, m *room, bytes int, seed uint64) error {
 	if m.host != nil {
 		fillHost(m.host[:(bytes+7)&^7], seed)
@@ -113,7 +110,7 @@ func (r *machine) fill(p place, m *room, bytes int, seed uint64) error {
 	return l.Stream.Synchronize()
 }
 
-// first is the device's first lane; its context becomes current.
+// first is the first lane of the device, and makes the device's context current.
 func (r *machine) first(d *device) (*lane, error) {
 	if err := d.Bind(); err != nil {
 		return nil, err

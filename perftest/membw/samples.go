@@ -7,37 +7,37 @@ import (
 	"io"
 )
 
-// What bandwidthTest does, of NVIDIA's cuda-samples 12.8: 100 copies a size, no
-// warm-up; sizes are decimal.
+// Parameters of bandwidthTest, from NVIDIA's cuda-samples 12.8: 100 copies per size, no warm-up,
+// decimal sizes.
 const (
 	testCopies    = 100
 	testQuickSize = 32_000_000
 )
 
-// direction is one of bandwidthTest's.
+// direction is a direction of bandwidthTest.
 type direction uint8
 
-// The directions, in the order in which they are measured.
+// The directions, in measuring order.
 const (
 	htoD direction = iota
 	dtoH
 	dtoD
 )
 
-// TestOptions are bandwidthTest's.
+// TestOptions are the options of bandwidthTest.
 type TestOptions struct {
 	Mode                  string // quick, range or shmoo
 	Start, End, Increment int    // bytes, in range mode
-	Pageable              bool   // the host's memory is not page-locked
-	WriteCombined         bool   // page-locked memory is written past the caches
+	Pageable              bool   // host memory is not page-locked
+	WriteCombined         bool   // page-locked memory is write-combined
 	HtoD, DtoH, DtoD      bool   // the directions; none: all
 	Device                int
-	All                   bool // devices: their bandwidths are added
+	All                   bool // all devices: their bandwidths are added
 	CSV                   bool
 	CPUTiming             bool
 }
 
-// memory is the host's.
+// memory is the kind of host memory.
 func (o *TestOptions) memory() memory {
 	switch {
 	case o.Pageable:
@@ -48,7 +48,7 @@ func (o *TestOptions) memory() memory {
 	return pinned
 }
 
-// directions are those to measure.
+// directions returns the directions to measure.
 func (o *TestOptions) directions() []direction {
 	var out []direction
 	for d, want := range [...]bool{o.HtoD, o.DtoH, o.DtoD} {
@@ -59,7 +59,7 @@ func (o *TestOptions) directions() []direction {
 	return out
 }
 
-// sizes are those of the mode.
+// sizes returns the sizes of the mode.
 func (o *TestOptions) sizes() (sizes []int) {
 	switch o.Mode {
 	case "range":
@@ -73,8 +73,8 @@ func (o *TestOptions) sizes() (sizes []int) {
 	return []int{testQuickSize}
 }
 
-// shmooSizes are the 81 of shmoo mode. The limit is looked at before each step,
-// so the last one is behind it.
+// shmooSizes returns the 81 sizes of shmoo mode. The limit is checked before each step, so the last
+// size exceeds it.
 func shmooSizes() (sizes []int) {
 	for s := 0; s <= 64_000_000; {
 		switch {
@@ -98,11 +98,11 @@ func shmooSizes() (sizes []int) {
 	return sizes
 }
 
-// sampleNote closes the output of NVIDIA's samples.
+// sampleNote ends the output of NVIDIA's samples.
 const sampleNote = "\nNOTE: The CUDA Samples are not meant for performance measurements. Results may vary when GPU Boost is enabled.\n"
 
-// Run measures and prints as bandwidthTest does. Its error is why it printed
-// "Result = FAIL".
+// Run measures and prints like bandwidthTest. Its error is the reason for the printed "Result =
+// FAIL".
 func (o TestOptions) Run(ctx context.Context, m Machine, w io.Writer) error {
 	fmt.Fprint(w, "[CUDA Bandwidth Test] - Starting...\n")
 	devices := []int{o.Device}
@@ -158,7 +158,7 @@ func (o *TestOptions) measureAll(ctx context.Context, m Machine, devices []int, 
 	return nil
 }
 
-// measure gives GB/s; copies within a GPU count twice.
+// measure returns GB/s. Copies within a GPU count twice.
 func (o *TestOptions) measure(ctx context.Context, m Machine, d direction, g, size int) (float64, error) {
 	host := place{g, o.memory()}
 	flow, plan, times := Flow{From: host, To: gpu(g), By: g}, Plan{Bytes: size, Samples: 1, Copies: testCopies, Timing: byEvents}, 1.0
@@ -188,7 +188,7 @@ func (o *TestOptions) write(w io.Writer, d direction, sizes []int, bandwidths []
 	}
 	fmt.Fprintf(w, " %s Bandwidth, %d Device(s)\n %s Memory Transfers\n", [...]string{"Host to Device", "Device to Host", "Device to Device"}[d], devices, memory)
 	if o.memory() == combined {
-		fmt.Fprint(w, " Write-Combined Memory Writes are Enabled") // its line does not end there
+		fmt.Fprint(w, " Write-Combined Memory Writes are Enabled") // without a newline, as in bandwidthTest
 	}
 	fmt.Fprint(w, "   Transfer Size (Bytes)\tBandwidth(GB/s)\n")
 	for i, size := range sizes {

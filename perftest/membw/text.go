@@ -9,7 +9,7 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// Marks of verdicts, behind a value.
+// Marks of verdicts, printed after a value.
 var marks = map[result.Verdict]string{result.Warn: "?", result.Fail: "!"}
 
 // WriteText writes the report for a person.
@@ -34,7 +34,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// count is "4 x NVIDIA H200".
+// count is the number and name of the GPUs, as in "4 x NVIDIA H200".
 func (r *Report) count() string {
 	n := map[string]int{}
 	for _, g := range r.GPUs {
@@ -47,7 +47,7 @@ func (r *Report) count() string {
 	return strings.Join(out, ", ")
 }
 
-// size is a size in the largest unit that divides it.
+// size formats a size in the largest unit that divides it.
 func size(bytes int) string {
 	for _, u := range []struct {
 		shift int
@@ -80,7 +80,7 @@ func (r *Report) writeGPUs(b *strings.Builder) {
 	b.WriteByte('\n')
 }
 
-// object is that of a pair, or of the other way round where it stands for both.
+// object returns the object of a pair, or of the reversed pair if that covers both directions.
 func object(objects []result.Object, name, peer string) *result.Object {
 	for _, ends := range [2][2]string{{name, peer}, {peer, name}} {
 		for i := range objects {
@@ -92,7 +92,7 @@ func object(objects []result.Object, name, peer string) *result.Object {
 	return nil
 }
 
-// cell is a figure in so many columns: value, fraction of the reference, mark.
+// cell formats a figure in columns: value, percentage of the reference, mark.
 func cell(o *result.Object) string {
 	switch m := o.Measured; {
 	case o.Verdict == result.Skip:
@@ -108,7 +108,8 @@ func cell(o *result.Object) string {
 
 const column = 14
 
-// writeVectors writes the families that have a figure a GPU as one table, a column each.
+// writeVectors writes the families that have one figure per GPU as one table, one column per
+// family.
 func (r *Report) writeVectors(b *strings.Builder) {
 	var vectors []*result.Result
 	for i := range r.Results {
@@ -170,7 +171,7 @@ func (r *Report) writeMatrix(b *strings.Builder, f *family, objects []result.Obj
 	b.WriteByte('\n')
 }
 
-// reach is what all objects should reach, if it is the same.
+// reach is the value that all objects should reach, or 0 if it is not the same for all.
 func reach(objects []result.Object) (ref float64) {
 	for _, o := range objects {
 		if o.Measured == nil || o.Quantity == rival {

@@ -10,32 +10,32 @@ import (
 	"github.com/assay-hpc/assay/perftest/judge"
 )
 
-// The limits, by what healthy nodes are known to reach (harness/platform has the
-// figures and sources; docs/bandwidth.md has the list).
+// The limits, based on what healthy nodes are known to reach (figures and sources:
+// harness/platform; list: docs/bandwidth.md).
 var (
-	// PCIe 5: 55 of 63 GB/s, 0.87; Azure's floor is 48, 0.76. PCIe 4: 24 to 26 of 31.
+	// PCIe 5: 55 of 63 GB/s, 0.87; Azure's minimum is 48, 0.76. PCIe 4: 24 to 26 of 31.
 	hostLimits = judge.Limits{Pass: 0.76, Fail: 0.66, MedianWarn: 0.93, MedianFail: 0.75}
-	// GPUs may share an uplink by design: no failure by itself.
+	// GPUs may share an uplink by design, so this alone is not a failure.
 	contentionLimits = judge.Limits{Pass: 0.7, MedianWarn: 0.8, MedianFail: 0.5}
 	// H200 2081 of 2400, 0.87; A100 790 of 1000, 0.79; H100 1260 of 1675, 0.75.
 	localLimits = judge.Limits{Pass: 0.72, Fail: 0.62, MedianWarn: 0.95, MedianFail: 0.85}
-	// H200 396 of 450, 0.88; A100 276 of 300, 0.92; GB200 746 of 900, 0.83; Azure's
-	// floors are 335 of 450, 0.74, and 235 of 300, 0.78.
+	// H200 396 of 450, 0.88; A100 276 of 300, 0.92; GB200 746 of 900, 0.83; Azure's minimums are
+	// 335 of 450, 0.74, and 235 of 300, 0.78.
 	peerLimits = judge.Limits{Pass: 0.80, Fail: 0.72, MedianWarn: 0.95, MedianFail: 0.85}
-	// Peers without NVLink: switches and processors between them pass less on
-	// than a slot takes, and how much differs.
+	// Peers without NVLink: switches and CPUs between them forward less than a slot can carry, and
+	// the amount varies.
 	pciePeerLimits = judge.Limits{Pass: 0.6, Fail: 0.4, MedianWarn: 0.8, MedianFail: 0.5}
 	// H200 366 to 376 of 450, 0.81 to 0.84.
 	kernelLimits = judge.Limits{Pass: 0.75, Fail: 0.67, MedianWarn: 0.93, MedianFail: 0.85}
-	// Nobody publishes what it should be; another socket's memory is farther away.
+	// There is no published reference value; the memory of another socket is farther away.
 	latencyLimits = judge.Limits{MedianWarn: 1.5, MedianFail: 3, Lower: true}
 )
 
-// remedy is for what is slow.
+// remedy is the advice for slow results.
 const remedy = "compare the links' state and the counters of errors (harness health), and repeat without other work on the node"
 
-// judge makes figures a family's result: each is held against its reference and the median
-// of all, of which there must be three.
+// judge makes the result of a family from its figures. It compares each figure with its reference
+// and, if there are at least three, with the median of all.
 func (j *job) judge(f family, figures []figure) result.Result {
 	var values []float64
 	for _, x := range figures {
@@ -57,7 +57,10 @@ func (j *job) judge(f family, figures []figure) result.Result {
 	case res.Verdict == result.Pass:
 		res.Reason = result.Values(objects)
 	case len(said) > 0:
-		res.Reason, res.Remedy = strings.Join(said, "; "), remedy
+		res.Reason = strings.Join(said, "; ")
+	}
+	if res.Verdict.Bad() {
+		res.Remedy = remedy
 	}
 	for i, x := range figures {
 		if len(x.rival) > 0 {
@@ -78,7 +81,7 @@ func measured(samples []float64, unit string) *result.Measurement {
 	return m
 }
 
-// object is a figure with its verdict.
+// object makes the object of a figure, with its verdict.
 func (j *job) object(f family, x figure, usual float64) result.Object {
 	g := &j.report.GPUs[x.gpu()]
 	if x.between() {
@@ -119,9 +122,8 @@ func (j *job) object(f family, x figure, usual float64) result.Object {
 	return o
 }
 
-// blame names the GPUs and pairs that are at fault for a family's bad figures. In a matrix
-// of n GPUs one that is slow with all others is at fault itself; a pair that alone is slow
-// has a bad path.
+// blame names the GPUs and pairs that are at fault for the bad figures of a family. In a matrix of
+// n GPUs, a GPU that is slow with all others is at fault itself; a single slow pair has a bad path.
 func blame(f family, figures []figure, objects []result.Object, n int) (out []string) {
 	var bad, all []int
 	tried := 0
@@ -150,7 +152,8 @@ func blame(f family, figures []figure, objects []result.Object, n int) (out []st
 	note := ""
 	switch {
 	case len(bad) == 0 || !f.shape.matrix():
-	case n == 2: // no other GPU to compare with
+		return nil
+	case n == 2: // no third GPU to compare with
 		note = " (the path, or either GPU)"
 	case len(bad) == tried:
 		find(bad, fmt.Sprintf("all %d GPUs, between one another", n))
@@ -160,7 +163,7 @@ func blame(f family, figures []figure, objects []result.Object, n int) (out []st
 		var whole, sends, receives []judge.Suspect
 		for g := range n {
 			whole = append(whole, judge.Suspect{Members: all[g : g+1], Sends: true, Receives: true})
-			if f.shape == ordered { // else a figure is of both directions
+			if f.shape == ordered { // otherwise a figure covers both directions
 				sends = append(sends, judge.Suspect{Members: all[g : g+1], Sends: true})
 				receives = append(receives, judge.Suspect{Members: all[g : g+1], Receives: true})
 			}
