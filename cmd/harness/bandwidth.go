@@ -23,7 +23,7 @@ import (
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
-// openMachine opens the GPUs of this machine; tests have others.
+// openMachine opens the GPUs of this machine; tests replace it.
 var openMachine = func(anywhere bool) (membw.Machine, error) { return membw.Open(sysfs.FS{}, anywhere) }
 
 type bandwidthOptions struct {
@@ -86,7 +86,7 @@ func bandwidthCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// bandwidthSubcommand refuses one that there is not.
+// bandwidthSubcommand refuses an unknown subcommand.
 func bandwidthSubcommand(c *cli.Context, name string) error {
 	var names []string
 	for _, s := range c.Command.Subcommands {
@@ -159,7 +159,7 @@ func driverLine(name string, cuda int) string {
 	return line
 }
 
-// progress shows what is measured on a terminal.
+// progress shows on a terminal what is being measured.
 func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 	if !isTerminal(o.stderr) {
 		return nil, func() {}
@@ -167,7 +167,7 @@ func (o *bandwidthOptions) progress() (show func(string), clear func()) {
 	return func(text string) { fmt.Fprintf(o.stderr, overwrite+"%.78s", text) }, func() { fmt.Fprint(o.stderr, overwrite) }
 }
 
-// report writes the report, and ends as its verdict says.
+// report writes the report and returns the exit status of its verdict.
 func (o *bandwidthOptions) report(r *membw.Report) error {
 	err := writeReport(r, o.stdout, o.format, o.file)
 	if err == nil && r.Verdict == result.Fail {
@@ -196,7 +196,7 @@ func bandwidthTable(_ context.Context, files []string, out, _ io.Writer) error {
 	return membw.WriteMarkdown(out, reports)
 }
 
-// cmpErr is an error that may be missing.
+// cmpErr returns err, or an error about the schema if err is nil.
 func cmpErr(err error) error {
 	if err == nil {
 		return errors.New("another schema")

@@ -13,23 +13,23 @@ import (
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
-// A machine has two GPUs between which a copy of any size takes as long.
-type machine struct {
+// A copier has two GPUs between which a copy of any size takes as long.
+type copier struct {
 	membw.Machine // what is not asked
 	seconds       float64
 	err           error
 	closed        *bool
 }
 
-func (m machine) GPUs() []membw.GPU {
+func (m copier) GPUs() []membw.GPU {
 	return []membw.GPU{{Index: 0, Name: "NVIDIA H200", Node: -1}, {Index: 1, Name: "NVIDIA H200", Node: -1}}
 }
-func (m machine) CUDA() int                       { return 12080 }
-func (m machine) Peer(a, b int) error             { return nil }
-func (m machine) SetPeer(a, b int, on bool) error { return nil }
-func (m machine) Close() error                    { *m.closed = true; return nil }
+func (m copier) CUDA() int                       { return 12080 }
+func (m copier) Peer(a, b int) error             { return nil }
+func (m copier) SetPeer(a, b int, on bool) error { return nil }
+func (m copier) Close() error                    { *m.closed = true; return nil }
 
-func (m machine) Measure(_ context.Context, flows []membw.Flow, p membw.Plan) (membw.Outcome, error) {
+func (m copier) Measure(_ context.Context, flows []membw.Flow, p membw.Plan) (membw.Outcome, error) {
 	out := membw.Outcome{Flows: make([][]float64, len(flows))}
 	for range p.Samples {
 		for i := range flows {
@@ -40,7 +40,7 @@ func (m machine) Measure(_ context.Context, flows []membw.Flow, p membw.Plan) (m
 	return out, m.err
 }
 
-func (m machine) Latency(_ context.Context, l membw.Latency) ([]float64, error) {
+func (m copier) Latency(_ context.Context, l membw.Latency) ([]float64, error) {
 	return []float64{m.seconds}, m.err
 }
 
@@ -71,7 +71,7 @@ func TestBandwidthRuns(t *testing.T) {
 	} {
 		closed := false
 		openMachine = func(bool) (membw.Machine, error) {
-			return machine{seconds: c.seconds, err: c.err, closed: &closed}, nil
+			return copier{seconds: c.seconds, err: c.err, closed: &closed}, nil
 		}
 		var out, errOut strings.Builder
 		status := run(append([]string{"harness"}, strings.Fields(c.line)...), &out, &errOut)

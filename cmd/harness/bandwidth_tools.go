@@ -17,13 +17,13 @@ import (
 	"github.com/assay-hpc/assay/perftest/membw"
 )
 
-// bandwidthPrograms are the names of NVIDIA's programs under which the harness
-// does what they do.
+// bandwidthPrograms maps names of NVIDIA's programs to the tools that do the same. The
+// harness acts as such a program if it is started under that name.
 var bandwidthPrograms = map[string]func(context.Context, []string, io.Writer, io.Writer) error{
 	"bandwidthTest": bandwidthTestTool, "p2pBandwidthLatencyTest": bandwidthP2P, "nvbandwidth": bandwidthNV,
 }
 
-// runBandwidth is the program under one of those names.
+// runBandwidth runs the tool for one of those names; ok is false for other names.
 func runBandwidth(ctx context.Context, args []string, out, errOut io.Writer) (code int, ok bool) {
 	name := filepath.Base(args[0])
 	tool, ok := bandwidthPrograms[name]
@@ -37,22 +37,21 @@ func runBandwidth(ctx context.Context, args []string, out, errOut io.Writer) (co
 	return exitCode(err), true
 }
 
-// parseTool parses a tool's flags. done: help was asked for.
+// parseTool parses a tool's flags. done: help was requested.
 func parseTool(fs *flag.FlagSet, args []string, errOut io.Writer) (done bool, err error) {
 	fs.SetOutput(errOut)
 	switch err := fs.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return true, nil
 	case err != nil:
-		return false, &statusError{exitUsage, nil} // said already
+		return false, &statusError{exitUsage, nil} // already printed
 	case fs.NArg() > 0:
 		return false, usagef("%s takes no argument %q", fs.Name(), fs.Arg(0))
 	}
 	return false, nil
 }
 
-// onMachine runs a tool on the GPUs. What it measured wrongly or not at all is a
-// failed check.
+// onMachine runs a tool on the GPUs. A wrong or failed measurement is a failed check.
 func onMachine(ctx context.Context, anywhere bool, f func(membw.Machine) error) error {
 	m, err := openMachine(anywhere)
 	if err != nil {
@@ -171,7 +170,7 @@ func both[T any](define func(*T, string, T, string), to *T, short, long string, 
 	define(to, long, value, "the same as -"+short)
 }
 
-// repeated writes a list behind -t or -p as one flag for each: nvbandwidth takes
+// repeated expands a list after -t or -p into one flag per value: nvbandwidth accepts
 // "-t A B".
 func repeated(args []string) (out []string) {
 	list := ""
@@ -191,7 +190,7 @@ func repeated(args []string) (out []string) {
 		}
 	}
 	if n := len(args); list != "" && n > 0 && args[n-1] == list {
-		out = append(out, list) // to be told that it lacks a value
+		out = append(out, list) // so that the parser reports the missing value
 	}
 	return out
 }

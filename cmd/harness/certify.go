@@ -128,7 +128,7 @@ func splitSubject(s string) (name, digest string, err error) {
 	return name, digest, nil
 }
 
-// defaultPath is what a container gets that sets no PATH.
+// defaultPath is the PATH of a container that does not set it.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 func (o *certifyOptions) environment() (*suite.Env, error) {

@@ -11,12 +11,12 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// baselineOptions hold figures against those of an earlier certificate.
+// baselineOptions are the options for comparing figures with an earlier certificate's.
 type baselineOptions struct {
 	file      string
 	tolerance float64 // %
 	fail      bool
-	earlier   *certificate.Statement // that check read
+	earlier   *certificate.Statement // read by check
 }
 
 func (o *baselineOptions) flags() []cli.Flag {
@@ -45,10 +45,10 @@ func (o *baselineOptions) check() error {
 	return nil
 }
 
-// baselineID is the check's, which no suite has.
+// baselineID is the id of the baseline check, which is in no suite.
 const baselineID = "baseline"
 
-// result is a check of all that was measured; nil where nothing is to be compared.
+// result checks all measured figures; it returns nil if there is nothing to compare.
 func (o *baselineOptions) result(p certificate.Predicate) *result.Result {
 	if o.earlier == nil {
 		return nil

@@ -12,16 +12,17 @@ import (
 	"github.com/assay-hpc/assay/harness/result"
 )
 
-// silence has rank 0 alone write and tell.
+// silence disables the output of other ranks: only rank 0 writes and reports.
 func (o *certifyOptions) silence() {
 	o.output, o.out, o.inventory, o.resume = "", "", "", false
 	o.stdout, o.stderr = io.Discard, io.Discard
 	o.push, o.baseline = pushOptions{}, baselineOptions{}
 }
 
-// ofAll makes one certificate of all machines' and of what they did together. The
-// machines' are inside, and beside it in files; nil on the others. A site is told by
-// each machine what its own one means.
+// ofAll merges the certificates of all machines and the results of their joint checks
+// into one certificate. Rank 0 returns it, and also writes each machine's certificate to
+// a file; the other ranks return nil. Each machine informs the site about its own
+// certificate.
 func (o *certifyOptions) ofAll(ctx context.Context, c *certification, own *certificate.Statement, together []result.Result, dir *outputDir) (*certificate.Statement, error) {
 	g, err := c.fabric.Gather(ctx, own)
 	if err != nil {
@@ -63,7 +64,8 @@ func writeNodes(dir string, f *fabric.Fabric, all []*certificate.Statement) erro
 	return nil
 }
 
-// apart divides results into a machine's own and those of what all did together.
+// apart separates a machine's own results from those of checks that all machines run
+// together.
 func (c *certification) apart(all []result.Result) (own, together []result.Result) {
 	for _, r := range all {
 		if c.together(r.ID) {

@@ -17,27 +17,27 @@ import (
 	"github.com/assay-hpc/assay/harness/version"
 )
 
-// notesFile is what a run writes down of itself in its output directory, so that
-// another one can go on where it was cut off.
+// notesFile records the progress of a run in its output directory, so that another run
+// can resume after an interruption.
 const notesFile = ".certify.partial"
 
-// notes are the results so far: a line that says what run it is, and a line for
-// each check that ended.
+// notes records the results so far: a line that identifies the run, and a line for each
+// finished check.
 type notes struct {
 	started time.Time
 	earlier []result.Result
-	file    *os.File // nil: nothing is written down
-	kept    bool     // there is something to go on with
+	file    *os.File // nil: nothing is recorded
+	kept    bool     // there are results to resume with
 }
 
 // noted is the first line.
 type noted struct {
-	Run     string    `json:"run"` // digest of what makes two runs the same
+	Run     string    `json:"run"` // digest of what two runs must have in common
 	Started time.Time `json:"started"`
 }
 
-// openNotes begins or goes on. It refuses to go on with another suite, program
-// or machine.
+// openNotes starts new notes, or resumes earlier ones. It refuses to resume those of
+// another suite, program or machine.
 func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes, error) {
 	n := &notes{started: started}
 	if o.output == "" || c.file == nil {
@@ -62,7 +62,7 @@ func (o *certifyOptions) openNotes(c *certification, started time.Time) (*notes,
 	return n, nil
 }
 
-// sameness is a digest of all that makes results of two runs comparable.
+// sameness returns a digest of all that must be equal in two runs with comparable results.
 func (o *certifyOptions) sameness(c *certification) string {
 	var ids []string
 	for _, check := range c.checks {
@@ -73,7 +73,7 @@ func (o *certifyOptions) sameness(c *certification) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stale is how old results may be to be gone on with: a node changes.
+// stale is the maximum age of a run to resume: a node changes over time.
 const stale = 6 * time.Hour
 
 func (n *notes) read(name, same string) error {
@@ -101,9 +101,10 @@ func (n *notes) read(name, same string) error {
 	for lines.Scan() {
 		var r result.Result
 		if json.Unmarshal(lines.Bytes(), &r) != nil || r.Validate() != nil {
-			break // the last line of a run that was killed
+			break // truncated last line of a run that was killed
 		}
-		// A skip may have been for want of what went wrong, and costs nothing.
+		// Errors and skips run again: an error may have caused the skip, and a skip costs
+		// nothing.
 		if r.Verdict != result.Error && r.Verdict != result.Skip {
 			n.earlier = append(n.earlier, r)
 		}
@@ -111,8 +112,8 @@ func (n *notes) read(name, same string) error {
 	return nil
 }
 
-// add writes a result down. A disk that is full does not end the run: the
-// certificate will say so.
+// add records a result. A full disk does not end the run: writing the certificate will
+// report it.
 func (n *notes) add(r *result.Result) {
 	if n.file != nil {
 		n.line(r)
@@ -130,7 +131,7 @@ func (n *notes) line(v any) {
 	}
 }
 
-// done forgets what was written down.
+// done deletes the notes.
 func (n *notes) done() {
 	if n.file != nil {
 		os.Remove(n.file.Name())
@@ -145,7 +146,7 @@ func (n *notes) close() {
 	}
 }
 
-// hint says how to go on.
+// hint says how to resume, if possible.
 func (n *notes) hint() string {
 	if n.file == nil || !n.kept {
 		return ""

@@ -23,21 +23,21 @@ import (
 	"github.com/assay-hpc/assay/internal/plain"
 )
 
-// A certification is a suite with what it is to be run on.
+// A certification is a suite and what it runs on.
 type certification struct {
 	suite  *suite.Suite
 	file   *suite.File // nil: the suite image
 	env    *suite.Env
 	spec   *certificate.ImageSpec
-	node   *certificate.Node // nil: it is not about the machine
+	node   *certificate.Node // nil: the suite is not about the machine
 	fabric *fabric.Fabric    // nil: no other machines
 	checks []suite.Check
 }
 
-// first reports whether this process is the one that speaks for all machines.
+// first reports whether this process represents all machines.
 func (c *certification) first() bool { return c.fabric == nil || c.fabric.Rank() == 0 }
 
-// together reports whether all machines make a check together.
+// together reports whether all machines run a check together.
 func (c *certification) together(id string) bool {
 	return slices.ContainsFunc(c.checks, func(k suite.Check) bool { return k.ID == id && slices.Contains(k.Uses, node.UseJob) })
 }
@@ -60,7 +60,7 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 	if o.list {
 		return o.printList(c)
 	}
-	// What would be missed at the end is missed before anything runs.
+	// Check what is needed at the end before anything runs.
 	site := func() error { return o.site.check(ctx) }
 	for _, check := range []func() error{o.baseline.check, o.sign.check, o.push.check, site} {
 		if err := check(); err != nil {
@@ -70,7 +70,7 @@ func (o *certifyOptions) run(ctx context.Context) (err error) {
 	return o.certify(ctx, c)
 }
 
-// prepare finds out what to check, and on what.
+// prepare determines what to check, and on what.
 func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 	env, err := o.environment()
 	if err != nil {
@@ -102,7 +102,7 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 		}
 		return nil, err
 	}
-	// What would keep the certificate from being written is said before anything runs.
+	// Report what would make the certificate invalid before anything runs.
 	if err := (&certificate.Predicate{Suite: c.suite.Name, Node: c.node, Results: []result.Result{}}).Validate(); err != nil {
 		return nil, usagef("a certificate of this cannot be written: %w (a machine's name is NODE_NAME, SLURMD_NODENAME or the host's)", err)
 	}
@@ -114,7 +114,7 @@ func (o *certifyOptions) prepare(ctx context.Context) (*certification, error) {
 	return c, nil
 }
 
-// joinMachines brings machines together that make checks together.
+// joinMachines connects the machines that run checks together.
 func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, machine *node.Config) (err error) {
 	if c.fabric, err = o.fabric.join(ctx, c.node.Name, o.stderr); err != nil || c.fabric == nil {
 		return err
@@ -123,7 +123,7 @@ func (o *certifyOptions) joinMachines(ctx context.Context, c *certification, mac
 		return usagef("--resume is for one machine: of several it is not known where each was")
 	}
 	machine.Job = c.fabric
-	o.jobs = 1 // the machines must come to what they do together in one order
+	o.jobs = 1 // all machines must run their joint checks in the same order
 	return nil
 }
 
@@ -132,7 +132,7 @@ func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, n
 	if !c.env.Root.Native() {
 		return nil, usagef("--root: the suite %s is about the machine that this runs on", name)
 	}
-	if _, err := o.suiteFile(name); err != nil { // before drivers are asked
+	if _, err := o.suiteFile(name); err != nil { // before drivers are queried
 		return nil, err
 	}
 	id := identified(ctx, runChild)
@@ -145,7 +145,7 @@ func (o *certifyOptions) prepareMachine(ctx context.Context, c *certification, n
 	return machine, err
 }
 
-// certify runs the checks and writes all that was asked for.
+// certify runs the checks and writes all requested output.
 func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 	var dir *outputDir
 	if !c.first() {
@@ -194,7 +194,7 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 		}
 	}
 	if err := o.publish(ctx, c, st, dir); err != nil {
-		return errors.Join(err, o.site.act(ctx, st)) // a full disk is no reason to give a bad node work
+		return errors.Join(err, o.site.act(ctx, st)) // a full disk must not keep a bad node in use
 	}
 	notes.done()
 	told := o.site.act(ctx, st)
@@ -202,12 +202,12 @@ func (o *certifyOptions) certify(ctx context.Context, c *certification) error {
 		if told != nil {
 			fmt.Fprintln(o.stderr, "harness:", told)
 		}
-		return err // the verdict's status, whoever could not be told
+		return err // the verdict's status overrides the site's error
 	}
 	return told
 }
 
-// publish puts the certificate wherever it was asked for.
+// publish writes the certificate to all requested destinations.
 func (o *certifyOptions) publish(ctx context.Context, c *certification, st *certificate.Statement, dir *outputDir) error {
 	doc, err := st.Marshal()
 	if err != nil {
@@ -233,7 +233,7 @@ func (o *certifyOptions) publish(ctx context.Context, c *certification, st *cert
 	return nil
 }
 
-// runChecks runs them within the suite's time.
+// runChecks runs the checks within the suite's time limit.
 func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes *notes) ([]result.Result, error) {
 	if c.file != nil && c.file.Limit > 0 {
 		var stop context.CancelFunc
@@ -253,7 +253,7 @@ func (o *certifyOptions) runChecks(ctx context.Context, c *certification, notes 
 	})
 }
 
-// statement makes the certificate.
+// statement creates the certificate.
 func (o *certifyOptions) statement(c *certification, started time.Time, results []result.Result) (*certificate.Statement, error) {
 	v := version.Get()
 	p := certificate.Predicate{
@@ -283,8 +283,8 @@ func (o *certifyOptions) statement(c *certification, started time.Time, results 
 	return st, nil
 }
 
-// write puts the documents where they were asked for, stdout last: what it
-// says is then already so.
+// write writes the requested documents. It writes stdout last, so that what stdout says
+// is already true.
 func (o *certifyOptions) write(env *suite.Env, st *certificate.Statement, doc, signed []byte, dir *outputDir) error {
 	if o.out != "" {
 		if err := writeFile(o.out, signed); err != nil {
@@ -354,7 +354,7 @@ func (o *certifyOptions) verdict(st *certificate.Statement) error {
 	return nil
 }
 
-// printSuite shows the file of a suite that comes with the harness.
+// printSuite prints the file of a suite that comes with the harness.
 func (o *certifyOptions) printSuite() error {
 	name := o.chosen()
 	text, err := node.Text(name)

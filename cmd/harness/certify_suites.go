@@ -9,6 +9,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/image"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
@@ -20,7 +21,7 @@ import (
 // imageSuite is the suite that is about an image, not about the machine.
 const imageSuite = "image"
 
-// chosen is the suite that was asked for, or the one that fits the machine.
+// chosen returns the requested suite, or the one that fits the machine.
 func (o *certifyOptions) chosen() string {
 	switch {
 	case o.suite != "":
@@ -33,13 +34,13 @@ func (o *certifyOptions) chosen() string {
 		return imageSuite
 	}
 	rdma, _ := fs.RDMADevices()
-	if gpusOnPCI(fs) > 0 || len(rdma) > 0 {
+	if machine.PCIGPUs(fs) > 0 || len(rdma) > 0 {
 		return "node"
 	}
 	return imageSuite
 }
 
-// aboutMachine makes the suite of a file, or one that comes with the harness.
+// aboutMachine loads a suite from a file, or one that comes with the harness.
 func (o *certifyOptions) aboutMachine(name string, cfg *node.Config, images suite.Kind) (*suite.Suite, *suite.File, error) {
 	f, err := o.suiteFile(name)
 	if err != nil {
@@ -69,9 +70,9 @@ func (o *certifyOptions) suiteFile(name string) (*suite.File, error) {
 	return node.Load(name)
 }
 
-// config is what checks of the machine are made from.
-func (o *certifyOptions) config(id *identity) (*node.Config, error) {
-	cfg := &node.Config{Run: runChild, Machine: id.Machine, Platform: o.platform}
+// config returns the configuration of the checks of the machine.
+func (o *certifyOptions) config(id *machine.Identity) (*node.Config, error) {
+	cfg := &node.Config{Run: runChild, Machine: id.Facts, Platform: o.platform}
 	if o.counted {
 		cfg.GPUs = &o.gpus
 	}
@@ -90,14 +91,14 @@ func (o *certifyOptions) config(id *identity) (*node.Config, error) {
 	return cfg, nil
 }
 
-// imageParams is what stands under "with" of image.
+// imageParams are the parameters of image, under "with".
 type imageParams struct {
 	Only []string `yaml:"only"`
 	Skip []string `yaml:"skip"`
 }
 
-// imageKind has checks of the suite image in other suites: libraries may be
-// missing here that were there when the image was built.
+// imageKind offers the checks of the suite image to other suites: libraries that existed
+// when the image was built may be missing here.
 func imageKind(env *suite.Env, cfg image.Config) suite.Kind {
 	return suite.Kind{Name: imageSuite, Usage: "checks of the suite image", Make: func(e *suite.Entry) ([]suite.Check, error) {
 		var p imageParams
@@ -125,11 +126,11 @@ func imageKind(env *suite.Env, cfg image.Config) suite.Kind {
 	}}
 }
 
-// below are those of a list that are wanted, and what they need, under one
-// name.
+// below returns the wanted checks of a list, and those that they need, with name as a
+// prefix of their ids.
 func below(name string, all []suite.Check, wanted func(string) bool) (out []suite.Check) {
 	in := map[string]bool{}
-	for _, c := range slices.Backward(all) { // what others need comes before them
+	for _, c := range slices.Backward(all) { // a needed check precedes those that need it
 		if !in[c.ID] && !wanted(c.ID) {
 			continue
 		}

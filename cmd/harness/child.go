@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -14,37 +15,41 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/suite"
 )
 
-// How a child of certify ends when its time is up: it is asked, so that it can
-// put things in order, and killed some time later.
+// When its time is up, a child of certify gets SIGTERM, so that it can clean up, and is
+// killed after childEnds.
 const (
 	childEnds  = 5 * time.Second
 	childLimit = time.Minute // for identify
 )
 
-// childProgram is this program; tests have others.
+// childProgram is this program; tests replace it.
 var childProgram = "/proc/self/exe"
 
-// runChild runs a command of this program as a process of its own, and tells what
-// it says on stderr. Whatever started this one, the child is no rank of that job.
+// runChild runs a command of this program in a child process, and reports what the child
+// writes to stderr. Whichever launcher started this process, the child is not a rank of
+// that job.
 func runChild(ctx context.Context, args ...string) (node.Output, error) {
 	return runChildIn(ctx, alone(os.Environ()), args...)
 }
 
-// alone makes a process find itself as torchrun's only one, which every launcher
-// goes behind.
+// alone adds variables with which a process sees itself as the only one of a torchrun
+// job. torchrun's variables take precedence over those of other launchers.
 func alone(environ []string) []string {
 	return append(environ, "TORCHELASTIC_RUN_ID=alone", "TORCHELASTIC_RESTART_COUNT=0", "RANK=0", "WORLD_SIZE=1",
 		"LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=1")
 }
 
-// runChildIn is runChild with an environment of the child's own. NAME=VALUE before
-// the command come to it.
+// runChildIn is runChild with an environment for the child. NAME=VALUE arguments before
+// the command are added to it.
 func runChildIn(ctx context.Context, environ []string, args ...string) (node.Output, error) {
-	// A parent's death, of which the child is told, is that of the thread.
+	// Pdeathsig fires when the parent's thread dies, so stay on this thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for len(args) > 0 && strings.Contains(args[0], "=") {
@@ -54,9 +59,9 @@ func runChildIn(ctx context.Context, environ []string, args ...string) (node.Out
 	said := &lines{tell: func(text string) { suite.Tell(ctx, text) }}
 	cmd := exec.CommandContext(ctx, childProgram, args...)
 	cmd.Env = environ
-	cmd.Args[0] = "harness" // whatever name this one was called by
+	cmd.Args[0] = "harness" // whatever name this process was started under
 	cmd.Stdout, cmd.Stderr = &out, said
-	// A group of its own, so that all of it can be ended.
+	// A process group of its own, so that all of the group can be signaled.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = childEnds
@@ -64,7 +69,7 @@ func runChildIn(ctx context.Context, environ []string, args ...string) (node.Out
 		return node.Output{}, err
 	}
 	err := cmd.Wait()
-	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // who is left of the group, if anybody
+	_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // processes left in the group, if any
 	result := node.Output{Stdout: out.Bytes(), Stderr: said.String()}
 	var exit *exec.ExitError
 	switch {
@@ -81,7 +86,7 @@ func runChildIn(ctx context.Context, environ []string, args ...string) (node.Out
 	return result, nil
 }
 
-// limited keeps what a report can have at most; more is an error for who writes.
+// limited buffers up to the largest allowed report. Writing more is an error.
 type limited struct{ bytes.Buffer }
 
 const maxReport = 256 << 20
@@ -93,17 +98,17 @@ func (l *limited) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// lines keeps the beginning and the end of what is written, and tells each line: a
-// crash says what it was first, and then where everybody stood.
+// lines stores the beginning and the end of what is written, and passes each line to
+// tell. A crash prints its cause first, and stacks after it.
 type lines struct {
 	tell      func(string)
 	mu        sync.Mutex
 	head, end []byte
-	left      int // out, between the two
+	left      int // bytes left out between the two
 	line      []byte
 }
 
-// halfKept is how many bytes of the beginning, and of the end, are kept.
+// halfKept is how many bytes of the beginning, and of the end, are stored.
 const halfKept = suite.MaxOutput/2 - 64
 
 func (l *lines) Write(b []byte) (int, error) {
@@ -137,11 +142,11 @@ func (l *lines) String() string {
 }
 
 // askIdentity runs identify.
-func askIdentity(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) (*identity, error) {
+func askIdentity(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) (*machine.Identity, error) {
 	ctx, stop := context.WithTimeoutCause(ctx, childLimit, fmt.Errorf("no answer within %v", childLimit))
 	defer stop()
 	out, err := run(ctx, "identify")
-	id := new(identity)
+	id := new(machine.Identity)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("asking what this machine is: %w", err)
@@ -152,4 +157,38 @@ func askIdentity(ctx context.Context, run func(context.Context, ...string) (node
 		return nil, fmt.Errorf("asking what this machine is: %w", err)
 	}
 	return id, nil
+}
+
+// identified runs identify as a process of its own. If that fails, the machine has a name, and
+// the reason.
+func identified(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) *machine.Identity {
+	id, err := askIdentity(ctx, run)
+	if err != nil {
+		return machine.Unidentified(err)
+	}
+	return id
+}
+
+// identifyCommand is certify's own: it asks drivers, which may hang or crash, so certify runs
+// it in a process of its own.
+func identifyCommand(out io.Writer) *cli.Command {
+	return &cli.Command{
+		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,
+		Before: noArgs,
+		Action: func(c *cli.Context) error {
+			m, err := readMachine("", "", "/", os.Getenv, newConsole(os.Stderr))
+			if err != nil {
+				return err
+			}
+			cuda := func() (int, error) {
+				all, missing := gpus()
+				return len(all), missing
+			}
+			id, err := m.Identify(machine.Drivers{NVML: openGPUs(), CUDA: cuda}, os.Getenv, os.Environ())
+			if err != nil {
+				return err
+			}
+			return writeJSON(out, id)
+		},
+	}
 }

@@ -94,7 +94,7 @@ func TestAskIdentity(t *testing.T) {
 		"not begun": answer("", 0, errors.New("no program")),
 	} {
 		id := identified(t.Context(), run)
-		if id.Node.Name == "" || len(id.Node.Identity) == 0 || !strings.Contains(id.Machine.Why, "asking what this machine is") {
+		if id.Node.Name == "" || len(id.Node.Identity) == 0 || !strings.Contains(id.Facts.Why, "asking what this machine is") {
 			t.Errorf("%s: %+v", name, id)
 		}
 	}

@@ -70,7 +70,7 @@ func collBench(ctx context.Context, args []string, out, errOut io.Writer) error 
 	return verdict(res)
 }
 
-// collTable is "harness coll table": comparisons as tables.
+// collTable is "harness coll table": it prints comparisons as tables.
 func collTable(files []string, out io.Writer) error {
 	if len(files) == 0 {
 		return usagef("coll table needs the JSON of at least one comparison: harness coll OP --versus … --format json > FILE")
@@ -81,7 +81,7 @@ func collTable(files []string, out io.Writer) error {
 			return usagef("coll table: %w", err)
 		}
 		d, err := perf.ReadDocument(f)
-		_ = f.Close() // it was read
+		_ = f.Close() // only read from
 		if err != nil {
 			return usagef("coll table: %s: %w", file, err)
 		}
@@ -104,14 +104,13 @@ func runColl(ctx context.Context, cfg perf.Config, out, errOut io.Writer) (*perf
 	}
 	res, err := perf.Run(ctx, cfg, w.World, perf.Streams{Out: out, Err: errOut, Terminal: isTerminal(errOut), Environ: os.Environ()})
 	closed := w.close()
-	if err == nil { // else closing has nothing to add
+	if err == nil { // otherwise an error of close adds nothing
 		err = closed
 	}
 	return res, err
 }
 
-// collError gives an error of a run the status that the harness's commands end
-// with.
+// collError gives an error of a run the exit status that the harness's commands use.
 func collError(err error) error {
 	var f *perf.Failure
 	var usage *perf.UsageError
@@ -121,7 +120,7 @@ func collError(err error) error {
 	return fmt.Errorf("coll: %w", err)
 }
 
-// verdict fails where data was wrong, or slower than was asked for.
+// verdict fails if data was wrong, or slower than required.
 func verdict(res *perf.Result) error {
 	switch {
 	case res.OutOfBounds > 0:

@@ -12,9 +12,8 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// perfProgram reports whether a program's name is one of nccl-tests' (it may
-// carry a suffix after "_perf", as theirs may), and which operation it asks
-// for: "" for one that there is not.
+// perfProgram reports whether a program's name is one of nccl-tests' (a suffix after
+// "_perf" is allowed, as in nccl-tests), and returns its operation, "" if it is unknown.
 func perfProgram(argv0 string) (op string, ok bool) {
 	name := filepath.Base(argv0)
 	op, _, ok = strings.Cut(name, "_perf")
@@ -29,8 +28,8 @@ func perfProgram(argv0 string) (op string, ok bool) {
 	return "", true
 }
 
-// runPerf is the program under one of nccl-tests' names. It says what they say
-// and ends as they end, where that differs from the harness's own ways.
+// runPerf is the program under one of nccl-tests' names. Where nccl-tests and the harness
+// differ, it uses the messages and exit statuses of nccl-tests.
 func runPerf(ctx context.Context, op string, args []string, out, errOut io.Writer) int {
 	name := filepath.Base(args[0])
 	if op == "" {

@@ -30,7 +30,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return nil
 	} else if err != nil {
-		return &statusError{exitUsage, nil} // said already
+		return &statusError{exitUsage, nil} // already printed
 	}
 	set := map[string]bool{}
 	fs.Visit(func(f *flag.Flag) { set[f.Name] = true })
@@ -109,7 +109,7 @@ func collTune(ctx context.Context, args []string, out, errOut io.Writer) error {
 	return nil
 }
 
-// series are sizes from one to another.
+// series returns sizes from low to high, each factor times the previous one.
 func series(low, high int64, factor int) (sizes []int) {
 	for s := low; s <= high; s *= int64(factor) {
 		sizes = append(sizes, int(s))
@@ -117,7 +117,7 @@ func series(low, high int64, factor int) (sizes []int) {
 	return sizes
 }
 
-// wholeFloats rounds sizes up to whole floats, each once.
+// wholeFloats rounds sizes up to whole floats and removes duplicates.
 func wholeFloats(sizes []int) (out []int) {
 	for _, s := range sizes {
 		out = append(out, (s+3)/4*4)
@@ -125,7 +125,7 @@ func wholeFloats(sizes []int) (out []int) {
 	return slices.Compact(out)
 }
 
-// tune measures on the processor.
+// tune measures with ranks on the processor.
 func (j *job) tune(ctx context.Context, sizes []int, m *choose.Tables, errOut io.Writer) (found string, err error) {
 	w, err := j.hostWorld(ctx)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// tuneGPUs measures with GPUs. Each table is handed to add at once, in the
-// process of rank 0: a run that is cut short has done something.
+// tuneGPUs measures with GPUs. In the process of rank 0 it passes each table to add at
+// once, so that an interrupted run has some results.
 func (j *job) tuneGPUs(ctx context.Context, t gpuTuning, all []perf.Device, add func(choose.Place, []choose.Row) error, errOut io.Writer) (err error) {
 	w, err := j.gpuWorld(ctx, perf.Config{}, all)
 	if err != nil {
@@ -52,10 +52,10 @@ type gpuTuner struct {
 	add        func(choose.Place, []choose.Row) error
 	log        io.Writer
 	terminal   bool
-	refused    map[string]bool // choices that somebody has been told of
+	refused    map[string]bool // choices already reported as refused
 }
 
-// logf writes a line in place of that which shows the progress.
+// logf writes a line that replaces the progress line.
 func (r *gpuTuner) logf(format string, a ...any) {
 	if r.terminal {
 		format = overwrite + format
@@ -63,11 +63,10 @@ func (r *gpuTuner) logf(format string, a ...any) {
 	fmt.Fprintf(r.log, format+"\n", a...)
 }
 
-// samples are so many launches of a graph of operations, the shortest of which
-// counts.
+// samples is the number of timed launches of a graph of operations. The shortest counts.
 const samples = 5
 
-// run is the rank.
+// run runs the rank.
 func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -76,7 +75,7 @@ func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
 		err = r.all(ctx, t)
 	}
 	if err != nil {
-		_ = r.Abort() // else the others wait for this one, and this one for its kernels
+		_ = r.Abort() // otherwise the other ranks wait for this one, and this one for its kernels
 	}
 	for _, b := range [][]byte{r.send, r.recv} {
 		if b != nil {
@@ -86,7 +85,7 @@ func (r *gpuTuner) run(ctx context.Context, t gpuTuning) error {
 	return err
 }
 
-// all tunes one collective after the other. All ranks come to the same rules.
+// all tunes one collective after another. All ranks arrive at the same rules.
 func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 	engine, ok := r.communicator().Executor().(cuda.Tuner)
 	switch {
@@ -133,8 +132,8 @@ func (r *gpuTuner) all(ctx context.Context, t gpuTuning) error {
 	return nil
 }
 
-// allocate makes buffers for the largest size, or for as much as all ranks
-// have room for.
+// allocate allocates buffers for the largest size, or as large as the free memory of all
+// ranks allows.
 func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 	free, _, err := r.Memory()
 	if err != nil {
@@ -158,8 +157,8 @@ func (r *gpuTuner) allocate(ctx context.Context, t gpuTuning) error {
 	return err
 }
 
-// measure times an operation with the choice that is in force: microseconds,
-// the same on all ranks, or 0 where it cannot be done.
+// measure times an operation with the current choice. It returns microseconds, the same
+// on all ranks, or 0 if the choice cannot do the operation.
 func (r *gpuTuner) measure(o op.Collective, choice string, bytes int) (float64, error) {
 	if r.terminal {
 		fmt.Fprintf(r.log, overwrite+"%-14s %11d bytes  %s", o.Test(), bytes, choice)
@@ -182,14 +181,14 @@ func (r *gpuTuner) measure(o op.Collective, choice string, bytes int) (float64, 
 			r.logf("%s of %d bytes is not done by %s: %v", o.Test(), bytes, choice, err)
 		}
 		return 0, nil
-	case able < r.Size(): // they have not called the same operations
+	case able < r.Size(): // the ranks have not called the same operations
 		return 0, fmt.Errorf("%s of %d bytes can be done by %d of %d ranks with %s: %w", o.Test(), bytes, able, r.Size(), choice, cmp.Or(err, errOthers))
 	}
 	if err := r.Barrier(); err != nil {
 		return 0, err
 	}
-	// The first launch puts the graph onto the device, and those after it wait
-	// in the stream: the marks are between operations, not between launches.
+	// The first launch uploads the graph to the device, and the next ones wait in the
+	// stream: the marks measure the operations, not the launches.
 	for i := range samples + 1 {
 		if err := graph.Launch(); err != nil {
 			return 0, err
@@ -227,8 +226,8 @@ func (r *gpuTuner) measure(o op.Collective, choice string, bytes int) (float64, 
 // errOthers is for a rank that has no error of its own.
 var errOthers = errors.New("others failed")
 
-// record makes a graph of operations that step through the buffers. One is
-// done before, as what is made the first time cannot be recorded.
+// record captures a graph of operations that step through the buffers. It runs one
+// operation first, because first-time setup cannot be captured.
 func (r *gpuTuner) record(o op.Collective, bytes, ops int) (perf.Graph, error) {
 	n := bytes * o.Longest(r.Size())
 	at, step := 0, (n+511)/512*512
@@ -251,7 +250,7 @@ func (r *gpuTuner) record(o op.Collective, bytes, ops int) (perf.Graph, error) {
 	})
 }
 
-// able is how many ranks have no error.
+// able returns the number of ranks without an error.
 func (r *gpuTuner) able(err error) (int, error) {
 	mine := uint64(1)
 	if err != nil {
@@ -265,7 +264,7 @@ func (r *gpuTuner) able(err error) (int, error) {
 	return n, err
 }
 
-// gather gives every rank every rank's numbers, and takes microseconds.
+// gather gives each rank the numbers of all ranks. It takes microseconds.
 func (r *gpuTuner) gather(mine []uint64) ([]uint64, error) {
 	var send []byte
 	for _, v := range mine {

@@ -16,15 +16,15 @@ type gpuTuning struct {
 	collectives []op.Collective
 }
 
-// gpuCollectives are those that can be tuned. Sizes are of the whole vector, or of
-// one rank's part.
+// gpuCollectives are the collectives that can be tuned. A size is that of the whole
+// vector, or of one rank's part.
 var gpuCollectives = []op.Collective{op.AllReduce, op.AllGather, op.ReduceScatter, op.Broadcast, op.Reduce, op.AllToAll, op.SendRecv, op.Gather, op.Scatter}
 
-// usual are those that are tuned unless --collectives names others: gather and
-// scatter have rules that are good enough.
+// usual is how many of gpuCollectives are tuned by default: the rules of gather and
+// scatter are already good enough.
 const usual = 7
 
-// parseCollectives reads a list of names; empty: the usual ones.
+// parseCollectives parses a list of names. An empty list means the usual ones.
 func parseCollectives(list string) ([]op.Collective, error) {
 	if list == "" {
 		return gpuCollectives[:usual], nil

@@ -7,8 +7,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// The scripts ask the program itself, with urfave/cli's hidden flag, so they
-// never lag behind it.
+// The scripts query the program itself, with urfave/cli's hidden flag, so they are never
+// out of date.
 const (
 	bashCompletion = `# harness completion bash > /etc/bash_completion.d/harness
 _harness() {

@@ -34,7 +34,7 @@ type diagOptions struct {
 	only, skip        cli.StringSlice
 	duration, timeout time.Duration
 	dcgmTimeout       time.Duration
-	limits            string // result.Rules by figure, as JSON: a suite's
+	limits            string // result.Rules by figure, as JSON, from a suite
 	stdout, stderr    io.Writer
 }
 
@@ -109,8 +109,8 @@ func (o *diagOptions) plan() (diag.Plan, error) {
 	return p, nil
 }
 
-// diagChild is one test: what it is given and says is the parent's and its own
-// affair.
+// diagChild runs one test in a child process. Only the parent uses its input and output
+// format.
 func diagChild(ctx context.Context, name string, out io.Writer) error {
 	db, err := platform.Load()
 	if err != nil {
@@ -122,14 +122,14 @@ func diagChild(ctx context.Context, name string, out io.Writer) error {
 	}, os.Stdin, out)
 }
 
-// diagCommandLine makes a child; tests have others.
+// diagCommandLine returns the command of a child; tests replace it.
 var diagCommandLine = func(ctx context.Context, name string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", "diag", "--child", name)
-	cmd.Args[0] = "harness" // whatever name this one was called by
+	cmd.Args[0] = "harness" // whatever name this process was started under
 	return cmd
 }
 
-// report runs the plan, and ends as its report says.
+// report runs the plan, and returns the exit status of its report.
 func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	var limits map[string]result.Rule
 	if o.limits != "" {
@@ -170,8 +170,8 @@ func (o *diagOptions) report(ctx context.Context, plan diag.Plan) error {
 	return nil
 }
 
-// progress shows on a terminal what is tested; elsewhere a line a test, so that a
-// log of some minutes shows where it is.
+// progress shows the current test on a terminal. Elsewhere it prints a line per test, so
+// that the log of a run of some minutes shows how far it is.
 func (o *diagOptions) progress() (show func(diag.Event), clear func()) {
 	if !isTerminal(o.stderr) {
 		return func(e diag.Event) {

@@ -12,10 +12,10 @@ import (
 	"github.com/assay-hpc/assay/dcgm/hostengine"
 )
 
-// bothEngines is the value of --engine for all that there are.
+// bothEngines is the value of --engine for all engines.
 const bothEngines = "both"
 
-// dcgmLimits are how long dcgmi diag may take in each level; 0: tests by name. On
+// dcgmLimits are the time limits of dcgmi diag by level; 0 is for tests by name. On
 // eight GPUs level 3 takes up to half an hour, level 4 up to two hours.
 var dcgmLimits = [...]time.Duration{time.Hour, 10 * time.Minute, 20 * time.Minute, 90 * time.Minute, 4 * time.Hour}
 
@@ -39,8 +39,8 @@ func (o *diagOptions) checkEngine(p diag.Plan) error {
 	return nil
 }
 
-// dcgmTests is what dcgmi runs for a plan: its level, or names where the plan is
-// not all of it; "": DCGM has none of them.
+// dcgmTests returns what dcgmi runs for a plan: its level, or test names if the plan does
+// not contain the whole level. "" means that DCGM has none of the tests.
 func dcgmTests(p diag.Plan) string {
 	var names []string
 	for _, t := range p.Tests {
@@ -56,7 +56,7 @@ func dcgmTests(p diag.Plan) string {
 	return strings.Join(names, ",")
 }
 
-// engines runs the plan on those that --engine names.
+// engines runs the plan on the engines that --engine names.
 func (o *diagOptions) engines(ctx context.Context, plan diag.Plan, show func(diag.Event)) (*diag.Report, error) {
 	r := new(diag.Report)
 	if o.engine != hostengine.Name {

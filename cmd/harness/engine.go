@@ -14,18 +14,18 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// libraryVersion is that of the NCCL whose calls and knobs the engine follows,
-// as NCCL encodes it.
+// libraryVersion is the version, in NCCL's encoding, of the NCCL that the engine follows
+// in its calls and knobs.
 const libraryVersion = 23007
 
-// A world is what the benchmark runs on, and how to end it.
+// A world is what the benchmark runs on, with the functions that end it.
 type world struct {
 	perf.World
-	aborts []func() // may be called at the same time
+	aborts []func() // may be called concurrently
 	closes []func() error
 }
 
-// abort ends what is under way on all ranks.
+// abort aborts the work in progress on all ranks.
 func (w *world) abort(error) {
 	var wg sync.WaitGroup
 	for _, f := range w.aborts {
@@ -34,7 +34,7 @@ func (w *world) abort(error) {
 	wg.Wait()
 }
 
-// close leaves in order: what was opened last is closed first.
+// close closes everything in reverse order of opening.
 func (w *world) close() error {
 	var errs []error
 	for len(w.closes) > 0 {
@@ -45,14 +45,13 @@ func (w *world) close() error {
 	return errors.Join(errs...)
 }
 
-// discard closes a world that could not be opened as a whole.
+// discard closes a world that could only be opened in part.
 func (w *world) discard(cause error) {
 	w.abort(cause)
-	_ = w.close() // has nothing to add
+	_ = w.close() // adds nothing to the cause
 }
 
-// each runs f for all of the process's n ranks at once, as what they do
-// together needs.
+// each runs f concurrently for all n ranks of the process: collective calls need that.
 func each(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -63,7 +62,7 @@ func each(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// A job is what this process is part of.
+// A job is the job that this process is part of.
 type job struct {
 	where      bootstrap.World
 	perProcess int // ranks
@@ -71,8 +70,7 @@ type job struct {
 	id         coll.UniqueID // of its first communicator
 }
 
-// joinJob finds the other processes of the job that a launcher started, if one
-// did.
+// joinJob finds the other processes of the job, if a launcher started one.
 func joinJob(ctx context.Context, perProcess int) (*job, error) {
 	knobs, warnings, err := knob.Load(os.Environ(), nil)
 	if err != nil {
@@ -86,7 +84,7 @@ func joinJob(ctx context.Context, perProcess int) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(ctx, func() { _ = log.Close() }) // the communicators have their own
+	context.AfterFunc(ctx, func() { _ = log.Close() }) // the communicators have their own logs
 	log = log.ForRank(where.Rank*perProcess, where.LocalRank*perProcess)
 	for _, w := range knob.News(warnings) {
 		switch {
@@ -109,7 +107,7 @@ func joinJob(ctx context.Context, perProcess int) (*job, error) {
 		context.AfterFunc(ctx, func() { root.Close() })
 	}
 	joined := *knobs
-	joined.CommID = "" // ShareID has made use of it
+	joined.CommID = "" // ShareID has used it
 	return &job{where: where, perProcess: perProcess, knobs: &joined, id: id}, nil
 }
 
@@ -123,7 +121,7 @@ func (j *job) join(ctx context.Context, id coll.UniqueID, knobs *knob.Knobs, dev
 	return coll.CommInitRanks(ctx, j.where.Size*j.perProcess, id, ranks, coll.Config{Knobs: knobs, Devices: devices, GPUs: gpuFactory})
 }
 
-// own makes the communicators the world's to abort and to close.
+// own makes the world abort and close the communicators.
 func (w *world) own(comms []*coll.Comm) {
 	for _, c := range comms {
 		w.aborts = append(w.aborts, func() { _ = c.Abort() })

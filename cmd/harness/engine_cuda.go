@@ -17,7 +17,7 @@ import (
 	"github.com/assay-hpc/assay/coll/perf"
 )
 
-// gpuFactory makes what does operations on GPUs.
+// gpuFactory creates the executors of operations on GPUs.
 var gpuFactory = cuda.Factory
 
 // gpus lists the GPUs that this process sees, or says why there are none.
@@ -41,8 +41,8 @@ var listGPUs = sync.OnceValues(func() ([]perf.Device, error) {
 	return out, nil
 })
 
-// aboutKernels says what compiled the kernels: several, where which of them is
-// used depends on the driver.
+// aboutKernels names the compilers of the kernels. If there are several, the driver
+// decides which build is used.
 func aboutKernels() string {
 	return kernelLine + "by nvcc " + strings.Join(kernels.Compilers(), ", for older drivers by ")
 }
@@ -136,12 +136,12 @@ func (w *world) lanes(devices []int) ([]*bench.Lane, error) {
 	return out, nil
 }
 
-// nccl opens a library on the ranks of communicators, over which they meet.
+// nccl opens a library on the lanes. The ranks meet over the given communicators.
 func (w *world) nccl(ctx context.Context, lib *library, lanes []*bench.Lane, meeting []*coll.Comm) (perf.Rival, error) {
 	comms := make([]*bench.NCCL, len(lanes))
 	err := each(len(lanes), func(i int) (err error) {
 		if comms[i], err = bench.OpenNCCL(ctx, lib.Library, lanes[i], meeting[i]); err != nil {
-			_ = meeting[i].Abort() // else the others wait for this one
+			_ = meeting[i].Abort() // otherwise the other ranks wait for this one
 		}
 		return err
 	})
@@ -162,8 +162,7 @@ func (w *world) nccl(ctx context.Context, lib *library, lanes []*bench.Lane, mee
 	return r, nil
 }
 
-// A gpuComm is a communicator on a GPU, whose operations come on a lane's
-// stream.
+// A gpuComm is a communicator on a GPU. Its operations run on a lane's stream.
 type gpuComm struct {
 	*rankComm
 	*bench.Lane
@@ -184,14 +183,14 @@ func (g *gpuComm) like(c *coll.Comm) (perf.Comm, error) {
 	return &gpuComm{&rankComm{Comm: c, device: true}, g.Lane}, nil
 }
 
-// Alloc and Free are the lane's: memory as any program has it.
+// Alloc is the lane's: it returns memory like that of any other program.
 func (g *gpuComm) Alloc(n int) ([]byte, error) { return g.Lane.Alloc(n) }
 
 // Free is the lane's.
 func (g *gpuComm) Free(b []byte) { g.Lane.Free(b) }
 
-// Wait returns when all enqueued work is done, with what went wrong in it: an
-// operation that was ended has no other way to say so.
+// Wait returns when all enqueued work is done, with its errors. Only here can an
+// operation that was aborted report its error.
 func (g *gpuComm) Wait() error {
 	return errors.Join(g.Lane.Wait(), g.AsyncError())
 }

@@ -15,10 +15,10 @@ import (
 // gpuFactory is nil in a build without CUDA.
 var gpuFactory *executor.Factory
 
-// gpus says why there are none.
+// gpus returns the reason why there are no GPUs.
 func gpus() ([]perf.Device, error) { return nil, driver.Init() }
 
-// aboutKernels says nothing: there are none.
+// aboutKernels returns an empty string: there are no kernels.
 func aboutKernels() string { return "" }
 
 // gpuWorld fails as gpus does.

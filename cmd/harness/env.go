@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,13 +12,14 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/knob"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/netenv"
 	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
-// envOptions are what harness show environment and harness exec have in common, and env's
-// own.
+// envOptions are the common options of harness show environment and harness exec, and
+// those of env alone.
 type envOptions struct {
 	root, topo, peers, hostfile string
 	netenv.Options
@@ -27,7 +29,7 @@ type envOptions struct {
 	stderr io.Writer
 }
 
-// flags are those of both commands.
+// flags returns the flags of both commands.
 func (o *envOptions) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "peers", Destination: &o.peers, Usage: "name the job's other hosts, to choose the control interface that reaches them: `HOST,…`"},
@@ -63,7 +65,7 @@ func envCommand(out, errOut io.Writer) *cli.Command {
 	}
 }
 
-// The document of harness show environment --format json, schema 1.
+// envDoc is the document of harness show environment --format json, schema 1.
 type envDoc struct {
 	Schema int          `json:"schema"`
 	Node   *netenv.Node `json:"node"`
@@ -93,13 +95,21 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	if err != nil {
 		return nil, nil, err
 	}
-	machine, err := sysfs.Open(o.root)
+	m, err := o.read()
 	if err != nil {
-		return nil, nil, usagef("--root: %w", err)
+		return nil, nil, err
 	}
 	opt := o.Options
-	opt.Env, opt.Problems = alreadySet(environ, machine)
-	node, err := o.node(machine, opt.Env)
+	opt.Env, opt.Problems = alreadySet(environ, m.FS)
+	if name := valueOf(opt.Env, "NCCL_TOPO_FILE"); name != "" && o.topo == "" {
+		err := m.Overlay(name)
+		if bad := new(machine.FileError); errors.As(err, &bad) {
+			return nil, nil, usagef("NCCL_TOPO_FILE: %w", err)
+		} else if err != nil {
+			fmt.Fprintf(o.stderr, "harness: NCCL_TOPO_FILE: %v\n", err)
+		}
+	}
+	node, err := m.Environment(valueOf(opt.Env, "LD_LIBRARY_PATH"))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,17 +117,42 @@ func (o *envOptions) plan(ctx context.Context, environ []string) (*netenv.Node, 
 	return node, netenv.Make(node, opt), nil
 }
 
-// alreadySet is the environment, and what NCCL's files add to it; and what is
-// wrong with either.
-func alreadySet(environ []string, machine sysfs.FS) (set []netenv.Setting, problems []string) {
+// read reads the machine without its driver, which reports only the GPUs that this process may
+// use: all processes of a host must find the same network cards.
+func (o *envOptions) read() (*machine.Machine, error) {
+	opt := machine.Options{Root: o.root, Note: func(text string) { fmt.Fprintln(o.stderr, "harness:", text) }}
+	if o.topo != "" {
+		var err error
+		if opt.System, err = loadTopology("--topo", o.topo); err != nil {
+			return nil, err
+		}
+	}
+	m, err := machine.Read(opt)
+	if errors.Is(err, machine.ErrRoot) {
+		return nil, usagef("--%w", err)
+	}
+	return m, err
+}
+
+func valueOf(env []netenv.Setting, name string) string {
+	i := slices.IndexFunc(env, func(s netenv.Setting) bool { return s.Name == name })
+	if i < 0 {
+		return ""
+	}
+	return env[i].Value
+}
+
+// alreadySet returns the settings from the environment and those that NCCL's files add,
+// and the problems of both.
+func alreadySet(environ []string, files sysfs.FS) (set []netenv.Setting, problems []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if !slices.ContainsFunc(set, func(s netenv.Setting) bool { return s.Name == name }) { // getenv takes the first
+		if !slices.ContainsFunc(set, func(s netenv.Setting) bool { return s.Name == name }) { // getenv returns the first
 			set = append(set, netenv.Setting{Name: name, Value: value, From: "environment"})
 		}
 	}
 	read := func(name string) ([]byte, error) {
-		text, err := machine.Text(name)
+		text, err := files.Text(name)
 		return []byte(text), err
 	}
 	k, _, err := knob.Load(environ, read)

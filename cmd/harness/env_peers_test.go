@@ -36,25 +36,3 @@ func TestLookUp(t *testing.T) {
 		t.Errorf("no-such-host.invalid = %+v", got[2])
 	}
 }
-
-func TestCapabilities(t *testing.T) {
-	for in, want := range map[string]bool{
-		"Name:\tsh\nCapEff:\t000001ffffffffff\n": true, "CapEff:\t00000000a80425fb\n": false, "CapEff:\tx\n": false, "": false, "CapPrm:\t0000000000004000\n": false,
-	} {
-		if got := capabilities(in)&ipcLock != 0; got != want {
-			t.Errorf("capabilities(%q) have CAP_IPC_LOCK: %v; want %v", in, got, want)
-		}
-	}
-}
-
-func TestPIDsMax(t *testing.T) {
-	if v := pidsMax("max"); v == nil || *v != ^uint64(0) {
-		t.Errorf("pidsMax(max) = %v", v)
-	}
-	if v := pidsMax("1024"); v == nil || *v != 1024 {
-		t.Errorf("pidsMax(1024) = %v", v)
-	}
-	if v := pidsMax("many"); v != nil {
-		t.Errorf("pidsMax(many) = %d", *v)
-	}
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/assay-hpc/assay/harness/fabric"
 	"github.com/assay-hpc/assay/harness/hunt"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/version"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
@@ -100,7 +101,7 @@ func (o *huntOptions) validate(device string) error {
 }
 
 func (o *huntOptions) run(ctx context.Context) (err error) {
-	f, err := o.job.join(ctx, nodeName(os.Getenv), o.stderr)
+	f, err := o.job.join(ctx, machine.NodeName(os.Getenv), o.stderr)
 	if err != nil {
 		return err
 	}

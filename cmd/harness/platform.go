@@ -1,18 +1,13 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/hardware"
 	"github.com/assay-hpc/assay/harness/platform"
-	"github.com/assay-hpc/assay/harness/sysfs"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
@@ -61,9 +56,13 @@ func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	doc := platformDoc{Schema: 1}
-	if doc.Node, doc.Skipped, err = o.node(getenv); err != nil {
+	m, err := readMachine("--topo", o.topo, o.root, getenv, o.stderr)
+	if err != nil {
 		return err
+	}
+	doc := platformDoc{Schema: 1, Node: m.Platform()}
+	if m.Skipped != nil {
+		doc.Skipped = m.Skipped.Error()
 	}
 	doc.Expectation = db.Expect(doc.Node)
 	doc.Sources = db.SourcesOf(doc.Figures)
@@ -71,84 +70,4 @@ func (o *platformOptions) run(out io.Writer, getenv func(string) string) error {
 		return writeJSON(out, doc)
 	}
 	return doc.writeText(out)
-}
-
-// node is the machine that the options name, and why the driver was not asked.
-func (o *platformOptions) node(getenv func(string) string) (platform.Node, string, error) {
-	if o.topo != "" {
-		sys, err := loadTopology("--topo", o.topo)
-		if err != nil {
-			return platform.Node{}, "", err
-		}
-		return describe(sys, asked(sys)), "", nil
-	}
-	t := topoOptions{root: o.root, stderr: o.stderr}
-	sys, err := t.system(getenv)
-	if err != nil {
-		return platform.Node{}, "", err
-	}
-	for _, note := range sys.Notes {
-		fmt.Fprintln(o.stderr, "harness:", note)
-	}
-	n := describe(sys, o.root == "/" && t.skipped == nil)
-	machine, err := sysfs.Open(o.root)
-	if err != nil {
-		return n, "", usagef("--root: %w", err)
-	}
-	if n.DMI, err = machine.DMI(); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(o.stderr, "harness:", err)
-	}
-	n.Container = machine.Container()
-	skipped := ""
-	switch {
-	case t.skipped != nil:
-		skipped = t.skipped.Error()
-	case o.root != "/":
-		skipped = "--root is another machine's"
-	}
-	return n, skipped, nil
-}
-
-// asked reports whether a topology of a file has what only the driver tells, and
-// so the NVLinks, if there are any.
-func asked(sys *topology.System) bool {
-	for _, g := range sys.GPUs {
-		if g.SM > 0 || g.Name != "" || len(g.NVLinks) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// describe takes from a topology what tells platforms apart.
-func describe(sys *topology.System, linksKnown bool) platform.Node {
-	n := platform.Node{GPUs: []platform.NodeGPU{}, NICs: []platform.NodeNIC{}, LinksKnown: linksKnown}
-	for _, g := range sys.GPUs {
-		own := platform.NodeGPU{Name: g.Name, Device: pciNumber(g.Device), Slot: g.Link}
-		for _, l := range g.NVLinks {
-			if l.To != topology.ToCPU {
-				own.NVLinks += l.Count
-				own.Switched = own.Switched || l.To == topology.ToSwitch
-			}
-		}
-		n.GPUs = append(n.GPUs, own)
-	}
-	for i, c := range sys.NICs {
-		if c.RDMA {
-			n.NICs = append(n.NICs, platform.NodeNIC{
-				Name: sys.Label(i), Vendor: pciNumber(c.Vendor), Device: pciNumber(c.Device),
-				Gbit: float64(c.Mbit) / 1000, LinkLayer: c.LinkLayer, State: c.State,
-			})
-		}
-	}
-	return n
-}
-
-// pciNumber is a PCI vendor or device as the data base has it; "" for 0, which
-// stands for none.
-func pciNumber(v uint16) string {
-	if v == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%04x", v)
 }

@@ -13,15 +13,13 @@ import (
 	"github.com/assay-hpc/assay/coll"
 	"github.com/assay-hpc/assay/coll/knob"
 	"github.com/assay-hpc/assay/coll/topology"
-	"github.com/assay-hpc/assay/harness/nvml"
-	"github.com/assay-hpc/assay/harness/sysfs"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/internal/grammar"
 )
 
 type topoOptions struct {
 	format, load, dump, root string
 	pci, all, rings, gdr     bool
-	skipped                  error // why the driver was not asked
 	stdout, stderr           io.Writer
 }
 
@@ -54,13 +52,11 @@ func topoCommand(out, errOut io.Writer) *cli.Command {
 }
 
 func (o *topoOptions) run(getenv func(string) string) error {
-	sys, err := o.system(getenv)
+	m, err := readMachine("--load", o.load, o.root, getenv, o.stderr)
 	if err != nil {
 		return err
 	}
-	for _, n := range sys.Notes {
-		fmt.Fprintln(o.stderr, "harness:", n)
-	}
+	sys := m.System
 	if o.dump != "" {
 		if err := o.write(sys); err != nil {
 			return err
@@ -71,7 +67,7 @@ func (o *topoOptions) run(getenv func(string) string) error {
 		return sys.WriteJSON(o.stdout, matrix)
 	}
 	if len(sys.GPUs) == 0 {
-		if err := o.writeProcessors(sys); err != nil {
+		if err := o.writeProcessors(m); err != nil {
 			return err
 		}
 	}
@@ -104,49 +100,29 @@ func (o *topoOptions) writeMatrix(m *topology.Matrix) error {
 	return err
 }
 
-// system is the machine that the options name.
-func (o *topoOptions) system(getenv func(string) string) (*topology.System, error) {
-	if o.load != "" {
-		return loadTopology("--load", o.load)
-	}
-	fs, err := sysfs.Open(o.root)
-	if err != nil {
-		return nil, usagef("--root: %w", err)
-	}
-	src, closeDriver := topology.Sources{FS: fs}, func() error { return nil }
-	if o.root == "/" {
-		src.NVML, closeDriver = o.driver(fs)
-	}
-	sys, err := topology.Read(src)
-	if err := errors.Join(err, closeDriver()); err != nil {
-		return nil, err
-	}
-	if name := getenv("NCCL_TOPO_FILE"); name != "" && o.root == "/" {
-		file, err := loadTopology("NCCL_TOPO_FILE", name)
-		if err != nil {
+// readMachine reads the machine that a command's flags name: the topology from a file, or all
+// of it below a root.
+func readMachine(flag, file, root string, getenv func(string) string, stderr io.Writer) (*machine.Machine, error) {
+	o := machine.Options{Root: root, Driver: true, Note: func(text string) { fmt.Fprintln(stderr, "harness:", text) }}
+	if file != "" {
+		var err error
+		if o.System, err = loadTopology(flag, file); err != nil {
 			return nil, err
 		}
-		sys.Overlay(file)
 	}
-	return sys, nil
-}
-
-// driver opens NVML. Without it, a machine that has GPUs gets a word about
-// what is missing.
-func (o *topoOptions) driver(fs sysfs.FS) (topology.NVML, func() error) {
-	lib, err := nvml.Open()
-	if err == nil {
-		return lib, lib.Close
+	m, err := machine.Read(o)
+	switch {
+	case errors.Is(err, machine.ErrRoot):
+		return nil, usagef("--%w", err)
+	case err != nil:
+		return nil, err
 	}
-	devices, _ := fs.PCI()
-	for _, d := range devices {
-		if d.IsGPU() {
-			fmt.Fprintf(o.stderr, "harness: NVLinks are not known, so the ways between GPUs are those over PCI: %v\n", err)
-			break
+	if name := getenv("NCCL_TOPO_FILE"); name != "" && root == "/" && file == "" {
+		if err := m.Overlay(name); err != nil {
+			return nil, usagef("NCCL_TOPO_FILE: %w", err)
 		}
 	}
-	o.skipped = err
-	return nil, func() error { return nil }
+	return m, nil
 }
 
 func loadTopology(what, name string) (*topology.System, error) {
@@ -177,14 +153,14 @@ func (o *topoOptions) write(sys *topology.System) error {
 }
 
 // writeProcessors is what there is to say of a machine without GPUs.
-func (o *topoOptions) writeProcessors(sys *topology.System) error {
+func (o *topoOptions) writeProcessors(m *machine.Machine) error {
 	var b strings.Builder
 	b.WriteString("There are no GPUs.\n")
-	if o.skipped != nil {
-		fmt.Fprintf(&b, "GPUs: skipped: %v\n", o.skipped)
+	if m.Skipped != nil && o.root == "/" {
+		fmt.Fprintf(&b, "GPUs: skipped: %v\n", m.Skipped)
 	}
 	b.WriteByte('\n')
-	for _, c := range sys.CPUs {
+	for _, c := range m.System.CPUs {
 		fmt.Fprintf(&b, "NUMA node %d: processors %v", c.ID, c.CPUs)
 		if len(c.Distances) > 1 {
 			fmt.Fprintf(&b, ", distances %v", c.Distances)

@@ -62,10 +62,10 @@ func TestOverNodes(t *testing.T) {
 		{Name: "all_reduce", Nodes: 3, GPUs: 6, Floor: &platform.Floor{Cited: platform.Cited{Value: 250, Source: "of three machines"}}},
 		{Name: "all_reduce", Nodes: 1, GPUs: 6, Floor: &platform.Floor{Cited: platform.Cited{Value: 999, Source: "of one"}}},
 	}
-	none := Machine{}
+	none := facts{}
 	agree := func(own word) []word { return []word{own, own} }
 	for name, tt := range map[string]struct {
-		machine Machine
+		machine facts
 		job     threeNodes
 		want    result.Verdict
 		text    string

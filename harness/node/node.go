@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/assay-hpc/assay/harness/fabric"
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/result"
 	"github.com/assay-hpc/assay/harness/suite"
@@ -39,23 +40,13 @@ type Config struct {
 	// started, or was ended with the context.
 	Run runner
 	// Machine is what the node is.
-	Machine Machine
+	Machine machine.Facts
 	// GPUs and Ports (of RDMA devices) are how many there must be; nil: nobody says.
 	GPUs, Ports *int
 	// Platform is what the node must be, a key of the data base; "": nobody says.
 	Platform string
 	// Job is the machines that run the suite together; nil: this one alone.
 	Job Job
-}
-
-// A Machine is what is known of the node before anything is measured.
-type Machine struct {
-	PCI    int                  `json:"pci"`   // GPUs on PCI
-	GPUs   int                  `json:"gpus"`  // that CUDA has
-	CUDA   bool                 `json:"cuda"`  // this build of the harness has code for GPUs
-	Ports  int                  `json:"ports"` // of RDMA devices, that are up
-	Why    string               `json:"why"`   // CUDA has no GPU
-	Expect platform.Expectation `json:"expect"`
 }
 
 // Kinds are the kinds of checks that files of suites can name.

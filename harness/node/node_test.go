@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/assay-hpc/assay/harness/machine"
 	"github.com/assay-hpc/assay/harness/result"
 
 	"github.com/assay-hpc/assay/coll/perf"
@@ -19,8 +20,10 @@ import (
 	"github.com/assay-hpc/assay/perftest/mesh"
 )
 
+type facts = machine.Facts
+
 // twoGPUs is a machine with a driver.
-var twoGPUs = Machine{PCI: 2, GPUs: 2, CUDA: true}
+var twoGPUs = facts{PCI: 2, GPUs: 2, CUDA: true}
 
 // certify runs a suite whose only entry is this, on a machine whose commands all
 // print the same.
@@ -250,9 +253,9 @@ func TestNoGPUs(t *testing.T) {
 	}{
 		"none":         {Config{}, result.Skip, "there is no GPU on PCI"},
 		"none wanted":  {Config{GPUs: new(int)}, result.Skip, "there is no GPU on PCI"},
-		"eight wanted": {Config{GPUs: &eight, Machine: Machine{CUDA: true, Why: "no driver"}}, result.Error, "CUDA none: no driver"},
-		"no code":      {Config{Machine: Machine{PCI: 8, Why: "w"}}, result.Error, "use the harness of a CUDA image"},
-		"no driver":    {Config{Machine: Machine{PCI: 8, CUDA: true, Why: "no libcuda"}}, result.Error, "docker run --gpus all"},
+		"eight wanted": {Config{GPUs: &eight, Machine: facts{CUDA: true, Why: "no driver"}}, result.Error, "CUDA none: no driver"},
+		"no code":      {Config{Machine: facts{PCI: 8, Why: "w"}}, result.Error, "use the harness of a CUDA image"},
+		"no driver":    {Config{Machine: facts{PCI: 8, CUDA: true, Why: "no libcuda"}}, result.Error, "docker run --gpus all"},
 	} {
 		for entry, id := range map[string]string{
 			"{run: diag, with: {tests: [memory]}}":           "diag/memory",
@@ -319,8 +322,8 @@ func TestPlatform(t *testing.T) {
 	part.NICs, part.Differences = nil, []string{"2 GPUs of 8", "no RDMA port of 8 (InfiniBand NDR)"}
 	part.Missing = []platform.Missing{{What: platform.GPUs, Have: 2, Text: part.Differences[0]}, {What: platform.Ports, Have: 0, Text: part.Differences[1]}}
 	slow.Differences = []string{"GPU 3: 16 of 18 NVLinks are up"}
-	machine := func(r platform.Recognition) Machine {
-		return Machine{PCI: 8, Expect: platform.Expectation{Recognition: r}}
+	machine := func(r platform.Recognition) facts {
+		return facts{PCI: 8, Expect: platform.Expectation{Recognition: r}}
 	}
 	none, two, eight := 0, 2, 8
 	unknown := machine(platform.Recognition{GPUs: []platform.GPUGroup{{Name: "X1", Count: 2}}})
@@ -342,15 +345,15 @@ func TestPlatform(t *testing.T) {
 		"another":                           {Config{Platform: "hgx-h100-ndr400", Machine: machine(h200)}, result.Fail, "it should be hgx-h100-ndr400, and is nearest to hgx-h200"},
 		"unknown":                           {Config{Machine: unknown}, result.Skip, "has 2 × X1"},
 		"no GPU":                            {Config{}, result.Skip, "a machine without GPUs"},
-		"dumb GPUs":                         {Config{Machine: Machine{PCI: 8, Why: "no driver"}}, result.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
+		"dumb GPUs":                         {Config{Machine: facts{PCI: 8, Why: "no driver"}}, result.Error, "PCI has 8 GPUs, and nothing is known of them: no driver"},
 	} {
 		t.Run(name, func(t *testing.T) { want(t, certify(t, &tt.cfg, "{run: platform}")["platform"], tt.want, tt.text) })
 	}
 }
 
 func TestSurePlatform(t *testing.T) {
-	like := func(differences ...string) Machine {
-		return Machine{Expect: platform.Expectation{Recognition: platform.Recognition{Platform: "hgx-h200", Differences: differences}}}
+	like := func(differences ...string) facts {
+		return facts{Expect: platform.Expectation{Recognition: platform.Recognition{Platform: "hgx-h200", Differences: differences}}}
 	}
 	for want, cfg := range map[string]Config{
 		"hgx-h200": {Machine: like()},
@@ -527,7 +530,7 @@ func TestColl(t *testing.T) {
 			t.Errorf("%d bytes are held against a figure of 16 GiB: %v; want %v", bytes, got, want)
 		}
 	}
-	one := &Config{Machine: Machine{PCI: 1, GPUs: 1, CUDA: true}}
+	one := &Config{Machine: facts{PCI: 1, GPUs: 1, CUDA: true}}
 	want(t, certify(t, one, "{run: coll, with: {operations: [all_reduce]}}")["coll/all_reduce"], result.Skip, "it takes two GPUs")
 	host := &Config{Run: says(t, 0, late)}
 	r := certify(t, host, "{run: coll, id: host, with: {operations: [all_reduce], device: cpu, ranks: 2}}")["host/all_reduce"]
@@ -538,7 +541,7 @@ func TestMesh(t *testing.T) {
 	down := result.Failed("port mlx5_1/1 is down").WithRemedy("look")
 	down.ID = mesh.ResultID
 	run := says(t, 1, mesh.Report{Report: result.Report{Kind: "ib mesh", Results: []result.Result{down}}})
-	want(t, certify(t, &Config{Machine: Machine{Ports: 2}, Run: run}, "{run: mesh}")["mesh"], result.Fail, "port mlx5_1/1 is down | look")
+	want(t, certify(t, &Config{Machine: facts{Ports: 2}, Run: run}, "{run: mesh}")["mesh"], result.Fail, "port mlx5_1/1 is down | look")
 	want(t, certify(t, &Config{Run: run}, "{run: mesh}")["mesh"], result.Skip, "no RDMA device has a port that is up")
-	want(t, certify(t, &Config{Machine: Machine{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], result.Skip, "it takes two")
+	want(t, certify(t, &Config{Machine: facts{Ports: 1}, Run: run}, "{run: mesh}")["mesh"], result.Skip, "it takes two")
 }

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"os"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/harness/certificate"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
@@ -64,7 +65,12 @@ func TestDrawing(t *testing.T) {
 		t.Fatalf("%d machines, %v", len(files), err)
 	}
 	for _, f := range files {
-		sys, err := loadTopology("test", f)
+		text, err := os.Open(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer text.Close()
+		sys, err := topology.Load(text)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,108 +1,88 @@
-package main
+package machine
 
 import (
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 
 	"github.com/assay-hpc/assay/coll/cuda/driver"
 	"github.com/assay-hpc/assay/coll/topology"
 	"github.com/assay-hpc/assay/dcgm/health"
 	"github.com/assay-hpc/assay/harness/certificate"
-	"github.com/assay-hpc/assay/harness/node"
 	"github.com/assay-hpc/assay/harness/platform"
 	"github.com/assay-hpc/assay/harness/sysfs"
 )
 
-// An identity is what is known of the machine before anything is measured.
-type identity struct {
-	Machine node.Machine     `json:"machine"`
-	Node    certificate.Node `json:"node"`
+// Facts are what is known of a node before anything is measured.
+type Facts struct {
+	PCI    int                  `json:"pci"`   // GPUs on PCI
+	GPUs   int                  `json:"gpus"`  // GPUs that CUDA can use
+	CUDA   bool                 `json:"cuda"`  // this build of the harness has code for GPUs
+	Ports  int                  `json:"ports"` // ports of RDMA devices that are up
+	Why    string               `json:"why"`   // why CUDA has no GPU
+	Expect platform.Expectation `json:"expect"`
 }
 
-// identifyCommand is certify's own: it asks drivers, which may hang or crash, so
-// that certify does so in a process of its own.
-func identifyCommand(out io.Writer) *cli.Command {
-	return &cli.Command{
-		Name: "identify", Usage: "say as JSON what this machine is, as certificates have it", Hidden: true,
-		Before: noArgs,
-		Action: func(c *cli.Context) error {
-			id, err := identify(os.Getenv, os.Environ())
-			if err != nil {
-				return err
-			}
-			return writeJSON(out, id)
-		},
-	}
+// An Identity is a node as certificates describe it.
+type Identity struct {
+	Facts Facts            `json:"machine"`
+	Node  certificate.Node `json:"node"`
 }
 
-// identify asks files and drivers. What cannot be found out is left out, but for
-// the name and the processors.
-func identify(getenv func(string) string, environ []string) (*identity, error) {
+// Drivers are what Identify asks about GPUs.
+type Drivers struct {
+	NVML health.Source
+	CUDA func() (gpus int, missing error) // how many GPUs CUDA can use, or why none
+}
+
+// Identify asks files and drivers what the node is. What cannot be found out is left out,
+// except for the name and the processors.
+func (m *Machine) Identify(d Drivers, getenv func(string) string, environ []string) (*Identity, error) {
 	db, err := platform.Load()
 	if err != nil {
 		return nil, err
 	}
-	fs, err := sysfs.Open("/")
-	if err != nil {
-		return nil, err
+	found := m.Platform()
+	id := &Identity{Facts: Facts{CUDA: driver.Built, PCI: m.PCIGPUs(), Expect: db.Expect(found)}}
+	n, missing := d.CUDA()
+	if id.Facts.GPUs = n; missing != nil {
+		id.Facts.Why = missing.Error()
 	}
-	o := platformOptions{root: "/", stderr: newConsole(os.Stderr)}
-	found, _, err := o.node(getenv)
-	if err != nil {
-		return nil, err
-	}
-	id := &identity{Machine: node.Machine{CUDA: driver.Built, Expect: db.Expect(found)}}
-	id.Machine.PCI = gpusOnPCI(fs)
-	seen, missing := gpus()
-	if id.Machine.GPUs = len(seen); missing != nil {
-		id.Machine.Why = missing.Error()
-	}
-	r := &id.Machine.Expect.Recognition
-	n := &id.Node
-	n.Name = nodeName(getenv)
-	n.Vendor, n.Product, n.Container = found.DMI.Vendor, found.DMI.Product, found.Container
-	n.Cloud, n.Platform, n.Differences = r.Cloud, r.Platform, r.Differences
+	r, out := &id.Facts.Expect.Recognition, &id.Node
+	out.Name = NodeName(getenv)
+	out.Vendor, out.Product, out.Container = found.DMI.Vendor, found.DMI.Product, found.Container
+	out.Cloud, out.Platform, out.Differences = r.Cloud, r.Platform, r.Differences
 	if r.Cloud != "" {
-		n.Instance = r.Instance
+		out.Instance = r.Instance
 	}
-	id.askDriver(openGPUs())
-	id.askPorts(fs)
-	n.Versions, n.Variables = moduleVersions(fs), variables(environ)
-	if sys, err := (&topoOptions{root: "/", stderr: io.Discard}).system(getenv); err == nil {
-		n.Topology = drawing(sys)
-	}
-	n.Identity = identityOf(fs, n)
+	id.askDriver(d.NVML)
+	id.askPorts(m.FS)
+	out.Versions, out.Variables, out.Topology = moduleVersions(m.FS), variables(environ), drawing(m.System)
+	out.Identity = identityOf(m.FS, out)
 	return id, nil
 }
 
-// gpusOnPCI counts them, whether or not a driver has them.
-func gpusOnPCI(fs sysfs.FS) (n int) {
-	devices, _ := fs.PCI()
-	for _, d := range devices {
-		if d.IsGPU() {
-			n++
-		}
+// Unidentified is a node of which only the name is known, and why: Identify did not end.
+func Unidentified(why error) *Identity {
+	name := NodeName(os.Getenv)
+	id := &Identity{Facts: Facts{CUDA: driver.Built, Why: why.Error()}, Node: certificate.Node{Name: name, Identity: []string{"name " + name}}}
+	if f, err := sysfs.Open("/"); err == nil {
+		id.Facts.PCI = PCIGPUs(f)
 	}
-	return n
+	return id
 }
 
-// nodeName is the node's own, which in a container may be another than the
-// host name.
-func nodeName(getenv func(string) string) string {
+// NodeName is the node's own name, which in a container may differ from the host name.
+func NodeName(getenv func(string) string) string {
 	host, _ := os.Hostname()
 	return cmp.Or(getenv("NODE_NAME"), getenv("SLURMD_NODENAME"), host, "unnamed")
 }
 
-func (id *identity) askDriver(src health.Source) {
+func (id *Identity) askDriver(src health.Source) {
 	d, err := src.Driver()
 	if err != nil {
 		return
@@ -124,12 +104,12 @@ func (id *identity) askDriver(src health.Source) {
 	}
 }
 
-func (id *identity) askPorts(fs sysfs.FS) {
+func (id *Identity) askPorts(fs sysfs.FS) {
 	devices, _ := fs.RDMADevices()
 	for _, d := range devices {
 		for _, p := range d.Ports {
 			if p.State == "ACTIVE" {
-				id.Machine.Ports++
+				id.Facts.Ports++
 			}
 			id.Node.Ports = append(id.Node.Ports, certificate.Port{
 				Name: fmt.Sprintf("%s/%d", d.Name, p.Number), Device: d.HCAType, GUID: d.NodeGUID, Firmware: d.Firmware,
@@ -204,23 +184,6 @@ func identityOf(fs sysfs.FS, n *certificate.Node) []string {
 		return []string{"machine-id " + hex.EncodeToString(sum[:16])}
 	}
 	return []string{"name " + n.Name}
-}
-
-// identified runs identify as a process of its own. If it does not end well the
-// machine has a name, and the reason.
-func identified(ctx context.Context, run func(context.Context, ...string) (node.Output, error)) *identity {
-	id, err := askIdentity(ctx, run)
-	if err != nil {
-		name := nodeName(os.Getenv)
-		id = &identity{
-			Machine: node.Machine{CUDA: driver.Built, Why: err.Error()},
-			Node:    certificate.Node{Name: name, Identity: []string{"name " + name}},
-		}
-		if fs, err := sysfs.Open("/"); err == nil {
-			id.Machine.PCI = gpusOnPCI(fs)
-		}
-	}
-	return id
 }
 
 // drawing is a topology as certificates have it.

@@ -1,0 +1,185 @@
+// Package machine reads a node: its devices and how they are connected, NVIDIA's driver,
+// network, limits and what identifies it. Commands and checks read a node through it, so that
+// all of them see the same devices.
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/assay-hpc/assay/coll/topology"
+	"github.com/assay-hpc/assay/harness/nvml"
+	"github.com/assay-hpc/assay/harness/platform"
+	"github.com/assay-hpc/assay/harness/sysfs"
+)
+
+// Options say which node to read.
+type Options struct {
+	// Root is the directory that contains sys, proc, dev, etc and opt; "/" is this node.
+	Root string
+	// System is a topology that was read from a file; nil: the topology is read from Root.
+	System *topology.System
+	// Driver asks NVIDIA's driver for NVLinks, which only this node's can tell.
+	Driver bool
+	// Note reports what could not be read; nil: nothing is reported.
+	Note func(text string)
+}
+
+// A Machine is one reading of a node.
+type Machine struct {
+	FS     sysfs.FS
+	System *topology.System
+	// Skipped is why the driver was not asked; nil: it was, or System is from a file.
+	Skipped error
+
+	o Options
+}
+
+// ErrRoot: there is no directory to read the node from.
+var ErrRoot = errors.New("root")
+
+// Read reads a node. An error that is ErrRoot is about Options.Root.
+func Read(o Options) (*Machine, error) {
+	m := &Machine{System: o.System, o: o}
+	var err error
+	if m.FS, err = sysfs.Open(o.Root); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRoot, err)
+	}
+	if m.System == nil {
+		err = m.readSystem()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range m.System.Notes {
+		m.note(text)
+	}
+	return m, nil
+}
+
+// readSystem reads the topology.
+func (m *Machine) readSystem() error {
+	src, closeDriver := topology.Sources{FS: m.FS}, func() error { return nil }
+	switch {
+	case m.o.Root != "/":
+		m.Skipped = errors.New("--root is another machine's")
+	case m.o.Driver:
+		lib, err := nvml.Open()
+		if err == nil {
+			src.NVML, closeDriver = lib, lib.Close
+		} else if m.Skipped = err; m.PCIGPUs() > 0 {
+			m.note(fmt.Sprintf("NVLinks are not known, so GPUs are connected over PCI only: %v", err))
+		}
+	}
+	sys, err := topology.Read(src)
+	m.System = sys
+	return errors.Join(err, closeDriver())
+}
+
+// Overlay places devices as a file says, as NCCL does with NCCL_TOPO_FILE. The file is
+// below Options.Root.
+func (m *Machine) Overlay(name string) error {
+	text, err := m.FS.Text(name)
+	if err != nil {
+		return err
+	}
+	file, err := topology.Load(strings.NewReader(text))
+	if err != nil {
+		return &FileError{name, err}
+	}
+	m.System.Overlay(file)
+	return nil
+}
+
+// A FileError says that a topology file is not valid.
+type FileError struct {
+	Name string
+	Err  error
+}
+
+func (e *FileError) Error() string { return e.Name + ": " + e.Err.Error() }
+
+func (e *FileError) Unwrap() error { return e.Err }
+
+func (m *Machine) note(text string) {
+	if m.o.Note != nil {
+		m.o.Note(text)
+	}
+}
+
+// failed reports an error. A file that does not exist needs no report.
+func (m *Machine) failed(err error) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.note(err.Error())
+	}
+}
+
+// PCIGPUs counts the GPUs on PCI, whether or not the driver has them.
+func (m *Machine) PCIGPUs() int { return PCIGPUs(m.FS) }
+
+// PCIGPUs counts the GPUs on PCI.
+func PCIGPUs(f sysfs.FS) (n int) {
+	devices, _ := f.PCI()
+	for _, d := range devices {
+		if d.IsGPU() {
+			n++
+		}
+	}
+	return n
+}
+
+// Platform describes the node to the hardware data base. DMI and container are Root's, and
+// unknown where the topology is from a file.
+func (m *Machine) Platform() platform.Node {
+	if m.o.System != nil {
+		return describe(m.System, driverAsked(m.System))
+	}
+	n := describe(m.System, m.Skipped == nil && m.o.Driver)
+	var err error
+	n.DMI, err = m.FS.DMI()
+	m.failed(err)
+	n.Container = m.FS.Container()
+	return n
+}
+
+// driverAsked reports whether a topology of a file contains what only the driver knows: then
+// it contains all NVLinks.
+func driverAsked(sys *topology.System) bool {
+	return slices.ContainsFunc(sys.GPUs, func(g topology.GPU) bool { return g.SM > 0 || g.Name != "" || len(g.NVLinks) > 0 })
+}
+
+// describe extracts what distinguishes platforms.
+func describe(sys *topology.System, linksKnown bool) platform.Node {
+	n := platform.Node{GPUs: []platform.NodeGPU{}, NICs: []platform.NodeNIC{}, LinksKnown: linksKnown}
+	for _, g := range sys.GPUs {
+		own := platform.NodeGPU{Name: g.Name, Device: pciNumber(g.Device), Slot: g.Link}
+		for _, l := range g.NVLinks {
+			if l.To != topology.ToCPU {
+				own.NVLinks += l.Count
+				own.Switched = own.Switched || l.To == topology.ToSwitch
+			}
+		}
+		n.GPUs = append(n.GPUs, own)
+	}
+	for i, c := range sys.NICs {
+		if c.RDMA {
+			n.NICs = append(n.NICs, platform.NodeNIC{
+				Name: sys.Label(i), Vendor: pciNumber(c.Vendor), Device: pciNumber(c.Device),
+				Gbit: float64(c.Mbit) / 1000, LinkLayer: c.LinkLayer, State: c.State,
+			})
+		}
+	}
+	return n
+}
+
+// pciNumber is a PCI vendor or device as the data base writes it; "" for 0, which means
+// unknown.
+func pciNumber(v uint16) string {
+	if v == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%04x", v)
+}
